@@ -37,4 +37,4 @@ install-data-local:
 	cd '$(DESTDIR)$(completiondir)' && for name in $(completed); do ln -sf dist_info $$name; done
 uninstall-local:
 	cd '$(DESTDIR)$(completiondir)' && rm -f dist_info $(completed)
-completed = dist_bench dist_sim distrun train_mnist
+completed = dist_bench dist_sim distrun train_mnist train_cifar10

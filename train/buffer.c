@@ -42,7 +42,7 @@ static float *buffer_shared(dist_group *group, size_t bytes)
         dist_free(group, memory);
         return NULL;
     }
-    fprintf(stderr, "train_mnist: warning: rank %d: using ordinary memory for %zu KiB: %s\n",
+    fprintf(stderr, "warning: rank %d: using ordinary memory for %zu KiB: %s\n",
             dist_get_rank(group), bytes >> 10, dist_last_error());
     return NULL;
 }

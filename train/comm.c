@@ -74,8 +74,6 @@ int comm_close(struct comm *comm)
 {
     dist_group *group = comm->group;
 
-    dist_work_free(comm->average.work);
-    comm->average.work = NULL;
     comm->group = NULL;
     return dist_destroy_process_group(group) < 0 ? failure_dist("cannot leave the process group")
                                                  : 0;
@@ -88,51 +86,6 @@ static int comm_ended(struct comm *comm, double start, dist_status status, const
     return status < 0 ? failure_dist(what) : 0;
 }
 
-/* Has comm->average ready for these values. */
-static dist_status comm_average_prepare(struct comm *comm, float *values, size_t count)
-{
-    if (comm->average.work && comm->average.values == values && comm->average.count == count)
-        return DIST_OK;
-    dist_work_free(comm->average.work);
-    comm->average.work = NULL;
-    comm->average.values = values;
-    comm->average.count = count;
-    return dist_all_reduce_init(comm->group, values, values, count, DIST_FLOAT32, DIST_AVG,
-                                &comm->average.work);
-}
-
-void comm_order(struct comm *comm, bool streamed, void *stream)
-{
-    comm->streamed = streamed;
-    if (comm->group)
-        dist_set_stream(comm->group, stream);
-}
-
-/* Put on the stream by itself. */
-static int comm_average_streamed(struct comm *comm, float *values, size_t count)
-{
-    const double start = comm_now();
-
-    return comm_ended(comm, start,
-                      dist_all_reduce(comm->group, values, values, count, DIST_FLOAT32, DIST_AVG),
-                      "averaging the gradients");
-}
-
-int comm_average(struct comm *comm, float *values, size_t count)
-{
-    const double start = comm_now();
-    dist_status status;
-
-    if (comm->streamed)
-        return comm_average_streamed(comm, values, count);
-    status = comm_average_prepare(comm, values, count);
-    if (status == DIST_OK)
-        status = dist_start(comm->average.work);
-    if (status == DIST_OK)
-        status = dist_wait(comm->average.work);
-    return comm_ended(comm, start, status, "averaging the gradients");
-}
-
 int comm_sum(struct comm *comm, double *values, size_t count)
 {
     const double start = comm_now();
@@ -140,6 +93,15 @@ int comm_sum(struct comm *comm, double *values, size_t count)
     return comm_ended(comm, start,
                       dist_all_reduce(comm->group, values, values, count, DIST_FLOAT64, DIST_SUM),
                       "adding up the results");
+}
+
+int comm_mean(struct comm *comm, double *values, size_t count)
+{
+    const double start = comm_now();
+
+    return comm_ended(comm, start,
+                      dist_all_reduce(comm->group, values, values, count, DIST_FLOAT64, DIST_AVG),
+                      "averaging the losses");
 }
 
 int comm_broadcast(struct comm *comm, float *values, size_t count)

@@ -14,12 +14,6 @@ struct comm {
     dist_group *group;
     int rank, world, local_rank;
     double seconds; /* spent in the calls below */
-    bool streamed;  /* see comm_order */
-    struct {        /* the average that was done last, prepared to be done again */
-        dist_work *work;
-        const float *values;
-        size_t count;
-    } average;
 };
 
 /* Every function blocks until all ranks have called it, or the group's timeout is over. */
@@ -35,15 +29,8 @@ int comm_open(const struct options *options, bool spawned, struct comm *comm);
 /* Leaves. -1: the others did not come here in time. A zeroed comm is accepted. */
 int comm_close(struct comm *comm);
 
-/*
- * From now on the values of comm_average are memory of a GPU (`streamed`) or the host's. Of a GPU:
- * calls are put on this stream, with backend nccl the host does not wait.
- */
-void comm_order(struct comm *comm, bool streamed, void *stream);
-
-/* Over the ranks. Prepared the first time, and cheap from then on for the same values and count. */
-int comm_average(struct comm *comm, float *values, size_t count);
 int comm_sum(struct comm *comm, double *values, size_t count);      /* over the ranks */
+int comm_mean(struct comm *comm, double *values, size_t count);     /* over the ranks */
 int comm_broadcast(struct comm *comm, float *values, size_t count); /* from rank 0 */
 
 /*

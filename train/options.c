@@ -7,6 +7,24 @@
 
 #include "failure.h"
 
+static int options_check_gradients(const struct options *options)
+{
+    const bool wired = strcmp(options->wire, "same") != 0;
+
+    if (options->reproducible && wired)
+        return failure("--reproducible and --wire %s exclude each other: what is rounded on the "
+                       "way depends on the number of ranks",
+                       options->wire);
+    if (options->zero && (options->reproducible || wired))
+        return failure("--zero and %s exclude each other",
+                       options->reproducible ? "--reproducible" : "--wire");
+    if (strcmp(options->device, "cpu") != 0 && (wired || options->clip > 0.0 || options->zero))
+        return failure("%s is for --device cpu", wired           ? "--wire"
+                                                 : options->zero ? "--zero"
+                                                                 : "--clip");
+    return 0;
+}
+
 /* What no option can say by itself. */
 static int options_check(const struct options *options)
 {
@@ -23,12 +41,30 @@ static int options_check(const struct options *options)
                        options->rank, options->world_size, options->world_size - 1);
     if (options->evaluate && options->dry_run)
         return failure("--evaluate and --dry-run exclude each other");
-    return 0;
+    return options_check_gradients(options);
 }
 
-int options_parse(int argc, char *const argv[], struct options *options)
+struct options options_usual(const struct task *task)
 {
-    struct options read = options_defaults;
+    struct options options = options_defaults;
+
+    options.task = task;
+    options.arch = task->arch;
+    options.optimizer = task->optimizer;
+    options.schedule = task->schedule;
+    options.epochs = task->epochs;
+    options.batch_size = task->batch_size;
+    options.train_samples = task->train_samples;
+    options.test_samples = task->test_samples;
+    options.gamma = task->gamma;
+    options.weight_decay = task->weight_decay;
+    options.augment = task->augment;
+    return options;
+}
+
+int options_parse(const struct task *task, int argc, char *const argv[], struct options *options)
+{
+    struct options read = options_usual(task);
     char text[ARGS_FAILURE];
     int rest;
 
@@ -40,25 +76,41 @@ int options_parse(int argc, char *const argv[], struct options *options)
     if (read.action == OPTIONS_RUN && options_check(&read) < 0)
         return -1;
     if (read.lr < 0.0)
-        read.lr = strcmp(read.optimizer, "sgd") == 0 ? 0.01 : 1.0;
+        read.lr = strcmp(read.optimizer, "sgd") == 0 ? task->lr_sgd : task->lr_adadelta;
     *options = read;
     return 0;
 }
 
-void options_help(FILE *to)
+static void options_help_defaults(const struct task *task, FILE *to)
 {
-    fputs("Usage: train_mnist [OPTION]...\n"
-          "Trains a digit classifier on MNIST with as many processes as were started.\n",
-          to);
+    fprintf(to,
+            "\nDefaults of this program: --arch %s --epochs %" PRId64 " --batch-size %" PRId64 "\n"
+            "--optimizer %s --lr %g (%g for %s) --schedule %s --gamma %g\n"
+            "--weight-decay %g --augment=%d --train-samples %" PRId64 " --test-samples %" PRId64
+            "\n",
+            task->arch, task->epochs, task->batch_size, task->optimizer,
+            strcmp(task->optimizer, "sgd") == 0 ? task->lr_sgd : task->lr_adadelta,
+            strcmp(task->optimizer, "sgd") == 0 ? task->lr_adadelta : task->lr_sgd,
+            strcmp(task->optimizer, "sgd") == 0 ? "adadelta" : "sgd", task->schedule, task->gamma,
+            task->weight_decay, task->augment, task->train_samples, task->test_samples);
+}
+
+void options_help(const struct task *task, FILE *to)
+{
+    const char *program = task->program;
+
+    fprintf(to, "Usage: %s [OPTION]...\n%s\n", program, task->about);
     args_help(&options_args, to);
-    fputs("\n"
-          "Long options are written with dashes or underscores. Ways to start 8 processes:\n"
-          "  mpirun -np 8 train_mnist\n"
-          "  train_mnist --multiprocessing-distributed --world-size 8\n"
-          "  for r in 0 1 2 3 4 5 6 7; do\n"
-          "    train_mnist --addr 127.0.0.1 --port 29500 --world-size 8 --rank $r &\n"
-          "  done; wait\n"
-          "\n"
-          "Exit status: 0 success, 1 failure, 2 wrong usage.\n",
-          to);
+    options_help_defaults(task, to);
+    fprintf(to,
+            "\n"
+            "Long options are written with dashes or underscores. Ways to start 8 processes:\n"
+            "  mpirun -np 8 %s\n"
+            "  %s --multiprocessing-distributed --world-size 8\n"
+            "  for r in 0 1 2 3 4 5 6 7; do\n"
+            "    %s --addr 127.0.0.1 --port 29500 --world-size 8 --rank $r &\n"
+            "  done; wait\n"
+            "\n"
+            "Exit status: 0 success, 1 failure, 2 wrong usage.\n",
+            program, program, program);
 }

@@ -7,13 +7,15 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "task.h"
 #include "tools/common/args.h"
 
 enum options_action { OPTIONS_RUN, OPTIONS_HELP, OPTIONS_VERSION };
 
 /* Numbers that were not given are -1 where the comment says so; texts are NULL. */
 struct options {
-    const char *data; /* NULL: draw the digits */
+    const struct task *task;
+    const char *data; /* NULL: draw the images */
     bool dummy;
     int64_t train_samples, test_samples; /* drawn */
     bool augment;
@@ -24,14 +26,27 @@ struct options {
     int64_t test_batch_size;
     const char *optimizer;
     double lr; /* -1: the optimizer's own */
+    const char *schedule;
+    int64_t warmup; /* steps */
     double gamma, momentum, weight_decay;
     int64_t seed;
-    int64_t max_steps; /* -1: no limit */
+    int64_t max_steps;  /* -1: no limit */
+    int64_t accumulate; /* batches of a step */
+    double clip;        /* 0: not at all */
+    const char *wire;
+    double bucket_mb; /* 0: the library's */
+    bool zero;
+    int64_t patience; /* epochs; 0: never too long */
+    bool save_best;
+    bool reproducible;
     bool dry_run, evaluate, save_model;
     const char *resume, *checkpoint;
+    int64_t keep;                /* newest checkpoints of a folder; 0: not given */
     int64_t checkpoint_interval; /* steps; 0: at the end of an epoch only */
-    int64_t log_interval;
+    int64_t log_interval;        /* steps; 0: ten lines an epoch */
     const char *loss_log;
+    const char *metrics, *tensorboard, *report, *trace;
+    int64_t record_interval; /* steps */
     const char *dist_backend, *dist_url;
     int64_t world_size, rank, local_rank; /* processes; -1: ask the launcher */
     const char *addr;
@@ -41,18 +56,35 @@ struct options {
     const char *device;
     int64_t threads; /* 0: not given */
     bool no_accel;   /* accepted, changes nothing */
-    int64_t workers; /* accepted, changes nothing */
+    int64_t workers; /* threads that load */
     int action;      /* of enum options_action */
 };
 
 /*
- * Reads the command line; texts point into argv. -1: the text (failure_text) names the option; the
- * caller exits with 2.
+ * Reads the command line of the task's program; texts point into argv. -1: the text (failure_text)
+ * names the option; the caller exits with 2.
  */
-int options_parse(int argc, char *const argv[], struct options *options);
-void options_help(FILE *to);
+int options_parse(const struct task *task, int argc, char *const argv[], struct options *options);
+void options_help(const struct task *task, FILE *to);
 
-/* options_table.c: the options, and what holds where none is given. */
+/* What holds in the task's program where nothing is given. */
+struct options options_usual(const struct task *task);
+
+/*
+ * options_facts.c: the options and their values as a table. Returns how many rows; facts has room
+ * for `room`, NULL: for none.
+ */
+struct record_fact;
+int options_facts(const struct options *options, struct record_fact *facts, int room);
+
+/*
+ * The options that all ranks must have alike, one after the other: *row_p is where to go on, 0 at
+ * first. Returns the name of the next one, NULL behind the last, and in *value_p its value, or bits
+ * that tell it from others.
+ */
+const char *options_common(const struct options *options, int *row_p, uint64_t *value_p);
+
+/* options_table.c: the options, and what holds where none is given and the task says nothing. */
 extern const struct args options_args;
 extern const struct options options_defaults;
 

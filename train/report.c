@@ -11,13 +11,14 @@
 
 #include "comm.h"
 
-enum { REPORT_BAR = 10 }; /* characters of the progress bar */
+enum { REPORT_BAR = 10 };   /* characters of the progress bar */
+enum { REPORT_LINES = 10 }; /* of an epoch */
 
 static const double report_redraw = 0.1; /* seconds between two drawings of the bar */
 
-void report_open(struct report *report, bool active, int64_t interval)
+void report_open(struct report *report, bool active, int64_t every)
 {
-    *report = (struct report){.active = active, .interval = interval};
+    *report = (struct report){.active = active, .every = every, .interval = 1};
     if (!active)
         return;
     setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
@@ -34,6 +35,11 @@ void report_epoch(struct report *report, int64_t epoch, int64_t steps, int64_t b
     report->batch = batch;
     report->samples = samples;
     report->before = before;
+    report->interval = report->every;
+    if (report->every == 0)
+        report->interval = (before / batch + steps + REPORT_LINES - 1) / REPORT_LINES;
+    if (report->interval == 0)
+        report->interval = 1;
     report->started = comm_now();
     report->drawn = 0.0;
 }
@@ -69,9 +75,7 @@ static void report_fill(const struct report *report, double part, char *text)
 
 bool report_is_due(const struct report *report, int64_t step)
 {
-    if (report->active && report->bar)
-        return step + 1 >= report->steps || comm_now() - report->drawn >= report_redraw;
-    return report->active && step % report->interval == 0;
+    return step % report->interval == 0 || step + 1 >= report->steps;
 }
 
 /* tqdm's layout: what:  42%|####      | 42/100 [00:03<00:04, 13.90it/s, loss=0.1] */
@@ -119,6 +123,13 @@ void report_epoch_end(struct report *report, const struct report_result *result,
            "communication %.1f%%\n",
            report->epoch, result->loss, lr, 1e3 * result->seconds / (double)steps,
            (double)result->count / result->seconds, 100.0 * result->share);
+}
+
+void report_enough(const struct report *report, int64_t tests, double best)
+{
+    if (report->active)
+        printf("stopping early: no test in %" PRId64 " epochs had a smaller loss than %.4f\n",
+               tests, best);
 }
 
 void report_test(const struct report *report, const struct report_result *result)

@@ -10,7 +10,8 @@ struct report {
     bool active;      /* rank 0; the others print nothing */
     bool bar;         /* stderr is a terminal */
     bool blocks;      /* it shows UTF-8 */
-    int64_t interval; /* steps between lines */
+    int64_t every;    /* steps between lines; 0: ten lines an epoch */
+    int64_t interval; /* that of the epoch at hand */
     /* the epoch at hand */
     int64_t epoch, steps, samples, batch;
     int64_t before;        /* samples that were taken before this run went on */
@@ -25,13 +26,16 @@ struct report_result {
 };
 
 /* Lines come out as they are printed, also into a pipe. */
-void report_open(struct report *report, bool active, int64_t interval);
+void report_open(struct report *report, bool active, int64_t every);
 
 /* An epoch of `samples` samples, of which `before` were taken already: `steps` steps of `batch`. */
 void report_epoch(struct report *report, int64_t epoch, int64_t steps, int64_t batch,
                   int64_t samples, int64_t before);
 
-/* Whether report_step would print something: else the loss need not be known. */
+/*
+ * Whether the loss of this step is wanted: else it need not be known, and report_step may be given
+ * an earlier one. The same on all ranks, for they tell each other.
+ */
 bool report_is_due(const struct report *report, int64_t step);
 
 /* Step `step` (from 0) of the epoch has ended; loss is the mean over its global batch. */
@@ -41,6 +45,8 @@ void report_step(struct report *report, int64_t step, double loss);
 void report_epoch_end(struct report *report, const struct report_result *result, double lr,
                       int64_t steps);
 
+/* Training ends before its time: so many tests were not better than the best. */
+void report_enough(const struct report *report, int64_t tests, double best);
 void report_test(const struct report *report, const struct report_result *result);
 /* Which library multiplies matrices, and how. */
 void report_products(const struct report *report, const char *name);

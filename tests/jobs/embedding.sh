@@ -37,7 +37,7 @@ says() { grep -qF -- "$1" "$job_output"; }
 try()
 {
     local how="$1 $2"
-    for example in hello_all_reduce trainer trainer_single embed_oob; do
+    for example in hello_all_reduce ddp trainer trainer_single embed_oob; do
         if build "$1" "$2" "$3" $example $example; then
             job_pass "pkg-config: $how: $example builds"
         else
@@ -49,6 +49,8 @@ try()
     job_check "alone it is a world of one" says "rank 0 of 1: sum 0"
     job shell 3 "$job_folder/hello_all_reduce"
     job_check "three ranks add up" says "rank 2 of 3: sum 3"
+    job shell 3 "$job_folder/ddp"
+    job_check "three ranks learn together" says "rank 2 of 3: 3.000 * x + -2.000"
     job self 4 "$job_folder/embed_oob"
     job_check "ranks meet by the program's own all-gather" says "rank 3 of 4: product 24"
 }

@@ -204,8 +204,8 @@ job_scripts = \
 	tests/jobs/any_order.sh \
 	tests/jobs/mishaps.sh \
 	tests/jobs/ddp.sh \
-	tests/jobs/shrink.sh \
 	tests/jobs/zero.sh \
+	tests/jobs/shrink.sh \
 	tests/jobs/ahead.sh \
 	tests/jobs/short_calls.sh \
 	tests/jobs/short_memory.sh \
@@ -243,13 +243,18 @@ job_scripts = \
 	tests/jobs/train_accuracy.sh \
 	tests/jobs/train_blas.sh \
 	tests/jobs/train_checkpoint.sh \
-	tests/jobs/train_cuda.sh
+	tests/jobs/train_cifar10.sh \
+	tests/jobs/train_resume.sh \
+	tests/jobs/train_cuda.sh \
+	tests/jobs/train_modes.sh \
+	tests/jobs/train_records.sh \
+	tests/jobs/train_torch.sh
 
 measuring_job_scripts = tests/jobs/idle.sh tests/jobs/predicted.sh
 
 TESTS += $(job_scripts)
 EXTRA_DIST += $(job_scripts) $(measuring_job_scripts) tests/jobs/bad_module.c tests/jobs/losses.awk
-EXTRA_DIST += tests/jobs/examples_cluster.py
+EXTRA_DIST += tests/jobs/examples_cluster.py tests/jobs/train_records.py tests/jobs/train_torch.py
 EXTRA_DIST += \
 	tests/jobs/preload_fortran.F90 \
 	tests/jobs/preload_fortran_collectives.F90 \
@@ -263,6 +268,10 @@ check_PROGRAMS += tests/jobs/ddp_faults
 tests_jobs_ddp_faults_SOURCES = tests/jobs/ddp_faults.c
 tests_jobs_ddp_faults_LDADD = libdist.la -lm
 tests_jobs_ddp_faults_LDFLAGS = $(job_ldflags)
+check_PROGRAMS += tests/jobs/train_pass
+tests_jobs_train_pass_SOURCES = tests/jobs/train_pass.c
+tests_jobs_train_pass_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
+tests_jobs_train_pass_LDADD = libtrain.la libdist.la $(CBLAS_LIBS) $(ZLIB_LIBS) -lm
 check_PROGRAMS += tests/jobs/zero
 tests_jobs_zero_SOURCES = tests/jobs/zero.c tests/jobs/ddp_model.c tests/jobs/ddp_model.h
 tests_jobs_zero_LDADD = libdist.la -lm

@@ -9,16 +9,20 @@ if [ -n "${CHECK_LONG-}" ]; then
     data=() tested=1000
     [ -r "$DIST_TEST_MNIST/train-images-idx3-ubyte.gz" ] && data=(--data "$DIST_TEST_MNIST")
 fi
-steps=20 few=10 ranks=4
-[ -z "${CHECK_LONG-}" ] || steps=100 few=30 ranks=8
+steps=20 few=10 ranks=4 algorithms="ring hierarchical" arch=cnn
+[ -z "${CHECK_SHORT-}" ] || arch=mlp
+if [ -n "${CHECK_LONG-}" ]; then
+    steps=100 few=30 ranks=8 algorithms="ring tree recursive_doubling halving_doubling direct hierarchical"
+fi
 logs=$job_folder
 
-# train NAME LAUNCHER RANKS ARGS...: $steps steps of the cnn, global batch 64.
+# train NAME LAUNCHER RANKS ARGS...: $steps steps, global batch 64.
 train()
 {
     local name=$1 launcher=$2 ranks=$3
     shift 3
-    job "$launcher" "$ranks" train_mnist "${data[@]}" --seed 3 --max-steps $steps \
+    job "$launcher" "$ranks" train_mnist "${data[@]}" --reproducible --arch $arch --seed 3 \
+        --max-steps $steps \
         --test-samples $tested --loss-log "$logs/$name" "$@"
 }
 
@@ -41,13 +45,26 @@ else
 fi
 train spawn self $ranks --multiprocessing-distributed --world-size $ranks --dist-backend gloo
 job_check "all ranks agree on the parameters (spawn)" test -n "$(hash_of)"
+# Who is killed can say nothing; the process that spawned it does.
+killed()
+{
+    local pid
+    "$builddir/train_mnist" --dummy --multiprocessing-distributed --world-size 2 --epochs 1000 \
+        --log-interval 1 >"$job_output" 2>&1 9>&- &
+    job_until grep -q "Train Epoch" "$job_output"
+    pid=$(pgrep -P $! | tail -n 1)
+    kill -KILL "$pid"
+    wait $!
+    [ $? = 137 ] && grep -q "rank 1 (pid $pid) was ended by signal 9 (Killed)" "$job_output"
+}
+job_check "a spawned rank that is killed is named" killed
 train one self 1
 [ -z "$OPENMPI_RUN" ] || agree 1e-4 mpi gloo
 [ -z "$OPENMPI_RUN" ] || agree 1e-4 gloo spawn
 agree 1e-3 spawn one
 
 steps=$few
-for algorithm in ring tree recursive_doubling halving_doubling direct hierarchical; do
+for algorithm in $algorithms; do
     DIST_ALGO=all_reduce:$algorithm train $algorithm self 4 \
         --multiprocessing-distributed --world-size 4 --dist-backend gloo
     agree 1e-3 one $algorithm

@@ -29,6 +29,8 @@ hash_of() { grep -oE 'Parameter hash: [0-9a-f]{16}' "$job_output" | tail -n 1; }
 # No module, and no driver: says so on every rank.
 DIST_PLUGIN_PATH=$job_folder
 job_fails "there is no such device" self 1 train_mnist --device gpu
+job_fails "--clip is for --device cpu" self 1 train_mnist --device cuda --clip 1
+job_fails "--wire is for --device cpu" self 1 train_mnist --device cuda --wire bf16
 if [ ! -e "$builddir/.libs/train_mnist_cuda.so" ]; then
     job_fails "there is no train_mnist_cuda.so in" shell 2 train_mnist --device cuda
     job_check "each rank says so" test "$(grep -c 'there is no train_mnist_cuda' "$job_output")" = 2
@@ -60,7 +62,7 @@ train cnn_cuda 1 "${cnn[@]}" --dist-backend gloo --device cuda
 agree cnn_cpu cnn_cuda
 
 # Any number of ranks: the same bits, whether the library copies or NCCL takes the memory.
-short=(--arch mlp --batch-size 16 --max-steps $few --device cuda)
+short=(--arch mlp --batch-size 16 --max-steps $few --device cuda --reproducible)
 train alone 1 "${short[@]}" --dist-backend gloo --save-model
 alone=$(hash_of)
 job_check "a hash is printed" test -n "$alone"
@@ -78,6 +80,9 @@ if [ -n "$jansson" ]; then
 else
     job_skip "reading what was saved" "no jansson here"
 fi
+# Two ranks with gradients as they come, and several batches of a step.
+plain=(--arch mlp --lr 0.1 --max-steps $steps --accumulate 2 --batch-size 16)
+train plain_cpu 2 "${plain[@]}" --dist-backend gloo
 backends=(gloo)
 if "$builddir/dist_info" 2>/dev/null | grep -qE '^  nccl +yes'; then
     backends+=(nccl)
@@ -89,13 +94,15 @@ for backend in "${backends[@]}"; do
         train "$backend$ranks" $ranks "${short[@]}" --dist-backend "$backend"
         job_check "$ranks ranks have the bits of one" test "$(hash_of)" = "$alone"
     done
+    train "plain_$backend" 2 "${plain[@]}" --dist-backend "$backend" --device cuda
+    agree plain_cpu "plain_$backend"
 done
 if [ "${#backends[@]}" = 2 ]; then
     train cpu_gloo 2 "${short[@]}" --dist-backend gloo --device cpu
     on_cpu=$(hash_of)
     train cpu_nccl 2 "${short[@]}" --dist-backend nccl --device cpu
     job_check "nccl takes the CPU's gradients too" test "$(hash_of)" = "$on_cpu"
-    STANDIN_FAULT=hang@1:9 job_fails "waited 5000 ms in all_reduce" shell 2 train_mnist \
+    STANDIN_FAULT=hang@1:15 job_fails "waited 5000 ms in all_reduce" shell 2 train_mnist \
         "${short[@]}" --max-steps 20 --timeout 5 --dist-backend nccl
 fi
 if [ -n "$jansson" ]; then

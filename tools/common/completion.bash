@@ -6,4 +6,4 @@ _libdist()
     COMPREPLY=()
     mapfile -t COMPREPLY < <("$1" "${COMP_WORDS[@]:1:COMP_CWORD}" --complete-for-shell 2>/dev/null)
 }
-complete -o bashdefault -o default -F _libdist dist_bench dist_info dist_sim distrun train_mnist
+complete -o bashdefault -o default -F _libdist dist_bench dist_info dist_sim distrun train_mnist train_cifar10

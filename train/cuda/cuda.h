@@ -20,18 +20,20 @@
  *     device    weights                    batch                               |
  *               activations, deltas, gradients --grid--> sums --(all-reduce)---+--> weights
  *
+ * Without the grid the gradients are the sums.
+ *
  * Nothing is added in an order that changes from run to run: no atomic sums. Compiled without
  * contraction of a * b + c, so that what is not a matrix product, a sum over a batch, or expf and
  * logf has the CPU's bits.
  */
 
 enum {
-    CUDA_THREADS = 256,                    /* of a block */
-    CUDA_ROWS = 32,                        /* added by one thread */
-    CUDA_CHUNK = 64,                       /* samples whose windows are multiplied at once */
-    CUDA_OWNED = 40,                       /* allocations at most */
-    CUDA_SLOTS = 2,                        /* batches between host and device */
-    CUDA_GRID_STEPS = 2 * MODEL_MAX_LAYERS /* floats of a grid, as on the CPU */
+    CUDA_THREADS = 256,                 /* of a block */
+    CUDA_ROWS = 32,                     /* added by one thread */
+    CUDA_CHUNK = 64,                    /* samples whose windows are multiplied at once */
+    CUDA_OWNED = 40,                    /* allocations at most */
+    CUDA_SLOTS = 2,                     /* batches between host and device */
+    CUDA_GRID_STEPS = MODEL_MAX_TENSORS /* floats of a grid, as on the CPU */
 };
 
 /* A batch in memory of the device, or on its way there. */
@@ -64,6 +66,7 @@ struct cuda {
     struct model model; /* the same shapes, with memory of the GPU */
     const struct cuda_layer_kind *kinds[MODEL_MAX_LAYERS];
     int gpu, world;
+    bool rounds; /* to the grid */
     cudaStream_t stream;
     cublasHandle_t blas;
     cublasStatus_t blas_status; /* the first failure */
@@ -91,17 +94,27 @@ struct cuda {
     int owned_count;
 };
 
+/* Numbers of an image. */
+static inline size_t cuda_pixels(const struct cuda *cuda)
+{
+    return (size_t)shape_size(cuda->host->input);
+}
+
 /* -1 with a text if error is one. */
 int cuda_check(struct cuda *cuda, cudaError_t error, const char *what);
 
 /* The functions below put work on the stream; what fails is found by cuda_check_all. */
 
 void cuda_forward(struct cuda *cuda, const struct pass *pass, const float *images);
-void cuda_backward(struct cuda *cuda, const struct pass *pass, const float *images);
+void cuda_backward(struct cuda *cuda, const struct pass *pass, const float *images,
+                   const struct model_listener *listener);
 const struct cuda_layer_kind *cuda_find_layer(const char *name); /* NULL: there is none */
 
 /* Of one micro-batch: losses, correct, result; gradient of the outputs unless it is NULL. */
 void cuda_loss(struct cuda *cuda, int count, const uint8_t *labels, float weight, float *gradient);
+
+/* The result's total times weight, behind the sums. For what is not rounded. */
+void cuda_add_loss(struct cuda *cuda, float weight, bool add);
 
 /* As grid_start, grid_add and grid_advance; the loss is the result's total times weight. */
 int cuda_grid_start(struct cuda *cuda);

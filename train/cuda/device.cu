@@ -24,10 +24,9 @@ static void cuda_device_close(struct device *device)
 static int cuda_copy(struct cuda *cuda, float *there, float *here, size_t count, bool save)
 {
     const char *what = save ? "copying from it" : "copying to it";
-    cudaError_t error = cudaMemcpyAsync(save ? here : there, save ? there : here,
-                                        count * sizeof(float),
-                                        save ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice,
-                                        cuda->stream);
+    cudaError_t error =
+        cudaMemcpyAsync(save ? here : there, save ? there : here, count * sizeof(float),
+                        save ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice, cuda->stream);
 
     if (cuda_check(cuda, error, what) < 0)
         return -1;
@@ -68,12 +67,12 @@ static int cuda_state(struct device *device, bool save, float *state)
 /* ---- batches ---- */
 
 /* images | positions | labels, of count samples: one copy carries all. */
-static struct cuda_batch cuda_batch_at(void *memory, size_t count)
+static struct cuda_batch cuda_batch_at(const struct cuda *cuda, void *memory, size_t count)
 {
     struct cuda_batch batch;
 
     batch.images = (float *)memory;
-    batch.positions = (uint32_t *)(batch.images + count * MODEL_PIXELS);
+    batch.positions = (uint32_t *)(batch.images + count * cuda_pixels(cuda));
     batch.labels = (uint8_t *)(batch.positions + count);
     return batch;
 }
@@ -82,18 +81,18 @@ static struct cuda_batch cuda_batch_at(void *memory, size_t count)
 static int cuda_upload(struct cuda *cuda, const struct batch *batch, struct cuda_batch *there)
 {
     const size_t count = (size_t)batch->count;
-    const size_t bytes = count * (MODEL_PIXELS * sizeof(float) + sizeof(uint32_t) + 1);
+    const size_t bytes = count * (cuda_pixels(cuda) * sizeof(float) + sizeof(uint32_t) + 1);
     const int slot = cuda->slot++ % CUDA_SLOTS;
-    const struct cuda_batch here = cuda_batch_at(cuda->pinned[slot], count);
+    const struct cuda_batch here = cuda_batch_at(cuda, cuda->pinned[slot], count);
 
     if (cuda->copying[slot] &&
         cuda_check(cuda, cudaEventSynchronize(cuda->copied[slot]), "copying a batch to it") < 0)
         return -1;
-    memcpy(here.images, batch->images, count * MODEL_PIXELS * sizeof(float));
+    memcpy(here.images, batch->images, count * cuda_pixels(cuda) * sizeof(float));
     memcpy(here.positions, batch->positions, count * sizeof(uint32_t));
     memcpy(here.labels, batch->labels, count);
     cuda->copying[slot] = true;
-    *there = cuda_batch_at(cuda->batch, count);
+    *there = cuda_batch_at(cuda, cuda->batch, count);
     if (cuda_check(cuda,
                    cudaMemcpyAsync(cuda->batch, cuda->pinned[slot], bytes, cudaMemcpyHostToDevice,
                                    cuda->stream),
@@ -103,27 +102,49 @@ static int cuda_upload(struct cuda *cuda, const struct batch *batch, struct cuda
                       "copying a batch to it");
 }
 
+/* Forward and backward of the pass's samples. */
+static void cuda_pass(struct cuda *cuda, const struct pass *pass, const float *images,
+                      const uint8_t *labels, const struct model_listener *listener)
+{
+    cuda_forward(cuda, pass, images);
+    cuda_loss(cuda, pass->batch, labels, pass->weight,
+              cuda->model.deltas[(cuda->model.count - 1) % 2]);
+    cuda_backward(cuda, pass, images, listener);
+}
+
+/* A micro-batch after the other, each rounded before it is added. */
+static void cuda_rounded(struct cuda *cuda, const struct pass *pass, const struct cuda_batch *there,
+                         int micro_batches)
+{
+    struct pass part = *pass;
+
+    part.add = false;
+    part.batch = pass->batch / micro_batches;
+    for (int m = 0; m < micro_batches; m++) {
+        const size_t begin = (size_t)m * part.batch;
+
+        part.positions = there->positions + begin;
+        cuda_pass(cuda, &part, there->images + begin * cuda_pixels(cuda), there->labels + begin,
+                  NULL);
+        cuda_grid_add(cuda, pass->weight, pass->add || m > 0);
+    }
+}
+
 static int cuda_gradients(struct device *device, const struct pass *pass, const struct batch *batch,
-                          int micro_batches)
+                          int micro_batches, const struct model_listener *listener)
 {
     struct cuda *cuda = cuda_of(device);
-    const float weight = 1.0F / (float)batch->count;
     struct cuda_batch there;
     struct pass part = *pass;
 
     if (cuda_upload(cuda, batch, &there) < 0)
         return -1;
-    part.batch = batch->count / micro_batches;
-    for (int m = 0; m < micro_batches; m++) {
-        const size_t begin = (size_t)m * part.batch;
-        const float *images = there.images + begin * MODEL_PIXELS;
-
-        part.positions = there.positions + begin;
-        cuda_forward(cuda, &part, images);
-        cuda_loss(cuda, part.batch, there.labels + begin, weight,
-                  cuda->model.deltas[(cuda->model.count - 1) % 2]);
-        cuda_backward(cuda, &part, images);
-        cuda_grid_add(cuda, weight, m > 0);
+    part.positions = there.positions;
+    if (cuda->rounds) {
+        cuda_rounded(cuda, &part, &there, micro_batches);
+    } else {
+        cuda_pass(cuda, &part, there.images, there.labels, listener);
+        cuda_add_loss(cuda, pass->weight, pass->add);
     }
     return cuda_check_all(cuda);
 }
@@ -156,7 +177,8 @@ static int cuda_update(struct device *device, float lr)
 {
     struct cuda *cuda = cuda_of(device);
 
-    cuda_grid_advance(cuda);
+    if (cuda->rounds)
+        cuda_grid_advance(cuda);
     cuda_optimizer_step(cuda, lr);
     cudaMemcpyAsync(&cuda->ring[cuda->updates++ % DEVICE_AHEAD],
                     device->sums + cuda->model.parameters, sizeof(float), cudaMemcpyDeviceToHost,
@@ -180,8 +202,9 @@ static int cuda_losses(struct device *device, int count, double *losses)
 static int cuda_device_open(const struct device_setup *setup, struct device **device_p);
 
 static const struct device_kind cuda_kind = {
-    "cuda",     cuda_device_open, cuda_device_close, cuda_put,    cuda_get,
-    cuda_state, cuda_gradients,   cuda_update,       cuda_losses, cuda_test,
+    "cuda",   cuda_device_open, cuda_device_close, cuda_put,
+    cuda_get, cuda_state,       cuda_gradients,    cuda_update,
+    NULL,     cuda_losses,      cuda_test,
 };
 
 static int cuda_device_open(const struct device_setup *setup, struct device **device_p)
@@ -192,14 +215,12 @@ static int cuda_device_open(const struct device_setup *setup, struct device **de
         return cuda_services->failure("out of memory");
     cuda->services = cuda_services;
     cuda->device.kind = &cuda_kind;
-    cuda->device.ahead = DEVICE_AHEAD;
     cuda->device.streamed = true;
     if (cuda_open(cuda, setup) < 0) {
         cuda_device_close(&cuda->device);
         return -1;
     }
-    cuda->device.state_count =
-        cuda->model.parameters * (cuda->adadelta ? 2 : 1) + CUDA_GRID_STEPS;
+    cuda->device.state_count = cuda->model.parameters * (cuda->adadelta ? 2 : 1) + CUDA_GRID_STEPS;
     *device_p = &cuda->device;
     return 0;
 }

@@ -42,9 +42,9 @@ static __global__ void cuda_cut(size_t count, const float *out, float *dout)
         dout[i] = 0.0F;
 }
 
-/* Thread (row, column) of to adds CUDA_ROWS rows of from, downwards. */
+/* Thread (row, column) of to adds CUDA_ROWS rows of from, downwards, to what is there if `add`. */
 static __global__ void cuda_add_rows(size_t count, int rows, int columns, const float *from,
-                                     float *to)
+                                     bool add, float *to)
 {
     const size_t i = cuda_index();
     const int first = (int)(i / (size_t)columns) * CUDA_ROWS;
@@ -55,11 +55,11 @@ static __global__ void cuda_add_rows(size_t count, int rows, int columns, const 
         return;
     for (int row = first; row < last; row++)
         sum += from[(size_t)row * columns + i % (size_t)columns];
-    to[i] = sum;
+    to[i] = (add ? to[i] : 0.0F) + sum;
 }
 
 static void cuda_bias_backward(struct cuda *cuda, int rows, int columns, const float *out,
-                               bool relu, float *dout, float *dbias)
+                               bool relu, bool add, float *dout, float *dbias)
 {
     const float *from = dout;
 
@@ -70,7 +70,8 @@ static void cuda_bias_backward(struct cuda *cuda, int rows, int columns, const f
 
         sums = (rows + CUDA_ROWS - 1) / CUDA_ROWS;
         to = sums > 1 ? cuda->partial[round % 2] : dbias;
-        CUDA_LAUNCH(cuda, cuda_add_rows, (size_t)sums * columns, rows, columns, from, to);
+        CUDA_LAUNCH(cuda, cuda_add_rows, (size_t)sums * columns, rows, columns, from,
+                    add && sums == 1, to);
         from = to;
     }
 }
@@ -151,15 +152,16 @@ static void cuda_conv_backward(struct cuda *cuda, const struct layer *layer,
     const int depth = layer->spatial * layer->inputs, channels = layer->out.channels;
     const int pixels = layer->out.height * layer->out.width;
 
-    cuda_bias_backward(cuda, pass->batch * pixels, channels, out, layer->relu, dout, layer->dbias);
+    cuda_bias_backward(cuda, pass->batch * pixels, channels, out, layer->relu, pass->add, dout,
+                       layer->dbias);
     for (int i = 0; i < pass->batch; i += CUDA_CHUNK) {
         const int samples = pass->batch - i < CUDA_CHUNK ? pass->batch - i : CUDA_CHUNK;
         const float *from = dout + (size_t)i * shape_size(layer->out);
         const size_t begin = (size_t)i * shape_size(layer->in);
 
         cuda_conv_windows(cuda, layer, samples, in + begin);
-        cuda_gemm(cuda, true, false, depth, channels, samples * pixels, layer->scratch, from, i > 0,
-                  layer->dweight);
+        cuda_gemm(cuda, true, false, depth, channels, samples * pixels, layer->scratch, from,
+                  i > 0 || pass->add, layer->dweight);
         if (!din)
             continue;
         cuda_gemm(cuda, false, true, samples * pixels, depth, channels, from, layer->weight, false,
@@ -188,8 +190,10 @@ static void cuda_dense_backward(struct cuda *cuda, const struct layer *layer,
 {
     const int inputs = shape_size(layer->in), channels = layer->out.channels;
 
-    cuda_bias_backward(cuda, pass->batch, channels, out, layer->relu, dout, layer->dbias);
-    cuda_gemm(cuda, true, false, inputs, channels, pass->batch, in, dout, false, layer->dweight);
+    cuda_bias_backward(cuda, pass->batch, channels, out, layer->relu, pass->add, dout,
+                       layer->dbias);
+    cuda_gemm(cuda, true, false, inputs, channels, pass->batch, in, dout, pass->add,
+              layer->dweight);
     if (din)
         cuda_gemm(cuda, false, true, pass->batch, inputs, channels, dout, layer->weight, false,
                   din);
@@ -340,12 +344,15 @@ void cuda_forward(struct cuda *cuda, const struct pass *pass, const float *image
                                 i > 0 ? model->activations[i - 1] : images, model->activations[i]);
 }
 
-void cuda_backward(struct cuda *cuda, const struct pass *pass, const float *images)
+void cuda_backward(struct cuda *cuda, const struct pass *pass, const float *images,
+                   const struct model_listener *listener)
 {
     struct model *model = &cuda->model;
 
-    for (int i = model->count - 1; i >= 0; i--)
+    for (int i = model->count - 1; i >= 0; i--) {
         cuda->kinds[i]->backward(cuda, &model->layers[i], pass,
                                  i > 0 ? model->activations[i - 1] : images, model->activations[i],
                                  model->deltas[i % 2], i > 0 ? model->deltas[(i + 1) % 2] : NULL);
+        model_listen(listener, &model->layers[i]);
+    }
 }

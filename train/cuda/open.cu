@@ -116,7 +116,9 @@ static bool cuda_open_model(struct cuda *cuda, int capacity)
 
     *model = *cuda->host;
     model->weights = cuda_floats(cuda, model->parameters);
-    model->gradients = cuda_floats(cuda, model->parameters);
+    if (!cuda->shared)
+        cuda->device.sums = cuda_floats(cuda, model->parameters + GRID_TAIL);
+    model->gradients = cuda->rounds ? cuda_floats(cuda, model->parameters) : cuda->device.sums;
     for (int i = 0; i < model->count; i++) {
         const struct layer *layer = &model->layers[i];
         const size_t size = shape_size(layer->out),
@@ -133,22 +135,32 @@ static bool cuda_open_model(struct cuda *cuda, int capacity)
         complete = complete && model->deltas[i] && cuda->partial[i];
     }
     model->scratch = cuda_floats(cuda, windows * chunk);
-    return complete && model->weights && model->gradients && model->scratch;
+    return complete && model->weights && cuda->device.sums && model->gradients && model->scratch;
 }
 
-/* The kernels of each layer, and its pointers into the GPU's memory. */
-static int cuda_open_layers(struct cuda *cuda)
+/* The kernels of each layer. */
+static int cuda_open_kinds(struct cuda *cuda)
+{
+    for (int i = 0; i < cuda->host->count; i++) {
+        const char *kind = cuda->host->layers[i].kind->name;
+
+        cuda->kinds[i] = cuda_find_layer(kind);
+        if (!cuda->kinds[i])
+            return cuda->services->failure("--device cuda: there are no kernels for a layer of "
+                                           "kind %s: use another --arch than %s, or --device cpu",
+                                           kind, cuda->host->arch);
+    }
+    return 0;
+}
+
+/* Pointers of each layer into the GPU's memory. */
+static void cuda_open_layers(struct cuda *cuda)
 {
     struct model *model = &cuda->model;
 
     for (int i = 0; i < model->count; i++) {
         struct layer *layer = &model->layers[i];
 
-        cuda->kinds[i] = cuda_find_layer(layer->kind->name);
-        if (!cuda->kinds[i])
-            return cuda->services->failure("--device cuda: there are no kernels for a layer of "
-                                           "kind %s",
-                                           layer->kind->name);
         layer->scratch = model->scratch;
         if (!layer->name)
             continue;
@@ -157,15 +169,12 @@ static int cuda_open_layers(struct cuda *cuda)
         layer->dweight = model->gradients + (layer->weight - model->weights);
         layer->dbias = model->gradients + (layer->bias - model->weights);
     }
-    return 0;
 }
 
 static bool cuda_open_state(struct cuda *cuda, int capacity)
 {
     const size_t parameters = cuda->model.parameters;
 
-    if (!cuda->shared)
-        cuda->device.sums = cuda_floats(cuda, parameters + GRID_TAIL);
     cuda->first = cuda_floats(cuda, parameters);
     cuda->second = cuda_floats(cuda, cuda->adadelta ? parameters : 1);
     cuda->steps = cuda_floats(cuda, GRID_TAIL);
@@ -174,8 +183,8 @@ static bool cuda_open_state(struct cuda *cuda, int capacity)
     cuda->correct = (int *)cuda_alloc(cuda, capacity * sizeof(int));
     cuda->result = (struct cuda_result *)cuda_alloc(cuda, sizeof(struct cuda_result));
     cuda->batch = cuda_alloc(cuda, cuda->batch_bytes);
-    return cuda->device.sums && cuda->first && cuda->second && cuda->steps && cuda->most &&
-           cuda->losses && cuda->correct && cuda->result && cuda->batch;
+    return cuda->first && cuda->second && cuda->steps && cuda->most && cuda->losses &&
+           cuda->correct && cuda->result && cuda->batch;
 }
 
 static bool cuda_open_pinned(struct cuda *cuda)
@@ -221,17 +230,21 @@ int cuda_open(struct cuda *cuda, const struct device_setup *setup)
 {
     cuda->host = setup->model;
     cuda->world = setup->world;
+    cuda->rounds = setup->grid;
     cuda->adadelta = strcmp(setup->optimizer, "adadelta") == 0;
     cuda->momentum = setup->momentum;
     cuda->weight_decay = setup->weight_decay;
     cuda->batch_bytes =
-        (size_t)setup->capacity * (MODEL_PIXELS * sizeof(float) + sizeof(uint32_t) + 1);
+        (size_t)setup->capacity * (cuda_pixels(cuda) * sizeof(float) + sizeof(uint32_t) + 1);
     if (!cuda->adadelta && strcmp(setup->optimizer, "sgd") != 0)
         return cuda->services->failure("unknown optimizer '%s': there are adadelta and sgd",
                                        setup->optimizer);
-    if (cuda_open_gpu(cuda, setup, setup->model->parameters + GRID_TAIL) < 0 ||
-        cuda_open_stream(cuda) < 0 || cuda_open_memory(cuda, setup) < 0 ||
-        cuda_open_layers(cuda) < 0 || cuda_grid_start(cuda) < 0)
+    if (cuda_open_kinds(cuda) < 0 ||
+        cuda_open_gpu(cuda, setup, setup->model->parameters + GRID_TAIL) < 0 ||
+        cuda_open_stream(cuda) < 0 || cuda_open_memory(cuda, setup) < 0)
+        return -1;
+    cuda_open_layers(cuda);
+    if (cuda_grid_start(cuda) < 0)
         return -1;
     return cuda_check(cuda, cudaDeviceSynchronize(), "making it ready");
 }

@@ -86,6 +86,12 @@ static __global__ void cuda_tail(size_t count, const struct cuda_result *result,
     tail[i] = (add ? tail[i] : 0.0F) + x;
 }
 
+void cuda_add_loss(struct cuda *cuda, float weight, bool add)
+{
+    CUDA_LAUNCH(cuda, cuda_tail, 1, cuda->result, weight, cuda->most, add,
+                cuda->device.sums + cuda->model.parameters);
+}
+
 static __global__ void cuda_advance(size_t count, const float *largest, float *steps)
 {
     const size_t i = cuda_index();
@@ -104,29 +110,20 @@ int cuda_grid_start(struct cuda *cuda)
         "setting the grid");
 }
 
-/* One tensor, which begins at `from` in the gradients. */
-static void cuda_grid_add_tensor(struct cuda *cuda, int tensor, const float *from, size_t count,
-                                 bool add)
+static void cuda_grid_add_tensor(struct cuda *cuda, int tensor, bool add)
 {
-    float *to = cuda->device.sums + (from - cuda->model.gradients);
+    const struct model_tensor *place = &cuda->model.tensors[tensor];
 
-    CUDA_LAUNCH(cuda, cuda_round, count, cuda->steps + tensor, (float)cuda->world, add, from, to,
+    CUDA_LAUNCH(cuda, cuda_round, place->count, cuda->steps + tensor, (float)cuda->world, add,
+                cuda->model.gradients + place->offset, cuda->device.sums + place->offset,
                 cuda->most + tensor);
 }
 
 void cuda_grid_add(struct cuda *cuda, float weight, bool add)
 {
-    int tensor = 0;
-
     cudaMemsetAsync(cuda->most, 0, GRID_TAIL * sizeof(*cuda->most), cuda->stream);
-    for (int i = 0; i < cuda->model.count; i++) {
-        const struct layer *layer = &cuda->model.layers[i];
-
-        if (!layer->name)
-            continue;
-        cuda_grid_add_tensor(cuda, tensor++, layer->dweight, layer->dbias - layer->dweight, add);
-        cuda_grid_add_tensor(cuda, tensor++, layer->dbias, layer->out.channels, add);
-    }
+    for (int i = 0; i < cuda->model.tensor_count; i++)
+        cuda_grid_add_tensor(cuda, i, add);
     CUDA_LAUNCH(cuda, cuda_tail, GRID_TAIL, cuda->result, weight, cuda->most, add,
                 cuda->device.sums + cuda->model.parameters);
 }

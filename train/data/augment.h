@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Augmentation: a small random rotation, scale and shift of an image. */
+/* Augmentation: small random changes of an image. */
 #ifndef TRAIN_AUGMENT_H
 #define TRAIN_AUGMENT_H
 
@@ -10,6 +10,13 @@
  * shifted by up to 2 pixels, all drawn from key; between pixels it is interpolated, outside is
  * paper.
  */
-void augment_image(uint64_t key, uint8_t *image);
+void augment_turn(uint64_t key, uint8_t *image);
+
+/*
+ * Replaces image (32 x 32, three channels) by a part of it of the same size, once 4 black pixels
+ * have been added on each side, and mirrors every second one; drawn from key. What is usual for
+ * CIFAR-10.
+ */
+void augment_crop(uint64_t key, uint8_t *image);
 
 #endif

@@ -9,13 +9,14 @@
 
 struct batch {
     int capacity, count;
-    float *images;       /* count x 28 x 28, normalised: mean 0.1307, deviation 0.3081 */
+    float *images;       /* count, normalised by the mean and deviation of their kind */
     uint8_t *labels;     /* count */
     uint32_t *positions; /* count: where each stands in the global batch */
 };
 
-int batch_create(int capacity, struct batch *batch); /* -1: out of memory */
-void batch_destroy(struct batch *batch);             /* a zeroed one is accepted */
+/* -1: out of memory. */
+int batch_create(const struct dataset_kind *kind, int capacity, struct batch *batch);
+void batch_destroy(struct batch *batch); /* a zeroed one is accepted */
 
 /*
  * Appends sample index of the set (count < capacity). augment_key 0: as it is; else it is

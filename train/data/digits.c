@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "glyphs.h"
-#include "train/model/model.h"
 #include "train/model/rng.h"
 
 /*
@@ -40,8 +39,8 @@ static void digits_warp_init(struct rng *rng, struct digits_warp *warp)
     warp->xy = (-sine - slant * cosine) * height;
     warp->yx = sine * width;
     warp->yy = (cosine - slant * sine) * height;
-    warp->middle_x = MODEL_SIDE / 2.0F + rng_between(rng, -3.0F, 3.0F);
-    warp->middle_y = MODEL_SIDE / 2.0F + rng_between(rng, -3.0F, 3.0F);
+    warp->middle_x = DIGITS_SIDE / 2.0F + rng_between(rng, -3.0F, 3.0F);
+    warp->middle_y = DIGITS_SIDE / 2.0F + rng_between(rng, -3.0F, 3.0F);
     for (int i = 0; i < 2 * DIGITS_WAVES; i++) {
         warp->waves[i % 2][i / 2].strength = rng_between(rng, 0.0F, 0.07F);
         warp->waves[i % 2][i / 2].phase = rng_between(rng, 0.0F, 6.2832F);
@@ -74,7 +73,7 @@ static void digits_range(float a, float b, float reach, int *first_p, int *last_
     const float low = (a < b ? a : b) - reach, high = (a < b ? b : a) + reach;
 
     *first_p = low < 0.0F ? 0 : (int)low;
-    *last_p = high > MODEL_SIDE - 1 ? MODEL_SIDE - 1 : (int)high;
+    *last_p = high > DIGITS_SIDE - 1 ? DIGITS_SIDE - 1 : (int)high;
 }
 
 /* Darkens the pixels near the line from a to b. */
@@ -96,8 +95,8 @@ static void digits_line(struct glyph_point a, struct glyph_point b, float half, 
             off_y = py - t * dy;
             ink = half + 0.5F - sqrtf(off_x * off_x + off_y * off_y);
             ink = ink < 0.0F ? 0.0F : ink > 1.0F ? 255.0F : ink * 255.0F;
-            if ((uint8_t)ink > image[y * MODEL_SIDE + x])
-                image[y * MODEL_SIDE + x] = (uint8_t)ink;
+            if ((uint8_t)ink > image[y * DIGITS_SIDE + x])
+                image[y * DIGITS_SIDE + x] = (uint8_t)ink;
         }
     }
 }
@@ -155,7 +154,7 @@ static void digits_shake(struct rng *rng, struct glyph_stroke *stroke)
 /* Grain on the paper and in the ink. */
 static void digits_grain(uint64_t key, uint8_t *image)
 {
-    for (uint32_t i = 0; i < MODEL_PIXELS; i++) {
+    for (uint32_t i = 0; i < DIGITS_SIDE * DIGITS_SIDE; i++) {
         const int value = image[i] + (int)(rng_u32(key, i) % 61) - 30;
 
         image[i] = (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
@@ -171,7 +170,7 @@ uint8_t digits_draw(uint64_t seed, bool train, size_t index, uint8_t *image)
     struct digits_warp warp;
 
     digits_warp_init(&rng, &warp);
-    memset(image, 0, MODEL_PIXELS);
+    memset(image, 0, DIGITS_SIDE * DIGITS_SIDE);
     for (int i = 0; i < glyph.count; i++) {
         digits_shake(&rng, &glyph.strokes[i]);
         digits_stroke(&glyph.strokes[i], &warp, half, image);

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { DIGITS_SIDE = 28 };
+
 /*
  * Draws sample index of the training or the test set: 28 x 28 bytes, ink is 255, edges
  * smooth. Returns the digit. A pure function of its arguments, so every rank draws the

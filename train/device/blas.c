@@ -81,6 +81,6 @@ const char *blas_name(void)
 #elif defined(HAVE_CBLAS)
     return "CBLAS";
 #else
-    return "train_mnist's own";
+    return "the program's own";
 #endif
 }

@@ -13,6 +13,7 @@
 #include "train/model/layer.h"
 #include "train/model/loss.h"
 #include "train/model/model.h"
+#include "train/model/optimizer.h"
 
 /*
  *     trainer.c            batches, epochs, what is printed
@@ -29,7 +30,9 @@ struct device_setup {
     struct model *model; /* its shapes, and the host's copy of the weights; outlives the device */
     dist_group *group;   /* whose ranks get the sums; NULL: nobody's */
     int capacity;        /* samples in one batch at most */
-    int micro_batches;   /* of this rank in a step, at most */
+    bool grid;           /* sums are rounded so that their order does not matter: see grid.h */
+    bool sharded;        /* the optimizer's state is not here, and updates are of slices */
+    int micro_batches;   /* of this rank in a pass, at most; 1 without grid */
     int world;           /* ranks whose sums go into the mean */
     const char *optimizer;
     float momentum, weight_decay;
@@ -51,28 +54,35 @@ struct device_kind {
      */
     int (*state)(struct device *device, bool save, float *state);
     /*
-     * sums becomes the gradients of the batch, which has micro_batches parts of one size behind
-     * each other; GRID_TAIL floats follow (see grid.h). The batch may be used again at once.
+     * sums becomes the gradients of the batch, or grows by them if pass->add. With grid: the batch
+     * has micro_batches parts of one size behind each other, and GRID_TAIL floats follow, and
+     * listener->ready must be NULL. Without, it is told of each tensor whose gradient is complete,
+     * or on its way to be on the stream. listener may be NULL. The batch may be used again at once.
      */
     int (*gradients)(struct device *device, const struct pass *pass, const struct batch *batch,
-                     int micro_batches);
-    /* Moves the weights, once sums is the mean over the ranks. */
+                     int micro_batches, const struct model_listener *listener);
+    /* Moves the weights, once sums is the mean over the ranks. Sharded: they have been moved. */
     int (*update)(struct device *device, float lr);
-    /* The mean losses of the last `count` updates, at most `ahead`; waits for them. */
+    /* Moves some weights, if sharded. NULL: it cannot. */
+    void (*slice)(struct device *device, float lr, const struct optimizer_slice *slice);
+    /*
+     * The losses of the last `count` updates, at most DEVICE_AHEAD; waits for them. With grid the
+     * mean over the ranks, else this rank's own.
+     */
     int (*losses)(struct device *device, int count, double *losses);
     /* The loss of a batch without training. */
     int (*test)(struct device *device, const struct pass *pass, const struct batch *batch,
                 struct loss *loss);
 };
 
-enum { DEVICE_AHEAD = 256 }; /* steps at most that a host is ahead of its device */
+enum { DEVICE_AHEAD = 256 }; /* updates whose losses are kept: so far a host may be ahead */
 
 struct device {
     const struct device_kind *kind;
-    float *sums; /* what the ranks average: model->parameters + GRID_TAIL floats */
+    float *sums; /* what the ranks average: as the model's tensors, then GRID_TAIL floats */
     size_t state_count;
-    int ahead;     /* updates whose losses are kept: 1 to DEVICE_AHEAD */
-    bool streamed; /* sums is memory of a GPU: calls on it are ordered by this stream */
+    int optimizer_states; /* numbers that the optimizer keeps for a weight */
+    bool streamed;        /* sums is memory of a GPU: calls on it are ordered by this stream */
     void *stream;
 };
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The CPU as a device: the model's own memory, its layers, the grid and the optimizer. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,8 +16,11 @@ struct device_of_cpu {
     struct optimizer *optimizer;
     struct grid grid;
     struct buffer sums; /* empty where the model's gradients are the sums */
+    bool rounds;        /* to the grid */
+    bool sharded;
     int world;
-    double loss; /* of the last update */
+    double losses[DEVICE_AHEAD]; /* of the last updates; the one at hand adds up in sums */
+    int64_t updates;
 };
 
 static struct device_of_cpu *device_cpu_of(struct device *device)
@@ -33,13 +37,13 @@ static void device_cpu_close(struct device *device)
     free(cpu);
 }
 
-/* One micro-batch needs no memory for sums besides the gradients themselves. */
+/* Sums of one micro-batch, or without grid, are the gradients themselves. */
 static int device_cpu_open_sums(const struct device_setup *setup, struct device_of_cpu *cpu)
 {
     const size_t count = setup->model->parameters + GRID_TAIL;
 
     cpu->device.sums = setup->model->gradients;
-    if (setup->micro_batches == 1)
+    if (!setup->grid)
         return 0;
     if (buffer_create(setup->group, count, &cpu->sums) < 0)
         return failure("out of memory for the sums of %zu gradients", count);
@@ -53,8 +57,10 @@ static int device_cpu_open(const struct device_setup *setup, struct device **dev
 
     if (!cpu)
         return failure("out of memory");
-    cpu->device = (struct device){.kind = &device_cpu, .ahead = 1};
+    cpu->device = (struct device){.kind = &device_cpu};
     cpu->model = setup->model;
+    cpu->rounds = setup->grid;
+    cpu->sharded = setup->sharded;
     cpu->world = setup->world;
     grid_start(setup->model, &cpu->grid);
     if (device_cpu_open_sums(setup, cpu) < 0 ||
@@ -65,6 +71,9 @@ static int device_cpu_open(const struct device_setup *setup, struct device **dev
     }
     cpu->device.state_count =
         optimizer_state_count(cpu->optimizer) + sizeof(cpu->grid.steps) / sizeof(float);
+    cpu->device.optimizer_states = optimizer_states(cpu->optimizer);
+    if (cpu->sharded)
+        optimizer_release(cpu->optimizer);
     *device_p = &cpu->device;
     return 0;
 }
@@ -86,51 +95,85 @@ static int device_cpu_state(struct device *device, bool save, float *state)
     return 0;
 }
 
-/* Forward and backward of the samples from begin on; adds their gradients to the sums. */
-static void device_cpu_micro_batch(struct device_of_cpu *cpu, const struct pass *pass,
-                                   const struct batch *batch, int begin)
+/* Forward and backward of the pass's samples. Their part of the loss is added to *loss_p. */
+static int device_cpu_pass(struct model *model, const struct pass *pass, const float *images,
+                           const uint8_t *labels, const struct model_listener *listener,
+                           float *loss_p)
 {
-    const float *images = batch->images + (size_t)begin * MODEL_PIXELS;
-    const float weight = 1.0F / (float)batch->count;
-    struct model *model = cpu->model;
-    const float *outputs = model_forward(model, pass, images);
-    const struct loss loss = loss_nll(pass->batch, MODEL_CLASSES, outputs, batch->labels + begin,
-                                      weight, model_output_gradient(model));
+    const float *outputs;
+    struct loss loss;
 
-    model_backward(model, pass, images);
-    grid_add(&cpu->grid, model, cpu->world, (float)(loss.total * (double)weight), begin > 0,
-             cpu->device.sums);
+    model_begins(listener, false);
+    outputs = model_forward(model, pass, images);
+    loss = loss_nll(pass->batch, MODEL_CLASSES, outputs, labels, pass->weight,
+                    model_output_gradient(model));
+    if (!isfinite(loss.total))
+        return model_blame(model, pass, images, loss.total);
+    model_begins(listener, true);
+    model_backward(model, pass, images, listener);
+    *loss_p += (float)(loss.total * (double)pass->weight);
+    return 0;
 }
 
-static int device_cpu_gradients(struct device *device, const struct pass *pass,
-                                const struct batch *batch, int micro_batches)
+/* A micro-batch after the other, each rounded before it is added. */
+static int device_cpu_rounded(struct device_of_cpu *cpu, const struct pass *pass,
+                              const struct batch *batch, int micro_batches,
+                              const struct model_listener *listener)
 {
+    const size_t size = (size_t)shape_size(cpu->model->input);
     struct pass part = *pass;
 
+    part.add = false;
     part.batch = batch->count / micro_batches;
     for (int m = 0; m < micro_batches; m++) {
         const int begin = m * part.batch;
+        float loss = 0.0F;
 
         part.positions = batch->positions + begin;
-        device_cpu_micro_batch(device_cpu_of(device), &part, batch, begin);
+        if (device_cpu_pass(cpu->model, &part, batch->images + (size_t)begin * size,
+                            batch->labels + begin, listener, &loss) < 0)
+            return -1;
+        grid_add(&cpu->grid, cpu->model, cpu->world, loss, pass->add || m > 0, cpu->device.sums);
     }
     return 0;
+}
+
+static int device_cpu_gradients(struct device *device, const struct pass *pass,
+                                const struct batch *batch, int micro_batches,
+                                const struct model_listener *listener)
+{
+    struct device_of_cpu *cpu = device_cpu_of(device);
+    float *loss = &device->sums[cpu->model->parameters];
+
+    if (cpu->rounds)
+        return device_cpu_rounded(cpu, pass, batch, micro_batches, listener);
+    *loss = pass->add ? *loss : 0.0F;
+    return device_cpu_pass(cpu->model, pass, batch->images, batch->labels, listener, loss);
 }
 
 static int device_cpu_update(struct device *device, float lr)
 {
     struct device_of_cpu *cpu = device_cpu_of(device);
 
-    grid_advance(&cpu->grid, cpu->model, device->sums);
-    optimizer_step(cpu->optimizer, lr, cpu->model->weights, device->sums);
-    cpu->loss = (double)device->sums[cpu->model->parameters];
+    if (cpu->rounds)
+        grid_advance(&cpu->grid, cpu->model, device->sums);
+    if (!cpu->sharded)
+        optimizer_step(cpu->optimizer, lr, cpu->model->weights, device->sums);
+    cpu->losses[cpu->updates++ % DEVICE_AHEAD] = (double)device->sums[cpu->model->parameters];
     return 0;
+}
+
+static void device_cpu_slice(struct device *device, float lr, const struct optimizer_slice *slice)
+{
+    optimizer_step_slice(device_cpu_of(device)->optimizer, lr, slice);
 }
 
 static int device_cpu_losses(struct device *device, int count, double *losses)
 {
-    if (count > 0)
-        losses[0] = device_cpu_of(device)->loss;
+    const struct device_of_cpu *cpu = device_cpu_of(device);
+
+    for (int i = 0; i < count; i++)
+        losses[i] = cpu->losses[(cpu->updates - count + i) % DEVICE_AHEAD];
     return 0;
 }
 
@@ -152,6 +195,7 @@ const struct device_kind device_cpu = {
     .state = device_cpu_state,
     .gradients = device_cpu_gradients,
     .update = device_cpu_update,
+    .slice = device_cpu_slice,
     .losses = device_cpu_losses,
     .test = device_cpu_test,
 };

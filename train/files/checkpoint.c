@@ -3,67 +3,61 @@
 #include "checkpoint.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "file.h"
-#include "tensors.h"
 #include "train/failure.h"
 
-#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "the data of a safetensors file is little-endian, and is copied as it lies in memory"
-#endif
+#define CHECKPOINT_MOST INT64_C(9007199254740992) /* what a double can count to */
 
-static void checkpoint_add(struct tensors *tensors, const struct layer *layer, const char *part)
+static void checkpoint_add(struct image *image, const struct layer *layer, const char *part)
 {
-    struct tensor *tensor = &tensors->tensors[tensors->count];
-    const uint64_t begin = tensors->count > 0 ? tensor[-1].end : 0;
-    uint64_t elements = 1;
+    uint64_t shape[TENSORS_DIMENSIONS];
+    char name[TENSORS_NAME];
+    int dimensions = 0;
 
-    snprintf(tensor->name, sizeof(tensor->name), "%s.%s", layer->name, part);
-    tensor->dimensions = 0;
-    tensor->shape[tensor->dimensions++] = (uint64_t)layer->out.channels;
+    snprintf(name, sizeof(name), "%s.%s", layer->name, part);
+    shape[dimensions++] = (uint64_t)layer->out.channels;
     if (strcmp(part, "weight") == 0 && layer->kernel > 0) {
-        tensor->shape[tensor->dimensions++] = (uint64_t)layer->inputs;
-        tensor->shape[tensor->dimensions++] = (uint64_t)layer->kernel;
-        tensor->shape[tensor->dimensions++] = (uint64_t)layer->kernel;
-    } else if (strcmp(part, "weight") == 0) {
-        tensor->shape[tensor->dimensions++] = (uint64_t)layer->spatial * layer->inputs;
+        shape[dimensions++] = (uint64_t)layer->inputs;
+        shape[dimensions++] = (uint64_t)layer->kernel;
+        shape[dimensions++] = (uint64_t)layer->kernel;
+    } else if (strcmp(part, "weight") == 0 && layer_buffer_size(layer) == 0) {
+        shape[dimensions++] = (uint64_t)layer->spatial * layer->inputs;
     }
-    for (int i = 0; i < tensor->dimensions; i++)
-        elements *= tensor->shape[i];
-    tensor->begin = begin;
-    tensor->end = begin + elements * sizeof(float);
-    tensors->count++;
+    image_add(image, name, dimensions, shape);
 }
 
 #define CHECKPOINT_REST "optimizer."
 
 /* The tensors of the model, in the order of the layers. */
-static void checkpoint_list(const struct model *model, int64_t epoch, struct tensors *tensors)
+static void checkpoint_list(const struct model *model, struct image *image)
 {
-    *tensors = (struct tensors){.epoch = epoch, .samples = -1, .step = -1};
+    *image = (struct image){.data = NULL};
     for (int i = 0; i < model->count; i++) {
         if (!model->layers[i].name)
             continue;
-        checkpoint_add(tensors, &model->layers[i], "weight");
-        checkpoint_add(tensors, &model->layers[i], "bias");
+        checkpoint_add(image, &model->layers[i], "weight");
+        if (layer_bias_size(&model->layers[i]) > 0)
+            checkpoint_add(image, &model->layers[i], "bias");
+        if (layer_buffer_size(&model->layers[i]) == 0)
+            continue;
+        checkpoint_add(image, &model->layers[i], "running_mean");
+        checkpoint_add(image, &model->layers[i], "running_var");
     }
 }
 
 /* And what follows them in the file of a training. */
-static void checkpoint_list_rest(const struct checkpoint_rest *rest, struct tensors *tensors)
+static const char *checkpoint_list_rest(const struct checkpoint_rest *rest, struct image *image)
 {
-    struct tensor *tensor = &tensors->tensors[tensors->count++];
+    const uint64_t shape[] = {rest->count};
+    char name[TENSORS_NAME];
 
-    tensors->samples = rest->samples;
-    tensors->step = rest->step;
-    snprintf(tensor->name, sizeof(tensor->name), CHECKPOINT_REST "%s", rest->optimizer);
-    tensor->dimensions = 1;
-    tensor->shape[0] = rest->count;
-    tensor->begin = tensor[-1].end;
-    tensor->end = tensor->begin + rest->count * sizeof(float);
+    snprintf(name, sizeof(name), CHECKPOINT_REST "%s", rest->optimizer);
+    return image_add(image, name, 1, shape)->name;
 }
 
 /*
@@ -89,81 +83,115 @@ static void checkpoint_copy_weight(const struct layer *layer, bool save, float *
     }
 }
 
-/* Between the model and the data part of a file, whose tensors lie where the table says. */
-static void checkpoint_copy(const struct model *model, const struct tensors *tensors, bool save,
-                            float *data)
+/* A row of numbers, which both have in the same order. */
+static void checkpoint_copy_row(const struct image *image, const struct layer *layer,
+                                const char *part, bool save, float *ours, size_t count)
+{
+    char name[TENSORS_NAME];
+    float *theirs;
+
+    if (count == 0)
+        return;
+    snprintf(name, sizeof(name), "%s.%s", layer->name, part);
+    theirs = image_data(image, name);
+    memcpy(save ? theirs : ours, save ? ours : theirs, count * sizeof(float));
+}
+
+/* Between the model and the data of a file. */
+static void checkpoint_copy(const struct model *model, bool save, const struct image *image)
 {
     char name[TENSORS_NAME];
 
     for (int i = 0; i < model->count; i++) {
         const struct layer *layer = &model->layers[i];
-        const size_t bias_size = (size_t)layer->out.channels * sizeof(float);
-        float *bias;
+        const size_t buffer = layer_buffer_size(layer);
 
         if (!layer->name)
             continue;
         snprintf(name, sizeof(name), "%s.weight", layer->name);
-        checkpoint_copy_weight(layer, save, data + tensors_find(tensors, name)->begin / 4);
-        snprintf(name, sizeof(name), "%s.bias", layer->name);
-        bias = data + tensors_find(tensors, name)->begin / 4;
-        memcpy(save ? bias : layer->bias, save ? layer->bias : bias, bias_size);
+        checkpoint_copy_weight(layer, save, image_data(image, name));
+        checkpoint_copy_row(image, layer, "bias", save, layer->bias, layer_bias_size(layer));
+        checkpoint_copy_row(image, layer, "running_mean", save, layer->mean, buffer);
+        checkpoint_copy_row(image, layer, "running_var", save, layer->variance, buffer);
     }
 }
 
-static void checkpoint_put_length(uint64_t length, uint8_t *to)
+/* The numbers of a training, as notes: what is not there is -1. */
+#define AT(member) offsetof(struct checkpoint_rest, member)
+static const struct {
+    const char *key;
+    size_t at;
+    int64_t most;
+} checkpoint_numbers[] = {
+    {"epoch", AT(epoch), 1000000},       {"samples", AT(samples), CHECKPOINT_MOST},
+    {"step", AT(step), CHECKPOINT_MOST}, {"seed", AT(seed), CHECKPOINT_MOST},
+    {"data", AT(data), UINT32_MAX},      {"tests", AT(tests), CHECKPOINT_MOST},
+    {"idle", AT(idle), CHECKPOINT_MOST},
+};
+#define CHECKPOINT_NUMBERS (sizeof(checkpoint_numbers) / sizeof(checkpoint_numbers[0]))
+
+static int64_t *checkpoint_number(struct checkpoint_rest *rest, size_t i)
 {
-    for (int i = 0; i < TENSORS_PREFIX; i++)
-        to[i] = (uint8_t)(length >> (8 * i));
+    return (int64_t *)(void *)((char *)rest + checkpoint_numbers[i].at);
 }
 
-static uint64_t checkpoint_get_length(const uint8_t *from)
+static void checkpoint_note(struct checkpoint_rest rest, struct tensors *tensors)
 {
-    uint64_t length = 0;
-
-    for (int i = 0; i < TENSORS_PREFIX; i++)
-        length |= (uint64_t)from[i] << (8 * i);
-    return length;
+    for (size_t i = 0; i < CHECKPOINT_NUMBERS; i++)
+        tensors_add_note(tensors, checkpoint_numbers[i].key, "%" PRId64,
+                         *checkpoint_number(&rest, i));
+    tensors_add_note(tensors, "best", "%.17g", rest.best);
 }
 
-/* rest: NULL for the parameters alone. */
-static int checkpoint_write(const char *path, const struct model *model, int64_t epoch,
-                            const struct checkpoint_rest *rest)
+/* Takes the notes over; `optimizer`, `state` and `count` are left as they are. */
+static int checkpoint_read_notes(const char *path, const struct tensors *tensors,
+                                 struct checkpoint_rest *rest)
 {
-    const size_t own = model->parameters, more = rest ? rest->count : 0;
-    uint8_t head[TENSORS_PREFIX + TENSORS_HEADER_MOST];
-    float *data = malloc((own + more) * sizeof(float));
-    struct tensors tensors;
-    int length, result;
+    const char *best = tensors_note(tensors, "best");
 
-    if (!data)
-        return failure("%s: out of memory", path);
-    checkpoint_list(model, epoch, &tensors);
-    checkpoint_copy(model, &tensors, true, data);
-    if (rest) {
-        checkpoint_list_rest(rest, &tensors);
-        memcpy(data + own, rest->state, more * sizeof(float));
+    for (size_t i = 0; i < CHECKPOINT_NUMBERS; i++) {
+        const char *text = tensors_note(tensors, checkpoint_numbers[i].key);
+        int64_t *number = checkpoint_number(rest, i);
+
+        *number = text && *text ? atoll(text) : -1;
+        if (text && (!*text || strlen(text) > 16 || text[strspn(text, "0123456789")] ||
+                     *number > checkpoint_numbers[i].most))
+            return failure(
+                "%s: the header says \"%s\":\"%s\", expected a number from 0 to %" PRId64, path,
+                checkpoint_numbers[i].key, text, checkpoint_numbers[i].most);
     }
-    length = tensors_write(&tensors, (char *)head + TENSORS_PREFIX, TENSORS_HEADER_MOST);
-    if (length < 0) {
-        free(data);
-        return failure("%s: the header does not fit", path);
-    }
-    checkpoint_put_length((uint64_t)length, head);
-    result = file_replace(path, head, TENSORS_PREFIX + (size_t)length, data,
-                          (own + more) * sizeof(float));
-    free(data);
-    return result;
+    rest->best = best ? strtod(best, NULL) : 0.0;
+    return 0;
+}
+
+int checkpoint_image(const char *path, const struct model *model,
+                     const struct checkpoint_rest *rest, struct image *image)
+{
+    const char *name;
+
+    checkpoint_list(model, image);
+    name = checkpoint_list_rest(rest, image);
+    checkpoint_note(*rest, &image->tensors);
+    if (image_allocate(path, image) < 0)
+        return -1;
+    checkpoint_copy(model, true, image);
+    memcpy(image_data(image, name), rest->state, rest->count * sizeof(float));
+    return 0;
 }
 
 int checkpoint_save(const char *path, const struct model *model, int64_t epoch)
 {
-    return checkpoint_write(path, model, epoch, NULL);
-}
+    struct image image;
+    int result;
 
-int checkpoint_save_all(const char *path, const struct model *model,
-                        const struct checkpoint_rest *rest)
-{
-    return checkpoint_write(path, model, rest->epoch, rest);
+    checkpoint_list(model, &image);
+    tensors_add_note(&image.tensors, "epoch", "%" PRId64, epoch);
+    if (image_allocate(path, &image) < 0)
+        return -1;
+    checkpoint_copy(model, true, &image);
+    result = image_write(path, &image);
+    image_free(&image);
+    return result;
 }
 
 /* Whether the file's tensors are the model's. */
@@ -177,7 +205,7 @@ static int checkpoint_match(const char *path, const struct tensors *file,
         if (!have)
             return failure("%s: there is no tensor %s in it: is it of another --arch?", path,
                            want->name);
-        if (have->dimensions != want->dimensions ||
+        if (have->width != sizeof(float) || have->dimensions != want->dimensions ||
             memcmp(have->shape, want->shape, (size_t)want->dimensions * sizeof(want->shape[0])))
             return failure(
                 "%s: tensor %s has another shape than the model: is it of another --arch?", path,
@@ -186,119 +214,81 @@ static int checkpoint_match(const char *path, const struct tensors *file,
     for (int i = 0; i < file->count; i++) {
         const char *name = file->tensors[i].name;
 
-        if (!tensors_find(model, name) && strncmp(name, CHECKPOINT_REST, strlen(CHECKPOINT_REST)))
+        if (!tensors_find(model, name) && file->tensors[i].width == sizeof(float) &&
+            strncmp(name, CHECKPOINT_REST, strlen(CHECKPOINT_REST)))
             return failure("%s: there is a tensor %s in it: is it of another --arch?", path, name);
     }
     return 0;
 }
 
-/* Whether it holds the training's rest. */
+/* Whether the file is of the training that `want` describes. */
 static int checkpoint_match_rest(const char *path, const struct tensors *file,
-                                 const struct tensors *expected)
+                                 const struct tensor *expected, const struct checkpoint_rest *want,
+                                 const struct checkpoint_rest *have)
 {
-    const struct tensor *want = &expected->tensors[expected->count - 1];
-    const struct tensor *have = tensors_find(file, want->name);
+    const struct tensor *tensor = tensors_find(file, expected->name);
 
-    if (!have)
+    if (!tensor)
         return failure("%s: there is no tensor %s in it: is it of another --optimizer, or without "
                        "one?",
-                       path, want->name);
-    if (have->dimensions != 1 || have->shape[0] != want->shape[0])
+                       path, expected->name);
+    if (tensor->width != sizeof(float) || tensor->dimensions != 1 ||
+        tensor->shape[0] != expected->shape[0])
         return failure("%s: tensor %s has another size than here: is it of another --arch?", path,
-                       want->name);
-    if (file->epoch < 0 || file->samples < 0 || file->step < 0)
+                       expected->name);
+    if (have->epoch < 0 || have->samples < 0 || have->step < 0)
         return failure("%s: it does not say how far the training was", path);
+    if (have->seed >= 0 && have->seed != want->seed)
+        return failure("%s: it is of --seed %" PRId64 ", not of %" PRId64, path, have->seed,
+                       want->seed);
+    if (have->data >= 0 && have->data != want->data)
+        return failure("%s: the training samples were others: is it of other --data?", path);
     return 0;
 }
 
-/* Takes the file apart; the data part begins at *data_p. */
-static int checkpoint_parse(const char *path, const uint8_t *bytes, size_t size,
-                            struct tensors *tensors, size_t *data_p)
+/* Whether the file has an optimizer's state. */
+static bool checkpoint_is_whole(const struct tensors *file)
 {
-    uint64_t length;
-
-    if (size < TENSORS_PREFIX)
-        return failure(
-            "%s: byte %zu: the file ends here, expected %d bytes with the header's length", path,
-            size, TENSORS_PREFIX);
-    length = checkpoint_get_length(bytes);
-    if (length > TENSORS_HEADER_MOST)
-        return failure("%s: byte 0: a header of %" PRIu64 " bytes, expected at most %d: not a "
-                       "safetensors file of this program",
-                       path, length, TENSORS_HEADER_MOST);
-    if (length > size - TENSORS_PREFIX)
-        return failure("%s: byte %zu: the file ends here, expected a header of %" PRIu64 " bytes",
-                       path, size, length);
-    *data_p = TENSORS_PREFIX + (size_t)length;
-    return tensors_read(path, (const char *)bytes + TENSORS_PREFIX, (size_t)length, size - *data_p,
-                        tensors);
+    for (int i = 0; i < file->count; i++) {
+        if (strncmp(file->tensors[i].name, CHECKPOINT_REST, strlen(CHECKPOINT_REST)) == 0)
+            return true;
+    }
+    return false;
 }
 
-/* The file's floats, a copy because the header's length may misalign it. NULL: out of memory. */
-static float *checkpoint_floats(const char *path, const uint8_t *data, size_t bytes)
-{
-    float *floats = malloc(bytes);
-
-    if (floats)
-        memcpy(floats, data, bytes);
-    else
-        failure("%s: out of memory", path);
-    return floats;
-}
-
-static void checkpoint_take_rest(const struct tensors *file, const struct tensors *expected,
-                                 const float *data, struct checkpoint_rest *rest)
-{
-    const char *name = expected->tensors[expected->count - 1].name;
-
-    rest->epoch = file->epoch;
-    rest->samples = file->samples;
-    rest->step = file->step;
-    memcpy(rest->state, data + tensors_find(file, name)->begin / 4, rest->count * sizeof(float));
-}
-
-/* rest: NULL for the parameters alone. */
-static int checkpoint_read(const char *path, struct model *model, int64_t *epoch_p,
+/* What is in the file, all of it checked, is taken over. */
+static int checkpoint_take(const char *path, const struct image *file, struct model *model,
                            struct checkpoint_rest *rest)
 {
-    struct tensors file, expected;
-    uint8_t *bytes = NULL;
-    float *data = NULL;
-    size_t size = 0, begin = 0;
-    int result = -1;
+    struct checkpoint_rest read = *rest;
+    const bool whole = rest->state && checkpoint_is_whole(&file->tensors);
+    const struct tensor *state = NULL;
+    struct image expected;
 
-    checkpoint_list(model, 0, &expected);
-    if (file_read(path, &bytes, &size) < 0 ||
-        checkpoint_parse(path, bytes, size, &file, &begin) < 0 ||
-        checkpoint_match(path, &file, &expected) < 0)
-        goto out;
-    if (rest) {
+    checkpoint_list(model, &expected);
+    if (checkpoint_match(path, &file->tensors, &expected.tensors) < 0 ||
+        checkpoint_read_notes(path, &file->tensors, &read) < 0)
+        return -1;
+    if (whole) {
         checkpoint_list_rest(rest, &expected);
-        if (checkpoint_match_rest(path, &file, &expected) < 0)
-            goto out;
+        state = &expected.tensors.tensors[expected.tensors.count - 1];
+        if (checkpoint_match_rest(path, &file->tensors, state, rest, &read) < 0)
+            return -1;
+        memcpy(rest->state, image_data(file, state->name), rest->count * sizeof(float));
     }
-    data = checkpoint_floats(path, bytes + begin, size - begin);
-    if (!data)
-        goto out;
-    checkpoint_copy(model, &file, false, data);
-    if (rest)
-        checkpoint_take_rest(&file, &expected, data, rest);
-    *epoch_p = file.epoch > 0 ? file.epoch : 0;
-    result = 0;
-out:
-    free(data);
-    free(bytes);
+    checkpoint_copy(model, false, file);
+    *rest = read;
+    return whole;
+}
+
+int checkpoint_load(const char *path, struct model *model, struct checkpoint_rest *rest)
+{
+    struct image file;
+    int result = image_read(path, &file);
+
+    if (result < 0)
+        return result;
+    result = checkpoint_take(path, &file, model, rest);
+    image_free(&file);
     return result;
-}
-
-int checkpoint_load(const char *path, struct model *model, int64_t *epoch_p)
-{
-    return checkpoint_read(path, model, epoch_p, NULL);
-}
-
-int checkpoint_load_all(const char *path, struct model *model, struct checkpoint_rest *rest)
-{
-    int64_t epoch;
-
-    return checkpoint_read(path, model, &epoch, rest);
 }

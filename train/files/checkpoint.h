@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include "image.h"
 #include "train/model/model.h"
 
 /*
@@ -14,33 +15,41 @@
  * tensor more, optimizer.NAME, of one dimension and this program's own layout.
  */
 
-/* What a training is besides its parameters. */
+/* What a training is besides its parameters. Random numbers are functions of seed and step. */
 struct checkpoint_rest {
     int64_t epoch;         /* epochs done */
     int64_t samples;       /* seen in the epoch that is under way, by all ranks together */
     int64_t step;          /* steps done in all epochs */
+    int64_t seed;          /* of all random numbers */
+    int64_t data;          /* 32 bits that tell training sets apart */
+    int64_t tests, idle;   /* tests so far, and those since the best one */
+    double best;           /* the smallest loss of a test */
     const char *optimizer; /* its name */
     float *state;          /* of the device, `count` floats; the caller's */
     size_t count;
 };
 
-/* As below, for a whole training: bit by bit it goes on as if it had not been interrupted. */
-int checkpoint_save_all(const char *path, const struct model *model,
-                        const struct checkpoint_rest *rest);
-/* `optimizer`, `state` and `count` are given, and must fit the file's. */
-int checkpoint_load_all(const char *path, struct model *model, struct checkpoint_rest *rest);
+/* Puts a copy of the whole training into *image, for image_free. path is for an error's text. */
+int checkpoint_image(const char *path, const struct model *model,
+                     const struct checkpoint_rest *rest, struct image *image);
 
 /*
- * Writes path + ".tmp", brings it to the disk, and renames it: path is the old file or
- * the complete new one, never a part. epoch: epochs done.
+ * Replaces the model's weights, and *rest. Everything is checked before anything is changed: the
+ * file must have the model's tensors, with its shapes, and nothing else but an optimizer's.
+ *
+ * rest->state NULL: nothing but the weights is of interest. Else `optimizer`, `state`, `count`,
+ * `seed` and `data` are given and must fit a whole training's; bit by bit it goes on as if it had
+ * not been interrupted. Numbers that the file does not say become -1.
+ *
+ * Returns 1 for a whole training that was asked for, 0 for the parameters alone, else an enum
+ * image_status.
+ */
+int checkpoint_load(const char *path, struct model *model, struct checkpoint_rest *rest);
+
+/*
+ * Writes the parameters. path is the old file or the complete new one, never a part: see
+ * file_replace. epoch: epochs done.
  */
 int checkpoint_save(const char *path, const struct model *model, int64_t epoch);
-
-/*
- * Replaces the model's weights. *epoch_p becomes the epochs done, 0 if the file does not
- * say. Everything is checked before anything is changed: the file must have the model's
- * tensors, with its shapes, and nothing else but an optimizer's.
- */
-int checkpoint_load(const char *path, struct model *model, int64_t *epoch_p);
 
 #endif

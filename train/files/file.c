@@ -88,6 +88,24 @@ static void file_sync_folder(const char *path)
     close(fd);
 }
 
+int file_can_replace(const char *path)
+{
+    char *temporary = NULL;
+    int fd;
+
+    if (asprintf(&temporary, "%s.tmp", path) < 0)
+        return failure("%s: out of memory", path);
+    fd = open(temporary, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0) {
+        failure("%s: cannot create: %s", temporary, strerror(errno));
+    } else {
+        close(fd);
+        unlink(temporary);
+    }
+    free(temporary);
+    return fd < 0 ? -1 : 0;
+}
+
 int file_replace(const char *path, const void *head, size_t head_size, const void *body,
                  size_t body_size)
 {

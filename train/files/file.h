@@ -16,4 +16,7 @@ int file_read(const char *path, uint8_t **bytes_p, size_t *size_p);
 int file_replace(const char *path, const void *head, size_t head_size, const void *body,
                  size_t body_size);
 
+/* Whether file_replace could begin: known before there is anything to lose. Leaves no file. */
+int file_can_replace(const char *path);
+
 #endif

@@ -12,11 +12,13 @@
  *   then        the data: float32, little-endian, one tensor after the other
  */
 enum {
-    TENSORS_MOST = 32,
+    TENSORS_MOST = 256,
     TENSORS_NAME = 48,
     TENSORS_DIMENSIONS = 4,
-    TENSORS_HEADER_MOST = 1 << 16, /* bytes of JSON; ours have some hundred */
-    TENSORS_PREFIX = 8
+    TENSORS_NOTES = 16,
+    TENSORS_HEADER_MOST = 1 << 17, /* bytes of JSON; ours have some thousand */
+    TENSORS_PREFIX = 8,
+    TENSORS_SUM = 8 /* digits of a checksum */
 };
 
 struct tensor {
@@ -24,25 +26,48 @@ struct tensor {
     int dimensions;
     uint64_t shape[TENSORS_DIMENSIONS];
     uint64_t begin, end; /* bytes in the data */
+    int width; /* as read: bytes of an element. 4; 8: a NAME.num_batches_tracked of PyTorch's */
+    char sum[TENSORS_SUM + 1]; /* checksum of its data: hexadecimal digits; "": not said */
+};
+
+/* A text of the metadata besides the checksums. */
+struct tensors_note {
+    char key[24], text[48];
 };
 
 struct tensors {
     int count;
     struct tensor tensors[TENSORS_MOST];
-    /* From the metadata; -1: not said. Epochs done, samples seen in the next one, steps in all. */
-    int64_t epoch, samples, step;
+    int note_count;
+    struct tensors_note notes[TENSORS_NOTES];
+    char sum[TENSORS_SUM + 1]; /* checksum of the header, "" or as read: see tensors_sum */
 };
 
 /* The tensor of that name, or NULL. */
 const struct tensor *tensors_find(const struct tensors *tensors, const char *name);
 
+/* The text of that note, or NULL. */
+const char *tensors_note(const struct tensors *tensors, const char *key);
+
+/* Adds a note: at most TENSORS_NOTES; longer texts are cut off. */
+__attribute__((format(printf, 3, 4))) void
+tensors_add_note(struct tensors *tensors, const char *key, const char *format, ...);
+
+/*
+ * The checksum of size bytes, as digits: CRC-32 as zlib has it, which notices any burst of up to 32
+ * bits. In the metadata "crc32.NAME" is a tensor's, and "crc32" that of the header, with eight
+ * zeros in its place.
+ */
+void tensors_sum(const void *bytes, size_t size, char sum[TENSORS_SUM + 1]);
+
 /* Writes the padded JSON (not the length) to text; returns its length, -1 if size is too small. */
 int tensors_write(const struct tensors *tensors, char *text, size_t size);
 
 /*
- * Reads the JSON. Checks that every tensor is float32 and that its place is as long as its
- * shape says, and that the places follow each other without gap or overlap and fill
- * data_size bytes exactly. path is for the text of an error, which also names byte or tensor.
+ * Reads the JSON. Checks the header's checksum, if the file has any, that every tensor is float32
+ * (but PyTorch's counts of batches), that its place is as long as its shape says, and that the
+ * places follow each other without gap or overlap and fill data_size bytes exactly. path is for the
+ * text of an error, which also names byte or tensor.
  */
 int tensors_read(const char *path, const char *text, size_t length, uint64_t data_size,
                  struct tensors *tensors);

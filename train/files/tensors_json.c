@@ -9,8 +9,6 @@
 #ifdef HAVE_JANSSON
 
 #include <jansson.h>
-#include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Says what is wrong with the value of that name. */
@@ -36,6 +34,20 @@ static int shape_read(const json_t *shape, struct tensor *tensor)
     return 0;
 }
 
+/* Bytes of an element, 0 for what nobody here can use. */
+static int width_read(const char *name, const char *dtype)
+{
+    static const char counter[] = ".num_batches_tracked";
+    const size_t length = strlen(name), ending = strlen(counter);
+
+    if (strcmp(dtype, "F32") == 0)
+        return sizeof(float);
+    if (strcmp(dtype, "I64") == 0 && length > ending &&
+        strcmp(name + length - ending, counter) == 0)
+        return sizeof(int64_t);
+    return 0;
+}
+
 static int tensor_read(const char *path, const char *name, json_t *value, struct tensors *tensors)
 {
     struct tensor *tensor = &tensors->tensors[tensors->count];
@@ -51,7 +63,8 @@ static int tensor_read(const char *path, const char *name, json_t *value, struct
     if (json_unpack_ex(value, &error, JSON_STRICT, "{s:s, s:o, s:[I, I]}", "dtype", &dtype, "shape",
                        &shape, "data_offsets", &begin, &end) < 0)
         return value_wrong(path, name, error.text);
-    if (strcmp(dtype, "F32") != 0)
+    tensor->width = width_read(name, dtype);
+    if (tensor->width == 0)
         return value_wrong(path, name, "expected dtype F32");
     if (shape_read(shape, tensor) < 0)
         return value_wrong(path, name, "expected a shape of few whole numbers");
@@ -64,38 +77,57 @@ static int tensor_read(const char *path, const char *name, json_t *value, struct
     return 0;
 }
 
-/* A number written as a text, up to `most`. What is not there leaves *number_p as it is. */
-static bool number_read(const json_t *object, const char *key, int64_t most, int64_t *number_p)
+/* Digits only, so that a capital letter for a small one is a difference. */
+static int sum_read(const char *path, const char *key, const char *text, char *sum)
 {
-    const char *text = json_string_value(json_object_get(object, key));
+    if (strlen(text) != TENSORS_SUM || text[strspn(text, "0123456789abcdef")])
+        return value_wrong(path, key, "expected eight hexadecimal digits");
+    strcpy(sum, text);
+    return 0;
+}
 
-    if (!text)
-        return true;
-    if (!*text || strlen(text) > 15 || text[strspn(text, "0123456789")] || atoll(text) > most)
-        return false;
-    *number_p = atoll(text);
-    return true;
+/* A text of the metadata. Notes of other programs that are too long or too many are passed over. */
+static int note_read(const char *path, const char *key, const char *text, struct tensors *tensors)
+{
+    static const char prefix[] = "crc32.";
+    const size_t length = strlen(prefix);
+    const struct tensor *tensor = NULL;
+
+    if (strcmp(key, "crc32") == 0)
+        return sum_read(path, key, text, tensors->sum);
+    if (strncmp(key, prefix, length) == 0) {
+        tensor = tensors_find(tensors, key + length);
+        if (!tensor)
+            return value_wrong(path, key, "there is no such tensor");
+        return sum_read(path, key, text, tensors->tensors[tensor - tensors->tensors].sum);
+    }
+    if (tensors->note_count < TENSORS_NOTES && strlen(key) < sizeof(tensors->notes[0].key) &&
+        strlen(text) < sizeof(tensors->notes[0].text))
+        tensors_add_note(tensors, key, "%s", text);
+    return 0;
 }
 
 static int metadata_read(const char *path, const char *name, const json_t *value,
                          struct tensors *tensors)
 {
-    const int64_t most = 1000000000000;
+    const json_t *text;
+    const char *key;
 
     if (!json_is_object(value))
         return value_wrong(path, name, "expected an object");
-    if (!number_read(value, "epoch", 1000000, &tensors->epoch))
-        return value_wrong(path, name, "expected an epoch from 0 to 1000000");
-    if (!number_read(value, "samples", most, &tensors->samples) ||
-        !number_read(value, "step", most, &tensors->step))
-        return value_wrong(path, name, "expected numbers of samples and steps up to 10^12");
+    json_object_foreach((json_t *)value, key, text)
+    {
+        if (json_is_string(text) && note_read(path, key, json_string_value(text), tensors) < 0)
+            return -1;
+    }
     return 0;
 }
 
 int tensors_parse(const char *path, const char *text, size_t length, struct tensors *tensors)
 {
+    static const char metadata[] = "__metadata__";
     json_error_t error;
-    json_t *header = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error), *value;
+    json_t *header = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error), *value = NULL;
     const char *name;
     int result = 0;
 
@@ -106,10 +138,12 @@ int tensors_parse(const char *path, const char *text, size_t length, struct tens
         result = failure("%s: byte %d: expected an object", path, TENSORS_PREFIX);
     json_object_foreach(header, name, value)
     {
-        if (result == 0)
-            result = strcmp(name, "__metadata__") == 0 ? metadata_read(path, name, value, tensors)
-                                                       : tensor_read(path, name, value, tensors);
+        if (result == 0 && strcmp(name, metadata) != 0)
+            result = tensor_read(path, name, value, tensors);
     }
+    value = json_object_get(header, metadata); /* after the tensors, which it speaks of */
+    if (result == 0 && value)
+        result = metadata_read(path, metadata, value, tensors);
     json_decref(header);
     return result;
 }

@@ -6,9 +6,8 @@
 #include "tensors.h"
 
 /*
- * Reads the syntax only: names, dtypes (float32 is demanded), shapes, places, and "epoch",
- * "samples" and "step" of the metadata. Other metadata is passed over. -1: the text names the file,
- * and the byte where it is no JSON, or the tensor that is wrong.
+ * Reads the syntax only: names, dtypes (float32 is demanded), shapes, places, checksums and notes.
+ * -1: the text names the file, and the byte where it is no JSON, or the tensor that is wrong.
  */
 int tensors_parse(const char *path, const char *text, size_t length, struct tensors *tensors);
 

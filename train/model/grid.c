@@ -9,13 +9,9 @@
 
 void grid_start(const struct model *model, struct grid *grid)
 {
-    *grid = (struct grid){.count = 0};
-    for (int i = 0; i < model->count; i++) {
-        if (!model->layers[i].name)
-            continue;
-        grid->steps[grid->count++] = ldexpf(1.0F, -GRID_BITS - 3);
-        grid->steps[grid->count++] = ldexpf(1.0F, -GRID_BITS - 3);
-    }
+    *grid = (struct grid){.count = model->tensor_count};
+    for (int i = 0; i < grid->count; i++)
+        grid->steps[i] = ldexpf(1.0F, -GRID_BITS - 3);
 }
 
 /* A float without its sign; the order of such bits is that of the magnitudes. */
@@ -66,42 +62,31 @@ KERNEL static float grid_round_add(float step, size_t count, const float *from, 
     return grid_from_magnitude(most);
 }
 
-/* One tensor, at `offset` in gradients and sums; its number is `tensor`. */
 static void grid_add_tensor(const struct grid *grid, const struct model *model, int tensor,
-                            size_t offset, size_t count, int scale, bool add, float *sums)
+                            int scale, bool add, float *sums)
 {
     const float step = grid->steps[tensor] * (float)scale;
-    float *largest = &sums[model->parameters + 1 + (size_t)tensor];
-    const float *from = model->gradients + offset;
+    const struct model_tensor *place = &model->tensors[tensor];
+    float *largest = &sums[model->parameters + 1 + (size_t)tensor], *to = sums + place->offset;
+    const float *from = model->gradients + place->offset;
     float most;
 
-    most = add ? grid_round_add(step, count, from, sums + offset)
-               : grid_round(step, count, from, sums + offset);
+    most = add ? grid_round_add(step, place->count, from, to)
+               : grid_round(step, place->count, from, to);
     *largest = (add ? *largest : 0.0F) + grid_power(most);
 }
 
 void grid_add(const struct grid *grid, const struct model *model, int scale, float loss, bool add,
               float *sums)
 {
-    size_t offset = 0;
-    int tensor = 0;
+    const size_t tensors = (size_t)model->tensor_count;
 
-    for (int i = 0; i < model->count; i++) {
-        const struct layer *layer = &model->layers[i];
-        const size_t weights = (size_t)(layer->bias - layer->weight);
-        const size_t biases = (size_t)layer->out.channels;
-
-        if (!layer->name)
-            continue;
-        grid_add_tensor(grid, model, tensor++, offset, weights, scale, add, sums);
-        offset += weights;
-        grid_add_tensor(grid, model, tensor++, offset, biases, scale, add, sums);
-        offset += biases;
-    }
+    for (int i = 0; i < model->tensor_count; i++)
+        grid_add_tensor(grid, model, i, scale, add, sums);
     sums[model->parameters] = (add ? sums[model->parameters] : 0.0F) + loss;
     if (!add)
-        memset(&sums[model->parameters + 1 + (size_t)tensor], 0,
-               (GRID_TAIL - 1 - (size_t)tensor) * sizeof(*sums));
+        memset(&sums[model->parameters + 1 + tensors], 0,
+               (GRID_TAIL - 1 - tensors) * sizeof(*sums));
 }
 
 void grid_advance(struct grid *grid, const struct model *model, const float *sums)

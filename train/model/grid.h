@@ -24,12 +24,12 @@
  * A gradient too large for it is not harmed, its sum is merely rounded as usual.
  */
 struct grid {
-    int count;                         /* tensors: a weight and a bias of each layer */
-    float steps[2 * MODEL_MAX_LAYERS]; /* of the mean over all ranks; 0: no rounding */
+    int count;                      /* tensors: a weight and a bias of each layer */
+    float steps[MODEL_MAX_TENSORS]; /* of the mean over all ranks; 0: no rounding */
 };
 
 /* Floats that the sums carry behind the gradients: the loss, then the tensors' largest. */
-enum { GRID_TAIL = 1 + 2 * MODEL_MAX_LAYERS };
+enum { GRID_TAIL = 1 + MODEL_MAX_TENSORS };
 static_assert((int)GRID_TAIL <= (int)MODEL_TAIL, "the gradients have room for the tail");
 
 /* The largest gradient, in steps: grid_power of a power of two is twice that, which leaves 2^16. */

@@ -27,6 +27,8 @@ static inline int shape_size(struct shape shape)
 struct pass {
     int batch;                 /* samples of this rank */
     bool training;             /* dropout is on */
+    bool add;                  /* gradients are added to those that are there */
+    float weight;              /* of a sample's loss: one over the samples of a step */
     uint64_t seed;             /* with step and position: what dropout draws from */
     uint64_t step;             /* steps since training began */
     const uint32_t *positions; /* where each sample stands in the global batch */
@@ -40,12 +42,13 @@ struct layer_kind {
     void (*forward)(const struct layer *layer, const struct pass *pass, const float *in,
                     float *out);
     /*
-     * From dout, the loss's gradient by out: writes (never adds to) the gradients of the
-     * layer's parameters, and din, the gradient by in, unless din is NULL. Sees the in
-     * and out of the same pass's forward. May destroy dout.
+     * From dout, the loss's gradient by out: writes the gradients of the layer's parameters, or
+     * adds to them if pass->add; and writes din, the gradient by in, unless din is NULL. Sees the
+     * in and out of the same pass's forward. May destroy dout.
      */
     void (*backward)(const struct layer *layer, const struct pass *pass, const float *in,
                      const float *out, float *dout, float *din);
+    size_t (*scratch_size)(const struct layer *layer); /* NULL: it needs none */
 };
 
 struct layer {
@@ -54,27 +57,57 @@ struct layer {
     int index;        /* among the model's layers: keeps their dropouts apart */
     struct shape in, out;
     int kernel;          /* side of the window: conv, pool */
-    bool relu;           /* conv, dense: max(0, .) after the bias */
+    int stride;          /* conv: pixels from window to window; 0: 1 */
+    int padding;         /* conv: pixels of zeros on each side */
+    int skip;            /* add: how many layers before this one the other summand comes out */
+    bool relu;           /* conv, dense, batchnorm, add: max(0, .) at the end */
+    bool no_bias;        /* conv */
     float rate;          /* dropout: the part that is dropped */
     int spatial, inputs; /* rows of the weight matrix: spatial * inputs, inputs innermost */
     float *weight;       /* (spatial * inputs) x out.channels */
-    float *bias;         /* out.channels */
+    float *bias;         /* out.channels, none with no_bias */
     float *dweight, *dbias;
-    float *scratch; /* layer_scratch_size floats, shared by all layers of a model */
+    int tensor;             /* the weight's number in the model; a bias is the next */
+    float *mean, *variance; /* batchnorm: running, out.channels each; no gradients */
+    float *stats;           /* batchnorm: mean and 1 / deviation of the last training pass */
+    struct shape side_shape;
+    const float *side; /* add: the other summand, batch x side_shape */
+    float *dside;      /* add: the gradient by the sum, kept until it is joined; batch x out */
+    int joined;        /* the number of the add that this layer's out goes into as well; 0: none */
+    float *scratch;    /* layer_scratch_size floats, shared by all layers of a model */
 };
 
-extern const struct layer_kind layer_conv;    /* kernel x kernel, stride 1, no padding */
-extern const struct layer_kind layer_pool;    /* maximum over kernel x kernel, kernel is 2 */
-extern const struct layer_kind layer_dropout; /* scales what it keeps by 1 / (1 - rate) */
-extern const struct layer_kind layer_dense;   /* every input to every output */
+extern const struct layer_kind layer_conv;      /* kernel x kernel */
+extern const struct layer_kind layer_pool;      /* maximum over kernel x kernel, kernel is 2 */
+extern const struct layer_kind layer_dropout;   /* scales what it keeps by 1 / (1 - rate) */
+extern const struct layer_kind layer_dense;     /* every input to every output */
+extern const struct layer_kind layer_batchnorm; /* each channel to mean bias, deviation weight */
+extern const struct layer_kind layer_add;       /* the layer before it plus an earlier one */
+extern const struct layer_kind layer_mean;      /* of all pixels, channel by channel */
 
 /* Floats of scratch memory that the layer needs. */
 size_t layer_scratch_size(const struct layer *layer);
 
-/* out[row][column] += bias[column], then max(0, .) if relu. */
+/* Elements of weight and bias; 0 without a name. */
+size_t layer_weight_size(const struct layer *layer);
+size_t layer_bias_size(const struct layer *layer);
+/* Of mean, and of variance. */
+size_t layer_buffer_size(const struct layer *layer);
+
+/*
+ * dsource (batch x side_shape), the gradient by the layer that `add` took as its other summand,
+ * is increased by what came through the sum. Follows the backward of `add`.
+ */
+void add_join(const struct layer *add, const struct pass *pass, float *dsource);
+
+/* out[row][column] += bias[column] unless bias is NULL, then max(0, .) if relu. */
 void bias_forward(int rows, int columns, const float *bias, bool relu, float *out);
 
-/* dout becomes 0 where relu cut (out is 0); dbias = the column sums of dout. */
-void bias_backward(int rows, int columns, const float *out, bool relu, float *dout, float *dbias);
+/*
+ * dout becomes 0 where relu cut (out is 0). dbias, unless it is NULL, is, or grows by (add), the
+ * column sums of dout.
+ */
+void bias_backward(int rows, int columns, const float *out, bool relu, bool add, float *dout,
+                   float *dbias);
 
 #endif

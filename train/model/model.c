@@ -3,47 +3,28 @@
 #include "model.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "rng.h"
 #include "train/failure.h"
 
-/* Only what is chosen; model_plan works out the rest. */
-static const struct layer model_cnn[] = {
-    {.kind = &layer_conv, .name = "conv1", .kernel = 3, .out.channels = 32, .relu = true},
-    {.kind = &layer_conv, .name = "conv2", .kernel = 3, .out.channels = 64, .relu = true},
-    {.kind = &layer_pool, .kernel = 2},
-    {.kind = &layer_dropout, .rate = 0.25F},
-    {.kind = &layer_dense, .name = "fc1", .out.channels = 128, .relu = true},
-    {.kind = &layer_dropout, .rate = 0.5F},
-    {.kind = &layer_dense, .name = "fc2", .out.channels = MODEL_CLASSES},
-};
-
-static const struct layer model_mlp[] = {
-    {.kind = &layer_dense, .name = "fc1", .out.channels = 256, .relu = true},
-    {.kind = &layer_dropout, .rate = 0.25F},
-    {.kind = &layer_dense, .name = "fc2", .out.channels = MODEL_CLASSES},
-};
-
-#define MODEL_COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
-
-static const struct {
-    const char *name;
-    const struct layer *layers;
-    int count;
-} model_archs[] = {
-    {"cnn", model_cnn, MODEL_COUNT(model_cnn)},
-    {"mlp", model_mlp, MODEL_COUNT(model_mlp)},
-};
-
-/* The shapes of one layer, from the one before it. */
-static void model_plan_layer(struct layer *layer, struct shape in)
+static int model_windows(int pixels, const struct layer *layer)
 {
-    layer->in = in;
+    return (pixels + 2 * layer->padding - layer->kernel) / layer->stride + 1;
+}
+
+/* The shapes of a layer whose in is known. layers: those before it as well. */
+static void model_plan_layer(struct layer *layer, struct layer *layers)
+{
+    const struct shape in = layer->in;
+
+    layer->spatial = layer->inputs = 1;
     if (layer->kind == &layer_conv) {
-        layer->out.height = in.height - layer->kernel + 1;
-        layer->out.width = in.width - layer->kernel + 1;
+        layer->stride = layer->stride > 0 ? layer->stride : 1;
+        layer->out.height = model_windows(in.height, layer);
+        layer->out.width = model_windows(in.width, layer);
         layer->spatial = layer->kernel * layer->kernel;
         layer->inputs = in.channels;
     } else if (layer->kind == &layer_dense) {
@@ -52,63 +33,98 @@ static void model_plan_layer(struct layer *layer, struct shape in)
         layer->inputs = in.channels;
     } else if (layer->kind == &layer_pool) {
         layer->out = (struct shape){in.height / 2, in.width / 2, in.channels};
+    } else if (layer->kind == &layer_mean) {
+        layer->out = (struct shape){1, 1, in.channels};
     } else {
         layer->out = in;
     }
-}
-
-static int model_plan(struct model *model, const char *arch)
-{
-    struct shape shape = {MODEL_SIDE, MODEL_SIDE, 1};
-
-    for (int i = 0; i < MODEL_COUNT(model_archs); i++) {
-        if (strcmp(arch, model_archs[i].name) != 0)
-            continue;
-        model->arch = model_archs[i].name;
-        model->count = model_archs[i].count;
-        memcpy(model->layers, model_archs[i].layers,
-               (size_t)model->count * sizeof(model->layers[0]));
-        for (int j = 0; j < model->count; j++) {
-            model->layers[j].index = j;
-            model_plan_layer(&model->layers[j], shape);
-            shape = model->layers[j].out;
-        }
-        return 0;
+    if (layer->kind == &layer_add) {
+        layer->side_shape = layers[layer->index - layer->skip].out;
+        layers[layer->index - layer->skip].joined = layer->index;
     }
-    return failure("unknown architecture '%s': there are cnn and mlp", arch);
 }
 
-static size_t model_weight_size(const struct layer *layer)
+static int model_plan(struct model *model, const char *name)
 {
-    return (size_t)layer->spatial * layer->inputs * layer->out.channels;
+    const struct arch *arch;
+    struct shape shape = model->input;
+
+    if (arch_find(name, &arch) < 0)
+        return -1;
+    model->arch = arch->name;
+    model->count = arch->count;
+    memcpy(model->layers, arch->layers, (size_t)model->count * sizeof(model->layers[0]));
+    for (int i = 0; i < model->count; i++) {
+        struct layer *layer = &model->layers[i];
+
+        layer->index = i;
+        layer->in = shape;
+        model_plan_layer(layer, model->layers);
+        shape = layer->out;
+        if (shape.height < 1 || shape.width < 1)
+            return failure("--arch %s: images of %d x %d are too small for it", name,
+                           model->input.height, model->input.width);
+    }
+    return 0;
 }
 
-/* Points every layer at its part of weights and gradients; counts the parameters. */
+/* The next tensor of the model. Returns its number. */
+static int model_add_tensor(struct model *model, const char *layer, const char *part, size_t count)
+{
+    struct model_tensor *tensor = &model->tensors[model->tensor_count];
+
+    snprintf(tensor->name, sizeof(tensor->name), "%s.%s", layer, part);
+    tensor->offset = model->parameters;
+    tensor->count = count;
+    model->parameters += count;
+    return model->tensor_count++;
+}
+
+/* Lists the tensors, and so counts the parameters. */
+static void model_list_tensors(struct model *model)
+{
+    for (int i = 0; i < model->count; i++) {
+        struct layer *layer = &model->layers[i];
+
+        model->buffer_count += 2 * layer_buffer_size(layer);
+        if (!layer->name)
+            continue;
+        layer->tensor = model_add_tensor(model, layer->name, "weight", layer_weight_size(layer));
+        if (!layer->no_bias)
+            model_add_tensor(model, layer->name, "bias", layer_bias_size(layer));
+    }
+}
+
+/* Points every layer at its part of weights and gradients. */
 static void model_lay_out(struct model *model)
 {
     size_t offset = 0;
 
     for (int i = 0; i < model->count; i++) {
         struct layer *layer = &model->layers[i];
+        const struct model_tensor *weight = &model->tensors[layer->tensor], *bias = weight + 1;
+        const size_t channels = layer_buffer_size(layer);
 
         layer->scratch = model->scratch;
+        layer->side = layer->kind == &layer_add ? model->activations[i - layer->skip] : NULL;
+        layer->dside = model->side;
+        layer->mean = model->buffers + offset;
+        layer->variance = layer->mean + channels;
+        layer->stats = model->stats + offset;
+        offset += 2 * channels;
         if (!layer->name)
             continue;
-        if (model->weights) {
-            layer->weight = model->weights + offset;
-            layer->dweight = model->gradients + offset;
-            layer->bias = layer->weight + model_weight_size(layer);
-            layer->dbias = layer->dweight + model_weight_size(layer);
-        }
-        offset += model_weight_size(layer) + layer->out.channels;
+        layer->weight = model->weights + weight->offset;
+        layer->dweight = model->gradients + weight->offset;
+        layer->bias = layer->no_bias ? NULL : model->weights + bias->offset;
+        layer->dbias = layer->no_bias ? NULL : model->gradients + bias->offset;
     }
-    model->parameters = offset;
 }
 
 /* Zeroed, aligned to a cache line. */
 static float *model_floats(size_t count)
 {
-    const size_t bytes = (count * sizeof(float) + 63) / 64 * 64;
+    const size_t bytes = (count * sizeof(float) / 64 + 1) * 64;
     float *floats = aligned_alloc(64, bytes);
 
     if (floats)
@@ -127,26 +143,37 @@ static bool model_share(struct model *model, dist_group *group)
     return true;
 }
 
-static int model_allocate(struct model *model, dist_group *group)
+/* All that one pass needs, for as many samples as the model is for. */
+static bool model_allocate_pass(struct model *model)
 {
-    size_t scratch = 1, widest = 1;
-    bool complete;
+    size_t scratch = 1, widest = 1, side = 1;
+    bool complete = true;
 
     for (int i = 0; i < model->count; i++) {
         const size_t size = shape_size(model->layers[i].out);
         const size_t wanted = layer_scratch_size(&model->layers[i]);
 
         model->activations[i] = model_floats(size * model->capacity);
+        complete = complete && model->activations[i];
         widest = size > widest ? size : widest;
+        side = model->layers[i].kind == &layer_add && size > side ? size : side;
         scratch = wanted > scratch ? wanted : scratch;
     }
-    model_lay_out(model);
     model->deltas[0] = model_floats(widest * model->capacity);
     model->deltas[1] = model_floats(widest * model->capacity);
+    model->side = model_floats(side * model->capacity);
     model->scratch = model_floats(scratch);
-    complete = model_share(model, group) && model->deltas[0] && model->deltas[1] && model->scratch;
-    for (int i = 0; i < model->count; i++)
-        complete = complete && model->activations[i];
+    return complete && model->deltas[0] && model->deltas[1] && model->side && model->scratch;
+}
+
+static int model_allocate(struct model *model, dist_group *group)
+{
+    bool complete = model_allocate_pass(model);
+
+    model_list_tensors(model);
+    model->buffers = model_floats(model->buffer_count);
+    model->stats = model_floats(model->buffer_count);
+    complete = complete && model_share(model, group) && model->buffers && model->stats;
     if (!complete)
         return failure("out of memory for a model of %d samples a pass: lower --batch-size",
                        model->capacity);
@@ -154,12 +181,14 @@ static int model_allocate(struct model *model, dist_group *group)
     return 0;
 }
 
-int model_create(const char *arch, int capacity, dist_group *group, struct model **model_p)
+int model_create(const char *arch, struct shape input, int capacity, dist_group *group,
+                 struct model **model_p)
 {
     struct model *model = calloc(1, sizeof(*model));
 
     if (!model)
         return failure("out of memory for the model");
+    model->input = input;
     model->capacity = capacity;
     if (model_plan(model, arch) < 0 || model_allocate(model, group) < 0) {
         model_destroy(model);
@@ -167,6 +196,13 @@ int model_create(const char *arch, int capacity, dist_group *group, struct model
     }
     *model_p = model;
     return 0;
+}
+
+void model_move(struct model *model, float *weights)
+{
+    buffer_destroy(&model->weights_buffer);
+    model->weights = weights;
+    model_lay_out(model);
 }
 
 void model_destroy(struct model *model)
@@ -179,22 +215,51 @@ void model_destroy(struct model *model)
     buffer_destroy(&model->gradients_buffer);
     free(model->deltas[0]);
     free(model->deltas[1]);
+    free(model->side);
+    free(model->buffers);
+    free(model->stats);
     free(model->scratch);
     free(model);
+}
+
+static void model_fill(float *to, size_t count, float value)
+{
+    for (size_t i = 0; i < count; i++)
+        to[i] = value;
+}
+
+static void model_draw(const struct layer *layer, uint64_t seed)
+{
+    const float bound = 1.0F / sqrtf((float)(layer->spatial * layer->inputs));
+    const size_t weights = layer_weight_size(layer), biases = layer_bias_size(layer);
+    struct rng rng = {rng_key(seed, RNG_INIT, (uint64_t)layer->index, 0), 0};
+
+    for (size_t i = 0; i < weights; i++)
+        layer->weight[i] = rng_between(&rng, -bound, bound);
+    for (size_t i = 0; i < biases; i++)
+        layer->bias[i] = rng_between(&rng, -bound, bound);
 }
 
 void model_init(struct model *model, uint64_t seed)
 {
     for (int i = 0; i < model->count; i++) {
         const struct layer *layer = &model->layers[i];
-        const float bound = layer->name ? 1.0F / sqrtf((float)(layer->spatial * layer->inputs)) : 0;
-        struct rng rng = {rng_key(seed, RNG_INIT, (uint64_t)i, 0), 0};
+        const size_t channels = layer_buffer_size(layer);
 
-        if (!layer->name)
-            continue;
-        for (float *p = layer->weight; p < layer->bias + layer->out.channels; p++)
-            *p = rng_between(&rng, -bound, bound);
+        if (channels > 0) {
+            model_fill(layer->weight, channels, 1.0F);
+            model_fill(layer->bias, channels, 0.0F);
+            model_fill(layer->mean, channels, 0.0F);
+            model_fill(layer->variance, channels, 1.0F);
+        } else if (layer->name) {
+            model_draw(layer, seed);
+        }
     }
+}
+
+bool model_mixes_samples(const struct model *model)
+{
+    return model->buffer_count > 0;
 }
 
 const float *model_forward(struct model *model, const struct pass *pass, const float *images)
@@ -215,13 +280,17 @@ float *model_output_gradient(struct model *model)
     return model->deltas[(model->count - 1) % 2];
 }
 
-void model_backward(struct model *model, const struct pass *pass, const float *images)
+void model_backward(struct model *model, const struct pass *pass, const float *images,
+                    const struct model_listener *listener)
 {
     for (int i = model->count - 1; i >= 0; i--) {
         const struct layer *layer = &model->layers[i];
 
+        if (layer->joined)
+            add_join(&model->layers[layer->joined], pass, model->deltas[i % 2]);
         layer->kind->backward(layer, pass, i > 0 ? model->activations[i - 1] : images,
                               model->activations[i], model->deltas[i % 2],
                               i > 0 ? model->deltas[(i + 1) % 2] : NULL);
+        model_listen(listener, layer);
     }
 }

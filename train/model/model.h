@@ -3,57 +3,113 @@
 #ifndef TRAIN_MODEL_H
 #define TRAIN_MODEL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "arch/arch.h"
 #include "layer.h"
 #include "train/buffer.h"
 
 enum {
-    MODEL_SIDE = 28, /* images are 28 x 28, one channel */
-    MODEL_PIXELS = MODEL_SIDE * MODEL_SIDE,
-    MODEL_CLASSES = 10,
-    MODEL_MAX_LAYERS = 8,
-    MODEL_TAIL = 32
+    MODEL_CLASSES = ARCH_CLASSES,
+    MODEL_MAX_LAYERS = 64,
+    MODEL_MAX_TENSORS = 2 * MODEL_MAX_LAYERS,
+    MODEL_TAIL = MODEL_MAX_TENSORS + 8
 };
+
+/* A weight or a bias: where it is in the weights, and its gradient in the gradients. */
+struct model_tensor {
+    char name[32]; /* "conv1.weight" */
+    size_t offset, count;
+};
+
+/*
+ * Who is told in a backward pass of each tensor whose gradient is complete, the last one first; and
+ * when a forward or a backward pass begins on the CPU. Either may be NULL.
+ */
+struct model_listener {
+    void (*ready)(void *arg, int tensor);
+    void *arg;
+    void (*begins)(void *arg, bool backward);
+};
+
+static inline void model_begins(const struct model_listener *listener, bool backward)
+{
+    if (listener && listener->begins)
+        listener->begins(listener->arg, backward);
+}
+
+static inline void model_listen(const struct model_listener *listener, const struct layer *layer)
+{
+    if (!listener || !listener->ready || !layer->name)
+        return;
+    if (!layer->no_bias)
+        listener->ready(listener->arg, layer->tensor + 1);
+    listener->ready(listener->arg, layer->tensor);
+}
 
 struct model {
     const char *arch;
-    int count;    /* layers */
-    int capacity; /* samples in one pass at most */
+    struct shape input; /* of an image */
+    int count;          /* layers */
+    int capacity;       /* samples in one pass at most */
     struct layer layers[MODEL_MAX_LAYERS];
+    int tensor_count;
+    struct model_tensor tensors[MODEL_MAX_TENSORS];
     size_t parameters; /* elements of weights */
     float *weights;    /* every parameter, layer after layer, weight before bias */
     float *gradients;  /* in the same order; MODEL_TAIL more at the end are the caller's */
     float *activations[MODEL_MAX_LAYERS]; /* each layer's out */
     float *deltas[2]; /* gradients by activations, of the layer at hand and the one before */
+    float *side;      /* the gradient that goes round a block of layers: blocks are not nested */
     float *scratch;
+    size_t buffer_count; /* elements of buffers */
+    float *buffers;      /* running means and variances, layer after layer */
+    float *stats;        /* what batchnorm keeps from forward to backward, in the same order */
     struct buffer weights_buffer, gradients_buffer; /* where these two are */
 };
 
 /*
- * arch is "cnn" (conv 32, conv 64, pool, dropout, dense 128, dropout, dense 10) or
- * "mlp" (dense 256, dropout, dense 10). Parameters are not set. group: whose ranks get
- * parameters and gradients; NULL: nobody's. On success *model_p is the caller's, for
- * model_destroy. -1: unknown arch, out of memory.
+ * arch: see arch_find; input: the shape of an image. Parameters are not set. group: whose ranks
+ * get parameters and gradients; NULL: nobody's. On success *model_p is the caller's, for
+ * model_destroy. -1: unknown arch, images too small for it, out of memory.
  */
-int model_create(const char *arch, int capacity, dist_group *group, struct model **model_p);
+int model_create(const char *arch, struct shape input, int capacity, dist_group *group,
+                 struct model **model_p);
 void model_destroy(struct model *model); /* NULL is accepted */
+
+/* The parameters are there from now on, in memory of the caller's; the model frees its own. */
+void model_move(struct model *model, float *weights);
 
 /*
  * PyTorch's default: weights and biases uniform in +-1/sqrt(inputs of one output), which
- * is what kaiming_uniform(a = sqrt(5)) comes to. A pure function of seed.
+ * is what kaiming_uniform(a = sqrt(5)) comes to; of batchnorm 1 and 0. A pure function of seed.
  */
 void model_init(struct model *model, uint64_t seed);
 
-/* images: pass->batch x 28 x 28. Returns the outputs (batch x 10), the model's own. */
+/*
+ * Whether what a sample's outputs are in training depends on the samples beside it: that is so
+ * with batchnorm.
+ */
+bool model_mixes_samples(const struct model *model);
+
+/* images: pass->batch of the shape input. Returns the outputs (batch x 10), the model's own. */
 const float *model_forward(struct model *model, const struct pass *pass, const float *images);
 
 /*
  * Sets all gradients from that of the loss by the outputs, which the caller has written to
- * model_output_gradient(). Follows a forward of the same pass and images.
+ * model_output_gradient(). Follows a forward of the same pass and images. listener: NULL: nobody.
  */
-void model_backward(struct model *model, const struct pass *pass, const float *images);
+void model_backward(struct model *model, const struct pass *pass, const float *images,
+                    const struct model_listener *listener);
 float *model_output_gradient(struct model *model); /* capacity x 10 */
+
+/*
+ * Says (failure_text) where the loss of that forward pass became infinite or no number: which layer
+ * is the first whose outputs are, or whose parameters are since the step before. Returns -1.
+ */
+int model_blame(const struct model *model, const struct pass *pass, const float *images,
+                double loss);
 
 #endif

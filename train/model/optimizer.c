@@ -10,20 +10,21 @@
 #include "train/failure.h"
 
 struct optimizer {
-    void (*step)(struct optimizer *optimizer, float lr, float *weights, const float *gradients);
+    optimizer_fn step;
     size_t count;
     float momentum, weight_decay;
-    float *first;  /* sgd: velocity; adadelta: running mean of squared gradients */
-    float *second; /* adadelta: running mean of squared moves; sgd: NULL */
+    int states;
+    float *state[OPTIMIZER_STATES]; /* NULL: others keep it */
 };
 
 /* Velocity starts at 0, and momentum * 0 + g is g: the first step needs no case of its own. */
-KERNEL static void optimizer_sgd(struct optimizer *optimizer, float lr, float *weights,
-                                 const float *gradients)
+KERNEL static void optimizer_sgd(const struct optimizer *optimizer, float lr,
+                                 const struct optimizer_slice *slice)
 {
     const float momentum = optimizer->momentum, decay = optimizer->weight_decay;
-    float *velocity = optimizer->first;
-    const size_t count = optimizer->count;
+    const float *gradients = slice->gradients;
+    float *weights = slice->weights, *velocity = slice->state[0];
+    const size_t count = slice->count;
 
 #pragma omp simd
     for (size_t i = 0; i < count; i++) {
@@ -32,13 +33,15 @@ KERNEL static void optimizer_sgd(struct optimizer *optimizer, float lr, float *w
     }
 }
 
-KERNEL static void optimizer_adadelta(struct optimizer *optimizer, float lr, float *weights,
-                                      const float *gradients)
+/* The running means of squared gradients, and of squared moves. */
+KERNEL static void optimizer_adadelta(const struct optimizer *optimizer, float lr,
+                                      const struct optimizer_slice *slice)
 {
     const float rho = OPTIMIZER_RHO, epsilon = OPTIMIZER_EPSILON;
     const float decay = optimizer->weight_decay;
-    float *squares = optimizer->first, *moves = optimizer->second;
-    const size_t count = optimizer->count;
+    const float *gradients = slice->gradients;
+    float *weights = slice->weights, *squares = slice->state[0], *moves = slice->state[1];
+    const size_t count = slice->count;
 
 #pragma omp simd
     for (size_t i = 0; i < count; i++) {
@@ -50,6 +53,17 @@ KERNEL static void optimizer_adadelta(struct optimizer *optimizer, float lr, flo
         moves[i] = rho * moves[i] + (1.0F - rho) * (move * move);
         weights[i] -= lr * move;
     }
+}
+
+static int optimizer_allocate(struct optimizer *optimizer)
+{
+    for (int k = 0; k < optimizer->states; k++) {
+        optimizer->state[k] = calloc(optimizer->count, sizeof(float));
+        if (!optimizer->state[k])
+            return failure("out of memory for the optimizer's state of %zu parameters",
+                           optimizer->count);
+    }
+    return 0;
 }
 
 int optimizer_create(const char *name, size_t count, float momentum, float weight_decay,
@@ -67,11 +81,10 @@ int optimizer_create(const char *name, size_t count, float momentum, float weigh
     optimizer->count = count;
     optimizer->momentum = momentum;
     optimizer->weight_decay = weight_decay;
-    optimizer->first = calloc(count, sizeof(float));
-    optimizer->second = adadelta ? calloc(count, sizeof(float)) : NULL;
-    if (!optimizer->first || (adadelta && !optimizer->second)) {
+    optimizer->states = adadelta ? 2 : 1;
+    if (optimizer_allocate(optimizer) < 0) {
         optimizer_destroy(optimizer);
-        return failure("out of memory for the optimizer's state of %zu parameters", count);
+        return -1;
     }
     *optimizer_p = optimizer;
     return 0;
@@ -79,27 +92,69 @@ int optimizer_create(const char *name, size_t count, float momentum, float weigh
 
 void optimizer_destroy(struct optimizer *optimizer)
 {
-    if (!optimizer)
-        return;
-    free(optimizer->first);
-    free(optimizer->second);
+    if (optimizer)
+        optimizer_release(optimizer);
     free(optimizer);
+}
+
+void optimizer_release(struct optimizer *optimizer)
+{
+    for (int k = 0; k < optimizer->states; k++) {
+        free(optimizer->state[k]);
+        optimizer->state[k] = NULL;
+    }
+}
+
+int optimizer_states(const struct optimizer *optimizer)
+{
+    return optimizer->states;
 }
 
 size_t optimizer_state_count(const struct optimizer *optimizer)
 {
-    return optimizer->count * (optimizer->second ? 2 : 1);
+    return optimizer->count * (size_t)optimizer->states;
 }
 
 void optimizer_state(struct optimizer *optimizer, bool save, float *state)
 {
-    float *parts[2] = {optimizer->first, optimizer->second};
+    const size_t bytes = optimizer->count * sizeof(float);
 
-    for (int i = 0; i < 2 && parts[i]; i++, state += optimizer->count)
-        memcpy(save ? state : parts[i], save ? parts[i] : state, optimizer->count * sizeof(float));
+    for (int k = 0; k < optimizer->states && optimizer->state[k]; k++, state += optimizer->count)
+        memcpy(save ? state : optimizer->state[k], save ? optimizer->state[k] : state, bytes);
+}
+
+/* Several sums beside each other, so that they vectorise in one order. */
+double optimizer_clip(double max_norm, float *gradients, size_t count)
+{
+    enum { SUMS = 8 };
+    double sums[SUMS] = {0.0}, norm = 0.0;
+    float scale;
+
+    for (size_t i = 0; i < count; i++)
+        sums[i % SUMS] += (double)gradients[i] * (double)gradients[i];
+    for (int i = 0; i < SUMS; i++)
+        norm += sums[i];
+    norm = sqrt(norm);
+    if (!isfinite(norm) || norm <= max_norm)
+        return norm;
+    scale = (float)(max_norm / (norm + 1e-6));
+    for (size_t i = 0; i < count; i++)
+        gradients[i] *= scale;
+    return norm;
 }
 
 void optimizer_step(struct optimizer *optimizer, float lr, float *weights, const float *gradients)
 {
-    optimizer->step(optimizer, lr, weights, gradients);
+    const struct optimizer_slice slice = {.count = optimizer->count,
+                                          .weights = weights,
+                                          .gradients = gradients,
+                                          .state = optimizer->state};
+
+    optimizer->step(optimizer, lr, &slice);
+}
+
+void optimizer_step_slice(const struct optimizer *optimizer, float lr,
+                          const struct optimizer_slice *slice)
+{
+    optimizer->step(optimizer, lr, slice);
 }

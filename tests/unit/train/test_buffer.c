@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 
 #include "train/buffer.h"
+#include "train/data/dataset.h"
 #include "train/model/model.h"
 
 static dist_group *alone(void)
@@ -72,7 +73,7 @@ static void test_model_is_shared(void **state)
     struct model *model = NULL;
 
     (void)state;
-    assert_int_equal(model_create("mlp", 1, group, &model), 0);
+    assert_int_equal(model_create("mlp", dataset_mnist.shape, 1, group, &model), 0);
     assert_true(model->weights_buffer.shared && model->gradients_buffer.shared);
     assert_ptr_equal(model->weights, model->weights_buffer.floats);
     assert_ptr_equal(model->layers[0].dweight, model->gradients);

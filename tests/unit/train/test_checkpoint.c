@@ -6,6 +6,7 @@
 
 #include <sys/stat.h>
 
+#include "train/data/dataset.h"
 #include "train/files/checkpoint.h"
 #include "train/files/file.h"
 #include "train/files/tensors.h"
@@ -14,7 +15,7 @@ static struct model *make_model(const char *arch)
 {
     struct model *model;
 
-    assert_int_equal(model_create(arch, 1, NULL, &model), 0);
+    assert_int_equal(model_create(arch, dataset_mnist.shape, 1, NULL, &model), 0);
     model_init(model, 3);
     return model;
 }
@@ -22,12 +23,12 @@ static struct model *make_model(const char *arch)
 static void check_round_trip(const char *arch)
 {
     struct model *saved = make_model(arch), *loaded;
-    int64_t epoch = -1;
+    struct checkpoint_rest rest = {.epoch = -1};
 
-    assert_int_equal(model_create(arch, 1, NULL, &loaded), 0);
+    assert_int_equal(model_create(arch, dataset_mnist.shape, 1, NULL, &loaded), 0);
     assert_int_equal(checkpoint_save("model", saved, 7), 0);
-    assert_int_equal(checkpoint_load("model", loaded, &epoch), 0);
-    assert_int_equal(epoch, 7);
+    assert_int_equal(checkpoint_load("model", loaded, &rest), 0);
+    assert_int_equal(rest.epoch, 7);
     assert_memory_equal(saved->weights, loaded->weights, saved->parameters * sizeof(float));
     assert_int_equal(access("model.tmp", F_OK), -1);
     model_destroy(saved);
@@ -44,20 +45,13 @@ static void test_round_trip(void **state)
 /* One float of a saved file, by tensor and index. */
 static float saved_float(const char *name, size_t index)
 {
-    struct tensors tensors;
-    uint64_t length;
-    uint8_t *bytes;
-    size_t size;
+    struct image image;
     float value;
 
-    assert_int_equal(file_read("model", &bytes, &size), 0);
-    memcpy(&length, bytes, 8);
-    assert_int_equal(length % 8, 0);
-    assert_int_equal(tensors_read("model", (char *)bytes + 8, length, size - 8 - length, &tensors),
-                     0);
-    assert_non_null(tensors_find(&tensors, name));
-    memcpy(&value, bytes + 8 + length + tensors_find(&tensors, name)->begin + 4 * index, 4);
-    free(bytes);
+    assert_int_equal(image_read("model", &image), 0);
+    assert_non_null(image_data(&image, name));
+    value = image_data(&image, name)[index];
+    image_free(&image);
     return value;
 }
 
@@ -82,12 +76,12 @@ static void test_layout(void **state)
 static void check_refused(const uint8_t *bytes, size_t size, const char *text)
 {
     struct model *model = make_model("mlp"), *before = make_model("mlp");
-    int64_t epoch = -1;
+    struct checkpoint_rest rest = {.epoch = -1};
 
     unit_write("bad", bytes, size);
-    assert_int_equal(checkpoint_load("bad", model, &epoch), -1);
+    assert_true(checkpoint_load("bad", model, &rest) < 0);
     unit_failed_with(text);
-    assert_int_equal(epoch, -1);
+    assert_int_equal(rest.epoch, -1);
     assert_memory_equal(model->weights, before->weights, model->parameters * sizeof(float));
     model_destroy(model);
     model_destroy(before);
@@ -124,12 +118,24 @@ static void test_truncations(void **state)
     free(bytes);
 }
 
+/* As of a program that writes no checksums. */
+static void forget_checksums(uint8_t *bytes, size_t size)
+{
+    uint8_t *at;
+
+    while ((at = memmem(bytes, size, "\"crc32", 6)))
+        memcpy(at, "\"other", 6);
+}
+
 /* Replaces text in the header by text of the same length. */
 static void check_edited(const char *from, const char *to, const char *refusal)
 {
     size_t size;
     uint8_t *bytes = save_mlp(&size);
-    uint8_t *at = memmem(bytes, size, from, strlen(from));
+    uint8_t *at;
+
+    forget_checksums(bytes, size);
+    at = memmem(bytes, size, from, strlen(from));
 
     assert_non_null(at);
     assert_int_equal(strlen(from), strlen(to));
@@ -142,8 +148,8 @@ static void test_corrupt_headers(void **state)
 {
     (void)state;
     check_edited("F32", "F16", "dtype F32");
-    check_edited("fc1.bias", "fc9.bias", "there is no tensor fc1.bias");
-    check_edited("fc1.bias", "fc2.bias", "duplicate object key near '\"fc2.bias\"'");
+    check_edited("\"fc1.bias", "\"fc9.bias", "there is no tensor fc1.bias");
+    check_edited("\"fc1.bias", "\"fc2.bias", "duplicate object key near '\"fc2.bias\"'");
     check_edited("[256,784]", "[784,256]", "another shape");
     check_edited("[256,784]", "[256,785]", "which its shape calls for");
     check_edited("[256,784]", "[256.784]", "fc1.weight in the header: expected a shape");
@@ -151,7 +157,7 @@ static void test_corrupt_headers(void **state)
     check_edited("[0,802816]", "[0,802812]", "which its shape calls for");
     check_edited("{\"dtype\"", "{\"dtypo\"",
                  "fc1.weight in the header: Object item not found: dtype");
-    check_edited("\"epoch\":\"1\"", "\"epoch\":\"x\"", "an epoch from 0 to 1000000");
+    check_edited("\"epoch\":\"1\"", "\"epoch\":\"x\"", "expected a number from 0 to 1000000");
     check_edited("{\"__", "[\"__", "bad: byte 23: no JSON in the header: ']' expected near ':'");
     check_edited("[256,784]", "\"256,784\"", "expected a shape");
     check_edited("[0,802816]", "[-1,80281]", "expected data_offsets of 0 and more");
@@ -171,11 +177,11 @@ static void test_absurd_length(void **state)
 static void test_other_arch(void **state)
 {
     struct model *cnn = make_model("cnn"), *mlp = make_model("mlp");
-    int64_t epoch;
+    struct checkpoint_rest rest = {.epoch = 0};
 
     (void)state;
     assert_int_equal(checkpoint_save("model", cnn, 1), 0);
-    assert_int_equal(checkpoint_load("model", mlp, &epoch), -1);
+    assert_int_equal(checkpoint_load("model", mlp, &rest), IMAGE_OTHER);
     unit_failed_with("another --arch");
     model_destroy(cnn);
     model_destroy(mlp);
@@ -203,9 +209,23 @@ static struct checkpoint_rest make_rest(const char *optimizer, float *state, siz
     return (struct checkpoint_rest){.epoch = 2,
                                     .samples = 640,
                                     .step = 99,
+                                    .seed = 5,
+                                    .data = 0xFFFFFFFF,
+                                    .tests = 2,
+                                    .idle = 1,
+                                    .best = 0.1,
                                     .optimizer = optimizer,
                                     .state = state,
                                     .count = count};
+}
+
+static void save_all(const struct model *model, const struct checkpoint_rest *rest)
+{
+    struct image image;
+
+    assert_int_equal(checkpoint_image("all", model, rest, &image), 0);
+    assert_int_equal(image_write("all", &image), 0);
+    image_free(&image);
 }
 
 static void test_whole_training(void **state)
@@ -213,23 +233,33 @@ static void test_whole_training(void **state)
     struct model *saved = make_model("mlp"), *loaded;
     float first[3] = {1, -2, 0.5F}, second[3] = {0};
     struct checkpoint_rest rest = make_rest("sgd", first, 3);
-    int64_t epoch;
 
     (void)state;
-    assert_int_equal(model_create("mlp", 1, NULL, &loaded), 0);
-    assert_int_equal(checkpoint_save_all("all", saved, &rest), 0);
-    rest = (struct checkpoint_rest){.optimizer = "sgd", .state = second, .count = 3};
-    assert_int_equal(checkpoint_load_all("all", loaded, &rest), 0);
+    assert_int_equal(model_create("mlp", dataset_mnist.shape, 1, NULL, &loaded), 0);
+    save_all(saved, &rest);
+    rest = (struct checkpoint_rest){
+        .optimizer = "sgd", .state = second, .count = 3, .seed = 5, .data = 0xFFFFFFFF};
+    assert_int_equal(checkpoint_load("all", loaded, &rest), 1);
     assert_int_equal(rest.epoch, 2);
     assert_int_equal(rest.samples, 640);
     assert_int_equal(rest.step, 99);
+    assert_int_equal(rest.tests, 2);
+    assert_int_equal(rest.idle, 1);
+    assert_true(rest.best == 0.1);
     assert_memory_equal(first, second, sizeof(first));
     assert_memory_equal(saved->weights, loaded->weights, saved->parameters * sizeof(float));
     /* Its parameters alone are fine too. */
-    assert_int_equal(checkpoint_load("all", loaded, &epoch), 0);
-    assert_int_equal(epoch, 2);
+    rest = (struct checkpoint_rest){.state = NULL};
+    assert_int_equal(checkpoint_load("all", loaded, &rest), 0);
+    assert_int_equal(rest.epoch, 2);
     model_destroy(saved);
     model_destroy(loaded);
+}
+
+static void check_other(struct model *model, struct checkpoint_rest rest, const char *text)
+{
+    assert_int_equal(checkpoint_load("all", model, &rest), IMAGE_OTHER);
+    unit_failed_with(text);
 }
 
 static void test_not_that_training(void **state)
@@ -239,17 +269,97 @@ static void test_not_that_training(void **state)
     struct checkpoint_rest rest = make_rest("sgd", values, 3);
 
     (void)state;
-    assert_int_equal(checkpoint_save_all("all", model, &rest), 0);
-    rest.optimizer = "adadelta";
-    assert_int_equal(checkpoint_load_all("all", model, &rest), -1);
-    unit_failed_with("no tensor optimizer.adadelta");
-    rest = make_rest("sgd", values, 4);
-    assert_int_equal(checkpoint_load_all("all", model, &rest), -1);
-    unit_failed_with("another size");
+    save_all(model, &rest);
+    check_other(model, make_rest("adadelta", values, 3), "no tensor optimizer.adadelta");
+    check_other(model, make_rest("sgd", values, 4), "another size");
+    rest.seed = 6;
+    check_other(model, rest, "it is of --seed 5, not of 6");
+    rest.seed = 5;
+    rest.data = 1;
+    check_other(model, rest, "is it of other --data?");
     assert_int_equal(checkpoint_save("model", model, 1), 0);
-    assert_int_equal(checkpoint_load_all("model", model, &rest), -1);
-    unit_failed_with("no tensor optimizer.sgd");
+    assert_int_equal(checkpoint_load("model", model, &rest), 0);
     model_destroy(model);
+}
+
+/* A small file of a model of nothing but its rest: so that every byte can be tried. */
+static void write_small(struct image *image)
+{
+    const uint64_t shape[] = {2, 3};
+
+    *image = (struct image){.data = NULL};
+    image_add(image, "first", 2, shape);
+    image_add(image, "second", 1, shape);
+    tensors_add_note(&image->tensors, "step", "%d", 12);
+    assert_int_equal(image_allocate("small", image), 0);
+    for (int i = 0; i < 8; i++)
+        image->data[i] = (float)i / 3;
+    assert_int_equal(image_write("small", image), 0);
+    image_free(image);
+}
+
+static void check_damaged(const uint8_t *bytes, size_t size, size_t at)
+{
+    struct image image;
+
+    unit_write("bad", bytes, size);
+    if (image_read("bad", &image) != IMAGE_DAMAGED)
+        fail_msg("byte %zu: nothing was noticed", at);
+    unit_failed_with("bad: ");
+    assert_null(image.data);
+}
+
+/* Every bit of a file, and every length. */
+static void test_every_bit(void **state)
+{
+    const int step = getenv("CHECK_LONG") ? 1 : 3;
+    struct image image;
+    uint8_t *bytes;
+    size_t size;
+
+    (void)state;
+    write_small(&image);
+    assert_int_equal(file_read("small", &bytes, &size), 0);
+    for (size_t at = 0; at < size; at++) {
+        for (int bit = (int)(at % (size_t)step); bit < 8; bit += step) {
+            bytes[at] ^= (uint8_t)(1 << bit);
+            check_damaged(bytes, size, at);
+            bytes[at] ^= (uint8_t)(1 << bit);
+        }
+        check_damaged(bytes, at, at);
+    }
+    bytes[size - 1] ^= 1;
+    check_damaged(bytes, size, size - 1);
+    unit_failed_with("bad: tensor second is damaged");
+    free(bytes);
+}
+
+static void test_without_checksums(void **state)
+{
+    struct image image;
+    uint8_t *bytes;
+    size_t size;
+
+    (void)state;
+    write_small(&image);
+    assert_int_equal(file_read("small", &bytes, &size), 0);
+    forget_checksums(bytes, size);
+    bytes[size - 1] ^= 1;
+    unit_write("foreign", bytes, size);
+    assert_int_equal(image_read("foreign", &image), 0);
+    assert_string_equal(tensors_note(&image.tensors, "step"), "12");
+    image_free(&image);
+    free(bytes);
+}
+
+/* As everybody else's CRC-32. */
+static void test_checksum(void **state)
+{
+    char sum[TENSORS_SUM + 1];
+
+    (void)state;
+    tensors_sum("123456789", 9, sum);
+    assert_string_equal(sum, "cbf43926");
 }
 
 int main(void)
@@ -263,7 +373,8 @@ int main(void)
         cmocka_unit_test(test_truncations),       cmocka_unit_test(test_corrupt_headers),
         cmocka_unit_test(test_absurd_length),     cmocka_unit_test(test_other_arch),
         cmocka_unit_test(test_failed_save),       cmocka_unit_test(test_whole_training),
-        cmocka_unit_test(test_not_that_training),
+        cmocka_unit_test(test_not_that_training), cmocka_unit_test(test_every_bit),
+        cmocka_unit_test(test_without_checksums), cmocka_unit_test(test_checksum),
     };
 
     return cmocka_run_group_tests(tests, unit_enter_folder, unit_leave_folder);

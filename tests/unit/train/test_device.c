@@ -38,6 +38,7 @@ static struct side open_side(const char *name, const char *arch, const char *opt
 {
     struct device_setup setup = {
         .capacity = CAPACITY,
+        .grid = true,
         .micro_batches = 4,
         .world = 2,
         .optimizer = optimizer,
@@ -45,7 +46,8 @@ static struct side open_side(const char *name, const char *arch, const char *opt
     };
     struct side side;
 
-    assert_int_equal(model_create(arch, strcmp(name, "cpu") == 0 ? CAPACITY : 1, NULL, &side.model),
+    assert_int_equal(model_create(arch, dataset_mnist.shape,
+                                  strcmp(name, "cpu") == 0 ? CAPACITY : 1, NULL, &side.model),
                      0);
     setup.model = side.model;
     model_init(side.model, 7);
@@ -65,20 +67,30 @@ static void fill(struct batch *batch, int first, int count)
 {
     struct dataset dataset;
 
-    dataset_draw(1000, true, 1, &dataset);
+    dataset_draw(&dataset_mnist, 1000, true, 1, &dataset);
     batch->count = 0;
     for (int i = 0; i < count; i++)
         batch_add(batch, &dataset, (size_t)(first + i), (uint32_t)(2 * i + 1), 0);
 }
 
+static struct pass step_pass(const struct batch *batch)
+{
+    return (struct pass){.batch = batch->count,
+                         .training = true,
+                         .weight = 1.0F / (float)batch->count,
+                         .seed = 3,
+                         .step = 11,
+                         .positions = batch->positions};
+}
+
 /* A step; the sums of this rank alone are taken for the mean. Returns the loss. */
 static double step_on(struct side *side, const struct batch *batch, int micro_batches, float lr)
 {
-    const struct pass pass = {batch->count, true, 3, 11, batch->positions};
+    const struct pass pass = step_pass(batch);
     const struct device_kind *kind = side->device->kind;
     double loss = 0.0;
 
-    assert_int_equal(kind->gradients(side->device, &pass, batch, micro_batches), 0);
+    assert_int_equal(kind->gradients(side->device, &pass, batch, micro_batches, NULL), 0);
     assert_int_equal(kind->update(side->device, lr), 0);
     assert_int_equal(kind->losses(side->device, 1, &loss), 0);
     assert_int_equal(kind->get(side->device), 0);
@@ -108,7 +120,7 @@ static void check_gradients(const char *arch, int count, int micro_batches)
     struct batch batch;
     double expected;
 
-    assert_int_equal(batch_create(CAPACITY, &batch), 0);
+    assert_int_equal(batch_create(&dataset_mnist, CAPACITY, &batch), 0);
     fill(&batch, 0, count);
     expected = step_on(&cpu, &batch, micro_batches, 1.0F);
     assert_float_equal(step_on(&cuda, &batch, micro_batches, 1.0F), expected, 1e-5);
@@ -139,7 +151,7 @@ static void test_adadelta(void **state)
         skip();
     cpu = open_side("cpu", "mlp", "adadelta");
     cuda = open_side("cuda", "mlp", "adadelta");
-    assert_int_equal(batch_create(CAPACITY, &batch), 0);
+    assert_int_equal(batch_create(&dataset_mnist, CAPACITY, &batch), 0);
     for (int step = 0; step < 4; step++) {
         fill(&batch, 16 * step, 16);
         step_on(&cpu, &batch, 4, 0.1F);
@@ -164,7 +176,7 @@ static void test_of_a_test(void **state)
         skip();
     cpu = open_side("cpu", "cnn", "sgd");
     cuda = open_side("cuda", "cnn", "sgd");
-    assert_int_equal(batch_create(CAPACITY, &batch), 0);
+    assert_int_equal(batch_create(&dataset_mnist, CAPACITY, &batch), 0);
     fill(&batch, 0, CAPACITY);
     pass.positions = batch.positions;
     assert_int_equal(cpu.device->kind->test(cpu.device, &pass, &batch, &expected), 0);
@@ -188,12 +200,13 @@ static void test_losses_come_later(void **state)
         skip();
     now = open_side("cuda", "mlp", "sgd");
     later = open_side("cuda", "mlp", "sgd");
-    assert_int_equal(batch_create(CAPACITY, &batch), 0);
+    assert_int_equal(batch_create(&dataset_mnist, CAPACITY, &batch), 0);
     for (int step = 0; step < 6; step++) {
-        struct pass pass = {16, true, 3, 11, batch.positions};
+        struct pass pass;
 
         fill(&batch, 16 * step, 16);
-        assert_int_equal(later.device->kind->gradients(later.device, &pass, &batch, 4), 0);
+        pass = step_pass(&batch);
+        assert_int_equal(later.device->kind->gradients(later.device, &pass, &batch, 4, NULL), 0);
         assert_int_equal(later.device->kind->update(later.device, 0.1F), 0);
     }
     assert_int_equal(later.device->kind->losses(later.device, 6, losses), 0);

@@ -7,13 +7,15 @@
 #include "unit.h"
 
 #include "train/data/dataset.h"
+#include "train/data/digits.h"
 #include "train/data/idx.h"
 
 #ifdef HAVE_ZLIB
 #include <zlib.h>
 #endif
 
-enum { HEADER = 16, COUNT = 3, PIXELS = COUNT * MODEL_PIXELS, SIZE = HEADER + PIXELS };
+enum { IMAGE = DIGITS_SIDE * DIGITS_SIDE };
+enum { HEADER = 16, COUNT = 3, PIXELS = COUNT * IMAGE, SIZE = HEADER + PIXELS };
 
 /* Three images whose bytes count up. */
 static void images_make(uint8_t bytes[SIZE])
@@ -223,17 +225,17 @@ static void labels_write(const char *path, int count, uint8_t last)
 
 static void test_dataset(void **state)
 {
-    uint8_t bytes[SIZE], image[MODEL_PIXELS];
+    uint8_t bytes[SIZE], image[IMAGE];
     struct dataset dataset;
 
     (void)state;
     images_make(bytes);
     unit_write("train-images.idx3-ubyte", bytes, SIZE);
     labels_write("train-labels-idx1-ubyte", COUNT, 9);
-    assert_int_equal(dataset_read(".", true, &dataset), 0);
+    assert_int_equal(dataset_read(&dataset_mnist, ".", true, &dataset), 0);
     assert_int_equal(dataset.count, COUNT);
     assert_int_equal(dataset_get(&dataset, 2, image), 9);
-    assert_memory_equal(image, bytes + HEADER + 2 * MODEL_PIXELS, MODEL_PIXELS);
+    assert_memory_equal(image, bytes + HEADER + 2 * IMAGE, IMAGE);
     dataset_destroy(&dataset);
 }
 
@@ -246,16 +248,16 @@ static void test_dataset_refused(void **state)
     images_make(bytes);
     unit_write("train-images.idx3-ubyte", bytes, SIZE);
     labels_write("train-labels-idx1-ubyte", COUNT, 10);
-    assert_int_equal(dataset_read(".", true, &dataset), -1);
+    assert_int_equal(dataset_read(&dataset_mnist, ".", true, &dataset), -1);
     unit_failed_with("train-labels-idx1-ubyte: byte 10: label 10");
     labels_write("train-labels-idx1-ubyte", COUNT + 1, 1);
-    assert_int_equal(dataset_read(".", true, &dataset), -1);
+    assert_int_equal(dataset_read(&dataset_mnist, ".", true, &dataset), -1);
     unit_failed_with("4 labels, expected 3");
-    assert_int_equal(dataset_read(".", false, &dataset), -1);
+    assert_int_equal(dataset_read(&dataset_mnist, ".", false, &dataset), -1);
     unit_failed_with("no file t10k-images-idx3-ubyte");
-    assert_int_equal(dataset_read("nowhere", true, &dataset), -1);
+    assert_int_equal(dataset_read(&dataset_mnist, "nowhere", true, &dataset), -1);
     unit_failed_with("--data nowhere: No such file");
-    assert_int_equal(dataset_read("train-images.idx3-ubyte", true, &dataset), -1);
+    assert_int_equal(dataset_read(&dataset_mnist, "train-images.idx3-ubyte", true, &dataset), -1);
     unit_failed_with("not a folder");
 }
 
@@ -266,7 +268,7 @@ static void test_dataset_wrong_sides(void **state)
 
     (void)state;
     unit_write("train-images.idx3-ubyte", bytes, sizeof(bytes));
-    assert_int_equal(dataset_read(".", true, &dataset), -1);
+    assert_int_equal(dataset_read(&dataset_mnist, ".", true, &dataset), -1);
     unit_failed_with("byte 8: images of 14 x 56, expected 28 x 28");
 }
 

@@ -14,7 +14,8 @@ enum { MOST = 8192 };
 static float in[MOST], out[MOST], dout[MOST], din[MOST], weight[MOST], bias[64], scratch[MOST];
 static float dweight[MOST], dbias[64], factors[MOST];
 static uint32_t positions[4] = {0, 1, 2, 3};
-static const struct pass training = {4, true, 1, 5, positions};
+static const struct pass training = {
+    .batch = 4, .training = true, .seed = 1, .step = 5, .positions = positions};
 
 static void fill(float *to, int count, uint64_t key)
 {
@@ -264,7 +265,7 @@ static void test_dropout_keeps_the_mean(void **state)
 static void test_dropout_off_in_a_test(void **state)
 {
     const struct shape shape = {1, 1, 100};
-    const struct pass pass = {4, false, 1, 5, positions};
+    const struct pass pass = {.batch = 4, .seed = 1, .step = 5, .positions = positions};
     struct layer layer = make(&layer_dropout, shape, shape, 0);
 
     (void)state;
@@ -279,7 +280,9 @@ static void test_dropout_follows_the_position(void **state)
 {
     static const uint32_t other[2] = {3, 1};
     const struct shape shape = {1, 1, 100};
-    const struct pass alone = {2, true, 1, 5, other}, later = {4, true, 1, 6, positions};
+    const struct pass
+        alone = {.batch = 2, .training = true, .seed = 1, .step = 5, .positions = other},
+        later = {.batch = 4, .training = true, .seed = 1, .step = 6, .positions = positions};
     struct layer layer = make(&layer_dropout, shape, shape, 0);
 
     (void)state;

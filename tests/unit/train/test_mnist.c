@@ -6,6 +6,7 @@
 
 #include "train/data/batch.h"
 #include "train/model/loss.h"
+#include "train/model/model.h"
 #include "train/model/optimizer.h"
 
 enum { BATCH = 64, SKIPPED = 77 };
@@ -36,14 +37,19 @@ static void train_epoch(struct model *model, struct batch *batch)
     order.seed = 1;
     assert_int_equal(dist_sampler_create(NULL, &order, &sampler), DIST_OK);
     for (size_t step = 0; step < train_set.count / BATCH; step++) {
-        struct pass pass = {BATCH, true, 1, step, batch->positions};
+        struct pass pass = {.batch = BATCH,
+                            .training = true,
+                            .weight = 1.0F / BATCH,
+                            .seed = 1,
+                            .step = step,
+                            .positions = batch->positions};
 
         batch->count = 0;
         for (uint32_t i = 0; i < BATCH; i++)
             batch_add(batch, &train_set, dist_sampler_at(sampler, step * BATCH + i), i, 0);
         loss_nll(BATCH, MODEL_CLASSES, model_forward(model, &pass, batch->images), batch->labels,
-                 1.0F / BATCH, model_output_gradient(model));
-        model_backward(model, &pass, batch->images);
+                 pass.weight, model_output_gradient(model));
+        model_backward(model, &pass, batch->images, NULL);
         optimizer_step(optimizer, 1.0F, model->weights, model->gradients);
     }
     dist_sampler_destroy(sampler);
@@ -55,7 +61,7 @@ static int64_t count_correct(struct model *model, struct batch *batch)
     int64_t correct = 0;
 
     for (size_t begin = 0; begin < test_set.count; begin += BATCH) {
-        struct pass pass = {0, false, 1, 0, batch->positions};
+        struct pass pass = {.seed = 1, .positions = batch->positions};
 
         batch->count = 0;
         for (size_t i = begin; i < begin + BATCH && i < test_set.count; i++)
@@ -74,8 +80,8 @@ static void test_mlp_learns(void **state)
     struct batch batch;
 
     (void)state;
-    assert_int_equal(model_create("mlp", BATCH, NULL, &model), 0);
-    assert_int_equal(batch_create(BATCH, &batch), 0);
+    assert_int_equal(model_create("mlp", dataset_mnist.shape, BATCH, NULL, &model), 0);
+    assert_int_equal(batch_create(&dataset_mnist, BATCH, &batch), 0);
     model_init(model, 1);
     train_epoch(model, &batch);
     assert_in_range(count_correct(model, &batch), 9500, 10000);
@@ -96,7 +102,8 @@ int main(void)
         puts("1..0 # SKIP no MNIST: set DIST_TEST_MNIST to the folder that has it");
         return SKIPPED;
     }
-    if (dataset_read(folder, true, &train_set) < 0 || dataset_read(folder, false, &test_set) < 0) {
+    if (dataset_read(&dataset_mnist, folder, true, &train_set) < 0 ||
+        dataset_read(&dataset_mnist, folder, false, &test_set) < 0) {
         fprintf(stderr, "%s\n", failure_text());
         return 1;
     }

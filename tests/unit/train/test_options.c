@@ -3,6 +3,7 @@
 #include "unit.h"
 
 #include "train/options.h"
+#include "train/records/records.h"
 
 enum { MOST = 16 };
 
@@ -17,7 +18,7 @@ static int parse(struct options *options, ...)
     while (argc < MOST && (argv[argc] = va_arg(words, char *)))
         argc++;
     va_end(words);
-    return options_parse(argc, argv, options);
+    return options_parse(&task_mnist, argc, argv, options);
 }
 
 #define REFUSED(text, ...)                                                                         \
@@ -160,7 +161,7 @@ static void test_help(void **state)
     FILE *to = open_memstream(&text, &size);
 
     (void)state;
-    options_help(to);
+    options_help(&task_mnist, to);
     fclose(to);
     for (int i = 0; i < options_args.count; i++) {
         const struct args_row *row = &options_args.rows[i];
@@ -178,6 +179,39 @@ static void test_help(void **state)
     free(text);
 }
 
+/* How many of a command line's values are told to be other than usual; the last one's name. */
+static int count_changed(const struct task *task, int argc, char *argv[], const char **name_p)
+{
+    static struct record_fact facts[128];
+    struct options options;
+    int count, changed = 0;
+
+    assert_int_equal(options_parse(task, argc, argv, &options), 0);
+    count = options_facts(&options, facts, 128);
+    for (int i = 0; i < count; i++)
+        if (facts[i].changed) {
+            *name_p = facts[i].name;
+            changed++;
+        }
+    return changed;
+}
+
+/* What is usual depends on the program. */
+static void test_facts(void **state)
+{
+    const struct task *const tasks[] = {&task_mnist, &task_cifar10};
+    char *argv[] = {(char *)"train", (char *)"--arch=mlp"};
+    const char *name = "none";
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        if (count_changed(tasks[i], 1, argv, &name) != 0)
+            fail_msg("%s: --%s is told to be changed", tasks[i]->program, name);
+        assert_int_equal(count_changed(tasks[i], 2, argv, &name), 1);
+        assert_string_equal(name, "arch");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -191,6 +225,7 @@ int main(void)
         cmocka_unit_test(test_contradictions),
         cmocka_unit_test(test_help_and_version),
         cmocka_unit_test(test_help),
+        cmocka_unit_test(test_facts),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

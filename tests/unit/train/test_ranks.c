@@ -4,10 +4,11 @@
 
 #include <math.h>
 
+#include "train/data/digits.h"
 #include "train/hash.h"
 #include "train/model/grid.h"
 #include "train/model/rng.h"
-#include "train/trainer.h"
+#include "train/trainer/trainer.h"
 
 enum { STEPS = 12, MOST_RANKS = 8 };
 
@@ -33,6 +34,7 @@ static uint64_t train(const char *arch, int world, double losses[STEPS])
                           (char *)"--train-samples=168",
                           (char *)"--batch-size=16",
                           (char *)"--augment",
+                          (char *)"--reproducible",
                           (char *)"--arch",
                           (char *)arch,
                           NULL};
@@ -41,10 +43,11 @@ static uint64_t train(const char *arch, int world, double losses[STEPS])
     struct options options;
     uint64_t hash = 0;
 
-    assert_int_equal(options_parse(6, argv, &options), 0);
+    assert_int_equal(options_parse(&task_mnist, 7, argv, &options), 0);
     for (int rank = 0; rank < world; rank++) {
         comms[rank] = (struct comm){.rank = rank, .world = world};
         assert_int_equal(trainer_prepare(&options, &comms[rank], &trainers[rank]), 0);
+        trainers[rank].lr = 1.0;
     }
     for (int step = 0; step < STEPS; step++) {
         /* step 10 is the last of the epoch, with half a batch */
@@ -52,7 +55,7 @@ static uint64_t train(const char *arch, int world, double losses[STEPS])
             assert_int_equal(trainer_gradients(&trainers[rank], step % 11), 0);
         average(trainers, world, step);
         for (int rank = 0; rank < world; rank++)
-            assert_int_equal(trainer_update(&trainers[rank], 1.0), 0);
+            assert_int_equal(trainer_update(&trainers[rank]), 0);
         assert_int_equal(device_cpu.losses(trainers[0].device, 1, &losses[step]), 0);
     }
     for (int rank = world - 1; rank >= 0; rank--) {
@@ -99,7 +102,7 @@ static void test_grid_makes_sums_exact(void **state)
     size_t differ[2] = {0, 0};
 
     (void)state;
-    assert_int_equal(model_create("mlp", 1, NULL, &model), 0);
+    assert_int_equal(model_create("mlp", dataset_mnist.shape, 1, NULL, &model), 0);
     grid_start(model, &grid);
     for (int round = 0; round < 2; round++) {
         float *up = calloc(model->parameters + GRID_TAIL, sizeof(*up));
@@ -133,7 +136,7 @@ static void test_grid_steps(void **state)
     float *sums;
 
     (void)state;
-    assert_int_equal(model_create("mlp", 1, NULL, &model), 0);
+    assert_int_equal(model_create("mlp", dataset_mnist.shape, 1, NULL, &model), 0);
     grid_start(model, &grid);
     assert_int_equal(grid.count, 4);
     sums = calloc(model->parameters + GRID_TAIL, sizeof(*sums));
@@ -156,15 +159,15 @@ static void test_grid_steps(void **state)
 /* The drawn digits: a function of seed, set and index; every digit about as often. */
 static void test_digits(void **state)
 {
-    uint8_t image[MODEL_PIXELS], again[MODEL_PIXELS];
+    uint8_t image[DIGITS_SIDE * DIGITS_SIDE], again[DIGITS_SIDE * DIGITS_SIDE];
     struct dataset train_set, test_set, other;
     int seen[MODEL_CLASSES] = {0};
     uint8_t label;
 
     (void)state;
-    dataset_draw(5000, true, 1, &train_set);
-    dataset_draw(5000, false, 1, &test_set);
-    dataset_draw(5000, true, 2, &other);
+    dataset_draw(&dataset_mnist, 5000, true, 1, &train_set);
+    dataset_draw(&dataset_mnist, 5000, false, 1, &test_set);
+    dataset_draw(&dataset_mnist, 5000, true, 2, &other);
     for (size_t i = 0; i < 5000; i++) {
         label = dataset_get(&train_set, i, image);
         assert_in_range(label, 0, 9);
@@ -174,11 +177,11 @@ static void test_digits(void **state)
         assert_in_range(seen[i], 400, 600);
     label = dataset_get(&train_set, 77, image);
     assert_int_equal(dataset_get(&train_set, 77, again), label);
-    assert_memory_equal(image, again, MODEL_PIXELS);
+    assert_memory_equal(image, again, DIGITS_SIDE * DIGITS_SIDE);
     dataset_get(&test_set, 77, again);
-    assert_memory_not_equal(image, again, MODEL_PIXELS);
+    assert_memory_not_equal(image, again, DIGITS_SIDE * DIGITS_SIDE);
     dataset_get(&other, 77, again);
-    assert_memory_not_equal(image, again, MODEL_PIXELS);
+    assert_memory_not_equal(image, again, DIGITS_SIDE * DIGITS_SIDE);
 }
 
 /* One changed bit, or two exchanged values, change the hash. */
@@ -208,8 +211,8 @@ static void test_initialisation(void **state)
     const struct layer *fc1;
 
     (void)state;
-    assert_int_equal(model_create("cnn", 1, NULL, &model), 0);
-    assert_int_equal(model_create("cnn", 1, NULL, &again), 0);
+    assert_int_equal(model_create("cnn", dataset_mnist.shape, 1, NULL, &model), 0);
+    assert_int_equal(model_create("cnn", dataset_mnist.shape, 1, NULL, &again), 0);
     model_init(model, 5);
     model_init(again, 5);
     assert_memory_equal(model->weights, again->weights, model->parameters * sizeof(float));

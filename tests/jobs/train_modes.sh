@@ -1,0 +1,118 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# How gradients become the mean: the losses of one process, for any number of ranks and any way to
+# get there; with --reproducible the same bits.
+. "$srcdir/tests/support/job.sh"
+
+logs=$job_folder steps=12
+worlds="1 3" plain="2 3 4" same="2 4"
+[ -z "${CHECK_LONG-}" ] || steps=100 worlds="1 2 3 4 5 8"
+[ -z "${CHECK_SHORT-}" ] || worlds=3 plain=3 same=4
+
+# train NAME RANKS ARGS...: $steps steps of the small network. Batches of 48 divide by 1, 2, 3 and 4.
+train()
+{
+    job self "$2" train_mnist --multiprocessing-distributed --world-size "$2" --dist-backend gloo \
+        --arch mlp --optimizer sgd --lr 0.01 --train-samples 6000 --test-samples 64 --seed 3 \
+        --max-steps $steps --batch-size 48 --loss-log "$logs/$1" "${@:3}"
+}
+
+# agree LIMIT NAME NAME: the losses of two runs, step by step.
+agree()
+{
+    job_check "losses of $2 and $3 agree to $1" \
+        awk -v limit="$1" -v steps=$steps -f "$srcdir/tests/jobs/losses.awk" "$logs/$2" "$logs/$3"
+}
+
+differ() { job_check "losses of $1 and $2 differ" bash -c "! cmp -s '$logs/$1' '$logs/$2'"; }
+
+hash_of() { grep -oE 'Parameter hash: [0-9a-f]{16}' "$job_output" | tail -n 1; }
+
+# As one process, in one batch and in three, in one bucket and in many.
+train one 1
+for ranks in $plain; do
+    train plain$ranks $ranks --bucket-mb 0.02
+    agree 1e-4 one plain$ranks
+done
+if [ -z "${CHECK_SHORT-}" ]; then
+    train cnn1 1 --arch cnn
+    train cnn2 2 --arch cnn
+    agree 1e-4 cnn1 cnn2
+fi
+
+train clipped 1 --clip 0.1
+differ one clipped
+for ranks in $worlds; do
+    train accumulated$ranks $ranks --batch-size 12 --accumulate 4
+    agree 1e-4 one accumulated$ranks
+    train clipped$ranks $ranks --clip 0.1
+    agree 1e-4 clipped clipped$ranks
+    for wire in fp16 bf16 int8; do
+        train $wire$ranks $ranks --wire $wire
+        agree 1e-3 one $wire$ranks
+    done
+done
+
+# Each rank with a share of the optimizer: the same bits on one machine, but for the norm.
+for ranks in $worlds; do
+    for how in "--optimizer adadelta" "--accumulate 2"; do
+        # shellcheck disable=SC2086
+        train whole $ranks $how --batch-size 24
+        whole=$(hash_of)
+        # shellcheck disable=SC2086
+        train zero $ranks $how --batch-size 24 --zero
+        job_check "$ranks ranks, $how: --zero gives the same parameters" \
+            test -n "$whole" -a "$whole" = "$(hash_of)"
+        agree 1e-6 whole zero
+    done
+    train zero_clipped $ranks --clip 0.1 --zero
+    agree 1e-4 clipped zero_clipped
+done
+DIST_NODE_MEMORY=0 train zero_network 3 --zero --bucket-mb 0.02
+agree 1e-4 one zero_network
+
+# Stopped in the middle, and gone on with another number of ranks, with --zero and without.
+kept=$job_folder/kept
+if grep -q '^#define HAVE_JANSSON' "$builddir/config.h"; then
+    half=$((steps / 2))
+    for way in "--zero" ""; do
+        rm -f "$kept" "$logs/rest"
+        steps=$half train half 2 --zero --checkpoint "$kept"
+        steps=$half train rest 3 $way --checkpoint "$kept"
+        sed -n "1,${half}p" "$logs/half" >"$logs/both"
+        cat "$logs/rest" >>"$logs/both"
+        agree 1e-4 one both
+    done
+else
+    job_skip "checkpoints of --zero" "built without jansson"
+fi
+
+# The whole of it, however it was divided.
+same()
+{
+    job self 1 train_mnist --arch mlp --train-samples 1000 --test-samples 64 --epochs 1 "$@"
+    local one other
+    one=$(hash_of)
+    job_check "there is a hash" test -n "$one"
+    for ranks in $same; do
+        job self $ranks train_mnist --multiprocessing-distributed --world-size $ranks \
+            --dist-backend gloo --arch mlp --train-samples 1000 --test-samples 64 --epochs 1 "$@"
+        other=$(hash_of)
+        job_check "$ranks ranks, $*: the bits of one" test "$other" = "$one"
+    done
+}
+same --reproducible
+same --reproducible --accumulate 3 --batch-size 40 --clip 0.5 --schedule cosine --warmup 7
+job_fails "exclude each other" self 1 train_mnist --reproducible --wire bf16
+
+# No step is large enough to help: the first test stays the best.
+cd "$job_folder" || exit 99
+job self 2 train_mnist --multiprocessing-distributed --world-size 2 --dist-backend gloo --arch mlp \
+    --train-samples 400 --test-samples 64 --epochs 9 --lr 0 --optimizer sgd --patience 2
+job_check "it stops in time" test "$(grep -c '^epoch' "$job_output")" = 3
+job_check "and says so" grep -q '^stopping early' "$job_output"
+if grep -q '^#define HAVE_JANSSON' "$builddir/config.h"; then
+    job self 2 train_mnist --multiprocessing-distributed --world-size 2 --dist-backend gloo \
+        --arch mlp --train-samples 400 --test-samples 64 --epochs 2 --save-best
+    job_check "the best is kept" test -s mnist_mlp_best.safetensors
+fi

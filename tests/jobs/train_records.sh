@@ -1,0 +1,88 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# What a training leaves behind: read back, gone on with, refused at the start, lost in the middle.
+# DIST_TEST_PYTHON: a python with tensorboard.
+. "$srcdir/tests/support/job.sh"
+# The report asks hwloc: its module for PCI does not free all that it allocates, and is unloaded
+# before that is told.
+export ASAN_OPTIONS="${ASAN_OPTIONS-}:detect_leaks=0"
+
+python=${DIST_TEST_PYTHON:-$(command -v python3)}
+if [ -z "$python" ]; then
+    job_skip "what a training leaves behind" "no python3 here"
+    exit 0
+fi
+options=(--arch mlp --train-samples 640 --test-samples 50 --dist-backend gloo)
+folder=$job_folder/records
+mkdir "$folder"
+records=(--metrics "$folder/metrics.jsonl" --tensorboard "$folder/board"
+    --report "$folder/page.html" --trace "$folder/trace.json")
+
+# reads WHAT ARGS...: the file is as it should be.
+reads() { job_check "$*" "$python" "$srcdir/tests/jobs/train_records.py" "$@"; }
+
+# reads_board STEPS TESTS: so does TensorBoard.
+reads_board()
+{
+    if "$python" -c 'import tensorboard' 2>/dev/null; then
+        reads tensorboard "$folder/board" "$@"
+    else
+        job_skip "TensorBoard reads its file" "no tensorboard here"
+    fi
+}
+
+job shell 3 train_mnist "${options[@]}" --epochs 2 "${records[@]}"
+job_check "some lines an epoch" test "$(grep -c '^Train Epoch: 1 ' "$job_output")" = 6
+reads metrics "$folder/metrics.jsonl" 22 2
+reads trace "$folder/trace.json" 3 22
+reads page "$folder/page.html"
+job_check "it is the last page" grep -q '>Ended' "$folder/page.html"
+job_check "no half of a file is left" test -z "$(ls "$folder" | grep tmp)"
+reads_board 22 2
+
+# A run that was cut, in the middle of a line, and goes on: the rest is added.
+if grep -q '^#define HAVE_JANSSON' "$builddir/config.h"; then
+    kept=("${options[@]}" --reproducible --epochs 1 --checkpoint "$folder/kept" "${records[@]}")
+    rm -r "$folder/board"
+    job shell 2 train_mnist "${kept[@]}" --max-steps 4
+    printf '{"event": "st' >>"$folder/metrics.jsonl"
+    job shell 2 train_mnist "${kept[@]}"
+    reads metrics "$folder/metrics.jsonl" 10 2 1
+    reads_board 10 2
+else
+    job_skip "records go on" "built without jansson"
+fi
+
+# A path that cannot be written ends the job before it begins, on all ranks.
+for record in metrics tensorboard report trace; do
+    job_fails "rank 0: --$record /dev/null/x: " shell 2 train_mnist "${options[@]}" \
+        --$record /dev/null/x
+    job_check "no step was made" test "$(grep -c 'Train Epoch' "$job_output")" = 0
+done
+
+# A full disk in the middle is said once, and training goes on.
+cat >"$job_folder/limited" <<END
+#!/bin/bash
+ulimit -f 32
+exec "$builddir/train_mnist" "\$@"
+END
+chmod +x "$job_folder/limited"
+job self 2 "$job_folder/limited" "${options[@]}" --multiprocessing-distributed --world-size 2 \
+    --epochs 3 --batch-size 4 "${records[@]}"
+job_check "ten lines an epoch" test "$(grep -c '^Train Epoch: 1 ' "$job_output")" = 10
+for record in metrics tensorboard report trace; do
+    job_check "--$record: said once" \
+        test "$(grep -c "warning: --$record .*: training goes on without it" "$job_output")" = 1
+done
+job_check "it came to its end" grep -q '^Final: ' "$job_output"
+
+# At a terminal there is a bar in tqdm's form, in a pipe there is none.
+if script=$(command -v script); then
+    job self - "$script" -qec "$(printf '%q ' "$builddir/train_mnist" "${options[@]}" --epochs 1)" \
+        /dev/null
+    bar='Epoch 1: 100%|[^|]*| 10/10 \[[0-9:]*<00:00, [0-9.]*it/s, loss=[0-9.]*\]'
+    job_check "a bar" grep -q "$bar" "$job_output"
+    job_check "and no lines" test "$(grep -c 'Train Epoch' "$job_output")" = 0
+else
+    job_skip "a bar at a terminal" "no script(1) here"
+fi

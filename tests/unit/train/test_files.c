@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Files written in the background, and folders of them. */
+#include "unit.h"
+
+#include "config.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "train/files/folder.h"
+#include "train/files/writer.h"
+
+/* An image of count floats, all of one value. */
+static struct image make_image(uint64_t count, float value)
+{
+    struct image image = {.data = NULL};
+
+    image_add(&image, "values", 1, &count);
+    assert_int_equal(image_allocate("an image", &image), 0);
+    for (uint64_t i = 0; i < count; i++)
+        image.data[i] = value;
+    return image;
+}
+
+static float first_value(const char *path)
+{
+    struct image image;
+    float value;
+
+    assert_int_equal(image_read(path, &image), 0);
+    value = image.data[0];
+    image_free(&image);
+    return value;
+}
+
+static void write_step(struct writer *writer, const char *folder, int64_t step, int keep)
+{
+    struct image image = make_image(10, (float)step);
+    char path[FOLDER_PATH];
+
+    assert_int_equal(folder_name(folder, step, path), 0);
+    assert_int_equal(writer_start(writer, path, &image, keep), 0);
+    assert_null(image.data);
+}
+
+static void test_folder(void **state)
+{
+    struct writer *writer;
+
+    (void)state;
+    assert_true(folder_is("kept/"));
+    assert_false(folder_is("kept"));
+    assert_int_equal(folder_make("kept/"), 0);
+    assert_int_equal(folder_make("kept/"), 0);
+    assert_true(folder_is("kept"));
+    assert_int_equal(folder_newest("kept", INT64_MAX), -1);
+    assert_int_equal(folder_newest("nothing", INT64_MAX), -2);
+    unit_failed_with("nothing: No such file");
+    assert_int_equal(writer_create(&writer), 0);
+    unit_write("kept/step-7.safetensors.tmp", "", 0);
+    unit_write("kept/other", "", 0);
+    unit_write("kept/step-.safetensors", "", 0);
+    write_step(writer, "kept/", 99, 2);
+    write_step(writer, "kept", 5, 2);
+    write_step(writer, "kept", 120, 2);
+    write_step(writer, "kept", 1000000, 2);
+    assert_int_equal(writer_destroy(writer), 0);
+    assert_int_equal(folder_newest("kept", INT64_MAX), 1000000);
+    assert_int_equal(folder_newest("kept", 1000000), 120);
+    assert_int_equal(folder_newest("kept", 120), -1);
+    assert_int_equal(access("kept/step-7.safetensors.tmp", F_OK), -1);
+    assert_int_equal(access("kept/other", F_OK), 0);
+    assert_true(first_value("kept/step-000000000120.safetensors") == 120.0F);
+}
+
+/* A disk that is full: the old file stays, and the next call says what went wrong, once. */
+static void test_full_disk(void **state)
+{
+    struct image image = make_image(10, 1);
+    struct rlimit limit, low;
+    struct writer *writer;
+
+    (void)state;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(writer_create(&writer), 0);
+    assert_int_equal(writer_start(writer, "full", &image, 0), 0);
+    assert_int_equal(writer_wait(writer), 0);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    low = limit;
+    low.rlim_cur = 4096;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
+    image = make_image(10000, 2);
+    assert_int_equal(writer_start(writer, "full", &image, 0), 0);
+    image = make_image(10, 3);
+    assert_int_equal(writer_start(writer, "full", &image, 0), -1);
+    unit_failed_with("full.tmp: cannot write: File too large");
+    assert_null(image.data);
+    assert_int_equal(writer_wait(writer), 0);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    assert_true(first_value("full") == 1.0F);
+    assert_int_equal(access("full.tmp", F_OK), -1);
+    assert_int_equal(writer_destroy(writer), 0);
+}
+
+/* Writes, and gets SIGTERM at some time; if it is over before, it ends by itself. */
+static void be_ended(int round)
+{
+    struct image image = make_image(1 << 20, (float)round);
+    struct writer *writer;
+
+    if (writer_create(&writer) < 0 || writer_start(writer, "ended", &image, 0) < 0)
+        _exit(1);
+    usleep((useconds_t)round * 300);
+    raise(SIGTERM);
+    pause();
+    _exit(2);
+}
+
+/* SIGTERM ends the process, but not in the middle of a file. */
+static void test_ended(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 10; round++) {
+        const pid_t child = fork();
+        int status;
+
+        if (child == 0)
+            be_ended(round);
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+        assert_true(first_value("ended") == (float)round);
+        assert_int_equal(access("ended.tmp", F_OK), -1);
+    }
+}
+
+int main(void)
+{
+#ifndef HAVE_JANSSON
+    puts("this program was built without jansson, which reads checkpoints");
+    return 77;
+#endif
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_folder),
+        cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(test_ended),
+    };
+
+    return cmocka_run_group_tests(tests, unit_enter_folder, unit_leave_folder);
+}

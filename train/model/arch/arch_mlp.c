@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Two dense layers. */
+#include "arch.h"
+
+static const struct layer layers[] = {
+    {.kind = &layer_dense, .name = "fc1", .out.channels = 256, .relu = true},
+    {.kind = &layer_dropout, .rate = 0.25F},
+    {.kind = &layer_dense, .name = "fc2", .out.channels = ARCH_CLASSES},
+};
+
+const struct arch arch_mlp = {.name = "mlp", .layers = layers, .count = ARCH_COUNT(layers)};

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Where in a model the numbers stopped being numbers. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdbool.h>
+
+#include "model.h"
+#include "train/failure.h"
+
+static bool blame_is_finite(const float *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!isfinite(values[i]))
+            return false;
+    }
+    return true;
+}
+
+/* A layer without parameters is named by what it does, and by its place. */
+static int blame_layer(const struct layer *layer, const struct pass *pass, double loss,
+                       const char *what, const char *why)
+{
+    return failure("step %" PRIu64 ": the loss is %f: the first %s are those of layer %d, %s%s",
+                   pass->step + 1, loss, what, layer->index + 1,
+                   layer->name ? layer->name : layer->kind->name, why);
+}
+
+int model_blame(const struct model *model, const struct pass *pass, const float *images,
+                double loss)
+{
+    if (!blame_is_finite(images, (size_t)pass->batch * (size_t)shape_size(model->input)))
+        return failure("step %" PRIu64 ": the loss is %f: the images are not finite",
+                       pass->step + 1, loss);
+    for (int i = 0; i < model->count; i++) {
+        const struct layer *layer = &model->layers[i];
+        const size_t size = (size_t)pass->batch * (size_t)shape_size(layer->out);
+
+        if (layer->name && (!blame_is_finite(layer->weight, layer_weight_size(layer)) ||
+                            !blame_is_finite(layer->bias, layer_bias_size(layer))))
+            return blame_layer(layer, pass, loss, "parameters that are not finite",
+                               ": so was its gradient in the step before, or the learning rate is "
+                               "too high");
+        if (!blame_is_finite(model->activations[i], size))
+            return blame_layer(layer, pass, loss, "outputs that are not finite", "");
+    }
+    return failure("step %" PRIu64 ": the loss is %f, though all outputs are finite",
+                   pass->step + 1, loss);
+}

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Convolution. */
+#include <string.h>
+
+#include "tile.h"
+#include "train/model/gemm.h"
+#include "train/model/kernel.h"
+#include "train/model/layer.h"
+
+/*
+ * One sample at a time, so that all it needs stays in the second cache level. With padding the
+ * sample is first copied into a frame of zeros. Then either of
+ *
+ * - tiles (see tile.h), where the sizes allow it;
+ * - a matrix product, for which the windows are copied to rows (im2col):
+ *
+ *       windows (pixels x kernel*kernel*inputs)  *  weight (kernel*kernel*inputs x channels)
+ *
+ *   A window is `kernel` runs of kernel*inputs floats that lie next to each other in the frame as
+ *   well, because channels are innermost. So the copy is a few long moves.
+ */
+
+static int conv_stride(const struct layer *layer)
+{
+    return layer->stride > 0 ? layer->stride : 1;
+}
+
+/* ---- frames of zeros ---- */
+
+static struct shape conv_frame_shape(struct shape inside, int edge)
+{
+    return (struct shape){inside.height + 2 * edge, inside.width + 2 * edge, inside.channels};
+}
+
+static size_t conv_frame_size(struct shape inside, int edge)
+{
+    return edge > 0 ? (size_t)shape_size(conv_frame_shape(inside, edge)) : 0;
+}
+
+/* Where a row of what is inside is in the frame. */
+static float *conv_frame_row(struct shape inside, int edge, float *frame, int y)
+{
+    const struct shape shape = conv_frame_shape(inside, edge);
+
+    return frame + ((size_t)(y + edge) * shape.width + edge) * shape.channels;
+}
+
+/* from with zeros around it; the frame's edges are zeros already. */
+static const float *conv_frame_fill(struct shape inside, int edge, const float *from, float *frame)
+{
+    const size_t row = (size_t)inside.width * inside.channels;
+
+    for (int y = 0; edge > 0 && y < inside.height; y++)
+        memcpy(conv_frame_row(inside, edge, frame, y), from + (size_t)y * row, row * sizeof(*from));
+    return edge > 0 ? frame : from;
+}
+
+static void conv_frame_take(struct shape inside, int edge, float *frame, float *to)
+{
+    const size_t row = (size_t)inside.width * inside.channels;
+
+    for (int y = 0; y < inside.height; y++)
+        memcpy(to + (size_t)y * row, conv_frame_row(inside, edge, frame, y), row * sizeof(*to));
+}
+
+/* ---- scratch memory ---- */
+
+struct conv_scratch {
+    float *frame;  /* of in */
+    float *around; /* of dout, or of din on the way there */
+    float *turned; /* weight, for the gradient by in */
+    float *windows;
+};
+
+/* With stride 1 din is a convolution of dout with the weight turned round, and zeros around. */
+static int conv_edge(const struct layer *layer)
+{
+    return layer->kernel - 1 - layer->padding;
+}
+
+static size_t conv_around_size(const struct layer *layer)
+{
+    const size_t out = conv_frame_size(layer->out, conv_edge(layer));
+    const size_t in = conv_frame_size(layer->in, layer->padding);
+
+    return out > in ? out : in;
+}
+
+static size_t conv_scratch_size(const struct layer *layer)
+{
+    const size_t weights = layer_weight_size(layer);
+
+    return conv_frame_size(layer->in, layer->padding) + conv_around_size(layer) + weights +
+           (size_t)layer->out.height * layer->out.width * layer->spatial * layer->inputs;
+}
+
+/* The frame's edges are made zeros. */
+static struct conv_scratch conv_scratch(const struct layer *layer)
+{
+    const size_t frame = conv_frame_size(layer->in, layer->padding);
+    struct conv_scratch scratch = {.frame = layer->scratch, .around = layer->scratch + frame};
+
+    scratch.turned = scratch.around + conv_around_size(layer);
+    scratch.windows = scratch.turned + layer_weight_size(layer);
+    memset(scratch.frame, 0, frame * sizeof(float));
+    return scratch;
+}
+
+/* ---- windows ---- */
+
+static inline void conv_copy_windows(const struct layer *layer, int run, const float *in,
+                                     float *windows)
+{
+    const int row = (layer->in.width + 2 * layer->padding) * layer->in.channels;
+    const int stride = conv_stride(layer), step = stride * layer->in.channels;
+
+    for (int y = 0; y < layer->out.height; y++) {
+        for (int x = 0; x < layer->out.width; x++) {
+            const float *from = in + (size_t)y * stride * row + (size_t)x * step;
+
+            for (int k = 0; k < layer->kernel; k++, from += row, windows += run)
+                memcpy(windows, from, (size_t)run * sizeof(*windows));
+        }
+    }
+}
+
+/* The usual run lengths are constants, so that the moves are compiled without a call. */
+KERNEL static void conv_gather(const struct layer *layer, const float *in, float *windows)
+{
+    const int run = layer->kernel * layer->in.channels;
+
+    if (run == 3)
+        conv_copy_windows(layer, 3, in, windows);
+    else if (run == 9)
+        conv_copy_windows(layer, 9, in, windows);
+    else if (run == 48)
+        conv_copy_windows(layer, 48, in, windows);
+    else if (run == 96)
+        conv_copy_windows(layer, 96, in, windows);
+    else
+        conv_copy_windows(layer, run, in, windows);
+}
+
+/* The transpose of the gather: every window's gradient is added where it was copied from. */
+KERNEL static void conv_scatter_add(const struct layer *layer, const float *dwindows, float *din)
+{
+    const struct shape frame = conv_frame_shape(layer->in, layer->padding);
+    const int row = frame.width * frame.channels, run = layer->kernel * frame.channels;
+    const int stride = conv_stride(layer), step = stride * frame.channels;
+
+    memset(din, 0, (size_t)shape_size(frame) * sizeof(*din));
+    for (int y = 0; y < layer->out.height; y++) {
+        for (int x = 0; x < layer->out.width; x++) {
+            float *to = din + (size_t)y * stride * row + (size_t)x * step;
+
+            for (int k = 0; k < layer->kernel; k++, to += row, dwindows += run) {
+#pragma omp simd
+                for (int i = 0; i < run; i++)
+                    to[i] += dwindows[i];
+            }
+        }
+    }
+}
+
+/* ---- the layer ---- */
+
+static struct tile_job conv_job(const struct layer *layer)
+{
+    return (struct tile_job){
+        .height = layer->out.height,
+        .width = layer->out.width,
+        .channels = layer->out.channels,
+        .kernel = layer->kernel,
+        .stride = conv_stride(layer),
+        .frame_width = layer->in.width + 2 * layer->padding,
+        .inputs = layer->inputs,
+    };
+}
+
+static void conv_forward(const struct layer *layer, const struct pass *pass, const float *in,
+                         float *out)
+{
+    const int pixels = layer->out.height * layer->out.width;
+    const int depth = layer->spatial * layer->inputs, channels = layer->out.channels;
+    const struct conv_scratch scratch = conv_scratch(layer);
+    const struct tile_job job = conv_job(layer);
+    const bool tiles = tile_fits(&job);
+
+    for (int i = 0; i < pass->batch; i++) {
+        const float *frame = conv_frame_fill(layer->in, layer->padding, in, scratch.frame);
+
+        if (tiles) {
+            tile_forward(&job, frame, layer->weight, out);
+        } else {
+            conv_gather(layer, frame, scratch.windows);
+            gemm(false, false, pixels, channels, depth, scratch.windows, layer->weight, false, out);
+        }
+        bias_forward(pixels, channels, layer->bias, layer->relu, out);
+        in += shape_size(layer->in);
+        out += shape_size(layer->out);
+    }
+}
+
+/* The gradient by the weight, which grows. */
+static void conv_backward_weight(const struct layer *layer, const struct pass *pass,
+                                 const float *in, const float *dout)
+{
+    const struct conv_scratch scratch = conv_scratch(layer);
+    const struct tile_job job = conv_job(layer);
+    const bool tiles = tile_fits(&job);
+
+    if (!pass->add)
+        memset(layer->dweight, 0, layer_weight_size(layer) * sizeof(float));
+    for (int i = 0; i < pass->batch; i++) {
+        const float *frame = conv_frame_fill(layer->in, layer->padding, in, scratch.frame);
+
+        if (tiles) {
+            tile_weight(&job, frame, dout, layer->dweight);
+        } else {
+            conv_gather(layer, frame, scratch.windows);
+            gemm(true, false, layer->spatial * layer->inputs, layer->out.channels,
+                 layer->out.height * layer->out.width, scratch.windows, dout, true, layer->dweight);
+        }
+        in += shape_size(layer->in);
+        dout += shape_size(layer->out);
+    }
+}
+
+/* turned[last - k][out][in] = weight[k][in][out] */
+static void conv_turn(const struct layer *layer, float *turned)
+{
+    const int inputs = layer->inputs, channels = layer->out.channels;
+    const float *weight = layer->weight;
+
+    for (int k = layer->spatial - 1; k >= 0; k--) {
+        for (int i = 0; i < inputs; i++) {
+            for (int c = 0; c < channels; c++)
+                turned[((size_t)k * channels + c) * inputs + i] = *weight++;
+        }
+    }
+}
+
+/* What conv_job is for the gradient by in: a convolution of dout. */
+static struct tile_job conv_job_in(const struct layer *layer)
+{
+    return (struct tile_job){
+        .height = layer->in.height,
+        .width = layer->in.width,
+        .channels = layer->inputs,
+        .kernel = layer->kernel,
+        .stride = 1,
+        .frame_width = layer->out.width + 2 * conv_edge(layer),
+        .inputs = layer->out.channels,
+    };
+}
+
+static void conv_backward_tiles(const struct layer *layer, const struct pass *pass,
+                                const struct tile_job *job, const float *dout, float *din)
+{
+    const struct conv_scratch scratch = conv_scratch(layer);
+    const int edge = conv_edge(layer);
+
+    conv_turn(layer, scratch.turned);
+    memset(scratch.around, 0, conv_frame_size(layer->out, edge) * sizeof(float));
+    for (int i = 0; i < pass->batch; i++) {
+        tile_forward(job, conv_frame_fill(layer->out, edge, dout, scratch.around), scratch.turned,
+                     din);
+        dout += shape_size(layer->out);
+        din += shape_size(layer->in);
+    }
+}
+
+/* dout x weight are the gradients of the windows, which are added up. */
+static void conv_backward_windows(const struct layer *layer, const struct pass *pass,
+                                  const float *dout, float *din)
+{
+    const struct conv_scratch scratch = conv_scratch(layer);
+
+    for (int i = 0; i < pass->batch; i++) {
+        gemm(false, true, layer->out.height * layer->out.width, layer->spatial * layer->inputs,
+             layer->out.channels, dout, layer->weight, false, scratch.windows);
+        conv_scatter_add(layer, scratch.windows, layer->padding > 0 ? scratch.around : din);
+        if (layer->padding > 0)
+            conv_frame_take(layer->in, layer->padding, scratch.around, din);
+        dout += shape_size(layer->out);
+        din += shape_size(layer->in);
+    }
+}
+
+static void conv_backward(const struct layer *layer, const struct pass *pass, const float *in,
+                          const float *out, float *dout, float *din)
+{
+    const struct tile_job job = conv_job_in(layer);
+    const int pixels = layer->out.height * layer->out.width;
+
+    bias_backward(pass->batch * pixels, layer->out.channels, out, layer->relu, pass->add, dout,
+                  layer->dbias);
+    conv_backward_weight(layer, pass, in, dout);
+    if (din && conv_stride(layer) == 1 && conv_edge(layer) >= 0 && tile_fits(&job))
+        conv_backward_tiles(layer, pass, &job, dout, din);
+    else if (din)
+        conv_backward_windows(layer, pass, dout, din);
+}
+
+const struct layer_kind layer_conv = {
+    .name = "conv",
+    .forward = conv_forward,
+    .backward = conv_backward,
+    .scratch_size = conv_scratch_size,
+};

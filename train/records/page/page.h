@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* --report: a page that shows a training, in one file that needs no other and no network. */
+#ifndef TRAIN_RECORDS_PAGE_H
+#define TRAIN_RECORDS_PAGE_H
+
+#include <stdio.h>
+
+#include "history.h"
+#include "host.h"
+#include "train/records/balance.h"
+#include "train/records/records.h"
+
+/* All that it shows. */
+struct page {
+    const struct records_setup *setup;
+    struct history loss, lr, pace;      /* over the steps; seconds a sample */
+    struct history test_loss, accuracy; /* over the steps, at the end of epochs */
+    struct record_test last, best;      /* tests; count 0: there was none yet */
+    int64_t steps, samples, bad;        /* of this run; losses that are not finite */
+    int64_t bad_step;                   /* the first */
+    int64_t epoch;                      /* the last one that was begun */
+    double seconds;                     /* rank 0's, in steps */
+    struct balance balance;
+    struct record_fact facts[HOST_FACTS];
+    int fact_count;
+    char *topology; /* a picture, SVG; NULL: it is not known */
+    bool ended;     /* nothing more comes: else the page asks to be loaded again */
+};
+
+void page_add_step(struct page *page, const struct record_step *step, double loss);
+void page_add_test(struct page *page, const struct record_test *test);
+
+/* The text of the file. */
+void page_print(const struct page *page, FILE *to);
+
+/* Replaces the file. */
+int page_write(const struct page *page, const char *path);
+
+/* What is in its <style>. */
+extern const char page_style[];
+
+#endif

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Passes on what the trainer tells to the records that were asked for. */
+#include "records.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "events.h"
+#include "metrics.h"
+#include "page/page.h"
+#include "tools/topology/topology.h"
+#include "trace.h"
+#include "train/failure.h"
+
+struct records {
+    struct records_setup setup;
+    dist_group *group; /* NULL before records_start */
+    struct metrics metrics;
+    struct events events;
+    struct trace trace;
+    struct record_step pending[RECORDS_AHEAD]; /* steps without losses, from `first` on, around */
+    int64_t first, steps;                      /* counted from the start of this run */
+    struct record_step sum;                    /* of steps that are no line yet */
+    double losses;                             /* of them */
+    int summed;
+    struct page *page; /* NULL: no report. All ranks have one, for the balance; rank 0 writes it */
+    bool page_lost;    /* it could not be written: that was said */
+};
+
+const char *record_part_name(enum record_part part)
+{
+    static const char *const names[RECORD_PARTS] = {
+        [RECORD_DATA] = "data", [RECORD_FORWARD] = "forward", [RECORD_BACKWARD] = "backward",
+        [RECORD_WAIT] = "wait", [RECORD_UPDATE] = "update",   [RECORD_BUCKET] = "bucket",
+        [RECORD_TEST] = "test",
+    };
+
+    return part >= 0 && part < RECORD_PARTS ? names[part] : "?";
+}
+
+/* ---- what goes wrong ---- */
+
+/* At the start: it ends the job. */
+static int records_refuse(const char *option, const char *path)
+{
+    char why[512];
+
+    snprintf(why, sizeof(why), "%s", failure_text());
+    return failure("%s %s: %s", option, path, why);
+}
+
+/* Later: the training is worth more than its records. */
+static void records_lose(const struct records *records, const char *option, const char *path)
+{
+    fprintf(stderr, "%s: warning: %s %s: %s: training goes on without it\n", records->setup.program,
+            option, path, failure_text());
+}
+
+static void records_lose_metrics(struct records *records)
+{
+    records_lose(records, "--metrics", records->setup.metrics);
+    metrics_close(&records->metrics);
+}
+
+static void records_lose_events(struct records *records)
+{
+    records_lose(records, "--tensorboard", records->setup.tensorboard);
+    events_close(&records->events);
+}
+
+static int records_collective(dist_status status)
+{
+    return status == DIST_OK ? 0 : failure_dist("the records of the ranks");
+}
+
+/* ---- the page ---- */
+
+static void records_write_page(struct records *records)
+{
+    if (records->setup.rank != 0 || records->page_lost ||
+        page_write(records->page, records->setup.report) == 0)
+        return;
+    records_lose(records, "--report", records->setup.report);
+    records->page_lost = true;
+}
+
+static int records_open_page(struct records *records)
+{
+    struct page *page = calloc(1, sizeof(*page));
+
+    if (!page)
+        return failure("out of memory");
+    records->page = page;
+    page->setup = &records->setup;
+    if (balance_open(records->setup.world, &page->balance) < 0)
+        return -1;
+    page->fact_count = host_facts(NULL, page->facts);
+    return records->setup.rank == 0 ? page_write(page, records->setup.report) : 0;
+}
+
+/* The picture of dist_info topology. */
+static char *records_draw(const struct topology *topology)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *to = open_memstream(&text, &size);
+
+    if (!to)
+        return NULL;
+    topology_draw(topology, to);
+    if (fclose(to) == 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
+static int records_start_page(struct records *records)
+{
+    struct topology topology;
+    const dist_status status = topology_gather_group(records->group, &topology);
+
+    if (status == DIST_OK && records->setup.rank == 0)
+        records->page->topology = records_draw(&topology);
+    free(topology.machine);
+    free(topology.rank);
+    records->page->fact_count = host_facts(records->group, records->page->facts);
+    return records_collective(status);
+}
+
+/* ---- the trace ---- */
+
+/* It is written at the end; whether it can be is known now. */
+static int records_try_trace(const char *path)
+{
+    char *temporary = NULL;
+    FILE *file;
+
+    if (asprintf(&temporary, "%s.tmp", path) < 0)
+        return failure("out of memory");
+    file = fopen(temporary, "we");
+    if (!file)
+        failure("%s", strerror(errno));
+    else
+        fclose(file);
+    if (file)
+        remove(temporary);
+    free(temporary);
+    return file ? 0 : -1;
+}
+
+static int records_open_trace(struct records *records)
+{
+    if (trace_open(records->setup.world, &records->trace) < 0)
+        return -1;
+    return records->setup.rank == 0 ? records_try_trace(records->setup.trace) : 0;
+}
+
+static void records_end_trace(struct records *records, bool ended)
+{
+    dist_group *group = ended ? records->group : NULL;
+    dist_status status = DIST_OK;
+    int result = 0;
+
+    if (group)
+        status = clock_compare(group, records->trace.last);
+    if (status == DIST_OK && (group || records->setup.rank == 0))
+        result = trace_write(&records->trace, records->setup.trace, group, &status);
+    if (status != DIST_OK)
+        result = failure_dist("gathering it from the ranks");
+    if (result < 0 && records->setup.rank == 0)
+        records_lose(records, "--trace", records->setup.trace);
+}
+
+/* ---- all of them ---- */
+
+static int records_open_files(struct records *records)
+{
+    const struct records_setup *setup = &records->setup;
+    const bool first = setup->rank == 0;
+
+    if (setup->metrics && first && metrics_open(setup->metrics, setup, &records->metrics) < 0)
+        return records_refuse("--metrics", setup->metrics);
+    if (setup->tensorboard && first &&
+        events_open(setup->tensorboard, setup->step, setup->resumed, &records->events) < 0)
+        return records_refuse("--tensorboard", setup->tensorboard);
+    if (setup->report && records_open_page(records) < 0)
+        return records_refuse("--report", setup->report);
+    if (setup->trace && records_open_trace(records) < 0)
+        return records_refuse("--trace", setup->trace);
+    return 0;
+}
+
+static void records_free(struct records *records)
+{
+    metrics_close(&records->metrics);
+    events_close(&records->events);
+    trace_close(&records->trace);
+    if (records->page) {
+        balance_close(&records->page->balance);
+        free(records->page->topology);
+        free(records->page);
+    }
+    free(records);
+}
+
+int records_open(const struct records_setup *setup, struct records **records_p)
+{
+    const bool any = setup->report || setup->trace || setup->metrics || setup->tensorboard;
+    struct records *records = any ? calloc(1, sizeof(*records)) : NULL;
+
+    *records_p = NULL;
+    if (!any)
+        return 0;
+    if (!records)
+        return failure("out of memory for the records");
+    records->setup = *setup;
+    if (records_open_files(records) < 0) {
+        records_free(records);
+        return -1;
+    }
+    *records_p = records;
+    return 0;
+}
+
+int records_start(struct records *records, dist_group *group)
+{
+    if (!records)
+        return 0;
+    records->group = group;
+    if (records->page && records_start_page(records) < 0)
+        return -1;
+    return records->trace.spans ? records_collective(clock_compare(group, records->trace.first))
+                                : 0;
+}
+
+void records_span(struct records *records, enum record_part part, int64_t step, int number,
+                  double began, double ended)
+{
+    const struct trace_span span = {began, ended, step, part, number};
+
+    if (records && records->trace.spans)
+        trace_add(&records->trace, &span);
+}
+
+bool records_is_due(const struct records *records, int64_t step)
+{
+    return records && (records->setup.metrics || records->setup.tensorboard) &&
+           step % records->setup.interval == 0;
+}
+
+int records_step(struct records *records, const struct record_step *step)
+{
+    if (!records)
+        return 0;
+    records->pending[records->steps++ % RECORDS_AHEAD] = *step;
+    if (!records->page)
+        return 0;
+    return records_collective(balance_step(&records->page->balance, records->group, step));
+}
+
+static int records_step_events(struct records *records)
+{
+    const struct record_step *sum = &records->sum;
+    const struct events_scalar scalars[] = {
+        {"loss/train", records->losses / records->summed},
+        {"lr", sum->lr},
+        {"samples_per_s", (double)sum->samples / sum->seconds},
+    };
+
+    return events_scalars(&records->events, sum->step, scalars, 3);
+}
+
+/* The steps since the last line become one. */
+static void records_line(struct records *records)
+{
+    if (records->summed == 0)
+        return;
+    if (records->metrics.file &&
+        metrics_step(&records->metrics, &records->sum, records->losses / records->summed,
+                     records->summed) < 0)
+        records_lose_metrics(records);
+    if (records->events.file && records_step_events(records) < 0)
+        records_lose_events(records);
+    records->sum = (struct record_step){.step = 0};
+    records->losses = 0;
+    records->summed = 0;
+}
+
+static void records_sum(struct records *records, const struct record_step *step, double loss)
+{
+    struct record_step *sum = &records->sum;
+
+    sum->step = step->step;
+    sum->epoch = step->epoch;
+    sum->lr = step->lr;
+    sum->samples += step->samples;
+    sum->seconds += step->seconds;
+    for (int i = 0; i < RECORD_IN_STEP; i++)
+        sum->parts[i] += step->parts[i];
+    records->losses += loss;
+    records->summed++;
+    if (step->step % records->setup.interval == 0)
+        records_line(records);
+}
+
+void records_losses(struct records *records, const double *losses, int count)
+{
+    for (int i = 0; records && i < count && records->first < records->steps; i++) {
+        const struct record_step *step = &records->pending[records->first++ % RECORDS_AHEAD];
+
+        if (records->metrics.file || records->events.file)
+            records_sum(records, step, losses[i]);
+        if (records->page)
+            page_add_step(records->page, step, losses[i]);
+    }
+}
+
+static int records_test_events(struct records *records, const struct record_test *test)
+{
+    const struct events_scalar scalars[] = {
+        {"loss/test", test->loss},
+        {"accuracy", (double)test->correct / (double)test->count},
+    };
+
+    return events_scalars(&records->events, test->step, scalars, 2);
+}
+
+int records_test(struct records *records, const struct record_test *test)
+{
+    if (!records)
+        return 0;
+    records_line(records);
+    if (records->metrics.file && metrics_test(&records->metrics, test) < 0)
+        records_lose_metrics(records);
+    if (records->events.file && records_test_events(records, test) < 0)
+        records_lose_events(records);
+    if (!records->page)
+        return 0;
+    page_add_test(records->page, test);
+    if (records_collective(balance_gather(&records->page->balance, records->group)) < 0)
+        return -1;
+    records_write_page(records);
+    return 0;
+}
+
+/* Closing is when some file systems say that they are full. */
+void records_close(struct records *records, bool ended)
+{
+    if (!records)
+        return;
+    records_line(records);
+    if (records->trace.spans)
+        records_end_trace(records, ended);
+    if (records->page) {
+        records->page->ended = true;
+        if (ended || records->page->steps > 0)
+            records_write_page(records);
+    }
+    if (metrics_close(&records->metrics) < 0)
+        records_lose(records, "--metrics", records->setup.metrics);
+    if (events_close(&records->events) < 0)
+        records_lose(records, "--tensorboard", records->setup.tensorboard);
+    records_free(records);
+}

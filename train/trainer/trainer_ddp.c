@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One rank's training: gradients become the mean over the ranks while they are computed. */
+#include <dist/ddp.h>
+#include <string.h>
+
+#include "train/failure.h"
+#include "train/model/optimizer.h"
+#include "trainer.h"
+
+/*
+ * What the ranks average. With --reproducible the rounded sums are there only at the end, and are
+ * one call; behind them, what the grid wants of all ranks.
+ */
+static int ddp_list(const struct trainer *trainer, struct dist_ddp_parameter *parameters)
+{
+    const struct model *model = trainer->model;
+    float *sums = trainer->device->sums;
+
+    if (trainer->options->reproducible) {
+        parameters[0] = (struct dist_ddp_parameter){"all gradients", model->weights,
+                                                    model->parameters, sums, false};
+        parameters[1] =
+            (struct dist_ddp_parameter){"loss", NULL, GRID_TAIL, sums + model->parameters, false};
+        return 2;
+    }
+    for (int i = 0; i < model->tensor_count; i++) {
+        const struct model_tensor *tensor = &model->tensors[i];
+
+        parameters[i] = (struct dist_ddp_parameter){tensor->name, model->weights + tensor->offset,
+                                                    tensor->count, sums + tensor->offset, false};
+    }
+    parameters[model->tensor_count] = (struct dist_ddp_parameter){
+        "running means and variances", model->buffers, model->buffer_count, NULL, true};
+    return model->tensor_count + (model->buffer_count > 0);
+}
+
+static dist_ddp_wire ddp_wire(const char *name)
+{
+    if (strcmp(name, "fp16") == 0)
+        return DIST_DDP_WIRE_FLOAT16;
+    if (strcmp(name, "bf16") == 0)
+        return DIST_DDP_WIRE_BFLOAT16;
+    return strcmp(name, "int8") == 0 ? DIST_DDP_WIRE_INT8 : DIST_DDP_WIRE_SAME;
+}
+
+int trainer_ddp_open(struct trainer *trainer)
+{
+    struct dist_ddp_options options = DIST_DDP_OPTIONS_INIT;
+    struct dist_ddp_parameter parameters[MODEL_MAX_TENSORS + 2];
+    int count;
+
+    if (trainer->options->zero)
+        return trainer_zero_open(trainer);
+    count = ddp_list(trainer, parameters);
+    options.wire = ddp_wire(trainer->options->wire);
+    options.bucket_bytes = (size_t)(trainer->options->bucket_mb * (1 << 20));
+    if (options.bucket_bytes > 0 && options.bucket_bytes < 1 << 20)
+        options.first_bucket_bytes = options.bucket_bytes;
+    if (dist_ddp_create(trainer->comm->group, parameters, count, &options, &trainer->ddp) < 0)
+        return failure_dist("receiving the parameters of rank 0");
+    if (trainer->device->streamed && dist_ddp_set_stream(trainer->ddp, trainer->device->stream) < 0)
+        return failure_dist("the stream of the GPU");
+    return 0;
+}
+
+int trainer_ddp_close(struct trainer *trainer)
+{
+    dist_ddp *ddp = trainer->ddp;
+
+    if (trainer->zero)
+        return trainer_zero_close(trainer);
+    trainer->ddp = NULL;
+    return dist_ddp_destroy(ddp) < 0 ? failure_dist("the end of the training") : 0;
+}
+
+/* A dist_zero knows of parameters alone. */
+int trainer_ddp_sync(struct trainer *trainer)
+{
+    const struct model *model = trainer->model;
+
+    if (model->buffer_count == 0)
+        return 0;
+    if (!trainer->ddp)
+        return comm_broadcast(trainer->comm, model->buffers, model->buffer_count);
+    return dist_ddp_sync_buffers(trainer->ddp) < 0 ? failure_dist("the running means of rank 0")
+                                                   : 0;
+}
+
+/* The first failure says why; trainer_ddp_finish passes it on. */
+static void ddp_ready(void *arg, int tensor)
+{
+    struct trainer *trainer = arg;
+
+    if (!trainer->failed && dist_ddp_ready(trainer->ddp, tensor) < 0)
+        trainer->failed = failure_dist("averaging the gradients") < 0;
+}
+
+struct model_listener trainer_ddp_listener(struct trainer *trainer, bool last)
+{
+    const bool listens = last && trainer->ddp && !trainer->options->reproducible;
+
+    return (struct model_listener){listens ? ddp_ready : NULL, trainer, trainer_passes_turn};
+}
+
+/* What stands behind the sums with --reproducible is no gradient, and the ddp would count it. */
+static int ddp_clip(struct trainer *trainer)
+{
+    const double most = trainer->options->clip;
+
+    if (trainer->options->reproducible)
+        trainer->norm = optimizer_clip(most, trainer->device->sums, trainer->model->parameters);
+    else if (dist_ddp_clip(trainer->ddp, most, &trainer->norm) < 0)
+        return failure_dist("--clip");
+    return 0;
+}
+
+int trainer_ddp_finish(struct trainer *trainer)
+{
+    const double start = comm_now();
+    dist_status status;
+
+    if (trainer->zero)
+        return trainer_zero_finish(trainer);
+    if (trainer->options->reproducible) {
+        ddp_ready(trainer, 1);
+        ddp_ready(trainer, 0);
+    }
+    if (trainer->failed)
+        return -1;
+    status = dist_ddp_finish(trainer->ddp);
+    trainer_spent(trainer, RECORD_WAIT, start);
+    if (status < 0)
+        return failure_dist("averaging the gradients");
+    return trainer->options->clip > 0.0 ? ddp_clip(trainer) : 0;
+}

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One rank's training: keeping all of it in files, and going on from there. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "train/failure.h"
+#include "train/files/checkpoint.h"
+#include "train/files/file.h"
+#include "train/files/folder.h"
+#include "train/files/writer.h"
+#include "trainer.h"
+
+enum { KEEP_NUMBERS = 7, KEEP_DEFAULT = 3 };
+
+/* 32 bits that tell training sets apart; drawn ones by their number, as their seed is kept too. */
+static int64_t keep_mark(const struct dataset *set)
+{
+    char sum[TENSORS_SUM + 1];
+    int64_t mark = (int64_t)set->count;
+
+    if (set->images) {
+        tensors_sum(set->images, set->count * (size_t)shape_size(set->kind->shape), sum);
+        mark ^= strtoll(sum, NULL, 16);
+        tensors_sum(set->labels, set->count, sum);
+        mark = mark << 1 ^ strtoll(sum, NULL, 16);
+    }
+    return mark & UINT32_MAX;
+}
+
+/* What a file says besides the weights. */
+static struct checkpoint_rest keep_rest(const struct trainer *trainer)
+{
+    return (struct checkpoint_rest){
+        .epoch = trainer->epoch,
+        .samples = trainer->samples,
+        .step = trainer->step,
+        .seed = trainer->options->seed,
+        .data = trainer->mark,
+        .tests = trainer->tests,
+        .idle = trainer->idle,
+        .best = trainer->best,
+        .optimizer = trainer->options->optimizer,
+        .state = trainer->kept,
+        .count = trainer->device->state_count,
+    };
+}
+
+/* Takes over what a file of a whole training said. */
+static int keep_set(struct trainer *trainer, const char *path, const struct checkpoint_rest *rest)
+{
+    if ((uint64_t)rest->samples > trainer->train.count)
+        return failure("%s: %" PRId64 " samples of an epoch were seen, but there are %zu: is it of "
+                       "other --data?",
+                       path, rest->samples, trainer->train.count);
+    trainer->epoch = rest->epoch;
+    trainer->samples = rest->samples;
+    trainer->step = rest->step;
+    trainer->tests = rest->tests > 0 ? rest->tests : 0;
+    trainer->idle = rest->idle > 0 ? rest->idle : 0;
+    trainer->best = rest->best;
+    trainer->resumed = true;
+    printf("=> going on from '%s': %" PRId64 " epochs and %" PRId64 " samples, %" PRId64 " steps\n",
+           path, rest->epoch, rest->samples, rest->step);
+    return 0;
+}
+
+/* Reads a file. Returns 1, or an enum image_status. whole: nothing but a whole training will do. */
+static int keep_read(struct trainer *trainer, const char *path, bool whole)
+{
+    const struct options *options = trainer->options;
+    const bool weights = options->evaluate || (!whole && options->start_epoch >= 0);
+    struct checkpoint_rest rest = keep_rest(trainer);
+    int result;
+
+    if (weights)
+        rest.state = NULL;
+    result = checkpoint_load(path, trainer->model, &rest);
+    if (result < 0)
+        return result;
+    if (result > 0)
+        return keep_set(trainer, path, &rest) < 0 ? IMAGE_OTHER : 1;
+    if (whole && !weights)
+        return failure("%s: there are only parameters in it, which --resume starts from", path);
+    trainer->epoch = rest.epoch > 0 ? rest.epoch : 0;
+    printf("=> loaded checkpoint '%s' (epoch %" PRId64 ")\n", path, trainer->epoch);
+    return 1;
+}
+
+/* The newest of a folder that is not damaged. Returns 1, 0 if there is none at all, or -1. */
+static int keep_read_folder(struct trainer *trainer, const char *folder, bool whole)
+{
+    char path[FOLDER_PATH];
+    int64_t step = INT64_MAX;
+    int damaged = 0;
+
+    while ((step = folder_newest(folder, step)) >= 0) {
+        int result = folder_name(folder, step, path);
+
+        if (result == 0)
+            result = keep_read(trainer, path, whole);
+        if (result != IMAGE_DAMAGED)
+            return result;
+        damaged++;
+        fprintf(stderr, "%s: warning: %s: looking for the checkpoint before it\n",
+                trainer->options->task->program, failure_text());
+    }
+    if (damaged > 0)
+        return failure("%s: none of the %d checkpoints in it is whole", folder, damaged);
+    return step == -1 ? 0 : -1;
+}
+
+/* Where training begins: what --checkpoint has, else what --resume says, else afresh. */
+static int keep_start(struct trainer *trainer)
+{
+    const char *kept = trainer->options->checkpoint, *resume = trainer->options->resume;
+    int result = 0;
+
+    if (kept && folder_is(kept))
+        result = !trainer->options->evaluate && folder_make(kept) < 0
+                     ? -1
+                     : keep_read_folder(trainer, kept, true);
+    else if (kept && trainer->options->keep > 0)
+        return failure("--keep is for a folder: let the path of --checkpoint %s end with a slash",
+                       kept);
+    else if (kept && access(kept, F_OK) == 0)
+        result = keep_read(trainer, kept, true);
+    if (result == 0 && !resume && trainer->options->evaluate)
+        return failure("--evaluate: there is no checkpoint in --checkpoint %s", kept);
+    if (result != 0 || !resume)
+        return result < 0 ? -1 : 0;
+    if (!folder_is(resume))
+        return keep_read(trainer, resume, false) < 0 ? -1 : 0;
+    result = keep_read_folder(trainer, resume, false);
+    return result == 0 ? failure("%s: there is no checkpoint in it", resume) : result;
+}
+
+/* Where the file of this moment belongs. */
+static int keep_path(const struct trainer *trainer, char path[FOLDER_PATH])
+{
+    const char *to = trainer->options->checkpoint;
+
+    if (folder_is(to))
+        return folder_name(to, trainer->step, path);
+    return snprintf(path, FOLDER_PATH, "%s", to) < FOLDER_PATH
+               ? 0
+               : failure("%s: the path is too long", to);
+}
+
+/* A path where nothing can be written is known before the first epoch, not behind it. */
+static int keep_open_writer(struct trainer *trainer)
+{
+    char path[FOLDER_PATH];
+
+    if (!trainer->options->checkpoint || trainer->options->evaluate)
+        return 0;
+    if (keep_path(trainer, path) < 0 || file_can_replace(path) < 0)
+        return -1;
+    return writer_create(&trainer->writer);
+}
+
+int trainer_keep_open(struct trainer *trainer)
+{
+    const struct options *options = trainer->options;
+    const size_t count = trainer->device->state_count;
+
+    if (!options->checkpoint && !options->resume)
+        return 0;
+    trainer->kept = calloc(count > 0 ? count : 1, sizeof(*trainer->kept));
+    if (!trainer->kept)
+        return failure("out of memory for a checkpoint");
+    if (trainer->comm->rank != 0)
+        return 0;
+    trainer->mark = keep_mark(&trainer->train);
+    return keep_start(trainer) < 0 ? -1 : keep_open_writer(trainer);
+}
+
+int trainer_keep_close(struct trainer *trainer)
+{
+    const int result = writer_destroy(trainer->writer);
+
+    trainer->writer = NULL;
+    free(trainer->kept);
+    trainer->kept = NULL;
+    return result;
+}
+
+int trainer_keep_share(struct trainer *trainer)
+{
+    double far[KEEP_NUMBERS] = {
+        trainer->resumed,      (double)trainer->epoch, (double)trainer->samples,
+        (double)trainer->step, (double)trainer->tests, (double)trainer->idle,
+        trainer->best};
+
+    if (!trainer->kept)
+        return 0;
+    if (trainer->comm->rank != 0)
+        memset(far, 0, sizeof(far));
+    if (comm_sum(trainer->comm, far, KEEP_NUMBERS) < 0)
+        return -1;
+    trainer->resumed = far[0] != 0.0;
+    trainer->epoch = (int64_t)far[1];
+    trainer->samples = (int64_t)far[2];
+    trainer->step = (int64_t)far[3];
+    trainer->tests = (int64_t)far[4];
+    trainer->idle = (int64_t)far[5];
+    trainer->best = far[6];
+    if (!trainer->resumed)
+        return 0;
+    if (comm_broadcast(trainer->comm, trainer->kept, trainer->device->state_count) < 0)
+        return -1;
+    return trainer->device->kind->state(trainer->device, false, trainer->kept);
+}
+
+/* A file of what cannot be trained any more would take the place of one that can. */
+static int keep_is_sound(const struct trainer *trainer)
+{
+    const struct model *model = trainer->model;
+
+    for (size_t i = 0; i < model->parameters; i++) {
+        if (!isfinite(model->weights[i]))
+            return failure("step %" PRId64 ": there are parameters that are not finite: they are "
+                           "not kept",
+                           trainer->step);
+    }
+    return 0;
+}
+
+/* Copies the training, and lets the writer have it. */
+static int keep_start_writing(struct trainer *trainer)
+{
+    const struct device_kind *kind = trainer->device->kind;
+    const bool folder = folder_is(trainer->options->checkpoint);
+    const int64_t keep = trainer->options->keep > 0 ? trainer->options->keep : KEEP_DEFAULT;
+    struct checkpoint_rest rest = keep_rest(trainer);
+    char path[FOLDER_PATH];
+    struct image image;
+
+    if (keep_path(trainer, path) < 0 || kind->get(trainer->device) < 0 ||
+        keep_is_sound(trainer) < 0 || kind->state(trainer->device, true, trainer->kept) < 0 ||
+        checkpoint_image(path, trainer->model, &rest, &image) < 0)
+        return -1;
+    return writer_start(trainer->writer, path, &image, folder ? (int)keep : 0);
+}
+
+int trainer_keep(struct trainer *trainer)
+{
+    if (!trainer->options->checkpoint)
+        return 0;
+    if (trainer_zero_keep(trainer) < 0)
+        return -1;
+    return comm_agree(trainer->comm, trainer->writer ? keep_start_writing(trainer) : 0,
+                      "keep the training");
+}
+
+int trainer_keep_check(struct trainer *trainer)
+{
+    if (!trainer->options->checkpoint)
+        return 0;
+    return comm_agree(trainer->comm, trainer->writer ? writer_wait(trainer->writer) : 0,
+                      "keep the training");
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One rank's training: telling its records what happens. */
+#include <stdlib.h>
+
+#include "train/failure.h"
+#include "trainer.h"
+
+_Static_assert((int)RECORDS_AHEAD >= (int)DEVICE_AHEAD, "losses come so late");
+
+/* ---- opening and closing ---- */
+
+static bool trainer_has_records(const struct options *options)
+{
+    return options->metrics || options->tensorboard || options->report || options->trace;
+}
+
+int trainer_records_open(struct trainer *trainer)
+{
+    const struct options *options = trainer->options;
+    const int count = options_facts(options, NULL, 0);
+    struct records_setup setup = {
+        .metrics = options->metrics,
+        .tensorboard = options->tensorboard,
+        .report = options->report,
+        .trace = options->trace,
+        .program = options->task->program,
+        .setting_count = count,
+        .interval = options->record_interval,
+        .epochs = options->epochs,
+        .step = trainer->step,
+        .resumed = trainer->resumed,
+        .rank = trainer->comm->rank,
+        .world = trainer->comm->world,
+    };
+
+    if (!trainer_has_records(options))
+        return 0;
+    trainer->records.settings = calloc((size_t)count, sizeof(*trainer->records.settings));
+    if (!trainer->records.settings)
+        return failure("out of memory for the settings");
+    options_facts(options, trainer->records.settings, count);
+    setup.settings = trainer->records.settings;
+    return records_open(&setup, &trainer->records.to);
+}
+
+int trainer_records_start(struct trainer *trainer)
+{
+    const struct options *options = trainer->options;
+    const uint64_t asked = (uint64_t)(options->metrics || options->tensorboard) |
+                           (uint64_t)(options->report != NULL) << 1 |
+                           (uint64_t)(options->trace != NULL) << 2 |
+                           (uint64_t)options->record_interval << 3;
+
+    if (comm_compare(trainer->comm, asked, "records that are asked for") < 0)
+        return -1;
+    return records_start(trainer->records.to, trainer->comm->group);
+}
+
+void trainer_records_end(struct trainer *trainer)
+{
+    records_close(trainer->records.to, true);
+    trainer->records.to = NULL;
+}
+
+void trainer_records_close(struct trainer *trainer)
+{
+    records_close(trainer->records.to, false);
+    free(trainer->records.settings);
+    trainer->records = (struct trainer_records){.to = NULL};
+}
+
+/* ---- the times of a step ---- */
+
+void trainer_spent(struct trainer *trainer, enum record_part part, double began)
+{
+    const double ended = comm_now();
+    struct trainer_times *times = &trainer->times;
+
+    if (part == RECORD_DATA)
+        times->data += ended - began;
+    else if (part == RECORD_WAIT)
+        times->exposed += ended - began;
+    else if (part == RECORD_UPDATE)
+        times->update += ended - began;
+    else if (part == RECORD_FORWARD || part == RECORD_BACKWARD)
+        times->compute += ended - began;
+    if (part == RECORD_FORWARD)
+        times->forward += ended - began;
+    records_span(trainer->records.to, part, trainer->step + 1, 0, began, ended);
+}
+
+void trainer_passes_begin(struct trainer *trainer)
+{
+    trainer->records.mark = comm_now();
+    trainer->records.pass = RECORD_PARTS;
+}
+
+void trainer_passes_turn(void *arg, bool backward)
+{
+    struct trainer *trainer = arg;
+
+    if (trainer->records.pass != RECORD_PARTS)
+        trainer_spent(trainer, trainer->records.pass, trainer->records.mark);
+    trainer->records.mark = comm_now();
+    trainer->records.pass = backward ? RECORD_BACKWARD : RECORD_FORWARD;
+}
+
+/* A device that does not tell passes apart has all of it in one. */
+void trainer_passes_end(struct trainer *trainer)
+{
+    trainer_spent(trainer, RECORD_BACKWARD, trainer->records.mark);
+}
+
+/* ---- steps and tests ---- */
+
+void trainer_records_epoch(struct trainer *trainer)
+{
+    trainer->records.since = comm_now();
+}
+
+/* The buckets that travelled in this step, for the timeline. */
+static void trainer_record_buckets(struct trainer *trainer)
+{
+    struct dist_ddp_bucket_times times = {.size = sizeof(times)};
+    struct dist_ddp_stats stats = {.size = sizeof(stats)};
+
+    if (!trainer->ddp || dist_ddp_get_stats(trainer->ddp, &stats) < 0)
+        return;
+    for (int i = 0; i < stats.buckets; i++)
+        if (dist_ddp_get_bucket_times(trainer->ddp, i, &times) == DIST_OK && times.began_ns > 0)
+            records_span(trainer->records.to, RECORD_BUCKET, trainer->step, i,
+                         1e-9 * (double)times.began_ns, 1e-9 * (double)times.ended_ns);
+}
+
+int trainer_records_step(struct trainer *trainer)
+{
+    const struct trainer_times *now = &trainer->times, *told = &trainer->records.told;
+    const double forward = now->forward - told->forward, ended = comm_now();
+    const struct record_step step = {
+        .step = trainer->step,
+        .epoch = trainer->epoch + 1,
+        .samples = trainer->taken * trainer->comm->world,
+        .lr = trainer->lr,
+        .seconds = ended - trainer->records.since,
+        .parts = {[RECORD_DATA] = now->data - told->data,
+                  [RECORD_FORWARD] = forward,
+                  [RECORD_BACKWARD] = now->compute - told->compute - forward,
+                  [RECORD_WAIT] = now->exposed - told->exposed,
+                  [RECORD_UPDATE] = now->update - told->update},
+    };
+
+    if (!trainer->records.to)
+        return 0;
+    trainer->records.told = *now;
+    trainer->records.since = ended;
+    if (trainer->options->trace)
+        trainer_record_buckets(trainer);
+    return records_step(trainer->records.to, &step);
+}
+
+int trainer_records_test(struct trainer *trainer, const struct report_result *result)
+{
+    const struct record_test test = {
+        .step = trainer->step,
+        .epoch = trainer->epoch,
+        .loss = result->loss,
+        .correct = result->correct,
+        .count = result->count,
+    };
+
+    return records_test(trainer->records.to, &test);
+}
