@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Programs to learn from. README.md shows the first, docs/embedding.md the others.
+noinst_PROGRAMS += examples/ddp
+examples_ddp_SOURCES = examples/ddp.c
+examples_ddp_LDADD = libdist.la
+
 noinst_PROGRAMS += examples/elastic
 examples_elastic_SOURCES = examples/elastic.c
 examples_elastic_LDADD = libdist.la
@@ -11,6 +15,7 @@ examples_hello_all_reduce_LDADD = libdist.la
 examplesdir = $(docdir)/examples
 dist_examples_DATA = \
 	examples/CMakeLists.txt \
+	examples/ddp.c \
 	examples/elastic.c \
 	examples/embed_mpi_comm.c \
 	examples/embed_oob.c \

@@ -236,6 +236,7 @@ job_scripts = \
 	tests/jobs/doctor.sh \
 	tests/jobs/dist_sim.sh \
 	tests/jobs/progress.sh \
+	tests/jobs/training.sh \
 	tests/jobs/bench_peers.sh \
 	tests/jobs/dist_bench.sh \
 	tests/jobs/topology.sh \

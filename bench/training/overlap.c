@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * overlap: how much of the communication of training the backward pass hides.
+ *
+ * Each rank trains a model of matrix products, whose batch is chosen such that the backward pass
+ * takes about as long as its gradients take to the other ranks. In turns, a step
+ *
+ *   alone    sends nothing
+ *   after    sends all gradients when the backward pass has ended
+ *   hidden   sends each bucket as soon as its gradients are there, as dist_ddp is meant to be used
+ *
+ * for every wire. The share that is hidden is 1 - (hidden - alone) / (after - alone). What is not
+ * hidden is spent in dist_ddp_finish ("waited"), or the communication has slowed the computing.
+ */
+#include <dist/ddp.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "model.h"
+#include "tools/common/args.h"
+
+enum { WIRES = 4, ROUNDS_MOST = 101, CALIBRATIONS = 3 };
+enum manner { ALONE, AFTER, HIDDEN, MANNERS };
+
+static const char *const wire_names[WIRES] = {"same", "float16", "bfloat16", "int8"};
+
+struct options {
+    int64_t layers, width, first_bucket, bucket, rounds, batch;
+    double ratio;
+    int help;
+};
+
+#define AT(member) offsetof(struct options, member)
+static const struct args_row options_rows[] = {
+    {"layers", 'l', ARGS_INT, AT(layers), 1, 10000, "N", "layers of the model (24)"},
+    {"width", 'w', ARGS_INT, AT(width), 1, 8192, "N", "each of N * N floats (512)"},
+    {"first-bucket", 'f', ARGS_BYTES, AT(first_bucket), 0, 1e12, "BYTES",
+     "of the first bucket (dist_ddp's default)"},
+    {"bucket", 'b', ARGS_BYTES, AT(bucket), 0, 1e12, "BYTES", "of the others (dist_ddp's default)"},
+    {"ratio", 'x', ARGS_REAL, AT(ratio), 0.001, 1000, "X",
+     "the backward pass takes X times as long as the communication (1)"},
+    {"batch", 0, ARGS_INT, AT(batch), 1, 1 << 20, "N", "samples a step, instead of --ratio"},
+    {"rounds", 'r', ARGS_INT, AT(rounds), 1, ROUNDS_MOST, "N",
+     "steps of each kind, of which the medians are printed (7)"},
+    {"help", 'h', ARGS_ACTION, AT(help), 1, 0, NULL, "print this and exit"},
+};
+static const struct args options_args = {.rows = options_rows,
+                                         .count = sizeof(options_rows) / sizeof(options_rows[0])};
+
+struct overlap {
+    struct options options;
+    dist_group *group;
+    struct model model;
+    dist_ddp *ddp[WIRES];
+    double seconds[WIRES][MANNERS][ROUNDS_MOST];
+    double waited[WIRES][ROUNDS_MOST]; /* of hidden steps, in dist_ddp_finish */
+    double sends;                      /* seconds for the gradients alone; 0: not measured */
+    uint64_t sent[WIRES];              /* bytes in all hidden steps */
+};
+
+static void stop(const char *what)
+{
+    fprintf(stderr, "overlap: %s: %s\n", what, dist_last_error());
+    exit(1);
+}
+
+static void need(dist_status status, const char *what)
+{
+    if (status != DIST_OK)
+        stop(what);
+}
+
+static double now(void)
+{
+    struct timespec time;
+
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/* What all interfaces but the loopback have sent: that of this rank, if it has the host alone. */
+static uint64_t bytes_sent(void)
+{
+    FILE *file = fopen("/proc/net/dev", "r");
+    char line[512], name[64];
+    uint64_t bytes, all = 0;
+
+    while (file && fgets(line, sizeof(line), file)) {
+        if (sscanf(line, " %63[^:]: %*u %*u %*u %*u %*u %*u %*u %*u %" SCNu64, name, &bytes) == 2 &&
+            strcmp(name, "lo") != 0)
+            all += bytes;
+    }
+    if (file)
+        fclose(file);
+    return all;
+}
+
+/* The slowest rank's. */
+static double slowest(struct overlap *o, double seconds)
+{
+    need(dist_all_reduce(o->group, &seconds, &seconds, 1, DIST_FLOAT64, DIST_MAX), "all_reduce");
+    return seconds;
+}
+
+static double waited(const struct overlap *o, int wire)
+{
+    struct dist_ddp_stats stats = {.size = sizeof(stats)};
+
+    need(dist_ddp_get_stats(o->ddp[wire], &stats), "get_stats");
+    return stats.waited;
+}
+
+/* A step, and the seconds that it took; without compute only the gradients are sent. */
+static double step(struct overlap *o, int wire, enum manner manner, bool compute)
+{
+    dist_ddp *ddp = o->ddp[wire];
+    double start;
+
+    need(dist_ddp_set_sync(ddp, manner != ALONE), "set_sync");
+    need(dist_barrier(o->group), "barrier");
+    start = now();
+    if (compute)
+        model_forward(&o->model);
+    for (int i = o->model.layers - 1; i >= 0; i--) {
+        if (compute)
+            model_backward(&o->model, i, dist_ddp_gradient(ddp, i));
+        if (manner != AFTER)
+            need(dist_ddp_ready(ddp, i), "ready");
+    }
+    for (int i = o->model.layers - 1; i >= 0 && manner == AFTER; i--)
+        need(dist_ddp_ready(ddp, i), "ready");
+    need(dist_ddp_finish(ddp), "finish");
+    return slowest(o, now() - start);
+}
+
+static int compare(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static double median(double *times, int count)
+{
+    qsort(times, (size_t)count, sizeof(*times), compare);
+    return times[count / 2];
+}
+
+/* The backward pass alone. */
+static double backward(struct overlap *o)
+{
+    double start;
+
+    model_forward(&o->model);
+    start = now();
+    for (int i = o->model.layers - 1; i >= 0; i--)
+        model_backward(&o->model, i, dist_ddp_gradient(o->ddp[0], i));
+    return slowest(o, now() - start);
+}
+
+/* As many samples as make the backward pass as long as the options want. */
+static void choose_batch(struct overlap *o)
+{
+    double sends[CALIBRATIONS], computes[CALIBRATIONS], batch = 16;
+
+    for (int i = 0; i < CALIBRATIONS; i++)
+        sends[i] = step(o, 0, AFTER, false);
+    o->sends = median(sends, CALIBRATIONS);
+    for (int pass = 0; pass < 2; pass++) {
+        if (model_resize(&o->model, (int)batch) < 0)
+            stop("no memory for the model's values");
+        for (int i = 0; i < CALIBRATIONS; i++)
+            computes[i] = backward(o);
+        batch *= o->options.ratio * o->sends / median(computes, CALIBRATIONS);
+        batch = batch < 1 ? 1 : batch > 1 << 20 ? 1 << 20 : batch;
+    }
+    o->options.batch = (int64_t)(batch + 0.5);
+}
+
+static void create(struct overlap *o, int wire)
+{
+    struct dist_ddp_options options = DIST_DDP_OPTIONS_INIT;
+    struct dist_ddp_parameter *parameters = calloc((size_t)o->model.layers, sizeof(*parameters));
+
+    if (!parameters)
+        stop("no memory");
+    for (int i = 0; i < o->model.layers; i++)
+        parameters[i].count = model_count(&o->model);
+    options.first_bucket_bytes = (size_t)o->options.first_bucket;
+    options.bucket_bytes = (size_t)o->options.bucket;
+    options.wire = (dist_ddp_wire)wire;
+    need(dist_ddp_create(o->group, parameters, o->model.layers, &options, &o->ddp[wire]), "create");
+    free(parameters);
+}
+
+/* A round: each kind of step once, on every wire; round -1 is not counted. */
+static void measure(struct overlap *o, int round)
+{
+    for (int wire = 0; wire < WIRES; wire++) {
+        for (int manner = 0; manner < MANNERS; manner++) {
+            const uint64_t before = bytes_sent();
+            const double waits = waited(o, wire);
+            const double seconds = step(o, wire, (enum manner)manner, true);
+
+            if (round < 0)
+                continue;
+            o->seconds[wire][manner][round] = seconds;
+            if (manner == HIDDEN) {
+                o->waited[wire][round] = waited(o, wire) - waits;
+                o->sent[wire] += bytes_sent() - before;
+            }
+        }
+    }
+}
+
+static void print(struct overlap *o)
+{
+    const int rounds = (int)o->options.rounds;
+    const double mib = (double)model_count(&o->model) * o->model.layers * sizeof(float) / 1048576;
+    struct dist_ddp_stats stats = {.size = sizeof(stats)};
+
+    need(dist_ddp_get_stats(o->ddp[0], &stats), "get_stats");
+    printf("# %d ranks, %.1f MiB of gradients, %d layers, %d buckets, batch %d a rank; medians of "
+           "%d\n",
+           dist_get_world_size(o->group), mib, o->model.layers, stats.buckets, o->model.batch,
+           rounds);
+    if (o->sends > 0)
+        printf("# the gradients alone take %.1f ms\n", 1e3 * o->sends);
+    printf("%-9s %9s %9s %9s %9s %8s %14s\n", "wire", "alone ms", "after ms", "hidden ms",
+           "waited ms", "hidden", "MiB sent/step");
+    for (int wire = 0; wire < WIRES; wire++) {
+        const double alone = median(o->seconds[wire][ALONE], rounds);
+        const double after = median(o->seconds[wire][AFTER], rounds);
+        const double hidden = median(o->seconds[wire][HIDDEN], rounds);
+
+        printf("%-9s %9.1f %9.1f %9.1f %9.1f %6.1f %% %14.2f\n", wire_names[wire], 1e3 * alone,
+               1e3 * after, 1e3 * hidden, 1e3 * median(o->waited[wire], rounds),
+               100 * (1 - (hidden - alone) / (after - alone)),
+               (double)o->sent[wire] / rounds / 1048576);
+    }
+}
+
+static void run(struct overlap *o)
+{
+    if (model_create((int)o->options.layers, (int)o->options.width, &o->model) < 0)
+        stop("no memory for the model");
+    for (int wire = 0; wire < WIRES; wire++)
+        create(o, wire);
+    if (o->options.batch == 0)
+        choose_batch(o);
+    if (model_resize(&o->model, (int)o->options.batch) < 0)
+        stop("no memory for the model's values");
+    for (int round = -1; round < o->options.rounds; round++)
+        measure(o, round);
+    if (dist_get_rank(o->group) == 0)
+        print(o);
+    for (int wire = 0; wire < WIRES; wire++)
+        need(dist_ddp_destroy(o->ddp[wire]), "destroy");
+    model_destroy(&o->model);
+}
+
+static int act(struct overlap *o, int argc, char **argv)
+{
+    char failure[ARGS_FAILURE];
+    int rest = argc;
+
+    o->options = (struct options){.layers = 24, .width = 512, .rounds = 7, .ratio = 1};
+    if (args_read(&options_args, argc, argv, &o->options, &rest, failure) < 0 || rest < argc) {
+        fprintf(stderr, "overlap: %s\n", rest < argc ? "it takes options only" : failure);
+        return 2;
+    }
+    if (o->options.help) {
+        puts("usage: overlap [OPTION]...\nStart it as the ranks of a job.");
+        args_help(&options_args, stdout);
+        return 0;
+    }
+    need(dist_init_process_group(NULL, &o->group), "init");
+    run(o);
+    need(dist_destroy_process_group(o->group), "destroy_process_group");
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct overlap *o = calloc(1, sizeof(*o));
+    const int code = o ? act(o, argc, argv) : 1;
+
+    free(o);
+    return code;
+}

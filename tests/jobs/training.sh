@@ -1,0 +1,76 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# The programs of docs/training.md, and those of bench/training. $DIST_TEST_TORCH_PYTHON has torch.
+. "$srcdir/tests/support/job.sh"
+
+export DIST_TIMEOUT=60
+absolute() { [[ $1 == /* ]] && echo "$1" || echo "$PWD/$1"; }
+says() { grep -qF -- "$1" "$job_output"; }
+
+# The page's programs, each behind a line that begins with its name.
+awk -v folder="$job_folder" '
+    /^\*\*[a-z]+\.(c|py)\*\*/ { split($0, part, "[*][*]"); name = part[2] }
+    /^```$/ { file = "" }
+    file { print >(folder "/" file) }
+    /^```(c|python)$/ { file = name }' "$srcdir/docs/training.md"
+
+compiler=$(sed -n 's/^CC = //p' "$builddir/Makefile")
+sanitize=$(sed -n 's/^DISTI_LDFLAGS = //p' "$builddir/Makefile")
+if job_has_modules; then
+    LD_LIBRARY_PATH=$(absolute "$builddir/.libs")
+    export LD_LIBRARY_PATH
+    for name in train launch spawn; do
+        # shellcheck disable=SC2086
+        $compiler -std=gnu11 -Wall -Wextra -Werror -O1 $sanitize "-I$srcdir/include" \
+            -o "$job_folder/$name" "$job_folder/$name.c" "-L$LD_LIBRARY_PATH" -ldist >"$job_output" 2>&1
+        job_check "docs/training.md: $name.c builds" [ -x "$job_folder/$name" ]
+    done
+    job shell 2 "$job_folder/train"
+    job_check "train.c learns" says "rank 1 of 2: loss 0."
+    job shell 2 "$job_folder/launch"
+    job_check "launch.c adds up" says "rank 1 of 2, local rank 1: sum 1"
+    job self 4 "$job_folder/spawn"
+    job_check "spawn.c broadcasts" says "rank 3 of 4 has 42"
+fi
+
+overlap=(bench/training/overlap --layers 4 --width 64 --rounds 1 --batch 4)
+rows() { [ "$(grep -cE '^(same|float16|bfloat16|int8) ' "$job_output")" = 4 ]; }
+job shell 2 "${overlap[@]}"
+job_check "overlap: a row a wire" rows
+job shell 1 bench/training/overlap --help
+job_fails "out of range" shell 1 bench/training/overlap --rounds 0
+
+# Between hosts the bytes of a wire are counted: half, half, a quarter, and what frames take.
+cluster=$(absolute "$srcdir/bench/netns-cluster")
+halved()
+{
+    awk '/^same/ { all = $NF } /float16/ { half[++n] = $NF / all } /^int8/ { quarter = $NF / all }
+        END { exit !(n == 2 && half[1] > .45 && half[1] < .57 && half[2] > .45 && half[2] < .57 &&
+                quarter > .2 && quarter < .32) }' "$job_output"
+}
+if ! "$cluster" true 2>"$job_folder/why"; then
+    job_skip "bytes between hosts" "$(tail -n 1 "$job_folder/why")"
+else
+    job self 2 "$cluster" "$(absolute "$builddir/bench/training/overlap")" -l 8 -w 256 -r 1 --batch 4
+    job_check "the wires halve and quarter the bytes" halved
+fi
+
+compare=$(absolute "$srcdir/bench/training/compare")
+job self 1 "$compare" --help
+job_fails "no option --wrong" self 1 "$compare" --wrong
+job_fails "models are" self 1 "$compare" --models cnn,lenet
+python=${DIST_TEST_TORCH_PYTHON-python3}
+if [ -z "${CHECK_LONG-}" ]; then
+    job_skip "beside PyTorch" "make check-long does it"
+elif ! "$python" -c 'import torch.distributed' 2>/dev/null; then
+    job_skip "beside PyTorch" "no torch for $python: set DIST_TEST_TORCH_PYTHON"
+else
+    job self 2 "$compare" -b "$(absolute "$builddir")" -p "$python" -m cnn -n 1,2 -g 64 -s 128 -r 1
+    job_check "a row for each number of ranks" [ "$(grep -c '^cnn' "$job_output")" = 2 ]
+    job shell 2 "$python" "$job_folder/launch.py"
+    job_check "launch.py adds up" says "rank 1 of 2, local rank 1: sum 1"
+    job shell 2 "$python" "$job_folder/train.py"
+    job_check "train.py learns" says "rank 1 of 2: loss 0."
+    PORT=$(job_port) job self 4 "$python" "$job_folder/spawn.py"
+    job_check "spawn.py broadcasts" says "rank 3 of 4 has 42"
+fi
