@@ -34,6 +34,7 @@ TESTS += tests/support/planted.sh $(measuring_job_scripts)
 EXTRA_DIST += \
 	tests/support/count.sh \
 	tests/support/job.sh \
+	tests/support/limit.sh \
 	tests/support/lsan.supp \
 	tests/support/no_cmocka.sh \
 	tests/support/nodes.sh \
@@ -43,7 +44,9 @@ CLEANFILES += tests/jobs.lock tests/jobs.port tests/jobs.port.lock \
 	tests/install.lock check.log
 
 TEST_EXTENSIONS = .sh
-SH_LOG_COMPILER = $(BASH)
+# Each test has a limit, so that a hang costs a test and not the suite.
+LOG_COMPILER = $(BASH) $(top_srcdir)/tests/support/limit.sh
+SH_LOG_COMPILER = $(LOG_COMPILER) $(BASH)
 
 # Where a test finds things. The rest of what jobs need is in tests/support/job.sh.
 AM_TESTS_ENVIRONMENT = \

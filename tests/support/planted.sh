@@ -6,6 +6,17 @@ folder=$(mktemp -d "${TMPDIR:-/tmp}/dist-planted.XXXXXX") || exit 99
 trap 'rm -rf "$folder"' EXIT
 failed=0
 
+# tells CONDITION TEXT: a case of its own.
+tells()
+{
+    if eval "$1"; then
+        echo "PASS: planted: $2"
+    else
+        echo "FAIL: planted: $2"
+        failed=1
+    fi
+}
+
 # wants RESULT REASON CASE: a script of that one case prints RESULT, and REASON behind it.
 wants()
 {
@@ -41,12 +52,15 @@ wants FAIL 'it says nothing' 'job_aside true; job_collect'
 
 # A script whose last case cannot run here was skipped, and is no failure.
 "$BASH" -c ". '$srcdir/tests/support/job.sh'; OPENMPI_RUN=; job openmpi 2 /bin/true" >/dev/null
-if [ $? -eq 77 ]; then
-    echo "PASS: planted: nothing but skipped cases"
-else
-    echo "FAIL: planted: nothing but skipped cases is not exit 77"
-    failed=1
-fi
+tells '[ $? -eq 77 ]' "nothing but skipped cases is exit 77"
+
+# A test that hangs fails, says where it hangs, and leaves no process.
+hung=$(TEST_LIMIT=1 "$BASH" "$srcdir/tests/support/limit.sh" "$BASH" -c \
+    'trap "" TERM; setsid sleep 61.5 & sleep 61.5' 2>/dev/null)
+tells '[ $? -ne 0 ] && [[ $hung == "FAIL: "*"not done within 1 s"*"sleep 61.5"* ]] &&
+    ! pgrep -f "^sleep 61.5" >/dev/null' "a test that hangs"
+"$BASH" "$srcdir/tests/support/limit.sh" "$BASH" -c 'exit 77'
+tells '[ $? -eq 77 ]' "a test with a limit keeps its result"
 
 # counts LINE RESULT LOG: a test whose log is LOG and whose result is RESULT counts as LINE.
 counts()
