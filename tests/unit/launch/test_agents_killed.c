@@ -131,6 +131,16 @@ static void start_all(pid_t pids[AGENTS])
         pids[i] = agent_start(i);
 }
 
+static void await_first_round(void)
+{
+    int64_t deadline = disti_deadline_ms(WAIT_MS);
+
+    while (!__atomic_load_n(&shared->counts[0], __ATOMIC_SEQ_CST)) {
+        assert_false(disti_expired(deadline));
+        disti_sleep_ns(1000000);
+    }
+}
+
 static int wait_for(pid_t pid)
 {
     int how = 0;
@@ -213,8 +223,7 @@ static void test_server_killed(void **state)
         bool killed;
 
         start_all(pids);
-        while (!__atomic_load_n(&shared->counts[0], __ATOMIC_SEQ_CST))
-            disti_sleep_ns(1000000);
+        await_first_round();
         disti_sleep_ns(any(20) * INT64_C(1000000));
         kill(pids[0], SIGKILL);
         killed = wait_for(pids[0]) == -SIGKILL;
@@ -257,8 +266,7 @@ static void test_server_stopped(void **state)
 
     (void)state;
     start_all(pids);
-    while (!__atomic_load_n(&shared->counts[0], __ATOMIC_SEQ_CST))
-        disti_sleep_ns(1000000);
+    await_first_round();
     kill(pids[0], SIGSTOP);
     for (int i = 1; i < AGENTS; i++) {
         int ended = wait_for(pids[i]);
