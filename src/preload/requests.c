@@ -15,7 +15,7 @@
 /* Guards the lists. Held by whoever moves operations along, never while waiting for anybody. */
 static pthread_mutex_t requests_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct disti_channel *requests_channels;
-static atomic_int requests_pending;
+atomic_int disti_requests_pending;
 
 /* ---- the end of an operation ---- */
 
@@ -69,18 +69,16 @@ static int requests_move_channel(struct disti_channel *channel, MPI_Comm *failed
     return ended;
 }
 
-bool disti_move(void)
+bool disti_requests_move(void)
 {
     MPI_Comm failed = MPI_COMM_NULL;
 
-    if (!atomic_load(&requests_pending))
-        return false;
     if (pthread_mutex_trylock(&requests_lock) != 0)
         return true; /* another thread is at it */
     for (struct disti_channel **entry = &requests_channels; *entry;) {
         struct disti_channel *channel = *entry;
 
-        atomic_fetch_sub(&requests_pending, requests_move_channel(channel, &failed));
+        atomic_fetch_sub(&disti_requests_pending, requests_move_channel(channel, &failed));
         if (channel->first)
             entry = &channel->next;
         else
@@ -89,7 +87,7 @@ bool disti_move(void)
     pthread_mutex_unlock(&requests_lock);
     if (failed != MPI_COMM_NULL)
         disti_comm_fail(failed);
-    return atomic_load(&requests_pending) > 0;
+    return atomic_load(&disti_requests_pending) > 0;
 }
 
 void disti_pending_add(struct disti_pending *pending)
@@ -107,7 +105,7 @@ void disti_pending_add(struct disti_pending *pending)
     pending->next = NULL;
     *channel->last = pending;
     channel->last = &pending->next;
-    atomic_fetch_add(&requests_pending, 1);
+    atomic_fetch_add(&disti_requests_pending, 1);
     pthread_mutex_unlock(&requests_lock);
 }
 

@@ -218,7 +218,17 @@ bool disti_pending_release(struct disti_pending *pending);
  * Moves the operations of all channels along, and tells MPI of those that have ended. True:
  * some are still under way.
  */
-bool disti_move(void);
+bool disti_requests_move(void);
+
+/* How many are under way in the process. */
+extern atomic_int disti_requests_pending;
+
+/* The same, for each of MPI's own calls that tests or waits: programs make millions a second, and
+ * mostly nothing is under way. */
+static inline bool disti_move(void)
+{
+    return atomic_load(&disti_requests_pending) && disti_requests_move();
+}
 
 /* Lets MPI move its own messages; arg is NULL, see dist_group_options.meanwhile. */
 void disti_poll_mpi(void *arg);
