@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Programs that do one wrong thing, named on the command line, and see what comes of it. */
+#include "faults.h"
+
+#include <stdio.h>
+#include <string.h>
+
+dist_group *fault_group;
+int fault_rank;
+int fault_count;
+
+void fault_expect(const char *what, dist_status got, dist_status wanted, const char *text)
+{
+    if (got == wanted && (!text || strstr(dist_last_error(), text)))
+        return;
+    fprintf(stderr, "rank %d: %s: %s instead of %s with \"%s\": %s\n", fault_rank, what,
+            dist_status_string(got), dist_status_string(wanted), text ? text : "",
+            dist_last_error());
+    fault_count++;
+}
+
+int fault_main(int argc, char **argv, const struct fault_case *cases, void (*end)(void))
+{
+    const struct fault_case *it = cases;
+
+    while (argc == 2 && it->name && strcmp(it->name, argv[1]) != 0)
+        it++;
+    if (argc != 2 || !it->name || dist_init_process_group(NULL, &fault_group) != DIST_OK)
+        return 2;
+    fault_rank = dist_get_rank(fault_group);
+    it->run();
+    end();
+    if (strncmp(it->name, "killed", 6) != 0)
+        fault_expect("the group", dist_barrier(fault_group), DIST_OK, NULL);
+    dist_destroy_process_group(fault_group);
+    return fault_count > 0;
+}
