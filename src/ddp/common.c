@@ -21,42 +21,55 @@ char *disti_ddp_quote(const char *name, int index)
     return text;
 }
 
-static dist_status common_compare(dist_group *group, const char *call, const struct ddp_word *all,
-                                  bool *apart_p)
-{
-    const int rank = dist_get_rank(group);
+/* All ranks' words in a few: their maxima. Needs no memory, which a rank may be out of. */
+struct common_words {
+    uint64_t failed; /* world_size - rank of the first that has; 0: none has */
+    uint64_t alike_most, alike_least, apart_most, apart_least; /* the least as ~ */
+};
 
-    for (int i = 0; i < dist_get_world_size(group); i++) {
-        if (all[i].alike == 0)
-            return disti_fail(DIST_ERR_ABORTED,
-                              "rank %d: %s failed on rank %d, whose own message says why", rank,
-                              call, i);
-        if (all[i].alike != all[rank].alike)
-            return disti_fail(DIST_ERR_MISMATCH,
-                              "rank %d: %s: rank %d has other parameters or options than this "
-                              "rank; give all ranks the same list, counts and options, and "
-                              "gradients in memory of their own on all or none",
-                              rank, call, i);
-        *apart_p |= all[i].apart != all[rank].apart;
-    }
-    return DIST_OK;
+static dist_status common_gather(dist_group *group, uint64_t *words, size_t count)
+{
+    return dist_all_reduce(group, words, words, count, DIST_UINT64, DIST_MAX);
+}
+
+/* Names a rank whose word is another than this one's. */
+static dist_status common_differ(dist_group *group, const char *call, uint64_t mine,
+                                 const struct common_words *all)
+{
+    const int rank = dist_get_rank(group), world = dist_get_world_size(group);
+    const bool most = mine == all->alike_most, least = mine == ~all->alike_least;
+    uint64_t firsts[] = {most ? (uint64_t)(world - rank) : 0, least ? (uint64_t)(world - rank) : 0};
+    const dist_status status = common_gather(group, firsts, 2);
+
+    if (status != DIST_OK)
+        return status;
+    return disti_fail(DIST_ERR_MISMATCH,
+                      "rank %d: %s: rank %d has other parameters or options than this rank; give "
+                      "all ranks the same list, counts and options, and gradients in memory of "
+                      "their own on all or none",
+                      rank, call, world - (int)firsts[most]);
 }
 
 dist_status disti_ddp_agree(dist_group *group, const char *call, dist_status status,
                             struct ddp_word mine, bool *apart_p)
 {
-    const int world = dist_get_world_size(group);
-    struct ddp_word *all = calloc((size_t)world, sizeof(*all));
+    const int rank = dist_get_rank(group), world = dist_get_world_size(group);
+    struct common_words all = {.failed = (uint64_t)(world - rank)};
     dist_status gathered;
 
-    if (!all)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a word of each of %d ranks", world);
-    mine.alike = status == DIST_OK ? mine.alike | 1 : 0;
-    gathered = dist_all_gather(group, &mine, all, sizeof(mine), DIST_UINT8);
     if (status == DIST_OK)
-        status = gathered == DIST_OK ? common_compare(group, call, all, apart_p) : gathered;
-    free(all);
-    return status;
+        all = (struct common_words){0, mine.alike, ~mine.alike, mine.apart, ~mine.apart};
+    gathered = common_gather(group, &all.failed, sizeof(all) / sizeof(all.failed));
+    if (status != DIST_OK || gathered != DIST_OK)
+        return status != DIST_OK ? status : gathered;
+    if (all.failed > 0)
+        return disti_fail(DIST_ERR_ABORTED,
+                          "rank %d: %s failed on rank %d, whose own message says why", rank, call,
+                          world - (int)all.failed);
+    if (all.alike_most != ~all.alike_least)
+        return common_differ(group, call, mine.alike, &all);
+    *apart_p = all.apart_most != ~all.apart_least;
+    return DIST_OK;
 }
 
 /* ---- the end ---- */

@@ -17,7 +17,7 @@ struct ddp_word {
 /*
  * Every rank comes here, also one that has failed: with the status of what it did alone. OK on all
  * ranks, or on none: a rank learns of another's failure, or other word. `call` is for the message.
- * *apart_p: it becomes true if `apart` is not the same on all. Collective.
+ * *apart_p: whether `apart` is not the same on all. Collective; allocates nothing itself.
  */
 dist_status disti_ddp_agree(dist_group *group, const char *call, dist_status status,
                             struct ddp_word mine, bool *apart_p);

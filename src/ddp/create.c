@@ -123,13 +123,18 @@ static uint64_t ddp_hash(const struct dist_ddp *ddp)
     return hash;
 }
 
+/* ddp is NULL where there was no memory even for it: the others learn that too. */
 static dist_status ddp_agree(struct dist_ddp *ddp, dist_group *group, dist_status status)
 {
     struct ddp_word mine = {0};
+    bool apart = false;
 
     if (status == DIST_OK)
         mine = (struct ddp_word){.alike = ddp_hash(ddp), .apart = disti_ddp_place_hash(ddp)};
-    return disti_ddp_agree(group, "dist_ddp_create", status, mine, &ddp->scattered);
+    status = disti_ddp_agree(group, "dist_ddp_create", status, mine, &apart);
+    if (status == DIST_OK)
+        ddp->scattered = apart;
+    return status;
 }
 
 static bool ddp_is_device(const struct dist_ddp *ddp)
@@ -228,7 +233,7 @@ dist_status dist_ddp_create(dist_group *group, const struct dist_ddp_parameter *
         return ddp_bad("group is NULL");
     ddp = calloc(1, sizeof(*ddp));
     if (!ddp)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a dist_ddp");
+        return ddp_agree(NULL, group, disti_fail(DIST_ERR_NO_MEMORY, "no memory for a dist_ddp"));
     ddp->rank = dist_get_rank(group);
     ddp->world = dist_get_world_size(group);
     status = ddp_p ? ddp_prepare(ddp, group, parameters, count, options) : ddp_bad("ddp_p is NULL");

@@ -9,6 +9,7 @@
  *     apart      has its gradients in memory that lies differently
  *     turned     the same, where the order that they come in joins them
  *     hook       its hook fails                arguments  calls that are refused, on all ranks
+ *     scarce     has no memory for an allocation of create, one after the other
  *     nan        has one in its gradient: it is in the result, and gone in the next step
  */
 #include <dist/ddp.h>
@@ -254,21 +255,27 @@ static void case_nan(void)
 static void end(void)
 {
     dist_ddp_destroy(job.ddp);
+    job.ddp = NULL;
+}
+
+static dist_status create_scarce(void)
+{
+    return create(COUNT, NULL);
+}
+
+/* What it allocates itself: its struct, its arrays, a name for each parameter. */
+static void case_scarce(void)
+{
+    fault_scarce(create_scarce, end, 9);
 }
 
 int main(int argc, char **argv)
 {
-    static const struct fault_case cases[] = {{"missing", case_missing},
-                                              {"mismatch", case_mismatch},
-                                              {"leaves", case_leaves},
-                                              {"killed", case_killed},
-                                              {"hook", case_hook},
-                                              {"arguments", case_arguments},
-                                              {"nan", case_nan},
-                                              {"early", case_early},
-                                              {"apart", case_apart},
-                                              {"turned", case_turned},
-                                              {NULL, NULL}};
+    static const struct fault_case cases[] = {
+        {"missing", case_missing}, {"mismatch", case_mismatch}, {"leaves", case_leaves},
+        {"killed", case_killed},   {"hook", case_hook},         {"arguments", case_arguments},
+        {"nan", case_nan},         {"early", case_early},       {"apart", case_apart},
+        {"turned", case_turned},   {"scarce", case_scarce},     {NULL, NULL}};
 
     return fault_main(argc, argv, cases, end);
 }

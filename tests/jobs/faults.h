@@ -20,6 +20,13 @@ struct fault_case {
 void fault_expect(const char *what, dist_status got, dist_status wanted, const char *text);
 
 /*
+ * Calls create with groups that come one after the other as fault_group: rank 1 has no memory for
+ * its first allocation there, then for its second, up to number `most`. However that ends, no rank
+ * waits for another in vain. `end` undoes it, on whatever create has left.
+ */
+void fault_scarce(dist_status (*create)(void), void (*end)(void), int most);
+
+/*
  * The whole program: runs the case that the arguments name, ended by one without a name; then
  * `end`; and sees that the group can still be used, where no rank was killed. Returns its exit
  * code.

@@ -264,13 +264,16 @@ EXTRA_DIST += \
 training_sources = \
 	tests/jobs/ddp_model.c tests/jobs/ddp_model.h \
 	tests/jobs/settings.c tests/jobs/settings.h
+fault_sources = \
+	tests/jobs/faults.c tests/jobs/faults.h \
+	tests/jobs/scarce.c tests/jobs/scarce.h
 
 check_PROGRAMS += tests/jobs/ddp
 tests_jobs_ddp_SOURCES = tests/jobs/ddp.c $(training_sources)
 tests_jobs_ddp_LDADD = libdist.la -lm
 tests_jobs_ddp_LDFLAGS = $(job_ldflags)
 check_PROGRAMS += tests/jobs/ddp_faults
-tests_jobs_ddp_faults_SOURCES = tests/jobs/ddp_faults.c tests/jobs/faults.c tests/jobs/faults.h
+tests_jobs_ddp_faults_SOURCES = tests/jobs/ddp_faults.c $(fault_sources)
 tests_jobs_ddp_faults_LDADD = libdist.la -lm
 tests_jobs_ddp_faults_LDFLAGS = $(job_ldflags)
 check_PROGRAMS += tests/jobs/train_pass
@@ -282,6 +285,6 @@ tests_jobs_zero_SOURCES = tests/jobs/zero.c $(training_sources)
 tests_jobs_zero_LDADD = libdist.la -lm
 tests_jobs_zero_LDFLAGS = $(job_ldflags)
 check_PROGRAMS += tests/jobs/zero_faults
-tests_jobs_zero_faults_SOURCES = tests/jobs/zero_faults.c tests/jobs/faults.c tests/jobs/faults.h
+tests_jobs_zero_faults_SOURCES = tests/jobs/zero_faults.c $(fault_sources)
 tests_jobs_zero_faults_LDADD = libdist.la -lm
 tests_jobs_zero_faults_LDFLAGS = $(job_ldflags)

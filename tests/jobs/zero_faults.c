@@ -5,6 +5,7 @@
  *
  *     missing    leaves out a gradient         mismatch   has another count
  *     leaves     destroys it in a step         early      destroys it where others make a step
+ *     scarce     has no memory for an allocation of create, one after the other
  *     killed     is killed in a step           killed-in  is killed while it updates
  *     step       its step function fails       arguments  calls that are refused, on all ranks
  *     huge       all have parameters that no machine has room for
@@ -285,15 +286,37 @@ static void case_slow(void)
 static void end(void)
 {
     dist_zero_destroy(job.zero);
+    job.zero = NULL;
+}
+
+static dist_status create_scarce(void)
+{
+    const struct dist_zero_options options = options_of();
+
+    return create(COUNT, &options);
+}
+
+/* What it allocates itself: its struct, its arrays, a name for each parameter. */
+static void case_scarce(void)
+{
+    fault_scarce(create_scarce, end, 7);
 }
 
 int main(int argc, char **argv)
 {
-    static const struct fault_case cases[] = {
-        {"missing", case_missing},     {"mismatch", case_mismatch},   {"leaves", case_leaves},
-        {"killed", case_killed},       {"killed-in", case_killed_in}, {"step", case_step},
-        {"arguments", case_arguments}, {"early", case_early},         {"forked", case_forked},
-        {"slow", case_slow},           {"huge", case_huge},           {NULL, NULL}};
+    static const struct fault_case cases[] = {{"missing", case_missing},
+                                              {"mismatch", case_mismatch},
+                                              {"leaves", case_leaves},
+                                              {"killed", case_killed},
+                                              {"killed-in", case_killed_in},
+                                              {"step", case_step},
+                                              {"arguments", case_arguments},
+                                              {"early", case_early},
+                                              {"forked", case_forked},
+                                              {"slow", case_slow},
+                                              {"huge", case_huge},
+                                              {"scarce", case_scarce},
+                                              {NULL, NULL}};
 
     return fault_main(argc, argv, cases, end);
 }

@@ -101,6 +101,7 @@ static uint64_t zero_hash(const struct dist_zero *zero)
     return hash;
 }
 
+/* zero is NULL where there was no memory even for it: the others learn that too. */
 static dist_status zero_agree(const struct dist_zero *zero, dist_group *group, dist_status status)
 {
     const struct ddp_word mine = {.alike = status == DIST_OK ? zero_hash(zero) : 0};
@@ -174,7 +175,7 @@ dist_status dist_zero_create(dist_group *group, const struct dist_zero_parameter
         return zero_bad("group is NULL");
     zero = calloc(1, sizeof(*zero));
     if (!zero)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a dist_zero");
+        return zero_agree(NULL, group, disti_fail(DIST_ERR_NO_MEMORY, "no memory for a dist_zero"));
     zero->rank = dist_get_rank(group);
     zero->world = dist_get_world_size(group);
     status = zero_p ? zero_prepare(zero, parameters, count, options) : zero_bad("zero_p is NULL");
