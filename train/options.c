@@ -39,6 +39,9 @@ static int options_check(const struct options *options)
         return failure("--rank: %" PRId64 " is out of range: with --world-size %" PRId64
                        " the ranks are 0 to %" PRId64,
                        options->rank, options->world_size, options->world_size - 1);
+    if (!options->checkpoint && (options->keep > 0 || options->checkpoint_interval > 0))
+        return failure("%s is of no use without --checkpoint, which says where to write",
+                       options->keep > 0 ? "--keep" : "--checkpoint-interval");
     if (options->evaluate && options->dry_run)
         return failure("--evaluate and --dry-run exclude each other");
     return options_check_gradients(options);

@@ -9,8 +9,9 @@
  *   after    sends all gradients when the backward pass has ended
  *   hidden   sends each bucket as soon as its gradients are there, as dist_ddp is meant to be used
  *
- * for every wire. The share that is hidden is 1 - (hidden - alone) / (after - alone). What is not
- * hidden is spent in dist_ddp_finish ("waited"), or the communication has slowed the computing.
+ * for each wire, whose line is printed when its steps have been made. The share that is hidden:
+ * 1 - (hidden - alone) / (after - alone). The rest is spent in dist_ddp_finish ("waited"), or the
+ * communication has slowed the computing.
  */
 #include <dist/ddp.h>
 #include <inttypes.h>
@@ -35,8 +36,8 @@ struct options {
 
 #define AT(member) offsetof(struct options, member)
 static const struct args_row options_rows[] = {
-    {"layers", 'l', ARGS_INT, AT(layers), 1, 10000, "N", "layers of the model (24)"},
-    {"width", 'w', ARGS_INT, AT(width), 1, 8192, "N", "each of N * N floats (512)"},
+    {"layers", 'l', ARGS_INT, AT(layers), 1, 10000, "N", "layers of the model (64)"},
+    {"width", 'w', ARGS_INT, AT(width), 1, 8192, "N", "each of N * N floats (256)"},
     {"first-bucket", 'f', ARGS_BYTES, AT(first_bucket), 0, 1e12, "BYTES",
      "of the first bucket (dist_ddp's default)"},
     {"bucket", 'b', ARGS_BYTES, AT(bucket), 0, 1e12, "BYTES", "of the others (dist_ddp's default)"},
@@ -44,7 +45,7 @@ static const struct args_row options_rows[] = {
      "the backward pass takes X times as long as the communication (1)"},
     {"batch", 0, ARGS_INT, AT(batch), 1, 1 << 20, "N", "samples a step, instead of --ratio"},
     {"rounds", 'r', ARGS_INT, AT(rounds), 1, ROUNDS_MOST, "N",
-     "steps of each kind, of which the medians are printed (7)"},
+     "steps of each kind, of which the medians are printed (3)"},
     {"help", 'h', ARGS_ACTION, AT(help), 1, 0, NULL, "print this and exit"},
 };
 static const struct args options_args = {.rows = options_rows,
@@ -55,10 +56,11 @@ struct overlap {
     dist_group *group;
     struct model model;
     dist_ddp *ddp[WIRES];
-    double seconds[WIRES][MANNERS][ROUNDS_MOST];
-    double waited[WIRES][ROUNDS_MOST]; /* of hidden steps, in dist_ddp_finish */
-    double sends;                      /* seconds for the gradients alone; 0: not measured */
-    uint64_t sent[WIRES];              /* bytes in all hidden steps */
+    /* Of the wire at hand. */
+    double seconds[MANNERS][ROUNDS_MOST];
+    double waited[ROUNDS_MOST]; /* of hidden steps, in dist_ddp_finish */
+    uint64_t sent;              /* bytes in all of them */
+    double sends;               /* seconds for the gradients alone; 0: not measured */
 };
 
 static void stop(const char *what)
@@ -196,55 +198,64 @@ static void create(struct overlap *o, int wire)
     free(parameters);
 }
 
-/* A round: each kind of step once, on every wire; round -1 is not counted. */
-static void measure(struct overlap *o, int round)
+/* A round: each kind of step once. */
+static void measure_round(struct overlap *o, int wire, int round)
 {
-    for (int wire = 0; wire < WIRES; wire++) {
-        for (int manner = 0; manner < MANNERS; manner++) {
-            const uint64_t before = bytes_sent();
-            const double waits = waited(o, wire);
-            const double seconds = step(o, wire, (enum manner)manner, true);
+    for (int manner = 0; manner < MANNERS; manner++) {
+        const uint64_t before = bytes_sent();
+        const double waits = waited(o, wire);
 
-            if (round < 0)
-                continue;
-            o->seconds[wire][manner][round] = seconds;
-            if (manner == HIDDEN) {
-                o->waited[wire][round] = waited(o, wire) - waits;
-                o->sent[wire] += bytes_sent() - before;
-            }
+        o->seconds[manner][round] = step(o, wire, (enum manner)manner, true);
+        if (manner == HIDDEN) {
+            o->waited[round] = waited(o, wire) - waits;
+            o->sent += bytes_sent() - before;
         }
     }
 }
 
-static void print(struct overlap *o)
+/* A first step, in which dist_ddp finds the order of the gradients, is not counted. */
+static void measure(struct overlap *o, int wire)
 {
-    const int rounds = (int)o->options.rounds;
+    o->sent = 0;
+    step(o, wire, HIDDEN, true);
+    for (int round = 0; round < o->options.rounds; round++)
+        measure_round(o, wire, round);
+}
+
+static void print_head(const struct overlap *o)
+{
     const double mib = (double)model_count(&o->model) * o->model.layers * sizeof(float) / 1048576;
     struct dist_ddp_stats stats = {.size = sizeof(stats)};
 
     need(dist_ddp_get_stats(o->ddp[0], &stats), "get_stats");
     printf("# %d ranks, %.1f MiB of gradients, %d layers, %d buckets, batch %d a rank; medians of "
-           "%d\n",
+           "%" PRId64 "\n",
            dist_get_world_size(o->group), mib, o->model.layers, stats.buckets, o->model.batch,
-           rounds);
+           o->options.rounds);
     if (o->sends > 0)
         printf("# the gradients alone take %.1f ms\n", 1e3 * o->sends);
     printf("%-9s %9s %9s %9s %9s %8s %14s\n", "wire", "alone ms", "after ms", "hidden ms",
            "waited ms", "hidden", "MiB sent/step");
-    for (int wire = 0; wire < WIRES; wire++) {
-        const double alone = median(o->seconds[wire][ALONE], rounds);
-        const double after = median(o->seconds[wire][AFTER], rounds);
-        const double hidden = median(o->seconds[wire][HIDDEN], rounds);
+    fflush(stdout);
+}
 
-        printf("%-9s %9.1f %9.1f %9.1f %9.1f %6.1f %% %14.2f\n", wire_names[wire], 1e3 * alone,
-               1e3 * after, 1e3 * hidden, 1e3 * median(o->waited[wire], rounds),
-               100 * (1 - (hidden - alone) / (after - alone)),
-               (double)o->sent[wire] / rounds / 1048576);
-    }
+static void print_line(struct overlap *o, int wire)
+{
+    const int rounds = (int)o->options.rounds;
+    const double alone = median(o->seconds[ALONE], rounds);
+    const double after = median(o->seconds[AFTER], rounds);
+    const double hidden = median(o->seconds[HIDDEN], rounds);
+
+    printf("%-9s %9.1f %9.1f %9.1f %9.1f %6.1f %% %14.2f\n", wire_names[wire], 1e3 * alone,
+           1e3 * after, 1e3 * hidden, 1e3 * median(o->waited, rounds),
+           100 * (1 - (hidden - alone) / (after - alone)), (double)o->sent / rounds / 1048576);
+    fflush(stdout);
 }
 
 static void run(struct overlap *o)
 {
+    const bool first = dist_get_rank(o->group) == 0;
+
     if (model_create((int)o->options.layers, (int)o->options.width, &o->model) < 0)
         stop("no memory for the model");
     for (int wire = 0; wire < WIRES; wire++)
@@ -253,10 +264,13 @@ static void run(struct overlap *o)
         choose_batch(o);
     if (model_resize(&o->model, (int)o->options.batch) < 0)
         stop("no memory for the model's values");
-    for (int round = -1; round < o->options.rounds; round++)
-        measure(o, round);
-    if (dist_get_rank(o->group) == 0)
-        print(o);
+    if (first)
+        print_head(o);
+    for (int wire = 0; wire < WIRES; wire++) {
+        measure(o, wire);
+        if (first)
+            print_line(o, wire);
+    }
     for (int wire = 0; wire < WIRES; wire++)
         need(dist_ddp_destroy(o->ddp[wire]), "destroy");
     model_destroy(&o->model);
@@ -267,7 +281,7 @@ static int act(struct overlap *o, int argc, char **argv)
     char failure[ARGS_FAILURE];
     int rest = argc;
 
-    o->options = (struct options){.layers = 24, .width = 512, .rounds = 7, .ratio = 1};
+    o->options = (struct options){.layers = 64, .width = 256, .rounds = 3, .ratio = 1};
     if (args_read(&options_args, argc, argv, &o->options, &rest, failure) < 0 || rest < argc) {
         fprintf(stderr, "overlap: %s\n", rest < argc ? "it takes options only" : failure);
         return 2;

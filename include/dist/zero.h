@@ -170,7 +170,9 @@ DIST_API dist_status dist_zero_gather_state(dist_zero *zero, int index, int whic
 DIST_API dist_status dist_zero_scatter_state(dist_zero *zero, int index, int which,
                                              const float *values, int root);
 
-/* The number of steps that were made, of which a checkpoint needs to know. The same on all ranks.
+/*
+ * The number of steps that were made, of which a checkpoint needs to know. The same on all ranks.
+ * ERR_INVALID_ARGUMENT: more than INT64_MAX.
  */
 DIST_API uint64_t dist_zero_get_steps(const dist_zero *zero);
 DIST_API dist_status dist_zero_set_steps(dist_zero *zero, uint64_t steps);

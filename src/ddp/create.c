@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "ddp/common.h"
 #include "device/driver.h"
 
 /*
@@ -52,19 +53,6 @@ static dist_status ddp_options(const struct dist_ddp_options *given,
     }
 }
 
-/* The caller frees it. NULL: no memory. */
-static char *ddp_quote(const char *name, int index)
-{
-    const size_t size = (name ? strlen(name) : 0) + 32;
-    char *text = malloc(size);
-
-    if (text && name)
-        disti_text(text, size, "'%s'", name);
-    else if (text)
-        disti_text(text, size, "parameter %d", index);
-    return text;
-}
-
 static dist_status ddp_parameter_copy(struct ddp_parameter *to,
                                       const struct dist_ddp_parameter *from, int index)
 {
@@ -74,7 +62,7 @@ static dist_status ddp_parameter_copy(struct ddp_parameter *to,
     if (from->buffer && !from->values)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_ddp_create: buffer %d has no values",
                           index);
-    *to = (struct ddp_parameter){.name = ddp_quote(from->name, index),
+    *to = (struct ddp_parameter){.name = disti_ddp_quote(from->name, index),
                                  .values = from->values,
                                  .count = from->count,
                                  .gradient = from->buffer ? NULL : from->gradient,
@@ -135,48 +123,17 @@ static uint64_t ddp_hash(const struct dist_ddp *ddp)
     return hash;
 }
 
-/* A rank's word on whether it is ready, and for what. */
-struct ddp_word {
-    uint64_t alike; /* 0: it has failed; else of what has to be the same */
-    uint64_t place; /* see disti_ddp_place_hash: may differ */
-};
-
-static dist_status ddp_compare(struct dist_ddp *ddp, const struct ddp_word *all)
-{
-    const struct ddp_word *mine = &all[ddp->rank];
-
-    for (int i = 0; i < ddp->world; i++) {
-        if (all[i].alike == 0)
-            return disti_fail(DIST_ERR_ABORTED,
-                              "rank %d: dist_ddp_create failed on rank %d, "
-                              "whose own message says why",
-                              ddp->rank, i);
-        if (all[i].alike != mine->alike)
-            return disti_fail(DIST_ERR_MISMATCH,
-                              "rank %d: dist_ddp_create: rank %d has other "
-                              "parameters or options than this rank; give all ranks the same "
-                              "list, counts and options, and gradients in memory of their own on "
-                              "all or none",
-                              ddp->rank, i);
-        ddp->scattered |= all[i].place != mine->place;
-    }
-    return DIST_OK;
-}
-
+/* ddp is NULL where there was no memory even for it: the others learn that too. */
 static dist_status ddp_agree(struct dist_ddp *ddp, dist_group *group, dist_status status)
 {
-    const struct ddp_word mine = {.alike = status == DIST_OK ? ddp_hash(ddp) | 1 : 0,
-                                  .place = status == DIST_OK ? disti_ddp_place_hash(ddp) : 0};
-    struct ddp_word *all = calloc((size_t)ddp->world, sizeof(*all));
-    dist_status gathered;
+    struct ddp_word mine = {0};
+    bool apart = false;
 
-    if (!all)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a word of each of %d ranks",
-                          ddp->world);
-    gathered = dist_all_gather(group, &mine, all, sizeof(mine), DIST_UINT8);
     if (status == DIST_OK)
-        status = gathered == DIST_OK ? ddp_compare(ddp, all) : gathered;
-    free(all);
+        mine = (struct ddp_word){.alike = ddp_hash(ddp), .apart = disti_ddp_place_hash(ddp)};
+    status = disti_ddp_agree(group, "dist_ddp_create", status, mine, &apart);
+    if (status == DIST_OK)
+        ddp->scattered = apart;
     return status;
 }
 
@@ -276,7 +233,7 @@ dist_status dist_ddp_create(dist_group *group, const struct dist_ddp_parameter *
         return ddp_bad("group is NULL");
     ddp = calloc(1, sizeof(*ddp));
     if (!ddp)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a dist_ddp");
+        return ddp_agree(NULL, group, disti_fail(DIST_ERR_NO_MEMORY, "no memory for a dist_ddp"));
     ddp->rank = dist_get_rank(group);
     ddp->world = dist_get_world_size(group);
     status = ddp_p ? ddp_prepare(ddp, group, parameters, count, options) : ddp_bad("ddp_p is NULL");
@@ -290,16 +247,12 @@ dist_status dist_ddp_create(dist_group *group, const struct dist_ddp_parameter *
     return status;
 }
 
-/*
- * Ranks that are in a step would wait for this one, and it for them. So a barrier stands in the
- * order of the steps: where another rank is at a step it ends both at once.
- */
 static void ddp_part(struct dist_ddp *ddp)
 {
     dist_status status = DIST_ERR_ABORTED;
 
     if (ddp->failed == DIST_OK && !disti_ddp_is_in_step(ddp))
-        status = dist_barrier(ddp->stages[0]);
+        status = disti_ddp_leave(ddp->stages[0]);
     if (status != DIST_OK)
         disti_ddp_fail(ddp, status);
 }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Data-parallel training.
 libdist_core_sources += \
+	src/ddp/common.c src/ddp/common.h \
 	src/ddp/create.c \
 	src/ddp/ddp.h \
 	src/ddp/join.c \

@@ -6,9 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-
-/* Bytes of names in one message. */
-#define DDP_NAMES 256
+#include "ddp/common.h"
 
 /* The work that moved the bucket, if there was one, has ended well: its next stage. */
 static dist_status ddp_bucket_next(struct dist_ddp *ddp, struct ddp_bucket *bucket)
@@ -132,41 +130,27 @@ dist_status dist_ddp_ready(dist_ddp *ddp, int index)
     return status == DIST_OK ? DIST_OK : disti_ddp_fail(ddp, status);
 }
 
-/* "'a', 'b' and 3 more": the gradients that are missing. Returns how many they are. */
-static int ddp_list_missing(const struct dist_ddp *ddp, char *text, size_t size)
+/* The gradients of which none has been given. */
+static void ddp_list_missing(const struct dist_ddp *ddp, struct ddp_list *list)
 {
-    size_t length = 0;
-    int missing = 0, shown = 0;
-
-    text[0] = '\0';
-    for (int i = 0; i < ddp->count; i++) {
-        const struct ddp_parameter *parameter = &ddp->parameters[i];
-
-        if (!parameter->gradient || parameter->touched)
-            continue;
-        missing++;
-        if (length + strlen(disti_ddp_name(ddp, i)) + 40 > size)
-            continue;
-        length += disti_text(text + length, size - length, "%s%s", shown++ ? ", " : "",
-                             disti_ddp_name(ddp, i));
-    }
-    if (missing > shown)
-        disti_text(text + length, size - length, "%s%d more", shown ? " and " : "",
-                   missing - shown);
-    return missing;
+    for (int i = 0; i < ddp->count; i++)
+        if (ddp->parameters[i].gradient && !ddp->parameters[i].touched)
+            disti_ddp_list_add(list, disti_ddp_name(ddp, i));
 }
 
 /* Gradients left out are zero; those of earlier, local steps are there already. */
 static dist_status ddp_fill(struct dist_ddp *ddp)
 {
-    char names[DDP_NAMES];
+    struct ddp_list missing = {.count = 0};
 
-    if (!ddp->options.find_unused && !ddp->joined && ddp_list_missing(ddp, names, sizeof(names)))
+    if (!ddp->options.find_unused && !ddp->joined)
+        ddp_list_missing(ddp, &missing);
+    if (missing.count > 0)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "rank %d: dist_ddp_finish: there is no gradient for %s; call "
                           "dist_ddp_ready for each of them, or set find_unused in the options if "
                           "steps may leave some out",
-                          ddp->rank, names);
+                          ddp->rank, disti_ddp_list_end(&missing));
     for (int i = 0; i < ddp->count; i++) {
         struct ddp_parameter *parameter = &ddp->parameters[i];
 

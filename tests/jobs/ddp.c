@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "ddp_model.h"
+#include "settings.h"
 
 #define BATCH 2 /* samples of a rank in a pass */
 #define RATE 0.02f
@@ -264,45 +265,24 @@ static int train(struct job *job)
     return compare_ranks(job);
 }
 
-static void set(const char *text)
-{
-    const char *value = strchr(text, '=');
-    const struct {
-        const char *name;
-        int *number;
-        double *real;
-    } names[] = {{"steps", &settings.steps, NULL},
-                 {"accumulate", &settings.accumulate, NULL},
-                 {"uneven", &settings.uneven, NULL},
-                 {"unused", &settings.unused, NULL},
-                 {"own", &settings.own, NULL},
-                 {"forward", &settings.forward, NULL},
-                 {"bucket", NULL, &settings.bucket},
-                 {"clip", NULL, &settings.clip},
-                 {"tolerance", NULL, &settings.tolerance}};
-
-    for (size_t i = 0; value && i < sizeof(names) / sizeof(names[0]); i++) {
-        if (strncmp(text, names[i].name, (size_t)(value - text)) != 0)
-            continue;
-        if (names[i].number)
-            *names[i].number = atoi(value + 1);
-        else
-            *names[i].real = atof(value + 1);
-        return;
-    }
-    if (value && strncmp(text, "wire", 4) == 0)
-        settings.wire = value + 1;
-    else
-        exit(2);
-}
+static const struct setting names[] = {{.name = "steps", .number = &settings.steps},
+                                       {.name = "accumulate", .number = &settings.accumulate},
+                                       {.name = "uneven", .number = &settings.uneven},
+                                       {.name = "unused", .number = &settings.unused},
+                                       {.name = "own", .number = &settings.own},
+                                       {.name = "forward", .number = &settings.forward},
+                                       {.name = "bucket", .real = &settings.bucket},
+                                       {.name = "clip", .real = &settings.clip},
+                                       {.name = "tolerance", .real = &settings.tolerance},
+                                       {.name = "wire", .text = &settings.wire},
+                                       {.name = NULL}};
 
 int main(int argc, char **argv)
 {
     struct job job = {.group = NULL};
     int result;
 
-    for (int i = 1; i < argc; i++)
-        set(argv[i]);
+    settings_read(argc, argv, names);
     if (dist_init_process_group(NULL, &job.group) != DIST_OK)
         return fail("join");
     job.rank = dist_get_rank(job.group);

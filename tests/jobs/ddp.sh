@@ -25,6 +25,7 @@ DIST_PROGRESS_THREAD=0 job shell 2 $program $steps bucket=20000 uneven=1
 for fault in missing mismatch leaves hook arguments nan early apart turned; do
     job shell 3 $faults $fault
 done
+[ -n "${CHECK_SHORT-}" ] || job shell 3 $faults scarce
 cat >"$job_folder/killed" <<'END'
 #!/bin/bash
 "$1" killed

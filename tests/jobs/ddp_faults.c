@@ -9,37 +9,26 @@
  *     apart      has its gradients in memory that lies differently
  *     turned     the same, where the order that they come in joins them
  *     hook       its hook fails                arguments  calls that are refused, on all ranks
+ *     scarce     has no memory for an allocation of create, one after the other
  *     nan        has one in its gradient: it is in the result, and gone in the next step
  */
 #include <dist/ddp.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "faults.h"
 
 enum { PARAMETERS = 4, COUNT = 3000 };
 
 struct job {
-    dist_group *group;
     dist_ddp *ddp;
-    int rank;
     float values[PARAMETERS][COUNT];
 };
 
 static struct job job;
-static int failures;
-
-static void expect(const char *what, dist_status got, dist_status wanted, const char *text)
-{
-    if (got == wanted && (!text || strstr(dist_last_error(), text)))
-        return;
-    fprintf(stderr, "rank %d: %s: %s instead of %s with \"%s\": %s\n", job.rank, what,
-            dist_status_string(got), dist_status_string(wanted), text ? text : "",
-            dist_last_error());
-    failures++;
-}
 
 static dist_status create(int count_of_last, const struct dist_ddp_options *options)
 {
@@ -50,7 +39,7 @@ static dist_status create(int count_of_last, const struct dist_ddp_options *opti
         parameters[i] =
             (struct dist_ddp_parameter){.name = names[i], .values = job.values[i], .count = COUNT};
     parameters[PARAMETERS - 1].count = (size_t)count_of_last;
-    return dist_ddp_create(job.group, parameters, PARAMETERS, options, &job.ddp);
+    return dist_ddp_create(fault_group, parameters, PARAMETERS, options, &job.ddp);
 }
 
 static void step(int left_out, dist_status wanted, const char *text)
@@ -60,34 +49,35 @@ static void step(int left_out, dist_status wanted, const char *text)
     for (int i = PARAMETERS - 1; i >= 0 && status == DIST_OK; i--)
         if (i != left_out)
             status = dist_ddp_ready(job.ddp, i);
-    expect("step", status == DIST_OK ? dist_ddp_finish(job.ddp) : status, wanted, text);
+    fault_expect("step", status == DIST_OK ? dist_ddp_finish(job.ddp) : status, wanted, text);
 }
 
 static void case_missing(void)
 {
-    expect("create", create(COUNT, NULL), DIST_OK, NULL);
+    fault_expect("create", create(COUNT, NULL), DIST_OK, NULL);
     step(-1, DIST_OK, NULL);
-    if (job.rank == 1)
+    if (fault_rank == 1)
         step(2, DIST_ERR_INVALID_ARGUMENT, "no gradient for parameter 2");
     else
         step(-1, DIST_ERR_ABORTED, "rank 1");
-    expect("later", dist_ddp_finish(job.ddp), DIST_ERR_ABORTED, "earlier error");
+    fault_expect("later", dist_ddp_finish(job.ddp), DIST_ERR_ABORTED, "earlier error");
 }
 
 static void case_mismatch(void)
 {
-    expect("create", create(COUNT - (job.rank == 1), NULL), DIST_ERR_MISMATCH, "same list");
-    expect("create", create(COUNT, job.rank == 1 ? &(struct dist_ddp_options){.size = 4096} : NULL),
-           job.rank == 1 ? DIST_ERR_INVALID_ARGUMENT : DIST_ERR_ABORTED,
-           job.rank == 1 ? "DIST_DDP_OPTIONS_INIT" : "rank 1");
+    fault_expect("create", create(COUNT - (fault_rank == 1), NULL), DIST_ERR_MISMATCH, "same list");
+    fault_expect("create",
+                 create(COUNT, fault_rank == 1 ? &(struct dist_ddp_options){.size = 4096} : NULL),
+                 fault_rank == 1 ? DIST_ERR_INVALID_ARGUMENT : DIST_ERR_ABORTED,
+                 fault_rank == 1 ? "DIST_DDP_OPTIONS_INIT" : "rank 1");
 }
 
 static void case_leaves(void)
 {
-    expect("create", create(COUNT, NULL), DIST_OK, NULL);
-    if (job.rank == 1) {
-        expect("ready", dist_ddp_ready(job.ddp, 3), DIST_OK, NULL);
-        expect("destroy", dist_ddp_destroy(job.ddp), DIST_OK, NULL);
+    fault_expect("create", create(COUNT, NULL), DIST_OK, NULL);
+    if (fault_rank == 1) {
+        fault_expect("ready", dist_ddp_ready(job.ddp, 3), DIST_OK, NULL);
+        fault_expect("destroy", dist_ddp_destroy(job.ddp), DIST_OK, NULL);
         job.ddp = NULL;
     } else {
         step(-1, DIST_ERR_ABORTED, "rank 1");
@@ -99,18 +89,19 @@ static void case_early(void)
 {
     dist_status status;
 
-    expect("create", create(COUNT, NULL), DIST_OK, NULL);
+    fault_expect("create", create(COUNT, NULL), DIST_OK, NULL);
     step(-1, DIST_OK, NULL);
-    if (job.rank == 1) {
-        expect("destroy", dist_ddp_destroy(job.ddp), DIST_OK, NULL);
+    if (fault_rank == 1) {
+        fault_expect("destroy", dist_ddp_destroy(job.ddp), DIST_OK, NULL);
         job.ddp = NULL;
     } else {
         status = dist_ddp_ready(job.ddp, 0);
         for (int i = 1; i < PARAMETERS && status == DIST_OK; i++)
             status = dist_ddp_ready(job.ddp, i);
         status = status == DIST_OK ? dist_ddp_finish(job.ddp) : status;
-        expect("step", status,
-               status == DIST_ERR_PEER_LOST ? DIST_ERR_PEER_LOST : DIST_ERR_MISMATCH, "barrier");
+        fault_expect("step", status,
+                     status == DIST_ERR_PEER_LOST ? DIST_ERR_PEER_LOST : DIST_ERR_MISMATCH,
+                     "uint8");
     }
 }
 
@@ -118,26 +109,26 @@ static void case_early(void)
 static void case_apart(void)
 {
     static float memory[PARAMETERS * (COUNT + 8)];
-    const size_t apart = COUNT + (job.rank == 1 ? 8 : 0);
+    const size_t apart = COUNT + (fault_rank == 1 ? 8 : 0);
     struct dist_ddp_parameter parameters[PARAMETERS];
 
     for (int i = 0; i < PARAMETERS; i++)
         parameters[i] =
             (struct dist_ddp_parameter){.count = COUNT, .gradient = memory + (size_t)i * apart};
-    expect("create", dist_ddp_create(job.group, parameters, PARAMETERS, NULL, &job.ddp), DIST_OK,
-           NULL);
+    fault_expect("create", dist_ddp_create(fault_group, parameters, PARAMETERS, NULL, &job.ddp),
+                 DIST_OK, NULL);
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < PARAMETERS; i++)
-            memory[(size_t)i * apart + 9] = (float)(job.rank * (i + 1));
+            memory[(size_t)i * apart + 9] = (float)(fault_rank * (i + 1));
         step(-1, DIST_OK, NULL);
         for (int i = 0; i < PARAMETERS; i++)
-            failures += fabsf(memory[(size_t)i * apart + 9] - (float)(i + 1)) > 1e-5f;
+            fault_count += fabsf(memory[(size_t)i * apart + 9] - (float)(i + 1)) > 1e-5f;
     }
-    expect("destroy", dist_ddp_destroy(job.ddp), DIST_OK, NULL);
-    if (job.rank == 1)
+    fault_expect("destroy", dist_ddp_destroy(job.ddp), DIST_OK, NULL);
+    if (fault_rank == 1)
         parameters[2].gradient = NULL;
-    expect("own", dist_ddp_create(job.group, parameters, PARAMETERS, NULL, &job.ddp),
-           DIST_ERR_MISMATCH, "same list");
+    fault_expect("own", dist_ddp_create(fault_group, parameters, PARAMETERS, NULL, &job.ddp),
+                 DIST_ERR_MISMATCH, "same list");
     job.ddp = NULL;
 }
 
@@ -155,26 +146,26 @@ static void case_turned(void)
     float *at[PARAMETERS];
 
     for (int i = 0; i < PARAMETERS; i++) {
-        at[i] = memory + starts[job.rank % 3][i] * COUNT;
+        at[i] = memory + starts[fault_rank % 3][i] * COUNT;
         parameters[i] = (struct dist_ddp_parameter){.count = COUNT, .gradient = at[i]};
     }
-    expect("create", dist_ddp_create(job.group, parameters, PARAMETERS, NULL, &job.ddp), DIST_OK,
-           NULL);
+    fault_expect("create", dist_ddp_create(fault_group, parameters, PARAMETERS, NULL, &job.ddp),
+                 DIST_OK, NULL);
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < PARAMETERS; i++)
-            at[i][9] = (float)(job.rank * (i + 1));
+            at[i][9] = (float)(fault_rank * (i + 1));
         for (int i = 0; i < PARAMETERS; i++)
-            expect("ready", dist_ddp_ready(job.ddp, came[i]), DIST_OK, NULL);
-        expect("finish", dist_ddp_finish(job.ddp), DIST_OK, NULL);
+            fault_expect("ready", dist_ddp_ready(job.ddp, came[i]), DIST_OK, NULL);
+        fault_expect("finish", dist_ddp_finish(job.ddp), DIST_OK, NULL);
         for (int i = 0; i < PARAMETERS; i++)
-            failures += fabsf(at[i][9] - (float)(i + 1)) > 1e-5f;
+            fault_count += fabsf(at[i][9] - (float)(i + 1)) > 1e-5f;
     }
 }
 
 static void case_killed(void)
 {
-    expect("create", create(COUNT, NULL), DIST_OK, NULL);
-    if (job.rank == 1) {
+    fault_expect("create", create(COUNT, NULL), DIST_OK, NULL);
+    if (fault_rank == 1) {
         dist_ddp_ready(job.ddp, 3);
         kill(getpid(), SIGKILL);
     }
@@ -185,7 +176,7 @@ static dist_status bad_hook(void *arg, dist_group *group, const struct dist_ddp_
                             int stage, dist_work **work_p)
 {
     (void)arg, (void)stage;
-    if (job.rank == 1)
+    if (fault_rank == 1)
         return DIST_ERR_UNSUPPORTED;
     return dist_all_reduce_coalesced_async(group, bucket->pieces, bucket->counts,
                                            bucket->piece_count, bucket->dtype, DIST_SUM, work_p);
@@ -196,9 +187,9 @@ static void case_hook(void)
     struct dist_ddp_options options = DIST_DDP_OPTIONS_INIT;
 
     options.hook = bad_hook;
-    expect("create", create(COUNT, &options), DIST_OK, NULL);
-    step(-1, job.rank == 1 ? DIST_ERR_UNSUPPORTED : DIST_ERR_ABORTED,
-         job.rank == 1 ? NULL : "rank 1");
+    fault_expect("create", create(COUNT, &options), DIST_OK, NULL);
+    step(-1, fault_rank == 1 ? DIST_ERR_UNSUPPORTED : DIST_ERR_ABORTED,
+         fault_rank == 1 ? NULL : "rank 1");
 }
 
 static void case_arguments(void)
@@ -206,28 +197,29 @@ static void case_arguments(void)
     struct dist_ddp_options options = DIST_DDP_OPTIONS_INIT;
 
     options.dtype = DIST_INT32;
-    expect("int32", create(COUNT, &options), DIST_ERR_INVALID_ARGUMENT, "floating-point");
+    fault_expect("int32", create(COUNT, &options), DIST_ERR_INVALID_ARGUMENT, "floating-point");
     options = (struct dist_ddp_options)DIST_DDP_OPTIONS_INIT;
     options.wire = DIST_DDP_WIRE_INT8;
     options.dtype = DIST_FLOAT64;
-    expect("wire", create(COUNT, &options), DIST_ERR_INVALID_ARGUMENT, "float32 only");
-    expect("empty", create(0, NULL), DIST_ERR_INVALID_ARGUMENT, "no elements");
-    expect("NULL", dist_ddp_create(NULL, NULL, 1, NULL, &job.ddp), DIST_ERR_INVALID_ARGUMENT,
-           "group is NULL");
-    expect("NULL", dist_ddp_finish(NULL), DIST_ERR_INVALID_ARGUMENT, "ddp is NULL");
-    expect("create", create(COUNT, NULL), DIST_OK, NULL);
-    expect("index", dist_ddp_ready(job.ddp, PARAMETERS), DIST_ERR_INVALID_ARGUMENT, "no gradient");
-    expect("index", dist_ddp_ready(job.ddp, -1), DIST_ERR_INVALID_ARGUMENT, "no gradient");
-    expect("ready", dist_ddp_ready(job.ddp, 1), DIST_OK, NULL);
-    expect("twice", dist_ddp_ready(job.ddp, 1), DIST_ERR_INVALID_ARGUMENT, "second time");
-    expect("sync", dist_ddp_set_sync(job.ddp, false), DIST_ERR_INVALID_ARGUMENT, "under way");
-    expect("zero", dist_ddp_zero_gradients(job.ddp), DIST_ERR_INVALID_ARGUMENT, "under way");
-    expect("join", dist_ddp_join(job.ddp, NULL, NULL), DIST_ERR_INVALID_ARGUMENT, "uneven");
+    fault_expect("wire", create(COUNT, &options), DIST_ERR_INVALID_ARGUMENT, "float32 only");
+    fault_expect("empty", create(0, NULL), DIST_ERR_INVALID_ARGUMENT, "no elements");
+    fault_expect("NULL", dist_ddp_create(NULL, NULL, 1, NULL, &job.ddp), DIST_ERR_INVALID_ARGUMENT,
+                 "group is NULL");
+    fault_expect("NULL", dist_ddp_finish(NULL), DIST_ERR_INVALID_ARGUMENT, "ddp is NULL");
+    fault_expect("create", create(COUNT, NULL), DIST_OK, NULL);
+    fault_expect("index", dist_ddp_ready(job.ddp, PARAMETERS), DIST_ERR_INVALID_ARGUMENT,
+                 "no gradient");
+    fault_expect("index", dist_ddp_ready(job.ddp, -1), DIST_ERR_INVALID_ARGUMENT, "no gradient");
+    fault_expect("ready", dist_ddp_ready(job.ddp, 1), DIST_OK, NULL);
+    fault_expect("twice", dist_ddp_ready(job.ddp, 1), DIST_ERR_INVALID_ARGUMENT, "second time");
+    fault_expect("sync", dist_ddp_set_sync(job.ddp, false), DIST_ERR_INVALID_ARGUMENT, "under way");
+    fault_expect("zero", dist_ddp_zero_gradients(job.ddp), DIST_ERR_INVALID_ARGUMENT, "under way");
+    fault_expect("join", dist_ddp_join(job.ddp, NULL, NULL), DIST_ERR_INVALID_ARGUMENT, "uneven");
     for (int i = 0; i < PARAMETERS; i++)
         if (i != 1)
-            expect("ready", dist_ddp_ready(job.ddp, i), DIST_OK, NULL);
-    expect("finish", dist_ddp_finish(job.ddp), DIST_OK, NULL);
-    expect("clip", dist_ddp_clip(job.ddp, NAN, NULL), DIST_ERR_INVALID_ARGUMENT, "max_norm");
+            fault_expect("ready", dist_ddp_ready(job.ddp, i), DIST_OK, NULL);
+    fault_expect("finish", dist_ddp_finish(job.ddp), DIST_OK, NULL);
+    fault_expect("clip", dist_ddp_clip(job.ddp, NAN, NULL), DIST_ERR_INVALID_ARGUMENT, "max_norm");
 }
 
 static void nan_wire(dist_ddp_wire wire)
@@ -236,21 +228,21 @@ static void nan_wire(dist_ddp_wire wire)
     float *gradient;
 
     options.wire = wire;
-    expect("create", create(COUNT, &options), DIST_OK, NULL);
+    fault_expect("create", create(COUNT, &options), DIST_OK, NULL);
     gradient = dist_ddp_gradient(job.ddp, 2);
     for (int round = 0; round < 3; round++) {
         dist_ddp_zero_gradients(job.ddp);
         gradient[1] = 2.0f;
-        gradient[5] = round == 1 && job.rank == 1 ? NAN : 1.0f;
+        gradient[5] = round == 1 && fault_rank == 1 ? NAN : 1.0f;
         step(-1, DIST_OK, NULL);
         if (fabsf(gradient[1] - 2.0f) > 0.02f || isnan(gradient[5]) != (round == 1) ||
             gradient[COUNT - 1] != 0.0f) {
-            fprintf(stderr, "rank %d: wire %d, round %d: %g %g\n", job.rank, (int)wire, round,
+            fprintf(stderr, "rank %d: wire %d, round %d: %g %g\n", fault_rank, (int)wire, round,
                     (double)gradient[1], (double)gradient[5]);
-            failures++;
+            fault_count++;
         }
     }
-    expect("destroy", dist_ddp_destroy(job.ddp), DIST_OK, NULL);
+    fault_expect("destroy", dist_ddp_destroy(job.ddp), DIST_OK, NULL);
     job.ddp = NULL;
 }
 
@@ -260,28 +252,30 @@ static void case_nan(void)
         nan_wire((dist_ddp_wire)wire);
 }
 
+static void end(void)
+{
+    dist_ddp_destroy(job.ddp);
+    job.ddp = NULL;
+}
+
+static dist_status create_scarce(void)
+{
+    return create(COUNT, NULL);
+}
+
+/* What it allocates itself: its struct, its arrays, a name for each parameter. */
+static void case_scarce(void)
+{
+    fault_scarce(create_scarce, end, 9);
+}
+
 int main(int argc, char **argv)
 {
-    static const struct {
-        const char *name;
-        void (*run)(void);
-    } cases[] = {{"missing", case_missing}, {"mismatch", case_mismatch},
-                 {"leaves", case_leaves},   {"killed", case_killed},
-                 {"hook", case_hook},       {"arguments", case_arguments},
-                 {"nan", case_nan},         {"early", case_early},
-                 {"apart", case_apart},     {"turned", case_turned}};
-    bool killed;
+    static const struct fault_case cases[] = {
+        {"missing", case_missing}, {"mismatch", case_mismatch}, {"leaves", case_leaves},
+        {"killed", case_killed},   {"hook", case_hook},         {"arguments", case_arguments},
+        {"nan", case_nan},         {"early", case_early},       {"apart", case_apart},
+        {"turned", case_turned},   {"scarce", case_scarce},     {NULL, NULL}};
 
-    if (argc != 2 || dist_init_process_group(NULL, &job.group) != DIST_OK)
-        return 2;
-    killed = strcmp(argv[1], "killed") == 0;
-    job.rank = dist_get_rank(job.group);
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-        if (strcmp(argv[1], cases[i].name) == 0)
-            cases[i].run();
-    dist_ddp_destroy(job.ddp);
-    if (!killed)
-        expect("the group", dist_barrier(job.group), DIST_OK, NULL);
-    dist_destroy_process_group(job.group);
-    return failures > 0;
+    return fault_main(argc, argv, cases, end);
 }

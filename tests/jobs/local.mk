@@ -88,7 +88,7 @@ tests_jobs_ahead_LDADD = libdist.la
 tests_jobs_ahead_LDFLAGS = $(job_ldflags)
 
 check_PROGRAMS += tests/jobs/short_memory
-tests_jobs_short_memory_SOURCES = tests/jobs/short_memory.c
+tests_jobs_short_memory_SOURCES = tests/jobs/short_memory.c tests/jobs/scarce.c tests/jobs/scarce.h
 tests_jobs_short_memory_LDADD = libdist.la
 tests_jobs_short_memory_LDFLAGS = $(job_ldflags)
 
@@ -261,12 +261,19 @@ EXTRA_DIST += \
 	tests/jobs/preload_fortran_collectives.F90 \
 	tests/jobs/preload_tool.c
 
+training_sources = \
+	tests/jobs/ddp_model.c tests/jobs/ddp_model.h \
+	tests/jobs/settings.c tests/jobs/settings.h
+fault_sources = \
+	tests/jobs/faults.c tests/jobs/faults.h \
+	tests/jobs/scarce.c tests/jobs/scarce.h
+
 check_PROGRAMS += tests/jobs/ddp
-tests_jobs_ddp_SOURCES = tests/jobs/ddp.c tests/jobs/ddp_model.c tests/jobs/ddp_model.h
+tests_jobs_ddp_SOURCES = tests/jobs/ddp.c $(training_sources)
 tests_jobs_ddp_LDADD = libdist.la -lm
 tests_jobs_ddp_LDFLAGS = $(job_ldflags)
 check_PROGRAMS += tests/jobs/ddp_faults
-tests_jobs_ddp_faults_SOURCES = tests/jobs/ddp_faults.c
+tests_jobs_ddp_faults_SOURCES = tests/jobs/ddp_faults.c $(fault_sources)
 tests_jobs_ddp_faults_LDADD = libdist.la -lm
 tests_jobs_ddp_faults_LDFLAGS = $(job_ldflags)
 check_PROGRAMS += tests/jobs/train_pass
@@ -274,10 +281,10 @@ tests_jobs_train_pass_SOURCES = tests/jobs/train_pass.c
 tests_jobs_train_pass_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
 tests_jobs_train_pass_LDADD = libtrain.la libdist.la $(CBLAS_LIBS) $(ZLIB_LIBS) -lm
 check_PROGRAMS += tests/jobs/zero
-tests_jobs_zero_SOURCES = tests/jobs/zero.c tests/jobs/ddp_model.c tests/jobs/ddp_model.h
+tests_jobs_zero_SOURCES = tests/jobs/zero.c $(training_sources)
 tests_jobs_zero_LDADD = libdist.la -lm
 tests_jobs_zero_LDFLAGS = $(job_ldflags)
 check_PROGRAMS += tests/jobs/zero_faults
-tests_jobs_zero_faults_SOURCES = tests/jobs/zero_faults.c
+tests_jobs_zero_faults_SOURCES = tests/jobs/zero_faults.c $(fault_sources)
 tests_jobs_zero_faults_LDADD = libdist.la -lm
 tests_jobs_zero_faults_LDFLAGS = $(job_ldflags)

@@ -5,53 +5,18 @@
  * and each time all ranks went on in step, or the group had ended on all of them.
  */
 #include <dist/dist.h>
-#include <errno.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include "scarce.h"
 
 #define RANKS 3
 #define TIMEOUT_MS 40000
 #define LONG_S 20.0
 #define SHORT 5         /* elements */
 #define LARGE (1 << 18) /* elements; also what a coalesced call does not pack */
-
-/* ---- memory */
-
-void *__libc_malloc(size_t bytes);
-void *__libc_calloc(size_t count, size_t bytes);
-void *__libc_realloc(void *memory, size_t bytes);
-
-static atomic_int countdown; /* the allocation at 1 fails; 0 and below: none does */
-
-#ifndef __SANITIZE_ADDRESS__
-static bool memory_is_short(void)
-{
-    if (atomic_load(&countdown) <= 0 || atomic_fetch_sub(&countdown, 1) != 1)
-        return false;
-    errno = ENOMEM;
-    return true;
-}
-
-#pragma GCC visibility push(default)
-void *malloc(size_t bytes)
-{
-    return memory_is_short() ? NULL : __libc_malloc(bytes);
-}
-
-void *calloc(size_t count, size_t bytes)
-{
-    return memory_is_short() ? NULL : __libc_calloc(count, bytes);
-}
-
-void *realloc(void *memory, size_t bytes)
-{
-    return memory_is_short() ? NULL : __libc_realloc(memory, bytes);
-}
-#pragma GCC visibility pop
-#endif
 
 /* ---- the calls */
 
@@ -280,10 +245,10 @@ static struct outcome turn(dist_group *world, int victim, int number, bool *good
     size_t failed;
 
     if (rank == victim)
-        atomic_store(&countdown, number);
+        scarce_from(number);
     failed = run(world);
     if (rank == victim)
-        mine.short_of_memory = atomic_exchange(&countdown, 0) <= 0;
+        mine.short_of_memory = scarce_end();
     mine.alive = dist_barrier(world) == DIST_OK;
     began = now_s() - began;
     *good_p = began < LONG_S && (!mine.alive || failed == CALLS);
@@ -301,10 +266,10 @@ int main(int argc, char **argv)
     int number = 1, victim, step;
     bool more = true, good = true;
 
-#ifdef __SANITIZE_ADDRESS__
-    printf("AddressSanitizer has an allocator of its own\n");
-    return 77;
-#endif
+    if (!scarce_works()) {
+        printf("AddressSanitizer has an allocator of its own\n");
+        return 77;
+    }
     if (argc != 4)
         return 2;
     victim = atoi(argv[2]);

@@ -37,6 +37,11 @@ reads metrics "$folder/metrics.jsonl" 22 2
 reads trace "$folder/trace.json" 3 22
 reads page "$folder/page.html"
 job_check "it is the last page" grep -q '>Ended' "$folder/page.html"
+job_fails "the loss is" shell 3 train_mnist "${options[@]}" --optimizer sgd --lr 1e6 \
+    --report "$folder/page.html"
+job_check "the page says that it failed, and why" \
+    grep -q 'The training failed: .*the loss is\|The training failed: .*rank [12] ' "$folder/page.html"
+job_check "not that it ended" test "$(grep -c '>Failed' "$folder/page.html")" = 1
 job_check "no half of a file is left" test -z "$(ls "$folder" | grep tmp)"
 reads_board 22 2
 

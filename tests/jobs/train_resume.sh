@@ -139,6 +139,11 @@ for mode in --augment --reproducible; do
     job_check "rank and step are named" grep -Eq '^train_mnist: rank [01]: step [0-9]+: ' "$job_output"
     job_check "all ranks fail" test "$(grep -c '^train_mnist: rank [01]: ' "$job_output")" = 2
 done
+# Also if it is the test that finds it.
+job_fails "that are not finite are those of layer" shell 2 train_mnist "${options[@]}" --optimizer sgd \
+    --lr 1e6 --train-samples 256 --batch-size 16 --accumulate 4 --epochs 9
+job_check "the test is named" grep -Eq '^train_mnist: rank [01]: the test after step 4: ' "$job_output"
+job_check "all ranks fail" test "$(grep -c '^train_mnist: rank [01]: ' "$job_output")" = 2
 job_check "the file is as it was" test "$(cksum <"$file")" = "$before"
 job_fails "rank 0: step 3: the loss is" shell 2 "$job_folder/full" "${broken[@]}" \
     --checkpoint "$job_folder/second" --checkpoint-interval 2

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "ddp_model.h"
+#include "settings.h"
 
 enum { BESIDE = 5 };
 
@@ -338,40 +339,25 @@ static int end(struct job *job)
     return dist_destroy_process_group(job->group) == DIST_OK ? result : fail("leave");
 }
 
-static void set(const char *text)
-{
-    const char *value = strchr(text, '=');
-    const struct {
-        const char *name;
-        int *number;
-        double *real;
-    } names[] = {{"steps", &settings.steps, NULL},     {"accumulate", &settings.accumulate, NULL},
-                 {"own", &settings.own, NULL},         {"sum", &settings.sum, NULL},
-                 {"restore", &settings.restore, NULL}, {"beside", &settings.beside, NULL},
-                 {"sharers", &settings.sharers, NULL}, {"bucket", NULL, &settings.bucket},
-                 {"clip", NULL, &settings.clip},       {"tolerance", NULL, &settings.tolerance}};
-
-    for (size_t i = 0; value && i < sizeof(names) / sizeof(names[0]); i++) {
-        if (strncmp(text, names[i].name, (size_t)(value - text)) != 0)
-            continue;
-        if (names[i].number)
-            *names[i].number = atoi(value + 1);
-        else
-            *names[i].real = atof(value + 1);
-        return;
-    }
-    if (!value || strncmp(text, "optimizer", 9) != 0)
-        exit(2);
-    settings.optimizer = value + 1;
-}
+static const struct setting names[] = {{.name = "steps", .number = &settings.steps},
+                                       {.name = "accumulate", .number = &settings.accumulate},
+                                       {.name = "own", .number = &settings.own},
+                                       {.name = "sum", .number = &settings.sum},
+                                       {.name = "restore", .number = &settings.restore},
+                                       {.name = "beside", .number = &settings.beside},
+                                       {.name = "sharers", .number = &settings.sharers},
+                                       {.name = "bucket", .real = &settings.bucket},
+                                       {.name = "clip", .real = &settings.clip},
+                                       {.name = "tolerance", .real = &settings.tolerance},
+                                       {.name = "optimizer", .text = &settings.optimizer},
+                                       {.name = NULL}};
 
 int main(int argc, char **argv)
 {
     struct job job = {.group = NULL};
     int result;
 
-    for (int i = 1; i < argc; i++)
-        set(argv[i]);
+    settings_read(argc, argv, names);
     if (dist_init_process_group(NULL, &job.group) != DIST_OK)
         return fail("join");
     job.rank = dist_get_rank(job.group);

@@ -39,6 +39,7 @@ for form in 1 0; do
     for fault in missing mismatch leaves early step arguments huge forked slow; do
         job shell 3 $faults $fault
     done
+    [ -n "${CHECK_SHORT-}" ] || job shell 3 $faults scarce
     for fault in killed killed-in; do
         job shell 3 "$job_folder/killed" "$builddir/$faults" $fault
     done

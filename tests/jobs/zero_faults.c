@@ -5,6 +5,7 @@
  *
  *     missing    leaves out a gradient         mismatch   has another count
  *     leaves     destroys it in a step         early      destroys it where others make a step
+ *     scarce     has no memory for an allocation of create, one after the other
  *     killed     is killed in a step           killed-in  is killed while it updates
  *     step       its step function fails       arguments  calls that are refused, on all ranks
  *     huge       all have parameters that no machine has room for
@@ -14,34 +15,22 @@
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "faults.h"
+
 enum { PARAMETERS = 4, COUNT = 3000 };
 
 struct job {
-    dist_group *group;
     dist_zero *zero;
-    int rank;
     bool kills, fails;
     float values[PARAMETERS][COUNT];
 };
 
 static struct job job;
-static int failures;
-
-static void expect(const char *what, dist_status got, dist_status wanted, const char *text)
-{
-    if (got == wanted && (!text || strstr(dist_last_error(), text)))
-        return;
-    fprintf(stderr, "rank %d: %s: %s instead of %s with \"%s\": %s\n", job.rank, what,
-            dist_status_string(got), dist_status_string(wanted), text ? text : "",
-            dist_last_error());
-    failures++;
-}
 
 /* Takes the gradients off. */
 static int descend(void *arg, const struct dist_zero_slice *slice)
@@ -72,14 +61,14 @@ static dist_status create(int count_of_last, const struct dist_zero_options *opt
         parameters[i] =
             (struct dist_zero_parameter){.name = names[i], .values = job.values[i], .count = COUNT};
     parameters[PARAMETERS - 1].count = (size_t)count_of_last;
-    return dist_zero_create(job.group, parameters, PARAMETERS, options, &job.zero);
+    return dist_zero_create(fault_group, parameters, PARAMETERS, options, &job.zero);
 }
 
 static void create_well(void)
 {
     const struct dist_zero_options options = options_of();
 
-    expect("create", create(COUNT, &options), DIST_OK, NULL);
+    fault_expect("create", create(COUNT, &options), DIST_OK, NULL);
 }
 
 static dist_status ready_all(int left_out)
@@ -96,12 +85,12 @@ static void step(int left_out, dist_status wanted, const char *text)
 {
     dist_status status = ready_all(left_out);
 
-    expect("step", status == DIST_OK ? dist_zero_finish(job.zero) : status, wanted, text);
+    fault_expect("step", status == DIST_OK ? dist_zero_finish(job.zero) : status, wanted, text);
 }
 
 static void destroy(void)
 {
-    expect("destroy", dist_zero_destroy(job.zero), DIST_OK, NULL);
+    fault_expect("destroy", dist_zero_destroy(job.zero), DIST_OK, NULL);
     job.zero = NULL;
 }
 
@@ -109,32 +98,33 @@ static void case_missing(void)
 {
     create_well();
     step(-1, DIST_OK, NULL);
-    if (job.rank == 1)
+    if (fault_rank == 1)
         step(2, DIST_ERR_INVALID_ARGUMENT, "no gradient for parameter 2");
     else
         step(-1, DIST_ERR_ABORTED, "rank 1");
-    expect("later", dist_zero_finish(job.zero), DIST_ERR_ABORTED, "earlier error");
+    fault_expect("later", dist_zero_finish(job.zero), DIST_ERR_ABORTED, "earlier error");
 }
 
 static void case_mismatch(void)
 {
     struct dist_zero_options options = options_of();
 
-    expect("create", create(COUNT - (job.rank == 1), &options), DIST_ERR_MISMATCH, "same list");
-    options.max_norm = job.rank == 1 ? 1.0 : 2.0;
-    expect("create", create(COUNT, &options), DIST_ERR_MISMATCH, "options");
+    fault_expect("create", create(COUNT - (fault_rank == 1), &options), DIST_ERR_MISMATCH,
+                 "same list");
+    options.max_norm = fault_rank == 1 ? 1.0 : 2.0;
+    fault_expect("create", create(COUNT, &options), DIST_ERR_MISMATCH, "options");
     options = options_of();
-    options.size = job.rank == 1 ? 4096 : sizeof(options);
-    expect("create", create(COUNT, &options),
-           job.rank == 1 ? DIST_ERR_INVALID_ARGUMENT : DIST_ERR_ABORTED,
-           job.rank == 1 ? "DIST_ZERO_OPTIONS_INIT" : "rank 1");
+    options.size = fault_rank == 1 ? 4096 : sizeof(options);
+    fault_expect("create", create(COUNT, &options),
+                 fault_rank == 1 ? DIST_ERR_INVALID_ARGUMENT : DIST_ERR_ABORTED,
+                 fault_rank == 1 ? "DIST_ZERO_OPTIONS_INIT" : "rank 1");
 }
 
 static void case_leaves(void)
 {
     create_well();
-    if (job.rank == 1) {
-        expect("ready", dist_zero_ready(job.zero, 3), DIST_OK, NULL);
+    if (fault_rank == 1) {
+        fault_expect("ready", dist_zero_ready(job.zero, 3), DIST_OK, NULL);
         destroy();
     } else {
         step(-1, DIST_ERR_ABORTED, "rank 1");
@@ -148,21 +138,21 @@ static void case_early(void)
 
     create_well();
     step(-1, DIST_OK, NULL);
-    if (job.rank == 1) {
+    if (fault_rank == 1) {
         destroy();
         return;
     }
     status = ready_all(-1);
     status = status == DIST_OK ? dist_zero_finish(job.zero) : status;
-    expect("step", status, status == DIST_ERR_PEER_LOST ? DIST_ERR_PEER_LOST : DIST_ERR_MISMATCH,
-           "all_reduce");
+    fault_expect("step", status,
+                 status == DIST_ERR_PEER_LOST ? DIST_ERR_PEER_LOST : DIST_ERR_MISMATCH, "uint8");
 }
 
 static void case_killed(void)
 {
     create_well();
     step(-1, DIST_OK, NULL);
-    if (job.rank == 1) {
+    if (fault_rank == 1) {
         dist_zero_ready(job.zero, 3);
         kill(getpid(), SIGKILL);
     }
@@ -173,15 +163,15 @@ static void case_killed_in(void)
 {
     create_well();
     step(-1, DIST_OK, NULL);
-    job.kills = job.rank == 1;
+    job.kills = fault_rank == 1;
     step(-1, DIST_ERR_PEER_LOST, "rank 1");
 }
 
 static void case_step(void)
 {
     create_well();
-    job.fails = job.rank == 1;
-    step(-1, DIST_ERR_ABORTED, job.rank == 1 ? "returned 7" : "rank 1");
+    job.fails = fault_rank == 1;
+    step(-1, DIST_ERR_ABORTED, fault_rank == 1 ? "returned 7" : "rank 1");
 }
 
 static void arguments_of_create(void)
@@ -189,22 +179,22 @@ static void arguments_of_create(void)
     struct dist_zero_options options = options_of();
 
     options.dtype = DIST_FLOAT64;
-    expect("float64", create(COUNT, &options), DIST_ERR_UNSUPPORTED, "float32 only");
+    fault_expect("float64", create(COUNT, &options), DIST_ERR_UNSUPPORTED, "float32 only");
     options = options_of();
     options.step = NULL;
-    expect("step", create(COUNT, &options), DIST_ERR_INVALID_ARGUMENT, "options.step");
+    fault_expect("step", create(COUNT, &options), DIST_ERR_INVALID_ARGUMENT, "options.step");
     options = options_of();
     options.state_floats = DIST_ZERO_STATE_MAX + 1;
-    expect("state", create(COUNT, &options), DIST_ERR_INVALID_ARGUMENT, "state_floats");
+    fault_expect("state", create(COUNT, &options), DIST_ERR_INVALID_ARGUMENT, "state_floats");
     options = options_of();
     options.max_norm = (double)NAN;
-    expect("norm", create(COUNT, &options), DIST_ERR_INVALID_ARGUMENT, "max_norm");
+    fault_expect("norm", create(COUNT, &options), DIST_ERR_INVALID_ARGUMENT, "max_norm");
     options = options_of();
-    expect("empty", create(0, &options), DIST_ERR_INVALID_ARGUMENT, "no elements");
-    expect("NULL", create(COUNT, NULL), DIST_ERR_INVALID_ARGUMENT, "DIST_ZERO_OPTIONS_INIT");
-    expect("NULL", dist_zero_create(NULL, NULL, 1, &options, &job.zero), DIST_ERR_INVALID_ARGUMENT,
-           "group is NULL");
-    expect("NULL", dist_zero_finish(NULL), DIST_ERR_INVALID_ARGUMENT, "zero is NULL");
+    fault_expect("empty", create(0, &options), DIST_ERR_INVALID_ARGUMENT, "no elements");
+    fault_expect("NULL", create(COUNT, NULL), DIST_ERR_INVALID_ARGUMENT, "DIST_ZERO_OPTIONS_INIT");
+    fault_expect("NULL", dist_zero_create(NULL, NULL, 1, &options, &job.zero),
+                 DIST_ERR_INVALID_ARGUMENT, "group is NULL");
+    fault_expect("NULL", dist_zero_finish(NULL), DIST_ERR_INVALID_ARGUMENT, "zero is NULL");
 }
 
 static void case_arguments(void)
@@ -213,25 +203,26 @@ static void case_arguments(void)
 
     arguments_of_create();
     create_well();
-    expect("index", dist_zero_ready(job.zero, PARAMETERS), DIST_ERR_INVALID_ARGUMENT,
-           "no parameter");
-    expect("index", dist_zero_ready(job.zero, -1), DIST_ERR_INVALID_ARGUMENT, "no parameter");
-    expect("which", dist_zero_gather_state(job.zero, 0, 1, state, 0), DIST_ERR_INVALID_ARGUMENT,
-           "state");
-    expect("root", dist_zero_scatter_state(job.zero, 0, 0, state, 99), DIST_ERR_INVALID_ARGUMENT,
-           "no rank 99");
-    expect("ready", dist_zero_ready(job.zero, 1), DIST_OK, NULL);
-    expect("twice", dist_zero_ready(job.zero, 1), DIST_ERR_INVALID_ARGUMENT, "second time");
-    expect("clear", dist_zero_clear_gradients(job.zero), DIST_ERR_INVALID_ARGUMENT, "under way");
-    expect("sync", dist_zero_sync_values(job.zero), DIST_ERR_INVALID_ARGUMENT, "under way");
-    expect("state", dist_zero_gather_state(job.zero, 0, 0, state, 0), DIST_ERR_INVALID_ARGUMENT,
-           "under way");
+    fault_expect("index", dist_zero_ready(job.zero, PARAMETERS), DIST_ERR_INVALID_ARGUMENT,
+                 "no parameter");
+    fault_expect("index", dist_zero_ready(job.zero, -1), DIST_ERR_INVALID_ARGUMENT, "no parameter");
+    fault_expect("which", dist_zero_gather_state(job.zero, 0, 1, state, 0),
+                 DIST_ERR_INVALID_ARGUMENT, "state");
+    fault_expect("root", dist_zero_scatter_state(job.zero, 0, 0, state, 99),
+                 DIST_ERR_INVALID_ARGUMENT, "no rank 99");
+    fault_expect("ready", dist_zero_ready(job.zero, 1), DIST_OK, NULL);
+    fault_expect("twice", dist_zero_ready(job.zero, 1), DIST_ERR_INVALID_ARGUMENT, "second time");
+    fault_expect("clear", dist_zero_clear_gradients(job.zero), DIST_ERR_INVALID_ARGUMENT,
+                 "under way");
+    fault_expect("sync", dist_zero_sync_values(job.zero), DIST_ERR_INVALID_ARGUMENT, "under way");
+    fault_expect("state", dist_zero_gather_state(job.zero, 0, 0, state, 0),
+                 DIST_ERR_INVALID_ARGUMENT, "under way");
     for (int i = 0; i < PARAMETERS; i++)
         if (i != 1)
-            expect("ready", dist_zero_ready(job.zero, i), DIST_OK, NULL);
-    expect("finish", dist_zero_finish(job.zero), DIST_OK, NULL);
+            fault_expect("ready", dist_zero_ready(job.zero, i), DIST_OK, NULL);
+    fault_expect("finish", dist_zero_finish(job.zero), DIST_OK, NULL);
     if (dist_zero_values(job.zero, PARAMETERS) || dist_zero_gradient(NULL, 0))
-        failures++;
+        fault_count++;
 }
 
 /* What is told is why, not what comes of it. */
@@ -240,10 +231,10 @@ static void case_huge(void)
     const struct dist_zero_options options = options_of();
     const struct dist_zero_parameter parameter = {.count = (size_t)1 << 46};
 
-    expect("huge", dist_zero_create(job.group, &parameter, 1, &options, &job.zero),
-           DIST_ERR_NO_MEMORY, NULL);
+    fault_expect("huge", dist_zero_create(fault_group, &parameter, 1, &options, &job.zero),
+                 DIST_ERR_NO_MEMORY, NULL);
     if (strstr(dist_last_error(), "abort"))
-        expect("huge", DIST_ERR_NO_MEMORY, DIST_ERR_NO_MEMORY, "why");
+        fault_expect("huge", DIST_ERR_NO_MEMORY, DIST_ERR_NO_MEMORY, "why");
 }
 
 /* The child sees the parameters, and harms nothing. */
@@ -262,10 +253,10 @@ static void case_forked(void)
         _exit(code);
     }
     if (waitpid(pid, &code, 0) != pid || code != 0)
-        failures++;
+        fault_count++;
     dist_zero_clear_gradients(job.zero);
     step(-1, DIST_OK, NULL);
-    failures += dist_zero_values(job.zero, 0)[1] != -2.0f;
+    fault_count += dist_zero_values(job.zero, 0)[1] != -2.0f;
 }
 
 /* A rank that is far ahead changes nothing that this one still reads. */
@@ -277,49 +268,55 @@ static void case_slow(void)
     for (int round = 0; round < 5; round++) {
         for (int i = 0; i < COUNT; i++)
             dist_zero_gradient(job.zero, 2)[i] = 1.0f;
-        if (job.rank == round % 3)
+        if (fault_rank == round % 3)
             nanosleep(&while_others_finish, NULL);
         for (int i = 0; i < COUNT; i++)
-            failures += dist_zero_values(job.zero, 2)[i] != (float)-round;
+            fault_count += dist_zero_values(job.zero, 2)[i] != (float)-round;
         step(-1, DIST_OK, NULL);
         for (int i = 0; i < COUNT; i++)
-            failures += dist_zero_values(job.zero, 2)[i] != (float)(-round - 1);
+            fault_count += dist_zero_values(job.zero, 2)[i] != (float)(-round - 1);
     }
-    expect("nobody reads", dist_barrier(job.group), DIST_OK, NULL);
-    if (job.rank == 0)
+    fault_expect("nobody reads", dist_barrier(fault_group), DIST_OK, NULL);
+    if (fault_rank == 0)
         dist_zero_values(job.zero, 2)[COUNT - 1] = 5.0f;
-    expect("sync", dist_zero_sync_values(job.zero), DIST_OK, NULL);
-    failures += dist_zero_values(job.zero, 2)[COUNT - 1] != 5.0f;
+    fault_expect("sync", dist_zero_sync_values(job.zero), DIST_OK, NULL);
+    fault_count += dist_zero_values(job.zero, 2)[COUNT - 1] != 5.0f;
+}
+
+static void end(void)
+{
+    dist_zero_destroy(job.zero);
+    job.zero = NULL;
+}
+
+static dist_status create_scarce(void)
+{
+    const struct dist_zero_options options = options_of();
+
+    return create(COUNT, &options);
+}
+
+/* What it allocates itself: its struct, its arrays, a name for each parameter. */
+static void case_scarce(void)
+{
+    fault_scarce(create_scarce, end, 7);
 }
 
 int main(int argc, char **argv)
 {
-    static const struct {
-        const char *name;
-        void (*run)(void);
-    } cases[] = {{"missing", case_missing},
-                 {"mismatch", case_mismatch},
-                 {"leaves", case_leaves},
-                 {"killed", case_killed},
-                 {"killed-in", case_killed_in},
-                 {"step", case_step},
-                 {"arguments", case_arguments},
-                 {"early", case_early},
-                 {"forked", case_forked},
-                 {"slow", case_slow},
-                 {"huge", case_huge}};
-    bool killed;
+    static const struct fault_case cases[] = {{"missing", case_missing},
+                                              {"mismatch", case_mismatch},
+                                              {"leaves", case_leaves},
+                                              {"killed", case_killed},
+                                              {"killed-in", case_killed_in},
+                                              {"step", case_step},
+                                              {"arguments", case_arguments},
+                                              {"early", case_early},
+                                              {"forked", case_forked},
+                                              {"slow", case_slow},
+                                              {"huge", case_huge},
+                                              {"scarce", case_scarce},
+                                              {NULL, NULL}};
 
-    if (argc != 2 || dist_init_process_group(NULL, &job.group) != DIST_OK)
-        return 2;
-    killed = strncmp(argv[1], "killed", 6) == 0;
-    job.rank = dist_get_rank(job.group);
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-        if (strcmp(argv[1], cases[i].name) == 0)
-            cases[i].run();
-    dist_zero_destroy(job.zero);
-    if (!killed)
-        expect("the group", dist_barrier(job.group), DIST_OK, NULL);
-    dist_destroy_process_group(job.group);
-    return failures > 0;
+    return fault_main(argc, argv, cases, end);
 }

@@ -180,10 +180,11 @@ static int device_cpu_losses(struct device *device, int count, double *losses)
 static int device_cpu_test(struct device *device, const struct pass *pass,
                            const struct batch *batch, struct loss *loss)
 {
+    const struct model *model = device_cpu_of(device)->model;
     const float *outputs = model_forward(device_cpu_of(device)->model, pass, batch->images);
 
     *loss = loss_nll(pass->batch, MODEL_CLASSES, outputs, batch->labels, 0.0F, NULL);
-    return 0;
+    return isfinite(loss->total) ? 0 : model_blame(model, pass, batch->images, loss->total);
 }
 
 const struct device_kind device_cpu = {

@@ -107,7 +107,8 @@ float *model_output_gradient(struct model *model); /* capacity x 10 */
 
 /*
  * Says (failure_text) where the loss of that forward pass became infinite or no number: which layer
- * is the first whose outputs are, or whose parameters are since the step before. Returns -1.
+ * is the first whose outputs are, or whose parameters are since the step before. Of a step, or of a
+ * test, as pass->training has it. Returns -1.
  */
 int model_blame(const struct model *model, const struct pass *pass, const float *images,
                 double loss);

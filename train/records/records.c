@@ -346,17 +346,17 @@ int records_test(struct records *records, const struct record_test *test)
 }
 
 /* Closing is when some file systems say that they are full. */
-void records_close(struct records *records, bool ended)
+void records_close(struct records *records, const char *failed)
 {
     if (!records)
         return;
     records_line(records);
     if (records->trace.spans)
-        records_end_trace(records, ended);
+        records_end_trace(records, !failed);
     if (records->page) {
         records->page->ended = true;
-        if (ended || records->page->steps > 0)
-            records_write_page(records);
+        records->page->failed = failed;
+        records_write_page(records);
     }
     if (metrics_close(&records->metrics) < 0)
         records_lose(records, "--metrics", records->setup.metrics);

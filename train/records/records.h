@@ -100,10 +100,10 @@ void records_losses(struct records *records, const double *losses, int count);
 int records_test(struct records *records, const struct record_test *test);
 
 /*
- * The last call. ended: the training ended well, and all ranks come here: then the trace is
- * gathered from them, else it has this rank's part only. Frees the records.
+ * The last call. failed NULL: the training ended well, and all ranks come here: then the trace is
+ * gathered from them, else it has this rank's part only. failed: why it did. Frees the records.
  */
-void records_close(struct records *records, bool ended);
+void records_close(struct records *records, const char *failed);
 
 /*
  * A file that cannot be written any more, as on a full disk, is reported once, on standard error.

@@ -161,24 +161,33 @@ static int trainer_test_batch(struct trainer *trainer, double sums[3])
     return 0;
 }
 
-int trainer_test(struct trainer *trainer, struct report_result *result)
+/* This rank's samples of the test. */
+static int trainer_test_own(struct trainer *trainer, double sums[3])
 {
     const size_t world = (size_t)trainer->comm->world;
-    const double began = comm_now();
-    double sums[3] = {0.0, 0.0, 0.0};
 
     trainer->batch.count = 0;
-    if (trainer_ddp_sync(trainer) < 0)
-        return -1;
     for (size_t i = (size_t)trainer->comm->rank; i < trainer->test.count; i += world) {
         batch_add(&trainer->batch, &trainer->test, i, 0, 0);
         if (trainer->batch.count == trainer->batch.capacity &&
             trainer_test_batch(trainer, sums) < 0)
             return -1;
     }
-    if (trainer->batch.count > 0 && trainer_test_batch(trainer, sums) < 0)
+    return trainer->batch.count > 0 ? trainer_test_batch(trainer, sums) : 0;
+}
+
+/* A rank that fails says why; the others learn of it by the sum. */
+int trainer_test(struct trainer *trainer, struct report_result *result)
+{
+    const double began = comm_now();
+    double sums[3] = {0.0, 0.0, 0.0};
+    int tested;
+
+    if (trainer_ddp_sync(trainer) < 0)
         return -1;
-    if (comm_sum(trainer->comm, sums, 3) < 0)
+    tested = trainer_test_own(trainer, sums);
+    sums[0] = tested < 0 ? (double)NAN : sums[0];
+    if (comm_sum(trainer->comm, sums, 3) < 0 || tested < 0)
         return -1;
     result->loss = sums[0] / sums[2];
     if (!isfinite(result->loss))

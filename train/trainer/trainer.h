@@ -125,7 +125,6 @@ int trainer_zero_open(struct trainer *trainer);
 int trainer_zero_close(struct trainer *trainer);
 int trainer_zero_finish(struct trainer *trainer);
 int trainer_zero_keep(struct trainer *trainer);
-struct model_listener trainer_zero_listener(struct trainer *trainer, bool last);
 
 /*
  * The parts of a run. An epoch: all its steps, or until --max-steps. A test: the whole test

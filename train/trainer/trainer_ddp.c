@@ -90,14 +90,18 @@ int trainer_ddp_sync(struct trainer *trainer)
 static void ddp_ready(void *arg, int tensor)
 {
     struct trainer *trainer = arg;
+    dist_status status;
 
-    if (!trainer->failed && dist_ddp_ready(trainer->ddp, tensor) < 0)
-        trainer->failed = failure_dist("averaging the gradients") < 0;
+    if (trainer->failed)
+        return;
+    status = trainer->zero ? dist_zero_ready(trainer->zero, tensor)
+                           : dist_ddp_ready(trainer->ddp, tensor);
+    trainer->failed = status < 0 && failure_dist("averaging the gradients") < 0;
 }
 
 struct model_listener trainer_ddp_listener(struct trainer *trainer, bool last)
 {
-    const bool listens = last && trainer->ddp && !trainer->options->reproducible;
+    const bool listens = last && (trainer->ddp || trainer->zero) && !trainer->options->reproducible;
 
     return (struct model_listener){listens ? ddp_ready : NULL, trainer, trainer_passes_turn};
 }
@@ -119,14 +123,14 @@ int trainer_ddp_finish(struct trainer *trainer)
     const double start = comm_now();
     dist_status status;
 
-    if (trainer->zero)
-        return trainer_zero_finish(trainer);
     if (trainer->options->reproducible) {
         ddp_ready(trainer, 1);
         ddp_ready(trainer, 0);
     }
     if (trainer->failed)
         return -1;
+    if (trainer->zero)
+        return trainer_zero_finish(trainer);
     status = dist_ddp_finish(trainer->ddp);
     trainer_spent(trainer, RECORD_WAIT, start);
     if (status < 0)

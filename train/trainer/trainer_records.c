@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One rank's training: telling its records what happens. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "train/failure.h"
 #include "trainer.h"
 
 _Static_assert((int)RECORDS_AHEAD >= (int)DEVICE_AHEAD, "losses come so late");
+
+/* Bytes of the text of why it failed. */
+#define TRAINER_CAUSE 1024
 
 /* ---- opening and closing ---- */
 
@@ -58,13 +62,17 @@ int trainer_records_start(struct trainer *trainer)
 
 void trainer_records_end(struct trainer *trainer)
 {
-    records_close(trainer->records.to, true);
+    records_close(trainer->records.to, NULL);
     trainer->records.to = NULL;
 }
 
+/* What is written now may fail too: that is not why the training did. */
 void trainer_records_close(struct trainer *trainer)
 {
-    records_close(trainer->records.to, false);
+    char failed[TRAINER_CAUSE];
+
+    snprintf(failed, sizeof(failed), "%s", failure_text());
+    records_close(trainer->records.to, failed);
     free(trainer->records.settings);
     trainer->records = (struct trainer_records){.to = NULL};
 }

@@ -97,8 +97,7 @@ int trainer_gradients(struct trainer *trainer, int64_t step)
     trainer->taken = end - begin;
     for (int64_t first = begin; first < end; first += trainer->local_batch) {
         const bool last = end - first <= trainer->local_batch;
-        const struct model_listener listener = trainer->zero ? trainer_zero_listener(trainer, last)
-                                                             : trainer_ddp_listener(trainer, last);
+        const struct model_listener listener = trainer_ddp_listener(trainer, last);
 
         if (trainer_batch(trainer, first > begin, &listener) < 0)
             return -1;

@@ -80,28 +80,12 @@ int trainer_zero_close(struct trainer *trainer)
     return dist_zero_destroy(zero) < 0 ? failure_dist("the end of the training") : 0;
 }
 
-/* The first failure says why; trainer_zero_finish passes it on. */
-static void zero_ready(void *arg, int tensor)
-{
-    struct trainer *trainer = arg;
-
-    if (!trainer->failed && dist_zero_ready(trainer->zero, tensor) < 0)
-        trainer->failed = failure_dist("averaging the gradients") < 0;
-}
-
-struct model_listener trainer_zero_listener(struct trainer *trainer, bool last)
-{
-    return (struct model_listener){last ? zero_ready : NULL, trainer, trainer_passes_turn};
-}
-
 /* Waiting for other ranks is what communication costs; the rest is the optimizer's. */
 int trainer_zero_finish(struct trainer *trainer)
 {
     struct dist_zero_stats before = {.size = sizeof(before)}, after = {.size = sizeof(after)};
     dist_status status;
 
-    if (trainer->failed)
-        return -1;
     dist_zero_get_stats(trainer->zero, &before);
     status = dist_zero_finish(trainer->zero);
     dist_zero_get_stats(trainer->zero, &after);

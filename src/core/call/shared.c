@@ -9,11 +9,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* What a rank offers: its part, or why there is none. */
+/* What a rank offers: its part. */
 struct shared_offer {
     struct disti_segment_location at;
     uint64_t bytes;
-    int64_t status;
 };
 
 /* All parts of one call, for dist_shared_free. */
@@ -120,32 +119,28 @@ static void shared_unmap(const struct shared_offer *offer)
 
 /* ---- of all ranks ---- */
 
-/* The first rank that has failed decides the status of all; its own message says why. */
-static dist_status shared_agree(const struct dist_group *group, const struct shared_parts *parts,
-                                dist_status mine)
+/*
+ * Every rank comes here, with or without success, and gets the same status: that of the first that
+ * has failed, whose own message says why. Needs no memory: there may be none.
+ */
+static dist_status shared_agree(struct dist_group *group, dist_status mine)
 {
-    for (int r = 0; r < group->world_size; r++) {
-        const dist_status status = (dist_status)parts->offers[r].status;
+    uint64_t first = 0; /* ranks from that one on, and its status; 0: nobody has failed */
+    dist_status status;
+    int rank;
 
-        if (status != DIST_OK)
-            return r == group->rank ? mine
-                                    : disti_fail(status,
-                                                 "rank %d: dist_shared_alloc: rank %d could not "
-                                                 "share its memory; its own message says why",
-                                                 group->rank, r);
-    }
-    return DIST_OK;
-}
-
-/* All ranks say how it went; the same status on all. */
-static dist_status shared_tell(struct dist_group *group, struct shared_parts *parts,
-                               struct shared_offer *mine, dist_status status)
-{
-    dist_status told;
-
-    mine->status = status;
-    told = dist_all_gather(group, mine, parts->offers, sizeof(*mine), DIST_UINT8);
-    return told == DIST_OK ? shared_agree(group, parts, status) : told;
+    if (mine != DIST_OK)
+        first = (uint64_t)(group->world_size - group->rank) << 32 | (uint32_t)-mine;
+    status = dist_all_reduce(group, &first, &first, 1, DIST_UINT64, DIST_MAX);
+    if (status != DIST_OK || first == 0)
+        return status;
+    rank = group->world_size - (int)(first >> 32);
+    if (rank == group->rank)
+        return mine;
+    return disti_fail((dist_status) - (int)(uint32_t)first,
+                      "rank %d: dist_shared_alloc: rank %d could not share its memory; its own "
+                      "message says why",
+                      group->rank, rank);
 }
 
 static dist_status shared_map_all(const struct dist_group *group, struct shared_parts *parts,
@@ -159,7 +154,7 @@ static dist_status shared_map_all(const struct dist_group *group, struct shared_
             addresses[r] = parts->own;
         else
             status = shared_map(&parts->offers[r], &addresses[r]);
-        if (status == DIST_ERR_SYSTEM)
+        if (status == DIST_ERR_SYSTEM || status == DIST_ERR_NO_MEMORY)
             status = shared_unseen(group, r);
         if (status != DIST_OK)
             return status;
@@ -169,6 +164,8 @@ static dist_status shared_map_all(const struct dist_group *group, struct shared_
 
 static void shared_end(struct shared_parts *parts)
 {
+    if (!parts)
+        return;
     for (int r = 0; r < parts->mapped; r++)
         shared_unmap(&parts->offers[r]);
     disti_segment_free(parts->own);
@@ -206,12 +203,15 @@ dist_status dist_shared_alloc(dist_group *group, size_t bytes, void **parts)
     if (status != DIST_OK)
         return status;
     made = calloc(1, sizeof(*made) + (size_t)group->world_size * sizeof(made->offers[0]));
-    if (!made)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory to note an allocation");
-    made->group = group;
-    status = shared_tell(group, made, &mine, shared_offer(group, bytes, made, &mine));
+    status = made ? shared_offer(group, bytes, made, &mine)
+                  : disti_fail(DIST_ERR_NO_MEMORY, "no memory to note an allocation");
+    status = shared_agree(group, status);
+    if (status == DIST_OK) {
+        made->group = group;
+        status = dist_all_gather(group, &mine, made->offers, sizeof(mine), DIST_UINT8);
+    }
     if (status == DIST_OK)
-        status = shared_tell(group, made, &mine, shared_map_all(group, made, parts));
+        status = shared_agree(group, shared_map_all(group, made, parts));
     if (status == DIST_OK)
         shared_note(made);
     else

@@ -8,6 +8,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "ddp/common.h"
 #include "device/driver.h"
 
 static dist_status zero_bad(const char *what)
@@ -38,19 +39,6 @@ static dist_status zero_options(const struct dist_zero_options *given,
                       dist_dtype_string(options->dtype));
 }
 
-/* The caller frees it. NULL: no memory. */
-static char *zero_quote(const char *name, int index)
-{
-    const size_t size = (name ? strlen(name) : 0) + 32;
-    char *text = malloc(size);
-
-    if (text && name)
-        disti_text(text, size, "'%s'", name);
-    else if (text)
-        disti_text(text, size, "parameter %d", index);
-    return text;
-}
-
 static dist_status zero_parameter_copy(struct zero_parameter *to,
                                        const struct dist_zero_parameter *from, int index)
 {
@@ -66,7 +54,7 @@ static dist_status zero_parameter_copy(struct zero_parameter *to,
                           "memory only",
                           index);
     *to = (struct zero_parameter){
-        .name = zero_quote(from->name, index), .count = from->count, .source = from->gradient};
+        .name = disti_ddp_quote(from->name, index), .count = from->count, .source = from->gradient};
     return to->name ? DIST_OK : disti_fail(DIST_ERR_NO_MEMORY, "no memory for a parameter's name");
 }
 
@@ -99,53 +87,27 @@ static dist_status zero_prepare(struct dist_zero *zero,
     return status == DIST_OK ? disti_zero_layout(zero) : status;
 }
 
-/* What all ranks have to say alike; 0: this rank has failed. */
-static uint64_t zero_word(const struct dist_zero *zero, dist_status status)
+/* What all ranks have to say alike. */
+static uint64_t zero_hash(const struct dist_zero *zero)
 {
     const struct dist_zero_options *options = &zero->options;
     const uint64_t settings[] = {options->first_bucket_bytes, options->bucket_bytes, options->sum,
                                  (uint64_t)options->state_floats, (uint64_t)zero->count};
     uint64_t hash = disti_hash_bytes(DISTI_HASH_START, settings, sizeof(settings));
 
-    if (status != DIST_OK)
-        return 0;
     hash = disti_hash_bytes(hash, &options->max_norm, sizeof(options->max_norm));
     for (int i = 0; i < zero->count; i++)
         hash = disti_hash_bytes(hash, &zero->parameters[i].count, sizeof(size_t));
-    return hash | 1;
+    return hash;
 }
 
-static dist_status zero_compare(const struct dist_zero *zero, const uint64_t *words)
-{
-    for (int i = 0; i < zero->world; i++) {
-        if (words[i] == 0)
-            return disti_fail(DIST_ERR_ABORTED,
-                              "rank %d: dist_zero_create failed on rank %d, whose own message says "
-                              "why",
-                              zero->rank, i);
-        if (words[i] != words[zero->rank])
-            return disti_fail(DIST_ERR_MISMATCH,
-                              "rank %d: dist_zero_create: rank %d has other parameters or options "
-                              "than this rank; give all ranks the same list, counts and options",
-                              zero->rank, i);
-    }
-    return DIST_OK;
-}
-
+/* zero is NULL where there was no memory even for it: the others learn that too. */
 static dist_status zero_agree(const struct dist_zero *zero, dist_group *group, dist_status status)
 {
-    const uint64_t mine = zero_word(zero, status);
-    uint64_t *words = calloc((size_t)zero->world, sizeof(*words));
-    dist_status gathered;
+    const struct ddp_word mine = {.alike = status == DIST_OK ? zero_hash(zero) : 0};
+    bool apart = false;
 
-    if (!words)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a word of each of %d ranks",
-                          zero->world);
-    gathered = dist_all_gather(group, &mine, words, 1, DIST_UINT64);
-    if (status == DIST_OK)
-        status = gathered == DIST_OK ? zero_compare(zero, words) : gathered;
-    free(words);
-    return status;
+    return disti_ddp_agree(group, "dist_zero_create", status, mine, &apart);
 }
 
 /* What all ranks do together. */
@@ -213,7 +175,7 @@ dist_status dist_zero_create(dist_group *group, const struct dist_zero_parameter
         return zero_bad("group is NULL");
     zero = calloc(1, sizeof(*zero));
     if (!zero)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a dist_zero");
+        return zero_agree(NULL, group, disti_fail(DIST_ERR_NO_MEMORY, "no memory for a dist_zero"));
     zero->rank = dist_get_rank(group);
     zero->world = dist_get_world_size(group);
     status = zero_p ? zero_prepare(zero, parameters, count, options) : zero_bad("zero_p is NULL");
@@ -229,18 +191,12 @@ dist_status dist_zero_create(dist_group *group, const struct dist_zero_parameter
     return DIST_OK;
 }
 
-/*
- * Ranks that are in a step would wait for this one, and it for them. So a call stands in the order
- * of the steps that is none of a step's: where another rank is at a step it ends both at once.
- * Behind it nobody uses the memory of this rank any more.
- */
 static void zero_part(struct dist_zero *zero)
 {
     dist_status status = DIST_ERR_ABORTED;
-    uint8_t leaves = 1;
 
     if (zero->failed == DIST_OK && !disti_zero_is_in_step(zero))
-        status = dist_all_reduce(zero->group, &leaves, &leaves, 1, DIST_UINT8, DIST_MAX);
+        status = disti_ddp_leave(zero->group);
     if (status != DIST_OK)
         disti_zero_fail(zero, status);
 }

@@ -2,6 +2,7 @@
 /* What a program asks and sets between steps, and how it all fails. */
 #include "zero.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -94,6 +95,11 @@ dist_status dist_zero_set_steps(dist_zero *zero, uint64_t steps)
 {
     dist_status status = disti_zero_check_between(zero, "dist_zero_set_steps");
 
+    if (status == DIST_OK && steps > INT64_MAX)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "dist_zero_set_steps: %" PRIu64 " steps are more than a training can "
+                          "make: give the number that dist_zero_get_steps had",
+                          steps);
     if (status == DIST_OK)
         zero->made = steps;
     return status;

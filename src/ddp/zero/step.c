@@ -7,10 +7,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "ddp/common.h"
 #include "ddp/squares.h"
-
-/* Bytes of names in one message. */
-#define ZERO_NAMES 256
 
 dist_status disti_zero_wait(struct dist_zero *zero, struct zero_bucket *bucket)
 {
@@ -103,40 +101,19 @@ dist_status dist_zero_ready(dist_zero *zero, int index)
     return status == DIST_OK ? DIST_OK : disti_zero_fail(zero, status);
 }
 
-/* "'a', 'b' and 3 more": the gradients that are missing. Returns how many they are. */
-static int step_list_missing(const struct dist_zero *zero, char *text, size_t size)
-{
-    size_t length = 0;
-    int missing = 0, shown = 0;
-
-    text[0] = '\0';
-    for (int i = 0; i < zero->count; i++) {
-        const struct zero_parameter *parameter = &zero->parameters[i];
-
-        if (parameter->ready)
-            continue;
-        missing++;
-        if (length + strlen(parameter->name) + 40 > size)
-            continue;
-        length +=
-            disti_text(text + length, size - length, "%s%s", shown++ ? ", " : "", parameter->name);
-    }
-    if (missing > shown)
-        disti_text(text + length, size - length, "%s%d more", shown ? " and " : "",
-                   missing - shown);
-    return missing;
-}
-
 static dist_status step_check_all(const struct dist_zero *zero)
 {
-    char names[ZERO_NAMES];
+    struct ddp_list missing = {.count = 0};
 
-    if (step_list_missing(zero, names, sizeof(names)) == 0)
+    for (int i = 0; i < zero->count; i++)
+        if (!zero->parameters[i].ready)
+            disti_ddp_list_add(&missing, zero->parameters[i].name);
+    if (missing.count == 0)
         return DIST_OK;
     return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                       "rank %d: dist_zero_finish: there is no gradient for %s; call "
                       "dist_zero_ready for each of them",
-                      zero->rank, names);
+                      zero->rank, disti_ddp_list_end(&missing));
 }
 
 static void step_end(struct dist_zero *zero)

@@ -28,14 +28,15 @@ static void failures_drop_oldest(struct disti_store_server *server)
 
 void disti_store_failures_add(struct disti_store_server *server, const struct disti_notice *notice)
 {
-    struct store_failure *failure = calloc(1, sizeof(*failure));
+    const size_t bytes = strlen(notice->text) + 1;
+    struct store_failure *failure = malloc(sizeof(*failure) + bytes);
 
     if (!failure)
         return;
     failure->group = notice->group;
     failure->rank = notice->rank;
     failure->aborted = notice->aborted;
-    memcpy(failure->news, notice->text, sizeof(failure->news));
+    memcpy(failure->news, notice->text, bytes);
     failure->next = server->failures;
     server->failures = failure;
     if (++server->failure_count > STORE_FAILURES_MAX)

@@ -68,7 +68,7 @@ struct store_failure {
     int32_t group;
     int rank;
     bool aborted;
-    char news[DISTI_NEWS_MAX];
+    char news[]; /* as long as it is: there may be thousands of these */
 };
 
 /* What a scheduler sees of its job. */

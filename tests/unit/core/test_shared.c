@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -96,6 +97,43 @@ static void all_have_it_or_none(void **state)
     world_run(RANKS, refuses);
 }
 
+/* From now on this process opens no file; or it may again. */
+static void open_none(bool none)
+{
+    const int next = none ? dup(0) : -1;
+    struct rlimit limit;
+
+    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    limit.rlim_cur = none ? (rlim_t)next : limit.rlim_max;
+    CHECK(!none || (next >= 0 && close(next) == 0));
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+}
+
+/* A rank has its own part, but cannot map another: as where none is to be seen. */
+static void maps_nothing(int rank, void *arg)
+{
+    dist_group *group = world_join(arg, rank);
+    void *parts[RANKS], *own;
+
+    CHECK(dist_alloc(NULL, 100, &own) == DIST_OK); /* there is room for more where it is */
+    if (rank == 1)
+        open_none(true);
+    CHECK(dist_shared_alloc(group, 100, parts) == DIST_ERR_UNSUPPORTED);
+    CHECK_SAYS(rank == 1 ? "ulimit -n" : "rank 1");
+    if (rank == 1)
+        open_none(false);
+    CHECK(dist_shared_alloc(group, 100, parts) == DIST_OK);
+    CHECK(dist_barrier(group) == DIST_OK);
+    CHECK(dist_shared_free(parts[rank]) == DIST_OK && dist_free(NULL, own) == DIST_OK);
+    CHECK(dist_destroy_process_group(group) == DIST_OK);
+}
+
+static void no_descriptor_is_no_such_memory(void **state)
+{
+    (void)state;
+    world_run(RANKS, maps_nothing);
+}
+
 /* A part stays though its rank is gone. */
 static void outlives(int rank, void *arg)
 {
@@ -146,6 +184,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_see_all),
         cmocka_unit_test(all_have_it_or_none),
+        cmocka_unit_test(no_descriptor_is_no_such_memory),
         cmocka_unit_test(parts_outlive_their_ranks),
         cmocka_unit_test(arguments_are_checked),
     };

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What groups leave in the store when they end: nothing. */
+/* What groups leave in the store when they end: nothing, or why they failed. */
 #include "ranks.h"
+
+#include <malloc.h>
 
 #include "store/server/server.h"
 
@@ -60,10 +62,32 @@ static void test_groups_leave_nothing(void **state)
     disti_store_server_stop(server, 1000);
 }
 
+static void test_failures_are_short(void **state)
+{
+    const struct disti_party party = {.group = 7};
+    struct disti_store_server *server;
+    struct disti_store *store;
+    int64_t number;
+
+    (void)state;
+    assert_int_equal(ranks_serve("127.0.0.1", 0, 1, &server), DIST_OK);
+    assert_int_equal(
+        ranks_connect("127.0.0.1", disti_store_server_port(server), 0, 1, WAIT_MS, &store),
+        DIST_OK);
+    disti_store_report(store, &party, "has no more work");
+    assert_int_equal(disti_store_take_numbers(store, 1, &number), DIST_OK); /* it has been read */
+    assert_non_null(server->failures);
+    assert_string_equal(strstr(server->failures->news, "has no"), "has no more work");
+    assert_in_range(malloc_usable_size(server->failures), 1, 256);
+    disti_store_close(store);
+    disti_store_server_stop(server, 1000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_groups_leave_nothing),
+        cmocka_unit_test(test_failures_are_short),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -230,6 +230,12 @@ static void test_page_escapes(void **state)
     assert_non_null(strstr(text, "&#60;b&#62;&#38;&#34;&#39;"));
     assert_non_null(strstr(text, "base64,PHN2Zz5mb3VyPC9zdmc+\""));
     assert_null(strstr(text, "http-equiv"));
+    assert_non_null(strstr(text, ">Ended"));
+    free(text);
+    page->failed = "rank 0: <no> number";
+    text = print(page);
+    assert_non_null(strstr(text, ">Failed"));
+    assert_non_null(strstr(text, "The training failed: rank 0: &#60;no&#62; number<"));
     free(text);
     free_page(page);
 }

@@ -37,8 +37,9 @@ typedef float tile_vector __attribute__((vector_size(4 * TILE_LANES), aligned(4)
 #undef TILE_ROWS
 #pragma GCC pop_options
 
-/* What this CPU can run. rows: of a tile, 0 for none. */
+/* The best first. rows: of a tile, 0 for none. */
 struct tile_kernels {
+    const char *name;
     int rows;
     void (*forward)(const struct tile_job *job, const float *frame, const float *weight,
                     float *out);
@@ -46,18 +47,43 @@ struct tile_kernels {
                    float *dweight);
 };
 
-static struct tile_kernels tile_kernels(void)
+static const struct tile_kernels tile_table[] = {
+    {"avx512f", 8, tile_avx512_forward, tile_avx512_weight},
+    {"avx2", 4, tile_avx2_forward, tile_avx2_weight},
+    {"none", 0, NULL, NULL},
+};
+enum { TILE_KINDS = sizeof(tile_table) / sizeof(tile_table[0]) };
+
+static int tile_passed; /* over by tile_use, of those that this CPU can run */
+
+static bool tile_runs(int kind)
 {
-    if (__builtin_cpu_supports("avx512f"))
-        return (struct tile_kernels){8, tile_avx512_forward, tile_avx512_weight};
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        return (struct tile_kernels){4, tile_avx2_forward, tile_avx2_weight};
-    return (struct tile_kernels){0, NULL, NULL};
+    if (tile_table[kind].rows == 8)
+        return __builtin_cpu_supports("avx512f");
+    return tile_table[kind].rows == 0 ||
+           (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"));
+}
+
+/* NULL: there are not so many. */
+static const struct tile_kernels *tile_find(int number)
+{
+    for (int kind = 0; kind < TILE_KINDS; kind++)
+        if (tile_runs(kind) && number-- == 0)
+            return &tile_table[kind];
+    return NULL;
+}
+
+const char *tile_use(int number)
+{
+    const struct tile_kernels *kernels = tile_find(number);
+
+    tile_passed = kernels ? number : 0;
+    return kernels ? kernels->name : NULL;
 }
 
 bool tile_fits(const struct tile_job *job)
 {
-    const int rows = tile_kernels().rows;
+    const int rows = tile_find(tile_passed)->rows;
 
     return rows > 0 && job->channels % TILE_LANES == 0 && job->width >= rows &&
            job->kernel * job->inputs % rows == 0;
@@ -65,14 +91,19 @@ bool tile_fits(const struct tile_job *job)
 
 void tile_forward(const struct tile_job *job, const float *frame, const float *weight, float *out)
 {
-    tile_kernels().forward(job, frame, weight, out);
+    tile_find(tile_passed)->forward(job, frame, weight, out);
 }
 
 void tile_weight(const struct tile_job *job, const float *frame, const float *dout, float *dweight)
 {
-    tile_kernels().weight(job, frame, dout, dweight);
+    tile_find(tile_passed)->weight(job, frame, dout, dweight);
 }
 #else
+const char *tile_use(int number)
+{
+    return number == 0 ? "none" : NULL;
+}
+
 bool tile_fits(const struct tile_job *job)
 {
     (void)job;

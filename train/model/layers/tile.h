@@ -21,4 +21,11 @@ void tile_forward(const struct tile_job *job, const float *frame, const float *w
 /* dweight += the transposed windows of frame x dout. */
 void tile_weight(const struct tile_job *job, const float *frame, const float *dout, float *dweight);
 
+/*
+ * For tests: from here on the numberth of the kinds that this CPU can run, 0 for the best, which is
+ * used by itself; the last makes no tiles. Returns its name; NULL: there are not so many, and the
+ * best is used again.
+ */
+const char *tile_use(int number);
+
 #endif

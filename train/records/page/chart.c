@@ -210,17 +210,20 @@ static void chart_bad(const struct chart_frame *frame, const struct chart_series
             bad, bins[from].first, bins[end - 1].last);
 }
 
-static void chart_bad_runs(const struct chart_frame *frame, const struct chart_series *series,
-                           FILE *to)
+/* Draws each run of bins that have numbers that are not finite, or that have finite ones. */
+static void chart_runs(const struct chart_frame *frame, const struct chart_series *series, bool bad,
+                       FILE *to)
 {
     const struct history *history = series->history;
     int from = 0;
 
     for (int i = 0; i <= history->count; i++) {
-        if (i < history->count && history->bins[i].bad)
+        if (i < history->count && (bad ? history->bins[i].bad : history->bins[i].finite) > 0)
             continue;
-        if (i > from)
+        if (i > from && bad)
             chart_bad(frame, series, from, i, to);
+        else if (i > from)
+            chart_piece(frame, series, from, i, to);
         from = i + 1;
     }
 }
@@ -228,18 +231,9 @@ static void chart_bad_runs(const struct chart_frame *frame, const struct chart_s
 static void chart_series_draw(const struct chart_frame *frame, const struct chart_series *series,
                               FILE *to)
 {
-    const struct history *history = series->history;
-    int from = 0;
-
-    chart_bad_runs(frame, series, to);
-    for (int i = 0; i <= history->count; i++) {
-        if (i < history->count && history->bins[i].finite)
-            continue;
-        if (i > from)
-            chart_piece(frame, series, from, i, to);
-        from = i + 1;
-    }
-    if (series->points && history->count <= CHART_POINTS_MOST)
+    chart_runs(frame, series, true, to);
+    chart_runs(frame, series, false, to);
+    if (series->points && series->history->count <= CHART_POINTS_MOST)
         chart_points(frame, series, to);
 }
 

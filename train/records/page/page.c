@@ -165,6 +165,11 @@ static void page_top(const struct page *page, FILE *to)
             page_style);
     fprintf(to, "<h1>%s</h1>\n", setup->program);
     page_subtitle(page, to);
+    if (page->failed) {
+        fputs("<p class=\"warn\">The training failed: ", to);
+        svg_escape(page->failed, to);
+        fputs("</p>\n", to);
+    }
     if (page->bad)
         fprintf(to,
                 "<p class=\"warn\">The loss was not a finite number in %" PRId64

@@ -23,8 +23,9 @@ struct page {
     struct balance balance;
     struct record_fact facts[HOST_FACTS];
     int fact_count;
-    char *topology; /* a picture, SVG; NULL: it is not known */
-    bool ended;     /* nothing more comes: else the page asks to be loaded again */
+    char *topology;     /* a picture, SVG; NULL: it is not known */
+    bool ended;         /* nothing more comes: else the page asks to be loaded again */
+    const char *failed; /* why the training did; NULL: it did not */
 };
 
 void page_add_step(struct page *page, const struct record_step *step, double loss);

@@ -60,7 +60,10 @@ void page_subtitle(const struct page *page, FILE *to)
     gmtime_r(&now, &parts);
     strftime(when, sizeof(when), "%Y-%m-%d %H:%M UTC", &parts);
     table_count((double)page->steps, steps);
-    fprintf(to, "<p class=\"sub\">%s &middot; %s step%s", page->ended ? "Ended" : "Under way",
+    fprintf(to, "<p class=\"sub\">%s &middot; %s step%s",
+            page->failed  ? "Failed"
+            : page->ended ? "Ended"
+                          : "Under way",
             steps, page->steps == 1 ? "" : "s");
     if (page->epoch > 0)
         fprintf(to, " &middot; epoch %" PRId64 " of %" PRId64, page->epoch, setup->epochs);

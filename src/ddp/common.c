@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a dist_ddp and a dist_zero have in common. */
+#include "ddp/common.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+/* ---- the start ---- */
+
+char *disti_ddp_quote(const char *name, int index)
+{
+    const size_t size = (name ? strlen(name) : 0) + 32;
+    char *text = malloc(size);
+
+    if (text && name)
+        disti_text(text, size, "'%s'", name);
+    else if (text)
+        disti_text(text, size, "parameter %d", index);
+    return text;
+}
+
+/* All ranks' words in a few: their maxima. Needs no memory, which a rank may be out of. */
+struct common_words {
+    uint64_t failed; /* world_size - rank of the first that has; 0: none has */
+    uint64_t alike_most, alike_least, apart_most, apart_least; /* the least as ~ */
+};
+
+static dist_status common_gather(dist_group *group, uint64_t *words, size_t count)
+{
+    return dist_all_reduce(group, words, words, count, DIST_UINT64, DIST_MAX);
+}
+
+/* Names a rank whose word is another than this one's. */
+static dist_status common_differ(dist_group *group, const char *call, uint64_t mine,
+                                 const struct common_words *all)
+{
+    const int rank = dist_get_rank(group), world = dist_get_world_size(group);
+    const bool most = mine == all->alike_most, least = mine == ~all->alike_least;
+    uint64_t firsts[] = {most ? (uint64_t)(world - rank) : 0, least ? (uint64_t)(world - rank) : 0};
+    const dist_status status = common_gather(group, firsts, 2);
+
+    if (status != DIST_OK)
+        return status;
+    return disti_fail(DIST_ERR_MISMATCH,
+                      "rank %d: %s: rank %d has other parameters or options than this rank; give "
+                      "all ranks the same list, counts and options, and gradients in memory of "
+                      "their own on all or none",
+                      rank, call, world - (int)firsts[most]);
+}
+
+dist_status disti_ddp_agree(dist_group *group, const char *call, dist_status status,
+                            struct ddp_word mine, bool *apart_p)
+{
+    const int rank = dist_get_rank(group), world = dist_get_world_size(group);
+    struct common_words all = {.failed = (uint64_t)(world - rank)};
+    dist_status gathered;
+
+    if (status == DIST_OK)
+        all = (struct common_words){0, mine.alike, ~mine.alike, mine.apart, ~mine.apart};
+    gathered = common_gather(group, &all.failed, sizeof(all) / sizeof(all.failed));
+    if (status != DIST_OK || gathered != DIST_OK)
+        return status != DIST_OK ? status : gathered;
+    if (all.failed > 0)
+        return disti_fail(DIST_ERR_ABORTED,
+                          "rank %d: %s failed on rank %d, whose own message says why", rank, call,
+                          world - (int)all.failed);
+    if (all.alike_most != ~all.alike_least)
+        return common_differ(group, call, mine.alike, &all);
+    *apart_p = all.apart_most != ~all.apart_least;
+    return DIST_OK;
+}
+
+/* ---- the end ---- */
+
+dist_status disti_ddp_leave(dist_group *group)
+{
+    uint8_t leaves = 1;
+
+    return dist_all_reduce(group, &leaves, &leaves, 1, DIST_UINT8, DIST_MAX);
+}
+
+/* ---- names ---- */
+
+/* Where " and 99999 more" still fits behind the name. */
+static bool common_has_room(const struct ddp_list *list, const char *name)
+{
+    return list->length + strlen(name) + 40 <= sizeof(list->text);
+}
+
+void disti_ddp_list_add(struct ddp_list *list, const char *name)
+{
+    list->count++;
+    if (common_has_room(list, name))
+        list->length += disti_text(list->text + list->length, sizeof(list->text) - list->length,
+                                   "%s%s", list->shown++ ? ", " : "", name);
+}
+
+const char *disti_ddp_list_end(struct ddp_list *list)
+{
+    if (list->count > list->shown)
+        disti_text(list->text + list->length, sizeof(list->text) - list->length, "%s%d more",
+                   list->shown ? " and " : "", list->count - list->shown);
+    return list->text;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A process without memory for one of its allocations. */
+#include "scarce.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+void *__libc_malloc(size_t bytes);
+void *__libc_calloc(size_t count, size_t bytes);
+void *__libc_realloc(void *memory, size_t bytes);
+
+static atomic_int scarce_left; /* the allocation at 1 fails; 0 and below: none does */
+
+#ifdef __SANITIZE_ADDRESS__
+bool scarce_works(void)
+{
+    return false;
+}
+#else
+bool scarce_works(void)
+{
+    return true;
+}
+
+static bool scarce_now(void)
+{
+    if (atomic_load(&scarce_left) <= 0 || atomic_fetch_sub(&scarce_left, 1) != 1)
+        return false;
+    errno = ENOMEM;
+    return true;
+}
+
+#pragma GCC visibility push(default)
+void *malloc(size_t bytes)
+{
+    return scarce_now() ? NULL : __libc_malloc(bytes);
+}
+
+void *calloc(size_t count, size_t bytes)
+{
+    return scarce_now() ? NULL : __libc_calloc(count, bytes);
+}
+
+void *realloc(void *memory, size_t bytes)
+{
+    return scarce_now() ? NULL : __libc_realloc(memory, bytes);
+}
+#pragma GCC visibility pop
+#endif
+
+void scarce_from(int number)
+{
+    atomic_store(&scarce_left, number);
+}
+
+bool scarce_end(void)
+{
+    return atomic_exchange(&scarce_left, 0) <= 0;
+}
