@@ -26,6 +26,7 @@ include tests/unit/train/local.mk
 else
 TESTS += tests/support/no_cmocka.sh
 endif
+include tests/fuzz/local.mk
 include tests/standin/local.mk
 include tests/standin/kernels/local.mk
 include tests/lint/local.mk
