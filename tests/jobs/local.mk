@@ -237,6 +237,7 @@ job_scripts = \
 	tests/jobs/bad_calls.sh \
 	tests/jobs/call_cost.sh \
 	tests/jobs/nth.sh \
+	tests/jobs/resources.sh \
 	tests/jobs/start_grows.sh \
 	tests/jobs/different.sh \
 	tests/jobs/rooted.sh \
