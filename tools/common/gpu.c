@@ -98,9 +98,9 @@ const char *gpu_open(int local_rank)
     if (!handle || missing) {
         snprintf(gpu.wrong, sizeof(gpu.wrong),
                  "there is no GPU driver (%s): install NVIDIA's or AMD's, or use host memory",
-                 missing                     ? missing
+                 missing                            ? missing
                  : secure_getenv("DIST_GPU_DRIVER") ? dlerror()
-                                             : "libcuda.so.1 or libamdhip64.so");
+                                                    : "libcuda.so.1 or libamdhip64.so");
         return gpu.wrong;
     }
     error = gpu_start(local_rank);
