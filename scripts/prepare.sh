@@ -3,6 +3,8 @@
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 jobs=$(nproc 2>/dev/null || echo 2)
+# What others may write to is not loaded as a module.
+umask 022
 # configure would take bash, which begins later than Debian's sh, and libtool is run for each file.
 export CONFIG_SHELL=${CONFIG_SHELL-/bin/sh}
 

@@ -26,15 +26,18 @@ include tests/unit/train/local.mk
 else
 TESTS += tests/support/no_cmocka.sh
 endif
+include tests/fuzz/local.mk
 include tests/standin/local.mk
 include tests/standin/kernels/local.mk
 include tests/lint/local.mk
-TESTS += tests/support/planted.sh $(measuring_job_scripts)
+TESTS += tests/support/planted.sh tests/support/left_planted.sh $(measuring_job_scripts)
 
 EXTRA_DIST += \
 	tests/support/count.sh \
 	tests/support/job.sh \
 	tests/support/limit.sh \
+	tests/support/left.sh \
+	tests/support/left_planted.sh \
 	tests/support/lsan.supp \
 	tests/support/no_cmocka.sh \
 	tests/support/nodes.sh \

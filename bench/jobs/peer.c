@@ -42,7 +42,7 @@ static int peer_beside(char *folder, size_t size)
 /* The i-th folder; -1: that one does not exist. */
 static int peer_folder(int i, char *folder, size_t size)
 {
-    const char *own = getenv("DIST_BENCH_PEERS");
+    const char *own = secure_getenv("DIST_BENCH_PEERS");
 
     if (i == 0)
         return own && *own && snprintf(folder, size, "%s", own) < (int)size ? 0 : -1;

@@ -26,7 +26,10 @@ struct disti_module {
 dist_status disti_module_load(const char *name, const struct disti_module **module_p, char *reason,
                               size_t reason_size);
 
-/* module_file.c: can dlopen be given this file? Else the reason. */
+/*
+ * module_file.c: can dlopen be given this file, and is it safe from other users? Else the reason.
+ * Its folders are not looked at: who can write to them can put another file there meanwhile.
+ */
 bool disti_module_loadable(const char *path, char *reason, size_t reason_size);
 
 /* ---- folders.c ---- */

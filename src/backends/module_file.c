@@ -90,6 +90,25 @@ static bool file_is_bad(int fd, uint64_t bytes, char *reason, size_t size)
     return false;
 }
 
+/* Its code runs as this user: nobody else may have written it, or still write to it. */
+static bool file_is_others(const struct stat *status, char *reason, size_t size)
+{
+    uid_t user = geteuid();
+
+    if (status->st_uid != user && status->st_uid != 0)
+        return file_reject(reason, size,
+                           "belongs to user %u: only what is root's or this user's is loaded; if "
+                           "you trust it, chown it to user %u or root, or copy it",
+                           (unsigned)status->st_uid, (unsigned)user);
+    if (status->st_mode & (S_IWGRP | S_IWOTH))
+        return file_reject(reason, size,
+                           "may be written by %s (mode %04o): only what is safe from others is "
+                           "loaded; if you trust it, run chmod go-w on it",
+                           status->st_mode & S_IWOTH ? "everybody" : "its group",
+                           (unsigned)status->st_mode & 07777);
+    return false;
+}
+
 bool disti_module_loadable(const char *path, char *reason, size_t reason_size)
 {
     struct stat status;
@@ -112,7 +131,8 @@ bool disti_module_loadable(const char *path, char *reason, size_t reason_size)
         snprintf(reason, reason_size, "is %s, not a file: remove it",
                  S_ISDIR(status.st_mode) ? "a folder" : "a device or a pipe");
     else
-        bad = file_is_bad(fd, (uint64_t)status.st_size, reason, reason_size);
+        bad = file_is_others(&status, reason, reason_size) ||
+              file_is_bad(fd, (uint64_t)status.st_size, reason, reason_size);
     if (fd >= 0)
         close(fd);
     return !bad;

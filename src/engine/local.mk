@@ -15,6 +15,7 @@ libdist_core_sources += \
 	src/engine/routes/route.c \
 	src/engine/routes/route.h \
 	src/engine/routes/cards.c \
+	src/engine/routes/files.c \
 	src/engine/routes/list.c \
 	src/engine/state.h \
 	src/engine/task.c \

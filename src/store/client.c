@@ -104,7 +104,8 @@ static void client_advance(struct iovec *parts, int count, size_t sent)
     for (int i = 0; i < count && sent; i++) {
         size_t n = sent < parts[i].iov_len ? sent : parts[i].iov_len;
 
-        parts[i].iov_base = (char *)parts[i].iov_base + n;
+        if (n)
+            parts[i].iov_base = (char *)parts[i].iov_base + n;
         parts[i].iov_len -= n;
         sent -= n;
     }

@@ -71,6 +71,17 @@ refused cut "is truncated: it has"
 cp "$good" "$modules/dist_machine.so"
 printf '\xf3\x00' | dd of="$modules/dist_machine.so" bs=1 seek=18 conv=notrunc status=none
 refused machine "was built for another machine (ELF machine 243"
+for mode in 775 757; do
+    cp "$good" "$modules/dist_open.so"
+    chmod $mode "$modules/dist_open.so"
+    refused open "(mode 0$mode): only what is safe from others is loaded; if you trust it, run chmod"
+done
+cp "$good" "$modules/dist_theirs.so"
+if chown 54321 "$modules/dist_theirs.so" 2>/dev/null; then
+    refused theirs "belongs to user 54321: only what is root's or this user's is loaded"
+else
+    job_skip "another user's module" "this user cannot give files away"
+fi
 cp "$good" "$modules/dist_private.so"
 chmod 0 "$modules/dist_private.so"
 if [ -r "$modules/dist_private.so" ]; then

@@ -77,6 +77,16 @@ tests_jobs_start_grows_SOURCES = tests/jobs/start_grows.c tests/jobs/descriptors
 tests_jobs_start_grows_LDADD = libdist.la
 tests_jobs_start_grows_LDFLAGS = $(job_ldflags)
 
+check_PROGRAMS += tests/jobs/churn
+tests_jobs_churn_SOURCES = tests/jobs/churn.c tests/jobs/descriptors.h
+tests_jobs_churn_LDADD = libdist.la
+tests_jobs_churn_LDFLAGS = $(job_ldflags)
+
+check_PROGRAMS += tests/jobs/nth
+tests_jobs_nth_SOURCES = tests/jobs/nth.c
+tests_jobs_nth_LDADD = libdist.la -ldl
+tests_jobs_nth_LDFLAGS = $(job_ldflags)
+
 check_PROGRAMS += tests/jobs/different
 tests_jobs_different_SOURCES = tests/jobs/different.c
 tests_jobs_different_LDADD = libdist.la
@@ -215,6 +225,7 @@ job_scripts = \
 	tests/jobs/agents.sh \
 	tests/jobs/elastic.sh \
 	tests/jobs/hosts.sh \
+	tests/jobs/churn.sh \
 	tests/jobs/many_groups.sh \
 	tests/jobs/movers.sh \
 	tests/jobs/uneven.sh \
@@ -225,6 +236,8 @@ job_scripts = \
 	tests/jobs/aborts.sh \
 	tests/jobs/bad_calls.sh \
 	tests/jobs/call_cost.sh \
+	tests/jobs/nth.sh \
+	tests/jobs/resources.sh \
 	tests/jobs/start_grows.sh \
 	tests/jobs/different.sh \
 	tests/jobs/rooted.sh \

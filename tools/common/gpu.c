@@ -40,7 +40,7 @@ static void *gpu_library(void)
 {
     static const char *const files[] = {"libcuda.so.1", "libamdhip64.so.7", "libamdhip64.so.6",
                                         "libamdhip64.so"};
-    const char *given = getenv("DIST_GPU_DRIVER");
+    const char *given = secure_getenv("DIST_GPU_DRIVER");
     void *handle = NULL;
 
     if (given && *given)
@@ -98,9 +98,9 @@ const char *gpu_open(int local_rank)
     if (!handle || missing) {
         snprintf(gpu.wrong, sizeof(gpu.wrong),
                  "there is no GPU driver (%s): install NVIDIA's or AMD's, or use host memory",
-                 missing                     ? missing
-                 : getenv("DIST_GPU_DRIVER") ? dlerror()
-                                             : "libcuda.so.1 or libamdhip64.so");
+                 missing                            ? missing
+                 : secure_getenv("DIST_GPU_DRIVER") ? dlerror()
+                                                    : "libcuda.so.1 or libamdhip64.so");
         return gpu.wrong;
     }
     error = gpu_start(local_rank);

@@ -46,7 +46,7 @@ static void gpu_ask(struct gpu_answer *answer)
                                           "libamdhip64.so", NULL};
     static const char *const runtimes[] = {"libcudart.so.13", "libcudart.so.12",
                                            "libcudart.so.11.0", "libcudart.so", NULL};
-    void *driver = gpu_open_any(getenv("DIST_GPU_DRIVER"), drivers), *runtime, *symbol;
+    void *driver = gpu_open_any(secure_getenv("DIST_GPU_DRIVER"), drivers), *runtime, *symbol;
     int (*init)(unsigned);
 
     alarm(GPU_SECONDS);
@@ -118,7 +118,7 @@ static int gpu_on_bus(void)
 
 static void gpu_not_loaded(struct doctor_report *report, const struct gpu_answer *answer, int bus)
 {
-    const char *given = getenv("DIST_GPU_DRIVER");
+    const char *given = secure_getenv("DIST_GPU_DRIVER");
 
     if (given && *given) {
         doctor_fault(report, "gpu", "DIST_GPU_DRIVER cannot be loaded: %.160s", answer->why);

@@ -162,6 +162,8 @@ static dist_status route_open_all(struct dist_engine *engine,
         if (peer != engine->config->rank)
             status = route_choose(engine, peer, cards, reasons);
     }
+    if (status == DIST_OK)
+        disti_route_files(engine);
     return status;
 }
 

@@ -45,6 +45,10 @@ struct route_cards {
 /* Is the transport among those that DIST_TRANSPORT allows (all, if it is not set)? */
 bool disti_route_allowed(const char *name);
 
+/* files.c: once the routes are chosen, and before a peer is called: tells of a limit of open files
+ * that is too small for all of them. Connections are made when they are needed, so it may do. */
+void disti_route_files(const struct dist_engine *engine);
+
 /* ---- cards.c ---- */
 
 /*

@@ -76,11 +76,12 @@ static bool command_is_script(const char *name)
 static char **command_for_python(const char *interpreter, char *words[], bool module)
 {
     static char unbuffered[] = "-u", is_module[] = "-m";
-    static char **command; /* as long as the process is there */
+    static char **command; /* valid until the next one is made */
     int count = 0, used = 0;
 
     while (words[count])
         count++;
+    free(command);
     command = calloc((size_t)count + 4, sizeof(*command));
     if (!command)
         return NULL;

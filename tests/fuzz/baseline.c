@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* dist_bench's saved results, which a later run is compared with. */
+#include "tests/fuzz/fuzz.h"
+
+#include "bench/report/baseline.h"
+
+void fuzz_baseline(struct fuzz_input *input)
+{
+    struct result_time time = {.measured = true, .median = 1000};
+    struct result_measurement measurement = {
+        .collective = "all_reduce", .dtype = "float32", .op = "sum", .bytes = 4096, .times = &time};
+    struct result_library library = {.name = "gloo/dist"};
+    struct result result = {.ranks = 2,
+                            .libraries = &library,
+                            .library_count = 1,
+                            .measurements = &measurement,
+                            .measurement_count = 1};
+
+    baseline_compare(&result, fuzz_file(input), 10, true);
+}

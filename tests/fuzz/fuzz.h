@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Targets of fuzzing, and how they take their input apart. */
+#ifndef TESTS_FUZZ_FUZZ_H
+#define TESTS_FUZZ_FUZZ_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct fuzz_input {
+    const uint8_t *at;
+    size_t left;
+};
+
+/* Feeds a parser; what it leaves behind must be as it was before. */
+typedef void fuzz_target(struct fuzz_input *input);
+
+fuzz_target fuzz_agents_client, fuzz_agents_server;
+fuzz_target fuzz_baseline, fuzz_checkpoint, fuzz_cifar10, fuzz_idx;
+fuzz_target fuzz_command, fuzz_launch, fuzz_settings, fuzz_url;
+fuzz_target fuzz_hostfile, fuzz_module, fuzz_tuning;
+fuzz_target fuzz_shm, fuzz_store_client, fuzz_store_server, fuzz_tcp;
+
+/* Prints what does not hold, and aborts. */
+#define FUZZ_MUST(holds)                                                                           \
+    do {                                                                                           \
+        if (!(holds))                                                                              \
+            fuzz_fail(__FILE__, __LINE__, #holds);                                                 \
+    } while (0)
+_Noreturn void fuzz_fail(const char *file, int line, const char *what);
+
+/* ---- input.c ---- */
+
+/* The next byte; 0 behind the end. */
+uint8_t fuzz_byte(struct fuzz_input *input);
+
+/* So many bytes, or as many as there are. */
+struct fuzz_input fuzz_take(struct fuzz_input *input, size_t bytes);
+
+/* A line without its end, or the rest: a text of its own, to be freed. */
+char *fuzz_line(struct fuzz_input *input);
+/* All that is left, in the same way. */
+char *fuzz_text(struct fuzz_input *input);
+
+/* A file with all that is left; its path is valid until the next. */
+const char *fuzz_file(struct fuzz_input *input);
+
+/* ---- streams.c: connections over TCP on the loopback address ---- */
+
+int fuzz_listen(int *port_p);
+int fuzz_connect(int port);
+/* Sends what the socket takes. False: the other end has closed. */
+bool fuzz_send(int fd, const void *data, size_t bytes);
+/* Reads away what has come. False: the other end has closed. */
+bool fuzz_drain(int fd);
+/* Closes without a TIME_WAIT; -1 is accepted. */
+void fuzz_hang_up(int fd);
+
+/* A frame of the store's and the agents' protocol. */
+void fuzz_send_frame(int fd, uint8_t op, uint32_t id, int32_t arg, struct fuzz_input key,
+                     const void *value, size_t bytes);
+/* One whose head is right, and whose fields are the input's. */
+void fuzz_send_some_frame(int fd, struct fuzz_input *input);
+
+#endif

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A module's file, as it is looked at before the dynamic linker has it. */
+#include "tests/fuzz/fuzz.h"
+
+#include "backends/module.h"
+
+void fuzz_module(struct fuzz_input *input)
+{
+    char reason[1024] = "";
+
+    FUZZ_MUST(disti_module_loadable(fuzz_file(input), reason, sizeof(reason)) || reason[0]);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Tuning files: what is read is possible, and the same when it is written and read again. */
+#include "tests/fuzz/fuzz.h"
+
+#include "tuning/tuning.h"
+
+#include <stdlib.h>
+
+void fuzz_tuning(struct fuzz_input *input)
+{
+    struct disti_tuning tuning, again;
+    char why[256] = "", text[2 * DISTI_TUNING_TEXT];
+    char *file = fuzz_text(input);
+
+    if (disti_tuning_parse(file, "FILE", NULL, &tuning, why, sizeof(why)) != DIST_OK) {
+        FUZZ_MUST(why[0]);
+    } else {
+        FUZZ_MUST(disti_tuning_sane(&tuning));
+        FUZZ_MUST(disti_tuning_print(&tuning, "", text, sizeof(text)) < sizeof(text));
+        FUZZ_MUST(disti_tuning_parse(text, "FILE", NULL, &again, why, sizeof(why)) == DIST_OK);
+        FUZZ_MUST(again.fixed_count == tuning.fixed_count);
+    }
+    free(file);
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * churn WHAT TIMES: does something so often, and fails if this process then has more than it had
+ * before the second half: descriptors, threads, mappings, resident memory. WHAT:
+ *
+ *     worlds    joins the job, sums, and leaves it
+ *     groups    makes a group of all ranks, sums, and destroys it
+ *     memory    allocates memory that neighbours see, sums there, and frees it
+ *
+ * listeners: one world; the addresses at which this process and its parent listen are looked at,
+ * and none may be the wildcard. TIMES is not looked at.
+ */
+#include "descriptors.h"
+
+#include <dist/dist.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* What an allocator's pools may still take, and what is kept of a group that was destroyed, so that
+ * its handle is known as such. */
+#define GROWTH_KIB 512
+#define HANDLE_BYTES 768
+#define GROWTH_MAPPINGS 4
+#define GROWTH_DESCRIPTORS 2 /* those that are made when a call sleeps for the first time */
+#define RANKS_MAX 8
+
+struct holding {
+    int descriptors, threads, mappings;
+    long kib;
+};
+
+static void fail(const char *what)
+{
+    fprintf(stderr, "churn: %s: %s\n", what, dist_last_error());
+    exit(1);
+}
+
+static void check(dist_status status, const char *what)
+{
+    if (status != DIST_OK)
+        fail(what);
+}
+
+/* The number behind a name in /proc/self/status. */
+static long status_number(const char *name)
+{
+    FILE *file = fopen("/proc/self/status", "re");
+    char line[256];
+    long value = -1;
+
+    while (file && fgets(line, sizeof(line), file)) {
+        if (strncmp(line, name, strlen(name)) == 0)
+            value = strtol(line + strlen(name), NULL, 10);
+    }
+    if (file)
+        fclose(file);
+    return value;
+}
+
+static int mappings(void)
+{
+    FILE *file = fopen("/proc/self/maps", "re");
+    int count = 0;
+
+    for (int c; file && (c = getc(file)) != EOF;)
+        count += c == '\n';
+    if (file)
+        fclose(file);
+    return count;
+}
+
+static struct holding hold(void)
+{
+    return (struct holding){descriptors(), (int)status_number("Threads:"), mappings(),
+                            status_number("VmRSS:")};
+}
+
+/* A sanitizer keeps what is freed, and maps memory for that. */
+static bool keeps_what_is_freed(void)
+{
+    return getenv("CHECK_SHORT") != NULL;
+}
+
+static void compare(const struct holding *before, const struct holding *after, long handles)
+{
+    bool grown = after->descriptors > before->descriptors + GROWTH_DESCRIPTORS ||
+                 after->threads > before->threads;
+
+    if (!keeps_what_is_freed())
+        grown = grown || after->mappings > before->mappings + GROWTH_MAPPINGS ||
+                after->kib > before->kib + GROWTH_KIB + handles * HANDLE_BYTES / 1024;
+    fprintf(grown ? stderr : stdout,
+            "%d -> %d descriptors, %d -> %d threads, %d -> %d mappings, %ld -> %ld KiB\n",
+            before->descriptors, after->descriptors, before->threads, after->threads,
+            before->mappings, after->mappings, before->kib, after->kib);
+    if (grown)
+        exit(1);
+}
+
+static void sum(dist_group *group, int32_t *data)
+{
+    int32_t ranks = (int32_t)dist_get_world_size(group);
+
+    for (int i = 0; i < 64; i++)
+        data[i] = i;
+    check(dist_all_reduce(group, data, data, 64, DIST_INT32, DIST_SUM), "all_reduce");
+    for (int i = 0; i < 64; i++) {
+        if (data[i] != i * ranks)
+            fail("the sum is wrong");
+    }
+}
+
+static dist_group *join(void)
+{
+    dist_group *world;
+
+    check(dist_init_process_group(NULL, &world), "init");
+    return world;
+}
+
+static void once_world(dist_group *unused)
+{
+    int32_t data[64];
+    dist_group *world = join();
+
+    (void)unused;
+    sum(world, data);
+    check(dist_destroy_process_group(world), "destroy");
+}
+
+static void once_group(dist_group *world)
+{
+    int32_t data[64];
+    int ranks[RANKS_MAX];
+    dist_group *group;
+
+    for (int r = 0; r < RANKS_MAX; r++)
+        ranks[r] = r;
+    check(dist_new_group(world, ranks, dist_get_world_size(world), NULL, &group), "new_group");
+    sum(group, data);
+    check(dist_destroy_process_group(group), "destroy the group");
+}
+
+static void once_memory(dist_group *world)
+{
+    void *data;
+
+    check(dist_alloc(world, 100000, &data), "alloc");
+    sum(world, data);
+    check(dist_free(world, data), "free");
+}
+
+static void repeat(void (*once)(dist_group *world), dist_group *world, int times)
+{
+    struct holding before, after;
+
+    for (int i = 0; i < times / 2; i++)
+        once(world);
+    before = hold();
+    for (int i = times / 2; i < times; i++)
+        once(world);
+    after = hold();
+    compare(&before, &after, once == once_memory ? 0 : times / 2);
+}
+
+/* Has a process that socket? */
+static bool holds(pid_t process, unsigned long inode)
+{
+    char folder[64], path[400], link[64], wanted[64];
+    const struct dirent *entry;
+    bool found = false;
+    DIR *opened;
+
+    snprintf(folder, sizeof(folder), "/proc/%d/fd", (int)process);
+    snprintf(wanted, sizeof(wanted), "socket:[%lu]", inode);
+    opened = opendir(folder);
+    while (opened && !found && (entry = readdir(opened))) {
+        ssize_t length;
+
+        snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
+        length = readlink(path, link, sizeof(link) - 1);
+        found = length > 0 && strncmp(link, wanted, (size_t)length) == 0 &&
+                strlen(wanted) == (size_t)length;
+    }
+    if (opened)
+        closedir(opened);
+    return found;
+}
+
+/* How many sockets of a table listen at an address; every one at the wildcard is an error. */
+static int listeners(const char *table)
+{
+    char line[512], address[64], state[8];
+    FILE *file = fopen(table, "re");
+    unsigned long inode;
+    int count = 0;
+
+    while (file && fgets(line, sizeof(line), file)) {
+        if (sscanf(line, "%*s %63s %*s %7s %*s %*s %*s %*s %*s %lu", address, state, &inode) != 3 ||
+            strcmp(state, "0A") != 0 || (!holds(getpid(), inode) && !holds(getppid(), inode)))
+            continue;
+        count++;
+        if (strspn(address, "0") == strcspn(address, ":")) {
+            fprintf(stderr, "churn: it listens everywhere: %s in %s\n", address, table);
+            exit(1);
+        }
+    }
+    if (file)
+        fclose(file);
+    return count;
+}
+
+static void look_at_listeners(void)
+{
+    dist_group *world = join();
+    int32_t data[64];
+    int32_t count = listeners("/proc/self/net/tcp") + listeners("/proc/self/net/tcp6");
+
+    printf("%d sockets listen\n", (int)count);
+    sum(world, data);
+    check(dist_all_reduce(world, &count, &count, 1, DIST_INT32, DIST_MAX), "all_reduce");
+    if (count == 0)
+        fail("nobody listens: nothing was looked at");
+    check(dist_destroy_process_group(world), "destroy");
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    int times = argc > 2 ? atoi(argv[2]) : 0;
+    dist_group *world;
+
+    if (strcmp(what, "listeners") == 0) {
+        look_at_listeners();
+    } else if (strcmp(what, "worlds") == 0) {
+        repeat(once_world, NULL, times);
+    } else if (strcmp(what, "groups") == 0 || strcmp(what, "memory") == 0) {
+        world = join();
+        repeat(strcmp(what, "groups") == 0 ? once_group : once_memory, world, times);
+        check(dist_destroy_process_group(world), "destroy");
+    } else {
+        return 2;
+    }
+    return 0;
+}

@@ -1,0 +1,38 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Too few descriptors, and a machine with hardly any /dev/shm: an error that says what is needed, or
+# none; never a signal.
+. "$srcdir/tests/support/job.sh"
+export DIST_BACKEND=gloo DIST_TUNING=off DIST_TIMEOUT=5
+program=$builddir/examples/hello_all_reduce
+
+# limited RANK MOST: that rank (all: every one) may have so many descriptors, and holds no others.
+cat >"$job_folder/limited" <<END
+#!/bin/bash
+if [ "\$1" = all ] || [ "\$1" = "\$RANK" ]; then ulimit -n "\$2" || exit 99; fi
+exec "$program" 3<&- 4<&- 5<&- 6<&- 7<&- 8<&- 9<&-
+END
+chmod +x "$job_folder/limited"
+limited() { job_fails "$1" shell 6 "$job_folder/limited" "${@:2}"; }
+says() { grep -qF -- "$1" "$job_output"; }
+
+limited "raise the hard limit of open files (ulimit -Hn) to 22 or more" all 20
+for transport in shm tcp; do
+    export DIST_TRANSPORT=$transport DIST_NODE_MEMORY=0 DIST_ALGO=all_reduce:direct
+    limited "rank 3" 3 6
+    # Enough to join, not for five connections.
+    DIST_TIMEOUT=3 job_launch shell 6 "$job_folder/limited" 3 10
+    job_check "$transport: ended by no signal" [ $job_status -lt 124 ]
+    job_check "$transport: the figure is told" says "to talk to all 6 ranks"
+done
+unset DIST_TRANSPORT DIST_NODE_MEMORY DIST_ALGO
+
+# The ranks' memory has no place there.
+if unshare --mount true 2>/dev/null; then
+    small() { mount -t tmpfs -o size=4k tmpfs /dev/shm && exec "$@"; }
+    export -f small
+    DIST_TIMEOUT=60 job self 3 "$(command -v unshare)" --mount "$BASH" -c 'small "$@"' small \
+        "$builddir/tests/conformance/conformance" gloo --spawn 3 --brief --mode blocking
+else
+    job_skip "a small /dev/shm" "no mount namespace can be made here"
+fi

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# What tests leave behind; sourced by what runs them. Around a test, by a name of one word:
+#
+#   left_before ID    gives it a mark in the environment, and a TMPDIR of its own
+#   left_after ID     prints a line for each process and file that is there still, and ends and
+#                     removes them; true: there were some
+#
+# and around a whole suite, where tests run side by side, for what has its name in /tmp or /dev/shm:
+#
+#   left_suite_before FILE    writes down what is there
+#   left_suite_after FILE     prints what has come since, and false if nothing has; removes nothing
+#
+# A process is known by the mark, so it is found whatever became of its parents, and whatever it is.
+
+: "${LEFT_TRIES:=30}" # tenths of a second in which what is about to end may end
+
+left_before()
+{
+    export TEST_LEFT=$1
+    left_outer=${TMPDIR-}
+    TMPDIR=$(mktemp -d "${TMPDIR:-/tmp}/dist-left.XXXXXX") && export TMPDIR
+}
+
+# Not this shell and its children, which have the mark too, if they have it from left_before.
+left_processes()
+{
+    local pid
+    for pid in $(grep -lsz "^TEST_LEFT=$1\$" /proc/[0-9]*/environ | tr -dc '0-9\n'); do
+        [ "$pid" = "$$" ] || [ "$pid" = "$BASHPID" ] || left_is_mine "$pid" || echo "$pid"
+    done
+}
+left_is_mine()
+{
+    local state parent
+    # A zombie is its parent's matter, and has no environment any more.
+    read -r state parent < <(ps -o s=,ppid= -p "$1") || return 0
+    [ "$state" = Z ] || [ "$parent" = "$BASHPID" ]
+}
+
+# The folders that MPIs have for all their jobs may stay, if they are empty.
+left_files() { find "$TMPDIR" -mindepth 1 ! \( -type d -empty -name 'ompi.*' \) 2>/dev/null; }
+
+left_after()
+{
+    local id=$1 try pid left=no file
+    for ((try = 0; try < LEFT_TRIES; try++)); do
+        [ -n "$(left_processes "$id")" ] || break
+        sleep 0.1
+    done
+    for pid in $(left_processes "$id"); do
+        echo "left behind by $id: process $pid: $(tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null)"
+        kill -KILL "$pid" 2>/dev/null
+        left=yes
+    done
+    while read -r file; do
+        echo "left behind by $id: ${file#"$TMPDIR/"}"
+        left=yes
+    done < <(left_files)
+    rm -rf "$TMPDIR"
+    unset TEST_LEFT
+    if [ -n "$left_outer" ]; then TMPDIR=$left_outer; else unset TMPDIR; fi
+    [ $left = yes ]
+}
+
+# What this project, its tests and the MPIs name there.
+left_named()
+{
+    find /tmp /dev/shm -maxdepth 1 -user "$(id -u)" \( -name 'dist*' -o -name 'train-test*' \
+        -o -name 'train_mnist*' -o -name 'test_*' -o -name 'vader_segment*' -o -name 'mpich*' \
+        -o -name 'psm*' -o -name 'sem.*' \) 2>/dev/null | sort
+}
+left_suite_before() { left_named >"$1"; }
+left_suite_after() { left_named | comm -13 "$1" - | sed 's/^/left behind by the suite: /' | grep .; }

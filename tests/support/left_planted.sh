@@ -1,0 +1,39 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Proof that left.sh finds what a test leaves behind, and nothing where it leaves nothing.
+set -u
+. "$srcdir/tests/support/left.sh"
+LEFT_TRIES=5 failed=0
+
+# wants TEXT COMMAND: left_after prints that text; "": it prints nothing.
+wants()
+{
+    local said outer=${TMPDIR-none}
+    said=$(left_before planted.$$; "$BASH" -c "$2"; left_after planted.$$)
+    if { [ -n "$1" ] || [ -z "$said" ]; } && [[ $said == *"$1"* ]] && [ "${TMPDIR-none}" = "$outer" ]; then
+        echo "PASS: left: $2"
+    else
+        echo "FAIL: left: $2 gave '$said', not '$1'"
+        failed=1
+    fi
+}
+
+wants '' ':'
+wants '' 'f=$(mktemp) && rm "$f"'
+wants '' 'sleep 0.2 & disown'
+wants 'a-file' 'touch "$TMPDIR/a-file"'
+wants 'folder/a-file' 'mkdir "$TMPDIR/folder" && touch "$TMPDIR/folder/a-file"'
+wants 'sleep 77' 'sleep 77 & disown'
+wants 'sleep 78' 'setsid sleep 78 >/dev/null 2>&1 &'
+
+list=$(mktemp) named=$(mktemp -u /tmp/dist-left-planted.XXXXXX)
+left_suite_before "$list"
+touch "$named"
+if left_suite_after "$list" | grep -q "$named"; then
+    echo "PASS: left: a file in /tmp"
+else
+    echo "FAIL: left: $named is not found"
+    failed=1
+fi
+rm -f "$list" "$named"
+exit $failed
