@@ -1,20 +1,21 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# limit.sh COMMAND...: runs a test, which has TEST_LIMIT seconds (20 minutes; 2 hours where
-# CHECK_LONG is set). One that takes longer fails, after what it waits for has been shown, and all
-# that it has started is ended: a test that hangs costs its limit, not the suite.
+# limit.sh COMMAND...: runs a test.
+#
+# It has TEST_LIMIT seconds (20 minutes; 2 hours where CHECK_LONG is set). One that takes longer
+# fails, after what it waits for has been shown, and all that it has started is ended: a test that
+# hangs costs its limit, not the suite. One that leaves a process or a file behind fails too.
 set -u
+. "${BASH_SOURCE[0]%/*}/left.sh"
 : "${TEST_LIMIT:=$([ -n "${CHECK_LONG-}" ] && echo 7200 || echo 1200)}"
 limit_run=$$.$RANDOM
-
-limit_processes() { grep -lsz "^TEST_RUN=$limit_run\$" /proc/[0-9]*/environ | tr -dc '0-9\n'; }
 
 # Each process of the test: who began it, its state, what it is, and where its threads wait.
 limit_show()
 {
     local pid task
     echo "FAIL: $* (not done within $TEST_LIMIT s; its processes, and where they wait:)"
-    for pid in $(limit_processes); do
+    for pid in $(left_processes "$limit_run"); do
         ps -o pid=,ppid=,stat=,etimes=,args= -p "$pid" | cut -c1-300
         for task in "/proc/$pid/task/"*; do
             echo "    $(<"$task/comm"): $(<"$task/wchan"), call $(cut -d' ' -f1-3 "$task/syscall")"
@@ -31,14 +32,19 @@ limit_watch()
     wait $sleeper
     limit_show "$@"
     # shellcheck disable=SC2046
-    kill -KILL $(limit_processes) 2>/dev/null
+    kill -KILL $(left_processes "$limit_run") 2>/dev/null
 }
 
-# The test is in the foreground: in the background it would not hear of SIGINT.
 limit_watch "$@" &
 watch=$!
-TEST_RUN=$limit_run "$@"
+# The test is in the foreground: in the background it would not hear of SIGINT.
+left_before "$limit_run"
+"$@"
 status=$?
 kill -TERM $watch 2>/dev/null
 wait $watch 2>/dev/null
+if left=$(left_after "$limit_run"); then
+    sed "s/^left behind by $limit_run/FAIL: left behind/" <<<"$left"
+    [ $status -ne 0 ] && [ $status -ne 77 ] || status=1
+fi
 exit $status
