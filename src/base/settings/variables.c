@@ -20,6 +20,7 @@ const struct disti_variable disti_variables[] = {
     {"DIST_DEBUG", "what is logged", "0"},
     {"DIST_DEBUG_FILE", "the file that log lines go to", "standard error"},
     {"DIST_DEVICE", "the GPU of this rank", "the local rank"},
+    {"DIST_FAULT", "the faults that a rank is to suffer on purpose", ""},
     {"DIST_GPU_DRIVER", "the file of the GPU's driver library", "libcuda.so.1 or libamdhip64.so"},
     {"DIST_MPI_COLL", "how backend mpi runs collectives", "auto"},
     {"DIST_MPI_COMPARE", "libdist_mpi.so hands on what MPI does faster", "1"},

@@ -4,6 +4,7 @@ check_PROGRAMS += \
 	tests/unit/base/test_config \
 	tests/unit/base/test_descriptor \
 	tests/unit/base/test_dtype \
+	tests/unit/base/test_faults \
 	tests/unit/base/test_file \
 	tests/unit/base/test_half \
 	tests/unit/base/test_lock \
@@ -14,6 +15,7 @@ TESTS += \
 	tests/unit/base/test_config \
 	tests/unit/base/test_descriptor \
 	tests/unit/base/test_dtype \
+	tests/unit/base/test_faults \
 	tests/unit/base/test_file \
 	tests/unit/base/test_half \
 	tests/unit/base/test_lock \
@@ -30,6 +32,8 @@ tests_unit_base_test_dtype_SOURCES = \
 	tests/unit/base/test_dtype.c \
 	tests/unit/base/reference.c tests/unit/base/reference.h tests/unit/base/unit.h
 tests_unit_base_test_dtype_LDADD = $(unit_test_libs) -lm
+tests_unit_base_test_faults_SOURCES = tests/unit/base/test_faults.c tests/unit/base/unit.h
+tests_unit_base_test_faults_LDADD = $(unit_test_libs)
 tests_unit_base_test_file_SOURCES = tests/unit/base/test_file.c tests/unit/base/unit.h
 tests_unit_base_test_file_LDADD = $(unit_test_libs)
 tests_unit_base_test_half_SOURCES = \
