@@ -17,6 +17,7 @@ libdist_core_sources += \
 	src/base/hash.h \
 	src/base/thread.h \
 	src/base/lock/lock.c src/base/lock/lock.h \
+	src/base/kernels/crc32c.c src/base/kernels/crc32c.h \
 	src/base/kernels/kernels.h \
 	src/base/kernels/f16c.c \
 	src/base/kernels/float.c \

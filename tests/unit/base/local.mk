@@ -2,6 +2,7 @@
 check_PROGRAMS += \
 	tests/unit/base/test_base \
 	tests/unit/base/test_config \
+	tests/unit/base/test_crc32c \
 	tests/unit/base/test_descriptor \
 	tests/unit/base/test_dtype \
 	tests/unit/base/test_faults \
@@ -13,6 +14,7 @@ check_PROGRAMS += \
 TESTS += \
 	tests/unit/base/test_base \
 	tests/unit/base/test_config \
+	tests/unit/base/test_crc32c \
 	tests/unit/base/test_descriptor \
 	tests/unit/base/test_dtype \
 	tests/unit/base/test_faults \
@@ -26,6 +28,8 @@ tests_unit_base_test_base_SOURCES = tests/unit/base/test_base.c tests/unit/base/
 tests_unit_base_test_base_LDADD = $(unit_test_libs)
 tests_unit_base_test_config_SOURCES = tests/unit/base/test_config.c tests/unit/base/unit.h
 tests_unit_base_test_config_LDADD = $(unit_test_libs)
+tests_unit_base_test_crc32c_SOURCES = tests/unit/base/test_crc32c.c tests/unit/base/unit.h
+tests_unit_base_test_crc32c_LDADD = $(unit_test_libs)
 tests_unit_base_test_descriptor_SOURCES = tests/unit/base/test_descriptor.c
 tests_unit_base_test_descriptor_LDADD = $(unit_test_libs)
 tests_unit_base_test_dtype_SOURCES = \
