@@ -31,5 +31,11 @@ for DIST_TRANSPORT in shm tcp; do
     DIST_TIMEOUT=2 DIST_FAULT=drop:1@6/0 job_aside job shell 3 $kills gloo silence 1
     DIST_TIMEOUT=2 DIST_FAULT=stall:1@6:time=4s job_aside job shell 3 $kills gloo silence 1
 done
+# A checksum finds the bit.
+DIST_CHECKSUM=1 messages flip:1@6/0
+job_check "damage is found, and the peer named" grep -q 'rank 1 .*DIST_CHECKSUM' "$job_output"
+job_check "all get an error" every lost
+DIST_CHECKSUM=1 messages 'delay:1@*:time=2ms'
+job_check "what is not damaged arrives" every "success"
 unset DIST_TRANSPORT
 job_collect

@@ -17,6 +17,7 @@ const struct disti_variable disti_variables[] = {
     {"DIST_AGENT_STORE_SECRET", "set by distrun: the file with what its store asks for", ""},
     {"DIST_ALGO", "the algorithms to be used", "the tuned choice"},
     {"DIST_BACKEND", "the backend, if the program names none", "gloo"},
+    {"DIST_CHECKSUM", "whether transport tcp checks what it carries", "0"},
     {"DIST_DEBUG", "what is logged", "0"},
     {"DIST_DEBUG_FILE", "the file that log lines go to", "standard error"},
     {"DIST_DEVICE", "the GPU of this rank", "the local rank"},
