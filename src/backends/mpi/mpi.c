@@ -98,7 +98,7 @@ static dist_status mpi_choose_mode(struct mpi_state *mpi)
     return DIST_OK;
 }
 
-static dist_status mpi_open(void *state, const struct dist_backend_config *config)
+static dist_status mpi_open_all(void *state, const struct dist_backend_config *config)
 {
     struct mpi_state *mpi = state;
     const struct dist_transport *transports[3] = {0};
@@ -123,6 +123,16 @@ static dist_status mpi_open(void *state, const struct dist_backend_config *confi
     status = config->host->engine_open(config, &engine, &mpi->engine);
     if (status == DIST_OK)
         disti_mpi_end_watch(&mpi->end, config);
+    return status;
+}
+
+/* Where a rank has not come, it does not come to MPI_Finalize either. */
+static dist_status mpi_open(void *state, const struct dist_backend_config *config)
+{
+    dist_status status = mpi_open_all(state, config);
+
+    if (status == DIST_ERR_PEER_LOST || status == DIST_ERR_TIMEOUT)
+        disti_mpi_broken();
     return status;
 }
 
