@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * kills BACKEND PHASE VICTIM: one rank is killed (SIGKILL) in that phase of a job; exit 0
+ * kills BACKEND PHASE VICTIM [COUNT]: one rank is killed (SIGKILL) in that phase of a job; exit 0
  * if no other rank takes a wrong result for a right one, and each gets an error that names the
  * victim, or, where it never came, that it is missing. Prints how long after the death each knew.
  *
@@ -20,7 +20,9 @@
  *   slow      not killed, but slow within the deadline: nobody gets an error
  *   network   nothing is done to it here: all call for a while, and are to end with right results,
  *             or with an error
- *   silence   the same, and the error is to come; both: at DIST_TIMEOUT, if it is set
+ *   cut       the same, until an error comes
+ *   silence   the same as network, and the error is to come; all three: at DIST_TIMEOUT, if it is
+ * set
  *
  * The deaths come from DIST_FAULT, except where the victim ends itself.
  */
@@ -37,11 +39,12 @@
 #define ROUNDS 4         /* good ones; the next is operation 4 */
 #define TIMEOUT_MS 60000 /* nobody needs it who is told of the death */
 #define MISSING_MS 2000  /* what those have who wait for a rank that never comes */
-#define SILENT_MS 2000   /* and for one that is stopped */
+#define SILENT_MS 3000   /* and for one that is stopped */
 #define CONNECT_US 20000 /* within so long the victim dies while it joins */
 #define REDUCE_US 8000   /* and while it reduces */
 
 static float data[COUNT];
+static int count = COUNT;
 static const char *phase;
 static int victim;
 
@@ -105,10 +108,10 @@ static dist_status reduce(dist_group *group)
     int ranks = dist_get_world_size(group);
     dist_status status;
 
-    for (int i = 0; i < COUNT; i++)
+    for (int i = 0; i < count; i++)
         data[i] = (float)(i % 1000);
-    status = dist_all_reduce(group, data, data, COUNT, DIST_FLOAT32, DIST_SUM);
-    for (int i = 0; i < COUNT && status == DIST_OK; i++) {
+    status = dist_all_reduce(group, data, data, (size_t)count, DIST_FLOAT32, DIST_SUM);
+    for (int i = 0; i < count && status == DIST_OK; i++) {
         if (data[i] != (float)(i % 1000 * ranks)) {
             printf("rank %d: element %d is %g and the status OK\n", dist_get_rank(group), i,
                    (double)data[i]);
@@ -151,11 +154,16 @@ static int judge(int rank, double began, dist_status status)
         return status == DIST_OK ? 0 : 1;
     if (is("network"))
         return 0;
-    if (is("silence"))
+    if (is("silence") || is("cut"))
         return status == DIST_OK;
     if (status == DIST_OK || !strstr(text, name))
         return 1;
     return 0;
+}
+
+static bool of_network(void)
+{
+    return is("network") || is("silence") || is("cut");
 }
 
 /* Nobody may know of the victim; and of rank 0, who has not come to its store yet. */
@@ -185,10 +193,10 @@ static int be_a_rank(const char *backend)
     dist_status status, left;
 
     options.backend = backend;
-    options.timeout_ms = rank_is_missing()                ? MISSING_MS
-                         : is("network") || is("silence") ? 0
-                         : is("stop")                     ? SILENT_MS
-                                                          : TIMEOUT_MS;
+    options.timeout_ms = rank_is_missing() ? MISSING_MS
+                         : of_network()    ? 0
+                         : is("stop")      ? SILENT_MS
+                                           : TIMEOUT_MS;
     if (is("start") && rank == victim)
         kill(getpid(), SIGKILL);
     if (is("connect") && rank == victim)
@@ -200,7 +208,7 @@ static int be_a_rank(const char *backend)
         status = reduce(group);
     if (status == DIST_OK)
         status = suffer(group, &began);
-    if (is("destroy")) {
+    if (is("destroy") && status == DIST_OK) {
         began = now();
         status = dist_destroy_process_group(group);
         return judge(rank, began, status);
@@ -216,8 +224,10 @@ int main(int argc, char **argv)
     int status;
     pid_t child;
 
-    if (argc != 4)
+    if (argc < 4 || argc > 5)
         return 2;
+    if (argc == 5)
+        count = atoi(argv[4]) > 0 && atoi(argv[4]) < COUNT ? atoi(argv[4]) : COUNT;
     phase = argv[2];
     victim = atoi(argv[3]);
     setvbuf(stdout, NULL, _IOLBF, 0);

@@ -218,6 +218,8 @@ job_scripts = \
 	tests/jobs/two_groups.sh \
 	tests/jobs/any_order.sh \
 	tests/jobs/mishaps.sh \
+	tests/jobs/networks.sh \
+	tests/jobs/kills.sh \
 	tests/jobs/faults.sh \
 	tests/jobs/ddp.sh \
 	tests/jobs/zero.sh \
