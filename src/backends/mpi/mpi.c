@@ -11,6 +11,7 @@
 
 struct mpi_state {
     const struct dist_host *host;
+    const struct dist_backend_config *config;
     MPI_Comm comm;              /* this group's own */
     struct dist_engine *engine; /* plan mode, and what native mode cannot do */
     struct disti_native native;
@@ -107,6 +108,7 @@ static dist_status mpi_open_all(void *state, const struct dist_backend_config *c
     dist_status status;
 
     mpi->host = config->host;
+    mpi->config = config;
     mpi->comm = MPI_COMM_NULL;
     status = mpi_choose_mode(mpi);
     if (status == DIST_OK)
@@ -152,9 +154,11 @@ static void mpi_drop(struct mpi_state *mpi)
 static void mpi_close(void *state)
 {
     struct mpi_state *mpi = state;
-    bool whole = mpi->engine != NULL;
+    bool open = mpi->engine != NULL, whole = open && mpi->config->left;
 
     mpi_drop(mpi);
+    if (open && !whole) /* nor do all come to MPI_Finalize */
+        disti_mpi_broken();
     if (whole)
         disti_mpi_communicator_free(&mpi->comm);
 }
