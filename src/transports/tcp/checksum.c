@@ -39,12 +39,12 @@ void disti_tcp_seal(const struct tcp_peer *peer, unsigned char *frame,
 }
 
 const unsigned char *disti_tcp_unseal(struct tcp_incoming *in, const unsigned char *frame,
-                                      unsigned char plain[DISTI_TCP_FRAME_BYTES])
+                                      unsigned char unsealed[DISTI_TCP_FRAME_BYTES])
 {
-    memcpy(plain, frame, DISTI_TCP_FRAME_BYTES);
-    in->sum_wanted = disti_tcp_frame_take_sum(plain);
-    in->sum = checksum_header(plain);
-    return plain;
+    memcpy(unsealed, frame, DISTI_TCP_FRAME_BYTES);
+    in->sum_wanted = disti_tcp_frame_take_sum(unsealed);
+    in->sum = checksum_header(unsealed);
+    return unsealed;
 }
 
 void disti_tcp_sum(const struct tcp_peer *peer, struct tcp_incoming *in, const void *data,

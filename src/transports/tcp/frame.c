@@ -150,12 +150,12 @@ static bool frame_of_first(struct tcp_state *state, struct tcp_conn *conn, enum 
 
 bool disti_tcp_frame(struct tcp_state *state, struct tcp_conn *conn, const unsigned char *bytes)
 {
-    unsigned char plain[DISTI_TCP_FRAME_BYTES];
+    unsigned char unsealed[DISTI_TCP_FRAME_BYTES];
     struct dist_envelope frame;
     enum disti_tcp_kind kind;
 
     if (conn->peer->checksum)
-        bytes = disti_tcp_unseal(&conn->in, bytes, plain);
+        bytes = disti_tcp_unseal(&conn->in, bytes, unsealed);
     if (!disti_tcp_frame_decode(bytes, &kind, &frame))
         return frame_bad(state, conn);
     if (!frame_has_payload(kind) && !disti_tcp_sum_fits(state, conn))

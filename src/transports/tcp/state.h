@@ -173,9 +173,9 @@ dist_status disti_tcp_checksum_setting(struct tcp_state *state);
 /* The frame is about to be sent, with so many bytes of the request's data. */
 void disti_tcp_seal(const struct tcp_peer *peer, unsigned char *frame,
                     const struct dist_request *request, uint64_t offset, uint64_t bytes);
-/* A sealed frame has come. Returns `plain`: what it was before. */
+/* A sealed frame has come. Returns `unsealed`: what it was before. */
 const unsigned char *disti_tcp_unseal(struct tcp_incoming *in, const unsigned char *frame,
-                                      unsigned char plain[DISTI_TCP_FRAME_BYTES]);
+                                      unsigned char unsealed[DISTI_TCP_FRAME_BYTES]);
 /* Its payload has come so far. */
 void disti_tcp_sum(const struct tcp_peer *peer, struct tcp_incoming *in, const void *data,
                    size_t bytes);
