@@ -3,6 +3,7 @@
 libdist_core_sources += \
 	src/backends/check.c \
 	src/backends/explain.c \
+	src/backends/faulty.c \
 	src/backends/folders.c \
 	src/backends/gloo.c \
 	src/backends/list.c \

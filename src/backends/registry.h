@@ -12,6 +12,13 @@ extern const struct dist_backend disti_backend_gloo;
 extern const struct dist_host disti_host;
 
 /*
+ * faulty.c: the same with the faults of DIST_FAULT, where it is set: a host whose engines have
+ * faulty transports, for every group, and a backend that counts the operations, for the world's.
+ */
+const struct dist_host *disti_host_faulty(void);
+const struct dist_backend *disti_backend_faulty(const struct dist_backend *backend);
+
+/*
  * The backend of that name: built in, else dist_NAME.so (for mpi: the one of the MPI that
  * runs here) from DIST_PLUGIN_PATH, the folder of the library, or the installation. It has
  * been probed and its slots checked. A module stays loaded for the life of the process.

@@ -11,10 +11,13 @@ libdist_core_sources += \
 	src/base/descriptor.c src/base/descriptor.h \
 	src/base/dtype.c src/base/dtype.h \
 	src/base/settings/env.c src/base/settings/env.h \
+	src/base/faults/faults.c src/base/faults/faults.h \
+	src/base/faults/parse.c \
 	src/base/file.c src/base/file.h \
 	src/base/hash.h \
 	src/base/thread.h \
 	src/base/lock/lock.c src/base/lock/lock.h \
+	src/base/kernels/crc32c.c src/base/kernels/crc32c.h \
 	src/base/kernels/kernels.h \
 	src/base/kernels/f16c.c \
 	src/base/kernels/float.c \

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Making the boards of a group's ranks, and mapping them. */
+#include "base/faults/faults.h"
 #include "base/log.h"
 #include "base/settings/config.h"
 #include "node/state.h"
@@ -44,7 +45,7 @@ static dist_status board_make(struct disti_node *node, struct disti_node_hello *
     int wanted;
     dist_status status = disti_env_int("DIST_NODE_MEMORY", 0, 1, 1, &wanted);
 
-    if (status != DIST_OK || !wanted)
+    if (status != DIST_OK || !wanted || disti_faults_need_messages())
         return status;
     if (node->rank == 0 && board_make_all(node, hello) != DIST_OK)
         return DIST_OK;
@@ -133,7 +134,7 @@ bool disti_node_map(struct disti_node *node)
         disti_node_windows_meet(node);
     if (!node->used)
         disti_info("no collectives in shared memory: %s",
-                   cannot == node->rank ? "DIST_NODE_MEMORY=0, or no memory for it"
+                   cannot == node->rank ? "DIST_NODE_MEMORY=0, DIST_FAULT, or no memory"
                    : cannot >= 0        ? "another rank does not use it"
                                         : "it cannot map the memory of rank 0");
     return node->used;

@@ -7,6 +7,11 @@ tests_jobs_mishap_SOURCES = tests/jobs/mishap.c
 tests_jobs_mishap_LDADD = libdist.la
 tests_jobs_mishap_LDFLAGS = $(job_ldflags)
 
+check_PROGRAMS += tests/jobs/kills
+tests_jobs_kills_SOURCES = tests/jobs/kills.c
+tests_jobs_kills_LDADD = libdist.la
+tests_jobs_kills_LDFLAGS = $(job_ldflags)
+
 check_PROGRAMS += tests/jobs/agent
 tests_jobs_agent_SOURCES = tests/jobs/agent.c
 tests_jobs_agent_LDADD = libagents.la libdist_core.la
@@ -213,6 +218,9 @@ job_scripts = \
 	tests/jobs/two_groups.sh \
 	tests/jobs/any_order.sh \
 	tests/jobs/mishaps.sh \
+	tests/jobs/networks.sh \
+	tests/jobs/kills.sh \
+	tests/jobs/faults.sh \
 	tests/jobs/ddp.sh \
 	tests/jobs/zero.sh \
 	tests/jobs/shrink.sh \

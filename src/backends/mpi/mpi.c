@@ -11,6 +11,7 @@
 
 struct mpi_state {
     const struct dist_host *host;
+    const struct dist_backend_config *config;
     MPI_Comm comm;              /* this group's own */
     struct dist_engine *engine; /* plan mode, and what native mode cannot do */
     struct disti_native native;
@@ -98,7 +99,7 @@ static dist_status mpi_choose_mode(struct mpi_state *mpi)
     return DIST_OK;
 }
 
-static dist_status mpi_open(void *state, const struct dist_backend_config *config)
+static dist_status mpi_open_all(void *state, const struct dist_backend_config *config)
 {
     struct mpi_state *mpi = state;
     const struct dist_transport *transports[3] = {0};
@@ -107,6 +108,7 @@ static dist_status mpi_open(void *state, const struct dist_backend_config *confi
     dist_status status;
 
     mpi->host = config->host;
+    mpi->config = config;
     mpi->comm = MPI_COMM_NULL;
     status = mpi_choose_mode(mpi);
     if (status == DIST_OK)
@@ -126,6 +128,16 @@ static dist_status mpi_open(void *state, const struct dist_backend_config *confi
     return status;
 }
 
+/* Where a rank has not come, it does not come to MPI_Finalize either. */
+static dist_status mpi_open(void *state, const struct dist_backend_config *config)
+{
+    dist_status status = mpi_open_all(state, config);
+
+    if (status == DIST_ERR_PEER_LOST || status == DIST_ERR_TIMEOUT)
+        disti_mpi_broken();
+    return status;
+}
+
 static void mpi_drop(struct mpi_state *mpi)
 {
     disti_mpi_end_forget(&mpi->end);
@@ -142,9 +154,11 @@ static void mpi_drop(struct mpi_state *mpi)
 static void mpi_close(void *state)
 {
     struct mpi_state *mpi = state;
-    bool whole = mpi->engine != NULL;
+    bool open = mpi->engine != NULL, whole = open && mpi->config->left;
 
     mpi_drop(mpi);
+    if (open && !whole) /* nor do all come to MPI_Finalize */
+        disti_mpi_broken();
     if (whole)
         disti_mpi_communicator_free(&mpi->comm);
 }

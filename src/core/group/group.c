@@ -188,9 +188,11 @@ dist_status disti_group_open(struct dist_group *group, const struct dist_backend
     void *state = calloc(1, backend->state_size ? backend->state_size : 1);
     dist_status status;
 
+    if (!group->number)
+        backend = disti_backend_faulty(backend);
     group->config = (struct dist_backend_config){
         .size = sizeof(group->config),
-        .host = &disti_host,
+        .host = disti_host_faulty(),
         .rank = group->rank,
         .world_size = group->world_size,
         .local_rank = group->local_rank,

@@ -3,6 +3,7 @@
 #include "backends/registry.h"
 #include "base/clock.h"
 #include "base/descriptor.h"
+#include "base/faults/faults.h"
 #include "base/settings/config.h"
 #include "core/group/group.h"
 #include "store/last_call.h"
@@ -39,7 +40,10 @@ static dist_status init_options(const struct dist_options *given, struct dist_op
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "timeout_ms is %d: give milliseconds, or 0 for the default",
                           options->timeout_ms);
-    status = disti_env_int("DIST_TIMEOUT", 1, INT_MAX / 1000, GROUP_TIMEOUT_MS / 1000, &seconds);
+    status = disti_faults_read();
+    if (status == DIST_OK)
+        status =
+            disti_env_int("DIST_TIMEOUT", 1, INT_MAX / 1000, GROUP_TIMEOUT_MS / 1000, &seconds);
     if (status == DIST_OK && !options->timeout_ms)
         options->timeout_ms = seconds * 1000;
     if (status == DIST_OK)
@@ -154,6 +158,8 @@ static dist_status init_meet(struct disti_world *world, const struct dist_option
     world->rank = world->log.rank = world->bootstrap.rank;
     world->size = world->bootstrap.world_size;
     disti_last_call_open(world->bootstrap.local_rank);
+    disti_faults_rank(world->rank);
+    disti_faults_at(DISTI_FAULT_JOIN);
     return DIST_OK;
 }
 
@@ -207,6 +213,7 @@ static dist_status init_open(struct disti_world *world, struct dist_options *opt
         status = disti_group_new(world, &spec, &group);
     if (status != DIST_OK)
         return status;
+    disti_faults_at(DISTI_FAULT_OPEN);
     status = disti_group_open(group, backend);
     if (status != DIST_OK) {
         disti_group_free(group);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Leaving: the end of a group, together with its other ranks. */
 #include "base/clock.h"
+#include "base/faults/faults.h"
 #include "core/group/group.h"
 
 #include <stdio.h>
@@ -88,6 +89,7 @@ dist_status dist_destroy_process_group(dist_group *group)
         disti_log_use(NULL);
         return status;
     }
+    disti_faults_at(DISTI_FAULT_CLOSE);
     others = leave_others(world, until);
     status = leave_group(group, until);
     disti_log_use(NULL);

@@ -16,7 +16,7 @@
 #include <string.h>
 
 /* Of the settings that must be the same everywhere, in errors. */
-#define WORLD_CHOICE 192
+#define WORLD_CHOICE 224
 
 /* Of the names of unknown variables, in a warning. */
 #define WORLD_UNKNOWN 1024
@@ -61,12 +61,14 @@ void disti_world_close(struct disti_world *world, int linger_ms)
 static uint64_t world_choice(const struct disti_world *world, char text[WORLD_CHOICE])
 {
     const char *algo = disti_env("DIST_ALGO"), *segments = disti_env("DIST_SEGMENTS");
-    const char *mpi = disti_env("DIST_MPI_COLL");
+    const char *mpi = disti_env("DIST_MPI_COLL"), *checksum = disti_env("DIST_CHECKSUM");
 
     memset(text, 0, WORLD_CHOICE);
     snprintf(text, WORLD_CHOICE,
-             "DIST_REPRODUCIBLE=%d DIST_SEGMENTS=%.32s DIST_MPI_COLL=%.32s DIST_ALGO=%s",
-             world->reproducible, segments ? segments : "", mpi ? mpi : "", algo ? algo : "");
+             "DIST_REPRODUCIBLE=%d DIST_CHECKSUM=%.8s DIST_SEGMENTS=%.32s DIST_MPI_COLL=%.32s "
+             "DIST_ALGO=%s",
+             world->reproducible, checksum ? checksum : "", segments ? segments : "",
+             mpi ? mpi : "", algo ? algo : "");
     return disti_hash_text(disti_hash_text(DISTI_HASH_START, text), algo ? algo : "");
 }
 
@@ -83,8 +85,8 @@ static dist_status world_choices_differ(const struct disti_world *world, int oth
     if (status == DIST_OK)
         status = disti_fail(DIST_ERR_MISMATCH,
                             "rank %d has the settings \"%s\", but rank %d (host %.63s) has "
-                            "\"%.191s\": give all ranks the same DIST_ALGO, DIST_SEGMENTS, "
-                            "DIST_MPI_COLL and DIST_REPRODUCIBLE",
+                            "\"%.223s\": give all ranks the same DIST_ALGO, DIST_SEGMENTS, "
+                            "DIST_MPI_COLL, DIST_CHECKSUM and DIST_REPRODUCIBLE",
                             world->rank, mine, other, world->peers[other].locality.host,
                             all ? all + (size_t)other * WORLD_CHOICE : "others");
     free(all);

@@ -78,12 +78,14 @@ bool disti_tcp_can_control(const struct tcp_peer *peer)
            peer->conn->writable && !disti_tcp_first_begun(peer);
 }
 
-static void control_add(struct tcp_control *control, enum disti_tcp_kind kind, uint64_t value,
+static void control_add(struct tcp_peer *peer, enum disti_tcp_kind kind, uint64_t value,
                         bool refused)
 {
+    struct tcp_control *control = &peer->control;
     struct dist_envelope frame = {.tag = value, .fingerprint = refused};
 
     disti_tcp_frame_encode(kind, &frame, control->bytes + control->end);
+    disti_tcp_seal(peer, control->bytes + control->end, NULL, 0, 0);
     control->end += DISTI_TCP_FRAME_BYTES;
 }
 
@@ -94,14 +96,14 @@ static void control_fill(struct tcp_peer *peer)
 
     control->begin = control->end = 0;
     if (control_owes(peer)) {
-        control_add(control, DISTI_TCP_CREDIT, peer->credit.owed, false);
+        control_add(peer, DISTI_TCP_CREDIT, peer->credit.owed, false);
         peer->credit.unused += peer->credit.owed;
         peer->credit.owed = 0;
     }
     while (control->head && control->end < sizeof(control->bytes)) {
         struct tcp_ask *ask = control->head;
 
-        control_add(control, DISTI_TCP_ASK, ask->number, ask->refused);
+        control_add(peer, DISTI_TCP_ASK, ask->number, ask->refused);
         control->head = ask->next;
         free(ask);
     }

@@ -119,6 +119,11 @@ static bool frame_stripe(struct tcp_state *state, struct tcp_conn *conn,
     return answer == TCP_STRIPE_OK;
 }
 
+static bool frame_has_payload(enum disti_tcp_kind kind)
+{
+    return kind == DISTI_TCP_MESSAGE || kind == DISTI_TCP_STRIPE;
+}
+
 /* Any frame of the first connection but a stripe's. */
 static bool frame_of_first(struct tcp_state *state, struct tcp_conn *conn, enum disti_tcp_kind kind,
                            const struct dist_envelope *frame)
@@ -145,11 +150,16 @@ static bool frame_of_first(struct tcp_state *state, struct tcp_conn *conn, enum 
 
 bool disti_tcp_frame(struct tcp_state *state, struct tcp_conn *conn, const unsigned char *bytes)
 {
+    unsigned char unsealed[DISTI_TCP_FRAME_BYTES];
     struct dist_envelope frame;
     enum disti_tcp_kind kind;
 
+    if (conn->peer->checksum)
+        bytes = disti_tcp_unseal(&conn->in, bytes, unsealed);
     if (!disti_tcp_frame_decode(bytes, &kind, &frame))
         return frame_bad(state, conn);
+    if (!frame_has_payload(kind) && !disti_tcp_sum_fits(state, conn))
+        return false;
     if (kind == DISTI_TCP_STRIPE)
         return frame_stripe(state, conn, &frame);
     if (conn->number || conn->state == TCP_CONN_LEAVING)

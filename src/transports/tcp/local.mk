@@ -2,6 +2,7 @@
 libdist_core_sources += \
 	src/transports/tcp/tcp.c src/transports/tcp/tcp.h \
 	src/transports/tcp/cancel.c \
+	src/transports/tcp/checksum.c \
 	src/transports/tcp/connections/accept.c \
 	src/transports/tcp/connections/call.c \
 	src/transports/tcp/connections/conn.c src/transports/tcp/connections/conn.h \

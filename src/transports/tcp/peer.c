@@ -38,6 +38,7 @@ struct tcp_peer *disti_tcp_peer(struct tcp_state *state, int rank)
         return NULL;
     }
     peer->rank = rank;
+    peer->checksum = state->checksum;
     peer->match.rank = rank;
     peer->match.set = &state->unexpected;
     state->peers[rank] = peer;

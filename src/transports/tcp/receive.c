@@ -43,9 +43,12 @@ static bool incoming_keep(struct tcp_incoming *in, const unsigned char *data, si
     return true;
 }
 
-/* Counts payload that has come to its place. */
-static void receive_count(struct tcp_incoming *in, size_t bytes)
+/* Counts payload that has come to its place from `data`, or to there. */
+static void receive_count(struct tcp_conn *conn, const void *data, size_t bytes)
 {
+    struct tcp_incoming *in = &conn->in;
+
+    disti_tcp_sum(conn->peer, in, data, bytes);
     in->left -= bytes;
     in->offset += bytes;
     if (in->unexpected)
@@ -53,8 +56,9 @@ static void receive_count(struct tcp_incoming *in, size_t bytes)
 }
 
 /* Takes payload from the buffer; returns how much. A piece of an element is left there. */
-static size_t receive_payload(struct tcp_incoming *in, const unsigned char *data, size_t bytes)
+static size_t receive_payload(struct tcp_conn *conn, const unsigned char *data, size_t bytes)
 {
+    struct tcp_incoming *in = &conn->in;
     size_t take = bytes < in->left ? bytes : (size_t)in->left;
 
     if (in->request) {
@@ -66,26 +70,30 @@ static size_t receive_payload(struct tcp_incoming *in, const unsigned char *data
     } else if (in->unexpected) {
         memcpy(in->unexpected->payload + in->offset, data, take);
     }
-    receive_count(in, take);
+    receive_count(conn, data, take);
     return take;
 }
 
-static void receive_finish(struct tcp_conn *conn)
+/* All of it is here. False: it is damaged, and the peer is lost. */
+static bool receive_finish(struct tcp_state *state, struct tcp_conn *conn)
 {
     struct tcp_incoming *in = &conn->in;
     struct dist_request *request = in->request;
 
+    if (!disti_tcp_sum_fits(state, conn))
+        return false;
     if (in->assembly) {
         disti_tcp_stripe_end(conn);
-        return;
+        return true;
     }
     in->active = false;
     in->request = NULL;
     in->unexpected = NULL;
     if (!request)
-        return;
+        return true;
     request->status = DIST_OK;
     conn->finished = true;
+    return true;
 }
 
 /* Makes use of what was read. Returns how much of it; the rest is for later. */
@@ -103,10 +111,9 @@ static size_t receive_use(struct tcp_state *state, struct tcp_conn *conn, const 
             if (!in->active)
                 continue;
         }
-        used += receive_payload(in, data + used, bytes - used);
-        if (in->left)
+        used += receive_payload(conn, data + used, bytes - used);
+        if (in->left || !receive_finish(state, conn))
             return used;
-        receive_finish(conn);
     }
 }
 
@@ -182,10 +189,9 @@ static ssize_t receive_read(struct tcp_state *state, struct tcp_conn *conn, bool
     if (direct) {
         size_t placed = (size_t)got < direct ? (size_t)got : direct;
 
-        receive_count(in, placed);
-        if (in->left)
+        receive_count(conn, parts[0].iov_base, placed);
+        if (in->left || !receive_finish(state, conn))
             return got;
-        receive_finish(conn);
         receive_use_keep(state, conn, state->buffer, (size_t)got - placed);
     } else {
         receive_use_keep(state, conn, state->buffer, kept + (size_t)got);

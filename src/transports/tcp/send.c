@@ -96,6 +96,8 @@ static void send_gather(const struct tcp_peer *peer, struct send_batch *batch)
             break;
         if (moved < header) {
             disti_tcp_frame_encode(send_kinds[manner], &request->envelope, batch->headers[i]);
+            disti_tcp_seal(peer, batch->headers[i], request, 0,
+                           manner == SEND_WHOLE ? request->envelope.bytes : 0);
             send_part(batch, batch->headers[i] + moved, header - moved);
         } else {
             payload = moved - header;
@@ -215,6 +217,8 @@ static ssize_t send_without_copy(struct tcp_state *state, struct tcp_peer *peer,
     struct iovec parts[2];
 
     disti_tcp_frame_encode(DISTI_TCP_MESSAGE, &request->envelope, frame);
+    if (moved < header)
+        disti_tcp_seal(peer, frame, request, 0, request->envelope.bytes);
     parts[0].iov_base = frame + (moved < header ? moved : header);
     parts[0].iov_len = moved < header ? header - moved : 0;
     parts[1].iov_base = (char *)(uintptr_t)request->data + payload;

@@ -192,7 +192,8 @@ bool disti_tcp_greet(const struct tcp_state *state, int fd, int to, int number)
                                     .to = (uint32_t)to,
                                     .job = state->job,
                                     .credit = state->unexpected_limit,
-                                    .socket = number};
+                                    .socket = number,
+                                    .checksum = state->checksum};
 
     disti_tcp_hello_encode(&hello, bytes);
     return send(fd, bytes, sizeof(bytes), MSG_NOSIGNAL) == (ssize_t)sizeof(bytes);
@@ -203,8 +204,8 @@ bool disti_tcp_hello_valid(const struct tcp_state *state, const unsigned char *b
 {
     return disti_tcp_hello_decode(bytes, hello_p) && hello_p->job == state->job &&
            hello_p->world_size == (uint32_t)state->world_size &&
-           hello_p->to == (uint32_t)state->rank && hello_p->from < hello_p->world_size &&
-           hello_p->from != hello_p->to;
+           hello_p->checksum == state->checksum && hello_p->to == (uint32_t)state->rank &&
+           hello_p->from < hello_p->world_size && hello_p->from != hello_p->to;
 }
 
 void disti_tcp_tick_on(struct tcp_state *state, bool on)

@@ -45,6 +45,7 @@ struct tcp_peer {
     struct tcp_credit credit;
     struct tcp_control control;
     struct tcp_stripes stripes;
+    bool checksum; /* frames carry one, both ways */
     struct disti_match match;
     struct tcp_queue sends;
     int pinned; /* calls of all connections that the kernel has not done with */
@@ -69,7 +70,7 @@ struct tcp_address {
 };
 
 struct tcp_state {
-    bool open;
+    bool open, checksum;
     int rank, world_size, timeout_ms;
     uint64_t job;
     int sockets;    /* DIST_TCP_SOCKETS; 0: unset */
@@ -166,6 +167,20 @@ void disti_tcp_peer_ends(struct tcp_state *state, struct tcp_peer *peer, int cau
 void disti_tcp_lose(struct tcp_state *state, struct tcp_peer *peer, int cause, const char *reason);
 /* Reports why the peer is lost (disti_fail). */
 dist_status disti_tcp_report(const struct tcp_state *state, const struct tcp_peer *peer);
+
+/* checksum.c: DIST_CHECKSUM. Nothing is done where it is not set. */
+dist_status disti_tcp_checksum_setting(struct tcp_state *state);
+/* The frame is about to be sent, with so many bytes of the request's data. */
+void disti_tcp_seal(const struct tcp_peer *peer, unsigned char *frame,
+                    const struct dist_request *request, uint64_t offset, uint64_t bytes);
+/* A sealed frame has come. Returns `unsealed`: what it was before. */
+const unsigned char *disti_tcp_unseal(struct tcp_incoming *in, const unsigned char *frame,
+                                      unsigned char unsealed[DISTI_TCP_FRAME_BYTES]);
+/* Its payload has come so far. */
+void disti_tcp_sum(const struct tcp_peer *peer, struct tcp_incoming *in, const void *data,
+                   size_t bytes);
+/* All of it has. False: it is damaged, and so the peer is lost. */
+bool disti_tcp_sum_fits(struct tcp_state *state, const struct tcp_conn *conn);
 
 /* zerocopy.c: sends that copy nothing. Reads the setting. */
 dist_status disti_tcp_zerocopy_setting(struct tcp_state *state);

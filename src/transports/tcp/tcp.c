@@ -43,6 +43,8 @@ static dist_status tcp_settings(struct tcp_state *state)
         status = disti_fail(DIST_ERR_INVALID_ARGUMENT, "DIST_TCP_BUFFER exceeds 1G: give less");
     if (status == DIST_OK)
         status = disti_tcp_zerocopy_setting(state);
+    if (status == DIST_OK)
+        status = disti_tcp_checksum_setting(state);
     if (status == DIST_OK && disti_env("DIST_TCP_SOCKETS"))
         status = disti_env_int("DIST_TCP_SOCKETS", 1, DISTI_TCP_SOCKETS, 0, &state->sockets);
     return status;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define WIRE_ADDRESS_VERSION 2
+#define WIRE_FLAG_CHECKSUM 1
 
 static const unsigned char wire_magic[8] = {'d', 'i', 's', 't', '-', 't', 'c', 'p'};
 static const unsigned char wire_frame_magic[4] = {'d', 'm', 's', 'g'};
@@ -106,6 +107,7 @@ void disti_tcp_hello_encode(const struct disti_tcp_hello *hello, unsigned char *
     memset(bytes, 0, DISTI_TCP_HELLO_BYTES);
     memcpy(bytes, wire_magic, sizeof(wire_magic));
     wire_put16(bytes + 8, DISTI_TCP_VERSION);
+    bytes[10] = hello->checksum ? WIRE_FLAG_CHECKSUM : 0;
     bytes[11] = (unsigned char)hello->socket;
     wire_put32(bytes + 12, hello->world_size);
     wire_put32(bytes + 16, hello->from);
@@ -117,9 +119,10 @@ void disti_tcp_hello_encode(const struct disti_tcp_hello *hello, unsigned char *
 bool disti_tcp_hello_decode(const unsigned char *bytes, struct disti_tcp_hello *hello_p)
 {
     if (memcmp(bytes, wire_magic, sizeof(wire_magic)) != 0 ||
-        wire_get16(bytes + 8) != DISTI_TCP_VERSION || bytes[10] != 0 ||
+        wire_get16(bytes + 8) != DISTI_TCP_VERSION || (bytes[10] & ~WIRE_FLAG_CHECKSUM) ||
         bytes[11] >= DISTI_TCP_SOCKETS)
         return false;
+    hello_p->checksum = bytes[10] & WIRE_FLAG_CHECKSUM;
     hello_p->socket = bytes[11];
     hello_p->world_size = wire_get32(bytes + 12);
     hello_p->from = wire_get32(bytes + 16);
@@ -138,6 +141,19 @@ void disti_tcp_frame_encode(enum disti_tcp_kind kind, const struct dist_envelope
     wire_put64(bytes + 8, envelope->tag);
     wire_put64(bytes + 16, envelope->fingerprint);
     wire_put64(bytes + 24, envelope->bytes);
+}
+
+void disti_tcp_frame_put_sum(unsigned char *bytes, uint32_t sum)
+{
+    wire_put32(bytes, sum);
+}
+
+uint32_t disti_tcp_frame_take_sum(unsigned char *bytes)
+{
+    uint32_t sum = wire_get32(bytes);
+
+    memcpy(bytes, wire_frame_magic, sizeof(wire_frame_magic));
+    return sum;
 }
 
 /* What each kind leaves unused is zero. */

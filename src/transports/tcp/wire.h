@@ -46,14 +46,15 @@ bool disti_tcp_address_decode(const unsigned char *blob, size_t size,
  *
  *      0  u8[8] magic "dist-tcp"       16  u32  sender's rank      32  u64     credit
  *      8  u16   version                20  u32  receiver's rank    40  u8[32]  nonce, zero
- *     10  u8    flags, zero            24  u64  hash of the job    72  u8[32]  mac, zero
+ *     10  u8    flags                  24  u64  hash of the job    72  u8[32]  mac, zero
  *     11  u8    which socket of the pair, from 0
  *     12  u32   world size
  *
  * credit: what the receiver of this hello may send before its receives are posted (see frames).
  *
- * flags, nonce and mac are kept for authentication and TLS: a flag that the receiver does
- * not know is a refusal, and with authentication the caller's proof follows as a third hello.
+ * flags: 1, frames carry checksums, on both sides or on none. The other flags, nonce and mac are
+ * kept for authentication and TLS: a flag that the receiver does not know is a refusal, and with
+ * authentication the caller's proof follows as a third hello.
  */
 #define DISTI_TCP_HELLO_BYTES 104
 #define DISTI_TCP_VERSION 3
@@ -65,6 +66,7 @@ struct disti_tcp_hello {
     uint64_t job;
     uint64_t credit;
     int socket; /* below DISTI_TCP_SOCKETS */
+    bool checksum;
 };
 
 void disti_tcp_hello_encode(const struct disti_tcp_hello *hello, unsigned char *bytes);
@@ -78,6 +80,8 @@ bool disti_tcp_hello_decode(const unsigned char *bytes, struct disti_tcp_hello *
  *      0  u32  magic "dmsg"     8  u64  tag              24  u64  bytes
  *      4  u16  kind            16  u64  fingerprint
  *      6  u16  flags, zero
+ *
+ * With checksums the CRC-32C of the other 28 bytes and of the payload stands in place of the magic.
  *
  * A goodbye has no payload, its other fields are zero, and no frame follows it.
  *
@@ -114,6 +118,10 @@ enum disti_tcp_kind {
 
 void disti_tcp_frame_encode(enum disti_tcp_kind kind, const struct dist_envelope *envelope,
                             unsigned char *bytes);
+/* Puts a checksum in place of the magic; and takes it, and puts the magic back. */
+#define DISTI_TCP_SUM_BYTES 4
+void disti_tcp_frame_put_sum(unsigned char *bytes, uint32_t sum);
+uint32_t disti_tcp_frame_take_sum(unsigned char *bytes);
 bool disti_tcp_frame_decode(const unsigned char *bytes, enum disti_tcp_kind *kind_p,
                             struct dist_envelope *envelope_p);
 

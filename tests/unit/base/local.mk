@@ -2,8 +2,10 @@
 check_PROGRAMS += \
 	tests/unit/base/test_base \
 	tests/unit/base/test_config \
+	tests/unit/base/test_crc32c \
 	tests/unit/base/test_descriptor \
 	tests/unit/base/test_dtype \
+	tests/unit/base/test_faults \
 	tests/unit/base/test_file \
 	tests/unit/base/test_half \
 	tests/unit/base/test_lock \
@@ -12,8 +14,10 @@ check_PROGRAMS += \
 TESTS += \
 	tests/unit/base/test_base \
 	tests/unit/base/test_config \
+	tests/unit/base/test_crc32c \
 	tests/unit/base/test_descriptor \
 	tests/unit/base/test_dtype \
+	tests/unit/base/test_faults \
 	tests/unit/base/test_file \
 	tests/unit/base/test_half \
 	tests/unit/base/test_lock \
@@ -24,12 +28,16 @@ tests_unit_base_test_base_SOURCES = tests/unit/base/test_base.c tests/unit/base/
 tests_unit_base_test_base_LDADD = $(unit_test_libs)
 tests_unit_base_test_config_SOURCES = tests/unit/base/test_config.c tests/unit/base/unit.h
 tests_unit_base_test_config_LDADD = $(unit_test_libs)
+tests_unit_base_test_crc32c_SOURCES = tests/unit/base/test_crc32c.c tests/unit/base/unit.h
+tests_unit_base_test_crc32c_LDADD = $(unit_test_libs)
 tests_unit_base_test_descriptor_SOURCES = tests/unit/base/test_descriptor.c
 tests_unit_base_test_descriptor_LDADD = $(unit_test_libs)
 tests_unit_base_test_dtype_SOURCES = \
 	tests/unit/base/test_dtype.c \
 	tests/unit/base/reference.c tests/unit/base/reference.h tests/unit/base/unit.h
 tests_unit_base_test_dtype_LDADD = $(unit_test_libs) -lm
+tests_unit_base_test_faults_SOURCES = tests/unit/base/test_faults.c tests/unit/base/unit.h
+tests_unit_base_test_faults_LDADD = $(unit_test_libs)
 tests_unit_base_test_file_SOURCES = tests/unit/base/test_file.c tests/unit/base/unit.h
 tests_unit_base_test_file_LDADD = $(unit_test_libs)
 tests_unit_base_test_half_SOURCES = \

@@ -100,6 +100,12 @@ tests_unit_transports_test_tcp_sockets_SOURCES = \
 	tests/unit/transports/test_tcp_sockets.c $(tcp_fixture)
 tests_unit_transports_test_tcp_sockets_LDADD = $(unit_test_libs)
 
+check_PROGRAMS += tests/unit/transports/test_tcp_checksum
+TESTS += tests/unit/transports/test_tcp_checksum
+tests_unit_transports_test_tcp_checksum_SOURCES = \
+	tests/unit/transports/test_tcp_checksum.c $(tcp_fixture)
+tests_unit_transports_test_tcp_checksum_LDADD = $(unit_test_libs)
+
 check_PROGRAMS += tests/unit/transports/test_tcp_zerocopy
 TESTS += tests/unit/transports/test_tcp_zerocopy
 tests_unit_transports_test_tcp_zerocopy_SOURCES = \

@@ -214,7 +214,8 @@ size_t raw_hello(unsigned char *bytes, int from, int to, int world)
                                     .from = (uint32_t)from,
                                     .to = (uint32_t)to,
                                     .credit = RAW_CREDIT,
-                                    .job = disti_hash_text(DISTI_HASH_START, TCP_TEST_JOB)};
+                                    .job = disti_hash_text(DISTI_HASH_START, TCP_TEST_JOB),
+                                    .checksum = getenv("DIST_CHECKSUM") != NULL};
 
     disti_tcp_hello_encode(&hello, bytes);
     return DISTI_TCP_HELLO_BYTES;

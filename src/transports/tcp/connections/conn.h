@@ -68,7 +68,8 @@ struct tcp_incoming {
     uint64_t stripe;               /* bytes of it */
     struct dist_request *request;
     struct disti_unexpected *unexpected;
-    unsigned char *stash; /* allocated; NULL: small */
+    uint32_t sum, sum_wanted; /* with checksums: of what has come; of all, as its frame says */
+    unsigned char *stash;     /* allocated; NULL: small */
     size_t stash_bytes;
     unsigned char small[DISTI_TCP_FRAME_BYTES];
 };

@@ -21,6 +21,7 @@ static void leave_say_goodbye(struct tcp_state *state, struct tcp_peer *peer)
         peer->control.begin != peer->control.end || peer->stripes.sending)
         return;
     disti_tcp_frame_encode(DISTI_TCP_GOODBYE, &(struct dist_envelope){0, 0, 0}, bytes);
+    disti_tcp_seal(peer, bytes, NULL, 0, 0);
     (void)!send(peer->conn->fd, bytes, sizeof(bytes), MSG_NOSIGNAL);
 }
 

@@ -70,6 +70,7 @@ static bool stripe_take(struct tcp_conn *conn)
     frame.fingerprint = request->own[3];
     frame.bytes = disti_tcp_stripe_bytes(request->envelope.bytes, sockets, request->own[3]);
     disti_tcp_frame_encode(DISTI_TCP_STRIPE, &frame, out->header);
+    disti_tcp_seal(peer, out->header, request, request->own[3], frame.bytes);
     out->request = request;
     out->data = (const char *)request->data + request->own[3];
     out->bytes = frame.bytes;

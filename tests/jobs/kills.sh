@@ -1,0 +1,89 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# A rank is killed in each phase of a job, over each backend: every other rank gets an error that
+# names it. The long form does so twenty times for each rank, and prints how long it took to know.
+. "$srcdir/tests/support/job.sh"
+
+JOB_LIMIT=60
+program=tests/jobs/kills
+phases="start connect join open idle barrier first middle reduce destroy"
+latencies=$job_folder/latencies
+next=0 batch=0
+
+# The phases in which a rank is known before it dies: their figures are those of the news.
+told() { [ "$1" != start ] && [ "$1" != connect ] && [ "$1 $2" != "join 0" ]; }
+
+# From the death, or the call if that came later, to the error: "NAME PHASE SECONDS".
+measure()
+{
+    awk -v name="$1" -v phase="$2" '
+        $1 == "dead" { dead = $2 }
+        $1 == "knew" { began[++n] = $3; knew[n] = $4 }
+        END { for (i = 1; i <= n && dead; i++)
+            printf "%s %s %.4f\n", name, phase, knew[i] - (began[i] > dead ? began[i] : dead) }
+    ' "$job_output"
+}
+
+# kill_one NAME LAUNCHER BACKEND PHASE VICTIM
+kill_one()
+{
+    local measured=$latencies.$BASHPID
+    job "$2" 4 $program "$3" "$4" "$5"
+    ! told "$4" "$5" || [ "$job_status" = 77 ] || measure "$1" "$4" >>"$measured"
+}
+
+# Three at a time, as most of it is waiting.
+beside()
+{
+    job_aside kill_one "$@"
+    [ $((++batch % 3)) != 0 ] || job_collect
+}
+
+# battery NAME LAUNCHER BACKEND: all cells, or one victim for each phase.
+battery()
+{
+    local phase victim repeat
+    for phase in $phases; do
+        if [ -n "${CHECK_LONG-}" ]; then
+            for ((repeat = 0; repeat < ${KILLS_REPEATS:-20}; repeat++)); do
+                for victim in 0 1 2 3; do beside "$1" "$2" "$3" "$phase" $victim; done
+            done
+        elif [ -z "${CHECK_SHORT-}" ] || [ $((next % 3)) = 0 ]; then
+            beside "$1" "$2" "$3" "$phase" $((next % 4))
+        fi
+        next=$((next + 1))
+    done
+}
+
+# Stopped, and slow: those wait for deadlines.
+for transport in shm tcp; do
+    DIST_TRANSPORT=$transport job_aside job shell 3 $program gloo stop 1
+    DIST_TRANSPORT=$transport job_aside job shell 3 $program gloo slow 1
+done
+DIST_TRANSPORT=shm battery "gloo-shm" shell gloo
+DIST_TRANSPORT=tcp battery "gloo-tcp" shell gloo
+[ ! -e "$builddir/.libs/dist_ucx.so" ] || DIST_TRANSPORT=ucx battery ucx shell ucx
+job_collect
+
+# MPI has the ranks meet, so that it decides what comes of one that dies before they have. From then
+# on its launchers let the others live, if they are asked to.
+export OMPI_MCA_orte_enable_recovery=1
+all="open idle barrier first middle reduce destroy"
+phases=${CHECK_LONG:+$all} phases=${phases:-open idle reduce}
+DIST_TRANSPORT=shm battery mpi-shm openmpi mpi
+phases=${CHECK_LONG:+$all} phases=${phases:-barrier first middle destroy}
+DIST_TRANSPORT=mpi battery mpi-mpi openmpi mpi
+job_collect
+
+# How long it took to know, by backend.
+percentiles()
+{
+    cat "$latencies".* | sort -k1,1 -k3,3n | awk '
+        function say() { if (n) printf "# %s: %d survivors knew, half within %.0f ms, 99 %% within %.0f ms, all within %.0f ms\n",
+            name, n, 1e3 * all[int((n + 1) / 2)], 1e3 * all[int(n * 0.99 + 0.99)], 1e3 * all[n] }
+        $1 != name { say(); n = 0; name = $1 }
+        { all[++n] = $3 }
+        END { say() }'
+}
+job_check "survivors were timed" [ -n "$(cat "$latencies".* 2>/dev/null)" ]
+percentiles

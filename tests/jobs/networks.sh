@@ -1,0 +1,55 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Two machines whose network is slow, loses packets, or is cut: right results, or an error by the
+# deadline.
+. "$srcdir/tests/support/job.sh"
+. "$srcdir/tests/support/nodes.sh"
+
+JOB_LIMIT=90
+[ -z "${CHECK_SHORT-}" ] || { job_skip "networks" "the other suite tries them"; exit; }
+node_make 2>"$job_folder/why" || { job_skip "networks" "$(tail -n 1 "$job_folder/why")"; exit; }
+
+program=$builddir/tests/jobs/kills
+there() { ip netns exec "$node_name" "$@"; }
+every() { [ "$(grep -c "^knew .*$1" "$job_output")" = "${2-4}" ]; }
+seconds() { awk '$1 == "knew" && $4 - $3 > most { most = $4 - $3 } END { printf "%.1f", most }' "$job_output"; }
+
+# calls NAME: the calls of four ranks on two machines have right results.
+calls()
+{
+    nodes 4 "2 3" "$program" gloo network 0 2048
+    job_check "$1: no false alarm" every success
+}
+
+# cut NAME COMMAND...: a while after the start of such calls the command cuts the network.
+cut()
+{
+    local name=$1 cutter
+    shift
+    { sleep 2 && "$@"; } &
+    cutter=$!
+    DIST_TIMEOUT=3 nodes 4 "2 3" "$program" gloo cut 0 2048
+    wait $cutter
+    job_check "$name: all get an error" every "\(lost\|timed out\)"
+    echo "# $name: the last rank knew after $(seconds) s, with a deadline of 3 s"
+}
+
+calls "a network that is well"
+if command -v tc >/dev/null && tc qdisc add dev "dA$$" root tbf rate 1mbit burst 16kb latency 400ms; then
+    calls "1 Mbit/s"
+    tc qdisc del dev "dA$$" root
+else
+    job_skip "1 Mbit/s" "tc cannot make it here"
+fi
+if there iptables -L >/dev/null 2>&1; then
+    for loss in 0.01 0.05; do
+        there iptables -A INPUT -m statistic --mode random --probability $loss -j DROP
+        calls "a loss of $loss"
+        there iptables -F INPUT
+    done
+    cut "packets are dropped" there iptables -A INPUT -j DROP
+    there iptables -F INPUT
+else
+    job_skip "lost packets" "no iptables here"
+fi
+cut "the link is down" ip link set "dA$$" down
