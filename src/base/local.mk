@@ -14,6 +14,7 @@ libdist_core_sources += \
 	src/base/faults/faults.c src/base/faults/faults.h \
 	src/base/faults/parse.c \
 	src/base/file.c src/base/file.h \
+	src/base/file_name.c \
 	src/base/hash.h \
 	src/base/thread.h \
 	src/base/lock/lock.c src/base/lock/lock.h \

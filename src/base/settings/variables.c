@@ -20,6 +20,7 @@ const struct disti_variable disti_variables[] = {
     {"DIST_CHECKSUM", "whether transport tcp checks what it carries", "0"},
     {"DIST_DEBUG", "what is logged", "0"},
     {"DIST_DEBUG_FILE", "the file that log lines go to", "standard error"},
+    {"DIST_DEBUG_SUBSYS", "the parts of the library whose info and trace lines are logged", "all"},
     {"DIST_DEVICE", "the GPU of this rank", "the local rank"},
     {"DIST_FAULT", "the faults that a rank is to suffer on purpose", ""},
     {"DIST_GPU_DRIVER", "the file of the GPU's driver library", "libcuda.so.1 or libamdhip64.so"},
