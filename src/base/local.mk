@@ -7,6 +7,7 @@ libdist_core_sources += \
 	src/base/clock.c src/base/clock.h \
 	src/base/collective.h \
 	src/base/settings/config.c src/base/settings/config.h \
+	src/base/process/end.c src/base/process/end.h \
 	src/base/process_lock.h \
 	src/base/descriptor.c src/base/descriptor.h \
 	src/base/dtype.c src/base/dtype.h \
