@@ -14,6 +14,7 @@ dist_man_MANS += \
 	man/dist_bench.1 \
 	man/dist_broadcast.3 \
 	man/dist_ddp.3 \
+	man/dist_flight_dump.3 \
 	man/dist_info.1 \
 	man/dist_init_process_group.3 \
 	man/dist_last_error.3 \

@@ -57,6 +57,7 @@ AM_TESTS_ENVIRONMENT = \
 	builddir='$(abs_top_builddir)'; export builddir; \
 	DIST_PLUGIN_PATH='$(abs_top_builddir)/.libs:$(abs_top_builddir)/tests/conformance/.libs'; \
 	export DIST_PLUGIN_PATH; \
+	DIST_FLIGHT_FILE=/dev/null; export DIST_FLIGHT_FILE; \
 	XDG_CACHE_HOME='$(abs_top_builddir)/tests/cache'; export XDG_CACHE_HOME; \
 	DIST_TEST_MNIST="$${DIST_TEST_MNIST-$(abs_top_srcdir)/../shared/mnist}"; \
 	export DIST_TEST_MNIST; \

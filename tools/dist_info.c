@@ -4,6 +4,7 @@
 #include "doctor/doctor.h"
 #include "env/env.h"
 #include "explain.h"
+#include "flight/flight.h"
 #include "memory.h"
 #include "modules.h"
 #include "selftest/selftest.h"
@@ -31,7 +32,7 @@ static int info_usage(FILE *to, int code)
         "explain COLLECTIVE [--bytes SIZE] [--ranks N] [--topology TEXT]\n                         "
         "[--dtype NAME] [--run] [--format table|csv|json]\n       dist_info tune [--ranks N]\n     "
         "  dist_info memory\n       dist_info topology [--ranks N] [--svg FILE]\n       dist_info "
-        "env [--format table|json]\n       dist_info doctor "
+        "env [--format table|json]\n       dist_info flight FILE...\n       dist_info doctor "
         "[--ranks N] [--job] [--timeout SECONDS] [--format table|json]\n       dist_info selftest "
         "[--backend NAME] [--transport NAME] "
         "[OPTION]...\n       dist_info --help | --version\nWithout arguments: the version, where "
@@ -45,7 +46,8 @@ static int info_usage(FILE *to, int code)
         "cores and GPUs, and the ranks on them.\ndoctor: what keeps jobs from "
         "running here, or from running fast, and what mends it.\nenv: every environment variable "
         "that "
-        "libdist reads, its value, and who has set it.\nmemory: whether ranks of this "
+        "libdist reads, its value, and who has set it.\nflight: which rank is behind, by the files "
+        "of the ranks' flight recorders.\nmemory: whether ranks of this "
         "machine can use each other's memory, and what to\ndo if not.\nselftest: whether a backend "
         "or a transport keeps its contract, for its author;\nselftest --help says more.\n");
     return code;
@@ -280,7 +282,7 @@ enum { INFO_HELP = 1, INFO_VERSION };
 static const struct args_row info_rows[] = {
     {.kind = ARGS_WORDS,
      .names = "",
-     .argument = "backends|doctor|env|explain|memory|selftest|topology|tune"},
+     .argument = "backends|doctor|env|explain|flight|memory|selftest|topology|tune"},
     {.names = "backend", .kind = ARGS_TEXT, .offset = offsetof(struct info, backend)},
     {.names = "format",
      .kind = ARGS_CHOICE,
@@ -323,9 +325,9 @@ int main(int argc, char **argv)
         const char *name;
         int (*run)(int argc, char **argv);
     } commands[] = {{"doctor", doctor_main},     {"env", env_main},
-                    {"explain", explain_main},   {"memory", memory_main},
-                    {"selftest", selftest_main}, {"topology", topology_main},
-                    {"tune", tune_main}};
+                    {"explain", explain_main},   {"flight", flight_main},
+                    {"memory", memory_main},     {"selftest", selftest_main},
+                    {"topology", topology_main}, {"tune", tune_main}};
     struct info info = {0};
     bool backends;
     int code, rest;

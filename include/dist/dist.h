@@ -285,6 +285,21 @@ DIST_API dist_status dist_destroy_process_group(dist_group *group);
  */
 DIST_API dist_status dist_abort(dist_group *group);
 
+/*
+ * Writes the last calls of each group of this process to a file, as JSON for `dist_info flight`.
+ * path NULL: to that of DIST_FLIGHT_FILE, dist-flight.HOST.PID.json in the current folder if it is
+ * unset. A file that is there is replaced. The library does so by itself when a group ends with an
+ * error that is not the loss of a process (the error names the file), and when the process gets
+ * SIGUSR1, if the program does not handle that signal.
+ *
+ * Blocks only as long as the file system does. Any thread may call it, also while others are in
+ * calls.
+ *
+ * Errors: ERR_INVALID_ARGUMENT (this process has no group), ERR_SYSTEM (the file cannot be
+ * written).
+ */
+DIST_API dist_status dist_flight_dump(const char *path);
+
 /* Return this process's rank, the number of ranks, and the rank among those of this machine. */
 DIST_API int dist_get_rank(const dist_group *group);
 DIST_API int dist_get_world_size(const dist_group *group);

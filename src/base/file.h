@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Files that grow, where the limit on file sizes (RLIMIT_FSIZE, ulimit -f) may be below that. */
+/* Files that grow, where the limit on file sizes (RLIMIT_FSIZE, ulimit -f) may be below that; and
+ * names of files that each process has of its own. */
 #ifndef DISTI_BASE_FILE_H
 #define DISTI_BASE_FILE_H
 
@@ -22,5 +23,14 @@ int disti_file_memory(void);
 
 /* May files have so many bytes? Else *most_p, unless it is NULL, becomes the limit. */
 bool disti_file_may_have(uint64_t bytes, uint64_t *most_p);
+
+/*
+ * Expands %h (host), %p (pid), %r (rank; "-": unknown, negative) and %% in a file's name; too long
+ * a name is cut.
+ */
+void disti_file_name(const char *pattern, int rank, char *name, size_t size);
+/* The first and the third of these. */
+void disti_file_host(char *host, size_t size);
+void disti_file_rank(int rank, char *text, size_t size);
 
 #endif

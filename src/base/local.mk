@@ -7,6 +7,7 @@ libdist_core_sources += \
 	src/base/clock.c src/base/clock.h \
 	src/base/collective.h \
 	src/base/settings/config.c src/base/settings/config.h \
+	src/base/process/end.c src/base/process/end.h \
 	src/base/process_lock.h \
 	src/base/descriptor.c src/base/descriptor.h \
 	src/base/dtype.c src/base/dtype.h \
@@ -14,6 +15,7 @@ libdist_core_sources += \
 	src/base/faults/faults.c src/base/faults/faults.h \
 	src/base/faults/parse.c \
 	src/base/file.c src/base/file.h \
+	src/base/file_name.c \
 	src/base/hash.h \
 	src/base/thread.h \
 	src/base/lock/lock.c src/base/lock/lock.h \

@@ -17,6 +17,13 @@
 
 static const char *const log_names[] = {"ERROR", "WARN", "INFO", "TRACE"};
 
+/* What DIST_DEBUG_SUBSYS may name: folders, and what modules write. */
+static const char *const log_rooms[] = {
+    "backends",   "base",  "core",     "device",     "endpoint", "engine", "node",
+    "rendezvous", "store", "topology", "transports", "tuning",   "call",   "flight",
+    "group",      "work",  "mpi",      "shm",        "tcp",      "ucx",    "modules"};
+#define LOG_MODULES "src/modules/"
+
 static _Thread_local char log_last_error[LOG_TEXT_MAX];
 static _Thread_local const struct disti_log *log_used;
 static _Thread_local bool log_tries;
@@ -58,6 +65,39 @@ static bool log_parse_level(const char *text, dist_log_level *level_p)
     return false;
 }
 
+/* Is the text one of the folders? */
+static bool log_is_room(const char *text)
+{
+    for (size_t i = 0; i < sizeof(log_rooms) / sizeof(log_rooms[0]); i++) {
+        if (strcmp(text, log_rooms[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+static dist_status log_init_rooms(struct disti_log *log)
+{
+    const char *wanted = disti_env("DIST_DEBUG_SUBSYS");
+    char room[32];
+
+    for (int i = 0; wanted && disti_list_item(wanted, ',', i, room, sizeof(room)); i++) {
+        if (!log_is_room(room))
+            return disti_fail(
+                DIST_ERR_INVALID_ARGUMENT,
+                "DIST_DEBUG_SUBSYS names \"%s\": give some of backends, base, core, "
+                "device, endpoint, engine, node, rendezvous, store, topology, "
+                "transports, tuning; call, flight, group, work; mpi, shm, tcp, ucx; modules",
+                room);
+    }
+    if (wanted && strlen(wanted) >= sizeof(log->rooms))
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "DIST_DEBUG_SUBSYS is too long: give at most %zu characters",
+                          sizeof(log->rooms) - 1);
+    if (wanted)
+        strcpy(log->rooms, wanted);
+    return DIST_OK;
+}
+
 dist_status disti_log_init(struct disti_log *log, dist_log_fn fn, void *arg)
 {
     struct disti_log made = {.fn = fn, .arg = arg, .level = DIST_LOG_INFO, .rank = -1};
@@ -78,46 +118,7 @@ dist_status disti_log_init(struct disti_log *log, dist_log_fn fn, void *arg)
     if (file)
         strcpy(made.file, file);
     *log = made;
-    return DIST_OK;
-}
-
-static void log_host(char *host, size_t size)
-{
-    if (gethostname(host, size) != 0)
-        snprintf(host, size, "?");
-    host[size - 1] = '\0';
-    host[strcspn(host, ".")] = '\0';
-}
-
-/* What stands for a rank while it may be unknown. */
-static void log_rank(int rank, char *text, size_t size)
-{
-    if (rank < 0)
-        snprintf(text, size, "-");
-    else
-        snprintf(text, size, "%d", rank);
-}
-
-/* Expands %h (host), %p (pid), %r (rank) and %% in a file name; too long a name is cut. */
-static void log_file_name(const struct disti_log *log, char *name, size_t size)
-{
-    size_t used = 0;
-
-    for (const char *from = log->file; *from && used + 1 < size; from++) {
-        char item[64] = {*from, '\0'};
-
-        if (*from == '%' && strchr("hpr%", from[1]) && from[1]) {
-            from++;
-            if (*from == 'h')
-                log_host(item, sizeof(item));
-            else if (*from == 'p')
-                snprintf(item, sizeof(item), "%ld", (long)getpid());
-            else if (*from == 'r')
-                log_rank(log->rank, item, sizeof(item));
-        }
-        used += (size_t)snprintf(name + used, size - used, "%s", item);
-    }
-    name[used < size ? used : size - 1] = '\0';
+    return log_init_rooms(log);
 }
 
 /* The file is opened for each line: it may be rotated, and nothing is left to be closed. */
@@ -127,7 +128,7 @@ static int log_open(const struct disti_log *log)
 
     if (!log->file[0])
         return -1;
-    log_file_name(log, name, sizeof(name));
+    disti_file_name(log->file, log->rank, name, sizeof(name));
     return open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644);
 }
 
@@ -157,8 +158,8 @@ static void log_emit(dist_log_level level, const char *text)
     char line[LOG_LINE_MAX + 1], host[64], rank[16];
     int length;
 
-    log_host(host, sizeof(host));
-    log_rank(log->rank, rank, sizeof(rank));
+    disti_file_host(host, sizeof(host));
+    disti_file_rank(log->rank, rank, sizeof(rank));
     length = snprintf(line, LOG_LINE_MAX, "%s:%ld [%s] dist %s %s", host, (long)getpid(), rank,
                       log_names[level], text);
     if (length >= LOG_LINE_MAX)
@@ -173,6 +174,28 @@ static void log_emit(dist_log_level level, const char *text)
 static bool log_wanted(dist_log_level level)
 {
     return log_used && !log_used->silent && level <= log_used->level;
+}
+
+/* From src/ on. */
+static const char *log_within(const char *path)
+{
+    for (const char *at = strstr(path, "src/"); at; at = strstr(path, "src/"))
+        path = at + strlen("src");
+    return path;
+}
+
+/* Does the path go through a folder that DIST_DEBUG_SUBSYS names? */
+static bool log_is_chosen(const char *path)
+{
+    char room[34] = "/";
+
+    path = log_within(path);
+    for (int i = 0; disti_list_item(log_used->rooms, ',', i, room + 1, sizeof(room) - 2); i++) {
+        strcat(room, "/");
+        if (strstr(path, room))
+            return true;
+    }
+    return !log_used->rooms[0];
 }
 
 /* Behind the last word that leaves room for the dots; a text of one long word is cut anywhere. */
@@ -227,14 +250,30 @@ static void log_tell(dist_log_level level, const char *format, va_list args)
     errno = saved;
 }
 
+/* What goes wrong is told whoever finds it; what goes well, of the subsystems that are asked for.
+ */
+static bool log_is_due(const char *path, dist_log_level level)
+{
+    return log_wanted(level) && (level <= DIST_LOG_WARN || log_is_chosen(path));
+}
+
+void disti_log_from(const char *path, dist_log_level level, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    if (log_is_due(path, level))
+        log_tell(level, format, args);
+    va_end(args);
+}
+
 void disti_log_line(dist_log_level level, const char *format, ...)
 {
     va_list args;
 
-    if (!log_wanted(level))
-        return;
     va_start(args, format);
-    log_tell(level, format, args);
+    if (log_is_due(LOG_MODULES, level))
+        log_tell(level, format, args);
     va_end(args);
 }
 
@@ -242,10 +281,9 @@ void disti_notice(const char *format, ...)
 {
     va_list args;
 
-    if (!log_used || log_used->mute)
-        return;
     va_start(args, format);
-    log_tell(DIST_LOG_WARN, format, args);
+    if (log_used && !log_used->mute)
+        log_tell(DIST_LOG_WARN, format, args);
     va_end(args);
 }
 

@@ -14,12 +14,13 @@ struct disti_log {
     bool mute;            /* nor are they (DIST_DEBUG=0, or error) */
     int rank;             /* -1 while unknown */
     char file[256];       /* DIST_DEBUG_FILE: lines go there if fn is NULL; "": stderr */
+    char rooms[128];      /* DIST_DEBUG_SUBSYS: what writes INFO and TRACE; "": everything */
 };
 
 /*
  * Fills *log from the options and DIST_DEBUG (unset or 0: silent unless fn is given;
- * error, warn, info, trace) and DIST_DEBUG_FILE, in which %h is the host, %p the process
- * id and %r the rank. fn without DIST_DEBUG gets INFO and worse. ERR_INVALID_ARGUMENT
+ * error, warn, info, trace), DIST_DEBUG_SUBSYS, and DIST_DEBUG_FILE, in which %h is the host, %p
+ * the process id and %r the rank. fn without DIST_DEBUG gets INFO and worse. ERR_INVALID_ARGUMENT
  * names a value it does not know.
  */
 dist_status disti_log_init(struct disti_log *log, dist_log_fn fn, void *arg);
@@ -28,8 +29,13 @@ dist_status disti_log_init(struct disti_log *log, dist_log_fn fn, void *arg);
 void disti_log_use(const struct disti_log *log);
 const struct disti_log *disti_log_current(void);
 
+/* A line of a module's, which stands in no folder of src/: DIST_DEBUG_SUBSYS=modules. */
 void disti_log_line(dist_log_level level, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* A line of the source file at `path`: a subsystem is a folder of src/, or one within it. */
+void disti_log_from(const char *path, dist_log_level level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /*
  * Formats into text[size]: for what quotes another's text. What does not fit is cut behind a word,
@@ -44,9 +50,9 @@ size_t disti_text(char *text, size_t size, const char *format, ...)
  */
 void disti_notice(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-#define disti_warn(...) disti_log_line(DIST_LOG_WARN, __VA_ARGS__)
-#define disti_info(...) disti_log_line(DIST_LOG_INFO, __VA_ARGS__)
-#define disti_trace(...) disti_log_line(DIST_LOG_TRACE, __VA_ARGS__)
+#define disti_warn(...) disti_log_from(__FILE__, DIST_LOG_WARN, __VA_ARGS__)
+#define disti_info(...) disti_log_from(__FILE__, DIST_LOG_INFO, __VA_ARGS__)
+#define disti_trace(...) disti_log_from(__FILE__, DIST_LOG_TRACE, __VA_ARGS__)
 
 /*
  * For whoever first detects an error: keeps the text for dist_last_error, writes it at

@@ -11,6 +11,7 @@ libdist_core_sources += \
 	src/core/call/calls.h \
 	src/core/call/repeat.c \
 	src/core/call/move.c \
+	src/core/call/numerics.c \
 	src/core/call/p2p.c \
 	src/core/call/reduce.c \
 	src/core/call/support.c \
@@ -20,6 +21,11 @@ libdist_core_sources += \
 	src/core/work/drive.h \
 	src/core/work/others.c \
 	src/core/work/others.h \
+	src/core/flight/dump.c \
+	src/core/flight/flight.h \
+	src/core/flight/ring.c \
+	src/core/flight/trigger.c \
+	src/core/group/failure.c \
 	src/core/group/fault.c \
 	src/core/group/group.c \
 	src/core/group/group.h \

@@ -19,7 +19,7 @@ bool disti_launch_meets_by_pmix(const struct disti_launch *launch, bool local, i
         return false;
     if (disti_pmix_open(deadline, reason) || disti_expired(deadline))
         return true;
-    disti_log_line(launch->pmix_always ? DIST_LOG_WARN : DIST_LOG_INFO,
+    disti_log_from(__FILE__, launch->pmix_always ? DIST_LOG_WARN : DIST_LOG_INFO,
                    "the launcher's PMIx is not used: %s", reason);
     return false;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What comes to the store's client: replies for those who wait, news for whoever looks. */
+#include "base/process/end.h"
 #include "store/client.h"
 
 #include <stdio.h>
@@ -101,6 +102,8 @@ static void inbox_take_reply(struct disti_store *store)
 
 void disti_store_client_pump(struct disti_store *store)
 {
+    char why[96];
+
     while (!store->lost) {
         switch (disti_wire_read(&store->in, store->fd)) {
         case DISTI_WIRE_FRAME:
@@ -114,7 +117,9 @@ void disti_store_client_pump(struct disti_store *store)
         case DISTI_WIRE_MORE:
             return;
         case DISTI_WIRE_CLOSED:
-            disti_store_client_lose(store, "closed its connection without leaving the job");
+            disti_store_client_lose(
+                store,
+                disti_process_end(store->holder.host, (int)store->holder.pid, why, sizeof(why)));
             break;
         default:
             store->strange = true;

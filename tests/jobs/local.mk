@@ -72,6 +72,11 @@ tests_jobs_short_calls_SOURCES = tests/jobs/short_calls.c
 tests_jobs_short_calls_LDADD = libdist.la
 tests_jobs_short_calls_LDFLAGS = $(job_ldflags)
 
+check_PROGRAMS += tests/jobs/flight
+tests_jobs_flight_SOURCES = tests/jobs/flight.c
+tests_jobs_flight_LDADD = libdist.la
+tests_jobs_flight_LDFLAGS = $(job_ldflags)
+
 check_PROGRAMS += tests/jobs/call_cost
 tests_jobs_call_cost_SOURCES = tests/jobs/call_cost.c
 tests_jobs_call_cost_LDADD = libdist.la
@@ -221,6 +226,7 @@ job_scripts = \
 	tests/jobs/networks.sh \
 	tests/jobs/kills.sh \
 	tests/jobs/faults.sh \
+	tests/jobs/flight.sh \
 	tests/jobs/ddp.sh \
 	tests/jobs/zero.sh \
 	tests/jobs/shrink.sh \

@@ -157,7 +157,7 @@ static int survive(dist_group *group, const char *kind, int victim)
     snprintf(name, sizeof(name), "rank %d", victim);
     printf("rank %d: %s: %s\n", dist_get_rank(group), dist_status_string(status),
            dist_last_error());
-    if (!status_fits(kind, status) || (is_gone(kind) && strstr(dist_last_error(), " waited ")))
+    if (!status_fits(kind, status) || (is_gone(kind) && strstr(dist_last_error(), " silent")))
         return 1;
     if (!nameless && !strstr(dist_last_error(), name))
         return 1;

@@ -43,9 +43,9 @@ fault async@1:5 'rank 1: all_reduce number 5 of' "${on_device[@]}"
 grep -qF 'connection lost in launch 5 of rank 1' "$job_output" ||
     job_fail "NCCL's own reason" "it is not in the error"
 fault enqueue@1:5 "Cuda failure 'unspecified launch failure' in launch 5" "${on_device[@]}"
-hangs hang@0:5 'rank 0 waited 5000 ms in all_reduce (operation 5' "${on_device[@]}"
-hangs hang@0:5,abort-slow:1500 'rank 0 waited 5000 ms in all_reduce (operation 5' "${on_device[@]}"
-hangs hang@1:5 'waited 5000 ms in' --only broadcast
+hangs hang@0:5 'all_reduce #5 (' "${on_device[@]}"
+hangs hang@0:5,abort-slow:1500 'all_reduce #5 (' "${on_device[@]}"
+hangs hang@1:5 'waited 5.' --only broadcast
 fault memory@1:0 'out of memory' --only all_reduce
 
 # ---- ranks that are gone, or do not come ----

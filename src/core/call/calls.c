@@ -48,7 +48,6 @@ struct calls_extent {
 struct calls_check {
     dist_group *group;
     struct dist_call *call;
-    const struct calls_traits *traits;
     const char *name;
     size_t element;
     struct calls_extent in, out;
@@ -119,9 +118,11 @@ static bool calls_has_out_counts(const struct calls_check *check)
     return disti_collective_uneven(check->call->collective) && check->out.blocks == ALL;
 }
 
-static int calls_blocks(const struct calls_check *check, int trait)
+int disti_call_blocks(const dist_group *group, const struct dist_call *call, bool out)
 {
-    bool elsewhere = (trait & AT_ROOT) && check->call->root != check->group->rank;
+    const struct calls_traits *traits = &calls_traits[call->collective];
+    const int trait = out ? traits->out : traits->in;
+    bool elsewhere = (trait & AT_ROOT) && call->root != group->rank;
 
     return elsewhere ? NONE : trait & BLOCKS;
 }
@@ -227,15 +228,12 @@ static bool calls_measure(const struct calls_check *check, size_t count, const s
     return disti_mul(extent->own_bytes, (size_t)check->group->world_size, &extent->bytes);
 }
 
-/* What this rank gives or gets as one block, where arrays say it. */
-static size_t calls_own_count(const struct calls_check *check)
+size_t disti_call_own_count(const dist_group *group, const struct dist_call *call)
 {
-    const struct dist_call *call = check->call;
-
     if (call->collective == DIST_COLL_ALL_GATHER_V)
-        return call->out_counts[check->group->rank];
+        return call->out_counts[group->rank];
     if (call->collective == DIST_COLL_REDUCE_SCATTER_V)
-        return call->in_counts[check->group->rank];
+        return call->in_counts[group->rank];
     return call->count;
 }
 
@@ -274,7 +272,7 @@ static dist_status calls_check_overlap(const struct calls_check *check)
 static dist_status calls_check_buffers(struct calls_check *check)
 {
     struct dist_call *call = check->call;
-    size_t count = calls_own_count(check);
+    size_t count = disti_call_own_count(check->group, call);
 
     if (!calls_measure(check, count, call->in_counts, call->in_offsets, &check->in) ||
         !calls_measure(check, count, call->out_counts, call->out_offsets, &check->out))
@@ -306,8 +304,8 @@ static dist_status calls_check_all(struct calls_check *check, void **owned_p)
         status = calls_check_peer(check);
     if (status != DIST_OK)
         return status;
-    check->in.blocks = calls_blocks(check, check->traits->in);
-    check->out.blocks = calls_blocks(check, check->traits->out);
+    check->in.blocks = disti_call_blocks(check->group, call, false);
+    check->out.blocks = disti_call_blocks(check->group, call, true);
     if (disti_collective_uneven(call->collective)) {
         status = calls_own_counts(check, owned_p);
         if (status == DIST_OK)
@@ -346,7 +344,6 @@ dist_status disti_call_check(dist_group *group, const struct dist_call *call,
     struct disti_start start = {.call = *call, .name = form.name};
     struct calls_check check = {.group = group,
                                 .call = &start.call,
-                                .traits = &calls_traits[call->collective],
                                 .name = form.name ?: dist_collective_string(call->collective)};
     dist_status status = disti_group_check(group, check.name);
 

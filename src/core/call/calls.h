@@ -107,6 +107,11 @@ static inline dist_status calls_uneven(dist_group *group, const struct dist_call
  * while they are noted, and in a function of the program where they may not wait. */
 void disti_call_hold(int by);
 
+/* What this rank's IN or OUT has: 0: nothing, 1: one block, 2: one of each rank. */
+int disti_call_blocks(const dist_group *group, const struct dist_call *call, bool out);
+/* What this rank gives or gets as one block, where arrays say it. */
+size_t disti_call_own_count(const dist_group *group, const struct dist_call *call);
+
 /* support.c: does the group's backend do this, checked but for that? Else UNSUPPORTED. */
 dist_status disti_call_support(const dist_group *group, const struct dist_call *call);
 

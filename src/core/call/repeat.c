@@ -17,7 +17,8 @@
 struct disti_repeat {
     struct calls_kind kind; /* REPEAT_NONE: there is none yet */
     size_t count;
-    bool same; /* in and out may be the same */
+    uint64_t flight; /* what the flight recorder keeps of it */
+    bool same;       /* in and out may be the same */
     size_t in_bytes, out_bytes;
     struct dist_call call;
     size_t lists[4][REPEAT_RANKS]; /* what call's counts and offsets point to */
@@ -32,7 +33,11 @@ static struct calls_kind repeat_kind(const struct dist_call *call)
 static inline bool repeat_is_alike(const struct disti_repeat *repeat, struct calls_kind kind,
                                    size_t count)
 {
-    return repeat->count == count && memcmp(&repeat->kind, &kind, sizeof(kind)) == 0;
+    uint64_t these[2], those[2]; /* as a call passes them: in two registers */
+
+    memcpy(these, &kind, sizeof(these));
+    memcpy(those, &repeat->kind, sizeof(those));
+    return repeat->count == count && these[0] == those[0] && these[1] == those[1];
 }
 
 static struct disti_repeat *repeat_new(void)
@@ -64,6 +69,7 @@ static void repeat_set(const dist_group *group, const struct dist_call *call, si
 {
     repeat->kind = repeat_kind(call);
     repeat->count = call->count;
+    repeat->flight = disti_flight_what(call, DISTI_FLIGHT_ENDED);
     repeat->same = call->in == call->out;
     repeat->in_bytes = in_bytes;
     repeat->out_bytes = out_bytes;
@@ -91,7 +97,8 @@ void disti_call_remember(dist_group *group, struct dist_call *call, size_t in_by
     struct disti_repeat *repeat;
 
     if (disti_collective_pair(call->collective) || call->reduction || call->list ||
-        !group->host_only || !group->backend->at_once || !disti_lock_try(&group->lock))
+        group->numerics || !group->host_only || !group->backend->at_once ||
+        !disti_lock_try(&group->lock))
         return;
     if (!group->repeats)
         group->repeats = repeat_new();
@@ -187,6 +194,7 @@ static inline dist_status repeat_run(dist_group *group, struct disti_repeat *rep
     repeat->call.out = out;
     repeat->call.sequence = group->sequence;
     disti_last_call_note(group->number, &repeat->call);
+    disti_flight_ended(&group->flight, repeat->flight, repeat->count, group->sequence);
     if (!repeat_may_end_at_once(group) ||
         group->backend->at_once(group->state, &repeat->call) != DIST_OK)
         return repeat_wait(group, &repeat->call);

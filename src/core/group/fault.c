@@ -4,7 +4,7 @@
 #include "core/group/group.h"
 
 #include <poll.h>
-#include <stdio.h>
+#include <string.h>
 
 /*
  * A rank that ended normally may have left its last messages on their way, and one
@@ -29,6 +29,21 @@ static void fault_tell(const struct dist_group *group, const char *text)
         disti_store_report(group->world->bootstrap.store, &party, text);
 }
 
+/* Of a process that is gone the message says all; in other cases it matters who called what. */
+static void fault_record(struct dist_group *group, dist_status status)
+{
+    const bool gone = status == DIST_ERR_PEER_LOST && (group->lost_rank < 0 || group->lost_process);
+    const char *reason = status == DIST_ERR_TIMEOUT ? "timeout"
+                         : group->aborted           ? "abort"
+                                                    : "failure";
+    const char *file = gone ? NULL : disti_flight_failed(group, reason);
+    const size_t used = strlen(group->cause);
+
+    if (file)
+        disti_text(group->cause + used, GROUP_TEXT - used,
+                   "; the last calls are in %s (dist_info flight)", file);
+}
+
 /* Ends the group here; `tell`: the other ranks do not know the cause yet. */
 static void fault_end(struct dist_group *group, dist_status status, const char *text, bool tell)
 {
@@ -48,6 +63,7 @@ static void fault_end(struct dist_group *group, dist_status status, const char *
         if (work->ticket.status == DIST_IN_PROGRESS || (group->aborted && work->ticket.status < 0))
             work->ticket.status = status;
     }
+    fault_record(group, status);
 }
 
 void disti_group_break(struct dist_group *group, dist_status status, const char *text)
@@ -76,43 +92,41 @@ dist_status disti_group_refuse(const struct dist_group *group, const char *what)
                       disti_group_name(group, name), what, group->cause);
 }
 
-static const char *fault_describe(const struct disti_work *work, char *text, size_t size)
-{
-    if (work)
-        snprintf(text, size, "%s (operation %llu, %zu x %s)", disti_work_name(work),
-                 (unsigned long long)work->call.sequence, work->call.count,
-                 dist_dtype_string(work->call.dtype));
-    else
-        snprintf(text, size, "its operations");
-    return text;
-}
-
 static void fault_timeout(struct dist_group *group, const struct disti_work *work)
 {
-    char name[GROUP_NAME], what[128], missing[512] = "";
-    dist_status status;
+    char text[GROUP_TEXT];
+    dist_status status =
+        disti_fail(DIST_ERR_TIMEOUT, "%s", disti_failure_timeout(group, work, text));
 
-    fault_describe(work, what, sizeof(what));
-    if (group->backend->describe)
-        group->backend->describe(group->state, missing, sizeof(missing));
-    status = disti_fail(DIST_ERR_TIMEOUT,
-                        "%s waited %d ms in %s for %s: check where the other ranks are, or raise "
-                        "the timeout (DIST_TIMEOUT, seconds)",
-                        disti_group_name(group, name), group->timeout_ms, what,
-                        *missing ? missing : "another rank");
-    fault_end(group, status, dist_last_error(), true);
+    fault_end(group, status, text, true);
 }
 
 static void fault_lost(struct dist_group *group, const struct disti_work *work)
 {
-    char name[GROUP_NAME], what[128];
-    dist_status status;
+    char text[GROUP_TEXT];
+    dist_status status = disti_fail(group->aborted ? DIST_ERR_ABORTED : DIST_ERR_PEER_LOST, "%s",
+                                    disti_failure_lost(group, work, group->lost_text, text));
 
-    fault_describe(work, what, sizeof(what));
-    status = disti_fail(group->aborted ? DIST_ERR_ABORTED : DIST_ERR_PEER_LOST,
-                        "%s cannot finish %s: %s", disti_group_name(group, name), what,
-                        group->lost_text);
-    fault_end(group, status, dist_last_error(), false);
+    fault_end(group, status, text, false);
+}
+
+/* Half of the time has passed. One rank says so to its user, and whoever waits for that one. */
+static void fault_stall(struct dist_group *group, struct disti_work *work)
+{
+    char text[GROUP_TEXT];
+
+    work->warned = true;
+    disti_failure_stall(group, work, text);
+    if (group->rank == 0 || disti_failure_waits_for(group, 0))
+        disti_notice("%s", text);
+    else
+        disti_warn("%s", text);
+}
+
+static bool fault_is_stalled(const struct dist_group *group, const struct disti_work *work)
+{
+    return !work->warned &&
+           disti_expired(work->deadline_ns - group->timeout_ms * INT64_C(1000000) / 2);
 }
 
 /* Looks for news; the first that there is says who began it. */
@@ -125,6 +139,7 @@ static bool fault_read_news(struct dist_group *group)
     if (!disti_news_read(group, &notice))
         return false;
     group->lost_rank = notice.rank < 0 ? 0 : notice.rank;
+    group->lost_process = notice.group == DISTI_NO_GROUP;
     group->aborted = notice.aborted;
     group->lost_until_ns = disti_now_ns() + (notice.aborted ? 0 : FAULT_GRACE_NS);
     disti_text(group->lost_text, GROUP_TEXT, "%s", notice.text);
@@ -142,7 +157,7 @@ static void fault_wait_for_news(struct dist_group *group)
 void disti_group_fail(struct dist_group *group, const struct disti_work *work, dist_status status)
 {
     int64_t until = disti_deadline_ms(FAULT_NEWS_MS);
-    char own[GROUP_TEXT];
+    char own[GROUP_TEXT], text[GROUP_TEXT];
 
     if (group->failed)
         return;
@@ -156,6 +171,8 @@ void disti_group_fail(struct dist_group *group, const struct disti_work *work, d
         fault_wait_for_news(group);
     if (status == DIST_ERR_PEER_LOST && group->lost_rank >= 0)
         fault_lost(group, work);
+    else if (status == DIST_ERR_PEER_LOST)
+        fault_end(group, status, disti_failure_lost(group, work, own, text), true);
     else
         fault_end(group, status, own, true);
 }
@@ -170,7 +187,7 @@ void disti_group_check_abort(struct dist_group *group)
         fault_lost(group, NULL);
 }
 
-void disti_group_watch(struct dist_group *group, const struct disti_work *work)
+void disti_group_watch(struct dist_group *group, struct disti_work *work)
 {
     if (group->failed)
         return;
@@ -180,4 +197,6 @@ void disti_group_watch(struct dist_group *group, const struct disti_work *work)
         fault_lost(group, work);
     else if (disti_expired(work->deadline_ns))
         fault_timeout(group, work);
+    else if (fault_is_stalled(group, work))
+        fault_stall(group, work);
 }

@@ -3,6 +3,7 @@
 #ifndef DISTI_CORE_GROUP_GROUP_H
 #define DISTI_CORE_GROUP_GROUP_H
 
+#include "core/flight/flight.h"
 #include "core/group/world.h"
 #include "core/work/drive.h"
 
@@ -53,6 +54,9 @@ struct dist_group {
 
     struct disti_lock lock;
     struct disti_drive drive;
+    struct disti_flight flight; /* what was called last */
+    bool numerics;              /* DIST_CHECK_NUMERICS */
+    bool strange[2];            /* the last call was given, or gave, what is no number */
     uint64_t sequence, message_sequence;
     struct disti_repeat *repeats;         /* call/repeat.c: by collective; NULL: none yet */
     uint32_t remembered;                  /* numbers for them, so far */
@@ -64,6 +68,7 @@ struct dist_group {
     atomic_bool abort_possible;      /* the same: between open and close */
     struct disti_store_alarm *alarm; /* tells the others; NULL: nobody to tell */
     int lost_rank;                   /* a rank that is gone, -1: none; works get a grace to end */
+    bool lost_process;               /* its process is; else it has failed in this group */
     int64_t lost_until_ns;
     char *cause;     /* GROUP_TEXT bytes */
     char *lost_text; /* GROUP_TEXT bytes */
@@ -179,10 +184,10 @@ dist_status disti_group_unstarted(struct dist_group *group, dist_status status);
 void disti_group_fail(struct dist_group *group, const struct disti_work *work, dist_status status);
 
 /*
- * Looks for news of lost ranks and for the deadline of `work`; breaks the group when a rank that is
- * gone did not leave enough behind for the works to end.
+ * Looks for news of lost ranks and for the deadline of `work`, warns at half of it; breaks the
+ * group when a rank that is gone did not leave enough behind for the works to end.
  */
-void disti_group_watch(struct dist_group *group, const struct disti_work *work);
+void disti_group_watch(struct dist_group *group, struct disti_work *work);
 
 /*
  * Has the program aborted it, here or elsewhere? Then the group ends now. For calls that do not
@@ -192,6 +197,23 @@ void disti_group_check_abort(struct dist_group *group);
 
 /* abort.c: dist_abort was called here, and the group has not failed: ends it. */
 void disti_group_abort(struct dist_group *group);
+
+/* failure.c: the sentences in which failures are told. With the lock held. */
+
+/* "all_reduce #412 (float32 x 1048576, sum)"; NULL: "its operations". */
+#define GROUP_CALL 160
+const char *disti_failure_call(const struct disti_work *work, char text[GROUP_CALL]);
+
+/* What ended a call, or all of the group (NULL). Each returns text, of GROUP_TEXT bytes. */
+const char *disti_failure_lost(struct dist_group *group, const struct disti_work *work,
+                               const char *what, char *text);
+const char *disti_failure_timeout(struct dist_group *group, const struct disti_work *work,
+                                  char *text);
+/* It has waited for half of its time, and for whom. */
+const char *disti_failure_stall(struct dist_group *group, const struct disti_work *work,
+                                char *text);
+/* Did the last of these two name that rank? */
+bool disti_failure_waits_for(const struct dist_group *group, int rank);
 
 /* ERR_ABORTED with the first cause, for calls on a broken group. */
 dist_status disti_group_refuse(const struct dist_group *group, const char *what);

@@ -19,6 +19,7 @@ static void known_forked(void)
         atomic_store(&group->over, true);
         atomic_store(&group->abort_possible, false);
     }
+    disti_flight_forked();
     disti_memory_forked();
     disti_shared_forked();
     disti_complete_forked();
@@ -42,6 +43,7 @@ void disti_group_know(struct dist_group *group)
     atomic_store(&known_newest, group);
     pthread_mutex_unlock(&known_lock);
     disti_abort_ready(group);
+    disti_flight_show(group);
 }
 
 dist_status disti_group_check(const struct dist_group *group, const char *what)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The works of a group that ends: they end too, and outlive it until they are waited for. */
 #include "base/clock.h"
+#include "base/settings/config.h"
 #include "core/work/others.h"
 
 #include <stdlib.h>
@@ -13,9 +14,16 @@
 
 dist_status disti_group_open_works(struct dist_group *group)
 {
+    int numerics = 0;
+    dist_status status;
+
     group->drive.wake_fd = -1;
     atomic_store(&group->drive.references, 1);
-    return disti_progress_check();
+    status = disti_flight_open(&group->flight);
+    if (status == DIST_OK)
+        status = disti_env_int("DIST_CHECK_NUMERICS", 0, 1, 0, &numerics);
+    group->numerics = numerics;
+    return status == DIST_OK ? disti_progress_check() : status;
 }
 
 void disti_group_retain(struct dist_group *group)
@@ -27,6 +35,7 @@ void disti_group_release(struct dist_group *group)
 {
     if (atomic_fetch_sub_explicit(&group->drive.references, 1, memory_order_acq_rel) > 1)
         return;
+    disti_flight_free(&group->flight);
     free(group->repeats);
     free(group->cause);
     free(group->lost_text);

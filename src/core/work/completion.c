@@ -128,6 +128,9 @@ static void completion_end(struct dist_group *group, struct disti_work *work)
         disti_group_fail(group, work, work->status); /* if nobody has noticed yet */
     else if (work->finish)
         completion_finish(group, work);
+    if (group->numerics && work->status == DIST_OK)
+        disti_numerics_got(work);
+    disti_flight_end(&group->flight, &work->call, work->status);
     if (completion_has_fn(work))
         completion_notify(group, work);
     atomic_store_explicit(&work->ended, true, memory_order_release);

@@ -18,7 +18,7 @@ void disti_work_fill_call(struct dist_group *group, const struct dist_call *call
     work->call = *call;
     work->name = NULL;
     work->kind = kind;
-    work->extended = false;
+    work->extended = work->warned = false;
     work->owned = NULL;
     work->release = NULL;
     work->finish = NULL;
@@ -102,6 +102,7 @@ static void work_append(struct dist_group *group, struct disti_work *work)
  */
 static void work_refused(struct dist_group *group, struct disti_work *work, dist_status status)
 {
+    disti_flight_go(&group->flight, &work->call, DISTI_FLIGHT_REFUSED, 0);
     if (status != DIST_ERR_UNSUPPORTED && status != DIST_ERR_INVALID_ARGUMENT)
         disti_group_break(group, status, dist_last_error());
     else if (disti_collective_pair(work->call.collective))
@@ -118,21 +119,26 @@ static void work_refused(struct dist_group *group, struct disti_work *work, dist
 static bool work_ends_at_once(struct disti_work *work)
 {
     if (work->kind != DISTI_WORK_BLOCKING || work->ticket.status != DIST_OK || work->group->works ||
-        disti_drive_calls(disti_drive_state(&work->group->drive)) || work->finish)
+        disti_drive_calls(disti_drive_state(&work->group->drive)) || work->finish ||
+        work->group->numerics)
         return false;
     work->status = DIST_OK;
     atomic_store_explicit(&work->ended, true, memory_order_relaxed);
     return true;
 }
 
-static void work_set_deadline(struct disti_work *work)
+/* Not all ranks are there yet. */
+static void work_wait(struct disti_work *work)
 {
     int64_t now = disti_now_ns();
 
     work->deadline_ns = now + work->group->timeout_ms * INT64_C(1000000);
-    work->extended = false;
+    work->extended = work->warned = false;
     if (!work->group->works)
         work->group->drive.released_ns = now;
+    disti_flight_go(&work->group->flight, &work->call, DISTI_FLIGHT_WAITING, now);
+    work_append(work->group, work);
+    disti_drive_check(work->group);
 }
 
 dist_status disti_work_launch(struct disti_work *work)
@@ -145,18 +151,20 @@ dist_status disti_work_launch(struct disti_work *work)
     work->call.sequence = disti_collective_pair(work->call.collective) ? group->message_sequence++
                                                                        : group->sequence++;
     disti_last_call_note(group->number, &work->call);
+    disti_flight_begin(&group->flight, &work->call, work->name);
     work->ticket = (struct dist_ticket){.status = DIST_IN_PROGRESS}; /* it may have run before */
     disti_drive_wake(group);
+    if (group->numerics)
+        disti_numerics_given(work);
     status = group->backend->post(group->state, &work->call, &work->ticket);
     if (status != DIST_OK) {
         work_refused(group, work, status);
         return status;
     }
-    if (!work_ends_at_once(work)) {
-        work_set_deadline(work);
-        work_append(group, work);
-        disti_drive_check(group);
-    }
+    if (work_ends_at_once(work))
+        disti_flight_go(&group->flight, &work->call, DISTI_FLIGHT_DONE, 0);
+    else
+        work_wait(work);
     return DIST_OK;
 }
 

@@ -107,6 +107,7 @@ struct disti_work {
     dist_status (*finish)(void *owned);
     int64_t deadline_ns;
     bool extended;           /* the deadline was put off, since nobody drove */
+    bool warned;             /* half of its time has passed, and somebody was told */
     struct disti_work *next; /* in the queue */
     dist_status status;      /* how it ended */
     atomic_bool ended;
@@ -155,6 +156,11 @@ void disti_work_unpin(struct disti_work *work);
 /* The same for one that was claimed, whose handle is good for nothing from now on: the claim's pin,
  * and with pins 2 the library's own too. */
 void disti_work_retire(struct disti_work *work, int pins);
+
+/* call/numerics.c: with DIST_CHECK_NUMERICS=1, tells of the first element that is no number among
+ * what this rank gives to a call, or has got from it. Call with the lock held. */
+void disti_numerics_given(const struct disti_work *work);
+void disti_numerics_got(const struct disti_work *work);
 
 /* stream.c: what the program puts on its stream from now on comes after this work of kind STREAM,
  * and the library sees to its end: it is DETACHED. False: it has ended, or is about to. */

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/net/socket.h"
+#include "base/process/end.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -91,13 +92,15 @@ static void ranks_group_failed(struct disti_store_server *server, int rank,
 void disti_store_ranks_lost(struct disti_store_server *server, struct store_peer *peer)
 {
     struct store_rank *slot = &server->ranks[peer->rank];
+    char why[96];
 
     disti_store_coll_withdraw(server, peer->rank);
     slot->peer = NULL;
     server->here--;
     /* Who has reported a failure is news already. */
     if (slot->state == STORE_HERE)
-        ranks_gone(server, peer->rank, STORE_LOST, "closed its connection without leaving the job");
+        ranks_gone(server, peer->rank, STORE_LOST,
+                   disti_process_end(slot->host, (int)slot->pid, why, sizeof(why)));
     else
         slot->state = STORE_LOST;
 }

@@ -10,6 +10,7 @@ check_PROGRAMS += \
 	tests/unit/base/test_half \
 	tests/unit/base/test_lock \
 	tests/unit/base/test_log \
+	tests/unit/base/test_process_end \
 	tests/unit/base/test_variables
 TESTS += \
 	tests/unit/base/test_base \
@@ -22,6 +23,7 @@ TESTS += \
 	tests/unit/base/test_half \
 	tests/unit/base/test_lock \
 	tests/unit/base/test_log \
+	tests/unit/base/test_process_end \
 	tests/unit/base/test_variables
 
 tests_unit_base_test_base_SOURCES = tests/unit/base/test_base.c tests/unit/base/unit.h
@@ -50,3 +52,5 @@ tests_unit_base_test_log_SOURCES = tests/unit/base/test_log.c tests/unit/base/un
 tests_unit_base_test_log_LDADD = $(unit_test_libs)
 tests_unit_base_test_variables_SOURCES = tests/unit/base/test_variables.c tests/unit/base/unit.h
 tests_unit_base_test_variables_LDADD = $(unit_test_libs)
+tests_unit_base_test_process_end_SOURCES = tests/unit/base/test_process_end.c tests/unit/base/unit.h
+tests_unit_base_test_process_end_LDADD = $(unit_test_libs)

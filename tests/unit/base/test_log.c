@@ -32,6 +32,7 @@ static int log_reset(void **state)
     (void)state;
     unsetenv("DIST_DEBUG");
     unsetenv("DIST_DEBUG_FILE");
+    unsetenv("DIST_DEBUG_SUBSYS");
     disti_log_use(NULL);
     return 0;
 }
@@ -79,6 +80,37 @@ static void test_levels(void **state)
             disti_log_line((dist_log_level)level, "x");
         assert_int_equal(capture.lines, asked + 1);
     }
+}
+
+/* Of what goes well only the subsystems that are asked for; of what goes wrong all. */
+static void test_subsystems(void **state)
+{
+    struct log_capture capture = {0};
+    struct disti_log log;
+
+    (void)state;
+    setenv("DIST_DEBUG", "trace", 1);
+    setenv("DIST_DEBUG_SUBSYS", "store,tcp", 1);
+    assert_int_equal(disti_log_init(&log, log_capture, &capture), DIST_OK);
+    disti_log_use(&log);
+    disti_log_from("../src/store/server/ranks.c", DIST_LOG_INFO, "x");
+    disti_log_from("/home/store/src/transports/tcp/peer.c", DIST_LOG_TRACE, "x");
+    assert_int_equal(capture.lines, 2);
+    disti_log_from("/home/store/src/transports/shm/shm.c", DIST_LOG_INFO, "x");
+    disti_log_line(DIST_LOG_INFO, "of a module");
+    assert_int_equal(capture.lines, 2);
+    disti_log_from("src/transports/shm/shm.c", DIST_LOG_WARN, "x");
+    disti_fail(DIST_ERR_SYSTEM, "x");
+    assert_int_equal(capture.lines, 4);
+    setenv("DIST_DEBUG_SUBSYS", "modules", 1);
+    assert_int_equal(disti_log_init(&log, log_capture, &capture), DIST_OK);
+    disti_log_line(DIST_LOG_INFO, "of a module");
+    assert_int_equal(capture.lines, 5);
+    disti_log_use(NULL);
+    setenv("DIST_DEBUG_SUBSYS", "store,storage", 1);
+    assert_int_equal(disti_log_init(&log, log_capture, &capture), DIST_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(dist_last_error(), "\"storage\""));
+    unsetenv("DIST_DEBUG_SUBSYS");
 }
 
 static void test_silent_unless_asked(void **state)
@@ -320,6 +352,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_line, log_reset),
         cmocka_unit_test_setup(test_levels, log_reset),
+        cmocka_unit_test_setup(test_subsystems, log_reset),
         cmocka_unit_test_setup(test_silent_unless_asked, log_reset),
         cmocka_unit_test_setup(test_notice, log_reset),
         cmocka_unit_test_setup(test_bad_settings, log_reset),

@@ -8,6 +8,7 @@ core_tests = \
 	tests/unit/core/test_identity \
 	tests/unit/core/test_init \
 	tests/unit/core/test_meanwhile \
+	tests/unit/core/test_numerics \
 	tests/unit/core/test_op \
 	tests/unit/core/test_shared \
 	tests/unit/core/test_states \
@@ -35,6 +36,8 @@ tests_unit_core_test_init_LDADD = $(unit_test_libs)
 tests_unit_core_test_meanwhile_SOURCES = tests/unit/core/test_meanwhile.c \
 	tests/unit/core/worlds.h
 tests_unit_core_test_meanwhile_LDADD = $(unit_test_libs)
+tests_unit_core_test_numerics_SOURCES = tests/unit/core/test_numerics.c
+tests_unit_core_test_numerics_LDADD = $(unit_test_libs)
 tests_unit_core_test_op_SOURCES = tests/unit/core/test_op.c
 tests_unit_core_test_op_LDADD = $(unit_test_libs)
 tests_unit_core_test_shared_SOURCES = tests/unit/core/test_shared.c tests/unit/core/worlds.h

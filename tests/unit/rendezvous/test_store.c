@@ -236,7 +236,7 @@ static void rank_dies(int rank, void *arg)
         CHECK(disti_store_all_gather(store, NULL, "never", "x", out, 1, WAIT_MS) ==
               DIST_ERR_PEER_LOST);
     if (rank < 2)
-        CHECK_SAYS("rank 2 (host ", ", pid ", "without leaving the job");
+        CHECK_SAYS("rank 2 (host ", ", pid ", "was killed by signal 9 (SIGKILL)");
     notice = news(store);
     CHECK(notice.rank == 2 && !notice.graceful && strstr(notice.text, "rank 2 (host "));
     /* Whoever comes later learns it too. */

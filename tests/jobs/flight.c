@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * flight KIND: three ranks make eight all-reduces and a barrier, with what happens to rank 1 before
+ * that; exit 0 if every rank gets the right status and text.
+ *
+ *   healthy   nothing: each rank gets SIGUSR1, and then writes RANK.json
+ *   own       nothing: the program handles SIGUSR1 itself, and must get it
+ *   absent    it makes no barrier, and gets SIGUSR1
+ *   other     it calls a broadcast in its place
+ *   killed    it is killed
+ *   stopped   it is stopped, and goes on when rank 0 has failed
+ */
+#include <dist/dist.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CALLS 8
+#define COUNT 8
+#define VICTIM 1
+#define TIMEOUT_MS 4000
+
+static float data[COUNT];
+static volatile sig_atomic_t handled;
+
+static void on_signal(int number)
+{
+    (void)number;
+    handled = 1;
+}
+
+static int fail(int rank, const char *what)
+{
+    printf("rank %d: %s: %s\n", rank, what, dist_last_error());
+    return 1;
+}
+
+static dist_group *join(void)
+{
+    struct dist_options options = DIST_OPTIONS_INIT;
+    dist_group *group = NULL;
+
+    options.backend = "gloo";
+    options.timeout_ms = TIMEOUT_MS;
+    dist_init_process_group(&options, &group);
+    return group;
+}
+
+static int write_own(dist_group *group)
+{
+    char path[32];
+
+    raise(SIGUSR1);
+    snprintf(path, sizeof(path), "own%d.json", dist_get_rank(group));
+    if (dist_flight_dump("/nowhere/at/all.json") != DIST_ERR_SYSTEM)
+        return fail(dist_get_rank(group), "a dump to nowhere");
+    return dist_flight_dump(path) == DIST_OK ? 0 : fail(dist_get_rank(group), "a dump");
+}
+
+/* What becomes of the victim instead of its barrier. */
+static int suffer(dist_group *group, const char *kind)
+{
+    const struct timespec others_time_out = {.tv_sec = TIMEOUT_MS / 1000 + 1};
+
+    if (strcmp(kind, "killed") == 0)
+        raise(SIGKILL);
+    if (strcmp(kind, "other") == 0)
+        return dist_broadcast(group, data, COUNT, DIST_FLOAT32, 0) == DIST_OK;
+    if (strcmp(kind, "absent") == 0) {
+        raise(SIGUSR1);
+        nanosleep(&others_time_out, NULL);
+        return 0;
+    }
+    raise(SIGSTOP);
+    return dist_barrier(group) == DIST_OK;
+}
+
+/* What the others get. */
+static int check(int rank, const char *kind, dist_status status)
+{
+    const char *text = dist_last_error();
+    const bool kills = strcmp(kind, "killed") == 0, differs = strcmp(kind, "other") == 0;
+
+    if (kills)
+        return status == DIST_ERR_PEER_LOST && strstr(text, "barrier #8: rank 1 (host ") &&
+                       strstr(text, "; ranks 0, 2 are alive")
+                   ? 0
+                   : fail(rank, "killed");
+    if (!strstr(text, "(dist_info flight)"))
+        return fail(rank, "the file is not named");
+    if (differs)
+        return strstr(text, "broadcast") && strstr(text, "barrier") ? 0 : fail(rank, "other");
+    return strstr(text, "barrier #8: rank ") && strstr(text, "silent") ? 0 : fail(rank, "silent");
+}
+
+static int run(dist_group *group, const char *kind)
+{
+    const int rank = dist_get_rank(group);
+    const bool well = strcmp(kind, "healthy") == 0 || strcmp(kind, "own") == 0;
+    int32_t pid = (int32_t)getpid(), pids[3];
+    dist_status status;
+
+    if (dist_all_gather(group, &pid, pids, 1, DIST_INT32) != DIST_OK)
+        return fail(rank, "all_gather");
+    for (int i = 1; i < CALLS; i++) {
+        if (dist_all_reduce(group, data, data, COUNT, DIST_FLOAT32, DIST_SUM) != DIST_OK)
+            return fail(rank, "all_reduce");
+    }
+    if (rank == VICTIM && !well)
+        return suffer(group, kind);
+    status = dist_barrier(group);
+    if (well)
+        return status == DIST_OK ? write_own(group) : fail(rank, "barrier");
+    if (strcmp(kind, "stopped") == 0 && rank == 0)
+        kill(pids[VICTIM], SIGCONT);
+    return check(rank, kind, status);
+}
+
+int main(int argc, char **argv)
+{
+    const bool own = argc == 2 && strcmp(argv[1], "own") == 0;
+    dist_group *group;
+    int code, status;
+    pid_t pid;
+
+    if (argc != 2)
+        return 2;
+    if (strcmp(argv[1], "killed") == 0 && (pid = fork()) > 0)
+        return waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+    if (own)
+        signal(SIGUSR1, on_signal);
+    group = join();
+    if (!group)
+        return fail(-1, "join");
+    code = run(group, argv[1]);
+    dist_destroy_process_group(group);
+    return code || own != (handled != 0);
+}

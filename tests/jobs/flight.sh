@@ -1,0 +1,87 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# The flight recorder: what it writes when a rank does not come, calls something else, is killed or
+# stopped, and at SIGUSR1; and what dist_info flight makes of it.
+. "$srcdir/tests/support/job.sh"
+
+JOB_LIMIT=60
+export DIST_FLIGHT_FILE=rank%r.json
+info=$builddir/dist_info
+
+# in_folder KIND FILES EXIT: runs the job in a folder of its own, where so many files must be then.
+in_folder()
+{
+    local kind=$1 files=$2 file
+    mkdir -p "$job_folder/${folder-$kind}" && cd "$job_folder/${folder-$kind}" || exit 99
+    job shell 3 tests/jobs/flight "$kind"
+    job_check "$kind: $files files" test "$(find . -name '*.json' | wc -l)" = "$files"
+    for file in *.json; do
+        [ ! -e "$file" ] || python3 -m json.tool "$file" >/dev/null || job_fail "$kind: $file" "no JSON"
+    done
+}
+
+# says TEXT FILE...: so does dist_info flight.
+says()
+{
+    local text=$1
+    shift
+    "$info" flight "$@" >"$job_output" 2>&1
+    job_check "$text" grep -qE -- "$text" "$job_output"
+}
+
+# refuses TEXT FILE...: exit 1, and that is why.
+refuses()
+{
+    local text=$1
+    shift
+    "$info" flight "$@" >"$job_output" 2>&1
+    job_check "exit 1: $text" test $? = 1
+    job_check "$text" grep -qF -- "$text" "$job_output"
+}
+
+in_folder healthy 6
+if "$info" flight rank0.json 2>&1 | grep -q 'without jansson'; then
+    job_skip "dist_info flight" "built without jansson"
+    exit
+fi
+says '^group world: every rank has ended barrier #8: nobody waits$' rank?.json
+says '^group world: every rank has ended barrier #8: nobody waits$' own?.json
+says 'no file is of rank 1' rank0.json rank2.json
+refuses 'another file is of the same rank' rank0.json own0.json
+head -c 300 rank0.json >cut.json
+refuses 'cut.json: ' cut.json
+echo '{"format":"other"}' >foreign.json
+refuses 'it is no file of a flight recorder' foreign.json
+refuses 'nowhere.json' nowhere.json
+
+# These wait for a time-out.
+absent()
+{
+    in_folder absent 3
+    says '^rank 1 \(host .*, pid [0-9]+\) has not called barrier #8 of group world; its last call was all_reduce #7 \(float32 x 8, sum\); ranks 0, 2 wait for it$' ./*.json
+}
+few()
+{
+    in_folder absent 3
+    says 'has not called barrier #8 of group world; its last call was all_reduce #7' ./*.json
+    job_check "4 calls are kept" test "$(grep -c '"sequence"' rank0.json)" = 4
+}
+# A rank says whom it waits for when half of the time has passed.
+half()
+{
+    job shell 3 tests/jobs/flight absent
+    job_check "half of the time" grep -qE 'WARN barrier #8: rank 0 has waited [0-9.]+ s for rank 1 \(host' "$job_output"
+}
+job_aside absent
+folder=few DIST_FLIGHT=4 job_aside few
+DIST_FLIGHT_FILE=/dev/null job_aside half
+job_aside in_folder stopped 3
+
+in_folder own 3
+in_folder other 3
+says '^group world: ranks 0, 2 called barrier #8, but rank 1 called broadcast #8 \(float32 x 8, root 0\)' ./*.json
+in_folder killed 0
+DIST_FLIGHT=0 job_fails 'the file is not named' shell 3 tests/jobs/flight other
+job_check "DIST_FLIGHT=0: no files" test -z "$(find . -name '*.json')"
+DIST_FLIGHT=many job_fails 'DIST_FLIGHT' shell 3 tests/jobs/flight healthy
+job_collect

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* How a process ended: children that nobody has waited for yet. */
+#include "base/net/socket.h"
+#include "base/process/end.h"
+#include "unit.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* A child that ends so; it stays a zombie until its parent waits for it. */
+static pid_t process_ended(int code, int signal_number)
+{
+    siginfo_t info;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        if (signal_number)
+            raise(signal_number);
+        _exit(code);
+    }
+    assert_true(pid > 0);
+    assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+    return pid;
+}
+
+static const char *process_says(const char *host, pid_t pid)
+{
+    static char text[96];
+
+    return disti_process_end(host, (int)pid, text, sizeof(text));
+}
+
+static void test_process_end(void **state)
+{
+    const pid_t killed = process_ended(0, SIGKILL), exited = process_ended(3, 0);
+    char host[64];
+
+    (void)state;
+    disti_host_name(host);
+    assert_string_equal(process_says(host, killed), "was killed by signal 9 (SIGKILL)");
+    assert_string_equal(process_says(host, exited), "exited with code 3 without leaving the job");
+    assert_string_equal(process_says("elsewhere", killed),
+                        "closed its connection without leaving the job");
+    assert_string_equal(process_says(host, getpid()),
+                        "closed its connection without leaving the job");
+    assert_int_equal(waitpid(killed, NULL, 0), killed);
+    assert_int_equal(waitpid(exited, NULL, 0), exited);
+    assert_string_equal(process_says(host, killed),
+                        "closed its connection without leaving the job");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_process_end)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
