@@ -26,6 +26,8 @@ enum {
     STARTER_AGAIN_MS = 500,  /* between two times that a signal is said */
     STARTER_GRACE_MS = 5000, /* for agents, besides the time that they give their workers */
     STARTER_HURRY_MS = 2000, /* for agents that are not to wait for their workers */
+    STARTER_LOST_MS = 3000,  /* from a host's end until it is tried again, */
+    STARTER_LONG_MS = 60000, /* and at most, if that fails again and again */
     STARTER_TWICE_MS = 200   /* a second signal counts after this: the same may come by two ways */
 };
 
@@ -35,7 +37,7 @@ enum {
 static void starter_say(struct disti_run_starter *starter, unsigned char word)
 {
     for (int h = 0; h < starter->count; h++) {
-        if (starter->hosts[h].to_fd >= 0 && !starter->hosts[h].script)
+        if (starter->hosts[h].to_fd >= 0 && starter->hosts[h].fed)
             (void)!write(starter->hosts[h].to_fd, &word, 1);
     }
 }
@@ -60,11 +62,15 @@ static void starter_feed(struct disti_run_host *host)
     if (written < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     host->sent += written > 0 ? (size_t)written : 0;
-    if (written >= 0 && host->sent < host->bytes)
-        return;
-    explicit_bzero(host->script, host->bytes);
+    host->fed = written < 0 || host->sent == host->bytes;
+}
+
+/* It has the job's secret in it. */
+static void starter_forget(struct disti_run_host *host)
+{
+    if (host->script)
+        explicit_bzero(host->script, host->bytes);
     free(host->script);
-    host->script = NULL;
 }
 
 /* ---- signals ---- */
@@ -131,21 +137,42 @@ static bool starter_was_heard(const struct disti_run_host *host)
            (size_t)unread < host->sent;
 }
 
+/* The end of all, as this host says: who does not follow by itself is told. */
+static void starter_end_by(struct disti_run_starter *starter, const struct disti_run_host *host)
+{
+    if (host->code != 0 || !host->begun)
+        starter->first = (int)(host - starter->hosts);
+    if (starter->word)
+        return;
+    starter_end(starter, SIGTERM, STARTER_AGREE_MS + starter_time_ms(starter));
+    starter->tell_at = disti_deadline_ms(STARTER_AGREE_MS);
+}
+
+/* Where the nodes of an elastic job do not meet. Unless the job has ended too, which is seen soon,
+ * the host is tried again, at longer and longer intervals while it is not to be had. */
+static void starter_lost(struct disti_run_host *host)
+{
+    host->again_ms = host->begun || !host->again_ms ? STARTER_LOST_MS : 2 * host->again_ms;
+    if (host->again_ms > STARTER_LONG_MS)
+        host->again_ms = STARTER_LONG_MS;
+    host->again_at = disti_deadline_ms(host->again_ms);
+}
+
 /* All agents of a job end together: they know of a failure as soon as we do, or it is their own. */
 static void starter_ended(struct disti_run_starter *starter, struct disti_run_host *host, int how)
 {
+    bool failed;
+
     host->ended = true;
     host->killed = WIFSIGNALED(how);
     host->code = WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
     host->begun = starter_was_heard(host);
     starter->alive--;
-    if ((host->code == 0 && host->begun) || starter->first >= 0)
-        return;
-    starter->first = (int)(host - starter->hosts);
-    if (starter->word)
-        return;
-    starter_end(starter, SIGTERM, STARTER_AGREE_MS + starter_time_ms(starter));
-    starter->tell_at = disti_deadline_ms(STARTER_AGREE_MS);
+    failed = host->code != 0 || !host->begun;
+    if (starter->elastic ? host == starter->hosts : starter->first < 0 && failed)
+        starter_end_by(starter, host);
+    else if (starter->elastic && failed)
+        starter_lost(host);
 }
 
 static void starter_reap(struct disti_run_starter *starter)
@@ -163,8 +190,31 @@ static void starter_reap(struct disti_run_starter *starter)
 
 /* ---- waiting ---- */
 
+/* Are hosts tried again? Not when the job is over. */
+static bool starter_goes_on(const struct disti_run_starter *starter)
+{
+    return starter->elastic && !starter->word && !starter->stop_signal;
+}
+
+static void starter_try_again(struct disti_run_starter *starter, struct disti_run_host *host)
+{
+    fprintf(stderr, "distrun: host %s ended with exit code %d: trying it again\n", host->name,
+            host->code);
+    host->again_at = INT64_MAX;
+    if (disti_run_starter_again(starter, (int)(host - starter->hosts)) == DIST_OK) {
+        starter->alive++;
+        return;
+    }
+    fprintf(stderr, "distrun: %s\n", dist_last_error());
+    starter_lost(host);
+}
+
 static void starter_times(struct disti_run_starter *starter)
 {
+    for (int h = 0; h < starter->count && starter_goes_on(starter); h++) {
+        if (disti_expired(starter->hosts[h].again_at))
+            starter_try_again(starter, &starter->hosts[h]);
+    }
     if (disti_expired(starter->tell_at)) {
         starter_say(starter, starter->word);
         starter->tell_at = disti_deadline_ms(STARTER_AGAIN_MS);
@@ -178,8 +228,12 @@ static void starter_times(struct disti_run_starter *starter)
 
 static int starter_wait_ms(const struct disti_run_starter *starter)
 {
-    const int64_t next = starter->tell_at < starter->kill_at ? starter->tell_at : starter->kill_at;
+    int64_t next = starter->tell_at < starter->kill_at ? starter->tell_at : starter->kill_at;
 
+    for (int h = 0; h < starter->count && starter_goes_on(starter); h++) {
+        if (starter->hosts[h].again_at < next)
+            next = starter->hosts[h].again_at;
+    }
     return next == INT64_MAX ? -1 : disti_left_ms(next);
 }
 
@@ -193,7 +247,7 @@ static void starter_wait(struct disti_run_starter *starter, struct pollfd *fds)
     fds[1] = (struct pollfd){.fd = starter->signals_fd, .events = POLLIN};
     fds[2] = (struct pollfd){.fd = starter->done_fd, .events = POLLIN};
     for (int h = 0; h < starter->count; h++)
-        fds[3 + h] = (struct pollfd){.fd = starter->hosts[h].script ? starter->hosts[h].to_fd : -1,
+        fds[3 + h] = (struct pollfd){.fd = starter->hosts[h].fed ? -1 : starter->hosts[h].to_fd,
                                      .events = POLLOUT};
     if (poll(fds, 3 + (nfds_t)starter->count, starter_wait_ms(starter)) <= 0)
         return;
@@ -209,12 +263,26 @@ static void starter_wait(struct disti_run_starter *starter, struct pollfd *fds)
         starter->outputs_left -= (int)done;
 }
 
+/* No shell comes any more that could write there. */
+static void starter_close_streams(struct disti_run_starter *starter)
+{
+    for (int h = 0; h < starter->count; h++) {
+        for (int s = 0; s < 2; s++) {
+            if (starter->hosts[h].streams[s] >= 0)
+                close(starter->hosts[h].streams[s]);
+            starter->hosts[h].streams[s] = -1;
+        }
+    }
+}
+
 /* Until all shells have ended, and what they printed is out. */
 static void starter_watch(struct disti_run_starter *starter)
 {
     struct pollfd *fds = calloc((size_t)starter->count + 3, sizeof(*fds));
 
     for (starter_reap(starter); fds; starter_reap(starter)) {
+        if (starter->alive == 0)
+            starter_close_streams(starter);
         if (starter->alive == 0 && (starter->outputs_left == 0 || starter->hurry))
             break;
         starter_times(starter);
@@ -237,8 +305,10 @@ static bool starter_open(struct disti_run_starter *starter)
     starter->child_fd = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
     starter->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     for (int h = 0; starter->hosts && h < starter->count; h++)
-        starter->hosts[h] =
-            (struct disti_run_host){.name = starter->options->hosts.entries[h].name, .to_fd = -1};
+        starter->hosts[h] = (struct disti_run_host){.name = starter->options->hosts.entries[h].name,
+                                                    .to_fd = -1,
+                                                    .streams = {-1, -1},
+                                                    .again_at = INT64_MAX};
     if (starter->hosts && starter->child_fd >= 0 && starter->done_fd >= 0)
         return true;
     fprintf(stderr, "distrun: cannot watch over %d hosts: %s: see the limits (ulimit -n, -v)\n",
@@ -267,6 +337,8 @@ static bool starter_is_shells(const struct disti_run_host *host)
 static const char *starter_reason(const struct disti_run_starter *starter,
                                   const struct disti_run_host *host)
 {
+    if (starter->elastic && (host->killed || !host->begun || starter_is_shells(host)))
+        return ": the nodes meet there, so the job ends";
     if (!host->begun)
         return host->code == 0 ? ": its remote shell must pass on its standard input"
                                : ": its remote shell has said why";
@@ -286,7 +358,7 @@ static int starter_tell(const struct disti_run_starter *starter)
 {
     const struct disti_run_host *first = &starter->hosts[starter->first];
     const char *reason = starter_reason(starter, first);
-    const bool is_alike = starter_is_alike(starter);
+    const bool is_alike = starter->elastic || starter_is_alike(starter);
 
     if (!is_alike || *reason)
         fprintf(stderr, "distrun: host %s ended first, with exit code %d%s\n", first->name,
@@ -315,6 +387,7 @@ int disti_run_starter(int signals_fd, const sigset_t *mask, void *arg)
     struct disti_run_starter starter = {.options = options,
                                         .signals_fd = signals_fd,
                                         .count = options->hosts.count,
+                                        .elastic = options->least_hosts > 0,
                                         .first = -1,
                                         .tell_at = INT64_MAX,
                                         .kill_at = INT64_MAX};
@@ -338,7 +411,7 @@ int disti_run_starter(int signals_fd, const sigset_t *mask, void *arg)
     for (int s = 0; s < 2; s++)
         disti_run_output_end(starter.outputs[s]);
     for (int h = 0; h < starter.count; h++)
-        free(starter.hosts[h].script);
+        starter_forget(&starter.hosts[h]);
     free(starter.hosts);
     return code;
 }
