@@ -3,7 +3,6 @@
 #include "launch/run/starter.h"
 
 #include "base/clock.h"
-#include "launch/options/words.h"
 #include "launch/run/agent.h"
 #include "launch/workers/family.h"
 
@@ -20,7 +19,6 @@
 #include <unistd.h>
 
 enum {
-    STARTER_FAILED = 1,
     STARTER_AGREE_MS =
         3000, /* from the first failure on: the agents tell each other by themselves */
     STARTER_AGAIN_MS = 500,  /* between two times that a signal is said */
@@ -316,71 +314,6 @@ static bool starter_open(struct disti_run_starter *starter)
     return false;
 }
 
-/* Where all agents ended alike one of them has said why. */
-static bool starter_is_alike(const struct disti_run_starter *starter)
-{
-    for (int h = 0; h < starter->count; h++) {
-        if (starter->hosts[h].code != starter->hosts[starter->first].code)
-            return false;
-    }
-    return true;
-}
-
-/* Did no agent run there, as far as a remote shell can tell? */
-static bool starter_is_shells(const struct disti_run_host *host)
-{
-    return host->code == 255 || host->code == 126 || host->code == 127;
-}
-
-/* What is said of a host where it was most likely no worker that failed, or where nobody else may
- * have said anything; else "". */
-static const char *starter_reason(const struct disti_run_starter *starter,
-                                  const struct disti_run_host *host)
-{
-    if (starter->elastic && (host->killed || !host->begun || starter_is_shells(host)))
-        return ": the nodes meet there, so the job ends";
-    if (!host->begun)
-        return host->code == 0 ? ": its remote shell must pass on its standard input"
-                               : ": its remote shell has said why";
-    if (host->killed)
-        return ": its remote shell was killed";
-    if (host->code == 255)
-        return ": its remote shell has said why, or a worker ended so";
-    if (starter_is_shells(host))
-        return ": the folder and distrun must be there, at the paths that they have here";
-    if (starter->count == 1 && host->code > 128)
-        return ": it is lost, or a worker was ended by a signal";
-    return "";
-}
-
-/* An agent that was lost, or that could not be started. Returns the exit code. */
-static int starter_tell(const struct disti_run_starter *starter)
-{
-    const struct disti_run_host *first = &starter->hosts[starter->first];
-    const char *reason = starter_reason(starter, first);
-    const bool is_alike = starter->elastic || starter_is_alike(starter);
-
-    if (!is_alike || *reason)
-        fprintf(stderr, "distrun: host %s ended first, with exit code %d%s\n", first->name,
-                first->code, reason);
-    /* Where agents ran, a code that all have is a worker's. */
-    return !first->begun || (!is_alike && starter_is_shells(first)) ? STARTER_FAILED : first->code;
-}
-
-static int starter_conclude(const struct disti_run_starter *starter)
-{
-    char name[16];
-
-    if (starter->stop_signal) {
-        disti_run_signal_name(starter->stop_signal, name);
-        fprintf(stderr, "distrun: stopped by %s\n", name);
-        return 128 + starter->stop_signal;
-    }
-    if (starter->first < 0)
-        return 0;
-    return starter_tell(starter);
-}
-
 int disti_run_starter(int signals_fd, const sigset_t *mask, void *arg)
 {
     const struct disti_run_options *options = arg;
@@ -391,7 +324,7 @@ int disti_run_starter(int signals_fd, const sigset_t *mask, void *arg)
                                         .first = -1,
                                         .tell_at = INT64_MAX,
                                         .kill_at = INT64_MAX};
-    int code = STARTER_FAILED;
+    int code = DISTI_RUN_STARTER_FAILED;
 
     (void)mask;
     signal(SIGPIPE, SIG_IGN); /* a remote shell may be gone */
@@ -399,7 +332,7 @@ int disti_run_starter(int signals_fd, const sigset_t *mask, void *arg)
         return code;
     if (disti_run_starter_begin(&starter) == DIST_OK) {
         starter_watch(&starter);
-        code = starter_conclude(&starter);
+        code = disti_run_starter_conclude(&starter);
     } else {
         fprintf(stderr, "distrun: %s\n", dist_last_error());
         starter_let_go(&starter);

@@ -24,6 +24,8 @@ enum {
     DISTI_RUN_HURRY = 255     /* a second signal: do not wait for anything */
 };
 
+enum { DISTI_RUN_STARTER_FAILED = 1 /* the exit code where a host was not to be had */ };
+
 /* A host, and its remote shell. */
 struct disti_run_host {
     const char *name;
@@ -70,6 +72,9 @@ int disti_run_starter(int signals_fd, const sigset_t *mask, void *arg);
  * readers of what they print. On failure some may run.
  */
 dist_status disti_run_starter_begin(struct disti_run_starter *starter);
+
+/* starter_end.c: says what agents could not, once all have ended. Returns distrun's exit code. */
+int disti_run_starter_conclude(const struct disti_run_starter *starter);
 
 /* starter_begin.c: starts the remote shell of a host whose last one has ended. */
 dist_status disti_run_starter_again(struct disti_run_starter *starter, int h);

@@ -136,7 +136,7 @@ static void watch_reap(struct disti_run_agent *agent)
 }
 
 /* One that has lost another may have ended a moment before that. */
-static bool watch_awaits_cause(const struct disti_run_agent *agent)
+static bool watch_expects_cause(const struct disti_run_agent *agent)
 {
     return agent->state == DISTI_RUN_WORKING && agent->first && agent->first->has_lost &&
            agent->alive > 0 && !disti_expired(agent->cause_by);
@@ -239,7 +239,7 @@ static void watch_report(struct disti_run_agent *agent)
 
 static void watch_advance(struct disti_run_agent *agent)
 {
-    if (agent->state == DISTI_RUN_WORKING && agent->first && !watch_awaits_cause(agent)) {
+    if (agent->state == DISTI_RUN_WORKING && agent->first && !watch_expects_cause(agent)) {
         disti_run_agent_stop(agent, SIGTERM, agent->options->shutdown_timeout);
         watch_report(agent);
     }
@@ -279,7 +279,7 @@ static void watch_wait(struct disti_run_agent *agent)
         {.fd = agent->done_fd, .events = POLLIN},
         {.fd = agent->agents ? disti_agents_fd(agent->agents) : -1, .events = POLLIN},
         {.fd = agent->leash_fd, .events = POLLIN}};
-    const int64_t until = watch_awaits_cause(agent) ? agent->cause_by : agent->kill_at;
+    const int64_t until = watch_expects_cause(agent) ? agent->cause_by : agent->kill_at;
     const int wait_ms = until == INT64_MAX ? -1 : disti_left_ms(until);
     struct signalfd_siginfo child;
     uint64_t done;
