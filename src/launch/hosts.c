@@ -213,9 +213,10 @@ dist_status disti_hosts_place(const struct disti_hosts *hosts, int processes, in
     }
     if (left > 0)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "%d processes, but the %d hosts have %d slots: name more hosts, or give "
+                          "%d processes, but the %d host%s %d slots: name more hosts, or give "
                           "them more slots (HOST:SLOTS)",
-                          processes, hosts->count, processes - left);
+                          processes, hosts->count, hosts->count == 1 ? " has" : "s have",
+                          processes - left);
     return DIST_OK;
 }
 

@@ -4,6 +4,7 @@ libdist_core_sources += \
 	src/rendezvous/facts.c src/rendezvous/facts.h \
 	src/rendezvous/launchers/launch.c \
 	src/rendezvous/launchers/mindspore.c src/rendezvous/launchers/mindspore.h \
+	src/rendezvous/launchers/process.c src/rendezvous/launchers/process.h \
 	src/rendezvous/launchers/slurm.c src/rendezvous/launchers/slurm.h \
 	src/rendezvous/meet.h \
 	src/rendezvous/meet_file.c \

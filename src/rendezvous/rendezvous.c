@@ -7,6 +7,7 @@
 #include "base/net/socket.h"
 #include "base/settings/config.h"
 #include "rendezvous/facts.h"
+#include "rendezvous/launchers/process.h"
 #include "rendezvous/meet.h"
 #include "store/client.h"
 #include "store/last_call.h"
@@ -142,7 +143,36 @@ static dist_status rendezvous_schedule(const struct disti_facts *facts,
                                  facts->launch.agent_secret);
     if (status == DIST_ERR_SCHEDULER && facts->launch.agent_store)
         disti_last_call_note_served(facts->launch.local_world_size);
+    if (status == DIST_ERR_PEER_LOST && facts->launch.agent_store) {
+        disti_last_call_open(facts->launch.local_world_size);
+        disti_last_call_note_loss();
+    }
     return status;
+}
+
+/*
+ * A launcher that is killed cannot end its ranks, which then would wait for each other until their
+ * time limit.
+ */
+static void rendezvous_watch(const struct disti_launch *launch,
+                             const struct disti_bootstrap *bootstrap)
+{
+    char name[DISTI_PROCESS_NAME], host[64], text[320];
+    int fd, pid;
+
+    if (!launch->mark || !bootstrap->store)
+        return;
+    fd = disti_launcher_process(launch->mark, &pid, name);
+    if (fd < 0)
+        return;
+    disti_info("rank %d ends its calls when its launcher does (%s, pid %d)", bootstrap->rank, name,
+               pid);
+    disti_host_name(host);
+    snprintf(text, sizeof(text),
+             "the launcher of rank %d (%s, host %s, pid %d) has ended before it: start the job "
+             "again, or set DIST_LAUNCHER_WATCH=0 if ranks are to outlive it",
+             bootstrap->rank, name, host, pid);
+    disti_store_watch_launcher(bootstrap->store, fd, text);
 }
 
 dist_status disti_rendezvous(const struct dist_options *options, int timeout_ms,
@@ -185,6 +215,7 @@ dist_status disti_rendezvous(const struct dist_options *options, int timeout_ms,
         bootstrap.rank = disti_store_rank(bootstrap.store);
         memcpy(bootstrap.job, bootstrap.store->holder.job, sizeof(bootstrap.job));
     }
+    rendezvous_watch(&facts.launch, &bootstrap);
     disti_info("rank %d of %d (launcher: %s, job %s) listens on %s", bootstrap.rank,
                meeting.world_size, bootstrap.launcher, bootstrap.job, bootstrap.bind_host);
     *bootstrap_p = bootstrap;

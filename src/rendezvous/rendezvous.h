@@ -32,6 +32,8 @@ struct disti_launch {
     const char *launcher; /* "torchrun", "Open MPI", "MPICH", "srun", "PMIx", "environment",
                              "MindSpore", "none" */
     int rank, world_size, local_rank, local_world_size; /* -1: it does not say */
+    const char *mark; /* what it gives its ranks alone, below a process that is to outlive them;
+                         NULL: it has none, or nobody is to look (DIST_LAUNCHER_WATCH=0) */
     char job[128];    /* unique on this machine among running jobs; "": none */
     bool inside;      /* distrun's worker has started it: MASTER_ADDR may be that worker's */
     char host[256];   /* where rank 0's store is, if the environment says (MASTER_ADDR); "" */

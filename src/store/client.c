@@ -26,7 +26,7 @@ void disti_store_wait_by(disti_store_wait_fn wait)
     atomic_store(&client_waits, wait);
 }
 
-static bool client_watch(struct disti_store *store, int fd)
+bool disti_store_client_poll_too(struct disti_store *store, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN};
 
@@ -54,13 +54,14 @@ struct disti_store *disti_store_client_new(int fd)
     }
     client_init_lock(store);
     store->fd = fd;
+    store->launcher_fd = -1;
     store->holder.rank = -1;
     store->in.limit = DISTI_WIRE_HELLO_LIMIT;
     store->news_end = &store->news;
     store->epoll_fd = disti_descriptor_own(epoll_create1(EPOLL_CLOEXEC));
     store->news_fd = disti_descriptor_own(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-    if (store->epoll_fd >= 0 && store->news_fd >= 0 && client_watch(store, fd) &&
-        client_watch(store, store->news_fd))
+    if (store->epoll_fd >= 0 && store->news_fd >= 0 && disti_store_client_poll_too(store, fd) &&
+        disti_store_client_poll_too(store, store->news_fd))
         return store;
     disti_store_client_free(store);
     return NULL;
@@ -84,6 +85,8 @@ void disti_store_client_free(struct disti_store *store)
     disti_descriptor_close(store->fd);
     disti_descriptor_close(store->epoll_fd);
     disti_descriptor_close(store->news_fd);
+    disti_descriptor_close(store->launcher_fd);
+    free(store->launcher_text);
     pthread_cond_destroy(&store->turn);
     pthread_mutex_destroy(&store->lock);
     free(store);

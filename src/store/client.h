@@ -72,6 +72,9 @@ struct client_abort {
 struct disti_store {
     int fd;
     int epoll_fd, news_fd; /* the fd and an eventfd that is set while there is news */
+    int launcher_fd;       /* a pidfd of what launched this rank; -1: nobody looks */
+    int64_t look_at;       /* not before that */
+    char *launcher_text;   /* what is said of its end */
     int rank, world_size;
     struct disti_wire_id holder;      /* who holds the store; its rank -1: a launcher */
     char where[DISTI_HOST_SIZE + 16]; /* "127.0.0.1 port 29500" */
@@ -93,6 +96,9 @@ struct disti_store {
     atomic_bool sending; /* somebody puts a frame on the connection */
     struct disti_store_alarm *_Atomic alarms;
 };
+
+/* Is the descriptor one of those that disti_store_fd stands for now? */
+bool disti_store_client_poll_too(struct disti_store *store, int fd);
 
 /* A connected socket becomes a store without a hello; takes the fd. NULL: no memory. */
 struct disti_store *disti_store_client_new(int fd);

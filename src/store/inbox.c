@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What comes to the store's client: replies for those who wait, news for whoever looks. */
+#include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/process/end.h"
 #include "store/client.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
+
+#define INBOX_LOOK_MS 1 /* at least between two looks after the launcher */
 
 static void inbox_add_news(struct disti_store *store, int rank, int32_t group, int manner,
                            const char *text, size_t length)
@@ -29,17 +34,23 @@ static void inbox_add_news(struct disti_store *store, int rank, int32_t group, i
     (void)!write(store->news_fd, &one, sizeof(one));
 }
 
+/* Nothing comes any more. */
+static void inbox_end(struct disti_store *store)
+{
+    store->lost = true;
+    epoll_ctl(store->epoll_fd, EPOLL_CTL_DEL, store->fd, NULL);
+    pthread_cond_broadcast(&store->turn);
+}
+
 void disti_store_client_lose(struct disti_store *store, const char *why)
 {
     const struct disti_wire_id *holder = &store->holder;
 
     if (store->lost)
         return;
-    store->lost = true;
+    inbox_end(store);
     if (store->holder_left)
         why = "has left the job";
-    epoll_ctl(store->epoll_fd, EPOLL_CTL_DEL, store->fd, NULL);
-    pthread_cond_broadcast(&store->turn);
     if (holder->rank < 0)
         snprintf(store->lost_text, sizeof(store->lost_text),
                  "the launcher or scheduler (host %s, pid %u), which holds the store, %s",
@@ -51,6 +62,32 @@ void disti_store_client_lose(struct disti_store *store, const char *why)
     if (!store->holder_left && holder->rank != store->rank)
         inbox_add_news(store, holder->rank, DISTI_NO_GROUP, 0, store->lost_text,
                        strlen(store->lost_text));
+}
+
+void disti_store_watch_launcher(struct disti_store *store, int pidfd, const char *text)
+{
+    store->launcher_text = strdup(text);
+    if (store->launcher_text && disti_store_client_poll_too(store, pidfd))
+        store->launcher_fd = pidfd;
+    else
+        disti_descriptor_close(pidfd);
+}
+
+/* Whoever sleeps on the store is woken by that; nobody else hurries. */
+static void inbox_look_at_launcher(struct disti_store *store)
+{
+    struct pollfd launcher = {.fd = store->launcher_fd, .events = POLLIN};
+
+    if (store->lost || !disti_expired(store->look_at))
+        return;
+    store->look_at = disti_deadline_ms(INBOX_LOOK_MS);
+    if (poll(&launcher, 1, 0) <= 0)
+        return;
+    disti_descriptor_close(store->launcher_fd);
+    store->launcher_fd = -1;
+    inbox_end(store);
+    snprintf(store->lost_text, sizeof(store->lost_text), "%s", store->launcher_text);
+    inbox_add_news(store, -1, DISTI_NO_GROUP, 0, store->lost_text, strlen(store->lost_text));
 }
 
 /* Those that heed the group wait no longer. */
@@ -104,6 +141,8 @@ void disti_store_client_pump(struct disti_store *store)
 {
     char why[96];
 
+    if (store->launcher_fd >= 0)
+        inbox_look_at_launcher(store);
     while (!store->lost) {
         switch (disti_wire_read(&store->in, store->fd)) {
         case DISTI_WIRE_FRAME:

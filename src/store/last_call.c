@@ -16,6 +16,12 @@
 
 struct disti_last_call *disti_last_call;
 
+/* Behind the call, which is written as a whole. */
+struct last_call_page {
+    struct disti_last_call call;
+    uint32_t has_lost;
+};
+
 /* A file that could shrink would end the process that writes to it. */
 static bool last_call_fits(int fd, int local_rank)
 {
@@ -53,6 +59,12 @@ void disti_last_call_open(int local_rank)
     disti_last_call = page;
 }
 
+void disti_last_call_note_loss(void)
+{
+    if (disti_last_call)
+        ((struct last_call_page *)(void *)disti_last_call)->has_lost = 1;
+}
+
 void disti_last_call_note_served(int local_ranks)
 {
     disti_last_call_open(local_ranks);
@@ -86,6 +98,16 @@ bool disti_last_call_served(int fd, int local_ranks)
     struct disti_last_call last;
 
     return last_call_read(fd, local_ranks, DISTI_LAST_CALL_SERVED, &last);
+}
+
+bool disti_last_call_has_lost(int fd, int page)
+{
+    const off_t at =
+        (off_t)page * DISTI_LAST_CALL_BYTES + (off_t)offsetof(struct last_call_page, has_lost);
+    uint32_t has_lost = 0;
+
+    return fd >= 0 && pread(fd, &has_lost, sizeof(has_lost), at) == (ssize_t)sizeof(has_lost) &&
+           has_lost;
 }
 
 void disti_last_call_text(int fd, int local_rank, char *text, size_t size)

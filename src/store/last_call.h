@@ -42,6 +42,10 @@ static inline void disti_last_call_note(uint32_t group, const struct dist_call *
                                      call->sequence,        call->count};
 }
 
+/* Keeps that another process's end has ended what this one, rank or scheduler, does: if it fails
+ * now, that is no cause. */
+void disti_last_call_note_loss(void);
+
 /* Keeps that this process was the job's scheduler, and has served it well. What its program makes
  * of that, which may know of no schedulers, is no matter to the launcher then. */
 void disti_last_call_note_served(int local_ranks);
@@ -56,5 +60,8 @@ void disti_last_call_text(int fd, int local_rank, char *text, size_t size);
 
 /* Has the scheduler of so many local ranks served them well? */
 bool disti_last_call_served(int fd, int local_ranks);
+
+/* Has the process of that page, a local rank or behind them the scheduler, noted a loss? */
+bool disti_last_call_has_lost(int fd, int page);
 
 #endif

@@ -130,6 +130,13 @@ int disti_store_fd(const struct disti_store *store);
 bool disti_store_notice(struct disti_store *store, struct disti_notice *notice_p);
 
 /*
+ * The end of the process that launched this rank is news from now on, about no rank, and ends all
+ * waits for the store, as if that were lost. Takes its pidfd; the text is copied. Not while another
+ * thread uses the store.
+ */
+void disti_store_watch_launcher(struct disti_store *store, int pidfd, const char *text);
+
+/*
  * Tells the other ranks that this one failed, and why: they get it as a notice. With a party it is
  * its group that failed here; its other ranks are told, once a group, and its all-gathers end.
  * NULL: the process itself, which takes part in nothing any more. Does not wait.

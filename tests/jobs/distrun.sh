@@ -256,6 +256,25 @@ job_aside ends "a child that a worker leaves" USR1 0 bash -c \
     'trap "" USR1; setsid sleep 96 & echo ready; sleep 0.5'
 job_collect
 
+# All three processes of distrun: nobody is left who could end what is below a worker. But ranks notice.
+all_three()
+{
+    local agent
+    job_number=$((job_number + 1))
+    job_id=$$.$job_number
+    # shellcheck disable=SC2016
+    TEST_JOB=$job_id timeout -k 5 $JOB_LIMIT "$run" -n 2 sh -c '"$@" >>"$0" 2>&1; exit $?' "$job_folder/three" \
+        "$builddir/train_mnist" --dummy --epochs 99 --log-interval 1 --train-samples 640 --test-samples 64 \
+        >"$job_output" 2>&1 &
+    job_until grep -qs "Train Epoch" "$job_folder/three"
+    agent=$(job_agent "$(pgrep -P $! -x distrun)")
+    # shellcheck disable=SC2046
+    kill -KILL $(pgrep -P $! -x distrun) $(ps -o ppid= -p "$agent") "$agent"
+    wait $!
+    job_until eval '[ -z "$(job_processes)" ]'
+}
+[ -z "${CHECK_LONG-}" ] || job_check "SIGKILL of all three, and ranks below shells" all_three
+
 # ---- several nodes, all of them here ----
 
 # nodes CODE COUNT OPTIONS...: so many agents at one endpoint, all of which end with CODE.

@@ -147,8 +147,11 @@ wrong '-H: "0" is no number of slots' -H node1:0
 wrong '-H: "-oProxyCommand=x" is no host name' --hosts=-oProxyCommand=x
 wrong "5 processes, but the 2 hosts have 4 slots" "${two[@]}" -n 5
 wrong "with hosts give either -n" "${two[@]}" -n 2 --nproc-per-node 2
-wrong "leave out --nnodes" "${two[@]}" --nnodes 2
-wrong "start distrun on each node, with --nnodes MIN:MAX and --rdzv-endpoint" "${two[@]}" --nnodes 1:2
+wrong "leave out --node-rank" "${two[@]}" --nnodes 2
+wrong "--nnodes 3:4, but there are 2 hosts" "${two[@]}" --nnodes 3:4
+wrong "--nnodes 1:1, but there are 2 hosts" "${two[@]}" --nnodes 1:1
+wrong "--nnodes is neither" "${two[@]}" --nnodes 2:
+wrong "leave out -n" "${two[@]}" --nnodes 1:2 -n 2
 wrong "either -H or --hostfile" "${two[@]}" --hostfile "$job_folder/hostfile"
 wrong "there is no program 'no-such-shell' in PATH" --remote-shell "no-such-shell -v" -H node1
 job_fails "there is no program 'no-such-program' in PATH" self 0 distrun "${two[@]}" no-such-program
@@ -225,6 +228,50 @@ passed_on()
     job_check "other signals are passed on" [ "$?.$(grep -c told "$job_output")" = 0.4 ]
 }
 job_aside passed_on
+
+# ---- hosts that are lost and come again ----
+
+# elastic OPTION...: a host is lost; the other goes on, and then both again. All is over with one that
+# has failed, or is lost where the nodes meet.
+elastic()
+{
+    local pid
+    : >"$job_output"
+    # shellcheck disable=SC2016
+    "$builddir/distrun" "${hosts[@]}" -H "127.0.0.1,localhost" --nnodes 1:2 --max-restarts 2 \
+        --rdzv-conf join=now sh -c 'echo "$TORCHELASTIC_RESTART_COUNT: $RANK of $WORLD_SIZE"
+            [ $WORLD_SIZE = 1 ] || [ $TORCHELASTIC_RESTART_COUNT = 0 ] || exit '"$1"'
+            exec sleep 50' >"$job_output" 2>&1 9>&- &
+    pid=$!
+    job_until eval '[ "$(grep -c "0: . of 2" "$job_output")" = 2 ]'
+    kill -KILL "$(pgrep -P "$(starter)" -f -- --node-rank="$2")"
+    wait $pid
+    code=$?
+}
+comes_back()
+{
+    elastic 0 1
+    job_check "a lost host comes back: exit code 0" [ $code = 0 ]
+    job_check "the other went on alone" grep -q '^\[0\]:1: 0 of 1' "$job_output"
+    job_check "and then both" [ "$(grep -c '1: [01] of 2' "$job_output")" = 2 ]
+    job_check "it is told of" grep -q 'host localhost ended with exit code 137: trying it again' "$job_output"
+}
+comes_and_fails()
+{
+    elastic 7 1
+    job_check "a lost host comes back, and all fails: exit code 7" [ $code = 7 ]
+}
+place_lost()
+{
+    elastic 0 0
+    job_check "the host where the nodes meet is lost: exit code 137" [ $code = 137 ]
+    job_check "it is named" grep -q 'host 127.0.0.1 ended first.*the nodes meet there' "$job_output"
+}
+if [ -z "${CHECK_SHORT-}" ]; then
+    job_aside comes_back
+    job_aside place_lost
+    [ -n "${CHECK_LONG-}" ] && job_aside comes_and_fails
+fi
 
 # ---- the secret of nodes that were started by hand ----
 

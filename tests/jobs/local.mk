@@ -212,6 +212,7 @@ job_scripts = \
 	tests/jobs/plugin_hccl.sh \
 	tests/jobs/conformance_nodes.sh \
 	tests/jobs/launchers.sh \
+	tests/jobs/launcher_killed.sh \
 	tests/jobs/distrun.sh \
 	tests/jobs/mindspore.sh \
 	tests/jobs/roles.sh \

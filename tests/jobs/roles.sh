@@ -136,6 +136,24 @@ killed()
     job_check "$name: no process is left" [ $left = no ]
     [ -z "$text" ] || job_check "$name: named" says "$text"
 } 2>/dev/null
+# The agent sees three ends at once: of a worker that failed, and of the other and the scheduler, which
+# lost it, and stand before it in every list.
+cause()
+{
+    local agent
+    # shellcheck disable=SC2016
+    timeout $JOB_LIMIT "${roles[@]}" -n 2 sh -c '[ "$RANK" = 1 ] || exec "$@"; "$@"; exit 5' sh "${long[@]}" \
+        >"$job_output" 2>&1 9>&- &
+    job_until grep -q "Train Epoch" "$job_output"
+    agent=$(job_agent "$(pgrep -P $! -x distrun)")
+    kill -STOP "$agent"
+    pkill -KILL -P "$(pgrep -x sh -P "$agent")"
+    job_until eval '[ "$(ps -o stat= --ppid '"$agent"' | grep -c Z)" = 3 ]'
+    kill -CONT "$agent"
+    wait $!
+    job_check "of three failures the cause is told: exit code 5" [ $? = 5 ]
+    job_check "and its rank" says 'rank      : 1 (local_rank: 1)'
+}
 job_aside variables
 job_aside unaware
 job_aside idle
@@ -147,6 +165,7 @@ if [ -z "${CHECK_SHORT-}" ]; then
     job_aside trained
     job_aside folders
     job_aside again
+    job_aside cause
 fi
 job_collect
 [ -n "${CHECK_LONG-}" ] || exit 0

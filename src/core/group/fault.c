@@ -2,6 +2,7 @@
 /* What ends a group: a lost rank, a deadline, a broken backend. */
 #include "base/clock.h"
 #include "core/group/group.h"
+#include "store/last_call.h"
 
 #include <poll.h>
 #include <string.h>
@@ -54,6 +55,8 @@ static void fault_end(struct dist_group *group, dist_status status, const char *
     disti_text(group->cause, GROUP_TEXT, "%s", text);
     if (tell)
         fault_tell(group, text);
+    if (!tell || status == DIST_ERR_PEER_LOST)
+        disti_last_call_note_loss();
     disti_drive_wake(group); /* the driver may sleep with the backend armed */
     group->drive.completion_due = true;
     if (group->state)

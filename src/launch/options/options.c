@@ -32,7 +32,7 @@ static const struct args_row options_rows[] = {
     {"start-method", 0, ARGS_TEXT, AT(start_method), 0, 0, "NAME", NULL},
     {.names = "Nodes", .kind = ARGS_GROUP},
     {"hosts,host", 'H', ARGS_TEXT, AT(hosts_text), 0, 0, "HOST[:SLOTS],...",
-     "start the processes on these hosts, in this order"},
+     "start the processes on these hosts, in this order, by a remote shell"},
     {"hostfile,machinefile", 0, ARGS_TEXT, AT(hostfile), 0, 0, "FILE",
      "or on those of a file: lines of HOST slots=N"},
     {"remote-shell", 0, ARGS_TEXT, AT(remote_shell), 0, 0, "COMMAND",
@@ -40,7 +40,8 @@ static const struct args_row options_rows[] = {
     {"leashed", 0, ARGS_FLAG, AT(leashed), 0, 0, NULL, NULL},
     {"standalone", 0, ARGS_FLAG, AT(standalone), 0, 0, NULL,
      "this node alone, on a free port; so it is if nothing is said"},
-    {"nnodes", 0, ARGS_TEXT, AT(nodes_text), 0, 0, "N|MIN:MAX", "nodes of the job (1)"},
+    {"nnodes", 0, ARGS_TEXT, AT(nodes_text), 0, 0, "N|MIN:MAX",
+     "nodes of the job (1); MIN:MAX: it goes on while MIN are left, see --max-restarts"},
     {"node-rank", 0, ARGS_INT, AT(node_rank), 0, OPTIONS_NODES_MAX, "N", "which of them this is"},
     {"master-addr", 0, ARGS_TEXT, AT(master_addr), 0, 0, "HOST", "where rank 0 is (127.0.0.1)"},
     {"master-port", 0, ARGS_INT, AT(master_port), 1, 65535, "PORT",
@@ -49,7 +50,8 @@ static const struct args_row options_rows[] = {
     {"rdzv-endpoint", 0, ARGS_TEXT, AT(rdzv_endpoint), 0, 0, "HOST[:PORT]",
      "where the nodes meet (port 29400)"},
     {"rdzv-id", 0, ARGS_TEXT, AT(rdzv_id), 0, 0, "NAME", "the job's name there"},
-    {"rdzv-conf", 0, ARGS_TEXT, AT(rdzv_conf), 0, 0, "KEY=VALUE,...", "how they meet"},
+    {"rdzv-conf", 0, ARGS_TEXT, AT(rdzv_conf), 0, 0, "KEY=VALUE,...",
+     "how they meet: join_timeout=SECONDS, join=now and others, see distrun(1)"},
     {"secret-file", 0, ARGS_TEXT, AT(secret_file), 0, 0, "FILE",
      "what the nodes prove to each other that they know (DIST_SECRET_FILE)"},
     {"rdzv-backend", 0, ARGS_CHOICE, AT(rdzv_backend), 0, 0, "static|c10d",
@@ -82,7 +84,9 @@ void disti_run_options_help(void)
         "Usage: distrun [OPTION]... PROGRAM [ARGUMENT]...\n"
         "Runs PROGRAM once for each rank, with the variables that torchrun sets, and ends all of\n"
         "it when one fails. Each option may be given as PET_NAME too, such as "
-        "PET_NPROC_PER_NODE=4.\n");
+        "PET_NPROC_PER_NODE=4.\n\n"
+        "  distrun -n 4 ./train                        4 processes here\n"
+        "  distrun -H node0:8,node1:8 ./train          16 on two machines, by ssh\n");
     args_help(&options_args, stdout);
 }
 
@@ -165,7 +169,9 @@ static bool options_read_line(int argc, char *argv[], struct disti_run_options *
         rest += from;
         if (!options->total_text)
             options->total_text = before;
-        else if (strcmp(options->total_text, "p") == 0 && rest < argc) {
+        else if (strcmp(options->total_text, "p") == 0) {
+            if (rest == argc)
+                return options_wrong("-np: a value is missing");
             options->total_text = argv[rest];
             from = rest;
             continue;
@@ -250,7 +256,7 @@ static bool options_check(struct disti_run_options *options)
                                               why, sizeof(why));
     if (options->workers > 0 || options->hosts.count > 0)
         return true;
-    snprintf(text, sizeof(text), "--nproc-per-node: %s", why);
+    snprintf(text, sizeof(text), "%s: %s", options->total_text ? "-n" : "--nproc-per-node", why);
     return options_wrong(text);
 }
 

@@ -30,6 +30,7 @@ struct disti_run_options {
     /* What follows from those. */
     int least_nodes, most_nodes, workers; /* workers: of this node */
     bool scheduler;                       /* the job has one: its role is mindspore */
+    int least_hosts;                      /* the job goes on with so many; 0: with all alone */
     struct disti_hosts hosts;             /* to start agents on; slots: the workers there,
                                              0: as workers_text says; count 0: here */
     char endpoint[256];                   /* where several nodes meet, */

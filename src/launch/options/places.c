@@ -2,6 +2,7 @@
 /* Where the workers run: on the hosts that -H or --hostfile name, or on this node alone. */
 #include "base/settings/config.h"
 #include "launch/options/options.h"
+#include "launch/options/words.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,17 +14,24 @@ static bool places_wrong(const char *text)
     return false;
 }
 
+/* May the job go on with some of its hosts? */
+static bool places_are_elastic(const struct disti_run_options *options)
+{
+    return strchr(options->nodes_text, ':') != NULL;
+}
+
 /* The hosts decide what these would say. */
 static bool places_clash(const struct disti_run_options *options)
 {
-    if (strchr(options->nodes_text, ':'))
-        return !places_wrong(
-            "-H and --hostfile start a job of just these hosts: for one of MIN to MAX nodes start "
-            "distrun on each node, with --nnodes MIN:MAX and --rdzv-endpoint HOST:PORT");
+    const bool elastic = places_are_elastic(options);
+
     if (options->standalone || options->node_rank >= 0 || options->rdzv_endpoint ||
-        strcmp(options->nodes_text, "1") != 0)
-        return !places_wrong("-H and --hostfile say which nodes there are: leave out --nnodes, "
-                             "--node-rank, --standalone and --rdzv-endpoint");
+        (!elastic && strcmp(options->nodes_text, "1") != 0))
+        return !places_wrong("-H and --hostfile say which nodes there are: leave out --node-rank, "
+                             "--standalone, --rdzv-endpoint, and --nnodes unless it is MIN:MAX");
+    if (elastic && options->total_text)
+        return !places_wrong("with --nnodes MIN:MAX the number of all workers changes: leave out "
+                             "-n, and give slots or --nproc-per-node");
     if (options->total_text && options->workers_text)
         return !places_wrong("with hosts give either -n, the workers of all, or --nproc-per-node");
     if (options->hosts_text && options->hostfile)
@@ -81,6 +89,26 @@ static void places_stay(struct disti_run_options *options)
     disti_hosts_free(&options->hosts);
 }
 
+/* How many of the hosts are enough. */
+static bool places_bound(struct disti_run_options *options)
+{
+    int least, most;
+    char text[200];
+
+    if (!places_are_elastic(options))
+        return true;
+    if (!disti_run_nodes(options->nodes_text, &least, &most))
+        return places_wrong("--nnodes is neither a number of nodes, 1 to 16384, nor MIN:MAX");
+    options->least_hosts = least;
+    options->nodes_text = "1"; /* as long as only the starter is looked at */
+    if (least <= options->hosts.count && options->hosts.count <= most)
+        return true;
+    snprintf(text, sizeof(text),
+             "--nnodes %d:%d, but there are %d hosts: name as many as MAX says, or at least MIN",
+             least, most, options->hosts.count);
+    return places_wrong(text);
+}
+
 bool disti_run_places(struct disti_run_options *options)
 {
     dist_status status;
@@ -97,6 +125,8 @@ bool disti_run_places(struct disti_run_options *options)
         status = places_deal(options);
     if (status != DIST_OK)
         return places_wrong(dist_last_error());
+    if (!places_bound(options))
+        return false;
     places_stay(options);
     return true;
 }

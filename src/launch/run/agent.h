@@ -57,6 +57,7 @@ struct disti_run_agent {
     bool childless;                       /* nothing is below this process */
     int64_t kill_at;                      /* SIGKILL for whoever is left; INT64_MAX: not yet */
     const struct disti_run_worker *first; /* that failed; NULL: none */
+    int64_t cause_by;                     /* until then its cause may be seen */
 
     /* Of the meeting with other nodes. */
     struct disti_agents *agents;         /* NULL: this node is the only one */

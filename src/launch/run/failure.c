@@ -32,6 +32,7 @@ void disti_run_failure_of(const struct disti_run_round *round,
         .exit_code = signalled ? 0 : WEXITSTATUS(worker->how),
         .signal = signalled ? WTERMSIG(worker->how) : 0,
         .time_ms = worker->ended_at,
+        .is_consequence = worker->has_lost,
     };
     disti_host_name(failure_p->host);
     disti_last_call_text(last_calls_fd, worker->local_rank, failure_p->text,
@@ -43,12 +44,18 @@ int disti_run_exit_code(const struct disti_agents_failure *failure)
     return failure->signal ? 128 + failure->signal : failure->exit_code;
 }
 
+/* The more, the likelier it is the cause of the others. */
+static int failure_weight(const struct disti_run_worker *worker)
+{
+    return 4 * !worker->has_lost + 2 * WIFSIGNALED(worker->how) + (worker->local_rank >= 0);
+}
+
 const struct disti_run_worker *disti_run_first_failure(const struct disti_run_worker *first,
                                                        const struct disti_run_worker *next)
 {
     if (!disti_run_worker_has_failed(next))
         return first;
-    return !first || (WIFSIGNALED(next->how) && !WIFSIGNALED(first->how)) ? next : first;
+    return !first || failure_weight(next) > failure_weight(first) ? next : first;
 }
 
 /* The error file's path, if the worker has written there; torch does if its main is recorded. */

@@ -17,7 +17,8 @@ int disti_run_exit_code(const struct disti_agents_failure *failure);
 
 /*
  * Of two that are seen at once the one that failed first; NULL: neither has. `first` has failed or
- * is NULL, `next` has ended. One that a signal ended goes before one that exited: it is the cause.
+ * is NULL, `next` has ended. Causes go before what follows from them: who has lost another goes
+ * last, one that a signal ended goes before one that exited, a worker before the scheduler.
  */
 const struct disti_run_worker *disti_run_first_failure(const struct disti_run_worker *first,
                                                        const struct disti_run_worker *next);

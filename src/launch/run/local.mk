@@ -20,6 +20,7 @@ librun_la_SOURCES = \
 	src/launch/run/start.c \
 	src/launch/run/starter.c src/launch/run/starter.h \
 	src/launch/run/starter_begin.c \
+	src/launch/run/starter_end.c \
 	src/launch/run/watch.c \
 	src/launch/workers/binding.c src/launch/workers/binding.h \
 	src/launch/workers/environment.c src/launch/workers/environment.h \

@@ -6,34 +6,53 @@
 #include "base/net/socket.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+/* Below those that Linux takes by itself for connections that go out. */
+enum { ROUND_PORT_FIRST = 10000, ROUND_PORTS = 10000, ROUND_TRIES = 20 };
+
+/* Port 0: any. At all addresses. */
+static bool round_is_free(int port, int *port_p)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    socklen_t size = sizeof(address);
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool is_free = fd >= 0 && bind(fd, (struct sockaddr *)&address, size) == 0 &&
+                         getsockname(fd, (struct sockaddr *)&address, &size) == 0;
+    const int error = errno;
+
+    if (fd >= 0)
+        close(fd);
+    errno = error;
+    if (is_free)
+        *port_p = ntohs(address.sin_port);
+    return is_free;
+}
+
 /*
- * A port that is free now, at all addresses: rank 0 may listen at any. It is not kept: a program
- * need not say that it shares addresses. The kernel gives free ports at random, so that two jobs
- * that start together hardly get the same.
+ * Rank 0 may listen at any address. The port is not kept: a program need not say that it shares
+ * addresses. So that nobody gets it before, which on a busy machine is seconds, it is none of those
+ * that a connection of another program may get, and at random, so that two jobs which start
+ * together hardly have the same.
  */
 dist_status disti_run_free_port(int *port_p)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET};
-    socklen_t size = sizeof(address);
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    unsigned number;
 
-    if (fd < 0 || bind(fd, (struct sockaddr *)&address, size) != 0 ||
-        getsockname(fd, (struct sockaddr *)&address, &size) != 0) {
-        const dist_status status =
-            disti_fail_errno(DIST_ERR_SYSTEM, "there is no free port: give one by --master-port");
-        if (fd >= 0)
-            close(fd);
-        return status;
+    for (int tries = 0; tries < ROUND_TRIES; tries++) {
+        if (getrandom(&number, sizeof(number), GRND_NONBLOCK) == (ssize_t)sizeof(number) &&
+            round_is_free(ROUND_PORT_FIRST + (int)(number % ROUND_PORTS), port_p))
+            return DIST_OK;
     }
-    close(fd);
-    *port_p = ntohs(address.sin_port);
-    return DIST_OK;
+    if (round_is_free(0, port_p))
+        return DIST_OK;
+    return disti_fail_errno(DIST_ERR_SYSTEM, "there is no free port: give one by --master-port");
 }
 
 /* As torch names a job that has no name: 8-4-4-4-12 hexadecimal digits. */

@@ -3,7 +3,6 @@
 #include "launch/run/starter.h"
 
 #include "base/clock.h"
-#include "launch/options/words.h"
 #include "launch/run/agent.h"
 #include "launch/workers/family.h"
 
@@ -20,12 +19,13 @@
 #include <unistd.h>
 
 enum {
-    STARTER_FAILED = 1,
     STARTER_AGREE_MS =
         3000, /* from the first failure on: the agents tell each other by themselves */
     STARTER_AGAIN_MS = 500,  /* between two times that a signal is said */
     STARTER_GRACE_MS = 5000, /* for agents, besides the time that they give their workers */
     STARTER_HURRY_MS = 2000, /* for agents that are not to wait for their workers */
+    STARTER_LOST_MS = 3000,  /* from a host's end until it is tried again, */
+    STARTER_LONG_MS = 60000, /* and at most, if that fails again and again */
     STARTER_TWICE_MS = 200   /* a second signal counts after this: the same may come by two ways */
 };
 
@@ -35,7 +35,7 @@ enum {
 static void starter_say(struct disti_run_starter *starter, unsigned char word)
 {
     for (int h = 0; h < starter->count; h++) {
-        if (starter->hosts[h].to_fd >= 0 && !starter->hosts[h].script)
+        if (starter->hosts[h].to_fd >= 0 && starter->hosts[h].fed)
             (void)!write(starter->hosts[h].to_fd, &word, 1);
     }
 }
@@ -60,11 +60,15 @@ static void starter_feed(struct disti_run_host *host)
     if (written < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     host->sent += written > 0 ? (size_t)written : 0;
-    if (written >= 0 && host->sent < host->bytes)
-        return;
-    explicit_bzero(host->script, host->bytes);
+    host->fed = written < 0 || host->sent == host->bytes;
+}
+
+/* It has the job's secret in it. */
+static void starter_forget(struct disti_run_host *host)
+{
+    if (host->script)
+        explicit_bzero(host->script, host->bytes);
     free(host->script);
-    host->script = NULL;
 }
 
 /* ---- signals ---- */
@@ -131,21 +135,42 @@ static bool starter_was_heard(const struct disti_run_host *host)
            (size_t)unread < host->sent;
 }
 
+/* The end of all, as this host says: who does not follow by itself is told. */
+static void starter_end_by(struct disti_run_starter *starter, const struct disti_run_host *host)
+{
+    if (host->code != 0 || !host->begun)
+        starter->first = (int)(host - starter->hosts);
+    if (starter->word)
+        return;
+    starter_end(starter, SIGTERM, STARTER_AGREE_MS + starter_time_ms(starter));
+    starter->tell_at = disti_deadline_ms(STARTER_AGREE_MS);
+}
+
+/* Where the nodes of an elastic job do not meet. Unless the job has ended too, which is seen soon,
+ * the host is tried again, at longer and longer intervals while it is not to be had. */
+static void starter_lost(struct disti_run_host *host)
+{
+    host->again_ms = host->begun || !host->again_ms ? STARTER_LOST_MS : 2 * host->again_ms;
+    if (host->again_ms > STARTER_LONG_MS)
+        host->again_ms = STARTER_LONG_MS;
+    host->again_at = disti_deadline_ms(host->again_ms);
+}
+
 /* All agents of a job end together: they know of a failure as soon as we do, or it is their own. */
 static void starter_ended(struct disti_run_starter *starter, struct disti_run_host *host, int how)
 {
+    bool failed;
+
     host->ended = true;
     host->killed = WIFSIGNALED(how);
     host->code = WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
     host->begun = starter_was_heard(host);
     starter->alive--;
-    if ((host->code == 0 && host->begun) || starter->first >= 0)
-        return;
-    starter->first = (int)(host - starter->hosts);
-    if (starter->word)
-        return;
-    starter_end(starter, SIGTERM, STARTER_AGREE_MS + starter_time_ms(starter));
-    starter->tell_at = disti_deadline_ms(STARTER_AGREE_MS);
+    failed = host->code != 0 || !host->begun;
+    if (starter->elastic ? host == starter->hosts : starter->first < 0 && failed)
+        starter_end_by(starter, host);
+    else if (starter->elastic && failed)
+        starter_lost(host);
 }
 
 static void starter_reap(struct disti_run_starter *starter)
@@ -163,8 +188,31 @@ static void starter_reap(struct disti_run_starter *starter)
 
 /* ---- waiting ---- */
 
+/* Are hosts tried again? Not when the job is over. */
+static bool starter_goes_on(const struct disti_run_starter *starter)
+{
+    return starter->elastic && !starter->word && !starter->stop_signal;
+}
+
+static void starter_try_again(struct disti_run_starter *starter, struct disti_run_host *host)
+{
+    fprintf(stderr, "distrun: host %s ended with exit code %d: trying it again\n", host->name,
+            host->code);
+    host->again_at = INT64_MAX;
+    if (disti_run_starter_again(starter, (int)(host - starter->hosts)) == DIST_OK) {
+        starter->alive++;
+        return;
+    }
+    fprintf(stderr, "distrun: %s\n", dist_last_error());
+    starter_lost(host);
+}
+
 static void starter_times(struct disti_run_starter *starter)
 {
+    for (int h = 0; h < starter->count && starter_goes_on(starter); h++) {
+        if (disti_expired(starter->hosts[h].again_at))
+            starter_try_again(starter, &starter->hosts[h]);
+    }
     if (disti_expired(starter->tell_at)) {
         starter_say(starter, starter->word);
         starter->tell_at = disti_deadline_ms(STARTER_AGAIN_MS);
@@ -178,8 +226,12 @@ static void starter_times(struct disti_run_starter *starter)
 
 static int starter_wait_ms(const struct disti_run_starter *starter)
 {
-    const int64_t next = starter->tell_at < starter->kill_at ? starter->tell_at : starter->kill_at;
+    int64_t next = starter->tell_at < starter->kill_at ? starter->tell_at : starter->kill_at;
 
+    for (int h = 0; h < starter->count && starter_goes_on(starter); h++) {
+        if (starter->hosts[h].again_at < next)
+            next = starter->hosts[h].again_at;
+    }
     return next == INT64_MAX ? -1 : disti_left_ms(next);
 }
 
@@ -193,7 +245,7 @@ static void starter_wait(struct disti_run_starter *starter, struct pollfd *fds)
     fds[1] = (struct pollfd){.fd = starter->signals_fd, .events = POLLIN};
     fds[2] = (struct pollfd){.fd = starter->done_fd, .events = POLLIN};
     for (int h = 0; h < starter->count; h++)
-        fds[3 + h] = (struct pollfd){.fd = starter->hosts[h].script ? starter->hosts[h].to_fd : -1,
+        fds[3 + h] = (struct pollfd){.fd = starter->hosts[h].fed ? -1 : starter->hosts[h].to_fd,
                                      .events = POLLOUT};
     if (poll(fds, 3 + (nfds_t)starter->count, starter_wait_ms(starter)) <= 0)
         return;
@@ -209,12 +261,26 @@ static void starter_wait(struct disti_run_starter *starter, struct pollfd *fds)
         starter->outputs_left -= (int)done;
 }
 
+/* No shell comes any more that could write there. */
+static void starter_close_streams(struct disti_run_starter *starter)
+{
+    for (int h = 0; h < starter->count; h++) {
+        for (int s = 0; s < 2; s++) {
+            if (starter->hosts[h].streams[s] >= 0)
+                close(starter->hosts[h].streams[s]);
+            starter->hosts[h].streams[s] = -1;
+        }
+    }
+}
+
 /* Until all shells have ended, and what they printed is out. */
 static void starter_watch(struct disti_run_starter *starter)
 {
     struct pollfd *fds = calloc((size_t)starter->count + 3, sizeof(*fds));
 
     for (starter_reap(starter); fds; starter_reap(starter)) {
+        if (starter->alive == 0)
+            starter_close_streams(starter);
         if (starter->alive == 0 && (starter->outputs_left == 0 || starter->hurry))
             break;
         starter_times(starter);
@@ -237,76 +303,15 @@ static bool starter_open(struct disti_run_starter *starter)
     starter->child_fd = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
     starter->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     for (int h = 0; starter->hosts && h < starter->count; h++)
-        starter->hosts[h] =
-            (struct disti_run_host){.name = starter->options->hosts.entries[h].name, .to_fd = -1};
+        starter->hosts[h] = (struct disti_run_host){.name = starter->options->hosts.entries[h].name,
+                                                    .to_fd = -1,
+                                                    .streams = {-1, -1},
+                                                    .again_at = INT64_MAX};
     if (starter->hosts && starter->child_fd >= 0 && starter->done_fd >= 0)
         return true;
     fprintf(stderr, "distrun: cannot watch over %d hosts: %s: see the limits (ulimit -n, -v)\n",
             starter->count, strerror(errno));
     return false;
-}
-
-/* Where all agents ended alike one of them has said why. */
-static bool starter_is_alike(const struct disti_run_starter *starter)
-{
-    for (int h = 0; h < starter->count; h++) {
-        if (starter->hosts[h].code != starter->hosts[starter->first].code)
-            return false;
-    }
-    return true;
-}
-
-/* Did no agent run there, as far as a remote shell can tell? */
-static bool starter_is_shells(const struct disti_run_host *host)
-{
-    return host->code == 255 || host->code == 126 || host->code == 127;
-}
-
-/* What is said of a host where it was most likely no worker that failed, or where nobody else may
- * have said anything; else "". */
-static const char *starter_reason(const struct disti_run_starter *starter,
-                                  const struct disti_run_host *host)
-{
-    if (!host->begun)
-        return host->code == 0 ? ": its remote shell must pass on its standard input"
-                               : ": its remote shell has said why";
-    if (host->killed)
-        return ": its remote shell was killed";
-    if (host->code == 255)
-        return ": its remote shell has said why, or a worker ended so";
-    if (starter_is_shells(host))
-        return ": the folder and distrun must be there, at the paths that they have here";
-    if (starter->count == 1 && host->code > 128)
-        return ": it is lost, or a worker was ended by a signal";
-    return "";
-}
-
-/* An agent that was lost, or that could not be started. Returns the exit code. */
-static int starter_tell(const struct disti_run_starter *starter)
-{
-    const struct disti_run_host *first = &starter->hosts[starter->first];
-    const char *reason = starter_reason(starter, first);
-    const bool is_alike = starter_is_alike(starter);
-
-    if (!is_alike || *reason)
-        fprintf(stderr, "distrun: host %s ended first, with exit code %d%s\n", first->name,
-                first->code, reason);
-    /* Where agents ran, a code that all have is a worker's. */
-    return !first->begun || (!is_alike && starter_is_shells(first)) ? STARTER_FAILED : first->code;
-}
-
-static int starter_conclude(const struct disti_run_starter *starter)
-{
-    char name[16];
-
-    if (starter->stop_signal) {
-        disti_run_signal_name(starter->stop_signal, name);
-        fprintf(stderr, "distrun: stopped by %s\n", name);
-        return 128 + starter->stop_signal;
-    }
-    if (starter->first < 0)
-        return 0;
-    return starter_tell(starter);
 }
 
 int disti_run_starter(int signals_fd, const sigset_t *mask, void *arg)
@@ -315,10 +320,11 @@ int disti_run_starter(int signals_fd, const sigset_t *mask, void *arg)
     struct disti_run_starter starter = {.options = options,
                                         .signals_fd = signals_fd,
                                         .count = options->hosts.count,
+                                        .elastic = options->least_hosts > 0,
                                         .first = -1,
                                         .tell_at = INT64_MAX,
                                         .kill_at = INT64_MAX};
-    int code = STARTER_FAILED;
+    int code = DISTI_RUN_STARTER_FAILED;
 
     (void)mask;
     signal(SIGPIPE, SIG_IGN); /* a remote shell may be gone */
@@ -326,7 +332,7 @@ int disti_run_starter(int signals_fd, const sigset_t *mask, void *arg)
         return code;
     if (disti_run_starter_begin(&starter) == DIST_OK) {
         starter_watch(&starter);
-        code = starter_conclude(&starter);
+        code = disti_run_starter_conclude(&starter);
     } else {
         fprintf(stderr, "distrun: %s\n", dist_last_error());
         starter_let_go(&starter);
@@ -338,7 +344,7 @@ int disti_run_starter(int signals_fd, const sigset_t *mask, void *arg)
     for (int s = 0; s < 2; s++)
         disti_run_output_end(starter.outputs[s]);
     for (int h = 0; h < starter.count; h++)
-        free(starter.hosts[h].script);
+        starter_forget(&starter.hosts[h]);
     free(starter.hosts);
     return code;
 }

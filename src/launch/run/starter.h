@@ -24,6 +24,8 @@ enum {
     DISTI_RUN_HURRY = 255     /* a second signal: do not wait for anything */
 };
 
+enum { DISTI_RUN_STARTER_FAILED = 1 /* the exit code where a host was not to be had */ };
+
 /* A host, and its remote shell. */
 struct disti_run_host {
     const char *name;
@@ -33,8 +35,14 @@ struct disti_run_host {
     bool killed;  /* its shell was */
     bool begun;   /* it has read of its script; as of its end */
     int to_fd;    /* its standard input; -1: closed */
-    char *script; /* what goes there first; NULL: it has */
+    char *script; /* what goes there first */
     size_t bytes, sent;
+    bool fed; /* it is there, or nobody reads it */
+
+    /* Of a job that goes on without this host. */
+    int streams[2];   /* where its standard output and error go; -1: closed here */
+    int64_t again_at; /* when its remote shell is started again; INT64_MAX: not */
+    int64_t again_ms; /* how long it was waited for that */
 };
 
 struct disti_run_starter {
@@ -42,6 +50,7 @@ struct disti_run_starter {
     int signals_fd, child_fd, done_fd;
     struct disti_run_host *hosts;
     int count, alive, outputs_left;
+    bool elastic; /* hosts may be lost and come again, but for the first */
     struct disti_run_output *outputs[2];
     int first;          /* the host that ended first with a failure; -1: none */
     int stop_signal;    /* that came to this distrun; 0: none */
@@ -63,5 +72,11 @@ int disti_run_starter(int signals_fd, const sigset_t *mask, void *arg);
  * readers of what they print. On failure some may run.
  */
 dist_status disti_run_starter_begin(struct disti_run_starter *starter);
+
+/* starter_end.c: says what agents could not, once all have ended. Returns distrun's exit code. */
+int disti_run_starter_conclude(const struct disti_run_starter *starter);
+
+/* starter_begin.c: starts the remote shell of a host whose last one has ended. */
+dist_status disti_run_starter_again(struct disti_run_starter *starter, int h);
 
 #endif

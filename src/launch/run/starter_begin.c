@@ -152,7 +152,10 @@ static void begin_add_node(const struct disti_run_starter *starter, int h,
         begin_add(command, "--nproc-per-node=%d", options->hosts.entries[h].slots);
     if (starter->count == 1)
         return;
-    begin_add(command, "--nnodes=%d", starter->count);
+    if (starter->elastic)
+        begin_add(command, "--nnodes=%d:%d", options->least_hosts, starter->count);
+    else
+        begin_add(command, "--nnodes=%d", starter->count);
     begin_add(command, "--node-rank=%d", h);
     begin_add(command, "--master-addr=%s", starter->master);
     begin_add(command, "--master-port=%d", starter->master_port);
@@ -246,29 +249,56 @@ static void begin_close(int fd)
         close(fd);
 }
 
-/* On failure the near ends are closed with the process. */
-static dist_status begin_shell(const struct disti_run_starter *starter, int h,
-                               struct disti_run_source sources[2])
+static dist_status begin_no_pipe(const struct disti_run_host *host)
+{
+    return disti_fail_errno(DIST_ERR_SYSTEM,
+                            "cannot start an agent on %s: see the limit of open files (ulimit -n)",
+                            host->name);
+}
+
+/* On failure the near end of its standard input is closed with the process. */
+dist_status disti_run_starter_again(struct disti_run_starter *starter, int h)
 {
     struct disti_run_host *host = &starter->hosts[h];
     const bool here = disti_run_host_is_here(starter->options, h);
-    int in[2] = {-1, -1}, out[2] = {-1, -1}, err[2] = {-1, -1};
+    int in[2] = {-1, -1};
     dist_status status;
 
-    if (!begin_pipe(1, in) || !begin_pipe(0, out) || !begin_pipe(0, err))
-        status = disti_fail_errno(DIST_ERR_SYSTEM,
-                                  "cannot start an agent on %s: see the limit of "
-                                  "open files (ulimit -n)",
-                                  host->name);
+    begin_close(host->to_fd);
+    if (!begin_pipe(1, in))
+        status = begin_no_pipe(host);
     else
         status = disti_hosts_start(starter->options->remote_shell, here ? NULL : host->name, in[0],
-                                   out[1], err[1], &host->pid);
+                                   host->streams[0], host->streams[1], &host->pid);
     begin_close(in[0]);
-    begin_close(out[1]);
-    begin_close(err[1]);
     host->to_fd = in[1];
-    sources[0] = (struct disti_run_source){.fd = out[0], .log_fd = -1, .shown = true};
-    sources[1] = (struct disti_run_source){.fd = err[0], .log_fd = -1, .shown = true};
+    host->sent = 0;
+    host->fed = false;
+    host->ended = status != DIST_OK;
+    return status;
+}
+
+/* On failure the near ends are closed with the process. */
+static dist_status begin_shell(struct disti_run_starter *starter, int h,
+                               struct disti_run_source sources[2])
+{
+    struct disti_run_host *host = &starter->hosts[h];
+    dist_status status = DIST_OK;
+
+    for (int s = 0; s < 2 && status == DIST_OK; s++) {
+        int ends[2] = {-1, -1};
+
+        if (!begin_pipe(0, ends))
+            status = begin_no_pipe(host);
+        host->streams[s] = ends[1];
+        sources[s] = (struct disti_run_source){.fd = ends[0], .log_fd = -1, .shown = true};
+    }
+    if (status == DIST_OK)
+        status = disti_run_starter_again(starter, h);
+    for (int s = 0; s < 2 && (!starter->elastic || status != DIST_OK); s++) {
+        begin_close(host->streams[s]);
+        host->streams[s] = -1;
+    }
     return status;
 }
 

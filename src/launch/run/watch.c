@@ -20,6 +20,7 @@
 enum {
     WATCH_CHILDREN_MS = 1000, /* from SIGTERM to SIGKILL for those whose worker has ended */
     WATCH_KILL_MS = 100,      /* between two rounds of SIGKILL: new processes may have come */
+    WATCH_CAUSE_MS = 300,     /* from the end of one that has lost another to that one's end */
     WATCH_TWICE_MS = 200      /* a second signal counts after this: the same may come by two ways */
 };
 
@@ -105,7 +106,7 @@ static void watch_replace_scheduler(struct disti_run_agent *agent)
 
 static void watch_reap(struct disti_run_agent *agent)
 {
-    const struct disti_run_worker *first = NULL;
+    const struct disti_run_worker *first = agent->state == DISTI_RUN_WORKING ? agent->first : NULL;
     pid_t pid;
     int how;
 
@@ -122,11 +123,23 @@ static void watch_reap(struct disti_run_agent *agent)
             watch_scheduler_ended(agent, worker);
         if (worker->local_rank < 0 && worker->how == 0 && agent->alive > 0)
             watch_replace_scheduler(agent);
+        worker->has_lost =
+            disti_last_call_has_lost(agent->last_calls_fd, (int)(worker - agent->workers));
         first = disti_run_first_failure(first, worker);
     }
     agent->childless = pid < 0 && errno == ECHILD;
-    if (agent->state == DISTI_RUN_WORKING)
-        agent->first = first;
+    if (agent->state != DISTI_RUN_WORKING)
+        return;
+    if (first && !agent->first)
+        agent->cause_by = disti_deadline_ms(WATCH_CAUSE_MS);
+    agent->first = first;
+}
+
+/* One that has lost another may have ended a moment before that. */
+static bool watch_expects_cause(const struct disti_run_agent *agent)
+{
+    return agent->state == DISTI_RUN_WORKING && agent->first && agent->first->has_lost &&
+           agent->alive > 0 && !disti_expired(agent->cause_by);
 }
 
 /* ---- signals ---- */
@@ -226,7 +239,7 @@ static void watch_report(struct disti_run_agent *agent)
 
 static void watch_advance(struct disti_run_agent *agent)
 {
-    if (agent->state == DISTI_RUN_WORKING && agent->first) {
+    if (agent->state == DISTI_RUN_WORKING && agent->first && !watch_expects_cause(agent)) {
         disti_run_agent_stop(agent, SIGTERM, agent->options->shutdown_timeout);
         watch_report(agent);
     }
@@ -266,7 +279,8 @@ static void watch_wait(struct disti_run_agent *agent)
         {.fd = agent->done_fd, .events = POLLIN},
         {.fd = agent->agents ? disti_agents_fd(agent->agents) : -1, .events = POLLIN},
         {.fd = agent->leash_fd, .events = POLLIN}};
-    const int wait_ms = agent->kill_at == INT64_MAX ? -1 : disti_left_ms(agent->kill_at);
+    const int64_t until = watch_expects_cause(agent) ? agent->cause_by : agent->kill_at;
+    const int wait_ms = until == INT64_MAX ? -1 : disti_left_ms(until);
     struct signalfd_siginfo child;
     uint64_t done;
 

@@ -307,6 +307,13 @@ static const struct launch_source *launch_find(bool pmix)
     return NULL;
 }
 
+/* Do the ranks descend from a process of the launcher's, which outlives them? */
+static bool launch_is_process(const struct launch_source *source)
+{
+    return strcmp(source->launcher, "environment") != 0 &&
+           strcmp(source->launcher, "MindSpore") != 0;
+}
+
 dist_status disti_launch_detect(struct disti_launch *launch_p)
 {
     struct disti_launch launch = {.launcher = "none",
@@ -319,11 +326,13 @@ dist_status disti_launch_detect(struct disti_launch *launch_p)
                                   .timeout_ms = -1};
     const struct launch_source *source;
     const char *host = disti_env("MASTER_ADDR");
-    int pmix = -1;
+    int pmix = -1, watch = 1;
     dist_status status = disti_env_int("MASTER_PORT", 1, 65535, DISTI_PORT_DEFAULT, &launch.port);
 
     if (status == DIST_OK)
         status = disti_env_int("DIST_PMIX", 0, 1, -1, &pmix);
+    if (status == DIST_OK)
+        status = disti_env_int("DIST_LAUNCHER_WATCH", 0, 1, 1, &watch);
     if (status != DIST_OK)
         return status;
     launch.pmix = pmix != 0 && disti_pmix_is_offered();
@@ -338,6 +347,7 @@ dist_status disti_launch_detect(struct disti_launch *launch_p)
         snprintf(launch.host, sizeof(launch.host), "%s", host);
     if (source) {
         launch.launcher = source->launcher;
+        launch.mark = watch && launch_is_process(source) ? source->mark : NULL;
         status = launch_numbers(source, &launch);
         if (status == DIST_OK && source->finish)
             status = source->finish(&launch);

@@ -9,8 +9,10 @@
 
 #include <sys/socket.h>
 
+#include "base/descriptor.h"
 #include "base/log.h"
 #include "launchers.h"
+#include "rendezvous/launchers/process.h"
 #include "rendezvous/rendezvous.h"
 
 static char warnings[2000];
@@ -93,6 +95,27 @@ static void test_torchrun(void **state)
     assert_int_equal(launch.port, 1234);
     assert_true(launch.agent_store);
     assert_string_equal(launch.host, "node1");
+}
+
+/* The launcher's process is the nearest one without its variable; nobody looks after a shell's. */
+static void test_process(void **state)
+{
+    char name[DISTI_PROCESS_NAME] = "";
+    int pid = 0, fd = disti_launcher_process("DIST_TEST_NOBODY_HAS_IT", &pid, name);
+
+    (void)state;
+    if (getppid() > 1 && fd >= 0) { /* else a kernel before 5.3 */
+        assert_int_equal(pid, getppid());
+        assert_string_not_equal(name, "");
+        disti_descriptor_close(fd);
+    }
+    set_torchrun();
+    assert_string_equal(detect().mark, "TORCHELASTIC_RUN_ID");
+    LAUNCHED("DIST_LAUNCHER_WATCH=0");
+    assert_null(detect().mark);
+    launchers_clear();
+    LAUNCHED("RANK=0", "WORLD_SIZE=2");
+    assert_null(detect().mark);
 }
 
 /* What a worker of distrun has started counts, not distrun around it. */
@@ -475,6 +498,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_nothing, clean),
         cmocka_unit_test_setup(test_torchrun, clean),
+        cmocka_unit_test_setup(test_process, clean),
         cmocka_unit_test_setup(test_inside_distrun, clean),
         cmocka_unit_test_setup(test_distrun, clean),
         cmocka_unit_test_setup(test_distrun_roles, clean),

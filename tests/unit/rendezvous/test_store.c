@@ -5,6 +5,7 @@
 #include "store/store.h"
 
 #include <poll.h>
+#include <sys/syscall.h>
 
 #define WAIT_MS 30000
 
@@ -359,6 +360,48 @@ static void test_server_dies(void **state)
     assert_int_equal(ranks.codes[2], 0);
 }
 
+/* Rank 0's launcher ends while it waits. That ends its waits, and is the loss of rank 0 for others.
+ */
+static void rank_loses_launcher(int rank, void *arg)
+{
+    struct disti_store *store = join(arg, rank);
+    struct disti_notice notice;
+    pid_t launcher;
+    int64_t number;
+
+    if (rank == 1) {
+        notice = news(store);
+        CHECK(notice.rank == 0 && !notice.graceful);
+        disti_store_close(store);
+        return;
+    }
+    launcher = fork();
+    if (launcher == 0) {
+        disti_sleep_ns(200 * 1000000);
+        _exit(0);
+    }
+    disti_store_watch_launcher(store, (int)syscall(SYS_pidfd_open, launcher, 0), "the launcher");
+    CHECK(!disti_store_notice(store, &notice));
+    CHECK(disti_store_all_gather(store, NULL, "never", NULL, NULL, 0, WAIT_MS) ==
+          DIST_ERR_PEER_LOST);
+    CHECK_SAYS("rank 0: the launcher");
+    CHECK(disti_store_notice(store, &notice) && notice.rank == -1 && !notice.graceful);
+    CHECK(strcmp(notice.text, "the launcher") == 0 && !disti_store_notice(store, &notice));
+    CHECK(disti_store_take_numbers(store, 1, &number) == DIST_ERR_PEER_LOST);
+    disti_store_close(store);
+}
+
+static void test_launcher_ends(void **state)
+{
+    const int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+
+    (void)state;
+    if (fd < 0)
+        skip(); /* a kernel before 5.3 */
+    close(fd);
+    job_all(2, rank_loses_launcher);
+}
+
 /* One rank comes twice: the second is refused with both named, and the others are told. */
 static void rank_comes_twice(int rank, void *arg)
 {
@@ -507,6 +550,7 @@ int main(void)
         cmocka_unit_test(test_goodbye),
         cmocka_unit_test(test_report),
         cmocka_unit_test(test_server_dies),
+        cmocka_unit_test(test_launcher_ends),
         cmocka_unit_test(test_duplicate_rank),
         cmocka_unit_test(test_world_size),
         cmocka_unit_test(test_next_group),

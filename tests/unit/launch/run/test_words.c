@@ -125,11 +125,14 @@ static void test_parts(void **state)
     }
 }
 
-/* Of two that are seen at once the one that a signal ended is the cause of the other. */
+/* Of two that are seen at once, which is the cause of the other. */
 static void test_first(void **state)
 {
     const struct disti_run_worker well = {.ended = true}, three = {.ended = true, .how = 3 << 8},
-                                  killed = {.ended = true, .how = SIGKILL};
+                                  killed = {.ended = true, .how = SIGKILL},
+                                  victim = {.ended = true, .how = SIGABRT, .has_lost = true},
+                                  scheduler = {.ended = true, .how = 1 << 8, .local_rank = -1},
+                                  dead = {.ended = true, .how = SIGKILL, .local_rank = -1};
     const struct disti_run_round round = {.first_rank = 4};
     struct disti_agents_failure failure;
 
@@ -139,6 +142,11 @@ static void test_first(void **state)
     assert_ptr_equal(disti_run_first_failure(&three, &well), &three);
     assert_ptr_equal(disti_run_first_failure(&three, &killed), &killed);
     assert_ptr_equal(disti_run_first_failure(&killed, &three), &killed);
+    assert_ptr_equal(disti_run_first_failure(&victim, &three), &three);
+    assert_ptr_equal(disti_run_first_failure(&three, &victim), &three);
+    assert_ptr_equal(disti_run_first_failure(&scheduler, &three), &three);
+    assert_ptr_equal(disti_run_first_failure(&scheduler, &victim), &scheduler);
+    assert_ptr_equal(disti_run_first_failure(&three, &dead), &dead);
     disti_run_failure_of(&round, &three, -1, &failure);
     assert_int_equal(disti_run_exit_code(&failure), 3);
     assert_int_equal(failure.rank, 4);
