@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# OpenSSL: libcrypto, with which agents of distrun prove that they have the job's secret.
+# OpenSSL: libcrypto, with which the processes of a job prove that they have its secret.
 AC_DEFUN([DISTI_CHECK_OPENSSL],
-[DISTI_WITH([openssl], [distrun on several hosts with a secret needs OpenSSL 3])
+[DISTI_WITH([openssl], [proving the secret of a job needs OpenSSL 3])
 AS_IF([test "$with_openssl" != no],
     [AS_IF([test -n "$openssl_prefix"],
         [PKG_CONFIG_PATH="$openssl_prefix/lib/pkgconfig:$PKG_CONFIG_PATH"; export PKG_CONFIG_PATH])
     PKG_CHECK_MODULES([OPENSSL], [libcrypto >= 3.0],
         [DISTI_FOUND([openssl], [yes ($($PKG_CONFIG --modversion libcrypto))])
+        openssl_pc=libcrypto
         AC_DEFINE([HAVE_OPENSSL], [1], [Define if OpenSSL 3 is there.])],
-        [DISTI_MISSING([openssl], [no libcrypto >= 3.0 in pkg-config], [libssl-dev])])])])
+        [DISTI_MISSING([openssl], [no libcrypto >= 3.0 in pkg-config], [libssl-dev])])])
+AC_SUBST([openssl_pc])])

@@ -18,7 +18,7 @@ AC_DEFUN([DISTI_RELATIVE_PATHS], [
     # Without libdist.so every program links what libdist.a needs.
     AS_IF([test "$enable_shared" = no],
         [libdist_file=libdist.a libdist_type=STATIC pc_private= pc_libs=" $libdist_needs"
-        cmake_libs="$HWLOC_LIBS $libdist_needs"],
+        cmake_libs="$HWLOC_LIBS $OPENSSL_LIBS $libdist_needs"],
         [libdist_file=libdist.so libdist_type=SHARED pc_private=.private pc_libs= cmake_libs=])
     AC_SUBST([cmake_libs])
     AC_SUBST([libdist_needs])

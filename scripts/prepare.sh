@@ -19,7 +19,7 @@ make                     builds
 gcc                      compiles
 libc6-dev                the C library'\''s headers
 libhwloc-dev             the topology of the machine
-libssl-dev               proves that agents have the secret
+libssl-dev               proves that ranks have the secret
 zlib1g-dev               reads .gz files
 libjansson-dev           reads JSON: saved measurements, saved models
 libopenblas-serial-dev   matrix products, one thread a rank

@@ -3,8 +3,9 @@
 
 # Everything in the core, once: libdist.la exports its public part, unit tests link all of it.
 libdist_core_la_SOURCES = $(libdist_core_sources)
-libdist_core_la_CPPFLAGS = $(AM_CPPFLAGS) $(HWLOC_CFLAGS) -DDISTI_MODULE_DIR='"$(moduledir)"'
-libdist_core_la_LIBADD = libdist_optimizers.la $(HWLOC_LIBS) -ldl -lm
+libdist_core_la_CPPFLAGS = $(AM_CPPFLAGS) $(HWLOC_CFLAGS) $(OPENSSL_CFLAGS) \
+	-DDISTI_MODULE_DIR='"$(moduledir)"'
+libdist_core_la_LIBADD = libdist_optimizers.la $(HWLOC_LIBS) $(OPENSSL_LIBS) -ldl -lm
 noinst_LTLIBRARIES += libdist_core.la
 
 libdist_la_SOURCES =

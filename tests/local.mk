@@ -59,6 +59,7 @@ AM_TESTS_ENVIRONMENT = \
 	export DIST_PLUGIN_PATH; \
 	DIST_FLIGHT_FILE=/dev/null; export DIST_FLIGHT_FILE; \
 	XDG_CACHE_HOME='$(abs_top_builddir)/tests/cache'; export XDG_CACHE_HOME; \
+	XDG_CONFIG_HOME='$(abs_top_builddir)/tests/cache'; export XDG_CONFIG_HOME; \
 	DIST_TEST_MNIST="$${DIST_TEST_MNIST-$(abs_top_srcdir)/../shared/mnist}"; \
 	export DIST_TEST_MNIST; \
 	OPENMPI_RUN='$(OPENMPI_RUN)'; export OPENMPI_RUN; \
@@ -71,7 +72,7 @@ sanitizer_environment = \
 	export LSAN_OPTIONS; \
 	UBSAN_OPTIONS="print_stacktrace=1:$$UBSAN_OPTIONS"; export UBSAN_OPTIONS;
 
-# The costs that tests have measured.
+# The costs that tests have measured, and their cookie.
 clean-local:
 	rm -rf tests/cache
 

@@ -114,7 +114,8 @@ struct dist_transport_config {
     void *context;                /* from the backend to its own transport (an MPI communicator,
                                      say), or NULL; NULL for an instance that groups share, see
                                      cancel */
-    const uint8_t *secret; /* the job's secret, secret_bytes long; NULL while a job has none */
+    const uint8_t *secret; /* the key that the ranks of this world share, secret_bytes long; NULL:
+                              none */
     size_t secret_bytes;
 };
 

@@ -27,6 +27,10 @@ libdist_core_sources += \
 	src/base/kernels/half.h \
 	src/base/kernels/int.c \
 	src/base/log.c src/base/log.h \
+	src/base/proof/cookie.c \
+	src/base/proof/handshake.c src/base/proof/handshake.h \
+	src/base/proof/hmac.c src/base/proof/hmac.h \
+	src/base/proof/secret.c src/base/proof/secret.h \
 	src/base/kernels/sink.c src/base/kernels/sink.h \
 	src/base/status.c \
 	src/base/settings/variables.c src/base/settings/variables.h

@@ -31,6 +31,9 @@ void disti_endpoint_let_go(struct disti_endpoint *endpoint)
     pthread_mutex_destroy(&endpoint->lock);
     free(endpoint->job);
     free(endpoint->bind_host);
+    if (endpoint->secret)
+        explicit_bzero(endpoint->secret, endpoint->config.secret_bytes);
+    free(endpoint->secret);
     free(endpoint->connected);
     free(endpoint->broken_text);
     free(endpoint);
@@ -46,6 +49,16 @@ static void endpoint_config_world(struct disti_endpoint *endpoint,
     endpoint->config.local_ranks = config->world_local_ranks;
     endpoint->config.job = endpoint->job;
     endpoint->config.bind_host = endpoint->bind_host;
+    endpoint->config.secret = endpoint->secret;
+}
+
+static uint8_t *endpoint_copy_secret(const struct dist_backend_config *config)
+{
+    uint8_t *copy = config->secret ? malloc(config->secret_bytes + 1) : NULL;
+
+    if (copy)
+        memcpy(copy, config->secret, config->secret_bytes);
+    return copy;
 }
 
 static dist_status endpoint_fill(struct disti_endpoint *endpoint,
@@ -69,12 +82,14 @@ static dist_status endpoint_fill(struct disti_endpoint *endpoint,
     if (endpoint->shared) {
         endpoint->job = strdup(config->world_job);
         endpoint->bind_host = config->bind_host ? strdup(config->bind_host) : NULL;
+        endpoint->secret = endpoint_copy_secret(config);
         endpoint_config_world(endpoint, config);
     }
     endpoint->connected = calloc((size_t)endpoint->config.world_size, sizeof(bool));
     endpoint->state = calloc(1, transport->state_size);
     if (!endpoint->state || !endpoint->connected ||
-        (endpoint->shared && (!endpoint->job || (config->bind_host && !endpoint->bind_host))))
+        (endpoint->shared && (!endpoint->job || (config->bind_host && !endpoint->bind_host) ||
+                              (config->secret && !endpoint->secret))))
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for transport %s", transport->name);
     return DIST_OK;
 }

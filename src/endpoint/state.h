@@ -24,6 +24,7 @@ struct disti_endpoint {
     atomic_int references; /* of its attachments, of the list, and of threads that owe it a watch */
     struct dist_transport_config config;
     char *job, *bind_host;
+    uint8_t *secret;
     bool *connected; /* by rank of the world */
     unsigned char address[DIST_ADDRESS_MAX];
     size_t address_bytes; /* 0: not asked for yet */

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libdist_core_sources += src/launch/spawn.c
 
-# The meeting of distrun's agents, and the hosts that they are started on: of distrun alone, so that
-# the library needs no OpenSSL.
+# The meeting of distrun's agents, and the hosts that they are started on: of distrun alone.
 noinst_LTLIBRARIES += libagents.la
 libagents_la_LIBTOOLFLAGS = $(static_only)
 libagents_la_SOURCES = \
@@ -12,7 +11,6 @@ libagents_la_SOURCES = \
 	src/launch/agents/config.c \
 	src/launch/agents/course.c \
 	src/launch/agents/hear.c \
-	src/launch/agents/hmac.c src/launch/agents/hmac.h \
 	src/launch/agents/link.c src/launch/agents/link.h \
 	src/launch/agents/meeting.c \
 	src/launch/agents/message.c src/launch/agents/message.h \
@@ -20,5 +18,3 @@ libagents_la_SOURCES = \
 	src/launch/agents/server.c src/launch/agents/server.h \
 	src/launch/hosts.c src/launch/hosts.h \
 	src/launch/hosts_start.c
-libagents_la_CPPFLAGS = $(AM_CPPFLAGS) $(OPENSSL_CFLAGS)
-libagents_la_LIBADD = $(OPENSSL_LIBS)

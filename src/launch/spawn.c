@@ -3,7 +3,9 @@
 #include <dist/dist.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
+#include "base/net/socket.h"
 #include "store/server/server.h"
 #include "store/store.h"
 
@@ -13,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,6 +26,8 @@ struct spawn {
     int ranks, started, alive;
     pid_t *pids; /* by rank; 0 once reaped */
     struct disti_store_server *server;
+    int secret_fd;   /* a memfd with what the store asks for; -1: none */
+    char secret[64]; /* its path */
     int exit_code;   /* of the first failure; 0: none yet */
     bool decided;    /* it was seen in an earlier look, or was a signal */
     int signal;      /* that came for all, with a handler of the program; 0: none */
@@ -91,8 +96,8 @@ static void spawn_environment(const struct spawn *spawn, int rank)
     setenv("TORCHELASTIC_RUN_ID", disti_store_server_job(spawn->server), 1);
     setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
     setenv("DIST_AGENT_STORE", "1", 1);
+    setenv("DIST_AGENT_STORE_SECRET", spawn->secret, 1);
     /* Of a launcher that started the parent. */
-    unsetenv("DIST_AGENT_STORE_SECRET");
     unsetenv("DIST_AGENT_LAST_CALL");
 }
 
@@ -109,6 +114,7 @@ static void spawn_child(struct spawn *spawn, int rank, pid_t parent, int (*fn)(i
         _exit(128 + SIGKILL);
     spawn_environment(spawn, rank);
     disti_store_server_forget(spawn->server);
+    close(spawn->secret_fd);
     free(spawn->pids);
     spawn_release(spawn);
     code = fn(rank, arg);
@@ -228,6 +234,25 @@ static void spawn_watch(struct spawn *spawn)
     }
 }
 
+/* What the store asks for, in a file that other processes of this user can open. */
+static dist_status spawn_keep_secret(struct spawn *spawn)
+{
+    char word[33];
+    dist_status status = disti_random_id(word);
+
+    if (status != DIST_OK)
+        return status;
+    disti_store_server_set_word(spawn->server, word);
+    spawn->secret_fd = disti_file_memory();
+    if (spawn->secret_fd < 0 || fchmod(spawn->secret_fd, 0600) != 0 ||
+        pwrite(spawn->secret_fd, word, 32, 0) != 32)
+        return disti_fail_errno(DIST_ERR_SYSTEM, "dist_spawn: cannot keep the store's secret: see "
+                                                 "the limit of open files (ulimit -n)");
+    snprintf(spawn->secret, sizeof(spawn->secret), "/proc/%d/fd/%d", (int)getpid(),
+             spawn->secret_fd);
+    return DIST_OK;
+}
+
 static dist_status spawn_run(struct spawn *spawn, int (*fn)(int rank, void *arg), void *arg)
 {
     dist_status status;
@@ -248,7 +273,7 @@ static dist_status spawn_run(struct spawn *spawn, int (*fn)(int rank, void *arg)
 
 dist_status dist_spawn(int ranks, int (*fn)(int rank, void *arg), void *arg, int *exit_code_p)
 {
-    struct spawn spawn = {.ranks = ranks, .kill_at = INT64_MAX};
+    struct spawn spawn = {.ranks = ranks, .kill_at = INT64_MAX, .secret_fd = -1};
     dist_status status;
 
     if (ranks < 1 || ranks > SPAWN_RANKS_MAX)
@@ -264,8 +289,12 @@ dist_status dist_spawn(int ranks, int (*fn)(int rank, void *arg), void *arg, int
                           "no memory for %d processes: free some, or start fewer", ranks);
     status = disti_store_server_listen("127.0.0.1", 0, ranks, &spawn.server);
     if (status == DIST_OK)
+        status = spawn_keep_secret(&spawn);
+    if (status == DIST_OK)
         status = spawn_run(&spawn, fn, arg);
     disti_store_server_stop(spawn.server, 0);
+    if (spawn.secret_fd >= 0)
+        close(spawn.secret_fd);
     free(spawn.pids);
     if (status == DIST_OK)
         *exit_code_p = spawn.exit_code;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The discovery: port and job, handed to processes of the same user. */
+/* The discovery: port and word, handed to processes of the same user. */
 #include "rendezvous/discovery.h"
 
 #include "base/clock.h"
@@ -16,7 +16,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* The answer: u32 magic, u32 port, the job filled up with zero bytes. */
+/* The answer: u32 magic, u32 port, the word filled up with zero bytes. */
 #define DISCOVERY_ANSWER (8 + 128)
 
 static socklen_t discovery_address(const char *job, struct sockaddr_un *address)
@@ -72,7 +72,8 @@ void disti_store_discovery_answer(struct disti_store_server *server)
 
     disti_wire_put32(answer, DISTI_WIRE_MAGIC);
     disti_wire_put32(answer + 4, (uint32_t)server->port);
-    memcpy(answer + 8, server->job, strnlen(server->job, 127));
+    memcpy(answer + 8, server->secret.bytes,
+           server->secret.length < 127 ? server->secret.length : 127);
     while ((fd = accept4(server->discovery_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
         /* A fresh socket has room for so little. */
         if (discovery_same_user(fd))
@@ -103,7 +104,7 @@ static bool discovery_read(int fd, unsigned char *answer)
     return true;
 }
 
-dist_status disti_discovery_ask(const char *job, int *port_p, char secret_job[128])
+dist_status disti_discovery_ask(const char *job, int *port_p, char word[128])
 {
     unsigned char answer[DISCOVERY_ANSWER];
     struct sockaddr_un address;
@@ -123,7 +124,7 @@ dist_status disti_discovery_ask(const char *job, int *port_p, char secret_job[12
         else if (discovery_read(fd, answer) && disti_wire_get32(answer) == DISTI_WIRE_MAGIC &&
                  answer[DISCOVERY_ANSWER - 1] == 0) {
             *port_p = (int)(disti_wire_get32(answer + 4) & 0xffff);
-            memcpy(secret_job, answer + 8, 128);
+            memcpy(word, answer + 8, 128);
             status = DIST_OK;
         }
     }

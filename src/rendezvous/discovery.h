@@ -13,9 +13,10 @@
 dist_status disti_discovery_open(const char *job, int *fd_p);
 
 /*
- * Asks at the discovery, once. IN_PROGRESS: nobody is there yet. Blocks a second at most, if
- * whoever opened it does not answer. ERR_RENDEZVOUS if it is another user's.
+ * Asks at the discovery, once, for port and word of the store. IN_PROGRESS: nobody is there yet.
+ * Blocks a second at most, if whoever opened it does not answer. ERR_RENDEZVOUS if it is another
+ * user's.
  */
-dist_status disti_discovery_ask(const char *job, int *port_p, char secret_job[128]);
+dist_status disti_discovery_ask(const char *job, int *port_p, char word[128]);
 
 #endif

@@ -11,6 +11,7 @@ libdist_core_sources += \
 	src/rendezvous/meet_local.c \
 	src/rendezvous/meet_oob.c \
 	src/rendezvous/meet_pmix.c \
+	src/rendezvous/meet_secret.c \
 	src/rendezvous/meet_scheduled.c \
 	src/rendezvous/meet_tcp.c \
 	src/rendezvous/pmix/abi.h \

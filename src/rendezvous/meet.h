@@ -13,20 +13,29 @@ struct disti_meeting {
     int world_size;
     int timeout_ms;
     int64_t deadline;
+    bool one_machine; /* all ranks are known to be on this one */
     bool hidden; /* the host where to meet has here a name of the loopback alone, others know better
                   */
 };
 
-/* Where the store is said to be, and whose it is. */
+/* Where the store is said to be, and the word that it asks for. */
 struct disti_meet_address {
     char host[DISTI_HOST_SIZE];
     int port;
-    char job[128];
+    char word[128];
 };
 
 /*
+ * The secret of a job whose ranks nobody hands one, as they meet at that host: the file that
+ * DIST_SECRET_FILE names; else, where all ranks are on this machine, the user's cookie; else none.
+ * DIST_AUTH asks for the cookie in any case, or for none. A failure is reported.
+ */
+dist_status disti_meet_secret(const struct disti_meeting *meeting, const char *host,
+                              struct disti_secret *secret_p);
+
+/*
  * By a host and port that all ranks know. Rank 0 listens there, if `served` is NULL. Else the
- * launcher does already, for a job of that name ("": it asks for none).
+ * launcher does already, and asks for that word ("": for none).
  */
 dist_status disti_meet_tcp(const struct disti_meeting *meeting, const char *host, int port,
                            const char *served, struct disti_bootstrap *bootstrap);
@@ -46,11 +55,11 @@ dist_status disti_meet_scheduled(const struct disti_meeting *meeting, const char
 
 /*
  * The scheduler's part: holds the store there until the job is over. Never OK: ERR_SCHEDULER if it
- * ended well, see disti_store_server_schedule. With a secret ranks must know that. Without one
+ * ended well, see disti_store_server_schedule. With a word ranks must know that. Without one
  * rank 0 may hold the store: then it waits until that is gone.
  */
 dist_status disti_meet_schedule(const struct disti_meeting *meeting, const char *host, int port,
-                                const char *secret);
+                                const char *word);
 
 /*
  * By a file that all ranks see. Rank 0 puts the address of its store there and takes the file
@@ -83,15 +92,19 @@ dist_status disti_meet_oob(const struct disti_meeting *meeting, dist_oob_all_gat
                            void *arg, struct disti_bootstrap *bootstrap);
 
 /*
- * For rank 0: a server that listens, for a job with a random name that clients must know.
- * It does not run yet.
+ * For rank 0: a server that listens, and asks for a random word, which is to be handed to the other
+ * ranks. It does not run yet.
  */
 dist_status disti_meet_listen(const struct disti_meeting *meeting, const char *host,
                               struct disti_store_server **server_p);
 
-/* Connects to that address, until the deadline, as one that knows the job ("": does not). */
+/* Connects to that address, until the deadline, as one that has that secret. */
 dist_status disti_meet_connect(const struct disti_meeting *meeting, const char *host, int port,
-                               const char *job, struct disti_bootstrap *bootstrap);
+                               const struct disti_secret *secret,
+                               struct disti_bootstrap *bootstrap);
+/* The same, as one that knows that word ("": none). */
+dist_status disti_meet_connect_word(const struct disti_meeting *meeting, const char *host, int port,
+                                    const char *word, struct disti_bootstrap *bootstrap);
 
 /* Both: rank 0 lets its server run, and connects to it. On failure the server is gone. */
 dist_status disti_meet_serve(const struct disti_meeting *meeting, const char *host,

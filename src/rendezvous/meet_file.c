@@ -101,7 +101,7 @@ static dist_status file_serve(const struct disti_meeting *meeting, const char *p
         goto out;
     snprintf(draft, sizeof(draft), "%s.%s", path, unique);
     snprintf(text, sizeof(text), "libdist 1\n%s\n%d\n%s\n", host, disti_store_server_port(server),
-             disti_store_server_job(server));
+             disti_store_server_word(server));
     status = file_write(draft, text, file);
     if (status != DIST_OK)
         goto out;
@@ -137,7 +137,7 @@ static dist_status file_read(const char *path, struct disti_meet_address *addres
     else if (bytes > 0) {
         text[bytes] = 0;
         if (sscanf(text, "libdist 1\n%63s\n%d\n%127s\n", address_p->host, &address_p->port,
-                   address_p->job) == 3 &&
+                   address_p->word) == 3 &&
             address_p->port > 0 && address_p->port < 65536)
             status = DIST_OK;
     }

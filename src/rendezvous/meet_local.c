@@ -52,7 +52,7 @@ static dist_status local_serve(const struct disti_meeting *meeting, const char *
 static dist_status local_ask(const char *job, struct disti_meet_address *address_p)
 {
     snprintf(address_p->host, sizeof(address_p->host), "127.0.0.1");
-    return disti_discovery_ask(job, &address_p->port, address_p->job);
+    return disti_discovery_ask(job, &address_p->port, address_p->word);
 }
 
 dist_status disti_meet_local(const struct disti_meeting *meeting, const char *job,

@@ -81,7 +81,7 @@ static struct disti_store_server *oob_listen(const struct disti_meeting *meeting
     if (status != DIST_OK)
         return NULL;
     answer->store.port = disti_store_server_port(server);
-    snprintf(answer->store.job, sizeof(answer->store.job), "%s", disti_store_server_job(server));
+    snprintf(answer->store.word, sizeof(answer->store.word), "%s", disti_store_server_word(server));
     return server;
 }
 
@@ -102,7 +102,7 @@ dist_status disti_meet_oob(const struct disti_meeting *meeting, dist_oob_all_gat
         goto out;
     memcpy(&answer, answers, sizeof(answer));
     answer.store.host[sizeof(answer.store.host) - 1] =
-        answer.store.job[sizeof(answer.store.job) - 1] = 0;
+        answer.store.word[sizeof(answer.store.word) - 1] = 0;
     if (answer.status != DIST_OK) {
         status = meeting->rank == 0
                      ? (dist_status)answer.status
@@ -115,8 +115,8 @@ dist_status disti_meet_oob(const struct disti_meeting *meeting, dist_oob_all_gat
         status = disti_meet_serve(meeting, answer.store.host, server, bootstrap);
         server = NULL;
     } else {
-        status = disti_meet_connect(meeting, answer.store.host, answer.store.port, answer.store.job,
-                                    bootstrap);
+        status = disti_meet_connect_word(meeting, answer.store.host, answer.store.port,
+                                         answer.store.word, bootstrap);
     }
 out:
     free(answers);

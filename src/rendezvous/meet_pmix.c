@@ -52,7 +52,7 @@ static dist_status pmix_listen(const struct disti_meeting *meeting, bool one_mac
         status = disti_meet_listen(meeting, host, server_p);
     if (status == DIST_OK)
         snprintf(text, DISTI_PMIX_TEXT, "0 %s %d %s", host, disti_store_server_port(*server_p),
-                 disti_store_server_job(*server_p));
+                 disti_store_server_word(*server_p));
     else
         snprintf(text, DISTI_PMIX_TEXT, "%d", (int)status);
     return status;
@@ -63,9 +63,9 @@ static dist_status pmix_read(const struct disti_meeting *meeting, const char *te
 {
     int status, fields;
 
-    _Static_assert(sizeof(address_p->host) == 64 && sizeof(address_p->job) == 128, "%63s, %127s");
+    _Static_assert(sizeof(address_p->host) == 64 && sizeof(address_p->word) == 128, "%63s, %127s");
     fields = sscanf(text, "%d %63s %d %127s", &status, address_p->host, &address_p->port,
-                    address_p->job);
+                    address_p->word);
     if (fields == 4 && status == DIST_OK && address_p->port > 0 && address_p->port < 65536)
         return DIST_OK;
     if (fields == 1 && status < 0)
@@ -114,7 +114,7 @@ dist_status disti_meet_pmix(const struct disti_meeting *meeting, bool one_machin
     status = pmix_read(meeting, text, &address);
     if (server)
         return disti_meet_serve(meeting, address.host, server, bootstrap);
-    return status == DIST_OK
-               ? disti_meet_connect(meeting, address.host, address.port, address.job, bootstrap)
-               : status;
+    return status == DIST_OK ? disti_meet_connect_word(meeting, address.host, address.port,
+                                                       address.word, bootstrap)
+                             : status;
 }

@@ -10,20 +10,17 @@
 
 #define SCHEDULED_LOOK_MS 200 /* at most between two looks */
 
-/* No store belongs to a job of this name: whoever asks for it learns that there is a store, no
- * more. */
-#define SCHEDULED_PROBE "-"
-
 /* Comes to the store there, time and again. IN_PROGRESS: the deadline has passed. */
 static dist_status scheduled_seek(const struct disti_meeting *meeting, const char *host, int port,
-                                  int64_t deadline, struct disti_store_tries *tries_p,
+                                  const struct disti_secret *secret, int64_t deadline,
+                                  struct disti_store_tries *tries_p,
                                   struct disti_bootstrap *bootstrap)
 {
     const struct disti_store_target target = {.host = host,
                                               .port = port,
                                               .rank = meeting->rank,
                                               .world_size = meeting->world_size,
-                                              .job = ""};
+                                              .secret = secret};
     int delay_ms = 5;
     dist_status status;
 
@@ -37,10 +34,12 @@ static dist_status scheduled_seek(const struct disti_meeting *meeting, const cha
 
 /* Comes as a client, until the meeting's deadline. */
 static dist_status scheduled_join(const struct disti_meeting *meeting, const char *host, int port,
+                                  const struct disti_secret *secret,
                                   struct disti_bootstrap *bootstrap)
 {
     struct disti_store_tries tries = {0};
-    dist_status status = scheduled_seek(meeting, host, port, meeting->deadline, &tries, bootstrap);
+    dist_status status =
+        scheduled_seek(meeting, host, port, secret, meeting->deadline, &tries, bootstrap);
 
     if (status != DIST_IN_PROGRESS)
         return status;
@@ -63,27 +62,42 @@ static dist_status scheduled_serve(const struct disti_meeting *meeting, const ch
     return disti_meet_serve(&first, host, server, bootstrap);
 }
 
-dist_status disti_meet_scheduled(const struct disti_meeting *meeting, const char *host, int port,
-                                 int patience_ms, struct disti_bootstrap *bootstrap)
+/* Comes as a client if somebody holds the store already, or else holds it. */
+static dist_status scheduled_first(const struct disti_meeting *meeting, const char *host, int port,
+                                   const struct disti_secret *secret, int patience_ms,
+                                   struct disti_bootstrap *bootstrap)
 {
     int64_t patient_until = disti_deadline_ms(patience_ms);
     struct disti_store_tries tries = {0};
     struct disti_store_server *server;
     dist_status status;
 
-    if (meeting->rank > 0)
-        return scheduled_join(meeting, host, port, bootstrap);
     if (patient_until > meeting->deadline)
         patient_until = meeting->deadline;
     if (patience_ms > 0) {
-        status = scheduled_seek(meeting, host, port, patient_until, &tries, bootstrap);
+        status = scheduled_seek(meeting, host, port, secret, patient_until, &tries, bootstrap);
         if (status != DIST_IN_PROGRESS)
             return status;
     }
     /* The port can be had once: by a scheduler, or by one of the workers. */
-    if (disti_meet_listen_at(meeting, host, port, &server) == DIST_OK)
-        return scheduled_serve(meeting, host, server, bootstrap);
-    return scheduled_join(meeting, host, port, bootstrap);
+    if (disti_meet_listen_at(meeting, host, port, &server) != DIST_OK)
+        return scheduled_join(meeting, host, port, secret, bootstrap);
+    disti_store_server_set_secret(server, secret);
+    return scheduled_serve(meeting, host, server, bootstrap);
+}
+
+dist_status disti_meet_scheduled(const struct disti_meeting *meeting, const char *host, int port,
+                                 int patience_ms, struct disti_bootstrap *bootstrap)
+{
+    struct disti_secret secret;
+    dist_status status = disti_meet_secret(meeting, host, &secret);
+
+    if (status == DIST_OK && meeting->rank > 0)
+        status = scheduled_join(meeting, host, port, &secret, bootstrap);
+    else if (status == DIST_OK)
+        status = scheduled_first(meeting, host, port, &secret, patience_ms, bootstrap);
+    disti_secret_wipe(&secret);
+    return status;
 }
 
 /* Does a store of libdist have that port? */
@@ -93,8 +107,8 @@ static bool scheduled_is_store(const struct disti_meeting *meeting, const char *
                                               .port = port,
                                               .rank = -1,
                                               .world_size = meeting->world_size,
-                                              .job = SCHEDULED_PROBE,
-                                              .doubtful = true};
+                                              .doubtful = true,
+                                              .probe = true};
     struct disti_store_tries tries = {0};
     struct disti_store *store = NULL;
     dist_status status = disti_store_try(&target, meeting->deadline, &tries, &store);
@@ -125,20 +139,35 @@ static dist_status scheduled_outlast(const struct disti_meeting *meeting, const 
         meeting->world_size, host, port);
 }
 
-dist_status disti_meet_schedule(const struct disti_meeting *meeting, const char *host, int port,
-                                const char *secret)
+static dist_status scheduled_hold(const struct disti_meeting *meeting, const char *host, int port,
+                                  const char *word)
 {
     struct disti_store_server *server;
+    struct disti_secret secret;
+    dist_status status = DIST_OK;
+
+    if (word[0])
+        disti_secret_set_word(&secret, word);
+    else
+        status = disti_meet_secret(meeting, host, &secret);
+    if (status != DIST_OK)
+        return status;
+    status = disti_meet_listen_at(meeting, host, port, &server);
+    if (status == DIST_OK)
+        disti_store_server_set_secret(server, &secret);
+    disti_secret_wipe(&secret);
+    if (status == DIST_ERR_ADDRESS_IN_USE && !word[0])
+        return scheduled_outlast(meeting, host, port, status);
+    return status == DIST_OK ? disti_store_server_schedule(server, meeting->timeout_ms) : status;
+}
+
+dist_status disti_meet_schedule(const struct disti_meeting *meeting, const char *host, int port,
+                                const char *word)
+{
     dist_status status = DIST_OK;
 
     if (meeting->world_size > 1) /* a world of one needs no store */
-        status = disti_meet_listen_at(meeting, host, port, &server);
-    if (status == DIST_ERR_ADDRESS_IN_USE && !secret[0])
-        return scheduled_outlast(meeting, host, port, status);
-    if (status == DIST_OK && meeting->world_size > 1 && secret[0])
-        disti_store_server_set_job(server, secret, true);
-    if (status == DIST_OK && meeting->world_size > 1)
-        status = disti_store_server_schedule(server, meeting->timeout_ms);
+        status = scheduled_hold(meeting, host, port, word);
     if (status != DIST_OK)
         return status;
     return disti_fail(DIST_ERR_SCHEDULER,

@@ -14,29 +14,41 @@ dist_status disti_meet_listen(const struct disti_meeting *meeting, const char *h
                               struct disti_store_server **server_p)
 {
     struct disti_store_server *server;
-    char job[33];
-    dist_status status = disti_random_id(job);
+    char word[33];
+    dist_status status = disti_random_id(word);
 
     if (status == DIST_OK)
         status = disti_store_server_listen(host, 0, meeting->world_size, &server);
     if (status != DIST_OK)
         return status;
     disti_store_server_set_holder(server, meeting->rank);
-    disti_store_server_set_job(server, job, true);
+    disti_store_server_set_word(server, word);
     *server_p = server;
     return DIST_OK;
 }
 
 dist_status disti_meet_connect(const struct disti_meeting *meeting, const char *host, int port,
-                               const char *job, struct disti_bootstrap *bootstrap)
+                               const struct disti_secret *secret, struct disti_bootstrap *bootstrap)
 {
     struct disti_store_target target = {.host = host,
                                         .port = port,
                                         .rank = meeting->rank,
                                         .world_size = meeting->world_size,
-                                        .job = job};
+                                        .secret = secret};
 
     return disti_store_reach(&target, meeting->timeout_ms, meeting->deadline, &bootstrap->store);
+}
+
+dist_status disti_meet_connect_word(const struct disti_meeting *meeting, const char *host, int port,
+                                    const char *word, struct disti_bootstrap *bootstrap)
+{
+    struct disti_secret secret;
+    dist_status status;
+
+    disti_secret_set_word(&secret, word);
+    status = disti_meet_connect(meeting, host, port, &secret, bootstrap);
+    disti_secret_wipe(&secret);
+    return status;
 }
 
 dist_status disti_meet_seek(const struct disti_meeting *meeting, disti_meet_locate_fn locate,
@@ -44,10 +56,11 @@ dist_status disti_meet_seek(const struct disti_meeting *meeting, disti_meet_loca
                             struct disti_bootstrap *bootstrap)
 {
     struct disti_meet_address address = {.port = 0};
+    struct disti_secret secret = {0};
     struct disti_store_target target = {.host = address.host,
                                         .rank = meeting->rank,
                                         .world_size = meeting->world_size,
-                                        .job = address.job,
+                                        .secret = &secret,
                                         .doubtful = true};
     int delay_ms = 2;
     dist_status status;
@@ -55,6 +68,7 @@ dist_status disti_meet_seek(const struct disti_meeting *meeting, disti_meet_loca
     for (;;) {
         status = locate(name, &address);
         target.port = address.port;
+        disti_secret_set_word(&secret, address.word);
         if (status == DIST_OK)
             status = disti_store_try(&target, meeting->deadline, tries_p, &bootstrap->store);
         if (status != DIST_IN_PROGRESS || disti_expired(meeting->deadline))
@@ -66,14 +80,13 @@ dist_status disti_meet_seek(const struct disti_meeting *meeting, disti_meet_loca
 dist_status disti_meet_serve(const struct disti_meeting *meeting, const char *host,
                              struct disti_store_server *server, struct disti_bootstrap *bootstrap)
 {
-    char job[128];
-    dist_status status;
+    struct disti_secret secret = server->secret;
+    dist_status status = disti_store_server_run(server);
 
-    /* A copy: once it runs, the server belongs to its thread. */
-    snprintf(job, sizeof(job), "%s", disti_store_server_job(server));
-    status = disti_store_server_run(server);
     if (status == DIST_OK)
-        status = disti_meet_connect(meeting, host, disti_store_server_port(server), job, bootstrap);
+        status =
+            disti_meet_connect(meeting, host, disti_store_server_port(server), &secret, bootstrap);
+    disti_secret_wipe(&secret);
     if (status == DIST_OK)
         bootstrap->server = server;
     else
@@ -116,13 +129,21 @@ dist_status disti_meet_tcp(const struct disti_meeting *meeting, const char *host
                            const char *served, struct disti_bootstrap *bootstrap)
 {
     struct disti_store_server *server;
+    struct disti_secret secret;
     dist_status status;
 
-    if (meeting->rank != 0 || served)
-        return disti_meet_connect(meeting, host, port, served ? served : "", bootstrap);
-    status = disti_meet_listen_at(meeting, host, port, &server);
+    if (served)
+        return disti_meet_connect_word(meeting, host, port, served, bootstrap);
+    status = disti_meet_secret(meeting, host, &secret);
     if (status != DIST_OK)
         return status;
-    disti_store_server_set_holder(server, 0);
-    return disti_meet_serve(meeting, host, server, bootstrap);
+    if (meeting->rank != 0) {
+        status = disti_meet_connect(meeting, host, port, &secret, bootstrap);
+    } else if ((status = disti_meet_listen_at(meeting, host, port, &server)) == DIST_OK) {
+        disti_store_server_set_holder(server, 0);
+        disti_store_server_set_secret(server, &secret);
+        status = disti_meet_serve(meeting, host, server, bootstrap);
+    }
+    disti_secret_wipe(&secret);
+    return status;
 }

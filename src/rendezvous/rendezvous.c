@@ -129,6 +129,7 @@ static struct disti_meeting rendezvous_plan(const struct disti_facts *facts, int
                                   .world_size = facts->world_size.value,
                                   .timeout_ms = timeout_ms,
                                   .deadline = disti_deadline_ms(timeout_ms),
+                                  .one_machine = facts->local_world_size == facts->world_size.value,
                                   .hidden = rendezvous_is_hidden(facts)};
 }
 

@@ -56,7 +56,7 @@ struct disti_store *disti_store_client_new(int fd)
     store->fd = fd;
     store->launcher_fd = -1;
     store->holder.rank = -1;
-    store->in.limit = DISTI_WIRE_HELLO_LIMIT;
+    store->in.limit = DISTI_WIRE_ANSWER_LIMIT;
     store->news_end = &store->news;
     store->epoll_fd = disti_descriptor_own(epoll_create1(EPOLL_CLOEXEC));
     store->news_fd = disti_descriptor_own(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
@@ -89,6 +89,7 @@ void disti_store_client_free(struct disti_store *store)
     free(store->launcher_text);
     pthread_cond_destroy(&store->turn);
     pthread_mutex_destroy(&store->lock);
+    explicit_bzero(store->key, sizeof(store->key));
     free(store);
 }
 
@@ -272,6 +273,11 @@ void disti_store_close(struct disti_store *store)
 int disti_store_rank(const struct disti_store *store)
 {
     return store->rank;
+}
+
+const unsigned char *disti_store_key(const struct disti_store *store)
+{
+    return store->key;
 }
 
 const char *disti_store_local_host(const struct disti_store *store)

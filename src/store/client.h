@@ -15,8 +15,9 @@ struct disti_store_target {
     int port;
     int rank; /* -1: the store's choice, see disti_store_rank */
     int world_size;
-    const char *job; /* "": not known */
-    bool doubtful;   /* host and port may be out of date: who is no store there means "not yet" */
+    const struct disti_secret *secret; /* NULL: none */
+    bool doubtful; /* host and port may be out of date: who is no store there means "not yet" */
+    bool probe;    /* leaves at the challenge: there is a store */
 };
 
 /* What the tries so far met; zeroed to begin with. */
@@ -40,6 +41,10 @@ dist_status disti_store_try(const struct disti_store_target *target, int64_t dea
  */
 dist_status disti_store_reach(const struct disti_store_target *target, int timeout_ms,
                               int64_t deadline, struct disti_store **store_p);
+
+/* One more thing that the round has met. */
+void disti_store_tried(struct disti_store_tries *tries, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* Sleeps before the next round, longer each time, not beyond the deadline. */
 void disti_store_back_off(int *ms, int most_ms, int64_t deadline);
@@ -76,6 +81,7 @@ struct disti_store {
     int64_t look_at;       /* not before that */
     char *launcher_text;   /* what is said of its end */
     int rank, world_size;
+    unsigned char key[DISTI_STORE_KEY];
     struct disti_wire_id holder;      /* who holds the store; its rank -1: a launcher */
     char where[DISTI_HOST_SIZE + 16]; /* "127.0.0.1 port 29500" */
     char local_host[DISTI_HOST_SIZE];
@@ -102,6 +108,14 @@ bool disti_store_client_poll_too(struct disti_store *store, int fd);
 
 /* A connected socket becomes a store without a hello; takes the fd. NULL: no memory. */
 struct disti_store *disti_store_client_new(int fd);
+
+/*
+ * hello.c: proves to the server that this client has the secret, has it prove the same, and becomes
+ * a rank there. IN_PROGRESS: not now, as tries->text says; other failures are reported.
+ */
+dist_status disti_store_client_greet(struct disti_store *store,
+                                     const struct disti_store_target *target, int64_t deadline,
+                                     struct disti_store_tries *tries);
 
 /* What goes out: the value is `before` and `value`, one after the other. */
 struct client_request {

@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,22 +20,6 @@
 static int64_t connect_sooner(int64_t a, int64_t b)
 {
     return a < b ? a : b;
-}
-
-static void connect_tried(struct disti_store_tries *tries, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-static void connect_tried(struct disti_store_tries *tries, const char *format, ...)
-{
-    size_t at = strlen(tries->text);
-    va_list args;
-
-    if (at && at + 2 < sizeof(tries->text)) {
-        memcpy(tries->text + at, "; ", 3);
-        at += 2;
-    }
-    va_start(args, format);
-    vsnprintf(tries->text + at, sizeof(tries->text) - at, format, args);
-    va_end(args);
 }
 
 /* A connected, non-blocking socket, or -1 and errno. */
@@ -101,90 +84,10 @@ static struct disti_store *connect_store(int fd, const struct addrinfo *address)
     return store;
 }
 
-static dist_status connect_hello(struct disti_store *store, const struct disti_store_target *target,
-                                 int64_t deadline, struct disti_wire_reader *reply_p)
-{
-    unsigned char bytes[DISTI_WIRE_ID];
-    struct client_request hello = {.op = DISTI_WIRE_HELLO, .value = bytes, .bytes = sizeof(bytes)};
-    struct disti_wire_id id = {.rank = target->rank,
-                               .world_size = (uint32_t)target->world_size,
-                               .pid = (uint32_t)getpid()};
-
-    disti_host_name(id.host);
-    snprintf(id.job, sizeof(id.job), "%s", target->job);
-    disti_wire_put_id(bytes, &id);
-    store->rank = target->rank;
-    store->world_size = target->world_size;
-    return disti_store_client_call(store, &hello, deadline, reply_p);
-}
-
-/* Who holds the store, and which rank it has let this client be. False: it makes no sense. */
-static bool connect_welcome(struct disti_store *store, const struct disti_store_target *target,
-                            const struct disti_wire_reader *reply)
-{
-    int rank;
-
-    if (reply->head.value_bytes != DISTI_WIRE_WELCOME ||
-        !disti_wire_get_id(disti_wire_value(reply), &store->holder))
-        return false;
-    rank = (int32_t)disti_wire_get32(disti_wire_value(reply) + DISTI_WIRE_ID);
-    if (rank < 0 || rank >= target->world_size || (target->rank >= 0 && rank != target->rank))
-        return false;
-    store->rank = rank;
-    return true;
-}
-
-/* The server answered: a welcome, or a refusal. */
-static dist_status connect_answer(struct disti_store *store,
-                                  const struct disti_store_target *target,
-                                  struct disti_wire_reader *reply, struct disti_store_tries *tries)
-{
-    const struct disti_wire_head *head = &reply->head;
-    const char *text = (const char *)disti_wire_value(reply);
-    int length = (int)head->value_bytes;
-    dist_status status = head->arg;
-
-    if (status == DIST_OK && connect_welcome(store, target, reply)) {
-        store->in.limit = DISTI_WIRE_GATHER_MAX;
-    } else if (status == DIST_IN_PROGRESS || (status == DIST_ERR_MISMATCH && target->doubtful)) {
-        connect_tried(tries, "%s: %.*s", store->where, length, text);
-        status = DIST_IN_PROGRESS;
-    } else {
-        status = disti_fail(DIST_ERR_RENDEZVOUS, "%s refused rank %d: %.*s", store->where,
-                            target->rank, length, text);
-    }
-    disti_wire_next(reply);
-    return status;
-}
-
-/* A store may be slow, and one that is just ending hangs up: only who says nonsense is none. */
-static dist_status connect_no_answer(struct disti_store *store, dist_status status,
-                                     const struct disti_store_target *target,
-                                     struct disti_store_tries *tries)
-{
-    const struct client_request withdraw = {.op = DISTI_WIRE_GOODBYE, .arg = DISTI_WIRE_WITHDRAW};
-
-    if (status == DIST_IN_PROGRESS) /* it may read our hello yet, and we may come again */
-        disti_store_client_send(store, &withdraw, 0);
-    connect_tried(tries, "%s: %s", store->where,
-                  status == DIST_ERR_RENDEZVOUS  ? "answers in another protocol"
-                  : status == DIST_ERR_PEER_LOST ? "closed the connection"
-                                                 : "accepts connections but does not answer");
-    tries->stranger = true;
-    if (target->doubtful || status != DIST_ERR_RENDEZVOUS)
-        return DIST_IN_PROGRESS;
-    return disti_fail(
-        DIST_ERR_RENDEZVOUS,
-        "rank %d: what listens on %s is not a store of libdist (it answers in another protocol): "
-        "another program has that port; choose another one (MASTER_PORT)",
-        target->rank, store->where);
-}
-
 static dist_status connect_address(const struct addrinfo *address,
                                    const struct disti_store_target *target, int64_t deadline,
                                    struct disti_store_tries *tries, struct disti_store **store_p)
 {
-    struct disti_wire_reader reply;
     struct disti_store *store;
     char host[DISTI_HOST_SIZE];
     dist_status status;
@@ -194,12 +97,12 @@ static dist_status connect_address(const struct addrinfo *address,
 
     disti_address_text(address->ai_addr, host);
     if (fd < 0) {
-        connect_tried(tries, "%s port %d: %s", host, target->port, strerror(errno));
+        disti_store_tried(tries, "%s port %d: %s", host, target->port, strerror(errno));
         return DIST_IN_PROGRESS;
     }
     if (connect_met_itself(fd)) {
         disti_descriptor_close(fd);
-        connect_tried(tries, "%s port %d: nothing listens there", host, target->port);
+        disti_store_tried(tries, "%s port %d: nothing listens there", host, target->port);
         return DIST_IN_PROGRESS;
     }
     store = connect_store(fd, address);
@@ -208,12 +111,8 @@ static dist_status connect_address(const struct addrinfo *address,
             DIST_ERR_SYSTEM,
             "rank %d cannot set up its end of the store: see the limit of open files (ulimit -n)",
             target->rank);
-    status = connect_hello(
-        store, target, target->doubtful ? connect_sooner(deadline, welcome_by) : deadline, &reply);
-    if (status == DIST_OK)
-        status = connect_answer(store, target, &reply, tries);
-    else
-        status = connect_no_answer(store, status, target, tries);
+    status = disti_store_client_greet(
+        store, target, target->doubtful ? connect_sooner(deadline, welcome_by) : deadline, tries);
     if (status == DIST_OK)
         *store_p = store;
     else
@@ -224,7 +123,7 @@ static dist_status connect_address(const struct addrinfo *address,
 static dist_status connect_unresolved(const struct disti_store_target *target, int code,
                                       struct disti_store_tries *tries)
 {
-    connect_tried(tries, "%s: %s", target->host, gai_strerror(code));
+    disti_store_tried(tries, "%s: %s", target->host, gai_strerror(code));
     if (code == EAI_AGAIN) /* the name server does not answer yet */
         return DIST_IN_PROGRESS;
     if (!tries->unresolved_by)

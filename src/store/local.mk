@@ -8,7 +8,9 @@ libdist_core_sources += \
 	src/store/client.h \
 	src/store/server/coll.c \
 	src/store/connect.c \
+	src/store/server/admission.c \
 	src/store/server/failures.c \
+	src/store/hello.c \
 	src/store/inbox.c \
 	src/store/last_call.c src/store/last_call.h \
 	src/store/server/peer.c \

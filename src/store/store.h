@@ -16,6 +16,7 @@ struct disti_store;
 
 #define DISTI_KEY_MAX 256
 #define DISTI_VALUE_MAX (16u << 20) /* bytes that one rank gives at once */
+#define DISTI_STORE_KEY 32          /* bytes */
 #define DISTI_STORE_HOST 64         /* a numeric address, with its end */
 
 /*
@@ -45,6 +46,12 @@ void disti_store_server_stop(struct disti_store_server *server, int linger_ms);
 
 /* Who this client is there: the rank that it asked for, or the one that it was given. */
 int disti_store_rank(const struct disti_store *store);
+
+/*
+ * The key of the world: DISTI_STORE_KEY random bytes, the same for all its ranks, which the store
+ * gave to those who proved that they have its secret. Lives as long as the store.
+ */
+const unsigned char *disti_store_key(const struct disti_store *store);
 
 /* The numeric address of this end of the connection: the interface that reaches the job. */
 const char *disti_store_local_host(const struct disti_store *store);

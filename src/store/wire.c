@@ -78,6 +78,7 @@ void disti_wire_put_id(unsigned char *bytes, const struct disti_wire_id *id)
     wire_put(bytes + 4, id->world_size, 4);
     wire_put(bytes + 8, id->pid, 4);
     wire_put(bytes + 12, id->flags, 4);
+    memcpy(bytes + 16, id->proof, sizeof(id->proof));
     memcpy(bytes + 48, id->host, strnlen(id->host, sizeof(id->host) - 1));
     memcpy(bytes + 112, id->job, strnlen(id->job, sizeof(id->job) - 1));
 }
@@ -103,12 +104,41 @@ bool disti_wire_get_id(const unsigned char *bytes, struct disti_wire_id *id_p)
     id_p->world_size = (uint32_t)wire_get(bytes + 4, 4);
     id_p->pid = (uint32_t)wire_get(bytes + 8, 4);
     id_p->flags = (uint32_t)wire_get(bytes + 12, 4);
-    for (int i = 16; i < 48; i++) {
-        if (bytes[i])
-            return false;
-    }
-    return id_p->flags == 0 && wire_text(bytes + 48, sizeof(id_p->host), id_p->host) &&
+    memcpy(id_p->proof, bytes + 16, sizeof(id_p->proof));
+    return (id_p->flags & ~(uint32_t)DISTI_WIRE_SECRET) == 0 &&
+           wire_text(bytes + 48, sizeof(id_p->host), id_p->host) &&
            wire_text(bytes + 112, sizeof(id_p->job), id_p->job);
+}
+
+void disti_wire_prove_client(const struct disti_wire_handshake *said,
+                             const struct disti_secret *secret,
+                             unsigned char proof[DISTI_HMAC_BYTES])
+{
+    const struct disti_hmac_piece pieces[] = {{said->hello, sizeof(said->hello)},
+                                              {said->challenge, sizeof(said->challenge)}};
+
+    disti_prove(secret, "libdist store client", pieces, 2, proof);
+}
+
+void disti_wire_prove_server(const struct disti_wire_handshake *said,
+                             const unsigned char welcome[DISTI_WIRE_WELCOME],
+                             const struct disti_secret *secret,
+                             unsigned char proof[DISTI_HMAC_BYTES])
+{
+    const struct disti_hmac_piece pieces[] = {{said->hello, sizeof(said->hello)},
+                                              {said->challenge, sizeof(said->challenge)},
+                                              {welcome, 16},
+                                              {welcome + 48, DISTI_WIRE_WELCOME - 48}};
+
+    disti_prove(secret, "libdist store server", pieces, 4, proof);
+}
+
+void disti_wire_key(const struct disti_secret *secret, const unsigned char *seed,
+                    unsigned char key[DISTI_STORE_KEY])
+{
+    const struct disti_hmac_piece piece = {seed, DISTI_WIRE_SEED};
+
+    disti_prove(secret, "libdist world", &piece, 1, key);
 }
 
 void disti_wire_put_party(unsigned char *bytes, const struct disti_party *party)

@@ -5,6 +5,7 @@
 
 #include <dist/dist.h>
 
+#include "base/proof/handshake.h"
 #include "store/store.h"
 
 /*
@@ -12,7 +13,7 @@
  * numbers are little-endian; nothing is aligned beyond what the offsets say.
  *
  *     0  u32  magic "DIST"
- *     4  u8   version (5)
+ *     4  u8   version (6)
  *     5  u8   op
  *     6  u16  flags (0)
  *     8  u32  id: a request's number, repeated in its reply; 0 in a notice
@@ -21,13 +22,16 @@
  *    20  u32  reserved (0)
  *    24  u64  value_bytes
  *
- * A connection begins with HELLO, which the server answers with a REPLY whose value is a
- * welcome, or the reason of a refusal. Then each request has one REPLY. A client may have
- * several requests under way, and the replies come as they are ready. A NOTICE may stand
- * between any two frames to a client.
+ * A connection begins with the handshake of base/proof/handshake.h: HELLO, which the server answers
+ * with a REPLY whose value is a challenge, and PROOF, which it answers with one whose value is a
+ * welcome, or either with the reason of a refusal. Before it has the proof the server believes
+ * nothing of the hello, and before it has the welcome so does the client. Then each request has one
+ * REPLY. A client may have several requests under way, and the replies come as they are ready. A
+ * NOTICE may stand between any two frames to a client.
  *
  *     op          key   value                            reply's value
- *     HELLO             a hello, below                   a welcome, below, i32 the client's rank
+ *     HELLO             a hello, below                   a challenge, below
+ *     PROOF             u8[32] the client's proof        a welcome, below
  *     NUMBERS     text  u32 how many                     i64 the first: they are nobody else's
  *     SEEN        text                                     text: see disti_store_seen_host
  *     ALL_GATHER  name  a party, this rank's bytes       all ranks' bytes, in the party's order
@@ -45,17 +49,16 @@
  * A party is i32 group (-1: none), u32 n, n * u32 rank. n = 0: all ranks of the job.
  *
  * A reply whose arg is negative is a failure, and its value is the text. DIST_IN_PROGRESS
- * in answer to HELLO means: come again later; DIST_ERR_MISMATCH: this is another job.
- *
- * A hello's and a welcome's `flags` are 0 and its `mac` is zero bytes: the place for
- * authentication and TLS, which are to be agreed on before anything else is believed.
+ * in answer to HELLO or PROOF means: come again later; DIST_ERR_MISMATCH: this is another job, or
+ * has another secret.
  */
 #define DISTI_WIRE_MAGIC 0x54534944u
-#define DISTI_WIRE_VERSION 5
+#define DISTI_WIRE_VERSION 6
 #define DISTI_WIRE_WITHDRAW 1 /* arg of a GOODBYE: the hello counts for nothing */
 #define DISTI_WIRE_HEAD 32
-#define DISTI_WIRE_HELLO_LIMIT 4096u                        /* before the hello is accepted */
-#define DISTI_WIRE_REQUEST_LIMIT (2 * DISTI_VALUE_MAX)      /* with the party before the value */
+#define DISTI_WIRE_HELLO_LIMIT 1024u                   /* of a client's frame before its proof */
+#define DISTI_WIRE_ANSWER_LIMIT 4096u                  /* of the server's before the welcome */
+#define DISTI_WIRE_REQUEST_LIMIT (2 * DISTI_VALUE_MAX) /* with the party before the value */
 #define DISTI_WIRE_GATHER_MAX (4 * (size_t)DISTI_VALUE_MAX) /* all ranks' bytes together */
 
 enum disti_wire_op {
@@ -68,6 +71,7 @@ enum disti_wire_op {
     DISTI_WIRE_GOODBYE,
     DISTI_WIRE_BROADCAST,
     DISTI_WIRE_LEAVE,
+    DISTI_WIRE_PROOF,
     DISTI_WIRE_REPLY = 64,
     DISTI_WIRE_NOTICE
 };
@@ -95,20 +99,48 @@ uint64_t disti_wire_get64(const unsigned char *bytes);
  * Who someone is. In a hello: the client, `rank` being -1 where the store shall hand one out. In a
  * welcome: the process that holds the store, `rank` being -1 for a launcher.
  *
- *     0 i32 rank   4 u32 world_size   8 u32 pid   12 u32 flags   16 mac[32]
+ *     0 i32 rank   4 u32 world_size   8 u32 pid   12 u32 flags   16 proof[32]
  *     48 host[64]   112 job[128]       both texts, filled up with zero bytes
+ *
+ * proof: in a hello the client's nonce, in a welcome the server's proof. job: in a hello "".
+ *
+ * A challenge is the server's nonce[32], u32 flags, and the job. A welcome is an id, i32 the
+ * client's rank, and a seed[32] from which those who have the secret make the key of the world. The
+ * proofs are over the hello and the challenge, the server's also over the rest of the welcome.
  */
 #define DISTI_WIRE_ID 240
-#define DISTI_WIRE_WELCOME (DISTI_WIRE_ID + 4)
+#define DISTI_WIRE_JOB 128
+#define DISTI_WIRE_SEED 32
+#define DISTI_WIRE_CHALLENGE (DISTI_NONCE_BYTES + 4 + DISTI_WIRE_JOB)
+#define DISTI_WIRE_WELCOME (DISTI_WIRE_ID + 4 + DISTI_WIRE_SEED)
+#define DISTI_WIRE_SECRET 1 /* of flags: its sender has a secret */
 struct disti_wire_id {
     int32_t rank;
     uint32_t world_size, pid, flags;
+    unsigned char proof[DISTI_HMAC_BYTES];
     char host[64];
-    char job[128]; /* hello: "" if not known */
+    char job[DISTI_WIRE_JOB];
 };
 void disti_wire_put_id(unsigned char *bytes, const struct disti_wire_id *id);
-/* False if a text is not ended or holds control characters, or flags or mac are not zero. */
+/* False if a text is not ended or holds control characters, or a flag is not known. */
 bool disti_wire_get_id(const unsigned char *bytes, struct disti_wire_id *id_p);
+
+/* What both ends of a connection have said, packed; the proofs are over that. */
+struct disti_wire_handshake {
+    unsigned char hello[DISTI_WIRE_ID];
+    unsigned char challenge[DISTI_WIRE_CHALLENGE];
+};
+void disti_wire_prove_client(const struct disti_wire_handshake *said,
+                             const struct disti_secret *secret,
+                             unsigned char proof[DISTI_HMAC_BYTES]);
+/* Of a packed welcome, whose own proof is left out. */
+void disti_wire_prove_server(const struct disti_wire_handshake *said,
+                             const unsigned char welcome[DISTI_WIRE_WELCOME],
+                             const struct disti_secret *secret,
+                             unsigned char proof[DISTI_HMAC_BYTES]);
+/* The key of the world, which only those know who have the secret and have heard the seed. */
+void disti_wire_key(const struct disti_secret *secret, const unsigned char *seed,
+                    unsigned char key[DISTI_STORE_KEY]);
 
 #define DISTI_WIRE_NEWS 5 /* bytes of a notice's value before its text */
 

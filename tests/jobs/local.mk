@@ -216,6 +216,7 @@ job_scripts = \
 	tests/jobs/distrun.sh \
 	tests/jobs/mindspore.sh \
 	tests/jobs/roles.sh \
+	tests/jobs/secrets.sh \
 	tests/jobs/slurm.sh \
 	tests/jobs/pmix.sh \
 	tests/jobs/ways.sh \

@@ -16,6 +16,7 @@ const struct disti_variable disti_variables[] = {
     {"DIST_AGENT_STORE", "set by distrun and dist_spawn, which then hold the store", ""},
     {"DIST_AGENT_STORE_SECRET", "set by distrun: the file with what its store asks for", ""},
     {"DIST_ALGO", "the algorithms to be used", "the tuned choice"},
+    {"DIST_AUTH", "which secret is taken where no file is named", "auto"},
     {"DIST_BACKEND", "the backend, if the program names none", "gloo"},
     {"DIST_CHECKSUM", "whether transport tcp checks what it carries", "0"},
     {"DIST_CHECK_NUMERICS", "whether NaNs and infinities in calls are told", "0"},
@@ -40,7 +41,7 @@ const struct disti_variable disti_variables[] = {
     {"DIST_PROGRESS_THREAD", "whether a progress thread advances started works", "1"},
     {"DIST_REPRODUCIBLE", "whether the bits of a reduction depend on the number of ranks alone",
      "0"},
-    {"DIST_SECRET_FILE", "the file of the secret that distrun's nodes share", ""},
+    {"DIST_SECRET_FILE", "the file of the secret that the nodes of a job share", ""},
     {"DIST_SEGMENTS", "into how many segments pipelined algorithms cut", "the predicted best"},
     {"DIST_SHM_CMA", "whether the kernel copies between processes", "1"},
     {"DIST_SOCKET_IFNAME", "the interfaces whose addresses the listeners bind",
@@ -58,7 +59,7 @@ const struct disti_variable disti_variables[] = {
 const size_t disti_variable_count = sizeof(disti_variables) / sizeof(disti_variables[0]);
 
 const struct disti_foreign disti_foreigns[] = {
-    {"HOME", "holds .cache, the folder of the cache of costs", "the user"},
+    {"HOME", "holds .cache and .config, the folders of caches and settings", "the user"},
     {"HWLOC_COMPONENTS", "which of its parts look for the machine", "hwloc"},
     {"HWLOC_CPUID_PATH", "the folder of a recorded processor, in place of the real one", "hwloc"},
     {"HWLOC_FSROOT", "the folder of a recorded machine, in place of the real one", "hwloc"},
@@ -117,6 +118,7 @@ const struct disti_foreign disti_foreigns[] = {
      "UCX"},
     {"WORLD_SIZE", "how many ranks there are", "torchrun, a shell"},
     {"XDG_CACHE_HOME", "the folder of caches, if not .cache in HOME", "the user"},
+    {"XDG_CONFIG_HOME", "the folder of settings, if not .config in HOME", "the user"},
 };
 const size_t disti_foreign_count = sizeof(disti_foreigns) / sizeof(disti_foreigns[0]);
 

@@ -185,6 +185,7 @@ static int group_shared_cpus(const struct dist_group *group)
 
 dist_status disti_group_open(struct dist_group *group, const struct dist_backend *backend)
 {
+    const struct disti_store *store = group->world->bootstrap.store;
     void *state = calloc(1, backend->state_size ? backend->state_size : 1);
     dist_status status;
 
@@ -212,6 +213,8 @@ dist_status disti_group_open(struct dist_group *group, const struct dist_backend
         .shared_cpus = group_shared_cpus(group),
         .world_local_rank = group_world_local(group, group->world->rank),
         .world_job = group->world->bootstrap.job,
+        .secret = store ? disti_store_key(store) : NULL,
+        .secret_bytes = store ? DISTI_STORE_KEY : 0,
         .world_rank = group->world->rank,
         .world_ranks = group->world->size,
         .world_local_ranks = group_world_local(group, group->world->size),

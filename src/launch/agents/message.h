@@ -3,8 +3,8 @@
 #ifndef DISTI_LAUNCH_AGENTS_MESSAGE_H
 #define DISTI_LAUNCH_AGENTS_MESSAGE_H
 
+#include "base/proof/hmac.h"
 #include "launch/agents/agents.h"
-#include "launch/agents/hmac.h"
 #include "store/wire.h"
 
 /*

@@ -3,6 +3,7 @@
 #ifndef DISTI_LAUNCH_RUN_OPTIONS_H
 #define DISTI_LAUNCH_RUN_OPTIONS_H
 
+#include "base/proof/secret.h"
 #include "launch/hosts.h"
 
 #include <signal.h>
@@ -35,10 +36,9 @@ struct disti_run_options {
                                              0: as workers_text says; count 0: here */
     char endpoint[256];                   /* where several nodes meet, */
     int endpoint_port;
-    sigset_t signals;    /* those that end the job */
-    char secret[258];    /* of the job, which its agents prove to each other that they have; room
-                            for an end of the line, and for one byte too many */
-    size_t secret_bytes; /* at most 256; 0: there is none */
+    sigset_t signals; /* those that end the job */
+    struct disti_secret
+        secret;          /* of the job, which its agents prove to each other that they have */
     const char *path;    /* of what is executed, with these arguments, */
     char **command;      /* the last of them NULL */
     const char *program; /* as the user named it */

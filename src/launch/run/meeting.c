@@ -27,8 +27,8 @@ dist_status disti_run_meeting_open(struct disti_run_agent *agent)
     config.endpoint_port = options->endpoint_port;
     config.serve = meeting_serve(options);
     config.job = options->rdzv_id ? options->rdzv_id : "none";
-    config.secret = options->secret;
-    config.secret_bytes = options->secret_bytes;
+    config.secret = options->secret.bytes;
+    config.secret_bytes = options->secret.length;
     config.address = options->local_addr;
     config.node_rank = (int)options->node_rank;
     config.min_nodes = options->least_nodes;

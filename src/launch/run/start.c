@@ -57,7 +57,7 @@ dist_status disti_run_agent_serve(struct disti_run_agent *agent)
     if (status != DIST_OK)
         return status;
     round->store_port = disti_store_server_port(agent->store);
-    disti_store_server_set_job(agent->store, round->store_word, true);
+    disti_store_server_set_word(agent->store, round->store_word);
     return disti_store_server_run(agent->store);
 }
 

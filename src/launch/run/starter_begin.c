@@ -2,7 +2,7 @@
 /* What each host is to run, and the remote shells that lead there. */
 #include "base/log.h"
 #include "base/net/socket.h"
-#include "launch/agents/hmac.h"
+#include "base/proof/hmac.h"
 #include "launch/run/round.h"
 #include "launch/run/starter.h"
 #include "launch/workers/environment.h"

@@ -104,7 +104,7 @@ static dist_status launch_agent_store(const char *place, struct disti_launch *la
 
     launch->agent_store = true;
     if (strcmp(place, "1") == 0)
-        return DIST_OK;
+        return secret ? launch_secret(secret, launch->agent_secret) : DIST_OK;
     if (!colon || colon == place || (size_t)(colon - place) >= sizeof(launch->host))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "DIST_AGENT_STORE is \"%.100s\": it is set by distrun, to HOST:PORT, and "

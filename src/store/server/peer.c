@@ -155,8 +155,17 @@ static void peer_frame(struct disti_store_server *server, struct store_peer *pee
     if (peer->rank >= 0)
         disti_store_serve_frame(server, peer);
     else
-        disti_store_ranks_hello(server, peer);
+        disti_store_admit(server, peer);
     disti_wire_next(&peer->in);
+}
+
+/* The connection is of no use any more. */
+static void peer_broken(struct disti_store_server *server, struct store_peer *peer,
+                        enum disti_wire_event event)
+{
+    if (peer->rank < 0 && event != DISTI_WIRE_CLOSED)
+        disti_store_refusal(server, peer, "it speaks another protocol");
+    peer_die(server, peer);
 }
 
 static void peer_read(struct disti_store_server *server, struct store_peer *peer)
@@ -171,16 +180,19 @@ static void peer_read(struct disti_store_server *server, struct store_peer *peer
         if (event == DISTI_WIRE_FRAME)
             peer_frame(server, peer);
         else if (event != DISTI_WIRE_MORE)
-            peer_die(server, peer);
+            peer_broken(server, peer, event);
     }
 }
 
 void disti_store_peer_dismiss(struct disti_store_server *server, struct store_peer *peer)
 {
-    /* A machine with much else to do may have left its hello unread. */
+    /* A machine with much else to do may have left its words unread. */
     peer_read(server, peer);
-    if (peer->rank < 0)
-        peer_die(server, peer);
+    if (peer->rank >= 0 || peer->dead)
+        return;
+    disti_store_refusal(server, peer, "%s",
+                        peer->challenged ? "its proof did not come in time" : "it said nothing");
+    peer_die(server, peer);
 }
 
 /*

@@ -130,8 +130,6 @@ void disti_store_ranks_report(struct disti_store_server *server, struct store_pe
 /* Everybody has left in order: a launcher's store is as new for the next group. */
 static void ranks_reset(struct disti_store_server *server)
 {
-    char job[33];
-
     for (int r = 0; r < server->world_size; r++)
         memset(&server->ranks[r], 0, sizeof(server->ranks[r]));
     server->left = server->gone = 0;
@@ -140,8 +138,7 @@ static void ranks_reset(struct disti_store_server *server)
     disti_store_coll_clear(server);
     disti_store_failures_clear(server);
     server->numbers = 0;
-    if (!server->job_required && disti_random_id(job) == DIST_OK)
-        disti_store_server_set_job(server, job, false);
+    disti_store_server_renew(server);
 }
 
 void disti_store_ranks_goodbye(struct disti_store_server *server, struct store_peer *peer)
@@ -224,14 +221,6 @@ static bool ranks_check_state(struct disti_store_server *server, struct store_pe
 static bool ranks_check(struct disti_store_server *server, struct store_peer *peer,
                         const struct disti_wire_id *id)
 {
-    if (server->job_required ? strcmp(id->job, server->job) != 0
-                             : id->job[0] && strcmp(id->job, server->job) != 0) {
-        peer->closing = true;
-        disti_store_peer_refuse(
-            server, peer, peer->in.head.id, DIST_ERR_MISMATCH,
-            "the store there belongs to another job: choose another port (MASTER_PORT)");
-        return false;
-    }
     if (id->world_size != (uint32_t)server->world_size) {
         ranks_refuse(server, peer,
                      "rank %d (host %s, pid %u) has world size %u, but the store has world size "
@@ -275,42 +264,30 @@ static void ranks_welcome(struct disti_store_server *server, struct store_peer *
     if (body) {
         disti_wire_put_id(body->data, &id);
         disti_wire_put32(body->data + DISTI_WIRE_ID, (uint32_t)peer->rank);
+        memcpy(body->data + DISTI_WIRE_ID + 4, server->seed, sizeof(server->seed));
+        disti_wire_prove_server(&peer->said, body->data, &server->secret, id.proof);
+        disti_wire_put_id(body->data, &id);
     }
     disti_store_peer_reply(server, peer, peer->in.head.id, body ? DIST_OK : DIST_ERR_NO_MEMORY,
                            body);
 }
 
-void disti_store_ranks_hello(struct disti_store_server *server, struct store_peer *peer)
+void disti_store_ranks_join(struct disti_store_server *server, struct store_peer *peer,
+                            struct disti_wire_id *id)
 {
-    const struct disti_wire_head *head = &peer->in.head;
-    struct disti_wire_id id;
     struct store_rank *slot;
     char host[DISTI_HOST_SIZE];
 
-    if (head->version != DISTI_WIRE_VERSION) {
-        peer->closing = true;
-        disti_store_peer_refuse(server, peer, head->id, DIST_ERR_RENDEZVOUS,
-                                "the store speaks protocol %d, this rank %d: give all ranks the "
-                                "same version of libdist",
-                                DISTI_WIRE_VERSION, head->version);
+    if (id->rank < 0)
+        id->rank = ranks_allot(server);
+    if (!ranks_check(server, peer, id))
         return;
-    }
-    if (head->op != DISTI_WIRE_HELLO || head->key_bytes != 0 ||
-        head->value_bytes != DISTI_WIRE_ID ||
-        !disti_wire_get_id(disti_wire_value(&peer->in), &id)) {
-        peer->dead = server->reap = true;
-        return;
-    }
-    if (id.rank < 0)
-        id.rank = ranks_allot(server);
-    if (!ranks_check(server, peer, &id))
-        return;
-    slot = &server->ranks[id.rank];
+    slot = &server->ranks[id->rank];
     slot->state = STORE_HERE;
     slot->peer = peer;
-    slot->pid = id.pid;
-    memcpy(slot->host, id.host, sizeof(slot->host));
-    peer->rank = id.rank;
+    slot->pid = id->pid;
+    memcpy(slot->host, id->host, sizeof(slot->host));
+    peer->rank = id->rank;
     peer->in.limit = DISTI_WIRE_REQUEST_LIMIT;
     server->strangers--;
     server->here++;

@@ -33,6 +33,8 @@ static void server_free(struct disti_store_server *server)
     server_close(&server->listen_fd);
     server_close(&server->wake_fd);
     server_close(&server->discovery_fd);
+    disti_secret_wipe(&server->secret);
+    explicit_bzero(server->seed, sizeof(server->seed));
     free(server->ranks);
     free(server);
 }
@@ -81,7 +83,6 @@ dist_status disti_store_server_listen(const char *host, int port, int world_size
                                       struct disti_store_server **server_p)
 {
     struct disti_store_server *server;
-    char job[33];
     dist_status status;
 
     if (world_size < 1)
@@ -96,13 +97,12 @@ dist_status disti_store_server_listen(const char *host, int port, int world_size
                           "no memory for a store of %d ranks: free some, or start fewer",
                           world_size);
     server->everywhere = !host;
-    status = disti_random_id(job);
+    status = disti_store_server_renew(server);
     if (status == DIST_OK)
         status = host ? disti_listen(host, port, &server->listen_fd, &server->port)
                       : disti_listen_everywhere(port, &server->listen_fd, &server->port);
     if (status != DIST_OK)
         goto out;
-    disti_store_server_set_job(server, job, false);
     server->epoll_fd = disti_descriptor_own(epoll_create1(EPOLL_CLOEXEC));
     server->wake_fd = disti_descriptor_own(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     if (server->epoll_fd < 0 || server->wake_fd < 0 || !server_watch(server, &server->listen_fd) ||
@@ -134,10 +134,33 @@ void disti_store_server_set_only(struct disti_store_server *server, const char *
     snprintf(server->only, sizeof(server->only), "%s", host);
 }
 
-void disti_store_server_set_job(struct disti_store_server *server, const char *job, bool required)
+void disti_store_server_set_secret(struct disti_store_server *server,
+                                   const struct disti_secret *secret)
 {
-    snprintf(server->job, sizeof(server->job), "%s", job);
-    server->job_required = required;
+    server->secret = *secret;
+}
+
+void disti_store_server_set_word(struct disti_store_server *server, const char *word)
+{
+    disti_secret_set_word(&server->secret, word);
+}
+
+const char *disti_store_server_word(const struct disti_store_server *server)
+{
+    return (const char *)server->secret.bytes;
+}
+
+dist_status disti_store_server_renew(struct disti_store_server *server)
+{
+    char job[33];
+
+    if (!disti_nonce(server->seed))
+        return disti_fail_errno(DIST_ERR_SYSTEM, "cannot get random bytes");
+    memset(server->job, 0, sizeof(server->job));
+    if (disti_random_id(job) != DIST_OK)
+        return DIST_ERR_SYSTEM;
+    memcpy(server->job, job, sizeof(job));
+    return DIST_OK;
 }
 
 const char *disti_store_server_job(const struct disti_store_server *server)

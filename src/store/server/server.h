@@ -9,8 +9,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define STORE_HELLO_MS 60000     /* a connection that says nothing is dropped after this */
-#define STORE_STRANGERS 256      /* connections without a hello, besides one for each rank */
+#define STORE_HELLO_MS 10000     /* who has not proved by then that he belongs here is dropped */
+#define STORE_STRANGERS 256      /* connections without a proof, besides one for each rank */
+#define STORE_REFUSALS 8         /* are told of as warnings, the others only at level INFO */
 #define STORE_OWN_FILES 16       /* descriptors besides the ranks' connections, at least */
 #define STORE_BACK_OFF_MS 100    /* out of descriptors: until the next look at who wants in */
 #define STORE_OUT_MAX (1u << 20) /* a client that does not read is not listened to either */
@@ -84,8 +85,10 @@ struct store_schedule {
 struct store_peer {
     struct store_peer *next, *prev;
     int fd;
-    int rank; /* -1 until its hello was accepted */
+    int rank; /* -1 until it has proved that it belongs here */
     int64_t hello_by;
+    bool challenged; /* its hello has come, and is answered; `said` is complete */
+    struct disti_wire_handshake said;
     struct disti_wire_reader in;
     struct store_out *out, **out_end;
     size_t out_sent;  /* of the first frame */
@@ -117,15 +120,17 @@ struct store_rank {
 
 struct disti_store_server {
     int epoll_fd, listen_fd, wake_fd;
-    int discovery_fd; /* -1, or a Unix socket that tells port and job, see discovery.c */
+    int discovery_fd; /* -1, or a Unix socket that tells port and word, see discovery.c */
     int port, world_size;
     bool everywhere;             /* it listens at every address */
     char seen[DISTI_STORE_HOST]; /* see disti_store_seen_host */
     char only[DISTI_STORE_HOST]; /* but for the loopback, the one address at which it lets in; "":
                                     any */
     int holder;                  /* the rank whose process this is; -1: a launcher */
-    char job[128];
-    bool job_required; /* a hello must know the job */
+    char job[DISTI_WIRE_JOB];    /* its name: random, and no secret */
+    struct disti_secret secret;  /* what clients must prove to have; empty: nothing */
+    unsigned char seed[DISTI_WIRE_SEED]; /* of the world's key */
+    int refusals;                        /* of clients without a proof, so far */
     struct store_rank *ranks;
     int here, left;   /* how many are HERE or FAILED, LEFT */
     int gone;         /* how many are FAILED, LEFT or LOST */
@@ -161,15 +166,22 @@ void disti_store_server_set_holder(struct disti_store_server *server, int rank);
  */
 void disti_store_server_set_only(struct disti_store_server *server, const char *host);
 
-/* The job's name, which clients must know if `required`. Default: random, not required. */
-void disti_store_server_set_job(struct disti_store_server *server, const char *job, bool required);
+/* What clients must prove to have. Default: nothing. */
+void disti_store_server_set_secret(struct disti_store_server *server,
+                                   const struct disti_secret *secret);
+/* The same of a word, and that word; "": none. */
+void disti_store_server_set_word(struct disti_store_server *server, const char *word);
+const char *disti_store_server_word(const struct disti_store_server *server);
+/* The job's name. */
 const char *disti_store_server_job(const struct disti_store_server *server);
+/* Another name, and another key for the next world. */
+dist_status disti_store_server_renew(struct disti_store_server *server);
 
 /* Called once from the server's thread when all ranks have come, or when it stops before. */
 void disti_store_server_on_formed(struct disti_store_server *server, void (*fn)(void *arg),
                                   void *arg);
 
-/* Answers on a listening Unix socket with port and job until all have come. Takes the socket. */
+/* Answers on a listening Unix socket with port and word until all have come. Takes the socket. */
 void disti_store_server_set_discovery(struct disti_store_server *server, int fd);
 
 /* In a child after fork: closes the copies of the descriptors and frees; the parent's go on. */
@@ -197,8 +209,16 @@ void disti_store_peer_free(struct disti_store_server *server, struct store_peer 
 /* serve.c: a complete frame of a peer. */
 void disti_store_serve_frame(struct disti_store_server *server, struct store_peer *peer);
 
+/* admission.c: a frame of a peer that has not yet proved that it belongs here. */
+void disti_store_admit(struct disti_store_server *server, struct store_peer *peer);
+/* Says in the log whom the store does not let in, and why; the first of them as warnings. */
+void disti_store_refusal(struct disti_store_server *server, const struct store_peer *peer,
+                         const char *format, ...) __attribute__((format(printf, 3, 4)));
+
 /* ranks.c */
-void disti_store_ranks_hello(struct disti_store_server *server, struct store_peer *peer);
+/* It belongs here, and says that it is that client: welcomes it as a rank, or refuses it. */
+void disti_store_ranks_join(struct disti_store_server *server, struct store_peer *peer,
+                            struct disti_wire_id *id);
 void disti_store_ranks_report(struct disti_store_server *server, struct store_peer *peer);
 void disti_store_ranks_goodbye(struct disti_store_server *server, struct store_peer *peer);
 /* The connection of a rank ended without a goodbye. */

@@ -6,6 +6,7 @@ libdist_core_sources += \
 	src/transports/tcp/connections/accept.c \
 	src/transports/tcp/connections/call.c \
 	src/transports/tcp/connections/conn.c src/transports/tcp/connections/conn.h \
+	src/transports/tcp/connections/greet.c \
 	src/transports/tcp/connections/leave.c \
 	src/transports/tcp/connections/silence.c \
 	src/transports/tcp/paths/congestion.c \

@@ -209,6 +209,9 @@ static void peer_expire(struct tcp_state *state, struct tcp_peer *peer)
     for (int number = 0; number < peer->conns; number++) {
         struct tcp_conn *conn = &peer->conn[number];
 
+        /* This rank may have computed, and what it waits for be there. */
+        if (conn->state == TCP_CONN_GREETING && conn->deadline && disti_expired(conn->deadline))
+            disti_tcp_conn_read_hello(state, conn);
         if ((conn->state == TCP_CONN_CALLING || conn->state == TCP_CONN_GREETING) &&
             conn->deadline && disti_expired(conn->deadline))
             disti_tcp_conn_failed(state, conn, ETIMEDOUT,

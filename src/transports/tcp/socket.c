@@ -184,30 +184,6 @@ bool disti_tcp_watch(struct tcp_state *state, int fd, int event, int index, bool
     return epoll_ctl(state->epoll, replace ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &what) == 0;
 }
 
-bool disti_tcp_greet(const struct tcp_state *state, int fd, int to, int number)
-{
-    unsigned char bytes[DISTI_TCP_HELLO_BYTES];
-    struct disti_tcp_hello hello = {.world_size = (uint32_t)state->world_size,
-                                    .from = (uint32_t)state->rank,
-                                    .to = (uint32_t)to,
-                                    .job = state->job,
-                                    .credit = state->unexpected_limit,
-                                    .socket = number,
-                                    .checksum = state->checksum};
-
-    disti_tcp_hello_encode(&hello, bytes);
-    return send(fd, bytes, sizeof(bytes), MSG_NOSIGNAL) == (ssize_t)sizeof(bytes);
-}
-
-bool disti_tcp_hello_valid(const struct tcp_state *state, const unsigned char *bytes,
-                           struct disti_tcp_hello *hello_p)
-{
-    return disti_tcp_hello_decode(bytes, hello_p) && hello_p->job == state->job &&
-           hello_p->world_size == (uint32_t)state->world_size &&
-           hello_p->checksum == state->checksum && hello_p->to == (uint32_t)state->rank &&
-           hello_p->from < hello_p->world_size && hello_p->from != hello_p->to;
-}
-
 void disti_tcp_tick_on(struct tcp_state *state, bool on)
 {
     struct itimerspec every = {{0, 0}, {0, 0}};

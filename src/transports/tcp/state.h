@@ -52,13 +52,15 @@ struct tcp_peer {
     uint64_t sent_bytes, received_bytes;
 };
 
-/* Someone has called and has not yet said who he is, perhaps since he computes; fd -1: a free slot.
- */
+/* Someone has called and has not yet proved who he is, perhaps since he computes; fd -1: a free
+ * slot. */
 struct tcp_pending {
     int fd;
     int64_t deadline;
     unsigned char hello[DISTI_TCP_HELLO_BYTES];
     size_t bytes;
+    bool challenged;                        /* its call has come, */
+    unsigned char nonce[DISTI_NONCE_BYTES]; /* and this is what it has to answer */
 };
 
 enum tcp_zerocopy_setting { TCP_ZEROCOPY_OFF, TCP_ZEROCOPY_AUTO, TCP_ZEROCOPY_ON };
@@ -73,8 +75,10 @@ struct tcp_state {
     bool open, checksum;
     int rank, world_size, timeout_ms;
     uint64_t job;
-    int sockets;    /* DIST_TCP_SOCKETS; 0: unset */
-    bool routed;    /* interfaces are named, and may reach peers in other networks */
+    struct disti_secret key; /* of the world */
+    int refusals;            /* of callers, so far */
+    int sockets;             /* DIST_TCP_SOCKETS; 0: unset */
+    bool routed;             /* interfaces are named, and may reach peers in other networks */
     int interfaces; /* of which each has a listener; the first is the one that config named */
     struct disti_tcp_local local[DISTI_TCP_INTERFACES];
     int listeners[DISTI_TCP_INTERFACES];
@@ -124,11 +128,20 @@ bool disti_tcp_loopback(const struct disti_tcp_endpoint *endpoint);
 void disti_tcp_tune(const struct tcp_state *state, int fd);
 /* Edge-triggered, for reading and writing; `replace`: the descriptor changes its owner. */
 bool disti_tcp_watch(struct tcp_state *state, int fd, int event, int index, bool replace);
-/* Sends a hello; false if the connection did not take it whole. */
-bool disti_tcp_greet(const struct tcp_state *state, int fd, int to, int number);
-/* Is it the hello of a rank of this job, for this rank? */
+/* connections/greet.c */
+/*
+ * Sends a hello of that step, with this rank's nonce, for that peer and socket; `other` is the
+ * peer's nonce, for a proof. False if the connection did not take it whole.
+ */
+bool disti_tcp_greet(const struct tcp_state *state, int fd, int to, int number,
+                     enum disti_tcp_step step, const unsigned char *nonce,
+                     const unsigned char *other);
+/* Is it the hello of a rank of this job, for this rank, in that step? Not proved yet. */
 bool disti_tcp_hello_valid(const struct tcp_state *state, const unsigned char *bytes,
-                           struct disti_tcp_hello *hello_p);
+                           enum disti_tcp_step step, struct disti_tcp_hello *hello_p);
+/* Does its proof hold, for this rank's nonce? */
+bool disti_tcp_hello_proved(const struct tcp_state *state, const unsigned char *bytes,
+                            const unsigned char *nonce);
 /* Runs the timer that looks at the deadlines. */
 void disti_tcp_tick_on(struct tcp_state *state, bool on);
 

@@ -81,6 +81,7 @@ static dist_status tcp_open(void *instance, const struct dist_transport_config *
     state->world_size = config->world_size;
     state->timeout_ms = config->timeout_ms;
     state->job = disti_hash_text(DISTI_HASH_START, config->job);
+    disti_secret_set_bytes(&state->key, config->secret, config->secret_bytes);
     state->accepting = true;
     state->epoll = state->timer = -1;
     status = tcp_settings(state);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define WIRE_ADDRESS_VERSION 2
-#define WIRE_FLAG_CHECKSUM 1
+#define WIRE_FLAG_CHECKSUM 0x80
 
 static const unsigned char wire_magic[8] = {'d', 'i', 's', 't', '-', 't', 'c', 'p'};
 static const unsigned char wire_frame_magic[4] = {'d', 'm', 's', 'g'};
@@ -107,21 +107,24 @@ void disti_tcp_hello_encode(const struct disti_tcp_hello *hello, unsigned char *
     memset(bytes, 0, DISTI_TCP_HELLO_BYTES);
     memcpy(bytes, wire_magic, sizeof(wire_magic));
     wire_put16(bytes + 8, DISTI_TCP_VERSION);
-    bytes[10] = hello->checksum ? WIRE_FLAG_CHECKSUM : 0;
+    bytes[10] = (unsigned char)(hello->step | (hello->checksum ? WIRE_FLAG_CHECKSUM : 0));
     bytes[11] = (unsigned char)hello->socket;
     wire_put32(bytes + 12, hello->world_size);
     wire_put32(bytes + 16, hello->from);
     wire_put32(bytes + 20, hello->to);
     wire_put64(bytes + 24, hello->job);
     wire_put64(bytes + 32, hello->credit);
+    memcpy(bytes + 40, hello->nonce, sizeof(hello->nonce));
+    memcpy(bytes + 72, hello->proof, sizeof(hello->proof));
 }
 
 bool disti_tcp_hello_decode(const unsigned char *bytes, struct disti_tcp_hello *hello_p)
 {
     if (memcmp(bytes, wire_magic, sizeof(wire_magic)) != 0 ||
-        wire_get16(bytes + 8) != DISTI_TCP_VERSION || (bytes[10] & ~WIRE_FLAG_CHECKSUM) ||
-        bytes[11] >= DISTI_TCP_SOCKETS)
+        wire_get16(bytes + 8) != DISTI_TCP_VERSION ||
+        (bytes[10] & ~WIRE_FLAG_CHECKSUM) > DISTI_TCP_ANSWER || bytes[11] >= DISTI_TCP_SOCKETS)
         return false;
+    hello_p->step = (enum disti_tcp_step)(bytes[10] & ~WIRE_FLAG_CHECKSUM);
     hello_p->checksum = bytes[10] & WIRE_FLAG_CHECKSUM;
     hello_p->socket = bytes[11];
     hello_p->world_size = wire_get32(bytes + 12);
@@ -129,7 +132,18 @@ bool disti_tcp_hello_decode(const unsigned char *bytes, struct disti_tcp_hello *
     hello_p->to = wire_get32(bytes + 20);
     hello_p->job = wire_get64(bytes + 24);
     hello_p->credit = wire_get64(bytes + 32);
+    memcpy(hello_p->nonce, bytes + 40, sizeof(hello_p->nonce));
+    memcpy(hello_p->proof, bytes + 72, sizeof(hello_p->proof));
     return true;
+}
+
+void disti_tcp_hello_prove(const struct disti_secret *key, const unsigned char *bytes,
+                           const unsigned char *nonce, unsigned char proof[DISTI_HMAC_BYTES])
+{
+    const struct disti_hmac_piece pieces[] = {{nonce, DISTI_NONCE_BYTES}, {bytes, 72}};
+
+    disti_prove(key, bytes[10] == DISTI_TCP_PROOF ? "libdist tcp caller" : "libdist tcp called",
+                pieces, 2, proof);
 }
 
 void disti_tcp_frame_encode(enum disti_tcp_kind kind, const struct dist_envelope *envelope,

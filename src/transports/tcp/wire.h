@@ -3,6 +3,8 @@
 #ifndef DISTI_TRANSPORTS_TCP_WIRE_H
 #define DISTI_TRANSPORTS_TCP_WIRE_H
 
+#include "base/proof/handshake.h"
+
 #include <dist/transport.h>
 
 /*
@@ -41,23 +43,28 @@ bool disti_tcp_address_decode(const unsigned char *blob, size_t size,
                               struct disti_tcp_address *address_p);
 
 /*
- * Hello, 104 bytes, from the caller first, then from the one who was called; nothing else
- * travels before both have been accepted:
+ * The handshake of base/proof/handshake.h: four hellos of 104 bytes, the first and third from the
+ * caller, the others from the one who was called; nothing else travels before all have been
+ * accepted:
  *
  *      0  u8[8] magic "dist-tcp"       16  u32  sender's rank      32  u64     credit
- *      8  u16   version                20  u32  receiver's rank    40  u8[32]  nonce, zero
- *     10  u8    flags                  24  u64  hash of the job    72  u8[32]  mac, zero
+ *      8  u16   version                20  u32  receiver's rank    40  u8[32]  sender's nonce
+ *     10  u8    step and flag, below   24  u64  hash of the job    72  u8[32]  proof
  *     11  u8    which socket of the pair, from 0
  *     12  u32   world size
  *
  * credit: what the receiver of this hello may send before its receives are posted (see frames).
  *
- * flags: 1, frames carry checksums, on both sides or on none. The other flags, nonce and mac are
- * kept for authentication and TLS: a flag that the receiver does not know is a refusal, and with
- * authentication the caller's proof follows as a third hello.
+ * flag, 0x80: frames carry checksums, on both sides or on none.
+ *
+ * CALL and CHALLENGE have no proof, but zero bytes: whoever has called knows no more of the other
+ * than his nonce, and is nobody yet. PROOF and ANSWER repeat their sender's nonce; their proof,
+ * with the key of the world, is over both nonces and all fields of the hello itself.
  */
 #define DISTI_TCP_HELLO_BYTES 104
-#define DISTI_TCP_VERSION 3
+#define DISTI_TCP_VERSION 4
+
+enum disti_tcp_step { DISTI_TCP_CALL, DISTI_TCP_CHALLENGE, DISTI_TCP_PROOF, DISTI_TCP_ANSWER };
 
 struct disti_tcp_hello {
     uint32_t world_size;
@@ -67,12 +74,19 @@ struct disti_tcp_hello {
     uint64_t credit;
     int socket; /* below DISTI_TCP_SOCKETS */
     bool checksum;
+    enum disti_tcp_step step;
+    unsigned char nonce[DISTI_NONCE_BYTES];
+    unsigned char proof[DISTI_HMAC_BYTES];
 };
 
 void disti_tcp_hello_encode(const struct disti_tcp_hello *hello, unsigned char *bytes);
 
-/* False: not a hello of this version. Ranks and job are the caller's to judge. */
+/* False: not a hello of this version. Ranks, job and proof are the caller's to judge. */
 bool disti_tcp_hello_decode(const unsigned char *bytes, struct disti_tcp_hello *hello_p);
+
+/* The proof of a packed PROOF or ANSWER, whose receiver's nonce is `nonce`. */
+void disti_tcp_hello_prove(const struct disti_secret *key, const unsigned char *bytes,
+                           const unsigned char *nonce, unsigned char proof[DISTI_HMAC_BYTES]);
 
 /*
  * Frame, 32 bytes, then `bytes` bytes of payload:

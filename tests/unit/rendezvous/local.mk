@@ -4,6 +4,7 @@ rendezvous_tests = \
 	tests/unit/rendezvous/test_launch \
 	tests/unit/rendezvous/test_meet \
 	tests/unit/rendezvous/test_schedule \
+	tests/unit/rendezvous/test_secrets \
 	tests/unit/rendezvous/test_store \
 	tests/unit/rendezvous/test_store_memory \
 	tests/unit/rendezvous/test_store_parties \
@@ -24,6 +25,9 @@ tests_unit_rendezvous_test_meet_LDADD = $(unit_test_libs)
 tests_unit_rendezvous_test_schedule_SOURCES = tests/unit/rendezvous/test_schedule.c \
 	tests/unit/rendezvous/ranks.h
 tests_unit_rendezvous_test_schedule_LDADD = $(unit_test_libs)
+tests_unit_rendezvous_test_secrets_SOURCES = tests/unit/rendezvous/test_secrets.c \
+	tests/unit/rendezvous/ranks.h
+tests_unit_rendezvous_test_secrets_LDADD = $(unit_test_libs)
 tests_unit_rendezvous_test_store_SOURCES = tests/unit/rendezvous/test_store.c \
 	tests/unit/rendezvous/ranks.h
 tests_unit_rendezvous_test_store_LDADD = $(unit_test_libs)

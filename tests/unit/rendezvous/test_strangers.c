@@ -91,16 +91,6 @@ static void send_head(int fd, uint8_t op, uint32_t key_bytes, uint64_t value_byt
     put(fd, bytes, sizeof(bytes));
 }
 
-static void send_hello(int fd, int rank, int world_size)
-{
-    struct disti_wire_id id = {.rank = rank, .world_size = (uint32_t)world_size, .host = "h"};
-    unsigned char bytes[DISTI_WIRE_ID];
-
-    disti_wire_put_id(bytes, &id);
-    send_head(fd, DISTI_WIRE_HELLO, 0, sizeof(bytes));
-    put(fd, bytes, sizeof(bytes));
-}
-
 static void test_other_protocols(void **state)
 {
     static const char *const texts[] = {
@@ -154,9 +144,9 @@ static void test_malformed_hellos(void **state)
         send_head(fd, (uint8_t)op, 0, 0);
         expect_hung_up(fd);
     }
-    /* Every single byte of a good hello that is not a number, spoilt. */
+    /* Every single byte of a good hello that is no number and no nonce, spoilt. */
     disti_wire_put_id(bytes, &id);
-    for (size_t i = 12; i < sizeof(bytes); i++) {
+    for (size_t i = 12; i < sizeof(bytes); i = i == 15 ? 48 : i + 1) {
         unsigned char kept = bytes[i];
 
         fd = stranger();
@@ -214,7 +204,7 @@ static void member_sends_junk(unsigned *seed, int frames)
     unsigned char value[64];
     int fd = stranger();
 
-    send_hello(fd, 2, 3);
+    assert_true(ranks_enter(fd, 2, 3));
     for (int i = 0; i < frames; i++) {
         struct disti_wire_head head = {.op = (uint8_t)(rand_r(seed) % 10),
                                        .id = (uint32_t)rand_r(seed),
@@ -267,47 +257,58 @@ static void test_withdrawn_hello(void **state)
 {
     struct disti_wire_head head = {.op = DISTI_WIRE_GOODBYE, .arg = DISTI_WIRE_WITHDRAW};
     unsigned char bytes[DISTI_WIRE_HEAD];
+    struct disti_wire_handshake said;
     int fd = stranger();
     int64_t number;
 
     (void)state;
-    send_hello(fd, 2, 3);
+    assert_true(ranks_enter(fd, 2, 3));
     disti_wire_put_head(bytes, &head);
+    put(fd, bytes, sizeof(bytes));
+    close(fd);
+    fd = stranger();
+    ranks_say_hello(fd, &said, 2, 3);
     put(fd, bytes, sizeof(bytes));
     close(fd);
     assert_int_equal(disti_store_take_numbers(stores[0], 1, &number), DIST_OK);
 }
 
-/* One byte a packet is slow, but right. */
-static void test_single_bytes(void **state)
+static void put_slowly(int fd, const unsigned char *bytes, size_t count)
 {
-    unsigned char frame[2 * DISTI_WIRE_HEAD + DISTI_WIRE_ID + 4], reply[512];
-    struct disti_wire_id id = {.rank = 2, .world_size = 3, .host = "h"};
-    struct disti_wire_head head = {.op = DISTI_WIRE_HELLO, .id = 9, .value_bytes = DISTI_WIRE_ID};
-    struct disti_wire_head answer;
-    size_t at = DISTI_WIRE_HEAD + DISTI_WIRE_ID, welcome = DISTI_WIRE_HEAD + DISTI_WIRE_WELCOME;
-    int fd = stranger();
-
-    (void)state;
-    disti_wire_put_head(frame, &head);
-    disti_wire_put_id(frame + DISTI_WIRE_HEAD, &id);
-    head = (struct disti_wire_head){.op = DISTI_WIRE_SEEN, .id = 10, .key_bytes = 4};
-    disti_wire_put_head(frame + at, &head);
-    memcpy(frame + at + DISTI_WIRE_HEAD, "host", 4);
-    for (size_t i = 0; i < sizeof(frame); i++) {
-        put(fd, frame + i, 1);
+    for (size_t i = 0; i < count; i++) {
+        put(fd, bytes + i, 1);
         if (i % 8 == 0)
             disti_sleep_ns(200000);
     }
-    assert_int_equal(recv(fd, reply, welcome + DISTI_WIRE_HEAD, MSG_WAITALL),
-                     welcome + DISTI_WIRE_HEAD);
-    assert_true(disti_wire_get_head(reply, &answer));
-    assert_int_equal(answer.op, DISTI_WIRE_REPLY);
-    assert_int_equal(answer.id, 9);
-    assert_int_equal(answer.arg, DIST_OK);
-    assert_true(disti_wire_get_head(reply + welcome, &answer));
-    assert_int_equal(answer.id, 10);
-    assert_int_equal(answer.arg, DIST_OK);
+}
+
+/* One byte a packet is slow, but right. */
+static void test_single_bytes(void **state)
+{
+    static const struct disti_secret none;
+    unsigned char frame[2 * DISTI_WIRE_HEAD + DISTI_WIRE_ID], reply[512];
+    struct disti_wire_head head = {.op = DISTI_WIRE_HELLO, .id = 9, .value_bytes = DISTI_WIRE_ID};
+    struct disti_wire_handshake said;
+    size_t bytes, at = DISTI_WIRE_HEAD + DISTI_HMAC_BYTES;
+    int fd = stranger();
+
+    (void)state;
+    ranks_pack_hello(&said, 2, 3);
+    disti_wire_put_head(frame, &head);
+    memcpy(frame + DISTI_WIRE_HEAD, said.hello, DISTI_WIRE_ID);
+    put_slowly(fd, frame, DISTI_WIRE_HEAD + DISTI_WIRE_ID);
+    assert_true(ranks_hear_challenge(fd, &said));
+    head =
+        (struct disti_wire_head){.op = DISTI_WIRE_PROOF, .id = 10, .value_bytes = DISTI_HMAC_BYTES};
+    disti_wire_put_head(frame, &head);
+    disti_wire_prove_client(&said, &none, frame + DISTI_WIRE_HEAD);
+    head = (struct disti_wire_head){.op = DISTI_WIRE_SEEN, .id = 11, .key_bytes = 4};
+    disti_wire_put_head(frame + at, &head);
+    memcpy(frame + at + DISTI_WIRE_HEAD, "host", 4);
+    put_slowly(fd, frame, at + DISTI_WIRE_HEAD + 4);
+    assert_int_equal(ranks_hear(fd, reply, sizeof(reply), &bytes), DIST_OK);
+    assert_int_equal(bytes, DISTI_WIRE_WELCOME);
+    assert_int_equal(ranks_hear(fd, reply, sizeof(reply), &bytes), DIST_OK);
     head = (struct disti_wire_head){.op = DISTI_WIRE_GOODBYE};
     disti_wire_put_head(frame, &head);
     put(fd, frame, DISTI_WIRE_HEAD);

@@ -40,6 +40,12 @@ tests_unit_transports_test_tcp_hostile_SOURCES = \
 	tests/unit/transports/test_tcp_hostile.c $(tcp_fixture)
 tests_unit_transports_test_tcp_hostile_LDADD = $(unit_test_libs)
 
+check_PROGRAMS += tests/unit/transports/test_tcp_proof
+TESTS += tests/unit/transports/test_tcp_proof
+tests_unit_transports_test_tcp_proof_SOURCES = \
+	tests/unit/transports/test_tcp_proof.c $(tcp_fixture)
+tests_unit_transports_test_tcp_proof_LDADD = $(unit_test_libs)
+
 # What every transport passes; a transport's test adds itself.
 transport_battery = \
 	tests/unit/transports/transport_battery.c \

@@ -22,6 +22,7 @@
 static const struct dist_transport *const tcp = &disti_transport_tcp;
 
 int tcp_timeout_ms = FIXTURE_LIMIT_MS;
+const struct disti_secret *tcp_key;
 
 void tcp_rank_open(struct tcp_rank *rank, int number, int world, const char *host)
 {
@@ -34,6 +35,8 @@ void tcp_rank_open(struct tcp_rank *rank, int number, int world, const char *hos
         .job = TCP_TEST_JOB,
         .bind_host = host,
         .local_ranks = world,
+        .secret = tcp_key ? tcp_key->bytes : NULL,
+        .secret_bytes = tcp_key ? tcp_key->length : 0,
     };
     rank->state = calloc(1, tcp->state_size);
     assert_non_null(rank->state);
@@ -217,7 +220,58 @@ size_t raw_hello(unsigned char *bytes, int from, int to, int world)
                                     .job = disti_hash_text(DISTI_HASH_START, TCP_TEST_JOB),
                                     .checksum = getenv("DIST_CHECKSUM") != NULL};
 
+    memset(hello.nonce, 7 + from, sizeof(hello.nonce));
     disti_tcp_hello_encode(&hello, bytes);
+    return DISTI_TCP_HELLO_BYTES;
+}
+
+void raw_prove(unsigned char *bytes, enum disti_tcp_step step, const unsigned char *heard)
+{
+    static const struct disti_secret none;
+
+    bytes[10] = (unsigned char)step;
+    disti_tcp_hello_prove(&none, bytes, heard + 40, bytes + 72);
+}
+
+void raw_hear(struct tcp_rank *rank, int fd, unsigned char *bytes, enum disti_tcp_step step)
+{
+    int64_t deadline = disti_deadline_ms(FIXTURE_LIMIT_MS);
+    size_t have = 0;
+
+    while (have < DISTI_TCP_HELLO_BYTES) {
+        ssize_t got;
+
+        tcp_drive(rank, 1);
+        got = recv(fd, bytes + have, DISTI_TCP_HELLO_BYTES - have, MSG_DONTWAIT);
+        assert_true(got != 0 && !disti_expired(deadline));
+        have += got > 0 ? (size_t)got : 0;
+    }
+    assert_int_equal(bytes[10], step);
+}
+
+void raw_call(struct tcp_rank *rank, int fd, int as, int number)
+{
+    unsigned char hello[DISTI_TCP_HELLO_BYTES], heard[DISTI_TCP_HELLO_BYTES];
+
+    raw_hello(hello, as, rank->config.rank, rank->config.world_size);
+    hello[11] = (unsigned char)number;
+    assert_true(raw_write(fd, hello, sizeof(hello)));
+    raw_hear(rank, fd, heard, DISTI_TCP_CHALLENGE);
+    raw_prove(hello, DISTI_TCP_PROOF, heard);
+    assert_true(raw_write(fd, hello, sizeof(hello)));
+}
+
+size_t raw_called(struct tcp_rank *rank, int fd, int as, unsigned char *bytes)
+{
+    unsigned char heard[DISTI_TCP_HELLO_BYTES];
+
+    raw_hear(rank, fd, heard, DISTI_TCP_CALL);
+    raw_hello(bytes, as, rank->config.rank, rank->config.world_size);
+    bytes[10] = DISTI_TCP_CHALLENGE;
+    bytes[11] = heard[11];
+    assert_true(raw_write(fd, bytes, DISTI_TCP_HELLO_BYTES));
+    raw_hear(rank, fd, heard, DISTI_TCP_PROOF);
+    raw_prove(bytes, DISTI_TCP_ANSWER, heard);
     return DISTI_TCP_HELLO_BYTES;
 }
 
@@ -234,22 +288,12 @@ size_t raw_message(unsigned char *bytes, uint64_t tag, const void *data, size_t 
 int raw_join(struct tcp_rank *rank, int as)
 {
     unsigned char hello[DISTI_TCP_HELLO_BYTES];
-    int64_t deadline = disti_deadline_ms(FIXTURE_LIMIT_MS);
-    size_t have = 0;
     int fd = raw_connect(rank);
 
     /* The address is never called: we are the ones who call. */
     assert_int_equal(tcp->connect(rank->state, as, rank->blob, rank->blob_bytes), DIST_OK);
-    raw_hello(hello, as, rank->config.rank, rank->config.world_size);
-    assert_true(raw_write(fd, hello, sizeof(hello)));
-    while (have < sizeof(hello)) {
-        ssize_t got;
-
-        tcp_drive(rank, 1);
-        got = recv(fd, hello + have, sizeof(hello) - have, MSG_DONTWAIT);
-        assert_true(got != 0 && !disti_expired(deadline));
-        have += got > 0 ? (size_t)got : 0;
-    }
+    raw_call(rank, fd, as, 0);
+    raw_hear(rank, fd, hello, DISTI_TCP_ANSWER);
     return fd;
 }
 

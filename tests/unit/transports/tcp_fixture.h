@@ -18,6 +18,8 @@ struct tcp_rank {
 
 /* Of ranks that are opened from now on; 10 s at first. */
 extern int tcp_timeout_ms;
+/* The key of their world; NULL: none. */
+extern const struct disti_secret *tcp_key;
 
 /* Opens rank `rank` of `world` on `host`; fails the test if that fails. */
 void tcp_rank_open(struct tcp_rank *rank, int number, int world, const char *host);
@@ -51,12 +53,20 @@ int raw_connect(const struct tcp_rank *rank);
 int raw_listen(struct tcp_rank *rank, int as);
 /* Writes all; false if the other end has closed. */
 bool raw_write(int fd, const void *data, size_t bytes);
-/* A hello of a rank of the test's job, which grants so much credit. */
+/* A rank's first hello, in the test's job, which grants so much credit. */
 #define RAW_CREDIT ((uint64_t)64 << 20)
 size_t raw_hello(unsigned char *bytes, int from, int to, int world);
 /* A message with fingerprint 1: header and payload. Returns their bytes. */
 size_t raw_message(unsigned char *bytes, uint64_t tag, const void *data, size_t size);
-/* Connects, says hello as rank `as` and reads the answer, driving the rank. */
+/* Makes that a PROOF or an ANSWER to the hello that was heard. */
+void raw_prove(unsigned char *bytes, enum disti_tcp_step step, const unsigned char *heard);
+/* Reads a hello of that step, driving the rank. */
+void raw_hear(struct tcp_rank *rank, int fd, unsigned char *bytes, enum disti_tcp_step step);
+/* Calls as rank `as` for that socket, up to the proof; the answer is not read. */
+void raw_call(struct tcp_rank *rank, int fd, int as, int number);
+/* Is called as rank `as`, up to the rank's proof; the answer is in bytes. */
+size_t raw_called(struct tcp_rank *rank, int fd, int as, unsigned char *bytes);
+/* Connects, calls as rank `as` and reads the answer, driving the rank. */
 int raw_join(struct tcp_rank *rank, int as);
 /* Drives the rank until it closes this socket, at most 10 s. */
 bool raw_closed(struct tcp_rank *ranks, int count, int fd);

@@ -201,10 +201,8 @@ static void test_no_file_left(void **unused)
     cpu = cpu_seconds() - cpu;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     assert_true(cpu < 0.1);
-    raw_hello(hello, 0, 1, 2);
-    assert_true(raw_write(fd, hello, sizeof(hello)));
-    tcp_drive_ms(&rank, 1, 300);
-    assert_int_equal(recv(fd, hello, sizeof(hello), MSG_DONTWAIT), sizeof(hello));
+    raw_call(&rank, fd, 0, 0);
+    raw_hear(&rank, fd, hello, DISTI_TCP_ANSWER);
     close(fd);
     tcp_rank_close(&rank);
 }

@@ -81,19 +81,17 @@ static void test_strangers(void **unused)
     tcp_pair_close(pair);
 }
 
-/* Someone knows the job and says that he is rank 0, which is already here. */
+/* Someone has the key and says that he is rank 0, which is already here. */
 static void test_duplicate_rank(void **unused)
 {
-    unsigned char hello[DISTI_TCP_HELLO_BYTES];
     struct tcp_rank pair[2];
     int fd;
 
     (void)unused;
     tcp_pair_open(pair, "127.0.0.1");
     exchange_some(pair, 1);
-    raw_hello(hello, 0, 1, 2);
     fd = raw_connect(&pair[1]);
-    assert_true(raw_write(fd, hello, sizeof(hello)));
+    raw_call(&pair[1], fd, 0, 0);
     assert_true(raw_closed(pair, 2, fd));
     close(fd);
     exchange_some(pair, 5);
@@ -113,13 +111,10 @@ static void test_slow_ranks(void **unused)
     for (int i = 0; i < RANKS - 1; i++)
         fds[i] = raw_connect(&rank);
     tcp_drive_ms(&rank, 1, getenv("CHECK_LONG") ? 7000 : 100);
+    for (int i = 0; i < RANKS - 1; i++)
+        raw_call(&rank, fds[i], i, 0);
     for (int i = 0; i < RANKS - 1; i++) {
-        raw_hello(hello, i, RANKS - 1, RANKS);
-        assert_true(raw_write(fds[i], hello, sizeof(hello)));
-    }
-    tcp_drive_ms(&rank, 1, 100);
-    for (int i = 0; i < RANKS - 1; i++) {
-        assert_int_equal(recv(fds[i], hello, sizeof(hello), MSG_DONTWAIT), sizeof(hello));
+        raw_hear(&rank, fds[i], hello, DISTI_TCP_ANSWER);
         close(fds[i]);
     }
     tcp_rank_close(&rank);
@@ -317,8 +312,7 @@ static void test_own_call_gives_way(void **unused)
     assert_true(called >= 0);
     fd = raw_connect(&rank);
     tcp_drive_ms(&rank, 1, 20);
-    raw_hello(hello, 0, 1, 2);
-    assert_true(raw_write(fd, hello, sizeof(hello)));
+    raw_call(&rank, fd, 0, 0);
     close(called);
     tcp_drive_ms(&rank, 1, 20);
     tcp_send(&rank, &send, 0, 6, &value, sizeof(value));

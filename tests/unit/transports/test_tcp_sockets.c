@@ -172,21 +172,10 @@ struct hand {
 static int further_socket(struct tcp_rank *rank, int number)
 {
     unsigned char hello[DISTI_TCP_HELLO_BYTES];
-    int64_t deadline = disti_deadline_ms(UNIT_SOON_MS);
-    size_t have = 0;
     int fd = raw_connect(rank);
 
-    raw_hello(hello, 0, 1, 2);
-    hello[11] = (unsigned char)number;
-    assert_true(raw_write(fd, hello, sizeof(hello)));
-    while (have < sizeof(hello)) {
-        ssize_t got;
-
-        tcp_drive(rank, 1);
-        got = recv(fd, hello + have, sizeof(hello) - have, MSG_DONTWAIT);
-        assert_true(got != 0 && !disti_expired(deadline));
-        have += got > 0 ? (size_t)got : 0;
-    }
+    raw_call(rank, fd, 0, number);
+    raw_hear(rank, fd, hello, DISTI_TCP_ANSWER);
     assert_int_equal(hello[11], number);
     return fd;
 }
@@ -491,9 +480,13 @@ static void test_sockets_refused(void **unused)
     unsetenv("DIST_TCP_SOCKETS");
     for (int number = 1; number < 18; number++) {
         fd = raw_connect(&hand.rank);
-        raw_hello(hello, 0, 1, 2);
-        hello[11] = (unsigned char)number;
-        assert_true(raw_write(fd, hello, sizeof(hello)));
+        if (number < DISTI_TCP_SOCKETS) {
+            raw_call(&hand.rank, fd, 0, number);
+        } else {
+            raw_hello(hello, 0, 1, 2);
+            hello[11] = (unsigned char)number;
+            assert_true(raw_write(fd, hello, sizeof(hello)));
+        }
         assert_true(raw_closed(&hand.rank, 1, fd));
         close(fd);
     }

@@ -33,7 +33,7 @@ static void talk_write(struct talk *talk)
     static const double values[TALK_DOUBLES] = {1, 2, 3, 4, 5};
     unsigned char *at = talk->bytes;
 
-    at += raw_hello(at, 0, 1, 2);
+    at += raw_hello(at, 0, 1, 2); /* becomes the proof */
     at += raw_message(at, 10, "hello world", 11);
     at += raw_message(at, 11, values, sizeof(values));
     at += raw_message(at, 12, NULL, 0);
@@ -76,6 +76,22 @@ static void talk_check(struct talk *talk, struct tcp_rank *rank)
     assert_memory_equal(talk->came_unexpected, "early!", 6);
 }
 
+/* Calls, with the first hello cut there too. What is in talk->bytes is what follows. */
+static void talk_call(struct talk *talk, struct tcp_rank *rank, int fd, size_t cut)
+{
+    unsigned char hello[DISTI_TCP_HELLO_BYTES], heard[DISTI_TCP_HELLO_BYTES];
+
+    raw_hello(hello, 0, 1, 2);
+    if (cut > sizeof(hello))
+        cut = sizeof(hello);
+    assert_true(raw_write(fd, hello, cut));
+    for (int i = 0; i < 20; i++)
+        tcp_drive(rank, 1);
+    assert_true(raw_write(fd, hello + cut, sizeof(hello) - cut));
+    raw_hear(rank, fd, heard, DISTI_TCP_CHALLENGE);
+    raw_prove(talk->bytes, DISTI_TCP_PROOF, heard);
+}
+
 static void test_split_everywhere(void **unused)
 {
     struct talk talk;
@@ -90,6 +106,7 @@ static void test_split_everywhere(void **unused)
         assert_int_equal(tcp->connect(rank.state, 0, rank.blob, rank.blob_bytes), DIST_OK);
         fd = raw_connect(&rank);
         talk_post(&talk, &rank);
+        talk_call(&talk, &rank, fd, cut);
         assert_true(raw_write(fd, talk.bytes, cut));
         for (int i = 0; i < 20; i++)
             tcp_drive(&rank, 1);
@@ -112,6 +129,7 @@ static void test_byte_by_byte(void **unused)
     assert_int_equal(tcp->connect(rank.state, 0, rank.blob, rank.blob_bytes), DIST_OK);
     fd = raw_connect(&rank);
     talk_post(&talk, &rank);
+    talk_call(&talk, &rank, fd, 1);
     for (size_t i = 0; i < talk.size; i++) {
         assert_true(raw_write(fd, talk.bytes + i, 1));
         for (int k = 0; k < 20; k++)
@@ -136,7 +154,7 @@ static void test_answer_byte_by_byte(void **unused)
     listener = raw_listen(&rank, 1);
     tcp_recv(&rank, &request, 1, 4, &got, sizeof(got));
     fd = accept(listener, NULL, NULL);
-    size = raw_hello(bytes, 1, 0, 2);
+    size = raw_called(&rank, fd, 1, bytes);
     size += raw_message(bytes + size, 4, &value, sizeof(value));
     for (size_t i = 0; i < size; i++) {
         assert_int_equal(request.status, DIST_IN_PROGRESS);
@@ -166,6 +184,7 @@ static void test_wrong_answers(void **unused)
         tcp_recv(&rank, &request, 1, 4, &value, sizeof(value));
         fd = accept(listener, NULL, NULL);
         raw_hello(bytes, kind == 0 ? 2 : 1, 0, 3);
+        bytes[10] = DISTI_TCP_CHALLENGE;
         bytes[0] ^= kind == 1;
         bytes[24] ^= kind == 2;
         if (kind < 3)
@@ -202,7 +221,7 @@ static void test_hung_up(void **unused)
             assert_int_equal(request.status, DIST_IN_PROGRESS);
         }
         fd = accept(listener, NULL, NULL);
-        raw_hello(bytes, 1, 0, 2);
+        raw_called(&rank, fd, 1, bytes);
         assert_true(raw_write(fd, bytes, sizeof(bytes)));
         assert_int_equal(tcp_finish(&rank, 1, &request), DIST_OK);
         close(fd);

@@ -13,11 +13,15 @@
 /* New callers in one call of progress. */
 #define ACCEPT_TURN 16
 /*
- * Callers that are kept though they have not said who they are: all ranks that may call, which can
- * be slow to greet, and so many strangers. The oldest is hung up when there are more; a rank calls
- * again.
+ * Callers that are kept though they have not proved who they are: all ranks that may call, which
+ * can be slow to greet, and so many strangers. The oldest is hung up when there are more; a rank
+ * calls again.
  */
 #define ACCEPT_STRANGERS 64
+/* In which a caller has to prove who he is. */
+#define ACCEPT_PATIENCE_MS 10000
+/* So many are warnings. */
+#define ACCEPT_REFUSALS 8
 
 dist_status disti_tcp_pending_open(struct tcp_state *state)
 {
@@ -54,19 +58,54 @@ static int pending_slot(struct tcp_state *state)
     return oldest;
 }
 
-/* The whole hello is there: the caller is a rank of this job, or is shown out. */
+/* Shows the caller out; the first of them are told of as warnings. */
+static void pending_refuse(struct tcp_state *state, struct tcp_pending *pending, const char *why)
+{
+    struct sockaddr_storage other = {0};
+    socklen_t size = sizeof(other);
+    struct disti_tcp_endpoint endpoint;
+    char text[TCP_TEXT] = "?";
+
+    if (getpeername(pending->fd, (struct sockaddr *)&other, &size) == 0) {
+        disti_tcp_endpoint_of((struct sockaddr *)&other, &endpoint);
+        disti_tcp_endpoint_text(&endpoint, text, sizeof(text));
+    }
+    disti_log_line(++state->refusals <= ACCEPT_REFUSALS ? DIST_LOG_WARN : DIST_LOG_INFO,
+                   "rank %d refuses a caller at %s: %s", state->rank, text, why);
+    pending_drop(state, pending);
+}
+
+/* The caller says that he is a rank of this job: he gets a nonce, for which he has to show that. */
+static void pending_challenge(struct tcp_state *state, struct tcp_pending *pending)
+{
+    struct disti_tcp_hello hello;
+
+    if (!disti_tcp_hello_valid(state, pending->hello, DISTI_TCP_CALL, &hello)) {
+        pending_refuse(state, pending, "it is not a rank of this job");
+        return;
+    }
+    pending->challenged = true;
+    pending->bytes = 0;
+    if (!disti_nonce(pending->nonce) ||
+        !disti_tcp_greet(state, pending->fd, (int)hello.from, hello.socket, DISTI_TCP_CHALLENGE,
+                         pending->nonce, NULL))
+        pending_drop(state, pending);
+}
+
+/* The proof is there: the caller is a rank of this job, or is shown out. */
 static void pending_check(struct tcp_state *state, struct tcp_pending *pending)
 {
     struct disti_tcp_hello hello;
 
-    if (!disti_tcp_hello_valid(state, pending->hello, &hello)) {
-        disti_info("rank %d refused a caller that is not a rank of this job", state->rank);
-        pending_drop(state, pending);
-        return;
+    if (!disti_tcp_hello_valid(state, pending->hello, DISTI_TCP_PROOF, &hello)) {
+        pending_refuse(state, pending, "it sent what no rank sends");
+    } else if (!disti_tcp_hello_proved(state, pending->hello, pending->nonce)) {
+        pending_refuse(state, pending, "it does not prove that it has the world's key");
+    } else {
+        state->pending_count--;
+        disti_tcp_conn_adopt(state, pending->fd, &hello, pending->nonce);
+        pending->fd = -1;
     }
-    state->pending_count--;
-    disti_tcp_conn_adopt(state, pending->fd, &hello);
-    pending->fd = -1;
 }
 
 int disti_tcp_pending_event(struct tcp_state *state, int slot)
@@ -86,12 +125,21 @@ int disti_tcp_pending_event(struct tcp_state *state, int slot)
             break;
         }
         pending->bytes += (size_t)got;
-        if (pending->bytes == sizeof(pending->hello)) {
+        if (pending->bytes < sizeof(pending->hello))
+            continue;
+        if (pending->challenged) {
             pending_check(state, pending);
             break;
         }
+        pending_challenge(state, pending);
     }
     return 1;
+}
+
+/* Long enough for a rank that computes; with its first words it would come again anyway. */
+static int accept_patience_ms(const struct tcp_state *state)
+{
+    return state->timeout_ms < ACCEPT_PATIENCE_MS ? state->timeout_ms : ACCEPT_PATIENCE_MS;
 }
 
 static void accept_one(struct tcp_state *state, int fd)
@@ -105,7 +153,8 @@ static void accept_one(struct tcp_state *state, int fd)
     }
     pending->fd = fd;
     pending->bytes = 0;
-    pending->deadline = disti_deadline_ms(state->timeout_ms);
+    pending->challenged = false;
+    pending->deadline = disti_deadline_ms(accept_patience_ms(state));
     state->pending_count++;
     disti_tcp_pending_event(state, slot);
     if (state->pending_count)
@@ -152,6 +201,23 @@ int disti_tcp_accept(struct tcp_state *state)
     return turn;
 }
 
+/* This rank may have computed: what has come meanwhile counts, and one step gets time for the next.
+ */
+static void pending_expire(struct tcp_state *state, int slot)
+{
+    struct tcp_pending *pending = &state->pending[slot];
+    const bool challenged = pending->challenged;
+
+    disti_tcp_pending_event(state, slot);
+    if (pending->fd < 0)
+        return;
+    if (pending->challenged != challenged)
+        pending->deadline = disti_deadline_ms(accept_patience_ms(state));
+    else
+        pending_refuse(state, pending,
+                       challenged ? "its proof did not come in time" : "it did not say who it is");
+}
+
 void disti_tcp_pending_tick(struct tcp_state *state)
 {
     if (state->no_accept) {
@@ -160,7 +226,7 @@ void disti_tcp_pending_tick(struct tcp_state *state)
     }
     for (int i = 0; i < state->pending_max; i++) {
         if (state->pending[i].fd >= 0 && disti_expired(state->pending[i].deadline))
-            pending_drop(state, &state->pending[i]);
+            pending_expire(state, i);
     }
 }
 

@@ -73,7 +73,9 @@ void disti_tcp_conn_called(struct tcp_state *state, struct tcp_conn *conn)
 
     if (getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &failed, &size))
         failed = errno;
-    if (!failed && !disti_tcp_greet(state, conn->fd, conn->peer->rank, conn->number))
+    if (!failed && (!disti_nonce(conn->nonce) ||
+                    !disti_tcp_greet(state, conn->fd, conn->peer->rank, conn->number,
+                                     DISTI_TCP_CALL, conn->nonce, NULL)))
         failed = errno ? errno : EIO;
     if (failed) {
         disti_tcp_conn_failed(state, conn, failed, NULL);
@@ -81,6 +83,7 @@ void disti_tcp_conn_called(struct tcp_state *state, struct tcp_conn *conn)
     }
     disti_tcp_conn_go(conn, TCP_CONN_GREETING);
     conn->hello_bytes = 0;
+    conn->awaited = DISTI_TCP_CHALLENGE;
     /* The peer was there in time, only this rank has not looked. Others than the first can wait. */
     if (conn->number)
         conn->deadline = 0;
@@ -89,10 +92,9 @@ void disti_tcp_conn_called(struct tcp_state *state, struct tcp_conn *conn)
     disti_tcp_conn_read_hello(state, conn);
 }
 
-void disti_tcp_conn_read_hello(struct tcp_state *state, struct tcp_conn *conn)
+/* Reads a hello, as far as it is there. True: it is whole. */
+static bool call_read(struct tcp_state *state, struct tcp_conn *conn)
 {
-    struct disti_tcp_hello hello;
-
     while (conn->hello_bytes < sizeof(conn->hello)) {
         ssize_t got = recv(conn->fd, conn->hello + conn->hello_bytes,
                            sizeof(conn->hello) - conn->hello_bytes, 0);
@@ -100,22 +102,61 @@ void disti_tcp_conn_read_hello(struct tcp_state *state, struct tcp_conn *conn)
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0 && errno == EAGAIN)
-            return;
+            return false;
         if (got <= 0) {
             disti_tcp_conn_failed(state, conn, got ? errno : 0,
                                   got ? NULL : "it ended the connection during the handshake");
-            return;
+            return false;
         }
         conn->hello_bytes += (size_t)got;
     }
-    if (!disti_tcp_hello_valid(state, conn->hello, &hello) || hello.socket != conn->number ||
-        hello.from != (uint32_t)conn->peer->rank) {
+    conn->hello_bytes = 0;
+    return true;
+}
+
+/* The peer's nonce is there: this rank shows that it has the key. */
+static bool call_prove(struct tcp_state *state, struct tcp_conn *conn,
+                       const struct disti_tcp_hello *hello)
+{
+    conn->awaited = DISTI_TCP_ANSWER;
+    /* Here too the peer was there in time. */
+    if (conn->deadline && disti_expired(conn->deadline))
+        conn->deadline = disti_deadline_ms(state->timeout_ms);
+    if (disti_tcp_greet(state, conn->fd, conn->peer->rank, conn->number, DISTI_TCP_PROOF,
+                        conn->nonce, hello->nonce))
+        return true;
+    disti_tcp_conn_failed(state, conn, errno, NULL);
+    return false;
+}
+
+/* A whole hello is there. True: there may be another. */
+static bool call_take_hello(struct tcp_state *state, struct tcp_conn *conn)
+{
+    struct disti_tcp_hello hello;
+
+    if (!disti_tcp_hello_valid(state, conn->hello, conn->awaited, &hello) ||
+        hello.socket != conn->number || hello.from != (uint32_t)conn->peer->rank) {
         disti_tcp_conn_failed(state, conn, EPROTO, "another program answers at its address");
-        return;
+        return false;
+    }
+    if (conn->awaited == DISTI_TCP_CHALLENGE)
+        return call_prove(state, conn, &hello);
+    if (!disti_tcp_hello_proved(state, conn->hello, conn->nonce)) {
+        disti_tcp_conn_failed(
+            state, conn, EPROTO,
+            "who answers at its address does not prove that he has the world's key");
+        return false;
     }
     disti_tcp_conn_up(state, conn, hello.credit);
     if (conn->number == 0)
         disti_tcp_call_further(state, conn->peer);
+    return false;
+}
+
+void disti_tcp_conn_read_hello(struct tcp_state *state, struct tcp_conn *conn)
+{
+    while (call_read(state, conn) && call_take_hello(state, conn))
+        ;
 }
 
 /* The connection that a caller means, idle; NULL: it is not wanted. */
@@ -139,7 +180,8 @@ static struct tcp_conn *call_wanted(struct tcp_state *state, const struct disti_
     return peer->conn[number].state == TCP_CONN_IDLE ? &peer->conn[number] : NULL;
 }
 
-void disti_tcp_conn_adopt(struct tcp_state *state, int fd, const struct disti_tcp_hello *hello)
+void disti_tcp_conn_adopt(struct tcp_state *state, int fd, const struct disti_tcp_hello *hello,
+                          const unsigned char *nonce)
 {
     struct tcp_conn *conn = call_wanted(state, hello);
 
@@ -151,7 +193,8 @@ void disti_tcp_conn_adopt(struct tcp_state *state, int fd, const struct disti_tc
     disti_tcp_conn_go(conn, TCP_CONN_GREETING);
     disti_tcp_tune(state, fd);
     if (disti_tcp_watch(state, fd, TCP_EVENT_CONN + conn->number, conn->peer->rank, true) &&
-        disti_tcp_greet(state, fd, conn->peer->rank, conn->number))
+        disti_tcp_greet(state, fd, conn->peer->rank, conn->number, DISTI_TCP_ANSWER, nonce,
+                        hello->nonce))
         disti_tcp_conn_up(state, conn, hello->credit);
     else
         disti_tcp_conn_failed(state, conn, errno, NULL);

@@ -17,7 +17,7 @@ struct tcp_zerocopy;
  *        .<-------- hung up: to be called again --------.
  *        |                 |                            |
  *        v                 |                            |
- *      IDLE --call--> CALLING --hello sent--> GREETING -'--hello read--> UP
+ *      IDLE --call--> CALLING --hello sent--> GREETING -'--answer read--> UP
  *        |                                     ^
  *        '-- the peer has called --------------'
  *
@@ -41,7 +41,7 @@ struct tcp_zerocopy;
 enum tcp_conn_state {
     TCP_CONN_IDLE,
     TCP_CONN_CALLING,  /* connect is under way */
-    TCP_CONN_GREETING, /* this rank's hello is sent */
+    TCP_CONN_GREETING, /* this rank's hello is sent, and then its proof */
     /* open, and sends: */
     TCP_CONN_UP,
     TCP_CONN_WAITING,  /* what was read cannot be used; no more is read */
@@ -99,6 +99,8 @@ struct tcp_conn {
     struct tcp_zerocopy *zerocopy; /* NULL: it copies */
     unsigned char hello[DISTI_TCP_HELLO_BYTES];
     size_t hello_bytes;
+    enum disti_tcp_step awaited; /* in GREETING, of a caller: CHALLENGE, then ANSWER */
+    unsigned char nonce[DISTI_NONCE_BYTES];
 };
 
 static inline bool disti_tcp_conn_is_open(const struct tcp_conn *conn)
@@ -129,7 +131,7 @@ static inline bool disti_tcp_conn_can_receive(const struct tcp_conn *conn, bool 
 
 /* The only way to another state. ERR_INTERNAL: the drawing has no such arrow; it stays. */
 dist_status disti_tcp_conn_go(struct tcp_conn *conn, enum tcp_conn_state to);
-/* Both hellos have been said: messages may go, as many as the peer's has granted credit for. */
+/* Both have proved who they are: messages may go, as many as the peer's has granted credit for. */
 void disti_tcp_conn_up(struct tcp_state *state, struct tcp_conn *conn, uint64_t credit);
 /*
  * It has not come up. The first is called again if the peer has only hung up, until its deadline;
@@ -155,10 +157,12 @@ void disti_tcp_conn_call(struct tcp_state *state, struct tcp_conn *conn);
 void disti_tcp_conn_called(struct tcp_state *state, struct tcp_conn *conn);
 /* Reads the answer, as far as it is there. */
 void disti_tcp_conn_read_hello(struct tcp_state *state, struct tcp_conn *conn);
-/* A caller has shown a valid hello: its descriptor becomes a connection's, or is closed. */
-void disti_tcp_conn_adopt(struct tcp_state *state, int fd, const struct disti_tcp_hello *hello);
+/* A caller has proved that he is that rank, and gave its nonce the answer to `nonce`: his
+ * descriptor becomes a connection's, or is closed. */
+void disti_tcp_conn_adopt(struct tcp_state *state, int fd, const struct disti_tcp_hello *hello,
+                          const unsigned char *nonce);
 
-/* accept.c: callers that have not said who they are. */
+/* accept.c: callers that have not proved who they are. */
 dist_status disti_tcp_pending_open(struct tcp_state *state);
 int disti_tcp_accept(struct tcp_state *state);
 int disti_tcp_pending_event(struct tcp_state *state, int slot);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* HMAC-SHA-256 (FIPS 180-4, RFC 2104): the proof that a peer has the job's secret. */
-#ifndef DISTI_LAUNCH_AGENTS_HMAC_H
-#define DISTI_LAUNCH_AGENTS_HMAC_H
+#ifndef DISTI_BASE_PROOF_HMAC_H
+#define DISTI_BASE_PROOF_HMAC_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,10 +14,10 @@ struct disti_hmac_piece {
     size_t bytes;
 };
 
-/* Can it be made? Not in a build without OpenSSL. */
+/* Can it be made? In a build without OpenSSL another hash is, which tells keys apart and proves
+ * nothing: so such a build takes no secret from a user. */
 bool disti_hmac_exists(void);
 
-/* One that is like no other where it cannot be made. */
 void disti_hmac(const void *key, size_t key_bytes, const struct disti_hmac_piece *pieces, int count,
                 unsigned char mac[DISTI_HMAC_BYTES]);
 

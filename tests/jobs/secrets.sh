@@ -1,0 +1,75 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# The secret of ranks that meet at an address which all know: from files, the user's cookie, or none.
+. "$srcdir/tests/support/job.sh"
+
+if ! grep -q '^#define HAVE_OPENSSL' "$builddir/config.h"; then
+    job_skip "secrets" "built without OpenSSL"
+    exit
+fi
+JOB_LIMIT=60
+hello=examples/hello_all_reduce
+export DIST_TIMEOUT=2 DIST_DEBUG=warn DIST_TUNING=off
+
+# with NAME FIRST LAST PROGRAM...: that variable has one value on rank 0 and another on the others.
+with()
+{
+    local value=$2
+    [ "$RANK" = 0 ] || value=$3
+    [ -z "$value" ] || export "$1=$value"
+    shift 3
+    exec "$@"
+}
+export -f with
+job_with() { job shell 3 "$BASH" -c 'with "$@"' with "$@" "$builddir/$hello"; }
+job_with_fails()
+{
+    local text=$1
+    shift
+    job_fails "$text" shell 3 "$BASH" -c 'with "$@"' with "$@" "$builddir/$hello"
+}
+says() { grep -qF -- "$1" "$job_output"; }
+
+mkdir "$job_folder/one" "$job_folder/two"
+one=$job_folder/one/secret two=$job_folder/two/secret
+(
+    umask 077
+    echo "the first secret $RANDOM$RANDOM" >"$one"
+    cp "$one" "$two"
+)
+
+# Files: the same words in two of them are one secret.
+job_with DIST_SECRET_FILE "$one" "$two"
+echo "another secret, longer" >"$two"
+DIST_AUTH=none job_with DIST_SECRET_FILE "$one" "$two"
+job_with_fails "is that in $two: give all hosts" DIST_SECRET_FILE "$one" "$two"
+job_check "the store's log names who, and its own file" says "which is here on $(uname -n) that in $one"
+DIST_AUTH=none job shell 3 $hello
+job_with_fails "has no secret: give it the file" DIST_AUTH auto none
+job_with_fails "the store there has no secret" DIST_AUTH none auto
+chmod 640 "$two"
+job_with_fails "chmod 600" DIST_SECRET_FILE "$one" "$two"
+DIST_AUTH=maybe job_fails "auto, cookie or none" shell 2 $hello
+
+# The cookie: made by the first job, of the user alone, and no other.
+export XDG_CONFIG_HOME=$job_folder/one
+job shell 4 $hello
+job_check "the cookie is for its owner alone" \
+    [ "$(stat -c %a "$job_folder/one/libdist/cookie" 2>&1)" = 600 ]
+job_check "no draft of it is left" [ "$(ls -A "$job_folder/one/libdist")" = cookie ]
+job_with_fails "is that in $job_folder/two/libdist/cookie" \
+    XDG_CONFIG_HOME "$job_folder/one" "$job_folder/two"
+
+# It is in no log, no argument and no environment, as far as one looks.
+looks()
+{
+    "$builddir/$hello"
+    local status=$?
+    cat "/proc/$$/environ" "/proc/$$/cmdline" | tr '\0' '\n'
+    return $status
+}
+export -f looks
+export builddir hello
+DIST_DEBUG=trace job shell 3 "$BASH" -c looks
+job_check "the secret is nowhere in the output" \
+    eval '! grep -qF "$(cat "$job_folder/one/libdist/cookie")" "$job_output"'

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Secrets in files, the user's cookie, and what a proof depends on. */
+#include "tests/unit/base/unit.h"
+
+#include "base/proof/handshake.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char folder[] = "/tmp/test_proof.XXXXXX";
+static char why[DISTI_SECRET_WHY];
+
+static const char *in_folder(const char *name)
+{
+    static char path[256];
+
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    return path;
+}
+
+static const char *put_file(const char *name, const char *text, mode_t mode)
+{
+    const char *path = in_folder(name);
+    int fd = open(path, O_CREAT | O_TRUNC | O_WRONLY, 0600);
+
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+    close(fd);
+    assert_int_equal(chmod(path, mode), 0);
+    return path;
+}
+
+static void expect_refused(const char *path, const char *word)
+{
+    struct disti_secret secret;
+
+    assert_false(disti_secret_read(path, &secret, why));
+    assert_non_null(strstr(why, word));
+    assert_int_equal(secret.length, 0);
+}
+
+static void test_files(void **state)
+{
+    struct disti_secret secret;
+    char longest[260];
+
+    (void)state;
+    assert_true(disti_secret_read(put_file("good", "0123456789abcdef\n", 0600), &secret, why));
+    assert_int_equal(secret.length, 16);
+    assert_string_equal(secret.path, in_folder("good"));
+    expect_refused(put_file("open", "0123456789abcdef\n", 0640), "chmod 600");
+    expect_refused(put_file("short", "0123456789abcde\n", 0600), "too short");
+    memset(longest, 'x', sizeof(longest));
+    longest[257] = 0;
+    expect_refused(put_file("long", longest, 0600), "too long");
+    expect_refused(in_folder("nowhere"), "cannot be read");
+    expect_refused(folder, "no file");
+}
+
+static void remove_cookie(void)
+{
+    unlink(in_folder("libdist/cookie"));
+    rmdir(in_folder("libdist"));
+}
+
+/* Of processes that need it at once all get the same, and no draft is left. */
+static void test_cookie_race(void **state)
+{
+    enum { PROCESSES = 16 };
+    unsigned char bytes[PROCESSES][DISTI_SECRET_MOST];
+    struct stat file;
+    int ends[2], how;
+
+    (void)state;
+    setenv("XDG_CONFIG_HOME", folder, 1);
+    assert_int_equal(pipe(ends), 0);
+    for (int p = 0; p < PROCESSES; p++) {
+        if (fork() == 0) {
+            struct disti_secret secret;
+
+            if (!disti_secret_cookie(&secret, why))
+                _exit(1);
+            _exit(write(ends[1], secret.bytes, DISTI_SECRET_MOST) != DISTI_SECRET_MOST);
+        }
+    }
+    for (int p = 0; p < PROCESSES; p++) {
+        wait(&how);
+        assert_int_equal(how, 0);
+        assert_int_equal(read(ends[0], bytes[p], DISTI_SECRET_MOST), DISTI_SECRET_MOST);
+        assert_memory_equal(bytes[p], bytes[0], DISTI_SECRET_MOST);
+    }
+    close(ends[0]);
+    close(ends[1]);
+    assert_int_equal(stat(in_folder("libdist/cookie"), &file), 0);
+    assert_int_equal(file.st_mode & 0777, 0600);
+    remove_cookie(); /* fails below, if a draft lies there */
+    assert_int_not_equal(access(in_folder("libdist"), F_OK), 0);
+}
+
+static void test_cookie_refused(void **state)
+{
+    struct disti_secret secret;
+
+    (void)state;
+    setenv("XDG_CONFIG_HOME", folder, 1);
+    assert_true(disti_secret_cookie(&secret, why));
+    assert_int_equal(chmod(in_folder("libdist/cookie"), 0644), 0);
+    assert_false(disti_secret_cookie(&secret, why));
+    assert_non_null(strstr(why, "chmod 600"));
+    unlink(in_folder("libdist/cookie"));
+    assert_int_equal(symlink("/dev/null", in_folder("libdist/cookie")), 0);
+    assert_false(disti_secret_cookie(&secret, why));
+    assert_non_null(strstr(why, "no regular file"));
+    remove_cookie();
+    unsetenv("XDG_CONFIG_HOME");
+    unsetenv("HOME");
+    assert_false(disti_secret_cookie(&secret, why));
+    assert_non_null(strstr(why, "HOME"));
+    assert_int_equal(secret.length, 0);
+}
+
+/* Nothing of what a proof is over can be changed, and no other role can give it. */
+static void test_proofs(void **state)
+{
+    struct disti_secret secret = {0}, other = {0}, none = {0};
+    unsigned char said[64] = {1, 2, 3}, proof[DISTI_HMAC_BYTES];
+    const struct disti_hmac_piece pieces[] = {{said, 32}, {said + 32, 32}};
+
+    (void)state;
+    disti_secret_set_word(&secret, "0123456789abcdef");
+    disti_secret_set_word(&other, "0123456789abcdeF");
+    disti_prove(&secret, "caller", pieces, 2, proof);
+    assert_true(disti_proves(&secret, "caller", pieces, 2, proof));
+    assert_false(disti_proves(&secret, "called", pieces, 2, proof));
+    assert_false(disti_proves(&other, "caller", pieces, 2, proof));
+    assert_false(disti_proves(&none, "caller", pieces, 2, proof));
+    for (size_t i = 0; i < 8 * sizeof(said); i++) {
+        said[i / 8] ^= (unsigned char)(1 << i % 8);
+        assert_false(disti_proves(&secret, "caller", pieces, 2, proof));
+        said[i / 8] ^= (unsigned char)(1 << i % 8);
+    }
+    assert_true(disti_proves(&secret, "caller", pieces, 2, proof));
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    static const char *const names[] = {"good", "open", "short", "long"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        unlink(in_folder(names[i]));
+    return rmdir(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_files),
+        cmocka_unit_test(test_cookie_race),
+        cmocka_unit_test(test_cookie_refused),
+        cmocka_unit_test(test_proofs),
+    };
+
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
