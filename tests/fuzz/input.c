@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 uint8_t fuzz_byte(struct fuzz_input *input)
@@ -54,7 +55,8 @@ const char *fuzz_file(struct fuzz_input *input)
 
     if (fd < 0)
         fd = memfd_create("fuzz", MFD_CLOEXEC);
-    FUZZ_MUST(fd >= 0 && ftruncate(fd, 0) == 0);
+    /* Nobody else may write to it: a module would be refused for that alone. */
+    FUZZ_MUST(fd >= 0 && ftruncate(fd, 0) == 0 && fchmod(fd, 0600) == 0);
     FUZZ_MUST(pwrite(fd, input->at, input->left, 0) == (ssize_t)input->left);
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     return path;
