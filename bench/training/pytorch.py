@@ -196,6 +196,17 @@ def test(net, data, labels):
     return 100.0 * (guesses == labels).float().mean().item()
 
 
+def leave():
+    """
+    Together, and with no end of the interpreter: there threads of torch may still be running, and
+    the process then dies in std::terminate, though all of its work is done.
+    """
+    dist.barrier()
+    dist.destroy_process_group()
+    sys.stdout.flush()
+    os._exit(0)
+
+
 def train(folder, model, batch, threads):
     torch.set_num_threads(int(threads))
     dist.init_process_group("gloo")
@@ -213,7 +224,7 @@ def train(folder, model, batch, threads):
     if dist.get_rank() == 0:
         accuracy = test(net, *load(folder, model, False))
         print(f"{len(labels) / seconds:.1f} {loss:.4f} {accuracy:.2f}")
-    dist.destroy_process_group()
+    leave()
 
 
 if __name__ == "__main__":
