@@ -170,8 +170,9 @@ static void check_conv(struct shape from, int kernel, int stride, int padding, i
 }
 
 /* Sizes for both ways to multiply, whole tiles and not. */
-static void check_convs(void)
+static void test_conv(void **state)
 {
+    (void)state;
     check_conv((struct shape){6, 7, 3}, 3, 1, 1, 4);
     check_conv((struct shape){7, 6, 2}, 3, 2, 1, 5);
     check_conv((struct shape){8, 8, 16}, 3, 1, 1, 16);
@@ -182,18 +183,6 @@ static void check_convs(void)
     check_conv((struct shape){8, 9, 16}, 2, 1, 1, 16);
     check_conv((struct shape){9, 8, 4}, 1, 2, 0, 16);
     check_conv((struct shape){4, 5, 3}, 1, 1, 2, 3); /* more padding than the window reaches */
-}
-
-/* As each kind of CPU computes it that this one can stand for. */
-static void test_conv(void **state)
-{
-    const char *kind;
-
-    (void)state;
-    for (int i = 0; (kind = tile_use(i)); i++) {
-        print_message("tiles: %s\n", kind);
-        check_convs();
-    }
 }
 
 /* ---- batch normalisation ---- */
@@ -397,8 +386,10 @@ static void test_too_small(void **state)
     unit_failed_with("there are cnn, mlp and resnet20");
 }
 
+/* All of it for each kind of tiles that this CPU can run. */
 int main(void)
 {
+    int failed = 0;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_conv),          cmocka_unit_test(test_batchnorm),
         cmocka_unit_test(test_batchnorm_far), cmocka_unit_test(test_batchnorm_in_a_test),
@@ -406,5 +397,7 @@ int main(void)
         cmocka_unit_test(test_network),       cmocka_unit_test(test_too_small),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    for (int i = 0; failed == 0 && tile_use(i); i++)
+        failed = cmocka_run_group_tests_name(tile_use(i), tests, NULL, NULL);
+    return failed;
 }
