@@ -225,11 +225,14 @@ size_t raw_hello(unsigned char *bytes, int from, int to, int world)
     return DISTI_TCP_HELLO_BYTES;
 }
 
+/* Of the byte with the step. */
+#define RAW_FLAGS 0x80
+
 void raw_prove(unsigned char *bytes, enum disti_tcp_step step, const unsigned char *heard)
 {
     static const struct disti_secret none;
 
-    bytes[10] = (unsigned char)step;
+    bytes[10] = (unsigned char)((bytes[10] & RAW_FLAGS) | step);
     disti_tcp_hello_prove(&none, bytes, heard + 40, bytes + 72);
 }
 
@@ -246,7 +249,7 @@ void raw_hear(struct tcp_rank *rank, int fd, unsigned char *bytes, enum disti_tc
         assert_true(got != 0 && !disti_expired(deadline));
         have += got > 0 ? (size_t)got : 0;
     }
-    assert_int_equal(bytes[10], step);
+    assert_int_equal(bytes[10] & ~RAW_FLAGS, step);
 }
 
 void raw_call(struct tcp_rank *rank, int fd, int as, int number)
@@ -267,7 +270,7 @@ size_t raw_called(struct tcp_rank *rank, int fd, int as, unsigned char *bytes)
 
     raw_hear(rank, fd, heard, DISTI_TCP_CALL);
     raw_hello(bytes, as, rank->config.rank, rank->config.world_size);
-    bytes[10] = DISTI_TCP_CHALLENGE;
+    bytes[10] = (unsigned char)((bytes[10] & RAW_FLAGS) | DISTI_TCP_CHALLENGE);
     bytes[11] = heard[11];
     assert_true(raw_write(fd, bytes, DISTI_TCP_HELLO_BYTES));
     raw_hear(rank, fd, heard, DISTI_TCP_PROOF);
