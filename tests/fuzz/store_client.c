@@ -76,7 +76,7 @@ static void client_ask(struct disti_store *store)
 void fuzz_store_client(struct fuzz_input *input)
 {
     struct disti_store_target target = {
-        .host = "127.0.0.1", .rank = 0, .world_size = 2, .job = "job"};
+        .host = "127.0.0.1", .rank = 0, .world_size = 2};
     struct disti_store_tries tries = {0};
     struct client_server server = {.input = input};
     struct disti_store *store = NULL;

@@ -33,9 +33,8 @@ bool disti_tcp_hello_valid(const struct tcp_state *state, const unsigned char *b
 {
     return disti_tcp_hello_decode(bytes, hello_p) && hello_p->step == step &&
            hello_p->job == state->job && hello_p->world_size == (uint32_t)state->world_size &&
-           hello_p->checksum == state->checksum &&
-           hello_p->to == (uint32_t)state->rank && hello_p->from < hello_p->world_size &&
-           hello_p->from != hello_p->to;
+           hello_p->checksum == state->checksum && hello_p->to == (uint32_t)state->rank &&
+           hello_p->from < hello_p->world_size && hello_p->from != hello_p->to;
 }
 
 bool disti_tcp_hello_proved(const struct tcp_state *state, const unsigned char *bytes,
