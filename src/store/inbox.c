@@ -152,6 +152,8 @@ void disti_store_client_pump(struct disti_store *store)
                 inbox_take_reply(store);
             else
                 disti_wire_next(&store->in);
+            if (!store->holder.host[0])
+                return; /* the welcome, which says who holds the store, is read before its end */
             break;
         case DISTI_WIRE_MORE:
             return;

@@ -20,7 +20,7 @@ gives()
 complete_as() { "$(complete -p "$1" | sed 's/.*-F \([^ ]*\).*/\1/')" "${COMP_WORDS[0]}"; }
 
 gives "explain" dist_info ex
-gives "backends doctor env explain memory selftest topology tune" dist_info ""
+gives "backends doctor env explain flight memory selftest topology tune" dist_info ""
 gives "--backend" dist_info backends --b
 gives "table csv" dist_info backends --format ""
 gives "csv" dist_info backends --format = c

@@ -4,6 +4,9 @@
 # the machine are planted in namespaces of their own.
 . "$srcdir/tests/support/job.sh"
 
+# What the advice creates in TMPDIR goes with the rest.
+export TMPDIR=$job_folder
+
 # The program itself, as another user may not write where libtool's wrapper does.
 doctor=$builddir/dist_info
 [ ! -x "$builddir/.libs/dist_info" ] || doctor=$builddir/.libs/dist_info

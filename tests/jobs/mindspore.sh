@@ -82,8 +82,8 @@ lost()
     cat "$job_folder/scheduler" "$job_folder/worker1" >"$job_output"
     [ $result = 1 ] && grep -q "$2" "$job_output" && ! job_leaked
 } 2>/dev/null
-job_check "a lost worker is named" lost worker "rank 1 .* closed its connection"
-job_check "a lost scheduler is named" lost scheduler "the launcher or scheduler (.*), which holds the store, closed its connection"
+job_check "a lost worker is named" lost worker "rank 1 .* \(closed its connection\|was killed\)"
+job_check "a lost scheduler is named" lost scheduler "the launcher or scheduler (.*), which holds the store, \(closed its connection\|was killed\)"
 
 # Two schedulers: the second hears that there is one.
 crowded()

@@ -53,7 +53,7 @@ job shell 3 tests/jobs/plugin_hccl streams
 
 # ---- what goes wrong ----
 
-ended='(timed out|waited 4000 ms|has not come back)'
+ended='(timed out|waited 4.0 s|has not come back)'
 parts="stuck-cold stuck-warm"
 [ -z "${CHECK_LONG-}" ] || parts="$parts stuck-warm-host"
 stuck()

@@ -39,6 +39,9 @@ export OMPI_MCA_rmaps_base_oversubscribe=1
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_oob_tcp_if_include=lo OMPI_MCA_btl_tcp_if_include=lo
 export OMPI_MCA_plm_rsh_agent=false
+# Its folders, which two mpirun cannot make at once, and which a killed one leaves, where they
+# always are.
+export OMPI_MCA_orte_tmpdir_base=/tmp PRTE_MCA_prte_tmpdir_base=/tmp
 export HYDRA_IFACE=lo UCX_NET_DEVICES=lo
 
 # Leaks of MPI are told from ours by the frames on the stack, which the fast unwinder does not

@@ -2,6 +2,7 @@
 /* DIST_CHECKSUM: what is sent carries a CRC-32C, and what comes is compared with it. */
 #include "base/faults/faults.h"
 #include "base/kernels/crc32c.h"
+#include "base/log.h"
 #include "base/settings/config.h"
 #include "transports/tcp/state.h"
 
@@ -58,6 +59,9 @@ bool disti_tcp_sum_fits(struct tcp_state *state, const struct tcp_conn *conn)
 {
     if (!conn->peer->checksum || conn->in.sum == conn->in.sum_wanted)
         return true;
+    /* The others' errors may come before this one: they know that a connection ended, not why. */
+    disti_warn("rank %d: what rank %d sent was damaged on the way, DIST_CHECKSUM shows",
+               state->rank, conn->peer->rank);
     disti_tcp_lose(state, conn->peer, 0,
                    "what it sent was damaged on the way, DIST_CHECKSUM shows: look for faulty "
                    "memory or network cards on both hosts");
