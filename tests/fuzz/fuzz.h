@@ -53,6 +53,10 @@ int fuzz_connect(int port);
 bool fuzz_send(int fd, const void *data, size_t bytes);
 /* Reads away what has come. False: the other end has closed. */
 bool fuzz_drain(int fd);
+/* Waits for bytes, or the other end's closing; one of them must come before long. */
+void fuzz_await(int fd);
+/* Waits for so many bytes, which must come before long. False: the other end has closed. */
+bool fuzz_hear(int fd, void *data, size_t bytes);
 /* Closes without a TIME_WAIT; -1 is accepted. */
 void fuzz_hang_up(int fd);
 
@@ -61,5 +65,8 @@ void fuzz_send_frame(int fd, uint8_t op, uint32_t id, int32_t arg, struct fuzz_i
                      const void *value, size_t bytes);
 /* One whose head is right, and whose fields are the input's. */
 void fuzz_send_some_frame(int fd, struct fuzz_input *input);
+/* Waits for one, as fuzz_hear does: its head, and the first bytes of its value, then zeroes. */
+struct disti_wire_head;
+bool fuzz_hear_frame(int fd, struct disti_wire_head *head_p, void *value, size_t bytes);
 
 #endif

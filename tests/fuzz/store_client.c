@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A client of the store, to which the other end says what the input has: first its answer to the
- * hello, as a byte says (even: a welcome that is right), then frames, or bytes as they are.
+ * A client of the store, to which the other end says what the input has. A byte says how it begins:
+ *
+ *     bits 0, 1   even: the challenge and the welcome are right   3: the challenge is
+ *     bit 2       the input's bytes lie over their fields, before they are proved
+ *
+ * and then one each time what comes:
+ *
+ *     bits 0, 1   even: bytes as they are   1: a frame   3: a reply to the next request
  */
 #include "tests/fuzz/fuzz.h"
 
@@ -10,6 +16,7 @@
 #include "store/client.h"
 
 #include <fcntl.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -18,40 +25,110 @@
 struct client_server {
     int listen_fd;
     struct fuzz_input *input;
+    int fd;
+    bool deaf; /* the client asks nothing more, or may still wait for an answer that is broken */
 };
 
-static void client_welcome(int fd)
+static void client_answer(struct client_server *server, uint32_t id, int32_t arg, const void *value,
+                          size_t bytes)
 {
-    struct disti_wire_id id = {.rank = 1, .world_size = 2, .pid = 1, .host = "host"};
-    unsigned char value[DISTI_WIRE_WELCOME] = {0};
-
-    disti_wire_put_id(value, &id);
-    fuzz_send_frame(fd, DISTI_WIRE_REPLY, 1, 0, (struct fuzz_input){0}, value, sizeof(value));
+    fuzz_send_frame(server->fd, DISTI_WIRE_REPLY, id, arg, (struct fuzz_input){0}, value, bytes);
 }
 
-/* Says all at once, and listens until the client has gone. */
+/* Some of the input's bytes take the place of those that should be there. */
+static void client_overlay(struct fuzz_input *input, unsigned char *value, size_t bytes)
+{
+    size_t at = fuzz_byte(input);
+    struct fuzz_input piece = fuzz_take(input, fuzz_byte(input));
+
+    for (; at < bytes && piece.left; at++)
+        value[at] = fuzz_byte(&piece);
+}
+
+static bool client_challenge(struct client_server *server, struct disti_wire_handshake *said,
+                             bool overlay)
+{
+    struct disti_wire_head head;
+
+    memset(said, 0, sizeof(*said));
+    if (!fuzz_hear_frame(server->fd, &head, said->hello, sizeof(said->hello)))
+        return false;
+    if (overlay)
+        client_overlay(server->input, said->challenge, sizeof(said->challenge));
+    client_answer(server, head.id, DIST_OK, said->challenge, sizeof(said->challenge));
+    return true;
+}
+
+static void client_welcome(struct client_server *server, const struct disti_wire_handshake *said,
+                           bool overlay)
+{
+    static const struct disti_secret none;
+    const struct disti_wire_id id = {.rank = 1, .world_size = 2, .pid = 1, .host = "host"};
+    unsigned char value[DISTI_WIRE_WELCOME] = {0}, proof[DISTI_HMAC_BYTES];
+    struct disti_wire_head head;
+
+    if (!fuzz_hear_frame(server->fd, &head, proof, sizeof(proof)))
+        return;
+    disti_wire_put_id(value, &id);
+    if (overlay)
+        client_overlay(server->input, value, sizeof(value));
+    disti_wire_prove_server(said, value, &none, value + 16);
+    client_answer(server, head.id, DIST_OK, value, sizeof(value));
+}
+
+static void client_handshake(struct client_server *server)
+{
+    uint8_t how = fuzz_byte(server->input);
+    struct disti_wire_handshake said;
+
+    if ((how & 3) != 1 && client_challenge(server, &said, how & 4) && !(how & 1))
+        client_welcome(server, &said, how & 4);
+}
+
+/* Answers are awaited one after the other, so each comes after its request. */
+static void client_reply(struct client_server *server)
+{
+    uint8_t arg = fuzz_byte(server->input);
+    struct fuzz_input value = fuzz_take(server->input, fuzz_byte(server->input));
+    struct disti_wire_head head;
+    char request[1];
+
+    if (server->deaf || !fuzz_hear_frame(server->fd, &head, request, sizeof(request)))
+        return;
+    server->deaf = head.op == DISTI_WIRE_GOODBYE;
+    client_answer(server, head.id, (int8_t)arg, value.at, value.left);
+}
+
+static void client_say(struct client_server *server)
+{
+    uint8_t what = fuzz_byte(server->input);
+    struct fuzz_input piece;
+
+    if ((what & 3) == 3) {
+        client_reply(server);
+    } else if (what & 1) {
+        fuzz_send_some_frame(server->fd, server->input);
+    } else {
+        piece = fuzz_take(server->input, fuzz_byte(server->input));
+        fuzz_send(server->fd, piece.at, piece.left);
+        server->deaf = true;
+    }
+}
+
+/* Says all, and listens until the client has gone. */
 static void *client_serve(void *arg)
 {
     struct client_server *server = arg;
-    struct fuzz_input *input = server->input, piece;
-    bool known = !(fuzz_byte(input) & 1);
-    int fd = accept(server->listen_fd, NULL, NULL);
 
-    FUZZ_MUST(fd >= 0);
-    if (known)
-        client_welcome(fd);
-    while (input->left) {
-        if (fuzz_byte(input) & 1) {
-            fuzz_send_some_frame(fd, input);
-        } else {
-            piece = fuzz_take(input, fuzz_byte(input));
-            fuzz_send(fd, piece.at, piece.left);
-        }
-    }
-    shutdown(fd, SHUT_WR);
-    for (char byte; read(fd, &byte, 1) > 0;)
+    server->fd = accept(server->listen_fd, NULL, NULL);
+    FUZZ_MUST(server->fd >= 0);
+    client_handshake(server);
+    while (server->input->left)
+        client_say(server);
+    shutdown(server->fd, SHUT_WR);
+    for (char byte; read(server->fd, &byte, 1) > 0;)
         ;
-    close(fd);
+    close(server->fd);
     return NULL;
 }
 
@@ -75,8 +152,7 @@ static void client_ask(struct disti_store *store)
 
 void fuzz_store_client(struct fuzz_input *input)
 {
-    struct disti_store_target target = {
-        .host = "127.0.0.1", .rank = 0, .world_size = 2};
+    struct disti_store_target target = {.host = "127.0.0.1", .rank = 0, .world_size = 2};
     struct disti_store_tries tries = {0};
     struct client_server server = {.input = input};
     struct disti_store *store = NULL;

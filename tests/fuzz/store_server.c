@@ -3,62 +3,114 @@
  * The store's server, fed by three callers. A byte says who does what:
  *
  *     bits 0, 1   the caller
- *     bits 2, 3   0: bytes as they are   1: a frame   2: a hello that is right   3: hangs up
+ *     bits 2, 3   0: bytes as they are   1: a frame   2: the handshake   3: hangs up
+ *     bits 4, 5   of the handshake: 0: calls anew, and comes in as a rank   1: as any rank
+ *                 2: a hello that is right, and no more   3: the last proof, in its turn or not
  */
 #include "tests/fuzz/fuzz.h"
 
 #include "store/store.h"
 #include "store/wire.h"
 
-#include <poll.h>
 #include <sys/socket.h>
 
 #define SERVER_CALLERS 3
-#define SERVER_PATIENCE_MS 20000
 
-static void server_hello(int fd, int rank)
+struct server_caller {
+    int fd;
+    struct disti_wire_handshake said;
+};
+
+static void server_hello(struct server_caller *caller, int rank)
 {
     struct disti_wire_id id = {.rank = rank, .world_size = 2, .pid = 1, .host = "host"};
-    unsigned char value[DISTI_WIRE_ID];
 
-    disti_wire_put_id(value, &id);
-    fuzz_send_frame(fd, DISTI_WIRE_HELLO, 1, 0, (struct fuzz_input){0}, value, sizeof(value));
+    disti_wire_put_id(caller->said.hello, &id);
+    fuzz_send_frame(caller->fd, DISTI_WIRE_HELLO, 1, 0, (struct fuzz_input){0}, caller->said.hello,
+                    sizeof(caller->said.hello));
 }
 
-static void server_act(int port, int *callers, struct fuzz_input *input)
+static void server_proof(const struct server_caller *caller)
+{
+    static const struct disti_secret none;
+    unsigned char proof[DISTI_HMAC_BYTES];
+
+    disti_wire_prove_client(&caller->said, &none, proof);
+    fuzz_send_frame(caller->fd, DISTI_WIRE_PROOF, 2, 0, (struct fuzz_input){0}, proof,
+                    sizeof(proof));
+}
+
+static void server_hear(int fd, uint32_t id, void *value, size_t bytes)
+{
+    struct disti_wire_head head;
+
+    FUZZ_MUST(fuzz_hear_frame(fd, &head, value, bytes));
+    FUZZ_MUST(head.op == DISTI_WIRE_REPLY && head.id == id);
+}
+
+/* Whatever the others do, who says and proves who he is gets his answers. */
+static void server_enter(struct server_caller *caller, int port, int rank)
+{
+    char welcome[1];
+
+    fuzz_hang_up(caller->fd);
+    caller->fd = fuzz_connect(port);
+    server_hello(caller, rank);
+    server_hear(caller->fd, 1, caller->said.challenge, sizeof(caller->said.challenge));
+    server_proof(caller);
+    server_hear(caller->fd, 2, welcome, sizeof(welcome));
+}
+
+static void server_handshake(struct server_caller *caller, int port, int rank, uint8_t how)
+{
+    switch (how & 3) {
+    case 0:
+        server_enter(caller, port, rank);
+        break;
+    case 1:
+        server_enter(caller, port, -1);
+        break;
+    case 2:
+        server_hello(caller, rank);
+        break;
+    default:
+        server_proof(caller);
+    }
+}
+
+static void server_act(int port, struct server_caller *callers, struct fuzz_input *input)
 {
     uint8_t what = fuzz_byte(input), who = (what & 3) % SERVER_CALLERS;
+    struct server_caller *caller = &callers[who];
     struct fuzz_input piece = {0};
 
-    if (callers[who] < 0)
-        callers[who] = fuzz_connect(port);
+    if (caller->fd < 0)
+        caller->fd = fuzz_connect(port);
     switch (what >> 2 & 3) {
     case 0:
         piece = fuzz_take(input, fuzz_byte(input));
-        fuzz_send(callers[who], piece.at, piece.left);
+        fuzz_send(caller->fd, piece.at, piece.left);
         break;
     case 1:
-        fuzz_send_some_frame(callers[who], input);
+        fuzz_send_some_frame(caller->fd, input);
         break;
     case 2:
-        server_hello(callers[who], who % 2);
+        server_handshake(caller, port, who % 2, what >> 4);
         break;
     default:
-        fuzz_hang_up(callers[who]);
-        callers[who] = -1;
+        fuzz_hang_up(caller->fd);
+        caller->fd = -1;
     }
 }
 
 /* Once it has nothing more to read, the server hangs up, and has answered all of it. */
 static void server_end(int fd)
 {
-    struct pollfd ready = {.fd = fd, .events = POLLIN};
-
     if (fd < 0)
         return;
     shutdown(fd, SHUT_WR);
     do
-        FUZZ_MUST(poll(&ready, 1, SERVER_PATIENCE_MS) == 1);
+        fuzz_await(fd);
     while (fuzz_drain(fd));
     fuzz_hang_up(fd);
 }
@@ -66,13 +118,13 @@ static void server_end(int fd)
 void fuzz_store_server(struct fuzz_input *input)
 {
     struct disti_store_server *server;
-    int callers[SERVER_CALLERS] = {-1, -1, -1};
+    struct server_caller callers[SERVER_CALLERS] = {{.fd = -1}, {.fd = -1}, {.fd = -1}};
 
     FUZZ_MUST(disti_store_server_listen("127.0.0.1", 0, 2, &server) == DIST_OK);
     FUZZ_MUST(disti_store_server_run(server) == DIST_OK);
     while (input->left)
         server_act(disti_store_server_port(server), callers, input);
     for (int i = 0; i < SERVER_CALLERS; i++)
-        server_end(callers[i]);
+        server_end(callers[i].fd);
     disti_store_server_stop(server, 0);
 }

@@ -6,9 +6,12 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#define STREAMS_PATIENCE_MS 20000
 
 static struct sockaddr_in streams_loopback(int port)
 {
@@ -56,6 +59,32 @@ bool fuzz_drain(int fd)
     return got < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
+void fuzz_await(int fd)
+{
+    struct pollfd ready = {.fd = fd, .events = POLLIN};
+    int got;
+
+    /* libFuzzer looks at its clock by a signal. */
+    do
+        got = poll(&ready, 1, STREAMS_PATIENCE_MS);
+    while (got < 0 && errno == EINTR);
+    FUZZ_MUST(got == 1);
+}
+
+bool fuzz_hear(int fd, void *data, size_t bytes)
+{
+    for (size_t have = 0; have < bytes;) {
+        ssize_t got;
+
+        fuzz_await(fd);
+        got = recv(fd, (char *)data + have, bytes - have, MSG_DONTWAIT);
+        if (got <= 0)
+            return false;
+        have += (size_t)got;
+    }
+    return true;
+}
+
 void fuzz_hang_up(int fd)
 {
     const struct linger at_once = {1, 0};
@@ -94,4 +123,21 @@ void fuzz_send_some_frame(int fd, struct fuzz_input *input)
     struct fuzz_input value = fuzz_take(input, (size_t)fuzz_byte(input) << (arg & 2));
 
     fuzz_send_frame(fd, op, id, (int8_t)arg, key, value.at, value.left);
+}
+
+bool fuzz_hear_frame(int fd, struct disti_wire_head *head_p, void *value, size_t bytes)
+{
+    unsigned char head[DISTI_WIRE_HEAD], body[STREAMS_FRAME_MOST];
+    size_t has;
+
+    if (!fuzz_hear(fd, head, sizeof(head)))
+        return false;
+    FUZZ_MUST(disti_wire_get_head(head, head_p));
+    FUZZ_MUST(head_p->key_bytes + head_p->value_bytes <= sizeof(body));
+    if (!fuzz_hear(fd, body, head_p->key_bytes + (size_t)head_p->value_bytes))
+        return false;
+    has = head_p->value_bytes < bytes ? (size_t)head_p->value_bytes : bytes;
+    memset(value, 0, bytes);
+    memcpy(value, body + head_p->key_bytes, has);
+    return true;
 }

@@ -1,21 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A rank of three at the tcp transport, called by a stranger on up to three sockets of a pair. A
- * byte says what comes:
+ * A rank of three at the tcp transport, and a stranger on up to three sockets of a pair: as rank 0
+ * it calls, as rank 2 it is called. A byte says what comes:
  *
  *     bits 0, 1   the socket
- *     bits 2, 3   0: bytes as they are   1: a frame   2: a hello that is right   3: hangs up
+ *     bits 2, 3   0: bytes as they are   1: a frame   2: the handshake   3: hangs up
  *     bit 4       the rank posts a receive before
+ *     bits 5, 6   of the handshake: 0: calls anew, and comes in   1: a call, and no more
+ *                 2: the proof for the nonce that was heard last, in its turn or not
+ *                 3: has the rank call, and answers as it should
+ *     bit 7       the rank sends a message before
  */
 #include "tests/fuzz/fuzz.h"
 
 #include "backends/registry.h"
+#include "base/clock.h"
 #include "base/hash.h"
 #include "transports/tcp/tcp.h"
 #include "transports/tcp/wire.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define TCP_SOCKETS 3
@@ -23,21 +30,32 @@
 #define TCP_ROOM 256
 #define TCP_JOB "fuzz"
 #define TCP_TURNS 3
+#define TCP_PATIENCE_MS 20000
+#define TCP_CALLER 0
+#define TCP_RANK 1
+#define TCP_CALLED 2
 
 static const struct dist_transport *const tcp = &disti_transport_tcp;
 
+struct tcp_line {
+    int fd;
+    uint32_t as; /* which rank the stranger is there */
+    unsigned char nonce[DISTI_NONCE_BYTES];
+};
+
 struct tcp_fuzz {
     void *state;
-    int port, sockets[TCP_SOCKETS];
-    struct dist_request receives[TCP_RECEIVES];
-    unsigned char room[TCP_RECEIVES][TCP_ROOM];
-    int posted;
+    int port, listen_fd;
+    struct tcp_line lines[TCP_SOCKETS];
+    struct dist_request receives[TCP_RECEIVES], sends[TCP_RECEIVES];
+    unsigned char room[TCP_RECEIVES][TCP_ROOM], data[TCP_ROOM];
+    int posted, sent;
 };
 
 static void tcp_open(struct tcp_fuzz *fuzz)
 {
     static const struct dist_transport_config config = {.size = sizeof(config),
-                                                        .rank = 1,
+                                                        .rank = TCP_RANK,
                                                         .world_size = 3,
                                                         .timeout_ms = 60000,
                                                         .job = TCP_JOB,
@@ -47,8 +65,9 @@ static void tcp_open(struct tcp_fuzz *fuzz)
     unsigned char blob[DIST_ADDRESS_MAX];
     struct disti_tcp_address own;
     size_t bytes;
+    int port;
 
-    *fuzz = (struct tcp_fuzz){.sockets = {-1, -1, -1}};
+    *fuzz = (struct tcp_fuzz){.lines = {{.fd = -1}, {.fd = -1}, {.fd = -1}}};
     fuzz->state = calloc(1, tcp->state_size);
     FUZZ_MUST(fuzz->state && tcp->open(fuzz->state, &config) == DIST_OK);
     FUZZ_MUST(tcp->address(fuzz->state, blob, &bytes) == DIST_OK);
@@ -56,8 +75,12 @@ static void tcp_open(struct tcp_fuzz *fuzz)
     fuzz->port = own.endpoint[0].port;
     own.sockets = TCP_SOCKETS;
     bytes = disti_tcp_address_encode(&own, blob);
-    /* The address is never called: we are the ones who call. */
-    FUZZ_MUST(tcp->connect(fuzz->state, 0, blob, bytes) == DIST_OK);
+    /* This address is never called: we are the ones who call. */
+    FUZZ_MUST(tcp->connect(fuzz->state, TCP_CALLER, blob, bytes) == DIST_OK);
+    fuzz->listen_fd = fuzz_listen(&port);
+    own.endpoint[0].port = (uint16_t)port;
+    bytes = disti_tcp_address_encode(&own, blob);
+    FUZZ_MUST(tcp->connect(fuzz->state, TCP_CALLED, blob, bytes) == DIST_OK);
 }
 
 static void tcp_drive(struct tcp_fuzz *fuzz)
@@ -66,7 +89,7 @@ static void tcp_drive(struct tcp_fuzz *fuzz)
         FUZZ_MUST(tcp->progress(fuzz->state) >= 0);
 }
 
-static void tcp_post(struct tcp_fuzz *fuzz)
+static void tcp_post(struct tcp_fuzz *fuzz, int peer)
 {
     struct dist_request *request = &fuzz->receives[fuzz->posted];
     size_t bytes = (size_t)(fuzz->posted % 4) * 64;
@@ -74,6 +97,7 @@ static void tcp_post(struct tcp_fuzz *fuzz)
     if (fuzz->posted == TCP_RECEIVES)
         return;
     request->status = DIST_IN_PROGRESS;
+    request->peer = peer;
     request->envelope = (struct dist_envelope){(uint64_t)fuzz->posted % 2, 1, bytes};
     request->sink.dst = fuzz->room[fuzz->posted];
     request->sink.bytes = bytes;
@@ -81,17 +105,112 @@ static void tcp_post(struct tcp_fuzz *fuzz)
     tcp->recv(fuzz->state, request);
 }
 
-static void tcp_hello(int fd, int socket)
+static void tcp_send(struct tcp_fuzz *fuzz, int peer)
 {
+    struct dist_request *request = &fuzz->sends[fuzz->sent];
+    size_t bytes = (size_t)(fuzz->sent % 4) * 64;
+
+    if (fuzz->sent == TCP_RECEIVES)
+        return;
+    request->status = DIST_IN_PROGRESS;
+    request->peer = peer;
+    request->envelope = (struct dist_envelope){(uint64_t)fuzz->sent % 2, 1, bytes};
+    request->data = fuzz->data;
+    fuzz->sent++;
+    tcp->send(fuzz->state, request);
+}
+
+static void tcp_hello(const struct tcp_line *line, int socket, enum disti_tcp_step step)
+{
+    static const struct disti_secret none;
     struct disti_tcp_hello hello = {.world_size = 3,
-                                    .to = 1,
+                                    .from = line->as,
+                                    .to = TCP_RANK,
                                     .credit = 1 << 20,
                                     .job = disti_hash_text(DISTI_HASH_START, TCP_JOB),
-                                    .socket = socket};
+                                    .socket = socket,
+                                    .step = step};
     unsigned char bytes[DISTI_TCP_HELLO_BYTES];
 
     disti_tcp_hello_encode(&hello, bytes);
-    fuzz_send(fd, bytes, sizeof(bytes));
+    if (step == DISTI_TCP_PROOF || step == DISTI_TCP_ANSWER) {
+        disti_tcp_hello_prove(&none, bytes, line->nonce, hello.proof);
+        disti_tcp_hello_encode(&hello, bytes);
+    }
+    fuzz_send(line->fd, bytes, sizeof(bytes));
+}
+
+/* Waits for the rank's own. False: it has closed. */
+static bool tcp_hear(struct tcp_fuzz *fuzz, struct tcp_line *line, enum disti_tcp_step step,
+                     int *socket_p)
+{
+    int64_t deadline = disti_deadline_ms(TCP_PATIENCE_MS);
+    unsigned char bytes[DISTI_TCP_HELLO_BYTES];
+    struct disti_tcp_hello hello;
+
+    for (size_t have = 0; have < sizeof(bytes);) {
+        ssize_t got = recv(line->fd, bytes + have, sizeof(bytes) - have, MSG_DONTWAIT);
+
+        if (got == 0 || (got < 0 && errno != EAGAIN))
+            return false;
+        have += got > 0 ? (size_t)got : 0;
+        FUZZ_MUST(!disti_expired(deadline));
+        tcp_drive(fuzz);
+    }
+    FUZZ_MUST(disti_tcp_hello_decode(bytes, &hello) && hello.step == step);
+    memcpy(line->nonce, hello.nonce, sizeof(line->nonce));
+    *socket_p = hello.socket;
+    return true;
+}
+
+/* Whoever else calls: a caller who says that he is a rank is asked to prove it. */
+static void tcp_enter(struct tcp_fuzz *fuzz, struct tcp_line *line, int socket)
+{
+    int said;
+
+    fuzz_hang_up(line->fd);
+    *line = (struct tcp_line){.fd = fuzz_connect(fuzz->port), .as = TCP_CALLER};
+    tcp_hello(line, socket, DISTI_TCP_CALL);
+    FUZZ_MUST(tcp_hear(fuzz, line, DISTI_TCP_CHALLENGE, &said));
+    tcp_hello(line, socket, DISTI_TCP_PROOF);
+}
+
+/* Is there a call? If so, the rank gets what it should hear. */
+static void tcp_answer(struct tcp_fuzz *fuzz, struct tcp_line *line)
+{
+    int fd, socket;
+
+    tcp_post(fuzz, TCP_CALLED);
+    tcp_drive(fuzz);
+    fd = accept4(fuzz->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+    if (fd < 0)
+        return;
+    fuzz_hang_up(line->fd);
+    *line = (struct tcp_line){.fd = fd, .as = TCP_CALLED};
+    if (!tcp_hear(fuzz, line, DISTI_TCP_CALL, &socket))
+        return;
+    tcp_hello(line, socket, DISTI_TCP_CHALLENGE);
+    if (tcp_hear(fuzz, line, DISTI_TCP_PROOF, &socket))
+        tcp_hello(line, socket, DISTI_TCP_ANSWER);
+}
+
+static void tcp_handshake(struct tcp_fuzz *fuzz, int which, uint8_t how)
+{
+    struct tcp_line *line = &fuzz->lines[which];
+
+    switch (how & 3) {
+    case 0:
+        tcp_enter(fuzz, line, which);
+        break;
+    case 1:
+        tcp_hello(line, which, DISTI_TCP_CALL);
+        break;
+    case 2:
+        tcp_hello(line, which, DISTI_TCP_PROOF);
+        break;
+    default:
+        tcp_answer(fuzz, line);
+    }
 }
 
 /* Numbers of up to two bytes, so that frames are about each other; the payload is zeroes. */
@@ -111,27 +230,29 @@ static void tcp_frame(int fd, struct fuzz_input *input)
 static void tcp_act(struct tcp_fuzz *fuzz, struct fuzz_input *input)
 {
     uint8_t what = fuzz_byte(input), which = (what & 3) % TCP_SOCKETS;
-    int *fd = &fuzz->sockets[which];
+    struct tcp_line *line = &fuzz->lines[which];
     struct fuzz_input piece;
 
+    if (line->fd < 0)
+        *line = (struct tcp_line){.fd = fuzz_connect(fuzz->port), .as = TCP_CALLER};
     if (what & 16)
-        tcp_post(fuzz);
-    if (*fd < 0)
-        *fd = fuzz_connect(fuzz->port);
+        tcp_post(fuzz, (int)line->as);
+    if (what & 128)
+        tcp_send(fuzz, (int)line->as);
     switch (what >> 2 & 3) {
     case 0:
         piece = fuzz_take(input, fuzz_byte(input));
-        fuzz_send(*fd, piece.at, piece.left);
+        fuzz_send(line->fd, piece.at, piece.left);
         break;
     case 1:
-        tcp_frame(*fd, input);
+        tcp_frame(line->fd, input);
         break;
     case 2:
-        tcp_hello(*fd, which);
+        tcp_handshake(fuzz, which, what >> 5);
         break;
     default:
-        fuzz_hang_up(*fd);
-        *fd = -1;
+        fuzz_hang_up(line->fd);
+        line->fd = -1;
     }
 }
 
@@ -145,8 +266,9 @@ void fuzz_tcp(struct fuzz_input *input)
         tcp_drive(&fuzz);
     }
     for (int i = 0; i < TCP_SOCKETS; i++)
-        fuzz_hang_up(fuzz.sockets[i]);
+        fuzz_hang_up(fuzz.lines[i].fd);
     tcp_drive(&fuzz);
     tcp->close(fuzz.state);
+    close(fuzz.listen_fd);
     free(fuzz.state);
 }
