@@ -8,6 +8,7 @@
  * and then one each time what comes:
  *
  *     bits 0, 1   even: bytes as they are   1: a frame   3: a reply to the next request
+ *     bit 2       the reply is twice as long
  */
 #include "tests/fuzz/fuzz.h"
 
@@ -16,6 +17,7 @@
 #include "store/client.h"
 
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -26,6 +28,7 @@ struct client_server {
     int listen_fd;
     struct fuzz_input *input;
     int fd;
+    atomic_bool proved; /* it has shown that it is the job's store */
     bool deaf; /* the client asks nothing more, or may still wait for an answer that is broken */
 };
 
@@ -73,6 +76,7 @@ static void client_welcome(struct client_server *server, const struct disti_wire
     if (overlay)
         client_overlay(server->input, value, sizeof(value));
     disti_wire_prove_server(said, value, &none, value + 16);
+    server->proved = true;
     client_answer(server, head.id, DIST_OK, value, sizeof(value));
 }
 
@@ -86,10 +90,10 @@ static void client_handshake(struct client_server *server)
 }
 
 /* Answers are awaited one after the other, so each comes after its request. */
-static void client_reply(struct client_server *server)
+static void client_reply(struct client_server *server, bool longer)
 {
     uint8_t arg = fuzz_byte(server->input);
-    struct fuzz_input value = fuzz_take(server->input, fuzz_byte(server->input));
+    struct fuzz_input value = fuzz_take(server->input, (size_t)fuzz_byte(server->input) << longer);
     struct disti_wire_head head;
     char request[1];
 
@@ -105,7 +109,7 @@ static void client_say(struct client_server *server)
     struct fuzz_input piece;
 
     if ((what & 3) == 3) {
-        client_reply(server);
+        client_reply(server, what & 4);
     } else if (what & 1) {
         fuzz_send_some_frame(server->fd, server->input);
     } else {
@@ -163,6 +167,7 @@ void fuzz_store_client(struct fuzz_input *input)
     FUZZ_MUST(disti_thread_create(&thread, client_serve, &server) == 0);
     if (disti_store_try(&target, disti_deadline_ms(CLIENT_PATIENCE_MS), &tries, &store) ==
         DIST_OK) {
+        FUZZ_MUST(server.proved);
         client_ask(store);
         disti_store_close(store);
     }

@@ -50,6 +50,7 @@ struct tcp_fuzz {
     struct dist_request receives[TCP_RECEIVES], sends[TCP_RECEIVES];
     unsigned char room[TCP_RECEIVES][TCP_ROOM], data[TCP_ROOM];
     int posted, sent;
+    bool proved; /* the stranger has shown once that it is a rank */
 };
 
 static void tcp_open(struct tcp_fuzz *fuzz)
@@ -173,6 +174,7 @@ static void tcp_enter(struct tcp_fuzz *fuzz, struct tcp_line *line, int socket)
     tcp_hello(line, socket, DISTI_TCP_CALL);
     FUZZ_MUST(tcp_hear(fuzz, line, DISTI_TCP_CHALLENGE, &said));
     tcp_hello(line, socket, DISTI_TCP_PROOF);
+    fuzz->proved = true;
 }
 
 /* Is there a call? If so, the rank gets what it should hear. */
@@ -190,8 +192,10 @@ static void tcp_answer(struct tcp_fuzz *fuzz, struct tcp_line *line)
     if (!tcp_hear(fuzz, line, DISTI_TCP_CALL, &socket))
         return;
     tcp_hello(line, socket, DISTI_TCP_CHALLENGE);
-    if (tcp_hear(fuzz, line, DISTI_TCP_PROOF, &socket))
-        tcp_hello(line, socket, DISTI_TCP_ANSWER);
+    if (!tcp_hear(fuzz, line, DISTI_TCP_PROOF, &socket))
+        return;
+    tcp_hello(line, socket, DISTI_TCP_ANSWER);
+    fuzz->proved = true;
 }
 
 static void tcp_handshake(struct tcp_fuzz *fuzz, int which, uint8_t how)
@@ -256,6 +260,15 @@ static void tcp_act(struct tcp_fuzz *fuzz, struct fuzz_input *input)
     }
 }
 
+/* Who is nobody gives the rank nothing, and gets nothing of it. */
+static void tcp_check(const struct tcp_fuzz *fuzz)
+{
+    for (int i = 0; i < fuzz->posted; i++)
+        FUZZ_MUST(fuzz->proved || fuzz->receives[i].status != DIST_OK);
+    for (int i = 0; i < fuzz->sent; i++)
+        FUZZ_MUST(fuzz->proved || fuzz->sends[i].status != DIST_OK);
+}
+
 void fuzz_tcp(struct fuzz_input *input)
 {
     struct tcp_fuzz fuzz;
@@ -268,6 +281,7 @@ void fuzz_tcp(struct fuzz_input *input)
     for (int i = 0; i < TCP_SOCKETS; i++)
         fuzz_hang_up(fuzz.lines[i].fd);
     tcp_drive(&fuzz);
+    tcp_check(&fuzz);
     tcp->close(fuzz.state);
     close(fuzz.listen_fd);
     free(fuzz.state);
