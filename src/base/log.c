@@ -204,6 +204,8 @@ static size_t log_cut(char *text, size_t size)
     static const char dots[] = "...";
     size_t most = size > sizeof(dots) ? size - sizeof(dots) : 0, at = most;
 
+    if (size < sizeof(dots)) /* what is there already is all that fits */
+        return size ? size - 1 : 0;
     while (at > most / 2 && text[at - 1] != ' ')
         at--;
     if (at && text[at - 1] != ' ')

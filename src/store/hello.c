@@ -62,8 +62,9 @@ static void hello_remedy(const struct disti_store_target *target, char text[DIST
     disti_host_name(host);
     if (secret->path[0])
         snprintf(text, DISTI_SECRET_WHY,
-                 "the secret of this rank (host %s) is that in %s: give all hosts a file with the "
-                 "same secret (DIST_SECRET_FILE, distrun --secret-file)",
+                 "the secret of this rank (host %s) is that in %s: give all hosts and containers a "
+                 "file with the same secret (DIST_SECRET_FILE, distrun --secret-file), or "
+                 "DIST_AUTH=none to all ranks",
                  host, secret->path);
     else if (secret->length)
         snprintf(text, DISTI_SECRET_WHY,

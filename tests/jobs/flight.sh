@@ -44,8 +44,8 @@ if "$info" flight rank0.json 2>&1 | grep -q 'without jansson'; then
     job_skip "dist_info flight" "built without jansson"
     exit
 fi
-says '^group world: every rank has ended barrier #8: nobody waits$' rank?.json
-says '^group world: every rank has ended barrier #8: nobody waits$' own?.json
+says '^group world: every rank has ended barrier #8: nobody waits in a collective$' rank?.json
+says '^group world: every rank has ended barrier #8: nobody waits in a collective$' own?.json
 says 'no file is of rank 1' rank0.json rank2.json
 refuses 'another file is of the same rank' rank0.json own0.json
 head -c 300 rank0.json >cut.json

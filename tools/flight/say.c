@@ -239,9 +239,10 @@ static void say_are_level(const struct flight_group *group, int64_t last, bool *
     count = say_list(group, marks, list);
     say_name(group, name, sizeof(name));
     if (last < 0)
-        printf("%s: no rank has called anything\n", name);
+        printf("%s: no rank has called a collective\n", name);
     else if (!count)
-        printf("%s: every rank has ended %s: nobody waits\n", name, say_theirs(group, last)->words);
+        printf("%s: every rank has ended %s: nobody waits in a collective\n", name,
+               say_theirs(group, last)->words);
     else {
         printf("%s: every rank has called %s, which has not ended on %s%s", name,
                say_theirs(group, last)->words, count == here ? "any of " : "", list);

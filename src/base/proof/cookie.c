@@ -37,14 +37,22 @@ static bool cookie_place(char folder[DISTI_SECRET_PATH], char *why)
     return false;
 }
 
+/*
+ * In a folder of this user's, that is: sudo may have kept another user's HOME, where folders of
+ * root's would be in the way.
+ */
 static void cookie_make_folders(char *folder)
 {
+    struct stat here = {.st_uid = geteuid() + 1};
+
     for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        (void)mkdir(folder, 0700);
+        if (stat(folder, &here) != 0 && here.st_uid == geteuid())
+            (void)mkdir(folder, 0700);
         *slash = '/';
     }
-    (void)mkdir(folder, 0700);
+    if (here.st_uid == geteuid())
+        (void)mkdir(folder, 0700);
 }
 
 /* A new file with a name that nobody else has, whole on the disk. */

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -125,9 +126,10 @@ static void dump_times(struct dump *dump, const struct disti_flight_entry *entry
         dump_time(dump, "ended", ended);
 }
 
-static void dump_entry(struct dump *dump, const struct disti_flight_entry *entry, uint64_t sequence)
+/* what: as it was when it was found to be that call's; the entry may be another's since. */
+static void dump_entry(struct dump *dump, const struct disti_flight_entry *entry, uint64_t sequence,
+                       uint64_t what)
 {
-    const uint64_t what = atomic_load(&entry->what);
     const unsigned state = (unsigned)(what >> 56), op = (unsigned)(what >> 48) & 0xff;
     const char *name = atomic_load(&entry->name);
     const char *collective = dist_collective_string((dist_collective)(what >> 32 & 0xff));
@@ -158,6 +160,14 @@ static bool dump_has(const struct disti_flight_entry *entry)
     return atomic_load(&entry->what) >> 56 != DISTI_FLIGHT_NONE;
 }
 
+/* Does the entry hold the call of that number? Not while it is written over. */
+static bool dump_holds(const struct disti_flight_entry *entry, uint64_t sequence, uint64_t *what_p)
+{
+    *what_p = atomic_load(&entry->what);
+    return *what_p >> 56 != DISTI_FLIGHT_NONE && atomic_load(&entry->sequence) == sequence &&
+           atomic_load(&entry->what) == *what_p;
+}
+
 /* The newest sequence; false: there was no call. */
 static bool dump_newest(const struct disti_flight_entry *entries, uint64_t mask, uint64_t *newest_p)
 {
@@ -174,22 +184,25 @@ static bool dump_newest(const struct disti_flight_entry *entries, uint64_t mask,
     return any;
 }
 
+/* Of so many entries the oldest is left out: calls that begin meanwhile write over those. */
+#define DUMP_MARGIN 64
+
 /* Oldest first. What is being written over at this moment is left out. */
 static void dump_entries(struct dump *dump, const struct disti_flight_entry *entries, uint64_t mask)
 {
     bool first = true;
-    uint64_t newest;
+    uint64_t newest, what, kept = mask - mask / DUMP_MARGIN;
 
     if (!dump_newest(entries, mask, &newest))
         return;
-    for (uint64_t sequence = newest > mask ? newest - mask : 0; sequence <= newest; sequence++) {
+    for (uint64_t sequence = newest > kept ? newest - kept : 0; sequence <= newest; sequence++) {
         const struct disti_flight_entry *entry = &entries[sequence & mask];
 
-        if (!dump_has(entry) || atomic_load(&entry->sequence) != sequence)
+        if (!dump_holds(entry, sequence, &what))
             continue;
         if (!first)
             dump_byte(dump, ',');
-        dump_entry(dump, entry, sequence);
+        dump_entry(dump, entry, sequence, what);
         first = false;
     }
 }
@@ -272,10 +285,17 @@ int disti_flight_write(const char *path, const struct disti_flight_head *head,
                        const struct dist_group *groups)
 {
     struct dump dump = {.wall_ns = dump_wall()};
+    struct stat status;
 
-    dump.fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY, 0644);
+    /* A FIFO that nobody reads is an error, and no wait. */
+    dump.fd = open(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY, 0644);
     if (dump.fd < 0)
         return errno;
+    if (fstat(dump.fd, &status) == 0 && S_ISREG(status.st_mode) && ftruncate(dump.fd, 0) != 0) {
+        dump.error = errno;
+        close(dump.fd);
+        return dump.error;
+    }
     dump_head(&dump, head);
     dump_name(&dump, "groups");
     dump_byte(&dump, '[');

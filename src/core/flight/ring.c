@@ -21,11 +21,14 @@ static uint64_t ring_round_up(uint64_t calls)
 
 dist_status disti_flight_open(struct disti_flight *flight)
 {
+    dist_status status;
     int calls;
 
     atomic_init(&flight->calls.entries, &flight->none);
     atomic_init(&flight->messages.entries, &flight->none);
-    return disti_env_int("DIST_FLIGHT", 0, RING_MOST, RING_CALLS, &calls);
+    status = disti_env_int("DIST_FLIGHT", 0, RING_MOST, RING_CALLS, &calls);
+    flight->off = status == DIST_OK && calls == 0;
+    return status;
 }
 
 static struct disti_flight_ring *ring_of(struct disti_flight *flight, const struct dist_call *call)

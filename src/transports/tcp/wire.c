@@ -142,8 +142,9 @@ void disti_tcp_hello_prove(const struct disti_secret *key, const unsigned char *
 {
     const struct disti_hmac_piece pieces[] = {{nonce, DISTI_NONCE_BYTES}, {bytes, 72}};
 
-    disti_prove(key, bytes[10] == DISTI_TCP_PROOF ? "libdist tcp caller" : "libdist tcp called",
-                pieces, 2, proof);
+    const bool caller = (bytes[10] & ~WIRE_FLAG_CHECKSUM) == DISTI_TCP_PROOF;
+
+    disti_prove(key, caller ? "libdist tcp caller" : "libdist tcp called", pieces, 2, proof);
 }
 
 void disti_tcp_frame_encode(enum disti_tcp_kind kind, const struct dist_envelope *envelope,
