@@ -78,20 +78,33 @@ static void hello_remedy(const struct disti_store_target *target, char text[DIST
                  host);
 }
 
+/* What a server said that has proved nothing: nothing of it may act on a terminal. */
+static void hello_quote(const struct disti_wire_reader *reply, char text[DISTI_NEWS_MAX])
+{
+    const unsigned char *said = disti_wire_value(reply);
+    size_t length = reply->head.value_bytes;
+
+    if (length > DISTI_NEWS_MAX - 1)
+        length = DISTI_NEWS_MAX - 1;
+    for (size_t i = 0; i < length; i++)
+        text[i] = said[i] >= ' ' && said[i] <= '~' ? (char)said[i] : '?';
+    text[length] = '\0';
+}
+
 /* The server's answer was a refusal. */
 static dist_status hello_take_refusal(const struct disti_store *store,
                                       const struct disti_store_target *target,
                                       const struct disti_wire_reader *reply,
                                       struct disti_store_tries *tries)
 {
-    char remedy[DISTI_SECRET_WHY] = "";
+    char remedy[DISTI_SECRET_WHY] = "", said[DISTI_NEWS_MAX];
     bool other = reply->head.arg == DIST_ERR_MISMATCH;
 
     if (other)
         hello_remedy(target, remedy);
-    return hello_refused(store, target, reply->head.arg, tries, "%.*s%s%s",
-                         (int)reply->head.value_bytes, (const char *)disti_wire_value(reply),
-                         other ? "; " : "", remedy);
+    hello_quote(reply, said);
+    return hello_refused(store, target, reply->head.arg, tries, "%s%s%s", said, other ? "; " : "",
+                         remedy);
 }
 
 static dist_status hello_nonsense(const struct disti_store *store,

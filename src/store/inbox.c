@@ -78,14 +78,15 @@ static void inbox_look_at_launcher(struct disti_store *store)
 {
     struct pollfd launcher = {.fd = store->launcher_fd, .events = POLLIN};
 
-    if (store->lost || !disti_expired(store->look_at))
+    if (!disti_expired(store->look_at))
         return;
     store->look_at = disti_deadline_ms(INBOX_LOOK_MS);
     if (poll(&launcher, 1, 0) <= 0)
         return;
     disti_descriptor_close(store->launcher_fd);
     store->launcher_fd = -1;
-    inbox_end(store);
+    if (!store->lost) /* rank 0, which held it, may have left in order: others go on */
+        inbox_end(store);
     snprintf(store->lost_text, sizeof(store->lost_text), "%s", store->launcher_text);
     inbox_add_news(store, -1, DISTI_NO_GROUP, 0, store->lost_text, strlen(store->lost_text));
 }

@@ -18,8 +18,9 @@
  *                                   <--------    answer, proof by the called one's role
  *
  * A proof is an HMAC over the role, both nonces, and all that its sender has said. So an old one
- * does not fit a new nonce, one sent back has the wrong role, and one for another rank or job
- * has said something else. Who can change packets on the way can still change what follows.
+ * does not fit a new nonce, one sent back has the wrong role, and one for another rank has said
+ * something else. Jobs with one secret are not told apart. Who can change packets on the way can
+ * still change what follows.
  */
 
 /* Fresh random bytes; false: errno says why. */

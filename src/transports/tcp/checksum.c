@@ -60,8 +60,8 @@ bool disti_tcp_sum_fits(struct tcp_state *state, const struct tcp_conn *conn)
     if (!conn->peer->checksum || conn->in.sum == conn->in.sum_wanted)
         return true;
     /* The others' errors may come before this one: they know that a connection ended, not why. */
-    disti_warn("rank %d: what rank %d sent was damaged on the way, DIST_CHECKSUM shows",
-               state->rank, conn->peer->rank);
+    disti_notice("rank %d: what rank %d sent was damaged on the way, DIST_CHECKSUM shows",
+                 state->rank, conn->peer->rank);
     disti_tcp_lose(state, conn->peer, 0,
                    "what it sent was damaged on the way, DIST_CHECKSUM shows: look for faulty "
                    "memory or network cards on both hosts");
