@@ -54,7 +54,8 @@ torchrun=$(type -P "${TORCHRUN:-torchrun}")
 if [ -z "$torchrun" ]; then
     job_skip "torchrun" "no torchrun here: name it in TORCHRUN"
 elif [ -z "${CHECK_SHORT-}" ]; then
-    killed "torchrun" "$torchrun" --standalone --nproc-per-node 2 --no-python
+    killed "torchrun" "$torchrun" --standalone --nproc-per-node 2 \
+        --log-dir "$job_folder/logs" --no-python
     say_why "torchrun"
 fi
 

@@ -62,7 +62,7 @@ agents()
     port=$(job_port)
     for agent in 0 1; do
         "$0" --nnodes 2 --nproc-per-node 2 --rdzv-backend c10d --rdzv-endpoint "127.0.0.1:$port" \
-            --rdzv-id ways --local-addr 127.0.0.1 --no-python "$@" &
+            --rdzv-id ways --log-dir "$job_folder/logs" --local-addr 127.0.0.1 --no-python "$@" &
         pids+=($!)
     done
     for agent in "${pids[@]}"; do
@@ -71,7 +71,9 @@ agents()
     return $status
 }
 export -f agents
-way "torchrun" self 4 "$torchrun" --standalone --nproc-per-node 4 --no-python "${training[@]}"
-way "torchrun, a fixed port" self 4 "$torchrun" --nproc-per-node 4 --master-port "$(job_port)" \
+export job_folder # torchrun leaves its logs where it writes them
+way "torchrun" self 4 "$torchrun" --standalone --nproc-per-node 4 --log-dir "$job_folder/logs" \
     --no-python "${training[@]}"
+way "torchrun, a fixed port" self 4 "$torchrun" --nproc-per-node 4 --master-port "$(job_port)" \
+    --log-dir "$job_folder/logs" --no-python "${training[@]}"
 way "torchrun, two agents" self 4 "$BASH" -c 'agents "$@"' "$torchrun" "${training[@]}"
