@@ -207,7 +207,10 @@ END {
     print "a bare loop over memory that all ranks have mapped, or of the line: 2 (n - 1) / n times the bytes"
     print "over its rate, where a frame of 1514 bytes carries 1448. Gloo takes its fastest all-reduce at"
     print "each size. MPICH, Intel MPI and MPICH 5 spin when they wait, so they are left out where there are"
-    print "more ranks than CPUs: a call then takes milliseconds.\n"
+    print "more ranks than CPUs: a call then takes milliseconds. The CPUs are virtual ones, which the host"
+    print "moves: within seconds a line takes 60 ns from one to the other, or 350 to 550 ns, and all that"
+    print "ranks share takes 2 to 5 times as long. The turns of a round are beside each other; the rest is"
+    print "left to the number of rounds.\n"
     print_runs()
     print_peers()
     print "\n## Targets\n\n| target | met |\n|---|---|\n" summary
