@@ -89,10 +89,14 @@ tests_jobs_start_grows_SOURCES = tests/jobs/start_grows.c tests/jobs/descriptors
 tests_jobs_start_grows_LDADD = libdist.la
 tests_jobs_start_grows_LDFLAGS = $(job_ldflags)
 
+listeners_sources = tests/jobs/listeners.c tests/jobs/listeners.h
 check_PROGRAMS += tests/jobs/churn
-tests_jobs_churn_SOURCES = tests/jobs/churn.c tests/jobs/descriptors.h
+tests_jobs_churn_SOURCES = tests/jobs/churn.c tests/jobs/descriptors.h $(listeners_sources)
 tests_jobs_churn_LDADD = libdist.la
 tests_jobs_churn_LDFLAGS = $(job_ldflags)
+
+check_PROGRAMS += tests/jobs/strangers
+tests_jobs_strangers_SOURCES = tests/jobs/strangers.c $(listeners_sources)
 
 check_PROGRAMS += tests/jobs/nth
 tests_jobs_nth_SOURCES = tests/jobs/nth.c
@@ -219,6 +223,7 @@ job_scripts = \
 	tests/jobs/mindspore.sh \
 	tests/jobs/roles.sh \
 	tests/jobs/secrets.sh \
+	tests/jobs/strangers.sh \
 	tests/jobs/slurm.sh \
 	tests/jobs/pmix.sh \
 	tests/jobs/ways.sh \
