@@ -223,6 +223,7 @@ job_scripts = \
 	tests/jobs/mindspore.sh \
 	tests/jobs/roles.sh \
 	tests/jobs/secrets.sh \
+	tests/jobs/other_user.sh \
 	tests/jobs/strangers.sh \
 	tests/jobs/slurm.sh \
 	tests/jobs/pmix.sh \
@@ -291,7 +292,7 @@ measuring_job_scripts = tests/jobs/idle.sh tests/jobs/predicted.sh
 
 TESTS += $(job_scripts)
 EXTRA_DIST += $(job_scripts) $(measuring_job_scripts) tests/jobs/bad_module.c tests/jobs/losses.awk
-EXTRA_DIST += tests/jobs/examples_cluster.py tests/jobs/train_records.py tests/jobs/train_torch.py
+EXTRA_DIST += tests/jobs/examples_cluster.py tests/jobs/other_user.py tests/jobs/train_records.py tests/jobs/train_torch.py
 EXTRA_DIST += \
 	tests/jobs/preload_fortran.F90 \
 	tests/jobs/preload_fortran_collectives.F90 \
