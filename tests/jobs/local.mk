@@ -248,6 +248,7 @@ job_scripts = \
 	tests/jobs/netns_cluster.sh \
 	tests/jobs/agents.sh \
 	tests/jobs/elastic.sh \
+	tests/jobs/soak.sh \
 	tests/jobs/hosts.sh \
 	tests/jobs/churn.sh \
 	tests/jobs/many_groups.sh \
