@@ -21,15 +21,17 @@ calls()
     job_check "$1: no false alarm" every success
 }
 
+have_met() { [ "$(grep -cs '^met' "$job_output")" = 4 ]; }
 # Who is gone is not called well: the error says why nothing comes of it.
-says_why() { ! grep '^knew ' "$job_output" | grep -vE 'silent|unreachable|no longer answers|gave no sign of life|was killed|is lost'; }
+says_why() { ! grep '^knew ' "$job_output" | grep -vE 'silent|unreachable'; }
 
-# cut NAME COMMAND...: a while after the start of such calls the command cuts the network.
-cut()
+# broken NAME COMMAND...: as soon as the ranks have met the command cuts the network.
+broken()
 {
     local name=$1 cutter
     shift
-    { sleep 2 && "$@"; } &
+    rm -f "$job_output"
+    { job_until have_met && "$@"; } &
     cutter=$!
     DIST_TIMEOUT=3 nodes 4 "2 3" "$program" gloo cut 0 2048
     wait $cutter
@@ -51,12 +53,12 @@ if there iptables -L >/dev/null 2>&1; then
         calls "a loss of $loss"
         there iptables -F INPUT
     done
-    cut "packets are dropped" there iptables -A INPUT -j DROP
+    broken "packets are dropped" there iptables -A INPUT -j DROP
     there iptables -F INPUT
 else
     job_skip "lost packets" "no iptables here"
 fi
-cut "the link is down" ip link set "dA$$" down
+broken "the link is down" ip link set "dA$$" down
 ip link set "dA$$" up
 
 # The other machine vanishes: its ranks are killed when nothing gets out any more, so no connection is
@@ -70,7 +72,8 @@ vanish()
         [ "$(ps -o comm= -p "$(ps -o ppid= -p "$pid")")" != kills ] || kill -KILL "$pid"
     done
 }
-{ sleep 2 && vanish; } &
+rm -f "$job_output"
+{ job_until have_met && vanish; } &
 vanished=$!
 DIST_TIMEOUT=3 nodes 4 "2 3" "$program" gloo cut 0 2048
 wait $vanished
