@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Who listens where, as the kernel says. */
 #include "listeners.h"
 
 #include <arpa/inet.h>

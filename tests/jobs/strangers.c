@@ -184,15 +184,23 @@ static void say_something(int line, int number)
     for (size_t i = 0; i < sizeof(junk); i++)
         junk[i] = (unsigned char)rand();
     switch (number % 6) {
-    case 0: break;
-    case 1: (void)!send(line, junk, sizeof(junk), MSG_NOSIGNAL | MSG_DONTWAIT); break;
-    case 2: (void)!send(line, junk, 3, MSG_NOSIGNAL | MSG_DONTWAIT); break;
-    case 3: (void)!send(line, http, sizeof(http) - 1, MSG_NOSIGNAL | MSG_DONTWAIT); break;
+    case 0:
+        break;
+    case 1:
+        (void)!send(line, junk, sizeof(junk), MSG_NOSIGNAL | MSG_DONTWAIT);
+        break;
+    case 2:
+        (void)!send(line, junk, 3, MSG_NOSIGNAL | MSG_DONTWAIT);
+        break;
+    case 3:
+        (void)!send(line, http, sizeof(http) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+        break;
     case 4:
         memset(junk, 0xff, sizeof(junk));
         (void)!send(line, junk, 64, MSG_NOSIGNAL | MSG_DONTWAIT);
         break;
-    default: break;
+    default:
+        break;
     }
 }
 

@@ -10,8 +10,8 @@
 int file_read(const char *path, uint8_t **bytes_p, size_t *size_p);
 
 /*
- * A new file for writing, in place of what is there under that name: never a file of another user's,
- * nor one that a link leads to. Returns a descriptor, or -1 with errno.
+ * A new file for writing, in place of what is there under that name: never a file of another
+ * user's, nor one that a link leads to. Returns a descriptor, or -1 with errno.
  */
 int file_draft(const char *path);
 

@@ -281,7 +281,8 @@ static int64_t dump_wall(void)
     return now.tv_sec * INT64_C(1000000000) + now.tv_nsec - disti_now_ns();
 }
 
-/* Empties a file, and refuses that of another user, who may have laid it for us. Returns an errno. */
+/* Empties a file, and refuses that of another user, who may have laid it for us. Returns an errno.
+ */
 static int dump_own(int fd)
 {
     struct stat status;
