@@ -23,5 +23,5 @@ noinst_PROGRAMS += bench/overlap
 bench_overlap_SOURCES = bench/overlap.c
 bench_overlap_LDADD = libdist.la
 
-# A cluster out of network namespaces, to measure on.
-EXTRA_DIST += bench/netns-cluster
+# A cluster out of network namespaces, to measure on; what safety costs.
+EXTRA_DIST += bench/netns-cluster bench/trust-cost

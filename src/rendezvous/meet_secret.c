@@ -57,7 +57,8 @@ static dist_status secret_take(const struct disti_meeting *meeting, const char *
     }
     if (disti_secret_cookie(secret_p, why))
         return DIST_OK;
-    if (wish == SECRET_COOKIE)
+    /* To go on without would be what somebody wants who has laid a file there. */
+    if (wish == SECRET_COOKIE || secret_p->path[0])
         return secret_refuse(meeting, why);
     disti_info("rank %d has no secret to prove to the store: %s", meeting->rank, why);
     return DIST_OK;

@@ -65,6 +65,20 @@ if [ -n "${CHECK_LONG-}" ]; then
     cost_check scatter_v 1 620
 fi
 
+# What a call of all that can be turned off costs: with DIST_FLIGHT=0 and no secret it is so much
+# cheaper.
+cost_of_trust()
+{
+    local on off
+    cost_run all_reduce 0 || return 1
+    on=$(cost_least)
+    DIST_AUTH=none DIST_FLIGHT=0 DIST_LAUNCHER_WATCH=0 cost_run all_reduce 0 || return 1
+    off=$(cost_least)
+    echo "      all_reduce of 8 bytes: $on instructions, $off without recorder, secret and watch; at most $1 more"
+    [ -n "$off" ] && [ $((on - off)) -le "$1" ]
+}
+job_check "what makes a job safe costs a call little" cost_of_trust 12
+
 # cost_of_mpi MPI: a program that knows nothing of libdist, rank 0 under callgrind.
 cost_of_mpi()
 {

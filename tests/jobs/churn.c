@@ -11,6 +11,7 @@
  * and none may be the wildcard. TIMES is not looked at.
  */
 #include "descriptors.h"
+#include "listeners.h"
 
 #include <dist/dist.h>
 #include <stdint.h>
@@ -166,50 +167,18 @@ static void repeat(void (*once)(dist_group *world), dist_group *world, int times
     compare(&before, &after, once == once_memory ? 0 : times / 2);
 }
 
-/* Has a process that socket? */
-static bool holds(pid_t process, unsigned long inode)
+/* How many sockets of a process listen; every one at the wildcard is an error. */
+static int listeners(pid_t process)
 {
-    char folder[64], path[400], link[64], wanted[64];
-    const struct dirent *entry;
-    bool found = false;
-    DIR *opened;
+    struct listener found[LISTENERS_MOST];
+    int count = listeners_of(process, found);
 
-    snprintf(folder, sizeof(folder), "/proc/%d/fd", (int)process);
-    snprintf(wanted, sizeof(wanted), "socket:[%lu]", inode);
-    opened = opendir(folder);
-    while (opened && !found && (entry = readdir(opened))) {
-        ssize_t length;
-
-        snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
-        length = readlink(path, link, sizeof(link) - 1);
-        found = length > 0 && strncmp(link, wanted, (size_t)length) == 0 &&
-                strlen(wanted) == (size_t)length;
-    }
-    if (opened)
-        closedir(opened);
-    return found;
-}
-
-/* How many sockets of a table listen at an address; every one at the wildcard is an error. */
-static int listeners(const char *table)
-{
-    char line[512], address[64], state[8];
-    FILE *file = fopen(table, "re");
-    unsigned long inode;
-    int count = 0;
-
-    while (file && fgets(line, sizeof(line), file)) {
-        if (sscanf(line, "%*s %63s %*s %7s %*s %*s %*s %*s %*s %lu", address, state, &inode) != 3 ||
-            strcmp(state, "0A") != 0 || (!holds(getpid(), inode) && !holds(getppid(), inode)))
-            continue;
-        count++;
-        if (strspn(address, "0") == strcspn(address, ":")) {
-            fprintf(stderr, "churn: it listens everywhere: %s in %s\n", address, table);
+    for (int i = 0; i < count; i++) {
+        if (found[i].everywhere) {
+            fprintf(stderr, "churn: process %d listens everywhere\n", (int)process);
             exit(1);
         }
     }
-    if (file)
-        fclose(file);
     return count;
 }
 
@@ -217,7 +186,7 @@ static void look_at_listeners(void)
 {
     dist_group *world = join();
     int32_t data[64];
-    int32_t count = listeners("/proc/self/net/tcp") + listeners("/proc/self/net/tcp6");
+    int32_t count = listeners(getpid()) + listeners(getppid());
 
     printf("%d sockets listen\n", (int)count);
     sum(world, data);

@@ -71,6 +71,15 @@ static dist_status call_reduce_scatter(dist_group *g, const struct called *c)
     return dist_reduce_scatter(g, in, out, c->count, c->dtype, c->op);
 }
 
+static dist_status call_reduce_scatter_v(dist_group *g, const struct called *c)
+{
+    size_t counts[RANKS_MAX];
+
+    for (int r = 0; r < ranks; r++)
+        counts[r] = c->count + (size_t)r;
+    return dist_reduce_scatter_v(g, in, out, counts, c->dtype, c->op);
+}
+
 static dist_status call_all_to_all(dist_group *g, const struct called *c)
 {
     return dist_all_to_all(g, in, out, c->count, c->dtype);
@@ -134,23 +143,47 @@ static const struct called calls[] = {
     {"broadcast", 0, DIST_FLOAT32, DIST_SUM, 0, call_broadcast},
     {"all_reduce", 5, DIST_FLOAT32, DIST_SUM, 0, call_all_reduce},
     {"all_reduce", 5, DIST_FLOAT32, DIST_MAX, 0, call_all_reduce},
+    {"all_reduce", 5, DIST_INT32, DIST_SUM, 0, call_all_reduce},
     {"all_reduce", COUNT, DIST_FLOAT32, DIST_SUM, 0, call_all_reduce},
     {"all_reduce", 7, DIST_FLOAT32, DIST_SUM, 11, call_coalesced},
     {"all_reduce", 11, DIST_FLOAT32, DIST_SUM, 7, call_coalesced},
     {"reduce", 5, DIST_FLOAT32, DIST_SUM, 0, call_reduce},
     {"reduce", 5, DIST_FLOAT32, DIST_SUM, 1, call_reduce},
+    {"reduce", 5, DIST_FLOAT32, DIST_MAX, 0, call_reduce},
+    {"reduce", 5, DIST_INT32, DIST_SUM, 0, call_reduce},
     {"reduce", COUNT, DIST_FLOAT32, DIST_SUM, 0, call_reduce},
     {"gather", 5, DIST_FLOAT32, DIST_SUM, 0, call_gather},
     {"gather", 5, DIST_FLOAT32, DIST_SUM, 1, call_gather},
+    {"gather", 5, DIST_INT32, DIST_SUM, 0, call_gather},
     {"gather", COUNT, DIST_FLOAT32, DIST_SUM, 1, call_gather},
     {"scatter", 5, DIST_FLOAT32, DIST_SUM, 0, call_scatter},
     {"scatter", 5, DIST_FLOAT32, DIST_SUM, 1, call_scatter},
+    {"scatter", 5, DIST_INT32, DIST_SUM, 0, call_scatter},
     {"scatter", COUNT, DIST_FLOAT32, DIST_SUM, 0, call_scatter},
     {"all_gather", 5, DIST_FLOAT32, DIST_SUM, 0, call_all_gather},
+    {"all_gather", COUNT, DIST_FLOAT32, DIST_SUM, 0, call_all_gather},
+    {"all_gather", 5, DIST_INT32, DIST_SUM, 0, call_all_gather},
     {"all_gather_v", 5, DIST_FLOAT32, DIST_SUM, 0, call_all_gather_v},
+    {"all_gather_v", 6, DIST_FLOAT32, DIST_SUM, 0, call_all_gather_v},
+    {"all_gather_v", 5, DIST_INT32, DIST_SUM, 0, call_all_gather_v},
     {"reduce_scatter", 5, DIST_FLOAT32, DIST_SUM, 0, call_reduce_scatter},
+    {"reduce_scatter", COUNT, DIST_FLOAT32, DIST_SUM, 0, call_reduce_scatter},
+    {"reduce_scatter", 5, DIST_FLOAT32, DIST_MAX, 0, call_reduce_scatter},
+    {"reduce_scatter", 5, DIST_INT32, DIST_SUM, 0, call_reduce_scatter},
+    {"reduce_scatter_v", 5, DIST_FLOAT32, DIST_SUM, 0, call_reduce_scatter_v},
+    {"reduce_scatter_v", 6, DIST_FLOAT32, DIST_SUM, 0, call_reduce_scatter_v},
+    {"reduce_scatter_v", 5, DIST_FLOAT32, DIST_MAX, 0, call_reduce_scatter_v},
     {"all_to_all", 5, DIST_FLOAT32, DIST_SUM, 0, call_all_to_all},
+    {"all_to_all", COUNT, DIST_FLOAT32, DIST_SUM, 0, call_all_to_all},
+    {"all_to_all", 5, DIST_INT32, DIST_SUM, 0, call_all_to_all},
     {"all_to_all_v", 5, DIST_FLOAT32, DIST_SUM, 0, call_all_to_all_v},
+    {"all_to_all_v", 5, DIST_INT32, DIST_SUM, 0, call_all_to_all_v},
+    {"gather_v", 5, DIST_FLOAT32, DIST_SUM, 0, call_gather_v},
+    {"gather_v", 5, DIST_FLOAT32, DIST_SUM, 1, call_gather_v},
+    {"gather_v", 5, DIST_INT32, DIST_SUM, 0, call_gather_v},
+    {"scatter_v", 5, DIST_FLOAT32, DIST_SUM, 0, call_scatter_v},
+    {"scatter_v", 5, DIST_FLOAT32, DIST_SUM, 1, call_scatter_v},
+    {"scatter_v", 5, DIST_INT32, DIST_SUM, 0, call_scatter_v},
     {"barrier", 0, DIST_FLOAT32, DIST_SUM, 0, call_barrier},
 };
 #define CALLS ((int)(sizeof(calls) / sizeof(calls[0])))

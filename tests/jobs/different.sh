@@ -5,9 +5,9 @@
 . "$srcdir/tests/support/job.sh"
 
 JOB_LIMIT=100
-stride=37
-[ -z "${CHECK_SHORT-}" ] || stride=83
-[ -z "${CHECK_LONG-}" ] || stride=1 JOB_LIMIT=900
+stride=101
+[ -z "${CHECK_SHORT-}" ] || stride=251
+[ -z "${CHECK_LONG-}" ] || stride=1 JOB_LIMIT=1800
 
 for ranks in 2 3 4; do
     job shell $ranks tests/jobs/different gloo $stride

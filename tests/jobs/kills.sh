@@ -6,7 +6,8 @@
 
 JOB_LIMIT=60
 program=tests/jobs/kills
-phases="start connect join open idle barrier first middle reduce destroy"
+phases="start connect join open idle barrier first middle reduce checkpoint destroy"
+training="--reproducible --arch mlp --epochs 4 --train-samples 1200 --test-samples 100"
 latencies=$job_folder/latencies
 next=0 batch=0
 
@@ -28,8 +29,28 @@ measure()
 kill_one()
 {
     local measured=$latencies.$BASHPID
-    job "$2" 4 $program "$3" "$4" "$5"
+    if [ "$4" = checkpoint ]; then kill_training "$2" "$3" "$5"; else job "$2" 4 $program "$3" "$4" "$5"; fi
     ! told "$4" "$5" || [ "$job_status" = 77 ] || measure "$1" "$4" >>"$measured"
+    [ "$4" != checkpoint ] || go_on "$1" "$5"
+}
+
+# A training that is killed as it is kept in a file. It goes on from that, and comes to the
+# parameters of one that nothing happened to: so the file was a whole one, of some step.
+kill_training()
+{
+    # shellcheck disable=SC2086
+    job "$1" 4 tests/jobs/kills_training "$job_folder/kept.$BASHPID" "$3" "$builddir/train_mnist" \
+        $training --dist-backend "$2" --checkpoint "$job_folder/kept.$BASHPID" --checkpoint-interval 1
+}
+hash_of() { grep -o 'Parameter hash: [0-9a-f]*' "$job_output" | tail -n 1; }
+go_on()
+{
+    [ "$job_status" != 77 ] || return 0
+    # shellcheck disable=SC2086
+    job shell 1 train_mnist $training --dist-backend gloo --checkpoint "$job_folder/kept.$BASHPID"
+    job_check "it went on from its file" grep -q '^=> going on from' "$job_output"
+    job_check "to the same parameters: $1, rank $2 killed" [ "$(hash_of)" = "$whole" ]
+    rm -f "$job_folder/kept.$BASHPID" "$job_folder/kept.$BASHPID.tmp"
 }
 
 # Three at a time, as most of it is waiting.
@@ -55,6 +76,16 @@ battery()
     done
 }
 
+if grep -q '^#define HAVE_JANSSON' "$builddir/config.h"; then
+    # shellcheck disable=SC2086
+    job shell 1 train_mnist $training --dist-backend gloo
+    whole=$(hash_of)
+    job_check "there is a hash" [ -n "$whole" ]
+else
+    job_skip "phase checkpoint" "built without jansson: no checkpoints"
+    phases=${phases/checkpoint /}
+fi
+
 # Stopped, and slow: those wait for deadlines.
 for transport in shm tcp; do
     DIST_TRANSPORT=$transport job_aside job shell 3 $program gloo stop 1
@@ -68,8 +99,8 @@ job_collect
 # MPI has the ranks meet, so that it decides what comes of one that dies before they have. From then
 # on its launchers let the others live, if they are asked to.
 export OMPI_MCA_orte_enable_recovery=1
-all="open idle barrier first middle reduce destroy"
-phases=${CHECK_LONG:+$all} phases=${phases:-open idle reduce}
+all="open idle barrier first middle reduce${whole:+ checkpoint} destroy"
+phases=${CHECK_LONG:+$all} phases=${phases:-open idle reduce${whole:+ checkpoint}}
 DIST_TRANSPORT=shm battery mpi-shm openmpi mpi
 phases=${CHECK_LONG:+$all} phases=${phases:-barrier first middle destroy}
 DIST_TRANSPORT=mpi battery mpi-mpi openmpi mpi

@@ -11,6 +11,8 @@ check_PROGRAMS += tests/jobs/kills
 tests_jobs_kills_SOURCES = tests/jobs/kills.c
 tests_jobs_kills_LDADD = libdist.la
 tests_jobs_kills_LDFLAGS = $(job_ldflags)
+check_PROGRAMS += tests/jobs/kills_training
+tests_jobs_kills_training_SOURCES = tests/jobs/kills_training.c
 
 check_PROGRAMS += tests/jobs/agent
 tests_jobs_agent_SOURCES = tests/jobs/agent.c
@@ -87,10 +89,14 @@ tests_jobs_start_grows_SOURCES = tests/jobs/start_grows.c tests/jobs/descriptors
 tests_jobs_start_grows_LDADD = libdist.la
 tests_jobs_start_grows_LDFLAGS = $(job_ldflags)
 
+listeners_sources = tests/jobs/listeners.c tests/jobs/listeners.h
 check_PROGRAMS += tests/jobs/churn
-tests_jobs_churn_SOURCES = tests/jobs/churn.c tests/jobs/descriptors.h
+tests_jobs_churn_SOURCES = tests/jobs/churn.c tests/jobs/descriptors.h $(listeners_sources)
 tests_jobs_churn_LDADD = libdist.la
 tests_jobs_churn_LDFLAGS = $(job_ldflags)
+
+check_PROGRAMS += tests/jobs/strangers
+tests_jobs_strangers_SOURCES = tests/jobs/strangers.c $(listeners_sources)
 
 check_PROGRAMS += tests/jobs/nth
 tests_jobs_nth_SOURCES = tests/jobs/nth.c
@@ -217,6 +223,8 @@ job_scripts = \
 	tests/jobs/mindspore.sh \
 	tests/jobs/roles.sh \
 	tests/jobs/secrets.sh \
+	tests/jobs/other_user.sh \
+	tests/jobs/strangers.sh \
 	tests/jobs/slurm.sh \
 	tests/jobs/pmix.sh \
 	tests/jobs/ways.sh \
@@ -240,6 +248,7 @@ job_scripts = \
 	tests/jobs/netns_cluster.sh \
 	tests/jobs/agents.sh \
 	tests/jobs/elastic.sh \
+	tests/jobs/soak.sh \
 	tests/jobs/hosts.sh \
 	tests/jobs/churn.sh \
 	tests/jobs/many_groups.sh \
@@ -284,7 +293,7 @@ measuring_job_scripts = tests/jobs/idle.sh tests/jobs/predicted.sh
 
 TESTS += $(job_scripts)
 EXTRA_DIST += $(job_scripts) $(measuring_job_scripts) tests/jobs/bad_module.c tests/jobs/losses.awk
-EXTRA_DIST += tests/jobs/examples_cluster.py tests/jobs/train_records.py tests/jobs/train_torch.py
+EXTRA_DIST += tests/jobs/examples_cluster.py tests/jobs/other_user.py tests/jobs/train_records.py tests/jobs/train_torch.py
 EXTRA_DIST += \
 	tests/jobs/preload_fortran.F90 \
 	tests/jobs/preload_fortran_collectives.F90 \

@@ -21,16 +21,22 @@ calls()
     job_check "$1: no false alarm" every success
 }
 
-# cut NAME COMMAND...: a while after the start of such calls the command cuts the network.
-cut()
+have_met() { [ "$(grep -cs '^met' "$job_output")" = 4 ]; }
+# Who is gone is not called well: the error says why nothing comes of it.
+says_why() { ! grep '^knew ' "$job_output" | grep -vE 'silent|unreachable'; }
+
+# broken NAME COMMAND...: as soon as the ranks have met the command cuts the network.
+broken()
 {
     local name=$1 cutter
     shift
-    { sleep 2 && "$@"; } &
+    rm -f "$job_output"
+    { job_until have_met && "$@"; } &
     cutter=$!
     DIST_TIMEOUT=3 nodes 4 "2 3" "$program" gloo cut 0 2048
     wait $cutter
     job_check "$name: all get an error" every "\(lost\|timed out\)"
+    job_check "$name: which says why" says_why
     echo "# $name: the last rank knew after $(seconds) s, with a deadline of 3 s"
 }
 
@@ -47,9 +53,33 @@ if there iptables -L >/dev/null 2>&1; then
         calls "a loss of $loss"
         there iptables -F INPUT
     done
-    cut "packets are dropped" there iptables -A INPUT -j DROP
+    broken "packets are dropped" there iptables -A INPUT -j DROP
     there iptables -F INPUT
 else
     job_skip "lost packets" "no iptables here"
 fi
-cut "the link is down" ip link set "dA$$" down
+broken "the link is down" ip link set "dA$$" down
+ip link set "dA$$" up
+
+# The other machine vanishes: its ranks are killed when nothing gets out any more, so no connection is
+# ended: they are half open.
+vanish()
+{
+    local pid
+    ip link set "dA$$" down
+    # Not those that wait for them, of whom the launcher would hear.
+    for pid in $(ip netns pids "$node_name"); do
+        [ "$(ps -o comm= -p "$(ps -o ppid= -p "$pid")")" != kills ] || kill -KILL "$pid"
+    done
+}
+rm -f "$job_output"
+{ job_until have_met && vanish; } &
+vanished=$!
+DIST_TIMEOUT=3 nodes 4 "2 3" "$program" gloo cut 0 2048
+wait $vanished
+job_check "the other machine vanished: its ranks ended unheard" [ "$(grep -c '^dead' "$job_output")" = 2 ]
+job_check "the ranks that are left get an error" every "\(lost\|timed out\)" 2
+job_check "which names one of those" [ "$(grep -c '^knew .*rank [23]' "$job_output")" = 2 ]
+job_check "and says why" says_why
+grep '^knew' "$job_output" | cut -d' ' -f5- | sed 's/^/      /'
+echo "# vanished: the last rank knew after $(seconds) s, with a deadline of 3 s"

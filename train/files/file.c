@@ -88,6 +88,12 @@ static void file_sync_folder(const char *path)
     close(fd);
 }
 
+int file_draft(const char *path)
+{
+    unlink(path);
+    return open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+}
+
 int file_can_replace(const char *path)
 {
     char *temporary = NULL;
@@ -95,7 +101,7 @@ int file_can_replace(const char *path)
 
     if (asprintf(&temporary, "%s.tmp", path) < 0)
         return failure("%s: out of memory", path);
-    fd = open(temporary, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    fd = file_draft(temporary);
     if (fd < 0) {
         failure("%s: cannot create: %s", temporary, strerror(errno));
     } else {
@@ -114,7 +120,7 @@ int file_replace(const char *path, const void *head, size_t head_size, const voi
 
     if (asprintf(&temporary, "%s.tmp", path) < 0)
         return failure("%s: out of memory", path);
-    fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    fd = file_draft(temporary);
     if (fd < 0) {
         failure("%s: cannot create: %s", temporary, strerror(errno));
         goto out;

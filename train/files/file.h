@@ -10,6 +10,12 @@
 int file_read(const char *path, uint8_t **bytes_p, size_t *size_p);
 
 /*
+ * A new file for writing, in place of what is there under that name: never a file of another
+ * user's, nor one that a link leads to. Returns a descriptor, or -1 with errno.
+ */
+int file_draft(const char *path);
+
+/*
  * Makes path consist of head and body: writes path.tmp beside it, syncs, renames, syncs
  * the folder. On failure path is what it was, and path.tmp is gone.
  */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "events.h"
 #include "metrics.h"
@@ -13,6 +14,7 @@
 #include "tools/topology/topology.h"
 #include "trace.h"
 #include "train/failure.h"
+#include "train/files/file.h"
 
 struct records {
     struct records_setup setup;
@@ -135,19 +137,19 @@ static int records_start_page(struct records *records)
 static int records_try_trace(const char *path)
 {
     char *temporary = NULL;
-    FILE *file;
+    int fd;
 
     if (asprintf(&temporary, "%s.tmp", path) < 0)
         return failure("out of memory");
-    file = fopen(temporary, "we");
-    if (!file)
+    fd = file_draft(temporary);
+    if (fd < 0) {
         failure("%s", strerror(errno));
-    else
-        fclose(file);
-    if (file)
-        remove(temporary);
+    } else {
+        close(fd);
+        unlink(temporary);
+    }
     free(temporary);
-    return file ? 0 : -1;
+    return fd < 0 ? -1 : 0;
 }
 
 static int records_open_trace(struct records *records)

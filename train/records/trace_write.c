@@ -8,6 +8,7 @@
 
 #include "trace.h"
 #include "train/failure.h"
+#include "train/files/file.h"
 
 enum { TRACE_TAG = 1 };
 
@@ -94,10 +95,10 @@ static int trace_replace(const struct trace *trace, const char *path, dist_group
 {
     char *temporary = NULL;
     FILE *to = NULL;
-    int result;
+    int fd = -1, result;
 
-    if (asprintf(&temporary, "%s.tmp", path) >= 0)
-        to = fopen(temporary, "we");
+    if (asprintf(&temporary, "%s.tmp", path) >= 0 && (fd = file_draft(temporary)) >= 0)
+        to = fdopen(fd, "w");
     result = to ? 0 : failure("%s", strerror(errno));
     /* The others send in any case: what cannot be kept is read all the same. */
     if (!to)

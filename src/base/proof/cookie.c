@@ -104,6 +104,7 @@ bool disti_secret_cookie(struct disti_secret *secret_p, char why[DISTI_SECRET_WH
 {
     char folder[DISTI_SECRET_PATH], path[DISTI_SECRET_PATH];
     struct stat file;
+    bool taken;
 
     disti_secret_wipe(secret_p);
     if (!cookie_place(folder, why))
@@ -111,10 +112,12 @@ bool disti_secret_cookie(struct disti_secret *secret_p, char why[DISTI_SECRET_WH
     snprintf(path, sizeof(path), "%.*s/cookie", DISTI_SECRET_PATH - 16, folder);
     if (lstat(path, &file) != 0 && !cookie_create(folder, path, why))
         return false;
-    if (lstat(path, &file) == 0 && (!S_ISREG(file.st_mode) || file.st_uid != geteuid())) {
+    taken = lstat(path, &file) != 0 || (S_ISREG(file.st_mode) && file.st_uid == geteuid());
+    if (!taken)
         snprintf(why, DISTI_SECRET_WHY,
                  "the cookie file %s is no regular file of this user: remove it", path);
-        return false;
-    }
-    return disti_secret_read(path, secret_p, why);
+    taken = taken && disti_secret_read(path, secret_p, why);
+    if (!taken)
+        snprintf(secret_p->path, sizeof(secret_p->path), "%s", path);
+    return taken;
 }

@@ -32,7 +32,9 @@ bool disti_secret_read(const char *path, struct disti_secret *secret_p, char why
 
 /*
  * From the user's cookie file, $XDG_CONFIG_HOME/libdist/cookie or $HOME/.config/libdist/cookie,
- * which is created if it is not there. Of processes that do so at once all get the same.
+ * which is created if it is not there. Of processes that do so at once all get the same. False, and
+ * secret_p->path is "": there is none, and none can be made; else: a file is there that will not
+ * do.
  */
 bool disti_secret_cookie(struct disti_secret *secret_p, char why[DISTI_SECRET_WHY]);
 

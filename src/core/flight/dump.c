@@ -281,18 +281,30 @@ static int64_t dump_wall(void)
     return now.tv_sec * INT64_C(1000000000) + now.tv_nsec - disti_now_ns();
 }
 
+/* Empties a file, and refuses that of another user, who may have laid it for us. Returns an errno.
+ */
+static int dump_own(int fd)
+{
+    struct stat status;
+
+    if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))
+        return 0;
+    if (status.st_uid != geteuid())
+        return EPERM;
+    return ftruncate(fd, 0) != 0 ? errno : 0;
+}
+
 int disti_flight_write(const char *path, const struct disti_flight_head *head,
                        const struct dist_group *groups)
 {
     struct dump dump = {.wall_ns = dump_wall()};
-    struct stat status;
 
     /* A FIFO that nobody reads is an error, and no wait. */
     dump.fd = open(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY, 0644);
     if (dump.fd < 0)
         return errno;
-    if (fstat(dump.fd, &status) == 0 && S_ISREG(status.st_mode) && ftruncate(dump.fd, 0) != 0) {
-        dump.error = errno;
+    dump.error = dump_own(dump.fd);
+    if (dump.error) {
         close(dump.fd);
         return dump.error;
     }

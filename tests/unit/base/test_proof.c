@@ -116,11 +116,13 @@ static void test_cookie_refused(void **state)
     assert_int_equal(symlink("/dev/null", in_folder("libdist/cookie")), 0);
     assert_false(disti_secret_cookie(&secret, why));
     assert_non_null(strstr(why, "no regular file"));
+    assert_string_equal(secret.path, in_folder("libdist/cookie"));
     remove_cookie();
     unsetenv("XDG_CONFIG_HOME");
     unsetenv("HOME");
     assert_false(disti_secret_cookie(&secret, why));
     assert_non_null(strstr(why, "HOME"));
+    assert_string_equal(secret.path, "");
     assert_int_equal(secret.length, 0);
 }
 

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * kills_training FILE VICTIM PROGRAM [ARGUMENT]...: runs PROGRAM, a training that keeps itself in
+ * FILE again and again, as this rank. The rank VICTIM is killed (SIGKILL) while FILE is written,
+ * some time after it has been there. Exit 0 if that came to pass, and the other ranks end by
+ * themselves with an error that names the victim. Prints when, as kills does.
+ *
+ *     FILE.tmp made   written   ...   FILE replaced
+ *     |------- here the victim dies --------|---->
+ */
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define KEPT_MOST 6       /* it dies behind one of so many good files */
+#define WRITING_US 3000   /* and within so long of the next one */
+#define PATIENCE_MS 30000 /* so long a file may take to come */
+
+static char **command;
+static int victim;
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* As the launcher says. */
+static int launched_as(void)
+{
+    static const char *const names[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (getenv(names[i]))
+            return atoi(getenv(names[i]));
+    }
+    return -1;
+}
+
+/* The training; `errors`: what its standard error is, -1: this process's. */
+static pid_t start(int errors)
+{
+    pid_t child = fork();
+
+    if (child != 0)
+        return child;
+    if (errors >= 0)
+        dup2(errors, STDERR_FILENO);
+    execv(command[0], command);
+    perror(command[0]);
+    _exit(127);
+}
+
+/* ---- the victim ---- */
+
+/* Until something of that kind has come to the file of that name. False: it did not. */
+static int await(int watch, const char *name, uint32_t kind)
+{
+    char events[4096] __attribute__((aligned(__alignof__(struct inotify_event))));
+    struct pollfd ready = {.fd = watch, .events = POLLIN};
+    const struct inotify_event *event;
+    ssize_t length;
+
+    while (poll(&ready, 1, PATIENCE_MS) > 0) {
+        length = read(watch, events, sizeof(events));
+        for (char *at = events; at < events + length; at += sizeof(*event) + event->len) {
+            event = (const struct inotify_event *)at;
+            if ((event->mask & kind) && event->len > 0 && strcmp(event->name, name) == 0)
+                return 1;
+        }
+    }
+    return 0;
+}
+
+static int be_killed(const char *folder, const char *name)
+{
+    char draft[256];
+    struct timespec wait = {0};
+    int watch = inotify_init1(IN_CLOEXEC), written, status;
+    pid_t child;
+
+    srand((unsigned)(now() * 1e6) ^ (unsigned)getpid());
+    snprintf(draft, sizeof(draft), "%s.tmp", name);
+    if (watch < 0 || inotify_add_watch(watch, folder, IN_CREATE | IN_MOVED_TO) < 0)
+        return 1;
+    child = start(-1);
+    written = 1;
+    for (int i = rand() % KEPT_MOST; i >= 0 && written; i--)
+        written = await(watch, name, IN_MOVED_TO);
+    written = written && await(watch, draft, IN_CREATE);
+    wait.tv_nsec = rand() % WRITING_US * 1000L;
+    nanosleep(&wait, NULL);
+    printf("dead %.6f\n", now());
+    kill(child, SIGKILL);
+    if (waitpid(child, &status, 0) < 0)
+        return 1;
+    if (!written || !WIFSIGNALED(status))
+        printf("it was not killed while it trained\n");
+    return !written || !WIFSIGNALED(status);
+}
+
+/* ---- the others ---- */
+
+static int survive(void)
+{
+    char line[4096], name[32];
+    int ends[2], status, named = 0;
+    pid_t child;
+    FILE *errors;
+
+    if (pipe(ends) < 0 || (child = start(ends[1])) < 0)
+        return 1;
+    close(ends[1]);
+    errors = fdopen(ends[0], "r");
+    snprintf(name, sizeof(name), "rank %d ", victim);
+    while (errors && fgets(line, sizeof(line), errors)) {
+        if (!named && strstr(line, name) && ++named)
+            printf("knew %d 0 %.6f\n", launched_as(), now());
+        fputs(line, stdout);
+    }
+    if (waitpid(child, &status, 0) < 0)
+        return 1;
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT)
+        return 77; /* UCX 1.13 does: see kills.c */
+    return !named || !WIFEXITED(status) || WEXITSTATUS(status) == 0;
+}
+
+int main(int argc, char **argv)
+{
+    char *slash;
+
+    if (argc < 4 || !(slash = strrchr(argv[1], '/')))
+        return 2;
+    victim = atoi(argv[2]);
+    command = argv + 3;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    *slash = '\0';
+    return launched_as() == victim ? be_killed(argv[1], slash + 1) : survive();
+}

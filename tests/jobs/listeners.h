@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The TCP sockets at which processes listen, from /proc. */
+#ifndef DISTI_TESTS_JOBS_LISTENERS_H
+#define DISTI_TESTS_JOBS_LISTENERS_H
+
+#include <stdbool.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+#define LISTENERS_MOST 256
+
+struct listener {
+    struct sockaddr_storage address;
+    socklen_t length;
+    bool everywhere; /* its address is the wildcard */
+};
+
+/* Those of a process, at most LISTENERS_MOST. */
+int listeners_of(pid_t process, struct listener found[LISTENERS_MOST]);
+
+#endif

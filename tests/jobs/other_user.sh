@@ -1,0 +1,113 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Another user of the machine: what he has made before is refused or replaced, with a clear error,
+# and never followed; what he asks of running ranks he does not get.
+. "$srcdir/tests/support/job.sh"
+
+JOB_LIMIT=60
+if [ "$(id -u)" != 0 ] || ! command -v setpriv >/dev/null || ! command -v python3 >/dev/null; then
+    job_skip "another user" "it takes root, who can be somebody else, setpriv and python3"
+    exit
+fi
+hello=examples/hello_all_reduce
+their=(setpriv --reuid=65534 --regid=65534 --clear-groups)
+attacker=$srcdir/tests/jobs/other_user.py
+seconds=0.7
+[ -z "${CHECK_LONG-}" ] || seconds=10
+export DIST_TIMEOUT=5 DIST_TUNING=off
+# A folder in which all users may make files, as /tmp is, with a way to it.
+chmod 711 "$job_folder"
+all=$job_folder/all
+mkdir -m 1777 "$all"
+as_them() { "${their[@]}" "$BASH" -c "$1"; }
+says() { grep -qF -- "$1" "$job_output"; }
+untouched() { [ "$(cat "$job_folder/ours")" = "what is ours" ]; }
+echo "what is ours" >"$job_folder/ours"
+ours=$job_folder/ours
+
+# --- the secret
+
+if grep -q '^#define HAVE_OPENSSL' "$builddir/config.h"; then
+    export XDG_CONFIG_HOME=$all
+    as_them "umask 077; mkdir '$all/libdist'; echo 'a secret that they know well' >'$all/libdist/cookie'"
+    job_fails "is no regular file of this user: remove it" shell 2 $hello
+    rm -f "$all/libdist/cookie"
+    as_them "umask 077; echo 'a secret that they know well' >'$all/known'; ln -s ../known '$all/libdist/cookie'"
+    job_fails "is no regular file of this user: remove it" shell 2 $hello
+    DIST_SECRET_FILE=$all/known job_fails "$all/known" shell 2 $hello
+    rm -rf "$all/libdist" "$all/known"
+    # A folder of theirs: they may take the file away, and not read it.
+    as_them "mkdir -m 777 '$all/libdist'"
+    job shell 2 $hello
+    job_check "nobody else can read the cookie" [ "$(as_them "cat '$all/libdist/cookie'" 2>/dev/null)" = "" ]
+    rm -rf "$all/libdist"
+    unset XDG_CONFIG_HOME
+else
+    job_skip "secrets" "built without OpenSSL"
+fi
+
+# --- where ranks meet
+
+# A job that is known by its name on this machine, as srun's are.
+cat >"$job_folder/by_name" <<END
+#!/bin/bash
+export SLURM_JOB_ID=$$ SLURM_STEP_ID=0 SLURM_PROCID=\$RANK SLURM_LOCALID=\$RANK
+export SLURM_NTASKS=2 SLURM_STEP_TASKS_PER_NODE=2
+unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT
+exec "$builddir/$hello"
+END
+chmod +x "$job_folder/by_name"
+by_name() { "$@" shell 2 "$job_folder/by_name"; }
+by_name job
+python3 "$attacker" hold "dist/0/slurm.$$.0" >"$job_folder/held" 2>&1 9>&- &
+holder=$!
+job_check "they have the socket" job_until grep -q held "$job_folder/held"
+by_name job_fails "set MASTER_ADDR and MASTER_PORT instead"
+kill $holder
+wait $holder 2>/dev/null
+by_name job
+
+# --- files
+
+export DIST_FLIGHT_FILE=$all/flight
+as_them "ln -s '$ours' '$all/flight'"
+DIST_FAULT=kill:1@4 job shell 2 tests/jobs/kills gloo barrier 1 1
+job_check "the flight recorder follows no link" untouched
+rm -f "$all/flight"
+as_them "umask 0; touch '$all/flight'"
+DIST_FAULT=kill:1@4 job shell 2 tests/jobs/kills gloo barrier 1 1
+job_check "and writes nothing into their file" [ ! -s "$all/flight" ]
+rm -f "$all/flight"
+DIST_FLIGHT_FILE=/dev/null
+
+if grep -q '^#define HAVE_JANSSON' "$builddir/config.h"; then
+    train=(shell 1 train_mnist --arch mlp --epochs 1 --train-samples 64 --test-samples 10 --dist-backend gloo)
+    as_them "mkdir -m 777 '$all/kept'; ln -s '$ours' '$all/kept/file.tmp'; ln -s '$ours' '$all/kept/trace.tmp'"
+    job "${train[@]}" --checkpoint "$all/kept/file" --trace "$all/kept/trace"
+    job_check "checkpoints and traces follow no link" untouched
+    job_check "and are files of ours" [ "$(stat -c '%u %F' "$all/kept/file")" = "0 regular file" ]
+    rm -rf "$all/kept"
+    as_them "echo junk >'$all/file'"
+    job_fails "$all/file" "${train[@]}" --checkpoint "$all/file"
+    rm -f "$all/file"
+fi
+
+# --- a job that runs
+
+# attacked TRANSPORT SOCKETS: while the job runs he tries its processes and those sockets.
+attacked()
+{
+    export OTHER_USER=$$.$1
+    DIST_TRANSPORT=$1 DIST_FAULT="slow:*@*:time=60ms" TMPDIR=$all \
+        job_aside job self 2 distrun -n 2 "$builddir/tests/jobs/kills" gloo network 0 1024
+    export -n OTHER_USER
+    sleep 0.4
+    python3 "$attacker" attack $seconds "OTHER_USER=$$.$1" >"$job_folder/attack" 2>&1
+    job_collect
+    cp "$job_folder/attack" "$job_output"
+    job_check "$1: processes and $2 sockets were tried: $(sort "$job_folder/attack" | tail -n 1)" \
+        grep -qE "tried: [1-9][0-9]* files.* [1-9][0-9]* $2" "$job_folder/attack"
+    job_check "$1: another user gains nothing" eval '! grep -qE "gained|Error" "$job_folder/attack"'
+}
+attacked shm Unix
+attacked tcp TCP

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * strangers COUNT RATE RANKS PROGRAM [ARGUMENT]...: starts the ranks of a job on this machine, and
+ * COUNT strangers, RATE a second, who call at all TCP sockets where the ranks listen while they
+ * work. Some say nothing, some junk, some what other protocols say, some hang up at once, as port
+ * scans do. Up to OPEN_MOST of them hold the line at a time. MASTER_PORT is the caller's.
+ *
+ * Exit 0 if all came while the job went on, no rank listens everywhere, no stranger heard more than
+ * a greeting, and the ranks end well. Prints the most that a rank had of memory and descriptors:
+ *
+ *     strangers: 3 sockets, 500 came, 480 were hung up on, the longest answer 24 bytes
+ *     strangers: a rank had at most 40000 KiB and 100 descriptors, all took 3.14 s
+ */
+#include "listeners.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define OPEN_MOST 1000
+#define RANKS_MOST 64
+#define START_SECONDS 30   /* so long the ranks may take to listen */
+#define GREETING_BYTES 256 /* no data, no secret, no place in the job */
+
+static pid_t ranks[RANKS_MOST];
+static int rank_count, ended, failed;
+static struct listener listeners[LISTENERS_MOST];
+static int listener_count;
+static int lines[OPEN_MOST]; /* 0: nobody */
+static int hung_up;
+static size_t longest;
+static long most_kib, most_descriptors;
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void nap(double seconds)
+{
+    const struct timespec time = {.tv_nsec = (long)(seconds * 1e9)};
+
+    if (seconds > 0 && seconds < 1)
+        nanosleep(&time, NULL);
+}
+
+static int fail(const char *what)
+{
+    fprintf(stderr, "strangers: %s\n", what);
+    return 1;
+}
+
+/* ---- the job ---- */
+
+static void start_ranks(char **command)
+{
+    char number[16];
+
+    for (int r = 0; r < rank_count; r++) {
+        ranks[r] = fork();
+        if (ranks[r] != 0)
+            continue;
+        snprintf(number, sizeof(number), "%d", r);
+        setenv("RANK", number, 1);
+        setenv("LOCAL_RANK", number, 1);
+        snprintf(number, sizeof(number), "%d", rank_count);
+        setenv("WORLD_SIZE", number, 1);
+        setenv("MASTER_ADDR", "127.0.0.1", 1);
+        execv(command[0], command);
+        perror(command[0]);
+        _exit(127);
+    }
+}
+
+/* Takes note of ranks that have ended. */
+static void look_after_ranks(int options)
+{
+    int status;
+
+    while (ended < rank_count && waitpid(-1, &status, options) > 0) {
+        ended++;
+        failed += !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+    }
+}
+
+static long resident_kib(pid_t process)
+{
+    char path[64], line[256];
+    long value = 0;
+    FILE *file;
+
+    snprintf(path, sizeof(path), "/proc/%d/status", (int)process);
+    file = fopen(path, "re");
+    while (file && fgets(line, sizeof(line), file))
+        sscanf(line, "VmHWM: %ld", &value);
+    if (file)
+        fclose(file);
+    return value;
+}
+
+static long descriptors_of(pid_t process)
+{
+    char path[64];
+    long count = 0;
+    DIR *folder;
+
+    snprintf(path, sizeof(path), "/proc/%d/fd", (int)process);
+    folder = opendir(path);
+    while (folder && readdir(folder))
+        count++;
+    if (folder)
+        closedir(folder);
+    return count - 2;
+}
+
+static void measure_ranks(void)
+{
+    for (int r = 0; r < rank_count; r++) {
+        long kib = resident_kib(ranks[r]), descriptors = descriptors_of(ranks[r]);
+
+        most_kib = kib > most_kib ? kib : most_kib;
+        most_descriptors = descriptors > most_descriptors ? descriptors : most_descriptors;
+    }
+}
+
+/* All have met: each listens, rank 0 as the store, too. */
+static int find_listeners(void)
+{
+    const double until = now() + START_SECONDS;
+
+    while (listener_count < rank_count + 1 && now() < until) {
+        listener_count = 0;
+        for (int r = 0; r < rank_count; r++) {
+            struct listener found[LISTENERS_MOST];
+            int count = listeners_of(ranks[r], found);
+
+            for (int i = 0; i < count && listener_count < LISTENERS_MOST; i++)
+                listeners[listener_count++] = found[i];
+        }
+        nap(0.02);
+    }
+    for (int i = 0; i < listener_count; i++) {
+        if (listeners[i].everywhere)
+            return fail("a rank listens everywhere");
+    }
+    return listener_count > rank_count ? 0 : fail("the ranks do not listen");
+}
+
+/* ---- the strangers ---- */
+
+/* The line goes to somebody else. What has been said to its last one? */
+static void hang_up(int *line_p)
+{
+    char answer[4096];
+    size_t heard = 0;
+    ssize_t n;
+
+    if (*line_p <= 0)
+        return;
+    while ((n = recv(*line_p, answer, sizeof(answer), MSG_DONTWAIT)) > 0)
+        heard += (size_t)n;
+    hung_up += n == 0 || errno != EAGAIN;
+    longest = heard > longest ? heard : longest;
+    close(*line_p);
+    *line_p = 0;
+}
+
+static void say_something(int line, int number)
+{
+    static const char http[] = "GET / HTTP/1.0\r\nHost: localhost\r\n\r\n";
+    unsigned char junk[4096];
+
+    for (size_t i = 0; i < sizeof(junk); i++)
+        junk[i] = (unsigned char)rand();
+    switch (number % 6) {
+    case 0:
+        break;
+    case 1:
+        (void)!send(line, junk, sizeof(junk), MSG_NOSIGNAL | MSG_DONTWAIT);
+        break;
+    case 2:
+        (void)!send(line, junk, 3, MSG_NOSIGNAL | MSG_DONTWAIT);
+        break;
+    case 3:
+        (void)!send(line, http, sizeof(http) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+        break;
+    case 4:
+        memset(junk, 0xff, sizeof(junk));
+        (void)!send(line, junk, 64, MSG_NOSIGNAL | MSG_DONTWAIT);
+        break;
+    default:
+        break;
+    }
+}
+
+static void call(int number)
+{
+    const struct linger at_once = {.l_onoff = 1};
+    const struct listener *to = &listeners[number % listener_count];
+    int *line_p = &lines[number % OPEN_MOST], line;
+
+    hang_up(line_p);
+    line = socket(to->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (line < 0)
+        return;
+    if (connect(line, (const struct sockaddr *)&to->address, to->length) < 0 &&
+        errno == EINPROGRESS)
+        poll(&(struct pollfd){.fd = line, .events = POLLOUT}, 1, 10);
+    *line_p = line;
+    say_something(line, number / listener_count);
+    if (number / listener_count % 6 == 5) {
+        setsockopt(line, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+        hang_up(line_p);
+    }
+}
+
+/* How many came before the first rank had ended. */
+static int come(int count, double rate)
+{
+    const double begin = now();
+    int number = 0;
+
+    while (number < count && ended == 0) {
+        call(number++);
+        nap(begin + number / rate - now());
+        if (number % 64 == 0)
+            measure_ranks();
+        look_after_ranks(WNOHANG);
+    }
+    return number;
+}
+
+int main(int argc, char **argv)
+{
+    int count = argc > 1 ? atoi(argv[1]) : 0, came = 0;
+    double rate = argc > 2 ? atof(argv[2]) : 0, begin = now();
+    struct rlimit files;
+
+    rank_count = argc > 3 ? atoi(argv[3]) : 0;
+    if (argc < 5 || rate <= 0 || rank_count < 1 || rank_count > RANKS_MOST)
+        return 2;
+    start_ranks(argv + 4);
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+    if (find_listeners() != 0)
+        failed++;
+    else
+        came = come(count, rate);
+    while (ended == 0 && !failed) {
+        measure_ranks();
+        nap(0.05);
+        look_after_ranks(WNOHANG);
+    }
+    look_after_ranks(0);
+    for (int i = 0; i < OPEN_MOST; i++)
+        hang_up(&lines[i]);
+    printf("strangers: %d sockets, %d came, %d were hung up on, the longest answer %zu bytes\n",
+           listener_count, came, hung_up, longest);
+    printf("strangers: a rank had at most %ld KiB and %ld descriptors, all took %.2f s\n", most_kib,
+           most_descriptors, now() - begin);
+    if (came < count)
+        return fail("the job ended before all had come");
+    if (longest > GREETING_BYTES)
+        return fail("a stranger was told more than a greeting");
+    return failed ? 1 : 0;
+}

@@ -1,0 +1,44 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Strangers call at every socket of a training: it comes to the same parameters, and its ranks need
+# hardly more. The long form prints what it costs in time, too.
+. "$srcdir/tests/support/job.sh"
+
+JOB_LIMIT=100
+count=500 rate=1000 epochs=16 turns=1
+[ -z "${CHECK_SHORT-}" ] || count=100 epochs=3
+[ -z "${CHECK_LONG-}" ] || { count=10000 rate=500 epochs=150 turns=3 JOB_LIMIT=400; }
+# A build without OpenSSL has no secret; what is no job of the same word is refused all the same.
+export DIST_TRANSPORT=tcp XDG_CONFIG_HOME=$job_folder
+training="--reproducible --arch mlp --epochs $epochs --train-samples 1920 --test-samples 100 --dist-backend gloo"
+most_kib=$((16 << 10)) most_descriptors=400 # above those of a job that is left alone
+
+hash_of() { grep -o 'Parameter hash: [0-9a-f]*' "$job_output" | tail -n 1; }
+# number WORD: the one before that word.
+number() { awk -v word="$1" '$1 == "strangers:" { for (i = 2; i <= NF; i++) if (index($i, word) == 1) print $(i - 1) }' "$job_output"; }
+# train STRANGERS
+train()
+{
+    MASTER_PORT=$(job_port)
+    export MASTER_PORT
+    # shellcheck disable=SC2086
+    job self 2 tests/jobs/strangers "$1" $rate 2 "$builddir/train_mnist" $training
+    grep '^strangers' "$job_output" | sed 's/^/      /'
+    train_hash=$(hash_of) train_kib=$(number KiB) train_descriptors=$(number descriptors)
+    echo "$1 $(number s | tail -n 1)" >>"$job_folder/times"
+}
+middle() { awk -v of="$1" '$1 == of { print $2 }' "$job_folder/times" | sort -n | awk '{ all[NR] = $1 } END { print all[int((NR + 1) / 2)] }'; }
+
+for ((turn = 0; turn < turns; turn++)); do
+    train 0
+    hash=$train_hash kib=$train_kib descriptors=$train_descriptors
+    job_check "there is a hash" [ -n "$hash" ]
+    train $count
+    job_check "the parameters are the same" [ "$train_hash" = "$hash" ]
+    job_check "a rank needs $((train_kib - kib)) KiB more, at most $most_kib" \
+        [ $((train_kib - kib)) -le $most_kib ]
+    job_check "and $((train_descriptors - descriptors)) descriptors more, at most $most_descriptors" \
+        [ $((train_descriptors - descriptors)) -le $most_descriptors ]
+done
+awk -v with="$(middle $count)" -v without="$(middle 0)" -v count=$count \
+    'BEGIN { printf "# %d strangers: %.2f s, without %.2f s: %.3f times as long\n", count, with, without, with / without }'
