@@ -71,6 +71,13 @@ for ranks in $worlds; do
     done
 done
 
+# shared RANKS: of the optimizer's state a rank has an N-th, but for some cache lines.
+shared()
+{
+    sed -n 's/^Optimizer state: \([0-9]*\) of \([0-9]*\) bytes a rank .*/\1 \2/p' "$job_output" |
+        awk -v ranks="$1" '{ ok = $1 * ranks > 0.99 * $2 && $1 * ranks < 1.01 * $2 } END { exit !ok }'
+}
+
 # Each rank with a share of the optimizer: the same bits on one machine, but for the norm.
 for ranks in $worlds; do
     for how in "--optimizer adadelta" "--accumulate 2"; do
@@ -79,6 +86,7 @@ for ranks in $worlds; do
         whole=$(hash_of)
         # shellcheck disable=SC2086
         train zero $ranks $how --batch-size 24 --zero
+        job_check "a rank of $ranks has its share of the optimizer's state" shared "$ranks"
         job_check "$ranks ranks, $how: --zero gives the same parameters" \
             test -n "$whole" -a "$whole" = "$(hash_of)"
         agree 1e-6 whole zero
