@@ -147,6 +147,14 @@ void report_products(const struct report *report, const char *name)
         printf("Matrix products: %s\n", name);
 }
 
+void report_shares(const struct report *report, uint64_t bytes, uint64_t all, int sharers)
+{
+    if (report->active)
+        printf("Optimizer state: %" PRIu64 " of %" PRIu64 " bytes a rank | "
+               "a copy of the parameters for %d rank%s\n",
+               bytes, all, sharers, sharers == 1 ? "" : "s");
+}
+
 void report_hash(const struct report *report, uint64_t hash, int world)
 {
     if (report->active)

@@ -50,6 +50,8 @@ void report_enough(const struct report *report, int64_t tests, double best);
 void report_test(const struct report *report, const struct report_result *result);
 /* Which library multiplies matrices, and how. */
 void report_products(const struct report *report, const char *name);
+/* What --zero leaves to this rank of the optimizer's state, and how many ranks share parameters. */
+void report_shares(const struct report *report, uint64_t bytes, uint64_t all, int sharers);
 void report_hash(const struct report *report, uint64_t hash, int world);
 void report_end(const struct report *report, const struct report_result *result,
                 const char *backend, int world);

@@ -230,7 +230,8 @@ static void model_fill(float *to, size_t count, float value)
 
 static void model_draw(const struct layer *layer, uint64_t seed)
 {
-    const float bound = 1.0F / sqrtf((float)(layer->spatial * layer->inputs));
+    const float bound =
+        sqrtf((layer->no_bias ? 6.0F : 1.0F) / (float)(layer->spatial * layer->inputs));
     const size_t weights = layer_weight_size(layer), biases = layer_bias_size(layer);
     struct rng rng = {rng_key(seed, RNG_INIT, (uint64_t)layer->index, 0), 0};
 

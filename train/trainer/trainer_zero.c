@@ -49,6 +49,16 @@ static int zero_state(struct trainer *trainer, bool save)
     return 0;
 }
 
+static void zero_report(const struct trainer *trainer)
+{
+    const size_t state = (size_t)trainer->device->optimizer_states * sizeof(float);
+    struct dist_zero_stats stats = {.size = sizeof(stats)};
+
+    if (dist_zero_get_stats(trainer->zero, &stats) == DIST_OK)
+        report_shares(&trainer->report, stats.state_bytes, state * trainer->model->parameters,
+                      stats.sharers);
+}
+
 int trainer_zero_open(struct trainer *trainer)
 {
     struct model *model = trainer->model;
@@ -69,6 +79,7 @@ int trainer_zero_open(struct trainer *trainer)
                          &trainer->zero) < 0)
         return failure_dist("receiving the parameters of rank 0");
     model_move(model, dist_zero_values(trainer->zero, 0));
+    zero_report(trainer);
     return trainer->resumed ? zero_state(trainer, false) : 0;
 }
 

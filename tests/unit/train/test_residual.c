@@ -375,6 +375,29 @@ static void test_network(void **state)
     model_destroy(model);
 }
 
+/* Before batchnorm they are those of He et al., whose variance is 2 / inputs. */
+static void test_first_weights(void **state)
+{
+    struct model *model = NULL;
+
+    (void)state;
+    assert_int_equal(model_create("resnet20", (struct shape){32, 32, 3}, 1, NULL, &model), 0);
+    model_init(model, 1);
+    for (int i = 1; i < model->count; i++) {
+        const struct layer *layer = &model->layers[i];
+        const size_t count = layer_weight_size(layer);
+        double squares = 0.0;
+
+        if (layer->kind != &layer_conv)
+            continue;
+        for (size_t w = 0; w < count; w++)
+            squares += (double)layer->weight[w] * layer->weight[w];
+        squares *= layer->spatial * layer->inputs / (double)count;
+        assert_true(squares > 1.8 && squares < 2.2);
+    }
+    model_destroy(model);
+}
+
 static void test_too_small(void **state)
 {
     struct model *model;
@@ -394,7 +417,8 @@ int main(void)
         cmocka_unit_test(test_conv),          cmocka_unit_test(test_batchnorm),
         cmocka_unit_test(test_batchnorm_far), cmocka_unit_test(test_batchnorm_in_a_test),
         cmocka_unit_test(test_add),           cmocka_unit_test(test_mean),
-        cmocka_unit_test(test_network),       cmocka_unit_test(test_too_small),
+        cmocka_unit_test(test_network),       cmocka_unit_test(test_first_weights),
+        cmocka_unit_test(test_too_small),
     };
 
     for (int i = 0; failed == 0 && tile_use(i); i++)
