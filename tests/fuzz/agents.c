@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Agents of distrun: the one that serves, fed by three callers, and one that joins, fed by a
- * server. In a job without a secret, so that nothing has to be proved. A byte says what comes:
+ * server. The first byte says how the job is:
+ *
+ *     bit 0       it has a secret, which the others have too
+ *     bit 1       all nodes must have as many workers
+ *
+ * and then one each time what comes:
  *
  *     bits 0, 1   the caller
  *     bits 2, 3   0: bytes as they are   1: a frame   2: what comes first, as it should be
- *                 3: hangs up
+ *                 3: hangs up, or with bit 4 time passes
+ *     bits 4 to 7 of what comes first, of callers: other nodes; other workers; wishes to be the
+ *                 first node; a proof that is wrong
  */
 #include "tests/fuzz/fuzz.h"
 
@@ -23,7 +30,13 @@
 #define AGENTS_PATIENCE_MS 20000
 #define AGENTS_TURNS 4 /* in which what was sent has come, over the loopback address */
 
-static struct disti_agents *agents_open(enum disti_agents_serve serve, int port)
+#define AGENTS_SECRET_BIT 1
+#define AGENTS_SAME_BIT 2
+#define AGENTS_LATER_S 70
+
+static const char agents_secret[] = "the secret of this job";
+
+static struct disti_agents *agents_open(enum disti_agents_serve serve, int port, uint8_t how)
 {
     struct disti_agents_config config;
     struct disti_agents *agents;
@@ -33,6 +46,9 @@ static struct disti_agents *agents_open(enum disti_agents_serve serve, int port)
     config.endpoint_port = port;
     config.serve = serve;
     config.job = "job";
+    config.secret = how & AGENTS_SECRET_BIT ? agents_secret : NULL;
+    config.secret_bytes = how & AGENTS_SECRET_BIT ? sizeof(agents_secret) : 0;
+    config.same_workers = how & AGENTS_SAME_BIT;
     config.min_nodes = 1;
     config.max_nodes = AGENTS_CALLERS + 1;
     config.max_restarts = 3;
@@ -65,6 +81,34 @@ static void agents_move(struct disti_agents *agents)
     }
 }
 
+/* What a proof is about, but for the nonces. */
+static struct agents_transcript agents_transcript(uint8_t how)
+{
+    struct agents_transcript transcript = {.job = "job"};
+
+    if (how & AGENTS_SECRET_BIT) {
+        transcript.secret = agents_secret;
+        transcript.secret_bytes = sizeof(agents_secret);
+    }
+    return transcript;
+}
+
+/* The nonce in the last frame of that kind that has come; zeroes if none has. */
+static void agents_hear_nonce(int fd, uint8_t op, unsigned char nonce[AGENTS_NONCE])
+{
+    unsigned char bytes[8192];
+    ssize_t got = recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+    struct disti_wire_head head;
+
+    for (ssize_t at = 0; at + DISTI_WIRE_HEAD + AGENTS_NONCE <= got;) {
+        if (!disti_wire_get_head(bytes + at, &head) || head.value_bytes > sizeof(bytes))
+            return;
+        if (head.op == op)
+            memcpy(nonce, bytes + at + DISTI_WIRE_HEAD + head.key_bytes, AGENTS_NONCE);
+        at += DISTI_WIRE_HEAD + head.key_bytes + (ssize_t)head.value_bytes;
+    }
+}
+
 static void agents_hello(int fd)
 {
     unsigned char value[AGENTS_NONCE + AGENTS_JOB] = {0};
@@ -73,33 +117,42 @@ static void agents_hello(int fd)
     fuzz_send_frame(fd, AGENTS_HELLO, 0, 0, (struct fuzz_input){0}, value, sizeof(value));
 }
 
-static void agents_join(int fd)
+static void agents_join(int fd, uint8_t how, uint8_t what)
 {
     unsigned char value[DISTI_HMAC_BYTES + AGENTS_MEMBER_BYTES] = {0};
+    struct agents_transcript transcript = agents_transcript(how);
     const struct agents_member member = {.pid = 1,
-                                         .node_rank = -1,
+                                         .node_rank = what & 64 ? 0 : -1,
                                          .min_nodes = 1,
-                                         .max_nodes = AGENTS_CALLERS + 1,
+                                         .max_nodes = AGENTS_CALLERS + 1 + (what >> 4 & 1),
                                          .max_restarts = 3,
-                                         .workers = 1,
+                                         .workers = what & 32 ? 2 : 1,
+                                         .same_workers = how & AGENTS_SAME_BIT,
                                          .master_port = 1,
                                          .store_port = 2,
                                          .host = "host",
                                          .address = "127.0.0.1"};
 
+    agents_hear_nonce(fd, AGENTS_CHALLENGE, transcript.server_nonce);
     disti_agents_put_member(value + DISTI_HMAC_BYTES, &member);
+    disti_agents_prove(&transcript, "agent", value + DISTI_HMAC_BYTES, AGENTS_MEMBER_BYTES, value);
+    value[0] ^= what >> 7;
     fuzz_send_frame(fd, AGENTS_JOIN, 0, 0, (struct fuzz_input){0}, value, sizeof(value));
 }
 
-static void agents_challenge_and_welcome(int fd)
+static void agents_challenge_and_welcome(int fd, uint8_t how)
 {
     unsigned char nonce[AGENTS_NONCE] = {0};
     unsigned char value[DISTI_HMAC_BYTES + AGENTS_WELCOME_BYTES] = {0};
+    struct agents_transcript transcript = agents_transcript(how);
     const struct agents_welcome welcome = {
         .pid = 1, .interval_ms = 5000, .silence_ms = 15000, .host = "host"};
 
+    agents_hear_nonce(fd, AGENTS_HELLO, transcript.agent_nonce);
     fuzz_send_frame(fd, AGENTS_CHALLENGE, 0, 0, (struct fuzz_input){0}, nonce, sizeof(nonce));
     disti_agents_put_welcome(value + DISTI_HMAC_BYTES, &welcome);
+    disti_agents_prove(&transcript, "server", value + DISTI_HMAC_BYTES, AGENTS_WELCOME_BYTES,
+                       value);
     fuzz_send_frame(fd, AGENTS_WELCOME, 0, 0, (struct fuzz_input){0}, value, sizeof(value));
 }
 
@@ -116,9 +169,21 @@ static void agents_say(int fd, uint8_t what, struct fuzz_input *input)
     }
 }
 
+/* Nothing is said. */
+static void agents_rest(int *fd, uint8_t what)
+{
+    if (what & 16) {
+        fuzz_later(AGENTS_LATER_S);
+        return;
+    }
+    fuzz_hang_up(*fd);
+    *fd = -1;
+}
+
 void fuzz_agents_server(struct fuzz_input *input)
 {
-    struct disti_agents *agents = agents_open(DISTI_AGENTS_SERVE, 0);
+    const uint8_t how = fuzz_byte(input);
+    struct disti_agents *agents = agents_open(DISTI_AGENTS_SERVE, 0, how);
     int callers[AGENTS_CALLERS] = {-1, -1, -1};
 
     while (input->left) {
@@ -129,10 +194,10 @@ void fuzz_agents_server(struct fuzz_input *input)
             *fd = fuzz_connect(disti_agents_port(agents));
         if ((what >> 2 & 3) == 2) {
             agents_hello(*fd);
-            agents_join(*fd);
+            agents_move(agents);
+            agents_join(*fd, how, what);
         } else if ((what >> 2 & 3) == 3) {
-            fuzz_hang_up(*fd);
-            *fd = -1;
+            agents_rest(fd, what);
         } else {
             agents_say(*fd, what, input);
         }
@@ -145,15 +210,15 @@ void fuzz_agents_server(struct fuzz_input *input)
 
 /* A joining agent tries again after a refusal: as long as there is something to say, it is heard.
  */
-static void agents_serve(struct disti_agents *agents, int *fd, struct fuzz_input *input)
+static void agents_serve(struct disti_agents *agents, int *fd, uint8_t how,
+                         struct fuzz_input *input)
 {
     uint8_t what = fuzz_byte(input);
 
     if ((what >> 2 & 3) == 2) {
-        agents_challenge_and_welcome(*fd);
+        agents_challenge_and_welcome(*fd, how);
     } else if ((what >> 2 & 3) == 3) {
-        fuzz_hang_up(*fd);
-        *fd = -1;
+        agents_rest(fd, what);
     } else {
         agents_say(*fd, what, input);
     }
@@ -162,8 +227,9 @@ static void agents_serve(struct disti_agents *agents, int *fd, struct fuzz_input
 
 void fuzz_agents_client(struct fuzz_input *input)
 {
+    const uint8_t how = fuzz_byte(input);
     int port, listen_fd = fuzz_listen(&port), fd = -1;
-    struct disti_agents *agents = agents_open(DISTI_AGENTS_SERVE_NEVER, port);
+    struct disti_agents *agents = agents_open(DISTI_AGENTS_SERVE_NEVER, port, how);
     int64_t deadline = disti_deadline_ms(100);
 
     while (input->left && !disti_expired(deadline)) {
@@ -171,7 +237,7 @@ void fuzz_agents_client(struct fuzz_input *input)
         if (fd < 0)
             fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0)
-            agents_serve(agents, &fd, input);
+            agents_serve(agents, &fd, how, input);
     }
     agents_move(agents);
     fuzz_hang_up(fd);

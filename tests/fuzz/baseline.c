@@ -7,8 +7,13 @@
 void fuzz_baseline(struct fuzz_input *input)
 {
     struct result_time time = {.measured = true, .median = 1000};
-    struct result_measurement measurement = {
-        .collective = "all_reduce", .dtype = "float32", .op = "sum", .bytes = 4096, .times = &time};
+    struct result_measurement measurement = {.collective = "all_reduce",
+                                             .dtype = "float32",
+                                             .op = "sum",
+                                             .root = -1,
+                                             .bytes = 4096,
+                                             .buffers = 1,
+                                             .times = &time};
     struct result_library library = {.name = "gloo/dist"};
     struct result result = {.ranks = 2,
                             .libraries = &library,

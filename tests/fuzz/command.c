@@ -3,14 +3,49 @@
 #include "tests/fuzz/fuzz.h"
 
 #include "launch/options/options.h"
+#include "launch/workers/environment.h"
 #include "rendezvous/rendezvous.h"
 #include "train/options.h"
 #include "train/task.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define COMMAND_WORDS 16
+
+#define COMMAND_PET "PET_"
+
+/* "PET_NAME=VALUE" is a variable, not a word; they are unset when the words are freed. */
+static bool command_variable(const char *word)
+{
+    char name[64];
+    const char *equals = strchr(word, '=');
+
+    if (strncmp(word, COMMAND_PET, strlen(COMMAND_PET)) || !equals ||
+        (size_t)(equals - word) >= sizeof(name))
+        return false;
+    snprintf(name, sizeof(name), "%.*s", (int)(equals - word), word);
+    setenv(name, equals + 1, 1);
+    return true;
+}
+
+static void command_forget_variables(void)
+{
+    char name[64];
+
+    for (int i = 0; environ[i];) {
+        const char *item = environ[i];
+
+        if (strncmp(item, COMMAND_PET, strlen(COMMAND_PET)) == 0) {
+            snprintf(name, sizeof(name), "%.*s", (int)strcspn(item, "="), item);
+            unsetenv(name);
+        } else {
+            i++;
+        }
+    }
+}
 
 /* Not the word at which the shell's completion ends the program. */
 static int command_words(struct fuzz_input *input, const char *program, char *words[])
@@ -21,7 +56,7 @@ static int command_words(struct fuzz_input *input, const char *program, char *wo
     while (input->left && count < COMMAND_WORDS) {
         char *word = fuzz_line(input);
 
-        if (strstr(word, "complete-for-shell"))
+        if (strstr(word, "complete-for-shell") || command_variable(word))
             free(word);
         else
             words[count++] = word;
@@ -36,22 +71,43 @@ static void command_free(char *words[], int count)
         free(words[i]);
 }
 
+/* As distrun does; what it understood, said again for other hosts, is understood there. */
+static void command_run(int count, char *words[])
+{
+    struct disti_run_options options = {0};
+    char **again;
+
+    if (disti_run_options_read(count, words, &options)) {
+        if (options.action == DISTI_RUN_HELP)
+            disti_run_options_help();
+        again = disti_run_options_words(&options);
+        FUZZ_MUST(again);
+        disti_run_environment_free(again);
+    }
+    disti_hosts_free(&options.hosts);
+}
+
+static void command_train(int count, char *words[])
+{
+    struct options options;
+
+    if (options_parse(&task_mnist, count, words, &options) == 0 && options.action == OPTIONS_HELP)
+        options_help(&task_mnist, stdout);
+}
+
 void fuzz_command(struct fuzz_input *input)
 {
     char *words[COMMAND_WORDS + 1], *all[COMMAND_WORDS + 1];
     bool run = fuzz_byte(input) & 1;
-    struct disti_run_options options = {0};
-    struct options trained;
     int count = command_words(input, run ? "distrun" : "train_mnist", words);
 
     memcpy(all, words, sizeof(all)); /* they are put in order */
-    if (run) {
-        disti_run_options_read(count, words, &options);
-        disti_hosts_free(&options.hosts);
-    } else {
-        options_parse(&task_mnist, count, words, &trained);
-    }
+    if (run)
+        command_run(count, words);
+    else
+        command_train(count, words);
     command_free(all, count);
+    command_forget_variables();
 }
 
 /* Those that launchers set, by the first byte of a line. */

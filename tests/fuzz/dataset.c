@@ -7,7 +7,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 void fuzz_idx(struct fuzz_input *input)
@@ -21,31 +20,19 @@ void fuzz_idx(struct fuzz_input *input)
     free(idx.bytes);
 }
 
-static char dataset_folder[] = "/tmp/dist-fuzz-XXXXXX";
-
-static void dataset_remove(void)
+/* A folder whose test set, and the first part of the training set, are the input's file. */
+static const char *dataset_files(struct fuzz_input *input)
 {
+    static const char *const names[] = {"test_batch.bin", "data_batch_1.bin"};
+    const char *file = fuzz_file(input), *folder = fuzz_folder();
     char path[64];
 
-    snprintf(path, sizeof(path), "%s/test_batch.bin", dataset_folder);
-    unlink(path);
-    rmdir(dataset_folder);
-}
-
-/* A folder whose test set is the input's file, wherever that is this time. */
-static const char *dataset_test_set(struct fuzz_input *input)
-{
-    static bool made;
-    const char *file = fuzz_file(input);
-    char path[64];
-
-    if (!made)
-        FUZZ_MUST(mkdtemp(dataset_folder) && atexit(dataset_remove) == 0);
-    made = true;
-    snprintf(path, sizeof(path), "%s/test_batch.bin", dataset_folder);
-    unlink(path);
-    FUZZ_MUST(symlink(file, path) == 0);
-    return dataset_folder;
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
+        unlink(path);
+        FUZZ_MUST(symlink(file, path) == 0);
+    }
+    return folder;
 }
 
 void fuzz_cifar10(struct fuzz_input *input)
@@ -53,7 +40,12 @@ void fuzz_cifar10(struct fuzz_input *input)
     struct dataset set = {0};
     uint8_t image[DATASET_PIXELS_MOST];
 
-    if (dataset_read(&dataset_cifar10, dataset_test_set(input), false, &set) == 0)
+    const char *folder = dataset_files(input);
+
+    if (dataset_read(&dataset_cifar10, folder, false, &set) == 0)
         FUZZ_MUST(dataset_get(&set, set.count - 1, image) < DATASET_CLASSES);
+    dataset_destroy(&set);
+    /* Four of the five parts are missing. */
+    FUZZ_MUST(dataset_read(&dataset_cifar10, folder, true, &set) < 0);
     dataset_destroy(&set);
 }

@@ -17,7 +17,7 @@ typedef void fuzz_target(struct fuzz_input *input);
 
 fuzz_target fuzz_agents_client, fuzz_agents_server;
 fuzz_target fuzz_baseline, fuzz_checkpoint, fuzz_cifar10, fuzz_idx;
-fuzz_target fuzz_command, fuzz_launch, fuzz_settings, fuzz_url;
+fuzz_target fuzz_command, fuzz_launch, fuzz_secret, fuzz_settings, fuzz_url;
 fuzz_target fuzz_hostfile, fuzz_module, fuzz_tuning;
 fuzz_target fuzz_shm, fuzz_store_client, fuzz_store_server, fuzz_tcp;
 
@@ -44,6 +44,14 @@ char *fuzz_text(struct fuzz_input *input);
 
 /* A file with all that is left; its path is valid until the next. */
 const char *fuzz_file(struct fuzz_input *input);
+
+/* A folder for files, which goes with the program. */
+const char *fuzz_folder(void);
+
+/* ---- clock.c ---- */
+
+/* So many seconds pass at once, for this process alone. */
+void fuzz_later(int seconds);
 
 /* ---- streams.c: connections over TCP on the loopback address ---- */
 

@@ -2,6 +2,8 @@
 /* Taking an input apart. Texts are copied, so that reading beyond their end is found. */
 #include "tests/fuzz/fuzz.h"
 
+#include <dirent.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,4 +62,31 @@ const char *fuzz_file(struct fuzz_input *input)
     FUZZ_MUST(pwrite(fd, input->at, input->left, 0) == (ssize_t)input->left);
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     return path;
+}
+
+static char input_folder[] = "/tmp/dist-fuzz-XXXXXX";
+
+static void input_folder_remove(void)
+{
+    char path[sizeof(input_folder) + NAME_MAX + 1];
+    const struct dirent *entry;
+    DIR *folder = opendir(input_folder);
+
+    while (folder && (entry = readdir(folder))) {
+        snprintf(path, sizeof(path), "%s/%s", input_folder, entry->d_name);
+        unlink(path);
+    }
+    if (folder)
+        closedir(folder);
+    rmdir(input_folder);
+}
+
+const char *fuzz_folder(void)
+{
+    static bool made;
+
+    if (!made)
+        FUZZ_MUST(mkdtemp(input_folder) && atexit(input_folder_remove) == 0);
+    made = true;
+    return input_folder;
 }

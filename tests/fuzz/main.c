@@ -27,6 +27,7 @@ static const struct {
     {"idx", fuzz_idx},
     {"launch", fuzz_launch},
     {"module", fuzz_module},
+    {"secret", fuzz_secret},
     {"settings", fuzz_settings},
     {"shm", fuzz_shm},
     {"store_client", fuzz_store_client},

@@ -2,9 +2,12 @@
 /* Texts of one line: init methods, numbers, lists, choices, names, and what tells of a machine. */
 #include "tests/fuzz/fuzz.h"
 
+#include "base/faults/faults.h"
+#include "base/net/socket.h"
+#include "base/proof/secret.h"
 #include "base/settings/config.h"
 #include "base/settings/variables.h"
-#include "launch/agents/agents.h"
+#include "launch/agents/client.h"
 #include "launch/hosts.h"
 #include "launch/options/words.h"
 #include "rendezvous/rendezvous.h"
@@ -12,8 +15,10 @@
 #include "tuning/select.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 void fuzz_url(struct fuzz_input *input)
 {
@@ -56,21 +61,68 @@ static void settings_names(const char *text)
         disti_variable_like(name);
 }
 
+/* As a variable, of the library's name space and as the interface's. */
+static void settings_environment(const char *text)
+{
+    char name[DISTI_VARIABLE_ROOM], unknown[64], address[DISTI_HOST_SIZE];
+    bool meant;
+
+    if (disti_variable_of(text, name, sizeof(name)) && strcmp(name, "DIST_SOCKET_IFNAME")) {
+        setenv(name, "", 1);
+        disti_variables_unknown(NULL, unknown, sizeof(unknown), &meant);
+        FUZZ_MUST(strlen(unknown) < sizeof(unknown));
+        unsetenv(name);
+    }
+    setenv("DIST_SOCKET_IFNAME", text, 1);
+    disti_primary_address(address);
+    unsetenv("DIST_SOCKET_IFNAME");
+}
+
+static void settings_faults(const char *text)
+{
+    struct disti_faults faults;
+
+    if (disti_faults_parse(text, &faults) == DIST_OK)
+        FUZZ_MUST(faults.count > 0 && faults.count <= DISTI_FAULTS_MAX);
+}
+
+/* Whatever is forced, there is a choice for each collective. */
+static void settings_choose(const struct disti_choice *choice,
+                            const struct disti_topology *topology)
+{
+    static const size_t sizes[] = {0, 1 << 10, 1 << 20, (size_t)1 << 30};
+    const struct disti_algorithm *algorithm;
+    uint32_t segments;
+
+    for (int c = 0; c < DIST_COLL_SEND; c++) {
+        for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+            disti_select(choice, (dist_collective)c, sizes[i], topology, &algorithm, &segments);
+            FUZZ_MUST(algorithm && segments > 0);
+        }
+    }
+}
+
+/* Many ranks are a matter of time, not of parsing. */
+static void settings_topology(const char *text, const struct disti_choice *choice)
+{
+    struct disti_topology *topology;
+
+    if (strlen(text) < 40 && disti_topology_synthetic(text, &topology) == DIST_OK) {
+        settings_choose(choice, topology);
+        disti_topology_free(topology);
+    }
+}
+
 static void settings_choice(const char *text)
 {
     struct disti_choice choice;
 
-    disti_choice_parse(text, false, &choice);
-    disti_choice_parse(text, true, &choice);
-}
-
-/* Many ranks are a matter of time, not of parsing. */
-static void settings_topology(const char *text)
-{
-    struct disti_topology *topology;
-
-    if (strlen(text) < 40 && disti_topology_synthetic(text, &topology) == DIST_OK)
-        disti_topology_free(topology);
+    for (int reproducible = 0; reproducible < 2; reproducible++) {
+        if (disti_choice_parse(text, reproducible, &choice) == DIST_OK)
+            settings_topology("node:2 core:2", &choice);
+        disti_choice_parse(NULL, reproducible, &choice);
+        settings_topology(text, &choice);
+    }
 }
 
 static void settings_hosts(const char *text)
@@ -81,16 +133,38 @@ static void settings_hosts(const char *text)
     disti_hosts_free(&hosts);
 }
 
+/* A node's numbers and names, each of which the text may be; the rest is as it should be. */
+static void settings_node(const char *text, struct disti_agents_config *config)
+{
+    struct disti_agents_config copy;
+    int number = 1;
+
+    if (disti_parse_int("n", text, INT_MIN, INT_MAX, &number) == DIST_OK) {
+        config->node_rank = number;
+        config->workers = config->max_restarts = config->endpoint_port = number & 0xfffff;
+    }
+    if (disti_agents_config_check(config) != DIST_OK)
+        return;
+    FUZZ_MUST(config->max_nodes >= config->min_nodes && config->node_rank < config->max_nodes);
+    FUZZ_MUST(disti_agents_config_copy(&copy, config));
+    disti_agents_config_free(&copy);
+}
+
 static void settings_meeting(const char *text)
 {
     struct disti_agents_config config;
-    char host[256];
-    int port = -1, least, most;
+    char host[256] = "";
 
     disti_agents_defaults(&config);
+    config.endpoint_port = -1;
+    config.endpoint_host = host;
+    config.job = config.address = text;
+    config.secret = text;
+    config.secret_bytes = strlen(text);
     disti_agents_configure(&config, text);
-    disti_run_nodes(text, &least, &most);
-    disti_run_endpoint(text, host, &port);
+    disti_run_nodes(text, &config.min_nodes, &config.max_nodes);
+    disti_run_endpoint(text, host, &config.endpoint_port);
+    settings_node(text, &config);
 }
 
 static void settings_streams(const char *text)
@@ -112,10 +186,28 @@ void fuzz_settings(struct fuzz_input *input)
 
     settings_numbers(text);
     settings_names(text);
+    settings_environment(text);
+    settings_faults(text);
     settings_choice(text);
-    settings_topology(text);
     settings_hosts(text);
     settings_meeting(text);
     settings_streams(text);
     free(text);
+}
+
+/* A secret's file: what is read is long enough, and nobody else's. A byte says whose it is. */
+void fuzz_secret(struct fuzz_input *input)
+{
+    static const mode_t modes[] = {0600, 0400, 0640, 0604};
+    mode_t mode = modes[fuzz_byte(input) & 3];
+    const char *path = fuzz_file(input);
+    char why[DISTI_SECRET_WHY] = "";
+    struct disti_secret secret;
+
+    FUZZ_MUST(chmod(path, mode) == 0);
+    if (disti_secret_read(path, &secret, why))
+        FUZZ_MUST(!(mode & 077) && secret.length >= DISTI_SECRET_LEAST &&
+                  secret.length <= DISTI_SECRET_MOST);
+    else
+        FUZZ_MUST(why[0] && secret.length == 0);
 }

@@ -1,15 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What another process of the user says to a rank before they share memory. A byte says what comes
- * with the next words:
+ * A rank of three at the shm transport, and another process of its user: as rank 0 it calls, as
+ * rank 2 it is called. Both then write to the memory that they share with the rank. A byte says
+ * what comes:
  *
- *     bit 0       a hello that is right, with the input's bytes over its fields
- *     bits 1, 2   descriptors: none; memory as it should be; memory that is too short; no memory
- *     bit 3       a doorbell
+ *     bits 0 to 2   0: rank 0 sends bytes as they are           4: the rank sends a message
+ *                   1: rank 0 calls                             5: rank 2 answers, if it was called
+ *                   2: a frame in shared memory                 6: hangs up, or a crowd calls
+ *                   3: the rank posts a receive                 7: see shm_other
+ *     bit 3         of 2, 3, 4, 6, 7: rank 2, else rank 0
+ *     bits 4, 5     of 1: the descriptors: none; memory; memory that is too short; no memory
+ *                   of 5: accepts; defers; refuses; closes
+ *                   of 6: 0: hangs up   else: so many callers, times 64, who say nothing
+ *     bit 6         of 1: a doorbell too
+ *     bit 7         of 1 and 5: the input's bytes lie over the hello's fields
  */
 #include "tests/fuzz/fuzz.h"
 
 #include "base/hash.h"
+#include "transports/shm/fifo.h"
 #include "transports/shm/hello.h"
 #include "transports/shm/machine.h"
 #include "transports/shm/memory.h"
@@ -25,6 +34,32 @@
 #include <unistd.h>
 
 #define SHM_JOB "fuzz"
+#define SHM_RANK 1
+#define SHM_ROOM 256
+#define SHM_REQUESTS 8
+#define SHM_CROWD 64 /* callers, times up to 3 */
+#define SHM_CROWD_MOST 600
+#define SHM_LATER_S 70 /* more than the rank's deadline */
+
+static const struct dist_transport *const shm = &disti_transport_shm;
+
+/* Who the stranger is: rank 0, and rank 2. */
+struct shm_line {
+    int rank, fd;
+    struct shm_pair *pair;
+    struct shm_out out;
+};
+
+struct shm_fuzz {
+    void *state;
+    struct shm_address address; /* the rank's */
+    int listener;
+    struct shm_line lines[2];
+    struct dist_request receives[SHM_REQUESTS], sends[SHM_REQUESTS];
+    unsigned char room[SHM_REQUESTS][SHM_ROOM], data[128 << 10];
+    int posted, sent, crowd;
+    int crowds[SHM_CROWD_MOST];
+};
 
 static dist_status shm_fail(dist_status status, const char *format, ...)
 {
@@ -34,41 +69,88 @@ static dist_status shm_fail(dist_status status, const char *format, ...)
 
 static const struct dist_host shm_host = {.fail = shm_fail};
 
-static void *shm_open_rank(struct shm_address *address)
+static int shm_socket(void)
+{
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    FUZZ_MUST(fd >= 0);
+    return fd;
+}
+
+/* Rank 2 listens where its address says. */
+static void shm_listen(struct shm_fuzz *fuzz)
+{
+    struct shm_address address;
+    struct sockaddr_un name;
+    socklen_t size;
+
+    FUZZ_MUST(disti_shm_machine_self(&address, NULL, 0) == DIST_OK);
+    size = disti_shm_machine_socket(&address, &name);
+    fuzz->listener = shm_socket();
+    FUZZ_MUST(bind(fuzz->listener, (struct sockaddr *)&name, size) == 0);
+    FUZZ_MUST(listen(fuzz->listener, 8) == 0);
+    FUZZ_MUST(shm->connect(fuzz->state, 2, &address, sizeof(address)) == DIST_OK);
+}
+
+static void shm_open_rank(struct shm_fuzz *fuzz)
 {
     static const struct dist_transport_config config = {.size = sizeof(config),
-                                                        .rank = 1,
-                                                        .world_size = 2,
+                                                        .rank = SHM_RANK,
+                                                        .world_size = 3,
                                                         .timeout_ms = 60000,
                                                         .job = SHM_JOB,
-                                                        .local_ranks = 2,
+                                                        .local_ranks = 3,
                                                         .host = &shm_host};
-    void *state = calloc(1, disti_transport_shm.state_size);
     size_t bytes;
 
-    FUZZ_MUST(state && disti_transport_shm.open(state, &config) == DIST_OK);
-    FUZZ_MUST(disti_transport_shm.address(state, address, &bytes) == DIST_OK);
-    return state;
+    memset(fuzz, 0, sizeof(*fuzz));
+    fuzz->lines[0] = (struct shm_line){.rank = 0, .fd = -1};
+    fuzz->lines[1] = (struct shm_line){.rank = 2, .fd = -1};
+    fuzz->state = calloc(1, shm->state_size);
+    FUZZ_MUST(fuzz->state && shm->open(fuzz->state, &config) == DIST_OK);
+    FUZZ_MUST(shm->address(fuzz->state, &fuzz->address, &bytes) == DIST_OK);
+    shm_listen(fuzz);
 }
 
 static int shm_call(const struct shm_address *address)
 {
     struct sockaddr_un name;
     socklen_t size = disti_shm_machine_socket(address, &name);
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = shm_socket();
 
-    FUZZ_MUST(fd >= 0 && connect(fd, (struct sockaddr *)&name, size) == 0);
+    FUZZ_MUST(connect(fd, (struct sockaddr *)&name, size) == 0);
     return fd;
 }
 
+static void shm_hang_up(struct shm_line *line)
+{
+    if (line->fd >= 0)
+        close(line->fd);
+    line->fd = -1;
+    disti_shm_memory_unmap(line->pair, line->out.size);
+    line->pair = NULL;
+}
+
+/* The stranger's end of the ring that it writes. */
+static void shm_share(struct shm_line *line, struct shm_pair *pair, size_t size, uint64_t key)
+{
+    int side = line->rank == 0 ? 0 : 1;
+
+    line->pair = pair;
+    line->out = (struct shm_out){.ring = pair->fifos + (size_t)side * size,
+                                 .size = size,
+                                 .key = key,
+                                 .consumed_now = &pair->side[1 - side].consumed};
+}
+
 /* As the kind says; -1: none. */
-static int shm_memory(int kind)
+static int shm_memory(struct shm_line *line, int kind)
 {
     struct shm_pair *pair;
     int fd = -1;
 
     if (kind == 1 && disti_shm_memory_make(SHM_FIFO_MIN, &fd, &pair) == DIST_OK)
-        disti_shm_memory_unmap(pair, SHM_FIFO_MIN);
+        shm_share(line, pair, SHM_FIFO_MIN, 1);
     else if (kind == 2 && (fd = memfd_create("short", MFD_CLOEXEC | MFD_ALLOW_SEALING)) >= 0)
         FUZZ_MUST(ftruncate(fd, 4096) == 0);
     else if (kind == 3)
@@ -76,64 +158,242 @@ static int shm_memory(int kind)
     return fd;
 }
 
-static void shm_say_hello(int fd, uint8_t what, struct fuzz_input *input)
+/* Some of the input's bytes take the place of those that should be there. */
+static void shm_overlay(struct shm_hello *hello, struct fuzz_input *input)
+{
+    size_t at = fuzz_byte(input);
+    struct fuzz_input over = fuzz_take(input, fuzz_byte(input) & 7);
+
+    for (size_t i = 0; i < over.left; i++)
+        ((unsigned char *)hello)[(at + i) % sizeof(*hello)] = over.at[i];
+}
+
+static void shm_say_hello(struct shm_line *line, enum shm_word word, uint8_t what,
+                          struct fuzz_input *input)
 {
     int fds[SHM_HELLO_FDS], count = 0;
+    static const uint64_t probe = 7;
     struct shm_hello hello;
-    struct fuzz_input at, over;
 
-    disti_shm_hello_init(&hello, SHM_CALL, 0, 1, disti_hash_text(DISTI_HASH_START, SHM_JOB));
+    disti_shm_hello_init(&hello, word, line->rank, SHM_RANK,
+                         disti_hash_text(DISTI_HASH_START, SHM_JOB));
     hello.key = 1;
     hello.fifo_bytes = SHM_FIFO_MIN;
-    at = fuzz_take(input, 1);
-    over = fuzz_take(input, at.left ? *at.at >> 6 : 0);
-    for (size_t i = 0; i < over.left; i++)
-        ((unsigned char *)&hello)[(*at.at + i) % sizeof(hello)] = over.at[i];
-    fds[count] = shm_memory(what >> 1 & 3);
+    hello.probe_address = (uint64_t)(uintptr_t)&probe;
+    hello.probe = probe;
+    if (what & 128)
+        shm_overlay(&hello, input);
+    fds[count] = word == SHM_CALL ? shm_memory(line, what >> 4 & 3) : -1;
     count += fds[count] >= 0;
-    if (what & 8)
+    if (what & 64)
         fds[count++] = eventfd(0, EFD_CLOEXEC);
-    disti_shm_hello_send(fd, &hello, fds, count);
+    disti_shm_hello_send(line->fd, &hello, fds, count);
     while (count-- > 0)
         close(fds[count]);
 }
 
-static void shm_say(int fd, struct fuzz_input *input)
+static void shm_say_bytes(struct shm_line *line, struct fuzz_input *input)
 {
-    uint8_t what = fuzz_byte(input);
-    struct fuzz_input piece;
+    struct fuzz_input piece = fuzz_take(input, fuzz_byte(input));
 
-    if (what & 1) {
-        shm_say_hello(fd, what, input);
-    } else {
-        piece = fuzz_take(input, fuzz_byte(input));
-        send(fd, piece.at, piece.left, MSG_NOSIGNAL | MSG_DONTWAIT);
+    send(line->fd, piece.at, piece.left, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/* Has the rank called rank 2? What it shares is kept, and it hears what the input wants. */
+static void shm_answer(struct shm_fuzz *fuzz, uint8_t what, struct fuzz_input *input)
+{
+    static const enum shm_word words[] = {SHM_ACCEPT, SHM_DEFER, SHM_REFUSE};
+    struct shm_line *line = &fuzz->lines[1];
+    int fd = accept4(fuzz->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int fds[SHM_HELLO_FDS];
+    struct shm_hello hello;
+    struct shm_pair *pair;
+
+    if (fd < 0)
+        return;
+    shm_hang_up(line);
+    line->fd = fd;
+    FUZZ_MUST(disti_shm_hello_receive(fd, &hello, fds) == 1);
+    if (disti_shm_memory_map(fds[0], (size_t)hello.fifo_bytes, &pair) == DIST_OK)
+        shm_share(line, pair, (size_t)hello.fifo_bytes, hello.key);
+    for (int i = 0; i < SHM_HELLO_FDS; i++)
+        close(fds[i]);
+    if ((what >> 4 & 3) < 3)
+        shm_say_hello(line, words[what >> 4 & 3], what | 64, input);
+    else
+        shm_hang_up(line);
+}
+
+/* Its length need not be that of the payload, which is all zeroes but for the first byte. */
+static void shm_frame(struct shm_line *line, struct fuzz_input *input)
+{
+    uint8_t kind = fuzz_byte(input), shift = fuzz_byte(input);
+    struct dist_envelope envelope = {fuzz_byte(input), fuzz_byte(input), 0};
+    size_t says, has;
+    struct shm_frame *frame;
+
+    envelope.bytes = (uint64_t)fuzz_byte(input) << (shift & 15);
+    has = fuzz_byte(input);
+    says = fuzz_byte(input);
+    frame = line->pair ? disti_shm_fifo_reserve(&line->out, has) : NULL;
+    if (!frame)
+        return;
+    frame->kind = kind;
+    frame->bytes = (uint32_t)(says ? says << (shift >> 4) : has);
+    frame->envelope = envelope;
+    memset(disti_shm_frame_payload(frame, has), 0, has);
+    if (has > 0)
+        *disti_shm_frame_payload(frame, has) = fuzz_byte(input);
+    /* Of a loan: where the rank may read, or may not. */
+    if (kind == SHM_LENT && has == sizeof(struct shm_loan)) {
+        const struct shm_loan loan = {shift & 16 ? 8 : (uint64_t)(uintptr_t)line, frame->payload[0]};
+
+        memcpy(frame->payload, &loan, sizeof(loan));
+    }
+    disti_shm_fifo_publish(&line->out, frame, has);
+}
+
+static void shm_request(struct shm_fuzz *fuzz, struct dist_request *request, int number, int peer)
+{
+    static const size_t sizes[] = {0, 64, 128, 192};
+
+    (void)fuzz;
+    request->status = DIST_IN_PROGRESS;
+    request->peer = peer;
+    request->envelope = (struct dist_envelope){(uint64_t)number % 2, 1, sizes[number % 4]};
+}
+
+static void shm_post(struct shm_fuzz *fuzz, int peer)
+{
+    struct dist_request *request = &fuzz->receives[fuzz->posted];
+
+    if (fuzz->posted == SHM_REQUESTS)
+        return;
+    shm_request(fuzz, request, fuzz->posted, peer);
+    request->sink.dst = fuzz->room[fuzz->posted++];
+    request->sink.bytes = request->envelope.bytes;
+    shm->recv(fuzz->state, request);
+}
+
+/* Every other one is too long to be copied at once. */
+static void shm_send(struct shm_fuzz *fuzz, int peer)
+{
+    struct dist_request *request = &fuzz->sends[fuzz->sent];
+
+    if (fuzz->sent == SHM_REQUESTS)
+        return;
+    shm_request(fuzz, request, fuzz->sent, peer);
+    if (fuzz->sent++ % 2)
+        request->envelope.bytes = sizeof(fuzz->data);
+    request->data = fuzz->data;
+    shm->send(fuzz->state, request);
+}
+
+static void shm_crowd(struct shm_fuzz *fuzz, int count)
+{
+    for (; count > 0 && fuzz->crowd < SHM_CROWD_MOST; count--)
+        fuzz->crowds[fuzz->crowd++] = shm_call(&fuzz->address);
+}
+
+static bool shm_seen(void *arg, int peer, const struct dist_envelope *envelope)
+{
+    (void)arg;
+    FUZZ_MUST(peer == 0 || peer == 2);
+    return envelope->bytes == 0;
+}
+
+/* Bits 4, 5: 0: a word of the stranger's side, and its value   1: the rank looks, and forgets
+ * what has one of the two tags   2: time passes   3: the other sides of what every rank has */
+static void shm_other(struct shm_fuzz *fuzz, struct shm_line *line, uint8_t what,
+                      struct fuzz_input *input)
+{
+    struct dist_reach reach;
+    char text[128];
+    size_t at;
+
+    switch (what >> 4 & 3) {
+    case 0:
+        at = fuzz_byte(input);
+        if (line->pair)
+            ((unsigned char *)&line->pair->side[line->rank == 0 ? 0 : 1])
+                [(at & 63) * 8 % sizeof(struct shm_side) + (at >> 6)] = fuzz_byte(input);
+        break;
+    case 1:
+        shm->probe_tag(fuzz->state, 0);
+        shm->unexpected(fuzz->state, 0, 0, SHM_REQUESTS, shm_seen, NULL);
+        shm->cancel(fuzz->state, (uint64_t)fuzz->posted % 2, 1);
+        break;
+    case 2:
+        fuzz_later(SHM_LATER_S);
+        break;
+    default:
+        shm->describe(fuzz->state, line->rank, text, sizeof(text));
+        FUZZ_MUST(shm->reach(fuzz->state, &fuzz->address, sizeof(fuzz->address), &reach) ==
+                  DIST_OK);
     }
 }
 
-static void shm_drive(void *state)
+static void shm_act(struct shm_fuzz *fuzz, struct fuzz_input *input)
 {
-    disti_transport_shm.arm(state);
-    disti_transport_shm.disarm(state);
-    FUZZ_MUST(disti_transport_shm.progress(state) >= 0);
+    uint8_t what = fuzz_byte(input);
+    struct shm_line *line = &fuzz->lines[(what & 7) > 1 && what & 8 ? 1 : 0];
+
+    if ((what & 7) == 1)
+        shm_hang_up(line);
+    if (line->fd < 0 && (what & 7) < 2)
+        line->fd = shm_call(&fuzz->address);
+    switch (what & 7) {
+    case 0:
+        shm_say_bytes(line, input);
+        break;
+    case 1:
+        shm_say_hello(line, SHM_CALL, what, input);
+        break;
+    case 2:
+        shm_frame(line, input);
+        break;
+    case 3:
+        shm_post(fuzz, line->rank);
+        break;
+    case 4:
+        shm_send(fuzz, line->rank);
+        break;
+    case 5:
+        shm_answer(fuzz, what, input);
+        break;
+    case 6:
+        if (what >> 4 & 3)
+            shm_crowd(fuzz, SHM_CROWD * (what >> 4 & 3));
+        else
+            shm_hang_up(line);
+        break;
+    default:
+        shm_other(fuzz, line, what, input);
+    }
+}
+
+static void shm_drive(struct shm_fuzz *fuzz)
+{
+    shm->arm(fuzz->state);
+    shm->disarm(fuzz->state);
+    FUZZ_MUST(shm->progress(fuzz->state) >= 0);
 }
 
 void fuzz_shm(struct fuzz_input *input)
 {
-    struct shm_address address;
-    void *state = shm_open_rank(&address);
-    int fd = shm_call(&address);
+    static struct shm_fuzz fuzz;
 
+    shm_open_rank(&fuzz);
     while (input->left) {
-        shm_say(fd, input);
-        shm_drive(state);
-        if (input->left && *input->at & 0x80) {
-            close(fd);
-            fd = shm_call(&address);
-        }
+        shm_act(&fuzz, input);
+        shm_drive(&fuzz);
     }
-    close(fd);
-    shm_drive(state);
-    disti_transport_shm.close(state);
-    free(state);
+    for (int i = 0; i < 2; i++)
+        shm_hang_up(&fuzz.lines[i]);
+    while (fuzz.crowd > 0)
+        close(fuzz.crowds[--fuzz.crowd]);
+    shm_drive(&fuzz);
+    shm->close(fuzz.state);
+    close(fuzz.listener);
+    free(fuzz.state);
 }

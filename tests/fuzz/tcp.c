@@ -1,10 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A rank of three at the tcp transport, and a stranger on up to three sockets of a pair: as rank 0
- * it calls, as rank 2 it is called. A byte says what comes:
+ * it calls, as rank 2 it is called. The first byte says how the world is:
+ *
+ *     bit 0       frames carry checksums
+ *     bit 1       it has a secret, which the stranger has too
+ *     bit 2       nobody listens where rank 2 should
+ *
+ * and then one each time what comes:
  *
  *     bits 0, 1   the socket
- *     bits 2, 3   0: bytes as they are   1: a frame   2: the handshake   3: hangs up
+ *     bits 2, 3   0: bytes as they are   1: a frame   2: the handshake
+ *                 3: hangs up; with bit 5 the rank looks at what has come, and cancels some;
+ *                    with bit 6 time passes
  *     bit 4       the rank posts a receive before
  *     bits 5, 6   of the handshake: 0: calls anew, and comes in   1: a call, and no more
  *                 2: the proof for the nonce that was heard last, in its turn or not
@@ -16,6 +24,7 @@
 #include "backends/registry.h"
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/kernels/crc32c.h"
 #include "transports/tcp/tcp.h"
 #include "transports/tcp/wire.h"
 
@@ -31,11 +40,17 @@
 #define TCP_JOB "fuzz"
 #define TCP_TURNS 3
 #define TCP_PATIENCE_MS 20000
+#define TCP_LATER_S 70 /* more than the rank's deadline */
 #define TCP_CALLER 0
 #define TCP_RANK 1
 #define TCP_CALLED 2
 
+#define TCP_CHECKSUM 1
+#define TCP_SECRET 2
+#define TCP_NOBODY 4
+
 static const struct dist_transport *const tcp = &disti_transport_tcp;
+static const uint8_t tcp_key[] = "the key of this world";
 
 struct tcp_line {
     int fd;
@@ -50,25 +65,33 @@ struct tcp_fuzz {
     struct dist_request receives[TCP_RECEIVES], sends[TCP_RECEIVES];
     unsigned char room[TCP_RECEIVES][TCP_ROOM], data[TCP_ROOM];
     int posted, sent;
+    uint8_t how; /* the world is */
+    struct disti_secret secret;
     bool proved; /* the stranger has shown once that it is a rank */
 };
 
-static void tcp_open(struct tcp_fuzz *fuzz)
+static void tcp_open(struct tcp_fuzz *fuzz, uint8_t how)
 {
-    static const struct dist_transport_config config = {.size = sizeof(config),
-                                                        .rank = TCP_RANK,
-                                                        .world_size = 3,
-                                                        .timeout_ms = 60000,
-                                                        .job = TCP_JOB,
-                                                        .bind_host = "127.0.0.1",
-                                                        .local_ranks = 3,
-                                                        .host = &disti_host};
+    struct dist_transport_config config = {.size = sizeof(config),
+                                           .rank = TCP_RANK,
+                                           .world_size = 3,
+                                           .timeout_ms = 60000,
+                                           .job = TCP_JOB,
+                                           .bind_host = "127.0.0.1",
+                                           .local_ranks = 3,
+                                           .host = &disti_host};
     unsigned char blob[DIST_ADDRESS_MAX];
     struct disti_tcp_address own;
     size_t bytes;
     int port;
 
-    *fuzz = (struct tcp_fuzz){.lines = {{.fd = -1}, {.fd = -1}, {.fd = -1}}};
+    *fuzz = (struct tcp_fuzz){.lines = {{.fd = -1}, {.fd = -1}, {.fd = -1}}, .how = how};
+    if (how & TCP_SECRET) {
+        config.secret = tcp_key;
+        config.secret_bytes = sizeof(tcp_key);
+        disti_secret_set_bytes(&fuzz->secret, tcp_key, sizeof(tcp_key));
+    }
+    setenv("DIST_CHECKSUM", how & TCP_CHECKSUM ? "1" : "0", 1);
     fuzz->state = calloc(1, tcp->state_size);
     FUZZ_MUST(fuzz->state && tcp->open(fuzz->state, &config) == DIST_OK);
     FUZZ_MUST(tcp->address(fuzz->state, blob, &bytes) == DIST_OK);
@@ -80,6 +103,10 @@ static void tcp_open(struct tcp_fuzz *fuzz)
     FUZZ_MUST(tcp->connect(fuzz->state, TCP_CALLER, blob, bytes) == DIST_OK);
     fuzz->listen_fd = fuzz_listen(&port);
     own.endpoint[0].port = (uint16_t)port;
+    if (how & TCP_NOBODY)
+        close(fuzz->listen_fd);
+    if (how & TCP_NOBODY)
+        fuzz->listen_fd = -1;
     bytes = disti_tcp_address_encode(&own, blob);
     FUZZ_MUST(tcp->connect(fuzz->state, TCP_CALLED, blob, bytes) == DIST_OK);
 }
@@ -121,21 +148,22 @@ static void tcp_send(struct tcp_fuzz *fuzz, int peer)
     tcp->send(fuzz->state, request);
 }
 
-static void tcp_hello(const struct tcp_line *line, int socket, enum disti_tcp_step step)
+static void tcp_hello(const struct tcp_fuzz *fuzz, const struct tcp_line *line, int socket,
+                      enum disti_tcp_step step)
 {
-    static const struct disti_secret none;
     struct disti_tcp_hello hello = {.world_size = 3,
                                     .from = line->as,
                                     .to = TCP_RANK,
                                     .credit = 1 << 20,
                                     .job = disti_hash_text(DISTI_HASH_START, TCP_JOB),
                                     .socket = socket,
+                                    .checksum = fuzz->how & TCP_CHECKSUM,
                                     .step = step};
     unsigned char bytes[DISTI_TCP_HELLO_BYTES];
 
     disti_tcp_hello_encode(&hello, bytes);
     if (step == DISTI_TCP_PROOF || step == DISTI_TCP_ANSWER) {
-        disti_tcp_hello_prove(&none, bytes, line->nonce, hello.proof);
+        disti_tcp_hello_prove(&fuzz->secret, bytes, line->nonce, hello.proof);
         disti_tcp_hello_encode(&hello, bytes);
     }
     fuzz_send(line->fd, bytes, sizeof(bytes));
@@ -171,9 +199,9 @@ static void tcp_enter(struct tcp_fuzz *fuzz, struct tcp_line *line, int socket)
 
     fuzz_hang_up(line->fd);
     *line = (struct tcp_line){.fd = fuzz_connect(fuzz->port), .as = TCP_CALLER};
-    tcp_hello(line, socket, DISTI_TCP_CALL);
+    tcp_hello(fuzz, line, socket, DISTI_TCP_CALL);
     FUZZ_MUST(tcp_hear(fuzz, line, DISTI_TCP_CHALLENGE, &said));
-    tcp_hello(line, socket, DISTI_TCP_PROOF);
+    tcp_hello(fuzz, line, socket, DISTI_TCP_PROOF);
     fuzz->proved = true;
 }
 
@@ -184,17 +212,17 @@ static void tcp_answer(struct tcp_fuzz *fuzz, struct tcp_line *line)
 
     tcp_post(fuzz, TCP_CALLED);
     tcp_drive(fuzz);
-    fd = accept4(fuzz->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+    fd = fuzz->listen_fd < 0 ? -1 : accept4(fuzz->listen_fd, NULL, NULL, SOCK_CLOEXEC);
     if (fd < 0)
         return;
     fuzz_hang_up(line->fd);
     *line = (struct tcp_line){.fd = fd, .as = TCP_CALLED};
     if (!tcp_hear(fuzz, line, DISTI_TCP_CALL, &socket))
         return;
-    tcp_hello(line, socket, DISTI_TCP_CHALLENGE);
+    tcp_hello(fuzz, line, socket, DISTI_TCP_CHALLENGE);
     if (!tcp_hear(fuzz, line, DISTI_TCP_PROOF, &socket))
         return;
-    tcp_hello(line, socket, DISTI_TCP_ANSWER);
+    tcp_hello(fuzz, line, socket, DISTI_TCP_ANSWER);
     fuzz->proved = true;
 }
 
@@ -207,10 +235,10 @@ static void tcp_handshake(struct tcp_fuzz *fuzz, int which, uint8_t how)
         tcp_enter(fuzz, line, which);
         break;
     case 1:
-        tcp_hello(line, which, DISTI_TCP_CALL);
+        tcp_hello(fuzz, line, which, DISTI_TCP_CALL);
         break;
     case 2:
-        tcp_hello(line, which, DISTI_TCP_PROOF);
+        tcp_hello(fuzz, line, which, DISTI_TCP_PROOF);
         break;
     default:
         tcp_answer(fuzz, line);
@@ -218,7 +246,7 @@ static void tcp_handshake(struct tcp_fuzz *fuzz, int which, uint8_t how)
 }
 
 /* Numbers of up to two bytes, so that frames are about each other; the payload is zeroes. */
-static void tcp_frame(int fd, struct fuzz_input *input)
+static void tcp_frame(const struct tcp_fuzz *fuzz, int fd, struct fuzz_input *input)
 {
     unsigned char frame[DISTI_TCP_FRAME_BYTES + TCP_ROOM] = {0};
     uint8_t kind = fuzz_byte(input), shift = fuzz_byte(input), payload;
@@ -228,7 +256,29 @@ static void tcp_frame(int fd, struct fuzz_input *input)
     envelope.bytes = (uint64_t)fuzz_byte(input) << (shift >> 4);
     payload = fuzz_byte(input);
     disti_tcp_frame_encode((enum disti_tcp_kind)kind, &envelope, frame);
+    if (fuzz->how & TCP_CHECKSUM)
+        disti_tcp_frame_put_sum(frame, disti_crc32c(0, frame + DISTI_TCP_SUM_BYTES,
+                                                    DISTI_TCP_FRAME_BYTES - DISTI_TCP_SUM_BYTES +
+                                                        payload));
     fuzz_send(fd, frame, DISTI_TCP_FRAME_BYTES + payload);
+}
+
+static bool tcp_seen(void *arg, int peer, const struct dist_envelope *envelope)
+{
+    ++*(int *)arg;
+    FUZZ_MUST(peer == TCP_CALLER || peer == TCP_CALLED);
+    return envelope->bytes == 0;
+}
+
+/* The rank looks at what has come without a receive, and forgets what has one of the two tags. */
+static void tcp_look(struct tcp_fuzz *fuzz)
+{
+    int seen = 0;
+
+    tcp->probe_tag(fuzz->state, 0);
+    tcp->unexpected(fuzz->state, 0, 0, TCP_RECEIVES, tcp_seen, &seen);
+    FUZZ_MUST(seen <= 2 * TCP_RECEIVES);
+    tcp->cancel(fuzz->state, fuzz->posted % 2, 1);
 }
 
 static void tcp_act(struct tcp_fuzz *fuzz, struct fuzz_input *input)
@@ -249,12 +299,20 @@ static void tcp_act(struct tcp_fuzz *fuzz, struct fuzz_input *input)
         fuzz_send(line->fd, piece.at, piece.left);
         break;
     case 1:
-        tcp_frame(line->fd, input);
+        tcp_frame(fuzz, line->fd, input);
         break;
     case 2:
         tcp_handshake(fuzz, which, what >> 5);
         break;
     default:
+        if (what & 32) {
+            tcp_look(fuzz);
+            break;
+        }
+        if (what & 64) {
+            fuzz_later(TCP_LATER_S);
+            break;
+        }
         fuzz_hang_up(line->fd);
         line->fd = -1;
     }
@@ -273,7 +331,7 @@ void fuzz_tcp(struct fuzz_input *input)
 {
     struct tcp_fuzz fuzz;
 
-    tcp_open(&fuzz);
+    tcp_open(&fuzz, fuzz_byte(input));
     while (input->left) {
         tcp_act(&fuzz, input);
         tcp_drive(&fuzz);
@@ -283,6 +341,7 @@ void fuzz_tcp(struct fuzz_input *input)
     tcp_drive(&fuzz);
     tcp_check(&fuzz);
     tcp->close(fuzz.state);
-    close(fuzz.listen_fd);
+    if (fuzz.listen_fd >= 0)
+        close(fuzz.listen_fd);
     free(fuzz.state);
 }

@@ -8,7 +8,8 @@
 # and around a whole suite, where tests run side by side, for what has its name in /tmp or /dev/shm:
 #
 #   left_suite_before FILE    writes down what is there
-#   left_suite_after FILE     prints what has come since, and false if nothing has; removes nothing
+#   left_suite_after FILE     prints what has come since and no process uses, and false if nothing
+#                             has; removes nothing
 #
 # A process is known by the mark, so it is found whatever became of its parents, and whatever it is.
 
@@ -69,5 +70,18 @@ left_named()
         -o -name 'train_mnist*' -o -name 'test_*' -o -name 'vader_segment*' -o -name 'mpich*' \
         -o -name 'psm*' -o -name 'sem.*' \) 2>/dev/null | sort
 }
+# Another suite beside this one may be at work: has a process that open, mapped, or in its
+# environment?
+left_is_used()
+{
+    grep -qsF "$1" /proc/[0-9]*/environ /proc/[0-9]*/maps && return
+    find /proc/[0-9]*/fd -lname "$1*" 2>/dev/null | grep -q .
+}
 left_suite_before() { left_named >"$1"; }
-left_suite_after() { left_named | comm -13 "$1" - | sed 's/^/left behind by the suite: /' | grep .; }
+left_suite_after()
+{
+    local name
+    left_named | comm -13 "$1" - | while read -r name; do
+        left_is_used "$name" || echo "left behind by the suite: $name"
+    done | grep .
+}

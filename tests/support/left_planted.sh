@@ -26,14 +26,32 @@ wants 'folder/a-file' 'mkdir "$TMPDIR/folder" && touch "$TMPDIR/folder/a-file"'
 wants 'sleep 77' 'sleep 77 & disown'
 wants 'sleep 78' 'setsid sleep 78 >/dev/null 2>&1 &'
 
-list=$(mktemp) named=$(mktemp -u /tmp/dist-left-planted.XXXXXX)
-left_suite_before "$list"
-touch "$named"
-if left_suite_after "$list" | grep -q "$named"; then
-    echo "PASS: left: a file in /tmp"
-else
-    echo "FAIL: left: $named is not found"
-    failed=1
-fi
-rm -f "$list" "$named"
+list=$(mktemp)
+# planted TEXT NAME: is that file, made within a suite, told of?
+planted()
+{
+    left_suite_before "$list"
+    touch "$2"
+    if left_suite_after "$list" | grep -qF "$2"; then
+        echo "PASS: left: $1"
+    else
+        echo "FAIL: left: $1: $2 is not found"
+        failed=1
+    fi
+}
+for place in /tmp /dev/shm; do
+    named=$(mktemp -u "$place/dist-left-planted.XXXXXX")
+    planted "a file in $place" "$named"
+    exec 7<"$named"
+    : >"$list"
+    if left_suite_after "$list" | grep -qF "$named"; then
+        echo "FAIL: left: $named is in use, and told of"
+        failed=1
+    else
+        echo "PASS: left: a file in $place that a process uses"
+    fi
+    exec 7<&-
+    rm -f "$named"
+done
+rm -f "$list"
 exit $failed

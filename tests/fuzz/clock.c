@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A clock that inputs can put forward, so that what waits for long is seen at once. */
+#include "tests/fuzz/fuzz.h"
+
+#include <sys/timerfd.h>
+#include <time.h>
+
+/* The linker gives us these calls (--wrap), and the real ones by the other name. */
+int __real_clock_gettime(clockid_t clock, struct timespec *now);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
+int __real_timerfd_settime(int fd, int flags, const struct itimerspec *wanted,
+                           struct itimerspec *before);
+int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *wanted,
+                           struct itimerspec *before);
+
+static time_t clock_ahead_s;
+
+void fuzz_later(int seconds)
+{
+    clock_ahead_s += seconds;
+}
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
+{
+    int result = __real_clock_gettime(clock, now);
+
+    if (clock == CLOCK_MONOTONIC)
+        now->tv_sec += clock_ahead_s;
+    return result;
+}
+
+/* A timer that runs has always rung: what it is for looks at the clock again. */
+int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *wanted,
+                           struct itimerspec *before)
+{
+    struct itimerspec soon = {{0, 1000}, {0, 1}};
+    const struct timespec *first = &wanted->it_value;
+
+    return __real_timerfd_settime(fd, flags, first->tv_sec || first->tv_nsec ? &soon : wanted,
+                                  before);
+}
