@@ -4,7 +4,7 @@
 # hardly more. The long form prints what it costs in time, too.
 . "$srcdir/tests/support/job.sh"
 
-JOB_LIMIT=100
+JOB_LIMIT=300
 # All strangers come within that share of the time of a training that is left alone.
 count=500 share=0.2 epochs=16 turns=1
 [ -z "${CHECK_SHORT-}" ] || count=100 epochs=3
