@@ -19,6 +19,8 @@ if [ -e "$builddir/.libs/dist_ucx.so" ]; then
 else
     job_skip ucx "the ucx module was not built"
 fi
+# MPICH has 2048 communicators, and a group that broke keeps its own.
+[ $stride -gt 1 ] || stride=2
 # MPI_Finalize waits for what a group that broke had begun, so it is left out then, which Open MPI's
 # mpirun calls improper.
 DIST_TRANSPORT=mpi job_fails "different: " openmpi 3 tests/jobs/different mpi $stride

@@ -31,7 +31,7 @@ training=(--arch mlp --epochs 1000000 --train-samples $set --batch-size $batch -
     --dist-backend gloo --log-interval 1 --checkpoint "$kept" --checkpoint-interval $interval)
 agents=(--nnodes 1:2 --nproc-per-node 1 --max-restarts 100000 --rdzv-id soak --shutdown-timeout 1
     --rdzv-endpoint "127.0.0.1:$(job_port)"
-    --rdzv-conf "join=now,last_call_timeout=2,join_timeout=20,keep_alive_interval=0.6,keep_alive_max_attempt=5")
+    --rdzv-conf "join=now,last_call_timeout=2,join_timeout=20,keep_alive_interval=2,keep_alive_max_attempt=5")
 
 # start NAME: an agent; its guard's process number is in started.
 start()
@@ -81,7 +81,7 @@ sample()
 # All meet at the first agent, which is never killed.
 start first
 first=$started
-job_check "training begins" job_until made 3
+job_check "training begins, and is kept" job_until [ -e "$kept" ]
 start second
 second=$started
 job_check "the second agent joins" job_until all_work
