@@ -217,6 +217,7 @@ job_scripts = \
 	tests/jobs/mindspore.sh \
 	tests/jobs/roles.sh \
 	tests/jobs/secrets.sh \
+	tests/jobs/tls.sh \
 	tests/jobs/slurm.sh \
 	tests/jobs/pmix.sh \
 	tests/jobs/ways.sh \

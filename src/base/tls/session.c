@@ -36,6 +36,14 @@ static void session_why(struct disti_tls *tls, const char *format, const char *d
     tls->ended = true;
 }
 
+/* OpenSSL has no answer to who does not speak TLS: with this alert he can know what is wrong. */
+static void session_tell_plain(const struct disti_tls *tls)
+{
+    static const unsigned char alert[] = {0x15, 3, 3, 0, 2, SSL3_AL_FATAL, SSL_AD_PROTOCOL_VERSION};
+
+    (void)!send(tls->wire.fd, alert, sizeof(alert), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 /* Alerts of the peer, which may have looked at our certificate; what OpenSSL says of the rest. */
 static void session_explain(struct disti_tls *tls)
 {
@@ -44,12 +52,13 @@ static void session_explain(struct disti_tls *tls)
     long verified = tls->lib->SSL_get_verify_result(tls->ssl);
     int reason = ERR_GET_REASON(error);
 
+    if (reason == SSL_R_WRONG_VERSION_NUMBER)
+        session_tell_plain(tls);
     if (tls->wire.greedy)
         session_why(tls, "it sent more than %s in its TLS handshake", "64 KiB");
     else if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST)
         session_why(tls,
-                    "%s: set DIST_TLS_CERT, DIST_TLS_KEY and DIST_TLS_CA on all ranks, or on "
-                    "none",
+                    "%s: set DIST_TLS_CERT, DIST_TLS_KEY and DIST_TLS_CA on all ranks, or on none",
                     "it does not speak TLS");
     else if (reason == SSL_R_UNSUPPORTED_PROTOCOL || reason == SSL_R_TLSV1_ALERT_PROTOCOL_VERSION)
         session_why(tls, "it does not speak TLS 1.3 (%s)", text);
