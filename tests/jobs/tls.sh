@@ -4,53 +4,25 @@
 # crosses in clear, and who has no certificate, or a wrong one, is no rank.
 . "$srcdir/tests/support/job.sh"
 
-if ! grep -q '^#define HAVE_OPENSSL' "$builddir/config.h"; then
-    job_skip "tls" "built without OpenSSL"
-    exit
-fi
-if ! command -v openssl >/dev/null; then
-    job_skip "tls" "no openssl command"
-    exit
-fi
+. "$srcdir/tests/support/tls.sh"
+tls_possible || { job_skip "tls" "built without OpenSSL, or no openssl command"; exit; }
 JOB_LIMIT=100
 hello=examples/hello_all_reduce
 export DIST_TIMEOUT=20 DIST_DEBUG=warn DIST_TUNING=off DIST_TRANSPORT=tcp DIST_AUTH=none
 
-new_key=(-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes)
-# authority NAME
-authority()
-{
-    openssl req -x509 "${new_key[@]}" -days 2 -subj "/CN=$1" -keyout "$job_folder/$1.key" \
-        -out "$job_folder/$1.pem" 2>/dev/null
-}
-# certificate NAME AUTHORITY DAYS ALTERNATIVE-NAMES
-certificate()
-{
-    openssl req "${new_key[@]}" -subj "/CN=$1" -keyout "$job_folder/$1.key" \
-        -out "$job_folder/$1.csr" 2>/dev/null
-    openssl x509 -req -in "$job_folder/$1.csr" -CA "$job_folder/$2.pem" -CAkey "$job_folder/$2.key" \
-        -CAcreateserial -days "$3" -out "$job_folder/$1.pem" 2>/dev/null \
-        -extfile <(printf 'subjectAltName=%s\n' "$4")
-}
-# use NAME AUTHORITY
-use()
-{
-    export DIST_TLS_CERT=$job_folder/$1.pem DIST_TLS_KEY=$job_folder/$1.key
-    export DIST_TLS_CA=$job_folder/$2.pem
-}
 says() { grep -qF -- "$1" "$job_output"; }
 
-authority ca
-authority ca2
-certificate good ca 2 IP:127.0.0.1,DNS:localhost
-certificate elsewhere ca 2 IP:192.0.2.1
-certificate other ca2 2 IP:127.0.0.1
-certificate expired ca -1 IP:127.0.0.1
-export -f use
+tls_authority ca
+tls_authority ca2
+tls_certificate good ca 2 IP:127.0.0.1,DNS:localhost
+tls_certificate elsewhere ca 2 IP:192.0.2.1
+tls_certificate other ca2 2 IP:127.0.0.1
+tls_certificate expired ca -1 IP:127.0.0.1
+export -f tls_use
 export job_folder builddir hello
 
 # All that works without.
-use good ca
+tls_use good ca
 job self 1 tests/conformance/conformance gloo --spawn 4 --brief
 [ -z "${CHECK_LONG-}" ] || DIST_TCP_SOCKETS=3 job self 1 tests/conformance/conformance gloo --spawn 3 --brief
 # Buffers that cut records.
@@ -80,7 +52,7 @@ fi
 # rank1 CERTIFICATE AUTHORITY: rank 1 has those, or none, rank 0 the good ones.
 first_and_second()
 {
-    if [ "$RANK" = 0 ]; then use "$1" "$2"; else use "$3" "$4"; fi
+    if [ "$RANK" = 0 ]; then tls_use "$1" "$2"; else tls_use "$3" "$4"; fi
     [ -s "$DIST_TLS_CERT" ] || unset DIST_TLS_CERT DIST_TLS_KEY DIST_TLS_CA
     exec "$builddir/$hello"
 }
@@ -101,7 +73,7 @@ refused "has no TLS connection" none none good ca
 job_check "the store without says that somebody came with TLS" says "it speaks TLS, and the store does not"
 unset DIST_TLS_KEY
 job_fails "DIST_TLS_KEY is not set" shell 2 $hello
-use good ca
+tls_use good ca
 job shell 3 $hello
 
 # A killed rank is found and named as without.
