@@ -37,7 +37,7 @@ static void session_why(struct disti_tls *tls, const char *format, const char *d
 }
 
 /* OpenSSL has no answer to who does not speak TLS: with this alert he can know what is wrong. */
-static void session_tell_plain(const struct disti_tls *tls)
+static void session_tell_clear(const struct disti_tls *tls)
 {
     static const unsigned char alert[] = {0x15, 3, 3, 0, 2, SSL3_AL_FATAL, SSL_AD_PROTOCOL_VERSION};
 
@@ -53,7 +53,7 @@ static void session_explain(struct disti_tls *tls)
     int reason = ERR_GET_REASON(error);
 
     if (reason == SSL_R_WRONG_VERSION_NUMBER)
-        session_tell_plain(tls);
+        session_tell_clear(tls);
     if (tls->wire.greedy)
         session_why(tls, "it sent more than %s in its TLS handshake", "64 KiB");
     else if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST)

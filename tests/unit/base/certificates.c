@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Makes keys and certificates by libcrypto, in a folder under /tmp. */
 #include <config.h>
 
 #ifdef HAVE_OPENSSL
@@ -11,9 +12,28 @@
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define DAY 86400L
+
+struct authority {
+    EVP_PKEY *key;
+    X509 *cert;
+};
+
+static char folder[] = "/tmp/test_tls.XXXXXX";
+
+const char *certificates_path(const char *name, const char *end)
+{
+    static char paths[4][256];
+    static int next;
+    char *path = paths[next++ % 4];
+
+    snprintf(path, sizeof(paths[0]), "%s/%s%s", folder, name, end);
+    return path;
+}
 
 static void certificates_extend(X509 *cert, int what, const char *value)
 {
@@ -39,7 +59,7 @@ static X509 *certificates_begin(EVP_PKEY *key, const char *name, int from, int t
     return cert;
 }
 
-struct authority certificates_authority(const char *name)
+static struct authority certificates_authority(const char *name)
 {
     struct authority made = {.key = EVP_EC_gen("P-256")};
 
@@ -51,7 +71,7 @@ struct authority certificates_authority(const char *name)
     return made;
 }
 
-void certificates_free(struct authority *authority)
+static void certificates_free(struct authority *authority)
 {
     X509_free(authority->cert);
     EVP_PKEY_free(authority->key);
@@ -69,7 +89,7 @@ static FILE *certificates_open(const char *path, const char *end)
     return stream;
 }
 
-void certificates_write_authority(const struct authority *authority, const char *path)
+static void certificates_write_authority(const struct authority *authority, const char *path)
 {
     FILE *stream = certificates_open(path, ".pem");
 
@@ -77,8 +97,9 @@ void certificates_write_authority(const struct authority *authority, const char 
     fclose(stream);
 }
 
-void certificates_write(const struct authority *by, const char *path, const char *names, int from,
-                        int to)
+/* PATH.pem and PATH.key: for these names, from and to days from now. */
+static void certificates_write(const struct authority *by, const char *path, const char *names,
+                               int from, int to)
 {
     EVP_PKEY *key = EVP_EC_gen("P-256");
     X509 *cert = certificates_begin(key, "rank", from, to);
@@ -95,5 +116,33 @@ void certificates_write(const struct authority *by, const char *path, const char
     fclose(stream);
     X509_free(cert);
     EVP_PKEY_free(key);
+}
+
+void certificates_make(void)
+{
+    struct authority one, two;
+
+    assert_non_null(mkdtemp(folder));
+    one = certificates_authority("one");
+    two = certificates_authority("two");
+    certificates_write_authority(&one, certificates_path("ca", ""));
+    certificates_write_authority(&two, certificates_path("ca2", ""));
+    certificates_write(&one, certificates_path("good", ""), "IP:127.0.0.1,DNS:localhost", -1, 5);
+    certificates_write(&two, certificates_path("other", ""), "IP:127.0.0.1", -1, 5);
+    certificates_write(&one, certificates_path("expired", ""), "IP:127.0.0.1", -5, -1);
+    certificates_write(&one, certificates_path("early", ""), "IP:127.0.0.1", 1, 5);
+    certificates_free(&one);
+    certificates_free(&two);
+}
+
+int certificates_clear(void)
+{
+    static const char *const names[] = {"ca", "ca2", "good", "other", "expired", "early"};
+
+    for (int i = 0; i < 6; i++) {
+        unlink(certificates_path(names[i], ".pem"));
+        unlink(certificates_path(names[i], ".key"));
+    }
+    return rmdir(folder);
 }
 #endif

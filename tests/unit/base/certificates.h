@@ -1,21 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Certificates for tests of TLS, made in the test itself. */
+/* Certificates for tests of TLS, made by the test itself in a folder of its own. */
 #ifndef DIST_TESTS_CERTIFICATES_H
 #define DIST_TESTS_CERTIFICATES_H
 
-#include <openssl/x509.h>
+/*
+ * ca and ca2 are authorities; good, expired and early (from tomorrow on) are of ca, other is of
+ * ca2. All are for 127.0.0.1, good for localhost too.
+ */
+void certificates_make(void);
+int certificates_clear(void); /* 0: nothing is left */
 
-struct authority {
-    EVP_PKEY *key;
-    X509 *cert;
-};
-
-struct authority certificates_authority(const char *name);
-void certificates_free(struct authority *authority);
-
-/* Writes PATH.pem and PATH.key: for these names ("IP:127.0.0.1"), from and to days from now. */
-void certificates_write(const struct authority *by, const char *path, const char *names, int from,
-                        int to);
-void certificates_write_authority(const struct authority *authority, const char *path);
+/* The file: ("good", ".pem"), ("good", ".key"). Four such texts hold at a time. */
+const char *certificates_path(const char *name, const char *end);
 
 #endif

@@ -22,26 +22,16 @@ int main(void)
 
 #define LONG ((size_t)1 << 20)
 
-static char folder[] = "/tmp/test_tls.XXXXXX";
 static char why[DISTI_TLS_WHY];
 static struct disti_tls_context *ours, *theirs; /* of two authorities */
 static int fds[2];                              /* the caller's, and that of who is called */
 static struct disti_tls *ends[2];
 
-static const char *in_folder(const char *name, const char *end)
-{
-    static char paths[4][256];
-    static int next;
-    char *path = paths[next++ % 4];
-
-    snprintf(path, sizeof(paths[0]), "%s/%s%s", folder, name, end);
-    return path;
-}
-
 static struct disti_tls_context *context_of(const char *cert, const char *key, const char *ca)
 {
-    const struct disti_tls_files files = {in_folder(cert, ".pem"), in_folder(key, ".key"),
-                                          in_folder(ca, ".pem")};
+    const struct disti_tls_files files = {certificates_path(cert, ".pem"),
+                                          certificates_path(key, ".key"),
+                                          certificates_path(ca, ".pem")};
 
     why[0] = '\0';
     return disti_tls_context_new(&files, why, sizeof(why));
@@ -63,9 +53,9 @@ static void test_files(void **state)
     expect_no_context("early", "early", "ca", "clock");
     expect_no_context("good", "expired", "ca", "does not hold the key of DIST_TLS_CERT");
     expect_no_context("good", "good", "ca2", "DIST_TLS_CA must be what signed it");
-    assert_int_equal(chmod(in_folder("good", ".key"), 0604), 0);
+    assert_int_equal(chmod(certificates_path("good", ".key"), 0604), 0);
     expect_no_context("good", "good", "ca", "chmod 600");
-    assert_int_equal(chmod(in_folder("good", ".key"), 0600), 0);
+    assert_int_equal(chmod(certificates_path("good", ".key"), 0600), 0);
 }
 
 static void test_settings(void **state)
@@ -76,12 +66,12 @@ static void test_settings(void **state)
     assert_false(disti_tls_wanted());
     assert_int_equal(disti_tls_open(&context), DIST_OK);
     assert_null(context);
-    setenv("DIST_TLS_CERT", in_folder("good", ".pem"), 1);
-    setenv("DIST_TLS_CA", in_folder("ca", ".pem"), 1);
+    setenv("DIST_TLS_CERT", certificates_path("good", ".pem"), 1);
+    setenv("DIST_TLS_CA", certificates_path("ca", ".pem"), 1);
     assert_true(disti_tls_wanted());
     assert_int_equal(disti_tls_open(&context), DIST_ERR_INVALID_ARGUMENT);
     assert_non_null(strstr(dist_last_error(), "DIST_TLS_KEY is not set"));
-    setenv("DIST_TLS_KEY", in_folder("good", ".key"), 1);
+    setenv("DIST_TLS_KEY", certificates_path("good", ".key"), 1);
     assert_int_equal(disti_tls_open(&context), DIST_OK);
     assert_non_null(context);
     disti_tls_context_free(context);
@@ -217,8 +207,9 @@ static void test_expired(void **state)
     struct disti_tls_context *old = context_of("good", "good", "ca");
 
     (void)state;
-    old->lib->SSL_CTX_use_certificate_chain_file(old->ssl, in_folder("expired", ".pem"));
-    old->lib->SSL_CTX_use_PrivateKey_file(old->ssl, in_folder("expired", ".key"), SSL_FILETYPE_PEM);
+    old->lib->SSL_CTX_use_certificate_chain_file(old->ssl, certificates_path("expired", ".pem"));
+    old->lib->SSL_CTX_use_PrivateKey_file(old->ssl, certificates_path("expired", ".key"),
+                                          SSL_FILETYPE_PEM);
     begin(ours, old, "127.0.0.1");
     shake();
     expect_why(0, "expired");
@@ -369,20 +360,8 @@ static void test_greedy(void **state)
 
 static int begin_all(void **state)
 {
-    struct authority one, two;
-
     (void)state;
-    assert_non_null(mkdtemp(folder));
-    one = certificates_authority("one");
-    two = certificates_authority("two");
-    certificates_write_authority(&one, in_folder("ca", ""));
-    certificates_write_authority(&two, in_folder("ca2", ""));
-    certificates_write(&one, in_folder("good", ""), "IP:127.0.0.1,DNS:localhost", -1, 5);
-    certificates_write(&two, in_folder("other", ""), "IP:127.0.0.1", -1, 5);
-    certificates_write(&one, in_folder("expired", ""), "IP:127.0.0.1", -5, -1);
-    certificates_write(&one, in_folder("early", ""), "IP:127.0.0.1", 1, 5);
-    certificates_free(&one);
-    certificates_free(&two);
+    certificates_make();
     ours = context_of("good", "good", "ca");
     theirs = context_of("other", "other", "ca2");
     return ours && theirs ? 0 : -1;
@@ -390,16 +369,10 @@ static int begin_all(void **state)
 
 static int end_all(void **state)
 {
-    static const char *const names[] = {"ca", "ca2", "good", "other", "expired", "early"};
-
     (void)state;
-    for (int i = 0; i < 6; i++) {
-        unlink(in_folder(names[i], ".pem"));
-        unlink(in_folder(names[i], ".key"));
-    }
     disti_tls_context_free(ours);
     disti_tls_context_free(theirs);
-    return rmdir(folder);
+    return certificates_clear();
 }
 
 int main(void)
