@@ -80,3 +80,19 @@ job shell 3 $hello
 for phase in connect middle; do
     DIST_TIMEOUT=10 job shell 4 tests/jobs/kills gloo $phase 1
 done
+
+# Agents of distrun, and what they send.
+two_agents()
+{
+    local port node pids=()
+    port=$(job_port)
+    for node in 0 1; do
+        "$builddir/distrun" --nnodes 2 --nproc-per-node 1 --node-rank $node --rdzv-id tls \
+            --rdzv-endpoint "127.0.0.1:$port" "$builddir/$hello" &
+        pids+=($!)
+    done
+    wait "${pids[0]}" && wait "${pids[1]}"
+}
+export -f two_agents job_port
+job self 2 "$BASH" -c two_agents
+job_check "both nodes have summed" says "rank 1 of 2: sum 1"
