@@ -64,7 +64,7 @@ refused()
     DIST_TIMEOUT=3 job_fails "$text" shell 2 "$BASH" -c 'first_and_second "$@"' first "$@"
 }
 refused "its certificate does not hold" good ca other ca2
-job_check "the store says so as well" says "lets nobody in from 127.0.0.1"
+job_check "the store says so as well" says "refused this end's certificate"
 refused "mismatch" elsewhere ca good ca
 refused "renew it" good ca expired ca
 refused "speaks TLS, and this rank does not: set DIST_TLS_CERT" good ca none none
