@@ -19,7 +19,7 @@ make                     builds
 gcc                      compiles
 libc6-dev                the C library'\''s headers
 libhwloc-dev             the topology of the machine
-libssl-dev               proves that ranks have the secret
+libssl-dev               proves that ranks have the secret; TLS
 zlib1g-dev               reads .gz files
 libjansson-dev           reads JSON: saved measurements, saved models
 libopenblas-serial-dev   matrix products, one thread a rank
@@ -31,6 +31,8 @@ packages_check='
 libmpich-dev             the mpi module for MPICH
 mpich                    mpirun of MPICH
 libcmocka-dev            unit tests
+openssl                  makes certificates for tests
+strace                   shows tests what a process sends
 mandoc                   checks the man pages
 clang                    the second compiler
 g++                      checks that C++ programs can use it

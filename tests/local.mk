@@ -41,6 +41,7 @@ EXTRA_DIST += \
 	tests/support/lsan.supp \
 	tests/support/no_cmocka.sh \
 	tests/support/nodes.sh \
+	tests/support/tls.sh \
 	tests/support/slurm.sh \
 	tests/support/planted.sh
 CLEANFILES += tests/jobs.lock tests/jobs.port tests/jobs.port.lock \

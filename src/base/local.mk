@@ -33,6 +33,12 @@ libdist_core_sources += \
 	src/base/proof/secret.c src/base/proof/secret.h \
 	src/base/kernels/sink.c src/base/kernels/sink.h \
 	src/base/status.c \
+	src/base/tls/context.c src/base/tls/context.h \
+	src/base/tls/library.c src/base/tls/library.h \
+	src/base/tls/session.c \
+	src/base/tls/tls.h \
+	src/base/tls/wire.c src/base/tls/wire.h \
+	src/base/tls/without.c \
 	src/base/settings/variables.c src/base/settings/variables.h
 
 # The kernels ask for -O3 and for clones by CPU themselves (kernels.h): no flags here.

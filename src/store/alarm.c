@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 /*
  * A handler may have interrupted anything, so it takes no lock and no memory. The frame is there
@@ -14,6 +15,9 @@
  *
  *     handler:  alarm into the list;  line free? take it, send, leave it
  *     sender:   take the line, send, leave it;  alarms in the list? once more
+ *
+ * On a TLS session no handler can send: it wakes whoever waits for news, and the next that reads or
+ * sends here sends the alarm.
  */
 struct disti_store_alarm {
     struct disti_store_alarm *next;
@@ -47,7 +51,7 @@ static void alarm_send(struct disti_store *store, struct disti_store_alarm *alar
     ssize_t sent;
 
     do
-        sent = send(store->fd, alarm->frame, alarm->bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+        sent = disti_tls_or_send(store->tls, store->fd, alarm->frame, alarm->bytes);
     while (sent < 0 && errno == EINTR);
     if (sent > 0 && (size_t)sent < alarm->bytes)
         shutdown(store->fd, SHUT_RDWR);
@@ -70,6 +74,11 @@ static void alarm_flush(struct disti_store *store)
         alarm_send_all(store);
         atomic_store(&store->sending, false);
     }
+}
+
+void disti_store_client_flush_alarms(struct disti_store *store)
+{
+    alarm_flush(store);
 }
 
 void disti_store_client_take_line(struct disti_store *store)
@@ -107,6 +116,7 @@ void disti_store_alarm_ring(struct disti_store_alarm *alarm)
 {
     struct disti_store *store = alarm->store;
     struct disti_store_alarm *first = atomic_load(&store->alarms);
+    const uint64_t one = 1;
     int error = errno;
 
     if (atomic_exchange(&alarm->rung, true))
@@ -114,7 +124,10 @@ void disti_store_alarm_ring(struct disti_store_alarm *alarm)
     do
         alarm->next = first;
     while (!atomic_compare_exchange_weak(&store->alarms, &first, alarm));
-    alarm_flush(store);
+    if (store->tls)
+        (void)!write(store->news_fd, &one, sizeof(one));
+    else
+        alarm_flush(store);
     errno = error;
 }
 
@@ -124,6 +137,11 @@ void disti_store_alarm_free(struct disti_store_alarm *alarm)
 
     if (!alarm)
         return;
+    if (alarm->store->tls && atomic_load(&alarm->rung)) {
+        pthread_mutex_lock(&alarm->store->lock);
+        alarm_flush(alarm->store);
+        pthread_mutex_unlock(&alarm->store->lock);
+    }
     while (atomic_load(&alarm->rung) && !atomic_load(&alarm->passed))
         disti_backoff(&backoff); /* somebody has the line, and sends it soon */
     free(alarm);

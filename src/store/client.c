@@ -44,16 +44,18 @@ static void client_init_lock(struct disti_store *store)
     pthread_condattr_destroy(&clock);
 }
 
-struct disti_store *disti_store_client_new(int fd)
+struct disti_store *disti_store_client_new(int fd, struct disti_tls *tls)
 {
     struct disti_store *store = calloc(1, sizeof(*store));
 
     if (!store) {
+        disti_tls_free(tls);
         disti_descriptor_close(fd);
         return NULL;
     }
     client_init_lock(store);
     store->fd = fd;
+    store->tls = store->in.tls = tls;
     store->launcher_fd = -1;
     store->holder.rank = -1;
     store->in.limit = DISTI_WIRE_ANSWER_LIMIT;
@@ -82,6 +84,7 @@ void disti_store_client_free(struct disti_store *store)
         free(abort);
     }
     disti_wire_next(&store->in);
+    disti_tls_free(store->tls);
     disti_descriptor_close(store->fd);
     disti_descriptor_close(store->epoll_fd);
     disti_descriptor_close(store->news_fd);
@@ -142,7 +145,7 @@ static dist_status client_send_frame(struct disti_store *store,
     store->last_id = head.id;
     disti_wire_put_head(head_bytes, &head);
     while (left && !store->lost) {
-        ssize_t n = sendmsg(store->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t n = disti_tls_or_sendmsg(store->tls, store->fd, &message);
 
         if (n >= 0) {
             begun = true;

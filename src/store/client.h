@@ -76,6 +76,7 @@ struct client_abort {
  */
 struct disti_store {
     int fd;
+    struct disti_tls *tls; /* NULL: all goes in clear */
     int epoll_fd, news_fd; /* the fd and an eventfd that is set while there is news */
     int launcher_fd;       /* a pidfd of what launched this rank; -1: nobody looks */
     int64_t look_at;       /* not before that */
@@ -95,6 +96,7 @@ struct disti_store {
     struct client_abort *aborts;
     bool lost;        /* the connection is of no use any more */
     bool strange;     /* because the other end speaks another protocol */
+    bool asks_tls;    /* which is TLS */
     bool holder_left; /* it said goodbye, so its end is no surprise */
     char lost_text[DISTI_NEWS_MAX];
 
@@ -106,8 +108,11 @@ struct disti_store {
 /* Is the descriptor one of those that disti_store_fd stands for now? */
 bool disti_store_client_poll_too(struct disti_store *store, int fd);
 
-/* A connected socket becomes a store without a hello; takes the fd. NULL: no memory. */
-struct disti_store *disti_store_client_new(int fd);
+/*
+ * A connected socket becomes a store without a hello; takes the fd, and the session over it (NULL:
+ * none). NULL: no memory.
+ */
+struct disti_store *disti_store_client_new(int fd, struct disti_tls *tls);
 
 /*
  * hello.c: proves to the server that this client has the secret, has it prove the same, and becomes
@@ -149,6 +154,8 @@ const struct client_abort *disti_store_client_aborted(const struct disti_store *
 /* alarm.c: the right to put a frame on the connection, which alarms need too. */
 void disti_store_client_take_line(struct disti_store *store);
 void disti_store_client_release_line(struct disti_store *store);
+/* With the lock held: a session's alarms go by this alone, since no handler may send on it. */
+void disti_store_client_flush_alarms(struct disti_store *store);
 
 /* inbox.c: with the lock held, without waiting. */
 

@@ -66,9 +66,25 @@ static bool connect_met_itself(int fd)
                                                     disti_address_port((struct sockaddr *)&other);
 }
 
-static struct disti_store *connect_store(int fd, const struct addrinfo *address)
+/* The session with a store whose certificate is for the host that was asked for. */
+static dist_status connect_tls(int fd, const struct disti_store_target *target,
+                               struct disti_tls **tls_p)
 {
-    struct disti_store *store = disti_store_client_new(fd);
+    struct disti_tls_context *context;
+    dist_status status = disti_tls_open(&context);
+
+    *tls_p = NULL;
+    if (status != DIST_OK || !context)
+        return status;
+    *tls_p = disti_tls_call(context, fd, target->host);
+    disti_tls_context_free(context);
+    return *tls_p ? DIST_OK : disti_fail(DIST_ERR_NO_MEMORY, "no memory for a TLS session");
+}
+
+static struct disti_store *connect_store(int fd, struct disti_tls *tls,
+                                         const struct addrinfo *address)
+{
+    struct disti_store *store = disti_store_client_new(fd, tls);
     struct sockaddr_storage own;
     socklen_t size = sizeof(own);
     char host[DISTI_HOST_SIZE];
@@ -89,6 +105,7 @@ static dist_status connect_address(const struct addrinfo *address,
                                    struct disti_store_tries *tries, struct disti_store **store_p)
 {
     struct disti_store *store;
+    struct disti_tls *tls;
     char host[DISTI_HOST_SIZE];
     dist_status status;
     int64_t connect_by = disti_deadline_ms(target->doubtful ? DOUBTFUL_MS : CONNECT_MS);
@@ -105,7 +122,12 @@ static dist_status connect_address(const struct addrinfo *address,
         disti_store_tried(tries, "%s port %d: nothing listens there", host, target->port);
         return DIST_IN_PROGRESS;
     }
-    store = connect_store(fd, address);
+    status = connect_tls(fd, target, &tls);
+    if (status != DIST_OK) {
+        disti_descriptor_close(fd);
+        return status;
+    }
+    store = connect_store(fd, tls, address);
     if (!store)
         return disti_fail_errno(
             DIST_ERR_SYSTEM,
@@ -166,8 +188,12 @@ dist_status disti_store_reach(const struct disti_store_target *target, int timeo
 {
     struct disti_store_tries tries = {0};
     int delay_ms = 5;
-    dist_status status;
+    struct disti_tls_context *tls;
+    dist_status status = disti_tls_open(&tls); /* what is wrong with it is said before any wait */
 
+    disti_tls_context_free(tls);
+    if (status != DIST_OK)
+        return status;
     for (;;) {
         status = disti_store_try(target, deadline, &tries, store_p);
         if (status != DIST_IN_PROGRESS)

@@ -116,6 +116,21 @@ static dist_status hello_nonsense(const struct disti_store *store,
                       target->rank, store->where, what);
 }
 
+/* Certificates that do not fit today will not in a moment; a store that ends may begin again. */
+static dist_status hello_no_tls(const struct disti_store *store,
+                                const struct disti_store_target *target,
+                                struct disti_store_tries *tries)
+{
+    const char *why = disti_tls_why(store->tls);
+
+    disti_store_tried(tries, "%s: TLS: %s", store->where, why);
+    if (target->doubtful || target->probe)
+        return DIST_IN_PROGRESS;
+    return disti_fail(DIST_ERR_RENDEZVOUS,
+                      "rank %d has no TLS connection with the store at %s, called \"%s\": %s",
+                      target->rank, store->where, target->host, why);
+}
+
 /* A store may be slow, and one that is just ending hangs up: only who says nonsense is none. */
 static dist_status hello_no_answer(struct disti_store *store, dist_status status,
                                    const struct disti_store_target *target,
@@ -123,15 +138,25 @@ static dist_status hello_no_answer(struct disti_store *store, dist_status status
 {
     const struct client_request withdraw = {.op = DISTI_WIRE_GOODBYE, .arg = DISTI_WIRE_WITHDRAW};
 
+    if (store->tls && disti_tls_why(store->tls)[0])
+        return hello_no_tls(store, target, tries);
     if (status == DIST_IN_PROGRESS) /* it may read our hello yet, and we may come again */
         disti_store_client_send(store, &withdraw, 0);
     disti_store_tried(tries, "%s: %s", store->where,
-                      status == DIST_ERR_RENDEZVOUS  ? "answers in another protocol"
-                      : status == DIST_ERR_PEER_LOST ? "closed the connection"
-                                                     : "accepts connections but does not answer");
+                      store->asks_tls ? "speaks TLS"
+                      : store->tls && !disti_tls_is_up(store->tls)
+                          ? "does not go on with the TLS handshake"
+                      : status == DIST_ERR_RENDEZVOUS ? "answers in another protocol"
+                      : status == DIST_ERR_PEER_LOST  ? "closed the connection"
+                                                      : "accepts connections but does not answer");
     tries->stranger = true;
     if (target->doubtful || status != DIST_ERR_RENDEZVOUS)
         return DIST_IN_PROGRESS;
+    if (store->asks_tls)
+        return disti_fail(DIST_ERR_RENDEZVOUS,
+                          "rank %d: the store at %s speaks TLS, and this rank does not: set "
+                          "DIST_TLS_CERT, DIST_TLS_KEY and DIST_TLS_CA on all ranks, or on none",
+                          target->rank, store->where);
     return disti_fail(
         DIST_ERR_RENDEZVOUS,
         "rank %d: what listens on %s is not a store of libdist (it answers in another protocol): "
@@ -180,6 +205,7 @@ static dist_status hello_say(struct disti_store *store, const struct disti_store
     if (status != DIST_OK)
         return status;
     memcpy(said->challenge, disti_wire_value(&reply), sizeof(said->challenge));
+    said->binding_bytes = disti_tls_binding(store->tls, said->binding);
     disti_wire_next(&reply);
     return DIST_OK;
 }

@@ -144,6 +144,8 @@ void disti_store_client_pump(struct disti_store *store)
 
     if (store->launcher_fd >= 0)
         inbox_look_at_launcher(store);
+    if (store->tls)
+        disti_store_client_flush_alarms(store);
     while (!store->lost) {
         switch (disti_wire_read(&store->in, store->fd)) {
         case DISTI_WIRE_FRAME:
@@ -163,8 +165,12 @@ void disti_store_client_pump(struct disti_store *store)
                 store,
                 disti_process_end(store->holder.host, (int)store->holder.pid, why, sizeof(why)));
             break;
+        case DISTI_WIRE_NO_TLS:
+            disti_store_client_lose(store, disti_tls_why(store->tls));
+            break;
         default:
             store->strange = true;
+            store->asks_tls = !store->tls && disti_tls_looks_like(store->in.head_bytes);
             disti_store_client_lose(store, "sent what does not follow the store's protocol");
         }
     }
@@ -196,11 +202,11 @@ bool disti_store_notice(struct disti_store *store, struct disti_notice *notice_p
     news = store->news;
     if (news) {
         store->news = news->next;
-        if (!store->news) {
+        if (!store->news)
             store->news_end = &store->news;
-            (void)!read(store->news_fd, &count, sizeof(count));
-        }
     }
+    if (!store->news && (news || store->tls)) /* an alarm may have set it */
+        (void)!read(store->news_fd, &count, sizeof(count));
     pthread_mutex_unlock(&store->lock);
     if (!news)
         return false;

@@ -115,9 +115,10 @@ void disti_wire_prove_client(const struct disti_wire_handshake *said,
                              unsigned char proof[DISTI_HMAC_BYTES])
 {
     const struct disti_hmac_piece pieces[] = {{said->hello, sizeof(said->hello)},
-                                              {said->challenge, sizeof(said->challenge)}};
+                                              {said->challenge, sizeof(said->challenge)},
+                                              {said->binding, said->binding_bytes}};
 
-    disti_prove(secret, "libdist store client", pieces, 2, proof);
+    disti_prove(secret, "libdist store client", pieces, 3, proof);
 }
 
 void disti_wire_prove_server(const struct disti_wire_handshake *said,
@@ -128,9 +129,10 @@ void disti_wire_prove_server(const struct disti_wire_handshake *said,
     const struct disti_hmac_piece pieces[] = {{said->hello, sizeof(said->hello)},
                                               {said->challenge, sizeof(said->challenge)},
                                               {welcome, 16},
-                                              {welcome + 48, DISTI_WIRE_WELCOME - 48}};
+                                              {welcome + 48, DISTI_WIRE_WELCOME - 48},
+                                              {said->binding, said->binding_bytes}};
 
-    disti_prove(secret, "libdist store server", pieces, 4, proof);
+    disti_prove(secret, "libdist store server", pieces, 5, proof);
 }
 
 void disti_wire_key(const struct disti_secret *secret, const unsigned char *seed,
@@ -191,7 +193,8 @@ static enum disti_wire_event wire_fill(struct disti_wire_reader *reader, int fd,
                                        unsigned char *base, size_t base_at, size_t end)
 {
     while (reader->got < end) {
-        ssize_t n = recv(fd, base + (reader->got - base_at), end - reader->got, MSG_DONTWAIT);
+        ssize_t n =
+            disti_tls_or_recv(reader->tls, fd, base + (reader->got - base_at), end - reader->got);
 
         if (n > 0)
             reader->got += (size_t)n;
@@ -200,7 +203,8 @@ static enum disti_wire_event wire_fill(struct disti_wire_reader *reader, int fd,
         else if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             return DISTI_WIRE_MORE;
         else
-            return DISTI_WIRE_CLOSED;
+            return reader->tls && disti_tls_why(reader->tls)[0] ? DISTI_WIRE_NO_TLS
+                                                                : DISTI_WIRE_CLOSED;
     }
     return DISTI_WIRE_FRAME;
 }

@@ -6,6 +6,7 @@
 #include <dist/dist.h>
 
 #include "base/proof/handshake.h"
+#include "base/tls/tls.h"
 #include "store/store.h"
 
 /*
@@ -129,6 +130,8 @@ bool disti_wire_get_id(const unsigned char *bytes, struct disti_wire_id *id_p);
 struct disti_wire_handshake {
     unsigned char hello[DISTI_WIRE_ID];
     unsigned char challenge[DISTI_WIRE_CHALLENGE];
+    unsigned char binding[DISTI_TLS_BINDING]; /* of the TLS session */
+    size_t binding_bytes;                     /* 0: there is none */
 };
 void disti_wire_prove_client(const struct disti_wire_handshake *said,
                              const struct disti_secret *secret,
@@ -170,8 +173,9 @@ static inline int disti_wire_party_rank(const struct disti_wire_party *party, ui
 
 /* Collects one frame after the other from a non-blocking socket. Zeroed is ready; set limit. */
 struct disti_wire_reader {
-    size_t limit; /* of key and value together: more is refused before it is allocated */
-    size_t got;   /* bytes of this frame so far, head included */
+    struct disti_tls *tls; /* the session over the socket, its owner's; NULL: all comes in clear */
+    size_t limit;          /* of key and value together: more is refused before it is allocated */
+    size_t got;            /* bytes of this frame so far, head included */
     unsigned char head_bytes[DISTI_WIRE_HEAD];
     struct disti_wire_head head;
     unsigned char *body; /* the key, the value, and a zero byte that is not counted */
@@ -181,6 +185,7 @@ enum disti_wire_event {
     DISTI_WIRE_FRAME,   /* a frame is complete: use it, then disti_wire_next */
     DISTI_WIRE_MORE,    /* nothing more to read now */
     DISTI_WIRE_CLOSED,  /* the peer closed, or the connection broke */
+    DISTI_WIRE_NO_TLS,  /* disti_tls_why says what is wrong with the session */
     DISTI_WIRE_STRANGE, /* not our protocol */
     DISTI_WIRE_TOO_LONG /* over the limit, or no memory for it */
 };

@@ -83,7 +83,7 @@ static void client_welcome(struct client_server *server, const struct disti_wire
 static void client_handshake(struct client_server *server)
 {
     uint8_t how = fuzz_byte(server->input);
-    struct disti_wire_handshake said;
+    struct disti_wire_handshake said = {0};
 
     if ((how & 3) != 1 && client_challenge(server, &said, how & 4) && !(how & 1))
         client_welcome(server, &said, how & 4);

@@ -25,6 +25,7 @@ static void server_hello(struct server_caller *caller, int rank)
 {
     struct disti_wire_id id = {.rank = rank, .world_size = 2, .pid = 1, .host = "host"};
 
+    caller->said.binding_bytes = 0;
     disti_wire_put_id(caller->said.hello, &id);
     fuzz_send_frame(caller->fd, DISTI_WIRE_HELLO, 1, 0, (struct fuzz_input){0}, caller->said.hello,
                     sizeof(caller->said.hello));

@@ -163,7 +163,7 @@ static void tcp_hello(const struct tcp_fuzz *fuzz, const struct tcp_line *line, 
 
     disti_tcp_hello_encode(&hello, bytes);
     if (step == DISTI_TCP_PROOF || step == DISTI_TCP_ANSWER) {
-        disti_tcp_hello_prove(&fuzz->secret, bytes, line->nonce, hello.proof);
+        disti_tcp_hello_prove(&fuzz->secret, bytes, line->nonce, NULL, hello.proof);
         disti_tcp_hello_encode(&hello, bytes);
     }
     fuzz_send(line->fd, bytes, sizeof(bytes));

@@ -93,6 +93,7 @@ for transport in shm tcp; do
 done
 DIST_TRANSPORT=shm battery "gloo-shm" shell gloo
 DIST_TRANSPORT=tcp battery "gloo-tcp" shell gloo
+. "$srcdir/tests/support/tls.sh"; ! tls_possible || DIST_TRANSPORT=tcp tls_with battery tls shell gloo
 [ ! -e "$builddir/.libs/dist_ucx.so" ] || DIST_TRANSPORT=ucx battery ucx shell ucx
 job_collect
 

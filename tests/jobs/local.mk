@@ -225,6 +225,7 @@ job_scripts = \
 	tests/jobs/secrets.sh \
 	tests/jobs/other_user.sh \
 	tests/jobs/strangers.sh \
+	tests/jobs/tls.sh \
 	tests/jobs/slurm.sh \
 	tests/jobs/pmix.sh \
 	tests/jobs/ways.sh \

@@ -53,6 +53,9 @@ const struct disti_variable disti_variables[] = {
     {"DIST_TCP_SOCKETS", "how many sockets a pair of ranks has", "one for each interface"},
     {"DIST_TCP_ZEROCOPY", "whether transport tcp sends without copying", "off"},
     {"DIST_TIMEOUT", "the seconds that a blocking call may wait", "300"},
+    {"DIST_TLS_CA", "the certificates of those who may sign the ranks'", ""},
+    {"DIST_TLS_CERT", "the certificate of this rank, for TLS", ""},
+    {"DIST_TLS_KEY", "the key of that certificate", ""},
     {"DIST_TRANSPORT", "the transports that the backend may use", "the backend's"},
     {"DIST_TUNING", "how algorithms are chosen", "from the cache"},
 };

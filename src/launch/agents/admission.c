@@ -29,6 +29,7 @@ static bool admission_hello(struct agents_server *server, struct agents_peer *pe
         return true;
     }
     memcpy(t->agent_nonce, value, AGENTS_NONCE);
+    t->binding_bytes = disti_tls_binding(peer->link.in.tls, t->binding);
     memcpy(t->job, job, AGENTS_JOB);
     t->secret = server->config->secret;
     t->secret_bytes = server->config->secret_bytes;

@@ -83,8 +83,12 @@ dist_status disti_agents_open(const struct disti_agents_config *config,
                               struct disti_agents **agents_p)
 {
     struct disti_agents *agents;
+    struct disti_tls_context *tls = NULL;
     dist_status status = disti_agents_config_check(config);
 
+    if (status == DIST_OK)
+        status = disti_tls_open(&tls); /* what is wrong with it is said before any wait */
+    disti_tls_context_free(tls);
     if (status != DIST_OK)
         return status;
     agents = calloc(1, sizeof(*agents));

@@ -18,9 +18,12 @@
 
 static void link_watch(struct agents_link *link)
 {
-    uint32_t events = EPOLLIN | (link->out_bytes ? (uint32_t)EPOLLOUT : 0);
-    struct epoll_event event = {.events = events, .data.ptr = link->tag};
+    uint32_t events = EPOLLIN;
+    struct epoll_event event = {.data.ptr = link->tag};
 
+    if (link->out_bytes || (link->in.tls && disti_tls_waits_to_send(link->in.tls)))
+        events |= EPOLLOUT;
+    event.events = events;
     if (events == link->events)
         return;
     if (epoll_ctl(link->epoll_fd, EPOLL_CTL_MOD, link->fd, &event))
@@ -52,6 +55,7 @@ void disti_agents_link_close(struct agents_link *link)
         disti_descriptor_close(link->fd);
     }
     disti_wire_next(&link->in);
+    disti_tls_free(link->in.tls);
     free(link->out);
     *link = (struct agents_link){.fd = -1};
 }
@@ -61,7 +65,7 @@ void disti_agents_link_flush(struct agents_link *link)
     if (link->fd < 0)
         return;
     while (link->out_bytes && !link->is_broken) {
-        ssize_t n = send(link->fd, link->out, link->out_bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t n = disti_tls_or_send(link->in.tls, link->fd, link->out, link->out_bytes);
 
         if (n < 0 && errno == EINTR)
             continue;

@@ -10,9 +10,9 @@ struct agents_link {
     int epoll_fd; /* which watches it */
     void *tag;    /* what that gives for it */
     uint32_t events;
-    bool is_broken; /* nothing can be sent any more */
-    struct disti_wire_reader in;
-    unsigned char *out; /* not sent yet; bounded */
+    bool is_broken;              /* nothing can be sent any more */
+    struct disti_wire_reader in; /* with the TLS session, if there is one; the link's own */
+    unsigned char *out;          /* not sent yet; bounded */
     size_t out_bytes, out_room;
     int64_t heard_ns, told_ns;
 };

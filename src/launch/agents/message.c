@@ -224,12 +224,13 @@ void disti_agents_prove(const struct agents_transcript *transcript, const char *
                                               {transcript->agent_nonce, AGENTS_NONCE},
                                               {transcript->server_nonce, AGENTS_NONCE},
                                               {transcript->job, AGENTS_JOB},
-                                              {value, bytes}};
+                                              {value, bytes},
+                                              {transcript->binding, transcript->binding_bytes}};
 
     if (transcript->secret_bytes == 0)
         memset(proof, 0, DISTI_HMAC_BYTES);
     else
-        disti_hmac(transcript->secret, transcript->secret_bytes, pieces, 5, proof);
+        disti_hmac(transcript->secret, transcript->secret_bytes, pieces, 6, proof);
 }
 
 void disti_agents_store_word(const struct agents_transcript *transcript, char word[AGENTS_SECRET])

@@ -115,7 +115,9 @@ struct agents_transcript {
     const void *secret;
     size_t secret_bytes;
     unsigned char agent_nonce[AGENTS_NONCE], server_nonce[AGENTS_NONCE];
-    char job[AGENTS_JOB]; /* filled up with zero bytes */
+    char job[AGENTS_JOB];                     /* filled up with zero bytes */
+    unsigned char binding[DISTI_TLS_BINDING]; /* of the TLS session */
+    size_t binding_bytes;                     /* 0: there is none */
 };
 
 /* who: "agent" or "server". */

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/descriptor.h"
+#include "base/log.h"
 #include "base/net/socket.h"
 
 #include <errno.h>
@@ -165,6 +166,21 @@ static void reach_hello(struct disti_agents *agents)
     client->try_by_ns = disti_deadline_ms(ANSWER_MS);
 }
 
+/* The session with who has a certificate of the endpoint's host. False: see the error. */
+static bool reach_begin_tls(struct disti_agents *agents)
+{
+    struct agents_link *link = &agents->client.link;
+    struct disti_tls_context *context;
+
+    if (disti_tls_open(&context) != DIST_OK)
+        return false;
+    if (!context)
+        return true;
+    link->in.tls = disti_tls_call(context, link->fd, agents->config.endpoint_host);
+    disti_tls_context_free(context);
+    return link->in.tls || disti_fail(DIST_ERR_NO_MEMORY, "no memory for TLS") == DIST_OK;
+}
+
 /* Has the call been answered? */
 static void reach_called(struct disti_agents *agents)
 {
@@ -181,6 +197,8 @@ static void reach_called(struct disti_agents *agents)
         error = ECONNREFUSED;
     if (error)
         reach_failed(agents, "%s: %s", agents->where, strerror(error));
+    else if (!reach_begin_tls(agents))
+        reach_failed(agents, "%s", dist_last_error());
     else
         reach_hello(agents);
 }
@@ -234,6 +252,8 @@ static bool reach_challenged(struct disti_agents *agents, const struct disti_wir
     if (in->head.op != AGENTS_CHALLENGE || in->head.value_bytes != AGENTS_NONCE)
         return false;
     memcpy(agents->client.transcript.server_nonce, disti_wire_value(in), AGENTS_NONCE);
+    agents->client.transcript.binding_bytes =
+        disti_tls_binding(agents->client.link.in.tls, agents->client.transcript.binding);
     reach_join(agents);
     return true;
 }
@@ -294,12 +314,18 @@ static bool reach_answered(struct disti_agents *agents, struct disti_agents_even
     case DISTI_WIRE_CLOSED:
         reach_failed(agents, "%s: it closed the connection", agents->where);
         return false;
+    case DISTI_WIRE_NO_TLS:
+        return disti_agents_client_break(agents, event_p, "no TLS connection with %s: %s",
+                                         agents->where, disti_tls_why(client->link.in.tls));
     default:
         return disti_agents_client_break(
             agents, event_p,
-            "what listens on %s is no agent (it answers in another "
-            "protocol): another program has that port; choose another one "
-            "(--rdzv-endpoint)",
+            disti_tls_looks_like(client->link.in.head_bytes)
+                ? "the agent at %s speaks TLS: set DIST_TLS_CERT, DIST_TLS_KEY and DIST_TLS_CA on "
+                  "all nodes, or on none"
+                : "what listens on %s is no agent (it answers in another "
+                  "protocol): another program has that port; choose another one "
+                  "(--rdzv-endpoint)",
             agents->where);
     }
 }

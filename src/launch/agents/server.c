@@ -34,9 +34,10 @@ dist_status disti_agents_server_open(const struct disti_agents_config *config, i
     server->epoll_fd = epoll_fd;
     server->listen_fd = -1;
     snprintf(server->host, sizeof(server->host), "%s", config->host);
-    if (everywhere)
+    status = disti_tls_open(&server->tls);
+    if (status == DIST_OK && everywhere)
         status = disti_listen_everywhere(config->endpoint_port, &server->listen_fd, &server->port);
-    else
+    else if (status == DIST_OK)
         status = disti_listen(config->endpoint_host, config->endpoint_port, &server->listen_fd,
                               &server->port);
     if (status == DIST_OK && epoll_ctl(epoll_fd, EPOLL_CTL_ADD, server->listen_fd, &event))
@@ -70,6 +71,7 @@ void disti_agents_server_close(struct agents_server *server)
         server_free_peer(server, &server->peers);
     if (server->listen_fd >= 0)
         disti_descriptor_close(server->listen_fd);
+    disti_tls_context_free(server->tls);
     free(server);
 }
 
@@ -174,6 +176,9 @@ static void server_add(struct agents_server *server, int fd)
         free(peer);
         return;
     }
+    if (server->tls)
+        peer->link.in.tls = disti_tls_accept(server->tls, fd);
+    peer->link.is_broken = server->tls && !peer->link.in.tls;
     peer->until_ns = disti_deadline_ms(PROVE_MS);
     peer->node_rank = -1;
     while (*at)

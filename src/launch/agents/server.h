@@ -56,6 +56,7 @@ enum agents_phase { AGENTS_MEETING, AGENTS_RUNNING, AGENTS_OVER };
 
 struct agents_server {
     const struct disti_agents_config *config;
+    struct disti_tls_context *tls; /* with which all must come; NULL: none does */
     int epoll_fd, listen_fd, port;
     int64_t accept_ns; /* not before: there was no descriptor left */
     char host[DISTI_AGENTS_HOST];

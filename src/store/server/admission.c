@@ -60,6 +60,7 @@ static void admission_challenge(struct disti_store_server *server, struct store_
         return;
     }
     memcpy(peer->said.hello, disti_wire_value(in), DISTI_WIRE_ID);
+    peer->said.binding_bytes = disti_tls_binding(peer->tls, peer->said.binding);
     disti_wire_put32(challenge + DISTI_NONCE_BYTES, server->secret.length ? DISTI_WIRE_SECRET : 0);
     memcpy(challenge + DISTI_NONCE_BYTES + 4, server->job, DISTI_WIRE_JOB);
     peer->challenged = true;

@@ -28,7 +28,7 @@ static void peer_watch(struct disti_store_server *server, struct store_peer *pee
 
     if (peer->out_bytes < STORE_OUT_MAX)
         event.events |= EPOLLIN;
-    if (peer->out)
+    if (peer->out || (peer->tls && disti_tls_waits_to_send(peer->tls)))
         event.events |= EPOLLOUT;
     if (event.events == peer->events)
         return;
@@ -44,6 +44,8 @@ static struct store_peer *peer_new(struct disti_store_server *server, int fd)
 
     if (!peer)
         return NULL;
+    if (server->tls)
+        peer->tls = peer->in.tls = disti_tls_accept(server->tls, fd);
     peer->fd = fd;
     peer->rank = -1;
     peer->hello_by = disti_deadline_ms(STORE_HELLO_MS);
@@ -51,7 +53,8 @@ static struct store_peer *peer_new(struct disti_store_server *server, int fd)
     peer->out_end = &peer->out;
     peer->events = event.events;
     event.data.ptr = peer;
-    if (epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event)) {
+    if ((server->tls && !peer->tls) || epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event)) {
+        disti_tls_free(peer->tls);
         free(peer);
         return NULL;
     }
@@ -88,7 +91,7 @@ static bool peer_send_first(struct disti_store_server *server, struct store_peer
         {out->body ? out->body->data + in_body : NULL, body_bytes - in_body},
     };
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
-    ssize_t n = sendmsg(peer->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    ssize_t n = disti_tls_or_sendmsg(peer->tls, peer->fd, &message);
 
     if (n < 0) {
         if (errno != EAGAIN && errno != EINTR)
@@ -163,7 +166,14 @@ static void peer_frame(struct disti_store_server *server, struct store_peer *pee
 static void peer_broken(struct disti_store_server *server, struct store_peer *peer,
                         enum disti_wire_event event)
 {
-    if (peer->rank < 0 && event != DISTI_WIRE_CLOSED)
+    if (peer->rank < 0 && event == DISTI_WIRE_NO_TLS)
+        disti_store_refusal(server, peer, "%s", disti_tls_why(peer->tls));
+    else if (peer->rank < 0 && event == DISTI_WIRE_STRANGE && !peer->tls &&
+             disti_tls_looks_like(peer->in.head_bytes))
+        disti_store_refusal(server, peer,
+                            "it speaks TLS, and the store does not: set DIST_TLS_CERT, "
+                            "DIST_TLS_KEY and DIST_TLS_CA on all ranks, or on none");
+    else if (peer->rank < 0 && event != DISTI_WIRE_CLOSED)
         disti_store_refusal(server, peer, "it speaks another protocol");
     peer_die(server, peer);
 }
@@ -191,7 +201,10 @@ void disti_store_peer_dismiss(struct disti_store_server *server, struct store_pe
     if (peer->rank >= 0 || peer->dead)
         return;
     disti_store_refusal(server, peer, "%s",
-                        peer->challenged ? "its proof did not come in time" : "it said nothing");
+                        peer->tls && !disti_tls_is_up(peer->tls)
+                            ? "its TLS handshake did not end in time"
+                        : peer->challenged ? "its proof did not come in time"
+                                           : "it said nothing");
     peer_die(server, peer);
 }
 
@@ -265,8 +278,11 @@ void disti_store_peer_event(struct disti_store_server *server, struct store_peer
         return;
     if (events & EPOLLOUT)
         peer_flush(server, peer);
-    if (!peer->dead && (events & EPOLLIN))
+    /* A session may hold what the socket has given it already. */
+    if (!peer->dead && (events & EPOLLIN || peer->tls))
         peer_read(server, peer);
+    if (!peer->dead && peer->tls)
+        peer_watch(server, peer);
     if (!(events & (EPOLLIN | EPOLLOUT)) && (events & (EPOLLERR | EPOLLHUP)))
         peer_die(server, peer);
 }
@@ -284,6 +300,7 @@ void disti_store_peer_free(struct disti_store_server *server, struct store_peer 
     while (peer->out)
         peer_out_pop(peer);
     disti_wire_next(&peer->in);
+    disti_tls_free(peer->tls);
     disti_descriptor_close(peer->fd);
     free(peer);
 }

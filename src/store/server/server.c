@@ -33,6 +33,7 @@ static void server_free(struct disti_store_server *server)
     server_close(&server->listen_fd);
     server_close(&server->wake_fd);
     server_close(&server->discovery_fd);
+    disti_tls_context_free(server->tls);
     disti_secret_wipe(&server->secret);
     explicit_bzero(server->seed, sizeof(server->seed));
     free(server->ranks);
@@ -98,6 +99,8 @@ dist_status disti_store_server_listen(const char *host, int port, int world_size
                           world_size);
     server->everywhere = !host;
     status = disti_store_server_renew(server);
+    if (status == DIST_OK)
+        status = disti_tls_open(&server->tls);
     if (status == DIST_OK)
         status = host ? disti_listen(host, port, &server->listen_fd, &server->port)
                       : disti_listen_everywhere(port, &server->listen_fd, &server->port);

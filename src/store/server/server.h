@@ -85,7 +85,8 @@ struct store_schedule {
 struct store_peer {
     struct store_peer *next, *prev;
     int fd;
-    int rank; /* -1 until it has proved that it belongs here */
+    struct disti_tls *tls; /* NULL: all goes in clear */
+    int rank;              /* -1 until it has proved that it belongs here */
     int64_t hello_by;
     bool challenged; /* its hello has come, and is answered; `said` is complete */
     struct disti_wire_handshake said;
@@ -122,13 +123,14 @@ struct disti_store_server {
     int epoll_fd, listen_fd, wake_fd;
     int discovery_fd; /* -1, or a Unix socket that tells port and word, see discovery.c */
     int port, world_size;
-    bool everywhere;             /* it listens at every address */
-    char seen[DISTI_STORE_HOST]; /* see disti_store_seen_host */
-    char only[DISTI_STORE_HOST]; /* but for the loopback, the one address at which it lets in; "":
-                                    any */
-    int holder;                  /* the rank whose process this is; -1: a launcher */
-    char job[DISTI_WIRE_JOB];    /* its name: random, and no secret */
-    struct disti_secret secret;  /* what clients must prove to have; empty: nothing */
+    bool everywhere;               /* it listens at every address */
+    char seen[DISTI_STORE_HOST];   /* see disti_store_seen_host */
+    char only[DISTI_STORE_HOST];   /* but for the loopback, the one address at which it lets in; "":
+                                      any */
+    int holder;                    /* the rank whose process this is; -1: a launcher */
+    char job[DISTI_WIRE_JOB];      /* its name: random, and no secret */
+    struct disti_tls_context *tls; /* with which all must come; NULL: none does */
+    struct disti_secret secret;    /* what clients must prove to have; empty: nothing */
     unsigned char seed[DISTI_WIRE_SEED]; /* of the world's key */
     int refusals;                        /* of clients without a proof, so far */
     struct store_rank *ranks;

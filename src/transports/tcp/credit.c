@@ -120,8 +120,9 @@ bool disti_tcp_control(struct tcp_state *state, struct tcp_peer *peer)
         if (control->begin == control->end)
             control_fill(peer);
         do {
-            sent = send(peer->conn->fd, control->bytes + control->begin,
-                        control->end - control->begin, MSG_NOSIGNAL);
+            sent =
+                disti_tls_or_send(peer->conn->tls, peer->conn->fd, control->bytes + control->begin,
+                                  control->end - control->begin);
         } while (sent < 0 && errno == EINTR);
         if (sent < 0 && (errno == ENOBUFS || errno == ENOMEM))
             return any;

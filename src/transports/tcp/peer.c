@@ -215,7 +215,9 @@ static void peer_expire(struct tcp_state *state, struct tcp_peer *peer)
         if ((conn->state == TCP_CONN_CALLING || conn->state == TCP_CONN_GREETING) &&
             conn->deadline && disti_expired(conn->deadline))
             disti_tcp_conn_failed(state, conn, ETIMEDOUT,
-                                  "it did not accept the connection in time");
+                                  conn->tls && !disti_tls_is_up(conn->tls)
+                                      ? "its TLS handshake did not end in time"
+                                      : "it did not accept the connection in time");
     }
     if (peer->deadline && disti_expired(peer->deadline)) {
         /* What has come since the last look may be the end of all of them. */

@@ -179,8 +179,12 @@ static ssize_t receive_read(struct tcp_state *state, struct tcp_conn *conn, bool
         direct = parts[0].iov_len = in->left < TCP_TURN_BYTES ? (size_t)in->left : TCP_TURN_BYTES;
         parts[1].iov_len = direct == in->left ? receive_window(peer, 0) : 0;
     }
-    got =
-        first ? recv(conn->fd, parts[1].iov_base, parts[1].iov_len, 0) : readv(conn->fd, parts, 2);
+    if (conn->tls)
+        got = disti_tls_recv(conn->tls, parts + first, 2 - first);
+    else if (first)
+        got = recv(conn->fd, parts[1].iov_base, parts[1].iov_len, 0);
+    else
+        got = readv(conn->fd, parts, 2);
     if (got <= 0)
         return got;
     *full_p = (size_t)got == direct + parts[1].iov_len;

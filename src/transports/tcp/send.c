@@ -200,7 +200,7 @@ static ssize_t send_batch(const struct tcp_peer *peer, size_t *asked_p)
     send_gather(peer, &batch);
     message.msg_iovlen = (size_t)batch.count;
     do {
-        sent = sendmsg(peer->conn->fd, &message, MSG_NOSIGNAL);
+        sent = disti_tls_or_sendmsg(peer->conn->tls, peer->conn->fd, &message);
     } while (sent < 0 && errno == EINTR);
     *asked_p = batch.bytes;
     return sent;

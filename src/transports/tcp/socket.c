@@ -57,13 +57,19 @@ socklen_t disti_tcp_sockaddr(const struct disti_tcp_endpoint *endpoint, uint32_t
     return sizeof(*in6);
 }
 
+void disti_tcp_host_text(const struct disti_tcp_endpoint *endpoint, char *text, size_t size)
+{
+    if (!inet_ntop(endpoint->family == 6 ? AF_INET6 : AF_INET, endpoint->host, text,
+                   (socklen_t)size))
+        snprintf(text, size, "?");
+}
+
 void disti_tcp_endpoint_text(const struct disti_tcp_endpoint *endpoint, char *text, size_t size)
 {
-    char host[INET6_ADDRSTRLEN] = "?";
-    bool six = endpoint->family == 6;
+    char host[INET6_ADDRSTRLEN];
 
-    inet_ntop(six ? AF_INET6 : AF_INET, endpoint->host, host, sizeof(host));
-    snprintf(text, size, six ? "[%s]:%u" : "%s:%u", host, endpoint->port);
+    disti_tcp_host_text(endpoint, host, sizeof(host));
+    snprintf(text, size, endpoint->family == 6 ? "[%s]:%u" : "%s:%u", host, endpoint->port);
 }
 
 bool disti_tcp_loopback(const struct disti_tcp_endpoint *endpoint)

@@ -56,6 +56,7 @@ struct tcp_peer {
  * slot. */
 struct tcp_pending {
     int fd;
+    struct disti_tls *tls;
     int64_t deadline;
     unsigned char hello[DISTI_TCP_HELLO_BYTES];
     size_t bytes;
@@ -75,10 +76,11 @@ struct tcp_state {
     bool open, checksum;
     int rank, world_size, timeout_ms;
     uint64_t job;
-    struct disti_secret key; /* of the world */
-    int refusals;            /* of callers, so far */
-    int sockets;             /* DIST_TCP_SOCKETS; 0: unset */
-    bool routed;             /* interfaces are named, and may reach peers in other networks */
+    struct disti_secret key;       /* of the world */
+    struct disti_tls_context *tls; /* of every connection; NULL: none has */
+    int refusals;                  /* of callers, so far */
+    int sockets;                   /* DIST_TCP_SOCKETS; 0: unset */
+    bool routed;                   /* interfaces are named, and may reach peers in other networks */
     int interfaces; /* of which each has a listener; the first is the one that config named */
     struct disti_tcp_local local[DISTI_TCP_INTERFACES];
     int listeners[DISTI_TCP_INTERFACES];
@@ -123,6 +125,8 @@ bool disti_tcp_listen_at(const struct tcp_state *state, struct disti_tcp_endpoin
 void disti_tcp_endpoint_of(const struct sockaddr *address, struct disti_tcp_endpoint *endpoint_p);
 socklen_t disti_tcp_sockaddr(const struct disti_tcp_endpoint *endpoint, uint32_t scope,
                              struct sockaddr_storage *address_p);
+/* The address alone, as certificates have it. */
+void disti_tcp_host_text(const struct disti_tcp_endpoint *endpoint, char *text, size_t size);
 void disti_tcp_endpoint_text(const struct disti_tcp_endpoint *endpoint, char *text, size_t size);
 bool disti_tcp_loopback(const struct disti_tcp_endpoint *endpoint);
 void disti_tcp_tune(const struct tcp_state *state, int fd);
@@ -133,15 +137,15 @@ bool disti_tcp_watch(struct tcp_state *state, int fd, int event, int index, bool
  * Sends a hello of that step, with this rank's nonce, for that peer and socket; `other` is the
  * peer's nonce, for a proof. False if the connection did not take it whole.
  */
-bool disti_tcp_greet(const struct tcp_state *state, int fd, int to, int number,
-                     enum disti_tcp_step step, const unsigned char *nonce,
+bool disti_tcp_greet(const struct tcp_state *state, int fd, struct disti_tls *tls, int to,
+                     int number, enum disti_tcp_step step, const unsigned char *nonce,
                      const unsigned char *other);
 /* Is it the hello of a rank of this job, for this rank, in that step? Not proved yet. */
 bool disti_tcp_hello_valid(const struct tcp_state *state, const unsigned char *bytes,
                            enum disti_tcp_step step, struct disti_tcp_hello *hello_p);
-/* Does its proof hold, for this rank's nonce? */
-bool disti_tcp_hello_proved(const struct tcp_state *state, const unsigned char *bytes,
-                            const unsigned char *nonce);
+/* Does its proof hold, for this rank's nonce and this session? */
+bool disti_tcp_hello_proved(const struct tcp_state *state, struct disti_tls *tls,
+                            const unsigned char *bytes, const unsigned char *nonce);
 /* Runs the timer that looks at the deadlines. */
 void disti_tcp_tick_on(struct tcp_state *state, bool on);
 

@@ -86,6 +86,8 @@ static dist_status tcp_open(void *instance, const struct dist_transport_config *
     state->epoll = state->timer = -1;
     status = tcp_settings(state);
     if (status == DIST_OK)
+        status = disti_tls_open(&state->tls);
+    if (status == DIST_OK)
         status = tcp_memory(state);
     if (status == DIST_OK)
         status = disti_tcp_listen(state, config->bind_host);
@@ -335,6 +337,7 @@ static void tcp_close(void *instance)
     if (state->epoll >= 0)
         close(state->epoll);
     disti_standins_free(&state->standins);
+    disti_tls_context_free(state->tls);
     free(state->peers);
     free(state->addresses);
     free(state->buffer);

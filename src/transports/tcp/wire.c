@@ -138,13 +138,15 @@ bool disti_tcp_hello_decode(const unsigned char *bytes, struct disti_tcp_hello *
 }
 
 void disti_tcp_hello_prove(const struct disti_secret *key, const unsigned char *bytes,
-                           const unsigned char *nonce, unsigned char proof[DISTI_HMAC_BYTES])
+                           const unsigned char *nonce, const struct disti_hmac_piece *session,
+                           unsigned char proof[DISTI_HMAC_BYTES])
 {
-    const struct disti_hmac_piece pieces[] = {{nonce, DISTI_NONCE_BYTES}, {bytes, 72}};
-
+    const struct disti_hmac_piece pieces[] = {
+        {nonce, DISTI_NONCE_BYTES}, {bytes, 72}, session ? *session : (struct disti_hmac_piece){0}};
     const bool caller = (bytes[10] & ~WIRE_FLAG_CHECKSUM) == DISTI_TCP_PROOF;
 
-    disti_prove(key, caller ? "libdist tcp caller" : "libdist tcp called", pieces, 2, proof);
+    disti_prove(key, caller ? "libdist tcp caller" : "libdist tcp called", pieces,
+                session && session->bytes ? 3 : 2, proof);
 }
 
 void disti_tcp_frame_encode(enum disti_tcp_kind kind, const struct dist_envelope *envelope,

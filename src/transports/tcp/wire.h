@@ -84,9 +84,13 @@ void disti_tcp_hello_encode(const struct disti_tcp_hello *hello, unsigned char *
 /* False: not a hello of this version. Ranks, job and proof are the caller's to judge. */
 bool disti_tcp_hello_decode(const unsigned char *bytes, struct disti_tcp_hello *hello_p);
 
-/* The proof of a packed PROOF or ANSWER, whose receiver's nonce is `nonce`. */
+/*
+ * The proof of a packed PROOF or ANSWER, whose receiver's nonce is `nonce`; over the binding of the
+ * TLS session too, if there is one (NULL, or no bytes: there is none).
+ */
 void disti_tcp_hello_prove(const struct disti_secret *key, const unsigned char *bytes,
-                           const unsigned char *nonce, unsigned char proof[DISTI_HMAC_BYTES]);
+                           const unsigned char *nonce, const struct disti_hmac_piece *session,
+                           unsigned char proof[DISTI_HMAC_BYTES]);
 
 /*
  * Frame, 32 bytes, then `bytes` bytes of payload:

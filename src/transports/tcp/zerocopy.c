@@ -52,7 +52,7 @@ struct tcp_zerocopy *disti_tcp_zerocopy_open(const struct tcp_state *state, int 
     struct tcp_zerocopy *zerocopy;
     int one = 1;
 
-    if (state->zerocopy == TCP_ZEROCOPY_OFF)
+    if (state->zerocopy == TCP_ZEROCOPY_OFF || state->tls)
         return NULL;
     zerocopy = calloc(1, sizeof(*zerocopy));
     if (zerocopy && setsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof(one))) {
@@ -199,7 +199,9 @@ void disti_tcp_close(struct tcp_conn *conn)
         return;
     if (disti_tcp_zerocopy_pending(conn))
         setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+    disti_tls_free(conn->tls);
     disti_descriptor_close(conn->fd);
+    conn->tls = NULL;
     conn->fd = -1;
 }
 

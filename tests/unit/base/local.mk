@@ -12,6 +12,7 @@ check_PROGRAMS += \
 	tests/unit/base/test_log \
 	tests/unit/base/test_process_end \
 	tests/unit/base/test_proof \
+	tests/unit/base/test_tls \
 	tests/unit/base/test_variables
 TESTS += \
 	tests/unit/base/test_base \
@@ -26,6 +27,7 @@ TESTS += \
 	tests/unit/base/test_log \
 	tests/unit/base/test_process_end \
 	tests/unit/base/test_proof \
+	tests/unit/base/test_tls \
 	tests/unit/base/test_variables
 
 tests_unit_base_test_base_SOURCES = tests/unit/base/test_base.c tests/unit/base/unit.h
@@ -50,6 +52,9 @@ tests_unit_base_test_half_SOURCES = \
 tests_unit_base_test_half_LDADD = $(unit_test_libs) -lm
 tests_unit_base_test_proof_SOURCES = tests/unit/base/test_proof.c tests/unit/base/unit.h
 tests_unit_base_test_proof_LDADD = $(unit_test_libs)
+tests_unit_base_test_tls_SOURCES = tests/unit/base/test_tls.c tests/unit/base/unit.h \
+	tests/unit/base/certificates.c tests/unit/base/certificates.h
+tests_unit_base_test_tls_LDADD = $(unit_test_libs) $(OPENSSL_LIBS)
 tests_unit_base_test_lock_SOURCES = tests/unit/base/test_lock.c tests/unit/base/unit.h
 tests_unit_base_test_lock_LDADD = $(unit_test_libs)
 tests_unit_base_test_log_SOURCES = tests/unit/base/test_log.c tests/unit/base/unit.h

@@ -168,7 +168,7 @@ static inline void ranks_say_proof(int fd, const struct disti_wire_handshake *sa
 static inline bool ranks_enter(int fd, int rank, int world_size)
 {
     unsigned char welcome[DISTI_WIRE_WELCOME];
-    struct disti_wire_handshake said;
+    struct disti_wire_handshake said = {0};
     size_t bytes;
 
     ranks_say_hello(fd, &said, rank, world_size);

@@ -106,7 +106,7 @@ static void wait_connected(int fd)
 static void test_slow_hellos(void **state)
 {
     unsigned char welcome[DISTI_WIRE_WELCOME];
-    struct disti_wire_handshake said;
+    struct disti_wire_handshake said = {0};
     struct disti_store_server *server;
     size_t bytes;
     int fds[SLOW_RANKS];

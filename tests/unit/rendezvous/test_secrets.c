@@ -107,7 +107,7 @@ static void say(int fd, const unsigned char *proof)
 static void test_replay(void **state)
 {
     unsigned char proof[DISTI_HMAC_BYTES], welcome[DISTI_WIRE_WELCOME];
-    struct disti_wire_handshake said, again;
+    struct disti_wire_handshake said = {0}, again;
     int first = call(), second = call();
     size_t bytes;
 
@@ -131,7 +131,7 @@ static void test_replay(void **state)
 static void test_reflected(void **state)
 {
     unsigned char proof[DISTI_HMAC_BYTES] = {0}, welcome[DISTI_WIRE_WELCOME] = {0};
-    struct disti_wire_handshake said;
+    struct disti_wire_handshake said = {0};
     const int tries = getenv("CHECK_LONG") ? 20000 : 200;
 
     (void)state;
@@ -155,7 +155,7 @@ static void test_reflected(void **state)
 static void test_another_rank(void **state)
 {
     unsigned char proof[DISTI_HMAC_BYTES];
-    struct disti_wire_handshake said, other;
+    struct disti_wire_handshake said = {0}, other;
     int fd = call();
 
     (void)state;
@@ -171,7 +171,7 @@ static void test_another_rank(void **state)
 /* Requests, and a second hello, before the proof: nobody answers those. */
 static void test_out_of_turn(void **state)
 {
-    struct disti_wire_handshake said;
+    struct disti_wire_handshake said = {0};
 
     (void)state;
     for (int op = DISTI_WIRE_HELLO; op <= DISTI_WIRE_LEAVE; op++) {

@@ -257,7 +257,7 @@ static void test_withdrawn_hello(void **state)
 {
     struct disti_wire_head head = {.op = DISTI_WIRE_GOODBYE, .arg = DISTI_WIRE_WITHDRAW};
     unsigned char bytes[DISTI_WIRE_HEAD];
-    struct disti_wire_handshake said;
+    struct disti_wire_handshake said = {0};
     int fd = stranger();
     int64_t number;
 
@@ -288,7 +288,7 @@ static void test_single_bytes(void **state)
     static const struct disti_secret none;
     unsigned char frame[2 * DISTI_WIRE_HEAD + DISTI_WIRE_ID], reply[512];
     struct disti_wire_head head = {.op = DISTI_WIRE_HELLO, .id = 9, .value_bytes = DISTI_WIRE_ID};
-    struct disti_wire_handshake said;
+    struct disti_wire_handshake said = {0};
     size_t bytes, at = DISTI_WIRE_HEAD + DISTI_HMAC_BYTES;
     int fd = stranger();
 

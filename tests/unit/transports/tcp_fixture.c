@@ -233,7 +233,7 @@ void raw_prove(unsigned char *bytes, enum disti_tcp_step step, const unsigned ch
     static const struct disti_secret none;
 
     bytes[10] = (unsigned char)((bytes[10] & RAW_FLAGS) | step);
-    disti_tcp_hello_prove(&none, bytes, heard + 40, bytes + 72);
+    disti_tcp_hello_prove(&none, bytes, heard + 40, NULL, bytes + 72);
 }
 
 void raw_hear(struct tcp_rank *rank, int fd, unsigned char *bytes, enum disti_tcp_step step)

@@ -34,7 +34,7 @@ static void pair_open(struct tcp_rank pair[2])
 static void prove(unsigned char *bytes, const struct disti_secret *key, const unsigned char *heard)
 {
     bytes[10] = DISTI_TCP_PROOF;
-    disti_tcp_hello_prove(key, bytes, heard + 40, bytes + 72);
+    disti_tcp_hello_prove(key, bytes, heard + 40, NULL, bytes + 72);
 }
 
 /* Writes what a caller without the key could try, after he has heard the challenge. */
@@ -47,7 +47,7 @@ static void try_trick(enum trick trick, unsigned char *bytes, const unsigned cha
     prove(bytes, trick == OTHER_KEY ? &other_key : trick == NO_KEY ? &no_key : &world_key, earlier);
     if (trick == REFLECT) { /* the proof that the called one would give */
         bytes[10] = DISTI_TCP_ANSWER;
-        disti_tcp_hello_prove(&world_key, bytes, heard + 40, bytes + 72);
+        disti_tcp_hello_prove(&world_key, bytes, heard + 40, NULL, bytes + 72);
         bytes[10] = DISTI_TCP_PROOF;
     }
     bytes[16] ^= trick == OTHER_RANK ? 2 : 0; /* rank 2 instead of 0 */

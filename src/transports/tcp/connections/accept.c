@@ -38,7 +38,9 @@ dist_status disti_tcp_pending_open(struct tcp_state *state)
 
 static void pending_drop(struct tcp_state *state, struct tcp_pending *pending)
 {
+    disti_tls_free(pending->tls);
     disti_descriptor_close(pending->fd);
+    pending->tls = NULL;
     pending->fd = -1;
     state->pending_count--;
 }
@@ -87,8 +89,8 @@ static void pending_challenge(struct tcp_state *state, struct tcp_pending *pendi
     pending->challenged = true;
     pending->bytes = 0;
     if (!disti_nonce(pending->nonce) ||
-        !disti_tcp_greet(state, pending->fd, (int)hello.from, hello.socket, DISTI_TCP_CHALLENGE,
-                         pending->nonce, NULL))
+        !disti_tcp_greet(state, pending->fd, pending->tls, (int)hello.from, hello.socket,
+                         DISTI_TCP_CHALLENGE, pending->nonce, NULL))
         pending_drop(state, pending);
 }
 
@@ -99,11 +101,12 @@ static void pending_check(struct tcp_state *state, struct tcp_pending *pending)
 
     if (!disti_tcp_hello_valid(state, pending->hello, DISTI_TCP_PROOF, &hello)) {
         pending_refuse(state, pending, "it sent what no rank sends");
-    } else if (!disti_tcp_hello_proved(state, pending->hello, pending->nonce)) {
+    } else if (!disti_tcp_hello_proved(state, pending->tls, pending->hello, pending->nonce)) {
         pending_refuse(state, pending, "it does not prove that it has the world's key");
     } else {
         state->pending_count--;
-        disti_tcp_conn_adopt(state, pending->fd, &hello, pending->nonce);
+        disti_tcp_conn_adopt(state, pending->fd, pending->tls, &hello, pending->nonce);
+        pending->tls = NULL;
         pending->fd = -1;
     }
 }
@@ -113,13 +116,17 @@ int disti_tcp_pending_event(struct tcp_state *state, int slot)
     struct tcp_pending *pending = &state->pending[slot];
 
     while (pending->fd >= 0) {
-        ssize_t got = recv(pending->fd, pending->hello + pending->bytes,
-                           sizeof(pending->hello) - pending->bytes, 0);
+        ssize_t got = disti_tls_or_recv(pending->tls, pending->fd, pending->hello + pending->bytes,
+                                        sizeof(pending->hello) - pending->bytes);
 
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0 && errno == EAGAIN)
             break;
+        if (got < 0 && pending->tls && errno == EPROTO) {
+            pending_refuse(state, pending, disti_tls_why(pending->tls));
+            break;
+        }
         if (got <= 0) {
             pending_drop(state, pending);
             break;
@@ -146,11 +153,14 @@ static void accept_one(struct tcp_state *state, int fd)
 {
     int slot = pending_slot(state);
     struct tcp_pending *pending = &state->pending[slot];
+    struct disti_tls *tls = state->tls ? disti_tls_accept(state->tls, fd) : NULL;
 
-    if (!disti_tcp_watch(state, fd, TCP_EVENT_PENDING, slot, false)) {
+    if ((state->tls && !tls) || !disti_tcp_watch(state, fd, TCP_EVENT_PENDING, slot, false)) {
+        disti_tls_free(tls);
         disti_descriptor_close(fd);
         return;
     }
+    pending->tls = tls;
     pending->fd = fd;
     pending->bytes = 0;
     pending->challenged = false;
@@ -215,7 +225,10 @@ static void pending_expire(struct tcp_state *state, int slot)
         pending->deadline = disti_deadline_ms(accept_patience_ms(state));
     else
         pending_refuse(state, pending,
-                       challenged ? "its proof did not come in time" : "it did not say who it is");
+                       pending->tls && !disti_tls_is_up(pending->tls)
+                           ? "its TLS handshake did not end in time"
+                       : challenged ? "its proof did not come in time"
+                                    : "it did not say who it is");
 }
 
 void disti_tcp_pending_tick(struct tcp_state *state)

@@ -2,6 +2,7 @@
 /* How a connection comes up: calling, greeting, being called. */
 #include "base/clock.h"
 #include "base/descriptor.h"
+#include "base/log.h"
 #include "transports/tcp/state.h"
 
 #include <errno.h>
@@ -66,6 +67,29 @@ void disti_tcp_conn_call(struct tcp_state *state, struct tcp_conn *conn)
         disti_tcp_conn_failed(state, conn, failed, NULL);
 }
 
+/* The session that the peer's certificate has to be for. False: no memory. */
+static bool call_begin_tls(const struct tcp_state *state, struct tcp_conn *conn)
+{
+    char host[TCP_TEXT];
+
+    if (!state->tls)
+        return true;
+    disti_tcp_host_text(&conn->endpoint, host, sizeof(host));
+    conn->tls = disti_tls_call(state->tls, conn->fd, host);
+    return conn->tls != NULL;
+}
+
+/* What the log says of it, since a peer that is lost keeps no text of its own. */
+static const char *call_tls_failed(const struct tcp_state *state, const struct tcp_conn *conn)
+{
+    char address[TCP_TEXT];
+
+    disti_tcp_endpoint_text(&conn->endpoint, address, sizeof(address));
+    disti_warn("rank %d: the TLS handshake with rank %d (%s) failed: %s", state->rank,
+               conn->peer->rank, address, disti_tls_why(conn->tls));
+    return "the TLS handshake with it failed, as this rank's log says";
+}
+
 void disti_tcp_conn_called(struct tcp_state *state, struct tcp_conn *conn)
 {
     int failed = 0;
@@ -73,8 +97,10 @@ void disti_tcp_conn_called(struct tcp_state *state, struct tcp_conn *conn)
 
     if (getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &failed, &size))
         failed = errno;
+    if (!failed && !call_begin_tls(state, conn))
+        failed = ENOMEM;
     if (!failed && (!disti_nonce(conn->nonce) ||
-                    !disti_tcp_greet(state, conn->fd, conn->peer->rank, conn->number,
+                    !disti_tcp_greet(state, conn->fd, conn->tls, conn->peer->rank, conn->number,
                                      DISTI_TCP_CALL, conn->nonce, NULL)))
         failed = errno ? errno : EIO;
     if (failed) {
@@ -96,13 +122,17 @@ void disti_tcp_conn_called(struct tcp_state *state, struct tcp_conn *conn)
 static bool call_read(struct tcp_state *state, struct tcp_conn *conn)
 {
     while (conn->hello_bytes < sizeof(conn->hello)) {
-        ssize_t got = recv(conn->fd, conn->hello + conn->hello_bytes,
-                           sizeof(conn->hello) - conn->hello_bytes, 0);
+        ssize_t got = disti_tls_or_recv(conn->tls, conn->fd, conn->hello + conn->hello_bytes,
+                                        sizeof(conn->hello) - conn->hello_bytes);
 
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0 && errno == EAGAIN)
             return false;
+        if (got < 0 && conn->tls && errno == EPROTO) {
+            disti_tcp_conn_failed(state, conn, EPROTO, call_tls_failed(state, conn));
+            return false;
+        }
         if (got <= 0) {
             disti_tcp_conn_failed(state, conn, got ? errno : 0,
                                   got ? NULL : "it ended the connection during the handshake");
@@ -122,7 +152,7 @@ static bool call_prove(struct tcp_state *state, struct tcp_conn *conn,
     /* Here too the peer was there in time. */
     if (conn->deadline && disti_expired(conn->deadline))
         conn->deadline = disti_deadline_ms(state->timeout_ms);
-    if (disti_tcp_greet(state, conn->fd, conn->peer->rank, conn->number, DISTI_TCP_PROOF,
+    if (disti_tcp_greet(state, conn->fd, conn->tls, conn->peer->rank, conn->number, DISTI_TCP_PROOF,
                         conn->nonce, hello->nonce))
         return true;
     disti_tcp_conn_failed(state, conn, errno, NULL);
@@ -141,7 +171,7 @@ static bool call_take_hello(struct tcp_state *state, struct tcp_conn *conn)
     }
     if (conn->awaited == DISTI_TCP_CHALLENGE)
         return call_prove(state, conn, &hello);
-    if (!disti_tcp_hello_proved(state, conn->hello, conn->nonce)) {
+    if (!disti_tcp_hello_proved(state, conn->tls, conn->hello, conn->nonce)) {
         disti_tcp_conn_failed(
             state, conn, EPROTO,
             "who answers at its address does not prove that he has the world's key");
@@ -180,20 +210,22 @@ static struct tcp_conn *call_wanted(struct tcp_state *state, const struct disti_
     return peer->conn[number].state == TCP_CONN_IDLE ? &peer->conn[number] : NULL;
 }
 
-void disti_tcp_conn_adopt(struct tcp_state *state, int fd, const struct disti_tcp_hello *hello,
-                          const unsigned char *nonce)
+void disti_tcp_conn_adopt(struct tcp_state *state, int fd, struct disti_tls *tls,
+                          const struct disti_tcp_hello *hello, const unsigned char *nonce)
 {
     struct tcp_conn *conn = call_wanted(state, hello);
 
     if (!conn) {
+        disti_tls_free(tls);
         disti_descriptor_close(fd);
         return;
     }
     conn->fd = fd;
+    conn->tls = tls;
     disti_tcp_conn_go(conn, TCP_CONN_GREETING);
     disti_tcp_tune(state, fd);
     if (disti_tcp_watch(state, fd, TCP_EVENT_CONN + conn->number, conn->peer->rank, true) &&
-        disti_tcp_greet(state, fd, conn->peer->rank, conn->number, DISTI_TCP_ANSWER, nonce,
+        disti_tcp_greet(state, fd, tls, conn->peer->rank, conn->number, DISTI_TCP_ANSWER, nonce,
                         hello->nonce))
         disti_tcp_conn_up(state, conn, hello->credit);
     else

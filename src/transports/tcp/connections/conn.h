@@ -3,6 +3,7 @@
 #ifndef DISTI_TRANSPORTS_TCP_CONNECTIONS_CONN_H
 #define DISTI_TRANSPORTS_TCP_CONNECTIONS_CONN_H
 
+#include "base/tls/tls.h"
 #include "transports/match/match.h"
 #include "transports/tcp/wire.h"
 
@@ -85,7 +86,8 @@ struct tcp_outgoing {
 struct tcp_conn {
     struct tcp_peer *peer;
     int number;
-    int fd; /* -1: none */
+    int fd;                /* -1: none */
+    struct disti_tls *tls; /* the session over it; NULL: all goes in clear */
     enum tcp_conn_state state;
     bool readable;                      /* there may be something to read */
     bool writable;                      /* the last write was taken whole */
@@ -159,8 +161,8 @@ void disti_tcp_conn_called(struct tcp_state *state, struct tcp_conn *conn);
 void disti_tcp_conn_read_hello(struct tcp_state *state, struct tcp_conn *conn);
 /* A caller has proved that he is that rank, and gave its nonce the answer to `nonce`: his
  * descriptor becomes a connection's, or is closed. */
-void disti_tcp_conn_adopt(struct tcp_state *state, int fd, const struct disti_tcp_hello *hello,
-                          const unsigned char *nonce);
+void disti_tcp_conn_adopt(struct tcp_state *state, int fd, struct disti_tls *tls,
+                          const struct disti_tcp_hello *hello, const unsigned char *nonce);
 
 /* accept.c: callers that have not proved who they are. */
 dist_status disti_tcp_pending_open(struct tcp_state *state);

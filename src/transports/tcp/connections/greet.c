@@ -5,8 +5,19 @@
 #include <string.h>
 #include <sys/socket.h>
 
-bool disti_tcp_greet(const struct tcp_state *state, int fd, int to, int number,
-                     enum disti_tcp_step step, const unsigned char *nonce,
+/* The proof of a packed hello, which holds on this session alone, if there is one. */
+static void greet_prove(const struct tcp_state *state, struct disti_tls *tls,
+                        const unsigned char *bytes, const unsigned char *nonce,
+                        unsigned char proof[DISTI_HMAC_BYTES])
+{
+    unsigned char binding[DISTI_TLS_BINDING];
+    const struct disti_hmac_piece session = {binding, disti_tls_binding(tls, binding)};
+
+    disti_tcp_hello_prove(&state->key, bytes, nonce, &session, proof);
+}
+
+bool disti_tcp_greet(const struct tcp_state *state, int fd, struct disti_tls *tls, int to,
+                     int number, enum disti_tcp_step step, const unsigned char *nonce,
                      const unsigned char *other)
 {
     unsigned char bytes[DISTI_TCP_HELLO_BYTES];
@@ -22,10 +33,10 @@ bool disti_tcp_greet(const struct tcp_state *state, int fd, int to, int number,
     memcpy(hello.nonce, nonce, sizeof(hello.nonce));
     disti_tcp_hello_encode(&hello, bytes);
     if (step == DISTI_TCP_PROOF || step == DISTI_TCP_ANSWER) {
-        disti_tcp_hello_prove(&state->key, bytes, other, hello.proof);
+        greet_prove(state, tls, bytes, other, hello.proof);
         disti_tcp_hello_encode(&hello, bytes);
     }
-    return send(fd, bytes, sizeof(bytes), MSG_NOSIGNAL) == (ssize_t)sizeof(bytes);
+    return disti_tls_or_send(tls, fd, bytes, sizeof(bytes)) == (ssize_t)sizeof(bytes);
 }
 
 bool disti_tcp_hello_valid(const struct tcp_state *state, const unsigned char *bytes,
@@ -37,11 +48,11 @@ bool disti_tcp_hello_valid(const struct tcp_state *state, const unsigned char *b
            hello_p->from < hello_p->world_size && hello_p->from != hello_p->to;
 }
 
-bool disti_tcp_hello_proved(const struct tcp_state *state, const unsigned char *bytes,
-                            const unsigned char *nonce)
+bool disti_tcp_hello_proved(const struct tcp_state *state, struct disti_tls *tls,
+                            const unsigned char *bytes, const unsigned char *nonce)
 {
     unsigned char proof[DISTI_HMAC_BYTES];
 
-    disti_tcp_hello_prove(&state->key, bytes, nonce, proof);
+    greet_prove(state, tls, bytes, nonce, proof);
     return disti_hmac_same(proof, bytes + DISTI_TCP_HELLO_BYTES - DISTI_HMAC_BYTES);
 }

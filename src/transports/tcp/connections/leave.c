@@ -22,7 +22,7 @@ static void leave_say_goodbye(struct tcp_state *state, struct tcp_peer *peer)
         return;
     disti_tcp_frame_encode(DISTI_TCP_GOODBYE, &(struct dist_envelope){0, 0, 0}, bytes);
     disti_tcp_seal(peer, bytes, NULL, 0, 0);
-    (void)!send(peer->conn->fd, bytes, sizeof(bytes), MSG_NOSIGNAL);
+    (void)!disti_tls_or_send(peer->conn->tls, peer->conn->fd, bytes, sizeof(bytes));
 }
 
 /* Unread bytes would turn the close into a reset, which may cost the peer our last words. */

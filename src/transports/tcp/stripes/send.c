@@ -108,7 +108,7 @@ static ssize_t stripe_write(struct tcp_state *state, struct tcp_conn *conn, bool
     do {
         sent = disti_tcp_zerocopy_takes(conn->zerocopy, out->bytes)
                    ? disti_tcp_zerocopy_write(state, conn, out->request, parts)
-                   : sendmsg(conn->fd, &message, MSG_NOSIGNAL);
+                   : disti_tls_or_sendmsg(conn->tls, conn->fd, &message);
     } while (sent < 0 && errno == EINTR);
     if (sent > 0)
         out->moved += (uint64_t)sent;

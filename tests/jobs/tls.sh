@@ -1,0 +1,98 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# TLS between store and ranks, and between ranks over tcp: what works without works with it, nothing
+# crosses in clear, and who has no certificate, or a wrong one, is no rank.
+. "$srcdir/tests/support/job.sh"
+
+. "$srcdir/tests/support/tls.sh"
+tls_possible || { job_skip "tls" "built without OpenSSL, or no openssl command"; exit; }
+JOB_LIMIT=100
+hello=examples/hello_all_reduce
+export DIST_TIMEOUT=20 DIST_DEBUG=warn DIST_TUNING=off DIST_TRANSPORT=tcp DIST_AUTH=none
+
+says() { grep -qF -- "$1" "$job_output"; }
+
+tls_authority ca
+tls_authority ca2
+tls_certificate good ca 2 IP:127.0.0.1,DNS:localhost
+tls_certificate elsewhere ca 2 IP:192.0.2.1
+tls_certificate other ca2 2 IP:127.0.0.1
+tls_certificate expired ca -1 IP:127.0.0.1
+export -f tls_use
+export job_folder builddir hello
+
+# All that works without.
+tls_use good ca
+job self 1 tests/conformance/conformance gloo --spawn 4 --brief
+[ -z "${CHECK_LONG-}" ] || DIST_TCP_SOCKETS=3 job self 1 tests/conformance/conformance gloo --spawn 3 --brief
+# Buffers that cut records.
+DIST_TCP_BUFFER=8K job shell 2 dist_bench all_reduce --minbytes 4M --maxbytes 4M --check -i 2
+
+# What is sent, as the kernel sees it. The frames between ranks begin with dmsg, the store's with DIST.
+seen()
+{
+    local trace=$job_folder/trace.$RANDOM
+    strace -f -o "$trace" -e trace=sendto,sendmsg,write,writev "$builddir/$hello" || return
+    if grep -qE 'send.*"(dmsg|DIST)' "$trace"; then echo in clear; fi
+}
+export -f seen
+if strace -o /dev/null true 2>/dev/null; then
+    job shell 2 "$BASH" -c seen
+    job_check "nothing crosses in clear" eval '! says "in clear"'
+    (
+        unset DIST_TLS_CERT DIST_TLS_KEY DIST_TLS_CA
+        job shell 2 "$BASH" -c seen
+        says "in clear"
+    )
+    job_check "as it does without TLS" [ $? = 0 ]
+else
+    job_skip "what crosses in clear" "no strace, or it may not trace"
+fi
+
+# rank1 CERTIFICATE AUTHORITY: rank 1 has those, or none, rank 0 the good ones.
+first_and_second()
+{
+    if [ "$RANK" = 0 ]; then tls_use "$1" "$2"; else tls_use "$3" "$4"; fi
+    [ -s "$DIST_TLS_CERT" ] || unset DIST_TLS_CERT DIST_TLS_KEY DIST_TLS_CA
+    exec "$builddir/$hello"
+}
+export -f first_and_second
+refused()
+{
+    local text=$1
+    shift
+    DIST_TIMEOUT=3 job_fails "$text" shell 2 "$BASH" -c 'first_and_second "$@"' first "$@"
+}
+refused "its certificate does not hold" good ca other ca2
+job_check "the store says so as well" says "refused this end's certificate"
+refused "mismatch" elsewhere ca good ca
+refused "renew it" good ca expired ca
+refused "speaks TLS, and this rank does not: set DIST_TLS_CERT" good ca none none
+job_check "and the store that somebody came without" says "it does not speak TLS"
+refused "has no TLS connection" none none good ca
+job_check "the store without says that somebody came with TLS" says "it speaks TLS, and the store does not"
+unset DIST_TLS_KEY
+job_fails "DIST_TLS_KEY is not set" shell 2 $hello
+tls_use good ca
+job shell 3 $hello
+
+# A killed rank is found and named as without.
+for phase in connect middle; do
+    DIST_TIMEOUT=10 job shell 4 tests/jobs/kills gloo $phase 1
+done
+
+# Agents of distrun, and what they send.
+two_agents()
+{
+    local port node pids=()
+    port=$(job_port)
+    for node in 0 1; do
+        "$builddir/distrun" --nnodes 2 --nproc-per-node 1 --node-rank $node --rdzv-id tls \
+            --rdzv-endpoint "127.0.0.1:$port" "$builddir/$hello" &
+        pids+=($!)
+    done
+    wait "${pids[0]}" && wait "${pids[1]}"
+}
+export -f two_agents job_port
+job self 2 "$BASH" -c two_agents
+job_check "both nodes have summed" says "rank 1 of 2: sum 1"

@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Sessions over a pair of sockets: what they carry, and whom they refuse, and how they say so. */
+#include "tests/unit/base/unit.h"
+
+#include <config.h>
+
+#ifndef HAVE_OPENSSL
+int main(void)
+{
+    return 77;
+}
+#else
+#include "base/tls/context.h"
+#include "tests/unit/base/certificates.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LONG ((size_t)1 << 20)
+
+static char why[DISTI_TLS_WHY];
+static struct disti_tls_context *ours, *theirs; /* of two authorities */
+static int fds[2];                              /* the caller's, and that of who is called */
+static struct disti_tls *ends[2];
+
+static struct disti_tls_context *context_of(const char *cert, const char *key, const char *ca)
+{
+    const struct disti_tls_files files = {certificates_path(cert, ".pem"),
+                                          certificates_path(key, ".key"),
+                                          certificates_path(ca, ".pem")};
+
+    why[0] = '\0';
+    return disti_tls_context_new(&files, why, sizeof(why));
+}
+
+static void expect_no_context(const char *cert, const char *key, const char *ca, const char *word)
+{
+    assert_null(context_of(cert, key, ca));
+    if (!strstr(why, word))
+        fail_msg("\"%s\" is not in: %s", word, why);
+}
+
+static void test_files(void **state)
+{
+    (void)state;
+    expect_no_context("none", "good", "ca", "cannot be read (No such file");
+    expect_no_context("good", "good", "none", "DIST_TLS_CA");
+    expect_no_context("expired", "expired", "ca", "expired: renew it");
+    expect_no_context("early", "early", "ca", "clock");
+    expect_no_context("good", "expired", "ca", "does not hold the key of DIST_TLS_CERT");
+    expect_no_context("good", "good", "ca2", "DIST_TLS_CA must be what signed it");
+    assert_int_equal(chmod(certificates_path("good", ".key"), 0604), 0);
+    expect_no_context("good", "good", "ca", "chmod 600");
+    assert_int_equal(chmod(certificates_path("good", ".key"), 0600), 0);
+}
+
+static void test_settings(void **state)
+{
+    struct disti_tls_context *context = NULL;
+
+    (void)state;
+    assert_false(disti_tls_wanted());
+    assert_int_equal(disti_tls_open(&context), DIST_OK);
+    assert_null(context);
+    setenv("DIST_TLS_CERT", certificates_path("good", ".pem"), 1);
+    setenv("DIST_TLS_CA", certificates_path("ca", ".pem"), 1);
+    assert_true(disti_tls_wanted());
+    assert_int_equal(disti_tls_open(&context), DIST_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(dist_last_error(), "DIST_TLS_KEY is not set"));
+    setenv("DIST_TLS_KEY", certificates_path("good", ".key"), 1);
+    assert_int_equal(disti_tls_open(&context), DIST_OK);
+    assert_non_null(context);
+    disti_tls_context_free(context);
+    unsetenv("DIST_TLS_CERT");
+    unsetenv("DIST_TLS_KEY");
+    unsetenv("DIST_TLS_CA");
+}
+
+/* ---- sessions ---- */
+
+static void begin(struct disti_tls_context *caller, struct disti_tls_context *called,
+                  const char *host)
+{
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
+    ends[0] = caller ? disti_tls_call(caller, fds[0], host) : NULL;
+    ends[1] = called ? disti_tls_accept(called, fds[1]) : NULL;
+}
+
+static void end(void)
+{
+    for (int i = 0; i < 2; i++) {
+        disti_tls_free(ends[i]);
+        close(fds[i]);
+    }
+}
+
+/* Moves the handshake on until neither end can. */
+static void shake(void)
+{
+    char byte;
+
+    for (int turn = 0; turn < 12; turn++)
+        (void)disti_tls_recv(ends[turn & 1], &(struct iovec){&byte, 1}, 1);
+}
+
+static void expect_why(int which, const char *word)
+{
+    char byte;
+
+    assert_int_equal(disti_tls_or_recv(ends[which], fds[which], &byte, 1), -1);
+    assert_int_equal(errno, EPROTO);
+    if (!strstr(disti_tls_why(ends[which]), word))
+        fail_msg("\"%s\" is not in: %s", word, disti_tls_why(ends[which]));
+    assert_int_equal(disti_tls_or_send(ends[which], fds[which], "x", 1), -1);
+}
+
+static void test_early(void **state)
+{
+    unsigned char one[DISTI_TLS_BINDING], two[DISTI_TLS_BINDING];
+    char heard[16] = "";
+
+    (void)state;
+    begin(ours, ours, "127.0.0.1");
+    assert_int_equal(disti_tls_binding(ends[0], one), 0);
+    assert_int_equal(disti_tls_or_send(ends[0], fds[0], "hello", 5), 5);
+    shake();
+    assert_int_equal(disti_tls_or_send(ends[1], fds[1], "world", 5), 5);
+    assert_int_equal(disti_tls_or_recv(ends[0], fds[0], heard, 16), 5);
+    assert_string_equal(heard, "world");
+    assert_int_equal(disti_tls_binding(ends[0], one), sizeof(one));
+    assert_int_equal(disti_tls_binding(ends[1], two), sizeof(two));
+    assert_memory_equal(one, two, sizeof(one));
+    end();
+    begin(ours, ours, "localhost");
+    shake();
+    assert_true(disti_tls_is_up(ends[0]) && disti_tls_is_up(ends[1]));
+    assert_int_equal(disti_tls_binding(ends[0], two), sizeof(two));
+    assert_memory_not_equal(one, two, sizeof(one));
+    end();
+}
+
+/* Each way at once, in pieces that the sockets cut where they like. */
+static void test_long(void **state)
+{
+    unsigned char *said = malloc(LONG), *heard[2] = {calloc(1, LONG), calloc(1, LONG)};
+    size_t out[2] = {0}, in[2] = {0}, cut = 0;
+
+    (void)state;
+    begin(ours, ours, "127.0.0.1");
+    for (size_t i = 0; i < LONG; i++)
+        said[i] = (unsigned char)(i * 2654435761u >> 13);
+    for (int turn = 0; turn < 100000 && (in[0] < LONG || in[1] < LONG); turn++) {
+        int from = turn & 1, to = (turn >> 1) & 1;
+        size_t piece = LONG - out[from] < 50000 ? LONG - out[from] : 50000;
+        struct iovec parts[2] = {{said + out[from], piece / 3},
+                                 {said + out[from] + piece / 3, piece - piece / 3}};
+        ssize_t n = piece ? disti_tls_send(ends[from], parts, 2) : 0;
+
+        out[from] += n > 0 ? (size_t)n : 0;
+        cut += n > 0 && (size_t)n < piece;
+        if (turn % 7 > 4)
+            continue;
+        n = in[to] < LONG ? disti_tls_or_recv(ends[to], fds[to], heard[to] + in[to], LONG - in[to])
+                          : 0;
+        in[to] += n > 0 ? (size_t)n : 0;
+    }
+    assert_true(cut > 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(in[i], LONG);
+        assert_memory_equal(heard[i], said, LONG);
+        free(heard[i]);
+    }
+    free(said);
+    end();
+}
+
+static void test_authority(void **state)
+{
+    (void)state;
+    begin(ours, theirs, "127.0.0.1");
+    shake();
+    expect_why(0, "its certificate does not hold");
+    expect_why(1, "refused this end's certificate");
+    end();
+}
+
+static void test_name(void **state)
+{
+    static const char *const wrong[] = {"127.0.0.2", "otherhost", "::1"};
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        begin(ours, ours, wrong[i]);
+        shake();
+        expect_why(0, "mismatch");
+        expect_why(1, "refused this end's certificate");
+        end();
+    }
+}
+
+static void test_expired(void **state)
+{
+    struct disti_tls_context *old = context_of("good", "good", "ca");
+
+    (void)state;
+    old->lib->SSL_CTX_use_certificate_chain_file(old->ssl, certificates_path("expired", ".pem"));
+    old->lib->SSL_CTX_use_PrivateKey_file(old->ssl, certificates_path("expired", ".key"),
+                                          SSL_FILETYPE_PEM);
+    begin(ours, old, "127.0.0.1");
+    shake();
+    expect_why(0, "expired");
+    end();
+    begin(old, ours, "127.0.0.1");
+    shake();
+    expect_why(1, "expired");
+    expect_why(0, "refused");
+    end();
+    disti_tls_context_free(old);
+}
+
+static void test_no_certificate(void **state)
+{
+    struct disti_tls_context bare = {.lib = ours->lib};
+
+    (void)state;
+    bare.ssl = ours->lib->SSL_CTX_new(ours->lib->TLS_method());
+    begin(&bare, ours, "127.0.0.1");
+    shake();
+    expect_why(1, "showed no certificate");
+    end();
+    bare.lib->SSL_CTX_free(bare.ssl);
+}
+
+static void test_old_version(void **state)
+{
+    struct disti_tls_context *old = context_of("good", "good", "ca");
+
+    (void)state;
+    old->lib->SSL_CTX_ctrl(old->ssl, SSL_CTRL_SET_MIN_PROTO_VERSION, TLS1_2_VERSION, NULL);
+    old->lib->SSL_CTX_ctrl(old->ssl, SSL_CTRL_SET_MAX_PROTO_VERSION, TLS1_2_VERSION, NULL);
+    begin(old, ours, "127.0.0.1");
+    shake();
+    expect_why(1, "does not speak TLS 1.3");
+    end();
+    begin(ours, old, "127.0.0.1");
+    shake();
+    expect_why(0, "does not speak TLS 1.3");
+    end();
+    disti_tls_context_free(old);
+}
+
+static void test_in_clear(void **state)
+{
+    unsigned char said[8];
+
+    (void)state;
+    begin(NULL, ours, NULL);
+    assert_int_equal(write(fds[0], "DIST, and what a store reads", 28), 28);
+    expect_why(1, "does not speak TLS: set DIST_TLS_CERT");
+    assert_true(read(fds[0], said, sizeof(said)) > 2);
+    assert_true(disti_tls_looks_like(said));
+    end();
+}
+
+/* Half of a caller's first words, and then its end. */
+static void test_cut_handshake(void **state)
+{
+    unsigned char words[4096];
+    int pair[2];
+    ssize_t length;
+
+    (void)state;
+    begin(ours, ours, "127.0.0.1");
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair), 0);
+    (void)disti_tls_or_recv(ends[0], fds[0], words, 1);
+    length = read(fds[1], words, sizeof(words));
+    assert_true(length > 100);
+    disti_tls_free(ends[1]);
+    close(fds[1]);
+    fds[1] = pair[1];
+    ends[1] = disti_tls_accept(ours, fds[1]);
+    assert_int_equal(write(pair[0], words, (size_t)length / 2), length / 2);
+    assert_int_equal(disti_tls_or_recv(ends[1], fds[1], words, 1), -1);
+    assert_int_equal(errno, EAGAIN);
+    close(pair[0]);
+    (void)disti_tls_or_recv(ends[1], fds[1], words, 1);
+    expect_why(1, "ended the connection during the TLS handshake");
+    end();
+}
+
+static void test_close(void **state)
+{
+    char heard[8];
+
+    (void)state;
+    begin(ours, ours, "127.0.0.1");
+    shake();
+    assert_int_equal(disti_tls_or_send(ends[0], fds[0], "last", 4), 4);
+    shutdown(fds[0], SHUT_WR);
+    assert_int_equal(disti_tls_or_recv(ends[1], fds[1], heard, 8), 4);
+    assert_int_equal(disti_tls_or_recv(ends[1], fds[1], heard, 8), 0);
+    assert_int_equal(disti_tls_or_recv(ends[1], fds[1], heard, 8), 0);
+    assert_string_equal(disti_tls_why(ends[1]), "");
+    end();
+}
+
+/* A bit is changed on the way. */
+static void test_damage(void **state)
+{
+    unsigned char record[256];
+    ssize_t length;
+    int pair[2];
+
+    (void)state;
+    begin(ours, ours, "127.0.0.1");
+    shake();
+    assert_int_equal(disti_tls_or_send(ends[0], fds[0], "payload", 7), 7);
+    length = read(fds[1], record, sizeof(record));
+    assert_true(length > 12);
+    record[length - 1] ^= 1;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair), 0);
+    assert_int_equal(write(pair[0], record, (size_t)length), length);
+    assert_true(dup2(pair[1], fds[1]) == fds[1]);
+    expect_why(1, "the TLS session failed");
+    close(pair[0]);
+    close(pair[1]);
+    end();
+}
+
+/* Who never comes to the end of his handshake is not listened to for ever. */
+static void test_greedy(void **state)
+{
+    static unsigned char record[5 + 16384] = {0x16, 3, 1, 0x40, 0};
+    char byte;
+    int sent;
+
+    (void)state;
+    begin(NULL, ours, NULL);
+    for (sent = 0; sent < 8 && !disti_tls_why(ends[1])[0]; sent++) {
+        size_t at = 0;
+
+        /* A hello of 131000 bytes, as the first record says. */
+        memcpy(record + 5, (unsigned char[]){1, 1, 0xff, 0xb8}, sent ? 0 : 4);
+        while (at < sizeof(record)) {
+            ssize_t n = write(fds[0], record + at, sizeof(record) - at);
+
+            at += n > 0 ? (size_t)n : 0;
+            if (disti_tls_or_recv(ends[1], fds[1], &byte, 1) < 0 && errno != EAGAIN)
+                break;
+        }
+    }
+    expect_why(1, "more than 64 KiB");
+    assert_true(sent <= 5);
+    end();
+}
+
+static int begin_all(void **state)
+{
+    (void)state;
+    certificates_make();
+    ours = context_of("good", "good", "ca");
+    theirs = context_of("other", "other", "ca2");
+    return ours && theirs ? 0 : -1;
+}
+
+static int end_all(void **state)
+{
+    (void)state;
+    disti_tls_context_free(ours);
+    disti_tls_context_free(theirs);
+    return certificates_clear();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_files),         cmocka_unit_test(test_settings),
+        cmocka_unit_test(test_early),         cmocka_unit_test(test_long),
+        cmocka_unit_test(test_authority),     cmocka_unit_test(test_name),
+        cmocka_unit_test(test_expired),       cmocka_unit_test(test_no_certificate),
+        cmocka_unit_test(test_old_version),   cmocka_unit_test(test_in_clear),
+        cmocka_unit_test(test_cut_handshake), cmocka_unit_test(test_close),
+        cmocka_unit_test(test_damage),        cmocka_unit_test(test_greedy),
+    };
+
+    unsetenv("DIST_TLS_CERT");
+    unsetenv("DIST_TLS_KEY");
+    unsetenv("DIST_TLS_CA");
+    return cmocka_run_group_tests(tests, begin_all, end_all);
+}
+#endif
