@@ -246,7 +246,8 @@ static void shm_frame(struct shm_line *line, struct fuzz_input *input)
         *disti_shm_frame_payload(frame, has) = fuzz_byte(input);
     /* Of a loan: where the rank may read, or may not. */
     if (kind == SHM_LENT && has == sizeof(struct shm_loan)) {
-        const struct shm_loan loan = {shift & 16 ? 8 : (uint64_t)(uintptr_t)line, frame->payload[0]};
+        const struct shm_loan loan = {shift & 16 ? 8 : (uint64_t)(uintptr_t)line,
+                                      frame->payload[0]};
 
         memcpy(frame->payload, &loan, sizeof(loan));
     }
@@ -315,8 +316,9 @@ static void shm_other(struct shm_fuzz *fuzz, struct shm_line *line, uint8_t what
     case 0:
         at = fuzz_byte(input);
         if (line->pair)
-            ((unsigned char *)&line->pair->side[line->rank == 0 ? 0 : 1])
-                [(at & 63) * 8 % sizeof(struct shm_side) + (at >> 6)] = fuzz_byte(input);
+            ((unsigned char *)&line->pair
+                 ->side[line->rank == 0 ? 0 : 1])[(at & 63) * 8 % sizeof(struct shm_side) +
+                                                  (at >> 6)] = fuzz_byte(input);
         break;
     case 1:
         shm->probe_tag(fuzz->state, 0);
