@@ -254,11 +254,10 @@ static void shm_frame(struct shm_line *line, struct fuzz_input *input)
     disti_shm_fifo_publish(&line->out, frame, has);
 }
 
-static void shm_request(struct shm_fuzz *fuzz, struct dist_request *request, int number, int peer)
+static void shm_request(struct dist_request *request, int number, int peer)
 {
     static const size_t sizes[] = {0, 64, 128, 192};
 
-    (void)fuzz;
     request->status = DIST_IN_PROGRESS;
     request->peer = peer;
     request->envelope = (struct dist_envelope){(uint64_t)number % 2, 1, sizes[number % 4]};
@@ -270,7 +269,7 @@ static void shm_post(struct shm_fuzz *fuzz, int peer)
 
     if (fuzz->posted == SHM_REQUESTS)
         return;
-    shm_request(fuzz, request, fuzz->posted, peer);
+    shm_request(request, fuzz->posted, peer);
     request->sink.dst = fuzz->room[fuzz->posted++];
     request->sink.bytes = request->envelope.bytes;
     shm->recv(fuzz->state, request);
@@ -283,7 +282,7 @@ static void shm_send(struct shm_fuzz *fuzz, int peer)
 
     if (fuzz->sent == SHM_REQUESTS)
         return;
-    shm_request(fuzz, request, fuzz->sent, peer);
+    shm_request(request, fuzz->sent, peer);
     if (fuzz->sent++ % 2)
         request->envelope.bytes = sizeof(fuzz->data);
     request->data = fuzz->data;
