@@ -13,38 +13,41 @@
 
 /* One layer of each kind that is in a file, as small as they can be. */
 static float checkpoint_values[32];
-static struct model checkpoint_model = {
-    .count = 4,
-    .layers = {{.kind = &layer_conv,
-                .name = "conv1",
-                .kernel = 2,
-                .spatial = 4,
-                .inputs = 1,
-                .out.channels = 2,
-                .weight = checkpoint_values,
-                .bias = checkpoint_values + 8},
-               {.kind = &layer_pool},
-               {.kind = &layer_batchnorm,
-                .name = "bn1",
-                .spatial = 1,
-                .inputs = 1,
-                .out.channels = 2,
-                .weight = checkpoint_values + 10,
-                .bias = checkpoint_values + 12,
-                .mean = checkpoint_values + 14,
-                .variance = checkpoint_values + 16},
-               {.kind = &layer_dense,
-                .name = "fc1",
-                .spatial = 1,
-                .inputs = 2,
-                .out.channels = 2,
-                .weight = checkpoint_values + 18,
-                .bias = checkpoint_values + 22}}};
+static struct model checkpoint_model = {.count = 4,
+                                        .layers = {{.kind = &layer_conv,
+                                                    .name = "conv1",
+                                                    .kernel = 2,
+                                                    .spatial = 4,
+                                                    .inputs = 1,
+                                                    .out.channels = 2,
+                                                    .weight = checkpoint_values,
+                                                    .bias = checkpoint_values + 8},
+                                                   {.kind = &layer_pool},
+                                                   {.kind = &layer_batchnorm,
+                                                    .name = "bn1",
+                                                    .spatial = 1,
+                                                    .inputs = 1,
+                                                    .out.channels = 2,
+                                                    .weight = checkpoint_values + 10,
+                                                    .bias = checkpoint_values + 12,
+                                                    .mean = checkpoint_values + 14,
+                                                    .variance = checkpoint_values + 16},
+                                                   {.kind = &layer_dense,
+                                                    .name = "fc1",
+                                                    .spatial = 1,
+                                                    .inputs = 2,
+                                                    .out.channels = 2,
+                                                    .weight = checkpoint_values + 18,
+                                                    .bias = checkpoint_values + 22}}};
 
 static struct checkpoint_rest checkpoint_wanted(float *state)
 {
-    return (struct checkpoint_rest){
-        .epoch = -1, .seed = 1, .data = 2, .optimizer = "adadelta", .state = state, .count = CHECKPOINT_STATE};
+    return (struct checkpoint_rest){.epoch = -1,
+                                    .seed = 1,
+                                    .data = 2,
+                                    .optimizer = "adadelta",
+                                    .state = state,
+                                    .count = CHECKPOINT_STATE};
 }
 
 /* What was read is the same when it is written and read again. */

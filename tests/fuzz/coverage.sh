@@ -20,7 +20,7 @@ llvm()
 cd "$srcdir" || exit 1
 profdata=$(llvm profdata) && cov=$(llvm cov) && grep -q __llvm_profile_runtime "$program" ||
     { echo "SKIP: coverage: it needs llvm-cov and a build for it (configure CC=clang --enable-fuzzers)"
-      exit 77; }
+      exit 0; }
 
 for target in $("$program" --list); do
     LLVM_PROFILE_FILE=$counts/$target.profraw timeout 120 "$program" "--target=$target" -runs=0 \
@@ -41,8 +41,8 @@ awk -v source="$(pwd -P)/" -v build="$(cd "$builddir" && pwd -P)" -v least="$lea
     FNR == NR && /^LF:/ { has[file] = substr($0, 4) }
     FNR == NR && /^LH:/ { hit[file] = substr($0, 4) }
     FNR == NR { next }
-    /^#/ { print ""; print substr($0, 3); next }
-    NF == 0 { next }
+    NF == 0 { begun = 1; print ""; next }
+    /^#/ { if (begun) print substr($0, 3); next }
     !has[$1] { printf "%-44s is not in the program\n", $1; bad = 1; next }
     { printf "  %-44s %4d of %4d  %5.1f %%\n", $1, hit[$1], has[$1], 100 * hit[$1] / has[$1] }
     { lines += has[$1]; hits += hit[$1] }

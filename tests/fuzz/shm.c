@@ -246,18 +246,18 @@ static void shm_frame(struct shm_line *line, struct fuzz_input *input)
         *disti_shm_frame_payload(frame, has) = fuzz_byte(input);
     /* Of a loan: where the rank may read, or may not. */
     if (kind == SHM_LENT && has == sizeof(struct shm_loan)) {
-        const struct shm_loan loan = {shift & 16 ? 8 : (uint64_t)(uintptr_t)line, frame->payload[0]};
+        const struct shm_loan loan = {shift & 16 ? 8 : (uint64_t)(uintptr_t)line,
+                                      frame->payload[0]};
 
         memcpy(frame->payload, &loan, sizeof(loan));
     }
     disti_shm_fifo_publish(&line->out, frame, has);
 }
 
-static void shm_request(struct shm_fuzz *fuzz, struct dist_request *request, int number, int peer)
+static void shm_request(struct dist_request *request, int number, int peer)
 {
     static const size_t sizes[] = {0, 64, 128, 192};
 
-    (void)fuzz;
     request->status = DIST_IN_PROGRESS;
     request->peer = peer;
     request->envelope = (struct dist_envelope){(uint64_t)number % 2, 1, sizes[number % 4]};
@@ -269,7 +269,7 @@ static void shm_post(struct shm_fuzz *fuzz, int peer)
 
     if (fuzz->posted == SHM_REQUESTS)
         return;
-    shm_request(fuzz, request, fuzz->posted, peer);
+    shm_request(request, fuzz->posted, peer);
     request->sink.dst = fuzz->room[fuzz->posted++];
     request->sink.bytes = request->envelope.bytes;
     shm->recv(fuzz->state, request);
@@ -282,7 +282,7 @@ static void shm_send(struct shm_fuzz *fuzz, int peer)
 
     if (fuzz->sent == SHM_REQUESTS)
         return;
-    shm_request(fuzz, request, fuzz->sent, peer);
+    shm_request(request, fuzz->sent, peer);
     if (fuzz->sent++ % 2)
         request->envelope.bytes = sizeof(fuzz->data);
     request->data = fuzz->data;
@@ -315,8 +315,9 @@ static void shm_other(struct shm_fuzz *fuzz, struct shm_line *line, uint8_t what
     case 0:
         at = fuzz_byte(input);
         if (line->pair)
-            ((unsigned char *)&line->pair->side[line->rank == 0 ? 0 : 1])
-                [(at & 63) * 8 % sizeof(struct shm_side) + (at >> 6)] = fuzz_byte(input);
+            ((unsigned char *)&line->pair
+                 ->side[line->rank == 0 ? 0 : 1])[(at & 63) * 8 % sizeof(struct shm_side) +
+                                                  (at >> 6)] = fuzz_byte(input);
         break;
     case 1:
         shm->probe_tag(fuzz->state, 0);

@@ -6,6 +6,8 @@
  *     bit 0       frames carry checksums
  *     bit 1       it has a secret, which the stranger has too
  *     bit 2       nobody listens where rank 2 should
+ *     bit 3       what the stranger sends is damaged on the way, as checksums show
+ *     bit 4       as rank 2 it is somebody else; bit 5: it does not prove who it is
  *
  * and then one each time what comes:
  *
@@ -48,9 +50,13 @@
 #define TCP_CHECKSUM 1
 #define TCP_SECRET 2
 #define TCP_NOBODY 4
+#define TCP_DAMAGED 8
+#define TCP_OTHER 16
+#define TCP_UNPROVEN 32
 
 static const struct dist_transport *const tcp = &disti_transport_tcp;
-static const uint8_t tcp_key[] = "the key of this world";
+/* Longer than a block of the hash. */
+static const uint8_t tcp_key[80] = "the key of this world";
 
 struct tcp_line {
     int fd;
@@ -161,9 +167,12 @@ static void tcp_hello(const struct tcp_fuzz *fuzz, const struct tcp_line *line, 
                                     .step = step};
     unsigned char bytes[DISTI_TCP_HELLO_BYTES];
 
+    if (step == DISTI_TCP_CHALLENGE && fuzz->how & TCP_OTHER)
+        hello.from = TCP_CALLER;
     disti_tcp_hello_encode(&hello, bytes);
     if (step == DISTI_TCP_PROOF || step == DISTI_TCP_ANSWER) {
         disti_tcp_hello_prove(&fuzz->secret, bytes, line->nonce, NULL, hello.proof);
+        hello.proof[0] ^= step == DISTI_TCP_ANSWER && fuzz->how & TCP_UNPROVEN;
         disti_tcp_hello_encode(&hello, bytes);
     }
     fuzz_send(line->fd, bytes, sizeof(bytes));
@@ -222,8 +231,9 @@ static void tcp_answer(struct tcp_fuzz *fuzz, struct tcp_line *line)
     tcp_hello(fuzz, line, socket, DISTI_TCP_CHALLENGE);
     if (!tcp_hear(fuzz, line, DISTI_TCP_PROOF, &socket))
         return;
+    FUZZ_MUST(!(fuzz->how & TCP_OTHER));
     tcp_hello(fuzz, line, socket, DISTI_TCP_ANSWER);
-    fuzz->proved = true;
+    fuzz->proved = fuzz->proved || !(fuzz->how & TCP_UNPROVEN);
 }
 
 static void tcp_handshake(struct tcp_fuzz *fuzz, int which, uint8_t how)
@@ -245,6 +255,13 @@ static void tcp_handshake(struct tcp_fuzz *fuzz, int which, uint8_t how)
     }
 }
 
+static void tcp_seal(unsigned char *frame, size_t bytes, bool damaged)
+{
+    uint32_t sum = disti_crc32c(0, frame + DISTI_TCP_SUM_BYTES, bytes - DISTI_TCP_SUM_BYTES);
+
+    disti_tcp_frame_put_sum(frame, sum ^ damaged);
+}
+
 /* Numbers of up to two bytes, so that frames are about each other; the payload is zeroes. */
 static void tcp_frame(const struct tcp_fuzz *fuzz, int fd, struct fuzz_input *input)
 {
@@ -257,9 +274,7 @@ static void tcp_frame(const struct tcp_fuzz *fuzz, int fd, struct fuzz_input *in
     payload = fuzz_byte(input);
     disti_tcp_frame_encode((enum disti_tcp_kind)kind, &envelope, frame);
     if (fuzz->how & TCP_CHECKSUM)
-        disti_tcp_frame_put_sum(frame, disti_crc32c(0, frame + DISTI_TCP_SUM_BYTES,
-                                                    DISTI_TCP_FRAME_BYTES - DISTI_TCP_SUM_BYTES +
-                                                        payload));
+        tcp_seal(frame, DISTI_TCP_FRAME_BYTES + (size_t)payload, fuzz->how & TCP_DAMAGED);
     fuzz_send(fd, frame, DISTI_TCP_FRAME_BYTES + payload);
 }
 
