@@ -248,6 +248,7 @@ void disti_group_free(struct dist_group *group)
     free(group->places);
     free(group->job);
     free(group->news);
+    free(group->leaver);
     disti_turns_free(group);
     disti_group_release(group);
 }

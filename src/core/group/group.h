@@ -45,12 +45,14 @@ struct dist_group {
     struct disti_wait_policy policy;
     void (*meanwhile)(void *arg); /* the program's, for those who wait; NULL: none */
     void *meanwhile_arg;
-    uint32_t gathers;          /* how many all-gathers through the store: their keys */
-    int64_t open_by_ns;        /* while it is opened: the deadline; else 0 */
-    struct disti_notice *news; /* the first that concerns it; guarded by the world's lock */
-    bool has_news;             /* the same */
-    struct group_turn *turns;  /* lists that groups were made of, guarded by the world's lock */
-    uint32_t splits;           /* the same */
+    uint32_t gathers;            /* how many all-gathers through the store: their keys */
+    int64_t open_by_ns;          /* while it is opened: the deadline; else 0 */
+    struct disti_notice *news;   /* the first that concerns it; guarded by the world's lock */
+    bool has_news;               /* the same */
+    struct disti_notice *leaver; /* the first to leave it; NULL: nobody waits for that. The same */
+    atomic_bool is_left;         /* there is one */
+    struct group_turn *turns;    /* lists that groups were made of, guarded by the world's lock */
+    uint32_t splits;             /* the same */
 
     struct disti_lock lock;
     struct disti_drive drive;
@@ -134,6 +136,8 @@ void disti_news_subscribe(struct dist_group *group);
 void disti_news_unsubscribe(struct dist_group *group);
 /* The first news that concern the group, without waiting; false: there are none yet. */
 bool disti_news_read(struct dist_group *group, struct disti_notice *notice_p);
+/* Has one of its ranks begun to leave the group? Without a lock while none has. */
+bool disti_news_leaver(struct dist_group *group, struct disti_notice *notice_p);
 /* Has that rank left the job, or was it lost, as far as the store has told? Not this one. */
 bool disti_news_is_gone(struct disti_world *world, int world_rank);
 
