@@ -38,10 +38,10 @@ static void fault_record(struct dist_group *group, dist_status status)
     const char *reason = status == DIST_ERR_TIMEOUT ? "timeout"
                          : group->aborted           ? "abort"
                                                     : "failure";
-    const char *file = gone ? NULL : disti_flight_failed(group, reason);
     const size_t used = strlen(group->cause);
+    char file[DISTI_FLIGHT_PATH];
 
-    if (file)
+    if (!gone && disti_flight_failed(group, reason, file))
         disti_text(group->cause + used, GROUP_TEXT - used,
                    "; the last calls are in %s (dist_info flight)", file);
 }
