@@ -73,7 +73,7 @@ static dist_status group_alloc(struct dist_group *group)
 dist_status disti_group_new(struct disti_world *world, const struct disti_group_spec *spec,
                             struct dist_group **group_p)
 {
-    struct dist_group *group = calloc(1, sizeof(*group));
+    struct dist_group *group = disti_group_blank();
     dist_status status;
 
     if (!group)

@@ -17,13 +17,14 @@
  * it, `cause` its text, and the backend has been aborted. The works keep `lock` and what is behind
  * it until the last of them is freed, even if the group is gone.
  *
- * The structure itself, some hundred bytes, stays for the life of the process once the program has
- * seen it: so a handle of a group that is gone is known as such, and never is another group's.
+ * The structure itself, some hundred bytes, stays for long once the program has seen it: so a
+ * handle of a group that is gone is known as such. It may become another group's when a thousand
+ * younger ones are gone too.
  */
 struct dist_group {
-    struct dist_group *older; /* all groups that the program has seen */
-    bool known;               /* it is among them */
-    atomic_bool destroyed;    /* or not this process's: its handle is good for nothing */
+    struct dist_group *older, *newer; /* that the program has seen, and that are not gone */
+    bool known;                       /* it has seen this one */
+    atomic_bool destroyed;            /* or not this process's: its handle is good for nothing */
     atomic_bool over;      /* destroyed, failed or asked to abort: for ever, so no lock is needed */
     bool inherited;        /* this process was forked from the one that has the group */
     atomic_bool abandoned; /* the others know that this rank takes part in nothing any more */
@@ -103,8 +104,12 @@ void disti_group_free(struct dist_group *group);
 
 /* known.c */
 
+/* Room for a new group, zeroed; NULL: no memory. The caller frees it until the program knows it. */
+struct dist_group *disti_group_blank(void);
 /* The program sees it from now on. */
 void disti_group_know(struct dist_group *group);
+/* It is freed, but for its structure. */
+void disti_group_gone(struct dist_group *group);
 
 /* abort.c: from now on it may be aborted; and it may not any more. */
 void disti_abort_ready(struct dist_group *group);
