@@ -24,13 +24,13 @@ static bool secret_is_groups(const struct stat *file)
 {
     gid_t groups[SECRET_GROUPS];
     const int count = getgroups(SECRET_GROUPS, groups);
-    bool ours = file->st_gid == getegid();
+    bool held = file->st_gid == getegid();
 
     if (file->st_uid != 0 || file->st_gid == 0 || (file->st_mode & (S_IWGRP | S_IXGRP | S_IRWXO)))
         return false;
     for (int i = 0; i < count; i++)
-        ours = ours || groups[i] == file->st_gid;
-    return ours;
+        held = held || groups[i] == file->st_gid;
+    return held;
 }
 
 /* The owner's alone; a pipe, such as a shell's <(...), is so too. */

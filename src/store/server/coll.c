@@ -62,8 +62,6 @@ static int coll_index(const struct store_coll *coll, int rank)
     return -1;
 }
 
-/* ---- making one ---- */
-
 static int coll_party_size(const struct disti_store_server *server,
                            const struct disti_wire_party *party)
 {
@@ -275,8 +273,6 @@ void disti_store_coll_withdraw(struct disti_store_server *server, int rank)
             coll_free(server, coll);
     }
 }
-
-/* ---- arriving ---- */
 
 /* Do two ranks mean the same? Refuses the request if not. */
 static bool coll_matches(struct disti_store_server *server, struct store_peer *peer,
