@@ -24,6 +24,7 @@ libdist_core_sources += \
 	src/core/flight/dump.c \
 	src/core/flight/flight.h \
 	src/core/flight/ring.c \
+	src/core/flight/save.c \
 	src/core/flight/trigger.c \
 	src/core/group/failure.c \
 	src/core/group/fault.c \

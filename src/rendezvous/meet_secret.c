@@ -60,7 +60,9 @@ static dist_status secret_take(const struct disti_meeting *meeting, const char *
     /* To go on without would be what somebody wants who has laid a file there. */
     if (wish == SECRET_COOKIE || secret_p->path[0])
         return secret_refuse(meeting, why);
-    disti_info("rank %d has no secret to prove to the store: %s", meeting->rank, why);
+    disti_warn("rank %d goes on without a secret, and whoever reaches the store may take part: %s. "
+               "DIST_SECRET_FILE names another file; DIST_AUTH=none means that no secret is wanted",
+               meeting->rank, why);
     return DIST_OK;
 }
 

@@ -18,6 +18,8 @@
 
 /* Another thread may have read our reply while we slept: look again after so long. */
 #define CLIENT_LOOK_MS 100
+/* A reply is late after so long. */
+#define CLIENT_LATE_MS 200
 
 static _Atomic disti_store_wait_fn client_waits;
 
@@ -228,6 +230,24 @@ static dist_status client_wait(struct disti_store *store, const struct client_ca
     return call->done ? DIST_OK : client_lost(store);
 }
 
+/* The same; who asked hears of it, without the lock, if that takes long. */
+static dist_status client_wait_long(struct disti_store *store, const struct client_call *call,
+                                    const struct client_request *request, int64_t deadline)
+{
+    const int64_t late = disti_deadline_ms(CLIENT_LATE_MS);
+    dist_status status;
+
+    if (!request->late || late >= deadline)
+        return client_wait(store, call, deadline);
+    status = client_wait(store, call, late);
+    if (status != DIST_IN_PROGRESS)
+        return status;
+    pthread_mutex_unlock(&store->lock);
+    request->late(request->late_arg);
+    pthread_mutex_lock(&store->lock);
+    return client_wait(store, call, deadline);
+}
+
 dist_status disti_store_client_call(struct disti_store *store, const struct client_request *request,
                                     int64_t deadline, struct disti_wire_reader *reply_p)
 {
@@ -240,7 +260,7 @@ dist_status disti_store_client_call(struct disti_store *store, const struct clie
         call.id = store->last_id;
         call.next = store->calls;
         store->calls = &call;
-        status = client_wait(store, &call, deadline);
+        status = client_wait_long(store, &call, request, deadline);
         while (*entry != &call)
             entry = &(*entry)->next;
         *entry = call.next;

@@ -132,6 +132,8 @@ struct client_request {
     const void *value;
     size_t bytes;
     const struct disti_party *party; /* NULL: nobody's in particular */
+    void (*late)(void *arg); /* called once if the reply does not come soon; NULL: nobody cares */
+    void *late_arg;
 };
 
 /* Sends a request that has no reply. Statuses as below. */

@@ -14,24 +14,27 @@
 
 #define INBOX_LOOK_MS 1 /* at least between two looks after the launcher */
 
-static void inbox_add_news(struct disti_store *store, int rank, int32_t group, int manner,
-                           const char *text, size_t length)
+/* What it says is the caller's to complete, with the lock held. NULL: no memory. */
+static struct disti_notice *inbox_add_news(struct disti_store *store, int rank, int32_t group,
+                                           int manner, const char *text, size_t length)
 {
     struct client_news *news = calloc(1, sizeof(*news));
     uint64_t one = 1;
 
     if (!news)
-        return;
+        return NULL;
     if (length > sizeof(news->notice.text) - 1)
         length = sizeof(news->notice.text) - 1;
     news->notice.rank = rank;
     news->notice.group = group;
     news->notice.graceful = manner & DISTI_WIRE_GRACEFUL;
     news->notice.aborted = manner & DISTI_WIRE_ABORTED;
+    news->notice.leaving = manner & DISTI_WIRE_LEFT;
     memcpy(news->notice.text, text, length);
     *store->news_end = news;
     store->news_end = &news->next;
     (void)!write(store->news_fd, &one, sizeof(one));
+    return &news->notice;
 }
 
 /* Nothing comes any more. */
@@ -109,15 +112,19 @@ static void inbox_take_notice(struct disti_store *store)
 {
     const unsigned char *value = disti_wire_value(&store->in);
     const struct disti_wire_head *head = &store->in.head;
+    const int manner = head->value_bytes >= DISTI_WIRE_NEWS ? value[4] : 0;
+    const size_t before = DISTI_WIRE_NEWS + (manner & DISTI_WIRE_LEFT ? 8 : 0);
+    struct disti_notice *notice;
 
-    if (head->value_bytes >= DISTI_WIRE_NEWS) {
+    if (head->value_bytes >= before) {
         store->holder_left = store->holder_left ||
-                             ((value[4] & DISTI_WIRE_GRACEFUL) && head->arg == store->holder.rank);
-        if (value[4] & DISTI_WIRE_ABORTED)
+                             ((manner & DISTI_WIRE_GRACEFUL) && head->arg == store->holder.rank);
+        if (manner & DISTI_WIRE_ABORTED)
             inbox_note_abort(store, (int32_t)disti_wire_get32(value), head->arg);
-        inbox_add_news(store, head->arg, (int32_t)disti_wire_get32(value), value[4],
-                       (const char *)value + DISTI_WIRE_NEWS,
-                       (size_t)head->value_bytes - DISTI_WIRE_NEWS);
+        notice = inbox_add_news(store, head->arg, (int32_t)disti_wire_get32(value), manner,
+                                (const char *)value + before, (size_t)head->value_bytes - before);
+        if (notice && notice->leaving)
+            notice->calls = disti_wire_get64(value + DISTI_WIRE_NEWS);
     }
     disti_wire_next(&store->in);
 }

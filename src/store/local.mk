@@ -10,6 +10,7 @@ libdist_core_sources += \
 	src/store/connect.c \
 	src/store/server/admission.c \
 	src/store/server/failures.c \
+	src/store/server/leavings.c \
 	src/store/hello.c \
 	src/store/inbox.c \
 	src/store/last_call.c src/store/last_call.h \

@@ -215,9 +215,10 @@ dist_status disti_store_broadcast(struct disti_store *store, const struct disti_
 }
 
 dist_status disti_store_leave(struct disti_store *store, const struct disti_party *party,
-                              const char *key, int timeout_ms)
+                              const char *key, int timeout_ms, void (*late)(void *arg), void *arg)
 {
-    struct client_request request = {.op = DISTI_WIRE_LEAVE, .arg = timeout_ms, .key = key};
+    struct client_request request = {
+        .op = DISTI_WIRE_LEAVE, .arg = timeout_ms, .key = key, .late = late, .late_arg = arg};
 
     return store_call_party(store, party, &request, NULL, 0);
 }
@@ -230,15 +231,33 @@ dist_status disti_store_arrive(struct disti_store *store, const struct disti_par
     return store_call_party(store, party, &request, NULL, 0);
 }
 
+/* Of a party, without a reply. */
+static void store_tell(struct disti_store *store, const struct disti_party *party,
+                       struct client_request *request)
+{
+    if (store_pack_party(party, request) != DIST_OK)
+        return;
+    /* So few bytes always fit, unless the server has been stuck for long. */
+    disti_store_client_send(store, request, disti_deadline_ms(100));
+    free((void *)(uintptr_t)request->before);
+}
+
 void disti_store_report(struct disti_store *store, const struct disti_party *party, const char *why)
 {
     char text[DISTI_REASON_MAX];
     struct client_request request = {.op = DISTI_WIRE_REPORT, .value = text};
 
     request.bytes = disti_text(text, sizeof(text), "%s", why);
-    if (store_pack_party(party, &request) != DIST_OK)
-        return;
-    /* So few bytes always fit, unless the server has been stuck for long. */
-    disti_store_client_send(store, &request, disti_deadline_ms(100));
-    free((void *)(uintptr_t)request.before);
+    store_tell(store, party, &request);
+}
+
+void disti_store_tell_leaving(struct disti_store *store, const struct disti_party *party,
+                              uint64_t calls)
+{
+    unsigned char bytes[8];
+    struct client_request request = {
+        .op = DISTI_WIRE_LEAVING, .value = bytes, .bytes = sizeof(bytes)};
+
+    disti_wire_put64(bytes, calls);
+    store_tell(store, party, &request);
 }

@@ -107,10 +107,19 @@ dist_status disti_store_arrive(struct disti_store *store, const struct disti_par
 
 /*
  * The last barrier of a party. Once all have come the store keeps nothing of its group, not even
- * barriers that some have arrived at and others never will.
+ * barriers that some have arrived at and others never will. `late` (may be NULL) is called once if
+ * the others let this rank wait, and may use the store.
  */
 dist_status disti_store_leave(struct disti_store *store, const struct disti_party *party,
-                              const char *key, int timeout_ms);
+                              const char *key, int timeout_ms, void (*late)(void *arg), void *arg);
+
+/*
+ * Tells the party's other ranks that this one leaves its group after `calls` collectives: who waits
+ * for it in a later one, waits in vain. They get it as a notice, unless one that made fewer calls
+ * has told before. Does not wait.
+ */
+void disti_store_tell_leaving(struct disti_store *store, const struct disti_party *party,
+                              uint64_t calls);
 
 /* The reason that a rank gave, whole, and who it is. */
 #define DISTI_REASON_MAX 1200
@@ -122,6 +131,8 @@ struct disti_notice {
     int32_t group;             /* a failure of this group; DISTI_NO_GROUP: of the rank itself */
     bool graceful;             /* it said goodbye; else it was lost */
     bool aborted;              /* of a group: its program has aborted it */
+    bool leaving;              /* of a group, which has not failed: it calls nothing more in it */
+    uint64_t calls;            /* with `leaving`: collectives that it has called there */
     char text[DISTI_NEWS_MAX]; /* "rank 3 (host node1, pid 4242) closed its connection without a
                                   goodbye" */
 };

@@ -42,10 +42,14 @@
  *                                                        the group has left here is gone)
  *     REPORT            a party, text: why it failed     no reply; arg: DIST_ERR_ABORTED, then
  *                                                        without a text: the program aborted it
+ *     LEAVING           a party, u64 calls               no reply: this rank waits for the others
+ *                                                        to leave the party's group, and has made
+ *                                                        so many calls of collectives in it
  *     GOODBYE                                            no reply: the server closes. arg 1: the
  *                                                        client has given up on its hello, and may
  *                                                        come again
- *     NOTICE            (to a client) i32 group, u8 manner, text; arg: the rank it is about
+ *     NOTICE            (to a client) i32 group, u8 manner, with LEAVING u64 calls, text; arg: the
+ *                                                        rank it is about
  *
  * A party is i32 group (-1: none), u32 n, n * u32 rank. n = 0: all ranks of the job.
  *
@@ -73,6 +77,7 @@ enum disti_wire_op {
     DISTI_WIRE_BROADCAST,
     DISTI_WIRE_LEAVE,
     DISTI_WIRE_PROOF,
+    DISTI_WIRE_LEAVING,
     DISTI_WIRE_REPLY = 64,
     DISTI_WIRE_NOTICE
 };
@@ -150,6 +155,7 @@ void disti_wire_key(const struct disti_secret *secret, const unsigned char *seed
 /* A notice's manner, bits. */
 #define DISTI_WIRE_GRACEFUL 1
 #define DISTI_WIRE_ABORTED 2
+#define DISTI_WIRE_LEFT 4 /* the rank waits for the others to leave the group */
 
 /* A party as it came: its ranks still packed. */
 #define DISTI_WIRE_PARTY 8 /* bytes, without the ranks */

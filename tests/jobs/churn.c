@@ -24,6 +24,7 @@
  * its handle is known as such. */
 #define GROWTH_KIB 512
 #define HANDLE_BYTES 768
+#define HANDLES 1024 /* for so many groups at most */
 #define GROWTH_MAPPINGS 4
 #define GROWTH_DESCRIPTORS 2 /* those that are made when a call sleeps for the first time */
 #define RANKS_MAX 8
@@ -90,6 +91,8 @@ static void compare(const struct holding *before, const struct holding *after, l
     bool grown = after->descriptors > before->descriptors + GROWTH_DESCRIPTORS ||
                  after->threads > before->threads;
 
+    if (handles > HANDLES)
+        handles = HANDLES;
     if (!keeps_what_is_freed())
         grown = grown || after->mappings > before->mappings + GROWTH_MAPPINGS ||
                 after->kib > before->kib + GROWTH_KIB + handles * HANDLE_BYTES / 1024;

@@ -3,8 +3,8 @@
  * flight KIND: three ranks make eight all-reduces and a barrier, with what happens to rank 1 before
  * that; exit 0 if every rank gets the right status and text.
  *
- *   healthy   nothing: each rank gets SIGUSR1, and then writes RANK.json
- *   own       nothing: the program handles SIGUSR1 itself, and must get it
+ *   healthy   nothing: each rank gets SIGUSR1 twice, then writes RANK.json, and gets SIGUSR1 when
+ * it has no group any more own       nothing: the program handles SIGUSR1 itself, and must get it
  *   absent    it makes no barrier, and gets SIGUSR1
  *   other     it calls a broadcast in its place
  *   killed    it is killed
@@ -54,6 +54,7 @@ static int write_own(dist_group *group)
 {
     char path[32];
 
+    raise(SIGUSR1);
     raise(SIGUSR1);
     snprintf(path, sizeof(path), "own%d.json", dist_get_rank(group));
     if (dist_flight_dump("/nowhere/at/all.json") != DIST_ERR_SYSTEM)
@@ -141,5 +142,7 @@ int main(int argc, char **argv)
         return fail(-1, "join");
     code = run(group, argv[1]);
     dist_destroy_process_group(group);
+    if (strcmp(argv[1], "healthy") == 0)
+        raise(SIGUSR1);
     return code || own != (handled != 0);
 }

@@ -40,6 +40,8 @@ refuses()
 }
 
 in_folder healthy 6
+job_check "the second file" cmp -s <(head -c 30 rank0.json) <(head -c 30 rank0.json.2)
+job_check "no third" test ! -e rank0.json.3
 if "$info" flight rank0.json 2>&1 | grep -q 'without jansson'; then
     job_skip "dist_info flight" "built without jansson"
     exit

@@ -33,6 +33,11 @@ tests_jobs_shrink_SOURCES = tests/jobs/shrink.c
 tests_jobs_shrink_LDADD = libdist.la
 tests_jobs_shrink_LDFLAGS = $(job_ldflags)
 
+check_PROGRAMS += tests/jobs/leaves
+tests_jobs_leaves_SOURCES = tests/jobs/leaves.c
+tests_jobs_leaves_LDADD = libdist.la
+tests_jobs_leaves_LDFLAGS = $(job_ldflags)
+
 check_PROGRAMS += tests/jobs/aborts
 tests_jobs_aborts_SOURCES = tests/jobs/aborts.c
 tests_jobs_aborts_LDADD = libdist.la
@@ -218,6 +223,7 @@ job_scripts = \
 	tests/jobs/plugin_hccl.sh \
 	tests/jobs/conformance_nodes.sh \
 	tests/jobs/launchers.sh \
+	tests/jobs/leaves.sh \
 	tests/jobs/launcher_killed.sh \
 	tests/jobs/distrun.sh \
 	tests/jobs/mindspore.sh \

@@ -30,10 +30,12 @@ static void say_rank(const struct flight_group *group, int r, char *text, size_t
                  rank->world_rank, rank->host, rank->pid);
 }
 
-/* "rank 3" or "ranks 0-2, 5", of those with a mark. Returns how many these are. */
+/* "rank 3" or "ranks 0-2, 5", of those with a mark; "..." at its end: and more. Returns how many.
+ */
 static int say_list(const struct flight_group *group, const bool *marks, char text[SAY_LIST])
 {
     char list[SAY_LIST - 8] = "";
+    bool cut = false;
     size_t used = 0;
     int count = 0;
 
@@ -44,10 +46,14 @@ static int say_list(const struct flight_group *group, const bool *marks, char te
             continue;
         while (last + 1 < group->size && marks[last + 1])
             last++;
-        if (used + 32 < sizeof(list))
+        if (!cut && used + 40 < sizeof(list)) {
             used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%d", used ? ", " : "", r);
-        if (used + 32 < sizeof(list) && last > r)
-            used += (size_t)snprintf(list + used, sizeof(list) - used, "-%d", last);
+            if (last > r)
+                used += (size_t)snprintf(list + used, sizeof(list) - used, "-%d", last);
+        } else if (!cut) {
+            snprintf(list + used, sizeof(list) - used, ", ...");
+            cut = true;
+        }
         count += last - r + 1;
         r = last;
     }

@@ -1,45 +1,55 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A dump of the flight recorder: JSON, written with calls that a signal handler may make. */
+/* A dump of the flight recorder: JSON, made with calls that a signal handler may make. */
 #include "base/clock.h"
 #include "base/collective.h"
-#include "base/file.h"
 #include "base/hash.h"
 #include "core/group/group.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
+#define DUMP_ROOM (1u << 16) /* bytes at first */
+
 struct dump {
-    int fd, error;
+    struct disti_flight_text *out;
     int64_t wall_ns; /* the time of day when the clock was 0 */
-    size_t used;
-    char text[4096];
 };
 
-/* ---- text, without stdio ---- */
+/* ---- text, without stdio and malloc ---- */
 
-static void dump_flush(struct dump *dump)
+static bool dump_grow(struct disti_flight_text *out)
 {
-    for (size_t from = 0; from < dump->used && !dump->error;) {
-        ssize_t written = disti_file_write(dump->fd, dump->text + from, dump->used - from);
+    const size_t room = out->room ? 2 * out->room : DUMP_ROOM;
+    void *bytes =
+        out->room ? mremap(out->bytes, out->room, room, MREMAP_MAYMOVE)
+                  : mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-        if (written > 0)
-            from += (size_t)written;
-        else if (errno != EINTR)
-            dump->error = errno ? errno : EIO;
-    }
-    dump->used = 0;
+    if (bytes == MAP_FAILED)
+        return false;
+    out->bytes = bytes;
+    out->room = room;
+    return true;
 }
 
 static void dump_byte(struct dump *dump, char byte)
 {
-    if (dump->used == sizeof(dump->text))
-        dump_flush(dump);
-    dump->text[dump->used++] = byte;
+    struct disti_flight_text *out = dump->out;
+
+    if (out->cut)
+        return;
+    if (out->used == out->room && !dump_grow(out))
+        out->cut = true;
+    else
+        out->bytes[out->used++] = byte;
+}
+
+void disti_flight_text_free(struct disti_flight_text *text)
+{
+    if (text->room)
+        munmap(text->bytes, text->room);
+    *text = (struct disti_flight_text){0};
 }
 
 static void dump_text(struct dump *dump, const char *text)
@@ -281,33 +291,11 @@ static int64_t dump_wall(void)
     return now.tv_sec * INT64_C(1000000000) + now.tv_nsec - disti_now_ns();
 }
 
-/* Empties a file, and refuses that of another user, who may have laid it for us. Returns an errno.
- */
-static int dump_own(int fd)
+void disti_flight_compose(struct disti_flight_text *text, const struct disti_flight_head *head,
+                          const struct dist_group *groups)
 {
-    struct stat status;
+    struct dump dump = {.out = text, .wall_ns = dump_wall()};
 
-    if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))
-        return 0;
-    if (status.st_uid != geteuid())
-        return EPERM;
-    return ftruncate(fd, 0) != 0 ? errno : 0;
-}
-
-int disti_flight_write(const char *path, const struct disti_flight_head *head,
-                       const struct dist_group *groups)
-{
-    struct dump dump = {.wall_ns = dump_wall()};
-
-    /* A FIFO that nobody reads is an error, and no wait. */
-    dump.fd = open(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY, 0644);
-    if (dump.fd < 0)
-        return errno;
-    dump.error = dump_own(dump.fd);
-    if (dump.error) {
-        close(dump.fd);
-        return dump.error;
-    }
     dump_head(&dump, head);
     dump_name(&dump, "groups");
     dump_byte(&dump, '[');
@@ -317,8 +305,4 @@ int disti_flight_write(const char *path, const struct disti_flight_head *head,
             dump_byte(&dump, ',');
     }
     dump_text(&dump, "]}\n");
-    dump_flush(&dump);
-    if (close(dump.fd) != 0 && !dump.error)
-        dump.error = errno;
-    return dump.error;
 }

@@ -13,7 +13,8 @@
  *   BEGUN ---------------------> WAITING -------------------> DONE
  *     |                             '---------> FAILED
  *     |---> ENDED, as it was made: no clock was read
- *     '---> REFUSED: the backend did not take it
+ *     |---> REFUSED: the backend failed, and with it the group
+ *     '---> NONE: it was no call after all, as the backend cannot do it
  */
 enum disti_flight_state {
     DISTI_FLIGHT_NONE, /* no call at all */
@@ -108,14 +109,15 @@ void disti_flight_free(struct disti_flight *flight);
 
 struct dist_group;
 
-/* From now on, until the other, dumps show the group; while there is one SIGUSR1 makes a dump. */
+/* From now on SIGUSR1 makes a dump, or nothing where there is no group; it ends no process. */
+void disti_flight_watch(void);
+/* From now on, until the other, dumps show the group. */
 void disti_flight_show(struct dist_group *group);
 void disti_flight_hide(struct dist_group *group);
-/*
- * The group has failed, and its cause stands: makes a dump. Returns the name of the file, valid as
- * long as the process; NULL: there is none.
- */
-const char *disti_flight_failed(struct dist_group *group, const char *reason);
+/* The group has failed, and its cause stands: makes a dump. False: there is none; else its name. */
+#define DISTI_FLIGHT_PATH 520
+bool disti_flight_failed(struct dist_group *group, const char *reason,
+                         char path[DISTI_FLIGHT_PATH]);
 /* In a forked child. */
 void disti_flight_forked(void);
 
@@ -127,11 +129,27 @@ struct disti_flight_head {
     char host[64];
 };
 
+/* A dump in memory that is mapped for it. Zeroed is empty. */
+struct disti_flight_text {
+    char *bytes;
+    size_t used, room;
+    bool cut; /* there was no memory for the rest */
+};
+
 /*
- * Writes what the groups of the list have recorded, to a file that is made, or made new. 0, or an
- * errno. Async-signal-safe; the groups must stay meanwhile.
+ * Makes a text of what the groups of the list have recorded. Async-signal-safe; the groups must
+ * stay meanwhile.
  */
-int disti_flight_write(const char *path, const struct disti_flight_head *head,
-                       const struct dist_group *groups);
+void disti_flight_compose(struct disti_flight_text *text, const struct disti_flight_head *head,
+                          const struct dist_group *groups);
+void disti_flight_text_free(struct disti_flight_text *text);
+
+/* save.c */
+
+/* Writes it to a file that is made, or made new, and frees it. 0, or an errno. Async-signal-safe;
+ * blocks as long as the file system does. */
+int disti_flight_save(const char *path, struct disti_flight_text *text);
+/* The same, for half a second at most: then ETIMEDOUT, and a thread goes on with it. */
+int disti_flight_save_soon(const char *path, struct disti_flight_text *text);
 
 #endif

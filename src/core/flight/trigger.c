@@ -7,9 +7,13 @@
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define TRIGGER_FILE "dist-flight.%h.%p.json"
+/* So many files of a process at most: from then on the last is written again. */
+#define TRIGGER_FILES 9
 
 /*
  * All groups that the program has, for who writes a dump. A signal handler cannot wait for a mutex
@@ -20,6 +24,7 @@ static struct {
     struct dist_group *groups; /* by flight.next */
     char path[512];            /* as DIST_FLIGHT_FILE says; "": no group was shown yet */
     char host[64];
+    int written; /* files of that path */
 } trigger = {.taken = ATOMIC_FLAG_INIT};
 
 static void trigger_take(sigset_t *mask)
@@ -38,29 +43,56 @@ static void trigger_give(const sigset_t *mask)
     pthread_sigmask(SIG_SETMASK, mask, NULL);
 }
 
-/* path NULL: the usual one. 0, or an errno; EAGAIN: there is nothing to tell. */
-static int trigger_write(const char *path, const char *reason)
+/*
+ * The first file has the path's name; later ones, in the order of what went wrong, ".2" and so on
+ * behind it. What is no file, such as a terminal, is written to again. Without stdio.
+ */
+static void trigger_name(char path[DISTI_FLIGHT_PATH])
+{
+    const size_t length = strnlen(trigger.path, sizeof(trigger.path) - 1);
+    struct stat status;
+
+    memcpy(path, trigger.path, length);
+    path[length] = '\0';
+    if (lstat(path, &status) == 0 && !S_ISREG(status.st_mode))
+        return;
+    trigger.written += trigger.written < TRIGGER_FILES;
+    if (trigger.written > 1) {
+        path[length] = '.';
+        path[length + 1] = (char)('0' + trigger.written);
+        path[length + 2] = '\0';
+    }
+}
+
+/* What there is to tell; `path`, unless it is NULL: the file for it. False: nothing. */
+static bool trigger_compose(const char *reason, struct disti_flight_text *text, char *path)
 {
     struct disti_flight_head head = {.reason = reason};
     sigset_t mask;
-    int error = EAGAIN;
+    bool any;
 
     trigger_take(&mask);
     memcpy(head.host, trigger.host, sizeof(head.host));
-    if (trigger.groups)
-        error = disti_flight_write(path ? path : trigger.path, &head, trigger.groups);
+    any = trigger.groups;
+    if (any)
+        disti_flight_compose(text, &head, trigger.groups);
+    if (any && path)
+        trigger_name(path);
     trigger_give(&mask);
-    return error;
+    return any;
 }
 
 /* ---- the signal ---- */
 
 static void trigger_signal(int number)
 {
+    struct disti_flight_text text = {0};
+    char path[DISTI_FLIGHT_PATH];
     int saved = errno;
 
     (void)number;
-    trigger_write(NULL, "signal");
+    if (trigger_compose("signal", &text, path))
+        disti_flight_save(path, &text);
     errno = saved;
 }
 
@@ -89,6 +121,17 @@ static void trigger_watch(bool on)
         trigger_set(SIG_DFL);
 }
 
+void disti_flight_watch(void)
+{
+    trigger_watch(true);
+}
+
+/* The library may be unloaded, and its handler with it. */
+__attribute__((destructor)) static void trigger_unload(void)
+{
+    trigger_watch(false);
+}
+
 /* ---- groups ---- */
 
 void disti_flight_show(struct dist_group *group)
@@ -107,7 +150,6 @@ void disti_flight_show(struct dist_group *group)
         trigger.groups->flight.self = &group->flight.next;
     group->flight.self = &trigger.groups;
     trigger.groups = group;
-    trigger_watch(true);
     trigger_give(&mask);
 }
 
@@ -122,23 +164,24 @@ void disti_flight_hide(struct dist_group *group)
     if (group->flight.next)
         group->flight.next->flight.self = group->flight.self;
     group->flight.self = NULL;
-    if (!trigger.groups)
-        trigger_watch(false);
     trigger_give(&mask);
 }
 
-/* A group of one waits for nobody. */
-const char *disti_flight_failed(struct dist_group *group, const char *reason)
+/* A group of one waits for nobody. Who has waited until its deadline does not wait for a disk. */
+bool disti_flight_failed(struct dist_group *group, const char *reason, char path[DISTI_FLIGHT_PATH])
 {
+    struct disti_flight_text text = {0};
     int error;
 
     atomic_store(&group->flight.failed, true);
-    if (group->world_size == 1 || group->flight.off)
-        return NULL;
-    error = trigger_write(NULL, reason);
-    if (error && error != EAGAIN)
-        disti_warn("the flight recorder cannot write %s: %s", trigger.path, strerror(error));
-    return error ? NULL : trigger.path;
+    if (group->world_size == 1 || group->flight.off || !trigger_compose(reason, &text, path))
+        return false;
+    error = disti_flight_save_soon(path, &text);
+    if (error == ETIMEDOUT)
+        disti_warn("the flight recorder still writes %s: its file system does not answer", path);
+    else if (error)
+        disti_warn("the flight recorder cannot write %s: %s", path, strerror(error));
+    return !error;
 }
 
 /* The parent's groups are the parent's. No thread is left that could hold them. */
@@ -146,21 +189,23 @@ void disti_flight_forked(void)
 {
     atomic_flag_clear(&trigger.taken);
     trigger.groups = NULL;
-    trigger_watch(false);
+    trigger.written = 0;
 }
 
 dist_status dist_flight_dump(const char *path)
 {
-    int error = trigger_write(path, "asked");
+    struct disti_flight_text text = {0};
+    char usual[DISTI_FLIGHT_PATH];
 
-    if (error == EAGAIN)
+    if (!trigger_compose("asked", &text, path ? NULL : usual))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "dist_flight_dump: this process has no group: join a job first "
                           "(dist_init_process_group)");
-    errno = error;
-    return error ? disti_fail_errno(DIST_ERR_SYSTEM,
+    path = path ? path : usual;
+    errno = disti_flight_save(path, &text);
+    return errno ? disti_fail_errno(DIST_ERR_SYSTEM,
                                     "dist_flight_dump: cannot write %s: give another path, or set "
                                     "DIST_FLIGHT_FILE",
-                                    path ? path : trigger.path)
+                                    path)
                  : DIST_OK;
 }

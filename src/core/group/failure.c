@@ -72,9 +72,12 @@ static size_t failure_rank(const struct dist_group *group, int rank, char *text,
 
 typedef bool (*failure_test)(const struct dist_group *group, int rank);
 
-/* "0-4, 6, 7": the ranks for which it holds. Returns how many these are. */
+/* "0-4, 6, 7": the ranks for which it holds; "..." at its end: and more. Returns how many these
+ * are.
+ */
 static int failure_list(const struct dist_group *group, failure_test holds, char *text, size_t size)
 {
+    bool cut = false;
     size_t used = 0;
     int count = 0;
 
@@ -88,19 +91,29 @@ static int failure_list(const struct dist_group *group, failure_test holds, char
             last++;
         if (last == r + 1)
             last = r; /* of two each is named */
-        if (used + 32 < size)
+        if (!cut && used + 40 < size) {
             used += disti_text(text + used, size - used, "%s%d", used ? ", " : "", r);
-        if (used + 32 < size && last > r)
-            used += disti_text(text + used, size - used, "-%d", last);
+            if (last > r)
+                used += disti_text(text + used, size - used, "-%d", last);
+        } else if (!cut) {
+            disti_text(text + used, size - used, ", ...");
+            cut = true;
+        }
         count += last - r + 1;
         r = last;
     }
     return count;
 }
 
+/* On the machine of the lost rank, if that is another one, nobody is known to be. */
 static bool failure_is_alive(const struct dist_group *group, int rank)
 {
-    return !disti_news_is_gone(group->world, group->members[rank]);
+    const struct disti_world *world = group->world;
+    const int node = world->places[group->members[rank]].node;
+
+    return !disti_news_is_gone(group->world, group->members[rank]) &&
+           (node != world->places[group->lost_rank].node ||
+            node == world->places[world->rank].node);
 }
 
 /* In "rank 1, rank 12", as backends describe whom they wait for. */

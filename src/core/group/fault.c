@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What ends a group: a lost rank, a deadline, a broken backend. */
 #include "base/clock.h"
+#include "base/collective.h"
 #include "core/group/group.h"
 #include "store/last_call.h"
 
@@ -37,10 +38,10 @@ static void fault_record(struct dist_group *group, dist_status status)
     const char *reason = status == DIST_ERR_TIMEOUT ? "timeout"
                          : group->aborted           ? "abort"
                                                     : "failure";
-    const char *file = gone ? NULL : disti_flight_failed(group, reason);
     const size_t used = strlen(group->cause);
+    char file[DISTI_FLIGHT_PATH];
 
-    if (file)
+    if (!gone && disti_flight_failed(group, reason, file))
         disti_text(group->cause + used, GROUP_TEXT - used,
                    "; the last calls are in %s (dist_info flight)", file);
 }
@@ -180,6 +181,47 @@ void disti_group_fail(struct dist_group *group, const struct disti_work *work, d
         fault_end(group, status, own, true);
 }
 
+/*
+ * Does it wait for a call that the rank has not made, and never will? Of messages: one to it is
+ * never received; one from it may be on its way for long, but not inside a machine.
+ */
+static bool fault_is_forsaken(const struct dist_group *group, const struct disti_work *work,
+                              const struct disti_notice *leaver)
+{
+    const int rank = dist_get_group_rank(group, leaver->rank);
+
+    if (work->ticket.status != DIST_IN_PROGRESS)
+        return false;
+    if (!disti_collective_pair(work->call.collective))
+        return work->call.sequence >= leaver->calls;
+    return work->call.root == rank && (work->call.collective == DIST_COLL_SEND ||
+                                       group->places[rank].node == group->places[group->rank].node);
+}
+
+/* A rank that this one waits for leaves the group: the others hear of it too, and so does that one.
+ */
+static void fault_left(struct dist_group *group)
+{
+    const struct disti_work *work = group->works;
+    struct disti_notice leaver;
+    char text[GROUP_TEXT];
+    dist_status status;
+
+    if (!disti_news_leaver(group, &leaver))
+        return;
+    if (!group->lost_until_ns) /* the backend is looked at once more, at least */
+        group->lost_until_ns = disti_now_ns() + FAULT_GRACE_NS;
+    if (!disti_expired(group->lost_until_ns))
+        return;
+    while (work && !fault_is_forsaken(group, work, &leaver))
+        work = work->next;
+    if (!work)
+        return;
+    status =
+        disti_fail(DIST_ERR_PEER_LOST, "%s", disti_failure_lost(group, work, leaver.text, text));
+    fault_end(group, status, text, true);
+}
+
 void disti_group_check_abort(struct dist_group *group)
 {
     if (group->failed)
@@ -202,4 +244,6 @@ void disti_group_watch(struct dist_group *group, struct disti_work *work)
         fault_timeout(group, work);
     else if (fault_is_stalled(group, work))
         fault_stall(group, work);
+    else
+        fault_left(group);
 }

@@ -73,7 +73,7 @@ static dist_status group_alloc(struct dist_group *group)
 dist_status disti_group_new(struct disti_world *world, const struct disti_group_spec *spec,
                             struct dist_group **group_p)
 {
-    struct dist_group *group = calloc(1, sizeof(*group));
+    struct dist_group *group = disti_group_blank();
     dist_status status;
 
     if (!group)
@@ -248,6 +248,7 @@ void disti_group_free(struct dist_group *group)
     free(group->places);
     free(group->job);
     free(group->news);
+    free(group->leaver);
     disti_turns_free(group);
     disti_group_release(group);
 }

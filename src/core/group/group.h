@@ -17,13 +17,14 @@
  * it, `cause` its text, and the backend has been aborted. The works keep `lock` and what is behind
  * it until the last of them is freed, even if the group is gone.
  *
- * The structure itself, some hundred bytes, stays for the life of the process once the program has
- * seen it: so a handle of a group that is gone is known as such, and never is another group's.
+ * The structure itself, some hundred bytes, stays for long once the program has seen it: so a
+ * handle of a group that is gone is known as such. It may become another group's when a thousand
+ * younger ones are gone too.
  */
 struct dist_group {
-    struct dist_group *older; /* all groups that the program has seen */
-    bool known;               /* it is among them */
-    atomic_bool destroyed;    /* or not this process's: its handle is good for nothing */
+    struct dist_group *older, *newer; /* that the program has seen, and that are not gone */
+    bool known;                       /* it has seen this one */
+    atomic_bool destroyed;            /* or not this process's: its handle is good for nothing */
     atomic_bool over;      /* destroyed, failed or asked to abort: for ever, so no lock is needed */
     bool inherited;        /* this process was forked from the one that has the group */
     atomic_bool abandoned; /* the others know that this rank takes part in nothing any more */
@@ -45,12 +46,14 @@ struct dist_group {
     struct disti_wait_policy policy;
     void (*meanwhile)(void *arg); /* the program's, for those who wait; NULL: none */
     void *meanwhile_arg;
-    uint32_t gathers;          /* how many all-gathers through the store: their keys */
-    int64_t open_by_ns;        /* while it is opened: the deadline; else 0 */
-    struct disti_notice *news; /* the first that concerns it; guarded by the world's lock */
-    bool has_news;             /* the same */
-    struct group_turn *turns;  /* lists that groups were made of, guarded by the world's lock */
-    uint32_t splits;           /* the same */
+    uint32_t gathers;            /* how many all-gathers through the store: their keys */
+    int64_t open_by_ns;          /* while it is opened: the deadline; else 0 */
+    struct disti_notice *news;   /* the first that concerns it; guarded by the world's lock */
+    bool has_news;               /* the same */
+    struct disti_notice *leaver; /* the first to leave it; NULL: nobody waits for that. The same */
+    atomic_bool is_left;         /* there is one */
+    struct group_turn *turns;    /* lists that groups were made of, guarded by the world's lock */
+    uint32_t splits;             /* the same */
 
     struct disti_lock lock;
     struct disti_drive drive;
@@ -101,8 +104,12 @@ void disti_group_free(struct dist_group *group);
 
 /* known.c */
 
+/* Room for a new group, zeroed; NULL: no memory. The caller frees it until the program knows it. */
+struct dist_group *disti_group_blank(void);
 /* The program sees it from now on. */
 void disti_group_know(struct dist_group *group);
+/* It is freed, but for its structure. */
+void disti_group_gone(struct dist_group *group);
 
 /* abort.c: from now on it may be aborted; and it may not any more. */
 void disti_abort_ready(struct dist_group *group);
@@ -134,6 +141,8 @@ void disti_news_subscribe(struct dist_group *group);
 void disti_news_unsubscribe(struct dist_group *group);
 /* The first news that concern the group, without waiting; false: there are none yet. */
 bool disti_news_read(struct dist_group *group, struct disti_notice *notice_p);
+/* Has one of its ranks begun to leave the group? Without a lock while none has. */
+bool disti_news_leaver(struct dist_group *group, struct disti_notice *notice_p);
 /* Has that rank left the job, or was it lost, as far as the store has told? Not this one. */
 bool disti_news_is_gone(struct disti_world *world, int world_rank);
 

@@ -249,6 +249,7 @@ dist_status dist_init_process_group(const struct dist_options *given, dist_group
     world->reproducible = options.reproducible;
     world->device = options.device;
     world->stream = options.stream;
+    disti_flight_watch();
     disti_descriptor_allow(INIT_FILES);
     status = init_open(world, &options, group_p);
     disti_log_use(NULL);

@@ -1,11 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Every group that the program has seen, and what becomes of them in a child that it forks. */
+/* The groups that the program has, and has had; and what becomes of them in a child that it forks.
+ */
 #include "base/process_lock.h"
 #include "core/work/others.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* So many of those that are gone keep their structure, so that their handles are refused. */
+#define KNOWN_GONE 1024
 
 /* Newest first. The handles stay reachable, and so does what is to be refused in a child. */
 static struct dist_group *_Atomic known_newest;
 DISTI_PROCESS_LOCK(known_lock);
+
+/* Those that are gone, by `next`, oldest first: of more than KNOWN_GONE the oldest is used again.
+ */
+static struct dist_group *known_gone, **known_gone_end = &known_gone;
+static int known_gone_count;
 
 /*
  * The parent's groups, with their connections, memory and threads, are the parent's: whatever the
@@ -39,11 +51,52 @@ void disti_group_know(struct dist_group *group)
     disti_store_wait_by(disti_others_poll);
     pthread_mutex_lock(&known_lock);
     group->older = atomic_load(&known_newest);
+    if (group->older)
+        group->older->newer = group;
     group->known = true;
     atomic_store(&known_newest, group);
     pthread_mutex_unlock(&known_lock);
     disti_abort_ready(group);
     disti_flight_show(group);
+}
+
+/* A child that is forked meanwhile finds a list that leads to its end. */
+static void known_unlink(struct dist_group *group)
+{
+    if (group->newer)
+        group->newer->older = group->older;
+    else
+        atomic_store(&known_newest, group->older);
+    if (group->older)
+        group->older->newer = group->newer;
+}
+
+void disti_group_gone(struct dist_group *group)
+{
+    pthread_mutex_lock(&known_lock);
+    known_unlink(group);
+    group->next = NULL;
+    *known_gone_end = group;
+    known_gone_end = &group->next;
+    known_gone_count++;
+    pthread_mutex_unlock(&known_lock);
+}
+
+struct dist_group *disti_group_blank(void)
+{
+    struct dist_group *group = NULL;
+
+    pthread_mutex_lock(&known_lock);
+    if (known_gone_count > KNOWN_GONE) {
+        group = known_gone;
+        known_gone = group->next;
+        known_gone_count--;
+    }
+    pthread_mutex_unlock(&known_lock);
+    if (!group)
+        return calloc(1, sizeof(*group));
+    memset(group, 0, sizeof(*group));
+    return group;
 }
 
 dist_status disti_group_check(const struct dist_group *group, const char *what)

@@ -21,6 +21,26 @@ void disti_group_abandon(void *arg, const char *what)
     disti_store_report(group->world->bootstrap.store, &party, text);
 }
 
+/* What this rank leaves: a group, or the world with all its groups. */
+static void leave_tell(const struct dist_group *group)
+{
+    const struct disti_party party = disti_group_party(group);
+
+    if (group->world_size > 1 && !atomic_load(&group->abandoned))
+        disti_store_tell_leaving(group->world->bootstrap.store, &party, group->sequence);
+}
+
+/* The others let this rank wait: some may wait for it, in this group or another that it leaves. */
+static void leave_late(void *arg)
+{
+    struct dist_group *group = arg, *other = group->world->groups;
+
+    if (!group->world->leaving)
+        leave_tell(group);
+    for (; group->world->leaving && other; other = other->next)
+        leave_tell(other);
+}
+
 /* All ranks have come: nobody's last messages are cut off, no goodbye looks like a death. */
 static dist_status leave_together(struct dist_group *group, int64_t until)
 {
@@ -33,7 +53,7 @@ static dist_status leave_together(struct dist_group *group, int64_t until)
         return DIST_OK;
     party.what = "for the others to leave the group";
     snprintf(key, sizeof(key), "dist/leave/%u", group->number);
-    status = disti_store_leave(store, &party, key, disti_left_ms(until));
+    status = disti_store_leave(store, &party, key, disti_left_ms(until), leave_late, group);
     if (status == DIST_ERR_TIMEOUT) /* it is over here: who comes later need not wait */
         disti_store_report(store, &party, dist_last_error());
     return status;
@@ -90,6 +110,7 @@ dist_status dist_destroy_process_group(dist_group *group)
         return status;
     }
     disti_faults_at(DISTI_FAULT_CLOSE);
+    world->leaving = true;
     others = leave_others(world, until);
     status = leave_group(group, until);
     disti_log_use(NULL);

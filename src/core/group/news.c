@@ -25,6 +25,23 @@ static void news_give(struct dist_group *group, const struct disti_notice *notic
     group->has_news = true;
 }
 
+/* That makes it no failure: a call that the rank has made may still end. */
+static void news_note_leaver(struct disti_world *world, const struct disti_notice *notice)
+{
+    struct dist_group *group = world->groups;
+
+    while (group && (int32_t)group->number != notice->group)
+        group = group->next;
+    if (!group)
+        return;
+    if (!group->leaver)
+        group->leaver = malloc(sizeof(*group->leaver));
+    if (!group->leaver) /* its deadline ends what waits for that rank */
+        return;
+    *group->leaver = *notice;
+    atomic_store(&group->is_left, true);
+}
+
 static void news_remember(struct disti_world *world, const struct disti_notice *notice)
 {
     struct world_gone *gone = malloc(sizeof(*gone));
@@ -44,6 +61,11 @@ static void news_distribute(struct disti_world *world)
     while (world->bootstrap.store && disti_store_notice(world->bootstrap.store, &notice)) {
         if (notice.rank == world->rank)
             continue;
+        if (notice.leaving) {
+            disti_info("%s", notice.text);
+            news_note_leaver(world, &notice);
+            continue;
+        }
         disti_warn("%s", notice.text);
         for (struct dist_group *group = world->groups; group; group = group->next)
             news_give(group, &notice);
@@ -94,6 +116,16 @@ bool disti_news_is_gone(struct disti_world *world, int world_rank)
         gone = gone->next;
     pthread_mutex_unlock(&world->lock);
     return gone != NULL;
+}
+
+bool disti_news_leaver(struct dist_group *group, struct disti_notice *notice_p)
+{
+    if (!atomic_load_explicit(&group->is_left, memory_order_relaxed))
+        return false;
+    pthread_mutex_lock(&group->world->lock);
+    *notice_p = *group->leaver;
+    pthread_mutex_unlock(&group->world->lock);
+    return true;
 }
 
 bool disti_news_read(struct dist_group *group, struct disti_notice *notice_p)

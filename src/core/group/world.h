@@ -42,6 +42,8 @@ struct disti_world {
     struct dist_place *places;       /* by rank */
     struct disti_wait_policy policy; /* of all ranks of the machine: they share its CPUs */
 
+    bool leaving; /* all its groups are being destroyed */
+
     pthread_mutex_t lock;
     struct dist_group *groups; /* that are not gone, by number */
     struct world_gone *gone;   /* newest first */

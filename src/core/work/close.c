@@ -39,7 +39,9 @@ void disti_group_release(struct dist_group *group)
     free(group->repeats);
     free(group->cause);
     free(group->lost_text);
-    if (!group->known)
+    if (group->known)
+        disti_group_gone(group);
+    else
         free(group);
 }
 

@@ -102,8 +102,11 @@ static void work_append(struct dist_group *group, struct disti_work *work)
  */
 static void work_refused(struct dist_group *group, struct disti_work *work, dist_status status)
 {
-    disti_flight_go(&group->flight, &work->call, DISTI_FLIGHT_REFUSED, 0);
-    if (status != DIST_ERR_UNSUPPORTED && status != DIST_ERR_INVALID_ARGUMENT)
+    const bool harmless = status == DIST_ERR_UNSUPPORTED || status == DIST_ERR_INVALID_ARGUMENT;
+
+    disti_flight_go(&group->flight, &work->call,
+                    harmless ? DISTI_FLIGHT_NONE : DISTI_FLIGHT_REFUSED, 0);
+    if (!harmless)
         disti_group_break(group, status, dist_last_error());
     else if (disti_collective_pair(work->call.collective))
         group->message_sequence--;

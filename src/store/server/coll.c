@@ -62,8 +62,6 @@ static int coll_index(const struct store_coll *coll, int rank)
     return -1;
 }
 
-/* ---- making one ---- */
-
 static int coll_party_size(const struct disti_store_server *server,
                            const struct disti_wire_party *party)
 {
@@ -245,6 +243,21 @@ void disti_store_coll_fail(struct disti_store_server *server, int rank, int32_t 
     }
 }
 
+void disti_store_coll_forsake(struct disti_store_server *server, int rank, int32_t group,
+                              const char *text)
+{
+    struct store_coll *coll = server->colls, *next;
+
+    for (; coll; coll = next) {
+        int index = coll_index(coll, rank);
+
+        next = coll->next;
+        if (index >= 0 && !coll->arrivals[index].here && coll->op != DISTI_WIRE_LEAVE &&
+            (group == 0 || coll->group == group))
+            coll_end(server, coll, DIST_ERR_PEER_LOST, text);
+    }
+}
+
 void disti_store_coll_withdraw(struct disti_store_server *server, int rank)
 {
     struct store_coll *coll = server->colls, *next;
@@ -260,8 +273,6 @@ void disti_store_coll_withdraw(struct disti_store_server *server, int rank)
             coll_free(server, coll);
     }
 }
-
-/* ---- arriving ---- */
 
 /* Do two ranks mean the same? Refuses the request if not. */
 static bool coll_matches(struct disti_store_server *server, struct store_peer *peer,
@@ -327,6 +338,8 @@ static void coll_enter(struct disti_store_server *server, struct store_peer *pee
         return;
     server->over = server->over || (leave && group == 0 && !coll->ranks);
     coll_end(server, coll, DIST_OK, "");
+    if (leave)
+        disti_store_leavings_drop(server, group);
     if (leave && group != DISTI_NO_GROUP)
         disti_store_coll_fail(server, -1, group, DIST_ERR_PEER_LOST, "the group has ended");
 }
@@ -365,6 +378,7 @@ void disti_store_coll_join(struct disti_store_server *server, struct store_peer 
     size_t value_bytes = (size_t)peer->in.head.value_bytes;
     struct store_coll *coll = coll_find(server, &request->key);
     struct disti_wire_party party;
+    char text[DISTI_NEWS_MAX];
     const char *hopeless;
     dist_status status;
 
@@ -375,6 +389,8 @@ void disti_store_coll_join(struct disti_store_server *server, struct store_peer 
         return;
     }
     hopeless = disti_store_failures_hopeless(server, &party, &status);
+    if (!hopeless && !coll && request->op != DISTI_WIRE_LEAVE)
+        hopeless = disti_store_leavings_hopeless(server, &party, text);
     if (hopeless)
         coll_refuse(server, peer, request->id, &request->key, status, hopeless);
     else if (!coll || coll_matches(server, peer, request, coll, &party,

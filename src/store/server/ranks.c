@@ -20,15 +20,18 @@ bool disti_store_ranks_is_gone(const struct disti_store_server *server, int rank
 
 static struct disti_blob *ranks_pack_notice(const struct disti_notice *notice)
 {
-    size_t length = strlen(notice->text);
-    struct disti_blob *body = disti_blob_new(DISTI_WIRE_NEWS + length);
+    size_t length = strlen(notice->text), before = DISTI_WIRE_NEWS + (notice->leaving ? 8 : 0);
+    struct disti_blob *body = disti_blob_new(before + length);
 
     if (!body)
         return NULL;
     disti_wire_put32(body->data, (uint32_t)notice->group);
-    body->data[4] =
-        (notice->graceful ? DISTI_WIRE_GRACEFUL : 0) | (notice->aborted ? DISTI_WIRE_ABORTED : 0);
-    memcpy(body->data + DISTI_WIRE_NEWS, notice->text, length);
+    body->data[4] = (notice->graceful ? DISTI_WIRE_GRACEFUL : 0) |
+                    (notice->aborted ? DISTI_WIRE_ABORTED : 0) |
+                    (notice->leaving ? DISTI_WIRE_LEFT : 0);
+    if (notice->leaving)
+        disti_wire_put64(body->data + DISTI_WIRE_NEWS, notice->calls);
+    memcpy(body->data + before, notice->text, length);
     return body;
 }
 
@@ -51,8 +54,11 @@ void disti_store_ranks_push(struct disti_store_server *server, const struct dist
     disti_blob_drop(body);
 }
 
-static void ranks_tell(const struct store_rank *slot, struct disti_notice *notice, const char *why)
+void disti_store_ranks_tell(const struct disti_store_server *server, struct disti_notice *notice,
+                            const char *why)
 {
+    const struct store_rank *slot = &server->ranks[notice->rank];
+
     disti_text(notice->text, sizeof(notice->text), "rank %d (host %s, pid %u) %s", notice->rank,
                slot->host, slot->pid, why);
 }
@@ -67,7 +73,7 @@ static void ranks_gone(struct disti_store_server *server, int rank, enum store_s
 
     slot->state = state;
     server->gone++;
-    ranks_tell(slot, &notice, why);
+    disti_store_ranks_tell(server, &notice, why);
     memcpy(slot->news, notice.text, sizeof(slot->news));
     if (!server->over || state != STORE_LEFT)
         disti_store_ranks_push(server, &notice, NULL);
@@ -82,7 +88,7 @@ static void ranks_group_failed(struct disti_store_server *server, int rank,
 
     if (disti_store_failures_find(server, party->group))
         return;
-    ranks_tell(&server->ranks[rank], &notice, why);
+    disti_store_ranks_tell(server, &notice, why);
     disti_store_failures_add(server, &notice);
     disti_store_ranks_push(server, &notice, party);
     disti_store_coll_fail(server, -1, party->group, aborted ? DIST_ERR_ABORTED : DIST_ERR_PEER_LOST,
@@ -137,6 +143,7 @@ static void ranks_reset(struct disti_store_server *server)
     server->broken[0] = 0;
     disti_store_coll_clear(server);
     disti_store_failures_clear(server);
+    disti_store_leavings_clear(server);
     server->numbers = 0;
     disti_store_server_renew(server);
 }

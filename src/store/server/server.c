@@ -29,6 +29,7 @@ static void server_free(struct disti_store_server *server)
         disti_store_peer_free(server, server->peers);
     disti_store_coll_clear(server);
     disti_store_failures_clear(server);
+    disti_store_leavings_clear(server);
     server_close(&server->epoll_fd);
     server_close(&server->listen_fd);
     server_close(&server->wake_fd);

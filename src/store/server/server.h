@@ -72,6 +72,14 @@ struct store_failure {
     char news[]; /* as long as it is: there may be thousands of these */
 };
 
+/* A rank waits for the others to leave a group, in which it has called so many collectives. */
+struct store_leaving {
+    struct store_leaving *next;
+    int32_t group;
+    int rank;
+    uint64_t calls;
+};
+
 /* What a scheduler sees of its job. */
 struct store_schedule {
     int timeout_ms;     /* for all ranks to come */
@@ -149,6 +157,7 @@ struct disti_store_server {
     struct store_coll *colls;
     struct store_failure *failures; /* newest first, STORE_FAILURES_MAX at most */
     int failure_count;
+    struct store_leaving *leavings; /* one for a group at most: who made the fewest calls */
     void (*formed_fn)(void *arg);
     void *formed_arg;
     struct store_schedule *schedule; /* NULL: the job is somebody else's care */
@@ -225,6 +234,9 @@ void disti_store_ranks_report(struct disti_store_server *server, struct store_pe
 void disti_store_ranks_goodbye(struct disti_store_server *server, struct store_peer *peer);
 /* The connection of a rank ended without a goodbye. */
 void disti_store_ranks_lost(struct disti_store_server *server, struct store_peer *peer);
+/* The text of a notice: who its rank is, and why. */
+void disti_store_ranks_tell(const struct disti_store_server *server, struct disti_notice *notice,
+                            const char *why);
 /* Tells the ranks of the party (NULL: all), except the rank that it is about. */
 void disti_store_ranks_push(struct disti_store_server *server, const struct disti_notice *notice,
                             const struct disti_wire_party *party);
@@ -242,6 +254,9 @@ int64_t disti_store_coll_tick(struct disti_store_server *server);
 /* Ends those in which the rank takes part (-1: any), of the group (DISTI_NO_GROUP: of any). */
 void disti_store_coll_fail(struct disti_store_server *server, int rank, int32_t group,
                            dist_status status, const char *text);
+/* The rank comes to no more of that group (0: of any) but to leave: ends those that wait for it. */
+void disti_store_coll_forsake(struct disti_store_server *server, int rank, int32_t group,
+                              const char *text);
 /* The rank waits no longer: it is taken out of those in which it did. */
 void disti_store_coll_withdraw(struct disti_store_server *server, int rank);
 void disti_store_coll_clear(struct disti_store_server *server);
@@ -255,6 +270,16 @@ void disti_store_failures_clear(struct disti_store_server *server);
 const char *disti_store_failures_hopeless(const struct disti_store_server *server,
                                           const struct disti_wire_party *party,
                                           dist_status *status_p);
+
+/* leavings.c: who waits for others to leave a group. */
+void disti_store_leavings_take(struct disti_store_server *server, struct store_peer *peer);
+/* All have come to the end of the group. */
+void disti_store_leavings_drop(struct disti_store_server *server, int32_t group);
+void disti_store_leavings_clear(struct disti_store_server *server);
+/* As hopeless above, for what is no leaving. `text`: room for the reason. */
+const char *disti_store_leavings_hopeless(const struct disti_store_server *server,
+                                          const struct disti_wire_party *party,
+                                          char text[DISTI_NEWS_MAX]);
 
 /* schedule.c: sees to the job, and stops the server at its end. Returns when to look again. */
 int64_t disti_store_schedule_tick(struct disti_store_server *server);

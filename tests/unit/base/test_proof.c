@@ -5,6 +5,7 @@
 #include "base/proof/handshake.h"
 
 #include <fcntl.h>
+#include <grp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,6 +61,38 @@ static void test_files(void **state)
     expect_refused(put_file("long", longest, 0600), "too long");
     expect_refused(in_folder("nowhere"), "cannot be read");
     expect_refused(folder, "no file");
+}
+
+/* One that root has given to a group of this process's, to read: Kubernetes does so. */
+static void test_group(void **state)
+{
+    const gid_t group = 54321;
+    struct disti_secret secret;
+    const char *path;
+
+    (void)state;
+    if (geteuid() != 0 || setgroups(1, &group) != 0)
+        skip();
+    path = put_file("group", "0123456789abcdef\n", 0440);
+    assert_int_equal(chown(path, 0, group), 0);
+    assert_true(disti_secret_read(path, &secret, why));
+    assert_int_equal(chmod(path, 0460), 0);
+    expect_refused(path, "chmod 600");
+    assert_int_equal(chmod(path, 0444), 0);
+    expect_refused(path, "chmod 600");
+    assert_int_equal(chmod(path, 0440), 0);
+    assert_int_equal(chown(path, 0, group + 1), 0);
+    expect_refused(path, "chmod 600");
+}
+
+/* Nobody is there who writes: that is no wait without end. */
+static void test_pipe(void **state)
+{
+    const char *path = in_folder("pipe");
+
+    (void)state;
+    assert_int_equal(mkfifo(path, 0600), 0);
+    expect_refused(path, "too short");
 }
 
 static void remove_cookie(void)
@@ -157,7 +190,7 @@ static int make_folder(void **state)
 
 static int remove_folder(void **state)
 {
-    static const char *const names[] = {"good", "open", "short", "long"};
+    static const char *const names[] = {"group", "pipe", "good", "open", "short", "long"};
 
     (void)state;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -168,10 +201,9 @@ static int remove_folder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_files),
-        cmocka_unit_test(test_cookie_race),
-        cmocka_unit_test(test_cookie_refused),
-        cmocka_unit_test(test_proofs),
+        cmocka_unit_test(test_files),          cmocka_unit_test(test_group),
+        cmocka_unit_test(test_pipe),           cmocka_unit_test(test_cookie_race),
+        cmocka_unit_test(test_cookie_refused), cmocka_unit_test(test_proofs),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -33,7 +33,7 @@ static void *user_makes_groups(void *arg)
         if (user->rank == 1)
             CHECK(disti_store_arrive(user->store, &party, key, 0) == DIST_ERR_TIMEOUT);
         snprintf(key, sizeof(key), "leave/%d", group);
-        CHECK(disti_store_leave(user->store, &party, key, WAIT_MS) == DIST_OK);
+        CHECK(disti_store_leave(user->store, &party, key, WAIT_MS, NULL, NULL) == DIST_OK);
     }
     CHECK(disti_store_take_numbers(user->store, 1, &number) == DIST_OK); /* all before it is done */
     return NULL;

@@ -306,7 +306,7 @@ static void rank_is_told(int rank, void *arg)
         CHECK(disti_store_broadcast(store, &b, "t", big, 1, 200) == DIST_ERR_TIMEOUT);
         CHECK_SAYS(" 0 (world rank 3, host ", "did not come", "\"t\"");
     }
-    CHECK(disti_store_leave(store, &b, "end", WAIT_MS) == DIST_OK);
+    CHECK(disti_store_leave(store, &b, "end", WAIT_MS, NULL, NULL) == DIST_OK);
     disti_store_close(store);
 }
 

@@ -1,0 +1,29 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# A rank leaves while others wait for it in a call: they know at once, and who it was.
+. "$srcdir/tests/support/job.sh"
+
+JOB_LIMIT=40
+program=tests/jobs/leaves
+
+# ways LAUNCHER BACKEND: in this environment.
+ways()
+{
+    local way
+    for way in reduce recv send monitored group other one exit broadcast; do
+        job_aside job "$1" 3 $program "$2" $way
+    done
+    job_collect
+}
+
+DIST_TRANSPORT=shm ways shell gloo
+[ -n "${CHECK_SHORT-}" ] || DIST_NODE_MEMORY=0 ways shell gloo
+DIST_TRANSPORT=tcp ways shell gloo
+[ ! -e "$builddir/.libs/dist_ucx.so" ] || DIST_TRANSPORT=ucx ways shell ucx
+# A rank that exits without MPI_Finalize is MPI's business.
+export OMPI_MCA_orte_enable_recovery=1
+for way in reduce other one; do
+    job_aside job openmpi 3 $program mpi $way
+    DIST_TRANSPORT=mpi job_aside job openmpi 3 $program mpi $way
+done
+job_collect
