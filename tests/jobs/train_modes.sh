@@ -75,7 +75,7 @@ done
 shared()
 {
     sed -n 's/^Optimizer state: \([0-9]*\) of \([0-9]*\) bytes a rank .*/\1 \2/p' "$job_output" |
-        awk -v ranks="$1" '{ part = $1 * ranks / ($2 + 0.5) } END { exit !(part > 0.99 && part < 1.01) }'
+        awk -v n="$1" '{ p = $1 * n / ($2 + 0.5) } END { exit p < 0.99 || p > 1.01 }'
 }
 
 # Each rank with a share of the optimizer: the same bits on one machine, but for the norm.
