@@ -163,9 +163,9 @@ int comm_agree(struct comm *comm, int result, const char *what)
     free(values);
     if (result < 0)
         return failure("%s", own);
-    return failed ? failure("could not %s on %s %s, whose own message says why", what,
-                            failed == 1 ? "rank" : "ranks", ranks)
-                  : 0;
+    return failed == 0   ? 0
+           : failed == 1 ? failure("rank %s could not %s: its own message says why", ranks, what)
+                         : failure("ranks %s could not %s: their messages say why", ranks, what);
 }
 
 /* The value that most ranks have; the lowest rank's among equals. */

@@ -14,7 +14,7 @@ cat >"$job_folder/killed" <<END
 #!/bin/bash
 "$builddir/train_mnist" "\$@" &
 if [ "\$RANK" = 1 ]; then
-    until [ -e "$file" ]; do sleep 0.05; done
+    until [ -e "$file" ] || ! kill -0 \$! 2>/dev/null; do sleep 0.05; done
     sleep 0.0\$((RANDOM % 10))
     kill -KILL \$!
     exit 0
@@ -40,3 +40,4 @@ job_fails "no tensor optimizer.sgd in it" shell 2 train_mnist "${kept[@]}" --opt
 job_fails "is it of another --arch" shell 2 train_mnist "${kept[@]}" --arch cnn
 truncate -s 100000 "$file"
 job_fails "the file is truncated" shell 2 train_mnist "${kept[@]}"
+job_check "it says what to do" grep -q 'put a good copy in its place' "$job_output"

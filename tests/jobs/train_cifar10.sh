@@ -64,7 +64,7 @@ job_fails "running means" self 1 "${train[@]}" --reproducible
 
 [ -n "${CHECK_LONG-}" ] || exit 0
 JOB_LIMIT=3000
-job self 1 train_cifar10 --train-samples 10000 --test-samples 1000 --epochs 4 "${spawn[@]}" 2
+job self 1 train_cifar10 --train-samples 10000 --test-samples 1000 --epochs 5 "${spawn[@]}" 2
 reaches 90
 cifar=${DIST_TEST_CIFAR10-$srcdir/../shared/cifar-10-batches-bin}
 [ -r "$cifar/test_batch.bin" ] ||

@@ -46,7 +46,7 @@ export DIST_NCCL_LIBRARY=$builddir/.libs/standin_cuda.so
 job_fails "there is no GPU 77" self 1 train_mnist --device cuda:77 --dist-backend gloo
 
 # One rank's GPU has no memory left: all end, and know why.
-STANDIN_FAULT=memory@1:3 job_fails "could not get ready on rank 1" shell 2 train_mnist \
+STANDIN_FAULT=memory@1:3 job_fails "rank 1 could not get ready" shell 2 train_mnist \
     --device cuda --dist-backend gloo
 job_check "the rank itself says why" grep -q 'rank 1: GPU 1: out of memory' "$job_output"
 

@@ -20,7 +20,7 @@ cat >"$job_folder/killed" <<'END'
 #!/bin/bash
 "$builddir/train_mnist" "$@" &
 if [ "$RANK" = 0 ]; then
-    until [ -n "$(ls "$KEPT" 2>/dev/null)" ]; do sleep 0.02; done
+    until ls "$KEPT"/*.safetensors >/dev/null 2>&1 || ! kill -0 $! 2>/dev/null; do sleep 0.02; done
     sleep 0.0$((RANDOM % 10))
     kill -KILL $!
     exit 0

@@ -90,6 +90,18 @@ static int keep_read(struct trainer *trainer, const char *path, bool whole)
     return 1;
 }
 
+/* A file that is not one of a folder: there is no other to look for. */
+static int keep_read_single(struct trainer *trainer, const char *path, bool whole)
+{
+    const int result = keep_read(trainer, path, whole);
+    char why[512];
+
+    if (result != IMAGE_DAMAGED)
+        return result;
+    snprintf(why, sizeof(why), "%s", failure_text());
+    return failure("%s; put a good copy in its place, or start without it", why);
+}
+
 /* The newest of a folder that is not damaged. Returns 1, 0 if there is none at all, or -1. */
 static int keep_read_folder(struct trainer *trainer, const char *folder, bool whole)
 {
@@ -127,13 +139,13 @@ static int keep_start(struct trainer *trainer)
         return failure("--keep is for a folder: let the path of --checkpoint %s end with a slash",
                        kept);
     else if (kept && access(kept, F_OK) == 0)
-        result = keep_read(trainer, kept, true);
+        result = keep_read_single(trainer, kept, true);
     if (result == 0 && !resume && trainer->options->evaluate)
         return failure("--evaluate: there is no checkpoint in --checkpoint %s", kept);
     if (result != 0 || !resume)
         return result < 0 ? -1 : 0;
     if (!folder_is(resume))
-        return keep_read(trainer, resume, false) < 0 ? -1 : 0;
+        return keep_read_single(trainer, resume, false) < 0 ? -1 : 0;
     result = keep_read_folder(trainer, resume, false);
     return result == 0 ? failure("%s: there is no checkpoint in it", resume) : result;
 }
