@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { ROUNDS = 50, CALLS = 100, COUNT = 4 };
+enum { ROUNDS = 20, CALLS = 50, COUNT = 4 };
 
 struct launch {
     dist_group *group;
