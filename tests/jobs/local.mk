@@ -179,6 +179,15 @@ tests_jobs_nccl_streams_SOURCES = \
 tests_jobs_nccl_streams_LDADD = libdist.la -ldl
 tests_jobs_nccl_streams_LDFLAGS = $(job_ldflags)
 
+check_PROGRAMS += tests/jobs/nccl_launch
+tests_jobs_nccl_launch_SOURCES = \
+	src/base/settings/env.c \
+	src/device/driver.c \
+	src/device/driver.h \
+	tests/jobs/nccl_launch.c
+tests_jobs_nccl_launch_LDADD = libdist.la -ldl
+tests_jobs_nccl_launch_LDFLAGS = $(job_ldflags)
+
 # An MPI program without libdist, for each MPI.
 preload_program_sources = \
 	tests/jobs/preload_again.c \
@@ -274,6 +283,7 @@ job_scripts = \
 	tests/jobs/different.sh \
 	tests/jobs/rooted.sh \
 	tests/jobs/embedding.sh \
+	tests/jobs/check_gpu.sh \
 	tests/jobs/static_build.sh \
 	tests/jobs/forked.sh \
 	tests/jobs/completion.sh \

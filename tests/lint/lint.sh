@@ -44,6 +44,7 @@ rule "what files share begins with disti_" rule_names
 rule "files stay under 400 lines, or say why" rule_length
 rule "every folder is a room of 20 files at most, with a README" rule_rooms
 rule "what READMEs and docs name is there" rule_readmes
+rule "README says the same in every language" rule_languages
 rule "names use the words of docs/GLOSSARY.md" rule_words
 rule "no loose ends" rule_loose_ends
 rule "every source is in the build" rule_listed

@@ -182,6 +182,16 @@ done
 found "every folder is a room of 20 files at most, with a README"
 
 sow
+printf '# A\n\n    make\n' >"$tree/README.md"
+printf '# B\n\n    make all\n' >"$tree/README.zh-CN.md"
+found "README says the same in every language"
+
+sow
+mkdir -p "$tree/debian"
+printf ' dist_one@LIBDIST_0 0.1\n' >"$tree/debian/libdist0.symbols"
+found "what is exported is in the list of symbols"
+
+sow
 c_file src/base/log.c 'extern int message_crew_count;'
 found "names use the words of docs/GLOSSARY.md"
 

@@ -319,6 +319,9 @@ lint_public()
 rule_symbols()
 {
     [ -f tests/lint/symbols ] || { echo "skip: no tests/lint/symbols"; return; }
+    [ ! -f debian/libdist0.symbols ] ||
+        diff <(grep -v '^#' tests/lint/symbols) <(sed -n 's/^ \(dist_[a-z0-9_]*\)@.*/\1/p' debian/libdist0.symbols) |
+            sed -n 's/^[<>] \(.*\)/\1: in one of debian\/libdist0.symbols and tests\/lint\/symbols only/p'
     diff <(grep -v '^#' tests/lint/symbols) <(lint_public) |
         sed -n 's/^< \(.*\)/\1: in tests\/lint\/symbols, in no header/p
                 s/^> \(.*\)/\1: public, not in tests\/lint\/symbols/p'
@@ -380,6 +383,26 @@ rule_modules()
     for module in "$lint_build"/.libs/dist_*.so; do
         nm -D --undefined-only "$module" | awk '{ print $2 }' | grep -E '^disti?_' |
             sed "s|^|${module##*/} wants |"
+    done
+}
+
+# A README in another language has the same headings, as many rows in its tables, and the same code.
+# It may have no spaces between words: only the depth of a heading is compared.
+lint_skeleton()
+{
+    awk '
+        /^```/ { fence = !fence; print; next }
+        fence || /^    [^ ]/ { print; next }
+        /^#+ / { print $1 }
+        /^\|/ { print "|" }' "$1"
+}
+rule_languages()
+{
+    local other
+    for other in README.*.md; do
+        [ -e "$other" ] || continue
+        diff <(lint_skeleton README.md) <(lint_skeleton "$other") |
+            sed -n "s|^< \(.*\)|$other: has not, where README.md has: \1|p; s|^> \(.*\)|$other: has more than README.md: \1|p"
     done
 }
 
