@@ -278,7 +278,8 @@ job_scripts = \
 	tests/jobs/train_cuda.sh \
 	tests/jobs/train_modes.sh \
 	tests/jobs/train_records.sh \
-	tests/jobs/train_torch.sh
+	tests/jobs/train_torch.sh \
+	tests/jobs/python.sh
 
 measuring_job_scripts = tests/jobs/idle.sh tests/jobs/predicted.sh
 
