@@ -14,7 +14,7 @@ OK = 0
 IN_PROGRESS = 1
 
 
-class Error(Exception):
+class Error(RuntimeError):
     """A call failed. The text says which rank, which cause, and what to do."""
 
     status = Status.ERR_INTERNAL
