@@ -25,8 +25,14 @@ class Buckets:
         self._forget(index)
         size = buffer.numel() * buffer.element_size()
         if buffer.is_cpu and size:
-            check(lib.dist_register(None, buffer.data_ptr(), size))
+            check(lib.dist_register(self._handle(), buffer.data_ptr(), size))
             self._shared[index] = buffer  # keeps the memory until it is ordinary again
+
+    def _handle(self) -> Any:
+        """The library's group beneath the process group."""
+        self.group = self.group or dist.group.WORLD
+        own = getattr(self.group, "_group", None)
+        return (own or self.group._get_backend(torch.device("cpu"))._group)._handle
 
     def _forget(self, index: int) -> None:
         known = self._shared.pop(index, None)
@@ -39,7 +45,6 @@ class Buckets:
             self._options = dist.AllreduceOptions()
             self._options.reduceOp = dist.ReduceOp.AVG
             self._options.asyncOp = True
-            self.group = self.group or dist.group.WORLD
         return self.group.allreduce([buffer], self._options).get_future()
 
     def __del__(self) -> None:
