@@ -304,7 +304,9 @@ job_scripts = \
 	tests/jobs/train_cuda.sh \
 	tests/jobs/train_modes.sh \
 	tests/jobs/train_records.sh \
-	tests/jobs/train_torch.sh
+	tests/jobs/train_torch.sh \
+	tests/jobs/python.sh \
+	tests/jobs/python_torch.sh
 
 measuring_job_scripts = tests/jobs/idle.sh tests/jobs/predicted.sh
 

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Where an array's elements are, how many, of which type: numpy, DLPack, the buffer protocol.
+
+look() answers with a Buffer, or says which argument is wrong and why.
+"""
+import ctypes
+import sys
+from typing import Any, NamedTuple, Tuple
+
+from . import _header
+from .errors import InvalidArgumentError
+
+DTYPES = {text: value for value, text, _ in _header.DTYPES.values()}
+NAMES = {value: text for value, text, _ in _header.DTYPES.values()}
+SIZES = {value: size for value, _, size in _header.DTYPES.values()}
+
+_KINDS = {"f": "float", "i": "int", "u": "uint", "b": "bool"}
+# What array.array and memoryview call a type, by kind and size in bytes.
+_FORMATS = {"?": "b", **dict.fromkeys("bhilqn", "i"), **dict.fromkeys("BHILQN", "u")}
+_FORMATS.update(dict.fromkeys("efd", "f"))
+# DLPack's type codes, by kind.
+_DLPACK_KINDS = {0: "i", 1: "u", 2: "f", 6: "b"}
+_DLPACK_BFLOAT = 4
+_DLPACK_HOST = (1, 3)  # memory of the CPU, pinned or not
+
+
+class Buffer(NamedTuple):
+    """The elements of an argument."""
+
+    address: int
+    count: int
+    dtype: int
+    keep: Any  # what keeps the memory alive
+
+
+def _wrong(name: str, reason: str) -> InvalidArgumentError:
+    return InvalidArgumentError(f"{name}: {reason}")
+
+
+def _by_kind(kind: str, size: int) -> Any:
+    text = "bool" if kind == "b" else f"{_KINDS.get(kind)}{8 * size}"
+    return DTYPES.get(text)
+
+
+# The common cases of __array_interface__, so that a small call looks up one string.
+_TYPESTRS = {
+    order + kind + str(size): _by_kind(kind, size)
+    for order in ("<|" if sys.byteorder == "little" else ">|")
+    for kind in _KINDS
+    for size in (1, 2, 4, 8)
+    if _by_kind(kind, size) is not None
+}
+
+
+def dtype_of(dtype: Any, name: str = "dtype") -> int:
+    """The library's number of a dtype: its name, numpy's, ml_dtypes' or torch's."""
+    text = dtype if isinstance(dtype, str) else getattr(dtype, "name", None)
+    if text is None:
+        text = getattr(dtype, "__name__", str(dtype).rsplit(".", 1)[-1])  # numpy.float32, torch's
+    number = DTYPES.get({"bool_": "bool", "float": "float64"}.get(text, text))
+    if number is None:
+        raise _wrong(name, f"dtype {text} is none of {', '.join(DTYPES)}: convert the array")
+    return number
+
+
+def _numpy(array: Any, name: str, write: bool) -> Buffer:
+    facts = array.__array_interface__
+    address, read_only = facts["data"]
+    if facts.get("strides") is not None:
+        raise _wrong(name, "the array is not contiguous: give numpy.ascontiguousarray of it")
+    if write and read_only:
+        raise _wrong(name, "the array is read-only, and this call writes to it")
+    dtype = _TYPESTRS.get(facts["typestr"])
+    if dtype is None:
+        dtype = dtype_of(array.dtype, name)
+        if array.dtype.byteorder == ">":
+            raise _wrong(name, "the array's bytes are in the other order: convert it")
+    return Buffer(address, array.size, dtype, array)
+
+
+def _torch(tensor: Any, name: str) -> Buffer:
+    if not tensor.is_contiguous():
+        raise _wrong(name, "the tensor is not contiguous: give tensor.contiguous()")
+    return Buffer(tensor.data_ptr(), tensor.numel(), dtype_of(tensor.dtype, name), tensor)
+
+
+class _Device(ctypes.Structure):
+    _fields_ = [("kind", ctypes.c_int), ("number", ctypes.c_int)]
+
+
+class _Tensor(ctypes.Structure):  # DLTensor, with which a DLManagedTensor begins
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device", _Device),
+        ("dimensions", ctypes.c_int),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("offset", ctypes.c_uint64),
+    ]
+
+
+_pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer_of.restype, _pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+
+
+def _is_contiguous(tensor: _Tensor) -> bool:
+    expected = 1
+    for i in reversed(range(tensor.dimensions)):
+        if tensor.shape[i] != 1 and tensor.strides[i] != expected:
+            return False
+        expected *= tensor.shape[i]
+    return True
+
+
+def _dlpack(array: Any, name: str) -> Buffer:
+    """The capsule keeps its name, so it frees what it holds; no consumer takes it over."""
+    capsule = array.__dlpack__()
+    tensor = _Tensor.from_address(_pointer_of(capsule, b"dltensor"))
+    count = 1
+    for i in range(tensor.dimensions):
+        count *= tensor.shape[i]
+    if count and tensor.strides and not _is_contiguous(tensor):
+        raise _wrong(name, "the array is not contiguous: copy it")
+    if tensor.code == _DLPACK_BFLOAT and tensor.bits == 16:
+        dtype = DTYPES["bfloat16"]
+    else:
+        dtype = _by_kind(_DLPACK_KINDS.get(tensor.code, ""), tensor.bits // 8)
+    if dtype is None or tensor.lanes != 1:
+        raise _wrong(name, f"its dtype is none of {', '.join(DTYPES)}: convert the array")
+    return Buffer((tensor.data or 0) + tensor.offset, count, dtype, (array, capsule))
+
+
+class _View(ctypes.Structure):  # Py_buffer
+    _fields_ = [
+        ("buf", ctypes.c_void_p),
+        ("obj", ctypes.py_object),
+        ("len", ctypes.c_ssize_t),
+        ("itemsize", ctypes.c_ssize_t),
+        ("readonly", ctypes.c_int),
+        ("ndim", ctypes.c_int),
+        ("format", ctypes.c_char_p),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("suboffsets", ctypes.c_void_p),
+        ("internal", ctypes.c_void_p),
+    ]
+
+
+_CONTIGUOUS = 0x8 | 0x10 | 0x20 | 0x4  # PyBUF_C_CONTIGUOUS | PyBUF_FORMAT
+_get_view = ctypes.pythonapi.PyObject_GetBuffer
+_get_view.argtypes = [ctypes.py_object, ctypes.POINTER(_View), ctypes.c_int]
+_release_view = ctypes.pythonapi.PyBuffer_Release
+_release_view.restype, _release_view.argtypes = None, [ctypes.POINTER(_View)]
+
+
+class _Held:
+    """A view of an object's memory, which it can neither move nor free meanwhile."""
+
+    def __init__(self, array: Any, name: str, write: bool):
+        self.view = _View()
+        self.held = False
+        try:
+            _get_view(array, ctypes.byref(self.view), _CONTIGUOUS | write)
+        except (BufferError, ValueError) as error:
+            raise _wrong(name, f"{error}; it must be contiguous{' and writable' * write}") from None
+        self.held = True
+
+    def __del__(self, release=_release_view):
+        if self.held:
+            release(ctypes.byref(self.view))
+
+
+def _protocol(array: Any, name: str, write: bool) -> Buffer:
+    held = _Held(array, name, write)
+    view = held.view
+    text = (view.format or b"B").decode().lstrip("@=")
+    dtype = _by_kind(_FORMATS.get(text, ""), view.itemsize)
+    if dtype is None:
+        raise _wrong(name, f"elements of format {text!r} are none of {', '.join(DTYPES)}")
+    return Buffer(view.buf or 0, view.len // view.itemsize, dtype, held)
+
+
+def look(array: Any, name: str, write: bool = False) -> Buffer:
+    """Finds the elements of `array`, which the caller knows as `name`."""
+    if hasattr(array, "__array_interface__"):
+        return _numpy(array, name, write)
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(array, torch.Tensor):
+        return _torch(array, name)
+    if hasattr(array, "__dlpack__") and not isinstance(array, (bytes, bytearray, memoryview)):
+        return _dlpack(array, name)
+    try:
+        return _protocol(array, name, write)
+    except TypeError:
+        raise _wrong(
+            name,
+            f"a {type(array).__name__} is no array: give one of numpy, or what has DLPack's or the "
+            "buffer protocol",
+        ) from None
+
+
+def look_out(array: Any, like: Buffer, count: int, name: str = "out") -> Buffer:
+    """Finds where a result goes; it must have `count` elements of the input's dtype."""
+    found = look(array, name, write=True)
+    if found.dtype != like.dtype:
+        raise _wrong(name, f"its dtype is {NAMES[found.dtype]}, the input's {NAMES[like.dtype]}")
+    if found.count != count:
+        raise _wrong(name, f"it has {found.count} elements, and the result has {count}")
+    return found
+
+
+def make_like(array: Any, count: int, shape: Tuple[int, ...]) -> Any:
+    """A new array for a result of a numpy array or tensor."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(array, torch.Tensor):
+        return array.new_empty(shape)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(array, numpy.ndarray):
+        return numpy.empty(shape, array.dtype)
+    raise InvalidArgumentError(
+        f"out: give an array of {count} elements for the result; only those of numpy and torch are "
+        "made"
+    )

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Arrays in memory of dist_alloc, which collectives move fastest."""
+import ctypes
+import weakref
+from typing import Any, Sequence, Union
+
+from .buffers import NAMES, SIZES, dtype_of
+from .errors import check
+from ._library import lib
+
+
+def _shape_of(shape: Union[int, Sequence[int]]) -> tuple:
+    return (shape,) if isinstance(shape, int) else tuple(shape)
+
+
+def allocate(count: int) -> ctypes.Array:
+    """`count` bytes of dist_alloc, as an array of ctypes; freed with its last view."""
+    address = ctypes.c_void_p()
+    check(lib.dist_alloc(None, max(count, 1), ctypes.byref(address)))
+    memory = (ctypes.c_char * count).from_address(address.value)
+    # Views hold the array, and the process's end frees the rest.
+    weakref.finalize(memory, lib.dist_free, None, address.value).atexit = False
+    return memory
+
+
+def _numpy_dtype(number: int) -> Any:
+    import numpy
+
+    if NAMES[number] != "bfloat16":
+        return numpy.dtype(NAMES[number])
+    import ml_dtypes  # numpy has no bfloat16 of its own
+
+    return numpy.dtype(ml_dtypes.bfloat16)
+
+
+def empty(shape: Union[int, Sequence[int]], dtype: Any = "float32") -> Any:
+    """A numpy array of zeros, in memory that the other ranks of the machine read in place.
+
+    It is zeroed, as dist_alloc's memory is. The memory is freed when nothing refers to it any more;
+    end the operations of other ranks that use it first (a barrier does).
+    """
+    import numpy
+
+    number, shape = dtype_of(dtype), _shape_of(shape)
+    count = 1
+    for length in shape:
+        count *= length
+    if not count:
+        return numpy.empty(shape, _numpy_dtype(number))
+    memory = allocate(count * SIZES[number])
+    return numpy.frombuffer(memory, _numpy_dtype(number)).reshape(shape)

@@ -1,0 +1,387 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What torch.distributed asks of a process group, by the library's calls."""
+import ctypes
+from typing import Any, List, Optional, Sequence, Union
+
+import torch
+
+from .. import _header
+from .._library import lib
+from ..errors import InvalidArgumentError, failure
+from ..group import Group, milliseconds
+from ._tensors import (
+    Finish,
+    all_of,
+    flat_dtype,
+    join,
+    parts_of,
+    ready,
+    reducible,
+    reduction,
+    target,
+)
+from ._work import Done, Work
+
+Tensors = List[torch.Tensor]
+
+_CALLS = [name[5:-6] for name in _header.FUNCTIONS if name.endswith("_async")]
+_blocking = {name: getattr(lib, "dist_" + name) for name in _CALLS}
+_started = {name: getattr(lib, f"dist_{name}_async") for name in _CALLS}
+
+
+def _one(tensors: Union[torch.Tensor, Sequence[Any]]) -> Any:
+    """The tensor, or list of tensors, of a list that has one for each device of a rank."""
+    if isinstance(tensors, torch.Tensor):
+        return tensors
+    if len(tensors) != 1:
+        raise InvalidArgumentError(f"tensors: one tensor a rank, not {len(tensors)}")
+    return tensors[0]
+
+
+def _sizes(values: Sequence[int]) -> ctypes.Array:
+    return (ctypes.c_size_t * len(values))(*values)
+
+
+def _op(opts: Any) -> Any:
+    return torch.distributed.ReduceOp.SUM if opts is None else opts.reduceOp
+
+
+def _root(opts: Any) -> int:
+    return 0 if opts is None else opts.rootRank
+
+
+def _equal(tensors: Sequence[torch.Tensor], like: torch.Tensor, name: str) -> bool:
+    """Whether all have as many elements as `like`; all must have its dtype."""
+    for tensor in tensors:
+        if tensor.dtype != like.dtype:
+            raise InvalidArgumentError(f"{name}: dtypes {tensor.dtype} and {like.dtype} differ")
+    return all(tensor.numel() == like.numel() for tensor in tensors)
+
+
+class Collectives:
+    """The operations of a process group; what they are of has `_group` and `_works`."""
+
+    _group: Group
+
+    def _run(
+        self, name: str, arguments: tuple, opts: Any, tensors: Tensors, finish: Finish, keep: Any
+    ) -> Any:
+        """Runs a call that the caller waits for anyway to its end, and starts any other."""
+        if opts is not None and not opts.asyncOp:
+            status = _blocking[name](self._group._handle, *arguments)
+            if status < 0:
+                self._group._check(status)
+            if finish is not None:
+                finish()
+            return Done(tensors)
+        return self._start(_started[name], arguments, tensors, finish, keep)
+
+    def _start(
+        self, function: Any, arguments: tuple, tensors: Tensors, finish: Finish, keep: Any
+    ) -> Work:
+        handle = ctypes.c_void_p()
+        self._group._check(function(self._group._handle, *arguments, ctypes.byref(handle)))
+        self._reap()
+        return Work(handle.value, self, tensors, finish, keep)
+
+    def _reap(self) -> None:
+        """Ends works that nobody waits for, from the oldest on."""
+        while self._works:
+            try:
+                oldest = next(iter(self._works.values()))
+            except (RuntimeError, StopIteration):  # another thread ends works, too
+                return
+            if not oldest.is_completed():
+                return
+
+    # ---- reductions ----
+
+    def allreduce(self, tensors: Any, opts: Any = None) -> Any:
+        """Reduces a tensor in place, on every rank."""
+        tensor = _one(tensors)
+        buffer, finish = target(tensor)
+        op, free = reduction(_op(opts))
+        address = buffer.data_ptr()
+        arguments = (address, address, buffer.numel(), reducible(buffer), op)
+        tensors = [tensor]
+        return self._run("all_reduce", arguments, opts, tensors, all_of(finish, free), buffer)
+
+    def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> Any:
+        """Reduces several tensors of one dtype in place, as one operation."""
+        _equal(tensors, tensors[0], "tensors")
+        buffers, steps = zip(*(target(tensor) for tensor in tensors))
+        op, free = reduction(_op(opts))
+        addresses = (ctypes.c_void_p * len(buffers))(*(buffer.data_ptr() for buffer in buffers))
+        counts = _sizes([buffer.numel() for buffer in buffers])
+        arguments = (addresses, counts, len(buffers), reducible(tensors[0]), op)
+        finish = all_of(*steps, free)
+        return self._run("all_reduce_coalesced", arguments, opts, tensors, finish, buffers)
+
+    def reduce(self, tensors: Any, opts: Any = None) -> Any:
+        """Reduces a tensor into root's."""
+        tensor = _one(tensors)
+        buffer, finish = target(tensor)
+        op, free = reduction(_op(opts))
+        if self._group.rank != _root(opts):
+            finish = None
+        address = buffer.data_ptr()
+        arguments = (address, address, buffer.numel(), reducible(buffer), op, _root(opts))
+        return self._run("reduce", arguments, opts, [tensor], all_of(finish, free), buffer)
+
+    def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        """Reduces a list of tensors, one a rank, of which each rank gets its own."""
+        output, parts = _one(outputs), _one(inputs)
+        if len(parts) != self._group.size:
+            raise InvalidArgumentError(f"input_list: {len(parts)} tensors, {self._group.size} ranks")
+        _equal(parts, output, "input_list")
+        counts = [part.numel() for part in parts]
+        if output.numel() != counts[self._group.rank]:
+            raise InvalidArgumentError("output: it has not the size of this rank's tensor of input_list")
+        return self._reduce_scatter(output, join(parts), counts, opts)
+
+    def _reduce_scatter(
+        self, output: torch.Tensor, flat: torch.Tensor, counts: Sequence[int], opts: Any
+    ) -> Any:
+        buffer, finish = target(output)
+        op, free = reduction(_op(opts))
+        arguments = (flat.data_ptr(), buffer.data_ptr(), _sizes(counts), reducible(buffer), op)
+        finish = all_of(finish, free)
+        return self._run("reduce_scatter_v", arguments, opts, [output], finish, (flat, buffer))
+
+    def reduce_scatter_single(self, output: torch.Tensor, given: torch.Tensor, opts: Any = None) -> Any:
+        """Reduces a tensor, of which each rank gets its block."""
+        _equal([output], given, "output")
+        if output.numel() * self._group.size != given.numel():
+            raise InvalidArgumentError("input: it must be world size times as large as output")
+        flat = ready(given)
+        buffer, finish = target(output)
+        op, free = reduction(_op(opts))
+        arguments = (flat.data_ptr(), buffer.data_ptr(), buffer.numel(), reducible(buffer), op)
+        finish = all_of(finish, free)
+        return self._run("reduce_scatter", arguments, opts, [output], finish, (flat, buffer))
+
+    _reduce_scatter_base = reduce_scatter_single
+
+    def reduce_scatter_single_coalesced(
+        self, outputs: Tensors, inputs: Tensors, opts: Any = None
+    ) -> Any:
+        """Several reduce_scatter_single."""
+        return self._last([(self.reduce_scatter_single, o, i) for o, i in zip(outputs, inputs)], opts)
+
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+    def _last(self, calls: Sequence[tuple], opts: Any) -> Any:
+        """Starts calls. The collectives of a group end in order, so the last one's end is theirs."""
+        works = [function(*arguments, opts) for function, *arguments in calls]
+        works[-1]._tensors = [tensor for work in works for tensor in work.result()]
+        if isinstance(works[-1], Work):
+            earlier = works[:-1]
+            own = works[-1]._finish
+            works[-1]._finish = all_of(*(work._run_finish for work in earlier), own)
+        return works[-1]
+
+    # ---- movers ----
+
+    def broadcast(self, tensors: Any, opts: Any = None) -> Any:
+        """Every rank's tensor becomes a copy of root's."""
+        tensor = _one(tensors)
+        buffer, finish = target(tensor)
+        dtype, scale = flat_dtype(buffer)
+        arguments = (buffer.data_ptr(), buffer.numel() * scale, dtype, _root(opts))
+        return self._run("broadcast", arguments, opts, [tensor], finish, buffer)
+
+    def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        """Gathers every rank's tensor into a list of tensors."""
+        if isinstance(inputs, torch.Tensor):
+            outputs = [outputs]
+        parts, given = _one(outputs), _one(inputs)
+        if len(parts) != self._group.size:
+            raise InvalidArgumentError(f"tensor_list: {len(parts)} tensors, {self._group.size} ranks")
+        equal = _equal(parts, given, "tensor_list")
+        flat, finish = parts_of(parts)
+        if equal:
+            return self._all_gather(flat, given, opts, finish, parts)
+        counts = [part.numel() for part in parts]
+        if given.numel() != counts[self._group.rank]:
+            raise InvalidArgumentError("tensor: it has not the size of this rank's in tensor_list")
+        source = ready(given)
+        dtype, scale = flat_dtype(source)
+        sizes = _sizes([count * scale for count in counts])
+        arguments = (source.data_ptr(), flat.data_ptr(), sizes, None, dtype)
+        return self._run("all_gather_v", arguments, opts, parts, finish, (source, flat))
+
+    def _all_gather(
+        self, flat: torch.Tensor, given: torch.Tensor, opts: Any, finish: Finish, tensors: Tensors
+    ) -> Any:
+        source = ready(given)
+        dtype, scale = flat_dtype(source)
+        arguments = (source.data_ptr(), flat.data_ptr(), source.numel() * scale, dtype)
+        return self._run("all_gather", arguments, opts, tensors, finish, (source, flat))
+
+    def all_gather_single(self, output: torch.Tensor, given: torch.Tensor, opts: Any = None) -> Any:
+        """Gathers every rank's tensor into one, world size times as large."""
+        _equal([output], given, "output")
+        if output.numel() != given.numel() * self._group.size:
+            raise InvalidArgumentError("output: it must be world size times as large as input")
+        buffer, finish = target(output)
+        return self._all_gather(buffer, given, opts, finish, [output])
+
+    _allgather_base = all_gather_single
+
+    def all_gather_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Any:
+        """Several all_gather_single."""
+        return self._last([(self.all_gather_single, o, i) for o, i in zip(outputs, inputs)], opts)
+
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+
+    def allgather_coalesced(self, output_lists: Any, inputs: Tensors, opts: Any = None) -> Any:
+        """Gathers several tensors: output_lists[r][i] becomes rank r's inputs[i]."""
+        gathered = [list(tensors) for tensors in zip(*output_lists)]
+        return self._last([(self.allgather, [o], [i]) for o, i in zip(gathered, inputs)], opts)
+
+    def gather(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        """Gathers every rank's tensor into root's list of tensors."""
+        source, parts, finish, flat = ready(_one(inputs)), [], None, None
+        if self._group.rank == _root(opts):
+            parts = _one(outputs)
+            if len(parts) != self._group.size or not _equal(parts, source, "gather_list"):
+                raise InvalidArgumentError("gather_list: it needs a tensor of input's size for each rank")
+            flat, finish = parts_of(parts)
+        return self._gather(source, flat, opts, finish, parts)
+
+    def _gather(
+        self,
+        source: torch.Tensor,
+        flat: Optional[torch.Tensor],
+        opts: Any,
+        finish: Finish,
+        tensors: Tensors,
+    ) -> Any:
+        dtype, scale = flat_dtype(source)
+        address = None if flat is None else flat.data_ptr()
+        arguments = (source.data_ptr(), address, source.numel() * scale, dtype, _root(opts))
+        return self._run("gather", arguments, opts, tensors, finish, (source, flat))
+
+    def gather_single(self, output: Optional[torch.Tensor], given: torch.Tensor, opts: Any = None) -> Any:
+        """Gathers every rank's tensor into one of root's, world size times as large."""
+        if self._group.rank != _root(opts):
+            return self._gather(ready(given), None, opts, None, [])
+        if output is None or output.numel() != given.numel() * self._group.size:
+            raise InvalidArgumentError("gather_tensor: root's must be world size times as large as tensor")
+        buffer, finish = target(output)
+        return self._gather(ready(given), buffer, opts, finish, [output])
+
+    gather_into_tensor = gather_single
+
+    def scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        """Each rank's tensor becomes its one of root's list."""
+        output = _one(outputs)
+        buffer, finish = target(output)
+        dtype, scale = flat_dtype(buffer)
+        flat = None
+        if self._group.rank == _root(opts):
+            parts = _one(inputs)
+            if len(parts) != self._group.size or not _equal(parts, output, "scatter_list"):
+                raise InvalidArgumentError("scatter_list: it needs a tensor of output's size for each rank")
+            flat = join(parts)
+        address = None if flat is None else flat.data_ptr()
+        arguments = (address, buffer.data_ptr(), buffer.numel() * scale, dtype, _root(opts))
+        return self._run("scatter", arguments, opts, [output], finish, (flat, buffer))
+
+    def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Any:
+        """outputs[s] becomes rank s's inputs[d], on rank d."""
+        if not len(outputs) == len(inputs) == self._group.size:
+            raise InvalidArgumentError("output_tensor_list, input_tensor_list: one tensor for each rank")
+        _equal([*outputs, *inputs], inputs[0], "input_tensor_list")
+        flat, finish = parts_of(outputs)
+        given = join(inputs)
+        counts = [[tensor.numel() for tensor in tensors] for tensors in (inputs, outputs)]
+        return self._all_to_all_v(given, flat, counts, opts, finish, outputs)
+
+    def _all_to_all_v(
+        self,
+        given: torch.Tensor,
+        flat: torch.Tensor,
+        counts: Sequence[Sequence[int]],
+        opts: Any,
+        finish: Finish,
+        tensors: Tensors,
+    ) -> Any:
+        dtype, scale = flat_dtype(given)
+        send, receive = (_sizes([count * scale for count in some]) for some in counts)
+        arguments = (given.data_ptr(), send, None, flat.data_ptr(), receive, None, dtype)
+        return self._run("all_to_all_v", arguments, opts, tensors, finish, (given, flat))
+
+    def all_to_all_single(
+        self,
+        output: torch.Tensor,
+        given: torch.Tensor,
+        output_splits: Sequence[int] = (),
+        input_splits: Sequence[int] = (),
+        opts: Any = None,
+    ) -> Any:
+        """Blocks of a tensor's first dimension to all ranks, and theirs into another."""
+        _equal([output], given, "output")
+        counts = [self._split(given, input_splits, "input"), self._split(output, output_splits, "output")]
+        buffer, finish = target(output)
+        return self._all_to_all_v(ready(given), buffer, counts, opts, finish, [output])
+
+    alltoall_base = all_to_all_single
+
+    def _split(self, tensor: torch.Tensor, splits: Sequence[int], name: str) -> List[int]:
+        ranks = self._group.size
+        rows = tensor.shape[0] if tensor.dim() else 1
+        row = tensor.numel() // rows if rows else 0
+        if not splits:
+            if rows % ranks:
+                raise InvalidArgumentError(f"{name}: {rows} rows are no {ranks} blocks of one size")
+            return [rows // ranks * row] * ranks
+        if len(splits) != ranks or sum(splits) != rows or min(splits) < 0:
+            raise InvalidArgumentError(f"{name}_split_sizes: they must be {ranks}, and {rows} together")
+        return [split * row for split in splits]
+
+    def barrier(self, opts: Any = None) -> Any:
+        """Ends once every rank has called it."""
+        limit = None if opts is None else opts.timeout
+        if limit is None or limit.total_seconds() <= 0 or opts.asyncOp:
+            return self._run("barrier", (), opts, [], None, None)
+        work = self._start(_started["barrier"], (), [], None, None)
+        work.wait(limit)
+        return work
+
+    def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
+        """A barrier whose failure names the ranks that did not come; always all of them."""
+        del wait_all_ranks
+        timeout = getattr(timeout, "timeout", timeout)
+        self._group._check(lib.dist_monitored_barrier(self._group._handle, milliseconds(timeout)))
+
+    # ---- point to point ----
+
+    def send(self, tensors: Any, peer: int, tag: int = 0) -> Work:
+        """Starts sending a tensor."""
+        source = ready(_one(tensors))
+        dtype, scale = flat_dtype(source)
+        arguments = (source.data_ptr(), source.numel() * scale, dtype, peer, tag)
+        return self._start(lib.dist_isend, arguments, [source], None, source)
+
+    def recv(self, tensors: Any, peer: int, tag: int = 0) -> Work:
+        """Starts receiving a tensor."""
+        tensor = _one(tensors)
+        buffer, finish = target(tensor)
+        dtype, scale = flat_dtype(buffer)
+        source = ctypes.c_int(peer)
+        arguments = (
+            buffer.data_ptr(),
+            buffer.numel() * scale,
+            dtype,
+            peer,
+            tag,
+            ctypes.byref(source),
+        )
+        work = self._start(lib.dist_irecv, arguments, [tensor], finish, (buffer, source))
+        work._source = source
+        return work
+
+    def recv_anysource(self, tensors: Any, tag: int = 0) -> Work:
+        """Starts receiving a tensor from whichever rank sends one."""
+        return self.recv(tensors, _header.ANY_SOURCE, tag)

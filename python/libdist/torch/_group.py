@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The process group that torch.distributed gets, and how its ranks meet: by torch's own store."""
+import itertools
+import os
+from datetime import timedelta
+from typing import Any, Dict, List, Optional, Sequence
+
+import torch
+from torch.distributed import ProcessGroup as _ProcessGroup
+
+from .. import init_process_group
+from ..errors import Error
+from ..group import Group
+from ._collectives import Collectives
+from ._work import Work
+
+_Backend = torch._C._distributed_c10d.Backend
+
+
+def _devices() -> List[torch.device]:
+    names = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+    return [torch.device(name) for name in names]
+
+
+class _Life(Collectives):
+    """What a process group and a backend of one device have in common."""
+
+    def _begin(self, group: Group) -> None:
+        self._group = group
+        self._works: Dict[int, Work] = {}
+
+    def shutdown(self) -> None:
+        """Leaves the group; the other ranks' end of it is no failure of this one."""
+        for work in list(self._works.values()):
+            try:
+                work.wait()
+            except Exception:  # pylint: disable=broad-except  # nobody waits for it any more
+                pass
+        try:
+            self._group.destroy()
+        except Error:
+            pass
+
+    def abort(self) -> None:
+        """Ends the group at once, on all its ranks."""
+        self._group.abort()
+
+    def _set_sequence_number_for_group(self) -> None:
+        """The library counts itself."""
+
+    def _get_sequence_number_for_group(self) -> int:
+        """The library counts itself."""
+        return 0
+
+    def _wait_for_pending_works(self) -> None:
+        for work in list(self._works.values()):
+            work.wait()
+
+    def getBackendName(self) -> str:  # pylint: disable=invalid-name  # torch's
+        """The name that it was registered with."""
+        return "libdist"
+
+    def name(self) -> str:
+        """The name that it was registered with."""
+        return "libdist"
+
+    @property
+    def supports_splitting(self) -> bool:
+        """split_group works."""
+        return True
+
+    @property
+    def supports_coalescing(self) -> bool:
+        """Sends and receives need no batch to run side by side."""
+        return False
+
+
+class DeviceBackend(_Life, _Backend):
+    """The backend of a process group for some devices."""
+
+    def __init__(self, group: Group):
+        _Backend.__init__(self, group.rank, group.size)
+        self._begin(group)
+        self._options = _Backend.Options("libdist")
+
+    @property
+    def options(self) -> Any:
+        """Nothing can be chosen."""
+        return self._options
+
+
+class ProcessGroup(_Life, _ProcessGroup):
+    """A process group without other backends.
+
+    Python's calls come here straight, without a detour by torch's dispatcher. For what torch asks of
+    a group's backends it has one, of the same ranks.
+    """
+
+    def __init__(self, group: Group):
+        _ProcessGroup.__init__(self, group.rank, group.size)
+        self._begin(group)
+        backend = DeviceBackend(group)
+        backend._works = self._works
+        for device in _devices():
+            self._register_backend(device, _ProcessGroup.BackendType.CUSTOM, backend)
+        self._set_default_backend(_ProcessGroup.BackendType.CUSTOM)
+
+    def size(self) -> int:
+        """How many ranks there are."""
+        return self._group.size
+
+    def rank(self) -> int:
+        """Which of them this one is."""
+        return self._group.rank
+
+    def _start_coalescing(self, device: Any) -> None:
+        """Each call of the batch starts by itself."""
+
+    def _end_coalescing(self, device: Any) -> Optional[Work]:
+        """The work of the call that was started last: collectives end in order."""
+        del device
+        return next(reversed(list(self._works.values())), None)
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """A group's timeout stays what it was made with."""
+
+    def split_group(
+        self,
+        new_ranks: Sequence[int],
+        timeout: Optional[timedelta] = None,
+        opts: Any = None,
+        group_name: Optional[str] = None,
+        group_desc: Optional[str] = None,
+        device_types: Any = None,
+    ) -> Optional["ProcessGroup"]:
+        """A group of some of the ranks."""
+        del opts, device_types
+        if self._group.rank not in new_ranks:
+            return None
+        made = ProcessGroup(self._group.new_group(new_ranks, timeout=timeout))
+        made._set_group_name(group_name or "")
+        made._set_group_desc(group_desc or "")
+        return made
+
+
+def _gather_by(store: Any, rank: int, size: int) -> Any:
+    """An all-gather through torch's store, for the ranks to find each other."""
+    rounds = itertools.count()
+
+    def gather(data: bytes) -> List[bytes]:
+        turn = next(rounds)
+        store.set(f"libdist/{turn}/{rank}", data.hex())
+        return [bytes.fromhex(store.get(f"libdist/{turn}/{r}").decode()) for r in range(size)]
+
+    return gather
+
+
+def _is_alone(process_group: Any) -> bool:
+    """Whether init_process_group was given no backend but this one."""
+    try:
+        return process_group._get_backend_name().lower() in ("custom", "libdist", "undefined")
+    except RuntimeError:
+        return True
+
+
+def create(options: Any, backend_options: Any) -> Any:
+    """torch.distributed.init_process_group and new_group, on the ranks of the new group."""
+    del backend_options
+    rank, size = options.group_rank, options.group_size
+    group = init_process_group(
+        backend=os.environ.get("DIST_BACKEND", "gloo"),
+        rank=rank,
+        world_size=size,
+        timeout=options.timeout,
+        all_gather=_gather_by(options.store, rank, size),
+    )
+    kind = ProcessGroup if _is_alone(getattr(options, "process_group", None)) else DeviceBackend
+    return kind(group)

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Tensors as the library wants them: contiguous memory, its dtypes, its reductions."""
+from typing import Any, Callable, List, Optional, Sequence, Tuple
+
+import torch
+from torch.distributed import ReduceOp
+
+from .. import premul_sum
+from ..buffers import DTYPES as _NUMBERS
+from ..errors import InvalidArgumentError
+from ..group import _ops as _OP_NUMBERS
+
+DTYPES = {getattr(torch, text): n for text, n in _NUMBERS.items() if hasattr(torch, text)}
+BYTES = _NUMBERS["uint8"]
+OPS = {
+    getattr(ReduceOp.RedOpType, name): _OP_NUMBERS[text]
+    for name, text in [
+        ("SUM", "sum"),
+        ("AVG", "avg"),
+        ("PRODUCT", "prod"),
+        ("MIN", "min"),
+        ("MAX", "max"),
+        ("BAND", "band"),
+        ("BOR", "bor"),
+        ("BXOR", "bxor"),
+    ]
+}
+Finish = Optional[Callable[[], Any]]
+
+
+def flat_dtype(tensor: torch.Tensor) -> Tuple[int, int]:
+    """What a call that only moves elements is told: the dtype, and its elements in one of torch's."""
+    number = DTYPES.get(tensor.dtype)
+    return (number, 1) if number is not None else (BYTES, tensor.element_size())
+
+
+def reducible(tensor: torch.Tensor) -> int:
+    """The library's dtype of a tensor that is to be reduced."""
+    number = DTYPES.get(tensor.dtype)
+    if number is None:
+        raise InvalidArgumentError(
+            f"tensor: libdist does not reduce {tensor.dtype}: convert it to one of "
+            + ", ".join(_NUMBERS)
+        )
+    return number
+
+
+def reduction(op: Any) -> Tuple[int, Finish]:
+    """The library's number of a ReduceOp, and what frees it afterwards."""
+    kind = getattr(op, "op", op)
+    number = OPS.get(kind)
+    if number is not None:
+        return number, None
+    if kind == ReduceOp.RedOpType.PREMUL_SUM:
+        made = premul_sum(float(op.factor))
+        return made.number, made.free
+    raise InvalidArgumentError(f"op: libdist has no {op}")
+
+
+def ready(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor if its memory can be read now, else a contiguous copy of it."""
+    if not tensor.is_cpu:
+        _from_device(tensor)
+    return tensor if tensor.is_contiguous() else tensor.contiguous()
+
+
+def _from_device(tensor: torch.Tensor) -> None:
+    """The library copies a GPU's memory itself, once the stream has filled it."""
+    if not tensor.is_cuda or tensor.is_sparse:
+        raise InvalidArgumentError(f"tensor: libdist takes dense tensors of cpu and cuda: {tensor!r}")
+    torch.cuda.current_stream(tensor.device).synchronize()
+
+
+def target(tensor: torch.Tensor) -> Tuple[torch.Tensor, Finish]:
+    """Where a result of the tensor's shape goes, and what then brings it into the tensor."""
+    buffer = ready(tensor)
+    if buffer is tensor:
+        return tensor, None
+    return buffer, lambda: tensor.detach().copy_(buffer)
+
+
+def join(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The elements of tensors, one after the other."""
+    if len(tensors) == 1:
+        return ready(tensors[0]).detach().reshape(-1)
+    flat = torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
+    return ready(flat)
+
+
+def parts_of(tensors: Sequence[torch.Tensor]) -> Tuple[torch.Tensor, Finish]:
+    """Memory for results that lie one after the other, and what copies them into the tensors."""
+    same_memory = _consecutive(tensors)
+    if same_memory is not None:
+        return same_memory, None
+    flat = tensors[0].new_empty(sum(tensor.numel() for tensor in tensors), requires_grad=False)
+    ready(flat)
+
+    def finish() -> None:
+        at = 0
+        for tensor in tensors:
+            tensor.detach().copy_(flat[at : at + tensor.numel()].view(tensor.shape))
+            at += tensor.numel()
+
+    return flat, finish
+
+
+def _consecutive(tensors: Sequence[torch.Tensor]) -> Optional[torch.Tensor]:
+    """The memory of tensors that are the parts of one, in order; else None."""
+    at = tensors[0].data_ptr()
+    for tensor in tensors:
+        if tensor.data_ptr() != at or not tensor.is_contiguous() or not tensor.is_cpu:
+            return None
+        at += tensor.numel() * tensor.element_size()
+    first, total = tensors[0], sum(tensor.numel() for tensor in tensors)
+    storage = first.untyped_storage()
+    if at > storage.data_ptr() + storage.nbytes():
+        return None
+    return first.detach().as_strided((total,), (1,), first.storage_offset())
+
+
+def all_of(*steps: Finish) -> Finish:
+    """Runs what there is of some steps."""
+    left: List[Callable[[], Any]] = [step for step in steps if step is not None]
+    if len(left) < 2:
+        return left[0] if left else None
+
+    def run() -> None:
+        for step in left:
+            step()
+
+    return run

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Started operations: wait for them, await them, or leave a `with` block when they have ended."""
+import asyncio
+import atexit
+import ctypes
+import itertools
+import threading
+from typing import Any, Callable, Dict, Generator, List, Optional, Tuple
+
+from . import _header
+from ._library import lib
+from .errors import IN_PROGRESS, InvalidArgumentError, failure
+
+# Works that the library will tell about, by the number that it was given for each.
+_told: Dict[int, "Work"] = {}
+_numbers = itertools.count(1)
+# Works that the program dropped before they had ended, with the memory that they use.
+_dropped: List[Tuple[int, Any]] = []
+
+
+@_header.dist_work_fn
+def _ended(number: int, status: int) -> None:
+    """Any thread of the library, when a work has ended."""
+    work = _told.pop(number, None)
+    if work is not None:
+        work._tell()
+
+
+class Work:
+    """A started operation. Its buffers belong to the library until it has ended.
+
+    `work.wait()` and `await work` return the operation's result or raise its failure. At the end of
+    a `with work:` block the work is waited for.
+    """
+
+    def __init__(self, handle: int, result: Any, keep: Any, source: Optional[ctypes.c_int] = None):
+        self._handle: Optional[int] = handle
+        self._result = result
+        self._keep = keep
+        self._source = source
+        self._error: Optional[BaseException] = None
+        self._functions: Optional[List[Callable[["Work"], Any]]] = None
+        self._has_ended = False
+        self._lock = threading.Lock()
+
+    @property
+    def source(self) -> int:
+        """The rank that a receive got its message from."""
+        if self._source is None:
+            raise InvalidArgumentError("work: only a receive has a source")
+        return self._source.value
+
+    def wait(self, timeout: Optional[float] = None) -> Any:
+        """Blocks until the operation has ended; returns its result.
+
+        With a timeout, in seconds, it raises builtins.TimeoutError if the operation has not ended by
+        then; the operation goes on, and may be waited for again.
+        """
+        handle = self._handle
+        if handle is None:
+            return self._outcome()
+        if timeout is None:
+            status = lib.dist_wait(handle)
+        else:
+            status = lib.dist_wait_for(handle, int(timeout * 1000))
+            if status == IN_PROGRESS:
+                raise TimeoutError(f"the operation has not ended within {timeout} s, and goes on")
+        self._handle = self._keep = None
+        if status < 0:
+            self._error = failure(status)
+        return self._outcome()
+
+    def _outcome(self) -> Any:
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+    def done(self) -> bool:
+        """Whether the operation has ended, well or not. Does not block."""
+        if self._handle is None:
+            return True
+        done = ctypes.c_bool()
+        return lib.dist_test(self._handle, ctypes.byref(done)) < 0 or done.value
+
+    def add_done_callback(self, function: Callable[["Work"], Any]) -> None:
+        """Has function(work) called when the operation has ended: by any thread, or at once.
+
+        It may start operations and must not wait for any other than this one. What it raises goes to
+        sys.unraisablehook.
+        """
+        with self._lock:
+            if self._functions is not None and not self._has_ended:
+                self._functions.append(function)
+                return
+            first = self._functions is None and self._handle is not None
+            if first:
+                self._functions = [function]
+        if not first:
+            function(self)
+            return
+        number = next(_numbers)
+        _told[number] = self
+        status = lib.dist_on_complete(self._handle, _ended, number)
+        if status < 0:
+            _told.pop(number, None)
+            raise failure(status)
+
+    def _tell(self) -> None:
+        with self._lock:
+            self._has_ended = True
+            functions = self._functions or []
+        for function in functions:
+            function(self)
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+
+        def wake(_: "Work") -> None:
+            loop.call_soon_threadsafe(lambda: future.done() or future.set_result(None))
+
+        self.add_done_callback(wake)
+        yield from future
+        return self.wait()
+
+    def __enter__(self) -> "Work":
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        if kind is None:
+            self.wait()
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None) is not None and _dropped is not None:
+            _dropped.append((self._handle, self._keep))
+            reap()
+
+
+def reap() -> None:
+    """Frees dropped works that have ended."""
+    done = ctypes.c_bool()
+    for entry in list(_dropped):
+        if lib.dist_test(entry[0], ctypes.byref(done)) < 0 or done.value:
+            try:
+                _dropped.remove(entry)
+            except ValueError:  # another thread was faster
+                continue
+            lib.dist_wait(entry[0])
+
+
+@atexit.register
+def _leave() -> None:
+    """No thread of the library may call into an interpreter that is ending."""
+    for work in list(_told.values()):
+        try:
+            work._keep[0].abort()  # its group
+            work.wait()
+        except Exception:  # pylint: disable=broad-except  # it ends, however it does
+            pass

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Joining the world: by the launcher's variables, a URL, or an all-gather of the program."""
+import ctypes
+from typing import Any, List, Optional
+
+from . import _header
+from ._library import lib
+from .errors import check
+from .group import GatherFunction, Group, milliseconds
+
+
+def _oob(gather: GatherFunction, failures: List[BaseException]) -> Any:
+    def call(_: Any, given: int, out: int, size: int) -> int:
+        try:
+            parts = gather(ctypes.string_at(given, size))
+            data = parts if isinstance(parts, bytes) else b"".join(parts)
+            ctypes.memmove(out, data, len(data))
+            return 0
+        except BaseException as error:  # pylint: disable=broad-except  # C cannot pass it on
+            failures.append(error)
+            return 1
+
+    return _header.dist_oob_all_gather_fn(call)
+
+
+def init_process_group(
+    backend: Optional[str] = None,
+    init_method: Optional[str] = None,
+    rank: int = -1,
+    world_size: int = -1,
+    local_rank: int = -1,
+    timeout: Any = None,
+    reproducible: bool = False,
+    device: int = -1,
+    stream: Optional[int] = None,
+    all_gather: Optional[GatherFunction] = None,
+) -> Group:
+    """Joins the world, and returns the group of all ranks. Blocks until all of them have joined.
+
+    What is not given the launcher's variables say (torchrun, distrun, mpirun, srun, spawn); a process
+    without a launcher is a world of one rank. timeout is in seconds, or a timedelta. all_gather, with
+    rank and world_size, replaces init_method: it gets this rank's bytes and returns those of all
+    ranks, in order.
+    """
+    failures: List[BaseException] = []
+    gather = _oob(all_gather, failures) if all_gather else None
+    options = _header.dist_options(
+        size=ctypes.sizeof(_header.dist_options),
+        backend=backend.encode() if backend else None,
+        init_method=init_method.encode() if init_method else None,
+        rank=rank,
+        world_size=world_size,
+        local_rank=local_rank,
+        timeout_ms=milliseconds(timeout),
+        oob_all_gather=ctypes.cast(gather, ctypes.c_void_p) if gather else None,
+        reproducible=reproducible,
+        device=device,
+        stream=stream,
+    )
+    made = ctypes.c_void_p()
+    status = lib.dist_init_process_group(ctypes.byref(options), ctypes.byref(made))
+    if failures:
+        raise failures[0]
+    check(status)
+    return Group(made.value)
+
+
+def group_from_comm(comm: Any, **options: Any) -> Group:
+    """Joins the ranks of a communicator of mpi4py in a world of their own. Collective over it."""
+    return init_process_group(
+        rank=comm.Get_rank(), world_size=comm.Get_size(), all_gather=comm.allgather, **options
+    )
+
+
+def list_backends() -> str:
+    """A line for each backend: its name, whether it can run here, and what it is or why not."""
+    size = lib.dist_list_backends(None, 0) + 1
+    text = ctypes.create_string_buffer(size)
+    lib.dist_list_backends(text, size)
+    return text.value.decode()
+
+
+def version() -> str:
+    """The version of the library that was found."""
+    return lib.dist_version().decode()
+
+
+def flight_dump(path: Optional[str] = None) -> None:
+    """Writes the last calls of each group to a file, for `dist_info flight`."""
+    check(lib.dist_flight_dump(path.encode() if path else None))

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What pyproject.toml cannot say: a wheel that has the library in it is for one platform."""
+from pathlib import Path
+
+from setuptools import setup
+
+try:
+    from setuptools.command.bdist_wheel import bdist_wheel
+except ImportError:
+    from wheel.bdist_wheel import bdist_wheel
+
+
+class Wheel(bdist_wheel):
+    """Any Python 3, and this platform if the library is inside."""
+
+    def finalize_options(self):
+        super().finalize_options()
+        self.root_is_pure = not Path("libdist/libdist.so.0").exists()
+
+    def get_tag(self):
+        return ("py3", "none", super().get_tag()[2])
+
+
+setup(cmdclass={"bdist_wheel": Wheel})

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What is wrong becomes an exception that names the argument or the rank."""
+import os
+import signal
+import time
+
+import pytest
+
+import libdist as dist
+
+numpy = pytest.importorskip("numpy")
+
+
+@pytest.fixture(name="group", scope="module")
+def fixture_group():
+    with dist.init_process_group("self") as group:
+        yield group
+
+
+def refused(match):
+    return pytest.raises(dist.InvalidArgumentError, match=match)
+
+
+@pytest.mark.parametrize(
+    "array, reason",
+    [
+        (numpy.zeros(4, "complex64"), "array: dtype complex64"),
+        (numpy.zeros(4, "U3"), "array: dtype str96"),
+        (numpy.zeros(4, object), "array: dtype object"),
+        (numpy.zeros(4, ">f4"), "array: .*other order"),
+        (numpy.zeros((4, 4))[:, 0], "array: .*not contiguous"),
+        (b"abcd", "array: .*writable"),
+        (memoryview(bytearray(8))[::2], "array: .*contiguous"),
+        ([1.0, 2.0], "array: a list is no array"),
+        (None, "array: a NoneType is no array"),
+        (3, "array: a int is no array"),
+    ],
+)
+def test_array(group, array, reason):
+    with refused(reason):
+        group.all_reduce(array)
+
+
+def test_read_only(group):
+    array = numpy.zeros(4)
+    array.flags.writeable = False
+    with refused("array: the array is read-only"):
+        group.all_reduce(array)
+    with refused("out: the array is read-only"):
+        group.all_reduce(numpy.zeros(4), array)
+    group.all_reduce(array, numpy.zeros(4))
+
+
+def test_out(group):
+    with refused("out: it has 3 elements, and the result has 4"):
+        group.all_gather(numpy.zeros(4), numpy.zeros(3))
+    with refused("out: its dtype is float32, the input's float64"):
+        group.all_reduce(numpy.zeros(4), numpy.zeros(4, "float32"))
+    with refused("out: give an array"):
+        group.all_gather(b"1234")
+
+
+def test_counts(group):
+    with refused("counts: it has 2 entries, and the group 1 ranks"):
+        group.all_gather_v(numpy.zeros(4), [2, 2])
+    with refused("counts: -1 is negative"):
+        group.reduce_scatter_v(numpy.zeros(4), [-1])
+    with refused("array: it has 4 elements, and in_counts and in_offsets reach to 5"):
+        group.all_to_all_v(numpy.zeros(4), [5], [5])
+    with refused("out: it has 4 elements, and out_counts and out_offsets reach to 6"):
+        group.all_to_all_v(numpy.zeros(4), [4], [4], numpy.zeros(4), out_offsets=[2])
+
+
+def test_op_and_root(group):
+    with refused("op: 'mean' is none of"):
+        group.all_reduce(numpy.zeros(4), op="mean")
+    with refused("op"):
+        group.all_reduce(numpy.zeros(4), op=77)
+    with pytest.raises(dist.UnsupportedError, match="bxor"):
+        group.all_reduce(numpy.zeros(4, "float32"), op=dist.BXOR)
+    with refused("root"):
+        group.broadcast(numpy.zeros(4), root=1)
+    with refused("dtype complex64"):
+        dist.empty(4, "complex64")
+
+
+def test_destroyed():
+    group = dist.init_process_group("self")
+    work = group.all_reduce(numpy.ones(3), async_op=True)
+    group.destroy()
+    group.destroy()
+    assert work.wait()[0] == 1
+    with refused("group: it was destroyed"):
+        group.all_reduce(numpy.zeros(4))
+    with refused("group: it was destroyed"):
+        group.split(0)
+    assert "destroyed" in repr(group)
+
+
+def test_backend():
+    with pytest.raises(dist.NoBackendError, match="no-such"):
+        dist.init_process_group("no-such")
+
+
+def test_own_gather():
+    def fails(_):
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        dist.init_process_group(rank=0, world_size=2, all_gather=fails, timeout=5)
+
+
+def test_exported_memory_stays():
+    """A bytearray cannot be resized while an operation uses it."""
+    with dist.init_process_group("self") as group:
+        data = bytearray(8)
+        work = group.all_reduce(data, async_op=True)
+        with pytest.raises(BufferError):
+            data.extend(b"123")
+        work.wait()
+        del work
+        data.extend(b"123")
+
+
+def test_created_op_raises(group):
+    def wrong(_dst, _a, _b):
+        raise ValueError("of mine")
+
+    op = dist.create_op(wrong)
+    group.all_reduce(numpy.ones(3), op=op)
+    op.free()
+
+
+# ---- several ranks ----
+
+
+def different_shapes(rank):
+    group = dist.init_process_group(timeout=20)
+    with pytest.raises(dist.MismatchError, match="rank"):
+        group.all_reduce(numpy.zeros(4 + rank))
+    with pytest.raises(dist.AbortedError):
+        group.barrier()
+    group.destroy()
+
+
+def different_dtypes(rank):
+    group = dist.init_process_group(timeout=20)
+    with pytest.raises(dist.MismatchError, match="rank"):
+        group.all_reduce(numpy.zeros(4, ["float32", "int32"][rank]))
+
+
+def raises_in_one(rank):
+    with dist.init_process_group(timeout=20) as group:
+        group.barrier()
+        if rank == 1:
+            raise KeyError("of rank 1")
+        with pytest.raises((dist.AbortedError, dist.PeerLostError), match="rank 1"):
+            group.all_reduce(numpy.zeros(4))
+
+
+def killed(rank):
+    group = dist.init_process_group(timeout=20)
+    group.barrier()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    with pytest.raises(dist.PeerLostError, match="rank 1"):
+        group.all_reduce(numpy.zeros(4))
+
+
+def late(rank):
+    with dist.init_process_group(timeout=20) as group:
+        if rank == 0:
+            with pytest.raises(dist.TimeoutError, match="rank 1"):
+                group.monitored_barrier(0.2)
+            group.isend(numpy.ones(1), 1).wait()
+        else:
+            group.recv(numpy.ones(1), 0)
+
+
+def ends_with_callbacks(rank):
+    """An interpreter may end while a work that would call into it is pending."""
+    group = dist.init_process_group(timeout=20)
+    if rank == 0:
+        work = group.irecv(numpy.ones(1), 1)
+        work.add_done_callback(lambda _: None)
+        globals()["kept"] = group, work
+    else:
+        with pytest.raises((dist.AbortedError, dist.PeerLostError), match="rank 0"):
+            group.barrier()
+
+
+@pytest.mark.parametrize("function", [different_shapes, different_dtypes, late, ends_with_callbacks])
+def test_two_ranks(function):
+    dist.spawn(function, nprocs=2)
+
+
+@pytest.mark.parametrize(
+    "function, text", [(raises_in_one, "KeyError: 'of rank 1'"), (killed, "signal 9")]
+)
+def test_failing_rank(function, text):
+    begin = time.monotonic()
+    with pytest.raises(dist.SpawnError, match=text) as caught:
+        dist.spawn(function, nprocs=2)
+    assert caught.value.rank == 1
+    assert time.monotonic() - begin < 60

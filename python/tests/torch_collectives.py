@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A rank: every operation of torch.distributed over libdist, beside the same over gloo.
+
+The default group is gloo's or libdist's (argv 1), the other one a group of the same ranks.
+"""
+import sys
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+import libdist
+import libdist.torch
+
+DTYPES = [
+    torch.float32,
+    torch.float64,
+    torch.float16,
+    torch.bfloat16,
+    torch.int8,
+    torch.uint8,
+    torch.int32,
+    torch.int64,
+]
+OPS = [dist.ReduceOp.SUM, dist.ReduceOp.PRODUCT, dist.ReduceOp.MIN, dist.ReduceOp.MAX]
+
+
+class Both:
+    """Does the same over both groups, and compares."""
+
+    def __init__(self):
+        given = sys.argv[1] if len(sys.argv) > 1 else "libdist"
+        dist.init_process_group(given, timeout=timedelta(seconds=60))
+        other = "gloo" if "libdist" in given else "libdist"
+        groups = {given: dist.group.WORLD, other: dist.new_group(backend=other)}
+        self.gloo = groups["gloo"]
+        self.ours = groups[given if "libdist" in given else other]
+        self.rank, self.size = dist.get_rank(), dist.get_world_size()
+
+    def tensor(self, shape, dtype=torch.float32, rank=None):
+        rank = self.rank if rank is None else rank
+        count = torch.Size(shape).numel()
+        return (torch.arange(count) % 3 + rank + 1).reshape(shape).to(dtype)
+
+    def same(self, what, run):
+        """run(group, async_op) returns tensors, and a work if it is started."""
+        for async_op in (False, True):
+            results = []
+            for group in (self.gloo, self.ours):
+                tensors, work = run(group, async_op)
+                if async_op and work is not None:
+                    work.wait()
+                    assert group is self.gloo or work.is_completed(), what
+                results.append(tensors)
+            for theirs, ours in zip(*results):
+                assert torch.equal(theirs, ours), f"{what}, {async_op}: {theirs} is not {ours}"
+
+
+def reductions(both):
+    for dtype in DTYPES:
+        for op in OPS:
+
+            def all_reduce(group, async_op, dtype=dtype, op=op):
+                x = both.tensor((2, 3), dtype)
+                return [x], dist.all_reduce(x, op, group, async_op)
+
+            def reduce(group, async_op, dtype=dtype, op=op):
+                x, root = both.tensor((5,), dtype), both.size - 1
+                work = dist.reduce(x, root, op, group, async_op)
+                return [x] if both.rank == root else [], work
+
+            both.same(f"all_reduce {dtype} {op}", all_reduce)
+            both.same(f"reduce {dtype} {op}", reduce)
+
+    def strided(group, async_op):
+        x = both.tensor((4, 6))
+        if group is both.ours:
+            x = x.t().contiguous().t()  # the same elements, not contiguous
+        return [x], dist.all_reduce(x, group=group, async_op=async_op)
+
+    def reduce_scatter(group, async_op):
+        x = torch.zeros(3)
+        given = [both.tensor((3,)) + i for i in range(both.size)]
+        return [x], dist.reduce_scatter(x, given, group=group, async_op=async_op)
+
+    def reduce_scatter_tensor(group, async_op):
+        x, given = torch.zeros(2, 3), both.tensor((2 * both.size, 3))
+        return [x], dist.reduce_scatter_tensor(x, given, group=group, async_op=async_op)
+
+    for run in (strided, reduce_scatter, reduce_scatter_tensor):
+        both.same(run.__name__, run)
+
+
+def movers(both):
+    n, root = both.size, both.size - 1
+
+    def all_gather(group, async_op):
+        out = [torch.zeros(2, 2) for _ in range(n)]
+        return out, dist.all_gather(out, both.tensor((2, 2)), group, async_op)
+
+    def all_gather_slices(group, async_op):
+        out = torch.zeros(n, 3)
+        return [out], dist.all_gather(list(out), both.tensor((3,)), group, async_op)
+
+    def all_gather_into_tensor(group, async_op):
+        out = torch.zeros(n * 2, 3, dtype=torch.int64)
+        given = both.tensor((2, 3), torch.int64)
+        return [out], dist.all_gather_into_tensor(out, given, group, async_op)
+
+    def broadcast(group, async_op):
+        x = both.tensor((3, 2), torch.complex64)
+        return [x], dist.broadcast(x, root, group, async_op)
+
+    def gather(group, async_op):
+        out = [torch.zeros(3) for _ in range(n)] if both.rank == root else None
+        return out or [], dist.gather(both.tensor((3,)), out, root, group, async_op)
+
+    def scatter(group, async_op):
+        x = torch.zeros(3)
+        given = [both.tensor((3,)) * i for i in range(n)] if both.rank == root else None
+        return [x], dist.scatter(x, given, root, group, async_op)
+
+    def all_to_all_single(group, async_op):
+        x = torch.zeros(n * 2, 2)
+        return [x], dist.all_to_all_single(x, both.tensor((n * 2, 2)), group=group, async_op=async_op)
+
+    def all_to_all_splits(group, async_op):
+        send = [(both.rank + i) % 3 for i in range(n)]
+        x = torch.zeros(sum(send), 2)
+        given = both.tensor((sum(send), 2))
+        return [x], dist.all_to_all_single(x, given, send, send, group, async_op)
+
+    for run in (all_gather, all_gather_slices, all_gather_into_tensor, broadcast, gather, scatter):
+        both.same(run.__name__, run)
+    both.same("all_to_all_single", all_to_all_single)
+    both.same("all_to_all_single with splits", all_to_all_splits)
+    x = torch.zeros(n * 2, dtype=torch.int16)  # gloo has none
+    dist.all_gather_into_tensor(x, both.tensor((2,), torch.int16), both.ours)
+    assert torch.equal(x, torch.cat([both.tensor((2,), torch.int16, i) for i in range(n)]))
+    out = [torch.zeros(1 + (both.rank + i) % 2) for i in range(n)]
+    given = [torch.full((1 + (both.rank + i) % 2,), 10.0 * both.rank + i) for i in range(n)]
+    dist.all_to_all(out, given, both.ours)
+    assert all((x == 10 * i + both.rank).all() for i, x in enumerate(out)), out
+
+
+def messages(both):
+    n, r = both.size, both.rank
+    to, come = (r + 1) % n, (r - 1) % n
+
+    def ring(group, _):
+        x = torch.zeros(3)
+        works = [
+            dist.isend(both.tensor((3,)), to, group, tag=7),
+            dist.irecv(x, come, group, tag=7),
+        ]
+        for work in works:
+            work.wait()
+        return [x], None
+
+    def batch(group, _):
+        x = torch.zeros(3)
+        ops = [
+            dist.P2POp(dist.isend, both.tensor((3,)), to, group),
+            dist.P2POp(dist.irecv, x, come, group),
+        ]
+        for work in dist.batch_isend_irecv(ops):
+            work.wait()
+        return [x], None
+
+    both.same("isend and irecv", ring)
+    both.same("batch_isend_irecv", batch)
+    if r:
+        dist.send(torch.tensor([r]), 0, both.ours)
+    else:
+        seen = set()
+        for _ in range(1, n):
+            x = torch.zeros(1, dtype=torch.int64)
+            source = dist.recv(x, None, both.ours)
+            assert source == x.item() or both.ours is not dist.group.WORLD, (source, x)
+            seen.add(x.item())
+        assert seen == set(range(1, n))
+
+
+def objects(both):
+    n, group = both.size, both.ours
+    got = [None] * n
+    dist.all_gather_object(got, {"rank": both.rank}, group)
+    assert got == [{"rank": i} for i in range(n)]
+    some = [both.rank, "of rank 0"] if both.rank == 0 else [None, None]
+    dist.broadcast_object_list(some, 0, group)
+    assert some == [0, "of rank 0"]
+    mine = [None]
+    dist.scatter_object_list(mine, list(range(n)) if both.rank == 0 else None, 0, group)
+    assert mine == [both.rank]
+    got = [None] * n if both.rank == 0 else None
+    dist.gather_object(both.rank, got, 0, group)
+    assert both.rank or got == list(range(n))
+
+
+def futures(both):
+    work = dist.all_reduce(torch.ones(3), group=both.ours, async_op=True)
+    chained = work.get_future().then(lambda future: future.value()[0] * 2)
+    assert (chained.wait() == 2 * both.size).all()
+    works = [dist.all_reduce(torch.ones(1000), group=both.ours, async_op=True) for _ in range(50)]
+    del works  # nobody waits for them
+    with dist._coalescing_manager(both.ours, async_ops=True) as manager:
+        several = [torch.ones(3), torch.ones(5)]
+        for x in several:
+            dist.all_reduce(x, group=both.ours)
+    manager.wait()
+    assert all((x == both.size).all() for x in several)
+    dist.barrier(both.ours)
+    dist.barrier(both.ours, async_op=True).wait()
+    if both.ours is dist.group.WORLD:
+        dist.monitored_barrier(both.ours, timedelta(seconds=20))
+
+
+def groups(both):
+    if both.ours is not dist.group.WORLD:
+        return
+    half = [r for r in range(both.size) if r % 2 == both.rank % 2]
+    made = [dist.new_group([r for r in range(both.size) if r % 2 == i]) for i in range(2)]
+    mine = made[both.rank % 2]
+    x = torch.ones(1)
+    dist.all_reduce(x, group=mine)
+    assert x.item() == len(half) == dist.get_world_size(mine)
+    if isinstance(both.ours, libdist.torch.ProcessGroup):
+        split = dist.split_group(split_ranks=[list(range(both.size))])
+        dist.all_reduce(x, group=split)
+    dist.destroy_process_group(mine)
+
+
+def refusals(both):
+    wrong = [
+        lambda: dist.all_reduce(torch.zeros(2, dtype=torch.int16), group=both.ours),
+        lambda: dist.all_gather_into_tensor(torch.zeros(1), torch.zeros(2), both.ours),
+        lambda: dist.all_reduce(torch.zeros(2).to_sparse(), group=both.ours),
+        lambda: dist.all_reduce(torch.zeros(2), dist.ReduceOp.BXOR, both.ours),
+    ]
+    for call in wrong:
+        try:
+            call()
+        except RuntimeError as error:
+            assert str(error)
+        else:
+            raise AssertionError("a wrong call passed")
+    dist.all_reduce(torch.zeros(2), group=both.ours)
+
+
+def main():
+    both = Both()
+    for part in (reductions, movers, messages, objects, futures, groups, refusals):
+        part(both)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

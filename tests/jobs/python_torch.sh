@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# libdist as torch.distributed's backend: its operations beside gloo's, and DDP's losses.
+JOB_LIMIT=300 # a rank that imports torch on a busy machine
+. "$srcdir/tests/support/job.sh"
+job_needs_modules
+
+python=${DIST_TEST_TORCH_PYTHON-python3}
+"$python" -c 'import torch' 2>/dev/null || {
+    job_skip "PyTorch" "$python has no torch (DIST_TEST_TORCH_PYTHON names one that has)"
+    exit
+}
+grep -q -- -fsanitize "$builddir/config.status" && {
+    job_skip "PyTorch" "built with sanitizers, and the interpreter is not"
+    exit
+}
+export PYTHONPATH=$srcdir/python LIBDIST=$builddir/.libs/libdist.so PYTHONDONTWRITEBYTECODE=1
+export DIST_TIMEOUT=60 OMP_NUM_THREADS=1 GLOO_SOCKET_IFNAME=lo
+program=$(command -v "$python")
+tests=$srcdir/python/tests
+
+job shell 2 "$program" "$tests/torch_collectives.py" libdist
+[ -n "${CHECK_SHORT-}" ] || {
+    job shell 4 "$program" "$tests/torch_collectives.py" libdist
+    job shell 2 "$program" "$tests/torch_collectives.py" gloo
+}
+
+job shell 2 "$program" "$tests/torch_ddp.py"
