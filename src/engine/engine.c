@@ -165,6 +165,8 @@ static bool engine_begin(struct dist_engine *engine, const struct dist_call *cal
     }
     if (*status_p == DIST_IN_PROGRESS)
         *status_p = disti_on_node_look(engine, call, op);
+    if (*status_p == DIST_OK && call->collective == DIST_COLL_BARRIER && call->waits)
+        disti_node_lead_follow(engine->node, op);
     return true;
 }
 

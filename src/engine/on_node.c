@@ -93,6 +93,8 @@ dist_status disti_on_node_look(struct dist_engine *engine, const struct dist_cal
     dist_status status = DIST_IN_PROGRESS;
     int moved = 0;
 
+    if (crowded)
+        disti_node_lead_learn(engine->node, op);
     for (int i = is_long ? 0 : looks; i > 0 && status == DIST_IN_PROGRESS; i--) {
         if (crowded)
             sched_yield();

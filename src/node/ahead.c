@@ -97,6 +97,11 @@ bool disti_node_is_behind(const struct disti_node *node, const struct disti_node
                                                       memory_order_seq_cst) < ahead_awaited(op);
 }
 
+bool disti_node_has_begun(const struct disti_node *node, int rank, uint64_t number)
+{
+    return ahead_begun(node, rank) >= number;
+}
+
 dist_status disti_node_admit(struct disti_node *node, struct disti_node_op *op)
 {
     if (op->number - node->confirmed < op->depth)

@@ -24,23 +24,24 @@
 #define NODE_PREFETCH_MIN 192
 
 /*
- * Where a rank's data are. Names of which all is zero: in its window. Most calls need the first two
- * only, which share the line of the stage.
+ * Where a rank's data are. Names of which all is zero: in its window. What most calls read comes
+ * first, and shares the line of the stage: each line more is one to fetch from another CPU.
  *
  * A segment that not all are known to have mapped is offered: the data are in the window too, the
  * others try whether they can map it, and each says on its own board if it could not. So a rank
  * without descriptors or mappings makes calls slower, and none fail.
  */
 struct node_locations {
-    struct disti_segment_location in;
-    bool in_place; /* OUT is the same, and `out` not written */
+    uint8_t rounds; /* of its window, before this call, modulo NODE_ROUNDS */
+    bool in_place;  /* OUT is the same, and `out` not written */
     bool in_offered, out_offered;
-    bool refuses; /* from stage 1 on: one of the segments that were offered in this call */
+    bool out_named; /* `out` is to be read; known of calls in which all wait for all */
+    bool refuses;   /* from stage 1 on: one of the segments that were offered in this call */
+    struct disti_segment_location in;
     struct disti_segment_location out;
     struct disti_segment_location window;
     uint64_t in_address, out_address; /* in this rank's own address space */
     uint64_t mover_ns[2];             /* mover.c: by windows, and by CMA */
-    uint64_t rounds;                  /* of its window, before this call */
 };
 
 /*

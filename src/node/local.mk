@@ -2,6 +2,7 @@
 # The floor of what the ranks of one machine do in memory that all of them see.
 libdist_core_sources += \
 	src/node/ahead.c \
+	src/node/lead.c \
 	src/node/migrate.c \
 	src/node/doorbell.c \
 	src/node/moving/gait.c \

@@ -161,6 +161,10 @@ bool disti_node_knows(dist_collective collective);
 /* How it moves blocks of so many bytes, in words; static. */
 const char *disti_node_summary(dist_collective collective, int ranks, size_t block);
 
+/* Of ranks that are crowded: the call has to wait; and it was a barrier, which has ended. */
+void disti_node_lead_learn(struct disti_node *node, const struct disti_node_op *op);
+void disti_node_lead_follow(struct disti_node *node, const struct disti_node_op *op);
+
 /* Are there more ranks than CPUs for them? */
 bool disti_node_is_crowded(const struct disti_node *node);
 

@@ -252,7 +252,8 @@ static bool op_bite(struct disti_node *node, struct disti_node_op *op)
     ended = !op_is_lost(node, op) && disti_node_work(node, op);
     if (op->gait & NODE_PAST) /* which may come later than the next store */
         disti_node_store_fence();
-    atomic_store_explicit(writes_to, NODE_TO_NONE, memory_order_release);
+    if (!op_has_windows(op)) /* the others look at this line in every call */
+        atomic_store_explicit(writes_to, NODE_TO_NONE, memory_order_release);
     return ended;
 }
 

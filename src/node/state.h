@@ -73,6 +73,13 @@ struct node_mover {
 /* Size classes: factors of two. */
 #define NODE_SIZES 16
 
+/* lead.c's */
+struct node_lead {
+    int root;             /* that is let go first behind a barrier; -1: none */
+    uint64_t fingerprint; /* of the call in which it is awaited */
+    uint64_t barrier;     /* the newest that has ended, by its number */
+};
+
 struct disti_node {
     const struct dist_backend_config *config;
     int rank, ranks;
@@ -107,6 +114,7 @@ struct disti_node {
     bool used;           /* its ranks have agreed to use it */
     bool has_doorbell;   /* with this number among those of the process: */
     uint32_t doorbell_number;
+    struct node_lead lead;
     int sleeper; /* the doorbell of the thread that sleeps, -1: none; guarded by doorbell.c's lock
                   */
     bool armed;
@@ -317,6 +325,8 @@ void disti_node_drain(struct disti_node *node, struct disti_node_op *op, uint64_
 
 /* ---- ahead.c: how far ranks are ahead of each other, and whether they call the same ---- */
 
+/* Has that rank begun the call of that number, or a later one? */
+bool disti_node_has_begun(const struct disti_node *node, int rank, uint64_t number);
 /*
  * May the call be begun? OK: its slot and area are free. IN_PROGRESS: a rank is too far behind.
  * ERR_MISMATCH: a rank has called something else.

@@ -87,7 +87,8 @@ dist_status disti_node_show_window(struct disti_node *node, struct node_location
 {
     dist_status status = window_make(node);
 
-    locations->rounds = node->peers[node->rank].rounds = node->rounds;
+    node->peers[node->rank].rounds = node->rounds;
+    locations->rounds = node->rounds % NODE_ROUNDS;
     if (status == DIST_OK)
         locations->window = node->window_location;
     return status;
@@ -178,6 +179,7 @@ dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op
     if (locations->in_place || (takes && disti_node_find(node, op->call.out, out_bytes,
                                                          &locations->out, &locations->out_offered)))
         self->out = op->call.out;
+    locations->out_named = locations->out.name.key;
     window_show_ends(node, op, self);
     locations->in_address = (uintptr_t)op->call.in;
     locations->out_address = (uintptr_t)op->call.out;
@@ -207,13 +209,15 @@ static dist_status window_see_peer(struct disti_node *node, const struct disti_n
         status = disti_node_see(peer, &locations->in, window_in_bytes(node, op, rank), &in);
     if (locations->out_offered)
         disti_node_try(node, op, peer, &locations->out);
-    else if (status == DIST_OK && !locations->in_place)
+    else if (status == DIST_OK && locations->out_named && !locations->in_place)
         status = disti_node_see(peer, &locations->out, window_out_bytes(node, op), &out);
     peer->in = in;
     peer->out = locations->in_place ? in : out;
     peer->rounds = locations->rounds;
-    peer->in_address = locations->in_address;
-    peer->out_address = locations->out_address;
+    if (op->cma) {
+        peer->in_address = locations->in_address;
+        peer->out_address = locations->out_address;
+    }
     return status;
 }
 

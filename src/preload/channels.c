@@ -166,7 +166,6 @@ static void channels_agree(const struct disti_comm *comm, struct channels_list *
                            uint64_t *idle_p, uint64_t *free_p)
 {
     uint64_t mine[2] = {0}, all[2] = {0};
-    MPI_Request request;
 
     if (list) {
         pthread_mutex_lock(&channels_lock);
@@ -174,8 +173,7 @@ static void channels_agree(const struct disti_comm *comm, struct channels_list *
         mine[1] = room ? list->free : 0;
         pthread_mutex_unlock(&channels_lock);
     }
-    if (PMPI_Iallreduce(mine, all, 2, MPI_UINT64_T, MPI_BAND, comm->comm, &request) == MPI_SUCCESS)
-        disti_comm_wait(&request);
+    (void)disti_comm_agree(comm->comm, mine, all, 2, MPI_UINT64_T, MPI_BAND);
     *idle_p = all[0];
     *free_p = all[1];
 }

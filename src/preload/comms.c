@@ -34,25 +34,22 @@ static struct disti_comm *comms_made;
 
 /* ---- agreement ---- */
 
-void disti_comm_wait(MPI_Request *request)
+/*
+ * The blocking call: Open MPI's progress, which every test of the program's runs through, asks its
+ * nonblocking collectives too from the first one on, for good. What is under way in libdist is
+ * moved by its thread meanwhile.
+ */
+bool disti_comm_agree(MPI_Comm comm, const void *mine, void *all, int count, MPI_Datatype type,
+                      MPI_Op op)
 {
-    struct disti_backoff backoff = {0};
-    int done = 0;
-
-    while (PMPI_Test(request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) {
-        disti_move();
-        disti_backoff(&backoff);
-    }
+    return PMPI_Allreduce(mine, all, count, type, op, comm) == MPI_SUCCESS;
 }
 
 int disti_comm_least(MPI_Comm comm, int value)
 {
-    MPI_Request request;
-    int least = value;
+    int least;
 
-    if (PMPI_Iallreduce(&value, &least, 1, MPI_INT, MPI_MIN, comm, &request) == MPI_SUCCESS)
-        disti_comm_wait(&request);
-    return least;
+    return disti_comm_agree(comm, &value, &least, 1, MPI_INT, MPI_MIN) ? least : value;
 }
 
 /* ---- the records ---- */

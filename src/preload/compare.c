@@ -133,13 +133,10 @@ static void compare_again(struct disti_comparison *comparison)
 static void compare_decide(struct disti_comparison *comparison, MPI_Comm comm)
 {
     long long mine[DISTI_TURNS], all[DISTI_TURNS] = {0};
-    MPI_Request request;
 
     for (int turn = 0; turn < DISTI_TURNS; turn++)
         mine[turn] = (long long)(comparison->turns_s[turn] * 1e9f);
-    if (PMPI_Iallreduce(mine, all, DISTI_TURNS, MPI_LONG_LONG, MPI_SUM, comm, &request) ==
-        MPI_SUCCESS)
-        disti_comm_wait(&request);
+    (void)disti_comm_agree(comm, mine, all, DISTI_TURNS, MPI_LONG_LONG, MPI_SUM);
     comparison->handed_on = compare_is_faster(all, COMPARE_MPI);
     comparison->served = compare_is_faster(all, COMPARE_LIBDIST);
     if (!comparison->handed_on && !comparison->served)

@@ -99,18 +99,37 @@ static void init_raise_files(void)
     (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+/*
+ * A communicator of our own, of comm's ranks. What else makes one has Open MPI begin a nonblocking
+ * collective in comm: see disti_comm_agree.
+ */
+static bool init_copy(MPI_Comm comm, MPI_Comm *copy_p)
+{
+    MPI_Group group;
+    bool good;
+
+    if (PMPI_Comm_group(comm, &group) != MPI_SUCCESS)
+        return false;
+    good = PMPI_Comm_create_group(comm, group, 0, copy_p) == MPI_SUCCESS;
+    PMPI_Group_free(&group);
+    return good;
+}
+
 /* Are all ranks on one machine? Then shared memory is all there is, and no call of MPI is needed.
  */
 static bool init_one_machine(void)
 {
-    MPI_Comm machine;
+    MPI_Comm copy, machine;
     int size = 0;
 
-    if (PMPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine) !=
-        MPI_SUCCESS)
+    if (!init_copy(MPI_COMM_WORLD, &copy))
         return false;
-    PMPI_Comm_size(machine, &size);
-    PMPI_Comm_free(&machine);
+    if (PMPI_Comm_split_type(copy, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine) ==
+        MPI_SUCCESS) {
+        PMPI_Comm_size(machine, &size);
+        PMPI_Comm_free(&machine);
+    }
+    PMPI_Comm_free(&copy);
     return disti_comm_least(MPI_COMM_WORLD, size) == disti_preload.ranks;
 }
 
@@ -188,8 +207,8 @@ static unsigned init_agree(void)
 
 static bool init_own(void)
 {
-    if (PMPI_Comm_dup(MPI_COMM_SELF, &disti_preload.self) != MPI_SUCCESS ||
-        PMPI_Comm_dup(MPI_COMM_WORLD, &disti_preload.silent) != MPI_SUCCESS)
+    if (!init_copy(MPI_COMM_SELF, &disti_preload.self) ||
+        !init_copy(MPI_COMM_WORLD, &disti_preload.silent))
         return false;
     PMPI_Comm_set_errhandler(disti_preload.self, MPI_ERRORS_RETURN);
     return disti_comms_open();

@@ -192,12 +192,12 @@ bool disti_comms_open(void);
 void disti_comms_start(void); /* collective over MPI_COMM_WORLD; blocks */
 void disti_comms_close(void); /* after the groups */
 
-/* The smallest value of all ranks of comm, each giving its own. Collective; blocks; moves our
- * operations meanwhile. */
-int disti_comm_least(MPI_Comm comm, int value);
+/* As MPI_Allreduce, whoever serves that. False: MPI has failed. Collective; blocks. */
+bool disti_comm_agree(MPI_Comm comm, const void *mine, void *all, int count, MPI_Datatype type,
+                      MPI_Op op);
 
-/* Waits for a request of MPI; moves our operations meanwhile. */
-void disti_comm_wait(MPI_Request *request);
+/* The smallest value of all ranks of comm, each giving its own. Collective; blocks. */
+int disti_comm_least(MPI_Comm comm, int value);
 
 /*
  * A call of libdist has failed: prints its error and calls the communicator's error handler, which

@@ -79,33 +79,55 @@ cost_of_trust()
 }
 job_check "what makes a job safe costs a call little" cost_of_trust 12
 
-# cost_of_mpi MPI: a program that knows nothing of libdist, rank 0 under callgrind.
+# cost_of_mpi MPI LIBRARY FUNCTION PART CALLS: a program that knows nothing of libdist, with LIBRARY
+# preloaded if that is not empty; rank 0 under callgrind, which counts FUNCTION.
 cost_of_mpi()
 {
-    local script=$job_folder/cost_$1 library=$builddir/src/preload/$1/.libs/libdist_mpi.so
+    local script=$job_folder/cost_$1
     cat >"$script" <<END
 #!$BASH
-export LD_PRELOAD='$library' DIST_MPI_COMPARE=0 DIST_PROGRESS_THREAD=0
+export LD_PRELOAD='$2' DIST_MPI_COMPARE=0 DIST_PROGRESS_THREAD=0
 [ "\${OMPI_COMM_WORLD_RANK-\$PMI_RANK}" = 0 ] || exec "\$@"
 exec valgrind -q --tool=callgrind --trace-children=yes --collect-atstart=no \
-    --callgrind-out-file='$job_folder/cost.%p' --zero-before=MPI_Allreduce \
-    --toggle-collect=MPI_Allreduce --dump-after=MPI_Allreduce "\$@" 2>/dev/null
+    --callgrind-out-file='$job_folder/cost.%p' --zero-before='$3' \
+    --toggle-collect='$3' --dump-after='$3' "\$@" 2>/dev/null
 END
     chmod +x "$script"
     rm -f "$job_folder"/cost.*
-    job "$1" 2 "$script" "tests/jobs/preload_$1" cost 1000
+    job "$1" 2 "$script" "tests/jobs/preload_$1" "$4" "$5"
 }
 
 # cost_check_mpi MPI MOST
 cost_check_mpi()
 {
     local least
-    [ -e "$builddir/src/preload/$1/.libs/libdist_mpi.so" ] || { job_skip "preload, $1" "not built"; return; }
-    cost_of_mpi "$1"
+    cost_of_mpi "$1" "$builddir/src/preload/$1/.libs/libdist_mpi.so" MPI_Allreduce cost 1000
     [ "$job_status" = 0 ] || return
     least=$(cost_least)
     echo "      MPI_Allreduce of 8 bytes, $1 with libdist preloaded: $least instructions, at most $2"
     job_check "$1: the preload's own cost" test "${least:-$2}" -lt "$2"
 }
-cost_check_mpi openmpi 550
-[ -z "${CHECK_LONG-}" ] || cost_check_mpi mpich 550
+
+# cost_check_test MPI MOST: programs ask for their own messages as often as they can.
+cost_check_test()
+{
+    local tests=1000 plain with
+    cost_of_mpi "$1" "" program_tests polls $tests
+    [ "$job_status" = 0 ] || return
+    plain=$(cost_least)
+    cost_of_mpi "$1" "$builddir/src/preload/$1/.libs/libdist_mpi.so" program_tests polls $tests
+    [ "$job_status" = 0 ] || return
+    with=$(cost_least)
+    echo "      MPI_Test, $1: $((plain / tests)) instructions, $((with / tests)) with libdist preloaded"
+    job_check "$1: the preload leaves a test as it is" test $((with - plain)) -le $(($2 * tests))
+}
+
+# cost_mpi MPI: both.
+cost_mpi()
+{
+    [ -e "$builddir/src/preload/$1/.libs/libdist_mpi.so" ] || { job_skip "preload, $1" "not built"; return; }
+    cost_check_mpi "$1" 550
+    cost_check_test "$1" 12
+}
+cost_mpi openmpi
+[ -z "${CHECK_LONG-}" ] || cost_mpi mpich

@@ -264,6 +264,8 @@ int main(int argc, char **argv)
         program_compare();
     else if (strcmp(part, "cost") == 0)
         program_cost(number);
+    else if (strcmp(part, "polls") == 0)
+        program_polls(number);
     else if (strcmp(part, "memory") == 0)
         program_memory(number);
     else if (strcmp(part, "many") == 0)

@@ -119,6 +119,7 @@ void program_compare(void); /* what MPI may do faster, often */
 
 /* preload_cost.c; two ranks */
 void program_cost(int calls);
+void program_polls(int calls);
 
 /* preload_memory.c */
 void program_memory(bool served); /* MPI_Alloc_mem's */

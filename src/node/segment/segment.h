@@ -37,8 +37,8 @@ struct disti_segment_name {
 
 /* Where a range of memory lies in a segment. */
 struct disti_segment_location {
-    struct disti_segment_name name;
     uint64_t offset; /* of its first byte */
+    struct disti_segment_name name;
 };
 
 /*

@@ -3,6 +3,7 @@ node_unit_tests = \
 	tests/unit/node/test_migrate \
 	tests/unit/node/test_buddy \
 	tests/unit/node/test_gait \
+	tests/unit/node/test_lead \
 	tests/unit/node/test_litmus \
 	tests/unit/node/test_move \
 	tests/unit/node/test_op \
@@ -23,6 +24,9 @@ tests_unit_node_test_buddy_LDADD = $(unit_test_libs)
 
 tests_unit_node_test_gait_SOURCES = tests/unit/node/test_gait.c
 tests_unit_node_test_gait_LDADD = $(unit_test_libs)
+
+tests_unit_node_test_lead_SOURCES = tests/unit/node/test_lead.c
+tests_unit_node_test_lead_LDADD = $(unit_test_libs)
 
 tests_unit_node_test_litmus_SOURCES = tests/unit/node/test_litmus.c tests/unit/node/unit.h
 tests_unit_node_test_litmus_LDADD = $(unit_test_libs)
