@@ -41,6 +41,9 @@ cmake                    checks that CMake programs can use it
 iproute2                 a second machine inside this one, for tests
 clang-format             checks the layout of the source
 valgrind                 counts the instructions of a short call
+llvm                     counts what the fuzzers'\'' inputs reach
+python3-numpy            arrays for the tests of the Python package
+python3-pytest           runs them
 '
 packages_long='
 slurmctld                a Slurm of its own for the tests
