@@ -44,7 +44,7 @@ const unsigned char *disti_tcp_unseal(struct tcp_incoming *in, const unsigned ch
 {
     memcpy(unsealed, frame, DISTI_TCP_FRAME_BYTES);
     in->sum_wanted = disti_tcp_frame_take_sum(unsealed);
-    in->sum = checksum_header(unsealed);
+    in->sum = in->sum_header = checksum_header(unsealed);
     return unsealed;
 }
 
@@ -53,6 +53,13 @@ void disti_tcp_sum(const struct tcp_peer *peer, struct tcp_incoming *in, const v
 {
     if (peer->checksum)
         in->sum = disti_crc32c(in->sum, data, bytes);
+}
+
+void disti_tcp_sum_again(const struct tcp_peer *peer, struct tcp_incoming *in, const void *data,
+                         size_t bytes)
+{
+    in->sum = in->sum_header;
+    disti_tcp_sum(peer, in, data, bytes);
 }
 
 bool disti_tcp_sum_fits(struct tcp_state *state, const struct tcp_conn *conn)

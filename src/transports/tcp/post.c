@@ -55,6 +55,8 @@ static void post_claim(struct tcp_peer *peer, struct disti_unexpected *unexpecte
     request->moved = unexpected->arrived - rest;
     disti_sink_apply(sink, 0, unexpected->payload, request->moved);
     if (!whole) {
+        if (rest)
+            disti_tcp_sum_again(peer, in, unexpected->payload, request->moved);
         memcpy(in->small, unexpected->payload + request->moved, rest);
         in->stash_bytes = rest;
         in->left += rest;

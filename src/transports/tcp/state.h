@@ -196,6 +196,9 @@ const unsigned char *disti_tcp_unseal(struct tcp_incoming *in, const unsigned ch
 /* Its payload has come so far. */
 void disti_tcp_sum(const struct tcp_peer *peer, struct tcp_incoming *in, const void *data,
                    size_t bytes);
+/* Only so much of its payload has come, all of which is in data: the rest is to be taken again. */
+void disti_tcp_sum_again(const struct tcp_peer *peer, struct tcp_incoming *in, const void *data,
+                         size_t bytes);
 /* All of it has. False: it is damaged, and so the peer is lost. */
 bool disti_tcp_sum_fits(struct tcp_state *state, const struct tcp_conn *conn);
 

@@ -92,6 +92,39 @@ static void test_flipped(void **state)
     assert_true(seen >= 8 * BODY); /* all of the body; a changed header may end it otherwise */
 }
 
+/* A receive that reduces is posted when the message has come as far as the middle of an element. */
+static void test_claimed(void **state)
+{
+    const float theirs[BODY / sizeof(float)] = {1, 2, 3, 4}, wanted[] = {11, 22, 33, 44};
+    unsigned char bytes[DISTI_TCP_FRAME_BYTES + BODY];
+    size_t size = raw_message(bytes, 2, theirs, BODY);
+
+    (void)state;
+    disti_tcp_frame_put_sum(
+        bytes, disti_crc32c(0, bytes + DISTI_TCP_SUM_BYTES, size - DISTI_TCP_SUM_BYTES));
+    for (size_t come = 0; come <= BODY; come++) {
+        float sum[] = {10, 20, 30, 40};
+        struct dist_request request = {
+            .peer = 0,
+            .envelope = {.tag = 2, .bytes = BODY, .fingerprint = 1},
+            .status = DIST_IN_PROGRESS,
+            .sink = {.dst = sum, .src = sum, .bytes = BODY, .dtype = DIST_FLOAT32, .op = DIST_SUM}};
+        struct tcp_rank rank;
+        int fd;
+
+        tcp_rank_open(&rank, 1, 2, "127.0.0.1");
+        fd = raw_join(&rank, 0);
+        assert_true(raw_write(fd, bytes, DISTI_TCP_FRAME_BYTES + come));
+        tcp_drive_ms(&rank, 1, 20);
+        disti_transport_tcp.recv(rank.state, &request);
+        assert_true(raw_write(fd, bytes + DISTI_TCP_FRAME_BYTES + come, BODY - come));
+        assert_int_equal(tcp_finish(&rank, 1, &request), DIST_OK);
+        assert_memory_equal(sum, wanted, BODY);
+        close(fd);
+        tcp_rank_close(&rank);
+    }
+}
+
 /* Both ends want checksums, or none does: nothing is sent. */
 static void test_one_side(void **state)
 {
@@ -138,9 +171,8 @@ static void test_setting(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_right),
-        cmocka_unit_test(test_flipped),
-        cmocka_unit_test(test_one_side),
+        cmocka_unit_test(test_right),   cmocka_unit_test(test_flipped),
+        cmocka_unit_test(test_claimed), cmocka_unit_test(test_one_side),
         cmocka_unit_test(test_setting),
     };
 

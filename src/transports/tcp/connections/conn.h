@@ -69,7 +69,8 @@ struct tcp_incoming {
     uint64_t stripe;               /* bytes of it */
     struct dist_request *request;
     struct disti_unexpected *unexpected;
-    uint32_t sum, sum_wanted; /* with checksums: of what has come; of all, as its frame says */
+    /* With checksums: of what has come; of the frame's header; of all, as the frame says. */
+    uint32_t sum, sum_header, sum_wanted;
     unsigned char *stash;     /* allocated; NULL: small */
     size_t stash_bytes;
     unsigned char small[DISTI_TCP_FRAME_BYTES];
