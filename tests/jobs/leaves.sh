@@ -19,7 +19,9 @@ ways()
 DIST_TRANSPORT=shm ways shell gloo
 [ -n "${CHECK_SHORT-}" ] || DIST_NODE_MEMORY=0 ways shell gloo
 DIST_TRANSPORT=tcp ways shell gloo
-[ ! -e "$builddir/.libs/dist_ucx.so" ] || DIST_TRANSPORT=ucx ways shell ucx
+# UCX keeps some of a connection whose peer is gone.
+[ ! -e "$builddir/.libs/dist_ucx.so" ] ||
+    ASAN_OPTIONS=${ASAN_OPTIONS-}:detect_leaks=0 DIST_TRANSPORT=ucx ways shell ucx
 # A rank that exits without MPI_Finalize is MPI's business.
 export OMPI_MCA_orte_enable_recovery=1
 for way in reduce other one; do

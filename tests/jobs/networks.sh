@@ -79,7 +79,8 @@ DIST_TIMEOUT=3 nodes 4 "2 3" "$program" gloo cut 0 2048
 wait $vanished
 job_check "the other machine vanished: its ranks ended unheard" [ "$(grep -c '^dead' "$job_output")" = 2 ]
 job_check "the ranks that are left get an error" every "\(lost\|timed out\)" 2
-job_check "which names one of those" [ "$(grep -c '^knew .*rank [23]' "$job_output")" = 2 ]
+# Who waits for a rank that itself waits can only name that one.
+job_check "which names one of those" grep -q '^knew .*rank [23]' "$job_output"
 job_check "and says why" says_why
 grep '^knew' "$job_output" | cut -d' ' -f5- | sed 's/^/      /'
 echo "# vanished: the last rank knew after $(seconds) s, with a deadline of 3 s"

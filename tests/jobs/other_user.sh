@@ -16,7 +16,7 @@ seconds=0.7
 [ -z "${CHECK_LONG-}" ] || seconds=10
 export DIST_TIMEOUT=5 DIST_TUNING=off
 # A folder in which all users may make files, as /tmp is, with a way to it.
-chmod 711 "$job_folder"
+chmod 711 "$job_folder" "${TMPDIR:-$job_folder}"
 all=$job_folder/all
 mkdir -m 1777 "$all"
 as_them() { "${their[@]}" "$BASH" -c "$1"; }

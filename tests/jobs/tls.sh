@@ -32,6 +32,8 @@ DIST_TCP_BUFFER=8K job shell 2 dist_bench all_reduce --minbytes 4M --maxbytes 4M
 seen()
 {
     local trace=$job_folder/trace.$RANDOM
+    # Nothing looks for leaks in a process that is traced.
+    export ASAN_OPTIONS="${ASAN_OPTIONS-}:detect_leaks=0"
     strace -f -o "$trace" -e trace=sendto,sendmsg,write,writev "$builddir/$hello" || return
     if grep -qE 'send.*"(dmsg|DIST)' "$trace"; then echo in clear; fi
 }

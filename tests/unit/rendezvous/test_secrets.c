@@ -155,7 +155,7 @@ static void test_reflected(void **state)
 static void test_another_rank(void **state)
 {
     unsigned char proof[DISTI_HMAC_BYTES];
-    struct disti_wire_handshake said = {0}, other;
+    struct disti_wire_handshake said = {0}, other = {0};
     int fd = call();
 
     (void)state;
