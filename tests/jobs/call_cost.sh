@@ -83,7 +83,7 @@ job_check "what makes a job safe costs a call little" cost_of_trust 12
 # preloaded if that is not empty; rank 0 under callgrind, which counts FUNCTION.
 cost_of_mpi()
 {
-    local script=$job_folder/cost_$1
+    local script=$job_folder/cost_$1${2:+_preload}
     cat >"$script" <<END
 #!$BASH
 export LD_PRELOAD='$2' DIST_MPI_COMPARE=0 DIST_PROGRESS_THREAD=0

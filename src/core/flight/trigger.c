@@ -24,6 +24,7 @@ static struct {
     struct dist_group *groups; /* by flight.next */
     char path[512];            /* as DIST_FLIGHT_FILE says; "": no group was shown yet */
     char host[64];
+    bool same;   /* that is no file, but such as a terminal: written to again and again */
     int written; /* files of that path */
 } trigger = {.taken = ATOMIC_FLAG_INIT};
 
@@ -45,16 +46,15 @@ static void trigger_give(const sigset_t *mask)
 
 /*
  * The first file has the path's name; later ones, in the order of what went wrong, ".2" and so on
- * behind it. What is no file, such as a terminal, is written to again. Without stdio.
+ * behind it. Without stdio, and without a look at a disk, which may not answer.
  */
 static void trigger_name(char path[DISTI_FLIGHT_PATH])
 {
     const size_t length = strnlen(trigger.path, sizeof(trigger.path) - 1);
-    struct stat status;
 
     memcpy(path, trigger.path, length);
     path[length] = '\0';
-    if (lstat(path, &status) == 0 && !S_ISREG(status.st_mode))
+    if (trigger.same)
         return;
     trigger.written += trigger.written < TRIGGER_FILES;
     if (trigger.written > 1) {
@@ -113,23 +113,17 @@ static void trigger_set(void (*handler)(int))
 }
 
 /* A program that handles the signal itself, before or after, keeps it. */
-static void trigger_watch(bool on)
-{
-    if (on && trigger_is(SIG_DFL))
-        trigger_set(trigger_signal);
-    else if (!on && trigger_is(trigger_signal))
-        trigger_set(SIG_DFL);
-}
-
 void disti_flight_watch(void)
 {
-    trigger_watch(true);
+    if (trigger_is(SIG_DFL))
+        trigger_set(trigger_signal);
 }
 
-/* The library may be unloaded, and its handler with it. */
+/* The library may be unloaded, and its handler with it; or the process is in exit(). */
 __attribute__((destructor)) static void trigger_unload(void)
 {
-    trigger_watch(false);
+    if (trigger_is(trigger_signal))
+        trigger_set(SIG_IGN);
 }
 
 /* ---- groups ---- */
@@ -138,12 +132,16 @@ void disti_flight_show(struct dist_group *group)
 {
     const char *pattern = disti_env("DIST_FLIGHT_FILE");
     char path[sizeof(trigger.path)];
+    struct stat status;
     sigset_t mask;
+    bool same;
 
     disti_file_name(pattern && *pattern ? pattern : TRIGGER_FILE, group->world->rank, path,
                     sizeof(path));
+    same = lstat(path, &status) == 0 && !S_ISREG(status.st_mode);
     trigger_take(&mask);
     memcpy(trigger.path, path, sizeof(path));
+    trigger.same = same;
     disti_file_host(trigger.host, sizeof(trigger.host));
     group->flight.next = trigger.groups;
     if (trigger.groups)

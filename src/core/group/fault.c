@@ -189,8 +189,10 @@ static bool fault_is_forsaken(const struct dist_group *group, const struct disti
                               const struct disti_notice *leaver)
 {
     const int rank = dist_get_group_rank(group, leaver->rank);
+    const int64_t begun_ns = work->deadline_ns - group->timeout_ms * INT64_C(1000000);
 
-    if (work->ticket.status != DIST_IN_PROGRESS)
+    /* What has come already is to be found first. */
+    if (work->ticket.status != DIST_IN_PROGRESS || !disti_expired(begun_ns + FAULT_GRACE_NS))
         return false;
     if (!disti_collective_pair(work->call.collective))
         return work->call.sequence >= leaver->calls;

@@ -2,6 +2,7 @@
 /* Leaving: the end of a group, together with its other ranks. */
 #include "base/clock.h"
 #include "base/faults/faults.h"
+#include "base/lock/lock.h"
 #include "core/group/group.h"
 
 #include <stdio.h>
@@ -30,6 +31,18 @@ static void leave_tell(const struct dist_group *group)
         disti_store_tell_leaving(group->world->bootstrap.store, &party, group->sequence);
 }
 
+/* Nothing of its is under way that the others may still take part in. */
+static bool leave_is_idle(struct dist_group *group)
+{
+    bool idle;
+
+    if (!disti_lock_try(&group->lock))
+        return false;
+    idle = !group->works;
+    disti_lock_release(&group->lock);
+    return idle;
+}
+
 /* The others let this rank wait: some may wait for it, in this group or another that it leaves. */
 static void leave_late(void *arg)
 {
@@ -37,8 +50,10 @@ static void leave_late(void *arg)
 
     if (!group->world->leaving)
         leave_tell(group);
-    for (; group->world->leaving && other; other = other->next)
-        leave_tell(other);
+    for (; group->world->leaving && other; other = other->next) {
+        if (other == group || leave_is_idle(other))
+            leave_tell(other);
+    }
 }
 
 /* All ranks have come: nobody's last messages are cut off, no goodbye looks like a death. */
