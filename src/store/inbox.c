@@ -173,6 +173,7 @@ void disti_store_client_pump(struct disti_store *store)
                 disti_process_end(store->holder.host, (int)store->holder.pid, why, sizeof(why)));
             break;
         case DISTI_WIRE_NO_TLS:
+            store->no_tls = true;
             disti_store_client_lose(store, disti_tls_why(store->tls));
             break;
         default:

@@ -74,7 +74,10 @@ ssize_t disti_tls_send(struct disti_tls *tls, const struct iovec *parts, int cou
 bool disti_tls_is_up(const struct disti_tls *tls);
 /* Something waits for room in the socket. */
 bool disti_tls_waits_to_send(const struct disti_tls *tls);
-/* In words, for a user; "": nothing has gone wrong. */
+/*
+ * In words, for a user; "": nothing has gone wrong, or there is no session. Of an end before the
+ * handshake's, which is an end and no EPROTO, a guess: it may be as harmless as on a socket.
+ */
 const char *disti_tls_why(const struct disti_tls *tls);
 
 /*
