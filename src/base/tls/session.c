@@ -81,13 +81,19 @@ static ssize_t session_error(int error)
     return -1;
 }
 
+/* Later it may do. */
+static bool session_for_now(int error)
+{
+    return error == EAGAIN || error == ENOBUFS || error == ENOMEM;
+}
+
 /* After a call that gave `result`: -1 and errno, or 0 at the end of the stream. */
 static ssize_t session_failed(struct disti_tls *tls, int result)
 {
     int error = tls->wire.error, kind = tls->lib->SSL_get_error(tls->ssl, result);
 
     if (kind == SSL_ERROR_WANT_READ || kind == SSL_ERROR_WANT_WRITE)
-        return session_error(EAGAIN);
+        return session_error(error ? error : EAGAIN);
     tls->ended |= kind == SSL_ERROR_ZERO_RETURN || tls->wire.closed;
     if (!tls->up && (tls->ended || error == ECONNRESET))
         session_why(tls, "%s",
@@ -135,7 +141,7 @@ static ssize_t session_go_up(struct disti_tls *tls)
         memcpy(tls->record, tls->early, tls->early_bytes);
         tls->record_bytes = tls->early_bytes;
     }
-    if (tls->record_bytes && !tls->owed && !session_put_record(tls) && errno != EAGAIN)
+    if (tls->record_bytes && !tls->owed && !session_put_record(tls) && !session_for_now(errno))
         return -1;
     return 1;
 }
@@ -227,7 +233,7 @@ ssize_t disti_tls_send(struct disti_tls *tls, const struct iovec *parts, int cou
         if (session_put_record(tls))
             continue;
         tls->owed = 1;
-        return errno == EAGAIN && sent > 1 ? (ssize_t)sent - 1 : -1;
+        return session_for_now(errno) && sent > 1 ? (ssize_t)sent - 1 : -1;
     }
     return (ssize_t)sent;
 }

@@ -65,7 +65,8 @@ void disti_tls_free(struct disti_tls *tls);
 
 /*
  * As recv and sendmsg with MSG_DONTWAIT and MSG_NOSIGNAL. A short count or EAGAIN: the socket gives
- * or takes no more. EPROTO: disti_tls_why says what has gone wrong.
+ * or takes no more; after a short count for want of memory nothing waits for room. EPROTO:
+ * disti_tls_why says what has gone wrong.
  */
 ssize_t disti_tls_recv(struct disti_tls *tls, const struct iovec *parts, int count);
 ssize_t disti_tls_send(struct disti_tls *tls, const struct iovec *parts, int count);
