@@ -141,9 +141,10 @@ static ssize_t session_go_up(struct disti_tls *tls)
         memcpy(tls->record, tls->early, tls->early_bytes);
         tls->record_bytes = tls->early_bytes;
     }
+    /* Who has hung up may have said why. */
     if (tls->record_bytes && !tls->owed && !session_put_record(tls) && !session_for_now(errno))
-        return -1;
-    return 1;
+        tls->record_bytes = 0;
+    return tls->broken ? session_error(EPROTO) : 1;
 }
 
 /* Reads until there is no more or `room` is full. *end_p: what the last call did, if not full. */
