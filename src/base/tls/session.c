@@ -64,7 +64,7 @@ static void session_explain(struct disti_tls *tls)
         session_why(tls, "it does not speak TLS 1.3 (%s)", text);
     else if (reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE)
         session_why(tls, "%s", "it showed no certificate: set its DIST_TLS_CERT and DIST_TLS_KEY");
-    else if (reason >= SSL_AD_REASON_OFFSET)
+    else if (reason >= SSL_AD_REASON_OFFSET && !ERR_FATAL_ERROR(error))
         session_why(tls, "it refused this end's certificate or handshake (%s): see its log", text);
     else if (verified != X509_V_OK)
         session_why(tls,
@@ -298,7 +298,7 @@ struct disti_tls *disti_tls_call(struct disti_tls_context *context, int fd, cons
         named = X509_VERIFY_PARAM_set1_ip_asc(rules, host) == 1;
     } else {
         X509_VERIFY_PARAM_set_hostflags(rules, X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
-        named = X509_VERIFY_PARAM_set1_host(rules, host, 0) == 1;
+        named = host[0] && X509_VERIFY_PARAM_set1_host(rules, host, 0) == 1;
     }
     if (!named) {
         disti_tls_free(tls);

@@ -55,7 +55,8 @@ void disti_tls_context_free(struct disti_tls_context *context);
 
 /*
  * A session of who has called `host`, a name or a numeric address: the certificate of who answers
- * must have it among its subject alternative names. The socket stays the caller's. NULL: no memory.
+ * must have it among its subject alternative names. The socket stays the caller's. NULL: no memory,
+ * or no host.
  */
 struct disti_tls *disti_tls_call(struct disti_tls_context *context, int fd, const char *host);
 /* Of who has been called. */
