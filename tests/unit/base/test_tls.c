@@ -200,6 +200,7 @@ static void test_name(void **state)
         expect_why(1, "refused this end's certificate");
         end();
     }
+    assert_null(disti_tls_call(ours, -1, ""));
 }
 
 static void test_expired(void **state)
