@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Aborted groups: how the store is told by a signal handler, and who heeds it here. */
 #include "base/backoff.h"
+#include "base/clock.h"
 #include "store/client.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+/* On a TLS session, which may have taken all but a byte. */
+#define ALARM_ROOM_MS 1000
 
 /*
  * A handler may have interrupted anything, so it takes no lock and no memory. The frame is there
@@ -44,16 +49,36 @@ const struct client_abort *disti_store_client_aborted(const struct disti_store *
     return abort;
 }
 
+/* Waits for room: no handler does, since none sends on a TLS session. */
+static bool alarm_may_go_on(struct disti_store *store, int64_t deadline)
+{
+    struct pollfd ready = {.fd = store->fd, .events = POLLOUT};
+
+    return store->tls && !disti_expired(deadline) &&
+           (poll(&ready, 1, disti_left_ms(deadline)) >= 0 || errno == EINTR);
+}
+
 /* So few bytes go at once, or not at all; a part of them would make nonsense of all that follows.
  */
 static void alarm_send(struct disti_store *store, struct disti_store_alarm *alarm)
 {
-    ssize_t sent;
+    const int64_t deadline = store->tls ? disti_deadline_ms(ALARM_ROOM_MS) : 0;
+    size_t sent = 0;
 
-    do
-        sent = disti_tls_or_send(store->tls, store->fd, alarm->frame, alarm->bytes);
-    while (sent < 0 && errno == EINTR);
-    if (sent > 0 && (size_t)sent < alarm->bytes)
+    while (sent < alarm->bytes) {
+        ssize_t n =
+            disti_tls_or_send(store->tls, store->fd, alarm->frame + sent, alarm->bytes - sent);
+
+        if (n > 0)
+            sent += (size_t)n;
+        else if (n < 0 && errno == EINTR)
+            continue;
+        else if (n < 0 && errno != EAGAIN)
+            break;
+        if (sent < alarm->bytes && !alarm_may_go_on(store, deadline))
+            break;
+    }
+    if (sent > 0 && sent < alarm->bytes)
         shutdown(store->fd, SHUT_RDWR);
     atomic_store(&alarm->passed, true);
 }

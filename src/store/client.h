@@ -25,6 +25,7 @@ struct disti_store_tries {
     char text[400];        /* "127.0.0.1: Connection refused", of the last round */
     int64_t unresolved_by; /* give up on a name that nobody knows; 0: not tried yet */
     bool stranger;         /* somebody accepts, and does not speak the store's protocol */
+    bool tls_ended;        /* in some round a TLS handshake was hung up on */
 };
 
 /*
@@ -97,6 +98,7 @@ struct disti_store {
     bool lost;        /* the connection is of no use any more */
     bool strange;     /* because the other end speaks another protocol */
     bool asks_tls;    /* which is TLS */
+    bool no_tls;      /* because the session is broken, as disti_tls_why says */
     bool holder_left; /* it said goodbye, so its end is no surprise */
     char lost_text[DISTI_NEWS_MAX];
 

@@ -202,7 +202,10 @@ dist_status disti_store_reach(const struct disti_store_target *target, int timeo
             return disti_fail(
                 DIST_ERR_RENDEZVOUS, "rank %d found no store at %s port %d within %d ms (%s): %s",
                 target->rank, target->host, target->port, timeout_ms, tries.text,
-                tries.stranger
+                tries.tls_ended
+                    ? "what was there ended a TLS handshake. See the log of rank 0, and set "
+                      "DIST_TLS_CERT, DIST_TLS_KEY and DIST_TLS_CA on all ranks, or on none"
+                : tries.stranger
                     ? "if another program has that port, choose another one (MASTER_PORT)"
                     : "start rank 0, set the same MASTER_ADDR on all ranks, or raise the timeout "
                       "(DIST_TIMEOUT, seconds)");

@@ -116,7 +116,7 @@ static dist_status hello_nonsense(const struct disti_store *store,
                       target->rank, store->where, what);
 }
 
-/* Certificates that do not fit today will not in a moment; a store that ends may begin again. */
+/* Certificates that do not fit today will not in a moment. */
 static dist_status hello_no_tls(const struct disti_store *store,
                                 const struct disti_store_target *target,
                                 struct disti_store_tries *tries)
@@ -138,18 +138,20 @@ static dist_status hello_no_answer(struct disti_store *store, dist_status status
 {
     const struct client_request withdraw = {.op = DISTI_WIRE_GOODBYE, .arg = DISTI_WIRE_WITHDRAW};
 
-    if (store->tls && disti_tls_why(store->tls)[0])
+    if (store->no_tls)
         return hello_no_tls(store, target, tries);
     if (status == DIST_IN_PROGRESS) /* it may read our hello yet, and we may come again */
         disti_store_client_send(store, &withdraw, 0);
     disti_store_tried(tries, "%s: %s", store->where,
-                      store->asks_tls ? "speaks TLS"
+                      store->asks_tls                ? "speaks TLS"
+                      : disti_tls_why(store->tls)[0] ? disti_tls_why(store->tls)
                       : store->tls && !disti_tls_is_up(store->tls)
                           ? "does not go on with the TLS handshake"
                       : status == DIST_ERR_RENDEZVOUS ? "answers in another protocol"
                       : status == DIST_ERR_PEER_LOST  ? "closed the connection"
                                                       : "accepts connections but does not answer");
     tries->stranger = true;
+    tries->tls_ended |= disti_tls_why(store->tls)[0] != '\0';
     if (target->doubtful || status != DIST_ERR_RENDEZVOUS)
         return DIST_IN_PROGRESS;
     if (store->asks_tls)

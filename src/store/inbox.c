@@ -173,6 +173,7 @@ void disti_store_client_pump(struct disti_store *store)
                 disti_process_end(store->holder.host, (int)store->holder.pid, why, sizeof(why)));
             break;
         case DISTI_WIRE_NO_TLS:
+            store->no_tls = true;
             disti_store_client_lose(store, disti_tls_why(store->tls));
             break;
         default:
@@ -198,12 +199,26 @@ int disti_store_fd(const struct disti_store *store)
     return store->epoll_fd;
 }
 
+/*
+ * On a TLS session news_fd also tells of alarms that are to be sent. It is read first, so that one
+ * that rings from then on is not missed.
+ */
+static void inbox_send_alarms(struct disti_store *store)
+{
+    uint64_t count;
+
+    (void)!read(store->news_fd, &count, sizeof(count));
+    disti_store_client_flush_alarms(store);
+}
+
 bool disti_store_notice(struct disti_store *store, struct disti_notice *notice_p)
 {
     struct client_news *news;
-    uint64_t count;
+    uint64_t count, one = 1;
 
     pthread_mutex_lock(&store->lock);
+    if (store->tls)
+        inbox_send_alarms(store);
     if (!store->news && !store->reading) /* who reads for all takes notices too */
         disti_store_client_pump(store);
     news = store->news;
@@ -212,7 +227,9 @@ bool disti_store_notice(struct disti_store *store, struct disti_notice *notice_p
         if (!store->news)
             store->news_end = &store->news;
     }
-    if (!store->news && (news || store->tls)) /* an alarm may have set it */
+    if (store->tls && store->news)
+        (void)!write(store->news_fd, &one, sizeof(one));
+    else if (!store->tls && !store->news && news)
         (void)!read(store->news_fd, &count, sizeof(count));
     pthread_mutex_unlock(&store->lock);
     if (!news)

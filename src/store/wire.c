@@ -203,8 +203,7 @@ static enum disti_wire_event wire_fill(struct disti_wire_reader *reader, int fd,
         else if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             return DISTI_WIRE_MORE;
         else
-            return reader->tls && disti_tls_why(reader->tls)[0] ? DISTI_WIRE_NO_TLS
-                                                                : DISTI_WIRE_CLOSED;
+            return reader->tls && n < 0 && errno == EPROTO ? DISTI_WIRE_NO_TLS : DISTI_WIRE_CLOSED;
     }
     return DISTI_WIRE_FRAME;
 }

@@ -71,7 +71,7 @@ refused "mismatch" elsewhere ca good ca
 refused "renew it" good ca expired ca
 refused "speaks TLS, and this rank does not: set DIST_TLS_CERT" good ca none none
 job_check "and the store that somebody came without" says "it does not speak TLS"
-refused "has no TLS connection" none none good ca
+refused "what was there ended a TLS handshake" none none good ca
 job_check "the store without says that somebody came with TLS" says "it speaks TLS, and the store does not"
 unset DIST_TLS_KEY
 job_fails "DIST_TLS_KEY is not set" shell 2 $hello

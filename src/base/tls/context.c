@@ -129,19 +129,21 @@ static bool context_fits(struct disti_tls_context *context, const struct disti_t
     return context_wrong(why, size, "DIST_TLS_CERT", files->cert, what);
 }
 
-static void context_rules(struct disti_tls_context *context)
+static bool context_rules(struct disti_tls_context *context)
 {
     const struct disti_tls_library *lib = context->lib;
 
-    lib->SSL_CTX_ctrl(context->ssl, SSL_CTRL_SET_MIN_PROTO_VERSION, TLS1_3_VERSION, NULL);
     lib->SSL_CTX_ctrl(context->ssl, SSL_CTRL_MODE,
-                      SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER, NULL);
+                      SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                          SSL_MODE_RELEASE_BUFFERS,
+                      NULL);
     lib->SSL_CTX_ctrl(context->ssl, SSL_CTRL_SET_SESS_CACHE_MODE, SSL_SESS_CACHE_OFF, NULL);
     /* The frames inside say how a connection ends. */
     lib->SSL_CTX_set_options(context->ssl, SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_NO_TICKET);
     lib->SSL_CTX_set_num_tickets(context->ssl, 0);
     lib->SSL_CTX_set_verify(context->ssl, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
     lib->SSL_CTX_set_default_passwd_cb(context->ssl, context_no_passphrase);
+    return lib->SSL_CTX_ctrl(context->ssl, SSL_CTRL_SET_MIN_PROTO_VERSION, TLS1_3_VERSION, NULL);
 }
 
 struct disti_tls_context *disti_tls_context_new(const struct disti_tls_files *files, char *why,
@@ -161,8 +163,11 @@ struct disti_tls_context *disti_tls_context_new(const struct disti_tls_files *fi
         free(context);
         return NULL;
     }
-    context_rules(context);
-    if (context_load(context, files, why, size) && context_fits(context, files, why, size))
+    if (!context_rules(context))
+        snprintf(why, size,
+                 "TLS 1.3 is not to be had: this machine's OpenSSL was built without it, or "
+                 "its configuration (openssl.cnf) forbids it");
+    else if (context_load(context, files, why, size) && context_fits(context, files, why, size))
         return context;
     disti_tls_context_free(context);
     return NULL;

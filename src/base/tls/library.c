@@ -7,6 +7,7 @@
 #include "base/tls/tls.h"
 
 #include <dlfcn.h>
+#include <openssl/crypto.h>
 #include <pthread.h>
 #include <stdio.h>
 
@@ -22,6 +23,8 @@ static void library_load(void)
 {
     const char *why;
 
+    /* Threads may still use it in exit(), and forked children have no use for its clean-up. */
+    OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
     library.handle = dlopen(LIBRARY_NAME, RTLD_NOW | RTLD_LOCAL);
     if (!library.handle) {
         why = dlerror();

@@ -21,6 +21,7 @@ struct disti_tls {
     struct disti_tls_wire wire;
     bool up;
     bool ended;         /* the peer has closed, or the session is broken */
+    bool broken;        /* as `why` says */
     size_t early_bytes; /* said before the handshake has ended */
     unsigned char early[DISTI_TLS_EARLY];
     size_t record_bytes;                  /* taken, and not yet whole on the socket; 0: none */
@@ -31,9 +32,7 @@ struct disti_tls {
 
 static void session_why(struct disti_tls *tls, const char *format, const char *detail)
 {
-    if (!tls->why[0])
-        snprintf(tls->why, sizeof(tls->why), format, detail);
-    tls->ended = true;
+    snprintf(tls->why, sizeof(tls->why), format, detail);
 }
 
 /* OpenSSL has no answer to who does not speak TLS: with this alert he can know what is wrong. */
@@ -52,6 +51,7 @@ static void session_explain(struct disti_tls *tls)
     long verified = tls->lib->SSL_get_verify_result(tls->ssl);
     int reason = ERR_GET_REASON(error);
 
+    tls->ended = tls->broken = true;
     if (reason == SSL_R_WRONG_VERSION_NUMBER)
         session_tell_clear(tls);
     if (tls->wire.greedy)
@@ -64,7 +64,7 @@ static void session_explain(struct disti_tls *tls)
         session_why(tls, "it does not speak TLS 1.3 (%s)", text);
     else if (reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE)
         session_why(tls, "%s", "it showed no certificate: set its DIST_TLS_CERT and DIST_TLS_KEY");
-    else if (reason >= SSL_AD_REASON_OFFSET)
+    else if (reason >= SSL_AD_REASON_OFFSET && !ERR_FATAL_ERROR(error))
         session_why(tls, "it refused this end's certificate or handshake (%s): see its log", text);
     else if (verified != X509_V_OK)
         session_why(tls,
@@ -81,21 +81,26 @@ static ssize_t session_error(int error)
     return -1;
 }
 
+/* Later it may do. */
+static bool session_for_now(int error)
+{
+    return error == EAGAIN || error == ENOBUFS || error == ENOMEM;
+}
+
 /* After a call that gave `result`: -1 and errno, or 0 at the end of the stream. */
 static ssize_t session_failed(struct disti_tls *tls, int result)
 {
     int error = tls->wire.error, kind = tls->lib->SSL_get_error(tls->ssl, result);
 
     if (kind == SSL_ERROR_WANT_READ || kind == SSL_ERROR_WANT_WRITE)
-        return session_error(EAGAIN);
-    if (kind == SSL_ERROR_ZERO_RETURN || tls->wire.closed) {
-        if (!tls->up)
-            session_why(tls, "%s",
-                        "it ended the connection during the TLS handshake; perhaps it "
-                        "has no DIST_TLS_CERT, DIST_TLS_KEY and DIST_TLS_CA");
-        tls->ended = true;
+        return session_error(error ? error : EAGAIN);
+    tls->ended |= kind == SSL_ERROR_ZERO_RETURN || tls->wire.closed;
+    if (!tls->up && (tls->ended || error == ECONNRESET))
+        session_why(tls, "%s",
+                    "it ended the connection during the TLS handshake; perhaps it "
+                    "has no DIST_TLS_CERT, DIST_TLS_KEY and DIST_TLS_CA");
+    if (tls->ended)
         return 0;
-    }
     /* What the peer has said before may still be read, and say why. */
     if (kind != SSL_ERROR_SYSCALL || !error) {
         session_explain(tls);
@@ -136,9 +141,10 @@ static ssize_t session_go_up(struct disti_tls *tls)
         memcpy(tls->record, tls->early, tls->early_bytes);
         tls->record_bytes = tls->early_bytes;
     }
-    if (tls->record_bytes && !tls->owed && !session_put_record(tls) && errno != EAGAIN)
-        return -1;
-    return 1;
+    /* Who has hung up may have said why. */
+    if (tls->record_bytes && !tls->owed && !session_put_record(tls) && !session_for_now(errno))
+        tls->record_bytes = 0;
+    return tls->broken ? session_error(EPROTO) : 1;
 }
 
 /* Reads until there is no more or `room` is full. *end_p: what the last call did, if not full. */
@@ -166,7 +172,7 @@ ssize_t disti_tls_recv(struct disti_tls *tls, const struct iovec *parts, int cou
     size_t got = 0;
     ssize_t end = tls->ended ? 0 : session_go_up(tls);
 
-    if (tls->ended && tls->why[0])
+    if (tls->broken)
         return session_error(EPROTO);
     for (int i = 0; i < count && end > 0; i++)
         got += session_read(tls, parts[i].iov_base, parts[i].iov_len, &end);
@@ -215,7 +221,7 @@ ssize_t disti_tls_send(struct disti_tls *tls, const struct iovec *parts, int cou
     size_t sent = tls->owed;
 
     if (tls->ended)
-        return session_error(tls->why[0] ? EPROTO : EPIPE);
+        return session_error(tls->broken ? EPROTO : EPIPE);
     if (!tls->up)
         return session_send_early(tls, parts, count);
     /* The owner comes with the byte that he is owed, and what follows it. */
@@ -228,7 +234,7 @@ ssize_t disti_tls_send(struct disti_tls *tls, const struct iovec *parts, int cou
         if (session_put_record(tls))
             continue;
         tls->owed = 1;
-        return errno == EAGAIN && sent > 1 ? (ssize_t)sent - 1 : -1;
+        return session_for_now(errno) && sent > 1 ? (ssize_t)sent - 1 : -1;
     }
     return (ssize_t)sent;
 }
@@ -245,7 +251,7 @@ bool disti_tls_waits_to_send(const struct disti_tls *tls)
 
 const char *disti_tls_why(const struct disti_tls *tls)
 {
-    return tls->why;
+    return tls ? tls->why : "";
 }
 
 size_t disti_tls_binding(struct disti_tls *tls, unsigned char binding[DISTI_TLS_BINDING])
@@ -292,7 +298,7 @@ struct disti_tls *disti_tls_call(struct disti_tls_context *context, int fd, cons
         named = X509_VERIFY_PARAM_set1_ip_asc(rules, host) == 1;
     } else {
         X509_VERIFY_PARAM_set_hostflags(rules, X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
-        named = X509_VERIFY_PARAM_set1_host(rules, host, 0) == 1;
+        named = host[0] && X509_VERIFY_PARAM_set1_host(rules, host, 0) == 1;
     }
     if (!named) {
         disti_tls_free(tls);

@@ -55,7 +55,8 @@ void disti_tls_context_free(struct disti_tls_context *context);
 
 /*
  * A session of who has called `host`, a name or a numeric address: the certificate of who answers
- * must have it among its subject alternative names. The socket stays the caller's. NULL: no memory.
+ * must have it among its subject alternative names. The socket stays the caller's. NULL: no memory,
+ * or no host.
  */
 struct disti_tls *disti_tls_call(struct disti_tls_context *context, int fd, const char *host);
 /* Of who has been called. */
@@ -65,7 +66,8 @@ void disti_tls_free(struct disti_tls *tls);
 
 /*
  * As recv and sendmsg with MSG_DONTWAIT and MSG_NOSIGNAL. A short count or EAGAIN: the socket gives
- * or takes no more. EPROTO: disti_tls_why says what has gone wrong.
+ * or takes no more; after a short count for want of memory nothing waits for room. EPROTO:
+ * disti_tls_why says what has gone wrong.
  */
 ssize_t disti_tls_recv(struct disti_tls *tls, const struct iovec *parts, int count);
 ssize_t disti_tls_send(struct disti_tls *tls, const struct iovec *parts, int count);
@@ -74,7 +76,10 @@ ssize_t disti_tls_send(struct disti_tls *tls, const struct iovec *parts, int cou
 bool disti_tls_is_up(const struct disti_tls *tls);
 /* Something waits for room in the socket. */
 bool disti_tls_waits_to_send(const struct disti_tls *tls);
-/* In words, for a user; "": nothing has gone wrong. */
+/*
+ * In words, for a user; "": nothing has gone wrong, or there is no session. Of an end before the
+ * handshake's, which is an end and no EPROTO, a guess: it may be as harmless as on a socket.
+ */
 const char *disti_tls_why(const struct disti_tls *tls);
 
 /*

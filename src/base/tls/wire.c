@@ -11,14 +11,11 @@
 
 static BIO_METHOD *wire_method;
 
-/* Did the call fail only for now? Else keeps why. */
+/* Did the call fail only for now? Keeps why, if not since the socket is empty or full. */
 static bool wire_again(struct disti_tls_wire *wire, ssize_t n)
 {
-    bool again =
-        n < 0 && (errno == EAGAIN || errno == EINTR || errno == ENOBUFS || errno == ENOMEM);
-
-    wire->error = n < 0 && !again ? errno : 0;
-    return again;
+    wire->error = n < 0 && errno != EAGAIN ? errno : 0;
+    return n < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM);
 }
 
 static int wire_read(BIO *bio, char *data, int bytes)
@@ -31,7 +28,9 @@ static int wire_read(BIO *bio, char *data, int bytes)
         wire->greedy = true;
         return -1;
     }
-    n = recv(wire->fd, data, (size_t)bytes, MSG_DONTWAIT);
+    do
+        n = recv(wire->fd, data, (size_t)bytes, MSG_DONTWAIT);
+    while (n < 0 && errno == EINTR);
     if (wire_again(wire, n))
         BIO_set_retry_read(bio);
     wire->read += n > 0 ? (size_t)n : 0;
@@ -45,10 +44,12 @@ static int wire_write(BIO *bio, const char *data, int bytes)
     ssize_t n;
 
     BIO_clear_retry_flags(bio);
-    n = send(wire->fd, data, (size_t)bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    do
+        n = send(wire->fd, data, (size_t)bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (n < 0 && errno == EINTR);
     if (wire_again(wire, n))
         BIO_set_retry_write(bio);
-    wire->full = n < bytes;
+    wire->full = n < 0 && !wire->error;
     return (int)n;
 }
 

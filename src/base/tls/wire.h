@@ -12,7 +12,7 @@ struct disti_tls_wire {
     int error;         /* of the last call; 0: none, or EAGAIN */
     size_t read, most; /* bytes that have come, and may */
     bool closed;       /* the peer has */
-    bool full;         /* the last write was not taken */
+    bool full;         /* the last write found no room */
     bool greedy;       /* more than `most` has come */
 };
 

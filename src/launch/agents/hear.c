@@ -199,6 +199,8 @@ bool disti_agents_client_hear(struct disti_agents *agents, struct disti_agents_e
     }
     if (!sense || event == DISTI_WIRE_STRANGE || event == DISTI_WIRE_TOO_LONG)
         return hear_lost(agents, event_p, "it sent what no agent sends");
+    if (event == DISTI_WIRE_NO_TLS)
+        return hear_lost(agents, event_p, disti_tls_why(client->link.in.tls));
     if (event == DISTI_WIRE_CLOSED || client->link.is_broken)
         return hear_lost(agents, event_p, "its connection broke");
     disti_agents_link_beat(&client->link, client->server.interval_ms, when_p);

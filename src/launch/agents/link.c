@@ -129,6 +129,8 @@ enum disti_wire_event disti_agents_link_read(struct agents_link *link)
     size_t had = link->in.got;
     enum disti_wire_event event = disti_wire_read(&link->in, link->fd);
 
+    if (link->in.tls && !link->is_broken)
+        link_watch(link); /* the handshake may have something to say */
     if (link->in.got > had)
         link->heard_ns = disti_now_ns();
     if (event == DISTI_WIRE_FRAME &&

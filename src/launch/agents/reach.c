@@ -305,6 +305,7 @@ static bool reach_frame(struct disti_agents *agents, struct disti_agents_event *
 static bool reach_answered(struct disti_agents *agents, struct disti_agents_event *event_p)
 {
     struct agents_client *client = &agents->client;
+    const char *why;
 
     switch (disti_agents_link_read(&client->link)) {
     case DISTI_WIRE_FRAME:
@@ -312,7 +313,8 @@ static bool reach_answered(struct disti_agents *agents, struct disti_agents_even
     case DISTI_WIRE_MORE:
         return false;
     case DISTI_WIRE_CLOSED:
-        reach_failed(agents, "%s: it closed the connection", agents->where);
+        why = disti_tls_why(client->link.in.tls);
+        reach_failed(agents, "%s: %s", agents->where, why[0] ? why : "it closed the connection");
         return false;
     case DISTI_WIRE_NO_TLS:
         return disti_agents_client_break(agents, event_p, "no TLS connection with %s: %s",

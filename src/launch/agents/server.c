@@ -18,6 +18,7 @@
 #define PROVE_MS 30000     /* for a stranger to prove itself */
 #define GOING_MS 2000      /* for a peer to hang up once it is told to go */
 #define STRANGERS_MAX 4096 /* the oldest goes when another one comes */
+#define STRANGERS_TLS 256  /* those who may cost a session as well */
 #define ACCEPT_AGAIN_MS 100
 #define EVENTS 64 /* at a time */
 
@@ -156,10 +157,11 @@ void disti_agents_break(struct agents_server *server, const char *format, ...)
 static void server_make_room(struct agents_server *server)
 {
     struct agents_peer *p = server->peers;
+    int most = server->tls ? STRANGERS_TLS : STRANGERS_MAX;
 
     while (p && agents_is_member(p))
         p = p->next;
-    if (server->strangers > STRANGERS_MAX && p)
+    if (server->strangers > most && p)
         p->link.is_broken = true;
 }
 

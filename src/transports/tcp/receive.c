@@ -246,6 +246,8 @@ size_t disti_tcp_receive(struct tcp_state *state, struct tcp_conn *conn)
             return moved + 1;
         }
         moved += (size_t)got;
+        /* A session may hold more, of which epoll does not know. */
+        conn->readable |= full && conn->tls;
         if (!full && !receive_reads_on(conn)) {
             conn->readable = false;
             break;

@@ -75,13 +75,14 @@ static bool send_only_begun(const struct tcp_peer *peer)
 /*
  * request->moved counts the bytes of header and payload that have gone. The header is made
  * anew each time, so that nothing has to keep it between two calls. Behind an announcement go
- * its stripes.
+ * its stripes. A TLS record has one message: of one that is cut the rest is still to be sent, and
+ * then nothing else goes before it.
  */
 static void send_gather(const struct tcp_peer *peer, struct send_batch *batch)
 {
     struct dist_request *request = peer->sends.head;
     uint64_t credit = peer->credit.left;
-    int most = send_only_begun(peer) ? 1 : TCP_BATCH;
+    int most = peer->conn->tls || send_only_begun(peer) ? 1 : TCP_BATCH;
 
     batch->count = 0;
     batch->bytes = 0;
@@ -272,7 +273,7 @@ int disti_tcp_send_turn(struct tcp_state *state, struct tcp_peer *peer)
         if (peer->stripes.sending)
             now += disti_tcp_stripes_flush(state, peer);
         moved += now;
-    } while (now && peer->stripes.sending && peer->sends.head &&
+    } while (now && (peer->stripes.sending || peer->conn->tls) && peer->sends.head &&
              peer->sent_bytes - before < TCP_TURN_BYTES);
     return moved;
 }

@@ -49,6 +49,9 @@ void disti_tcp_conn_set_writable(struct tcp_state *state, struct tcp_conn *conn,
 {
     if (!disti_tcp_conn_is_open(conn) || conn->writable == writable)
         return;
+    /* A session may have stopped for want of memory: no event says that there is some. */
+    if (!writable && conn->tls && !disti_tls_waits_to_send(conn->tls))
+        return;
     conn->writable = writable;
     state->blocked += writable ? -1 : 1;
 }
