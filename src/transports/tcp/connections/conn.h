@@ -71,7 +71,7 @@ struct tcp_incoming {
     struct disti_unexpected *unexpected;
     /* With checksums: of what has come; of the frame's header; of all, as the frame says. */
     uint32_t sum, sum_header, sum_wanted;
-    unsigned char *stash;     /* allocated; NULL: small */
+    unsigned char *stash; /* allocated; NULL: small */
     size_t stash_bytes;
     unsigned char small[DISTI_TCP_FRAME_BYTES];
 };
