@@ -4,7 +4,7 @@ import ctypes
 import threading
 from enum import IntEnum
 from itertools import accumulate
-from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 from . import _header
 from ._library import lib
@@ -43,6 +43,10 @@ def op_of(op: Any) -> int:
     raise InvalidArgumentError(f"op: {op!r} is none of {', '.join(_ops)}, nor created")
 
 
+# Created reductions, until free(): the library calls them, whoever else has forgotten them.
+_created: Dict[int, "CreatedOp"] = {}
+
+
 class CreatedOp:
     """A reduction that the program defines, until free(). See create_op."""
 
@@ -50,6 +54,7 @@ class CreatedOp:
         self.number = number
         self._keep = keep
         self._failures = failures
+        _created[number] = self
 
     def check(self) -> None:
         """Raises what the function raised in a call, if it did."""
@@ -59,6 +64,7 @@ class CreatedOp:
     def free(self) -> None:
         """Frees it. No call that uses it may be in progress."""
         check(lib.dist_op_free(self.number))
+        _created.pop(self.number, None)
 
 
 def create_op(function: Callable[[Any, Any, Any], None]) -> CreatedOp:

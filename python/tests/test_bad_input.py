@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What is wrong becomes an exception that names the argument or the rank."""
+import gc
 import os
 import signal
 import time
+import weakref
 
 import pytest
 
@@ -122,13 +124,18 @@ def test_exported_memory_stays():
         data.extend(b"123")
 
 
-def test_created_op_raises(group):
-    def wrong(_dst, _a, _b):
-        raise ValueError("of mine")
-
-    op = dist.create_op(wrong)
-    group.all_reduce(numpy.ones(3), op=op)
-    op.free()
+def test_created_op_outlives_its_name(group):
+    """The library calls it until it is freed, so Python must not collect it earlier."""
+    op = dist.create_op(lambda dst, a, b: dst.__setitem__(slice(None), a + b))
+    number, kept = op.number, weakref.ref(op)
+    work = group.all_reduce(numpy.ones(3), op=op, async_op=True)
+    del op
+    gc.collect()
+    assert kept() is not None and kept().number == number
+    work.wait()
+    kept().free()
+    gc.collect()
+    assert kept() is None
 
 
 # ---- several ranks ----
@@ -156,6 +163,24 @@ def raises_in_one(rank):
             raise KeyError("of rank 1")
         with pytest.raises((dist.AbortedError, dist.PeerLostError), match="rank 1"):
             group.all_reduce(numpy.zeros(4))
+
+
+def created_op_raises(_):
+    def wrong(_dst, _a, _b):
+        raise ValueError("of mine")
+
+    with dist.init_process_group(timeout=20) as group:
+        op = dist.create_op(wrong)
+        group.all_reduce(numpy.ones(3), op=op)
+        group.barrier()
+        failed = numpy.zeros(1)
+        try:
+            op.check()
+        except ValueError as error:
+            assert str(error) == "of mine"
+            failed[0] = 1
+        assert group.all_reduce(failed)[0] > 0  # some rank has reduced
+        op.free()
 
 
 def killed(rank):
@@ -189,7 +214,10 @@ def ends_with_callbacks(rank):
             group.barrier()
 
 
-@pytest.mark.parametrize("function", [different_shapes, different_dtypes, late, ends_with_callbacks])
+TWO_RANKS = [different_shapes, different_dtypes, created_op_raises, late, ends_with_callbacks]
+
+
+@pytest.mark.parametrize("function", TWO_RANKS)
 def test_two_ranks(function):
     dist.spawn(function, nprocs=2)
 
