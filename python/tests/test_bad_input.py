@@ -3,6 +3,8 @@
 import gc
 import os
 import signal
+import sys
+import threading
 import time
 import weakref
 
@@ -183,6 +185,49 @@ def created_op_raises(_):
         op.free()
 
 
+def two_threads_wait(rank):
+    with dist.init_process_group(timeout=20) as group:
+        if rank == 1:
+            group.barrier()
+            group.send(numpy.full(1, 5.0), 0)
+            return
+        work, got = group.irecv(numpy.zeros(1), 1), []
+        threads = [threading.Thread(target=lambda: got.append(work.wait()[0])) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        group.barrier()
+        for thread in threads:
+            thread.join(30)
+        assert got == [5.0, 5.0]
+
+
+def callback_waits(rank):
+    """Each of a work's callbacks is called, one that raises too, and gets its outcome."""
+    told, seen, ended = [], [], threading.Event()
+    sys.unraisablehook = lambda what: told.append(what.exc_value)
+
+    def first(_):
+        raise KeyError("of a callback")
+
+    def second(work):
+        seen.append((work.wait()[0], work.done()))
+        ended.set()
+
+    with dist.init_process_group(timeout=20) as group:
+        if rank == 1:
+            group.barrier()
+            group.send(numpy.full(1, 5.0), 0)
+            return
+        work = group.irecv(numpy.zeros(1), 1)
+        work.add_done_callback(first)
+        work.add_done_callback(second)
+        group.barrier()
+        work.wait()
+        assert ended.wait(30)
+        assert seen == [(5.0, True)]
+        assert [type(error) for error in told] == [KeyError]
+
+
 def killed(rank):
     group = dist.init_process_group(timeout=20)
     group.barrier()
@@ -214,7 +259,15 @@ def ends_with_callbacks(rank):
             group.barrier()
 
 
-TWO_RANKS = [different_shapes, different_dtypes, created_op_raises, late, ends_with_callbacks]
+TWO_RANKS = [
+    different_shapes,
+    different_dtypes,
+    created_op_raises,
+    two_threads_wait,
+    callback_waits,
+    late,
+    ends_with_callbacks,
+]
 
 
 @pytest.mark.parametrize("function", TWO_RANKS)
