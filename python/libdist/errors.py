@@ -26,6 +26,10 @@ class InvalidArgumentError(Error, ValueError):
     status = Status.ERR_INVALID_ARGUMENT
 
 
+class NotAnArrayError(InvalidArgumentError, TypeError):
+    """An argument is of a type that has no elements to send or to receive."""
+
+
 class UnsupportedError(Error, NotImplementedError):
     """The backend cannot do this; nothing was started."""
 

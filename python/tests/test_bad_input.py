@@ -25,6 +25,13 @@ def refused(match):
     return pytest.raises(dist.InvalidArgumentError, match=match)
 
 
+class Interface:
+    """An array in name only."""
+
+    def __init__(self, facts):
+        self.__array_interface__ = facts
+
+
 @pytest.mark.parametrize(
     "array, reason",
     [
@@ -38,11 +45,20 @@ def refused(match):
         ([1.0, 2.0], "array: a list is no array"),
         (None, "array: a NoneType is no array"),
         (3, "array: a int is no array"),
+        (numpy.float64(3), "array: a scalar of numpy"),
+        (Interface({"data": None}), "array: a Interface has not all"),
+        (Interface({"typestr": "<f4"}), "array: a Interface has not all"),
     ],
 )
 def test_array(group, array, reason):
     with refused(reason):
         group.all_reduce(array)
+
+
+def test_no_array_is_a_type_error(group):
+    for wrong in (None, numpy.float32(1), Interface({"data": (0, False)})):
+        with pytest.raises(TypeError, match="array"):
+            group.all_reduce(wrong)
 
 
 def test_read_only(group):
@@ -112,6 +128,12 @@ def test_own_gather():
 
     with pytest.raises(KeyError, match="mine"):
         dist.init_process_group(rank=0, world_size=2, all_gather=fails, timeout=5)
+
+
+def test_own_gather_of_wrong_size():
+    for wrong in (lambda data: [data], lambda data: [data] * 3):
+        with refused("all_gather: it returned"):
+            dist.init_process_group(rank=0, world_size=2, all_gather=wrong, timeout=5)
 
 
 def test_exported_memory_stays():
