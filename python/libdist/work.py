@@ -113,7 +113,7 @@ class Work:
             status = lib.dist_wait_for(self._handle, limit)
             if status == IN_PROGRESS:
                 raise TimeoutError(f"the operation has not ended within {limit} ms, and goes on")
-        if status == Status.ERR_INVALID_ARGUMENT:  # it was not waited for
+        if status == Status.ERR_INVALID_ARGUMENT and self._status is None:  # it was not waited for
             raise failure(status)
         if status < 0:
             self._error = failure(status)
