@@ -6,6 +6,7 @@ import ctypes
 import itertools
 import sys
 import threading
+import weakref
 from collections import namedtuple
 from contextlib import contextmanager
 from typing import Any, Callable, Dict, Generator, Iterator, List, Optional, Tuple
@@ -17,6 +18,8 @@ from .errors import IN_PROGRESS, InvalidArgumentError, Status, bounded, failure,
 # Works that the library will tell about, by the number that it was given for each.
 _told: Dict[int, "Work"] = {}
 _numbers = itertools.count(1)
+_live: "weakref.WeakSet[Work]" = weakref.WeakSet()
+EXIT_SECONDS = 10
 # Works that the program dropped before they had ended, with the memory that they use.
 _dropped: List[Tuple[int, Any]] = []
 
@@ -67,6 +70,7 @@ class Work:
         self._status: Optional[int] = None  # what a callback was told
         self._lock = threading.Lock()
         self._waiting = threading.Lock()
+        _live.add(self)
 
     @property
     def source(self) -> int:
@@ -203,10 +207,18 @@ def reap() -> None:
 
 @atexit.register
 def _leave() -> None:
-    """No thread of the library may call into an interpreter that is ending."""
-    for work in list(_told.values()):
+    """No thread of the library may use memory, or call into an interpreter, that is ending."""
+    reap()
+    for work in [*_told.values(), *list(_live)]:
         try:
-            work._keep[0].abort()  # its group
-            work.wait()
+            if not work.done():
+                work._keep[0].abort()  # its group
+            work.wait(EXIT_SECONDS)
         except Exception:  # pylint: disable=broad-except  # it ends, however it does
+            pass
+    for handle, keep in list(_dropped):
+        try:
+            keep[0].abort()
+            lib.dist_wait_for(handle, 1000 * EXIT_SECONDS)
+        except Exception:  # pylint: disable=broad-except
             pass

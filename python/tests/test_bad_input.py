@@ -281,6 +281,11 @@ def ends_with_callbacks(rank):
             group.barrier()
 
 
+def raises_at_length(rank):
+    if rank == 1:
+        raise KeyError("x" * 1000000 + "the end")
+
+
 TWO_RANKS = [
     different_shapes,
     different_dtypes,
@@ -298,7 +303,7 @@ def test_two_ranks(function):
 
 
 @pytest.mark.parametrize(
-    "function, text", [(raises_in_one, "KeyError: 'of rank 1'"), (killed, "signal 9")]
+    "function, text", [(raises_in_one, "KeyError: 'of rank 1'"), (killed, "signal 9"), (raises_at_length, "the end")]
 )
 def test_failing_rank(function, text):
     begin = time.monotonic()

@@ -143,6 +143,17 @@ def movers(both):
     assert all((x == 10 * i + both.rank).all() for i, x in enumerate(out)), out
 
 
+def lazy(both):
+    """A conjugate's imaginary part is negative, and its memory is not."""
+    x = torch.full((3,), 1 + 2j).conj().imag
+    assert x.is_neg()
+    dist.all_reduce(x, group=both.ours)
+    assert (x == -2 * both.size).all()
+    out = [torch.zeros(3) for _ in range(both.size)]
+    dist.all_gather(out, torch.full((1, 3), 1 + 2j).conj().imag[0], both.ours)
+    assert all((part == -2).all() for part in out)
+
+
 def messages(both):
     n, r = both.size, both.rank
     to, come = (r + 1) % n, (r - 1) % n
@@ -282,7 +293,7 @@ def again(both):
 
 def main():
     both = Both()
-    for part in (reductions, movers, messages, objects, futures, chained, groups, refusals):
+    for part in (reductions, movers, lazy, messages, objects, futures, chained, groups, refusals):
         part(both)
     store = again(both)  # rank 0's serves the others
     store.set(f"done/{both.rank}", "")

@@ -177,10 +177,10 @@ class Collectives:
             raise InvalidArgumentError("input: it must be world size times as large as output")
         flat = ready(given)
         buffer, finish = target(output)
+        dtype = reducible(buffer)
         op, free = reduction(_op(opts))
-        arguments = (flat.data_ptr(), buffer.data_ptr(), buffer.numel(), reducible(buffer), op)
-        finish = all_of(finish, free)
-        return self._run("reduce_scatter", arguments, opts, [output], finish, (flat, buffer))
+        arguments = (flat.data_ptr(), buffer.data_ptr(), buffer.numel(), dtype, op)
+        return self._run("reduce_scatter", arguments, opts, [output], finish, (flat, buffer), free)
 
     _reduce_scatter_base = reduce_scatter_single
 

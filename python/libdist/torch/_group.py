@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The process group that torch.distributed gets, and how its ranks meet: by torch's own store."""
+import atexit
 import itertools
 import os
+import weakref
 from datetime import timedelta
 from typing import Any, Dict, List, Optional, Sequence
 
@@ -11,10 +13,27 @@ from torch.distributed import ProcessGroup as _ProcessGroup
 from .. import init_process_group
 from ..errors import Error
 from ..group import Group
+from ..work import EXIT_SECONDS
 from ._collectives import Collectives
 from ._work import Several, Work
 
 _Backend = torch._C._distributed_c10d.Backend
+
+
+_lives: "weakref.WeakSet[_Life]" = weakref.WeakSet()
+
+
+@atexit.register
+def _leave() -> None:
+    """No thread of the library may use memory, or call into an interpreter, that is ending."""
+    for life in list(_lives):
+        for work in list(life._works.values()):
+            try:
+                if not work.is_completed():
+                    life.abort()
+                work.wait(timedelta(seconds=EXIT_SECONDS))
+            except Exception:  # pylint: disable=broad-except  # it ends, however it does
+                pass
 
 
 def _devices() -> List[torch.device]:
@@ -28,6 +47,7 @@ class _Life(Collectives):
     def _begin(self, group: Group) -> None:
         self._group = group
         self._works: Dict[int, Work] = {}
+        _lives.add(self)
 
     def shutdown(self) -> None:
         """Leaves the group; the other ranks' end of it is no failure of this one."""
