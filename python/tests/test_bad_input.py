@@ -104,6 +104,21 @@ def test_op_and_root(group):
         dist.empty(4, "complex64")
 
 
+def test_range(group):
+    """ctypes would make 0 of these in silence."""
+    wrapped = 1 << 32
+    for name, call in [
+        ("tag", lambda: group.isend(numpy.ones(1), 0, wrapped)),
+        ("peer", lambda: group.irecv(numpy.ones(1), wrapped)),
+        ("root", lambda: group.broadcast(numpy.ones(1), wrapped)),
+        ("color", lambda: group.split(wrapped)),
+        ("key", lambda: group.split(0, wrapped)),
+        ("op", lambda: group.all_reduce(numpy.ones(1), op=wrapped)),
+    ]:
+        with refused(f"{name}: .* out of the range"):
+            call()
+
+
 def test_destroyed():
     group = dist.init_process_group("self")
     work = group.all_reduce(numpy.ones(3), async_op=True)

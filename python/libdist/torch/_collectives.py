@@ -7,7 +7,7 @@ import torch
 
 from .. import _header
 from .._library import lib
-from ..errors import InvalidArgumentError, failure
+from ..errors import InvalidArgumentError, bounded, failure
 from ..group import Group, milliseconds
 from ._tensors import (
     Finish,
@@ -383,7 +383,7 @@ class Collectives:
         """Starts sending a tensor."""
         source = ready(_one(tensors))
         dtype, scale = flat_dtype(source)
-        arguments = (source.data_ptr(), source.numel() * scale, dtype, peer, tag)
+        arguments = (source.data_ptr(), source.numel() * scale, dtype, peer, bounded(tag, "tag"))
         return self._start(lib.dist_isend, arguments, [source], None, source)
 
     def recv(self, tensors: Any, peer: int, tag: int = 0) -> Work:
@@ -397,7 +397,7 @@ class Collectives:
             buffer.numel() * scale,
             dtype,
             peer,
-            tag,
+            bounded(tag, "tag"),
             ctypes.byref(source),
         )
         work = self._start(lib.dist_irecv, arguments, [tensor], finish, (buffer, source))
