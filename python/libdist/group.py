@@ -251,7 +251,12 @@ class Group:
         """Makes a group of the ranks with the same color, ordered by key; a rank without gets None."""
         color = _header.NO_COLOR if color is None else bounded(color, "color")
         return self._make(
-            lib.dist_split_group, color, bounded(key, "key"), backend=backend, timeout=timeout, stream=stream
+            lib.dist_split_group,
+            color,
+            bounded(key, "key"),
+            backend=backend,
+            timeout=timeout,
+            stream=stream,
         )
 
     def dup(
@@ -347,7 +352,8 @@ class Group:
         mine = self.rank == root
         given = look(array, "array", write=mine and out is None)
         got = look_out(out, given, given.count) if mine and out is not None else given
-        arguments = (given.address, got.address, given.count, given.dtype, op_of(op), bounded(root, "root"))
+        root = bounded(root, "root")
+        arguments = (given.address, got.address, given.count, given.dtype, op_of(op), root)
         name = "reduce_async" if async_op else "reduce"
         result = (array if out is None else out) if mine else None
         return self._run(name, async_op, arguments, result, (given, got))
