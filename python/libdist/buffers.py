@@ -8,7 +8,7 @@ import sys
 from typing import Any, NamedTuple, Tuple
 
 from . import _header
-from .errors import InvalidArgumentError
+from .errors import InvalidArgumentError, NotAnArrayError
 
 DTYPES = {text: value for value, text, _ in _header.DTYPES.values()}
 NAMES = {value: text for value, text, _ in _header.DTYPES.values()}
@@ -21,7 +21,8 @@ _FORMATS.update(dict.fromkeys("efd", "f"))
 # DLPack's type codes, by kind.
 _DLPACK_KINDS = {0: "i", 1: "u", 2: "f", 6: "b"}
 _DLPACK_BFLOAT = 4
-_DLPACK_HOST = (1, 3)  # memory of the CPU, pinned or not
+_DLPACK_DEVICES = (1, 3, 2, 10)  # memory of the CPU, pinned or not, of CUDA, of ROCm
+_DLPACK_READ_ONLY = 1
 
 
 class Buffer(NamedTuple):
@@ -64,8 +65,18 @@ def dtype_of(dtype: Any, name: str = "dtype") -> int:
 
 
 def _numpy(array: Any, name: str, write: bool) -> Buffer:
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(array, numpy.generic):
+        raise NotAnArrayError(f"{name}: a scalar of numpy has no memory of its own: give an array")
     facts = array.__array_interface__
-    address, read_only = facts["data"]
+    try:
+        address, read_only = facts["data"]
+        array.size, array.dtype, facts["typestr"]  # pylint: disable=pointless-statement
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise NotAnArrayError(
+            f"{name}: a {type(array).__name__} has not all of numpy's array interface ({error!r}): "
+            "give numpy.asarray of it"
+        ) from None
     if facts.get("strides") is not None:
         raise _wrong(name, "the array is not contiguous: give numpy.ascontiguousarray of it")
     if write and read_only:
@@ -88,6 +99,10 @@ class _Device(ctypes.Structure):
     _fields_ = [("kind", ctypes.c_int), ("number", ctypes.c_int)]
 
 
+class _Version(ctypes.Structure):
+    _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32)]
+
+
 class _Tensor(ctypes.Structure):  # DLTensor, with which a DLManagedTensor begins
     _fields_ = [
         ("data", ctypes.c_void_p),
@@ -102,6 +117,18 @@ class _Tensor(ctypes.Structure):  # DLTensor, with which a DLManagedTensor begin
     ]
 
 
+class _Versioned(ctypes.Structure):  # DLManagedTensorVersioned
+    _fields_ = [
+        ("version", _Version),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _Tensor),
+    ]
+
+
+_name_of = ctypes.pythonapi.PyCapsule_GetName
+_name_of.restype, _name_of.argtypes = ctypes.c_char_p, [ctypes.py_object]
 _pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer_of.restype, _pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
 
@@ -115,10 +142,44 @@ def _is_contiguous(tensor: _Tensor) -> bool:
     return True
 
 
-def _dlpack(array: Any, name: str) -> Buffer:
+def _export(array: Any, name: str) -> Any:
+    """A capsule of DLPack, of its version 1 if the array's library has that."""
+    try:
+        try:
+            return array.__dlpack__(max_version=(1, 0))
+        except TypeError:  # of before version 1
+            return array.__dlpack__()
+    except (BufferError, RuntimeError) as error:
+        raise _wrong(name, f"its library does not export it by DLPack: {error}") from None
+
+
+def _may_write(capsule: Any, name: str) -> bool:
+    """Before version 1 nothing says so: an `out` was given to be written to, other arrays not."""
+    if _name_of(capsule) != b"dltensor_versioned":
+        return name == "out"
+    held = _Versioned.from_address(_pointer_of(capsule, b"dltensor_versioned"))
+    return not held.flags & _DLPACK_READ_ONLY
+
+
+def _tensor_of(capsule: Any, name: str) -> _Tensor:
+    if _name_of(capsule) != b"dltensor_versioned":
+        return _Tensor.from_address(_pointer_of(capsule, b"dltensor"))
+    held = _Versioned.from_address(_pointer_of(capsule, b"dltensor_versioned"))
+    if held.version.major != 1:
+        raise _wrong(name, f"its DLPack is of version {held.version.major}, and libdist knows 1")
+    return held.tensor
+
+
+def _dlpack(array: Any, name: str, write: bool) -> Buffer:
     """The capsule keeps its name, so it frees what it holds; no consumer takes it over."""
-    capsule = array.__dlpack__()
-    tensor = _Tensor.from_address(_pointer_of(capsule, b"dltensor"))
+    capsule = _export(array, name)
+    tensor = _tensor_of(capsule, name)
+    if tensor.device.kind not in _DLPACK_DEVICES:
+        raise _wrong(name, "its memory is neither the CPU's nor CUDA's nor ROCm's: copy it to the CPU")
+    if write and not _may_write(capsule, name):
+        raise _wrong(
+            name, "the array is read-only, or its DLPack cannot say that it is not: copy it, or give out"
+        )
     count = 1
     for i in range(tensor.dimensions):
         count *= tensor.shape[i]
@@ -191,13 +252,12 @@ def look(array: Any, name: str, write: bool = False) -> Buffer:
     if torch is not None and isinstance(array, torch.Tensor):
         return _torch(array, name)
     if hasattr(array, "__dlpack__") and not isinstance(array, (bytes, bytearray, memoryview)):
-        return _dlpack(array, name)
+        return _dlpack(array, name, write)
     try:
         return _protocol(array, name, write)
     except TypeError:
-        raise _wrong(
-            name,
-            f"a {type(array).__name__} is no array: give one of numpy, or what has DLPack's or the "
+        raise NotAnArrayError(
+            f"{name}: a {type(array).__name__} is no array: give one of numpy, or what has DLPack's or the "
             "buffer protocol",
         ) from None
 

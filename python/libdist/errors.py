@@ -26,6 +26,10 @@ class InvalidArgumentError(Error, ValueError):
     status = Status.ERR_INVALID_ARGUMENT
 
 
+class NotAnArrayError(InvalidArgumentError, TypeError):
+    """An argument is of a type that has no elements to send or to receive."""
+
+
 class UnsupportedError(Error, NotImplementedError):
     """The backend cannot do this; nothing was started."""
 
@@ -111,6 +115,18 @@ def failure(status: int, fallback: str = "") -> Error:
     """The exception for what a call of this thread has just returned."""
     text = lib.dist_last_error().decode(errors="replace") or fallback
     return _classes.get(status, Error)(text or lib.dist_status_string(status).decode())
+
+
+def failure_of(status: int) -> Error:
+    """The exception for a status alone: another thread has the text."""
+    return _classes.get(status, Error)(lib.dist_status_string(status).decode())
+
+
+def bounded(value: float, name: str) -> int:
+    """A number that C takes as an int, which ctypes would wrap in silence."""
+    if not -0x80000000 <= value <= 0x7FFFFFFF:
+        raise InvalidArgumentError(f"{name}: {value} is out of the range of a C int")
+    return int(value)
 
 
 def check(status: int) -> None:

@@ -4,12 +4,12 @@ import ctypes
 import threading
 from enum import IntEnum
 from itertools import accumulate
-from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 from . import _header
 from ._library import lib
 from .buffers import Buffer, look, look_out, make_like
-from .errors import InvalidArgumentError, check, failure
+from .errors import InvalidArgumentError, bounded, check, failure
 from .work import Work, reap
 
 Op = IntEnum("Op", {name: value for name, (value, _) in _header.OPS.items()})
@@ -35,12 +35,16 @@ def milliseconds(timeout: Any) -> int:
 def op_of(op: Any) -> int:
     """The library's number of a reduction, given by Op, by name, or as a created one."""
     if isinstance(op, int):
-        return op
+        return bounded(op, "op")
     if isinstance(op, str) and op in _ops:
         return _ops[op]
     if isinstance(op, CreatedOp):
         return op.number
     raise InvalidArgumentError(f"op: {op!r} is none of {', '.join(_ops)}, nor created")
+
+
+# Created reductions, until free(): the library calls them, whoever else has forgotten them.
+_created: Dict[int, "CreatedOp"] = {}
 
 
 class CreatedOp:
@@ -50,6 +54,7 @@ class CreatedOp:
         self.number = number
         self._keep = keep
         self._failures = failures
+        _created[number] = self
 
     def check(self) -> None:
         """Raises what the function raised in a call, if it did."""
@@ -59,6 +64,7 @@ class CreatedOp:
     def free(self) -> None:
         """Frees it. No call that uses it may be in progress."""
         check(lib.dist_op_free(self.number))
+        _created.pop(self.number, None)
 
 
 def create_op(function: Callable[[Any, Any, Any], None]) -> CreatedOp:
@@ -154,6 +160,10 @@ def _first(shape: Sequence[int], ranks: int, count: int) -> Tuple[int, ...]:
     return (count,)
 
 
+def _message(found: Buffer, peer: int, tag: int) -> tuple:
+    return found.address, found.count, found.dtype, bounded(peer, "peer"), bounded(tag, "tag")
+
+
 class Group:
     """Some ranks that call collectives together, in the same order.
 
@@ -225,7 +235,7 @@ class Group:
         stream: Optional[int] = None,
     ) -> Optional["Group"]:
         """Makes a group of some ranks, of which ranks[i] becomes rank i; None if this is none of them."""
-        listed = (ctypes.c_int * len(ranks))(*ranks)
+        listed = (ctypes.c_int * len(ranks))(*(bounded(rank, "ranks") for rank in ranks))
         return self._make(
             lib.dist_new_group, listed, len(ranks), backend=backend, timeout=timeout, stream=stream
         )
@@ -239,9 +249,14 @@ class Group:
         stream: Optional[int] = None,
     ) -> Optional["Group"]:
         """Makes a group of the ranks with the same color, ordered by key; a rank without gets None."""
-        color = _header.NO_COLOR if color is None else color
+        color = _header.NO_COLOR if color is None else bounded(color, "color")
         return self._make(
-            lib.dist_split_group, color, key, backend=backend, timeout=timeout, stream=stream
+            lib.dist_split_group,
+            color,
+            bounded(key, "key"),
+            backend=backend,
+            timeout=timeout,
+            stream=stream,
         )
 
     def dup(
@@ -264,11 +279,11 @@ class Group:
 
     def global_rank(self, rank: int) -> int:
         """The rank in the world of a rank of this group; -1: there is none."""
-        return lib.dist_get_global_rank(self._handle, rank)
+        return lib.dist_get_global_rank(self._handle, bounded(rank, "rank"))
 
     def group_rank(self, global_rank: int) -> int:
         """The rank in this group of a rank of the world; -1: there is none."""
-        return lib.dist_get_group_rank(self._handle, global_rank)
+        return lib.dist_get_group_rank(self._handle, bounded(global_rank, "rank"))
 
     def set_stream(self, stream: Optional[int]) -> None:
         """Sets the stream (its address) that orders later calls on device memory."""
@@ -337,6 +352,7 @@ class Group:
         mine = self.rank == root
         given = look(array, "array", write=mine and out is None)
         got = look_out(out, given, given.count) if mine and out is not None else given
+        root = bounded(root, "root")
         arguments = (given.address, got.address, given.count, given.dtype, op_of(op), root)
         name = "reduce_async" if async_op else "reduce"
         result = (array if out is None else out) if mine else None
@@ -345,7 +361,7 @@ class Group:
     def broadcast(self, array: Any, root: int = 0, async_op: bool = False) -> Any:
         """Every rank's array becomes a copy of root's."""
         found = look(array, "array", write=self.rank != root)
-        arguments = (found.address, found.count, found.dtype, root)
+        arguments = (found.address, found.count, found.dtype, bounded(root, "root"))
         name = "broadcast_async" if async_op else "broadcast"
         return self._run(name, async_op, arguments, array, found)
 
@@ -442,7 +458,7 @@ class Group:
             if out is None:
                 out = make_like(array, total, (self.size, *getattr(array, "shape", (given.count,))))
             got = look_out(out, given, total)
-        arguments = (given.address, got and got.address, given.count, given.dtype, root)
+        arguments = (given.address, got and got.address, given.count, given.dtype, bounded(root, "root"))
         name = "gather_async" if async_op else "gather"
         return self._run(name, async_op, arguments, out if got else None, (given, got))
 
@@ -469,7 +485,7 @@ class Group:
             blocks and blocks.counts,
             blocks and blocks.offsets,
             given.dtype,
-            root,
+            bounded(root, "root"),
         )
         name = "gather_v_async" if async_op else "gather_v"
         return self._run(name, async_op, arguments, out if got else None, (given, got))
@@ -487,7 +503,7 @@ class Group:
         got = look(out, "out", write=True)
         if given:
             look_out(out, given, self._block_count(given, "array"))
-        arguments = (given and given.address, got.address, got.count, got.dtype, root)
+        arguments = (given and given.address, got.address, got.count, got.dtype, bounded(root, "root"))
         name = "scatter_async" if async_op else "scatter"
         return self._run(name, async_op, arguments, out, (given, got))
 
@@ -515,7 +531,7 @@ class Group:
             got.address,
             got.count,
             got.dtype,
-            root,
+            bounded(root, "root"),
         )
         name = "scatter_v_async" if async_op else "scatter_v"
         return self._run(name, async_op, arguments, out, (given, got))
@@ -563,25 +579,25 @@ class Group:
     def send(self, array: Any, peer: int, tag: int = 0) -> None:
         """Sends to a rank; may block until that receives it."""
         found = look(array, "array")
-        self._run("send", False, (found.address, found.count, found.dtype, peer, tag), None, found)
+        self._run("send", False, _message(found, peer, tag), None, found)
 
     def isend(self, array: Any, peer: int, tag: int = 0) -> Work:
         """Starts a send."""
         found = look(array, "array")
-        arguments = (found.address, found.count, found.dtype, peer, tag)
+        arguments = _message(found, peer, tag)
         return self._start("isend", arguments, array, found)
 
     def recv(self, array: Any, peer: int = ANY_SOURCE, tag: int = 0) -> int:
         """Receives into `array`; returns the sender's rank."""
-        found, source = look(array, "array", write=True), ctypes.c_int(peer)
-        arguments = (found.address, found.count, found.dtype, peer, tag, ctypes.byref(source))
+        found, source = look(array, "array", write=True), ctypes.c_int(bounded(peer, "peer"))
+        arguments = (*_message(found, peer, tag), ctypes.byref(source))
         self._run("recv", False, arguments, None, (found, source))
         return source.value
 
     def irecv(self, array: Any, peer: int = ANY_SOURCE, tag: int = 0) -> Work:
         """Starts a receive; work.source is the sender's rank once it has ended."""
-        found, source = look(array, "array", write=True), ctypes.c_int(peer)
-        arguments = (found.address, found.count, found.dtype, peer, tag, ctypes.byref(source))
+        found, source = look(array, "array", write=True), ctypes.c_int(bounded(peer, "peer"))
+        arguments = (*_message(found, peer, tag), ctypes.byref(source))
         return self._start("irecv", arguments, array, (found, source), source)
 
 

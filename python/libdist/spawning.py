@@ -34,12 +34,19 @@ def _environment(rank: int, ranks: int, port: int) -> Dict[str, str]:
     }
 
 
+def _cut(text: str, most: int = 16000) -> str:
+    """The ends of a text that a pipe takes at once: nobody reads it before this process has ended."""
+    if len(text) <= most:
+        return text
+    return f"{text[:most // 2]}\n[...]\n{text[-(most // 2):]}"
+
+
 def _run(function: Callable[..., Any], rank: int, args: Tuple, env: Dict[str, str], tell: Any) -> None:
     os.environ.update(env)
     try:
         function(rank, *args)
     except Exception:  # pylint: disable=broad-except  # the parent raises it
-        tell.send(traceback.format_exc())
+        tell.send(_cut(traceback.format_exc()))
         os._exit(1)  # no thread of the library waits for the others
 
 

@@ -4,18 +4,43 @@ import asyncio
 import atexit
 import ctypes
 import itertools
+import sys
 import threading
-from typing import Any, Callable, Dict, Generator, List, Optional, Tuple
+import weakref
+from collections import namedtuple
+from contextlib import contextmanager
+from typing import Any, Callable, Dict, Generator, Iterator, List, Optional, Tuple
 
 from . import _header
 from ._library import lib
-from .errors import IN_PROGRESS, InvalidArgumentError, failure
+from .errors import IN_PROGRESS, InvalidArgumentError, Status, bounded, failure, failure_of
 
 # Works that the library will tell about, by the number that it was given for each.
 _told: Dict[int, "Work"] = {}
 _numbers = itertools.count(1)
+_live: "weakref.WeakSet[Work]" = weakref.WeakSet()
+EXIT_SECONDS = 10
 # Works that the program dropped before they had ended, with the memory that they use.
 _dropped: List[Tuple[int, Any]] = []
+
+
+_thread = threading.local()
+_Unraisable = namedtuple("_Unraisable", "exc_type exc_value exc_traceback err_msg object")
+
+
+@contextmanager
+def calling() -> Iterator[None]:
+    """Marks the thread as one of the library's that calls the program."""
+    before, _thread.calls = is_calling(), True
+    try:
+        yield
+    finally:
+        _thread.calls = before
+
+
+def is_calling() -> bool:
+    """Whether the library called what this thread runs, so that it must not block."""
+    return getattr(_thread, "calls", False)
 
 
 @_header.dist_work_fn
@@ -23,7 +48,8 @@ def _ended(number: int, status: int) -> None:
     """Any thread of the library, when a work has ended."""
     work = _told.pop(number, None)
     if work is not None:
-        work._tell()
+        with calling():
+            work._tell(status)
 
 
 class Work:
@@ -41,7 +67,10 @@ class Work:
         self._error: Optional[BaseException] = None
         self._functions: Optional[List[Callable[["Work"], Any]]] = None
         self._has_ended = False
+        self._status: Optional[int] = None  # what a callback was told
         self._lock = threading.Lock()
+        self._waiting = threading.Lock()
+        _live.add(self)
 
     @property
     def source(self) -> int:
@@ -56,19 +85,43 @@ class Work:
         With a timeout, in seconds, it raises builtins.TimeoutError if the operation has not ended by
         then; the operation goes on, and may be waited for again.
         """
-        handle = self._handle
-        if handle is None:
-            return self._outcome()
-        if timeout is None:
-            status = lib.dist_wait(handle)
+        if self._handle is not None:
+            limit = None if timeout is None else bounded(timeout * 1000, "timeout")
+            self._wait(limit)
+        return self._outcome()
+
+    def _wait(self, limit: Optional[int]) -> None:
+        """One thread waits; a callback never does, for that thread may need its return."""
+        if is_calling() or self._status is not None:
+            taken = self._waiting.acquire(False)
         else:
-            status = lib.dist_wait_for(handle, int(timeout * 1000))
+            taken = self._waiting.acquire(timeout=-1 if limit is None else max(limit, 0) / 1000)
+        if taken:
+            try:
+                if self._handle is not None:
+                    self._end(limit)
+            finally:
+                self._waiting.release()
+        elif self._status is None:
+            if is_calling():
+                raise InvalidArgumentError("work: a callback can wait for no work but its own")
+            raise TimeoutError(f"the operation has not ended within {limit} ms, and goes on")
+        elif self._status < 0 and self._error is None:
+            self._error = failure_of(self._status)
+
+    def _end(self, limit: Optional[int]) -> None:
+        """With the lock: waits, and takes what the library says of it."""
+        if limit is None:
+            status = lib.dist_wait(self._handle)
+        else:
+            status = lib.dist_wait_for(self._handle, limit)
             if status == IN_PROGRESS:
-                raise TimeoutError(f"the operation has not ended within {timeout} s, and goes on")
-        self._handle = self._keep = None
+                raise TimeoutError(f"the operation has not ended within {limit} ms, and goes on")
+        if status == Status.ERR_INVALID_ARGUMENT and self._status is None:  # it was not waited for
+            raise failure(status)
         if status < 0:
             self._error = failure(status)
-        return self._outcome()
+        self._handle = self._keep = None
 
     def _outcome(self) -> Any:
         if self._error is not None:
@@ -77,7 +130,7 @@ class Work:
 
     def done(self) -> bool:
         """Whether the operation has ended, well or not. Does not block."""
-        if self._handle is None:
+        if self._handle is None or self._status is not None:
             return True
         done = ctypes.c_bool()
         return lib.dist_test(self._handle, ctypes.byref(done)) < 0 or done.value
@@ -105,12 +158,16 @@ class Work:
             _told.pop(number, None)
             raise failure(status)
 
-    def _tell(self) -> None:
+    def _tell(self, status: int) -> None:
+        self._status = status
         with self._lock:
             self._has_ended = True
             functions = self._functions or []
         for function in functions:
-            function(self)
+            try:
+                function(self)
+            except BaseException as error:  # pylint: disable=broad-except  # the others' turn comes
+                sys.unraisablehook(_Unraisable(type(error), error, error.__traceback__, None, function))
 
     def __await__(self) -> Generator[Any, None, Any]:
         loop = asyncio.get_running_loop()
@@ -150,10 +207,18 @@ def reap() -> None:
 
 @atexit.register
 def _leave() -> None:
-    """No thread of the library may call into an interpreter that is ending."""
-    for work in list(_told.values()):
+    """No thread of the library may use memory, or call into an interpreter, that is ending."""
+    reap()
+    for work in [*_told.values(), *list(_live)]:
         try:
-            work._keep[0].abort()  # its group
-            work.wait()
+            if not work.done():
+                work._keep[0].abort()  # its group
+            work.wait(EXIT_SECONDS)
         except Exception:  # pylint: disable=broad-except  # it ends, however it does
+            pass
+    for handle, keep in list(_dropped):
+        try:
+            keep[0].abort()
+            lib.dist_wait_for(handle, 1000 * EXIT_SECONDS)
+        except Exception:  # pylint: disable=broad-except
             pass

@@ -5,15 +5,19 @@ from typing import Any, List, Optional
 
 from . import _header
 from ._library import lib
-from .errors import check
+from .errors import InvalidArgumentError, check
 from .group import GatherFunction, Group, milliseconds
 
 
-def _oob(gather: GatherFunction, failures: List[BaseException]) -> Any:
+def _oob(gather: GatherFunction, ranks: int, failures: List[BaseException]) -> Any:
     def call(_: Any, given: int, out: int, size: int) -> int:
         try:
             parts = gather(ctypes.string_at(given, size))
             data = parts if isinstance(parts, bytes) else b"".join(parts)
+            if len(data) != ranks * size:
+                raise InvalidArgumentError(
+                    f"all_gather: it returned {len(data)} bytes, and {ranks} ranks have {size} each"
+                )
             ctypes.memmove(out, data, len(data))
             return 0
         except BaseException as error:  # pylint: disable=broad-except  # C cannot pass it on
@@ -43,7 +47,7 @@ def init_process_group(
     ranks, in order.
     """
     failures: List[BaseException] = []
-    gather = _oob(all_gather, failures) if all_gather else None
+    gather = _oob(all_gather, world_size, failures) if all_gather else None
     options = _header.dist_options(
         size=ctypes.sizeof(_header.dist_options),
         backend=backend.encode() if backend else None,

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What is wrong becomes an exception that names the argument or the rank."""
+import gc
 import os
 import signal
+import sys
+import threading
 import time
+import weakref
 
 import pytest
 
@@ -21,6 +25,13 @@ def refused(match):
     return pytest.raises(dist.InvalidArgumentError, match=match)
 
 
+class Interface:
+    """An array in name only."""
+
+    def __init__(self, facts):
+        self.__array_interface__ = facts
+
+
 @pytest.mark.parametrize(
     "array, reason",
     [
@@ -34,11 +45,20 @@ def refused(match):
         ([1.0, 2.0], "array: a list is no array"),
         (None, "array: a NoneType is no array"),
         (3, "array: a int is no array"),
+        (numpy.float64(3), "array: a scalar of numpy"),
+        (Interface({"data": None}), "array: a Interface has not all"),
+        (Interface({"typestr": "<f4"}), "array: a Interface has not all"),
     ],
 )
 def test_array(group, array, reason):
     with refused(reason):
         group.all_reduce(array)
+
+
+def test_no_array_is_a_type_error(group):
+    for wrong in (None, numpy.float32(1), Interface({"data": (0, False)})):
+        with pytest.raises(TypeError, match="array"):
+            group.all_reduce(wrong)
 
 
 def test_read_only(group):
@@ -84,6 +104,21 @@ def test_op_and_root(group):
         dist.empty(4, "complex64")
 
 
+def test_range(group):
+    """ctypes would make 0 of these in silence."""
+    wrapped = 1 << 32
+    for name, call in [
+        ("tag", lambda: group.isend(numpy.ones(1), 0, wrapped)),
+        ("peer", lambda: group.irecv(numpy.ones(1), wrapped)),
+        ("root", lambda: group.broadcast(numpy.ones(1), wrapped)),
+        ("color", lambda: group.split(wrapped)),
+        ("key", lambda: group.split(0, wrapped)),
+        ("op", lambda: group.all_reduce(numpy.ones(1), op=wrapped)),
+    ]:
+        with refused(f"{name}: .* out of the range"):
+            call()
+
+
 def test_destroyed():
     group = dist.init_process_group("self")
     work = group.all_reduce(numpy.ones(3), async_op=True)
@@ -110,6 +145,12 @@ def test_own_gather():
         dist.init_process_group(rank=0, world_size=2, all_gather=fails, timeout=5)
 
 
+def test_own_gather_of_wrong_size():
+    for wrong in (lambda data: [data], lambda data: [data] * 3):
+        with refused("all_gather: it returned"):
+            dist.init_process_group(rank=0, world_size=2, all_gather=wrong, timeout=5)
+
+
 def test_exported_memory_stays():
     """A bytearray cannot be resized while an operation uses it."""
     with dist.init_process_group("self") as group:
@@ -122,13 +163,18 @@ def test_exported_memory_stays():
         data.extend(b"123")
 
 
-def test_created_op_raises(group):
-    def wrong(_dst, _a, _b):
-        raise ValueError("of mine")
-
-    op = dist.create_op(wrong)
-    group.all_reduce(numpy.ones(3), op=op)
-    op.free()
+def test_created_op_outlives_its_name(group):
+    """The library calls it until it is freed, so Python must not collect it earlier."""
+    op = dist.create_op(lambda dst, a, b: dst.__setitem__(slice(None), a + b))
+    number, kept = op.number, weakref.ref(op)
+    work = group.all_reduce(numpy.ones(3), op=op, async_op=True)
+    del op
+    gc.collect()
+    assert kept() is not None and kept().number == number
+    work.wait()
+    kept().free()
+    gc.collect()
+    assert kept() is None
 
 
 # ---- several ranks ----
@@ -156,6 +202,67 @@ def raises_in_one(rank):
             raise KeyError("of rank 1")
         with pytest.raises((dist.AbortedError, dist.PeerLostError), match="rank 1"):
             group.all_reduce(numpy.zeros(4))
+
+
+def created_op_raises(_):
+    def wrong(_dst, _a, _b):
+        raise ValueError("of mine")
+
+    with dist.init_process_group(timeout=20) as group:
+        op = dist.create_op(wrong)
+        group.all_reduce(numpy.ones(3), op=op)
+        group.barrier()
+        failed = numpy.zeros(1)
+        try:
+            op.check()
+        except ValueError as error:
+            assert str(error) == "of mine"
+            failed[0] = 1
+        assert group.all_reduce(failed)[0] > 0  # some rank has reduced
+        op.free()
+
+
+def two_threads_wait(rank):
+    with dist.init_process_group(timeout=20) as group:
+        if rank == 1:
+            group.barrier()
+            group.send(numpy.full(1, 5.0), 0)
+            return
+        work, got = group.irecv(numpy.zeros(1), 1), []
+        threads = [threading.Thread(target=lambda: got.append(work.wait()[0])) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        group.barrier()
+        for thread in threads:
+            thread.join(30)
+        assert got == [5.0, 5.0]
+
+
+def callback_waits(rank):
+    """Each of a work's callbacks is called, one that raises too, and gets its outcome."""
+    told, seen, ended = [], [], threading.Event()
+    sys.unraisablehook = lambda what: told.append(what.exc_value)
+
+    def first(_):
+        raise KeyError("of a callback")
+
+    def second(work):
+        seen.append((work.wait()[0], work.done()))
+        ended.set()
+
+    with dist.init_process_group(timeout=20) as group:
+        if rank == 1:
+            group.barrier()
+            group.send(numpy.full(1, 5.0), 0)
+            return
+        work = group.irecv(numpy.zeros(1), 1)
+        work.add_done_callback(first)
+        work.add_done_callback(second)
+        group.barrier()
+        work.wait()
+        assert ended.wait(30)
+        assert seen == [(5.0, True)]
+        assert [type(error) for error in told] == [KeyError]
 
 
 def killed(rank):
@@ -189,13 +296,29 @@ def ends_with_callbacks(rank):
             group.barrier()
 
 
-@pytest.mark.parametrize("function", [different_shapes, different_dtypes, late, ends_with_callbacks])
+def raises_at_length(rank):
+    if rank == 1:
+        raise KeyError("x" * 1000000 + "the end")
+
+
+TWO_RANKS = [
+    different_shapes,
+    different_dtypes,
+    created_op_raises,
+    two_threads_wait,
+    callback_waits,
+    late,
+    ends_with_callbacks,
+]
+
+
+@pytest.mark.parametrize("function", TWO_RANKS)
 def test_two_ranks(function):
     dist.spawn(function, nprocs=2)
 
 
 @pytest.mark.parametrize(
-    "function, text", [(raises_in_one, "KeyError: 'of rank 1'"), (killed, "signal 9")]
+    "function, text", [(raises_in_one, "KeyError: 'of rank 1'"), (killed, "signal 9"), (raises_at_length, "the end")]
 )
 def test_failing_rank(function, text):
     begin = time.monotonic()

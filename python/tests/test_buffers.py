@@ -6,6 +6,7 @@ import os
 import pytest
 
 import libdist as dist
+from libdist import buffers
 from libdist.buffers import DTYPES, dtype_of, look
 
 numpy = pytest.importorskip("numpy")
@@ -59,7 +60,39 @@ def test_dlpack():
     with pytest.raises(dist.InvalidArgumentError, match="contiguous"):
         look(OnlyDlpack(inner.T), "array")
     with dist.init_process_group("self") as group:
-        group.all_reduce(OnlyDlpack(inner))
+        group.all_reduce(inner, OnlyDlpack(numpy.empty_like(inner)))
+
+
+class OldDlpack(OnlyDlpack):
+    """One whose library is of before DLPack's version 1."""
+
+    def __dlpack__(self):
+        return self.inner.__dlpack__()
+
+
+def test_dlpack_read_only():
+    inner = numpy.arange(6, dtype="float32")
+    assert look(OldDlpack(inner), "array").count == 6
+    assert look(OldDlpack(inner), "out", write=True).count == 6
+    with pytest.raises(dist.InvalidArgumentError, match="read-only"):
+        look(OldDlpack(inner), "array", write=True)
+    inner.flags.writeable = False
+    with pytest.raises(dist.InvalidArgumentError, match="read-?only"):
+        look(OnlyDlpack(inner), "array", write=True)
+
+
+def test_dlpack_device():
+    """Only memory that the library can read: here of Vulkan, whose number is 7."""
+    inner = numpy.arange(6, dtype="float32")
+
+    class Elsewhere(OnlyDlpack):
+        def __dlpack__(self, **options):
+            capsule = super().__dlpack__(**options)
+            buffers._tensor_of(capsule, "array").device.kind = 7
+            return capsule
+
+    with pytest.raises(dist.InvalidArgumentError, match="neither the CPU's"):
+        look(Elsewhere(inner), "array")
 
 
 def test_torch():

@@ -143,6 +143,17 @@ def movers(both):
     assert all((x == 10 * i + both.rank).all() for i, x in enumerate(out)), out
 
 
+def lazy(both):
+    """A conjugate's imaginary part is negative, and its memory is not."""
+    x = torch.full((3,), 1 + 2j).conj().imag
+    assert x.is_neg()
+    dist.all_reduce(x, group=both.ours)
+    assert (x == -2 * both.size).all()
+    out = [torch.zeros(3) for _ in range(both.size)]
+    dist.all_gather(out, torch.full((1, 3), 1 + 2j).conj().imag[0], both.ours)
+    assert all((part == -2).all() for part in out)
+
+
 def messages(both):
     n, r = both.size, both.rank
     to, come = (r + 1) % n, (r - 1) % n
@@ -215,6 +226,23 @@ def futures(both):
         dist.monitored_barrier(both.ours, timedelta(seconds=20))
 
 
+def chained(both):
+    """A callback may ask its work anything while the main thread waits for it."""
+    for _ in range(20):
+        work = dist.all_reduce(torch.ones(3), group=both.ours, async_op=True)
+        asked = work.get_future().then(
+            lambda _, work=work: (work.wait(), work.is_completed(), work.is_success(), work.get_future())
+        )
+        work.wait()
+        assert asked.wait()[:3] == (True, True, True)
+    with dist._coalescing_manager(both.ours, async_ops=True) as manager:
+        out, given = torch.zeros(both.size), torch.ones(1)
+        both.ours.allgather_into_tensor_coalesced([out], [given])
+        both.ours.allreduce([given])
+    manager.wait()
+    assert (out == 1).all()
+
+
 def groups(both):
     if both.ours is not dist.group.WORLD:
         return
@@ -247,11 +275,30 @@ def refusals(both):
     dist.all_reduce(torch.zeros(2), group=both.ours)
 
 
+def again(both):
+    """A second world by a store that outlives the first."""
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True) if both.rank == 0 else None
+    port = [store.port if store else None]
+    dist.broadcast_object_list(port, 0)
+    store = store or dist.TCPStore("127.0.0.1", port[0], is_master=False)
+    dist.destroy_process_group()
+    for _ in range(2):
+        dist.init_process_group("libdist", store=store, rank=both.rank, world_size=both.size)
+        x = torch.ones(1)
+        dist.all_reduce(x)
+        assert x.item() == both.size
+        dist.destroy_process_group()
+    return store
+
+
 def main():
     both = Both()
-    for part in (reductions, movers, messages, objects, futures, groups, refusals):
+    for part in (reductions, movers, lazy, messages, objects, futures, chained, groups, refusals):
         part(both)
-    dist.destroy_process_group()
+    store = again(both)  # rank 0's serves the others
+    store.set(f"done/{both.rank}", "")
+    if both.rank == 0:
+        store.wait([f"done/{r}" for r in range(both.size)])
 
 
 if __name__ == "__main__":

@@ -45,6 +45,7 @@ class Buckets:
             self._options = dist.AllreduceOptions()
             self._options.reduceOp = dist.ReduceOp.AVG
             self._options.asyncOp = True
+        self.group = self.group or dist.group.WORLD
         return self.group.allreduce([buffer], self._options).get_future()
 
     def __del__(self) -> None:

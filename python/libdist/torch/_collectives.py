@@ -7,7 +7,7 @@ import torch
 
 from .. import _header
 from .._library import lib
-from ..errors import InvalidArgumentError, failure
+from ..errors import InvalidArgumentError, bounded, failure
 from ..group import Group, milliseconds
 from ._tensors import (
     Finish,
@@ -62,19 +62,36 @@ class Collectives:
     """The operations of a process group; what they are of has `_group` and `_works`."""
 
     _group: Group
+    _coalesced: Optional[List[Work]] = None  # those of a batch that is being started
 
     def _run(
-        self, name: str, arguments: tuple, opts: Any, tensors: Tensors, finish: Finish, keep: Any
+        self,
+        name: str,
+        arguments: tuple,
+        opts: Any,
+        tensors: Tensors,
+        finish: Finish,
+        keep: Any,
+        free: Finish = None,
     ) -> Any:
-        """Runs a call that the caller waits for anyway to its end, and starts any other."""
-        if opts is not None and not opts.asyncOp:
-            status = _blocking[name](self._group._handle, *arguments)
-            if status < 0:
-                self._group._check(status)
-            if finish is not None:
-                finish()
-            return Done(tensors)
-        return self._start(_started[name], arguments, tensors, finish, keep)
+        """Runs a call that the caller waits for anyway to its end, and starts any other.
+
+        finish runs once it has ended well, free however it ends.
+        """
+        try:
+            if opts is not None and not opts.asyncOp:
+                status = _blocking[name](self._group._handle, *arguments)
+                if status < 0:
+                    self._group._check(status)
+                if finish is not None:
+                    finish()
+                return Done(tensors)
+            work = self._start(_started[name], arguments, tensors, finish, keep)
+            work._free, free = free, None
+            return work
+        finally:
+            if free is not None:
+                free()
 
     def _start(
         self, function: Any, arguments: tuple, tensors: Tensors, finish: Finish, keep: Any
@@ -82,7 +99,10 @@ class Collectives:
         handle = ctypes.c_void_p()
         self._group._check(function(self._group._handle, *arguments, ctypes.byref(handle)))
         self._reap()
-        return Work(handle.value, self, tensors, finish, keep)
+        work = Work(handle.value, self, tensors, finish, keep)
+        if self._coalesced is not None:
+            self._coalesced.append(work)
+        return work
 
     def _reap(self) -> None:
         """Ends works that nobody waits for, from the oldest on."""
@@ -91,7 +111,7 @@ class Collectives:
                 oldest = next(iter(self._works.values()))
             except (RuntimeError, StopIteration):  # another thread ends works, too
                 return
-            if not oldest.is_completed():
+            if not oldest.is_completed() or oldest._handle is not None:  # another thread ends it
                 return
 
     # ---- reductions ----
@@ -100,33 +120,35 @@ class Collectives:
         """Reduces a tensor in place, on every rank."""
         tensor = _one(tensors)
         buffer, finish = target(tensor)
+        dtype = reducible(buffer)
         op, free = reduction(_op(opts))
         address = buffer.data_ptr()
-        arguments = (address, address, buffer.numel(), reducible(buffer), op)
-        tensors = [tensor]
-        return self._run("all_reduce", arguments, opts, tensors, all_of(finish, free), buffer)
+        arguments = (address, address, buffer.numel(), dtype, op)
+        return self._run("all_reduce", arguments, opts, [tensor], finish, buffer, free)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> Any:
         """Reduces several tensors of one dtype in place, as one operation."""
         _equal(tensors, tensors[0], "tensors")
         buffers, steps = zip(*(target(tensor) for tensor in tensors))
+        dtype = reducible(tensors[0])
         op, free = reduction(_op(opts))
         addresses = (ctypes.c_void_p * len(buffers))(*(buffer.data_ptr() for buffer in buffers))
         counts = _sizes([buffer.numel() for buffer in buffers])
-        arguments = (addresses, counts, len(buffers), reducible(tensors[0]), op)
-        finish = all_of(*steps, free)
-        return self._run("all_reduce_coalesced", arguments, opts, tensors, finish, buffers)
+        arguments = (addresses, counts, len(buffers), dtype, op)
+        finish = all_of(*steps)
+        return self._run("all_reduce_coalesced", arguments, opts, tensors, finish, buffers, free)
 
     def reduce(self, tensors: Any, opts: Any = None) -> Any:
         """Reduces a tensor into root's."""
         tensor = _one(tensors)
         buffer, finish = target(tensor)
+        dtype = reducible(buffer)
         op, free = reduction(_op(opts))
         if self._group.rank != _root(opts):
             finish = None
         address = buffer.data_ptr()
-        arguments = (address, address, buffer.numel(), reducible(buffer), op, _root(opts))
-        return self._run("reduce", arguments, opts, [tensor], all_of(finish, free), buffer)
+        arguments = (address, address, buffer.numel(), dtype, op, _root(opts))
+        return self._run("reduce", arguments, opts, [tensor], finish, buffer, free)
 
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         """Reduces a list of tensors, one a rank, of which each rank gets its own."""
@@ -143,10 +165,10 @@ class Collectives:
         self, output: torch.Tensor, flat: torch.Tensor, counts: Sequence[int], opts: Any
     ) -> Any:
         buffer, finish = target(output)
+        dtype = reducible(buffer)
         op, free = reduction(_op(opts))
-        arguments = (flat.data_ptr(), buffer.data_ptr(), _sizes(counts), reducible(buffer), op)
-        finish = all_of(finish, free)
-        return self._run("reduce_scatter_v", arguments, opts, [output], finish, (flat, buffer))
+        arguments = (flat.data_ptr(), buffer.data_ptr(), _sizes(counts), dtype, op)
+        return self._run("reduce_scatter_v", arguments, opts, [output], finish, (flat, buffer), free)
 
     def reduce_scatter_single(self, output: torch.Tensor, given: torch.Tensor, opts: Any = None) -> Any:
         """Reduces a tensor, of which each rank gets its block."""
@@ -155,10 +177,10 @@ class Collectives:
             raise InvalidArgumentError("input: it must be world size times as large as output")
         flat = ready(given)
         buffer, finish = target(output)
+        dtype = reducible(buffer)
         op, free = reduction(_op(opts))
-        arguments = (flat.data_ptr(), buffer.data_ptr(), buffer.numel(), reducible(buffer), op)
-        finish = all_of(finish, free)
-        return self._run("reduce_scatter", arguments, opts, [output], finish, (flat, buffer))
+        arguments = (flat.data_ptr(), buffer.data_ptr(), buffer.numel(), dtype, op)
+        return self._run("reduce_scatter", arguments, opts, [output], finish, (flat, buffer), free)
 
     _reduce_scatter_base = reduce_scatter_single
 
@@ -361,7 +383,7 @@ class Collectives:
         """Starts sending a tensor."""
         source = ready(_one(tensors))
         dtype, scale = flat_dtype(source)
-        arguments = (source.data_ptr(), source.numel() * scale, dtype, peer, tag)
+        arguments = (source.data_ptr(), source.numel() * scale, dtype, peer, bounded(tag, "tag"))
         return self._start(lib.dist_isend, arguments, [source], None, source)
 
     def recv(self, tensors: Any, peer: int, tag: int = 0) -> Work:
@@ -375,7 +397,7 @@ class Collectives:
             buffer.numel() * scale,
             dtype,
             peer,
-            tag,
+            bounded(tag, "tag"),
             ctypes.byref(source),
         )
         work = self._start(lib.dist_irecv, arguments, [tensor], finish, (buffer, source))

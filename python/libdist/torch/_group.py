@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The process group that torch.distributed gets, and how its ranks meet: by torch's own store."""
+import atexit
 import itertools
 import os
+import weakref
 from datetime import timedelta
 from typing import Any, Dict, List, Optional, Sequence
 
@@ -11,10 +13,27 @@ from torch.distributed import ProcessGroup as _ProcessGroup
 from .. import init_process_group
 from ..errors import Error
 from ..group import Group
+from ..work import EXIT_SECONDS
 from ._collectives import Collectives
-from ._work import Work
+from ._work import Several, Work
 
 _Backend = torch._C._distributed_c10d.Backend
+
+
+_lives: "weakref.WeakSet[_Life]" = weakref.WeakSet()
+
+
+@atexit.register
+def _leave() -> None:
+    """No thread of the library may use memory, or call into an interpreter, that is ending."""
+    for life in list(_lives):
+        for work in list(life._works.values()):
+            try:
+                if not work.is_completed():
+                    life.abort()
+                work.wait(timedelta(seconds=EXIT_SECONDS))
+            except Exception:  # pylint: disable=broad-except  # it ends, however it does
+                pass
 
 
 def _devices() -> List[torch.device]:
@@ -28,6 +47,7 @@ class _Life(Collectives):
     def _begin(self, group: Group) -> None:
         self._group = group
         self._works: Dict[int, Work] = {}
+        _lives.add(self)
 
     def shutdown(self) -> None:
         """Leaves the group; the other ranks' end of it is no failure of this one."""
@@ -115,11 +135,14 @@ class ProcessGroup(_Life, _ProcessGroup):
 
     def _start_coalescing(self, device: Any) -> None:
         """Each call of the batch starts by itself."""
-
-    def _end_coalescing(self, device: Any) -> Optional[Work]:
-        """The work of the call that was started last: collectives end in order."""
         del device
-        return next(reversed(list(self._works.values())), None)
+        self._coalesced = []
+
+    def _end_coalescing(self, device: Any) -> Optional[Several]:
+        """A work of all that were started: sends and receives end in any order."""
+        del device
+        works, self._coalesced = self._coalesced, None
+        return Several(works) if works else None
 
     def set_timeout(self, timeout: timedelta) -> None:
         """A group's timeout stays what it was made with."""
@@ -146,11 +169,13 @@ class ProcessGroup(_Life, _ProcessGroup):
 def _gather_by(store: Any, rank: int, size: int) -> Any:
     """An all-gather through torch's store, for the ranks to find each other."""
     rounds = itertools.count()
+    # A store may outlive a group: the next one, of the same ranks, must not read its addresses.
+    join = store.add(f"libdist/joins/{rank}", 1)
 
     def gather(data: bytes) -> List[bytes]:
-        turn = next(rounds)
-        store.set(f"libdist/{turn}/{rank}", data.hex())
-        return [bytes.fromhex(store.get(f"libdist/{turn}/{r}").decode()) for r in range(size)]
+        turn = f"libdist/{join}/{next(rounds)}"
+        store.set(f"{turn}/{rank}", data.hex())
+        return [bytes.fromhex(store.get(f"{turn}/{r}").decode()) for r in range(size)]
 
     return gather
 

@@ -61,6 +61,8 @@ def ready(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor if its memory can be read now, else a contiguous copy of it."""
     if not tensor.is_cpu:
         _from_device(tensor)
+    if tensor.is_conj() or tensor.is_neg():  # the memory has not the elements' values
+        tensor = tensor.resolve_conj().resolve_neg()
     return tensor if tensor.is_contiguous() else tensor.contiguous()
 
 
@@ -108,7 +110,8 @@ def _consecutive(tensors: Sequence[torch.Tensor]) -> Optional[torch.Tensor]:
     """The memory of tensors that are the parts of one, in order; else None."""
     at = tensors[0].data_ptr()
     for tensor in tensors:
-        if tensor.data_ptr() != at or not tensor.is_contiguous() or not tensor.is_cpu:
+        lazy = tensor.is_conj() or tensor.is_neg()
+        if lazy or tensor.data_ptr() != at or not tensor.is_contiguous() or not tensor.is_cpu:
             return None
         at += tensor.numel() * tensor.element_size()
     first, total = tensors[0], sum(tensor.numel() for tensor in tensors)

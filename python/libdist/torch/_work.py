@@ -11,7 +11,8 @@ from torch.futures import Future
 
 from .. import _header
 from .._library import lib
-from ..errors import IN_PROGRESS, failure
+from ..errors import IN_PROGRESS, Status, bounded, failure
+from ..work import calling, is_calling
 from ._tensors import Finish
 
 _Base = torch._C._distributed_c10d.Work
@@ -26,7 +27,8 @@ def _ended(number: int, status: int) -> None:
     """Any thread of the library, when a work has ended."""
     work = _told.pop(number, None)
     if work is not None:
-        work._tell(status)
+        with calling():
+            work._tell(status)
 
 
 def _future_of(first: Future, work: "Work") -> Future:
@@ -52,53 +54,80 @@ class Work(_Base):
         self._keep = keep
         self._error: Optional[Exception] = None
         self._future: Optional[Future] = None
-        self._waiting = threading.RLock()
+        self._has_outcome = False
+        self._waiting = threading.Lock()  # of one thread, in dist_wait
+        self._making = threading.Lock()  # of the future; nobody blocks with it
         self._finishing = threading.Lock()
         group._works[handle] = self
 
     def wait(self, timeout: Optional[timedelta] = None) -> bool:
         """Blocks until it has ended; raises its failure."""
-        with self._waiting:
-            if self._handle is not None:
-                self._end(timeout)
+        if self._handle is not None:
+            self._wait(timeout)
         if self._error is not None:
             raise self._error
         return True
 
-    def _end(self, timeout: Optional[timedelta]) -> None:
+    def _wait(self, timeout: Optional[timedelta]) -> None:
+        """A callback never blocks on the lock: the thread that has it may need its return."""
+        seconds = timeout.total_seconds() if timeout else 0
+        if self._has_outcome or is_calling():
+            taken = self._waiting.acquire(False)
+        else:
+            taken = self._waiting.acquire(timeout=seconds if seconds > 0 else -1)
+        if taken:
+            try:
+                if self._handle is not None:
+                    self._end(seconds)
+            finally:
+                self._waiting.release()
+        elif not self._has_outcome:
+            if is_calling():
+                raise RuntimeError("a callback can wait for no operation but its own")
+            raise RuntimeError(f"Wait timeout: the operation has not ended within {seconds} s")
+
+    def _end(self, seconds: float) -> None:
         """With the lock: waits, and takes what the library says of it."""
-        if timeout and timeout.total_seconds() > 0:
-            milliseconds = max(int(timeout.total_seconds() * 1000), 1)
-            status = lib.dist_wait_for(self._handle, milliseconds)
+        if seconds > 0:
+            limit = max(bounded(seconds * 1000, "timeout"), 1)
+            status = lib.dist_wait_for(self._handle, limit)
             if status == IN_PROGRESS:
-                raise RuntimeError(
-                    f"Wait timeout: the operation has not ended within {milliseconds} ms"
-                )
+                raise RuntimeError(f"Wait timeout: the operation has not ended within {limit} ms")
         else:
             status = lib.dist_wait(self._handle)
+        if status == Status.ERR_INVALID_ARGUMENT:  # it was not waited for
+            if self._has_outcome:
+                return  # a later call frees it
+            raise failure(status)
         self._group._works.pop(self._handle, None)
         if status < 0:
             self._error = failure(status)
-        else:
-            self._run_finish()
+        self._record(status)
         self._keep = None
         self._handle = None
 
-    def _run_finish(self) -> None:
+    def _record(self, status: int) -> None:
+        try:
+            self._run_finish(status >= 0)
+        except Exception as error:  # pylint: disable=broad-except  # whoever waits gets it
+            self._error = error
+        self._has_outcome = True
+
+    def _run_finish(self, well: bool = True) -> None:
         with self._finishing:
             finish, self._finish = self._finish, None
-            if finish is not None:
+            if finish is not None and well:
                 finish()
+            free, self._free = self._free, None
+            if free is not None:
+                free()
 
     def _tell(self, status: int) -> None:
         """A thread of the library: it must not wait here, and the failure's text comes by waiting."""
         if status < 0:
             threading.Thread(target=self._tell_failure, daemon=True).start()
             return
-        try:
-            self._run_finish()
-        except Exception as error:  # pylint: disable=broad-except  # the future passes it on
-            self._error = error
+        self._record(status)
         self._future.set_result(None)
 
     def _tell_failure(self) -> None:
@@ -110,39 +139,52 @@ class Work(_Base):
 
     def get_future(self) -> Future:
         """A future of the tensors. Whoever chains to it blocks no host."""
-        with self._waiting:
-            if self._future is None:
+        with self._making:
+            first = self._future is None
+            if first:
                 self._future = Future()
                 self._chained = _future_of(self._future, self)
-                self._promise()
-            return self._chained
+        if first:
+            self._promise()
+        return self._chained
 
     def _promise(self) -> None:
-        if self._handle is None:
+        handle = self._handle
+        if handle is None:
             self._future.set_result(None)
             return
         number = next(_numbers)
         _told[number] = self
-        status = lib.dist_on_complete(self._handle, _ended, number)
-        if status < 0:
+        if lib.dist_on_complete(handle, _ended, number) < 0:  # another thread has just ended it
             _told.pop(number, None)
-            raise failure(status)
+            threading.Thread(target=self._tell_failure, daemon=True).start()
 
     def is_completed(self) -> bool:
         """Whether it has ended, well or not. Does not block."""
-        if self._handle is not None:
-            done = ctypes.c_bool()
-            if lib.dist_test(self._handle, ctypes.byref(done)) >= 0 and not done.value:
-                return False
+        handle = self._handle
+        if handle is None:
+            return True
+        done = ctypes.c_bool()
+        if not self._has_outcome and lib.dist_test(handle, ctypes.byref(done)) >= 0 and not done.value:
+            return False
+        if self._waiting.acquire(False):  # else another thread is about to end it
             try:
-                self.wait()
+                if self._handle is not None:
+                    self._end(0)
             except Exception:  # pylint: disable=broad-except  # exception() has it
                 pass
+            finally:
+                self._waiting.release()
         return True
 
     def is_success(self) -> bool:
         """Whether it has ended without a failure."""
-        return self.is_completed() and self._error is None
+        if not self.is_completed():
+            return False
+        try:
+            return self.wait()
+        except Exception:  # pylint: disable=broad-except  # exception() has it
+            return False
 
     def exception(self) -> Optional[Exception]:
         """Its failure, once it has ended with one."""
@@ -162,8 +204,46 @@ class Work(_Base):
             raise RuntimeError("only a receive has a source rank")
         return self._source.value
 
+    _free: Finish = None  # runs however it ends
     _source: Any = None
     _source_rank = source_rank
+
+
+class Several(_Base):
+    """Works that were started together."""
+
+    def __init__(self, works: List[Any]):
+        super().__init__()
+        self._works = works
+
+    def wait(self, timeout: Optional[timedelta] = None) -> bool:
+        """Blocks until all have ended; raises the first one's failure."""
+        return all([work.wait(timeout) if timeout else work.wait() for work in self._works])
+
+    def get_future(self) -> Future:
+        """A future of all their tensors."""
+        futures = torch.futures.collect_all([work.get_future() for work in self._works])
+        return futures.then(lambda all_of_them: [x for one in all_of_them.value() for x in one.value()])
+
+    def is_completed(self) -> bool:
+        """Whether all have ended. Does not block."""
+        return all(work.is_completed() for work in self._works)
+
+    def is_success(self) -> bool:
+        """Whether all have ended without a failure."""
+        return all(work.is_success() for work in self._works)
+
+    def exception(self) -> Optional[Exception]:
+        """The first one's failure."""
+        return next((work.exception() for work in self._works if work.exception()), None)
+
+    def result(self) -> List[torch.Tensor]:
+        """The tensors that they wrote."""
+        return [tensor for work in self._works for tensor in work.result()]
+
+    def synchronize(self) -> None:
+        """Waits: what comes afterwards sees the results."""
+        self.wait()
 
 
 class Done(_Base):
