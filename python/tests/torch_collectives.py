@@ -214,7 +214,7 @@ def futures(both):
     assert (chained.wait() == 2 * both.size).all()
     works = [dist.all_reduce(torch.ones(1000), group=both.ours, async_op=True) for _ in range(50)]
     del works  # nobody waits for them
-    with dist._coalescing_manager(both.ours, async_ops=True) as manager:
+    with dist._coalescing_manager(both.ours, torch.device("cpu"), async_ops=True) as manager:
         several = [torch.ones(3), torch.ones(5)]
         for x in several:
             dist.all_reduce(x, group=both.ours)
@@ -235,12 +235,12 @@ def chained(both):
         )
         work.wait()
         assert asked.wait()[:3] == (True, True, True)
-    with dist._coalescing_manager(both.ours, async_ops=True) as manager:
-        out, given = torch.zeros(both.size), torch.ones(1)
+    with dist._coalescing_manager(both.ours, torch.device("cpu"), async_ops=True) as manager:
+        out, given, total = torch.zeros(both.size), torch.ones(1), torch.ones(1)
         both.ours.allgather_into_tensor_coalesced([out], [given])
-        both.ours.allreduce([given])
+        both.ours.allreduce([total])
     manager.wait()
-    assert (out == 1).all()
+    assert (out == 1).all() and total == both.size
 
 
 def groups(both):

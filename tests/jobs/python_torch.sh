@@ -15,6 +15,7 @@ grep -q -- -fsanitize "$builddir/config.status" && {
 }
 export PYTHONPATH=$srcdir/python LIBDIST=$builddir/.libs/libdist.so PYTHONDONTWRITEBYTECODE=1
 export DIST_TIMEOUT=60 OMP_NUM_THREADS=1 GLOO_SOCKET_IFNAME=lo
+export TORCHINDUCTOR_CACHE_DIR=$job_folder/inductor
 program=$(command -v "$python")
 tests=$srcdir/python/tests
 
