@@ -81,6 +81,7 @@ job_check "what makes a job safe costs a call little" cost_of_trust 12
 
 # cost_of_mpi MPI LIBRARY FUNCTION PART CALLS: a program that knows nothing of libdist, with LIBRARY
 # preloaded if that is not empty; rank 0 under callgrind, which counts FUNCTION.
+# Its threads take turns: one that polls would keep Open MPI's own from running.
 cost_of_mpi()
 {
     local script=$job_folder/cost_$1${2:+_preload}
@@ -88,7 +89,7 @@ cost_of_mpi()
 #!$BASH
 export LD_PRELOAD='$2' DIST_MPI_COMPARE=0 DIST_PROGRESS_THREAD=0
 [ "\${OMPI_COMM_WORLD_RANK-\$PMI_RANK}" = 0 ] || exec "\$@"
-exec valgrind -q --tool=callgrind --trace-children=yes --collect-atstart=no \
+exec valgrind -q --fair-sched=try --tool=callgrind --trace-children=yes --collect-atstart=no \
     --callgrind-out-file='$job_folder/cost.%p' --zero-before='$3' \
     --toggle-collect='$3' --dump-after='$3' "\$@" 2>/dev/null
 END
