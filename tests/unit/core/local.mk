@@ -38,9 +38,10 @@ tests_unit_core_test_meanwhile_SOURCES = tests/unit/core/test_meanwhile.c \
 tests_unit_core_test_meanwhile_LDADD = $(unit_test_libs)
 tests_unit_core_test_numerics_SOURCES = tests/unit/core/test_numerics.c
 tests_unit_core_test_numerics_LDADD = $(unit_test_libs)
-tests_unit_core_test_op_SOURCES = tests/unit/core/test_op.c
+tests_unit_core_test_op_SOURCES = tests/unit/core/test_op.c tests/unit/core/alone.h
 tests_unit_core_test_op_LDADD = $(unit_test_libs)
-tests_unit_core_test_shared_SOURCES = tests/unit/core/test_shared.c tests/unit/core/worlds.h
+tests_unit_core_test_shared_SOURCES = tests/unit/core/test_shared.c tests/unit/core/alone.h \
+	tests/unit/core/worlds.h
 tests_unit_core_test_shared_LDADD = $(unit_test_libs)
 tests_unit_core_test_states_SOURCES = tests/unit/core/test_states.c
 tests_unit_core_test_states_LDADD = $(unit_test_libs)
@@ -61,10 +62,11 @@ TESTS += $(works_tests)
 works_fake = tests/unit/core/fake.c tests/unit/core/fake.h
 tests_unit_core_test_drive_SOURCES = tests/unit/core/test_drive.c $(works_fake)
 tests_unit_core_test_drive_LDADD = $(unit_test_libs)
-tests_unit_core_test_handles_SOURCES = tests/unit/core/test_handles.c $(works_fake)
+tests_unit_core_test_handles_SOURCES = tests/unit/core/test_handles.c $(works_fake) \
+	tests/unit/core/alone.h
 tests_unit_core_test_handles_LDADD = $(unit_test_libs)
 tests_unit_core_test_memory_SOURCES = tests/unit/core/test_memory.c $(works_fake) \
-	tests/unit/core/worlds.h tests/unit/rendezvous/ranks.h
+	tests/unit/core/alone.h tests/unit/core/worlds.h tests/unit/rendezvous/ranks.h
 tests_unit_core_test_memory_LDADD = $(unit_test_libs)
 tests_unit_core_test_others_SOURCES = tests/unit/core/test_others.c $(works_fake)
 tests_unit_core_test_others_LDADD = $(unit_test_libs)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Handles of works that are gone are refused, by every call, and never stand for another work. */
+#include "alone.h"
 #include "fake.h"
 
 #include <malloc.h>
@@ -18,7 +19,7 @@ static void ignore(void *arg, dist_status status)
     (void)status;
 }
 
-static void refused(dist_status status, const char *name)
+static void gone(dist_status status, const char *name)
 {
     assert_int_equal(status, DIST_ERR_INVALID_ARGUMENT);
     assert_non_null(strstr(dist_last_error(), name));
@@ -29,12 +30,12 @@ static void all_refuse(dist_work *work)
 {
     bool done = true;
 
-    refused(dist_wait(work), "dist_wait");
-    refused(dist_wait_for(work, 10), "dist_wait");
-    refused(dist_test(work, &done), "dist_test");
-    refused(dist_on_complete(work, ignore, NULL), "dist_on_complete");
-    refused(dist_start(work), "dist_start");
-    refused(dist_work_free(work), "dist_work_free");
+    gone(dist_wait(work), "dist_wait");
+    gone(dist_wait_for(work, 10), "dist_wait");
+    gone(dist_test(work, &done), "dist_test");
+    gone(dist_on_complete(work, ignore, NULL), "dist_on_complete");
+    gone(dist_start(work), "dist_start");
+    gone(dist_work_free(work), "dist_work_free");
 }
 
 static dist_work *prepare(struct dist_group *group)
@@ -222,15 +223,10 @@ static void waits_of_real_works(dist_group *group, int times)
 
 static void memory_does_not_grow(void **state)
 {
-    struct dist_options options = DIST_OPTIONS_INIT;
-    dist_group *group;
+    dist_group *group = alone();
     size_t before;
 
     (void)state;
-    options.backend = "self";
-    options.rank = 0;
-    options.world_size = 1;
-    assert_int_equal(dist_init_process_group(&options, &group), DIST_OK);
     waits_of_real_works(group, 10);
     before = mallinfo2().uordblks;
     waits_of_real_works(group, 20000);

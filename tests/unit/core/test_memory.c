@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory of dist_alloc and dist_register: the backend's, and that of segments. */
+#include "alone.h"
 #include "fake.h"
 #include "node/segment/segment.h"
 #include "worlds.h"
@@ -15,25 +16,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-static void refused(dist_status status, const char *text)
-{
-    assert_int_equal(status, DIST_ERR_INVALID_ARGUMENT);
-    if (!strstr(dist_last_error(), text))
-        fail_msg("'%s' does not say '%s'", dist_last_error(), text);
-}
-
-static dist_group *alone(void)
-{
-    struct dist_options options = DIST_OPTIONS_INIT;
-    dist_group *group = NULL;
-
-    options.backend = "self";
-    options.rank = 0;
-    options.world_size = 1;
-    assert_int_equal(dist_init_process_group(&options, &group), DIST_OK);
-    return group;
-}
 
 /* ---- segments ---- */
 

@@ -2,6 +2,8 @@
 /* Created operations: their values, what they resolve to, and what is refused. */
 #include "core/call/op.h"
 
+#include "alone.h"
+
 #include <limits.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -193,15 +195,10 @@ static void threads_do_not_get_each_others(void **state)
 
 static void a_collective_refuses_a_kind_by_itself(void **state)
 {
-    struct dist_options options = DIST_OPTIONS_INIT;
-    dist_group *group;
+    dist_group *group = alone();
     float data[2] = {1, 2};
 
     (void)state;
-    options.backend = "self";
-    options.rank = 0;
-    options.world_size = 1;
-    assert_int_equal(dist_init_process_group(&options, &group), DIST_OK);
     assert_int_equal(dist_all_reduce(group, data, data, 2, DIST_FLOAT32, DIST_USER),
                      DIST_ERR_INVALID_ARGUMENT);
     assert_non_null(strstr(dist_last_error(), "dist_op_create"));
@@ -213,16 +210,11 @@ static void a_collective_refuses_a_kind_by_itself(void **state)
 
 static void a_world_of_one_makes_bools_of_bytes(void **state)
 {
-    struct dist_options options = DIST_OPTIONS_INIT;
     unsigned char in[4] = {0, 1, 7, 255}, out[4] = {9, 9, 9, 9};
     static const unsigned char bools[4] = {0, 1, 1, 1};
-    dist_group *group;
+    dist_group *group = alone();
 
     (void)state;
-    options.backend = "self";
-    options.rank = 0;
-    options.world_size = 1;
-    assert_int_equal(dist_init_process_group(&options, &group), DIST_OK);
     assert_int_equal(dist_all_reduce(group, in, out, 4, DIST_BOOL, DIST_PROD), DIST_OK);
     assert_memory_equal(out, bools, 4);
     assert_int_equal(dist_all_reduce(group, in, in, 4, DIST_BOOL, DIST_BXOR), DIST_OK);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory of dist_shared_alloc: every rank sees every part, and its own serves calls. */
+#include "alone.h"
 #include "worlds.h"
 
 #include <setjmp.h>
@@ -160,15 +161,10 @@ static void parts_outlive_their_ranks(void **state)
 
 static void arguments_are_checked(void **state)
 {
-    struct dist_options options = DIST_OPTIONS_INIT;
-    dist_group *group = NULL;
+    dist_group *group = alone();
     void *part;
 
     (void)state;
-    options.backend = "self";
-    options.rank = 0;
-    options.world_size = 1;
-    assert_int_equal(dist_init_process_group(&options, &group), DIST_OK);
     assert_int_equal(dist_shared_alloc(NULL, 1, &part), DIST_ERR_INVALID_ARGUMENT);
     assert_int_equal(dist_shared_alloc(group, 1, NULL), DIST_ERR_INVALID_ARGUMENT);
     assert_int_equal(dist_shared_alloc(group, SIZE_MAX, &part), DIST_ERR_NO_MEMORY);

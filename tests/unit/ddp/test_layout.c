@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Where gradients are, and which of them travel together: what a hook sees. */
-#include "alone.h"
+#include "steps.h"
 
 #include <time.h>
 

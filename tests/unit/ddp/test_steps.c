@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Steps: calls at the wrong time, what is counted, and what gradients become. */
-#include "alone.h"
+#include "steps.h"
 
 #include <float.h>
 #include <math.h>

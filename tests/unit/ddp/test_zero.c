@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The sharded optimizer of one rank: its memory, slices and optimizers. */
-#include "alone.h"
+#include "../core/alone.h"
 
 #include <dist/zero.h>
 #include <math.h>

@@ -26,7 +26,8 @@ train_test_libs = libtrain.la $(unit_test_libs) $(CBLAS_LIBS) $(ZLIB_LIBS) -lm
 tests_unit_train_test_blas_SOURCES = tests/unit/train/test_blas.c
 tests_unit_train_test_blas_CPPFLAGS = $(train_test_cppflags)
 tests_unit_train_test_blas_LDADD = $(train_test_libs)
-tests_unit_train_test_buffer_SOURCES = tests/unit/train/test_buffer.c tests/unit/train/unit.h
+tests_unit_train_test_buffer_SOURCES = tests/unit/train/test_buffer.c tests/unit/train/unit.h \
+	tests/unit/core/alone.h
 tests_unit_train_test_buffer_CPPFLAGS = $(train_test_cppflags)
 tests_unit_train_test_buffer_LDADD = $(train_test_libs)
 tests_unit_train_test_checkpoint_SOURCES = tests/unit/train/test_checkpoint.c tests/unit/train/unit.h

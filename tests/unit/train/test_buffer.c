@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Unit tests of the buffers that go to other ranks. */
+#include "../core/alone.h"
 #include "unit.h"
 
 #include <stdlib.h>
@@ -8,18 +9,6 @@
 #include "train/buffer.h"
 #include "train/data/dataset.h"
 #include "train/model/model.h"
-
-static dist_group *alone(void)
-{
-    struct dist_options options = DIST_OPTIONS_INIT;
-    dist_group *group = NULL;
-
-    options.backend = "self";
-    options.rank = 0;
-    options.world_size = 1;
-    assert_int_equal(dist_init_process_group(&options, &group), DIST_OK);
-    return group;
-}
 
 static void check(struct buffer *buffer, size_t count, bool shared)
 {
