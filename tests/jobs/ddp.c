@@ -277,24 +277,22 @@ static const struct setting names[] = {{.name = "steps", .number = &settings.ste
                                        {.name = "wire", .text = &settings.wire},
                                        {.name = NULL}};
 
-int main(int argc, char **argv)
+static int run(dist_group *group)
 {
-    struct job job = {.group = NULL};
-    int result;
+    struct job job = {
+        .group = group, .rank = dist_get_rank(group), .world = dist_get_world_size(group)};
+    int result = start(&job);
 
-    settings_read(argc, argv, names);
-    if (dist_init_process_group(NULL, &job.group) != DIST_OK)
-        return fail("join");
-    job.rank = dist_get_rank(job.group);
-    job.world = dist_get_world_size(job.group);
-    result = start(&job);
     if (result == 0)
         result = train(&job);
     if (dist_ddp_destroy(job.ddp) != DIST_OK && result == 0)
         result = fail("destroy");
-    if (dist_destroy_process_group(job.group) != DIST_OK && result == 0)
-        result = fail("leave");
     model_destroy(&job.model, settings.own);
     model_destroy(&job.reference, true);
     return result;
+}
+
+int main(int argc, char **argv)
+{
+    return settings_main(argc, argv, names, run);
 }

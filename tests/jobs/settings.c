@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* NAME=VALUE on the command line of a test program. */
+/* A test program that is a rank of a job, with NAME=VALUE on its command line. */
 #include "settings.h"
 
 #include <stdio.h>
@@ -24,8 +24,20 @@ static void settings_one(const char *text, const struct setting *list)
         *list->text = text + length + 1;
 }
 
-void settings_read(int argc, char **argv, const struct setting *list)
+int settings_main(int argc, char **argv, const struct setting *list, int (*run)(dist_group *group))
 {
+    dist_group *group = NULL;
+    int result = 1;
+
     for (int i = 1; i < argc; i++)
         settings_one(argv[i], list);
+    if (dist_init_process_group(NULL, &group) == DIST_OK)
+        result = run(group);
+    else
+        fprintf(stderr, "%s: join: %s\n", argv[0], dist_last_error());
+    if (dist_destroy_process_group(group) != DIST_OK && result == 0) {
+        fprintf(stderr, "%s: leave: %s\n", argv[0], dist_last_error());
+        result = 1;
+    }
+    return result;
 }

@@ -336,7 +336,7 @@ static int end(struct job *job)
         for (int k = 0; k < DIST_ZERO_STATE_MAX; k++)
             free(job->state[i][k]);
     }
-    return dist_destroy_process_group(job->group) == DIST_OK ? result : fail("leave");
+    return result;
 }
 
 static const struct setting names[] = {{.name = "steps", .number = &settings.steps},
@@ -352,18 +352,15 @@ static const struct setting names[] = {{.name = "steps", .number = &settings.ste
                                        {.name = "optimizer", .text = &settings.optimizer},
                                        {.name = NULL}};
 
+static int run(dist_group *group)
+{
+    struct job job = {
+        .group = group, .rank = dist_get_rank(group), .world = dist_get_world_size(group)};
+
+    return start(&job) != 0 || train(&job) != 0 || end(&job) != 0;
+}
+
 int main(int argc, char **argv)
 {
-    struct job job = {.group = NULL};
-    int result;
-
-    settings_read(argc, argv, names);
-    if (dist_init_process_group(NULL, &job.group) != DIST_OK)
-        return fail("join");
-    job.rank = dist_get_rank(job.group);
-    job.world = dist_get_world_size(job.group);
-    result = start(&job);
-    if (result == 0)
-        result = train(&job);
-    return result == 0 ? end(&job) : result;
+    return settings_main(argc, argv, names, run);
 }
