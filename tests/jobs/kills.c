@@ -32,8 +32,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "kills.h"
 
 #define COUNT (1 << 19)
 #define ROUNDS 4         /* good ones; the next is operation 4 */
@@ -47,14 +48,6 @@ static float data[COUNT];
 static int count = COUNT;
 static const char *phase;
 static int victim;
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static bool is(const char *name)
 {
@@ -170,18 +163,6 @@ static bool of_network(void)
 static bool rank_is_missing(void)
 {
     return is("start") || is("connect") || (is("join") && victim == 0);
-}
-
-/* As the launcher says. */
-static int launched_as(void)
-{
-    static const char *const names[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        if (getenv(names[i]))
-            return atoi(getenv(names[i]));
-    }
-    return -1;
 }
 
 static int be_a_rank(const char *backend)

@@ -15,8 +15,9 @@
 #include <string.h>
 #include <sys/inotify.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "kills.h"
 
 #define KEPT_MOST 6       /* it dies behind one of so many good files */
 #define WRITING_US 3000   /* and within so long of the next one */
@@ -24,26 +25,6 @@
 
 static char **command;
 static int victim;
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-/* As the launcher says. */
-static int launched_as(void)
-{
-    static const char *const names[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        if (getenv(names[i]))
-            return atoi(getenv(names[i]));
-    }
-    return -1;
-}
 
 /* The training; `errors`: what its standard error is, -1: this process's. */
 static pid_t start(int errors)

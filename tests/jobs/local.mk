@@ -8,11 +8,11 @@ tests_jobs_mishap_LDADD = libdist.la
 tests_jobs_mishap_LDFLAGS = $(job_ldflags)
 
 check_PROGRAMS += tests/jobs/kills
-tests_jobs_kills_SOURCES = tests/jobs/kills.c
+tests_jobs_kills_SOURCES = tests/jobs/kills.c tests/jobs/kills.h
 tests_jobs_kills_LDADD = libdist.la
 tests_jobs_kills_LDFLAGS = $(job_ldflags)
 check_PROGRAMS += tests/jobs/kills_training
-tests_jobs_kills_training_SOURCES = tests/jobs/kills_training.c
+tests_jobs_kills_training_SOURCES = tests/jobs/kills_training.c tests/jobs/kills.h
 
 check_PROGRAMS += tests/jobs/agent
 tests_jobs_agent_SOURCES = tests/jobs/agent.c

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the programs share in which a rank is killed. */
+#ifndef TESTS_JOBS_KILLS_H
+#define TESTS_JOBS_KILLS_H
+
+#include <stdlib.h>
+#include <time.h>
+
+/* The same clock in all ranks of a machine. */
+static inline double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* This rank, as the launcher says. */
+static inline int launched_as(void)
+{
+    static const char *const names[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (getenv(names[i]))
+            return atoi(getenv(names[i]));
+    }
+    return -1;
+}
+
+#endif
