@@ -35,6 +35,7 @@ TESTS += tests/support/planted.sh tests/support/left_planted.sh $(measuring_job_
 EXTRA_DIST += \
 	tests/support/count.sh \
 	tests/support/job.sh \
+	tests/support/killed.sh \
 	tests/support/limit.sh \
 	tests/support/left.sh \
 	tests/support/left_planted.sh \
@@ -42,6 +43,7 @@ EXTRA_DIST += \
 	tests/support/no_cmocka.sh \
 	tests/support/nodes.sh \
 	tests/support/tls.sh \
+	tests/support/training.sh \
 	tests/support/slurm.sh \
 	tests/support/planted.sh
 CLEANFILES += tests/jobs.lock tests/jobs.port tests/jobs.port.lock \

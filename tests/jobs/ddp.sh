@@ -26,12 +26,4 @@ for fault in missing mismatch leaves hook arguments nan early apart turned; do
     job shell 3 $faults $fault
 done
 [ -n "${CHECK_SHORT-}" ] || job shell 3 $faults scarce
-cat >"$job_folder/killed" <<'END'
-#!/bin/bash
-"$1" killed
-code=$?
-[ "$RANK" != 1 ] || [ $code -ne 137 ] || code=0
-exit $code
-END
-chmod +x "$job_folder/killed"
-job shell 3 "$job_folder/killed" "$builddir/$faults"
+job shell 3 "$BASH" "$srcdir/tests/support/killed.sh" "$builddir/$faults" killed

@@ -3,6 +3,7 @@
 # A rank is killed in each phase of a job, over each backend: every other rank gets an error that
 # names it. The long form does so twenty times for each rank, and prints how long it took to know.
 . "$srcdir/tests/support/job.sh"
+. "$srcdir/tests/support/training.sh"
 . "$srcdir/tests/support/tls.sh"
 
 JOB_LIMIT=60
@@ -43,7 +44,6 @@ kill_training()
     job "$1" 4 tests/jobs/kills_training "$job_folder/kept.$BASHPID" "$3" "$builddir/train_mnist" \
         $training --dist-backend "$2" --checkpoint "$job_folder/kept.$BASHPID" --checkpoint-interval 1
 }
-hash_of() { grep -o 'Parameter hash: [0-9a-f]*' "$job_output" | tail -n 1; }
 go_on()
 {
     [ "$job_status" != 77 ] || return 0

@@ -3,6 +3,7 @@
 # Strangers call at every socket of a training: it comes to the same parameters, and its ranks need
 # hardly more. The long form prints what it costs in time, too.
 . "$srcdir/tests/support/job.sh"
+. "$srcdir/tests/support/training.sh"
 
 JOB_LIMIT=300
 # All strangers come within that share of the time of a training that is left alone.
@@ -14,7 +15,6 @@ export DIST_TRANSPORT=tcp XDG_CONFIG_HOME=$job_folder
 training="--reproducible --arch mlp --epochs $epochs --train-samples 1920 --test-samples 100 --dist-backend gloo"
 most_kib=$((16 << 10)) most_descriptors=400 # above those of a job that is left alone
 
-hash_of() { grep -o 'Parameter hash: [0-9a-f]*' "$job_output" | tail -n 1; }
 # number WORD: the one before that word.
 number() { awk -v word="$1" '$1 == "strangers:" { for (i = 2; i <= NF; i++) if (index($i, word) == 1) print $(i - 1) }' "$job_output"; }
 # train STRANGERS RATE

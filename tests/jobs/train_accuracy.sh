@@ -3,6 +3,7 @@
 # What training reaches on the real digits: 98.0 % after two epochs, on eight ranks, however they
 # were started. The short form is one epoch of the small network.
 . "$srcdir/tests/support/job.sh"
+. "$srcdir/tests/support/training.sh"
 
 [ -z "${CHECK_SHORT-}" ] || { job_skip "accuracy on MNIST" "the other suite learns"; exit; }
 
@@ -11,17 +12,6 @@ if ! [ -r "$DIST_TEST_MNIST/train-images-idx3-ubyte.gz" ]; then
     job_skip "accuracy on MNIST" "no data in $DIST_TEST_MNIST"
     exit
 fi
-
-# reaches PERCENT: the accuracy of the last run, from "Accuracy: 9812/10000".
-reaches()
-{
-    job_check "test accuracy is $1 % or more" awk -v least="$1" '
-        match($0, /Accuracy: [0-9]+\/[0-9]+/) {
-            split(substr($0, RSTART + 10, RLENGTH - 10), part, "/")
-            percent = 100 * part[1] / part[2]
-        }
-        END { exit !(percent >= least) }' "$job_output"
-}
 
 if [ -z "${CHECK_LONG-}" ]; then
     job self 4 train_mnist --multiprocessing-distributed --world-size 4 --dist-backend gloo \

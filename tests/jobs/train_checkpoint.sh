@@ -2,12 +2,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # A training that was killed, and goes on from its file, ends as one that was not interrupted.
 . "$srcdir/tests/support/job.sh"
+. "$srcdir/tests/support/training.sh"
 
 file=$job_folder/kept
 options=(--reproducible --arch mlp --epochs 20 --train-samples 1200 --test-samples 100 --dist-backend gloo)
 kept=("${options[@]}" --checkpoint "$file")
-
-hash_of() { grep -o 'Parameter hash: [0-9a-f]*' "$job_output" | tail -n 1; }
 
 # Rank 1 kills itself in the middle, as soon as the file is there and some steps older.
 cat >"$job_folder/killed" <<END

@@ -3,6 +3,7 @@
 # ResNet-20 learns, on any number of ranks; its files come back whole; what it cannot do is said.
 # The long form: what it reaches on pictures that are drawn, and on CIFAR-10 where that is.
 . "$srcdir/tests/support/job.sh"
+. "$srcdir/tests/support/training.sh"
 
 says() { grep -qF -- "$1" "$job_output"; }
 train=(train_cifar10 --test-samples 24)
@@ -14,17 +15,6 @@ falls()
     job_check "the loss falls to $1 of what it was" awk -v part="$1" '
         $1 == "epoch" && $4 == "loss" { last = $5; first = first ? first : last }
         END { exit !(first > 0 && last > 0 && last <= part * first) }' "$job_output"
-}
-
-# reaches PERCENT: the accuracy of the last run, from "Accuracy: 912/1000".
-reaches()
-{
-    job_check "test accuracy is $1 % or more" awk -v least="$1" '
-        match($0, /Accuracy: [0-9]+\/[0-9]+/) {
-            split(substr($0, RSTART + 10, RLENGTH - 10), part, "/")
-            percent = 100 * part[1] / part[2]
-        }
-        END { exit !(percent >= least) }' "$job_output"
 }
 
 # ---- learning ----

@@ -2,29 +2,21 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # train_mnist --device cuda: its kernels compiled for the CPU, over the stand-in for GPUs.
 . "$srcdir/tests/support/job.sh"
+. "$srcdir/tests/support/training.sh"
 job_needs_modules
 
 kernels=$builddir/tests/standin/kernels/.libs
 [ -e "$kernels/train_mnist_cuda.so" ] || { job_skip "train_cuda" "no C++ compiler"; exit 0; }
-logs=$job_folder steps=100 few=30
+steps=100 few=30
 [ -z "${CHECK_SHORT-}" ] || steps=10 few=5
 cd "$job_folder" || exit 99
 
-# train NAME RANKS ARGS...: a short run on drawn digits; its losses go to $logs/NAME.
+# train NAME RANKS ARGS...: a short run on drawn digits; its losses go to $job_folder/NAME.
 train()
 {
     job self "$2" train_mnist --train-samples 4000 --test-samples 40 --seed 3 --loss-log \
-        "$logs/$1" --multiprocessing-distributed --world-size "$2" "${@:3}"
+        "$job_folder/$1" --multiprocessing-distributed --world-size "$2" "${@:3}"
 }
-
-# agree NAME NAME: the losses of two runs, step by step, to a thousandth.
-agree()
-{
-    job_check "losses of $1 and $2 agree" \
-        awk -v limit=1e-3 -v steps=$steps -f "$srcdir/tests/jobs/losses.awk" "$logs/$1" "$logs/$2"
-}
-
-hash_of() { grep -oE 'Parameter hash: [0-9a-f]{16}' "$job_output" | tail -n 1; }
 
 # No module, and no driver: says so on every rank.
 DIST_PLUGIN_PATH=$job_folder
@@ -56,10 +48,10 @@ mlp=(--arch mlp --optimizer adadelta --lr 0.1 --batch-size 64 --max-steps $steps
 cnn=(--arch cnn --optimizer sgd --lr 0.001 --batch-size 7 --max-steps $steps)
 train mlp_cpu 1 "${mlp[@]}" --dist-backend gloo
 train mlp_cuda 1 "${mlp[@]}" --dist-backend gloo --device cuda
-agree mlp_cpu mlp_cuda
+agree 1e-3 mlp_cpu mlp_cuda
 train cnn_cpu 1 "${cnn[@]}" --dist-backend gloo
 train cnn_cuda 1 "${cnn[@]}" --dist-backend gloo --device cuda
-agree cnn_cpu cnn_cuda
+agree 1e-3 cnn_cpu cnn_cuda
 
 # Any number of ranks: the same bits, whether the library copies or NCCL takes the memory.
 short=(--arch mlp --batch-size 16 --max-steps $few --device cuda --reproducible)
@@ -95,7 +87,7 @@ for backend in "${backends[@]}"; do
         job_check "$ranks ranks have the bits of one" test "$(hash_of)" = "$alone"
     done
     train "plain_$backend" 2 "${plain[@]}" --dist-backend "$backend" --device cuda
-    agree plain_cpu "plain_$backend"
+    agree 1e-3 plain_cpu "plain_$backend"
 done
 if [ "${#backends[@]}" = 2 ]; then
     train cpu_gloo 2 "${short[@]}" --dist-backend gloo --device cpu

@@ -3,8 +3,9 @@
 # How gradients become the mean: the losses of one process, for any number of ranks and any way to
 # get there; with --reproducible the same bits.
 . "$srcdir/tests/support/job.sh"
+. "$srcdir/tests/support/training.sh"
 
-logs=$job_folder steps=12
+steps=12
 worlds="1 3" plain="2 3 4" same="2 4"
 [ -z "${CHECK_LONG-}" ] || steps=100 worlds="1 2 3 4 6 8"
 [ -z "${CHECK_SHORT-}" ] || worlds=3 plain=3 same=4
@@ -15,19 +16,10 @@ train()
 {
     job self "$2" train_mnist --multiprocessing-distributed --world-size "$2" --dist-backend gloo \
         --arch mlp --optimizer sgd --lr 0.01 --train-samples 9600 --test-samples 64 --seed 3 \
-        --max-steps $steps --batch-size 96 --loss-log "$logs/$1" "${@:3}"
+        --max-steps $steps --batch-size 96 --loss-log "$job_folder/$1" "${@:3}"
 }
 
-# agree LIMIT NAME NAME: the losses of two runs, step by step.
-agree()
-{
-    job_check "losses of $2 and $3 agree to $1" \
-        awk -v limit="$1" -v steps=$steps -f "$srcdir/tests/jobs/losses.awk" "$logs/$2" "$logs/$3"
-}
-
-differ() { job_check "losses of $1 and $2 differ" bash -c "! cmp -s '$logs/$1' '$logs/$2'"; }
-
-hash_of() { grep -oE 'Parameter hash: [0-9a-f]{16}' "$job_output" | tail -n 1; }
+differ() { job_check "losses of $1 and $2 differ" bash -c "! cmp -s '$job_folder/$1' '$job_folder/$2'"; }
 
 # As one process, in one batch and in three, in one bucket and in many.
 train one 1
@@ -53,7 +45,7 @@ if [ -z "${CHECK_SHORT-}" ] && grep -q '^#define HAVE_JANSSON' "$builddir/config
     for ((time = 1; time <= times; time++)); do
         steps=$pause train steep1 1 "${steep[@]}" --checkpoint "$job_folder/from1"
         cp "$job_folder/from1" "$job_folder/from2"
-        rm -f "$logs"/steep?
+        rm -f "$job_folder"/steep?
         steps=3 train steep1 1 "${steep[@]}" --checkpoint "$job_folder/from1"
         steps=3 train steep2 2 "${steep[@]}" --checkpoint "$job_folder/from2"
         steps=3 agree 1e-5 steep1 steep2
@@ -104,11 +96,11 @@ kept=$job_folder/kept
 if grep -q '^#define HAVE_JANSSON' "$builddir/config.h"; then
     half=$((steps / 2))
     for way in "--zero" ""; do
-        rm -f "$kept" "$logs/rest"
+        rm -f "$kept" "$job_folder/rest"
         steps=$half train half 2 --zero --checkpoint "$kept"
         steps=$half train rest 3 $way --checkpoint "$kept"
-        sed -n "1,${half}p" "$logs/half" >"$logs/both"
-        cat "$logs/rest" >>"$logs/both"
+        sed -n "1,${half}p" "$job_folder/half" >"$job_folder/both"
+        cat "$job_folder/rest" >>"$job_folder/both"
         agree 1e-4 one both
     done
 else

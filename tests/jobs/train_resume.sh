@@ -3,6 +3,7 @@
 # Trainings that are killed at any time go on to the same bits; files that are no good are refused,
 # and are still there afterwards.
 . "$srcdir/tests/support/job.sh"
+. "$srcdir/tests/support/training.sh"
 
 export DIST_TIMEOUT=60
 if ! grep -q '^#define HAVE_JANSSON' "$builddir/config.h"; then
@@ -11,8 +12,6 @@ if ! grep -q '^#define HAVE_JANSSON' "$builddir/config.h"; then
 fi
 options=(--arch mlp --epochs 2 --train-samples 1000 --test-samples 100 --dist-backend gloo)
 kept=$job_folder/kept
-
-hash_of() { grep -o 'Parameter hash: [0-9a-f]*' "$job_output" | tail -n 1; }
 
 # Rank 0, which writes, kills itself at some time after the first file is there: with a file after
 # each step, often in the middle of one.

@@ -26,14 +26,6 @@ DIST_TRANSPORT=tcp job shell 4 $program $steps optimizer=own clip=0.3 bucket=1 o
 DIST_PROGRESS_THREAD=0 job shell 2 $program $steps optimizer=sgd bucket=20000 tolerance=1e-5
 unset DIST_NODE_MEMORY
 
-cat >"$job_folder/killed" <<'END'
-#!/bin/bash
-"$@"
-code=$?
-[ "$RANK" != 1 ] || [ $code -ne 137 ] || code=0
-exit $code
-END
-chmod +x "$job_folder/killed"
 for form in 1 0; do
     export DIST_NODE_MEMORY=$form
     for fault in missing mismatch leaves early step arguments huge forked slow; do
@@ -41,7 +33,7 @@ for form in 1 0; do
     done
     [ -n "${CHECK_SHORT-}" ] || job shell 3 $faults scarce
     for fault in killed killed-in; do
-        job shell 3 "$job_folder/killed" "$builddir/$faults" $fault
+        job shell 3 "$BASH" "$srcdir/tests/support/killed.sh" "$builddir/$faults" $fault
     done
 done
 unset DIST_NODE_MEMORY
