@@ -94,17 +94,25 @@ int file_draft(const char *path)
     return open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 }
 
-int file_can_replace(const char *path)
+/* Makes path.tmp. Returns a descriptor, or -1; the caller frees *temporary_p in any case. */
+static int file_draft_of(const char *path, char **temporary_p)
 {
-    char *temporary = NULL;
     int fd;
 
-    if (asprintf(&temporary, "%s.tmp", path) < 0)
+    if (asprintf(temporary_p, "%s.tmp", path) < 0) {
+        *temporary_p = NULL;
         return failure("%s: out of memory", path);
-    fd = file_draft(temporary);
-    if (fd < 0) {
-        failure("%s: cannot create: %s", temporary, strerror(errno));
-    } else {
+    }
+    fd = file_draft(*temporary_p);
+    return fd < 0 ? failure("%s: cannot create: %s", *temporary_p, strerror(errno)) : fd;
+}
+
+int file_can_replace(const char *path)
+{
+    char *temporary;
+    const int fd = file_draft_of(path, &temporary);
+
+    if (fd >= 0) {
         close(fd);
         unlink(temporary);
     }
@@ -115,16 +123,12 @@ int file_can_replace(const char *path)
 int file_replace(const char *path, const void *head, size_t head_size, const void *body,
                  size_t body_size)
 {
-    char *temporary = NULL;
-    int fd = -1, result = -1;
+    char *temporary;
+    const int fd = file_draft_of(path, &temporary);
+    int result = -1;
 
-    if (asprintf(&temporary, "%s.tmp", path) < 0)
-        return failure("%s: out of memory", path);
-    fd = file_draft(temporary);
-    if (fd < 0) {
-        failure("%s: cannot create: %s", temporary, strerror(errno));
+    if (fd < 0)
         goto out;
-    }
     if (file_write_all(temporary, fd, head, head_size) < 0 ||
         file_write_all(temporary, fd, body, body_size) < 0)
         goto out;

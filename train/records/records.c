@@ -2,11 +2,9 @@
 /* Passes on what the trainer tells to the records that were asked for. */
 #include "records.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "events.h"
 #include "metrics.h"
@@ -134,29 +132,11 @@ static int records_start_page(struct records *records)
 /* ---- the trace ---- */
 
 /* It is written at the end; whether it can be is known now. */
-static int records_try_trace(const char *path)
-{
-    char *temporary = NULL;
-    int fd;
-
-    if (asprintf(&temporary, "%s.tmp", path) < 0)
-        return failure("out of memory");
-    fd = file_draft(temporary);
-    if (fd < 0) {
-        failure("%s", strerror(errno));
-    } else {
-        close(fd);
-        unlink(temporary);
-    }
-    free(temporary);
-    return fd < 0 ? -1 : 0;
-}
-
 static int records_open_trace(struct records *records)
 {
     if (trace_open(records->setup.world, &records->trace) < 0)
         return -1;
-    return records->setup.rank == 0 ? records_try_trace(records->setup.trace) : 0;
+    return records->setup.rank == 0 ? file_can_replace(records->setup.trace) : 0;
 }
 
 static void records_end_trace(struct records *records, bool ended)
