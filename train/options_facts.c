@@ -7,7 +7,7 @@
 #include "options.h"
 #include "train/records/records.h"
 
-/* The value as the command line has it; "": there is none. */
+/* The value as the command line has it; "": there is none, so numbers are below the least. */
 static void facts_value(const struct args_row *row, const void *options, char *text, size_t size)
 {
     const void *at = (const char *)options + row->offset;
@@ -20,11 +20,11 @@ static void facts_value(const struct args_row *row, const void *options, char *t
         break;
     case ARGS_INT:
     case ARGS_BYTES:
-        if (*(const int64_t *)at >= 0)
+        if ((double)*(const int64_t *)at >= row->least)
             snprintf(text, size, "%" PRId64, *(const int64_t *)at);
         break;
     case ARGS_REAL:
-        if (*(const double *)at >= 0)
+        if (*(const double *)at >= row->least)
             snprintf(text, size, "%.9g", *(const double *)at);
         break;
     case ARGS_TEXT:

@@ -148,7 +148,7 @@ static const struct args_row options_rows[] = {
     CHOICE("wire", 0, wire, "same|fp16|bf16|int8",
            "form in which they travel (default: same, as they are)"),
     REAL("bucket-mb", 0, bucket_mb, 0, 4096,
-         "MiB of gradients that travel together (default: 25, of the first 1)"),
+         "MiB of gradients that travel together (default: 0, what the library chooses)"),
     FLAG("zero", 0, zero,
          "each process has an N-th of the optimizer's state, and updates that part for all"),
 

@@ -214,6 +214,31 @@ static void test_facts(void **state)
     }
 }
 
+static bool is_told(int argc, char *argv[], const char *name)
+{
+    static struct record_fact facts[128];
+    struct options options;
+    int count;
+
+    assert_int_equal(options_parse(&task_mnist, argc, argv, &options), 0);
+    count = options_facts(&options, facts, 128);
+    for (int i = 0; i < count; i++)
+        if (strcmp(facts[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* 0 log lines would be none, but stands for ten an epoch. */
+static void test_facts_that_are_none(void **state)
+{
+    char *argv[] = {(char *)"train", (char *)"--log-interval=7"};
+
+    (void)state;
+    assert_false(is_told(1, argv, "log-interval"));
+    assert_true(is_told(2, argv, "log-interval"));
+    assert_true(is_told(1, argv, "clip"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -228,6 +253,7 @@ int main(void)
         cmocka_unit_test(test_help_and_version),
         cmocka_unit_test(test_help),
         cmocka_unit_test(test_facts),
+        cmocka_unit_test(test_facts_that_are_none),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
