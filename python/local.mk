@@ -29,7 +29,7 @@ python_files = \
 	python/tests/test_header.py \
 	python/tests/torch_collectives.py \
 	python/tests/torch_ddp.py
-EXTRA_DIST += $(python_files) examples/pytorch/spawn.py
+EXTRA_DIST += $(python_files)
 
 PYTHON3 = python3
 
