@@ -30,7 +30,8 @@ python_files = \
 	python/tests/test_header.py \
 	python/tests/torch_c10d.py \
 	python/tests/torch_collectives.py \
-	python/tests/torch_ddp.py
+	python/tests/torch_ddp.py \
+	python/tests/torch_fsdp.py
 EXTRA_DIST += $(python_files)
 
 PYTHON3 = python3

@@ -26,6 +26,7 @@ job shell 2 "$program" "$tests/torch_collectives.py" libdist
 }
 
 job shell 2 "$program" "$tests/torch_ddp.py"
+[ -n "${CHECK_SHORT-}" ] || job shell 4 "$program" "$tests/torch_fsdp.py" libdist
 
 # PyTorch's own tests, which take minutes. They need PyPI's expecttest.
 own_tests()
