@@ -30,6 +30,14 @@ dist_cluster_DATA = \
 	examples/cluster/mpi-operator-job.yaml \
 	examples/cluster/train.sbatch
 
+pytorchdir = $(examplesdir)/pytorch
+dist_pytorch_DATA = \
+	examples/pytorch/README.md \
+	examples/pytorch/accumulate.py \
+	examples/pytorch/ddp_tutorial.py \
+	examples/pytorch/imagenet.py \
+	examples/pytorch/spawn.py
+
 plugin_minimaldir = $(examplesdir)/plugin-minimal
 dist_plugin_minimal_DATA = \
 	examples/plugin-minimal/Makefile \

@@ -3,6 +3,7 @@
 # ./python` takes an installed library.
 python_files = \
 	python/README.md \
+	python/bench/compare.py \
 	python/generate \
 	python/libdist/__init__.py \
 	python/libdist/_header.py \
@@ -27,9 +28,11 @@ python_files = \
 	python/tests/test_bad_input.py \
 	python/tests/test_buffers.py \
 	python/tests/test_header.py \
+	python/tests/torch_c10d.py \
 	python/tests/torch_collectives.py \
-	python/tests/torch_ddp.py
-EXTRA_DIST += $(python_files) examples/pytorch/spawn.py
+	python/tests/torch_ddp.py \
+	python/tests/torch_fsdp.py
+EXTRA_DIST += $(python_files)
 
 PYTHON3 = python3
 

@@ -306,6 +306,7 @@ job_scripts = \
 	tests/jobs/train_records.sh \
 	tests/jobs/train_torch.sh \
 	tests/jobs/python.sh \
+	tests/jobs/python_examples.sh \
 	tests/jobs/python_torch.sh
 
 measuring_job_scripts = tests/jobs/idle.sh tests/jobs/predicted.sh

@@ -26,3 +26,18 @@ job shell 2 "$program" "$tests/torch_collectives.py" libdist
 }
 
 job shell 2 "$program" "$tests/torch_ddp.py"
+[ -n "${CHECK_SHORT-}" ] || job shell 4 "$program" "$tests/torch_fsdp.py" libdist
+
+# PyTorch's own tests, which take minutes. They need PyPI's expecttest.
+own_tests()
+{
+    timeout -k 10 1200 "$program" "$tests/torch_c10d.py" --ranks 4 --out "$job_folder/c10d" \
+        >"$job_output" 2>&1
+}
+if [ -n "${CHECK_LONG-}" ]; then
+    if "$program" -c 'import expecttest' 2>"$job_output"; then
+        job_check "PyTorch's own tests" own_tests
+    else
+        job_skip "PyTorch's own tests" "$program has no expecttest (pip install expecttest)"
+    fi
+fi

@@ -59,7 +59,7 @@ def reduction(op: Any) -> Tuple[int, Finish]:
 
 def ready(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor if its memory can be read now, else a contiguous copy of it."""
-    if not tensor.is_cpu:
+    if not tensor.is_cpu or tensor.layout != torch.strided:
         _from_device(tensor)
     if tensor.is_conj() or tensor.is_neg():  # the memory has not the elements' values
         tensor = tensor.resolve_conj().resolve_neg()
@@ -68,8 +68,10 @@ def ready(tensor: torch.Tensor) -> torch.Tensor:
 
 def _from_device(tensor: torch.Tensor) -> None:
     """The library copies a GPU's memory itself, once the stream has filled it."""
-    if not tensor.is_cuda or tensor.is_sparse:
-        raise InvalidArgumentError(f"tensor: libdist takes dense tensors of cpu and cuda: {tensor!r}")
+    if not tensor.is_cuda or tensor.layout != torch.strided:
+        raise InvalidArgumentError(
+            f"tensor: libdist takes dense tensors of cpu and cuda, not {tensor.layout} of {tensor.device}"
+        )
     torch.cuda.current_stream(tensor.device).synchronize()
 
 

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""gloo and libdist in turns, as backends of torch.distributed: a rank of any launcher.
+
+    distrun -n 2 python3 python/bench/compare.py [--largest MIB] [--rounds N]
+
+Prints the median of the rounds, in microseconds: all-reduce of float32 tensors (of ordinary memory, and
+of memory that the ranks share), the call of the library alone, and a step of DDP.
+"""
+import argparse
+import statistics
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import libdist.torch
+from libdist import memory
+from libdist._library import lib
+
+
+def timed(call, calls):
+    dist.barrier()
+    begin = time.perf_counter()
+    for _ in range(calls):
+        call()
+    return (time.perf_counter() - begin) / calls * 1e6
+
+
+def in_turns(calls, count, rounds):
+    """Medians; each round has all of them, one after the other."""
+    for call in calls:
+        timed(call, max(count // 10, 2))
+    times = [[timed(call, count) for call in calls] for _ in range(rounds)]
+    return [statistics.median(column) for column in zip(*times)]
+
+
+def row(*cells):
+    if dist.get_rank() == 0:
+        print("".join(f"{cell:>14}" for cell in cells), flush=True)
+
+
+def all_reduce(groups, largest, rounds):
+    row("bytes", "gloo", "libdist", "ratio", "shared", "ratio", "C call")
+    gloo, ours = groups
+    sizes = [8 * 8**step for step in range(24) if 8 * 8**step < largest] + [largest]
+    for size in sizes:
+        x = torch.zeros(size // 4)
+        shared = torch.frombuffer(memory.allocate(size), dtype=torch.float32)
+        address, handle = x.data_ptr(), ours._group._handle
+        calls = [
+            lambda x=x: dist.all_reduce(x, group=gloo),
+            lambda x=x: dist.all_reduce(x, group=ours),
+            lambda x=shared: dist.all_reduce(x, group=ours),
+            lambda n=size // 4, a=address: lib.dist_all_reduce(handle, a, a, n, 0, 0),
+        ]
+        times = in_turns(calls, max(4, min(500, 2**24 // size)), rounds)
+        cells = [f"{t:.1f}" for t in times]
+        ratios = [f"{times[0] / t:.1f}" for t in times]
+        row(size, cells[0], cells[1], ratios[1], cells[2], ratios[2], cells[3])
+    dist.barrier()
+
+
+def step_of(group, shared):
+    torch.manual_seed(1)
+    net = nn.Sequential(
+        nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(9216, 128), nn.ReLU(), nn.Linear(128, 10),
+    )  # fmt: skip
+    model = DistributedDataParallel(net, process_group=group, gradient_as_bucket_view=True)
+    if shared:
+        model.register_comm_hook(libdist.torch.Buckets(group), libdist.torch.shared_buckets)
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    x, y = torch.randn(64, 1, 28, 28), torch.randint(10, (64,))
+
+    def step():
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+    return step
+
+
+def training(groups, rounds):
+    gloo, ours = groups
+    steps = [step_of(gloo, False), step_of(ours, False), step_of(ours, True)]
+    times = in_turns(steps, 10, rounds)
+    row("DDP step", "gloo", "libdist", "ratio", "shared", "ratio")
+    cells, ratios = [f"{t:.0f}" for t in times], [f"{times[0] / t:.2f}" for t in times]
+    row("", cells[0], cells[1], ratios[1], cells[2], ratios[2])
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--largest", type=float, default=64, help="MiB of the largest all-reduce")
+    options.add_argument("--rounds", type=int, default=7, help="rounds of each measurement")
+    options = options.parse_args()
+    torch.set_num_threads(1)
+    dist.init_process_group("libdist")
+    groups = dist.new_group(backend="gloo"), dist.group.WORLD
+    all_reduce(groups, int(options.largest * 2**20), options.rounds)
+    training(groups, options.rounds)
+    dist.destroy_process_group()
+
+
+main()
