@@ -20,6 +20,7 @@ EXTRA_DIST += \
 	debian/tests/mpi \
 	debian/tests/plain_mpi.c \
 	debian/tests/programs \
+	debian/tests/python \
 	packaging/README.md \
 	packaging/conda/meta.yaml \
 	packaging/rpm/libdist.spec \
