@@ -1,47 +1,49 @@
 -- SPDX-License-Identifier: BSD-3-Clause
--- Pages refer to each other by the names that they have in the source tree; here they are HTML, and a man
--- page that a text names becomes a link. The metadata `root` leads from the page to the site's top.
-local root, others = "", ""
+-- Documents refer to each other by the names that they have in the source tree; on the site they are HTML,
+-- and a man page that a text names becomes a link. Metadata: `page`, the document's name in the tree; `root`,
+-- the way from it to the site's top.
+local page, root
 
 function Meta(meta)
-    root = pandoc.utils.stringify(meta.root or "")
-    others = pandoc.utils.stringify(meta.others or "")
+    page = pandoc.utils.stringify(meta.page)
+    root = pandoc.utils.stringify(meta.root)
 end
 
--- The page that serves this name: its own, or one that serves several functions. nil: another project's.
-local function serving(name)
-    local file = io.open("man/" .. name)
-    if file then
-        file:close()
-        return name
+-- What a link from this page means, from the top of the tree.
+local function resolved(target)
+    local path = page:gsub("[^/]*$", "") .. target
+    local count
+    path = path:gsub("/%./", "/")
+    repeat
+        path, count = path:gsub("[^/]+/%.%./", "", 1)
+    until count == 0
+    return path
+end
+
+-- What a file of the tree is called on the site: as html() in scripts/site.
+local function html(path)
+    if path == "README.md" then
+        return "index.html"
     end
-    file = io.open(others .. "/" .. name)
-    local line = file and file:read("l")
-    if file then
-        file:close()
+    if path == "NEWS" or path:match("%.h$") then
+        return path .. ".html"
     end
-    return line and line:match("^%.so man%d/(.*)$")
+    return (path:gsub("%.md$", ".html"))
 end
 
 function Link(link)
-    local name = link.target:match("^([%w_.-]+%.%d)%.html$")
-    if name then
-        local page = serving(name)
-        if not page then
-            return link.content
-        end
-        link.target = page .. ".html"
-        return link
+    local target, place = link.target:match("^([^#:]+)(#?[^:]*)$")
+    if target then
+        link.target = root .. html(resolved(target)) .. place
     end
-    link.target = link.target:gsub("%.md$", ".html"):gsub("%.md#", ".html#")
     return link
 end
 
 function Code(code)
-    local page = code.text:match("^man/([%w_.-]+%.%d)$")
-    if page then
-        return pandoc.Link(code, root .. "man/" .. page .. ".html")
+    local found = code.text:match("^man/([%w_.-]+%.%d)$")
+    if found then
+        return pandoc.Link(code, root .. "man/" .. found .. ".html")
     end
 end
 
-return { { Meta = Meta }, { Link = Link, Code = Code } }
+return { { Meta = Meta }, { Link = Link }, { Code = Code } }
