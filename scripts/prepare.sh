@@ -52,6 +52,7 @@ slurm-client             the same: srun
 munge                    the same: who is who
 python3-yaml             reads the examples for Kubernetes
 shellcheck               checks the example for Slurm
+pandoc                   writes the site
 '
 
 say() { printf '%s\n' "$@"; }
