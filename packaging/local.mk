@@ -14,6 +14,7 @@ EXTRA_DIST += \
 	debian/libdist0.symbols \
 	debian/rules \
 	debian/source/format \
+	debian/source/lintian-overrides \
 	debian/tests/common.sh \
 	debian/tests/compiled \
 	debian/tests/control \
