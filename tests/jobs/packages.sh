@@ -45,6 +45,7 @@ else
 fi
 
 checked "rpmspec reads packaging/rpm/libdist.spec" rpmspec rpmspec -P "$recipes/rpm/libdist.spec"
+checked "rpmlint finds no error in it" rpmlint rpmlint "$recipes/rpm/libdist.spec"
 
 if [ -n "${CHECK_LONG-}" ]; then
     archive=$job_folder/archive
