@@ -52,6 +52,14 @@ slurm-client             the same: srun
 munge                    the same: who is who
 python3-yaml             reads the examples for Kubernetes
 shellcheck               checks the example for Slurm
+pandoc                   writes the site
+rpm                      reads the recipe for RPM packages
+rpmlint                  checks it
+'
+packages_chroot='
+mmdebstrap               makes a clean root of Debian 12
+lintian                  checks the Debian packages
+autopkgtest              tests the installed packages
 '
 
 say() { printf '%s\n' "$@"; }

@@ -283,6 +283,8 @@ job_scripts = \
 	tests/jobs/different.sh \
 	tests/jobs/rooted.sh \
 	tests/jobs/embedding.sh \
+	tests/jobs/packages.sh \
+	tests/jobs/site.sh \
 	tests/jobs/check_gpu.sh \
 	tests/jobs/static_build.sh \
 	tests/jobs/forked.sh \

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# What the tests of the installed packages share.
+set -eu
+cd "${AUTOPKGTEST_TMP:?run it with autopkgtest}"
+export HOME="$AUTOPKGTEST_TMP" DIST_TIMEOUT=60
+# More ranks than CPUs, root, no network but loopback: here that is meant.
+export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_tcp_if_include=lo
+export OMPI_MCA_oob_tcp_if_include=lo OMPI_MCA_plm_rsh_agent=false HYDRA_IFACE=lo
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+examples=/usr/share/doc/libdist-dev/examples
+
+# expect TEXT COMMAND...: the command succeeds within a minute and says TEXT.
+expect()
+{
+    text=$1
+    shift
+    echo "== $*"
+    timeout 60 "$@" >output 2>&1 </dev/null || { cat output; echo "FAIL: it ended with an error"; exit 1; }
+    grep -qF -- "$text" output || { cat output; echo "FAIL: it does not say: $text"; exit 1; }
+}
+
+# compile COMPILER EXAMPLE OUTPUT
+# shellcheck disable=SC2046
+compile() { "$1" -Wall -Werror "$examples/$2.c" -o "$3" $(pkg-config --cflags --libs libdist) -lm; }

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# make site: the documents and the man pages as HTML, in site/ of the build folder.
+EXTRA_DIST += \
+	docs/GLOSSARY.md \
+	docs/performance \
+	docs/site/check_links.py \
+	docs/site/links.lua \
+	docs/site/style.css \
+	docs/site/template.html \
+	scripts/site
+
+site:
+	$(BASH) $(srcdir)/scripts/site site
+clean-local: clean-site
+clean-site:
+	rm -rf site
+.PHONY: site clean-site
