@@ -28,7 +28,7 @@ static struct {
     atomic_bool stop;
 } mine;
 
-static int problems;
+static atomic_int problems; /* that any thread met */
 
 #define EXPECT(condition)                                                                          \
     do {                                                                                           \
