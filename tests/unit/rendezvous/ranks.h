@@ -70,7 +70,7 @@ static inline void ranks_start(struct ranks *ranks, int count, ranks_fn fn, void
 
 static inline void ranks_finish(struct ranks *ranks)
 {
-    int64_t deadline = disti_deadline_ms(RANKS_LIMIT_MS);
+    int64_t deadline = disti_deadline_ms(RANKS_LIMIT_MS * unit_patience());
 
     for (int r = 0; r < ranks->count; r++) {
         int how = 0;
