@@ -40,19 +40,22 @@ EXTRA_DIST += \
 	tests/support/left.sh \
 	tests/support/left_planted.sh \
 	tests/support/lsan.supp \
+	tests/support/memcheck.sh \
 	tests/support/no_cmocka.sh \
 	tests/support/nodes.sh \
 	tests/support/tls.sh \
 	tests/support/training.sh \
 	tests/support/slurm.sh \
-	tests/support/planted.sh
+	tests/support/planted.sh \
+	tests/support/watched.sh
 CLEANFILES += tests/jobs.lock tests/jobs.port tests/jobs.port.lock \
 	tests/install.lock check.log
 
 TEST_EXTENSIONS = .sh
 # Each test has a limit, so that a hang costs a test and not the suite.
-LOG_COMPILER = $(BASH) $(top_srcdir)/tests/support/limit.sh
-SH_LOG_COMPILER = $(LOG_COMPILER) $(BASH)
+limited = $(BASH) $(top_srcdir)/tests/support/limit.sh
+LOG_COMPILER = $(limited) $(unit_watch)
+SH_LOG_COMPILER = $(limited) $(BASH)
 
 # Where a test finds things. The rest of what jobs need is in tests/support/job.sh.
 AM_TESTS_ENVIRONMENT = \
@@ -77,9 +80,23 @@ sanitizer_environment = \
 
 # The costs that tests have measured, and their cookie.
 clean-local:
-	rm -rf tests/cache
+	rm -rf tests/cache tests/reports
 
 # The long forms: more ranks, real data, more epochs.
 check-long:
 	CHECK_LONG=1 $(MAKE) $(AM_MAKEFLAGS) check
-.PHONY: check-long
+
+# Tests once more where something watches them: the unit tests among TESTS, and jobs.
+watched = builddir='$(abs_top_builddir)' $(BASH) $(top_srcdir)/tests/support/watched.sh
+
+# In a build with --enable-sanitizers=thread: jobs of what has threads.
+tsan_jobs = two_groups any_order short_calls flight shrink aborts forked churn tls agents ddp
+check-tsan: all $(check_PROGRAMS) $(check_LTLIBRARIES)
+	$(watched) tsan '$(TESTS)' '$(tsan_jobs)' $(MAKE) $(AM_MAKEFLAGS) check-TESTS
+
+# Under valgrind, in a build without sanitizers.
+valgrind_jobs = two_groups any_order short_calls churn
+check-valgrind: all $(check_PROGRAMS) $(check_LTLIBRARIES)
+	$(watched) valgrind '$(TESTS)' '$(valgrind_jobs)' $(MAKE) $(AM_MAKEFLAGS) check-TESTS \
+		unit_watch='$(BASH) $(abs_top_srcdir)/tests/support/memcheck.sh'
+.PHONY: check-long check-valgrind check-tsan

@@ -63,7 +63,7 @@ refused()
 {
     local text=$1
     shift
-    DIST_TIMEOUT=3 job_fails "$text" shell 2 "$BASH" -c 'first_and_second "$@"' first "$@"
+    DIST_TIMEOUT=$((3 * job_patience)) job_fails "$text" shell 2 "$BASH" -c 'first_and_second "$@"' first "$@"
 }
 refused "its certificate does not hold" good ca other ca2
 job_check "the store says so as well" says "refused this end's certificate"

@@ -25,6 +25,9 @@
 : "${srcdir:?run it through make check}" "${builddir:?run it through make check}"
 : "${JOB_LIMIT:=120}"
 
+# What watches the ranks of make check-tsan and check-valgrind (watched.sh) makes them slow.
+job_patience=$([ -n "${CHECK_WATCHED-}" ] && echo 10 || echo 1)
+
 job_passed=0 job_failed=0 job_skipped=0 job_number=0 job_asides=0 job_aside_pids=()
 job_folder=$(mktemp -d "${TMPDIR:-/tmp}/dist-job.XXXXXX") || exit 99
 job_output=$job_folder/output
@@ -145,8 +148,14 @@ job_launch()
     local launcher=$1 ranks=$2 program=$builddir/$3 command
     [[ $3 == /* ]] && program=$3
     shift 3
+    if [ "${CHECK_WATCHED-}" = valgrind ]; then
+        set -- "$srcdir/tests/support/memcheck.sh" "$program" "$@"
+        program=$BASH
+    fi
     case $launcher in
-    openmpi) command=("${job_mpi[@]}" "$OPENMPI_RUN" -np "$ranks" "$program" "$@") ;;
+    # It takes two of its own locks in either order.
+    openmpi) command=("${job_mpi[@]}" "TSAN_OPTIONS=${TSAN_OPTIONS-}:detect_deadlocks=0"
+                      "$OPENMPI_RUN" -np "$ranks" "$program" "$@") ;;
     mpich) command=("${job_mpi[@]}" "$MPICH_RUN" -launcher fork ${job_mpich[@]+"${job_mpich[@]}"}
                     -np "$ranks" "$program" "$@") ;;
     shell) command=("$BASH" -c 'job_shell "$@"' job_shell "$ranks" "$program" "$@") ;;
@@ -155,7 +164,7 @@ job_launch()
     esac
     job_number=$((job_number + 1))
     job_id=$$.$job_number
-    TEST_JOB=$job_id timeout -k 10 "$JOB_LIMIT" "${command[@]}" \
+    TEST_JOB=$job_id timeout -k 10 "$((job_patience * JOB_LIMIT))" "${command[@]}" \
         >"$job_output" 2>&1 </dev/null 7>&- 9>&-
     job_status=$?
 }
@@ -179,9 +188,10 @@ job_leaked()
 # Is the launcher there? Skips the case if not.
 job_possible()
 {
-    case $2 in
-    openmpi) [ -n "$OPENMPI_RUN" ] || { job_skip "$1" "no Open MPI here"; return 1; } ;;
-    mpich) [ -n "$MPICH_RUN" ] || { job_skip "$1" "no MPICH here"; return 1; } ;;
+    case ${CHECK_WATCHED-}:$2 in
+    valgrind:openmpi | valgrind:mpich) job_skip "$1" "valgrind reports what MPI does"; return 1 ;;
+    *:openmpi) [ -n "$OPENMPI_RUN" ] || { job_skip "$1" "no Open MPI here"; return 1; } ;;
+    *:mpich) [ -n "$MPICH_RUN" ] || { job_skip "$1" "no MPICH here"; return 1; } ;;
     esac
 }
 
@@ -196,7 +206,7 @@ job()
     if [ $job_status -eq 77 ]; then
         job_skip "$name" "$(tail -n 1 "$job_output")"
     elif [ $job_status -eq 124 ] || [ $job_status -eq 137 ]; then
-        job_fail "$name" "not done within $JOB_LIMIT s"
+        job_fail "$name" "not done within $((job_patience * JOB_LIMIT)) s"
     elif [ $job_status -ne 0 ]; then
         job_fail "$name" "exit $job_status"
     elif [ $leaked = yes ]; then
@@ -216,7 +226,7 @@ job_fails()
     job_launch "$@"
     job_leaked && leaked=yes
     if [ $job_status -eq 124 ] || [ $job_status -eq 137 ]; then
-        job_fail "$name" "not done within $JOB_LIMIT s"
+        job_fail "$name" "not done within $((job_patience * JOB_LIMIT)) s"
     elif [ $job_status -eq 0 ]; then
         job_fail "$name" "exit 0"
     elif [ $job_status -ge 128 ]; then

@@ -48,8 +48,10 @@ static const char *register_validate(const struct register_range *range)
         return "it is already shared memory";
     if (range->inode != 0)
         return "it belongs to a file";
-    if (strcmp(range->rights, "rw-p") != 0)
+    if (strncmp(range->rights, "rw", 2) != 0)
         return "it is not both readable and writable";
+    if (range->rights[2] == 'x')
+        return "it is executable";
     if (strncmp(range->name, "[stack", 6) == 0)
         return "it is the stack";
     if (range->name[0] && strcmp(range->name, "[heap]") != 0 &&

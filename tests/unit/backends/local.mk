@@ -12,7 +12,7 @@ check_PROGRAMS += tests/unit/backends/test_nccl_close
 TESTS += tests/unit/backends/test_nccl_close
 tests_unit_backends_test_nccl_close_SOURCES = tests/unit/backends/test_nccl_close.c \
 	$(nccl_module_sources)
-tests_unit_backends_test_nccl_close_CPPFLAGS = $(AM_CPPFLAGS) -DCLOSE_LIMIT_MS=50
+tests_unit_backends_test_nccl_close_CPPFLAGS = $(AM_CPPFLAGS) -DCLOSE_LIMIT_MS=300
 tests_unit_backends_test_nccl_close_LDADD = $(CMOCKA_LIBS) -ldl
 
 if HAVE_NCCL_HEADER

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <cmocka.h>
 /* clang-format on */
 
@@ -15,6 +16,12 @@
  * test would wait for otherwise takes longer. */
 #define UNIT_SOON_MS 15000
 #define UNIT_SOON_NS (UNIT_SOON_MS * INT64_C(1000000))
+
+/* How much longer all takes where something watches the test (tests/support/watched.sh). */
+static inline int unit_patience(void)
+{
+    return getenv("CHECK_WATCHED") ? 10 : 1;
+}
 
 /* splitmix64. */
 static inline uint64_t unit_random(uint64_t *state)

@@ -37,7 +37,7 @@ static inline void leave(dist_group *group)
 
 static inline void run(int ranks, int timeout_ms, ranks_fn fn)
 {
-    struct job job = {.ranks = ranks, .timeout_ms = timeout_ms};
+    struct job job = {.ranks = ranks, .timeout_ms = timeout_ms * unit_patience()};
     int fd;
 
     strcpy(job.place, "/tmp/dist-overlap.XXXXXX");

@@ -22,7 +22,7 @@ static inline dist_group *world_join(const struct world *world, int rank)
     options.init_method = world->url;
     options.rank = rank;
     options.world_size = world->ranks;
-    options.timeout_ms = WORLD_TIMEOUT_MS;
+    options.timeout_ms = WORLD_TIMEOUT_MS * unit_patience();
     CHECK(dist_init_process_group(&options, &group) == DIST_OK);
     return group;
 }

@@ -147,7 +147,7 @@ static void test_refused_rights(void **state)
     refuse(memory, 2 * PAGE, "readable and writable");
     refuse(memory + PAGE, PAGE, "readable and writable");
     mprotect(memory + PAGE, PAGE, PROT_READ | PROT_WRITE | PROT_EXEC);
-    refuse(memory, 2 * PAGE, "readable and writable");
+    refuse(memory, 2 * PAGE, "executable");
     munmap(memory, 3 * PAGE);
 }
 

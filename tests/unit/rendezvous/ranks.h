@@ -70,7 +70,7 @@ static inline void ranks_start(struct ranks *ranks, int count, ranks_fn fn, void
 
 static inline void ranks_finish(struct ranks *ranks)
 {
-    int64_t deadline = disti_deadline_ms(RANKS_LIMIT_MS);
+    int64_t deadline = disti_deadline_ms(RANKS_LIMIT_MS * unit_patience());
 
     for (int r = 0; r < ranks->count; r++) {
         int how = 0;
@@ -148,7 +148,7 @@ static inline dist_status ranks_hear(int fd, void *value, size_t room, size_t *b
 
 static inline bool ranks_hear_challenge(int fd, struct disti_wire_handshake *said)
 {
-    size_t bytes;
+    size_t bytes = 0;
 
     return ranks_hear(fd, said->challenge, sizeof(said->challenge), &bytes) == DIST_OK &&
            bytes == sizeof(said->challenge);
@@ -169,7 +169,7 @@ static inline bool ranks_enter(int fd, int rank, int world_size)
 {
     unsigned char welcome[DISTI_WIRE_WELCOME];
     struct disti_wire_handshake said = {0};
-    size_t bytes;
+    size_t bytes = 0;
 
     ranks_say_hello(fd, &said, rank, world_size);
     if (!ranks_hear_challenge(fd, &said))

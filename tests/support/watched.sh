@@ -1,0 +1,49 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# watched.sh tsan|valgrind TESTS JOBS MAKE...: runs the unit tests among TESTS, and the scripts
+# tests/jobs/JOB.sh, where something watches them, and shows what that reports. MAKE... runs tests,
+# as make check-TESTS does. For make check-tsan and check-valgrind.
+#
+# A report fails all of it, also that of a rank that was killed, or is to fail. Nothing is suppressed.
+# CHECK_WATCHED tells tests to be patient: all takes ten times as long and more.
+set -u
+: "${builddir:?run it by make check-tsan or check-valgrind}"
+export CHECK_WATCHED=$1 CHECK_SHORT=1 TEST_LIMIT=3600
+tests=$2 jobs=$3
+shift 3
+
+stop() { echo "make check-$CHECK_WATCHED: $*" >&2; exit 1; }
+sanitize=$(sed -n 's/^DISTI_LDFLAGS = //p' "$builddir/Makefile")
+case $CHECK_WATCHED in
+tsan) [[ $sanitize == *thread* ]] || stop "configure a build with --enable-sanitizers=thread" ;;
+valgrind)
+    [ -z "$sanitize" ] || stop "configure a build without sanitizers"
+    command -v valgrind >/dev/null || stop "valgrind is missing. On Debian: apt-get install valgrind"
+    ;;
+esac
+
+reports=$builddir/tests/reports
+rm -rf "$reports"
+mkdir -p "$reports"
+
+# Functions that write plans are pure: they have nothing that threads could share.
+pure=none
+[ "$CHECK_WATCHED" != tsan ] || pure='^tests/unit/(topology|collectives)/'
+chosen=$(tr -s ' ' '\n' <<<"$tests" | grep '^tests/unit/' | grep -vE "$pure"
+    for job in $jobs; do echo "tests/jobs/$job.sh"; done)
+
+export TSAN_OPTIONS="second_deadlock_stack=1:log_path=$reports/tsan:${TSAN_OPTIONS-}"
+# UCX patches libc's madvise, also that of a thread which ThreadSanitizer has forgotten already.
+export UCX_MEM_MMAP_HOOK_MODE=none
+
+"$@" TESTS="$(tr '\n' ' ' <<<"$chosen")"
+status=$?
+# valgrind also says which calls of the kernel it does not know.
+grep -sL ' at 0x' "$reports"/valgrind.* | xargs -r rm -f
+for report in "$reports"/*; do
+    [ -e "$report" ] || continue
+    echo "FAIL: $report"
+    head -n 60 "$report"
+    status=1
+done
+exit $status
