@@ -101,6 +101,7 @@ struct disti_store {
     bool no_tls;      /* because the session is broken, as disti_tls_why says */
     bool holder_left; /* it said goodbye, so its end is no surprise */
     char lost_text[DISTI_NEWS_MAX];
+    char cause[DISTI_NEWS_MAX]; /* the first rank's end that the store has told of; "": none */
 
     /* Without the lock: alarm.c. */
     atomic_bool sending; /* somebody puts a frame on the connection */
@@ -154,6 +155,10 @@ void disti_store_client_free(struct disti_store *store);
 
 /* Has the group that this thread heeds been aborted? NULL: no. With the lock held. */
 const struct client_abort *disti_store_client_aborted(const struct disti_store *store);
+
+/* inbox.c: "rank 0 (host node1, pid 812), which holds the store". Returns text. */
+#define CLIENT_HOLDER 192
+const char *disti_store_client_holder(const struct disti_store *store, char *text, size_t size);
 
 /* alarm.c: the right to put a frame on the connection, which alarms need too. */
 void disti_store_client_take_line(struct disti_store *store);

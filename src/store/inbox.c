@@ -2,6 +2,7 @@
 /* What comes to the store's client: replies for those who wait, news for whoever looks. */
 #include "base/clock.h"
 #include "base/descriptor.h"
+#include "base/log.h"
 #include "base/process/end.h"
 #include "store/client.h"
 
@@ -37,6 +38,27 @@ static struct disti_notice *inbox_add_news(struct disti_store *store, int rank, 
     return &news->notice;
 }
 
+const char *disti_store_client_holder(const struct disti_store *store, char *text, size_t size)
+{
+    const struct disti_wire_id *holder = &store->holder;
+
+    if (holder->rank < 0)
+        snprintf(text, size, "the launcher or scheduler (host %s, pid %u), which holds the store",
+                 holder->host, holder->pid);
+    else
+        snprintf(text, size, "rank %d (host %s, pid %u), which holds the store", holder->rank,
+                 holder->host, holder->pid);
+    return text;
+}
+
+/* What ended first says why the others have ended since; who left because of it explains nothing.
+ */
+static void inbox_note_cause(struct disti_store *store, const struct disti_notice *notice)
+{
+    if (notice->group == DISTI_NO_GROUP && !store->cause[0])
+        disti_text(store->cause, sizeof(store->cause), "%s", notice->text);
+}
+
 /* Nothing comes any more. */
 static void inbox_end(struct disti_store *store)
 {
@@ -47,24 +69,21 @@ static void inbox_end(struct disti_store *store)
 
 void disti_store_client_lose(struct disti_store *store, const char *why)
 {
-    const struct disti_wire_id *holder = &store->holder;
+    const int rank = store->holder.rank;
+    char holder[CLIENT_HOLDER];
+    size_t used = 0;
 
     if (store->lost)
         return;
     inbox_end(store);
-    if (store->holder_left)
-        why = "has left the job";
-    if (holder->rank < 0)
-        snprintf(store->lost_text, sizeof(store->lost_text),
-                 "the launcher or scheduler (host %s, pid %u), which holds the store, %s",
-                 holder->host, holder->pid, why);
-    else
-        snprintf(store->lost_text, sizeof(store->lost_text),
-                 "rank %d (host %s, pid %u), which holds the store, %s", holder->rank, holder->host,
-                 holder->pid, why);
-    if (!store->holder_left && holder->rank != store->rank)
-        inbox_add_news(store, holder->rank, DISTI_NO_GROUP, 0, store->lost_text,
-                       strlen(store->lost_text));
+    disti_store_client_holder(store, holder, sizeof(holder));
+    /* It may be a victim itself. */
+    if (store->holder_left && store->cause[0])
+        used = disti_text(store->lost_text, sizeof(store->lost_text), "%s; ", store->cause);
+    disti_text(store->lost_text + used, sizeof(store->lost_text) - used, "%s, %s", holder,
+               store->holder_left ? "has left the job" : why);
+    if (!store->holder_left && rank != store->rank)
+        inbox_add_news(store, rank, DISTI_NO_GROUP, 0, store->lost_text, strlen(store->lost_text));
 }
 
 void disti_store_watch_launcher(struct disti_store *store, int pidfd, const char *text)
@@ -125,6 +144,8 @@ static void inbox_take_notice(struct disti_store *store)
                                 (const char *)value + before, (size_t)head->value_bytes - before);
         if (notice && notice->leaving)
             notice->calls = disti_wire_get64(value + DISTI_WIRE_NEWS);
+        if (notice)
+            inbox_note_cause(store, notice);
     }
     disti_wire_next(&store->in);
 }

@@ -7,6 +7,8 @@ libdist_core_sources += \
 	src/store/client.c \
 	src/store/client.h \
 	src/store/server/coll.c \
+	src/store/server/coll.h \
+	src/store/server/coll_end.c \
 	src/store/connect.c \
 	src/store/server/admission.c \
 	src/store/server/failures.c \

@@ -30,12 +30,14 @@ static dist_status store_aborted(struct disti_store *store)
 
 static dist_status store_no_answer(struct disti_store *store, dist_status status, const char *key)
 {
+    char holder[CLIENT_HOLDER];
+
     if (status == DIST_IN_PROGRESS)
-        return disti_fail(
-            DIST_ERR_TIMEOUT,
-            "rank %d: the store at %s (host %s, pid %u) does not answer (\"%s\"): see "
-            "whether that process is stopped, or its machine overloaded",
-            store->rank, store->where, store->holder.host, store->holder.pid, key);
+        return disti_fail(DIST_ERR_TIMEOUT,
+                          "rank %d: %s, does not answer at %s (\"%s\"): see whether that process "
+                          "is stopped, or its machine overloaded",
+                          store->rank, disti_store_client_holder(store, holder, sizeof(holder)),
+                          store->where, key);
     if (status == DIST_ERR_ABORTED)
         return store_aborted(store);
     return disti_fail(DIST_ERR_PEER_LOST, "rank %d: %s (\"%s\")", store->rank, store->lost_text,

@@ -25,8 +25,8 @@ export job_folder builddir hello
 tls_use good ca
 job self 1 tests/conformance/conformance gloo --spawn 4 --brief
 [ -z "${CHECK_LONG-}" ] || DIST_TCP_SOCKETS=3 job self 1 tests/conformance/conformance gloo --spawn 3 --brief
-# Buffers that cut records.
-DIST_TCP_BUFFER=8K job shell 2 dist_bench all_reduce --minbytes 4M --maxbytes 4M --check -i 2
+# Buffers that cut records, and are shorter than what the loopback sends in one piece.
+DIST_TCP_BUFFER=4K job self 1 tests/conformance/conformance gloo --spawn 3 --brief
 
 # What is sent, as the kernel sees it. The frames between ranks begin with dmsg, the store's with DIST.
 seen()

@@ -74,19 +74,30 @@ static void news_distribute(struct disti_world *world)
     }
 }
 
+/* The oldest that concerns it: who has gone since may have left because of that one. */
+static void news_give_first(struct dist_group *group)
+{
+    const struct world_gone *gone = group->world->gone, *first = NULL;
+
+    for (; gone; gone = gone->next) { /* newest first */
+        if (news_concerns(group, &gone->notice))
+            first = gone;
+    }
+    if (first)
+        news_give(group, &first->notice);
+}
+
 void disti_news_subscribe(struct dist_group *group)
 {
     struct disti_world *world = group->world;
     struct dist_group **entry = &world->groups;
-    const struct world_gone *gone;
 
     pthread_mutex_lock(&world->lock);
     while (*entry && (*entry)->number < group->number)
         entry = &(*entry)->next;
     group->next = *entry;
     *entry = group;
-    for (gone = world->gone; gone; gone = gone->next)
-        news_give(group, &gone->notice);
+    news_give_first(group);
     pthread_mutex_unlock(&world->lock);
 }
 

@@ -1,35 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Collectives at the store's server: each collects its ranks, and answers all of them at once. */
-#include "store/server/server.h"
+#include "store/server/coll.h"
 
 #include "base/checked.h"
-#include "base/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* How many of the missing are named. */
-#define COLL_NAMES 16
-
-static void coll_free(struct disti_store_server *server, struct store_coll *coll)
-{
-    struct store_coll **entry = &server->colls;
-
-    while (*entry != coll)
-        entry = &(*entry)->next;
-    *entry = coll->next;
-    disti_blob_drop(coll->result);
-    free(coll->ranks);
-    free(coll->arrivals);
-    free(coll);
-}
-
-void disti_store_coll_clear(struct disti_store_server *server)
-{
-    while (server->colls)
-        coll_free(server, server->colls);
-}
 
 static bool coll_has_key(const struct store_coll *coll, const struct store_key *key)
 {
@@ -43,23 +20,6 @@ static struct store_coll *coll_find(struct disti_store_server *server, const str
     while (coll && !coll_has_key(coll, key))
         coll = coll->next;
     return coll;
-}
-
-/* The rank at an index of the party, and back: -1, it is not in it. */
-static int coll_rank(const struct store_coll *coll, int index)
-{
-    return coll->ranks ? coll->ranks[index] : index;
-}
-
-static int coll_index(const struct store_coll *coll, int rank)
-{
-    if (!coll->ranks)
-        return rank;
-    for (int i = 0; i < coll->size; i++) {
-        if (coll->ranks[i] == rank)
-            return i;
-    }
-    return -1;
 }
 
 static int coll_party_size(const struct disti_store_server *server,
@@ -108,170 +68,8 @@ static struct store_coll *coll_new(struct disti_store_server *server,
     server->colls = coll;
     if (coll->arrivals && (one || coll->result) && coll_copy_ranks(coll, party))
         return coll;
-    coll_free(server, coll);
+    disti_store_coll_free(server, coll);
     return NULL;
-}
-
-/* ---- answers ---- */
-
-/* The peer that waits at this index, and no longer does; NULL: none waits. */
-static struct store_peer *coll_stop_waiting(struct disti_store_server *server,
-                                            struct store_coll *coll, int index)
-{
-    bool waited = coll->arrivals[index].waits;
-
-    coll->arrivals[index].waits = false;
-    return waited ? server->ranks[coll_rank(coll, index)].peer : NULL;
-}
-
-static void coll_refuse(struct disti_store_server *server, struct store_peer *peer, uint32_t id,
-                        const struct store_key *key, dist_status status, const char *text)
-{
-    disti_store_peer_refuse(server, peer, id, status, "%s (\"%.*s\")", text, (int)key->length,
-                            key->bytes);
-}
-
-/* Answers all who wait for it, with the result or with a text, and frees it. */
-static void coll_end(struct disti_store_server *server, struct store_coll *coll, dist_status status,
-                     const char *text)
-{
-    for (int i = 0; i < coll->size; i++) {
-        struct store_peer *peer = coll_stop_waiting(server, coll, i);
-        uint32_t id = coll->arrivals[i].id;
-
-        if (peer && status == DIST_OK)
-            disti_store_peer_reply(server, peer, id, status, disti_blob_hold(coll->result));
-        else if (peer)
-            coll_refuse(server, peer, id, &coll->key, status, text);
-    }
-    coll_free(server, coll);
-}
-
-/* "3", "3 (host node1)", or of a group's party "1 (world rank 3, host node1)" */
-static size_t coll_name(const struct disti_store_server *server, const struct store_coll *coll,
-                        int index, char *text, size_t size)
-{
-    int rank = coll_rank(coll, index);
-    const char *host = server->ranks[rank].host;
-
-    if (coll->ranks)
-        return (size_t)snprintf(text, size, " %d (world rank %d, host %s)", index, rank, host);
-    if (*host)
-        return (size_t)snprintf(text, size, " %d (host %s)", rank, host);
-    return (size_t)snprintf(text, size, " %d", rank);
-}
-
-/* "ranks 3, 5 and 9 more did not come" */
-static void coll_missing(const struct disti_store_server *server, const struct store_coll *coll,
-                         char *text, size_t size)
-{
-    int missing = coll->size - coll->count, named = 0;
-    size_t used = (size_t)snprintf(text, size, missing == 1 ? "rank" : "ranks");
-
-    for (int i = 0; i < coll->size && named < COLL_NAMES && used + 160 < size; i++) {
-        if (coll->arrivals[i].here)
-            continue;
-        if (named++)
-            used += (size_t)snprintf(text + used, size - used, ",");
-        used += coll_name(server, coll, i, text + used, size - used);
-    }
-    if (missing > named)
-        used += (size_t)snprintf(text + used, size - used, " and %d more", missing - named);
-    snprintf(text + used, size - used, " did not come");
-}
-
-/* The rank at this index has waited long enough. True: that ends the collective for all. */
-static bool coll_expired(struct disti_store_server *server, struct store_coll *coll, int index)
-{
-    struct store_peer *peer;
-    char text[768];
-
-    coll_missing(server, coll, text, sizeof(text));
-    if (coll->op != DISTI_WIRE_ARRIVE) {
-        coll_end(server, coll, DIST_ERR_TIMEOUT, text);
-        return true;
-    }
-    peer = coll_stop_waiting(server, coll, index);
-    coll_refuse(server, peer, coll->arrivals[index].id, &coll->key, DIST_ERR_TIMEOUT, text);
-    return false;
-}
-
-/* Looks at every deadline. Returns when the next one is, or that it has ended: INT64_MAX. */
-static int64_t coll_check_deadlines(struct disti_store_server *server, struct store_coll *coll)
-{
-    int64_t soonest = INT64_MAX;
-
-    for (int i = 0; i < coll->size; i++) {
-        const struct store_arrival *arrival = &coll->arrivals[i];
-
-        if (!arrival->waits)
-            continue;
-        if (!disti_expired(arrival->deadline))
-            soonest = arrival->deadline < soonest ? arrival->deadline : soonest;
-        else if (coll_expired(server, coll, i))
-            return INT64_MAX;
-    }
-    coll->due = soonest;
-    return soonest;
-}
-
-int64_t disti_store_coll_tick(struct disti_store_server *server)
-{
-    struct store_coll *coll = server->colls, *next;
-    int64_t soonest = INT64_MAX, due;
-
-    for (; coll; coll = next) {
-        next = coll->next; /* the end of one ends no other */
-        due = disti_expired(coll->due) ? coll_check_deadlines(server, coll) : coll->due;
-        soonest = due < soonest ? due : soonest;
-    }
-    return soonest;
-}
-
-/* ---- losses and failures ---- */
-
-void disti_store_coll_fail(struct disti_store_server *server, int rank, int32_t group,
-                           dist_status status, const char *text)
-{
-    struct store_coll *coll = server->colls, *next;
-
-    for (; coll; coll = next) {
-        next = coll->next;
-        if ((rank < 0 || coll_index(coll, rank) >= 0) &&
-            (group == DISTI_NO_GROUP || coll->group == group))
-            coll_end(server, coll, status, text);
-    }
-}
-
-void disti_store_coll_forsake(struct disti_store_server *server, int rank, int32_t group,
-                              const char *text)
-{
-    struct store_coll *coll = server->colls, *next;
-
-    for (; coll; coll = next) {
-        int index = coll_index(coll, rank);
-
-        next = coll->next;
-        if (index >= 0 && !coll->arrivals[index].here && coll->op != DISTI_WIRE_LEAVE &&
-            (group == 0 || coll->group == group))
-            coll_end(server, coll, DIST_ERR_PEER_LOST, text);
-    }
-}
-
-void disti_store_coll_withdraw(struct disti_store_server *server, int rank)
-{
-    struct store_coll *coll = server->colls, *next;
-
-    for (; coll; coll = next) {
-        int index = coll_index(coll, rank);
-
-        next = coll->next;
-        if (index < 0 || !coll_stop_waiting(server, coll, index))
-            continue;
-        coll->arrivals[index].here = false;
-        if (--coll->count == 0)
-            coll_free(server, coll);
-    }
 }
 
 /* Do two ranks mean the same? Refuses the request if not. */
@@ -284,7 +82,7 @@ static bool coll_matches(struct disti_store_server *server, struct store_peer *p
     char text[160];
 
     for (int i = 0; same && (coll->ranks || party->count) && i < coll->size; i++)
-        same = disti_wire_party_rank(party, (uint32_t)i) == coll_rank(coll, i);
+        same = disti_wire_party_rank(party, (uint32_t)i) == disti_store_coll_rank(coll, i);
     if (same && (coll->bytes == bytes || coll->op == DISTI_WIRE_BROADCAST))
         return true;
     if (same)
@@ -297,7 +95,7 @@ static bool coll_matches(struct disti_store_server *server, struct store_peer *p
                  "rank %d names other ranks than rank %d: name the same ranks in the same order on "
                  "all of them",
                  peer->rank, coll->first);
-    coll_refuse(server, peer, request->id, &request->key, DIST_ERR_MISMATCH, text);
+    disti_store_coll_refuse(server, peer, request->id, &request->key, DIST_ERR_MISMATCH, text);
     return false;
 }
 
@@ -321,7 +119,7 @@ static void coll_enter(struct disti_store_server *server, struct store_peer *pee
                        const struct store_request *request, struct store_coll *coll,
                        const unsigned char *data, size_t bytes)
 {
-    int index = coll_index(coll, peer->rank);
+    int index = disti_store_coll_index(coll, peer->rank);
     struct store_arrival *arrival = &coll->arrivals[index];
     int32_t group = coll->group;
     bool leave = coll->op == DISTI_WIRE_LEAVE;
@@ -331,15 +129,13 @@ static void coll_enter(struct disti_store_server *server, struct store_peer *pee
     *arrival = (struct store_arrival){true, true, request->id, request->deadline};
     coll->due = request->deadline < coll->due ? request->deadline : coll->due;
     if (!coll_put(coll, index, data, bytes)) {
-        coll_end(server, coll, DIST_ERR_NO_MEMORY, "the store has no memory for it");
+        disti_store_coll_end(server, coll, DIST_ERR_NO_MEMORY, "the store has no memory for it");
         return;
     }
     if (coll->count < coll->size)
         return;
     server->over = server->over || (leave && group == 0 && !coll->ranks);
-    coll_end(server, coll, DIST_OK, "");
-    if (leave)
-        disti_store_leavings_drop(server, group);
+    disti_store_coll_end(server, coll, DIST_OK, "");
     if (leave && group != DISTI_NO_GROUP)
         disti_store_coll_fail(server, -1, group, DIST_ERR_PEER_LOST, "the group has ended");
 }
@@ -392,7 +188,7 @@ void disti_store_coll_join(struct disti_store_server *server, struct store_peer 
     if (!hopeless && !coll && request->op != DISTI_WIRE_LEAVE)
         hopeless = disti_store_leavings_hopeless(server, &party, text);
     if (hopeless)
-        coll_refuse(server, peer, request->id, &request->key, status, hopeless);
+        disti_store_coll_refuse(server, peer, request->id, &request->key, status, hopeless);
     else if (!coll || coll_matches(server, peer, request, coll, &party,
                                    value_bytes - disti_wire_party_bytes(party.count)))
         coll_begin(server, peer, request, &party, coll);

@@ -55,6 +55,8 @@ void disti_store_leavings_take(struct disti_store_server *server, struct store_p
         peer->dead = server->reap = true;
         return;
     }
+    if (!disti_store_coll_leaves(server, peer->rank))
+        return; /* it is over: the others have come while the word was under way */
     calls = disti_wire_get64(value + bytes - sizeof(calls));
     leaving = leavings_find(server, party.group);
     leaving = leaving ? leaving : leavings_new(server, party.group);

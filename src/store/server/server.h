@@ -16,6 +16,7 @@
 #define STORE_BACK_OFF_MS 100    /* out of descriptors: until the next look at who wants in */
 #define STORE_OUT_MAX (1u << 20) /* a client that does not read is not listened to either */
 #define STORE_FAILURES_MAX 4096  /* older ones are forgotten: all have heard of them long ago */
+#define STORE_LEAVER_TEXT 160    /* what is said of a rank that leaves */
 
 struct disti_store_server;
 
@@ -249,6 +250,8 @@ bool disti_store_peer_came_by(const struct store_peer *peer, char text[DISTI_STO
 /* coll.c */
 void disti_store_coll_join(struct disti_store_server *server, struct store_peer *peer,
                            const struct store_request *request);
+
+/* coll_end.c */
 /* Ends what is due. Returns when the next one is; INT64_MAX: none. */
 int64_t disti_store_coll_tick(struct disti_store_server *server);
 /* Ends those in which the rank takes part (-1: any), of the group (DISTI_NO_GROUP: of any). */
@@ -257,6 +260,8 @@ void disti_store_coll_fail(struct disti_store_server *server, int rank, int32_t 
 /* The rank comes to no more of that group (0: of any) but to leave: ends those that wait for it. */
 void disti_store_coll_forsake(struct disti_store_server *server, int rank, int32_t group,
                               const char *text);
+/* Does the rank wait for others to leave a group? */
+bool disti_store_coll_leaves(const struct disti_store_server *server, int rank);
 /* The rank waits no longer: it is taken out of those in which it did. */
 void disti_store_coll_withdraw(struct disti_store_server *server, int rank);
 void disti_store_coll_clear(struct disti_store_server *server);
@@ -266,6 +271,9 @@ const struct store_failure *disti_store_failures_find(const struct disti_store_s
                                                       int32_t group);
 void disti_store_failures_add(struct disti_store_server *server, const struct disti_notice *notice);
 void disti_store_failures_clear(struct disti_store_server *server);
+/* What is said of a rank that leaves: before all have come, whom it waited for in vain. */
+void disti_store_failures_leaver(const struct disti_store_server *server,
+                                 char text[STORE_LEAVER_TEXT]);
 /* Why a party cannot meet any more, *status_p is what its requests end with; NULL: it can. */
 const char *disti_store_failures_hopeless(const struct disti_store_server *server,
                                           const struct disti_wire_party *party,

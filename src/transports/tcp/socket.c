@@ -16,6 +16,10 @@
 #include <sys/timerfd.h>
 
 #define SOCKET_BACKLOG 1024
+/* With DIST_TCP_BUFFER: segments that fit into a buffer, and what TCP_MAXSEG takes. */
+#define SOCKET_SEGMENTS 8
+#define SOCKET_SEGMENT_LEAST 256
+#define SOCKET_SEGMENT_MOST 32767
 
 void disti_tcp_endpoint_of(const struct sockaddr *address, struct disti_tcp_endpoint *endpoint_p)
 {
@@ -112,14 +116,27 @@ static dist_status socket_resolve(struct tcp_state *state, const char *host)
     return DIST_OK;
 }
 
+/*
+ * The loopback's segments may be longer than the window that a small buffer gives. The kernel then
+ * sends what fits by the timer of a probe, every 200 ms: 14 KB/s. Of these several fit.
+ */
+static int socket_segment(int buffer)
+{
+    const int bytes = buffer / SOCKET_SEGMENTS;
+
+    return bytes < SOCKET_SEGMENT_LEAST ? SOCKET_SEGMENT_LEAST : bytes;
+}
+
 static void socket_buffers(const struct tcp_state *state, int fd)
 {
-    int bytes = (int)state->socket_bytes;
+    int bytes = (int)state->socket_bytes, segment = socket_segment(bytes);
 
-    if (bytes) {
-        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
-        setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
-    }
+    if (!bytes)
+        return;
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+    if (segment <= SOCKET_SEGMENT_MOST)
+        setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &segment, sizeof(segment));
 }
 
 bool disti_tcp_listen_at(const struct tcp_state *state, struct disti_tcp_endpoint *endpoint,

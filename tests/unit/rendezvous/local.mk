@@ -6,6 +6,7 @@ rendezvous_tests = \
 	tests/unit/rendezvous/test_schedule \
 	tests/unit/rendezvous/test_secrets \
 	tests/unit/rendezvous/test_store \
+	tests/unit/rendezvous/test_store_ends \
 	tests/unit/rendezvous/test_store_memory \
 	tests/unit/rendezvous/test_store_parties \
 	tests/unit/rendezvous/test_strangers \
@@ -31,6 +32,9 @@ tests_unit_rendezvous_test_secrets_LDADD = $(unit_test_libs)
 tests_unit_rendezvous_test_store_SOURCES = tests/unit/rendezvous/test_store.c \
 	tests/unit/rendezvous/ranks.h
 tests_unit_rendezvous_test_store_LDADD = $(unit_test_libs)
+tests_unit_rendezvous_test_store_ends_SOURCES = tests/unit/rendezvous/test_store_ends.c \
+	tests/unit/rendezvous/ranks.h
+tests_unit_rendezvous_test_store_ends_LDADD = $(unit_test_libs)
 tests_unit_rendezvous_test_store_memory_SOURCES = \
 	tests/unit/rendezvous/test_store_memory.c tests/unit/rendezvous/ranks.h
 tests_unit_rendezvous_test_store_memory_LDADD = $(unit_test_libs)

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What coll.c, where ranks come to a collective, and coll_end.c share. */
+#ifndef DISTI_STORE_SERVER_COLL_H
+#define DISTI_STORE_SERVER_COLL_H
+
+#include "store/server/server.h"
+
+void disti_store_coll_free(struct disti_store_server *server, struct store_coll *coll);
+
+/* The rank at an index of the party, and back: -1, it is not in it. */
+int disti_store_coll_rank(const struct store_coll *coll, int index);
+int disti_store_coll_index(const struct store_coll *coll, int rank);
+
+/* Answers one request with a failure, and the key that it is about. */
+void disti_store_coll_refuse(struct disti_store_server *server, struct store_peer *peer,
+                             uint32_t id, const struct store_key *key, dist_status status,
+                             const char *text);
+/* Answers all who wait for it, with the result or with a text, and frees it. */
+void disti_store_coll_end(struct disti_store_server *server, struct store_coll *coll,
+                          dist_status status, const char *text);
+
+#endif

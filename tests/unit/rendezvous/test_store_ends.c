@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the store says of ranks that have ended, and keeps of groups that have. Its clients are all
+ * in this process. */
+#include "ranks.h"
+
+#include "store/store.h"
+
+#define WAIT_MS 20000
+#define SIZE 3
+
+static struct disti_store_server *serve(int holder)
+{
+    struct disti_store_server *server;
+
+    assert_int_equal(disti_store_server_listen("127.0.0.1", 0, SIZE, &server), DIST_OK);
+    disti_store_server_set_holder(server, holder);
+    assert_int_equal(disti_store_server_run(server), DIST_OK);
+    return server;
+}
+
+static struct disti_store *join(const struct disti_store_server *server, int rank)
+{
+    struct disti_store *store = NULL;
+
+    assert_int_equal(
+        ranks_connect("127.0.0.1", disti_store_server_port(server), rank, SIZE, WAIT_MS, &store),
+        DIST_OK);
+    return store;
+}
+
+static dist_status meet(struct disti_store *store, int timeout_ms)
+{
+    return disti_store_all_gather(store, NULL, "meet", NULL, NULL, 0, timeout_ms);
+}
+
+/* Rank 2 never comes. Rank 0 gives up and leaves; rank 1, which is late, is told for whom. */
+static void test_who_never_came(void **state)
+{
+    struct disti_store_server *server = serve(-1);
+    struct disti_store *first = join(server, 0), *late;
+
+    (void)state;
+    assert_int_equal(meet(first, 20), DIST_ERR_TIMEOUT);
+    disti_store_close(first);
+    late = join(server, 1);
+    assert_int_equal(meet(late, WAIT_MS), DIST_ERR_PEER_LOST);
+    assert_true(ranks_say((const char *[]){"rank 0 ", "waited in vain for", "rank 2", NULL}));
+    disti_store_close(late);
+    disti_store_server_stop(server, 1000);
+}
+
+/* Rank 2 is lost, and so rank 0 leaves, with the store: rank 1 is to hear of rank 2. */
+static void test_who_began_it(void **state)
+{
+    struct disti_store_server *server = serve(0);
+    struct disti_store *holder = join(server, 0), *one = join(server, 1), *lost = join(server, 2);
+
+    (void)state;
+    disti_store_client_free(lost);
+    assert_int_equal(meet(holder, WAIT_MS), DIST_ERR_PEER_LOST);
+    disti_store_close(holder);
+    disti_store_server_stop(server, 0);
+    assert_int_equal(meet(one, WAIT_MS), DIST_ERR_PEER_LOST);
+    assert_true(ranks_say((const char *[]){"rank 2 ", "rank 0 ", "holds the store", NULL}));
+    disti_store_close(one);
+}
+
+static const int both[] = {0, 1};
+static const struct disti_party group = {.group = 7, .ranks = both, .count = 2};
+
+static void *leave(void *store)
+{
+    assert_int_equal(disti_store_leave(store, &group, "leave", WAIT_MS, NULL, NULL), DIST_OK);
+    return NULL;
+}
+
+static void *gather(void *store)
+{
+    assert_int_equal(disti_store_all_gather(store, &group, "after", NULL, NULL, 0, WAIT_MS),
+                     DIST_OK);
+    return NULL;
+}
+
+static void together(struct disti_store *one, struct disti_store *other, void *(*fn)(void *))
+{
+    pthread_t thread;
+
+    assert_int_equal(pthread_create(&thread, NULL, fn, other), 0);
+    fn(one);
+    pthread_join(thread, NULL);
+}
+
+/* That a rank waits to leave may come when it has left: nothing is kept of that. */
+static void test_ended_group_is_forgotten(void **state)
+{
+    struct disti_store_server *server = serve(-1);
+    struct disti_store *zero = join(server, 0), *one = join(server, 1);
+
+    (void)state;
+    together(zero, one, leave);
+    disti_store_tell_leaving(zero, &group, 0);
+    together(zero, one, gather);
+    disti_store_close(zero);
+    disti_store_close(one);
+    disti_store_server_stop(server, 1000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_who_never_came),
+        cmocka_unit_test(test_who_began_it),
+        cmocka_unit_test(test_ended_group_is_forgotten),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
