@@ -79,7 +79,7 @@ cost_of_trust()
 }
 job_check "what makes a job safe costs a call little" cost_of_trust 12
 
-# cost_of_mpi MPI LIBRARY FUNCTION PART CALLS: a program that knows nothing of libdist, with LIBRARY
+# cost_of_mpi MPI LIBRARY FUNCTION PART CALLS [COLLECTIVE]: a program that knows nothing of libdist, with LIBRARY
 # preloaded if that is not empty; rank 0 under callgrind, which counts FUNCTION.
 # Its threads take turns: one that polls would keep Open MPI's own from running.
 cost_of_mpi()
@@ -95,18 +95,18 @@ exec valgrind -q --fair-sched=try --tool=callgrind --trace-children=yes --collec
 END
     chmod +x "$script"
     rm -f "$job_folder"/cost.*
-    job "$1" 2 "$script" "tests/jobs/preload_$1" "$4" "$5"
+    job "$1" 2 "$script" "tests/jobs/preload_$1" "${@:4}"
 }
 
-# cost_check_mpi MPI MOST
+# cost_check_mpi MPI COLLECTIVE MOST
 cost_check_mpi()
 {
     local least
-    cost_of_mpi "$1" "$builddir/src/preload/$1/.libs/libdist_mpi.so" MPI_Allreduce cost 1000
+    cost_of_mpi "$1" "$builddir/src/preload/$1/.libs/libdist_mpi.so" "MPI_$2" cost 300 "$2"
     [ "$job_status" = 0 ] || return
     least=$(cost_least)
-    echo "      MPI_Allreduce of 8 bytes, $1 with libdist preloaded: $least instructions, at most $2"
-    job_check "$1: the preload's own cost" test "${least:-$2}" -lt "$2"
+    echo "      MPI_$2 of 8 bytes, $1 with libdist preloaded: $least instructions, at most $3"
+    job_check "$1: what the preload adds to $2" test "${least:-$3}" -lt "$3"
 }
 
 # cost_check_test MPI MOST: programs ask for their own messages as often as they can.
@@ -123,11 +123,19 @@ cost_check_test()
     job_check "$1: the preload leaves a test as it is" test $((with - plain)) -le $(($2 * tests))
 }
 
-# cost_mpi MPI: both.
+# cost_mpi MPI: all of it.
 cost_mpi()
 {
     [ -e "$builddir/src/preload/$1/.libs/libdist_mpi.so" ] || { job_skip "preload, $1" "not built"; return; }
-    cost_check_mpi "$1" 550
+    cost_check_mpi "$1" Allreduce 525
+    cost_check_mpi "$1" Alltoallv 1450
+    cost_check_mpi "$1" Allgatherv 790
+    if [ -n "${CHECK_LONG-}" ]; then
+        cost_check_mpi "$1" Allgather 590
+        cost_check_mpi "$1" Gatherv 1110
+        cost_check_mpi "$1" Scatterv 845
+        cost_check_mpi "$1" Reduce_scatter 700
+    fi
     cost_check_test "$1" 12
 }
 cost_mpi openmpi

@@ -85,6 +85,92 @@ static void again_moved(const struct place *place, int root, bool in_place, int 
     again_expect(place, "alltoall again", out[last], 100 * last + rank);
 }
 
+/* ---- other counts and displacements, where the last ones stood ---- */
+
+/* Up to two numbers of three belong to each rank. */
+#define AGAIN_ROOM 3
+static int again_counts[AGAIN_RANKS], again_displs[AGAIN_RANKS];
+static int again_out[AGAIN_ROOM * AGAIN_RANKS + 1];
+
+static int again_many(int rank, int change)
+{
+    return 1 + (rank + change) % 2;
+}
+
+/* As what each has for `own`: the next change is of the counts, and every other time of both. */
+static void again_count(const struct place *place, int own, int change)
+{
+    for (int r = 0; r < place->ranks; r++) {
+        again_counts[r] = again_many(own + r, change);
+        again_displs[r] = AGAIN_ROOM * r + change / 2 % 2;
+    }
+    for (int i = 0; i <= AGAIN_ROOM * place->ranks; i++)
+        again_out[i] = -1;
+}
+
+/* Each rank gave 100 * rank, 100 * rank + 1, ... ; between them nothing was written. */
+static void again_counted_right(const struct place *place, const char *what)
+{
+    for (int i = 0; i <= AGAIN_ROOM * place->ranks; i++) {
+        int wanted = -1;
+
+        for (int r = 0; r < place->ranks; r++) {
+            if (i >= again_displs[r] && i < again_displs[r] + again_counts[r])
+                wanted = 100 * r + i - again_displs[r];
+        }
+        again_expect(place, what, again_out[i], wanted);
+    }
+}
+
+static void again_gathered(const struct place *place, int change)
+{
+    const int own[2] = {100 * place->rank, 100 * place->rank + 1};
+    int many = again_many(place->rank, change);
+
+    again_count(place, 0, change);
+    MPI_Allgatherv(own, many, MPI_INT, again_out, again_counts, again_displs, MPI_INT, place->comm);
+    again_counted_right(place, "allgatherv again");
+    again_count(place, 0, change);
+    MPI_Gatherv(own, many, MPI_INT, again_out, again_counts, again_displs, MPI_INT, 0, place->comm);
+    if (place->rank == 0)
+        again_counted_right(place, "gatherv again");
+}
+
+static void again_scattered(const struct place *place, int change)
+{
+    int in[AGAIN_ROOM * AGAIN_RANKS + 1], got[2] = {-1, -1};
+    int many = again_many(place->rank, change);
+
+    again_count(place, 0, change);
+    for (int i = 0; i <= AGAIN_ROOM * place->ranks; i++)
+        in[i] = i;
+    MPI_Scatterv(in, again_counts, again_displs, MPI_INT, got, many, MPI_INT, 0, place->comm);
+    again_expect(place, "scatterv again", got[0], again_displs[place->rank]);
+    again_expect(place, "scatterv again, second", got[1], many < 2 ? -1 : got[0] + 1);
+    again_count(place, place->rank, change);
+    for (int i = 0; i <= AGAIN_ROOM * place->ranks; i++)
+        in[i] = 100 * place->rank + (i - again_displs[0]) % AGAIN_ROOM;
+    MPI_Alltoallv(in, again_counts, again_displs, MPI_INT, again_out, again_counts, again_displs,
+                  MPI_INT, place->comm);
+    again_counted_right(place, "alltoallv again");
+}
+
+static void again_reduced_counts(const struct place *place, int change)
+{
+    int in[2 * AGAIN_RANKS], first = 0, ranks = place->ranks;
+
+    again_count(place, 0, change);
+    for (int i = 0; i < 2 * ranks; i++)
+        in[i] = place->rank + i;
+    for (int r = 0; r < place->rank; r++)
+        first += again_counts[r];
+    MPI_Reduce_scatter(in, again_out, again_counts, MPI_INT, MPI_SUM, place->comm);
+    for (int i = 0; i < 2; i++)
+        again_expect(place, "reduce_scatter again", again_out[i],
+                     i < again_counts[place->rank] ? ranks * (ranks - 1) / 2 + ranks * (first + i)
+                                                   : -1);
+}
+
 /* ---- another type, with the handle of one that was freed ---- */
 
 static void again_of_type(const struct place *place, int elements)
@@ -116,6 +202,11 @@ void program_again(void)
     for (int n = 0; n < 16; n++) {
         again_reduced(&place, n / 8, n / 2 % 2, in, out + n);
         again_moved(&place, n / 8, n / 2 % 2, in, out + n);
+    }
+    for (int n = 0; n < 24; n++) {
+        again_gathered(&place, n / 3);
+        again_scattered(&place, n / 3);
+        again_reduced_counts(&place, n / 3);
     }
     for (int n = 0; n < 6; n++)
         again_of_type(&place, 1 + n % 3);

@@ -2,26 +2,119 @@
 /* An MPI program, of which rank 0 runs under callgrind. */
 #include "preload_program.h"
 
+#include <string.h>
 #include <time.h>
 
 #define COST_LATE_NS (50 * 1000)
 
+/* Two numbers from each of two ranks for each. */
+#define COST_COUNT 2
+static const int cost_counts[2] = {COST_COUNT, COST_COUNT}, cost_places[2] = {0, COST_COUNT};
+static int cost_in[2 * COST_COUNT], cost_out[2 * COST_COUNT];
+
+static void cost_allreduce(void)
+{
+    MPI_Allreduce(cost_in, cost_out, COST_COUNT, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+static void cost_reduce_scatter(void)
+{
+    MPI_Reduce_scatter(cost_in, cost_out, cost_counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+static void cost_allgather(void)
+{
+    MPI_Allgather(cost_in, COST_COUNT, MPI_INT, cost_out, COST_COUNT, MPI_INT, MPI_COMM_WORLD);
+}
+
+static void cost_allgatherv(void)
+{
+    MPI_Allgatherv(cost_in, COST_COUNT, MPI_INT, cost_out, cost_counts, cost_places, MPI_INT,
+                   MPI_COMM_WORLD);
+}
+
+static void cost_gather(void)
+{
+    MPI_Gather(cost_in, COST_COUNT, MPI_INT, cost_out, COST_COUNT, MPI_INT, 0, MPI_COMM_WORLD);
+}
+
+static void cost_gatherv(void)
+{
+    MPI_Gatherv(cost_in, COST_COUNT, MPI_INT, cost_out, cost_counts, cost_places, MPI_INT, 0,
+                MPI_COMM_WORLD);
+}
+
+/* Root 1: rank 0, which is counted, waits for what it gets. */
+static void cost_scatterv(void)
+{
+    MPI_Scatterv(cost_in, cost_counts, cost_places, MPI_INT, cost_out, COST_COUNT, MPI_INT, 1,
+                 MPI_COMM_WORLD);
+}
+
+static void cost_alltoall(void)
+{
+    MPI_Alltoall(cost_in, COST_COUNT, MPI_INT, cost_out, COST_COUNT, MPI_INT, MPI_COMM_WORLD);
+}
+
+static void cost_alltoallv(void)
+{
+    MPI_Alltoallv(cost_in, cost_counts, cost_places, MPI_INT, cost_out, cost_counts, cost_places,
+                  MPI_INT, MPI_COMM_WORLD);
+}
+
+static const struct cost_kind {
+    const char *name;
+    void (*call)(void);
+    int first, second; /* of rank 0's result, by what in[0] is */
+} cost_kinds[] = {
+    {"Allreduce", cost_allreduce, 2, 0},
+    {"Reduce_scatter", cost_reduce_scatter, 2, 0},
+    {"Allgather", cost_allgather, 1, 1},
+    {"Allgatherv", cost_allgatherv, 1, 1},
+    {"Gather", cost_gather, 1, 1},
+    {"Gatherv", cost_gatherv, 1, 1},
+    {"Scatterv", cost_scatterv, 1, 0},
+    {"Alltoall", cost_alltoall, 1, 1},
+    {"Alltoallv", cost_alltoallv, 1, 1},
+};
+
+static const struct cost_kind *cost_kind_of(const char *name)
+{
+    for (size_t i = 0; i < sizeof(cost_kinds) / sizeof(cost_kinds[0]); i++) {
+        if (strcmp(cost_kinds[i].name, name) == 0)
+            return &cost_kinds[i];
+    }
+    return NULL;
+}
+
+static void cost_check(const struct cost_kind *kind, struct place *place, int n)
+{
+    int first = cost_out[0], second = cost_out[COST_COUNT];
+
+    if (place->rank == 0 && (first != kind->first * n || second != kind->second * n))
+        program_wrong(place, "%s %d: %d, %d", kind->name, n, first, second);
+}
+
 /* Rank 0 makes short calls, some time after the other, but before that sleeps. */
-void program_cost(int calls)
+void program_cost(int calls, const char *name)
 {
     const struct timespec late = {.tv_nsec = COST_LATE_NS};
+    const struct cost_kind *kind = cost_kind_of(name);
     struct place place = {.name = "cost", .comm = MPI_COMM_WORLD};
 
     MPI_Comm_rank(MPI_COMM_WORLD, &place.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &place.ranks);
+    if (!kind || place.ranks != 2) {
+        program_wrong(&place, "two ranks, and not %s", name);
+        return;
+    }
     for (int n = 0; n < calls; n++) {
-        int in[2] = {n, 1}, out[2] = {0, 0};
-
+        for (int i = 0; i < 2 * COST_COUNT; i++)
+            cost_in[i] = n;
         if (place.rank == 0)
             nanosleep(&late, NULL);
-        MPI_Allreduce(in, out, 2, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-        if (out[0] != n * place.ranks || out[1] != place.ranks)
-            program_wrong(&place, "allreduce %d: %d, %d", n, out[0], out[1]);
+        kind->call();
+        cost_check(kind, &place, n);
     }
 }
 

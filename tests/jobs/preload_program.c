@@ -263,7 +263,7 @@ int main(int argc, char **argv)
     else if (strcmp(part, "compare") == 0)
         program_compare();
     else if (strcmp(part, "cost") == 0)
-        program_cost(number);
+        program_cost(number, argc > 3 ? argv[3] : "Allreduce");
     else if (strcmp(part, "polls") == 0)
         program_polls(number);
     else if (strcmp(part, "memory") == 0)

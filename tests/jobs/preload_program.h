@@ -118,7 +118,7 @@ void program_persistent(void);  /* made in one order, started in another */
 void program_compare(void); /* what MPI may do faster, often */
 
 /* preload_cost.c; two ranks */
-void program_cost(int calls);
+void program_cost(int calls, const char *name); /* MPI_<name> */
 void program_polls(int calls);
 
 /* preload_memory.c */
