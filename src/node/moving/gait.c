@@ -6,16 +6,17 @@
  * them. So every rank tries them in its own calls, of each collective and size class, and need not
  * agree with others:
  *
- *   call     0   1   2   3   0   1  ...  3         then the one that took least
+ *   call     0   1   2   ...     0   1   2  ...      then the one that took least
  *
- * What counts is the rank's own work, without its waits. Trials come again as those of mover.c do.
+ * What counts is the rank's own work, without its waits. All ranks try the same in the same call,
+ * so that a window's reader pays for how it was written. Trials come again as those of mover.c do.
  */
 #include "base/clock.h"
 #include "node/pairs/course.h"
 
 #include <string.h>
 
-#define GAIT_TRIALS (3 * NODE_GAITS)
+#define GAIT_TURNS 3
 /* After so many calls of a class the trials begin anew, for the first time and then. */
 #define GAIT_CALLS_FIRST 64
 #define GAIT_CALLS 2000
@@ -32,18 +33,44 @@ static bool gait_is_given(const struct node_gaits *gaits, const struct disti_nod
     return gaits->was_direct && disti_node_pattern(op->call.collective)->reduces;
 }
 
+/* Of two ranks each writes its sums over what it has just read, in the other's window. */
+static bool gait_swaps(const struct disti_node *node, const struct disti_node_op *op)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+
+    return node->ranks == 2 && pattern->slices && pattern->takers == NODE_ALL;
+}
+
+/* Calls in which all are tried. */
+static int gait_trials(bool direct)
+{
+    return GAIT_TURNS * (direct ? NODE_GAITS_DIRECT : NODE_GAITS);
+}
+
+/* The first few tell mover.c what windows take: so they come with streams and without. */
+static uint8_t gait_tried(bool direct, int calls)
+{
+    int turn = calls % NODE_GAITS;
+
+    if (direct)
+        return (uint8_t)(calls % NODE_GAITS_DIRECT);
+    return (uint8_t)(turn / 2 | (turn % 2 ? NODE_STREAMS : 0));
+}
+
 void disti_node_gait_choose(struct disti_node *node, struct disti_node_op *op, bool past)
 {
     struct node_gaits *gaits = gaits_of(node, op);
     const struct node_gait *gait = gaits->was_direct ? &gaits->direct : &gaits->elsewhere;
 
     op->worked_ns = 0;
-    op->tries_gait = gait->calls < GAIT_TRIALS && !gait_is_given(gaits, op);
-    op->gait = op->tries_gait ? (uint8_t)(gait->calls % NODE_GAITS) : gait->best;
+    op->tries_gait = gait->calls < gait_trials(gaits->was_direct) && !gait_is_given(gaits, op);
+    op->gait = op->tries_gait ? gait_tried(gaits->was_direct, gait->calls) : gait->best;
     if (gait_is_given(gaits, op))
         op->gait = NODE_ASKS | NODE_PAST;
     if (!past)
-        op->gait &= NODE_ASKS;
+        op->gait &= (uint8_t)~NODE_PAST;
+    if (gait_swaps(node, op))
+        op->gait &= (uint8_t)~NODE_STREAMS;
 }
 
 static void gait_record(struct node_gait *gait, const struct disti_node_op *op)
@@ -77,7 +104,7 @@ void disti_node_gait_learn(struct disti_node *node, const struct disti_node_op *
         return;
     if (op->tries_gait)
         gait_record(gait, op);
-    if (++gait->calls == GAIT_TRIALS)
+    if (++gait->calls == gait_trials(direct))
         gait_decide(gait);
     if (gait->calls == (gait->tried ? GAIT_CALLS : GAIT_CALLS_FIRST))
         *gait = (struct node_gait){.best = gait->best, .tried = true};
@@ -113,6 +140,8 @@ void disti_node_work_fill(struct disti_node *node, struct disti_node_op *op, uin
         disti_node_pairs_fill(node, op, round);
     else
         disti_node_fill(node, op, round);
+    if (op->gait & NODE_STREAMS)
+        disti_node_store_fence();
     op->worked_ns += gait_clock(op) - begun;
 }
 
