@@ -6,7 +6,7 @@
  * them. So every rank tries them in its own calls, of each collective and size class, and need not
  * agree with others:
  *
- *   call     0   1   2   ...     0   1   2  ...      then the one that took least
+ *   call     0 0 0 0   1 1 1 1   2 2 2 2   ...      then the one that took least
  *
  * What counts is the rank's own work, without its waits. All ranks try the same in the same call,
  * so that a window's reader pays for how it was written. Trials come again as those of mover.c do.
@@ -16,7 +16,7 @@
 
 #include <string.h>
 
-#define GAIT_TURNS 3
+#define GAIT_TURNS 3 /* of those that use no windows */
 /* After so many calls of a class the trials begin anew, for the first time and then. */
 #define GAIT_CALLS_FIRST 64
 #define GAIT_CALLS 2000
@@ -41,19 +41,29 @@ static bool gait_swaps(const struct disti_node *node, const struct disti_node_op
     return node->ranks == 2 && pattern->slices && pattern->takers == NODE_ALL;
 }
 
-/* Calls in which all are tried. */
-static int gait_trials(bool direct)
+/*
+ * Calls in a row in which one is tried: before the windows' rounds have all been written so, they
+ * lie where another gait has left them. A long call uses each of them more than once.
+ */
+static int gait_run(const struct disti_node_op *op, bool direct)
 {
-    return GAIT_TURNS * (direct ? NODE_GAITS_DIRECT : NODE_GAITS);
+    if (direct)
+        return 1;
+    return op->largest * op->element_bytes > 2 * NODE_ROUNDS * NODE_ROUND_BYTES ? 2 : 4;
 }
 
-/* The first few tell mover.c what windows take: so they come with streams and without. */
-static uint8_t gait_tried(bool direct, int calls)
+/* Calls in which all are tried. */
+static int gait_trials(const struct disti_node_op *op, bool direct)
 {
-    int turn = calls % NODE_GAITS;
+    return direct ? GAIT_TURNS * NODE_GAITS_DIRECT : gait_run(op, direct) * NODE_GAITS;
+}
+
+static uint8_t gait_tried(const struct disti_node_op *op, bool direct, int calls)
+{
+    int turn = calls / gait_run(op, direct);
 
     if (direct)
-        return (uint8_t)(calls % NODE_GAITS_DIRECT);
+        return (uint8_t)(turn % NODE_GAITS_DIRECT);
     return (uint8_t)(turn / 2 | (turn % 2 ? NODE_STREAMS : 0));
 }
 
@@ -63,8 +73,8 @@ void disti_node_gait_choose(struct disti_node *node, struct disti_node_op *op, b
     const struct node_gait *gait = gaits->was_direct ? &gaits->direct : &gaits->elsewhere;
 
     op->worked_ns = 0;
-    op->tries_gait = gait->calls < gait_trials(gaits->was_direct) && !gait_is_given(gaits, op);
-    op->gait = op->tries_gait ? gait_tried(gaits->was_direct, gait->calls) : gait->best;
+    op->tries_gait = gait->calls < gait_trials(op, gaits->was_direct) && !gait_is_given(gaits, op);
+    op->gait = op->tries_gait ? gait_tried(op, gaits->was_direct, gait->calls) : gait->best;
     if (gait_is_given(gaits, op))
         op->gait = NODE_ASKS | NODE_PAST;
     if (!past)
@@ -104,7 +114,7 @@ void disti_node_gait_learn(struct disti_node *node, const struct disti_node_op *
         return;
     if (op->tries_gait)
         gait_record(gait, op);
-    if (++gait->calls == gait_trials(direct))
+    if (++gait->calls == gait_trials(op, direct))
         gait_decide(gait);
     if (gait->calls == (gait->tried ? GAIT_CALLS : GAIT_CALLS_FIRST))
         *gait = (struct node_gait){.best = gait->best, .tried = true};

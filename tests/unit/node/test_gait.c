@@ -88,7 +88,7 @@ static void windows_are_streamed_where_that_is_soonest(void **state)
     int streamed = 0;
 
     (void)state;
-    for (int i = 0; i < 8; i++) /* as many as mover.c tries */
+    for (int i = 0; i < 8; i++) /* as many as mover.c tries twice */
         streamed += (call_once(NODE_WAY_WINDOWS, false, ns) & NODE_STREAMS) != 0;
     assert_int_equal(streamed, 4);
     assert_int_equal(call_often(NODE_WAY_WINDOWS, false, ns), NODE_STREAMS | NODE_ASKS);
