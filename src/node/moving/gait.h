@@ -17,7 +17,6 @@
 #define NODE_PAST 2
 #define NODE_STREAMS 4
 #define NODE_GAITS 8
-#define NODE_GAITS_DIRECT 4 /* without windows */
 
 /* Of one collective in a size class, where data are in segments, or where they are not. */
 struct node_gait {
