@@ -185,7 +185,6 @@ static dist_status board_open(struct disti_node *node, struct disti_node_hello *
     for (node->operands = 1; 2 * node->operands <= node->ranks;)
         node->operands *= 2;
     node->sleeper = -1;
-    node->lead.root = -1;
     status = disti_node_migrate_open(node);
     if (status == DIST_OK)
         status = board_reserve(node);

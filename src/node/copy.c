@@ -224,9 +224,9 @@ static void fill_around(struct disti_node *node, const struct disti_node_op *op,
     size_t from, to;
 
     disti_node_slice(node, op, elements, node->rank, &from, &to);
-    disti_node_move(window, in, from * op->element_bytes, op->gait & NODE_ASKS);
+    disti_node_move(window, in, from * op->element_bytes, node_window_gait(op));
     disti_node_move(window + to * op->element_bytes, in + to * op->element_bytes,
-                    (elements - to) * op->element_bytes, op->gait & NODE_ASKS);
+                    (elements - to) * op->element_bytes, node_window_gait(op));
 }
 
 void disti_node_fill(struct disti_node *node, struct disti_node_op *op, uint64_t round)
@@ -252,6 +252,6 @@ void disti_node_fill(struct disti_node *node, struct disti_node_op *op, uint64_t
         if (!pattern->in_blocks || b != node->rank)
             disti_node_move(window + (size_t)b * op->piece * op->element_bytes,
                             in + (node_in_first(op, b) + first) * op->element_bytes,
-                            elements * op->element_bytes, op->gait & NODE_ASKS);
+                            elements * op->element_bytes, node_window_gait(op));
     }
 }

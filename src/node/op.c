@@ -250,7 +250,7 @@ static bool op_bite(struct disti_node *node, struct disti_node_op *op)
     }
     disti_node_check_gone(node);
     ended = !op_is_lost(node, op) && disti_node_work(node, op);
-    if (op->gait & NODE_PAST) /* which may come later than the next store */
+    if (op->gait & (NODE_PAST | NODE_STREAMS)) /* which may come later than the next store */
         disti_node_store_fence();
     if (!op_has_windows(op)) /* the others look at this line in every call */
         atomic_store_explicit(writes_to, NODE_TO_NONE, memory_order_release);

@@ -112,9 +112,10 @@ static void sum_sources(struct node_sum *sum, const struct disti_node_op *op, ch
         sum_tile(sum, dst, sum->node->ranks);
 }
 
-/* node->sources of all ranks, summed into node->targets, of which there are `targets`. */
+/* node->sources of all ranks, summed into node->targets, of which there are `targets`; a window
+ * among them is the last. */
 static void reduce_all(struct disti_node *node, const struct disti_node_op *op, size_t bytes,
-                       int targets)
+                       int targets, bool window)
 {
     struct node_sum sum = {
         .node = node,
@@ -123,19 +124,22 @@ static void reduce_all(struct disti_node *node, const struct disti_node_op *op, 
     bool asks = is_long && op->gait & NODE_ASKS;
     /* Lines of windows are in the caches, and stay. */
     bool past = is_long && op->gait & NODE_PAST && direct;
+    bool streams = is_long && window && op->gait & NODE_STREAMS;
+    int near = past ? 0 : targets - streams; /* the first of them, which stay in the caches */
     char *first = node->tiles + (NODE_TILES - 1) * NODE_TILE; /* the tree is not so deep */
 
     if (direct && node->ranks > 2)
-        prefetch_first(node, bytes, past ? 0 : targets);
+        prefetch_first(node, bytes, near);
     for (sum.at = 0; sum.at < bytes; sum.at += NODE_TILE) {
         if (asks)
-            prefetch_all(node, bytes, sum.at, past ? 0 : targets);
-        if (!past)
+            prefetch_all(node, bytes, sum.at, near);
+        if (near)
             first = node->targets[0] + sum.at;
         sum.sink.bytes = bytes - sum.at < NODE_TILE ? bytes - sum.at : NODE_TILE;
         sum_sources(&sum, op, first);
-        for (int i = past ? 0 : 1; i < targets; i++)
-            disti_node_move(node->targets[i] + sum.at, first, sum.sink.bytes, past ? op->gait : 0);
+        for (int i = near ? 1 : 0; i < targets; i++)
+            disti_node_move(node->targets[i] + sum.at, first, sum.sink.bytes,
+                            i < near ? 0 : NODE_PAST);
     }
 }
 
@@ -152,18 +156,19 @@ void disti_node_reduce_short(struct disti_node *node, const struct disti_node_op
     for (int r = 0; r < node->ranks; r++)
         node->sources[r] = (const char *)node_given(&node->peers[r], op) + op->offset;
     node->targets[0] = op->call.out;
-    reduce_all(node, op, op->call.count * op->element_bytes, 1);
+    reduce_all(node, op, op->call.count * op->element_bytes, 1, false);
 }
 
-/* Where the elements of this rank's slice go, from `at` on. Returns how many operands. */
+/* Where the elements of this rank's slice go, from `at` on. Returns to how many places. */
 static int reduce_targets(struct disti_node *node, const struct disti_node_op *op, size_t first,
-                          size_t at)
+                          size_t at, bool *window_p)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     size_t in_out = (first + at) * op->element_bytes, in_round = at * op->element_bytes;
     int targets = 0;
     bool hidden = false, swapped = op->way == NODE_WAY_SWAPPED;
 
+    *window_p = false;
     if (!pattern->slices) {
         node->targets[0] = (char *)op->call.out + in_out;
         return 1;
@@ -181,6 +186,7 @@ static int reduce_targets(struct disti_node *node, const struct disti_node_op *o
     if (hidden)
         node->targets[targets++] =
             disti_node_window(node, swapped ? 1 - node->rank : node->rank, op->round) + in_round;
+    *window_p = hidden && !swapped; /* a swapped one is written where it has just been read */
     return targets;
 }
 
@@ -190,6 +196,8 @@ bool disti_node_reduce_some(struct disti_node *node, struct disti_node_op *op)
     size_t first, from, to, at, take;
     size_t elements = disti_node_round(op, op->call.count, op->round, &first);
     size_t bite = node_bite(op, NODE_BITE / (size_t)node->ranks);
+    bool window;
+    int targets;
 
     disti_node_slice(node, op, elements, node->rank, &from, &to);
     if (!pattern->slices)
@@ -200,7 +208,8 @@ bool disti_node_reduce_some(struct disti_node *node, struct disti_node_op *op)
     take = to - at < bite ? to - at : bite;
     for (int r = 0; r < node->ranks; r++)
         node->sources[r] = disti_node_in(node, op, r, pattern->in_blocks ? node->rank : 0, at);
-    reduce_all(node, op, take * op->element_bytes, reduce_targets(node, op, first, at));
+    targets = reduce_targets(node, op, first, at, &window);
+    reduce_all(node, op, take * op->element_bytes, targets, window);
     op->done += take;
     return at + take == to;
 }

@@ -75,8 +75,8 @@ struct node_mover {
 
 /* lead.c's */
 struct node_lead {
-    int root;             /* that is let go first behind a barrier; -1: none */
-    uint64_t fingerprint; /* of the call in which it is awaited */
+    int first, end;       /* the ranks that are let go first behind a barrier: [first, end) */
+    uint64_t fingerprint; /* of the call in which they are awaited */
     uint64_t barrier;     /* the newest that has ended, by its number */
 };
 

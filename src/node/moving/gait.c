@@ -6,16 +6,17 @@
  * them. So every rank tries them in its own calls, of each collective and size class, and need not
  * agree with others:
  *
- *   call     0   1   2   3   0   1  ...  3         then the one that took least
+ *   call     0 0 0 0   1 1 1 1   2 2 2 2   ...      then the one that took least
  *
- * What counts is the rank's own work, without its waits. Trials come again as those of mover.c do.
+ * What counts is the rank's own work, without its waits. All ranks try the same in the same call,
+ * so that a window's reader pays for how it was written. Trials come again as those of mover.c do.
  */
 #include "base/clock.h"
 #include "node/pairs/course.h"
 
 #include <string.h>
 
-#define GAIT_TRIALS (3 * NODE_GAITS)
+#define GAIT_TURNS 3 /* of those that do not stream */
 /* After so many calls of a class the trials begin anew, for the first time and then. */
 #define GAIT_CALLS_FIRST 64
 #define GAIT_CALLS 2000
@@ -32,18 +33,56 @@ static bool gait_is_given(const struct node_gaits *gaits, const struct disti_nod
     return gaits->was_direct && disti_node_pattern(op->call.collective)->reduces;
 }
 
+/* Is there no window to stream into? Of two ranks that sum for both each writes over what it has
+ * just read, in the other's window. */
+static bool gait_never_streams(const struct disti_node *node, const struct disti_node_op *op,
+                               bool direct)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+
+    return direct || (node->ranks == 2 && pattern->slices && pattern->takers == NODE_ALL);
+}
+
+/*
+ * Calls in a row in which one is tried: before the windows' rounds have all been written so, they
+ * lie where another gait has left them. A long call uses each of them more than once.
+ */
+static int gait_run(const struct disti_node_op *op)
+{
+    return op->largest * op->element_bytes > 2 * NODE_ROUNDS * NODE_ROUND_BYTES ? 2 : 4;
+}
+
+/* Calls in which all are tried. */
+static int gait_trials(const struct disti_node *node, const struct disti_node_op *op, bool direct)
+{
+    if (gait_never_streams(node, op, direct))
+        return GAIT_TURNS * NODE_STREAMS;
+    return gait_run(op) * NODE_GAITS;
+}
+
+static uint8_t gait_tried(const struct disti_node *node, const struct disti_node_op *op,
+                          bool direct, int calls)
+{
+    int turn = calls / gait_run(op);
+
+    if (gait_never_streams(node, op, direct))
+        return (uint8_t)(calls % NODE_STREAMS);
+    return (uint8_t)(turn / 2 | (turn % 2 ? NODE_STREAMS : 0));
+}
+
 void disti_node_gait_choose(struct disti_node *node, struct disti_node_op *op, bool past)
 {
     struct node_gaits *gaits = gaits_of(node, op);
-    const struct node_gait *gait = gaits->was_direct ? &gaits->direct : &gaits->elsewhere;
+    bool direct = gaits->was_direct;
+    const struct node_gait *gait = direct ? &gaits->direct : &gaits->elsewhere;
 
     op->worked_ns = 0;
-    op->tries_gait = gait->calls < GAIT_TRIALS && !gait_is_given(gaits, op);
-    op->gait = op->tries_gait ? (uint8_t)(gait->calls % NODE_GAITS) : gait->best;
+    op->tries_gait = gait->calls < gait_trials(node, op, direct) && !gait_is_given(gaits, op);
+    op->gait = op->tries_gait ? gait_tried(node, op, direct, gait->calls) : gait->best;
     if (gait_is_given(gaits, op))
         op->gait = NODE_ASKS | NODE_PAST;
     if (!past)
-        op->gait &= NODE_ASKS;
+        op->gait &= (uint8_t)~NODE_PAST;
 }
 
 static void gait_record(struct node_gait *gait, const struct disti_node_op *op)
@@ -56,10 +95,16 @@ static void gait_record(struct node_gait *gait, const struct disti_node_op *op)
         *least = ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
 }
 
+/* Streams must save a quarter: the ranks may not agree, and who does not stream pays for others. */
+static uint64_t gait_cost(const struct node_gait *gait, uint8_t which)
+{
+    return (uint64_t)gait->ns[which] * (which & NODE_STREAMS ? 4 : 3);
+}
+
 static void gait_decide(struct node_gait *gait)
 {
     for (uint8_t i = 0; i < NODE_GAITS; i++) {
-        bool better = !gait->ns[gait->best] || gait->ns[i] < gait->ns[gait->best];
+        bool better = !gait->ns[gait->best] || gait_cost(gait, i) < gait_cost(gait, gait->best);
 
         if (gait->ns[i] && better)
             gait->best = i;
@@ -77,7 +122,7 @@ void disti_node_gait_learn(struct disti_node *node, const struct disti_node_op *
         return;
     if (op->tries_gait)
         gait_record(gait, op);
-    if (++gait->calls == GAIT_TRIALS)
+    if (++gait->calls == gait_trials(node, op, direct))
         gait_decide(gait);
     if (gait->calls == (gait->tried ? GAIT_CALLS : GAIT_CALLS_FIRST))
         *gait = (struct node_gait){.best = gait->best, .tried = true};
@@ -113,6 +158,8 @@ void disti_node_work_fill(struct disti_node *node, struct disti_node_op *op, uin
         disti_node_pairs_fill(node, op, round);
     else
         disti_node_fill(node, op, round);
+    if (op->gait & NODE_STREAMS)
+        disti_node_store_fence();
     op->worked_ns += gait_clock(op) - begun;
 }
 

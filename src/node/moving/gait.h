@@ -10,10 +10,13 @@
  * Bits. 0: as the C library copies.
  * ASKS: lines are asked for before they are needed, of several pages in turn.
  * PAST: written past the caches, where nobody reads them soon.
+ * STREAMS: what goes into windows is. To write a line that another CPU has read takes some CPUs ten
+ * times as long as to read one that another has written; others read it later from further away.
  */
 #define NODE_ASKS 1
 #define NODE_PAST 2
-#define NODE_GAITS 4
+#define NODE_STREAMS 4
+#define NODE_GAITS 8
 
 /* Of one collective in a size class, where data are in segments, or where they are not. */
 struct node_gait {
@@ -27,6 +30,12 @@ struct node_gaits {
     struct node_gait elsewhere, direct;
     bool was_direct; /* the last call */
 };
+
+/* The gait of what goes into a window. */
+static inline uint8_t node_window_gait(const struct disti_node_op *op)
+{
+    return (op->gait & NODE_ASKS) | (op->gait & NODE_STREAMS ? NODE_PAST : 0);
+}
 
 /* Before anything is copied. past: may it be written past the caches? */
 void disti_node_gait_choose(struct disti_node *node, struct disti_node_op *op, bool past);

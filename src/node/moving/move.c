@@ -148,6 +148,7 @@ void disti_node_move(char *to, const char *from, size_t bytes, uint8_t gait)
 
     if (bytes == 0)
         return;
+    gait &= NODE_ASKS | NODE_PAST;
     if (gait == 0 || (bytes <= MOVE_PAGE && !(gait & NODE_PAST))) {
         memcpy(to, from, bytes);
         return;

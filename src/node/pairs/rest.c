@@ -87,6 +87,6 @@ void disti_node_pairs_fill(struct disti_node *node, struct disti_node_op *op, ui
         disti_node_move(disti_node_window(node, node->rank, round) +
                             (listed ? (size_t)r * op->piece : 0) * op->element_bytes,
                         (const char *)op->call.in + (block.first + first) * op->element_bytes,
-                        elements * op->element_bytes, op->gait & NODE_ASKS);
+                        elements * op->element_bytes, node_window_gait(op));
     }
 }

@@ -57,9 +57,11 @@ static int call_often(enum disti_node_way way, bool past, const int64_t *ns)
 
 static void the_soonest_stays(void **state)
 {
-    int64_t ns[NODE_GAITS] = {40000, 40000, 40000, 40000};
+    int64_t ns[NODE_GAITS];
 
     (void)state;
+    for (int gait = 0; gait < NODE_GAITS; gait++)
+        ns[gait] = 40000;
     for (int soonest = 0; soonest < NODE_GAITS; soonest++) {
         node->gaits[DIST_COLL_ALL_GATHER][disti_node_size_class(&(struct disti_node_op){
             .element_bytes = 1, .largest = BYTES})] = (struct node_gaits){0};
@@ -71,18 +73,43 @@ static void the_soonest_stays(void **state)
 
 static void what_is_read_soon_stays_in_caches(void **state)
 {
-    const int64_t ns[NODE_GAITS] = {40000, 30000, 10000, 10000};
+    const int64_t ns[NODE_GAITS] = {40000, 30000, 10000, 10000, 50000, 50000, 50000, 50000};
 
     (void)state;
     for (int i = 0; i < 3 * ENOUGH; i++)
-        assert_true(call_once(NODE_WAY_WINDOWS, false, ns) <= NODE_ASKS);
+        assert_false(call_once(NODE_WAY_WINDOWS, false, ns) & NODE_PAST);
     assert_int_equal(call_once(NODE_WAY_WINDOWS, false, ns), NODE_ASKS);
+}
+
+static void windows_are_streamed_where_that_is_soonest(void **state)
+{
+    const int64_t ns[NODE_GAITS] = {40000, 40000, 40000, 40000, 30000, 10000, 5000, 5000};
+    const int64_t direct[NODE_GAITS] = {40000, 10000, 40000, 40000};
+    int streamed = 0;
+
+    (void)state;
+    for (int i = 0; i < 8; i++) /* as many as mover.c tries twice */
+        streamed += (call_once(NODE_WAY_WINDOWS, false, ns) & NODE_STREAMS) != 0;
+    assert_int_equal(streamed, 4);
+    assert_int_equal(call_often(NODE_WAY_WINDOWS, false, ns), NODE_STREAMS | NODE_ASKS);
+    call_once(NODE_WAY_DIRECT, false, direct);
+    assert_int_equal(call_often(NODE_WAY_DIRECT, false, direct), NODE_ASKS);
+}
+
+static void two_ranks_that_swap_do_not_stream(void **state)
+{
+    const int64_t ns[NODE_GAITS] = {40000, 40000, 40000, 40000, 5000, 5000, 5000, 5000};
+
+    (void)state;
+    node->ranks = 2;
+    for (int i = 0; i < ENOUGH; i++)
+        assert_true(call_of(DIST_COLL_ALL_REDUCE, NODE_WAY_SWAPPED, true, ns) < NODE_STREAMS);
 }
 
 static void segments_and_other_memory_are_told_apart(void **state)
 {
-    const int64_t windows[NODE_GAITS] = {10000, 30000, 40000, 40000};
-    const int64_t direct[NODE_GAITS] = {30000, 10000, 40000, 40000};
+    const int64_t windows[NODE_GAITS] = {10000, 30000, 40000, 40000, 50000, 50000, 50000, 50000};
+    const int64_t direct[NODE_GAITS] = {30000, 10000, 40000, 40000, 50000, 50000, 50000, 50000};
 
     (void)state;
     assert_int_equal(call_often(NODE_WAY_WINDOWS, true, windows), 0);
@@ -93,8 +120,8 @@ static void segments_and_other_memory_are_told_apart(void **state)
 
 static void copies_of_the_kernel_tell_nothing(void **state)
 {
-    const int64_t kernel[NODE_GAITS] = {10000, 40000, 40000, 40000};
-    const int64_t windows[NODE_GAITS] = {30000, 20000, 40000, 40000};
+    const int64_t kernel[NODE_GAITS] = {10000, 40000, 40000, 40000, 50000, 50000, 50000, 50000};
+    const int64_t windows[NODE_GAITS] = {30000, 20000, 40000, 40000, 50000, 50000, 50000, 50000};
 
     (void)state;
     for (int i = 0; i < ENOUGH; i++) {
@@ -106,8 +133,8 @@ static void copies_of_the_kernel_tell_nothing(void **state)
 
 static void another_answer_is_found_later(void **state)
 {
-    const int64_t cold[NODE_GAITS] = {40000, 10000, 40000, 40000};
-    const int64_t warm[NODE_GAITS] = {5000, 10000, 40000, 40000};
+    const int64_t cold[NODE_GAITS] = {40000, 10000, 40000, 40000, 50000, 50000, 50000, 50000};
+    const int64_t warm[NODE_GAITS] = {5000, 10000, 40000, 40000, 50000, 50000, 50000, 50000};
 
     (void)state;
     assert_int_equal(call_often(NODE_WAY_WINDOWS, true, cold), NODE_ASKS);
@@ -117,7 +144,7 @@ static void another_answer_is_found_later(void **state)
 
 static void sums_in_segments_ask(void **state)
 {
-    const int64_t ns[NODE_GAITS] = {10000, 40000, 40000, 40000};
+    const int64_t ns[NODE_GAITS] = {10000, 40000, 40000, 40000, 50000, 50000, 50000, 50000};
 
     (void)state;
     call_of(DIST_COLL_ALL_REDUCE, NODE_WAY_DIRECT, true, ns);
@@ -133,6 +160,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_soonest_stays, node_make, node_free),
         cmocka_unit_test_setup_teardown(what_is_read_soon_stays_in_caches, node_make, node_free),
+        cmocka_unit_test_setup_teardown(windows_are_streamed_where_that_is_soonest, node_make,
+                                        node_free),
+        cmocka_unit_test_setup_teardown(two_ranks_that_swap_do_not_stream, node_make, node_free),
         cmocka_unit_test_setup_teardown(segments_and_other_memory_are_told_apart, node_make,
                                         node_free),
         cmocka_unit_test_setup_teardown(copies_of_the_kernel_tell_nothing, node_make, node_free),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who lets a root go first behind a barrier, and until when: rank 0 of two, the root is rank 1. */
+/* Who lets others go first behind a barrier, and until when: rank 0 of two, the root is rank 1. */
 #include "node/state.h"
 
 #include <setjmp.h>
@@ -13,6 +13,9 @@
 #define BARRIER 11 /* fingerprints */
 #define BROADCAST 22
 #define GATHER 33
+#define SCATTER_V 44
+#define ALL_GATHER 55
+#define GATHER_LONG 66
 
 struct ranks {
     struct disti_node node;
@@ -33,7 +36,6 @@ static int ranks_open(void **state)
     ranks->node.peers = ranks->peers;
     ranks->node.board = ranks->boards;
     ranks->node.ranks = 2;
-    ranks->node.lead.root = -1;
     *state = ranks;
     return 0;
 }
@@ -47,15 +49,27 @@ static int ranks_close(void **state)
     return 0;
 }
 
+/* Of each fingerprint, as rank 0 sees it. */
+static const struct disti_node_op kinds[] = {
+    [BARRIER] = {.call = {.collective = DIST_COLL_BARRIER}, .end = 2},
+    [BROADCAST] = {.call = {.collective = DIST_COLL_BROADCAST, .root = 1}, .first = 1, .end = 2},
+    [GATHER] = {.call = {.collective = DIST_COLL_GATHER, .root = 0}, .end = 2},
+    [SCATTER_V] = {.call = {.collective = DIST_COLL_SCATTER_V, .root = 1},
+                   .paired = true,
+                   .way = NODE_WAY_WINDOWS,
+                   .first = 1,
+                   .end = 2},
+    [ALL_GATHER] = {.call = {.collective = DIST_COLL_ALL_GATHER}, .end = 2},
+    [GATHER_LONG] = {.call = {.collective = DIST_COLL_GATHER}, .way = NODE_WAY_WINDOWS, .end = 2},
+};
+
 /* This rank's next call. */
 static struct disti_node_op begin(struct ranks *ranks, uint64_t fingerprint)
 {
-    struct disti_node_op op = {.number = ++ranks->node.calls,
-                               .fingerprint = fingerprint,
-                               .met = fingerprint == BARRIER,
-                               .takes = fingerprint == BROADCAST,
-                               .call = {.root = 1}};
+    struct disti_node_op op = kinds[fingerprint];
 
+    op.number = ++ranks->node.calls;
+    op.fingerprint = fingerprint;
     atomic_store(&node_slot(ranks->node.board, &op)->fingerprint, fingerprint);
     return op;
 }
@@ -77,18 +91,40 @@ static void call(struct ranks *ranks, uint64_t fingerprint, bool waits)
         disti_node_lead_learn(&ranks->node, &op);
 }
 
+/* Does it let rank 1 go first? */
+static bool lets_go(const struct ranks *ranks)
+{
+    return ranks->node.lead.first < ranks->node.lead.end && ranks->node.lead.end == 2;
+}
+
 static void test_learned_behind_a_barrier(void **state)
 {
     struct ranks *ranks = *state;
 
     barrier(ranks, 0);
-    call(ranks, GATHER, true);
-    assert_int_equal(ranks->node.lead.root, -1);
+    call(ranks, ALL_GATHER, true);
+    assert_false(lets_go(ranks));
     call(ranks, BROADCAST, true); /* the second call */
-    assert_int_equal(ranks->node.lead.root, -1);
+    assert_false(lets_go(ranks));
     barrier(ranks, 0);
     call(ranks, BROADCAST, true);
-    assert_int_equal(ranks->node.lead.root, 1);
+    assert_true(lets_go(ranks));
+}
+
+/* Of those in which a taker waits for who does not wait for it; the v-forms too. */
+static void test_learned_of(void **state)
+{
+    static const struct {
+        uint64_t fingerprint;
+        bool learned;
+    } calls[] = {{GATHER, true}, {SCATTER_V, true}, {ALL_GATHER, false}, {GATHER_LONG, false}};
+    struct ranks *ranks = *state;
+
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+        barrier(ranks, 0);
+        call(ranks, calls[i].fingerprint, true);
+        assert_int_equal(lets_go(ranks), calls[i].learned);
+    }
 }
 
 static void test_kept(void **state)
@@ -99,7 +135,7 @@ static void test_kept(void **state)
     call(ranks, BROADCAST, true);
     for (int i = 0; i < 3 * NODE_SLOTS; i++) {
         barrier(ranks, 1);
-        assert_int_equal(ranks->node.lead.root, 1);
+        assert_true(lets_go(ranks));
         call(ranks, BROADCAST, false); /* the data are there */
     }
 }
@@ -115,7 +151,7 @@ static void test_forgotten(void **state)
         barrier(ranks, 1);
         call(ranks, others[i], false);
         barrier(ranks, 1);
-        assert_int_equal(ranks->node.lead.root, -1);
+        assert_false(lets_go(ranks));
     }
 }
 
@@ -127,9 +163,9 @@ static void test_long_ago(void **state)
     barrier(ranks, 0);
     for (int i = 0; i <= NODE_SLOTS; i++)
         call(ranks, BROADCAST, true);
-    assert_int_equal(ranks->node.lead.root, 1);
+    assert_true(lets_go(ranks));
     barrier(ranks, 1);
-    assert_int_equal(ranks->node.lead.root, -1);
+    assert_false(lets_go(ranks));
 }
 
 /* Ends, though the root does not come. */
@@ -140,7 +176,7 @@ static void test_in_vain(void **state)
     barrier(ranks, 0);
     call(ranks, BROADCAST, true);
     barrier(ranks, 0);
-    assert_int_equal(ranks->node.lead.root, -1);
+    assert_false(lets_go(ranks));
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, ranks_open, ranks_close)
@@ -149,6 +185,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_learned_behind_a_barrier),
+        TEST(test_learned_of),
         TEST(test_kept),
         TEST(test_forgotten),
         TEST(test_long_ago),
