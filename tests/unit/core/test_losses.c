@@ -48,7 +48,7 @@ static void lose_one(int rank, void *arg)
 
     CHECK(dist_barrier(group) == DIST_OK);
     if (rank == 2) {
-        disti_sleep_ns(100 * 1000 * 1000);
+        disti_sleep_ns(unit_patience() * 100 * INT64_C(1000000));
         _exit(0); /* without a goodbye */
     }
     wait_in_threads(group, 2, DIST_ERR_PEER_LOST);
@@ -97,7 +97,7 @@ static void lose_one_unwatched(int rank, void *arg)
 
     CHECK(dist_barrier(group) == DIST_OK);
     if (rank == 1) {
-        disti_sleep_ns(100 * 1000 * 1000);
+        disti_sleep_ns(unit_patience() * 100 * INT64_C(1000000));
         _exit(0);
     }
     CHECK(dist_barrier_async(group, &work) == DIST_OK);

@@ -190,7 +190,10 @@ static int peer_at_its_limits(void *arg, int line)
 static void test_limits(void **state)
 {
     (void)state;
-    unit_run(peer_at_its_limits, NULL);
+    if (unit_is_in_valgrind())
+        print_message("valgrind gives descriptors beyond the limit\n");
+    else
+        unit_run(peer_at_its_limits, NULL);
     unit_run(peer_at_its_limits, "files");
 }
 

@@ -187,13 +187,18 @@ static inline int unit_shared_mappings(void)
 /* Those of an arena: what is used of it, and what is not yet. */
 #define UNIT_ARENA_MAPPINGS 2
 
+static inline bool unit_is_in_valgrind(void)
+{
+    return unit_mappings("vgpreload", "r") > 0;
+}
+
 /* Valgrind and sanitizers need mappings for themselves, and may give odd ones to the program. */
 static inline bool unit_is_watched(void)
 {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
     return true;
 #else
-    return unit_mappings("vgpreload", "r") > 0;
+    return unit_is_in_valgrind();
 #endif
 }
 
