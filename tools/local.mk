@@ -26,8 +26,8 @@ dist_info_SOURCES = \
 	tools/modules.c \
 	tools/modules.h \
 	tools/tune.c
-dist_info_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
-dist_info_LDADD = libselftest.la libtopology.la libdist.la $(JANSSON_LIBS) -lm
+dist_info_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(OPENSSL_CFLAGS)
+dist_info_LDADD = libselftest.la libtopology.la libdist.la $(JANSSON_LIBS) $(OPENSSL_LIBS) -lm
 
 # One file serves all programs; bash-completion looks for it by the program's name.
 EXTRA_DIST += tools/common/completion.bash

@@ -286,8 +286,10 @@ static int init_both(int *argc, char ***argv, int required, int *provided)
 
     if (disti_mpi_is_own())
         code = disti_mpi_init_thread(argc, argv, init_level(required), provided);
-    if (code == MPI_SUCCESS)
+    if (code == MPI_SUCCESS) {
         init_open();
+        disti_straight_begin();
+    }
     return code;
 }
 

@@ -15,6 +15,7 @@ preload_sources = \
 	src/preload/eligible.c \
 	src/preload/names/objects.c \
 	src/preload/names/objects.h \
+	src/preload/names/straight.c \
 	src/preload/persistent.c \
 	src/preload/preload.h \
 	src/preload/reduce.c \

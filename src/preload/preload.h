@@ -136,6 +136,14 @@ void disti_imports_renew(void);
 /* MPI's own MPI_Init_thread. */
 int disti_mpi_init_thread(int *argc, char ***argv, int required, int *provided);
 
+/* ---- straight.c ---- */
+
+/* The program's tests and waits go past us, as long as nothing of ours is under way. */
+void disti_straight_begin(void);
+
+/* They come here from now on. */
+void disti_straight_end(void);
+
 /* ---- report.c ---- */
 
 void disti_report_count(enum disti_kind kind, enum disti_form form, enum disti_why reason);

@@ -95,6 +95,7 @@ void disti_pending_add(struct disti_pending *pending)
     struct disti_channel *channel = pending->call.channel;
 
     disti_imports_renew(); /* who waits for it has to come here */
+    disti_straight_end();
     pthread_mutex_lock(&requests_lock);
     if (!channel->first) {
         channel->last = &channel->first;

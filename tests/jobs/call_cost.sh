@@ -136,7 +136,7 @@ cost_mpi()
         cost_check_mpi "$1" Scatterv 845
         cost_check_mpi "$1" Reduce_scatter 700
     fi
-    cost_check_test "$1" 12
+    cost_check_test "$1" 2
 }
 cost_mpi openmpi
 [ -z "${CHECK_LONG-}" ] || cost_mpi mpich

@@ -3,6 +3,7 @@
 # dist_info doctor: it finds each fault that is planted here, and what it advises mends it. Faults of
 # the machine are planted in namespaces of their own.
 . "$srcdir/tests/support/job.sh"
+. "$srcdir/tests/support/tls.sh"
 
 # What the advice creates in TMPDIR goes with the rest.
 export TMPDIR=$job_folder
@@ -59,6 +60,26 @@ if (ulimit -H -n 256 && ulimit -H -n 65536) 2>/dev/null; then
     planted "256 open files" open-files 'ulimit -n 256'
 else
     planted "256 open files" open-files 'with="prlimit --nofile=256"' "" 'with='
+fi
+
+# Certificates of a job, each wrong in one way.
+if tls_possible; then
+    tls_authority ca
+    tls_authority other
+    tls_certificate good ca 30 "IP:127.0.0.1,DNS:$(uname -n)"
+    tls_certificate away ca 30 IP:192.0.2.1
+    tls_certificate expired ca -1 "DNS:$(uname -n)"
+    chmod 600 "$job_folder"/*.key
+    export -f tls_use
+    export job_folder
+    planted "a certificate without a key" tls 'tls_use good ca; unset DIST_TLS_KEY'
+    planted "a key that every user can open" tls 'tls_use good ca; chmod 644 "$DIST_TLS_KEY"'
+    for wrong in 'DIST_TLS_CERT=/no/file' DIST_TLS_CERT=/etc/passwd DIST_TLS_CA=/etc/passwd \
+        'DIST_TLS_KEY=$job_folder/away.key' 'tls_use good other' 'tls_use expired ca' 'tls_use away ca'; do
+        planted "$wrong" tls "tls_use good ca; $wrong" "" 'tls_use good ca'
+    done
+else
+    job_skip "tls" "built without OpenSSL, or no openssl command"
 fi
 
 unset OMPI_MCA_rmaps_base_oversubscribe OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM

@@ -67,14 +67,10 @@ static const struct cost_kind {
     void (*call)(void);
     int first, second; /* of rank 0's result, by what in[0] is */
 } cost_kinds[] = {
-    {"Allreduce", cost_allreduce, 2, 0},
-    {"Reduce_scatter", cost_reduce_scatter, 2, 0},
-    {"Allgather", cost_allgather, 1, 1},
-    {"Allgatherv", cost_allgatherv, 1, 1},
-    {"Gather", cost_gather, 1, 1},
-    {"Gatherv", cost_gatherv, 1, 1},
-    {"Scatterv", cost_scatterv, 1, 0},
-    {"Alltoall", cost_alltoall, 1, 1},
+    {"Allreduce", cost_allreduce, 2, 0}, {"Reduce_scatter", cost_reduce_scatter, 2, 0},
+    {"Allgather", cost_allgather, 1, 1}, {"Allgatherv", cost_allgatherv, 1, 1},
+    {"Gather", cost_gather, 1, 1},       {"Gatherv", cost_gatherv, 1, 1},
+    {"Scatterv", cost_scatterv, 1, 0},   {"Alltoall", cost_alltoall, 1, 1},
     {"Alltoallv", cost_alltoallv, 1, 1},
 };
 

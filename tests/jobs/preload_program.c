@@ -115,8 +115,9 @@ static void program_wait_mixed(const struct place *place, MPI_Request *request, 
 
 void program_wait(const struct place *place, MPI_Request *request)
 {
+    static int (*volatile const by_pointer)(MPI_Request *, MPI_Status *) = MPI_Wait;
     static int ways;
-    int way = ways++ % 9, done = 0;
+    int way = ways++ % 10, done = 0;
     MPI_Status status;
 
     if (way < 6)
@@ -124,6 +125,8 @@ void program_wait(const struct place *place, MPI_Request *request)
     else if (way == 6)
         MPI_Wait(request, &status);
     else if (way == 7)
+        by_pointer(request, &status);
+    else if (way == 8)
         while (!done)
             MPI_Test(request, &done, &status);
     else {

@@ -40,6 +40,7 @@ void doctor_examine(struct doctor_report *report)
     doctor_cpus(report);
     doctor_launch(report);
     doctor_network(report);
+    doctor_tls(report);
     doctor_limits(report);
     doctor_memory(report);
     doctor_gpu(report);

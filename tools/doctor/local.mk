@@ -12,4 +12,5 @@ dist_info_SOURCES += \
 	tools/doctor/memory.c \
 	tools/doctor/network.c \
 	tools/doctor/print.c \
-	tools/doctor/report.c
+	tools/doctor/report.c \
+	tools/doctor/tls.c

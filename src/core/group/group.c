@@ -91,7 +91,7 @@ dist_status disti_group_new(struct disti_world *world, const struct disti_group_
     group->lost_rank = -1;
     status = disti_group_open_works(group);
     if (status != DIST_OK) {
-        free(group);
+        disti_group_gone(group);
         return status;
     }
     status = group_alloc(group);

@@ -108,7 +108,7 @@ void disti_group_free(struct dist_group *group);
 struct dist_group *disti_group_blank(void);
 /* The program sees it from now on. */
 void disti_group_know(struct dist_group *group);
-/* It is freed, but for its structure. */
+/* It is freed, but for its structure; the program may have seen it or not. */
 void disti_group_gone(struct dist_group *group);
 
 /* abort.c: from now on it may be aborted; and it may not any more. */

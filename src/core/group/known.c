@@ -73,8 +73,11 @@ static void known_unlink(struct dist_group *group)
 
 void disti_group_gone(struct dist_group *group)
 {
+    /* One that was never seen may be in the place of one that was, and is to be refused as that. */
+    atomic_store(&group->destroyed, true);
     pthread_mutex_lock(&known_lock);
-    known_unlink(group);
+    if (group->known)
+        known_unlink(group);
     group->next = NULL;
     *known_gone_end = group;
     known_gone_end = &group->next;

@@ -39,10 +39,7 @@ void disti_group_release(struct dist_group *group)
     free(group->repeats);
     free(group->cause);
     free(group->lost_text);
-    if (group->known)
-        disti_group_gone(group);
-    else
-        free(group);
+    disti_group_gone(group);
 }
 
 /* Waits for one look; every thread that is in the group is on its way out. */

@@ -26,12 +26,6 @@
 /* Longer than the names of all calls. */
 #define IMPORTS_NAME 128
 
-#if __ELF_NATIVE_CLASS == 64
-#define IMPORTS_SYMBOL(info) ELF64_R_SYM(info)
-#else
-#define IMPORTS_SYMBOL(info) ELF32_R_SYM(info)
-#endif
-
 /* ---- what an object offers ---- */
 
 /* Does it offer MPI_X to others: to C, or to Fortran as compilers and modules name it? */
@@ -71,27 +65,11 @@ static const char *const imports_first = "PMPI_Comm_rank";
 #endif
 static void *imports_first_next;
 
-/* What the dynamic linker made read-only begins and ends with a page. */
-static bool imports_is_sealed(const struct disti_object *object, uintptr_t slot, uintptr_t page)
-{
-    const struct dl_phdr_info *info = object->info;
-
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
-        uintptr_t start = info->dlpi_addr + header->p_vaddr, end = start + header->p_memsz;
-
-        if (header->p_type == PT_GNU_RELRO && slot >= start / page * page &&
-            slot < end / page * page)
-            return true;
-    }
-    return false;
-}
-
 static bool imports_write(const struct disti_object *object, void **slot, void *target)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     void *start = (void *)((uintptr_t)slot / page * page);
-    bool sealed = imports_is_sealed(object, (uintptr_t)slot, page);
+    bool sealed = disti_object_seals(object, slot);
 
     if (sealed && mprotect(start, page, PROT_READ | PROT_WRITE) != 0) {
         fprintf(stderr, "libdist: MPI serves calls from '%s' itself: %s\n", object->info->dlpi_name,
@@ -114,44 +92,28 @@ static void *imports_target(const struct disti_object *object, const char *name)
     return target && imports_offers(object, name + 1) ? target : NULL;
 }
 
-/* One import of the object; what it defines itself is none. */
-static void imports_point(const struct disti_object *object, ElfW(Addr) offset, size_t symbol)
+static void imports_point(const struct disti_object *object, const struct disti_import *import,
+                          void *arg)
 {
-    const char *name = object->names + object->symbols[symbol].st_name;
-    void **slot = (void **)(object->info->dlpi_addr + offset), *target;
+    void *target;
 
-    if (!symbol || strncmp(name, "PMPI", 4) != 0 || object->symbols[symbol].st_shndx != SHN_UNDEF)
+    (void)arg;
+    if (strncmp(import->name, "PMPI", 4) != 0)
         return;
-    target = imports_target(object, name);
-    if (target && *slot != target)
-        imports_pointed += imports_write(object, slot, target) && target != imports_first_next;
+    target = imports_target(object, import->name);
+    if (target && *import->slot != target)
+        imports_pointed +=
+            imports_write(object, import->slot, target) && target != imports_first_next;
 }
 
 static int imports_point_all(struct dl_phdr_info *info, size_t size, void *arg)
 {
     struct disti_object object;
-    const char *calls, *end;
-    const ElfW(Rela) * pointer;
-    size_t entry;
 
     (void)size;
     (void)arg;
-    if (!disti_object_open(&object, info) || object.dynamic == imports_own.dynamic)
-        return 0;
-    calls = disti_object_address(&object, DT_JMPREL);
-    end = calls + disti_object_value(&object, DT_PLTRELSZ);
-    entry =
-        disti_object_value(&object, DT_PLTREL) == DT_RELA ? sizeof(ElfW(Rela)) : sizeof(ElfW(Rel));
-    for (; calls && calls < end; calls += entry) {
-        const ElfW(Rel) *call = (const void *)calls;
-
-        imports_point(&object, call->r_offset, IMPORTS_SYMBOL(call->r_info));
-    }
-    pointer = disti_object_address(&object, DT_RELA);
-    for (size_t n = disti_object_value(&object, DT_RELASZ) / sizeof(*pointer); n; n--, pointer++) {
-        if (!pointer->r_addend)
-            imports_point(&object, pointer->r_offset, IMPORTS_SYMBOL(pointer->r_info));
-    }
+    if (disti_object_open(&object, info) && object.dynamic != imports_own.dynamic)
+        disti_object_imports(&object, imports_point, NULL);
     return 0;
 }
 

@@ -3,6 +3,13 @@
 #include "preload/names/objects.h"
 
 #include <string.h>
+#include <unistd.h>
+
+#if __ELF_NATIVE_CLASS == 64
+#define OBJECT_SYMBOL(info) ELF64_R_SYM(info)
+#else
+#define OBJECT_SYMBOL(info) ELF32_R_SYM(info)
+#endif
 
 size_t disti_object_value(const struct disti_object *object, ElfW(Sxword) tag)
 {
@@ -64,4 +71,54 @@ void *disti_object_find(const struct disti_object *object, const char *name)
         i = link & 1 ? 0 : i + 1;
     }
     return NULL;
+}
+
+/* What it defines itself is no import. */
+static void object_import(const struct disti_object *object, ElfW(Addr) offset, size_t symbol,
+                          bool called, disti_object_visit *visit, void *arg)
+{
+    const struct disti_import import = {
+        .name = object->names + object->symbols[symbol].st_name,
+        .slot = (void **)(object->info->dlpi_addr + offset),
+        .called = called,
+    };
+
+    if (symbol && object->symbols[symbol].st_shndx == SHN_UNDEF)
+        visit(object, &import, arg);
+}
+
+void disti_object_imports(const struct disti_object *object, disti_object_visit *visit, void *arg)
+{
+    const char *calls = disti_object_address(object, DT_JMPREL),
+               *end = calls + disti_object_value(object, DT_PLTRELSZ);
+    const ElfW(Rela) *pointer = disti_object_address(object, DT_RELA);
+    size_t entry =
+        disti_object_value(object, DT_PLTREL) == DT_RELA ? sizeof(ElfW(Rela)) : sizeof(ElfW(Rel));
+
+    for (; calls && calls < end; calls += entry) {
+        const ElfW(Rel) *call = (const void *)calls;
+
+        object_import(object, call->r_offset, OBJECT_SYMBOL(call->r_info), true, visit, arg);
+    }
+    for (size_t n = disti_object_value(object, DT_RELASZ) / sizeof(*pointer); n; n--, pointer++) {
+        if (!pointer->r_addend)
+            object_import(object, pointer->r_offset, OBJECT_SYMBOL(pointer->r_info), false, visit,
+                          arg);
+    }
+}
+
+/* What the dynamic linker made read-only begins and ends with a page. */
+bool disti_object_seals(const struct disti_object *object, void **slot)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)slot;
+    const struct dl_phdr_info *info = object->info;
+
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+        uintptr_t start = info->dlpi_addr + header->p_vaddr, end = start + header->p_memsz;
+
+        if (header->p_type == PT_GNU_RELRO && at >= start / page * page && at < end / page * page)
+            return true;
+    }
+    return false;
 }

@@ -26,4 +26,18 @@ const void *disti_object_address(const struct disti_object *object, ElfW(Sxword)
 /* The address of what the object itself defines by that name; NULL: it does not. */
 void *disti_object_find(const struct disti_object *object, const char *name);
 
+/* What the object has from others: the dynamic linker puts an address into the slot. */
+struct disti_import {
+    const char *name;
+    void **slot;
+    bool called; /* the slot is for calls alone: the program never sees the address */
+};
+
+typedef void disti_object_visit(const struct disti_object *object,
+                                const struct disti_import *import, void *arg);
+void disti_object_imports(const struct disti_object *object, disti_object_visit *visit, void *arg);
+
+/* Is the slot in memory that was made read-only once it was filled? */
+bool disti_object_seals(const struct disti_object *object, void **slot);
+
 #endif

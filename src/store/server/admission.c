@@ -13,20 +13,18 @@
 void disti_store_refusal(struct disti_store_server *server, const struct store_peer *peer,
                          const char *format, ...)
 {
-    struct sockaddr_storage other = {0};
-    socklen_t size = sizeof(other);
-    char why[256], host[DISTI_HOST_SIZE] = "?";
+    const struct sockaddr *from = (const struct sockaddr *)&peer->from;
+    char why[256], host[DISTI_HOST_SIZE];
     bool told = ++server->refusals <= STORE_REFUSALS;
     va_list args;
 
     va_start(args, format);
     vsnprintf(why, sizeof(why), format, args);
     va_end(args);
-    if (getpeername(peer->fd, (struct sockaddr *)&other, &size) == 0)
-        disti_address_text((struct sockaddr *)&other, host);
+    disti_address_text(from, host);
     disti_log_line(told ? DIST_LOG_WARN : DIST_LOG_INFO,
                    "the store at port %d lets nobody in from %s port %d: %s%s", server->port, host,
-                   disti_address_port((struct sockaddr *)&other), why,
+                   disti_address_port(from), why,
                    server->refusals == STORE_REFUSALS ? " (more are told of at level INFO)" : "");
 }
 

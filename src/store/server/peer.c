@@ -37,7 +37,8 @@ static void peer_watch(struct disti_store_server *server, struct store_peer *pee
     peer->events = event.events;
 }
 
-static struct store_peer *peer_new(struct disti_store_server *server, int fd)
+static struct store_peer *peer_new(struct disti_store_server *server, int fd,
+                                   const struct sockaddr_storage *from)
 {
     struct epoll_event event = {.events = EPOLLIN};
     struct store_peer *peer = calloc(1, sizeof(*peer));
@@ -47,6 +48,7 @@ static struct store_peer *peer_new(struct disti_store_server *server, int fd)
     if (server->tls)
         peer->tls = peer->in.tls = disti_tls_accept(server->tls, fd);
     peer->fd = fd;
+    peer->from = *from;
     peer->rank = -1;
     peer->hello_by = disti_deadline_ms(STORE_HELLO_MS);
     peer->in.limit = DISTI_WIRE_HELLO_LIMIT;
@@ -254,14 +256,24 @@ static bool peer_is_let_in(const struct disti_store_server *server, int fd)
     return !server->only[0] || !peer_address(fd, text) || strcmp(text, server->only) == 0;
 }
 
+/* Who has called first; -1: see errno. */
+static int peer_take(const struct disti_store_server *server, struct sockaddr_storage *from_p)
+{
+    socklen_t size = sizeof(*from_p);
+
+    memset(from_p, 0, sizeof(*from_p));
+    return disti_descriptor_own(
+        accept4(server->listen_fd, (struct sockaddr *)from_p, &size, SOCK_NONBLOCK | SOCK_CLOEXEC));
+}
+
 void disti_store_peer_accept(struct disti_store_server *server)
 {
+    struct sockaddr_storage from;
     int fd;
 
-    while ((fd = disti_descriptor_own(
-                accept4(server->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC))) >= 0) {
+    while ((fd = peer_take(server, &from)) >= 0) {
         disti_socket_tune(fd);
-        if (!peer_is_let_in(server, fd) || !peer_new(server, fd))
+        if (!peer_is_let_in(server, fd) || !peer_new(server, fd, &from))
             disti_descriptor_close(fd);
         peer_make_room(server);
         if (server->reap)

@@ -94,8 +94,9 @@ struct store_schedule {
 struct store_peer {
     struct store_peer *next, *prev;
     int fd;
-    struct disti_tls *tls; /* NULL: all goes in clear */
-    int rank;              /* -1 until it has proved that it belongs here */
+    struct sockaddr_storage from; /* the socket knows no more once it has been reset */
+    struct disti_tls *tls;        /* NULL: all goes in clear */
+    int rank;                     /* -1 until it has proved that it belongs here */
     int64_t hello_by;
     bool challenged; /* its hello has come, and is answered; `said` is complete */
     struct disti_wire_handshake said;

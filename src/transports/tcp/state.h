@@ -56,6 +56,7 @@ struct tcp_peer {
  * slot. */
 struct tcp_pending {
     int fd;
+    struct disti_tcp_endpoint caller; /* the socket knows no more once it has been reset */
     struct disti_tls *tls;
     int64_t deadline;
     unsigned char hello[DISTI_TCP_HELLO_BYTES];

@@ -51,6 +51,30 @@ static void test_many(void **state)
     world_run(3, rank_makes_many);
 }
 
+/* Enough to have the structure of the first used again: for one that is not made in the end. */
+static void rank_fails_to_make(int rank, void *arg)
+{
+    struct dist_group_options options = DIST_GROUP_OPTIONS_INIT;
+    dist_group *world = world_join(arg, rank), *first = NULL, *group = NULL;
+    const int alone[] = {0};
+
+    options.backend = "none-such";
+    for (int i = 0; i < 1025; i++) {
+        group = make(world, alone, 1);
+        first = first ? first : group;
+        CHECK(dist_destroy_process_group(group) == DIST_OK);
+    }
+    CHECK(dist_new_group(world, alone, 1, &options, &group) != DIST_OK);
+    CHECK(dist_barrier(first) == DIST_ERR_INVALID_ARGUMENT);
+    CHECK(dist_destroy_process_group(world) == DIST_OK);
+}
+
+static void test_handles_stay_known(void **state)
+{
+    (void)state;
+    world_run(1, rank_fails_to_make);
+}
+
 struct maker {
     pthread_t thread;
     dist_group *world, *group;
@@ -105,6 +129,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_many),
+        cmocka_unit_test(test_handles_stay_known),
         cmocka_unit_test(test_threads),
     };
 

@@ -3,7 +3,10 @@
  * in this process. */
 #include "ranks.h"
 
+#include "base/log.h"
 #include "store/store.h"
+
+#include <netinet/in.h>
 
 #define WAIT_MS 20000
 #define SIZE 3
@@ -105,12 +108,74 @@ static void test_ended_group_is_forgotten(void **state)
     disti_store_server_stop(server, 1000);
 }
 
+/* A line of the store's log, as its thread writes it. */
+static struct {
+    pthread_mutex_t lock;
+    char line[512];
+} said = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void note(void *arg, dist_log_level level, const char *line)
+{
+    (void)arg, (void)level;
+    pthread_mutex_lock(&said.lock);
+    if (strstr(line, "lets nobody in"))
+        snprintf(said.line, sizeof(said.line), "%s", line);
+    pthread_mutex_unlock(&said.lock);
+}
+
+/* Sends what is no hello, and is gone, with a reset, before anybody looks. Returns its port. */
+static int call_and_reset(int port)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const struct linger at_once = {.l_onoff = 1};
+    socklen_t size = sizeof(to);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const char junk[128] = "GET / HTTP/1.1";
+
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&to, &size), 0);
+    assert_int_equal(send(fd, junk, sizeof(junk), MSG_NOSIGNAL), sizeof(junk));
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+    close(fd);
+    return ntohs(to.sin_port);
+}
+
+/* Who was refused is named though the socket has forgotten him. */
+static void test_reset_caller_is_named(void **state)
+{
+    const struct disti_log log = {.fn = note, .level = DIST_LOG_WARN};
+    struct disti_store_server *server;
+    const int64_t until = disti_deadline_ms(WAIT_MS);
+    char caller[64];
+    bool named = false;
+
+    (void)state;
+    assert_int_equal(disti_store_server_listen("127.0.0.1", 0, SIZE, &server), DIST_OK);
+    snprintf(caller, sizeof(caller), "127.0.0.1 port %d",
+             call_and_reset(disti_store_server_port(server)));
+    disti_log_use(&log);
+    assert_int_equal(disti_store_server_run(server), DIST_OK);
+    disti_log_use(NULL);
+    while (!named && !disti_expired(until)) {
+        disti_sleep_ns(1000000);
+        pthread_mutex_lock(&said.lock);
+        named = said.line[0];
+        pthread_mutex_unlock(&said.lock);
+    }
+    disti_store_server_stop(server, 0);
+    if (!strstr(said.line, caller))
+        fail_msg("no \"%s\" in \"%s\"", caller, said.line);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_who_never_came),
         cmocka_unit_test(test_who_began_it),
         cmocka_unit_test(test_ended_group_is_forgotten),
+        cmocka_unit_test(test_reset_caller_is_named),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -63,15 +63,9 @@ static int pending_slot(struct tcp_state *state)
 /* Shows the caller out; the first of them are told of as warnings. */
 static void pending_refuse(struct tcp_state *state, struct tcp_pending *pending, const char *why)
 {
-    struct sockaddr_storage other = {0};
-    socklen_t size = sizeof(other);
-    struct disti_tcp_endpoint endpoint;
-    char text[TCP_TEXT] = "?";
+    char text[TCP_TEXT];
 
-    if (getpeername(pending->fd, (struct sockaddr *)&other, &size) == 0) {
-        disti_tcp_endpoint_of((struct sockaddr *)&other, &endpoint);
-        disti_tcp_endpoint_text(&endpoint, text, sizeof(text));
-    }
+    disti_tcp_endpoint_text(&pending->caller, text, sizeof(text));
     disti_log_line(++state->refusals <= ACCEPT_REFUSALS ? DIST_LOG_WARN : DIST_LOG_INFO,
                    "rank %d refuses a caller at %s: %s", state->rank, text, why);
     pending_drop(state, pending);
@@ -149,7 +143,7 @@ static int accept_patience_ms(const struct tcp_state *state)
     return state->timeout_ms < ACCEPT_PATIENCE_MS ? state->timeout_ms : ACCEPT_PATIENCE_MS;
 }
 
-static void accept_one(struct tcp_state *state, int fd)
+static void accept_one(struct tcp_state *state, int fd, const struct sockaddr_storage *caller)
 {
     int slot = pending_slot(state);
     struct tcp_pending *pending = &state->pending[slot];
@@ -162,6 +156,7 @@ static void accept_one(struct tcp_state *state, int fd)
     }
     pending->tls = tls;
     pending->fd = fd;
+    disti_tcp_endpoint_of((const struct sockaddr *)caller, &pending->caller);
     pending->bytes = 0;
     pending->challenged = false;
     pending->deadline = disti_deadline_ms(accept_patience_ms(state));
@@ -187,13 +182,16 @@ static void accept_back_off(struct tcp_state *state)
 static bool accept_turn(struct tcp_state *state, int listener, int *turn)
 {
     while (*turn < ACCEPT_TURN && state->accepting) {
-        int fd = disti_descriptor_own(accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
+        struct sockaddr_storage caller = {0};
+        socklen_t size = sizeof(caller);
+        int fd = disti_descriptor_own(
+            accept4(listener, (struct sockaddr *)&caller, &size, SOCK_NONBLOCK | SOCK_CLOEXEC));
 
         if (fd < 0 && errno == EAGAIN)
             return false;
         ++*turn;
         if (fd >= 0)
-            accept_one(state, fd);
+            accept_one(state, fd, &caller);
         else if (errno != EINTR && errno != ECONNABORTED)
             accept_back_off(state);
     }
