@@ -3,6 +3,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "failure.h"
 #include "options.h"
@@ -97,6 +98,16 @@ static int program_usable_cpus(void)
     return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
+/* A rank that a signal ended could say nothing itself. Without a rank it was this process's end. */
+static void program_tell_signal(const struct task *task, int signal)
+{
+    if (dist_last_error()[0] != '\0')
+        fprintf(stderr, "%s: %s\n", task->program, dist_last_error());
+    else
+        fprintf(stderr, "%s: ended by signal %d (%s), and all ranks with it\n", task->program,
+                signal, strsignal(signal));
+}
+
 static int program_spawn(struct options *options)
 {
     const int ranks = options->world_size > 0 ? (int)options->world_size : program_usable_cpus();
@@ -107,8 +118,8 @@ static int program_spawn(struct options *options)
         program_complain(options->task, -1);
         return PROGRAM_FAILURE;
     }
-    if (code > 128) /* a signal ended it: it could say nothing itself */
-        fprintf(stderr, "%s: %s\n", options->task->program, dist_last_error());
+    if (code > 128)
+        program_tell_signal(options->task, code - 128);
     return code;
 }
 

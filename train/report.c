@@ -78,7 +78,10 @@ bool report_is_due(const struct report *report, int64_t step)
     return step % report->interval == 0 || step + 1 >= report->steps;
 }
 
-/* tqdm's layout: what:  42%|####      | 42/100 [00:03<00:04, 13.90it/s, loss=0.1] */
+/*
+ * tqdm's layout: what:  42%|####      | 42/100 [00:03<00:04, 13.90it/s, loss=0.1]
+ * A terminal that is too narrow is told not to wrap, so that it stays one line.
+ */
 static void report_draw(struct report *report, int64_t done, double loss)
 {
     const double now = comm_now(), passed = now - report->started;
@@ -92,8 +95,8 @@ static void report_draw(struct report *report, int64_t done, double loss)
     report_clock(passed, elapsed, sizeof(elapsed));
     report_clock(rate > 0 ? (double)(report->steps - done) / rate : 0, left, sizeof(left));
     fprintf(stderr,
-            "\rEpoch %" PRId64 ": %3d%%|%s| %" PRId64 "/%" PRId64
-            " [%s<%s, %.2fit/s, loss=%.4f]\x1b[K",
+            "\r\x1b[?7lEpoch %" PRId64 ": %3d%%|%s| %" PRId64 "/%" PRId64
+            " [%s<%s, %.2fit/s, loss=%.4f]\x1b[K\x1b[?7h",
             report->epoch, (int)(100 * done / report->steps), fill, done, report->steps, elapsed,
             left, rate, loss);
 }

@@ -51,6 +51,16 @@ killed()
     [ $? = 137 ] && grep -q "rank 1 (pid $pid) was ended by signal 9 (Killed)" "$job_output"
 }
 job_check "a spawned rank that is killed is named" killed
+ended()
+{
+    "$builddir/train_mnist" --dummy --multiprocessing-distributed --world-size 2 --epochs 1000 \
+        --log-interval 1 >"$job_output" 2>&1 9>&- &
+    job_until grep -q "Train Epoch" "$job_output"
+    kill -TERM $!
+    wait $!
+    [ $? = 143 ] && grep -q "ended by signal 15 (Terminated), and all ranks with it" "$job_output"
+}
+job_check "who spawned the ranks and is ended says so" ended
 train one self 1
 [ -z "$OPENMPI_RUN" ] || agree 1e-4 mpi gloo
 [ -z "$OPENMPI_RUN" ] || agree 1e-4 gloo spawn

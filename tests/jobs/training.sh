@@ -59,12 +59,25 @@ compare=$(absolute "$srcdir/bench/training/compare")
 job self 1 "$compare" --help
 job_fails "no option --wrong" self 1 "$compare" --wrong
 job_fails "models are" self 1 "$compare" --models cnn,lenet
+zero=$(absolute "$srcdir/bench/training/zero")
+job self 1 "$zero" --help
+job_fails "no option --wrong" self 1 "$zero" --wrong
+job_fails "no train_mnist in" self 1 "$zero" --build /nowhere
+job self 2 "$zero" -b "$(absolute "$builddir")" -n 1,2 -s 1280 -r 1
+job_check "zero: a row for each number of ranks, with the same parameters" \
+    [ "$(grep -cE '^ +[12] .* same$' "$job_output")" = 2 ]
+job_check "zero: the optimizer's state is halved" \
+    awk '$1 == 2 { half = $7 > 1 && $8 * 2 < $7 * 1.1 && $8 * 2 > $7 * 0.9 } END { exit !half }' \
+    "$job_output"
+
 python=${DIST_TEST_TORCH_PYTHON-python3}
 if [ -z "${CHECK_LONG-}" ]; then
     job_skip "beside PyTorch" "make check-long does it"
 elif ! "$python" -c 'import torch.distributed' 2>/dev/null; then
     job_skip "beside PyTorch" "no torch for $python: set DIST_TEST_TORCH_PYTHON"
 else
+    # What torch leaves goes with the job's folder.
+    export TMPDIR=$job_folder JOB_LIMIT=300 OMP_NUM_THREADS=1 GLOO_SOCKET_IFNAME=lo
     job self 2 "$compare" -b "$(absolute "$builddir")" -p "$python" -m cnn -n 1,2 -g 64 -s 128 -r 1
     job_check "a row for each number of ranks" [ "$(grep -c '^cnn' "$job_output")" = 2 ]
     job shell 2 "$python" "$job_folder/launch.py"
