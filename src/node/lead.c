@@ -19,12 +19,15 @@
 /* So often it gives its CPU up: some microseconds, if nobody wants it. */
 #define LEAD_TURNS 16
 
-/* Does who takes in this call wait for others that do not wait for it? */
+/* Does who takes in this call wait for others that do not wait for it, as what they give stands on
+ * a board? */
 static bool lead_is_one_way(const struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
 
-    return pattern->givers != pattern->takers && (op->paired || op->way == NODE_WAY_BOARD);
+    if (pattern->givers == pattern->takers)
+        return false;
+    return op->paired ? op->place != NODE_IN_MEMORY : op->way == NODE_WAY_BOARD;
 }
 
 void disti_node_lead_learn(struct disti_node *node, const struct disti_node_op *op)

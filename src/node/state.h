@@ -294,6 +294,8 @@ bool disti_node_fits_area(dist_collective collective, int ranks, size_t block);
 
 /* The op's size class. */
 int disti_node_size_class(const struct disti_node_op *op);
+/* The least bytes of a size class. */
+size_t disti_node_class_bytes(int size_class);
 /* In a call of pairs. May the kernel copy? Asked of the rank that leads it. */
 bool disti_node_mover_leads(struct disti_node *node, const struct disti_node_op *op);
 /* May what this rank gives stand in an area, though it is long? True: counted. */

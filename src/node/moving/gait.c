@@ -6,7 +6,8 @@
  * them. So every rank tries them in its own calls, of each collective and size class, and need not
  * agree with others:
  *
- *   call     0 0 0 0   1 1 1 1   2 2 2 2   ...      then the one that took least
+ *   call     0 1 2   0 1 2   0 1 2   0 1 2                         without windows
+ *            0 0 0 0   4 4 4 4   1 1 1 1   5 5 5 5   2 2 2 2 ...   else; then the best
  *
  * What counts is the rank's own work, without its waits. All ranks try the same in the same call,
  * so that a window's reader pays for how it was written. Trials come again as those of mover.c do.
@@ -49,7 +50,8 @@ static bool gait_never_streams(const struct disti_node *node, const struct disti
  */
 static int gait_run(const struct disti_node_op *op)
 {
-    return op->largest * op->element_bytes > 2 * NODE_ROUNDS * NODE_ROUND_BYTES ? 2 : 4;
+    return disti_node_class_bytes(disti_node_size_class(op)) > NODE_ROUNDS * NODE_ROUND_BYTES ? 2
+                                                                                              : 4;
 }
 
 /* Calls in which all are tried. */

@@ -48,6 +48,11 @@ int disti_node_size_class(const struct disti_node_op *op)
     return size;
 }
 
+size_t disti_node_class_bytes(int size_class)
+{
+    return size_class ? (size_t)1 << (MOVER_LEAST - 1 + size_class) : 0;
+}
+
 static struct node_mover *mover_of(struct disti_node *node, const struct disti_node_op *op)
 {
     return &node->movers[op->call.collective][disti_node_size_class(op)];

@@ -16,6 +16,7 @@
 #define SCATTER_V 44
 #define ALL_GATHER 55
 #define GATHER_LONG 66
+#define SCATTER_V_LONG 77
 
 struct ranks {
     struct disti_node node;
@@ -60,6 +61,12 @@ static const struct disti_node_op kinds[] = {
                    .first = 1,
                    .end = 2},
     [ALL_GATHER] = {.call = {.collective = DIST_COLL_ALL_GATHER}, .end = 2},
+    [SCATTER_V_LONG] = {.call = {.collective = DIST_COLL_SCATTER_V, .root = 1},
+                        .paired = true,
+                        .place = NODE_IN_MEMORY,
+                        .way = NODE_WAY_WINDOWS,
+                        .first = 1,
+                        .end = 2},
     [GATHER_LONG] = {.call = {.collective = DIST_COLL_GATHER}, .way = NODE_WAY_WINDOWS, .end = 2},
 };
 
@@ -117,7 +124,11 @@ static void test_learned_of(void **state)
     static const struct {
         uint64_t fingerprint;
         bool learned;
-    } calls[] = {{GATHER, true}, {SCATTER_V, true}, {ALL_GATHER, false}, {GATHER_LONG, false}};
+    } calls[] = {{GATHER, true},
+                 {SCATTER_V, true},
+                 {ALL_GATHER, false},
+                 {GATHER_LONG, false},
+                 {SCATTER_V_LONG, false}};
     struct ranks *ranks = *state;
 
     for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
