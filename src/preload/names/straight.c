@@ -18,8 +18,8 @@
 #include <string.h>
 
 static struct straight_call {
-    const char *name;  /* MPI's own; ours has no P before it */
-    void *ours, *mpis; /* NULL: it comes here all the time */
+    const char *name;     /* MPI's own; ours has no P before it */
+    void *libdist, *mpis; /* NULL: it comes here all the time */
 } straight_calls[] = {
     {"PMPI_Wait", NULL, NULL},
     {"PMPI_Waitall", NULL, NULL},
@@ -49,8 +49,8 @@ static bool straight_is_here(void *function)
 
 static void straight_learn(struct straight_call *call)
 {
-    call->ours = dlsym(RTLD_DEFAULT, call->name + 1);
-    call->mpis = straight_is_here(call->ours) ? dlsym(RTLD_NEXT, call->name) : NULL;
+    call->libdist = dlsym(RTLD_DEFAULT, call->name + 1);
+    call->mpis = straight_is_here(call->libdist) ? dlsym(RTLD_NEXT, call->name) : NULL;
 }
 
 /* NULL: the import is none of them. */
@@ -75,7 +75,7 @@ static void straight_past(const struct disti_object *object, const struct disti_
     const struct straight_call *call = straight_find(object, import);
 
     (void)arg;
-    if (call && (*import->slot == call->ours || !*object->info->dlpi_name))
+    if (call && (*import->slot == call->libdist || !*object->info->dlpi_name))
         __atomic_store_n(import->slot, call->mpis, __ATOMIC_RELEASE);
 }
 
@@ -86,7 +86,7 @@ static void straight_back(const struct disti_object *object, const struct disti_
 
     (void)arg;
     if (call && *import->slot == call->mpis)
-        __atomic_store_n(import->slot, call->ours, __ATOMIC_RELEASE);
+        __atomic_store_n(import->slot, call->libdist, __ATOMIC_RELEASE);
 }
 
 static int straight_visit(struct dl_phdr_info *info, size_t size, void *visit)
