@@ -90,7 +90,8 @@ static void ranks_group_failed(struct disti_store_server *server, int rank,
         return;
     disti_store_ranks_tell(server, &notice, why);
     disti_store_failures_add(server, &notice);
-    disti_store_leavings_drop(server, party->group); /* it ends by that */
+    if (party->group) /* it ends by that; who leaves the world comes to no other group either */
+        disti_store_leavings_drop(server, party->group);
     disti_store_ranks_push(server, &notice, party);
     disti_store_coll_fail(server, -1, party->group, aborted ? DIST_ERR_ABORTED : DIST_ERR_PEER_LOST,
                           notice.text);

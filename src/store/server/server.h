@@ -282,7 +282,7 @@ const char *disti_store_failures_hopeless(const struct disti_store_server *serve
 
 /* leavings.c: who waits for others to leave a group. */
 void disti_store_leavings_take(struct disti_store_server *server, struct store_peer *peer);
-/* All have come to the end of the group. */
+/* Nobody waits for others to leave the group any more. */
 void disti_store_leavings_drop(struct disti_store_server *server, int32_t group);
 void disti_store_leavings_clear(struct disti_store_server *server);
 /* As hopeless above, for what is no leaving. `text`: room for the reason. */

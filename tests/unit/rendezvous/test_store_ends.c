@@ -108,6 +108,57 @@ static void test_ended_group_is_forgotten(void **state)
     disti_store_server_stop(server, 1000);
 }
 
+static const struct disti_party world = {.group = 0, .count = SIZE};
+
+static void tell_leaving(void *store)
+{
+    disti_store_tell_leaving(store, &world, 3);
+}
+
+static void *leave_world(void *store)
+{
+    return (void *)(intptr_t)disti_store_leave(store, &world, "leave", WAIT_MS, tell_leaving,
+                                               store);
+}
+
+/* The next piece of news; text "": none has come. */
+static struct disti_notice news(struct disti_store *store)
+{
+    const int64_t until = disti_deadline_ms(WAIT_MS);
+    struct disti_notice notice = {.rank = -1};
+
+    while (!disti_store_notice(store, &notice) && !disti_expired(until))
+        disti_sleep_ns(1000000);
+    return notice;
+}
+
+/* Rank 0 has begun to leave the world, which then fails. It comes to no other group for that. */
+static void test_leaver_of_failed_world(void **state)
+{
+    const struct disti_party others = {.group = DISTI_NO_GROUP, .ranks = both, .count = 2};
+    struct disti_store_server *server = serve(-1);
+    struct disti_store *stores[SIZE];
+    pthread_t thread;
+    void *status;
+
+    (void)state;
+    for (int r = 0; r < SIZE; r++)
+        stores[r] = join(server, r);
+    assert_int_equal(pthread_create(&thread, NULL, leave_world, stores[0]), 0);
+    assert_true(news(stores[1]).leaving);
+    disti_store_report(stores[2], &world, "broken");
+    assert_int_equal(news(stores[1]).rank, 2);
+    pthread_join(thread, &status);
+    assert_int_equal((intptr_t)status, DIST_ERR_PEER_LOST);
+    assert_int_equal(
+        disti_store_all_gather(stores[1], &others, "other", NULL, NULL, 0, 3000 * unit_patience()),
+        DIST_ERR_PEER_LOST);
+    assert_true(ranks_say((const char *[]){"rank 0 ", "has left the group", NULL}));
+    for (int r = SIZE; r-- > 0;)
+        disti_store_close(stores[r]);
+    disti_store_server_stop(server, 1000);
+}
+
 /* A line of the store's log, as its thread writes it. */
 static struct {
     pthread_mutex_t lock;
@@ -175,6 +226,7 @@ int main(void)
         cmocka_unit_test(test_who_never_came),
         cmocka_unit_test(test_who_began_it),
         cmocka_unit_test(test_ended_group_is_forgotten),
+        cmocka_unit_test(test_leaver_of_failed_world),
         cmocka_unit_test(test_reset_caller_is_named),
     };
 
