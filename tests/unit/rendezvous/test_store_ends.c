@@ -64,7 +64,26 @@ static void test_who_began_it(void **state)
     disti_store_close(holder);
     disti_store_server_stop(server, 0);
     assert_int_equal(meet(one, WAIT_MS), DIST_ERR_PEER_LOST);
-    assert_true(ranks_say((const char *[]){"rank 2 ", "rank 0 ", "holds the store", NULL}));
+    assert_true(ranks_say((const char *[]){"rank 0 ", "holds the store, has left the job",
+                                           "; the first to end was: rank 2 ", NULL}));
+    disti_store_close(one);
+}
+
+/* Rank 0 leaves with the store, and nobody before it: whoever ends then explains nothing. */
+static void test_holder_began_it(void **state)
+{
+    struct disti_store_server *server = serve(0);
+    struct disti_store *holder = join(server, 0), *one = join(server, 1), *two = join(server, 2);
+    const char *said_once;
+
+    (void)state;
+    disti_store_close(holder);
+    disti_store_close(two);
+    disti_store_server_stop(server, 0);
+    assert_int_equal(meet(one, WAIT_MS), DIST_ERR_PEER_LOST);
+    said_once = strstr(dist_last_error(), "has left the job");
+    assert_non_null(said_once);
+    assert_null(strstr(said_once + 1, "has left the job"));
     disti_store_close(one);
 }
 
@@ -225,6 +244,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_who_gave_up),
         cmocka_unit_test(test_who_began_it),
+        cmocka_unit_test(test_holder_began_it),
         cmocka_unit_test(test_ended_group_is_forgotten),
         cmocka_unit_test(test_leaver_of_failed_world),
         cmocka_unit_test(test_reset_caller_is_named),
