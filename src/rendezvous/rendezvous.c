@@ -209,6 +209,8 @@ dist_status disti_rendezvous(const struct dist_options *options, int timeout_ms,
     if (status == DIST_OK)
         status = rendezvous_bind_host(&meeting, &bootstrap);
     if (status != DIST_OK) {
+        if (bootstrap.store) /* the others are to hear why it comes no further */
+            disti_store_report(bootstrap.store, NULL, dist_last_error());
         disti_bootstrap_close(&bootstrap, 0);
         return status;
     }

@@ -52,10 +52,10 @@ const char *disti_store_client_holder(const struct disti_store *store, char *tex
 }
 
 /* What ended first says why the others have ended since; who left because of it explains nothing.
- */
+ * Nor does who has ended since the holder of the store left, or that itself. */
 static void inbox_note_cause(struct disti_store *store, const struct disti_notice *notice)
 {
-    if (notice->group == DISTI_NO_GROUP && !store->cause[0])
+    if (notice->group == DISTI_NO_GROUP && !store->holder_left && !store->cause[0])
         disti_text(store->cause, sizeof(store->cause), "%s", notice->text);
 }
 
@@ -71,17 +71,18 @@ void disti_store_client_lose(struct disti_store *store, const char *why)
 {
     const int rank = store->holder.rank;
     char holder[CLIENT_HOLDER];
-    size_t used = 0;
+    size_t used;
 
     if (store->lost)
         return;
     inbox_end(store);
     disti_store_client_holder(store, holder, sizeof(holder));
+    used = disti_text(store->lost_text, sizeof(store->lost_text), "%s, %s", holder,
+                      store->holder_left ? "has left the job" : why);
     /* It may be a victim itself. */
     if (store->holder_left && store->cause[0])
-        used = disti_text(store->lost_text, sizeof(store->lost_text), "%s; ", store->cause);
-    disti_text(store->lost_text + used, sizeof(store->lost_text) - used, "%s, %s", holder,
-               store->holder_left ? "has left the job" : why);
+        disti_text(store->lost_text + used, sizeof(store->lost_text) - used,
+                   "; the first to end was: %s", store->cause);
     if (!store->holder_left && rank != store->rank)
         inbox_add_news(store, rank, DISTI_NO_GROUP, 0, store->lost_text, strlen(store->lost_text));
 }

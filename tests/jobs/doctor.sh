@@ -14,15 +14,16 @@ doctor=$builddir/dist_info
 export doctor LD_LIBRARY_PATH=$builddir/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 unset OPENBLAS_CORETYPE CUDA_VISIBLE_DEVICES
 
-# try CHECK LEVEL SETUP OPTIONS INSTEAD, in a shell of its own: plants the fault, looks for it, runs the
-# command after it (or INSTEAD, where that would change the machine), and looks again.
+# try CHECK LEVEL SETUP OPTIONS INSTEAD WORDS, in a shell of its own: plants the fault, looks for it and
+# for the words that tell it, runs the command after it (or INSTEAD, where that would change the
+# machine), and looks again.
 try()
 {
     local check=$1 level=$2 with= found mend code
     eval "$3" || { echo "the fault cannot be planted"; return 77; }
     found=$($with "$doctor" doctor $4) && code=$? || code=$?
     echo "$found"
-    grep -qE "^$level +$check " <<<"$found" || { echo "it is not found"; return 1; }
+    grep -qE "^$level +$check .*$6" <<<"$found" || { echo "it is not found"; return 1; }
     [ "$level" = note ] || [ $code = 1 ] || { echo "exit $code"; return 1; }
     mend=$(sed -nE "/^$level +$check /{n;s/^    [$] //p}" <<<"$found" | head -n 1)
     [ -n "$mend$5" ] || { echo "there is no command"; return 1; }
@@ -34,11 +35,11 @@ try()
 }
 export -f try
 
-# planted NAME CHECK SETUP [OPTIONS [INSTEAD]]
+# planted NAME CHECK SETUP [OPTIONS [INSTEAD [WORDS]]]
 level=FAULT spaces=()
 planted()
 {
-    "${spaces[@]}" "$BASH" -c 'try "$@"' try "$2" "$level" "$3" "${4-}" "${5-}" >"$job_output" 2>&1
+    "${spaces[@]}" "$BASH" -c 'try "$@"' try "$2" "$level" "$3" "${4-}" "${5-}" "${6-}" >"$job_output" 2>&1
     case $? in
     0) job_pass "$2: $1" ;;
     77) job_skip "$2: $1" "$(tail -n 1 "$job_output")" ;;
@@ -62,22 +63,40 @@ else
     planted "256 open files" open-files 'with="prlimit --nofile=256"' "" 'with='
 fi
 
-# Certificates of a job, each wrong in one way.
+# Certificates of a job, each wrong in one way. uncertified NAME SETUP WORDS
+uncertified() { planted "$1" tls "tls_use good ca; $2" "" 'tls_use good ca' "$3"; }
 if tls_possible; then
+    name=$(uname -n)
     tls_authority ca
     tls_authority other
-    tls_certificate good ca 30 "IP:127.0.0.1,DNS:$(uname -n)"
+    tls_certificate good ca 30 "IP:127.0.0.1,DNS:$name"
     tls_certificate away ca 30 IP:192.0.2.1
-    tls_certificate expired ca -1 "DNS:$(uname -n)"
+    tls_certificate expired ca -1 IP:127.0.0.1
+    tls_certificate dns ca 30 "DNS:$name"
+    tls_certificate "$name" ca 30 email:rank@example.org
+    tls_certificate server ca 30 $'IP:127.0.0.1\nextendedKeyUsage=serverAuth'
+    tls_certificate client ca 30 $'IP:127.0.0.1\nextendedKeyUsage=clientAuth'
+    for made in ca other good away expired dns "$name" server client; do
+        job_check "tls: there is a certificate $made" [ -s "$job_folder/$made.pem" ]
+    done
     chmod 600 "$job_folder"/*.key
     export -f tls_use
     export job_folder
-    planted "a certificate without a key" tls 'tls_use good ca; unset DIST_TLS_KEY'
-    planted "a key that every user can open" tls 'tls_use good ca; chmod 644 "$DIST_TLS_KEY"'
-    for wrong in 'DIST_TLS_CERT=/no/file' DIST_TLS_CERT=/etc/passwd DIST_TLS_CA=/etc/passwd \
-        'DIST_TLS_KEY=$job_folder/away.key' 'tls_use good other' 'tls_use expired ca' 'tls_use away ca'; do
-        planted "$wrong" tls "tls_use good ca; $wrong" "" 'tls_use good ca'
-    done
+    planted "a certificate without a key" tls 'tls_use good ca; unset DIST_TLS_KEY' "" "" \
+        'DIST_TLS_KEY is not set'
+    planted "a key that every user can open" tls 'tls_use good ca; chmod 644 "$DIST_TLS_KEY"' "" "" \
+        'can be opened by every user'
+    uncertified "no file" 'DIST_TLS_CERT=/no/file' 'DIST_TLS_CERT=/no/file cannot be read'
+    uncertified "no certificate" 'DIST_TLS_CERT=/etc/passwd' 'begins with no certificate'
+    uncertified "no authority" 'DIST_TLS_CA=/etc/passwd' 'holds no certificate of an authority'
+    uncertified "another's key" 'DIST_TLS_KEY=$job_folder/away.key' 'is not the key of DIST_TLS_CERT'
+    uncertified "another authority" 'tls_use good other' 'does not hold: .*issuer'
+    uncertified "an expired certificate" 'tls_use expired ca' 'has expired'
+    uncertified "another machine's" 'tls_use away ca' 'names no address of this machine'
+    uncertified "a DNS name only" 'tls_use dns ca' 'by its host name alone'
+    uncertified "a common name only" "tls_use $name ca" 'names no address of this machine'
+    uncertified "for servers only" 'tls_use server ca' 'does not hold: .*purpose'
+    uncertified "for clients only" 'tls_use client ca' 'does not hold: .*purpose'
 else
     job_skip "tls" "built without OpenSSL, or no openssl command"
 fi

@@ -72,8 +72,7 @@ bool doctor_exists(const char *pattern, char *path, size_t size);
 /* All checks, in the order in which they are shown. This process must have no threads. */
 void doctor_examine(struct doctor_report *report);
 
-/* Parts of that: launchers and settings; the network; TLS; limits; memory; CPUs and clocks; GPUs.
- */
+/* Parts of that: launchers, settings; the network; TLS; limits; memory; CPUs, clocks; GPUs. */
 void doctor_launch(struct doctor_report *report);
 void doctor_network(struct doctor_report *report);
 void doctor_tls(struct doctor_report *report);

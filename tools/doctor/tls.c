@@ -150,21 +150,36 @@ static STACK_OF(X509) * tls_chain(const struct tls_found *found)
     return chain;
 }
 
-/* The authority has signed it. */
-static bool tls_signed(struct doctor_report *report, const struct tls_found *found)
+/* Does the certificate hold for that purpose? Returns OpenSSL's error; X509_V_OK: it does. */
+static int tls_verify(const struct tls_found *found, X509_STORE *trusted, STACK_OF(X509) * chain,
+                      int purpose)
 {
-    X509_STORE *trusted = X509_STORE_new();
     X509_STORE_CTX *check = X509_STORE_CTX_new();
-    STACK_OF(X509) *chain = tls_chain(found);
-    bool loaded = trusted && X509_STORE_load_locations(trusted, found->paths[TLS_CA], NULL) == 1;
     int error = X509_V_ERR_OUT_OF_MEM;
-    char what[112];
 
-    if (loaded && check && X509_STORE_CTX_init(check, trusted, found->cert, chain) == 1) {
+    if (check && X509_STORE_CTX_init(check, trusted, found->cert, chain) == 1 &&
+        X509_STORE_CTX_set_purpose(check, purpose) == 1) {
         (void)X509_verify_cert(check);
         error = X509_STORE_CTX_get_error(check);
     }
     X509_STORE_CTX_free(check);
+    return error;
+}
+
+/* The authority has signed it, for both ends of a connection: each rank calls some, and is called
+ * by others. */
+static bool tls_signed(struct doctor_report *report, const struct tls_found *found)
+{
+    X509_STORE *trusted = X509_STORE_new();
+    STACK_OF(X509) *chain = tls_chain(found);
+    bool loaded = trusted && X509_STORE_load_locations(trusted, found->paths[TLS_CA], NULL) == 1;
+    int error = X509_V_OK;
+    char what[112];
+
+    if (loaded)
+        error = tls_verify(found, trusted, chain, X509_PURPOSE_SSL_CLIENT);
+    if (loaded && error == X509_V_OK)
+        error = tls_verify(found, trusted, chain, X509_PURPOSE_SSL_SERVER);
     X509_STORE_free(trusted);
     sk_X509_pop_free(chain, X509_free);
     if (!loaded)
@@ -174,7 +189,9 @@ static bool tls_signed(struct doctor_report *report, const struct tls_found *fou
         return true;
     snprintf(what, sizeof(what), "does not hold: %.80s", X509_verify_cert_error_string(error));
     return tls_wrong(report, found, TLS_CERT, what,
-                     "DIST_TLS_CA must be the certificate of what signed it");
+                     error == X509_V_ERR_INVALID_PURPOSE
+                         ? "have one made for both ends: extendedKeyUsage=serverAuth,clientAuth"
+                         : "DIST_TLS_CA must be the certificate of what signed it");
 }
 
 /* As certificates have it. False: ranks meet at no such address. */
@@ -189,52 +206,56 @@ static bool tls_address(const struct sockaddr *address, char *text, size_t size)
            inet_ntop(AF_INET6, &six->sin6_addr, text, (socklen_t)size);
 }
 
-/* Is one of this machine's addresses, or its name, in the certificate? *local_p: the loopback's.
- * The others go to `addresses`, as a new certificate would have them. */
-static bool tls_names_machine(const struct tls_found *found, bool *local_p, char *addresses,
-                              size_t size)
-{
-    struct ifaddrs *all = NULL;
-    char name[256] = "", text[INET6_ADDRSTRLEN];
-    size_t used = 0;
-    bool named;
+/* By what the certificate names this machine. */
+struct tls_names {
+    bool address, loopback, host;
+    char addresses[160]; /* the machine's, as a new certificate would have them */
+};
 
+/* Ranks call each other by address; the host name counts only where the store is called by it. */
+static void tls_names_machine(const struct tls_found *found, struct tls_names *names)
+{
+    const size_t size = sizeof(names->addresses);
+    char name[256] = "", text[INET6_ADDRSTRLEN];
+    struct ifaddrs *all = NULL;
+    size_t used = 0;
+
+    *names = (struct tls_names){0};
     gethostname(name, sizeof(name) - 1);
-    named = X509_check_host(found->cert, name, 0, 0, NULL) == 1;
-    *local_p = false;
-    addresses[0] = '\0';
+    names->host =
+        X509_check_host(found->cert, name, 0, X509_CHECK_FLAG_NEVER_CHECK_SUBJECT, NULL) == 1;
     for (struct ifaddrs *at = getifaddrs(&all) == 0 ? all : NULL; at; at = at->ifa_next) {
         if (!tls_address(at->ifa_addr, text, sizeof(text)))
             continue;
         if (X509_check_ip_asc(found->cert, text, 0) == 1)
-            *(at->ifa_flags & IFF_LOOPBACK ? local_p : &named) = true;
+            *(at->ifa_flags & IFF_LOOPBACK ? &names->loopback : &names->address) = true;
         if (used + sizeof(text) + 4 < size)
-            used +=
-                (size_t)snprintf(addresses + used, size - used, "%sIP:%s", used ? "," : "", text);
+            used += (size_t)snprintf(names->addresses + used, size - used, "%sIP:%s",
+                                     used ? "," : "", text);
     }
     freeifaddrs(all);
-    return named;
 }
 
 static void tls_named(struct doctor_report *report, const struct tls_found *found)
 {
-    char addresses[160];
-    bool local, named = tls_names_machine(found, &local, addresses, sizeof(addresses));
+    struct tls_names names;
 
-    if (named) {
-        doctor_ok(report, "tls", "certificate, key and authority fit, and name this machine");
-    } else if (local) {
+    tls_names_machine(found, &names);
+    if (names.address) {
+        doctor_ok(report, "tls",
+                  "certificate, key and authority fit, and name an address of this machine");
+    } else if (names.loopback) {
         doctor_note(report, "tls",
                     "%.120s names this machine by the loopback alone: its ranks can "
                     "have no others",
                     found->paths[TLS_CERT]);
-        doctor_other(report, "for several machines: subjectAltName=%s", addresses);
+        doctor_other(report, "for several machines: subjectAltName=%s", names.addresses);
     } else {
-        doctor_fault(report, "tls",
-                     "%.120s names no address of this machine: no rank will connect "
-                     "with one here",
-                     found->paths[TLS_CERT]);
-        doctor_other(report, "have one made with subjectAltName=%s", addresses);
+        doctor_fault(report, "tls", "%.120s names %s: no rank will connect with one here",
+                     found->paths[TLS_CERT],
+                     names.host ? "this machine by its host name alone, not by an address"
+                                : "no address of this machine");
+        doctor_other(report, "have one made with subjectAltName=%s", names.addresses);
     }
 }
 

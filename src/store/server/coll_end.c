@@ -17,8 +17,6 @@ void disti_store_coll_free(struct disti_store_server *server, struct store_coll 
     while (*entry != coll)
         entry = &(*entry)->next;
     *entry = coll->next;
-    if (coll->op == DISTI_WIRE_LEAVE)
-        disti_store_leavings_drop(server, coll->group);
     disti_blob_drop(coll->result);
     free(coll->ranks);
     free(coll->arrivals);
@@ -65,9 +63,19 @@ void disti_store_coll_refuse(struct disti_store_server *server, struct store_pee
                             key->bytes);
 }
 
+/* Nobody waits any more for others to leave the group. Who has left a world that failed comes to no
+ * other group either: that stays known. */
+static void coll_forget_leaving(struct disti_store_server *server, const struct store_coll *coll,
+                                dist_status status)
+{
+    if (coll->op == DISTI_WIRE_LEAVE && (coll->group || status == DIST_OK))
+        disti_store_leavings_drop(server, coll->group);
+}
+
 void disti_store_coll_end(struct disti_store_server *server, struct store_coll *coll,
                           dist_status status, const char *text)
 {
+    coll_forget_leaving(server, coll, status);
     for (int i = 0; i < coll->size; i++) {
         struct store_peer *peer = coll_stop_waiting(server, coll, i);
         uint32_t id = coll->arrivals[i].id;
@@ -216,7 +224,9 @@ void disti_store_coll_withdraw(struct disti_store_server *server, int rank)
         if (index < 0 || !coll_stop_waiting(server, coll, index))
             continue;
         coll->arrivals[index].here = false;
-        if (--coll->count == 0)
+        if (--coll->count == 0) {
+            coll_forget_leaving(server, coll, DIST_OK);
             disti_store_coll_free(server, coll);
+        }
     }
 }

@@ -2,13 +2,8 @@
 /* Groups that failed: whoever comes to one later is told at once. */
 #include "store/server/server.h"
 
-#include "base/log.h"
-
 #include <stdlib.h>
 #include <string.h>
-
-/* How many of those who never came are named. */
-#define FAILURES_ABSENT 8
 
 const struct store_failure *disti_store_failures_find(const struct disti_store_server *server,
                                                       int32_t group)
@@ -57,19 +52,6 @@ void disti_store_failures_clear(struct disti_store_server *server)
         free(failure);
     }
     server->failure_count = 0;
-}
-
-void disti_store_failures_leaver(const struct disti_store_server *server,
-                                 char text[STORE_LEAVER_TEXT])
-{
-    size_t used = disti_text(text, STORE_LEAVER_TEXT, "has left the job");
-    int named = 0;
-
-    for (int r = 0; r < server->world_size && !server->formed && named < FAILURES_ABSENT; r++) {
-        if (server->ranks[r].state == STORE_ABSENT)
-            used += disti_text(text + used, STORE_LEAVER_TEXT - used, "%s rank %d",
-                               named++ ? "," : ": it waited in vain for", r);
-    }
 }
 
 const char *disti_store_failures_hopeless(const struct disti_store_server *server,

@@ -90,7 +90,8 @@ static void ranks_group_failed(struct disti_store_server *server, int rank,
         return;
     disti_store_ranks_tell(server, &notice, why);
     disti_store_failures_add(server, &notice);
-    disti_store_leavings_drop(server, party->group); /* it ends by that */
+    if (party->group) /* it ends by that; who leaves the world comes to no other group either */
+        disti_store_leavings_drop(server, party->group);
     disti_store_ranks_push(server, &notice, party);
     disti_store_coll_fail(server, -1, party->group, aborted ? DIST_ERR_ABORTED : DIST_ERR_PEER_LOST,
                           notice.text);
@@ -152,7 +153,6 @@ static void ranks_reset(struct disti_store_server *server)
 void disti_store_ranks_goodbye(struct disti_store_server *server, struct store_peer *peer)
 {
     struct store_rank *slot = &server->ranks[peer->rank];
-    char why[STORE_LEAVER_TEXT];
 
     disti_store_coll_withdraw(server, peer->rank);
     slot->peer = NULL;
@@ -167,8 +167,7 @@ void disti_store_ranks_goodbye(struct disti_store_server *server, struct store_p
         return;
     }
     server->left++;
-    disti_store_failures_leaver(server, why);
-    ranks_gone(server, peer->rank, STORE_LEFT, why);
+    ranks_gone(server, peer->rank, STORE_LEFT, "has left the job");
     /* A rank's own server ends with its group instead, and the next group has another. */
     if (server->left == server->world_size && server->holder < 0)
         ranks_reset(server);

@@ -16,7 +16,6 @@
 #define STORE_BACK_OFF_MS 100    /* out of descriptors: until the next look at who wants in */
 #define STORE_OUT_MAX (1u << 20) /* a client that does not read is not listened to either */
 #define STORE_FAILURES_MAX 4096  /* older ones are forgotten: all have heard of them long ago */
-#define STORE_LEAVER_TEXT 160    /* what is said of a rank that leaves */
 
 struct disti_store_server;
 
@@ -272,9 +271,6 @@ const struct store_failure *disti_store_failures_find(const struct disti_store_s
                                                       int32_t group);
 void disti_store_failures_add(struct disti_store_server *server, const struct disti_notice *notice);
 void disti_store_failures_clear(struct disti_store_server *server);
-/* What is said of a rank that leaves: before all have come, whom it waited for in vain. */
-void disti_store_failures_leaver(const struct disti_store_server *server,
-                                 char text[STORE_LEAVER_TEXT]);
 /* Why a party cannot meet any more, *status_p is what its requests end with; NULL: it can. */
 const char *disti_store_failures_hopeless(const struct disti_store_server *server,
                                           const struct disti_wire_party *party,
@@ -282,7 +278,7 @@ const char *disti_store_failures_hopeless(const struct disti_store_server *serve
 
 /* leavings.c: who waits for others to leave a group. */
 void disti_store_leavings_take(struct disti_store_server *server, struct store_peer *peer);
-/* All have come to the end of the group. */
+/* Nobody waits for others to leave the group any more. */
 void disti_store_leavings_drop(struct disti_store_server *server, int32_t group);
 void disti_store_leavings_clear(struct disti_store_server *server);
 /* As hopeless above, for what is no leaving. `text`: room for the reason. */

@@ -143,9 +143,9 @@ static void fail_twice(int rank, void *arg)
     dist_group *world = join(arg, rank), *group = NULL, *other = NULL;
     int32_t x, y;
 
-    options.timeout_ms = 400;
+    options.timeout_ms = 400 * unit_patience();
     CHECK(dist_dup_group(world, &options, &group) == DIST_OK);
-    options.timeout_ms = 1200;
+    options.timeout_ms = 1200 * unit_patience();
     CHECK(dist_dup_group(world, &options, &other) == DIST_OK);
     CHECK(dist_group_start() == DIST_OK);
     CHECK(dist_recv(group, &x, 1, DIST_INT32, 1 - rank, 5, NULL) == DIST_OK);

@@ -500,6 +500,37 @@ static void test_not_here(void **state)
                    "no-such-host.invalid");
 }
 
+/* Rank 1 reaches the store, and then has no address to listen at: rank 0 is told that. */
+static void rank_without_interface(int rank, void *arg)
+{
+    const struct by_url *by = arg;
+    struct dist_options options = DIST_OPTIONS_INIT;
+    struct disti_bootstrap bootstrap;
+
+    options.init_method = by->url;
+    options.rank = rank;
+    options.world_size = by->ranks;
+    if (rank == 1) {
+        setenv("DIST_SOCKET_IFNAME", "nosuch", 1);
+        CHECK(disti_rendezvous(&options, WAIT_MS, &bootstrap) < 0);
+        return;
+    }
+    CHECK(disti_rendezvous(&options, WAIT_MS, &bootstrap) == DIST_OK);
+    CHECK(disti_store_all_gather(bootstrap.store, NULL, "ranks", NULL, NULL, 0, WAIT_MS) ==
+          DIST_ERR_PEER_LOST);
+    CHECK_SAYS("rank 1 ", "failed: ", "nosuch");
+    disti_bootstrap_close(&bootstrap, WAIT_MS);
+}
+
+static void test_no_interface(void **state)
+{
+    struct by_url by = {.ranks = 2};
+
+    (void)state;
+    snprintf(by.url, sizeof(by.url), "tcp://127.0.0.1:%d", free_port());
+    ranks_run(2, rank_without_interface, &by);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -521,6 +552,7 @@ int main(void)
         cmocka_unit_test_setup(test_out_of_range, clean),
         cmocka_unit_test_setup(test_port_in_use, clean),
         cmocka_unit_test_setup(test_not_here, clean),
+        cmocka_unit_test_setup(test_no_interface, clean),
     };
 
     return cmocka_run_group_tests(tests, make_directory, remove_directory);

@@ -36,18 +36,18 @@ static dist_status meet(struct disti_store *store, int timeout_ms)
     return disti_store_all_gather(store, NULL, "meet", NULL, NULL, 0, timeout_ms);
 }
 
-/* Rank 2 never comes. Rank 0 gives up and leaves; rank 1, which is late, is told for whom. */
-static void test_who_never_came(void **state)
+/* Rank 0 gives up, says why, and leaves before all have come: rank 1, which is late, is told. */
+static void test_who_gave_up(void **state)
 {
     struct disti_store_server *server = serve(-1);
     struct disti_store *first = join(server, 0), *late;
 
     (void)state;
-    assert_int_equal(meet(first, 20), DIST_ERR_TIMEOUT);
+    disti_store_report(first, NULL, "no interface is named nosuch");
     disti_store_close(first);
     late = join(server, 1);
     assert_int_equal(meet(late, WAIT_MS), DIST_ERR_PEER_LOST);
-    assert_true(ranks_say((const char *[]){"rank 0 ", "waited in vain for", "rank 2", NULL}));
+    assert_true(ranks_say((const char *[]){"rank 0 ", "failed: no interface", NULL}));
     disti_store_close(late);
     disti_store_server_stop(server, 1000);
 }
@@ -64,33 +64,52 @@ static void test_who_began_it(void **state)
     disti_store_close(holder);
     disti_store_server_stop(server, 0);
     assert_int_equal(meet(one, WAIT_MS), DIST_ERR_PEER_LOST);
-    assert_true(ranks_say((const char *[]){"rank 2 ", "rank 0 ", "holds the store", NULL}));
+    assert_true(ranks_say((const char *[]){"rank 0 ", "holds the store, has left the job",
+                                           "; the first to end was: rank 2 ", NULL}));
+    disti_store_close(one);
+}
+
+/* Rank 0 leaves with the store, and nobody before it: whoever ends then explains nothing. */
+static void test_holder_began_it(void **state)
+{
+    struct disti_store_server *server = serve(0);
+    struct disti_store *holder = join(server, 0), *one = join(server, 1), *two = join(server, 2);
+    const char *said_once;
+
+    (void)state;
+    disti_store_close(holder);
+    disti_store_close(two);
+    disti_store_server_stop(server, 0);
+    assert_int_equal(meet(one, WAIT_MS), DIST_ERR_PEER_LOST);
+    said_once = strstr(dist_last_error(), "has left the job");
+    assert_non_null(said_once);
+    assert_null(strstr(said_once + 1, "has left the job"));
     disti_store_close(one);
 }
 
 static const int both[] = {0, 1};
 static const struct disti_party group = {.group = 7, .ranks = both, .count = 2};
 
+/* In a thread, where cmocka cannot fail: the status is the result. */
 static void *leave(void *store)
 {
-    assert_int_equal(disti_store_leave(store, &group, "leave", WAIT_MS, NULL, NULL), DIST_OK);
-    return NULL;
+    return (void *)(intptr_t)disti_store_leave(store, &group, "leave", WAIT_MS, NULL, NULL);
 }
 
 static void *gather(void *store)
 {
-    assert_int_equal(disti_store_all_gather(store, &group, "after", NULL, NULL, 0, WAIT_MS),
-                     DIST_OK);
-    return NULL;
+    return (void *)(intptr_t)disti_store_all_gather(store, &group, "after", NULL, NULL, 0, WAIT_MS);
 }
 
 static void together(struct disti_store *one, struct disti_store *other, void *(*fn)(void *))
 {
     pthread_t thread;
+    void *status;
 
     assert_int_equal(pthread_create(&thread, NULL, fn, other), 0);
-    fn(one);
-    pthread_join(thread, NULL);
+    assert_int_equal((intptr_t)fn(one), DIST_OK);
+    pthread_join(thread, &status);
+    assert_int_equal((intptr_t)status, DIST_OK);
 }
 
 /* That a rank waits to leave may come when it has left: nothing is kept of that. */
@@ -105,6 +124,57 @@ static void test_ended_group_is_forgotten(void **state)
     together(zero, one, gather);
     disti_store_close(zero);
     disti_store_close(one);
+    disti_store_server_stop(server, 1000);
+}
+
+static const struct disti_party world = {.group = 0, .count = SIZE};
+
+static void tell_leaving(void *store)
+{
+    disti_store_tell_leaving(store, &world, 3);
+}
+
+static void *leave_world(void *store)
+{
+    return (void *)(intptr_t)disti_store_leave(store, &world, "leave", WAIT_MS, tell_leaving,
+                                               store);
+}
+
+/* The next piece of news; text "": none has come. */
+static struct disti_notice news(struct disti_store *store)
+{
+    const int64_t until = disti_deadline_ms(WAIT_MS);
+    struct disti_notice notice = {.rank = -1};
+
+    while (!disti_store_notice(store, &notice) && !disti_expired(until))
+        disti_sleep_ns(1000000);
+    return notice;
+}
+
+/* Rank 0 has begun to leave the world, which then fails. It comes to no other group for that. */
+static void test_leaver_of_failed_world(void **state)
+{
+    const struct disti_party others = {.group = DISTI_NO_GROUP, .ranks = both, .count = 2};
+    struct disti_store_server *server = serve(-1);
+    struct disti_store *stores[SIZE];
+    pthread_t thread;
+    void *status;
+
+    (void)state;
+    for (int r = 0; r < SIZE; r++)
+        stores[r] = join(server, r);
+    assert_int_equal(pthread_create(&thread, NULL, leave_world, stores[0]), 0);
+    assert_true(news(stores[1]).leaving);
+    disti_store_report(stores[2], &world, "broken");
+    assert_int_equal(news(stores[1]).rank, 2);
+    pthread_join(thread, &status);
+    assert_int_equal((intptr_t)status, DIST_ERR_PEER_LOST);
+    assert_int_equal(
+        disti_store_all_gather(stores[1], &others, "other", NULL, NULL, 0, 3000 * unit_patience()),
+        DIST_ERR_PEER_LOST);
+    assert_true(ranks_say((const char *[]){"rank 0 ", "has left the group", NULL}));
+    for (int r = SIZE; r-- > 0;)
+        disti_store_close(stores[r]);
     disti_store_server_stop(server, 1000);
 }
 
@@ -172,9 +242,11 @@ static void test_reset_caller_is_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_who_never_came),
+        cmocka_unit_test(test_who_gave_up),
         cmocka_unit_test(test_who_began_it),
+        cmocka_unit_test(test_holder_began_it),
         cmocka_unit_test(test_ended_group_is_forgotten),
+        cmocka_unit_test(test_leaver_of_failed_world),
         cmocka_unit_test(test_reset_caller_is_named),
     };
 
