@@ -136,6 +136,7 @@ static int shrink_run(dist_group *world, int argc, char **argv)
     if (strcmp(argv[2], "absent") == 0)
         return shrink_refused(world, "rank 1 (");
     if (strcmp(argv[2], "store") == 0) {
+        (void)dist_barrier(world); /* rank 0 is killed when all have joined */
         if (rank == 0)
             kill(getpid(), SIGKILL);
         return shrink_step(world, rank) == DIST_ERR_PEER_LOST
