@@ -135,11 +135,15 @@ static int64_t *checkpoint_number(struct checkpoint_rest *rest, size_t i)
     return (int64_t *)(void *)((char *)rest + checkpoint_numbers[i].at);
 }
 
+/* What is not known, as the file that was loaded did not say it, is not said here either. */
 static void checkpoint_note(struct checkpoint_rest rest, struct tensors *tensors)
 {
-    for (size_t i = 0; i < CHECKPOINT_NUMBERS; i++)
-        tensors_add_note(tensors, checkpoint_numbers[i].key, "%" PRId64,
-                         *checkpoint_number(&rest, i));
+    for (size_t i = 0; i < CHECKPOINT_NUMBERS; i++) {
+        const int64_t number = *checkpoint_number(&rest, i);
+
+        if (number >= 0)
+            tensors_add_note(tensors, checkpoint_numbers[i].key, "%" PRId64, number);
+    }
     tensors_add_note(tensors, "best", "%.17g", rest.best);
 }
 
