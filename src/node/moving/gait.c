@@ -6,8 +6,9 @@
  * them. So every rank tries them in its own calls, of each collective and size class, and need not
  * agree with others:
  *
- *   call     0 1 2   0 1 2   0 1 2   0 1 2                         without windows
- *            0 0 0 0   4 4 4 4   1 1 1 1   5 5 5 5   2 2 2 2 ...   else; then the best
+ *   call     0 1 2 0 1 2 0 1 2 0 1 2                               without windows
+ *            0 4 1 5 2 6 3 7 0 4 1 5 2 6 3 7                       copies through windows
+ *            0 0 0 0   4 4 4 4   1 1 1 1   5 5 5 5   2 2 2 2 ...   reductions; then the best
  *
  * What counts is the rank's own work, without its waits. All ranks try the same in the same call,
  * so that a window's reader pays for how it was written. Trials come again as those of mover.c do.
@@ -45,27 +46,34 @@ static bool gait_never_streams(const struct disti_node *node, const struct disti
 }
 
 /*
- * Calls in a row in which one is tried: before the windows' rounds have all been written so, they
- * lie where another gait has left them. A long call uses each of them more than once.
+ * Calls in a row in which one is tried. A reduction tries each until the windows' rounds have all
+ * been written so: until then they lie where another gait has left them. A long call uses each of
+ * them more than once. Where the kernel may copy, mover.c compares it with few calls, which are to
+ * show several.
  */
 static int gait_run(const struct disti_node_op *op)
 {
-    return disti_node_class_bytes(disti_node_size_class(op)) > NODE_ROUNDS * NODE_ROUND_BYTES ? 2
-                                                                                              : 4;
+    if (!disti_node_pattern(op->call.collective)->reduces)
+        return 1;
+    if (disti_node_class_bytes(disti_node_size_class(op)) > NODE_ROUNDS * NODE_ROUND_BYTES)
+        return 2;
+    return 4;
 }
 
-/* Calls in which all are tried. */
+/* Calls in which all are tried, each twice at least. */
 static int gait_trials(const struct disti_node *node, const struct disti_node_op *op, bool direct)
 {
+    const int run = gait_run(op);
+
     if (gait_never_streams(node, op, direct))
         return GAIT_TURNS * NODE_STREAMS;
-    return gait_run(op) * NODE_GAITS;
+    return (run > 1 ? run : 2) * NODE_GAITS;
 }
 
 static uint8_t gait_tried(const struct disti_node *node, const struct disti_node_op *op,
                           bool direct, int calls)
 {
-    int turn = calls / gait_run(op);
+    const int turn = calls / gait_run(op) % NODE_GAITS;
 
     if (gait_never_streams(node, op, direct))
         return (uint8_t)(calls % NODE_STREAMS);

@@ -96,6 +96,19 @@ static void windows_are_streamed_where_that_is_soonest(void **state)
     assert_int_equal(call_often(NODE_WAY_DIRECT, false, direct), NODE_ASKS);
 }
 
+/* mover.c compares the kernel's copies with four calls through windows. */
+static void a_copy_tries_several_soon(void **state)
+{
+    const int64_t ns[NODE_GAITS] = {40000, 40000, 40000, 40000, 40000, 40000, 40000, 40000};
+    unsigned tried = 0;
+
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        tried |= 1U << call_once(NODE_WAY_WINDOWS, true, ns);
+    assert_int_equal(tried, 1U << 0 | 1U << NODE_STREAMS | 1U << NODE_ASKS |
+                                1U << (NODE_STREAMS | NODE_ASKS));
+}
+
 static void two_ranks_that_swap_do_not_stream(void **state)
 {
     const int64_t ns[NODE_GAITS] = {40000, 40000, 40000, 40000, 5000, 5000, 5000, 5000};
@@ -162,6 +175,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_read_soon_stays_in_caches, node_make, node_free),
         cmocka_unit_test_setup_teardown(windows_are_streamed_where_that_is_soonest, node_make,
                                         node_free),
+        cmocka_unit_test_setup_teardown(a_copy_tries_several_soon, node_make, node_free),
         cmocka_unit_test_setup_teardown(two_ranks_that_swap_do_not_stream, node_make, node_free),
         cmocka_unit_test_setup_teardown(segments_and_other_memory_are_told_apart, node_make,
                                         node_free),
