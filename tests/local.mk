@@ -44,6 +44,7 @@ EXTRA_DIST += \
 	tests/support/no_cmocka.sh \
 	tests/support/nodes.sh \
 	tests/support/tls.sh \
+	tests/support/torch.sh \
 	tests/support/training.sh \
 	tests/support/slurm.sh \
 	tests/support/planted.sh \

@@ -2,21 +2,7 @@
 # PyTorch's example scripts print the same losses over gloo and over libdist.
 JOB_LIMIT=300 # ranks that import torch on a busy machine
 . "$srcdir/tests/support/job.sh"
-job_needs_modules
-
-python=${DIST_TEST_TORCH_PYTHON-python3}
-"$python" -c 'import torch' 2>/dev/null || {
-    job_skip "PyTorch's examples" "$python has no torch (DIST_TEST_TORCH_PYTHON names one that has)"
-    exit
-}
-grep -q -- -fsanitize "$builddir/config.status" && {
-    job_skip "PyTorch's examples" "built with sanitizers, and the interpreter is not"
-    exit
-}
-export PYTHONPATH=$srcdir/python LIBDIST=$builddir/.libs/libdist.so PYTHONDONTWRITEBYTECODE=1
-export DIST_TIMEOUT=60 OMP_NUM_THREADS=1 GLOO_SOCKET_IFNAME=lo
-export TORCHINDUCTOR_CACHE_DIR=$job_folder/inductor
-program=$(command -v "$python")
+. "$srcdir/tests/support/torch.sh"
 folder=$srcdir/examples/pytorch
 
 # The numbers after the word loss, which both must print, to 1e-5 of each other.

@@ -2,21 +2,7 @@
 # libdist as torch.distributed's backend: its operations beside gloo's, and DDP's losses.
 JOB_LIMIT=300 # a rank that imports torch on a busy machine
 . "$srcdir/tests/support/job.sh"
-job_needs_modules
-
-python=${DIST_TEST_TORCH_PYTHON-python3}
-"$python" -c 'import torch' 2>/dev/null || {
-    job_skip "PyTorch" "$python has no torch (DIST_TEST_TORCH_PYTHON names one that has)"
-    exit
-}
-grep -q -- -fsanitize "$builddir/config.status" && {
-    job_skip "PyTorch" "built with sanitizers, and the interpreter is not"
-    exit
-}
-export PYTHONPATH=$srcdir/python LIBDIST=$builddir/.libs/libdist.so PYTHONDONTWRITEBYTECODE=1
-export DIST_TIMEOUT=60 OMP_NUM_THREADS=1 GLOO_SOCKET_IFNAME=lo
-export TORCHINDUCTOR_CACHE_DIR=$job_folder/inductor
-program=$(command -v "$python")
+. "$srcdir/tests/support/torch.sh"
 tests=$srcdir/python/tests
 
 job shell 2 "$program" "$tests/torch_collectives.py" libdist
