@@ -8,6 +8,7 @@
 export node_cpus node_name=dist-$$
 # A network of four addresses, which no script beside this one has.
 export node_network=198.18.$(($$ / 64 % 256)).
+node_subnet=$node_network$(($$ % 64 * 4))/30
 export node_here=$node_network$(($$ % 64 * 4 + 1)) node_there=$node_network$(($$ % 64 * 4 + 2))
 
 # The CPUs that may be used: "0-3,8".
@@ -20,6 +21,8 @@ node_make()
         ip link set "dB$$" netns "$node_name" &&
         ip addr add "$node_here/30" dev "dA$$" &&
         ip link set "dA$$" up &&
+        # With the link down no packet leaves by the default route, whose router would refuse it.
+        ip route add unreachable "$node_subnet" metric 1000 &&
         ip netns exec "$node_name" ip addr add "$node_there/30" dev "dB$$" &&
         ip netns exec "$node_name" ip link set "dB$$" up &&
         ip netns exec "$node_name" ip link set lo up
@@ -27,6 +30,7 @@ node_make()
 node_end()
 {
     local status=$?
+    ip route del unreachable "$node_subnet" metric 1000
     ip link del "dA$$"
     ip netns del "$node_name"
     return $status

@@ -249,6 +249,26 @@ void disti_tcp_peer_ends(struct tcp_state *state, struct tcp_peer *peer, int cau
     disti_tcp_tick_on(state, true);
 }
 
+/* What the user reads: who does not answer is told from who hung up. */
+static const char *peer_why(const struct tcp_peer *peer)
+{
+    if (peer->reason)
+        return peer->reason;
+    switch (peer->cause) {
+    case 0:
+        return "it closed the connection without leaving the group";
+    case ETIMEDOUT:
+        return "it is unreachable: its machine no longer answers";
+    case EHOSTUNREACH:
+    case ENETUNREACH:
+    case EHOSTDOWN:
+    case ENETDOWN:
+        return "it is unreachable: no way leads to its machine";
+    default:
+        return strerror(peer->cause);
+    }
+}
+
 dist_status disti_tcp_report(const struct tcp_state *state, const struct tcp_peer *peer)
 {
     enum tcp_conn_state now = peer->conn->state;
@@ -261,10 +281,7 @@ dist_status disti_tcp_report(const struct tcp_state *state, const struct tcp_pee
                           "calls on all ranks",
                           state->rank, peer->rank, address);
     return disti_fail(DIST_ERR_PEER_LOST, "rank %d lost rank %d (%s): %s; see that rank's output",
-                      state->rank, peer->rank, address,
-                      peer->reason  ? peer->reason
-                      : peer->cause ? strerror(peer->cause)
-                                    : "it closed the connection without leaving the group");
+                      state->rank, peer->rank, address, peer_why(peer));
 }
 
 void disti_tcp_lose(struct tcp_state *state, struct tcp_peer *peer, int cause, const char *reason)

@@ -82,8 +82,7 @@ static void silence_peer(struct tcp_state *state, struct tcp_peer *peer, int64_t
         struct tcp_conn *conn = &peer->conn[number];
 
         if (disti_tcp_conn_is_open(conn) && silence_too_long(state, conn, now)) {
-            disti_tcp_lose(state, peer, ETIMEDOUT,
-                           "it is unreachable: its machine no longer answers");
+            disti_tcp_lose(state, peer, ETIMEDOUT, NULL);
             return;
         }
     }
