@@ -4,8 +4,8 @@
 #
 # Counts cases: those of a cmocka program, the PASS:, FAIL: and SKIP: lines of a script, and a
 # program that names no case as one. A program that fails without naming a failed case (it
-# crashed, say) is one failure. Names what failed on stderr. Exit 1 if anything failed or
-# nothing passed.
+# crashed, say) is one failure. Names what failed on stderr, each with what its log says of that.
+# Exit 1 if anything failed or nothing passed.
 set -u
 
 cases='
@@ -18,6 +18,15 @@ open && /\[  SKIPPED \]/ { skip++; open = 0; next }
 /^SKIP: / { skip++ }
 END { print pass + 0, fail + open + 0, skip + 0 }'
 
+# tell LOG: its failed cases and what stands beneath them; of one that names none, its end.
+tell()
+{
+    local about
+    about=$(grep -A 12 -E '^FAIL: |\[  FAILED  \]|\[   LINE   \]|ERROR: [A-Z][a-zA-Z]*Sanitizer' "$1")
+    [ -n "$about" ] || about=$(tail -n 12 "$1")
+    head -n 40 <<<"$about" | cut -c1-300 | sed 's/^/  | /'
+}
+
 passed=0 failed=0 skipped=0
 while IFS= read -r trs; do
     log=${trs%.trs}.log
@@ -29,7 +38,10 @@ while IFS= read -r trs; do
     SKIP) [ $((p + f + s)) -gt 0 ] || s=1 ;;
     *) [ "$f" -gt 0 ] || f=1 ;;
     esac
-    [ "$f" -gt 0 ] && echo "failed: ${trs%.trs} ($f), see $log" >&2
+    if [ "$f" -gt 0 ]; then
+        echo "failed: ${trs%.trs} ($f), see $log"
+        tell "$log"
+    fi >&2
     passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 done < <(find "$1" -name '*.trs' | sort)
 

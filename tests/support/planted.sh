@@ -100,7 +100,10 @@ counts '0 passed, 1 failed, 0 skipped' FAIL "$run
 "
 counts '1 passed, 1 failed, 0 skipped' FAIL "PASS: a
 FAIL: b
+    | its reason
 "
+told=$("$BASH" "$srcdir/tests/support/count.sh" "$folder" 2>&1 >/dev/null)
+tells '[[ $told == *"FAIL: b"*"its reason"* ]]' "what failed is told, with its reason"
 counts '1 passed, 1 failed, 0 skipped' ERROR "PASS: a
 "
 exit $failed
