@@ -32,6 +32,10 @@ include tests/standin/kernels/local.mk
 include tests/lint/local.mk
 TESTS += tests/support/planted.sh tests/support/left_planted.sh $(measuring_job_scripts)
 
+# Faults for make check-tsan and make check-valgrind to see.
+check_PROGRAMS += tests/support/planted_fault
+tests_support_planted_fault_SOURCES = tests/support/planted_fault.c
+
 EXTRA_DIST += \
 	tests/support/count.sh \
 	tests/support/job.sh \
@@ -48,6 +52,7 @@ EXTRA_DIST += \
 	tests/support/training.sh \
 	tests/support/slurm.sh \
 	tests/support/planted.sh \
+	tests/support/planted_job.sh \
 	tests/support/watched.sh
 CLEANFILES += tests/jobs.lock tests/jobs.port tests/jobs.port.lock \
 	tests/install.lock check.log

@@ -9,6 +9,7 @@
  *   other     it calls a broadcast in its place
  *   killed    it is killed
  *   stopped   it is stopped, and goes on when rank 0 has failed
+ *   unsent    nothing: rank 0 sends one message to rank 2, which waits for two
  */
 #include <dist/dist.h>
 #include <signal.h>
@@ -98,6 +99,23 @@ static int check(int rank, const char *kind, dist_status status)
     return strstr(text, "barrier #8: rank ") && strstr(text, "silent") ? 0 : fail(rank, "silent");
 }
 
+/* In place of the barrier. */
+static int run_messages(dist_group *group)
+{
+    const int rank = dist_get_rank(group);
+    const struct timespec time_out = {.tv_sec = TIMEOUT_MS / 1000 + 1};
+
+    if (rank == 0 && dist_send(group, data, COUNT, DIST_FLOAT32, 2, 7) != DIST_OK)
+        return fail(rank, "the first send");
+    if (rank == 2 && dist_recv(group, data, COUNT, DIST_FLOAT32, 0, 7, NULL) != DIST_OK)
+        return fail(rank, "the first receive");
+    if (rank == 2)
+        return dist_recv(group, data, COUNT, DIST_FLOAT32, 0, 7, NULL) == DIST_OK;
+    raise(SIGUSR1);
+    nanosleep(&time_out, NULL);
+    return 0;
+}
+
 static int run(dist_group *group, const char *kind)
 {
     const struct timespec others_end = {.tv_sec = 1};
@@ -112,6 +130,8 @@ static int run(dist_group *group, const char *kind)
         if (dist_all_reduce(group, data, data, COUNT, DIST_FLOAT32, DIST_SUM) != DIST_OK)
             return fail(rank, "all_reduce");
     }
+    if (strcmp(kind, "unsent") == 0)
+        return run_messages(group);
     if (rank == VICTIM && !well)
         return suffer(group, kind);
     status = dist_barrier(group);

@@ -68,6 +68,12 @@ few()
     says 'has not called barrier #8 of group world; its last call was all_reduce #7' ./*.json
     job_check "4 calls are kept" test "$(grep -c '"sequence"' rank0.json)" = 4
 }
+unsent()
+{
+    in_folder unsent 3
+    says '^rank 2 \(host .*, pid [0-9]+\) (waits|failed) in recv from rank 0, tag 7 \(float32 x 8\); rank 0 \(host .*\) never called that send$' ./*.json
+    says 'no file is of rank 0$' rank1.json rank2.json
+}
 # A rank says whom it waits for when half of the time has passed.
 half()
 {
@@ -76,6 +82,7 @@ half()
 }
 job_aside absent
 folder=few DIST_FLIGHT=4 job_aside few
+job_aside unsent
 DIST_FLIGHT_FILE=/dev/null job_aside half
 job_aside in_folder stopped 3
 

@@ -15,8 +15,12 @@ shift 3
 stop() { echo "make check-$CHECK_WATCHED: $*" >&2; exit 1; }
 sanitize=$(sed -n 's/^DISTI_LDFLAGS = //p' "$builddir/Makefile")
 case $CHECK_WATCHED in
-tsan) [[ $sanitize == *thread* ]] || stop "configure a build with --enable-sanitizers=thread" ;;
+tsan)
+    [[ $sanitize == *thread* ]] || stop "configure a build with --enable-sanitizers=thread"
+    planted_faults=('data race')
+    ;;
 valgrind)
+    planted_faults=('Invalid read' 'definitely lost')
     [ -z "$sanitize" ] || stop "configure a build without sanitizers"
     command -v valgrind >/dev/null || stop "valgrind is missing. On Debian: apt-get install valgrind"
     ;;
@@ -25,6 +29,31 @@ esac
 reports=$builddir/tests/reports
 rm -rf "$reports"
 mkdir -p "$reports"
+
+# How many reports there are of the planted faults.
+planted_reports()
+{
+    local fault files=("$reports"/*)
+    for fault in "${planted_faults[@]}"; do
+        mapfile -t files < <(grep -lsF "$fault" "${files[@]}" /dev/null)
+    done
+    echo ${#files[@]}
+}
+
+# Proof that a report fails the run: a test has faults, and each of a job's two ranks.
+proves()
+{
+    local status
+    "$@" TESTS="tests/support/planted_fault tests/support/planted_job.sh" \
+        >"$builddir/tests/planted.log" 2>&1
+    status=$?
+    if [ $status -eq 0 ] || [ "$(planted_reports)" -ne 3 ]; then
+        cat "$builddir/tests/planted.log"
+        stop "the planted faults (${planted_faults[*]}) were not all seen; see $reports"
+    fi
+    rm -f "$reports"/* "$builddir/tests/planted.log" "$builddir"/tests/support/planted_*.{log,trs}
+    echo "PASS: planted: ${planted_faults[*]}"
+}
 
 # Functions that write plans are pure: they have nothing that threads could share.
 pure=none
@@ -36,6 +65,7 @@ export TSAN_OPTIONS="second_deadlock_stack=1:log_path=$reports/tsan:${TSAN_OPTIO
 # UCX patches libc's madvise, also that of a thread which ThreadSanitizer has forgotten already.
 export UCX_MEM_MMAP_HOOK_MODE=none
 
+proves "$@"
 "$@" TESTS="$(tr '\n' ' ' <<<"$chosen")"
 status=$?
 # valgrind also says which calls of the kernel it does not know.

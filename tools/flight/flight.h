@@ -4,6 +4,7 @@
 #define TOOLS_FLIGHT_FLIGHT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define FLIGHT_RANKS_MAX 65536
@@ -19,6 +20,17 @@ struct flight_call {
     double begun; /* seconds since 1970; 0: not known */
 };
 
+/* A send or a receive of one rank. */
+struct flight_message {
+    int64_t sequence; /* of the rank's own messages */
+    bool sends;
+    int peer; /* rank in the group; -1, of a receive: any */
+    int64_t tag;
+    char what[96]; /* "float32 x 1024" */
+    bool pending;
+    char state[16];
+};
+
 /* What a rank's file says of a group. */
 struct flight_rank {
     bool here; /* there is such a file */
@@ -28,6 +40,8 @@ struct flight_rank {
     char waits_for[256], error[1024];
     struct flight_call *calls; /* oldest first, without a gap at the end */
     int count;
+    struct flight_message *messages; /* oldest first */
+    int message_count;
 };
 
 struct flight_group {
@@ -44,6 +58,13 @@ void flight_free(struct flight_group *groups);
 
 /* say.c: prints what the files say of a group. */
 void flight_say(const struct flight_group *group);
+
+/* messages.c: prints which sends and receives have not ended, and what their peers did; nothing if
+ * none has. Each of the ranks has a file, or is not here. */
+void flight_say_messages(const struct flight_group *group);
+
+/* say.c: "rank 3 (host b, pid 812)" */
+void flight_say_rank(const struct flight_group *group, int rank, char *text, size_t size);
 
 int flight_main(int argc, char **argv);
 

@@ -14,8 +14,10 @@ void flight_free(struct flight_group *groups)
         struct flight_group *group = groups;
 
         groups = group->next;
-        for (int r = 0; r < group->size; r++)
+        for (int r = 0; r < group->size; r++) {
             free(group->ranks[r].calls);
+            free(group->ranks[r].messages);
+        }
         free(group->ranks);
         free(group);
     }
@@ -110,6 +112,41 @@ static bool read_calls(const json_t *json, struct flight_rank *rank)
     return rank->calls;
 }
 
+static bool read_message(const json_t *json, int size, struct flight_message *message)
+{
+    char name[48], dtype[16];
+    int64_t count, peer;
+
+    if (!read_number(json, "sequence", 0, INT64_MAX, &message->sequence) ||
+        !read_number(json, "count", INT64_MIN, INT64_MAX, &count) ||
+        !read_number(json, "root", -1, (int64_t)size - 1, &peer) ||
+        !read_number(json, "tag", INT64_MIN, INT64_MAX, &message->tag))
+        return false;
+    read_text(json, "call", name, sizeof(name));
+    read_text(json, "dtype", dtype, sizeof(dtype));
+    read_text(json, "state", message->state, sizeof(message->state));
+    message->sends = read_ends(name, "send");
+    message->peer = (int)peer;
+    message->pending = strcmp(message->state, "done") != 0;
+    snprintf(message->what, sizeof(message->what), "%s x %" PRIu64, dtype, (uint64_t)count);
+    return message->sends || read_ends(name, "recv");
+}
+
+/* In the order of their sequences too. A file without any is one of an older version's. */
+static bool read_messages(const json_t *json, int size, struct flight_rank *rank)
+{
+    const size_t count = json_array_size(json);
+
+    rank->messages = calloc(count + 1, sizeof(*rank->messages));
+    for (size_t i = 0; rank->messages && i < count; i++) {
+        if (!read_message(json_array_get(json, i), size, &rank->messages[i]) ||
+            (i > 0 && rank->messages[i].sequence <= rank->messages[i - 1].sequence))
+            return false;
+        rank->message_count++;
+    }
+    return rank->messages;
+}
+
 /* The group with that number in that job, made if it is new; NULL: its size is another. */
 static struct flight_group *read_find(struct flight_group **groups, const char *job, int64_t number,
                                       int size)
@@ -149,7 +186,8 @@ static bool read_rank(const json_t *json, const json_t *members, struct flight_r
     rank->world_rank = (int)world_rank;
     read_text(json, "waits_for", rank->waits_for, sizeof(rank->waits_for));
     read_text(json, "error", rank->error, sizeof(rank->error));
-    return read_calls(json_object_get(json, "calls"), rank);
+    return read_calls(json_object_get(json, "calls"), rank) &&
+           read_messages(json_object_get(json, "messages"), (int)json_array_size(members), rank);
 }
 
 static const char *read_group(const json_t *root, const json_t *json, struct flight_group **groups)

@@ -18,8 +18,7 @@ static void say_name(const struct flight_group *group, char *text, size_t size)
         snprintf(text, size, "group %" PRId64, group->number);
 }
 
-/* "rank 3 (host b, pid 812)" */
-static void say_rank(const struct flight_group *group, int r, char *text, size_t size)
+void flight_say_rank(const struct flight_group *group, int r, char *text, size_t size)
 {
     const struct flight_rank *rank = &group->ranks[r];
 
@@ -192,7 +191,7 @@ static void say_is_behind(const struct flight_group *group, int behind, bool *ma
     const struct flight_call *call = say_theirs(group, next);
     char who[160], name[32];
 
-    say_rank(group, behind, who, sizeof(who));
+    flight_say_rank(group, behind, who, sizeof(who));
     say_name(group, name, sizeof(name));
     if (call)
         printf("%s has not called %s of %s; ", who, call->words, name);
@@ -223,7 +222,7 @@ static void say_latest(const struct flight_group *group, int64_t sequence)
     }
     if (first == last)
         return;
-    say_rank(group, last, who, sizeof(who));
+    flight_say_rank(group, last, who, sizeof(who));
     printf("; the last to call it was %s, %.1f s after rank %d", who,
            say_find(&group->ranks[last], sequence)->begun -
                say_find(&group->ranks[first], sequence)->begun,
@@ -282,7 +281,7 @@ static void say_each(const struct flight_group *group)
             continue;
         if (!call && rank->count)
             call = &rank->calls[rank->count - 1];
-        say_rank(group, r, who, sizeof(who));
+        flight_say_rank(group, r, who, sizeof(who));
         printf("  %s: %s%s%s%s%s\n", who, call ? call->words : "no call", call ? ", " : "",
                call ? call->state : "", rank->waits_for[0] ? ", waited for " : "", rank->waits_for);
         if (rank->error[0])
@@ -304,6 +303,7 @@ void flight_say(const struct flight_group *group)
         else
             say_are_level(group, last, marks);
     }
+    flight_say_messages(group);
     say_absent(group, marks);
     say_each(group);
 }

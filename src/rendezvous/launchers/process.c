@@ -3,6 +3,7 @@
 #include "rendezvous/launchers/process.h"
 
 #include "base/descriptor.h"
+#include "base/settings/env.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -22,8 +23,9 @@ static FILE *process_open(int pid, const char *what)
     return fopen(path, "re");
 }
 
-/* Was it started with that variable? One that another user has started is no rank of ours. */
-static bool process_has(int pid, const char *variable)
+/* Was it started with that variable, set to that? One that another user has started is no rank of
+ * ours. */
+static bool process_has(int pid, const char *variable, const char *value)
 {
     const size_t length = strlen(variable);
     FILE *file = process_open(pid, "environ");
@@ -34,7 +36,8 @@ static bool process_has(int pid, const char *variable)
     if (!file)
         return errno != EACCES;
     while (!found && getdelim(&entry, &room, '\0', file) > 0)
-        found = strncmp(entry, variable, length) == 0 && entry[length] == '=';
+        found = strncmp(entry, variable, length) == 0 && entry[length] == '=' &&
+                strcmp(entry + length + 1, value) == 0;
     free(entry);
     fclose(file);
     return found;
@@ -61,10 +64,11 @@ static int process_parent(int pid, char name[DISTI_PROCESS_NAME])
 
 int disti_launcher_process(const char *variable, int *pid_p, char name[DISTI_PROCESS_NAME])
 {
+    const char *value = disti_env(variable);
     int pid = getppid(), fd;
 
-    for (int above = 0; pid > PROCESS_INIT && above < PROCESS_ABOVE; above++) {
-        const bool is_below = process_has(pid, variable);
+    for (int above = 0; value && pid > PROCESS_INIT && above < PROCESS_ABOVE; above++) {
+        const bool is_below = process_has(pid, variable, value);
         const int parent = process_parent(pid, name);
 
         if (is_below) {

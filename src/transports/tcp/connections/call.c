@@ -90,6 +90,15 @@ static const char *call_tls_failed(const struct tcp_state *state, const struct t
     return "the TLS handshake with it failed, as this rank's log says";
 }
 
+/* The peer was there in time, only this rank has not looked: it has the time once more, but once. */
+static void call_spare(const struct tcp_state *state, struct tcp_conn *conn)
+{
+    if (conn->spared || !conn->deadline || !disti_expired(conn->deadline))
+        return;
+    conn->spared = true;
+    conn->deadline = disti_deadline_ms(state->timeout_ms);
+}
+
 void disti_tcp_conn_called(struct tcp_state *state, struct tcp_conn *conn)
 {
     int failed = 0;
@@ -110,11 +119,9 @@ void disti_tcp_conn_called(struct tcp_state *state, struct tcp_conn *conn)
     disti_tcp_conn_go(conn, TCP_CONN_GREETING);
     conn->hello_bytes = 0;
     conn->awaited = DISTI_TCP_CHALLENGE;
-    /* The peer was there in time, only this rank has not looked. Others than the first can wait. */
-    if (conn->number)
+    if (conn->number) /* others than the first can wait */
         conn->deadline = 0;
-    else if (disti_expired(conn->deadline))
-        conn->deadline = disti_deadline_ms(state->timeout_ms);
+    call_spare(state, conn);
     disti_tcp_conn_read_hello(state, conn);
 }
 
@@ -149,9 +156,7 @@ static bool call_prove(struct tcp_state *state, struct tcp_conn *conn,
                        const struct disti_tcp_hello *hello)
 {
     conn->awaited = DISTI_TCP_ANSWER;
-    /* Here too the peer was there in time. */
-    if (conn->deadline && disti_expired(conn->deadline))
-        conn->deadline = disti_deadline_ms(state->timeout_ms);
+    call_spare(state, conn);
     if (disti_tcp_greet(state, conn->fd, conn->tls, conn->peer->rank, conn->number, DISTI_TCP_PROOF,
                         conn->nonce, hello->nonce))
         return true;

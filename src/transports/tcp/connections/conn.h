@@ -96,6 +96,7 @@ struct tcp_conn {
     struct disti_tcp_endpoint endpoint; /* to call; family 0: not known */
     int interface;                      /* by which a call goes out; -1: the kernel's choice */
     int64_t deadline;                   /* of CALLING and GREETING; 0: none */
+    bool spared;                        /* it has passed once, while this rank did not look */
     int64_t silent_ns;                  /* since when its machine has not answered; 0: it has */
     struct tcp_incoming in;
     struct tcp_outgoing out;
