@@ -20,7 +20,14 @@ _ops = {text: value for value, text in _header.OPS.values()}
 _calls = {
     name[5:]: getattr(lib, name) for name in _header.FUNCTIONS if not name.startswith("dist_get_")
 }
-_batch = threading.local()
+_SUM = int(Op.SUM)  # a default that costs no look at an Enum
+
+
+class _Batch(threading.local):
+    kept: Optional[List[Any]] = None  # what the calls of a batch use
+
+
+_batch = _Batch()
 Timeout = Optional[float]
 
 
@@ -34,6 +41,8 @@ def milliseconds(timeout: Any) -> int:
 
 def op_of(op: Any) -> int:
     """The library's number of a reduction, given by Op, by name, or as a created one."""
+    if op.__class__ is Op:
+        return op
     if isinstance(op, int):
         return bounded(op, "op")
     if isinstance(op, str) and op in _ops:
@@ -112,7 +121,7 @@ class batch:  # named as a function is: it is used as `with dist.batch():`
 
     def __enter__(self) -> None:
         check(lib.dist_group_start())
-        self._outer = getattr(_batch, "kept", None)
+        self._outer = _batch.kept
         _batch.kept = [] if self._outer is None else self._outer
 
     def __exit__(self, *_: Any) -> None:
@@ -300,7 +309,7 @@ class Group:
     def _run(self, name: str, async_op: bool, arguments: tuple, result: Any, keep: Any) -> Any:
         if async_op:
             return self._start(name, arguments, result, keep)
-        kept = getattr(_batch, "kept", None)
+        kept = _batch.kept
         if kept is not None:
             kept.append(keep)
         status = _calls[name](self._handle, *arguments)
@@ -322,7 +331,7 @@ class Group:
 
     # ---- collectives ----
 
-    def all_reduce(self, array: Any, out: Any = None, op: Any = Op.SUM, async_op: bool = False) -> Any:
+    def all_reduce(self, array: Any, out: Any = None, op: Any = _SUM, async_op: bool = False) -> Any:
         """Reduces `array` over the ranks, in place or into `out`, on every rank."""
         given = look(array, "array", write=out is None)
         got = given if out is None else look_out(out, given, given.count)
@@ -331,7 +340,7 @@ class Group:
         return self._run(name, async_op, arguments, array if out is None else out, (given, got))
 
     def all_reduce_coalesced(
-        self, arrays: Sequence[Any], op: Any = Op.SUM, async_op: bool = False
+        self, arrays: Sequence[Any], op: Any = _SUM, async_op: bool = False
     ) -> Any:
         """Reduces several arrays of one dtype in place, as one operation."""
         found = [look(array, f"arrays[{i}]", write=True) for i, array in enumerate(arrays)]
@@ -346,7 +355,7 @@ class Group:
         return self._run(name, async_op, arguments, arrays, found)
 
     def reduce(
-        self, array: Any, out: Any = None, op: Any = Op.SUM, root: int = 0, async_op: bool = False
+        self, array: Any, out: Any = None, op: Any = _SUM, root: int = 0, async_op: bool = False
     ) -> Any:
         """As all_reduce, but only root gets the result; the others get None."""
         mine = self.rank == root
@@ -420,7 +429,7 @@ class Group:
         return given.count // self.size
 
     def reduce_scatter(
-        self, array: Any, out: Any = None, op: Any = Op.SUM, async_op: bool = False
+        self, array: Any, out: Any = None, op: Any = _SUM, async_op: bool = False
     ) -> Any:
         """Reduces `array` over the ranks; each gets its own block of the result."""
         given = look(array, "array")
@@ -437,7 +446,7 @@ class Group:
         array: Any,
         counts: Sequence[int],
         out: Any = None,
-        op: Any = Op.SUM,
+        op: Any = _SUM,
         async_op: bool = False,
     ) -> Any:
         """As reduce_scatter, with counts[r] elements for rank r, one block after the other."""
