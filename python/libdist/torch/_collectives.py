@@ -7,7 +7,7 @@ import torch
 
 from .. import _header
 from .._library import lib
-from ..errors import InvalidArgumentError, bounded, failure
+from ..errors import InvalidArgumentError, bounded
 from ..group import Group, milliseconds
 from ._tensors import (
     Finish,
@@ -20,7 +20,7 @@ from ._tensors import (
     reduction,
     target,
 )
-from ._work import Done, Work
+from ._work import Work, done
 
 Tensors = List[torch.Tensor]
 
@@ -29,9 +29,12 @@ _blocking = {name: getattr(lib, "dist_" + name) for name in _CALLS}
 _started = {name: getattr(lib, f"dist_{name}_async") for name in _CALLS}
 
 
+_SUM = torch.distributed.ReduceOp.SUM
+
+
 def _one(tensors: Union[torch.Tensor, Sequence[Any]]) -> Any:
     """The tensor, or list of tensors, of a list that has one for each device of a rank."""
-    if isinstance(tensors, torch.Tensor):
+    if type(tensors) is not list and isinstance(tensors, torch.Tensor):
         return tensors
     if len(tensors) != 1:
         raise InvalidArgumentError(f"tensors: one tensor a rank, not {len(tensors)}")
@@ -43,7 +46,7 @@ def _sizes(values: Sequence[int]) -> ctypes.Array:
 
 
 def _op(opts: Any) -> Any:
-    return torch.distributed.ReduceOp.SUM if opts is None else opts.reduceOp
+    return _SUM if opts is None else opts.reduceOp
 
 
 def _root(opts: Any) -> int:
@@ -85,7 +88,7 @@ class Collectives:
                     self._group._check(status)
                 if finish is not None:
                     finish()
-                return Done(tensors)
+                return done(tensors)
             work = self._start(_started[name], arguments, tensors, finish, keep)
             work._free, free = free, None
             return work

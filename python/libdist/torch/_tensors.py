@@ -12,8 +12,9 @@ from ..group import _ops as _OP_NUMBERS
 
 DTYPES = {getattr(torch, text): n for text, n in _NUMBERS.items() if hasattr(torch, text)}
 BYTES = _NUMBERS["uint8"]
+# By hash, which is the same for a ReduceOp and its kind, and costs no copy of an enum's value.
 OPS = {
-    getattr(ReduceOp.RedOpType, name): _OP_NUMBERS[text]
+    hash(ReduceOp(getattr(ReduceOp.RedOpType, name))): _OP_NUMBERS[text]
     for name, text in [
         ("SUM", "sum"),
         ("AVG", "avg"),
@@ -25,6 +26,7 @@ OPS = {
         ("BXOR", "bxor"),
     ]
 }
+_STRIDED = torch.strided
 Finish = Optional[Callable[[], Any]]
 
 
@@ -47,11 +49,10 @@ def reducible(tensor: torch.Tensor) -> int:
 
 def reduction(op: Any) -> Tuple[int, Finish]:
     """The library's number of a ReduceOp, and what frees it afterwards."""
-    kind = getattr(op, "op", op)
-    number = OPS.get(kind)
+    number = OPS.get(hash(op))
     if number is not None:
         return number, None
-    if kind == ReduceOp.RedOpType.PREMUL_SUM:
+    if op == ReduceOp.RedOpType.PREMUL_SUM:
         made = premul_sum(float(op.factor))
         return made.number, made.free
     raise InvalidArgumentError(f"op: libdist has no {op}")
@@ -59,7 +60,7 @@ def reduction(op: Any) -> Tuple[int, Finish]:
 
 def ready(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor if its memory can be read now, else a contiguous copy of it."""
-    if not tensor.is_cpu or tensor.layout != torch.strided:
+    if not tensor.is_cpu or tensor.layout is not _STRIDED:
         _from_device(tensor)
     if tensor.is_conj() or tensor.is_neg():  # the memory has not the elements' values
         tensor = tensor.resolve_conj().resolve_neg()
