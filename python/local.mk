@@ -18,6 +18,7 @@ python_files = \
 	python/libdist/torch/_buckets.py \
 	python/libdist/torch/_collectives.py \
 	python/libdist/torch/_group.py \
+	python/libdist/torch/_monitor.py \
 	python/libdist/torch/_tensors.py \
 	python/libdist/torch/_work.py \
 	python/libdist/work.py \

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What torch.distributed asks of a process group, by the library's calls."""
 import ctypes
+from datetime import timedelta
 from typing import Any, List, Optional, Sequence, Union
 
 import torch
 
 from .. import _header
 from .._library import lib
-from ..errors import InvalidArgumentError, bounded
+from ..errors import Error, InvalidArgumentError, bounded
 from ..group import Group, milliseconds
+from ._monitor import told
 from ._tensors import (
     Finish,
     all_of,
@@ -375,10 +377,15 @@ class Collectives:
         return work
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
-        """A barrier whose failure names the ranks that did not come; always all of them."""
-        del wait_all_ranks
+        """A barrier whose failure names the ranks that did not come."""
         timeout = getattr(timeout, "timeout", timeout)
-        self._group._check(lib.dist_monitored_barrier(self._group._handle, milliseconds(timeout)))
+        if isinstance(timeout, timedelta) and timeout < timedelta(0):  # torch's way to say: unset
+            timeout = None
+        limit = milliseconds(timeout)
+        try:
+            self._group._check(lib.dist_monitored_barrier(self._group._handle, limit))
+        except Error as error:
+            raise told(error, self._group.rank, limit, wait_all_ranks) from None
 
     # ---- point to point ----
 
