@@ -8,6 +8,7 @@ python_files = \
 	python/libdist/__init__.py \
 	python/libdist/_header.py \
 	python/libdist/_library.py \
+	python/libdist/arguments.py \
 	python/libdist/buffers.py \
 	python/libdist/errors.py \
 	python/libdist/group.py \
@@ -26,6 +27,7 @@ python_files = \
 	python/pyproject.toml \
 	python/setup.py \
 	python/tests/collectives.py \
+	python/tests/test_arguments.py \
 	python/tests/test_bad_input.py \
 	python/tests/test_buffers.py \
 	python/tests/test_header.py \

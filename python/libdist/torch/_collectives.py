@@ -8,8 +8,9 @@ import torch
 
 from .. import _header
 from .._library import lib
-from ..errors import Error, InvalidArgumentError, bounded
-from ..group import Group, milliseconds
+from ..arguments import bounded, milliseconds
+from ..errors import Error, InvalidArgumentError
+from ..group import Group
 from ._monitor import told
 from ._tensors import (
     Finish,

@@ -12,7 +12,8 @@ from torch.futures import Future
 
 from .. import _header
 from .._library import lib
-from ..errors import IN_PROGRESS, Status, bounded, failure
+from ..arguments import milliseconds
+from ..errors import IN_PROGRESS, Status, failure
 from ..work import calling, is_calling
 from ._tensors import Finish
 
@@ -90,7 +91,7 @@ class Work(_Base):
     def _end(self, seconds: float) -> None:
         """With the lock: waits, and takes what the library says of it."""
         if seconds > 0:
-            limit = max(bounded(seconds * 1000, "timeout"), 1)
+            limit = milliseconds(seconds)
             status = lib.dist_wait_for(self._handle, limit)
             if status == IN_PROGRESS:
                 raise RuntimeError(f"Wait timeout: the operation has not ended within {limit} ms")
