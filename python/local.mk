@@ -34,7 +34,8 @@ python_files = \
 	python/tests/torch_c10d.py \
 	python/tests/torch_collectives.py \
 	python/tests/torch_ddp.py \
-	python/tests/torch_fsdp.py
+	python/tests/torch_fsdp.py \
+	python/tests/torch_killed.py
 EXTRA_DIST += $(python_files)
 
 PYTHON3 = python3
