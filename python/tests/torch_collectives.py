@@ -242,6 +242,10 @@ def chained(both):
         both.ours.allreduce([total])
     manager.wait()
     assert (out == 1).all() and total == both.size
+    if both.ours is dist.group.WORLD:
+        with dist._coalescing_manager(both.ours, torch.device("cpu"), async_ops=True) as manager:
+            pass
+        manager.wait()
 
 
 def late(both):
