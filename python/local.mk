@@ -8,6 +8,7 @@ python_files = \
 	python/libdist/__init__.py \
 	python/libdist/_header.py \
 	python/libdist/_library.py \
+	python/libdist/arguments.py \
 	python/libdist/buffers.py \
 	python/libdist/errors.py \
 	python/libdist/group.py \
@@ -18,6 +19,7 @@ python_files = \
 	python/libdist/torch/_buckets.py \
 	python/libdist/torch/_collectives.py \
 	python/libdist/torch/_group.py \
+	python/libdist/torch/_monitor.py \
 	python/libdist/torch/_tensors.py \
 	python/libdist/torch/_work.py \
 	python/libdist/work.py \
@@ -25,13 +27,15 @@ python_files = \
 	python/pyproject.toml \
 	python/setup.py \
 	python/tests/collectives.py \
+	python/tests/test_arguments.py \
 	python/tests/test_bad_input.py \
 	python/tests/test_buffers.py \
 	python/tests/test_header.py \
 	python/tests/torch_c10d.py \
 	python/tests/torch_collectives.py \
 	python/tests/torch_ddp.py \
-	python/tests/torch_fsdp.py
+	python/tests/torch_fsdp.py \
+	python/tests/torch_killed.py
 EXTRA_DIST += $(python_files)
 
 PYTHON3 = python3

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """gloo and libdist in turns, as backends of torch.distributed: a rank of any launcher.
 
-    distrun -n 2 python3 python/bench/compare.py [--largest MIB] [--rounds N]
+    distrun -n 2 python3 python/bench/compare.py [--smallest MIB] [--largest MIB] [--rounds N]
 
 Prints the median of the rounds, in microseconds: all-reduce of float32 tensors (of ordinary memory, and
-of memory that the ranks share), the call of the library alone, and a step of DDP.
+of memory that the ranks share), the call of the library alone, and a step of DDP, beside the same step
+that only waits for the other ranks at its end.
 """
 import argparse
 import statistics
@@ -41,10 +42,10 @@ def row(*cells):
         print("".join(f"{cell:>14}" for cell in cells), flush=True)
 
 
-def all_reduce(groups, largest, rounds):
+def all_reduce(groups, smallest, largest, rounds):
     row("bytes", "gloo", "libdist", "ratio", "shared", "ratio", "C call")
     gloo, ours = groups
-    sizes = [8 * 8**step for step in range(24) if 8 * 8**step < largest] + [largest]
+    sizes = [8 * 8**step for step in range(24) if smallest <= 8 * 8**step < largest] + [largest]
     for size in sizes:
         x = torch.zeros(size // 4)
         shared = torch.frombuffer(memory.allocate(size), dtype=torch.float32)
@@ -62,13 +63,16 @@ def all_reduce(groups, largest, rounds):
     dist.barrier()
 
 
-def step_of(group, shared):
+def step_of(group, shared=False):
+    """A step of DDP over a group; None: of each rank alone, which then meets the others."""
     torch.manual_seed(1)
     net = nn.Sequential(
         nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2),
         nn.Flatten(), nn.Linear(9216, 128), nn.ReLU(), nn.Linear(128, 10),
     )  # fmt: skip
-    model = DistributedDataParallel(net, process_group=group, gradient_as_bucket_view=True)
+    model = net
+    if group:
+        model = DistributedDataParallel(net, process_group=group, gradient_as_bucket_view=True)
     if shared:
         model.register_comm_hook(libdist.torch.Buckets(group), libdist.torch.shared_buckets)
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
@@ -78,28 +82,33 @@ def step_of(group, shared):
         optimizer.zero_grad()
         nn.functional.cross_entropy(model(x), y).backward()
         optimizer.step()
+        if not group:
+            dist.barrier()
 
     return step
 
 
 def training(groups, rounds):
     gloo, ours = groups
-    steps = [step_of(gloo, False), step_of(ours, False), step_of(ours, True)]
-    times = in_turns(steps, 10, rounds)
-    row("DDP step", "gloo", "libdist", "ratio", "shared", "ratio")
+    steps = [step_of(gloo), step_of(ours), step_of(ours, True), step_of(None)]
+    times = in_turns(steps, 4, rounds)
+    row("DDP step", "gloo", "libdist", "ratio", "shared", "ratio", "alone")
     cells, ratios = [f"{t:.0f}" for t in times], [f"{times[0] / t:.2f}" for t in times]
-    row("", cells[0], cells[1], ratios[1], cells[2], ratios[2])
+    row("", cells[0], cells[1], ratios[1], cells[2], ratios[2], cells[3])
 
 
 def main():
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--largest", type=float, default=64, help="MiB of the largest all-reduce")
+    options.add_argument("--smallest", type=float, default=0, help="MiB of the smallest all-reduce")
+    options.add_argument("--largest", type=float, default=64, help="MiB of the largest, 0: only DDP")
     options.add_argument("--rounds", type=int, default=7, help="rounds of each measurement")
     options = options.parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("libdist")
     groups = dist.new_group(backend="gloo"), dist.group.WORLD
-    all_reduce(groups, int(options.largest * 2**20), options.rounds)
+    smallest, largest = (int(mib * 2**20) // 4 * 4 for mib in (options.smallest, options.largest))
+    if largest:
+        all_reduce(groups, smallest, largest, options.rounds)
     training(groups, options.rounds)
     dist.destroy_process_group()
 

@@ -122,13 +122,6 @@ def failure_of(status: int) -> Error:
     return _classes.get(status, Error)(lib.dist_status_string(status).decode())
 
 
-def bounded(value: float, name: str) -> int:
-    """A number that C takes as an int, which ctypes would wrap in silence."""
-    if not -0x80000000 <= value <= 0x7FFFFFFF:
-        raise InvalidArgumentError(f"{name}: {value} is out of the range of a C int")
-    return int(value)
-
-
 def check(status: int) -> None:
     """Raises the exception for a status that is a failure."""
     if status < 0:

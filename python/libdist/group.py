@@ -4,12 +4,14 @@ import ctypes
 import threading
 from enum import IntEnum
 from itertools import accumulate
+from numbers import Real
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 from . import _header
 from ._library import lib
+from .arguments import bounded, milliseconds, sizes, text, whole_list
 from .buffers import Buffer, look, look_out, make_like
-from .errors import InvalidArgumentError, bounded, check, failure
+from .errors import InvalidArgumentError, check, failure
 from .work import Work, reap
 
 Op = IntEnum("Op", {name: value for name, (value, _) in _header.OPS.items()})
@@ -20,20 +22,21 @@ _ops = {text: value for value, text in _header.OPS.values()}
 _calls = {
     name[5:]: getattr(lib, name) for name in _header.FUNCTIONS if not name.startswith("dist_get_")
 }
-_batch = threading.local()
+_SUM = int(Op.SUM)  # a default that costs no look at an Enum
+
+
+class _Batch(threading.local):
+    kept: Optional[List[Any]] = None  # what the calls of a batch use
+
+
+_batch = _Batch()
 Timeout = Optional[float]
-
-
-def milliseconds(timeout: Any) -> int:
-    """A timeout in seconds, or a timedelta, as the library wants it; None is its default."""
-    if timeout is None:
-        return 0
-    seconds = getattr(timeout, "total_seconds", lambda: timeout)()
-    return min(max(int(seconds * 1000), 1), 0x7FFFFFFF)
 
 
 def op_of(op: Any) -> int:
     """The library's number of a reduction, given by Op, by name, or as a created one."""
+    if op.__class__ is Op:
+        return op
     if isinstance(op, int):
         return bounded(op, "op")
     if isinstance(op, str) and op in _ops:
@@ -73,6 +76,8 @@ def create_op(function: Callable[[Any, Any, Any], None]) -> CreatedOp:
     It must be associative and commutative, and may be called by any thread. Every rank creates its
     own. What it raises CreatedOp.check raises again.
     """
+    if not callable(function):
+        raise InvalidArgumentError(f"function: {function!r} cannot be called")
     import numpy
 
     from .buffers import NAMES, SIZES
@@ -98,6 +103,8 @@ def create_op(function: Callable[[Any, Any, Any], None]) -> CreatedOp:
 
 def premul_sum(factor: float) -> CreatedOp:
     """Creates the sum of factor * array over the ranks, for floating-point dtypes."""
+    if not isinstance(factor, Real):
+        raise InvalidArgumentError(f"factor: {factor!r} is no number")
     number = ctypes.c_int()
     check(lib.dist_op_create_premul_sum(factor, ctypes.byref(number)))
     return CreatedOp(number.value, None, [])
@@ -112,7 +119,7 @@ class batch:  # named as a function is: it is used as `with dist.batch():`
 
     def __enter__(self) -> None:
         check(lib.dist_group_start())
-        self._outer = getattr(_batch, "kept", None)
+        self._outer = _batch.kept
         _batch.kept = [] if self._outer is None else self._outer
 
     def __exit__(self, *_: Any) -> None:
@@ -123,24 +130,16 @@ class batch:  # named as a function is: it is used as `with dist.batch():`
         check(status)
 
 
-def _sizes(name: str, values: Sequence[int], ranks: int) -> ctypes.Array:
-    if len(values) != ranks:
-        raise InvalidArgumentError(f"{name}: it has {len(values)} entries, and the group {ranks} ranks")
-    if min(values) < 0:
-        raise InvalidArgumentError(f"{name}: {min(values)} is negative")
-    return (ctypes.c_size_t * ranks)(*values)
-
-
 class Blocks:
     """Counts and offsets of a v-form, which lie within a buffer."""
 
     def __init__(self, name: str, counts: Sequence[int], offsets: Optional[Sequence[int]], ranks: int):
         self.name = name
-        self.counts = _sizes(f"{name}counts", counts, ranks)
+        self.counts = sizes(counts, f"{name}counts", ranks)
         if offsets is None:
-            offsets = [0, *accumulate(counts)][:-1]
-        self.offsets = _sizes(f"{name}offsets", offsets, ranks)
-        self.end = max(offset + count for offset, count in zip(offsets, counts))
+            offsets = [0, *accumulate(self.counts)][:-1]
+        self.offsets = sizes(offsets, f"{name}offsets", ranks)
+        self.end = max(offset + count for offset, count in zip(self.offsets, self.counts))
 
     def check(self, buffer: Buffer, what: str) -> None:
         """The last block must end within the buffer."""
@@ -216,7 +215,7 @@ class Group:
     def _options(self, backend: Optional[str], timeout: Timeout, stream: Optional[int]) -> Any:
         return _header.dist_group_options(
             size=ctypes.sizeof(_header.dist_group_options),
-            backend=backend.encode() if backend else None,
+            backend=text(backend, "backend"),
             timeout_ms=milliseconds(timeout),
             stream=stream,
         )
@@ -235,9 +234,10 @@ class Group:
         stream: Optional[int] = None,
     ) -> Optional["Group"]:
         """Makes a group of some ranks, of which ranks[i] becomes rank i; None if this is none of them."""
-        listed = (ctypes.c_int * len(ranks))(*(bounded(rank, "ranks") for rank in ranks))
+        listed = [bounded(rank, "ranks") for rank in whole_list(ranks, "ranks")]
+        numbers = (ctypes.c_int * len(listed))(*listed)
         return self._make(
-            lib.dist_new_group, listed, len(ranks), backend=backend, timeout=timeout, stream=stream
+            lib.dist_new_group, numbers, len(listed), backend=backend, timeout=timeout, stream=stream
         )
 
     def split(
@@ -279,28 +279,34 @@ class Group:
 
     def global_rank(self, rank: int) -> int:
         """The rank in the world of a rank of this group; -1: there is none."""
-        return lib.dist_get_global_rank(self._handle, bounded(rank, "rank"))
+        return lib.dist_get_global_rank(self._alive(), bounded(rank, "rank"))
 
     def group_rank(self, global_rank: int) -> int:
         """The rank in this group of a rank of the world; -1: there is none."""
-        return lib.dist_get_group_rank(self._handle, bounded(global_rank, "rank"))
+        return lib.dist_get_group_rank(self._alive(), bounded(global_rank, "rank"))
 
     def set_stream(self, stream: Optional[int]) -> None:
         """Sets the stream (its address) that orders later calls on device memory."""
+        if stream is not None and not isinstance(stream, int):
+            raise InvalidArgumentError(f"stream: {stream!r} is no address")
         self._check(lib.dist_set_stream(self._handle, stream))
 
     # ---- running a call ----
 
+    def _alive(self) -> int:
+        if self._handle is None:
+            raise InvalidArgumentError("group: it was destroyed; make a new one")
+        return self._handle
+
     def _check(self, status: int) -> None:
         if status < 0:
-            if self._handle is None:
-                raise InvalidArgumentError("group: it was destroyed; make a new one")
+            self._alive()
             raise failure(status)
 
     def _run(self, name: str, async_op: bool, arguments: tuple, result: Any, keep: Any) -> Any:
         if async_op:
             return self._start(name, arguments, result, keep)
-        kept = getattr(_batch, "kept", None)
+        kept = _batch.kept
         if kept is not None:
             kept.append(keep)
         status = _calls[name](self._handle, *arguments)
@@ -322,7 +328,7 @@ class Group:
 
     # ---- collectives ----
 
-    def all_reduce(self, array: Any, out: Any = None, op: Any = Op.SUM, async_op: bool = False) -> Any:
+    def all_reduce(self, array: Any, out: Any = None, op: Any = _SUM, async_op: bool = False) -> Any:
         """Reduces `array` over the ranks, in place or into `out`, on every rank."""
         given = look(array, "array", write=out is None)
         got = given if out is None else look_out(out, given, given.count)
@@ -331,9 +337,11 @@ class Group:
         return self._run(name, async_op, arguments, array if out is None else out, (given, got))
 
     def all_reduce_coalesced(
-        self, arrays: Sequence[Any], op: Any = Op.SUM, async_op: bool = False
+        self, arrays: Sequence[Any], op: Any = _SUM, async_op: bool = False
     ) -> Any:
         """Reduces several arrays of one dtype in place, as one operation."""
+        if not hasattr(arrays, "__iter__"):
+            raise InvalidArgumentError(f"arrays: a {type(arrays).__name__} is no list of arrays")
         found = [look(array, f"arrays[{i}]", write=True) for i, array in enumerate(arrays)]
         for i, buffer in enumerate(found):
             if buffer.dtype != found[0].dtype:
@@ -346,7 +354,7 @@ class Group:
         return self._run(name, async_op, arguments, arrays, found)
 
     def reduce(
-        self, array: Any, out: Any = None, op: Any = Op.SUM, root: int = 0, async_op: bool = False
+        self, array: Any, out: Any = None, op: Any = _SUM, root: int = 0, async_op: bool = False
     ) -> Any:
         """As all_reduce, but only root gets the result; the others get None."""
         mine = self.rank == root
@@ -420,7 +428,7 @@ class Group:
         return given.count // self.size
 
     def reduce_scatter(
-        self, array: Any, out: Any = None, op: Any = Op.SUM, async_op: bool = False
+        self, array: Any, out: Any = None, op: Any = _SUM, async_op: bool = False
     ) -> Any:
         """Reduces `array` over the ranks; each gets its own block of the result."""
         given = look(array, "array")
@@ -437,7 +445,7 @@ class Group:
         array: Any,
         counts: Sequence[int],
         out: Any = None,
-        op: Any = Op.SUM,
+        op: Any = _SUM,
         async_op: bool = False,
     ) -> Any:
         """As reduce_scatter, with counts[r] elements for rank r, one block after the other."""

@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Arrays in memory of dist_alloc, which collectives move fastest."""
 import ctypes
+import math
 import weakref
-from typing import Any, Sequence, Union
+from typing import Any, List, Sequence, Union
 
+from .arguments import whole_list
 from .buffers import NAMES, SIZES, dtype_of
-from .errors import check
+from .errors import InvalidArgumentError, check
 from ._library import lib
 
 
-def _shape_of(shape: Union[int, Sequence[int]]) -> tuple:
-    return (shape,) if isinstance(shape, int) else tuple(shape)
+def _shape_of(shape: Union[int, Sequence[int]]) -> List[int]:
+    lengths = whole_list([shape] if isinstance(shape, (int, float)) else shape, "shape")
+    if min(lengths, default=0) < 0 or math.prod(lengths) >> 48:
+        raise InvalidArgumentError(f"shape: {shape!r} is no shape of an array that memory can hold")
+    return lengths
 
 
 def allocate(count: int) -> ctypes.Array:
@@ -42,9 +47,7 @@ def empty(shape: Union[int, Sequence[int]], dtype: Any = "float32") -> Any:
     import numpy
 
     number, shape = dtype_of(dtype), _shape_of(shape)
-    count = 1
-    for length in shape:
-        count *= length
+    count = math.prod(shape)
     if not count:
         return numpy.empty(shape, _numpy_dtype(number))
     memory = allocate(count * SIZES[number])

@@ -7,6 +7,9 @@ import socket
 import traceback
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from .arguments import bounded
+from .errors import InvalidArgumentError
+
 
 class SpawnError(RuntimeError):
     """A rank failed: `rank`, its `exitcode`, and its traceback in the text."""
@@ -82,6 +85,10 @@ def spawn(
     notice, are ended, and SpawnError names the rank that failed first, with its traceback. function
     must be importable: of a module, not of an interactive session.
     """
+    if not callable(function):
+        raise InvalidArgumentError(f"function: {function!r} cannot be called")
+    if bounded(nprocs, "nprocs") < 1:
+        raise InvalidArgumentError(f"nprocs: {nprocs} ranks are none")
     context = multiprocessing.get_context("spawn")
     port = _free_port()
     processes, pipes = [], []

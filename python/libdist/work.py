@@ -6,6 +6,7 @@ import ctypes
 import itertools
 import sys
 import threading
+import traceback
 import weakref
 from collections import namedtuple
 from contextlib import contextmanager
@@ -13,7 +14,8 @@ from typing import Any, Callable, Dict, Generator, Iterator, List, Optional, Tup
 
 from . import _header
 from ._library import lib
-from .errors import IN_PROGRESS, InvalidArgumentError, Status, bounded, failure, failure_of
+from .arguments import milliseconds
+from .errors import IN_PROGRESS, InvalidArgumentError, Status, failure, failure_of
 
 # Works that the library will tell about, by the number that it was given for each.
 _told: Dict[int, "Work"] = {}
@@ -41,6 +43,15 @@ def calling() -> Iterator[None]:
 def is_calling() -> bool:
     """Whether the library called what this thread runs, so that it must not block."""
     return getattr(_thread, "calls", False)
+
+
+def _tell_unraisable(error: BaseException, function: Any) -> None:
+    """To the program's sys.unraisablehook; the interpreter's own takes nothing that Python can make."""
+    if sys.unraisablehook is not sys.__unraisablehook__:
+        sys.unraisablehook(_Unraisable(type(error), error, error.__traceback__, None, function))
+    elif sys.stderr is not None:
+        print(f"Exception ignored in callback {function!r}:", file=sys.stderr)
+        traceback.print_exception(type(error), error, error.__traceback__)
 
 
 @_header.dist_work_fn
@@ -86,7 +97,7 @@ class Work:
         then; the operation goes on, and may be waited for again.
         """
         if self._handle is not None:
-            limit = None if timeout is None else bounded(timeout * 1000, "timeout")
+            limit = None if timeout is None else milliseconds(timeout, 0)
             self._wait(limit)
         return self._outcome()
 
@@ -141,6 +152,8 @@ class Work:
         It may start operations and must not wait for any other than this one. What it raises goes to
         sys.unraisablehook.
         """
+        if not callable(function):
+            raise InvalidArgumentError(f"function: {function!r} cannot be called")
         with self._lock:
             if self._functions is not None and not self._has_ended:
                 self._functions.append(function)
@@ -167,7 +180,7 @@ class Work:
             try:
                 function(self)
             except BaseException as error:  # pylint: disable=broad-except  # the others' turn comes
-                sys.unraisablehook(_Unraisable(type(error), error, error.__traceback__, None, function))
+                _tell_unraisable(error, function)
 
     def __await__(self) -> Generator[Any, None, Any]:
         loop = asyncio.get_running_loop()

@@ -5,15 +5,23 @@ from typing import Any, List, Optional
 
 from . import _header
 from ._library import lib
+from .arguments import bounded, milliseconds, text
 from .errors import InvalidArgumentError, check
-from .group import GatherFunction, Group, milliseconds
+from .group import GatherFunction, Group
+
+
+def _joined(parts: Any) -> bytes:
+    try:
+        return b"".join([parts] if isinstance(parts, bytes) else parts)
+    except TypeError:
+        raise InvalidArgumentError(f"all_gather: it returned {parts!r}, not each rank's bytes") from None
 
 
 def _oob(gather: GatherFunction, ranks: int, failures: List[BaseException]) -> Any:
     def call(_: Any, given: int, out: int, size: int) -> int:
         try:
             parts = gather(ctypes.string_at(given, size))
-            data = parts if isinstance(parts, bytes) else b"".join(parts)
+            data = _joined(parts)
             if len(data) != ranks * size:
                 raise InvalidArgumentError(
                     f"all_gather: it returned {len(data)} bytes, and {ranks} ranks have {size} each"
@@ -50,15 +58,15 @@ def init_process_group(
     gather = _oob(all_gather, world_size, failures) if all_gather else None
     options = _header.dist_options(
         size=ctypes.sizeof(_header.dist_options),
-        backend=backend.encode() if backend else None,
-        init_method=init_method.encode() if init_method else None,
-        rank=rank,
-        world_size=world_size,
-        local_rank=local_rank,
+        backend=text(backend, "backend"),
+        init_method=text(init_method, "init_method"),
+        rank=bounded(rank, "rank"),
+        world_size=bounded(world_size, "world_size"),
+        local_rank=bounded(local_rank, "local_rank"),
         timeout_ms=milliseconds(timeout),
         oob_all_gather=ctypes.cast(gather, ctypes.c_void_p) if gather else None,
         reproducible=reproducible,
-        device=device,
+        device=bounded(device, "device"),
         stream=stream,
     )
     made = ctypes.c_void_p()
@@ -71,6 +79,8 @@ def init_process_group(
 
 def group_from_comm(comm: Any, **options: Any) -> Group:
     """Joins the ranks of a communicator of mpi4py in a world of their own. Collective over it."""
+    if not hasattr(comm, "allgather"):
+        raise InvalidArgumentError(f"comm: {comm!r} is no communicator of mpi4py")
     return init_process_group(
         rank=comm.Get_rank(), world_size=comm.Get_size(), all_gather=comm.allgather, **options
     )
@@ -91,4 +101,4 @@ def version() -> str:
 
 def flight_dump(path: Optional[str] = None) -> None:
     """Writes the last calls of each group to a file, for `dist_info flight`."""
-    check(lib.dist_flight_dump(path.encode() if path else None))
+    check(lib.dist_flight_dump(text(path, "path")))

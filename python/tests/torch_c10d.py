@@ -68,15 +68,7 @@ def _let_in(base):
 
 
 # What fails over libdist, and why. Anything else that fails is a fault.
-_WORDS = "the failure is told, in other words than gloo's"
-EXPECTED = {
-    "test_monitored_barrier_failure_order": _WORDS,
-    "test_monitored_barrier_gloo": _WORDS,
-    "test_monitored_barrier_gloo_rank_0_timeout": _WORDS,
-    "test_monitored_barrier_gloo_subgroup": _WORDS,
-    "test_monitored_barrier_wait_all_ranks": _WORDS,
-    "test_sparse_all_reduce_sum": "sparse tensors are refused",
-}
+EXPECTED = {"test_sparse_all_reduce_sum": "sparse tensors are refused"}
 
 
 class Forked(suite.TestDistBackend, suite.DistributedTest._DistTestBase):

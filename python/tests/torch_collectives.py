@@ -3,6 +3,7 @@
 
 The default group is gloo's or libdist's (argv 1), the other one a group of the same ranks.
 """
+import re
 import sys
 from datetime import timedelta
 
@@ -241,6 +242,29 @@ def chained(both):
         both.ours.allreduce([total])
     manager.wait()
     assert (out == 1).all() and total == both.size
+    if both.ours is dist.group.WORLD:
+        with dist._coalescing_manager(both.ours, torch.device("cpu"), async_ops=True) as manager:
+            pass
+        manager.wait()
+
+
+def late(both):
+    """Who waits for a rank in vain is told in gloo's words, and the group goes on."""
+    if both.ours is not dist.group.WORLD:
+        return
+    reached = f"Rank {both.rank} successfully reached monitoredBarrier"
+    words = reached if both.rank else r"Ranks? 1.* failed to pass monitoredBarrier"
+    for wait_all_ranks in (False, True):
+        if both.rank == 1:
+            dist.barrier()
+            dist.monitored_barrier()
+            continue
+        try:
+            dist.monitored_barrier(timeout=timedelta(seconds=0.1), wait_all_ranks=wait_all_ranks)
+            raise AssertionError("rank 1 was not missed")
+        except RuntimeError as error:
+            assert re.search(words, str(error)) and "1 (host" in str(error), error
+        dist.barrier()
 
 
 def groups(both):
@@ -293,7 +317,7 @@ def again(both):
 
 def main():
     both = Both()
-    for part in (reductions, movers, lazy, messages, objects, futures, chained, groups, refusals):
+    for part in (reductions, movers, lazy, messages, objects, futures, chained, late, groups, refusals):
         part(both)
     store = again(both)  # rank 0's serves the others
     store.set(f"done/{both.rank}", "")

@@ -14,6 +14,17 @@ job shell 2 "$program" "$tests/torch_collectives.py" libdist
 job shell 2 "$program" "$tests/torch_ddp.py"
 [ -n "${CHECK_SHORT-}" ] || job shell 4 "$program" "$tests/torch_fsdp.py" libdist
 
+# torchrun ends the others itself, before they can tell, where it looks more often.
+killed()
+{
+    DIST_FLIGHT_FILE=/dev/null timeout -k 10 "$JOB_LIMIT" "$program" -m torch.distributed.run --nproc-per-node 3 --max-restarts 1 \
+        --monitor-interval 5 --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:0 --local-addr 127.0.0.1 \
+        "$tests/torch_killed.py" "$job_folder/killed" >"$job_output" 2>&1 &&
+        grep -q 'PeerLostError.*rank 1 (.*) was killed by signal 9' "$job_output" &&
+        grep -q 'rank 0 ends, restarts 1' "$job_output"
+}
+[ -z "${CHECK_LONG-}" ] || job_check "torchrun starts anew after a killed rank, which the others name" killed
+
 # PyTorch's own tests, which take minutes. They need PyPI's expecttest.
 own_tests()
 {

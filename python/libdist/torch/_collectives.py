@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What torch.distributed asks of a process group, by the library's calls."""
 import ctypes
+from datetime import timedelta
 from typing import Any, List, Optional, Sequence, Union
 
 import torch
 
 from .. import _header
 from .._library import lib
-from ..errors import InvalidArgumentError, bounded, failure
-from ..group import Group, milliseconds
+from ..arguments import bounded, milliseconds
+from ..errors import Error, InvalidArgumentError
+from ..group import Group
+from ._monitor import told
 from ._tensors import (
     Finish,
     all_of,
@@ -20,7 +23,7 @@ from ._tensors import (
     reduction,
     target,
 )
-from ._work import Done, Work
+from ._work import Work, done
 
 Tensors = List[torch.Tensor]
 
@@ -29,9 +32,12 @@ _blocking = {name: getattr(lib, "dist_" + name) for name in _CALLS}
 _started = {name: getattr(lib, f"dist_{name}_async") for name in _CALLS}
 
 
+_SUM = torch.distributed.ReduceOp.SUM
+
+
 def _one(tensors: Union[torch.Tensor, Sequence[Any]]) -> Any:
     """The tensor, or list of tensors, of a list that has one for each device of a rank."""
-    if isinstance(tensors, torch.Tensor):
+    if type(tensors) is not list and isinstance(tensors, torch.Tensor):
         return tensors
     if len(tensors) != 1:
         raise InvalidArgumentError(f"tensors: one tensor a rank, not {len(tensors)}")
@@ -43,7 +49,7 @@ def _sizes(values: Sequence[int]) -> ctypes.Array:
 
 
 def _op(opts: Any) -> Any:
-    return torch.distributed.ReduceOp.SUM if opts is None else opts.reduceOp
+    return _SUM if opts is None else opts.reduceOp
 
 
 def _root(opts: Any) -> int:
@@ -85,7 +91,7 @@ class Collectives:
                     self._group._check(status)
                 if finish is not None:
                     finish()
-                return Done(tensors)
+                return done(tensors)
             work = self._start(_started[name], arguments, tensors, finish, keep)
             work._free, free = free, None
             return work
@@ -372,10 +378,15 @@ class Collectives:
         return work
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
-        """A barrier whose failure names the ranks that did not come; always all of them."""
-        del wait_all_ranks
+        """A barrier whose failure names the ranks that did not come."""
         timeout = getattr(timeout, "timeout", timeout)
-        self._group._check(lib.dist_monitored_barrier(self._group._handle, milliseconds(timeout)))
+        if isinstance(timeout, timedelta) and timeout < timedelta(0):  # torch's way to say: unset
+            timeout = None
+        limit = milliseconds(timeout)
+        try:
+            self._group._check(lib.dist_monitored_barrier(self._group._handle, limit))
+        except Error as error:
+            raise told(error, self._group.rank, limit, wait_all_ranks) from None
 
     # ---- point to point ----
 

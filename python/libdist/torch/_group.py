@@ -138,11 +138,11 @@ class ProcessGroup(_Life, _ProcessGroup):
         del device
         self._coalesced = []
 
-    def _end_coalescing(self, device: Any) -> Optional[Several]:
+    def _end_coalescing(self, device: Any) -> Several:
         """A work of all that were started: sends and receives end in any order."""
         del device
         works, self._coalesced = self._coalesced, None
-        return Several(works) if works else None
+        return Several(works or [])
 
     def set_timeout(self, timeout: timedelta) -> None:
         """A group's timeout stays what it was made with."""

@@ -12,8 +12,9 @@ from ..group import _ops as _OP_NUMBERS
 
 DTYPES = {getattr(torch, text): n for text, n in _NUMBERS.items() if hasattr(torch, text)}
 BYTES = _NUMBERS["uint8"]
+# By hash, which is the same for a ReduceOp and its kind, and costs no copy of an enum's value.
 OPS = {
-    getattr(ReduceOp.RedOpType, name): _OP_NUMBERS[text]
+    hash(ReduceOp(getattr(ReduceOp.RedOpType, name))): _OP_NUMBERS[text]
     for name, text in [
         ("SUM", "sum"),
         ("AVG", "avg"),
@@ -25,6 +26,7 @@ OPS = {
         ("BXOR", "bxor"),
     ]
 }
+_STRIDED = torch.strided
 Finish = Optional[Callable[[], Any]]
 
 
@@ -47,11 +49,10 @@ def reducible(tensor: torch.Tensor) -> int:
 
 def reduction(op: Any) -> Tuple[int, Finish]:
     """The library's number of a ReduceOp, and what frees it afterwards."""
-    kind = getattr(op, "op", op)
-    number = OPS.get(kind)
+    number = OPS.get(hash(op))
     if number is not None:
         return number, None
-    if kind == ReduceOp.RedOpType.PREMUL_SUM:
+    if op == ReduceOp.RedOpType.PREMUL_SUM:
         made = premul_sum(float(op.factor))
         return made.number, made.free
     raise InvalidArgumentError(f"op: libdist has no {op}")
@@ -59,20 +60,29 @@ def reduction(op: Any) -> Tuple[int, Finish]:
 
 def ready(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor if its memory can be read now, else a contiguous copy of it."""
-    if not tensor.is_cpu or tensor.layout != torch.strided:
-        _from_device(tensor)
-    if tensor.is_conj() or tensor.is_neg():  # the memory has not the elements' values
-        tensor = tensor.resolve_conj().resolve_neg()
-    return tensor if tensor.is_contiguous() else tensor.contiguous()
-
-
-def _from_device(tensor: torch.Tensor) -> None:
-    """The library copies a GPU's memory itself, once the stream has filled it."""
-    if not tensor.is_cuda or tensor.layout != torch.strided:
+    if tensor.layout is not _STRIDED or not (tensor.is_cpu or tensor.is_cuda):
         raise InvalidArgumentError(
             f"tensor: libdist takes dense tensors of cpu and cuda, not {tensor.layout} of {tensor.device}"
         )
+    if tensor.is_conj() or tensor.is_neg():  # the memory has not the elements' values
+        tensor = tensor.resolve_conj().resolve_neg()
+    if not tensor.is_contiguous():
+        tensor = tensor.contiguous()
+    if not tensor.is_cpu:
+        _settle(tensor)
+    return tensor
+
+
+def _settle(tensor: torch.Tensor) -> None:
+    """Waits until a GPU has written the tensor: the library copies its memory itself, on no stream."""
     torch.cuda.current_stream(tensor.device).synchronize()
+
+
+def _bring(tensor: torch.Tensor, values: torch.Tensor) -> None:
+    """Any thread may call it, whose stream need not be the one of whoever waits for the result."""
+    tensor.detach().copy_(values)
+    if not tensor.is_cpu:
+        _settle(tensor)
 
 
 def target(tensor: torch.Tensor) -> Tuple[torch.Tensor, Finish]:
@@ -80,7 +90,7 @@ def target(tensor: torch.Tensor) -> Tuple[torch.Tensor, Finish]:
     buffer = ready(tensor)
     if buffer is tensor:
         return tensor, None
-    return buffer, lambda: tensor.detach().copy_(buffer)
+    return buffer, lambda: _bring(tensor, buffer)
 
 
 def join(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -102,7 +112,7 @@ def parts_of(tensors: Sequence[torch.Tensor]) -> Tuple[torch.Tensor, Finish]:
     def finish() -> None:
         at = 0
         for tensor in tensors:
-            tensor.detach().copy_(flat[at : at + tensor.numel()].view(tensor.shape))
+            _bring(tensor, flat[at : at + tensor.numel()].view(tensor.shape))
             at += tensor.numel()
 
     return flat, finish

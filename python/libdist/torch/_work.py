@@ -2,6 +2,7 @@
 """Works as torch.distributed wants them."""
 import ctypes
 import itertools
+import sys
 import threading
 from datetime import timedelta
 from typing import Any, Dict, List, Optional
@@ -11,7 +12,8 @@ from torch.futures import Future
 
 from .. import _header
 from .._library import lib
-from ..errors import IN_PROGRESS, Status, bounded, failure
+from ..arguments import milliseconds
+from ..errors import IN_PROGRESS, Status, failure
 from ..work import calling, is_calling
 from ._tensors import Finish
 
@@ -89,7 +91,7 @@ class Work(_Base):
     def _end(self, seconds: float) -> None:
         """With the lock: waits, and takes what the library says of it."""
         if seconds > 0:
-            limit = max(bounded(seconds * 1000, "timeout"), 1)
+            limit = milliseconds(seconds)
             status = lib.dist_wait_for(self._handle, limit)
             if status == IN_PROGRESS:
                 raise RuntimeError(f"Wait timeout: the operation has not ended within {limit} ms")
@@ -278,3 +280,19 @@ class Done(_Base):
 
     def synchronize(self) -> None:
         """Nothing is left to wait for."""
+
+
+_done = Done([])
+
+
+def done(tensors: List[torch.Tensor]) -> Done:
+    """A Done of these: the last one made again, where nobody has it any more.
+
+    To make one takes longer than the rest of a short call.
+    """
+    global _done  # pylint: disable=global-statement
+    last = _done
+    if sys.getrefcount(last) != 3:  # this module, `last`, and the argument
+        _done = last = Done(tensors)
+    last._tensors = tensors
+    return last
