@@ -9,6 +9,7 @@ libdist_core_sources += \
 	src/core/call/blocks.h \
 	src/core/call/calls.c \
 	src/core/call/calls.h \
+	src/core/call/lists.h \
 	src/core/call/repeat.c \
 	src/core/call/move.c \
 	src/core/call/numerics.c \

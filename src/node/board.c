@@ -234,5 +234,7 @@ void disti_node_close(struct disti_node *node)
     free(node->sources);
     free(node->targets);
     free(node->tiles);
+    for (int i = 0; i < DIST_COLL_COUNT; i++)
+        free(node->agains[i]);
     free(node);
 }

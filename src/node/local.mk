@@ -18,6 +18,7 @@ libdist_core_sources += \
 	src/node/moving/mover.c \
 	src/node/node.h \
 	src/node/op.c \
+	src/node/pairs/again.c \
 	src/node/pairs/course.h \
 	src/node/pairs/meet.c \
 	src/node/pairs/pairs.h \

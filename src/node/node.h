@@ -187,8 +187,8 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
 dist_status disti_node_start_again(struct disti_node *node, const struct dist_call *call,
                                    uint64_t history, struct disti_node_op *op);
 
-/* Is it worth it to begin this call once more so? Of crowded ranks hardly one that waits for all
- * finds them there. */
+/* Is it worth it to begin this call, which has begun, once more so? Of crowded ranks hardly one that
+ * waits for all finds them there. */
 bool disti_node_can_start_again(const struct disti_node *node, const struct disti_node_op *op);
 
 /*

@@ -87,9 +87,6 @@ static dist_status op_show_long(struct disti_node *node, struct disti_node_op *o
     return disti_node_op_go(op, NODE_OP_WAITING);
 }
 
-/* Of short calls each so many say which CPU the rank is on. */
-#define OP_CPU_CALLS 8
-
 static dist_status op_show_pairs(struct disti_node *node, struct disti_node_op *op)
 {
     dist_status status;
@@ -122,7 +119,7 @@ static dist_status op_enter(struct disti_node *node, struct disti_node_op *op)
         status = op_show_long(node, op);
     if (status != DIST_OK)
         return status;
-    if (!op->paired || op->place == NODE_IN_MEMORY || op->number % OP_CPU_CALLS == 0)
+    if (!op->paired || op->place == NODE_IN_MEMORY || op->number % NODE_CPU_CALLS == 0)
         disti_node_publish_cpu(node);
     short_publish(node, node_slot(node->board, op), node_stage(op->number, 0));
     return DIST_OK;
@@ -297,16 +294,15 @@ dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op
 
 bool disti_node_can_start_again(const struct disti_node *node, const struct disti_node_op *op)
 {
-    bool fits =
-        op->paired ? disti_node_pairs_are_little(op) : op->way == NODE_WAY_BOARD && !op->chosen;
+    bool fits = op->paired ? disti_node_pairs_recur(node, op)
+                           : op->way == NODE_WAY_BOARD && !op->chosen;
 
     return fits && !op->call.reduction && !op->call.list &&
            !(disti_node_is_crowded(node) && op->met);
 }
 
-/* It has begun and not ended: it takes its course from there. */
-__attribute__((cold, noinline)) static dist_status
-op_left(struct disti_node_op *op, const struct dist_call *call, uint64_t history)
+dist_status disti_node_op_left(struct disti_node_op *op, const struct dist_call *call,
+                               uint64_t history)
 {
     op->call.sequence = call->sequence;
     op->history = history;
@@ -315,47 +311,26 @@ op_left(struct disti_node_op *op, const struct dist_call *call, uint64_t history
     return DIST_IN_PROGRESS;
 }
 
-__attribute__((noinline)) static dist_status op_pairs_again(struct disti_node *node,
-                                                            const struct dist_call *call,
-                                                            uint64_t history,
-                                                            struct disti_node_op *op)
-{
-    uint64_t number = op->number;
-    struct node_slot *slot = node_slot(node->board, op);
-
-    disti_node_pairs_lead(node, op);
-    short_begin(node, slot, number, call->sequence, op->fingerprint, history);
-    (void)disti_node_pairs_show(node, op); /* of memory it shows nothing: nothing can fail */
-    if (number % OP_CPU_CALLS == 0)
-        disti_node_publish_cpu(node);
-    short_publish(node, slot, node_stage(number, 0));
-    if (!short_has_all(op, number, history) || !disti_node_pairs_are_short(node, op) ||
-        disti_node_pairs_take(node, op) != DIST_OK)
-        return op_left(op, call, history);
-    short_take(node, op, number);
-    return DIST_OK;
-}
-
 dist_status disti_node_start_again(struct disti_node *node, const struct dist_call *call,
                                    uint64_t history, struct disti_node_op *op)
 {
     uint64_t number = node->calls + 1;
     struct node_slot *slot = &node->board->slots[number % NODE_SLOTS];
 
+    if (op->paired)
+        return disti_node_pairs_again(node, call, history, op);
     if (number - node->confirmed >= op->depth || node->gone >= 0)
         return DIST_ERR_UNSUPPORTED;
     node->calls = op->number = number;
     op->call.in = call->in;
     op->call.out = call->out;
-    if (op->paired)
-        return op_pairs_again(node, call, history, op);
     short_begin(node, slot, number, call->sequence, op->fingerprint, history);
     short_show(node, slot, op);
-    if (number % OP_CPU_CALLS == 0)
+    if (number % NODE_CPU_CALLS == 0)
         disti_node_publish_cpu(node);
     short_publish(node, slot, node_stage(number, 0));
     if (!short_has_all(op, number, history))
-        return op_left(op, call, history);
+        return disti_node_op_left(op, call, history);
     short_take(node, op, number);
     return DIST_OK;
 }

@@ -14,6 +14,7 @@
 #define LONG 20000 /* of one block only */
 #define RANKS_MAX 16
 #define TIMEOUT_MS 20000
+#define HABIT 40 /* calls of one kind before another */
 
 static int rank, ranks, checks, faults;
 static float in[RANKS_MAX * COUNT + LONG], out[RANKS_MAX * COUNT + LONG];
@@ -224,17 +225,22 @@ static void check_sound(dist_group *world, const struct called *a, const struct 
         fault(a->name, b->name, "the group of all", "its sum is wrong");
 }
 
-/* The others call a, the last rank b, then all a barrier. */
-static void differ(dist_group *world, const struct called *a, const struct called *b)
+/* All call a so many times; then the others a, the last rank b; then all a barrier. */
+static void differ_after(dist_group *world, int same, const struct called *a,
+                         const struct called *b)
 {
     const struct called *mine = rank == ranks - 1 ? b : a;
     dist_group *g = NULL;
-    dist_status status;
+    dist_status status = DIST_OK;
 
     if (dist_dup_group(world, NULL, &g) != DIST_OK) {
         fault(a->name, b->name, "no group", dist_last_error());
         return;
     }
+    for (int i = 0; i < same && status == DIST_OK; i++)
+        status = a->call(g, a);
+    if (status != DIST_OK)
+        fault(a->name, a->name, "the same on all ranks", dist_last_error());
     status = mine->call(g, mine);
     if (status == DIST_OK)
         status = dist_barrier(g);
@@ -245,6 +251,11 @@ static void differ(dist_group *world, const struct called *a, const struct calle
         fault(a->name, b->name, "not both are named", dist_last_error());
     dist_destroy_process_group(g);
     check_sound(world, a, b);
+}
+
+static void differ(dist_group *world, const struct called *a, const struct called *b)
+{
+    differ_after(world, 0, a, b);
 }
 
 int main(int argc, char **argv)
@@ -265,6 +276,8 @@ int main(int argc, char **argv)
         differ(world, &own_roots[r], &own_roots[r]);
     for (int c = 0; c + 3 < OWN_COUNTS; c++)
         differ(world, &own_counts[c], &own_counts[c + 3]);
+    for (int c = 0; c + 3 < OWN_COUNTS; c++)
+        differ_after(world, HABIT, &own_counts[c], &own_counts[c + 3]);
     for (int a = 0; a < CALLS; a++) {
         for (int b = 0; b < CALLS; b++) {
             /* A barrier beside a call of no data is two barriers in a row. */

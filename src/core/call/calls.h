@@ -72,8 +72,14 @@ void disti_call_remember(dist_group *group, struct dist_call *call, size_t in_by
 dist_status disti_call_even(dist_group *group, struct calls_kind kind, const void *in, void *out,
                             size_t count);
 
+/* What a v-form has beside that; NULL where it has none. */
+struct calls_lists {
+    const size_t *in_counts, *in_offsets, *out_counts, *out_offsets;
+};
+
 /* The same for a v-form, whose lists are compared. */
-dist_status disti_call_uneven(dist_group *group, const struct dist_call *call);
+dist_status disti_call_uneven(dist_group *group, struct calls_kind kind, const void *in, void *out,
+                              size_t count, const struct calls_lists *lists);
 
 static inline struct dist_call disti_call_of(struct calls_kind kind, const void *in, void *out,
                                              size_t count)
@@ -87,6 +93,18 @@ static inline struct dist_call disti_call_of(struct calls_kind kind, const void 
                               .root = kind.root};
 }
 
+static inline struct dist_call disti_call_with(struct calls_kind kind, const void *in, void *out,
+                                               size_t count, const struct calls_lists *lists)
+{
+    struct dist_call call = disti_call_of(kind, in, out, count);
+
+    call.in_counts = lists->in_counts;
+    call.in_offsets = lists->in_offsets;
+    call.out_counts = lists->out_counts;
+    call.out_offsets = lists->out_offsets;
+    return call;
+}
+
 /* The same in any form. */
 static inline dist_status calls_even(dist_group *group, struct calls_kind kind, const void *in,
                                      void *out, size_t count, struct calls_form form)
@@ -97,10 +115,16 @@ static inline dist_status calls_even(dist_group *group, struct calls_kind kind, 
                       : disti_call_even(group, kind, in, out, count);
 }
 
-static inline dist_status calls_uneven(dist_group *group, const struct dist_call *call,
+static inline dist_status calls_uneven(dist_group *group, struct calls_kind kind, const void *in,
+                                       void *out, size_t count, const struct calls_lists *lists,
                                        struct calls_form form)
 {
-    return form.async ? disti_call(group, call, form) : disti_call_uneven(group, call);
+    if (form.async) {
+        const struct dist_call call = disti_call_with(kind, in, out, count, lists);
+
+        return disti_call(group, &call, form);
+    }
+    return disti_call_uneven(group, kind, in, out, count, lists);
 }
 
 /* By 1 before and by -1 after a time in which this thread's calls are not to run here and now:

@@ -2,13 +2,19 @@
 /* The public calls that move blocks: broadcast, gathers, scatters, all-to-all. */
 #include "core/call/calls.h"
 
+static inline struct calls_kind calls_kind_of(dist_collective collective, dist_dtype dtype,
+                                              int root)
+{
+    return (struct calls_kind){
+        .collective = collective, .dtype = dtype, .op = DIST_SUM, .root = root};
+}
+
 /* All that have blocks of one length; root 0 where there is none. */
 static dist_status calls_move(dist_group *group, dist_collective collective, const void *in,
                               void *out, size_t count, dist_dtype dtype, int root,
                               struct calls_form form)
 {
-    const struct calls_kind kind = {
-        .collective = collective, .dtype = dtype, .op = DIST_SUM, .root = root};
+    const struct calls_kind kind = calls_kind_of(collective, dtype, root);
 
     return calls_even(group, kind, in, out, count, form);
 }
@@ -17,46 +23,30 @@ static dist_status calls_all_gather_v(dist_group *group, const void *in, void *o
                                       const size_t *counts, const size_t *offsets, dist_dtype dtype,
                                       struct calls_form form)
 {
-    const struct dist_call call = {.collective = DIST_COLL_ALL_GATHER_V,
-                                   .in = in,
-                                   .out = out,
-                                   .out_counts = counts,
-                                   .out_offsets = offsets,
-                                   .dtype = dtype};
+    const struct calls_kind kind = calls_kind_of(DIST_COLL_ALL_GATHER_V, dtype, 0);
+    const struct calls_lists lists = {.out_counts = counts, .out_offsets = offsets};
 
-    return calls_uneven(group, &call, form);
+    return calls_uneven(group, kind, in, out, 0, &lists, form);
 }
 
 static dist_status calls_gather_v(dist_group *group, const void *in, size_t count, void *out,
                                   const size_t *counts, const size_t *offsets, dist_dtype dtype,
                                   int root, struct calls_form form)
 {
-    const struct dist_call call = {.collective = DIST_COLL_GATHER_V,
-                                   .in = in,
-                                   .out = out,
-                                   .count = count,
-                                   .out_counts = counts,
-                                   .out_offsets = offsets,
-                                   .dtype = dtype,
-                                   .root = root};
+    const struct calls_kind kind = calls_kind_of(DIST_COLL_GATHER_V, dtype, root);
+    const struct calls_lists lists = {.out_counts = counts, .out_offsets = offsets};
 
-    return calls_uneven(group, &call, form);
+    return calls_uneven(group, kind, in, out, count, &lists, form);
 }
 
 static dist_status calls_scatter_v(dist_group *group, const void *in, const size_t *counts,
                                    const size_t *offsets, void *out, size_t count, dist_dtype dtype,
                                    int root, struct calls_form form)
 {
-    const struct dist_call call = {.collective = DIST_COLL_SCATTER_V,
-                                   .in = in,
-                                   .out = out,
-                                   .count = count,
-                                   .in_counts = counts,
-                                   .in_offsets = offsets,
-                                   .dtype = dtype,
-                                   .root = root};
+    const struct calls_kind kind = calls_kind_of(DIST_COLL_SCATTER_V, dtype, root);
+    const struct calls_lists lists = {.in_counts = counts, .in_offsets = offsets};
 
-    return calls_uneven(group, &call, form);
+    return calls_uneven(group, kind, in, out, count, &lists, form);
 }
 
 static dist_status calls_all_to_all_v(dist_group *group, const void *in, const size_t *in_counts,
@@ -64,16 +54,10 @@ static dist_status calls_all_to_all_v(dist_group *group, const void *in, const s
                                       const size_t *out_offsets, dist_dtype dtype,
                                       struct calls_form form)
 {
-    const struct dist_call call = {.collective = DIST_COLL_ALL_TO_ALL_V,
-                                   .in = in,
-                                   .out = out,
-                                   .in_counts = in_counts,
-                                   .in_offsets = in_offsets,
-                                   .out_counts = out_counts,
-                                   .out_offsets = out_offsets,
-                                   .dtype = dtype};
+    const struct calls_kind kind = calls_kind_of(DIST_COLL_ALL_TO_ALL_V, dtype, 0);
+    const struct calls_lists lists = {in_counts, in_offsets, out_counts, out_offsets};
 
-    return calls_uneven(group, &call, form);
+    return calls_uneven(group, kind, in, out, 0, &lists, form);
 }
 
 dist_status dist_broadcast(dist_group *group, void *buffer, size_t count, dist_dtype dtype,

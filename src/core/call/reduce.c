@@ -17,14 +17,11 @@ static dist_status calls_reduce_scatter_v(dist_group *group, const void *in, voi
                                           const size_t *counts, dist_dtype dtype, dist_op op,
                                           struct calls_form form)
 {
-    const struct dist_call call = {.collective = DIST_COLL_REDUCE_SCATTER_V,
-                                   .in = in,
-                                   .out = out,
-                                   .in_counts = counts,
-                                   .dtype = dtype,
-                                   .op = op};
+    const struct calls_kind kind = {
+        .collective = DIST_COLL_REDUCE_SCATTER_V, .dtype = dtype, .op = op};
+    const struct calls_lists lists = {.in_counts = counts};
 
-    return calls_uneven(group, &call, form);
+    return calls_uneven(group, kind, in, out, 0, &lists, form);
 }
 
 static dist_status calls_barrier(dist_group *group, struct calls_form form)

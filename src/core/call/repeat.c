@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A blocking call like one before. That one has been checked; and a short one ends as it is made:
  * no work, no queue, no clock. */
-#include "core/call/calls.h"
+#include "core/call/lists.h"
 
 #include "base/collective.h"
 #include "store/last_call.h"
@@ -10,8 +10,6 @@
 #include <string.h>
 
 #define REPEAT_NONE DIST_COLL_COUNT
-/* A v-form of more ranks is checked each time. */
-#define REPEAT_RANKS 16
 
 /* A good call, but for its buffers; the last of its collective in the group. */
 struct disti_repeat {
@@ -21,7 +19,7 @@ struct disti_repeat {
     bool same;       /* in and out may be the same */
     size_t in_bytes, out_bytes;
     struct dist_call call;
-    size_t lists[4][REPEAT_RANKS]; /* what call's counts and offsets point to */
+    struct lists_kept lists; /* call's counts and offsets */
 };
 
 static struct calls_kind repeat_kind(const struct dist_call *call)
@@ -53,15 +51,7 @@ static struct disti_repeat *repeat_new(void)
 static bool repeat_may(const dist_group *group, const struct dist_call *call)
 {
     return !disti_collective_uneven(call->collective) ||
-           (group->world_size <= REPEAT_RANKS && !group->works);
-}
-
-static void repeat_keep(const size_t **list, size_t *kept, int ranks)
-{
-    if (!*list)
-        return;
-    memcpy(kept, *list, (size_t)ranks * sizeof(*kept));
-    *list = kept;
+           (group->world_size <= LISTS_RANKS && !group->works);
 }
 
 static void repeat_set(const dist_group *group, const struct dist_call *call, size_t in_bytes,
@@ -75,10 +65,7 @@ static void repeat_set(const dist_group *group, const struct dist_call *call, si
     repeat->out_bytes = out_bytes;
     repeat->call = *call;
     repeat->call.waits = true;
-    repeat_keep(&repeat->call.in_counts, repeat->lists[0], group->world_size);
-    repeat_keep(&repeat->call.in_offsets, repeat->lists[1], group->world_size);
-    repeat_keep(&repeat->call.out_counts, repeat->lists[2], group->world_size);
-    repeat_keep(&repeat->call.out_offsets, repeat->lists[3], group->world_size);
+    lists_keep(&repeat->call, &repeat->lists, group->world_size);
 }
 
 /* The number of the last one alike, or a new one. */
@@ -230,42 +217,36 @@ dist_status disti_call_even(dist_group *group, struct calls_kind kind, const voi
     return repeat_try(group, kind, in, out, count);
 }
 
-/* Are the program's lists those that were kept, if they matter here? */
-static bool repeat_same_lists(const size_t *counts, const size_t *offsets,
-                              const size_t *kept_counts, const size_t *kept_offsets, int ranks)
-{
-    size_t next = 0;
+/* ---- the same with lists ---- */
 
-    if (!kept_counts)
-        return true;
-    for (int r = 0; counts && r < ranks; r++) {
-        if (counts[r] != kept_counts[r] || (offsets ? offsets[r] : next) != kept_offsets[r])
-            return false;
-        next = kept_offsets[r] + kept_counts[r];
-    }
-    return counts;
+__attribute__((cold, noinline)) static dist_status
+repeat_uneven_not(dist_group *group, struct calls_kind kind, const void *in, void *out,
+                  size_t count, const struct calls_lists *lists)
+{
+    const struct dist_call call = disti_call_with(kind, in, out, count, lists);
+
+    return disti_call(group, &call, calls_blocking);
 }
 
-static bool repeat_is_uneven(const struct disti_repeat *repeat, const struct dist_call *call,
-                             int ranks)
+static inline dist_status repeat_try_uneven(dist_group *group, struct calls_kind kind,
+                                            const void *in, void *out, size_t count,
+                                            const struct calls_lists *lists)
 {
-    const struct dist_call *kept = &repeat->call;
-
-    return repeat_is(repeat, repeat_kind(call), call->in, call->out, call->count) &&
-           repeat_same_lists(call->in_counts, call->in_offsets, kept->in_counts, kept->in_offsets,
-                             ranks) &&
-           repeat_same_lists(call->out_counts, call->out_offsets, kept->out_counts,
-                             kept->out_offsets, ranks);
-}
-
-dist_status disti_call_uneven(dist_group *group, const struct dist_call *call)
-{
-    struct disti_repeat *repeat = repeat_holds ? NULL : repeat_take(group, call->collective);
+    struct disti_repeat *repeat = repeat_take(group, kind.collective);
 
     if (!repeat)
-        return disti_call(group, call, calls_blocking);
-    if (repeat_is_uneven(repeat, call, group->world_size))
-        return repeat_run(group, repeat, call->in, call->out);
+        return repeat_uneven_not(group, kind, in, out, count, lists);
+    if (repeat_is(repeat, kind, in, out, count) &&
+        lists_are_kept(lists, &repeat->call, &repeat->lists, group->world_size))
+        return repeat_run(group, repeat, in, out);
     disti_lock_release(&group->lock);
-    return disti_call(group, call, calls_blocking);
+    return repeat_uneven_not(group, kind, in, out, count, lists);
+}
+
+dist_status disti_call_uneven(dist_group *group, struct calls_kind kind, const void *in, void *out,
+                              size_t count, const struct calls_lists *lists)
+{
+    if (atomic_load_explicit(&repeat_all_holds, memory_order_relaxed) && repeat_is_held())
+        return repeat_uneven_not(group, kind, in, out, count, lists);
+    return repeat_try_uneven(group, kind, in, out, count, lists);
 }

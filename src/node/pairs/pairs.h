@@ -87,6 +87,12 @@ static inline int pairs_leader(const struct disti_node_op *op)
     return disti_node_pattern(op->call.collective)->rooted ? op->call.root : 0;
 }
 
+/* Has this rank a list of all ranks' blocks, or is there only one? */
+static inline int pairs_listed(const struct disti_node *node, const struct disti_node_op *op)
+{
+    return op->call.in_counts || op->call.out_counts ? node->ranks : 1;
+}
+
 /* How a giver's memory is reached. */
 static inline enum node_means pairs_means(const struct disti_node_op *op,
                                           const struct node_locations *giver)
@@ -117,6 +123,9 @@ static inline const char *pairs_on_board(const struct disti_node *node,
            block->first * op->element_bytes;
 }
 
+/* This rank's list, of blocks as they lie in memory, or as they stand behind it. */
+void disti_node_pairs_list(const struct disti_node *node, const struct disti_node_op *op,
+                           struct node_block *list);
 /* What a giver's list says of this rank's block. ERR_MISMATCH: this rank expects another count. */
 dist_status disti_node_pairs_block(struct disti_node *node, struct disti_node_op *op, int giver,
                                    struct node_block *block_p);

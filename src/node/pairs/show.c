@@ -14,12 +14,6 @@ static size_t pairs_bytes(const struct disti_node *node, const struct disti_node
     return elements * op->element_bytes;
 }
 
-/* Has it a list of all ranks' blocks, or is there only one? */
-static int pairs_listed(const struct disti_node *node, const struct disti_node_op *op)
-{
-    return op->call.in_counts || op->call.out_counts ? node->ranks : 1;
-}
-
 /* Of a giver, whose blocks have so many bytes. */
 static enum disti_node_place pairs_place(struct disti_node *node, const struct disti_node_op *op,
                                          size_t bytes, int listed)
@@ -55,19 +49,6 @@ static void pairs_wait_for(const struct disti_node *node, struct disti_node_op *
     op->seen = op->first;
 }
 
-/* Where there is a root, and it gives or takes little, nobody has more. */
-void disti_node_pairs_lead(struct disti_node *node, struct disti_node_op *op)
-{
-    if (node->rank == 0 && !disti_node_pattern(op->call.collective)->rooted)
-        op->cma = disti_node_mover_leads(node, op);
-}
-
-bool disti_node_pairs_are_little(const struct disti_node_op *op)
-{
-    return op->state != NODE_OP_POSTED && op->way == NODE_WAY_WINDOWS && op->stage == 0 &&
-           op->place != NODE_IN_MEMORY && op->given <= NODE_SHORT_MAX;
-}
-
 void disti_node_pairs_choose(struct disti_node *node, struct disti_node_op *op)
 {
     bool gives = pairs_gives_others(node, op);
@@ -88,10 +69,10 @@ void disti_node_pairs_choose(struct disti_node *node, struct disti_node_op *op)
     pairs_wait_for(node, op, gives);
 }
 
-/* The list, of blocks as they lie in memory, or as they stand behind it. */
-static void pairs_show_list(const struct disti_node *node, const struct disti_node_op *op,
-                            struct node_block *list, bool gives)
+void disti_node_pairs_list(const struct disti_node *node, const struct disti_node_op *op,
+                           struct node_block *list)
 {
+    bool gives = pairs_gives_others(node, op);
     int listed = pairs_listed(node, op);
     uint64_t next = 0;
 
@@ -165,7 +146,7 @@ dist_status disti_node_pairs_show(struct disti_node *node, struct disti_node_op 
     if (op->place == NODE_NOWHERE)
         return DIST_OK;
     list = node_list(node->self, op);
-    pairs_show_list(node, op, list, gives);
+    disti_node_pairs_list(node, op, list);
     if (op->place == NODE_IN_MEMORY)
         return pairs_show_memory(node, op, gives);
     pairs_show_blocks(node, op, (char *)list + pairs_list_bytes(pairs_listed(node, op), op->place));
