@@ -3,7 +3,7 @@
 #include "base/faults/faults.h"
 #include "base/log.h"
 #include "base/settings/config.h"
-#include "node/state.h"
+#include "node/area.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -24,8 +24,7 @@ static bool board_one_machine(const struct dist_backend_config *config)
 
 static size_t board_bytes(const struct disti_node *node)
 {
-    return (size_t)node->ranks *
-           (sizeof(struct node_board) + NODE_AREAS * sizeof(struct node_area));
+    return (size_t)node->ranks * (sizeof(struct node_board) + node->area_bytes);
 }
 
 /* Rank 0: memory for all boards, of which each rank makes the pages of its own. */
@@ -90,7 +89,7 @@ static bool board_map(struct disti_node *node)
     const struct disti_segment_location *at = &node->hellos[0].boards;
     bool tried = disti_log_trying(true);
     struct node_board *boards, **other = node->others;
-    struct node_area *areas;
+    unsigned char *areas;
     void *memory;
     dist_status status = disti_segment_map(&at->name, &memory);
 
@@ -101,7 +100,7 @@ static bool board_map(struct disti_node *node)
     areas = (void *)(boards + node->ranks);
     for (int r = 0; r < node->ranks; r++) {
         node->peers[r].board = &boards[r];
-        node->peers[r].areas = &areas[r * NODE_AREAS];
+        node->peers[r].areas = areas + (size_t)r * node->area_bytes;
         if (r != node->rank)
             *other++ = &boards[r];
     }
@@ -179,6 +178,7 @@ static dist_status board_open(struct disti_node *node, struct disti_node_hello *
     node->rank = config->rank;
     node->ranks = config->world_size;
     node->round_bytes = NODE_ROUND_BYTES;
+    node_size_areas(node);
     node->cpus = board_cpus(config);
     node->cache_bytes = disti_node_cache() * (size_t)node->cpus / (size_t)node->ranks;
     node->gone = -1;

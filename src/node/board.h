@@ -48,9 +48,9 @@ struct node_locations {
  * Call number c stands in slot c % NODE_SLOTS. `stage` is c << NODE_STAGE_BITS | what the rank has
  * reached; it only grows. All else is written before the stage that it belongs to is stored
  * (release), and read after that has been seen (acquire). What a rank gives stands in the slot, or
- * in area c % NODE_AREAS if the slot is too small. Of s slots or areas one is written for call c
- * when every rank is known to have begun call c - s + 1, so that all have done with call c - s,
- * whose it was. Two would do; with more a rank that only gives need not wait for those that take.
+ * in an area (area.h) if the slot is too small. Of s slots or areas one is written for call c when
+ * every rank is known to have begun call c - s + 1, so that all have done with call c - s, whose it
+ * was. Two would do; with more a rank that only gives need not wait for those that take.
  *
  * `history` is a hash of this call and all before it: where two ranks' are the same in one call, so
  * are all calls before. Who waits for a call reads its slot while that is the call's. Who only
@@ -58,7 +58,6 @@ struct node_locations {
  * history and fingerprint do.
  */
 #define NODE_SLOTS 32
-#define NODE_AREAS 8
 #define NODE_STAGE_BITS 24
 /* Bytes that a slot has room for, aligned as any element: a root's short blocks for a few ranks. */
 #define NODE_SLOT_DATA 992
@@ -74,6 +73,7 @@ struct node_slot {
     _Atomic uint64_t history, fingerprint;
     uint8_t place;  /* of enum disti_node_place, in calls of pairs */
     bool cma;       /* of the rank that leads a call of pairs: the kernel may copy */
+    uint16_t area;  /* that it gives in: where in its ring, in units of NODE_APART */
     int32_t failed; /* from stage 1 on: errno of a copy that the kernel did not make, or UNSEEN */
     alignas(NODE_SLOT_ALIGN) union {
         struct node_locations locations;
@@ -92,13 +92,10 @@ struct node_block {
     uint64_t count, first; /* elements; where in IN or OUT it begins, or in what is given */
 };
 
-struct node_area {
-    alignas(NODE_APART) unsigned char data[NODE_AREA_BYTES + NODE_AREA_GAP];
-};
-
 /*
  * The boards of a group's ranks lie in one segment, which rank 0 makes and each of the others maps
- * once: first all boards, then all areas. Who looks at everybody's board touches few pages so.
+ * once: first all boards, then all rings of areas. Who looks at everybody's board touches few pages
+ * so.
  *
  *     |board 0|board 1|...|board n - 1|areas of rank 0|areas of rank 1|...|areas of rank n - 1|
  */

@@ -39,6 +39,7 @@ libdist_core_sources += \
 	src/node/segment/register.c \
 	src/node/segment/table.c \
 	src/node/segment/table.h \
+	src/node/area.h \
 	src/node/short.h \
 	src/node/start.c \
 	src/node/state.h \

@@ -65,10 +65,30 @@ static void op_begin(struct disti_node *node, const struct disti_node_op *op)
                 op->history);
 }
 
+/* Do its data stand in areas, and are they so long that it matters how they are put there? */
+static bool op_has_gait(const struct disti_node_op *op)
+{
+    return op->in_area && op->chosen && (!op->paired || op->given > NODE_SHORT_MAX);
+}
+
+static void op_show_area(struct disti_node *node, struct disti_node_op *op)
+{
+    disti_node_area_begin(node, op);
+    if (op->given) {
+        node_take_area(node, node_slot(node->board, op), op->given);
+        disti_node_move((char *)node_given(node->self, op), op->call.in, op->given,
+                        node_window_gait(op));
+    }
+    disti_node_area_shown(op);
+}
+
 static dist_status op_show_short(struct disti_node *node, struct disti_node_op *op)
 {
     op_begin(node, op);
-    short_show(node, node_slot(node->board, op), op);
+    if (op_has_gait(op))
+        op_show_area(node, op);
+    else
+        short_show(node, node_slot(node->board, op), op);
     return disti_node_op_go(op, NODE_OP_WAITING);
 }
 
@@ -92,7 +112,11 @@ static dist_status op_show_pairs(struct disti_node *node, struct disti_node_op *
     dist_status status;
 
     op_begin(node, op);
+    if (op_has_gait(op))
+        disti_node_area_begin(node, op);
     status = disti_node_pairs_show(node, op);
+    if (op_has_gait(op))
+        disti_node_area_shown(op);
     return status == DIST_OK ? disti_node_op_go(op, NODE_OP_WAITING) : status;
 }
 
@@ -127,12 +151,18 @@ static dist_status op_enter(struct disti_node *node, struct disti_node_op *op)
 
 static dist_status op_finish_short(struct disti_node *node, struct disti_node_op *op)
 {
-    dist_status status = op->paired ? disti_node_pairs_take(node, op) : DIST_OK;
+    const bool gait = op_has_gait(op);
+    dist_status status;
 
+    if (gait)
+        disti_node_area_take(op);
+    status = op->paired ? disti_node_pairs_take(node, op) : DIST_OK;
     if (status == DIST_OK)
         status = disti_node_op_go(op, NODE_OP_ENDED);
     if (status == DIST_OK)
         short_take(node, op, op->number);
+    if (gait)
+        disti_node_area_end(node, op);
     return status;
 }
 

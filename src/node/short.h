@@ -3,7 +3,7 @@
 #ifndef DISTI_NODE_SHORT_H
 #define DISTI_NODE_SHORT_H
 
-#include "node/state.h"
+#include "node/area.h"
 
 /* Its slot is free: it is this rank's newest call from now on. */
 static inline void short_begin(struct disti_node *node, struct node_slot *slot, uint64_t number,
@@ -24,6 +24,8 @@ static inline void short_show(struct disti_node *node, struct node_slot *slot,
 {
     size_t given = op->given;
 
+    if (given && op->in_area)
+        node_take_area(node, slot, given);
     if (given)
         node_copy(op->in_area ? node_given(node->self, op) : slot->data, op->call.in, given);
 }
@@ -75,8 +77,8 @@ static inline void short_prefetch_next(struct disti_node *node, const struct dis
         return;
     node_prefetch_write(&node->board->slots[next % NODE_SLOTS],
                         NODE_SLOT_ALIGN + (op->in_area ? NODE_SLOT_NEAR : bytes));
-    if (op->in_area)
-        node_prefetch_write(&node->self->areas[next % NODE_AREAS], bytes);
+    if (op->in_area && !(op->gait & NODE_STREAMS))
+        node_prefetch_write(node->self->areas + node_next_area(node, bytes), bytes);
 }
 
 /* Short: all have come; takes what they give. */

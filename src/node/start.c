@@ -139,7 +139,7 @@ void disti_node_roles(const struct disti_node *node, struct disti_node_op *op)
                    ? disti_reduce_kernel(op->call.dtype, op->call.op)
                    : NULL;
     op->finish = start_finish(op, pattern);
-    op->depth = op->in_area && op->gives ? NODE_AREAS : NODE_SLOTS;
+    op->depth = op->in_area && op->gives ? node->area_depth : NODE_SLOTS;
     op->seen = op->first;
 }
 

@@ -37,7 +37,7 @@ enum node_means { NODE_NOTHING, NODE_FROM_BOARD, NODE_SEEN, NODE_BY_KERNEL, NODE
 
 struct node_peer {
     struct node_board *board;
-    struct node_area *areas;
+    unsigned char *areas;               /* a ring */
     struct node_far_doorbell *doorbell; /* NULL: not opened yet */
     struct node_view views[NODE_VIEWS]; /* the first was used last */
     const char *in;                     /* of the call under way; NULL: in the window */
@@ -54,12 +54,19 @@ struct node_peer {
     uint32_t last;         /* the stage up to which the two keep step */
 };
 
+/* The area of a slot's call. */
+static inline unsigned char *node_area(const struct node_peer *peer, const struct node_slot *slot)
+{
+    return peer->areas + (size_t)slot->area * NODE_APART;
+}
+
 /* Where a rank's data are in a call on the boards. */
 static inline unsigned char *node_given(const struct node_peer *peer,
                                         const struct disti_node_op *op)
 {
-    return op->in_area ? peer->areas[op->number % NODE_AREAS].data
-                       : node_slot(peer->board, op)->data;
+    struct node_slot *slot = node_slot(peer->board, op);
+
+    return op->in_area ? node_area(peer, slot) : slot->data;
 }
 
 /* How ordinary memory is copied by a collective in a size class; the same on all ranks. */
@@ -95,10 +102,13 @@ struct disti_node {
     char *window; /* this rank's, NULL: not needed yet */
     struct disti_segment_location window_location;
     size_t round_bytes;
-    int cpus;           /* for this rank and the others, no more than ranks */
-    size_t cache_bytes; /* this rank's, of the second level */
-    uint64_t calls;     /* numbered so far */
-    uint64_t confirmed; /* the last that every rank is known to have begun, and was the same to */
+    size_t area_bytes; /* of a rank's ring of areas; the next begins at: */
+    size_t area_next;
+    uint64_t area_depth; /* so many calls, at least, pass before an area is written again */
+    int cpus;            /* for this rank and the others, no more than ranks */
+    size_t cache_bytes;  /* this rank's, of the second level */
+    uint64_t calls;      /* numbered so far */
+    uint64_t confirmed;  /* the last that every rank is known to have begun, and was the same to */
     uint64_t sequences[NODE_SLOTS]; /* of the calls in this rank's slots, as its group counts */
     uint64_t rounds;                /* of windows, so far */
     struct node_mover movers[DIST_COLL_COUNT][NODE_SIZES];

@@ -10,6 +10,8 @@
  *            0 4 1 5 2 6 3 7 0 4 1 5 2 6 3 7                       copies through windows
  *            0 0 0 0   4 4 4 4   1 1 1 1   5 5 5 5   2 2 2 2 ...   reductions; then the best
  *
+ *            0 4 0 4 0 4 0 4                                       by areas: too short for more
+ *
  * What counts is the rank's own work, without its waits. All ranks try the same in the same call,
  * so that a window's reader pays for how it was written. Trials come again as those of mover.c do.
  */
@@ -19,6 +21,8 @@
 #include <string.h>
 
 #define GAIT_TURNS 3 /* of those that do not stream */
+/* Calls by areas in which both ways are tried. */
+#define GAIT_AREA_TRIALS 8
 /* After so many calls of a class the trials begin anew, for the first time and then. */
 #define GAIT_CALLS_FIRST 64
 #define GAIT_CALLS 2000
@@ -105,16 +109,20 @@ static void gait_record(struct node_gait *gait, const struct disti_node_op *op)
         *least = ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
 }
 
-/* Streams must save a quarter: the ranks may not agree, and who does not stream pays for others. */
-static uint64_t gait_cost(const struct node_gait *gait, uint8_t which)
+/*
+ * Streams must save a quarter: the ranks may not agree, and who does not stream pays for others.
+ * Who only gives does not see what its readers pay: it must save half.
+ */
+static uint64_t gait_cost(const struct node_gait *gait, uint8_t which, bool only_gives)
 {
-    return (uint64_t)gait->ns[which] * (which & NODE_STREAMS ? 4 : 3);
+    return (uint64_t)gait->ns[which] * (!(which & NODE_STREAMS) ? 3 : only_gives ? 6 : 4);
 }
 
-static void gait_decide(struct node_gait *gait)
+static void gait_decide(struct node_gait *gait, bool only_gives)
 {
     for (uint8_t i = 0; i < NODE_GAITS; i++) {
-        bool better = !gait->ns[gait->best] || gait_cost(gait, i) < gait_cost(gait, gait->best);
+        bool better = !gait->ns[gait->best] ||
+                      gait_cost(gait, i, only_gives) < gait_cost(gait, gait->best, only_gives);
 
         if (gait->ns[i] && better)
             gait->best = i;
@@ -133,7 +141,30 @@ void disti_node_gait_learn(struct disti_node *node, const struct disti_node_op *
     if (op->tries_gait)
         gait_record(gait, op);
     if (++gait->calls == gait_trials(node, op, direct))
-        gait_decide(gait);
+        gait_decide(gait, false);
+    if (gait->calls == (gait->tried ? GAIT_CALLS : GAIT_CALLS_FIRST))
+        *gait = (struct node_gait){.best = gait->best, .tried = true};
+}
+
+/* ---- areas ---- */
+
+static void gait_choose_area(struct disti_node *node, struct disti_node_op *op)
+{
+    const struct node_gait *gait = &gaits_of(node, op)->area;
+
+    op->tries_gait = gait->calls < GAIT_AREA_TRIALS;
+    op->gait = op->tries_gait ? gait->calls % 2 * NODE_STREAMS : gait->best;
+}
+
+static void gait_learn_area(struct disti_node *node, const struct disti_node_op *op)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+    struct node_gait *gait = &gaits_of(node, op)->area;
+
+    if (op->tries_gait)
+        gait_record(gait, op);
+    if (++gait->calls == GAIT_AREA_TRIALS)
+        gait_decide(gait, pattern->givers != pattern->takers);
     if (gait->calls == (gait->tried ? GAIT_CALLS : GAIT_CALLS_FIRST))
         *gait = (struct node_gait){.best = gait->best, .tried = true};
 }
@@ -143,6 +174,30 @@ void disti_node_gait_learn(struct disti_node *node, const struct disti_node_op *
 static int64_t gait_clock(const struct disti_node_op *op)
 {
     return op->tries_gait ? disti_now_ns() : 0;
+}
+
+void disti_node_area_begin(struct disti_node *node, struct disti_node_op *op)
+{
+    gait_choose_area(node, op);
+    op->worked_ns = -gait_clock(op);
+}
+
+void disti_node_area_shown(struct disti_node_op *op)
+{
+    if (op->gait & NODE_STREAMS)
+        disti_node_store_fence();
+    op->worked_ns += gait_clock(op);
+}
+
+void disti_node_area_take(struct disti_node_op *op)
+{
+    op->worked_ns -= gait_clock(op);
+}
+
+void disti_node_area_end(struct disti_node *node, struct disti_node_op *op)
+{
+    op->worked_ns += gait_clock(op);
+    gait_learn_area(node, op);
 }
 
 bool disti_node_work(struct disti_node *node, struct disti_node_op *op)

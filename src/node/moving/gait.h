@@ -28,7 +28,8 @@ struct node_gait {
 
 struct node_gaits {
     struct node_gait elsewhere, direct;
-    bool was_direct; /* the last call */
+    struct node_gait area; /* of what stands in areas */
+    bool was_direct;       /* the last call */
 };
 
 /* The gait of what goes into a window. */
@@ -41,6 +42,15 @@ static inline uint8_t node_window_gait(const struct disti_node_op *op)
 void disti_node_gait_choose(struct disti_node *node, struct disti_node_op *op, bool past);
 /* The call has ended. */
 void disti_node_gait_learn(struct disti_node *node, const struct disti_node_op *op);
+
+/*
+ * Of a call whose data stand in areas, and are longer than short: before this rank puts its own
+ * there, and behind; before it takes others', and behind.
+ */
+void disti_node_area_begin(struct disti_node *node, struct disti_node_op *op);
+void disti_node_area_shown(struct disti_node_op *op);
+void disti_node_area_take(struct disti_node_op *op);
+void disti_node_area_end(struct disti_node *node, struct disti_node_op *op);
 
 /* Some of a stage's work, whose time counts in a trial. True: that was the rest. */
 bool disti_node_work(struct disti_node *node, struct disti_node_op *op);

@@ -106,8 +106,7 @@ static inline struct node_block *node_list(const struct node_peer *peer,
 {
     struct node_slot *slot = node_slot(peer->board, op);
 
-    return slot->place == NODE_IN_SLOT ? (void *)slot->data
-                                       : (void *)peer->areas[op->number % NODE_AREAS].data;
+    return slot->place == NODE_IN_SLOT ? (void *)slot->data : (void *)node_area(peer, slot);
 }
 
 /* Where a block of a giver's stands on its board. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a rank shows of its blocks, and where it puts them. */
+#include "node/area.h"
 #include "node/pairs/pairs.h"
 
 /* Bytes of all blocks for others. */
@@ -61,7 +62,8 @@ void disti_node_pairs_choose(struct disti_node *node, struct disti_node_op *op)
     op->given = 0;
     if (op->place == NODE_IN_SLOT || op->in_area)
         op->given = bytes + pairs_list_bytes(listed, op->place);
-    op->depth = op->place == NODE_IN_AREA || op->place == NODE_IN_MEMORY ? NODE_AREAS : NODE_SLOTS;
+    op->depth =
+        op->place == NODE_IN_AREA || op->place == NODE_IN_MEMORY ? node->area_depth : NODE_SLOTS;
     op->cma = node->rank == pairs_leader(op) && disti_node_mover_leads(node, op);
     op->together = false;
     op->base = 1;
@@ -98,7 +100,8 @@ static void pairs_show_blocks(const struct disti_node *node, const struct disti_
 
         if (r == node->rank || !pairs_takes(op, r) || !bytes)
             continue;
-        disti_node_move(to, (const char *)op->call.in + block.first * op->element_bytes, bytes, 0);
+        disti_node_move(to, (const char *)op->call.in + block.first * op->element_bytes, bytes,
+                        node_window_gait(op));
         to += bytes;
     }
 }
@@ -145,6 +148,10 @@ dist_status disti_node_pairs_show(struct disti_node *node, struct disti_node_op 
     slot->failed = 0;
     if (op->place == NODE_NOWHERE)
         return DIST_OK;
+    if (op->place == NODE_IN_AREA)
+        node_take_area(node, slot, op->given);
+    else if (op->place == NODE_IN_MEMORY)
+        node_take_area(node, slot, pairs_list_bytes(pairs_listed(node, op), op->place));
     list = node_list(node->self, op);
     disti_node_pairs_list(node, op, list);
     if (op->place == NODE_IN_MEMORY)

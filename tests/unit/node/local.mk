@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 node_unit_tests = \
+	tests/unit/node/test_area \
 	tests/unit/node/test_migrate \
 	tests/unit/node/test_buddy \
 	tests/unit/node/test_gait \
@@ -18,6 +19,9 @@ TESTS += $(node_unit_tests)
 
 tests_unit_node_test_migrate_SOURCES = tests/unit/node/test_migrate.c
 tests_unit_node_test_migrate_LDADD = $(unit_test_libs)
+
+tests_unit_node_test_area_SOURCES = tests/unit/node/test_area.c
+tests_unit_node_test_area_LDADD = $(unit_test_libs)
 
 tests_unit_node_test_buddy_SOURCES = tests/unit/node/test_buddy.c tests/unit/node/unit.h
 tests_unit_node_test_buddy_LDADD = $(unit_test_libs)

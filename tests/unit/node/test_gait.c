@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which gait a rank's copies take, on a CPU for which it is told how long each takes. */
+#include "base/clock.h"
 #include "node/state.h"
 
 #include <setjmp.h>
@@ -10,7 +11,9 @@
 #include <cmocka.h>
 
 #define BYTES ((size_t)256 << 10)
-#define ENOUGH 40 /* calls: the first trials are over */
+#define SECOND ((int64_t)1000 * 1000 * 1000)
+#define AREA ((size_t)32 << 20) /* so that seconds fit in 32 bits */
+#define ENOUGH 40               /* calls: the first trials are over */
 
 static struct disti_node *node;
 
@@ -155,6 +158,49 @@ static void another_answer_is_found_later(void **state)
     assert_int_equal(call_often(NODE_WAY_WINDOWS, true, warm), 0);
 }
 
+/* A call through areas in which each gait takes so long. Returns the one that it took. */
+static int area_of(dist_collective collective, const int64_t *ns)
+{
+    struct disti_node_op op = {.call.collective = collective, .element_bytes = 1, .largest = AREA};
+
+    disti_node_area_begin(node, &op);
+    op.worked_ns = ns[op.gait] - (op.tries_gait ? disti_now_ns() : 0);
+    disti_node_area_end(node, &op);
+    return op.gait;
+}
+
+static int area_often(dist_collective collective, const int64_t *ns)
+{
+    int gait = 0;
+
+    for (int i = 0; i < ENOUGH; i++)
+        gait = area_of(collective, ns);
+    return gait;
+}
+
+/* Much longer than the clock's looks, on a machine that others use too. */
+static void areas_are_streamed_where_that_is_sooner(void **state)
+{
+    const int64_t streams[NODE_GAITS] = {[0] = 8 * SECOND, [NODE_STREAMS] = 5 * SECOND};
+    const int64_t stores[NODE_GAITS] = {[0] = 8 * SECOND, [NODE_STREAMS] = 7 * SECOND};
+
+    (void)state;
+    assert_int_equal(area_of(DIST_COLL_ALL_GATHER, streams), 0);
+    assert_int_equal(area_of(DIST_COLL_ALL_GATHER, streams), NODE_STREAMS);
+    assert_int_equal(area_often(DIST_COLL_ALL_GATHER, streams), NODE_STREAMS);
+    assert_int_equal(area_often(DIST_COLL_ALL_TO_ALL, stores), 0);
+}
+
+static void who_only_gives_streams_for_half(void **state)
+{
+    const int64_t some[NODE_GAITS] = {[0] = 8 * SECOND, [NODE_STREAMS] = 5 * SECOND};
+    const int64_t much[NODE_GAITS] = {[0] = 8 * SECOND, [NODE_STREAMS] = 3 * SECOND};
+
+    (void)state;
+    assert_int_equal(area_often(DIST_COLL_BROADCAST, some), 0);
+    assert_int_equal(area_often(DIST_COLL_GATHER, much), NODE_STREAMS);
+}
+
 static void sums_in_segments_ask(void **state)
 {
     const int64_t ns[NODE_GAITS] = {10000, 40000, 40000, 40000, 50000, 50000, 50000, 50000};
@@ -181,6 +227,9 @@ int main(void)
                                         node_free),
         cmocka_unit_test_setup_teardown(copies_of_the_kernel_tell_nothing, node_make, node_free),
         cmocka_unit_test_setup_teardown(another_answer_is_found_later, node_make, node_free),
+        cmocka_unit_test_setup_teardown(areas_are_streamed_where_that_is_sooner, node_make,
+                                        node_free),
+        cmocka_unit_test_setup_teardown(who_only_gives_streams_for_half, node_make, node_free),
         cmocka_unit_test_setup_teardown(sums_in_segments_ask, node_make, node_free),
     };
 

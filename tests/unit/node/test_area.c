@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Areas: none is written while another rank may still read it, whatever their lengths. */
+#include "node/area.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define CALLS 5000
+
+struct area {
+    size_t from, to;
+};
+
+/* Mostly long ones, for those reach round the ring soonest. */
+static size_t bytes_of(uint32_t *random)
+{
+    *random = *random * 1664525 + 1013904223;
+    return *random >> 30 ? NODE_AREA_BYTES - (*random >> 20) % 64 : 1 + (*random >> 8) % 4096;
+}
+
+static void ring_of(int ranks, uint64_t depth)
+{
+    static struct disti_node node;
+    static struct node_slot slot;
+    struct area last[NODE_SLOTS] = {{0}};
+    uint32_t random = (uint32_t)ranks;
+
+    node = (struct disti_node){.ranks = ranks};
+    node_size_areas(&node);
+    assert_int_equal(node.area_depth, depth);
+    for (uint64_t call = 0; call < CALLS; call++) {
+        size_t bytes = bytes_of(&random);
+        struct area mine;
+
+        node_take_area(&node, &slot, bytes);
+        mine.from = (size_t)slot.area * NODE_APART;
+        mine.to = mine.from + bytes;
+        assert_true(mine.to <= node.area_bytes);
+        for (uint64_t before = 1; before < depth && before <= call; before++) {
+            const struct area *other = &last[(call - before) % NODE_SLOTS];
+
+            assert_true(mine.to <= other->from || other->to <= mine.from);
+        }
+        last[call % NODE_SLOTS] = mine;
+    }
+}
+
+static void nothing_is_written_over_what_may_be_read(void **state)
+{
+    (void)state;
+    ring_of(2, NODE_SLOTS);
+    ring_of(4, 29);
+    ring_of(8, 14);
+    ring_of(NODE_RANKS_MAX, NODE_AREAS_LEAST);
+}
+
+/* A number or two lie in the line of the stage, which is fetched anyway. */
+static void data_begin_in_the_line_of_the_stage(void **state)
+{
+    (void)state;
+    assert_int_equal(offsetof(struct node_slot, data), NODE_SLOT_ALIGN);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_is_written_over_what_may_be_read),
+        cmocka_unit_test(data_begin_in_the_line_of_the_stage),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
