@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A call of pairs that gives on its board, and comes again with other buffers: what it copies was
  * worked out the first time. */
+#include "node/area.h"
 #include "node/pairs/pairs.h"
 #include "node/short.h"
 
@@ -13,8 +14,7 @@ struct again_stretch {
 
 /* A block of another rank's. */
 struct again_take {
-    struct node_board *board;
-    struct node_area *areas;
+    const struct node_peer *peer;
     uint64_t count;   /* elements that this rank expects, */
     size_t to, bytes; /* and where in OUT they go */
 };
@@ -81,8 +81,7 @@ static void again_take_from(const struct disti_node *node, const struct disti_no
 
         if (r != node->rank)
             again->take[again->takes++] =
-                (struct again_take){.board = node->peers[r].board,
-                                    .areas = node->peers[r].areas,
+                (struct again_take){.peer = &node->peers[r],
                                     .count = block.count,
                                     .to = block.first * op->element_bytes,
                                     .bytes = block.count * op->element_bytes};
@@ -149,11 +148,10 @@ bool disti_node_pairs_recur(const struct disti_node *node, const struct disti_no
 
 /* ---- once more ---- */
 
-/* Where in a slot or an area of that board this call's list stands, and behind it the blocks. */
-static inline char *again_data(struct node_slot *slot, struct node_area *areas, uint64_t number,
-                               enum disti_node_place place)
+/* Where in its slot or area the list of a rank's call stands, and behind it the blocks. */
+static inline char *again_data(const struct node_peer *peer, struct node_slot *slot)
 {
-    return (char *)(place == NODE_IN_SLOT ? slot->data : areas[number % NODE_AREAS].data);
+    return (char *)(slot->place == NODE_IN_SLOT ? slot->data : node_area(peer, slot));
 }
 
 static inline void again_show(struct disti_node *node, struct node_slot *slot,
@@ -168,7 +166,9 @@ static inline void again_show(struct disti_node *node, struct node_slot *slot,
     slot->failed = 0;
     if (op->place == NODE_NOWHERE)
         return;
-    to = again_data(slot, node->self->areas, op->number, op->place);
+    if (op->place == NODE_IN_AREA)
+        node_take_area(node, slot, op->given);
+    to = again_data(node->self, slot);
     list = (void *)to;
     for (int r = 0; r < again->listed; r++)
         list[r] = again->list[r];
@@ -183,7 +183,7 @@ static inline void again_show(struct disti_node *node, struct node_slot *slot,
 static inline bool again_take_one(const struct disti_node_op *op, const struct node_again *again,
                                   const struct again_take *take, uint64_t history)
 {
-    struct node_slot *slot = node_slot(take->board, op);
+    struct node_slot *slot = node_slot(take->peer->board, op);
     const struct node_block *block;
     const char *data;
 
@@ -191,7 +191,7 @@ static inline bool again_take_one(const struct disti_node_op *op, const struct n
         atomic_load_explicit(&slot->history, memory_order_relaxed) != history ||
         slot->place == NODE_IN_MEMORY)
         return false;
-    data = again_data(slot, take->areas, op->number, (enum disti_node_place)slot->place);
+    data = again_data(take->peer, slot);
     block = (const void *)data;
     block += again->mine;
     if (block->count != take->count)
