@@ -87,40 +87,34 @@ static void post_claim_offer(struct tcp_state *state, struct tcp_peer *peer,
     disti_tcp_control(state, peer);
 }
 
-/*
- * A message that had come early is not the one that the receive meant: it goes. `offer` is its
- * number, if it was offered.
- */
-static void post_refused(struct tcp_state *state, struct tcp_peer *peer, const uint64_t *offer,
-                         uint64_t bytes)
+/* A message that had come early is not the one that the receive meant: it goes. */
+static void post_refused(struct tcp_state *state, struct tcp_peer *peer,
+                         struct disti_unexpected *unexpected)
 {
     struct tcp_incoming *in = &peer->conn->in;
+    dist_status status = DIST_OK;
 
-    if (offer) {
-        if (disti_tcp_ask(peer, *offer, true) != DIST_OK)
-            disti_tcp_lose(state, peer, ENOMEM, NULL);
-        else
-            disti_tcp_list(state, peer);
-    } else if (in->unexpected && in->unexpected->refused) {
-        disti_tcp_unexpected_release(peer, in->unexpected);
+    if (!unexpected->descriptor && disti_tcp_assembly_refused(peer))
+        return;
+    if (unexpected->descriptor)
+        status = disti_tcp_ask(peer, unexpected->note[0], true);
+    else if (in->unexpected == unexpected)
         in->unexpected = NULL;
-    } else if (!disti_tcp_assembly_refused(peer)) {
-        disti_tcp_give_back(&peer->credit, bytes);
-    }
+    disti_tcp_unexpected_release(peer, unexpected);
+    if (status != DIST_OK)
+        disti_tcp_lose(state, peer, ENOMEM, NULL);
+    else
+        disti_tcp_list(state, peer);
 }
 
 static void post_receive(struct tcp_state *state, struct tcp_peer *peer,
                          struct dist_request *request)
 {
-    const struct disti_unexpected *waiting =
-        disti_match_waiting(&peer->match, request->envelope.tag);
-    uint64_t number = waiting ? waiting->note[0] : 0;
-    bool offered = waiting && waiting->descriptor;
     struct disti_unexpected *unexpected = disti_match_post(&peer->match, request);
 
-    if (request->status == DIST_ERR_MISMATCH)
-        post_refused(state, peer, offered ? &number : NULL, request->arrived.bytes);
-    else if (offered)
+    if (unexpected && unexpected->refused)
+        post_refused(state, peer, unexpected);
+    else if (unexpected && unexpected->descriptor)
         post_claim_offer(state, peer, unexpected, request);
     /* What comes in stripes is taken when all are there. */
     else if (unexpected && !disti_tcp_assembling(peer, unexpected))
