@@ -243,7 +243,8 @@ struct dist_transport {
 
     /*
      * Optional. Writes one line about this peer, for the log and for reports, to text[size], always
-     * terminated. Changes nothing.
+     * terminated. It begins with "unreachable" if the peer's machine answers nothing at this
+     * moment, which the error of a call that waits for the peer then says. Changes nothing.
      */
     void (*describe)(void *state, int peer, char *text, size_t size);
 

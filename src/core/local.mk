@@ -42,6 +42,7 @@ libdist_core_sources += \
 	src/core/call/shared.c \
 	src/core/group/monitor.c \
 	src/core/group/news.c \
+	src/core/group/room.c \
 	src/core/group/shrink.c \
 	src/core/call/op.c \
 	src/core/call/op.h \

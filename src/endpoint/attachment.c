@@ -248,6 +248,23 @@ int disti_attachment_probe_tag(struct engine_attachment *attachment, uint64_t ta
     return attachment_rank_inside(attachment, outside);
 }
 
+bool disti_attachment_unreachable(const struct engine_attachment *attachment, int peer)
+{
+    static const char word[] = "unreachable";
+    char text[256] = "";
+
+    /* Who has the lock may keep it for long: then it is not known. */
+    if (!attachment->endpoint || !attachment->transport->describe ||
+        !endpoint_try_lock(attachment->endpoint))
+        return false;
+    if (attachment->endpoint->state)
+        attachment->transport->describe(attachment->endpoint->state,
+                                        attachment_rank_outside(attachment, peer), text,
+                                        sizeof(text));
+    endpoint_unlock(attachment->endpoint);
+    return strncmp(text, word, sizeof(word) - 1) == 0;
+}
+
 /* What the transport shows, in ranks of the group. */
 struct attachment_look {
     const struct engine_attachment *attachment;

@@ -85,6 +85,8 @@ dist_status disti_attachment_reach(struct engine_attachment *attachment, const v
 dist_status disti_attachment_connect(struct engine_attachment *attachment, int peer,
                                      const void *blob, size_t size);
 int disti_attachment_probe_tag(struct engine_attachment *attachment, uint64_t tag);
+/* Does the peer's machine answer nothing, as far as the transport knows? */
+bool disti_attachment_unreachable(const struct engine_attachment *attachment, int peer);
 void disti_attachment_unexpected(struct engine_attachment *attachment, uint64_t tag, uint64_t mask,
                                  int most, dist_unexpected_fn see, void *arg);
 

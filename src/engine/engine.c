@@ -6,6 +6,7 @@
 #include "base/settings/config.h"
 #include "engine/state.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 /* No peer is reached through the link: its doorbell, which does not ring, is enough. */
@@ -317,6 +318,15 @@ void disti_engine_disarm(struct dist_engine *engine)
     }
 }
 
+size_t disti_engine_name(const struct dist_engine *engine, int rank, char *text, size_t size)
+{
+    const bool away = engine->route && rank != engine->config->rank &&
+                      disti_attachment_unreachable(&engine->links[engine->route[rank]], rank);
+    const int length = snprintf(text, size, "rank %d%s", rank, away ? " (unreachable)" : "");
+
+    return (size_t)length < size ? (size_t)length : size - 1;
+}
+
 void disti_engine_describe(const struct dist_engine *engine, char *text, size_t size)
 {
     const struct engine_task *task = engine ? engine->head : NULL;
@@ -324,7 +334,7 @@ void disti_engine_describe(const struct dist_engine *engine, char *text, size_t 
 
     text[0] = '\0';
     if (p2p && (!task || p2p->order < task->order))
-        disti_p2p_describe(p2p, text, size);
+        disti_p2p_describe(engine, p2p, text, size);
     else if (task && task->state == TASK_RUNS)
         disti_task_describe(engine, task, text, size);
 }

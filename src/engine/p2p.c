@@ -269,12 +269,13 @@ bool disti_p2p_waits_for_any(const struct dist_engine *engine)
     return false;
 }
 
-void disti_p2p_describe(const struct engine_p2p *p, char *text, size_t size)
+void disti_p2p_describe(const struct dist_engine *engine, const struct engine_p2p *p, char *text,
+                        size_t size)
 {
     if (p2p_from_any(p))
         snprintf(text, size, "any rank");
     else
-        snprintf(text, size, "rank %d", p->call.root);
+        disti_engine_name(engine, p->call.root, text, size);
 }
 
 static void p2p_free(struct engine_p2p *p)

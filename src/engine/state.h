@@ -229,6 +229,8 @@ dist_status disti_task_advance(struct dist_engine *engine, struct engine_task *t
 bool disti_task_waits_for(const struct dist_engine *engine, const struct engine_task *task,
                           int peer);
 /* The peers whose messages have not come or gone, each once: "rank 2, rank 5". */
+/* engine.c: "rank 3", or "rank 3 (unreachable)". Returns its length. */
+size_t disti_engine_name(const struct dist_engine *engine, int rank, char *text, size_t size);
 void disti_task_describe(const struct dist_engine *engine, const struct engine_task *task,
                          char *text, size_t size);
 
@@ -250,7 +252,8 @@ void disti_message_start(struct dist_engine *engine, struct engine_p2p *p, int p
 dist_status disti_message_advance(struct dist_engine *engine, struct engine_p2p *p, int *moved);
 
 /* Whose message it waits for: "rank 2". */
-void disti_p2p_describe(const struct engine_p2p *p, char *text, size_t size);
+void disti_p2p_describe(const struct dist_engine *engine, const struct engine_p2p *p, char *text,
+                        size_t size);
 void disti_p2p_clear(struct dist_engine *engine);
 
 /* envelope.c: what stands on the messages. */

@@ -178,10 +178,11 @@ void disti_task_describe(const struct dist_engine *engine, const struct engine_t
     if (task->on_node)
         disti_node_describe(engine->node, &task->node_op, text, size);
     for (int sends = 0; sends < 2 && !used; sends++) {
-        for (int peer = 0; peer < task->plan->ranks && used + 16 < size; peer++) {
-            if (task_waits_for(task, peer, sends))
-                used +=
-                    (size_t)snprintf(text + used, size - used, "%srank %d", used ? ", " : "", peer);
+        for (int peer = 0; peer < task->plan->ranks && used + 40 < size; peer++) {
+            if (!task_waits_for(task, peer, sends))
+                continue;
+            used += (size_t)snprintf(text + used, size - used, "%s", used ? ", " : "");
+            used += disti_engine_name(engine, peer, text + used, size - used);
         }
     }
 }

@@ -92,6 +92,7 @@ void disti_store_client_free(struct disti_store *store)
     disti_descriptor_close(store->news_fd);
     disti_descriptor_close(store->launcher_fd);
     free(store->launcher_text);
+    free(store->packed);
     pthread_cond_destroy(&store->turn);
     pthread_mutex_destroy(&store->lock);
     explicit_bzero(store->key, sizeof(store->key));
@@ -125,11 +126,23 @@ static dist_status client_lost(const struct disti_store *store)
     return store->strange ? DIST_ERR_RENDEZVOUS : DIST_ERR_PEER_LOST;
 }
 
+/* Into room that is there, so that a rank without memory can still tell. Returns its bytes. */
+static size_t client_pack_party(struct disti_store *store, const struct client_request *request)
+{
+    const struct disti_party *party = request->party;
+
+    if (!request->of_party)
+        return 0;
+    disti_wire_put_party(store->packed, party);
+    return disti_wire_party_bytes(party && party->ranks ? (size_t)party->count : 0);
+}
+
 static dist_status client_send_frame(struct disti_store *store,
                                      const struct client_request *request, int64_t deadline)
 {
     size_t key_bytes = request->key ? strlen(request->key) : 0;
-    size_t value_bytes = request->before_bytes + request->bytes;
+    size_t before_bytes = client_pack_party(store, request);
+    size_t value_bytes = before_bytes + request->bytes;
     size_t left = DISTI_WIRE_HEAD + key_bytes + value_bytes;
     unsigned char head_bytes[DISTI_WIRE_HEAD];
     struct disti_wire_head head = {.op = request->op,
@@ -139,7 +152,7 @@ static dist_status client_send_frame(struct disti_store *store,
                                    .value_bytes = value_bytes};
     struct iovec parts[4] = {{head_bytes, DISTI_WIRE_HEAD},
                              {(char *)(uintptr_t)request->key, key_bytes},
-                             {(void *)(uintptr_t)request->before, request->before_bytes},
+                             {store->packed, before_bytes},
                              {(void *)(uintptr_t)request->value, request->bytes}};
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = 4};
     bool begun = false;

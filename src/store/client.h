@@ -89,6 +89,7 @@ struct disti_store {
     char local_host[DISTI_HOST_SIZE];
     pthread_mutex_t lock;
     pthread_cond_t turn;
+    unsigned char *packed; /* room for a party; NULL before the hello */
     uint32_t last_id;
     bool reading;              /* somebody sleeps until there is something to read */
     struct client_call *calls; /* under way */
@@ -125,16 +126,15 @@ dist_status disti_store_client_greet(struct disti_store *store,
                                      const struct disti_store_target *target, int64_t deadline,
                                      struct disti_store_tries *tries);
 
-/* What goes out: the value is `before` and `value`, one after the other. */
+/* What goes out. */
 struct client_request {
     uint8_t op;
     int32_t arg;
     const char *key; /* may be NULL */
-    const void *before;
-    size_t before_bytes;
     const void *value;
     size_t bytes;
-    const struct disti_party *party; /* NULL: nobody's in particular */
+    bool of_party;                   /* the party stands before the value */
+    const struct disti_party *party; /* NULL: all ranks, for no group */
     void (*late)(void *arg); /* called once if the reply does not come soon; NULL: nobody cares */
     void *late_arg;
 };

@@ -6,6 +6,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -203,6 +204,10 @@ static dist_status hello_say(struct disti_store *store, const struct disti_store
     disti_wire_put_id(said->hello, &id);
     store->rank = target->rank;
     store->world_size = target->world_size;
+    store->packed = malloc(disti_wire_party_bytes((size_t)target->world_size));
+    if (!store->packed)
+        return disti_fail(DIST_ERR_NO_MEMORY, "rank %d has no memory for a world of %d ranks",
+                          target->rank, target->world_size);
     status = hello_ask(store, target, &hello, sizeof(said->challenge), deadline, tries, &reply);
     if (status != DIST_OK)
         return status;

@@ -145,38 +145,33 @@ dist_status disti_store_seen_host(struct disti_store *store, char host[DISTI_STO
     return status;
 }
 
-/* The party, packed: malloc'ed, the caller's. */
-static dist_status store_pack_party(const struct disti_party *party, struct client_request *request)
+/* The party stands before the value. */
+static dist_status store_name_party(const struct disti_store *store,
+                                    const struct disti_party *party, struct client_request *request)
 {
-    size_t bytes = disti_wire_party_bytes(party && party->ranks ? (size_t)party->count : 0);
-    unsigned char *packed = malloc(bytes);
-
-    if (!packed)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %zu bytes to the store: free some",
-                          bytes);
-    disti_wire_put_party(packed, party);
+    if (party && party->ranks && party->count > store->world_size)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "a party of %d ranks in a world of %d",
+                          party->count, store->world_size);
+    request->of_party = true;
     request->party = party;
-    request->before = packed;
-    request->before_bytes = bytes;
     return DIST_OK;
 }
 
-/* A request of a party: `total` bytes come back. */
+/* A request of a party: `total` bytes come back, to `out` unless that is NULL. */
 static dist_status store_call_party(struct disti_store *store, const struct disti_party *party,
                                     struct client_request *request, void *out, size_t total)
 {
     struct disti_wire_reader reply;
-    dist_status status = store_pack_party(party, request);
+    dist_status status = store_name_party(store, party, request);
 
     if (status != DIST_OK)
         return status;
     status = store_call(store, request, (int64_t)request->arg + STORE_GRACE_MS, &reply);
-    free((void *)(uintptr_t)request->before);
     if (status != DIST_OK)
         return status;
     if (reply.head.value_bytes != total)
         status = store_odd_reply(store, request->key);
-    else if (total)
+    else if (total && out)
         memcpy(out, disti_wire_value(&reply), total);
     disti_wire_next(&reply);
     return status;
@@ -237,11 +232,9 @@ dist_status disti_store_arrive(struct disti_store *store, const struct disti_par
 static void store_tell(struct disti_store *store, const struct disti_party *party,
                        struct client_request *request)
 {
-    if (store_pack_party(party, request) != DIST_OK)
-        return;
     /* So few bytes always fit, unless the server has been stuck for long. */
-    disti_store_client_send(store, request, disti_deadline_ms(100));
-    free((void *)(uintptr_t)request->before);
+    if (store_name_party(store, party, request) == DIST_OK)
+        disti_store_client_send(store, request, disti_deadline_ms(100));
 }
 
 void disti_store_report(struct disti_store *store, const struct disti_party *party, const char *why)

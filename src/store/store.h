@@ -82,10 +82,10 @@ struct disti_party {
 
 /*
  * Every rank of the party (NULL: of the job, for no group) gives bytes (the same number) and gets
- * bytes from each, in the party's order. One round trip. Waits for all, at most timeout_ms:
- * ERR_TIMEOUT names the ranks that did not come, and ends it for all. ERR_PEER_LOST: a rank of the
- * party is gone, or a failure was reported for the group. ERR_MISMATCH: another rank names another
- * party, or another size. bytes 0: a barrier.
+ * bytes from each, in the party's order (NULL: it does not ask for them). One round trip. Waits for
+ * all, at most timeout_ms: ERR_TIMEOUT names the ranks that did not come, and ends it for all.
+ * ERR_PEER_LOST: a rank of the party is gone, or a failure was reported for the group.
+ * ERR_MISMATCH: another rank names another party, or another size. bytes 0: a barrier.
  */
 dist_status disti_store_all_gather(struct disti_store *store, const struct disti_party *party,
                                    const char *key, const void *in, void *out, size_t bytes,

@@ -183,7 +183,7 @@ static enum disti_wire_event wire_accept_head(struct disti_wire_reader *reader)
         return DISTI_WIRE_TOO_LONG;
     reader->body = malloc(head->key_bytes + (size_t)head->value_bytes + 1);
     if (!reader->body)
-        return DISTI_WIRE_TOO_LONG;
+        return DISTI_WIRE_MORE;
     reader->body[head->key_bytes + head->value_bytes] = 0;
     return DISTI_WIRE_FRAME;
 }
@@ -218,8 +218,11 @@ enum disti_wire_event disti_wire_read(struct disti_wire_reader *reader, int fd)
         if (event != DISTI_WIRE_FRAME && reader->got >= 4 &&
             disti_wire_get32(reader->head_bytes) != DISTI_WIRE_MAGIC)
             return DISTI_WIRE_STRANGE;
-        if (event == DISTI_WIRE_FRAME)
-            event = wire_accept_head(reader);
+        if (event != DISTI_WIRE_FRAME)
+            return event;
+    }
+    if (!reader->body) { /* a new frame, or there was no memory for it */
+        event = wire_accept_head(reader);
         if (event != DISTI_WIRE_FRAME)
             return event;
     }

@@ -189,11 +189,11 @@ struct disti_wire_reader {
 
 enum disti_wire_event {
     DISTI_WIRE_FRAME,   /* a frame is complete: use it, then disti_wire_next */
-    DISTI_WIRE_MORE,    /* nothing more to read now */
+    DISTI_WIRE_MORE,    /* nothing more to read now, or no memory for it: later, perhaps */
     DISTI_WIRE_CLOSED,  /* the peer closed, or the connection broke */
     DISTI_WIRE_NO_TLS,  /* disti_tls_why says what is wrong with the session */
     DISTI_WIRE_STRANGE, /* not our protocol */
-    DISTI_WIRE_TOO_LONG /* over the limit, or no memory for it */
+    DISTI_WIRE_TOO_LONG /* over the limit */
 };
 
 /* Never blocks. */

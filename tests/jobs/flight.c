@@ -10,12 +10,14 @@
  *   killed    it is killed
  *   stopped   it is stopped, and goes on when rank 0 has failed
  *   unsent    nothing: rank 0 sends one message to rank 2, which waits for two
+ *   mapped    nothing; root's files are another user's, as where a mount maps users
  */
 #include <dist/dist.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/fsuid.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -61,6 +63,23 @@ static int write_own(dist_group *group)
     if (dist_flight_dump("/nowhere/at/all.json") != DIST_ERR_SYSTEM)
         return fail(dist_get_rank(group), "a dump to nowhere");
     return dist_flight_dump(path) == DIST_OK ? 0 : fail(dist_get_rank(group), "a dump");
+}
+
+/* A new file is the process's own, whoever the file system says it belongs to; one that was there
+ * and is a stranger's is left alone. */
+static int write_mapped(dist_group *group)
+{
+    const int rank = dist_get_rank(group);
+    char path[32];
+    dist_status status;
+
+    snprintf(path, sizeof(path), "mapped%d.json", rank);
+    setfsuid(12345);
+    status = dist_flight_dump(path);
+    setfsuid(0);
+    if (status != DIST_OK)
+        return fail(rank, "a dump to a mount that maps users");
+    return dist_flight_dump(path) == DIST_ERR_SYSTEM ? 0 : fail(rank, "a stranger's file");
 }
 
 /* What becomes of the victim instead of its barrier. */
@@ -120,7 +139,8 @@ static int run(dist_group *group, const char *kind)
 {
     const struct timespec others_end = {.tv_sec = 1};
     const int rank = dist_get_rank(group);
-    const bool well = strcmp(kind, "healthy") == 0 || strcmp(kind, "own") == 0;
+    const bool maps = strcmp(kind, "mapped") == 0;
+    const bool well = maps || strcmp(kind, "healthy") == 0 || strcmp(kind, "own") == 0;
     int32_t pid = (int32_t)getpid(), pids[3];
     dist_status status;
 
@@ -135,6 +155,8 @@ static int run(dist_group *group, const char *kind)
     if (rank == VICTIM && !well)
         return suffer(group, kind);
     status = dist_barrier(group);
+    if (maps && status == DIST_OK)
+        return write_mapped(group);
     if (well)
         return status == DIST_OK ? write_own(group) : fail(rank, "barrier");
     if (strcmp(kind, "stopped") == 0 && rank == 0) {

@@ -12,7 +12,7 @@ info=$builddir/dist_info
 in_folder()
 {
     local kind=$1 files=$2 file
-    mkdir -p "$job_folder/${folder-$kind}" && cd "$job_folder/${folder-$kind}" || exit 99
+    mkdir -p "$job_folder/${folder-$kind}" && cd "$job_folder/${folder-$kind}" && chmod 777 . || exit 99
     job shell 3 tests/jobs/flight "$kind"
     job_check "$kind: $files files" test "$(find . -name '*.json' | wc -l)" = "$files"
     for file in *.json; do
@@ -86,7 +86,13 @@ job_aside unsent
 DIST_FLIGHT_FILE=/dev/null job_aside half
 job_aside in_folder stopped 3
 
+job_has_modules && job self 1 tests/jobs/unloaded "$builddir/.libs/libdist.so"
 in_folder own 3
+if [ "$(id -u)" = 0 ]; then
+    in_folder mapped 3
+else
+    job_skip "mapped" "it needs root"
+fi
 in_folder other 3
 says '^group world: ranks 0, 2 called barrier #8, but rank 1 called broadcast #8 \(float32 x 8, root 0\)' ./*.json
 in_folder killed 0

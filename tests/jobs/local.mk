@@ -118,6 +118,9 @@ tests_jobs_ahead_SOURCES = tests/jobs/ahead.c
 tests_jobs_ahead_LDADD = libdist.la
 tests_jobs_ahead_LDFLAGS = $(job_ldflags)
 
+check_PROGRAMS += tests/jobs/unloaded
+tests_jobs_unloaded_SOURCES = tests/jobs/unloaded.c
+tests_jobs_unloaded_LDADD = -ldl
 check_PROGRAMS += tests/jobs/short_memory
 tests_jobs_short_memory_SOURCES = tests/jobs/short_memory.c tests/jobs/scarce.c tests/jobs/scarce.h
 tests_jobs_short_memory_LDADD = libdist.la

@@ -54,6 +54,8 @@ if there iptables -L >/dev/null 2>&1; then
         there iptables -F INPUT
     done
     broken "packets are dropped" there iptables -A INPUT -j DROP
+    job_check "packets are dropped: a machine that answers nothing is called so" \
+        grep -q '^knew .*unreachable' "$job_output"
     there iptables -F INPUT
 else
     job_skip "lost packets" "no iptables here"

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
+ * short_memory groups VICTIM: rank VICTIM has no memory for its first allocation as a group is made
+ * of the world, in the next turn for the second, and so on. Exit 0: no rank ever waited for long,
+ * and each time all ranks had the group, or none; who had none was told which rank could not.
+ *
  * short_memory BACKEND VICTIM STEP: rank VICTIM has no memory for its first allocation in a list of
  * calls, in the next world for the one STEP later, and so on. Exit 0: no rank ever waited for long,
  * and each time all ranks went on in step, or the group had ended on all of them.
@@ -259,6 +263,81 @@ static struct outcome turn(dist_group *world, int victim, int number, bool *good
     return mine;
 }
 
+/* ---- groups ---- */
+
+static dist_status make_group(dist_group *world, int way, dist_group **made_p)
+{
+    const int all[RANKS] = {2, 0, 1};
+
+    if (way == 0)
+        return dist_dup_group(world, NULL, made_p);
+    if (way == 1)
+        return dist_new_group(world, all, RANKS, NULL, made_p);
+    return dist_split_group(world, 0, 0, NULL, made_p);
+}
+
+/* All ranks made the group, or none; else says so. */
+static bool all_made(dist_group *world, int victim, int way, int number, bool made, double began)
+{
+    int32_t mine = made, all[RANKS];
+    char name[16];
+    bool same = true;
+
+    snprintf(name, sizeof(name), "rank %d", victim);
+    if (!made && rank != victim && !strstr(dist_last_error(), name)) {
+        fprintf(stderr, "rank %d is not told who: %s\n", rank, dist_last_error());
+        return false;
+    }
+    must(dist_all_gather(world, &mine, all, 1, DIST_INT32), "what the others have");
+    for (int r = 0; r < RANKS; r++)
+        same = same && all[r] == all[0];
+    if (same && now_s() - began < LONG_S)
+        return true;
+    fprintf(stderr, "rank %d, way %d, allocation %d: %s after %.1f s\n", rank, way, number,
+            made ? "made" : dist_last_error(), now_s() - began);
+    return false;
+}
+
+/* One way of making groups, until no allocation is left to fail. The first group costs the world a
+ * list of its own; it is made without a fault. */
+static bool make_groups(dist_group *world, int victim, int way)
+{
+    int32_t more[RANKS] = {1, 1, 1}, mine;
+    bool good = true;
+
+    for (int number = 0; good && more[victim]; number++) {
+        const double began = now_s();
+        dist_group *made = NULL;
+        dist_status status;
+
+        if (rank == victim && number)
+            scarce_from(number);
+        status = make_group(world, way, &made);
+        mine = rank == victim && number ? scarce_end() : number == 0;
+        good = all_made(world, victim, way, number, status == DIST_OK, began);
+        if (status == DIST_OK)
+            dist_destroy_process_group(made);
+        must(dist_all_gather(world, &mine, more, 1, DIST_INT32), "whether there is more");
+    }
+    return good;
+}
+
+static int run_groups(int victim)
+{
+    struct dist_options options = DIST_OPTIONS_INIT;
+    dist_group *world;
+    bool good = true;
+
+    options.backend = "gloo";
+    options.timeout_ms = TIMEOUT_MS;
+    must(dist_init_process_group(&options, &world), "init");
+    rank = dist_get_rank(world);
+    for (int way = 0; way < 3 && good; way++)
+        good = make_groups(world, victim, way);
+    dist_destroy_process_group(world);
+    return good ? 0 : 1;
+}
+
 int main(int argc, char **argv)
 {
     struct dist_options options = DIST_OPTIONS_INIT;
@@ -270,6 +349,8 @@ int main(int argc, char **argv)
         printf("AddressSanitizer has an allocator of its own\n");
         return 77;
     }
+    if (argc == 3 && strcmp(argv[1], "groups") == 0)
+        return run_groups(atoi(argv[2]));
     if (argc != 4)
         return 2;
     victim = atoi(argv[2]);

@@ -15,8 +15,8 @@
 
 #define SAVE_MS 500
 
-/* Empties a file, and refuses that of another user, who may have laid it for us. Returns an errno.
- */
+/* Empties a file that was there, and refuses that of another user, who may have laid it for us.
+ * Returns an errno. */
 static int save_empty(int fd)
 {
     struct stat status;
@@ -30,10 +30,6 @@ static int save_empty(int fd)
 
 static int save_write(int fd, const struct disti_flight_text *text)
 {
-    int error = save_empty(fd);
-
-    if (error)
-        return error;
     for (size_t from = 0; from < text->used;) {
         ssize_t written = disti_file_write(fd, text->bytes + from, text->used - from);
 
@@ -45,13 +41,28 @@ static int save_write(int fd, const struct disti_flight_text *text)
     return text->cut ? ENOMEM : 0;
 }
 
+/* A FIFO that nobody reads is an error, and no wait. */
+#define SAVE_FLAGS (O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY)
+
+/*
+ * A file that is new is ours, whoever its owner is: shares and mounts that map users show another.
+ * Returns an errno.
+ */
+static int save_open(const char *path, int *fd_p)
+{
+    *fd_p = open(path, SAVE_FLAGS | O_CREAT | O_EXCL, 0644);
+    if (*fd_p >= 0 || errno != EEXIST)
+        return *fd_p < 0 ? errno : 0;
+    *fd_p = open(path, SAVE_FLAGS);
+    return *fd_p < 0 ? errno : save_empty(*fd_p);
+}
+
 int disti_flight_save(const char *path, struct disti_flight_text *text)
 {
-    /* A FIFO that nobody reads is an error, and no wait. */
-    const int fd =
-        open(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY, 0644);
-    int error = fd < 0 ? errno : save_write(fd, text);
+    int fd, error = save_open(path, &fd);
 
+    if (!error)
+        error = save_write(fd, text);
     if (fd >= 0 && close(fd) != 0 && !error)
         error = errno;
     disti_flight_text_free(text);

@@ -119,7 +119,8 @@ void disti_flight_watch(void)
         trigger_set(trigger_signal);
 }
 
-/* The library may be unloaded, and its handler with it; or the process is in exit(). */
+/* The process is in exit(), or a program that has libdist.a in a shared object of its own unloads
+ * that, and the handler with it. */
 __attribute__((destructor)) static void trigger_unload(void)
 {
     if (trigger_is(trigger_signal))

@@ -18,21 +18,26 @@ struct group_turn {
 
 /* What each rank lays before the others. Fixed size: it is exchanged as bytes. */
 struct agree_offer {
-    uint32_t number; /* of the first rank in the world; else 0 */
-    char backend[60];
+    uint32_t number;  /* of the first rank in the world; else 0 */
+    char backend[60]; /* "": it cannot make the group */
 };
 
+struct group_turn *disti_turn_new(void)
+{
+    return calloc(1, sizeof(struct group_turn));
+}
+
+/* The spare one is replaced as soon as there is memory. */
 static struct group_turn *agree_find_turn(struct dist_group *parent, uint64_t hash)
 {
     struct group_turn *turn = parent->turns;
 
     while (turn && turn->hash != hash)
         turn = turn->next;
-    if (turn)
+    if (turn || !parent->spare_turn)
         return turn;
-    turn = calloc(1, sizeof(*turn));
-    if (!turn)
-        return NULL;
+    turn = parent->spare_turn;
+    parent->spare_turn = disti_turn_new();
     turn->hash = hash;
     turn->next = parent->turns;
     parent->turns = turn;
@@ -48,6 +53,8 @@ static dist_status agree_take_turn(struct dist_group *parent, uint64_t hash, uin
     struct group_turn *turn;
 
     pthread_mutex_lock(&parent->world->lock);
+    if (!parent->spare_turn)
+        parent->spare_turn = disti_turn_new();
     turn = agree_find_turn(parent, hash);
     if (turn)
         *turn_p = turn->taken++;
@@ -69,6 +76,8 @@ static void agree_give_back(struct dist_group *parent, uint64_t hash, uint32_t t
 
 void disti_turns_free(struct dist_group *group)
 {
+    free(group->spare_turn);
+    group->spare_turn = NULL;
     while (group->turns) {
         struct group_turn *turn = group->turns;
 
@@ -162,6 +171,13 @@ static dist_status agree_compare(const struct disti_world *world,
                                  const struct disti_group_spec *spec,
                                  const struct agree_offer *offers)
 {
+    for (int i = 0; i < spec->size; i++) {
+        if (!offers[i].backend[0])
+            return disti_fail(DIST_ERR_PEER_LOST,
+                              "new group: rank %d (world rank %d, host %s) cannot make it, as its "
+                              "error says: call it again once that rank can",
+                              i, spec->members[i], world->peers[spec->members[i]].locality.host);
+    }
     for (int i = 1; i < spec->size; i++) {
         if (strncmp(offers[i].backend, offers[0].backend, sizeof(offers[0].backend)) != 0)
             return disti_fail(
@@ -188,7 +204,8 @@ static dist_status agree_exchange(struct dist_group *parent, const struct disti_
     dist_status status;
 
     if (spec->size == 1) {
-        offers[0] = *mine;
+        if (offers)
+            offers[0] = *mine;
         return DIST_OK;
     }
     status = agree_take_turn(parent, hash, &turn);
@@ -203,25 +220,42 @@ static dist_status agree_exchange(struct dist_group *parent, const struct disti_
     return status;
 }
 
-dist_status disti_group_agree(struct dist_group *parent, const struct disti_group_spec *spec,
-                              const char *backend, uint32_t *number_p)
+/* What this rank offers; it cannot make the group if that fails. */
+static dist_status agree_offer(struct disti_world *world, const struct disti_group_spec *spec,
+                               const char *backend, bool numbers, struct agree_offer *mine)
 {
-    struct agree_offer *offers = calloc((size_t)spec->size, sizeof(*offers)), mine;
-    uint64_t hash = disti_hash_bytes(DISTI_HASH_START, spec->members,
-                                     (size_t)spec->size * sizeof(*spec->members));
-    int first = agree_first(spec);
     dist_status status = DIST_OK;
 
-    if (!offers)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a group of %d ranks", spec->size);
-    memset(&mine, 0, sizeof(mine));
-    snprintf(mine.backend, sizeof(mine.backend), "%s", backend);
-    if (spec->members[first] == parent->world->rank)
-        status = agree_new_number(parent->world, &mine.number);
+    memset(mine, 0, sizeof(*mine));
+    if (spec->no_memory)
+        return disti_fail(DIST_ERR_NO_MEMORY, "rank %d has no memory for a group of %d ranks",
+                          world->rank, spec->size);
+    if (numbers)
+        status = agree_new_number(world, &mine->number);
     if (status == DIST_OK)
-        status = agree_exchange(parent, spec, hash, &mine, offers);
+        snprintf(mine->backend, sizeof(mine->backend), "%s", backend);
+    return status;
+}
+
+dist_status disti_group_agree(struct dist_group *parent, const struct disti_group_spec *given,
+                              const char *backend, uint32_t *number_p)
+{
+    struct disti_group_spec spec = *given;
+    struct agree_offer *offers = calloc((size_t)spec.size, sizeof(*offers)), mine;
+    uint64_t hash =
+        disti_hash_bytes(DISTI_HASH_START, spec.members, (size_t)spec.size * sizeof(*spec.members));
+    int first = agree_first(&spec);
+    dist_status status, met;
+
+    spec.no_memory = spec.no_memory || !offers;
+    status = agree_offer(parent->world, &spec, backend, spec.members[first] == parent->world->rank,
+                         &mine);
+    /* Also to say that it cannot: else the others wait for their timeout. */
+    met = agree_exchange(parent, &spec, hash, &mine, status == DIST_OK ? offers : NULL);
     if (status == DIST_OK)
-        status = agree_compare(parent->world, spec, offers);
+        status = met;
+    if (status == DIST_OK)
+        status = agree_compare(parent->world, &spec, offers);
     if (status == DIST_OK)
         *number_p = offers[first].number;
     free(offers);

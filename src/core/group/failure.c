@@ -116,8 +116,9 @@ static bool failure_is_alive(const struct dist_group *group, int rank)
             node == world->places[world->rank].node);
 }
 
-/* In "rank 1, rank 12", as backends describe whom they wait for. */
-bool disti_failure_waits_for(const struct dist_group *group, int rank)
+/* Behind a rank's name in "rank 1, rank 12 (unreachable)", as backends describe whom they wait for;
+ * NULL: they do not wait for it. */
+static const char *failure_find(const struct dist_group *group, int rank)
 {
     const char *at = atomic_load(&group->flight.waits_for);
     char name[24];
@@ -125,7 +126,20 @@ bool disti_failure_waits_for(const struct dist_group *group, int rank)
 
     while (at && (at = strstr(at, name)) && at[length] >= '0' && at[length] <= '9')
         at += length;
-    return at;
+    return at ? at + length : NULL;
+}
+
+bool disti_failure_waits_for(const struct dist_group *group, int rank)
+{
+    return failure_find(group, rank);
+}
+
+static bool failure_is_unreachable(const struct dist_group *group, int rank)
+{
+    static const char word[] = " (unreachable)";
+    const char *behind = failure_find(group, rank);
+
+    return behind && strncmp(behind, word, sizeof(word) - 1) == 0;
 }
 
 /* Whom it waits for, as the backend says: kept for the flight recorder too. */
@@ -164,6 +178,23 @@ static void failure_missing(struct dist_group *group, char *text, size_t size)
         disti_text(text, size, "%s", waits_for[0] ? waits_for : "another rank");
 }
 
+/* What is known of those that are waited for. At the deadline nobody can tell who computes from who
+ * has just gone. */
+static void failure_manner(const struct dist_group *group, char *text, size_t size)
+{
+    char list[FAILURE_RANKS], all[FAILURE_RANKS];
+    const int away = failure_list(group, failure_is_unreachable, list, sizeof(list));
+
+    if (!away)
+        disti_text(text, size, "alive but silent");
+    else if (away == failure_list(group, disti_failure_waits_for, all, sizeof(all)))
+        disti_text(text, size, "unreachable: nothing on that machine answers");
+    else
+        disti_text(text, size,
+                   "silent; of these %s %s unreachable: nothing on that machine answers", list,
+                   away == 1 ? "is" : "are");
+}
+
 /* ---- sentences ---- */
 
 const char *disti_failure_lost(struct dist_group *group, const struct disti_work *work,
@@ -188,13 +219,15 @@ const char *disti_failure_timeout(struct dist_group *group, const struct disti_w
                                   char *text)
 {
     char name[GROUP_NAME], call[GROUP_CALL], missing[FAILURE_RANKS + 128];
+    char manner[FAILURE_RANKS + 96];
 
     failure_missing(group, missing, sizeof(missing));
+    failure_manner(group, manner, sizeof(manner));
     disti_text(text, GROUP_TEXT,
-               "%s: %s waited %.1f s for %s, alive but silent: check where the other ranks are, or "
-               "raise the timeout (DIST_TIMEOUT, seconds)",
+               "%s: %s waited %.1f s for %s, %s: check where the other ranks are, or raise the "
+               "timeout (DIST_TIMEOUT, seconds)",
                disti_failure_call(work, call), disti_group_name(group, name),
-               failure_waited(group, work), missing);
+               failure_waited(group, work), missing, manner);
     return text;
 }
 

@@ -95,6 +95,8 @@ dist_status disti_group_new(struct disti_world *world, const struct disti_group_
         return status;
     }
     status = group_alloc(group);
+    if (status == DIST_OK)
+        status = disti_group_room_reserve(group);
     for (int r = 0; status == DIST_OK && r < spec->size; r++)
         group->members[r] = spec->members ? spec->members[r] : r;
     if (status == DIST_OK)
@@ -249,6 +251,7 @@ void disti_group_free(struct dist_group *group)
     free(group->job);
     free(group->news);
     free(group->leaver);
+    free(group->reserve);
     disti_turns_free(group);
     disti_group_release(group);
 }

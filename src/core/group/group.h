@@ -54,6 +54,9 @@ struct dist_group {
     atomic_bool is_left;         /* there is one */
     struct group_turn *turns;    /* lists that groups were made of, guarded by the world's lock */
     uint32_t splits;             /* the same */
+    int *reserve;                /* room.c */
+    bool reserve_taken;          /* guarded by the world's lock */
+    struct group_turn *spare_turn; /* the same; NULL: it is used, and there was no other */
 
     struct disti_lock lock;
     struct disti_drive drive;
@@ -90,6 +93,7 @@ struct disti_group_spec {
     void (*meanwhile)(void *arg);
     void *meanwhile_arg;
     int64_t until_ns; /* when it has to be open */
+    bool no_memory;   /* here: the others are told so, and no rank makes it */
 };
 
 /* A group, not open yet. The caller gives it to disti_group_free. */
@@ -154,9 +158,23 @@ bool disti_news_is_gone(struct disti_world *world, int world_rank);
  */
 dist_status disti_group_agree(struct dist_group *parent, const struct disti_group_spec *spec,
                               const char *backend, uint32_t *number_p);
+/* NULL: no memory. */
+struct group_turn *disti_turn_new(void);
 void disti_turns_free(struct dist_group *group);
 /* Would messages of a group with that number be those of one that lives? Numbers are cut off. */
 bool disti_group_number_clashes(struct disti_world *world, uint32_t number);
+
+/*
+ * room.c: lists for a group that is made of another's ranks. The parent keeps some in reserve for a
+ * rank that has no memory, which then says so where it meets the others.
+ */
+struct disti_group_room {
+    int *ranks, *seen; /* as many as the parent has ranks; seen is zeroed */
+    bool is_reserve;   /* there was no other memory */
+};
+dist_status disti_group_room_reserve(struct dist_group *group);
+dist_status disti_group_room_take(struct dist_group *parent, struct disti_group_room *room);
+void disti_group_room_give(struct dist_group *parent, const struct disti_group_room *room);
 
 /* memory.c: what the backend has allocated for the program and the program has left, before close.
  */

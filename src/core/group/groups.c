@@ -14,6 +14,7 @@
 struct split_choice {
     int32_t color, key;
 };
+#define SPLIT_NO_MEMORY INT32_MIN /* a color: the rank cannot split */
 
 /* A rank that has this rank's colour. */
 struct split_member {
@@ -152,7 +153,7 @@ static dist_status groups_open(struct disti_world *world, const struct disti_gro
 }
 
 /* A group of ranks[count] of the parent, which are turned into ranks of the world. */
-static dist_status groups_make(struct dist_group *parent, int *ranks, int count,
+static dist_status groups_make(struct dist_group *parent, int *ranks, int count, bool no_memory,
                                const struct dist_group_options *options, int64_t until,
                                dist_group **group_p)
 {
@@ -163,7 +164,8 @@ static dist_status groups_make(struct dist_group *parent, int *ranks, int count,
                                     .stream = options->stream,
                                     .meanwhile = options->meanwhile,
                                     .meanwhile_arg = options->meanwhile_arg,
-                                    .until_ns = until};
+                                    .until_ns = until,
+                                    .no_memory = no_memory};
     dist_status status;
 
     for (int i = 0; i < count; i++)
@@ -179,14 +181,11 @@ static dist_status groups_make(struct dist_group *parent, int *ranks, int count,
 
 /* Each a rank of the parent, and once. *mine_p: is this rank among them? */
 static dist_status groups_check_list(const struct dist_group *parent, const int *ranks, int count,
-                                     bool *mine_p)
+                                     int *seen, bool *mine_p)
 {
     static const char what[] = "dist_new_group";
-    int *seen = calloc((size_t)parent->world_size, sizeof(*seen)); /* where + 1 */
     dist_status status = DIST_OK;
 
-    if (!seen)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d ranks", parent->world_size);
     for (int i = 0; status == DIST_OK && i < count; i++) {
         if (ranks[i] < 0 || ranks[i] >= parent->world_size)
             status = groups_bad(parent, what, "ranks[%d] is %d: the parent has the ranks 0 to %d",
@@ -195,10 +194,23 @@ static dist_status groups_check_list(const struct dist_group *parent, const int 
             status = groups_bad(parent, what, "ranks[%d] and ranks[%d] are both %d: name each once",
                                 seen[ranks[i]] - 1, i, ranks[i]);
         else
-            seen[ranks[i]] = i + 1;
+            seen[ranks[i]] = i + 1; /* where, from 1 */
     }
     *mine_p = seen[parent->rank] != 0;
-    free(seen);
+    return status;
+}
+
+/* The first `count` ranks of the room, from now until the timeout. */
+static dist_status groups_make_now(struct dist_group *parent, const struct disti_group_room *room,
+                                   int count, const struct dist_group_options *options,
+                                   dist_group **group_p)
+{
+    dist_status status;
+
+    groups_begin(parent);
+    status = groups_make(parent, room->ranks, count, room->is_reserve, options,
+                         disti_deadline_ms(options->timeout_ms), group_p);
+    groups_end();
     return status;
 }
 
@@ -206,8 +218,8 @@ dist_status dist_new_group(dist_group *parent, const int *ranks, int count,
                            const struct dist_group_options *given, dist_group **group_p)
 {
     struct dist_group_options options;
+    struct disti_group_room room;
     bool mine = false;
-    int *copy;
     dist_status status = groups_check(parent, "dist_new_group", given, group_p, &options);
 
     if (status != DIST_OK)
@@ -216,22 +228,17 @@ dist_status dist_new_group(dist_group *parent, const int *ranks, int count,
         return groups_bad(parent, "dist_new_group", "ranks is NULL");
     if (count < 1)
         return groups_bad(parent, "dist_new_group", "count is %d: name at least one rank", count);
-    status = groups_check_list(parent, ranks, count, &mine);
+    status = disti_group_room_take(parent, &room);
     if (status != DIST_OK)
         return status;
-    if (!mine) {
+    status = groups_check_list(parent, ranks, count, room.seen, &mine);
+    if (status == DIST_OK && mine) {
+        memcpy(room.ranks, ranks, (size_t)count * sizeof(*ranks));
+        status = groups_make_now(parent, &room, count, &options, group_p);
+    } else if (status == DIST_OK) {
         *group_p = NULL;
-        return DIST_OK;
     }
-    copy = malloc((size_t)count * sizeof(*copy));
-    if (!copy)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d ranks", count);
-    memcpy(copy, ranks, (size_t)count * sizeof(*copy));
-    groups_begin(parent);
-    status =
-        groups_make(parent, copy, count, &options, disti_deadline_ms(options.timeout_ms), group_p);
-    groups_end();
-    free(copy);
+    disti_group_room_give(parent, &room);
     return status;
 }
 
@@ -239,21 +246,18 @@ dist_status dist_dup_group(dist_group *parent, const struct dist_group_options *
                            dist_group **group_p)
 {
     struct dist_group_options options;
-    int *ranks;
+    struct disti_group_room room;
     dist_status status = groups_check(parent, "dist_dup_group", given, group_p, &options);
 
     if (status != DIST_OK)
         return status;
-    ranks = malloc((size_t)parent->world_size * sizeof(*ranks));
-    if (!ranks)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d ranks", parent->world_size);
+    status = disti_group_room_take(parent, &room);
+    if (status != DIST_OK)
+        return status;
     for (int r = 0; r < parent->world_size; r++)
-        ranks[r] = r;
-    groups_begin(parent);
-    status = groups_make(parent, ranks, parent->world_size, &options,
-                         disti_deadline_ms(options.timeout_ms), group_p);
-    groups_end();
-    free(ranks);
+        room.ranks[r] = r;
+    status = groups_make_now(parent, &room, parent->world_size, &options, group_p);
+    disti_group_room_give(parent, &room);
     return status;
 }
 
@@ -277,7 +281,8 @@ static dist_status split_exchange(struct dist_group *parent, const struct split_
     dist_status status;
 
     if (parent->world_size == 1) {
-        all[0] = *mine;
+        if (all)
+            all[0] = *mine;
         return DIST_OK;
     }
     party.group = DISTI_NO_GROUP;
@@ -295,6 +300,18 @@ static dist_status split_exchange(struct dist_group *parent, const struct split_
         parent->splits = turn;
     pthread_mutex_unlock(&parent->world->lock);
     return status;
+}
+
+static dist_status split_check(const struct dist_group *parent, const struct split_choice *all)
+{
+    for (int r = 0; r < parent->world_size; r++) {
+        if (all[r].color == SPLIT_NO_MEMORY)
+            return disti_fail(DIST_ERR_PEER_LOST,
+                              "dist_split_group: rank %d (host %s) has no memory for it: free some "
+                              "there, and call it again",
+                              r, parent->world->peers[parent->members[r]].locality.host);
+    }
+    return DIST_OK;
 }
 
 /* The parent's ranks of one colour, in the new order. Returns how many. */
@@ -316,6 +333,7 @@ static int split_pick(const struct split_choice *all, int count, int color,
 static dist_status split_make(struct dist_group *parent, const struct split_choice *mine,
                               const struct dist_group_options *options, dist_group **group_p)
 {
+    static const struct split_choice cannot = {.color = SPLIT_NO_MEMORY};
     int64_t until = disti_deadline_ms(options->timeout_ms);
     size_t count = (size_t)parent->world_size;
     struct split_choice *all = calloc(count, sizeof(*all));
@@ -324,17 +342,20 @@ static dist_status split_make(struct dist_group *parent, const struct split_choi
     dist_status status = DIST_ERR_NO_MEMORY;
 
     if (!all || !members || !ranks) {
-        disti_fail(status, "no memory for %zu ranks", count);
+        split_exchange(parent, &cannot, until, NULL);
+        disti_fail(status, "rank %d has no memory to split %zu ranks", parent->rank, count);
         goto out;
     }
     status = split_exchange(parent, mine, until, all);
+    if (status == DIST_OK)
+        status = split_check(parent, all);
     if (status != DIST_OK)
         goto out;
     size = split_pick(all, parent->world_size, mine->color, members, ranks);
     if (mine->color == DIST_NO_COLOR)
         *group_p = NULL;
     else
-        status = groups_make(parent, ranks, size, options, until, group_p);
+        status = groups_make(parent, ranks, size, false, options, until, group_p);
 out:
     free(all);
     free(members);

@@ -8,7 +8,8 @@
 
 #include <errno.h>
 
-/* How long the kernel may take to have done with memory that it has not copied. */
+/* How long the kernel may take to have done with memory that it has not copied, where the peer's
+ * machine does not answer. */
 #define CANCEL_PINNED_MS 500
 
 /*
@@ -124,7 +125,8 @@ static void cancel_receives(struct cancel *cancel)
 
 /* ---- what the kernel reads ---- */
 
-static bool cancel_is_pinned(const struct cancel *cancel)
+/* `answers`: only by peers whose machines do. */
+static bool cancel_is_pinned(const struct cancel *cancel, bool answers)
 {
     struct tcp_peer *peer = cancel->peer;
     bool pinned = false;
@@ -132,7 +134,8 @@ static bool cancel_is_pinned(const struct cancel *cancel)
     for (int number = 0; peer && peer->pinned && number < peer->conns; number++) {
         struct tcp_conn *conn = &peer->conn[number];
 
-        if (!disti_tcp_zerocopy_holds(cancel->state, conn, cancel->tag, cancel->mask))
+        if (!disti_tcp_zerocopy_holds(cancel->state, conn, cancel->tag, cancel->mask) ||
+            (answers && disti_tcp_silence_shows(conn)))
             continue;
         disti_tcp_zerocopy_reap(cancel->state, conn);
         pinned |= disti_tcp_zerocopy_holds(cancel->state, conn, cancel->tag, cancel->mask);
@@ -140,7 +143,7 @@ static bool cancel_is_pinned(const struct cancel *cancel)
     return pinned;
 }
 
-static bool cancel_any_is_pinned(struct tcp_state *state, uint64_t tag, uint64_t mask)
+static bool cancel_any_is_pinned(struct tcp_state *state, uint64_t tag, uint64_t mask, bool answers)
 {
     bool pinned = false;
 
@@ -148,7 +151,7 @@ static bool cancel_any_is_pinned(struct tcp_state *state, uint64_t tag, uint64_t
         const struct cancel cancel = {
             .state = state, .peer = state->peers[rank], .tag = tag, .mask = mask};
 
-        pinned |= cancel_is_pinned(&cancel);
+        pinned |= cancel_is_pinned(&cancel, answers);
     }
     return pinned;
 }
@@ -156,17 +159,20 @@ static bool cancel_any_is_pinned(struct tcp_state *state, uint64_t tag, uint64_t
 /*
  * The program may use its memory again at once, so the kernel must have done with it, which takes a
  * peer that reads. That may just be doing the same as this rank, so both go on moving messages; the
- * group's are copied from here on. A peer that does not read is given up with all its groups:
- * nothing else takes the memory back.
+ * group's are copied from here on. A peer that computes reads when it calls the library again, and
+ * has as long as for any call. One that does not read by then, or whose machine does not answer, is
+ * given up with all its groups: nothing else takes the memory back.
  */
 static void cancel_unpin(struct tcp_state *state, uint64_t tag, uint64_t mask)
 {
-    int64_t deadline = disti_deadline_ms(CANCEL_PINNED_MS);
+    const int64_t patience = disti_deadline_ms(CANCEL_PINNED_MS);
+    const int64_t deadline = disti_deadline_ms(state->timeout_ms);
     int moved = 0;
 
     state->ending_tag = tag;
     state->ending_mask = mask;
-    while (moved >= 0 && cancel_any_is_pinned(state, tag, mask) && !disti_expired(deadline)) {
+    while (moved >= 0 && !disti_expired(deadline) &&
+           cancel_any_is_pinned(state, tag, mask, disti_expired(patience))) {
         moved = disti_transport_tcp.progress(state);
         if (moved == 0)
             disti_sleep_ns(100 * 1000);
@@ -180,7 +186,7 @@ static void cancel_peer(struct cancel *cancel)
 {
     struct tcp_peer *peer = cancel->peer;
 
-    if (cancel_is_pinned(cancel)) {
+    if (cancel_is_pinned(cancel, false)) {
         disti_tcp_lose(cancel->state, peer, 0,
                        "it did not read the last message of a group that has ended");
         return;

@@ -38,7 +38,8 @@ void disti_tcp_describe(void *instance, int rank, char *text, size_t size)
         return;
     }
     disti_tcp_endpoint_text(&peer->conn->endpoint, address, sizeof(address));
-    snprintf(text, size, "tcp %s, %s, %llu bytes sent, %llu received, %zu held early, %d sockets",
-             address, states[peer->conn->state], (unsigned long long)peer->sent_bytes,
+    snprintf(text, size, "%stcp %s, %s, %llu bytes sent, %llu received, %zu held early, %d sockets",
+             disti_tcp_silence_shows(peer->conn) ? "unreachable: " : "", address,
+             states[peer->conn->state], (unsigned long long)peer->sent_bytes,
              (unsigned long long)peer->received_bytes, peer->match.held_bytes, peer->further + 1);
 }

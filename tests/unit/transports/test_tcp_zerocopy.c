@@ -4,6 +4,7 @@
 #include "tcp_fixture.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -192,6 +193,50 @@ static void test_leaving(void **unused)
     given_up(true);
 }
 
+/* A program that computes, and reads only then: longer than a machine that is gone is waited for.
+ */
+static void *read_late(void *arg)
+{
+    static unsigned char in[100000];
+    const int fd = *(int *)arg;
+
+    disti_sleep_ns(1200 * INT64_C(1000000));
+    while (recv(fd, in, sizeof(in), 0) > 0)
+        ;
+    return NULL;
+}
+
+/* Its memory is the program's again when the group has ended, and the peer is no lost one. */
+static void test_peer_computes(void **unused)
+{
+    static unsigned char out[4000000];
+    struct dist_request send, after;
+    struct tcp_rank rank;
+    pthread_t reader;
+    int fd;
+
+    (void)unused;
+    setenv("DIST_TCP_ZEROCOPY", "on", 1);
+    tcp_rank_open(&rank, 1, 2, "127.0.0.1");
+    unsetenv("DIST_TCP_ZEROCOPY");
+    fd = raw_join(&rank, 0);
+    if (uncopied() == 0) {
+        close(fd);
+        tcp_rank_close(&rank);
+        skip();
+    }
+    tcp_send(&rank, &send, 0, 9, out, sizeof(out));
+    tcp_drive_ms(&rank, 1, 20);
+    assert_int_equal(send.status, DIST_IN_PROGRESS);
+    assert_int_equal(pthread_create(&reader, NULL, read_late, &fd), 0);
+    disti_transport_tcp.cancel(rank.state, 9, UINT64_MAX);
+    tcp_send(&rank, &after, 0, 10, out, 100);
+    assert_int_equal(tcp_finish(&rank, 1, &after), DIST_OK);
+    tcp_rank_close(&rank);
+    assert_int_equal(pthread_join(reader, NULL), 0);
+    close(fd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -202,6 +247,7 @@ int main(void)
         cmocka_unit_test(test_end_is_told_from_news),
         cmocka_unit_test(test_loss),
         cmocka_unit_test(test_leaving),
+        cmocka_unit_test(test_peer_computes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -90,7 +90,8 @@ static const char *call_tls_failed(const struct tcp_state *state, const struct t
     return "the TLS handshake with it failed, as this rank's log says";
 }
 
-/* The peer was there in time, only this rank has not looked: it has the time once more, but once. */
+/* The peer was there in time, only this rank has not looked: it has the time once more, but once.
+ */
 static void call_spare(const struct tcp_state *state, struct tcp_conn *conn)
 {
     if (conn->spared || !conn->deadline || !disti_expired(conn->deadline))

@@ -185,6 +185,9 @@ void disti_tcp_silence_leave(int fd);
 /* Looks at the peers that are waited for, if it is time; loses those that have been silent. */
 void disti_tcp_silence(struct tcp_state *state);
 
+/* Does the peer's machine owe an answer? Not one whose program takes its time. */
+bool disti_tcp_silence_shows(const struct tcp_conn *conn);
+
 /* leave.c: says goodbye and closes all connections; takes at most 0.1 s. */
 void disti_tcp_leave(struct tcp_state *state);
 

@@ -73,6 +73,19 @@ static bool silence_too_long(const struct tcp_state *state, struct tcp_conn *con
     return now - conn->silent_ns > (int64_t)state->timeout_ms * 1000000;
 }
 
+/* One probe or repetition may be under way to a peer that is well. */
+#define SILENCE_SHOWS 2
+
+bool disti_tcp_silence_shows(const struct tcp_conn *conn)
+{
+    struct tcp_info info = {0};
+    socklen_t size = sizeof(info);
+
+    return disti_tcp_conn_is_open(conn) &&
+           getsockopt(conn->fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+           info.tcpi_retransmits + info.tcpi_probes >= SILENCE_SHOWS;
+}
+
 static void silence_peer(struct tcp_state *state, struct tcp_peer *peer, int64_t now)
 {
     if (!disti_tcp_conn_is_open(peer->conn) ||
