@@ -32,9 +32,8 @@ dist_man_MANS += \
 	man/dist_zero.3 \
 	man/distrun.1 \
 	man/libdist.3
-dist_doc_DATA += README.md docs/ARCHITECTURE.md docs/architecture.svg docs/embedding.md docs/footprint.md docs/reliability.md docs/training.md docs/python.md
-dist_doc_DATA += README.zh-CN.md docs/faq.md docs/launching.md docs/writing-a-backend.md docs/report.png docs/reports.md docs/topology.svg docs/trees.svg
-EXTRA_DIST += docs/STYLE.md man/links.sh
+dist_doc_DATA += CONTRIBUTING.md README.md README.zh-CN.md
+EXTRA_DIST += man/links.sh
 
 # One page serves several functions: each other name becomes a file that points to it.
 install-data-hook:

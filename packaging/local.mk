@@ -22,7 +22,6 @@ EXTRA_DIST += \
 	debian/tests/plain_mpi.c \
 	debian/tests/programs \
 	debian/tests/python \
-	packaging/README.md \
 	packaging/conda/meta.yaml \
 	packaging/rpm/libdist.spec \
 	packaging/spack/package.py \

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # make site: the documents and the man pages as HTML, in site/ of the build folder.
 EXTRA_DIST += \
-	docs/GLOSSARY.md \
 	docs/performance \
 	docs/site/check_links.py \
 	docs/site/links.lua \
