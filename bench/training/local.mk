@@ -7,4 +7,6 @@ bench_training_overlap_SOURCES = \
 bench_training_overlap_CFLAGS = $(AM_CFLAGS) $(KERNEL_CFLAGS)
 bench_training_overlap_LDADD = libcommon.la libdist.la
 
-EXTRA_DIST += bench/training/compare bench/training/pytorch.py bench/training/zero
+EXTRA_DIST += \
+	bench/training/compare bench/training/pytorch.py \
+	bench/training/scaling bench/training/zero
