@@ -13,28 +13,53 @@
  *
  * To write a line that another CPU has read, and still holds, takes several times as long as to
  * write one that has left that CPU's caches. So the rings of all ranks together are NODE_AREAS_ALL,
- * some times what a CPU has of the second level.
+ * some times what a CPU has of the second level. But whoever writes first to a page waits for it: a
+ * ring begins short, with room for NODE_AREAS_LEAST of the longest, and grows when a rank has given
+ * long blocks several times. That is the giver's matter: its slot says where the area is.
  */
 #define NODE_AREAS_ALL ((size_t)4 << 20)
-/* Of the longest areas even the shortest ring holds so many, and one more. */
 #define NODE_AREAS_LEAST 8
+/* Of the longest. */
+#define NODE_AREA_EACH (NODE_AREA_BYTES + NODE_AREA_GAP)
 
-/* How long the rings are. The last area may end before the ring does, which costs less than one. */
+#define NODE_AREAS_SHORT ((NODE_AREAS_LEAST + 1) * NODE_AREA_EACH)
+
+/* Calls that find room in so many bytes. Where the ring ends less than one area is lost. */
+static inline uint64_t node_areas_depth(size_t bytes)
+{
+    size_t depth = bytes / NODE_AREA_EACH;
+
+    return depth <= NODE_SLOTS ? depth - 1 : NODE_SLOTS;
+}
+
+/* With so many ranks that a ring would hardly grow it does not. */
 static inline void node_size_areas(struct disti_node *node)
 {
-    const size_t each = NODE_AREA_BYTES + NODE_AREA_GAP;
-    size_t areas = NODE_AREAS_ALL / (size_t)node->ranks / each;
+    size_t share = NODE_AREAS_ALL / (size_t)node->ranks / NODE_AREA_EACH * NODE_AREA_EACH;
 
-    if (areas <= NODE_AREAS_LEAST)
-        areas = NODE_AREAS_LEAST + 1;
-    node->area_bytes = areas * each;
-    node->area_depth = areas - 1 < NODE_SLOTS ? areas - 1 : NODE_SLOTS;
+    node->area_bytes = share >= 2 * NODE_AREAS_SHORT ? share : NODE_AREAS_SHORT;
+    node->area_room = NODE_AREAS_SHORT;
+    node->area_depth = NODE_AREAS_LEAST;
+}
+
+/*
+ * Goes on behind what was used, for all of that may still be read, and comes back there when as
+ * many calls have passed as find room behind it. True: it was shorter before.
+ */
+static inline bool node_grow_areas(struct disti_node *node)
+{
+    if (node->area_room == node->area_bytes)
+        return false;
+    node->area_next = node->area_room;
+    node->area_room = node->area_bytes;
+    node->area_depth = node_areas_depth(node->area_bytes - NODE_AREAS_SHORT);
+    return true;
 }
 
 /* Where this rank's next area is, of so many bytes. */
 static inline size_t node_next_area(const struct disti_node *node, size_t bytes)
 {
-    return node->area_next + bytes > node->area_bytes ? 0 : node->area_next;
+    return node->area_next + bytes > node->area_room ? 0 : node->area_next;
 }
 
 /* It is for the call in that slot. */

@@ -99,7 +99,8 @@ struct disti_node {
     char *window; /* this rank's, NULL: not needed yet */
     struct disti_segment_location window_location;
     size_t round_bytes;
-    size_t area_bytes; /* of a rank's ring of areas; the next begins at: */
+    size_t area_bytes; /* of a rank's ring of areas; */
+    size_t area_room;  /* of them so many are used, and the next area begins at: */
     size_t area_next;
     uint64_t area_depth; /* so many calls, at least, pass before an area is written again */
     int cpus;            /* for this rank and the others, no more than ranks */
@@ -350,6 +351,11 @@ dist_status disti_node_differs(const struct disti_node *node, struct disti_node_
                                uint64_t number, int rank);
 /* POSTED: is the rank so far behind that the op cannot begin? */
 bool disti_node_is_behind(const struct disti_node *node, const struct disti_node_op *op, int rank);
+
+/* ---- board.c ---- */
+
+/* This rank's ring of areas is used in full from now on, and its pages are there. */
+void disti_node_lengthen_areas(struct disti_node *node);
 
 /* ---- op.c ---- */
 

@@ -22,6 +22,7 @@ static size_t bytes_of(uint32_t *random)
     return *random >> 30 ? NODE_AREA_BYTES - (*random >> 20) % 64 : 1 + (*random >> 8) % 4096;
 }
 
+/* A ring that grows after half of the calls. */
 static void ring_of(int ranks, uint64_t depth)
 {
     static struct disti_node node;
@@ -31,16 +32,20 @@ static void ring_of(int ranks, uint64_t depth)
 
     node = (struct disti_node){.ranks = ranks};
     node_size_areas(&node);
-    assert_int_equal(node.area_depth, depth);
+    assert_int_equal(node.area_depth, NODE_AREAS_LEAST);
     for (uint64_t call = 0; call < CALLS; call++) {
         size_t bytes = bytes_of(&random);
         struct area mine;
 
+        if (call == CALLS / 2) {
+            node_grow_areas(&node);
+            assert_int_equal(node.area_depth, depth);
+        }
         node_take_area(&node, &slot, bytes);
         mine.from = (size_t)slot.area * NODE_APART;
         mine.to = mine.from + bytes;
         assert_true(mine.to <= node.area_bytes);
-        for (uint64_t before = 1; before < depth && before <= call; before++) {
+        for (uint64_t before = 1; before < node.area_depth && before <= call; before++) {
             const struct area *other = &last[(call - before) % NODE_SLOTS];
 
             assert_true(mine.to <= other->from || other->to <= mine.from);
@@ -53,8 +58,9 @@ static void nothing_is_written_over_what_may_be_read(void **state)
 {
     (void)state;
     ring_of(2, NODE_SLOTS);
-    ring_of(4, 29);
-    ring_of(8, 14);
+    ring_of(3, 31);
+    ring_of(4, 20);
+    ring_of(8, NODE_AREAS_LEAST);
     ring_of(NODE_RANKS_MAX, NODE_AREAS_LEAST);
 }
 
