@@ -172,9 +172,9 @@ bool disti_node_is_crowded(const struct disti_node *node)
     return node->config->crowded;
 }
 
-void disti_node_lengthen_areas(struct disti_node *node)
+void disti_node_use_ring(struct disti_node *node)
 {
-    if (!node_grow_areas(node))
+    if (!node_use_ring(node))
         return;
 #ifdef MADV_POPULATE_WRITE /* where the kernel cannot, pages come one by one */
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);

@@ -24,8 +24,8 @@ static inline void short_show(struct disti_node *node, struct node_slot *slot,
 {
     size_t given = op->given;
 
-    if (given && op->in_area)
-        node_take_area(node, slot, given);
+    if (op->in_area)
+        slot->area = 0;
     if (given)
         node_copy(op->in_area ? node_given(node->self, op) : slot->data, op->call.in, given);
 }
@@ -78,7 +78,10 @@ static inline void short_prefetch_next(struct disti_node *node, const struct dis
     node_prefetch_write(&node->board->slots[next % NODE_SLOTS],
                         NODE_SLOT_ALIGN + (op->in_area ? NODE_SLOT_NEAR : bytes));
     if (op->in_area && !(op->gait & NODE_STREAMS))
-        node_prefetch_write(node->self->areas + node_next_area(node, bytes), bytes);
+        node_prefetch_write(op->chosen && node->area_next
+                                ? node->self->areas + node->area_next
+                                : node->self->areas + next % NODE_AREAS_FIXED * NODE_AREA_EACH,
+                            bytes);
 }
 
 /* Short: all have come; takes what they give. */

@@ -157,7 +157,7 @@ static void gait_choose_area(struct disti_node *node, struct disti_node_op *op)
 
     op->tries_gait = gait->calls >= GAIT_AREA_BEFORE && gait->calls < GAIT_AREA_DECIDES;
     if (gait->calls == GAIT_AREA_BEFORE)
-        disti_node_lengthen_areas(node);
+        disti_node_use_ring(node);
     op->gait = op->tries_gait ? gait->calls % 2 * NODE_STREAMS : gait->best;
 }
 

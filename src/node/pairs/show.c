@@ -81,8 +81,9 @@ void disti_node_pairs_choose(struct disti_node *node, struct disti_node_op *op)
     op->given = 0;
     if (op->place == NODE_IN_SLOT || op->in_area)
         op->given = bytes + pairs_list_bytes(listed, op->place);
-    op->depth =
-        op->place == NODE_IN_AREA || op->place == NODE_IN_MEMORY ? node->area_depth : NODE_SLOTS;
+    op->depth = op->place == NODE_IN_SLOT || op->place == NODE_NOWHERE ? NODE_SLOTS
+                : op->given > NODE_SHORT_MAX                           ? node->area_depth
+                                                                       : NODE_AREAS_FIXED;
     op->cma = node->rank == pairs_leader(op) && disti_node_mover_leads(node, op);
     op->together = false;
     op->base = 1;
@@ -167,10 +168,9 @@ dist_status disti_node_pairs_show(struct disti_node *node, struct disti_node_op 
     slot->failed = 0;
     if (op->place == NODE_NOWHERE)
         return DIST_OK;
-    if (op->place == NODE_IN_AREA)
+    slot->area = 0;
+    if (op->given > NODE_SHORT_MAX)
         node_take_area(node, slot, op->given);
-    else if (op->place == NODE_IN_MEMORY)
-        node_take_area(node, slot, pairs_list_bytes(pairs_listed(node, op), op->place));
     list = node_list(node->self, op);
     pairs_show_list(node, op, list, gives);
     if (op->place == NODE_IN_MEMORY)
