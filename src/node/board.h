@@ -129,6 +129,16 @@ static inline struct node_slot *node_slot(struct node_board *board, const struct
     return &board->slots[op->number % NODE_SLOTS];
 }
 
+/* Of a rank's areas that of the call in its slot. A branch, so that no reader waits for the slot.
+ */
+static inline unsigned char *node_area(unsigned char *areas, const struct node_slot *slot,
+                                       uint64_t number)
+{
+    if (__builtin_expect(slot->area != 0, 0))
+        return areas + (size_t)slot->area * NODE_APART;
+    return areas + number % NODE_AREAS_FIXED * NODE_AREA_EACH;
+}
+
 /* As memcpy. Most short calls are about a number or two, which need no call of it. */
 static inline void node_copy(void *to, const void *from, size_t bytes)
 {

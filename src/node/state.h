@@ -54,22 +54,13 @@ struct node_peer {
     uint32_t last;         /* the stage up to which the two keep step */
 };
 
-/* The area of a call whose slot that is. A branch, so that a reader need not wait for the slot. */
-static inline unsigned char *node_area(const struct node_peer *peer, const struct node_slot *slot,
-                                       uint64_t number)
-{
-    if (__builtin_expect(slot->area != 0, 0))
-        return peer->areas + (size_t)slot->area * NODE_APART;
-    return peer->areas + number % NODE_AREAS_FIXED * NODE_AREA_EACH;
-}
-
 /* Where a rank's data are in a call on the boards. */
 static inline unsigned char *node_given(const struct node_peer *peer,
                                         const struct disti_node_op *op)
 {
     struct node_slot *slot = node_slot(peer->board, op);
 
-    return op->in_area ? node_area(peer, slot, op->number) : slot->data;
+    return op->in_area ? node_area(peer->areas, slot, op->number) : slot->data;
 }
 
 /* How ordinary memory is copied by a collective in a size class; the same on all ranks. */
