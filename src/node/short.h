@@ -24,10 +24,14 @@ static inline void short_show(struct disti_node *node, struct node_slot *slot,
 {
     size_t given = op->given;
 
-    if (op->in_area)
+    if (!given)
+        return;
+    if (__builtin_expect(op->in_area, 0)) {
         slot->area = 0;
-    if (given)
-        node_copy(op->in_area ? node_given(node->self, op) : slot->data, op->call.in, given);
+        node_copy(node_area(node->self->areas, slot, op->number), op->call.in, given);
+    } else {
+        node_copy(slot->data, op->call.in, given);
+    }
 }
 
 /* The store must stand before the look at who sleeps: presence.c says how, without a fence or with.

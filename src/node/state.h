@@ -60,7 +60,7 @@ static inline unsigned char *node_given(const struct node_peer *peer,
 {
     struct node_slot *slot = node_slot(peer->board, op);
 
-    return op->in_area ? node_area(peer->areas, slot, op->number) : slot->data;
+    return __builtin_expect(op->in_area, 0) ? node_area(peer->areas, slot, op->number) : slot->data;
 }
 
 /* How ordinary memory is copied by a collective in a size class; the same on all ranks. */

@@ -114,6 +114,8 @@ static void pairs_show_list(const struct disti_node *node, const struct disti_no
 static void pairs_show_blocks(const struct disti_node *node, const struct disti_node_op *op,
                               char *to)
 {
+    const uint8_t gait = op->gait ? node_window_gait(op) : 0;
+
     for (int r = 0; r < node->ranks; r++) {
         struct node_block block = pairs_in(op, r);
         size_t bytes = block.count * op->element_bytes;
@@ -121,7 +123,7 @@ static void pairs_show_blocks(const struct disti_node *node, const struct disti_
         if (r == node->rank || !pairs_takes(op, r) || !bytes)
             continue;
         disti_node_move(to, (const char *)op->call.in + block.first * op->element_bytes, bytes,
-                        node_window_gait(op));
+                        gait);
         to += bytes;
     }
 }
@@ -168,7 +170,8 @@ dist_status disti_node_pairs_show(struct disti_node *node, struct disti_node_op 
     slot->failed = 0;
     if (op->place == NODE_NOWHERE)
         return DIST_OK;
-    slot->area = 0;
+    if (op->place != NODE_IN_SLOT)
+        slot->area = 0;
     if (op->given > NODE_SHORT_MAX)
         node_take_area(node, slot, op->given);
     list = node_list(node->self, op);
