@@ -112,10 +112,8 @@ static void pairs_show_list(const struct disti_node *node, const struct disti_no
 
 /* The blocks, one behind the other. */
 static void pairs_show_blocks(const struct disti_node *node, const struct disti_node_op *op,
-                              char *to)
+                              char *to, uint8_t gait)
 {
-    const uint8_t gait = op->gait ? node_window_gait(op) : 0;
-
     for (int r = 0; r < node->ranks; r++) {
         struct node_block block = pairs_in(op, r);
         size_t bytes = block.count * op->element_bytes;
@@ -172,12 +170,13 @@ dist_status disti_node_pairs_show(struct disti_node *node, struct disti_node_op 
         return DIST_OK;
     if (op->place != NODE_IN_SLOT)
         slot->area = 0;
-    if (op->given > NODE_SHORT_MAX)
+    if (__builtin_expect(op->given > NODE_SHORT_MAX, 0))
         node_take_area(node, slot, op->given);
     list = node_list(node->self, op);
     pairs_show_list(node, op, list, gives);
     if (op->place == NODE_IN_MEMORY)
         return pairs_show_memory(node, op, gives);
-    pairs_show_blocks(node, op, (char *)list + pairs_list_bytes(pairs_listed(node, op), op->place));
+    pairs_show_blocks(node, op, (char *)list + pairs_list_bytes(pairs_listed(node, op), op->place),
+                      __builtin_expect(op->gait, 0) ? node_window_gait(op) : 0);
     return DIST_OK;
 }
