@@ -6,44 +6,59 @@
 #include "node/state.h"
 
 /*
- * A rank's areas follow each other in a ring, each as long as what stands in it:
+ * A rank's areas, NODE_AREAS_FIXED of them and a ring:
  *
- *     | call 7 | call 8, long  | call 10 |   ...   | call 3 |
- *                                        next      still read
+ *     | of call 8 | of call 9 | ... | of call 15 | call 7 | call 20, long  | call 22 |  ...  |
+ *                                                                                    next
  *
- * To write a line that another CPU has read, and still holds, takes several times as long as to
- * write one that has left that CPU's caches. So the rings of all ranks together are NODE_AREAS_ALL,
- * some times what a CPU has of the second level.
+ * Whose place is fixed by a call's number a reader asks for before it has seen the slot: so short
+ * blocks stand there. Longer ones follow each other in the ring. To write a line that another CPU
+ * has read, and still holds, takes several times as long as to write one that has left that CPU's
+ * caches; and all areas together are NODE_AREAS_ALL, some times what a CPU has of the second level.
+ *
+ * Whoever writes first to a page waits for it. So a rank uses its ring when it has given long
+ * blocks several times. That is its own matter: its slot says where the area is.
  */
 #define NODE_AREAS_ALL ((size_t)4 << 20)
-/* Of the longest areas even the shortest ring holds so many, and one more. */
-#define NODE_AREAS_LEAST 8
 
-/* How long the rings are. The last area may end before the ring does, which costs less than one. */
+/* How many bytes of areas a rank has. With many ranks there is no ring. */
+static inline size_t node_areas_bytes(int ranks)
+{
+    size_t areas = NODE_AREAS_ALL / (size_t)ranks / NODE_AREA_EACH;
+
+    return NODE_AREA_EACH * (areas > 2 * NODE_AREAS_FIXED ? areas : NODE_AREAS_FIXED);
+}
+
 static inline void node_size_areas(struct disti_node *node)
 {
-    const size_t each = NODE_AREA_BYTES + NODE_AREA_GAP;
-    size_t areas = NODE_AREAS_ALL / (size_t)node->ranks / each;
-
-    if (areas <= NODE_AREAS_LEAST)
-        areas = NODE_AREAS_LEAST + 1;
-    node->area_bytes = areas * each;
-    node->area_depth = areas - 1 < NODE_SLOTS ? areas - 1 : NODE_SLOTS;
+    node->area_bytes = node_areas_bytes(node->ranks);
+    node->area_depth = NODE_AREAS_FIXED;
+    node->area_next = 0;
 }
 
-/* Where this rank's next area is, of so many bytes. */
-static inline size_t node_next_area(const struct disti_node *node, size_t bytes)
+/* True: from now on the ring is used, and has not been before. */
+static inline bool node_use_ring(struct disti_node *node)
 {
-    return node->area_next + bytes > node->area_bytes ? 0 : node->area_next;
+    size_t areas = node->area_bytes / NODE_AREA_EACH;
+
+    if (node->area_next || areas <= NODE_AREAS_FIXED)
+        return false;
+    areas -= NODE_AREAS_FIXED + 1; /* one may be lost where the ring ends */
+    node->area_next = NODE_AREAS_FIXED * NODE_AREA_EACH;
+    node->area_depth = areas < NODE_SLOTS ? areas : NODE_SLOTS;
+    return true;
 }
 
-/* It is for the call in that slot. */
+/* The slot's call gives so many bytes, which are long, in the ring if that is used. */
 static inline void node_take_area(struct disti_node *node, struct node_slot *slot, size_t bytes)
 {
-    size_t at = node_next_area(node, bytes);
-
-    slot->area = (uint16_t)(at / NODE_APART);
-    node->area_next = at + (bytes + NODE_AREA_GAP) / NODE_APART * NODE_APART;
+    slot->area = 0;
+    if (!node->area_next)
+        return;
+    if (node->area_next + bytes > node->area_bytes)
+        node->area_next = NODE_AREAS_FIXED * NODE_AREA_EACH;
+    slot->area = (uint16_t)(node->area_next / NODE_APART);
+    node->area_next += (bytes + NODE_AREA_GAP) / NODE_APART * NODE_APART;
 }
 
 #endif

@@ -6,8 +6,10 @@
 #include "node/area.h"
 
 #include <sched.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 /* Of so many ranks each maps all windows when it starts: later it may have no descriptor left. */
@@ -168,6 +170,18 @@ static int board_cpus(const struct dist_backend_config *config)
 bool disti_node_is_crowded(const struct disti_node *node)
 {
     return node->config->crowded;
+}
+
+void disti_node_use_ring(struct disti_node *node)
+{
+    if (!node_use_ring(node))
+        return;
+#ifdef MADV_POPULATE_WRITE /* where the kernel cannot, pages come one by one */
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    unsigned char *ring = node->self->areas;
+
+    (void)madvise(ring - (uintptr_t)ring % page, node->area_bytes, MADV_POPULATE_WRITE);
+#endif
 }
 
 static dist_status board_open(struct disti_node *node, struct disti_node_hello *hello)

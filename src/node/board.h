@@ -68,12 +68,15 @@ struct node_locations {
  * fit in a first-level cache together. */
 #define NODE_SLOT_GAP NODE_APART
 #define NODE_AREA_GAP (1024 + NODE_APART)
+/* The longest area; and how many a rank has whose places are fixed. */
+#define NODE_AREA_EACH (NODE_AREA_BYTES + NODE_AREA_GAP)
+#define NODE_AREAS_FIXED 8
 struct node_slot {
     alignas(NODE_APART) _Atomic uint64_t stage;
     _Atomic uint64_t history, fingerprint;
     uint8_t place;  /* of enum disti_node_place, in calls of pairs */
     bool cma;       /* of the rank that leads a call of pairs: the kernel may copy */
-    uint16_t area;  /* that it gives in: where in its ring, in units of NODE_APART */
+    uint16_t area;  /* that it gives in, in units of NODE_APART; 0: the one fixed by its number */
     int32_t failed; /* from stage 1 on: errno of a copy that the kernel did not make, or UNSEEN */
     alignas(NODE_SLOT_ALIGN) union {
         struct node_locations locations;
@@ -94,7 +97,7 @@ struct node_block {
 
 /*
  * The boards of a group's ranks lie in one segment, which rank 0 makes and each of the others maps
- * once: first all boards, then all rings of areas. Who looks at everybody's board touches few pages
+ * once: first all boards, then all areas. Who looks at everybody's board touches few pages
  * so.
  *
  *     |board 0|board 1|...|board n - 1|areas of rank 0|areas of rank 1|...|areas of rank n - 1|
@@ -124,6 +127,16 @@ struct node_board {
 static inline struct node_slot *node_slot(struct node_board *board, const struct disti_node_op *op)
 {
     return &board->slots[op->number % NODE_SLOTS];
+}
+
+/* Of a rank's areas that of the call in its slot. A branch, so that no reader waits for the slot.
+ */
+static inline unsigned char *node_area(unsigned char *areas, const struct node_slot *slot,
+                                       uint64_t number)
+{
+    if (__builtin_expect(slot->area != 0, 0))
+        return areas + (size_t)slot->area * NODE_APART;
+    return areas + number % NODE_AREAS_FIXED * NODE_AREA_EACH;
 }
 
 /* As memcpy. Most short calls are about a number or two, which need no call of it. */

@@ -146,9 +146,16 @@ static void reduce_all(struct disti_node *node, const struct disti_node_op *op, 
 void disti_node_reduce_pair(struct disti_node *node, const struct disti_node_op *op)
 {
     const struct node_peer *peers = node->peers;
+    const unsigned char *a, *b;
 
-    op->pair(op->call.out, node_given(&peers[0], op) + op->offset,
-             node_given(&peers[1], op) + op->offset, op->call.count);
+    if (__builtin_expect(op->in_area, 0)) {
+        a = node_given(&peers[0], op);
+        b = node_given(&peers[1], op);
+    } else {
+        a = node_slot(peers[0].board, op)->data;
+        b = node_slot(peers[1].board, op)->data;
+    }
+    op->pair(op->call.out, a + op->offset, b + op->offset, op->call.count);
 }
 
 void disti_node_reduce_short(struct disti_node *node, const struct disti_node_op *op)

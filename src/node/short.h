@@ -24,10 +24,14 @@ static inline void short_show(struct disti_node *node, struct node_slot *slot,
 {
     size_t given = op->given;
 
-    if (given && op->in_area)
-        node_take_area(node, slot, given);
-    if (given)
-        node_copy(op->in_area ? node_given(node->self, op) : slot->data, op->call.in, given);
+    if (!given)
+        return;
+    if (__builtin_expect(op->in_area, 0)) {
+        slot->area = 0;
+        node_copy(node_area(node->self->areas, slot, op->number), op->call.in, given);
+    } else {
+        node_copy(slot->data, op->call.in, given);
+    }
 }
 
 /* The store must stand before the look at who sleeps: presence.c says how, without a fence or with.
@@ -78,7 +82,10 @@ static inline void short_prefetch_next(struct disti_node *node, const struct dis
     node_prefetch_write(&node->board->slots[next % NODE_SLOTS],
                         NODE_SLOT_ALIGN + (op->in_area ? NODE_SLOT_NEAR : bytes));
     if (op->in_area && !(op->gait & NODE_STREAMS))
-        node_prefetch_write(node->self->areas + node_next_area(node, bytes), bytes);
+        node_prefetch_write(op->chosen && node->area_next
+                                ? node->self->areas + node->area_next
+                                : node->self->areas + next % NODE_AREAS_FIXED * NODE_AREA_EACH,
+                            bytes);
 }
 
 /* Short: all have come; takes what they give. */

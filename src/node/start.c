@@ -139,7 +139,9 @@ void disti_node_roles(const struct disti_node *node, struct disti_node_op *op)
                    ? disti_reduce_kernel(op->call.dtype, op->call.op)
                    : NULL;
     op->finish = start_finish(op, pattern);
-    op->depth = op->in_area && op->gives ? node->area_depth : NODE_SLOTS;
+    op->depth = !op->in_area || !op->gives ? NODE_SLOTS
+                : op->chosen               ? node->area_depth
+                                           : NODE_AREAS_FIXED;
     op->seen = op->first;
 }
 

@@ -37,7 +37,7 @@ enum node_means { NODE_NOTHING, NODE_FROM_BOARD, NODE_SEEN, NODE_BY_KERNEL, NODE
 
 struct node_peer {
     struct node_board *board;
-    unsigned char *areas;               /* a ring */
+    unsigned char *areas;
     struct node_far_doorbell *doorbell; /* NULL: not opened yet */
     struct node_view views[NODE_VIEWS]; /* the first was used last */
     const char *in;                     /* of the call under way; NULL: in the window */
@@ -54,19 +54,13 @@ struct node_peer {
     uint32_t last;         /* the stage up to which the two keep step */
 };
 
-/* The area of a slot's call. */
-static inline unsigned char *node_area(const struct node_peer *peer, const struct node_slot *slot)
-{
-    return peer->areas + (size_t)slot->area * NODE_APART;
-}
-
 /* Where a rank's data are in a call on the boards. */
 static inline unsigned char *node_given(const struct node_peer *peer,
                                         const struct disti_node_op *op)
 {
     struct node_slot *slot = node_slot(peer->board, op);
 
-    return op->in_area ? node_area(peer, slot) : slot->data;
+    return __builtin_expect(op->in_area, 0) ? node_area(peer->areas, slot, op->number) : slot->data;
 }
 
 /* How ordinary memory is copied by a collective in a size class; the same on all ranks. */
@@ -102,9 +96,9 @@ struct disti_node {
     char *window; /* this rank's, NULL: not needed yet */
     struct disti_segment_location window_location;
     size_t round_bytes;
-    size_t area_bytes; /* of a rank's ring of areas; the next begins at: */
-    size_t area_next;
-    uint64_t area_depth; /* so many calls, at least, pass before an area is written again */
+    size_t area_bytes;   /* of all areas of a rank; */
+    size_t area_next;    /* of the ring the next one; 0: it is not used yet */
+    uint64_t area_depth; /* so many calls find room in it, or among those that are fixed */
     int cpus;            /* for this rank and the others, no more than ranks */
     size_t cache_bytes;  /* this rank's, of the second level */
     uint64_t calls;      /* numbered so far */
@@ -354,6 +348,11 @@ dist_status disti_node_differs(const struct disti_node *node, struct disti_node_
                                uint64_t number, int rank);
 /* POSTED: is the rank so far behind that the op cannot begin? */
 bool disti_node_is_behind(const struct disti_node *node, const struct disti_node_op *op, int rank);
+
+/* ---- board.c ---- */
+
+/* This rank's ring of areas is used from now on, and its pages are there. */
+void disti_node_use_ring(struct disti_node *node);
 
 /* ---- op.c ---- */
 

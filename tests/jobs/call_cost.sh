@@ -52,8 +52,8 @@ cost_check barrier 0 245
 cost_check broadcast 1 312
 cost_check gather 0 364
 cost_check gather_v 0 765
-cost_check scatter_v 0 770
-cost_check all_to_all_v 0 1010
+cost_check scatter_v 0 785
+cost_check all_to_all_v 0 1025
 if [ -n "${CHECK_LONG-}" ]; then
     cost_check broadcast 0 300
     cost_check reduce 0 312

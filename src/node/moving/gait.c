@@ -10,7 +10,7 @@
  *            0 4 1 5 2 6 3 7 0 4 1 5 2 6 3 7                       copies through windows
  *            0 0 0 0   4 4 4 4   1 1 1 1   5 5 5 5   2 2 2 2 ...   reductions; then the best
  *
- *            0 4 0 4 0 4 0 4                                       by areas: too short for more
+ *   8 ...    0 4 0 4 0 4 0 4                                       by areas: too short for more
  *
  * What counts is the rank's own work, without its waits. All ranks try the same in the same call,
  * so that a window's reader pays for how it was written. Trials come again as those of mover.c do.
@@ -23,6 +23,9 @@
 #define GAIT_TURNS 3 /* of those that do not stream */
 /* Calls by areas in which both ways are tried. */
 #define GAIT_AREA_TRIALS 8
+/* They begin behind so many. */
+#define GAIT_AREA_BEFORE 8
+#define GAIT_AREA_DECIDES (GAIT_AREA_BEFORE + GAIT_AREA_TRIALS)
 /* After so many calls of a class the trials begin anew, for the first time and then. */
 #define GAIT_CALLS_FIRST 64
 #define GAIT_CALLS 2000
@@ -152,7 +155,9 @@ static void gait_choose_area(struct disti_node *node, struct disti_node_op *op)
 {
     const struct node_gait *gait = &gaits_of(node, op)->area;
 
-    op->tries_gait = gait->calls < GAIT_AREA_TRIALS;
+    op->tries_gait = gait->calls >= GAIT_AREA_BEFORE && gait->calls < GAIT_AREA_DECIDES;
+    if (gait->calls == GAIT_AREA_BEFORE)
+        disti_node_use_ring(node);
     op->gait = op->tries_gait ? gait->calls % 2 * NODE_STREAMS : gait->best;
 }
 
@@ -163,7 +168,7 @@ static void gait_learn_area(struct disti_node *node, const struct disti_node_op 
 
     if (op->tries_gait)
         gait_record(gait, op);
-    if (++gait->calls == GAIT_AREA_TRIALS)
+    if (++gait->calls == GAIT_AREA_DECIDES)
         gait_decide(gait, pattern->givers != pattern->takers);
     if (gait->calls == (gait->tried ? GAIT_CALLS : GAIT_CALLS_FIRST))
         *gait = (struct node_gait){.best = gait->best, .tried = true};

@@ -106,7 +106,9 @@ static inline struct node_block *node_list(const struct node_peer *peer,
 {
     struct node_slot *slot = node_slot(peer->board, op);
 
-    return slot->place == NODE_IN_SLOT ? (void *)slot->data : (void *)node_area(peer, slot);
+    if (__builtin_expect(slot->place == NODE_IN_SLOT, 1))
+        return (void *)slot->data;
+    return (void *)node_area(peer->areas, slot, op->number);
 }
 
 /* Where a block of a giver's stands on its board. */

@@ -62,8 +62,9 @@ void disti_node_pairs_choose(struct disti_node *node, struct disti_node_op *op)
     op->given = 0;
     if (op->place == NODE_IN_SLOT || op->in_area)
         op->given = bytes + pairs_list_bytes(listed, op->place);
-    op->depth =
-        op->place == NODE_IN_AREA || op->place == NODE_IN_MEMORY ? node->area_depth : NODE_SLOTS;
+    op->depth = op->place == NODE_IN_SLOT || op->place == NODE_NOWHERE ? NODE_SLOTS
+                : op->given > NODE_SHORT_MAX                           ? node->area_depth
+                                                                       : NODE_AREAS_FIXED;
     op->cma = node->rank == pairs_leader(op) && disti_node_mover_leads(node, op);
     op->together = false;
     op->base = 1;
@@ -92,7 +93,7 @@ void disti_node_pairs_list(const struct disti_node *node, const struct disti_nod
 
 /* The blocks, one behind the other. */
 static void pairs_show_blocks(const struct disti_node *node, const struct disti_node_op *op,
-                              char *to)
+                              char *to, uint8_t gait)
 {
     for (int r = 0; r < node->ranks; r++) {
         struct node_block block = pairs_in(op, r);
@@ -101,7 +102,7 @@ static void pairs_show_blocks(const struct disti_node *node, const struct disti_
         if (r == node->rank || !pairs_takes(op, r) || !bytes)
             continue;
         disti_node_move(to, (const char *)op->call.in + block.first * op->element_bytes, bytes,
-                        node_window_gait(op));
+                        gait);
         to += bytes;
     }
 }
@@ -148,14 +149,15 @@ dist_status disti_node_pairs_show(struct disti_node *node, struct disti_node_op 
     slot->failed = 0;
     if (op->place == NODE_NOWHERE)
         return DIST_OK;
-    if (op->place == NODE_IN_AREA)
+    if (op->place != NODE_IN_SLOT)
+        slot->area = 0;
+    if (__builtin_expect(op->given > NODE_SHORT_MAX, 0))
         node_take_area(node, slot, op->given);
-    else if (op->place == NODE_IN_MEMORY)
-        node_take_area(node, slot, pairs_list_bytes(pairs_listed(node, op), op->place));
     list = node_list(node->self, op);
     disti_node_pairs_list(node, op, list);
     if (op->place == NODE_IN_MEMORY)
         return pairs_show_memory(node, op, gives);
-    pairs_show_blocks(node, op, (char *)list + pairs_list_bytes(pairs_listed(node, op), op->place));
+    pairs_show_blocks(node, op, (char *)list + pairs_list_bytes(pairs_listed(node, op), op->place),
+                      __builtin_expect(op->gait, 0) ? node_window_gait(op) : 0);
     return DIST_OK;
 }

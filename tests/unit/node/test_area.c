@@ -22,6 +22,7 @@ static size_t bytes_of(uint32_t *random)
     return *random >> 30 ? NODE_AREA_BYTES - (*random >> 20) % 64 : 1 + (*random >> 8) % 4096;
 }
 
+/* Of the last `depth` calls any may still be read. */
 static void ring_of(int ranks, uint64_t depth)
 {
     static struct disti_node node;
@@ -31,6 +32,9 @@ static void ring_of(int ranks, uint64_t depth)
 
     node = (struct disti_node){.ranks = ranks};
     node_size_areas(&node);
+    assert_int_equal(node.area_depth, NODE_AREAS_FIXED);
+    assert_true(node_use_ring(&node));
+    assert_false(node_use_ring(&node));
     assert_int_equal(node.area_depth, depth);
     for (uint64_t call = 0; call < CALLS; call++) {
         size_t bytes = bytes_of(&random);
@@ -39,8 +43,8 @@ static void ring_of(int ranks, uint64_t depth)
         node_take_area(&node, &slot, bytes);
         mine.from = (size_t)slot.area * NODE_APART;
         mine.to = mine.from + bytes;
-        assert_true(mine.to <= node.area_bytes);
-        for (uint64_t before = 1; before < depth && before <= call; before++) {
+        assert_true(mine.from >= NODE_AREAS_FIXED * NODE_AREA_EACH && mine.to <= node.area_bytes);
+        for (uint64_t before = 1; before < node.area_depth && before <= call; before++) {
             const struct area *other = &last[(call - before) % NODE_SLOTS];
 
             assert_true(mine.to <= other->from || other->to <= mine.from);
@@ -53,9 +57,21 @@ static void nothing_is_written_over_what_may_be_read(void **state)
 {
     (void)state;
     ring_of(2, NODE_SLOTS);
-    ring_of(4, 29);
-    ring_of(8, 14);
-    ring_of(NODE_RANKS_MAX, NODE_AREAS_LEAST);
+    ring_of(3, NODE_SLOTS);
+    ring_of(4, 21);
+}
+
+static void many_ranks_have_no_ring(void **state)
+{
+    struct disti_node node = {.ranks = NODE_RANKS_MAX};
+    struct node_slot slot;
+
+    (void)state;
+    node_size_areas(&node);
+    assert_false(node_use_ring(&node));
+    assert_int_equal(node.area_bytes, NODE_AREAS_FIXED * NODE_AREA_EACH);
+    node_take_area(&node, &slot, NODE_AREA_BYTES);
+    assert_int_equal(slot.area, 0);
 }
 
 /* A number or two lie in the line of the stage, which is fetched anyway. */
@@ -69,6 +85,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_written_over_what_may_be_read),
+        cmocka_unit_test(many_ranks_have_no_ring),
         cmocka_unit_test(data_begin_in_the_line_of_the_stage),
     };
 
