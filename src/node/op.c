@@ -38,7 +38,7 @@ static inline dist_status op_poll(struct disti_node *node, struct disti_node_op 
 {
     bool apart = op->paired && op->stage;
     uint64_t want = node_stage(op->number, op->stage), history = op->history;
-    size_t at = op->number % NODE_SLOTS;
+    size_t at = op->slot;
     const struct node_peer *peers = node->peers;
     int r = op->seen, end = op->end, rank = node->rank;
 
@@ -61,8 +61,7 @@ static inline dist_status op_poll(struct disti_node *node, struct disti_node_op 
 
 static void op_begin(struct disti_node *node, const struct disti_node_op *op)
 {
-    short_begin(node, node_slot(node->board, op), op->number, op->call.sequence, op->fingerprint,
-                op->history);
+    short_begin(node, op->slot, op->number, op->call.sequence, op->fingerprint, op->history);
 }
 
 static dist_status op_show_short(struct disti_node *node, struct disti_node_op *op)
@@ -294,8 +293,8 @@ dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op
 
 bool disti_node_can_start_again(const struct disti_node *node, const struct disti_node_op *op)
 {
-    bool fits = op->paired ? disti_node_pairs_recur(node, op)
-                           : op->way == NODE_WAY_BOARD && !op->chosen;
+    bool fits =
+        op->paired ? disti_node_pairs_recur(node, op) : op->way == NODE_WAY_BOARD && !op->chosen;
 
     return fits && !op->call.reduction && !op->call.list &&
            !(disti_node_is_crowded(node) && op->met);
@@ -315,21 +314,23 @@ dist_status disti_node_start_again(struct disti_node *node, const struct dist_ca
                                    uint64_t history, struct disti_node_op *op)
 {
     uint64_t number = node->calls + 1;
-    struct node_slot *slot = &node->board->slots[number % NODE_SLOTS];
+    size_t at = node_slot_number(node, number);
+    struct node_slot *slot = &node->board->slots[at];
 
     if (op->paired)
         return disti_node_pairs_again(node, call, history, op);
     if (number - node->confirmed >= op->depth || node->gone >= 0)
         return DIST_ERR_UNSUPPORTED;
     node->calls = op->number = number;
+    op->slot = at;
     op->call.in = call->in;
     op->call.out = call->out;
-    short_begin(node, slot, number, call->sequence, op->fingerprint, history);
+    short_begin(node, at, number, call->sequence, op->fingerprint, history);
     short_show(node, slot, op);
     if (number % NODE_CPU_CALLS == 0)
         disti_node_publish_cpu(node);
     short_publish(node, slot, node_stage(number, 0));
-    if (!short_has_all(op, number, history))
+    if (!short_has_all(op, at, number, history))
         return disti_node_op_left(op, call, history);
     short_take(node, op, number);
     return DIST_OK;

@@ -51,9 +51,9 @@ cost_check all_reduce 0 305
 cost_check barrier 0 245
 cost_check broadcast 1 312
 cost_check gather 0 364
-cost_check gather_v 0 765
-cost_check scatter_v 0 770
-cost_check all_to_all_v 0 1010
+cost_check gather_v 0 420
+cost_check scatter_v 0 415
+cost_check all_to_all_v 0 532
 if [ -n "${CHECK_LONG-}" ]; then
     cost_check broadcast 0 300
     cost_check reduce 0 312
@@ -61,8 +61,8 @@ if [ -n "${CHECK_LONG-}" ]; then
     cost_check gather 1 253
     cost_check scatter 0 332
     cost_check scatter 1 321
-    cost_check gather_v 1 605
-    cost_check scatter_v 1 620
+    cost_check gather_v 1 378
+    cost_check scatter_v 1 386
 fi
 
 # What a call of all that can be turned off costs: with DIST_FLIGHT=0 and no secret it is so much

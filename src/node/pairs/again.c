@@ -20,11 +20,11 @@ struct again_take {
 };
 
 struct node_again {
-    bool ready;                       /* it is about the last such call of its collective */
-    bool leads;                       /* this rank says whether the kernel may copy */
-    int mine;                         /* of a giver's list: this rank's block */
-    size_t behind_mine[2];            /* bytes before the blocks: in a slot, in an area; of mine */
-    size_t behind_theirs[2];          /* and of a giver's */
+    bool ready;              /* it is about the last such call of its collective */
+    bool leads;              /* this rank says whether the kernel may copy */
+    int mine;                /* of a giver's list: this rank's block */
+    size_t behind_mine[2];   /* bytes before the blocks: in a slot, in an area; of mine */
+    size_t behind_theirs[2]; /* and of a giver's */
     size_t element_bytes;
     size_t own_from, own_to, own_bytes; /* from IN to OUT */
     int listed, stretches, takes;
@@ -239,16 +239,18 @@ dist_status disti_node_pairs_again(struct disti_node *node, const struct dist_ca
 {
     const struct node_again *again = again_find(node, op);
     uint64_t number = node->calls + 1;
-    struct node_slot *slot = &node->board->slots[number % NODE_SLOTS];
+    size_t at = node_slot_number(node, number);
+    struct node_slot *slot = &node->board->slots[at];
 
     if (!again)
         return DIST_ERR_UNSUPPORTED;
     node->calls = op->number = number;
+    op->slot = at;
     op->call.in = call->in;
     op->call.out = call->out;
     if (again->leads) /* others may have more for each other */
         op->cma = disti_node_mover_leads(node, op);
-    short_begin(node, slot, number, call->sequence, op->fingerprint, history);
+    short_begin(node, at, number, call->sequence, op->fingerprint, history);
     again_show(node, slot, op, again);
     if (number % NODE_CPU_CALLS == 0)
         disti_node_publish_cpu(node);

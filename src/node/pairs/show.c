@@ -61,7 +61,8 @@ void disti_node_pairs_choose(struct disti_node *node, struct disti_node_op *op)
     op->given = 0;
     if (op->place == NODE_IN_SLOT || op->in_area)
         op->given = bytes + pairs_list_bytes(listed, op->place);
-    op->depth = op->place == NODE_IN_AREA || op->place == NODE_IN_MEMORY ? NODE_AREAS : NODE_SLOTS;
+    op->depth =
+        op->place == NODE_IN_AREA || op->place == NODE_IN_MEMORY ? NODE_AREAS : node->last_slot + 1;
     op->cma = node->rank == pairs_leader(op) && disti_node_mover_leads(node, op);
     op->together = false;
     op->base = 1;
