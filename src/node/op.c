@@ -118,7 +118,7 @@ static dist_status op_enter(struct disti_node *node, struct disti_node_op *op)
         status = op_show_long(node, op);
     if (status != DIST_OK)
         return status;
-    if (!op->paired || op->place == NODE_IN_MEMORY || op->number % NODE_CPU_CALLS == 0)
+    if (!op->paired || op->place == NODE_IN_MEMORY || op->number % SHORT_CPU_CALLS == 0)
         disti_node_publish_cpu(node);
     short_publish(node, node_slot(node->board, op), node_stage(op->number, 0));
     return DIST_OK;
@@ -300,8 +300,8 @@ bool disti_node_can_start_again(const struct disti_node *node, const struct dist
            !(disti_node_is_crowded(node) && op->met);
 }
 
-dist_status disti_node_op_left(struct disti_node_op *op, const struct dist_call *call,
-                               uint64_t history)
+__attribute__((cold, noinline)) dist_status
+disti_node_op_left(struct disti_node_op *op, const struct dist_call *call, uint64_t history)
 {
     op->call.sequence = call->sequence;
     op->history = history;
@@ -327,7 +327,7 @@ dist_status disti_node_start_again(struct disti_node *node, const struct dist_ca
     op->call.out = call->out;
     short_begin(node, at, number, call->sequence, op->fingerprint, history);
     short_show(node, slot, op);
-    if (number % NODE_CPU_CALLS == 0)
+    if (number % SHORT_CPU_CALLS == 0)
         disti_node_publish_cpu(node);
     short_publish(node, slot, node_stage(number, 0));
     if (!short_has_all(op, at, number, history))

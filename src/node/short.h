@@ -5,6 +5,9 @@
 
 #include "node/state.h"
 
+/* Each so many say which CPU the rank is on. */
+#define SHORT_CPU_CALLS 8
+
 /* Its slot is free: it is this rank's newest call from now on. */
 static inline void short_begin(struct disti_node *node, size_t at, uint64_t number,
                                uint64_t sequence, uint64_t fingerprint, uint64_t history)

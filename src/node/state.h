@@ -80,9 +80,6 @@ struct node_lead {
     uint64_t barrier;     /* the newest that has ended, by its number */
 };
 
-/* Of short calls each so many say which CPU the rank is on. */
-#define NODE_CPU_CALLS 8
-
 struct disti_node {
     const struct dist_backend_config *config;
     int rank, ranks;
@@ -357,8 +354,8 @@ bool disti_node_is_behind(const struct disti_node *node, const struct disti_node
 /* The only way to another state. ERR_INTERNAL: the drawing has no such arrow; it stays. */
 dist_status disti_node_op_go(struct disti_node_op *op, enum disti_node_op_state to);
 /* A call that was begun once more has not ended: it takes its course from there. IN_PROGRESS. */
-__attribute__((cold)) dist_status
-disti_node_op_left(struct disti_node_op *op, const struct dist_call *call, uint64_t history);
+dist_status disti_node_op_left(struct disti_node_op *op, const struct dist_call *call,
+                               uint64_t history);
 
 /* ---- migrate.c ---- */
 

@@ -252,7 +252,7 @@ dist_status disti_node_pairs_again(struct disti_node *node, const struct dist_ca
         op->cma = disti_node_mover_leads(node, op);
     short_begin(node, at, number, call->sequence, op->fingerprint, history);
     again_show(node, slot, op, again);
-    if (number % NODE_CPU_CALLS == 0)
+    if (number % SHORT_CPU_CALLS == 0)
         disti_node_publish_cpu(node);
     short_publish(node, slot, node_stage(number, 0));
     if (!again_take_all(op, again, history))
