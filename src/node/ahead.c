@@ -28,26 +28,28 @@ static uint64_t ahead_begun(const struct disti_node *node, int rank)
     return atomic_load_explicit(&node->peers[rank].board->begun, memory_order_acquire);
 }
 
-static uint64_t ahead_fingerprint(struct node_board *board, uint64_t number)
+static uint64_t ahead_fingerprint(const struct disti_node *node, int rank, uint64_t number)
 {
-    return atomic_load_explicit(&board->slots[number % NODE_SLOTS].fingerprint,
+    struct node_board *board = node->peers[rank].board;
+
+    return atomic_load_explicit(&board->slots[node_slot_number(node, number)].fingerprint,
                                 memory_order_acquire);
 }
 
 dist_status disti_node_differs(const struct disti_node *node, struct disti_node_op *op,
                                uint64_t number, int rank)
 {
-    uint64_t first = number < NODE_SLOTS ? 1 : number - NODE_SLOTS + 1;
+    uint64_t first = number <= node->last_slot ? 1 : number - node->last_slot;
 
     if (first <= node->confirmed)
         first = node->confirmed + 1;
-    while (first < number && ahead_fingerprint(node->board, first) ==
-                                 ahead_fingerprint(node->peers[rank].board, first))
+    while (first < number &&
+           ahead_fingerprint(node, node->rank, first) == ahead_fingerprint(node, rank, first))
         first++;
     op->peer = rank;
-    op->mine = ahead_fingerprint(node->board, first);
-    op->theirs = ahead_fingerprint(node->peers[rank].board, first);
-    op->sequence = node->sequences[first % NODE_SLOTS];
+    op->mine = ahead_fingerprint(node, node->rank, first);
+    op->theirs = ahead_fingerprint(node, rank, first);
+    op->sequence = node->sequences[node_slot_number(node, first)];
     return op->mine == op->theirs ? DIST_OK : DIST_ERR_MISMATCH;
 }
 
@@ -59,15 +61,16 @@ static dist_status ahead_compare(const struct disti_node *node, struct disti_nod
 {
     uint64_t mine = ahead_begun(node, node->rank), theirs = ahead_begun(node, rank);
     uint64_t number = theirs < mine ? theirs : mine;
-    struct node_slot *slot = &node->peers[rank].board->slots[number % NODE_SLOTS];
+    size_t at = node_slot_number(node, number);
+    struct node_slot *slot = &node->peers[rank].board->slots[at];
     uint64_t history;
 
     if (number <= node->confirmed)
         return DIST_OK;
     history = atomic_load_explicit(&slot->history, memory_order_acquire);
-    if (history == node->board->slots[number % NODE_SLOTS].history ||
+    if (history == node->board->slots[at].history ||
         atomic_load_explicit(&slot->stage, memory_order_relaxed) >=
-            node_writing(number + NODE_SLOTS))
+            node_writing(number + node->last_slot + 1))
         return DIST_OK;
     return disti_node_differs(node, op, number, rank);
 }

@@ -45,7 +45,7 @@ static inline bool node_use_ring(struct disti_node *node)
         return false;
     areas -= NODE_AREAS_FIXED + 1; /* one may be lost where the ring ends */
     node->area_next = NODE_AREAS_FIXED * NODE_AREA_EACH;
-    node->area_depth = areas < NODE_SLOTS ? areas : NODE_SLOTS;
+    node->area_depth = areas <= node->last_slot ? areas : node->last_slot + 1;
     return true;
 }
 

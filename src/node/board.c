@@ -55,10 +55,11 @@ static dist_status board_make(struct disti_node *node, struct disti_node_hello *
     hello->pid = (int32_t)getpid();
     hello->usable = disti_node_doorbell_open(node, hello) == DIST_OK;
     hello->fences = !disti_node_can_fence();
+    hello->crowded = node->config->crowded;
     return disti_node_cma_open(hello);
 }
 
-/* -1: all can; else the first rank that cannot. Also sees whether one needs fences. */
+/* -1: all can; else the first rank that cannot. Also sees whether one needs fences, or slots. */
 static int board_who_cannot(struct disti_node *node)
 {
     const struct disti_segment_location *boards = &node->hellos[0].boards;
@@ -71,6 +72,8 @@ static int board_who_cannot(struct disti_node *node)
         if (!node->hellos[r].usable)
             return r;
         node->fences |= node->hellos[r].fences;
+        if (node->hellos[r].crowded)
+            node->last_slot = NODE_SLOTS - 1;
         node->cma &= node->hellos[r].cma;
     }
     return -1;
@@ -193,6 +196,7 @@ static dist_status board_open(struct disti_node *node, struct disti_node_hello *
     node->ranks = config->world_size;
     node->round_bytes = NODE_ROUND_BYTES;
     node_size_areas(node);
+    node->last_slot = NODE_SLOTS_ALONE - 1;
     node->cpus = board_cpus(config);
     node->cache_bytes = disti_node_cache() * (size_t)node->cpus / (size_t)node->ranks;
     node->gone = -1;

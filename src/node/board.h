@@ -45,8 +45,8 @@ struct node_locations {
 };
 
 /*
- * Call number c stands in slot c % NODE_SLOTS. `stage` is c << NODE_STAGE_BITS | what the rank has
- * reached; it only grows. All else is written before the stage that it belongs to is stored
+ * Of s slots call number c stands in slot c % s. `stage` is c << NODE_STAGE_BITS | what the rank
+ * has reached; it only grows. All else is written before the stage that it belongs to is stored
  * (release), and read after that has been seen (acquire). What a rank gives stands in the slot, or
  * in an area (area.h) if the slot is too small. Of s slots or areas one is written for call c when
  * every rank is known to have begun call c - s + 1, so that all have done with call c - s, whose it
@@ -57,7 +57,9 @@ struct node_locations {
  * looks back at one may find the next in the slot, or half of it: then the stage says so before
  * history and fingerprint do.
  */
-#define NODE_SLOTS 32
+#define NODE_SLOTS_ALONE 32
+/* Of ranks that share CPUs, which take turns: one that only gives does so much in its own. */
+#define NODE_SLOTS 128
 #define NODE_STAGE_BITS 24
 /* Bytes that a slot has room for, aligned as any element: a root's short blocks for a few ranks. */
 #define NODE_SLOT_DATA 992
@@ -126,7 +128,7 @@ struct node_board {
 
 static inline struct node_slot *node_slot(struct node_board *board, const struct disti_node_op *op)
 {
-    return &board->slots[op->number % NODE_SLOTS];
+    return &board->slots[op->slot];
 }
 
 /* Of a rank's areas that of the call in its slot. A branch, so that no reader waits for the slot.

@@ -39,13 +39,14 @@ void disti_node_lead_learn(struct disti_node *node, const struct disti_node_op *
     node->lead.fingerprint = op->fingerprint;
 }
 
-/* Did that call come behind the barrier before this one? Its slot stands until 32 calls later. */
+/* Did that call come behind the barrier before this one? Its slot stands until the next is in it.
+ */
 static bool lead_was_right(const struct disti_node *node, uint64_t number)
 {
     uint64_t behind = node->lead.barrier + 1;
-    const struct node_slot *slot = &node->board->slots[behind % NODE_SLOTS];
+    const struct node_slot *slot = &node->board->slots[node_slot_number(node, behind)];
 
-    return number - behind < NODE_SLOTS &&
+    return number - behind <= node->last_slot &&
            atomic_load_explicit(&slot->fingerprint, memory_order_relaxed) == node->lead.fingerprint;
 }
 

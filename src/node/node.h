@@ -75,6 +75,7 @@ struct disti_node_op {
     struct dist_call call;
     void *program_out; /* what call.out stands for, if that is its twin (segment.h); else NULL */
     uint64_t fingerprint, number;
+    size_t slot;      /* of all boards: its own */
     uint64_t history; /* a hash of this call and all before it */
     size_t element_bytes;
     size_t largest;              /* elements of the largest block */
@@ -121,8 +122,9 @@ struct disti_node_hello {
     int32_t pid;
     int32_t doorbell_fd; /* the end to write to */
     uint32_t doorbell_number;
-    int16_t usable, fences; /* fences: it cannot have the kernel fence the others */
-    int32_t cma;            /* the kernel may copy between its memory and the others' */
+    int8_t usable, fences; /* fences: it cannot have the kernel fence the others */
+    int8_t crowded;        /* it shares a CPU */
+    int32_t cma;           /* the kernel may copy between its memory and the others' */
 };
 
 /*
@@ -187,8 +189,8 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
 dist_status disti_node_start_again(struct disti_node *node, const struct dist_call *call,
                                    uint64_t history, struct disti_node_op *op);
 
-/* Is it worth it to begin this call, which has begun, once more so? Of crowded ranks hardly one that
- * waits for all finds them there. */
+/* Is it worth it to begin this call, which has begun, once more so? Of crowded ranks hardly one
+ * that waits for all finds them there. */
 bool disti_node_can_start_again(const struct disti_node *node, const struct disti_node_op *op);
 
 /*

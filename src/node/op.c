@@ -38,7 +38,7 @@ static inline dist_status op_poll(struct disti_node *node, struct disti_node_op 
 {
     bool apart = op->paired && op->stage;
     uint64_t want = node_stage(op->number, op->stage), history = op->history;
-    size_t at = op->number % NODE_SLOTS;
+    size_t at = op->slot;
     const struct node_peer *peers = node->peers;
     int r = op->seen, end = op->end, rank = node->rank;
 
@@ -61,8 +61,7 @@ static inline dist_status op_poll(struct disti_node *node, struct disti_node_op 
 
 static void op_begin(struct disti_node *node, const struct disti_node_op *op)
 {
-    short_begin(node, node_slot(node->board, op), op->number, op->call.sequence, op->fingerprint,
-                op->history);
+    short_begin(node, op->slot, op->number, op->call.sequence, op->fingerprint, op->history);
 }
 
 /* Do its data stand in areas, and are they so long that it matters how they are put there? */
@@ -143,7 +142,7 @@ static dist_status op_enter(struct disti_node *node, struct disti_node_op *op)
         status = op_show_long(node, op);
     if (status != DIST_OK)
         return status;
-    if (!op->paired || op->place == NODE_IN_MEMORY || op->number % NODE_CPU_CALLS == 0)
+    if (!op->paired || op->place == NODE_IN_MEMORY || op->number % SHORT_CPU_CALLS == 0)
         disti_node_publish_cpu(node);
     short_publish(node, node_slot(node->board, op), node_stage(op->number, 0));
     return DIST_OK;
@@ -324,15 +323,15 @@ dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op
 
 bool disti_node_can_start_again(const struct disti_node *node, const struct disti_node_op *op)
 {
-    bool fits = op->paired ? disti_node_pairs_recur(node, op)
-                           : op->way == NODE_WAY_BOARD && !op->chosen;
+    bool fits =
+        op->paired ? disti_node_pairs_recur(node, op) : op->way == NODE_WAY_BOARD && !op->chosen;
 
     return fits && !op->call.reduction && !op->call.list &&
            !(disti_node_is_crowded(node) && op->met);
 }
 
-dist_status disti_node_op_left(struct disti_node_op *op, const struct dist_call *call,
-                               uint64_t history)
+__attribute__((cold, noinline)) dist_status
+disti_node_op_left(struct disti_node_op *op, const struct dist_call *call, uint64_t history)
 {
     op->call.sequence = call->sequence;
     op->history = history;
@@ -345,21 +344,23 @@ dist_status disti_node_start_again(struct disti_node *node, const struct dist_ca
                                    uint64_t history, struct disti_node_op *op)
 {
     uint64_t number = node->calls + 1;
-    struct node_slot *slot = &node->board->slots[number % NODE_SLOTS];
+    size_t at = node_slot_number(node, number);
+    struct node_slot *slot = &node->board->slots[at];
 
     if (op->paired)
         return disti_node_pairs_again(node, call, history, op);
     if (number - node->confirmed >= op->depth || node->gone >= 0)
         return DIST_ERR_UNSUPPORTED;
     node->calls = op->number = number;
+    op->slot = at;
     op->call.in = call->in;
     op->call.out = call->out;
-    short_begin(node, slot, number, call->sequence, op->fingerprint, history);
+    short_begin(node, at, number, call->sequence, op->fingerprint, history);
     short_show(node, slot, op);
-    if (number % NODE_CPU_CALLS == 0)
+    if (number % SHORT_CPU_CALLS == 0)
         disti_node_publish_cpu(node);
     short_publish(node, slot, node_stage(number, 0));
-    if (!short_has_all(op, number, history))
+    if (!short_has_all(op, at, number, history))
         return disti_node_op_left(op, call, history);
     short_take(node, op, number);
     return DIST_OK;

@@ -5,13 +5,17 @@
 
 #include "node/area.h"
 
+/* Each so many say which CPU the rank is on. */
+#define SHORT_CPU_CALLS 8
+
 /* Its slot is free: it is this rank's newest call from now on. */
-static inline void short_begin(struct disti_node *node, struct node_slot *slot, uint64_t number,
+static inline void short_begin(struct disti_node *node, size_t at, uint64_t number,
                                uint64_t sequence, uint64_t fingerprint, uint64_t history)
 {
     struct node_board *board = node->board;
+    struct node_slot *slot = &board->slots[at];
 
-    node->sequences[number % NODE_SLOTS] = sequence;
+    node->sequences[at] = sequence;
     atomic_store_explicit(&slot->stage, node_writing(number), memory_order_relaxed);
     atomic_store_explicit(&slot->history, history, memory_order_release);
     atomic_store_explicit(&slot->fingerprint, fingerprint, memory_order_release);
@@ -54,12 +58,13 @@ static inline void short_publish(struct disti_node *node, struct node_slot *mine
 }
 
 /* Have all that it waits for shown the same call? */
-static inline bool short_has_all(const struct disti_node_op *op, uint64_t number, uint64_t history)
+static inline bool short_has_all(const struct disti_node_op *op, size_t at, uint64_t number,
+                                 uint64_t history)
 {
     struct node_board *const *other = op->awaited, *const *end = op->awaited_end;
 
     for (; other < end; other++) {
-        struct node_slot *slot = &(*other)->slots[number % NODE_SLOTS];
+        struct node_slot *slot = &(*other)->slots[at];
 
         if (atomic_load_explicit(&slot->stage, memory_order_acquire) < node_stage(number, 0) ||
             atomic_load_explicit(&slot->history, memory_order_relaxed) != history)
@@ -79,7 +84,7 @@ static inline void short_prefetch_next(struct disti_node *node, const struct dis
 
     if (bytes < NODE_PREFETCH_MIN)
         return;
-    node_prefetch_write(&node->board->slots[next % NODE_SLOTS],
+    node_prefetch_write(&node->board->slots[node_slot_number(node, next)],
                         NODE_SLOT_ALIGN + (op->in_area ? NODE_SLOT_NEAR : bytes));
     if (op->in_area && !(op->gait & NODE_STREAMS))
         node_prefetch_write(op->chosen && node->area_next

@@ -139,7 +139,7 @@ void disti_node_roles(const struct disti_node *node, struct disti_node_op *op)
                    ? disti_reduce_kernel(op->call.dtype, op->call.op)
                    : NULL;
     op->finish = start_finish(op, pattern);
-    op->depth = !op->in_area || !op->gives ? NODE_SLOTS
+    op->depth = !op->in_area || !op->gives ? node->last_slot + 1
                 : op->chosen               ? node->area_depth
                                            : NODE_AREAS_FIXED;
     op->seen = op->first;
@@ -173,6 +173,7 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
     op->fingerprint = fingerprint;
     op->history = history;
     op->number = ++node->calls;
+    op->slot = node_slot_number(node, op->number);
     op->element_bytes = call->collective == DIST_COLL_BARRIER ? 1 : dist_dtype_size(call->dtype);
     op->paired = pattern->paired;
     start_count(node, op);

@@ -81,9 +81,6 @@ struct node_lead {
     uint64_t barrier;     /* the newest that has ended, by its number */
 };
 
-/* Of short calls each so many say which CPU the rank is on. */
-#define NODE_CPU_CALLS 8
-
 struct disti_node {
     const struct dist_backend_config *config;
     int rank, ranks;
@@ -103,6 +100,7 @@ struct disti_node {
     size_t cache_bytes;  /* this rank's, of the second level */
     uint64_t calls;      /* numbered so far */
     uint64_t confirmed;  /* the last that every rank is known to have begun, and was the same to */
+    uint64_t last_slot;  /* of those in use, a power of two of them; the same on all ranks */
     uint64_t sequences[NODE_SLOTS]; /* of the calls in this rank's slots, as its group counts */
     uint64_t rounds;                /* of windows, so far */
     struct node_mover movers[DIST_COLL_COUNT][NODE_SIZES];
@@ -132,6 +130,12 @@ struct disti_node {
     char **targets;
     char *tiles; /* NODE_TILES tiles */
 };
+
+/* The slot of the call of that number. */
+static inline size_t node_slot_number(const struct disti_node *node, uint64_t number)
+{
+    return (size_t)(number & node->last_slot);
+}
 
 /* ---- what the collectives are ---- */
 
@@ -359,9 +363,8 @@ void disti_node_use_ring(struct disti_node *node);
 /* The only way to another state. ERR_INTERNAL: the drawing has no such arrow; it stays. */
 dist_status disti_node_op_go(struct disti_node_op *op, enum disti_node_op_state to);
 /* A call that was begun once more has not ended: it takes its course from there. IN_PROGRESS. */
-__attribute__((cold)) dist_status disti_node_op_left(struct disti_node_op *op,
-                                                     const struct dist_call *call,
-                                                     uint64_t history);
+dist_status disti_node_op_left(struct disti_node_op *op, const struct dist_call *call,
+                               uint64_t history);
 
 /* ---- migrate.c ---- */
 

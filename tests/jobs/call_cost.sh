@@ -51,9 +51,9 @@ cost_check all_reduce 0 305
 cost_check barrier 0 245
 cost_check broadcast 1 312
 cost_check gather 0 364
-cost_check gather_v 0 765
-cost_check scatter_v 0 785
-cost_check all_to_all_v 0 1025
+cost_check gather_v 0 420
+cost_check scatter_v 0 415
+cost_check all_to_all_v 0 532
 if [ -n "${CHECK_LONG-}" ]; then
     cost_check broadcast 0 300
     cost_check reduce 0 312
@@ -61,8 +61,8 @@ if [ -n "${CHECK_LONG-}" ]; then
     cost_check gather 1 253
     cost_check scatter 0 332
     cost_check scatter 1 321
-    cost_check gather_v 1 605
-    cost_check scatter_v 1 620
+    cost_check gather_v 1 378
+    cost_check scatter_v 1 386
 fi
 
 # What a call of all that can be turned off costs: with DIST_FLIGHT=0 and no secret it is so much
@@ -128,12 +128,12 @@ cost_mpi()
 {
     [ -e "$builddir/src/preload/$1/.libs/libdist_mpi.so" ] || { job_skip "preload, $1" "not built"; return; }
     cost_check_mpi "$1" Allreduce 525
-    cost_check_mpi "$1" Alltoallv 1600 # 1360, and on a busy machine one look in vain, 130, in each
+    cost_check_mpi "$1" Alltoallv 1170 # 910, and on a busy machine one look in vain, 130, in each
     cost_check_mpi "$1" Allgatherv 790
     if [ -n "${CHECK_LONG-}" ]; then
         cost_check_mpi "$1" Allgather 590
-        cost_check_mpi "$1" Gatherv 1110
-        cost_check_mpi "$1" Scatterv 845
+        cost_check_mpi "$1" Gatherv 890
+        cost_check_mpi "$1" Scatterv 600
         cost_check_mpi "$1" Reduce_scatter 700
     fi
     cost_check_test "$1" 2

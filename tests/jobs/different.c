@@ -14,7 +14,7 @@
 #define LONG 20000 /* of one block only */
 #define RANKS_MAX 16
 #define TIMEOUT_MS 20000
-#define HABIT 40 /* calls of one kind before another */
+#define HABIT 40 /* short calls of one kind before another */
 
 static int rank, ranks, checks, faults;
 static float in[RANKS_MAX * COUNT + LONG], out[RANKS_MAX * COUNT + LONG];
@@ -276,7 +276,7 @@ int main(int argc, char **argv)
         differ(world, &own_roots[r], &own_roots[r]);
     for (int c = 0; c + 3 < OWN_COUNTS; c++)
         differ(world, &own_counts[c], &own_counts[c + 3]);
-    for (int c = 0; c + 3 < OWN_COUNTS; c++)
+    for (int c = 0; own_counts[c].count < LONG; c++)
         differ_after(world, HABIT, &own_counts[c], &own_counts[c + 3]);
     for (int a = 0; a < CALLS; a++) {
         for (int b = 0; b < CALLS; b++) {

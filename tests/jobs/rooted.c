@@ -213,11 +213,11 @@ static void ahead(one_call call, int root, size_t count, int least, int most)
 
 static void all_ahead(void)
 {
-    ahead(broadcast, 0, 2, 16, 40);
+    ahead(broadcast, 0, 2, 16, 136);
     ahead(broadcast, 0, 256, 4, 16);
-    ahead(scatter_v, 0, 2, 16, 40);
+    ahead(scatter_v, 0, 2, 16, 136);
     ahead(scatter_v, 0, 600, 4, 16);
-    ahead(gather_v, 1, 2, 16, 40);
+    ahead(gather_v, 1, 2, 16, 136);
     ahead(gather_v, 1, 600, 4, 16);
 }
 

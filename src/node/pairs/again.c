@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A call of pairs that gives on its board, and comes again with other buffers: what it copies was
  * worked out the first time. */
-#include "node/area.h"
 #include "node/pairs/pairs.h"
 #include "node/short.h"
 
@@ -20,11 +19,11 @@ struct again_take {
 };
 
 struct node_again {
-    bool ready;                       /* it is about the last such call of its collective */
-    bool leads;                       /* this rank says whether the kernel may copy */
-    int mine;                         /* of a giver's list: this rank's block */
-    size_t behind_mine[2];            /* bytes before the blocks: in a slot, in an area; of mine */
-    size_t behind_theirs[2];          /* and of a giver's */
+    bool ready;              /* it is about the last such call of its collective */
+    bool leads;              /* this rank says whether the kernel may copy */
+    int mine;                /* of a giver's list: this rank's block */
+    size_t behind_mine[2];   /* bytes before the blocks: in a slot, in an area; of mine */
+    size_t behind_theirs[2]; /* and of a giver's */
     size_t element_bytes;
     size_t own_from, own_to, own_bytes; /* from IN to OUT */
     int listed, stretches, takes;
@@ -149,9 +148,10 @@ bool disti_node_pairs_recur(const struct disti_node *node, const struct disti_no
 /* ---- once more ---- */
 
 /* Where in its slot or area the list of a rank's call stands, and behind it the blocks. */
-static inline char *again_data(const struct node_peer *peer, struct node_slot *slot)
+static inline char *again_data(const struct node_peer *peer, struct node_slot *slot,
+                               uint64_t number)
 {
-    return (char *)(slot->place == NODE_IN_SLOT ? slot->data : node_area(peer, slot));
+    return (char *)(slot->place == NODE_IN_SLOT ? slot->data : node_area(peer->areas, slot, number));
 }
 
 static inline void again_show(struct disti_node *node, struct node_slot *slot,
@@ -166,9 +166,8 @@ static inline void again_show(struct disti_node *node, struct node_slot *slot,
     slot->failed = 0;
     if (op->place == NODE_NOWHERE)
         return;
-    if (op->place == NODE_IN_AREA)
-        node_take_area(node, slot, op->given);
-    to = again_data(node->self, slot);
+    slot->area = 0;
+    to = again_data(node->self, slot, op->number);
     list = (void *)to;
     for (int r = 0; r < again->listed; r++)
         list[r] = again->list[r];
@@ -191,7 +190,7 @@ static inline bool again_take_one(const struct disti_node_op *op, const struct n
         atomic_load_explicit(&slot->history, memory_order_relaxed) != history ||
         slot->place == NODE_IN_MEMORY)
         return false;
-    data = again_data(take->peer, slot);
+    data = again_data(take->peer, slot, op->number);
     block = (const void *)data;
     block += again->mine;
     if (block->count != take->count)
@@ -239,18 +238,20 @@ dist_status disti_node_pairs_again(struct disti_node *node, const struct dist_ca
 {
     const struct node_again *again = again_find(node, op);
     uint64_t number = node->calls + 1;
-    struct node_slot *slot = &node->board->slots[number % NODE_SLOTS];
+    size_t at = node_slot_number(node, number);
+    struct node_slot *slot = &node->board->slots[at];
 
     if (!again)
         return DIST_ERR_UNSUPPORTED;
     node->calls = op->number = number;
+    op->slot = at;
     op->call.in = call->in;
     op->call.out = call->out;
     if (again->leads) /* others may have more for each other */
         op->cma = disti_node_mover_leads(node, op);
-    short_begin(node, slot, number, call->sequence, op->fingerprint, history);
+    short_begin(node, at, number, call->sequence, op->fingerprint, history);
     again_show(node, slot, op, again);
-    if (number % NODE_CPU_CALLS == 0)
+    if (number % SHORT_CPU_CALLS == 0)
         disti_node_publish_cpu(node);
     short_publish(node, slot, node_stage(number, 0));
     if (!again_take_all(op, again, history))

@@ -62,7 +62,7 @@ void disti_node_pairs_choose(struct disti_node *node, struct disti_node_op *op)
     op->given = 0;
     if (op->place == NODE_IN_SLOT || op->in_area)
         op->given = bytes + pairs_list_bytes(listed, op->place);
-    op->depth = op->place == NODE_IN_SLOT || op->place == NODE_NOWHERE ? NODE_SLOTS
+    op->depth = op->place == NODE_IN_SLOT || op->place == NODE_NOWHERE ? node->last_slot + 1
                 : op->given > NODE_SHORT_MAX                           ? node->area_depth
                                                                        : NODE_AREAS_FIXED;
     op->cma = node->rank == pairs_leader(op) && disti_node_mover_leads(node, op);

@@ -23,14 +23,14 @@ static size_t bytes_of(uint32_t *random)
 }
 
 /* Of the last `depth` calls any may still be read. */
-static void ring_of(int ranks, uint64_t depth)
+static void ring_of(int ranks, uint64_t slots, uint64_t depth)
 {
     static struct disti_node node;
     static struct node_slot slot;
     struct area last[NODE_SLOTS] = {{0}};
     uint32_t random = (uint32_t)ranks;
 
-    node = (struct disti_node){.ranks = ranks};
+    node = (struct disti_node){.ranks = ranks, .last_slot = slots - 1};
     node_size_areas(&node);
     assert_int_equal(node.area_depth, NODE_AREAS_FIXED);
     assert_true(node_use_ring(&node));
@@ -56,9 +56,10 @@ static void ring_of(int ranks, uint64_t depth)
 static void nothing_is_written_over_what_may_be_read(void **state)
 {
     (void)state;
-    ring_of(2, NODE_SLOTS);
-    ring_of(3, NODE_SLOTS);
-    ring_of(4, 21);
+    ring_of(2, NODE_SLOTS_ALONE, NODE_SLOTS_ALONE);
+    ring_of(3, NODE_SLOTS_ALONE, NODE_SLOTS_ALONE);
+    ring_of(2, NODE_SLOTS, 52);
+    ring_of(4, NODE_SLOTS, 21);
 }
 
 static void many_ranks_have_no_ring(void **state)

@@ -37,6 +37,7 @@ static int ranks_open(void **state)
     ranks->node.peers = ranks->peers;
     ranks->node.board = ranks->boards;
     ranks->node.ranks = 2;
+    ranks->node.last_slot = NODE_SLOTS - 1;
     *state = ranks;
     return 0;
 }
@@ -76,6 +77,7 @@ static struct disti_node_op begin(struct ranks *ranks, uint64_t fingerprint)
     struct disti_node_op op = kinds[fingerprint];
 
     op.number = ++ranks->node.calls;
+    op.slot = node_slot_number(&ranks->node, op.number);
     op.fingerprint = fingerprint;
     atomic_store(&node_slot(ranks->node.board, &op)->fingerprint, fingerprint);
     return op;
