@@ -67,11 +67,12 @@ ip link set "dA$$" up
 # ended: they are half open.
 vanish()
 {
-    local pid
+    local pid parent
     ip link set "dA$$" down
     # Not those that wait for them, of whom the launcher would hear.
     for pid in $(ip netns pids "$node_name"); do
-        [ "$(ps -o comm= -p "$(ps -o ppid= -p "$pid")")" != kills ] || kill -KILL "$pid"
+        read -r _ _ _ parent _ <"/proc/$pid/stat"
+        [ "$(<"/proc/$parent/comm")" != kills ] || kill -KILL "$pid"
     done
 }
 rm -f "$job_output"
