@@ -156,7 +156,8 @@ def talkative(_):
     raise KeyError("after")
 
 
-def test_failure_keeps_output(capfd):
+def test_failure_keeps_output(capfd, monkeypatch):
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     with pytest.raises(dist.SpawnError):
         dist.spawn(talkative)
     assert "said before" in capfd.readouterr().out
