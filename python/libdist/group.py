@@ -114,7 +114,8 @@ class batch:  # named as a function is: it is used as `with dist.batch():`
     """Runs the blocking calls of a `with` block together, so that an exchange cannot deadlock.
 
     The calls only record themselves; at the end of the block all of them run and have ended. Calls
-    with async_op, and a receive's source, are not for it.
+    with async_op, and a receive's source, are not for it. If the block raises, the groups whose
+    calls it has recorded are aborted: the other ranks may wait for calls that it did not reach.
     """
 
     def __enter__(self) -> None:
@@ -122,12 +123,16 @@ class batch:  # named as a function is: it is used as `with dist.batch():`
         self._outer = _batch.kept
         _batch.kept = [] if self._outer is None else self._outer
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        if kind is not None and self._outer is None:  # what was not called would be waited for
+            for group in {id(group): group for group, _ in _batch.kept}.values():
+                lib.dist_abort(group._handle)
         try:
             status = lib.dist_group_end()
         finally:
             _batch.kept = self._outer
-        check(status)
+        if kind is None:
+            check(status)
 
 
 class Blocks:
@@ -308,7 +313,7 @@ class Group:
             return self._start(name, arguments, result, keep)
         kept = _batch.kept
         if kept is not None:
-            kept.append(keep)
+            kept.append((self, keep))
         status = _calls[name](self._handle, *arguments)
         if status < 0:
             self._check(status)

@@ -4,6 +4,7 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import socket
+import sys
 import traceback
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
@@ -44,12 +45,22 @@ def _cut(text: str, most: int = 16000) -> str:
     return f"{text[:most // 2]}\n[...]\n{text[-(most // 2):]}"
 
 
+def _flush() -> None:
+    """What was printed: os._exit would lose it."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except Exception:  # pylint: disable=broad-except  # None, closed, or a reader that went
+            pass
+
+
 def _run(function: Callable[..., Any], rank: int, args: Tuple, env: Dict[str, str], tell: Any) -> None:
     os.environ.update(env)
     try:
         function(rank, *args)
     except Exception:  # pylint: disable=broad-except  # the parent raises it
         tell.send(_cut(traceback.format_exc()))
+        _flush()
         os._exit(1)  # no thread of the library waits for the others
 
 
@@ -92,15 +103,15 @@ def spawn(
     context = multiprocessing.get_context("spawn")
     port = _free_port()
     processes, pipes = [], []
-    for rank in range(nprocs):
-        pipe, theirs = context.Pipe(False)
-        env = _environment(rank, nprocs, port)
-        process = context.Process(target=_run, args=(function, rank, args, env, theirs))
-        process.start()
-        theirs.close()
-        processes.append(process)
-        pipes.append(pipe)
     try:
+        for rank in range(nprocs):
+            pipe, theirs = context.Pipe(False)
+            env = _environment(rank, nprocs, port)
+            process = context.Process(target=_run, args=(function, rank, args, env, theirs))
+            process.start()
+            theirs.close()
+            processes.append(process)
+            pipes.append(pipe)
         _watch(processes, pipes, grace)
     finally:
         _end(processes)

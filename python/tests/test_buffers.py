@@ -135,5 +135,33 @@ def environment(rank, text):
         assert group.rank == rank and group.size == 3
 
 
+def broken_batch(rank):
+    group = dist.init_process_group(timeout=30)
+    if rank == 0:
+        with pytest.raises(KeyError):
+            with dist.batch():
+                group.recv(numpy.zeros(4), 1)
+                raise KeyError("the program's own")
+    else:
+        with pytest.raises(dist.AbortedError):
+            group.recv(numpy.zeros(4), 0)
+
+
+def test_batch_that_raises():
+    dist.spawn(broken_batch, nprocs=2)
+
+
+def talkative(_):
+    print("said before")
+    raise KeyError("after")
+
+
+def test_failure_keeps_output(capfd, monkeypatch):
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    with pytest.raises(dist.SpawnError):
+        dist.spawn(talkative)
+    assert "said before" in capfd.readouterr().out
+
+
 def test_spawn():
     dist.spawn(environment, ("given",), 3)

@@ -51,7 +51,7 @@ go_on()
     job shell 1 train_mnist $training --dist-backend gloo --checkpoint "$job_folder/kept.$BASHPID"
     job_check "it went on from its file" grep -q '^=> going on from' "$job_output"
     job_check "to the same parameters: $1, rank $2 killed" [ "$(hash_of)" = "$whole" ]
-    rm -f "$job_folder/kept.$BASHPID" "$job_folder/kept.$BASHPID.tmp"
+    rm -f "$job_folder/kept.$BASHPID" "$job_folder/kept.$BASHPID.tmp-"*
 }
 
 # Three at a time, as most of it is waiting.

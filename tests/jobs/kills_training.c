@@ -5,8 +5,8 @@
  * some time after it has been there. Exit 0 if that came to pass, and the other ranks end by
  * themselves with an error that names the victim. Prints when, as kills does.
  *
- *     FILE.tmp made   written   ...   FILE replaced
- *     |------- here the victim dies --------|---->
+ *     FILE.tmp-XXXXXXXX made   written   ...   FILE replaced
+ *     |------- here the victim dies ----------------|---->
  */
 #include <poll.h>
 #include <signal.h>
@@ -42,7 +42,7 @@ static pid_t start(int errors)
 
 /* ---- the victim ---- */
 
-/* Until something of that kind has come to the file of that name. False: it did not. */
+/* Until something of that kind has come to a file whose name begins so. False: it did not. */
 static int await(int watch, const char *name, uint32_t kind)
 {
     char events[4096] __attribute__((aligned(__alignof__(struct inotify_event))));
@@ -54,7 +54,8 @@ static int await(int watch, const char *name, uint32_t kind)
         length = read(watch, events, sizeof(events));
         for (char *at = events; at < events + length; at += sizeof(*event) + event->len) {
             event = (const struct inotify_event *)at;
-            if ((event->mask & kind) && event->len > 0 && strcmp(event->name, name) == 0)
+            if ((event->mask & kind) && event->len > 0 &&
+                strncmp(event->name, name, strlen(name)) == 0)
                 return 1;
         }
     }
@@ -69,7 +70,7 @@ static int be_killed(const char *folder, const char *name)
     pid_t child;
 
     srand((unsigned)(now() * 1e6) ^ (unsigned)getpid());
-    snprintf(draft, sizeof(draft), "%s.tmp", name);
+    snprintf(draft, sizeof(draft), "%s.tmp-", name);
     if (watch < 0 || inotify_add_watch(watch, folder, IN_CREATE | IN_MOVED_TO) < 0)
         return 1;
     child = start(-1);

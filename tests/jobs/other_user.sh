@@ -82,7 +82,7 @@ DIST_FLIGHT_FILE=/dev/null
 
 if grep -q '^#define HAVE_JANSSON' "$builddir/config.h"; then
     train=(shell 1 train_mnist --arch mlp --epochs 1 --train-samples 64 --test-samples 10 --dist-backend gloo)
-    as_them "mkdir -m 777 '$all/kept'; ln -s '$ours' '$all/kept/file.tmp'; ln -s '$ours' '$all/kept/trace.tmp'"
+    as_them "mkdir -m 777 '$all/kept'; ln -s '$ours' '$all/kept/file.tmp-01234567'; ln -s '$ours' '$all/kept/trace.tmp-01234567'"
     job "${train[@]}" --checkpoint "$all/kept/file" --trace "$all/kept/trace"
     job_check "checkpoints and traces follow no link" untouched
     job_check "and are files of ours" [ "$(stat -c '%u %F' "$all/kept/file")" = "0 regular file" ]

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "draft.h"
 #include "train/failure.h"
 
 static int file_read_all(const char *path, int fd, uint8_t *bytes, size_t size)
@@ -88,62 +89,47 @@ static void file_sync_folder(const char *path)
     close(fd);
 }
 
-int file_draft(const char *path)
-{
-    unlink(path);
-    return open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-}
-
-/* Makes path.tmp. Returns a descriptor, or -1; the caller frees *temporary_p in any case. */
-static int file_draft_of(const char *path, char **temporary_p)
-{
-    int fd;
-
-    if (asprintf(temporary_p, "%s.tmp", path) < 0) {
-        *temporary_p = NULL;
-        return failure("%s: out of memory", path);
-    }
-    fd = file_draft(*temporary_p);
-    return fd < 0 ? failure("%s: cannot create: %s", *temporary_p, strerror(errno)) : fd;
-}
-
 int file_can_replace(const char *path)
 {
-    char *temporary;
-    const int fd = file_draft_of(path, &temporary);
+    char *draft;
+    const int fd = draft_open(path, &draft);
 
     if (fd >= 0) {
+        unlink(draft);
         close(fd);
-        unlink(temporary);
+    } else {
+        failure("%s: cannot create a file beside it: %s", path, strerror(errno));
     }
-    free(temporary);
+    free(draft);
     return fd < 0 ? -1 : 0;
+}
+
+int file_finish(const char *path, const char *draft, int fd)
+{
+    if (fsync(fd) < 0 || rename(draft, path) < 0)
+        return -1;
+    file_sync_folder(path);
+    return 0;
 }
 
 int file_replace(const char *path, const void *head, size_t head_size, const void *body,
                  size_t body_size)
 {
-    char *temporary;
-    const int fd = file_draft_of(path, &temporary);
+    char *draft;
+    const int fd = draft_open(path, &draft);
     int result = -1;
 
     if (fd < 0)
-        goto out;
-    if (file_write_all(temporary, fd, head, head_size) < 0 ||
-        file_write_all(temporary, fd, body, body_size) < 0)
-        goto out;
-    if (fsync(fd) < 0 || rename(temporary, path) < 0) {
+        failure("%s: cannot create a file beside it: %s", path, strerror(errno));
+    else if (file_write_all(path, fd, head, head_size) == 0 &&
+             file_write_all(path, fd, body, body_size) == 0 &&
+             (result = file_finish(path, draft, fd)) < 0)
         failure("%s: cannot write: %s", path, strerror(errno));
-        goto out;
-    }
-    file_sync_folder(path);
-    result = 0;
-out:
     if (fd >= 0) {
-        close(fd);
         if (result < 0)
-            unlink(temporary);
+            unlink(draft);
+        close(fd);
     }
-    free(temporary);
+    free(draft);
     return result;
 }

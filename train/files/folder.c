@@ -5,17 +5,18 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "draft.h"
 #include "train/failure.h"
 
 #define FOLDER_PREFIX "step-"
 #define FOLDER_ENDING ".safetensors"
-#define FOLDER_HALF ".tmp" /* of what file_replace has not finished */
 
 bool folder_is(const char *path)
 {
@@ -74,14 +75,24 @@ int64_t folder_newest(const char *folder, int64_t below)
     return newest;
 }
 
+/* A draft of a step's file. */
+static bool folder_is_half(const char *name)
+{
+    char base[NAME_MAX + 1];
+
+    snprintf(base, sizeof(base), "%.*s", (int)draft_base(name), name);
+    return folder_step(base, FOLDER_ENDING) >= 0;
+}
+
+/* Those of writers that live, of whatever process, stay. */
 static void folder_remove_halves(const char *folder)
 {
     DIR *list = opendir(folder);
     const struct dirent *entry;
 
     while (list && (entry = readdir(list))) {
-        if (folder_step(entry->d_name, FOLDER_ENDING FOLDER_HALF) >= 0)
-            unlinkat(dirfd(list), entry->d_name, 0);
+        if (folder_is_half(entry->d_name))
+            draft_remove_dead(list, entry->d_name);
     }
     if (list)
         closedir(list);

@@ -8,6 +8,7 @@
 
 #include "trace.h"
 #include "train/failure.h"
+#include "train/files/draft.h"
 #include "train/files/file.h"
 
 enum { TRACE_TAG = 1 };
@@ -88,29 +89,37 @@ static dist_status trace_put(const struct trace *trace, dist_group *group,
     return status;
 }
 
+/* Nothing of it may be lost on the way: only a whole one takes the name. */
+static int trace_finish(const char *path, const char *draft, FILE *to)
+{
+    errno = 0;
+    if (fflush(to) == 0 && !ferror(to) && file_finish(path, draft, fileno(to)) == 0)
+        return 0;
+    return failure("%s", errno ? strerror(errno) : "a write failed");
+}
+
 /* Into a new file beside it, which then takes its name. */
 static int trace_replace(const struct trace *trace, const char *path, dist_group *group,
                          struct trace_track *tracks, int world, const struct trace_span *spans,
                          dist_status *status_p)
 {
-    char *temporary = NULL;
-    FILE *to = NULL;
-    int fd = -1, result;
+    char *draft;
+    const int fd = draft_open(path, &draft);
+    FILE *to = fd >= 0 ? fdopen(fd, "w") : NULL;
+    int result;
 
-    if (asprintf(&temporary, "%s.tmp", path) >= 0 && (fd = file_draft(temporary)) >= 0)
-        to = fdopen(fd, "w");
     result = to ? 0 : failure("%s", strerror(errno));
     /* The others send in any case: what cannot be kept is read all the same. */
     if (!to)
         to = fopen("/dev/null", "we");
     *status_p = to ? trace_put(trace, group, tracks, world, spans, to) : DIST_ERR_SYSTEM;
-    if (to && fclose(to) != 0 && result == 0)
-        result = failure("%s", strerror(errno));
-    if (result == 0 && *status_p == DIST_OK && rename(temporary, path) < 0)
-        result = failure("%s", strerror(errno));
-    if (temporary && (result < 0 || *status_p != DIST_OK))
-        unlink(temporary);
-    free(temporary);
+    if (result == 0 && *status_p == DIST_OK)
+        result = trace_finish(path, draft, to);
+    if (fd >= 0 && (result < 0 || *status_p != DIST_OK))
+        unlink(draft);
+    if (to)
+        fclose(to);
+    free(draft);
     return result;
 }
 

@@ -169,14 +169,15 @@ class Work(_Base):
         done = ctypes.c_bool()
         if not self._has_outcome and lib.dist_test(handle, ctypes.byref(done)) >= 0 and not done.value:
             return False
-        if self._waiting.acquire(False):  # else another thread is about to end it
-            try:
-                if self._handle is not None:
-                    self._end(0)
-            except Exception:  # pylint: disable=broad-except  # exception() has it
-                pass
-            finally:
-                self._waiting.release()
+        if not self._waiting.acquire(False):  # another thread ends it, and may still copy the result
+            return self._has_outcome or self._handle is None
+        try:
+            if self._handle is not None:
+                self._end(0)
+        except Exception:  # pylint: disable=broad-except  # exception() has it
+            pass
+        finally:
+            self._waiting.release()
         return True
 
     def is_success(self) -> bool:

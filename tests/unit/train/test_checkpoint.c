@@ -30,7 +30,7 @@ static void check_round_trip(const char *arch)
     assert_int_equal(checkpoint_load("model", loaded, &rest), 0);
     assert_int_equal(rest.epoch, 7);
     assert_memory_equal(saved->weights, loaded->weights, saved->parameters * sizeof(float));
-    assert_int_equal(access("model.tmp", F_OK), -1);
+    assert_int_equal(unit_count("model.tmp-*"), 0);
     model_destroy(saved);
     model_destroy(loaded);
 }
@@ -194,12 +194,12 @@ static void test_failed_save(void **state)
 
     (void)state;
     assert_int_equal(checkpoint_save("nowhere/model", model, 1), -1);
-    unit_failed_with("nowhere/model.tmp: cannot create");
+    unit_failed_with("nowhere/model: cannot create");
     assert_int_equal(mkdir("folder", 0700), 0);
     assert_int_equal(mkdir("folder/x", 0700), 0); /* cannot be renamed over */
     assert_int_equal(checkpoint_save("folder", model, 1), -1);
     unit_failed_with("folder: cannot write");
-    assert_int_equal(access("folder.tmp", F_OK), -1);
+    assert_int_equal(unit_count("folder.tmp-*"), 0);
     assert_int_equal(access("folder/x", F_OK), 0);
     model_destroy(model);
 }

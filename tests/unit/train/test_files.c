@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "train/files/draft.h"
+#include "train/files/file.h"
 #include "train/files/folder.h"
 #include "train/files/writer.h"
 
@@ -48,6 +50,8 @@ static void write_step(struct writer *writer, const char *folder, int64_t step, 
 static void test_folder(void **state)
 {
     struct writer *writer;
+    char *draft;
+    int alive;
 
     (void)state;
     assert_true(folder_is("kept/"));
@@ -59,7 +63,9 @@ static void test_folder(void **state)
     assert_int_equal(folder_newest("nothing", INT64_MAX), -2);
     unit_failed_with("nothing: No such file");
     assert_int_equal(writer_create(&writer), 0);
-    unit_write("kept/step-7.safetensors.tmp", "", 0);
+    unit_write("kept/step-7.safetensors.tmp-0a1b2c3d", "", 0);
+    alive = draft_open("kept/step-8.safetensors", &draft);
+    assert_true(alive >= 0);
     unit_write("kept/other", "", 0);
     unit_write("kept/step-.safetensors", "", 0);
     write_step(writer, "kept/", 99, 2);
@@ -70,9 +76,34 @@ static void test_folder(void **state)
     assert_int_equal(folder_newest("kept", INT64_MAX), 1000000);
     assert_int_equal(folder_newest("kept", 1000000), 120);
     assert_int_equal(folder_newest("kept", 120), -1);
-    assert_int_equal(access("kept/step-7.safetensors.tmp", F_OK), -1);
+    assert_int_equal(access("kept/step-7.safetensors.tmp-0a1b2c3d", F_OK), -1);
+    assert_int_equal(access(draft, F_OK), 0);
+    close(alive);
+    free(draft);
     assert_int_equal(access("kept/other", F_OK), 0);
     assert_true(first_value("kept/step-000000000120.safetensors") == 120.0F);
+}
+
+/* Two processes write to one path: neither takes the other's draft, and a dead one's goes. */
+static void test_two_writers(void **state)
+{
+    char *first, *second;
+    const int one = draft_open("shared", &first), two = draft_open("shared", &second);
+
+    (void)state;
+    assert_true(one >= 0 && two >= 0);
+    assert_string_not_equal(first, second);
+    assert_int_equal(file_can_replace("shared"), 0);
+    assert_int_equal(file_replace("shared", "mine", 4, "", 0), 0);
+    assert_int_equal(unit_count("shared.tmp-*"), 2);
+    assert_int_equal(file_finish("shared", first, one), 0);
+    close(one);
+    close(two);
+    assert_int_equal(file_can_replace("shared"), 0);
+    assert_int_equal(unit_count("shared.tmp-*"), 0);
+    assert_int_equal(access("shared", F_OK), 0);
+    free(first);
+    free(second);
 }
 
 /* A disk that is full: the old file stays, and the next call says what went wrong, once. */
@@ -95,12 +126,12 @@ static void test_full_disk(void **state)
     assert_int_equal(writer_start(writer, "full", &image, 0), 0);
     image = make_image(10, 3);
     assert_int_equal(writer_start(writer, "full", &image, 0), -1);
-    unit_failed_with("full.tmp: cannot write: File too large");
+    unit_failed_with("full: cannot write: File too large");
     assert_null(image.data);
     assert_int_equal(writer_wait(writer), 0);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
     assert_true(first_value("full") == 1.0F);
-    assert_int_equal(access("full.tmp", F_OK), -1);
+    assert_int_equal(unit_count("full.tmp-*"), 0);
     assert_int_equal(writer_destroy(writer), 0);
 }
 
@@ -131,7 +162,7 @@ static void test_ended(void **state)
         assert_int_equal(waitpid(child, &status, 0), child);
         assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
         assert_true(first_value("ended") == (float)round);
-        assert_int_equal(access("ended.tmp", F_OK), -1);
+        assert_int_equal(unit_count("ended.tmp-*"), 0);
     }
 }
 
@@ -143,6 +174,7 @@ int main(void)
 #endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_folder),
+        cmocka_unit_test(test_two_writers),
         cmocka_unit_test(test_full_disk),
         cmocka_unit_test(test_ended),
     };

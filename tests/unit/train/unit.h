@@ -11,6 +11,7 @@
 #include <cmocka.h>
 /* clang-format on */
 
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +44,16 @@ static inline int unit_leave_folder(void **state)
         return -1;
     snprintf(command, sizeof(command), "rm -rf '%s'", here);
     return system(command);
+}
+
+/* The files that a pattern names. */
+static inline size_t unit_count(const char *pattern)
+{
+    glob_t found = {0};
+    const size_t count = glob(pattern, 0, NULL, &found) == 0 ? found.gl_pathc : 0;
+
+    globfree(&found);
+    return count;
 }
 
 static inline void unit_write(const char *path, const void *bytes, size_t size)
