@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/settings/config.h"
 #include "node/area.h"
+#include "node/waking/doorbell.h"
 
 #include <sched.h>
 #include <stdint.h>

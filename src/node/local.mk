@@ -4,7 +4,7 @@ libdist_core_sources += \
 	src/node/ahead.c \
 	src/node/lead.c \
 	src/node/migrate.c \
-	src/node/doorbell.c \
+	src/node/waking/doorbell.c \
 	src/node/moving/gait.c \
 	src/node/moving/gait.h \
 	src/node/board.c \
@@ -26,7 +26,7 @@ libdist_core_sources += \
 	src/node/pairs/show.c \
 	src/node/pairs/work.c \
 	src/node/pattern.c \
-	src/node/presence.c \
+	src/node/waking/presence.c \
 	src/node/reduce.c \
 	src/node/segment/segment.c \
 	src/node/segment/segment.h \
@@ -42,6 +42,7 @@ libdist_core_sources += \
 	src/node/area.h \
 	src/node/short.h \
 	src/node/start.c \
+	src/node/waking/doorbell.h \
 	src/node/state.h \
 	src/node/view.c \
 	src/node/window.c

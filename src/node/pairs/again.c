@@ -151,7 +151,8 @@ bool disti_node_pairs_recur(const struct disti_node *node, const struct disti_no
 static inline char *again_data(const struct node_peer *peer, struct node_slot *slot,
                                uint64_t number)
 {
-    return (char *)(slot->place == NODE_IN_SLOT ? slot->data : node_area(peer->areas, slot, number));
+    return (char *)(slot->place == NODE_IN_SLOT ? slot->data
+                                                : node_area(peer->areas, slot, number));
 }
 
 static inline void again_show(struct disti_node *node, struct node_slot *slot,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Who of the ranks sleeps and who is gone: going to sleep, and waking those that do. */
-#include "node/state.h"
+#include "node/waking/doorbell.h"
 
 #include <linux/membarrier.h>
 #include <sys/syscall.h>

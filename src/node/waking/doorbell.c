@@ -2,7 +2,7 @@
 /* The doorbell of a process, by which the ranks of others wake its threads. */
 #include "base/doorbell.h"
 #include "base/descriptor.h"
-#include "node/state.h"
+#include "node/waking/doorbell.h"
 
 #include <fcntl.h>
 #include <pthread.h>
