@@ -257,6 +257,7 @@ static void init_close(void)
         return;
     disti_comm_least(MPI_COMM_WORLD, 0); /* MPI waits for a late rank as long as it takes */
     disti_preload.active = false;
+    disti_persistent_close();
     dist_destroy_process_group(disti_preload.world);
     disti_comms_close();
     disti_channels_close();

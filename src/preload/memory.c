@@ -16,10 +16,13 @@ int MPI_Alloc_mem(MPI_Aint size, MPI_Info info, void *base_p)
     return PMPI_Alloc_mem(size, info, base_p);
 }
 
-/* libdist knows what it gave, and refuses the rest. */
+/*
+ * libdist knows what it gave, and refuses the rest: also when it serves no more. MPI_Finalize calls
+ * what the program has attached to MPI_COMM_SELF, which may free memory.
+ */
 int MPI_Free_mem(void *base)
 {
-    if (base && disti_preload.active && dist_free(NULL, base) == DIST_OK)
+    if (base && dist_free(NULL, base) == DIST_OK)
         return MPI_SUCCESS;
     return PMPI_Free_mem(base);
 }

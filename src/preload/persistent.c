@@ -173,6 +173,19 @@ void disti_persistent_drop(struct disti_pending *pending)
     persistent_free(pending);
 }
 
+/* The program may still free the requests, which are MPI's alone from here on. */
+void disti_persistent_close(void)
+{
+    while (persistent_made) {
+        struct disti_pending *pending = persistent_made;
+
+        persistent_made = pending->next_made;
+        atomic_fetch_sub(&persistent_count, 1);
+        if (disti_pending_release(pending))
+            disti_persistent_drop(pending);
+    }
+}
+
 /* ---- what the program calls ---- */
 
 static int persistent_start_any(MPI_Request *request)

@@ -244,4 +244,7 @@ void disti_persistent_complete(const struct disti_pending *pending, int code);
 /* Frees an operation that is not under way any more, of which the program has freed the request. */
 void disti_persistent_drop(struct disti_pending *pending);
 
+/* MPI_Finalize: forgets all that the program has not freed. */
+void disti_persistent_close(void);
+
 #endif

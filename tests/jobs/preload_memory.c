@@ -73,6 +73,22 @@ static void memory_in_windows(const struct place *place, int *in, int *out)
     MPI_Win_free(&win);
 }
 
+static int memory_give(MPI_Comm comm, int key, void *memory, void *extra)
+{
+    (void)comm, (void)key, (void)extra;
+    return MPI_Free_mem(memory);
+}
+
+/* What the program has attached to MPI_COMM_SELF, MPI_Finalize gives back. */
+static void memory_until_finalize(const struct place *place)
+{
+    int *memory = memory_get(place, MPI_INFO_NULL), key;
+
+    memory[0] = place->rank;
+    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, memory_give, &key, NULL);
+    MPI_Comm_set_attr(MPI_COMM_SELF, key, memory);
+}
+
 void program_memory(bool served)
 {
     struct place place = {.name = "memory", .comm = MPI_COMM_WORLD};
@@ -102,4 +118,5 @@ void program_memory(bool served)
     MPI_Alloc_mem(0, MPI_INFO_NULL, &in);
     MPI_Free_mem(in);
     MPI_Info_free(&info);
+    memory_until_finalize(&place);
 }

@@ -248,6 +248,16 @@ static bool arena_is_spare(const struct arena *arena)
     return arena->blocks == 0 && (arena->retired || other);
 }
 
+/*
+ * Who keeps pages registered with a network card watches for madvise, as for munmap; of a hole in
+ * the file it would not hear. Locked pages refuse it.
+ */
+static void arena_punch(const struct arena_block *block, size_t bytes)
+{
+    if (madvise(disti_arena_memory(block), bytes, MADV_REMOVE) < 0)
+        disti_segment_file_punch(&block->arena->name, block->offset, bytes);
+}
+
 void disti_arena_give(const struct arena_block *block)
 {
     struct arena *arena = block->arena;
@@ -258,7 +268,7 @@ void disti_arena_give(const struct arena_block *block)
     disti_segment_lock();
     disti_arena_find(arena, disti_arena_memory(block), &found, &bytes);
     disti_segment_unlock();
-    disti_segment_file_punch(&arena->name, block->offset, bytes);
+    arena_punch(block, bytes);
     disti_segment_lock();
     disti_buddy_give(&arena->buddy, block->offset / page, disti_buddy_order(bytes / page));
     arena->blocks--;
