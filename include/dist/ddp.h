@@ -53,8 +53,7 @@ typedef enum dist_ddp_wire {
     DIST_DDP_WIRE_BFLOAT16, /* rounded, half the bytes */
     DIST_DDP_WIRE_INT8 /* 256 of them share a scale, about a quarter of the bytes; what rounding
                           takes is added to the next step (error feedback: Seide et al.,
-                          "1-bit stochastic gradient descent", Interspeech 2014). Not with
-                          find_unused: DIST_ERR_UNSUPPORTED */
+                          "1-bit stochastic gradient descent", Interspeech 2014) */
 } dist_ddp_wire;
 
 /*

@@ -40,11 +40,6 @@ static dist_status ddp_options(const struct dist_ddp_options *given,
         return ddp_bad("options.wire is no dist_ddp_wire");
     if (options->hook && options->wire != DIST_DDP_WIRE_SAME)
         return ddp_bad("options have both a hook and a wire: take one of them");
-    if (options->find_unused && options->wire == DIST_DDP_WIRE_INT8)
-        return disti_fail(DIST_ERR_UNSUPPORTED,
-                          "dist_ddp_create: options have both find_unused and DIST_DDP_WIRE_INT8, "
-                          "which adds to a gradient left out what rounding took before: take "
-                          "another wire");
     switch (options->dtype) {
     case DIST_FLOAT32:
         return DIST_OK;

@@ -145,23 +145,6 @@ static void int8_rests_fade(void **state)
     end(group, ddp);
 }
 
-/* A gradient that no rank had is zero, but what rounding took before would come in its place. */
-static void int8_leaves_nothing_out(void **state)
-{
-    struct dist_ddp_options options = DIST_DDP_OPTIONS_INIT;
-    struct dist_ddp_parameter parameter = {.name = "w", .count = COUNT};
-    dist_group *group = alone();
-    dist_ddp *ddp = NULL;
-
-    (void)state;
-    options.wire = DIST_DDP_WIRE_INT8;
-    options.find_unused = true;
-    assert_int_equal(dist_ddp_create(group, &parameter, 1, &options, &ddp), DIST_ERR_UNSUPPORTED);
-    assert_null(ddp);
-    assert_non_null(strstr(dist_last_error(), "find_unused"));
-    assert_int_equal(dist_destroy_process_group(group), DIST_OK);
-}
-
 /* One tiny number among zeros, from the largest float to none. */
 static void int8_takes_any_number(void **state)
 {
@@ -284,7 +267,6 @@ int main(void)
         cmocka_unit_test(clip_at_any_time),
         cmocka_unit_test(a_rank_that_joined_gives_zeros),
         cmocka_unit_test(int8_rests_fade),
-        cmocka_unit_test(int8_leaves_nothing_out),
         cmocka_unit_test(int8_takes_any_number),
         cmocka_unit_test(hooks_that_fail),
         cmocka_unit_test(options_of_other_sizes),
