@@ -53,7 +53,8 @@ typedef enum dist_ddp_wire {
     DIST_DDP_WIRE_BFLOAT16, /* rounded, half the bytes */
     DIST_DDP_WIRE_INT8 /* 256 of them share a scale, about a quarter of the bytes; what rounding
                           takes is added to the next step (error feedback: Seide et al.,
-                          "1-bit stochastic gradient descent", Interspeech 2014) */
+                          "1-bit stochastic gradient descent", Interspeech 2014), but of a
+                          gradient that no rank has then: there it is lost */
 } dist_ddp_wire;
 
 /*

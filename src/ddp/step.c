@@ -203,6 +203,25 @@ static void ddp_count_step(struct dist_ddp *ddp)
             ddp->stats.bytes += ddp->parameters[i].count * dist_dtype_size(ddp->options.dtype);
 }
 
+/*
+ * Int8 sends what its rounding left of earlier steps, with gradients too that no rank had: those
+ * are zero all the same. Returns whether there were any.
+ */
+static bool ddp_clear_unused(struct dist_ddp *ddp)
+{
+    bool any = false;
+
+    if (!ddp->options.find_unused || ddp->options.wire != DIST_DDP_WIRE_INT8)
+        return false;
+    for (int i = 0; i < ddp->count; i++) {
+        if (!ddp->parameters[i].gradient || ddp->tally[1 + i] > 0)
+            continue;
+        disti_ddp_clear(&ddp->parameters[i], ddp->options.dtype);
+        any = true;
+    }
+    return any;
+}
+
 /* The step has ended well. */
 static dist_status ddp_end(struct dist_ddp *ddp)
 {
@@ -210,7 +229,7 @@ static dist_status ddp_end(struct dist_ddp *ddp)
     for (int i = 0; i < ddp->count; i++)
         ddp->parameters[i].touched = false;
     ddp_begin(ddp);
-    ddp->squared = ddp->clips;
+    ddp->squared = !ddp_clear_unused(ddp) && ddp->clips;
     return ddp->came_count >= 0 ? disti_ddp_decide_order(ddp) : DIST_OK;
 }
 

@@ -199,6 +199,17 @@ static int clip(struct job *job)
     return 0;
 }
 
+/* Where no rank had it, it is zero. `is`: one had it. */
+static bool side_is(const struct job *job, bool is)
+{
+    const float *side = dist_ddp_gradient(job->ddp, MODEL_SIDE);
+
+    for (size_t j = 0; !is && j < model_counts[MODEL_SIDE]; j++)
+        if (side[j] != 0)
+            return false;
+    return dist_ddp_is_used(job->ddp, MODEL_SIDE) == is;
+}
+
 /* Both models move on, in the same way. */
 static int update(void *arg)
 {
@@ -211,9 +222,10 @@ static int update(void *arg)
         return fprintf(stderr, "ddp: there is no step %d\n", job->step), 1;
     for (int r = 0; r < job->world; r++)
         used |= job->step < steps_of(r) && has_side(r, job->step);
-    if (dist_ddp_active(job->ddp) != active || dist_ddp_is_used(job->ddp, MODEL_SIDE) != used)
-        return fprintf(stderr, "ddp: step %d: %d active instead of %d, used is %d\n", job->step,
-                       dist_ddp_active(job->ddp), active, used),
+    if (dist_ddp_active(job->ddp) != active || !side_is(job, used))
+        return fprintf(stderr,
+                       "ddp: step %d: %d active instead of %d, used is not %d, or it is not zero\n",
+                       job->step, dist_ddp_active(job->ddp), active, used),
                1;
     if (clip(job) != 0)
         return 1;
