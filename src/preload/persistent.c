@@ -123,18 +123,26 @@ void disti_persistent_complete(const struct disti_pending *pending, int code)
     PMPI_Send(nothing, code == MPI_SUCCESS ? 0 : 1, MPI_BYTE, 0, pending->tag, disti_preload.self);
 }
 
-static struct disti_pending *persistent_find(MPI_Request request)
+/* `becomes`: what the entry is found by from now on. */
+static struct disti_pending *persistent_exchange(MPI_Request request, MPI_Request becomes)
 {
     struct disti_pending *pending;
 
-    if (!atomic_load(&persistent_count))
+    if (!atomic_load(&persistent_count) || request == MPI_REQUEST_NULL)
         return NULL;
     pthread_mutex_lock(&persistent_lock);
     pending = persistent_made;
     while (pending && pending->request != request)
         pending = pending->next_made;
+    if (pending)
+        pending->request = becomes;
     pthread_mutex_unlock(&persistent_lock);
     return pending;
+}
+
+static struct disti_pending *persistent_find(MPI_Request request)
+{
+    return persistent_exchange(request, request);
 }
 
 static int persistent_start(struct disti_pending *pending, MPI_Request *request)
@@ -214,15 +222,22 @@ int MPI_Startall(int count, MPI_Request requests[])
     return code;
 }
 
+/* Once freed, the handle may be another thread's: the entry is found by it no more before that. */
 int MPI_Request_free(MPI_Request *request)
 {
-    struct disti_pending *pending = persistent_find(*request);
+    const MPI_Request freed = *request;
+    struct disti_pending *pending = persistent_exchange(freed, MPI_REQUEST_NULL);
     int code;
 
     disti_move();
     code = PMPI_Request_free(request);
-    if (pending && code == MPI_SUCCESS && disti_pending_release(pending))
+    if (pending && code != MPI_SUCCESS) {
+        pthread_mutex_lock(&persistent_lock);
+        pending->request = freed;
+        pthread_mutex_unlock(&persistent_lock);
+    } else if (pending && disti_pending_release(pending)) {
         disti_persistent_drop(pending);
+    }
     return code;
 }
 
