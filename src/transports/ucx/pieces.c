@@ -30,7 +30,7 @@ struct ucx_send_pieces {
 
 static void piece_ended(void *ucx_request, ucs_status_t status, void *arg);
 
-/* Starts what is in this place. */
+/* Starts what is in this place. The caller counts as flying: all may end within it. */
 static void piece_start(struct ucx_send_piece *piece, const void *data)
 {
     struct ucx_send_pieces *all = piece->all;
@@ -43,11 +43,17 @@ static void piece_start(struct ucx_send_piece *piece, const void *data)
     };
     const void *head = data ? (const void *)&piece->head : &all->announcement;
     size_t head_bytes = data ? sizeof(piece->head) : sizeof(all->announcement);
-    void *sent = ucp_am_send_nbx(all->peer->endpoint, data ? UCX_AM_PIECE : UCX_AM_ANNOUNCE, head,
-                                 head_bytes, data, piece->bytes, &param);
+    void *sent;
 
-    piece->busy = UCS_PTR_IS_PTR(sent);
-    all->flying += piece->busy;
+    /* Where the peer is found dead in the call, this piece may have ended when it returns. */
+    piece->busy = true;
+    all->flying++;
+    sent = ucp_am_send_nbx(all->peer->endpoint, data ? UCX_AM_PIECE : UCX_AM_ANNOUNCE, head,
+                           head_bytes, data, piece->bytes, &param);
+    if (UCS_PTR_IS_PTR(sent))
+        return;
+    piece->busy = false;
+    all->flying--;
     if (UCS_PTR_IS_ERR(sent))
         all->status = disti_ucx_ended(all->peer, UCS_PTR_STATUS(sent));
 }
@@ -87,6 +93,15 @@ static void pieces_finish(struct ucx_send_pieces *all)
     pieces_free(all);
 }
 
+/* Sends what there is place for. */
+static void pieces_go_on(struct ucx_send_pieces *all)
+{
+    all->flying++;
+    pieces_fill(all);
+    all->flying--;
+    pieces_finish(all);
+}
+
 static void piece_ended(void *ucx_request, ucs_status_t status, void *arg)
 {
     struct ucx_send_piece *piece = arg;
@@ -103,8 +118,7 @@ static void piece_ended(void *ucx_request, ucs_status_t status, void *arg)
     if (ended != DIST_OK)
         all->status = ended;
     if (all->answered)
-        pieces_fill(all);
-    pieces_finish(all);
+        pieces_go_on(all);
 }
 
 /* Nobody will ask for it any more. */
@@ -154,8 +168,7 @@ bool disti_ucx_pieces_answered(struct ucx_peer *peer, uint32_t name, bool wanted
         return true;
     }
     all->answered = true;
-    pieces_fill(all);
-    pieces_finish(all);
+    pieces_go_on(all);
     return true;
 }
 

@@ -79,10 +79,11 @@ static void pull_start(struct ucx_state *ucx, struct ucx_pull *pull)
     struct ucx_inbound *inbound = pull->inbound;
     void *target =
         pull->scratch ? pull->scratch : (unsigned char *)inbound->request->sink.dst + pull->offset;
-    void *got = ucp_am_recv_data_nbx(ucx->worker, pull->descriptor, target, pull->bytes, &param);
+    void *got;
 
-    pull->in_place = !pull->scratch;
+    pull->in_place = !pull->scratch; /* it may end within the call */
     inbound->in_place += pull->in_place;
+    got = ucp_am_recv_data_nbx(ucx->worker, pull->descriptor, target, pull->bytes, &param);
     if (!UCS_PTR_IS_PTR(got))
         pull_end(ucx, pull, pull_status(inbound->peer, UCS_PTR_STATUS(got)));
 }

@@ -47,14 +47,15 @@ static void send_whole(struct ucx_flight *flight)
         .user_data = flight,
         .memory_type = UCS_MEMORY_TYPE_HOST,
     };
-    void *sent =
+    void *sent;
+
+    LIST_INSERT_HEAD(&flight->peer->flights, flight, entry); /* it may end within the call */
+    sent =
         ucp_am_send_nbx(flight->peer->endpoint, UCX_AM_MESSAGE, &flight->head, sizeof(flight->head),
                         flight->payload, (size_t)flight->head.envelope.bytes, &param);
-
-    if (UCS_PTR_IS_PTR(sent)) {
-        LIST_INSERT_HEAD(&flight->peer->flights, flight, entry);
+    if (UCS_PTR_IS_PTR(sent))
         return;
-    }
+    LIST_REMOVE(flight, entry);
     flight->request->status = disti_ucx_ended(flight->peer, UCS_PTR_STATUS(sent));
     free(flight);
 }

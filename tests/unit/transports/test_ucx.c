@@ -66,6 +66,15 @@ static void test_threads(void **state)
         0);
 }
 
+/* A peer dies while messages of several pieces are under way: UCX may say so within a send. */
+static void test_killed_often(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 15; i++)
+        assert_int_equal(
+            run("tcp,self", (struct transport_battery_options){.ranks = 4, .only = "killed"}), 0);
+}
+
 static void test_probe_says_what_is_missing(void **state)
 {
     char reason[512] = "";
@@ -79,11 +88,9 @@ static void test_probe_says_what_is_missing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_processes_tcp),
-        cmocka_unit_test(test_processes_shared),
-        cmocka_unit_test(test_fetched),
-        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_probe_says_what_is_missing),
+        cmocka_unit_test(test_processes_tcp), cmocka_unit_test(test_processes_shared),
+        cmocka_unit_test(test_fetched),       cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_killed_often),  cmocka_unit_test(test_probe_says_what_is_missing),
     };
     const struct disti_module *module;
     char reason[512];
