@@ -22,6 +22,9 @@
 #define FAULT_NEWS_MS 500
 #define FAULT_LOOK_MS 20
 
+/* Whom a rank waits for at its deadline may itself wait for another, and has the same deadline. */
+#define FAULT_CHAIN_MS 100
+
 /* It is this group that failed: this process's others go on. */
 static void fault_tell(const struct dist_group *group, const char *text)
 {
@@ -56,7 +59,7 @@ static void fault_end(struct dist_group *group, dist_status status, const char *
     disti_text(group->cause, GROUP_TEXT, "%s", text);
     if (tell)
         fault_tell(group, text);
-    if (!tell || status == DIST_ERR_PEER_LOST)
+    if (status == DIST_ERR_PEER_LOST || (!tell && status != DIST_ERR_TIMEOUT))
         disti_last_call_note_loss();
     disti_drive_wake(group); /* the driver may sleep with the backend armed */
     group->drive.completion_due = true;
@@ -94,15 +97,6 @@ dist_status disti_group_refuse(const struct dist_group *group, const char *what)
     return disti_fail(DIST_ERR_ABORTED,
                       "%s cannot start %s: the group ended with an earlier error: %s",
                       disti_group_name(group, name), what, group->cause);
-}
-
-static void fault_timeout(struct dist_group *group, const struct disti_work *work)
-{
-    char text[GROUP_TEXT];
-    dist_status status =
-        disti_fail(DIST_ERR_TIMEOUT, "%s", disti_failure_timeout(group, work, text));
-
-    fault_end(group, status, text, true);
 }
 
 static void fault_lost(struct dist_group *group, const struct disti_work *work)
@@ -156,6 +150,34 @@ static void fault_wait_for_news(struct dist_group *group)
     struct pollfd news = {.fd = disti_group_news_fd(group), .events = POLLIN};
 
     poll(&news, 1, FAULT_LOOK_MS);
+}
+
+/* Appends why the rank that this one waits for has ended: that may name the one to blame. */
+static void fault_follow(struct dist_group *group, char *text)
+{
+    const int64_t until = disti_deadline_ms(FAULT_CHAIN_MS);
+    const size_t used = strlen(text);
+    struct disti_notice notice;
+
+    if (group->world_size < 3 || !group->world->bootstrap.store)
+        return;
+    while (!disti_news_read(group, &notice)) {
+        if (disti_expired(until))
+            return;
+        fault_wait_for_news(group);
+    }
+    if (notice.rank >= 0 && disti_failure_waits_for(group, dist_get_group_rank(group, notice.rank)))
+        disti_text(text + used, GROUP_TEXT - used, "; %s", notice.text);
+}
+
+static void fault_timeout(struct dist_group *group, const struct disti_work *work)
+{
+    char text[GROUP_TEXT];
+
+    disti_failure_timeout(group, work, text);
+    fault_tell(group, text);
+    fault_follow(group, text);
+    fault_end(group, disti_fail(DIST_ERR_TIMEOUT, "%s", text), text, false);
 }
 
 void disti_group_fail(struct dist_group *group, const struct disti_work *work, dist_status status)
