@@ -26,6 +26,7 @@ struct common_words {
     uint64_t failed; /* world_size - rank of the first that has; 0: none has */
     uint64_t alike_most, alike_least, apart_most, apart_least; /* the least as ~ */
 };
+#define COMMON_WORDS (sizeof(struct common_words) / sizeof(uint64_t))
 
 static dist_status common_gather(dist_group *group, uint64_t *words, size_t count)
 {
@@ -50,18 +51,30 @@ static dist_status common_differ(dist_group *group, const char *call, uint64_t m
                       rank, call, world - (int)firsts[most]);
 }
 
+/* The others learn that this rank has failed. The last error stays what it was. */
+static dist_status common_own_up(dist_group *group, dist_status status)
+{
+    struct common_words all = {.failed =
+                                   (uint64_t)(dist_get_world_size(group) - dist_get_rank(group))};
+    char text[1024];
+
+    disti_text(text, sizeof(text), "%s", dist_last_error());
+    common_gather(group, &all.failed, COMMON_WORDS);
+    disti_fail_unlogged(text);
+    return status;
+}
+
 dist_status disti_ddp_agree(dist_group *group, const char *call, dist_status status,
                             struct ddp_word mine, bool *apart_p)
 {
     const int rank = dist_get_rank(group), world = dist_get_world_size(group);
-    struct common_words all = {.failed = (uint64_t)(world - rank)};
-    dist_status gathered;
+    struct common_words all = {0, mine.alike, ~mine.alike, mine.apart, ~mine.apart};
 
-    if (status == DIST_OK)
-        all = (struct common_words){0, mine.alike, ~mine.alike, mine.apart, ~mine.apart};
-    gathered = common_gather(group, &all.failed, sizeof(all) / sizeof(all.failed));
-    if (status != DIST_OK || gathered != DIST_OK)
-        return status != DIST_OK ? status : gathered;
+    if (status != DIST_OK)
+        return common_own_up(group, status);
+    status = common_gather(group, &all.failed, COMMON_WORDS);
+    if (status != DIST_OK)
+        return status;
     if (all.failed > 0)
         return disti_fail(DIST_ERR_ABORTED,
                           "rank %d: %s failed on rank %d, whose own message says why", rank, call,

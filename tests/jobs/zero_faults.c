@@ -233,8 +233,7 @@ static void case_huge(void)
 
     fault_expect("huge", dist_zero_create(fault_group, &parameter, 1, &options, &job.zero),
                  DIST_ERR_NO_MEMORY, NULL);
-    if (strstr(dist_last_error(), "abort"))
-        fault_expect("huge", DIST_ERR_NO_MEMORY, DIST_ERR_NO_MEMORY, "why");
+    fault_expect("huge", DIST_ERR_NO_MEMORY, DIST_ERR_NO_MEMORY, "memory");
 }
 
 /* The child sees the parameters, and harms nothing. */
@@ -296,10 +295,10 @@ static dist_status create_scarce(void)
     return create(COUNT, &options);
 }
 
-/* What it allocates itself: its struct, its arrays, a name for each parameter. */
+/* What it allocates itself: its struct, two arrays, a name for each parameter, four lists. */
 static void case_scarce(void)
 {
-    fault_scarce(create_scarce, end, 7);
+    fault_scarce(create_scarce, end, 11);
 }
 
 int main(int argc, char **argv)

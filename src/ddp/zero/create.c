@@ -84,6 +84,8 @@ static dist_status zero_prepare(struct dist_zero *zero,
         status = zero_bad(count < 1 ? "there are no parameters" : "parameters is NULL");
     if (status == DIST_OK)
         status = zero_parameters_copy(zero, parameters, count);
+    if (status == DIST_OK)
+        status = disti_zero_lists(zero);
     return status == DIST_OK ? disti_zero_layout(zero) : status;
 }
 
@@ -116,8 +118,8 @@ static dist_status zero_connect(struct dist_zero *zero, dist_group *group,
 {
     dist_status status = dist_dup_group(group, NULL, &zero->group);
 
-    if (status == DIST_OK)
-        status = disti_zero_memory(zero);
+    if (status == DIST_OK) /* the parent's collective: nobody's failure ends it before it is done */
+        status = zero_agree(zero, group, disti_zero_memory(zero));
     for (int i = 0; i < zero->count && status == DIST_OK && zero->rank == 0; i++)
         if (parameters[i].values)
             memcpy(dist_zero_values(zero, i), parameters[i].values,

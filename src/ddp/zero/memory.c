@@ -61,17 +61,20 @@ static dist_status memory_state(struct dist_zero *zero)
     return status;
 }
 
-/* In the machine's form a rank that has no memory is noticed by all; else they find out later. */
-dist_status disti_zero_memory(struct dist_zero *zero)
+dist_status disti_zero_lists(struct dist_zero *zero)
 {
-    dist_status status;
-
     zero->parts = calloc((size_t)zero->world, sizeof(*zero->parts));
     zero->peers = (float **)calloc((size_t)zero->world, sizeof(*zero->peers));
     zero->tiles = malloc(sizeof(float) * ZERO_TILES * ZERO_BLOCK);
     if (!zero->parts || !zero->peers || !zero->tiles)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for addresses of %d ranks", zero->world);
-    status = memory_share(zero);
+    return DIST_OK;
+}
+
+dist_status disti_zero_memory(struct dist_zero *zero)
+{
+    dist_status status = memory_share(zero);
+
     if (status == DIST_ERR_UNSUPPORTED)
         status = memory_own(zero);
     return status == DIST_OK ? memory_state(zero) : status;

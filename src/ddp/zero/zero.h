@@ -94,7 +94,11 @@ typedef dist_status (*zero_visit_fn)(struct dist_zero *zero, const struct zero_b
 dist_status disti_zero_each(struct dist_zero *zero, const struct zero_bucket *bucket,
                             zero_visit_fn visit);
 
-/* memory.c: the memory of all, which decides the form. Collective. */
+/* memory.c */
+
+/* The lists of what each rank has. */
+dist_status disti_zero_lists(struct dist_zero *zero);
+/* The memory of all, which decides the form. Collective; may fail on some ranks only. */
 dist_status disti_zero_memory(struct dist_zero *zero);
 void disti_zero_memory_free(struct dist_zero *zero);
 
