@@ -157,16 +157,25 @@ const struct disti_driver *disti_driver_loaded(void)
     return driver;
 }
 
+/*
+ * Of memory that it knows nothing of, the call for several attributes leaves all of them NULL; the
+ * one for a single attribute fails, which compute-sanitizer takes for an error of the program.
+ */
+static bool driver_attribute(const struct disti_driver *driver, int attribute, void *data,
+                             const void *address)
+{
+    return driver->pointer_attributes(1, &attribute, &data, (uintptr_t)address) == 0;
+}
+
 bool disti_driver_owns(const struct disti_driver *driver, const void *address)
 {
     unsigned type = 0, managed = 0;
+    int attributes[] = {DRIVER_MEMORY_TYPE, DRIVER_IS_MANAGED};
+    void *data[] = {&type, &managed};
 
-    if (!address || driver->pointer_attribute(&type, DRIVER_MEMORY_TYPE, (uintptr_t)address))
+    if (!address || driver->pointer_attributes(2, attributes, data, (uintptr_t)address))
         return false;
-    if (type != DRIVER_TYPE_HOST)
-        return type != 0;
-    return driver->pointer_attribute(&managed, DRIVER_IS_MANAGED, (uintptr_t)address) == 0 &&
-           managed;
+    return type != DRIVER_TYPE_HOST ? type != 0 : managed;
 }
 
 const char *disti_driver_text(const struct disti_driver *driver, int error)
@@ -187,7 +196,7 @@ static void *driver_device_context(const struct disti_driver *driver, const void
     void *context = NULL;
     int ordinal = -1, device;
 
-    if (driver->pointer_attribute(&ordinal, DRIVER_DEVICE, (uintptr_t)address) || ordinal < 0 ||
+    if (!driver_attribute(driver, DRIVER_DEVICE, &ordinal, address) || ordinal < 0 ||
         ordinal >= DRIVER_DEVICES)
         return NULL;
     pthread_mutex_lock(&lock);
@@ -203,7 +212,7 @@ bool disti_driver_enter(const struct disti_driver *driver, const void *address)
 {
     void *context = NULL;
 
-    if (driver->pointer_attribute(&context, DRIVER_CONTEXT, (uintptr_t)address))
+    if (!driver_attribute(driver, DRIVER_CONTEXT, &context, address))
         return false;
     if (!context)
         context = driver_device_context(driver, address);

@@ -24,8 +24,8 @@
     X(context_release, "cuDevicePrimaryCtxRelease_v2", "hipDevicePrimaryCtxRelease", (int device)) \
     X(context_push, "cuCtxPushCurrent_v2", "hipCtxPushCurrent", (void *context))                   \
     X(context_pop, "cuCtxPopCurrent_v2", "hipCtxPopCurrent", (void **context))                     \
-    X(pointer_attribute, "cuPointerGetAttribute", "hipPointerGetAttribute",                        \
-      (void *data, int attribute, uintptr_t pointer))                                              \
+    X(pointer_attributes, "cuPointerGetAttributes", "hipDrvPointerGetAttributes",                  \
+      (unsigned count, int *attributes, void **data, uintptr_t pointer))                           \
     X(memory_alloc, "cuMemAlloc_v2", "hipMalloc", (uintptr_t * memory, size_t bytes))              \
     X(memory_free, "cuMemFree_v2", "hipFree", (uintptr_t memory))                                  \
     X(host_alloc, "cuMemHostAlloc", "hipHostMalloc",                                               \

@@ -213,41 +213,70 @@ DRIVER(cuMemFreeHost, hipHostFree, void *memory)
     return memory_release(memory, false);
 }
 
-/* Memory of the host that CUDA knows nothing of is no valid argument. */
-DRIVER(cuPointerGetAttribute, hipPointerGetAttribute, void *data, int attribute, uintptr_t pointer)
+static int memory_attribute(const struct standin_memory *memory, int attribute, void *data,
+                            uintptr_t pointer)
 {
-    struct standin_memory memory;
-
-    if (standin_devices() == 0)
-        return ERROR_NOT_INITIALIZED;
-    if (!standin_memory_find((void *)pointer, &memory))
-        return ERROR_INVALID_VALUE;
     switch (attribute) {
     case ATTRIBUTE_CONTEXT:
-        *(void **)data = memory.mapped_only ? NULL : standin_context(memory.device);
+        *(void **)data = memory->mapped_only ? NULL : standin_context(memory->device);
         break;
     case ATTRIBUTE_MEMORY_TYPE:
-        *(unsigned *)data = memory.kind == MEMORY_PINNED ? TYPE_HOST : TYPE_DEVICE;
+        *(unsigned *)data = memory->kind == MEMORY_PINNED ? TYPE_HOST : TYPE_DEVICE;
         break;
     case ATTRIBUTE_DEVICE_POINTER:
         *(uintptr_t *)data = pointer;
         break;
     case ATTRIBUTE_HOST_POINTER:
-        if (memory.kind == MEMORY_OF_DEVICE)
-            return ERROR_INVALID_VALUE;
-        *(uintptr_t *)data = pointer;
+        *(uintptr_t *)data = memory->kind == MEMORY_OF_DEVICE ? 0 : pointer;
         break;
     case ATTRIBUTE_BUFFER_ID:
-        *(uint64_t *)data = memory.id;
+        *(uint64_t *)data = memory->id;
         break;
     case ATTRIBUTE_IS_MANAGED:
-        *(unsigned *)data = memory.kind == MEMORY_MANAGED;
+        *(unsigned *)data = memory->kind == MEMORY_MANAGED;
         break;
     case ATTRIBUTE_DEVICE_ORDINAL:
-        *(int *)data = memory.device;
+        *(int *)data = memory->device;
         break;
     default:
         return ERROR_INVALID_VALUE;
     }
     return ERROR_OK;
+}
+
+/* Of memory that CUDA knows nothing of: NULL, of the attribute's own size; no device is -2. */
+static int memory_no_attribute(int attribute, void *data)
+{
+    switch (attribute) {
+    case ATTRIBUTE_CONTEXT:
+    case ATTRIBUTE_DEVICE_POINTER:
+    case ATTRIBUTE_HOST_POINTER:
+    case ATTRIBUTE_BUFFER_ID:
+        *(uint64_t *)data = 0;
+        return ERROR_OK;
+    case ATTRIBUTE_MEMORY_TYPE:
+    case ATTRIBUTE_IS_MANAGED:
+        *(unsigned *)data = 0;
+        return ERROR_OK;
+    case ATTRIBUTE_DEVICE_ORDINAL:
+        *(int *)data = -2;
+        return ERROR_OK;
+    default:
+        return ERROR_INVALID_VALUE;
+    }
+}
+
+DRIVER(cuPointerGetAttributes, hipDrvPointerGetAttributes, unsigned count, int *attributes,
+       void **data, uintptr_t pointer)
+{
+    struct standin_memory memory;
+    int error = ERROR_OK;
+
+    if (standin_devices() == 0)
+        return ERROR_NOT_INITIALIZED;
+    for (unsigned i = 0; i < count && error == ERROR_OK; i++)
+        error = standin_memory_find((void *)pointer, &memory)
+                    ? memory_attribute(&memory, attributes[i], data[i], pointer)
+                    : memory_no_attribute(attributes[i], data[i]);
+    return error;
 }

@@ -81,7 +81,9 @@ static void run_kinds(int rank, int ranks, void *arg)
 {
     uintptr_t memory;
     void *pinned, *found = NULL, *context = NULL;
-    unsigned type = 0;
+    unsigned type = 7;
+    int attribute = 2; /* the memory's type */
+    void *data = &type;
 
     (void)rank, (void)ranks, (void)arg;
     test_start();
@@ -91,8 +93,9 @@ static void run_kinds(int rank, int ranks, void *arg)
     TRIAL(disti_driver_owns(trial_driver, (void *)(memory + BYTES - 1)));
     TRIAL(!disti_driver_owns(trial_driver, pinned));
     TRIAL(!disti_driver_owns(trial_driver, &type));
-    TRIAL(trial_driver->pointer_attribute(&type, 2, (uintptr_t)&type) == ERROR_INVALID_VALUE);
-    TRIAL(trial_driver->pointer_attribute(&found, 1, memory) == 0);
+    TRIAL(trial_driver->pointer_attributes(1, &attribute, &data, (uintptr_t)&type) == 0 && !type);
+    attribute = 1, data = &found;
+    TRIAL(trial_driver->pointer_attributes(1, &attribute, &data, memory) == 0);
     TRIAL(trial_driver->context_retain(&context, 0) == 0 && found == context);
     TRIAL(trial_driver->copy_in(memory, pinned, BYTES + 1, NULL) == ERROR_INVALID_VALUE);
     TRIAL(trial_driver->memory_free(memory + 1) == ERROR_INVALID_VALUE);

@@ -17,8 +17,8 @@
     X(push, "cuCtxPushCurrent_v2", "hipCtxPushCurrent", (void *context))                           \
     X(create, "cuStreamCreate", "hipStreamCreateWithFlags", (void **stream, unsigned flags))       \
     X(synchronize, "cuStreamSynchronize", "hipStreamSynchronize", (void *stream))                  \
-    X(attribute, "cuPointerGetAttribute", "hipPointerGetAttribute",                                \
-      (void *data, int attribute, uintptr_t pointer))                                              \
+    X(attributes, "cuPointerGetAttributes", "hipDrvPointerGetAttributes",                          \
+      (unsigned count, int *attributes, void **data, uintptr_t pointer))                           \
     X(alloc, "cuMemAlloc_v2", "hipMalloc", (uintptr_t * memory, size_t bytes))                     \
     X(free, "cuMemFree_v2", "hipFree", (uintptr_t memory))                                         \
     X(put, "cuMemcpyHtoDAsync_v2", "hipMemcpyHtoDAsync",                                           \
@@ -134,8 +134,10 @@ void gpu_free(void *memory)
 bool gpu_owns(const void *memory)
 {
     unsigned type = 0;
+    int asked = GPU_MEMORY_TYPE;
+    void *told = &type;
 
-    return gpu.stream && gpu.attribute(&type, GPU_MEMORY_TYPE, (uintptr_t)memory) == 0 &&
+    return gpu.stream && gpu.attributes(1, &asked, &told, (uintptr_t)memory) == 0 &&
            type == GPU_TYPE_DEVICE;
 }
 

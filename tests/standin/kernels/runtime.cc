@@ -6,7 +6,7 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
-enum { MEMORY_TYPE = 2, DEVICE_ORDINAL = 9 }; // of cuPointerGetAttribute
+enum { MEMORY_TYPE = 2, DEVICE_ORDINAL = 9 }; // of cuPointerGetAttributes
 enum { NO_DRIVER = 35 };                      // cudaErrorInsufficientDriver
 
 static thread_local cudaError_t last_error;
@@ -103,15 +103,15 @@ extern "C" cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *at
                                                 const void *pointer)
 {
     unsigned type = 0;
+    int asked[] = {MEMORY_TYPE, DEVICE_ORDINAL};
+    void *told[] = {&type, &attributes->device};
 
     *attributes = cudaPointerAttributes();
-    if (call("cuPointerGetAttribute", (void *)&type, (int)MEMORY_TYPE, (uintptr_t)pointer) != 0) {
-        last_error = cudaSuccess; // not of the driver: that is no error
-        return cudaSuccess;
-    }
-    attributes->type = type == 2 ? cudaMemoryTypeDevice : cudaMemoryTypeHost;
-    return call("cuPointerGetAttribute", (void *)&attributes->device, (int)DEVICE_ORDINAL,
-                (uintptr_t)pointer);
+    const cudaError_t error =
+        call("cuPointerGetAttributes", 2u, &asked[0], &told[0], (uintptr_t)pointer);
+    if (type != 0) // else it is not of the driver
+        attributes->type = type == 2 ? cudaMemoryTypeDevice : cudaMemoryTypeHost;
+    return error;
 }
 
 extern "C" cudaError_t cudaMalloc(void **memory, size_t bytes)
