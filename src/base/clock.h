@@ -9,6 +9,9 @@
 /* Nanoseconds since some fixed point; never goes back. */
 int64_t disti_now_ns(void);
 
+/* Nanoseconds for which this thread has had a CPU, the kernel's work for it included. */
+int64_t disti_thread_ns(void);
+
 /* The point in time `ms` milliseconds from now; never overflows. */
 int64_t disti_deadline_ms(int64_t ms);
 

@@ -86,6 +86,7 @@ struct disti_node_op {
     int64_t worked_ns;           /* so far */
     bool cma;                    /* it does not begin in windows: the kernel will do */
     int64_t begun_ns;            /* while both are tried: when all had come; 0: it is no trial */
+    int64_t filled_ns;           /* the same: what it took to fill its window before */
     bool chosen;                 /* BOARD: mover.c has chosen it for this call alone */
     bool paired;                 /* a call of pairs (pairs/), */
     bool together;               /* in which this rank and others copy */

@@ -102,7 +102,7 @@ static dist_status op_show_long(struct disti_node *node, struct disti_node_op *o
     disti_node_mover_show(node, op);
     disti_node_gait_choose(node, op, disti_node_may_go_past(node, op));
     if (!op->cma)
-        disti_node_work_fill(node, op, 0);
+        disti_node_mover_fill(node, op);
     return disti_node_op_go(op, NODE_OP_WAITING);
 }
 

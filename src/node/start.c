@@ -194,7 +194,7 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
     op->done = 0;
     op->others = 0;
     op->program_out = NULL;
-    op->begun_ns = 0;
+    op->begun_ns = op->filled_ns = 0;
     op->gait = 0;
     op->tries_gait = false;
     op->worked_ns = 0;

@@ -316,6 +316,8 @@ bool disti_node_mover_takes_area(struct disti_node *node, const struct disti_nod
 void disti_node_mover_choose(struct disti_node *node, struct disti_node_op *op);
 /* Shows the others this rank's times, before stage 0. */
 void disti_node_mover_show(struct disti_node *node, const struct disti_node_op *op);
+/* Fills this rank's window for the first round. */
+void disti_node_mover_fill(struct disti_node *node, struct disti_node_op *op);
 /* All have shown theirs, and the op's way is known; and it has ended. */
 void disti_node_mover_begin(struct disti_node *node, struct disti_node_op *op);
 void disti_node_mover_end(struct disti_node *node, const struct disti_node_op *op);

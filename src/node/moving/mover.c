@@ -8,14 +8,19 @@
  *
  * Longer data go through windows, copied twice, in rounds; or are copied by the kernel, once, at
  * the price of system calls. What is faster depends on caches, kernel, size, and on how many ranks
- * share a CPU. So calls take both ways in turn, and all ranks show what they measured:
+ * share a CPU. So a few calls in a row take one way, then a few the other (windows are sooner when
+ * they lie in the caches), and all ranks show what they measured:
  *
- *   call     0 ... 7   8    9        10   11      ... 15        16
- *            CMA       CMA  windows  CMA  windows     windows   all see all times: the sooner way
- *                                                               from now on
+ *   call     0 ... 7   8 ... 11   12 ... 15   16
+ *            CMA       CMA        windows     all see all times: the sooner way from now on
  *
  * A window that nobody has used yet has no pages, and whoever fills it first waits for each of
- * them: a program that makes a few calls does without, so the kernel copies in those.
+ * them: a program that makes a few calls does without, so the kernel copies in those. Long calls
+ * use each page more than once: they try from the third on, and decide in the seventh.
+ *
+ * What counts is the time from when all had come, and what a rank has put into its window before.
+ * Ranks that share a CPU count the time that they had one: whoever gets it last finds the others'
+ * work done, and would call that quick. The times of all ranks are added.
  *
  * Every rank counts the same calls and sees the same times, and so comes to the same answer. They
  * try again soon, when buffers and windows lie in the caches as they do from then on; and now and
@@ -26,10 +31,12 @@
 
 #include <string.h>
 
-/* The trials begin behind so many calls, and the next call decides. */
+/* The trials begin behind so many calls; the call behind them decides. */
 #define MOVER_BEFORE 8
 #define MOVER_TRIALS 8
-#define MOVER_DECIDES (MOVER_BEFORE + MOVER_TRIALS)
+/* The same of calls so long that the windows' first pages are little of them. */
+#define MOVER_BEFORE_LONG 2
+#define MOVER_TRIALS_LONG 4
 /* So many calls in a row with data elsewhere than in segments: boards are taken. */
 #define MOVER_LOOKS 2
 /* After so many calls of a class the trials begin anew, for the first time and then. */
@@ -58,9 +65,30 @@ static struct node_mover *mover_of(struct disti_node *node, const struct disti_n
     return &node->movers[op->call.collective][disti_node_size_class(op)];
 }
 
-static bool mover_tries(const struct node_mover *mover)
+static bool mover_is_long(const struct disti_node_op *op)
 {
-    return mover->calls >= MOVER_BEFORE && mover->calls < MOVER_DECIDES;
+    return op->largest * op->element_bytes >= NODE_ROUNDS * NODE_ROUND_BYTES;
+}
+
+static int mover_before(const struct disti_node_op *op)
+{
+    return mover_is_long(op) ? MOVER_BEFORE_LONG : MOVER_BEFORE;
+}
+
+static int mover_trials(const struct disti_node_op *op)
+{
+    return mover_is_long(op) ? MOVER_TRIALS_LONG : MOVER_TRIALS;
+}
+
+/* The number of the call that decides. */
+static int mover_decides(const struct disti_node_op *op)
+{
+    return mover_before(op) + mover_trials(op);
+}
+
+static bool mover_tries(const struct node_mover *mover, const struct disti_node_op *op)
+{
+    return mover->calls >= mover_before(op) && mover->calls < mover_decides(op);
 }
 
 /* May the kernel copy, in this call? It reduces nothing. */
@@ -75,19 +103,19 @@ static void mover_count(struct node_mover *mover)
         *mover = (struct node_mover){.windows = mover->windows, .tried = true};
 }
 
-static bool mover_begins_with_cma(const struct node_mover *mover)
+static bool mover_begins_with_cma(const struct node_mover *mover, const struct disti_node_op *op)
 {
-    if (mover->direct || mover->calls == MOVER_DECIDES)
+    if (mover->direct || mover->calls == mover_decides(op))
         return true;
-    if (mover_tries(mover))
-        return mover->calls % 2 == 0;
+    if (mover_tries(mover, op))
+        return mover->calls - mover_before(op) < mover_trials(op) / 2;
     return !mover->windows;
 }
 
 bool disti_node_mover_leads(struct disti_node *node, const struct disti_node_op *op)
 {
     return mover_may_cma(node, op) && !node->cma_refused &&
-           mover_begins_with_cma(mover_of(node, op));
+           mover_begins_with_cma(mover_of(node, op), op);
 }
 
 bool disti_node_mover_takes_area(struct disti_node *node, const struct disti_node_op *op)
@@ -104,7 +132,7 @@ void disti_node_mover_choose(struct disti_node *node, struct disti_node_op *op)
 {
     struct node_mover *mover = mover_of(node, op);
 
-    op->cma = mover_may_cma(node, op) && mover_begins_with_cma(mover);
+    op->cma = mover_may_cma(node, op) && mover_begins_with_cma(mover, op);
     if (mover->calls < MOVER_LOOKS ||
         !disti_node_fits_area(op->call.collective, node->ranks, op->largest * op->element_bytes))
         return;
@@ -119,15 +147,29 @@ void disti_node_mover_show(struct disti_node *node, const struct disti_node_op *
     const struct node_mover *mover = mover_of(node, op);
     struct node_locations *locations = &node_slot(node->board, op)->locations;
 
-    if (mover->calls == MOVER_DECIDES)
+    if (mover->calls == mover_decides(op))
         memcpy(locations->mover_ns, mover->ns, sizeof(mover->ns));
 }
 
-/* The time of the slowest rank counts. */
+static int64_t mover_clock(const struct disti_node *node)
+{
+    return disti_node_is_crowded(node) ? disti_thread_ns() : disti_now_ns();
+}
+
+void disti_node_mover_fill(struct disti_node *node, struct disti_node_op *op)
+{
+    const bool timed = mover_tries(mover_of(node, op), op);
+    const int64_t begun = timed ? mover_clock(node) : 0;
+
+    disti_node_work_fill(node, op, 0);
+    if (timed)
+        op->filled_ns = mover_clock(node) - begun;
+}
+
 static void mover_decide(const struct disti_node *node, const struct disti_node_op *op,
                          struct node_mover *mover)
 {
-    uint64_t slowest[2] = {0, 0};
+    uint64_t all[2] = {0, 0};
 
     if (op->paired) { /* who leads decides alone */
         mover->windows = mover->ns[true] >= mover->ns[false];
@@ -136,12 +178,10 @@ static void mover_decide(const struct disti_node *node, const struct disti_node_
     for (int r = 0; r < node->ranks; r++) {
         const struct node_locations *locations = &node_slot(node->peers[r].board, op)->locations;
 
-        for (int cma = 0; cma < 2; cma++) {
-            if (locations->mover_ns[cma] > slowest[cma])
-                slowest[cma] = locations->mover_ns[cma];
-        }
+        for (int cma = 0; cma < 2; cma++)
+            all[cma] += locations->mover_ns[cma];
     }
-    mover->windows = slowest[true] >= slowest[false];
+    mover->windows = all[true] >= all[false];
 }
 
 void disti_node_mover_begin(struct disti_node *node, struct disti_node_op *op)
@@ -154,10 +194,10 @@ void disti_node_mover_begin(struct disti_node *node, struct disti_node_op *op)
         return;
     }
     mover->direct = false;
-    if (mover->calls == MOVER_DECIDES)
+    if (mover->calls == mover_decides(op))
         mover_decide(node, op, mover);
-    else if (mover_tries(mover))
-        op->begun_ns = disti_now_ns();
+    else if (mover_tries(mover, op))
+        op->begun_ns = mover_clock(node) - op->filled_ns;
     mover_count(mover);
 }
 
@@ -169,7 +209,7 @@ void disti_node_mover_end(struct disti_node *node, const struct disti_node_op *o
     if (!op->begun_ns)
         return;
     mover = mover_of(node, op);
-    ns = (uint64_t)(disti_now_ns() - op->begun_ns) * 1024 / (bytes / 1024 + 1) + 1;
+    ns = (uint64_t)(mover_clock(node) - op->begun_ns) * 1024 / (bytes / 1024 + 1) + 1;
     if (!mover->ns[op->cma] || ns < mover->ns[op->cma])
         mover->ns[op->cma] = ns;
 }

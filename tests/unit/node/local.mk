@@ -7,6 +7,7 @@ node_unit_tests = \
 	tests/unit/node/test_lead \
 	tests/unit/node/test_litmus \
 	tests/unit/node/test_move \
+	tests/unit/node/test_mover \
 	tests/unit/node/test_op \
 	tests/unit/node/test_segment \
 	tests/unit/node/test_segment_arena \
@@ -25,6 +26,9 @@ tests_unit_node_test_area_LDADD = $(unit_test_libs)
 
 tests_unit_node_test_buddy_SOURCES = tests/unit/node/test_buddy.c tests/unit/node/unit.h
 tests_unit_node_test_buddy_LDADD = $(unit_test_libs)
+
+tests_unit_node_test_mover_SOURCES = tests/unit/node/test_mover.c
+tests_unit_node_test_mover_LDADD = $(unit_test_libs)
 
 tests_unit_node_test_gait_SOURCES = tests/unit/node/test_gait.c
 tests_unit_node_test_gait_LDADD = $(unit_test_libs)

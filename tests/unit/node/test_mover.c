@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Whether the kernel copies or windows do, of calls that take each way as long as they are told. */
+#include "base/clock.h"
+#include "node/state.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define RANKS 2
+#define MEDIUM ((size_t)128 << 10)
+#define SECOND ((int64_t)1000 * 1000 * 1000)
+#define LONG ((size_t)16 << 20)
+
+static struct disti_node *node;
+static struct dist_backend_config config;
+
+static const int64_t windows_are_slow[2] = {90 * SECOND, 30 * SECOND};
+static const int64_t kernel_is_slow[2] = {30 * SECOND, 90 * SECOND};
+static int64_t kernel_sleeps_ns;
+
+static struct node_board *board_make(void)
+{
+    struct node_board *board = aligned_alloc(_Alignof(struct node_board), sizeof(*board));
+
+    if (board)
+        memset((void *)board, 0, sizeof(*board));
+    return board;
+}
+
+static int node_make(void **state)
+{
+    (void)state;
+    node = calloc(1, sizeof(*node));
+    if (!node)
+        return -1;
+    config = (struct dist_backend_config){.world_size = RANKS};
+    node->config = &config;
+    node->ranks = RANKS;
+    node->cma = true;
+    node->peers = calloc(RANKS, sizeof(*node->peers));
+    for (int r = 0; node->peers && r < RANKS; r++)
+        node->peers[r].board = board_make();
+    node->board = node->peers ? node->peers[0].board : NULL;
+    return node->board && node->peers[1].board ? 0 : -1;
+}
+
+static int node_free(void **state)
+{
+    (void)state;
+    for (int r = 0; r < RANKS; r++)
+        free(node->peers[r].board);
+    free(node->peers);
+    free(node);
+    return 0;
+}
+
+/* A call of rank 0 that takes so long. Returns whether the kernel copies. */
+static bool call_once(size_t bytes, const int64_t ns[2])
+{
+    struct disti_node_op op = {.call.collective = DIST_COLL_ALL_GATHER,
+                               .element_bytes = 1,
+                               .largest = bytes,
+                               .way = NODE_WAY_WINDOWS};
+
+    disti_node_mover_choose(node, &op);
+    assert_int_equal(op.way, NODE_WAY_WINDOWS); /* it is too long for an area */
+    disti_node_mover_show(node, &op);
+    op.way = op.cma ? NODE_WAY_CMA : NODE_WAY_WINDOWS;
+    disti_node_mover_begin(node, &op);
+    if (op.begun_ns && op.cma)
+        disti_sleep_ns(kernel_sleeps_ns);
+    if (op.begun_ns)
+        op.begun_ns -= ns[op.cma];
+    disti_node_mover_end(node, &op);
+    return op.cma;
+}
+
+/* 'k' for each call that the kernel copies, 'w' for each by windows. */
+static const char *calls(size_t bytes, int count, const int64_t ns[2])
+{
+    static char text[64];
+
+    for (int i = 0; i < count; i++)
+        text[i] = call_once(bytes, ns) ? 'k' : 'w';
+    text[count] = '\0';
+    return text;
+}
+
+static void each_way_has_its_turn(void **state)
+{
+    (void)state;
+    assert_string_equal(calls(MEDIUM, 19, windows_are_slow), "kkkkkkkkkkkkwwwwkkk");
+}
+
+static void long_calls_decide_soon(void **state)
+{
+    (void)state;
+    assert_string_equal(calls(LONG, 9, windows_are_slow), "kkkkwwkkk");
+    assert_string_equal(calls(2 * LONG, 9, kernel_is_slow), "kkkkwwkww");
+}
+
+static void the_sooner_way_stays(void **state)
+{
+    (void)state;
+    assert_string_equal(calls(MEDIUM, 19, kernel_is_slow), "kkkkkkkkkkkkwwwwkww");
+    config.crowded = true;
+    assert_string_equal(calls(2 * MEDIUM, 19, kernel_is_slow), "kkkkkkkkkkkkwwwwkww");
+}
+
+/* Whoever shares a CPU counts the time that it had one: the rest is others' work. */
+static void crowded_ranks_count_their_own_work(void **state)
+{
+    const int64_t ns[2] = {SECOND / 10, 0};
+
+    (void)state;
+    config.crowded = true;
+    kernel_sleeps_ns = SECOND / 5;
+    assert_string_equal(calls(LONG, 9, ns), "kkkkwwkkk");
+    kernel_sleeps_ns = 0;
+}
+
+/* What the other rank shows counts as much as this one's own. */
+static void all_ranks_times_are_added(void **state)
+{
+    uint64_t *shown = node->peers[1].board->slots[0].locations.mover_ns;
+
+    (void)state;
+    shown[true] = UINT64_C(1) << 40;
+    assert_string_equal(calls(LONG, 9, windows_are_slow), "kkkkwwkww");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(each_way_has_its_turn, node_make, node_free),
+        cmocka_unit_test_setup_teardown(long_calls_decide_soon, node_make, node_free),
+        cmocka_unit_test_setup_teardown(the_sooner_way_stays, node_make, node_free),
+        cmocka_unit_test_setup_teardown(crowded_ranks_count_their_own_work, node_make, node_free),
+        cmocka_unit_test_setup_teardown(all_ranks_times_are_added, node_make, node_free),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
