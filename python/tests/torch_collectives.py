@@ -23,6 +23,7 @@ DTYPES = [
     torch.int32,
     torch.int64,
 ]
+NEW = libdist.torch._group._TAKES_BACKENDS
 OPS = [dist.ReduceOp.SUM, dist.ReduceOp.PRODUCT, dist.ReduceOp.MIN, dist.ReduceOp.MAX]
 
 
@@ -209,6 +210,14 @@ def objects(both):
     assert both.rank or got == list(range(n))
 
 
+def monitored(timeout=None, wait_all_ranks=False):
+    """torch's own function, which takes no backend but gloo before torch 2.12."""
+    if NEW:
+        dist.monitored_barrier(timeout=timeout, wait_all_ranks=wait_all_ranks)
+    else:
+        dist.group.WORLD.monitored_barrier(timeout, wait_all_ranks)
+
+
 def futures(both):
     work = dist.all_reduce(torch.ones(3), group=both.ours, async_op=True)
     chained = work.get_future().then(lambda future: future.value()[0] * 2)
@@ -224,7 +233,7 @@ def futures(both):
     dist.barrier(both.ours)
     dist.barrier(both.ours, async_op=True).wait()
     if both.ours is dist.group.WORLD:
-        dist.monitored_barrier(both.ours, timedelta(seconds=20))
+        monitored(timedelta(seconds=20))
 
 
 def chained(both):
@@ -257,10 +266,10 @@ def late(both):
     for wait_all_ranks in (False, True):
         if both.rank == 1:
             dist.barrier()
-            dist.monitored_barrier()
+            monitored()
             continue
         try:
-            dist.monitored_barrier(timeout=timedelta(seconds=0.1), wait_all_ranks=wait_all_ranks)
+            monitored(timedelta(seconds=0.1), wait_all_ranks)
             raise AssertionError("rank 1 was not missed")
         except RuntimeError as error:
             assert re.search(words, str(error)) and "1 (host" in str(error), error
@@ -276,7 +285,7 @@ def groups(both):
     x = torch.ones(1)
     dist.all_reduce(x, group=mine)
     assert x.item() == len(half) == dist.get_world_size(mine)
-    if isinstance(both.ours, libdist.torch.ProcessGroup):
+    if NEW and isinstance(both.ours, libdist.torch.ProcessGroup):
         split = dist.split_group(split_ranks=[list(range(both.size))])
         dist.all_reduce(x, group=split)
     dist.destroy_process_group(mine)

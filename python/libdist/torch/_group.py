@@ -3,6 +3,8 @@
 import atexit
 import itertools
 import os
+import sys
+import warnings
 import weakref
 from datetime import timedelta
 from typing import Any, Dict, List, Optional, Sequence
@@ -20,6 +22,16 @@ from ._work import Several, Work
 _Backend = torch._C._distributed_c10d.Backend
 
 
+def _takes_backends() -> bool:
+    """Whether this torch lets Python make a backend of one device; 2.11 knows process groups only."""
+    try:
+        _Backend(0, 1)
+    except TypeError:
+        return False
+    return True
+
+
+_TAKES_BACKENDS = _takes_backends()
 _lives: "weakref.WeakSet[_Life]" = weakref.WeakSet()
 
 
@@ -119,11 +131,38 @@ class ProcessGroup(_Life, _ProcessGroup):
     def __init__(self, group: Group):
         _ProcessGroup.__init__(self, group.rank, group.size)
         self._begin(group)
-        backend = DeviceBackend(group)
-        backend._works = self._works
-        for device in _devices():
-            self._register_backend(device, _ProcessGroup.BackendType.CUSTOM, backend)
+        if _TAKES_BACKENDS:
+            self._register_for(_devices())
         self._set_default_backend(_ProcessGroup.BackendType.CUSTOM)
+
+    def _register_for(self, devices: List[torch.device]) -> None:
+        backend = DeviceBackend(self._group)
+        backend._works = self._works
+        for device in devices:
+            self._register_backend(device, _ProcessGroup.BackendType.CUSTOM, backend)
+
+    # torch keeps these in a group's backends, of which there may be none.
+
+    def setGroupName(self, name: str) -> None:  # pylint: disable=invalid-name  # torch's
+        """By which torch finds the group."""
+        self._group_name = name
+
+    def getGroupName(self) -> str:  # pylint: disable=invalid-name  # torch's
+        """By which torch finds the group."""
+        return self._group_name
+
+    def setGroupDesc(self, text: str) -> None:  # pylint: disable=invalid-name  # torch's
+        """What the program calls it."""
+        self._group_desc = text
+
+    def getGroupDesc(self) -> str:  # pylint: disable=invalid-name  # torch's
+        """What the program calls it."""
+        return self._group_desc
+
+    _group_name = _group_desc = ""
+
+    def _get_backend(self, device: Any) -> Any:
+        return _ProcessGroup._get_backend(self, device) if _TAKES_BACKENDS else self
 
     def size(self) -> int:
         """How many ranks there are."""
@@ -180,12 +219,20 @@ def _gather_by(store: Any, rank: int, size: int) -> Any:
     return gather
 
 
-def _is_alone(process_group: Any) -> bool:
-    """Whether init_process_group was given no backend but this one."""
+def _is_alone(options: Any, caller: Any) -> bool:
+    """Whether init_process_group was given no backend but this one, for every device.
+
+    Before torch 2.12 the options do not say. What torch's function calls backend_config does, in every
+    version.
+    """
+    config = caller.f_locals.get("backend_config")
+    if config is not None:
+        return {name.lower() for name in config.get_device_backend_map().values()} == {"libdist"}
+    process_group = getattr(options, "process_group", None)
     try:
         return process_group._get_backend_name().lower() in ("custom", "libdist", "undefined")
-    except RuntimeError:
-        return True
+    except (AttributeError, RuntimeError):
+        return False
 
 
 def create(options: Any, backend_options: Any) -> Any:
@@ -199,5 +246,9 @@ def create(options: Any, backend_options: Any) -> Any:
         timeout=options.timeout,
         all_gather=_gather_by(options.store, rank, size),
     )
-    kind = ProcessGroup if _is_alone(getattr(options, "process_group", None)) else DeviceBackend
-    return kind(group)
+    if _is_alone(options, sys._getframe(1)):
+        return ProcessGroup(group)
+    if _TAKES_BACKENDS:
+        return DeviceBackend(group)
+    warnings.warn(f"libdist serves all devices: torch {torch.__version__} takes a backend of one only from C++")
+    return ProcessGroup(group)
