@@ -53,7 +53,7 @@ def reduction(op: Any) -> Tuple[int, Finish]:
     if number is not None:
         return number, None
     if op == ReduceOp.RedOpType.PREMUL_SUM:
-        made = premul_sum(float(op.factor))
+        made = premul_sum(float(op.__getstate__()[1]))  # torch 2.11 has no op.factor
         return made.number, made.free
     raise InvalidArgumentError(f"op: libdist has no {op}")
 
