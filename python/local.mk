@@ -18,8 +18,11 @@ python_files = \
 	python/libdist/torch/__init__.py \
 	python/libdist/torch/_buckets.py \
 	python/libdist/torch/_collectives.py \
+	python/libdist/torch/_cuda.py \
+	python/libdist/torch/_cuda_work.py \
 	python/libdist/torch/_group.py \
 	python/libdist/torch/_monitor.py \
+	python/libdist/torch/_running.py \
 	python/libdist/torch/_tensors.py \
 	python/libdist/torch/_work.py \
 	python/libdist/work.py \
@@ -33,9 +36,12 @@ python_files = \
 	python/tests/test_header.py \
 	python/tests/torch_c10d.py \
 	python/tests/torch_collectives.py \
+	python/tests/torch_cuda.py \
+	python/tests/torch_cuda_ddp.py \
 	python/tests/torch_ddp.py \
 	python/tests/torch_fsdp.py \
-	python/tests/torch_killed.py
+	python/tests/torch_killed.py \
+	python/tests/torch_standin.py
 EXTRA_DIST += $(python_files)
 
 PYTHON3 = python3

@@ -14,6 +14,17 @@ job shell 2 "$program" "$tests/torch_collectives.py" libdist
 job shell 2 "$program" "$tests/torch_ddp.py"
 [ -n "${CHECK_SHORT-}" ] || job shell 4 "$program" "$tests/torch_fsdp.py" libdist
 
+# CUDA tensors over NCCL, and through the host, on what stands in for a GPU.
+if [ -e "$builddir/.libs/dist_nccl.so" ]; then
+    export DIST_GPU_DRIVER=$builddir/.libs/standin_cuda.so DIST_NCCL_LIBRARY=$builddir/.libs/standin_cuda.so
+    job_environment=$(env | grep '^DIST_' | sort)
+    job shell 2 "$program" "$tests/torch_standin.py"
+    [ -n "${CHECK_SHORT-}" ] || job shell 2 "$program" "$tests/torch_standin.py" shared
+    unset DIST_GPU_DRIVER DIST_NCCL_LIBRARY
+else
+    job_skip "tensors of CUDA" "there is no module nccl"
+fi
+
 # torchrun ends the others itself, before they can tell, where it looks more often.
 killed()
 {

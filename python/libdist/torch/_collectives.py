@@ -10,8 +10,8 @@ from .. import _header
 from .._library import lib
 from ..arguments import bounded, milliseconds
 from ..errors import Error, InvalidArgumentError
-from ..group import Group
 from ._monitor import told
+from ._running import Running, Tensors
 from ._tensors import (
     Finish,
     all_of,
@@ -23,13 +23,6 @@ from ._tensors import (
     reduction,
     target,
 )
-from ._work import Work, done
-
-Tensors = List[torch.Tensor]
-
-_CALLS = [name[5:-6] for name in _header.FUNCTIONS if name.endswith("_async")]
-_blocking = {name: getattr(lib, "dist_" + name) for name in _CALLS}
-_started = {name: getattr(lib, f"dist_{name}_async") for name in _CALLS}
 
 
 _SUM = torch.distributed.ReduceOp.SUM
@@ -64,61 +57,8 @@ def _equal(tensors: Sequence[torch.Tensor], like: torch.Tensor, name: str) -> bo
     return all(tensor.numel() == like.numel() for tensor in tensors)
 
 
-class Collectives:
-    """The operations of a process group; what they are of has `_group` and `_works`."""
-
-    _group: Group
-    _coalesced: Optional[List[Work]] = None  # those of a batch that is being started
-
-    def _run(
-        self,
-        name: str,
-        arguments: tuple,
-        opts: Any,
-        tensors: Tensors,
-        finish: Finish,
-        keep: Any,
-        free: Finish = None,
-    ) -> Any:
-        """Runs a call that the caller waits for anyway to its end, and starts any other.
-
-        finish runs once it has ended well, free however it ends.
-        """
-        try:
-            if opts is not None and not opts.asyncOp:
-                status = _blocking[name](self._group._handle, *arguments)
-                if status < 0:
-                    self._group._check(status)
-                if finish is not None:
-                    finish()
-                return done(tensors)
-            work = self._start(_started[name], arguments, tensors, finish, keep)
-            work._free, free = free, None
-            return work
-        finally:
-            if free is not None:
-                free()
-
-    def _start(
-        self, function: Any, arguments: tuple, tensors: Tensors, finish: Finish, keep: Any
-    ) -> Work:
-        handle = ctypes.c_void_p()
-        self._group._check(function(self._group._handle, *arguments, ctypes.byref(handle)))
-        self._reap()
-        work = Work(handle.value, self, tensors, finish, keep)
-        if self._coalesced is not None:
-            self._coalesced.append(work)
-        return work
-
-    def _reap(self) -> None:
-        """Ends works that nobody waits for, from the oldest on."""
-        while self._works:
-            try:
-                oldest = next(iter(self._works.values()))
-            except (RuntimeError, StopIteration):  # another thread ends works, too
-                return
-            if not oldest.is_completed() or oldest._handle is not None:  # another thread ends it
-                return
+class Collectives(Running):
+    """The operations of a process group."""
 
     # ---- reductions ----
 
@@ -130,7 +70,7 @@ class Collectives:
         op, free = reduction(_op(opts))
         address = buffer.data_ptr()
         arguments = (address, address, buffer.numel(), dtype, op)
-        return self._run("all_reduce", arguments, opts, [tensor], finish, buffer, free)
+        return self._run("all_reduce", arguments, opts, [tensor], finish, buffer, None, free)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> Any:
         """Reduces several tensors of one dtype in place, as one operation."""
@@ -142,7 +82,7 @@ class Collectives:
         counts = _sizes([buffer.numel() for buffer in buffers])
         arguments = (addresses, counts, len(buffers), dtype, op)
         finish = all_of(*steps)
-        return self._run("all_reduce_coalesced", arguments, opts, tensors, finish, buffers, free)
+        return self._run("all_reduce_coalesced", arguments, opts, tensors, finish, buffers[0], buffers, free)
 
     def reduce(self, tensors: Any, opts: Any = None) -> Any:
         """Reduces a tensor into root's."""
@@ -154,7 +94,7 @@ class Collectives:
             finish = None
         address = buffer.data_ptr()
         arguments = (address, address, buffer.numel(), dtype, op, _root(opts))
-        return self._run("reduce", arguments, opts, [tensor], finish, buffer, free)
+        return self._run("reduce", arguments, opts, [tensor], finish, buffer, None, free)
 
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         """Reduces a list of tensors, one a rank, of which each rank gets its own."""
@@ -174,7 +114,7 @@ class Collectives:
         dtype = reducible(buffer)
         op, free = reduction(_op(opts))
         arguments = (flat.data_ptr(), buffer.data_ptr(), _sizes(counts), dtype, op)
-        return self._run("reduce_scatter_v", arguments, opts, [output], finish, (flat, buffer), free)
+        return self._run("reduce_scatter_v", arguments, opts, [output], finish, flat, buffer, free)
 
     def reduce_scatter_single(self, output: torch.Tensor, given: torch.Tensor, opts: Any = None) -> Any:
         """Reduces a tensor, of which each rank gets its block."""
@@ -186,7 +126,7 @@ class Collectives:
         dtype = reducible(buffer)
         op, free = reduction(_op(opts))
         arguments = (flat.data_ptr(), buffer.data_ptr(), buffer.numel(), dtype, op)
-        return self._run("reduce_scatter", arguments, opts, [output], finish, (flat, buffer), free)
+        return self._run("reduce_scatter", arguments, opts, [output], finish, flat, buffer, free)
 
     _reduce_scatter_base = reduce_scatter_single
 
@@ -197,16 +137,6 @@ class Collectives:
         return self._last([(self.reduce_scatter_single, o, i) for o, i in zip(outputs, inputs)], opts)
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
-
-    def _last(self, calls: Sequence[tuple], opts: Any) -> Any:
-        """Starts calls. The collectives of a group end in order, so the last one's end is theirs."""
-        works = [function(*arguments, opts) for function, *arguments in calls]
-        works[-1]._tensors = [tensor for work in works for tensor in work.result()]
-        if isinstance(works[-1], Work):
-            earlier = works[:-1]
-            own = works[-1]._finish
-            works[-1]._finish = all_of(*(work._run_finish for work in earlier), own)
-        return works[-1]
 
     # ---- movers ----
 
@@ -236,7 +166,7 @@ class Collectives:
         dtype, scale = flat_dtype(source)
         sizes = _sizes([count * scale for count in counts])
         arguments = (source.data_ptr(), flat.data_ptr(), sizes, None, dtype)
-        return self._run("all_gather_v", arguments, opts, parts, finish, (source, flat))
+        return self._run("all_gather_v", arguments, opts, parts, finish, source, flat)
 
     def _all_gather(
         self, flat: torch.Tensor, given: torch.Tensor, opts: Any, finish: Finish, tensors: Tensors
@@ -244,7 +174,7 @@ class Collectives:
         source = ready(given)
         dtype, scale = flat_dtype(source)
         arguments = (source.data_ptr(), flat.data_ptr(), source.numel() * scale, dtype)
-        return self._run("all_gather", arguments, opts, tensors, finish, (source, flat))
+        return self._run("all_gather", arguments, opts, tensors, finish, source, flat)
 
     def all_gather_single(self, output: torch.Tensor, given: torch.Tensor, opts: Any = None) -> Any:
         """Gathers every rank's tensor into one, world size times as large."""
@@ -288,7 +218,7 @@ class Collectives:
         dtype, scale = flat_dtype(source)
         address = None if flat is None else flat.data_ptr()
         arguments = (source.data_ptr(), address, source.numel() * scale, dtype, _root(opts))
-        return self._run("gather", arguments, opts, tensors, finish, (source, flat))
+        return self._run("gather", arguments, opts, tensors, finish, source, flat)
 
     def gather_single(self, output: Optional[torch.Tensor], given: torch.Tensor, opts: Any = None) -> Any:
         """Gathers every rank's tensor into one of root's, world size times as large."""
@@ -314,7 +244,7 @@ class Collectives:
             flat = join(parts)
         address = None if flat is None else flat.data_ptr()
         arguments = (address, buffer.data_ptr(), buffer.numel() * scale, dtype, _root(opts))
-        return self._run("scatter", arguments, opts, [output], finish, (flat, buffer))
+        return self._run("scatter", arguments, opts, [output], finish, buffer, flat)
 
     def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Any:
         """outputs[s] becomes rank s's inputs[d], on rank d."""
@@ -338,7 +268,7 @@ class Collectives:
         dtype, scale = flat_dtype(given)
         send, receive = (_sizes([count * scale for count in some]) for some in counts)
         arguments = (given.data_ptr(), send, None, flat.data_ptr(), receive, None, dtype)
-        return self._run("all_to_all_v", arguments, opts, tensors, finish, (given, flat))
+        return self._run("all_to_all_v", arguments, opts, tensors, finish, given, flat)
 
     def all_to_all_single(
         self,
@@ -370,12 +300,7 @@ class Collectives:
 
     def barrier(self, opts: Any = None) -> Any:
         """Ends once every rank has called it."""
-        limit = None if opts is None else opts.timeout
-        if limit is None or limit.total_seconds() <= 0 or opts.asyncOp:
-            return self._run("barrier", (), opts, [], None, None)
-        work = self._start(_started["barrier"], (), [], None, None)
-        work.wait(limit)
-        return work
+        return self._barrier(opts)
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
         """A barrier whose failure names the ranks that did not come."""
@@ -390,14 +315,14 @@ class Collectives:
 
     # ---- point to point ----
 
-    def send(self, tensors: Any, peer: int, tag: int = 0) -> Work:
+    def send(self, tensors: Any, peer: int, tag: int = 0) -> Any:
         """Starts sending a tensor."""
         source = ready(_one(tensors))
         dtype, scale = flat_dtype(source)
         arguments = (source.data_ptr(), source.numel() * scale, dtype, peer, bounded(tag, "tag"))
-        return self._start(lib.dist_isend, arguments, [source], None, source)
+        return self._pair(lib.dist_isend, arguments, [source], None, source)
 
-    def recv(self, tensors: Any, peer: int, tag: int = 0) -> Work:
+    def recv(self, tensors: Any, peer: int, tag: int = 0) -> Any:
         """Starts receiving a tensor."""
         tensor = _one(tensors)
         buffer, finish = target(tensor)
@@ -411,10 +336,8 @@ class Collectives:
             bounded(tag, "tag"),
             ctypes.byref(source),
         )
-        work = self._start(lib.dist_irecv, arguments, [tensor], finish, (buffer, source))
-        work._source = source
-        return work
+        return self._pair(lib.dist_irecv, arguments, [tensor], finish, buffer, source)
 
-    def recv_anysource(self, tensors: Any, tag: int = 0) -> Work:
+    def recv_anysource(self, tensors: Any, tag: int = 0) -> Any:
         """Starts receiving a tensor from whichever rank sends one."""
         return self.recv(tensors, _header.ANY_SOURCE, tag)

@@ -17,6 +17,7 @@ from ..errors import Error
 from ..group import Group
 from ..work import EXIT_SECONDS
 from ._collectives import Collectives
+from ._cuda import Cuda
 from ._work import Several, Work
 
 _Backend = torch._C._distributed_c10d.Backend
@@ -56,8 +57,9 @@ def _devices() -> List[torch.device]:
 class _Life(Collectives):
     """What a process group and a backend of one device have in common."""
 
-    def _begin(self, group: Group) -> None:
+    def _begin(self, group: Group, cuda: Cuda) -> None:
         self._group = group
+        self._cuda = cuda
         self._works: Dict[int, Work] = {}
         _lives.add(self)
 
@@ -68,6 +70,7 @@ class _Life(Collectives):
                 work.wait()
             except Exception:  # pylint: disable=broad-except  # nobody waits for it any more
                 pass
+        self._cuda.destroy()
         try:
             self._group.destroy()
         except Error:
@@ -75,7 +78,16 @@ class _Life(Collectives):
 
     def abort(self) -> None:
         """Ends the group at once, on all its ranks."""
+        self._cuda.abort()
         self._group.abort()
+
+    def eager_connect_single_device(self, device: torch.device) -> None:
+        """init_process_group was given device_id."""
+        if device.type == "cuda":
+            self._cuda.connect(device)
+
+    def perform_nocolor_split(self, device: Any) -> None:
+        """A rank that is not in a new group has nothing to do for it."""
 
     def _set_sequence_number_for_group(self) -> None:
         """The library counts itself."""
@@ -110,9 +122,9 @@ class _Life(Collectives):
 class DeviceBackend(_Life, _Backend):
     """The backend of a process group for some devices."""
 
-    def __init__(self, group: Group):
+    def __init__(self, group: Group, cuda: Cuda):
         _Backend.__init__(self, group.rank, group.size)
-        self._begin(group)
+        self._begin(group, cuda)
         self._options = _Backend.Options("libdist")
 
     @property
@@ -128,15 +140,15 @@ class ProcessGroup(_Life, _ProcessGroup):
     a group's backends it has one, of the same ranks.
     """
 
-    def __init__(self, group: Group):
+    def __init__(self, group: Group, cuda: Cuda):
         _ProcessGroup.__init__(self, group.rank, group.size)
-        self._begin(group)
+        self._begin(group, cuda)
         if _TAKES_BACKENDS:
             self._register_for(_devices())
         self._set_default_backend(_ProcessGroup.BackendType.CUSTOM)
 
     def _register_for(self, devices: List[torch.device]) -> None:
-        backend = DeviceBackend(self._group)
+        backend = DeviceBackend(self._group, self._cuda)
         backend._works = self._works
         for device in devices:
             self._register_backend(device, _ProcessGroup.BackendType.CUSTOM, backend)
@@ -199,7 +211,8 @@ class ProcessGroup(_Life, _ProcessGroup):
         del opts, device_types
         if self._group.rank not in new_ranks:
             return None
-        made = ProcessGroup(self._group.new_group(new_ranks, timeout=timeout))
+        group = self._group.new_group(new_ranks, timeout=timeout)
+        made = ProcessGroup(group, Cuda(group, timeout))
         made._set_group_name(group_name or "")
         made._set_group_desc(group_desc or "")
         return made
@@ -246,9 +259,20 @@ def create(options: Any, backend_options: Any) -> Any:
         timeout=options.timeout,
         all_gather=_gather_by(options.store, rank, size),
     )
-    if _is_alone(options, sys._getframe(1)):
-        return ProcessGroup(group)
-    if _TAKES_BACKENDS:
-        return DeviceBackend(group)
-    warnings.warn(f"libdist serves all devices: torch {torch.__version__} takes a backend of one only from C++")
-    return ProcessGroup(group)
+    return _wrapped(group, options, sys._getframe(1))
+
+
+def _wrapped(group: Group, options: Any, caller: Any) -> Any:
+    """What torch's function, whose frame is `caller`, takes for the ranks' group."""
+    cuda, alone = Cuda(group, options.timeout), _is_alone(options, caller)
+    if _TAKES_BACKENDS and not alone:
+        return DeviceBackend(group, cuda)
+    if not alone:
+        warnings.warn(
+            f"libdist serves all devices: torch {torch.__version__} takes a backend of single ones from C++ only"
+        )
+    made = ProcessGroup(group, cuda)
+    device = caller.f_locals.get("device_id")
+    if device is not None:  # torch tells it to the group that it made itself
+        made.bound_device_id = device
+    return made

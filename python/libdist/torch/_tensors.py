@@ -26,6 +26,7 @@ OPS = {
         ("BXOR", "bxor"),
     ]
 }
+HOST_OPS = {_OP_NUMBERS[text] for text in ("band", "bor", "bxor")}  # which NCCL has not
 _STRIDED = torch.strided
 Finish = Optional[Callable[[], Any]]
 
@@ -59,7 +60,7 @@ def reduction(op: Any) -> Tuple[int, Finish]:
 
 
 def ready(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor if its memory can be read now, else a contiguous copy of it."""
+    """The tensor if its memory can be read as it is, else a contiguous copy of it."""
     if tensor.layout is not _STRIDED or not (tensor.is_cpu or tensor.is_cuda):
         raise InvalidArgumentError(
             f"tensor: libdist takes dense tensors of cpu and cuda, not {tensor.layout} of {tensor.device}"
@@ -68,21 +69,7 @@ def ready(tensor: torch.Tensor) -> torch.Tensor:
         tensor = tensor.resolve_conj().resolve_neg()
     if not tensor.is_contiguous():
         tensor = tensor.contiguous()
-    if not tensor.is_cpu:
-        _settle(tensor)
     return tensor
-
-
-def _settle(tensor: torch.Tensor) -> None:
-    """Waits until a GPU has written the tensor: the library copies its memory itself, on no stream."""
-    torch.cuda.current_stream(tensor.device).synchronize()
-
-
-def _bring(tensor: torch.Tensor, values: torch.Tensor) -> None:
-    """Any thread may call it, whose stream need not be the one of whoever waits for the result."""
-    tensor.detach().copy_(values)
-    if not tensor.is_cpu:
-        _settle(tensor)
 
 
 def target(tensor: torch.Tensor) -> Tuple[torch.Tensor, Finish]:
@@ -90,15 +77,14 @@ def target(tensor: torch.Tensor) -> Tuple[torch.Tensor, Finish]:
     buffer = ready(tensor)
     if buffer is tensor:
         return tensor, None
-    return buffer, lambda: _bring(tensor, buffer)
+    return buffer, lambda: tensor.detach().copy_(buffer)
 
 
 def join(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     """The elements of tensors, one after the other."""
     if len(tensors) == 1:
         return ready(tensors[0]).detach().reshape(-1)
-    flat = torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
-    return ready(flat)
+    return torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
 
 
 def parts_of(tensors: Sequence[torch.Tensor]) -> Tuple[torch.Tensor, Finish]:
@@ -107,12 +93,11 @@ def parts_of(tensors: Sequence[torch.Tensor]) -> Tuple[torch.Tensor, Finish]:
     if same_memory is not None:
         return same_memory, None
     flat = tensors[0].new_empty(sum(tensor.numel() for tensor in tensors), requires_grad=False)
-    ready(flat)
 
     def finish() -> None:
         at = 0
         for tensor in tensors:
-            _bring(tensor, flat[at : at + tensor.numel()].view(tensor.shape))
+            tensor.detach().copy_(flat[at : at + tensor.numel()].view(tensor.shape))
             at += tensor.numel()
 
     return flat, finish
@@ -123,7 +108,7 @@ def _consecutive(tensors: Sequence[torch.Tensor]) -> Optional[torch.Tensor]:
     at = tensors[0].data_ptr()
     for tensor in tensors:
         lazy = tensor.is_conj() or tensor.is_neg()
-        if lazy or tensor.data_ptr() != at or not tensor.is_contiguous() or not tensor.is_cpu:
+        if lazy or tensor.data_ptr() != at or not tensor.is_contiguous():
             return None
         at += tensor.numel() * tensor.element_size()
     first, total = tensors[0], sum(tensor.numel() for tensor in tensors)

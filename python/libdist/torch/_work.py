@@ -33,6 +33,11 @@ def _ended(number: int, status: int) -> None:
             work._tell(status)
 
 
+def _future(tensors: List[torch.Tensor]) -> Future:
+    devices = {tensor.device for tensor in tensors if tensor.is_cuda}
+    return Future(devices=list(devices)) if devices else Future()
+
+
 def _future_of(first: Future, work: "Work") -> Future:
     """A future that fails in C++ too, where DDP chains it: only what `then` runs can do that."""
 
@@ -144,7 +149,7 @@ class Work(_Base):
         with self._making:
             first = self._future is None
             if first:
-                self._future = Future()
+                self._future = _future(self._tensors)
                 self._chained = _future_of(self._future, self)
         if first:
             self._promise()
@@ -262,7 +267,7 @@ class Done(_Base):
 
     def get_future(self) -> Future:
         """A future that has its result."""
-        future: Future = Future()
+        future = _future(self._tensors)
         future.set_result(self._tensors)
         return future
 

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Collectives on CUDA tensors: over a group of backend nccl beside the one for CPU tensors.
+
+A call is put on PyTorch's current stream and returns; one that is started is put on a stream of its
+own, behind what is on the current one, and its work makes the stream of whoever waits for it wait. The
+host waits for nothing.
+"""
+import ctypes
+import threading
+import warnings
+from datetime import timedelta
+from typing import Any, List, Optional
+
+import torch
+
+from .. import _header, init_process_group, list_backends
+from .._library import lib
+from ..errors import Error, InvalidArgumentError
+from ..group import Group
+from ._cuda_work import PairWork, StreamWork, inside
+from ._tensors import DTYPES, Finish, HOST_OPS
+from ._work import done
+
+CALLS = [name[5:-6] for name in _header.FUNCTIONS if name.endswith("_async")]
+blocking = {name: getattr(lib, "dist_" + name) for name in CALLS}
+# These have dtype and operation as their fourth and fifth argument.
+_REDUCING = {"all_reduce", "all_reduce_coalesced", "reduce", "reduce_scatter", "reduce_scatter_v"}
+_BOOL = DTYPES[torch.bool]
+
+
+def settle(device: torch.device) -> None:
+    """Waits on the host for what is on the current stream."""
+    torch.cuda.current_stream(device).synchronize()
+
+
+def by_host(lead: torch.Tensor, finish: Finish) -> Finish:
+    """Before a call that copies CUDA memory through the host, on no stream; what is to end it.
+
+    Any thread may run that, whose stream need not be the one of whoever waits for the result.
+    """
+    settle(lead.device)
+    return None if finish is None else lambda: (finish(), settle(lead.device))
+
+
+def _missing() -> str:
+    """Why this process cannot use NCCL; empty if it can."""
+    for line in list_backends().splitlines():
+        name, can, why = [*line.split(None, 2), "", "", ""][:3]
+        if name == "nccl":
+            return "" if can == "yes" else why
+    return "libdist was built without its backend nccl"
+
+
+class Cuda:
+    """The ranks of a group, on their GPUs. The group of backend nccl is made when first used."""
+
+    def __init__(self, base: Group, timeout: Optional[timedelta]):
+        self._base = base
+        self._timeout = timeout
+        self.group: Optional[Group] = None
+        self.device: Optional[torch.device] = None  # of the first tensor
+        self.pairs = False  # sends and receives go over it, too
+        self._stream = 0  # the one that the group was told last
+        self._beside: Any = None  # of started calls
+        self._moment: Any = None  # event: what was on a stream when one began; used and forgotten at once
+        self._started: List[PairWork] = []  # sends and receives that nobody has waited for
+        self._starting = threading.Lock()
+        self._lock = threading.Lock()  # nobody may call the group while it is told a stream
+
+    # ---- making the group ----
+
+    def _gather(self, data: bytes) -> bytes:
+        gathered = bytearray(len(data) * self._base.size)
+        self._base.all_gather(bytearray(data), out=gathered)
+        return bytes(gathered)
+
+    def _agree(self, why_not: str) -> bool:
+        """Whether no rank has a reason against it; says the first one's."""
+        reasons = self._gather(why_not.encode()[:255].ljust(256, b"\0"))
+        for rank in range(self._base.size):
+            reason = reasons[256 * rank : 256 * (rank + 1)].rstrip(b"\0")
+            if reason:
+                text = reason.decode(errors="replace")
+                warnings.warn(f"libdist copies CUDA tensors through the host: rank {rank}: {text}")
+                return False
+        return True
+
+    def make(self, device: torch.device) -> None:
+        """Makes the group, if all ranks can. All of them come here, and to the same end."""
+        self.device = device
+        if not self._agree(_missing()):
+            return
+        made, why_not = None, ""
+        try:
+            made = init_process_group(
+                backend="nccl",
+                rank=self._base.rank,
+                world_size=self._base.size,
+                timeout=self._timeout,
+                device=device.index,
+                all_gather=self._gather,
+            )
+        except Error as error:
+            why_not = str(error)
+        if self._agree(why_not):
+            self.group = made
+            self._beside, self._moment = torch.cuda.Stream(device), torch.cuda.Event()
+        elif made is not None:
+            made.abort()
+            made.destroy()
+
+    def connect(self, device: torch.device) -> None:
+        """Makes the group at the start, for sends and receives too: there, not all ranks come along."""
+        self.make(device)
+        self.pairs = self.group is not None
+
+    def _takes(self, device: torch.device) -> bool:
+        if self.device is None:
+            self.make(device)
+        if self.group is None:
+            return False
+        if device != self.device:
+            raise InvalidArgumentError(
+                f"tensor: it is on {device}, and this rank's group of backend nccl on {self.device}"
+            )
+        return True
+
+    # ---- calls ----
+
+    def call(self, function: Any, stream: int, *arguments: Any) -> None:
+        """A call of the library that belongs on a stream."""
+        with self._lock:
+            if stream != self._stream:
+                self.group._check(lib.dist_set_stream(self.group._handle, stream))
+                self._stream = stream
+            self.group._check(function(*arguments))
+
+    def run(
+        self,
+        name: str,
+        arguments: tuple,
+        opts: Any,
+        tensors: List[torch.Tensor],
+        finish: Finish,
+        keep: tuple,
+    ) -> Any:
+        """Puts a collective on a stream; None: it is to go by the host."""
+        if name in _REDUCING and (arguments[3] == _BOOL or arguments[4] in HOST_OPS):
+            return None
+        device = keep[0].device
+        if not self._takes(device):
+            return None
+        if self._started:
+            self._reap()
+        if opts is None or getattr(opts, "asyncOp", True):
+            return self._start(name, arguments, tensors, finish, keep)
+        stream = torch._C._cuda_getCurrentRawStream(device.index)
+        self.call(blocking[name], stream, self.group._handle, *arguments)
+        if finish is not None:
+            finish()
+        return done(tensors)
+
+    def _start(
+        self, name: str, arguments: tuple, tensors: List[torch.Tensor], finish: Finish, keep: tuple
+    ) -> StreamWork:
+        """On one stream beside the program's. Copies of results follow there."""
+        before, beside = torch.cuda.current_stream(self.device.index), self._beside
+        with self._starting:
+            self._moment.record(before)
+            self._moment.wait(beside)
+            self.call(blocking[name], beside.cuda_stream, self.group._handle, *arguments)
+        if finish is not None:
+            inside(beside, finish)
+        work = StreamWork(self.device, tensors, keep, before)
+        work.mark(beside)
+        return work
+
+    def pair(
+        self,
+        function: Any,
+        arguments: tuple,
+        tensors: List[torch.Tensor],
+        finish: Finish,
+        keep: tuple,
+        peer: int,
+        tag: int,
+    ) -> Optional[PairWork]:
+        """Starts a send or receive; None: it is to go by the host, on both sides."""
+        if not self.pairs or tag:  # NCCL has no tags
+            return None
+        if peer == _header.ANY_SOURCE:
+            raise InvalidArgumentError(
+                "src: NCCL receives from a named rank only. Name it, or leave out the device_id of "
+                "init_process_group, which sends CUDA tensors over NCCL"
+            )
+        self._takes(keep[0].device)
+        self._reap()
+        handle, before = ctypes.c_void_p(), torch.cuda.current_stream(self.device.index)
+        self.call(
+            function, before.cuda_stream, self.group._handle, *arguments, ctypes.byref(handle)
+        )
+        work = PairWork(self, handle.value, tensors, finish, keep, before)
+        self._started.append(work)
+        return work
+
+    def forget(self, work: PairWork) -> None:
+        """It has been waited for."""
+        if work in self._started:
+            self._started.remove(work)
+
+    def _reap(self) -> None:
+        """Frees what has ended and nobody waits for."""
+        for work in list(self._started):
+            work.is_completed()
+
+    # ---- the end ----
+
+    def destroy(self) -> None:
+        """Leaves the group."""
+        group, self.group, self.pairs = self.group, None, False
+        if group is None:
+            return
+        for work in list(self._started):
+            try:
+                work.leave(group)
+            except Error:  # nobody waits for it
+                pass
+        try:
+            group.destroy()
+        except Error:  # the other ranks' end is no failure of this one
+            pass
+
+    def abort(self) -> None:
+        """Ends the group at once, on all its ranks."""
+        if self.group is not None:
+            self.group.abort()

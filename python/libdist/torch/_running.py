@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How a call is run: to its end, started, or put on a stream."""
+import ctypes
+from typing import Any, Dict, List, Optional, Sequence
+
+import torch
+
+from .._library import lib
+from ..group import Group
+from ._cuda import CALLS, Cuda, blocking, by_host, settle
+from ._tensors import Finish, all_of
+from ._work import Several, Work, done
+
+Tensors = List[torch.Tensor]
+
+_started = {name: getattr(lib, f"dist_{name}_async") for name in CALLS}
+
+
+class Running:
+    """What runs the calls of a process group."""
+
+    _group: Group
+    _cuda: Cuda
+    _works: Dict[int, Work]
+    _coalesced: Optional[List[Any]] = None  # those of a batch that is being started
+
+    def _run(
+        self,
+        name: str,
+        arguments: tuple,
+        opts: Any,
+        tensors: Tensors,
+        finish: Finish,
+        lead: Any,
+        other: Any = None,
+        free: Finish = None,
+    ) -> Any:
+        """Runs a call that the caller waits for anyway to its end, and starts any other.
+
+        `lead` and `other` hold the memory; every rank has the former, whose device says where the call
+        goes. finish runs once the call has ended well, free however it ends.
+        """
+        try:
+            if not lead.is_cpu:
+                work = self._cuda.run(name, arguments, opts, tensors, finish, (lead, other))
+                if work is not None:
+                    return self._noted(work)
+                finish = by_host(lead, finish)
+            if opts is not None and not getattr(opts, "asyncOp", True):  # torch 2.4: not all have it
+                status = blocking[name](self._group._handle, *arguments)
+                if status < 0:
+                    self._group._check(status)
+                if finish is not None:
+                    finish()
+                return done(tensors)
+            work = self._start(_started[name], arguments, tensors, finish, (lead, other))
+            work._free, free = free, None
+            return work
+        finally:
+            if free is not None:
+                free()
+
+    def _start(
+        self, function: Any, arguments: tuple, tensors: Tensors, finish: Finish, keep: Any
+    ) -> Work:
+        handle = ctypes.c_void_p()
+        self._group._check(function(self._group._handle, *arguments, ctypes.byref(handle)))
+        self._reap()
+        return self._noted(Work(handle.value, self, tensors, finish, keep))
+
+    def _noted(self, work: Any) -> Any:
+        if self._coalesced is not None:
+            self._coalesced.append(work)
+        return work
+
+    def _reap(self) -> None:
+        """Ends works that nobody waits for, from the oldest on."""
+        while self._works:
+            try:
+                oldest = next(iter(self._works.values()))
+            except (RuntimeError, StopIteration):  # another thread ends works, too
+                return
+            if not oldest.is_completed() or oldest._handle is not None:  # another thread ends it
+                return
+
+    def _last(self, calls: Sequence[tuple], opts: Any) -> Any:
+        """Starts calls. The collectives of a group end in order, so the last one's end is theirs."""
+        works = [function(*arguments, opts) for function, *arguments in calls]
+        last = works[-1]
+        if any(type(work) is not type(last) for work in works):  # some go by the host, some do not
+            return Several(works)
+        last._tensors = [tensor for work in works for tensor in work.result()]
+        if isinstance(last, Work):
+            last._finish = all_of(*(work._run_finish for work in works[:-1]), last._finish)
+        return last
+
+    def _pair(
+        self,
+        function: Any,
+        arguments: tuple,
+        tensors: Tensors,
+        finish: Finish,
+        lead: torch.Tensor,
+        source: Any = None,
+    ) -> Any:
+        """Starts a send or receive, whose peer and tag are the fourth and fifth argument."""
+        if not lead.is_cpu:
+            peer, tag = arguments[3:5]
+            work = self._cuda.pair(function, arguments, tensors, finish, (lead, source), peer, tag)
+            if work is not None:
+                return self._noted(work)
+            finish = by_host(lead, finish)
+        work = self._start(function, arguments, tensors, finish, (lead, source))
+        work._source = source
+        return work
+
+    def _barrier(self, opts: Any) -> Any:
+        """On the host, when this rank's GPU has done what is on the current stream."""
+        if self._cuda.device is not None:
+            settle(self._cuda.device)
+        limit = None if opts is None else opts.timeout
+        timed = limit is not None and limit.total_seconds() > 0
+        if opts is not None and not opts.asyncOp and not timed:
+            self._group._check(lib.dist_barrier(self._group._handle))
+            return done([])
+        work = self._start(lib.dist_barrier_async, (), [], None, None)
+        if timed and not opts.asyncOp:
+            work.wait(limit)
+        return work

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A rank: torch_cuda.py without a GPU, over the stand-in's NCCL.
+
+Tensors of the CPU say that they are CUDA's. A stream is busy from a _sleep on until it is waited for.
+`shared`: all ranks say that they are on one GPU, and so go by the host.
+"""
+import os
+import sys
+
+import torch
+from torch.futures import Future
+
+import libdist.torch
+from libdist.torch import _cuda_work, _work
+
+SHARED = "shared" in sys.argv
+DEVICE = torch.device("cuda", 0 if SHARED else int(os.environ["RANK"]))
+
+
+class Stream:
+    """Of them all there is one: what is done with these tensors is done at once."""
+
+    busy = False
+    cuda_stream = 0
+    device_index = DEVICE.index
+
+    def __init__(self, *_):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def query(self):
+        return not Stream.busy
+
+    def synchronize(self):
+        Stream.busy = False
+
+    def record_event(self):
+        return Event()
+
+
+class Event:
+    def query(self):
+        return not Stream.busy
+
+    def record(self, stream):
+        pass
+
+    def wait(self, stream):
+        pass
+
+
+Stream.wait_event = Event.wait
+
+
+class Tensor(torch.Tensor):
+    is_cpu = property(lambda self: False)
+    is_cuda = property(lambda self: True)
+    device = property(lambda self: DEVICE)
+
+    def record_stream(self, stream):
+        pass
+
+    def new_empty(self, *shape, requires_grad=False):
+        return torch.empty(*shape, dtype=self.dtype, requires_grad=requires_grad).as_subclass(Tensor)
+
+
+def on_device(make):
+    def made(*arguments, device=None, **options):
+        tensor = make(*arguments, **options)
+        return tensor if device is None else tensor.as_subclass(Tensor)
+
+    return made
+
+
+def stand_in():
+    stream, cuda = Stream(), torch.cuda
+    cuda.Stream, cuda.Event, cuda.stream, cuda.set_stream = Stream, Event, lambda _: stream, lambda _: None
+    cuda.current_stream = lambda _=None: stream
+    cuda._sleep = lambda ticks: setattr(Stream, "busy", ticks > 0)
+    cuda.synchronize, cuda.is_available, cuda.memory_allocated = stream.synchronize, lambda: True, lambda: 0
+    cuda.device_count, cuda.set_device = lambda: 1 if SHARED else 8, lambda _: None
+    cuda.current_device, cuda.get_device_capability = lambda: DEVICE.index, lambda _=None: (8, 0)
+    torch._C._cuda_getCurrentRawStream = lambda _: 0
+    for name in ("full", "ones", "zeros", "tensor", "arange"):
+        setattr(torch, name, on_device(getattr(torch, name)))
+    _cuda_work.Future = lambda devices: Future()
+    _work._future = lambda tensors: Future()
+
+
+if __name__ == "__main__":
+    stand_in()
+    import torch_cuda
+
+    torch_cuda.graph = lambda at: None  # there are no graphs
+    torch_cuda.main()
