@@ -66,13 +66,13 @@ class Tensor(torch.Tensor):
         pass
 
     def new_empty(self, *shape, requires_grad=False):
-        return torch.empty(*shape, dtype=self.dtype, requires_grad=requires_grad).as_subclass(Tensor)
+        return torch.empty(*shape, dtype=self.dtype, requires_grad=requires_grad, device=DEVICE)
 
 
 def on_device(make):
     def made(*arguments, device=None, **options):
         tensor = make(*arguments, **options)
-        return tensor if device is None else tensor.as_subclass(Tensor)
+        return tensor.as_subclass(Tensor) if device == DEVICE else tensor
 
     return made
 
@@ -86,7 +86,7 @@ def stand_in():
     cuda.device_count, cuda.set_device = lambda: 1 if SHARED else 8, lambda _: None
     cuda.current_device, cuda.get_device_capability = lambda: DEVICE.index, lambda _=None: (8, 0)
     torch._C._cuda_getCurrentRawStream = lambda _: 0
-    for name in ("full", "ones", "zeros", "tensor", "arange"):
+    for name in ("empty", "full", "ones", "zeros", "tensor", "arange"):
         setattr(torch, name, on_device(getattr(torch, name)))
     _cuda_work.Future = lambda devices: Future()
     _work._future = lambda tensors: Future()

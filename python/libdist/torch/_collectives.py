@@ -50,8 +50,10 @@ def _root(opts: Any) -> int:
 
 
 def _equal(tensors: Sequence[torch.Tensor], like: torch.Tensor, name: str) -> bool:
-    """Whether all have as many elements as `like`; all must have its dtype."""
+    """Whether all have as many elements as `like`; all must have its dtype, and be where it is."""
     for tensor in tensors:
+        if tensor.is_cpu != like.is_cpu:
+            raise InvalidArgumentError(f"{name}: devices {tensor.device} and {like.device} differ")
         if tensor.dtype != like.dtype:
             raise InvalidArgumentError(f"{name}: dtypes {tensor.dtype} and {like.dtype} differ")
     return all(tensor.numel() == like.numel() for tensor in tensors)
@@ -226,6 +228,7 @@ class Collectives(Running):
             return self._gather(ready(given), None, opts, None, [])
         if output is None or output.numel() != given.numel() * self._group.size:
             raise InvalidArgumentError("gather_tensor: root's must be world size times as large as tensor")
+        _equal([output], given, "gather_tensor")
         buffer, finish = target(output)
         return self._gather(ready(given), buffer, opts, finish, [output])
 
