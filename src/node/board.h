@@ -34,6 +34,7 @@
 struct node_locations {
     uint8_t rounds; /* of its window, before this call, modulo NODE_ROUNDS */
     bool in_place;  /* OUT is the same, and `out` not written */
+    bool has_own;   /* a root of pairs: it copies a block of its own, too */
     bool in_offered, out_offered;
     bool out_named; /* `out` is to be read; known of calls in which all wait for all */
     bool refuses;   /* from stage 1 on: one of the segments that were offered in this call */

@@ -147,8 +147,8 @@ static bool copy_root_has_own(const struct disti_node *node, const struct disti_
  *
  *      block   | the root: 1 / p | the other: the rest |
  *
- * If the root has its own block to copy, all have one. It has time for more where the others'
- * copies are the kernel's, which take longer.
+ * If the root has its own block to copy, all have one. The others' copies take twice as long where
+ * they are the kernel's, so there the root does half of its part.
  */
 static void copy_part(const struct disti_node *node, const struct disti_node_op *op, int other,
                       size_t *from_p, size_t *to_p)
@@ -162,8 +162,8 @@ static void copy_part(const struct disti_node *node, const struct disti_node_op 
         split = op->call.count;
     else if (op->way == NODE_WAY_DIRECT && !node->peers[gathers ? op->call.root : other].out)
         split = gathers ? op->call.count : 0;
-    else if (op->way == NODE_WAY_DIRECT && copy_root_has_own(node, op, gathers))
-        split = 0;
+    else if (copy_root_has_own(node, op, gathers))
+        split = op->way == NODE_WAY_DIRECT ? 0 : split / 2;
     *from_p = is_root ? 0 : split;
     *to_p = is_root ? split : op->call.count;
 }

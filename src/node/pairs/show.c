@@ -119,6 +119,19 @@ static bool pairs_find(struct disti_node *node, const void *memory, size_t bytes
     return false;
 }
 
+/* Has this rank a block for itself that it has to copy? */
+static bool pairs_has_own(const struct disti_node *node, const struct disti_node_op *op)
+{
+    struct node_block in, out;
+
+    if (!pairs_gives(op, node->rank) || !pairs_takes(op, node->rank))
+        return false;
+    in = pairs_in(op, node->rank);
+    out = pairs_out(op, node->rank);
+    return in.count && (const char *)op->call.in + in.first * op->element_bytes !=
+                           (char *)op->call.out + out.first * op->element_bytes;
+}
+
 static dist_status pairs_show_memory(struct disti_node *node, const struct disti_node_op *op,
                                      bool gives)
 {
@@ -127,6 +140,7 @@ static dist_status pairs_show_memory(struct disti_node *node, const struct disti
     size_t out_bytes = pairs_extent(op->call.out_counts, op->call.out_offsets, node, op);
 
     at->in.name.key = at->out.name.key = 0;
+    at->has_own = pairs_has_own(node, op);
     at->in_address = (uintptr_t)op->call.in;
     at->out_address = (uintptr_t)op->call.out;
     if (gives && pairs_find(node, op->call.in, in_bytes, &at->in))

@@ -19,9 +19,15 @@ static bool pairs_shares(const struct disti_node *node, const struct disti_node_
                                          : pairs_means(op, &giver->locations) == NODE_BY_KERNEL;
 }
 
+static const struct node_locations *pairs_root(const struct disti_node *node,
+                                               const struct disti_node_op *op)
+{
+    return &node_slot(node->peers[op->call.root].board, op)->locations;
+}
+
 /*
  * Of the block between this rank and another what this one copies in the op's round. With p ranks a
- * root has p - 1 of them, so that its part is one p-th:
+ * root has p - 1 of them, so that its part is one p-th; half of that if it has a block of its own:
  *
  *      block   | the root: 1 / p | the other: the rest |
  */
@@ -42,6 +48,8 @@ static void pairs_range(const struct disti_node *node, const struct disti_node_o
         *to_p = count;
     if (count && pairs_shares(node, op, rank)) {
         disti_node_slice(node, op, count, 0, from_p, to_p);
+        if (pairs_root(node, op)->has_own)
+            *to_p /= 2;
         if (node->rank != op->call.root)
             *from_p = *to_p, *to_p = count;
     }
