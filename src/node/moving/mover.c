@@ -16,7 +16,7 @@
  *
  * A window that nobody has used yet has no pages, and whoever fills it first waits for each of
  * them: a program that makes a few calls does without, so the kernel copies in those. Long calls
- * use each page more than once: they try from the third on, and decide in the seventh.
+ * use each page more than once: they try from the third on, and decide in the eleventh.
  *
  * What counts is the time from when all had come, and what a rank has put into its window before.
  * Ranks that share a CPU count the time that they had one: whoever gets it last finds the others'
@@ -36,7 +36,6 @@
 #define MOVER_TRIALS 8
 /* The same of calls so long that the windows' first pages are little of them. */
 #define MOVER_BEFORE_LONG 2
-#define MOVER_TRIALS_LONG 4
 /* So many calls in a row with data elsewhere than in segments: boards are taken. */
 #define MOVER_LOOKS 2
 /* After so many calls of a class the trials begin anew, for the first time and then. */
@@ -75,15 +74,10 @@ static int mover_before(const struct disti_node_op *op)
     return mover_is_long(op) ? MOVER_BEFORE_LONG : MOVER_BEFORE;
 }
 
-static int mover_trials(const struct disti_node_op *op)
-{
-    return mover_is_long(op) ? MOVER_TRIALS_LONG : MOVER_TRIALS;
-}
-
 /* The number of the call that decides. */
 static int mover_decides(const struct disti_node_op *op)
 {
-    return mover_before(op) + mover_trials(op);
+    return mover_before(op) + MOVER_TRIALS;
 }
 
 static bool mover_tries(const struct node_mover *mover, const struct disti_node_op *op)
@@ -108,7 +102,7 @@ static bool mover_begins_with_cma(const struct node_mover *mover, const struct d
     if (mover->direct || mover->calls == mover_decides(op))
         return true;
     if (mover_tries(mover, op))
-        return mover->calls - mover_before(op) < mover_trials(op) / 2;
+        return mover->calls - mover_before(op) < MOVER_TRIALS / 2;
     return !mover->windows;
 }
 

@@ -101,8 +101,8 @@ static void each_way_has_its_turn(void **state)
 static void long_calls_decide_soon(void **state)
 {
     (void)state;
-    assert_string_equal(calls(LONG, 9, windows_are_slow), "kkkkwwkkk");
-    assert_string_equal(calls(2 * LONG, 9, kernel_is_slow), "kkkkwwkww");
+    assert_string_equal(calls(LONG, 13, windows_are_slow), "kkkkkkwwwwkkk");
+    assert_string_equal(calls(2 * LONG, 13, kernel_is_slow), "kkkkkkwwwwkww");
 }
 
 static void the_sooner_way_stays(void **state)
@@ -121,7 +121,7 @@ static void crowded_ranks_count_their_own_work(void **state)
     (void)state;
     config.crowded = true;
     kernel_sleeps_ns = SECOND / 5;
-    assert_string_equal(calls(LONG, 9, ns), "kkkkwwkkk");
+    assert_string_equal(calls(LONG, 13, ns), "kkkkkkwwwwkkk");
     kernel_sleeps_ns = 0;
 }
 
@@ -131,9 +131,9 @@ static void windows_may_be_a_little_slower_at_first(void **state)
     const int64_t ns[2] = {33 * SECOND, 30 * SECOND};
 
     (void)state;
-    assert_string_equal(calls(LONG, 9, ns), "kkkkwwkww");
-    calls(LONG, 55, ns);
-    assert_string_equal(calls(LONG, 9, ns), "wwkkwwkkk");
+    assert_string_equal(calls(LONG, 13, ns), "kkkkkkwwwwkww");
+    calls(LONG, 51, ns);
+    assert_string_equal(calls(LONG, 13, ns), "wwkkkkwwwwkkk");
 }
 
 /* What the other rank shows counts as much as this one's own. */
@@ -143,7 +143,7 @@ static void all_ranks_times_are_added(void **state)
 
     (void)state;
     shown[true] = UINT64_C(1) << 40;
-    assert_string_equal(calls(LONG, 9, windows_are_slow), "kkkkwwkww");
+    assert_string_equal(calls(LONG, 13, windows_are_slow), "kkkkkkwwwwkww");
 }
 
 int main(void)
