@@ -64,25 +64,24 @@ static struct node_mover *mover_of(struct disti_node *node, const struct disti_n
     return &node->movers[op->call.collective][disti_node_size_class(op)];
 }
 
-static bool mover_is_long(const struct disti_node_op *op)
+/* How many trials have been before this call; negative while there are none yet. */
+static int mover_trial(const struct node_mover *mover, const struct disti_node_op *op)
 {
-    return op->largest * op->element_bytes >= NODE_ROUNDS * NODE_ROUND_BYTES;
-}
+    const bool is_long = op->largest * op->element_bytes >= NODE_ROUNDS * NODE_ROUND_BYTES;
 
-static int mover_before(const struct disti_node_op *op)
-{
-    return mover_is_long(op) ? MOVER_BEFORE_LONG : MOVER_BEFORE;
-}
-
-/* The number of the call that decides. */
-static int mover_decides(const struct disti_node_op *op)
-{
-    return mover_before(op) + MOVER_TRIALS;
+    return mover->calls - (is_long ? MOVER_BEFORE_LONG : MOVER_BEFORE);
 }
 
 static bool mover_tries(const struct node_mover *mover, const struct disti_node_op *op)
 {
-    return mover->calls >= mover_before(op) && mover->calls < mover_decides(op);
+    const int trial = mover_trial(mover, op);
+
+    return trial >= 0 && trial < MOVER_TRIALS;
+}
+
+static bool mover_decides(const struct node_mover *mover, const struct disti_node_op *op)
+{
+    return mover_trial(mover, op) == MOVER_TRIALS;
 }
 
 /* May the kernel copy, in this call? It reduces nothing. */
@@ -99,17 +98,22 @@ static void mover_count(struct node_mover *mover)
 
 static bool mover_begins_with_cma(const struct node_mover *mover, const struct disti_node_op *op)
 {
-    if (mover->direct || mover->calls == mover_decides(op))
+    int trial;
+
+    if (mover->direct)
         return true;
-    if (mover_tries(mover, op))
-        return mover->calls - mover_before(op) < MOVER_TRIALS / 2;
-    return !mover->windows;
+    if (mover->calls < MOVER_BEFORE_LONG) /* short calls stay here */
+        return !mover->windows;
+    trial = mover_trial(mover, op);
+    if (trial == MOVER_TRIALS)
+        return true;
+    return trial >= 0 && trial < MOVER_TRIALS ? trial < MOVER_TRIALS / 2 : !mover->windows;
 }
 
+/* Calls of pairs reduce nothing. */
 bool disti_node_mover_leads(struct disti_node *node, const struct disti_node_op *op)
 {
-    return mover_may_cma(node, op) && !node->cma_refused &&
-           mover_begins_with_cma(mover_of(node, op), op);
+    return node->cma && !node->cma_refused && mover_begins_with_cma(mover_of(node, op), op);
 }
 
 bool disti_node_mover_takes_area(struct disti_node *node, const struct disti_node_op *op)
@@ -141,7 +145,7 @@ void disti_node_mover_show(struct disti_node *node, const struct disti_node_op *
     const struct node_mover *mover = mover_of(node, op);
     struct node_locations *locations = &node_slot(node->board, op)->locations;
 
-    if (mover->calls == mover_decides(op))
+    if (mover_decides(mover, op))
         memcpy(locations->mover_ns, mover->ns, sizeof(mover->ns));
 }
 
@@ -194,7 +198,7 @@ void disti_node_mover_begin(struct disti_node *node, struct disti_node_op *op)
         return;
     }
     mover->direct = false;
-    if (mover->calls == mover_decides(op))
+    if (mover_decides(mover, op))
         mover_decide(node, op, mover);
     else if (mover_tries(mover, op))
         op->begun_ns = mover_clock(node) - op->filled_ns;
