@@ -30,6 +30,7 @@ killed()
 {
     DIST_FLIGHT_FILE=/dev/null timeout -k 10 "$JOB_LIMIT" "$program" -m torch.distributed.run --nproc-per-node 3 --max-restarts 1 \
         --monitor-interval 5 --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:0 --local-addr 127.0.0.1 \
+        --log-dir "$job_folder/logs" \
         "$tests/torch_killed.py" "$job_folder/killed" >"$job_output" 2>&1 &&
         grep -q 'PeerLostError.*rank 1 (.*) was killed by signal 9' "$job_output" &&
         grep -q 'rank 0 ends, restarts 1' "$job_output"
