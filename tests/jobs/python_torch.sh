@@ -37,10 +37,11 @@ killed()
 }
 [ -z "${CHECK_LONG-}" ] || job_check "torchrun starts anew after a killed rank, which the others name" killed
 
-# PyTorch's own tests, which take minutes. They need PyPI's expecttest.
+# PyTorch's own tests, which take minutes, and leave files where TMPDIR is. They need PyPI's expecttest.
 own_tests()
 {
-    timeout -k 10 1200 "$program" "$tests/torch_c10d.py" --ranks 4 --out "$job_folder/c10d" \
+    mkdir "$job_folder/torch" || return
+    TMPDIR=$job_folder/torch timeout -k 10 1200 "$program" "$tests/torch_c10d.py" --ranks 4 --out "$job_folder/c10d" \
         >"$job_output" 2>&1
 }
 if [ -n "${CHECK_LONG-}" ]; then
