@@ -124,8 +124,9 @@ static dist_status zero_connect(struct dist_zero *zero, dist_group *group,
         if (parameters[i].values)
             memcpy(dist_zero_values(zero, i), parameters[i].values,
                    parameters[i].count * sizeof(float));
+    /* Who leaves at once must not end the group under those that are still here. */
     if (status == DIST_OK)
-        status = zero->form->sync(zero);
+        status = zero_agree(zero, group, zero->form->sync(zero));
     return status;
 }
 
