@@ -2,6 +2,8 @@
 /* Many groups, one after the other and by several threads at once. */
 #include "worlds.h"
 
+#include "base/clock.h"
+
 #include <dirent.h>
 #include <pthread.h>
 
@@ -25,6 +27,17 @@ static int count_descriptors(void)
     return count;
 }
 
+/* What the store's thread has closed is gone a little later, on a busy machine. */
+static bool descriptors_return_to(int before)
+{
+    for (int tries = 0; tries < 500; tries++) {
+        if (count_descriptors() <= before)
+            return true;
+        disti_sleep_ns(10 * 1000 * 1000);
+    }
+    return false;
+}
+
 static void rank_makes_many(int rank, void *arg)
 {
     static const int lists[3][3] = {{0, 1, 2}, {2, 0, 1}, {1, 0, 2}};
@@ -40,7 +53,7 @@ static void rank_makes_many(int rank, void *arg)
         CHECK(dist_barrier(group) == DIST_OK);
         CHECK(dist_destroy_process_group(group) == DIST_OK);
     }
-    CHECK(count_descriptors() == before);
+    CHECK(descriptors_return_to(before));
     CHECK(world_meet(world, rank, 7) == DIST_OK);
     CHECK(dist_destroy_process_group(world) == DIST_OK);
 }
