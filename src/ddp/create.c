@@ -190,7 +190,7 @@ static dist_status ddp_connect(struct dist_ddp *ddp, dist_group *group)
 }
 
 /* All have it now, or none: who leaves at once ends no group under those that are still here. */
-static dist_status ddp_settle(dist_group *group, dist_status status)
+static dist_status ddp_complete(dist_group *group, dist_status status)
 {
     bool apart;
 
@@ -247,7 +247,7 @@ dist_status dist_ddp_create(dist_group *group, const struct dist_ddp_parameter *
     status = ddp_p ? ddp_prepare(ddp, group, parameters, count, options) : ddp_bad("ddp_p is NULL");
     status = ddp_agree(ddp, group, status);
     if (status == DIST_OK)
-        status = ddp_settle(group, ddp_connect(ddp, group));
+        status = ddp_complete(group, ddp_connect(ddp, group));
     if (status == DIST_OK)
         *ddp_p = ddp;
     else
