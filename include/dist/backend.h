@@ -236,6 +236,9 @@ struct dist_identity {
     int world_size;
     dist_oob_all_gather_fn all_gather; /* blocks; for bootstrap */
     void *all_gather_arg;
+    /* Optional. Ranks are lost, or may be: the process shall not wait for them as it exits. Any
+       thread. */
+    void (*peers_lost)(void);
 };
 
 /* What a backend lacks of dist.h. The core refuses calls that need it. */
@@ -262,16 +265,16 @@ struct dist_identity {
  * copying takes.
  *
  * Errors. A slot that fails reports the reason by host->fail, names ranks, and returns the status.
- * A failure of
+ * What a failure means:
  *
- *   probe           means that the backend cannot be used here; the error states the reason
- *   identify, open  makes dist_init_process_group or dist_new_group fail on every rank; close
- * follows post            with ERR_UNSUPPORTED or ERR_INVALID_ARGUMENT undoes the call; others end
- * the group, since the other ranks have gone on prepare, alloc  makes that call of the program
- * fail, nothing else a ticket,       ends the group: the core keeps the first error, tells all
- * ranks, calls abort, and progress,       ends pending calls with it. On ERR_PEER_LOST it first
- * asks the store, for half a join, batch     second at most, which rank went first, and names that
- * rank
+ * - probe: the backend cannot be used here. The error states the reason.
+ * - identify, open: dist_init_process_group or dist_new_group fails on every rank; close follows.
+ * - post: ERR_UNSUPPORTED and ERR_INVALID_ARGUMENT undo the call. Others end the group, since the
+ *   other ranks have gone on.
+ * - prepare, alloc: that call of the program fails, and nothing else.
+ * - a ticket, progress, join, batch: the group ends. The core keeps the first error, tells all
+ *   ranks, calls abort, and ends pending calls with that error. On ERR_PEER_LOST it first asks the
+ *   store, for half a second at most, which rank went first, and names that rank.
  *
  * After abort only free and close follow; the core ends the pending calls itself.
  *
