@@ -8,6 +8,7 @@ of memory that the ranks share), the call of the library alone, and steps of DDP
 that only waits for the other ranks at its end: nothing could be faster than that.
 """
 import argparse
+import random
 import statistics
 import time
 
@@ -30,11 +31,16 @@ def timed(call, calls):
 
 
 def in_turns(calls, count, rounds):
-    """Medians; each round has all of them, one after the other."""
+    """Medians; each round has all of them, in an order of its own, which is the same on all ranks."""
     for call in calls:
         timed(call, max(count // 10, 2))
-    times = [[timed(call, count) for call in calls] for _ in range(rounds)]
-    return [statistics.median(column) for column in zip(*times)]
+    times = [[] for _ in calls]
+    order, chance = list(range(len(calls))), random.Random(1)
+    for _ in range(rounds):
+        chance.shuffle(order)
+        for which in order:
+            times[which].append(timed(calls[which], count))
+    return [statistics.median(one) for one in times]
 
 
 def row(*cells):

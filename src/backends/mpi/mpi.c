@@ -60,7 +60,10 @@ static int mpi_all_gather(void *arg, const void *in, void *out, size_t bytes)
     code = MPI_Iallgather(in, (int)bytes, MPI_BYTE, out, (int)bytes, MPI_BYTE, *(MPI_Comm *)arg,
                           &request);
     disti_mpi_unlock();
-    return code == MPI_SUCCESS && disti_mpi_wait(&request, mpi_identify_timeout_ms) ? 0 : -1;
+    if (code == MPI_SUCCESS && disti_mpi_wait(&request, mpi_identify_timeout_ms))
+        return 0;
+    disti_mpi_broken();
+    return -1;
 }
 
 static dist_status mpi_identify(struct dist_identity *identity)
@@ -78,6 +81,7 @@ static dist_status mpi_identify(struct dist_identity *identity)
     disti_mpi_unlock();
     identity->all_gather = mpi_all_gather;
     identity->all_gather_arg = &world;
+    identity->peers_lost = disti_mpi_broken;
     return DIST_OK;
 }
 

@@ -105,7 +105,8 @@ static dist_status init_check_identity(const struct dist_options *options,
 }
 
 /* Lets a backend with a launcher of its own introduce the ranks: it becomes the oob. */
-static dist_status init_identify(const struct dist_backend *backend, struct dist_options *options)
+static dist_status init_identify(struct disti_world *world, const struct dist_backend *backend,
+                                 struct dist_options *options)
 {
     struct dist_identity identity = {.host = &disti_host, .timeout_ms = options->timeout_ms};
     dist_status status = backend->identify(&identity);
@@ -119,11 +120,12 @@ static dist_status init_identify(const struct dist_backend *backend, struct dist
     options->init_method = NULL;
     options->oob_all_gather = identity.all_gather;
     options->oob_arg = identity.all_gather_arg;
+    world->peers_lost = identity.peers_lost;
     return DIST_OK;
 }
 
 /* Who introduces the ranks: the program's own all-gather, a backend, or the environment. */
-static dist_status init_introduce(struct dist_options *options)
+static dist_status init_introduce(struct disti_world *world, struct dist_options *options)
 {
     const struct dist_backend *backend;
     dist_status status;
@@ -135,7 +137,7 @@ static dist_status init_introduce(struct dist_options *options)
         if (status != DIST_OK)
             return status;
         if (backend->identify)
-            return init_identify(backend, options);
+            return init_identify(world, backend, options);
     }
     if (!init_wants_mpi_url(options) && !disti_rendezvous_needs_mpi(options))
         return DIST_OK;
@@ -144,7 +146,7 @@ static dist_status init_introduce(struct dist_options *options)
         status = disti_fail(DIST_ERR_RENDEZVOUS,
                             "mpi:// needs a backend that identifies ranks: start the program with "
                             "mpirun, with an mpi module built for that MPI");
-    return status == DIST_OK ? init_identify(backend, options) : status;
+    return status == DIST_OK ? init_identify(world, backend, options) : status;
 }
 
 static dist_status init_meet(struct disti_world *world, const struct dist_options *options,
@@ -187,7 +189,8 @@ static dist_status init_join(struct disti_world *world, struct dist_options *opt
                              const struct dist_backend **backend_p)
 {
     const char *name;
-    dist_status status = disti_rendezvous_is_scheduler(options) ? DIST_OK : init_introduce(options);
+    dist_status status =
+        disti_rendezvous_is_scheduler(options) ? DIST_OK : init_introduce(world, options);
 
     if (status != DIST_OK)
         return status == DIST_ERR_NO_BACKEND ? init_meet_and_fail(world, options, status) : status;
@@ -256,6 +259,8 @@ dist_status dist_init_process_group(const struct dist_options *given, dist_group
 out:
     if (status == DIST_OK)
         return DIST_OK;
+    if (world && (status == DIST_ERR_PEER_LOST || status == DIST_ERR_TIMEOUT))
+        disti_world_lost(world);
     if (world && world->bootstrap.store) {
         if (status == DIST_ERR_PEER_LOST)
             disti_last_call_note_loss();

@@ -83,6 +83,8 @@ static dist_status leave_group(struct dist_group *group, int64_t until)
     left = leave_together(group, until);
     disti_abort_end(group);
     group->config.left = left == DIST_OK && !group->failed;
+    if (!group->config.left)
+        disti_world_lost(group->world);
     disti_group_free(group);
     return status == DIST_OK ? left : status;
 }

@@ -35,6 +35,12 @@ dist_status disti_world_new(struct disti_world **world_p)
     return DIST_OK;
 }
 
+void disti_world_lost(const struct disti_world *world)
+{
+    if (world->peers_lost)
+        world->peers_lost();
+}
+
 void disti_world_close(struct disti_world *world, int linger_ms)
 {
     if (!world)

@@ -38,6 +38,7 @@ struct disti_world {
     int device;   /* as in struct dist_options; -1: by local rank */
     void *stream; /* of new groups */
     struct disti_bootstrap bootstrap;
+    void (*peers_lost)(void);        /* of the backend that introduced the ranks, or NULL */
     struct world_peer *peers;        /* by rank */
     struct dist_place *places;       /* by rank */
     struct disti_wait_policy policy; /* of all ranks of the machine: they share its CPUs */
@@ -60,6 +61,9 @@ dist_status disti_world_new(struct disti_world **world_p);
  * rendezvous; blocks until all have come, at most the timeout.
  */
 dist_status disti_world_meet(struct disti_world *world, const char *backend_name);
+
+/* Not all ranks come to their end: whoever introduced them shall not wait for that. */
+void disti_world_lost(const struct disti_world *world);
 
 /* Leaves the store, waiting for the others to go if it is here, and frees. NULL is accepted. */
 void disti_world_close(struct disti_world *world, int linger_ms);
