@@ -313,6 +313,8 @@ void disti_store_peer_free(struct disti_store_server *server, struct store_peer 
         peer_out_pop(peer);
     disti_wire_next(&peer->in);
     disti_tls_free(peer->tls);
+    /* A forked child that still has a copy would keep epoll telling of a peer that is no more. */
+    epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, peer->fd, NULL);
     disti_descriptor_close(peer->fd);
     free(peer);
 }

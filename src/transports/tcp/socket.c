@@ -207,6 +207,13 @@ bool disti_tcp_watch(struct tcp_state *state, int fd, int event, int index, bool
     return epoll_ctl(state->epoll, replace ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &what) == 0;
 }
 
+/* A copy of it that a forked child has would go on waking us. */
+void disti_tcp_hang_up(const struct tcp_state *state, int fd)
+{
+    epoll_ctl(state->epoll, EPOLL_CTL_DEL, fd, NULL);
+    disti_descriptor_close(fd);
+}
+
 void disti_tcp_tick_on(struct tcp_state *state, bool on)
 {
     struct itimerspec every = {{0, 0}, {0, 0}};

@@ -147,6 +147,8 @@ bool disti_tcp_hello_valid(const struct tcp_state *state, const unsigned char *b
 /* Does its proof hold, for this rank's nonce and this session? */
 bool disti_tcp_hello_proved(const struct tcp_state *state, struct disti_tls *tls,
                             const unsigned char *bytes, const unsigned char *nonce);
+/* Closes a socket that was watched. */
+void disti_tcp_hang_up(const struct tcp_state *state, int fd);
 /* Runs the timer that looks at the deadlines. */
 void disti_tcp_tick_on(struct tcp_state *state, bool on);
 
@@ -227,7 +229,7 @@ bool disti_tcp_zerocopy_pending(const struct tcp_conn *conn);
 bool disti_tcp_zerocopy_holds(const struct tcp_state *state, const struct tcp_conn *conn,
                               uint64_t tag, uint64_t mask);
 /* Closes the socket, if there is one. With such calls the connection is reset: no more is sent. */
-void disti_tcp_close(struct tcp_conn *conn);
+void disti_tcp_close(const struct tcp_state *state, struct tcp_conn *conn);
 /* Has the kernel acknowledge now what has been read; else it may do so 40 ms later, with data. */
 void disti_tcp_acknowledge(int fd);
 /* Forgets the calls under way, before the requests that are still in a queue are ended. */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Sending without a copy: the kernel reads the program's memory until it says that it has done. */
-#include "base/descriptor.h"
 #include "base/log.h"
 #include "base/settings/config.h"
 #include "transports/tcp/state.h"
@@ -191,7 +190,7 @@ bool disti_tcp_zerocopy_holds(const struct tcp_state *state, const struct tcp_co
     return false;
 }
 
-void disti_tcp_close(struct tcp_conn *conn)
+void disti_tcp_close(const struct tcp_state *state, struct tcp_conn *conn)
 {
     struct linger reset = {.l_onoff = 1, .l_linger = 0};
 
@@ -200,7 +199,7 @@ void disti_tcp_close(struct tcp_conn *conn)
     if (disti_tcp_zerocopy_pending(conn))
         setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
     disti_tls_free(conn->tls);
-    disti_descriptor_close(conn->fd);
+    disti_tcp_hang_up(state, conn->fd);
     conn->tls = NULL;
     conn->fd = -1;
 }

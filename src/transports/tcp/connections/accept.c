@@ -39,7 +39,7 @@ dist_status disti_tcp_pending_open(struct tcp_state *state)
 static void pending_drop(struct tcp_state *state, struct tcp_pending *pending)
 {
     disti_tls_free(pending->tls);
-    disti_descriptor_close(pending->fd);
+    disti_tcp_hang_up(state, pending->fd);
     pending->tls = NULL;
     pending->fd = -1;
     state->pending_count--;

@@ -210,7 +210,7 @@ static struct tcp_conn *call_wanted(struct tcp_state *state, const struct disti_
     /* Both have called: the lower rank's call stays. */
     if (number == 0 && state->rank > peer->rank && peer->conn->state < TCP_CONN_UP &&
         peer->conn->state != TCP_CONN_IDLE) {
-        disti_tcp_close(peer->conn);
+        disti_tcp_close(state, peer->conn);
         disti_tcp_conn_go(peer->conn, TCP_CONN_IDLE);
     }
     return peer->conn[number].state == TCP_CONN_IDLE ? &peer->conn[number] : NULL;

@@ -59,7 +59,7 @@ void disti_tcp_conn_set_writable(struct tcp_state *state, struct tcp_conn *conn,
 static void conn_close(struct tcp_state *state, struct tcp_conn *conn, enum tcp_conn_state to)
 {
     disti_tcp_conn_set_writable(state, conn, true);
-    disti_tcp_close(conn);
+    disti_tcp_close(state, conn);
     conn->readable = false;
     disti_tcp_conn_go(conn, to);
 }

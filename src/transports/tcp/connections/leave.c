@@ -53,7 +53,7 @@ static void leave_close(struct tcp_state *state, struct tcp_conn *conn, int64_t 
         disti_sleep_ns(100 * 1000);
     disti_tcp_silence_leave(conn->fd);
     shutdown(conn->fd, SHUT_WR);
-    disti_tcp_close(conn);
+    disti_tcp_close(state, conn);
 }
 
 void disti_tcp_leave(struct tcp_state *state)
