@@ -46,6 +46,7 @@ EXTRA_DIST += \
 	tests/support/left_planted.sh \
 	tests/support/lsan.supp \
 	tests/support/memcheck.sh \
+	tests/support/memcheck.supp \
 	tests/support/no_cmocka.sh \
 	tests/support/nodes.sh \
 	tests/support/tls.sh \

@@ -7,4 +7,4 @@ set -u
 : "${builddir:?run it by make check-valgrind}"
 exec valgrind -q --log-file="$builddir/tests/reports/valgrind.%p" --error-exitcode=99 \
     --leak-check=full --errors-for-leak-kinds=definite --show-leak-kinds=definite \
-    --num-callers=20 "$@"
+    --suppressions="$srcdir/tests/support/memcheck.supp" --num-callers=20 "$@"

@@ -4,7 +4,7 @@
 # tests/jobs/JOB.sh, where something watches them, and shows what that reports. MAKE... runs tests,
 # as make check-TESTS does. For make check-tsan and check-valgrind.
 #
-# A report fails all of it, also that of a rank that was killed, or is to fail. Nothing is suppressed.
+# A report fails all of it, also that of a rank that was killed, or is to fail. Nothing of ours is suppressed.
 # CHECK_WATCHED tells tests to be patient: all takes ten times as long and more.
 set -u
 : "${builddir:?run it by make check-tsan or check-valgrind}"

@@ -182,10 +182,16 @@ static inline bool ranks_enter(int fd, int rank, int world_size)
 static inline dist_status ranks_connect(const char *host, int port, int rank, int world_size,
                                         int timeout_ms, struct disti_store **store_p)
 {
+    /* Of a rank that dies with it open: not lost to valgrind. */
+    static struct disti_store *volatile last;
     struct disti_store_target target = {
         .host = host, .port = port, .rank = rank, .world_size = world_size};
+    dist_status status =
+        disti_store_reach(&target, timeout_ms, disti_deadline_ms(timeout_ms), store_p);
 
-    return disti_store_reach(&target, timeout_ms, disti_deadline_ms(timeout_ms), store_p);
+    last = status == DIST_OK ? *store_p : NULL;
+    (void)last;
+    return status;
 }
 
 /* Runs fn in `count` processes; every one must end with 0. */

@@ -185,7 +185,7 @@ static void members_join(int part, void *arg)
 static void crowd_comes(int ranks, int silent)
 {
     struct crowd crowd = {.ranks = ranks, .silent = silent};
-    int *strangers = calloc((size_t)silent, sizeof(*strangers));
+    int *strangers = silent ? calloc((size_t)silent, sizeof(*strangers)) : NULL;
     int64_t until = disti_deadline_ms(20000);
     struct ranks parts;
 
