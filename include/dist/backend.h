@@ -226,6 +226,12 @@ struct dist_backend_config {
     int world_rank, world_ranks, world_local_ranks, world_timeout_ms;
     bool left; /* set before close if all ranks have come to the end of the group, so that none
                   uses another's memory any more */
+    /*
+     * Has a rank of the group failed or ended, by what the store has told? Then ERR_PEER_LOST
+     * (reported, with that rank's name and reason), else OK. For an open that waits for ranks in
+     * another way than by all_gather. Takes all_gather_arg; never blocks. NULL: nothing is known.
+     */
+    dist_status (*lost)(void *all_gather_arg);
 };
 
 /* How a backend with its own launcher (mpi) identifies this process. */

@@ -35,6 +35,9 @@ STANDIN_DEVICES=1 battery 'rank 0 and rank 1 are both on device 0'
 
 # ---- joining ----
 fault init@1 'rank 1: joining 2 ranks on device 1: NCCL reports: unhandled system error'
+# The other rank learns of it from the store, long before its timeout.
+STANDIN_FAULT=init@1 JOB_LIMIT=20 job_fails 'rank 0: rank 1 (host ' shell 2 tests/conformance/conformance nccl \
+    --brief --mode blocking
 hangs init-hang@1 'NCCL did not reach the other ranks within 5000 ms'
 
 # ---- calls ----

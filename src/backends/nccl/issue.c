@@ -53,16 +53,28 @@ dist_status disti_nccl_fail(const struct disti_nccl_state *nccl, int result, con
         what, nccl->api->error_text(result), length ? ": " : "", length, length ? more : "");
 }
 
+/* NCCL waits for a rank that does not come, and may be told so late. */
+static dist_status issue_lost(const struct disti_nccl_state *nccl)
+{
+    const struct dist_backend_config *opening = nccl->opening;
+
+    return opening && opening->lost ? opening->lost(opening->all_gather_arg) : DIST_OK;
+}
+
 dist_status disti_nccl_wait(struct disti_nccl_state *nccl, const char *what)
 {
     int64_t deadline = disti_deadline_ms(nccl->timeout_ms);
     struct disti_backoff backoff = {0};
     int error = DISTI_NCCL_IN_PROGRESS, result;
+    dist_status status;
 
     for (;;) {
         result = nccl->api->comm_error(nccl->comm, &error);
         if (result != DISTI_NCCL_SUCCESS || error != DISTI_NCCL_IN_PROGRESS)
             break;
+        status = issue_lost(nccl);
+        if (status != DIST_OK)
+            return status;
         if (disti_expired(deadline))
             return nccl->host->fail(
                 DIST_ERR_TIMEOUT,

@@ -81,6 +81,7 @@ struct disti_nccl_state {
     const struct disti_nccl_api *api;
     int rank, ranks;
     int timeout_ms;
+    const struct dist_backend_config *opening; /* NULL once it is open */
     int device; /* its number among those that are visible; -1: none yet */
     struct disti_nccl_gpu *gpu;
     void *comm;                       /* NULL: none, or it was aborted */

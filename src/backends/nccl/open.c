@@ -262,9 +262,11 @@ dist_status disti_nccl_open(void *state, const struct dist_backend_config *confi
         return status;
     if (!disti_nccl_enter(nccl->gpu, &visit))
         return disti_nccl_no_device(nccl);
+    nccl->opening = config;
     status = open_id(nccl, config, &id);
     if (status == DIST_OK)
         status = open_communicator(nccl, id);
+    nccl->opening = NULL;
     disti_nccl_exit(nccl->gpu, &visit);
     if (status == DIST_OK)
         open_log(nccl);

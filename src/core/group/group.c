@@ -160,6 +160,18 @@ static dist_status group_broadcast(void *arg, void *data, size_t bytes)
                                  timeout_ms);
 }
 
+static dist_status group_lost(void *arg)
+{
+    struct dist_group *group = arg;
+    struct disti_notice notice;
+    char name[GROUP_NAME];
+
+    if (!disti_news_read(group, &notice))
+        return DIST_OK;
+    return disti_fail(DIST_ERR_PEER_LOST, "%s: %s (while the ranks opened the group)",
+                      disti_group_name(group, name), notice.text);
+}
+
 /* How many ranks of the world below `below` are on this process's machine. */
 static int group_world_local(const struct dist_group *group, int below)
 {
@@ -222,6 +234,7 @@ dist_status disti_group_open(struct dist_group *group, const struct dist_backend
         .world_local_ranks = group_world_local(group, group->world->size),
         .world_timeout_ms = group->world->timeout_ms,
         .leave = disti_group_abandon,
+        .lost = group_lost,
     };
     if (!state)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for backend %s", backend->name);
