@@ -69,7 +69,7 @@ static int mpi_all_gather(void *arg, const void *in, void *out, size_t bytes)
 static dist_status mpi_identify(struct dist_identity *identity)
 {
     static MPI_Comm world;
-    dist_status status = disti_mpi_begin(identity->host, identity->timeout_ms, &world);
+    dist_status status = disti_mpi_begin(identity->host, NULL, identity->timeout_ms, &world);
 
     if (status != DIST_OK)
         return status;

@@ -45,8 +45,9 @@ static dist_status comm_of_world(const struct dist_backend_config *config, MPI_C
     /* MPI would wait for a rank that has ended. The store knows of it, up to here. */
     status = config->all_gather(config->all_gather_arg, NULL, NULL, 0);
     if (status == DIST_OK)
-        status = disti_mpi_begin(host, config->timeout_ms, &world);
-    return status == DIST_OK ? disti_mpi_dup(host, world, config->timeout_ms, comm_p) : status;
+        status = disti_mpi_begin(host, config, config->timeout_ms, &world);
+    return status == DIST_OK ? disti_mpi_dup(host, config, world, config->timeout_ms, comm_p)
+                             : status;
 }
 
 /*

@@ -34,16 +34,18 @@ bool disti_mpi_threads(void);
 
 /*
  * Starts MPI and gives a communicator of all its ranks that is ours. Collective over these the
- * first time, waits at most timeout_ms.
+ * first time, waits at most timeout_ms, and not for a rank that is lost as `config` (NULL: none)
+ * can tell.
  */
-dist_status disti_mpi_begin(const struct dist_host *host, int timeout_ms, MPI_Comm *world_p);
+dist_status disti_mpi_begin(const struct dist_host *host, const struct dist_backend_config *config,
+                            int timeout_ms, MPI_Comm *world_p);
 
 /* Has MPI been started, by whomever? Then *base_p becomes a communicator of all its ranks. */
 bool disti_mpi_started(MPI_Comm *base_p);
 
-/* A copy of a communicator. Collective over it, waits at most timeout_ms. */
-dist_status disti_mpi_dup(const struct dist_host *host, MPI_Comm from, int timeout_ms,
-                          MPI_Comm *comm_p);
+/* A copy of a communicator. Collective over it, waits as above. */
+dist_status disti_mpi_dup(const struct dist_host *host, const struct dist_backend_config *config,
+                          MPI_Comm from, int timeout_ms, MPI_Comm *comm_p);
 
 /* Waits for a request, at most timeout_ms. False: it failed or did not end. */
 bool disti_mpi_wait(MPI_Request *request, int timeout_ms);

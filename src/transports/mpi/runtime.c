@@ -98,7 +98,9 @@ dist_status disti_mpi_ended(const struct dist_host *host)
                                             "cannot start twice: create and destroy groups before");
 }
 
-bool disti_mpi_wait(MPI_Request *request, int timeout_ms)
+/* Not longer than until a rank of the group that is being opened is lost. config may be NULL. */
+static bool runtime_wait(MPI_Request *request, int timeout_ms,
+                         const struct dist_backend_config *config, dist_status *lost_p)
 {
     int64_t deadline = disti_deadline_ms(timeout_ms);
     struct disti_backoff backoff = {0};
@@ -110,11 +112,20 @@ bool disti_mpi_wait(MPI_Request *request, int timeout_ms)
         disti_mpi_unlock();
         if (code != MPI_SUCCESS || done)
             return code == MPI_SUCCESS;
-        if (disti_expired(deadline))
+        if (config && config->lost)
+            *lost_p = config->lost(config->all_gather_arg);
+        if (*lost_p != DIST_OK || disti_expired(deadline))
             return false;
         disti_backoff(&backoff);
     }
     return false;
+}
+
+bool disti_mpi_wait(MPI_Request *request, int timeout_ms)
+{
+    dist_status lost = DIST_OK;
+
+    return runtime_wait(request, timeout_ms, NULL, &lost);
 }
 
 /* Takes the lock, unless a thread keeps it: perhaps this very one, which exits in a call of MPI's.
@@ -225,18 +236,20 @@ static dist_status runtime_dup_start(const struct dist_host *host, MPI_Comm from
 }
 
 /* The copy's handle lies in memory of its own, since MPI may write it after we have given up. */
-dist_status disti_mpi_dup(const struct dist_host *host, MPI_Comm from, int timeout_ms,
-                          MPI_Comm *comm_p)
+dist_status disti_mpi_dup(const struct dist_host *host, const struct dist_backend_config *config,
+                          MPI_Comm from, int timeout_ms, MPI_Comm *comm_p)
 {
     MPI_Comm *copy = malloc(sizeof(*copy));
     MPI_Request request;
-    dist_status status;
+    dist_status status, lost = DIST_OK;
 
     if (!copy)
         return host->fail(DIST_ERR_NO_MEMORY, "no memory for a communicator");
     status = runtime_dup_start(host, from, copy, &request);
-    if (status == DIST_OK && !disti_mpi_wait(&request, timeout_ms)) {
+    if (status == DIST_OK && !runtime_wait(&request, timeout_ms, config, &lost)) {
         disti_mpi_broken();
+        if (lost != DIST_OK)
+            return lost;
         return host->fail(
             DIST_ERR_TIMEOUT,
             "not every rank opened backend mpi within %d ms: check what the missing ranks print",
@@ -253,7 +266,8 @@ dist_status disti_mpi_dup(const struct dist_host *host, MPI_Comm from, int timeo
     return status;
 }
 
-dist_status disti_mpi_begin(const struct dist_host *host, int timeout_ms, MPI_Comm *world_p)
+dist_status disti_mpi_begin(const struct dist_host *host, const struct dist_backend_config *config,
+                            int timeout_ms, MPI_Comm *world_p)
 {
     static pthread_mutex_t begins = PTHREAD_MUTEX_INITIALIZER;
     dist_status status = disti_mpi_start(host);
@@ -263,7 +277,7 @@ dist_status disti_mpi_begin(const struct dist_host *host, int timeout_ms, MPI_Co
     pthread_mutex_lock(&begins);
     *world_p = runtime_world;
     if (*world_p == MPI_COMM_NULL)
-        status = disti_mpi_dup(host, MPI_COMM_WORLD, timeout_ms, world_p);
+        status = disti_mpi_dup(host, config, MPI_COMM_WORLD, timeout_ms, world_p);
     if (status == DIST_OK) {
         pthread_mutex_lock(&runtime_lock);
         runtime_world = *world_p;
