@@ -59,7 +59,7 @@ static void exchange_some(struct tcp_rank pair[2], int messages)
 
 static void test_strangers(void **unused)
 {
-    unsigned char bytes[2 * DISTI_TCP_HELLO_BYTES];
+    unsigned char bytes[2 * DISTI_TCP_HELLO_BYTES] = {0};
     struct tcp_rank pair[2];
 
     (void)unused;

@@ -308,7 +308,7 @@ static void test_bad_frames(void **unused)
 
     (void)unused;
     for (int i = 0; i < 8; i++) {
-        unsigned char bytes[2 * DISTI_TCP_FRAME_BYTES + 4];
+        unsigned char bytes[2 * DISTI_TCP_FRAME_BYTES + 4] = {0};
         struct dist_envelope none = {0, 0, 0};
         struct dist_request request;
         struct tcp_rank rank;
