@@ -181,7 +181,7 @@ static void hang_up(int *line_p)
 static void say_something(int line, int number)
 {
     static const char http[] = "GET / HTTP/1.0\r\nHost: localhost\r\n\r\n";
-    static const unsigned char greatest[64] = {[0 ... 63] = 0xff};
+    unsigned char greatest[64];
 
     switch (number % 6) {
     case 0:
@@ -196,6 +196,7 @@ static void say_something(int line, int number)
         (void)!send(line, http, sizeof(http) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
         break;
     case 4:
+        memset(greatest, 0xff, sizeof(greatest));
         (void)!send(line, greatest, sizeof(greatest), MSG_NOSIGNAL | MSG_DONTWAIT);
         break;
     default:

@@ -74,6 +74,15 @@ static dist_status leave_together(struct dist_group *group, int64_t until)
     return status;
 }
 
+/* Is a rank gone, or silent? Others of those that fail may live on, in other groups. */
+static bool leave_has_lost(const struct dist_group *group, dist_status left)
+{
+    const dist_status status = group->failed ? group->failed : left;
+
+    return status == DIST_ERR_TIMEOUT ||
+           (status == DIST_ERR_PEER_LOST && (group->lost_rank < 0 || group->lost_process));
+}
+
 static dist_status leave_group(struct dist_group *group, int64_t until)
 {
     dist_status status = disti_group_drain(group), left;
@@ -83,7 +92,7 @@ static dist_status leave_group(struct dist_group *group, int64_t until)
     left = leave_together(group, until);
     disti_abort_end(group);
     group->config.left = left == DIST_OK && !group->failed;
-    if (!group->config.left)
+    if (leave_has_lost(group, left))
         disti_world_lost(group->world);
     disti_group_free(group);
     return status == DIST_OK ? left : status;
