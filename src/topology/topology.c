@@ -45,15 +45,27 @@ static int topology_by_locality(const void *left, const void *right)
     return 0;
 }
 
+/* Ranks mostly come in order already: a look at each is enough then. */
+static void topology_order(struct topology_item *items, int ranks,
+                           int (*compare)(const void *, const void *))
+{
+    for (int i = 1; i < ranks; i++) {
+        if (compare(&items[i - 1], &items[i]) > 0) {
+            qsort(items, (size_t)ranks, sizeof(*items), compare);
+            return;
+        }
+    }
+}
+
 /* Nodes follow each other by their first ranks, whatever numbers they came with. */
 static void topology_sort(struct topology_item *items, int ranks)
 {
-    qsort(items, (size_t)ranks, sizeof(*items), topology_by_number);
+    topology_order(items, ranks, topology_by_number);
     for (int i = 0; i < ranks; i++) {
         bool same = i > 0 && items[i].locality.node == items[i - 1].locality.node;
         items[i].lead = same ? items[i - 1].lead : items[i].rank;
     }
-    qsort(items, (size_t)ranks, sizeof(*items), topology_by_locality);
+    topology_order(items, ranks, topology_by_locality);
 }
 
 static void topology_fill(struct disti_topology *topology, const struct topology_item *items)

@@ -20,6 +20,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#define SETTINGS_RANKS 100000
+
 void fuzz_url(struct fuzz_input *input)
 {
     char *text = fuzz_text(input);
@@ -103,11 +105,25 @@ static void settings_choose(const struct disti_choice *choice,
 }
 
 /* Many ranks are a matter of time, not of parsing. */
+/* A million ranks are allowed, and take a program with the fuzzer's probes a second. */
+static bool settings_is_large(const char *text)
+{
+    long ranks = 1;
+
+    for (; ranks <= SETTINGS_RANKS && (text = strchr(text, ':')) != NULL; text++) {
+        const long count = strtol(text + 1, NULL, 10);
+
+        ranks *= count > SETTINGS_RANKS ? SETTINGS_RANKS + 1 : count < 1 ? 1 : count;
+    }
+    return ranks > SETTINGS_RANKS;
+}
+
 static void settings_topology(const char *text, const struct disti_choice *choice)
 {
     struct disti_topology *topology;
 
-    if (strlen(text) < 40 && disti_topology_synthetic(text, &topology) == DIST_OK) {
+    if (strlen(text) < 40 && !settings_is_large(text) &&
+        disti_topology_synthetic(text, &topology) == DIST_OK) {
         settings_choose(choice, topology);
         disti_topology_free(topology);
     }
