@@ -104,8 +104,8 @@ static void settings_choose(const struct disti_choice *choice,
     }
 }
 
-/* Many ranks are a matter of time, not of parsing. */
-/* A million ranks are allowed, and take a program with the fuzzer's probes a second. */
+/* Many ranks are a matter of time, not of parsing: a million, which are allowed, take a program
+   with the fuzzer's probes a second. */
 static bool settings_is_large(const char *text)
 {
     long ranks = 1;
