@@ -4,6 +4,7 @@
 #include "worlds.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,9 +35,9 @@ static void forks(unsigned char *const *parts)
         for (int r = 1; r < RANKS; r++)
             if (parts[r][5] != 10 + r || dist_shared_free(parts[r]) != DIST_ERR_INVALID_ARGUMENT)
                 _exit(1);
-        _exit(0);
+        kill(getpid(), SIGKILL); /* as it exits valgrind would search all that is mapped */
     }
-    CHECK(waitpid(pid, &code, 0) == pid && code == 0);
+    CHECK(waitpid(pid, &code, 0) == pid && WIFSIGNALED(code) && WTERMSIG(code) == SIGKILL);
 }
 
 static void shares(int rank, void *arg)
