@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -176,6 +178,19 @@ static inline bool ranks_enter(int fd, int rank, int world_size)
         return false;
     ranks_say_proof(fd, &said);
     return ranks_hear(fd, welcome, sizeof(welcome), &bytes) == DIST_OK && bytes == sizeof(welcome);
+}
+
+/* Somebody calls, who has not said anything yet. */
+static inline int ranks_stranger(const struct disti_store_server *server)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)disti_store_server_port(server)),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    return fd;
 }
 
 /* Connects as a rank that has no secret. */

@@ -33,18 +33,6 @@ static void raise_limit(void)
 }
 
 /* Who comes, and says nothing. */
-static int stranger(const struct disti_store_server *server)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET,
-                                  .sin_port = htons((uint16_t)disti_store_server_port(server)),
-                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    assert_true(fd >= 0);
-    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-    return fd;
-}
-
 /* A crowd that says nothing cannot keep others out: the oldest have to go. */
 static void test_silent_crowd(void **state)
 {
@@ -57,7 +45,7 @@ static void test_silent_crowd(void **state)
     (void)state;
     assert_int_equal(ranks_serve("127.0.0.1", 0, 1, &server), DIST_OK);
     for (int i = 0; i < 400; i++)
-        crowd[i] = (struct pollfd){.fd = stranger(server), .events = POLLIN};
+        crowd[i] = (struct pollfd){.fd = ranks_stranger(server), .events = POLLIN};
     assert_int_equal(
         ranks_connect("127.0.0.1", disti_store_server_port(server), 0, 1, WAIT_MS, &store),
         DIST_OK);
@@ -194,7 +182,7 @@ static void crowd_comes(int ranks, int silent)
     assert_true(crowd.connected != MAP_FAILED);
     assert_int_equal(disti_store_server_listen("127.0.0.1", 0, ranks, &crowd.server), DIST_OK);
     for (int i = 0; i < silent; i++)
-        strangers[i] = stranger(crowd.server);
+        strangers[i] = ranks_stranger(crowd.server);
     ranks_start(&parts, CROWD_FORKS, members_join, &crowd);
     while (atomic_load(crowd.connected) < ranks && !disti_expired(until))
         disti_sleep_ns(10 * 1000 * 1000);

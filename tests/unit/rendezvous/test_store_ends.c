@@ -6,10 +6,13 @@
 #include "base/log.h"
 #include "store/store.h"
 
-#include <netinet/in.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 
 #define WAIT_MS 20000
 #define SIZE 3
+#define COPIES 20
+#define COPIES_NAP_NS (5 * 1000 * 1000)
 
 static struct disti_store_server *serve(int holder)
 {
@@ -239,6 +242,38 @@ static void test_reset_caller_is_named(void **state)
         fail_msg("no \"%s\" in \"%s\"", caller, said.line);
 }
 
+/* A child that no handler of fork knows of has copies of what the server hangs up on. */
+static void test_copies_in_a_child(void **state)
+{
+    struct disti_store_server *server = serve(0);
+    int fds[COPIES];
+    pid_t child;
+
+    (void)state;
+    for (int i = 0; i < COPIES; i++)
+        fds[i] = ranks_stranger(server);
+    disti_sleep_ns(COPIES * COPIES_NAP_NS); /* the server has accepted them */
+    child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* should the test be killed */
+        for (;;)
+            pause();
+    }
+    assert_true(child > 0);
+    for (int i = 0; i < COPIES; i++) {
+        assert_int_equal(send(fds[i], "GET / HTTP/1.1\r\n\r\n", 18, MSG_NOSIGNAL), 18);
+        disti_sleep_ns(COPIES_NAP_NS); /* the server hangs up, but for the copy */
+        assert_int_equal(send(fds[i], "still there?", 12, MSG_NOSIGNAL), 12);
+    }
+    disti_sleep_ns(COPIES_NAP_NS);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    for (int i = 0; i < COPIES; i++)
+        close(fds[i]);
+    disti_store_close(join(server, 0));
+    disti_store_server_stop(server, WAIT_MS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -248,6 +283,7 @@ int main(void)
         cmocka_unit_test(test_ended_group_is_forgotten),
         cmocka_unit_test(test_leaver_of_failed_world),
         cmocka_unit_test(test_reset_caller_is_named),
+        cmocka_unit_test(test_copies_in_a_child),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

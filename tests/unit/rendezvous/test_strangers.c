@@ -13,10 +13,8 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 
 #define WAIT_MS 30000
-#define COPIES_NAP_NS (5 * 1000 * 1000)
 
 static struct disti_store_server *server;
 static struct disti_store *stores[2];
@@ -55,14 +53,7 @@ static int close_job(void **state)
 
 static int stranger(void)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET,
-                                  .sin_port = htons((uint16_t)disti_store_server_port(server)),
-                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    assert_true(fd >= 0);
-    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-    return fd;
+    return ranks_stranger(server);
 }
 
 static void put(int fd, const void *bytes, size_t count)
@@ -175,35 +166,6 @@ static void test_half_open(void **state)
         fds[i] = stranger();
         put(fds[i], "DIST\3\1", (size_t)i % 7);
     }
-    for (int i = 0; i < 20; i++)
-        close(fds[i]);
-}
-
-/* A child that no handler of fork knows of has copies of what the server hangs up on. */
-static void test_copies_in_a_child(void **state)
-{
-    int fds[20];
-    pid_t child;
-
-    (void)state;
-    for (int i = 0; i < 20; i++)
-        fds[i] = stranger();
-    disti_sleep_ns(20 * COPIES_NAP_NS); /* the server has accepted them */
-    child = (pid_t)syscall(SYS_fork);
-    if (child == 0) {
-        syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
-        for (;;)
-            syscall(SYS_pause);
-    }
-    assert_true(child > 0);
-    for (int i = 0; i < 20; i++) {
-        put(fds[i], "GET / HTTP/1.1\r\n\r\n", 18);
-        disti_sleep_ns(COPIES_NAP_NS); /* the server hangs up, but for the copy */
-        put(fds[i], "still there?", 12);
-    }
-    disti_sleep_ns(COPIES_NAP_NS);
-    kill(child, SIGKILL);
-    waitpid(child, NULL, 0);
     for (int i = 0; i < 20; i++)
         close(fds[i]);
 }
@@ -415,7 +377,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_huge_lengths, open_job, close_job),
         cmocka_unit_test_setup_teardown(test_malformed_hellos, open_job, close_job),
         cmocka_unit_test_setup_teardown(test_half_open, open_job, close_job),
-        cmocka_unit_test_setup_teardown(test_copies_in_a_child, open_job, close_job),
         cmocka_unit_test_setup_teardown(test_random_bytes, open_job, close_job),
         cmocka_unit_test_setup_teardown(test_member_sends_junk, open_job, close_job),
         cmocka_unit_test_setup_teardown(test_withdrawn_hello, open_job, close_job),
