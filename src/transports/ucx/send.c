@@ -123,17 +123,37 @@ void disti_ucx_sends_free(struct ucx_peer *peer)
 
 /* ---- notes ---- */
 
+/* A head on its way. Those of peers that take nothing never end: they go with the worker. */
+struct ucx_sent_head {
+    LIST_ENTRY(ucx_sent_head) entry;
+    unsigned char bytes[];
+};
+
 static void send_note_ended(void *ucx_request, ucs_status_t status, void *arg)
 {
+    struct ucx_sent_head *head = arg;
+
     (void)status; /* the error handler hears of it */
-    free(arg);
+    LIST_REMOVE(head, entry);
+    free(head);
     ucp_request_free(ucx_request);
+}
+
+void disti_ucx_heads_free(struct ucx_state *ucx)
+{
+    struct ucx_sent_head *head;
+
+    while ((head = LIST_FIRST(&ucx->heads))) {
+        LIST_REMOVE(head, entry);
+        free(head);
+    }
 }
 
 /* Sends a copy of the head, without payload. */
 static void send_head(struct ucx_peer *peer, enum ucx_am id, const void *head, size_t bytes)
 {
-    void *copy = malloc(bytes), *sent;
+    struct ucx_sent_head *copy = malloc(sizeof(*copy) + bytes);
+    void *sent;
     const ucp_request_param_t param = {.op_attr_mask =
                                            UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
                                        .cb.send = send_note_ended,
@@ -144,10 +164,13 @@ static void send_head(struct ucx_peer *peer, enum ucx_am id, const void *head, s
                                                   "no memory for a note to rank %d", peer->rank);
         return;
     }
-    memcpy(copy, head, bytes);
-    sent = ucp_am_send_nbx(peer->endpoint, id, copy, bytes, NULL, 0, &param);
-    if (!UCS_PTR_IS_PTR(sent))
+    memcpy(copy->bytes, head, bytes);
+    LIST_INSERT_HEAD(&peer->ucx->heads, copy, entry);
+    sent = ucp_am_send_nbx(peer->endpoint, id, copy->bytes, bytes, NULL, 0, &param);
+    if (!UCS_PTR_IS_PTR(sent)) {
+        LIST_REMOVE(copy, entry);
         free(copy);
+    }
 }
 
 void disti_ucx_send_note(struct ucx_peer *peer, enum ucx_am id)

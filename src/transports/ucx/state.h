@@ -152,7 +152,8 @@ struct ucx_state {
     struct ucx_peer *peers; /* by rank */
     struct disti_match_set unexpected;
     struct disti_standins standins;
-    struct ucx_pull *ready; /* pieces to be fetched, oldest first */
+    LIST_HEAD(, ucx_sent_head) heads; /* notes and answers that have not been sent */
+    struct ucx_pull *ready;           /* pieces to be fetched, oldest first */
     unsigned char *scratch_free[UCX_SCRATCHES];
     unsigned scratches_free, scratches; /* of `scratches` that were allocated */
     bool still;                         /* progress found nothing to do */
@@ -213,6 +214,7 @@ void disti_ucx_sends_forget(struct ucx_peer *peer, uint64_t tag, uint64_t mask);
 
 /* Frees what is left once there is no worker any more. */
 void disti_ucx_sends_free(struct ucx_peer *peer);
+void disti_ucx_heads_free(struct ucx_state *ucx);
 
 /* Sends a hello or a goodbye. The endpoint is there. */
 void disti_ucx_send_note(struct ucx_peer *peer, enum ucx_am id);

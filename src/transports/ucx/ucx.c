@@ -283,6 +283,7 @@ static void ucx_close_worker(struct ucx_state *ucx)
         disti_ucx_sends_free(&ucx->peers[r]);
         disti_ucx_pieces_free(&ucx->peers[r]);
     }
+    disti_ucx_heads_free(ucx);
     disti_standins_free(&ucx->standins);
 }
 
