@@ -5,9 +5,7 @@
 #include "base/net/socket.h"
 #include "ranks.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <sys/prctl.h>
 
 #define WAIT_MS 20000
@@ -75,18 +73,6 @@ static void test_other_secrets(void **state)
     expect_refused(NULL, "DIST_SECRET_FILE");
 }
 
-static int call(void)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET,
-                                  .sin_port = htons((uint16_t)disti_store_server_port(server)),
-                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    assert_true(fd >= 0);
-    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-    return fd;
-}
-
 /* The store hangs up, after a refusal. */
 static void expect_shown_out(int fd)
 {
@@ -108,7 +94,7 @@ static void test_replay(void **state)
 {
     unsigned char proof[DISTI_HMAC_BYTES], welcome[DISTI_WIRE_WELCOME];
     struct disti_wire_handshake said = {0}, again;
-    int first = call(), second = call();
+    int first = ranks_stranger(server), second = ranks_stranger(server);
     size_t bytes;
 
     (void)state;
@@ -136,7 +122,7 @@ static void test_reflected(void **state)
 
     (void)state;
     for (int i = 0; i < tries; i++) {
-        int fd = call();
+        int fd = ranks_stranger(server);
 
         ranks_say_hello(fd, &said, 1, WORLD);
         assert_true(ranks_hear_challenge(fd, &said));
@@ -156,7 +142,7 @@ static void test_another_rank(void **state)
 {
     unsigned char proof[DISTI_HMAC_BYTES];
     struct disti_wire_handshake said = {0}, other = {0};
-    int fd = call();
+    int fd = ranks_stranger(server);
 
     (void)state;
     ranks_say_hello(fd, &said, 2, WORLD);
@@ -175,7 +161,7 @@ static void test_out_of_turn(void **state)
 
     (void)state;
     for (int op = DISTI_WIRE_HELLO; op <= DISTI_WIRE_LEAVE; op++) {
-        int fd = call();
+        int fd = ranks_stranger(server);
         char byte;
 
         ranks_say_hello(fd, &said, 1, WORLD);
