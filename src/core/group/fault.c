@@ -37,7 +37,7 @@ static void fault_tell(const struct dist_group *group, const char *text)
 /* Of a process that is gone the message says all; in other cases it matters who called what. */
 static void fault_record(struct dist_group *group, dist_status status)
 {
-    const bool gone = status == DIST_ERR_PEER_LOST && (group->lost_rank < 0 || group->lost_process);
+    const bool gone = disti_group_has_lost(group, status);
     const char *reason = status == DIST_ERR_TIMEOUT ? "timeout"
                          : group->aborted           ? "abort"
                                                     : "failure";

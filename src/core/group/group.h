@@ -204,6 +204,12 @@ void disti_group_break(struct dist_group *group, dist_status status, const char 
  */
 dist_status disti_group_unstarted(struct dist_group *group, dist_status status);
 
+/* With that status of it, is a process gone? Else a rank has failed in this group, and lives on. */
+static inline bool disti_group_has_lost(const struct dist_group *group, dist_status status)
+{
+    return status == DIST_ERR_PEER_LOST && (group->lost_rank < 0 || group->lost_process);
+}
+
 /*
  * A call of the backend failed with dist_last_error as its cause. For a lost peer the store's news
  * are waited for briefly, since they name the rank that failed first. work may be NULL.

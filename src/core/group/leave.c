@@ -74,13 +74,12 @@ static dist_status leave_together(struct dist_group *group, int64_t until)
     return status;
 }
 
-/* Is a rank gone, or silent? Others of those that fail may live on, in other groups. */
+/* Is a rank gone, or silent? */
 static bool leave_has_lost(const struct dist_group *group, dist_status left)
 {
     const dist_status status = group->failed ? group->failed : left;
 
-    return status == DIST_ERR_TIMEOUT ||
-           (status == DIST_ERR_PEER_LOST && (group->lost_rank < 0 || group->lost_process));
+    return status == DIST_ERR_TIMEOUT || disti_group_has_lost(group, status);
 }
 
 static dist_status leave_group(struct dist_group *group, int64_t until)
