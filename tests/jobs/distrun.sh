@@ -121,8 +121,8 @@ job_check "the signal has its name" grep -q 'Signal 9 (SIGKILL) received by PID'
 last_call()
 {
     local pid worker
-    timeout $JOB_LIMIT "$run" -n 2 "$builddir/train_mnist" --epochs 99 --log-interval 1 --train-samples 640 \
-        --test-samples 64 >"$job_output" 2>&1 &
+    job_behind timeout $JOB_LIMIT "$run" -n 2 "$builddir/train_mnist" --epochs 99 --log-interval 1 \
+        --train-samples 640 --test-samples 64
     pid=$!
     job_until grep -q Loss "$job_output"
     worker=$(pgrep -x train_mnist -P "$(job_agent "$(pgrep -x distrun -P $pid)")" | head -n 1)
@@ -195,7 +195,7 @@ END
 # ---- every end: no process is left ----
 
 # ends NAME SIGNALS CODE SCRIPT...: signals are sent to distrun, or to its agent ("agent:KILL"), its
-# keeper, itself and its agent at once ("both:KILL"), its process group, or a worker. $errors is where
+# keeper, itself and its agent at once ("both:KILL"), its process group, or a worker. $job_errors is where
 # its standard error goes.
 ends()
 {
@@ -203,7 +203,7 @@ ends()
     shift 3
     job_number=$((job_number + 1))
     job_id=$$.$job_number
-    TEST_JOB=$job_id timeout -k 5 $JOB_LIMIT "$run" --shutdown-timeout 1 -n 2 "$@" >"$job_output" 2>&"${errors-1}" &
+    TEST_JOB=$job_id job_behind timeout -k 5 $JOB_LIMIT "$run" --shutdown-timeout 1 -n 2 "$@"
     job_until grep -q 'ready' "$job_output"
     pid=$(pgrep -P $! -x distrun)
     for signal in $signals; do
@@ -238,7 +238,7 @@ job_aside ends "SIGKILL of the agent" agent:KILL 137 sh -c "$children"
 unread()
 {
     exec 6> >(head -n 1 >/dev/null) # what is bound
-    errors=6 ends "$@"
+    job_errors=6 ends "$@"
 }
 job_aside ends "SIGKILL of the keeper" keeper:KILL 137 sh -c "$children"
 job_aside ends "SIGKILL of distrun and its agent" both:KILL 137 sh -c "$children"
@@ -404,7 +404,7 @@ job_check "256 workers" many
 failed_among_many()
 {
     local guard agent
-    "$run" -n 100 sh -c 'echo ready; sleep 0.7; [ $RANK != 99 ]' >"$job_output" 2>&1 &
+    job_behind "$run" -n 100 sh -c 'echo ready; sleep 0.7; [ $RANK != 99 ]'
     guard=$!
     job_until eval '[ "$(grep -c ready "$job_output")" = 100 ]'
     agent=$(job_agent $guard) && kill -STOP "$agent" && sleep 1 && kill -CONT "$agent"

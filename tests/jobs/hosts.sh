@@ -163,8 +163,7 @@ job_check "exit code 2" [ "$job_status" = 2 ]
 begins()
 {
     job_id=$$.ends.$((ends = ${ends-0} + 1)).$BASHPID
-    : >"$job_output"
-    TEST_JOB=$job_id "$builddir/distrun" "${two[@]}" sh -c "$1" >>"$job_output" 2>&1 9>&- &
+    TEST_JOB=$job_id job_behind "$builddir/distrun" "${two[@]}" sh -c "$1"
     pid=$!
     for ((try = 0; try < 400; try++)); do
         [ "$(grep -c ready "$job_output")" = 4 ] && break
@@ -236,12 +235,11 @@ job_aside passed_on
 elastic()
 {
     local pid
-    : >"$job_output"
     # shellcheck disable=SC2016
-    "$builddir/distrun" "${hosts[@]}" -H "127.0.0.1,localhost" --nnodes 1:2 --max-restarts 2 \
+    job_behind "$builddir/distrun" "${hosts[@]}" -H "127.0.0.1,localhost" --nnodes 1:2 --max-restarts 2 \
         --rdzv-conf join=now sh -c 'echo "$TORCHELASTIC_RESTART_COUNT: $RANK of $WORLD_SIZE"
             [ $WORLD_SIZE = 1 ] || [ $TORCHELASTIC_RESTART_COUNT = 0 ] || exit '"$1"'
-            exec sleep 50' >"$job_output" 2>&1 9>&- &
+            exec sleep 50'
     pid=$!
     job_until eval '[ "$(grep -c "0: . of 2" "$job_output")" = 2 ]'
     kill -KILL "$(pgrep -P "$(starter)" -f -- --node-rank="$2")"

@@ -56,7 +56,7 @@ ended()
 {
     local pid
     job_id=$$.$1
-    TEST_JOB=$job_id "$cluster" -k 2 bash -c 'echo there; sleep 60' >"$job_output" 9>&- &
+    TEST_JOB=$job_id job_behind "$cluster" -k 2 bash -c 'echo there; sleep 60'
     pid=$!
     job_until eval '[ "$(grep -c there "$job_output")" = 2 ]' || return
     kill "-$1" $pid

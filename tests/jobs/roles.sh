@@ -125,7 +125,7 @@ killed()
     local name=$1 code=$2 whom=$3 text=$4 left=no pid
     job_number=$((job_number + 1))
     job_id=$$.$job_number
-    TEST_JOB=$job_id timeout -k 5 $JOB_LIMIT "${roles[@]}" -n 2 "${long[@]}" >"$job_output" 2>&1 9>&- &
+    TEST_JOB=$job_id job_behind timeout -k 5 $JOB_LIMIT "${roles[@]}" -n 2 "${long[@]}"
     job_until grep -q "Train Epoch" "$job_output"
     [ "$whom" = distrun ] && pid=$(pgrep -P $! -x distrun) || pid=$(process_with "$whom")
     kill -KILL "$pid"
@@ -142,8 +142,8 @@ cause()
 {
     local agent
     # shellcheck disable=SC2016
-    timeout $JOB_LIMIT "${roles[@]}" -n 2 sh -c '[ "$RANK" = 1 ] || exec "$@"; "$@"; exit 5' sh "${long[@]}" \
-        >"$job_output" 2>&1 9>&- &
+    job_behind timeout $JOB_LIMIT "${roles[@]}" -n 2 \
+        sh -c '[ "$RANK" = 1 ] || exec "$@"; "$@"; exit 5' sh "${long[@]}"
     job_until grep -q "Train Epoch" "$job_output"
     agent=$(job_agent "$(pgrep -P $! -x distrun)")
     kill -STOP "$agent"

@@ -42,8 +42,8 @@ job_check "all ranks agree on the parameters (spawn)" all_agree
 killed()
 {
     local pid
-    "$builddir/train_mnist" --dummy --multiprocessing-distributed --world-size 2 --epochs 1000 \
-        --log-interval 1 >"$job_output" 2>&1 9>&- &
+    job_behind "$builddir/train_mnist" --dummy --multiprocessing-distributed --world-size 2 \
+        --epochs 1000 --log-interval 1
     job_until grep -q "Train Epoch" "$job_output"
     pid=$(pgrep -P $! | tail -n 1)
     kill -KILL "$pid"
@@ -53,8 +53,8 @@ killed()
 job_check "a spawned rank that is killed is named" killed
 ended()
 {
-    "$builddir/train_mnist" --dummy --multiprocessing-distributed --world-size 2 --epochs 1000 \
-        --log-interval 1 >"$job_output" 2>&1 9>&- &
+    job_behind "$builddir/train_mnist" --dummy --multiprocessing-distributed --world-size 2 \
+        --epochs 1000 --log-interval 1
     job_until grep -q "Train Epoch" "$job_output"
     kill -TERM $!
     wait $!

@@ -7,6 +7,7 @@
 #   job_has_modules                             false in a build without shared objects
 #   job_needs_modules                           skips the rest of the script there
 #   job_collect                                   waits for those and says what came of them
+#   job_behind COMMAND...                         starts it, as $!, into $job_output
 #   job_until COMMAND...                          waits until it is true, for JOB_LIMIT at most
 #
 # LAUNCHER is openmpi or mpich (their mpirun), shell (a loop that sets RANK, WORLD_SIZE,
@@ -116,6 +117,13 @@ job_until()
         [ $SECONDS -lt $end ] || return 1
         sleep 0.02
     done
+}
+# Without the words of an earlier one, for job_until to take for its own. $job_errors is the
+# descriptor that its errors go to, if not there.
+job_behind()
+{
+    : >"$job_output"
+    "$@" >>"$job_output" 2>&"${job_errors-1}" 9>&- &
 }
 # The agent of a distrun, by their process numbers.
 job_agent() { pgrep -x distrun -P "$(pgrep -x keeper -P "$1")"; }
