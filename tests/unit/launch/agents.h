@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "launch/agents/agents.h"
 
-#define WAIT_MS 20000
+#define WAIT_MS (20000 * unit_patience())
 
 static inline struct disti_agents_config agents_config(int port, int min_nodes, int max_nodes)
 {

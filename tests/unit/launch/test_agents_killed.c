@@ -16,6 +16,8 @@
 #define MIN_NODES 2
 #define ROUNDS 64
 #define WORK_MS 60
+#define INTERVAL_MS 150
+#define ATTEMPTS 10
 
 /* What an agent's process ends with. */
 enum { ENDED_FINISHED, ENDED_GIVEN_UP = 3, ENDED_BROKEN, ENDED_STUCK, ENDED_AT_ODDS };
@@ -109,8 +111,8 @@ static pid_t agent_start(int agent)
     config.workers = 1 + agent;
     config.max_restarts = ROUNDS;
     config.last_call_timeout_ms = 60;
-    config.keep_alive_interval_ms = 150;
-    config.keep_alive_max_attempt = 10;
+    config.keep_alive_interval_ms = INTERVAL_MS * unit_patience();
+    config.keep_alive_max_attempt = ATTEMPTS;
     config.serve = agent ? DISTI_AGENTS_SERVE_NEVER : DISTI_AGENTS_SERVE;
     if (disti_agents_open(&config, &agents) != DIST_OK)
         _exit(ENDED_AT_ODDS);
@@ -263,8 +265,11 @@ static void test_stopped(void **state)
 static void test_server_stopped(void **state)
 {
     pid_t pids[AGENTS];
+    char silence[64];
 
     (void)state;
+    snprintf(silence, sizeof(silence), "no sign of life for %.1f s",
+             unit_patience() * INTERVAL_MS * ATTEMPTS / 1000.0);
     start_all(pids);
     await_first_round();
     kill(pids[0], SIGSTOP);
@@ -275,7 +280,7 @@ static void test_server_stopped(void **state)
             continue;
         assert_int_equal(ended, ENDED_BROKEN);
         assert_non_null(strstr(shared->broken[i], "node0"));
-        assert_non_null(strstr(shared->broken[i], "no sign of life for 1.5 s"));
+        assert_non_null(strstr(shared->broken[i], silence));
     }
     kill(pids[0], SIGKILL);
     assert_int_equal(wait_for(pids[0]), -SIGKILL);
