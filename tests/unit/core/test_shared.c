@@ -4,7 +4,6 @@
 #include "worlds.h"
 
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,9 +34,10 @@ static void forks(unsigned char *const *parts)
         for (int r = 1; r < RANKS; r++)
             if (parts[r][5] != 10 + r || dist_shared_free(parts[r]) != DIST_ERR_INVALID_ARGUMENT)
                 _exit(1);
-        kill(getpid(), SIGKILL); /* as it exits valgrind would search all that is mapped */
+        execlp("true", "true", NULL); /* as it exits valgrind would search all that is mapped */
+        _exit(2);
     }
-    CHECK(waitpid(pid, &code, 0) == pid && WIFSIGNALED(code) && WTERMSIG(code) == SIGKILL);
+    CHECK(waitpid(pid, &code, 0) == pid && WIFEXITED(code) && WEXITSTATUS(code) == 0);
 }
 
 static void shares(int rank, void *arg)
