@@ -27,6 +27,7 @@ static struct shared {
     int port;
     pid_t nodes[ROUNDS][AGENTS];
     int counts[ROUNDS], last[AGENTS];
+    bool took_part[AGENTS];
     char broken[AGENTS][DISTI_AGENTS_TEXT];
 } * shared;
 
@@ -46,6 +47,7 @@ static bool note_round(int agent, const struct disti_agents_round *round)
     if (round->round >= ROUNDS || round->nodes > AGENTS)
         return false;
     shared->last[agent] = round->round;
+    shared->took_part[agent] = true;
     if (!__atomic_compare_exchange_n(&shared->counts[round->round], &zero, round->nodes, false,
                                      __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST) &&
         zero != round->nodes)
@@ -110,7 +112,7 @@ static pid_t agent_start(int agent)
     config.host = host;
     config.workers = 1 + agent;
     config.max_restarts = ROUNDS;
-    config.last_call_timeout_ms = 60;
+    config.last_call_timeout_ms = 60 * unit_patience();
     config.keep_alive_interval_ms = INTERVAL_MS * unit_patience();
     config.keep_alive_max_attempt = ATTEMPTS;
     config.serve = agent ? DISTI_AGENTS_SERVE_NEVER : DISTI_AGENTS_SERVE;
@@ -168,6 +170,20 @@ static void expect_others(const pid_t pids[AGENTS], int victim, int code)
             assert_int_equal(shared->last[i], last);
         assert_true(shared->counts[last] >= AGENTS - 1);
     }
+}
+
+/* The agent has lost node0, and says why; one that came too late for any round may not have found
+ * it. */
+static void expect_broken(int agent, int ended, const char *why)
+{
+    const char *text = shared->broken[agent];
+    bool lost = strstr(text, "node0") && strstr(text, why);
+    bool late = !shared->took_part[agent] && strstr(text, "found no agent that serves");
+
+    if (ended != ENDED_BROKEN || (!lost && !late))
+        print_message("agent %d ended with %d: %s\n", agent, ended, text);
+    assert_int_equal(ended, ENDED_BROKEN);
+    assert_true(lost || late);
 }
 
 static int repeats(void)
@@ -232,11 +248,8 @@ static void test_server_killed(void **state)
         for (int k = 1; k < AGENTS; k++) {
             int ended = wait_for(pids[k]);
 
-            if (ended != ENDED_FINISHED && killed) {
-                assert_int_equal(ended, ENDED_BROKEN);
-                assert_non_null(strstr(shared->broken[k], "node0"));
-                assert_non_null(strstr(shared->broken[k], "its connection broke"));
-            }
+            if (ended != ENDED_FINISHED && killed)
+                expect_broken(k, ended, "its connection broke");
         }
     }
 }
@@ -278,9 +291,7 @@ static void test_server_stopped(void **state)
 
         if (ended == ENDED_FINISHED) /* told so just before */
             continue;
-        assert_int_equal(ended, ENDED_BROKEN);
-        assert_non_null(strstr(shared->broken[i], "node0"));
-        assert_non_null(strstr(shared->broken[i], silence));
+        expect_broken(i, ended, silence);
     }
     kill(pids[0], SIGKILL);
     assert_int_equal(wait_for(pids[0]), -SIGKILL);
