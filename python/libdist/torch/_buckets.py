@@ -44,7 +44,8 @@ class Buckets:
         if self._options is None:
             self._options = dist.AllreduceOptions()
             self._options.reduceOp = dist.ReduceOp.AVG
-            self._options.asyncOp = True
+            if hasattr(self._options, "asyncOp"):  # not in torch 2.6
+                self._options.asyncOp = True
         self.group = self.group or dist.group.WORLD
         return self.group.allreduce([buffer], self._options).get_future()
 

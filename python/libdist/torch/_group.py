@@ -22,9 +22,12 @@ from ._work import Several, Work
 
 _Backend = torch._C._distributed_c10d.Backend
 
+if not hasattr(_ProcessGroup, "_set_default_backend"):
+    raise ImportError(f"libdist.torch needs PyTorch 2.6 or later, not {torch.__version__}: pip install -U torch")
+
 
 def _takes_backends() -> bool:
-    """Whether this torch lets Python make a backend of one device; 2.11 knows process groups only."""
+    """Whether this torch lets Python make a backend of one device; 2.11 and older know process groups only."""
     try:
         _Backend(0, 1)
     except TypeError:

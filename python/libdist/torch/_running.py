@@ -46,7 +46,7 @@ class Running:
                 if work is not None:
                     return self._noted(work)
                 finish = by_host(lead, finish)
-            if opts is not None and not getattr(opts, "asyncOp", True):  # torch 2.4: not all have it
+            if opts is not None and not getattr(opts, "asyncOp", True):  # torch 2.6 does not say
                 status = blocking[name](self._group._handle, *arguments)
                 if status < 0:
                     self._group._check(status)
@@ -120,10 +120,11 @@ class Running:
             settle(self._cuda.device)
         limit = None if opts is None else opts.timeout
         timed = limit is not None and limit.total_seconds() > 0
-        if opts is not None and not opts.asyncOp and not timed:
+        waits = opts is not None and not getattr(opts, "asyncOp", True)
+        if waits and not timed:
             self._group._check(lib.dist_barrier(self._group._handle))
             return done([])
         work = self._start(lib.dist_barrier_async, (), [], None, None)
-        if timed and not opts.asyncOp:
+        if timed and waits:
             work.wait(limit)
         return work
