@@ -95,13 +95,27 @@ static uint64_t mismatch_sequence(const struct engine_calls *calls, uint64_t tag
     return calls->next + ahead - (past ? MISMATCH_SEQUENCE + 1 : 0);
 }
 
-static bool mismatch_is_pending(const struct dist_engine *engine, uint64_t sequence)
+/* A call of this rank, as its messages have it. */
+struct mismatch_call {
+    uint64_t fingerprint, number;
+    bool pending;
+};
+
+/* However many calls are pending, none of them is forgotten. */
+static struct mismatch_call mismatch_recall(struct dist_engine *engine, uint64_t sequence)
 {
     const struct engine_task *task = engine->head;
+    const struct engine_called *called;
 
     while (task && task->call.sequence != sequence)
         task = task->next;
-    return task;
+    if (task)
+        return (struct mismatch_call){task->fingerprint, task->number, true};
+    called = mismatch_remembered(&engine->calls, sequence);
+    if (!called)
+        return (struct mismatch_call){MISMATCH_FORGOTTEN, 0, false};
+    return (struct mismatch_call){called->fingerprint, mismatch_number(called->history, sequence),
+                                  false};
 }
 
 static void mismatch_find(struct engine_calls *calls, int peer, uint64_t sequence, uint64_t mine,
@@ -121,23 +135,22 @@ static bool mismatch_see(void *arg, int peer, const struct dist_envelope *envelo
     uint64_t sequence = mismatch_sequence(calls, envelope->tag);
     uint64_t number = envelope->tag >> DISTI_TAG_CHANNEL_BITS & MISMATCH_NUMBER;
     bool query = (envelope->tag & DISTI_CHANNELS) == MISMATCH_QUERY;
-    const struct engine_called *mine;
+    struct mismatch_call mine;
 
     if (calls->found.peer >= 0 || sequence >= calls->next)
         return false;
-    mine = mismatch_remembered(calls, sequence);
-    if (!mine && query)
+    mine = mismatch_recall(engine, sequence);
+    if (mine.fingerprint == MISMATCH_FORGOTTEN && query)
         return true;
-    if (!mine || mine->fingerprint != envelope->fingerprint) {
-        mismatch_find(calls, peer, sequence, mine ? mine->fingerprint : MISMATCH_FORGOTTEN,
-                      envelope);
-    } else if (mismatch_number(mine->history, sequence) != number) {
+    if (mine.fingerprint != envelope->fingerprint) {
+        mismatch_find(calls, peer, sequence, mine.fingerprint, envelope);
+    } else if (mine.number != number) {
         if (calls->suspect == MISMATCH_NOBODY) {
             calls->suspect = peer;
             calls->suspect_sequence = sequence;
         }
-    } else if (!query && !mismatch_is_pending(engine, sequence)) {
-        mismatch_find(calls, peer, sequence, mine->fingerprint, envelope);
+    } else if (!query && !mine.pending) {
+        mismatch_find(calls, peer, sequence, mine.fingerprint, envelope);
     }
     return query && calls->found.peer < 0;
 }
@@ -198,11 +211,10 @@ static void mismatch_ask_suspect(struct dist_engine *engine)
     uint64_t sequence = calls->suspect_sequence;
 
     for (int i = 0; i < MISMATCH_ASKED && sequence > 0; i++) {
-        const struct engine_called *called = mismatch_remembered(calls, --sequence);
+        struct mismatch_call call = mismatch_recall(engine, --sequence);
 
-        if (called)
-            mismatch_query(engine, calls->suspect, mismatch_number(called->history, sequence),
-                           called->fingerprint);
+        if (call.fingerprint != MISMATCH_FORGOTTEN)
+            mismatch_query(engine, calls->suspect, call.number, call.fingerprint);
     }
     calls->suspect = MISMATCH_ASKED_ALREADY;
 }

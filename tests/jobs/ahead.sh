@@ -26,6 +26,7 @@ ahead()
 {
     local kept=$1 launcher=$2 backend=$3 ranks
     late $launcher 4 $program $backend mixed 16 $((4 * MiB)) $((kept + 16)) 100
+    late $launcher 4 $program $backend all 700 64 $((kept + 16)) 10
     [ -n "${CHECK_LONG-}" ] || return 0
     late $launcher 4 $program $backend reduces 16 $((25 * MiB)) $((kept + 64))
     late $launcher 2 $program $backend reduces 2 $((160 * MiB)) $((kept + 320))
