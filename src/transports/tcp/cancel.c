@@ -92,6 +92,18 @@ static void cancel_assemblies(struct cancel *cancel)
     }
 }
 
+static void cancel_asked(struct cancel *cancel)
+{
+    struct dist_request **at = &cancel->peer->control.receives;
+
+    while (*at) {
+        if (cancel_means(cancel, *at))
+            *at = (*at)->next;
+        else
+            at = &(*at)->next;
+    }
+}
+
 /* Messages that nobody has received. What was offered is refused, if anybody is there to hear. */
 static void cancel_unexpected(struct cancel *cancel)
 {
@@ -120,6 +132,7 @@ static void cancel_receives(struct cancel *cancel)
             peer->conn[number].in.request = NULL;
     }
     cancel_assemblies(cancel);
+    cancel_asked(cancel);
     cancel_unexpected(cancel);
 }
 

@@ -134,8 +134,23 @@ bool disti_tcp_control(struct tcp_state *state, struct tcp_peer *peer)
         any |= sent > 0;
         if (control->begin < control->end)
             disti_tcp_conn_set_writable(state, peer->conn, false);
+        else if (!control->head)
+            disti_tcp_control_end(peer, DIST_OK);
     }
     return any;
+}
+
+void disti_tcp_control_end(struct tcp_peer *peer, dist_status status)
+{
+    struct dist_request *request = peer->control.receives;
+
+    peer->control.receives = NULL;
+    while (request) {
+        struct dist_request *next = request->next;
+
+        request->status = status;
+        request = next;
+    }
 }
 
 void disti_tcp_control_clear(struct tcp_peer *peer)

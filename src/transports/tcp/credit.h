@@ -44,6 +44,9 @@ struct tcp_control {
     unsigned char bytes[TCP_CONTROL_FRAMES * DISTI_TCP_FRAME_BYTES];
     size_t begin, end;
     struct tcp_ask *head, *tail;
+    /* Of messages of no bytes, which end when the asks have gone: who has nothing left to receive
+     * may not come back to send them. */
+    struct dist_request *receives;
 };
 
 /* Is there credit for this message? */
@@ -73,5 +76,7 @@ bool disti_tcp_can_control(const struct tcp_peer *peer);
 /* Sends them, as far as there is room. True: something went. */
 bool disti_tcp_control(struct tcp_state *state, struct tcp_peer *peer);
 void disti_tcp_control_clear(struct tcp_peer *peer);
+/* Ends the receives of no bytes. */
+void disti_tcp_control_end(struct tcp_peer *peer, dist_status status);
 
 #endif

@@ -73,11 +73,16 @@ static bool frame_message(struct tcp_state *state, struct tcp_conn *conn,
 dist_status disti_tcp_ask_for(struct tcp_peer *peer, uint64_t number, uint64_t bytes,
                               struct dist_request *request)
 {
+    dist_status status;
+
     if (bytes && !disti_tcp_assemble(peer, number, bytes, request, NULL))
         return DIST_ERR_NO_MEMORY;
-    if (!bytes)
-        request->status = DIST_OK;
-    return disti_tcp_ask(peer, number, false);
+    status = disti_tcp_ask(peer, number, false);
+    if (!bytes && status == DIST_OK) {
+        request->next = peer->control.receives;
+        peer->control.receives = request;
+    }
+    return status;
 }
 
 /* An offer takes its place in the order of messages, or is answered at once. */

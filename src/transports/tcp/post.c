@@ -9,7 +9,8 @@
 
 bool disti_tcp_has_receives(const struct tcp_peer *peer)
 {
-    return peer->match.posted_head || peer->conn->in.request || disti_tcp_assembles(peer);
+    return peer->match.posted_head || peer->conn->in.request || peer->control.receives ||
+           disti_tcp_assembles(peer);
 }
 
 void disti_tcp_unexpected_release(struct tcp_peer *peer, struct disti_unexpected *unexpected)
@@ -38,6 +39,7 @@ void disti_tcp_fail_receives(struct tcp_peer *peer, dist_status status)
     for (int number = 0; number < peer->conns; number++)
         disti_tcp_incoming_clear(&peer->conn[number].in);
     disti_tcp_assemblies_fail(peer, status);
+    disti_tcp_control_end(peer, status);
     disti_match_release_descriptors(&peer->match);
 }
 

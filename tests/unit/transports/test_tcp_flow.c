@@ -231,6 +231,34 @@ static void test_empty_messages_wait(void **unused)
     tcp_pair_close(pair);
 }
 
+/* Who has received it may never call the library again. */
+static void test_empty_offer(void **unused)
+{
+    struct dist_request kept[4096 / 128], send, recv;
+    struct tcp_rank pair[2];
+
+    (void)unused;
+    for (int late = 0; late < 2; late++) {
+        setenv("DIST_TCP_EARLY_LIMIT", "4K", 1);
+        tcp_pair_open(pair, "127.0.0.1");
+        unsetenv("DIST_TCP_EARLY_LIMIT");
+        for (int i = 0; i < 4096 / 128; i++)
+            tcp_send(&pair[0], &kept[i], 1, 5, NULL, 0);
+        assert_int_equal(tcp_finish(pair, 2, &kept[4096 / 128 - 1]), DIST_OK);
+        if (!late)
+            tcp_recv(&pair[1], &recv, 0, 6, NULL, 0);
+        tcp_send(&pair[0], &send, 1, 6, NULL, 0);
+        if (late) {
+            await_waiting(pair, 6);
+            tcp_recv(&pair[1], &recv, 0, 6, NULL, 0);
+        }
+        tcp_drive(&pair[0], 1);
+        assert_int_equal(tcp_finish(&pair[1], 1, &recv), DIST_OK);
+        assert_int_equal(tcp_finish(&pair[0], 1, &send), DIST_OK);
+        tcp_pair_close(pair);
+    }
+}
+
 /* An offer whose receive means another message: the send ends, the pair goes on. */
 static void test_offer_is_refused(void **unused)
 {
@@ -349,11 +377,17 @@ static void test_sleep_is_sleep(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_crossing_calls),        cmocka_unit_test(test_higher_rank_calls),
-        cmocka_unit_test(test_dead_before_connected), cmocka_unit_test(test_leaving),
-        cmocka_unit_test(test_early_limit),           cmocka_unit_test(test_credit_comes_back),
-        cmocka_unit_test(test_empty_messages_wait),   cmocka_unit_test(test_offer_is_refused),
-        cmocka_unit_test(test_offer_of_the_lost),     cmocka_unit_test(test_claimed_while_arriving),
+        cmocka_unit_test(test_crossing_calls),
+        cmocka_unit_test(test_higher_rank_calls),
+        cmocka_unit_test(test_dead_before_connected),
+        cmocka_unit_test(test_leaving),
+        cmocka_unit_test(test_early_limit),
+        cmocka_unit_test(test_credit_comes_back),
+        cmocka_unit_test(test_empty_messages_wait),
+        cmocka_unit_test(test_empty_offer),
+        cmocka_unit_test(test_offer_is_refused),
+        cmocka_unit_test(test_offer_of_the_lost),
+        cmocka_unit_test(test_claimed_while_arriving),
         cmocka_unit_test(test_sleep_is_sleep),
     };
 
