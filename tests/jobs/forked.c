@@ -24,6 +24,7 @@ static const char *backend;
 static struct {
     dist_group *group, *busy; /* of the second, a thread makes use all the time */
     dist_work *work, *persistent;
+    dist_work *orphan; /* of a group that has been destroyed */
     void *memory;
     atomic_bool stop;
 } mine;
@@ -125,6 +126,7 @@ static void be_a_child(int number)
     calls_are_refused(mine.busy);
     works_are_refused(mine.work);
     works_are_refused(mine.persistent);
+    EXPECT(dist_wait(mine.orphan) == DIST_ERR_INVALID_ARGUMENT);
     EXPECT(dist_get_rank(mine.group) >= 0);
     if (number == 0)
         EXPECT(dist_spawn(2, own_rank, NULL, &code) == DIST_OK && code == 0);
@@ -190,9 +192,13 @@ static void be_a_parent(bool threads)
     int rank = dist_get_rank(mine.group), ranks = dist_get_world_size(mine.group);
     static float data[COUNT];
     int32_t word = 0;
+    dist_group *gone;
     pthread_t thread;
     pid_t worker;
 
+    EXPECT(dist_dup_group(mine.group, NULL, &gone) == DIST_OK &&
+           dist_barrier_async(gone, &mine.orphan) == DIST_OK &&
+           dist_destroy_process_group(gone) == DIST_OK);
     EXPECT(dist_alloc(mine.group, 5000, &mine.memory) == DIST_OK);
     EXPECT(dist_irecv(mine.group, &word, 1, DIST_INT32, (rank + ranks - 1) % ranks, 7, NULL,
                       &mine.work) == DIST_OK);
@@ -211,6 +217,7 @@ static void be_a_parent(bool threads)
     atomic_store(&mine.stop, true);
     if (threads)
         pthread_join(thread, NULL);
+    EXPECT(dist_wait(mine.orphan) == DIST_OK);
     EXPECT(dist_work_free(mine.persistent) == DIST_OK);
     EXPECT(dist_free(mine.group, mine.memory) == DIST_OK);
     EXPECT(dist_destroy_process_group(mine.group) == DIST_OK);

@@ -26,7 +26,8 @@ struct dist_group {
     bool known;                       /* it has seen this one */
     atomic_bool destroyed;            /* or not this process's: its handle is good for nothing */
     atomic_bool over;      /* destroyed, failed or asked to abort: for ever, so no lock is needed */
-    bool inherited;        /* this process was forked from the one that has the group */
+    bool forked;           /* this process was forked from the one that has, or had, the group */
+    bool inherited;        /* and that one had not destroyed it */
     atomic_bool abandoned; /* the others know that this rank takes part in nothing any more */
     struct disti_world *world;
     struct dist_group *next; /* of this world, by number; guarded by the world's lock */

@@ -26,11 +26,14 @@ static int known_gone_count;
 static void known_forked(void)
 {
     for (struct dist_group *group = atomic_load(&known_newest); group; group = group->older) {
+        group->forked = true;
         if (!atomic_exchange(&group->destroyed, true))
             group->inherited = true;
         atomic_store(&group->over, true);
         atomic_store(&group->abort_possible, false);
     }
+    for (struct dist_group *group = known_gone; group; group = group->next)
+        group->forked = true;
     disti_flight_forked();
     disti_memory_forked();
     disti_shared_forked();

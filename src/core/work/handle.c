@@ -187,7 +187,7 @@ static dist_status handle_add(dist_work *handle, const char *name, uint64_t amou
                               name);
     } while (!atomic_compare_exchange_weak_explicit(&slot->life, &life, life + amount,
                                                     memory_order_acquire, memory_order_relaxed));
-    if (slot->work.group->inherited) {
+    if (slot->work.group->forked) {
         atomic_fetch_sub_explicit(&slot->life, amount, memory_order_relaxed);
         return disti_group_check(slot->work.group, name);
     }
