@@ -86,10 +86,8 @@ static void engine_retire(struct dist_engine *engine, struct engine_task *before
 /* May this task run beside those that were posted before it? */
 static bool engine_may_start(const struct dist_engine *engine, const struct engine_task *task)
 {
-    int running = 0;
-
     for (const struct engine_task *t = engine->head; t != task; t = t->next) {
-        if (++running >= ENGINE_RUNNING_MAX || disti_spans_clash(t->spans, task->spans))
+        if (disti_spans_clash(t->spans, task->spans))
             return false;
     }
     return !disti_p2p_clash(engine, task);
@@ -110,14 +108,17 @@ static dist_status engine_step(struct dist_engine *engine, struct engine_task *t
     return disti_task_advance(engine, task, moved);
 }
 
-/* Runs every task that can run; ended ones leave the queue. Returns how much happened. */
+/*
+ * Runs every task that can run; ended ones leave the queue. Only the oldest may run, so that the
+ * rest, however many, costs nothing. Returns how much happened.
+ */
 static int engine_run(struct dist_engine *engine)
 {
     struct engine_task *before = NULL;
     bool node_busy = false;
-    int moved = 0;
+    int moved = 0, pending = 0;
 
-    for (struct engine_task *task = engine->head; task;) {
+    for (struct engine_task *task = engine->head; task && pending < ENGINE_RUNNING_MAX;) {
         struct engine_task *next = task->next;
         dist_status status = engine_step(engine, task, node_busy, &moved);
 
@@ -126,6 +127,7 @@ static int engine_run(struct dist_engine *engine)
         node_busy |= task->on_node && status == DIST_IN_PROGRESS;
         if (status == DIST_IN_PROGRESS) {
             before = task;
+            pending++;
         } else if (status == DIST_OK) {
             disti_ticket_end(&task->ticket, DIST_OK);
             engine_retire(engine, before);

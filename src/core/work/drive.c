@@ -4,6 +4,7 @@
 #include "core/work/others.h"
 #include "endpoint/endpoint.h"
 
+#include <limits.h>
 #include <sched.h>
 
 /* Polls between two looks at the clock and at the news. */
@@ -21,6 +22,9 @@
  * for it are more than a short call takes. */
 #define DRIVE_MEANWHILE_NS (1000 * 1000)
 #define DRIVE_MEANWHILE_POLLS 64
+
+/* Works that are looked at as one more is posted, the oldest: backends move these. */
+#define DRIVE_CHECKED 64
 
 /* Yields of a driver to threads that want the lock: about a wake-up. */
 #define DRIVE_YIELDS 64
@@ -149,20 +153,22 @@ static void drive_extend_deadlines(struct dist_group *group, bool repeat)
     }
 }
 
-static const struct disti_work *drive_failed(const struct dist_group *group)
+/* The first of so many. */
+static const struct disti_work *drive_failed(const struct dist_group *group, int most)
 {
     const struct disti_work *work = group->works;
 
-    while (work && work->ticket.status >= 0)
+    for (; work && work->ticket.status >= 0 && most > 0; most--)
         work = work->next;
-    return work;
+    return work && work->ticket.status < 0 ? work : NULL;
 }
 
-void disti_drive_check(struct dist_group *group)
+void disti_drive_check(struct dist_group *group, const struct disti_work *newest)
 {
-    const struct disti_work *work = group->failed ? NULL : drive_failed(group);
+    const struct disti_work *work =
+        newest->ticket.status < 0 ? newest : drive_failed(group, DRIVE_CHECKED);
 
-    if (work)
+    if (work && !group->failed)
         disti_group_fail(group, work, work->ticket.status);
 }
 
@@ -171,7 +177,7 @@ int disti_drive_poll(struct dist_group *group)
     int moved = group->failed ? 0 : group->backend->progress(group->state);
 
     if (moved < 0) {
-        disti_group_fail(group, drive_failed(group), (dist_status)moved);
+        disti_group_fail(group, drive_failed(group, INT_MAX), (dist_status)moved);
         moved = 0;
     }
     if (moved || group->drive.completion_due ||

@@ -122,8 +122,8 @@ void disti_drive_let_in(struct dist_group *group);
 int disti_drive_poll(struct dist_group *group);
 /* A look at the oldest work's deadline, and at news of ranks that are gone. */
 void disti_drive_watch(struct dist_group *group);
-/* A ticket may have failed in a call of the backend: ends the group. */
-void disti_drive_check(struct dist_group *group);
+/* A ticket may have failed as this work was posted: ends the group. */
+void disti_drive_check(struct dist_group *group, const struct disti_work *newest);
 
 /* sleep.c; with the lock held. */
 

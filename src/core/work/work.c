@@ -141,7 +141,7 @@ static void work_wait(struct disti_work *work)
         work->group->drive.released_ns = now;
     disti_flight_go(&work->group->flight, &work->call, DISTI_FLIGHT_WAITING, now);
     work_append(work->group, work);
-    disti_drive_check(work->group);
+    disti_drive_check(work->group, work);
 }
 
 dist_status disti_work_launch(struct disti_work *work)
