@@ -2,6 +2,8 @@
 /* Sockets that belong to this process alone, and are closed in a child that it forks. */
 #include "base/descriptor.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -33,8 +35,23 @@ static void descriptor_start(void)
     (void)pthread_atfork(NULL, NULL, descriptor_child);
 }
 
+int disti_descriptor_raise(int fd)
+{
+    int error = errno, raised;
+
+    if (fd < 0 || fd > STDERR_FILENO)
+        return fd;
+    raised = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    errno = error;
+    if (raised < 0)
+        return fd;
+    close(fd);
+    return raised;
+}
+
 int disti_descriptor_own(int fd)
 {
+    fd = disti_descriptor_raise(fd);
     if (fd < 0 || fd >= DESCRIPTOR_MOST)
         return fd;
     pthread_once(&descriptor_once, descriptor_start);

@@ -7,11 +7,19 @@
 #include <stddef.h>
 
 /*
+ * What gets the number of a standard stream that the program has closed gets another one: whatever
+ * the program prints would go there. Takes the descriptor, negative ones too, and returns the one
+ * to use. Does not set errno.
+ */
+int disti_descriptor_raise(int fd);
+
+/*
  * A connection ends for its other side when the last process closes it. A child that was forked
  * and runs no other program has copies of all, so without this a rank that dies would seem to live
  * as long as its child does.
  *
- * Takes the descriptor, negative ones too, and returns it: so it goes round socket() and accept().
+ * Takes the descriptor, negative ones too, raises it, and returns it: so it goes round socket() and
+ * accept().
  * May be called by any thread. Does not set errno.
  */
 int disti_descriptor_own(int fd);

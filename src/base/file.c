@@ -2,6 +2,8 @@
 /* Files that grow, where the limit on file sizes may be below that. */
 #include "base/file.h"
 
+#include "base/descriptor.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -105,5 +107,5 @@ int disti_file_memory(void)
 
     if (fd < 0 && errno == EINVAL)
         fd = memfd_create("libdist", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    return fd;
+    return disti_descriptor_raise(fd);
 }

@@ -2,6 +2,7 @@
 /* The progress thread, which moves works along while the program computes: its life. */
 #include "core/work/progress.h"
 
+#include "base/descriptor.h"
 #include "base/settings/config.h"
 #include "base/thread.h"
 #include "core/work/others.h"
@@ -91,7 +92,7 @@ static bool progress_start(void)
     if (!disti_progress.handles_fork && pthread_atfork(NULL, NULL, progress_forked) != 0)
         return false;
     disti_progress.handles_fork = true;
-    disti_progress.wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    disti_progress.wake_fd = disti_descriptor_raise(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     if (disti_progress.wake_fd < 0)
         return false;
     disti_progress_go(DISTI_PROGRESS_NONE, DISTI_PROGRESS_RUNS);

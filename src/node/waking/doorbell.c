@@ -69,8 +69,8 @@ static dist_status doorbell_make(void)
         doorbell_pipe[0] = doorbell_pipe[1] = -1;
         return DIST_ERR_SYSTEM;
     }
-    disti_descriptor_own(doorbell_pipe[0]);
-    disti_descriptor_own(doorbell_pipe[1]);
+    doorbell_pipe[0] = disti_descriptor_own(doorbell_pipe[0]);
+    doorbell_pipe[1] = disti_descriptor_own(doorbell_pipe[1]);
     if (fstat(doorbell_pipe[1], &info) < 0)
         return DIST_ERR_SYSTEM;
     doorbell_inode = info.st_ino;

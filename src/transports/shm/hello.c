@@ -105,7 +105,7 @@ int disti_shm_hello_receive(int socket, struct shm_hello *hello, int fds[SHM_HEL
         return errno == EAGAIN ? 0 : -1;
     hello_take_fds(&message, fds);
     for (int i = 0; i < SHM_HELLO_FDS; i++)
-        disti_descriptor_own(fds[i]);
+        fds[i] = disti_descriptor_own(fds[i]);
     if (got == (ssize_t)sizeof(*hello) && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
         return 1;
     disti_shm_close_fds(fds, SHM_HELLO_FDS);

@@ -99,8 +99,9 @@ static dist_status tcp_open(void *instance, const struct dist_transport_config *
         status = disti_tcp_congestion_open(state);
     if (status != DIST_OK)
         return status;
-    state->epoll = epoll_create1(EPOLL_CLOEXEC);
-    state->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    state->epoll = disti_descriptor_raise(epoll_create1(EPOLL_CLOEXEC));
+    state->timer =
+        disti_descriptor_raise(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
     if (state->epoll < 0 || state->timer < 0 || !tcp_watch_listeners(state) ||
         !disti_tcp_watch(state, state->timer, TCP_EVENT_TIMER, 0, false))
         return disti_fail_errno(DIST_ERR_SYSTEM, "tcp: rank %d cannot set up epoll", state->rank);

@@ -100,6 +100,30 @@ static void a_child_keeps_what_it_opens(void **state)
     disti_descriptor_close(fd);
 }
 
+/* What a program without a standard output prints goes nowhere. */
+static void standard_streams_are_left_alone(void **state)
+{
+    int status = 0;
+    pid_t child = fork();
+
+    (void)state;
+    if (child == 0) {
+        int fds[3], right = 1;
+
+        for (int i = 0; i < 3; i++)
+            close(i);
+        for (int i = 0; i < 3; i++) {
+            fds[i] = disti_descriptor_own(open("/dev/zero", O_RDONLY | O_CLOEXEC));
+            right = right && fds[i] > STDERR_FILENO && fcntl(fds[i], F_GETFD) == FD_CLOEXEC;
+        }
+        for (int i = 0; i < 3; i++)
+            right = right && fcntl(i, F_GETFD) < 0;
+        _exit(right);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+}
+
 static void no_descriptor_is_nothing(void **state)
 {
     (void)state;
@@ -114,6 +138,7 @@ int main(void)
         cmocka_unit_test(the_other_side_sees_the_end),
         cmocka_unit_test(a_number_that_comes_again_is_another_file),
         cmocka_unit_test(a_child_keeps_what_it_opens),
+        cmocka_unit_test(standard_streams_are_left_alone),
         cmocka_unit_test(no_descriptor_is_nothing),
     };
 
