@@ -108,12 +108,6 @@ void disti_memory_reclaim(struct dist_group *group)
 
 /* ---- the public calls ---- */
 
-static dist_status memory_missing(const char *what)
-{
-    return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s: the pointer that takes the address is NULL",
-                      what);
-}
-
 /* The log of a group that may be gone. */
 static void memory_log(const struct dist_group *group)
 {
@@ -127,7 +121,8 @@ dist_status dist_alloc(dist_group *group, size_t bytes, void **memory_p)
     if (status != DIST_OK)
         return status;
     if (!memory_p)
-        return memory_missing("dist_alloc");
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "dist_alloc: the pointer that takes the address is NULL");
     if (bytes == 0) {
         *memory_p = NULL;
         return DIST_OK;
@@ -171,7 +166,7 @@ dist_status dist_register(dist_group *group, void *memory, size_t bytes)
     if (status != DIST_OK || bytes == 0)
         return status;
     if (!memory)
-        return memory_missing("dist_register");
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_register: the memory is NULL");
     memory_log(group);
     status = disti_segment_register(memory, bytes);
     disti_log_use(NULL);
