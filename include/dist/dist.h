@@ -32,7 +32,8 @@
  * only. Counts and offsets are in elements of the dtype. A call that blocks ends with ERR_TIMEOUT
  * after the group's timeout at the latest. Any thread may call any function, unless the function
  * says otherwise; threads that share a group agree on one order of its collectives. The library
- * never exits, and prints nothing unless DIST_DEBUG asks for it. libdist(3) says more.
+ * never exits, and prints nothing unless DIST_DEBUG asks for it, but a line on a misspelt DIST_
+ * variable, and on a call that has waited for half of its time. libdist(3) says more.
  */
 #ifndef DIST_DIST_H
 #define DIST_DIST_H
