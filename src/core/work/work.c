@@ -98,21 +98,26 @@ static void work_append(struct dist_group *group, struct disti_work *work)
 
 /*
  * The backend does not take the call. Where it refuses what it cannot do, it is as if the call had
- * not been made; otherwise the other ranks have gone on, and this one cannot.
+ * not been made; otherwise the other ranks have gone on, and this one cannot. Returns why.
  */
-static void work_refused(struct dist_group *group, struct disti_work *work, dist_status status)
+static dist_status work_refused(struct dist_group *group, struct disti_work *work,
+                                dist_status status)
 {
     const bool harmless = status == DIST_ERR_UNSUPPORTED || status == DIST_ERR_INVALID_ARGUMENT;
 
     disti_flight_go(&group->flight, &work->call,
                     harmless ? DISTI_FLIGHT_NONE : DISTI_FLIGHT_REFUSED, 0);
-    if (!harmless)
-        disti_group_break(group, status, dist_last_error());
-    else if (disti_collective_pair(work->call.collective))
+    group->drive.completion_due = true;
+    if (!harmless) {
+        work->deadline_ns = disti_now_ns() + group->timeout_ms * INT64_C(1000000);
+        disti_group_fail(group, work, status);
+        return group->failed;
+    }
+    if (disti_collective_pair(work->call.collective))
         group->message_sequence--;
     else
         group->sequence--;
-    group->drive.completion_due = true;
+    return status;
 }
 
 /*
@@ -160,10 +165,8 @@ dist_status disti_work_launch(struct disti_work *work)
     if (group->numerics)
         disti_numerics_given(work);
     status = group->backend->post(group->state, &work->call, &work->ticket);
-    if (status != DIST_OK) {
-        work_refused(group, work, status);
-        return status;
-    }
+    if (status != DIST_OK)
+        return work_refused(group, work, status);
     if (work_ends_at_once(work))
         disti_flight_go(&group->flight, &work->call, DISTI_FLIGHT_DONE, 0);
     else

@@ -80,6 +80,41 @@ static void a_silent_rank_is_named(void **state)
     run(2, 1000, fall_silent);
 }
 
+#define CALLS 40
+
+/* Rank 1 calls something else, and rank 0 finds out with it, before rank 2 calls anything. */
+static void come_late(int rank, void *arg)
+{
+    dist_work *works[CALLS];
+    float data[CALLS] = {0};
+    dist_status status = DIST_OK;
+    dist_group *group;
+    int started = 0;
+
+    setenv("DIST_NODE_MEMORY", "0", 1);
+    group = join(arg, rank);
+    if (rank == 2)
+        disti_sleep_ns(unit_patience() * 500 * INT64_C(1000000));
+    for (int i = 0; i < CALLS && status == DIST_OK; i++) {
+        status =
+            dist_broadcast_async(group, &data[i], 1, DIST_FLOAT32, rank == 1 ? 1 : 0, &works[i]);
+        started += status == DIST_OK;
+    }
+    for (int i = 0; i < started && status == DIST_OK; i++)
+        status = dist_wait(works[i]);
+    fprintf(stderr, "rank %d: %s: %s\n", rank, dist_status_string(status), dist_last_error());
+    CHECK(status == DIST_ERR_MISMATCH || status == DIST_ERR_PEER_LOST ||
+          status == DIST_ERR_ABORTED);
+    CHECK(strstr(dist_last_error(), "called broadcast"));
+    dist_destroy_process_group(group);
+}
+
+static void who_comes_late_hears_who_began_it(void **state)
+{
+    (void)state;
+    run(3, 20000, come_late);
+}
+
 static atomic_int failure_seen;
 
 static void note_failure(void *arg, dist_status status)
@@ -118,6 +153,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         test(a_lost_rank_ends_every_waiting_thread),
         test(a_silent_rank_is_named),
+        test(who_comes_late_hears_who_began_it),
         test(a_loss_is_found_while_the_program_computes),
     };
 
