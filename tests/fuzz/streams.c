@@ -35,12 +35,17 @@ int fuzz_listen(int *port_p)
 int fuzz_connect(int port)
 {
     struct sockaddr_in address = streams_loopback(port);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool again = true;
 
-    FUZZ_MUST(fd >= 0);
-    if (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0)
-        return fd;
-    close(fd);
+    while (again) { /* after libFuzzer's alarm */
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+        FUZZ_MUST(fd >= 0);
+        if (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0)
+            return fd;
+        again = errno == EINTR;
+        close(fd);
+    }
     return -1;
 }
 

@@ -208,6 +208,7 @@ static void tcp_enter(struct tcp_fuzz *fuzz, struct tcp_line *line, int socket)
 
     fuzz_hang_up(line->fd);
     *line = (struct tcp_line){.fd = fuzz_connect(fuzz->port), .as = TCP_CALLER};
+    FUZZ_MUST(line->fd >= 0);
     tcp_hello(fuzz, line, socket, DISTI_TCP_CALL);
     FUZZ_MUST(tcp_hear(fuzz, line, DISTI_TCP_CHALLENGE, &said));
     tcp_hello(fuzz, line, socket, DISTI_TCP_PROOF);
