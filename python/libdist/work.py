@@ -187,7 +187,10 @@ class Work:
         future = loop.create_future()
 
         def wake(_: "Work") -> None:
-            loop.call_soon_threadsafe(lambda: future.done() or future.set_result(None))
+            try:
+                loop.call_soon_threadsafe(lambda: future.done() or future.set_result(None))
+            except RuntimeError:  # the loop was closed meanwhile: nobody awaits it any more
+                pass
 
         self.add_done_callback(wake)
         yield from future

@@ -54,6 +54,8 @@ def init_process_group(
     rank and world_size, replaces init_method: it gets this rank's bytes and returns those of all
     ranks, in order.
     """
+    if all_gather and world_size < 1:
+        raise InvalidArgumentError("all_gather: give rank and world_size with it")
     failures: List[BaseException] = []
     gather = _oob(all_gather, world_size, failures) if all_gather else None
     options = _header.dist_options(
@@ -64,7 +66,8 @@ def init_process_group(
         world_size=bounded(world_size, "world_size"),
         local_rank=bounded(local_rank, "local_rank"),
         timeout_ms=milliseconds(timeout),
-        oob_all_gather=ctypes.cast(gather, ctypes.c_void_p) if gather else None,
+        # Not a cast, whose result would keep `gather` in a cycle until the collector comes.
+        oob_all_gather=ctypes.c_void_p.from_buffer(gather).value if gather else None,
         reproducible=reproducible,
         device=bounded(device, "device"),
         stream=stream,

@@ -5,6 +5,7 @@ The default group is gloo's or libdist's (argv 1), the other one a group of the 
 """
 import re
 import sys
+import time
 from datetime import timedelta
 
 import torch
@@ -268,6 +269,21 @@ def chained(both):
         manager.wait()
 
 
+def nested(both):
+    """What is chained to a future may wait for calls of its own, as PowerSGD's hook does."""
+
+    def more(future):
+        x = future.value()[0]
+        dist.all_reduce(x, group=both.ours)
+        return dist.all_reduce(x, group=both.ours, async_op=True).get_future().wait()[0]
+
+    for i in range(10):
+        if i % 2 == both.rank % 2:
+            time.sleep(0.02)
+        work = dist.all_reduce(torch.ones(3), group=both.ours, async_op=True)
+        assert (work.get_future().then(more).wait() == both.size**3).all()
+
+
 def late(both):
     """Who waits for a rank in vain is told in gloo's words, and the group goes on."""
     if both.ours is not dist.group.WORLD:
@@ -326,18 +342,20 @@ def again(both):
     dist.broadcast_object_list(port, 0)
     store = store or dist.TCPStore("127.0.0.1", port[0], is_master=False)
     dist.destroy_process_group()
+    libdist.torch._group.EXIT_SECONDS = 1
     for _ in range(2):
         dist.init_process_group("libdist", store=store, rank=both.rank, world_size=both.size)
         x = torch.ones(1)
         dist.all_reduce(x)
         assert x.item() == both.size
+        dist.irecv(x, (both.rank + 1) % both.size)  # which nobody sends
         dist.destroy_process_group()
     return store
 
 
 def main():
     both = Both()
-    for part in (reductions, movers, lazy, messages, objects, futures, chained, late, groups, refusals):
+    for part in (reductions, movers, lazy, messages, objects, futures, chained, nested, late, groups, refusals):
         part(both)
     store = again(both)  # rank 0's serves the others
     store.set(f"done/{both.rank}", "")

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The process group that torch.distributed gets, and how its ranks meet: by torch's own store."""
-import atexit
 import itertools
 import os
 import sys
@@ -18,6 +17,7 @@ from ..group import Group
 from ..work import EXIT_SECONDS
 from ._collectives import Collectives
 from ._cuda import Cuda
+from ._tell import before_exit
 from ._work import Several, Work
 
 _Backend = torch._C._distributed_c10d.Backend
@@ -39,7 +39,6 @@ _TAKES_BACKENDS = _takes_backends()
 _lives: "weakref.WeakSet[_Life]" = weakref.WeakSet()
 
 
-@atexit.register
 def _leave() -> None:
     """No thread of the library may use memory, or call into an interpreter, that is ending."""
     for life in list(_lives):
@@ -50,6 +49,9 @@ def _leave() -> None:
                 work.wait(timedelta(seconds=EXIT_SECONDS))
             except Exception:  # pylint: disable=broad-except  # it ends, however it does
                 pass
+
+
+before_exit(_leave)
 
 
 def _devices() -> List[torch.device]:
@@ -67,12 +69,16 @@ class _Life(Collectives):
         _lives.add(self)
 
     def shutdown(self) -> None:
-        """Leaves the group; the other ranks' end of it is no failure of this one."""
+        """Leaves the group; the other ranks' end of it is no failure of this one.
+
+        A message that nobody sends or receives is given up, which aborts the group.
+        """
         for work in list(self._works.values()):
             try:
-                work.wait()
+                work.wait(timedelta(seconds=EXIT_SECONDS) if work._is_message else None)
             except Exception:  # pylint: disable=broad-except  # nobody waits for it any more
-                pass
+                if not work.is_completed():
+                    self.abort()
         self._cuda.destroy()
         try:
             self._group.destroy()
@@ -200,6 +206,7 @@ class ProcessGroup(_Life, _ProcessGroup):
 
     def set_timeout(self, timeout: timedelta) -> None:
         """A group's timeout stays what it was made with."""
+        warnings.warn("libdist keeps the timeout that init_process_group or new_group was given")
 
     def split_group(
         self,

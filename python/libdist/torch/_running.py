@@ -112,6 +112,7 @@ class Running:
             finish = by_host(lead, finish)
         work = self._start(function, arguments, tensors, finish, (lead, source))
         work._source = source
+        work._is_message = True
         return work
 
     def _barrier(self, opts: Any) -> Any:

@@ -14,7 +14,8 @@ from .. import _header
 from .._library import lib
 from ..arguments import milliseconds
 from ..errors import IN_PROGRESS, Status, failure
-from ..work import calling, is_calling
+from ..work import is_calling
+from ._tell import tell
 from ._tensors import Finish
 
 _Base = torch._C._distributed_c10d.Work
@@ -26,11 +27,10 @@ _numbers = itertools.count(1)
 
 @_header.dist_work_fn
 def _ended(number: int, status: int) -> None:
-    """Any thread of the library, when a work has ended."""
+    """Any thread of the library, when a work has ended; it must not wait."""
     work = _told.pop(number, None)
     if work is not None:
-        with calling():
-            work._tell(status)
+        tell(work._tell, status)
 
 
 def _future(tensors: List[torch.Tensor]) -> Future:
@@ -130,18 +130,14 @@ class Work(_Base):
                 free()
 
     def _tell(self, status: int) -> None:
-        """A thread of the library: it must not wait here, and the failure's text comes by waiting."""
-        if status < 0:
-            threading.Thread(target=self._tell_failure, daemon=True).start()
-            return
-        self._record(status)
-        self._future.set_result(None)
-
-    def _tell_failure(self) -> None:
-        try:
-            self.wait()
-        except Exception:  # pylint: disable=broad-except  # _error has it
-            pass
+        """Ends the future. The text of a failure comes by waiting."""
+        if status >= 0:
+            self._record(status)
+        else:
+            try:
+                self.wait()
+            except Exception:  # pylint: disable=broad-except  # _error has it
+                pass
         self._future.set_result(None)
 
     def get_future(self) -> Future:
@@ -164,7 +160,7 @@ class Work(_Base):
         _told[number] = self
         if lib.dist_on_complete(handle, _ended, number) < 0:  # another thread has just ended it
             _told.pop(number, None)
-            threading.Thread(target=self._tell_failure, daemon=True).start()
+            tell(self._tell, -1)
 
     def is_completed(self) -> bool:
         """Whether it has ended, well or not. Does not block."""
@@ -213,6 +209,7 @@ class Work(_Base):
         return self._source.value
 
     _free: Finish = None  # runs however it ends
+    _is_message = False  # a send, or a receive
     _source: Any = None
     _source_rank = source_rank
 
