@@ -74,6 +74,14 @@ static void known_unlink(struct dist_group *group)
         group->older->newer = group->newer;
 }
 
+void disti_groups_each(void (*function)(struct dist_group *group))
+{
+    pthread_mutex_lock(&known_lock);
+    for (struct dist_group *group = atomic_load(&known_newest); group; group = group->older)
+        function(group);
+    pthread_mutex_unlock(&known_lock);
+}
+
 void disti_group_gone(struct dist_group *group)
 {
     /* One that was never seen may be in the place of one that was, and is to be refused as that. */

@@ -10,6 +10,9 @@
 /* Groups that a thread looks at in one turn; the next turn begins behind them. */
 #define OTHERS_AT_ONCE 32
 
+/* Between two looks at groups that nothing is known to be pending in. */
+#define OTHERS_POKE_NS (20LL * 1000 * 1000)
+
 /* Descriptors to sleep on, of all groups together. */
 #define OTHERS_DESCRIPTORS 128
 
@@ -257,13 +260,35 @@ static void others_poll_all(int fd, int64_t until_ns)
     }
 }
 
+/*
+ * A group without works is looked at as well: MPI may have said that a message is sent, and pass it
+ * on only as it is called again. One that another thread has needs nobody.
+ */
+static void others_poke(struct dist_group *group)
+{
+    if (!disti_lock_try(&group->lock))
+        return;
+    if (!group->works && !group->drive.one_thread) {
+        disti_log_use(group->log);
+        disti_drive_once(group);
+    }
+    disti_group_unlock(group);
+}
+
 void disti_others_poll(int fd, int64_t until_ns)
 {
+    const struct disti_log *log = disti_log_current();
     struct pollfd poll = {.fd = fd, .events = POLLIN};
     int64_t ns = until_ns - disti_now_ns();
 
-    if (disti_others_wait(NULL))
+    if (disti_others_wait(NULL)) {
         others_poll_all(fd, until_ns);
-    else /* a thread that only waits needs no doorbell */
-        disti_drive_poll_fds(&poll, 1, ns < 0 ? 0 : ns);
+        return;
+    }
+    /* A thread that only waits needs no doorbell. */
+    disti_drive_poll_fds(&poll, 1, ns < 0 ? 0 : ns < OTHERS_POKE_NS ? ns : OTHERS_POKE_NS);
+    if (poll.revents)
+        return;
+    disti_groups_each(others_poke);
+    disti_log_use(log);
 }
