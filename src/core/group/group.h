@@ -115,8 +115,9 @@ struct dist_group *disti_group_blank(void);
 void disti_group_know(struct dist_group *group);
 /* It is freed, but for its structure; the program may have seen it or not. */
 void disti_group_gone(struct dist_group *group);
-/* Calls it with each group of the program. It must not wait for a group's lock, nor end works. */
-void disti_groups_each(void (*function)(struct dist_group *group));
+/* The group of that number, from the newest on, with its lock; NULL: another thread has that, or is
+ * about to free it. False: there are not so many. */
+bool disti_group_try(int number, struct dist_group **group_p);
 
 /* abort.c: from now on it may be aborted; and it may not any more. */
 void disti_abort_ready(struct dist_group *group);

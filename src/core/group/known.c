@@ -74,12 +74,17 @@ static void known_unlink(struct dist_group *group)
         group->older->newer = group->newer;
 }
 
-void disti_groups_each(void (*function)(struct dist_group *group))
+bool disti_group_try(int number, struct dist_group **group_p)
 {
+    struct dist_group *group;
+
     pthread_mutex_lock(&known_lock);
-    for (struct dist_group *group = atomic_load(&known_newest); group; group = group->older)
-        function(group);
+    group = atomic_load(&known_newest);
+    while (group && number-- > 0)
+        group = group->older;
+    *group_p = group && disti_lock_try(&group->lock) ? group : NULL;
     pthread_mutex_unlock(&known_lock);
+    return group;
 }
 
 void disti_group_gone(struct dist_group *group)

@@ -261,23 +261,29 @@ static void others_poll_all(int fd, int64_t until_ns)
 }
 
 /*
- * A group without works is looked at as well: MPI may have said that a message is sent, and pass it
- * on only as it is called again. One that another thread has needs nobody.
+ * Groups without works are looked at as well: MPI may have said that a message is sent, and pass it
+ * on only as it is called again. A group that another thread has needs nobody.
  */
-static void others_poke(struct dist_group *group)
+static void others_poke(void)
 {
-    if (!disti_lock_try(&group->lock))
-        return;
-    if (!group->works && !group->drive.one_thread) {
-        disti_log_use(group->log);
-        disti_drive_once(group);
+    const struct disti_log *log = disti_log_current();
+    struct dist_group *group;
+
+    for (int i = 0; i < OTHERS_AT_ONCE && disti_group_try(i, &group); i++) {
+        if (!group)
+            continue;
+        if (!group->works && !group->drive.one_thread &&
+            disti_drive_state(&group->drive) != DISTI_DRIVE_CLOSED) {
+            disti_log_use(group->log);
+            disti_drive_once(group);
+        }
+        disti_group_unlock(group);
     }
-    disti_group_unlock(group);
+    disti_log_use(log);
 }
 
 void disti_others_poll(int fd, int64_t until_ns)
 {
-    const struct disti_log *log = disti_log_current();
     struct pollfd poll = {.fd = fd, .events = POLLIN};
     int64_t ns = until_ns - disti_now_ns();
 
@@ -287,8 +293,6 @@ void disti_others_poll(int fd, int64_t until_ns)
     }
     /* A thread that only waits needs no doorbell. */
     disti_drive_poll_fds(&poll, 1, ns < 0 ? 0 : ns < OTHERS_POKE_NS ? ns : OTHERS_POKE_NS);
-    if (poll.revents)
-        return;
-    disti_groups_each(others_poke);
-    disti_log_use(log);
+    if (!poll.revents)
+        others_poke();
 }
