@@ -82,12 +82,15 @@ static void schedule_stop(struct disti_store_server *server)
 int64_t disti_store_schedule_tick(struct disti_store_server *server)
 {
     struct store_schedule *schedule = server->schedule;
+    const bool formed = schedule->formed;
+    const dist_status status = schedule->status;
 
     schedule->formed = schedule->formed || server->formed;
     schedule_find_lost(server);
-    if (server->here > 0)
+    /* Ranks may have come and gone since the last look. */
+    if (server->here > 0 || schedule->formed != formed || schedule->status != status)
         schedule->end_at = 0;
-    else if (!schedule->end_at)
+    if (server->here == 0 && !schedule->end_at)
         schedule->end_at = schedule_idle_until(server);
     if (!schedule->formed && disti_expired(schedule->come_by)) {
         schedule_expire(server);

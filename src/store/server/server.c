@@ -242,10 +242,6 @@ static int server_tick(struct disti_store_server *server)
 {
     int64_t next = INT64_MAX;
 
-    if (server->schedule)
-        server_sooner(&next, disti_store_schedule_tick(server));
-    if (atomic_load(&server->stop))
-        server_sooner(&next, atomic_load(&server->stop_by));
     if (server->accept_at && disti_expired(server->accept_at))
         server_resume(server);
     if (server->accept_at)
@@ -259,6 +255,11 @@ static int server_tick(struct disti_store_server *server)
     }
     server_sooner(&next, disti_store_coll_tick(server));
     server_reap(server);
+    /* Last: what was found to be lost just now counts. */
+    if (server->schedule)
+        server_sooner(&next, disti_store_schedule_tick(server));
+    if (atomic_load(&server->stop))
+        server_sooner(&next, atomic_load(&server->stop_by));
     return next == INT64_MAX ? -1 : disti_left_ms(next);
 }
 
