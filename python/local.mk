@@ -23,6 +23,7 @@ python_files = \
 	python/libdist/torch/_group.py \
 	python/libdist/torch/_monitor.py \
 	python/libdist/torch/_running.py \
+	python/libdist/torch/_tell.py \
 	python/libdist/torch/_tensors.py \
 	python/libdist/torch/_work.py \
 	python/libdist/work.py \
