@@ -112,6 +112,11 @@ static void others_give_back(struct dist_group *group)
     pthread_mutex_unlock(&others_lock);
 }
 
+static bool others_may(const struct dist_group *group)
+{
+    return !group->drive.one_thread || pthread_equal(group->drive.left_by, pthread_self());
+}
+
 /*
  * Locks a group that needs this thread. False: another thread has the lock (*held_p: it may leave
  * works behind and tell nobody, as the group is in the list), or the group is for another thread,
@@ -119,7 +124,7 @@ static void others_give_back(struct dist_group *group)
  */
 static bool others_enter(struct dist_group *group, bool *held_p)
 {
-    bool needs, may;
+    bool needs;
 
     if (!disti_lock_try(&group->lock)) {
         others_give_back(group);
@@ -127,8 +132,7 @@ static bool others_enter(struct dist_group *group, bool *held_p)
         return false;
     }
     needs = group->works && disti_drive_state(&group->drive) == DISTI_DRIVE_IDLE;
-    may = !group->drive.one_thread || pthread_equal(group->drive.left_by, pthread_self());
-    if (needs && may) {
+    if (needs && others_may(group)) {
         disti_log_use(group->log);
         return true;
     }
@@ -272,7 +276,7 @@ static void others_poke(void)
     for (int i = 0; i < OTHERS_AT_ONCE && disti_group_try(i, &group); i++) {
         if (!group)
             continue;
-        if (!group->works && !group->drive.one_thread &&
+        if (!group->works && others_may(group) &&
             disti_drive_state(&group->drive) != DISTI_DRIVE_CLOSED) {
             disti_log_use(group->log);
             disti_drive_once(group);
