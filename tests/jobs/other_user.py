@@ -2,9 +2,9 @@
 """What another user of the machine may try. Run as root, whose rights it gives away.
 
 other_user.py hold NAME            has the abstract Unix socket NAME, until it is ended
-other_user.py attack SECONDS MARK  tries to get something from the processes whose environment has
-                                   the line MARK, again and again: says what it tried, and each thing
-                                   it gained
+other_user.py attack MARK          tries to get something from the processes whose environment has
+                                   the line MARK, from when they come until they have gone: says what
+                                   it tried, and each thing it gained
 """
 
 import array
@@ -78,18 +78,28 @@ class Attack:
 
     def open(self, pid):
         for what in ("environ", "mem", "maps", "auxv"):
-            self.open_one("/proc/%d/%s" % (pid, what), pid)
+            self.open_one("/proc/%d/%s" % (pid, what), pid, self.has_memory)
         # Its descriptors, by number: the folder is no other user's to list.
         for fd in range(64):
             self.open_one("/proc/%d/fd/%d" % (pid, fd), pid)
 
-    def open_one(self, path, pid):
+    def open_one(self, path, pid, is_gain=lambda fd: True):
         self.tried["files of processes"] += 1
         try:
-            os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
-            self.gained.add("%s of process %d can be opened" % (path, pid))
+            fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         except OSError:
-            pass
+            return
+        if is_gain(fd):
+            self.gained.add("%s of process %d can be opened" % (path, pid))
+        os.close(fd)
+
+    @staticmethod
+    def has_memory(fd):
+        """Anybody may open these files of a process that has ended but for its exit code: they are empty."""
+        try:
+            return os.read(fd, 1) != b""
+        except OSError:
+            return True
 
     def signal(self, pid):
         self.tried["signals"] += 1
@@ -136,28 +146,35 @@ class Attack:
             self.call(socket.AF_INET, socket.SOCK_STREAM, address, "TCP sockets")
 
 
-def attack(seconds, mark):
+def attack(mark):
     """Only root sees what there is to try; so a child that is nobody does it, each time anew."""
-    until = time.monotonic() + seconds
+    until, seen = time.monotonic() + HOLD_SECONDS, False
     while time.monotonic() < until:
         pids = processes(mark)
-        names, addresses = sockets(pids)
-        sys.stdout.flush()
-        child = os.fork()
-        if child == 0:
-            become_nobody()
-            one = Attack()
-            one.all(pids, names, addresses)
-            print("tried: " + ", ".join("%d %s" % (n, what) for what, n in one.tried.items()))
-            for thing in sorted(one.gained):
-                print("gained: " + thing)
-            sys.stdout.flush()
-            os._exit(0)
-        os.waitpid(child, 0)
+        if seen and not pids:
+            return
+        if pids:
+            seen = True
+            attack_once(pids, *sockets(pids))
         time.sleep(0.05)
+
+
+def attack_once(pids, names, addresses):
+    child = os.fork()
+    if child != 0:
+        os.waitpid(child, 0)
+        return
+    become_nobody()
+    one = Attack()
+    one.all(pids, names, addresses)
+    print("tried: " + ", ".join("%d %s" % (n, what) for what, n in one.tried.items()))
+    for thing in sorted(one.gained):
+        print("gained: " + thing)
+    sys.stdout.flush()
+    os._exit(0)
 
 
 if sys.argv[1] == "hold":
     hold(sys.argv[2])
 else:
-    attack(float(sys.argv[2]), sys.argv[3])
+    attack(sys.argv[2])

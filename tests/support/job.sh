@@ -182,8 +182,8 @@ job_processes() { grep -lsz "^TEST_JOB=$job_id\$" /proc/[0-9]*/environ | tr -dc 
 # Waits a moment for stragglers to end; ends them and says so if they do not.
 job_leaked()
 {
-    local try left
-    for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    local left end=$((SECONDS + 10 * job_patience))
+    while [ $SECONDS -lt $end ]; do
         left=$(job_processes)
         [ -z "$left" ] && return 1
         sleep 0.1

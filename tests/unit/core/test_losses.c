@@ -4,6 +4,7 @@
 #include "job.h"
 
 #define THREADS 3
+#define SILENT_MS 4000 /* they meet within so long, too */
 
 struct waiter {
     pthread_t thread;
@@ -77,7 +78,7 @@ static void fall_silent(int rank, void *arg)
 static void a_silent_rank_is_named(void **state)
 {
     (void)state;
-    run(2, 1000, fall_silent);
+    run(2, SILENT_MS, fall_silent);
 }
 
 #define CALLS 40
