@@ -113,13 +113,36 @@ static void test_lost_early(void **state)
     assert_int_equal(schedule(3, 1, rank_dies_early, 600000), DIST_ERR_PEER_LOST);
 }
 
+/* It is welcomed and lost within one turn of the scheduler, which stands still meanwhile. */
+static void rank_dies_unseen(int rank, void *arg)
+{
+    const struct job *job = arg;
+    struct disti_wire_handshake said = {0};
+    int fd = ranks_stranger(job->server);
+
+    (void)rank;
+    ranks_say_hello(fd, &said, 0, job->ranks);
+    CHECK(ranks_hear_challenge(fd, &said));
+    kill(getppid(), SIGSTOP);
+    disti_sleep_ns(100 * 1000000);
+    ranks_say_proof(fd, &said);
+    close(fd);
+    kill(getppid(), SIGCONT);
+}
+
+static void test_lost_unseen(void **state)
+{
+    (void)state;
+    assert_int_equal(schedule(3, 1, rank_dies_unseen, 600000), DIST_ERR_PEER_LOST);
+    assert_non_null(strstr(dist_last_error(), "rank 0 "));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ends_well),
-        cmocka_unit_test(test_lost),
-        cmocka_unit_test(test_missing),
-        cmocka_unit_test(test_lost_early),
+        cmocka_unit_test(test_ends_well),   cmocka_unit_test(test_lost),
+        cmocka_unit_test(test_missing),     cmocka_unit_test(test_lost_early),
+        cmocka_unit_test(test_lost_unseen),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
