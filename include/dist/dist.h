@@ -791,8 +791,8 @@ DIST_API dist_status dist_shared_free(void *memory);
  * During the call no other thread may write there and no operation may use it. The call copies the
  * memory once, so it takes twice the room meanwhile. Locking (mlock) and pinning for a device are
  * lost. With bytes 0 nothing happens. Give the memory to dist_unregister before freeing,
- * reallocating or unmapping it. Where no memory can be shared, the call succeeds and the memory
- * stays ordinary.
+ * reallocating or unmapping it. Where no memory can be shared, or code may run in it, the call
+ * succeeds and the memory stays ordinary.
  *
  * Errors: ERR_INVALID_ARGUMENT (dist_last_error says what is wrong with the memory), ERR_NO_MEMORY,
  * ERR_SYSTEM. After an error the memory is as before.

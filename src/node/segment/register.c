@@ -50,8 +50,6 @@ static const char *register_validate(const struct register_range *range)
         return "it belongs to a file";
     if (strncmp(range->rights, "rw", 2) != 0)
         return "it is not both readable and writable";
-    if (range->rights[2] == 'x')
-        return "it is executable";
     if (strncmp(range->name, "[stack", 6) == 0)
         return "it is the stack";
     if (range->name[0] && strcmp(range->name, "[heap]") != 0 &&
@@ -60,8 +58,11 @@ static const char *register_validate(const struct register_range *range)
     return NULL;
 }
 
-/* Goes through what is mapped, from low to high addresses; NULL: all of it can be swapped. */
-static const char *register_walk(FILE *maps, uintptr_t begin, uintptr_t end)
+/*
+ * Goes through what is mapped, from low to high addresses; NULL: nothing is wrong with it. *swaps_p
+ * becomes false where code may run, as in all of a heap under valgrind: shared memory is for data.
+ */
+static const char *register_walk(FILE *maps, uintptr_t begin, uintptr_t end, bool *swaps_p)
 {
     struct register_range range;
     const char *wrong = NULL;
@@ -72,14 +73,15 @@ static const char *register_walk(FILE *maps, uintptr_t begin, uintptr_t end)
         if (!register_parse(line, &range) || range.end <= begin)
             continue;
         wrong = range.begin > begin ? "it is not mapped" : register_validate(&range);
+        *swaps_p = *swaps_p && range.rights[2] != 'x';
         begin = range.end;
     }
     free(line);
     return !wrong && begin < end ? "it is not mapped" : wrong;
 }
 
-/* *judged_p: false if there was no descriptor left to look at it by; then it must stay as it is. */
-static dist_status register_check(const void *memory, size_t bytes, bool *judged_p)
+/* *swaps_p: false if it must stay as it is, also where no descriptor was left to look at it by. */
+static dist_status register_check(const void *memory, size_t bytes, bool *swaps_p)
 {
     uintptr_t here = (uintptr_t)__builtin_frame_address(0), begin, end;
     size_t page = disti_segment_page();
@@ -98,12 +100,12 @@ static dist_status register_check(const void *memory, size_t bytes, bool *judged
     if (disti_segment_table_overlaps(memory, bytes))
         return register_bad(memory, bytes, "it is already shared memory");
     maps = fopen("/proc/self/maps", "re");
-    *judged_p = maps || (errno != EMFILE && errno != ENFILE);
-    if (!*judged_p)
+    *swaps_p = maps || (errno != EMFILE && errno != ENFILE);
+    if (!*swaps_p)
         return DIST_OK;
     if (!maps)
         return disti_fail_errno(DIST_ERR_SYSTEM, "cannot read /proc/self/maps");
-    wrong = register_walk(maps, begin, end);
+    wrong = register_walk(maps, begin, end, swaps_p);
     fclose(maps);
     return wrong ? register_bad(memory, bytes, wrong) : DIST_OK;
 }
@@ -203,15 +205,15 @@ static dist_status register_share(struct segment *segment)
 dist_status disti_segment_register(void *memory, size_t bytes)
 {
     struct segment segment = {.memory = memory, .bytes = bytes, .kind = SEGMENT_REGISTERED};
-    bool judged = true;
+    bool swaps = true;
     dist_status status;
 
     disti_segment_begin();
-    status = register_check(memory, bytes, &judged);
+    status = register_check(memory, bytes, &swaps);
     if (status != DIST_OK)
         return status;
-    return judged && disti_segment_pages(&segment).bytes > 0 ? register_share(&segment)
-                                                             : register_private(&segment);
+    return swaps && disti_segment_pages(&segment).bytes > 0 ? register_share(&segment)
+                                                            : register_private(&segment);
 }
 
 /* With the lock held; the table has room to take it back. */

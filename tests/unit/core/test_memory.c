@@ -187,7 +187,7 @@ static void the_backend_is_called_alone(void **state)
 
 enum { RANKS = 3, COUNT = 100003 };
 
-/* Not of malloc: where valgrind has that, its memory is executable, and is not registered. */
+/* Not of malloc: where valgrind has that, its memory is executable, and stays ordinary. */
 static void *ordinary(size_t bytes)
 {
     return mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -146,8 +146,24 @@ static void test_refused_rights(void **state)
     mprotect(memory + PAGE, PAGE, PROT_READ);
     refuse(memory, 2 * PAGE, "readable and writable");
     refuse(memory + PAGE, PAGE, "readable and writable");
+    munmap(memory, 3 * PAGE);
+}
+
+/* Code that runs there goes on, as in a heap under valgrind: it stays ordinary memory. */
+static void test_executable(void **state)
+{
+    unsigned char *memory = (unsigned char *)map_private(3 * PAGE);
+    struct disti_segment_location at;
+
+    (void)state;
     mprotect(memory + PAGE, PAGE, PROT_READ | PROT_WRITE | PROT_EXEC);
-    refuse(memory, 2 * PAGE, "executable");
+    unit_fill(memory, 3 * PAGE, 1);
+    assert_int_equal(disti_segment_register(memory, 3 * PAGE), DIST_OK);
+    assert_true(unit_filled(memory, 3 * PAGE, 1));
+    assert_false(disti_segment_find(memory, 1, &at));
+    refuse(memory, PAGE, "shared");
+    assert_int_equal(disti_segment_unregister(memory), DIST_OK);
+    assert_true(unit_filled(memory, 3 * PAGE, 1));
     munmap(memory, 3 * PAGE);
 }
 
@@ -294,9 +310,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_contents),       cmocka_unit_test(test_heap),
         cmocka_unit_test(test_patchwork),      cmocka_unit_test(test_refused_shape),
-        cmocka_unit_test(test_refused_rights), cmocka_unit_test(test_refused_sort),
-        cmocka_unit_test(test_twice),          cmocka_unit_test(test_fork),
-        cmocka_unit_test(test_no_descriptors), cmocka_unit_test(test_no_mappings),
+        cmocka_unit_test(test_refused_rights), cmocka_unit_test(test_executable),
+        cmocka_unit_test(test_refused_sort),   cmocka_unit_test(test_twice),
+        cmocka_unit_test(test_fork),           cmocka_unit_test(test_no_descriptors),
+        cmocka_unit_test(test_no_mappings),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
