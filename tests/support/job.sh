@@ -156,7 +156,7 @@ job_launch()
     local launcher=$1 ranks=$2 program=$builddir/$3 command
     [[ $3 == /* ]] && program=$3
     shift 3
-    if [ "${CHECK_WATCHED-}" = valgrind ]; then
+    if [ "${CHECK_WATCHED-}" = valgrind ] && [ "$program" != "$BASH" ]; then
         set -- "$srcdir/tests/support/memcheck.sh" "$program" "$@"
         program=$BASH
     fi

@@ -43,6 +43,7 @@ on_nodes()
 {
     export MASTER_ADDR=$node_here
     [[ " $node_ranks " == *" 0 "* ]] && MASTER_ADDR=$node_there
+    [ "${CHECK_WATCHED-}" != valgrind ] || set -- "$BASH" "$srcdir/tests/support/memcheck.sh" "$@"
     case " $node_ranks " in
     *" $RANK "*) exec taskset -c "${node_cpus##*[-,]}" ip netns exec "$node_name" "$@" ;;
     *) exec taskset -c "${node_cpus%%[-,]*}" "$@" ;;
