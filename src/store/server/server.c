@@ -212,10 +212,10 @@ static void server_reap(struct disti_store_server *server)
 void disti_store_server_back_off(struct disti_store_server *server)
 {
     if (!server->short_told)
-        disti_warn("the store cannot accept connections and tries again: %s%s", strerror(errno),
-                   errno == EMFILE ? ". Raise the limit of open files (ulimit -n) of the process "
-                                     "that holds it"
-                                   : "");
+        disti_notice("the store cannot accept connections and tries again: %s%s", strerror(errno),
+                     errno == EMFILE ? ". Raise the limit of open files (ulimit -n) of the process "
+                                       "that holds it"
+                                     : "");
     server->short_told = true;
     epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, server->listen_fd, NULL);
     if (server->discovery_fd >= 0)

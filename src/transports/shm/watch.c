@@ -33,9 +33,10 @@ bool disti_shm_watch(struct shm_state *state, int fd, enum shm_event event, int 
 void disti_shm_report_descriptors(struct shm_state *state)
 {
     if (!state->reported_descriptors)
-        disti_warn("shm: rank %d has no file descriptor left for a connection to a rank; it tries "
-                   "again until there is one: raise `ulimit -n`",
-                   state->config.rank);
+        disti_notice(
+            "shm: rank %d has no file descriptor left for a connection to a rank; it tries "
+            "again until there is one: raise `ulimit -n`",
+            state->config.rank);
     state->reported_descriptors = true;
 }
 

@@ -173,8 +173,8 @@ static void accept_back_off(struct tcp_state *state)
     state->no_accept = true;
     disti_tcp_tick_on(state, true);
     if (!state->warned)
-        disti_warn("rank %d cannot accept connections: %s%s", state->rank, strerror(errno),
-                   errno == EMFILE ? "; raise the limit on open files (ulimit -n)" : "");
+        disti_notice("rank %d cannot accept connections: %s%s", state->rank, strerror(errno),
+                     errno == EMFILE ? "; raise the limit on open files (ulimit -n)" : "");
     state->warned = true;
 }
 
