@@ -89,6 +89,8 @@ static dist_status text_next(struct text_reader *reader, const char **text_p)
         if (reader->count == TUNING_WORDS)
             return text_fail(reader, "there are too many words from here:", word);
         reader->words[reader->count++] = word;
+        if (strcmp(reader->words[0], "key") == 0) /* a processor's name has any number of words */
+            break;
     }
     return DIST_OK;
 }

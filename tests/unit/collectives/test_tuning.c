@@ -86,6 +86,24 @@ static void test_round_trip(void **state)
     assert_non_null(strstr(why, "a machine2"));
 }
 
+/* A key names the processor, in as many words as its maker likes. */
+static void test_long_key(void **state)
+{
+    static const char key[] =
+        "kernel 6.1.0 on Intel(R) Xeon(R) Platinum 8370C CPU @ 2.80GHz, 2 of "
+        "128 CPUs, sockets 2, no CMA, interfaces 3, shm+tcp, nodes 1, a b c d";
+    struct disti_tuning tuning;
+    char text[DISTI_TUNING_TEXT];
+
+    (void)state;
+    disti_tuning_usual(&tuning);
+    assert_true(disti_tuning_print(&tuning, key, text, sizeof(text)) < sizeof(text));
+    assert_int_equal(disti_tuning_parse(text, "f", key, &tuning, why, sizeof(why)), DIST_OK);
+    assert_int_equal(disti_tuning_parse(text, "f", NULL, &tuning, why, sizeof(why)), DIST_OK);
+    assert_int_equal(disti_tuning_parse(text, "f", "another", &tuning, why, sizeof(why)),
+                     DIST_ERR_INVALID_ARGUMENT);
+}
+
 static void test_fixed(void **state)
 {
     struct disti_tuning tuning, again;
@@ -214,9 +232,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_usual),      cmocka_unit_test(test_costs),
-        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_fixed),
-        cmocka_unit_test(test_refuses),    cmocka_unit_test(test_many),
-        cmocka_unit_test(test_sane),
+        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_long_key),
+        cmocka_unit_test(test_fixed),      cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_many),       cmocka_unit_test(test_sane),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
