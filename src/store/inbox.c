@@ -106,13 +106,12 @@ static void inbox_look_at_launcher(struct disti_store *store)
     store->look_at = disti_deadline_ms(INBOX_LOOK_MS);
     if (poll(&launcher, 1, 0) <= 0)
         return;
-    if (launcher.revents &
-        POLLNVAL) { /* the program has closed it: that says nothing of the launcher */
-        store->launcher_fd = -1;
-        return;
-    }
-    disti_descriptor_close(store->launcher_fd);
+    /* The program may have closed it: that says nothing of the launcher. */
+    if (!(launcher.revents & POLLNVAL))
+        disti_descriptor_close(store->launcher_fd);
     store->launcher_fd = -1;
+    if (launcher.revents & POLLNVAL)
+        return;
     if (!store->lost) /* rank 0, which held it, may have left in order: others go on */
         inbox_end(store);
     snprintf(store->lost_text, sizeof(store->lost_text), "%s", store->launcher_text);
