@@ -110,13 +110,13 @@ static void piece_ended(void *ucx_request, ucs_status_t status, void *arg)
 
     ucp_request_free(ucx_request);
     piece->busy = piece->pinned = false;
-    all->flying--;
     if (all->peer->ucx->closing)
         return;
     all->peer->ucx->happened++;
-    ended = disti_ucx_ended(all->peer, status);
+    ended = disti_ucx_ended(all->peer, status); /* a loss gives up all that does not fly */
     if (ended != DIST_OK)
         all->status = ended;
+    all->flying--;
     if (all->answered)
         pieces_go_on(all);
 }
