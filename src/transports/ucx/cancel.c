@@ -4,9 +4,9 @@
 #include "transports/ucx/state.h"
 
 /*
- * What UCX reads or writes it does not give back before it has ended. That is soon, as pieces leave
- * only when a peer has just asked for them; what leaves unasked is a copy. A peer that stops in the
- * middle is given up with all its groups, which closes its endpoint.
+ * What UCX reads or writes it does not give back before it has ended. Most of what leaves is a copy
+ * (send.c, pieces.c). With RDMA a peer that stops in the middle of what it has just asked for is
+ * given up with all its groups, which closes its endpoint.
  */
 #define CANCEL_PINNED_MS 500
 

@@ -3,11 +3,13 @@
 #include "transports/ucx/state.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct ucx_send_piece {
     struct ucx_piece_head head;
     struct ucx_send_pieces *all;
     size_t bytes;
+    unsigned char *copy; /* what UCX reads, if it is not the program's memory */
     bool busy;
     bool pinned; /* UCX reads memory of a send that has been forgotten */
 };
@@ -58,6 +60,22 @@ static void piece_start(struct ucx_send_piece *piece, const void *data)
         all->status = disti_ucx_ended(all->peer, UCS_PTR_STATUS(sent));
 }
 
+/*
+ * What UCX shall read of the message's memory. Where it reads when the peer takes the piece, which
+ * may be silent, it is a copy: so the send can be forgotten without giving up the peer.
+ */
+static const void *piece_data(struct ucx_send_piece *piece)
+{
+    const struct ucx_send_pieces *all = piece->all;
+    const char *data = (const char *)all->request->data + piece->head.offset;
+
+    if (!all->peer->ucx->copies)
+        return data;
+    if (!piece->copy)
+        piece->copy = malloc(all->bytes < UCX_PIECE_BYTES ? all->bytes : UCX_PIECE_BYTES);
+    return piece->copy ? memcpy(piece->copy, data, piece->bytes) : data;
+}
+
 static void pieces_fill(struct ucx_send_pieces *all)
 {
     for (int i = 1; i <= UCX_WINDOW && all->status == DIST_OK && !ucx_is_lost(all->peer); i++) {
@@ -69,7 +87,7 @@ static void pieces_fill(struct ucx_send_pieces *all)
         piece->head.offset = all->begun;
         piece->bytes = left < UCX_PIECE_BYTES ? left : UCX_PIECE_BYTES;
         all->begun += piece->bytes;
-        piece_start(piece, (const char *)all->request->data + piece->head.offset);
+        piece_start(piece, piece_data(piece));
         if (!piece->busy)
             i--; /* it has gone already: the place is free */
     }
@@ -78,6 +96,8 @@ static void pieces_fill(struct ucx_send_pieces *all)
 static void pieces_free(struct ucx_send_pieces *all)
 {
     LIST_REMOVE(all, entry);
+    for (int i = 1; i <= UCX_WINDOW; i++)
+        free(all->slots[i].copy);
     free(all);
 }
 
@@ -197,7 +217,7 @@ static bool pieces_replace(struct ucx_send_pieces *all)
 
     all->request = disti_standin_send(standins, all->request, all->begun);
     for (int i = 1; i <= UCX_WINDOW; i++)
-        all->slots[i].pinned = all->slots[i].busy;
+        all->slots[i].pinned = all->slots[i].busy && !all->slots[i].copy;
     if (!all->request)
         all->begun = all->bytes;
     return all->request;

@@ -149,6 +149,7 @@ struct ucx_state {
     int fd; /* to sleep on; -1: none */
     int rank, ranks;
     size_t whole_bytes;     /* longer messages are announced */
+    bool copies;            /* pieces leave from copies: there is no RDMA */
     struct ucx_peer *peers; /* by rank */
     struct disti_match_set unexpected;
     struct disti_standins standins;

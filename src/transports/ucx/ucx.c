@@ -99,7 +99,8 @@ static dist_status ucx_open(void *state, const struct dist_transport_config *con
     ucx->rank = config->rank;
     ucx->ranks = config->world_size;
     ucx->process = getpid();
-    ucx->whole_bytes = disti_ucx_context_rdma() ? UCX_WHOLE_BYTES_RDMA : UCX_WHOLE_BYTES;
+    ucx->copies = !disti_ucx_context_rdma();
+    ucx->whole_bytes = ucx->copies ? UCX_WHOLE_BYTES : UCX_WHOLE_BYTES_RDMA;
     ucx->fd = -1;
     ucx->peers = calloc((size_t)ucx->ranks, sizeof(*ucx->peers));
     if (!ucx->peers)
