@@ -120,10 +120,8 @@ static bool attachment_has_failed(const struct engine_attachment *attachment)
 }
 
 /* A failure was reported just now: other groups' threads will ask what it was. */
-static void attachment_blame(struct engine_attachment *mine)
+static void attachment_blame(struct disti_endpoint *endpoint, const struct engine_attachment *mine)
 {
-    struct disti_endpoint *endpoint = mine->endpoint;
-
     struct engine_attachment *attachment;
 
     for (attachment = LIST_FIRST(&endpoint->attachments); attachment;
@@ -133,16 +131,14 @@ static void attachment_blame(struct engine_attachment *mine)
     }
 }
 
-/* After a call of the transport; `failures`: of this thread before. */
-static void attachment_happened(struct engine_attachment *attachment, unsigned failures)
+void disti_endpoint_happened(struct disti_endpoint *endpoint,
+                             const struct engine_attachment *attachment, unsigned failures)
 {
-    struct disti_endpoint *endpoint = attachment->endpoint;
-
     endpoint->happened++;
     if (!endpoint->shared)
         return;
     if (disti_failures() != failures)
-        attachment_blame(attachment);
+        attachment_blame(endpoint, attachment);
     if (endpoint->asleep)
         disti_endpoint_wake(endpoint);
 }
@@ -171,7 +167,7 @@ static void attachment_start(struct engine_attachment *attachment, int peer,
         LIST_INSERT_HEAD(&attachment->out, request, entry);
     else
         attachment_ended(attachment, request);
-    attachment_happened(attachment, failures);
+    disti_endpoint_happened(endpoint, attachment, failures);
     endpoint_unlock(endpoint);
 }
 
@@ -204,21 +200,24 @@ static int attachment_move(struct engine_attachment *attachment)
 {
     struct disti_endpoint *endpoint = attachment->endpoint;
     unsigned failures = disti_failures();
+    bool swept = false;
     int moved;
 
     if (endpoint->broken < 0)
         return attachment_broken(endpoint);
     if (endpoint->asleep)
         disti_endpoint_take_watch(endpoint);
-    if (endpoint->shared && ++endpoint->sweeps >= LINK_SWEEP)
+    if (endpoint->shared && ++endpoint->sweeps >= LINK_SWEEP) {
         disti_endpoint_sweep(endpoint);
+        swept = true;
+    }
     moved = attachment->transport->progress(endpoint->state);
     if (moved < 0) {
         endpoint->broken = moved;
         endpoint->broken_text = strdup(dist_last_error());
     }
-    if (moved != 0 || !endpoint->shared)
-        attachment_happened(attachment, failures);
+    if (moved != 0 || swept || !endpoint->shared)
+        disti_endpoint_happened(endpoint, attachment, failures);
     return moved;
 }
 

@@ -80,6 +80,16 @@ void disti_endpoint_let_go(struct disti_endpoint *endpoint);
 /* Throws away what has come for groups that have ended of late. With the lock held. */
 void disti_endpoint_sweep(struct disti_endpoint *endpoint);
 
+/* ---- attachment.c ---- */
+
+/*
+ * After each call of the transport in which requests may have ended: they are collected, and who
+ * sleeps for them is woken. `attachment`: the caller's, or NULL; `failures`: disti_failures() of
+ * this thread before the call. With the lock held.
+ */
+void disti_endpoint_happened(struct disti_endpoint *endpoint,
+                             const struct engine_attachment *attachment, unsigned failures);
+
 /* The attachment's requests that have ended become the engine's again. Returns how many. */
 int disti_attachment_collect(struct engine_attachment *attachment);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Who of the sleeping threads watches an endpoint, and who is woken. */
 #include "base/doorbell.h"
+#include "base/log.h"
 #include "endpoint/endpoint.h"
 #include "endpoint/state.h"
 
@@ -57,6 +58,19 @@ void disti_endpoint_take_watch(struct disti_endpoint *endpoint)
         watch_owe(endpoint);
 }
 
+/*
+ * Messages may end while the transport is armed, and no progress will tell of them. A failure's
+ * text is for the caller's attachment, if it has one.
+ */
+static int watch_arm(struct disti_endpoint *endpoint, const struct engine_attachment *attachment)
+{
+    unsigned failures = disti_failures();
+    int fd = endpoint->transport->arm(endpoint->state);
+
+    disti_endpoint_happened(endpoint, attachment, failures);
+    return fd;
+}
+
 /* Preferably one that sleeps on the descriptor already: it need not be woken for that. */
 void disti_endpoint_give_watch(struct disti_endpoint *endpoint)
 {
@@ -66,7 +80,7 @@ void disti_endpoint_give_watch(struct disti_endpoint *endpoint)
         return;
     while (attachment && attachment->fd < 0)
         attachment = attachment->next_asleep;
-    if (attachment && endpoint->transport->arm(endpoint->state) == attachment->fd) {
+    if (attachment && watch_arm(endpoint, NULL) == attachment->fd) {
         endpoint->watcher = attachment;
         return;
     }
@@ -125,18 +139,18 @@ static void watch_sleep(struct disti_endpoint *endpoint, struct engine_attachmen
 }
 
 /* One that moves the endpoint sees to the watch when it has done. */
-static int watch_arm(struct disti_endpoint *endpoint, struct engine_attachment *attachment,
-                     bool from_any)
+static int watch_begin(struct disti_endpoint *endpoint, struct engine_attachment *attachment,
+                       bool from_any)
 {
     bool moved = endpoint->movers - watch_is_owed(endpoint) > 0;
     int fd = -1;
 
     if (!moved && !endpoint->watcher) {
         disti_endpoint_sweep(endpoint);
-        fd = endpoint->transport->arm(endpoint->state);
-        if (fd < 0) {
+        fd = watch_arm(endpoint, attachment);
+        if (fd < 0 || watch_has_ended(attachment)) {
             endpoint->transport->disarm(endpoint->state);
-            return fd;
+            return fd < 0 ? fd : DIST_ARM_READY;
         }
         endpoint->watcher = attachment;
     }
@@ -157,7 +171,7 @@ int disti_attachment_arm(struct engine_attachment *attachment, bool from_any)
     pthread_mutex_lock(&endpoint->lock);
     fd = endpoint->broken < 0 || watch_has_ended(attachment)
              ? DIST_ARM_READY
-             : watch_arm(endpoint, attachment, from_any);
+             : watch_begin(endpoint, attachment, from_any);
     pthread_mutex_unlock(&endpoint->lock);
     return fd;
 }

@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -12,6 +13,7 @@ static int opened, closed;
 
 struct fake_state {
     struct dist_transport_config config;
+    struct dist_request *posted;
 };
 
 static dist_status fake_open(void *opaque, const struct dist_transport_config *config)
@@ -19,6 +21,7 @@ static dist_status fake_open(void *opaque, const struct dist_transport_config *c
     struct fake_state *state = opaque;
 
     state->config = *config;
+    state->posted = NULL;
     opened++;
     return DIST_OK;
 }
@@ -40,6 +43,35 @@ static void fake_cancel(void *opaque, uint64_t tag, uint64_t mask)
     (void)mask;
 }
 
+static void fake_recv(void *opaque, struct dist_request *request)
+{
+    struct fake_state *state = opaque;
+
+    request->next = state->posted;
+    state->posted = request;
+}
+
+static int fake_progress(void *opaque)
+{
+    (void)opaque;
+    return 0;
+}
+
+/* A look before sleeping finds that everything has come. */
+static int fake_arm(void *opaque)
+{
+    struct fake_state *state = opaque;
+
+    for (; state->posted; state->posted = state->posted->next)
+        state->posted->status = DIST_OK;
+    return STDIN_FILENO;
+}
+
+static void fake_disarm(void *opaque)
+{
+    (void)opaque;
+}
+
 static void fake_close(void *opaque)
 {
     (void)opaque;
@@ -50,6 +82,10 @@ static const struct dist_transport fake_shared = {.name = "shared",
                                                   .state_size = sizeof(struct fake_state),
                                                   .open = fake_open,
                                                   .address = fake_address,
+                                                  .recv = fake_recv,
+                                                  .progress = fake_progress,
+                                                  .arm = fake_arm,
+                                                  .disarm = fake_disarm,
                                                   .cancel = fake_cancel,
                                                   .close = fake_close};
 static const struct dist_transport fake_own = {.name = "own",
@@ -172,6 +208,32 @@ static void without_cancel_a_group_has_its_own(void **unused)
     assert_int_equal(closed, 2);
 }
 
+/* Nothing else will tell of it: neither who was about to sleep may, nor the other group. */
+static void what_ends_while_arming_is_collected(void **unused)
+{
+    struct dist_backend_config other = fake_group;
+    struct engine_request request = {0}, others = {0};
+    struct engine_attachment a, b;
+
+    (void)unused;
+    other.group = 7;
+    assert_int_equal(disti_attachment_open(&a, &fake_shared, &fake_group, NULL), DIST_OK);
+    assert_int_equal(disti_attachment_open(&b, &fake_shared, &other, NULL), DIST_OK);
+    disti_attachment_recv(&a, 0, &request);
+    disti_attachment_recv(&b, 0, &others);
+    assert_int_equal(disti_attachment_progress(&a), 0);
+    assert_int_equal(disti_attachment_progress(&b), 0);
+    assert_int_equal(request.status, DIST_IN_PROGRESS);
+    assert_int_equal(disti_attachment_arm(&a, false), DIST_ARM_READY);
+    assert_int_equal(disti_attachment_progress(&a), 1);
+    assert_int_equal(disti_attachment_progress(&b), 1);
+    assert_int_equal(request.status, DIST_OK);
+    assert_int_equal(others.status, DIST_OK);
+    disti_attachment_close(&b);
+    disti_attachment_close(&a);
+    disti_endpoints_close("world", 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -179,6 +241,7 @@ int main(void)
         cmocka_unit_test_setup(a_shared_one_is_the_worlds_and_has_no_context, start),
         cmocka_unit_test_setup(other_ranks_and_worlds_share_nothing, start),
         cmocka_unit_test_setup(without_cancel_a_group_has_its_own, start),
+        cmocka_unit_test_setup(what_ends_while_arming_is_collected, start),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
