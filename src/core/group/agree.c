@@ -18,8 +18,9 @@ struct group_turn {
 
 /* What each rank lays before the others. Fixed size: it is exchanged as bytes. */
 struct agree_offer {
+    uint64_t choice;  /* of algorithms, now: variables may have changed since the ranks joined */
     uint32_t number;  /* of the first rank in the world; else 0 */
-    char backend[60]; /* "": it cannot make the group */
+    char backend[52]; /* "": it cannot make the group */
 };
 
 struct group_turn *disti_turn_new(void)
@@ -166,10 +167,25 @@ static dist_status agree_new_number(struct disti_world *world, uint32_t *number_
     return status;
 }
 
-/* Everyone sees the same offers, and comes to the same answer. */
+/* Rank i of the group to be has other settings than this one has. */
+static dist_status agree_choices_differ(const struct disti_world *world,
+                                        const struct disti_group_spec *spec, int i)
+{
+    char text[DISTI_WORLD_CHOICE];
+
+    disti_world_choice(world, text);
+    return disti_fail(DIST_ERR_MISMATCH,
+                      "new group: world rank %d has the settings \"%s\", but rank %d (world rank "
+                      "%d, host %s) has others, as some have changed since the ranks joined: give "
+                      "all ranks the same " DISTI_WORLD_CHOICES,
+                      world->rank, text, i, spec->members[i],
+                      world->peers[spec->members[i]].locality.host);
+}
+
+/* All see the same offers. Where they do not agree, each rank fails, and says how it sees it. */
 static dist_status agree_compare(const struct disti_world *world,
                                  const struct disti_group_spec *spec,
-                                 const struct agree_offer *offers)
+                                 const struct agree_offer *mine, const struct agree_offer *offers)
 {
     for (int i = 0; i < spec->size; i++) {
         if (!offers[i].backend[0])
@@ -187,6 +203,10 @@ static dist_status agree_compare(const struct disti_world *world,
                 i, spec->members[i], world->peers[spec->members[i]].locality.host,
                 offers[i].backend, spec->members[0], world->peers[spec->members[0]].locality.host,
                 offers[0].backend);
+    }
+    for (int i = 0; i < spec->size; i++) {
+        if (offers[i].choice != mine->choice)
+            return agree_choices_differ(world, spec, i);
     }
     return DIST_OK;
 }
@@ -224,9 +244,11 @@ static dist_status agree_exchange(struct dist_group *parent, const struct disti_
 static dist_status agree_offer(struct disti_world *world, const struct disti_group_spec *spec,
                                const char *backend, bool numbers, struct agree_offer *mine)
 {
+    char text[DISTI_WORLD_CHOICE];
     dist_status status = DIST_OK;
 
     memset(mine, 0, sizeof(*mine));
+    mine->choice = disti_world_choice(world, text);
     if (spec->no_memory)
         return disti_fail(DIST_ERR_NO_MEMORY, "rank %d has no memory for a group of %d ranks",
                           world->rank, spec->size);
@@ -255,7 +277,7 @@ dist_status disti_group_agree(struct dist_group *parent, const struct disti_grou
     if (status == DIST_OK)
         status = met;
     if (status == DIST_OK)
-        status = agree_compare(parent->world, &spec, offers);
+        status = agree_compare(parent->world, &spec, &mine, offers);
     if (status == DIST_OK)
         *number_p = offers[first].number;
     free(offers);

@@ -15,9 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the settings that must be the same everywhere, in errors. */
-#define WORLD_CHOICE 224
-
 /* Of the names of unknown variables, in a warning. */
 #define WORLD_UNKNOWN 1024
 #define WORLD_UNKNOWN_TEXT                                                                         \
@@ -60,17 +57,13 @@ void disti_world_close(struct disti_world *world, int linger_ms)
     free(world);
 }
 
-/*
- * Ranks with different algorithms would send each other messages that never meet. Writes the
- * settings, as far as there is room, returns the hash of all of them.
- */
-static uint64_t world_choice(const struct disti_world *world, char text[WORLD_CHOICE])
+uint64_t disti_world_choice(const struct disti_world *world, char text[DISTI_WORLD_CHOICE])
 {
     const char *algo = disti_env("DIST_ALGO"), *segments = disti_env("DIST_SEGMENTS");
     const char *mpi = disti_env("DIST_MPI_COLL"), *checksum = disti_env("DIST_CHECKSUM");
 
-    memset(text, 0, WORLD_CHOICE);
-    snprintf(text, WORLD_CHOICE,
+    memset(text, 0, DISTI_WORLD_CHOICE);
+    snprintf(text, DISTI_WORLD_CHOICE,
              "DIST_REPRODUCIBLE=%d DIST_CHECKSUM=%.8s DIST_SEGMENTS=%.32s DIST_MPI_COLL=%.32s "
              "DIST_ALGO=%s",
              world->reproducible, checksum ? checksum : "", segments ? segments : "",
@@ -81,20 +74,19 @@ static uint64_t world_choice(const struct disti_world *world, char text[WORLD_CH
 /* Rank `other` has other settings than this one. All ranks see that some differ, and tell them. */
 static dist_status world_choices_differ(const struct disti_world *world, int other)
 {
-    char mine[WORLD_CHOICE], *all = calloc((size_t)world->size, WORLD_CHOICE);
+    char mine[DISTI_WORLD_CHOICE], *all = calloc((size_t)world->size, DISTI_WORLD_CHOICE);
     dist_status status = DIST_OK;
 
-    world_choice(world, mine);
+    disti_world_choice(world, mine);
     if (all)
         status = disti_store_all_gather(world->bootstrap.store, NULL, "dist/choice", mine, all,
-                                        WORLD_CHOICE, world->timeout_ms);
+                                        DISTI_WORLD_CHOICE, world->timeout_ms);
     if (status == DIST_OK)
         status = disti_fail(DIST_ERR_MISMATCH,
                             "rank %d has the settings \"%s\", but rank %d (host %.63s) has "
-                            "\"%.223s\": give all ranks the same DIST_ALGO, DIST_SEGMENTS, "
-                            "DIST_MPI_COLL, DIST_CHECKSUM and DIST_REPRODUCIBLE",
+                            "\"%.223s\": give all ranks the same " DISTI_WORLD_CHOICES,
                             world->rank, mine, other, world->peers[other].locality.host,
-                            all ? all + (size_t)other * WORLD_CHOICE : "others");
+                            all ? all + (size_t)other * DISTI_WORLD_CHOICE : "others");
     free(all);
     return status;
 }
@@ -183,7 +175,7 @@ static dist_status world_discover(const struct disti_world *world, struct disti_
 dist_status disti_world_meet(struct disti_world *world, const char *backend_name)
 {
     int ranks = world->size;
-    char choice[WORLD_CHOICE], unknown[WORLD_UNKNOWN];
+    char choice[DISTI_WORLD_CHOICE], unknown[WORLD_UNKNOWN];
     struct world_peer mine;
     dist_status status;
     bool meant;
@@ -194,7 +186,7 @@ dist_status disti_world_meet(struct disti_world *world, const char *backend_name
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d ranks", ranks);
     memset(&mine, 0, sizeof(mine));
     snprintf(mine.backend, sizeof(mine.backend), "%s", backend_name);
-    mine.choice = world_choice(world, choice);
+    mine.choice = disti_world_choice(world, choice);
     mine.unknown =
         disti_variables_unknown(disti_module_has_variable, unknown, sizeof(unknown), &meant);
     status = world_discover(world, &mine.locality);

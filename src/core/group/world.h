@@ -56,6 +56,17 @@ struct disti_world {
 /* An empty world, with rank -1. The caller gives it to disti_world_close. */
 dist_status disti_world_new(struct disti_world **world_p);
 
+/* The settings that must be the same everywhere, and room for what they are, in errors. */
+#define DISTI_WORLD_CHOICES                                                                        \
+    "DIST_ALGO, DIST_SEGMENTS, DIST_MPI_COLL, DIST_CHECKSUM and DIST_REPRODUCIBLE"
+#define DISTI_WORLD_CHOICE 224
+
+/*
+ * Ranks with different algorithms would send each other messages that never meet. Writes the
+ * settings as they are now, as far as there is room, and returns the hash of all of them.
+ */
+uint64_t disti_world_choice(const struct disti_world *world, char text[DISTI_WORLD_CHOICE]);
+
 /*
  * The ranks tell each other where they are and what they want, and compare it. After the
  * rendezvous; blocks until all have come, at most the timeout.

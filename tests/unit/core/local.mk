@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 core_tests = \
 	tests/unit/core/test_blocks \
+	tests/unit/core/test_choices \
 	tests/unit/core/test_group \
 	tests/unit/core/test_groups \
 	tests/unit/core/test_groups_end \
@@ -18,6 +19,8 @@ TESTS += $(core_tests)
 
 tests_unit_core_test_blocks_SOURCES = tests/unit/core/test_blocks.c
 tests_unit_core_test_blocks_LDADD = $(unit_test_libs)
+tests_unit_core_test_choices_SOURCES = tests/unit/core/test_choices.c tests/unit/core/worlds.h
+tests_unit_core_test_choices_LDADD = $(unit_test_libs)
 tests_unit_core_test_group_SOURCES = tests/unit/core/test_group.c
 tests_unit_core_test_group_LDADD = $(unit_test_libs)
 tests_unit_core_test_groups_SOURCES = tests/unit/core/test_groups.c tests/unit/core/worlds.h
