@@ -31,9 +31,11 @@
  * ERR_TIMEOUT below. Results come last in the argument list, end in _p, and are set on success
  * only. Counts and offsets are in elements of the dtype. A call that blocks ends with ERR_TIMEOUT
  * after the group's timeout at the latest. Any thread may call any function, unless the function
- * says otherwise; threads that share a group agree on one order of its collectives. The library
- * never exits, and prints nothing unless DIST_DEBUG asks for it, but a line on a misspelt DIST_
- * variable, and on a call that has waited for half of its time. libdist(3) says more.
+ * says otherwise; threads that share a group agree on one order of its collectives. A thread that
+ * is cancelled (pthread_cancel, deferred) ends after its call; asynchronous cancelling is not
+ * supported. The library never exits, and prints nothing unless DIST_DEBUG asks for it, but a line
+ * on a misspelt DIST_ variable, and on a call that has waited for half of its time. libdist(3) says
+ * more.
  */
 #ifndef DIST_DIST_H
 #define DIST_DIST_H

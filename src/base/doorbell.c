@@ -3,6 +3,7 @@
 #include "base/doorbell.h"
 
 #include "base/descriptor.h"
+#include "base/thread.h"
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -72,7 +73,11 @@ void disti_doorbell_hear(void)
 void disti_doorbell_ring(int doorbell)
 {
     uint64_t one = 1;
+    int held;
 
-    if (doorbell >= 0)
-        (void)!write(doorbell, &one, sizeof(one));
+    if (doorbell < 0)
+        return;
+    held = disti_cancel_hold();
+    (void)!write(doorbell, &one, sizeof(one));
+    disti_cancel_let(held);
 }

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/settings/config.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -135,6 +136,7 @@ static int log_open(const struct disti_log *log)
 /* One write a line, so that the lines of many processes do not mix. */
 static void log_write(const struct disti_log *log, char *line, size_t length)
 {
+    int held = disti_cancel_hold(); /* a caller may have a lock */
     int file = log_open(log);
 
     line[length] = '\n';
@@ -142,6 +144,7 @@ static void log_write(const struct disti_log *log, char *line, size_t length)
         errno = 0; /* nowhere to report it */
     if (file >= 0)
         close(file);
+    disti_cancel_let(held);
 }
 
 /* A text may quote what a peer or the environment said: no line breaks, no escapes. */

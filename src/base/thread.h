@@ -22,4 +22,21 @@ static inline int disti_thread_create(pthread_t *thread, void *(*start)(void *),
     return error;
 }
 
+/*
+ * From here to disti_cancel_let, pthread_cancel does not end the calling thread: it has a lock, or
+ * others wait for what it does. Around calls of the system, as a thread ends only within these.
+ */
+static inline int disti_cancel_hold(void)
+{
+    int held;
+
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &held);
+    return held;
+}
+
+static inline void disti_cancel_let(int held)
+{
+    pthread_setcancelstate(held, &held);
+}
+
 #endif

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -196,11 +197,13 @@ static dist_status client_send(struct disti_store *store, const struct client_re
 dist_status disti_store_client_send(struct disti_store *store, const struct client_request *request,
                                     int64_t deadline)
 {
+    int held = disti_cancel_hold();
     dist_status status;
 
     pthread_mutex_lock(&store->lock);
     status = client_send(store, request, deadline);
     pthread_mutex_unlock(&store->lock);
+    disti_cancel_let(held);
     return status;
 }
 
@@ -265,6 +268,7 @@ dist_status disti_store_client_call(struct disti_store *store, const struct clie
                                     int64_t deadline, struct disti_wire_reader *reply_p)
 {
     struct client_call call = {0}, **entry = &store->calls;
+    int held = disti_cancel_hold();
     dist_status status;
 
     pthread_mutex_lock(&store->lock);
@@ -279,6 +283,7 @@ dist_status disti_store_client_call(struct disti_store *store, const struct clie
         *entry = call.next;
     }
     pthread_mutex_unlock(&store->lock);
+    disti_cancel_let(held);
     if (status == DIST_OK)
         *reply_p = call.reply;
     return status;

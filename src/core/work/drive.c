@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Who moves a group's works along: one thread at a time, which lets others in. */
 #include "base/clock.h"
+#include "base/thread.h"
 #include "core/work/others.h"
 #include "endpoint/endpoint.h"
 
@@ -242,14 +243,16 @@ static void drive_along(struct dist_group *group, const struct disti_work *work,
     struct disti_wait wait = {0};
     uint32_t rounds = 0;
     int64_t due_ns = 0;
+    int held = 0, moved;
 
     if (group->drive.completion_due)
         disti_complete(group);
     while (!drive_is_done(group, work)) {
-        int moved = disti_drive_poll(group);
-
+        moved = disti_drive_poll(group);
         if (drive_is_done(group, work) || drive_is_late(until))
             break;
+        if (rounds == 0)
+            held = disti_cancel_hold();
         if (++rounds % DRIVE_WATCH_POLLS == 0)
             disti_drive_watch(group);
         if (disti_others_wait(group) && (moved <= 0 || rounds % DRIVE_OTHERS_POLLS == 0))
@@ -261,6 +264,8 @@ static void drive_along(struct dist_group *group, const struct disti_work *work,
             disti_drive_rest(group, &wait, due_ns && due_ns < until ? due_ns : until);
         disti_drive_let_in(group);
     }
+    if (rounds)
+        disti_cancel_let(held);
 }
 
 /* Another thread drives: waits until it has ended something, or leaves. */

@@ -35,9 +35,11 @@ bool disti_progress_go(enum disti_progress_state from, enum disti_progress_state
 
 static void progress_ring(void)
 {
+    int held = disti_cancel_hold();
     uint64_t one = 1;
 
     (void)!write(disti_progress.wake_fd, &one, sizeof(one));
+    disti_cancel_let(held);
 }
 
 /*

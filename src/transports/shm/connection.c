@@ -4,6 +4,7 @@
 
 #include "base/descriptor.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -202,12 +203,13 @@ void disti_shm_connection_connected(struct shm_state *state, struct shm_peer *pe
 void disti_shm_ring_slow(struct shm_peer *peer)
 {
     const uint64_t one = 1;
+    int held;
 
-    if (atomic_exchange_explicit(&peer->theirs->asleep, 0, memory_order_seq_cst)) {
-        ssize_t ignored = write(peer->doorbell, &one, sizeof(one)); /* fails if it rings already */
-
-        (void)ignored;
-    }
+    if (!atomic_exchange_explicit(&peer->theirs->asleep, 0, memory_order_seq_cst))
+        return;
+    held = disti_cancel_hold();
+    (void)!write(peer->doorbell, &one, sizeof(one)); /* fails if it rings already */
+    disti_cancel_let(held);
 }
 
 void disti_shm_connection_hello(const struct shm_state *state, const struct shm_peer *peer,

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <sys/epoll.h>
@@ -127,7 +128,7 @@ static void watch_handle(struct shm_state *state, uint64_t data)
 int disti_shm_connection_look(struct shm_state *state)
 {
     struct epoll_event events[WATCH_EVENTS];
-    int count, handled = 0;
+    int count, handled = 0, held = disti_cancel_hold();
 
     watch_resume(state);
     count = epoll_wait(state->poll, events, WATCH_EVENTS, 0);
@@ -140,5 +141,6 @@ int disti_shm_connection_look(struct shm_state *state)
     disti_shm_accept_expire(state);
     if (state->wanting)
         disti_shm_call_due(state);
+    disti_cancel_let(held);
     return handled;
 }

@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/settings/config.h"
+#include "base/thread.h"
 #include "transports/tcp/state.h"
 
 #include <errno.h>
@@ -195,9 +196,11 @@ static struct tcp_peer *tcp_request_peer(struct tcp_state *state, struct dist_re
 static void tcp_send(void *instance, struct dist_request *request)
 {
     struct tcp_peer *peer = tcp_request_peer(instance, request);
+    int held = disti_cancel_hold();
 
     if (peer)
         disti_tcp_send(instance, peer, request);
+    disti_cancel_let(held);
 }
 
 static void tcp_recv(void *instance, struct dist_request *request)
@@ -206,15 +209,18 @@ static void tcp_recv(void *instance, struct dist_request *request)
     struct tcp_peer *peer = tcp_request_peer(state, request);
     const struct dist_sink *sink = &request->sink;
     size_t element = sink->src ? dist_dtype_size(sink->dtype) : 1;
+    int held;
 
     if (!peer)
         return;
+    held = disti_cancel_hold();
     if (sink->bytes < request->envelope.bytes || !element || request->envelope.bytes % element)
         request->status = disti_fail(DIST_ERR_INVALID_ARGUMENT,
                                      "tcp: a message of %llu bytes does not fit its sink",
                                      (unsigned long long)request->envelope.bytes);
     else
         disti_tcp_recv(state, peer, request);
+    disti_cancel_let(held);
 }
 
 /* Looks at all deadlines; the timer stops when there are none. */
@@ -272,9 +278,8 @@ static int tcp_poll(struct tcp_state *state)
  * With few peers to look at, trying them costs less than asking epoll and then trying
  * them. Every so many calls epoll is asked all the same, for callers and for the rest.
  */
-static int tcp_progress(void *instance)
+static int tcp_move(struct tcp_state *state)
 {
-    struct tcp_state *state = instance;
     bool guess =
         state->listed <= TCP_DIRECT_PEERS && !state->ticking && !state->blocked && !state->pinned;
     struct tcp_peer *next;
@@ -294,6 +299,15 @@ static int tcp_progress(void *instance)
         next = peer->next;
         moved += disti_tcp_peer_turn(state, peer, guess);
     }
+    return moved;
+}
+
+static int tcp_progress(void *instance)
+{
+    int held = disti_cancel_hold();
+    int moved = tcp_move(instance);
+
+    disti_cancel_let(held);
     return moved;
 }
 

@@ -2,6 +2,8 @@
 /* How groups fail, each for itself, and how they are left. */
 #include "worlds.h"
 
+#include <pthread.h>
+
 static dist_group *make(dist_group *parent, const int *ranks, int count)
 {
     dist_group *group = NULL;
@@ -309,6 +311,44 @@ static void test_monitored_barrier(void **state)
     world_run(4, rank_is_monitored);
 }
 
+static void *receives_for_ever(void *group)
+{
+    int32_t value;
+
+    dist_recv(group, &value, 1, DIST_INT32, 0, 7, NULL);
+    return NULL;
+}
+
+/* A thread that waits is cancelled: it ends when its call has, and others can use the group. */
+static void rank_cancels_a_thread(int rank, void *arg)
+{
+    struct dist_group_options options = DIST_GROUP_OPTIONS_INIT;
+    dist_group *world = world_join(arg, rank), *group;
+    int32_t one = 1, sum;
+    pthread_t thread;
+
+    options.timeout_ms = 1500 * unit_patience();
+    CHECK(dist_dup_group(world, &options, &group) == DIST_OK);
+    if (rank == 1) {
+        CHECK(pthread_create(&thread, NULL, receives_for_ever, group) == 0);
+        disti_sleep_ns(300000000);
+        CHECK(pthread_cancel(thread) == 0);
+    }
+    CHECK(dist_all_reduce(group, &one, &sum, 1, DIST_INT32, DIST_SUM) == DIST_OK);
+    CHECK(sum == 2);
+    if (rank == 1)
+        CHECK(pthread_join(thread, NULL) == 0);
+    dist_destroy_process_group(group); /* which has failed where the receive was */
+    CHECK(world_meet(world, rank, 3) == DIST_OK);
+    CHECK(dist_destroy_process_group(world) == DIST_OK);
+}
+
+static void test_cancelled_thread(void **state)
+{
+    (void)state;
+    world_run(2, rank_cancels_a_thread);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -316,7 +356,7 @@ int main(void)
         cmocka_unit_test(test_mismatch),       cmocka_unit_test(test_timeout),
         cmocka_unit_test(test_gone),           cmocka_unit_test(test_world_first),
         cmocka_unit_test(test_one_leaves),     cmocka_unit_test(test_monitored_barrier),
-        cmocka_unit_test(test_many_survivors),
+        cmocka_unit_test(test_many_survivors), cmocka_unit_test(test_cancelled_thread),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
