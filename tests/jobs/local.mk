@@ -238,6 +238,7 @@ job_scripts = \
 	tests/jobs/leaves.sh \
 	tests/jobs/launcher_killed.sh \
 	tests/jobs/distrun.sh \
+	tests/jobs/distrun_late.sh \
 	tests/jobs/mindspore.sh \
 	tests/jobs/roles.sh \
 	tests/jobs/secrets.sh \

@@ -219,7 +219,7 @@ static bool agent_next_round(struct disti_run_agent *agent, int restarts)
         if (restarts > 0)
             disti_agents_ready(agent->agents);
         disti_run_agent_watch(agent);
-        return agent->met;
+        return agent->met && !agent->stop_signal;
     }
     if (disti_run_round_local(agent->options, restarts, &agent->round) == DIST_OK)
         return true;

@@ -74,11 +74,12 @@ static void meeting_take_order(struct disti_run_agent *agent,
         disti_run_agent_stop(agent, SIGTERM, agent->options->shutdown_timeout);
 }
 
+/* What follows a round is about that round: it waits until the round has begun. */
 void disti_run_meeting_move(struct disti_run_agent *agent)
 {
     struct disti_agents_event event;
 
-    while (disti_agents_next_event(agent->agents, &event)) {
+    while (!agent->met && disti_agents_next_event(agent->agents, &event)) {
         if (event.type == DISTI_AGENTS_ROUND)
             meeting_take_round(agent, &event.round);
         else if (event.type == DISTI_AGENTS_NOTE) {

@@ -1,0 +1,62 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# An agent that stands still while the others meet, and hears of the round and of its end at once.
+JOB_LIMIT=60
+. "$srcdir/tests/support/job.sh"
+
+# node RANK PORT WORKER: of three nodes with a worker each, behind.
+node()
+{
+    job_behind timeout $JOB_LIMIT "$builddir/distrun" --nnodes 3 --node-rank "$1" \
+        --rdzv-endpoint "127.0.0.1:$2" -n 1 "$BASH" -c "$3"
+}
+
+# late PORT WORKER COMMAND...: node 1 joins and is stopped; the others make it three, and once their
+# workers run COMMAND is run. Then it goes on. Its exit code is the function's.
+late()
+{
+    local port=$1 worker=$2 first guard last agent
+    shift 2
+    node 0 "$port" "$worker"
+    first=$!
+    job_until job_listens "$port"
+    job_output=$job_output.1 node 1 "$port" "$worker"
+    guard=$!
+    job_until agent_joined "$guard" "$port"
+    agent=$(job_agent "$(pgrep -P $guard)")
+    kill -STOP "$agent"
+    job_output=$job_output.2 node 2 "$port" "$worker"
+    last=$!
+    job_until grep -q runs "$job_output" "$job_output.2"
+    "$@"
+    kill -CONT "$agent"
+    wait $guard
+    guard=$?
+    wait $first $last
+    cat "$job_output".[12] >>"$job_output"
+    return $guard
+}
+
+# Its agent has a connection to the agents' port, over which it has said who it is.
+agent_joined()
+{
+    local agent
+    agent=$(job_agent "$(pgrep -P "$1")" 2>/dev/null) && sleep 0.5 &&
+        ss -tnpH state established "dport = :$2" | grep -q "pid=$agent,"
+}
+
+# The worker of node 0 fails: the round has ended before node 1 has begun it.
+order_is_obeyed()
+{
+    late "$(job_port)" 'echo runs; [ $GROUP_RANK = 0 ] && sleep 0.5 && exit 3; sleep 50' sleep 1
+    [ $? = 3 ] && grep -q 'exitcode  : 3' "$job_output.1"
+}
+job_check "an order that comes with its round is obeyed" order_is_obeyed
+
+stop_late() { kill -TERM "$(pgrep -P "$guard")"; }
+signal_is_obeyed()
+{
+    late "$(job_port)" 'echo runs; sleep 50' stop_late
+    [ $? = 143 ] && grep -q 'stopped by SIGTERM' "$job_output.1"
+}
+job_check "a signal that comes with the round is obeyed" signal_is_obeyed
