@@ -86,3 +86,10 @@ size_t disti_descriptor_allow(size_t count)
     (void)setrlimit(RLIMIT_NOFILE, &files);
     return getrlimit(RLIMIT_NOFILE, &files) == 0 ? files.rlim_cur : SIZE_MAX;
 }
+
+int disti_descriptor_for_strangers(int count)
+{
+    size_t quarter = disti_descriptor_allow(0) / 4;
+
+    return quarter < (size_t)count ? (int)quarter : count;
+}

@@ -37,4 +37,10 @@ void disti_descriptor_close(int fd);
  */
 size_t disti_descriptor_allow(size_t count);
 
+/*
+ * How many of `count` descriptors strangers may hold, who call and have not said who they are: a
+ * quarter of all that there may be, so that this process keeps enough for itself.
+ */
+int disti_descriptor_for_strangers(int count);
+
 #endif

@@ -20,7 +20,8 @@
 #define STRANGERS_MAX 4096 /* the oldest goes when another one comes */
 #define STRANGERS_TLS 256  /* those who may cost a session as well */
 #define ACCEPT_AGAIN_MS 100
-#define EVENTS 64 /* at a time */
+#define STAY_MS 1000 /* that a stranger has where no descriptor is left for others */
+#define EVENTS 64    /* at a time */
 
 dist_status disti_agents_server_open(const struct disti_agents_config *config, int epoll_fd,
                                      bool everywhere, struct agents_server **server_p)
@@ -153,16 +154,34 @@ void disti_agents_break(struct agents_server *server, const char *format, ...)
     }
 }
 
+static struct agents_peer *server_oldest_stranger(const struct agents_server *server)
+{
+    struct agents_peer *p = server->peers;
+
+    while (p && (agents_is_member(p) || p->link.is_broken))
+        p = p->next;
+    return p;
+}
+
 /* The oldest who is not welcome yet hangs up for one more. */
 static void server_make_room(struct agents_server *server)
 {
-    struct agents_peer *p = server->peers;
-    int most = server->tls ? STRANGERS_TLS : STRANGERS_MAX;
+    int most = disti_descriptor_for_strangers(server->tls ? STRANGERS_TLS : STRANGERS_MAX);
+    struct agents_peer *oldest = server_oldest_stranger(server);
 
-    while (p && agents_is_member(p))
-        p = p->next;
-    if (server->strangers > most && p)
-        p->link.is_broken = true;
+    if (server->strangers > most && oldest)
+        oldest->link.is_broken = true;
+}
+
+/* Where no descriptor is left, if he has been here for long enough to prove what he is. */
+static bool server_find_descriptor(const struct agents_server *server)
+{
+    struct agents_peer *oldest = server_oldest_stranger(server);
+
+    if (!oldest || disti_left_ms(oldest->until_ns) > PROVE_MS - STAY_MS)
+        return false;
+    oldest->link.is_broken = true;
+    return true;
 }
 
 static void server_add(struct agents_server *server, int fd)
@@ -211,6 +230,8 @@ static bool server_accept(struct agents_server *server, int64_t *when_p)
             break;
         server_add(server, fd);
     }
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE) && server_find_descriptor(server))
+        return true; /* and is called again once the sweep has closed it */
     if (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
         event.events = 0;
         epoll_ctl(server->epoll_fd, EPOLL_CTL_MOD, server->listen_fd, &event);

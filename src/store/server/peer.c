@@ -210,22 +210,44 @@ void disti_store_peer_dismiss(struct disti_store_server *server, struct store_pe
     peer_die(server, peer);
 }
 
+static struct store_peer *peer_oldest_stranger(const struct disti_store_server *server)
+{
+    struct store_peer *oldest = NULL;
+
+    for (struct store_peer *peer = server->peers; peer; peer = peer->next) {
+        if (peer->rank < 0 && !peer->dead)
+            oldest = peer;
+    }
+    return oldest;
+}
+
 /*
  * Strangers may fill the waiting room, but not keep others out of it. There is a place for every
  * rank, so that all can come at once.
  */
 static void peer_make_room(struct disti_store_server *server)
 {
-    struct store_peer *oldest = NULL;
+    struct store_peer *oldest;
 
-    if (server->strangers <= STORE_STRANGERS + server->world_size)
+    if (server->strangers <= disti_descriptor_for_strangers(STORE_STRANGERS) + server->world_size)
         return;
-    for (struct store_peer *peer = server->peers; peer; peer = peer->next) {
-        if (peer->rank < 0 && !peer->dead)
-            oldest = peer;
-    }
+    oldest = peer_oldest_stranger(server);
     if (oldest)
         disti_store_peer_dismiss(server, oldest);
+}
+
+/*
+ * No descriptor is left for a caller: a stranger goes, if one has been here for long enough to
+ * prove what it is. False: none has.
+ */
+static bool peer_find_descriptor(struct disti_store_server *server)
+{
+    struct store_peer *oldest = peer_oldest_stranger(server);
+
+    if (!oldest || disti_left_ms(oldest->hello_by) > STORE_HELLO_MS - STORE_STAY_MS)
+        return false;
+    disti_store_peer_dismiss(server, oldest);
+    return server->reap;
 }
 
 /* The address at this end, numeric; false: it is the loopback's. */
@@ -279,6 +301,8 @@ void disti_store_peer_accept(struct disti_store_server *server)
         if (server->reap)
             return;
     }
+    if ((errno == EMFILE || errno == ENFILE) && peer_find_descriptor(server))
+        return; /* and is called again once that is reaped */
     if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
         disti_store_server_back_off(server);
 }

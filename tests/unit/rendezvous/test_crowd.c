@@ -15,6 +15,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 
 #define WAIT_MS 20000
@@ -321,12 +322,72 @@ static void test_no_descriptors(void **state)
     ranks_run(1, full_house, NULL);
 }
 
+#define HOUSE_FILES 64
+
+/* Has come in before the strangers' time is over. */
+static void come_in(struct disti_store_server *server)
+{
+    struct disti_store *store;
+
+    CHECK(ranks_connect("127.0.0.1", disti_store_server_port(server), 0, 1,
+                        STORE_HELLO_MS * unit_patience() / 2, &store) == DIST_OK);
+    disti_store_close(store);
+    _exit(0);
+}
+
+/* Strangers take what a small limit leaves, and then the program the rest: a rank comes in. */
+static void house_of_strangers(int rank, void *arg)
+{
+    struct rlimit files;
+    struct disti_store_server *server;
+    pid_t strangers, guest;
+    int kept[HOUSE_FILES], count = 0, status;
+
+    (void)rank;
+    (void)arg;
+    CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
+    files.rlim_cur = HOUSE_FILES;
+    CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
+    CHECK(disti_store_server_listen("127.0.0.1", 0, 1, &server) == DIST_OK);
+    CHECK((strangers = fork()) >= 0);
+    if (strangers == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (int i = 0; i < HOUSE_FILES / 2; i++)
+            ranks_stranger(server);
+        pause();
+    }
+    CHECK((guest = fork()) >= 0);
+    if (guest == 0) {
+        disti_sleep_ns(500 * 1000 * 1000);
+        come_in(server);
+    }
+    CHECK(disti_store_server_run(server) == DIST_OK);
+    disti_sleep_ns(300 * 1000 * 1000);
+    while (count < HOUSE_FILES && (kept[count] = dup(STDERR_FILENO)) >= 0)
+        count++;
+    CHECK(count >= HOUSE_FILES / 4);
+    CHECK(waitpid(guest, &status, 0) == guest && status == 0);
+    kill(strangers, SIGKILL);
+    CHECK(waitpid(strangers, &status, 0) == strangers);
+    while (count)
+        close(kept[--count]);
+    disti_store_server_stop(server, 1000);
+}
+
+static void test_house_of_strangers(void **state)
+{
+    (void)state;
+    if (unit_patience() > 1)
+        skip(); /* valgrind does not have its limits changed */
+    ranks_run(1, house_of_strangers, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_silent_crowd),      cmocka_unit_test(test_slow_hellos),
         cmocka_unit_test(test_all_ranks_at_once), cmocka_unit_test(test_few_descriptors),
-        cmocka_unit_test(test_no_descriptors),
+        cmocka_unit_test(test_no_descriptors),    cmocka_unit_test(test_house_of_strangers),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

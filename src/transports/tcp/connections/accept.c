@@ -20,6 +20,8 @@
 #define ACCEPT_STRANGERS 64
 /* In which a caller has to prove who he is. */
 #define ACCEPT_PATIENCE_MS 10000
+/* That he has where no descriptor is left for others. */
+#define ACCEPT_STAY_MS 1000
 /* So many are warnings. */
 #define ACCEPT_REFUSALS 8
 
@@ -27,7 +29,8 @@ dist_status disti_tcp_pending_open(struct tcp_state *state)
 {
     int sockets = state->sockets ? state->sockets : state->interfaces;
 
-    state->pending_max = (state->world_size - 1) * sockets + ACCEPT_STRANGERS;
+    state->pending_max =
+        (state->world_size - 1) * sockets + disti_descriptor_for_strangers(ACCEPT_STRANGERS);
     state->pending = calloc((size_t)state->pending_max, sizeof(*state->pending));
     if (!state->pending)
         return disti_fail(DIST_ERR_NO_MEMORY, "tcp: no memory for %d callers", state->pending_max);
@@ -178,6 +181,27 @@ static void accept_back_off(struct tcp_state *state)
     state->warned = true;
 }
 
+/*
+ * No descriptor is left for a caller: the oldest who has not said what a rank would say goes, if he
+ * has had the time for it. False: there is none.
+ */
+static bool accept_find_descriptor(struct tcp_state *state)
+{
+    struct tcp_pending *oldest = NULL;
+
+    for (int i = 0; i < state->pending_max; i++) {
+        struct tcp_pending *pending = &state->pending[i];
+
+        if (pending->fd >= 0 && !pending->challenged &&
+            (!oldest || pending->deadline < oldest->deadline))
+            oldest = pending;
+    }
+    if (!oldest || disti_left_ms(oldest->deadline) > accept_patience_ms(state) - ACCEPT_STAY_MS)
+        return false;
+    pending_refuse(state, oldest, "it said nothing, and no file descriptor is left for others");
+    return true;
+}
+
 /* True: there may be more. */
 static bool accept_turn(struct tcp_state *state, int listener, int *turn)
 {
@@ -192,7 +216,8 @@ static bool accept_turn(struct tcp_state *state, int listener, int *turn)
         ++*turn;
         if (fd >= 0)
             accept_one(state, fd, &caller);
-        else if (errno != EINTR && errno != ECONNABORTED)
+        else if (errno != EINTR && errno != ECONNABORTED &&
+                 !((errno == EMFILE || errno == ENFILE) && accept_find_descriptor(state)))
             accept_back_off(state);
     }
     return state->accepting;
