@@ -160,6 +160,12 @@ static bool accept_hear(struct shm_state *state, int socket, int pid)
     return true;
 }
 
+/* The ranks may have taken on another user's rights since they opened: they call as he. */
+static bool accept_is_own(const struct shm_state *state, uint32_t uid)
+{
+    return uid == state->address.uid || uid == (uint32_t)geteuid();
+}
+
 void disti_shm_accept_callers(struct shm_state *state)
 {
     for (int i = 0; i < ACCEPT_ACCEPTS; i++) {
@@ -175,7 +181,7 @@ void disti_shm_accept_callers(struct shm_state *state)
             continue;
         if (socket < 0)
             return;
-        if (!disti_shm_hello_peer(socket, &uid, &pid) || uid != state->address.uid) {
+        if (!disti_shm_hello_peer(socket, &uid, &pid) || !accept_is_own(state, uid)) {
             disti_info("shm: refused a process of another user");
             disti_descriptor_close(socket);
         } else if (!accept_hear(state, socket, pid)) {
