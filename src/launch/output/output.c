@@ -6,6 +6,7 @@
 #include "base/thread.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,13 +49,17 @@ static bool output_is_shared(void)
            out.st_dev == err.st_dev && out.st_ino == err.st_ino;
 }
 
-/* False: errno says why. */
+/* Whoever shares the descriptor may have made it non-blocking. False: errno says why. */
 static bool output_write_all(int fd, const char *bytes, size_t count)
 {
+    struct pollfd space = {.fd = fd, .events = POLLOUT};
+
     while (count > 0) {
         const ssize_t written = write(fd, bytes, count);
 
-        if (written < 0 && errno != EINTR && errno != EAGAIN)
+        if (written < 0 && errno == EAGAIN)
+            poll(&space, 1, -1);
+        else if (written < 0 && errno != EINTR)
             return false;
         if (written > 0) {
             bytes += written;
