@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 rendezvous_tests = \
 	tests/unit/rendezvous/test_crowd \
+	tests/unit/rendezvous/test_few_descriptors \
 	tests/unit/rendezvous/test_launch \
 	tests/unit/rendezvous/test_meet \
 	tests/unit/rendezvous/test_process \
@@ -18,6 +19,9 @@ TESTS += $(rendezvous_tests)
 tests_unit_rendezvous_test_crowd_SOURCES = tests/unit/rendezvous/test_crowd.c \
 	tests/unit/rendezvous/ranks.h
 tests_unit_rendezvous_test_crowd_LDADD = $(unit_test_libs)
+tests_unit_rendezvous_test_few_descriptors_SOURCES = \
+	tests/unit/rendezvous/test_few_descriptors.c tests/unit/rendezvous/ranks.h
+tests_unit_rendezvous_test_few_descriptors_LDADD = $(unit_test_libs)
 tests_unit_rendezvous_test_launch_SOURCES = tests/unit/rendezvous/test_launch.c \
 	tests/unit/rendezvous/launchers.h
 tests_unit_rendezvous_test_launch_LDADD = $(unit_test_libs)
