@@ -126,17 +126,24 @@ bool disti_list_item(const char *list, char separator, int index, char *item, si
     return true;
 }
 
+/* Is the interface's name that item of the list, or, unless exact, does it begin with it? */
+static bool interface_is(const char *name, const char *item, size_t length, bool exact)
+{
+    return length && strncmp(name, item, length) == 0 && !(exact && name[length]);
+}
+
 bool disti_interface_fits(const char *spec, const char *name)
 {
-    bool exclude = spec[0] == '^';
-    bool exact, fits = false;
-    char item[64];
+    bool exclude = spec[0] == '^', fits = false;
+    bool exact;
+    size_t length;
 
     spec += exclude;
     exact = spec[0] == '=';
     spec += exact;
-    for (int i = 0; disti_list_item(spec, ',', i, item, sizeof(item)); i++)
-        fits = fits || (exact ? strcmp(name, item) == 0
-                              : item[0] && strncmp(name, item, strlen(item)) == 0);
+    for (; !fits && spec[0]; spec += length + (spec[length] != '\0')) {
+        length = strcspn(spec, ",");
+        fits = interface_is(name, spec, length, exact);
+    }
     return fits != exclude;
 }

@@ -182,6 +182,9 @@ static void test_interfaces(void **state)
     assert_false(disti_interface_fits("^docker,lo", "docker0"));
     assert_true(disti_interface_fits("^=eth", "eth0"));
     assert_false(disti_interface_fits("^=eth0", "eth0"));
+    assert_true(disti_interface_fits("a_name_longer_than_any_that_an_interface_of_this_kernel_has_"
+                                     "or_will_have,eth",
+                                     "eth0"));
     setenv("DIST_SOCKET_IFNAME", "=lo", 1);
     assert_int_equal(disti_primary_address(address), DIST_OK);
     assert_string_equal(address, "127.0.0.1");
