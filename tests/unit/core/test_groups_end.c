@@ -327,7 +327,7 @@ static void rank_cancels_a_thread(int rank, void *arg)
     int32_t one = 1, sum;
     pthread_t thread;
 
-    options.timeout_ms = 1500 * unit_patience();
+    options.timeout_ms = 5000 * unit_patience();
     CHECK(dist_dup_group(world, &options, &group) == DIST_OK);
     if (rank == 1) {
         CHECK(pthread_create(&thread, NULL, receives_for_ever, group) == 0);
