@@ -2,6 +2,7 @@
 /* Who of the sleeping threads watches an endpoint, and who is woken. */
 #include "base/doorbell.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "endpoint/endpoint.h"
 #include "endpoint/state.h"
 
@@ -64,9 +65,11 @@ void disti_endpoint_take_watch(struct disti_endpoint *endpoint)
  */
 static int watch_arm(struct disti_endpoint *endpoint, const struct engine_attachment *attachment)
 {
+    int held = disti_cancel_hold();
     unsigned failures = disti_failures();
     int fd = endpoint->transport->arm(endpoint->state);
 
+    disti_cancel_let(held);
     disti_endpoint_happened(endpoint, attachment, failures);
     return fd;
 }
