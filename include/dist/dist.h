@@ -318,8 +318,7 @@ struct dist_group_options {
     size_t size;         /* sizeof(struct dist_group_options) */
     const char *backend; /* NULL: the parent's; "auto": as dist_init_process_group chooses. A group
                             of one rank gets "self" in both cases */
-    int timeout_ms;      /* 0: the parent's. Over tcp a rank that is silent for the world's timeout
-                            is lost, also for a group with a longer one */
+    int timeout_ms;      /* 0: the parent's */
     void *stream;        /* see dist_set_stream; NULL: the parent's */
     /* For what else has to move while a call of this group waits, such as an MPI library: a thread
      * that waits calls meanwhile(meanwhile_arg) every millisecond or so. It must return soon, and

@@ -101,7 +101,10 @@ struct dist_reach {
     double bytes_per_second; /* above 0 */
 };
 
-/* A transport's configuration. All of it lives as long as the transport is open. */
+/*
+ * A transport's configuration. All of it lives as long as the transport is open. timeout_ms grows,
+ * between two slot calls, when a group whose calls may take longer comes to share the instance.
+ */
 struct dist_transport_config {
     size_t size;           /* sizeof(struct dist_transport_config) */
     int rank;              /* in the group, 0 .. world_size - 1 */

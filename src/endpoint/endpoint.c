@@ -234,6 +234,8 @@ dist_status disti_attachment_open(struct engine_attachment *attachment,
         return status;
     attachment->endpoint = endpoint;
     endpoint_lock(endpoint);
+    if (endpoint->config.timeout_ms < config->timeout_ms) /* nobody is lost before its calls end */
+        endpoint->config.timeout_ms = config->timeout_ms;
     LIST_INSERT_HEAD(&endpoint->attachments, attachment, entry);
     endpoint_unlock(endpoint);
     return DIST_OK;

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 static int opened, closed;
+static const struct dist_transport_config *given; /* to the last that was opened */
 
 struct fake_state {
     struct dist_transport_config config;
@@ -21,6 +22,7 @@ static dist_status fake_open(void *opaque, const struct dist_transport_config *c
     struct fake_state *state = opaque;
 
     state->config = *config;
+    given = config;
     state->posted = NULL;
     opened++;
     return DIST_OK;
@@ -126,6 +128,26 @@ static struct dist_transport_config opened_with(struct engine_attachment *link)
     assert_int_equal(size, sizeof(config));
     memcpy(&config, blob, sizeof(config));
     return config;
+}
+
+/* It is the world's at least, and never less than before. */
+static void the_longest_timeout_counts(void **unused)
+{
+    static const int timeouts[] = {1000, 5000, 3000}, longest[] = {2000, 5000, 5000};
+    struct engine_attachment links[3];
+
+    (void)unused;
+    for (int i = 0; i < 3; i++) {
+        struct dist_backend_config group = fake_group;
+
+        group.timeout_ms = timeouts[i];
+        assert_int_equal(disti_attachment_open(&links[i], &fake_shared, &group, NULL), DIST_OK);
+        assert_int_equal(given->timeout_ms, longest[i]);
+    }
+    for (int i = 0; i < 3; i++)
+        disti_attachment_close(&links[i]);
+    disti_endpoints_close("world", 2);
+    assert_int_equal(opened, 1);
 }
 
 /* Contexts are at other addresses on each rank, and at the same again when a group has gone. */
@@ -239,6 +261,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(groups_of_a_world_share_whatever_their_contexts, start),
         cmocka_unit_test_setup(a_shared_one_is_the_worlds_and_has_no_context, start),
+        cmocka_unit_test_setup(the_longest_timeout_counts, start),
         cmocka_unit_test_setup(other_ranks_and_worlds_share_nothing, start),
         cmocka_unit_test_setup(without_cancel_a_group_has_its_own, start),
         cmocka_unit_test_setup(what_ends_while_arming_is_collected, start),
