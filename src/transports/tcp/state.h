@@ -75,7 +75,9 @@ struct tcp_address {
 
 struct tcp_state {
     bool open, checksum;
-    int rank, world_size, timeout_ms;
+    int rank, world_size;
+    int timeout_ms; /* what the connections go by; config's may have grown since */
+    const struct dist_transport_config *config;
     uint64_t job;
     struct disti_secret key;       /* of the world */
     struct disti_tls_context *tls; /* of every connection; NULL: none has */

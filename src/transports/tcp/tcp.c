@@ -78,6 +78,7 @@ static dist_status tcp_open(void *instance, const struct dist_transport_config *
     dist_status status;
 
     state->open = true;
+    state->config = config;
     state->rank = config->rank;
     state->world_size = config->world_size;
     state->timeout_ms = config->timeout_ms;
@@ -261,6 +262,8 @@ static int tcp_poll(struct tcp_state *state)
     bool tick = false;
 
     state->calls = 0;
+    if (state->timeout_ms != state->config->timeout_ms)
+        disti_tcp_silence_extend(state);
     if (count < 0)
         return errno == EINTR ? 0 : disti_fail_errno(DIST_ERR_SYSTEM, "tcp: epoll failed");
     for (int i = 0; i < count; i++) {

@@ -84,6 +84,32 @@ static void test_receiver_computes(void **unused)
     }
 }
 
+#define LONGER_MS (40 * TIMEOUT_MS)
+
+/* A group with a longer timeout comes before the call or after it; the peer is late for it. */
+static void test_calls_take_longer(void **unused)
+{
+    (void)unused;
+    for (int round = 0; round < 2; round++) {
+        struct tcp_rank pair[2];
+        struct dist_request send, recv;
+        int value = 41, got = 0;
+
+        tcp_timeout_ms = TIMEOUT_MS;
+        tcp_pair_open(pair, "127.0.0.1");
+        if (round == 0)
+            pair[0].config.timeout_ms = LONGER_MS;
+        tcp_send(&pair[0], &send, 1, 7, &value, sizeof(value));
+        pair[0].config.timeout_ms = LONGER_MS;
+        tcp_drive_ms(&pair[0], 1, 3 * TIMEOUT_MS);
+        tcp_recv(&pair[1], &recv, 0, 7, &got, sizeof(got));
+        assert_int_equal(tcp_finish(pair, 2, &recv), DIST_OK);
+        assert_int_equal(tcp_finish(pair, 2, &send), DIST_OK);
+        assert_int_equal(got, 41);
+        tcp_pair_close(pair);
+    }
+}
+
 /* The sender has left, and what it had sent waits for a receiver that computes. */
 static void test_sender_leaves(void **unused)
 {
@@ -118,7 +144,7 @@ static bool loopback(bool up)
 enum moment { IDLE, SENDING, FULL, MOMENTS };
 
 /* In a network of its own, which goes away. Returns the exit status: 77 skips. */
-static int unplugged(enum moment moment)
+static int unplugged(enum moment moment, bool longer)
 {
     static struct tcp_rank pair[2]; /* open as the process ends: not lost to valgrind */
     struct dist_request recv, send;
@@ -139,22 +165,26 @@ static int unplugged(enum moment moment)
     start = disti_now_ns();
     if (moment == SENDING)
         tcp_send(&pair[0], &send, 1, 8, out, sizeof(out));
+    if (longer) {
+        pair[0].config.timeout_ms = LONGER_MS;
+        tcp_drive_ms(&pair[0], 1, 4 * TIMEOUT_MS);
+        return recv.status == DIST_IN_PROGRESS ? 0 : 1;
+    }
     status = tcp_finish(pair, 1, &recv);
     fprintf(stderr, "lost after %d ms: %s\n", (int)((disti_now_ns() - start) / 1000000),
             dist_last_error());
     return status == DIST_ERR_PEER_LOST ? 0 : 1;
 }
 
-static void test_machine_is_gone(void **unused)
+static void machine_is_gone(bool longer)
 {
-    (void)unused;
     for (int moment = IDLE; moment < MOMENTS; moment++) {
         pid_t child = fork();
         int status = -1;
 
         assert_true(child >= 0);
         if (child == 0)
-            _exit(unplugged((enum moment)moment));
+            _exit(unplugged((enum moment)moment, longer));
         assert_int_equal(waitpid(child, &status, 0), child);
         assert_true(WIFEXITED(status));
         if (WEXITSTATUS(status) == 77)
@@ -163,12 +193,24 @@ static void test_machine_is_gone(void **unused)
     }
 }
 
+static void test_machine_is_gone(void **unused)
+{
+    (void)unused;
+    machine_is_gone(false);
+}
+
+static void test_machine_may_come_back(void **unused)
+{
+    (void)unused;
+    machine_is_gone(true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_receiver_computes),
-        cmocka_unit_test(test_sender_leaves),
-        cmocka_unit_test(test_machine_is_gone),
+        cmocka_unit_test(test_receiver_computes),     cmocka_unit_test(test_calls_take_longer),
+        cmocka_unit_test(test_sender_leaves),         cmocka_unit_test(test_machine_is_gone),
+        cmocka_unit_test(test_machine_may_come_back),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

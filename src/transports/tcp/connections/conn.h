@@ -182,6 +182,8 @@ void disti_tcp_silence_tune(const struct tcp_state *state, int fd);
  * connection up when its probes are as far apart as they may be, so let that be the most there is.
  */
 void disti_tcp_silence_leave(int fd);
+/* Calls may take longer from now on, and so may what is under way. */
+void disti_tcp_silence_extend(struct tcp_state *state);
 /* Looks at the peers that are waited for, if it is time; loses those that have been silent. */
 void disti_tcp_silence(struct tcp_state *state);
 

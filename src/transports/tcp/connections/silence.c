@@ -53,6 +53,27 @@ void disti_tcp_silence_leave(int fd)
     (void)setsockopt(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, &apart, sizeof(apart));
 }
 
+static void silence_extend(const struct tcp_state *state, struct tcp_conn *conn, int64_t more_ns)
+{
+    if (conn->fd >= 0)
+        disti_tcp_silence_tune(state, conn->fd);
+    if (conn->number == 0 && conn->deadline)
+        conn->deadline += more_ns;
+}
+
+void disti_tcp_silence_extend(struct tcp_state *state)
+{
+    const int64_t more_ms = state->config->timeout_ms - state->timeout_ms;
+
+    state->timeout_ms = state->config->timeout_ms;
+    for (int rank = 0; rank < state->world_size; rank++) {
+        struct tcp_peer *peer = state->peers[rank];
+
+        for (int number = 0; peer && number < peer->conns; number++)
+            silence_extend(state, &peer->conn[number], more_ms * 1000000);
+    }
+}
+
 /* Has the peer's machine left this connection unanswered for the group's timeout? */
 static bool silence_too_long(const struct tcp_state *state, struct tcp_conn *conn, int64_t now)
 {
