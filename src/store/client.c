@@ -100,6 +100,11 @@ void disti_store_client_free(struct disti_store *store)
     free(store);
 }
 
+static struct timespec client_timespec(int64_t ns)
+{
+    return (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+}
+
 static bool client_poll(struct disti_store *store, short events, int64_t deadline)
 {
     struct pollfd ready = {.fd = store->fd, .events = events};
@@ -120,6 +125,22 @@ static void client_advance(struct iovec *parts, int count, size_t sent)
         parts[i].iov_len -= n;
         sent -= n;
     }
+}
+
+/*
+ * Sleeps until there is room for the rest of a frame, letting others in meanwhile: they read, and
+ * put nothing between its parts. False: there was none in time.
+ */
+static bool client_await_room(struct disti_store *store, int64_t deadline)
+{
+    bool in_time;
+
+    store->halfway = true;
+    pthread_mutex_unlock(&store->lock);
+    in_time = client_poll(store, POLLIN | POLLOUT, deadline);
+    pthread_mutex_lock(&store->lock);
+    store->halfway = false;
+    return in_time;
 }
 
 static dist_status client_lost(const struct disti_store *store)
@@ -169,7 +190,7 @@ static dist_status client_send_frame(struct disti_store *store,
             client_advance(parts, 4, (size_t)n);
         } else if (errno == EAGAIN) {
             disti_store_client_pump(store); /* the server may be waiting for us to read */
-            if (store->lost || client_poll(store, POLLIN | POLLOUT, deadline))
+            if (store->lost || client_await_room(store, deadline))
                 continue;
             if (begun) /* half a frame makes the connection useless */
                 disti_store_client_lose(store, "does not answer");
@@ -182,15 +203,24 @@ static dist_status client_send_frame(struct disti_store *store,
     return store->lost ? client_lost(store) : DIST_OK;
 }
 
-/* Sends one frame, with the lock held. */
+/* Sends one frame, with the lock held, which is let go while there is no room for it. */
 static dist_status client_send(struct disti_store *store, const struct client_request *request,
                                int64_t deadline)
 {
+    const struct timespec until = client_timespec(deadline);
     dist_status status;
 
+    while (store->halfway) {
+        if (disti_store_client_aborted(store))
+            return DIST_ERR_ABORTED;
+        if (disti_expired(deadline))
+            return DIST_IN_PROGRESS;
+        pthread_cond_timedwait(&store->turn, &store->lock, &until);
+    }
     disti_store_client_take_line(store);
     status = client_send_frame(store, request, deadline);
     disti_store_client_release_line(store);
+    pthread_cond_broadcast(&store->turn);
     return status;
 }
 
@@ -230,7 +260,7 @@ static void client_read_for_all(struct disti_store *store, int64_t deadline)
 static dist_status client_wait(struct disti_store *store, const struct client_call *call,
                                int64_t deadline)
 {
-    struct timespec until = {.tv_sec = deadline / 1000000000, .tv_nsec = deadline % 1000000000};
+    const struct timespec until = client_timespec(deadline);
 
     disti_store_client_pump(store);
     while (!call->done && !store->lost) {

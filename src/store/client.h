@@ -72,8 +72,9 @@ struct client_abort {
 
 /*
  * Any thread may ask, and wait for its reply beside the others. One of those that wait reads for
- * all; when it has its reply, another takes its `turn`. `lock` guards everything from last_id on,
- * and is let go while the reader sleeps.
+ * all; when it has its reply, another takes its `turn`. So does the next who sends, where a frame
+ * waits for room. `lock` guards everything from `packed` on, and is let go while one of them
+ * sleeps.
  */
 struct disti_store {
     int fd;
@@ -91,6 +92,7 @@ struct disti_store {
     pthread_cond_t turn;
     unsigned char *packed; /* room for a party; NULL before the hello */
     uint32_t last_id;
+    bool halfway;              /* somebody sleeps until there is room for the rest of a frame */
     bool reading;              /* somebody sleeps until there is something to read */
     struct client_call *calls; /* under way */
     struct disti_wire_reader in;

@@ -274,6 +274,69 @@ static void test_copies_in_a_child(void **state)
     disti_store_server_stop(server, WAIT_MS);
 }
 
+/* Serves in a process of its own, which can be stopped. Returns its id. */
+static pid_t serve_elsewhere(int *port_p)
+{
+    struct disti_store_server *server;
+    int pipes[2], port;
+    pid_t child;
+
+    assert_int_equal(pipe(pipes), 0);
+    child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* should the test be killed */
+        server = serve(-1);
+        port = disti_store_server_port(server);
+        CHECK(write(pipes[1], &port, sizeof(port)) == sizeof(port));
+        for (;;)
+            pause();
+    }
+    assert_true(child > 0);
+    assert_int_equal(read(pipes[0], port_p, sizeof(*port_p)), sizeof(*port_p));
+    close(pipes[0]);
+    close(pipes[1]);
+    return child;
+}
+
+static atomic_bool told;
+
+/* More than the sockets take. */
+static void *tell_much(void *store)
+{
+    static unsigned char much[DISTI_VALUE_MAX];
+    struct disti_party self = {.group = DISTI_NO_GROUP, .ranks = both, .count = 1};
+    dist_status status =
+        disti_store_all_gather(store, &self, "much", much, NULL, sizeof(much), WAIT_MS);
+
+    atomic_store(&told, true);
+    return (void *)(intptr_t)status;
+}
+
+/* A store that does not read: who has much to tell it holds up no other thread of its rank. */
+static void test_stopped_store(void **state)
+{
+    struct disti_store *store = NULL;
+    pthread_t thread;
+    void *status;
+    pid_t child;
+    int port;
+
+    (void)state;
+    child = serve_elsewhere(&port);
+    assert_int_equal(ranks_connect("127.0.0.1", port, 0, SIZE, WAIT_MS, &store), DIST_OK);
+    kill(child, SIGSTOP);
+    assert_int_equal(pthread_create(&thread, NULL, tell_much, store), 0);
+    disti_sleep_ns(100 * 1000 * 1000); /* it has begun */
+    assert_int_equal(meet(store, 100), DIST_ERR_TIMEOUT);
+    assert_false(atomic_load(&told));
+    kill(child, SIGCONT);
+    pthread_join(thread, &status);
+    assert_int_equal((intptr_t)status, DIST_OK);
+    disti_store_close(store);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -284,6 +347,7 @@ int main(void)
         cmocka_unit_test(test_leaver_of_failed_world),
         cmocka_unit_test(test_reset_caller_is_named),
         cmocka_unit_test(test_copies_in_a_child),
+        cmocka_unit_test(test_stopped_store),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
