@@ -25,8 +25,16 @@ closed()
 }
 job_check "closed standard streams" closed
 
-full() { "$run" -n 2 echo hi 2>"$job_output" >/dev/full; grep -q 'No space left' "$job_output"; }
-job_check "output that finds no space is told of" full
+# The workers print again and again: a pipe that nobody reads would end them.
+full()
+{
+    # shellcheck disable=SC2016
+    "$run" -n 2 "$BASH" -c 'for i in {1..20}; do echo hi; sleep 0.02; done; echo "$RANK ends" >&2' \
+        2>"$job_output" >/dev/full
+    [ $? = 1 ] && [ "$(grep -c 'No space left' "$job_output")" = 1 ] &&
+        [ "$(grep -c ' ends' "$job_output")" = 2 ]
+}
+job_check "output that finds no space is told of, and the workers go on" full
 
 # ---- variables ----
 

@@ -33,6 +33,7 @@ struct disti_run_output {
     int count, left;
     const struct output_source *open; /* whose line stands there without its end; NULL: none's */
     bool broken;                      /* nobody reads the stream any more */
+    bool lost;                        /* something could not be written, on a full disk, say */
     char *out;
     size_t out_used;
     pthread_t thread;
@@ -69,14 +70,24 @@ static bool output_write_all(int fd, const char *bytes, size_t count)
     return true;
 }
 
-/* A reader that has gone knows it; of a full disk nobody would. */
+/*
+ * A reader that has gone knows it, and wants no more. A full disk is told of: the job is worth more
+ * than what it prints, and there may be room again.
+ */
 static void output_send(struct disti_run_output *output, const char *bytes, size_t count)
 {
     if (output->broken || output_write_all(output->to_fd, bytes, count))
         return;
-    output->broken = true;
-    if (errno != EPIPE && output->to_fd == STDOUT_FILENO)
-        fprintf(stderr, "distrun: cannot pass on what the workers print: %s\n", strerror(errno));
+    if (errno == EPIPE) {
+        output->broken = true;
+        return;
+    }
+    if (!output->lost && output->to_fd == STDOUT_FILENO)
+        fprintf(stderr,
+                "distrun: cannot pass on what the workers print: %s: they go on, and what cannot "
+                "be written is lost\n",
+                strerror(errno));
+    output->lost = true;
 }
 
 static void output_flush(struct disti_run_output *output)
@@ -314,10 +325,14 @@ dist_status disti_run_output_start(int to_fd, const struct disti_run_source *sou
     return DIST_OK;
 }
 
-void disti_run_output_end(struct disti_run_output *output)
+bool disti_run_output_end(struct disti_run_output *output)
 {
+    bool lost;
+
     if (!output)
-        return;
+        return true;
     pthread_join(output->thread, NULL);
+    lost = output->lost;
     output_free(output);
+    return !lost;
 }

@@ -8,7 +8,8 @@
 /*
  * A stream of the agent, stdout or stderr, with a thread that copies what the workers write to
  * theirs. It blocks where the reader is slow; so do the workers then, once their pipes are full,
- * and nothing is lost. Where the reader has gone, the workers lose theirs too.
+ * and nothing is lost. Where the reader has gone, the workers lose theirs too. Where a disk is full
+ * they go on.
  */
 struct disti_run_output;
 
@@ -27,7 +28,7 @@ struct disti_run_source {
 dist_status disti_run_output_start(int to_fd, const struct disti_run_source *sources, int count,
                                    int done_fd, struct disti_run_output **output_p);
 
-/* Waits for the thread's end; frees. NULL is accepted. */
-void disti_run_output_end(struct disti_run_output *output);
+/* Waits for the thread's end; frees. False: something could not be written. NULL is accepted. */
+bool disti_run_output_end(struct disti_run_output *output);
 
 #endif

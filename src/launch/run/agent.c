@@ -97,7 +97,7 @@ static int agent_code(dist_status status)
 static void agent_end_round(struct disti_run_agent *agent)
 {
     for (int s = 0; s < 2 && !agent->hurry; s++) {
-        disti_run_output_end(agent->outputs[s]);
+        agent->unsaid |= !disti_run_output_end(agent->outputs[s]);
         agent->outputs[s] = NULL;
     }
     disti_store_server_stop(agent->store, 0);
@@ -296,6 +296,8 @@ int disti_run_agent(int signals_fd, const sigset_t *mask, void *arg)
         code = agent_code(status);
     }
     agent_end_round(&agent);
+    if (agent.unsaid && code == 0)
+        code = AGENT_FAILED;
     disti_run_meeting_close(&agent);
     disti_run_binding_release(&agent.binding);
     /* Threads that wait for a reader go with the process, and what they hold. */

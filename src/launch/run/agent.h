@@ -70,6 +70,7 @@ struct disti_run_agent {
     /* Of the job. */
     int stop_signal;    /* that ended it; 0: none */
     int64_t stopped_at; /* when it came */
+    bool unsaid;        /* something that workers printed could not be written */
     bool hurry;         /* do not wait for output to be read */
 };
 

@@ -341,8 +341,10 @@ int disti_run_starter(int signals_fd, const sigset_t *mask, void *arg)
     /* Threads that wait for a reader go with the process, and what they hold. */
     if (starter.hurry)
         _exit(code);
-    for (int s = 0; s < 2; s++)
-        disti_run_output_end(starter.outputs[s]);
+    for (int s = 0; s < 2; s++) {
+        if (!disti_run_output_end(starter.outputs[s]) && code == 0)
+            code = DISTI_RUN_STARTER_FAILED;
+    }
     for (int h = 0; h < starter.count; h++)
         starter_forget(&starter.hosts[h]);
     free(starter.hosts);
