@@ -189,8 +189,18 @@ static dist_status file_stranger(const struct disti_segment_name *name)
                       name->fd, name->pid);
 }
 
+/* As in a chroot that has none. */
+static dist_status file_no_proc(void)
+{
+    return disti_fail(DIST_ERR_SYSTEM,
+                      "cannot open the memory of other processes, since there is no /proc: mount "
+                      "it (mount -t proc proc /proc)");
+}
+
 static dist_status file_open_failed(const struct disti_segment_name *name)
 {
+    if (errno == ENOENT && access("/proc/self/fd", F_OK) != 0)
+        return file_no_proc();
     if (errno == ENOENT || errno == ESRCH)
         return file_gone(name);
     if (errno == EMFILE || errno == ENFILE)

@@ -44,6 +44,31 @@ static void test_share(void **state)
     peer_share(SOME);
 }
 
+/* ---- a peer that has no /proc ---- */
+
+static int peer_has_no_proc(void *arg, int line)
+{
+    void *memory = NULL;
+
+    (void)line;
+    UNIT_CHECK(chroot("/sys") == 0 && chdir("/") == 0); /* a folder without one */
+    UNIT_CHECK(disti_segment_map(arg, &memory) == DIST_ERR_SYSTEM);
+    UNIT_CHECK(strstr(dist_last_error(), "there is no /proc"));
+    return 0;
+}
+
+static void test_no_proc(void **state)
+{
+    struct unit_segment own;
+
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    own = unit_segment(PAGE);
+    unit_run(peer_has_no_proc, &own.name);
+    unit_segment_free(&own);
+}
+
 /* ---- freed under a peer ---- */
 
 static int peer_outlives_segment(void *arg, int line)
@@ -323,10 +348,11 @@ static void test_huge(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_share),      cmocka_unit_test(test_freed),
-        cmocka_unit_test(test_stale),      cmocka_unit_test(test_wrong_name),
-        cmocka_unit_test(test_not_sealed), cmocka_unit_test(test_two_sizes),
-        cmocka_unit_test(test_trim),       cmocka_unit_test(test_huge),
+        cmocka_unit_test(test_no_proc),    cmocka_unit_test(test_share),
+        cmocka_unit_test(test_freed),      cmocka_unit_test(test_stale),
+        cmocka_unit_test(test_wrong_name), cmocka_unit_test(test_not_sealed),
+        cmocka_unit_test(test_two_sizes),  cmocka_unit_test(test_trim),
+        cmocka_unit_test(test_huge),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
