@@ -131,7 +131,7 @@ static void client_advance(struct iovec *parts, int count, size_t sent)
  * Sleeps until there is room for the rest of a frame, letting others in meanwhile: they read, and
  * put nothing between its parts. False: there was none in time.
  */
-static bool client_await_room(struct disti_store *store, int64_t deadline)
+static bool client_wait_room(struct disti_store *store, int64_t deadline)
 {
     bool in_time;
 
@@ -190,7 +190,7 @@ static dist_status client_send_frame(struct disti_store *store,
             client_advance(parts, 4, (size_t)n);
         } else if (errno == EAGAIN) {
             disti_store_client_pump(store); /* the server may be waiting for us to read */
-            if (store->lost || client_await_room(store, deadline))
+            if (store->lost || client_wait_room(store, deadline))
                 continue;
             if (begun) /* half a frame makes the connection useless */
                 disti_store_client_lose(store, "does not answer");
