@@ -20,8 +20,11 @@
 #define STRANGERS_MAX 4096 /* the oldest goes when another one comes */
 #define STRANGERS_TLS 256  /* those who may cost a session as well */
 #define ACCEPT_AGAIN_MS 100
-#define STAY_MS 1000 /* that a stranger has where no descriptor is left for others */
-#define EVENTS 64    /* at a time */
+#define STAY_MS 1000      /* that a stranger has where no descriptor is left for others */
+#define STRANGER_FRAMES 8 /* that one may send, of AGENTS_LIMIT_STRANGER each: more than it takes  \
+                           */
+#define LOOKS 4           /* in the time between two signs of life */
+#define EVENTS 64         /* at a time */
 
 dist_status disti_agents_server_open(const struct disti_agents_config *config, int epoll_fd,
                                      bool everywhere, struct agents_server **server_p)
@@ -301,6 +304,8 @@ static void server_frame(struct agents_server *server, struct agents_peer *peer)
     disti_wire_next(&peer->link.in);
     if (!sense)
         server_lose(server, peer, "it sent what no agent sends");
+    if (!agents_is_member(peer) && ++peer->frames >= STRANGER_FRAMES)
+        peer->link.is_broken = true;
 }
 
 static void server_read(struct agents_server *server, struct agents_peer *peer)
@@ -369,8 +374,10 @@ bool disti_agents_server_move(struct agents_server *server, int64_t *when_p)
         server_read(server, peer);
     }
     server_sweep(server);
-    if (n == EVENTS) /* who seems silent may have spoken long ago: read that first */
+    /* Who seems silent may have spoken long ago: that is read first, but strangers may go on. */
+    if (n == EVENTS && !disti_expired(server->look_by_ns))
         return true;
+    server->look_by_ns = disti_deadline_ms(server->config->keep_alive_interval_ms / LOOKS);
     disti_agents_course_look(server, when_p);
     server_watch(server, when_p);
     disti_agents_meeting_look(server, when_p);

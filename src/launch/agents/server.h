@@ -34,6 +34,7 @@ struct agents_peer {
     struct agents_peer *next; /* in the order of arrival */
     struct agents_link link;
     enum agents_peer_state state;
+    int frames;       /* so many has it sent while it was no member */
     int64_t until_ns; /* no member: by then it has proved itself, or is gone */
     struct agents_transcript transcript;
     struct agents_member member;
@@ -58,7 +59,8 @@ struct agents_server {
     const struct disti_agents_config *config;
     struct disti_tls_context *tls; /* with which all must come; NULL: none does */
     int epoll_fd, listen_fd, port;
-    int64_t accept_ns; /* not before: there was no descriptor left */
+    int64_t look_by_ns; /* for the job's course, whoever speaks */
+    int64_t accept_ns;  /* not before: there was no descriptor left */
     char host[DISTI_AGENTS_HOST];
     struct agents_peer *peers;
     int strangers; /* of them: no members */

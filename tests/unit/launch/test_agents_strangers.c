@@ -101,6 +101,27 @@ static void test_server_is_spoken_to(void **state)
     agents_close_all(agents, 2);
 }
 
+/* One that is refused says no more than a few frames: its line ends, however much it has to say. */
+static void test_refused_goes_on(void **state)
+{
+    struct disti_agents_config config = agents_config(0, 2, 2);
+    struct disti_agents *agents = agents_first(&config);
+    unsigned char frame[DISTI_WIRE_HEAD] = {0};
+    const struct disti_wire_head head = {.op = AGENTS_BEAT};
+    const int64_t until = disti_deadline_ms(WAIT_MS);
+    int sent = 0, fd = call(config.endpoint_port);
+
+    (void)state;
+    disti_wire_put_head(frame, &head);
+    while (send(fd, frame, sizeof(frame), MSG_NOSIGNAL) == (ssize_t)sizeof(frame)) {
+        assert_false(disti_expired(until));
+        assert_in_range(++sent, 1, 100);
+        agents_move(&agents, 1, 1);
+    }
+    close(fd);
+    disti_agents_close(agents, NULL, 0);
+}
+
 /* The next frame that comes, while the agents move along. */
 static void read_frame(int fd, struct disti_wire_reader *reader, struct disti_agents **agents,
                        int n)
@@ -351,10 +372,10 @@ static void test_there_and_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_server_is_spoken_to), cmocka_unit_test(test_proof_is_needed),
-        cmocka_unit_test(test_member_goes_mad),     cmocka_unit_test(test_server_goes_mad),
-        cmocka_unit_test(test_agent_is_spoken_to),  cmocka_unit_test(test_any_bytes),
-        cmocka_unit_test(test_there_and_back),
+        cmocka_unit_test(test_server_is_spoken_to), cmocka_unit_test(test_refused_goes_on),
+        cmocka_unit_test(test_proof_is_needed),     cmocka_unit_test(test_member_goes_mad),
+        cmocka_unit_test(test_server_goes_mad),     cmocka_unit_test(test_agent_is_spoken_to),
+        cmocka_unit_test(test_any_bytes),           cmocka_unit_test(test_there_and_back),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
