@@ -18,6 +18,7 @@
 
 /* The answer: u32 magic, u32 port, the word filled up with zero bytes. */
 #define DISCOVERY_ANSWER (8 + 128)
+#define DISCOVERY_ACCEPTS 32 /* in a row, before others are heard */
 
 static socklen_t discovery_address(const char *job, struct sockaddr_un *address)
 {
@@ -68,19 +69,22 @@ dist_status disti_discovery_open(const char *job, int *fd_p)
 void disti_store_discovery_answer(struct disti_store_server *server)
 {
     unsigned char answer[DISCOVERY_ANSWER] = {0};
-    int fd;
+    int fd = -1;
 
     disti_wire_put32(answer, DISTI_WIRE_MAGIC);
     disti_wire_put32(answer + 4, (uint32_t)server->port);
     memcpy(answer + 8, server->secret.bytes,
            server->secret.length < 127 ? server->secret.length : 127);
-    while ((fd = accept4(server->discovery_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
+    for (int i = 0; i < DISCOVERY_ACCEPTS; i++) {
+        fd = accept4(server->discovery_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0)
+            break;
         /* A fresh socket has room for so little. */
         if (discovery_same_user(fd))
             (void)!send(fd, answer, sizeof(answer), MSG_NOSIGNAL | MSG_DONTWAIT);
         close(fd);
     }
-    if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+    if (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
         disti_store_server_back_off(server);
 }
 

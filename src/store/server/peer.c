@@ -291,9 +291,12 @@ static int peer_take(const struct disti_store_server *server, struct sockaddr_st
 void disti_store_peer_accept(struct disti_store_server *server)
 {
     struct sockaddr_storage from;
-    int fd;
+    int fd = -1;
 
-    while ((fd = peer_take(server, &from)) >= 0) {
+    for (int i = 0; i < STORE_ACCEPTS; i++) {
+        fd = peer_take(server, &from);
+        if (fd < 0)
+            break;
         disti_socket_tune(fd);
         if (!peer_is_let_in(server, fd) || !peer_new(server, fd, &from))
             disti_descriptor_close(fd);
@@ -301,6 +304,8 @@ void disti_store_peer_accept(struct disti_store_server *server)
         if (server->reap)
             return;
     }
+    if (fd >= 0)
+        return; /* and is called again once others have been heard */
     if ((errno == EMFILE || errno == ENFILE) && peer_find_descriptor(server))
         return; /* and is called again once that is reaped */
     if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)

@@ -11,6 +11,7 @@
 
 #define STORE_HELLO_MS 10000     /* who has not proved by then that he belongs here is dropped */
 #define STORE_STRANGERS 256      /* connections without a proof, besides one for each rank */
+#define STORE_ACCEPTS 64         /* in a row, before others are heard */
 #define STORE_STAY_MS 1000       /* that these have, where no descriptor is left for others */
 #define STORE_REFUSALS 8         /* are told of as warnings, the others only at level INFO */
 #define STORE_OWN_FILES 16       /* descriptors besides the ranks' connections, at least */
