@@ -171,6 +171,30 @@ static void inbox_take_reply(struct disti_store *store)
     disti_wire_next(&store->in);
 }
 
+static void inbox_take_nonsense(struct disti_store *store)
+{
+    store->strange = true;
+    disti_store_client_lose(store, "sent what does not follow the store's protocol");
+}
+
+/*
+ * Who has not proved yet that he is the store can do no more than answer: of anything else as much
+ * might come as the memory holds.
+ */
+static void inbox_take(struct disti_store *store)
+{
+    const bool welcome = store->holder.host[0];
+
+    if (store->in.head.op == DISTI_WIRE_REPLY)
+        inbox_take_reply(store);
+    else if (!welcome)
+        inbox_take_nonsense(store);
+    else if (store->in.head.op == DISTI_WIRE_NOTICE)
+        inbox_take_notice(store);
+    else
+        disti_wire_next(&store->in);
+}
+
 void disti_store_client_pump(struct disti_store *store)
 {
     char why[96];
@@ -182,12 +206,7 @@ void disti_store_client_pump(struct disti_store *store)
     while (!store->lost) {
         switch (disti_wire_read(&store->in, store->fd)) {
         case DISTI_WIRE_FRAME:
-            if (store->in.head.op == DISTI_WIRE_NOTICE)
-                inbox_take_notice(store);
-            else if (store->in.head.op == DISTI_WIRE_REPLY)
-                inbox_take_reply(store);
-            else
-                disti_wire_next(&store->in);
+            inbox_take(store);
             if (!store->holder.host[0])
                 return; /* the welcome, which says who holds the store, is read before its end */
             break;
@@ -203,9 +222,8 @@ void disti_store_client_pump(struct disti_store *store)
             disti_store_client_lose(store, disti_tls_why(store->tls));
             break;
         default:
-            store->strange = true;
             store->asks_tls = !store->tls && disti_tls_looks_like(store->in.head_bytes);
-            disti_store_client_lose(store, "sent what does not follow the store's protocol");
+            inbox_take_nonsense(store);
         }
     }
 }

@@ -323,7 +323,7 @@ static int close_after_goodbye(void **state)
 }
 
 /* A rank comes to a port where another program listens. */
-static void meet_stranger(const char *says, bool hangs_up, int timeout_ms)
+static void meet_stranger(const void *says, size_t bytes, bool hangs_up, int timeout_ms)
 {
     struct disti_store *store = NULL;
     int64_t begin = disti_now_ns();
@@ -346,7 +346,7 @@ static void meet_stranger(const char *says, bool hangs_up, int timeout_ms)
 
             poll(&ready, 1, -1);
             guest = accept(fd, NULL, NULL);
-            put(guest, says, strlen(says));
+            put(guest, says, bytes);
             if (hangs_up)
                 close(guest);
         }
@@ -365,9 +365,21 @@ static void meet_stranger(const char *says, bool hangs_up, int timeout_ms)
 static void test_other_servers(void **state)
 {
     (void)state;
-    meet_stranger("SSH-2.0-OpenSSH\r\n", false, 60000);
-    meet_stranger("", true, 500);
-    meet_stranger("", false, 500);
+    meet_stranger("SSH-2.0-OpenSSH\r\n", 17, false, 60000);
+    meet_stranger("", 0, true, 500);
+    meet_stranger("", 0, false, 500);
+}
+
+/* Who has not proved that he is the store has no news to give, of which there might be any number.
+ */
+static void test_news_before_the_proof(void **state)
+{
+    const struct disti_wire_head head = {.op = DISTI_WIRE_NOTICE, .value_bytes = DISTI_WIRE_NEWS};
+    unsigned char notice[DISTI_WIRE_HEAD + DISTI_WIRE_NEWS] = {0};
+
+    (void)state;
+    disti_wire_put_head(notice, &head);
+    meet_stranger(notice, sizeof(notice), false, 60000);
 }
 
 int main(void)
@@ -382,6 +394,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_withdrawn_hello, open_job, close_job),
         cmocka_unit_test_setup_teardown(test_single_bytes, open_job, close_after_goodbye),
         cmocka_unit_test(test_other_servers),
+        cmocka_unit_test(test_news_before_the_proof),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
