@@ -10,6 +10,7 @@ libdist_core_sources += \
 	src/backends/module.c \
 	src/backends/module.h \
 	src/backends/module_file.c \
+	src/backends/module_place.c \
 	src/backends/planned.h \
 	src/backends/mpi/flavour.c \
 	src/backends/query.c \

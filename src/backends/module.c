@@ -112,12 +112,14 @@ static const char *module_advice(const char *text)
 static dist_status module_open(const char *path, const struct dist_module **entry_p, char *reason,
                                size_t size)
 {
+    char place[PATH_MAX];
     const char *text;
     void *handle;
 
-    if (!disti_module_loadable(path, reason, size))
+    if (!disti_module_place(path, place, reason, size) ||
+        !disti_module_loadable(place, reason, size))
         return DIST_ERR_NO_BACKEND;
-    handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    handle = dlopen(place, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!handle) {
         text = dlerror();
         snprintf(reason, size, "module %s cannot be loaded: %s: %s", path, text,

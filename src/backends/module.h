@@ -27,9 +27,12 @@ dist_status disti_module_load(const char *name, const struct disti_module **modu
                               size_t reason_size);
 
 /*
- * module_file.c: can dlopen be given this file, and is it safe from other users? Else the reason.
- * Its folders are not looked at: who can write to them can put another file there meanwhile.
+ * module_place.c: can nobody else exchange that file? `place` is its path without links, of which
+ * all folders are safe from other users. Else the reason.
  */
+bool disti_module_place(const char *path, char place[PATH_MAX], char *reason, size_t size);
+
+/* module_file.c: can dlopen be given this file, and is it safe from other users? Else the reason. */
 bool disti_module_loadable(const char *path, char *reason, size_t reason_size);
 
 /* ---- folders.c ---- */

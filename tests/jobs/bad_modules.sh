@@ -82,9 +82,22 @@ done
 cp "$good" "$modules/dist_theirs.so"
 if chown 54321 "$modules/dist_theirs.so" 2>/dev/null; then
     refused theirs "belongs to user 54321: only what is root's or this user's is loaded"
+    # Nor does one lie where another user could exchange it.
+    mkdir -m 755 "$job_folder/theirs"
+    cp "$good" "$job_folder/theirs/dist_inside.so"
+    ln -s "$good" "$modules/dist_linked.so"
+    chown 54321 "$job_folder/theirs"
+    chown -h 54321 "$modules/dist_linked.so"
+    refused linked "is a link of user 54321's"
+    DIST_PLUGIN_PATH=$job_folder/theirs job_fails "theirs, which belongs to user 54321: he could exchange it" \
+        self 1 dist_info backends --backend inside
 else
     job_skip "another user's module" "this user cannot give files away"
 fi
+mkdir -m 777 "$job_folder/open"
+cp "$good" "$job_folder/open/dist_outside.so"
+DIST_PLUGIN_PATH=$job_folder/open job_fails "where everybody could exchange it (mode 0777)" \
+    self 1 dist_info backends --backend outside
 cp "$good" "$modules/dist_private.so"
 chmod 0 "$modules/dist_private.so"
 if [ -r "$modules/dist_private.so" ]; then
