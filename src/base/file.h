@@ -18,6 +18,12 @@ ssize_t disti_file_write(int fd, const void *data, size_t bytes);
 int disti_file_truncate(int fd, uint64_t bytes);
 int disti_file_reserve(int fd, uint64_t offset, uint64_t bytes);
 
+/*
+ * Opens a file for reading, without waiting (O_NONBLOCK). -1: errno says why; EPERM: the name, or
+ * what it leads to, is a link of a user who is neither this one nor root. The caller closes it.
+ */
+int disti_file_open(const char *name);
+
 /* A new memfd that can be sealed and not be executed; -1: errno says why. The caller closes it. */
 int disti_file_memory(void);
 

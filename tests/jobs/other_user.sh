@@ -30,17 +30,28 @@ ours=$job_folder/ours
 if grep -q '^#define HAVE_OPENSSL' "$builddir/config.h"; then
     export XDG_CONFIG_HOME=$all
     as_them "umask 077; mkdir '$all/libdist'; echo 'a secret that they know well' >'$all/libdist/cookie'"
-    job_fails "is no regular file of this user: remove it" shell 2 $hello
+    job_fails "is no regular file of this user in a folder of this user: remove it" shell 2 $hello
     rm -f "$all/libdist/cookie"
     as_them "umask 077; echo 'a secret that they know well' >'$all/known'; ln -s ../known '$all/libdist/cookie'"
-    job_fails "is no regular file of this user: remove it" shell 2 $hello
+    job_fails "is no regular file of this user in a folder of this user: remove it" shell 2 $hello
     DIST_SECRET_FILE=$all/known job_fails "$all/known" shell 2 $hello
     rm -rf "$all/libdist" "$all/known"
-    # A folder of theirs: they may take the file away, and not read it.
+    # A folder of theirs: they could exchange the file.
     as_them "mkdir -m 777 '$all/libdist'"
-    job shell 2 $hello
-    job_check "nobody else can read the cookie" [ "$(as_them "cat '$all/libdist/cookie'" 2>/dev/null)" = "" ]
+    job_fails "in a folder of this user: remove it" shell 2 $hello
     rm -rf "$all/libdist"
+    (umask 077; mkdir "$all/libdist"; echo 'a secret that is ours' >"$all/libdist/cookie")
+    job shell 2 $hello
+    as_them "ln -s libdist/cookie '$all/link'"
+    DIST_SECRET_FILE=$all/link job_fails "is a link of another user's" shell 2 $hello
+    ln -s libdist/cookie "$all/own"
+    DIST_SECRET_FILE=$all/own job shell 2 $hello
+    for file in cert key ca; do
+        as_them "umask 077; echo theirs >'$all/$file'"
+    done
+    DIST_TLS_CERT=$all/cert DIST_TLS_KEY=$all/key DIST_TLS_CA=$all/ca \
+        job_fails "DIST_TLS_CERT: the file $all/cert belongs to another user" shell 2 $hello
+    rm -rf "$all/libdist" "$all/link" "$all/own" "$all"/{cert,key,ca}
     unset XDG_CONFIG_HOME
 else
     job_skip "secrets" "built without OpenSSL"
@@ -89,6 +100,23 @@ if grep -q '^#define HAVE_JANSSON' "$builddir/config.h"; then
     rm -rf "$all/kept"
     as_them "echo junk >'$all/file'"
     job_fails "$all/file" "${train[@]}" --checkpoint "$all/file"
+    rm -f "$all/file"
+    # One that would do is theirs all the same, and so is a link to ours, or a pipe.
+    job "${train[@]}" --checkpoint "$job_folder/good"
+    cp "$job_folder/good" "$all/file"
+    chown 65534 "$all/file"
+    job_fails "it belongs to user 65534" "${train[@]}" --checkpoint "$all/file"
+    rm -f "$all/file"
+    as_them "ln -s '$job_folder/good' '$all/file'"
+    if [ "$(cat /proc/sys/fs/protected_symlinks)" = 0 ]; then
+        job_fails "it is a link of user 65534's" "${train[@]}" --checkpoint "$all/file"
+    else # the kernel hides what is behind it, and the checkpoint replaces it
+        job "${train[@]}" --checkpoint "$all/file"
+        job_check "a checkpoint behind their link is not taken" eval '! says "going on from"'
+    fi
+    rm -f "$all/file"
+    as_them "mkfifo '$all/file'"
+    job_fails "$all/file: not a regular file" "${train[@]}" --checkpoint "$all/file"
     rm -f "$all/file"
 fi
 

@@ -103,7 +103,7 @@ static bool cookie_create(char folder[DISTI_SECRET_PATH], const char *path, char
 bool disti_secret_cookie(struct disti_secret *secret_p, char why[DISTI_SECRET_WHY])
 {
     char folder[DISTI_SECRET_PATH], path[DISTI_SECRET_PATH];
-    struct stat file;
+    struct stat file, holder;
     bool taken;
 
     disti_secret_wipe(secret_p);
@@ -112,11 +112,14 @@ bool disti_secret_cookie(struct disti_secret *secret_p, char why[DISTI_SECRET_WH
     snprintf(path, sizeof(path), "%.*s/cookie", DISTI_SECRET_PATH - 16, folder);
     if (lstat(path, &file) != 0 && !cookie_create(folder, path, why))
         return false;
-    taken = lstat(path, &file) != 0 || (S_ISREG(file.st_mode) && file.st_uid == geteuid());
+    /* Who has the folder could exchange the file behind these looks. */
+    taken = stat(folder, &holder) == 0 && holder.st_uid == geteuid() &&
+            (lstat(path, &file) != 0 || (S_ISREG(file.st_mode) && file.st_uid == geteuid()));
     if (!taken)
         snprintf(why, DISTI_SECRET_WHY,
-                 "the cookie file %s is no regular file of this user: remove it, or set HOME to "
-                 "this user's, or DIST_AUTH=none to go on without a secret",
+                 "the cookie file %s is no regular file of this user in a folder of this user: "
+                 "remove it, or set HOME to this user's, or DIST_AUTH=none to go on without a "
+                 "secret",
                  path);
     taken = taken && disti_secret_read(path, secret_p, why);
     if (!taken)

@@ -2,6 +2,8 @@
 /* Reads a secret from a file that nobody but its owner can open. */
 #include "base/proof/secret.h"
 
+#include "base/file.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -90,7 +92,9 @@ bool disti_secret_read(const char *path, struct disti_secret *secret_p, char why
     disti_secret_wipe(secret_p);
     if (strlen(path) >= sizeof(secret_p->path))
         return secret_wrong(why, "named", "has too long a path", "move it");
-    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    fd = disti_file_open(path);
+    if (fd < 0 && errno == EPERM)
+        return secret_wrong(why, path, "is a link of another user's", "name the file itself");
     if (fd < 0)
         return secret_wrong(why, path, "cannot be read", strerror(errno));
     taken = secret_is_own(path, fd, why) && secret_take(path, fd, secret_p, why);

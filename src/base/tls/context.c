@@ -35,6 +35,7 @@ dist_status disti_tls_open(struct disti_tls_context **context_p)
 }
 
 #ifdef HAVE_OPENSSL
+#include "base/file.h"
 #include "base/tls/context.h"
 
 #include <openssl/err.h>
@@ -42,6 +43,7 @@ dist_status disti_tls_open(struct disti_tls_context **context_p)
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* A key with a passphrase would have OpenSSL ask at the terminal. */
 static int context_no_passphrase(char *text, int size, int writing, void *arg)
@@ -58,46 +60,79 @@ static bool context_wrong(char *why, size_t size, const char *setting, const cha
     return false;
 }
 
-static bool context_readable(const char *setting, const char *path, bool secret, char *why,
-                             size_t size)
+/* The files of a context, open; and the names by which OpenSSL is to open these and no others. */
+struct context_file {
+    const char *setting, *path;
+    int fd;
+    char name[64];
+};
+
+/* Owned by this user or root, by no link of another's; a key is the owner's alone, or a group's. */
+static bool context_open(struct context_file *file, mode_t closed_to, char *why, size_t size)
 {
-    struct stat file;
-    FILE *stream = fopen(path, "re");
+    struct stat status;
     char what[96];
 
-    if (!stream || fstat(fileno(stream), &file) != 0) {
-        snprintf(what, sizeof(what), "cannot be read (%s)", strerror(errno));
-        if (stream)
-            fclose(stream);
-        return context_wrong(why, size, setting, path, what);
+    file->fd = disti_file_open(file->path);
+    if (file->fd < 0 || fstat(file->fd, &status) != 0) {
+        snprintf(what, sizeof(what), "cannot be read (%s)",
+                 errno == EPERM ? "it is a link of another user's" : strerror(errno));
+        return context_wrong(why, size, file->setting, file->path, what);
     }
-    fclose(stream);
-    if (secret && file.st_mode & S_IRWXO)
-        return context_wrong(why, size, setting, path,
+    if (status.st_uid != geteuid() && status.st_uid != 0)
+        return context_wrong(why, size, file->setting, file->path,
+                             "belongs to another user: copy it, if you trust it");
+    if (status.st_mode & closed_to & S_IROTH)
+        return context_wrong(why, size, file->setting, file->path,
                              "can be opened by every user: chmod 600 it, and change the key");
+    if (status.st_mode & closed_to)
+        return context_wrong(why, size, file->setting, file->path,
+                             "can be changed by others: chmod go-w it");
+    snprintf(file->name, sizeof(file->name), "/proc/self/fd/%d", file->fd);
+    return true;
+}
+
+/* Without /proc it is opened by its own name again. */
+static const char *context_name(const struct context_file *file)
+{
+    return access(file->name, R_OK) == 0 ? file->name : file->path;
+}
+
+static bool context_use(struct disti_tls_context *context, const struct context_file of[3],
+                        char *why, size_t size)
+{
+    const struct disti_tls_library *lib = context->lib;
+
+    if (lib->SSL_CTX_use_certificate_chain_file(context->ssl, context_name(&of[0])) != 1)
+        return context_wrong(why, size, of[0].setting, of[0].path,
+                             "begins with no certificate that can be used: give one in PEM form");
+    if (lib->SSL_CTX_use_PrivateKey_file(context->ssl, context_name(&of[1]), SSL_FILETYPE_PEM) != 1)
+        return context_wrong(why, size, of[1].setting, of[1].path,
+                             "does not hold the key of DIST_TLS_CERT, in PEM form and without a "
+                             "passphrase: give that key");
+    if (lib->SSL_CTX_load_verify_file(context->ssl, context_name(&of[2])) != 1)
+        return context_wrong(why, size, of[2].setting, of[2].path,
+                             "holds no certificate of an authority: give it in PEM form");
     return true;
 }
 
 static bool context_load(struct disti_tls_context *context, const struct disti_tls_files *files,
                          char *why, size_t size)
 {
-    const struct disti_tls_library *lib = context->lib;
+    struct context_file of[3] = {
+        {"DIST_TLS_CERT", files->cert, -1, ""},
+        {"DIST_TLS_KEY", files->key, -1, ""},
+        {"DIST_TLS_CA", files->ca, -1, ""},
+    };
+    const bool loaded =
+        context_open(&of[0], S_IWOTH, why, size) && context_open(&of[1], S_IRWXO, why, size) &&
+        context_open(&of[2], S_IWOTH, why, size) && context_use(context, of, why, size);
 
-    if (!context_readable("DIST_TLS_CERT", files->cert, false, why, size) ||
-        !context_readable("DIST_TLS_KEY", files->key, true, why, size) ||
-        !context_readable("DIST_TLS_CA", files->ca, false, why, size))
-        return false;
-    if (lib->SSL_CTX_use_certificate_chain_file(context->ssl, files->cert) != 1)
-        return context_wrong(why, size, "DIST_TLS_CERT", files->cert,
-                             "begins with no certificate that can be used: give one in PEM form");
-    if (lib->SSL_CTX_use_PrivateKey_file(context->ssl, files->key, SSL_FILETYPE_PEM) != 1)
-        return context_wrong(why, size, "DIST_TLS_KEY", files->key,
-                             "does not hold the key of DIST_TLS_CERT, in PEM form and without a "
-                             "passphrase: give that key");
-    if (lib->SSL_CTX_load_verify_file(context->ssl, files->ca) != 1)
-        return context_wrong(why, size, "DIST_TLS_CA", files->ca,
-                             "holds no certificate of an authority: give it in PEM form");
-    return true;
+    for (int i = 0; i < 3; i++) {
+        if (of[i].fd >= 0)
+            close(of[i].fd);
+    }
+    return loaded;
 }
 
 /* Would a peer with the same authorities take our certificate today? */
