@@ -31,17 +31,28 @@ static int file_read_all(const char *path, int fd, uint8_t *bytes, size_t size)
     return 0;
 }
 
+static int file_is_others(const struct stat *status)
+{
+    return status->st_uid != geteuid() && status->st_uid != 0;
+}
+
 int file_read(const char *path, uint8_t **bytes_p, size_t *size_p)
 {
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    const int refused = errno;
     uint8_t *bytes = NULL;
-    struct stat status;
+    struct stat status, link;
     int result = -1;
 
-    if (fd < 0 || fstat(fd, &status) < 0) {
-        failure("%s: %s", path, strerror(errno));
+    if (lstat(path, &link) == 0 && S_ISLNK(link.st_mode) && file_is_others(&link)) {
+        failure("%s: it is a link of user %u's: name the file itself", path, (unsigned)link.st_uid);
+    } else if (fd < 0 || fstat(fd, &status) < 0) {
+        failure("%s: %s", path, strerror(fd < 0 ? refused : errno));
     } else if (!S_ISREG(status.st_mode)) {
         failure("%s: not a regular file", path);
+    } else if (file_is_others(&status)) {
+        failure("%s: it belongs to user %u: copy it, if you trust it", path,
+                (unsigned)status.st_uid);
     } else if (!(bytes = malloc((size_t)status.st_size + 1))) {
         failure("%s: out of memory for %lld bytes", path, (long long)status.st_size);
     } else {

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Reads a regular file; the caller frees *bytes_p. */
+/* Reads a regular file of this user's or root's; the caller frees *bytes_p. */
 int file_read(const char *path, uint8_t **bytes_p, size_t *size_p);
 
 /*
