@@ -253,6 +253,7 @@ static dist_status hello_take_welcome(struct disti_store *store,
     disti_wire_key(hello_secret(target), welcome + DISTI_WIRE_ID + 4, store->key);
     store->rank = rank;
     store->in.limit = DISTI_WIRE_GATHER_MAX;
+    disti_tls_trust(store->tls);
     return DIST_OK;
 }
 

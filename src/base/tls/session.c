@@ -55,7 +55,7 @@ static void session_explain(struct disti_tls *tls)
     if (reason == SSL_R_WRONG_VERSION_NUMBER)
         session_tell_clear(tls);
     if (tls->wire.greedy)
-        session_why(tls, "it sent more than %s in its TLS handshake", "64 KiB");
+        session_why(tls, "it sent more than %s without a proof that it belongs here", "64 KiB");
     else if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST)
         session_why(tls,
                     "%s: set DIST_TLS_CERT, DIST_TLS_KEY and DIST_TLS_CA on all ranks, or on none",
@@ -137,7 +137,6 @@ static ssize_t session_go_up(struct disti_tls *tls)
         if (result != 1)
             return session_failed(tls, result);
         tls->up = true;
-        tls->wire.most = SIZE_MAX;
         memcpy(tls->record, tls->early, tls->early_bytes);
         tls->record_bytes = tls->early_bytes;
     }
@@ -237,6 +236,12 @@ ssize_t disti_tls_send(struct disti_tls *tls, const struct iovec *parts, int cou
         return session_for_now(errno) && sent > 1 ? (ssize_t)sent - 1 : -1;
     }
     return (ssize_t)sent;
+}
+
+void disti_tls_trust(struct disti_tls *tls)
+{
+    if (tls)
+        tls->wire.most = SIZE_MAX;
 }
 
 bool disti_tls_is_up(const struct disti_tls *tls)

@@ -28,7 +28,7 @@
 #define DISTI_TLS_EARLY 1024
 #define DISTI_TLS_BINDING 32
 #define DISTI_TLS_WHY 256
-/* Bytes that are read from who has not ended his handshake: room for long chains. */
+/* Bytes that are read from who has not proved that he belongs here: room for long chains. */
 #define DISTI_TLS_HANDSHAKE_MOST (64 << 10)
 
 struct disti_tls_context; /* certificate, key, and who is trusted */
@@ -72,6 +72,11 @@ void disti_tls_free(struct disti_tls *tls);
 ssize_t disti_tls_recv(struct disti_tls *tls, const struct iovec *parts, int count);
 ssize_t disti_tls_send(struct disti_tls *tls, const struct iovec *parts, int count);
 
+/*
+ * The peer has proved that it belongs here: until then DISTI_TLS_HANDSHAKE_MOST bytes are read of
+ * it, records that bring the owner nothing among them. NULL is accepted.
+ */
+void disti_tls_trust(struct disti_tls *tls);
 /* Has the handshake ended? */
 bool disti_tls_is_up(const struct disti_tls *tls);
 /* Something waits for room in the socket. */

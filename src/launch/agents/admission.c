@@ -56,6 +56,7 @@ static void admission_welcome(struct agents_server *server, struct agents_peer *
     disti_agents_link_send(&peer->link, AGENTS_WELCOME, value, sizeof(value));
     peer->state = AGENTS_PEER_READY;
     peer->link.in.limit = AGENTS_LIMIT_AGENT;
+    disti_tls_trust(peer->link.in.tls);
     server->strangers--;
 }
 

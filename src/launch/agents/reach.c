@@ -274,6 +274,7 @@ static bool reach_welcomed(struct disti_agents *agents, const struct disti_wire_
         return false;
     client->state = AGENTS_CLIENT_READY;
     client->link.in.limit = AGENTS_LIMIT_SERVER;
+    disti_tls_trust(client->link.in.tls);
     return true;
 }
 

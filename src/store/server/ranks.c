@@ -298,6 +298,7 @@ void disti_store_ranks_join(struct disti_store_server *server, struct store_peer
     memcpy(slot->host, id->host, sizeof(slot->host));
     peer->rank = id->rank;
     peer->in.limit = DISTI_WIRE_REQUEST_LIMIT;
+    disti_tls_trust(peer->tls);
     server->strangers--;
     server->here++;
     server->formed = server->formed || server->here == server->world_size;

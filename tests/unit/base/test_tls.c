@@ -151,6 +151,8 @@ static void test_long(void **state)
 
     (void)state;
     begin(ours, ours, "127.0.0.1");
+    for (int i = 0; i < 2; i++)
+        disti_tls_trust(ends[i]);
     for (size_t i = 0; i < LONG; i++)
         said[i] = (unsigned char)(i * 2654435761u >> 13);
     for (int turn = 0; turn < 100000 && (in[0] < LONG || in[1] < LONG); turn++) {
@@ -201,6 +203,24 @@ static void test_name(void **state)
         end();
     }
     assert_null(disti_tls_call(ours, -1, ""));
+}
+
+/* Who has a certificate and no proof is not read for ever. */
+static void test_no_proof(void **state)
+{
+    static const char said[1024];
+    char heard[1024];
+    size_t bytes = 0;
+
+    (void)state;
+    begin(ours, ours, "127.0.0.1");
+    shake();
+    while (disti_tls_or_send(ends[0], fds[0], said, sizeof(said)) == (ssize_t)sizeof(said) &&
+           disti_tls_or_recv(ends[1], fds[1], heard, sizeof(heard)) == (ssize_t)sizeof(heard))
+        bytes += sizeof(said);
+    assert_in_range(bytes, DISTI_TLS_HANDSHAKE_MOST / 2, DISTI_TLS_HANDSHAKE_MOST);
+    expect_why(1, "64 KiB without a proof");
+    end();
 }
 
 static void test_expired(void **state)
@@ -380,13 +400,14 @@ static int end_all(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_files),         cmocka_unit_test(test_settings),
-        cmocka_unit_test(test_early),         cmocka_unit_test(test_long),
-        cmocka_unit_test(test_authority),     cmocka_unit_test(test_name),
-        cmocka_unit_test(test_expired),       cmocka_unit_test(test_no_certificate),
-        cmocka_unit_test(test_old_version),   cmocka_unit_test(test_in_clear),
-        cmocka_unit_test(test_cut_handshake), cmocka_unit_test(test_close),
-        cmocka_unit_test(test_damage),        cmocka_unit_test(test_greedy),
+        cmocka_unit_test(test_files),          cmocka_unit_test(test_settings),
+        cmocka_unit_test(test_early),          cmocka_unit_test(test_long),
+        cmocka_unit_test(test_authority),      cmocka_unit_test(test_name),
+        cmocka_unit_test(test_no_proof),       cmocka_unit_test(test_expired),
+        cmocka_unit_test(test_no_certificate), cmocka_unit_test(test_old_version),
+        cmocka_unit_test(test_in_clear),       cmocka_unit_test(test_cut_handshake),
+        cmocka_unit_test(test_close),          cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_greedy),
     };
 
     unsetenv("DIST_TLS_CERT");

@@ -80,6 +80,7 @@ static void conn_limit(const struct tcp_conn *conn)
 void disti_tcp_conn_up(struct tcp_state *state, struct tcp_conn *conn, uint64_t credit)
 {
     disti_tcp_conn_go(conn, TCP_CONN_UP);
+    disti_tls_trust(conn->tls);
     conn->readable = conn->writable = true;
     disti_tcp_congestion_choose(state, conn->fd);
     conn->zerocopy = disti_tcp_zerocopy_open(state, conn->fd);
