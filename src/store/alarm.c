@@ -156,17 +156,24 @@ void disti_store_alarm_ring(struct disti_store_alarm *alarm)
     errno = error;
 }
 
+void disti_store_alarm_send(struct disti_store_alarm *alarm)
+{
+    disti_store_alarm_ring(alarm);
+    if (!alarm->store->tls)
+        return;
+    pthread_mutex_lock(&alarm->store->lock);
+    alarm_flush(alarm->store);
+    pthread_mutex_unlock(&alarm->store->lock);
+}
+
 void disti_store_alarm_free(struct disti_store_alarm *alarm)
 {
     struct disti_backoff backoff = {0};
 
     if (!alarm)
         return;
-    if (alarm->store->tls && atomic_load(&alarm->rung)) {
-        pthread_mutex_lock(&alarm->store->lock);
-        alarm_flush(alarm->store);
-        pthread_mutex_unlock(&alarm->store->lock);
-    }
+    if (atomic_load(&alarm->rung))
+        disti_store_alarm_send(alarm);
     while (atomic_load(&alarm->rung) && !atomic_load(&alarm->passed))
         disti_backoff(&backoff); /* somebody has the line, and sends it soon */
     free(alarm);

@@ -172,6 +172,9 @@ struct disti_store_alarm;
 struct disti_store_alarm *disti_store_alarm_new(struct disti_store *store,
                                                 const struct disti_party *party);
 void disti_store_alarm_ring(struct disti_store_alarm *alarm);
+/* Rung by a thread, which is in no handler: on a TLS session, too, what this rank says later comes
+ * after it. */
+void disti_store_alarm_send(struct disti_store_alarm *alarm);
 void disti_store_alarm_free(struct disti_store_alarm *alarm);
 
 /*

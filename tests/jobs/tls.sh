@@ -25,6 +25,7 @@ export job_folder builddir hello
 tls_use good ca
 job self 1 tests/conformance/conformance gloo --spawn 4 --brief
 [ -z "${CHECK_LONG-}" ] || DIST_TCP_SOCKETS=3 job self 1 tests/conformance/conformance gloo --spawn 3 --brief
+job shell 3 tests/jobs/aborts gloo
 # Buffers that cut records, and are shorter than what the loopback sends in one piece.
 DIST_TCP_BUFFER=4K job self 1 tests/conformance/conformance gloo --spawn 3 --brief
 

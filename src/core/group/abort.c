@@ -43,8 +43,8 @@ void disti_group_abort(struct dist_group *group)
     if (group->failed)
         return;
     group->aborted = true;
-    if (group->alarm) /* it has told the others, or does so now */
-        disti_store_alarm_ring(group->alarm);
+    if (group->alarm) /* it has told the others, or does so now: before they hear of a failure */
+        disti_store_alarm_send(group->alarm);
     disti_fail(DIST_ERR_ABORTED, "%s aborted the group (dist_abort)",
                disti_group_name(group, name));
     disti_group_break(group, DIST_ERR_ABORTED, dist_last_error());
