@@ -2,7 +2,9 @@
 /* News from the store: one connection, several groups. Each gets what concerns it. */
 #include "core/group/group.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static bool news_is_member(const struct dist_group *group, int world_rank)
 {
@@ -129,12 +131,27 @@ bool disti_news_is_gone(struct disti_world *world, int world_rank)
     return gone != NULL;
 }
 
+/* The store knows ranks of the world: "rank 5 (host" is "rank 1 (world rank 5, host" in a group. */
+static void news_hand_out(const struct dist_group *group, const struct disti_notice *news,
+                          struct disti_notice *notice_p)
+{
+    char begins[32];
+    const size_t length = (size_t)snprintf(begins, sizeof(begins), "rank %d (", news->rank);
+
+    *notice_p = *news;
+    if (group->number == 0 || news->rank < 0 || !news_is_member(group, news->rank) ||
+        strncmp(news->text, begins, length) != 0)
+        return;
+    disti_text(notice_p->text, sizeof(notice_p->text), "rank %d (world rank %d, %s",
+               dist_get_group_rank(group, news->rank), news->rank, news->text + length);
+}
+
 bool disti_news_leaver(struct dist_group *group, struct disti_notice *notice_p)
 {
     if (!atomic_load_explicit(&group->is_left, memory_order_relaxed))
         return false;
     pthread_mutex_lock(&group->world->lock);
-    *notice_p = *group->leaver;
+    news_hand_out(group, group->leaver, notice_p);
     pthread_mutex_unlock(&group->world->lock);
     return true;
 }
@@ -149,7 +166,7 @@ bool disti_news_read(struct dist_group *group, struct disti_notice *notice_p)
         news_distribute(world);
     has_news = group->has_news;
     if (has_news)
-        *notice_p = *group->news;
+        news_hand_out(group, group->news, notice_p);
     pthread_mutex_unlock(&world->lock);
     return has_news;
 }

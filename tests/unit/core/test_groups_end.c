@@ -30,7 +30,7 @@ static void rank_loses_another(int rank, void *arg)
           strstr(dist_last_error(), "without leaving the job")); /* its parent has waited for it */
     if (rank == 2) {
         CHECK(world_meet(a, rank, 12) == DIST_ERR_PEER_LOST);
-        CHECK_SAYS("rank 3 (host ");
+        CHECK_SAYS("world rank 3, host ");
     }
     for (int i = 0; i < 50; i++)
         CHECK(world_meet(b, rank, 7) == DIST_OK);
@@ -107,6 +107,26 @@ static void test_killed_store(void **state)
     world_run_codes(3, rank_loses_the_store, codes);
 }
 
+/* Who is lost in a group is named by its rank there, as all others in the sentence are. */
+static void rank_is_named_in_a_group(int rank, void *arg)
+{
+    static const int turned[] = {2, 0, 1};
+    dist_group *world = world_join(arg, rank), *group = make(world, turned, 3);
+
+    CHECK(world_meet(group, rank, 7) == DIST_OK);
+    if (rank == 0)
+        _exit(0);
+    CHECK(world_meet(group, rank, 7) == DIST_ERR_PEER_LOST);
+    CHECK_SAYS("rank 1 (world rank 0, host ", "; ranks 0, 2 are alive");
+    (void)dist_destroy_process_group(world);
+}
+
+static void test_named_in_a_group(void **state)
+{
+    (void)state;
+    world_run(3, rank_is_named_in_a_group);
+}
+
 /* Different calls in one group: it ends on its ranks, and nothing else does. */
 static void rank_mismatches(int rank, void *arg)
 {
@@ -155,7 +175,7 @@ static void rank_is_silent(int rank, void *arg)
     CHECK(world_meet(world, rank, 3) == DIST_OK);
     if (rank == 1) {
         CHECK(world_meet(twin, rank, 3) == DIST_ERR_PEER_LOST);
-        CHECK_SAYS("rank 0 (host ", "waited 1.");
+        CHECK_SAYS("rank 0 (world rank 0, host ", "waited 1.");
     }
     /* The world's failure is the world's alone, too. */
     CHECK(dist_dup_group(world, NULL, &twin) == DIST_OK);
@@ -352,11 +372,12 @@ static void test_cancelled_thread(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_killed_rank),    cmocka_unit_test(test_killed_store),
-        cmocka_unit_test(test_mismatch),       cmocka_unit_test(test_timeout),
-        cmocka_unit_test(test_gone),           cmocka_unit_test(test_world_first),
-        cmocka_unit_test(test_one_leaves),     cmocka_unit_test(test_monitored_barrier),
-        cmocka_unit_test(test_many_survivors), cmocka_unit_test(test_cancelled_thread),
+        cmocka_unit_test(test_killed_rank),       cmocka_unit_test(test_killed_store),
+        cmocka_unit_test(test_named_in_a_group),  cmocka_unit_test(test_mismatch),
+        cmocka_unit_test(test_timeout),           cmocka_unit_test(test_gone),
+        cmocka_unit_test(test_world_first),       cmocka_unit_test(test_one_leaves),
+        cmocka_unit_test(test_monitored_barrier), cmocka_unit_test(test_many_survivors),
+        cmocka_unit_test(test_cancelled_thread),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
