@@ -279,6 +279,13 @@ static bool reach_welcomed(struct disti_agents *agents, const struct disti_wire_
 }
 
 /* One frame of the server. True: an event. */
+/* Who says that has proved nothing yet: nothing of it may act on a terminal. */
+static void reach_plain(char *text)
+{
+    for (; *text; text++)
+        *text = *text >= ' ' && *text <= '~' ? *text : '?';
+}
+
 static bool reach_frame(struct disti_agents *agents, struct disti_agents_event *event_p)
 {
     struct agents_client *client = &agents->client;
@@ -286,9 +293,11 @@ static bool reach_frame(struct disti_agents *agents, struct disti_agents_event *
     char text[DISTI_AGENTS_TEXT];
     bool sense;
 
-    if (in->head.op == AGENTS_REFUSED && disti_agents_get_sentence(in, text))
+    if (in->head.op == AGENTS_REFUSED && disti_agents_get_sentence(in, text)) {
+        reach_plain(text);
         return disti_agents_client_break(agents, event_p, "%s refused this node: %s", agents->where,
                                          text);
+    }
     sense = client->state == AGENTS_GREETING ? reach_challenged(agents, in)
                                              : reach_welcomed(agents, in);
     if (!sense)

@@ -11,9 +11,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -47,12 +49,35 @@ static dist_status start_secret(struct disti_run_agent *agent)
     return DIST_OK;
 }
 
+/*
+ * Is that an address of this machine's? The others may know it by one that a router translates, or
+ * by a name, which may stand for something else here.
+ */
+static bool start_is_here(const char *host)
+{
+    const struct addrinfo numeric = {.ai_flags = AI_NUMERICHOST, .ai_socktype = SOCK_DGRAM};
+    struct addrinfo *addresses;
+    bool here = false;
+
+    if (getaddrinfo(host, NULL, &numeric, &addresses) != 0)
+        return false;
+    for (const struct addrinfo *a = addresses; a && !here; a = a->ai_next) {
+        const int fd = socket(a->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+        here = fd >= 0 && bind(fd, a->ai_addr, a->ai_addrlen) == 0;
+        if (fd >= 0)
+            close(fd);
+    }
+    freeaddrinfo(addresses);
+    return here;
+}
+
 dist_status disti_run_agent_serve(struct disti_run_agent *agent)
 {
     struct disti_run_round *round = &agent->round;
-    const char *host = round->nodes == 1 ? disti_run_store_host(round) : NULL;
-    const dist_status status =
-        disti_store_server_listen(host, round->store_port, round->world_size, &agent->store);
+    const char *host = disti_run_store_host(round);
+    const dist_status status = disti_store_server_listen(
+        start_is_here(host) ? host : NULL, round->store_port, round->world_size, &agent->store);
 
     if (status != DIST_OK)
         return status;
