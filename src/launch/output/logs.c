@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static dist_status logs_fail(const char *path)
 {
@@ -92,24 +93,55 @@ void disti_run_logs_path(const struct disti_run_logs *logs, int restarts, int lo
              *name ? "/" : "", name);
 }
 
+/* The job's folder, open; -1: errno. Who has the folder above may have put another in its place. */
+static int logs_folder(const struct disti_run_logs *logs)
+{
+    const int fd = open(logs->folder, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    struct stat status;
+
+    if (fd < 0 || (fstat(fd, &status) == 0 && status.st_uid == geteuid()))
+        return fd;
+    close(fd);
+    errno = EPERM;
+    return -1;
+}
+
+static bool logs_made(int folder, const char *name)
+{
+    return mkdirat(folder, name, 0777) == 0 || errno == EEXIST;
+}
+
 dist_status disti_run_logs_add(const struct disti_run_logs *logs, int restarts, int local_rank)
 {
-    char path[DISTI_RUN_PATH + 64];
+    char path[DISTI_RUN_PATH + 64], attempt[32];
+    int folder;
+    bool made;
 
     if (!logs->folder[0])
         return DIST_OK;
     disti_run_logs_path(logs, restarts, local_rank, "", path);
-    return logs_make(path);
+    snprintf(attempt, sizeof(attempt), "attempt_%d", restarts);
+    folder = logs_folder(logs);
+    made = folder >= 0 && logs_made(folder, attempt) &&
+           logs_made(folder, path + strlen(logs->folder) + 1);
+    if (folder >= 0)
+        close(folder);
+    return made ? DIST_OK : logs_fail(path);
 }
 
 dist_status disti_run_logs_file(const struct disti_run_logs *logs, int restarts, int local_rank,
                                 const char *name, int *fd_p)
 {
     char path[DISTI_RUN_PATH + 64];
-    int fd;
+    int folder, fd = -1;
 
     disti_run_logs_path(logs, restarts, local_rank, name, path);
-    fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+    folder = logs_folder(logs);
+    if (folder >= 0) {
+        fd = openat(folder, path + strlen(logs->folder) + 1,
+                    O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
+        close(folder);
+    }
     if (fd < 0)
         return logs_fail(path);
     *fd_p = fd;
