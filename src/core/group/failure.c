@@ -200,12 +200,18 @@ static void failure_manner(const struct dist_group *group, char *text, size_t si
 const char *disti_failure_lost(struct dist_group *group, const struct disti_work *work,
                                const char *what, char *text)
 {
-    char name[GROUP_NAME], call[GROUP_CALL], alive[FAILURE_RANKS];
+    char name[GROUP_NAME], call[GROUP_CALL], alive[FAILURE_RANKS], missing[FAILURE_RANKS + 128];
     size_t used = disti_text(text, GROUP_TEXT, "%s: %s", disti_failure_call(work, call), what);
 
     if (work)
         used += disti_text(text + used, GROUP_TEXT - used, "; %s waited %.1f s",
                            disti_group_name(group, name), failure_waited(group, work));
+    /* The rank that failed may have met its deadline, and wait for one that waits itself. */
+    if (work && group->lost_rank >= 0 && !group->lost_process && !group->aborted &&
+        failure_ask(group)[0]) {
+        failure_missing(group, missing, sizeof(missing));
+        used += disti_text(text + used, GROUP_TEXT - used, " for %s", missing);
+    }
     if (group->lost_rank >= 0 && group->lost_process) {
         const int count = failure_list(group, failure_is_alive, alive, sizeof(alive));
 

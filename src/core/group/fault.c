@@ -152,7 +152,7 @@ static void fault_wait_for_news(struct dist_group *group)
     poll(&news, 1, FAULT_LOOK_MS);
 }
 
-/* Appends why the rank that this one waits for has ended: that may name the one to blame. */
+/* Appends what another rank says, which may wait for the one to blame. */
 static void fault_follow(struct dist_group *group, char *text)
 {
     const int64_t until = disti_deadline_ms(FAULT_CHAIN_MS);
@@ -166,8 +166,7 @@ static void fault_follow(struct dist_group *group, char *text)
             return;
         fault_wait_for_news(group);
     }
-    if (notice.rank >= 0 && disti_failure_waits_for(group, dist_get_group_rank(group, notice.rank)))
-        disti_text(text + used, GROUP_TEXT - used, "; %s", notice.text);
+    disti_text(text + used, GROUP_TEXT - used, "; %s", notice.text);
 }
 
 static void fault_timeout(struct dist_group *group, const struct disti_work *work)
@@ -195,9 +194,12 @@ void disti_group_fail(struct dist_group *group, const struct disti_work *work, d
     while (status == DIST_ERR_PEER_LOST && group->world->bootstrap.store &&
            !fault_read_news(group) && !disti_expired(until))
         fault_wait_for_news(group);
-    if (status == DIST_ERR_PEER_LOST && group->lost_rank >= 0)
+    if (status == DIST_ERR_PEER_LOST && group->lost_rank >= 0) {
+        if (!group->lost_process && !group->aborted) /* that rank may have waited for this one */
+            disti_text(group->lost_text + strlen(group->lost_text),
+                       GROUP_TEXT - strlen(group->lost_text), "; %s", own);
         fault_lost(group, work);
-    else if (status == DIST_ERR_PEER_LOST)
+    } else if (status == DIST_ERR_PEER_LOST)
         fault_end(group, status, disti_failure_lost(group, work, own, text), true);
     else
         fault_end(group, status, own, true);

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct store_failure *disti_store_failures_find(const struct disti_store_server *server,
-                                                      int32_t group)
+struct store_failure *disti_store_failures_find(const struct disti_store_server *server,
+                                                int32_t group)
 {
-    const struct store_failure *failure = server->failures;
+    struct store_failure *failure = server->failures;
 
     while (failure && failure->group != group)
         failure = failure->next;
@@ -36,6 +36,7 @@ void disti_store_failures_add(struct disti_store_server *server, const struct di
     failure->group = notice->group;
     failure->rank = notice->rank;
     failure->aborted = notice->aborted;
+    failure->echoed = false;
     memcpy(failure->news, notice->text, bytes);
     failure->next = server->failures;
     server->failures = failure;

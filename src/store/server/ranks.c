@@ -80,14 +80,37 @@ static void ranks_gone(struct disti_store_server *server, int rank, enum store_s
     disti_store_coll_fail(server, rank, DISTI_NO_GROUP, DIST_ERR_PEER_LOST, slot->news);
 }
 
-/* One of its ranks has failed in the group; the first that says so is heard. */
+/*
+ * The first that has failed may have waited for a rank that waits for another itself, as who comes
+ * next may say: it hears of that.
+ */
+static void ranks_echo(struct disti_store_server *server, struct store_failure *first,
+                       struct disti_notice *notice, const char *why)
+{
+    const int32_t group = first->group;
+    struct disti_wire_party to = {.group = group, .count = 1};
+    unsigned char rank[4];
+
+    if (first->echoed || first->aborted || notice->aborted || first->rank == notice->rank)
+        return;
+    first->echoed = true;
+    disti_wire_put32(rank, (uint32_t)first->rank);
+    to.ranks = rank;
+    disti_store_ranks_tell(server, notice, why);
+    disti_store_ranks_push(server, notice, &to);
+}
+
+/* One of its ranks has failed in the group; all are told of the first. */
 static void ranks_group_failed(struct disti_store_server *server, int rank,
                                const struct disti_wire_party *party, bool aborted, const char *why)
 {
     struct disti_notice notice = {.rank = rank, .group = party->group, .aborted = aborted};
+    struct store_failure *first = disti_store_failures_find(server, party->group);
 
-    if (disti_store_failures_find(server, party->group))
+    if (first) {
+        ranks_echo(server, first, &notice, why);
         return;
+    }
     disti_store_ranks_tell(server, &notice, why);
     disti_store_failures_add(server, &notice);
     if (party->group) /* it ends by that; who leaves the world comes to no other group either */

@@ -71,6 +71,7 @@ struct store_failure {
     int32_t group;
     int rank;
     bool aborted;
+    bool echoed; /* it has heard of a second rank's */
     char news[]; /* as long as it is: there may be thousands of these */
 };
 
@@ -269,8 +270,8 @@ void disti_store_coll_withdraw(struct disti_store_server *server, int rank);
 void disti_store_coll_clear(struct disti_store_server *server);
 
 /* failures.c: what is known of groups that failed. */
-const struct store_failure *disti_store_failures_find(const struct disti_store_server *server,
-                                                      int32_t group);
+struct store_failure *disti_store_failures_find(const struct disti_store_server *server,
+                                                int32_t group);
 void disti_store_failures_add(struct disti_store_server *server, const struct disti_notice *notice);
 void disti_store_failures_clear(struct disti_store_server *server);
 /* Why a party cannot meet any more, *status_p is what its requests end with; NULL: it can. */

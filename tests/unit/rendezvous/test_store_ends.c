@@ -181,6 +181,29 @@ static void test_leaver_of_failed_world(void **state)
     disti_store_server_stop(server, 1000);
 }
 
+/* Who says first that a group failed hears what the next says: that may name the one to blame. */
+static void test_second_report(void **state)
+{
+    struct disti_store_server *server = serve(-1);
+    struct disti_store *stores[SIZE];
+    struct disti_notice notice;
+
+    (void)state;
+    for (int r = 0; r < SIZE; r++)
+        stores[r] = join(server, r);
+    disti_store_report(stores[0], &world, "waited for rank 1");
+    assert_int_equal(news(stores[1]).rank, 0);
+    disti_store_report(stores[1], &world, "waited for rank 2");
+    notice = news(stores[0]);
+    assert_int_equal(notice.rank, 1);
+    assert_non_null(strstr(notice.text, "waited for rank 2"));
+    assert_int_equal(news(stores[2]).rank, 0);
+    assert_false(disti_store_notice(stores[2], &notice));
+    for (int r = SIZE; r-- > 0;)
+        disti_store_close(stores[r]);
+    disti_store_server_stop(server, 1000);
+}
+
 /* A line of the store's log, as its thread writes it. */
 static struct {
     pthread_mutex_t lock;
@@ -345,6 +368,7 @@ int main(void)
         cmocka_unit_test(test_holder_began_it),
         cmocka_unit_test(test_ended_group_is_forgotten),
         cmocka_unit_test(test_leaver_of_failed_world),
+        cmocka_unit_test(test_second_report),
         cmocka_unit_test(test_reset_caller_is_named),
         cmocka_unit_test(test_copies_in_a_child),
         cmocka_unit_test(test_stopped_store),
