@@ -16,7 +16,6 @@ libdist_core_sources += \
 	src/base/faults/parse.c \
 	src/base/file.c src/base/file.h \
 	src/base/file_name.c \
-	src/base/file_open.c \
 	src/base/hash.h \
 	src/base/thread.h \
 	src/base/lock/lock.c src/base/lock/lock.h \

@@ -280,7 +280,7 @@ static bool reach_welcomed(struct disti_agents *agents, const struct disti_wire_
 
 /* One frame of the server. True: an event. */
 /* Who says that has proved nothing yet: nothing of it may act on a terminal. */
-static void reach_plain(char *text)
+static void reach_printable(char *text)
 {
     for (; *text; text++)
         *text = *text >= ' ' && *text <= '~' ? *text : '?';
@@ -294,7 +294,7 @@ static bool reach_frame(struct disti_agents *agents, struct disti_agents_event *
     bool sense;
 
     if (in->head.op == AGENTS_REFUSED && disti_agents_get_sentence(in, text)) {
-        reach_plain(text);
+        reach_printable(text);
         return disti_agents_client_break(agents, event_p, "%s refused this node: %s", agents->where,
                                          text);
     }

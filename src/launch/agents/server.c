@@ -20,11 +20,12 @@
 #define STRANGERS_MAX 4096 /* the oldest goes when another one comes */
 #define STRANGERS_TLS 256  /* those who may cost a session as well */
 #define ACCEPT_AGAIN_MS 100
-#define STAY_MS 1000      /* that a stranger has where no descriptor is left for others */
-#define STRANGER_FRAMES 8 /* that one may send, of AGENTS_LIMIT_STRANGER each: more than it takes  \
-                           */
-#define LOOKS 4           /* in the time between two signs of life */
-#define EVENTS 64         /* at a time */
+#define STAY_MS 1000 /* that a stranger has where no descriptor is left for others */
+#define STRANGER_FRAMES                                                                            \
+    8             /* that one may send, of AGENTS_LIMIT_STRANGER each: more than it takes          \
+                   */
+#define LOOKS 4   /* in the time between two signs of life */
+#define EVENTS 64 /* at a time */
 
 dist_status disti_agents_server_open(const struct disti_agents_config *config, int epoll_fd,
                                      bool everywhere, struct agents_server **server_p)

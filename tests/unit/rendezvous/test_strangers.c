@@ -370,8 +370,7 @@ static void test_other_servers(void **state)
     meet_stranger("", 0, false, 500);
 }
 
-/* Who has not proved that he is the store has no news to give, of which there might be any number.
- */
+/* Who has not proved that he is the store has no news to give. */
 static void test_news_before_the_proof(void **state)
 {
     const struct disti_wire_head head = {.op = DISTI_WIRE_NOTICE, .value_bytes = DISTI_WIRE_NEWS};
