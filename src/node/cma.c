@@ -7,6 +7,7 @@
  */
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/process/reach.h"
 #include "base/settings/config.h"
 #include "node/state.h"
 
@@ -28,9 +29,7 @@ dist_status disti_node_cma_open(struct disti_node_hello *hello)
     return status;
 }
 
-typedef ssize_t (*cma_call)(pid_t pid, const struct iovec *here, unsigned long here_count,
-                            const struct iovec *there, unsigned long there_count,
-                            unsigned long flags);
+typedef ssize_t (*cma_call)(int pid, const struct iovec *here, const struct iovec *there);
 
 static int cma_pid(const struct disti_node *node, int rank)
 {
@@ -46,7 +45,7 @@ static void cma_copy(struct disti_node *node, struct disti_node_op *op, int rank
 
     if (*failed)
         return;
-    copied = call(cma_pid(node, rank), &own, 1, there, 1, 0);
+    copied = call(cma_pid(node, rank), &own, there);
     if (copied < 0)
         *failed = errno;
     else if ((size_t)copied < bytes)
@@ -58,7 +57,7 @@ void disti_node_cma_get(struct disti_node *node, struct disti_node_op *op, int r
 {
     struct iovec there = {.iov_base = (void *)(uintptr_t)from, .iov_len = bytes};
 
-    cma_copy(node, op, rank, process_vm_readv, to, bytes, &there);
+    cma_copy(node, op, rank, disti_process_read, to, bytes, &there);
 }
 
 /*
@@ -87,7 +86,7 @@ void disti_node_cma_put(struct disti_node *node, struct disti_node_op *op, int r
     *written = (struct iovec){.iov_base = (void *)(uintptr_t)to, .iov_len = bytes};
     atomic_store_explicit(writes_to, rank, memory_order_seq_cst);
     if (atomic_load_explicit(&node->peers[rank].board->presence, memory_order_seq_cst) != NODE_GONE)
-        cma_copy(node, op, rank, process_vm_writev, (void *)(uintptr_t)from, bytes, written);
+        cma_copy(node, op, rank, disti_process_write, (void *)(uintptr_t)from, bytes, written);
     atomic_store_explicit(writes_to, before, memory_order_release);
 }
 

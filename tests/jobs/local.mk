@@ -38,6 +38,11 @@ tests_jobs_leaves_SOURCES = tests/jobs/leaves.c
 tests_jobs_leaves_LDADD = libdist.la
 tests_jobs_leaves_LDFLAGS = $(job_ldflags)
 
+check_PROGRAMS += tests/jobs/first_thread
+tests_jobs_first_thread_SOURCES = tests/jobs/first_thread.c
+tests_jobs_first_thread_LDADD = libdist.la
+tests_jobs_first_thread_LDFLAGS = $(job_ldflags)
+
 check_PROGRAMS += tests/jobs/aborts
 tests_jobs_aborts_SOURCES = tests/jobs/aborts.c
 tests_jobs_aborts_LDADD = libdist.la
@@ -236,6 +241,7 @@ job_scripts = \
 	tests/jobs/conformance_nodes.sh \
 	tests/jobs/launchers.sh \
 	tests/jobs/leaves.sh \
+	tests/jobs/first_thread.sh \
 	tests/jobs/launcher_killed.sh \
 	tests/jobs/distrun.sh \
 	tests/jobs/distrun_late.sh \

@@ -3,63 +3,11 @@
 #include "base/process/end.h"
 
 #include "base/net/socket.h"
+#include "base/process/stat.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-/* In /proc/PID/stat, counted from the field behind the command's ")". */
-#define PROCESS_STATE 0
-#define PROCESS_FLAGS 6
-#define PROCESS_EXIT_CODE 49
-/* The kernel's mark of a process that is about to end. */
-#define PROCESS_EXITING 0x4u
-
-/* Reads /proc/PID/stat; the fields behind the command, which may hold anything. NULL: none. */
-static const char *process_read(int pid, char *text, size_t size)
-{
-    char path[40], *end;
-    ssize_t length;
-    int fd;
-
-    snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return NULL;
-    length = read(fd, text, size - 1);
-    close(fd);
-    if (length <= 0)
-        return NULL;
-    text[length] = '\0';
-    end = strrchr(text, ')');
-    return end && end[1] == ' ' ? end + 2 : NULL;
-}
-
-static const char *process_field(const char *fields, int number)
-{
-    while (fields && number-- > 0) {
-        fields = strchr(fields, ' ');
-        fields = fields ? fields + 1 : NULL;
-    }
-    return fields;
-}
-
-/* As wait(2) has it: there from the moment that a process begins to end. False: it lives, or
- * nothing is known of it any more. */
-static bool process_status(int pid, int *status_p)
-{
-    char buffer[1024];
-    const char *fields = process_read(pid, buffer, sizeof(buffer));
-    const char *code = process_field(fields, PROCESS_EXIT_CODE);
-    unsigned flags = 0;
-
-    if (!code || sscanf(process_field(fields, PROCESS_FLAGS), "%u", &flags) != 1 ||
-        sscanf(code, "%d", status_p) != 1)
-        return false;
-    return fields[PROCESS_STATE] == 'Z' || (flags & PROCESS_EXITING);
-}
 
 const char *disti_process_end(const char *host, int pid, char *text, size_t size)
 {
@@ -68,7 +16,7 @@ const char *disti_process_end(const char *host, int pid, char *text, size_t size
     int status;
 
     disti_host_name(own);
-    if (strcmp(host, own) != 0 || !process_status(pid, &status))
+    if (strcmp(host, own) != 0 || !disti_process_first_ends(pid, &status))
         return "closed its connection without leaving the job";
     if (WIFSIGNALED(status)) {
         name = sigabbrev_np(WTERMSIG(status));

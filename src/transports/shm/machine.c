@@ -2,6 +2,8 @@
 /* Which machine this is, and how its ranks find each other's listeners. */
 #include "transports/shm/machine.h"
 
+#include "base/process/reach.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -79,7 +81,7 @@ int disti_shm_machine_read(int pid, void *data, uint64_t address, size_t bytes)
 {
     struct iovec here = {.iov_base = data, .iov_len = bytes};
     struct iovec there = {.iov_base = (void *)(uintptr_t)address, .iov_len = bytes};
-    ssize_t got = process_vm_readv(pid, &here, 1, &there, 1, 0);
+    ssize_t got = disti_process_read(pid, &here, &there);
 
     if (got < 0)
         return errno;

@@ -11,6 +11,7 @@ check_PROGRAMS += \
 	tests/unit/base/test_lock \
 	tests/unit/base/test_log \
 	tests/unit/base/test_process_end \
+	tests/unit/base/test_process_reach \
 	tests/unit/base/test_proof \
 	tests/unit/base/test_tls \
 	tests/unit/base/test_variables
@@ -26,6 +27,7 @@ TESTS += \
 	tests/unit/base/test_lock \
 	tests/unit/base/test_log \
 	tests/unit/base/test_process_end \
+	tests/unit/base/test_process_reach \
 	tests/unit/base/test_proof \
 	tests/unit/base/test_tls \
 	tests/unit/base/test_variables
@@ -63,3 +65,6 @@ tests_unit_base_test_variables_SOURCES = tests/unit/base/test_variables.c tests/
 tests_unit_base_test_variables_LDADD = $(unit_test_libs)
 tests_unit_base_test_process_end_SOURCES = tests/unit/base/test_process_end.c tests/unit/base/unit.h
 tests_unit_base_test_process_end_LDADD = $(unit_test_libs)
+tests_unit_base_test_process_reach_SOURCES = tests/unit/base/test_process_reach.c \
+	tests/unit/base/first_ended.h tests/unit/base/unit.h
+tests_unit_base_test_process_reach_LDADD = $(unit_test_libs)

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * first_thread BACKEND: the first thread of each rank ends by pthread_exit, and another goes on
+ * using the library. Exit 0: all was as if the first thread were there.
+ */
+#include <dist/dist.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LONG (3 << 20)
+#define TAG 1
+
+static dist_group *world;
+static int rank, ranks;
+
+/* Ends the process too if the call has failed. */
+static void must(dist_status status, const char *what)
+{
+    if (status == DIST_OK)
+        return;
+    fprintf(stderr, "rank %d: %s: %s\n", rank, what, dist_last_error());
+    _exit(1);
+}
+
+static void must_hold(int holds, const char *what)
+{
+    if (holds)
+        return;
+    fprintf(stderr, "rank %d: %s\n", rank, what);
+    _exit(1);
+}
+
+/* The process is a zombie to the kernel then, and alive. */
+static int first_has_ended(void)
+{
+    FILE *file = fopen("/proc/self/stat", "re");
+    char state = 0;
+
+    must_hold(file && fscanf(file, "%*d (%*[^)]) %c", &state) == 1, "cannot read /proc/self/stat");
+    fclose(file);
+    return state == 'Z';
+}
+
+static unsigned char *block(int from)
+{
+    unsigned char *bytes = malloc(LONG);
+
+    must_hold(bytes != NULL, "no memory");
+    memset(bytes, from + 1, LONG);
+    return bytes;
+}
+
+static int is_from(const unsigned char *bytes, int from)
+{
+    return bytes[0] == from + 1 && memcmp(bytes, bytes + 1, LONG - 1) == 0;
+}
+
+/* Long enough to be read where it lies. */
+static void passes_messages(void)
+{
+    const int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
+    unsigned char *mine = block(rank), *theirs = block(rank);
+    dist_work *work;
+
+    must(dist_isend(world, mine, LONG, DIST_UINT8, next, TAG, &work), "isend");
+    must(dist_recv(world, theirs, LONG, DIST_UINT8, before, TAG, NULL), "recv");
+    must(dist_wait(work), "wait");
+    must_hold(is_from(theirs, before), "a message came wrong");
+    free(mine);
+    free(theirs);
+}
+
+static void broadcasts(void)
+{
+    unsigned char *bytes = block(rank);
+
+    for (int root = 0; root < ranks; root++) {
+        memset(bytes, rank + 1, LONG);
+        must(dist_broadcast(world, bytes, LONG, DIST_UINT8, root), "broadcast");
+        must_hold(is_from(bytes, root), "a broadcast came wrong");
+    }
+    free(bytes);
+}
+
+static void reduces(unsigned char *bytes)
+{
+    memset(bytes, 1, LONG);
+    must(dist_all_reduce(world, bytes, bytes, LONG, DIST_UINT8, DIST_SUM), "all_reduce");
+    must_hold(is_from(bytes, ranks - 1), "a sum came wrong");
+}
+
+static void *go_on(void *arg)
+{
+    unsigned char *bytes = block(rank);
+
+    while (!first_has_ended())
+        usleep(1000);
+    must(dist_barrier(world), "barrier");
+    passes_messages();
+    broadcasts();
+    reduces(bytes);
+    free(bytes);
+    must(dist_destroy_process_group(world), "destroy");
+    exit(0);
+    return arg;
+}
+
+int main(int argc, char **argv)
+{
+    struct dist_options options = DIST_OPTIONS_INIT;
+    pthread_t thread;
+
+    options.backend = argc > 1 ? argv[1] : NULL;
+    must(dist_init_process_group(&options, &world), "init");
+    rank = dist_get_rank(world);
+    ranks = dist_get_world_size(world);
+    passes_messages(); /* the ranks know by now how each other's memory is read */
+    must_hold(pthread_create(&thread, NULL, go_on, NULL) == 0, "cannot start a thread");
+    pthread_exit(NULL);
+}

@@ -1,0 +1,9 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# The first thread of each rank ends, and others go on using the library.
+. "$srcdir/tests/support/job.sh"
+
+program=tests/jobs/first_thread
+DIST_TRANSPORT=shm job shell 3 $program gloo
+DIST_TRANSPORT=shm DIST_NODE_MEMORY=0 job shell 3 $program gloo
+DIST_TRANSPORT=tcp job shell 3 $program gloo

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A process whose first thread has ended while another goes on. */
+#ifndef DISTI_TESTS_UNIT_BASE_FIRST_ENDED_H
+#define DISTI_TESTS_UNIT_BASE_FIRST_ENDED_H
+
+#include "base/process/stat.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* If the test fails, the process ends by itself after so many seconds. */
+#define FIRST_ENDED_LIMIT 300
+
+/* It sleeps until it is killed: one that exits has lost what its first thread had, which memcheck
+ * calls a leak. */
+static inline void *first_ended_rests(void *arg)
+{
+    for (;;)
+        pause();
+    return arg;
+}
+
+/* Its second thread does goes_on(arg), of which nothing may lie on the stack of the first. */
+static inline pid_t first_ended_fork(void *(*goes_on)(void *), void *arg)
+{
+    pthread_t thread;
+    pid_t pid = fork();
+    int status;
+
+    if (pid == 0) {
+        alarm(FIRST_ENDED_LIMIT);
+        if (pthread_create(&thread, NULL, goes_on, arg) != 0)
+            _exit(1);
+        pthread_exit(NULL);
+    }
+    assert_true(pid > 0);
+    while (!disti_process_first_ends((int)pid, &status))
+        usleep(1000);
+    return pid;
+}
+
+static inline void first_ended_kill(pid_t pid)
+{
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+#endif
