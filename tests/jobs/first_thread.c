@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * first_thread BACKEND: the first thread of each rank ends by pthread_exit, and another goes on
- * using the library. Exit 0: all was as if the first thread were there.
+ * first_thread BACKEND [shares]: the first thread of each rank ends by pthread_exit, and another
+ * goes on using the library, with memory that the ranks share too. Exit 0: all was as if the first
+ * thread were there.
  */
 #include <dist/dist.h>
 #include <pthread.h>
@@ -12,9 +13,12 @@
 
 #define LONG (3 << 20)
 #define TAG 1
+#define RANKS_MOST 8
+/* The first offers a segment, later ones use it. */
+#define CALLS 3
 
 static dist_group *world;
-static int rank, ranks;
+static int rank, ranks, shares;
 
 /* Ends the process too if the call has failed. */
 static void must(dist_status status, const char *what)
@@ -92,6 +96,32 @@ static void reduces(unsigned char *bytes)
     must_hold(is_from(bytes, ranks - 1), "a sum came wrong");
 }
 
+/* A block of each rank, which the others see. */
+static void shares_blocks(void)
+{
+    void *blocks[RANKS_MOST];
+
+    must_hold(ranks <= RANKS_MOST, "too many ranks");
+    must(dist_shared_alloc(world, LONG, blocks), "shared_alloc");
+    memset(blocks[rank], rank + 1, LONG);
+    must(dist_barrier(world), "barrier");
+    for (int from = 0; from < ranks; from++)
+        must_hold(is_from(blocks[from], from), "a block came wrong");
+    must(dist_barrier(world), "barrier");
+    must(dist_shared_free(blocks[rank]), "shared_free");
+}
+
+static void reduces_registered(void)
+{
+    unsigned char *bytes = block(rank);
+
+    must(dist_register(world, bytes, LONG), "register");
+    for (int call = 0; call < CALLS; call++)
+        reduces(bytes);
+    must(dist_unregister(world, bytes), "unregister");
+    free(bytes);
+}
+
 static void *go_on(void *arg)
 {
     unsigned char *bytes = block(rank);
@@ -103,6 +133,10 @@ static void *go_on(void *arg)
     broadcasts();
     reduces(bytes);
     free(bytes);
+    if (shares) {
+        shares_blocks();
+        reduces_registered();
+    }
     must(dist_destroy_process_group(world), "destroy");
     exit(0);
     return arg;
@@ -113,6 +147,7 @@ int main(int argc, char **argv)
     struct dist_options options = DIST_OPTIONS_INIT;
     pthread_t thread;
 
+    shares = argc > 2;
     options.backend = argc > 1 ? argv[1] : NULL;
     must(dist_init_process_group(&options, &world), "init");
     rank = dist_get_rank(world);

@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -63,4 +65,24 @@ ssize_t disti_process_read(int pid, const struct iovec *here, const struct iovec
 ssize_t disti_process_write(int pid, const struct iovec *here, const struct iovec *there)
 {
     return reach_copy(process_vm_writev, pid, here, there);
+}
+
+/* Whatever the link leads to, and whether or not this process may open it. */
+static bool reach_is_there(const char *path)
+{
+    struct stat info;
+
+    return lstat(path, &info) == 0;
+}
+
+void disti_process_path(int pid, int fd, char path[DISTI_PROCESS_PATH])
+{
+    int thread;
+
+    snprintf(path, DISTI_PROCESS_PATH, "/proc/%d/fd/%d", pid, fd);
+    if (reach_is_there(path))
+        return;
+    thread = disti_process_thread(pid);
+    if (thread)
+        snprintf(path, DISTI_PROCESS_PATH, "/proc/%d/task/%d/fd/%d", pid, thread, fd);
 }

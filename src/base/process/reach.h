@@ -14,4 +14,10 @@
 ssize_t disti_process_read(int pid, const struct iovec *here, const struct iovec *there);
 ssize_t disti_process_write(int pid, const struct iovec *here, const struct iovec *there);
 
+/* Room for a path of disti_process_path. */
+#define DISTI_PROCESS_PATH 64
+
+/* Writes the path under which this process opens descriptor `fd` of that one, if there is such. */
+void disti_process_path(int pid, int fd, char path[DISTI_PROCESS_PATH]);
+
 #endif

@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/process/reach.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,6 +18,8 @@
 #include <unistd.h>
 
 #define FILE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
+/* Not /proc/self: that has no descriptors once the process's first thread has ended. */
+#define FILE_OWN "/proc/thread-self/fd"
 
 size_t disti_segment_page(void)
 {
@@ -199,7 +202,7 @@ static dist_status file_no_proc(void)
 
 static dist_status file_open_failed(const struct disti_segment_name *name)
 {
-    if (errno == ENOENT && access("/proc/self/fd", F_OK) != 0)
+    if (errno == ENOENT && access(FILE_OWN, F_OK) != 0)
         return file_no_proc();
     if (errno == ENOENT || errno == ESRCH)
         return file_gone(name);
@@ -236,10 +239,10 @@ static bool file_is(int fd, const struct disti_segment_name *name)
 dist_status disti_segment_file_open(const struct disti_segment_name *name, int *fd_p)
 {
     dist_status status = DIST_OK;
-    char path[64];
+    char path[DISTI_PROCESS_PATH];
     int fd, place;
 
-    snprintf(path, sizeof(path), "/proc/%d/fd/%d", name->pid, name->fd);
+    disti_process_path(name->pid, name->fd, path);
     place = open(path, O_PATH | O_CLOEXEC);
     if (place < 0)
         return file_open_failed(name);
@@ -247,7 +250,7 @@ dist_status disti_segment_file_open(const struct disti_segment_name *name, int *
         close(place);
         return file_stranger(name);
     }
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", place);
+    snprintf(path, sizeof(path), FILE_OWN "/%d", place);
     fd = open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0)
         status = file_open_failed(name);

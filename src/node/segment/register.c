@@ -22,7 +22,8 @@ static dist_status register_bad(const void *memory, size_t bytes, const char *wh
 
 /* ---- is it the sort of memory that can be swapped? ---- */
 
-/* A line of /proc/self/maps. */
+/* A line of /proc/thread-self/maps. /proc/self has none once the process's first thread has ended.
+ */
 struct register_range {
     uintptr_t begin, end;
     char rights[8];
@@ -99,12 +100,12 @@ static dist_status register_check(const void *memory, size_t bytes, bool *swaps_
         return register_bad(memory, bytes, "it is the stack");
     if (disti_segment_table_overlaps(memory, bytes))
         return register_bad(memory, bytes, "it is already shared memory");
-    maps = fopen("/proc/self/maps", "re");
+    maps = fopen("/proc/thread-self/maps", "re");
     *swaps_p = maps || (errno != EMFILE && errno != ENFILE);
     if (!*swaps_p)
         return DIST_OK;
     if (!maps)
-        return disti_fail_errno(DIST_ERR_SYSTEM, "cannot read /proc/self/maps");
+        return disti_fail_errno(DIST_ERR_SYSTEM, "cannot read /proc/thread-self/maps");
     wrong = register_walk(maps, begin, end, swaps_p);
     fclose(maps);
     return wrong ? register_bad(memory, bytes, wrong) : DIST_OK;

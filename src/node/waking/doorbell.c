@@ -2,11 +2,11 @@
 /* The doorbell of a process, by which the ranks of others wake its threads. */
 #include "base/doorbell.h"
 #include "base/descriptor.h"
+#include "base/process/reach.h"
 #include "node/waking/doorbell.h"
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -139,9 +139,9 @@ dist_status disti_node_doorbell_open(struct disti_node *node, struct disti_node_
 static int doorbell_open_far(const struct disti_node_hello *hello)
 {
     struct stat info;
-    char path[64];
+    char path[DISTI_PROCESS_PATH];
 
-    snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)hello->pid, (int)hello->doorbell_fd);
+    disti_process_path(hello->pid, hello->doorbell_fd, path);
     if (stat(path, &info) < 0 || !S_ISFIFO(info.st_mode) ||
         (uint64_t)info.st_ino != hello->doorbell_inode)
         return -1;

@@ -3,6 +3,7 @@ node_unit_tests = \
 	tests/unit/node/test_area \
 	tests/unit/node/test_migrate \
 	tests/unit/node/test_buddy \
+	tests/unit/node/test_first_ended \
 	tests/unit/node/test_gait \
 	tests/unit/node/test_lead \
 	tests/unit/node/test_litmus \
@@ -52,6 +53,10 @@ tests_unit_node_test_segment_LDADD = $(unit_test_libs)
 tests_unit_node_test_segment_arena_SOURCES = \
 	tests/unit/node/test_segment_arena.c tests/unit/node/unit.h
 tests_unit_node_test_segment_arena_LDADD = $(unit_test_libs)
+
+tests_unit_node_test_first_ended_SOURCES = tests/unit/node/test_first_ended.c \
+	tests/unit/node/unit.h tests/unit/base/first_ended.h
+tests_unit_node_test_first_ended_LDADD = $(unit_test_libs)
 
 tests_unit_node_test_segment_peer_SOURCES = \
 	tests/unit/node/test_segment_peer.c tests/unit/node/unit.h
