@@ -9,6 +9,12 @@
 #include <string.h>
 #include <sys/wait.h>
 
+/* Its first thread may end while others go on. Those end before their connections close. */
+static bool process_ends(int pid, int *status_p)
+{
+    return disti_process_first_ends(pid, status_p) && !disti_process_thread(pid);
+}
+
 const char *disti_process_end(const char *host, int pid, char *text, size_t size)
 {
     const char *name;
@@ -16,7 +22,7 @@ const char *disti_process_end(const char *host, int pid, char *text, size_t size
     int status;
 
     disti_host_name(own);
-    if (strcmp(host, own) != 0 || !disti_process_first_ends(pid, &status))
+    if (strcmp(host, own) != 0 || !process_ends(pid, &status))
         return "closed its connection without leaving the job";
     if (WIFSIGNALED(status)) {
         name = sigabbrev_np(WTERMSIG(status));

@@ -63,7 +63,8 @@ tests_unit_base_test_log_SOURCES = tests/unit/base/test_log.c tests/unit/base/un
 tests_unit_base_test_log_LDADD = $(unit_test_libs)
 tests_unit_base_test_variables_SOURCES = tests/unit/base/test_variables.c tests/unit/base/unit.h
 tests_unit_base_test_variables_LDADD = $(unit_test_libs)
-tests_unit_base_test_process_end_SOURCES = tests/unit/base/test_process_end.c tests/unit/base/unit.h
+tests_unit_base_test_process_end_SOURCES = tests/unit/base/test_process_end.c \
+	tests/unit/base/first_ended.h tests/unit/base/unit.h
 tests_unit_base_test_process_end_LDADD = $(unit_test_libs)
 tests_unit_base_test_process_reach_SOURCES = tests/unit/base/test_process_reach.c \
 	tests/unit/base/first_ended.h tests/unit/base/unit.h

@@ -4,6 +4,8 @@
 #include "base/process/end.h"
 #include "unit.h"
 
+#include "first_ended.h"
+
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -50,9 +52,27 @@ static void test_process_end(void **state)
                         "closed its connection without leaving the job");
 }
 
+/* One that has closed its connection, whose first thread has ended, and which goes on. */
+static void test_first_ended(void **state)
+{
+    const pid_t pid = first_ended_fork(first_ended_rests, NULL);
+    siginfo_t info;
+    char host[64];
+
+    (void)state;
+    disti_host_name(host);
+    assert_string_equal(process_says(host, pid), "closed its connection without leaving the job");
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+    assert_string_not_equal(process_says(host, pid),
+                            "closed its connection without leaving the job");
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_process_end)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_process_end),
+                                       cmocka_unit_test(test_first_ended)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
