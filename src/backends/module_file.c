@@ -3,6 +3,8 @@
  * process dies of it. */
 #include "backends/module.h"
 
+#include "base/process/own.h"
+
 #include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
@@ -25,7 +27,7 @@ static bool file_read(int fd, void *data, size_t bytes, uint64_t offset)
 /* This process's machine, by the program that it runs; false: that cannot be read. */
 static bool file_own_header(ElfW(Ehdr) * header_p)
 {
-    int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    int fd = open(DISTI_PROCESS_OWN "/exe", O_RDONLY | O_CLOEXEC);
     bool read = fd >= 0 && file_read(fd, header_p, sizeof(*header_p), 0);
 
     if (fd >= 0)

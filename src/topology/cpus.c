@@ -2,6 +2,7 @@
 /* How many CPUs this process may really use. */
 #include "topology/cpus.h"
 
+#include "base/process/own.h"
 #include "topology/discover.h"
 
 #include <limits.h>
@@ -161,7 +162,7 @@ static int cpus_own_quota(void)
     int cpus = atomic_load(&known);
 
     if (cpus < 0) {
-        cpus = disti_quota_cpus("/proc/self/cgroup", "/sys/fs/cgroup");
+        cpus = disti_quota_cpus(DISTI_PROCESS_OWN "/cgroup", "/sys/fs/cgroup");
         atomic_store(&known, cpus);
     }
     return cpus;

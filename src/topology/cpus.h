@@ -7,7 +7,7 @@
 
 /*
  * CPUs' worth of time that the cgroups let this process have, rounded up; 0: no limit. membership
- * is a file like /proc/self/cgroup, mounts the folder where cgroups are mounted, as
+ * is a file like /proc/PID/cgroup, mounts the folder where cgroups are mounted, as
  * /sys/fs/cgroup: both versions of cgroups, each group of the path up to the top counts.
  */
 int disti_quota_cpus(const char *membership, const char *mounts);

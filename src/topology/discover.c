@@ -4,6 +4,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/process/own.h"
 #include "base/settings/config.h"
 #include "topology/cpus.h"
 #include "topology/sysfs.h"
@@ -42,7 +43,7 @@ static uint64_t discover_machine(uint64_t kernel)
 {
     uint64_t hash = kernel;
     struct stat network;
-    if (stat("/proc/self/ns/net", &network) == 0) {
+    if (stat(DISTI_PROCESS_OWN "/ns/net", &network) == 0) {
         hash = disti_hash_bytes(hash, &network.st_dev, sizeof(network.st_dev));
         hash = disti_hash_bytes(hash, &network.st_ino, sizeof(network.st_ino));
     }
@@ -178,7 +179,7 @@ dist_status disti_discover(int local_rank, int local_ranks, struct disti_localit
         return disti_fail_errno(DIST_ERR_SYSTEM, "this machine's name cannot be read");
     locality.kernel = discover_kernel(locality.host);
     locality.machine = discover_machine(locality.kernel);
-    locality.quota_cpus = disti_quota_cpus("/proc/self/cgroup", "/sys/fs/cgroup");
+    locality.quota_cpus = disti_quota_cpus(DISTI_PROCESS_OWN "/cgroup", "/sys/fs/cgroup");
     locality.usable_cpus = disti_usable_within(locality.quota_cpus);
     disti_affinity(locality.cpus, DISTI_CPU_WORDS);
     locality.pid = getpid();

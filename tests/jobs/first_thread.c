@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * first_thread BACKEND [shares]: the first thread of each rank ends by pthread_exit, and another
- * goes on using the library, with memory that the ranks share too. Exit 0: all was as if the first
- * thread were there.
+ * first_thread BACKEND URL [shares]: the first thread of each rank ends by pthread_exit, and
+ * another goes on using the library, with memory that the ranks share too. Then the ranks meet once
+ * more, at URL. Exit 0: all was as if the first thread were there.
  */
 #include <dist/dist.h>
 #include <pthread.h>
@@ -17,6 +17,7 @@
 /* The first offers a segment, later ones use it. */
 #define CALLS 3
 
+static const char *backend, *url;
 static dist_group *world;
 static int rank, ranks, shares;
 
@@ -122,6 +123,23 @@ static void reduces_registered(void)
     free(bytes);
 }
 
+/* All that a process finds out about itself and its machine it finds out again. */
+static void meets_again(void)
+{
+    struct dist_options options = DIST_OPTIONS_INIT;
+    unsigned char *bytes = block(rank);
+
+    options.backend = backend;
+    options.init_method = url;
+    options.rank = rank;
+    options.world_size = ranks;
+    must(dist_init_process_group(&options, &world), "init once more");
+    reduces(bytes);
+    passes_messages();
+    free(bytes);
+    must(dist_destroy_process_group(world), "destroy once more");
+}
+
 static void *go_on(void *arg)
 {
     unsigned char *bytes = block(rank);
@@ -138,6 +156,7 @@ static void *go_on(void *arg)
         reduces_registered();
     }
     must(dist_destroy_process_group(world), "destroy");
+    meets_again();
     exit(0);
     return arg;
 }
@@ -147,8 +166,11 @@ int main(int argc, char **argv)
     struct dist_options options = DIST_OPTIONS_INIT;
     pthread_t thread;
 
-    shares = argc > 2;
-    options.backend = argc > 1 ? argv[1] : NULL;
+    must_hold(argc > 2, "usage: first_thread BACKEND URL [shares]");
+    backend = argv[1];
+    url = argv[2];
+    shares = argc > 3;
+    options.backend = backend;
     must(dist_init_process_group(&options, &world), "init");
     rank = dist_get_rank(world);
     ranks = dist_get_world_size(world);

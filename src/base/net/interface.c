@@ -3,6 +3,7 @@
 #include "base/net/socket.h"
 
 #include "base/log.h"
+#include "base/process/own.h"
 #include "base/settings/config.h"
 
 #include <arpa/inet.h>
@@ -105,7 +106,7 @@ void disti_machine_id(char text[DISTI_HOST_SIZE])
         fclose(file);
     boot[strcspn(boot, "\n")] = 0;
     /* Containers share the kernel, but not 127.0.0.1. */
-    stat("/proc/self/ns/net", &network);
+    stat(DISTI_PROCESS_OWN "/ns/net", &network);
     if (boot[0])
         snprintf(text, DISTI_HOST_SIZE, "%s/%llu", boot, (unsigned long long)network.st_ino);
 }

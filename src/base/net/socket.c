@@ -4,6 +4,7 @@
 
 #include "base/descriptor.h"
 #include "base/log.h"
+#include "base/process/own.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -117,7 +118,7 @@ bool disti_host_is_hidden(const char *host)
 /* Does this process itself listen there? */
 static bool socket_is_own_port(int port)
 {
-    DIR *folder = opendir("/proc/self/fd");
+    DIR *folder = opendir(DISTI_PROCESS_OWN "/fd");
     const struct dirent *entry;
     bool own = false;
 

@@ -3,6 +3,7 @@
 #include <config.h>
 
 #include "base/log.h"
+#include "base/process/own.h"
 #include "base/settings/config.h"
 #include "base/tls/tls.h"
 
@@ -88,7 +89,7 @@ static bool context_open(struct context_file *file, mode_t closed_to, char *why,
     if (status.st_mode & closed_to)
         return context_wrong(why, size, file->setting, file->path,
                              "can be changed by others: chmod go-w it");
-    snprintf(file->name, sizeof(file->name), "/proc/self/fd/%d", file->fd);
+    snprintf(file->name, sizeof(file->name), DISTI_PROCESS_OWN "/fd/%d", file->fd);
     return true;
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/descriptor.h"
 #include "base/log.h"
+#include "base/process/own.h"
 #include "base/settings/config.h"
 
 #include <dirent.h>
@@ -18,7 +19,7 @@
 /* Those that are open; 0: it is not known. */
 static size_t files_open(void)
 {
-    DIR *folder = opendir("/proc/self/fd");
+    DIR *folder = opendir(DISTI_PROCESS_OWN "/fd");
     size_t count = 0;
 
     while (folder && readdir(folder))

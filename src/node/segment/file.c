@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/process/own.h"
 #include "base/process/reach.h"
 
 #include <errno.h>
@@ -18,8 +19,7 @@
 #include <unistd.h>
 
 #define FILE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
-/* Not /proc/self: that has no descriptors once the process's first thread has ended. */
-#define FILE_OWN "/proc/thread-self/fd"
+#define FILE_OWN DISTI_PROCESS_OWN "/fd"
 
 size_t disti_segment_page(void)
 {

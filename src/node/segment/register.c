@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory of the program that becomes a segment in place, and private again. */
 #include "base/log.h"
+#include "base/process/own.h"
 #include "node/segment/arena.h"
 #include "node/segment/file.h"
 #include "node/segment/table.h"
@@ -22,8 +23,7 @@ static dist_status register_bad(const void *memory, size_t bytes, const char *wh
 
 /* ---- is it the sort of memory that can be swapped? ---- */
 
-/* A line of /proc/thread-self/maps. /proc/self has none once the process's first thread has ended.
- */
+/* A line of /proc/PID/maps. */
 struct register_range {
     uintptr_t begin, end;
     char rights[8];
@@ -100,12 +100,12 @@ static dist_status register_check(const void *memory, size_t bytes, bool *swaps_
         return register_bad(memory, bytes, "it is the stack");
     if (disti_segment_table_overlaps(memory, bytes))
         return register_bad(memory, bytes, "it is already shared memory");
-    maps = fopen("/proc/thread-self/maps", "re");
+    maps = fopen(DISTI_PROCESS_OWN "/maps", "re");
     *swaps_p = maps || (errno != EMFILE && errno != ENFILE);
     if (!*swaps_p)
         return DIST_OK;
     if (!maps)
-        return disti_fail_errno(DIST_ERR_SYSTEM, "cannot read /proc/thread-self/maps");
+        return disti_fail_errno(DIST_ERR_SYSTEM, "cannot read " DISTI_PROCESS_OWN "/maps");
     wrong = register_walk(maps, begin, end, swaps_p);
     fclose(maps);
     return wrong ? register_bad(memory, bytes, wrong) : DIST_OK;

@@ -2,6 +2,7 @@
 /* Which machine this is, and how its ranks find each other's listeners. */
 #include "transports/shm/machine.h"
 
+#include "base/process/own.h"
 #include "base/process/reach.h"
 
 #include <errno.h>
@@ -18,7 +19,7 @@
 
 #define MACHINE_MAGIC 0x6d687364u
 #define MACHINE_BOOT_ID "/proc/sys/kernel/random/boot_id"
-#define MACHINE_NETWORK "/proc/self/ns/net"
+#define MACHINE_NETWORK DISTI_PROCESS_OWN "/ns/net"
 #define MACHINE_NAME "libdist-"
 
 static bool machine_boot_id(char boot[SHM_BOOT_BYTES])
