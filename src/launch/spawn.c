@@ -234,7 +234,8 @@ static void spawn_watch(struct spawn *spawn)
     }
 }
 
-/* What the store asks for, in a file that other processes of this user can open. */
+/* What the store asks for, in a file that other processes of this user can open. They find it by
+ * this thread, which stays until they have ended: the process's first may have ended. */
 static dist_status spawn_keep_secret(struct spawn *spawn)
 {
     char word[33];
@@ -248,7 +249,7 @@ static dist_status spawn_keep_secret(struct spawn *spawn)
         pwrite(spawn->secret_fd, word, 32, 0) != 32)
         return disti_fail_errno(DIST_ERR_SYSTEM, "dist_spawn: cannot keep the store's secret: see "
                                                  "the limit of open files (ulimit -n)");
-    snprintf(spawn->secret, sizeof(spawn->secret), "/proc/%d/fd/%d", (int)getpid(),
+    snprintf(spawn->secret, sizeof(spawn->secret), "/proc/%d/fd/%d", (int)gettid(),
              spawn->secret_fd);
     return DIST_OK;
 }

@@ -2,7 +2,8 @@
 /*
  * first_thread BACKEND URL [shares]: the first thread of each rank ends by pthread_exit, and
  * another goes on using the library, with memory that the ranks share too. Then the ranks meet once
- * more, at URL. Exit 0: all was as if the first thread were there.
+ * more, at URL. first_thread spawn: the thread that goes on starts the ranks. Exit 0: all was as if
+ * the first thread were there.
  */
 #include <dist/dist.h>
 #include <pthread.h>
@@ -14,6 +15,7 @@
 #define LONG (3 << 20)
 #define TAG 1
 #define RANKS_MOST 8
+#define SPAWNED 2
 /* The first offers a segment, later ones use it. */
 #define CALLS 3
 
@@ -161,12 +163,38 @@ static void *go_on(void *arg)
     return arg;
 }
 
+static int be_spawned(int number, void *arg)
+{
+    int32_t sum = 1;
+
+    rank = number;
+    must(dist_init_process_group(arg, &world), "init");
+    must(dist_all_reduce(world, &sum, &sum, 1, DIST_INT32, DIST_SUM), "all_reduce");
+    must(dist_destroy_process_group(world), "destroy");
+    return sum != SPAWNED;
+}
+
+static void *spawn(void *arg)
+{
+    int exit_code = -1;
+
+    while (!first_has_ended())
+        usleep(1000);
+    must(dist_spawn(SPAWNED, be_spawned, NULL, &exit_code), "spawn");
+    exit(exit_code);
+    return arg;
+}
+
 int main(int argc, char **argv)
 {
     struct dist_options options = DIST_OPTIONS_INIT;
     pthread_t thread;
 
-    must_hold(argc > 2, "usage: first_thread BACKEND URL [shares]");
+    if (argc == 2) {
+        must_hold(pthread_create(&thread, NULL, spawn, NULL) == 0, "cannot start a thread");
+        pthread_exit(NULL);
+    }
+    must_hold(argc > 2, "usage: first_thread BACKEND URL [shares] | spawn");
     backend = argv[1];
     url = argv[2];
     shares = argc > 3;
