@@ -20,6 +20,7 @@ python_files = \
 	python/libdist/torch/_collectives.py \
 	python/libdist/torch/_cuda.py \
 	python/libdist/torch/_cuda_work.py \
+	python/libdist/torch/_eager.py \
 	python/libdist/torch/_group.py \
 	python/libdist/torch/_monitor.py \
 	python/libdist/torch/_running.py \
@@ -36,6 +37,7 @@ python_files = \
 	python/tests/test_buffers.py \
 	python/tests/test_header.py \
 	python/tests/torch_c10d.py \
+	python/tests/torch_compile.py \
 	python/tests/torch_collectives.py \
 	python/tests/torch_cuda.py \
 	python/tests/torch_cuda_ddp.py \

@@ -92,6 +92,12 @@ def reductions(both):
             x = x.t().contiguous().t()  # the same elements, not contiguous
         return [x], dist.all_reduce(x, group=group, async_op=async_op)
 
+    def expanded(group, async_op):
+        x = both.tensor((1,)).expand(4)  # as the gradient of a sum
+        if group is both.gloo:
+            x = x.clone()
+        return [x], dist.all_reduce(x, group=group, async_op=async_op)
+
     def reduce_scatter(group, async_op):
         x = torch.zeros(3)
         given = [both.tensor((3,)) + i for i in range(both.size)]
@@ -101,7 +107,7 @@ def reductions(both):
         x, given = torch.zeros(2, 3), both.tensor((2 * both.size, 3))
         return [x], dist.reduce_scatter_tensor(x, given, group=group, async_op=async_op)
 
-    for run in (strided, reduce_scatter, reduce_scatter_tensor):
+    for run in (strided, expanded, reduce_scatter, reduce_scatter_tensor):
         both.same(run.__name__, run)
 
 

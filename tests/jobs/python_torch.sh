@@ -12,7 +12,10 @@ job shell 2 "$program" "$tests/torch_collectives.py" libdist
 }
 
 job shell 2 "$program" "$tests/torch_ddp.py"
-[ -n "${CHECK_SHORT-}" ] || job shell 4 "$program" "$tests/torch_fsdp.py" libdist
+[ -n "${CHECK_SHORT-}" ] || {
+    job shell 4 "$program" "$tests/torch_fsdp.py" libdist
+    job shell 2 "$program" "$tests/torch_compile.py"
+}
 
 # CUDA tensors over NCCL, and through the host, on what stands in for a GPU.
 if [ -e "$builddir/.libs/dist_nccl.so" ]; then

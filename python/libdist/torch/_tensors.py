@@ -77,7 +77,20 @@ def target(tensor: torch.Tensor) -> Tuple[torch.Tensor, Finish]:
     buffer = ready(tensor)
     if buffer is tensor:
         return tensor, None
-    return buffer, lambda: tensor.detach().copy_(buffer)
+    return buffer, lambda: _bring(buffer, tensor.detach())
+
+
+def _bring(buffer: torch.Tensor, tensor: torch.Tensor) -> None:
+    """Copies a result; elements of an expanded tensor that share memory must have got the same."""
+    if 0 in tensor.stride() and tensor.numel():
+        once = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())
+        alike = buffer[once].expand_as(buffer).contiguous()
+        if not torch.equal(buffer.view(torch.uint8), alike.view(torch.uint8)):  # NaN is like NaN
+            raise InvalidArgumentError(
+                "tensor: it is expanded, and its result differs where its elements share memory: clone it"
+            )
+        tensor, buffer = tensor[once], buffer[once]
+    tensor.copy_(buffer)
 
 
 def join(tensors: Sequence[torch.Tensor]) -> torch.Tensor:

@@ -110,7 +110,7 @@ class Work(_Base):
         if status < 0:
             self._error = failure(status)
         self._record(status)
-        self._keep = None
+        self._keep = self._group = None  # which may keep this work
         self._handle = None
 
     def _record(self, status: int) -> None:
