@@ -211,17 +211,12 @@ static void call_fill(struct disti_call *call, const struct disti_args *args,
     call->loads_recv = false;
 }
 
-int disti_call_open(struct disti_call *call, struct disti_args *args, struct disti_comm *comm)
+int disti_call_open(struct disti_call *call, const struct disti_args *args, struct disti_comm *comm)
 {
     int code;
 
-    disti_args_strip(args, comm->rank);
-    code = disti_args_check(args, comm);
     call_fill(call, args, comm);
-    if (code == MPI_SUCCESS)
-        code = call_open(call, args);
-    else
-        PMPI_Comm_call_errhandler(args->comm, code);
+    code = call_open(call, args);
     if (code != MPI_SUCCESS)
         call->channel->broken = true; /* the others begin it without this rank */
     return code;

@@ -4,7 +4,8 @@
 
 /* ---- what MPI says of the arguments ---- */
 
-void disti_args_strip(struct disti_args *args, int rank)
+/* Clears the arguments that mean nothing on this rank, which may be anything. */
+static void eligible_strip(struct disti_args *args, int rank)
 {
     if (rank == args->root)
         return;
@@ -58,7 +59,8 @@ static int eligible_movers_layouts(const struct disti_args *args, const struct d
     return code;
 }
 
-int disti_args_check(const struct disti_args *args, const struct disti_comm *comm)
+/* Is there something in the heeded arguments that MPI refuses? MPI_SUCCESS, or its error code. */
+static int eligible_check(const struct disti_args *args, const struct disti_comm *comm)
 {
     if (args->root < 0 || args->root >= comm->ranks)
         return MPI_ERR_ROOT;
@@ -77,6 +79,12 @@ int disti_args_check(const struct disti_args *args, const struct disti_comm *com
     default:
         return eligible_movers_layouts(args, comm);
     }
+}
+
+int disti_call_refuse(const struct disti_args *args)
+{
+    PMPI_Comm_call_errhandler(args->comm, args->refused);
+    return args->refused;
 }
 
 /* ---- served or handed on ---- */
@@ -101,6 +109,7 @@ static enum disti_why eligible_call(const struct disti_args *args, enum disti_fo
     }
 }
 
+/* All that is counted here must be the same on all ranks: a refused call leaves it as it was. */
 static enum disti_why eligible_reason(struct disti_args *args, enum disti_form form,
                                       struct disti_comm **comm_p)
 {
@@ -117,6 +126,10 @@ static enum disti_why eligible_reason(struct disti_args *args, enum disti_form f
     *comm_p = comm = disti_comm_find(args->comm);
     if (!comm || comm->foreign)
         return DISTI_WHY_COMMUNICATOR;
+    eligible_strip(args, comm->rank);
+    args->refused = eligible_check(args, comm);
+    if (args->refused != MPI_SUCCESS)
+        return DISTI_WHY_SERVED;
     comm->calls++;
     reason = eligible_call(args, form);
     if (reason != DISTI_WHY_SERVED)
@@ -133,6 +146,7 @@ struct disti_comm *disti_call_is_eligible(struct disti_args *args, enum disti_fo
     struct disti_comm *comm = NULL;
     enum disti_why reason = eligible_reason(args, form, &comm);
 
-    disti_report_count(args->kind, form, reason);
+    if (args->refused == MPI_SUCCESS)
+        disti_report_count(args->kind, form, reason);
     return reason == DISTI_WHY_SERVED ? comm : NULL;
 }

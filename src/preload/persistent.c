@@ -96,9 +96,12 @@ static int persistent_open(struct disti_pending *pending, struct disti_args *arg
 
 int disti_serve_persistent(struct disti_args *args, struct disti_comm *comm, MPI_Request *request_p)
 {
-    struct disti_pending *pending = calloc(1, sizeof(*pending));
+    struct disti_pending *pending;
     int code;
 
+    if (args->refused != MPI_SUCCESS)
+        return disti_call_refuse(args);
+    pending = calloc(1, sizeof(*pending));
     if (!pending) {
         args->channel->broken = true;
         disti_channel_give(args->channel);

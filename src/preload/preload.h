@@ -78,7 +78,8 @@ struct disti_args {
     MPI_Datatype sendtype, recvtype;
     MPI_Op op;
     int root;
-    struct disti_channel *channel;       /* if it is served: by this one */
+    int refused;                   /* MPI_SUCCESS, or the error code that it is refused with */
+    struct disti_channel *channel; /* if it is served: by this one */
     struct disti_comparison *comparison; /* if it is timed: tell disti_compare_end */
 };
 
@@ -101,6 +102,7 @@ static inline void disti_args_clear(struct disti_args *args, enum disti_kind kin
     args->recvtype = MPI_DATATYPE_NULL;
     args->op = MPI_OP_NULL;
     args->root = 0;
+    args->refused = MPI_SUCCESS;
     args->channel = NULL;
     args->comparison = NULL;
 }

@@ -188,8 +188,11 @@ int disti_serve_nonblocking(struct disti_args *args, struct disti_comm *comm,
 {
     struct disti_pending *pending = NULL;
     MPI_Request request;
-    int code = requests_new(args, comm, &pending);
+    int code;
 
+    if (args->refused != MPI_SUCCESS)
+        return disti_call_refuse(args);
+    code = requests_new(args, comm, &pending);
     if (code != MPI_SUCCESS)
         return code;
     request = pending->request;
@@ -224,8 +227,11 @@ void disti_poll_mpi(void *arg)
 int disti_serve(struct disti_args *args, struct disti_comm *comm)
 {
     struct disti_call call;
-    int code = disti_call_open(&call, args, comm);
+    int code;
 
+    if (args->refused != MPI_SUCCESS)
+        return disti_call_refuse(args);
+    code = disti_call_open(&call, args, comm);
     if (code == MPI_SUCCESS)
         code = disti_call_start(&call, NULL);
     if (code == MPI_SUCCESS)

@@ -101,18 +101,14 @@ bool disti_pack_is_data_only(void);
 
 /*
  * Whether all ranks serve this call, in args->channel, or hand it on; counts it. NULL: hand it on.
- * It looks at nothing but what is the same on all of them.
+ * Of the arguments only those are left that are heeded. What decides is the same on all ranks, but
+ * for a call that this rank refuses: that is none, and the others may know nothing of it. It is
+ * marked in args->refused, and its communicator returned.
  */
 struct disti_comm *disti_call_is_eligible(struct disti_args *args, enum disti_form form);
 
-/* Clears the arguments that mean nothing on this rank, which may be anything. */
-void disti_args_strip(struct disti_args *args, int rank);
-
-/*
- * Is there something in the heeded arguments that MPI refuses? MPI_SUCCESS, or its error code. A
- * rank may be alone with that: it must not hand on a call that the others serve.
- */
-int disti_args_check(const struct disti_args *args, const struct disti_comm *comm);
+/* Refuses a call that is so marked: calls the error handler. Returns the error code. */
+int disti_call_refuse(const struct disti_args *args);
 
 /* ---- compare.c ---- */
 
@@ -153,9 +149,9 @@ struct disti_call {
 /* Ends the channel's use and calls the error handler. Returns an error code. */
 int disti_call_fail(const struct disti_call *call);
 
-/* MPI_SUCCESS, or an error code after the error handler was called. Always to be closed. Of the
- * arguments only those are left that are heeded. */
-int disti_call_open(struct disti_call *call, struct disti_args *args, struct disti_comm *comm);
+/* MPI_SUCCESS, or an error code after the error handler was called. Always to be closed. */
+int disti_call_open(struct disti_call *call, const struct disti_args *args,
+                    struct disti_comm *comm);
 void disti_call_close(struct disti_call *call);
 
 /*

@@ -209,7 +209,8 @@ preload_program_sources = \
 	tests/jobs/preload_others.c \
 	tests/jobs/preload_program.c \
 	tests/jobs/preload_program.h \
-	tests/jobs/preload_reductions.c
+	tests/jobs/preload_reductions.c \
+	tests/jobs/preload_refused.c
 
 tests_jobs_preload_openmpi_SOURCES = $(preload_program_sources)
 tests_jobs_preload_openmpi_CPPFLAGS = $(AM_CPPFLAGS) $(OPENMPI_CFLAGS)

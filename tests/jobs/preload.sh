@@ -137,6 +137,8 @@ for mpi in openmpi mpich; do
     DIST_MPI_SERVE=0 preload $mpi $spinning memory
     preload $mpi 3 errors
     job_check "$mpi: the error says what the ranks called" grep -q 'called all_reduce(count 2, int32, sum)' "$job_output"
+    preload $mpi $spinning refused
+    DIST_MPI_COMPARE=1 preload $mpi $spinning refused
     preload $mpi 3 overlaps
     preload $mpi $spinning again
     job_check "$mpi: a new communicator's calls are served" test "$(row Bcast)" = "$((24 * spinning)) 0"

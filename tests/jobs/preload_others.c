@@ -180,34 +180,6 @@ static int others_disagree(const struct place *place, MPI_Comm comm)
     return code;
 }
 
-/* Arguments that are refused at once, by whoever gets the call. */
-static void others_refused(const struct place *place)
-{
-    int in[2] = {0}, out[2] = {0}, counts[1] = {-1}, displs[1] = {0};
-    const struct {
-        const char *what;
-        int code, wanted;
-    } calls[] = {
-        {"a count", MPI_Bcast(in, -1, MPI_INT, 0, MPI_COMM_SELF), MPI_ERR_COUNT},
-        {"counts", MPI_Gatherv(in, 1, MPI_INT, out, counts, displs, MPI_INT, 0, MPI_COMM_SELF),
-         MPI_ERR_COUNT},
-        {"a root", MPI_Reduce(in, out, 1, MPI_INT, MPI_SUM, 1, MPI_COMM_SELF), MPI_ERR_ROOT},
-        {"a type", MPI_Allgather(in, 1, MPI_DATATYPE_NULL, out, 1, MPI_INT, MPI_COMM_SELF),
-         MPI_ERR_TYPE},
-        {"an operation", MPI_Allreduce(in, out, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_SELF),
-         MPI_ERR_OP},
-    };
-
-    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
-        int class = MPI_SUCCESS;
-
-        MPI_Error_class(calls[i].code, &class);
-        if (class != calls[i].wanted)
-            program_wrong(place, "%s that is none: class %d, not %d", calls[i].what, class,
-                          calls[i].wanted);
-    }
-}
-
 void program_errors(void)
 {
     struct place place = others_world("errors");
@@ -215,7 +187,6 @@ void program_errors(void)
 
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-    others_refused(&place);
     for (int form = 0; form < FORMS && place.ranks > 1; form++) {
         place.form = (enum form)form;
         MPI_Comm_dup(place.comm, &comm);

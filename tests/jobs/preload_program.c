@@ -3,7 +3,7 @@
  * An MPI program that knows nothing of libdist: collectives of every kind, whose results it checks.
  * Rank 0 prints a hash of them.
  *
- *    preload_program tame|bold|handed-on|errors|overlaps|again|blocked|progress|threads
+ *    preload_program tame|bold|handed-on|errors|refused|overlaps|again|blocked|progress|threads
  *    preload_program persistent
  *    preload_program comms|many NUMBER [bold]
  */
@@ -253,6 +253,8 @@ int main(int argc, char **argv)
         program_handed_on();
     else if (strcmp(part, "errors") == 0)
         program_errors();
+    else if (strcmp(part, "refused") == 0)
+        program_refused();
     else if (strcmp(part, "overlaps") == 0)
         program_overlaps();
     else if (strcmp(part, "again") == 0)

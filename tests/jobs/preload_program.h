@@ -124,6 +124,9 @@ void program_polls(int calls);
 /* preload_memory.c */
 void program_memory(bool served); /* MPI_Alloc_mem's */
 
+/* preload_refused.c */
+void program_refused(void); /* what MPI refuses */
+
 /* preload_others.c */
 void program_large(const struct place *place); /* MPI-4's large counts */
 void program_handed_on(void);                  /* what must be right though libdist has it not */
