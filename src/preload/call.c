@@ -120,10 +120,7 @@ static bool call_layouts_share(const struct disti_call *call)
 static int call_open_layouts(struct disti_call *call, const struct disti_args *args)
 {
     const struct call_shape *shape = &call_shapes[args->kind];
-    const struct disti_buffer recv = {args->recv, args->recvtype, args->recvcount, args->recvcounts,
-                                      args->recvdispls};
-    const struct disti_buffer send = {args->send, args->sendtype, args->sendcount, args->sendcounts,
-                                      args->senddispls};
+    const struct disti_buffer recv = disti_args_recv(args), send = disti_args_send(args);
     bool exchange = args->kind == DISTI_ALLTOALL || args->kind == DISTI_ALLTOALLV;
     bool send_in_place = args->send == MPI_IN_PLACE, recv_in_place = args->recv == MPI_IN_PLACE;
     int send_blocks = call_blocks(call, shape->send_root, shape->send_other);

@@ -31,6 +31,7 @@
         struct disti_comm *served;                                                                 \
         COLLECTIVES_ARGS(KIND, fields);                                                            \
                                                                                                    \
+        args.request = request;                                                                    \
         served = disti_call_is_eligible(&args, DISTI_NONBLOCKING);                                 \
         return served ? disti_serve_nonblocking(&args, served, request)                            \
                       : PMPI_##begin##suffix(COLLECTIVES_WORDS arguments, request);                \
@@ -42,6 +43,7 @@
         struct disti_comm *served;                                                                 \
         COLLECTIVES_ARGS(KIND, fields);                                                            \
                                                                                                    \
+        args.request = request;                                                                    \
         served = disti_call_is_eligible(&args, DISTI_PERSISTENT);                                  \
         return served ? disti_serve_persistent(&args, served, request)                             \
                       : P##prefix##name##suffix(COLLECTIVES_WORDS arguments, info, request);       \

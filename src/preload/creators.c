@@ -64,16 +64,20 @@ int MPI_Intercomm_merge(MPI_Comm comm, int high, MPI_Comm *newcomm)
     return code;
 }
 
+/* MPI refuses what is not there. */
 int MPI_Comm_free(MPI_Comm *comm)
 {
-    disti_comm_release(*comm);
+    if (comm)
+        disti_comm_release(*comm);
     return PMPI_Comm_free(comm);
 }
 
 /* Other than MPI_Comm_free it waits, for operations and for the other ranks. */
 int MPI_Comm_disconnect(MPI_Comm *comm)
 {
-    disti_comm_finish(*comm);
-    disti_comm_release(*comm);
+    if (comm) {
+        disti_comm_finish(*comm);
+        disti_comm_release(*comm);
+    }
     return PMPI_Comm_disconnect(comm);
 }

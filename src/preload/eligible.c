@@ -25,6 +25,12 @@ static void eligible_strip(struct disti_args *args, int rank)
         args->recv = NULL;
 }
 
+/* Numbers that the call has, but the program does not give. */
+static bool eligible_are_missing(struct disti_numbers numbers)
+{
+    return numbers.bytes && !numbers.array;
+}
+
 static bool eligible_counts_bad(long long count, struct disti_numbers counts, int ranks)
 {
     for (int r = 0; counts.array && r < ranks; r++) {
@@ -34,12 +40,40 @@ static bool eligible_counts_bad(long long count, struct disti_numbers counts, in
     return !counts.array && count < 0;
 }
 
-static int eligible_layout(MPI_Datatype type, long long count, struct disti_numbers counts,
-                           int ranks)
+static int eligible_layout(const struct disti_buffer *buffer, int ranks)
 {
-    if (type == MPI_DATATYPE_NULL)
+    if (buffer->type == MPI_DATATYPE_NULL)
         return MPI_ERR_TYPE;
-    return eligible_counts_bad(count, counts, ranks) ? MPI_ERR_COUNT : MPI_SUCCESS;
+    if (eligible_are_missing(buffer->counts) || eligible_are_missing(buffer->displs))
+        return MPI_ERR_ARG;
+    return eligible_counts_bad(buffer->count, buffer->counts, ranks) ? MPI_ERR_COUNT : MPI_SUCCESS;
+}
+
+/* What each MPI says itself of a buffer that may not be in place, and of no room for a request. */
+#ifdef OPEN_MPI
+#define ELIGIBLE_ERR_IN_PLACE MPI_ERR_ARG
+#define ELIGIBLE_ERR_NO_REQUEST MPI_ERR_REQUEST
+#else
+#define ELIGIBLE_ERR_IN_PLACE MPI_ERR_BUFFER
+#define ELIGIBLE_ERR_NO_REQUEST MPI_ERR_ARG
+#endif
+
+/* Only one side may be in place, and at a root only that of its own block. */
+static bool eligible_in_place_is_bad(const struct disti_args *args, int rank)
+{
+    bool at_root = rank == args->root;
+
+    switch (args->kind) {
+    case DISTI_SCATTER:
+    case DISTI_SCATTERV:
+        return args->send == MPI_IN_PLACE || (args->recv == MPI_IN_PLACE && !at_root);
+    case DISTI_REDUCE:
+    case DISTI_GATHER:
+    case DISTI_GATHERV:
+        return args->recv == MPI_IN_PLACE || (args->send == MPI_IN_PLACE && !at_root);
+    default:
+        return args->recv == MPI_IN_PLACE;
+    }
 }
 
 /* A side that is not heeded, or in place, has nothing that could be wrong. */
@@ -50,20 +84,28 @@ static int eligible_movers_layouts(const struct disti_args *args, const struct d
     bool gathers = args->kind == DISTI_GATHER || args->kind == DISTI_GATHERV;
     bool sends = (at_root || !scatters) && args->send != MPI_IN_PLACE;
     bool receives = (at_root || !gathers) && args->recv != MPI_IN_PLACE;
+    const struct disti_buffer send = disti_args_send(args), recv = disti_args_recv(args);
     int code = MPI_SUCCESS;
 
     if (sends)
-        code = eligible_layout(args->sendtype, args->sendcount, args->sendcounts, comm->ranks);
+        code = eligible_layout(&send, comm->ranks);
     if (receives && code == MPI_SUCCESS)
-        code = eligible_layout(args->recvtype, args->recvcount, args->recvcounts, comm->ranks);
+        code = eligible_layout(&recv, comm->ranks);
     return code;
 }
 
 /* Is there something in the heeded arguments that MPI refuses? MPI_SUCCESS, or its error code. */
-static int eligible_check(const struct disti_args *args, const struct disti_comm *comm)
+static int eligible_check(const struct disti_args *args, enum disti_form form,
+                          const struct disti_comm *comm)
 {
+    const struct disti_buffer recv = disti_args_recv(args);
+
+    if (form != DISTI_BLOCKING && !args->request)
+        return ELIGIBLE_ERR_NO_REQUEST;
     if (args->root < 0 || args->root >= comm->ranks)
         return MPI_ERR_ROOT;
+    if (eligible_in_place_is_bad(args, comm->rank))
+        return ELIGIBLE_ERR_IN_PLACE;
     switch (args->kind) {
     case DISTI_BARRIER:
         return MPI_SUCCESS;
@@ -75,7 +117,7 @@ static int eligible_check(const struct disti_args *args, const struct disti_comm
             return MPI_ERR_OP;
         /* fallthrough */
     case DISTI_BCAST:
-        return eligible_layout(args->recvtype, args->recvcount, args->recvcounts, comm->ranks);
+        return eligible_layout(&recv, comm->ranks);
     default:
         return eligible_movers_layouts(args, comm);
     }
@@ -127,7 +169,7 @@ static enum disti_why eligible_reason(struct disti_args *args, enum disti_form f
     if (!comm || comm->foreign)
         return DISTI_WHY_COMMUNICATOR;
     eligible_strip(args, comm->rank);
-    args->refused = eligible_check(args, comm);
+    args->refused = eligible_check(args, form, comm);
     if (args->refused != MPI_SUCCESS)
         return DISTI_WHY_SERVED;
     comm->calls++;

@@ -143,9 +143,10 @@ static struct disti_pending *persistent_exchange(MPI_Request request, MPI_Reques
     return pending;
 }
 
-static struct disti_pending *persistent_find(MPI_Request request)
+/* NULL: it is none of ours, or there is none, which MPI refuses. */
+static struct disti_pending *persistent_find(const MPI_Request *request)
 {
-    return persistent_exchange(request, request);
+    return request ? persistent_exchange(*request, *request) : NULL;
 }
 
 static int persistent_start(struct disti_pending *pending, MPI_Request *request)
@@ -201,7 +202,7 @@ void disti_persistent_close(void)
 
 static int persistent_start_any(MPI_Request *request)
 {
-    struct disti_pending *pending = persistent_find(*request);
+    struct disti_pending *pending = persistent_find(request);
 
     return pending ? persistent_start(pending, request) : PMPI_Start(request);
 }
@@ -216,8 +217,8 @@ int MPI_Startall(int count, MPI_Request requests[])
     int code = MPI_SUCCESS;
     bool own = false;
 
-    for (int i = 0; i < count && !own; i++)
-        own = persistent_find(requests[i]) != NULL;
+    for (int i = 0; i < count && requests && !own; i++)
+        own = persistent_find(&requests[i]) != NULL;
     if (!own)
         return PMPI_Startall(count, requests);
     for (int i = 0; i < count && code == MPI_SUCCESS; i++)
@@ -228,7 +229,7 @@ int MPI_Startall(int count, MPI_Request requests[])
 /* Once freed, the handle may be another thread's: the entry is found by it no more before that. */
 int MPI_Request_free(MPI_Request *request)
 {
-    const MPI_Request freed = *request;
+    const MPI_Request freed = request ? *request : MPI_REQUEST_NULL;
     struct disti_pending *pending = persistent_exchange(freed, MPI_REQUEST_NULL);
     int code;
 
@@ -247,7 +248,7 @@ int MPI_Request_free(MPI_Request *request)
 /* MPI has no way to cancel a collective; a cancelled placeholder would end without it. */
 int MPI_Cancel(MPI_Request *request)
 {
-    struct disti_pending *pending = persistent_find(*request);
+    struct disti_pending *pending = persistent_find(request);
 
     if (!pending)
         return PMPI_Cancel(request);

@@ -78,6 +78,7 @@ struct disti_args {
     MPI_Datatype sendtype, recvtype;
     MPI_Op op;
     int root;
+    MPI_Request *request;          /* of calls that have one */
     int refused;                   /* MPI_SUCCESS, or the error code that it is refused with */
     struct disti_channel *channel; /* if it is served: by this one */
     struct disti_comparison *comparison; /* if it is timed: tell disti_compare_end */
@@ -102,6 +103,7 @@ static inline void disti_args_clear(struct disti_args *args, enum disti_kind kin
     args->recvtype = MPI_DATATYPE_NULL;
     args->op = MPI_OP_NULL;
     args->root = 0;
+    args->request = NULL;
     args->refused = MPI_SUCCESS;
     args->channel = NULL;
     args->comparison = NULL;

@@ -55,6 +55,18 @@ struct disti_buffer {
     struct disti_numbers counts, displs;
 };
 
+static inline struct disti_buffer disti_args_send(const struct disti_args *args)
+{
+    return (struct disti_buffer){args->send, args->sendtype, args->sendcount, args->sendcounts,
+                                 args->senddispls};
+}
+
+static inline struct disti_buffer disti_args_recv(const struct disti_args *args)
+{
+    return (struct disti_buffer){args->recv, args->recvtype, args->recvcount, args->recvcounts,
+                                 args->recvdispls};
+}
+
 /* One that is not there. Field by field: short calls have two. */
 static inline void disti_layout_clear(struct disti_layout *layout)
 {

@@ -48,6 +48,8 @@ int MPI_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *statu
 int MPI_Waitsome(int count, MPI_Request requests[], int *outcount, int indices[],
                  MPI_Status statuses[])
 {
+    if (!outcount) /* which MPI refuses */
+        return PMPI_Waitsome(count, requests, outcount, indices, statuses);
     *outcount = 0;
     WAITS_POLL(PMPI_Testsome(count, requests, outcount, indices, statuses), *outcount != 0);
     return PMPI_Waitsome(count, requests, outcount, indices, statuses);

@@ -5,14 +5,37 @@
 
 /* ---- on all ranks ---- */
 
+/* What the MPIs say of a buffer in place that may not be, and of a request that is nowhere. */
+#ifdef OPEN_MPI
+#define REFUSED_IN_PLACE MPI_ERR_ARG
+#define REFUSED_REQUEST MPI_ERR_REQUEST
+#else
+#define REFUSED_IN_PLACE MPI_ERR_BUFFER
+#define REFUSED_REQUEST MPI_ERR_ARG
+#endif
+
+struct refused {
+    const char *what;
+    int code, wanted;
+};
+
+static void refused_check(const struct place *place, const struct refused *calls, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        int class = MPI_SUCCESS;
+
+        MPI_Error_class(calls[i].code, &class);
+        if (class != calls[i].wanted)
+            program_wrong(place, "%s: class %d, not %d", calls[i].what, class, calls[i].wanted);
+    }
+}
+#define REFUSED_CHECK(place, calls) refused_check(place, calls, sizeof(calls) / sizeof((calls)[0]))
+
 /* Arguments that are refused at once, by whoever gets the call. */
-static void refused_classes(const struct place *place)
+static void refused_arguments(const struct place *place)
 {
     int in[2] = {0}, out[2] = {0}, counts[1] = {-1}, displs[1] = {0};
-    const struct {
-        const char *what;
-        int code, wanted;
-    } calls[] = {
+    const struct refused calls[] = {
         {"a count", MPI_Bcast(in, -1, MPI_INT, 0, MPI_COMM_SELF), MPI_ERR_COUNT},
         {"counts", MPI_Gatherv(in, 1, MPI_INT, out, counts, displs, MPI_INT, 0, MPI_COMM_SELF),
          MPI_ERR_COUNT},
@@ -23,14 +46,91 @@ static void refused_classes(const struct place *place)
          MPI_ERR_OP},
     };
 
-    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
-        int class = MPI_SUCCESS;
+    REFUSED_CHECK(place, calls);
+}
 
-        MPI_Error_class(calls[i].code, &class);
-        if (class != calls[i].wanted)
-            program_wrong(place, "%s that is none: class %d, not %d", calls[i].what, class,
-                          calls[i].wanted);
-    }
+static void refused_in_place(const struct place *place)
+{
+    int in[2] = {0}, counts[1] = {1}, displs[1] = {0};
+    void *const none = MPI_IN_PLACE;
+    MPI_Comm comm = MPI_COMM_SELF;
+    MPI_Request request;
+    const struct refused calls[] = {
+        {"Allreduce into nothing", MPI_Allreduce(in, none, 1, MPI_INT, MPI_SUM, comm),
+         REFUSED_IN_PLACE},
+        {"Allreduce of nothing", MPI_Allreduce(none, none, 1, MPI_INT, MPI_SUM, comm),
+         REFUSED_IN_PLACE},
+        {"Reduce into nothing", MPI_Reduce(in, none, 1, MPI_INT, MPI_SUM, 0, comm),
+         REFUSED_IN_PLACE},
+        {"Reduce_scatter_block", MPI_Reduce_scatter_block(in, none, 1, MPI_INT, MPI_SUM, comm),
+         REFUSED_IN_PLACE},
+        {"Iallreduce", MPI_Iallreduce(in, none, 1, MPI_INT, MPI_SUM, comm, &request),
+         REFUSED_IN_PLACE},
+        {"Bcast of nothing", MPI_Bcast(none, 1, MPI_INT, 0, comm), REFUSED_IN_PLACE},
+        {"Allgather", MPI_Allgather(in, 1, MPI_INT, none, 1, MPI_INT, comm), REFUSED_IN_PLACE},
+        {"Allgatherv", MPI_Allgatherv(in, 1, MPI_INT, none, counts, displs, MPI_INT, comm),
+         REFUSED_IN_PLACE},
+        {"Alltoall", MPI_Alltoall(in, 1, MPI_INT, none, 1, MPI_INT, comm), REFUSED_IN_PLACE},
+        {"Gather", MPI_Gather(in, 1, MPI_INT, none, 1, MPI_INT, 0, comm), REFUSED_IN_PLACE},
+        {"Scatter", MPI_Scatter(none, 1, MPI_INT, in, 1, MPI_INT, 0, comm), REFUSED_IN_PLACE},
+    };
+
+    REFUSED_CHECK(place, calls);
+}
+
+/* Arrays and requests that are nowhere. */
+static void refused_nowhere(const struct place *place)
+{
+    int in[2] = {0}, out[2] = {0}, counts[1] = {1}, displs[1] = {0};
+    MPI_Comm comm = MPI_COMM_SELF;
+    MPI_Request request;
+    const struct refused calls[] = {
+        {"Allgatherv's counts", MPI_Allgatherv(in, 1, MPI_INT, out, NULL, displs, MPI_INT, comm),
+         MPI_ERR_ARG},
+        {"Allgatherv's places", MPI_Allgatherv(in, 1, MPI_INT, out, counts, NULL, MPI_INT, comm),
+         MPI_ERR_ARG},
+        {"Alltoallv's counts",
+         MPI_Alltoallv(in, NULL, displs, MPI_INT, out, counts, displs, MPI_INT, comm), MPI_ERR_ARG},
+        {"Alltoallv's places",
+         MPI_Alltoallv(in, counts, displs, MPI_INT, out, counts, NULL, MPI_INT, comm), MPI_ERR_ARG},
+        {"Ialltoallv's places",
+         MPI_Ialltoallv(in, counts, NULL, MPI_INT, out, counts, displs, MPI_INT, comm, &request),
+         MPI_ERR_ARG},
+        {"Scatterv's counts", MPI_Scatterv(in, NULL, displs, MPI_INT, out, 1, MPI_INT, 0, comm),
+         MPI_ERR_ARG},
+        {"Reduce_scatter's counts", MPI_Reduce_scatter(in, out, NULL, MPI_INT, MPI_SUM, comm),
+         MPI_ERR_ARG},
+        {"Ibcast's request", MPI_Ibcast(in, 1, MPI_INT, 0, comm, NULL), REFUSED_REQUEST},
+        {"Ibarrier's request", MPI_Ibarrier(comm, NULL), REFUSED_REQUEST},
+        {"Request_free", MPI_Request_free(NULL), REFUSED_REQUEST},
+        {"Start", MPI_Start(NULL), REFUSED_REQUEST},
+        {"Startall", MPI_Startall(2, NULL), REFUSED_REQUEST},
+        {"Cancel", MPI_Cancel(NULL), REFUSED_REQUEST},
+#ifndef OPEN_MPI /* which falls down itself */
+        {"Comm_free", MPI_Comm_free(NULL), MPI_ERR_ARG},
+        {"Comm_disconnect", MPI_Comm_disconnect(NULL), MPI_ERR_ARG},
+        {"Waitsome", MPI_Waitsome(0, NULL, NULL, NULL, MPI_STATUSES_IGNORE), MPI_ERR_ARG},
+#endif
+    };
+
+    REFUSED_CHECK(place, calls);
+}
+
+/* Ranks other than the root, whose blocks are nowhere else. */
+static void refused_away_from_root(const struct place *place)
+{
+    int in[64] = {0}, root = (place->rank + 1) % place->ranks;
+    MPI_Comm comm = place->comm;
+    const struct refused calls[] = {
+        {"Reduce from nowhere", MPI_Reduce(MPI_IN_PLACE, in, 1, MPI_INT, MPI_SUM, root, comm),
+         REFUSED_IN_PLACE},
+        {"Gather from nowhere", MPI_Gather(MPI_IN_PLACE, 1, MPI_INT, in, 1, MPI_INT, root, comm),
+         REFUSED_IN_PLACE},
+        {"Scatter to nowhere", MPI_Scatter(in, 1, MPI_INT, MPI_IN_PLACE, 1, MPI_INT, root, comm),
+         REFUSED_IN_PLACE},
+    };
+
+    REFUSED_CHECK(place, calls);
 }
 
 /* ---- on one rank, of which the others know nothing ---- */
@@ -88,7 +188,12 @@ void program_refused(void)
     MPI_Comm_rank(place.comm, &place.rank);
     MPI_Comm_size(place.comm, &place.ranks);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-    refused_classes(&place);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    refused_arguments(&place);
+    refused_in_place(&place);
+    refused_nowhere(&place);
+    if (place.ranks > 1)
+        refused_away_from_root(&place);
     for (int c = 0; c < REFUSED_COMMS; c++)
         MPI_Comm_dup(MPI_COMM_WORLD, &comms[c]);
     refused_alone(place, MPI_COMM_WORLD);
