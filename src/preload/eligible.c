@@ -42,7 +42,7 @@ static bool eligible_counts_bad(long long count, struct disti_numbers counts, in
 
 static int eligible_layout(const struct disti_buffer *buffer, int ranks)
 {
-    if (buffer->type == MPI_DATATYPE_NULL)
+    if (buffer->type == MPI_DATATYPE_NULL || !disti_type_is_committed(buffer->type))
         return MPI_ERR_TYPE;
     if (eligible_are_missing(buffer->counts) || eligible_are_missing(buffer->displs))
         return MPI_ERR_ARG;

@@ -88,6 +88,15 @@ size_t disti_type_size(MPI_Datatype type)
     return PMPI_Type_size_x(type, &size) == MPI_SUCCESS && size > 0 ? (size_t)size : 0;
 }
 
+bool disti_type_is_committed(MPI_Datatype type)
+{
+    char nothing = 0;
+    int used = 0;
+
+    return disti_type_stays(type) ||
+           PMPI_Pack(&nothing, 0, type, &nothing, 0, &used, disti_preload.self) == MPI_SUCCESS;
+}
+
 static void layout_remember(const struct disti_layout *layout, MPI_Datatype type)
 {
     int ignored, combiner = MPI_COMBINER_DUP;
@@ -137,6 +146,7 @@ static char *layout_address(char *base, MPI_Aint displacement)
     return (char *)((uintptr_t)base + (uintptr_t)displacement);
 }
 
+/* By our own communicator: an error is the call's, and no affair of MPI_COMM_SELF's handler. */
 static int layout_copy(const struct disti_layout *layout, char *memory, char *bytes, size_t count,
                        bool packs)
 {
@@ -148,8 +158,8 @@ static int layout_copy(const struct disti_layout *layout, char *memory, char *by
     while (count && code == MPI_SUCCESS) {
         int n = (int)(count < most ? count : most), used = 0, size = n * (int)layout->size;
 
-        code = packs ? PMPI_Pack(memory, n, layout->type, bytes, size, &used, MPI_COMM_SELF)
-                     : PMPI_Unpack(bytes, size, &used, memory, n, layout->type, MPI_COMM_SELF);
+        code = packs ? PMPI_Pack(memory, n, layout->type, bytes, size, &used, disti_preload.self)
+                     : PMPI_Unpack(bytes, size, &used, memory, n, layout->type, disti_preload.self);
         memory = layout_address(memory, n * layout->extent);
         bytes += size;
         count -= (size_t)n;

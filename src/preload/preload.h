@@ -117,7 +117,7 @@ struct disti_preload {
     bool turns;        /* several threads may call MPI, on some rank */
     unsigned serves;   /* a bit for each kind, the same on every rank */
     dist_group *world; /* groups are made from it; carries no call itself */
-    MPI_Comm self;     /* our own, of this process alone: completes persistent requests */
+    MPI_Comm self;     /* our own, of this process alone: completes persistent requests, packs */
     MPI_Comm silent;   /* our own, of all ranks: no message is ever sent on it */
     int timeout_ms;    /* of the groups that serve */
     int rank, ranks;   /* in MPI_COMM_WORLD */

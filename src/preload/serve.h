@@ -103,6 +103,9 @@ int disti_layout_store(const struct disti_layout *layout, int first, int blocks)
 /* Is it the last that was used, and nobody's to free? */
 bool disti_type_stays(MPI_Datatype type);
 
+/* May the program communicate with it? MPI says so by packing nothing. */
+bool disti_type_is_committed(MPI_Datatype type);
+
 /* Bytes of an element's data; 0: MPI does not know the type. */
 size_t disti_type_size(MPI_Datatype type);
 

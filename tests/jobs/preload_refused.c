@@ -116,6 +116,31 @@ static void refused_nowhere(const struct place *place)
     REFUSED_CHECK(place, calls);
 }
 
+/* The root would pack, the others receive: all are told, by no other communicator's handler. */
+static void refused_uncommitted(const struct place *place)
+{
+    int in[4] = {0}, out[64 * 4] = {0};
+    MPI_Comm comm = place->comm;
+    MPI_Datatype gapped, row;
+    MPI_Request request;
+
+    MPI_Type_vector(2, 1, 2, MPI_INT, &gapped);
+    MPI_Type_contiguous(2, MPI_INT, &row);
+    {
+        const struct refused calls[] = {
+            {"Bcast of gaps", MPI_Bcast(in, 1, gapped, 0, comm), MPI_ERR_TYPE},
+            {"Bcast of a row", MPI_Bcast(in, 1, row, 0, comm), MPI_ERR_TYPE},
+            {"Ibcast of gaps", MPI_Ibcast(in, 1, gapped, 0, comm, &request), MPI_ERR_TYPE},
+            {"Allgather of gaps", MPI_Allgather(in, 1, gapped, out, 2, MPI_INT, comm),
+             MPI_ERR_TYPE},
+        };
+
+        REFUSED_CHECK(place, calls);
+    }
+    MPI_Type_free(&gapped);
+    MPI_Type_free(&row);
+}
+
 /* Ranks other than the root, whose blocks are nowhere else. */
 static void refused_away_from_root(const struct place *place)
 {
@@ -187,8 +212,9 @@ void program_refused(void)
 
     MPI_Comm_rank(place.comm, &place.rank);
     MPI_Comm_size(place.comm, &place.ranks);
-    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    refused_uncommitted(&place);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     refused_arguments(&place);
     refused_in_place(&place);
     refused_nowhere(&place);
