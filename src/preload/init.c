@@ -281,12 +281,23 @@ static int init_level(int required)
     return threads && init_serves() ? MPI_THREAD_MULTIPLE : required;
 }
 
+/* MPI_Init asks for no level: the program's user may tell MPI one, in the environment. */
+#define INIT_NO_LEVEL (-1)
+
+static int init_mpi(int *argc, char ***argv, int required, int *provided)
+{
+    int level = init_level(required);
+
+    return level == INIT_NO_LEVEL ? disti_mpi_init(argc, argv)
+                                  : disti_mpi_init_thread(argc, argv, level, provided);
+}
+
 static int init_both(int *argc, char ***argv, int required, int *provided)
 {
     int code = MPI_ERR_OTHER;
 
     if (disti_mpi_is_own())
-        code = disti_mpi_init_thread(argc, argv, init_level(required), provided);
+        code = init_mpi(argc, argv, required, provided);
     if (code == MPI_SUCCESS) {
         init_open();
         disti_straight_begin();
@@ -304,7 +315,7 @@ int MPI_Init(int *argc, char ***argv)
 {
     int provided;
 
-    return init_both(argc, argv, MPI_THREAD_SINGLE, &provided);
+    return init_both(argc, argv, INIT_NO_LEVEL, &provided);
 }
 
 int MPI_Finalize(void)

@@ -137,7 +137,8 @@ bool disti_mpi_is_own(void);
 /* Has calls served that come from objects that the program has opened since. */
 void disti_imports_renew(void);
 
-/* MPI's own MPI_Init_thread. */
+/* MPI's own MPI_Init and MPI_Init_thread. */
+int disti_mpi_init(int *argc, char ***argv);
 int disti_mpi_init_thread(int *argc, char ***argv, int required, int *provided);
 
 /* ---- straight.c ---- */

@@ -135,6 +135,8 @@ for mpi in openmpi mpich; do
     preload $mpi $spinning persistent
     preload $mpi $spinning memory 1
     DIST_MPI_SERVE=0 preload $mpi $spinning memory
+    # 3 is MPI_THREAD_MULTIPLE. MPI_Init takes the level from the user, in each MPI's own way.
+    OMPI_MPI_THREAD_LEVEL=3 MPIR_CVAR_DEFAULT_THREAD_LEVEL=MPI_THREAD_MULTIPLE preload $mpi 2 level 3
     preload $mpi 3 errors
     job_check "$mpi: the error says what the ranks called" grep -q 'called all_reduce(count 2, int32, sum)' "$job_output"
     preload $mpi $spinning refused

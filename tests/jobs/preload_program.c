@@ -6,6 +6,7 @@
  *    preload_program tame|bold|handed-on|errors|refused|overlaps|again|blocked|progress|threads
  *    preload_program persistent
  *    preload_program comms|many NUMBER [bold]
+ *    preload_program level NUMBER
  */
 #include "preload_program.h"
 
@@ -211,6 +212,20 @@ static void program_served(void)
     MPI_Group_free(&all);
 }
 
+/* ---- the level of threads that MPI_Init brings ---- */
+
+static void program_level(int wanted)
+{
+    struct place place = {.name = "level", .comm = MPI_COMM_WORLD, .form = BLOCKING};
+    int level = -1;
+
+    MPI_Comm_rank(place.comm, &place.rank);
+    MPI_Comm_size(place.comm, &place.ranks);
+    MPI_Query_thread(&level);
+    if (level != wanted)
+        program_wrong(&place, "the level is %d, not %d", level, wanted);
+}
+
 /* ---- the end ---- */
 
 static int program_result(void)
@@ -273,6 +288,8 @@ int main(int argc, char **argv)
         program_polls(number);
     else if (strcmp(part, "memory") == 0)
         program_memory(number);
+    else if (strcmp(part, "level") == 0)
+        program_level(number);
     else if (strcmp(part, "many") == 0)
         program_many(number);
     else if (strcmp(part, "persistent") == 0)

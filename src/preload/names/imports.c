@@ -193,6 +193,14 @@ int PMPI_Comm_rank(MPI_Comm comm, int *rank)
 }
 #endif
 
+int disti_mpi_init(int *argc, char ***argv)
+{
+    int (*next)(int *, char ***);
+
+    *(void **)&next = dlsym(RTLD_NEXT, "PMPI_Init");
+    return next ? next(argc, argv) : MPI_ERR_INTERN;
+}
+
 int disti_mpi_init_thread(int *argc, char ***argv, int required, int *provided)
 {
     int (*next)(int *, char ***, int, int *);
@@ -210,10 +218,5 @@ int PMPI_Init_thread(int *argc, char ***argv, int required, int *provided)
 
 int PMPI_Init(int *argc, char ***argv)
 {
-    int (*next)(int *, char ***);
-
-    *(void **)&next = dlsym(RTLD_NEXT, "PMPI_Init");
-    if (imports_serve())
-        return MPI_Init(argc, argv);
-    return next ? next(argc, argv) : MPI_ERR_INTERN;
+    return imports_serve() ? MPI_Init(argc, argv) : disti_mpi_init(argc, argv);
 }
