@@ -82,6 +82,7 @@ build()
     # The slots of its imports are read-only, and filled at once.
     c "$mpi" linked -DPROGRAM -DTOOL -fno-plt -Wl,-z,relro,-z,now
     c "$mpi" tool.so -DTOOL -shared -fPIC
+    c "$mpi" old_tool.so -DTOOL -shared -fPIC -Wl,--hash-style=sysv
     wait
 }
 
@@ -157,13 +158,15 @@ library_case()
 # A tool counts each call once, and each is served once.
 tool_cases()
 {
-    local mpi=$1 tool=$job_folder/$1.tool.so
+    local mpi=$1 tool=$job_folder/$1.tool.so kind
     run "$mpi" 2 "$(library "$mpi")" "$job_folder/$mpi.linked"
     job_check "$mpi: a tool in the program" tool_saw 2 1 10 10
     job_check "$mpi: and its calls are served" served 2 10 10
-    run "$mpi" 2 "$tool:$(library "$mpi")" "$job_folder/$mpi.program"
-    job_check "$mpi: a tool preloaded" tool_saw 2 1 10 10
-    job_check "$mpi: and its calls are served" served 2 10 10
+    for kind in tool old_tool; do # which has its names in the table of older linkers alone
+        run "$mpi" 2 "$job_folder/$mpi.$kind.so:$(library "$mpi")" "$job_folder/$mpi.program"
+        job_check "$mpi: a tool preloaded" tool_saw 2 1 10 10
+        job_check "$mpi: and its calls are served" served 2 10 10
+    done
     [ -x "$job_folder/$mpi.0/$mpi.0" ] || return
     run "$mpi" 2 "$tool:$(library "$mpi")" "$job_folder/$mpi.0/$mpi.0"
     job_check "$mpi: a tool and a Fortran program" grep -q '^tool: .*blocking 1' "$job_output"

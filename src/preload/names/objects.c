@@ -39,11 +39,19 @@ bool disti_object_open(struct disti_object *object, const struct dl_phdr_info *i
         return false;
     object->symbols = disti_object_address(object, DT_SYMTAB);
     object->names = disti_object_address(object, DT_STRTAB);
-    object->hash = disti_object_address(object, DT_GNU_HASH);
+    object->gnu_hash = disti_object_address(object, DT_GNU_HASH);
+    object->hash = disti_object_address(object, DT_HASH);
     return object->symbols && object->names;
 }
 
-static uint32_t object_hash(const char *name)
+/* ---- what it defines ---- */
+
+static bool object_is_named(const struct disti_object *object, uint32_t symbol, const char *name)
+{
+    return strcmp(object->names + object->symbols[symbol].st_name, name) == 0;
+}
+
+static uint32_t object_gnu_hash_of(const char *name)
 {
     uint32_t hash = 5381;
 
@@ -52,26 +60,61 @@ static uint32_t object_hash(const char *name)
     return hash;
 }
 
-void *disti_object_find(const struct disti_object *object, const char *name)
+/* Number of the symbol; 0: there is none. */
+static uint32_t object_find_gnu(const struct disti_object *object, const char *name)
 {
-    const uint32_t *table = object->hash, *buckets, *chain;
-    uint32_t hash = object_hash(name), i;
+    const uint32_t *table = object->gnu_hash, *buckets, *chain;
+    uint32_t hash = object_gnu_hash_of(name), i;
 
-    if (!table || !table[0])
-        return NULL;
+    if (!table[0])
+        return 0;
     buckets = table + 4 + table[2] * (sizeof(ElfW(Addr)) / sizeof(*table));
     chain = buckets + table[0];
     i = buckets[hash % table[0]];
     while (i) {
-        const ElfW(Sym) *symbol = &object->symbols[i];
         uint32_t link = chain[i - table[1]];
 
-        if ((link | 1) == (hash | 1) && strcmp(object->names + symbol->st_name, name) == 0)
-            return (void *)(object->info->dlpi_addr + symbol->st_value);
+        if ((link | 1) == (hash | 1) && object_is_named(object, i, name))
+            return i;
         i = link & 1 ? 0 : i + 1;
     }
-    return NULL;
+    return 0;
 }
+
+static uint32_t object_hash_of(const char *name)
+{
+    uint32_t hash = 0;
+
+    while (*name) {
+        hash = (hash << 4) + (unsigned char)*name++;
+        hash = (hash ^ (hash >> 24 & 0xf0)) & 0x0fffffff;
+    }
+    return hash;
+}
+
+/* The same in the table that every linker made once, which has what is imported too. */
+static uint32_t object_find_old(const struct disti_object *object, const char *name)
+{
+    const uint32_t *table = object->hash, *chain = table + 2 + table[0];
+    uint32_t i = table[0] ? table[2 + object_hash_of(name) % table[0]] : 0;
+
+    while (i && (object->symbols[i].st_shndx == SHN_UNDEF || !object_is_named(object, i, name)))
+        i = chain[i];
+    return i;
+}
+
+void *disti_object_find(const struct disti_object *object, const char *name)
+{
+    uint32_t symbol = 0;
+
+    if (object->gnu_hash)
+        symbol = object_find_gnu(object, name);
+    else if (object->hash)
+        symbol = object_find_old(object, name);
+    return symbol ? (void *)(object->info->dlpi_addr + object->symbols[symbol].st_value) : NULL;
+}
+
+/* ---- what it has from others ---- */
 
 /* What it defines itself is no import. */
 static void object_import(const struct disti_object *object, ElfW(Addr) offset, size_t symbol,

@@ -12,8 +12,9 @@ struct disti_object {
     const struct dl_phdr_info *info;
     const ElfW(Dyn) * dynamic;
     const ElfW(Sym) * symbols;
-    const char *names;    /* of the symbols */
-    const uint32_t *hash; /* of what it defines; NULL: nothing */
+    const char *names;        /* of the symbols */
+    const uint32_t *gnu_hash; /* of what it defines; NULL: there is the older one, or none */
+    const uint32_t *hash;
 };
 
 /* False: it has no symbols. It borrows info. */
