@@ -118,7 +118,7 @@ void program_wait(const struct place *place, MPI_Request *request)
 {
     static int (*volatile const by_pointer)(MPI_Request *, MPI_Status *) = MPI_Wait;
     static int ways;
-    int way = ways++ % 10, done = 0;
+    int way = ways++ % 12, done = 0;
     MPI_Status status;
 
     if (way < 6)
@@ -130,6 +130,11 @@ void program_wait(const struct place *place, MPI_Request *request)
     else if (way == 8)
         while (!done)
             MPI_Test(request, &done, &status);
+    else if (way == 9)
+        PMPI_Wait(request, &status);
+    else if (way == 10)
+        while (!done)
+            PMPI_Testall(1, request, &done, &status);
     else {
         while (!done)
             MPI_Request_get_status(*request, &done, &status);
@@ -143,10 +148,13 @@ void program_start(const struct place *place, MPI_Request *request)
 {
     static int turns;
 
-    if (turns++ % 2)
+    if (turns % 3 == 0)
         MPI_Start(request);
-    else
+    else if (turns % 3 == 1)
         MPI_Startall(1, request);
+    else
+        PMPI_Start(request);
+    turns++;
     program_wait(place, request);
     if (*request == MPI_REQUEST_NULL)
         program_wrong(place, "a persistent request is gone after its wait");

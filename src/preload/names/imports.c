@@ -10,6 +10,9 @@
  * To define the PMPI_ names here would take in more: parts of MPI (ROMIO) and libdist's own modules
  * call each other by them. So the import of PMPI_X is pointed at our MPI_X in those objects alone
  * that offer X too. An import is a slot of the object, which the dynamic linker has filled or will.
+ *
+ * What starts requests, waits for them and frees them comes here from all objects but libdist's
+ * modules: MPI's own could wait for ever for an operation of ours, and ours do any request.
  */
 #include "preload/names/objects.h"
 #include "preload/serve.h"
@@ -55,7 +58,7 @@ static bool imports_offers(const struct disti_object *object, const char *call)
 static pthread_mutex_t imports_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct dl_phdr_info imports_own_info;
 static struct disti_object imports_own; /* this library */
-static int imports_pointed;             /* how many slots are pointed at our calls */
+static int imports_pointed;             /* how many slots are, of objects that offer the call */
 
 /* What a binding calls first comes here until its imports are pointed; see below. */
 #ifdef OPEN_MPI
@@ -82,28 +85,51 @@ static bool imports_write(const struct disti_object *object, void **slot, void *
     return true;
 }
 
+/* Is it one of libdist's modules, whose requests are none of the program's? */
+static bool imports_is_module(const struct disti_object *object)
+{
+    return disti_object_find(object, "dist_module_entry");
+}
+
+static bool imports_is_of_requests(const char *name)
+{
+    static const char *const beginnings[] = {"PMPI_Wait", "PMPI_Test", "PMPI_Start",
+                                             "PMPI_Request_", "PMPI_Cancel"};
+
+    for (size_t i = 0; i < sizeof(beginnings) / sizeof(beginnings[0]); i++) {
+        if (strncmp(name, beginnings[i], strlen(beginnings[i])) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* NULL: the import is none of ours to point. */
-static void *imports_target(const struct disti_object *object, const char *name)
+static void *imports_target(const struct disti_object *object, const char *name, bool *offers_p)
 {
     void *target = disti_object_find(&imports_own, name + 1);
 
+    *offers_p = false;
     if (strcmp(name, imports_first) == 0)
         return imports_first_next;
-    return target && imports_offers(object, name + 1) ? target : NULL;
+    if (!target)
+        return NULL;
+    *offers_p = imports_offers(object, name + 1);
+    return *offers_p || (imports_is_of_requests(name) && !imports_is_module(object)) ? target
+                                                                                     : NULL;
 }
 
 static void imports_point(const struct disti_object *object, const struct disti_import *import,
                           void *arg)
 {
     void *target;
+    bool offers;
 
     (void)arg;
     if (strncmp(import->name, "PMPI", 4) != 0)
         return;
-    target = imports_target(object, import->name);
+    target = imports_target(object, import->name, &offers);
     if (target && *import->slot != target)
-        imports_pointed +=
-            imports_write(object, import->slot, target) && target != imports_first_next;
+        imports_pointed += imports_write(object, import->slot, target) && offers;
 }
 
 static int imports_point_all(struct dl_phdr_info *info, size_t size, void *arg)
