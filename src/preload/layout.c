@@ -2,12 +2,7 @@
 /* Preload: the memory of a call, as bytes. */
 #include "preload/serve.h"
 
-#include <limits.h>
 #include <stdlib.h>
-#include <string.h>
-
-/* MPI_Pack counts its bytes in an int: so many at a time. */
-#define LAYOUT_PACK_BYTES (1 << 30)
 
 long long disti_number(struct disti_numbers numbers, int i)
 {
@@ -140,33 +135,6 @@ static int layout_type(struct disti_layout *layout, MPI_Datatype type, bool copy
 
 /* ---- packing ---- */
 
-/* Memory at a displacement that may be negative, from a base that may be MPI_BOTTOM. */
-static char *layout_address(char *base, MPI_Aint displacement)
-{
-    return (char *)((uintptr_t)base + (uintptr_t)displacement);
-}
-
-/* By our own communicator: an error is the call's, and no affair of MPI_COMM_SELF's handler. */
-static int layout_copy(const struct disti_layout *layout, char *memory, char *bytes, size_t count,
-                       bool packs)
-{
-    size_t most = layout->size < LAYOUT_PACK_BYTES ? LAYOUT_PACK_BYTES / layout->size : 1;
-    int code = MPI_SUCCESS;
-
-    if (layout->size > INT_MAX)
-        return MPI_ERR_COUNT; /* MPI_Pack cannot say so many */
-    while (count && code == MPI_SUCCESS) {
-        int n = (int)(count < most ? count : most), used = 0, size = n * (int)layout->size;
-
-        code = packs ? PMPI_Pack(memory, n, layout->type, bytes, size, &used, disti_preload.self)
-                     : PMPI_Unpack(bytes, size, &used, memory, n, layout->type, disti_preload.self);
-        memory = layout_address(memory, n * layout->extent);
-        bytes += size;
-        count -= (size_t)n;
-    }
-    return code;
-}
-
 static int layout_copy_blocks(const struct disti_layout *layout, int first, int blocks, bool packs)
 {
     int code = MPI_SUCCESS;
@@ -179,8 +147,8 @@ static int layout_copy_blocks(const struct disti_layout *layout, int first, int 
                                     ? layout->displacements[b]
                                     : (MPI_Aint)elements * (MPI_Aint)b * layout->extent;
 
-        code = layout_copy(layout, layout_address(layout->memory, displacement),
-                           layout->bytes + disti_layout_offset(layout, b), elements, packs);
+        code = disti_pack(layout, disti_layout_address(layout->memory, displacement),
+                          layout->bytes + disti_layout_offset(layout, b), elements, packs);
     }
     return code;
 }
@@ -193,24 +161,6 @@ int disti_layout_load(const struct disti_layout *layout, int first, int blocks)
 int disti_layout_store(const struct disti_layout *layout, int first, int blocks)
 {
     return layout_copy_blocks(layout, first, blocks, false);
-}
-
-bool disti_pack_is_data_only(void)
-{
-    static const int given[3] = {0x01020304, 0, 0x05060708};
-    static const int wanted[2] = {0x01020304, 0x05060708};
-    char packed[sizeof(wanted)] = "";
-    MPI_Datatype type;
-    int used = 0;
-    bool good = PMPI_Type_vector(2, 1, 2, MPI_INT, &type) == MPI_SUCCESS;
-
-    if (!good)
-        return false;
-    good = PMPI_Type_commit(&type) == MPI_SUCCESS &&
-           PMPI_Pack(given, 1, type, packed, sizeof(packed), &used, MPI_COMM_SELF) == MPI_SUCCESS &&
-           used == (int)sizeof(wanted) && memcmp(packed, wanted, sizeof(wanted)) == 0;
-    PMPI_Type_free(&type);
-    return good;
 }
 
 /* ---- blocks ---- */
@@ -270,7 +220,7 @@ static int layout_spread(struct disti_layout *layout, const struct disti_buffer 
         layout->sizes[b] = (size_t)disti_number(buffer->counts, (int)b) * layout->size;
     least = layout_least(layout, buffer);
     if (layout->contiguous)
-        layout->bytes = layout_address(layout->memory, (MPI_Aint)least * layout->extent);
+        layout->bytes = disti_layout_address(layout->memory, (MPI_Aint)least * layout->extent);
     for (size_t b = 0; b < blocks; b++) {
         long long displ = disti_number(buffer->displs, (int)b);
 

@@ -16,6 +16,7 @@ preload_sources = \
 	src/preload/names/objects.c \
 	src/preload/names/objects.h \
 	src/preload/names/straight.c \
+	src/preload/pack.c \
 	src/preload/persistent.c \
 	src/preload/preload.h \
 	src/preload/reduce.c \

@@ -29,7 +29,8 @@ static bool persistent_has_tag(int tag)
     return pending;
 }
 
-/* One that no other request has. MPI says the greatest on MPI_COMM_WORLD alone. Lock held. */
+/* One that no other request has, nor pack.c. MPI says the greatest on MPI_COMM_WORLD alone. Lock
+ * held. */
 static int persistent_next_tag(void)
 {
     static bool wrapped;

@@ -5,6 +5,8 @@
 
 #include "preload/preload.h"
 
+#include <stdint.h>
+
 /* ---- reduce.c ---- */
 
 /* A reduction as libdist sees it: an element of the program's type is `parts` of dtype. */
@@ -100,6 +102,12 @@ size_t disti_layout_span(const struct disti_layout *layout);
 int disti_layout_load(const struct disti_layout *layout, int first, int blocks);
 int disti_layout_store(const struct disti_layout *layout, int first, int blocks);
 
+/* Memory at a displacement that may be negative, from a base that may be MPI_BOTTOM. */
+static inline char *disti_layout_address(char *base, MPI_Aint displacement)
+{
+    return (char *)((uintptr_t)base + (uintptr_t)displacement);
+}
+
 /* Is it the last that was used, and nobody's to free? */
 bool disti_type_stays(MPI_Datatype type);
 
@@ -108,6 +116,13 @@ bool disti_type_is_committed(MPI_Datatype type);
 
 /* Bytes of an element's data; 0: MPI does not know the type. */
 size_t disti_type_size(MPI_Datatype type);
+
+/* ---- pack.c ---- */
+
+/* Copies elements of a layout's type between the program's memory and bytes; packs: to the bytes.
+ */
+int disti_pack(const struct disti_layout *layout, char *memory, char *bytes, size_t count,
+               bool packs);
 
 /* Does MPI_Pack write nothing but the data? Else types that are not contiguous cannot be served. */
 bool disti_pack_is_data_only(void);

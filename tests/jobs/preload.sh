@@ -141,6 +141,7 @@ for mpi in openmpi mpich; do
     job_check "$mpi: the error says what the ranks called" grep -q 'called all_reduce(count 2, int32, sum)' "$job_output"
     preload $mpi $spinning refused
     DIST_MPI_COMPARE=1 preload $mpi $spinning refused
+    [ -z "${CHECK_LONG-}" ] || preload $mpi 2 giant
     preload $mpi 3 overlaps
     preload $mpi $spinning again
     job_check "$mpi: a new communicator's calls are served" test "$(row Bcast)" = "$((24 * spinning)) 0"

@@ -2,6 +2,8 @@
 /* An MPI program: what is sent and what is received lie in one array. */
 #include "preload_program.h"
 
+#include <stdlib.h>
+
 /* ---- what is given stands in the gaps of what is got, or is the same memory ---- */
 
 /* What rank `from` has for rank `to`. */
@@ -116,4 +118,45 @@ void program_overlaps(void)
         overlaps_expect(&place, "allgather", out[2 * ranks - 1], ranks);
 #undef FILL
     }
+}
+
+/* ---- an element of more than 2 GiB ---- */
+
+#define BUFFERS_GIANT ((1 << 28) + 8)
+
+/* As rank 0 has it: every second number. The others have one after the other. */
+static void buffers_giant(const struct place *place, double *numbers, MPI_Datatype gapped, int root)
+{
+    size_t step = place->rank == 0 ? 2 : 1, last = step * (BUFFERS_GIANT - 1);
+    double gap = place->rank == 0 ? 3 : 0;
+
+    numbers[0] = place->rank == root ? 1 : -1;
+    numbers[last] = place->rank == root ? 2 : -1;
+    numbers[last - 1] = gap;
+    if (place->rank == 0)
+        MPI_Bcast(numbers, 1, gapped, root, place->comm);
+    else
+        MPI_Bcast(numbers, BUFFERS_GIANT, MPI_DOUBLE, root, place->comm);
+    if (numbers[0] != 1 || numbers[last] != 2 || numbers[last - 1] != gap)
+        program_wrong(place, "a giant element from %d: %g, %g, %g", root, numbers[0],
+                      numbers[last - 1], numbers[last]);
+}
+
+void program_giant(void)
+{
+    struct place place = {.name = "giant", .comm = MPI_COMM_WORLD, .form = BLOCKING};
+    MPI_Datatype gapped;
+    double *numbers;
+
+    MPI_Comm_rank(place.comm, &place.rank);
+    MPI_Comm_size(place.comm, &place.ranks);
+    numbers = calloc(BUFFERS_GIANT, place.rank == 0 ? 2 * sizeof(double) : sizeof(double));
+    MPI_Type_vector(BUFFERS_GIANT, 1, 2, MPI_DOUBLE, &gapped);
+    MPI_Type_commit(&gapped);
+    if (numbers)
+        buffers_giant(&place, numbers, gapped, 0);
+    if (numbers)
+        buffers_giant(&place, numbers, gapped, place.ranks - 1);
+    MPI_Type_free(&gapped);
+    free(numbers);
 }

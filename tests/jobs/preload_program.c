@@ -3,10 +3,9 @@
  * An MPI program that knows nothing of libdist: collectives of every kind, whose results it checks.
  * Rank 0 prints a hash of them.
  *
- *    preload_program tame|bold|handed-on|errors|refused|overlaps|again|blocked|progress|threads
- *    preload_program persistent
- *    preload_program comms|many NUMBER [bold]
- *    preload_program level NUMBER
+ *    preload_program
+ * tame|bold|handed-on|errors|refused|giant|overlaps|again|blocked|progress|threads preload_program
+ * persistent preload_program comms|many NUMBER [bold] preload_program level NUMBER
  */
 #include "preload_program.h"
 
@@ -278,6 +277,8 @@ int main(int argc, char **argv)
         program_errors();
     else if (strcmp(part, "refused") == 0)
         program_refused();
+    else if (strcmp(part, "giant") == 0)
+        program_giant();
     else if (strcmp(part, "overlaps") == 0)
         program_overlaps();
     else if (strcmp(part, "again") == 0)

@@ -101,6 +101,7 @@ void program_reductions(const struct place *place, int count);
 
 /* preload_buffers.c; up to 64 ranks */
 void program_gaps(const struct place *place, int root);
+void program_giant(void);    /* an element of more than 2 GiB; takes 8 GiB */
 void program_overlaps(void); /* not MPI, but each rank must be served, or none */
 
 /* preload_again.c: what was called before, but for one thing; up to 64 ranks */
