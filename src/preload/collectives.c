@@ -18,7 +18,8 @@
                                                                                                    \
         if (!disti_again(&args, &code)) {                                                          \
             served = disti_call_is_eligible(&args, DISTI_BLOCKING);                                \
-            code = served ? disti_serve(&args, served) : PMPI_##name##suffix arguments;            \
+            code = served ? disti_serve(&args, served)                                             \
+                          : disti_call_handed_on(&args, PMPI_##name##suffix arguments);            \
         }                                                                                          \
         if (args.comparison)                                                                       \
             disti_compare_end(&args);                                                              \
@@ -34,7 +35,8 @@
         args.request = request;                                                                    \
         served = disti_call_is_eligible(&args, DISTI_NONBLOCKING);                                 \
         return served ? disti_serve_nonblocking(&args, served, request)                            \
-                      : PMPI_##begin##suffix(COLLECTIVES_WORDS arguments, request);                \
+                      : disti_call_handed_on(                                                      \
+                            &args, PMPI_##begin##suffix(COLLECTIVES_WORDS arguments, request));    \
     }
 
 #define COLLECTIVES_PERSISTENT(KIND, prefix, name, suffix, parameters, arguments, fields)          \
@@ -45,8 +47,10 @@
                                                                                                    \
         args.request = request;                                                                    \
         served = disti_call_is_eligible(&args, DISTI_PERSISTENT);                                  \
-        return served ? disti_serve_persistent(&args, served, request)                             \
-                      : P##prefix##name##suffix(COLLECTIVES_WORDS arguments, info, request);       \
+        return served                                                                              \
+                   ? disti_serve_persistent(&args, served, request)                                \
+                   : disti_call_handed_on(&args, P##prefix##name##suffix(                          \
+                                                     COLLECTIVES_WORDS arguments, info, request)); \
     }
 
 #define COLLECTIVES_BOTH(KIND, name, begin, parameters, arguments, fields)                         \

@@ -129,6 +129,30 @@ int disti_call_refuse(const struct disti_args *args)
     return args->refused;
 }
 
+static bool eligible_is_of_arguments(int code)
+{
+    static const int classes[] = {MPI_ERR_ARG,     MPI_ERR_BUFFER, MPI_ERR_COMM,
+                                  MPI_ERR_COUNT,   MPI_ERR_OP,     MPI_ERR_RANK,
+                                  MPI_ERR_REQUEST, MPI_ERR_ROOT,   MPI_ERR_TYPE};
+    int class = MPI_SUCCESS;
+
+    PMPI_Error_class(code, &class);
+    for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++) {
+        if (classes[i] == class)
+            return true;
+    }
+    return false;
+}
+
+int disti_call_handed_on(struct disti_args *args, int code)
+{
+    if (code == MPI_SUCCESS || !args->counted || !eligible_is_of_arguments(code))
+        return code;
+    args->counted->calls--;
+    args->comparison = NULL;
+    return code;
+}
+
 /* ---- served or handed on ---- */
 
 /*
@@ -173,6 +197,7 @@ static enum disti_why eligible_reason(struct disti_args *args, enum disti_form f
     if (args->refused != MPI_SUCCESS)
         return DISTI_WHY_SERVED;
     comm->calls++;
+    args->counted = comm;
     reason = eligible_call(args, form);
     if (reason != DISTI_WHY_SERVED)
         return reason;

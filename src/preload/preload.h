@@ -81,6 +81,7 @@ struct disti_args {
     MPI_Request *request;          /* of calls that have one */
     int refused;                   /* MPI_SUCCESS, or the error code that it is refused with */
     struct disti_channel *channel; /* if it is served: by this one */
+    struct disti_comm *counted;    /* that counts it; NULL: none */
     struct disti_comparison *comparison; /* if it is timed: tell disti_compare_end */
 };
 
@@ -106,6 +107,7 @@ static inline void disti_args_clear(struct disti_args *args, enum disti_kind kin
     args->request = NULL;
     args->refused = MPI_SUCCESS;
     args->channel = NULL;
+    args->counted = NULL;
     args->comparison = NULL;
 }
 

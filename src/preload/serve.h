@@ -137,6 +137,12 @@ bool disti_pack_is_data_only(void);
  */
 struct disti_comm *disti_call_is_eligible(struct disti_args *args, enum disti_form form);
 
+/*
+ * MPI's code of a call that was handed on. What it has refused counts no more, as it has not
+ * happened on other ranks: MPI knows more mistakes than we look for. Returns the code.
+ */
+int disti_call_handed_on(struct disti_args *args, int code);
+
 /* Refuses a call that is so marked: calls the error handler. Returns the error code. */
 int disti_call_refuse(const struct disti_args *args);
 

@@ -164,9 +164,10 @@ static void refused_away_from_root(const struct place *place)
  */
 #define REFUSED_CALLS 100
 
-/* Four calls, as no call of MPI can be. */
+/* Five calls, as no call of MPI can be; the last is handed on, and refused by MPI. */
 static int refused_make(MPI_Comm comm)
 {
+    float numbers[2] = {0};
     int in[64] = {0}, out[64] = {0}, refused = 0;
     MPI_Request request;
 
@@ -174,6 +175,7 @@ static int refused_make(MPI_Comm comm)
     refused += MPI_Allgather(in, -1, MPI_INT, out, 1, MPI_INT, comm) != MPI_SUCCESS;
     refused += MPI_Allreduce(in, out, 1, MPI_INT, MPI_OP_NULL, comm) != MPI_SUCCESS;
     refused += MPI_Ibcast(in, 1, MPI_INT, 99, comm, &request) != MPI_SUCCESS;
+    refused += MPI_Allreduce(&numbers[0], &numbers[1], 1, MPI_FLOAT, MPI_BAND, comm) != MPI_SUCCESS;
     return refused;
 }
 
@@ -197,7 +199,7 @@ static void refused_alone(struct place place, MPI_Comm comm)
 {
     place.comm = comm;
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-    if (place.rank == place.ranks - 1 && refused_make(comm) != 4)
+    if (place.rank == place.ranks - 1 && refused_make(comm) != 5)
         program_wrong(&place, "a call was not refused");
     refused_use(&place);
 }
