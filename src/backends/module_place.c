@@ -2,6 +2,8 @@
 /* Where a module lies: nobody may exchange its file between the look at it and dlopen. */
 #include "backends/module.h"
 
+#include "base/file.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
@@ -64,7 +66,7 @@ static void place_trust(struct place_trust *trust)
     struct stat status;
     Dl_info info;
 
-    *trust = (struct place_trust){.users = {0, geteuid()}, .user_count = 2};
+    *trust = (struct place_trust){.user_count = 0};
     if (!dladdr((void *)(uintptr_t)disti_module_place, &info) || !info.dli_fname ||
         !realpath(info.dli_fname, library))
         return;
@@ -79,7 +81,7 @@ static bool place_trusts_user(const struct place_trust *trust, uid_t user)
         if (trust->users[i] == user)
             return true;
     }
-    return trust->anybody;
+    return trust->anybody || disti_file_owner_is_safe(user);
 }
 
 /* A folder of root's that a group may write to is the administrator's choice. */
@@ -89,7 +91,8 @@ static bool place_trusts_group(const struct place_trust *trust, const struct sta
         if (trust->groups[i] == status->st_gid)
             return true;
     }
-    return trust->anybody || status->st_uid == 0;
+    return trust->anybody || status->st_uid == 0 ||
+           (status->st_uid != geteuid() && disti_file_owner_is_safe(status->st_uid));
 }
 
 struct place_look {

@@ -119,6 +119,29 @@ int disti_file_memory(void)
 
 /* ---- reading ---- */
 
+/* The kernel's number for users whom this container does not know (overflowuid). */
+#define FILE_UNKNOWN 65534
+
+/* Does the container know a user of that number himself? */
+static bool file_is_known(unsigned user)
+{
+    FILE *map = fopen("/proc/thread-self/uid_map", "re");
+    unsigned first, outside, count;
+    bool known = !map;
+
+    while (map && !known && fscanf(map, "%u %u %u", &first, &outside, &count) == 3)
+        known = user >= first && user - first < count;
+    if (map)
+        fclose(map);
+    return known;
+}
+
+bool disti_file_owner_is_safe(uid_t owner)
+{
+    return owner == geteuid() || owner == 0 ||
+           (owner == FILE_UNKNOWN && !file_is_known(FILE_UNKNOWN));
+}
+
 #define FILE_LINKS 16
 #define FILE_FLAGS (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
 
@@ -149,7 +172,7 @@ static bool file_follow(char path[PATH_MAX], int link, int *fd_p)
         *fd_p = open(path, FILE_FLAGS);
         return false;
     }
-    if (status.st_uid != geteuid() && status.st_uid != 0) {
+    if (!disti_file_owner_is_safe(status.st_uid)) {
         errno = EPERM;
         return false;
     }

@@ -19,8 +19,14 @@ int disti_file_truncate(int fd, uint64_t bytes);
 int disti_file_reserve(int fd, uint64_t offset, uint64_t bytes);
 
 /*
+ * Is that this user, root, or whoever stands for root in a container without it? There the kernel
+ * gives all users whom it does not know one number.
+ */
+bool disti_file_owner_is_safe(uid_t owner);
+
+/*
  * Opens a file for reading, without waiting (O_NONBLOCK). -1: errno says why; EPERM: the name, or
- * what it leads to, is a link of a user who is neither this one nor root. The caller closes it.
+ * what it leads to, is a link whose owner is not safe. The caller closes it.
  */
 int disti_file_open(const char *name);
 

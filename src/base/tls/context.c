@@ -80,7 +80,7 @@ static bool context_open(struct context_file *file, mode_t closed_to, char *why,
                  errno == EPERM ? "it is a link of another user's" : strerror(errno));
         return context_wrong(why, size, file->setting, file->path, what);
     }
-    if (status.st_uid != geteuid() && status.st_uid != 0)
+    if (!disti_file_owner_is_safe(status.st_uid))
         return context_wrong(why, size, file->setting, file->path,
                              "belongs to another user: copy it, if you trust it");
     if (status.st_mode & closed_to & S_IROTH)
