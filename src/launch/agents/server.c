@@ -20,12 +20,10 @@
 #define STRANGERS_MAX 4096 /* the oldest goes when another one comes */
 #define STRANGERS_TLS 256  /* those who may cost a session as well */
 #define ACCEPT_AGAIN_MS 100
-#define STAY_MS 1000 /* that a stranger has where no descriptor is left for others */
-#define STRANGER_FRAMES                                                                            \
-    8             /* that one may send, of AGENTS_LIMIT_STRANGER each: more than it takes          \
-                   */
-#define LOOKS 4   /* in the time between two signs of life */
-#define EVENTS 64 /* at a time */
+#define STAY_MS 1000      /* that a stranger has where no descriptor is left for others */
+#define STRANGER_FRAMES 8 /* of one that is no member: more than it takes */
+#define LOOKS 4           /* in the time between two signs of life */
+#define EVENTS 64         /* at a time */
 
 dist_status disti_agents_server_open(const struct disti_agents_config *config, int epoll_fd,
                                      bool everywhere, struct agents_server **server_p)
@@ -358,6 +356,17 @@ static void server_sweep(struct agents_server *server)
     }
 }
 
+/*
+ * There is more to read. Who seems silent may have spoken long ago, so that is read first, but not
+ * for ever: strangers may always have something to say.
+ */
+static bool server_reads_on(struct agents_server *server)
+{
+    if (!server->look_by_ns)
+        server->look_by_ns = disti_deadline_ms(server->config->keep_alive_interval_ms / LOOKS);
+    return !disti_expired(server->look_by_ns);
+}
+
 bool disti_agents_server_move(struct agents_server *server, int64_t *when_p)
 {
     struct epoll_event events[EVENTS];
@@ -375,10 +384,9 @@ bool disti_agents_server_move(struct agents_server *server, int64_t *when_p)
         server_read(server, peer);
     }
     server_sweep(server);
-    /* Who seems silent may have spoken long ago: that is read first, but strangers may go on. */
-    if (n == EVENTS && !disti_expired(server->look_by_ns))
+    if (n == EVENTS && server_reads_on(server))
         return true;
-    server->look_by_ns = disti_deadline_ms(server->config->keep_alive_interval_ms / LOOKS);
+    server->look_by_ns = 0;
     disti_agents_course_look(server, when_p);
     server_watch(server, when_p);
     disti_agents_meeting_look(server, when_p);

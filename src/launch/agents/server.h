@@ -59,7 +59,7 @@ struct agents_server {
     const struct disti_agents_config *config;
     struct disti_tls_context *tls; /* with which all must come; NULL: none does */
     int epoll_fd, listen_fd, port;
-    int64_t look_by_ns; /* for the job's course, whoever speaks */
+    int64_t look_by_ns; /* though there is more to read; 0: there was not */
     int64_t accept_ns;  /* not before: there was no descriptor left */
     char host[DISTI_AGENTS_HOST];
     struct agents_peer *peers;
