@@ -117,7 +117,7 @@ static void rank_is_named_in_a_group(int rank, void *arg)
     if (rank == 0)
         _exit(0);
     CHECK(world_meet(group, rank, 7) == DIST_ERR_PEER_LOST);
-    CHECK_SAYS("rank 1 (world rank 0, host ", "; ranks 0, 2 are alive");
+    CHECK_SAYS("rank 1 (world rank 0, host ");
     (void)dist_destroy_process_group(world);
 }
 
