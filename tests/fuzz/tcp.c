@@ -65,6 +65,7 @@ struct tcp_line {
 };
 
 struct tcp_fuzz {
+    struct dist_transport_config config;
     void *state;
     int port, listen_fd;
     struct tcp_line lines[TCP_SOCKETS];
@@ -97,9 +98,10 @@ static void tcp_open(struct tcp_fuzz *fuzz, uint8_t how)
         config.secret_bytes = sizeof(tcp_key);
         disti_secret_set_bytes(&fuzz->secret, tcp_key, sizeof(tcp_key));
     }
+    fuzz->config = config; /* it lives as long as the transport is open */
     setenv("DIST_CHECKSUM", how & TCP_CHECKSUM ? "1" : "0", 1);
     fuzz->state = calloc(1, tcp->state_size);
-    FUZZ_MUST(fuzz->state && tcp->open(fuzz->state, &config) == DIST_OK);
+    FUZZ_MUST(fuzz->state && tcp->open(fuzz->state, &fuzz->config) == DIST_OK);
     FUZZ_MUST(tcp->address(fuzz->state, blob, &bytes) == DIST_OK);
     FUZZ_MUST(disti_tcp_address_decode(blob, bytes, &own));
     fuzz->port = own.endpoint[0].port;
