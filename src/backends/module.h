@@ -32,8 +32,7 @@ dist_status disti_module_load(const char *name, const struct disti_module **modu
  */
 bool disti_module_place(const char *path, char place[PATH_MAX], char *reason, size_t size);
 
-/* module_file.c: can dlopen be given this file, and is it safe from other users? Else the reason.
- */
+/* module_file.c: can dlopen be given this file, and is it no other user's? Else the reason. */
 bool disti_module_loadable(const char *path, char *reason, size_t reason_size);
 
 /* ---- folders.c ---- */
