@@ -83,6 +83,8 @@ dist_status disti_attachment_connect(struct engine_attachment *attachment, int p
 static void attachment_ended(struct engine_attachment *attachment, struct engine_request *request)
 {
     request->status = request->request.status;
+    if (request->status == DIST_ERR_PEER_LOST)
+        attachment->endpoint->lost[request->request.peer] = true;
     request->request.peer = request->peer;
     if (request->status < 0 && request->status != DIST_ERR_MISMATCH && attachment->why)
         disti_fail_unlogged(attachment->why);
@@ -196,9 +198,8 @@ static int attachment_broken(struct disti_endpoint *endpoint)
 /* Calls between two looks for messages of groups that have ended. */
 #define LINK_SWEEP 4096
 
-static int attachment_move(struct engine_attachment *attachment)
+int disti_endpoint_move(struct disti_endpoint *endpoint, const struct engine_attachment *attachment)
 {
-    struct disti_endpoint *endpoint = attachment->endpoint;
     unsigned failures = disti_failures();
     bool swept = false;
     int moved;
@@ -211,7 +212,7 @@ static int attachment_move(struct engine_attachment *attachment)
         disti_endpoint_sweep(endpoint);
         swept = true;
     }
-    moved = attachment->transport->progress(endpoint->state);
+    moved = endpoint->transport->progress(endpoint->state);
     if (moved < 0) {
         endpoint->broken = moved;
         endpoint->broken_text = strdup(dist_last_error());
@@ -227,7 +228,7 @@ int disti_attachment_progress(struct engine_attachment *attachment)
 
     if (!endpoint_try_lock(attachment->endpoint))
         return 0;
-    moved = attachment_move(attachment);
+    moved = disti_endpoint_move(attachment->endpoint, attachment);
     ended = disti_attachment_collect(attachment);
     endpoint_unlock(attachment->endpoint);
     /* What moves for others is no reason to go on looking. */

@@ -21,6 +21,7 @@ static void endpoint_shut(struct disti_endpoint *endpoint)
         endpoint->transport->close(endpoint->state);
     free(endpoint->state);
     endpoint->state = NULL;
+    disti_endpoint_free_notices(endpoint, true);
 }
 
 void disti_endpoint_let_go(struct disti_endpoint *endpoint)
@@ -35,6 +36,7 @@ void disti_endpoint_let_go(struct disti_endpoint *endpoint)
         explicit_bzero(endpoint->secret, endpoint->config.secret_bytes);
     free(endpoint->secret);
     free(endpoint->connected);
+    free(endpoint->lost);
     free(endpoint->broken_text);
     free(endpoint);
 }
@@ -86,8 +88,9 @@ static dist_status endpoint_fill(struct disti_endpoint *endpoint,
         endpoint_config_world(endpoint, config);
     }
     endpoint->connected = calloc((size_t)endpoint->config.world_size, sizeof(bool));
+    endpoint->lost = calloc((size_t)endpoint->config.world_size, sizeof(bool));
     endpoint->state = calloc(1, transport->state_size);
-    if (!endpoint->state || !endpoint->connected ||
+    if (!endpoint->state || !endpoint->connected || !endpoint->lost ||
         (endpoint->shared && (!endpoint->job || (config->bind_host && !endpoint->bind_host) ||
                               (config->secret && !endpoint->secret))))
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for transport %s", transport->name);
@@ -147,6 +150,25 @@ static struct disti_endpoint *endpoint_find(const struct dist_transport *transpo
     return endpoint;
 }
 
+static bool endpoint_is_of(const struct disti_endpoint *endpoint, const char *job, int rank)
+{
+    return endpoint->config.rank == rank && strcmp(endpoint->job, job) == 0;
+}
+
+void disti_endpoints_visit(const char *job, int rank,
+                           void (*visit)(struct disti_endpoint *endpoint, void *arg), void *arg)
+{
+    pthread_mutex_lock(&endpoint_list_lock);
+    for (struct disti_endpoint *endpoint = endpoint_list; endpoint; endpoint = endpoint->next) {
+        if (!endpoint_is_of(endpoint, job, rank))
+            continue;
+        endpoint_lock(endpoint);
+        visit(endpoint, arg);
+        endpoint_unlock(endpoint);
+    }
+    pthread_mutex_unlock(&endpoint_list_lock);
+}
+
 static bool endpoint_may_share(const struct dist_transport *transport,
                                const struct dist_backend_config *config)
 {
@@ -185,7 +207,7 @@ void disti_endpoints_close(const char *job, int rank)
     while (*at) {
         struct disti_endpoint *endpoint = *at;
 
-        if (endpoint->config.rank != rank || strcmp(endpoint->job, job) != 0) {
+        if (!endpoint_is_of(endpoint, job, rank)) {
             at = &endpoint->next;
             continue;
         }

@@ -16,6 +16,12 @@ struct endpoint_ended {
     int64_t until_ns; /* 0: nothing */
 };
 
+/* News on their way to a peer, see disti_endpoints_tell. */
+struct endpoint_notice {
+    struct dist_request request;
+    SLIST_ENTRY(endpoint_notice) entry;
+};
+
 struct disti_endpoint {
     struct disti_endpoint *next; /* of all that are shared */
     const struct dist_transport *transport;
@@ -26,11 +32,13 @@ struct disti_endpoint {
     char *job, *bind_host;
     uint8_t *secret;
     bool *connected; /* by rank of the world */
+    bool *lost;      /* the same: a request ended because of it; guarded by lock */
     unsigned char address[DIST_ADDRESS_MAX];
     size_t address_bytes; /* 0: not asked for yet */
 
     pthread_mutex_t lock; /* of all that follows, and of the calls of the transport */
     LIST_HEAD(, engine_attachment) attachments;
+    SLIST_HEAD(, endpoint_notice) notices;
     struct engine_attachment *asleep,
         *watcher; /* by next_asleep; one of these, if the transport is armed */
     int movers;   /* threads that have to see to the watch */
@@ -77,6 +85,13 @@ void disti_endpoint_give_watch(struct disti_endpoint *endpoint);
 
 void disti_endpoint_let_go(struct disti_endpoint *endpoint);
 
+/*
+ * Calls `visit` for each shared endpoint of the world with this name in which this process has this
+ * rank, with the endpoint's lock held. The endpoint is open.
+ */
+void disti_endpoints_visit(const char *job, int rank,
+                           void (*visit)(struct disti_endpoint *endpoint, void *arg), void *arg);
+
 /* Throws away what has come for groups that have ended of late. With the lock held. */
 void disti_endpoint_sweep(struct disti_endpoint *endpoint);
 
@@ -89,6 +104,17 @@ void disti_endpoint_sweep(struct disti_endpoint *endpoint);
  */
 void disti_endpoint_happened(struct disti_endpoint *endpoint,
                              const struct engine_attachment *attachment, unsigned failures);
+
+/* One round of progress, for `attachment` or, with NULL, for none. With the lock held. */
+int disti_endpoint_move(struct disti_endpoint *endpoint,
+                        const struct engine_attachment *attachment);
+
+/* ---- notices.c ---- */
+
+/* Frees the notices that have left; all: also those that the transport has dropped. */
+void disti_endpoint_free_notices(struct disti_endpoint *endpoint, bool all);
+
+/* ---- attachment.c ---- */
 
 /* The attachment's requests that have ended become the engine's again. Returns how many. */
 int disti_attachment_collect(struct engine_attachment *attachment);

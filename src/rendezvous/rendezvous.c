@@ -173,7 +173,7 @@ static void rendezvous_watch(const struct disti_launch *launch,
              "the launcher of rank %d (%s, host %s, pid %d) has ended before it: start the job "
              "again, or set DIST_LAUNCHER_WATCH=0 if ranks are to outlive it",
              bootstrap->rank, name, host, pid);
-    disti_store_watch_launcher(bootstrap->store, fd, text);
+    (void)disti_store_watch_process(bootstrap->store, fd, -1, pid, text);
 }
 
 dist_status disti_rendezvous(const struct dist_options *options, int timeout_ms,

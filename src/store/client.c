@@ -59,8 +59,8 @@ struct disti_store *disti_store_client_new(int fd, struct disti_tls *tls)
     client_init_lock(store);
     store->fd = fd;
     store->tls = store->in.tls = tls;
-    store->launcher_fd = -1;
     store->holder.rank = -1;
+    store->ends_fd = -1;
     store->in.limit = DISTI_WIRE_ANSWER_LIMIT;
     store->news_end = &store->news;
     store->epoll_fd = disti_descriptor_own(epoll_create1(EPOLL_CLOEXEC));
@@ -86,13 +86,19 @@ void disti_store_client_free(struct disti_store *store)
         store->aborts = abort->next;
         free(abort);
     }
+    while (store->processes) {
+        struct client_process *process = store->processes;
+
+        store->processes = process->next;
+        disti_descriptor_close(process->fd);
+        free(process);
+    }
     disti_wire_next(&store->in);
     disti_tls_free(store->tls);
     disti_descriptor_close(store->fd);
     disti_descriptor_close(store->epoll_fd);
     disti_descriptor_close(store->news_fd);
-    disti_descriptor_close(store->launcher_fd);
-    free(store->launcher_text);
+    disti_descriptor_close(store->ends_fd);
     free(store->packed);
     pthread_cond_destroy(&store->turn);
     pthread_mutex_destroy(&store->lock);

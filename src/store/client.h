@@ -63,6 +63,14 @@ struct client_call {
     struct disti_wire_reader reply;
 };
 
+/* A process of this machine, see disti_store_watch_process. */
+struct client_process {
+    struct client_process *next;
+    int fd; /* its pidfd */
+    int rank, pid;
+    char text[];
+};
+
 /* A group that was aborted, and by which rank of the world. */
 struct client_abort {
     struct client_abort *next;
@@ -78,11 +86,12 @@ struct client_abort {
  */
 struct disti_store {
     int fd;
-    struct disti_tls *tls; /* NULL: all goes in clear */
-    int epoll_fd, news_fd; /* the fd and an eventfd that is set while there is news */
-    int launcher_fd;       /* a pidfd of what launched this rank; -1: nobody looks */
-    int64_t look_at;       /* not before that */
-    char *launcher_text;   /* what is said of its end */
+    struct disti_tls *tls;            /* NULL: all goes in clear */
+    int epoll_fd, news_fd;            /* the fd and an eventfd that is set while there is news */
+    int ends_fd;                      /* an epoll set: the pidfds of ranks; -1: there are none */
+    struct client_process *processes; /* whose end is a notice */
+    bool has_launcher;                /* among them */
+    int64_t look_at;                  /* time of the next look at them */
     int rank, world_size;
     unsigned char key[DISTI_STORE_KEY];
     struct disti_wire_id holder;      /* who holds the store; its rank -1: a launcher */
@@ -111,7 +120,7 @@ struct disti_store {
     struct disti_store_alarm *_Atomic alarms;
 };
 
-/* Is the descriptor one of those that disti_store_fd stands for now? */
+/* Adds the descriptor to those that disti_store_fd stands for. False: the kernel refuses. */
 bool disti_store_client_poll_too(struct disti_store *store, int fd);
 
 /*

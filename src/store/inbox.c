@@ -6,14 +6,14 @@
 #include "base/process/end.h"
 #include "store/client.h"
 
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define INBOX_LOOK_MS 1 /* at least between two looks after the launcher */
+#define INBOX_LOOK_MS 1    /* at least between two looks at the processes */
+#define INBOX_PROCESSES 16 /* that one look finds ended */
 
 /* What it says is the caller's to complete, with the lock held. NULL: no memory. */
 static struct disti_notice *inbox_add_news(struct disti_store *store, int rank, int32_t group,
@@ -64,6 +64,8 @@ static void inbox_end(struct disti_store *store)
 {
     store->lost = true;
     epoll_ctl(store->epoll_fd, EPOLL_CTL_DEL, store->fd, NULL);
+    if (store->ends_fd >= 0)
+        disti_store_client_poll_too(store, store->ends_fd);
     pthread_cond_broadcast(&store->turn);
 }
 
@@ -87,35 +89,103 @@ void disti_store_client_lose(struct disti_store *store, const char *why)
         inbox_add_news(store, rank, DISTI_NO_GROUP, 0, store->lost_text, strlen(store->lost_text));
 }
 
-void disti_store_watch_launcher(struct disti_store *store, int pidfd, const char *text)
+static void inbox_add_end(struct disti_store *store, const struct client_process *process)
 {
-    store->launcher_text = strdup(text);
-    if (store->launcher_text && disti_store_client_poll_too(store, pidfd))
-        store->launcher_fd = pidfd;
-    else
-        disti_descriptor_close(pidfd);
+    char text[DISTI_NEWS_MAX], host[DISTI_HOST_SIZE], why[96];
+    const char *end;
+
+    if (process->rank < 0) {
+        if (!store->lost) /* rank 0, which held it, may have left in order: others go on */
+            inbox_end(store);
+        disti_text(store->lost_text, sizeof(store->lost_text), "%s", process->text);
+        disti_text(text, sizeof(text), "%s", process->text);
+    } else {
+        disti_host_name(host);
+        end = disti_process_end(host, process->pid, why, sizeof(why));
+        disti_text(text, sizeof(text), "%s %s", process->text,
+                   end == why ? why : "ended without leaving the job");
+    }
+    inbox_add_news(store, process->rank, DISTI_NO_GROUP, 0, text, strlen(text));
 }
 
-/* Whoever sleeps on the store is woken by that; nobody else hurries. */
-static void inbox_look_at_launcher(struct disti_store *store)
+/* A launcher's end is a notice at once, a rank's once the store is lost. */
+static bool inbox_watch(struct disti_store *store, struct client_process *process)
 {
-    struct pollfd launcher = {.fd = store->launcher_fd, .events = POLLIN};
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = process};
+    int set = store->epoll_fd;
 
+    if (process->rank >= 0) {
+        if (store->ends_fd < 0)
+            store->ends_fd = disti_descriptor_own(epoll_create1(EPOLL_CLOEXEC));
+        set = store->ends_fd;
+    }
+    return epoll_ctl(set, EPOLL_CTL_ADD, process->fd, &event) == 0;
+}
+
+bool disti_store_watch_process(struct disti_store *store, int pidfd, int rank, int pid,
+                               const char *text)
+{
+    struct client_process *process = malloc(sizeof(*process) + strlen(text) + 1);
+
+    if (!process)
+        goto out;
+    process->fd = pidfd;
+    process->rank = rank;
+    process->pid = pid;
+    strcpy(process->text, text);
+    if (!inbox_watch(store, process))
+        goto out;
+    process->next = store->processes;
+    store->processes = process;
+    store->has_launcher = store->has_launcher || rank < 0;
+    return true;
+out:
+    free(process);
+    disti_descriptor_close(pidfd);
+    return false;
+}
+
+static void inbox_drop_process(struct disti_store *store, struct client_process *process)
+{
+    struct client_process **at = &store->processes;
+
+    while (*at != process)
+        at = &(*at)->next;
+    *at = process->next;
+    epoll_ctl(process->rank < 0 ? store->epoll_fd : store->ends_fd, EPOLL_CTL_DEL, process->fd,
+              NULL); /* a child may have a copy */
+    disti_descriptor_close(process->fd);
+    free(process);
+}
+
+/*
+ * The kernel returns them in the order in which they ended: the first is the cause, and others may
+ * have ended because of it.
+ */
+static void inbox_look_at_set(struct disti_store *store, int set)
+{
+    struct epoll_event events[INBOX_PROCESSES];
+    const int count = epoll_wait(set, events, INBOX_PROCESSES, 0);
+
+    for (int i = 0; i < count; i++) {
+        struct client_process *process = events[i].data.ptr;
+
+        if (!process)
+            continue;
+        inbox_add_end(store, process);
+        inbox_drop_process(store, process);
+    }
+}
+
+static void inbox_look_at_processes(struct disti_store *store)
+{
     if (!disti_expired(store->look_at))
         return;
     store->look_at = disti_deadline_ms(INBOX_LOOK_MS);
-    if (poll(&launcher, 1, 0) <= 0)
-        return;
-    /* The program may have closed it: that says nothing of the launcher. */
-    if (!(launcher.revents & POLLNVAL))
-        disti_descriptor_close(store->launcher_fd);
-    store->launcher_fd = -1;
-    if (launcher.revents & POLLNVAL)
-        return;
-    if (!store->lost) /* rank 0, which held it, may have left in order: others go on */
-        inbox_end(store);
-    snprintf(store->lost_text, sizeof(store->lost_text), "%s", store->launcher_text);
-    inbox_add_news(store, -1, DISTI_NO_GROUP, 0, store->lost_text, strlen(store->lost_text));
+    if (store->has_launcher)
+        inbox_look_at_set(store, store->epoll_fd);
+    if (store->lost && store->ends_fd >= 0)
+        inbox_look_at_set(store, store->ends_fd);
 }
 
 /* Those that heed the group wait no longer. */
@@ -199,8 +269,8 @@ void disti_store_client_pump(struct disti_store *store)
 {
     char why[96];
 
-    if (store->launcher_fd >= 0)
-        inbox_look_at_launcher(store);
+    if (store->has_launcher || store->lost)
+        inbox_look_at_processes(store);
     if (store->tls)
         disti_store_client_flush_alarms(store);
     while (!store->lost) {
@@ -233,6 +303,8 @@ bool disti_store_is_lost(struct disti_store *store)
     bool lost;
 
     pthread_mutex_lock(&store->lock);
+    if (!store->reading)
+        disti_store_client_pump(store);
     lost = store->lost;
     pthread_mutex_unlock(&store->lock);
     return lost;

@@ -137,7 +137,7 @@ struct disti_notice {
                                   goodbye" */
 };
 
-/* Is the server gone? Then nothing else comes from it. */
+/* Returns true if the server is gone: nothing else comes from it. Looks now, without waiting. */
 bool disti_store_is_lost(struct disti_store *store);
 
 /* Readable when there is news or the server is gone. */
@@ -148,11 +148,17 @@ int disti_store_fd(const struct disti_store *store);
 bool disti_store_notice(struct disti_store *store, struct disti_notice *notice_p);
 
 /*
- * The end of the process that launched this rank is news from now on, about no rank, and ends all
- * waits for the store, as if that were lost. Takes its pidfd; the text is copied. Not while another
- * thread uses the store.
+ * Watches a process of this machine, whose end becomes a notice. Takes its pidfd, copies the text,
+ * which names the process. False: it cannot be watched. Not while another thread uses the store.
+ *
+ * rank -1: the launcher. The notice has the text as it is. The launcher's end also ends all waits
+ * for the store, as if the store were lost.
+ *
+ * Otherwise a rank. Its end is a notice only once the store is lost, which tells of it until then.
+ * The notice says how the process ended, if the kernel still knows.
  */
-void disti_store_watch_launcher(struct disti_store *store, int pidfd, const char *text);
+bool disti_store_watch_process(struct disti_store *store, int pidfd, int rank, int pid,
+                               const char *text);
 
 /*
  * Tells the other ranks that this one failed, and why: they get it as a notice. With a party it is

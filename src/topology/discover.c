@@ -35,19 +35,26 @@ static uint64_t discover_kernel(const char *host)
     return disti_hash_text(hash, host);
 }
 
+/* 0: the namespace is not known. */
+static uint64_t discover_namespace(uint64_t kernel, const char *path)
+{
+    struct stat space;
+
+    if (stat(path, &space) != 0)
+        return 0;
+    return disti_hash_bytes(disti_hash_bytes(kernel, &space.st_dev, sizeof(space.st_dev)),
+                            &space.st_ino, sizeof(space.st_ino));
+}
+
 /*
  * The kernel and, for the network, the network namespace: two containers of one machine that cannot
  * reach each other's sockets must not take each other for neighbours.
  */
 static uint64_t discover_machine(uint64_t kernel)
 {
-    uint64_t hash = kernel;
-    struct stat network;
-    if (stat(DISTI_PROCESS_OWN "/ns/net", &network) == 0) {
-        hash = disti_hash_bytes(hash, &network.st_dev, sizeof(network.st_dev));
-        hash = disti_hash_bytes(hash, &network.st_ino, sizeof(network.st_ino));
-    }
-    return hash;
+    const uint64_t hash = discover_namespace(kernel, DISTI_PROCESS_OWN "/ns/net");
+
+    return hash ? hash : kernel;
 }
 
 #ifdef HAVE_HWLOC
@@ -179,6 +186,7 @@ dist_status disti_discover(int local_rank, int local_ranks, struct disti_localit
         return disti_fail_errno(DIST_ERR_SYSTEM, "this machine's name cannot be read");
     locality.kernel = discover_kernel(locality.host);
     locality.machine = discover_machine(locality.kernel);
+    locality.processes = discover_namespace(locality.kernel, DISTI_PROCESS_OWN "/ns/pid");
     locality.quota_cpus = disti_quota_cpus(DISTI_PROCESS_OWN "/cgroup", "/sys/fs/cgroup");
     locality.usable_cpus = disti_usable_within(locality.quota_cpus);
     disti_affinity(locality.cpus, DISTI_CPU_WORDS);

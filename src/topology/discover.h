@@ -11,10 +11,11 @@
 struct disti_locality {
     uint64_t
         machine; /* equal if and only if two ranks share a machine, its memory and its network */
-    uint64_t kernel;                /* equal if they share its CPUs: containers have one kernel */
-    struct dist_place place;        /* node is not set here (-1) */
-    int32_t usable_cpus;            /* affinity and cgroup quota together, at least 1 */
-    int32_t quota_cpus;             /* the cgroup's quota alone; 0: no limit */
+    uint64_t kernel;         /* equal if they share its CPUs: containers have one kernel */
+    uint64_t processes;      /* equal if each sees the other's process by its pid; 0: unknown */
+    struct dist_place place; /* node is not set here (-1) */
+    int32_t usable_cpus;     /* affinity and cgroup quota together, at least 1 */
+    int32_t quota_cpus;      /* the cgroup's quota alone; 0: no limit */
     uint64_t cpus[DISTI_CPU_WORDS]; /* the affinity; CPU c is bit c % 64 of word c / 64 %
                                        DISTI_CPU_WORDS */
     int32_t pid;

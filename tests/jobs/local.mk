@@ -11,6 +11,10 @@ check_PROGRAMS += tests/jobs/kills
 tests_jobs_kills_SOURCES = tests/jobs/kills.c tests/jobs/kills.h
 tests_jobs_kills_LDADD = libdist.la
 tests_jobs_kills_LDFLAGS = $(job_ldflags)
+check_PROGRAMS += tests/jobs/deaths
+tests_jobs_deaths_SOURCES = tests/jobs/deaths.c tests/jobs/kills.h
+tests_jobs_deaths_LDADD = libdist.la
+tests_jobs_deaths_LDFLAGS = $(job_ldflags)
 check_PROGRAMS += tests/jobs/kills_training
 tests_jobs_kills_training_SOURCES = tests/jobs/kills_training.c tests/jobs/kills.h
 
@@ -262,6 +266,7 @@ job_scripts = \
 	tests/jobs/mishaps.sh \
 	tests/jobs/networks.sh \
 	tests/jobs/kills.sh \
+	tests/jobs/deaths.sh \
 	tests/jobs/faults.sh \
 	tests/jobs/flight.sh \
 	tests/jobs/ddp.sh \

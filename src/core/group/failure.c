@@ -142,6 +142,13 @@ static bool failure_is_unreachable(const struct dist_group *group, int rank)
     return behind && strncmp(behind, word, sizeof(word) - 1) == 0;
 }
 
+/* Without a store the death of a process that this rank cannot see may stay unknown. */
+static bool failure_is_unknown(const struct dist_group *group, int rank)
+{
+    return disti_failure_waits_for(group, rank) &&
+           !disti_news_is_seen(group->world, group->members[rank]);
+}
+
 /* Whom it waits for, as the backend says: kept for the flight recorder too. */
 static const char *failure_ask(struct dist_group *group)
 {
@@ -185,7 +192,11 @@ static void failure_manner(const struct dist_group *group, char *text, size_t si
     char list[FAILURE_RANKS], all[FAILURE_RANKS];
     const int away = failure_list(group, failure_is_unreachable, list, sizeof(list));
 
-    if (!away)
+    if (!away && failure_list(group, failure_is_unknown, all, sizeof(all)))
+        disti_text(text, size,
+                   "silent, and perhaps dead: rank 0, which held the job's store, is gone, so "
+                   "nobody tells of ranks on other machines");
+    else if (!away)
         disti_text(text, size, "alive but silent");
     else if (away == failure_list(group, disti_failure_waits_for, all, sizeof(all)))
         disti_text(text, size, "unreachable: nothing on that machine answers");
@@ -225,7 +236,7 @@ const char *disti_failure_timeout(struct dist_group *group, const struct disti_w
                                   char *text)
 {
     char name[GROUP_NAME], call[GROUP_CALL], missing[FAILURE_RANKS + 128];
-    char manner[FAILURE_RANKS + 96];
+    char manner[FAILURE_RANKS + 160];
 
     failure_missing(group, missing, sizeof(missing));
     failure_manner(group, manner, sizeof(manner));

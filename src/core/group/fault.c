@@ -26,12 +26,13 @@
 #define FAULT_CHAIN_MS 100
 
 /* It is this group that failed: this process's others go on. */
-static void fault_tell(const struct dist_group *group, const char *text)
+static void fault_tell(struct dist_group *group, const char *text)
 {
     const struct disti_party party = disti_group_party(group);
+    struct disti_store *store = group->world->bootstrap.store;
 
-    if (group->world_size > 1 && group->world->bootstrap.store)
-        disti_store_report(group->world->bootstrap.store, &party, text);
+    if (group->world_size > 1 && store && !disti_news_tell_failure(group))
+        disti_store_report(store, &party, text);
 }
 
 /* Of a process that is gone the message says all; in other cases it matters who called what. */
@@ -127,21 +128,30 @@ static bool fault_is_stalled(const struct dist_group *group, const struct disti_
            disti_expired(work->deadline_ns - group->timeout_ms * INT64_C(1000000) / 2);
 }
 
-/* Looks for news; the first that there is says who began it. */
+/* Looks for a notice. Without a store its cause may arrive later, and replaces it. */
 static bool fault_read_news(struct dist_group *group)
 {
+    const bool known = group->lost_rank >= 0;
     struct disti_notice notice;
 
-    if (group->lost_rank >= 0)
+    if ((known && !group->lost_process) || !disti_news_read(group, &notice))
+        return known;
+    if (known && notice.group == DISTI_NO_GROUP && notice.rank == group->lost_rank)
         return true;
-    if (!disti_news_read(group, &notice))
-        return false;
     group->lost_rank = notice.rank < 0 ? 0 : notice.rank;
     group->lost_process = notice.group == DISTI_NO_GROUP;
     group->aborted = notice.aborted;
-    group->lost_until_ns = disti_now_ns() + (notice.aborted ? 0 : FAULT_GRACE_NS);
+    if (!known)
+        group->lost_until_ns = disti_now_ns() + (notice.aborted ? 0 : FAULT_GRACE_NS);
     disti_text(group->lost_text, GROUP_TEXT, "%s", notice.text);
     return true;
+}
+
+/* The same, also if the store is lost. */
+static bool fault_look_for_news(struct dist_group *group)
+{
+    disti_news_listen(group->world);
+    return fault_read_news(group);
 }
 
 /* Sleeps until there may be news; another group's thread may read them for us. */
@@ -183,6 +193,7 @@ void disti_group_fail(struct dist_group *group, const struct disti_work *work, d
 {
     int64_t until = disti_deadline_ms(FAULT_NEWS_MS);
     char own[GROUP_TEXT], text[GROUP_TEXT];
+    bool orphaned;
 
     if (group->failed)
         return;
@@ -192,8 +203,12 @@ void disti_group_fail(struct dist_group *group, const struct disti_work *work, d
     }
     disti_text(own, sizeof(own), "%s", dist_last_error());
     while (status == DIST_ERR_PEER_LOST && group->world->bootstrap.store &&
-           !fault_read_news(group) && !disti_expired(until))
+           !fault_look_for_news(group) && !disti_expired(until))
         fault_wait_for_news(group);
+    /* The other ranks look for the cause themselves. They must not see this rank's exit before. */
+    orphaned = status == DIST_ERR_PEER_LOST && disti_news_listen(group->world);
+    if (orphaned && group->lost_rank >= 0)
+        disti_sleep_ns(group->lost_until_ns - disti_now_ns());
     if (status == DIST_ERR_PEER_LOST && group->lost_rank >= 0) {
         if (!group->lost_process && !group->aborted) /* that rank may have waited for this one */
             disti_text(group->lost_text + strlen(group->lost_text),
@@ -264,7 +279,7 @@ void disti_group_watch(struct dist_group *group, struct disti_work *work)
         return;
     if (atomic_load_explicit(&group->abort_asked, memory_order_relaxed))
         disti_group_abort(group);
-    else if (fault_read_news(group) && disti_expired(group->lost_until_ns))
+    else if (fault_look_for_news(group) && disti_expired(group->lost_until_ns))
         fault_lost(group, work);
     else if (disti_expired(work->deadline_ns))
         fault_timeout(group, work);

@@ -1,6 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* News from the store: one connection, several groups. Each gets what concerns it. */
+/*
+ * Notices of lost ranks and failed groups: each group gets those that concern it. They come from
+ * the store. Once that is lost, ranks find out for themselves:
+ *
+ *     rank 0 (store) dies       every rank loses its connection to the store
+ *     a rank of this machine    the kernel tells of its end (disti_store_watch_process)
+ *     a rank of another one     its connection breaks; or a rank that knows tells (endpoint)
+ */
 #include "core/group/group.h"
+
+#include "endpoint/endpoint.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,9 +28,18 @@ static bool news_concerns(const struct dist_group *group, const struct disti_not
     return notice->rank < 0 || news_is_member(group, notice->rank);
 }
 
-static void news_give(struct dist_group *group, const struct disti_notice *notice)
+/*
+ * A group keeps its first notice. Without a store its cause may arrive later, and replaces it if it
+ * is the end of rank cause_of, or of any rank (NEWS_OF_ANY).
+ */
+enum { NEWS_OF_NONE = -1, NEWS_OF_ANY = -2 };
+static void news_give(struct dist_group *group, const struct disti_notice *notice, int cause_of)
 {
-    if (group->has_news || !news_concerns(group, notice))
+    const struct disti_notice *known = group->has_news ? group->news : NULL;
+
+    if (!news_concerns(group, notice) ||
+        (known &&
+         (known->group != DISTI_NO_GROUP || (known->rank != cause_of && cause_of != NEWS_OF_ANY))))
         return;
     *group->news = *notice;
     group->has_news = true;
@@ -44,15 +62,26 @@ static void news_note_leaver(struct disti_world *world, const struct disti_notic
     atomic_store(&group->is_left, true);
 }
 
-static void news_remember(struct disti_world *world, const struct disti_notice *notice)
+/* untold: this rank found it out without the store, and is to tell other ranks. */
+static void news_remember(struct disti_world *world, const struct disti_notice *notice, bool untold)
 {
     struct world_gone *gone = malloc(sizeof(*gone));
 
     if (!gone)
         return;
     gone->notice = *notice;
+    gone->untold = untold;
     gone->next = world->gone;
     world->gone = gone;
+}
+
+static bool news_knows(const struct disti_world *world, int world_rank)
+{
+    const struct world_gone *gone = world->gone;
+
+    while (gone && gone->notice.rank != world_rank)
+        gone = gone->next;
+    return gone != NULL;
 }
 
 /* Reads all that there is, with the world's lock held. */
@@ -61,7 +90,8 @@ static void news_distribute(struct disti_world *world)
     struct disti_notice notice;
 
     while (world->bootstrap.store && disti_store_notice(world->bootstrap.store, &notice)) {
-        if (notice.rank == world->rank)
+        if (notice.rank == world->rank ||
+            (notice.group == DISTI_NO_GROUP && news_knows(world, notice.rank)))
             continue;
         if (notice.leaving) {
             disti_info("%s", notice.text);
@@ -70,11 +100,150 @@ static void news_distribute(struct disti_world *world)
         }
         disti_warn("%s", notice.text);
         for (struct dist_group *group = world->groups; group; group = group->next)
-            news_give(group, &notice);
-        if (notice.group == DISTI_NO_GROUP)
-            news_remember(world, &notice);
+            news_give(group, &notice, NEWS_OF_NONE);
+        if (notice.group == DISTI_NO_GROUP) /* every rank sees the end of rank 0 itself */
+            news_remember(world, &notice, world->orphaned && notice.rank > 0);
     }
 }
+
+/* ---- without the store ---- */
+
+/* The sender lost that rank. If the sender has ended since, this is the cause. */
+static void news_hear_lost(struct disti_world *world, int sender, int rank)
+{
+    const bool own = sender == world->rank;
+    struct disti_notice notice = {.rank = rank, .group = DISTI_NO_GROUP};
+    size_t used;
+
+    if (rank == world->rank || news_knows(world, rank) || (own && world->watched[rank]))
+        return;
+    used = disti_world_name(world, rank, notice.text, sizeof(notice.text));
+    if (own)
+        disti_text(notice.text + used, sizeof(notice.text) - used,
+                   " closed its connection without leaving the job");
+    else
+        disti_text(notice.text + used, sizeof(notice.text) - used, " has ended, as rank %d reports",
+                   sender);
+    disti_warn("%s", notice.text);
+    for (struct dist_group *group = world->groups; group; group = group->next)
+        news_give(group, &notice, own ? NEWS_OF_NONE : sender);
+    news_remember(world, &notice, own);
+}
+
+static void news_hear_group(struct disti_world *world, int sender, bool aborted, int number)
+{
+    struct disti_notice notice = {.rank = sender, .group = number, .aborted = aborted};
+    struct dist_group *group = world->groups;
+    const size_t used = disti_world_name(world, sender, notice.text, sizeof(notice.text));
+
+    while (group && group->number != (uint32_t)number)
+        group = group->next;
+    if (!group || !news_is_member(group, sender))
+        return;
+    disti_text(notice.text + used, sizeof(notice.text) - used, "%s",
+               aborted ? " aborted the group" : " failed in this group: its own error says why");
+    disti_warn("%s", notice.text);
+    news_give(group, &notice, NEWS_OF_ANY);
+}
+
+static void news_hear(void *arg, int sender, enum disti_endpoint_news news, int of)
+{
+    struct disti_world *world = arg;
+
+    pthread_mutex_lock(&world->lock);
+    if (news == DISTI_ENDPOINT_LOST)
+        news_hear_lost(world, sender, of);
+    else
+        news_hear_group(world, sender, news == DISTI_ENDPOINT_ABORTED, of);
+    pthread_mutex_unlock(&world->lock);
+}
+
+/* Sets to[] for the ranks that cannot see the process of the lost rank. */
+static void news_choose(const struct disti_world *world, int lost, bool *to)
+{
+    for (int r = 0; r < world->size; r++)
+        to[r] = r != world->rank && r != lost && !news_knows(world, r) &&
+                !disti_world_sees_process(world, r, lost);
+}
+
+/* Returns the next rank whose end is to be told, and sets to[]. -1: none. */
+static int news_next_untold(struct disti_world *world, bool *to)
+{
+    struct world_gone *gone;
+    int rank = -1;
+
+    pthread_mutex_lock(&world->lock);
+    gone = world->gone;
+    while (gone && !gone->untold)
+        gone = gone->next;
+    if (gone) {
+        gone->untold = false;
+        rank = gone->notice.rank;
+        news_choose(world, rank, to);
+    }
+    pthread_mutex_unlock(&world->lock);
+    return rank;
+}
+
+static void news_tell(struct disti_world *world)
+{
+    bool *to = calloc((size_t)world->size, sizeof(*to));
+    int lost;
+
+    while (to && (lost = news_next_untold(world, to)) >= 0)
+        disti_endpoints_tell(world->bootstrap.job, world->rank, DISTI_ENDPOINT_LOST, lost, to);
+    free(to);
+}
+
+bool disti_news_listen(struct disti_world *world)
+{
+    struct disti_store *store = world->bootstrap.store;
+
+    if (!store || !disti_store_is_lost(store))
+        return false;
+    /* The store's client has just collected the processes that have ended. Messages that those sent
+     * before are handled first, since they name the cause. */
+    disti_endpoints_hear(world->bootstrap.job, world->rank, news_hear, world);
+    pthread_mutex_lock(&world->lock);
+    world->orphaned = true;
+    news_distribute(world);
+    pthread_mutex_unlock(&world->lock);
+    news_tell(world);
+    disti_endpoints_release();
+    return true;
+}
+
+bool disti_news_tell_failure(struct dist_group *group)
+{
+    struct disti_world *world = group->world;
+    bool *to;
+
+    if (!disti_store_is_lost(world->bootstrap.store))
+        return false;
+    to = calloc((size_t)world->size, sizeof(*to));
+    pthread_mutex_lock(&world->lock);
+    for (int r = 0; to && r < group->world_size; r++)
+        to[group->members[r]] = r != group->rank && !news_knows(world, group->members[r]);
+    pthread_mutex_unlock(&world->lock);
+    if (to)
+        disti_endpoints_tell(world->bootstrap.job, world->rank,
+                             group->aborted ? DISTI_ENDPOINT_ABORTED : DISTI_ENDPOINT_FAILED,
+                             (int)group->number, to);
+    free(to);
+    return true;
+}
+
+bool disti_news_is_seen(struct disti_world *world, int world_rank)
+{
+    bool seen;
+
+    pthread_mutex_lock(&world->lock);
+    seen = !world->orphaned || world->watched[world_rank];
+    pthread_mutex_unlock(&world->lock);
+    return seen;
+}
+
+/* ---- what a group reads ---- */
 
 /* The oldest that concerns it: who has gone since may have left because of that one. */
 static void news_give_first(struct dist_group *group)
@@ -86,7 +255,7 @@ static void news_give_first(struct dist_group *group)
             first = gone;
     }
     if (first)
-        news_give(group, &first->notice);
+        news_give(group, &first->notice, NEWS_OF_NONE);
 }
 
 void disti_news_subscribe(struct dist_group *group)
@@ -118,17 +287,15 @@ void disti_news_unsubscribe(struct dist_group *group)
 
 bool disti_news_is_gone(struct disti_world *world, int world_rank)
 {
-    const struct world_gone *gone;
+    bool gone;
 
     if (world_rank == world->rank)
         return false;
     pthread_mutex_lock(&world->lock);
     news_distribute(world);
-    gone = world->gone;
-    while (gone && gone->notice.rank != world_rank)
-        gone = gone->next;
+    gone = news_knows(world, world_rank);
     pthread_mutex_unlock(&world->lock);
-    return gone != NULL;
+    return gone;
 }
 
 /* The store knows ranks of the world: "rank 5 (host" is "rank 1 (world rank 5, host" in a group. */

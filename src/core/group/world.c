@@ -4,6 +4,7 @@
 
 #include "backends/registry.h"
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/doorbell.h"
 #include "base/hash.h"
 #include "base/settings/config.h"
@@ -14,11 +15,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 /* Of the names of unknown variables, in a warning. */
 #define WORLD_UNKNOWN 1024
 #define WORLD_UNKNOWN_TEXT                                                                         \
     "the environment of rank %d has variables that libdist does not know: %s. See dist-env(7)"
+
+/* Pidfds take at most this share of the descriptors: the rest is for connections. */
+#define WORLD_WATCH_SHARE 4
 
 dist_status disti_world_new(struct disti_world **world_p)
 {
@@ -54,6 +60,7 @@ void disti_world_close(struct disti_world *world, int linger_ms)
     pthread_mutex_destroy(&world->lock);
     free(world->peers);
     free(world->places);
+    free(world->watched);
     free(world);
 }
 
@@ -172,6 +179,45 @@ static dist_status world_discover(const struct disti_world *world, struct disti_
     return disti_discover(local, here, locality);
 }
 
+size_t disti_world_name(const struct disti_world *world, int rank, char *text, size_t size)
+{
+    const struct disti_locality *peer = &world->peers[rank].locality;
+
+    return disti_text(text, size, "rank %d (host %s, pid %d)", rank, peer->host, (int)peer->pid);
+}
+
+bool disti_world_sees_process(const struct disti_world *world, int rank, int of)
+{
+    const struct disti_locality *a = &world->peers[rank].locality;
+    const struct disti_locality *b = &world->peers[of].locality;
+
+    return a->machine == b->machine && a->processes == b->processes && a->processes;
+}
+
+/*
+ * The store tells of deaths, so these are read only once it is lost. They are opened at the start
+ * because the kernel then keeps the order in which the processes ended.
+ */
+static void world_watch_processes(struct disti_world *world)
+{
+    const int pid = world->peers[world->rank].locality.pid;
+    char text[160];
+
+    if ((size_t)world->size > disti_descriptor_allow(0) / WORLD_WATCH_SHARE)
+        return;
+    for (int r = 0; r < world->size; r++) {
+        const int other = world->peers[r].locality.pid;
+        int fd = -1;
+
+        if (other != pid && disti_world_sees_process(world, world->rank, r))
+            fd = disti_descriptor_own((int)syscall(SYS_pidfd_open, other, 0));
+        if (fd < 0)
+            continue;
+        disti_world_name(world, r, text, sizeof(text));
+        world->watched[r] = disti_store_watch_process(world->bootstrap.store, fd, r, other, text);
+    }
+}
+
 dist_status disti_world_meet(struct disti_world *world, const char *backend_name)
 {
     int ranks = world->size;
@@ -182,7 +228,8 @@ dist_status disti_world_meet(struct disti_world *world, const char *backend_name
 
     world->peers = calloc((size_t)ranks, sizeof(*world->peers));
     world->places = calloc((size_t)ranks, sizeof(*world->places));
-    if (!world->peers || !world->places)
+    world->watched = calloc((size_t)ranks, sizeof(*world->watched));
+    if (!world->peers || !world->places || !world->watched)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d ranks", ranks);
     memset(&mine, 0, sizeof(mine));
     snprintf(mine.backend, sizeof(mine.backend), "%s", backend_name);
@@ -198,5 +245,9 @@ dist_status disti_world_meet(struct disti_world *world, const char *backend_name
         status = disti_bootstrap_correct_host(&world->bootstrap);
     if (status == DIST_OK)
         status = world_check_peers(world);
-    return status == DIST_OK ? world_number_nodes(world) : status;
+    if (status == DIST_OK)
+        status = world_number_nodes(world);
+    if (status == DIST_OK && world->bootstrap.store)
+        world_watch_processes(world);
+    return status;
 }

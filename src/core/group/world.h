@@ -23,6 +23,7 @@ struct world_peer {
 struct world_gone {
     struct world_gone *next;
     struct disti_notice notice;
+    bool untold; /* this rank is to tell the ranks that cannot see that process */
 };
 
 /*
@@ -41,6 +42,7 @@ struct disti_world {
     void (*peers_lost)(void);        /* of the backend that introduced the ranks, or NULL */
     struct world_peer *peers;        /* by rank */
     struct dist_place *places;       /* by rank */
+    bool *watched;                   /* by rank: this rank has a pidfd of its process */
     struct disti_wait_policy policy; /* of all ranks of the machine: they share its CPUs */
 
     bool leaving; /* all its groups are being destroyed */
@@ -48,6 +50,7 @@ struct disti_world {
     pthread_mutex_t lock;
     struct dist_group *groups; /* that are not gone, by number */
     struct world_gone *gone;   /* newest first */
+    bool orphaned;             /* the store is lost, and this rank looks for deaths by itself */
     uint32_t last_number;      /* in a world of one: of its newest group */
     int64_t next_number;       /* else: of those for new groups that this rank has from the store */
     int numbers_left;
@@ -72,6 +75,12 @@ uint64_t disti_world_choice(const struct disti_world *world, char text[DISTI_WOR
  * rendezvous; blocks until all have come, at most the timeout.
  */
 dist_status disti_world_meet(struct disti_world *world, const char *backend_name);
+
+/* Writes "rank 5 (host b, pid 812)", as notices begin. Returns its length. */
+size_t disti_world_name(const struct disti_world *world, int rank, char *text, size_t size);
+
+/* True if the two ranks share a machine and a pid namespace. */
+bool disti_world_sees_process(const struct disti_world *world, int rank, int of);
 
 /* Not all ranks come to their end: whoever introduced them shall not wait for that. */
 void disti_world_lost(const struct disti_world *world);

@@ -380,7 +380,8 @@ static void rank_loses_launcher(int rank, void *arg)
         disti_sleep_ns(200 * 1000000);
         _exit(0);
     }
-    disti_store_watch_launcher(store, (int)syscall(SYS_pidfd_open, launcher, 0), "the launcher");
+    disti_store_watch_process(store, (int)syscall(SYS_pidfd_open, launcher, 0), -1, launcher,
+                              "the launcher");
     CHECK(!disti_store_notice(store, &notice));
     CHECK(disti_store_all_gather(store, NULL, "never", NULL, NULL, 0, WAIT_MS) ==
           DIST_ERR_PEER_LOST);

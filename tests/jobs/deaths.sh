@@ -1,0 +1,126 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Two ranks die, rank 0, which holds the store, among them: every other rank gets an error that names
+# the right one. The long form tries each order of two deaths with 3, 4 and 5 ranks, each call, 20
+# times (DEATHS_REPEATS), and prints the longest time that a survivor took to know.
+. "$srcdir/tests/support/job.sh"
+. "$srcdir/tests/support/tls.sh"
+
+JOB_LIMIT=60
+program=tests/jobs/deaths
+calls="short middle long all_to_all all_gather broadcast scatter reduce barrier recv send chain async test"
+latencies=$job_folder/latencies
+next=0 batch=0
+
+# From the second death, or the call if that came later, to the error: "NAME CALL RANKS ORDER SECONDS".
+measure()
+{
+    awk -v name="$1" '
+        $1 == "dead" && $3 > dead { dead = $3 }
+        $1 == "knew" { began[++n] = $3; knew[n] = $4 }
+        END { for (i = 1; i <= n && dead; i++) {
+                took = knew[i] - (began[i] > dead ? began[i] : dead)
+                printf "%s %.4f\n", name, (took > 0 ? took : 0) } }
+    ' "$job_output"
+}
+
+# die NAME LAUNCHER RANKS BACKEND CALL FIRST SECOND GAP [HOW]
+die()
+{
+    job "$2" "$3" $program "${@:4}"
+    [ "$job_status" = 77 ] || measure "$1 $5 $3 $6-$7" >>"$latencies.$BASHPID"
+}
+
+# Three at a time, as most of it is waiting.
+beside()
+{
+    job_aside die "$@"
+    [ $((++batch % 3)) != 0 ] || job_collect
+}
+
+# all NAME LAUNCHER BACKEND: every cell.
+all()
+{
+    local ranks first second call repeat gap
+    for ranks in 3 4 5; do
+        for ((first = 0; first < ranks; first++)); do
+            for ((second = 0; second < ranks; second++)); do
+                # Somebody has to be left in the group.
+                [ $first != $second ] && { [ $ranks -gt 3 ] || [ $((first * second)) = 0 ]; } || continue
+                for call in $calls; do
+                    for ((repeat = 0; repeat < ${DEATHS_REPEATS:-20}; repeat++)); do
+                        gap=$((repeat % 2 * 50))
+                        beside "$1" "$2" $ranks "$3" "$call" $first $second $gap
+                    done
+                done
+            done
+        done
+    done
+}
+
+# battery NAME LAUNCHER BACKEND: all cells, or each call with one order, which differs from call to
+# call.
+battery()
+{
+    local call orders=("3 0 1" "4 0 2" "4 2 0" "5 0 3" "5 4 0") order
+    if [ -n "${CHECK_LONG-}" ]; then
+        all "$@"
+    else
+        for call in $calls; do
+            next=$((next + 1))
+            [ -z "${CHECK_SHORT-}" ] || [ $((next % 4)) = 0 ] || continue
+            read -ra order <<<"${orders[next % 5]}"
+            beside "$1" "$2" "${order[0]}" "$3" "$call" "${order[@]:1}" $((next % 2 * 50))
+        done
+    fi
+    beside "$1" "$2" 4 "$3" recv 0 2 50 cold
+    beside "$1" "$2" 4 "$3" short 0 2 50 abort
+    beside "$1" "$2" 4 "$3" short 0 2 50 differ
+}
+
+battery gloo-memory shell gloo
+DIST_NODE_MEMORY=0 DIST_TRANSPORT=shm battery gloo-shm shell gloo
+DIST_TRANSPORT=tcp battery gloo-tcp shell gloo
+if tls_possible; then
+    DIST_TRANSPORT=tcp tls_with battery tls shell gloo
+fi
+if [ -e "$builddir/.libs/dist_ucx.so" ]; then
+    battery ucx-memory shell ucx
+    DIST_TRANSPORT=ucx battery ucx shell ucx
+fi
+job_collect
+
+# The launcher lets the others live, if it is asked to.
+export OMPI_MCA_orte_enable_recovery=1
+[ -n "${CHECK_SHORT-}" ] || battery mpi-memory openmpi mpi
+job_collect
+
+# Ranks of two machines: those of one see each other's processes, of the other only connections.
+cluster=$srcdir/bench/netns-cluster
+[[ $cluster == /* ]] || cluster=$PWD/$cluster
+across()
+{
+    job self "$1x$2" "$cluster" -k "$1" -n "$2" -g 60 "$builddir/$program" gloo "${@:3}"
+    [ "$job_status" = 77 ] || measure "machines-$1x$2 $3 $(($1 * $2)) $4-$5" >>"$latencies.$BASHPID"
+}
+if "$cluster" true 2>"$job_folder/why"; then
+    for call in $calls; do
+        next=$((next + 1))
+        [ -z "${CHECK_SHORT-}" ] || [ $((next % 4)) = 0 ] || continue
+        across 2 2 "$call" 0 $((1 + next % 2)) $((next / 2 % 2 * 50))
+        across 4 1 "$call" 0 $((1 + next % 3)) $((next / 2 % 2 * 50))
+    done
+    across 2 2 recv 0 2 50 cold
+    across 2 2 short 0 2 50 abort
+    across 2 2 short 0 2 50 differ
+else
+    job_skip "several machines" "$(tail -n 1 "$job_folder/why")"
+fi
+
+job_check "survivors were timed" [ -n "$(cat "$latencies".* 2>/dev/null)" ]
+cat "$latencies".* | sort -k1,1 -k5,5n | awk '
+    function say() { if (n) printf "# %s: %d survivors knew, half within %.0f ms, all within %.0f ms (%s)\n",
+        name, n, 1e3 * all[int((n + 1) / 2)], 1e3 * all[n], last }
+    $1 != name { say(); n = 0; name = $1 }
+    { all[++n] = $5; last = $2 " of " $3 " ranks, " $4 " killed" }
+    END { say() }'
