@@ -247,6 +247,7 @@ void disti_node_close(struct disti_node *node)
     disti_node_free(node->window, now, node->config->timeout_ms);
     if (node->abandoned)
         disti_segment_trim(0); /* the memory of ranks that were killed is kept by no other */
+    disti_node_migrate_close(node);
     free(node->peers);
     free(node->others);
     free(node->hellos);

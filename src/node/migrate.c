@@ -1,20 +1,39 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Two ranks on one CPU while another is free: the kernel often wakes a sleeper where its waker
- * runs, and leaves both there for milliseconds, in which neither gets on without the other's sleep.
- * So a rank that waits, and shares its CPU with another rank, goes to a free one.
+ * Two ranks on one CPU while another CPU is idle: the kernel often wakes a sleeper where its waker
+ * runs, and may leave both there, so that neither makes progress unless the other sleeps. A rank
+ * that waits, and shares its CPU with another rank, moves to an idle CPU.
+ *
+ * If there are more ranks than CPUs, or other programs use the CPUs, no CPU is idle for long. Then
+ * the kernel's own balancing is better, so a rank stays.
  */
 #include "base/clock.h"
 #include "base/settings/config.h"
 #include "node/state.h"
 
 #include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-/* Looks in vain, a microsecond or two, until it is asked why the other does not come. */
+/* Polls without success between two checks: a microsecond or two. */
 #define MIGRATE_LOOKS 64
-/* Not more often than the kernel itself would. */
-#define MIGRATE_EVERY_NS (1000 * 1000)
+/* Time for which a CPU must have been idle. The kernel counts it in hundredths of a second. */
+#define MIGRATE_IDLE_NS (50LL * 1000 * 1000)
+/* Older counts say nothing about the CPU now. */
+#define MIGRATE_STALE_NS (500LL * 1000 * 1000)
+/* Time from one decision to the next: the first, and the longest. It doubles each time. */
+#define MIGRATE_EVERY_NS (50LL * 1000 * 1000)
+#define MIGRATE_EVERY_MOST_NS (1000LL * 1000 * 1000)
+/* A CPU is idle if it was busy for less than this share of the time. */
+#define MIGRATE_BUSY_SHARE 10
+
+/* Idle time of each CPU, in clock ticks. */
+struct node_idle {
+    int64_t at_ns;
+    unsigned long long ticks[CPU_SETSIZE];
+};
 
 dist_status disti_node_migrate_open(struct disti_node *node)
 {
@@ -22,8 +41,69 @@ dist_status disti_node_migrate_open(struct disti_node *node)
     dist_status status = disti_env_int("DIST_STEP_ASIDE", 0, 1, 1, &wanted);
 
     if (status == DIST_OK)
-        node->stays = !wanted;
+        node->stays = !wanted || disti_node_is_crowded(node);
+    node->migrate_every_ns = MIGRATE_EVERY_NS;
+    node->stat_path = "/proc/stat";
     return status;
+}
+
+void disti_node_migrate_close(struct disti_node *node)
+{
+    free(node->idle);
+}
+
+/* ---- idle CPUs ---- */
+
+/* Reads /proc/stat: "cpu3 user nice system idle iowait ...". Offline CPUs have no line. */
+static bool migrate_read_idle(const char *path, struct node_idle *idle)
+{
+    FILE *file = fopen(path, "re");
+    unsigned long long ticks, waiting;
+    char *line = NULL;
+    size_t room = 0;
+    unsigned cpu;
+
+    if (!file)
+        return false;
+    memset(idle->ticks, 0, sizeof(idle->ticks));
+    idle->at_ns = disti_now_ns();
+    while (getline(&line, &room, file) > 0 && strncmp(line, "cpu", 3) == 0) {
+        if (sscanf(line, "cpu%u %*u %*u %*u %llu %llu", &cpu, &ticks, &waiting) == 3 &&
+            cpu < CPU_SETSIZE)
+            idle->ticks[cpu] = ticks + waiting;
+    }
+    free(line);
+    fclose(file);
+    return true;
+}
+
+/*
+ * Removes from *cpus those that have not been idle since the last count, and counts again. False:
+ * the last count is too old to tell, or there was none.
+ */
+static bool migrate_keep_idle(struct disti_node *node, cpu_set_t *cpus)
+{
+    const long hertz = sysconf(_SC_CLK_TCK);
+    struct node_idle *now = malloc(sizeof(*now)), *before = node->idle;
+    int64_t passed_ns;
+    bool tells;
+
+    if (!now || hertz <= 0 || !migrate_read_idle(node->stat_path, now)) {
+        free(now);
+        return false;
+    }
+    node->idle = now;
+    passed_ns = before ? now->at_ns - before->at_ns : 0;
+    tells = passed_ns >= MIGRATE_IDLE_NS && passed_ns < MIGRATE_STALE_NS;
+    for (size_t cpu = 0; tells && cpu < CPU_SETSIZE; cpu++) {
+        const int64_t idle_ns =
+            (int64_t)(now->ticks[cpu] - before->ticks[cpu]) * (1000000000 / hertz);
+
+        if (idle_ns < passed_ns - passed_ns / MIGRATE_BUSY_SHARE - 1000000000 / hertz)
+            CPU_CLR(cpu, cpus);
+    }
+    free(before);
+    return tells;
 }
 
 void disti_node_publish_cpu(struct disti_node *node)
@@ -50,11 +130,16 @@ static bool migrate_is_shared(const struct disti_node *node)
     return false;
 }
 
-/* The next CPU that this thread may use and no rank was last seen on; -1: none. */
-static int migrate_free_cpu(const struct disti_node *node, const cpu_set_t *usable, int cpu)
+/* The next idle CPU that this thread may use and no rank was last seen on; -1: none. */
+static int migrate_free_cpu(struct disti_node *node, const cpu_set_t *usable, int cpu)
 {
     cpu_set_t free_cpus = *usable;
 
+    if (!migrate_keep_idle(node, &free_cpus))
+        return -1;
+    node->migrate_at_ns = disti_now_ns() + node->migrate_every_ns;
+    if (node->migrate_every_ns < MIGRATE_EVERY_MOST_NS)
+        node->migrate_every_ns *= 2;
     for (int r = 0; r < node->ranks; r++) {
         int theirs = migrate_cpu_of(node, r);
 
@@ -94,13 +179,12 @@ void disti_node_migrate_cpu(struct disti_node *node)
     if (!migrate_is_shared(node))
         return;
     now = disti_now_ns();
-    if (now - node->migrate_ns < MIGRATE_EVERY_NS ||
-        sched_getaffinity(0, sizeof(usable), &usable) < 0)
+    if (now < node->migrate_at_ns || sched_getaffinity(0, sizeof(usable), &usable) < 0)
         return;
+    node->migrate_at_ns = now + MIGRATE_IDLE_NS;
     cpu = migrate_free_cpu(node, &usable, node->cpu);
     if (cpu < 0)
         return;
-    node->migrate_ns = now;
     migrate_go(&usable, cpu);
     disti_node_publish_cpu(node);
 }

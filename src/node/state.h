@@ -112,13 +112,15 @@ struct disti_node {
     uint64_t gone_from;  /* and from which call on */
     bool stays;          /* on its CPU, even if that is the awaited rank's too */
     int cpu;             /* what the board says */
-    int64_t migrate_ns;  /* when it last stepped aside */
-    uint32_t looks;      /* in vain, so far */
-    bool fences;         /* a stage is stored with a fence */
-    bool cma;            /* the kernel copies between ranks, as far as is known; same on all */
-    bool cma_refused;    /* it did not, in a call of pairs; this rank knows, others may not */
-    bool used;           /* its ranks have agreed to use it */
-    bool has_doorbell;   /* with this number among those of the process: */
+    int64_t migrate_at_ns, migrate_every_ns; /* time of the next check, and from there on */
+    const char *stat_path;                   /* where idle CPUs are counted */
+    struct node_idle *idle;                  /* migrate.c's; NULL: CPUs have not been counted */
+    uint32_t looks;                          /* in vain, so far */
+    bool fences;                             /* a stage is stored with a fence */
+    bool cma;          /* the kernel copies between ranks, as far as is known; same on all */
+    bool cma_refused;  /* it did not, in a call of pairs; this rank knows, others may not */
+    bool used;         /* its ranks have agreed to use it */
+    bool has_doorbell; /* with this number among those of the process: */
     uint32_t doorbell_number;
     struct node_lead lead;
     int sleeper; /* the doorbell of the thread that sleeps, -1: none; guarded by doorbell.c's lock
@@ -372,6 +374,7 @@ dist_status disti_node_op_left(struct disti_node_op *op, const struct dist_call 
 
 /* Reads DIST_STEP_ASIDE. */
 dist_status disti_node_migrate_open(struct disti_node *node);
+void disti_node_migrate_close(struct disti_node *node);
 
 /* ---- deferred.c: memory that peers read ---- */
 

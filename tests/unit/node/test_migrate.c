@@ -1,19 +1,69 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Stepping aside: to a CPU that no rank is on, and only from another rank's. */
+/*
+ * A rank moves to an idle CPU that no rank is on, and only from another rank's CPU. This program
+ * replaces the calls that say where a thread runs, so that no scheduler takes part.
+ */
+#include "base/clock.h"
 #include "node/state.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <sched.h>
 #include <cmocka.h>
 
-static cpu_set_t usable;
+enum { CPUS = 4, POLLS = 64, NAP_NS = 60 * 1000 * 1000 };
 
-/* Two ranks, this one being rank 0; the other was last seen on that CPU. */
+static int here, moves;
+static struct dist_backend_config config;
+static char stat_path[] = "/tmp/dist-stat-XXXXXX";
+
+int sched_getcpu(void)
+{
+    return here;
+}
+
+int sched_getaffinity(pid_t pid, size_t size, cpu_set_t *set)
+{
+    (void)pid;
+    memset(set, 0, size);
+    for (size_t cpu = 0; cpu < CPUS; cpu++)
+        CPU_SET(cpu, set);
+    return 0;
+}
+
+int sched_setaffinity(pid_t pid, size_t size, const cpu_set_t *set)
+{
+    (void)pid;
+    (void)size;
+    if (CPU_COUNT(set) > 1)
+        return 0;
+    moves++;
+    for (here = 0; !CPU_ISSET((size_t)here, set);)
+        here++;
+    return 0;
+}
+
+/* As /proc/stat has it. busy: a CPU that did nothing but work, -1: none, CPUS: all of them. */
+static void count_idle(unsigned ticks, int busy)
+{
+    FILE *file = fopen(stat_path, "w");
+
+    assert_non_null(file);
+    fprintf(file, "cpu  1 2 3 4 5 6 7 0 0 0\n");
+    for (int cpu = 0; cpu < CPUS; cpu++)
+        fprintf(file, "cpu%d 10 0 10 %u 0 0 0 0 0 0\n", cpu,
+                cpu == busy || busy == CPUS ? 0 : ticks);
+    fprintf(file, "intr 99 0 0\n");
+    assert_int_equal(fclose(file), 0);
+}
+
+/* Two ranks: this one, rank 0, is on CPU 0, and the other was last seen on that CPU. */
 static struct disti_node *pair_of_ranks(int other_cpu)
 {
     struct disti_node *node = calloc(1, sizeof(*node));
@@ -29,6 +79,11 @@ static struct disti_node *pair_of_ranks(int other_cpu)
     }
     node->board = node->peers[0].board;
     node->cpu = -1;
+    node->config = &config;
+    assert_int_equal(disti_node_migrate_open(node), DIST_OK);
+    node->stat_path = stat_path;
+    here = moves = 0;
+    disti_node_publish_cpu(node);
     return node;
 }
 
@@ -36,81 +91,123 @@ static void free_ranks(struct disti_node *node)
 {
     for (int r = 0; r < 2; r++)
         free(node->peers[r].board);
+    disti_node_migrate_close(node);
     free(node->peers);
     free(node);
 }
 
-/* Stays where it is put until it is put elsewhere, but may use all of `usable`. */
-static int put_on_some_cpu(void)
+static void poll_in_vain(struct disti_node *node)
 {
-    cpu_set_t only;
-    int cpu = 0;
-
-    while (!CPU_ISSET((size_t)cpu, &usable))
-        cpu++;
-    CPU_ZERO(&only);
-    CPU_SET((size_t)cpu, &only);
-    assert_int_equal(sched_setaffinity(0, sizeof(only), &only), 0);
-    assert_int_equal(sched_setaffinity(0, sizeof(usable), &usable), 0);
-    return cpu;
-}
-
-/* Whether a step was taken, as the clock of the last one says. */
-static bool steps_migrate(struct disti_node *node)
-{
-    cpu_set_t after;
-
-    node->migrate_ns = 0;
-    disti_node_publish_cpu(node);
-    for (int i = 0; i < 1000; i++)
+    for (int i = 0; i < POLLS; i++)
         disti_node_migrate_cpu(node);
-    assert_int_equal(sched_getaffinity(0, sizeof(after), &after), 0);
-    assert_true(CPU_EQUAL(&after, &usable));
-    return node->migrate_ns != 0;
 }
 
-static void it_leaves_another_ranks_cpu(void **state)
+/* Polls before and after a time in which the CPUs but one were idle. Returns the number of moves.
+ */
+static int poll_twice(struct disti_node *node, int busy)
 {
-    bool left = false;
+    const int before = moves;
 
-    (void)state;
-    if (CPU_COUNT(&usable) < 2)
-        skip();
-    /* The kernel may move this thread before it looks, or back: rarely each time. */
-    for (int i = 0; i < 100 && !left; i++) {
-        int cpu = put_on_some_cpu();
-        struct disti_node *node = pair_of_ranks(cpu);
-
-        left =
-            steps_migrate(node) && node->cpu != cpu && atomic_load(&node->board->cpu) == node->cpu;
-        free_ranks(node);
-    }
-    assert_true(left);
+    count_idle(0, busy);
+    poll_in_vain(node);
+    assert_int_equal(moves, before); /* nothing is known of the CPUs yet */
+    disti_sleep_ns(NAP_NS);
+    count_idle(1000, busy);
+    poll_in_vain(node);
+    return moves - before;
 }
 
-static void it_stays_if_the_other_is_elsewhere_or_it_shall(void **state)
+static void it_moves_to_an_idle_cpu(void **state)
 {
-    struct disti_node *elsewhere = pair_of_ranks(CPU_SETSIZE + 7), *here = pair_of_ranks(0);
+    struct disti_node *node = pair_of_ranks(0);
 
     (void)state;
-    assert_false(steps_migrate(elsewhere));
-    here->stays = true;
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        atomic_store(&here->peers[1].board->cpu, cpu);
-        assert_false(steps_migrate(here));
+    assert_int_equal(poll_twice(node, 1), 1);
+    assert_int_equal(here, 2);
+    assert_int_equal(atomic_load(&node->board->cpu), 2);
+    free_ranks(node);
+}
+
+static void it_stays_if_no_cpu_is_idle(void **state)
+{
+    struct disti_node *node = pair_of_ranks(0);
+
+    (void)state;
+    assert_int_equal(poll_twice(node, CPUS), 0);
+    free_ranks(node);
+}
+
+static void it_stays_if_the_other_rank_is_elsewhere(void **state)
+{
+    struct disti_node *node = pair_of_ranks(1);
+
+    (void)state;
+    assert_int_equal(poll_twice(node, -1), 0);
+    free_ranks(node);
+}
+
+static void it_stays_if_ranks_outnumber_the_cpus(void **state)
+{
+    struct disti_node *node;
+
+    (void)state;
+    config.crowded = true;
+    node = pair_of_ranks(0);
+    config.crowded = false;
+    assert_int_equal(poll_twice(node, -1), 0);
+    free_ranks(node);
+}
+
+static void it_stays_if_it_is_told_to(void **state)
+{
+    struct disti_node *node;
+
+    (void)state;
+    setenv("DIST_STEP_ASIDE", "0", 1);
+    node = pair_of_ranks(0);
+    unsetenv("DIST_STEP_ASIDE");
+    assert_int_equal(poll_twice(node, -1), 0);
+    free_ranks(node);
+}
+
+/* The other rank comes after it, again and again. */
+static void it_moves_less_often_each_time(void **state)
+{
+    struct disti_node *node = pair_of_ranks(0);
+    int64_t every_ns = node->migrate_every_ns;
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(poll_twice(node, -1), 1);
+        atomic_store(&node->peers[1].board->cpu, here);
+        assert_true(node->migrate_every_ns >= 2 * every_ns);
+        every_ns = node->migrate_every_ns;
+        poll_in_vain(node);
+        assert_int_equal(moves, i + 1);
+        node->migrate_at_ns = 0; /* as if that time had passed, and nobody had counted since */
+        free(node->idle);
+        node->idle = NULL;
     }
-    free_ranks(elsewhere);
-    free_ranks(here);
+    free_ranks(node);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_leaves_another_ranks_cpu),
-        cmocka_unit_test(it_stays_if_the_other_is_elsewhere_or_it_shall),
+        cmocka_unit_test(it_moves_to_an_idle_cpu),
+        cmocka_unit_test(it_stays_if_no_cpu_is_idle),
+        cmocka_unit_test(it_stays_if_the_other_rank_is_elsewhere),
+        cmocka_unit_test(it_stays_if_ranks_outnumber_the_cpus),
+        cmocka_unit_test(it_stays_if_it_is_told_to),
+        cmocka_unit_test(it_moves_less_often_each_time),
     };
+    const int fd = mkstemp(stat_path);
+    int failed;
 
-    if (sched_getaffinity(0, sizeof(usable), &usable) < 0)
+    if (fd < 0)
         return 99;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    close(fd);
+    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    unlink(stat_path);
+    return failed;
 }
