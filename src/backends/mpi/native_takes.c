@@ -63,15 +63,17 @@ MPI_Op disti_native_op(dist_op op, dist_dtype dtype)
 
 /*
  * Left to our plans: reductions of 8-bit integers, since Open MPI 4.1 adds them with saturation
- * where the CPU has AVX (and wraps elsewhere); the least and the greatest of unsigned integers,
- * which MPICH 4.0 compares as signed.
+ * where the CPU has AVX (and wraps elsewhere); minima and maxima of unsigned integers, which MPICH
+ * 4.0 compares as signed; minima and maxima of floats, since MPI does not define them for a NaN and
+ * for zeros of both signs: they depend on the order of the operands, and with MPICH on the rank.
  */
 static bool native_is_wrong(const struct dist_call *call)
 {
     bool wide_unsigned = call->dtype == DIST_UINT32 || call->dtype == DIST_UINT64;
     bool compares = call->op == DIST_MIN || call->op == DIST_MAX;
 
-    return call->dtype == DIST_INT8 || call->dtype == DIST_UINT8 || (wide_unsigned && compares);
+    return call->dtype == DIST_INT8 || call->dtype == DIST_UINT8 ||
+           (compares && (wide_unsigned || native_is_float(call->dtype)));
 }
 
 /* MPI adds in whatever order it likes. */
