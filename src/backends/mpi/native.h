@@ -66,6 +66,14 @@ static inline unsigned char *disti_native_element(const struct disti_native *nat
 
 /* ---- native_start.c ---- */
 
+/*
+ * Return the address to pass to MPI for a buffer of which MPI uses `bytes` bytes: the program's, or
+ * if bytes is 0 one of our own. For an empty buffer the program may pass any address: that of the
+ * other buffer, which Open MPI takes for in place and MPICH refuses, or the value of MPI_IN_PLACE.
+ */
+const void *disti_native_in(const void *in, size_t bytes);
+void *disti_native_out(void *out, size_t bytes);
+
 /* Does the result come to other memory first? Then *count_p is how many elements that takes. */
 bool disti_native_stages(const struct disti_native *native, const struct dist_call *call,
                          size_t *count_p);

@@ -107,6 +107,20 @@ void disti_native_unstage(const struct disti_native *native, const struct disti_
 
 /* ---- starting ---- */
 
+const void *disti_native_in(const void *in, size_t bytes)
+{
+    static const char nothing;
+
+    return bytes ? in : &nothing;
+}
+
+void *disti_native_out(void *out, size_t bytes)
+{
+    static char nothing;
+
+    return bytes ? out : &nothing;
+}
+
 void disti_native_bring(void *to, const void *from, size_t bytes)
 {
     if (to != from && bytes)
@@ -118,18 +132,22 @@ static int native_start_reduction(const struct disti_native *native, struct dist
     const struct dist_call *call = &c->call;
     MPI_Datatype type = disti_native_type(call->dtype);
     MPI_Op op = disti_native_op(call->op, call->dtype);
+    size_t bytes = disti_native_bytes(native, call, call->count);
     int count = (int)call->count;
-    bool in_place = native->rank == call->root && call->in == call->out;
+    bool root = native->rank == call->root, in_place = root && bytes && call->in == call->out;
+    const void *in = disti_native_in(call->in, bytes);
+    void *out = disti_native_out(call->out, bytes);
 
     switch (call->collective) {
     case DIST_COLL_ALL_REDUCE:
-        disti_native_bring(call->out, call->in, disti_native_bytes(native, call, call->count));
-        return MPI_Iallreduce(MPI_IN_PLACE, call->out, count, type, op, native->comm, &c->request);
+        disti_native_bring(out, call->in, bytes);
+        return MPI_Iallreduce(MPI_IN_PLACE, out, count, type, op, native->comm, &c->request);
     case DIST_COLL_REDUCE:
-        return MPI_Ireduce(in_place ? MPI_IN_PLACE : call->in, call->out, count, type, op,
-                           call->root, native->comm, &c->request);
+        out = root ? out : disti_native_out(NULL, 0);
+        return MPI_Ireduce(in_place ? MPI_IN_PLACE : in, out, count, type, op, call->root,
+                           native->comm, &c->request);
     default:
-        return MPI_Ireduce_scatter_block(call->in, c->stage ? c->stage : call->out, count, type, op,
+        return MPI_Ireduce_scatter_block(in, c->stage ? c->stage : out, count, type, op,
                                          native->comm, &c->request);
     }
 }
@@ -137,27 +155,27 @@ static int native_start_reduction(const struct disti_native *native, struct dist
 static int native_start_move(const struct disti_native *native, struct disti_native_call *c)
 {
     const struct dist_call *call = &c->call;
-    const void *in = call->in;
-    void *out = call->out;
-    int n = (int)disti_native_bytes(native, call, call->count);
+    size_t bytes = disti_native_bytes(native, call, call->count), own = native->rank * bytes;
+    const char *in = disti_native_in(call->in, bytes);
+    char *out = disti_native_out(call->out, bytes);
+    int n = (int)bytes;
     bool root = native->rank == call->root;
-    size_t own = (size_t)native->rank * call->count;
 
     switch (call->collective) {
     case DIST_COLL_BROADCAST:
         return MPI_Ibcast(out, n, MPI_BYTE, call->root, native->comm, &c->request);
     case DIST_COLL_ALL_GATHER:
-        disti_native_bring(disti_native_element(native, call, out, own), in, (size_t)n);
+        disti_native_bring(out + own, in, bytes);
         return MPI_Iallgather(MPI_IN_PLACE, n, MPI_BYTE, out, n, MPI_BYTE, native->comm,
                               &c->request);
     case DIST_COLL_GATHER:
-        in = root && in == disti_native_element(native, call, out, own) ? MPI_IN_PLACE : in;
-        return MPI_Igather(in, n, MPI_BYTE, out, n, MPI_BYTE, call->root, native->comm,
-                           &c->request);
+        out = root ? out : disti_native_out(NULL, 0);
+        return MPI_Igather(root && in == out + own ? MPI_IN_PLACE : in, n, MPI_BYTE, out, n,
+                           MPI_BYTE, call->root, native->comm, &c->request);
     case DIST_COLL_SCATTER:
-        out = root && out == disti_native_element(native, call, in, own) ? MPI_IN_PLACE : out;
-        return MPI_Iscatter(in, n, MPI_BYTE, out, n, MPI_BYTE, call->root, native->comm,
-                            &c->request);
+        in = root ? in : disti_native_in(NULL, 0);
+        return MPI_Iscatter(in, n, MPI_BYTE, root && out == in + own ? MPI_IN_PLACE : out, n,
+                            MPI_BYTE, call->root, native->comm, &c->request);
     default:
         return MPI_Ialltoall(in, n, MPI_BYTE, out, n, MPI_BYTE, native->comm, &c->request);
     }

@@ -9,8 +9,8 @@
 static int native_all_gather_v(const struct disti_native *native, struct disti_native_call *c)
 {
     const struct dist_call *call = &c->call;
-    void *out = c->stage ? c->stage : call->out;
     size_t own = (size_t)native->rank, at = 0;
+    char *out;
 
     for (int r = 0; r < native->ranks; r++) {
         size_t offset = c->stage ? at : call->out_offsets[r];
@@ -19,7 +19,8 @@ static int native_all_gather_v(const struct disti_native *native, struct disti_n
         c->out.offsets[r] = (int)disti_native_bytes(native, call, offset);
         at += call->out_counts[r];
     }
-    disti_native_bring((char *)out + c->out.offsets[own], call->in, (size_t)c->out.counts[own]);
+    out = c->stage ? (char *)c->stage : disti_native_out(call->out, at);
+    disti_native_bring(out + c->out.offsets[own], call->in, (size_t)c->out.counts[own]);
     return MPI_Iallgatherv(MPI_IN_PLACE, c->out.counts[own], MPI_BYTE, out, c->out.counts,
                            c->out.offsets, MPI_BYTE, native->comm, &c->request);
 }
@@ -27,11 +28,15 @@ static int native_all_gather_v(const struct disti_native *native, struct disti_n
 static int native_reduce_scatter_v(const struct disti_native *native, struct disti_native_call *c)
 {
     const struct dist_call *call = &c->call;
+    void *out = disti_native_out(call->out, call->in_counts[native->rank]);
+    size_t all = 0;
 
-    for (int r = 0; r < native->ranks; r++)
+    for (int r = 0; r < native->ranks; r++) {
         c->in.counts[r] = (int)call->in_counts[r];
-    return MPI_Ireduce_scatter(call->in, c->stage ? c->stage : call->out, c->in.counts,
-                               disti_native_type(call->dtype),
+        all += call->in_counts[r];
+    }
+    return MPI_Ireduce_scatter(disti_native_in(call->in, all), c->stage ? c->stage : out,
+                               c->in.counts, disti_native_type(call->dtype),
                                disti_native_op(call->op, call->dtype), native->comm, &c->request);
 }
 
@@ -62,15 +67,31 @@ static int native_far_type(size_t offset, size_t bytes, MPI_Datatype *type_p)
     return code;
 }
 
+/* Sets *first_p to the lowest offset of a block that is not empty. False: all blocks are empty. */
+static bool native_first(const size_t *counts, const size_t *offsets, int ranks, size_t *first_p)
+{
+    bool found = false;
+
+    *first_p = 0;
+    for (int r = 0; r < ranks; r++) {
+        if (!counts[r] || (found && offsets[r] >= *first_p))
+            continue;
+        *first_p = offsets[r];
+        found = true;
+    }
+    return found;
+}
+
+/* Describes the blocks for MPI, with offsets relative to element `first`. */
 static int native_describe(const struct disti_native *native, const struct dist_call *call,
-                           const size_t *counts, const size_t *offsets,
+                           const size_t *counts, const size_t *offsets, size_t first,
                            struct disti_native_blocks *blocks)
 {
     int code = MPI_SUCCESS;
 
     for (int r = 0; r < native->ranks && code == MPI_SUCCESS; r++) {
         size_t bytes = disti_native_bytes(native, call, counts[r]);
-        size_t offset = bytes ? disti_native_bytes(native, call, offsets[r]) : 0;
+        size_t offset = bytes ? disti_native_bytes(native, call, offsets[r] - first) : 0;
         bool far = bytes > INT_MAX || offset > INT_MAX;
 
         blocks->types[r] = MPI_BYTE;
@@ -101,21 +122,29 @@ void disti_native_free_types(const struct disti_native *native, struct disti_nat
 /*
  * Only this form takes types by rank, so that a rank with blocks that fit no int can put them all
  * the same: no rank knows the counts of all others, and all must call the same.
+ *
+ * in and out may have the same address, with the blocks of one in the gaps of the other. Open MPI
+ * takes equal addresses for in place. We pass the addresses of the first blocks, which differ.
  */
 static int native_all_to_all_v(const struct disti_native *native, struct disti_native_call *c)
 {
     const struct dist_call *call = &c->call;
+    size_t in_first, out_first;
+    bool sends = native_first(call->in_counts, call->in_offsets, native->ranks, &in_first);
+    bool gets = native_first(call->out_counts, call->out_offsets, native->ranks, &out_first);
+    const void *in = disti_native_in(disti_native_element(native, call, call->in, in_first), sends);
+    void *out = disti_native_out(disti_native_element(native, call, call->out, out_first), gets);
     int code;
 
     for (int r = 0; r < native->ranks; r++)
         c->in.types[r] = c->out.types[r] = MPI_DATATYPE_NULL;
-    code = native_describe(native, call, call->in_counts, call->in_offsets, &c->in);
-    if (code == MPI_SUCCESS)
-        code = native_describe(native, call, call->out_counts, call->out_offsets, &c->out);
+    code = native_describe(native, call, call->in_counts, call->in_offsets, in_first, &c->in);
     if (code == MPI_SUCCESS)
         code =
-            MPI_Ialltoallw(call->in, c->in.counts, c->in.offsets, c->in.types, call->out,
-                           c->out.counts, c->out.offsets, c->out.types, native->comm, &c->request);
+            native_describe(native, call, call->out_counts, call->out_offsets, out_first, &c->out);
+    if (code == MPI_SUCCESS)
+        code = MPI_Ialltoallw(in, c->in.counts, c->in.offsets, c->in.types, out, c->out.counts,
+                              c->out.offsets, c->out.types, native->comm, &c->request);
     return code;
 }
 
