@@ -25,7 +25,7 @@ bool disti_native_takes_devices(const struct disti_native *native, const struct 
     size_t count;
 
     return disti_mpi_takes_devices() && disti_native_takes(native, call) && call->op != DIST_AVG &&
-           !disti_native_stages(native, call, &count);
+           !disti_native_stages(native, call, &count) && !disti_native_brings(native, call);
 }
 
 dist_status disti_native_wait_stream(const struct disti_native *native,

@@ -86,6 +86,8 @@ dist_status disti_native_make_room(const struct disti_native *native, struct dis
  * all ranks or on none, and a rank knows of itself only: so all give it.
  */
 void disti_native_bring(void *to, const void *from, size_t bytes);
+/* Returns true if this rank's part is not there. */
+bool disti_native_brings(const struct disti_native *native, const struct dist_call *call);
 
 /* Starts it. With the lock held. Returns MPI's code. */
 int disti_native_start(const struct disti_native *native, struct disti_native_call *c);
@@ -98,7 +100,7 @@ void disti_native_unstage(const struct disti_native *native, const struct disti_
 /* Does the MPI say that it takes memory of a GPU? DIST_MPI_CUDA=0|1 says it instead. */
 bool disti_mpi_takes_devices(void);
 
-/* Could MPI do this call, if its buffers are a GPU's? Not what we finish on the host. */
+/* Returns true if MPI can do this call in memory of a GPU: if the host need not access it. */
 bool disti_native_takes_devices(const struct disti_native *native, const struct dist_call *call);
 
 /* Waits until what is on the call's stream is done: MPI knows of no streams. */

@@ -121,6 +121,22 @@ void *disti_native_out(void *out, size_t bytes)
     return bytes ? out : &nothing;
 }
 
+bool disti_native_brings(const struct disti_native *native, const struct dist_call *call)
+{
+    size_t own = (size_t)native->rank;
+
+    switch (call->collective) {
+    case DIST_COLL_ALL_REDUCE:
+        return call->in != call->out;
+    case DIST_COLL_ALL_GATHER:
+        return call->in != disti_native_element(native, call, call->out, own * call->count);
+    case DIST_COLL_ALL_GATHER_V:
+        return call->in != disti_native_element(native, call, call->out, call->out_offsets[own]);
+    default:
+        return false;
+    }
+}
+
 void disti_native_bring(void *to, const void *from, size_t bytes)
 {
     if (to != from && bytes)
