@@ -80,8 +80,11 @@ void *battery_alloc(size_t count, size_t size);
 
 /* ---- cases: one call, its memory, and what must come of it ---- */
 
-/* Blocks of a v-form: all alike, of many lengths (some of them 0), or those with gaps, shuffled. */
-enum layout { LAYOUT_EVEN, LAYOUT_UNEVEN, LAYOUT_GAPS, LAYOUT_COUNT };
+/*
+ * Blocks of a v-form: all of one length; of many lengths (some of them 0); those with gaps,
+ * shuffled; or in and out with the same address, the blocks of one in the gaps of the other.
+ */
+enum layout { LAYOUT_EVEN, LAYOUT_UNEVEN, LAYOUT_GAPS, LAYOUT_WOVEN, LAYOUT_COUNT };
 
 /*
  * Memory between guards, and how it was before the call. image: where the host reads and writes
@@ -113,7 +116,8 @@ struct test_case {
     bool in_place;
     int tag;
 
-    /* The shape function's: memory, what is passed, what must come. In place there is no `in`. */
+    /* The shape function's: memory, what is passed, what must come. In place, and where the layout
+       is woven, `out` holds both and there is no `in`. */
     struct buffer in, out;
     const void *give;
     void *get;
@@ -169,6 +173,8 @@ void *case_image(const struct test_case *c, const struct buffer *buffer, size_t 
 /* The offsets of a layout's blocks, one a rank. All elements, gaps included. */
 size_t case_layout(struct test_case *c, const size_t *counts, size_t *offsets);
 size_t case_block_count(const struct test_case *c, int from, int to);
+/* Does the layout need offsets? Without, blocks lie one after the other. */
+bool case_has_offsets(const struct test_case *c);
 /* Makes counts and offsets of one block a rank, each rank's own. All elements. */
 size_t case_blocks(struct test_case *c, size_t **counts_p, size_t **offsets_p);
 

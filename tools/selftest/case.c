@@ -135,9 +135,14 @@ size_t case_block_count(const struct test_case *c, int from, int to)
     return c->count * (size_t)parts[(from * 3 + to * 5 + (int)(c->data.seed % 7)) % 4] / 4;
 }
 
+bool case_has_offsets(const struct test_case *c)
+{
+    return c->layout == LAYOUT_GAPS || c->layout == LAYOUT_WOVEN;
+}
+
 /*
  * In gaps the odd ranks' blocks come first, from the last to the first, then the even ones, each
- * some elements behind the one before.
+ * some elements behind the one before. Woven, count elements are free before each block.
  */
 size_t case_layout(struct test_case *c, const size_t *counts, size_t *offsets)
 {
@@ -147,13 +152,17 @@ size_t case_layout(struct test_case *c, const size_t *counts, size_t *offsets)
     for (int i = 0; i < ranks; i++) {
         int odd = ranks / 2, r = i;
 
-        if (c->layout == LAYOUT_GAPS) {
+        if (case_has_offsets(c))
             r = i < odd ? 2 * (odd - i) - 1 : 2 * (i - odd);
+        if (c->layout == LAYOUT_GAPS)
             end += 1 + (size_t)(i % 3);
-        }
+        if (c->layout == LAYOUT_WOVEN)
+            end = (2 * (size_t)i + 1) * c->count;
         offsets[r] = end;
         end += counts[r];
     }
+    if (c->layout == LAYOUT_WOVEN)
+        return 2 * (size_t)ranks * c->count;
     return c->layout == LAYOUT_GAPS ? end + 2 : end;
 }
 
@@ -181,6 +190,30 @@ static void case_remember(struct test_case *c, struct buffer *buffer)
     case_copy(c, buffer, false);
 }
 
+/* What may be passed for a buffer of no elements. Open MPI's MPI_IN_PLACE is address 1, and Rust's
+   empty slices of bytes are there too. */
+static void *case_nowhere(const struct test_case *c, void *own, const void *other)
+{
+    switch ((c->data.seed * 3 + (uint64_t)c->b->rank) % 4) {
+    case 0:
+        return NULL;
+    case 1:
+        return (void *)(uintptr_t)other;
+    case 2:
+        return (void *)(uintptr_t)1;
+    default:
+        return own;
+    }
+}
+
+static void case_empty(struct test_case *c)
+{
+    if (c->in.memory && !c->in.bytes)
+        c->give = case_nowhere(c, c->in.data, c->get);
+    if (c->out.memory && !c->out.bytes)
+        c->get = case_nowhere(c, c->out.data, c->give);
+}
+
 struct test_case *case_new(struct battery *b, const struct operation *operation,
                            const struct variant *variant)
 {
@@ -196,6 +229,7 @@ struct test_case *case_new(struct battery *b, const struct operation *operation,
         variant->place == PLACE_IN || (variant->place == PLACE_IN_ON_ODD_RANKS && b->rank % 2);
     c->tag = b->lacks & DIST_LACKS_TAGS ? 0 : (int)(b->seed % 1000);
     operation->shape(c);
+    case_empty(c);
     if (!c->works_needed)
         c->works_needed = 1;
     c->works = battery_alloc((size_t)c->works_needed, sizeof(*c->works));
@@ -238,7 +272,7 @@ const char *case_name(const struct test_case *c)
         BATTERY_MODES(CASE_MODE)
 #undef CASE_MODE
     };
-    static const char *const layouts[] = {"even", "uneven", "gaps"};
+    static const char *const layouts[] = {"even", "uneven", "gaps", "woven"};
     static char name[160];
     int n =
         snprintf(name, sizeof(name), "%s %s", c->operation->name, dist_dtype_string(c->data.dtype));

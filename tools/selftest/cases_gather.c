@@ -29,7 +29,7 @@ const struct operation operation_broadcast = {
 
 /* ---- all_gather and gather ---- */
 
-/* What a rank without a result passes does not matter: nothing, or what stays as it is. */
+/* What a rank without a result passes does not matter: nothing, `in`, or what stays as it is. */
 static bool gather_passes(const struct test_case *c)
 {
     bool has_result = !(c->operation->flags & OPERATION_ROOTED) || c->root == c->b->rank;
@@ -46,13 +46,17 @@ static void gather_shape(struct test_case *c)
     total = case_blocks(c, &c->out_counts, &c->out_offsets);
     if (gather_passes(c))
         case_out(c, total);
-    if (c->in_place && has_result) {
-        case_give(c, &c->out, c->out_offsets[rank], 0, c->out_counts[rank]);
-        c->give = case_at(c, &c->out, c->out_offsets[rank]);
+    if (has_result && (c->in_place || c->layout == LAYOUT_WOVEN)) {
+        size_t at = c->in_place ? c->out_offsets[rank] : 0;
+
+        case_give(c, &c->out, at, 0, c->out_counts[rank]);
+        c->give = case_at(c, &c->out, at);
     } else {
         case_in(c, c->out_counts[rank]);
         case_give(c, &c->in, 0, 0, c->out_counts[rank]);
     }
+    if (!has_result && c->data.seed % 4 == 2)
+        c->get = c->in.data;
     for (int r = 0; r < ranks && has_result; r++)
         case_expect(c, c->out_offsets[r], c->out_counts[r], r, 0);
 }
@@ -75,7 +79,7 @@ const struct operation operation_all_gather = {
 /* Blocks one after the other need no offsets. */
 static const size_t *gather_offsets(const struct test_case *c)
 {
-    return c->layout == LAYOUT_GAPS ? c->out_offsets : NULL;
+    return case_has_offsets(c) ? c->out_offsets : NULL;
 }
 
 static dist_status all_gather_v_call(struct test_case *c, dist_work **works)

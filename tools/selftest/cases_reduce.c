@@ -166,7 +166,7 @@ static dist_status reduce_scatter_v_call(struct test_case *c, dist_work **works)
 /* It has no offsets: gaps are left out. */
 static void reduce_scatter_v_shape(struct test_case *c)
 {
-    if (c->layout == LAYOUT_GAPS)
+    if (case_has_offsets(c))
         c->layout = LAYOUT_UNEVEN;
     reduce_scatter_shape(c);
 }

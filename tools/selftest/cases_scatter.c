@@ -4,6 +4,7 @@
 
 /* ---- scatter ---- */
 
+/* What the other ranks pass does not matter: nothing, `out`, or what stays as it is. */
 static bool scatter_passes(const struct test_case *c)
 {
     return c->root == c->b->rank || c->data.seed % 2;
@@ -12,25 +13,28 @@ static bool scatter_passes(const struct test_case *c)
 static void scatter_shape(struct test_case *c)
 {
     int rank = c->b->rank;
-    bool in_place = c->in_place && c->root == rank;
-    size_t own, total;
+    bool root = c->root == rank;
+    size_t own, total, at;
 
     total = case_blocks(c, &c->in_counts, &c->in_offsets);
     own = c->in_offsets[rank];
-    if (in_place) {
+    if (root && (c->in_place || c->layout == LAYOUT_WOVEN)) {
+        at = c->in_place ? own : 0;
         case_out(c, total);
         case_give(c, &c->out, 0, 0, total);
         c->give = c->out.data;
-        c->get = case_at(c, &c->out, own);
-        case_expect(c, own, c->in_counts[rank], rank, own);
+        c->get = case_at(c, &c->out, at);
+        case_expect(c, at, c->in_counts[rank], rank, own);
         return;
     }
     if (scatter_passes(c))
         case_in(c, total);
-    if (c->root == rank)
+    if (root)
         case_give(c, &c->in, 0, 0, total);
     case_out(c, c->in_counts[rank]);
     case_expect(c, 0, c->in_counts[rank], c->root, own);
+    if (!root && c->data.seed % 4 == 2)
+        c->give = c->out.data;
 }
 
 static dist_status scatter_call(struct test_case *c, dist_work **works)
@@ -52,7 +56,7 @@ const struct operation operation_scatter = {
 /* Blocks one after the other need no offsets. */
 static const size_t *scatter_offsets(const struct test_case *c, const size_t *offsets)
 {
-    return c->layout == LAYOUT_GAPS ? offsets : NULL;
+    return case_has_offsets(c) ? offsets : NULL;
 }
 
 static dist_status scatter_v_call(struct test_case *c, dist_work **works)
@@ -78,12 +82,20 @@ const struct operation operation_scatter_v = {
 
 /* ---- all_to_all ---- */
 
-/* What `rank` sends: to rank r counts[r] elements, which begin at offsets[r] of its row. */
+/*
+ * What `rank` sends: to rank r counts[r] elements, which begin at offsets[r] of its row. Woven,
+ * they are in what is free before the blocks of out.
+ */
 static size_t to_all_sends(struct test_case *c, int rank, size_t *counts, size_t *offsets)
 {
+    size_t total;
+
     for (int r = 0; r < c->b->ranks; r++)
         counts[r] = case_block_count(c, rank, r);
-    return case_layout(c, counts, offsets);
+    total = case_layout(c, counts, offsets);
+    for (int r = 0; r < c->b->ranks && c->layout == LAYOUT_WOVEN; r++)
+        offsets[r] -= c->count;
+    return total;
 }
 
 static void to_all_shape(struct test_case *c)
@@ -103,8 +115,11 @@ static void to_all_shape(struct test_case *c)
         case_expect(c, c->out_offsets[r], c->out_counts[r], r, c->in_offsets[rank]);
     }
     total = to_all_sends(c, rank, c->in_counts, c->in_offsets);
-    case_in(c, total);
-    case_give(c, &c->in, 0, 0, total);
+    if (c->layout != LAYOUT_WOVEN)
+        case_in(c, total);
+    case_give(c, c->in.memory ? &c->in : &c->out, 0, 0, total);
+    if (!c->in.memory)
+        c->give = c->out.data;
 }
 
 static dist_status all_to_all_call(struct test_case *c, dist_work **works)

@@ -164,7 +164,7 @@ static void sweep_some(struct battery *b, const struct operation *operation, str
 
     variant.layout =
         operation->flags & OPERATION_LAYOUTS ? (enum layout)(turn % LAYOUT_COUNT) : LAYOUT_EVEN;
-    variant.place = (enum place)(turn / 3 % (uint64_t)sweep_places(operation));
+    variant.place = (enum place)(turn / LAYOUT_COUNT % (uint64_t)sweep_places(operation));
     variant.root = operation->flags & OPERATION_ROOTED ? (int)(turn % (uint64_t)b->ranks) : 0;
     battery_run(b, operation, &variant);
 }
