@@ -20,7 +20,7 @@ static const char main_usage[] =
     "  --memory KIND  where data are: ordinary, shared (dist_alloc), device, or any\n"
     "  --only NAME    the cases of one collective: all_reduce_coalesced, send, recv, ...\n"
     "  --brief        fewer counts\n"
-    "  --native       numbers that are none are MPI's business\n"
+    "  --apart        nothing in place\n"
     "  --complete     what makes sense must be supported\n"
     "  --table FILE   what dist_info says of the backend, as csv, must be the same\n"
     "  --mixed        the last rank has transport tcp only\n"
@@ -49,7 +49,7 @@ static bool main_option(struct settings *settings, char **argv, int argc, int *i
         const char *name;
         bool *flag;
     } flags[] = {{"--brief", &selftest->brief},
-                 {"--native", &selftest->native},
+                 {"--apart", &selftest->apart},
                  {"--complete", &selftest->complete},
                  {"--mixed", &settings->mixed},
                  {"--reversed", &selftest->reversed}};

@@ -27,7 +27,7 @@ for ranks in $ranks_list; do
     mpi openmpi $ranks --mode ${modes[0]}
     [ $ranks -gt 1 ] || [ -n "${CHECK_LONG-}" ] || continue
     DIST_TRANSPORT=mpi mpi openmpi $ranks --mode ${modes[1]}
-    DIST_MPI_COLL=native mpi openmpi $ranks --native --mode ${modes[2]}
+    DIST_MPI_COLL=native mpi openmpi $ranks --mode ${modes[2]}
 done
 for ranks in $mpich_list; do
     modes=(all all all)
@@ -36,10 +36,23 @@ for ranks in $mpich_list; do
     mpi mpich $ranks --mode ${modes[0]}
     [ $ranks -gt 1 ] || [ -n "${CHECK_LONG-}" ] || continue
     DIST_TRANSPORT=mpi mpi mpich $ranks --mode ${modes[1]}
-    DIST_MPI_COLL=native mpi mpich $ranks --native --mode ${modes[2]}
+    DIST_MPI_COLL=native mpi mpich $ranks --mode ${modes[2]}
 done
 mpi openmpi 4 --reversed --mode async
 DIST_TRANSPORT=mpi mpi openmpi 3 --reversed --mode group
+DIST_MPI_COLL=native mpi openmpi 3 --reversed --mode flood
+DIST_MPI_COLL=native mpi mpich 2 --reversed --mode blocking
+
+# An MPI that accepts memory of GPUs, as this one says that it does: what the host has to copy first
+# must not be left to it. The stand-in's memory ends a process whose host code touches it.
+if [ -e "$builddir/.libs/standin_cuda.so" ]; then
+    export DIST_GPU_DRIVER=$builddir/.libs/standin_cuda.so
+    for operation in all_reduce all_gather all_gather_v; do
+        DIST_MPI_COLL=native DIST_MPI_CUDA=1 mpi openmpi 2 --memory device --apart \
+            --mode blocking --only $operation
+    done
+    unset DIST_GPU_DRIVER
+fi
 
 # MPI's launcher lets the others live, if it is asked to: they make a group without the lost one.
 # One that exits waits for the others in MPI_Finalize, so it has told them before.

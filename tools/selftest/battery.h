@@ -50,7 +50,7 @@ struct battery {
     enum battery_mode mode;
     enum battery_memory memory;
     bool brief;                 /* fewer counts */
-    bool native;                /* MPI's own operations: their NaN rules are MPI's */
+    bool apart;                 /* nothing in place */
     bool complete;              /* what makes sense must be supported */
     uint32_t lacks;             /* bits of DIST_LACKS_..., as the backend says */
     uint64_t seed;              /* of the last case */
@@ -209,7 +209,7 @@ void sweep_support(struct battery *b, const char *table); /* every dtype and op;
 void sweep_counts(struct battery *b);
 void cases_barrier(struct battery *b);
 void cases_works(struct battery *b);
-void cases_special_values(struct battery *b);
-void cases_lacks(struct battery *b); /* what it says it lacks is refused */
+void cases_special(struct battery *b); /* NaNs, infinities, signed zeros */
+void cases_lacks(struct battery *b);   /* what it says it lacks is refused */
 
 #endif

@@ -225,8 +225,8 @@ struct test_case *case_new(struct battery *b, const struct operation *operation,
     c->count = variant->count;
     c->root = variant->root;
     c->layout = variant->layout;
-    c->in_place =
-        variant->place == PLACE_IN || (variant->place == PLACE_IN_ON_ODD_RANKS && b->rank % 2);
+    c->in_place = !b->apart && (variant->place == PLACE_IN ||
+                                (variant->place == PLACE_IN_ON_ODD_RANKS && b->rank % 2));
     c->tag = b->lacks & DIST_LACKS_TAGS ? 0 : (int)(b->seed % 1000);
     operation->shape(c);
     case_empty(c);

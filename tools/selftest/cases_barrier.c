@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Barriers, where what counts is when they end; and numbers that are none. */
+/* Barriers, where what counts is when they end. */
 #include "battery.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,38 +93,4 @@ void cases_barrier(struct battery *b)
     barrier_holds(b, barrier_async, "barrier_async");
     barrier_holds(b, barrier_monitored, "monitored barrier");
     barrier_names_the_missing(b);
-}
-
-/* May a NaN be lost? */
-static bool special_lost(const struct battery *b, dist_op op)
-{
-    return (b->lacks & DIST_LACKS_NAN) && (op == DIST_MIN || op == DIST_MAX);
-}
-
-/* A NaN on one rank reaches all; infinities add up. */
-void cases_special_values(struct battery *b)
-{
-    static const dist_op ops[] = {DIST_SUM, DIST_AVG, DIST_PROD, DIST_MIN, DIST_MAX};
-    float *all = battery_alloc((size_t)b->ranks * 3, sizeof(*all));
-
-    for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
-        float data[3] = {1, 2, b->rank == 0 ? INFINITY : 1};
-
-        if (dist_backend_query(b->backend, DIST_COLL_ALL_REDUCE, DIST_FLOAT32, ops[i]) != DIST_OK)
-            continue;
-        if (b->rank == b->ranks - 1)
-            data[1] = NAN;
-        battery_ok(b, dist_all_reduce(b->group, data, data, 3, DIST_FLOAT32, ops[i]), "nan");
-        if (!isnan(data[1]) && !special_lost(b, ops[i]))
-            battery_fault(b, "%s lost a NaN", dist_op_string(ops[i]));
-        if (ops[i] != DIST_MIN && !isinf(data[2]))
-            battery_fault(b, "%s lost an infinity", dist_op_string(ops[i]));
-        battery_ok(b, dist_all_gather(b->group, data, all, 3, DIST_FLOAT32), "special values");
-        for (int r = 0; r < b->ranks; r++) {
-            if (memcmp(&all[3 * r], data, sizeof(data)) != 0)
-                battery_fault(b, "%s of special values: ranks %d and %d have different bits",
-                              dist_op_string(ops[i]), b->rank, r);
-        }
-    }
-    free(all);
 }

@@ -10,6 +10,7 @@ libselftest_la_SOURCES = \
 	tools/selftest/cases_p2p.c \
 	tools/selftest/cases_reduce.c \
 	tools/selftest/cases_scatter.c \
+	tools/selftest/cases_special.c \
 	tools/selftest/cases_works.c \
 	tools/selftest/command.c \
 	tools/selftest/data.c tools/selftest/data.h \

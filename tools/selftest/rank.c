@@ -49,9 +49,7 @@ static void rank_cases(struct battery *b, const struct selftest *selftest)
     cases_barrier(b);
     battery_begin(b, "what the backend lacks");
     cases_lacks(b);
-    battery_begin(b, "infinities and numbers that are none");
-    if (!selftest->native)
-        cases_special_values(b);
+    cases_special(b);
 }
 
 static void rank_in_group(struct battery *b, const struct selftest *selftest)
@@ -149,7 +147,7 @@ int selftest_rank(const struct selftest *selftest, int rank, struct selftest_cou
                         .only = selftest->only,
                         .memory = (enum battery_memory)selftest->memory,
                         .brief = selftest->brief,
-                        .native = selftest->native,
+                        .apart = selftest->apart,
                         .complete = selftest->complete,
                         .count = count_p,
                         .stuck_s = selftest->stuck_s};

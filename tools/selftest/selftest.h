@@ -13,7 +13,7 @@ struct selftest {
     int memory;        /* of selftest_memory */
     int mixed;         /* the rank that has transport tcp only, counted from 1; 0: none */
     bool brief;        /* fewer counts */
-    bool native;       /* numbers that are none are MPI's business */
+    bool apart;        /* nothing in place */
     bool complete;     /* what makes sense must be supported */
     bool reversed;     /* in a group of all ranks, the last of them first */
     int timeout_ms;    /* of a call; 0: DIST_TIMEOUT's, or a minute */
