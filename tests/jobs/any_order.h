@@ -22,7 +22,8 @@ struct order_call {
     int kind, number, root;
     dist_dtype dtype;
     dist_op op;
-    size_t count; /* elements of a block */
+    size_t count; /* elements of a block, or of the longest if they are uneven */
+    bool uneven;  /* the v-form */
     enum order_memory kind_of_memory;
     char *memory, *data; /* data: IN and OUT, with bytes around that nobody may touch */
     size_t bytes;        /* of data */

@@ -8,7 +8,7 @@
 program=tests/jobs/any_order
 steps=12 seed=()
 [ -z "${CHECK_LONG-}" ] || steps=1500 JOB_LIMIT=300
-# ORDER_SEED repeats what a case has printed.
+# ORDER_SEED repeats what a case has printed; with ORDER_EVEN no blocks differ in size.
 [ -z "${ORDER_SEED-}" ] || seed=("$ORDER_SEED")
 export DIST_PROGRESS_THREAD=0
 
@@ -29,10 +29,13 @@ for mpi in openmpi mpich; do
     order $mpi 3 mpi
     DIST_TRANSPORT=mpi order $mpi 4 mpi
     DIST_MPI_COLL=native order $mpi 2 mpi
+    DIST_MPI_COLL=native order $mpi 3 mpi
 done
+DIST_MPI_COLL=native order openmpi 5 mpi
+DIST_MPI_COLL=native DIST_PROGRESS_THREAD=1 order openmpi 4 mpi
 # Messages that MPICH took while their receiver did not look went on only as it was called again.
 seed=(1795751175237364)
-DIST_TRANSPORT=mpi order mpich 4 mpi
+ORDER_EVEN=yes DIST_TRANSPORT=mpi order mpich 4 mpi
 seed=(${ORDER_SEED-})
 DIST_PROGRESS_THREAD=1 order shell 4 gloo
 

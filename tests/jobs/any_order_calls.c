@@ -42,6 +42,59 @@ static size_t blocks_out(const struct order_call *call)
     return many ? (size_t)call->group->size : 1;
 }
 
+/* ---- blocks ---- */
+
+/* Elements that rank `from` gives rank `to`, or everybody; 0 to count if they are uneven. */
+static size_t given(const struct order_call *call, int from, int to)
+{
+    static const size_t quarters[] = {0, 4, 1, 3};
+
+    if (!call->uneven)
+        return call->count;
+    return call->count * quarters[(from * 3 + to * 5 + call->number) % 4] / 4;
+}
+
+static size_t in_count(const struct order_call *call, int block)
+{
+    if (call->kind == ALL_TO_ALL)
+        return given(call, call->group->rank, block);
+    return given(call, call->kind == REDUCE_SCATTER ? block : call->group->rank, 0);
+}
+
+static size_t out_count(const struct order_call *call, int block)
+{
+    if (call->kind == ALL_TO_ALL)
+        return given(call, block, call->group->rank);
+    return given(call, call->kind == REDUCE_SCATTER ? call->group->rank : block, 0);
+}
+
+/*
+ * The elements at which blocks begin. Uneven ones of an all-to-all are in and out in turn, from one
+ * address on; those of a reduce-scatter come one after the other.
+ */
+static size_t in_offset(const struct order_call *call, int block)
+{
+    size_t offset = (size_t)block * call->count;
+
+    if (call->uneven && call->kind == ALL_TO_ALL)
+        return 2 * offset;
+    if (!call->uneven || call->kind != REDUCE_SCATTER)
+        return offset;
+    offset = 0;
+    for (int b = 0; b < block; b++)
+        offset += in_count(call, b);
+    return offset;
+}
+
+static size_t out_offset(const struct order_call *call, int block)
+{
+    if (call->uneven && call->kind == ALL_TO_ALL)
+        return (2 * (size_t)block + 1) * call->count;
+    return (size_t)block * call->count;
+}
+
+/* ---- elements ---- */
+
 /* Small whole numbers, which every type holds and whose sums it holds too. */
 static int value(const struct order_call *call, int rank, size_t i)
 {
@@ -87,26 +140,21 @@ static int get(const struct order_call *call, const void *memory, size_t i)
 /* Where in lies if it shares out's memory, or the other way round; NULL: not for this kind. */
 static void place(struct order_call *call, char *first, char *second, bool in_place)
 {
-    size_t own = (size_t)call->group->rank * call->count * dist_dtype_size(call->dtype);
-    bool root = call->group->rank == call->root;
+    bool root = call->group->rank == call->root, reduces = call->kind == REDUCE_SCATTER;
+    int rank = call->group->rank;
+    size_t own =
+        (reduces ? in_offset(call, rank) : out_offset(call, rank)) * dist_dtype_size(call->dtype);
 
     call->in = first;
     call->out = second;
+    if (call->uneven && (call->kind == ALL_TO_ALL || (reduces && !out_count(call, rank))))
+        call->out = first;
     if (call->kind == BROADCAST || (in_place && call->kind <= REDUCE))
         call->out = first;
     else if (in_place && (call->kind == ALL_GATHER || (call->kind == GATHER && root)))
         call->in = second + own;
-    else if (in_place && (call->kind == REDUCE_SCATTER || (call->kind == SCATTER && root)))
+    else if (in_place && (reduces || (call->kind == SCATTER && root)))
         call->out = first + own;
-}
-
-/* MPI's own all-reduce and all-gather want the same of all ranks. */
-static bool is_in_place(uint64_t *shared, uint64_t *own)
-{
-    const char *coll = getenv("DIST_MPI_COLL");
-    bool all = order_below(shared, 2), here = order_below(own, 2);
-
-    return coll && strcmp(coll, "native") == 0 ? all : here;
 }
 
 /* Bytes in front of the data: an element's alignment, and anything else. */
@@ -146,6 +194,12 @@ static void release(const struct order_call *call)
         free(call->memory);
 }
 
+/* Where block b of what a rank gives begins in its row of values. */
+static size_t row(const struct order_call *call, int b)
+{
+    return call->kind == REDUCE_SCATTER ? in_offset(call, b) : (size_t)b * call->count;
+}
+
 static dist_status prepare(uint64_t *own, bool in_place, struct order_call *call)
 {
     size_t block = call->count * dist_dtype_size(call->dtype);
@@ -157,8 +211,11 @@ static dist_status prepare(uint64_t *own, bool in_place, struct order_call *call
     if (status != DIST_OK)
         return status;
     place(call, call->data, call->data + in, in_place);
-    for (size_t i = 0; i < blocks_in(call) * call->count; i++)
-        put(call, call->in, i, value(call, call->group->rank, i));
+    for (int b = 0; b < (int)blocks_in(call); b++) {
+        for (size_t i = 0; i < in_count(call, b); i++)
+            put(call, call->in, in_offset(call, b) + i,
+                value(call, call->group->rank, row(call, b) + i));
+    }
     return DIST_OK;
 }
 
@@ -168,7 +225,7 @@ dist_status order_draw(uint64_t *shared, uint64_t *own, struct order_group *grou
     static const dist_dtype dtypes[] = {DIST_FLOAT32, DIST_FLOAT64, DIST_INT32, DIST_INT64,
                                         DIST_UINT8};
     size_t bytes = (size_t)8 << order_below(shared, 18);
-    bool in_place = is_in_place(shared, own);
+    bool in_place = order_below(own, 2), uneven = order_below(shared, 2);
 
     *call = (struct order_call){.group = group, .number = number};
     bytes -= (size_t)order_below(shared, (int)bytes / 2) & ~(size_t)7;
@@ -179,7 +236,32 @@ dist_status order_draw(uint64_t *shared, uint64_t *own, struct order_group *grou
     call->count = bytes / dist_dtype_size(call->dtype);
     if (call->kind > BROADCAST)
         call->count = (call->count + (size_t)group->size - 1) / (size_t)group->size;
+    call->uneven =
+        uneven && !getenv("ORDER_EVEN") &&
+        (call->kind == ALL_GATHER || call->kind == REDUCE_SCATTER || call->kind == ALL_TO_ALL);
     return group->rank < 0 ? DIST_OK : prepare(own, in_place, call);
+}
+
+static dist_status post_uneven(struct order_call *c)
+{
+    size_t in_counts[ORDER_RANKS], in_offsets[ORDER_RANKS];
+    size_t out_counts[ORDER_RANKS], out_offsets[ORDER_RANKS];
+    dist_group *group = c->group->group;
+
+    for (int b = 0; b < c->group->size; b++) {
+        in_counts[b] = in_count(c, b);
+        in_offsets[b] = in_offset(c, b);
+        out_counts[b] = out_count(c, b);
+        out_offsets[b] = out_offset(c, b);
+    }
+    if (c->kind == ALL_GATHER)
+        return dist_all_gather_v_async(group, c->in, c->out, out_counts, out_offsets, c->dtype,
+                                       &c->work);
+    if (c->kind == REDUCE_SCATTER)
+        return dist_reduce_scatter_v_async(group, c->in, c->out, in_counts, c->dtype, c->op,
+                                           &c->work);
+    return dist_all_to_all_v_async(group, c->in, in_counts, in_offsets, c->out, out_counts,
+                                   out_offsets, c->dtype, &c->work);
 }
 
 dist_status order_post(struct order_call *c)
@@ -188,6 +270,8 @@ dist_status order_post(struct order_call *c)
 
     if (c->group->rank < 0)
         return DIST_OK;
+    if (c->uneven)
+        return post_uneven(c);
     switch (c->kind) {
     case ALL_REDUCE:
         return dist_all_reduce_async(group, c->in, c->out, c->count, c->dtype, c->op, &c->work);
@@ -225,9 +309,9 @@ static int reduced(const struct order_call *call, size_t i)
 }
 
 /* What element i of block b of out must be. */
-static int expected(const struct order_call *call, size_t b, size_t i)
+static int expected(const struct order_call *call, int b, size_t i)
 {
-    size_t own = (size_t)call->group->rank * call->count;
+    size_t own = row(call, call->group->rank);
 
     switch (call->kind) {
     case ALL_REDUCE:
@@ -240,9 +324,9 @@ static int expected(const struct order_call *call, size_t b, size_t i)
     case SCATTER:
         return value(call, call->root, own + i);
     case ALL_TO_ALL:
-        return value(call, (int)b, own + i);
+        return value(call, b, own + i);
     default:
-        return value(call, (int)b, i);
+        return value(call, b, i);
     }
 }
 
@@ -254,16 +338,17 @@ static bool gets_nothing(const struct order_call *call)
 
 static int compare(const struct order_call *call)
 {
-    for (size_t b = 0; b < blocks_out(call); b++) {
-        for (size_t i = 0; i < call->count; i++) {
-            int is = get(call, call->out, b * call->count + i);
+    for (int b = 0; b < (int)blocks_out(call); b++) {
+        for (size_t i = 0; i < out_count(call, b); i++) {
+            int is = get(call, call->out, out_offset(call, b) + i);
 
             if (is == expected(call, b, i))
                 continue;
-            printf("call %d, %s of %zu %s, %d ranks, rank %d, block %zu: element %zu is %d, not "
+            printf("call %d, %s%s of %zu %s, %d ranks, rank %d, block %d: element %zu is %d, not "
                    "%d\n",
-                   call->number, names[call->kind], call->count, dist_dtype_string(call->dtype),
-                   call->group->size, call->group->rank, b, i, is, expected(call, b, i));
+                   call->number, names[call->kind], call->uneven ? "_v" : "", call->count,
+                   dist_dtype_string(call->dtype), call->group->size, call->group->rank, b, i, is,
+                   expected(call, b, i));
             return 1;
         }
     }

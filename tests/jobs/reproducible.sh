@@ -47,6 +47,7 @@ for ranks in $ranks_list; do
     [ $ranks -gt 4 ] || variant DIST_TRANSPORT=mpi openmpi $ranks mpi 0 option
     [ $ranks -gt 4 ] || variant DIST_MPI_COLL=native openmpi $ranks mpi 0 option
     [ $ranks -gt 3 ] || variant "" mpich $ranks mpi 0 option
+    [ $ranks -gt 3 ] || variant DIST_MPI_COLL=native mpich $ranks mpi 0 option
     [ $ranks -gt 2 ] || continue # the two orders of two ranks are the same
     other $ranks all_reduce:ring
     other $ranks all_reduce:tree
