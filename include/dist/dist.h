@@ -224,8 +224,8 @@ struct dist_options {
     void *log_arg;
     dist_oob_all_gather_fn oob_all_gather; /* with rank and world_size set: replaces init_method */
     void *oob_arg;
-    bool reproducible; /* the bits of a reduction depend on the number of ranks only; the same on
-                          every rank; also DIST_REPRODUCIBLE=1 */
+    bool reproducible; /* the bits of a reduction (not those of a NaN) depend on the number of ranks
+                          only; the same on every rank; also DIST_REPRODUCIBLE=1 */
     int device;        /* this rank's GPU, counted among the visible ones; -1: DIST_DEVICE, else by
                           local rank. For backends that use a GPU */
     void *stream;      /* see dist_set_stream; NULL: the device's default stream */
@@ -433,8 +433,8 @@ DIST_API dist_status dist_op_free(dist_op op);
  * dtype, op and root. Operations of one group start in the order of the calls.
  *
  * Buffers. in and out must not overlap, except in place as each collective says. With offsets, the
- * blocks must not overlap; they may lie in each other's gaps. A buffer may be NULL if its count is
- * 0. Where offsets are NULL, the blocks lie one after the other.
+ * blocks must not overlap; they may lie in each other's gaps. A buffer whose count is 0 may have
+ * any address, NULL included. Where offsets are NULL, the blocks lie one after the other.
  *
  * Forms. The form without a suffix blocks. The _async form starts the operation and never waits for
  * another rank: on success *work_p must be given to dist_wait once. Until the work has ended the
