@@ -150,6 +150,11 @@ tests_jobs_uneven_SOURCES = tests/jobs/uneven.c tests/jobs/refuse.h
 tests_jobs_uneven_LDADD = libdist.la
 tests_jobs_uneven_LDFLAGS = $(job_ldflags)
 
+check_PROGRAMS += tests/jobs/far_blocks
+tests_jobs_far_blocks_SOURCES = tests/jobs/far_blocks.c
+tests_jobs_far_blocks_LDADD = libdist.la
+tests_jobs_far_blocks_LDFLAGS = $(job_ldflags)
+
 check_PROGRAMS += tests/jobs/stopped
 tests_jobs_stopped_SOURCES = tests/jobs/stopped.c
 tests_jobs_stopped_LDADD = libdist.la
@@ -286,6 +291,7 @@ job_scripts = \
 	tests/jobs/many_groups.sh \
 	tests/jobs/movers.sh \
 	tests/jobs/uneven.sh \
+	tests/jobs/far_blocks.sh \
 	tests/jobs/reproducible.sh \
 	tests/jobs/registered.sh \
 	tests/jobs/bad_input.sh \
