@@ -9,6 +9,7 @@ libdist_core_sources += \
 	src/base/settings/config.c src/base/settings/config.h \
 	src/base/process/end.c src/base/process/end.h \
 	src/base/process/own.h \
+	src/base/process/pages.c src/base/process/pages.h \
 	src/base/process/reach.c src/base/process/reach.h \
 	src/base/process/stat.c src/base/process/stat.h \
 	src/base/process_lock.h \

@@ -51,6 +51,10 @@ check_PROGRAMS += tests/jobs/aborts
 tests_jobs_aborts_SOURCES = tests/jobs/aborts.c
 tests_jobs_aborts_LDADD = libdist.la
 tests_jobs_aborts_LDFLAGS = $(job_ldflags)
+check_PROGRAMS += tests/jobs/hooked
+tests_jobs_hooked_SOURCES = tests/jobs/hooked.c
+tests_jobs_hooked_LDADD = libdist.la -ldl
+tests_jobs_hooked_LDFLAGS = $(job_ldflags)
 check_PROGRAMS += tests/jobs/forked
 tests_jobs_forked_SOURCES = tests/jobs/forked.c
 tests_jobs_forked_LDADD = libdist.la
@@ -294,6 +298,7 @@ job_scripts = \
 	tests/jobs/far_blocks.sh \
 	tests/jobs/reproducible.sh \
 	tests/jobs/registered.sh \
+	tests/jobs/hooked.sh \
 	tests/jobs/bad_input.sh \
 	tests/jobs/bad_modules.sh \
 	tests/jobs/aborts.sh \

@@ -46,6 +46,16 @@ standin_partial_la_LIBTOOLFLAGS = $(shared_only)
 standin_partial_la_SOURCES = tests/standin/partial.c tests/standin/nccl_abi.h
 standin_partial_la_LDFLAGS = $(module_ldflags) -rpath $(abs_builddir)
 
+# Stands for what UCX does to calls of libc.
+if HAVE_SHARED
+check_LTLIBRARIES += standin_hooks.la
+endif
+standin_hooks_la_LIBTOOLFLAGS = $(shared_only)
+standin_hooks_la_SOURCES = tests/standin/hooks.c tests/standin/hooks.h
+standin_hooks_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
+standin_hooks_la_LDFLAGS = $(standin_ldflags)
+standin_hooks_la_LIBADD = -ldl
+
 # Stands for a PMIx library whose server misbehaves.
 if HAVE_SHARED
 check_LTLIBRARIES += standin_pmix.la

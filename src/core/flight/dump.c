@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/collective.h"
 #include "base/hash.h"
+#include "base/process/pages.h"
 #include "core/group/group.h"
 
 #include <string.h>
@@ -22,9 +23,9 @@ struct dump {
 static bool dump_grow(struct disti_flight_text *out)
 {
     const size_t room = out->room ? 2 * out->room : DUMP_ROOM;
-    void *bytes =
-        out->room ? mremap(out->bytes, out->room, room, MREMAP_MAYMOVE)
-                  : mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *bytes = out->room ? disti_pages_grow(out->bytes, out->room, room)
+                            : disti_pages_map(NULL, room, PROT_READ | PROT_WRITE,
+                                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     if (bytes == MAP_FAILED)
         return false;
@@ -48,7 +49,7 @@ static void dump_byte(struct dump *dump, char byte)
 void disti_flight_text_free(struct disti_flight_text *text)
 {
     if (text->room)
-        munmap(text->bytes, text->room);
+        disti_pages_unmap(text->bytes, text->room);
     *text = (struct disti_flight_text){0};
 }
 

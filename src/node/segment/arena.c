@@ -3,6 +3,7 @@
 #include "node/segment/arena.h"
 
 #include "base/log.h"
+#include "base/process/pages.h"
 #include "node/segment/buddy.h"
 #include "node/segment/file.h"
 
@@ -324,8 +325,8 @@ static void arena_view(void *arg, size_t unit, size_t units)
     const struct arena *arena = arg;
     size_t page = disti_segment_page();
 
-    mmap(arena->memory + unit * page, units * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED,
-         arena->name.fd, (off_t)(unit * page));
+    disti_pages_map(arena->memory + unit * page, units * page, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_FIXED, arena->name.fd, (off_t)(unit * page));
 }
 
 /* Of what is in no block there is no view: it may be large, and is charged as if it were used. */
@@ -336,8 +337,8 @@ void disti_arenas_forked(void)
             struct arena *arena = arenas[pool];
 
             arenas[pool] = arena->next;
-            mmap(arena->memory, arena->name.bytes, PROT_NONE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+            disti_pages_map(arena->memory, arena->name.bytes, PROT_NONE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
             disti_buddy_each(&arena->buddy, arena_view, arena);
             close(arena->name.fd);
             disti_buddy_close(&arena->buddy);

@@ -264,33 +264,31 @@ dist_status disti_segment_file_open(const struct disti_segment_name *name, int *
     return status;
 }
 
-/* Address space for `bytes` bytes that begins at a multiple of `align`; MAP_FAILED. */
-static void *file_space(size_t bytes, size_t align)
+/* An address for `bytes` bytes at a multiple of `align`, free at the moment; MAP_FAILED. */
+static void *file_place(size_t bytes, size_t align)
 {
     char *space =
         mmap(NULL, bytes + align, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    size_t before, after;
 
     if (space == MAP_FAILED)
         return space;
-    before = -(uintptr_t)space & (align - 1);
-    after = align - before;
-    if (before)
-        munmap(space, before);
-    munmap(space + before + bytes, after);
-    return space + before;
+    munmap(space, bytes + align);
+    return space + (-(uintptr_t)space & (align - 1));
 }
 
+/*
+ * The address is a hint: if another thread has mapped something there since, the segment gets
+ * another address, which may not suit huge pages. MAP_FIXED would need the address space reserved,
+ * and if it fails, nobody can tell whether the reservation is still there.
+ */
 static void *file_map_huge(int fd, size_t offset, size_t bytes)
 {
-    void *space = file_space(bytes, SEGMENT_HUGE), *memory;
+    void *place = file_place(bytes, SEGMENT_HUGE), *memory;
 
-    if (space == MAP_FAILED)
-        return space;
-    memory = mmap(space, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (off_t)offset);
-    if (memory == MAP_FAILED)
-        munmap(space, bytes);
-    else
+    if (place == MAP_FAILED)
+        return place;
+    memory = mmap(place, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
+    if (memory != MAP_FAILED)
         madvise(memory, bytes, MADV_HUGEPAGE); /* a wish: kernels without huge pages say EINVAL */
     return memory;
 }

@@ -2,6 +2,7 @@
 /* Memory of the program that becomes a segment in place, and private again. */
 #include "base/log.h"
 #include "base/process/own.h"
+#include "base/process/pages.h"
 #include "node/segment/arena.h"
 #include "node/segment/file.h"
 #include "node/segment/table.h"
@@ -114,25 +115,58 @@ static dist_status register_check(const void *memory, size_t bytes, bool *swaps_
 /* ---- the swap ---- */
 
 /*
- * Moves the pages at `from` to `memory`, in whose place they are: both hold the same. Should the
- * kernel give up half way, which leaves a hole, the contents come back as a copy.
+ * The kernel may fail after it has unmapped `memory`: maps it again, with the contents of `copy`.
+ * What another thread has mapped in the hole since stays.
+ */
+static void register_restore(void *memory, const void *copy, size_t bytes)
+{
+    void *at;
+
+    if (madvise(memory, bytes, MADV_NORMAL) == 0 || errno != ENOMEM)
+        return;
+    at = mmap(memory, bytes, PROT_READ | PROT_WRITE,
+              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    if (at == memory)
+        memcpy(memory, copy, bytes);
+    else if (at != MAP_FAILED)
+        munmap(at, bytes);
+}
+
+/*
+ * Moves the pages at `from` to `memory`, in place of the pages there; both have the same contents.
+ * On failure the pages at `from` are gone, wherever the call has moved them.
  */
 static dist_status register_move(void *from, void *memory, size_t bytes)
 {
+    void *at = disti_pages_move(from, bytes, memory);
     dist_status status;
 
-    if (mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, memory) == memory)
+    if (at == memory)
         return DIST_OK;
-    status = disti_fail_errno(DIST_ERR_NO_MEMORY,
-                              "cannot swap %zu KiB of memory in place: free memory, or raise "
-                              "vm.max_map_count",
-                              bytes >> 10);
-    if (madvise(memory, bytes, MADV_NORMAL) < 0 && errno == ENOMEM &&
-        mmap(memory, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
-             0) == memory)
-        memcpy(memory, from, bytes);
+    status = at == MAP_FAILED
+                 ? disti_fail_errno(DIST_ERR_NO_MEMORY,
+                                    "cannot swap %zu KiB of memory in place: free memory, or raise "
+                                    "vm.max_map_count",
+                                    bytes >> 10)
+                 : disti_fail(DIST_ERR_SYSTEM,
+                              "cannot swap memory in place: mremap to %p returned %p. Run without "
+                              "the sandbox or tool that changes system calls, or use dist_alloc",
+                              memory, at);
+    if (at != MAP_FAILED)
+        from = at;
+    register_restore(memory, from, bytes);
     munmap(from, bytes);
     return status;
+}
+
+/*
+ * Makes UCX, Open MPI and libfabric drop what they have cached for the pages of a segment. They see
+ * calls of libc, not the system call that swaps pages. The contents stay: pages of a file are read
+ * again. Call this while `memory` is shared.
+ */
+static void register_forget(void *memory, size_t bytes)
+{
+    (void)madvise(memory, bytes, MADV_DONTNEED); /* locked pages refuse, after the cache has seen */
 }
 
 /*
@@ -150,6 +184,8 @@ static dist_status register_add(const struct segment *segment, void *copy)
         status = register_move(copy, pages.memory, pages.bytes);
     else if (copy)
         munmap(copy, pages.bytes);
+    if (copy && status == DIST_OK)
+        register_forget(pages.memory, pages.bytes);
     if (status == DIST_OK)
         disti_segment_table_add(segment);
     disti_segment_unlock();
@@ -226,6 +262,7 @@ static dist_status register_remove(void *memory, void *copy, struct segment *seg
     if (status != DIST_OK)
         return status;
     pages = disti_segment_pages(segment_p);
+    register_forget(pages.memory, pages.bytes);
     status = register_move(copy, pages.memory, pages.bytes);
     if (status != DIST_OK)
         disti_segment_table_add(segment_p);

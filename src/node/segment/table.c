@@ -3,6 +3,7 @@
 #include "node/segment/table.h"
 
 #include "base/log.h"
+#include "base/process/pages.h"
 #include "node/segment/arena.h"
 
 #include <stdatomic.h>
@@ -201,8 +202,8 @@ static void table_forked(void)
         struct segment_pages pages = disti_segment_pages(segment);
 
         if (segment->kind == SEGMENT_REGISTERED && segment->arena)
-            mmap(pages.memory, pages.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED,
-                 segment->name.fd, (off_t)pages.offset);
+            disti_pages_map(pages.memory, pages.bytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_FIXED, segment->name.fd, (off_t)pages.offset);
     }
     table_set_length(0);
     table_pid = (int32_t)getpid();
