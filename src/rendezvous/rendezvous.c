@@ -9,6 +9,7 @@
 #include "rendezvous/facts.h"
 #include "rendezvous/launchers/process.h"
 #include "rendezvous/meet.h"
+#include "rendezvous/pmix/pmix.h"
 #include "store/client.h"
 #include "store/last_call.h"
 
@@ -176,8 +177,8 @@ static void rendezvous_watch(const struct disti_launch *launch,
     (void)disti_store_watch_process(bootstrap->store, fd, -1, pid, text);
 }
 
-dist_status disti_rendezvous(const struct dist_options *options, int timeout_ms,
-                             struct disti_bootstrap *bootstrap_p)
+static dist_status rendezvous_run(const struct dist_options *options, int timeout_ms,
+                                  struct disti_bootstrap *bootstrap_p)
 {
     static const struct dist_options defaults = DIST_OPTIONS_INIT;
     struct disti_bootstrap bootstrap = {0};
@@ -223,6 +224,16 @@ dist_status disti_rendezvous(const struct dist_options *options, int timeout_ms,
                meeting.world_size, bootstrap.launcher, bootstrap.job, bootstrap.bind_host);
     *bootstrap_p = bootstrap;
     return DIST_OK;
+}
+
+dist_status disti_rendezvous(const struct dist_options *options, int timeout_ms,
+                             struct disti_bootstrap *bootstrap_p)
+{
+    int64_t deadline = disti_deadline_ms(timeout_ms);
+    dist_status status = rendezvous_run(options, timeout_ms, bootstrap_p);
+
+    disti_pmix_close(deadline);
+    return status;
 }
 
 /* Do the options say nothing else of rank and world size than the launcher? */

@@ -2,8 +2,8 @@
 /*
  * pmix BACKEND...: joins a group of each backend in turn, sums up, and ends it, all in one process.
  * For "fork" in a backend's place a child of the rank exits, which may not end the rank's PMIx; for
- * "spawn" the rank starts ranks of its own; for "absent" all but rank 0 stay away. Exit 0 if all is
- * right.
+ * "spawn" the rank starts ranks of its own; for "absent" all but rank 0 stay away; for "late" a
+ * second passes, also after a failure. Says when each is over. Exit 0 if all is right.
  */
 #include <dist/dist.h>
 #include <stdio.h>
@@ -69,6 +69,8 @@ static int do_one(const char *what)
         return child_exits();
     if (strcmp(what, "absent") == 0)
         return stay_away();
+    if (strcmp(what, "late") == 0)
+        return sleep(1) != 0;
     if (strcmp(what, "spawn") == 0)
         return dist_spawn(2, spawned, gloo, &code) != DIST_OK || code != 0;
     return sum_up(what);
@@ -76,9 +78,14 @@ static int do_one(const char *what)
 
 int main(int argc, char **argv)
 {
+    int failed = 0;
+
     for (int i = 1; i < argc; i++) {
+        if (failed && strcmp(argv[i], "late") != 0)
+            break;
         if (do_one(argv[i]) != 0)
-            return 1;
+            failed = 1;
+        fprintf(stderr, "after %s\n", argv[i]);
     }
-    return 0;
+    return failed;
 }

@@ -64,7 +64,7 @@ mkdir -p "$job_folder/pmix/lib" "$job_folder/old/lib"
 ln -s "$builddir/.libs/standin_pmix.so" "$job_folder/pmix/lib/libpmix.so.2"
 ln -s "$builddir/.libs/standin_partial.so" "$job_folder/old/lib/libpmix.so.2"
 
-# fails_with TEXT LIBRARY BEHAVIOUR LAUNCHER RANK
+# fails_with TEXT LIBRARY BEHAVIOUR LAUNCHER RANK [WORD...]
 fails_with()
 {
     local -x DIST_DEBUG=info DIST_TIMEOUT=1 DIST_TEST_PMIX=$3 PMIX_PREFIX=$job_folder/$2
@@ -73,8 +73,10 @@ fails_with()
         OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1
     [ "$4" = srun ] && local -x SLURM_STEP_ID=0 SLURM_PROCID=$5 SLURM_NTASKS=2 SLURM_LOCALID=0 \
         SLURM_NODEID=$5 'SLURM_STEP_TASKS_PER_NODE=1(x2)' SLURM_STEP_NODELIST=127.0.0.1
-    job_fails "$1" self 1 $program gloo
+    job_fails "$1" self 1 $program gloo "${@:6}"
 }
+# order TEXT...: these lines come in this order, and no others that begin like one of them.
+order() { job_check "$*" [ "$(grep -xE 'finalized|after .*' "$job_output" | paste -sd' ')" = "$*" ]; }
 fails_with 'libpmix.so.2 has no function' old '' PMIx 0
 fails_with 'AN_ERROR, status -1' pmix init PMIx 0
 job_aside fails_with 'no answer until the deadline' pmix init_hangs PMIx 0
@@ -93,7 +95,19 @@ job_aside late
 job_aside fails_with 'got no address of rank 0' pmix get srun 1
 fails_with 'got no address of rank 0' pmix garbage srun 1
 fails_with 'rank 0 could not open a store' pmix '' srun 1
-job_check "the connection ends with the process" grep -q '^finalized' "$job_output"
+order finalized after gloo
+# MPI, which begins PMIx again, could not with these.
+for version in "OpenPMIx 4.2.2rc2 (PMIx Standard: 4.2, Stable ABI: 0.0)" "PMIx 3.2.3" unknown; do
+    DIST_TEST_PMIX_VERSION=$version fails_with 'rank 0 could not open a store' pmix '' srun 1
+    order after gloo finalized
+done
+# The thread that is left behind ends what it has begun.
+given_up()
+{
+    fails_with 'no answer until the deadline' pmix init_late PMIx 1 late
+    order after gloo finalized after late
+}
+job_aside given_up
 
 # srun's own way is there where PMIx is not; rank 0 does not come that way either.
 falls_back()

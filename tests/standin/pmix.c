@@ -2,7 +2,8 @@
 /*
  * A PMIx whose server does what DIST_TEST_PMIX names: fails in a call (init, put, fence, get), does
  * not come back from it (init_hangs, fence_hangs), is late (init_late), or gives an address that is
- * none (garbage). As others do it counts how often it was begun.
+ * none (garbage). As others do it counts how often it was begun. Its version is
+ * DIST_TEST_PMIX_VERSION.
  */
 #include "rendezvous/pmix/abi.h"
 
@@ -25,6 +26,7 @@ EXPORT int PMIx_Get(const struct disti_pmix_proc *of, const char *key,
                     struct disti_pmix_value **value_p);
 EXPORT const char *PMIx_Error_string(int status);
 EXPORT void PMIx_IOF_pull(void);
+EXPORT const char *PMIx_Get_version(void);
 
 static int begun;
 
@@ -105,4 +107,11 @@ const char *PMIx_Error_string(int status)
 
 void PMIx_IOF_pull(void)
 {
+}
+
+const char *PMIx_Get_version(void)
+{
+    const char *version = getenv("DIST_TEST_PMIX_VERSION");
+
+    return version ? version : "OpenPMIx 5.0.7a1 (PMIx Standard: 5.1, Stable ABI: 5.0)";
 }

@@ -7,7 +7,14 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+/*
+ * Versions 3 and 4 keep what the server says of each rank in memory that a second PMIx_Init of the
+ * process does not find again: it gets no local rank, and MPI_Init of Open MPI 4 fails.
+ */
+#define LIBRARY_REOPENS 5
 
 DISTI_PROCESS_LOCK(library_lock);
 static struct disti_pmix_api library_api;
@@ -42,8 +49,15 @@ static const char *library_resolve(void *handle, struct disti_pmix_api *api)
     memcpy(&api->member, &symbol, sizeof(symbol));
     DISTI_PMIX_CALLS(LIBRARY_RESOLVE)
     LIBRARY_RESOLVE(error_string, "PMIx_Error_string", ())
+    LIBRARY_RESOLVE(version, "PMIx_Get_version", ())
 #undef LIBRARY_RESOLVE
     return NULL;
+}
+
+/* The first number of a text such as "OpenPMIx 4.2.2 (PMIx Standard: 4.2, ...)". */
+static int library_major(const char *version)
+{
+    return (int)strtol(version + strcspn(version, "0123456789"), NULL, 10);
 }
 
 static bool library_try(char reason[DISTI_PMIX_REASON])
@@ -56,6 +70,8 @@ static bool library_try(char reason[DISTI_PMIX_REASON])
     else if (missing)
         snprintf(reason, DISTI_PMIX_REASON, "%s has no function %s: it is older than PMIx 3",
                  DISTI_PMIX_FILE, missing);
+    else
+        library_api.reopens = library_major(library_api.version()) >= LIBRARY_REOPENS;
     return handle && !missing;
 }
 

@@ -11,6 +11,8 @@ struct disti_pmix_api {
     DISTI_PMIX_CALLS(DISTI_PMIX_MEMBER)
 #undef DISTI_PMIX_MEMBER
     const char *(*error_string)(int status);
+    const char *(*version)(void);
+    bool reopens; /* the process may call init again after finalize */
 };
 
 /*

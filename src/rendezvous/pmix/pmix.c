@@ -3,6 +3,7 @@
 #include "rendezvous/pmix/pmix.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/settings/env.h"
 #include "base/thread.h"
 #include "rendezvous/pmix/library.h"
@@ -22,6 +23,8 @@ static const struct disti_pmix_api *_Atomic pmix_api; /* NULL: not loaded */
 /* Who this process is, as the server said, once it is connected, in the process of that number. */
 static struct disti_pmix_proc pmix_self;
 static _Atomic pid_t pmix_connected;
+
+static _Atomic int pmix_waiting; /* threads that have a question to ask */
 
 bool disti_pmix_is_offered(void)
 {
@@ -49,6 +52,22 @@ struct pmix_question {
 /* There is one at a time: two fences of one process could meet each other's. */
 static atomic_flag pmix_asking = ATOMIC_FLAG_INIT;
 
+static bool pmix_is_connected(void)
+{
+    return pmix_connected == getpid();
+}
+
+/* MPI may want PMIx later: Open MPI 4 with a library that cannot be begun again, which stays
+ * connected; Open MPI 5 only if nobody is connected. */
+static int pmix_hang_up(struct pmix_question *question)
+{
+    (void)question;
+    if (!pmix_is_connected() || !pmix_api->reopens)
+        return DISTI_PMIX_SUCCESS;
+    pmix_connected = 0;
+    return pmix_api->finalize(NULL, 0);
+}
+
 /* The second of asker and thread frees the question, and the next one may be asked. */
 static void pmix_leave_question(struct pmix_question *question)
 {
@@ -58,11 +77,14 @@ static void pmix_leave_question(struct pmix_question *question)
     atomic_flag_clear(&pmix_asking);
 }
 
+/* If the asker has given up, nobody else will end the connection. */
 static void *pmix_answer(void *arg)
 {
     struct pmix_question *question = arg;
 
     question->status = question->ask(question);
+    if (atomic_load(&question->left) > 0 && pmix_waiting == 0)
+        pmix_hang_up(question);
     pmix_leave_question(question);
     return NULL;
 }
@@ -73,14 +95,16 @@ static struct pmix_question *pmix_question_new(int (*ask)(struct pmix_question *
 {
     struct pmix_question *question;
     int delay_ms = 1;
+    bool taken;
 
-    while (atomic_flag_test_and_set(&pmix_asking)) {
-        if (disti_expired(deadline)) {
-            snprintf(reason, DISTI_PMIX_REASON,
-                     "the server has not answered yet what it was asked before");
-            return NULL;
-        }
+    pmix_waiting++;
+    while ((taken = atomic_flag_test_and_set(&pmix_asking)) && !disti_expired(deadline))
         disti_store_back_off(&delay_ms, PMIX_LOOK_MS, deadline);
+    pmix_waiting--;
+    if (taken) {
+        snprintf(reason, DISTI_PMIX_REASON,
+                 "the server has not answered yet what it was asked before");
+        return NULL;
     }
     question = calloc(1, sizeof(*question));
     if (question) {
@@ -121,24 +145,28 @@ static bool pmix_ask(struct pmix_question *question, int64_t deadline, char *rea
 /* A forked child runs this too: the connection is not its own. */
 static void pmix_disconnect(void)
 {
-    if (pmix_connected == getpid() && !atomic_flag_test_and_set(&pmix_asking))
+    if (pmix_is_connected() && !atomic_flag_test_and_set(&pmix_asking))
         pmix_api->finalize(NULL, 0);
 }
 
-/* Once: PMIx counts the beginnings, and would want as many ends. An answer that came too late for
- * the one who asked counts, too. */
+/*
+ * Every question begins with this: another thread may have hung up. PMIx counts calls of init, and
+ * wants as many of finalize. An answer that came too late for the asker counts, too.
+ */
 static int pmix_connect(struct pmix_question *question)
 {
+    static bool once; /* by pmix_asking */
     int status;
 
     (void)question;
-    if (pmix_connected == getpid())
+    if (pmix_is_connected())
         return DISTI_PMIX_SUCCESS;
     status = pmix_api->init(&pmix_self, NULL, 0);
-    if (status == DISTI_PMIX_SUCCESS) {
-        pmix_connected = getpid();
-        atexit(pmix_disconnect);
-    }
+    if (status != DISTI_PMIX_SUCCESS)
+        return status;
+    pmix_connected = getpid();
+    if (!once)
+        once = atexit(pmix_disconnect) == 0;
     return status;
 }
 
@@ -148,7 +176,7 @@ bool disti_pmix_open(int64_t deadline, char reason[DISTI_PMIX_REASON])
     bool open;
 
     pmix_api = disti_pmix_load(reason);
-    if (!pmix_api || pmix_connected == getpid())
+    if (!pmix_api || pmix_is_connected())
         return pmix_api;
     if (pmix_connected) {
         snprintf(reason, DISTI_PMIX_REASON, "this process was forked by one that is connected");
@@ -160,6 +188,20 @@ bool disti_pmix_open(int64_t deadline, char reason[DISTI_PMIX_REASON])
     open = pmix_ask(question, deadline, reason);
     pmix_leave_question(question);
     return open;
+}
+
+void disti_pmix_close(int64_t deadline)
+{
+    char reason[DISTI_PMIX_REASON];
+    struct pmix_question *question;
+
+    if (!pmix_is_connected() || !pmix_api->reopens)
+        return;
+    question = pmix_question_new(pmix_hang_up, deadline, reason);
+    if (question && !pmix_ask(question, deadline, reason))
+        disti_info("the connection to the launcher's PMIx could not be ended: %s", reason);
+    if (question)
+        pmix_leave_question(question);
 }
 
 /* A value as text or as number; false: it is not there, or something else. */
@@ -186,9 +228,13 @@ static bool pmix_get(const struct disti_pmix_proc *of, const char *key, char *te
 
 static int pmix_get_job(struct pmix_question *question)
 {
-    struct disti_pmix_proc all = pmix_self;
     struct disti_pmix_job *job = &question->job;
+    struct disti_pmix_proc all;
+    int status = pmix_connect(question);
 
+    if (status != DISTI_PMIX_SUCCESS)
+        return status;
+    all = pmix_self;
     all.rank = DISTI_PMIX_RANK_ALL;
     *job = (struct disti_pmix_job){-1, -1, -1};
     pmix_get(&all, DISTI_PMIX_JOB_SIZE, NULL, &job->world_size);
@@ -218,16 +264,17 @@ static int pmix_carry(struct pmix_question *question)
 {
     struct disti_pmix_value text = {.type = DISTI_PMIX_STRING};
     struct disti_pmix_info collect = {.key = DISTI_PMIX_COLLECT_DATA};
-    struct disti_pmix_proc first = pmix_self;
+    struct disti_pmix_proc first;
     char key[32];
-    int status = DISTI_PMIX_SUCCESS;
+    int status = pmix_connect(question);
 
     snprintf(key, sizeof(key), "dist.meet.%d", question->number);
     text.data.string = question->text;
     collect.value.type = DISTI_PMIX_BOOL;
     collect.value.data.flag = true;
+    first = pmix_self;
     first.rank = 0;
-    if (question->rank == 0)
+    if (question->rank == 0 && status == DISTI_PMIX_SUCCESS)
         status = pmix_api->put(DISTI_PMIX_GLOBAL, key, &text);
     if (question->rank == 0 && status == DISTI_PMIX_SUCCESS)
         status = pmix_api->commit();

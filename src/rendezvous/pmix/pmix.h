@@ -10,7 +10,7 @@
 #define DISTI_PMIX_REASON 400
 
 /*
- * All three block until the deadline at most, whatever the server does, and on false say why in
+ * All four block until the deadline at most, whatever the server does, and on false say why in
  * reason. What it has not answered by then is still pending: until it is answered, further
  * questions wait for that, and then fail. The library is opened at run time.
  */
@@ -19,9 +19,8 @@
 bool disti_pmix_is_offered(void);
 
 /*
- * Connects to the server, unless it is done already. The connection stays until the process exits:
- * not every version of PMIx can be begun again after its end, as MPI_Init would. A forked child
- * has none.
+ * Connects to the server, unless this process is connected. A forked child of a process that is
+ * connected cannot.
  */
 bool disti_pmix_open(int64_t deadline, char reason[DISTI_PMIX_REASON]);
 
@@ -35,5 +34,14 @@ bool disti_pmix_ask_job(int64_t deadline, struct disti_pmix_job *job_p,
 /* Gives rank 0's text to all ranks of the job: all of them call this. Once it is open. */
 bool disti_pmix_spread(int rank, char text[DISTI_PMIX_TEXT], int64_t deadline,
                        char reason[DISTI_PMIX_REASON]);
+
+/*
+ * Ends the connection after use, as MPI_Init of Open MPI 5 fails in a process that is connected.
+ * All ranks do this between their last question and their next meeting: a server counts a rank that
+ * has gone as one that misses the fence. Versions before 5 cannot be begun again in the same
+ * process, so with these the connection stays until the process exits. Any thread; also if nothing
+ * is open.
+ */
+void disti_pmix_close(int64_t deadline);
 
 #endif
