@@ -15,6 +15,12 @@
     (1u << DISTI_ALLREDUCE | 1u << DISTI_REDUCE | 1u << DISTI_REDUCE_SCATTER |                     \
      1u << DISTI_REDUCE_SCATTER_BLOCK | 1u << DISTI_BARRIER)
 
+#ifdef OPEN_MPI
+#define INIT_LOCAL_SIZE "OMPI_COMM_WORLD_LOCAL_SIZE"
+#else
+#define INIT_LOCAL_SIZE "MPI_LOCALNRANKS"
+#endif
+
 struct disti_preload disti_preload = {.self = MPI_COMM_NULL, .silent = MPI_COMM_NULL};
 
 /* ---- settings ---- */
@@ -115,13 +121,25 @@ static bool init_copy(MPI_Comm comm, MPI_Comm *copy_p)
     return good;
 }
 
-/* Are all ranks on one machine? Then shared memory is all there is, and no call of MPI is needed.
+/* True if the launcher says that all ranks are on this machine. Not every launcher says so. */
+static bool init_is_told_one_machine(void)
+{
+    const char *size = secure_getenv(INIT_LOCAL_SIZE);
+
+    return size && atoi(size) == disti_preload.ranks;
+}
+
+/*
+ * Are all ranks on one machine? Then shared memory is all there is, and no call of MPI is needed.
+ * MPI's answer takes long if ranks share CPUs: it makes two communicators.
  */
 static bool init_one_machine(void)
 {
     MPI_Comm copy, machine;
     int size = 0;
 
+    if (disti_preload.facts & DISTI_FACT_ONE_MACHINE)
+        return true;
     if (!init_copy(MPI_COMM_WORLD, &copy))
         return false;
     if (PMPI_Comm_split_type(copy, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine) ==
@@ -183,26 +201,42 @@ static bool init_background(void)
 /* Rank 0 says what the first rank that could not join has to say. */
 static void init_warn(bool good)
 {
+    const char *why = *dist_last_error() ? dist_last_error() : "MPI makes no communicator";
     char text[1024] = "";
     int first = disti_comm_least(MPI_COMM_WORLD, good ? disti_preload.ranks : disti_preload.rank);
 
     if (disti_preload.rank == first)
-        snprintf(text, sizeof(text), "%s", dist_last_error());
+        snprintf(text, sizeof(text), "%s", why);
     PMPI_Bcast(text, sizeof(text), MPI_CHAR, first, MPI_COMM_WORLD);
     if (disti_preload.rank == 0)
         fprintf(stderr, "libdist: MPI serves all calls itself: rank %d could not join: %s\n", first,
                 text);
 }
 
-/* What all ranks serve; 0: nothing. */
-static unsigned init_agree(void)
+static unsigned init_facts(void)
 {
-    unsigned mine = init_serves(), all = 0;
+    int level = MPI_THREAD_SINGLE;
+
+    PMPI_Query_thread(&level);
+    return (level != MPI_THREAD_MULTIPLE ? DISTI_FACT_NO_THREADS : 0) |
+           (init_compares() ? DISTI_FACT_COMPARES : 0) |
+           (disti_report_is_wanted() ? DISTI_FACT_REPORTS : 0) |
+           (init_is_told_one_machine() ? DISTI_FACT_ONE_MACHINE : 0);
+}
+
+/*
+ * What all ranks serve (0: nothing), and what is true of all of them. One call of MPI, as each
+ * costs ranks that share CPUs several time slices.
+ */
+static void init_agree(void)
+{
+    unsigned mine[2] = {init_serves(), init_facts()}, all[2] = {0};
 
     if (!disti_pack_is_data_only())
-        mine &= INIT_REDUCTIONS;
-    PMPI_Allreduce(&mine, &all, 1, MPI_UNSIGNED, MPI_BAND, MPI_COMM_WORLD);
-    return all;
+        mine[0] &= INIT_REDUCTIONS;
+    PMPI_Allreduce(mine, all, 2, MPI_UNSIGNED, MPI_BAND, MPI_COMM_WORLD);
+    disti_preload.serves = all[0];
+    disti_preload.facts = all[1];
 }
 
 static bool init_own(void)
@@ -214,35 +248,41 @@ static bool init_own(void)
     return disti_comms_open();
 }
 
-/* The same on every rank; rank 0 says why not. A world that was opened in vain is left as it is. */
-static bool init_all(bool good)
+/* The least of all ranks' values. 0: a rank could not do it, and rank 0 says why. A world that was
+ * opened in vain is left as it is. */
+static int init_all(int value)
 {
-    if (disti_comm_least(MPI_COMM_WORLD, good))
-        return true;
-    init_warn(good);
-    return false;
+    int least = disti_comm_least(MPI_COMM_WORLD, value);
+
+    if (least == 0)
+        init_warn(value > 0);
+    return least;
 }
 
 static void init_open(void)
 {
-    int level = MPI_THREAD_SINGLE;
     const char *backend;
+    bool good;
+    int least;
 
     PMPI_Comm_rank(MPI_COMM_WORLD, &disti_preload.rank);
     PMPI_Comm_size(MPI_COMM_WORLD, &disti_preload.ranks);
-    disti_preload.serves = init_agree();
-    if (!disti_preload.serves || !disti_comm_least(MPI_COMM_WORLD, init_own()))
+    init_agree();
+    if (!disti_preload.serves)
         return;
     init_raise_files();
+    good = init_own();
     backend = init_backend();
-    if (!init_all(dist_backend_query(backend, DIST_COLL_BARRIER, DIST_UINT8, DIST_SUM) ==
-                  DIST_OK) ||
-        !init_all(init_join(backend) == DIST_OK))
+    if (!init_all(good &&
+                  dist_backend_query(backend, DIST_COLL_BARRIER, DIST_UINT8, DIST_SUM) == DIST_OK))
         return;
-    PMPI_Query_thread(&level);
-    disti_preload.turns = !disti_comm_least(MPI_COMM_WORLD, level != MPI_THREAD_MULTIPLE);
-    disti_preload.background = disti_comm_least(MPI_COMM_WORLD, init_background());
-    disti_preload.compares = disti_comm_least(MPI_COMM_WORLD, init_compares());
+    good = init_join(backend) == DIST_OK;
+    least = init_all(good ? 1 + init_background() : 0);
+    if (least == 0)
+        return;
+    disti_preload.background = least > 1;
+    disti_preload.turns = !(disti_preload.facts & DISTI_FACT_NO_THREADS);
+    disti_preload.compares = disti_preload.facts & DISTI_FACT_COMPARES;
     disti_preload.timeout_ms = init_timeout_ms();
     disti_preload.active = true;
     disti_comms_start();

@@ -111,6 +111,14 @@ static inline void disti_args_clear(struct disti_args *args, enum disti_kind kin
     args->comparison = NULL;
 }
 
+/* What MPI_Init finds out; a fact counts if it is true on every rank. */
+enum {
+    DISTI_FACT_NO_THREADS = 1,  /* only one thread at a time may call MPI */
+    DISTI_FACT_COMPARES = 2,    /* calls that MPI does faster are to be handed on */
+    DISTI_FACT_REPORTS = 4,     /* a report is wanted */
+    DISTI_FACT_ONE_MACHINE = 8, /* the launcher has told the rank that it has no other machine */
+};
+
 /* What all of these files share; written in MPI_Init and MPI_Finalize only. */
 struct disti_preload {
     bool active;       /* groups are open, between MPI_Init and MPI_Finalize */
@@ -118,6 +126,7 @@ struct disti_preload {
     bool compares;     /* calls that MPI does faster are handed on */
     bool turns;        /* several threads may call MPI, on some rank */
     unsigned serves;   /* a bit for each kind, the same on every rank */
+    unsigned facts;    /* DISTI_FACT_, the same on every rank */
     dist_group *world; /* groups are made from it; carries no call itself */
     MPI_Comm self;     /* our own, of this process alone: completes persistent requests, packs */
     MPI_Comm silent;   /* our own, of all ranks: no message is ever sent on it */
@@ -155,7 +164,10 @@ void disti_straight_end(void);
 
 void disti_report_count(enum disti_kind kind, enum disti_form form, enum disti_why reason);
 
-/* Prints the table on rank 0 if DIST_MPI_REPORT asks for it. Collective over MPI_COMM_WORLD. */
+/* True if DIST_MPI_REPORT asks this rank for a report. */
+bool disti_report_is_wanted(void);
+
+/* Prints the table on rank 0 if all ranks want it. Collective over MPI_COMM_WORLD. */
 void disti_report_print(void);
 
 /* ---- comms.c ---- */

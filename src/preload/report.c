@@ -74,20 +74,25 @@ static void report_table(long long counts[DISTI_KINDS][DISTI_FORMS][DISTI_WHY_CO
     }
 }
 
-void disti_report_print(void)
+bool disti_report_is_wanted(void)
 {
     const char *asked = secure_getenv("DIST_MPI_REPORT");
+
+    return asked && *asked && strcmp(asked, "0") != 0;
+}
+
+void disti_report_print(void)
+{
     long long own[DISTI_KINDS][DISTI_FORMS][DISTI_WHY_COUNT];
     long long all[DISTI_KINDS][DISTI_FORMS][DISTI_WHY_COUNT] = {0};
-    int wanted = asked && *asked && strcmp(asked, "0") != 0;
     long long *from = &own[0][0][0];
     atomic_llong *to = &report_counts[0][0][0];
     int n = DISTI_KINDS * DISTI_FORMS * DISTI_WHY_COUNT;
 
+    if (!(disti_preload.facts & DISTI_FACT_REPORTS))
+        return;
     for (int i = 0; i < n; i++)
         from[i] = atomic_load(&to[i]);
-    if (!disti_comm_least(MPI_COMM_WORLD, wanted))
-        return;
     PMPI_Reduce(from, &all[0][0][0], n, MPI_LONG_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
     if (disti_preload.rank == 0)
         report_table(all);

@@ -241,6 +241,24 @@ if HAVE_MPICH
 check_PROGRAMS += tests/jobs/preload_mpich
 endif
 
+# Counts what libdist_mpi.so calls of each MPI.
+preload_calls_openmpi_la_LIBTOOLFLAGS = $(shared_only)
+preload_calls_openmpi_la_SOURCES = tests/jobs/preload_calls.c
+preload_calls_openmpi_la_CPPFLAGS = $(AM_CPPFLAGS) $(OPENMPI_CFLAGS)
+preload_calls_openmpi_la_LDFLAGS = $(standin_ldflags)
+preload_calls_openmpi_la_LIBADD = $(OPENMPI_LIBS) -ldl
+if HAVE_OPENMPI
+check_LTLIBRARIES += preload_calls_openmpi.la
+endif
+preload_calls_mpich_la_LIBTOOLFLAGS = $(shared_only)
+preload_calls_mpich_la_SOURCES = tests/jobs/preload_calls.c
+preload_calls_mpich_la_CPPFLAGS = $(AM_CPPFLAGS) $(MPICH_CFLAGS)
+preload_calls_mpich_la_LDFLAGS = $(standin_ldflags)
+preload_calls_mpich_la_LIBADD = $(MPICH_LIBS) -ldl
+if HAVE_MPICH
+check_LTLIBRARIES += preload_calls_mpich.la
+endif
+
 job_scripts = \
 	tests/jobs/configure.sh \
 	tests/jobs/conformance_mpi.sh \

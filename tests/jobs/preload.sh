@@ -118,8 +118,33 @@ for ranks in $ranks_list; do
     done
 done
 
+# started MPI [untold]: what MPI_Init and MPI_Finalize call of MPI; untold: the launcher does not say
+# how many ranks are on this machine.
+started()
+{
+    cat >"$job_folder/counted" <<END
+${2:+unset OMPI_COMM_WORLD_LOCAL_SIZE MPI_LOCALNRANKS}
+LD_PRELOAD='$builddir/.libs/preload_calls_$1.so $(library "$1")' DIST_MPI_COMPARE=0 exec "\$@"
+END
+    job "$1" 2 "$BASH" "$job_folder/counted" "tests/jobs/preload_$1" nothing
+}
+# has_started MOST MACHINE: each of two ranks has made so many calls of all ranks at most.
+has_started()
+{
+    sed -n 's/.*calls of all ranks: \([0-9]*\), and by machine: \([0-9]*\).*/\1 \2/p' "$job_output" |
+        awk -v most="$1" -v machine="$2" '$1 <= most && $2 == machine { n++ } END { exit n != 2 }'
+}
+
 for mpi in openmpi mpich; do
     [ -x "tests/jobs/preload_$mpi" ] || continue
+    if [ -n "${CHECK_SHORT-}" ]; then
+        job_skip "$mpi: calls of MPI_Init" "a sanitizer wants to be loaded first"
+    else
+        started $mpi
+        job_check "$mpi: MPI_Init and MPI_Finalize make 8 calls at most" has_started 8 0
+        started $mpi untold
+        job_check "$mpi: and one more to learn of machines" has_started 9 1
+    fi
     preload $mpi 4 handed-on
     [ "$job_status" = 0 ] && job_check "$mpi: and nothing else" right_handed_on 4
     preload $mpi 3 threads
