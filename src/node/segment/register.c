@@ -169,6 +169,18 @@ static void register_forget(void *memory, size_t bytes)
     (void)madvise(memory, bytes, MADV_DONTNEED); /* locked pages refuse, after the cache has seen */
 }
 
+/* Fills the page table that register_forget has emptied. Otherwise the next access to each page
+ * would. */
+static void register_populate(void *memory, size_t bytes)
+{
+#ifdef MADV_POPULATE_WRITE
+    (void)madvise(memory, bytes, MADV_POPULATE_WRITE);
+#else
+    (void)memory;
+    (void)bytes;
+#endif
+}
+
 /*
  * Under the lock, so that a fork sees all of it or nothing. copy: what comes in the place of the
  * memory's whole pages; NULL: nothing, it stays ordinary memory.
@@ -217,6 +229,8 @@ static dist_status register_swap(struct segment *segment, const struct arena_blo
         memcpy(copy, pages.memory, pages.bytes);
         status = register_add(segment, copy);
     }
+    if (status == DIST_OK)
+        register_populate(pages.memory, pages.bytes);
     disti_log_use(log);
     return status;
 }
