@@ -58,8 +58,7 @@
     COLLECTIVES_NONBLOCKING(KIND, begin, , parameters, arguments, fields)
 DISTI_CALLS(COLLECTIVES_BOTH, int, int)
 
-/* MPI-4, and Open MPI 5, which has its persistent collectives already. */
-#if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
+#if DISTI_MPI_PERSISTENT
 #define COLLECTIVES_INIT(KIND, name, begin, parameters, arguments, fields)                         \
     COLLECTIVES_PERSISTENT(KIND, MPI_, name, _init, parameters, arguments, fields)
 DISTI_CALLS(COLLECTIVES_INIT, int, int)

@@ -111,7 +111,7 @@ int disti_serve_persistent(struct disti_args *args, struct disti_comm *comm, MPI
     }
     code = persistent_open(pending, args, comm);
     if (code == MPI_SUCCESS) {
-        *request_p = pending->request;
+        *request_p = disti_request_made = pending->request;
         return code;
     }
     args->channel->broken = true;

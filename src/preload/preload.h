@@ -27,6 +27,13 @@
 #endif
 #pragma GCC visibility pop
 
+/* MPI-4, and Open MPI 5, which says that it is MPI-3, have persistent collectives. */
+#if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
+#define DISTI_MPI_PERSISTENT 1
+#else
+#define DISTI_MPI_PERSISTENT 0
+#endif
+
 enum disti_kind {
 #define DISTI_KIND(KIND, ...) DISTI_##KIND,
     DISTI_CALLS(DISTI_KIND, int, int)

@@ -16,6 +16,7 @@
 static pthread_mutex_t requests_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct disti_channel *requests_channels;
 atomic_int disti_requests_pending;
+DISTI_THREAD_LOCAL MPI_Request disti_request_made;
 
 /* ---- the end of an operation ---- */
 
@@ -205,7 +206,7 @@ int disti_serve_nonblocking(struct disti_args *args, struct disti_comm *comm,
         return code;
     }
     disti_pending_add(pending);
-    *request_p = request;
+    *request_p = disti_request_made = request;
     disti_move();
     return MPI_SUCCESS;
 }

@@ -230,6 +230,9 @@ struct disti_pending {
 /* Serves it to the end. */
 int disti_serve(struct disti_args *args, struct disti_comm *comm);
 
+/* The request that a call of this thread was last served with. */
+extern DISTI_THREAD_LOCAL MPI_Request disti_request_made;
+
 /* Starts it; *request_p is one that MPI knows. */
 int disti_serve_nonblocking(struct disti_args *args, struct disti_comm *comm,
                             MPI_Request *request_p);

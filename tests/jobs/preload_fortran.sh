@@ -106,6 +106,17 @@ run()
     DIST_MPI_REPORT=1 job "$mpi" "$ranks" "$(with "$preloaded")" "$@"
 }
 
+# run_watched MPI PROGRAM ARG...: the same on 2 ranks, under valgrind, which sees writes beyond the
+# end of a request. What MPI itself leaves unset or does not free is not looked at.
+run_watched()
+{
+    local mpi=$1 preloaded
+    shift
+    preloaded=$(with "$(library "$mpi")")
+    sed -i "s|exec|exec valgrind -q --error-exitcode=99 --undef-value-errors=no|" "$preloaded"
+    DIST_MPI_REPORT=1 JOB_LIMIT=300 job "$mpi" 2 "$preloaded" "$@"
+}
+
 # ---- what the report says ----
 
 row() { awk -v name="MPI_$1" '$2 == name { print $3, $4 }' "$job_output"; }
@@ -142,6 +153,20 @@ kind_case()
     [ -z "${CHECK_LONG-}" ] || job "$mpi" "$ranks" "$program"
     run "$mpi" "$ranks" "$(library "$mpi")" "$program"
     job_check "$mpi: ${kinds[kind]}: all is served that can be" all_served "$mpi" "$ranks"
+}
+
+# Requests are as MPI's bindings want them: nobody reads or writes beyond their ends.
+memory_cases()
+{
+    local mpi=$1 kinds_watched="0 2" kind program
+    [ -z "${CHECK_LONG-}" ] || kinds_watched="0 1 2"
+    for kind in $kinds_watched; do
+        program=$job_folder/$mpi.$kind/$mpi.$kind
+        [ -x "$program" ] || continue
+        run_watched "$mpi" "$program"
+        job_check "$mpi: ${kinds[kind]}: valgrind saw served calls" all_served "$mpi" 2
+    done
+    [ -z "${CHECK_LONG-}" ] || run_watched "$mpi" "$builddir/tests/jobs/preload_$mpi" bold
 }
 
 # A C program may open a library of Fortran, whose binding comes then.
@@ -181,6 +206,12 @@ wrong_case()
     job_fails "but the program runs" "$mpi" 2 "$(with "$(library "$other")")" "$job_folder/$mpi.0/$mpi.0"
 }
 
+watches=no
+if [ -n "$sanitize" ]; then job_skip "valgrind" "a build with sanitizers"
+elif ! command -v valgrind >/dev/null; then job_skip "valgrind" "Debian: apt-get install valgrind"
+else watches=yes
+fi
+
 ranks=3
 for mpi in openmpi mpich; do
     [ -e "$(library $mpi)" ] || continue
@@ -191,6 +222,7 @@ for mpi in openmpi mpich; do
     done
     library_case $mpi 2
     tool_cases $mpi
+    [ "$watches" = no ] || memory_cases $mpi
     ranks=2 # MPICH spins when it waits
 done
 wrong_case openmpi mpich

@@ -14,6 +14,7 @@
  * What starts requests, waits for them and frees them comes here from all objects but libdist's
  * modules: MPI's own could wait for ever for an operation of ours, and ours do any request.
  */
+#include "preload/names/fortran.h"
 #include "preload/names/objects.h"
 #include "preload/serve.h"
 
@@ -103,8 +104,19 @@ static bool imports_is_of_requests(const char *name)
     return false;
 }
 
+/* The function for an object that offers the call; `converts` as in imports_convert. */
+static void *imports_target_offered(const struct disti_object *object, const char *call,
+                                    bool converts)
+{
+    bool binding = converts && !disti_object_find(object, call);
+    void *target = binding ? disti_fortran_find(call) : NULL;
+
+    return target ? target : disti_object_find(&imports_own, call);
+}
+
 /* NULL: the import is none of ours to point. */
-static void *imports_target(const struct disti_object *object, const char *name, bool *offers_p)
+static void *imports_target(const struct disti_object *object, const char *name, bool converts,
+                            bool *offers_p)
 {
     void *target = disti_object_find(&imports_own, name + 1);
 
@@ -114,32 +126,48 @@ static void *imports_target(const struct disti_object *object, const char *name,
     if (!target)
         return NULL;
     *offers_p = imports_offers(object, name + 1);
-    return *offers_p || (imports_is_of_requests(name) && !imports_is_module(object)) ? target
-                                                                                     : NULL;
+    if (*offers_p)
+        return imports_target_offered(object, name + 1, converts);
+    return imports_is_of_requests(name) && !imports_is_module(object) ? target : NULL;
 }
 
 static void imports_point(const struct disti_object *object, const struct disti_import *import,
                           void *arg)
 {
+    const bool *converts = arg;
     void *target;
     bool offers;
 
-    (void)arg;
     if (strncmp(import->name, "PMPI", 4) != 0)
         return;
-    target = imports_target(object, import->name, &offers);
+    target = imports_target(object, import->name, *converts, &offers);
     if (target && *import->slot != target)
         imports_pointed += imports_write(object, import->slot, target) && offers;
+}
+
+/* *arg: the object converts requests to Fortran by our function, which knows the placeholder. */
+static void imports_convert(const struct disti_object *object, const struct disti_import *import,
+                            void *arg)
+{
+    void *target = disti_fortran_c2f();
+    bool *converts = arg;
+
+    if (!target || strcmp(import->name, "PMPI_Request_c2f") != 0)
+        return;
+    *converts = *import->slot == target || imports_write(object, import->slot, target);
 }
 
 static int imports_point_all(struct dl_phdr_info *info, size_t size, void *arg)
 {
     struct disti_object object;
+    bool converts = false;
 
     (void)size;
     (void)arg;
-    if (disti_object_open(&object, info) && object.dynamic != imports_own.dynamic)
-        disti_object_imports(&object, imports_point, NULL);
+    if (!disti_object_open(&object, info) || object.dynamic == imports_own.dynamic)
+        return 0;
+    disti_object_imports(&object, imports_convert, &converts);
+    disti_object_imports(&object, imports_point, &converts);
     return 0;
 }
 
