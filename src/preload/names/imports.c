@@ -24,8 +24,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 /* Longer than the names of all calls. */
 #define IMPORTS_NAME 128
@@ -71,19 +69,11 @@ static void *imports_first_next;
 
 static bool imports_write(const struct disti_object *object, void **slot, void *target)
 {
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    void *start = (void *)((uintptr_t)slot / page * page);
-    bool sealed = disti_object_seals(object, slot);
-
-    if (sealed && mprotect(start, page, PROT_READ | PROT_WRITE) != 0) {
-        fprintf(stderr, "libdist: MPI serves calls from '%s' itself: %s\n", object->info->dlpi_name,
-                strerror(errno));
-        return false;
-    }
-    __atomic_store_n(slot, target, __ATOMIC_RELEASE);
-    if (sealed)
-        mprotect(start, page, PROT_READ);
-    return true;
+    if (disti_object_write(object, slot, target))
+        return true;
+    fprintf(stderr, "libdist: MPI serves calls from '%s' itself: %s\n", object->info->dlpi_name,
+            strerror(errno));
+    return false;
 }
 
 /* Is it one of libdist's modules, whose requests are none of the program's? */

@@ -3,6 +3,7 @@
 #include "preload/names/objects.h"
 
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #if __ELF_NATIVE_CLASS == 64
@@ -164,4 +165,18 @@ bool disti_object_seals(const struct disti_object *object, void **slot)
             return true;
     }
     return false;
+}
+
+bool disti_object_write(const struct disti_object *object, void **slot, void *target)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    void *start = (void *)((uintptr_t)slot / page * page);
+    bool sealed = disti_object_seals(object, slot);
+
+    if (sealed && mprotect(start, page, PROT_READ | PROT_WRITE) != 0)
+        return false;
+    __atomic_store_n(slot, target, __ATOMIC_RELEASE);
+    if (sealed)
+        mprotect(start, page, PROT_READ);
+    return true;
 }

@@ -38,6 +38,9 @@ typedef void disti_object_visit(const struct disti_object *object,
                                 const struct disti_import *import, void *arg);
 void disti_object_imports(const struct disti_object *object, disti_object_visit *visit, void *arg);
 
+/* Writes to a slot, in memory that is read-only too. False: it cannot, for the reason in errno. */
+bool disti_object_write(const struct disti_object *object, void **slot, void *target);
+
 /* Is the slot in memory that was made read-only once it was filled? */
 bool disti_object_seals(const struct disti_object *object, void **slot);
 
