@@ -12,6 +12,7 @@ libdist_core_sources += \
 	src/backends/module_file.c \
 	src/backends/module_place.c \
 	src/backends/planned.h \
+	src/backends/mpi/abi.h \
 	src/backends/mpi/flavour.c \
 	src/backends/query.c \
 	src/backends/registry.c \

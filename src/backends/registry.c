@@ -118,11 +118,13 @@ dist_status disti_probe(dist_status (*probe)(char *reason, size_t reason_size), 
 
 /* ---- backends ---- */
 
-/* The candidates for a name: more than one only for mpi. */
-static int registry_module_names(const char *name, const char *names[DISTI_MPI_FLAVOURS])
+/* The candidates for a name: more than one, or none with a reason, only for mpi. */
+static int registry_module_names(const char *name, const char *names[DISTI_MPI_FLAVOURS],
+                                 char *reason, size_t reason_size)
 {
+    reason[0] = '\0';
     if (strcmp(name, "mpi") == 0)
-        return disti_mpi_flavours(names);
+        return disti_mpi_flavours(names, reason, reason_size);
     names[0] = name;
     return 1;
 }
@@ -161,12 +163,11 @@ static dist_status registry_try(const char *name, const struct dist_backend **ba
                                 char *reason, size_t reason_size)
 {
     const char *names[DISTI_MPI_FLAVOURS];
-    int count = registry_module_names(name, names);
+    int count = registry_module_names(name, names, reason, reason_size);
     dist_status status = DIST_ERR_NO_BACKEND;
     const struct dist_backend *backend;
     size_t used = 0;
 
-    reason[0] = '\0';
     for (int i = 0; i < count && used + 1 < reason_size; i++) {
         status = registry_load(name, names[i], &backend, reason + used, reason_size - used);
         if (status == DIST_OK) {

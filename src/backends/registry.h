@@ -80,9 +80,10 @@ bool disti_module_has_variable(const char *variable);
 
 /*
  * mpi/flavour.c: the module names to try for backend mpi, best first: the MPI that is
- * loaded in this process, else the one whose launcher started it, else all.
+ * loaded in this process, else the one whose launcher started it, else all. 0: that MPI has none,
+ * for the reason that is written; otherwise the reason is empty.
  */
 #define DISTI_MPI_FLAVOURS 2
-int disti_mpi_flavours(const char *names[DISTI_MPI_FLAVOURS]);
+int disti_mpi_flavours(const char *names[DISTI_MPI_FLAVOURS], char *reason, size_t size);
 
 #endif

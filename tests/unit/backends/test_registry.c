@@ -243,20 +243,21 @@ static void a_name_is_probed_by_itself(void **state)
 static void the_launcher_decides_which_mpi(void **state)
 {
     const char *names[DISTI_MPI_FLAVOURS];
+    char reason[256];
 
     (void)state;
     unsetenv("PMI_RANK");
     unsetenv("PMI_FD");
     unsetenv("PMIX_RANK");
     setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
-    assert_int_equal(disti_mpi_flavours(names), 1);
+    assert_int_equal(disti_mpi_flavours(names, reason, sizeof(reason)), 1);
     assert_string_equal(names[0], "mpi_openmpi");
     unsetenv("OMPI_COMM_WORLD_SIZE");
     setenv("PMI_RANK", "0", 1);
-    assert_int_equal(disti_mpi_flavours(names), 1);
+    assert_int_equal(disti_mpi_flavours(names, reason, sizeof(reason)), 1);
     assert_string_equal(names[0], "mpi_mpich");
     unsetenv("PMI_RANK");
-    assert_int_equal(disti_mpi_flavours(names), 2);
+    assert_int_equal(disti_mpi_flavours(names, reason, sizeof(reason)), 2);
 }
 
 static void the_list_fits_any_buffer(void **state)
