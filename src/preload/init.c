@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Preload: MPI_Init and MPI_Finalize, between which collectives are served. */
+#include "preload/names/foreign.h"
 #include "preload/serve.h"
 
 #include <dist/backend.h>
@@ -336,6 +337,10 @@ static int init_both(int *argc, char ***argv, int required, int *provided)
 {
     int code = MPI_ERR_OTHER;
 
+    if (disti_mpi_is_foreign())
+        return required == INIT_NO_LEVEL
+                   ? disti_foreign_init(argc, argv)
+                   : disti_foreign_init_thread(argc, argv, required, provided);
     if (disti_mpi_is_own())
         code = init_mpi(argc, argv, required, provided);
     if (code == MPI_SUCCESS) {

@@ -10,6 +10,8 @@ preload_sources = \
 	src/preload/comms.c \
 	src/preload/creators.c \
 	src/preload/names/flavour.c \
+	src/preload/names/foreign.c \
+	src/preload/names/foreign.h \
 	src/preload/names/fortran.c \
 	src/preload/names/fortran.h \
 	src/preload/names/imports.c \

@@ -145,8 +145,14 @@ extern struct disti_preload disti_preload;
 /* ---- flavour.c ---- */
 
 /*
+ * True if the program's MPI has an ABI that no libdist_mpi.so serves. Then all calls but MPI_Init
+ * and MPI_Init_thread go past this library from now on, and rank 0 has said so.
+ */
+bool disti_mpi_is_foreign(void);
+
+/*
  * Every MPI has handles of its own: with another than that of this library nothing can even be
- * handed on. False: it is another, which has been said.
+ * handed on. False: it is another, which has been said. After disti_mpi_is_foreign.
  */
 bool disti_mpi_is_own(void);
 

@@ -266,6 +266,7 @@ job_scripts = \
 	tests/jobs/conformance_ucx.sh \
 	tests/jobs/preload.sh \
 	tests/jobs/preload_fortran.sh \
+	tests/jobs/preload_foreign.sh \
 	tests/jobs/conformance_faulty.sh \
 	tests/jobs/conformance_algorithms.sh \
 	tests/jobs/conformance_nccl.sh \
@@ -362,6 +363,9 @@ TESTS += $(job_scripts)
 EXTRA_DIST += $(job_scripts) $(measuring_job_scripts) tests/jobs/bad_module.c tests/jobs/losses.awk
 EXTRA_DIST += tests/jobs/examples_cluster.py tests/jobs/other_user.py tests/jobs/train_records.py tests/jobs/train_torch.py
 EXTRA_DIST += \
+	tests/jobs/preload_foreign.c \
+	tests/jobs/preload_foreign.h \
+	tests/jobs/preload_foreign_mpi.c \
 	tests/jobs/preload_fortran.F90 \
 	tests/jobs/preload_fortran_collectives.F90 \
 	tests/jobs/preload_tool.c

@@ -1,67 +1,219 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Preload: is the program's MPI the one that this library was built for? */
-#include "preload/names/objects.h"
+#include "backends/mpi/abi.h"
+#include "preload/names/foreign.h"
 #include "preload/preload.h"
 
+#include <errno.h>
 #include <stdio.h>
-#include <string.h>
+#include <stdlib.h>
 
 #ifdef OPEN_MPI
 #define FLAVOUR "Open MPI"
+#define FLAVOUR_ABI DISTI_MPI_ABI_OPENMPI
 #else
 #define FLAVOUR "MPICH"
+#define FLAVOUR_ABI DISTI_MPI_ABI_MPICH
 #endif
 
-/* More than the longest of any MPI. */
-#define FLAVOUR_TEXT 8192
-
-typedef int flavour_version(char *text, int *length);
+/* ---- the MPIs that are loaded ---- */
 
 /*
- * Those of all MPIs that were there when the program began: this library brings one itself. By the
- * name we may get that one, where the program's own is only what its Fortran binding needs.
+ * All MPIs that were there when the program began: this library brings one itself. By the name of a
+ * call we may get that one, where the program's own is only what its Fortran binding needs.
  */
-static flavour_version *flavour_versions[8];
+static struct flavour_mpi {
+    struct dl_phdr_info info;
+    struct disti_object object;
+} flavour_mpis[8];
 static size_t flavour_count;
+
+static bool flavour_open(struct flavour_mpi *mpi, const struct dl_phdr_info *info)
+{
+    mpi->info = *info;
+    return disti_object_open(&mpi->object, &mpi->info) && mpi->object.dynamic != _DYNAMIC &&
+           disti_object_find(&mpi->object, "PMPI_Init");
+}
+
+static bool flavour_is_standard_file(const struct disti_object *object)
+{
+    return disti_mpi_is_standard_file(object->info->dlpi_name) ||
+           disti_mpi_is_standard_file(disti_object_name(object));
+}
 
 static int flavour_find(struct dl_phdr_info *info, size_t size, void *arg)
 {
-    struct disti_object object;
-    void *version = NULL;
-
     (void)size;
     (void)arg;
-    if (disti_object_open(&object, info))
-        version = disti_object_find(&object, "PMPI_Get_library_version");
-    if (version)
-        *(void **)&flavour_versions[flavour_count++] = version;
-    return flavour_count == sizeof(flavour_versions) / sizeof(flavour_versions[0]);
+    flavour_count += flavour_open(&flavour_mpis[flavour_count], info);
+    return flavour_count == sizeof(flavour_mpis) / sizeof(flavour_mpis[0]);
 }
 
+/* arg: where it is stored. */
+static int flavour_find_standard(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    struct flavour_mpi *mpi = arg;
+
+    (void)size;
+    return flavour_open(mpi, info) && flavour_is_standard_file(&mpi->object);
+}
+
+/* ---- what they are ---- */
+
+/* An MPI that has the standard ABI under another name says so; others say -1. May be asked before
+ * MPI_Init. */
+static bool flavour_says_standard(const struct disti_object *object)
+{
+    int (*ask)(int *major, int *minor);
+    int major = -1, minor = -1;
+
+    *(void **)&ask = disti_object_find(object, "PMPI_Abi_get_version");
+    return ask && ask(&major, &minor) == 0 && major > 0;
+}
+
+static void flavour_version(const struct disti_object *object, char text[DISTI_MPI_VERSION_TEXT])
+{
+    int (*version)(char *text, int *length);
+    int length = 0;
+
+    text[0] = '\0';
+    *(void **)&version = disti_object_find(object, "PMPI_Get_library_version");
+    if (version)
+        version(text, &length);
+    text[strcspn(text, ",\n")] = '\0';
+}
+
+/* text: the beginning of its version. */
+static enum disti_mpi_abi flavour_abi(const struct disti_object *object,
+                                      char text[DISTI_MPI_VERSION_TEXT])
+{
+    flavour_version(object, text);
+    if (flavour_is_standard_file(object) || flavour_says_standard(object))
+        return DISTI_MPI_ABI_STANDARD;
+    return disti_mpi_abi_of(disti_object_name(object), text,
+                            disti_object_find(object, DISTI_MPI_OPENMPI_HANDLE));
+}
+
+/* ---- an MPI that is not served ---- */
+
+static struct flavour_foreign {
+    struct flavour_mpi mpi;
+    enum disti_mpi_abi abi;
+    enum { FLAVOUR_NONE, FLAVOUR_PASSED, FLAVOUR_STUCK } state;
+    int error; /* STUCK: of the system */
+    bool said;
+} flavour_foreign;
+
+/* Its calls go past this library. */
+static void flavour_pass(const struct flavour_mpi *mpi, enum disti_mpi_abi abi)
+{
+    struct flavour_foreign *foreign = &flavour_foreign;
+
+    foreign->mpi = *mpi;
+    foreign->mpi.object.info = &foreign->mpi.info;
+    foreign->abi = abi;
+    foreign->state = disti_foreign_pass(&foreign->mpi.object) ? FLAVOUR_PASSED : FLAVOUR_STUCK;
+    foreign->error = errno;
+}
+
+/* Only the file's name is looked at: the library may not be ready to be called. */
+static bool flavour_pass_standard(void)
+{
+    struct flavour_mpi standard;
+
+    if (!dl_iterate_phdr(flavour_find_standard, &standard))
+        return false;
+    flavour_pass(&standard, DISTI_MPI_ABI_STANDARD);
+    return true;
+}
+
+/* Before MPI_Init too: programs may begin MPI by a session instead. */
 __attribute__((constructor)) static void flavour_begin(void)
 {
     dl_iterate_phdr(flavour_find, NULL);
+    flavour_pass_standard();
 }
 
-static bool flavour_is_own(flavour_version *version, char *text)
+/* Of the MPIs that were there at the beginning. */
+static void flavour_pass_unknown(void)
 {
-    int length = 0;
+    char text[DISTI_MPI_VERSION_TEXT];
 
-    version(text, &length);
-    return (strstr(text, "Open MPI") != NULL) == (strcmp(FLAVOUR, "Open MPI") == 0);
+    for (size_t i = 0; i < flavour_count && flavour_foreign.state == FLAVOUR_NONE; i++) {
+        enum disti_mpi_abi abi = flavour_abi(&flavour_mpis[i].object, text);
+
+        if (abi == DISTI_MPI_ABI_STANDARD || abi == DISTI_MPI_ABI_UNKNOWN)
+            flavour_pass(&flavour_mpis[i], abi);
+    }
 }
+
+/* Launchers tell which rank this is. */
+static bool flavour_is_first(void)
+{
+    static const char *const ranks[] = {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK",
+                                        "SLURM_PROCID"};
+
+    for (size_t i = 0; i < sizeof(ranks) / sizeof(ranks[0]); i++) {
+        const char *rank = secure_getenv(ranks[i]);
+
+        if (rank)
+            return strcmp(rank, "0") == 0;
+    }
+    return true;
+}
+
+static void flavour_say_passed(const struct flavour_foreign *foreign)
+{
+    const char *file = disti_mpi_file_name(disti_object_name(&foreign->mpi.object));
+    char text[DISTI_MPI_VERSION_TEXT];
+
+    flavour_version(&foreign->mpi.object, text);
+    if (foreign->abi == DISTI_MPI_ABI_STANDARD)
+        fprintf(stderr,
+                "libdist: MPI serves all calls itself: the program is built for MPI's standard ABI "
+                "(%s), which libdist_mpi.so does not support. Build the program with " FLAVOUR
+                "'s own mpicc, or do not preload libdist_mpi.so\n",
+                file);
+    else
+        fprintf(stderr,
+                "libdist: MPI serves all calls itself: the program's MPI (%s: %s) is neither Open "
+                "MPI nor has MPICH's ABI. Build the program with " FLAVOUR
+                ", or do not preload libdist_mpi.so\n",
+                file, *text ? text : "unknown version");
+}
+
+bool disti_mpi_is_foreign(void)
+{
+    struct flavour_foreign *foreign = &flavour_foreign;
+
+    if (foreign->state == FLAVOUR_NONE && !flavour_pass_standard())
+        flavour_pass_unknown();
+    if (foreign->state == FLAVOUR_PASSED && !foreign->said && flavour_is_first())
+        flavour_say_passed(foreign);
+    foreign->said = true;
+    return foreign->state == FLAVOUR_PASSED;
+}
+
+/* ---- the other MPI that is served ---- */
 
 bool disti_mpi_is_own(void)
 {
-    char text[FLAVOUR_TEXT] = "";
-    bool own = flavour_is_own(PMPI_Get_library_version, text);
+    char text[DISTI_MPI_VERSION_TEXT];
+    bool own = true;
 
+    if (flavour_foreign.state == FLAVOUR_STUCK) {
+        fprintf(stderr,
+                "libdist: libdist_mpi.so does not support the program's MPI (%s) and cannot pass "
+                "calls to it: %s. Do not preload libdist_mpi.so\n",
+                disti_object_name(&flavour_foreign.mpi.object), strerror(flavour_foreign.error));
+        return false;
+    }
     for (size_t i = 0; i < flavour_count && own; i++)
-        own = flavour_is_own(flavour_versions[i], text);
+        own = flavour_abi(&flavour_mpis[i].object, text) == FLAVOUR_ABI;
     if (!own)
         fprintf(stderr,
-                "libdist: this libdist_mpi.so is for " FLAVOUR ", but the program runs %.*s: "
-                "preload that MPI's libdist_mpi.so, from the folder beside this one\n",
-                (int)strcspn(text, ",\n"), text);
+                "libdist: this libdist_mpi.so is for " FLAVOUR ", but the program runs %s: preload "
+                "that MPI's libdist_mpi.so, from the folder beside this one\n",
+                text);
     return own;
 }

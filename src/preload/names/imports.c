@@ -14,6 +14,7 @@
  * What starts requests, waits for them and frees them comes here from all objects but libdist's
  * modules: MPI's own could wait for ever for an operation of ours, and ours do any request.
  */
+#include "preload/names/foreign.h"
 #include "preload/names/fortran.h"
 #include "preload/names/objects.h"
 #include "preload/serve.h"
@@ -256,11 +257,15 @@ int disti_mpi_init_thread(int *argc, char ***argv, int required, int *provided)
 /* libdist's own modules call it too. */
 int PMPI_Init_thread(int *argc, char ***argv, int required, int *provided)
 {
+    if (disti_mpi_is_foreign())
+        return disti_foreign_init_thread(argc, argv, required, provided);
     return imports_serve() ? MPI_Init_thread(argc, argv, required, provided)
                            : disti_mpi_init_thread(argc, argv, required, provided);
 }
 
 int PMPI_Init(int *argc, char ***argv)
 {
+    if (disti_mpi_is_foreign())
+        return disti_foreign_init(argc, argv);
     return imports_serve() ? MPI_Init(argc, argv) : disti_mpi_init(argc, argv);
 }

@@ -45,6 +45,33 @@ bool disti_object_open(struct disti_object *object, const struct dl_phdr_info *i
     return object->symbols && object->names;
 }
 
+const char *disti_object_name(const struct disti_object *object)
+{
+    size_t soname = disti_object_value(object, DT_SONAME);
+
+    return soname ? object->names + soname : object->info->dlpi_name;
+}
+
+/* NULL: it is not loaded from the file. */
+static const ElfW(Phdr) * object_segment(const struct disti_object *object, const void *address)
+{
+    const struct dl_phdr_info *info = object->info;
+
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+
+        if (header->p_type == PT_LOAD &&
+            (uintptr_t)address - (info->dlpi_addr + header->p_vaddr) < header->p_memsz)
+            return header;
+    }
+    return NULL;
+}
+
+bool disti_object_contains(const struct disti_object *object, const void *address)
+{
+    return object_segment(object, address) != NULL;
+}
+
 /* ---- what it defines ---- */
 
 static bool object_is_named(const struct disti_object *object, uint32_t symbol, const char *name)
@@ -112,27 +139,101 @@ void *disti_object_find(const struct disti_object *object, const char *name)
         symbol = object_find_gnu(object, name);
     else if (object->hash)
         symbol = object_find_old(object, name);
-    return symbol ? (void *)(object->info->dlpi_addr + object->symbols[symbol].st_value) : NULL;
+    if (!symbol || !object->symbols[symbol].st_value) /* none, or hidden */
+        return NULL;
+    return (void *)(object->info->dlpi_addr + object->symbols[symbol].st_value);
+}
+
+/* ---- hiding what it defines ---- */
+
+/* Symbols that searches can find: [first, end) has them all. */
+static void object_bounds(const struct disti_object *object, size_t *first_p, size_t *end_p)
+{
+    const uint32_t *table = object->gnu_hash, *buckets, *chain;
+    size_t last = 0;
+
+    *first_p = *end_p = 0;
+    if (!table) {
+        *end_p = object->hash ? object->hash[1] : 0;
+        return;
+    }
+    buckets = table + 4 + table[2] * (sizeof(ElfW(Addr)) / sizeof(*table));
+    chain = buckets + table[0];
+    for (uint32_t i = 0; i < table[0]; i++)
+        last = buckets[i] > last ? buckets[i] : last;
+    if (!last)
+        return;
+    while (!(chain[last - table[1]] & 1))
+        last++;
+    *first_p = table[1];
+    *end_p = last + 1;
+}
+
+static int object_protection(const ElfW(Phdr) * segment)
+{
+    return (segment->p_flags & PF_R ? PROT_READ : 0) | (segment->p_flags & PF_W ? PROT_WRITE : 0) |
+           (segment->p_flags & PF_X ? PROT_EXEC : 0);
+}
+
+/* The dynamic linker passes over a symbol without a value. */
+bool disti_object_hide(const struct disti_object *object, disti_object_wanted *wanted, void *arg)
+{
+    const ElfW(Phdr) *segment = object_segment(object, object->symbols);
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start, end;
+    size_t first, last;
+    int protection;
+
+    object_bounds(object, &first, &last);
+    if (!segment || first == last)
+        return true;
+    protection = object_protection(segment);
+    start = (uintptr_t)&object->symbols[first] / page * page;
+    end = ((uintptr_t)&object->symbols[last] + page - 1) / page * page;
+    if (mprotect((void *)start, end - start, protection | PROT_WRITE) != 0)
+        return false;
+    for (size_t i = first; i < last; i++) {
+        ElfW(Sym) *symbol = (ElfW(Sym) *)(uintptr_t)&object->symbols[i];
+
+        if (symbol->st_shndx != SHN_UNDEF && wanted(object->names + symbol->st_name, arg))
+            symbol->st_value = 0;
+    }
+    mprotect((void *)start, end - start, protection);
+    return true;
 }
 
 /* ---- what it has from others ---- */
 
-/* What it defines itself is no import. */
-static void object_import(const struct disti_object *object, ElfW(Addr) offset, size_t symbol,
-                          bool called, disti_object_visit *visit, void *arg)
+struct object_walk {
+    const struct disti_object *object;
+    disti_object_visit *visit;
+    void *arg;
+    bool own; /* with functions that it defines itself */
+};
+
+static bool object_visits(const struct object_walk *walk, const ElfW(Sym) * symbol)
 {
+    if (symbol->st_shndx == SHN_UNDEF)
+        return true;
+    return walk->own && (symbol->st_info & 0xf) == STT_FUNC;
+}
+
+static void object_slot(const struct object_walk *walk, ElfW(Addr) offset, size_t symbol,
+                        bool called)
+{
+    const struct disti_object *object = walk->object;
     const struct disti_import import = {
         .name = object->names + object->symbols[symbol].st_name,
         .slot = (void **)(object->info->dlpi_addr + offset),
         .called = called,
     };
 
-    if (symbol && object->symbols[symbol].st_shndx == SHN_UNDEF)
-        visit(object, &import, arg);
+    if (symbol && object_visits(walk, &object->symbols[symbol]))
+        walk->visit(object, &import, walk->arg);
 }
 
-void disti_object_imports(const struct disti_object *object, disti_object_visit *visit, void *arg)
+static void object_walk(const struct object_walk *walk)
 {
+    const struct disti_object *object = walk->object;
     const char *calls = disti_object_address(object, DT_JMPREL),
                *end = calls + disti_object_value(object, DT_PLTRELSZ);
     const ElfW(Rela) *pointer = disti_object_address(object, DT_RELA);
@@ -142,13 +243,22 @@ void disti_object_imports(const struct disti_object *object, disti_object_visit 
     for (; calls && calls < end; calls += entry) {
         const ElfW(Rel) *call = (const void *)calls;
 
-        object_import(object, call->r_offset, OBJECT_SYMBOL(call->r_info), true, visit, arg);
+        object_slot(walk, call->r_offset, OBJECT_SYMBOL(call->r_info), true);
     }
     for (size_t n = disti_object_value(object, DT_RELASZ) / sizeof(*pointer); n; n--, pointer++) {
         if (!pointer->r_addend)
-            object_import(object, pointer->r_offset, OBJECT_SYMBOL(pointer->r_info), false, visit,
-                          arg);
+            object_slot(walk, pointer->r_offset, OBJECT_SYMBOL(pointer->r_info), false);
     }
+}
+
+void disti_object_imports(const struct disti_object *object, disti_object_visit *visit, void *arg)
+{
+    object_walk(&(struct object_walk){object, visit, arg, false});
+}
+
+void disti_object_slots(const struct disti_object *object, disti_object_visit *visit, void *arg)
+{
+    object_walk(&(struct object_walk){object, visit, arg, true});
 }
 
 /* What the dynamic linker made read-only begins and ends with a page. */

@@ -34,9 +34,25 @@ struct disti_import {
     bool called; /* the slot is for calls alone: the program never sees the address */
 };
 
+/* The name that the linker gave it, or its file's if there is none. */
+const char *disti_object_name(const struct disti_object *object);
+
+/* True if the address is in its code or data. */
+bool disti_object_contains(const struct disti_object *object, const void *address);
+
+/*
+ * Hides the names that `wanted` accepts, of those that the object defines: later searches do not
+ * find them. False: its symbols cannot be written to, for the reason in errno.
+ */
+typedef bool disti_object_wanted(const char *name, void *arg);
+bool disti_object_hide(const struct disti_object *object, disti_object_wanted *wanted, void *arg);
+
 typedef void disti_object_visit(const struct disti_object *object,
                                 const struct disti_import *import, void *arg);
 void disti_object_imports(const struct disti_object *object, disti_object_visit *visit, void *arg);
+
+/* The same, and slots for what the object defines itself, which may be another object's too. */
+void disti_object_slots(const struct disti_object *object, disti_object_visit *visit, void *arg);
 
 /* Writes to a slot, in memory that is read-only too. False: it cannot, for the reason in errno. */
 bool disti_object_write(const struct disti_object *object, void **slot, void *target);
