@@ -56,8 +56,10 @@ pandoc                   writes the site
 rpm                      reads the recipe for RPM packages
 rpmlint                  checks it
 '
-packages_chroot='
-mmdebstrap               makes a clean root of Debian 12
+packages_root='
+mmdebstrap               makes a bare root of Debian
+'
+packages_deb='
 lintian                  checks the Debian packages
 autopkgtest              tests the installed packages
 '
