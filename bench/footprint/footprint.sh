@@ -10,7 +10,7 @@
 ranks=${1:-8} rounds=${2:-5}
 : "${OPENMPI_RUN=mpirun.openmpi}" "${MPICH_RUN=mpirun.mpich}"
 export DIST_PLUGIN_PATH=${DIST_PLUGIN_PATH-$PWD/.libs}
-export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+. "$(dirname "$0")/../../scripts/openmpi.sh"
 
 measure()
 {

@@ -191,6 +191,12 @@ static int job_output(struct job *job)
     return job->output >= 0 ? 0 : -1;
 }
 
+void job_oversubscribe(void)
+{
+    setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);                  /* Open MPI 4 */
+    setenv("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe", 0); /* Open MPI 5 */
+}
+
 /* In a process group of its own, that ends with this process; prints into the file. */
 static void job_child(const struct job *job, char *const argv[], pid_t parent)
     __attribute__((noreturn));
@@ -211,8 +217,7 @@ static void job_child(const struct job *job, char *const argv[], pid_t parent)
     dup2(job->output, 1);
     dup2(job->output, 2);
     setenv(BENCH_SOCKET, job->path, 1);
-    /* More ranks than slots is a normal case here, as with the others. */
-    setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
+    job_oversubscribe();
     execvp(argv[0], argv);
     dprintf(2, "cannot start %s: %s\n", argv[0], strerror(errno));
     _exit(127);

@@ -46,6 +46,10 @@ void job_wait_for_ranks(struct job *job, bool (*stopped)(void));
 void job_quit(struct job *job);
 void job_end(struct job *job);
 
+/* Lets an mpirun that this process executes start more ranks than cores, unless the user's settings
+ * say otherwise. */
+void job_oversubscribe(void);
+
 /* ---- between job.c and job_protocol.c ---- */
 
 /* The job is gone, for that reason; its processes are killed. */

@@ -3,6 +3,7 @@
 #include "peer.h"
 
 #include "bench/measure/measure.h"
+#include "job.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -118,7 +119,7 @@ static pid_t peer_start(const char *path, int out)
     dup2(open("/dev/null", O_RDONLY), 0);
     dup2(out, 1);
     dup2(out, 2);
-    setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
+    job_oversubscribe();
     execl(path, path, "--probe", (char *)NULL);
     _exit(127);
 }

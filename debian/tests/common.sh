@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # What the tests of the installed packages share.
 set -eu
+common=$(cd "$(dirname "$0")" && pwd)
 cd "${AUTOPKGTEST_TMP:?run it with autopkgtest}"
 export HOME="$AUTOPKGTEST_TMP" DIST_TIMEOUT=60
-# More ranks than CPUs, root, no network but loopback: here that is meant.
-export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_tcp_if_include=lo
-export OMPI_MCA_oob_tcp_if_include=lo OMPI_MCA_plm_rsh_agent=false HYDRA_IFACE=lo
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+. "$common/../../scripts/openmpi.sh"
+export HYDRA_IFACE=lo
 
 examples=/usr/share/doc/libdist-dev/examples
 

@@ -38,19 +38,21 @@ exec 9>"$builddir/tests/jobs.lock"
 if [ -n "${JOB_ALONE-}" ]; then flock -x 9; else flock -s 9; fi
 job_start=$SECONDS job_from=$SECONDS
 
-# Fewer cores than ranks, root, no network but loopback.
-export OMPI_MCA_rmaps_base_oversubscribe=1
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-export OMPI_MCA_oob_tcp_if_include=lo OMPI_MCA_btl_tcp_if_include=lo
-export OMPI_MCA_plm_rsh_agent=false
-# Its folders, which two mpirun cannot make at once, and which a killed one leaves, where they
-# always are.
+. "$srcdir/scripts/openmpi.sh"
+# Two mpirun cannot make Open MPI's session folders at once, and a killed mpirun leaves them: they stay
+# where they usually are, not in a test's TMPDIR.
 export OMPI_MCA_orte_tmpdir_base=/tmp PRTE_MCA_prte_tmpdir_base=/tmp
 export HYDRA_IFACE=lo UCX_NET_DEVICES=lo
 
 # Leaks of MPI are told from ours by the frames on the stack, which the fast unwinder does not
 # see through libraries without frame pointers.
 job_mpi=(env "ASAN_OPTIONS=${ASAN_OPTIONS-}:fast_unwind_on_malloc=0")
+# Ranks of Open MPI may outlive one that dies, or that exits without MPI_Finalize.
+job_recovers()
+{
+    export OMPI_MCA_orte_enable_recovery=1   # Open MPI 4
+    export PRTE_MCA_state_base_recoverable=1 # Open MPI 5
+}
 # A script's own options for MPICH's mpirun.
 job_mpich=()
 
