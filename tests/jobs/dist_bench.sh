@@ -138,6 +138,7 @@ for mode in 1000 2000 silent few negative garbage dies ranks mute wrong failed u
     peer "fake-$mode" "$fake" $mode
 done
 peer fails "sh -c 'echo the wrong shoes >&2; exit 3'"
+peer crowd "sh -c 'echo \$OMPI_MCA_rmaps_base_oversubscribe\$PRTE_MCA_rmaps_default_mapping_policy; exit 3'"
 peer hangs "sleep 300 #"
 printf '#!/bin/sh\necho not on a Sunday >&2\nexit 77\n' >"$peers/fake-refuses"
 chmod +x "$peers/fake-refuses"
@@ -155,6 +156,8 @@ compare=${in_vain/timeout 5/timeout 60}
     job_check "the others go on" says '^ +128 +1\.00 +- +-$'
     job_fails "it ended with exit code 3 before its ranks had come; it said: the wrong shoes" \
         self 2 $compare fake-1000,fails all_reduce
+    job_fails "it said: 1:oversubscribe" self 2 "$(command -v env)" -u OMPI_MCA_rmaps_base_oversubscribe \
+        -u PRTE_MCA_rmaps_default_mapping_policy "$builddir/"$compare fake-1000,crowd all_reduce
     job_fails "fake-refuses is left out: not on a Sunday" self 2 $compare fake-1000,fake-refuses \
         all_reduce
     job_fails "2 of its ranks have not answered within 5 s" self 2 \
