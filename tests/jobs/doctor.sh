@@ -71,7 +71,7 @@ if tls_possible; then
     tls_authority other
     tls_certificate good ca 30 "IP:127.0.0.1,DNS:$name"
     tls_certificate away ca 30 IP:192.0.2.1
-    tls_certificate expired ca -1 IP:127.0.0.1
+    tls_expired expired ca IP:127.0.0.1
     tls_certificate dns ca 30 "DNS:$name"
     tls_certificate "$name" ca 30 email:rank@example.org
     tls_certificate server ca 30 $'IP:127.0.0.1\nextendedKeyUsage=serverAuth'
@@ -101,7 +101,8 @@ else
     job_skip "tls" "built without OpenSSL, or no openssl command"
 fi
 
-unset OMPI_MCA_rmaps_base_oversubscribe OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM
+unset OMPI_MCA_rmaps_base_oversubscribe PRTE_MCA_rmaps_default_mapping_policy
+unset OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM
 if [ -n "$OPENMPI_RUN" ]; then
     export OPENMPI_RUN
     planted "more ranks than slots" slots : "--ranks 4096"
@@ -114,7 +115,7 @@ if [ -n "$OPENMPI_RUN" ]; then
 else
     job_skip "slots, root" "no Open MPI here"
 fi
-export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+. "$srcdir/scripts/openmpi.sh"
 
 # ---- the machine ----
 

@@ -17,7 +17,7 @@ tls_authority ca2
 tls_certificate good ca 2 IP:127.0.0.1,DNS:localhost
 tls_certificate elsewhere ca 2 IP:192.0.2.1
 tls_certificate other ca2 2 IP:127.0.0.1
-tls_certificate expired ca -1 IP:127.0.0.1
+tls_expired expired ca IP:127.0.0.1
 export -f tls_use
 export job_folder builddir hello
 

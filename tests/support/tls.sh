@@ -14,14 +14,43 @@ tls_authority()
         -out "$job_folder/$1.pem" 2>/dev/null
 }
 
-# tls_certificate NAME AUTHORITY DAYS ALTERNATIVE-NAMES
-tls_certificate()
+tls_request()
 {
     openssl req "${tls_key[@]}" -subj "/CN=$1" -keyout "$job_folder/$1.key" \
         -out "$job_folder/$1.csr" 2>/dev/null
+}
+
+# tls_certificate NAME AUTHORITY DAYS ALTERNATIVE-NAMES
+tls_certificate()
+{
+    tls_request "$1"
     openssl x509 -req -in "$job_folder/$1.csr" -CA "$job_folder/$2.pem" -CAkey "$job_folder/$2.key" \
         -CAcreateserial -days "$3" -out "$job_folder/$1.pem" 2>/dev/null \
         -extfile <(printf 'subjectAltName=%s\n' "$4")
+}
+
+# tls_expired NAME AUTHORITY ALTERNATIVE-NAMES: valid for one day of the past. openssl x509 has options
+# for dates since 3.4 only, and refuses negative days since 3.5; openssl ca has them in every version.
+tls_expired()
+{
+    tls_request "$1"
+    : >"$job_folder/database"
+    cat >"$job_folder/ca.conf" <<END
+[ca]
+default_ca = tests
+[tests]
+database = $job_folder/database
+new_certs_dir = $job_folder
+rand_serial = yes
+default_md = sha256
+policy = names
+[names]
+commonName = supplied
+END
+    openssl ca -batch -notext -config "$job_folder/ca.conf" -in "$job_folder/$1.csr" \
+        -out "$job_folder/$1.pem" -cert "$job_folder/$2.pem" -keyfile "$job_folder/$2.key" \
+        -startdate 20200101000000Z -enddate 20200102000000Z \
+        -extfile <(printf 'subjectAltName=%s\n' "$3") 2>/dev/null
 }
 
 # tls_use CERTIFICATE AUTHORITY
