@@ -13,7 +13,7 @@ if [ -e "$builddir/.libs/dist_ucx.so" ]; then
 fi
 # MPI is not finalized behind a group that was aborted, which the launchers have to allow: else they
 # kill the ranks that end last.
-export OMPI_MCA_orte_enable_recovery=1
+job_recovers
 job_mpich=(-disable-auto-cleanup)
 # LeakSanitizer falls over MPICH's memory where MPICH is not finalized.
 job_mpi=(env "ASAN_OPTIONS=${ASAN_OPTIONS-}:detect_leaks=0")

@@ -56,7 +56,7 @@ fi
 
 # MPI's launcher lets the others live, if it is asked to: they make a group without the lost one.
 # One that exits waits for the others in MPI_Finalize, so it has told them before.
-export OMPI_MCA_orte_enable_recovery=1
+job_recovers
 kinds="kill exit-atexit"
 [ -z "${CHECK_LONG-}" ] || kinds="kill exit exit-atexit exit-thread exit-function"
 for kind in $kinds; do

@@ -102,7 +102,7 @@ job_collect
 
 # MPI has the ranks meet, so that it decides what comes of one that dies before they have. From then
 # on its launchers let the others live, if they are asked to.
-export OMPI_MCA_orte_enable_recovery=1
+job_recovers
 all="open idle barrier first middle reduce${whole:+ checkpoint} destroy"
 phases=${CHECK_LONG:+$all} phases=${phases:-open idle reduce${whole:+ checkpoint}}
 DIST_TRANSPORT=shm battery mpi-shm openmpi mpi

@@ -23,7 +23,7 @@ DIST_TRANSPORT=tcp ways shell gloo
 [ ! -e "$builddir/.libs/dist_ucx.so" ] ||
     ASAN_OPTIONS=${ASAN_OPTIONS-}:detect_leaks=0 DIST_TRANSPORT=ucx ways shell ucx
 # A rank that exits without MPI_Finalize is MPI's business.
-export OMPI_MCA_orte_enable_recovery=1
+job_recovers
 for way in reduce other one; do
     job_aside job openmpi 3 $program mpi $way
     DIST_TRANSPORT=mpi job_aside job openmpi 3 $program mpi $way
