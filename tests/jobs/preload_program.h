@@ -12,8 +12,11 @@
 #include <mpi-ext.h>
 #endif
 
-/* Persistent collectives are MPI-4's; Open MPI had them before under another name. */
-#if MPI_VERSION >= 4
+/*
+ * Persistent collectives are MPI-4's. Open MPI 5 has them though it says MPI 3.1, Open MPI 4 has
+ * them under another name.
+ */
+#if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
 #define PROGRAM_INIT(name) MPI_##name##_init
 #elif defined(OMPI_HAVE_MPI_EXT_PCOLLREQ)
 #define PROGRAM_INIT(name) MPIX_##name##_init
