@@ -28,7 +28,7 @@ build()
 {
     # shellcheck disable=SC2046,SC2086
     "$1" -x "$2" "-std=$3" -Wall -Wextra -Werror -O1 $sanitize $(pc --cflags) "$examples/$4.c" \
-        -x none -o "$job_folder/$5" $(pc --libs) -lm -pthread >"$job_output" 2>&1
+        -o "$job_folder/$5" $(pc --libs) -lm -pthread >"$job_output" 2>&1
 }
 
 says() { grep -qF -- "$1" "$job_output"; }
