@@ -1,8 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # What a short call costs: instructions of a call of 8 bytes that finds what it needs there, counted
-# by callgrind. A number of instructions, not a time: it is the same on a busy machine. With
-# another compiler, or without optimization, it is another one.
+# by callgrind. A number of instructions, not a time: it is the same on a busy machine.
+#
+# The limits are for code of gcc 12 on x86-64. Code of gcc 14 and of clang 14 executes up to 3.2 % more
+# instructions than they allow, so code of another compiler may execute 5 % more. On other processors, and
+# without optimization, the numbers mean nothing, and the test is skipped.
 . "$srcdir/tests/support/job.sh"
 
 cd "$builddir" || exit 99
@@ -12,6 +15,17 @@ if grep -qE '^(DISTI_)?(C|LD)FLAGS = .*(-fsanitize|-O0|--coverage)' "$builddir/M
     job_skip cost "the build is not optimized"
     exit
 fi
+# cost_compiler CONDITION: the preprocessor's, of the compiler that has built the library.
+cost_compiler()
+{
+    # shellcheck disable=SC2046
+    printf '#if %s\nyes\n#endif\n' "$1" |
+        $(sed -n 's/^CC = //p' "$builddir/Makefile") -E -P - | grep -qx yes
+}
+cost_compiler 'defined(__x86_64__)' || { job_skip cost "the limits are for x86-64"; exit; }
+cost_percent=105
+! cost_compiler '!defined(__clang__) && __GNUC__ == 12' || cost_percent=100
+cost_limit() { echo $(($1 * cost_percent / 100)); }
 # Of ranks that share a CPU hardly one finds the others there.
 [ "$(nproc)" -ge 2 ] || { job_skip cost "two ranks share a CPU"; exit; }
 command -v valgrind >/dev/null || { job_skip cost "valgrind is missing"; exit; }
@@ -38,11 +52,12 @@ cost_least()
 # cost_is_small COLLECTIVE ROOT MOST
 cost_is_small()
 {
-    local least
+    local least most
+    most=$(cost_limit "$3")
     cost_run "$1" "$2" || return 1
     least=$(cost_least)
-    echo "      $1 of 8 bytes, root $2: $least instructions, at most $3"
-    [ -n "$least" ] && [ "$least" -le "$3" ]
+    echo "      $1 of 8 bytes, root $2: $least instructions, at most $most"
+    [ -n "$least" ] && [ "$least" -le "$most" ]
 }
 
 # Rank 0 gives or takes, or both.
@@ -101,12 +116,13 @@ END
 # cost_check_mpi MPI COLLECTIVE MOST
 cost_check_mpi()
 {
-    local least
+    local least most
+    most=$(cost_limit "$3")
     cost_of_mpi "$1" "$builddir/src/preload/$1/.libs/libdist_mpi.so" "MPI_$2" cost 300 "$2"
     [ "$job_status" = 0 ] || return
     least=$(cost_least)
-    echo "      MPI_$2 of 8 bytes, $1 with libdist preloaded: $least instructions, at most $3"
-    job_check "$1: what the preload adds to $2" test "${least:-$3}" -lt "$3"
+    echo "      MPI_$2 of 8 bytes, $1 with libdist preloaded: $least instructions, at most $most"
+    job_check "$1: what the preload adds to $2" test "${least:-$most}" -lt "$most"
 }
 
 # cost_check_test MPI MOST: programs ask for their own messages as often as they can.
