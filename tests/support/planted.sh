@@ -106,4 +106,7 @@ told=$("$BASH" "$srcdir/tests/support/count.sh" "$folder" 2>&1 >/dev/null)
 tells '[[ $told == *"FAIL: b"*"its reason"* ]]' "what failed is told, with its reason"
 counts '1 passed, 1 failed, 0 skipped' ERROR "PASS: a
 "
+printf 'PASS: a\nFAIL: b\n    | \0its reason\n\0PASS: c\n' >"$folder/a.log"
+told=$("$BASH" "$srcdir/tests/support/count.sh" "$folder" 2>&1)
+tells '[[ $told == *"its reason"*"2 passed, 1 failed, 0 skipped" && $told != *"null byte"* ]]' "a log with null bytes"
 exit $failed
