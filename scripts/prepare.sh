@@ -39,7 +39,9 @@ g++                      checks that C++ programs can use it
 gfortran                 checks that MPI programs in Fortran are served
 cmake                    checks that CMake programs can use it
 iproute2                 a second machine inside this one, for tests
-clang-format             checks the layout of the source
+mount                    the same: its folders
+procps                   finds processes that tests leave behind
+clang-format             checks the layout of the source (version 14 only)
 valgrind                 counts the instructions of a short call
 llvm                     counts what the fuzzers'\'' inputs reach
 python3-numpy            arrays for the tests of the Python package

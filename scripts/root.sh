@@ -35,15 +35,17 @@ root_make()
         cp -L /etc/resolv.conf /etc/hosts "$1/etc/" && root_run "$1" apt-get update -q
 }
 
-# root_mounted FOLDER COMMAND...: with /proc, /sys and /dev in the root. The mounts and all
-# processes belong to namespaces that end with the command, however it ends. The shell stays process 1
-# there, which a signal from the terminal does not reach unless it has a handler.
+# root_mounted FOLDER COMMAND...: with /proc, /sys and /dev in the root. The root is a mount itself, as
+# programs expect of /. The mounts and all processes belong to namespaces that end with the command,
+# however it ends. The shell stays process 1 there, which a signal from the terminal does not reach
+# unless it has a handler.
 root_mounted()
 {
     # shellcheck disable=SC2016
     unshare --mount --pid --fork --kill-child sh -c '
         set -e
         folder=$0
+        mount --rbind "$folder" "$folder"
         mount -t proc proc "$folder/proc"
         mount --rbind /sys "$folder/sys"
         mount --rbind /dev "$folder/dev"
