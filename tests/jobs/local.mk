@@ -357,7 +357,7 @@ job_scripts = \
 	tests/jobs/python_examples.sh \
 	tests/jobs/python_torch.sh
 
-measuring_job_scripts = tests/jobs/idle.sh tests/jobs/predicted.sh
+measuring_job_scripts = tests/jobs/idle.sh tests/jobs/predicted.sh tests/jobs/debian13.sh
 
 TESTS += $(job_scripts)
 EXTRA_DIST += $(job_scripts) $(measuring_job_scripts) tests/jobs/bad_module.c tests/jobs/losses.awk
