@@ -45,26 +45,11 @@ exec "$MPICH_RUN" -launcher rsh -launcher-exec "$job_folder/agent" -iface eth0 \
 END
 chmod +x "$job_folder/agent"
 
-# Open MPI 5 on the first host; its launcher gives the agent options of ssh.
 five=${DIST_BENCH_PEERS:-$HOME/.cache/libdist/peers}/openmpi5.venv/bin/mpirun
-cat >"$job_folder/agent5" <<END
-#!$BASH
-while [[ \$1 == -* ]]; do shift; done
-exec "$BASH" "$cluster" --enter "\$@"
-END
-cat >"$job_folder/openmpi5" <<END
-[ \$RANK = 0 ] || exit 0
-unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT "\${!OMPI_MCA_@}"
-exec "$five" --host node0:2,node1:2 -np 4 --bind-to none -x DIST_DEBUG \
-    --prtemca prte_tmpdir_base /dev/shm --prtemca plm ssh --prtemca plm_ssh_agent "$job_folder/agent5" \
-    --prtemca plm_ssh_no_tree_spawn 1 --prtemca prte_if_include eth0 "\$@"
-END
-chmod +x "$job_folder/agent5"
-
 by_pmix() { [ "$(grep -c "meets the others through the launcher's PMIx" "$job_output")" = 4 ]; }
 # shellcheck disable=SC2086
 if [ -x "$five" ]; then
-    DIST_DEBUG=info over_hosts "Open MPI 5, gloo" -k 2 "$BASH" "$job_folder/openmpi5" $training \
+    OPENMPI_RUN=$five over_hosts "Open MPI 5, gloo" --mpirun -k 2 -n 2 -- -x DIST_DEBUG=info $training \
         --dist-backend gloo
     job_check "Open MPI 5: through its PMIx" by_pmix
 else
