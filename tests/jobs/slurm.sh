@@ -86,7 +86,7 @@ if [ -n "${CHECK_LONG-}" ]; then
 fi
 
 # mpirun in a step, whose variables its processes inherit.
-export OMPI_MCA_plm=rsh OMPI_MCA_ras=^slurm
+export OMPI_MCA_plm=rsh OMPI_MCA_ras=^slurm PRTE_MCA_plm=ssh PRTE_MCA_ras=^slurm
 for mpirun in "$OPENMPI_RUN" "${MPICH_RUN:+$MPICH_RUN -launcher fork -rmk user}"; do
     [ -n "$mpirun" ] || continue
     # shellcheck disable=SC2086
