@@ -67,8 +67,8 @@ left_after()
 left_named()
 {
     find /tmp /dev/shm -maxdepth 1 -user "$(id -u)" \( -name 'dist*' -o -name 'train-test*' \
-        -o -name 'train_mnist*' -o -name 'test_*' -o -name 'vader_segment*' -o -name 'mpich*' \
-        -o -name 'psm*' -o -name 'sem.*' \) 2>/dev/null | sort
+        -o -name 'train_mnist*' -o -name 'test_*' -o -name 'vader_segment*' -o -name 'sm_segment*' \
+        -o -name 'mpich*' -o -name 'psm*' -o -name 'sem.*' \) 2>/dev/null | sort
 }
 # Another suite beside this one may be at work: has a process that open, mapped, or in its
 # environment?

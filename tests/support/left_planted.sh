@@ -53,5 +53,10 @@ for place in /tmp /dev/shm; do
     exec 7<&-
     rm -f "$named"
 done
+for name in vader_segment sm_segment; do
+    named=$(mktemp -u "/dev/shm/$name.planted.XXXXXX")
+    planted "shared memory of Open MPI, $name" "$named"
+    rm -f "$named"
+done
 rm -f "$list"
 exit $failed
