@@ -93,8 +93,8 @@ if [ -e "$builddir/.libs/dist_ucx.so" ]; then
 fi
 job_collect
 
-# The launcher lets the others live, if it is asked to.
-export OMPI_MCA_orte_enable_recovery=1
+# mpirun ends the other ranks unless it is told not to.
+job_recovers
 [ -n "${CHECK_SHORT-}" ] || battery mpi-memory openmpi mpi
 job_collect
 
