@@ -11,6 +11,7 @@ libdist_core_sources += \
 	src/base/process/own.h \
 	src/base/process/pages.c src/base/process/pages.h \
 	src/base/process/reach.c src/base/process/reach.h \
+	src/base/process/signal_name.c src/base/process/signal_name.h \
 	src/base/process/stat.c src/base/process/stat.h \
 	src/base/process_lock.h \
 	src/base/descriptor.c src/base/descriptor.h \

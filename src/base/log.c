@@ -321,8 +321,8 @@ dist_status disti_fail(dist_status status, const char *format, ...)
 dist_status disti_fail_errno(dist_status status, const char *format, ...)
 {
     int saved = errno;
-    char text[LOG_TEXT_MAX], memory[128];
-    const char *cause = strerror_r(saved, memory, sizeof(memory));
+    char text[LOG_TEXT_MAX];
+    const char *cause = strerror(saved);
     size_t end = strlen(cause) + strlen(": ");
     va_list args;
 

@@ -3,6 +3,7 @@
 #include "base/process/end.h"
 
 #include "base/net/socket.h"
+#include "base/process/signal_name.h"
 #include "base/process/stat.h"
 
 #include <stdio.h>
@@ -25,7 +26,7 @@ const char *disti_process_end(const char *host, int pid, char *text, size_t size
     if (strcmp(host, own) != 0 || !process_ends(pid, &status))
         return "closed its connection without leaving the job";
     if (WIFSIGNALED(status)) {
-        name = sigabbrev_np(WTERMSIG(status));
+        name = disti_signal_name(WTERMSIG(status));
         snprintf(text, size, "was killed by signal %d (SIG%s)", WTERMSIG(status),
                  name ? name : "?");
     } else {

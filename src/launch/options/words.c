@@ -2,6 +2,7 @@
 /* Lists, maps, signals and templates in the values of options. */
 #include "launch/options/words.h"
 
+#include "base/process/signal_name.h"
 #include "base/settings/config.h"
 
 #include <limits.h>
@@ -92,7 +93,7 @@ bool disti_run_endpoint(const char *text, char host[256], int *port_p)
 
 void disti_run_signal_name(int signal_number, char text[16])
 {
-    const char *name = sigabbrev_np(signal_number);
+    const char *name = disti_signal_name(signal_number);
 
     if (name)
         snprintf(text, 16, "SIG%.11s", name);
@@ -109,7 +110,8 @@ const char *disti_run_signals(const char *text, sigset_t *set_p)
         const char *name = strncmp(item, "SIG", 3) == 0 ? item + 3 : item;
         int number = SIGRTMAX;
 
-        while (number > 0 && (!sigabbrev_np(number) || strcmp(name, sigabbrev_np(number)) != 0))
+        while (number > 0 &&
+               (!disti_signal_name(number) || strcmp(name, disti_signal_name(number)) != 0))
             number--;
         if (number == 0 || number == SIGKILL || number == SIGSTOP || number == SIGCHLD)
             return item;

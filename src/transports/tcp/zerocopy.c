@@ -5,10 +5,13 @@
 #include "transports/tcp/state.h"
 
 #include <errno.h>
-#include <linux/errqueue.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+/* It uses struct timespec without including <time.h>. */
+#include <linux/errqueue.h>
 
 /*
  * The kernel counts the calls of send that it has taken with MSG_ZEROCOPY, each socket's from 0,

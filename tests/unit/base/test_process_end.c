@@ -2,11 +2,13 @@
 /* How a process ended: children that nobody has waited for yet. */
 #include "base/net/socket.h"
 #include "base/process/end.h"
+#include "base/process/signal_name.h"
 #include "unit.h"
 
 #include "first_ended.h"
 
 #include <signal.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -69,10 +71,31 @@ static void test_first_ended(void **state)
     assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
+/* glibc's own table names each signal, if it is 2.32 or later. */
+static void test_signal_names(void **state)
+{
+    (void)state;
+    assert_string_equal(disti_signal_name(SIGTERM), "TERM");
+    assert_string_equal(disti_signal_name(SIGIO), "POLL");
+    for (int number = SIGRTMIN; number <= SIGRTMAX + 1; number++)
+        assert_null(disti_signal_name(number));
+    assert_null(disti_signal_name(0));
+    assert_null(disti_signal_name(-1));
+#if defined(__GLIBC__)
+    for (int number = 1; number < SIGRTMIN; number++) {
+        if (sigabbrev_np(number))
+            assert_string_equal(disti_signal_name(number), sigabbrev_np(number));
+        else
+            assert_null(disti_signal_name(number));
+    }
+#endif
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_process_end),
-                                       cmocka_unit_test(test_first_ended)};
+                                       cmocka_unit_test(test_first_ended),
+                                       cmocka_unit_test(test_signal_names)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
