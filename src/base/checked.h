@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdlib.h>
 
 static inline bool disti_mul(size_t a, size_t b, size_t *product_p)
 {
@@ -14,6 +15,15 @@ static inline bool disti_mul(size_t a, size_t b, size_t *product_p)
 static inline bool disti_add(size_t a, size_t b, size_t *sum_p)
 {
     return !__builtin_add_overflow(a, b, sum_p);
+}
+
+/*
+ * calloc of count elements. Returns NULL if count is negative, which also lets compilers see that
+ * no size exceeds the address space.
+ */
+static inline void *disti_calloc(int count, size_t element)
+{
+    return count < 0 ? NULL : calloc((size_t)count, element);
 }
 
 /* Does [offset, offset + length) lie inside [0, size)? Cannot wrap. */

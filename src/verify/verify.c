@@ -355,7 +355,7 @@ dist_status disti_verify_algorithm(const struct disti_algorithm *algorithm,
                                    const struct disti_shape *shape, bool in_place,
                                    struct disti_verdict *verdict_p)
 {
-    struct disti_verdict verdict;
+    struct disti_verdict verdict = {.ok = false};
     struct verify v = {.verdict = &verdict};
     dist_status status = DIST_OK;
     bool good = true;

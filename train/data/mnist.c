@@ -38,7 +38,7 @@ static int mnist_find(const char *folder, const char *what, int dimensions, char
 
 static int mnist_read_images(const char *path, struct dataset *dataset)
 {
-    struct idx idx;
+    struct idx idx = {.bytes = NULL};
 
     if (idx_read(path, 3, &idx) < 0)
         return -1;
@@ -54,7 +54,7 @@ static int mnist_read_images(const char *path, struct dataset *dataset)
 
 static int mnist_read_labels(const char *path, struct dataset *dataset)
 {
-    struct idx idx;
+    struct idx idx = {.bytes = NULL};
 
     if (idx_read(path, 1, &idx) < 0)
         return -1;

@@ -30,9 +30,6 @@ static const struct {
     {"Excavator", BLAS_AVX2},   {"Haswell", BLAS_AVX2},   {"Zen", BLAS_AVX2},
 };
 
-/* The oldest CPU with each level, whose kernels every OpenBLAS with run-time choice has. */
-static const char *const blas_oldest[] = {"Prescott", "Sandybridge", "Haswell", "SkylakeX"};
-
 enum blas_level blas_level_of(const char *core)
 {
     for (size_t i = 0; i < sizeof(blas_cores) / sizeof(blas_cores[0]); i++) {
@@ -59,11 +56,13 @@ enum blas_level blas_level_of_cpu(void)
 void blas_choose(char *argv[])
 {
 #if defined(HAVE_OPENBLAS_SET_NUM_THREADS) && defined(__x86_64__)
+    /* The oldest CPU with each level, whose kernels every OpenBLAS with run-time choice has. */
+    static const char *const oldest[] = {"Prescott", "Sandybridge", "Haswell", "SkylakeX"};
     const enum blas_level level = blas_level_of_cpu();
 
     if (getenv("OPENBLAS_CORETYPE") || blas_level_of(openblas_get_corename()) >= level)
         return;
-    if (setenv("OPENBLAS_CORETYPE", blas_oldest[level], 1) == 0)
+    if (setenv("OPENBLAS_CORETYPE", oldest[level], 1) == 0)
         execv("/proc/self/exe", argv);
         /* It could not be executed: what there is computes, only slower. */
 #else

@@ -46,7 +46,7 @@ static void model_plan_layer(struct layer *layer, struct layer *layers)
 
 static int model_plan(struct model *model, const char *name)
 {
-    const struct arch *arch;
+    const struct arch *arch = NULL;
     struct shape shape = model->input;
 
     if (arch_find(name, &arch) < 0)

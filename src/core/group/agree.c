@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Before a group is made: its ranks meet in the store, and agree on a number. */
+#include "base/checked.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "core/group/group.h"
@@ -263,7 +264,7 @@ dist_status disti_group_agree(struct dist_group *parent, const struct disti_grou
                               const char *backend, uint32_t *number_p)
 {
     struct disti_group_spec spec = *given;
-    struct agree_offer *offers = calloc((size_t)spec.size, sizeof(*offers)), mine;
+    struct agree_offer *offers = disti_calloc(spec.size, sizeof(*offers)), mine;
     uint64_t hash =
         disti_hash_bytes(DISTI_HASH_START, spec.members, (size_t)spec.size * sizeof(*spec.members));
     int first = agree_first(&spec);

@@ -3,6 +3,7 @@
 #include "core/group/world.h"
 
 #include "backends/registry.h"
+#include "base/checked.h"
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/doorbell.h"
@@ -139,7 +140,7 @@ static dist_status world_check_peers(const struct disti_world *world)
 static dist_status world_number_nodes(struct disti_world *world)
 {
     int ranks = world->size;
-    struct disti_locality *all = calloc((unsigned)ranks, sizeof(*all));
+    struct disti_locality *all = disti_calloc(ranks, sizeof(*all));
 
     if (!all)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d ranks", ranks);

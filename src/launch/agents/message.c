@@ -8,10 +8,8 @@
 
 void disti_agents_put_text(unsigned char *bytes, const char *text, size_t size)
 {
-    size_t length = strnlen(text, size - 1);
-
     memset(bytes, 0, size);
-    for (size_t i = 0; i < length; i++) {
+    for (size_t i = 0; i < size - 1 && text[i]; i++) {
         unsigned char c = (unsigned char)text[i];
 
         bytes[i] = c < ' ' || c == 0x7f ? '?' : c;

@@ -170,6 +170,18 @@ static void test_checked(void **state)
     assert_false(disti_inside(SIZE_MAX, 2, 8) || disti_inside(2, SIZE_MAX, 8));
 }
 
+static void test_calloc_of_a_count(void **state)
+{
+    uint64_t *numbers = disti_calloc(3, sizeof(*numbers));
+
+    (void)state;
+    assert_non_null(numbers);
+    assert_true(numbers[0] == 0 && numbers[2] == 0);
+    free(numbers);
+    assert_null(disti_calloc(-1, sizeof(*numbers)));
+    assert_null(disti_calloc(INT_MIN, 1));
+}
+
 /* This program as another user's, with the setuid bit: what does it see? */
 #define CONFIG_SECURE "DIST_TEST_SECURE"
 #define CONFIG_NOBODY 65534
@@ -229,10 +241,15 @@ static void test_a_setuid_program_sees_nothing(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parse_int),   cmocka_unit_test(test_parse_int_refuses),
-        cmocka_unit_test(test_parse_bytes), cmocka_unit_test(test_parse_bytes_refuses),
-        cmocka_unit_test(test_environment), cmocka_unit_test(test_list_item),
-        cmocka_unit_test(test_checked),     cmocka_unit_test(test_a_setuid_program_sees_nothing),
+        cmocka_unit_test(test_parse_int),
+        cmocka_unit_test(test_parse_int_refuses),
+        cmocka_unit_test(test_parse_bytes),
+        cmocka_unit_test(test_parse_bytes_refuses),
+        cmocka_unit_test(test_environment),
+        cmocka_unit_test(test_list_item),
+        cmocka_unit_test(test_checked),
+        cmocka_unit_test(test_calloc_of_a_count),
+        cmocka_unit_test(test_a_setuid_program_sees_nothing),
     };
 
     if (argc > 1 && strcmp(argv[1], CONFIG_SECURE) == 0)
