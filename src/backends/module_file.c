@@ -3,8 +3,6 @@
  * process dies of it. */
 #include "backends/module.h"
 
-#include "base/process/own.h"
-
 #include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
@@ -24,16 +22,11 @@ static bool file_read(int fd, void *data, size_t bytes, uint64_t offset)
     return pread(fd, data, bytes, (off_t)offset) == (ssize_t)bytes;
 }
 
-/* This process's machine, by the program that it runs; false: that cannot be read. */
-static bool file_own_header(ElfW(Ehdr) * header_p)
-{
-    int fd = open(DISTI_PROCESS_OWN "/exe", O_RDONLY | O_CLOEXEC);
-    bool read = fd >= 0 && file_read(fd, header_p, sizeof(*header_p), 0);
-
-    if (fd >= 0)
-        close(fd);
-    return read;
-}
+/*
+ * Defined by the linker: the header of the library or program that contains this file. Under an
+ * emulator /proc/self/exe may name the emulator.
+ */
+extern const ElfW(Ehdr) __ehdr_start __attribute__((visibility("hidden")));
 
 /* Where the last loaded segment ends. */
 static uint64_t file_end(int fd, const ElfW(Ehdr) * header)
@@ -67,21 +60,21 @@ static bool file_reject(char *reason, size_t size, const char *format, ...)
 /* What is wrong with an open file of so many bytes; false: nothing. */
 static bool file_is_bad(int fd, uint64_t bytes, char *reason, size_t size)
 {
-    ElfW(Ehdr) header, own;
+    const ElfW(Ehdr) *own = &__ehdr_start;
+    ElfW(Ehdr) header;
     uint64_t end;
 
     if (!file_read(fd, &header, sizeof(header), 0) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
         return file_reject(reason, size,
                            "is not a shared object (%llu bytes): build it with cc -shared -fPIC",
                            (unsigned long long)bytes);
-    if (file_own_header(&own) &&
-        (header.e_ident[EI_CLASS] != own.e_ident[EI_CLASS] ||
-         header.e_ident[EI_DATA] != own.e_ident[EI_DATA] || header.e_machine != own.e_machine))
+    if (header.e_ident[EI_CLASS] != own->e_ident[EI_CLASS] ||
+        header.e_ident[EI_DATA] != own->e_ident[EI_DATA] || header.e_machine != own->e_machine)
         return file_reject(
             reason, size,
             "was built for another machine (ELF machine %d, class %d; this process is "
             "%d, class %d): build it for this one",
-            header.e_machine, header.e_ident[EI_CLASS], own.e_machine, own.e_ident[EI_CLASS]);
+            header.e_machine, header.e_ident[EI_CLASS], own->e_machine, own->e_ident[EI_CLASS]);
     if (header.e_type != ET_DYN)
         return file_reject(reason, size, "is %s, not a shared object: link it with cc -shared",
                            header.e_type == ET_REL ? "an object file" : "a program");
