@@ -2,15 +2,16 @@
 # CUDA: nvcc and cuBLAS, for the kernels of train_mnist. The library itself needs neither: it finds
 # the driver at run time.
 
-# DISTI_NVCC_TRY(DIR, IF-YES): does DIR/bin/nvcc make a shared object with cuBLAS?
+# DISTI_NVCC_TRY(DIR, IF-YES): does DIR/bin/nvcc make a shared object with cuBLAS, for the machine of $CC?
 AC_DEFUN([DISTI_NVCC_TRY],
 [AS_IF([test -x "$1/bin/nvcc"],
     [AS_ECHO(["#include <cublas_v2.h>
 __global__ void f(float *x) { *x = 1; }
 int g(float *x) { cublasHandle_t h; f<<<1, 1>>>(x); return cublasCreate(&h); }"]) >conftest.cu
-    disti_nvcc_try="$1/bin/nvcc -std=c++17 -shared -Xcompiler -fPIC -o conftest.so conftest.cu"
-    AS_IF([AC_TRY_COMMAND([$disti_nvcc_try -lcublas])], [$2])
-    rm -f conftest.cu conftest.so])])
+    disti_nvcc_try="$1/bin/nvcc -std=c++17 $NVCCFLAGS -shared -Xcompiler -fPIC -o conftest.so conftest.cu"
+    AS_IF([AC_TRY_COMMAND([$disti_nvcc_try -lcublas]) &&
+        AC_TRY_COMMAND([$CC $CFLAGS -nostdlib -shared -o conftest-cc.so conftest.so])], [$2])
+    rm -f conftest.cu conftest.so conftest-cc.so])])
 
 # Those of the usual generations that this nvcc knows, and what later GPUs compile when they load it.
 AC_DEFUN([DISTI_NVCC_ARCHITECTURES],
@@ -33,7 +34,9 @@ AC_ARG_VAR([NVCCFLAGS], [flags for nvcc])
 AS_IF([test "$with_cuda" != no],
     [AC_MSG_CHECKING([for CUDA's nvcc and cuBLAS])
     disti_nvcc=$(command -v nvcc)
-    for disti_dir in ${cuda_prefix:-$CUDA_HOME /usr/local/cuda ${disti_nvcc%/bin/nvcc} /usr}; do
+    disti_dirs="$CUDA_HOME /usr/local/cuda ${disti_nvcc%/bin/nvcc} /usr"
+    AS_IF([test "$disti_cross" = yes], [disti_dirs=])
+    for disti_dir in ${cuda_prefix:-$disti_dirs}; do
         AS_IF([test "$cuda_found" = no],
             [DISTI_NVCC_TRY([$disti_dir],
                 [NVCC=$disti_dir/bin/nvcc

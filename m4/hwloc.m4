@@ -6,10 +6,11 @@ AC_DEFUN([DISTI_CHECK_HWLOC],
 AS_IF([test "$with_hwloc" != no],
     [AS_IF([test -n "$hwloc_prefix"],
         [PKG_CONFIG_PATH="$hwloc_prefix/lib/pkgconfig:$PKG_CONFIG_PATH"; export PKG_CONFIG_PATH])
-    PKG_CHECK_MODULES([HWLOC], [hwloc >= 2.0],
+    DISTI_PKG([HWLOC], [hwloc >= 2.0], [#include <hwloc.h>],
+        [hwloc_topology_t topology; return hwloc_topology_init(&topology)],
         [DISTI_FOUND([hwloc], [yes ($($PKG_CONFIG --modversion hwloc))])
         AC_DEFINE([HAVE_HWLOC], [1], [Define if hwloc 2 is there.])],
-        [AC_MSG_ERROR(m4_normalize([hwloc 2 is missing. On Debian: apt-get install libhwloc-dev.
+        [AC_MSG_ERROR(m4_normalize([hwloc 2 is missing. On Debian: apt-get install libhwloc-dev$disti_for.
             Or --with-hwloc=no, which sees no packages and no NUMA nodes.]))])])
 AS_IF([test "$hwloc_found" = yes], [hwloc_pc=hwloc], [hwloc_pc=])
 AC_SUBST([hwloc_pc])])

@@ -45,11 +45,11 @@ AC_DEFUN([DISTI_CHECK_MPI],
 disti_mpiccs= disti_mpirun=mpirun
 AS_IF([test "$with_mpi" = no], [],
     [test -n "$mpi_prefix"], [disti_mpiccs=$mpi_prefix/bin/mpicc],
-    [disti_mpiccs=mpicc])
-disti_named=; AS_IF([test "$with_mpi" != no && test -z "$mpi_prefix"], [disti_named=mpicc])
-DISTI_MPI_FLAVOUR([openmpi], [OPENMPI], [OPEN_MPI], [${disti_named:+mpicc.openmpi} $disti_mpiccs],
+    [disti_mpiccs=${disti_tool}mpicc])
+disti_named=; AS_IF([test "$with_mpi" != no && test -z "$mpi_prefix"], [disti_named=$disti_mpiccs])
+DISTI_MPI_FLAVOUR([openmpi], [OPENMPI], [OPEN_MPI], [${disti_named:+$disti_named.openmpi} $disti_mpiccs],
     [mpirun.openmpi mpirun])
-DISTI_MPI_FLAVOUR([mpich], [MPICH], [MPICH_VERSION], [${disti_named:+mpicc.mpich} $disti_mpiccs],
+DISTI_MPI_FLAVOUR([mpich], [MPICH], [MPICH_VERSION], [${disti_named:+$disti_named.mpich} $disti_mpiccs],
     [mpirun.mpich mpiexec.hydra mpirun])
 AS_IF([test "$with_mpi" = no], [],
     [test "$mpi_openmpi$mpi_mpich" = nono],
@@ -57,6 +57,6 @@ AS_IF([test "$with_mpi" = no], [],
     [mpi_found=yes
     mpi_status="Open MPI: $mpi_openmpi, MPICH: $mpi_mpich"
     AS_IF([test "$mpi_openmpi" = no],
-        [mpi_status="$mpi_status (Debian: apt-get install libopenmpi-dev openmpi-bin)"])
+        [mpi_status="$mpi_status (Debian: apt-get install libopenmpi-dev openmpi-bin$disti_for)"])
     AS_IF([test "$mpi_mpich" = no],
-        [mpi_status="$mpi_status (Debian: apt-get install libmpich-dev mpich)"])])])
+        [mpi_status="$mpi_status (Debian: apt-get install libmpich-dev mpich$disti_for)"])])])

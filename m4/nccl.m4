@@ -22,6 +22,7 @@ NCCL_CFLAGS=
 AS_IF([test "$with_nccl" != no],
     [AC_MSG_CHECKING([for nccl.h])
     AS_IF([test -n "$nccl_prefix"], [disti_dirs=$nccl_prefix],
+        [test "$disti_cross" = yes], [disti_dirs=/usr],
         [disti_dirs="/usr /usr/local/cuda /usr/local"])
     for disti_dir in $disti_dirs; do
         DISTI_NCCL_HEADER([$disti_dir])

@@ -5,7 +5,7 @@ AC_DEFUN([DISTI_CHECK_OPENSSL],
 AS_IF([test "$with_openssl" != no],
     [AS_IF([test -n "$openssl_prefix"],
         [PKG_CONFIG_PATH="$openssl_prefix/lib/pkgconfig:$PKG_CONFIG_PATH"; export PKG_CONFIG_PATH])
-    PKG_CHECK_MODULES([OPENSSL], [libcrypto >= 3.0],
+    DISTI_PKG([OPENSSL], [libcrypto >= 3.0], [#include <openssl/evp.h>], [return EVP_MD_CTX_new() == 0],
         [DISTI_FOUND([openssl], [yes ($($PKG_CONFIG --modversion libcrypto))])
         openssl_pc=libcrypto
         AC_DEFINE([HAVE_OPENSSL], [1], [Define if OpenSSL 3 is there.])],

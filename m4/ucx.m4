@@ -26,7 +26,7 @@ AS_IF([test "$with_ucx" != no],
     [AC_MSG_CHECKING([for UCX])
     AS_IF([test -n "$ucx_prefix"], [DISTI_TRY_UCX([$ucx_prefix])],
         [DISTI_TRY_UCX([])
-        AS_IF([test "$ucx_found" = no && test -f /usr/local/include/ucp/api/ucp.h],
+        AS_IF([test "$ucx_found$disti_cross" = nono && test -f /usr/local/include/ucp/api/ucp.h],
             [DISTI_TRY_UCX([/usr/local])])])
     AC_MSG_RESULT([$ucx_found])
     AS_IF([test "$ucx_found" = no],

@@ -32,9 +32,9 @@ AC_DEFUN([DISTI_FOUND], [$1_found=yes; $1_status="$2"])
 # DISTI_MISSING(NAME, REASON, PACKAGE): it is not there, and PACKAGE of Debian would bring
 # it. An error if it was asked for.
 AC_DEFUN([DISTI_MISSING],
-[$1_status="no ($2; Debian: apt-get install $3)"
+[$1_status="no ($2; Debian: apt-get install $3$disti_for)"
 AS_IF([test "$with_$1" = yes],
-    [AC_MSG_ERROR([--with-$1: $2. On Debian: apt-get install $3])])])
+    [AC_MSG_ERROR([--with-$1: $2. On Debian: apt-get install $3$disti_for])])])
 
 # DISTI_TRY(CPPFLAGS, LIBS, HEADER, BODY, IF-YES, IF-NO): does a small program link?
 AC_DEFUN([DISTI_TRY],
