@@ -57,6 +57,7 @@ shellcheck               checks the example for Slurm
 pandoc                   writes the site
 rpm                      reads the recipe for RPM packages
 rpmlint                  checks it
+musl-tools               builds with another C library
 '
 packages_root='
 mmdebstrap               makes a bare root of Debian

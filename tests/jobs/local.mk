@@ -262,6 +262,7 @@ endif
 job_scripts = \
 	tests/jobs/configure.sh \
 	tests/jobs/cross.sh \
+	tests/jobs/ports.sh \
 	tests/jobs/conformance_mpi.sh \
 	tests/jobs/conformance_gloo.sh \
 	tests/jobs/conformance_ucx.sh \
