@@ -132,7 +132,7 @@ static bool init_is_told_one_machine(void)
 
 /*
  * Are all ranks on one machine? Then shared memory is all there is, and no call of MPI is needed.
- * MPI's answer takes long if ranks share CPUs: it makes two communicators.
+ * MPI answers slowly if ranks share CPUs: it makes two communicators.
  */
 static bool init_one_machine(void)
 {

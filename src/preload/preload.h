@@ -118,7 +118,7 @@ static inline void disti_args_clear(struct disti_args *args, enum disti_kind kin
     args->comparison = NULL;
 }
 
-/* What MPI_Init finds out; a fact counts if it is true on every rank. */
+/* Facts that MPI_Init finds out; a fact counts if it is true on every rank. */
 enum {
     DISTI_FACT_NO_THREADS = 1,  /* only one thread at a time may call MPI */
     DISTI_FACT_COMPARES = 2,    /* calls that MPI does faster are to be handed on */

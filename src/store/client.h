@@ -120,7 +120,7 @@ struct disti_store {
     struct disti_store_alarm *_Atomic alarms;
 };
 
-/* Adds the descriptor to those that disti_store_fd stands for. False: the kernel refuses. */
+/* Adds the descriptor to the set of disti_store_fd. False: the kernel refuses. */
 bool disti_store_client_poll_too(struct disti_store *store, int fd);
 
 /*

@@ -159,8 +159,8 @@ static void inbox_drop_process(struct disti_store *store, struct client_process 
 }
 
 /*
- * The kernel returns them in the order in which they ended: the first is the cause, and others may
- * have ended because of it.
+ * The kernel returns them in the order in which they ended: the first one is the cause, and later
+ * ones may have ended because of it.
  */
 static void inbox_look_at_set(struct disti_store *store, int set)
 {

@@ -11,7 +11,7 @@
  * HOW, instead of a second death:
  *   cold     the same, but the group has not been used before
  *   abort    the second rank aborts the group (dist_abort), and lives on for a while
- *   differ   its call differs from those of the others, and it lives on
+ *   differ   its call differs from the call of the other ranks, and it lives on
  */
 #include <dist/dist.h>
 #include <signal.h>
@@ -23,7 +23,7 @@
 
 #include "kills.h"
 
-#define TIMEOUT_MS 20000 /* longer than it takes anybody to know of a death */
+#define TIMEOUT_MS 20000 /* longer than any rank needs to learn of a death */
 #define LONG (1 << 20)   /* elements of a long call */
 #define MAX_RANKS 16
 
@@ -247,7 +247,7 @@ static int be_a_rank(const char *backend, call_fn call)
         return fail_alone(group);
     if (rank == first || rank == second)
         kill(getpid(), SIGKILL);
-    if (rank == 0) { /* it serves the store until the others have gone */
+    if (rank == 0) { /* it serves the store until the other ranks have ended */
         dist_destroy_process_group(world);
         return 0;
     }

@@ -160,7 +160,7 @@ static void leave_other_threads(void)
     CHECK(pthread_join(thread, NULL) == 0);
 }
 
-/* The memory stays what it is, and nothing stays behind where the pages went. */
+/* The memory does not change, and nothing is left where the pages went. */
 static void end_up_elsewhere(void)
 {
     fill(8);

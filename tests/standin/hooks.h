@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What hooks.c offers to a program that runs with it in LD_PRELOAD. */
+/* The interface of hooks.c for a program that runs with it in LD_PRELOAD. */
 #ifndef TESTS_STANDIN_HOOKS_H
 #define TESTS_STANDIN_HOOKS_H
 

@@ -116,7 +116,7 @@ static dist_status register_check(const void *memory, size_t bytes, bool *swaps_
 
 /*
  * The kernel may fail after it has unmapped `memory`: maps it again, with the contents of `copy`.
- * What another thread has mapped in the hole since stays.
+ * Leaves alone mappings that another thread has made in the hole.
  */
 static void register_restore(void *memory, const void *copy, size_t bytes)
 {

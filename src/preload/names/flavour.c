@@ -60,8 +60,8 @@ static int flavour_find_standard(struct dl_phdr_info *info, size_t size, void *a
 
 /* ---- what they are ---- */
 
-/* An MPI that has the standard ABI under another name says so; others say -1. May be asked before
- * MPI_Init. */
+/* An MPI that has the standard ABI under another name says so; other MPIs say -1. May be asked
+ * before MPI_Init. */
 static bool flavour_says_standard(const struct disti_object *object)
 {
     int (*ask)(int *major, int *minor);
@@ -134,7 +134,7 @@ __attribute__((constructor)) static void flavour_begin(void)
     flavour_pass_standard();
 }
 
-/* Of the MPIs that were there at the beginning. */
+/* The MPIs that were loaded at the beginning. */
 static void flavour_pass_unknown(void)
 {
     char text[DISTI_MPI_VERSION_TEXT];

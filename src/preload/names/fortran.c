@@ -32,7 +32,7 @@
  */
 static _Alignas(max_align_t) char fortran_placeholder[FORTRAN_ROOM];
 
-/* Of this thread: the request that the placeholder is for. */
+/* The request that the placeholder is for, in this thread. */
 static DISTI_THREAD_LOCAL MPI_Request fortran_request;
 
 static MPI_Request fortran_stand_in(void)

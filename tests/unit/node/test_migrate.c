@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A rank moves to an idle CPU that no rank is on, and only from another rank's CPU. This program
- * replaces the calls that say where a thread runs, so that no scheduler takes part.
+ * replaces the calls that say where a thread runs, so that the scheduler has no influence.
  */
 #include "base/clock.h"
 #include "node/state.h"
