@@ -131,7 +131,7 @@ enum disti_endpoint_news {
 
 /*
  * Sends it to the ranks r with to[r], as far as an endpoint reaches them, and moves the endpoints
- * until it is sent, for at most 100 ms.
+ * until it is sent, for at most half a second.
  */
 void disti_endpoints_tell(const char *job, int rank, enum disti_endpoint_news news, int of,
                           const bool *to);

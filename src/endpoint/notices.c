@@ -17,7 +17,7 @@
  */
 #define NOTICES_TAG (UINT64_C(1) << 43 | UINT64_C(1) << 42)
 #define NOTICES_NEWS_SHIFT 32
-#define NOTICES_SEND_MS 100
+#define NOTICES_SEND_MS 500
 #define NOTICES_NAP_NS (100 * 1000)
 
 void disti_endpoint_free_notices(struct disti_endpoint *endpoint, bool all)

@@ -60,7 +60,6 @@ struct disti_store *disti_store_client_new(int fd, struct disti_tls *tls)
     store->fd = fd;
     store->tls = store->in.tls = tls;
     store->holder.rank = -1;
-    store->ends_fd = -1;
     store->in.limit = DISTI_WIRE_ANSWER_LIMIT;
     store->news_end = &store->news;
     store->epoll_fd = disti_descriptor_own(epoll_create1(EPOLL_CLOEXEC));
@@ -98,7 +97,6 @@ void disti_store_client_free(struct disti_store *store)
     disti_descriptor_close(store->fd);
     disti_descriptor_close(store->epoll_fd);
     disti_descriptor_close(store->news_fd);
-    disti_descriptor_close(store->ends_fd);
     free(store->packed);
     pthread_cond_destroy(&store->turn);
     pthread_mutex_destroy(&store->lock);

@@ -88,9 +88,7 @@ struct disti_store {
     int fd;
     struct disti_tls *tls;            /* NULL: all goes in clear */
     int epoll_fd, news_fd;            /* the fd and an eventfd that is set while there is news */
-    int ends_fd;                      /* an epoll set: the pidfds of ranks; -1: there are none */
     struct client_process *processes; /* whose end is a notice */
-    bool has_launcher;                /* among them */
     int64_t look_at;                  /* time of the next look at them */
     int rank, world_size;
     unsigned char key[DISTI_STORE_KEY];

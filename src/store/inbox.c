@@ -64,8 +64,6 @@ static void inbox_end(struct disti_store *store)
 {
     store->lost = true;
     epoll_ctl(store->epoll_fd, EPOLL_CTL_DEL, store->fd, NULL);
-    if (store->ends_fd >= 0)
-        disti_store_client_poll_too(store, store->ends_fd);
     pthread_cond_broadcast(&store->turn);
 }
 
@@ -108,41 +106,26 @@ static void inbox_add_end(struct disti_store *store, const struct client_process
     inbox_add_news(store, process->rank, DISTI_NO_GROUP, 0, text, strlen(text));
 }
 
-/* A launcher's end is a notice at once, a rank's once the store is lost. */
-static bool inbox_watch(struct disti_store *store, struct client_process *process)
-{
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = process};
-    int set = store->epoll_fd;
-
-    if (process->rank >= 0) {
-        if (store->ends_fd < 0)
-            store->ends_fd = disti_descriptor_own(epoll_create1(EPOLL_CLOEXEC));
-        set = store->ends_fd;
-    }
-    return epoll_ctl(set, EPOLL_CTL_ADD, process->fd, &event) == 0;
-}
-
 bool disti_store_watch_process(struct disti_store *store, int pidfd, int rank, int pid,
                                const char *text)
 {
     struct client_process *process = malloc(sizeof(*process) + strlen(text) + 1);
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = process};
 
-    if (!process)
-        goto out;
+    if (!process || epoll_ctl(store->epoll_fd, EPOLL_CTL_ADD, pidfd, &event) != 0) {
+        free(process);
+        disti_descriptor_close(pidfd);
+        return false;
+    }
     process->fd = pidfd;
     process->rank = rank;
     process->pid = pid;
     strcpy(process->text, text);
-    if (!inbox_watch(store, process))
-        goto out;
+    pthread_mutex_lock(&store->lock);
     process->next = store->processes;
     store->processes = process;
-    store->has_launcher = store->has_launcher || rank < 0;
+    pthread_mutex_unlock(&store->lock);
     return true;
-out:
-    free(process);
-    disti_descriptor_close(pidfd);
-    return false;
 }
 
 static void inbox_drop_process(struct disti_store *store, struct client_process *process)
@@ -152,8 +135,7 @@ static void inbox_drop_process(struct disti_store *store, struct client_process 
     while (*at != process)
         at = &(*at)->next;
     *at = process->next;
-    epoll_ctl(process->rank < 0 ? store->epoll_fd : store->ends_fd, EPOLL_CTL_DEL, process->fd,
-              NULL); /* a child may have a copy */
+    epoll_ctl(store->epoll_fd, EPOLL_CTL_DEL, process->fd, NULL); /* a child may have a copy */
     disti_descriptor_close(process->fd);
     free(process);
 }
@@ -162,11 +144,15 @@ static void inbox_drop_process(struct disti_store *store, struct client_process 
  * The kernel returns them in the order in which they ended: the first one is the cause, and later
  * ones may have ended because of it.
  */
-static void inbox_look_at_set(struct disti_store *store, int set)
+static void inbox_look_at_processes(struct disti_store *store)
 {
     struct epoll_event events[INBOX_PROCESSES];
-    const int count = epoll_wait(set, events, INBOX_PROCESSES, 0);
+    int count;
 
+    if (!disti_expired(store->look_at))
+        return;
+    store->look_at = disti_deadline_ms(INBOX_LOOK_MS);
+    count = epoll_wait(store->epoll_fd, events, INBOX_PROCESSES, 0);
     for (int i = 0; i < count; i++) {
         struct client_process *process = events[i].data.ptr;
 
@@ -175,17 +161,6 @@ static void inbox_look_at_set(struct disti_store *store, int set)
         inbox_add_end(store, process);
         inbox_drop_process(store, process);
     }
-}
-
-static void inbox_look_at_processes(struct disti_store *store)
-{
-    if (!disti_expired(store->look_at))
-        return;
-    store->look_at = disti_deadline_ms(INBOX_LOOK_MS);
-    if (store->has_launcher)
-        inbox_look_at_set(store, store->epoll_fd);
-    if (store->lost && store->ends_fd >= 0)
-        inbox_look_at_set(store, store->ends_fd);
 }
 
 /* Those that heed the group wait no longer. */
@@ -269,7 +244,7 @@ void disti_store_client_pump(struct disti_store *store)
 {
     char why[96];
 
-    if (store->has_launcher || store->lost)
+    if (store->processes)
         inbox_look_at_processes(store);
     if (store->tls)
         disti_store_client_flush_alarms(store);

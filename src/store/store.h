@@ -149,12 +149,10 @@ bool disti_store_notice(struct disti_store *store, struct disti_notice *notice_p
 
 /*
  * Watches a process of this machine, whose end becomes a notice. Takes its pidfd, copies the text,
- * which names the process. False: it cannot be watched. Not while another thread uses the store.
+ * which names the process. Returns false if it cannot be watched.
  *
  * rank -1: the launcher. The notice has the text as it is. The launcher's end also ends all waits
- * for the store, as if the store were lost.
- *
- * Otherwise a rank. Its end is a notice only once the store is lost, which tells of it until then.
+ * for the store, as if the store were lost. Otherwise a rank, for a process whose store is lost.
  * The notice says how the process ended, if the kernel still knows.
  */
 bool disti_store_watch_process(struct disti_store *store, int pidfd, int rank, int pid,

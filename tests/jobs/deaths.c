@@ -175,9 +175,10 @@ static void nap_ms(long ms)
 static bool names(const char *text, int victim)
 {
     char name[32];
+    const int length = snprintf(name, sizeof(name), "world rank %d", victim);
+    const char *at = strstr(text, name);
 
-    snprintf(name, sizeof(name), "world rank %d,", victim);
-    return strstr(text, name) != NULL;
+    return at && (at[length] < '0' || at[length] > '9');
 }
 
 /* Returns 0 if the error is the right one. */

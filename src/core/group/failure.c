@@ -145,8 +145,7 @@ static bool failure_is_unreachable(const struct dist_group *group, int rank)
 /* Without a store the death of a process that this rank cannot see may stay unknown. */
 static bool failure_is_unknown(const struct dist_group *group, int rank)
 {
-    return disti_failure_waits_for(group, rank) &&
-           !disti_news_is_seen(group->world, group->members[rank]);
+    return disti_failure_waits_for(group, rank) && !disti_news_is_seen(group, rank);
 }
 
 /* Whom it waits for, as the backend says: kept for the flight recorder too. */

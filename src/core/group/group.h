@@ -152,14 +152,14 @@ bool disti_news_read(struct dist_group *group, struct disti_notice *notice_p);
 /*
  * If the store is lost, looks for deaths without it: the processes of this machine, the connections
  * of the endpoints, and what other ranks tell. Tells them in turn. Returns false if there is a
- * store. Call with a group's lock held; blocks for at most 100 ms, once for each dead rank.
+ * store. Call with a group's lock held; blocks for at most half a second, once for each dead rank.
  */
 bool disti_news_listen(struct disti_world *world);
 /* If the store is lost, tells the group's other ranks that it failed here. False: there is a store,
  * which is to tell them. With the group's lock held. */
 bool disti_news_tell_failure(struct dist_group *group);
 /* True if this rank would learn of the end of that rank's process. */
-bool disti_news_is_seen(struct disti_world *world, int world_rank);
+bool disti_news_is_seen(const struct dist_group *group, int rank);
 /* Has one of its ranks begun to leave the group? Without a lock while none has. */
 bool disti_news_leaver(struct dist_group *group, struct disti_notice *notice_p);
 /* Has that rank left the job, or was it lost, as far as the store has told? Not this one. */

@@ -9,11 +9,17 @@
  */
 #include "core/group/group.h"
 
+#include "base/descriptor.h"
+#include "base/process/end.h"
 #include "endpoint/endpoint.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 static bool news_is_member(const struct dist_group *group, int world_rank)
 {
@@ -108,6 +114,85 @@ static void news_distribute(struct disti_world *world)
 
 /* ---- without the store ---- */
 
+/* A process of this machine: true if it has ended. Else *fd_p is its pidfd, or -1: not known. */
+static bool news_has_ended(int pid, int *fd_p)
+{
+    struct pollfd process = {.events = POLLIN};
+    bool ended;
+
+    process.fd = disti_descriptor_own((int)syscall(SYS_pidfd_open, pid, 0));
+    ended = process.fd < 0 ? errno == ESRCH : poll(&process, 1, 0) == 1;
+    if (ended)
+        disti_descriptor_close(process.fd);
+    *fd_p = ended ? -1 : process.fd;
+    return ended;
+}
+
+/* Watches the processes of this machine. Returns how many have ended already, and sets ended[]. */
+static int news_watch(struct disti_world *world, bool *ended)
+{
+    char text[160];
+    int fd, count = 0;
+
+    for (int r = 1; r < world->size; r++) { /* every rank sees the end of rank 0 itself */
+        const int pid = world->peers[r].locality.pid;
+
+        if (r == world->rank || news_knows(world, r) ||
+            !disti_world_sees_process(world, world->rank, r))
+            continue;
+        ended[r] = news_has_ended(pid, &fd);
+        count += ended[r];
+        if (fd < 0)
+            continue;
+        disti_world_name(world, r, text, sizeof(text));
+        world->watched[r] = disti_store_watch_process(world->bootstrap.store, fd, r, pid, text);
+    }
+    return count;
+}
+
+/* Of several ranks nobody knows which one ended first, so the notice names all. */
+static void news_name_ended(const struct disti_world *world, int rank, const bool *ended, int count,
+                            struct disti_notice *notice_p)
+{
+    const struct disti_locality *peer = &world->peers[rank].locality;
+    char why[96], *text = notice_p->text;
+    const char *end = disti_process_end(peer->host, peer->pid, why, sizeof(why));
+    size_t used = disti_world_name(world, rank, text, DISTI_NEWS_MAX);
+
+    notice_p->rank = rank;
+    used += disti_text(text + used, DISTI_NEWS_MAX - used, " %s%s",
+                       end == why ? why : "ended without leaving the job",
+                       count > 1 ? "; also ended, before or after it:" : "");
+    for (int r = 1; count > 1 && r < world->size; r++) {
+        if (ended[r] && r != rank)
+            used += disti_text(text + used, DISTI_NEWS_MAX - used, " world rank %d,", r);
+    }
+    if (count > 1)
+        text[used - 1] = '\0';
+}
+
+/* With the world's lock held. Without memory only connections tell. */
+static void news_lose_store(struct disti_world *world)
+{
+    bool *ended = calloc((size_t)world->size, sizeof(*ended));
+    struct disti_notice notice = {.group = DISTI_NO_GROUP};
+    int count;
+
+    world->orphaned = true;
+    count = ended ? news_watch(world, ended) : 0;
+    for (int r = 1; count && r < world->size; r++) {
+        if (!ended[r])
+            continue;
+        news_name_ended(world, r, ended, count, &notice);
+        world->watched[r] = true;
+        disti_warn("%s", notice.text);
+        for (struct dist_group *group = world->groups; group; group = group->next)
+            news_give(group, &notice, NEWS_OF_NONE);
+        news_remember(world, &notice, true);
+    }
+    free(ended);
+}
+
 /* The sender lost that rank. If the sender has ended since, this is the cause. */
 static void news_hear_lost(struct disti_world *world, int sender, int rank)
 {
@@ -201,11 +286,14 @@ bool disti_news_listen(struct disti_world *world)
 
     if (!store || !disti_store_is_lost(store))
         return false;
+    pthread_mutex_lock(&world->lock);
+    if (!world->orphaned)
+        news_lose_store(world);
+    pthread_mutex_unlock(&world->lock);
     /* The store's client has just collected the processes that have ended. Messages that those sent
      * before are handled first, since they name the cause. */
     disti_endpoints_hear(world->bootstrap.job, world->rank, news_hear, world);
     pthread_mutex_lock(&world->lock);
-    world->orphaned = true;
     news_distribute(world);
     pthread_mutex_unlock(&world->lock);
     news_tell(world);
@@ -233,12 +321,13 @@ bool disti_news_tell_failure(struct dist_group *group)
     return true;
 }
 
-bool disti_news_is_seen(struct disti_world *world, int world_rank)
+bool disti_news_is_seen(const struct dist_group *group, int rank)
 {
+    struct disti_world *world = group->world;
     bool seen;
 
     pthread_mutex_lock(&world->lock);
-    seen = !world->orphaned || world->watched[world_rank];
+    seen = !world->orphaned || world->watched[group->members[rank]];
     pthread_mutex_unlock(&world->lock);
     return seen;
 }

@@ -5,7 +5,6 @@
 #include "backends/registry.h"
 #include "base/checked.h"
 #include "base/clock.h"
-#include "base/descriptor.h"
 #include "base/doorbell.h"
 #include "base/hash.h"
 #include "base/settings/config.h"
@@ -16,16 +15,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 /* Of the names of unknown variables, in a warning. */
 #define WORLD_UNKNOWN 1024
 #define WORLD_UNKNOWN_TEXT                                                                         \
     "the environment of rank %d has variables that libdist does not know: %s. See dist-env(7)"
-
-/* Pidfds take at most this share of the descriptors: the rest is for connections. */
-#define WORLD_WATCH_SHARE 4
 
 dist_status disti_world_new(struct disti_world **world_p)
 {
@@ -195,30 +189,6 @@ bool disti_world_sees_process(const struct disti_world *world, int rank, int of)
     return a->machine == b->machine && a->processes == b->processes && a->processes;
 }
 
-/*
- * The store tells of deaths, so these are read only once it is lost. They are opened at the start
- * because the kernel then keeps the order in which the processes ended.
- */
-static void world_watch_processes(struct disti_world *world)
-{
-    const int pid = world->peers[world->rank].locality.pid;
-    char text[160];
-
-    if ((size_t)world->size > disti_descriptor_allow(0) / WORLD_WATCH_SHARE)
-        return;
-    for (int r = 0; r < world->size; r++) {
-        const int other = world->peers[r].locality.pid;
-        int fd = -1;
-
-        if (other != pid && disti_world_sees_process(world, world->rank, r))
-            fd = disti_descriptor_own((int)syscall(SYS_pidfd_open, other, 0));
-        if (fd < 0)
-            continue;
-        disti_world_name(world, r, text, sizeof(text));
-        world->watched[r] = disti_store_watch_process(world->bootstrap.store, fd, r, other, text);
-    }
-}
-
 dist_status disti_world_meet(struct disti_world *world, const char *backend_name)
 {
     int ranks = world->size;
@@ -246,9 +216,5 @@ dist_status disti_world_meet(struct disti_world *world, const char *backend_name
         status = disti_bootstrap_correct_host(&world->bootstrap);
     if (status == DIST_OK)
         status = world_check_peers(world);
-    if (status == DIST_OK)
-        status = world_number_nodes(world);
-    if (status == DIST_OK && world->bootstrap.store)
-        world_watch_processes(world);
-    return status;
+    return status == DIST_OK ? world_number_nodes(world) : status;
 }

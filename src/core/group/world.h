@@ -39,10 +39,10 @@ struct disti_world {
     int device;   /* as in struct dist_options; -1: by local rank */
     void *stream; /* of new groups */
     struct disti_bootstrap bootstrap;
-    void (*peers_lost)(void);        /* of the backend that introduced the ranks, or NULL */
-    struct world_peer *peers;        /* by rank */
-    struct dist_place *places;       /* by rank */
-    bool *watched;                   /* by rank: this rank has a pidfd of its process */
+    void (*peers_lost)(void);  /* of the backend that introduced the ranks, or NULL */
+    struct world_peer *peers;  /* by rank */
+    struct dist_place *places; /* by rank */
+    bool *watched; /* by rank: without a store, this rank learns of the end of its process */
     struct disti_wait_policy policy; /* of all ranks of the machine: they share its CPUs */
 
     bool leaving; /* all its groups are being destroyed */
