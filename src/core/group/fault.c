@@ -189,11 +189,22 @@ static void fault_timeout(struct dist_group *group, const struct disti_work *wor
     fault_end(group, disti_fail(DIST_ERR_TIMEOUT, "%s", text), text, false);
 }
 
+/*
+ * Without a store the other ranks look for the cause themselves. They must not see this rank's exit
+ * before, and may need its help to connect.
+ */
+static void fault_linger(struct dist_group *group)
+{
+    while (group->lost_rank >= 0 && !disti_expired(group->lost_until_ns)) {
+        fault_wait_for_news(group);
+        fault_look_for_news(group);
+    }
+}
+
 void disti_group_fail(struct dist_group *group, const struct disti_work *work, dist_status status)
 {
     int64_t until = disti_deadline_ms(FAULT_NEWS_MS);
     char own[GROUP_TEXT], text[GROUP_TEXT];
-    bool orphaned;
 
     if (group->failed)
         return;
@@ -205,10 +216,8 @@ void disti_group_fail(struct dist_group *group, const struct disti_work *work, d
     while (status == DIST_ERR_PEER_LOST && group->world->bootstrap.store &&
            !fault_look_for_news(group) && !disti_expired(until))
         fault_wait_for_news(group);
-    /* The other ranks look for the cause themselves. They must not see this rank's exit before. */
-    orphaned = status == DIST_ERR_PEER_LOST && disti_news_listen(group->world);
-    if (orphaned && group->lost_rank >= 0)
-        disti_sleep_ns(group->lost_until_ns - disti_now_ns());
+    if (status == DIST_ERR_PEER_LOST && disti_news_listen(group->world))
+        fault_linger(group);
     if (status == DIST_ERR_PEER_LOST && group->lost_rank >= 0) {
         if (!group->lost_process && !group->aborted) /* that rank may have waited for this one */
             disti_text(group->lost_text + strlen(group->lost_text),
