@@ -76,9 +76,9 @@ battery()
             beside "$1" "$2" "${order[0]}" "$3" "$call" "${order[@]:1}" $((next / share % 2 * 50))
         done
     fi
-    beside "$1" "$2" 4 "$3" recv 0 2 50 cold
-    beside "$1" "$2" 4 "$3" short 0 2 50 abort
-    [ -n "${CHECK_SHORT-}" ] || beside "$1" "$2" 4 "$3" short 0 2 50 differ
+    beside "$1" "$2" 4 "$3" recv 0 2 200 cold
+    beside "$1" "$2" 4 "$3" short 0 2 500 abort
+    [ -n "${CHECK_SHORT-}" ] || beside "$1" "$2" 4 "$3" short 0 2 500 differ
 }
 
 battery gloo-memory shell gloo
@@ -113,8 +113,8 @@ if "$cluster" true 2>"$job_folder/why"; then
         across 4 1 "$call" 0 $((1 + next / share % 3)) $((next / share % 2 * 50))
     done
     across 2 2 recv 0 2 50 cold
-    across 2 2 short 0 2 50 abort
-    across 2 2 short 0 2 50 differ
+    across 2 2 short 0 2 500 abort
+    across 2 2 short 0 2 500 differ
 else
     job_skip "several machines" "$(tail -n 1 "$job_folder/why")"
 fi
