@@ -107,6 +107,7 @@ void disti_endpoints_tell(const char *job, int rank, enum disti_endpoint_news ne
         if (sending.pending)
             disti_sleep_ns(NOTICES_NAP_NS);
     } while (sending.pending && !disti_expired(until));
+    disti_endpoints_release();
     disti_log_use(log);
 }
 
@@ -154,4 +155,5 @@ void disti_endpoints_hear(const char *job, int rank, disti_endpoint_heard heard,
     struct notices_hearing hearing = {.heard = heard, .arg = arg};
 
     disti_endpoints_visit(job, rank, notices_hear, &hearing);
+    disti_endpoints_release();
 }

@@ -226,8 +226,8 @@ static unsigned init_facts(void)
 }
 
 /*
- * What all ranks serve (0: nothing), and what is true of all of them. One call of MPI, as each
- * costs ranks that share CPUs several time slices.
+ * Agrees on the calls that all ranks serve (0: none) and on the facts of all. One call of MPI, as
+ * each costs ranks that share CPUs several time slices.
  */
 static void init_agree(void)
 {

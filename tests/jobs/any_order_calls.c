@@ -44,7 +44,7 @@ static size_t blocks_out(const struct order_call *call)
 
 /* ---- blocks ---- */
 
-/* Elements that rank `from` gives rank `to`, or everybody; 0 to count if they are uneven. */
+/* Returns the elements from rank `from` for rank `to`, or for all; 0 to count if uneven. */
 static size_t given(const struct order_call *call, int from, int to)
 {
     static const size_t quarters[] = {0, 4, 1, 3};
@@ -194,7 +194,7 @@ static void release(const struct order_call *call)
         free(call->memory);
 }
 
-/* Where block b of what a rank gives begins in its row of values. */
+/* Returns the first element of block b in a rank's row of values. */
 static size_t row(const struct order_call *call, int b)
 {
     return call->kind == REDUCE_SCATTER ? in_offset(call, b) : (size_t)b * call->count;

@@ -23,13 +23,13 @@ static int rank, ranks, faults;
 static size_t size; /* of an element */
 static unsigned char *in, *out;
 
-/* Elements that `from` gives to `to`. */
+/* Returns the number of elements from rank `from` for rank `to`. */
 static size_t count_of(int from, int to)
 {
     return 900 + 7 * (size_t)from + 3 * (size_t)to;
 }
 
-/* Where the block of another rank is, in elements; the last rank's comes first. */
+/* Returns the offset of a rank's block in elements; the last rank's block is the first. */
 static size_t offset_of(int other)
 {
     return ((size_t)(ranks - 1 - other) * STRIDE + MARGIN * sizeof(int32_t)) / size;

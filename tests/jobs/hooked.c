@@ -36,7 +36,7 @@
 static dist_group *group;
 static int32_t *memory;
 
-/* Of tests/standin/hooks.c; NULL: the hooks are another library's. */
+/* Functions of tests/standin/hooks.c; NULL: the hooks are another library's. */
 static struct {
     void (*pin)(const void *memory, size_t bytes);
     bool (*has_pinned)(void);
@@ -114,7 +114,7 @@ static void register_and_back(void)
     sum_up();
 }
 
-/* Each swap takes pages away: whoever has pinned them must have seen it by then. */
+/* Each swap removes pages: whoever has pinned them must have seen it by then. */
 static void forget_pages(void)
 {
     hooks.pin(memory, BYTES);

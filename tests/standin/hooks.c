@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Replaces mmap, munmap, mremap and madvise as UCX 1.13 does, for LD_PRELOAD: mremap loses its
- * fifth argument, each call takes a lock, and a cache forgets pages by what it sees. A call that
- * would wait for that lock for ever ends the process and says so: one of a signal handler that has
- * interrupted another call, or of a forked child.
+ * fifth argument, each call locks a mutex, and a cache drops the pages of calls that it sees. A
+ * call that would wait for that lock for ever ends the process and says so: one of a signal handler
+ * that has interrupted another call, or of a forked child.
  */
 #include "tests/standin/hooks.h"
 

@@ -173,7 +173,7 @@ void *case_image(const struct test_case *c, const struct buffer *buffer, size_t 
 /* The offsets of a layout's blocks, one a rank. All elements, gaps included. */
 size_t case_layout(struct test_case *c, const size_t *counts, size_t *offsets);
 size_t case_block_count(const struct test_case *c, int from, int to);
-/* Does the layout need offsets? Without, blocks lie one after the other. */
+/* True if the layout needs offsets. Without them blocks are contiguous. */
 bool case_has_offsets(const struct test_case *c);
 /* Makes counts and offsets of one block a rank, each rank's own. All elements. */
 size_t case_blocks(struct test_case *c, size_t **counts_p, size_t **offsets_p);

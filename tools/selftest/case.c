@@ -190,8 +190,8 @@ static void case_remember(struct test_case *c, struct buffer *buffer)
     case_copy(c, buffer, false);
 }
 
-/* What may be passed for a buffer of no elements. Open MPI's MPI_IN_PLACE is address 1, and Rust's
-   empty slices of bytes are there too. */
+/* Returns an address that a program may pass for an empty buffer. Open MPI's MPI_IN_PLACE is
+   address 1, and Rust's empty slices of bytes are there too. */
 static void *case_nowhere(const struct test_case *c, void *own, const void *other)
 {
     switch ((c->data.seed * 3 + (uint64_t)c->b->rank) % 4) {

@@ -69,7 +69,7 @@ static inline unsigned char *disti_native_element(const struct disti_native *nat
 /*
  * Return the address to pass to MPI for a buffer of which MPI uses `bytes` bytes: the program's, or
  * if bytes is 0 one of our own. For an empty buffer the program may pass any address: that of the
- * other buffer, which Open MPI takes for in place and MPICH refuses, or the value of MPI_IN_PLACE.
+ * other buffer, which means in place to Open MPI and is an error to MPICH, or MPI_IN_PLACE itself.
  */
 const void *disti_native_in(const void *in, size_t bytes);
 void *disti_native_out(void *out, size_t bytes);

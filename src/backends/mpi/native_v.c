@@ -123,8 +123,8 @@ void disti_native_free_types(const struct disti_native *native, struct disti_nat
  * Only this form takes types by rank, so that a rank with blocks that fit no int can put them all
  * the same: no rank knows the counts of all others, and all must call the same.
  *
- * in and out may have the same address, with the blocks of one in the gaps of the other. Open MPI
- * takes equal addresses for in place. We pass the addresses of the first blocks, which differ.
+ * in and out may have the same address, with the blocks of one in the gaps of the other. To
+ * Open MPI equal addresses mean in place. We pass the addresses of the first blocks, which differ.
  */
 static int native_all_to_all_v(const struct disti_native *native, struct disti_native_call *c)
 {

@@ -114,7 +114,7 @@ static void news_distribute(struct disti_world *world)
 
 /* ---- without the store ---- */
 
-/* A process of this machine: true if it has ended. Else *fd_p is its pidfd, or -1: not known. */
+/* Returns true if the process has ended. Otherwise *fd_p is its pidfd, or -1 if there is none. */
 static bool news_has_ended(int pid, int *fd_p)
 {
     struct pollfd process = {.events = POLLIN};
@@ -150,7 +150,7 @@ static int news_watch(struct disti_world *world, bool *ended)
     return count;
 }
 
-/* Of several ranks nobody knows which one ended first, so the notice names all. */
+/* The notice names all ranks that have ended, since the order of their ends is not known. */
 static void news_name_ended(const struct disti_world *world, int rank, const bool *ended, int count,
                             struct disti_notice *notice_p)
 {
@@ -200,8 +200,9 @@ static void news_hear_lost(struct disti_world *world, int sender, int rank)
     struct disti_notice notice = {.rank = rank, .group = DISTI_NO_GROUP};
     size_t used;
 
-    if (rank == world->rank || news_knows(world, rank) || (own && world->watched[rank]))
-        return;
+    if (rank == world->rank || rank == 0 || news_knows(world, rank) ||
+        (own && world->watched[rank]))
+        return; /* the store's client reports the end of rank 0, and of what is watched */
     used = disti_world_name(world, rank, notice.text, sizeof(notice.text));
     if (own)
         disti_text(notice.text + used, sizeof(notice.text) - used,
@@ -297,7 +298,6 @@ bool disti_news_listen(struct disti_world *world)
     news_distribute(world);
     pthread_mutex_unlock(&world->lock);
     news_tell(world);
-    disti_endpoints_release();
     return true;
 }
 
