@@ -42,18 +42,6 @@ build()
     compile -DTOOL -shared -fPIC "$program" "${linked[@]}" -o "$folder/libtool.so"
 }
 
-# with LIBRARY: a script that runs a program with that preloaded.
-with()
-{
-    cat >"$job_folder/with" <<END
-#!$BASH
-export ASAN_OPTIONS="\$ASAN_OPTIONS:verify_asan_link_order=0"
-LD_PRELOAD='$1' exec "\$@"
-END
-    chmod +x "$job_folder/with"
-    echo "$job_folder/with"
-}
-
 # Not MPI's, which tell MPI's processes their ranks.
 unset PMI_RANK PMIX_RANK OMPI_COMM_WORLD_RANK SLURM_PROCID
 
@@ -65,7 +53,7 @@ passes()
 {
     local mpi=$1 folder=$job_folder/$2 warning=$3 program=$4
     shift 4
-    job self 1 "$(with "$(library "$mpi")")" "$folder/$program" "$@"
+    job self 1 "$(job_preloaded "$(library "$mpi")")" "$folder/$program" "$@"
     job_check "$mpi: one warning" warned_once "$warning"
 }
 
@@ -74,7 +62,7 @@ tool_cases()
 {
     local mpi=$1 folder=$job_folder/$2 order
     for order in "$folder/libtool.so:$(library "$mpi")" "$(library "$mpi"):$folder/libtool.so"; do
-        job self 1 "$(with "$order")" "$folder/lazy"
+        job self 1 "$(job_preloaded "$order")" "$folder/lazy"
         job_check "$mpi: the tool sees each call once" grep -q '^tool: begun 1, reduced 1$' "$job_output"
     done
 }
@@ -88,8 +76,8 @@ standard_cases()
     done
     passes "$mpi" standard "standard ABI (libmpi_abi.so.1)" opens opened "$calls"
     passes "$mpi" standard "standard ABI (libmpi_abi.so.1)" lazy later "$calls"
-    job self 1 "$(with "$(library "$mpi")")" "$job_folder/standard/lazy" session
-    PMI_RANK=1 job self 1 "$(with "$(library "$mpi")")" "$job_folder/standard/lazy"
+    job self 1 "$(job_preloaded "$(library "$mpi")")" "$job_folder/standard/lazy" session
+    PMI_RANK=1 job self 1 "$(job_preloaded "$(library "$mpi")")" "$job_folder/standard/lazy"
     job_check "$mpi: no warning of another rank" quiet
 }
 
@@ -117,7 +105,7 @@ done
 # A program of libdist's: the MPI is there, the module of another one would not fit.
 refused()
 {
-    job_fails "$1" self 1 "$(with "$2")" "$builddir/dist_bench" -n 1 --backend mpi barrier
+    job_fails "$1" self 1 "$(job_preloaded "$2")" "$builddir/dist_bench" -n 1 --backend mpi barrier
 }
 refused "built for MPI's standard ABI (libmpi_abi.so.1)" "$job_folder/standard/libmpi_abi.so.1"
 refused "(libstrange.so.1: Foreign MPI 1.0) is neither Open MPI" "$job_folder/unknown/libstrange.so.1"

@@ -86,24 +86,12 @@ build()
     wait
 }
 
-# with PRELOADED: a script that runs a program so.
-with()
-{
-    cat >"$job_folder/with" <<END
-#!$BASH
-export ASAN_OPTIONS="\$ASAN_OPTIONS:verify_asan_link_order=0"
-LD_PRELOAD='$1' exec "\$@"
-END
-    chmod +x "$job_folder/with"
-    echo "$job_folder/with"
-}
-
 # run MPI RANKS PRELOADED PROGRAM ARG...: as job.
 run()
 {
     local mpi=$1 ranks=$2 preloaded=$3
     shift 3
-    DIST_MPI_REPORT=1 job "$mpi" "$ranks" "$(with "$preloaded")" "$@"
+    DIST_MPI_REPORT=1 job "$mpi" "$ranks" "$(job_preloaded "$preloaded")" "$@"
 }
 
 # run_watched MPI PROGRAM ARG...: the same on 2 ranks, under valgrind, which sees writes beyond the
@@ -112,7 +100,7 @@ run_watched()
 {
     local mpi=$1 preloaded
     shift
-    preloaded=$(with "$(library "$mpi")")
+    preloaded=$(job_preloaded "$(library "$mpi")")
     sed -i "s|exec|exec valgrind -q --error-exitcode=99 --undef-value-errors=no|" "$preloaded"
     DIST_MPI_REPORT=1 JOB_LIMIT=300 job "$mpi" 2 "$preloaded" "$@"
 }
@@ -203,7 +191,7 @@ wrong_case()
 {
     local mpi=$1 other=$2
     [ -x "$job_folder/$mpi.0/$mpi.0" ] && [ -e "$(library "$other")" ] || return
-    job_fails "but the program runs" "$mpi" 2 "$(with "$(library "$other")")" "$job_folder/$mpi.0/$mpi.0"
+    job_fails "but the program runs" "$mpi" 2 "$(job_preloaded "$(library "$other")")" "$job_folder/$mpi.0/$mpi.0"
 }
 
 watches=no

@@ -53,6 +53,17 @@ job_recovers()
     export OMPI_MCA_orte_enable_recovery=1   # Open MPI 4
     export PRTE_MCA_state_base_recoverable=1 # Open MPI 5
 }
+# job_preloaded LIBRARY: prints a script that runs a program with that preloaded.
+job_preloaded()
+{
+    cat >"$job_folder/preloaded" <<END
+#!$BASH
+export ASAN_OPTIONS="\$ASAN_OPTIONS:verify_asan_link_order=0"
+LD_PRELOAD='$1' exec "\$@"
+END
+    chmod +x "$job_folder/preloaded"
+    echo "$job_folder/preloaded"
+}
 # A script's own options for MPICH's mpirun.
 job_mpich=()
 
