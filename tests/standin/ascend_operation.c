@@ -127,7 +127,8 @@ static int operation_pairs(const struct ascend_operation *o)
         const struct ascend_item *item = &o->item[i];
 
         if ((int)item->peer == o->comm->rank) {
-            memcpy(o->item[i + 1].data, item->data, item->count);
+            if (item->count > 0)
+                memcpy(o->item[i + 1].data, item->data, item->count);
             i++;
         } else {
             parts[count++] = (struct ascend_part){.sends = item->type == 0,
