@@ -41,8 +41,6 @@ rule "every file begins with its licence and purpose" rule_heads
 rule "the library never exits" rule_exit
 rule "the environment is read in one place" rule_getenv
 rule "what files share begins with disti_" rule_names
-rule "files stay under 400 lines, or say why" rule_length
-rule "every folder is a room of 20 files at most, with a README" rule_rooms
 rule "what READMEs and docs name is there" rule_readmes
 rule "README says the same in every language" rule_languages
 rule "names use the words of docs/GLOSSARY.md" rule_words

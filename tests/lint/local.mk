@@ -4,7 +4,6 @@ TESTS += tests/lint/lint.sh tests/lint/planted.sh
 EXTRA_DIST += \
 	tests/lint/code.awk \
 	tests/lint/lint.sh \
-	tests/lint/long_files \
 	tests/lint/planted.sh \
 	tests/lint/rules.sh \
 	tests/lint/symbols \

@@ -39,7 +39,6 @@ plant()
     printf '# %s\nsources = %s\n' "$licence" "$(cd "$tree" && find src train -name '*.[ch]' | tr '\n' ' ')" \
         >"$tree/src/local.mk"
     printf '# %s\ninclude src/local.mk\nman = man/dist.7 man/dist-env.7 man/dist_one.3 man/libdist.3 man/train_mnist.1\n' "$licence" >"$tree/Makefile.am"
-    room_pages
     man_page libdist 3 'All.'
     man_page dist 7 $'.Bl -tag -width Ds\n.It Cm gloo\nTCP.\n.El'
     man_page dist-env 7 $'.Bl -tag -width Ds\n.It Ev DIST_PORT\nA port.\n.El'
@@ -59,15 +58,6 @@ sow()
 {
     rm -rf "${tree:?}"
     cp -a "$sound" "$tree"
-}
-
-# room_pages: each folder's README.
-room_pages()
-{
-    local folder
-    find "$tree/src" "$tree/train" -name '*.[ch]' -exec dirname {} + | sort -u | while read -r folder; do
-        printf '# room\n\nText.\n\nIncludes: nothing.\nBegin with: its files.\n' >"$folder/README.md"
-    done
 }
 
 # variables NAME...: the table of them, without DIST_.
@@ -163,25 +153,6 @@ c_file src/base/log.h '#include <dist/dist.h>' 'const char *log_text(int level);
 found "what files share begins with disti_"
 
 sow
-for ((i = 0; i < 400; i++)); do echo 'extern int a;'; done >>"$tree/src/base/log.c"
-found "files stay under 400 lines, or say why"
-
-sow
-rm "$tree/src/base/README.md"
-found "every folder is a room of 20 files at most, with a README"
-
-sow
-sed -i '/^Includes/d' "$tree/src/base/README.md"
-found "every folder is a room of 20 files at most, with a README"
-
-sow
-for ((i = 0; i < 20; i++)); do
-    c_file src/base/a$i.c 'extern int a;'
-    sed -i "s|src/base/log.c|& src/base/a$i.c|" "$tree/src/local.mk"
-done
-found "every folder is a room of 20 files at most, with a README"
-
-sow
 printf '# A\n\n    make\n' >"$tree/README.md"
 printf '# B\n\n    make all\n' >"$tree/README.zh-CN.md"
 found "README says the same in every language"
@@ -201,7 +172,7 @@ sed -i 's|src/base/log.c|src/base/door.c|' "$tree/src/local.mk"
 found "names use the words of docs/GLOSSARY.md"
 
 sow
-echo 'Begin with: `gone.c`.' >>"$tree/src/base/README.md"
+echo 'See `gone.c`.' >>"$tree/src/base/README.md"
 found "what READMEs and docs name is there"
 
 sow

@@ -138,30 +138,6 @@ rule_names()
         sed -E 's/^([^:]*:[0-9]+):[^(]*[ *]([A-Za-z0-9_]+)\(.*/\1: \2: begin it with disti_/'
 }
 
-rule_length()
-{
-    local lines file
-    while read -r lines file; do
-        [ "$lines" -le 400 ] || grep -qs "^$file [a-zA-Z]" tests/lint/long_files ||
-            echo "$file: $lines lines, and no reason in tests/lint/long_files"
-    done < <(lint_sources include src train bench examples tools tests | xargs -r wc -l | grep -v ' total$')
-}
-
-# A folder is a room that one can see whole, and says what lives there.
-rule_rooms()
-{
-    local folder count
-    for folder in $(lint_sources src bench tools train | sed 's|/[^/]*$||' | sort -u); do
-        count=$(find "$folder" -maxdepth 1 -name '*.[ch]' | wc -l)
-        [ "$count" -le 20 ] || echo "$folder: $count files, more than 20: make a folder of some"
-        if [ ! -f "$folder/README.md" ]; then
-            echo "$folder: no README.md: what lives here, what may it include, where does one begin?"
-        elif ! grep -q '^Includes: ' "$folder/README.md" || ! grep -q '^Begin with: ' "$folder/README.md"; then
-            echo "$folder/README.md: wants the lines 'Includes: ...' and 'Begin with: ...'"
-        fi
-    done
-}
-
 # Files that a room's README or a page of docs/ names in backquotes are there: beside it, in src/, in
 # the tree, or, where a page gives the name alone, somewhere.
 rule_readmes()
