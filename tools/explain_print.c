@@ -2,6 +2,8 @@
 /* What dist_info explain has found out, for people and for programs. */
 #include "explain.h"
 
+#include "common/json.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -110,20 +112,6 @@ static void print_csv(const struct explain_report *report)
     }
 }
 
-static void print_string(const char *name, const char *text)
-{
-    printf("\"%s\": \"", name);
-    for (; *text; text++) {
-        if (*text == '"' || *text == '\\')
-            printf("\\%c", *text);
-        else if ((unsigned char)*text < 0x20)
-            printf("\\u%04x", (unsigned)*text);
-        else
-            putchar(*text);
-    }
-    printf("\"");
-}
-
 static void print_seconds(const char *name, double seconds)
 {
     if (seconds >= 0)
@@ -137,19 +125,18 @@ static void print_json(const struct explain_report *report)
     const struct dist_explanation *explanation = &report->explanation;
 
     printf("{");
-    print_string("collective", dist_collective_string(report->question.collective));
-    printf(", \"bytes\": %zu, \"ranks\": %d, \"nodes\": %d, ", report->question.bytes,
+    json_member("collective", dist_collective_string(report->question.collective), true, stdout);
+    printf(", \"bytes\": %zu, \"ranks\": %d, \"nodes\": %d", report->question.bytes,
            explanation->ranks, explanation->nodes);
-    print_string("reason", explanation->reason);
-    printf(", ");
-    print_string("costs", explanation->costs);
+    json_member("reason", explanation->reason, false, stdout);
+    json_member("costs", explanation->costs, false, stdout);
     print_seconds("unforced_s", report->free);
     printf(", \"candidates\": [");
     for (int i = 0; i < report->count; i++) {
         const struct dist_candidate *candidate = &report->candidates[i];
 
         printf("%s\n  {", i ? "," : "");
-        print_string("algorithm", candidate->algorithm);
+        json_member("algorithm", candidate->algorithm, true, stdout);
         printf(", \"segments\": %d", candidate->segments);
         print_seconds("predicted_s", candidate->seconds);
         print_seconds("least_s", candidate->least);

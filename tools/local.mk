@@ -9,7 +9,9 @@ libcommon_la_SOURCES = \
 	tools/common/gpu.c tools/common/gpu.h \
 	tools/common/json.c tools/common/json.h \
 	tools/common/launched.c tools/common/launched.h \
-	tools/common/progress.c tools/common/progress.h
+	tools/common/markup.c tools/common/markup.h \
+	tools/common/progress.c tools/common/progress.h \
+	tools/common/utf8.c tools/common/utf8.h
 libcommon_la_LIBADD = -lm
 
 # Programs for people who use the library; they know its public headers only.
@@ -27,7 +29,7 @@ dist_info_SOURCES = \
 	tools/modules.h \
 	tools/tune.c
 dist_info_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(OPENSSL_CFLAGS)
-dist_info_LDADD = libselftest.la libtopology.la libdist.la $(JANSSON_LIBS) $(OPENSSL_LIBS) -lm
+dist_info_LDADD = libselftest.la libtopology.la libcommon.la libdist.la $(JANSSON_LIBS) $(OPENSSL_LIBS) -lm
 
 # One file serves all programs; bash-completion looks for it by the program's name.
 EXTRA_DIST += tools/common/completion.bash

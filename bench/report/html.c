@@ -3,6 +3,7 @@
 #include "html.h"
 
 #include "curves.h"
+#include "tools/common/markup.h"
 
 #include <errno.h>
 
@@ -34,7 +35,7 @@ static void page_row(const char *name, const char *value, int code, FILE *to)
     if (!value || !*value)
         return;
     fprintf(to, "<dt>%s</dt><dd>%s", name, code ? "<code>" : "");
-    plot_text(value, to);
+    markup_escape(value, to);
     fprintf(to, "%s</dd>\n", code ? "</code>" : "");
 }
 
@@ -76,12 +77,12 @@ static void page_legend(const struct result *result, FILE *to)
         fprintf(to, "<li><svg class=\"key\" viewBox=\"0 0 34 14\">");
         plot_key(&series, to);
         fprintf(to, "</svg> ");
-        plot_text(one->name, to);
+        markup_escape(one->name, to);
         fprintf(to, " <span class=\"faint\">");
-        plot_text(one->release, to);
+        markup_escape(one->release, to);
         if (one->reason) {
             fprintf(to, " (left out: ");
-            plot_text(one->reason, to);
+            markup_escape(one->reason, to);
             fprintf(to, ")");
         }
         fprintf(to, "</span></li>\n");
@@ -133,7 +134,7 @@ static void page_cell(const struct curves *curves, const struct result_measureme
 
     if (!time->measured) {
         fprintf(to, "<td class=\"faint\" title=\"");
-        plot_text(time->reason ? time->reason : "not measured", to);
+        markup_escape(time->reason ? time->reason : "not measured", to);
         fprintf(to, "\">%s</td>", time->wrong ? "wrong" : "&ndash;");
         return;
     }
@@ -157,7 +158,7 @@ static void page_table(const struct curves *curves, FILE *to)
     fprintf(to, "<div class=\"wide\"><table><thead><tr><th>size</th>");
     for (int c = 0; c < result->library_count; c++) {
         fprintf(to, "<th>");
-        plot_text(result->libraries[c].name, to);
+        markup_escape(result->libraries[c].name, to);
         fprintf(to, "</th>");
     }
     fprintf(to, "</tr></thead><tbody>\n");

@@ -2,6 +2,8 @@
 /* A plot as SVG. */
 #include "plot.h"
 
+#include "tools/common/markup.h"
+
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
@@ -84,22 +86,6 @@ static char *plot_value(enum plot_kind kind, double value, char text[24])
     else
         snprintf(text, 24, kind == PLOT_RATIO ? "%.3g" : "%.3g GB/s", value);
     return text;
-}
-
-void plot_text(const char *text, FILE *to)
-{
-    for (; *text; text++) {
-        if (*text == '&')
-            fputs("&amp;", to);
-        else if (*text == '<')
-            fputs("&lt;", to);
-        else if (*text == '>')
-            fputs("&gt;", to);
-        else if (*text == '"')
-            fputs("&quot;", to);
-        else
-            fputc(*text, to);
-    }
 }
 
 /* ---- which values, which ticks ---- */
@@ -296,7 +282,7 @@ static void draw_series(struct canvas *canvas, const struct plot_series *series)
         draw_marker(canvas->to, series->style, scale_position(&canvas->x, series->x[i]),
                     scale_position(&canvas->y, series->y[i]));
         fprintf(canvas->to, "<title>");
-        plot_text(series->name, canvas->to);
+        markup_escape(series->name, canvas->to);
         fprintf(canvas->to, ", %s: %s</title></path>\n", plot_bytes(series->x[i], x_text),
                 plot_value(canvas->plot->kind, series->y[i], y_text));
     }
@@ -318,7 +304,7 @@ bool plot_draw(const struct plot *plot, FILE *to)
     canvas.y.to = TOP;
     count = choose_ticks(plot->kind, &canvas.y, ticks);
     fprintf(to, "<text class=\"title\" x=\"%d\" y=\"18\">", LEFT);
-    plot_text(plot->title, to);
+    markup_escape(plot->title, to);
     fprintf(to, "</text>\n");
     draw_x(&canvas);
     draw_y(&canvas, ticks, count);

@@ -43,7 +43,4 @@ void plot_style(FILE *to);
 char *plot_bytes(double bytes, char text[24]);
 char *plot_time(double ns, char text[24]);
 
-/* Text with what HTML has for its own replaced; XML has the same. */
-void plot_text(const char *text, FILE *to);
-
 #endif

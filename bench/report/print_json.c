@@ -2,25 +2,18 @@
 /* The results as JSON: for --format json and --save. Keys are nccl-tests' where it has them. */
 #include "print.h"
 
+#include "tools/common/json.h"
+
 static void json_text(FILE *to, const char *text)
 {
     if (!text) {
         fputs("null", to);
         return;
     }
-    fputc('"', to);
-    for (; *text; text++) {
-        if (*text == '"' || *text == '\\')
-            fprintf(to, "\\%c", *text);
-        else if ((unsigned char)*text < 0x20)
-            fprintf(to, "\\u%04x", (unsigned)*text);
-        else
-            fputc(*text, to);
-    }
-    fputc('"', to);
+    json_string(text, to);
 }
 
-static void json_member(FILE *to, const char *name, const char *text)
+static void json_line(FILE *to, const char *name, const char *text)
 {
     fprintf(to, "  \"%s\": ", name);
     json_text(to, text);
@@ -90,12 +83,12 @@ static void json_point(FILE *to, const struct result *result,
 int print_json_file(const struct result *result, FILE *to)
 {
     fprintf(to, "{\n  \"dist_bench\": 1,\n");
-    json_member(to, "version", result->version);
-    json_member(to, "command", result->command);
-    json_member(to, "date", result->date);
-    json_member(to, "host", result->host);
-    json_member(to, "system", result->system);
-    json_member(to, "cpu", result->cpu);
+    json_line(to, "version", result->version);
+    json_line(to, "command", result->command);
+    json_line(to, "date", result->date);
+    json_line(to, "host", result->host);
+    json_line(to, "system", result->system);
+    json_line(to, "cpu", result->cpu);
     fprintf(to, "  \"cpus\": %d,\n  \"ranks\": %d,\n  \"rounds\": %d,\n", result->cpus,
             result->ranks, result->rounds);
     json_libraries(to, result);

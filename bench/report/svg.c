@@ -3,6 +3,7 @@
 #include "svg.h"
 
 #include "curves.h"
+#include "tools/common/markup.h"
 
 #include <errno.h>
 #include <string.h>
@@ -47,7 +48,7 @@ static void svg_legend(const struct result *result, FILE *to)
                 10 + c / keys * KEY_HEIGHT);
         plot_key(&series, to);
         fprintf(to, "<text x=\"40\" y=\"11\">");
-        plot_text(one->name, to);
+        markup_escape(one->name, to);
         fprintf(to, "</text></g>\n");
     }
 }

@@ -2,18 +2,20 @@
 /* Strings of JSON. */
 #include "json.h"
 
+#include "utf8.h"
+
 void json_string(const char *text, FILE *to)
 {
     fputc('"', to);
-    for (; *text; text++) {
+    while (*text) {
         const unsigned char c = (unsigned char)*text;
 
-        if (c == '"' || c == '\\')
-            fprintf(to, "\\%c", c);
-        else if (c < 0x20 || c == 0x7f)
-            fprintf(to, "\\u%04x", c);
-        else
-            fputc(c, to);
+        if (c >= 0x20 && c != '"' && c != '\\' && c != 0x7f) {
+            text = utf8_print(text, to);
+            continue;
+        }
+        fprintf(to, c < 0x20 || c == 0x7f ? "\\u%04x" : "\\%c", c);
+        text++;
     }
     fputc('"', to);
 }

@@ -6,7 +6,10 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Prints text in quotes, with what JSON does not take escaped. Bytes that are no ASCII stay. */
+/*
+ * Prints text in quotes, escaped. UTF-8 is printed as it is, each byte that is not valid UTF-8 as
+ * the replacement character.
+ */
 void json_string(const char *text, FILE *to);
 
 /* The same behind "name": and, unless it is the first of its object, a comma. */

@@ -2,6 +2,8 @@
 /* What dist_sim found out, as text, csv and json. */
 #include "tools/sim/job.h"
 
+#include "tools/common/json.h"
+
 #include <string.h>
 
 /* ---- numbers for people ---- */
@@ -181,18 +183,6 @@ static void print_csv(const struct job *job, const struct job_result *result, FI
     }
 }
 
-/* A string of ours or of a message of ours. */
-static void json_text(const char *text, FILE *to)
-{
-    fputc('"', to);
-    for (; *text; text++) {
-        if (*text == '"' || *text == '\\')
-            fputc('\\', to);
-        fputc((unsigned char)*text < 0x20 ? ' ' : *text, to);
-    }
-    fputc('"', to);
-}
-
 static void json_cell(const struct job *job, const struct job_result *result, int r, int i,
                       FILE *to)
 {
@@ -225,7 +215,7 @@ static void print_json(const struct job *job, const struct job_result *result, F
         fprintf(to,
                 "%s\n    {\"algorithm\": \"%s\", \"verified\": \"%s\", \"why_not\": ", r ? "," : "",
                 row->algorithm->name, print_verified(row));
-        json_text(job_why(job, row), to);
+        json_string(job_why(job, row), to);
         fprintf(to, ", \"sizes\": [");
         for (int i = 0; i < job->size_count; i++)
             json_cell(job, result, r, i, to);

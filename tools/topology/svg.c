@@ -2,6 +2,8 @@
 /* The machines and their ranks as a picture. */
 #include "topology.h"
 
+#include "../common/markup.h"
+
 #include <stdlib.h>
 
 /* Sizes in pixels: of a core, a GPU, the space around, and a line of heading. */
@@ -91,20 +93,10 @@ static struct svg_layout svg_lay_out(const struct topology_machine *machine)
 
 /* ---- pieces ---- */
 
-static void svg_escaped(FILE *to, const char *text)
-{
-    for (; *text; text++) {
-        if (*text == '<' || *text == '&')
-            fprintf(to, "&#%d;", *text);
-        else
-            fputc(*text, to);
-    }
-}
-
 static void svg_text(FILE *to, int x, int y, const char *class, const char *text)
 {
     fprintf(to, "<text x=\"%d\" y=\"%d\" class=\"%s\">", x, y, class);
-    svg_escaped(to, text);
+    markup_escape(text, to);
     fprintf(to, "</text>\n");
 }
 
@@ -133,7 +125,7 @@ static void svg_cell(FILE *to, const struct topology *topology, int machine, int
     fprintf(to, "<g>");
     if (count) {
         fprintf(to, "<title>");
-        svg_escaped(to, name);
+        markup_escape(name, to);
         fprintf(to, ": rank%s %s</title>", count == 1 ? "" : "s", all);
     }
     svg_box(to, x, y, w, SVG_CORE_H,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Units of dist_info.
-check_PROGRAMS += tests/unit/tools/test_compare
-TESTS += tests/unit/tools/test_compare
+check_PROGRAMS += tests/unit/tools/test_compare tests/unit/tools/test_quote
+TESTS += tests/unit/tools/test_compare tests/unit/tools/test_quote
 tests_unit_tools_test_compare_SOURCES = \
 	tests/unit/tools/test_compare.c \
 	tools/doctor/compare.c \
@@ -9,3 +9,6 @@ tests_unit_tools_test_compare_SOURCES = \
 	tools/doctor/report.c
 tests_unit_tools_test_compare_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir) $(CMOCKA_CFLAGS)
 tests_unit_tools_test_compare_LDADD = libcommon.la $(CMOCKA_LIBS)
+tests_unit_tools_test_quote_SOURCES = tests/unit/tools/test_quote.c
+tests_unit_tools_test_quote_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir) $(CMOCKA_CFLAGS)
+tests_unit_tools_test_quote_LDADD = libcommon.la $(CMOCKA_LIBS)

@@ -10,6 +10,7 @@
 #include "chart.h"
 #include "page_tables.h"
 #include "svg.h"
+#include "tools/common/markup.h"
 #include "train/failure.h"
 #include "train/files/file.h"
 
@@ -167,7 +168,7 @@ static void page_top(const struct page *page, FILE *to)
     page_subtitle(page, to);
     if (page->failed) {
         fputs("<p class=\"warn\">The training failed: ", to);
-        svg_escape(page->failed, to);
+        markup_escape(page->failed, to);
         fputs("</p>\n", to);
     }
     if (page->bad)
@@ -189,7 +190,7 @@ void page_print(const struct page *page, FILE *to)
     page_facts("Settings", page->setup->settings, page->setup->setting_count,
                "Bold: not the default.", to);
     fputs("<footer>Written by libdist ", to);
-    svg_escape(dist_version(), to);
+    markup_escape(dist_version(), to);
     fputs(". Bands show the smallest and the largest of the steps that share a place.</footer>\n"
           "</main></body></html>\n",
           to);

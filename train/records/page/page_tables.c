@@ -9,6 +9,7 @@
 
 #include "bars.h"
 #include "svg.h"
+#include "tools/common/markup.h"
 
 enum { TABLE_TEXT = 96 };
 
@@ -196,9 +197,9 @@ void page_facts(const char *heading, const struct record_fact *facts, int count,
     fputs("<div class=\"facts\">\n", to);
     for (int i = 0; i < count; i++) {
         fprintf(to, "<div%s><span>", facts[i].changed ? " class=\"set\"" : "");
-        svg_escape(facts[i].name, to);
+        markup_escape(facts[i].name, to);
         fputs("</span><b>", to);
-        svg_escape(facts[i].value, to);
+        markup_escape(facts[i].value, to);
         fputs("</b></div>\n", to);
     }
     fputs("</div>\n", to);

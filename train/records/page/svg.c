@@ -4,28 +4,13 @@
 
 #include <math.h>
 
-void svg_escape(const char *text, FILE *to)
-{
-    for (; *text; text++) {
-        switch (*text) {
-        case '<':
-        case '>':
-        case '&':
-        case '"':
-        case '\'':
-            fprintf(to, "&#%d;", *text);
-            break;
-        default:
-            fputc(*text, to);
-        }
-    }
-}
+#include "tools/common/markup.h"
 
 void svg_text(double x, double y, const char *anchor, const char *class, const char *text, FILE *to)
 {
     fprintf(to, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\" class=\"%s\">", x, y, anchor,
             class);
-    svg_escape(text, to);
+    markup_escape(text, to);
     fputs("</text>\n", to);
 }
 

@@ -5,9 +5,6 @@
 
 #include <stdio.h>
 
-/* Prints text with what HTML takes as marks escaped. */
-void svg_escape(const char *text, FILE *to);
-
 /* A text of that class, where `anchor` is "start", "middle" or "end". */
 void svg_text(double x, double y, const char *anchor, const char *class, const char *text,
               FILE *to);
