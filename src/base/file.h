@@ -41,8 +41,7 @@ bool disti_file_may_have(uint64_t bytes, uint64_t *most_p);
  * a name is cut.
  */
 void disti_file_name(const char *pattern, int rank, char *name, size_t size);
-/* The first and the third of these. */
-void disti_file_host(char *host, size_t size);
+/* The text for %r. */
 void disti_file_rank(int rank, char *text, size_t size);
 
 #endif

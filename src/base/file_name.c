@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Names of files that each process has of its own. */
 #include "base/file.h"
+#include "base/host_name.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-void disti_file_host(char *host, size_t size)
-{
-    if (gethostname(host, size) != 0)
-        snprintf(host, size, "?");
-    host[size - 1] = '\0';
-    host[strcspn(host, ".")] = '\0';
-}
 
 void disti_file_rank(int rank, char *text, size_t size)
 {
@@ -23,16 +16,16 @@ void disti_file_rank(int rank, char *text, size_t size)
 }
 
 /* What stands for one letter behind a '%'. */
-static void file_name_item(char letter, int rank, char *item, size_t size)
+static void file_name_item(char letter, int rank, char item[DISTI_HOST_SIZE])
 {
     if (letter == 'h')
-        disti_file_host(item, size);
+        disti_host_short(item);
     else if (letter == 'p')
-        snprintf(item, size, "%ld", (long)getpid());
+        snprintf(item, DISTI_HOST_SIZE, "%ld", (long)getpid());
     else if (letter == 'r')
-        disti_file_rank(rank, item, size);
+        disti_file_rank(rank, item, DISTI_HOST_SIZE);
     else
-        snprintf(item, size, "%%");
+        snprintf(item, DISTI_HOST_SIZE, "%%");
 }
 
 void disti_file_name(const char *pattern, int rank, char *name, size_t size)
@@ -40,10 +33,10 @@ void disti_file_name(const char *pattern, int rank, char *name, size_t size)
     size_t used = 0;
 
     for (const char *from = pattern; *from && used + 1 < size; from++) {
-        char item[64] = {*from, '\0'};
+        char item[DISTI_HOST_SIZE] = {*from, '\0'};
 
         if (*from == '%' && from[1] && strchr("hpr%", from[1]))
-            file_name_item(*++from, rank, item, sizeof(item));
+            file_name_item(*++from, rank, item);
         used += (size_t)snprintf(name + used, size - used, "%s", item);
     }
     name[used < size ? used : size - 1] = '\0';

@@ -21,6 +21,7 @@ libdist_core_sources += \
 	src/base/faults/parse.c \
 	src/base/file.c src/base/file.h \
 	src/base/file_name.c \
+	src/base/host_name.c src/base/host_name.h \
 	src/base/hash.h \
 	src/base/thread.h \
 	src/base/lock/lock.c src/base/lock/lock.h \

@@ -3,6 +3,7 @@
 #include "base/log.h"
 
 #include "base/file.h"
+#include "base/host_name.h"
 #include "base/settings/config.h"
 #include "base/thread.h"
 
@@ -158,10 +159,10 @@ static void log_clean(char *line)
 static void log_emit(dist_log_level level, const char *text)
 {
     const struct disti_log *log = log_used;
-    char line[LOG_LINE_MAX + 1], host[64], rank[16];
+    char line[LOG_LINE_MAX + 1], host[DISTI_HOST_SIZE], rank[16];
     int length;
 
-    disti_file_host(host, sizeof(host));
+    disti_host_short(host);
     disti_file_rank(log->rank, rank, sizeof(rank));
     length = snprintf(line, LOG_LINE_MAX, "%s:%ld [%s] dist %s %s", host, (long)getpid(), rank,
                       log_names[level], text);

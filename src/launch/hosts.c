@@ -2,8 +2,8 @@
 /* Reading --hostfile and -H, and dealing processes out to the hosts. */
 #include "launch/hosts.h"
 
+#include "base/host_name.h"
 #include "base/log.h"
-#include "base/net/socket.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -246,7 +246,7 @@ bool disti_hosts_is_loopback(const char *name)
 
 bool disti_hosts_is_local(const char *name)
 {
-    char own[64];
+    char own[DISTI_HOST_SIZE];
 
     disti_host_name(own);
     if (strcmp(name, "localhost") == 0 || strcmp(name, own) == 0)

@@ -136,7 +136,7 @@ static dist_status file_read(const char *path, struct disti_meet_address *addres
             "%s is not a regular file of this user: choose a path that nobody else uses", path);
     else if (bytes > 0) {
         text[bytes] = 0;
-        if (sscanf(text, "libdist 1\n%63s\n%d\n%127s\n", address_p->host, &address_p->port,
+        if (sscanf(text, "libdist 1\n%67s\n%d\n%127s\n", address_p->host, &address_p->port,
                    address_p->word) == 3 &&
             address_p->port > 0 && address_p->port < 65536)
             status = DIST_OK;

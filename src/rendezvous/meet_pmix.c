@@ -63,8 +63,8 @@ static dist_status pmix_read(const struct disti_meeting *meeting, const char *te
 {
     int status, fields;
 
-    _Static_assert(sizeof(address_p->host) == 64 && sizeof(address_p->word) == 128, "%63s, %127s");
-    fields = sscanf(text, "%d %63s %d %127s", &status, address_p->host, &address_p->port,
+    _Static_assert(sizeof(address_p->host) == 68 && sizeof(address_p->word) == 128, "%67s, %127s");
+    fields = sscanf(text, "%d %67s %d %127s", &status, address_p->host, &address_p->port,
                     address_p->word);
     if (fields == 4 && status == DIST_OK && address_p->port > 0 && address_p->port < 65536)
         return DIST_OK;

@@ -159,7 +159,7 @@ static dist_status rendezvous_schedule(const struct disti_facts *facts,
 static void rendezvous_watch(const struct disti_launch *launch,
                              const struct disti_bootstrap *bootstrap)
 {
-    char name[DISTI_PROCESS_NAME], host[64], text[320];
+    char name[DISTI_PROCESS_NAME], host[DISTI_HOST_SIZE], text[320];
     int fd, pid;
 
     if (!launch->mark || !bootstrap->store)
@@ -271,7 +271,7 @@ bool disti_rendezvous_is_scheduler(const struct dist_options *options)
 
 dist_status disti_bootstrap_correct_host(struct disti_bootstrap *bootstrap)
 {
-    char seen[DISTI_STORE_HOST];
+    char seen[DISTI_HOST_SIZE];
     dist_status status;
 
     if (!bootstrap->hidden)

@@ -57,7 +57,7 @@ struct disti_bootstrap {
     const char *launcher;             /* static */
     char job[128];                    /* the same on every rank */
     int64_t join_by;                  /* the others may come until then */
-    char bind_host[64];               /* numeric; what this rank's listeners bind */
+    char bind_host[DISTI_HOST_SIZE];  /* numeric; what this rank's listeners bind */
     bool hidden; /* that is a guess, as the name of the store's machine says nothing there */
     struct disti_store *store;         /* NULL in a world of one */
     struct disti_store_server *server; /* the rank that serves; else NULL */

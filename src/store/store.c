@@ -129,7 +129,7 @@ dist_status disti_store_take_numbers(struct disti_store *store, int count, int64
     return status;
 }
 
-dist_status disti_store_seen_host(struct disti_store *store, char host[DISTI_STORE_HOST])
+dist_status disti_store_seen_host(struct disti_store *store, char host[DISTI_HOST_SIZE])
 {
     const struct client_request request = {.op = DISTI_WIRE_SEEN, .key = "seen host"};
     struct disti_wire_reader reply;
@@ -137,8 +137,8 @@ dist_status disti_store_seen_host(struct disti_store *store, char host[DISTI_STO
 
     if (status != DIST_OK)
         return status;
-    if (reply.head.value_bytes < DISTI_STORE_HOST)
-        snprintf(host, DISTI_STORE_HOST, "%s", (const char *)disti_wire_value(&reply));
+    if (reply.head.value_bytes < DISTI_HOST_SIZE)
+        snprintf(host, DISTI_HOST_SIZE, "%s", (const char *)disti_wire_value(&reply));
     else
         status = store_odd_reply(store, request.key);
     disti_wire_next(&reply);

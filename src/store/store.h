@@ -5,6 +5,8 @@
 
 #include <dist/dist.h>
 
+#include "base/host_name.h"
+
 /*
  * The server runs in a thread of rank 0's process (or of the launcher's). Every rank
  * keeps one connection for as long as the job lasts, so the server sees who dies, and
@@ -17,7 +19,6 @@ struct disti_store;
 #define DISTI_KEY_MAX 256
 #define DISTI_VALUE_MAX (16u << 20) /* bytes that one rank gives at once */
 #define DISTI_STORE_KEY 32          /* bytes */
-#define DISTI_STORE_HOST 64         /* a numeric address, with its end */
 
 /*
  * A server for world_size ranks. It listens on one address, `host` (numeric or a name; NULL: on all
@@ -66,7 +67,7 @@ dist_status disti_store_take_numbers(struct disti_store *store, int count, int64
  * The address of a server that listens everywhere at which the first rank of another machine came;
  * "": none has, or it listens at one address only.
  */
-dist_status disti_store_seen_host(struct disti_store *store, char host[DISTI_STORE_HOST]);
+dist_status disti_store_seen_host(struct disti_store *store, char host[DISTI_HOST_SIZE]);
 
 /* Some ranks of the job, for a group of them. */
 #define DISTI_NO_GROUP (-1)

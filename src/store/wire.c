@@ -9,6 +9,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#define WIRE_ID_HOST 48
+#define WIRE_ID_JOB (WIRE_ID_HOST + DISTI_HOST_SIZE)
+
 static void wire_put(unsigned char *bytes, uint64_t value, int count)
 {
     for (int i = 0; i < count; i++)
@@ -79,8 +82,8 @@ void disti_wire_put_id(unsigned char *bytes, const struct disti_wire_id *id)
     wire_put(bytes + 8, id->pid, 4);
     wire_put(bytes + 12, id->flags, 4);
     memcpy(bytes + 16, id->proof, sizeof(id->proof));
-    memcpy(bytes + 48, id->host, strnlen(id->host, sizeof(id->host) - 1));
-    memcpy(bytes + 112, id->job, strnlen(id->job, sizeof(id->job) - 1));
+    memcpy(bytes + WIRE_ID_HOST, id->host, strnlen(id->host, sizeof(id->host) - 1));
+    memcpy(bytes + WIRE_ID_JOB, id->job, strnlen(id->job, sizeof(id->job) - 1));
 }
 
 /* Copies a text of a fixed-size field: printable, and zero bytes up to the field's end. */
@@ -106,8 +109,8 @@ bool disti_wire_get_id(const unsigned char *bytes, struct disti_wire_id *id_p)
     id_p->flags = (uint32_t)wire_get(bytes + 12, 4);
     memcpy(id_p->proof, bytes + 16, sizeof(id_p->proof));
     return (id_p->flags & ~(uint32_t)DISTI_WIRE_SECRET) == 0 &&
-           wire_text(bytes + 48, sizeof(id_p->host), id_p->host) &&
-           wire_text(bytes + 112, sizeof(id_p->job), id_p->job);
+           wire_text(bytes + WIRE_ID_HOST, sizeof(id_p->host), id_p->host) &&
+           wire_text(bytes + WIRE_ID_JOB, sizeof(id_p->job), id_p->job);
 }
 
 void disti_wire_prove_client(const struct disti_wire_handshake *said,

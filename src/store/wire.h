@@ -58,7 +58,7 @@
  * has another secret.
  */
 #define DISTI_WIRE_MAGIC 0x54534944u
-#define DISTI_WIRE_VERSION 6
+#define DISTI_WIRE_VERSION 7
 #define DISTI_WIRE_WITHDRAW 1 /* arg of a GOODBYE: the hello counts for nothing */
 #define DISTI_WIRE_HEAD 32
 #define DISTI_WIRE_HELLO_LIMIT 1024u                   /* of a client's frame before its proof */
@@ -106,7 +106,7 @@ uint64_t disti_wire_get64(const unsigned char *bytes);
  * welcome: the process that holds the store, `rank` being -1 for a launcher.
  *
  *     0 i32 rank   4 u32 world_size   8 u32 pid   12 u32 flags   16 proof[32]
- *     48 host[64]   112 job[128]       both texts, filled up with zero bytes
+ *     48 host[68]   116 job[128]       both texts, filled up with zero bytes
  *
  * proof: in a hello the client's nonce, in a welcome the server's proof. job: in a hello "".
  *
@@ -114,7 +114,7 @@ uint64_t disti_wire_get64(const unsigned char *bytes);
  * client's rank, and a seed[32] from which those who have the secret make the key of the world. The
  * proofs are over the hello and the challenge, the server's also over the rest of the welcome.
  */
-#define DISTI_WIRE_ID 240
+#define DISTI_WIRE_ID 244
 #define DISTI_WIRE_JOB 128
 #define DISTI_WIRE_SEED 32
 #define DISTI_WIRE_CHALLENGE (DISTI_NONCE_BYTES + 4 + DISTI_WIRE_JOB)
@@ -124,7 +124,7 @@ struct disti_wire_id {
     int32_t rank;
     uint32_t world_size, pid, flags;
     unsigned char proof[DISTI_HMAC_BYTES];
-    char host[64];
+    char host[DISTI_HOST_SIZE];
     char job[DISTI_WIRE_JOB];
 };
 void disti_wire_put_id(unsigned char *bytes, const struct disti_wire_id *id);

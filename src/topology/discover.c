@@ -182,8 +182,7 @@ dist_status disti_discover(int local_rank, int local_ranks, struct disti_localit
     struct disti_locality locality;
     memset(&locality, 0, sizeof(locality)); /* padding too: it goes to the other ranks */
     locality.place = (struct dist_place){-1, -1, -1, -1, -1};
-    if (gethostname(locality.host, sizeof(locality.host) - 1) != 0)
-        return disti_fail_errno(DIST_ERR_SYSTEM, "this machine's name cannot be read");
+    disti_host_name(locality.host);
     locality.kernel = discover_kernel(locality.host);
     locality.machine = discover_machine(locality.kernel);
     locality.processes = discover_namespace(locality.kernel, DISTI_PROCESS_OWN "/ns/pid");

@@ -5,6 +5,8 @@
 
 #include <dist/backend.h>
 
+#include "base/host_name.h"
+
 #define DISTI_CPU_WORDS 16
 
 /* What a rank tells the others about its machine. Fixed size: it is exchanged as bytes. */
@@ -19,7 +21,7 @@ struct disti_locality {
     uint64_t cpus[DISTI_CPU_WORDS]; /* the affinity; CPU c is bit c % 64 of word c / 64 %
                                        DISTI_CPU_WORDS */
     int32_t pid;
-    char host[64]; /* the host's name, terminated */
+    char host[DISTI_HOST_SIZE]; /* the host's name, terminated */
 };
 
 /*

@@ -141,7 +141,7 @@ static void client_ask(struct disti_store *store)
     const int ranks[] = {0, 1};
     const struct disti_party party = {.group = 3, .ranks = ranks, .count = 2};
     struct disti_notice notice;
-    char bytes[2][8] = {{0}}, host[DISTI_STORE_HOST];
+    char bytes[2][8] = {{0}}, host[DISTI_HOST_SIZE];
     int64_t first;
 
     disti_store_take_numbers(store, 2, &first);

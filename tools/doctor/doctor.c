@@ -35,7 +35,7 @@ static const struct args words_args = {.rows = words_rows,
 
 void doctor_examine(struct doctor_report *report)
 {
-    gethostname(report->host, sizeof(report->host) - 1);
+    gethostname(report->host, sizeof(report->host));
     report->clock = (double)time(NULL);
     doctor_cpus(report);
     doctor_launch(report);

@@ -3,6 +3,7 @@
 #ifndef TOOLS_DOCTOR_DOCTOR_H
 #define TOOLS_DOCTOR_DOCTOR_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -29,7 +30,7 @@ struct doctor_finding {
 struct doctor_report {
     int ranks; /* those that the machine is to run; 0: not known */
     int rank;  /* among those of the job; 0 without one */
-    char host[64];
+    char host[HOST_NAME_MAX + 1];
     double clock; /* seconds since 1970 */
     int count;
     int full; /* the last finding found no room, nor does what mends it */

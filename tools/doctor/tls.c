@@ -44,6 +44,7 @@ static void tls_incomplete(struct doctor_report *report, const char *const paths
 #ifdef HAVE_OPENSSL
 #include <arpa/inet.h>
 #include <ifaddrs.h>
+#include <limits.h>
 #include <net/if.h>
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
@@ -216,12 +217,12 @@ struct tls_names {
 static void tls_names_machine(const struct tls_found *found, struct tls_names *names)
 {
     const size_t size = sizeof(names->addresses);
-    char name[256] = "", text[INET6_ADDRSTRLEN];
+    char name[HOST_NAME_MAX + 1] = "", text[INET6_ADDRSTRLEN];
     struct ifaddrs *all = NULL;
     size_t used = 0;
 
     *names = (struct tls_names){0};
-    gethostname(name, sizeof(name) - 1);
+    gethostname(name, sizeof(name));
     names->host =
         X509_check_host(found->cert, name, 0, X509_CHECK_FLAG_NEVER_CHECK_SUBJECT, NULL) == 1;
     for (struct ifaddrs *at = getifaddrs(&all) == 0 ? all : NULL; at; at = at->ifa_next) {

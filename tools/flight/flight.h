@@ -3,6 +3,7 @@
 #ifndef TOOLS_FLIGHT_FLIGHT_H
 #define TOOLS_FLIGHT_FLIGHT_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -35,7 +36,7 @@ struct flight_message {
 struct flight_rank {
     bool here; /* there is such a file */
     int world_rank;
-    char host[64];
+    char host[HOST_NAME_MAX + 1];
     int64_t pid;
     char waits_for[256], error[1024];
     struct flight_call *calls; /* oldest first, without a gap at the end */

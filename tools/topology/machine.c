@@ -117,7 +117,7 @@ static void machine_by_hwloc(struct topology_machine *machine)
 void topology_discover(struct topology_machine *machine)
 {
     memset(machine, 0, sizeof(*machine));
-    gethostname(machine->host, sizeof(machine->host) - 1);
+    gethostname(machine->host, sizeof(machine->host));
     machine_by_hwloc(machine);
     if (machine->cores)
         return;

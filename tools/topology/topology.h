@@ -4,6 +4,7 @@
 #define TOOLS_TOPOLOGY_TOPOLOGY_H
 
 #include <dist/backend.h>
+#include <limits.h>
 #include <stdio.h>
 
 #define TOPOLOGY_CORES 1024
@@ -22,7 +23,7 @@ struct topology_gpu {
 /* Cores stand in the order of packages, and in these of NUMA nodes. Fixed size: ranks exchange it.
  */
 struct topology_machine {
-    char host[64];
+    char host[HOST_NAME_MAX + 1];
     int32_t cores, gpus;
     struct topology_core core[TOPOLOGY_CORES];
     struct topology_gpu gpu[TOPOLOGY_GPUS];

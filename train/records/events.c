@@ -134,11 +134,11 @@ static int events_begin(struct events *events, int64_t step, int resumed)
 
 int events_open(const char *folder, int64_t step, int resumed, struct events *events)
 {
-    char path[PATH_MAX], host[64] = "";
+    char path[PATH_MAX], host[HOST_NAME_MAX + 1] = "";
 
     if (mkdir(folder, 0777) < 0 && errno != EEXIST)
         return failure("%s", strerror(errno));
-    gethostname(host, sizeof(host) - 1);
+    gethostname(host, sizeof(host));
     if (snprintf(path, sizeof(path), "%s/events.out.tfevents.%lld.%s.%ld", folder,
                  (long long)time(NULL), host, (long)getpid()) >= (int)sizeof(path))
         return failure("%s", strerror(ENAMETOOLONG));

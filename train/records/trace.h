@@ -4,6 +4,7 @@
 #define TRAIN_RECORDS_TRACE_H
 
 #include <dist/dist.h>
+#include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -27,7 +28,7 @@ struct trace {
 
 /* A rank's part of the file, without its spans. */
 struct trace_track {
-    char host[64];
+    char host[HOST_NAME_MAX + 1];
     int32_t rank;
     int64_t count, lost; /* spans; earlier ones, for which there was no room */
     double earliest;     /* of the spans, on the rank's clock */

@@ -33,7 +33,7 @@ static struct trace_track trace_own(dist_group *group)
 {
     struct trace_track track = {.rank = group ? dist_get_rank(group) : 0};
 
-    gethostname(track.host, sizeof(track.host) - 1);
+    gethostname(track.host, sizeof(track.host));
     return track;
 }
 

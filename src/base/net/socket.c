@@ -239,16 +239,3 @@ dist_status disti_random_id(char text[33])
         snprintf(text + 2 * i, 3, "%02x", bytes[i]);
     return DIST_OK;
 }
-
-void disti_host_name(char text[64])
-{
-    text[0] = 0;
-    gethostname(text, 64);
-    text[63] = 0;
-    for (char *c = text; *c; c++) {
-        if (*c <= ' ' || *c > '~')
-            *c = '?';
-    }
-    if (!text[0])
-        memcpy(text, "?", 2);
-}

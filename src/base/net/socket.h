@@ -5,10 +5,10 @@
 
 #include <dist/dist.h>
 
+#include "base/host_name.h"
+
 #include <netdb.h>
 #include <sys/socket.h>
-
-#define DISTI_HOST_SIZE 64 /* a numeric address with its scope */
 
 /* The addresses of a name, for TCP. Returns getaddrinfo's code; free with freeaddrinfo. */
 int disti_resolve(const char *host, int port, struct addrinfo **addresses_p);
@@ -52,8 +52,5 @@ void disti_machine_id(char text[DISTI_HOST_SIZE]);
 
 /* 32 random hexadecimal digits. ERR_SYSTEM. */
 dist_status disti_random_id(char text[33]);
-
-/* This machine's name, at most 63 characters, printable; "?" if there is none. */
-void disti_host_name(char text[64]);
 
 #endif

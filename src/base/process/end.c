@@ -2,7 +2,7 @@
 /* How a process ended, by what the kernel still has of it. */
 #include "base/process/end.h"
 
-#include "base/net/socket.h"
+#include "base/host_name.h"
 #include "base/process/signal_name.h"
 #include "base/process/stat.h"
 
@@ -19,7 +19,7 @@ static bool process_ends(int pid, int *status_p)
 const char *disti_process_end(const char *host, int pid, char *text, size_t size)
 {
     const char *name;
-    char own[64];
+    char own[DISTI_HOST_SIZE];
     int status;
 
     disti_host_name(own);

@@ -4,6 +4,9 @@
 #define DISTI_CORE_FLIGHT_FLIGHT_H
 
 #include <dist/backend.h>
+
+#include "base/host_name.h"
+
 #include <stdatomic.h>
 
 /*
@@ -126,7 +129,7 @@ void disti_flight_forked(void);
 /* What a dump begins with. */
 struct disti_flight_head {
     const char *reason; /* "timeout", ... */
-    char host[64];
+    char host[DISTI_HOST_SIZE];
 };
 
 /* A dump in memory that is mapped for it. Zeroed is empty. */

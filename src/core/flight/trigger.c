@@ -23,7 +23,7 @@ static struct {
     atomic_flag taken;
     struct dist_group *groups; /* by flight.next */
     char path[512];            /* as DIST_FLIGHT_FILE says; "": no group was shown yet */
-    char host[64];
+    char host[DISTI_HOST_SIZE];
     bool same;   /* that is no file, but such as a terminal: written to again and again */
     int written; /* files of that path */
 } trigger = {.taken = ATOMIC_FLAG_INIT};
@@ -143,7 +143,7 @@ void disti_flight_show(struct dist_group *group)
     trigger_take(&mask);
     memcpy(trigger.path, path, sizeof(path));
     trigger.same = same;
-    disti_file_host(trigger.host, sizeof(trigger.host));
+    disti_host_short(trigger.host);
     group->flight.next = trigger.groups;
     if (trigger.groups)
         trigger.groups->flight.self = &group->flight.next;

@@ -5,6 +5,8 @@
 
 #include <dist/dist.h>
 
+#include "base/host_name.h"
+
 /*
  * The agents of a job meet at an endpoint, where one of them serves. They go through rounds: in
  * each the workers run once, with ranks of that round.
@@ -21,7 +23,6 @@
  */
 struct disti_agents;
 
-#define DISTI_AGENTS_HOST 64
 #define DISTI_AGENTS_TEXT 1024
 #define DISTI_AGENTS_NODES_MAX 16384
 #define DISTI_AGENTS_WORKERS_MAX 65536 /* of one node */
@@ -93,7 +94,7 @@ enum disti_agents_cause {
  * text. */
 struct disti_agents_failure {
     enum disti_agents_cause cause;
-    char host[DISTI_AGENTS_HOST];
+    char host[DISTI_HOST_SIZE];
     int node_rank, rank, local_rank, pid; /* -1: none; a scheduler is a process without a rank */
     int exit_code;                        /* if no signal ended it */
     int signal;                           /* 0: none */

@@ -56,7 +56,7 @@ struct disti_agents {
     bool everywhere;              /* the endpoint's name says nothing of use on this machine */
     struct agents_server *server; /* NULL: another agent serves */
     struct agents_client client;
-    char where[DISTI_AGENTS_HOST + 40]; /* "10.0.0.1 port 29400" */
+    char where[DISTI_HOST_SIZE + 40]; /* "10.0.0.1 port 29400" */
     int workers[DISTI_AGENTS_NODES_MAX];
 };
 

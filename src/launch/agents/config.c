@@ -210,7 +210,7 @@ dist_status disti_agents_config_check(const struct disti_agents_config *config)
 bool disti_agents_config_copy(struct disti_agents_config *copy_p,
                               const struct disti_agents_config *config)
 {
-    char host[DISTI_AGENTS_HOST];
+    char host[DISTI_HOST_SIZE];
     void *secret = calloc(1, config->secret_bytes + 1);
 
     disti_host_name(host);

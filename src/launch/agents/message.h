@@ -57,17 +57,17 @@ struct agents_member {
     uint32_t min_nodes, max_nodes, max_restarts, workers;
     uint32_t same_workers, join_now, serves;
     uint32_t master_port, store_port;
-    char host[DISTI_AGENTS_HOST], address[AGENTS_ADDRESS];
+    char host[DISTI_HOST_SIZE], address[AGENTS_ADDRESS];
 };
 #define AGENTS_READY_BYTES (2 * 4)
-#define AGENTS_MEMBER_BYTES (11 * 4 + DISTI_AGENTS_HOST + AGENTS_ADDRESS)
+#define AGENTS_MEMBER_BYTES (11 * 4 + DISTI_HOST_SIZE + AGENTS_ADDRESS)
 
 struct agents_welcome {
     uint32_t pid;
     uint32_t interval_ms, silence_ms; /* how often to give a sign of life; who is silent is lost */
-    char host[DISTI_AGENTS_HOST];
+    char host[DISTI_HOST_SIZE];
 };
-#define AGENTS_WELCOME_BYTES (3 * 4 + DISTI_AGENTS_HOST)
+#define AGENTS_WELCOME_BYTES (3 * 4 + DISTI_HOST_SIZE)
 
 /*
  * u32 round, restarts, node_rank, nodes, master_port, store_port; secret; address; nodes * u32
@@ -78,7 +78,7 @@ struct agents_welcome {
 #define AGENTS_ROUND_BYTES (6 * 4 + AGENTS_SECRET + AGENTS_ADDRESS)
 
 /* 9 * 4, i64 time, host, text. */
-#define AGENTS_FAILURE_BYTES (9 * 4 + 8 + DISTI_AGENTS_HOST + DISTI_AGENTS_TEXT)
+#define AGENTS_FAILURE_BYTES (9 * 4 + 8 + DISTI_HOST_SIZE + DISTI_AGENTS_TEXT)
 
 /* Limits of a frame's value: before the proof, from an agent, from the server. */
 #define AGENTS_LIMIT_STRANGER (DISTI_HMAC_BYTES + AGENTS_MEMBER_BYTES)

@@ -61,7 +61,7 @@ struct agents_server {
     int epoll_fd, listen_fd, port;
     int64_t look_by_ns; /* though there is more to read; 0: there was not */
     int64_t accept_ns;  /* not before: there was no descriptor left */
-    char host[DISTI_AGENTS_HOST];
+    char host[DISTI_HOST_SIZE];
     struct agents_peer *peers;
     int strangers; /* of them: no members */
 

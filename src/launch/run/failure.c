@@ -2,7 +2,7 @@
 /* Prints the failure block. */
 #include "launch/run/failure.h"
 
-#include "base/net/socket.h"
+#include "base/host_name.h"
 #include "launch/options/words.h"
 #include "launch/run/error_file.h"
 #include "store/last_call.h"

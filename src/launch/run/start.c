@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Starts a round: the store, the workers with their files and pipes, and who reads those. */
 #include "base/file.h"
+#include "base/host_name.h"
 #include "base/log.h"
-#include "base/net/socket.h"
 #include "launch/options/words.h"
 #include "launch/run/agent.h"
 #include "launch/workers/environment.h"
@@ -128,7 +128,7 @@ static dist_status start_stream(struct disti_run_agent *agent,
     const bool redirect = disti_run_streams(options->redirects, worker->local_rank) & bit;
     struct disti_run_source *source = &sources->of[stream][sources->count[stream]];
     dist_status status = DIST_OK;
-    char host[64];
+    char host[DISTI_HOST_SIZE];
     int log_fd = -1, rank;
 
     *source = (struct disti_run_source){

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What each host is to run, and the remote shells that lead there. */
+#include "base/host_name.h"
 #include "base/log.h"
 #include "base/net/socket.h"
 #include "base/proof/hmac.h"
@@ -41,7 +42,7 @@ static bool begin_is_one_machine(const struct disti_run_starter *starter)
 static void begin_master(struct disti_run_starter *starter)
 {
     const char *name = begin_machine(starter->hosts[0].name);
-    char own[64];
+    char own[DISTI_HOST_SIZE];
 
     disti_host_name(own);
     if (starter->options->master_addr)

@@ -127,7 +127,7 @@ struct store_rank {
     enum store_state state;
     struct store_peer *peer; /* NULL unless HERE or FAILED */
     uint32_t pid;
-    char host[64];
+    char host[DISTI_HOST_SIZE];
     char news[DISTI_NEWS_MAX]; /* why it FAILED, LEFT or was LOST */
 };
 
@@ -136,9 +136,9 @@ struct disti_store_server {
     int discovery_fd; /* -1, or a Unix socket that tells port and word, see discovery.c */
     int port, world_size;
     bool everywhere;               /* it listens at every address */
-    char seen[DISTI_STORE_HOST];   /* see disti_store_seen_host */
-    char only[DISTI_STORE_HOST];   /* but for the loopback, the one address at which it lets in; "":
-                                      any */
+    char seen[DISTI_HOST_SIZE];    /* see disti_store_seen_host */
+    char only[DISTI_HOST_SIZE];    /* but for the loopback, the one address at which it lets in; "":
+                                       any */
     int holder;                    /* the rank whose process this is; -1: a launcher */
     char job[DISTI_WIRE_JOB];      /* its name: random, and no secret */
     struct disti_tls_context *tls; /* with which all must come; NULL: none does */
@@ -248,7 +248,7 @@ void disti_store_ranks_push(struct disti_store_server *server, const struct dist
 bool disti_store_ranks_is_gone(const struct disti_store_server *server, int rank, bool left);
 
 /* How a peer came: the address at this end, numeric; false: by the loopback. */
-bool disti_store_peer_came_by(const struct store_peer *peer, char text[DISTI_STORE_HOST]);
+bool disti_store_peer_came_by(const struct store_peer *peer, char text[DISTI_HOST_SIZE]);
 
 /* coll.c */
 void disti_store_coll_join(struct disti_store_server *server, struct store_peer *peer,

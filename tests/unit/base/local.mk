@@ -8,6 +8,7 @@ check_PROGRAMS += \
 	tests/unit/base/test_faults \
 	tests/unit/base/test_file \
 	tests/unit/base/test_half \
+	tests/unit/base/test_host_name \
 	tests/unit/base/test_lock \
 	tests/unit/base/test_log \
 	tests/unit/base/test_process_end \
@@ -24,6 +25,7 @@ TESTS += \
 	tests/unit/base/test_faults \
 	tests/unit/base/test_file \
 	tests/unit/base/test_half \
+	tests/unit/base/test_host_name \
 	tests/unit/base/test_lock \
 	tests/unit/base/test_log \
 	tests/unit/base/test_process_end \
@@ -52,6 +54,8 @@ tests_unit_base_test_half_SOURCES = \
 	tests/unit/base/test_half.c \
 	tests/unit/base/reference.c tests/unit/base/reference.h tests/unit/base/unit.h
 tests_unit_base_test_half_LDADD = $(unit_test_libs) -lm
+tests_unit_base_test_host_name_SOURCES = tests/unit/base/test_host_name.c tests/unit/base/unit.h
+tests_unit_base_test_host_name_LDADD = $(unit_test_libs)
 tests_unit_base_test_proof_SOURCES = tests/unit/base/test_proof.c tests/unit/base/unit.h
 tests_unit_base_test_proof_LDADD = $(unit_test_libs)
 tests_unit_base_test_tls_SOURCES = tests/unit/base/test_tls.c tests/unit/base/unit.h \

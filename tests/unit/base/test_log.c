@@ -2,6 +2,8 @@
 /* Lines, levels and files of the log; the last error of each thread. */
 #include "base/log.h"
 
+#include "base/host_name.h"
+
 #include "unit.h"
 
 #include <errno.h>
@@ -41,7 +43,7 @@ static void test_line(void **state)
 {
     struct log_capture capture = {0};
     struct disti_log log;
-    char expected[512], host[64];
+    char expected[512], host[DISTI_HOST_SIZE];
 
     (void)state;
     assert_int_equal(disti_log_init(&log, log_capture, &capture), DIST_OK);
@@ -49,8 +51,7 @@ static void test_line(void **state)
     disti_log_use(&log);
     assert_ptr_equal(disti_log_current(), &log);
     disti_warn("peer %d is slow", 5);
-    gethostname(host, sizeof(host));
-    host[strcspn(host, ".")] = '\0';
+    disti_host_short(host);
     snprintf(expected, sizeof(expected), "%s:%ld [3] dist WARN peer 5 is slow", host,
              (long)getpid());
     assert_int_equal(capture.lines, 1);

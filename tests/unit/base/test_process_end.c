@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* How a process ended: children that nobody has waited for yet. */
-#include "base/net/socket.h"
+#include "base/host_name.h"
 #include "base/process/end.h"
 #include "base/process/signal_name.h"
 #include "unit.h"
@@ -38,7 +38,7 @@ static const char *process_says(const char *host, pid_t pid)
 static void test_process_end(void **state)
 {
     const pid_t killed = process_ended(0, SIGKILL), exited = process_ended(3, 0);
-    char host[64];
+    char host[DISTI_HOST_SIZE];
 
     (void)state;
     disti_host_name(host);
@@ -59,7 +59,7 @@ static void test_first_ended(void **state)
 {
     const pid_t pid = first_ended_fork(first_ended_rests, NULL);
     siginfo_t info;
-    char host[64];
+    char host[DISTI_HOST_SIZE];
 
     (void)state;
     disti_host_name(host);

@@ -115,7 +115,7 @@ static void test_usable_cpus(void **state)
 static void test_locality(void **state)
 {
     struct disti_locality one, two;
-    char host[64] = "";
+    char host[DISTI_HOST_SIZE];
 
     (void)state;
     memset(&one, 1, sizeof(one));
@@ -123,7 +123,7 @@ static void test_locality(void **state)
     assert_int_equal(disti_discover(0, 2, &one), DIST_OK);
     assert_int_equal(disti_discover(0, 2, &two), DIST_OK);
     assert_memory_equal(&one, &two, sizeof(one)); /* no byte of it is left to chance */
-    gethostname(host, sizeof(host) - 1);
+    disti_host_name(host);
     assert_string_equal(one.host, host);
     assert_int_equal(one.pid, getpid());
     assert_int_equal(one.usable_cpus, disti_usable_cpus());

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Names of hosts as long as Linux allows, and names of odd bytes. */
+#include "base/host_name.h"
+#include "store/wire.h"
+#include "topology/discover.h"
+
+#include "unit.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+static char host_planted[65];
+
+/* Replaces libc's. */
+int gethostname(char *name, size_t size)
+{
+    size_t length = strlen(host_planted) + 1;
+
+    memcpy(name, host_planted, length < size ? length : size);
+    errno = length > size ? ENAMETOOLONG : 0;
+    return errno ? -1 : 0;
+}
+
+static const char *host_named(const char *name)
+{
+    static char text[DISTI_HOST_SIZE];
+
+    strcpy(host_planted, name);
+    memset(text, 'x', sizeof(text));
+    disti_host_name(text);
+    return text;
+}
+
+static void test_lengths(void **state)
+{
+    unsigned char bytes[DISTI_WIRE_ID];
+    struct disti_wire_id id = {.rank = 7, .job = "job"}, same;
+    struct disti_locality locality;
+    char name[65];
+
+    (void)state;
+    for (size_t length = 62; length <= 64; length++) {
+        memset(name, 'a', length);
+        name[length - 1] = 'z';
+        name[length] = '\0';
+        assert_string_equal(host_named(name), name);
+        assert_int_equal(disti_discover(0, 1, &locality), DIST_OK);
+        assert_string_equal(locality.host, name);
+        disti_host_name(id.host);
+        disti_wire_put_id(bytes, &id);
+        assert_true(disti_wire_get_id(bytes, &same));
+        assert_string_equal(same.host, name);
+        assert_string_equal(same.job, "job");
+    }
+}
+
+static void test_bytes(void **state)
+{
+    char text[DISTI_HOST_SIZE];
+
+    (void)state;
+    assert_string_equal(host_named(""), "?");
+    assert_string_equal(host_named("n\xf6"
+                                   "de\n../1"),
+                        "n?de?..?1");
+    strcpy(host_planted, "node.example.org");
+    disti_host_short(text);
+    assert_string_equal(text, "node");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_lengths),
+                                       cmocka_unit_test(test_bytes)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
