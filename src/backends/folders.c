@@ -2,10 +2,10 @@
 /* The folders where modules are looked for, and the modules in them. */
 #include "backends/module.h"
 #include "backends/registry.h"
+#include "base/ascii.h"
 #include "base/settings/config.h"
 #include "base/settings/variables.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -163,7 +163,7 @@ static bool folders_names(const char *variable, const char *module)
     size_t index = strlen("DIST_");
 
     for (; *module; module++, index++) {
-        char sign = (char)(isalnum((unsigned char)*module) ? toupper((unsigned char)*module) : '_');
+        const char sign = disti_ascii_alnum(*module) ? disti_ascii_upper(*module) : '_';
 
         if (variable[index] != sign)
             return false;

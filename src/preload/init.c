@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Preload: MPI_Init and MPI_Finalize, between which collectives are served. */
+#include "base/ascii.h"
 #include "preload/names/foreign.h"
 #include "preload/serve.h"
 
@@ -8,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/resource.h>
 
 #define INIT_ALL ((1u << DISTI_KINDS) - 1)
@@ -38,7 +38,7 @@ static unsigned init_kind(const char *name, size_t length)
     };
 
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-        if (strlen(kinds[i].name) == length && strncasecmp(kinds[i].name, name, length) == 0)
+        if (strlen(kinds[i].name) == length && disti_ascii_begins_same(kinds[i].name, name, length))
             return kinds[i].bit;
     }
     fprintf(stderr,

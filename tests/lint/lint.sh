@@ -40,6 +40,7 @@ rule "programs use the public headers alone" rule_public
 rule "every file begins with its licence and purpose" rule_heads
 rule "the library never exits" rule_exit
 rule "the environment is read in one place" rule_getenv
+rule "no parser depends on the locale" rule_locale
 rule "what files share begins with disti_" rule_names
 rule "what READMEs and docs name is there" rule_readmes
 rule "README says the same in every language" rule_languages

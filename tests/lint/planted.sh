@@ -149,6 +149,14 @@ c_file src/base/log.c 'const char *f(void)' '{' '    return getenv("DIST_PORT");
 found "the environment is read in one place"
 
 sow
+c_file src/base/log.c 'double f(const char *a)' '{' '    return strtod(a, 0);' '}'
+found "no parser depends on the locale"
+
+sow
+c_file train/main.c '#include "main.h"' 'void f(void)' '{' '    setlocale(LC_ALL, "");' '}'
+found "no parser depends on the locale"
+
+sow
 c_file src/base/log.h '#include <dist/dist.h>' 'const char *log_text(int level);'
 found "what files share begins with disti_"
 

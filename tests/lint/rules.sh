@@ -33,7 +33,7 @@ lint_floor()
     launch) echo base topology store "$1" tools/common/args.h ;; # distrun is a program
     core) echo base topology node device endpoint engine backends store rendezvous core ;;
     ddp) echo base device ddp ;; # otherwise on the public headers
-    preload) echo preload base/backoff.h backends/mpi/abi.h ;; # it links nothing of these
+    preload) echo preload base/ascii.h base/backoff.h backends/mpi/abi.h ;; # it links nothing of these
     *) return 1 ;;
     esac
 }
@@ -126,6 +126,16 @@ rule_getenv()
         sed -E 's/^([^:]*:[0-9]+):.*/\1: secure_getenv: call disti_env/'
     lint_code src | grep -E '[^A-Za-z0-9_]getenv[ \t]*\(' |
         sed -E 's/^([^:]*:[0-9]+):.*/\1: getenv: call disti_env/'
+}
+
+# A program that uses the library may call setlocale(LC_ALL, ""); ours never do.
+rule_locale()
+{
+    lint_code src | grep -v '^src/base/ascii\.h:' |
+        grep -E '[^A-Za-z0-9_](is(alpha|alnum|space|upper|lower|print|punct|graph|cntrl|blank)|to(upper|lower)|str(casecmp|ncasecmp|casestr|coll|xfrm|tod|tof|told)|atof|fnmatch|regcomp)[ \t]*\(' |
+        sed -E 's/^([^:]*:[0-9]+):.*/\1: depends on the locale: use base\/ascii.h/'
+    lint_code src tools train bench examples | grep -E '[^A-Za-z0-9_]setlocale[ \t]*\(' |
+        sed -E 's/^([^:]*:[0-9]+):.*/\1: setlocale: the parsers depend on the "C" locale/'
 }
 
 # What files share is ours by its name: a static library has no other namespace. A prototype begins

@@ -2,6 +2,7 @@
 /* The grammar of DIST_FAULT; see faults.h. */
 #include "base/faults/faults.h"
 
+#include "base/ascii.h"
 #include "base/log.h"
 #include "base/settings/config.h"
 
@@ -112,7 +113,7 @@ static dist_status parse_parameter(const char *item, const char *text, struct di
     if (strncmp(text, "time=", 5) == 0)
         return parse_time(item, text + 5, fault);
     if (strncmp(text, "p=", 2) == 0) {
-        fault->p = strtod(text + 2, &end);
+        fault->p = disti_ascii_real(text + 2, &end);
         if (!text[2] || *end || !(fault->p >= 0 && fault->p <= 1))
             return parse_bad(item, text, "no probability: give one from 0 to 1");
         return DIST_OK;

@@ -2,11 +2,11 @@
 /* The table of options, and what is checked of them before anything starts. */
 #include "launch/options/options.h"
 
+#include "base/ascii.h"
 #include "base/settings/env.h"
 #include "launch/options/words.h"
 #include "tools/common/args.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,7 +105,7 @@ static const char *options_variable(const struct args_row *row)
     size_t length = strcspn(row->names, ",");
 
     for (size_t i = 0; i < length; i++)
-        name[4 + i] = row->names[i] == '-' ? '_' : (char)toupper((unsigned char)row->names[i]);
+        name[4 + i] = row->names[i] == '-' ? '_' : disti_ascii_upper(row->names[i]);
     name[4 + length] = '\0';
     return disti_env(name);
 }

@@ -14,12 +14,12 @@
  * What starts requests, waits for them and frees them comes here from all objects but libdist's
  * modules: MPI's own could wait for ever for an operation of ours, and ours do any request.
  */
+#include "base/ascii.h"
 #include "preload/names/foreign.h"
 #include "preload/names/fortran.h"
 #include "preload/names/objects.h"
 #include "preload/serve.h"
 
-#include <ctype.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -43,7 +43,7 @@ static bool imports_offers(const struct disti_object *object, const char *call)
     if (length + sizeof("_f08ts_") > sizeof(name))
         return false;
     for (size_t i = 0; i < length; i++)
-        name[i] = (char)tolower((unsigned char)call[i]);
+        name[i] = disti_ascii_lower(call[i]);
     for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++) {
         strcpy(name + length, endings[i]);
         if (disti_object_find(object, name))
