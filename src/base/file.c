@@ -4,6 +4,7 @@
 #include "base/file.h"
 
 #include "base/descriptor.h"
+#include "base/log.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -115,6 +116,22 @@ int disti_file_memory(void)
     if (fd < 0 && errno == EINVAL)
         fd = memfd_create("libdist", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     return disti_descriptor_raise(fd);
+}
+
+dist_status disti_file_memory_fail(const char *what)
+{
+    uint64_t most = 0;
+
+    if (errno == EFBIG && !disti_file_may_have(UINT64_MAX, &most))
+        return disti_fail(DIST_ERR_SYSTEM,
+                          "cannot %s in a file in memory: files may have %llu bytes at most: raise "
+                          "the limit on file sizes (ulimit -f)",
+                          what, (unsigned long long)most);
+    if (errno == EMFILE || errno == ENFILE)
+        return disti_fail_errno(DIST_ERR_SYSTEM,
+                                "cannot %s: raise the limit on open files (ulimit -n)", what);
+    return disti_fail_errno(DIST_ERR_SYSTEM,
+                            "cannot %s in a file in memory: allow memfd_create in the sandbox", what);
 }
 
 /* ---- reading ---- */

@@ -4,6 +4,8 @@
 #ifndef DISTI_BASE_FILE_H
 #define DISTI_BASE_FILE_H
 
+#include <dist/dist.h>
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -32,6 +34,10 @@ int disti_file_open(const char *name);
 
 /* A new memfd that can be sealed and not be executed; -1: errno says why. The caller closes it. */
 int disti_file_memory(void);
+
+/* Reports why a file in memory could not be made, from errno, with the limit to raise. `what`: "keep
+ * the store's secret". Returns ERR_SYSTEM. */
+dist_status disti_file_memory_fail(const char *what);
 
 /* May files have so many bytes? Else *most_p, unless it is NULL, becomes the limit. */
 bool disti_file_may_have(uint64_t bytes, uint64_t *most_p);

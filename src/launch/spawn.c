@@ -6,16 +6,18 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/net/socket.h"
+#include "base/settings/env.h"
+#include "store/handed.h"
 #include "store/server/server.h"
 #include "store/store.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -85,6 +87,8 @@ static void spawn_setenv_int(const char *name, int value)
 /* What torchrun sets, so that the child is known as launched whatever launched its parent. */
 static void spawn_environment(const struct spawn *spawn, int rank)
 {
+    char file[DISTI_HANDED_TEXT];
+
     spawn_setenv_int("RANK", rank);
     spawn_setenv_int("LOCAL_RANK", rank);
     spawn_setenv_int("WORLD_SIZE", spawn->ranks);
@@ -96,9 +100,16 @@ static void spawn_environment(const struct spawn *spawn, int rank)
     setenv("TORCHELASTIC_RUN_ID", disti_store_server_job(spawn->server), 1);
     setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
     setenv("DIST_AGENT_STORE", "1", 1);
-    setenv("DIST_AGENT_STORE_SECRET", spawn->secret, 1);
-    /* Of a launcher that started the parent. */
+    /* The launcher that started the parent has files too. */
     unsetenv("DIST_AGENT_LAST_CALL");
+    unsetenv("DIST_AGENT_STORE_SECRET");
+    unsetenv("DIST_AGENT_FILES");
+    if (spawn->secret_fd < 0)
+        return;
+    disti_handed_name(spawn->secret_fd, file);
+    setenv("DIST_AGENT_STORE_SECRET", spawn->secret, 1);
+    setenv("DIST_AGENT_FILES", file, 1);
+    fcntl(spawn->secret_fd, F_SETFD, 0); /* the child may run another program */
 }
 
 static void spawn_child(struct spawn *spawn, int rank, pid_t parent, int (*fn)(int rank, void *arg),
@@ -114,7 +125,6 @@ static void spawn_child(struct spawn *spawn, int rank, pid_t parent, int (*fn)(i
         _exit(128 + SIGKILL);
     spawn_environment(spawn, rank);
     disti_store_server_forget(spawn->server);
-    close(spawn->secret_fd);
     free(spawn->pids);
     spawn_release(spawn);
     code = fn(rank, arg);
@@ -234,21 +244,23 @@ static void spawn_watch(struct spawn *spawn)
     }
 }
 
-/* What the store asks for, in a file that other processes of this user can open. They find it by
- * this thread, which stays until they have ended: the process's first may have ended. */
+/* Writes the store's secret to a file that the children inherit. Its path names this thread, which
+ * stays until they have ended, since the process's first thread may have ended. */
 static dist_status spawn_keep_secret(struct spawn *spawn)
 {
+    const char *auth = disti_env("DIST_AUTH");
     char word[33];
-    dist_status status = disti_random_id(word);
+    dist_status status;
 
+    if (auth && strcmp(auth, "none") == 0)
+        return DIST_OK;
+    status = disti_random_id(word);
     if (status != DIST_OK)
         return status;
     disti_store_server_set_word(spawn->server, word);
-    spawn->secret_fd = disti_file_memory();
-    if (spawn->secret_fd < 0 || fchmod(spawn->secret_fd, 0600) != 0 ||
-        pwrite(spawn->secret_fd, word, 32, 0) != 32)
-        return disti_fail_errno(DIST_ERR_SYSTEM, "dist_spawn: cannot keep the store's secret: see "
-                                                 "the limit of open files (ulimit -n)");
+    spawn->secret_fd = disti_handed_secret(word);
+    if (spawn->secret_fd < 0)
+        return disti_file_memory_fail("keep the store's secret");
     snprintf(spawn->secret, sizeof(spawn->secret), "/proc/%d/fd/%d", (int)gettid(),
              spawn->secret_fd);
     return DIST_OK;

@@ -5,6 +5,7 @@
 #include "base/collective.h"
 #include "base/file.h"
 #include "base/settings/env.h"
+#include "store/handed.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -42,11 +43,11 @@ void disti_last_call_open(int local_rank)
 {
     const char *path = disti_env("DIST_AGENT_LAST_CALL");
     void *page = MAP_FAILED;
-    int fd;
+    int fd, inherited;
 
     if (disti_last_call || !path || local_rank < 0)
         return;
-    fd = open(path, O_RDWR | O_CLOEXEC);
+    fd = disti_handed_open(DISTI_HANDED_LAST_CALLS, path, O_RDWR, &inherited);
     if (fd < 0)
         return;
     if (last_call_fits(fd, local_rank))

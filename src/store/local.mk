@@ -13,6 +13,7 @@ libdist_core_sources += \
 	src/store/server/admission.c \
 	src/store/server/failures.c \
 	src/store/server/leavings.c \
+	src/store/handed.c src/store/handed.h \
 	src/store/hello.c \
 	src/store/inbox.c \
 	src/store/last_call.c src/store/last_call.h \

@@ -108,7 +108,9 @@ static void agent_end_round(struct disti_run_agent *agent)
     }
     if (agent->last_calls_fd >= 0)
         close(agent->last_calls_fd);
-    agent->last_calls_fd = -1;
+    if (agent->secret_fd >= 0)
+        close(agent->secret_fd);
+    agent->last_calls_fd = agent->secret_fd = -1;
     free(agent->workers);
     agent->workers = NULL;
 }

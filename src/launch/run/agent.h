@@ -42,12 +42,12 @@ struct disti_run_agent {
     int signals_fd;      /* from the guard */
     int child_fd;        /* a signalfd for SIGCHLD */
     int done_fd;         /* an eventfd: outputs that have ended */
-    int secret_fd;       /* a memfd with what the store asks for */
     int leash_fd;        /* from the starter on another host, see starter.h; -1: there is none */
 
     /* Of this round. */
     struct disti_run_round round;
     struct disti_run_worker *workers; /* of round.processes; the scheduler is the last */
+    int secret_fd;     /* a memfd with the store's secret; -1: the store has none */
     int last_calls_fd; /* a memfd: what they called last (store/last_call.h); -1: not known */
     struct disti_store_server *store;
     struct disti_run_output *outputs[2];

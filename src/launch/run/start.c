@@ -3,9 +3,11 @@
 #include "base/file.h"
 #include "base/host_name.h"
 #include "base/log.h"
+#include "base/settings/env.h"
 #include "launch/options/words.h"
 #include "launch/run/agent.h"
 #include "launch/workers/environment.h"
+#include "store/handed.h"
 #include "store/last_call.h"
 #include "store/server/server.h"
 
@@ -16,7 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* Where the streams of all workers come from: stdout's, then stderr's. */
@@ -35,16 +36,19 @@ static void start_path(int fd, char *path, size_t size)
 
 /* ---- the store ---- */
 
-/* What the store asks for, in a file for the workers. */
+/* Writes the store's secret to a file for the workers. With DIST_AUTH=none the store has no secret. */
 static dist_status start_secret(struct disti_run_agent *agent)
 {
+    const char *auth = disti_env("DIST_AUTH");
+
+    agent->round.store_secret[0] = '\0';
+    if (auth && strcmp(auth, "none") == 0) {
+        agent->round.store_word[0] = '\0';
+        return DIST_OK;
+    }
+    agent->secret_fd = disti_handed_secret(agent->round.store_word);
     if (agent->secret_fd < 0)
-        agent->secret_fd = disti_file_memory();
-    if (agent->secret_fd < 0 || fchmod(agent->secret_fd, 0600) != 0 ||
-        pwrite(agent->secret_fd, agent->round.store_word, 32, 0) != 32)
-        return disti_fail_errno(DIST_ERR_SYSTEM,
-                                "cannot keep the store's secret: see the limit of open files "
-                                "(ulimit -n)");
+        return disti_file_memory_fail("keep the store's secret");
     start_path(agent->secret_fd, agent->round.store_secret, sizeof(agent->round.store_secret));
     return DIST_OK;
 }
@@ -173,9 +177,7 @@ static dist_status start_error_file(struct disti_run_agent *agent, struct disti_
     }
     worker->error_fd = disti_file_memory();
     if (worker->error_fd < 0)
-        return disti_fail_errno(
-            DIST_ERR_SYSTEM,
-            "cannot make the workers' error files: see the limit of open files (ulimit -n)");
+        return disti_file_memory_fail("make the workers' error files");
     start_path(worker->error_fd, worker->error_file, sizeof(worker->error_file));
     return DIST_OK;
 }
@@ -187,13 +189,18 @@ static char **start_environment(const struct disti_run_agent *agent,
                                 const struct disti_run_worker *worker)
 {
     const bool several = agent->round.workers > 1;
-    char last_calls[64];
+    char last_calls[64], secret[DISTI_HANDED_TEXT], calls[DISTI_HANDED_TEXT];
+    char files[2 * DISTI_HANDED_TEXT];
     const struct disti_run_place place = {.local_rank = worker->local_rank,
                                           .error_file = worker->error_file,
                                           .last_calls = last_calls,
+                                          .files = files,
                                           .threads = several ? agent->binding.threads : 0};
 
     start_path(agent->last_calls_fd, last_calls, sizeof(last_calls));
+    disti_handed_name(agent->secret_fd, secret);
+    disti_handed_name(agent->last_calls_fd, calls);
+    snprintf(files, sizeof(files), "%s,%s", secret, calls);
     return disti_run_environment(agent->options, &agent->round, &place);
 }
 
@@ -211,7 +218,8 @@ static dist_status start_process(struct disti_run_agent *agent, struct disti_run
                                                         : NULL,
                                           .mask = agent->mask,
                                           .files = agent->files,
-                                          .group = agent->group};
+                                          .group = agent->group,
+                                          .inherited = {agent->secret_fd, agent->last_calls_fd}};
     dist_status status;
 
     if (!environment)
@@ -270,8 +278,7 @@ static dist_status start_workers(struct disti_run_agent *agent, struct start_sou
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %zu workers: start fewer", count);
     agent->last_calls_fd = disti_last_call_file(agent->round.processes);
     if (agent->last_calls_fd < 0)
-        return disti_fail_errno(DIST_ERR_SYSTEM, "cannot make the file of the workers' last calls: "
-                                                 "see the limit of open files (ulimit -n)");
+        return disti_file_memory_fail("make the file of the workers' last calls");
     for (size_t w = 0; w < count; w++) {
         agent->workers[w].local_rank = (int)w < agent->round.workers ? (int)w : -1;
         agent->workers[w].error_fd = -1;

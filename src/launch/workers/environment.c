@@ -14,9 +14,9 @@ enum { ENVIRONMENT_OWN = 40 };
 
 /* What a launcher around this one has set, and would be taken for ours, or for that of a launcher
  * that a worker starts. */
-static const char *const environment_dropped[] = {"DIST_AGENT_LAST_CALL", "DIST_AGENT_STORE",
-                                                  "DIST_AGENT_STORE_SECRET", "OMPI_COMM_WORLD_RANK",
-                                                  "PMI_RANK"};
+static const char *const environment_dropped[] = {"DIST_AGENT_FILES",        "DIST_AGENT_LAST_CALL",
+                                                  "DIST_AGENT_STORE",        "DIST_AGENT_STORE_SECRET",
+                                                  "OMPI_COMM_WORLD_RANK",    "PMI_RANK"};
 
 /* What the scheduler has not: it is no rank. */
 static const char *const environment_ranks[] = {"LOCAL_RANK", "MS_NODE_ID", "RANK", "ROLE_RANK"};
@@ -140,7 +140,9 @@ char **disti_run_environment(const struct disti_run_options *options,
         environment_put_mindspore(&made, round, place);
     environment_put(&made, "DIST_AGENT_LAST_CALL=%s", place->last_calls);
     environment_put(&made, "DIST_AGENT_STORE=%s", round->store);
-    environment_put(&made, "DIST_AGENT_STORE_SECRET=%s", round->store_secret);
+    environment_put(&made, "DIST_AGENT_FILES=%s", place->files);
+    if (round->store_secret[0])
+        environment_put(&made, "DIST_AGENT_STORE_SECRET=%s", round->store_secret);
     made.own = made.count;
     for (int i = 0; i < inherited && !made.failed; i++) {
         if (!environment_is_own(&made, environ[i]))

@@ -11,6 +11,7 @@ struct disti_run_place {
     int local_rank;         /* -1: it is the scheduler */
     const char *error_file; /* TORCHELASTIC_ERROR_FILE */
     const char *last_calls; /* DIST_AGENT_LAST_CALL */
+    const char *files;      /* DIST_AGENT_FILES */
     int threads;            /* OMP_NUM_THREADS, unless that is set; 0: stays unset */
 };
 

@@ -5,6 +5,7 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -48,6 +49,8 @@ static void worker_become(const struct disti_run_start *start, pid_t agent, cons
     *what_p = "cannot bind it to its CPUs";
     if (start->cpus && sched_setaffinity(0, sizeof(*start->cpus), (const cpu_set_t *)start->cpus))
         return;
+    for (int i = 0; i < 2; i++)
+        fcntl(start->inherited[i], F_SETFD, 0);
     setrlimit(RLIMIT_NOFILE, &start->files);
     sigprocmask(SIG_SETMASK, &start->mask, NULL);
     *what_p = worker_refused;

@@ -37,6 +37,7 @@ struct disti_run_start {
     sigset_t mask;                     /* the signals that the agent found blocked */
     struct rlimit files;               /* the limit that it found */
     pid_t group;                       /* the process group to be in */
+    int inherited[2];                  /* close-on-exec descriptors that stay open; -1: none */
 };
 
 /*

@@ -7,12 +7,16 @@
 #include "rendezvous/launchers/mindspore.h"
 #include "rendezvous/launchers/slurm.h"
 #include "rendezvous/pmix/pmix.h"
+#include "store/handed.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 /* Where a launcher puts its numbers; a name may be NULL. */
 struct launch_source {
@@ -76,22 +80,40 @@ static void launch_job(struct disti_launch *launch, const char *launcher, const 
     snprintf(launch->job, sizeof(launch->job), "%s.%s%s%s", launcher, a, b ? "." : "", b ? b : "");
 }
 
-/* The store's secret stands in a file, which no other user can read. */
+static dist_status launch_no_secret(const char *path, int inherited)
+{
+    const char *why = errno == ESTALE ? "is another file in this PID namespace" : strerror(errno);
+
+    if (inherited < 0)
+        return disti_fail(
+            DIST_ERR_RENDEZVOUS,
+            "cannot read the secret of the launcher's store (DIST_AGENT_STORE_SECRET=%.200s): %s: "
+            "start the program as the user who started the launcher",
+            path, why);
+    return disti_fail(
+        DIST_ERR_RENDEZVOUS,
+        "cannot read the secret of the launcher's store: a program between the launcher and this "
+        "rank has closed descriptor %d, and %.200s cannot be opened instead: %s. Keep the "
+        "descriptor open (podman run --preserve-fd=%d), or start the rank as the launcher's user, "
+        "in the launcher's PID and user namespaces, with /proc mounted, or set DIST_AUTH=none for "
+        "the launcher",
+        inherited, path, why, inherited);
+}
+
+/* The store's secret is stored in a file that no other user can read. */
 static dist_status launch_secret(const char *path, char secret[128])
 {
-    FILE *file = fopen(path, "re");
+    int inherited;
+    const int fd = disti_handed_open(DISTI_HANDED_SECRET, path, O_RDONLY, &inherited);
+    const ssize_t got = fd >= 0 ? pread(fd, secret, 127, 0) : -1;
+    const int error = got == 0 ? ENODATA : errno;
 
-    if (!file || !fgets(secret, 128, file)) {
-        dist_status status = disti_fail_errno(
-            DIST_ERR_RENDEZVOUS,
-            "cannot read the secret of the launcher's store (DIST_AGENT_STORE_SECRET=%.200s): "
-            "start the program as the user who started the launcher",
-            path);
-        if (file)
-            fclose(file);
-        return status;
-    }
-    fclose(file);
+    if (fd >= 0)
+        close(fd);
+    errno = error;
+    if (got <= 0)
+        return launch_no_secret(path, inherited);
+    secret[got] = '\0';
     secret[strcspn(secret, "\n")] = '\0';
     return DIST_OK;
 }
