@@ -130,8 +130,8 @@ dist_status disti_file_memory_fail(const char *what)
     if (errno == EMFILE || errno == ENFILE)
         return disti_fail_errno(DIST_ERR_SYSTEM,
                                 "cannot %s: raise the limit on open files (ulimit -n)", what);
-    return disti_fail_errno(DIST_ERR_SYSTEM,
-                            "cannot %s in a file in memory: allow memfd_create in the sandbox", what);
+    return disti_fail_errno(
+        DIST_ERR_SYSTEM, "cannot %s in a file in memory: allow memfd_create in the sandbox", what);
 }
 
 /* ---- reading ---- */

@@ -35,8 +35,8 @@ int disti_file_open(const char *name);
 /* A new memfd that can be sealed and not be executed; -1: errno says why. The caller closes it. */
 int disti_file_memory(void);
 
-/* Reports why a file in memory could not be made, from errno, with the limit to raise. `what`: "keep
- * the store's secret". Returns ERR_SYSTEM. */
+/* Reports why a file in memory could not be made, from errno, with the limit to raise. `what`:
+ * "keep the store's secret". Returns ERR_SYSTEM. */
 dist_status disti_file_memory_fail(const char *what);
 
 /* May files have so many bytes? Else *most_p, unless it is NULL, becomes the limit. */

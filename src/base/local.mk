@@ -12,6 +12,7 @@ libdist_core_sources += \
 	src/base/process/pages.c src/base/process/pages.h \
 	src/base/process/reach.c src/base/process/reach.h \
 	src/base/process/signal_name.c src/base/process/signal_name.h \
+	src/base/process/space.c src/base/process/space.h \
 	src/base/process/stat.c src/base/process/stat.h \
 	src/base/process_lock.h \
 	src/base/descriptor.c src/base/descriptor.h \

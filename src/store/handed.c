@@ -21,8 +21,7 @@ int disti_handed_secret(const char *word)
     const int fd = disti_file_memory();
     int error;
 
-    if (fd >= 0 && fchmod(fd, 0600) == 0 &&
-        disti_file_write(fd, word, length) == (ssize_t)length &&
+    if (fd >= 0 && fchmod(fd, 0600) == 0 && disti_file_write(fd, word, length) == (ssize_t)length &&
         fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
         return fd;
     error = errno;

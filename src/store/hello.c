@@ -3,6 +3,7 @@
 #include "store/client.h"
 
 #include "base/log.h"
+#include "base/process/space.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -192,6 +193,7 @@ static dist_status hello_say(struct disti_store *store, const struct disti_store
     struct disti_wire_id id = {.rank = target->rank,
                                .world_size = (uint32_t)target->world_size,
                                .pid = (uint32_t)getpid(),
+                               .space = disti_process_space(),
                                .flags = hello_secret(target)->length ? DISTI_WIRE_SECRET : 0};
     const struct client_request hello = {
         .op = DISTI_WIRE_HELLO, .value = said->hello, .bytes = sizeof(said->hello)};

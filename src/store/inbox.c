@@ -4,6 +4,7 @@
 #include "base/descriptor.h"
 #include "base/log.h"
 #include "base/process/end.h"
+#include "base/process/space.h"
 #include "store/client.h"
 
 #include <stdio.h>
@@ -41,13 +42,14 @@ static struct disti_notice *inbox_add_news(struct disti_store *store, int rank, 
 const char *disti_store_client_holder(const struct disti_store *store, char *text, size_t size)
 {
     const struct disti_wire_id *holder = &store->holder;
+    const char *elsewhere = disti_process_elsewhere(holder->space);
 
     if (holder->rank < 0)
-        snprintf(text, size, "the launcher or scheduler (host %s, pid %u), which holds the store",
-                 holder->host, holder->pid);
+        snprintf(text, size, "the launcher or scheduler (host %s, pid %u%s), which holds the store",
+                 holder->host, holder->pid, elsewhere);
     else
-        snprintf(text, size, "rank %d (host %s, pid %u), which holds the store", holder->rank,
-                 holder->host, holder->pid);
+        snprintf(text, size, "rank %d (host %s, pid %u%s), which holds the store", holder->rank,
+                 holder->host, holder->pid, elsewhere);
     return text;
 }
 
@@ -99,7 +101,7 @@ static void inbox_add_end(struct disti_store *store, const struct client_process
         disti_text(text, sizeof(text), "%s", process->text);
     } else {
         disti_host_name(host);
-        end = disti_process_end(host, process->pid, why, sizeof(why));
+        end = disti_process_end(host, disti_process_space(), process->pid, why, sizeof(why));
         disti_text(text, sizeof(text), "%s %s", process->text,
                    end == why ? why : "ended without leaving the job");
     }
@@ -258,9 +260,9 @@ void disti_store_client_pump(struct disti_store *store)
         case DISTI_WIRE_MORE:
             return;
         case DISTI_WIRE_CLOSED:
-            disti_store_client_lose(
-                store,
-                disti_process_end(store->holder.host, (int)store->holder.pid, why, sizeof(why)));
+            disti_store_client_lose(store,
+                                    disti_process_end(store->holder.host, store->holder.space,
+                                                      (int)store->holder.pid, why, sizeof(why)));
             break;
         case DISTI_WIRE_NO_TLS:
             store->no_tls = true;

@@ -11,6 +11,7 @@
 
 #define WIRE_ID_HOST 48
 #define WIRE_ID_JOB (WIRE_ID_HOST + DISTI_HOST_SIZE)
+#define WIRE_ID_SPACE (WIRE_ID_JOB + DISTI_WIRE_JOB)
 
 static void wire_put(unsigned char *bytes, uint64_t value, int count)
 {
@@ -84,6 +85,7 @@ void disti_wire_put_id(unsigned char *bytes, const struct disti_wire_id *id)
     memcpy(bytes + 16, id->proof, sizeof(id->proof));
     memcpy(bytes + WIRE_ID_HOST, id->host, strnlen(id->host, sizeof(id->host) - 1));
     memcpy(bytes + WIRE_ID_JOB, id->job, strnlen(id->job, sizeof(id->job) - 1));
+    wire_put(bytes + WIRE_ID_SPACE, id->space, 4);
 }
 
 /* Copies a text of a fixed-size field: printable, and zero bytes up to the field's end. */
@@ -107,6 +109,7 @@ bool disti_wire_get_id(const unsigned char *bytes, struct disti_wire_id *id_p)
     id_p->world_size = (uint32_t)wire_get(bytes + 4, 4);
     id_p->pid = (uint32_t)wire_get(bytes + 8, 4);
     id_p->flags = (uint32_t)wire_get(bytes + 12, 4);
+    id_p->space = (uint32_t)wire_get(bytes + WIRE_ID_SPACE, 4);
     memcpy(id_p->proof, bytes + 16, sizeof(id_p->proof));
     return (id_p->flags & ~(uint32_t)DISTI_WIRE_SECRET) == 0 &&
            wire_text(bytes + WIRE_ID_HOST, sizeof(id_p->host), id_p->host) &&

@@ -14,7 +14,7 @@
  * numbers are little-endian; nothing is aligned beyond what the offsets say.
  *
  *     0  u32  magic "DIST"
- *     4  u8   version (6)
+ *     4  u8   version (7)
  *     5  u8   op
  *     6  u16  flags (0)
  *     8  u32  id: a request's number, repeated in its reply; 0 in a notice
@@ -107,6 +107,7 @@ uint64_t disti_wire_get64(const unsigned char *bytes);
  *
  *     0 i32 rank   4 u32 world_size   8 u32 pid   12 u32 flags   16 proof[32]
  *     48 host[68]   116 job[128]       both texts, filled up with zero bytes
+ *     244 u32 space: the PID namespace of `pid` (base/process/space.h)
  *
  * proof: in a hello the client's nonce, in a welcome the server's proof. job: in a hello "".
  *
@@ -114,7 +115,7 @@ uint64_t disti_wire_get64(const unsigned char *bytes);
  * client's rank, and a seed[32] from which those who have the secret make the key of the world. The
  * proofs are over the hello and the challenge, the server's also over the rest of the welcome.
  */
-#define DISTI_WIRE_ID 244
+#define DISTI_WIRE_ID 248
 #define DISTI_WIRE_JOB 128
 #define DISTI_WIRE_SEED 32
 #define DISTI_WIRE_CHALLENGE (DISTI_NONCE_BYTES + 4 + DISTI_WIRE_JOB)
@@ -122,7 +123,7 @@ uint64_t disti_wire_get64(const unsigned char *bytes);
 #define DISTI_WIRE_SECRET 1 /* of flags: its sender has a secret */
 struct disti_wire_id {
     int32_t rank;
-    uint32_t world_size, pid, flags;
+    uint32_t world_size, pid, space, flags;
     unsigned char proof[DISTI_HMAC_BYTES];
     char host[DISTI_HOST_SIZE];
     char job[DISTI_WIRE_JOB];

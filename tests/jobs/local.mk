@@ -307,6 +307,7 @@ job_scripts = \
 	tests/jobs/short_memory.sh \
 	tests/jobs/nccl_streams.sh \
 	tests/jobs/nccl_faults.sh \
+	tests/jobs/namespaces.sh \
 	tests/jobs/netns_cluster.sh \
 	tests/jobs/agents.sh \
 	tests/jobs/elastic.sh \

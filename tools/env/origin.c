@@ -56,13 +56,21 @@ static int origin_parent(int pid, char name[32])
     return parent;
 }
 
+/* /proc may be that of another PID namespace, in which our pids are other processes. */
+static bool origin_is_own(void)
+{
+    char pid[16] = "";
+
+    return readlink("/proc/self", pid, sizeof(pid) - 1) > 0 && atoi(pid) == getpid();
+}
+
 void origin_of(const char *name, const char *value, char *text, size_t size)
 {
     char process[32];
     int pid = getppid();
 
     snprintf(text, size, "the environment");
-    while (pid > 0) {
+    while (pid > 0 && origin_is_own()) {
         int with = origin_started_with(pid, name, value), parent = origin_parent(pid, process);
 
         if (with < 0)

@@ -4,6 +4,7 @@
 
 #include "base/host_name.h"
 #include "base/process/signal_name.h"
+#include "base/process/space.h"
 #include "base/process/stat.h"
 
 #include <stdio.h>
@@ -16,14 +17,14 @@ static bool process_ends(int pid, int *status_p)
     return disti_process_first_ends(pid, status_p) && !disti_process_thread(pid);
 }
 
-const char *disti_process_end(const char *host, int pid, char *text, size_t size)
+const char *disti_process_end(const char *host, uint32_t space, int pid, char *text, size_t size)
 {
     const char *name;
     char own[DISTI_HOST_SIZE];
     int status;
 
     disti_host_name(own);
-    if (strcmp(host, own) != 0 || !process_ends(pid, &status))
+    if (strcmp(host, own) != 0 || space != disti_process_space() || !process_ends(pid, &status))
         return "closed its connection without leaving the job";
     if (WIFSIGNALED(status)) {
         name = disti_signal_name(WTERMSIG(status));

@@ -2,6 +2,7 @@
 /* What the kernel has of a process of this machine and of its threads (/proc/PID/stat). */
 #include "base/process/stat.h"
 
+#include "base/process/space.h"
 #include "base/thread.h"
 
 #include <dirent.h>
@@ -66,7 +67,7 @@ bool disti_process_first_ends(int pid, int *status_p)
     bool ends;
 
     snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-    return stat_ends(path, &ends, status_p) && ends;
+    return disti_process_proc_is_own() && stat_ends(path, &ends, status_p) && ends;
 }
 
 static bool stat_goes_on(int pid, int thread)
@@ -100,7 +101,7 @@ int disti_process_thread(int pid)
     int found = 0;
 
     snprintf(path, sizeof(path), "/proc/%d/task", pid);
-    folder = opendir(path);
+    folder = disti_process_proc_is_own() ? opendir(path) : NULL;
     if (folder) {
         found = stat_find(folder, pid);
         closedir(folder);

@@ -12,7 +12,8 @@
 #define VARIABLES_PREFIX "DIST_"
 
 const struct disti_variable disti_variables[] = {
-    {"DIST_AGENT_FILES", "set by distrun and dist_spawn: the files that their processes inherit", ""},
+    {"DIST_AGENT_FILES", "set by distrun and dist_spawn: the files that their processes inherit",
+     ""},
     {"DIST_AGENT_LAST_CALL", "set by distrun: the file that it reads a rank's last call from", ""},
     {"DIST_AGENT_STORE", "set by distrun and dist_spawn, which then hold the store", ""},
     {"DIST_AGENT_STORE_SECRET", "set by distrun: the file with what its store asks for", ""},

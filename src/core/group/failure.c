@@ -64,10 +64,13 @@ static size_t failure_rank(const struct dist_group *group, int rank, char *text,
     if (!peers)
         return disti_text(text, size, "rank %d", rank);
     if (group->number)
-        return disti_text(text, size, "rank %d (world rank %d, host %s, pid %d)", rank, world_rank,
-                          peers[world_rank].locality.host, (int)peers[world_rank].locality.pid);
-    return disti_text(text, size, "rank %d (host %s, pid %d)", rank,
-                      peers[world_rank].locality.host, (int)peers[world_rank].locality.pid);
+        return disti_text(text, size, "rank %d (world rank %d, host %s, pid %d%s)", rank,
+                          world_rank, peers[world_rank].locality.host,
+                          (int)peers[world_rank].locality.pid,
+                          disti_world_elsewhere(group->world, world_rank));
+    return disti_text(text, size, "rank %d (host %s, pid %d%s)", rank,
+                      peers[world_rank].locality.host, (int)peers[world_rank].locality.pid,
+                      disti_world_elsewhere(group->world, world_rank));
 }
 
 typedef bool (*failure_test)(const struct dist_group *group, int rank);

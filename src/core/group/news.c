@@ -11,6 +11,7 @@
 
 #include "base/descriptor.h"
 #include "base/process/end.h"
+#include "base/process/space.h"
 #include "endpoint/endpoint.h"
 
 #include <errno.h>
@@ -156,7 +157,8 @@ static void news_name_ended(const struct disti_world *world, int rank, const boo
 {
     const struct disti_locality *peer = &world->peers[rank].locality;
     char why[96], *text = notice_p->text;
-    const char *end = disti_process_end(peer->host, peer->pid, why, sizeof(why));
+    const char *end =
+        disti_process_end(peer->host, disti_process_space(), peer->pid, why, sizeof(why));
     size_t used = disti_world_name(world, rank, text, DISTI_NEWS_MAX);
 
     notice_p->rank = rank;

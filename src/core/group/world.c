@@ -174,11 +174,22 @@ static dist_status world_discover(const struct disti_world *world, struct disti_
     return disti_discover(local, here, locality);
 }
 
+const char *disti_world_elsewhere(const struct disti_world *world, int rank)
+{
+    const struct disti_locality *mine = &world->peers[world->rank].locality;
+    const struct disti_locality *peer = &world->peers[rank].locality;
+
+    return mine->machine == peer->machine && mine->processes != peer->processes
+               ? " in another PID namespace"
+               : "";
+}
+
 size_t disti_world_name(const struct disti_world *world, int rank, char *text, size_t size)
 {
     const struct disti_locality *peer = &world->peers[rank].locality;
 
-    return disti_text(text, size, "rank %d (host %s, pid %d)", rank, peer->host, (int)peer->pid);
+    return disti_text(text, size, "rank %d (host %s, pid %d%s)", rank, peer->host, (int)peer->pid,
+                      disti_world_elsewhere(world, rank));
 }
 
 bool disti_world_sees_process(const struct disti_world *world, int rank, int of)

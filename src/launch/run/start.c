@@ -36,7 +36,8 @@ static void start_path(int fd, char *path, size_t size)
 
 /* ---- the store ---- */
 
-/* Writes the store's secret to a file for the workers. With DIST_AUTH=none the store has no secret. */
+/* Writes the store's secret to a file for the workers. With DIST_AUTH=none the store has no secret.
+ */
 static dist_status start_secret(struct disti_run_agent *agent)
 {
     const char *auth = disti_env("DIST_AUTH");

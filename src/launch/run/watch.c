@@ -56,11 +56,23 @@ void disti_run_agent_stop(struct disti_run_agent *agent, int signal_number, doub
     watch_kill_in(agent, seconds);
 }
 
+/* The processes that ended workers have left behind are found in /proc alone. */
+static void watch_leave_children(struct disti_run_agent *agent)
+{
+    fprintf(stderr, "distrun: a process that a worker started goes on: it cannot be found and "
+                    "ended, since /proc is not mounted for this PID namespace "
+                    "(unshare --mount-proc)\n");
+    agent->state = DISTI_RUN_DRAINING;
+    agent->kill_at = INT64_MAX;
+    agent->hurry = true;
+}
+
 static void watch_kill(struct disti_run_agent *agent)
 {
-    watch_tell(agent, 0, true);
-    disti_run_family_signal(SIGKILL);
+    watch_tell(agent, SIGKILL, true);
     watch_kill_in(agent, WATCH_KILL_MS / 1e3);
+    if (!disti_run_family_signal(SIGKILL) && agent->state == DISTI_RUN_SWEEPING)
+        watch_leave_children(agent);
 }
 
 /* ---- workers ---- */
@@ -307,6 +319,7 @@ void disti_run_agent_watch(struct disti_run_agent *agent)
             return;
         if (disti_expired(agent->kill_at))
             watch_kill(agent);
-        watch_wait(agent);
+        else
+            watch_wait(agent);
     }
 }

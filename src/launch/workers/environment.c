@@ -14,9 +14,9 @@ enum { ENVIRONMENT_OWN = 40 };
 
 /* What a launcher around this one has set, and would be taken for ours, or for that of a launcher
  * that a worker starts. */
-static const char *const environment_dropped[] = {"DIST_AGENT_FILES",        "DIST_AGENT_LAST_CALL",
-                                                  "DIST_AGENT_STORE",        "DIST_AGENT_STORE_SECRET",
-                                                  "OMPI_COMM_WORLD_RANK",    "PMI_RANK"};
+static const char *const environment_dropped[] = {"DIST_AGENT_FILES",     "DIST_AGENT_LAST_CALL",
+                                                  "DIST_AGENT_STORE",     "DIST_AGENT_STORE_SECRET",
+                                                  "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
 
 /* What the scheduler has not: it is no rank. */
 static const char *const environment_ranks[] = {"LOCAL_RANK", "MS_NODE_ID", "RANK", "ROLE_RANK"};

@@ -2,6 +2,8 @@
 /* Finds all processes below this one by what /proc says of their parents. */
 #include "launch/workers/family.h"
 
+#include "base/process/space.h"
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -107,10 +109,12 @@ static void family_mark(struct family *family)
     }
 }
 
-void disti_run_family_signal(int signal_number)
+bool disti_run_family_signal(int signal_number)
 {
     struct family family = {0};
 
+    if (!disti_process_proc_is_own())
+        return false;
     family_read(&family);
     if (family.members)
         family_mark(&family);
@@ -119,4 +123,5 @@ void disti_run_family_signal(int signal_number)
             kill(family.members[i].pid, signal_number);
     }
     free(family.members);
+    return true;
 }

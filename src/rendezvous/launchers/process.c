@@ -3,6 +3,7 @@
 #include "rendezvous/launchers/process.h"
 
 #include "base/descriptor.h"
+#include "base/process/space.h"
 #include "base/settings/env.h"
 
 #include <errno.h>
@@ -67,6 +68,8 @@ int disti_launcher_process(const char *variable, int *pid_p, char name[DISTI_PRO
     const char *value = disti_env(variable);
     int pid = getppid(), fd;
 
+    if (!disti_process_proc_is_own())
+        return -1;
     for (int above = 0; value && pid > PROCESS_INIT && above < PROCESS_ABOVE; above++) {
         const bool is_below = process_has(pid, variable, value);
         const int parent = process_parent(pid, name);

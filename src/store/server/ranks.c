@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/net/socket.h"
 #include "base/process/end.h"
+#include "base/process/space.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -59,8 +60,8 @@ void disti_store_ranks_tell(const struct disti_store_server *server, struct dist
 {
     const struct store_rank *slot = &server->ranks[notice->rank];
 
-    disti_text(notice->text, sizeof(notice->text), "rank %d (host %s, pid %u) %s", notice->rank,
-               slot->host, slot->pid, why);
+    disti_text(notice->text, sizeof(notice->text), "rank %d (host %s, pid %u%s) %s", notice->rank,
+               slot->host, slot->pid, disti_process_elsewhere(slot->space), why);
 }
 
 /* Keeps why the rank is gone, tells the others, ends what cannot end well any more. */
@@ -131,7 +132,7 @@ void disti_store_ranks_lost(struct disti_store_server *server, struct store_peer
     /* Who has reported a failure is news already. */
     if (slot->state == STORE_HERE)
         ranks_gone(server, peer->rank, STORE_LOST,
-                   disti_process_end(slot->host, (int)slot->pid, why, sizeof(why)));
+                   disti_process_end(slot->host, slot->space, (int)slot->pid, why, sizeof(why)));
     else
         slot->state = STORE_LOST;
 }
@@ -233,7 +234,7 @@ static bool ranks_check_state(struct disti_store_server *server, struct store_pe
         return false;
     }
     if (slot->state != STORE_ABSENT) {
-        if (slot->pid == id->pid && strcmp(slot->host, id->host) == 0)
+        if (slot->pid == id->pid && slot->space == id->space && strcmp(slot->host, id->host) == 0)
             ranks_refuse(server, peer,
                          "rank %d (host %s, pid %u) has joined that job already: make more groups "
                          "with dist_new_group, destroy the first before joining again, or give the "
@@ -288,7 +289,8 @@ static void ranks_welcome(struct disti_store_server *server, struct store_peer *
 {
     struct disti_wire_id id = {.rank = server->holder,
                                .world_size = (uint32_t)server->world_size,
-                               .pid = (uint32_t)getpid()};
+                               .pid = (uint32_t)getpid(),
+                               .space = disti_process_space()};
     struct disti_blob *body = disti_blob_new(DISTI_WIRE_WELCOME);
 
     disti_host_name(id.host);
@@ -318,6 +320,7 @@ void disti_store_ranks_join(struct disti_store_server *server, struct store_peer
     slot->state = STORE_HERE;
     slot->peer = peer;
     slot->pid = id->pid;
+    slot->space = id->space;
     memcpy(slot->host, id->host, sizeof(slot->host));
     peer->rank = id->rank;
     peer->in.limit = DISTI_WIRE_REQUEST_LIMIT;

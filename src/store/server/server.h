@@ -126,7 +126,7 @@ enum store_state { STORE_ABSENT, STORE_HERE, STORE_FAILED, STORE_LEFT, STORE_LOS
 struct store_rank {
     enum store_state state;
     struct store_peer *peer; /* NULL unless HERE or FAILED */
-    uint32_t pid;
+    uint32_t pid, space;
     char host[DISTI_HOST_SIZE];
     char news[DISTI_NEWS_MAX]; /* why it FAILED, LEFT or was LOST */
 };

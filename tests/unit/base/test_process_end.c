@@ -3,6 +3,7 @@
 #include "base/host_name.h"
 #include "base/process/end.h"
 #include "base/process/signal_name.h"
+#include "base/process/space.h"
 #include "unit.h"
 
 #include "first_ended.h"
@@ -32,7 +33,7 @@ static const char *process_says(const char *host, pid_t pid)
 {
     static char text[96];
 
-    return disti_process_end(host, (int)pid, text, sizeof(text));
+    return disti_process_end(host, disti_process_space(), (int)pid, text, sizeof(text));
 }
 
 static void test_process_end(void **state)

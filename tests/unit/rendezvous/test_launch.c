@@ -14,6 +14,7 @@
 #include "launchers.h"
 #include "rendezvous/launchers/process.h"
 #include "rendezvous/rendezvous.h"
+#include "store/handed.h"
 
 static char warnings[2000];
 
@@ -165,6 +166,39 @@ static void test_distrun(void **state)
     assert_int_equal(disti_launch_detect(&launch), DIST_ERR_INVALID_ARGUMENT);
     LAUNCHED("DIST_AGENT_STORE=host:0");
     assert_int_equal(disti_launch_detect(&launch), DIST_ERR_INVALID_ARGUMENT);
+}
+
+/*
+ * The file with the secret: inherited, or by its path if that leads to it; the number and the path
+ * of another file are no way to it.
+ */
+static void test_handed_secret(void **state)
+{
+    int fd = disti_handed_secret("sealed word"), other = disti_handed_secret("another one");
+    char name[DISTI_HANDED_TEXT], files[64], path[64], other_path[64];
+    struct disti_launch launch;
+
+    (void)state;
+    set_torchrun();
+    disti_handed_name(fd, name);
+    snprintf(files, sizeof(files), "DIST_AGENT_FILES=%s", name);
+    snprintf(path, sizeof(path), "DIST_AGENT_STORE_SECRET=/proc/self/fd/%d", fd);
+    snprintf(other_path, sizeof(other_path), "DIST_AGENT_STORE_SECRET=/proc/self/fd/%d", other);
+    LAUNCHED("DIST_AGENT_STORE=127.0.0.1:4321", files, "DIST_AGENT_STORE_SECRET=/nowhere");
+    assert_string_equal(detect().agent_secret, "sealed word");
+    assert_int_equal(pwrite(fd, "x", 1, 0), -1);
+    /* The number is not the file's any more. */
+    snprintf(files, sizeof(files), "DIST_AGENT_FILES=%d%s", other, strchr(name, ':'));
+    LAUNCHED(files, path);
+    assert_string_equal(detect().agent_secret, "sealed word");
+    LAUNCHED(other_path);
+    assert_int_equal(disti_launch_detect(&launch), DIST_ERR_RENDEZVOUS);
+    assert_non_null(strstr(dist_last_error(), "is another file in this PID namespace"));
+    close(fd);
+    LAUNCHED(path);
+    assert_int_equal(disti_launch_detect(&launch), DIST_ERR_RENDEZVOUS);
+    assert_non_null(strstr(dist_last_error(), "has closed descriptor"));
+    close(other);
 }
 
 /* distrun --role mindspore: the workers are as always, and who has no rank holds the store. */
@@ -501,6 +535,7 @@ int main(void)
         cmocka_unit_test_setup(test_process, clean),
         cmocka_unit_test_setup(test_inside_distrun, clean),
         cmocka_unit_test_setup(test_distrun, clean),
+        cmocka_unit_test_setup(test_handed_secret, clean),
         cmocka_unit_test_setup(test_distrun_roles, clean),
         cmocka_unit_test_setup(test_openmpi, clean),
         cmocka_unit_test_setup(test_pmix, clean),
