@@ -3,6 +3,7 @@
 #ifndef DISTI_BASE_PROCESS_PAGES_H
 #define DISTI_BASE_PROCESS_PAGES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -26,5 +27,12 @@ void *disti_pages_grow(void *memory, size_t bytes, size_t new_bytes);
 /* Moves pages to `to`, in place of the pages there. Returns where they are now, or MAP_FAILED: then
  * they are still at `from`. Callers check for an address other than `to`. */
 void *disti_pages_move(void *from, size_t bytes, void *to);
+
+/*
+ * True if the CPU can read the bytes, or write them. This includes pages of devices, for which
+ * process_vm_readv(2) fails with EFAULT. disti_pages_writable zeroes the first byte of each page.
+ */
+bool disti_pages_readable(const void *memory, size_t bytes);
+bool disti_pages_writable(void *memory, size_t bytes);
 
 #endif

@@ -30,11 +30,14 @@ bool disti_shm_announce(struct shm_peer *peer, struct dist_request *request)
 
 bool disti_shm_announce_answered(struct shm_peer *peer, uint32_t name, bool wanted)
 {
-    struct dist_request *request = disti_announced_take(&peer->announced, name);
+    struct dist_request *request;
 
+    if (name & SHM_NAME_LOAN)
+        return wanted && disti_shm_loan_declined(peer, name & ~SHM_NAME_LOAN);
+    request = disti_announced_take(&peer->announced, name);
     if (!request)
         return false;
-    request->own[0] = wanted;
+    request->own[0] = wanted ? SHM_SEND_ASKED : SHM_SEND_UNASKED;
     request->own[1] = name;
     if (wanted)
         disti_shm_append(&peer->send_head, &peer->send_tail, request);

@@ -27,8 +27,9 @@ static struct dist_request *cancel_replace(struct cancel *cancel,
                                            const struct dist_request *request, bool send)
 {
     struct disti_standins *standins = &cancel->state->standins;
-    struct dist_request *standin = send ? disti_standin_send(standins, request, request->moved)
-                                        : disti_standin_receive(standins, request);
+    bool copies = send && request->own[0] != SHM_SEND_UNREADABLE;
+    struct dist_request *standin = copies ? disti_standin_send(standins, request, request->moved)
+                                          : disti_standin_receive(standins, request);
 
     cancel->failed = cancel->failed || !standin;
     return standin;

@@ -51,6 +51,13 @@ struct shm_frame {
     unsigned char payload[SHM_FRAME_INLINE];
 };
 
+/*
+ * SHM_WANTED with a loan's id in place of the name: the receiver cannot read the loan, so the
+ * sender copies the message through the ring, in SHM_ASKED frames with this name. An empty
+ * SHM_ASKED frame says that the message is not available any more.
+ */
+#define SHM_NAME_LOAN UINT32_C(0x80000000)
+
 /* SHM_LENT's payload: where the sender keeps the message, and the name of the loan. */
 struct shm_loan {
     uint64_t address;

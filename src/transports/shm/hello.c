@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define HELLO_MAGIC 0x6c6c6568a7736d68ull
-#define HELLO_VERSION 4u
+#define HELLO_VERSION 5u
 
 /* Room for the descriptors of one packet, aligned as a header. */
 union hello_control {

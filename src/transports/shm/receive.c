@@ -22,6 +22,7 @@ static dist_status receive_ask(struct shm_peer *peer, struct dist_request *reque
     dist_status status = disti_shm_answer(peer, name, true);
 
     request->own[1] = name;
+    request->moved = 0;
     if (status == DIST_OK)
         disti_shm_append(&peer->asked_head, &peer->asked_tail, request);
     else
@@ -108,9 +109,11 @@ static void receive_finish(struct shm_peer *peer)
 static void receive_piece(struct shm_peer *peer, const unsigned char *src, size_t bytes)
 {
     struct shm_arrival *arrival = &peer->arrival;
+    size_t skip = arrival->skip > arrival->arrived ? arrival->skip - arrival->arrived : 0;
 
-    if (arrival->request) {
-        disti_sink_apply(&arrival->request->sink, arrival->arrived, src, bytes);
+    if (arrival->request && skip < bytes) {
+        disti_sink_apply(&arrival->request->sink, arrival->arrived + skip, src + skip,
+                         bytes - skip);
     } else if (arrival->unexpected) {
         memcpy(arrival->unexpected->payload + arrival->arrived, src, bytes);
         arrival->unexpected->arrived += bytes;
@@ -174,11 +177,19 @@ static int receive_asked(struct shm_peer *peer, const struct dist_envelope *enve
     struct dist_request *request = peer->asked_head;
 
     if (peer->arrival.active || !request || request->own[1] != envelope->tag ||
-        bytes > request->envelope.bytes || (!bytes && request->envelope.bytes))
+        bytes > request->envelope.bytes)
+        return disti_shm_corrupt(peer, "message that was asked for");
+    if (!bytes && envelope->tag & SHM_NAME_LOAN) {
+        disti_shm_loan_gone(peer);
+        return 0;
+    }
+    if (!bytes && request->envelope.bytes)
         return disti_shm_corrupt(peer, "message that was asked for");
     disti_shm_pop(&peer->asked_head);
-    peer->arrival = (struct shm_arrival){
-        .active = true, .request = request, .bytes = (size_t)request->envelope.bytes};
+    peer->arrival = (struct shm_arrival){.active = true,
+                                         .request = request,
+                                         .bytes = (size_t)request->envelope.bytes,
+                                         .skip = request->moved};
     receive_piece(peer, payload, bytes);
     return 0;
 }

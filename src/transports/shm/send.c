@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Outgoing messages: copied into the ring, or lent to the peer where they lie. */
+#include "base/log.h"
 #include "transports/shm/state.h"
 
 #include <string.h>
@@ -85,7 +86,7 @@ static bool send_first(struct shm_peer *peer, const struct dist_request *request
  */
 static bool send_copy(struct shm_peer *peer, struct dist_request *request, size_t *copied_p)
 {
-    size_t total = (size_t)request->envelope.bytes;
+    size_t total = request->own[0] < SHM_SEND_GONE ? (size_t)request->envelope.bytes : 0;
     size_t most = disti_shm_frame_max(peer->out.size);
 
     do {
@@ -101,6 +102,16 @@ static bool send_copy(struct shm_peer *peer, struct dist_request *request, size_
         *copied_p += piece;
     } while (request->moved < total && *copied_p < SHM_TURN_BYTES);
     return request->moved == total;
+}
+
+static dist_status send_status(const struct shm_peer *peer, const struct dist_request *request)
+{
+    if (request->own[0] != SHM_SEND_UNREADABLE)
+        return DIST_OK;
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                      "shm: a message to rank %d cannot be read: no readable memory is mapped at "
+                      "%p for %llu bytes. Pass a valid buffer.",
+                      peer->rank, request->data, (unsigned long long)request->envelope.bytes);
 }
 
 int disti_shm_send_turn(struct shm_peer *peer)
@@ -128,7 +139,7 @@ int disti_shm_send_turn(struct shm_peer *peer)
                 break;
         } else if (send_copy(peer, request, &copied)) {
             disti_shm_pop(&peer->send_head);
-            disti_shm_end(request, DIST_OK);
+            disti_shm_end(request, send_status(peer, request));
         } else {
             moved += copied > before;
             peer->send_blocked = copied < SHM_TURN_BYTES;
@@ -144,7 +155,7 @@ void disti_shm_send_start(struct shm_peer *peer, struct dist_request *request)
     size_t bytes = (size_t)request->envelope.bytes;
 
     request->moved = 0;
-    request->own[0] = false;
+    request->own[0] = SHM_SEND_UNASKED;
     if (peer->phase == SHM_CONNECTED && !peer->send_head && bytes <= peer->whole_max &&
         send_has_credit(peer, bytes) && send_first(peer, request, bytes)) {
         disti_shm_end(request, DIST_OK);

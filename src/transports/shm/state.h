@@ -41,6 +41,15 @@ struct shm_arrival {
     struct dist_request *request;        /* or */
     struct disti_unexpected *unexpected; /* or neither: it is thrown away */
     size_t bytes, arrived;
+    size_t skip; /* leading bytes that the sink already has, read from a loan */
+};
+
+/* How a queued send continues; in own[0]. */
+enum shm_send {
+    SHM_SEND_UNASKED,
+    SHM_SEND_ASKED,     /* as SHM_ASKED frames; own[1]: the name */
+    SHM_SEND_GONE,      /* its group has ended: an empty SHM_ASKED frame is sent */
+    SHM_SEND_UNREADABLE /* its memory cannot be read: the same, and the request fails */
 };
 
 /* What was answered to announcements, while the ring had no room for it. */
@@ -73,6 +82,7 @@ struct shm_peer {
     uint64_t acks_seen, acks_given;
     enum shm_verdict lend; /* can the peer read our memory? */
     struct dist_request *lent[SHM_LENT_MAX];
+    bool declined; /* a loan of the peer could not be read, and the log has said so */
     struct disti_credit_out credit;
     struct disti_credit_in debit;
     struct disti_announced announced;
@@ -210,7 +220,11 @@ void disti_shm_loan_take(struct shm_peer *peer, struct dist_request *request,
                          const struct shm_loan *loan);
 /* The lender may use its memory again. */
 void disti_shm_loan_return(struct shm_peer *peer, uint64_t id);
-/* Reads from what the peer lent, at most one turn's worth. Negative: it cannot be read. */
+/* The peer cannot read the loan: queues the message to be copied. False: there is no such loan. */
+bool disti_shm_loan_declined(struct shm_peer *peer, uint32_t id);
+/* Completes the oldest receive that waits for a copied message: the message is not available. */
+void disti_shm_loan_gone(struct shm_peer *peer);
+/* Reads from what the peer lent, at most one turn's worth. Negative: the peer is lost. */
 int disti_shm_loan_pull(struct shm_state *state, struct shm_peer *peer);
 
 /* send.c: outgoing messages. */

@@ -100,8 +100,9 @@ ssize_t disti_tcp_zerocopy_write(struct tcp_state *state, struct tcp_conn *conn,
         request->own[1]++;
         conn->peer->pinned++;
         state->pinned++;
-    } else if (body < 0 && errno == ENOBUFS) {
-        /* As many pages are pinned as this user may pin (net.core.optmem_max, RLIMIT_MEMLOCK). */
+    } else if (body < 0 && (errno == ENOBUFS || errno == EFAULT)) {
+        /* ENOBUFS: as many pages are pinned as this user may pin (net.core.optmem_max,
+         * RLIMIT_MEMLOCK). EFAULT: pages of a device, which can be copied but not pinned. */
         body = zerocopy_call(conn->fd, parts[1].iov_base, parts[1].iov_len, 0);
     }
     return body > 0 ? first + body : first ? first : body;

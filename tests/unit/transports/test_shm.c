@@ -2,11 +2,15 @@
 /* Tests of transport shm: the battery, with CMA and without, as processes and as threads. */
 #include "transport_battery.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "transports/shm/shm.h"
@@ -24,6 +28,22 @@ static int run(const char *cma, struct transport_battery_options options)
     return transport_battery_run(&disti_transport_shm, &options);
 }
 
+/* Every FAULT_EVERY-th read of a peer's memory fails with fault_errno; 0: none does. */
+#define FAULT_EVERY 2
+static int fault_errno, fault_reads;
+
+/* Replaces the C library's. The word that a new peer shows is read without fault. */
+ssize_t process_vm_readv(pid_t pid, const struct iovec *here, unsigned long here_count,
+                         const struct iovec *there, unsigned long there_count, unsigned long flags)
+{
+    if (fault_errno && pid != getpid() && there->iov_len > sizeof(uint64_t) &&
+        ++fault_reads % FAULT_EVERY == 0) {
+        errno = fault_errno;
+        return -1;
+    }
+    return syscall(SYS_process_vm_readv, pid, here, here_count, there, there_count, flags);
+}
+
 static void test_processes_cma(void **state)
 {
     (void)state;
@@ -34,6 +54,22 @@ static void test_processes_copy(void **state)
 {
     (void)state;
     assert_int_equal(run("0", (struct transport_battery_options){.ranks = 4}), 0);
+}
+
+/* As of pages of a device, in the cases where the pieces of a message go different ways. */
+static void test_processes_fault(void **state)
+{
+    static const char *const cases[] = {"reduce", "early", "cancel_halfway"};
+    struct transport_battery_options options = {.ranks = 3, .brief = true};
+
+    (void)state;
+    setenv("DIST_SHM_CMA", "1", 1);
+    fault_errno = EFAULT;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        options.only = cases[i];
+        assert_int_equal(transport_battery_run(&disti_transport_shm, &options), 0);
+    }
+    fault_errno = 0;
 }
 
 static void test_threads_cma(void **state)
@@ -55,9 +91,8 @@ static void test_threads_copy(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_processes_cma),
-        cmocka_unit_test(test_processes_copy),
-        cmocka_unit_test(test_threads_cma),
+        cmocka_unit_test(test_processes_cma),   cmocka_unit_test(test_processes_copy),
+        cmocka_unit_test(test_processes_fault), cmocka_unit_test(test_threads_cma),
         cmocka_unit_test(test_threads_copy),
     };
 
