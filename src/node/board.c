@@ -13,7 +13,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Of so many ranks each maps all windows when it starts: later it may have no descriptor left. */
+/* In groups of at most this many ranks each rank maps all windows when it starts: later it may have
+ * no descriptor left. In larger groups it checks that it could. */
 #define BOARD_RANKS_MET 16
 
 static bool board_one_machine(const struct dist_backend_config *config)
@@ -89,7 +90,7 @@ static void board_begin(struct disti_node *node)
     atomic_init(&node->board->writes_to, NODE_TO_NONE);
 }
 
-/* Where they cannot be mapped messages are used: that is no error. */
+/* Failures are no errors: messages are used instead. */
 static bool board_map(struct disti_node *node)
 {
     const struct disti_segment_location *at = &node->hellos[0].boards;
@@ -130,18 +131,24 @@ void disti_node_meet(struct disti_node *node, int rank, const struct disti_node_
         node->hellos[rank] = *hello;
 }
 
+/* Maps the boards and the windows. -1: done; else the first rank whose memory cannot be mapped. */
+static int board_map_all(struct disti_node *node)
+{
+    return board_map(node) ? disti_node_windows_meet(node, node->ranks <= BOARD_RANKS_MET) : 0;
+}
+
 bool disti_node_map(struct disti_node *node)
 {
-    int cannot = board_who_cannot(node);
+    int cannot = board_who_cannot(node), hidden = cannot < 0 ? board_map_all(node) : -1;
 
-    node->used = cannot < 0 && board_map(node);
-    if (node->used && node->ranks <= BOARD_RANKS_MET)
-        disti_node_windows_meet(node);
-    if (!node->used)
+    node->used = cannot < 0 && hidden < 0;
+    if (cannot >= 0)
         disti_info("no collectives in shared memory: %s",
                    cannot == node->rank ? "DIST_NODE_MEMORY=0, DIST_FAULT, or no memory"
-                   : cannot >= 0        ? "another rank does not use it"
-                                        : "it cannot map the memory of rank 0");
+                                        : "another rank does not use it");
+    else if (hidden >= 0)
+        disti_info("no collectives in shared memory: rank %d cannot map the memory of rank %d: %s",
+                   node->rank, hidden, dist_last_error());
     return node->used;
 }
 

@@ -140,8 +140,9 @@ dist_status disti_node_open(const struct dist_backend_config *config,
 void disti_node_meet(struct disti_node *node, int rank, const struct disti_node_hello *hello);
 
 /*
- * Maps the boards, once every hello has been stored. False: they cannot be mapped, and the log says
- * why. The node may be used only if this is true on all ranks.
+ * Maps the boards, once every hello has been stored, and checks that the memory of every rank can
+ * be mapped. False: some cannot, and the log says why. The node may be used only if this is true on
+ * all ranks.
  */
 bool disti_node_map(struct disti_node *node);
 

@@ -267,15 +267,22 @@ dist_status disti_node_attach(struct disti_node *node, const struct disti_node_o
                         : window_attach(node, rank, &node_slot(peer->board, op)->locations.window);
 }
 
-void disti_node_windows_meet(struct disti_node *node)
+int disti_node_windows_meet(struct disti_node *node, bool map)
 {
     bool tried = disti_log_trying(true);
+    int failed = -1;
 
-    for (int r = 0; r < node->ranks; r++) {
-        if (r != node->rank && node->hellos[r].window.name.key)
-            (void)window_attach(node, r, &node->hellos[r].window);
+    for (int r = 0; r < node->ranks && failed < 0; r++) {
+        const struct disti_segment_location *at = &node->hellos[r].window;
+        dist_status status = DIST_OK;
+
+        if (r != node->rank && at->name.key)
+            status = map ? window_attach(node, r, at) : disti_segment_can_map(&at->name);
+        if (status != DIST_OK)
+            failed = r;
     }
     disti_log_trying(tried);
+    return failed;
 }
 
 static dist_status window_attach_all(struct disti_node *node, const struct disti_node_op *op)

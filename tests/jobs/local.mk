@@ -134,6 +134,10 @@ tests_jobs_ahead_LDFLAGS = $(job_ldflags)
 check_PROGRAMS += tests/jobs/unloaded
 tests_jobs_unloaded_SOURCES = tests/jobs/unloaded.c
 tests_jobs_unloaded_LDADD = -ldl
+check_PROGRAMS += tests/jobs/unreadable
+tests_jobs_unreadable_SOURCES = tests/jobs/unreadable.c
+tests_jobs_unreadable_LDADD = libdist.la
+tests_jobs_unreadable_LDFLAGS = $(job_ldflags)
 check_PROGRAMS += tests/jobs/short_memory
 tests_jobs_short_memory_SOURCES = tests/jobs/short_memory.c tests/jobs/scarce.c tests/jobs/scarce.h
 tests_jobs_short_memory_LDADD = libdist.la
@@ -305,6 +309,7 @@ job_scripts = \
 	tests/jobs/ahead.sh \
 	tests/jobs/short_calls.sh \
 	tests/jobs/short_memory.sh \
+	tests/jobs/unreadable.sh \
 	tests/jobs/nccl_streams.sh \
 	tests/jobs/nccl_faults.sh \
 	tests/jobs/namespaces.sh \

@@ -137,6 +137,25 @@ dist_status disti_segment_map(const struct disti_segment_name *name, void **memo
     return DIST_OK;
 }
 
+dist_status disti_segment_can_map(const struct disti_segment_name *name)
+{
+    bool mapped;
+    dist_status status;
+    int fd;
+
+    if (name->pid == disti_segment_begin())
+        return DIST_OK;
+    pthread_mutex_lock(&peer_lock);
+    mapped = *peer_entry(name->key);
+    pthread_mutex_unlock(&peer_lock);
+    if (mapped)
+        return DIST_OK;
+    status = disti_segment_file_open(name, &fd);
+    if (status == DIST_OK)
+        close(fd);
+    return status;
+}
+
 void disti_segment_inherit(const struct disti_segment_location *location, size_t bytes,
                            bool inherited)
 {

@@ -111,6 +111,9 @@ bool disti_segment_find(const void *memory, size_t bytes,
  */
 dist_status disti_segment_map(const struct disti_segment_name *name, void **memory_p);
 
+/* The status that disti_segment_map would return for another process's segment, but for memory. */
+dist_status disti_segment_can_map(const struct disti_segment_name *name);
+
 /* Releases it. Does nothing for a key of this process's own, or 0. */
 void disti_segment_unmap(uint64_t key);
 

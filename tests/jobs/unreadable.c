@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * unreadable BACKEND RANK before|after: that rank's memory cannot be opened by the other ranks,
+ * from before it joins, or from the first calls on. unreadable BACKEND RANK pages: the data are in
+ * pages that the kernel does not copy from, such as those of a device.
+ *
+ * Exit 0: every collective and every message has the right result, in the world and in a group made
+ * later.
+ */
+#include <dist/dist.h>
+#include <errno.h>
+#include <linux/capability.h>
+#include <linux/perf_event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define RANKS 3
+#define COUNT ((size_t)100000) /* floats of a block */
+#define BYTES (COUNT * sizeof(float))
+
+/* Marked pages have the same address in all ranks. */
+#define MARKED ((char *)0x600000000000)
+#define MARKED_BYTES ((size_t)4 << 20)
+
+static bool marked(const void *memory)
+{
+    return (const char *)memory >= MARKED && (const char *)memory < MARKED + MARKED_BYTES;
+}
+
+/* Replace the C library's: the kernel refuses marked pages as it refuses pages of a device. */
+#define REPLACES __attribute__((visibility("default")))
+
+REPLACES ssize_t process_vm_readv(pid_t pid, const struct iovec *here, unsigned long here_count,
+                                  const struct iovec *there, unsigned long there_count,
+                                  unsigned long flags)
+{
+    if (marked(there->iov_base)) {
+        errno = EFAULT;
+        return -1;
+    }
+    return syscall(SYS_process_vm_readv, pid, here, here_count, there, there_count, flags);
+}
+
+REPLACES ssize_t process_vm_writev(pid_t pid, const struct iovec *here, unsigned long here_count,
+                                   const struct iovec *there, unsigned long there_count,
+                                   unsigned long flags)
+{
+    if (pid != getpid() && marked(there->iov_base)) {
+        errno = EFAULT;
+        return -1;
+    }
+    return syscall(SYS_process_vm_writev, pid, here, here_count, there, there_count, flags);
+}
+
+REPLACES ssize_t send(int fd, const void *data, size_t bytes, int flags)
+{
+    if (flags & MSG_ZEROCOPY && marked(data)) {
+        errno = EFAULT;
+        return -1;
+    }
+    return sendto(fd, data, bytes, flags, NULL, 0);
+}
+
+/* Real pages of that kind, where the kernel maps the buffer of an event so. All zeros. */
+#define EVENT_BYTES ((size_t)2 << 20)
+static const float *event_pages(void)
+{
+    struct perf_event_attr event = {.type = PERF_TYPE_SOFTWARE,
+                                    .size = sizeof(event),
+                                    .config = PERF_COUNT_SW_DUMMY,
+                                    .disabled = 1};
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    int fd = (int)syscall(SYS_perf_event_open, &event, 0, -1, -1, 0);
+    char *memory = MAP_FAILED;
+
+    if (fd >= 0) /* a power of two of pages, and one */
+        memory = mmap(NULL, page + EVENT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return memory == MAP_FAILED ? NULL : (const float *)(memory + page);
+}
+
+static void hide(void)
+{
+    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+}
+
+/* With CAP_SYS_PTRACE every process is readable. */
+static void drop_rights(void)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {{0}};
+
+    if (syscall(SYS_capget, &header, sets) == 0) {
+        sets[0].effective &= ~(1u << CAP_SYS_PTRACE);
+        sets[0].permitted &= ~(1u << CAP_SYS_PTRACE);
+        sets[0].inheritable &= ~(1u << CAP_SYS_PTRACE);
+        syscall(SYS_capset, &header, sets);
+    }
+}
+
+static int rank;
+
+static void check(bool right, const char *what)
+{
+    if (right)
+        return;
+    fprintf(stderr, "rank %d: %s: wrong (%s)\n", rank, what, dist_last_error());
+    exit(1);
+}
+
+static bool holds(const float *data, size_t count, float value)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (data[i] != value)
+            return false;
+    }
+    return true;
+}
+
+/* out: RANKS blocks. Block b of a rank's `in` is rank * scale. */
+static void exchange(dist_group *group, const float *in, float *out, float scale)
+{
+    float all = 0;
+    int next = (rank + 1) % RANKS, before = (rank + RANKS - 1) % RANKS;
+    dist_work *sent;
+
+    for (int r = 0; r < RANKS; r++)
+        all += (float)r * scale;
+    check(dist_all_reduce(group, in, out, COUNT, DIST_FLOAT32, DIST_SUM) == DIST_OK &&
+              holds(out, COUNT, all),
+          "all_reduce");
+    check(dist_all_gather(group, in, out, COUNT, DIST_FLOAT32) == DIST_OK &&
+              holds(out + 2 * COUNT, COUNT, 2 * scale),
+          "all_gather");
+    check(dist_all_to_all(group, in, out, COUNT, DIST_FLOAT32) == DIST_OK &&
+              holds(out + COUNT, COUNT, scale),
+          "all_to_all");
+    check(dist_reduce(group, in, out, COUNT, DIST_FLOAT32, DIST_SUM, 1) == DIST_OK &&
+              (rank != 1 || holds(out, COUNT, all)),
+          "reduce");
+    check(dist_reduce_scatter(group, in, out, COUNT, DIST_FLOAT32, DIST_SUM) == DIST_OK &&
+              holds(out, COUNT, all),
+          "reduce_scatter");
+    check(dist_gather(group, in, out, COUNT, DIST_FLOAT32, 2) == DIST_OK &&
+              (rank != 2 || holds(out + COUNT, COUNT, scale)),
+          "gather");
+    check(dist_scatter(group, in, out, COUNT, DIST_FLOAT32, 2) == DIST_OK &&
+              holds(out, COUNT, 2 * scale),
+          "scatter");
+    check(dist_broadcast(group, rank == 1 ? (void *)in : out, COUNT, DIST_FLOAT32, 1) == DIST_OK &&
+              (rank == 1 || holds(out, COUNT, scale)),
+          "broadcast");
+    check(dist_isend(group, in, RANKS * COUNT, DIST_FLOAT32, next, 7, &sent) == DIST_OK &&
+              dist_recv(group, out, RANKS * COUNT, DIST_FLOAT32, before, 7, NULL) == DIST_OK &&
+              dist_wait(sent) == DIST_OK && holds(out, RANKS * COUNT, (float)before * scale),
+          "send and receive");
+}
+
+int main(int argc, char **argv)
+{
+    struct dist_options options = DIST_OPTIONS_INIT;
+    dist_group *world, *later;
+    float *in = malloc(RANKS * BYTES), *out = malloc(RANKS * BYTES), one = 1, sum = 0;
+    const float *event = event_pages();
+    bool chosen = argc == 4 && atoi(getenv("RANK")) == atoi(argv[2]);
+
+    if (argc != 4 || !in || !out)
+        return 2;
+    drop_rights();
+    if (chosen && strcmp(argv[3], "before") == 0)
+        hide();
+    if (strcmp(argv[3], "pages") == 0)
+        in = mmap(MARKED, MARKED_BYTES, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    if ((void *)in == MAP_FAILED)
+        return 77;
+    if (marked(in))
+        out = in + RANKS * COUNT;
+    options.backend = argv[1];
+    options.timeout_ms = 20000;
+    if (dist_init_process_group(&options, &world) != DIST_OK)
+        return 1;
+    rank = atoi(getenv("RANK"));
+    for (size_t i = 0; i < RANKS * COUNT; i++)
+        in[i] = (float)rank;
+    check(dist_all_reduce(world, &one, &sum, 1, DIST_FLOAT32, DIST_SUM) == DIST_OK && sum == RANKS,
+          "a short call");
+    if (chosen && strcmp(argv[3], "after") == 0)
+        hide();
+    for (int i = 0; i < 2; i++)
+        exchange(world, in, out, 1);
+    check(dist_new_group(world, (int[]){0, 1, 2}, RANKS, NULL, &later) == DIST_OK, "new group");
+    exchange(later, in, out, 1);
+    if (strcmp(argv[3], "pages") == 0 && event)
+        exchange(world, event, out, 0);
+    return dist_destroy_process_group(world) != DIST_OK;
+}
