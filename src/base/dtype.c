@@ -31,6 +31,15 @@ disti_reduce_fn disti_reduce_kernel(dist_dtype dtype, dist_op op)
     return dtype_kernels[dtype]->reduce[op];
 }
 
+void disti_reduce(dist_dtype dtype, dist_op op, void *dst, const void *a, const void *b,
+                  size_t count)
+{
+    const disti_environment saved = disti_environment_enter();
+
+    disti_reduce_kernel(dtype, op)(dst, a, b, count);
+    disti_environment_leave(saved);
+}
+
 void disti_finish(void *data, size_t count, dist_dtype dtype, dist_op op, int ranks)
 {
     if (op == DIST_AVG && ranks > 1)
@@ -39,5 +48,5 @@ void disti_finish(void *data, size_t count, dist_dtype dtype, dist_op op, int ra
 
 void disti_scale(void *dst, const void *src, size_t count, dist_dtype dtype, double factor)
 {
-    dtype_kernels[dtype]->scale(dst, src, count, factor);
+    dtype_kernels[dtype]->scale(dst, src, count, &factor);
 }

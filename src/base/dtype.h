@@ -23,6 +23,13 @@ bool disti_op_fits(dist_op op, dist_dtype dtype);
 typedef void (*disti_reduce_fn)(void *dst, const void *a, const void *b, size_t count);
 disti_reduce_fn disti_reduce_kernel(dist_dtype dtype, dist_op op);
 
+/*
+ * Calls that kernel in the library's floating-point environment (kernels/environment.h), as
+ * disti_finish and disti_scale compute. A caller of the kernel itself checks the environment.
+ */
+void disti_reduce(dist_dtype dtype, dist_op op, void *dst, const void *a, const void *b,
+                  size_t count);
+
 /* What completes a result once all ranks are in it: AVG divides by `ranks`; others: nothing. */
 void disti_finish(void *data, size_t count, dist_dtype dtype, dist_op op, int ranks);
 

@@ -38,6 +38,7 @@ libdist_core_sources += \
 	src/base/proof/handshake.c src/base/proof/handshake.h \
 	src/base/proof/hmac.c src/base/proof/hmac.h \
 	src/base/proof/secret.c src/base/proof/secret.h \
+	src/base/kernels/environment.h \
 	src/base/kernels/sink.c src/base/kernels/sink.h \
 	src/base/status.c \
 	src/base/tls/context.c src/base/tls/context.h \

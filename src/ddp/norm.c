@@ -4,8 +4,12 @@
 
 #include <math.h>
 
+#include "base/kernels/environment.h"
 #include "base/log.h"
 #include "squares.h"
+
+/* Called in the library's floating-point environment. */
+#define NORM_APART __attribute__((noinline))
 
 /* Sums that run beside each other, so that they vectorise. The order of additions is fixed. */
 enum { NORM_LANES = 8 };
@@ -19,7 +23,7 @@ static double norm_add(const double sums[NORM_LANES])
     return sum;
 }
 
-double disti_squares_f32(const float *x, size_t count)
+NORM_APART static double norm_squares_f32(const float *x, size_t count)
 {
     double sums[NORM_LANES] = {0.0};
     size_t i = 0;
@@ -32,7 +36,16 @@ double disti_squares_f32(const float *x, size_t count)
     return norm_add(sums);
 }
 
-static double norm_squares_f64(const double *x, size_t count)
+double disti_squares_f32(const float *x, size_t count)
+{
+    const disti_environment saved = disti_environment_enter();
+    const double squares = norm_squares_f32(x, count);
+
+    disti_environment_leave(saved);
+    return squares;
+}
+
+NORM_APART static double norm_squares_f64(const double *x, size_t count)
 {
     double sums[NORM_LANES] = {0.0};
 
@@ -45,14 +58,17 @@ static void norm_square(const struct dist_ddp *ddp, struct ddp_parameter *parame
 {
     parameter->squares =
         ddp->options.dtype == DIST_FLOAT32
-            ? disti_squares_f32((const float *)(const void *)parameter->gradient, parameter->count)
+            ? norm_squares_f32((const float *)(const void *)parameter->gradient, parameter->count)
             : norm_squares_f64((const double *)(const void *)parameter->gradient, parameter->count);
 }
 
 void disti_ddp_square(struct dist_ddp *ddp, const struct ddp_bucket *bucket)
 {
+    const disti_environment saved = disti_environment_enter();
+
     for (int i = bucket->first; i < bucket->first + bucket->count; i++)
         norm_square(ddp, &ddp->parameters[ddp->order[i]]);
+    disti_environment_leave(saved);
 }
 
 /* In the order of the parameters, whatever the buckets are. */
@@ -85,9 +101,23 @@ static void norm_scale(const struct dist_ddp *ddp, double factor)
     }
 }
 
+/* Returns the norm before clipping. */
+NORM_APART static double norm_clip(struct dist_ddp *ddp, double max_norm)
+{
+    const double norm = norm_of(ddp);
+
+    ddp->clips = true;
+    if (isfinite(norm) && norm > max_norm) {
+        norm_scale(ddp, max_norm / (norm + 1e-6));
+        ddp->squared = false;
+    }
+    return norm;
+}
+
 dist_status dist_ddp_clip(dist_ddp *ddp, double max_norm, double *norm_p)
 {
     dist_status status = disti_ddp_check_between(ddp, "dist_ddp_clip");
+    disti_environment saved;
     double norm;
 
     if (status != DIST_OK)
@@ -98,12 +128,9 @@ dist_status dist_ddp_clip(dist_ddp *ddp, double max_norm, double *norm_p)
     if (ddp->device || (ddp->options.dtype != DIST_FLOAT32 && ddp->options.dtype != DIST_FLOAT64))
         return disti_fail(DIST_ERR_UNSUPPORTED,
                           "dist_ddp_clip: it is for float32 and float64 in host memory");
-    norm = norm_of(ddp);
-    ddp->clips = true;
-    if (isfinite(norm) && norm > max_norm) {
-        norm_scale(ddp, max_norm / (norm + 1e-6));
-        ddp->squared = false;
-    }
+    saved = disti_environment_enter();
+    norm = norm_clip(ddp, max_norm);
+    disti_environment_leave(saved);
     if (norm_p)
         *norm_p = norm;
     return DIST_OK;

@@ -118,7 +118,7 @@ static void task_scale(struct engine_task *task)
     char *to = task->base[DISTI_IN];
 
     if (task->call.dtype == DIST_BOOL)
-        disti_reduce_kernel(DIST_BOOL, DIST_BOR)(to, task->call.in, task->call.in, count);
+        disti_reduce(DIST_BOOL, DIST_BOR, to, task->call.in, task->call.in, count);
     else
         disti_scale(to, task->call.in, count, task->call.dtype, task->call.reduction->factor);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Reductions: all ranks' data at once, tile by tile, in the order of reproducible results. */
 #include "base/dtype.h"
+#include "base/kernels/environment.h"
 #include "base/kernels/sink.h"
 #include "node/state.h"
 
@@ -91,11 +92,20 @@ static void prefetch_first(struct disti_node *node, size_t bytes, int targets)
     }
 }
 
-/* Two ranks need no tree. */
+/* Two ranks need no tree. The kernel is at hand: a short call has no time to look it up. */
+static inline void reduce_two(const struct disti_node_op *op, void *dst, const void *a,
+                              const void *b, size_t count)
+{
+    if (__builtin_expect(disti_environment_differs(), 0))
+        disti_reduce(op->call.dtype, op->call.op, dst, a, b, count);
+    else
+        op->pair(dst, a, b, count);
+}
+
 static inline void sum_pair(const struct disti_node_op *op, void *dst, const void *a, const void *b,
                             size_t count)
 {
-    op->pair(dst, a, b, count);
+    reduce_two(op, dst, a, b, count);
     if (op->call.op == DIST_AVG)
         disti_finish(dst, count, op->call.dtype, op->call.op, 2);
 }
@@ -155,7 +165,7 @@ void disti_node_reduce_pair(struct disti_node *node, const struct disti_node_op 
         a = node_slot(peers[0].board, op)->data;
         b = node_slot(peers[1].board, op)->data;
     }
-    op->pair(op->call.out, a + op->offset, b + op->offset, op->call.count);
+    reduce_two(op, op->call.out, a + op->offset, b + op->offset, op->call.count);
 }
 
 void disti_node_reduce_short(struct disti_node *node, const struct disti_node_op *op)

@@ -2,6 +2,7 @@
 /* The choice of an algorithm and its segments by predicted time. */
 #include "tuning/choose.h"
 
+#include "base/kernels/environment.h"
 #include "base/log.h"
 #include "topology/topology.h"
 
@@ -259,6 +260,8 @@ dist_status disti_choose(const struct disti_choice *choice, const struct disti_t
                             .bytes = bytes,
                             .steps = CHOOSE_STEPS,
                             .best = DBL_MAX};
+    /* The choice must be the same on all ranks. */
+    const disti_environment saved = disti_environment_enter();
 
     chosen_p->count = 0;
     chosen_p->rule.seconds = chosen_p->rule.least = -1;
@@ -272,6 +275,7 @@ dist_status disti_choose(const struct disti_choice *choice, const struct disti_t
         choose_best(chosen_p);
     }
     choose_said(&choose, chosen_p);
+    disti_environment_leave(saved);
     return choose.status;
 }
 

@@ -174,8 +174,8 @@ tests_jobs_many_groups_LDADD = libdist.la
 tests_jobs_many_groups_LDFLAGS = $(job_ldflags)
 
 check_PROGRAMS += tests/jobs/reproducible
-tests_jobs_reproducible_SOURCES = tests/jobs/reproducible.c
-tests_jobs_reproducible_LDADD = libdist.la
+tests_jobs_reproducible_SOURCES = tests/jobs/reproducible.c tests/unit/base/environment.h
+tests_jobs_reproducible_LDADD = libdist.la -lm
 tests_jobs_reproducible_LDFLAGS = $(job_ldflags)
 
 check_PROGRAMS += tests/jobs/registered

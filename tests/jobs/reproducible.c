@@ -5,9 +5,12 @@
  *
  *   option       struct dist_options asks for reproducible results: all ways must give the same
  * bits places       the same, with the ranks laid on the machine in another order than their
- * numbers environment  the same, and it is DIST_REPRODUCIBLE that asks, which the caller has set
+ * numbers rounding     the same, with another floating-point environment in each odd rank
+ *   environment  the same, and it is DIST_REPRODUCIBLE that asks, which the caller has set
  *   free         nobody asks: one way only
  */
+#include "../unit/base/environment.h"
+
 #include <dist/dist.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -226,11 +229,11 @@ static int run_rank(int number, void *arg)
     struct run *run = arg;
     struct dist_options options = DIST_OPTIONS_INIT;
     uint64_t hash = 0xcbf29ce484222325u;
-    bool places = strcmp(run->mode, "places") == 0;
+    bool places = strcmp(run->mode, "places") == 0, odd = strcmp(run->mode, "rounding") == 0;
     dist_op ops[] = {DIST_SUM, DIST_AVG, DIST_PROD, DIST_PREMUL_SUM};
 
     options.backend = run->backend;
-    options.reproducible = strcmp(run->mode, "option") == 0 || places;
+    options.reproducible = strcmp(run->mode, "option") == 0 || places || odd;
     if (places) /* odd ranks take themselves for those of a larger machine, on its higher cores */
         setenv("HWLOC_SYNTHETIC", number % 2 ? "core:64 pu:1" : "core:8 pu:1", 1);
     if (dist_init_process_group(&options, &run->group) != DIST_OK) {
@@ -241,6 +244,8 @@ static int run_rank(int number, void *arg)
     run->ranks = dist_get_world_size(run->group);
     if (dist_op_create_premul_sum(1 + run->rank / 7.0, &ops[3]) != DIST_OK)
         run->faulty = true;
+    if (odd && run->rank % 2)
+        environment_odd();
     for (size_t n = 0; n < sizeof(numbers) / sizeof(numbers[0]); n++) {
         for (size_t op = 0; op < sizeof(ops) / sizeof(ops[0]); op++)
             hash = job_run(run, &numbers[n], ops[op], hash);

@@ -43,6 +43,8 @@ for ranks in $ranks_list; do
     variant "DIST_TRANSPORT=tcp DIST_SEGMENTS=1" $gloo
     variant "DIST_TRANSPORT=shm DIST_SHM_CMA=0 DIST_SEGMENTS=3" $gloo
     variant DIST_PROGRESS_THREAD=0 self $ranks gloo $ranks places
+    [ $ranks -gt 3 ] || variant "" self $ranks gloo $ranks rounding
+    [ $ranks -gt 3 ] || variant DIST_TRANSPORT=tcp self $ranks gloo $ranks rounding
     variant "" openmpi $ranks mpi 0 option
     [ $ranks -gt 4 ] || variant DIST_TRANSPORT=mpi openmpi $ranks mpi 0 option
     [ $ranks -gt 4 ] || variant DIST_MPI_COLL=native openmpi $ranks mpi 0 option

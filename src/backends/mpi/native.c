@@ -2,6 +2,8 @@
 /* Calls that MPI's own collectives work on: from the post to the end. */
 #include "backends/mpi/native.h"
 
+#include "base/kernels/environment.h"
+
 #include <stdlib.h>
 
 static void native_free(struct disti_native_call *c)
@@ -61,6 +63,7 @@ static size_t native_result_count(const struct disti_native *native, const struc
 static void native_average(const struct disti_native *native, const struct dist_call *call)
 {
     size_t count = native_result_count(native, call);
+    const disti_environment saved = disti_environment_enter();
 
     if (call->dtype == DIST_FLOAT32) {
         for (size_t i = 0; i < count; i++)
@@ -69,6 +72,7 @@ static void native_average(const struct disti_native *native, const struct dist_
         for (size_t i = 0; i < count; i++)
             ((double *)call->out)[i] /= native->ranks;
     }
+    disti_environment_leave(saved);
 }
 
 static bool native_reduces(dist_collective collective)

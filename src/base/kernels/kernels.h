@@ -4,6 +4,7 @@
 #define DISTI_BASE_KERNELS_KERNELS_H
 
 #include "base/dtype.h"
+#include "base/kernels/environment.h"
 
 #include <string.h>
 
@@ -14,7 +15,7 @@
 struct disti_kernels {
     disti_reduce_fn reduce[DIST_OP_COUNT];
     void (*divide)(void *data, size_t count, int ranks);
-    void (*scale)(void *dst, const void *src, size_t count, double factor);
+    void (*scale)(void *dst, const void *src, size_t count, const double *factor);
 };
 
 #define DISTI_KERNELS_DECLARE(name, text, bytes) extern const struct disti_kernels disti_##name;
@@ -78,24 +79,28 @@ size_t disti_f16c_prod(void *dst, const void *a, const void *b, size_t count);
     {                                                                                              \
         typedef type element DISTI_ANYWHERE;                                                       \
         element *x = data;                                                                         \
+        const disti_environment saved = disti_environment_enter();                                 \
                                                                                                    \
         DISTI_INDEPENDENT                                                                          \
         for (size_t i = 0; i < count; i++)                                                         \
             x[i] = quotient(x[i], ranks);                                                          \
+        disti_environment_leave(saved);                                                            \
     }
 
-/* Defines name(dst, src, count, factor): dst[i] = product(src[i], (number)factor). */
+/* Defines name(dst, src, count, factor): dst[i] = product(src[i], *factor as a number). */
 #define DISTI_SCALE_KERNEL(name, type, number, product)                                            \
-    DISTI_CLONES static void name(void *dst, const void *src, size_t count, double factor)         \
+    DISTI_CLONES static void name(void *dst, const void *src, size_t count, const double *factor)  \
     {                                                                                              \
         typedef type element DISTI_ANYWHERE;                                                       \
-        const number by = (number)factor;                                                          \
+        const disti_environment saved = disti_environment_enter();                                 \
+        const number by = (number)*factor;                                                         \
         const element *x = src;                                                                    \
         element *out = dst;                                                                        \
                                                                                                    \
         DISTI_INDEPENDENT                                                                          \
         for (size_t i = 0; i < count; i++)                                                         \
             out[i] = product(x[i], by);                                                            \
+        disti_environment_leave(saved);                                                            \
     }
 
 /* Inlined into each clone, so that it is compiled for the clone's CPU. */

@@ -47,7 +47,7 @@ void disti_sink_apply(const struct dist_sink *sink, size_t offset, const void *d
     if (sink->op == DIST_USER)
         sink_call(sink, dst, src, data, bytes);
     else
-        disti_reduce_kernel(sink->dtype, sink->op)(dst, src, data, count);
+        disti_reduce(sink->dtype, sink->op, dst, src, data, count);
     if (sink->finish_ranks > 0)
         disti_finish(dst, count, sink->dtype, sink->op, sink->finish_ranks);
 }

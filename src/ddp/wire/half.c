@@ -2,6 +2,7 @@
 /* Gradients rounded to float16 or bfloat16: half the bytes. */
 #include "base/kernels/half.h"
 #include "base/checked.h"
+#include "base/kernels/environment.h"
 #include "base/log.h"
 #include "ddp/ddp.h"
 #include "pieces.h"
@@ -55,10 +56,12 @@ static void half_encode(const struct dist_ddp *ddp, const struct ddp_bucket *buc
     struct pieces pieces = {.bucket = &bucket->shape};
     uint16_t *to = bucket->wire;
     float *run;
+    const disti_environment saved = disti_environment_enter();
 
     for (size_t count; (count = pieces_next(&pieces, SIZE_MAX, &run)) > 0; to += count)
         (dtype == DIST_FLOAT16 ? half_to_float16 : half_to_bfloat16)(to, run, count,
                                                                      half_factor(ddp));
+    disti_environment_leave(saved);
 }
 
 static void half_decode(const struct ddp_bucket *bucket, dist_dtype dtype)
@@ -66,9 +69,11 @@ static void half_decode(const struct ddp_bucket *bucket, dist_dtype dtype)
     struct pieces pieces = {.bucket = &bucket->shape};
     const uint16_t *from = bucket->wire;
     float *run;
+    const disti_environment saved = disti_environment_enter();
 
     for (size_t count; (count = pieces_next(&pieces, SIZE_MAX, &run)) > 0; from += count)
         (dtype == DIST_FLOAT16 ? half_from_float16 : half_from_bfloat16)(run, from, count);
+    disti_environment_leave(saved);
 }
 
 static dist_status half_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, int stage,

@@ -36,9 +36,9 @@ DISTI_CLONES static void adam_step(float *restrict x, const float *restrict g, f
     }
 }
 
-int dist_zero_adam_step(void *arg, const struct dist_zero_slice *slice)
+__attribute__((noinline)) static void adam_update(const struct dist_zero_adam *adam,
+                                                  const struct dist_zero_slice *slice)
 {
-    const struct dist_zero_adam *adam = arg;
     const double step = (double)slice->step;
     const struct adam_rates rates = {
         .step = (float)(adam->rate / (1.0 - pow(adam->beta1, step))),
@@ -51,9 +51,18 @@ int dist_zero_adam_step(void *arg, const struct dist_zero_slice *slice)
         .keep = adam->decoupled ? (float)(1.0 - adam->rate * adam->weight_decay) : 1.0f,
         .decay = adam->decoupled ? 0.0f : (float)adam->weight_decay};
 
-    if (slice->state_floats < DIST_ZERO_ADAM_STATE)
-        return 1;
     adam_step(slice->values, slice->gradients, slice->state[0], slice->state[1], slice->count,
               rates);
+}
+
+int dist_zero_adam_step(void *arg, const struct dist_zero_slice *slice)
+{
+    disti_environment saved;
+
+    if (slice->state_floats < DIST_ZERO_ADAM_STATE)
+        return 1;
+    saved = disti_environment_enter();
+    adam_update(arg, slice);
+    disti_environment_leave(saved);
     return 0;
 }

@@ -51,7 +51,7 @@ static float *machine_add(const struct machine_sum *sum, int first, int operands
         left = machine_add(sum, first, operands / 2, dst, tiles);
         right = machine_add(sum, first + operands / 2, operands / 2, tiles, tiles + ZERO_BLOCK);
     }
-    disti_reduce_kernel(DIST_FLOAT32, DIST_SUM)(dst, left, right, sum->count);
+    disti_reduce(DIST_FLOAT32, DIST_SUM, dst, left, right, sum->count);
     return dst;
 }
 

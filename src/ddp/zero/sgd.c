@@ -29,9 +29,9 @@ DISTI_CLONES static void sgd_momentum(float *restrict x, const float *restrict g
     }
 }
 
-int dist_zero_sgd_step(void *arg, const struct dist_zero_slice *slice)
+__attribute__((noinline)) static void sgd_update(const struct dist_zero_sgd *sgd,
+                                                 const struct dist_zero_slice *slice)
 {
-    const struct dist_zero_sgd *sgd = arg;
     const struct sgd_rates rates = {.rate = (float)sgd->rate,
                                     .momentum = (float)sgd->momentum,
                                     .decay = (float)sgd->weight_decay,
@@ -39,9 +39,19 @@ int dist_zero_sgd_step(void *arg, const struct dist_zero_slice *slice)
 
     if (sgd->momentum == 0.0)
         sgd_without_momentum(slice->values, slice->gradients, slice->count, rates);
-    else if (slice->state_floats < DIST_ZERO_SGD_STATE)
-        return 1;
     else
         sgd_momentum(slice->values, slice->gradients, slice->state[0], slice->count, rates);
+}
+
+int dist_zero_sgd_step(void *arg, const struct dist_zero_slice *slice)
+{
+    const struct dist_zero_sgd *sgd = arg;
+    disti_environment saved;
+
+    if (sgd->momentum != 0.0 && slice->state_floats < DIST_ZERO_SGD_STATE)
+        return 1;
+    saved = disti_environment_enter();
+    sgd_update(sgd, slice);
+    disti_environment_leave(saved);
     return 0;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/kernels/environment.h"
 #include "base/log.h"
 #include "ddp/common.h"
 #include "ddp/squares.h"
@@ -26,24 +27,44 @@ dist_status disti_zero_wait(struct dist_zero *zero, struct zero_bucket *bucket)
 
 void disti_zero_square(struct dist_zero *zero, const float *gradients, size_t count)
 {
-    zero->squares += disti_squares_f32(gradients, count);
+    const double squares = disti_squares_f32(gradients, count);
+    const disti_environment saved = disti_environment_enter();
+
+    zero->squares += squares;
+    disti_environment_leave(saved);
+}
+
+/* Sets the norm, and the scale that brings it down to max_norm. */
+static void step_norm(struct dist_zero *zero)
+{
+    const disti_environment saved = disti_environment_enter();
+    const double limit = zero->options.max_norm, norm = sqrt(zero->squares);
+
+    zero->stats.norm = norm;
+    if (isfinite(norm) && norm > limit)
+        zero->scale = (float)(limit / (norm + 1e-6));
+    disti_environment_leave(saved);
+}
+
+static void step_scale(const struct dist_zero *zero, float *gradients, size_t count)
+{
+    const disti_environment saved = disti_environment_enter();
+
+    for (size_t i = 0; i < count; i++)
+        gradients[i] *= zero->scale;
+    disti_environment_leave(saved);
 }
 
 dist_status disti_zero_clip(struct dist_zero *zero)
 {
     const int64_t began = disti_now_ns();
-    const double limit = zero->options.max_norm;
     dist_status status =
         dist_all_reduce(zero->group, &zero->squares, &zero->squares, 1, DIST_FLOAT64, DIST_SUM);
-    const double norm = sqrt(zero->squares);
 
     zero->stats.waited += (double)(disti_now_ns() - began) * 1e-9;
-    if (status != DIST_OK)
-        return status;
-    zero->stats.norm = norm;
-    if (isfinite(norm) && norm > limit)
-        zero->scale = (float)(limit / (norm + 1e-6));
-    return DIST_OK;
+    if (status == DIST_OK)
+        step_norm(zero);
+    return status;
 }
 
 dist_status disti_zero_update(struct dist_zero *zero, const struct zero_block *block,
@@ -62,8 +83,8 @@ dist_status disti_zero_update(struct dist_zero *zero, const struct zero_block *b
 
     for (int k = 0; k < slice.state_floats; k++)
         state[k] = zero->state + (size_t)k * zero->owned + block->owned_at;
-    for (size_t i = 0; zero->scale < 1.0f && i < block->count; i++)
-        gradients[i] *= zero->scale;
+    if (zero->scale < 1.0f)
+        step_scale(zero, gradients, block->count);
     result = zero->options.step(zero->options.step_arg, &slice);
     if (result == 0)
         return DIST_OK;

@@ -55,8 +55,8 @@ static void local_reduce(const struct local_vectors *vectors)
 {
     char *memory = vectors->memory;
 
-    disti_reduce_kernel(DIST_FLOAT32, DIST_SUM)(memory, memory, memory + vectors->bytes,
-                                                vectors->bytes / sizeof(float));
+    disti_reduce(DIST_FLOAT32, DIST_SUM, memory, memory, memory + vectors->bytes,
+                 vectors->bytes / sizeof(float));
 }
 
 /* The best of as many as there is time for, and of two at least; bytes a second. */

@@ -3,6 +3,7 @@
 #include "engine/measure/tune.h"
 
 #include "base/clock.h"
+#include "base/kernels/environment.h"
 #include "base/log.h"
 #include "base/process_lock.h"
 #include "base/settings/config.h"
@@ -211,12 +212,14 @@ static dist_status tune_share(const struct dist_engine *engine, const struct tun
                           config->world_size);
     status = config->all_gather(config->all_gather_arg, mine, all, sizeof(*mine));
     if (status == DIST_OK) {
+        const disti_environment saved = disti_environment_enter(); /* all ranks round alike */
         double together = tune_sum(engine, all);
 
         *tuning = all[0].tuning;
         if (together > 0)
             tuning->cost.node_bytes_per_second = together;
         disti_tuning_round(tuning);
+        disti_environment_leave(saved);
     }
     free(all);
     return status;

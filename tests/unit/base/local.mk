@@ -44,6 +44,7 @@ tests_unit_base_test_descriptor_SOURCES = tests/unit/base/test_descriptor.c
 tests_unit_base_test_descriptor_LDADD = $(unit_test_libs)
 tests_unit_base_test_dtype_SOURCES = \
 	tests/unit/base/test_dtype.c \
+	tests/unit/base/environment.h \
 	tests/unit/base/reference.c tests/unit/base/reference.h tests/unit/base/unit.h
 tests_unit_base_test_dtype_LDADD = $(unit_test_libs) -lm
 tests_unit_base_test_faults_SOURCES = tests/unit/base/test_faults.c tests/unit/base/unit.h

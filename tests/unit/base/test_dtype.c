@@ -2,6 +2,7 @@
 /* Every dtype and op against wider arithmetic: lengths, alignments, places, odd values. */
 #include "base/dtype.h"
 
+#include "environment.h"
 #include "reference.h"
 #include "unit.h"
 
@@ -333,6 +334,45 @@ static void test_valid(void **state)
     assert_false(disti_op_valid(DIST_OP_DYNAMIC));
 }
 
+/* Also which environment the program has chosen changes nothing, and is left as it was. */
+static void dtype_check_environment(struct dtype_memory *m, dist_dtype dtype, dist_op op,
+                                    size_t count)
+{
+    const bool scales = op == DIST_PREMUL_SUM;
+
+    for (int odd = 0; odd < 2; odd++) {
+        unsigned char *result = odd ? m->dst : m->expected;
+
+        if (odd)
+            environment_odd();
+        disti_reduce(dtype, op, result, m->a, m->b, count);
+        disti_finish(result, count, dtype, op, 3);
+        if (scales)
+            disti_scale(result, result, count, dtype, 1.0 / 3.0);
+        if (odd)
+            assert_true(environment_usual());
+    }
+    dtype_compare(dtype, op, m->dst, m->expected, count);
+}
+
+static void test_environment(void **state)
+{
+    static struct dtype_memory m;
+    uint64_t random = 5;
+
+    (void)state;
+    for (dist_dtype dtype = 0; dtype < DIST_DTYPE_COUNT; dtype++) {
+        for (dist_op op = 0; op < DIST_OP_COUNT; op++) {
+            if (op == DIST_USER || !disti_op_fits(op, dtype))
+                continue;
+            dtype_fill(m.a, 1001, dist_dtype_size(dtype), &random);
+            dtype_fill(m.b, 1001, dist_dtype_size(dtype), &random);
+            dtype_check_environment(&m, dtype, op, 1001);
+            dtype_check_environment(&m, dtype, op, 1);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -342,6 +382,7 @@ int main(void)
         cmocka_unit_test(test_finish),
         cmocka_unit_test(test_integer_average_truncates),
         cmocka_unit_test(test_scale),
+        cmocka_unit_test(test_environment),
         cmocka_unit_test(test_bools),
         cmocka_unit_test(test_fits),
         cmocka_unit_test(test_valid),

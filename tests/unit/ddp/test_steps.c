@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Steps: calls at the wrong time, what is counted, and what gradients become. */
+#include "../base/environment.h"
 #include "steps.h"
 
 #include <float.h>
@@ -260,12 +261,52 @@ static void after_the_world(void **state)
     dist_ddp_destroy(ddp);
 }
 
+/* A step with `given` as the gradients of w, clipped. Returns the norm. */
+static double clipped_step(dist_ddp_wire wire, const float *given, float *to)
+{
+    struct dist_ddp_options options = DIST_DDP_OPTIONS_INIT;
+    dist_group *group = alone();
+    double norm = 0.0;
+    dist_ddp *ddp;
+    float *w;
+
+    options.wire = wire;
+    ddp = make(group, &options);
+    w = dist_ddp_gradient(ddp, 0);
+    memcpy(w, given, COUNT * sizeof(*w));
+    both(ddp);
+    assert_int_equal(dist_ddp_clip(ddp, 1.0, &norm), DIST_OK);
+    memcpy(to, w, COUNT * sizeof(*w));
+    end(group, ddp);
+    return norm;
+}
+
+/* Neither the program's rounding mode nor its treatment of subnormal numbers matters. */
+static void the_environment_changes_nothing(void **state)
+{
+    static float given[COUNT], usual[COUNT], odd[COUNT];
+
+    (void)state;
+    for (int i = 0; i < COUNT; i++)
+        given[i] = i % 2 ? 1e-41f * (float)i : 0.1f * (float)i;
+    for (dist_ddp_wire wire = DIST_DDP_WIRE_SAME; wire <= DIST_DDP_WIRE_INT8; wire++) {
+        double norm = clipped_step(wire, given, usual), odd_norm;
+
+        environment_odd();
+        odd_norm = clipped_step(wire, given, odd);
+        assert_true(environment_usual());
+        assert_true(norm == odd_norm);
+        assert_memory_equal(usual, odd, sizeof(usual));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_interruption_of_a_step),
         cmocka_unit_test(clip_at_any_time),
         cmocka_unit_test(a_rank_that_joined_gives_zeros),
+        cmocka_unit_test(the_environment_changes_nothing),
         cmocka_unit_test(int8_rests_fade),
         cmocka_unit_test(int8_takes_any_number),
         cmocka_unit_test(hooks_that_fail),

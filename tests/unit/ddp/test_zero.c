@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The sharded optimizer of one rank: its memory, slices and optimizers. */
+#include "../base/environment.h"
 #include "../core/alone.h"
 
 #include <dist/zero.h>
@@ -175,6 +176,42 @@ static void the_norm_is_limited(void **state)
     end(group, zero);
 }
 
+/* One step of Adam and one of SGD, of values and gradients of all sizes. */
+static void update(float *values, float *gradients, float *const state[2])
+{
+    struct dist_zero_adam adam = DIST_ZERO_ADAM_INIT;
+    struct dist_zero_sgd sgd = {.rate = 0.1, .momentum = 0.9};
+    const struct dist_zero_slice slice = {.count = COUNT,
+                                          .values = values,
+                                          .gradients = gradients,
+                                          .state = (float **)state,
+                                          .state_floats = 2,
+                                          .step = 3};
+
+    assert_int_equal(dist_zero_adam_step(&adam, &slice), 0);
+    assert_int_equal(dist_zero_sgd_step(&sgd, &slice), 0);
+}
+
+static void the_environment_changes_nothing(void **state)
+{
+    static float given[COUNT], values[2][COUNT], gradients[2][COUNT], states[2][2][COUNT];
+
+    (void)state;
+    for (int i = 0; i < COUNT; i++)
+        given[i] = i % 2 ? 1e-41f * (float)(i + 1) : 0.1f * (float)i;
+    for (int odd = 0; odd < 2; odd++) {
+        memcpy(values[odd], given, sizeof(given));
+        memcpy(gradients[odd], given, sizeof(given));
+        if (odd)
+            environment_odd();
+        update(values[odd], gradients[odd], (float *[]){states[odd][0], states[odd][1]});
+        if (odd)
+            assert_true(environment_usual());
+    }
+    assert_memory_equal(values[0], values[1], sizeof(given));
+    assert_memory_equal(states[0], states[1], sizeof(states[0]));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -182,6 +219,7 @@ int main(void)
         cmocka_unit_test(optimizers_are_pytorchs),
         cmocka_unit_test(state_is_wanted),
         cmocka_unit_test(the_norm_is_limited),
+        cmocka_unit_test(the_environment_changes_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

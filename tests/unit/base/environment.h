@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A floating-point environment in which careless arithmetic has other results. */
+#ifndef TESTS_UNIT_BASE_ENVIRONMENT_H
+#define TESTS_UNIT_BASE_ENVIRONMENT_H
+
+#include <fenv.h>
+#include <stdbool.h>
+
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+/* Rounds up and, where the CPU can, flushes subnormal numbers to zero. */
+static inline void environment_odd(void)
+{
+    fesetround(FE_UPWARD);
+#if defined(__SSE2__)
+    _mm_setcsr(_mm_getcsr() | 0x8040);
+#elif defined(__aarch64__)
+    __builtin_aarch64_set_fpcr(__builtin_aarch64_get_fpcr() | 1u << 24);
+#endif
+}
+
+/* Sets the usual one. False: environment_odd was not in force any more. */
+static inline bool environment_usual(void)
+{
+    bool kept = fegetround() == FE_UPWARD;
+
+#if defined(__SSE2__)
+    kept = kept && (_mm_getcsr() & 0x8040) == 0x8040;
+#endif
+    fesetenv(FE_DFL_ENV);
+    return kept;
+}
+
+#endif
