@@ -434,7 +434,8 @@ DIST_API dist_status dist_op_free(dist_op op);
  *
  * Buffers. in and out must not overlap, except in place as each collective says. With offsets, the
  * blocks must not overlap; they may lie in each other's gaps. A buffer whose count is 0 may have
- * any address, NULL included. Where offsets are NULL, the blocks lie one after the other.
+ * any address, NULL included. Where offsets are NULL, the blocks lie one after the other. A count or
+ * an offset that no buffer can have, such as (size_t)-1, is ERR_INVALID_ARGUMENT.
  *
  * Forms. The form without a suffix blocks. The _async form starts the operation and never waits for
  * another rank: on success *work_p must be given to dist_wait once. Until the work has ended the

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 
 static inline bool disti_mul(size_t a, size_t b, size_t *product_p)
@@ -15,6 +16,19 @@ static inline bool disti_mul(size_t a, size_t b, size_t *product_p)
 static inline bool disti_add(size_t a, size_t b, size_t *sum_p)
 {
     return !__builtin_add_overflow(a, b, sum_p);
+}
+
+/*
+ * The most bytes that a buffer can have. No 64-bit kernel that libdist supports maps 2^56 bytes
+ * into a process; 32-bit objects end at PTRDIFF_MAX.
+ */
+#define DISTI_BYTES_MAX ((size_t)PTRDIFF_MAX >> (sizeof(size_t) > 4 ? 7 : 0))
+
+/* True if a buffer of `bytes` bytes at `memory` can exist: it is not too large and does not wrap.
+ */
+static inline bool disti_addressable(const void *memory, size_t bytes)
+{
+    return bytes <= DISTI_BYTES_MAX && (uintptr_t)memory <= UINTPTR_MAX - bytes;
 }
 
 /*

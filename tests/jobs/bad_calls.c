@@ -56,6 +56,7 @@ static void fine(dist_status status, const char *call)
 #define FINE(call) fine(call, #call)
 
 #define F DIST_FLOAT32
+#define C DIST_UINT8
 #define S DIST_SUM
 #define NO_DTYPE ((dist_dtype)99)
 #define NO_OP ((dist_op)99)
@@ -244,8 +245,57 @@ static void good_gaps(void)
     good_gaps_scattered(ones, gaps);
 }
 
+/*
+ * No buffer of one-byte elements has `many` bytes, although the product does not overflow. -1 of a
+ * program's ints becomes SIZE_MAX.
+ */
+static void bad_lengths(size_t many)
+{
+    size_t all[RANKS_MAX], far[RANKS_MAX];
+    float *end = (float *)(UINTPTR_MAX - 64);
+    dist_work *work = NULL;
+
+    for (int r = 0; r < RANKS_MAX; r++) {
+        all[r] = r == ranks - 1 ? many : 1;
+        far[r] = r == ranks - 1 ? many - 1 : (size_t)r;
+    }
+    BAD("larger than memory", dist_all_reduce(group, in, out, many, C, S));
+    BAD("larger than memory", dist_all_reduce_async(group, in, in, many, C, S, &work));
+    BAD("larger than memory", dist_all_reduce_init(group, in, in, many, C, S, &work));
+    BAD("larger than memory", dist_all_reduce_coalesced(group, (void *[]){in}, &many, 1, C, S));
+    BAD("larger than memory", dist_reduce(group, in, out, many, C, S, 0));
+    BAD("larger than memory", dist_broadcast(group, in, many, C, 0));
+    BAD("larger than memory", dist_all_gather(group, in, out, many, C));
+    BAD("larger than memory", dist_all_gather_v(group, in, out, all, NULL, C));
+    BAD("larger than memory", dist_all_gather_v(group, in, out, counts, far, C));
+    BAD("larger than memory", dist_reduce_scatter(group, in, out, many, C, S));
+    BAD("larger than memory", dist_reduce_scatter_v(group, in, out, all, C, S));
+    BAD("larger than memory", dist_gather(group, in, out, many, C, 0));
+    BAD("larger than memory", dist_gather_v(group, in, many, out, counts, NULL, C, ranks - 1));
+    BAD("larger than memory", dist_gather_v(group, in, 1, out, all, NULL, C, rank));
+    BAD("larger than memory", dist_scatter(group, in, out, many, C, 0));
+    BAD("larger than memory", dist_scatter_v(group, in, counts, far, out, COUNT, C, rank));
+    BAD("larger than memory", dist_all_to_all(group, in, out, many, C));
+    BAD("in_counts", dist_all_to_all_v(group, in, all, NULL, out, counts, NULL, C));
+    BAD("out_counts", dist_all_to_all_v(group, in, counts, NULL, out, counts, far, C));
+    BAD("larger than memory", dist_send(group, in, many, C, 0, 0));
+    BAD("larger than memory", dist_recv(group, out, many, C, 0, 0, NULL));
+    BAD("larger than memory", dist_isend(group, in, many, C, 0, 0, &work));
+    BAD("larger than memory", dist_irecv(group, out, many, C, 0, 0, NULL, &work));
+    BAD("end of the address space", dist_all_reduce(group, end, out, COUNT, F, S));
+    BAD("end of the address space", dist_all_gather(group, in, end, COUNT, F));
+    BAD("end of the address space", dist_send(group, end, COUNT, F, 0, 0));
+    checks++;
+    if (work)
+        fault("a refused call gave a work");
+}
+
 static void bad_counts(void)
 {
+    bad_lengths(SIZE_MAX);
+    bad_lengths(SIZE_MAX - 1);
+    bad_lengths(SIZE_MAX / 2);
+    bad_lengths(SIZE_MAX / 16);
     BAD("larger than memory", dist_all_reduce(group, in, out, TOO_MANY, F, S));
     BAD("larger than memory", dist_all_gather(group, in, out, TOO_MANY, F));
     BAD("larger than memory", dist_send(group, in, TOO_MANY, F, 0, 0));

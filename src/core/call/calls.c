@@ -157,8 +157,11 @@ static dist_status calls_own_counts(const struct calls_check *check, void **owne
     return DIST_OK;
 }
 
-/* Copies counts and offsets to `copy`; offsets NULL: one after the other. False: an overflow. */
-static bool calls_copy_layout(const size_t **counts, const size_t **offsets, size_t ranks,
+/*
+ * Copies counts and offsets to `copy`; offsets NULL: one block after the other. Sums that overflow
+ * wrap here, and calls_measure_v refuses them.
+ */
+static void calls_copy_layout(const size_t **counts, const size_t **offsets, size_t ranks,
                               size_t *copy)
 {
     size_t next = 0;
@@ -166,35 +169,31 @@ static bool calls_copy_layout(const size_t **counts, const size_t **offsets, siz
     memcpy(copy, *counts, ranks * sizeof(*copy));
     for (size_t r = 0; r < ranks; r++) {
         copy[ranks + r] = *offsets ? (*offsets)[r] : next;
-        if (__builtin_add_overflow(copy[ranks + r], copy[r], &next))
-            return false;
+        next = copy[ranks + r] + copy[r];
     }
     *counts = copy;
     *offsets = copy + ranks;
-    return true;
 }
 
-static dist_status calls_copy_layouts(const struct calls_check *check, size_t *copy)
+static void calls_copy_layouts(const struct calls_check *check, size_t *copy)
 {
     size_t ranks = (size_t)check->group->world_size;
     struct dist_call *call = check->call;
-    bool good = true;
 
     if (calls_has_in_counts(check))
-        good = calls_copy_layout(&call->in_counts, &call->in_offsets, ranks, copy);
+        calls_copy_layout(&call->in_counts, &call->in_offsets, ranks, copy);
     else
         call->in_counts = call->in_offsets = NULL;
     if (calls_has_out_counts(check))
-        good = good &&
-               calls_copy_layout(&call->out_counts, &call->out_offsets, ranks, copy + 2 * ranks);
+        calls_copy_layout(&call->out_counts, &call->out_offsets, ranks, copy + 2 * ranks);
     else
         call->out_counts = call->out_offsets = NULL;
-    return good ? DIST_OK : calls_bad(check, "a count and its offset are larger than memory");
 }
 
-/* The extent of blocks with counts of their own. */
-static bool calls_measure_v(const struct calls_check *check, const size_t *counts,
-                            const size_t *offsets, struct calls_extent *extent)
+/* Computes the extent of blocks with counts of their own. */
+static dist_status calls_measure_v(const struct calls_check *check, const char *list,
+                                   const size_t *counts, const size_t *offsets,
+                                   struct calls_extent *extent)
 {
     int own = check->group->rank;
 
@@ -202,30 +201,64 @@ static bool calls_measure_v(const struct calls_check *check, const size_t *count
     for (int r = 0; r < check->group->world_size; r++) {
         size_t end;
 
-        if (!disti_mul(offsets[r] + counts[r], check->element, &end))
-            return false;
+        if (!disti_add(offsets[r], counts[r], &end) || !disti_mul(end, check->element, &end) ||
+            end > DISTI_BYTES_MAX)
+            return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                              "rank %d, %s: %s[%d] is %zu elements of %s at offset %zu, which is "
+                              "larger than memory (%zu bytes at most): pass the sizes of the "
+                              "blocks; a negative number becomes a large one",
+                              own, check->name, list, r, counts[r],
+                              dist_dtype_string(check->call->dtype), offsets[r], DISTI_BYTES_MAX);
         if (counts[r] && end > extent->bytes)
             extent->bytes = end;
     }
     extent->own_offset = offsets[own] * check->element;
     extent->own_bytes = counts[own] * check->element;
-    return true;
+    return DIST_OK;
 }
 
-static bool calls_measure(const struct calls_check *check, size_t count, const size_t *counts,
-                          const size_t *offsets, struct calls_extent *extent)
+/* Computes the extent of blocks of one length. */
+static dist_status calls_measure(const struct calls_check *check, size_t count,
+                                 struct calls_extent *extent)
 {
+    const int ranks = extent->blocks == ALL ? check->group->world_size : 1;
+
     if (extent->blocks == NONE)
-        return true;
-    if (counts)
-        return calls_measure_v(check, counts, offsets, extent);
-    if (!disti_mul(count, check->element, &extent->own_bytes))
-        return false;
-    extent->bytes = extent->own_bytes;
-    if (extent->blocks == ONE)
-        return true;
-    extent->own_offset = (size_t)check->group->rank * extent->own_bytes;
-    return disti_mul(extent->own_bytes, (size_t)check->group->world_size, &extent->bytes);
+        return DIST_OK;
+    if (!disti_mul(count, check->element, &extent->own_bytes) ||
+        !disti_mul(extent->own_bytes, (size_t)ranks, &extent->bytes) ||
+        extent->bytes > DISTI_BYTES_MAX)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "rank %d, %s: count is %zu elements of %s, and %d block(s) of it are "
+                          "larger than memory (%zu bytes at most): pass the size of the buffer; a "
+                          "negative number becomes a large one",
+                          check->group->rank, check->name, count,
+                          dist_dtype_string(check->call->dtype), ranks, DISTI_BYTES_MAX);
+    if (extent->blocks == ALL)
+        extent->own_offset = (size_t)check->group->rank * extent->own_bytes;
+    return DIST_OK;
+}
+
+/* `list`: the name of the counts that a v-form has there. */
+static dist_status calls_check_buffer(const struct calls_check *check, const char *side,
+                                      const char *list, const void *memory, const size_t *counts,
+                                      const size_t *offsets, struct calls_extent *extent)
+{
+    dist_status status =
+        counts ? calls_measure_v(check, list, counts, offsets, extent)
+               : calls_measure(check, disti_call_own_count(check->group, check->call), extent);
+
+    if (status != DIST_OK || !extent->bytes)
+        return status;
+    if (!memory)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "rank %d, %s: %s is NULL", check->group->rank,
+                          check->name, side);
+    if (!disti_addressable(memory, extent->bytes))
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "rank %d, %s: %s is %p, and %zu bytes from there pass the end of the "
+                          "address space: pass the address of a buffer of that size",
+                          check->group->rank, check->name, side, memory, extent->bytes);
+    return DIST_OK;
 }
 
 size_t disti_call_own_count(const dist_group *group, const struct dist_call *call)
@@ -272,15 +305,15 @@ static dist_status calls_check_overlap(const struct calls_check *check)
 static dist_status calls_check_buffers(struct calls_check *check)
 {
     struct dist_call *call = check->call;
-    size_t count = disti_call_own_count(check->group, call);
+    bool both = check->in.blocks == ALL && check->out.blocks == ALL;
+    dist_status status = calls_check_buffer(check, "in", both ? "in_counts" : "counts", call->in,
+                                            call->in_counts, call->in_offsets, &check->in);
 
-    if (!calls_measure(check, count, call->in_counts, call->in_offsets, &check->in) ||
-        !calls_measure(check, count, call->out_counts, call->out_offsets, &check->out))
-        return calls_bad(check, "count is larger than memory");
-    if (check->in.bytes && !call->in)
-        return calls_bad(check, "in is NULL");
-    if (check->out.bytes && !call->out)
-        return calls_bad(check, "out is NULL");
+    if (status == DIST_OK)
+        status = calls_check_buffer(check, "out", both ? "out_counts" : "counts", call->out,
+                                    call->out_counts, call->out_offsets, &check->out);
+    if (status != DIST_OK)
+        return status;
     if (disti_collective_uneven(call->collective) &&
         disti_collective_rooted(check->call->collective) && call->root == check->group->rank) {
         size_t own = call->in_counts ? call->in_counts[call->root] : call->out_counts[call->root];
@@ -309,7 +342,7 @@ static dist_status calls_check_all(struct calls_check *check, void **owned_p)
     if (disti_collective_uneven(call->collective)) {
         status = calls_own_counts(check, owned_p);
         if (status == DIST_OK)
-            status = calls_copy_layouts(check, *owned_p);
+            calls_copy_layouts(check, *owned_p);
     } else {
         status = calls_own_source(check, owned_p);
     }
