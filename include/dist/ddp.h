@@ -134,7 +134,7 @@ DIST_API dist_status dist_ddp_create(dist_group *group, const struct dist_ddp_pa
  * Collective, unless it failed. In the middle of a step it ends the other ranks' step with
  * ERR_ABORTED, before a step that others have begun with ERR_MISMATCH or ERR_PEER_LOST: their
  * message says that this rank called a barrier. After an earlier failure it returns OK. NULL is
- * accepted.
+ * accepted. Later calls with the dist_ddp return ERR_INVALID_ARGUMENT.
  */
 DIST_API dist_status dist_ddp_destroy(dist_ddp *ddp);
 

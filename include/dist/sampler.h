@@ -55,7 +55,10 @@ DIST_API dist_status dist_sampler_create(const dist_group *group,
                                          const struct dist_sampler_options *options,
                                          dist_sampler **sampler_p);
 
-/* NULL is accepted. */
+/*
+ * NULL is accepted. For a sampler that is NULL or destroyed, the other functions return 0 or false,
+ * and dist_sampler_restore ERR_INVALID_ARGUMENT.
+ */
 DIST_API void dist_sampler_destroy(dist_sampler *sampler);
 
 /* Begins an epoch, at its first sample. The order depends on seed and epoch only. */

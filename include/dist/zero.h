@@ -82,7 +82,8 @@ struct dist_zero_options {
     bool sum;                  /* of the gradients over the ranks; else their mean */
     double max_norm;           /* all gradients are scaled such that the root of the sum of their
                                   squares is at most this; INFINITY: it is only taken; 0: neither */
-    int state_floats;          /* numbers that the optimizer keeps for an element, zero at first */
+    int state_floats;          /* numbers that the optimizer keeps for an element, zero at first; 0
+                                  to DIST_ZERO_STATE_MAX, and as many as `step` needs */
     dist_zero_step_fn step;    /* the optimizer: dist_zero_sgd_step, dist_zero_adam_step, or one of
                                   the program's */
     void *step_arg;            /* not copied: so a program can change a rate between steps */
@@ -113,7 +114,8 @@ DIST_API dist_status dist_zero_create(dist_group *group,
 /*
  * Ends it at once, and frees its memory, the parameters too. Collective, unless it failed. In the
  * middle of a step it ends the other ranks' step, as dist_ddp_destroy does. After an earlier
- * failure it returns OK. NULL is accepted.
+ * failure it returns OK. NULL is accepted. Later calls with the dist_zero return
+ * ERR_INVALID_ARGUMENT.
  */
 DIST_API dist_status dist_zero_destroy(dist_zero *zero);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/process_lock.h"
 
 /* ---- the start ---- */
 
@@ -92,6 +93,21 @@ dist_status disti_ddp_leave(dist_group *group)
     uint8_t leaves = 1;
 
     return dist_all_reduce(group, &leaves, &leaves, 1, DIST_UINT8, DIST_MAX);
+}
+
+DISTI_PROCESS_LOCK(common_lock);
+static void *common_destroyed[DDP_DESTROYED];
+static unsigned common_destroyed_next;
+
+void disti_ddp_keep_destroyed(void *handle)
+{
+    void *oldest;
+
+    pthread_mutex_lock(&common_lock);
+    oldest = common_destroyed[common_destroyed_next % DDP_DESTROYED];
+    common_destroyed[common_destroyed_next++ % DDP_DESTROYED] = handle;
+    pthread_mutex_unlock(&common_lock);
+    free(oldest);
 }
 
 /* ---- names ---- */

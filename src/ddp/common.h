@@ -29,6 +29,13 @@ dist_status disti_ddp_agree(dist_group *group, const char *call, dist_status sta
  */
 dist_status disti_ddp_leave(dist_group *group);
 
+/*
+ * Keeps the structure of a destroyed handle, so that a later call with that handle finds it marked
+ * as destroyed. Frees the oldest of the last DDP_DESTROYED structures. Any thread may call it.
+ */
+#define DDP_DESTROYED 256
+void disti_ddp_keep_destroyed(void *handle);
+
 /* "'a', 'b' and 3 more", name by name. Begins all zero. */
 struct ddp_list {
     char text[256];

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "ddp/common.h"
@@ -26,8 +27,11 @@ static dist_status ddp_options(const struct dist_ddp_options *given,
                                struct dist_ddp_options *options)
 {
     *options = (struct dist_ddp_options)DIST_DDP_OPTIONS_INIT;
-    if (given && (given->size == 0 || given->size > sizeof(*options)))
-        return ddp_bad("options.size is wrong: initialise the options with DIST_DDP_OPTIONS_INIT");
+    if (given && (given->size < sizeof(given->size) || given->size > sizeof(*options)))
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "dist_ddp_create: options.size is %zu (at most %zu): initialise the "
+                          "options with DIST_DDP_OPTIONS_INIT",
+                          given->size, sizeof(*options));
     if (given)
         memcpy(options, given, given->size);
     if (options->first_bucket_bytes == 0)
@@ -35,9 +39,15 @@ static dist_status ddp_options(const struct dist_ddp_options *given,
     if (options->hook_stages == 0)
         options->hook_stages = 1;
     if (options->hook_stages < 0 || options->hook_stages > DIST_DDP_STAGES_MAX)
-        return ddp_bad("options.hook_stages is not from 1 to DIST_DDP_STAGES_MAX");
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "dist_ddp_create: options.hook_stages is %d: set it to 1 to %d, or 0 for "
+                          "1",
+                          options->hook_stages, DIST_DDP_STAGES_MAX);
     if ((unsigned)options->wire > DIST_DDP_WIRE_INT8)
-        return ddp_bad("options.wire is no dist_ddp_wire");
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "dist_ddp_create: options.wire is %d: set it to a dist_ddp_wire, %d to "
+                          "%d",
+                          (int)options->wire, DIST_DDP_WIRE_SAME, DIST_DDP_WIRE_INT8);
     if (options->hook && options->wire != DIST_DDP_WIRE_SAME)
         return ddp_bad("options have both a hook and a wire: take one of them");
     switch (options->dtype) {
@@ -49,13 +59,25 @@ static dist_status ddp_options(const struct dist_ddp_options *given,
         return options->wire == DIST_DDP_WIRE_SAME ? DIST_OK
                                                    : ddp_bad("options.wire is for float32 only");
     default:
-        return ddp_bad("options.dtype is no floating-point type");
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "dist_ddp_create: options.dtype is %d (%s): set it to DIST_FLOAT32, "
+                          "DIST_FLOAT64, DIST_FLOAT16 or DIST_BFLOAT16",
+                          (int)options->dtype, dist_dtype_string(options->dtype));
     }
 }
 
 static dist_status ddp_parameter_copy(struct ddp_parameter *to,
-                                      const struct dist_ddp_parameter *from, int index)
+                                      const struct dist_ddp_parameter *from, int index,
+                                      dist_dtype dtype)
 {
+    size_t bytes;
+
+    if (!disti_mul(from->count, dist_dtype_size(dtype), &bytes) ||
+        !disti_addressable(from->values, bytes) || !disti_addressable(from->gradient, bytes))
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "dist_ddp_create: parameter %d: count is %zu elements of %s, which pass "
+                          "the end of the address space: set count to the size of the parameter",
+                          index, from->count, dist_dtype_string(dtype));
     if (from->count == 0)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "dist_ddp_create: parameter %d has no elements", index);
@@ -86,7 +108,7 @@ static dist_status ddp_parameters_copy(struct dist_ddp *ddp,
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d parameters", count);
     ddp->count = count;
     for (int i = 0; i < count && status == DIST_OK; i++)
-        status = ddp_parameter_copy(&ddp->parameters[i], &parameters[i], i);
+        status = ddp_parameter_copy(&ddp->parameters[i], &parameters[i], i, ddp->options.dtype);
     return status;
 }
 
@@ -154,8 +176,11 @@ static dist_status ddp_prepare(struct dist_ddp *ddp, dist_group *group,
 {
     dist_status status = ddp_options(options, &ddp->options);
 
-    if (status == DIST_OK && (count < 1 || !parameters))
-        status = ddp_bad(count < 1 ? "there are no parameters" : "parameters is NULL");
+    if (status == DIST_OK && count < 1)
+        status = disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                            "dist_ddp_create: count is %d: list at least one parameter", count);
+    if (status == DIST_OK && !parameters)
+        status = ddp_bad("parameters is NULL");
     if (status == DIST_OK)
         status = ddp_parameters_copy(ddp, parameters, count);
     if (status == DIST_OK)
@@ -197,8 +222,8 @@ static dist_status ddp_complete(dist_group *group, dist_status status)
     return disti_ddp_agree(group, "dist_ddp_create", status, (struct ddp_word){0}, &apart);
 }
 
-/* Leaves its groups; then nothing uses its memory any more. */
-static dist_status ddp_free(struct dist_ddp *ddp)
+/* Leaves its groups; then nothing uses its memory any more. Frees all but the structure. */
+static dist_status ddp_release(struct dist_ddp *ddp)
 {
     dist_status status = DIST_OK, left;
 
@@ -215,7 +240,6 @@ static dist_status ddp_free(struct dist_ddp *ddp)
     free(ddp->came);
     free(ddp->buckets);
     free(ddp->tally);
-    free(ddp);
     return status;
 }
 
@@ -227,7 +251,8 @@ static void ddp_give_up(struct dist_ddp *ddp, dist_status status)
     disti_text(text, sizeof(text), "%s", dist_last_error());
     if (ddp->stage_count > 0)
         disti_ddp_fail(ddp, status);
-    ddp_free(ddp);
+    ddp_release(ddp);
+    free(ddp);
     disti_fail_unlogged(text);
 }
 
@@ -237,8 +262,8 @@ dist_status dist_ddp_create(dist_group *group, const struct dist_ddp_parameter *
     struct dist_ddp *ddp;
     dist_status status;
 
-    if (!group)
-        return ddp_bad("group is NULL");
+    if (dist_get_world_size(group) < 1)
+        return ddp_bad(group ? "the group was destroyed" : "group is NULL");
     ddp = calloc(1, sizeof(*ddp));
     if (!ddp)
         return ddp_agree(NULL, group, disti_fail(DIST_ERR_NO_MEMORY, "no memory for a dist_ddp"));
@@ -271,7 +296,11 @@ dist_status dist_ddp_destroy(dist_ddp *ddp)
 
     if (!ddp)
         return DIST_OK;
+    if (ddp->destroyed)
+        return disti_ddp_check(ddp, "dist_ddp_destroy");
     ddp_part(ddp);
-    status = ddp_free(ddp);
+    status = ddp_release(ddp);
+    *ddp = (struct dist_ddp){.destroyed = true};
+    disti_ddp_keep_destroyed(ddp);
     return status == DIST_ERR_ABORTED ? DIST_OK : status;
 }

@@ -66,6 +66,7 @@ struct dist_ddp {
     int32_t *tally; /* ranks that took part, then ranks that had each gradient; NULL: not asked */
     dist_work *tally_work;
     dist_status failed;
+    bool destroyed; /* all other members are zero */
     struct dist_ddp_stats stats;
 };
 

@@ -43,6 +43,8 @@ dist_status disti_ddp_check(const struct dist_ddp *ddp, const char *call)
 {
     if (!ddp)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s: ddp is NULL", call);
+    if (ddp->destroyed)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s: the dist_ddp was destroyed", call);
     if (ddp->failed != DIST_OK)
         return disti_fail(DIST_ERR_ABORTED,
                           "rank %d: %s: the dist_ddp ended with an earlier error (%s): destroy it",
@@ -135,14 +137,31 @@ dist_status dist_ddp_set_stream(dist_ddp *ddp, void *stream)
     return status;
 }
 
+/* The caller's struct of results: its size, of which `most` is the largest. */
+static dist_status ddp_check_result(const struct dist_ddp *ddp, const char *call,
+                                    const size_t *size, size_t most)
+{
+    if (!ddp || ddp->destroyed)
+        return disti_ddp_check(ddp, call);
+    if (!size)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s: the struct for the result is NULL", call);
+    if (*size >= sizeof(*size) && *size <= most)
+        return DIST_OK;
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                      "%s: size is %zu: set it to the sizeof of the struct (at most %zu)", call,
+                      *size, most);
+}
+
 dist_status dist_ddp_get_stats(const dist_ddp *ddp, struct dist_ddp_stats *stats_p)
 {
-    if (!ddp || !stats_p || stats_p->size == 0 || stats_p->size > sizeof(*stats_p))
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "dist_ddp_get_stats: give a dist_ddp, and a struct with its size set");
+    dist_status status = ddp_check_result(ddp, "dist_ddp_get_stats",
+                                          stats_p ? &stats_p->size : NULL, sizeof(*stats_p));
+
+    if (status != DIST_OK)
+        return status;
     memcpy((char *)stats_p + sizeof(stats_p->size),
            (const char *)&ddp->stats + sizeof(ddp->stats.size),
-           stats_p->size > sizeof(stats_p->size) ? stats_p->size - sizeof(stats_p->size) : 0);
+           stats_p->size - sizeof(stats_p->size));
     return DIST_OK;
 }
 
@@ -160,12 +179,15 @@ dist_status dist_ddp_get_bucket_times(const dist_ddp *ddp, int bucket,
                                       struct dist_ddp_bucket_times *times_p)
 {
     struct dist_ddp_bucket_times times;
+    dist_status status = ddp_check_result(ddp, "dist_ddp_get_bucket_times",
+                                          times_p ? &times_p->size : NULL, sizeof(*times_p));
 
-    if (!ddp || bucket < 0 || bucket >= ddp->bucket_count || !times_p || times_p->size == 0 ||
-        times_p->size > sizeof(*times_p))
+    if (status != DIST_OK)
+        return status;
+    if (bucket < 0 || bucket >= ddp->bucket_count)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "dist_ddp_get_bucket_times: give a dist_ddp, one of its buckets, and a "
-                          "struct with its size set");
+                          "dist_ddp_get_bucket_times: bucket is %d: there are %d, from 0", bucket,
+                          ddp->bucket_count);
     times = (struct dist_ddp_bucket_times){
         .size = times_p->size,
         .began_ns = ddp->buckets[bucket].began,

@@ -2,10 +2,12 @@
 /* Which samples a rank sees in an epoch. */
 #include <dist/sampler.h>
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "ddp/common.h"
 #include "permute.h"
 
 /*
@@ -19,6 +21,7 @@ struct dist_sampler {
     uint64_t epoch, key;
     uint64_t start; /* samples of the epoch that were seen before it was restored, by all ranks */
     uint64_t taken; /* samples that this rank has taken since */
+    bool destroyed;
 };
 
 static dist_status sampler_bad(const char *what)
@@ -31,14 +34,40 @@ static dist_status sampler_options(const dist_group *group,
                                    const struct dist_sampler_options *given,
                                    struct dist_sampler_options *options)
 {
-    if (!given || given->size == 0 || given->size > sizeof(*given))
-        return sampler_bad("initialise the options with DIST_SAMPLER_OPTIONS_INIT");
+    if (!given)
+        return sampler_bad("options is NULL: initialise options with DIST_SAMPLER_OPTIONS_INIT");
+    if (given->size < sizeof(given->size) || given->size > sizeof(*given))
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "dist_sampler_create: options.size is %zu (at most %zu): initialise the "
+                          "options with DIST_SAMPLER_OPTIONS_INIT",
+                          given->size, sizeof(*given));
     *options = (struct dist_sampler_options)DIST_SAMPLER_OPTIONS_INIT;
     memcpy(options, given, given->size);
     if (options->count == 0)
-        return sampler_bad("options.count is 0: give the number of samples in the data set");
-    if (!group && (options->rank < 0 || options->world_size < 0))
+        return sampler_bad("options.count is 0: set it to the number of samples in the data set");
+    if (!group && (options->rank == -1 || options->world_size == -1))
         return sampler_bad("give a group, or rank and world_size in the options");
+    if (options->rank == -1)
+        options->rank = dist_get_rank(group);
+    if (options->world_size == -1)
+        options->world_size = dist_get_world_size(group);
+    if (group && (options->rank == -1 || options->world_size == -1))
+        return sampler_bad("the group was destroyed");
+    if (options->world_size < 1)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "dist_sampler_create: options.world_size is %d: set it to 1 or more, or "
+                          "-1 for the group's",
+                          options->world_size);
+    if (options->rank < 0 || options->rank >= options->world_size)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "dist_sampler_create: options.rank is %d: set it to 0 to %d, or -1 for "
+                          "the group's",
+                          options->rank, options->world_size - 1);
+    if (!options->drop_last && options->count > UINT64_MAX - (uint64_t)options->world_size)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "dist_sampler_create: options.count is %" PRIu64 ", and with %d ranks "
+                          "the last samples have no number: set drop_last, or count to less",
+                          options->count, options->world_size);
     return DIST_OK;
 }
 
@@ -56,29 +85,29 @@ dist_status dist_sampler_create(const dist_group *group, const struct dist_sampl
     if (!sampler)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a sampler");
     sampler->options = options;
-    if (options.rank < 0)
-        sampler->options.rank = dist_get_rank(group);
-    if (options.world_size < 0)
-        sampler->options.world_size = dist_get_world_size(group);
-    if (sampler->options.world_size < 1 || sampler->options.rank >= sampler->options.world_size) {
-        status =
-            disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_sampler_create: there is no rank %d of %d",
-                       sampler->options.rank, sampler->options.world_size);
-        free(sampler);
-        return status;
-    }
     dist_sampler_set_epoch(sampler, 0);
     *sampler_p = sampler;
     return DIST_OK;
 }
 
+/* False: it is NULL or destroyed. */
+static inline bool sampler_is_there(const struct dist_sampler *sampler)
+{
+    return sampler && !sampler->destroyed;
+}
+
 void dist_sampler_destroy(dist_sampler *sampler)
 {
-    free(sampler);
+    if (!sampler_is_there(sampler))
+        return;
+    sampler->destroyed = true;
+    disti_ddp_keep_destroyed(sampler);
 }
 
 void dist_sampler_set_epoch(dist_sampler *sampler, uint64_t epoch)
 {
+    if (!sampler_is_there(sampler))
+        return;
     sampler->epoch = epoch;
     sampler->key = disti_permute_key(sampler->options.seed, epoch);
     sampler->start = 0;
@@ -87,9 +116,12 @@ void dist_sampler_set_epoch(dist_sampler *sampler, uint64_t epoch)
 
 uint64_t dist_sampler_count(const dist_sampler *sampler)
 {
-    const uint64_t world = (uint64_t)sampler->options.world_size;
-    const uint64_t left = sampler->options.count - sampler->start;
+    uint64_t world, left;
 
+    if (!sampler_is_there(sampler))
+        return 0;
+    world = (uint64_t)sampler->options.world_size;
+    left = sampler->options.count - sampler->start;
     return left / world + (!sampler->options.drop_last && left % world != 0);
 }
 
@@ -102,19 +134,23 @@ static uint64_t sampler_place(const struct dist_sampler *sampler, uint64_t i)
 
 uint64_t dist_sampler_at(const dist_sampler *sampler, uint64_t i)
 {
-    const uint64_t count = sampler->options.count, at = sampler_place(sampler, i) % count;
+    uint64_t count, at;
 
+    if (!sampler_is_there(sampler))
+        return 0;
+    count = sampler->options.count;
+    at = sampler_place(sampler, i) % count;
     return sampler->options.shuffle ? disti_permute(count, sampler->key, at) : at;
 }
 
 bool dist_sampler_is_padding(const dist_sampler *sampler, uint64_t i)
 {
-    return sampler_place(sampler, i) >= sampler->options.count;
+    return sampler_is_there(sampler) && sampler_place(sampler, i) >= sampler->options.count;
 }
 
 bool dist_sampler_next(dist_sampler *sampler, uint64_t *index_p)
 {
-    if (sampler->taken >= dist_sampler_count(sampler))
+    if (!sampler_is_there(sampler) || !index_p || sampler->taken >= dist_sampler_count(sampler))
         return false;
     *index_p = dist_sampler_at(sampler, sampler->taken++);
     return true;
@@ -122,16 +158,22 @@ bool dist_sampler_next(dist_sampler *sampler, uint64_t *index_p)
 
 void dist_sampler_skip(dist_sampler *sampler, uint64_t samples)
 {
-    const uint64_t left = dist_sampler_count(sampler) - sampler->taken;
+    uint64_t left;
 
+    if (!sampler_is_there(sampler))
+        return;
+    left = dist_sampler_count(sampler) - sampler->taken;
     sampler->taken += samples < left ? samples : left;
 }
 
 void dist_sampler_save(const dist_sampler *sampler, struct dist_sampler_state *state_p)
 {
-    const uint64_t left = sampler->options.count - sampler->start;
-    const uint64_t seen = sampler->taken * (uint64_t)sampler->options.world_size;
+    uint64_t left, seen;
 
+    if (!sampler_is_there(sampler) || !state_p)
+        return;
+    left = sampler->options.count - sampler->start;
+    seen = sampler->taken * (uint64_t)sampler->options.world_size;
     *state_p = (struct dist_sampler_state){.seed = sampler->options.seed,
                                            .epoch = sampler->epoch,
                                            .seen = sampler->start + (seen < left ? seen : left)};
@@ -139,6 +181,11 @@ void dist_sampler_save(const dist_sampler *sampler, struct dist_sampler_state *s
 
 dist_status dist_sampler_restore(dist_sampler *sampler, const struct dist_sampler_state *state)
 {
+    if (!sampler_is_there(sampler) || !state)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_sampler_restore: %s",
+                          !sampler             ? "sampler is NULL"
+                          : sampler->destroyed ? "the sampler was destroyed"
+                                               : "state is NULL");
     if (state->seen > sampler->options.count)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "dist_sampler_restore: %llu samples of the epoch were seen, but the data "

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "ddp/common.h"
@@ -16,23 +17,101 @@ static dist_status zero_bad(const char *what)
     return disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_zero_create: %s", what);
 }
 
+/* Refuses a number of an optimizer below 0, from `below` on, or that is none. */
+static dist_status zero_check_number(const char *name, double value, double below)
+{
+    if (value >= 0.0 && value < below)
+        return DIST_OK;
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                      "dist_zero_create: options.step_arg: %s is %g: set it to a number from 0 to "
+                      "less than %g",
+                      name, value, below);
+}
+
+static dist_status zero_check_state(const struct dist_zero_options *options, int needed,
+                                    const char *why)
+{
+    if (options->state_floats >= needed)
+        return DIST_OK;
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                      "dist_zero_create: options.state_floats is %d, but %s needs %d: set it to "
+                      "that",
+                      options->state_floats, why, needed);
+}
+
+static dist_status zero_check_sgd(const struct dist_zero_options *options)
+{
+    const struct dist_zero_sgd *sgd = options->step_arg;
+    dist_status status = zero_check_number("rate", sgd->rate, INFINITY);
+
+    if (status == DIST_OK)
+        status = zero_check_number("momentum", sgd->momentum, INFINITY);
+    if (status == DIST_OK)
+        status = zero_check_number("weight_decay", sgd->weight_decay, INFINITY);
+    if (status == DIST_OK && sgd->momentum != 0.0)
+        status = zero_check_state(options, DIST_ZERO_SGD_STATE, "dist_zero_sgd_step with momentum");
+    return status;
+}
+
+static dist_status zero_check_adam(const struct dist_zero_options *options)
+{
+    const struct dist_zero_adam *adam = options->step_arg;
+    dist_status status = zero_check_number("rate", adam->rate, INFINITY);
+
+    if (status == DIST_OK)
+        status = zero_check_number("beta1", adam->beta1, 1.0);
+    if (status == DIST_OK)
+        status = zero_check_number("beta2", adam->beta2, 1.0);
+    if (status == DIST_OK)
+        status = zero_check_number("epsilon", adam->epsilon, INFINITY);
+    if (status == DIST_OK)
+        status = zero_check_number("weight_decay", adam->weight_decay, INFINITY);
+    if (status == DIST_OK)
+        status = zero_check_state(options, DIST_ZERO_ADAM_STATE, "dist_zero_adam_step");
+    return status;
+}
+
+/* The numbers of the library's own optimizers. */
+static dist_status zero_check_optimizer(const struct dist_zero_options *options)
+{
+    const bool sgd = options->step == dist_zero_sgd_step;
+
+    if (!sgd && options->step != dist_zero_adam_step)
+        return DIST_OK;
+    if (!options->step_arg)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "dist_zero_create: options.step_arg is NULL: set it to a struct %s",
+                          sgd ? "dist_zero_sgd" : "dist_zero_adam");
+    return sgd ? zero_check_sgd(options) : zero_check_adam(options);
+}
+
 /* The options that the program gave, with what they leave to us. */
 static dist_status zero_options(const struct dist_zero_options *given,
                                 struct dist_zero_options *options)
 {
     *options = (struct dist_zero_options)DIST_ZERO_OPTIONS_INIT;
-    if (!given || given->size == 0 || given->size > sizeof(*options))
-        return zero_bad("initialise the options with DIST_ZERO_OPTIONS_INIT, and set the step");
+    if (!given)
+        return zero_bad("options is NULL: initialise options with DIST_ZERO_OPTIONS_INIT, and set "
+                        "the step");
+    if (given->size < sizeof(given->size) || given->size > sizeof(*options))
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "dist_zero_create: options.size is %zu (at most %zu): initialise the "
+                          "options with DIST_ZERO_OPTIONS_INIT",
+                          given->size, sizeof(*options));
     memcpy(options, given, given->size);
     if (!options->step)
         return zero_bad("options.step is NULL: give dist_zero_sgd_step, dist_zero_adam_step or a "
                         "function of your own");
     if (options->state_floats < 0 || options->state_floats > DIST_ZERO_STATE_MAX)
-        return zero_bad("options.state_floats is not from 0 to DIST_ZERO_STATE_MAX");
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "dist_zero_create: options.state_floats is %d: set it to 0 to %d",
+                          options->state_floats, DIST_ZERO_STATE_MAX);
     if (!(options->max_norm >= 0.0))
-        return zero_bad("options.max_norm is less than 0, or no number");
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "dist_zero_create: options.max_norm is %g: set it to 0 or more",
+                          options->max_norm);
     if (options->dtype == DIST_FLOAT32)
-        return DIST_OK;
+        return zero_check_optimizer(options);
     return disti_fail(DIST_ERR_UNSUPPORTED,
                       "dist_zero_create: options.dtype is %s: it is for "
                       "float32 only",
@@ -43,7 +122,15 @@ static dist_status zero_parameter_copy(struct zero_parameter *to,
                                        const struct dist_zero_parameter *from, int index)
 {
     const struct disti_driver *driver = disti_driver_loaded();
+    size_t bytes;
 
+    if (!disti_mul(from->count, sizeof(float), &bytes) || !disti_addressable(from->values, bytes) ||
+        !disti_addressable(from->gradient, bytes))
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "dist_zero_create: parameter %d: count is %zu elements of float32, which "
+                          "pass the end of the address space: set count to the size of the "
+                          "parameter",
+                          index, from->count);
     if (from->count == 0)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "dist_zero_create: parameter %d has no elements", index);
@@ -80,8 +167,11 @@ static dist_status zero_prepare(struct dist_zero *zero,
 {
     dist_status status = zero_options(options, &zero->options);
 
-    if (status == DIST_OK && (count < 1 || !parameters))
-        status = zero_bad(count < 1 ? "there are no parameters" : "parameters is NULL");
+    if (status == DIST_OK && count < 1)
+        status = disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                            "dist_zero_create: count is %d: list at least one parameter", count);
+    if (status == DIST_OK && !parameters)
+        status = zero_bad("parameters is NULL");
     if (status == DIST_OK)
         status = zero_parameters_copy(zero, parameters, count);
     if (status == DIST_OK)
@@ -140,8 +230,8 @@ static void zero_describe(struct dist_zero *zero)
     zero->stats.buckets = zero->bucket_count;
 }
 
-/* The memory before the group: see dist_shared_free. */
-static dist_status zero_free(struct dist_zero *zero)
+/* The memory before the group: see dist_shared_free. Frees all but the structure. */
+static dist_status zero_release(struct dist_zero *zero)
 {
     dist_status status;
 
@@ -152,7 +242,6 @@ static dist_status zero_free(struct dist_zero *zero)
     free(zero->parameters);
     free(zero->buckets);
     free(zero->shares);
-    free(zero);
     return status;
 }
 
@@ -164,7 +253,8 @@ static void zero_give_up(struct dist_zero *zero, dist_status status)
     disti_text(text, sizeof(text), "%s", dist_last_error());
     if (zero->group)
         disti_zero_fail(zero, status);
-    zero_free(zero);
+    zero_release(zero);
+    free(zero);
     disti_fail_unlogged(text);
 }
 
@@ -174,8 +264,8 @@ dist_status dist_zero_create(dist_group *group, const struct dist_zero_parameter
     struct dist_zero *zero;
     dist_status status;
 
-    if (!group)
-        return zero_bad("group is NULL");
+    if (dist_get_world_size(group) < 1)
+        return zero_bad(group ? "the group was destroyed" : "group is NULL");
     zero = calloc(1, sizeof(*zero));
     if (!zero)
         return zero_agree(NULL, group, disti_fail(DIST_ERR_NO_MEMORY, "no memory for a dist_zero"));
@@ -210,7 +300,11 @@ dist_status dist_zero_destroy(dist_zero *zero)
 
     if (!zero)
         return DIST_OK;
+    if (zero->destroyed)
+        return disti_zero_check(zero, "dist_zero_destroy");
     zero_part(zero);
-    status = zero_free(zero);
+    status = zero_release(zero);
+    *zero = (struct dist_zero){.destroyed = true};
+    disti_ddp_keep_destroyed(zero);
     return status == DIST_ERR_ABORTED ? DIST_OK : status;
 }

@@ -26,6 +26,8 @@ dist_status disti_zero_check(const struct dist_zero *zero, const char *call)
 {
     if (!zero)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s: zero is NULL", call);
+    if (zero->destroyed)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s: the dist_zero was destroyed", call);
     if (zero->failed != DIST_OK)
         return disti_fail(DIST_ERR_ABORTED,
                           "rank %d: %s: the dist_zero ended with an earlier error (%s): destroy it",
@@ -107,10 +109,15 @@ dist_status dist_zero_set_steps(dist_zero *zero, uint64_t steps)
 
 dist_status dist_zero_get_stats(const dist_zero *zero, struct dist_zero_stats *stats_p)
 {
-    if (!zero || !stats_p || stats_p->size < sizeof(stats_p->size) ||
-        stats_p->size > sizeof(*stats_p))
+    if (!zero || zero->destroyed)
+        return disti_zero_check(zero, "dist_zero_get_stats");
+    if (!stats_p)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_zero_get_stats: stats_p is NULL");
+    if (stats_p->size < sizeof(stats_p->size) || stats_p->size > sizeof(*stats_p))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "dist_zero_get_stats: give a dist_zero, and a struct with its size set");
+                          "dist_zero_get_stats: size is %zu: set it to the sizeof of the struct "
+                          "(at most %zu)",
+                          stats_p->size, sizeof(*stats_p));
     memcpy((char *)stats_p + sizeof(stats_p->size),
            (const char *)&zero->stats + sizeof(zero->stats.size),
            stats_p->size - sizeof(stats_p->size));

@@ -77,6 +77,7 @@ struct dist_zero {
     float scale;        /* of the gradients, by max_norm */
     uint64_t made;      /* steps, by the program's count */
     dist_status failed; /* what ended it */
+    bool destroyed;     /* all other members are zero */
     struct dist_zero_stats stats;
 };
 

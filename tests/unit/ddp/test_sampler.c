@@ -186,7 +186,19 @@ static void test_refusals(void **state)
     assert_int_equal(dist_sampler_create(NULL, &options, &sampler), DIST_ERR_INVALID_ARGUMENT);
     options.rank = options.world_size = 2;
     assert_int_equal(dist_sampler_create(NULL, &options, &sampler), DIST_ERR_INVALID_ARGUMENT);
-    assert_non_null(strstr(dist_last_error(), "no rank 2 of 2"));
+    assert_non_null(strstr(dist_last_error(), "options.rank is 2: set it to 0 to 1"));
+    options.rank = -2;
+    assert_int_equal(dist_sampler_create(NULL, &options, &sampler), DIST_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(dist_last_error(), "options.rank is -2"));
+    options.rank = 0;
+    options.world_size = -5;
+    assert_int_equal(dist_sampler_create(NULL, &options, &sampler), DIST_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(dist_last_error(), "options.world_size is -5"));
+    options.world_size = 2;
+    options.count = UINT64_MAX;
+    assert_int_equal(dist_sampler_create(NULL, &options, &sampler), DIST_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(dist_last_error(), "drop_last"));
+    options.count = 4;
     assert_null(sampler);
     options.size = sizeof(options) + 1;
     assert_int_equal(dist_sampler_create(NULL, &options, &sampler), DIST_ERR_INVALID_ARGUMENT);
@@ -197,8 +209,34 @@ static void test_refusals(void **state)
     sampler = make(4, 0, 1, false);
     assert_int_equal(dist_sampler_restore(sampler, &(struct dist_sampler_state){.seen = 5}),
                      DIST_ERR_INVALID_ARGUMENT);
+    assert_int_equal(dist_sampler_restore(sampler, NULL), DIST_ERR_INVALID_ARGUMENT);
     dist_sampler_destroy(sampler);
     dist_sampler_destroy(NULL);
+}
+
+/* Every function leaves a sampler alone that is NULL or destroyed. */
+static void test_no_sampler(void **state)
+{
+    dist_sampler *destroyed = make(4, 0, 1, false), *none[] = {NULL, destroyed};
+    struct dist_sampler_state saved = {.seen = 3};
+    uint64_t index = 7;
+
+    (void)state;
+    dist_sampler_destroy(destroyed);
+    for (int i = 0; i < 2; i++) {
+        dist_sampler_set_epoch(none[i], 1);
+        dist_sampler_skip(none[i], 1);
+        dist_sampler_save(none[i], &saved);
+        assert_int_equal(dist_sampler_count(none[i]), 0);
+        assert_int_equal(dist_sampler_at(none[i], 0), 0);
+        assert_false(dist_sampler_is_padding(none[i], 0));
+        assert_false(dist_sampler_next(none[i], &index));
+        assert_int_equal(dist_sampler_restore(none[i], &saved), DIST_ERR_INVALID_ARGUMENT);
+        dist_sampler_destroy(none[i]);
+    }
+    assert_int_equal(index, 7);
+    assert_int_equal(saved.seen, 3);
+    assert_non_null(strstr(dist_last_error(), "destroyed"));
 }
 
 int main(void)
@@ -211,6 +249,7 @@ int main(void)
         cmocka_unit_test(test_orders_are_even),
         cmocka_unit_test(test_any_count),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_no_sampler),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -221,6 +221,53 @@ static void options_of_other_sizes(void **state)
     end(group, ddp);
 }
 
+/* Every wrong number and pointer is refused, and a destroyed one by every function. */
+static void wrong_arguments(void **state)
+{
+    struct dist_ddp_options options = DIST_DDP_OPTIONS_INIT;
+    struct dist_ddp_parameter parameter = {.count = 4};
+    struct dist_ddp_stats stats = {.size = 1};
+    struct dist_ddp_bucket_times times = {.size = sizeof(times)};
+    dist_group *group = alone();
+    dist_ddp *ddp = NULL;
+
+    (void)state;
+    options.hook_stages = -1;
+    refused(dist_ddp_create(group, &parameter, 1, &options, &ddp),
+            "options.hook_stages is -1: set it to 1 to 4");
+    options.hook_stages = 0;
+    options.dtype = (dist_dtype)-1;
+    refused(dist_ddp_create(group, &parameter, 1, &options, &ddp), "options.dtype is -1");
+    refused(dist_ddp_create(group, &parameter, -1, NULL, &ddp), "count is -1");
+    refused(dist_ddp_create(group, NULL, 1, NULL, &ddp), "parameters is NULL");
+    parameter.count = SIZE_MAX / 4;
+    refused(dist_ddp_create(group, &parameter, 1, NULL, &ddp), "end of the address space");
+    parameter.count = 4;
+    parameter.gradient = (void *)(uintptr_t)-8;
+    refused(dist_ddp_create(group, &parameter, 1, NULL, &ddp), "end of the address space");
+    parameter.gradient = NULL;
+    assert_null(ddp);
+    assert_int_equal(dist_ddp_create(group, &parameter, 1, NULL, &ddp), DIST_OK);
+    refused(dist_ddp_get_stats(ddp, &stats), "size is 1");
+    refused(dist_ddp_get_stats(ddp, NULL), "NULL");
+    refused(dist_ddp_get_bucket_times(ddp, -1, &times), "bucket is -1: there are 1");
+    refused(dist_ddp_get_bucket_times(ddp, 0, NULL), "NULL");
+    assert_int_equal(dist_ddp_get_bucket_times(ddp, 0, &times), DIST_OK);
+    assert_int_equal(dist_ddp_destroy(ddp), DIST_OK);
+    refused(dist_ddp_destroy(ddp), "was destroyed");
+    refused(dist_ddp_ready(ddp, 0), "was destroyed");
+    refused(dist_ddp_finish(ddp), "was destroyed");
+    refused(dist_ddp_join(ddp, NULL, NULL), "was destroyed");
+    refused(dist_ddp_clip(ddp, 1.0, NULL), "was destroyed");
+    refused(dist_ddp_get_stats(ddp, &stats), "was destroyed");
+    refused(dist_ddp_get_bucket_times(ddp, 0, &times), "was destroyed");
+    assert_null(dist_ddp_gradient(ddp, 0));
+    assert_int_equal(dist_ddp_active(ddp), 0);
+    assert_false(dist_ddp_is_used(ddp, 0));
+    assert_int_equal(dist_destroy_process_group(group), DIST_OK);
+    refused(dist_ddp_create(group, &parameter, 1, NULL, &ddp), "the group was destroyed");
+}
+
 /* A child has the parent's gradients, but not its groups. */
 static void a_child_leaves_it_alone(void **state)
 {
@@ -311,6 +358,7 @@ int main(void)
         cmocka_unit_test(int8_takes_any_number),
         cmocka_unit_test(hooks_that_fail),
         cmocka_unit_test(options_of_other_sizes),
+        cmocka_unit_test(wrong_arguments),
         cmocka_unit_test(a_child_leaves_it_alone),
         cmocka_unit_test(after_the_world),
     };

@@ -135,22 +135,93 @@ static void optimizers_are_pytorchs(void **state)
     }
 }
 
+/* The step function of a program sees in a later step that momentum was switched on. */
 static void state_is_wanted(void **state)
 {
-    struct dist_zero_adam adam = DIST_ZERO_ADAM_INIT;
+    struct dist_zero_sgd sgd = DIST_ZERO_SGD_INIT;
     struct dist_zero_options options = DIST_ZERO_OPTIONS_INIT;
     dist_group *group = alone();
     dist_zero *zero;
 
     (void)state;
-    options.step = dist_zero_adam_step;
-    options.step_arg = &adam;
+    options.step = dist_zero_sgd_step;
+    options.step_arg = &sgd;
     zero = make(group, &options);
+    sgd.momentum = 0.9;
     for (int i = 0; i < COUNT; i++)
         assert_int_equal(dist_zero_ready(zero, i), DIST_OK);
     assert_int_equal(dist_zero_finish(zero), DIST_ERR_ABORTED);
     assert_non_null(strstr(dist_last_error(), "step function returned 1"));
     end(group, zero);
+}
+
+static void options_are_checked(void **state)
+{
+    const struct dist_zero_options fresh = DIST_ZERO_OPTIONS_INIT;
+    const struct dist_zero_sgd sgd = DIST_ZERO_SGD_INIT;
+    const struct dist_zero_adam adam = DIST_ZERO_ADAM_INIT;
+    const struct {
+        const char *text;
+        struct dist_zero_options options;
+        struct dist_zero_sgd sgd;
+        struct dist_zero_adam adam; /* used where rate is not 0 */
+    } cases[] = {
+        {"options.step is NULL", .options = fresh, .sgd = sgd},
+        {"state_floats is 0, but dist_zero_sgd_step with momentum needs 1",
+         .options = {.step = dist_zero_sgd_step}, .sgd = {.momentum = 0.9}},
+        {"state_floats is 1, but dist_zero_adam_step needs 2",
+         .options = {.step = dist_zero_adam_step, .state_floats = 1}, .adam = adam},
+        {"state_floats is -1", .options = {.step = dist_zero_sgd_step, .state_floats = -1}},
+        {"state_floats is 9: set it to 0 to 8", .options = {.step = see, .state_floats = 9}},
+        {"max_norm is -1", .options = {.step = see, .max_norm = -1.0}},
+        {"max_norm is nan", .options = {.step = see, .max_norm = (double)NAN}},
+        {"rate is -1", .options = {.step = dist_zero_sgd_step}, .sgd = {.rate = -1.0}},
+        {"momentum is inf", .options = {.step = dist_zero_sgd_step},
+         .sgd = {.momentum = (double)INFINITY}},
+        {"beta1 is 1: set it to a number from 0 to less than 1",
+         .options = {.step = dist_zero_adam_step, .state_floats = 2},
+         .adam = {.rate = 1.0, .beta1 = 1.0}},
+        {"epsilon is -1", .options = {.step = dist_zero_adam_step, .state_floats = 2},
+         .adam = {.rate = 1.0, .epsilon = -1.0}},
+    };
+    const struct dist_zero_parameter parameter = {.count = 1}, large = {.count = SIZE_MAX};
+    struct dist_zero_options good = {.size = sizeof(good), .step = see, .dtype = DIST_FLOAT32};
+    struct dist_zero_stats stats = {.size = 1};
+    dist_group *group = alone();
+    dist_zero *zero = NULL;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct dist_zero_options options = cases[i].options;
+        struct dist_zero_sgd descent = cases[i].sgd;
+        struct dist_zero_adam moments = cases[i].adam;
+
+        options.size = sizeof(options);
+        options.step_arg = moments.rate > 0.0 ? (void *)&moments : &descent;
+        refused(dist_zero_create(group, &parameter, 1, &options, &zero), cases[i].text);
+    }
+    refused(dist_zero_create(group, &large, 1, &good, &zero), "count is 18446744073709551615");
+    refused(dist_zero_create(group, &parameter, -3, &good, &zero), "count is -3");
+    refused(dist_zero_create(group, NULL, 1, &good, &zero), "parameters is NULL");
+    refused(dist_zero_create(group, &parameter, 1, NULL, &zero), "options is NULL");
+    refused(dist_zero_create(group, &parameter, 1, &good, NULL), "zero_p is NULL");
+    refused(dist_zero_create(NULL, &parameter, 1, &good, &zero), "group is NULL");
+    good.step = dist_zero_sgd_step;
+    refused(dist_zero_create(group, &parameter, 1, &good, &zero), "step_arg is NULL");
+    assert_null(zero);
+    good.step = see;
+    assert_int_equal(dist_zero_create(group, &parameter, 1, &good, &zero), DIST_OK);
+    refused(dist_zero_get_stats(zero, &stats), "size is 1");
+    refused(dist_zero_get_stats(zero, NULL), "stats_p is NULL");
+    assert_int_equal(dist_zero_destroy(zero), DIST_OK);
+    refused(dist_zero_destroy(zero), "was destroyed");
+    refused(dist_zero_ready(zero, 0), "was destroyed");
+    refused(dist_zero_finish(zero), "was destroyed");
+    refused(dist_zero_get_stats(zero, &stats), "was destroyed");
+    assert_null(dist_zero_values(zero, 0));
+    assert_int_equal(dist_zero_get_steps(zero), 0);
+    assert_int_equal(dist_destroy_process_group(group), DIST_OK);
+    refused(dist_zero_create(group, &parameter, 1, &good, &zero), "the group was destroyed");
 }
 
 static void the_norm_is_limited(void **state)
@@ -218,6 +289,7 @@ int main(void)
         cmocka_unit_test(each_element_is_updated_once),
         cmocka_unit_test(optimizers_are_pytorchs),
         cmocka_unit_test(state_is_wanted),
+        cmocka_unit_test(options_are_checked),
         cmocka_unit_test(the_norm_is_limited),
         cmocka_unit_test(the_environment_changes_nothing),
     };
