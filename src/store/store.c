@@ -246,6 +246,17 @@ void disti_store_report(struct disti_store *store, const struct disti_party *par
     store_tell(store, party, &request);
 }
 
+void disti_store_refuse(struct disti_store *store, const struct disti_party *party,
+                        const char *key, dist_status status, const char *why)
+{
+    char text[DISTI_REASON_MAX];
+    struct client_request request = {
+        .op = DISTI_WIRE_REFUSE, .arg = status, .key = key, .value = text};
+
+    request.bytes = disti_text(text, sizeof(text), "%s", why);
+    store_tell(store, party, &request);
+}
+
 void disti_store_tell_leaving(struct disti_store *store, const struct disti_party *party,
                               uint64_t calls)
 {

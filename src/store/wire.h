@@ -45,6 +45,9 @@
  *     LEAVING           a party, u64 calls               no reply: this rank waits for the others
  *                                                        to leave the party's group, and has made
  *                                                        so many calls of collectives in it
+ *     REFUSE      name  a party, text: why               no reply; arg: a status. This rank does not
+ *                                                        come to the ALL_GATHER of that name, which
+ *                                                        ends with status and text for the party
  *     GOODBYE                                            no reply: the server closes. arg 1: the
  *                                                        client has given up on its hello, and may
  *                                                        come again
@@ -78,6 +81,7 @@ enum disti_wire_op {
     DISTI_WIRE_LEAVE,
     DISTI_WIRE_PROOF,
     DISTI_WIRE_LEAVING,
+    DISTI_WIRE_REFUSE,
     DISTI_WIRE_REPLY = 64,
     DISTI_WIRE_NOTICE
 };

@@ -3,6 +3,7 @@
 #include "store/server/coll.h"
 
 #include "base/checked.h"
+#include "base/log.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,7 +84,7 @@ static bool coll_matches(struct disti_store_server *server, struct store_peer *p
 
     for (int i = 0; same && (coll->ranks || party->count) && i < coll->size; i++)
         same = disti_wire_party_rank(party, (uint32_t)i) == disti_store_coll_rank(coll, i);
-    if (same && (coll->bytes == bytes || coll->op == DISTI_WIRE_BROADCAST))
+    if (same && (coll->bytes == bytes || coll->op == DISTI_WIRE_BROADCAST || coll->refusal))
         return true;
     if (same)
         snprintf(text, sizeof(text),
@@ -114,6 +115,13 @@ static bool coll_put(struct store_coll *coll, int index, const unsigned char *da
     return coll->result != NULL;
 }
 
+/* Frees a refused collective after the last rank has come or refused. */
+static void coll_drop_refused(struct disti_store_server *server, struct store_coll *coll)
+{
+    if (coll->count == coll->size)
+        disti_store_coll_free(server, coll);
+}
+
 /* The rank has come, with its bytes; with the last rank it is over. */
 static void coll_enter(struct disti_store_server *server, struct store_peer *peer,
                        const struct store_request *request, struct store_coll *coll,
@@ -125,6 +133,13 @@ static void coll_enter(struct disti_store_server *server, struct store_peer *pee
     bool leave = coll->op == DISTI_WIRE_LEAVE;
 
     coll->count += !arrival->here;
+    if (coll->refusal) {
+        arrival->here = true;
+        disti_store_coll_refuse(server, peer, request->id, &coll->key, coll->refused,
+                                coll->refusal);
+        coll_drop_refused(server, coll);
+        return;
+    }
     /* A client that gave up may ask once more: its last request is answered. */
     *arrival = (struct store_arrival){true, true, request->id, request->deadline};
     coll->due = request->deadline < coll->due ? request->deadline : coll->due;
@@ -192,4 +207,58 @@ void disti_store_coll_join(struct disti_store_server *server, struct store_peer 
     else if (!coll || coll_matches(server, peer, request, coll, &party,
                                    value_bytes - disti_wire_party_bytes(party.count)))
         coll_begin(server, peer, request, &party, coll);
+}
+
+/* ---- refusals ---- */
+
+/* Keeps the first refusal, for the ranks that come later. False: no memory. */
+static bool coll_keep_refusal(const struct disti_store_server *server, struct store_coll *coll,
+                              const struct store_peer *peer, const char *why)
+{
+    struct disti_notice notice = {.rank = peer->rank};
+    char text[DISTI_REASON_MAX + 32];
+
+    if (coll->refusal)
+        return true;
+    disti_text(text, sizeof(text), "refused the call: %s", why);
+    disti_store_ranks_tell(server, &notice, text);
+    coll->refused = (dist_status)peer->in.head.arg;
+    coll->refusal = strdup(notice.text);
+    return coll->refusal;
+}
+
+void disti_store_coll_take_refusal(struct disti_store_server *server, struct store_peer *peer)
+{
+    const struct disti_wire_head *head = &peer->in.head;
+    const unsigned char *value = disti_wire_value(&peer->in);
+    struct store_request request = {.op = DISTI_WIRE_ALL_GATHER, .key.length = head->key_bytes};
+    struct disti_wire_party party;
+    struct store_coll *coll;
+    dist_status status;
+    int index;
+
+    if (head->arg >= 0 ||
+        !disti_wire_get_party(value, (size_t)head->value_bytes, server->world_size, &party) ||
+        !coll_includes(&party, peer->rank)) {
+        peer->dead = server->reap = true;
+        return;
+    }
+    if (disti_store_failures_hopeless(server, &party, &status))
+        return; /* the other ranks are told of the failure */
+    memcpy(request.key.bytes, peer->in.body, head->key_bytes);
+    coll = coll_find(server, &request.key);
+    if (!coll)
+        coll = coll_new(server, &request, &party, 0, peer->rank);
+    index = coll ? disti_store_coll_index(coll, peer->rank) : -1;
+    if (index < 0)
+        return;
+    if (!coll_keep_refusal(server, coll, peer,
+                           (const char *)value + disti_wire_party_bytes(party.count))) {
+        disti_store_coll_end(server, coll, DIST_ERR_NO_MEMORY, "the store has no memory for it");
+        return;
+    }
+    coll->count += !coll->arrivals[index].here;
+    coll->arrivals[index] = (struct store_arrival){.here = true};
+    disti_store_coll_answer(server, coll, coll->refused, coll->refusal);
+    coll_drop_refused(server, coll);
 }

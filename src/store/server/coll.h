@@ -15,7 +15,10 @@ int disti_store_coll_index(const struct store_coll *coll, int rank);
 void disti_store_coll_refuse(struct disti_store_server *server, struct store_peer *peer,
                              uint32_t id, const struct store_key *key, dist_status status,
                              const char *text);
-/* Answers all who wait for it, with the result or with a text, and frees it. */
+/* Answers all ranks that wait for it, with the result or with a text. */
+void disti_store_coll_answer(struct disti_store_server *server, struct store_coll *coll,
+                             dist_status status, const char *text);
+/* The same, and frees it. */
 void disti_store_coll_end(struct disti_store_server *server, struct store_coll *coll,
                           dist_status status, const char *text);
 

@@ -19,6 +19,7 @@ void disti_store_coll_free(struct disti_store_server *server, struct store_coll 
     *entry = coll->next;
     disti_blob_drop(coll->result);
     free(coll->ranks);
+    free(coll->refusal);
     free(coll->arrivals);
     free(coll);
 }
@@ -72,10 +73,9 @@ static void coll_forget_leaving(struct disti_store_server *server, const struct 
         disti_store_leavings_drop(server, coll->group);
 }
 
-void disti_store_coll_end(struct disti_store_server *server, struct store_coll *coll,
-                          dist_status status, const char *text)
+void disti_store_coll_answer(struct disti_store_server *server, struct store_coll *coll,
+                             dist_status status, const char *text)
 {
-    coll_forget_leaving(server, coll, status);
     for (int i = 0; i < coll->size; i++) {
         struct store_peer *peer = coll_stop_waiting(server, coll, i);
         uint32_t id = coll->arrivals[i].id;
@@ -85,6 +85,13 @@ void disti_store_coll_end(struct disti_store_server *server, struct store_coll *
         else if (peer)
             disti_store_coll_refuse(server, peer, id, &coll->key, status, text);
     }
+}
+
+void disti_store_coll_end(struct disti_store_server *server, struct store_coll *coll,
+                          dist_status status, const char *text)
+{
+    coll_forget_leaving(server, coll, status);
+    disti_store_coll_answer(server, coll, status, text);
     disti_store_coll_free(server, coll);
 }
 

@@ -64,6 +64,8 @@ void disti_store_serve_frame(struct disti_store_server *server, struct store_pee
         disti_store_ranks_report(server, peer);
     else if (head->op == DISTI_WIRE_LEAVING)
         disti_store_leavings_take(server, peer);
+    else if (head->op == DISTI_WIRE_REFUSE)
+        disti_store_coll_take_refusal(server, peer);
     else if (head->op == DISTI_WIRE_GOODBYE)
         disti_store_ranks_goodbye(server, peer);
     else

@@ -63,6 +63,8 @@ struct store_coll {
     int64_t due;                    /* no deadline of an arrival is before this */
     struct store_arrival *arrivals; /* by index in the party */
     struct disti_blob *result; /* size * bytes; of a BROADCAST: what its root gave, NULL before */
+    char *refusal;             /* by the first rank that refused to come; NULL: none has */
+    dist_status refused;       /* its status */
 };
 
 /* A group that one of its ranks has reported as failed. */
@@ -253,6 +255,8 @@ bool disti_store_peer_came_by(const struct store_peer *peer, char text[DISTI_HOS
 /* coll.c */
 void disti_store_coll_join(struct disti_store_server *server, struct store_peer *peer,
                            const struct store_request *request);
+/* The rank does not come, and says why: the others are told, at once or when they come. */
+void disti_store_coll_take_refusal(struct disti_store_server *server, struct store_peer *peer);
 
 /* coll_end.c */
 /* Ends what is due. Returns when the next one is; INT64_MAX: none. */

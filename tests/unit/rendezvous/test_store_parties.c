@@ -345,6 +345,43 @@ static void test_arrivals_stay(void **state)
     job_all(4, rank_arrives);
 }
 
+/* Rank 2 refuses: rank 1 is told, which may wait already, and rank 3, which comes later. */
+static void rank_refuses(int rank, void *arg)
+{
+    struct disti_party b = party_of(2, right, 3);
+    struct disti_store *store = join(arg, rank);
+    int in = rank, out[3];
+    char key[16];
+
+    barrier(store, "all here");
+    for (int round = 0; round < 2; round++) {
+        snprintf(key, sizeof(key), "round %d", round);
+        if (rank == 2)
+            disti_store_refuse(store, &b, key, DIST_ERR_NO_BACKEND, "no such thing");
+        if (rank == 3)
+            barrier(store, "refused");
+        if (rank == 1 || rank == 3) {
+            CHECK(disti_store_all_gather(store, &b, key, &in, out, sizeof(in), WAIT_MS) ==
+                  DIST_ERR_NO_BACKEND);
+            CHECK_SAYS("rank 2 (host ", "refused the call: no such thing", key);
+        }
+        if (rank != 3)
+            barrier(store, "refused");
+    }
+    if (rank > 0) {
+        disti_store_refuse(store, &b, "by all", DIST_ERR_INVALID_ARGUMENT, "all ranks refuse");
+        gather_in_order(store, &b, rank);
+    }
+    barrier(store, "end");
+    disti_store_close(store);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    job_all(4, rank_refuses);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -352,6 +389,7 @@ int main(void)
         cmocka_unit_test(test_parties),       cmocka_unit_test(test_missing_from_a_party),
         cmocka_unit_test(test_failed_group),  cmocka_unit_test(test_rank_of_one_party_leaves),
         cmocka_unit_test(test_arrivals_stay), cmocka_unit_test(test_broadcast_without_the_lost),
+        cmocka_unit_test(test_refusals),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
