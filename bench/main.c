@@ -3,6 +3,7 @@
 #include "bench/rounds/run.h"
 #include "compare.h"
 #include "single.h"
+#include "tools/common/output.h"
 #include "worker_main.h"
 
 #include <signal.h>
@@ -27,5 +28,5 @@ int main(int argc, char **argv)
         return compare_main(&options, argc, argv);
     else
         return single_main(&options, argc, argv);
-    return RUN_OK;
+    return output_exit("dist_bench", RUN_OK);
 }

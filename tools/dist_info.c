@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* dist_info: the version, the backends there are, and what each of them supports. */
 #include "common/args.h"
+#include "common/output.h"
 #include "doctor/doctor.h"
 #include "env/env.h"
 #include "explain.h"
@@ -335,11 +336,11 @@ int main(int argc, char **argv)
     signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit on files fails, and is reported */
     for (size_t i = 0; argc > 1 && i < sizeof(commands) / sizeof(commands[0]); i++) {
         if (strcmp(argv[1], commands[i].name) == 0)
-            return commands[i].run(argc - 1, argv + 1);
+            return output_exit("dist_info", commands[i].run(argc - 1, argv + 1));
     }
     code = info_options(argc, argv, &info, &rest);
     if (code >= 0)
-        return code;
+        return output_exit("dist_info", code);
     backends = rest < argc && strcmp(argv[rest], "backends") == 0;
     if (rest + (backends ? 1 : 0) < argc) {
         fprintf(stderr, "dist_info: unknown argument '%s'; see dist_info --help\n",
@@ -352,5 +353,5 @@ int main(int argc, char **argv)
         return info_usage(stderr, 2);
     }
     code = backends ? info_backends(&info) : info_summary();
-    return fflush(stdout) == 0 ? code : 1;
+    return output_exit("dist_info", code);
 }

@@ -377,5 +377,5 @@ int explain_run_job(struct explain_report *report)
     report->question.topology = NULL;
     if (dist_destroy_process_group(world) != DIST_OK)
         status = DIST_ERR_ABORTED;
-    return status == DIST_OK && fflush(stdout) == 0 ? 0 : 1;
+    return status == DIST_OK ? 0 : 1;
 }

@@ -6,10 +6,12 @@ libcommon_la_SOURCES = \
 	tools/common/args.c tools/common/args.h \
 	tools/common/args_complete.c \
 	tools/common/args_help.c \
+	tools/common/draft.c tools/common/draft.h \
 	tools/common/gpu.c tools/common/gpu.h \
 	tools/common/json.c tools/common/json.h \
 	tools/common/launched.c tools/common/launched.h \
 	tools/common/markup.c tools/common/markup.h \
+	tools/common/output.c tools/common/output.h \
 	tools/common/progress.c tools/common/progress.h \
 	tools/common/utf8.c tools/common/utf8.h
 libcommon_la_LIBADD = -lm

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* dist_info tune: measures with care what messages cost, and leaves it in the cache. */
 #include "common/args.h"
+#include "common/output.h"
 #include "common/progress.h"
 #include "explain.h"
 
@@ -43,7 +44,7 @@ static int tune_rank(int rank, void *arg)
     else if (ranks == 1)
         fprintf(stderr, "dist_info: tune needs two ranks or more: give --ranks, or start dist_info "
                         "as you start your job\n");
-    return status == DIST_OK && ranks > 1 ? 0 : 1;
+    return output_exit("dist_info", status == DIST_OK && ranks > 1 ? 0 : 1);
 }
 
 int tune_main(int argc, char **argv)

@@ -8,6 +8,7 @@
 #include "failure.h"
 #include "options.h"
 #include "task.h"
+#include "tools/common/output.h"
 #include "train/device/blas.h"
 #include "train/device/device.h"
 #include "train/model/gemm.h"
@@ -53,10 +54,11 @@ static int program_train(const struct options *options, struct comm *comm)
     return result;
 }
 
-/* Lines go out one by one: an earlier one may have failed. */
 static int program_close_output(void)
 {
-    return fflush(stdout) == 0 && !ferror(stdout) ? 0 : failure("cannot write to standard output");
+    const char *cause = output_failure();
+
+    return cause ? failure("cannot write to standard output: %s", cause) : 0;
 }
 
 /* One rank from start to end. rank: what dist_spawn says; -1: the process was not spawned. */
@@ -128,10 +130,10 @@ static int program_run(struct options *options)
     switch (options->action) {
     case OPTIONS_HELP:
         options_help(options->task, stdout);
-        return fflush(stdout) == 0 ? PROGRAM_OK : PROGRAM_FAILURE;
+        return output_exit(options->task->program, PROGRAM_OK);
     case OPTIONS_VERSION:
         printf("%s (libdist) %s\n", options->task->program, dist_version());
-        return fflush(stdout) == 0 ? PROGRAM_OK : PROGRAM_FAILURE;
+        return output_exit(options->task->program, PROGRAM_OK);
     case OPTIONS_RUN:
         break;
     }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "comm.h"
+#include "tools/common/output.h"
 
 enum { REPORT_BAR = 10 };   /* characters of the progress bar */
 enum { REPORT_LINES = 10 }; /* of an epoch */
@@ -32,7 +33,6 @@ void report_open(struct report *report, bool active, int64_t every)
     *report = (struct report){.active = active, .every = every, .interval = 1};
     if (!active)
         return;
-    setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
     report->bar = isatty(STDERR_FILENO);
     report->blocks = report_has_utf8();
 }
@@ -120,9 +120,9 @@ void report_step(struct report *report, int64_t step, double loss)
     if (report->bar)
         report_draw(report, step + 1, loss);
     else if (step % report->interval == 0)
-        printf("Train Epoch: %" PRId64 " [%" PRId64 "/%" PRId64 " (%.0f%%)]\tLoss: %.6f\n",
-               report->epoch, report->before + step * report->batch, report->samples,
-               100.0 * (before + (double)step) / (before + (double)report->steps), loss);
+        output_print("Train Epoch: %" PRId64 " [%" PRId64 "/%" PRId64 " (%.0f%%)]\tLoss: %.6f\n",
+                     report->epoch, report->before + step * report->batch, report->samples,
+                     100.0 * (before + (double)step) / (before + (double)report->steps), loss);
 }
 
 void report_epoch_end(struct report *report, const struct report_result *result, double lr,
@@ -132,56 +132,56 @@ void report_epoch_end(struct report *report, const struct report_result *result,
         return;
     if (report->bar)
         fputc('\n', stderr);
-    printf("epoch %" PRId64 " | loss %.6f | lr %.2e | %.2f ms/step | %.0f samples/s | "
-           "communication %.1f%%\n",
-           report->epoch, result->loss, lr, 1e3 * result->seconds / (double)steps,
-           (double)result->count / result->seconds, 100.0 * result->share);
+    output_print("epoch %" PRId64 " | loss %.6f | lr %.2e | %.2f ms/step | %.0f samples/s | "
+                 "communication %.1f%%\n",
+                 report->epoch, result->loss, lr, 1e3 * result->seconds / (double)steps,
+                 (double)result->count / result->seconds, 100.0 * result->share);
 }
 
 void report_enough(const struct report *report, int64_t tests, double best)
 {
     if (report->active)
-        printf("stopping early: no test in %" PRId64 " epochs had a smaller loss than %.4f\n",
-               tests, best);
+        output_print("stopping early: no test in %" PRId64 " epochs had a smaller loss than %.4f\n",
+                     tests, best);
 }
 
 void report_test(const struct report *report, const struct report_result *result)
 {
     if (!report->active)
         return;
-    printf("\nTest set: Average loss: %.4f, Accuracy: %" PRId64 "/%" PRId64 " (%.0f%%)\n\n",
-           result->loss, result->correct, result->count,
-           100.0 * (double)result->correct / (double)result->count);
+    output_print("\nTest set: Average loss: %.4f, Accuracy: %" PRId64 "/%" PRId64 " (%.0f%%)\n\n",
+                 result->loss, result->correct, result->count,
+                 100.0 * (double)result->correct / (double)result->count);
 }
 
 void report_products(const struct report *report, const char *name)
 {
     if (report->active)
-        printf("Matrix products: %s\n", name);
+        output_print("Matrix products: %s\n", name);
 }
 
 void report_shares(const struct report *report, uint64_t bytes, uint64_t all, int sharers)
 {
     if (report->active)
-        printf("Optimizer state: %" PRIu64 " of %" PRIu64 " bytes a rank | "
-               "a copy of the parameters for %d rank%s\n",
-               bytes, all, sharers, sharers == 1 ? "" : "s");
+        output_print("Optimizer state: %" PRIu64 " of %" PRIu64 " bytes a rank | "
+                     "a copy of the parameters for %d rank%s\n",
+                     bytes, all, sharers, sharers == 1 ? "" : "s");
 }
 
 void report_hash(const struct report *report, uint64_t hash, int world)
 {
     if (report->active)
-        printf("Parameter hash: %016" PRIx64 " (%d rank%s)\n", hash, world,
-               world == 1 ? "" : "s agree");
+        output_print("Parameter hash: %016" PRIx64 " (%d rank%s)\n", hash, world,
+                     world == 1 ? "" : "s agree");
 }
 
 void report_end(const struct report *report, const struct report_result *result,
                 const char *backend, int world)
 {
     if (report->active)
-        printf("Final: accuracy %.2f%% (%" PRId64 "/%" PRId64 ") | time %.1f s | communication "
-               "%.1f%% | backend %s | %d rank%s\n",
-               100.0 * (double)result->correct / (double)result->count, result->correct,
-               result->count, result->seconds, 100.0 * result->share, backend, world,
-               world == 1 ? "" : "s");
+        output_print(
+            "Final: accuracy %.2f%% (%" PRId64 "/%" PRId64 ") | time %.1f s | communication "
+            "%.1f%% | backend %s | %d rank%s\n",
+            100.0 * (double)result->correct / (double)result->count, result->correct, result->count,
+            result->seconds, 100.0 * result->share, backend, world, world == 1 ? "" : "s");
 }

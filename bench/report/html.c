@@ -198,7 +198,7 @@ int html_write(const struct result *result, FILE *to)
         while (curves_next(&curves))
             page_collective(&curves, to);
         fprintf(to, "</body></html>\n");
-        status = fflush(to) == 0 && !ferror(to) ? 0 : -1;
+        status = ferror(to) ? -1 : 0;
     } else {
         errno = ENOMEM;
     }

@@ -2,6 +2,8 @@
 /* Prints as OSU's programs and NCCL's tests do. */
 #include "print.h"
 
+#include "tools/common/output.h"
+
 #include <string.h>
 
 const struct print_format *print_find(const char *name)
@@ -76,7 +78,7 @@ static void osu_point(const struct options *options, const struct result *result
     if (options->full)
         printf("%20.2f%20.2f", time->p50 / 1e3, time->p99 / 1e3);
     printf("\n");
-    fflush(stdout);
+    output_flush();
 }
 
 const struct print_format print_osu = {.name = "osu", .head = osu_head, .measurement = osu_point};
@@ -122,7 +124,7 @@ static void nccl_point(const struct options *options, const struct result *resul
     nccl_side(options, result, a);
     nccl_side(options, result, b);
     printf("\n");
-    fflush(stdout);
+    output_flush();
 }
 
 static void nccl_end(const struct options *options, const struct result *result)

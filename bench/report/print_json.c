@@ -98,7 +98,7 @@ int print_json_file(const struct result *result, FILE *to)
         json_point(to, result, &result->measurements[p]);
     }
     fprintf(to, "\n  ]\n}\n");
-    return fflush(to) == 0 && !ferror(to) ? 0 : -1;
+    return ferror(to) ? -1 : 0;
 }
 
 static void json_end(const struct options *options, const struct result *result)

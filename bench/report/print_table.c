@@ -2,6 +2,8 @@
 /* Prints several libraries side by side, and as CSV. */
 #include "print.h"
 
+#include "tools/common/output.h"
+
 #include <string.h>
 
 /* ---- side by side ---- */
@@ -56,7 +58,7 @@ static void table_point(const struct options *options, const struct result *resu
             printf(" %7s", "-");
     }
     printf("\n");
-    fflush(stdout);
+    output_flush();
 }
 
 static void table_end(const struct options *options, const struct result *result)
@@ -120,7 +122,7 @@ static void csv_point(const struct options *options, const struct result *result
 
     for (int c = 0; c < result->library_count; c++)
         csv_row(options, result, measurement, c);
-    fflush(stdout);
+    output_flush();
 }
 
 const struct print_format print_csv = {.name = "csv", .begin = csv_begin, .measurement = csv_point};

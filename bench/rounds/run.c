@@ -6,6 +6,8 @@
 #include "bench/report/html.h"
 #include "bench/report/print.h"
 #include "measurement.h"
+#include "tools/common/draft.h"
+#include "tools/common/output.h"
 #include "tools/common/progress.h"
 
 #include <errno.h>
@@ -149,41 +151,51 @@ static int run_each(void *arg, struct order *order, bool first)
     return run_over(state) ? 1 : 0;
 }
 
-/* ---- afterwards ---- */
+/* ---- files ---- */
+
+/* Whether the file can be written, found out before anything is measured. */
+static bool run_can_write(const char *option, const char *file)
+{
+    if (!file || draft_is_possible(file) == 0)
+        return true;
+    fprintf(stderr, "dist_bench: --%s %s: cannot write: %s\n", option, file, strerror(errno));
+    return false;
+}
 
 /* Writes a file of the results, if the option that names it was given. */
 static int run_write(const struct run *run, const char *option, const char *file,
                      int (*write)(const struct result *result, FILE *to))
 {
-    FILE *to = file ? fopen(file, "we") : NULL;
-    int failed = 0;
+    struct output output;
+    bool complete;
 
     if (!file)
         return 0;
-    if (to)
-        failed = write(run->result, to);
-    if (!to || fclose(to) != 0 || failed) {
-        fprintf(stderr, "dist_bench: --%s %s: %s\n", option, file, strerror(errno));
-        return -1;
-    }
-    return 0;
+    output_begin(&output);
+    complete = output.to && write(run->result, output.to) == 0;
+    if (output_end(&output, complete ? file : NULL) == 0)
+        return 0;
+    fprintf(stderr, "dist_bench: --%s %s: cannot write: %s\n", option, file, strerror(errno));
+    return -1;
 }
+
+/* ---- a run ---- */
 
 static int run_after(struct run_state *state)
 {
     struct run *run = state->run;
     const struct options *options = run->options;
     bool for_programs = strcmp(options->format, "csv") == 0 || strcmp(options->format, "json") == 0;
-    int slower = 0;
+    int slower = 0, written = 0;
 
     if (state->format->end)
         state->format->end(options, run->result);
-    if (run_write(run, "save", options->save, print_json_file) != 0 ||
-        run_write(run, "html", options->html, html_write) != 0)
-        return RUN_FAILED;
+    written += run_write(run, "save", options->save, print_json_file);
+    written += run_write(run, "html", options->html, html_write);
     if (options->baseline)
         slower = baseline_compare(run->result, options->baseline, options->tolerance, for_programs);
-    if (slower < 0 || state->failed || state->wrong || !state->measured)
+    if (output_exit("dist_bench", 0) != 0 || written < 0 || slower < 0 || state->failed ||
+        state->wrong || !state->measured)
         return RUN_FAILED;
     return slower ? RUN_SLOWER : RUN_OK;
 }
@@ -197,6 +209,8 @@ int run_all(struct run *run)
                                        .count = run->result->library_count,
                                        .stopped = run->stopped ? run->stopped : run_never};
     run->result->rounds = (int)run->options->rounds;
+    if (!run_can_write("save", run->options->save) || !run_can_write("html", run->options->html))
+        return RUN_FAILED;
     if (state.format->begin)
         state.format->begin(run->options, run->result);
     if (measurement_each(run->options, run->result->ranks, run_each, &state) < 0)

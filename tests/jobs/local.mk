@@ -346,6 +346,7 @@ job_scripts = \
 	tests/jobs/dist_info.sh \
 	tests/jobs/doctor.sh \
 	tests/jobs/dist_sim.sh \
+	tests/jobs/output.sh \
 	tests/jobs/progress.sh \
 	tests/jobs/training.sh \
 	tests/jobs/bench_peers.sh \

@@ -65,14 +65,14 @@ for record in metrics tensorboard report trace; do
     job_check "no step was made" test "$(grep -c 'Train Epoch' "$job_output")" = 0
 done
 
-# A full disk in the middle is said once, and training goes on.
+# A full disk in the middle is said once, and training goes on to its end.
 cat >"$job_folder/limited" <<END
 #!/bin/bash
 ulimit -f 32
 exec "$builddir/train_mnist" "\$@"
 END
 chmod +x "$job_folder/limited"
-job self 2 "$job_folder/limited" "${options[@]}" --multiprocessing-distributed --world-size 2 \
+job_fails "rank 0: --trace: the file is incomplete" self 2 "$job_folder/limited" "${options[@]}" --multiprocessing-distributed --world-size 2 \
     --epochs 3 --batch-size 4 "${records[@]}"
 job_check "ten lines an epoch" test "$(grep -c '^Train Epoch: 1 ' "$job_output")" = 10
 for record in metrics tensorboard report trace; do

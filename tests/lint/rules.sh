@@ -30,7 +30,7 @@ lint_floor()
     engine) echo base topology plan tuning node endpoint engine ;;
     backends) echo base topology plan tuning node device transports engine backends ;;
     rendezvous) echo base store "$1" ;;
-    launch) echo base topology store "$1" tools/common/args.h ;; # distrun is a program
+    launch) echo base topology store "$1" tools/common/args.h tools/common/output.h ;; # distrun is a program
     core) echo base topology node device endpoint engine backends store rendezvous core ;;
     ddp) echo base device ddp ;; # otherwise on the public headers
     preload) echo preload base/ascii.h base/backoff.h backends/mpi/abi.h ;; # it links nothing of these

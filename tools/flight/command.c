@@ -32,7 +32,7 @@ static int flight_run(char **paths, int count)
     if (!groups && !code)
         printf("no group was there when the files were written\n");
     flight_free(groups);
-    return fflush(stdout) == 0 ? code : 1;
+    return code;
 }
 
 int flight_main(int argc, char **argv)

@@ -4,6 +4,7 @@
 
 #include "../common/args.h"
 #include "../common/launched.h"
+#include "../common/output.h"
 
 #include <dist/dist.h>
 #include <stdio.h>
@@ -50,7 +51,7 @@ static void command_row(const struct selftest_count *sum)
 {
     printf("%5d  %8ld  %8ld  %8ld  %6ld\n", sum->ranks, sum->cases, sum->checks, sum->refusals,
            sum->faults);
-    fflush(stdout);
+    output_flush();
 }
 
 static void command_head(const struct command *command)
@@ -58,7 +59,7 @@ static void command_head(const struct command *command)
     printf("libdist %s, backend %s%s%s\n", dist_version(), command->selftest.backend,
            command->transport ? ", transport " : "", command->transport ? command->transport : "");
     printf("%5s  %8s  %8s  %8s  %6s\n", "ranks", "cases", "checks", "refusals", "faults");
-    fflush(stdout);
+    output_flush();
 }
 
 static int command_verdict(const struct command *command, bool passed)
@@ -71,7 +72,8 @@ static int command_verdict(const struct command *command, bool passed)
                command->selftest.only ? ", as far as this was tried" : "");
     else
         printf("failed: %s %s\n", what, name);
-    return fflush(stdout) == 0 && passed ? 0 : 1;
+    output_flush();
+    return passed ? 0 : 1;
 }
 
 /* ---- as a rank of somebody's job ---- */

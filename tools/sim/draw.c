@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Pictures: the ring, and the trees that follow from a topology, as SVG. */
 #include "base/log.h"
+#include "tools/common/output.h"
 #include "tools/sim/job.h"
 
 #include <errno.h>
@@ -217,17 +218,16 @@ static double draw_width(int ranks)
 
 static dist_status draw_write(const struct draw *draw, const char *parts, const char *file)
 {
-    FILE *to = fopen(file, "w");
-    if (!to)
-        return disti_fail(DIST_ERR_SYSTEM, "--draw %s: %s", file, strerror(errno));
-    fprintf(to,
-            "<svg xmlns='http://www.w3.org/2000/svg' width='%.0f' height='%.0f' "
-            "font-family='sans-serif'>\n<rect width='100%%' height='100%%' fill='white'/>\n%s"
-            "</svg>\n",
-            draw->width, draw->top, parts);
-    bool full = ferror(to);
-    if (fclose(to) != 0 || full)
-        return disti_fail(DIST_ERR_SYSTEM, "--draw %s: it could not be written", file);
+    struct output output;
+    output_begin(&output);
+    if (output.to)
+        fprintf(output.to,
+                "<svg xmlns='http://www.w3.org/2000/svg' width='%.0f' height='%.0f' "
+                "font-family='sans-serif'>\n<rect width='100%%' height='100%%' fill='white'/>\n%s"
+                "</svg>\n",
+                draw->width, draw->top, parts);
+    if (output_end(&output, file) < 0)
+        return disti_fail(DIST_ERR_SYSTEM, "--draw %s: cannot write: %s", file, strerror(errno));
     return DIST_OK;
 }
 

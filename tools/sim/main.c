@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* dist_sim: verifies and simulates algorithms on machines that need not be there. */
+#include "tools/common/output.h"
 #include "tools/sim/job.h"
 
 #include <signal.h>
@@ -21,8 +22,9 @@ int main(int argc, char **argv)
 {
     struct job job = {0};
     struct job_result *result = NULL;
-    int code = job_parse(argc, argv, &job);
+    int code;
     signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit on files fails, and is reported */
+    code = job_parse(argc, argv, &job);
     if (code >= 0)
         goto out;
     code = 1;
@@ -41,5 +43,5 @@ int main(int argc, char **argv)
 out:
     free(result);
     disti_topology_free(job.topology);
-    return code;
+    return output_exit("dist_sim", code);
 }

@@ -2,6 +2,7 @@
 /* dist_info topology: the machine, or the machines and ranks of a job, in lines or as a picture. */
 #include "../common/args.h"
 #include "../common/launched.h"
+#include "../common/output.h"
 #include "topology.h"
 
 #include <errno.h>
@@ -36,25 +37,24 @@ static int topology_usage(FILE *to, int code)
 
 static int topology_show(const struct topology *topology, const struct words *words)
 {
-    const bool file = words->svg && strcmp(words->svg, "-") != 0;
-    FILE *to = file ? fopen(words->svg, "we") : stdout;
-    bool written;
+    struct output file;
 
-    if (!to) {
-        fprintf(stderr, "dist_info: topology: %s: %s\n", words->svg, strerror(errno));
-        return 1;
+    if (!words->svg) {
+        topology_print(topology, stdout);
+        return output_exit("dist_info", 0);
     }
-    if (words->svg)
-        topology_draw(topology, to);
-    else
-        topology_print(topology, to);
-    written = fflush(to) == 0;
-    if (file)
-        written = fclose(to) == 0 && written;
-    if (!written)
-        fprintf(stderr, "dist_info: topology: %s: %s\n", file ? words->svg : "output",
-                strerror(errno));
-    return written ? 0 : 1;
+    if (strcmp(words->svg, "-") == 0) {
+        topology_draw(topology, stdout);
+        return output_exit("dist_info", 0);
+    }
+    output_begin(&file);
+    if (file.to)
+        topology_draw(topology, file.to);
+    if (output_end(&file, words->svg) == 0)
+        return 0;
+    fprintf(stderr, "dist_info: topology: --svg %s: cannot write: %s\n", words->svg,
+            strerror(errno));
+    return 1;
 }
 
 /* One rank of a job; rank 0 shows. */

@@ -4,13 +4,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "draft.h"
+#include "tools/common/draft.h"
 #include "train/failure.h"
 
 static int file_read_all(const char *path, int fd, uint8_t *bytes, size_t size)
@@ -69,58 +68,11 @@ int file_read(const char *path, uint8_t **bytes_p, size_t *size_p)
     return 0;
 }
 
-static int file_write_all(const char *path, int fd, const void *bytes, size_t size)
-{
-    const char *at = bytes;
-
-    while (size > 0) {
-        const ssize_t put = write(fd, at, size);
-
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put < 0)
-            return failure("%s: cannot write: %s", path, strerror(errno));
-        at += put;
-        size -= (size_t)put;
-    }
-    return 0;
-}
-
-/* Makes the rename itself durable. Not every file system can; then nothing is lost by trying. */
-static void file_sync_folder(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
-    const int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-
-    free(folder);
-    if (fd < 0)
-        return;
-    (void)!fsync(fd);
-    close(fd);
-}
-
 int file_can_replace(const char *path)
 {
-    char *draft;
-    const int fd = draft_open(path, &draft);
-
-    if (fd >= 0) {
-        unlink(draft);
-        close(fd);
-    } else {
-        failure("%s: cannot create a file beside it: %s", path, strerror(errno));
-    }
-    free(draft);
-    return fd < 0 ? -1 : 0;
-}
-
-int file_finish(const char *path, const char *draft, int fd)
-{
-    if (fsync(fd) < 0 || rename(draft, path) < 0)
-        return -1;
-    file_sync_folder(path);
-    return 0;
+    return draft_is_possible(path) == 0
+               ? 0
+               : failure("%s: cannot create a file beside it: %s", path, strerror(errno));
 }
 
 int file_replace(const char *path, const void *head, size_t head_size, const void *body,
@@ -130,16 +82,15 @@ int file_replace(const char *path, const void *head, size_t head_size, const voi
     const int fd = draft_open(path, &draft);
     int result = -1;
 
-    if (fd < 0)
+    if (fd < 0) {
         failure("%s: cannot create a file beside it: %s", path, strerror(errno));
-    else if (file_write_all(path, fd, head, head_size) == 0 &&
-             file_write_all(path, fd, body, body_size) == 0 &&
-             (result = file_finish(path, draft, fd)) < 0)
-        failure("%s: cannot write: %s", path, strerror(errno));
-    if (fd >= 0) {
-        if (result < 0)
-            unlink(draft);
+    } else if (draft_write(fd, head, head_size) == 0 && draft_write(fd, body, body_size) == 0 &&
+               draft_finish(draft, fd) == 0) {
         close(fd);
+        result = 0;
+    } else {
+        draft_discard(draft, fd);
+        failure("%s: cannot write: %s", path, strerror(errno));
     }
     free(draft);
     return result;

@@ -10,14 +10,11 @@
 int file_read(const char *path, uint8_t **bytes_p, size_t *size_p);
 
 /*
- * Makes path consist of head and body: writes a draft beside it (draft.h), syncs, renames, syncs
- * the folder. On failure path is what it was, and the draft is gone.
+ * Makes path consist of head and body: writes a draft beside it (tools/common/draft.h), syncs,
+ * renames, syncs the folder. On failure path is what it was, and the draft is gone.
  */
 int file_replace(const char *path, const void *head, size_t head_size, const void *body,
                  size_t body_size);
-
-/* The last part of it, for who has written the draft. -1 with errno: then the draft is left. */
-int file_finish(const char *path, const char *draft, int fd);
 
 /* Whether file_replace could begin: known before there is anything to lose. Leaves no file. */
 int file_can_replace(const char *path);

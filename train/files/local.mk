@@ -2,7 +2,6 @@
 # A model in a file.
 libtrain_la_SOURCES += \
 	train/files/checkpoint.c train/files/checkpoint.h \
-	train/files/draft.c train/files/draft.h \
 	train/files/file.c train/files/file.h \
 	train/files/folder.c train/files/folder.h \
 	train/files/image.c train/files/image.h \

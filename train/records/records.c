@@ -27,6 +27,7 @@ struct records {
     int summed;
     struct page *page; /* NULL: no report. All ranks have one, for the balance; rank 0 writes it */
     bool page_lost;    /* it could not be written: that was said */
+    const char *lost;  /* the option of a file that is incomplete; NULL: all are complete */
 };
 
 const char *record_part_name(enum record_part part)
@@ -51,9 +52,10 @@ static int records_refuse(const char *option, const char *path)
     return failure("%s %s: %s", option, path, why);
 }
 
-/* Later: the training is worth more than its records. */
-static void records_lose(const struct records *records, const char *option, const char *path)
+/* Later: the training is worth more than its records, and goes on to its end. */
+static void records_lose(struct records *records, const char *option, const char *path)
 {
+    records->lost = option;
     fprintf(stderr, "%s: warning: %s %s: %s: training goes on without it\n", records->setup.program,
             option, path, failure_text());
 }
@@ -328,10 +330,12 @@ int records_test(struct records *records, const struct record_test *test)
 }
 
 /* Closing is when some file systems say that they are full. */
-void records_close(struct records *records, const char *failed)
+int records_close(struct records *records, const char *failed)
 {
+    int result;
+
     if (!records)
-        return;
+        return 0;
     records_line(records);
     if (records->trace.spans)
         records_end_trace(records, !failed);
@@ -344,5 +348,9 @@ void records_close(struct records *records, const char *failed)
         records_lose(records, "--metrics", records->setup.metrics);
     if (events_close(&records->events) < 0)
         records_lose(records, "--tensorboard", records->setup.tensorboard);
+    result = records->lost
+                 ? failure("%s: the file is incomplete: see the warning above", records->lost)
+                 : 0;
     records_free(records);
+    return result;
 }

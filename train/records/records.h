@@ -102,12 +102,13 @@ int records_test(struct records *records, const struct record_test *test);
 /*
  * The last call. failed NULL: the training ended well, and all ranks come here: then the trace is
  * gathered from them, else it has this rank's part only. failed: why it did. Frees the records.
+ * Returns -1 if a file is incomplete.
  */
-void records_close(struct records *records, const char *failed);
+int records_close(struct records *records, const char *failed);
 
 /*
  * A file that cannot be written any more, as on a full disk, is reported once, on standard error.
- * Training goes on without it, and the exit code does not tell.
+ * Training goes on without it, and then records_close fails.
  */
 
 #endif

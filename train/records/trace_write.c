@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/common/draft.h"
 #include "trace.h"
 #include "train/failure.h"
-#include "train/files/draft.h"
 #include "train/files/file.h"
 
 enum { TRACE_TAG = 1 };
@@ -90,10 +90,10 @@ static dist_status trace_put(const struct trace *trace, dist_group *group,
 }
 
 /* Nothing of it may be lost on the way: only a whole one takes the name. */
-static int trace_finish(const char *path, const char *draft, FILE *to)
+static int trace_finish(const char *draft, FILE *to)
 {
     errno = 0;
-    if (fflush(to) == 0 && !ferror(to) && file_finish(path, draft, fileno(to)) == 0)
+    if (fflush(to) == 0 && !ferror(to) && draft_finish(draft, fileno(to)) == 0)
         return 0;
     return failure("%s", errno ? strerror(errno) : "a write failed");
 }
@@ -114,8 +114,8 @@ static int trace_replace(const struct trace *trace, const char *path, dist_group
         to = fopen("/dev/null", "we");
     *status_p = to ? trace_put(trace, group, tracks, world, spans, to) : DIST_ERR_SYSTEM;
     if (result == 0 && *status_p == DIST_OK)
-        result = trace_finish(path, draft, to);
-    if (fd >= 0 && (result < 0 || *status_p != DIST_OK))
+        result = trace_finish(draft, to);
+    if (draft && (result < 0 || *status_p != DIST_OK))
         unlink(draft);
     if (to)
         fclose(to);

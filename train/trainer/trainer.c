@@ -279,6 +279,5 @@ int trainer_run(struct trainer *trainer)
         return -1;
     report_end(&trainer->report, &result, dist_get_backend(trainer->comm->group),
                trainer->comm->world);
-    trainer_records_end(trainer);
-    return 0;
+    return trainer_records_end(trainer);
 }

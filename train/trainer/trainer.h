@@ -154,7 +154,7 @@ int trainer_records_start(struct trainer *trainer);
 void trainer_records_epoch(struct trainer *trainer);
 int trainer_records_step(struct trainer *trainer);
 int trainer_records_test(struct trainer *trainer, const struct report_result *result);
-void trainer_records_end(struct trainer *trainer);
+int trainer_records_end(struct trainer *trainer);
 void trainer_records_close(struct trainer *trainer);
 
 /* This rank was at that part of a step since `began`, and is done with it. */

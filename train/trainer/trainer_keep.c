@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/common/output.h"
 #include "train/failure.h"
 #include "train/files/checkpoint.h"
 #include "train/files/file.h"
@@ -63,8 +64,9 @@ static int keep_set(struct trainer *trainer, const char *path, const struct chec
     trainer->idle = rest->idle > 0 ? rest->idle : 0;
     trainer->best = rest->best;
     trainer->resumed = true;
-    printf("=> going on from '%s': %" PRId64 " epochs and %" PRId64 " samples, %" PRId64 " steps\n",
-           path, rest->epoch, rest->samples, rest->step);
+    output_print("=> going on from '%s': %" PRId64 " epochs and %" PRId64 " samples, %" PRId64
+                 " steps\n",
+                 path, rest->epoch, rest->samples, rest->step);
     return 0;
 }
 
@@ -86,7 +88,7 @@ static int keep_read(struct trainer *trainer, const char *path, bool whole)
     if (whole && !weights)
         return failure("%s: there are only parameters in it, which --resume starts from", path);
     trainer->epoch = rest.epoch > 0 ? rest.epoch : 0;
-    printf("=> loaded checkpoint '%s' (epoch %" PRId64 ")\n", path, trainer->epoch);
+    output_print("=> loaded checkpoint '%s' (epoch %" PRId64 ")\n", path, trainer->epoch);
     return 1;
 }
 

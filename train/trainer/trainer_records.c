@@ -60,10 +60,12 @@ int trainer_records_start(struct trainer *trainer)
     return records_start(trainer->records.to, trainer->comm->group);
 }
 
-void trainer_records_end(struct trainer *trainer)
+int trainer_records_end(struct trainer *trainer)
 {
-    records_close(trainer->records.to, NULL);
+    const int result = records_close(trainer->records.to, NULL);
+
     trainer->records.to = NULL;
+    return result;
 }
 
 /* What is written now may fail too: that is not why the training did. */

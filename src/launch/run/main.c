@@ -4,6 +4,7 @@
 #include "launch/run/agent.h"
 #include "launch/run/guard.h"
 #include "launch/run/starter.h"
+#include "tools/common/output.h"
 
 #include <dist/dist.h>
 
@@ -28,11 +29,11 @@ static int main_act(struct disti_run_options *options)
 {
     if (options->action == DISTI_RUN_HELP) {
         disti_run_options_help();
-        return 0;
+        return output_exit("distrun", 0);
     }
     if (options->action == DISTI_RUN_VERSION) {
         printf("distrun %s\n", dist_version());
-        return 0;
+        return output_exit("distrun", 0);
     }
     return disti_run_guard(options->hosts.count > 0 ? disti_run_starter : disti_run_agent, options);
 }

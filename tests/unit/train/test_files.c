@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "train/files/draft.h"
+#include "tools/common/draft.h"
 #include "train/files/file.h"
 #include "train/files/folder.h"
 #include "train/files/writer.h"
@@ -96,7 +96,7 @@ static void test_two_writers(void **state)
     assert_int_equal(file_can_replace("shared"), 0);
     assert_int_equal(file_replace("shared", "mine", 4, "", 0), 0);
     assert_int_equal(unit_count("shared.tmp-*"), 2);
-    assert_int_equal(file_finish("shared", first, one), 0);
+    assert_int_equal(draft_finish(first, one), 0);
     close(one);
     close(two);
     assert_int_equal(file_can_replace("shared"), 0);

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Files that programs write: complete, or as they were. */
+#include "tests/unit/base/unit.h"
+#include "tools/common/draft.h"
+#include "tools/common/output.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char folder[] = "/tmp/dist-output.XXXXXX";
+
+static int begin(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) && chdir(folder) == 0 ? 0 : -1;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    return unlink("page") || unlink("link") || chdir("/") || rmdir(folder);
+}
+
+static int put(const char *path, const char *text)
+{
+    struct output output;
+
+    output_begin(&output);
+    assert_non_null(output.to);
+    fputs(text, output.to);
+    return output_end(&output, path);
+}
+
+static void has(const char *path, const char *text)
+{
+    char found[64] = "";
+    FILE *file = fopen(path, "r");
+
+    assert_non_null(file);
+    found[fread(found, 1, sizeof(found) - 1, file)] = '\0';
+    fclose(file);
+    assert_string_equal(found, text);
+}
+
+/* The file keeps its mode, and a link keeps pointing to it. */
+static void test_replaces(void **state)
+{
+    struct stat status;
+
+    (void)state;
+    assert_int_equal(put("page", "first"), 0);
+    assert_int_equal(chmod("page", 0640), 0);
+    assert_int_equal(symlink("page", "link"), 0);
+    assert_int_equal(put("link", "second"), 0);
+    has("page", "second");
+    assert_int_equal(lstat("link", &status), 0);
+    assert_true(S_ISLNK(status.st_mode));
+    assert_int_equal(stat("page", &status), 0);
+    assert_int_equal(status.st_mode & 07777, 0640);
+}
+
+/* On a full disk, or without memory for the contents, the file is as it was. */
+static void test_keeps(void **state)
+{
+    char *many = malloc(10001);
+    struct rlimit limit, low;
+    struct output output;
+
+    (void)state;
+    assert_non_null(many);
+    memset(many, 'x', 10000);
+    many[10000] = '\0';
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    low = limit;
+    low.rlim_cur = 4096;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
+    assert_int_equal(put("page", many), -1);
+    assert_int_equal(errno, EFBIG);
+    assert_int_equal(put("none/page", many), -1);
+    assert_int_equal(errno, ENOENT);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    output_begin(&output);
+    assert_int_equal(output_end(&output, NULL), -1);
+    has("page", "second");
+    free(many);
+}
+
+/* A device is written itself: nothing is created beside it, or renamed to it. */
+static void test_device(void **state)
+{
+    struct stat status;
+    char *name;
+    int fd;
+
+    (void)state;
+    fd = draft_open("/dev/null", &name);
+    assert_true(fd >= 0);
+    assert_null(name);
+    assert_int_equal(draft_finish(name, fd), 0);
+    close(fd);
+    assert_int_equal(draft_is_possible("/dev/null"), 0);
+    assert_int_equal(put("/dev/null", "text"), 0);
+    assert_int_equal(stat("/dev/null", &status), 0);
+    assert_true(S_ISCHR(status.st_mode));
+    assert_int_equal(draft_is_possible("/dev"), -1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_replaces),
+        cmocka_unit_test(test_keeps),
+        cmocka_unit_test(test_device),
+    };
+
+    return cmocka_run_group_tests(tests, begin, end);
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Several processes may write to one path, such as a job that was queued again while its first
+ * start still runs. So each has a draft of its own, and its lock tells the others that it lives:
+ *
+ *     open PATH.tmp-1a2b3c4d   lock   write   sync   rename to PATH   close
+ *             \__ a draft that can be locked is a dead writer's: it is removed
+ */
+#include "draft.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define DRAFT_MARK ".tmp-"
+enum { DRAFT_DIGITS = 8, DRAFT_TRIES = 100 };
+
+size_t draft_base(const char *name)
+{
+    const size_t length = strlen(name), ending = strlen(DRAFT_MARK) + DRAFT_DIGITS;
+    const char *mark = name + length - ending;
+
+    if (length <= ending || strncmp(mark, DRAFT_MARK, strlen(DRAFT_MARK)) != 0 ||
+        strspn(mark + strlen(DRAFT_MARK), "0123456789abcdef") != DRAFT_DIGITS)
+        return 0;
+    return length - ending;
+}
+
+/* What cannot be locked here, by whatever reason, stays: a half too many does no harm. */
+void draft_remove_dead(DIR *folder, const char *name)
+{
+    const int fd =
+        openat(dirfd(folder), name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+
+    if (fd < 0)
+        return;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+        unlinkat(dirfd(folder), name, 0);
+    close(fd);
+}
+
+static void draft_sweep(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    char *where = slash ? strndup(path, (size_t)(base - path)) : strdup(".");
+    DIR *folder = where ? opendir(where) : NULL;
+    const struct dirent *entry;
+
+    while (folder && (entry = readdir(folder))) {
+        const size_t length = draft_base(entry->d_name);
+
+        if (length > 0 && length == strlen(base) && memcmp(entry->d_name, base, length) == 0)
+            draft_remove_dead(folder, entry->d_name);
+    }
+    if (folder)
+        closedir(folder);
+    free(where);
+}
+
+/* Before it was locked, another process may have taken it for a dead one's. */
+static int draft_is_ours(int fd)
+{
+    struct stat status;
+
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
+        return 0;
+    return fstat(fd, &status) == 0 && status.st_nlink > 0;
+}
+
+static int draft_is_others(const struct stat *status)
+{
+    return status->st_uid != geteuid() && status->st_uid != 0;
+}
+
+/*
+ * The name of the file to replace, to be freed, and its status; st_mode 0 if there is none yet.
+ * A link of another user's is refused: it could name any file of ours. NULL with errno.
+ */
+static char *draft_target(const char *path, struct stat *status)
+{
+    struct stat link;
+
+    memset(status, 0, sizeof(*status));
+    if (lstat(path, &link) < 0)
+        return errno == ENOENT ? strdup(path) : NULL;
+    if (S_ISLNK(link.st_mode) && draft_is_others(&link)) {
+        errno = EPERM;
+        return NULL;
+    }
+    if (stat(path, status) < 0)
+        return S_ISLNK(link.st_mode) && errno == ENOENT ? strdup(path) : NULL;
+    return S_ISREG(status->st_mode) ? realpath(path, NULL) : strdup(path);
+}
+
+/* A new file beside `target` for as long as other processes leave it to us. */
+static int draft_create(const char *target, char **name_p)
+{
+    for (int i = 0; i < DRAFT_TRIES; i++) {
+        unsigned number;
+        int fd;
+
+        free(*name_p);
+        *name_p = NULL;
+        if (getrandom(&number, sizeof(number), 0) != sizeof(number) ||
+            asprintf(name_p, "%s" DRAFT_MARK "%08x", target, number) < 0) {
+            *name_p = NULL;
+            errno = ENOMEM;
+            return -1;
+        }
+        fd = open(*name_p, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd < 0 && errno != EEXIST)
+            return -1;
+        if (fd >= 0 && draft_is_ours(fd))
+            return fd;
+        if (fd >= 0) {
+            unlink(*name_p);
+            close(fd);
+        }
+    }
+    errno = EEXIST;
+    return -1;
+}
+
+int draft_open(const char *path, char **name_p)
+{
+    struct stat status;
+    char *target = draft_target(path, &status);
+    int fd = -1;
+
+    *name_p = NULL;
+    if (target && status.st_mode != 0 && !S_ISREG(status.st_mode)) {
+        fd = open(target, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    } else if (target && (status.st_mode == 0 || access(target, W_OK) == 0)) {
+        draft_sweep(target);
+        fd = draft_create(target, name_p);
+        if (fd >= 0 && status.st_mode != 0)
+            (void)!fchmod(fd, status.st_mode & 07777);
+    }
+    free(target);
+    return fd;
+}
+
+int draft_write(int fd, const void *bytes, size_t size)
+{
+    const char *at = bytes;
+
+    while (size > 0) {
+        const ssize_t put = write(fd, at, size);
+
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return -1;
+        at += put;
+        size -= (size_t)put;
+    }
+    return 0;
+}
+
+/* Makes the rename itself durable. Not every file system can; then nothing is lost by trying. */
+static void draft_sync_folder(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+    const int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+
+    free(folder);
+    if (fd < 0)
+        return;
+    (void)!fsync(fd);
+    close(fd);
+}
+
+int draft_finish(const char *name, int fd)
+{
+    char *target;
+    int result = -1;
+
+    if (!name)
+        return 0;
+    target = strndup(name, draft_base(name));
+    if (target && fsync(fd) == 0 && rename(name, target) == 0) {
+        draft_sync_folder(target);
+        result = 0;
+    }
+    free(target);
+    return result;
+}
+
+void draft_discard(const char *name, int fd)
+{
+    const int before = errno;
+
+    if (name)
+        unlink(name);
+    close(fd);
+    errno = before;
+}
+
+int draft_is_possible(const char *path)
+{
+    struct stat status;
+    char *name;
+    int fd;
+
+    if (stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode))
+        return access(path, W_OK);
+    fd = draft_open(path, &name);
+    if (fd >= 0)
+        draft_discard(name, fd);
+    free(name);
+    return fd < 0 ? -1 : 0;
+}
