@@ -15,13 +15,12 @@ int main(int argc, char **argv)
 
     signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit on files fails, and is reported */
     if (options_parse(argc, argv, &options, &failure) != 0) {
-        fprintf(stderr, "dist_bench: %s\nTry dist_bench --help.\n", failure);
-        return RUN_USAGE;
+        return args_wrong(&options_args, "%s", failure);
     }
     if (options.action == OPTIONS_HELP)
-        options_help(stdout);
+        args_help(&options_args, stdout);
     else if (options.action == OPTIONS_VERSION)
-        printf("dist_bench (libdist) %s\n", dist_version());
+        args_version(&options_args);
     else if (options.worker)
         return worker_main(&options);
     else if (options_compares(&options))

@@ -131,22 +131,3 @@ int options_parse(int argc, char **argv, struct options *options_p, const char *
     *options_p = options;
     return 0;
 }
-
-void options_help(FILE *to)
-{
-    fputs("Usage: dist_bench [OPTION]... WHAT...\n"
-          "Measures collective communication. WHAT is all, or some of:\n",
-          to);
-#define HELP_NAME(name, ...) #name " "
-    args_help_text(OPERATION_MAP(HELP_NAME), 0, to);
-#undef HELP_NAME
-    args_help(&options_args, to);
-    fputs("\n"
-          "  dist_bench -n 8 all_reduce                    8 processes of this machine\n"
-          "  mpirun -np 8 dist_bench -f all_reduce bw      those of a launcher\n"
-          "  dist_bench -n 8 --compare gloo,gloo/dist,mpi --limit all_reduce\n"
-          "\n"
-          "Exit status: 0 success, 1 failure or a wrong result, 2 wrong usage, 3 slower than\n"
-          "the baseline.\n",
-          to);
-}

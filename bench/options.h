@@ -43,7 +43,6 @@ struct options {
 
 /* Texts point into argv. -1: *failure_p says what is wrong (static storage); exit with 2. */
 int options_parse(int argc, char **argv, struct options *options_p, const char **failure_p);
-void options_help(FILE *to);
 
 /* options_table.c: the options, and what holds where none is given. */
 extern const struct args options_args;

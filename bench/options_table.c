@@ -123,5 +123,19 @@ static const struct args_row options_rows[] = {
     TEXT("worker", 0, TEXT, worker, "SPEC", NULL),
 };
 
-const struct args options_args = {.rows = options_rows,
-                                  .count = sizeof(options_rows) / sizeof(options_rows[0])};
+#define NAME(name, ...) " " #name
+
+const struct args options_args = {
+    .rows = options_rows,
+    .count = sizeof(options_rows) / sizeof(options_rows[0]),
+    .program = "dist_bench",
+    .usage = "[OPTION]... WHAT...\n--help | --version",
+    .about = "Measures collective communication. WHAT is all, or some of\n"
+             " " OPERATION_MAP(NAME) "\n",
+    .after = "\n"
+             "  dist_bench -n 8 all_reduce                    8 processes of this machine\n"
+             "  mpirun -np 8 dist_bench -f all_reduce bw      those of a launcher\n"
+             "  dist_bench -n 8 --compare gloo,gloo/dist,mpi --limit all_reduce\n"
+             "\n"
+             "Exit status: 0 success, 1 failure or a wrong result, 2 wrong usage, 3 slower than "
+             "the baseline.\n"};

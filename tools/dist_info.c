@@ -25,35 +25,6 @@ struct info {
     int action;
 };
 
-static int info_usage(FILE *to, int code)
-{
-    fprintf(
-        to,
-        "usage: dist_info [backends [--backend NAME] [--format table|csv]]\n       dist_info "
-        "explain COLLECTIVE [--bytes SIZE] [--ranks N] [--topology TEXT]\n                         "
-        "[--dtype NAME] [--run] [--format table|csv|json]\n       dist_info tune [--ranks N]\n     "
-        "  dist_info memory\n       dist_info topology [--ranks N] [--svg FILE]\n       dist_info "
-        "env [--format table|json]\n       dist_info flight FILE...\n       dist_info doctor "
-        "[--ranks N] [--job] [--timeout SECONDS] [--format table|json]\n       dist_info selftest "
-        "[--backend NAME] [--transport NAME] "
-        "[OPTION]...\n       dist_info --help | --version\nWithout arguments: the version, where "
-        "modules are looked for, and the backends.\nbackends: for each backend that can run here, "
-        "or for NAME, the collectives that\nit supports, with the dtypes and ops of each. As csv "
-        "the lines are\nbackend,collective,dtype,op,yes|no; where nothing is reduced the op is "
-        "\"-\".\nexplain: which algorithm libdist chooses for blocks of that size, the "
-        "predicted\ntime of each, and why; with --run also the time of each on this "
-        "machine.\ntune: measures the cost of messages, and keeps it for later jobs: with N "
-        "ranks\nhere, or in the job that starts this program.\ntopology: packages, NUMA nodes, "
-        "cores and GPUs, and the ranks on them.\ndoctor: what keeps jobs from "
-        "running here, or from running fast, and what mends it.\nenv: every environment variable "
-        "that "
-        "libdist reads, its value, and who has set it.\nflight: which rank is behind, by the files "
-        "of the ranks' flight recorders.\nmemory: whether ranks of this "
-        "machine can use each other's memory, and what to\ndo if not.\nselftest: whether a backend "
-        "or a transport keeps its contract, for its author;\nselftest --help says more.\n");
-    return code;
-}
-
 static bool info_supports(const char *backend, dist_collective collective, int dtype, int op)
 {
     return dist_backend_query(backend, collective, (dist_dtype)dtype, (dist_op)op) == DIST_OK;
@@ -278,80 +249,96 @@ static int info_backends(const struct info *info)
     return code;
 }
 
-enum { INFO_HELP = 1, INFO_VERSION };
+static int info_backends_main(int argc, char **argv)
+{
+    static const struct args_row rows[] = {
+        {"backend", 0, ARGS_TEXT, offsetof(struct info, backend), 0, 0, "NAME", "this one only"},
+        {"format", 0, ARGS_CHOICE, offsetof(struct info, format), 0, 0, "table|csv",
+         "for people (the default), or for programs: lines of "
+         "backend,collective,dtype,op,yes|no"},
+        ARGS_HELP_ROWS(struct info, 0),
+    };
+    static const struct args args = {
+        .rows = rows,
+        .count = sizeof(rows) / sizeof(rows[0]),
+        .program = "dist_info backends",
+        .usage = "[--backend NAME] [--format table|csv]",
+        .about = "Shows for each backend that can run here the collectives that it supports, with "
+                 "the dtypes and ops of each. If nothing is reduced, the op is \"-\".\n"};
+    struct info info = {0};
+    int rest, code = args_begin(&args, argc, argv, &info, 0, &rest);
+
+    if (code >= 0)
+        return code;
+    info.csv = info.format && strcmp(info.format, "csv") == 0;
+    return info_backends(&info);
+}
+
+static const struct {
+    const char *name, *what;
+    int (*run)(int argc, char **argv);
+} info_commands[] = {
+    {"backends", "the collectives, dtypes and ops that each backend supports", info_backends_main},
+    {"doctor", "what keeps jobs from running here, or from running fast, and how to fix it",
+     doctor_main},
+    {"env", "every environment variable that libdist reads, its value, and who has set it",
+     env_main},
+    {"explain", "which algorithm libdist chooses for a collective, and the predicted times",
+     explain_main},
+    {"flight", "which rank is behind, from the files of the ranks' flight recorders", flight_main},
+    {"memory", "whether ranks of this machine can use each other's memory", memory_main},
+    {"selftest", "whether a backend or a transport keeps its contract", selftest_main},
+    {"topology", "packages, NUMA nodes, cores and GPUs, and the ranks on them", topology_main},
+    {"tune", "measures the cost of messages, and keeps it for later jobs", tune_main},
+};
 
 static const struct args_row info_rows[] = {
     {.kind = ARGS_WORDS,
      .names = "",
      .argument = "backends|doctor|env|explain|flight|memory|selftest|topology|tune"},
-    {.names = "backend", .kind = ARGS_TEXT, .offset = offsetof(struct info, backend)},
-    {.names = "format",
-     .kind = ARGS_CHOICE,
-     .offset = offsetof(struct info, format),
-     .argument = "table|csv"},
-    {.names = "help",
-     .letter = 'h',
-     .kind = ARGS_ACTION,
-     .offset = offsetof(struct info, action),
-     .least = INFO_HELP},
-    {.names = "version",
-     .kind = ARGS_ACTION,
-     .offset = offsetof(struct info, action),
-     .least = INFO_VERSION},
+    ARGS_HELP_ROWS(struct info, 0),
 };
+static const struct args info_args = {
+    .rows = info_rows,
+    .count = sizeof(info_rows) / sizeof(info_rows[0]),
+    .stops = true,
+    .program = "dist_info",
+    .usage = "[COMMAND [ARGUMENT]...]\n--help | --version",
+    .about = "Says what this installation of libdist can do. Without a command: the version, where "
+             "modules are looked for, and the backends and transports that can run here.\n"};
 
-/* Fills *info; -1: go on from *rest_p, else the exit code. */
-static int info_options(int argc, char **argv, struct info *info, int *rest_p)
+static void info_help(void)
 {
-    static const struct args args = {.rows = info_rows,
-                                     .count = sizeof(info_rows) / sizeof(info_rows[0])};
-    char failure[ARGS_FAILURE];
+    args_help(&info_args, stdout);
+    printf("\nCommands:\n");
+    for (size_t i = 0; i < sizeof(info_commands) / sizeof(info_commands[0]); i++)
+        args_item(info_commands[i].name, 14, info_commands[i].what, stdout);
+    args_text("\n'dist_info COMMAND --help' lists the options of a command.\n", stdout);
+}
 
-    if (args_read(&args, argc, argv, info, rest_p, failure) != 0) {
-        fprintf(stderr, "dist_info: %s\n", failure);
-        return info_usage(stderr, 2);
+static int info_run(int argc, char **argv)
+{
+    struct info info = {0};
+    char failure[ARGS_FAILURE];
+    int rest;
+
+    for (size_t i = 0; argc > 1 && i < sizeof(info_commands) / sizeof(info_commands[0]); i++) {
+        if (strcmp(argv[1], info_commands[i].name) == 0)
+            return info_commands[i].run(argc - 1, argv + 1);
     }
-    if (info->action == INFO_HELP)
-        return info_usage(stdout, 0);
-    info->csv = info->format && strcmp(info->format, "csv") == 0;
-    if (info->action != INFO_VERSION)
-        return -1;
-    printf("dist_info (libdist) %s\n", dist_version());
-    return 0;
+    if (args_read(&info_args, argc, argv, &info, &rest, failure) != 0)
+        return args_wrong(&info_args, "%s", failure);
+    if (info.action == ARGS_SHOW_HELP)
+        return info_help(), 0;
+    if (info.action == ARGS_SHOW_VERSION)
+        return args_version(&info_args), 0;
+    if (rest == argc)
+        return info_summary();
+    return args_wrong(&info_args, "unknown command '%s'", argv[rest]);
 }
 
 int main(int argc, char **argv)
 {
-    static const struct {
-        const char *name;
-        int (*run)(int argc, char **argv);
-    } commands[] = {{"doctor", doctor_main},     {"env", env_main},
-                    {"explain", explain_main},   {"flight", flight_main},
-                    {"memory", memory_main},     {"selftest", selftest_main},
-                    {"topology", topology_main}, {"tune", tune_main}};
-    struct info info = {0};
-    bool backends;
-    int code, rest;
-
     signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit on files fails, and is reported */
-    for (size_t i = 0; argc > 1 && i < sizeof(commands) / sizeof(commands[0]); i++) {
-        if (strcmp(argv[1], commands[i].name) == 0)
-            return output_exit("dist_info", commands[i].run(argc - 1, argv + 1));
-    }
-    code = info_options(argc, argv, &info, &rest);
-    if (code >= 0)
-        return output_exit("dist_info", code);
-    backends = rest < argc && strcmp(argv[rest], "backends") == 0;
-    if (rest + (backends ? 1 : 0) < argc) {
-        fprintf(stderr, "dist_info: unknown argument '%s'; see dist_info --help\n",
-                argv[rest + (backends ? 1 : 0)]);
-        return info_usage(stderr, 2);
-    }
-    if (!backends && argc > 1) {
-        fprintf(stderr, "dist_info: --backend and --format belong to the command backends: "
-                        "dist_info backends --backend NAME\n");
-        return info_usage(stderr, 2);
-    }
-    code = backends ? info_backends(&info) : info_summary();
-    return output_exit("dist_info", code);
+    return output_exit("dist_info", info_run(argc, argv));
 }

@@ -8,29 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static int explain_usage(void)
-{
-    fprintf(stderr,
-            "usage: dist_info explain COLLECTIVE [--bytes SIZE] [--ranks N] [--topology TEXT]\n"
-            "                         [--dtype NAME] [--run] [--format table|csv|json]\n");
-    return 2;
-}
-
-static bool explain_collective(const char *text, dist_collective *collective_p)
-{
-    for (int c = 0; c < DIST_COLL_SEND; c++) {
-        if (strcmp(text, dist_collective_string((dist_collective)c)) == 0) {
-            *collective_p = (dist_collective)c;
-            return true;
-        }
-    }
-    fprintf(stderr, "dist_info: there is no collective '%s'; choose from", text);
-    for (int c = 0; c < DIST_COLL_SEND; c++)
-        fprintf(stderr, " %s", dist_collective_string((dist_collective)c));
-    fprintf(stderr, "\n");
-    return false;
-}
-
 static bool explain_dtype(const char *text, dist_dtype *dtype_p)
 {
     for (int d = 0; d < DIST_DTYPE_COUNT; d++) {
@@ -47,30 +24,57 @@ struct explain_words {
     int64_t bytes, ranks; /* 0 ranks: not given */
     const char *topology, *dtype, *format;
     bool run;
+    int action;
 };
 
 #define EXPLAIN_CHOICE(name, text) text "|"
+#define AT(member) offsetof(struct explain_words, member)
 static const struct args_row explain_rows[] = {
     {.names = "", .kind = ARGS_WORDS, .argument = DIST_COLLECTIVE_MAP(EXPLAIN_CHOICE)},
-    {.names = "bytes",
-     .kind = ARGS_BYTES,
-     .offset = offsetof(struct explain_words, bytes),
-     .most = 1e15},
-    {.names = "ranks",
-     .kind = ARGS_INT,
-     .offset = offsetof(struct explain_words, ranks),
-     .least = 1,
-     .most = EXPLAIN_RANKS_MAX},
-    {.names = "topology", .kind = ARGS_TEXT, .offset = offsetof(struct explain_words, topology)},
-    {.names = "dtype", .kind = ARGS_TEXT, .offset = offsetof(struct explain_words, dtype)},
-    {.names = "run", .kind = ARGS_FLAG, .offset = offsetof(struct explain_words, run)},
-    {.names = "format",
-     .kind = ARGS_CHOICE,
-     .offset = offsetof(struct explain_words, format),
-     .argument = "table|csv|json"},
+    {"bytes", 0, ARGS_BYTES, AT(bytes), 0, 1e15, "SIZE",
+     "of a block, with K, M or G (default: 1M)"},
+    {"ranks", 0, ARGS_INT, AT(ranks), 1, EXPLAIN_RANKS_MAX, "N",
+     "ranks on one machine (default: a rank for each CPU)"},
+    {"topology", 0, ARGS_TEXT, AT(topology), 0, 0, "TEXT",
+     "where the ranks are, such as 'node:2 core:4'"},
+    {"dtype", 0, ARGS_TEXT, AT(dtype), 0, 0, "NAME",
+     "type of the elements that are measured (default: float32)"},
+    {"run", 0, ARGS_FLAG, AT(run), 0, 0, NULL,
+     "also measure each algorithm, with --ranks here, otherwise in the job that starts it"},
+    {"format", 0, ARGS_CHOICE, AT(format), 0, 0, "table|csv|json",
+     "for people (the default), or for programs"},
+    ARGS_HELP_ROWS(struct explain_words, 0),
 };
+static const struct args explain_args = {
+    .rows = explain_rows,
+    .count = sizeof(explain_rows) / sizeof(explain_rows[0]),
+    .program = "dist_info explain",
+    .usage = "COLLECTIVE [--bytes SIZE] [--ranks N] [--topology TEXT] [--dtype NAME] [--run] "
+             "[--format table|csv|json]",
+    .about = "Shows which algorithm libdist chooses for blocks of that size, the predicted time "
+             "of each algorithm, and why. COLLECTIVE is such as all_reduce or broadcast.\n"};
 
-static bool explain_words(const struct explain_words *words, struct explain_report *report)
+/* Returns -1, or the exit code: 2 for an unknown name. */
+static int explain_collective(const char *text, dist_collective *collective_p)
+{
+    char names[512] = "";
+    size_t used = 0;
+
+    for (int c = 0; c < DIST_COLL_SEND; c++) {
+        const char *name = dist_collective_string((dist_collective)c);
+
+        if (strcmp(text, name) == 0) {
+            *collective_p = (dist_collective)c;
+            return -1;
+        }
+        used += (size_t)snprintf(names + used, sizeof(names) - used, " %s", name);
+    }
+    return args_wrong(&explain_args, "there is no collective '%s'; choose from%s", text, names);
+}
+
+/* Returns -1, or the exit code: 2 for a wrong command line. */
+static int explain_take(const struct explain_words *words, const char *collective,
+                        struct explain_report *report)
 {
     report->question.bytes = (size_t)words->bytes;
     report->question.ranks = (int)words->ranks;
@@ -79,37 +83,26 @@ static bool explain_words(const struct explain_words *words, struct explain_repo
     report->format = strcmp(words->format, "csv") == 0    ? EXPLAIN_CSV
                      : strcmp(words->format, "json") == 0 ? EXPLAIN_JSON
                                                           : EXPLAIN_TABLE;
-    if (words->run && words->topology) {
-        fprintf(stderr, "dist_info: --run measures real ranks: omit --topology, and give --ranks "
-                        "or start dist_info as you start your job\n");
-        return false;
-    }
-    if (explain_dtype(words->dtype, &report->dtype))
-        return true;
-    fprintf(stderr,
-            "dist_info: --dtype: there is no type '%s'; `dist_info backends` lists the types\n",
-            words->dtype);
-    return false;
+    if (words->run && words->topology)
+        return args_wrong(&explain_args, "--run measures real ranks: omit --topology, and give "
+                                         "--ranks or start dist_info as you start your job");
+    if (!explain_dtype(words->dtype, &report->dtype))
+        return args_wrong(&explain_args,
+                          "--dtype: there is no type '%s'; `dist_info backends` lists the types",
+                          words->dtype);
+    return explain_collective(collective, &report->question.collective);
 }
 
-static bool explain_options(int argc, char **argv, struct explain_report *report)
+static int explain_options(int argc, char **argv, struct explain_report *report)
 {
-    static const struct args args = {.rows = explain_rows,
-                                     .count = sizeof(explain_rows) / sizeof(explain_rows[0])};
     struct explain_words words = {.bytes = 1 << 20, .dtype = "float32", .format = "table"};
-    char failure[ARGS_FAILURE];
-    int rest;
+    int rest, code = args_begin(&explain_args, argc, argv, &words, 1, &rest);
 
-    if (args_read(&args, argc, argv, &words, &rest, failure) != 0) {
-        fprintf(stderr, "dist_info: %s\n", failure);
-        return false;
-    }
-    if (rest + 1 != argc) {
-        fprintf(stderr, "dist_info: explain takes one collective, such as all_reduce\n");
-        return false;
-    }
-    return explain_words(&words, report) &&
-           explain_collective(argv[rest], &report->question.collective);
+    if (code >= 0)
+        return code;
+    if (rest == argc)
+        return args_wrong(&explain_args, "name a collective, such as all_reduce");
+    return explain_take(&words, argv[rest], report);
 }
 
 /* As many ranks as CPUs, if nothing is said, but two at least. */
@@ -139,9 +132,11 @@ int explain_main(int argc, char **argv)
     struct explain_report report = {.question = {.size = sizeof(report.question)},
                                     .explanation = {.size = sizeof(report.explanation)},
                                     .free = -1};
+    int code;
 
-    if (!explain_options(argc, argv, &report))
-        return explain_usage();
+    code = explain_options(argc, argv, &report);
+    if (code >= 0)
+        return code;
     for (int i = 0; i < EXPLAIN_ROOM; i++)
         report.measured[i] = -1;
     if (report.question.collective == DIST_COLL_BARRIER)

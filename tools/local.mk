@@ -4,6 +4,7 @@ noinst_LTLIBRARIES += libcommon.la
 libcommon_la_LIBTOOLFLAGS = $(static_only)
 libcommon_la_SOURCES = \
 	tools/common/args.c tools/common/args.h \
+	tools/common/args_begin.c \
 	tools/common/args_complete.c \
 	tools/common/args_help.c \
 	tools/common/draft.c tools/common/draft.h \

@@ -14,13 +14,6 @@
 #define MEMORY_HUGE "/sys/kernel/mm/transparent_hugepage/"
 #define MEMORY_YAMA "/proc/sys/kernel/yama/ptrace_scope"
 
-static int memory_usage(FILE *to, int code)
-{
-    fprintf(to, "usage: dist_info memory\nTests with two processes whether ranks of this machine "
-                "can use each other's\nmemory, and says what to do if not.\n");
-    return code;
-}
-
 static void memory_line(const char *what, bool works, const char *text)
 {
     printf("  %-30s %-4s %s\n", what, works ? "yes" : "no", text);
@@ -137,21 +130,22 @@ static void memory_show_huge(void)
 
 int memory_main(int argc, char **argv)
 {
-    static const struct args_row rows[] = {
-        {.names = "help", .letter = 'h', .kind = ARGS_ACTION, .least = 1}};
-    static const struct args args = {.rows = rows, .count = 1};
+    struct words {
+        int action;
+    } words = {0};
+    static const struct args_row rows[] = {ARGS_HELP_ROWS(struct words, 0)};
+    static const struct args args = {
+        .rows = rows,
+        .count = sizeof(rows) / sizeof(rows[0]),
+        .program = "dist_info memory",
+        .usage = "",
+        .about = "Tests with two processes whether ranks of this machine can use each other's "
+                 "memory, and says what to do if not.\n"};
     struct memory_finding finding = {0};
-    char failure[ARGS_FAILURE];
-    int help = 0, rest;
+    int rest, code = args_begin(&args, argc, argv, &words, 0, &rest);
 
-    if (args_read(&args, argc, argv, &help, &rest, failure) != 0 || (!help && rest < argc)) {
-        if (rest < argc)
-            snprintf(failure, sizeof(failure), "unknown argument '%s'; it takes none", argv[rest]);
-        fprintf(stderr, "dist_info: memory: %s\n", failure);
-        return memory_usage(stderr, 2);
-    }
-    if (help)
-        return memory_usage(stdout, 0);
+    if (code >= 0)
+        return code;
     fflush(stdout);
     if (memory_probe(&finding) < 0) {
         fprintf(stderr, "dist_info: memory: cannot start two processes for the test\n");

@@ -49,24 +49,31 @@ static int tune_rank(int rank, void *arg)
 
 int tune_main(int argc, char **argv)
 {
+    struct words {
+        int64_t ranks;
+        int action;
+    } words = {0};
     static const struct args_row rows[] = {
-        {.names = "ranks", .kind = ARGS_INT, .least = 1, .most = EXPLAIN_RANKS_MAX}};
-    static const struct args args = {.rows = rows, .count = 1};
-    char failure[ARGS_FAILURE];
-    int64_t ranks = 0;
-    int rest, code = 0;
+        {"ranks", 0, ARGS_INT, offsetof(struct words, ranks), 1, EXPLAIN_RANKS_MAX, "N",
+         "start N ranks here (default: those of the job that starts this program)"},
+        ARGS_HELP_ROWS(struct words, 0),
+    };
+    static const struct args args = {
+        .rows = rows,
+        .count = sizeof(rows) / sizeof(rows[0]),
+        .program = "dist_info tune",
+        .usage = "[--ranks N]",
+        .about = "Measures the cost of messages, and keeps it for later jobs.\n"};
+    int rest, code = args_begin(&args, argc, argv, &words, 0, &rest);
 
-    if (args_read(&args, argc, argv, &ranks, &rest, failure) != 0 || rest < argc) {
-        if (rest < argc)
-            snprintf(failure, sizeof(failure), "unknown argument '%s'", argv[rest]);
-        fprintf(stderr, "dist_info: %s\nusage: dist_info tune [--ranks N]\n", failure);
-        return 2;
-    }
+    if (code >= 0)
+        return code;
+    code = 0;
     setenv("DIST_TUNING", "measure", 1);
     unsetenv("DIST_DEBUG");
-    if (!ranks)
+    if (!words.ranks)
         return tune_rank(0, NULL);
-    if (dist_spawn((int)ranks, tune_rank, NULL, &code) != DIST_OK) {
+    if (dist_spawn((int)words.ranks, tune_rank, NULL, &code) != DIST_OK) {
         fprintf(stderr, "dist_info: %s\n", dist_last_error());
         return 1;
     }

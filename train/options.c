@@ -84,36 +84,32 @@ int options_parse(const struct task *task, int argc, char *const argv[], struct 
     return 0;
 }
 
-static void options_help_defaults(const struct task *task, FILE *to)
-{
-    fprintf(to,
-            "\nDefaults of this program: --arch %s --epochs %" PRId64 " --batch-size %" PRId64 "\n"
-            "--optimizer %s --lr %g (%g for %s) --schedule %s --gamma %g\n"
-            "--weight-decay %g --augment=%d --train-samples %" PRId64 " --test-samples %" PRId64
-            "\n",
-            task->arch, task->epochs, task->batch_size, task->optimizer,
-            strcmp(task->optimizer, "sgd") == 0 ? task->lr_sgd : task->lr_adadelta,
-            strcmp(task->optimizer, "sgd") == 0 ? task->lr_adadelta : task->lr_sgd,
-            strcmp(task->optimizer, "sgd") == 0 ? "adadelta" : "sgd", task->schedule, task->gamma,
-            task->weight_decay, task->augment, task->train_samples, task->test_samples);
-}
-
 void options_help(const struct task *task, FILE *to)
 {
-    const char *program = task->program;
+    const bool sgd = strcmp(task->optimizer, "sgd") == 0;
+    struct args args = options_args;
+    char text[2048];
 
-    fprintf(to, "Usage: %s [OPTION]...\n%s\n", program, task->about);
-    args_help(&options_args, to);
-    options_help_defaults(task, to);
-    fprintf(to,
-            "\n"
-            "Long options are written with dashes or underscores. Ways to start 8 processes:\n"
-            "  mpirun -np 8 %s\n"
-            "  %s --multiprocessing-distributed --world-size 8\n"
-            "  for r in 0 1 2 3 4 5 6 7; do\n"
-            "    %s --addr 127.0.0.1 --port 29500 --world-size 8 --rank $r &\n"
-            "  done; wait\n"
-            "\n"
-            "Exit status: 0 success, 1 failure, 2 wrong usage.\n",
-            program, program, program);
+    args.program = task->program;
+    args.about = task->about;
+    args_help(&args, to);
+    snprintf(text, sizeof(text),
+             "\nDefaults of this program: --arch %s --epochs %" PRId64 " --batch-size %" PRId64
+             " --optimizer %s --lr %g (%g for %s) --schedule %s --gamma %g --weight-decay %g "
+             "--augment=%d --train-samples %" PRId64 " --test-samples %" PRId64 "\n"
+             "\n"
+             "Long options are written with dashes or underscores. Ways to start 8 processes:\n"
+             "  mpirun -np 8 %s\n"
+             "  %s --multiprocessing-distributed --world-size 8\n"
+             "  for r in 0 1 2 3 4 5 6 7; do\n"
+             "    %s --addr 127.0.0.1 --port 29500 --world-size 8 --rank $r &\n"
+             "  done; wait\n"
+             "\n"
+             "Exit status: 0 success, 1 failure, 2 wrong usage.\n",
+             task->arch, task->epochs, task->batch_size, task->optimizer,
+             sgd ? task->lr_sgd : task->lr_adadelta, sgd ? task->lr_adadelta : task->lr_sgd,
+             sgd ? "adadelta" : "sgd", task->schedule, task->gamma, task->weight_decay,
+             task->augment, task->train_samples, task->test_samples, task->program, task->program,
+             task->program);
+    args_text(text, to);
 }

@@ -165,4 +165,5 @@ static const struct args_row options_rows[] = {
 };
 
 const struct args options_args = {.rows = options_rows,
-                                  .count = sizeof(options_rows) / sizeof(options_rows[0])};
+                                  .count = sizeof(options_rows) / sizeof(options_rows[0]),
+                                  .usage = "[OPTION]...\n--help | --version"};

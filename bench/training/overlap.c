@@ -49,7 +49,10 @@ static const struct args_row options_rows[] = {
     {"help", 'h', ARGS_ACTION, AT(help), 1, 0, NULL, "print this and exit"},
 };
 static const struct args options_args = {.rows = options_rows,
-                                         .count = sizeof(options_rows) / sizeof(options_rows[0])};
+                                         .count = sizeof(options_rows) / sizeof(options_rows[0]),
+                                         .program = "overlap",
+                                         .usage = "[OPTION]...",
+                                         .about = "Start it as the ranks of a job.\n"};
 
 struct overlap {
     struct options options;
@@ -278,19 +281,12 @@ static void run(struct overlap *o)
 
 static int act(struct overlap *o, int argc, char **argv)
 {
-    char failure[ARGS_FAILURE];
-    int rest = argc;
+    int rest, code;
 
     o->options = (struct options){.layers = 64, .width = 256, .rounds = 3, .ratio = 1};
-    if (args_read(&options_args, argc, argv, &o->options, &rest, failure) < 0 || rest < argc) {
-        fprintf(stderr, "overlap: %s\n", rest < argc ? "it takes options only" : failure);
-        return 2;
-    }
-    if (o->options.help) {
-        puts("usage: overlap [OPTION]...\nStart it as the ranks of a job.");
-        args_help(&options_args, stdout);
-        return 0;
-    }
+    code = args_begin(&options_args, argc, argv, &o->options, 0, &rest);
+    if (code >= 0)
+        return code;
     need(dist_init_process_group(NULL, &o->group), "init");
     run(o);
     need(dist_destroy_process_group(o->group), "destroy_process_group");

@@ -27,10 +27,10 @@ gives "csv" dist_info backends --format = c
 gives "csv" dist_info backends --format c
 gives "all_reduce all_gather all_to_all all_gather_v all_to_all_v" dist_info explain al
 gives "--ranks --run" dist_info explain all_reduce --r
-gives "--ranks" dist_info tune --
-gives "--ranks --svg --help" dist_info topology --
-gives "--help" dist_info memory -
-gives "--format --help" dist_info env -
+gives "--ranks --help --version" dist_info tune --
+gives "--ranks --svg --help --version" dist_info topology --
+gives "--help --version" dist_info memory -
+gives "--format --help --version" dist_info env -
 gives "" dist_info explain --bytes ""
 gives "broadcast barrier" dist_sim b
 gives "json" dist_sim all_reduce --format j

@@ -92,7 +92,7 @@ job_check "it measures in a job" grep -qE '^broadcast,1024,3,1,binomial,1,[0-9.]
     "$job_output"
 job_fails "in a job of one rank" self 1 dist_info explain reduce --run
 job_fails "there is no collective 'send'" self 1 dist_info explain send
-job_fails "takes one collective" self 1 dist_info explain
+job_fails "name a collective" self 1 dist_info explain
 job_fails "--bytes: '1X' is not a number of bytes" self 1 dist_info explain reduce --bytes 1X
 job_fails "--ranks: 0 is out of range" self 1 dist_info explain reduce --ranks 0
 job_fails "omit --topology" self 1 dist_info explain reduce --topology node:2 --run
@@ -145,9 +145,9 @@ job self 1 dist_info --help
 job_check "help says how to call it" says "usage: dist_info"
 job self 1 dist_info --version
 job_fails "there is no module dist_glue.so" self 1 dist_info backends --backend glue
-job_fails "unknown argument 'tables'" self 1 dist_info tables
+job_fails "unknown command 'tables'" self 1 dist_info tables
 job_fails "unknown argument 'more'" self 1 dist_info backends more
 job_fails "--format: 'xml' is none of table|csv" self 1 dist_info backends --format xml
 job_fails "--all: there is no such option" self 1 dist_info --all
-job_fails "belong to the command backends" self 1 dist_info --backend gloo
+job_fails "--backend: there is no such option" self 1 dist_info --backend gloo
 job_check "wrong usage is exit 2" test "$job_status" = 2

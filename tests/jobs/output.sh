@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The programs' outputs on a full device: each says what could not be written, and ends with 1.
+# What all programs do alike: on a full device each says what could not be written, and ends with 1;
+# each prints help of any width and its version, and refuses wrong words with 2.
 . "$srcdir/tests/support/job.sh"
 
 # full PROGRAM ARGUMENT...: its standard output is full.
@@ -20,18 +21,12 @@ if [ -w /dev/full ]; then
     full dist_info
     full dist_info backends --backend gloo --format csv
     full dist_info env --format json
-    full dist_info explain all_reduce
-    full dist_info memory
     full dist_info topology --ranks 2
     full dist_sim all_reduce
     full dist_sim all_reduce --format json
-    full dist_bench "${bench[@]}" all_reduce
     full dist_bench "${bench[@]}" --format json all_reduce
     full train_mnist "${train[@]}"
-    for program in dist_info dist_sim dist_bench distrun train_mnist; do
-        full $program --help
-        full $program --version
-    done
+    for program in dist_bench distrun train_mnist; do full $program --version; done
 
     # A device is written in place, and stays a device.
     job_fails "dist_sim: --draw /dev/full: cannot write: No space left" self 1 dist_sim barrier --draw /dev/full
@@ -56,3 +51,34 @@ job_check "nothing was measured" [ "$(wc -l <"$job_output")" = 1 ]
 # A reader that has seen enough is no failure to report.
 "$builddir/dist_sim" all_reduce 2>"$job_output" | true
 job_check "a closed pipe is not reported" [ ! -s "$job_output" ]
+
+# ---- help ----
+
+# fits WIDTH: no line of the output is longer, or ends with a blank.
+unset COLUMNS
+fits() { awk -v width="$1" 'length($0) > width || / $/ { print "too long: " $0; bad = 1 } END { exit bad || !NR }' "$job_output"; }
+alike()
+{
+    local status
+    COLUMNS=40 "$builddir/$1" "${@:2}" --help >"$job_output" 2>&1
+    status=$?
+    job_check "$* --help in 40 columns" eval "[ $status = 0 ] && fits 40"
+    "$builddir/$1" "${@:2}" --version >"$job_output" 2>&1
+    job_check "$* --version" grep -qx "$1 (libdist) [0-9][0-9.]*" "$job_output"
+    "$builddir/$1" "${@:2}" --nonsense >"$job_output" 2>&1
+    status=$?
+    job_check "$* --nonsense" eval "[ $status = 2 ] && grep -q '^$*: --nonsense: there is no such option' \"$job_output\""
+    job_check "and where help is" grep -qxF "Try '$* --help'." "$job_output"
+}
+commands=$("$builddir/dist_info" --help | sed -n 's/^  \([a-z]*\)  .*/\1/p')
+job_check "dist_info has nine commands" [ "$(wc -w <<<"$commands")" = 9 ]
+for program in dist_info dist_sim dist_bench distrun train_mnist; do alike $program; done
+for command in $commands; do alike dist_info "$command"; done
+"$builddir/dist_info" env -h | cmp -s - <(COLUMNS=80 "$builddir/dist_info" env --help)
+job_check "-h is --help, in 80 columns if the width is unknown" [ "${PIPESTATUS[*]}" = "0 0" ]
+for line in "dist_info nonsense --help" "dist_info explain" "dist_info flight" "dist_info memory all" \
+    "dist_sim" "distrun"; do
+    # shellcheck disable=SC2086
+    "$builddir/"$line >"$job_output" 2>&1
+    job_check "$line: wrong usage" eval "[ $? = 2 ] && grep -q '^Try ' \"$job_output\""
+done

@@ -400,11 +400,14 @@ rule_languages()
 
 rule_options()
 {
-    local program option checked=no
+    local program command option checked=no
     for program in train_mnist dist_info dist_bench dist_sim distrun; do
         [ -x "$lint_build/$program" ] && [ -f "man/$program.1" ] || continue
         checked=yes
-        for option in $("$lint_build/$program" --help | grep -oE -- '(^|[ ,[])--[a-z][a-z0-9_-]*' | tr -d ' ,[' | sort -u); do
+        for option in $({ "$lint_build/$program" --help
+            [ $program != dist_info ] || for command in $("$lint_build/dist_info" --help | sed -n 's/^  \([a-z]*\)  .*/\1/p'); do
+                "$lint_build/dist_info" "$command" --help
+            done; } | grep -oE -- '(^|[ ,[])--[a-z][a-z0-9_-]*' | tr -d ' ,[' | sort -u); do
             sed 's/\\-/-/g' "man/$program.1" | grep -qE -- "(Fl -|--|\| -)${option#--}\b" || echo "$option is not in man/$program.1"
         done
     done

@@ -33,9 +33,9 @@ struct args_reading {
     char *failure;
 };
 
-static int args_wrong(const struct args_reading *reading, const char *format, ...)
+static int args_reject(const struct args_reading *reading, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-static int args_wrong(const struct args_reading *reading, const char *format, ...)
+static int args_reject(const struct args_reading *reading, const char *format, ...)
 {
     int length = snprintf(reading->failure, ARGS_FAILURE, "--%s: ", reading->name);
     va_list arguments;
@@ -72,13 +72,13 @@ static int args_set_number(const struct args_reading *reading, const char *text)
 
     if (!args_number(text, row->kind == ARGS_BYTES, &value) ||
         (!real && isfinite(value) && value != floor(value)))
-        return args_wrong(reading, "'%s' is not a %s", text,
-                          real                      ? "number"
-                          : row->kind == ARGS_BYTES ? "number of bytes, such as 8, 64K or 2M"
-                                                    : "whole number");
+        return args_reject(reading, "'%s' is not a %s", text,
+                           real                      ? "number"
+                           : row->kind == ARGS_BYTES ? "number of bytes, such as 8, 64K or 2M"
+                                                     : "whole number");
     if (!(value >= row->least && value <= row->most))
-        return args_wrong(reading, "%s is out of range, expected %.16g to %.16g", text, row->least,
-                          row->most);
+        return args_reject(reading, "%s is out of range, expected %.16g to %.16g", text, row->least,
+                           row->most);
     if (real)
         *(double *)(void *)reading->member = value;
     else
@@ -101,9 +101,9 @@ static bool args_is_choice(const char *choices, const char *text)
 static int args_set_text(const struct args_reading *reading, const char *text)
 {
     if (!*text)
-        return args_wrong(reading, "the value is empty");
+        return args_reject(reading, "the value is empty");
     if (reading->row->kind == ARGS_CHOICE && !args_is_choice(reading->row->argument, text))
-        return args_wrong(reading, "'%s' is none of %s", text, reading->row->argument);
+        return args_reject(reading, "'%s' is none of %s", text, reading->row->argument);
     *(const char **)(void *)reading->member = text;
     return 0;
 }
@@ -116,9 +116,9 @@ static int args_add_text(const struct args_reading *reading, const char *text)
     while (texts[count])
         count++;
     if (!*text)
-        return args_wrong(reading, "the value is empty");
+        return args_reject(reading, "the value is empty");
     if (count == ARGS_TEXTS_ROOM - 1)
-        return args_wrong(reading, "more than %d of them", count);
+        return args_reject(reading, "more than %d of them", count);
     texts[count] = text;
     return 0;
 }
@@ -134,7 +134,7 @@ static int args_set(const struct args_reading *reading, const char *text)
         return 0;
     case ARGS_SWITCH:
         if (text && strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
-            return args_wrong(reading, "'%s' is neither 0 nor 1", text);
+            return args_reject(reading, "'%s' is neither 0 nor 1", text);
         *(bool *)reading->member = !text || *text == '1';
         return 0;
     case ARGS_TEXTS:

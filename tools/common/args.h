@@ -25,6 +25,9 @@ enum args_kind {
     ARGS_ACTION  /* nothing; int, set to `least`: what to do instead. Nothing behind it is read */
 };
 
+/* Values of ARGS_ACTION. */
+enum { ARGS_RUN, ARGS_SHOW_HELP, ARGS_SHOW_VERSION };
+
 struct args_row {
     const char *names; /* long ones with dashes, separated by commas; of a group: its name */
     int letter;        /* 0: none */
@@ -39,7 +42,25 @@ struct args {
     const struct args_row *rows;
     int count;
     bool stops; /* at the first word that is no option: a program, with arguments of its own */
+    const char *program; /* "dist_info env" */
+    const char *usage;   /* the words after that; a line for each form */
+    const char *about;   /* what it does, as args_text has it */
+    const char *after;   /* what follows the options; NULL: nothing */
 };
+
+/* The last rows of a table, whose values have the int member `action`. */
+#define ARGS_HELP_ROWS(type, version_letter)                                                       \
+    {.names = "help",                                                                              \
+     .letter = 'h',                                                                                \
+     .kind = ARGS_ACTION,                                                                          \
+     .offset = offsetof(type, action),                                                             \
+     .least = ARGS_SHOW_HELP,                                                                      \
+     .help = "print this and exit"},                                                               \
+    {                                                                                              \
+        .names = "version", .letter = (version_letter), .kind = ARGS_ACTION,                       \
+        .offset = offsetof(type, action), .least = ARGS_SHOW_VERSION,                              \
+        .help = "print the version and exit"                                                       \
+    }
 
 #define ARGS_FAILURE 256
 
@@ -64,10 +85,31 @@ void args_complete(const struct args *args, int count, char *const *words);
 /* A number, with K, M, G or T behind it if it is one of bytes; false: it is none. */
 bool args_number(const char *text, bool bytes, double *value_p);
 
-/* Prints the groups and options, a line or more each, within 80 columns. */
+/*
+ * args_read, and what is the same in all programs: --help and --version print, wrong words are
+ * reported. Returns -1 if the program is to run, with `words` words or fewer from *rest_p on;
+ * otherwise its exit code.
+ */
+int args_begin(const struct args *args, int argc, char *const argv[], void *values, int words,
+               int *rest_p);
+
+/* Reports a wrong command line. Returns the exit code, 2. */
+int args_wrong(const struct args *args, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Prints the usage, what the program does, and the options. */
 void args_help(const struct args *args, FILE *to);
 
-/* Prints text from the help's column on, broken between words; at is where the cursor stands. */
-void args_help_text(const char *text, int at, FILE *to);
+/* Prints "NAME (libdist) VERSION". */
+void args_version(const struct args *args);
+
+/*
+ * Prints text, whose lines are paragraphs, broken between words. A line that begins with blanks is
+ * indented by as many. The width is COLUMNS or the terminal's, from 40 to 80; 80 if none is known.
+ */
+void args_text(const char *text, FILE *to);
+
+/* Prints a name, and from `column` on what it means; below the name if the output is narrow. */
+void args_item(const char *name, int column, const char *text, FILE *to);
 
 #endif

@@ -17,7 +17,7 @@ struct words {
     int action;
 };
 
-enum { WORDS_HELP = 1, WORDS_TIMEOUT = 60 };
+enum { WORDS_TIMEOUT = 60 };
 
 #define AT(member) offsetof(struct words, member)
 static const struct args_row words_rows[] = {
@@ -25,13 +25,19 @@ static const struct args_row words_rows[] = {
     {"job", 0, ARGS_FLAG, AT(job), 0, 0, NULL,
      "as a rank of the job that starts it: show the answers of all ranks, and how they differ"},
     {"timeout", 0, ARGS_INT, AT(timeout), 1, 86400, "SECONDS",
-     "so long the ranks wait for each other (default: 60)"},
+     "for which the ranks wait for each other (default: 60)"},
     {"format", 0, ARGS_CHOICE, AT(format), 0, 0, "table|json",
      "for people (the default), or for programs"},
-    {"help", 'h', ARGS_ACTION, AT(action), WORDS_HELP, 0, NULL, "print this and exit"},
+    ARGS_HELP_ROWS(struct words, 0),
 };
-static const struct args words_args = {.rows = words_rows,
-                                       .count = sizeof(words_rows) / sizeof(words_rows[0])};
+static const struct args words_args = {
+    .rows = words_rows,
+    .count = sizeof(words_rows) / sizeof(words_rows[0]),
+    .program = "dist_info doctor",
+    .usage = "[--ranks N] [--job] [--timeout SECONDS] [--format table|json]",
+    .about = "Looks for what keeps jobs from running here, or from running fast, and shows the "
+             "command that fixes each fault. It changes nothing.\n",
+    .after = "Exit: 0 no fault, 1 a fault, or the job cannot be set up, 2 wrong usage.\n"};
 
 void doctor_examine(struct doctor_report *report)
 {
@@ -46,32 +52,14 @@ void doctor_examine(struct doctor_report *report)
     doctor_gpu(report);
 }
 
-static int doctor_usage(FILE *to, int code)
-{
-    fprintf(to, "usage: dist_info doctor [--ranks N] [--job] [--timeout SECONDS] [--format "
-                "table|json]\nLooks for what keeps jobs from running here, or from running fast, "
-                "with the command\nthat mends each. It changes nothing.\n");
-    args_help(&words_args, to);
-    fprintf(to, "Exit: 0 no fault, 1 a fault, or the job cannot be set up, 2 wrong usage.\n");
-    return code;
-}
-
 /* -1: go on; else the exit code. */
 static int doctor_options(int argc, char **argv, struct words *words)
 {
-    char failure[ARGS_FAILURE];
-    int rest, result = args_read(&words_args, argc, argv, words, &rest, failure);
+    int rest, code = args_begin(&words_args, argc, argv, words, 0, &rest);
 
-    if (result == 0 && words->action)
-        return doctor_usage(stdout, 0);
-    if (result == 0 && rest == argc && !(words->job && words->format))
-        return -1;
-    if (result == 0)
-        snprintf(failure, sizeof(failure),
-                 rest < argc ? "unknown argument '%s'" : "--job has no --format%s",
-                 rest < argc ? argv[rest] : "");
-    fprintf(stderr, "dist_info: doctor: %s\n", failure);
-    return doctor_usage(stderr, 2);
+    if (code < 0 && words->job && words->format)
+        return args_wrong(&words_args, "--job has no --format");
+    return code;
 }
 
 /* The ranks of this machine, as the launcher says. */

@@ -109,8 +109,6 @@ static void env_print(char *text, bool json)
     printf("%s", json ? "\n]\n" : "");
 }
 
-enum { ENV_HELP = 1 };
-
 int env_main(int argc, char **argv)
 {
     struct words {
@@ -120,27 +118,21 @@ int env_main(int argc, char **argv)
     static const struct args_row rows[] = {
         {"format", 0, ARGS_CHOICE, offsetof(struct words, format), 0, 0, "table|json",
          "for people (the default), or for programs"},
-        {"help", 'h', ARGS_ACTION, offsetof(struct words, action), ENV_HELP, 0, NULL,
-         "print this and exit"}};
-    static const struct args args = {.rows = rows, .count = sizeof(rows) / sizeof(rows[0])};
+        ARGS_HELP_ROWS(struct words, 0),
+    };
+    static const struct args args = {
+        .rows = rows,
+        .count = sizeof(rows) / sizeof(rows[0]),
+        .program = "dist_info env",
+        .usage = "[--format table|json]",
+        .about = "Prints every environment variable that libdist reads: its value, which process "
+                 "has set it, its default, and what it is for.\n"};
     size_t size = dist_list_variables(NULL, 0) + 1;
-    char failure[ARGS_FAILURE], *text;
-    int rest;
+    char *text;
+    int rest, code = args_begin(&args, argc, argv, &words, 0, &rest);
 
-    if (args_read(&args, argc, argv, &words, &rest, failure) != 0 ||
-        (!words.action && rest < argc)) {
-        if (rest < argc)
-            snprintf(failure, sizeof(failure), "unknown argument '%s'", argv[rest]);
-        fprintf(stderr, "dist_info: env: %s; see dist_info env --help\n", failure);
-        return 2;
-    }
-    if (words.action) {
-        printf("usage: dist_info env [--format table|json]\nEvery environment variable that "
-               "libdist reads: its value, which process has set it,\nits default, and what it is "
-               "for.\n");
-        args_help(&args, stdout);
-        return 0;
-    }
+    if (code >= 0)
+        return code;
     text = malloc(size);
     if (!text) {
         fprintf(stderr, "dist_info: out of memory\n");

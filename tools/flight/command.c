@@ -6,15 +6,6 @@
 
 #include <stdio.h>
 
-static int flight_usage(FILE *to, int code)
-{
-    fprintf(to, "usage: dist_info flight FILE...\nSays which rank of a job is behind, or called "
-                "something else than the others, by the\nfiles that the flight recorders of its "
-                "ranks have written: dist-flight.HOST.PID.json,\nafter a time-out, or when a "
-                "process gets SIGUSR1.\n");
-    return code;
-}
-
 static int flight_run(char **paths, int count)
 {
     struct flight_group *groups = NULL;
@@ -37,21 +28,23 @@ static int flight_run(char **paths, int count)
 
 int flight_main(int argc, char **argv)
 {
-    static const struct args_row rows[] = {
-        {.names = "help", .letter = 'h', .kind = ARGS_ACTION, .least = 1}};
-    static const struct args args = {.rows = rows, .count = 1};
-    char failure[ARGS_FAILURE];
-    int action = 0, rest;
+    struct words {
+        int action;
+    } words = {0};
+    static const struct args_row rows[] = {ARGS_HELP_ROWS(struct words, 0)};
+    static const struct args args = {
+        .rows = rows,
+        .count = sizeof(rows) / sizeof(rows[0]),
+        .program = "dist_info flight",
+        .usage = "FILE...",
+        .about = "Says which rank of a job is behind, or called something else than the other "
+                 "ranks. The files are those that the flight recorders of the ranks have written, "
+                 "dist-flight.HOST.PID.json, after a time-out or on SIGUSR1.\n"};
+    int rest, code = args_begin(&args, argc, argv, &words, argc, &rest);
 
-    if (args_read(&args, argc, argv, &action, &rest, failure) != 0) {
-        fprintf(stderr, "dist_info: %s\n", failure);
-        return flight_usage(stderr, 2);
-    }
-    if (action)
-        return flight_usage(stdout, 0);
-    if (rest == argc) {
-        fprintf(stderr, "dist_info: flight needs the files to read\n");
-        return flight_usage(stderr, 2);
-    }
+    if (code >= 0)
+        return code;
+    if (rest == argc)
+        return args_wrong(&args, "name the files to read");
     return flight_run(argv + rest, argc - rest);
 }

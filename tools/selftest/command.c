@@ -27,24 +27,6 @@ struct command {
     struct selftest_count *counts;
 };
 
-static int command_usage(FILE *to, int code)
-{
-    fprintf(to,
-            "usage: dist_info selftest [--backend NAME] [--transport NAME] [--ranks N]\n           "
-            "               [--mode MODE] [--memory KIND] [--only NAME]\n                          "
-            "[--timeout SECONDS] [--brief]\nTests all collectives with all dtypes and ops, counts, "
-            "roots and layouts: each\nresult must be right, and unsupported calls must be refused. "
-            "Without a launcher\nit starts its ranks itself: 1, then 2, then 4.\n  --backend NAME  "
-            "   the backend; gloo if a transport is named\n  --transport NAME   over this "
-            "transport only\n  --ranks N          N ranks on this machine, and no others\n  --mode "
-            "MODE        blocking, async, flood (many in flight), group or all\n  --memory KIND    "
-            "  where data are: ordinary, shared (dist_alloc), device, or any\n  --only NAME        "
-            "the cases of one collective: all_reduce, send, recv, ...\n  --timeout SECONDS  that a "
-            "call may take; 60\n  --brief            fewer counts\nExit: 0 it keeps the contract, "
-            "1 it does not or cannot be used, 2 wrong usage.\n");
-    return code;
-}
-
 /* ---- what is told ---- */
 
 static void command_row(const struct selftest_count *sum)
@@ -190,25 +172,38 @@ struct command_words {
     const char *backend, *transport, *mode, *memory, *only;
     int64_t ranks, timeout; /* 0: not given */
     bool brief;
-    int help;
+    int action;
 };
 
 #define AT(member) offsetof(struct command_words, member)
 static const struct args_row command_rows[] = {
-    {.names = "backend", .kind = ARGS_TEXT, .offset = AT(backend)},
-    {.names = "transport", .kind = ARGS_TEXT, .offset = AT(transport)},
-    {.names = "ranks", .kind = ARGS_INT, .offset = AT(ranks), .least = 1, .most = 65536},
-    {.names = "mode", .kind = ARGS_TEXT, .offset = AT(mode)},
-    {.names = "memory", .kind = ARGS_TEXT, .offset = AT(memory)},
-    {.names = "only", .kind = ARGS_TEXT, .offset = AT(only)},
-    {.names = "timeout", .kind = ARGS_INT, .offset = AT(timeout), .least = 1, .most = 86400},
-    {.names = "brief", .kind = ARGS_FLAG, .offset = AT(brief)},
-    {.names = "help", .letter = 'h', .kind = ARGS_ACTION, .offset = AT(help), .least = 1},
+    {"backend", 0, ARGS_TEXT, AT(backend), 0, 0, "NAME",
+     "the backend; gloo if a transport is named"},
+    {"transport", 0, ARGS_TEXT, AT(transport), 0, 0, "NAME", "over this transport only"},
+    {"ranks", 0, ARGS_INT, AT(ranks), 1, 65536, "N", "N ranks on this machine, and no others"},
+    {"mode", 0, ARGS_TEXT, AT(mode), 0, 0, "MODE",
+     "blocking, async, flood (many in flight), group or all"},
+    {"memory", 0, ARGS_TEXT, AT(memory), 0, 0, "KIND",
+     "where data are: ordinary, shared (dist_alloc), device, or any"},
+    {"only", 0, ARGS_TEXT, AT(only), 0, 0, "NAME",
+     "the cases of one collective: all_reduce, send, recv, ..."},
+    {"timeout", 0, ARGS_INT, AT(timeout), 1, 86400, "SECONDS", "that a call may take; 60"},
+    {"brief", 0, ARGS_FLAG, AT(brief), 0, 0, NULL, "fewer counts"},
+    ARGS_HELP_ROWS(struct command_words, 0),
 };
+static const struct args command_args = {
+    .rows = command_rows,
+    .count = sizeof(command_rows) / sizeof(command_rows[0]),
+    .program = "dist_info selftest",
+    .usage = "[--backend NAME] [--transport NAME] [--ranks N] [--mode MODE] [--memory KIND] "
+             "[--only NAME] [--timeout SECONDS] [--brief]",
+    .about = "Tests all collectives with all dtypes and ops, counts, roots and layouts: each "
+             "result must be right, and unsupported calls must be refused. Without a launcher it "
+             "starts its ranks itself: 1, then 2, then 4.\n",
+    .after = "Exit: 0 it keeps the contract, 1 it does not or cannot be used, 2 wrong usage.\n"};
 
-/* Takes over what is said; -1: failure says what cannot be. */
-static int command_take(const struct command_words *words, struct command *command,
-                        char failure[ARGS_FAILURE])
+/* Returns -1, or the exit code: 2 for a wrong command line. */
+static int command_take(const struct command_words *words, struct command *command)
 {
     struct selftest *selftest = &command->selftest;
     const char *option = NULL, *word = NULL;
@@ -226,31 +221,19 @@ static int command_take(const struct command_words *words, struct command *comma
     else if (words->only && !selftest_case(words->only))
         option = "only", word = words->only;
     if (option)
-        snprintf(failure, ARGS_FAILURE, "--%s: unknown value '%s'; see --help", option, word);
-    else if (!selftest->backend && !command->transport)
-        snprintf(failure, ARGS_FAILURE, "name a backend or a transport");
-    else
-        return 0;
+        return args_wrong(&command_args, "--%s: unknown value '%s'", option, word);
+    if (!selftest->backend && !command->transport)
+        return args_wrong(&command_args, "name a backend or a transport");
     return -1;
 }
 
 /* -1: go on, else the exit code. */
 static int command_options(int argc, char **argv, struct command *command)
 {
-    static const struct args args = {.rows = command_rows,
-                                     .count = sizeof(command_rows) / sizeof(command_rows[0])};
     struct command_words words = {.mode = "all", .timeout = COMMAND_TIMEOUT_S};
-    char failure[ARGS_FAILURE];
-    int rest, result = args_read(&args, argc, argv, &words, &rest, failure);
+    int rest, code = args_begin(&command_args, argc, argv, &words, 0, &rest);
 
-    if (result == 0 && words.help)
-        return command_usage(stdout, 0);
-    if (result == 0 && rest < argc)
-        snprintf(failure, sizeof(failure), "unknown argument '%s'; see --help", argv[rest]);
-    else if (result == 0 && command_take(&words, command, failure) == 0)
-        return -1;
-    fprintf(stderr, "dist_info: selftest: %s\n", failure);
-    return command_usage(stderr, 2);
+    return code < 0 ? command_take(&words, command) : code;
 }
 
 int selftest_main(int argc, char **argv)

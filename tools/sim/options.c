@@ -16,8 +16,6 @@ struct options {
     int action;
 };
 
-enum { OPTIONS_HELP = 1, OPTIONS_VERSION };
-
 #define AT(member) offsetof(struct options, member)
 static const struct args_row options_rows[] = {
     {"", 0, ARGS_WORDS, 0, 0, 0,
@@ -38,20 +36,17 @@ static const struct args_row options_rows[] = {
     {"format", 0, ARGS_CHOICE, AT(format), 0, 0, "text|csv|json", "of the answer"},
     {"draw", 0, ARGS_TEXT, AT(draw), 0, 0, "FILE.svg", "draw the ring and the trees"},
     {"no-verify", 0, ARGS_FLAG, AT(no_verify), 0, 0, NULL, "do not prove that the plans are right"},
-    {"help", 'h', ARGS_ACTION, AT(action), OPTIONS_HELP, 0, NULL, "print this and exit"},
-    {"version", 0, ARGS_ACTION, AT(action), OPTIONS_VERSION, 0, NULL, "print the version and exit"},
+    ARGS_HELP_ROWS(struct options, 0),
 };
-static const struct args options_args = {.rows = options_rows,
-                                         .count = sizeof(options_rows) / sizeof(options_rows[0])};
-
-static int options_usage(FILE *to, int code)
-{
-    fprintf(to, "usage: dist_sim COLLECTIVE [OPTION]...\n       dist_sim --help | --version\n"
-                "Predicts the time of each algorithm of a collective on a machine that need not "
-                "exist.\n");
-    args_help(&options_args, to);
-    return code;
-}
+static const struct args options_args = {
+    .rows = options_rows,
+    .count = sizeof(options_rows) / sizeof(options_rows[0]),
+    .program = "dist_sim",
+    .usage = "COLLECTIVE [OPTION]...\n--help | --version",
+    .about = "Predicts the time of each algorithm of a collective on a machine that need not "
+             "exist. COLLECTIVE is one of\n"
+             "  all_reduce broadcast barrier all_gather reduce reduce_scatter gather scatter "
+             "all_to_all\n"};
 
 #define OPTIONS_RATIO 16
 #define OPTIONS_LEAST 1024
@@ -163,28 +158,17 @@ static dist_status options_complete(struct job *job, const struct options *optio
 int job_parse(int argc, char **argv, struct job *job)
 {
     struct options options = {0};
-    char failure[ARGS_FAILURE];
     dist_status status;
-    int rest;
+    int rest, code;
     job->cost = disti_cost_usual;
     options_ladder(job, (size_t)64 << 20);
-    if (args_read(&options_args, argc, argv, &options, &rest, failure) != 0) {
-        fprintf(stderr, "dist_sim: %s\n", failure);
-        return options_usage(stderr, 2);
-    }
-    if (options.action == OPTIONS_HELP)
-        return options_usage(stdout, 0);
-    if (options.action == OPTIONS_VERSION) {
-        printf("dist_sim %s\n", dist_version());
-        return 0;
-    }
-    if (rest != argc - 1)
-        return options_usage(stderr, 2);
+    code = args_begin(&options_args, argc, argv, &options, 1, &rest);
+    if (code >= 0)
+        return code;
+    if (rest == argc)
+        return args_wrong(&options_args, "name a collective, such as all_reduce");
     status = options_collective(argv[rest], job);
     if (status == DIST_OK)
         status = options_complete(job, &options);
-    if (status == DIST_OK)
-        return -1;
-    fprintf(stderr, "dist_sim: %s\n", dist_last_error());
-    return 2;
+    return status == DIST_OK ? -1 : args_wrong(&options_args, "%s", dist_last_error());
 }

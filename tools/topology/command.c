@@ -15,25 +15,19 @@ struct words {
     int action;
 };
 
-enum { WORDS_HELP = 1 };
-
 #define AT(member) offsetof(struct words, member)
 static const struct args_row words_rows[] = {
     {"ranks", 0, ARGS_INT, AT(ranks), 1, 4096, "N",
      "start N ranks here, and show where they are (default: those of the launcher, or none)"},
     {"svg", 0, ARGS_TEXT, AT(svg), 0, 0, "FILE", "draw a picture into that file; - is the output"},
-    {"help", 'h', ARGS_ACTION, AT(action), WORDS_HELP, 0, NULL, "print this and exit"},
+    ARGS_HELP_ROWS(struct words, 0),
 };
-static const struct args words_args = {.rows = words_rows,
-                                       .count = sizeof(words_rows) / sizeof(words_rows[0])};
-
-static int topology_usage(FILE *to, int code)
-{
-    fprintf(to, "usage: dist_info topology [--ranks N] [--svg FILE]\nShows packages, NUMA nodes, "
-                "cores and GPUs, and the ranks on them.\n");
-    args_help(&words_args, to);
-    return code;
-}
+static const struct args words_args = {
+    .rows = words_rows,
+    .count = sizeof(words_rows) / sizeof(words_rows[0]),
+    .program = "dist_info topology",
+    .usage = "[--ranks N] [--svg FILE]",
+    .about = "Shows packages, NUMA nodes, cores and GPUs, and the ranks on them.\n"};
 
 static int topology_show(const struct topology *topology, const struct words *words)
 {
@@ -95,17 +89,11 @@ static int topology_alone(const struct words *words)
 int topology_main(int argc, char **argv)
 {
     struct words words = {0};
-    char failure[ARGS_FAILURE];
-    int rest, code = 0, result = args_read(&words_args, argc, argv, &words, &rest, failure);
+    int rest, code = args_begin(&words_args, argc, argv, &words, 0, &rest);
 
-    if (result == 0 && words.action)
-        return topology_usage(stdout, 0);
-    if (result != 0 || rest < argc) {
-        if (result == 0)
-            snprintf(failure, sizeof(failure), "unknown argument '%s'", argv[rest]);
-        fprintf(stderr, "dist_info: topology: %s\n", failure);
-        return topology_usage(stderr, 2);
-    }
+    if (code >= 0)
+        return code;
+    code = 0;
     if (!words.ranks)
         return launched_in_job() ? topology_rank(0, &words) : topology_alone(&words);
     if (dist_spawn((int)words.ranks, topology_rank, &words, &code) != DIST_OK) {

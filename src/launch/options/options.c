@@ -76,23 +76,31 @@ static const struct args_row options_rows[] = {
     {"version", 0, ARGS_ACTION, AT(action), DISTI_RUN_VERSION, 0, NULL, "print the version"},
 };
 static const struct args options_args = {
-    .rows = options_rows, .count = sizeof(options_rows) / sizeof(options_rows[0]), .stops = true};
+    .rows = options_rows,
+    .count = sizeof(options_rows) / sizeof(options_rows[0]),
+    .stops = true,
+    .program = "distrun",
+    .usage = "[OPTION]... PROGRAM [ARGUMENT]...\n--help | --version",
+    .about = "Runs PROGRAM once for each rank, with the variables that torchrun sets, and ends all "
+             "of it when one fails. Each option may be given as PET_NAME too, such as "
+             "PET_NPROC_PER_NODE=4.\n"
+             "\n"
+             "  distrun -n 4 ./train                        4 processes here\n"
+             "  distrun -H node0:8,node1:8 ./train          16 on two machines, by ssh\n"};
 
 void disti_run_options_help(void)
 {
-    printf(
-        "Usage: distrun [OPTION]... PROGRAM [ARGUMENT]...\n"
-        "Runs PROGRAM once for each rank, with the variables that torchrun sets, and ends all of\n"
-        "it when one fails. Each option may be given as PET_NAME too, such as "
-        "PET_NPROC_PER_NODE=4.\n\n"
-        "  distrun -n 4 ./train                        4 processes here\n"
-        "  distrun -H node0:8,node1:8 ./train          16 on two machines, by ssh\n");
     args_help(&options_args, stdout);
+}
+
+void disti_run_options_version(void)
+{
+    args_version(&options_args);
 }
 
 static bool options_wrong(const char *text)
 {
-    fprintf(stderr, "distrun: %s (distrun --help lists all options)\n", text);
+    args_wrong(&options_args, "%s", text);
     return false;
 }
 

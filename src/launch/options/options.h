@@ -52,6 +52,7 @@ struct disti_run_options {
 bool disti_run_options_read(int argc, char *argv[], struct disti_run_options *options);
 
 void disti_run_options_help(void);
+void disti_run_options_version(void);
 
 /* command.c: finds the program, and what runs it, into path, command and program; on other hosts
  * they look for it themselves, but the remote shell is to be here. */

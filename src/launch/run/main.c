@@ -32,7 +32,7 @@ static int main_act(struct disti_run_options *options)
         return output_exit("distrun", 0);
     }
     if (options->action == DISTI_RUN_VERSION) {
-        printf("distrun %s\n", dist_version());
+        disti_run_options_version();
         return output_exit("distrun", 0);
     }
     return disti_run_guard(options->hosts.count > 0 ? disti_run_starter : disti_run_agent, options);
