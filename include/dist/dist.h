@@ -823,6 +823,31 @@ DIST_API dist_status dist_unregister(dist_group *group, void *memory);
 DIST_API dist_status dist_spawn(int ranks, int (*fn)(int rank, void *arg), void *arg,
                                 int *exit_code_p);
 
+/* How dist_spawn_with runs the processes; initialise with DIST_SPAWN_OPTIONS_INIT. */
+struct dist_spawn_options {
+    size_t size; /* sizeof(struct dist_spawn_options) */
+    /* When a process fails, the others run on, so that they can call dist_shrink. The calling
+     * process holds the store: the death of any rank, rank 0 included, leaves it intact. */
+    bool continue_on_failure;
+    /* Called in this process for each process that failed, with its exit code (128 + signal if a
+     * signal ended it), but not for those that dist_spawn_with has ended. It must not call libdist.
+     * NULL: nothing is called. */
+    void (*failed)(int rank, int exit_code, void *arg);
+    void *failed_arg;
+};
+
+#define DIST_SPAWN_OPTIONS_INIT                                                                    \
+    {                                                                                              \
+        sizeof(struct dist_spawn_options), false, NULL, NULL                                       \
+    }
+
+/*
+ * As dist_spawn, with options; NULL: as dist_spawn. *exit_code_p is that of the first failure, also
+ * with continue_on_failure: 0 means that no process failed.
+ */
+DIST_API dist_status dist_spawn_with(int ranks, int (*fn)(int rank, void *arg), void *arg,
+                                     const struct dist_spawn_options *options, int *exit_code_p);
+
 /*
  * Writes one line for each known backend, "NAME  yes|no  SUMMARY OR REASON", to buffer.
  *

@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,7 @@
 #define SPAWN_TERM_MS 5000 /* from SIGTERM to SIGKILL */
 
 struct spawn {
+    struct dist_spawn_options options;
     int ranks, started, alive;
     pid_t *pids; /* by rank; 0 once reaped */
     struct disti_store_server *server;
@@ -180,6 +182,8 @@ static void spawn_ended(struct spawn *spawn, int rank, int how)
 
     spawn->pids[rank] = 0;
     spawn->alive--;
+    if (code != 0 && spawn->kill_at == INT64_MAX && spawn->options.failed)
+        spawn->options.failed(rank, code, spawn->options.failed_arg);
     /* Of two that are seen at once, the one that a signal ended is the cause of the other. */
     if (code == 0 || spawn->decided || (spawn->exit_code && !WIFSIGNALED(how)))
         return;
@@ -206,7 +210,9 @@ static void spawn_reap(struct spawn *spawn)
         else if (pid < 0 && errno == ECHILD) /* the program has reaped it elsewhere */
             spawn_ended(spawn, r, 1 << 8);
     }
-    if (spawn->exit_code) /* not before all have been looked at: SIGTERM is no cause */
+    if (spawn->exit_code &&
+        !spawn->options
+             .continue_on_failure) /* not before all have been looked at: SIGTERM is no cause */
         spawn_end(spawn);
     spawn->decided = spawn->exit_code != 0;
 }
@@ -284,11 +290,36 @@ static dist_status spawn_run(struct spawn *spawn, int (*fn)(int rank, void *arg)
     return status;
 }
 
+/* What the caller's header knows of the options. */
+static dist_status spawn_take_options(struct spawn *spawn, const struct dist_spawn_options *given)
+{
+    struct dist_spawn_options *options = &spawn->options;
+
+    if (!given)
+        return DIST_OK;
+    if (given->size <= offsetof(struct dist_spawn_options, continue_on_failure) ||
+        given->size > 65536)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "dist_spawn_with: options->size is %zu: initialise the options "
+                          "with DIST_SPAWN_OPTIONS_INIT",
+                          given->size);
+    memcpy(options, given, given->size < sizeof(*options) ? given->size : sizeof(*options));
+    return DIST_OK;
+}
+
 dist_status dist_spawn(int ranks, int (*fn)(int rank, void *arg), void *arg, int *exit_code_p)
 {
-    struct spawn spawn = {.ranks = ranks, .kill_at = INT64_MAX, .secret_fd = -1};
-    dist_status status;
+    return dist_spawn_with(ranks, fn, arg, NULL, exit_code_p);
+}
 
+dist_status dist_spawn_with(int ranks, int (*fn)(int rank, void *arg), void *arg,
+                            const struct dist_spawn_options *options, int *exit_code_p)
+{
+    struct spawn spawn = {.ranks = ranks, .kill_at = INT64_MAX, .secret_fd = -1};
+    dist_status status = spawn_take_options(&spawn, options);
+
+    if (status != DIST_OK)
+        return status;
     if (ranks < 1 || ranks > SPAWN_RANKS_MAX)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "dist_spawn: %d is not a number of processes: give 1 to %d", ranks,

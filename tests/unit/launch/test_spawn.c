@@ -153,6 +153,69 @@ static void test_killed(void **state)
     expect_all_gone();
 }
 
+/* Rank 0 is killed, rank 1 fails: the others shrink their world twice, and end well. */
+static int rank_shrinks(int rank, void *arg)
+{
+    struct dist_options options = DIST_OPTIONS_INIT;
+    dist_group *group, *left;
+    int ranks = RANKS;
+
+    (void)arg;
+    options.timeout_ms = WAIT_MS;
+    if (dist_init_process_group(&options, &group) != DIST_OK)
+        return 20;
+    for (int failed = 0; failed < 2; failed++) {
+        (void)dist_barrier(group); /* rank 0 is killed after all ranks have joined */
+        if (rank == failed && rank == 0)
+            raise(SIGKILL);
+        if (rank == failed)
+            _exit(7);
+        while (ranks > RANKS - 1 - failed) {
+            if (dist_barrier(group) != DIST_ERR_PEER_LOST)
+                return 22;
+            if (dist_shrink(group, NULL, &left) != DIST_OK)
+                return 23;
+            group = left;
+            ranks = dist_get_world_size(group);
+        }
+    }
+    if (dist_barrier(group) != DIST_OK)
+        return 24;
+    shared->pids[rank] = getpid();
+    return 0;
+}
+
+static void rank_has_failed(int rank, int exit_code, void *arg)
+{
+    int *codes = arg;
+
+    codes[rank] = exit_code;
+}
+
+static void test_continues(void **state)
+{
+    struct dist_spawn_options options = DIST_SPAWN_OPTIONS_INIT;
+    int code = -1, codes[RANKS] = {0};
+
+    (void)state;
+    options.continue_on_failure = true;
+    options.failed = rank_has_failed;
+    options.failed_arg = codes;
+    assert_int_equal(dist_spawn_with(RANKS, rank_shrinks, NULL, &options, &code), DIST_OK);
+    assert_int_equal(code, 128 + SIGKILL);
+    assert_non_null(strstr(dist_last_error(), "rank 0"));
+    assert_int_equal(codes[0], 128 + SIGKILL);
+    assert_int_equal(codes[1], 7);
+    for (int r = 2; r < RANKS; r++) {
+        assert_int_equal(codes[r], 0);
+        assert_true(shared->pids[r] > 0);
+    }
+    expect_all_gone();
+    options.size = 0;
+    assert_int_equal(dist_spawn_with(RANKS, rank_shrinks, NULL, &options, &code),
+                     DIST_ERR_INVALID_ARGUMENT);
+}
+
 /* SIGTERM does not end this one, so SIGKILL must, some seconds later. */
 static int rank_is_stubborn(int rank, void *arg)
 {
@@ -374,6 +437,7 @@ int main(void)
         cmocka_unit_test_setup(test_meets, clear_shared),
         cmocka_unit_test_setup(test_exit_code, clear_shared),
         cmocka_unit_test_setup(test_killed, clear_shared),
+        cmocka_unit_test_setup(test_continues, clear_shared),
         cmocka_unit_test_setup(test_stubborn, clear_shared),
         cmocka_unit_test_setup(test_signals_passed_on, clear_shared),
         cmocka_unit_test_setup(test_parent_killed, clear_shared),
