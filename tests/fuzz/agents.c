@@ -69,7 +69,7 @@ static void agents_answer(struct disti_agents *agents, const struct disti_agents
     else if (event->type == DISTI_AGENTS_ROUND && event->round.round % 2)
         disti_agents_failed(agents, &failure);
     else if (event->type == DISTI_AGENTS_ROUND)
-        disti_agents_succeeded(agents);
+        disti_agents_ended(agents, 1);
 }
 
 static void agents_move(struct disti_agents *agents)

@@ -59,7 +59,7 @@ static int run(struct disti_agents *agents, int work_ms)
         while (code < 0 && disti_agents_next_event(agents, &event))
             code = handle(agents, &event, work_ms, &until);
         if (until && disti_expired(until)) {
-            disti_agents_succeeded(agents);
+            disti_agents_ended(agents, 1);
             until = 0;
         }
     }

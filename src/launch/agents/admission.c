@@ -77,6 +77,14 @@ static bool admission_clashes(const struct agents_server *server, const struct a
                  config->min_nodes, config->max_nodes, config->max_restarts);
         return true;
     }
+    if ((m->goes_on != 0) != config->goes_on) {
+        snprintf(text, DISTI_AGENTS_TEXT,
+                 "the agent on %s (%s) has --on-failure %s, that on %s has %s: start all agents of "
+                 "a job alike",
+                 m->host, m->address, m->goes_on ? "continue" : "stop", server->host,
+                 config->goes_on ? "continue" : "stop");
+        return true;
+    }
     if (config->same_workers && (int)m->workers != config->workers) {
         snprintf(text, DISTI_AGENTS_TEXT,
                  "the agent on %s (%s) starts %u processes, that on %s starts %d: give all the "

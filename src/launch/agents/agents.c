@@ -170,10 +170,13 @@ void disti_agents_ready(struct disti_agents *agents)
     disti_agents_link_send(&agents->client.link, AGENTS_READY, value, sizeof(value));
 }
 
-void disti_agents_succeeded(struct disti_agents *agents)
+void disti_agents_ended(struct disti_agents *agents, int succeeded)
 {
+    unsigned char value[4];
+
+    disti_wire_put32(value, (uint32_t)succeeded);
     if (agents->client.state == AGENTS_CLIENT_RUNNING)
-        disti_agents_link_send(&agents->client.link, AGENTS_SUCCEEDED, NULL, 0);
+        disti_agents_link_send(&agents->client.link, AGENTS_ENDED, value, sizeof(value));
 }
 
 void disti_agents_failed(struct disti_agents *agents, const struct disti_agents_failure *failure)

@@ -49,6 +49,9 @@ struct disti_agents_config {
     int workers;       /* of this node, 1 to DISTI_AGENTS_WORKERS_MAX */
     bool same_workers; /* all nodes must have as many */
     int max_restarts;  /* failures that are followed by another round; a node that is lost is one */
+    /* After a failure the other workers go on. The round ends when all workers of all nodes have
+     * ended, or at once if node 0 is lost, which holds the store. All nodes must say the same. */
+    bool goes_on;
     /* By --rdzv-conf, as torch names them; milliseconds. */
     int join_timeout_ms;        /* to reach the endpoint, and for enough nodes to come */
     int last_call_timeout_ms;   /* how long the first round waits for more nodes than min_nodes */
@@ -149,14 +152,21 @@ bool disti_agents_is_server(const struct disti_agents *agents);
 /* After RESTART: the workers of this node are gone, so it joins the next round. */
 void disti_agents_ready(struct disti_agents *agents);
 
-/* While workers run: all of this node's have succeeded. FINISHED comes when all nodes' have. */
-void disti_agents_succeeded(struct disti_agents *agents);
+/*
+ * While workers run: all of this node's have ended, `succeeded` of them with 0. FINISHED comes when
+ * all nodes have said so and none has reported a failure.
+ */
+void disti_agents_ended(struct disti_agents *agents, int succeeded);
 
 /*
- * While workers run: one of this node's has failed. RESTART or GIVEN_UP follows, on all nodes. Of
- * *failure, cause, host and node_rank are not looked at.
+ * While workers run: one of this node's has failed. RESTART or GIVEN_UP follows, on all nodes; with
+ * goes_on a NOTE does, and the order when all workers have ended: RESTART if none has succeeded and
+ * a restart is left. Of *failure, cause, host and node_rank are not looked at.
  */
 void disti_agents_failed(struct disti_agents *agents, const struct disti_agents_failure *failure);
+
+/* "rank 2 (host node1, pid 812) was ended by signal 9: barrier, call 3 of group 0" */
+void disti_agents_describe(const struct disti_agents_failure *failure, char *text, size_t size);
 
 /*
  * Leaves: a sentence why ("interrupted by SIGINT") for the other nodes, to whom it is a node's

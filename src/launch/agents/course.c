@@ -32,13 +32,27 @@ static void course_tell_failure(struct agents_server *server, uint8_t op)
     }
 }
 
-/* The round ends: another one, unless the restarts are used up. */
+/* True if the workers that are left go on after this failure: with --on-failure continue, unless it
+ * is that of the store (node 0's agent, or the scheduler), or all workers fail alike. */
+static bool course_goes_on(const struct agents_server *server,
+                           const struct disti_agents_failure *failure)
+{
+    if (!server->config->goes_on || failure->is_final)
+        return false;
+    return failure->cause == DISTI_AGENTS_WORKER_FAILED
+               ? failure->rank >= 0
+               : failure->cause == DISTI_AGENTS_NODE_LOST && failure->node_rank != 0;
+}
+
+/* The round ends: another one, unless the restarts are used up, or workers went on and succeeded.
+ */
 static void course_decide(struct agents_server *server)
 {
     bool is_failure = server->failure.cause != DISTI_AGENTS_NODE_JOINS;
 
     if (is_failure &&
-        (server->failure.is_final || server->restarts >= server->config->max_restarts)) {
+        (server->failure.is_final || server->restarts >= server->config->max_restarts ||
+         (course_goes_on(server, &server->failure) && server->succeeded))) {
         server->phase = AGENTS_OVER;
         course_tell_failure(server, AGENTS_GIVEN_UP);
         return;
@@ -53,11 +67,30 @@ static void course_decide(struct agents_server *server)
     }
 }
 
+/* True if the failure takes the place of the round's first: that was a consequence, or does not end
+ * the round and this one does. */
+static bool course_replaces(const struct agents_server *server,
+                            const struct disti_agents_failure *failure)
+{
+    const bool first_goes_on = course_goes_on(server, &server->failure);
+
+    if (first_goes_on != course_goes_on(server, failure))
+        return first_goes_on;
+    return server->failure.is_consequence && !failure->is_consequence;
+}
+
 /* The first failure of a round counts, unless it was a consequence of one that comes soon. */
 static void course_fail(struct agents_server *server, const struct disti_agents_failure *failure)
 {
-    if (server->phase != AGENTS_RUNNING ||
-        (server->decide_ns && (failure->is_consequence || !server->failure.is_consequence)))
+    char text[DISTI_AGENTS_TEXT];
+
+    if (server->phase != AGENTS_RUNNING)
+        return;
+    if (course_goes_on(server, failure)) {
+        disti_agents_describe(failure, text, sizeof(text));
+        disti_agents_note(server, "%s; the other workers go on", text);
+    }
+    if (server->decide_ns && !course_replaces(server, failure))
         return;
     server->failure = *failure;
     server->decide_ns = disti_deadline_ms(failure->is_consequence ? CAUSE_MS : 0);
@@ -66,6 +99,9 @@ static void course_fail(struct agents_server *server, const struct disti_agents_
 void disti_agents_course_look(struct agents_server *server, int64_t *when_p)
 {
     if (server->phase != AGENTS_RUNNING || !server->decide_ns)
+        return;
+    if (course_goes_on(server, &server->failure) &&
+        disti_agents_count(server, AGENTS_PEER_RUNNING) > 0)
         return;
     if (disti_expired(server->decide_ns))
         course_decide(server);
@@ -104,9 +140,11 @@ static void course_finish(struct agents_server *server)
     disti_agents_tell_all(server, AGENTS_FINISHED, NULL, 0);
 }
 
-void disti_agents_course_succeeded(struct agents_server *server, struct agents_peer *peer)
+void disti_agents_course_ended(struct agents_server *server, struct agents_peer *peer,
+                               bool succeeded)
 {
     peer->state = AGENTS_PEER_DONE;
+    server->succeeded = server->succeeded || succeeded;
     course_finish(server);
 }
 

@@ -68,9 +68,8 @@ void disti_agents_client_keep_ports(struct disti_agents *agents)
         hear_keep(client, &client->master_port);
 }
 
-static void hear_describe_failure(struct disti_agents_event *event)
+void disti_agents_describe(const struct disti_agents_failure *f, char *text, size_t size)
 {
-    const struct disti_agents_failure *f = &event->failure;
     char end[64], who[32] = "the scheduler";
 
     if (f->rank >= 0 || f->pid < 0)
@@ -80,13 +79,12 @@ static void hear_describe_failure(struct disti_agents_event *event)
     else
         snprintf(end, sizeof(end), "ended with exit code %d", f->exit_code);
     if (f->cause == DISTI_AGENTS_WORKER_FAILED)
-        disti_text(event->text, sizeof(event->text), "%s (host %s, pid %d) %s%s%s", who, f->host,
-                   f->pid, end, f->text[0] ? ": " : "", f->text);
+        disti_text(text, size, "%s (host %s, pid %d) %s%s%s", who, f->host, f->pid, end,
+                   f->text[0] ? ": " : "", f->text);
     else if (f->cause == DISTI_AGENTS_NODE_LOST)
-        disti_text(event->text, sizeof(event->text), "node %d (host %s) is lost: %s", f->node_rank,
-                   f->host, f->text);
+        disti_text(text, size, "node %d (host %s) is lost: %s", f->node_rank, f->host, f->text);
     else
-        disti_text(event->text, sizeof(event->text), "the node %s joins", f->host);
+        disti_text(text, size, "the node %s joins", f->host);
 }
 
 static bool hear_failure(struct disti_agents *agents, struct disti_agents_event *event_p)
@@ -104,7 +102,7 @@ static bool hear_failure(struct disti_agents *agents, struct disti_agents_event 
     } else {
         return false;
     }
-    hear_describe_failure(event_p);
+    disti_agents_describe(&event_p->failure, event_p->text, sizeof(event_p->text));
     return true;
 }
 

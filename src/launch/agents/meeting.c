@@ -16,6 +16,7 @@ void disti_agents_meeting_begin(struct agents_server *server)
     server->meet_by_ns = disti_deadline_ms(server->config->join_timeout_ms);
     server->last_call_ns = 0;
     server->decide_ns = 0;
+    server->succeeded = false;
 }
 
 /* Wishes first, where there is such a place; the others fill what is left, in their order. */

@@ -55,23 +55,23 @@ static const unsigned char *message_get(const unsigned char *bytes, uint32_t *nu
 
 void disti_agents_put_member(unsigned char *bytes, const struct agents_member *member)
 {
-    const uint32_t numbers[11] = {member->pid,          (uint32_t)member->node_rank,
+    const uint32_t numbers[12] = {member->pid,          (uint32_t)member->node_rank,
                                   member->min_nodes,    member->max_nodes,
                                   member->max_restarts, member->workers,
                                   member->same_workers, member->join_now,
                                   member->serves,       member->master_port,
-                                  member->store_port};
+                                  member->store_port,   member->goes_on};
 
-    bytes = message_put(bytes, numbers, 11);
+    bytes = message_put(bytes, numbers, 12);
     disti_agents_put_text(bytes, member->host, sizeof(member->host));
     disti_agents_put_text(bytes + sizeof(member->host), member->address, sizeof(member->address));
 }
 
 bool disti_agents_get_member(const unsigned char *bytes, struct agents_member *member_p)
 {
-    uint32_t n[11];
+    uint32_t n[12];
 
-    bytes = message_get(bytes, n, 11);
+    bytes = message_get(bytes, n, 12);
     *member_p = (struct agents_member){.pid = n[0],
                                        .node_rank = (int32_t)n[1],
                                        .min_nodes = n[2],
@@ -82,11 +82,12 @@ bool disti_agents_get_member(const unsigned char *bytes, struct agents_member *m
                                        .join_now = n[7],
                                        .serves = n[8],
                                        .master_port = n[9],
-                                       .store_port = n[10]};
+                                       .store_port = n[10],
+                                       .goes_on = n[11]};
     return n[0] <= INT_MAX && member_p->node_rank >= -1 && n[2] >= 1 && n[2] <= n[3] &&
            n[3] <= DISTI_AGENTS_NODES_MAX && member_p->node_rank < (int32_t)n[3] &&
            n[4] <= INT_MAX && n[5] >= 1 && n[5] <= DISTI_AGENTS_WORKERS_MAX && n[6] <= 1 &&
-           n[7] <= 1 && n[8] <= 1 && n[9] <= 65535 && n[10] <= 65535 &&
+           n[7] <= 1 && n[8] <= 1 && n[9] <= 65535 && n[10] <= 65535 && n[11] <= 1 &&
            disti_agents_get_text(bytes, sizeof(member_p->host), member_p->host) &&
            member_p->host[0] &&
            disti_agents_get_text(bytes + sizeof(member_p->host), sizeof(member_p->address),

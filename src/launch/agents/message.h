@@ -34,8 +34,8 @@ enum agents_op {
                        more */
     AGENTS_BEAT,    /* a sign of life */
     /* from an agent: */
-    AGENTS_READY, /* (u32 master_port, store_port) for the next round */
-    AGENTS_SUCCEEDED,
+    AGENTS_READY,  /* (u32 master_port, store_port) for the next round */
+    AGENTS_ENDED,  /* (u32 workers that succeeded): all its workers have ended */
     AGENTS_FAILED, /* (failure) */
     AGENTS_LEAVE,  /* (text) */
     /* from the server: */
@@ -55,12 +55,12 @@ struct agents_member {
     uint32_t pid;
     int32_t node_rank; /* wished for, or -1 */
     uint32_t min_nodes, max_nodes, max_restarts, workers;
-    uint32_t same_workers, join_now, serves;
+    uint32_t same_workers, join_now, serves, goes_on;
     uint32_t master_port, store_port;
     char host[DISTI_HOST_SIZE], address[AGENTS_ADDRESS];
 };
 #define AGENTS_READY_BYTES (2 * 4)
-#define AGENTS_MEMBER_BYTES (11 * 4 + DISTI_HOST_SIZE + AGENTS_ADDRESS)
+#define AGENTS_MEMBER_BYTES (12 * 4 + DISTI_HOST_SIZE + AGENTS_ADDRESS)
 
 struct agents_welcome {
     uint32_t pid;

@@ -232,7 +232,8 @@ static void reach_join(struct disti_agents *agents)
                                    .workers = (uint32_t)config->workers,
                                    .same_workers = config->same_workers,
                                    .join_now = config->join_now,
-                                   .serves = agents->server != NULL};
+                                   .serves = agents->server != NULL,
+                                   .goes_on = config->goes_on};
 
     disti_agents_client_keep_ports(agents);
     member.master_port = (uint32_t)client->master_port.number;

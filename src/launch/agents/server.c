@@ -275,10 +275,12 @@ static bool server_hear(struct agents_server *server, struct agents_peer *peer)
         peer->member.store_port = disti_wire_get32(value + 4);
         peer->state = AGENTS_PEER_READY;
         return true;
-    case AGENTS_SUCCEEDED:
+    case AGENTS_ENDED:
+        if (in->head.value_bytes != 4)
+            return false;
         if (peer->state == AGENTS_PEER_RUNNING)
-            disti_agents_course_succeeded(server, peer);
-        return in->head.value_bytes == 0;
+            disti_agents_course_ended(server, peer, disti_wire_get32(value) > 0);
+        return true;
     case AGENTS_FAILED:
         if (!disti_agents_get_failure(in, &failure))
             return false;

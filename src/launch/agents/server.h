@@ -52,6 +52,7 @@ struct agents_peer {
  *         '-------- too few until the deadline, first agents clash -----'
  *
  * A failure that is called a consequence decides nothing for a second: another may have caused it.
+ * With goes_on a failure decides nothing while an agent is RUNNING, unless no worker can go on.
  */
 enum agents_phase { AGENTS_MEETING, AGENTS_RUNNING, AGENTS_OVER };
 
@@ -71,6 +72,7 @@ struct agents_server {
     bool is_patient;                     /* this meeting waits for more than min_nodes */
     int64_t decide_ns;                   /* of RUNNING: when `failure` counts; 0: none yet */
     struct disti_agents_failure failure; /* the round's first */
+    bool succeeded;                      /* a worker of the round did */
 };
 
 /* At every address of the machine if `everywhere`. *config is kept, and outlives the server. */
@@ -109,7 +111,8 @@ void disti_agents_meeting_look(struct agents_server *server, int64_t *when_p);
 
 /* course.c: what happens in a round. */
 void disti_agents_course_joined(struct agents_server *server, struct agents_peer *peer);
-void disti_agents_course_succeeded(struct agents_server *server, struct agents_peer *peer);
+void disti_agents_course_ended(struct agents_server *server, struct agents_peer *peer,
+                               bool succeeded);
 void disti_agents_course_failed(struct agents_server *server, struct agents_peer *peer,
                                 struct disti_agents_failure *failure);
 /* Of a member that was READY or later, once it is none any more. */

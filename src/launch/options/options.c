@@ -66,6 +66,8 @@ static const struct args_row options_rows[] = {
     {"log-line-prefix-template", 0, ARGS_TEXT, AT(prefix), 0, 0, "TEXT",
      "before each line ('[${rank}]:'); none: no prefix"},
     {.names = "Ending", .kind = ARGS_GROUP},
+    {"on-failure", 0, ARGS_CHOICE, AT(on_failure), 0, 0, "stop|continue",
+     "end all workers when one fails (stop), or let the other workers go on, for dist_shrink"},
     {"signals-to-handle", 0, ARGS_TEXT, AT(signals_text), 0, 0, "SIGNAL,...",
      "those that end the job (SIGTERM,SIGINT,SIGHUP,SIGQUIT); others are passed on"},
     {"shutdown-timeout", 0, ARGS_REAL, AT(shutdown_timeout), 0, 1e6, "SECONDS",
@@ -82,7 +84,8 @@ static const struct args options_args = {
     .program = "distrun",
     .usage = "[OPTION]... PROGRAM [ARGUMENT]...\n--help | --version",
     .about = "Runs PROGRAM once for each rank, with the variables that torchrun sets, and ends all "
-             "of it when one fails. Each option may be given as PET_NAME too, such as "
+             "of it when one fails (see --on-failure). Each option may be given as PET_NAME too, "
+             "such as "
              "PET_NPROC_PER_NODE=4.\n"
              "\n"
              "  distrun -n 4 ./train                        4 processes here\n"
@@ -254,6 +257,7 @@ static bool options_check(struct disti_run_options *options)
 {
     char why[160], text[256];
 
+    options->goes_on = strcmp(options->on_failure, "continue") == 0;
     options->scheduler = strcmp(options->role, "mindspore") == 0;
     if (!disti_run_places(options) || !options_check_nodes(options) ||
         !options_check_streams(options) || !options_check_signals(options))
@@ -284,6 +288,7 @@ bool disti_run_options_read(int argc, char *argv[], struct disti_run_options *op
     *options =
         (struct disti_run_options){.nodes_text = "1",
                                    .role = "default",
+                                   .on_failure = "stop",
                                    .prefix = disti_env("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"),
                                    .signals_text = "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
                                    .node_rank = -1,

@@ -20,7 +20,7 @@ struct disti_run_options {
     const char *rdzv_backend, *rdzv_endpoint, *rdzv_id, *rdzv_conf;
     const char *master_addr, *local_addr;
     const char *role, *log_dir, *redirects, *tee, *prefix, *shown, *numa, *signals_text;
-    const char *secret_file;
+    const char *secret_file, *on_failure;
     const char *start_method; /* is torch's alone: accepted, as scripts give it */
     int64_t node_rank, master_port, max_restarts; /* -1: not given; max_restarts: 0 */
     double monitor_interval, shutdown_timeout;    /* seconds */
@@ -30,6 +30,7 @@ struct disti_run_options {
 
     /* What follows from those. */
     int least_nodes, most_nodes, workers; /* workers: of this node */
+    bool goes_on;                         /* after a worker's failure: --on-failure continue */
     bool scheduler;                       /* the job has one: its role is mindspore */
     int least_hosts;                      /* the job goes on with so many; 0: with all alone */
     struct disti_hosts hosts;             /* to start agents on; slots: the workers there,

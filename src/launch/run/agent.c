@@ -156,7 +156,8 @@ static int agent_conclude(const struct disti_run_agent *agent)
 /* Of a node that is the only one, what the others would tell it. */
 static void agent_decide(struct disti_run_agent *agent)
 {
-    const bool again = agent->round.restarts < agent->options->max_restarts;
+    const bool again = agent->round.restarts < agent->options->max_restarts &&
+                       !(agent->options->goes_on && agent->succeeded > 0);
     char rank[16];
 
     if (!agent->first) {

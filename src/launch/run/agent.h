@@ -56,6 +56,7 @@ struct disti_run_agent {
     int outputs_left;
     bool childless;                       /* nothing is below this process */
     int64_t kill_at;                      /* SIGKILL for whoever is left; INT64_MAX: not yet */
+    int succeeded;                        /* workers, once all have ended */
     const struct disti_run_worker *first; /* that failed; NULL: none */
     int64_t cause_by;                     /* until then its cause may be seen */
 

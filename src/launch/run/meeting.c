@@ -35,6 +35,7 @@ dist_status disti_run_meeting_open(struct disti_run_agent *agent)
     config.max_nodes = options->most_nodes;
     config.workers = options->workers;
     config.max_restarts = (int)options->max_restarts;
+    config.goes_on = options->goes_on;
     /* Without an endpoint the agents meet at the master's port, so rank 0 needs another. */
     if (options->rdzv_endpoint && options->master_port > 0)
         config.master_port = (int)options->master_port;

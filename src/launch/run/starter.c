@@ -156,6 +156,14 @@ static void starter_lost(struct disti_run_host *host)
     host->again_at = disti_deadline_ms(host->again_ms);
 }
 
+/* True if the job goes on without the host, of --on-failure continue: its agent had begun, and was
+ * lost. An agent that could not begin ends with a lower code. */
+static bool starter_goes_on_without(const struct disti_run_starter *starter,
+                                    const struct disti_run_host *host)
+{
+    return starter->goes_on && host != starter->hosts && host->begun && host->code > 128;
+}
+
 /* All agents of a job end together: they know of a failure as soon as we do, or it is their own. */
 static void starter_ended(struct disti_run_starter *starter, struct disti_run_host *host, int how)
 {
@@ -167,7 +175,8 @@ static void starter_ended(struct disti_run_starter *starter, struct disti_run_ho
     host->begun = starter_was_heard(host);
     starter->alive--;
     failed = host->code != 0 || !host->begun;
-    if (starter->elastic ? host == starter->hosts : starter->first < 0 && failed)
+    if (starter->elastic ? host == starter->hosts
+                         : starter->first < 0 && failed && !starter_goes_on_without(starter, host))
         starter_end_by(starter, host);
     else if (starter->elastic && failed)
         starter_lost(host);
@@ -321,6 +330,7 @@ int disti_run_starter(int signals_fd, const sigset_t *mask, void *arg)
                                         .signals_fd = signals_fd,
                                         .count = options->hosts.count,
                                         .elastic = options->least_hosts > 0,
+                                        .goes_on = options->goes_on,
                                         .first = -1,
                                         .tell_at = INT64_MAX,
                                         .kill_at = INT64_MAX};

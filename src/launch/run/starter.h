@@ -51,6 +51,7 @@ struct disti_run_starter {
     struct disti_run_host *hosts;
     int count, alive, outputs_left;
     bool elastic; /* hosts may be lost and come again, but for the first */
+    bool goes_on; /* hosts may be lost, but for the first: --on-failure continue */
     struct disti_run_output *outputs[2];
     int first;          /* the host that ended first with a failure; -1: none */
     int stop_signal;    /* that came to this distrun; 0: none */

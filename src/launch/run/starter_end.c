@@ -47,7 +47,7 @@ static int end_first(const struct disti_run_starter *starter)
 {
     const struct disti_run_host *first = &starter->hosts[starter->first];
     const char *reason = end_reason(starter, first);
-    const bool is_alike = starter->elastic || end_is_alike(starter);
+    const bool is_alike = starter->elastic || starter->goes_on || end_is_alike(starter);
 
     if (!is_alike || *reason)
         fprintf(stderr, "distrun: host %s ended first, with exit code %d%s\n", first->name,

@@ -119,6 +119,8 @@ static void watch_replace_scheduler(struct disti_run_agent *agent)
 static void watch_reap(struct disti_run_agent *agent)
 {
     const struct disti_run_worker *first = agent->state == DISTI_RUN_WORKING ? agent->first : NULL;
+    /* Workers that went on fail later, for reasons of their own. */
+    const bool decided = first && agent->options->goes_on && disti_expired(agent->cause_by);
     pid_t pid;
     int how;
 
@@ -137,7 +139,8 @@ static void watch_reap(struct disti_run_agent *agent)
             watch_replace_scheduler(agent);
         worker->has_lost =
             disti_last_call_has_lost(agent->last_calls_fd, (int)(worker - agent->workers));
-        first = disti_run_first_failure(first, worker);
+        if (!decided)
+            first = disti_run_first_failure(first, worker);
     }
     agent->childless = pid < 0 && errno == ECHILD;
     if (agent->state != DISTI_RUN_WORKING)
@@ -240,20 +243,59 @@ static void watch_leash(struct disti_run_agent *agent)
 
 /* ---- the round ---- */
 
-static void watch_report(struct disti_run_agent *agent)
+static void watch_report(struct disti_run_agent *agent, const struct disti_run_worker *worker)
 {
     struct disti_agents_failure failure;
+    char text[DISTI_AGENTS_TEXT];
 
-    disti_run_failure_of(&agent->round, agent->first, agent->last_calls_fd, &failure);
-    if (agent->agents)
+    disti_run_failure_of(&agent->round, worker, agent->last_calls_fd, &failure);
+    if (agent->agents) {
         disti_run_meeting_fail(agent, &failure);
+    } else if (agent->options->goes_on && failure.rank >= 0) {
+        disti_agents_describe(&failure, text, sizeof(text));
+        fprintf(stderr, "distrun: %s; %s\n", text,
+                agent->alive > 0 ? "the other workers go on" : "no worker is left");
+    }
+}
+
+/* With --on-failure continue each failure is reported as it is seen, and the other workers go on,
+ * unless it is the scheduler's, which holds the store. */
+static void watch_go_on(struct disti_run_agent *agent)
+{
+    for (int w = 0; w < watch_workers(agent); w++) {
+        struct disti_run_worker *worker = &agent->workers[w];
+
+        if (!worker->ended || worker->was_reported || !disti_run_worker_has_failed(worker))
+            continue;
+        /* A scheduler that has lost a rank fails when all ranks have left. */
+        if (worker->local_rank < 0 && worker->has_lost)
+            continue;
+        worker->was_reported = true;
+        if (worker->local_rank < 0) {
+            agent->first = worker;
+            disti_run_agent_stop(agent, SIGTERM, agent->options->shutdown_timeout);
+        }
+        watch_report(agent, worker);
+    }
+}
+
+static int watch_succeeded(const struct disti_run_agent *agent)
+{
+    int count = 0;
+
+    for (int w = 0; w < watch_workers(agent); w++)
+        count +=
+            agent->workers[w].local_rank >= 0 && !disti_run_worker_has_failed(&agent->workers[w]);
+    return count;
 }
 
 static void watch_advance(struct disti_run_agent *agent)
 {
-    if (agent->state == DISTI_RUN_WORKING && agent->first && !watch_expects_cause(agent)) {
+    if (agent->state == DISTI_RUN_WORKING && agent->options->goes_on) {
+        watch_go_on(agent);
+    } else if (agent->state == DISTI_RUN_WORKING && agent->first && !watch_expects_cause(agent)) {
         disti_run_agent_stop(agent, SIGTERM, agent->options->shutdown_timeout);
-        watch_report(agent);
+        watch_report(agent, agent->first);
     }
     if (agent->state <= DISTI_RUN_STOPPING && agent->alive == 0) {
         agent->state = DISTI_RUN_SWEEPING;
@@ -269,9 +311,10 @@ static void watch_advance(struct disti_run_agent *agent)
     }
     if (agent->state == DISTI_RUN_DRAINING && (agent->outputs_left == 0 || agent->hurry)) {
         agent->state = DISTI_RUN_OVER;
-        if (agent->agents && !agent->first && !agent->stop_signal &&
+        agent->succeeded = watch_succeeded(agent);
+        if (agent->agents && (!agent->first || agent->options->goes_on) && !agent->stop_signal &&
             agent->order == DISTI_AGENTS_NOTE)
-            disti_agents_succeeded(agent->agents);
+            disti_agents_ended(agent->agents, agent->succeeded);
     }
 }
 
@@ -291,7 +334,8 @@ static void watch_wait(struct disti_run_agent *agent)
         {.fd = agent->done_fd, .events = POLLIN},
         {.fd = agent->agents ? disti_agents_fd(agent->agents) : -1, .events = POLLIN},
         {.fd = agent->leash_fd, .events = POLLIN}};
-    const int64_t until = watch_expects_cause(agent) ? agent->cause_by : agent->kill_at;
+    const bool expects = !agent->options->goes_on && watch_expects_cause(agent);
+    const int64_t until = expects ? agent->cause_by : agent->kill_at;
     const int wait_ms = until == INT64_MAX ? -1 : disti_left_ms(until);
     struct signalfd_siginfo child;
     uint64_t done;

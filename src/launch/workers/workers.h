@@ -18,10 +18,11 @@ struct disti_run_worker {
     pid_t pid;      /* 0: not started */
     bool ended;     /* then `how` is what waitpid says, */
     int how;
-    int64_t ended_at; /* and when: milliseconds since 1970 */
-    bool was_told;    /* by a signal of ours to end */
-    bool has_lost;    /* another's end has ended what it did, as it noted itself */
-    int error_fd;     /* a memfd for its error file; -1: that is a file of its own */
+    int64_t ended_at;  /* and when: milliseconds since 1970 */
+    bool was_told;     /* by a signal of ours to end */
+    bool was_reported; /* with --on-failure continue: its failure */
+    bool has_lost;     /* another's end has ended what it did, as it noted itself */
+    int error_fd;      /* a memfd for its error file; -1: that is a file of its own */
     char error_file[DISTI_RUN_PATH + 64];
 };
 

@@ -15,7 +15,7 @@ static void expect_finished(struct disti_agents **agents, int n)
 {
     for (int i = 0; i < n; i++) {
         if (agents[i])
-            disti_agents_succeeded(agents[i]);
+            disti_agents_ended(agents[i], 1);
     }
     agents_expect(agents, n, DISTI_AGENTS_FINISHED, events);
 }
@@ -175,7 +175,7 @@ static void test_restart(void **state)
         agents_expect(agents, 3, DISTI_AGENTS_ROUND, events);
         agents_expect_round(agents, 3, events, 3, round);
         assert_int_equal(events[0].round.restarts, round);
-        disti_agents_succeeded(agents[1]);
+        disti_agents_ended(agents[1], 1);
         other.is_consequence = true;
         disti_agents_failed(agents[0], &other); /* heard first, but caused by the other */
         agents_move(agents, 3, 50);
@@ -208,6 +208,93 @@ static void test_final(void **state)
     agents_expect(agents, 2, DISTI_AGENTS_GIVEN_UP, events);
     expect_killed(&events[0].failure, 1, 1);
     agents_close_all(agents, 2);
+}
+
+/* All get one note, with that text. */
+static void expect_noted(struct disti_agents **agents, int n, const char *text)
+{
+    const int64_t deadline = disti_deadline_ms(WAIT_MS);
+    bool noted[MANY] = {false};
+
+    for (int left = n; left > 0;) {
+        assert_false(disti_expired(deadline));
+        for (int i = 0; i < n; i++) {
+            struct disti_agents_event event;
+
+            if (!disti_agents_next_event(agents[i], &event))
+                continue;
+            assert_int_equal(event.type, DISTI_AGENTS_NOTE);
+            assert_non_null(strstr(event.text, text));
+            assert_false(noted[i]);
+            noted[i] = true;
+            left--;
+        }
+    }
+}
+
+/* With goes_on a failure is noted, and decides when all workers have ended: another round if none
+ * has succeeded and a restart is left. */
+static void test_goes_on(void **state)
+{
+    struct disti_agents_config config = agents_config(0, 2, 2);
+    struct disti_agents_failure failure = killed(1), other = killed(0);
+    struct disti_agents *agents[2];
+
+    (void)state;
+    config.max_restarts = 2;
+    config.goes_on = true;
+    open_many(agents, 1, &config);
+    config.host = "node-c";
+    agents[1] = agents_open(&config);
+    for (int round = 0; round < 2; round++) {
+        agents_expect(agents, 2, DISTI_AGENTS_ROUND, events);
+        agents_expect_round(agents, 2, events, 2, round);
+        disti_agents_failed(agents[1], &failure);
+        expect_noted(agents, 2, "rank 1 (host node-c, pid 4242) was ended by signal 9");
+        disti_agents_ended(agents[1], 0);
+        other.is_consequence = true;
+        disti_agents_failed(agents[0], &other);
+        expect_noted(agents, 2, "rank 0 (host ");
+        agents_move(agents, 2, 20); /* nothing is decided: other workers of node 0 go on */
+        disti_agents_ended(agents[0], round);
+        agents_expect(agents, 2, round ? DISTI_AGENTS_GIVEN_UP : DISTI_AGENTS_RESTART, events);
+        for (int i = 0; i < 2; i++) {
+            expect_killed(&events[i].failure, 1, 1);
+            disti_agents_ready(agents[i]);
+        }
+    }
+    agents_close_all(agents, 2);
+}
+
+/* With goes_on a node that is lost is a failure too. A final failure ends the round at once. */
+static void test_goes_on_without(void **state)
+{
+    struct disti_agents_config config = agents_config(0, 3, 3);
+    struct disti_agents_failure failure = killed(1);
+    struct disti_agents *agents[3];
+
+    (void)state;
+    config.goes_on = true;
+    open_many(agents, 3, &config);
+    agents_expect(agents, 3, DISTI_AGENTS_ROUND, events);
+    disti_agents_close(agents[2], "it was stopped", 0);
+    agents[2] = NULL;
+    expect_noted(agents, 2, "is lost: it was stopped; the other workers go on");
+    disti_agents_ended(agents[0], 1);
+    agents_move(agents, 2, 20);
+    disti_agents_ended(agents[1], 1);
+    agents_expect(agents, 2, DISTI_AGENTS_GIVEN_UP, events);
+    assert_int_equal(events[1].failure.cause, DISTI_AGENTS_NODE_LOST);
+    agents_close_all(agents, 2);
+
+    open_many(agents, 3, &config);
+    agents_expect(agents, 3, DISTI_AGENTS_ROUND, events);
+    disti_agents_failed(agents[1], &failure);
+    expect_noted(agents, 3, "was ended by signal 9");
+    failure.is_final = true;
+    disti_agents_failed(agents[2], &failure);
+    agents_expect(agents, 3, DISTI_AGENTS_GIVEN_UP, events);
+    agents_close_all(agents, 3);
 }
 
 /* The endpoint's owner comes last, and the port's owner is found by who is first. */
@@ -261,6 +348,7 @@ int main(void)
         cmocka_unit_test(test_many),      cmocka_unit_test(test_node_ranks),
         cmocka_unit_test(test_places),    cmocka_unit_test(test_last_call),
         cmocka_unit_test(test_restart),   cmocka_unit_test(test_final),
+        cmocka_unit_test(test_goes_on),   cmocka_unit_test(test_goes_on_without),
         cmocka_unit_test(test_any_order), cmocka_unit_test(test_server_leaves),
     };
 

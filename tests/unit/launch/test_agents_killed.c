@@ -70,7 +70,7 @@ static int agent_run(struct disti_agents *agents, int agent)
             if (any(12) == 0)
                 disti_agents_failed(agents, &failure);
             else
-                disti_agents_succeeded(agents);
+                disti_agents_ended(agents, 1);
             done = 0;
         }
         while (disti_agents_next_event(agents, &event)) {

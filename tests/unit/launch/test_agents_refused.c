@@ -46,6 +46,11 @@ static void test_refusals(void **state)
     expect_broken(&first, &last, "on odd-one (127.0.0.1) has --nnodes 2:3",
                   "on odd-one (127.0.0.1) has --nnodes 2:3");
     last = first;
+    last.goes_on = true;
+    last.host = "odd-one";
+    expect_broken(&first, &last, "on odd-one (127.0.0.1) has --on-failure continue",
+                  "on odd-one (127.0.0.1) has --on-failure continue");
+    last = first;
     first.node_rank = last.node_rank = 1;
     expect_broken(&first, &last, "two agents have --node-rank 1", "two agents have --node-rank 1");
     first.node_rank = 0;

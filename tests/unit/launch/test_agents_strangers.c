@@ -211,7 +211,7 @@ static void test_member_goes_mad(void **state)
         agents_expect(agents, 2, DISTI_AGENTS_ROUND, events);
         assert_int_equal(events[0].round.nodes, 3);
         size = any_frame(bytes, sizeof(bytes));
-        if (bytes[5] != AGENTS_SUCCEEDED) /* whose workers have succeeded may go */
+        if (bytes[5] != AGENTS_ENDED) /* whose workers have succeeded may go */
             send(fd, bytes, size, MSG_NOSIGNAL);
         scribble(bytes, sizeof(bytes));
         send(fd, bytes, sizeof(bytes), MSG_NOSIGNAL);
