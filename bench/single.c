@@ -4,6 +4,7 @@
 
 #include "bench/jobs/group_runner.h"
 #include "bench/rounds/run.h"
+#include "tools/common/launched.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -108,9 +109,12 @@ int single_main(const struct options *options, int argc, char **argv)
                 single_launcher());
         return RUN_USAGE;
     }
-    if (dist_spawn((int)own.ranks, single_rank, &single, &code) != DIST_OK && code == 0) {
+    if (dist_spawn((int)own.ranks, single_rank, &single, &code) != DIST_OK) {
         fprintf(stderr, "dist_bench: %s\n", dist_last_error());
         return RUN_FAILED;
     }
+    /* These two codes are results, which rank 0 has explained. */
+    if (code != RUN_OK && code != RUN_USAGE && code != RUN_SLOWER)
+        launched_tell_end("dist_bench", code);
     return code;
 }

@@ -4,6 +4,7 @@
 
 #include "bench/jobs/spec.h"
 #include "bench/measure/serve.h"
+#include "tools/common/launched.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -82,6 +83,8 @@ int worker_main(const struct options *options)
         code = worker_rank(-1, &worker);
     else if (dist_spawn((int)options->ranks, worker_rank, &worker, &code) != DIST_OK)
         worker_fail(dist_last_error());
+    else if (code != 0)
+        launched_tell_end("dist_bench", code);
     limit_map_free(worker.map);
     spec_free(&worker.spec);
     return code;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* dist_info tune: measures with care what messages cost, and leaves it in the cache. */
 #include "common/args.h"
+#include "common/launched.h"
 #include "common/output.h"
 #include "common/progress.h"
 #include "explain.h"
@@ -77,5 +78,7 @@ int tune_main(int argc, char **argv)
         fprintf(stderr, "dist_info: %s\n", dist_last_error());
         return 1;
     }
+    if (code != 0)
+        launched_tell_end("dist_info", code);
     return code;
 }

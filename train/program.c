@@ -8,6 +8,7 @@
 #include "failure.h"
 #include "options.h"
 #include "task.h"
+#include "tools/common/launched.h"
 #include "tools/common/output.h"
 #include "train/device/blas.h"
 #include "train/device/device.h"
@@ -100,16 +101,6 @@ static int program_usable_cpus(void)
     return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
-/* A rank that a signal ended could say nothing itself. Without a rank it was this process's end. */
-static void program_tell_signal(const struct task *task, int signal)
-{
-    if (dist_last_error()[0] != '\0')
-        fprintf(stderr, "%s: %s\n", task->program, dist_last_error());
-    else
-        fprintf(stderr, "%s: ended by signal %d (%s), and all ranks with it\n", task->program,
-                signal, strsignal(signal));
-}
-
 static int program_spawn(struct options *options)
 {
     const int ranks = options->world_size > 0 ? (int)options->world_size : program_usable_cpus();
@@ -120,8 +111,9 @@ static int program_spawn(struct options *options)
         program_complain(options->task, -1);
         return PROGRAM_FAILURE;
     }
+    /* A rank that a signal ended could say nothing itself. */
     if (code > 128)
-        program_tell_signal(options->task, code - 128);
+        launched_tell_end(options->task->program, code);
     return code;
 }
 

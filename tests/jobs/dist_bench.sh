@@ -202,6 +202,19 @@ else
     job_fails "No such file" self 2 $compare fake-1000 --baseline "$saved.not" all_reduce
 fi
 
+# ---- a rank that dies ----
+
+killed()
+{
+    local worker
+    job_behind "$builddir/dist_bench" -n 2 --backend gloo -t 60 -b 4 -e 4 all_reduce
+    job_until eval 'worker=$(pgrep -P $! | tail -n 1); [ -n "$worker" ]'
+    kill -9 "$worker"
+    wait $!
+    [ $? = 137 ] && grep -q "^dist_bench: rank [01] (pid $worker) was ended by signal 9" "$job_output"
+}
+job_check "dist_bench names a rank that was killed" killed
+
 # ---- wrong use ----
 
 job self 1 dist_bench --help

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Whether a launcher has started this process. */
+/* Whether a launcher has started this process, and how processes that it started itself ended. */
 #include "launched.h"
 
+#include <dist/dist.h>
+
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 bool launched_in_job(void)
 {
@@ -16,4 +20,14 @@ bool launched_in_job(void)
             return true;
     }
     return false;
+}
+
+/* Without a rank's end the signal was sent to this process. */
+void launched_tell_end(const char *program, int code)
+{
+    if (dist_last_error()[0] != '\0')
+        fprintf(stderr, "%s: %s\n", program, dist_last_error());
+    else
+        fprintf(stderr, "%s: ended by signal %d (%s), and all ranks with it\n", program, code - 128,
+                strsignal(code - 128));
 }

@@ -100,5 +100,7 @@ int topology_main(int argc, char **argv)
         fprintf(stderr, "dist_info: %s\n", dist_last_error());
         return 1;
     }
+    if (code != 0)
+        launched_tell_end("dist_info", code);
     return code;
 }
