@@ -124,14 +124,13 @@ dist_status disti_file_memory_fail(const char *what)
 
     if (errno == EFBIG && !disti_file_may_have(UINT64_MAX, &most))
         return disti_fail(DIST_ERR_SYSTEM,
-                          "cannot %s in a file in memory: files may have %llu bytes at most: raise "
-                          "the limit on file sizes (ulimit -f)",
+                          "cannot %s: files, also those in memory, may have %llu bytes at most: "
+                          "raise the limit on file sizes (ulimit -f)",
                           what, (unsigned long long)most);
     if (errno == EMFILE || errno == ENFILE)
         return disti_fail_errno(DIST_ERR_SYSTEM,
                                 "cannot %s: raise the limit on open files (ulimit -n)", what);
-    return disti_fail_errno(
-        DIST_ERR_SYSTEM, "cannot %s in a file in memory: allow memfd_create in the sandbox", what);
+    return disti_fail_errno(DIST_ERR_SYSTEM, "cannot %s: allow memfd_create in the sandbox", what);
 }
 
 /* ---- reading ---- */

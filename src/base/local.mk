@@ -8,6 +8,8 @@ libdist_core_sources += \
 	src/base/collective.h \
 	src/base/settings/config.c src/base/settings/config.h \
 	src/base/process/end.c src/base/process/end.h \
+	src/base/process/limit.c src/base/process/limit.h \
+	src/base/process/oom.c src/base/process/oom.h \
 	src/base/process/own.h \
 	src/base/process/pages.c src/base/process/pages.h \
 	src/base/process/reach.c src/base/process/reach.h \

@@ -6,6 +6,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/net/socket.h"
+#include "base/process/limit.h"
+#include "base/process/oom.h"
 #include "base/settings/env.h"
 #include "store/handed.h"
 #include "store/server/server.h"
@@ -30,12 +32,13 @@ struct spawn {
     int ranks, started, alive;
     pid_t *pids; /* by rank; 0 once reaped */
     struct disti_store_server *server;
-    int secret_fd;   /* a memfd with what the store asks for; -1: none */
-    char secret[64]; /* its path */
-    int exit_code;   /* of the first failure; 0: none yet */
-    bool decided;    /* it was seen in an earlier look, or was a signal */
-    int signal;      /* that came for all, with a handler of the program; 0: none */
-    int64_t kill_at; /* SIGKILL for whoever is left; INT64_MAX: not yet */
+    int secret_fd;     /* a memfd with what the store asks for; -1: none */
+    char secret[64];   /* its path */
+    int exit_code;     /* of the first failure; 0: none yet */
+    bool decided;      /* it was seen in an earlier look, or was a signal */
+    int signal;        /* that came for all, with a handler of the program; 0: none */
+    int64_t oom_kills; /* processes that the kernel's out-of-memory killer had ended before */
+    int64_t kill_at;   /* SIGKILL for whoever is left; INT64_MAX: not yet */
     sigset_t caught, old_mask;
     struct sigaction old_child;
 };
@@ -145,10 +148,7 @@ static dist_status spawn_start(struct spawn *spawn, int (*fn)(int rank, void *ar
         if (pid == 0)
             spawn_child(spawn, spawn->started, parent, fn, arg);
         if (pid < 0)
-            return disti_fail_errno(
-                DIST_ERR_SYSTEM,
-                "cannot start process %d of %d: see the limit of processes (ulimit -u)",
-                spawn->started, spawn->ranks);
+            return disti_process_limit_fail("start rank %d of %d", spawn->started, spawn->ranks);
         spawn->pids[spawn->started] = pid;
         spawn->alive++;
     }
@@ -190,8 +190,10 @@ static void spawn_ended(struct spawn *spawn, int rank, int how)
     spawn->exit_code = code;
     spawn->decided = WIFSIGNALED(how);
     if (WIFSIGNALED(how))
-        disti_fail(DIST_ERR_PEER_LOST, "rank %d (pid %d) was ended by signal %d (%s)", rank,
-                   (int)pid, WTERMSIG(how), strsignal(WTERMSIG(how)));
+        disti_fail(DIST_ERR_PEER_LOST, "rank %d (pid %d) was ended by signal %d (%s)%s", rank,
+                   (int)pid, WTERMSIG(how), strsignal(WTERMSIG(how)),
+                   disti_process_oom_text(WTERMSIG(how) == SIGKILL &&
+                                          disti_process_oom_kills() > spawn->oom_kills));
     else
         disti_fail(DIST_ERR_PEER_LOST, "rank %d (pid %d) ended with exit code %d", rank, (int)pid,
                    code);
@@ -277,12 +279,17 @@ static dist_status spawn_run(struct spawn *spawn, int (*fn)(int rank, void *arg)
     dist_status status;
 
     spawn_catch(spawn);
+    spawn->oom_kills = disti_process_oom_kills();
     status = spawn_start(spawn, fn, arg);
     /* The thread comes after the forks: a child of a process with threads may use little. */
     if (status == DIST_OK)
         status = disti_store_server_run(spawn->server);
-    if (status != DIST_OK)
+    if (status != DIST_OK) {
+        /* The ranks that were started now end by our signals, which is no cause. */
+        spawn->exit_code = 1;
+        spawn->decided = true;
         spawn_end(spawn);
+    }
     spawn_watch(spawn);
     spawn_release(spawn);
     if (spawn->signal)

@@ -36,6 +36,15 @@ full()
 }
 job_check "output that finds no space is told of, and the workers go on" full
 
+# Rank 0 reads what distrun is given, the other ranks read nothing.
+input()
+{
+    # shellcheck disable=SC2016
+    [ "$(seq 3 | "$run" -n 2 --log-line-prefix-template none sh -c 'sed "s/^/$RANK: /"' 2>/dev/null |
+        tr '\n' ' ')" = '0: 1 0: 2 0: 3 ' ]
+}
+job_check "standard input is rank 0's" input
+
 # ---- variables ----
 
 variables()
@@ -115,7 +124,7 @@ Root Cause (first observed failure):
   rank      : 1 (local_rank: 1)
   exitcode  : 7 (pid: PID)
   error_file: <N/A>
-  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
+  traceback : <N/A>: what the program printed says why; --tee 3 --log-dir DIR keeps that in files
 ============================================================
 END
 )
@@ -402,6 +411,67 @@ join=8 job_aside wrong "is already in use on this machine" "--nnodes 2 --master-
     "--node-rank 0" "--node-rank 0"
 join=1 job_aside wrong 'the name "no.such.host.invalid"' "--nnodes 2 --rdzv-endpoint no.such.host.invalid" ""
 job_collect
+
+# ---- stop and continue ----
+
+# The states of the workers and of their children, such as "TTTT".
+suspended_states()
+{
+    local worker
+    for worker in $(pgrep -P "$suspended_agent"); do
+        ps -o s= -p "$worker"
+        ps -o s= --ppid "$worker"
+    done | tr -d ' \n'
+}
+suspended_all() { [ "$(suspended_states)" = "$1" ] && [ "$(ps -o s= -p "$suspended_guard")" = "$2" ]; }
+suspended_none() { [[ $(suspended_states) != *T* ]] && [ "$(ps -o s= -p "$suspended_guard")" = S ]; }
+# A child has a process group of its own; the time to end is over long before the job is continued.
+suspended()
+{
+    # shellcheck disable=SC2016
+    job_behind "$run" --shutdown-timeout 0.2 -n 2 sh -c \
+        'trap "" TERM; (trap - TERM; exec setsid sleep 60) & echo ready; wait; exit 3'
+    suspended_guard=$!
+    job_until eval '[ "$(grep -c ready "$job_output")" = 2 ]'
+    suspended_agent=$(job_agent $suspended_guard)
+    kill -TSTP $suspended_guard
+    job_until suspended_all TTTT T || return 1
+    kill -CONT $suspended_guard
+    job_until suspended_none || return 1
+    kill -TSTP $suspended_guard
+    job_until suspended_all TTTT T || return 1
+    kill -TERM $suspended_guard
+    kill -CONT $suspended_guard
+    wait $suspended_guard
+    [ $? = 143 ]
+}
+job_check "SIGTSTP stops all processes of the job, SIGCONT continues them" suspended
+job_check "workers that do not end in time are told of" grep -qE \
+    '2 workers have not ended 0.2 s after the signal to end, as rank 0 \(pid [0-9]+\): killing \(--shutdown-timeout\)' \
+    "$job_output"
+
+# ---- limits ----
+
+# root has no limit on processes.
+process_limit()
+{
+    local user=()
+    [ "$(id -u)" != 0 ] || user=(setpriv --reuid 54322 --clear-groups)
+    "${user[@]}" test -x "$run" 2>/dev/null || { echo "$run" >"$job_output"; return 0; }
+    "${user[@]}" "$BASH" -c "ulimit -u $1 && exec \"\$@\"" limited "$run" -n 2 true \
+        >"$job_output" 2>&1
+    [ $? = 1 ] && grep -qF "cannot start rank $2: this user's limit on processes and threads, $1, is reached" \
+        "$job_output"
+}
+[ "$(id -u)" != 0 ] || job_check "a limit on processes names the rank that is not started" process_limit 5 1
+small_files()
+{
+    (ulimit -f 0 && exec timeout $JOB_LIMIT "$run" -n 2 true) 2>&1 | cat >"$job_output"
+    [ "${PIPESTATUS[0]}" = 1 ] && grep -q 'raise the limit on file sizes (ulimit -f)' "$job_output" &&
+        (ulimit -f 0 && DIST_AUTH=none exec timeout $JOB_LIMIT "$run" -n 2 "$hello") 2>&1 | cat >"$job_output" &&
+        [ "$(grep -c 'of 2: sum 1' "$job_output")" = 2 ]
+}
+job_check "no file may have bytes" small_files
 
 # ---- many, and torch ----
 

@@ -105,6 +105,7 @@ struct disti_agents_failure {
     /* Set by who reports it: the worker ended since another one was lost. If the report of another
      * failure comes within a second, that one was first. */
     bool is_consequence;
+    bool is_out_of_memory;        /* the kernel's out-of-memory killer ended it */
     bool is_final;                /* no restart helps: the program is not there */
     char text[DISTI_AGENTS_TEXT]; /* the last collective, or why the node was lost; or "" */
 };

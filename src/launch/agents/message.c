@@ -117,9 +117,11 @@ bool disti_agents_get_welcome(const unsigned char *bytes, struct agents_welcome 
 void disti_agents_put_failure(unsigned char *bytes, const struct disti_agents_failure *f)
 {
     const uint32_t numbers[9] = {
-        (uint32_t)f->cause,      (uint32_t)f->node_rank, (uint32_t)f->rank,
-        (uint32_t)f->local_rank, (uint32_t)f->pid,       (uint32_t)f->exit_code,
-        (uint32_t)f->signal,     f->is_consequence,      f->is_final};
+        (uint32_t)f->cause,  (uint32_t)f->node_rank,
+        (uint32_t)f->rank,   (uint32_t)f->local_rank,
+        (uint32_t)f->pid,    (uint32_t)f->exit_code,
+        (uint32_t)f->signal, f->is_consequence | (uint32_t)f->is_out_of_memory << 1,
+        f->is_final};
 
     bytes = message_put(bytes, numbers, 9);
     disti_wire_put64(bytes, (uint64_t)f->time_ms);
@@ -142,9 +144,10 @@ bool disti_agents_get_failure(const struct disti_wire_reader *frame, struct dist
                                        .exit_code = (int32_t)n[5],
                                        .signal = (int32_t)n[6],
                                        .time_ms = (int64_t)disti_wire_get64(bytes),
-                                       .is_consequence = n[7] == 1,
+                                       .is_consequence = n[7] & 1,
+                                       .is_out_of_memory = n[7] & 2,
                                        .is_final = n[8] == 1};
-    if (n[0] < DISTI_AGENTS_WORKER_FAILED || n[0] > DISTI_AGENTS_NODE_JOINS || n[7] > 1 || n[8] > 1)
+    if (n[0] < DISTI_AGENTS_WORKER_FAILED || n[0] > DISTI_AGENTS_NODE_JOINS || n[7] > 3 || n[8] > 1)
         return false;
     f->cause = (enum disti_agents_cause)n[0];
     return f->node_rank >= -1 && f->rank >= -1 && f->local_rank >= -1 && f->pid >= -1 &&

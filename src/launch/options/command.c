@@ -117,23 +117,22 @@ static bool command_remote(const struct disti_run_options *options, char path[PA
 bool disti_run_command(char *words[], struct disti_run_options *options)
 {
     static char path[PATH_MAX];
-    bool python;
     const char *interpreter = disti_env("PYTHON_EXEC");
 
     options->program = words[0];
     options->command = words;
     if (options->hosts.count > 0)
         return command_remote(options, path);
-    python = options->module || (command_is_script(words[0]) && !options->no_python);
+    options->python = options->module || (command_is_script(words[0]) && !options->no_python);
     if (!interpreter)
         interpreter = "python3";
     errno = ENOENT;
-    if (python && !options->module && !command_is_file(words[0]))
+    if (options->python && !options->module && !command_is_file(words[0]))
         return command_missing(words[0]);
-    if (!command_find(python ? interpreter : words[0], path))
+    if (!command_find(options->python ? interpreter : words[0], path))
         return false;
     options->path = path;
-    if (python)
+    if (options->python)
         options->command = command_for_python(path, words, options->module);
     return options->command || command_missing(words[0]);
 }

@@ -43,6 +43,7 @@ struct disti_run_options {
     const char *path;    /* of what is executed, with these arguments, */
     char **command;      /* the last of them NULL */
     const char *program; /* as the user named it */
+    bool python;         /* Python runs it */
 };
 
 /*

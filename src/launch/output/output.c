@@ -3,6 +3,7 @@
 #include "launch/output/output.h"
 
 #include "base/log.h"
+#include "base/process/limit.h"
 #include "base/thread.h"
 
 #include <errno.h>
@@ -316,10 +317,13 @@ dist_status disti_run_output_start(int to_fd, const struct disti_run_source *sou
     if (!output_watch(output) ||
         (errno = disti_thread_create(&output->thread, output_main, output)) != 0) {
         output_free(output);
-        return disti_fail_errno(DIST_ERR_SYSTEM,
-                                "cannot watch the output of %d workers: see the limits of open "
-                                "files and processes (ulimit -n, -u)",
-                                count);
+        if (errno == EMFILE || errno == ENFILE)
+            return disti_fail_errno(DIST_ERR_SYSTEM,
+                                    "cannot read the output of %d workers: raise the limit on open "
+                                    "files (ulimit -n)",
+                                    count);
+        return disti_process_limit_fail("start the thread that reads the output of %d workers",
+                                        count);
     }
     *output_p = output;
     return DIST_OK;

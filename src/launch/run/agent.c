@@ -3,6 +3,7 @@
 #include "launch/run/agent.h"
 
 #include "base/log.h"
+#include "base/process/oom.h"
 #include "base/settings/env.h"
 #include "launch/options/words.h"
 #include "launch/run/failure.h"
@@ -119,8 +120,8 @@ static void agent_end_round(struct disti_run_agent *agent)
 static void agent_print_failure(const struct disti_run_agent *agent)
 {
     if (!agent->options->leashed || agent->failure.node_rank == agent->round.node_rank)
-        disti_run_failure_print(agent->options->program, &agent->round, agent->workers,
-                                agent->last_calls_fd, &agent->failure);
+        disti_run_failure_print(agent->options, &agent->round, agent->workers, agent->last_calls_fd,
+                                &agent->failure);
 }
 
 /* What is to be said of the last round, and distrun's exit code. A starter has its own word for its
@@ -167,10 +168,11 @@ static void agent_decide(struct disti_run_agent *agent)
     disti_run_failure_of(&agent->round, agent->first, agent->last_calls_fd, &agent->failure);
     agent->order = again ? DISTI_AGENTS_RESTART : DISTI_AGENTS_GIVEN_UP;
     disti_run_rank_name(agent->failure.rank, rank);
-    snprintf(agent->why, sizeof(agent->why), "%s%s (pid %d) ended with %s %d",
+    snprintf(agent->why, sizeof(agent->why), "%s%s (pid %d) ended with %s %d%s",
              agent->failure.rank < 0 ? "the " : "rank ", rank, agent->failure.pid,
              agent->failure.signal ? "signal" : "exit code",
-             agent->failure.signal ? agent->failure.signal : agent->failure.exit_code);
+             agent->failure.signal ? agent->failure.signal : agent->failure.exit_code,
+             disti_process_oom_text(agent->failure.is_out_of_memory));
 }
 
 /* The workers could not be started, here or anywhere: the other nodes need not try. */
@@ -204,11 +206,14 @@ static void agent_round(struct disti_run_agent *agent)
     agent->alive = agent->outputs_left = 0;
     agent->kill_at = INT64_MAX;
     agent->first = NULL;
-    agent->met = false;
+    agent->met = agent->killed = false;
     agent->order = DISTI_AGENTS_NOTE;
+    agent->oom_kills = disti_process_oom_kills();
     status = disti_run_agent_start(agent);
     if (status != DIST_OK)
         agent_fail_to_start(agent, status);
+    else if (agent->suspended_at)
+        disti_run_agent_suspend(agent);
     disti_run_agent_watch(agent);
     if (!agent->agents && agent->order == DISTI_AGENTS_NOTE)
         agent_decide(agent);

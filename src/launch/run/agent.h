@@ -54,9 +54,11 @@ struct disti_run_agent {
     enum disti_run_state state;
     int alive; /* workers, and the scheduler */
     int outputs_left;
-    bool childless;                       /* nothing is below this process */
-    int64_t kill_at;                      /* SIGKILL for whoever is left; INT64_MAX: not yet */
-    int succeeded;                        /* workers, once all have ended */
+    bool childless;    /* nothing is below this process */
+    int64_t oom_kills; /* processes that the kernel's out-of-memory killer had ended before */
+    bool killed;       /* workers were told that they are killed */
+    int64_t kill_at;   /* SIGKILL for whoever is left; INT64_MAX: not yet */
+    int succeeded;     /* workers, once all have ended */
     const struct disti_run_worker *first; /* that failed; NULL: none */
     int64_t cause_by;                     /* until then its cause may be seen */
 
@@ -69,10 +71,11 @@ struct disti_run_agent {
     char why[DISTI_AGENTS_TEXT];         /* the same for people */
 
     /* Of the job. */
-    int stop_signal;    /* that ended it; 0: none */
-    int64_t stopped_at; /* when it came */
-    bool unsaid;        /* something that workers printed could not be written */
-    bool hurry;         /* do not wait for output to be read */
+    int stop_signal;      /* that ended it; 0: none */
+    int64_t stopped_at;   /* when it came */
+    int64_t suspended_at; /* when SIGTSTP stopped the processes; 0: they run */
+    bool unsaid;          /* something that workers printed could not be written */
+    bool hurry;           /* do not wait for output to be read */
 };
 
 /* For disti_run_guard; arg is struct disti_run_options. Returns the exit code of distrun. */
@@ -98,6 +101,9 @@ void disti_run_agent_watch(struct disti_run_agent *agent);
 
 /* watch.c: all workers are told to end, and killed when the time for that is up. */
 void disti_run_agent_stop(struct disti_run_agent *agent, int signal_number, double seconds);
+
+/* watch.c: stops all workers and their children until SIGCONT comes, or the job is to end. */
+void disti_run_agent_suspend(struct disti_run_agent *agent);
 
 /* meeting.c: the meeting with other nodes. ERR_INVALID_ARGUMENT, ERR_RENDEZVOUS and others. */
 dist_status disti_run_meeting_open(struct disti_run_agent *agent);

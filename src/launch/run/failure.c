@@ -3,6 +3,7 @@
 #include "launch/run/failure.h"
 
 #include "base/host_name.h"
+#include "base/process/oom.h"
 #include "launch/options/words.h"
 #include "launch/run/error_file.h"
 #include "store/last_call.h"
@@ -33,6 +34,7 @@ void disti_run_failure_of(const struct disti_run_round *round,
         .signal = signalled ? WTERMSIG(worker->how) : 0,
         .time_ms = worker->ended_at,
         .is_consequence = worker->has_lost,
+        .is_out_of_memory = worker->is_out_of_memory,
     };
     disti_host_name(failure_p->host);
     disti_last_call_text(last_calls_fd, worker->local_rank, failure_p->text,
@@ -66,8 +68,9 @@ static const char *failure_file(const struct disti_run_worker *worker)
     return worker->error_file;
 }
 
-/* As torchrun has it: the worker's own words, if it has left some. */
-static void failure_print_cause(const struct disti_agents_failure *failure,
+/* In torchrun's format: the worker's own error file, if it has written one. */
+static void failure_print_cause(const struct disti_run_options *options,
+                                const struct disti_agents_failure *failure,
                                 const struct disti_run_worker *worker, FILE *to)
 {
     char *words = worker ? disti_run_error_text(worker->error_file) : NULL, name[16] = "";
@@ -76,8 +79,11 @@ static void failure_print_cause(const struct disti_agents_failure *failure,
         fprintf(to, "  traceback : %s\n", words);
     } else if (failure->signal) {
         disti_run_signal_name(failure->signal, name);
-        fprintf(to, "  traceback : Signal %d (%s) received by PID %d\n", failure->signal, name,
-                failure->pid);
+        fprintf(to, "  traceback : Signal %d (%s) received by PID %d%s\n", failure->signal, name,
+                failure->pid, disti_process_oom_text(failure->is_out_of_memory));
+    } else if (!options->python) {
+        fprintf(to, "  traceback : <N/A>: what the program printed says why; --tee 3 --log-dir DIR "
+                    "keeps that in files\n");
     } else {
         fprintf(to, "  traceback : To enable traceback see: "
                     "https://pytorch.org/docs/stable/elastic/errors.html\n");
@@ -86,7 +92,8 @@ static void failure_print_cause(const struct disti_agents_failure *failure,
 }
 
 /* worker is NULL on another node. */
-static void failure_print_one(int index, const struct disti_agents_failure *failure,
+static void failure_print_one(const struct disti_run_options *options, int index,
+                              const struct disti_agents_failure *failure,
                               const struct disti_run_worker *worker, FILE *to)
 {
     const time_t second = (time_t)(failure->time_ms / 1000);
@@ -104,7 +111,7 @@ static void failure_print_one(int index, const struct disti_agents_failure *fail
             index, when, failure->host, rank, local_rank,
             failure->signal ? -failure->signal : failure->exit_code, failure->pid,
             failure_file(worker));
-    failure_print_cause(failure, worker, to);
+    failure_print_cause(options, failure, worker, to);
     if (failure->text[0])
         fprintf(to, "  last call : %s\n", failure->text);
 }
@@ -117,14 +124,16 @@ static bool failure_is_of(const struct disti_agents_failure *failure,
     return failure->node_rank == round->node_rank && failure->local_rank == worker->local_rank;
 }
 
-static void failure_print_block(const char *program, const struct disti_run_round *round,
+static void failure_print_block(const struct disti_run_options *options,
+                                const struct disti_run_round *round,
                                 const struct disti_run_worker *workers, int last_calls_fd,
                                 const struct disti_agents_failure *first, FILE *to)
 {
     const struct disti_run_worker *first_worker = NULL;
     int others = 0;
 
-    fprintf(to, "%s\n%s FAILED\n%s\nFailures:\n", failure_border, program, failure_section);
+    fprintf(to, "%s\n%s FAILED\n%s\nFailures:\n", failure_border, options->program,
+            failure_section);
     for (int w = 0; workers && w < round->processes; w++) {
         struct disti_agents_failure failure;
 
@@ -132,17 +141,18 @@ static void failure_print_block(const char *program, const struct disti_run_roun
             first_worker = &workers[w];
         } else if (disti_run_worker_has_failed(&workers[w]) && !workers[w].was_told) {
             disti_run_failure_of(round, &workers[w], last_calls_fd, &failure);
-            failure_print_one(++others, &failure, &workers[w], to);
+            failure_print_one(options, ++others, &failure, &workers[w], to);
         }
     }
     if (others == 0)
         fprintf(to, "  <NO_OTHER_FAILURES>\n");
     fprintf(to, "%s\nRoot Cause (first observed failure):\n", failure_section);
-    failure_print_one(0, first, first_worker, to);
+    failure_print_one(options, 0, first, first_worker, to);
     fprintf(to, "%s\n", failure_border);
 }
 
-void disti_run_failure_print(const char *program, const struct disti_run_round *round,
+void disti_run_failure_print(const struct disti_run_options *options,
+                             const struct disti_run_round *round,
                              const struct disti_run_worker *workers, int last_calls_fd,
                              const struct disti_agents_failure *first)
 {
@@ -151,7 +161,7 @@ void disti_run_failure_print(const char *program, const struct disti_run_round *
     FILE *to = open_memstream(&text, &bytes);
 
     if (to)
-        failure_print_block(program, round, workers, last_calls_fd, first, to);
+        failure_print_block(options, round, workers, last_calls_fd, first, to);
     if (to && fclose(to) == 0)
         fwrite(text, 1, bytes, stderr);
     free(text);

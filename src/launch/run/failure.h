@@ -27,7 +27,8 @@ const struct disti_run_worker *disti_run_first_failure(const struct disti_run_wo
  * Prints the block to stderr, in one piece: `first`, which may be another node's, and workers of
  * this node that failed too. Those that were told to end did not.
  */
-void disti_run_failure_print(const char *program, const struct disti_run_round *round,
+void disti_run_failure_print(const struct disti_run_options *options,
+                             const struct disti_run_round *round,
                              const struct disti_run_worker *workers, int last_calls_fd,
                              const struct disti_agents_failure *first);
 

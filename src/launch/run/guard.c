@@ -12,6 +12,7 @@
  */
 #include "launch/run/guard.h"
 
+#include "base/process/limit.h"
 #include "launch/options/words.h"
 #include "launch/workers/family.h"
 
@@ -23,11 +24,11 @@
 #include <time.h>
 #include <unistd.h>
 
-/* All that can be passed on, and SIGCHLD; not what stops and continues, or tells of a fault. */
+/* All signals that can be passed on, and SIGCHLD; not those that report a fault. */
 static void guard_set(sigset_t *set)
 {
-    static const int left[] = {SIGKILL, SIGSTOP, SIGTSTP, SIGCONT, SIGTTIN, SIGTTOU, SIGPIPE,
-                               SIGSEGV, SIGBUS,  SIGFPE,  SIGILL,  SIGABRT, SIGTRAP, SIGSYS};
+    static const int left[] = {SIGKILL, SIGSTOP, SIGTTIN, SIGTTOU, SIGPIPE, SIGSEGV,
+                               SIGBUS,  SIGFPE,  SIGILL,  SIGABRT, SIGTRAP, SIGSYS};
 
     sigfillset(set);
     for (size_t i = 0; i < sizeof(left) / sizeof(left[0]); i++)
@@ -40,7 +41,7 @@ static bool guard_is_ignored(int number)
 {
     struct sigaction action;
 
-    return number == SIGHUP && sigaction(number, NULL, &action) == 0 &&
+    return (number == SIGHUP || number == SIGTSTP) && sigaction(number, NULL, &action) == 0 &&
            action.sa_handler == SIG_IGN;
 }
 
@@ -103,6 +104,9 @@ static int guard_wait(pid_t keeper, int fd, const sigset_t *set)
             const struct disti_run_signal news = {info.si_signo, info.si_code == SI_KERNEL};
 
             (void)!send(fd, &news, sizeof(news), MSG_NOSIGNAL | MSG_DONTWAIT);
+            /* The agent stops the workers. A shell sees that the job has stopped by its child. */
+            if (info.si_signo == SIGTSTP)
+                raise(SIGSTOP);
         }
     }
 }
@@ -125,7 +129,8 @@ static int guard_keep(pid_t agent)
 
 static int guard_failed(void)
 {
-    perror("distrun: cannot start the agent: see the limits (ulimit -u, -n)");
+    disti_process_limit_fail("start the agent");
+    fprintf(stderr, "distrun: %s\n", dist_last_error());
     return 1;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Starts a round: the store, the workers with their files and pipes, and who reads those. */
+#include "base/descriptor.h"
 #include "base/file.h"
 #include "base/host_name.h"
 #include "base/log.h"
@@ -205,16 +206,24 @@ static char **start_environment(const struct disti_run_agent *agent,
     return disti_run_environment(agent->options, &agent->round, &place);
 }
 
+/* Rank 0 reads the standard input of distrun, all other processes read nothing. */
+static int start_input(const struct disti_run_agent *agent, const struct disti_run_worker *worker)
+{
+    if (worker->local_rank >= 0 && agent->round.first_rank + worker->local_rank == 0)
+        return -1;
+    return disti_descriptor_raise(open("/dev/null", O_RDONLY | O_CLOEXEC));
+}
+
 static dist_status start_process(struct disti_run_agent *agent, struct disti_run_worker *worker,
-                                 int out_fd, int err_fd)
+                                 const int fds[3])
 {
     const bool bound = agent->binding.cpus && worker->local_rank >= 0;
-    char **environment = start_environment(agent, worker);
-    const struct disti_run_start start = {.path = agent->options->path,
+    char **environment = start_environment(agent, worker), name[32];
+    const struct disti_run_start start = {.name = name,
+                                          .path = agent->options->path,
                                           .command = agent->options->command,
                                           .environment = environment,
-                                          .out_fd = out_fd,
-                                          .err_fd = err_fd,
+                                          .fds = {fds[0], fds[1], fds[2]},
                                           .cpus = bound ? &agent->binding.cpus[worker->local_rank]
                                                         : NULL,
                                           .mask = agent->mask,
@@ -223,6 +232,10 @@ static dist_status start_process(struct disti_run_agent *agent, struct disti_run
                                           .inherited = {agent->secret_fd, agent->last_calls_fd}};
     dist_status status;
 
+    if (worker->local_rank < 0)
+        snprintf(name, sizeof(name), "the scheduler");
+    else
+        snprintf(name, sizeof(name), "rank %d", agent->round.first_rank + worker->local_rank);
     if (!environment)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for the workers' environment");
     status = disti_run_worker_start(&start, &worker->pid);
@@ -233,14 +246,14 @@ static dist_status start_process(struct disti_run_agent *agent, struct disti_run
 static dist_status start_worker(struct disti_run_agent *agent, struct disti_run_worker *worker,
                                 struct start_sources *sources)
 {
-    int fds[2] = {-1, -1};
+    int fds[3] = {start_input(agent, worker), -1, -1};
     dist_status status = start_error_file(agent, worker);
 
     for (int s = 0; s < 2 && status == DIST_OK; s++)
-        status = start_stream(agent, worker, s, sources, &fds[s]);
+        status = start_stream(agent, worker, s, sources, &fds[1 + s]);
     if (status == DIST_OK)
-        status = start_process(agent, worker, fds[0], fds[1]);
-    for (int s = 0; s < 2; s++) {
+        status = start_process(agent, worker, fds);
+    for (int s = 0; s < 3; s++) {
         if (fds[s] >= 0)
             close(fds[s]);
     }
@@ -271,6 +284,7 @@ static dist_status start_workers(struct disti_run_agent *agent, struct start_sou
 {
     const size_t count = (size_t)agent->round.processes;
     dist_status status = DIST_OK, outputs;
+    char why[DISTI_AGENTS_TEXT];
 
     agent->workers = calloc(count, sizeof(*agent->workers));
     for (int s = 0; s < 2; s++)
@@ -278,7 +292,8 @@ static dist_status start_workers(struct disti_run_agent *agent, struct start_sou
     if (!agent->workers || !sources->of[0] || !sources->of[1])
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %zu workers: start fewer", count);
     agent->last_calls_fd = disti_last_call_file(agent->round.processes);
-    if (agent->last_calls_fd < 0)
+    /* Under a tight limit on file sizes the job runs without. */
+    if (agent->last_calls_fd < 0 && errno != EFBIG)
         return disti_file_memory_fail("make the file of the workers' last calls");
     for (size_t w = 0; w < count; w++) {
         agent->workers[w].local_rank = (int)w < agent->round.workers ? (int)w : -1;
@@ -286,8 +301,10 @@ static dist_status start_workers(struct disti_run_agent *agent, struct start_sou
     }
     for (size_t w = 0; w < count && status == DIST_OK; w++)
         status = start_worker(agent, &agent->workers[w], sources);
+    if (status != DIST_OK)
+        snprintf(why, sizeof(why), "%s", dist_last_error());
     outputs = start_outputs(agent, sources);
-    return status == DIST_OK ? outputs : status;
+    return status == DIST_OK ? outputs : disti_fail(status, "%s", why);
 }
 
 dist_status disti_run_agent_start(struct disti_run_agent *agent)

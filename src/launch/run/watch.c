@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What happens in a round: workers end, signals come, times run out. */
 #include "base/clock.h"
+#include "base/process/oom.h"
+#include "launch/options/words.h"
 #include "launch/run/agent.h"
 #include "launch/run/failure.h"
 #include "launch/run/starter.h"
@@ -47,11 +49,42 @@ static void watch_kill_in(struct disti_run_agent *agent, double seconds)
     agent->kill_at = disti_deadline_ms((int64_t)(seconds * 1000));
 }
 
+/* To the workers' children too, some of which may have process groups of their own. */
+static void watch_tell_all(struct disti_run_agent *agent, int signal_number)
+{
+    watch_tell(agent, signal_number, false);
+    disti_run_family_signal(signal_number);
+}
+
+void disti_run_agent_suspend(struct disti_run_agent *agent)
+{
+    if (!agent->suspended_at)
+        agent->suspended_at = disti_now_ns();
+    watch_tell_all(agent, SIGSTOP);
+}
+
+/* No time passes for the job while it is suspended. */
+static void watch_resume(struct disti_run_agent *agent)
+{
+    int64_t *const times[] = {&agent->kill_at, &agent->cause_by, &agent->stopped_at};
+    const int64_t passed = disti_now_ns() - agent->suspended_at;
+
+    if (!agent->suspended_at)
+        return;
+    agent->suspended_at = 0;
+    for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
+        if (*times[i] < INT64_MAX - passed)
+            *times[i] += passed;
+    }
+    watch_tell_all(agent, SIGCONT);
+}
+
 void disti_run_agent_stop(struct disti_run_agent *agent, int signal_number, double seconds)
 {
     watch_tell(agent, signal_number, true);
     /* A stopped process sees the signal only once it goes on. */
     watch_tell(agent, SIGCONT, true);
+    watch_resume(agent);
     agent->state = DISTI_RUN_STOPPING;
     watch_kill_in(agent, seconds);
 }
@@ -67,8 +100,31 @@ static void watch_leave_children(struct disti_run_agent *agent)
     agent->hurry = true;
 }
 
+/* Says once a round that workers had too little time to end, and names the option. */
+static void watch_tell_killed(struct disti_run_agent *agent)
+{
+    const struct disti_run_worker *first = NULL;
+    char rank[16];
+
+    for (int w = 0; w < watch_workers(agent) && !first; w++) {
+        if (agent->workers[w].pid && !agent->workers[w].ended)
+            first = &agent->workers[w];
+    }
+    if (agent->killed || agent->hurry || agent->state != DISTI_RUN_STOPPING || !first)
+        return;
+    agent->killed = true;
+    disti_run_rank_name(first->local_rank < 0 ? -1 : agent->round.first_rank + first->local_rank,
+                        rank);
+    fprintf(stderr,
+            "distrun: %d worker%s not ended %g s after the signal to end, as %s%s (pid %d): "
+            "killing (--shutdown-timeout)\n",
+            agent->alive, agent->alive == 1 ? " has" : "s have", agent->options->shutdown_timeout,
+            first->local_rank < 0 ? "the " : "rank ", rank, (int)first->pid);
+}
+
 static void watch_kill(struct disti_run_agent *agent)
 {
+    watch_tell_killed(agent);
     watch_tell(agent, SIGKILL, true);
     watch_kill_in(agent, WATCH_KILL_MS / 1e3);
     if (!disti_run_family_signal(SIGKILL) && agent->state == DISTI_RUN_SWEEPING)
@@ -132,6 +188,9 @@ static void watch_reap(struct disti_run_agent *agent)
         worker->ended = true;
         worker->how = how;
         worker->ended_at = watch_wall_ms();
+        worker->is_out_of_memory = !worker->was_told && WIFSIGNALED(how) &&
+                                   WTERMSIG(how) == SIGKILL &&
+                                   disti_process_oom_kills() > agent->oom_kills;
         agent->alive--;
         if (worker->local_rank < 0)
             watch_scheduler_ended(agent, worker);
@@ -172,7 +231,11 @@ static void watch_pass_on(struct disti_run_agent *agent, const struct disti_run_
     const bool ends = sigismember(&agent->options->signals, news->number) == 1;
 
     if (!ends) {
-        if (!news->from_terminal)
+        if (news->number == SIGTSTP)
+            disti_run_agent_suspend(agent);
+        else if (news->number == SIGCONT)
+            watch_resume(agent);
+        else if (!news->from_terminal)
             watch_tell(agent, news->number, false);
         return;
     }
@@ -336,7 +399,8 @@ static void watch_wait(struct disti_run_agent *agent)
         {.fd = agent->leash_fd, .events = POLLIN}};
     const bool expects = !agent->options->goes_on && watch_expects_cause(agent);
     const int64_t until = expects ? agent->cause_by : agent->kill_at;
-    const int wait_ms = until == INT64_MAX ? -1 : disti_left_ms(until);
+    const bool timeless = until == INT64_MAX || agent->suspended_at;
+    const int wait_ms = timeless ? -1 : disti_left_ms(until);
     struct signalfd_siginfo child;
     uint64_t done;
 
@@ -361,7 +425,7 @@ void disti_run_agent_watch(struct disti_run_agent *agent)
         watch_advance(agent);
         if (watch_is_over(agent))
             return;
-        if (disti_expired(agent->kill_at))
+        if (!agent->suspended_at && disti_expired(agent->kill_at))
             watch_kill(agent);
         else
             watch_wait(agent);

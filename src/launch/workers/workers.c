@@ -3,6 +3,7 @@
 #include "launch/workers/workers.h"
 
 #include "base/log.h"
+#include "base/process/limit.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -42,10 +43,11 @@ static void worker_become(const struct disti_run_start *start, pid_t agent, cons
         _exit(128 + SIGKILL);
     /* If the group is gone the user has killed it, and the agent knows that soon. */
     setpgid(0, start->group);
-    *what_p = "cannot pass on its output";
-    if ((start->out_fd >= 0 && dup2(start->out_fd, STDOUT_FILENO) < 0) ||
-        (start->err_fd >= 0 && dup2(start->err_fd, STDERR_FILENO) < 0))
-        return;
+    *what_p = "cannot pass on its input and output";
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (start->fds[fd] >= 0 && dup2(start->fds[fd], fd) < 0)
+            return;
+    }
     *what_p = "cannot bind it to its CPUs";
     if (start->cpus && sched_setaffinity(0, sizeof(*start->cpus), (const cpu_set_t *)start->cpus))
         return;
@@ -74,9 +76,7 @@ dist_status disti_run_worker_start(const struct disti_run_start *start, pid_t *p
         _exit(127);
     }
     if (pid < 0)
-        return disti_fail_errno(DIST_ERR_SYSTEM,
-                                "cannot start another process: see the limit of processes (ulimit "
-                                "-u)");
+        return disti_process_limit_fail("start %s", start->name);
     if (!what) {
         *pid_p = pid;
         return DIST_OK;

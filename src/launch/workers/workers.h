@@ -18,11 +18,12 @@ struct disti_run_worker {
     pid_t pid;      /* 0: not started */
     bool ended;     /* then `how` is what waitpid says, */
     int how;
-    int64_t ended_at;  /* and when: milliseconds since 1970 */
-    bool was_told;     /* by a signal of ours to end */
-    bool was_reported; /* with --on-failure continue: its failure */
-    bool has_lost;     /* another's end has ended what it did, as it noted itself */
-    int error_fd;      /* a memfd for its error file; -1: that is a file of its own */
+    int64_t ended_at;      /* and when: milliseconds since 1970 */
+    bool was_told;         /* by a signal of ours to end */
+    bool was_reported;     /* with --on-failure continue: its failure */
+    bool is_out_of_memory; /* the kernel's out-of-memory killer ended it */
+    bool has_lost;         /* another's end has ended what it did, as it noted itself */
+    int error_fd;          /* a memfd for its error file; -1: that is a file of its own */
     char error_file[DISTI_RUN_PATH + 64];
 };
 
@@ -31,9 +32,10 @@ bool disti_run_worker_has_failed(const struct disti_run_worker *worker);
 
 /* How a worker is started. */
 struct disti_run_start {
+    const char *name; /* "rank 1", for messages */
     const char *path;
     char *const *command, *const *environment;
-    int out_fd, err_fd;                /* -1: as the agent's */
+    int fds[3];                        /* standard input, output and error; -1: the agent's */
     const struct disti_run_cpus *cpus; /* NULL: as the agent's */
     sigset_t mask;                     /* the signals that the agent found blocked */
     struct rlimit files;               /* the limit that it found */

@@ -6,6 +6,7 @@
 #include "base/descriptor.h"
 #include "base/log.h"
 #include "base/net/socket.h"
+#include "base/process/limit.h"
 #include "base/thread.h"
 
 #include <errno.h>
@@ -341,9 +342,7 @@ dist_status disti_store_server_run(struct disti_store_server *server)
     error = disti_thread_create(&server->thread, disti_store_server_main, server);
     if (error) {
         errno = error;
-        return disti_fail_errno(
-            DIST_ERR_SYSTEM,
-            "cannot start the store's thread: see the limit of processes (ulimit -u)");
+        return disti_process_limit_fail("start the store's thread");
     }
     server->running = true;
     return DIST_OK;

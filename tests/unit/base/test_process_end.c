@@ -2,6 +2,7 @@
 /* How a process ended: children that nobody has waited for yet. */
 #include "base/host_name.h"
 #include "base/process/end.h"
+#include "base/process/oom.h"
 #include "base/process/signal_name.h"
 #include "base/process/space.h"
 #include "unit.h"
@@ -9,7 +10,10 @@
 #include "first_ended.h"
 
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -39,7 +43,7 @@ static const char *process_says(const char *host, pid_t pid)
 static void test_process_end(void **state)
 {
     const pid_t killed = process_ended(0, SIGKILL), exited = process_ended(3, 0);
-    char host[DISTI_HOST_SIZE];
+    char host[DISTI_HOST_SIZE], text[96];
 
     (void)state;
     disti_host_name(host);
@@ -49,6 +53,10 @@ static void test_process_end(void **state)
                         "closed its connection without leaving the job");
     assert_string_equal(process_says(host, getpid()),
                         "closed its connection without leaving the job");
+    /* In another PID namespace that pid is another process's. */
+    assert_string_equal(
+        disti_process_end(host, disti_process_space() + 1, (int)killed, text, sizeof(text)),
+        "closed its connection without leaving the job");
     assert_int_equal(waitpid(killed, NULL, 0), killed);
     assert_int_equal(waitpid(exited, NULL, 0), exited);
     assert_string_equal(process_says(host, killed),
@@ -92,11 +100,67 @@ static void test_signal_names(void **state)
 #endif
 }
 
+static void write_text(const char *folder, const char *name, const char *text)
+{
+    char path[256];
+    FILE *file;
+
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static int64_t oom_kills(const char *folder, const char *membership)
+{
+    char self[256], vmstat[256];
+
+    write_text(folder, "self", membership);
+    snprintf(self, sizeof(self), "%s/self", folder);
+    snprintf(vmstat, sizeof(vmstat), "%s/vmstat", folder);
+    return disti_process_oom_kills_in(self, folder, vmstat);
+}
+
+/* Both versions of cgroups, a container that sees its own group as the top, and none. */
+static void test_oom_kills(void **state)
+{
+    static const char *const names[] = {"self", "vmstat", "memory/a/memory.oom_control",
+                                        "memory.events", "a/memory.events"};
+    char folder[] = "/tmp/dist-test-XXXXXX", path[256];
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(path, sizeof(path), "%s/%s", folder,
+                 (const char *[]){"a", "memory", "memory/a"}[i]);
+        assert_int_equal(mkdir(path, 0700), 0);
+    }
+    write_text(folder, "vmstat", "pgfault 7\noom_kill 11\n");
+    assert_int_equal(oom_kills(folder, "4:cpu:/a\n0::/a\n"), 11);
+    write_text(folder, "memory/a/memory.oom_control", "under_oom 0\noom_kill 2\n");
+    assert_int_equal(oom_kills(folder, "4:cpu:/a\n5:memory:/a\n0::/\n"), 2);
+    write_text(folder, "memory.events", "oom 5\noom_kill 3\noom_group_kill 0\n");
+    assert_int_equal(oom_kills(folder, "0::/a\n"), 3);
+    write_text(folder, "a/memory.events", "oom 5\noom_kill 4\n");
+    assert_int_equal(oom_kills(folder, "0::/a\n"), 4);
+    assert_string_equal(disti_process_oom_text(false), "");
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
+        assert_int_equal(unlink(path), 0);
+    }
+    for (size_t i = 0; i < 4; i++) {
+        snprintf(path, sizeof(path), "%s/%s", folder,
+                 (const char *[]){"memory/a", "memory", "a", ""}[i]);
+        assert_int_equal(rmdir(path), 0);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_process_end),
-                                       cmocka_unit_test(test_first_ended),
-                                       cmocka_unit_test(test_signal_names)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_process_end), cmocka_unit_test(test_first_ended),
+        cmocka_unit_test(test_oom_kills), cmocka_unit_test(test_signal_names)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
