@@ -108,6 +108,18 @@ bool disti_file_may_have(uint64_t bytes, uint64_t *most_p)
     return false;
 }
 
+dist_status disti_file_locked_too_much(size_t bytes)
+{
+    struct rlimit limit = {.rlim_cur = 0};
+
+    (void)getrlimit(RLIMIT_MEMLOCK, &limit);
+    return disti_fail(DIST_ERR_NO_MEMORY,
+                      "cannot map %zu KiB of shared memory: this process has called "
+                      "mlockall(MCL_FUTURE), and may lock %llu KiB. Raise that limit (ulimit -l; "
+                      "in a container --ulimit memlock=-1), or call mlockall later",
+                      bytes >> 10, (unsigned long long)limit.rlim_cur >> 10);
+}
+
 /* Kernels before 6.3 do not know the flag that keeps the memory from being executed. */
 int disti_file_memory(void)
 {

@@ -42,6 +42,10 @@ dist_status disti_file_memory_fail(const char *what);
 /* May files have so many bytes? Else *most_p, unless it is NULL, becomes the limit. */
 bool disti_file_may_have(uint64_t bytes, uint64_t *most_p);
 
+/* Reports that shared memory cannot be mapped (EAGAIN), as all mappings of this process are locked.
+ */
+dist_status disti_file_locked_too_much(size_t bytes);
+
 /*
  * Expands %h (host), %p (pid), %r (rank; "-": unknown, negative) and %% in a file's name; too long
  * a name is cut.

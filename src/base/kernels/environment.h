@@ -16,8 +16,8 @@
  *     disti_environment_leave(saved);
  *
  * Both functions are barriers for memory accesses, not for values in registers. So operands must be
- * loaded and results stored between the two. A function that returns its result, or takes operands
- * by value, is called between them and is not inlined.
+ * loaded and results stored between the two. If a function returns its result, or has
+ * operands passed by value, call it between the two and do not inline it.
  */
 typedef uint32_t disti_environment;
 

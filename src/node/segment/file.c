@@ -15,11 +15,14 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
 #define FILE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 #define FILE_OWN DISTI_PROCESS_OWN "/fd"
+/* MLOCK_ONFAULT, which headers of old C libraries lack. */
+#define FILE_LOCK_ON_FAULT 1
 
 size_t disti_segment_page(void)
 {
@@ -276,6 +279,42 @@ static void *file_place(size_t bytes, size_t align)
     return space + (-(uintptr_t)space & (align - 1));
 }
 
+/* True if the kernel makes all pages of a new mapping at once: after mlockall(MCL_FUTURE). */
+static bool file_populates(void)
+{
+    unsigned char resident = 0;
+    void *page = mmap(NULL, disti_segment_page(), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (page == MAP_FAILED)
+        return false;
+    (void)mincore(page, disti_segment_page(), &resident);
+    munmap(page, disti_segment_page());
+    return resident & 1;
+}
+
+/*
+ * Maps the file without making pages, as most of an arena is never used. If the kernel would make
+ * them, the mapping is inaccessible at first, then set to lock each page at its first use.
+ */
+static void *file_map_unused(void *place, int fd, size_t offset, size_t bytes)
+{
+    const bool populates = file_populates();
+    const int access = PROT_READ | PROT_WRITE;
+    void *memory =
+        mmap(place, bytes, populates ? PROT_NONE : access, MAP_SHARED, fd, (off_t)offset);
+
+    if (memory == MAP_FAILED || !populates)
+        return memory;
+    if (syscall(SYS_mlock2, memory, bytes, (long)FILE_LOCK_ON_FAULT) < 0)
+        munlock(memory, bytes); /* Linux before 4.4 */
+    if (mprotect(memory, bytes, access) < 0) {
+        munmap(memory, bytes);
+        return MAP_FAILED;
+    }
+    return memory;
+}
+
 /*
  * The address is a hint: if another thread has mapped something there since, the segment gets
  * another address, which may not suit huge pages. MAP_FIXED would need the address space reserved,
@@ -285,9 +324,7 @@ static void *file_map_huge(int fd, size_t offset, size_t bytes)
 {
     void *place = file_place(bytes, SEGMENT_HUGE), *memory;
 
-    if (place == MAP_FAILED)
-        return place;
-    memory = mmap(place, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
+    memory = file_map_unused(place == MAP_FAILED ? NULL : place, fd, offset, bytes);
     if (memory != MAP_FAILED)
         madvise(memory, bytes, MADV_HUGEPAGE); /* a wish: kernels without huge pages say EINVAL */
     return memory;
@@ -295,10 +332,11 @@ static void *file_map_huge(int fd, size_t offset, size_t bytes)
 
 dist_status disti_segment_file_map(int fd, size_t offset, size_t bytes, void **memory_p)
 {
-    void *memory = bytes >= SEGMENT_HUGE
-                       ? file_map_huge(fd, offset, bytes)
-                       : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
+    void *memory = bytes >= SEGMENT_HUGE ? file_map_huge(fd, offset, bytes)
+                                         : file_map_unused(NULL, fd, offset, bytes);
 
+    if (memory == MAP_FAILED && errno == EAGAIN)
+        return disti_file_locked_too_much(bytes);
     if (memory == MAP_FAILED)
         return disti_fail_errno(DIST_ERR_NO_MEMORY,
                                 "cannot map %zu KiB of shared memory: free memory, or raise "

@@ -67,6 +67,8 @@ dist_status disti_shm_memory_map(int fd, size_t fifo_bytes, struct shm_pair **pa
                           "the same version of libdist",
                           bytes);
     memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED && errno == EAGAIN)
+        return disti_file_locked_too_much(bytes);
     if (memory == MAP_FAILED)
         return disti_fail_errno(DIST_ERR_NO_MEMORY, "shm: cannot map %zu KiB", bytes >> 10);
     *pair_p = memory;

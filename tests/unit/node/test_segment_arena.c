@@ -314,6 +314,25 @@ static void test_fork(void **state)
     }
 }
 
+/* A process that locks its future memory does not make all pages of an arena at once. */
+static void test_locked(void **state)
+{
+    struct stat file;
+    unsigned char *memory;
+
+    (void)state;
+    disti_segment_retire();
+    if (mlockall(MCL_FUTURE) < 0)
+        skip();
+    memory = take(PAGE);
+    memset(memory, 1, PAGE);
+    assert_int_equal(fstat(where(memory, PAGE).name.fd, &file), 0);
+    assert_true((size_t)file.st_blocks * 512 <= (size_t)16 << 20);
+    assert_int_equal(disti_segment_free(memory), DIST_OK);
+    munlockall();
+    disti_segment_retire();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -325,6 +344,7 @@ int main(void)
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_peer),
         cmocka_unit_test(test_retire),
+        cmocka_unit_test(test_locked),
         cmocka_unit_test(test_fork),
     };
 
