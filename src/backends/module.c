@@ -176,13 +176,14 @@ static struct disti_module *module_known(const char *path)
 dist_status disti_module_load(const char *name, const struct disti_module **module_p, char *reason,
                               size_t reason_size)
 {
-    char paths[2][PATH_MAX];
-    int found = strchr(name, '/') ? 0 : disti_module_locate(name, paths, 2);
+    char(*paths)[PATH_MAX] = calloc(2, sizeof(*paths)); /* too large for a small stack */
+    int found = !paths || strchr(name, '/') ? 0 : disti_module_locate(name, paths, 2);
     struct disti_module *module;
     dist_status status = DIST_OK;
 
     if (!found) {
         module_missing(name, reason, reason_size);
+        free(paths);
         return DIST_ERR_NO_BACKEND;
     }
     pthread_mutex_lock(&module_lock);
@@ -195,6 +196,7 @@ dist_status disti_module_load(const char *name, const struct disti_module **modu
             disti_info("module %s is ignored: %s comes first", paths[1], paths[0]);
     }
     pthread_mutex_unlock(&module_lock);
+    free(paths);
     if (status == DIST_OK)
         *module_p = module;
     return status;

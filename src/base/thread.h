@@ -6,19 +6,30 @@
 #include <pthread.h>
 #include <signal.h>
 
+/* The least stack of a thread. The default may be less: it follows the limit of the process
+ * (ulimit -s). */
+#define DISTI_THREAD_STACK ((size_t)256 << 10)
+
 /*
  * As pthread_create, with all signals blocked: they are the program's, and its own threads shall
  * get them. Here, not in a file of its own, as modules start threads too.
  */
 static inline int disti_thread_create(pthread_t *thread, void *(*start)(void *), void *arg)
 {
+    pthread_attr_t attributes;
     sigset_t all, old;
-    int error;
+    size_t stack;
+    int error = pthread_attr_init(&attributes);
 
+    if (error)
+        return error;
+    if (pthread_attr_getstacksize(&attributes, &stack) == 0 && stack < DISTI_THREAD_STACK)
+        pthread_attr_setstacksize(&attributes, DISTI_THREAD_STACK);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    error = pthread_create(thread, NULL, start, arg);
+    error = pthread_create(thread, &attributes, start, arg);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
+    pthread_attr_destroy(&attributes);
     return error;
 }
 

@@ -34,26 +34,35 @@ static int cpus_of_quota(long long quota, long long period)
     return cpus > INT_MAX ? INT_MAX : (int)cpus;
 }
 
+/* Allocated, as it is too large for a small stack. */
+struct cpus_paths {
+    char line[PATH_MAX + 256]; /* of the membership */
+    char mount[PATH_MAX], folder[PATH_MAX], file[PATH_MAX];
+};
+
 /* Version 2: cpu.max is "max 100000" or "150000 100000". */
-static int cpus_of_group_2(const char *folder)
+static int cpus_of_group_2(struct cpus_paths *paths, const char *folder)
 {
-    char path[PATH_MAX], text[128];
+    char text[128];
     long long quota, period;
-    if (snprintf(path, sizeof(path), "%s/cpu.max", folder) >= (int)sizeof(path) ||
-        !cpus_read(path, text, sizeof(text)) || sscanf(text, "%lld %lld", &quota, &period) != 2)
+    if (snprintf(paths->file, sizeof(paths->file), "%s/cpu.max", folder) >=
+            (int)sizeof(paths->file) ||
+        !cpus_read(paths->file, text, sizeof(text)) ||
+        sscanf(text, "%lld %lld", &quota, &period) != 2)
         return 0;
     return cpus_of_quota(quota, period);
 }
 
 /* Version 1: two files, quota -1 is no limit. */
-static int cpus_of_group_1(const char *folder)
+static int cpus_of_group_1(struct cpus_paths *paths, const char *folder)
 {
-    char path[PATH_MAX], quota[64], period[64];
-    if (snprintf(path, sizeof(path), "%s/cpu.cfs_quota_us", folder) >= (int)sizeof(path) ||
-        !cpus_read(path, quota, sizeof(quota)))
+    char quota[64], period[64];
+    if (snprintf(paths->file, sizeof(paths->file), "%s/cpu.cfs_quota_us", folder) >=
+            (int)sizeof(paths->file) ||
+        !cpus_read(paths->file, quota, sizeof(quota)))
         return 0;
-    snprintf(path, sizeof(path), "%s/cpu.cfs_period_us", folder);
-    if (!cpus_read(path, period, sizeof(period)))
+    snprintf(paths->file, sizeof(paths->file), "%s/cpu.cfs_period_us", folder);
+    if (!cpus_read(paths->file, period, sizeof(period)))
         return 0;
     return cpus_of_quota(atoll(quota), atoll(period));
 }
@@ -67,15 +76,16 @@ static int cpus_tighter(int a, int b)
 }
 
 /* The group and all above it. Inside a container its own path may not be there: only the top is. */
-static int cpus_of_path(const char *mount, const char *group, int (*limit)(const char *))
+static int cpus_of_path(struct cpus_paths *paths, const char *mount, const char *group,
+                        int (*limit)(struct cpus_paths *, const char *))
 {
-    char folder[PATH_MAX];
+    char *folder = paths->folder;
     size_t top = strlen(mount);
     int cpus = 0;
-    if (snprintf(folder, sizeof(folder), "%s%s", mount, group) >= (int)sizeof(folder))
-        return limit(mount);
+    if (snprintf(folder, sizeof(paths->folder), "%s%s", mount, group) >= (int)sizeof(paths->folder))
+        return limit(paths, mount);
     for (;;) {
-        cpus = cpus_tighter(cpus, limit(folder));
+        cpus = cpus_tighter(cpus, limit(paths, folder));
         char *slash = strrchr(folder, '/');
         if (strlen(folder) <= top || !slash)
             return cpus;
@@ -93,9 +103,9 @@ static bool cpus_controls(const char *controllers)
 }
 
 /* A line is "hierarchy:controllers:path"; version 2 has the hierarchy 0 and no controllers. */
-static int cpus_of_line(char *line, const char *mounts)
+static int cpus_of_line(struct cpus_paths *paths, const char *mounts)
 {
-    char mount[PATH_MAX];
+    char *line = paths->line;
     line[strcspn(line, "\n")] = '\0';
     char *controllers = strchr(line, ':'),
          *group = controllers ? strchr(controllers + 1, ':') : NULL;
@@ -104,22 +114,23 @@ static int cpus_of_line(char *line, const char *mounts)
     *controllers++ = '\0';
     *group++ = '\0';
     if (strcmp(line, "0") == 0 && !*controllers)
-        return cpus_of_path(mounts, group, cpus_of_group_2);
+        return cpus_of_path(paths, mounts, group, cpus_of_group_2);
     if (!cpus_controls(controllers) ||
-        snprintf(mount, sizeof(mount), "%s/cpu", mounts) >= (int)sizeof(mount))
+        snprintf(paths->mount, sizeof(paths->mount), "%s/cpu", mounts) >= (int)sizeof(paths->mount))
         return 0;
-    return cpus_of_path(mount, group, cpus_of_group_1);
+    return cpus_of_path(paths, paths->mount, group, cpus_of_group_1);
 }
 
 int disti_quota_cpus(const char *membership, const char *mounts)
 {
-    char line[PATH_MAX + 256];
+    struct cpus_paths *paths = malloc(sizeof(*paths));
     int cpus = 0;
     FILE *file = fopen(membership, "re");
-    while (file && fgets(line, sizeof(line), file))
-        cpus = cpus_tighter(cpus, cpus_of_line(line, mounts));
+    while (file && paths && fgets(paths->line, sizeof(paths->line), file))
+        cpus = cpus_tighter(cpus, cpus_of_line(paths, mounts));
     if (file)
         fclose(file);
+    free(paths);
     return cpus;
 }
 

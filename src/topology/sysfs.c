@@ -13,9 +13,14 @@
 /* A list of numbers as the kernel writes it, "0-3,8-11". Longer than any for SYSFS_CPUS. */
 #define SYSFS_LIST (SYSFS_CPUS * 5 + 2)
 
-/* For each CPU the lowest one of its core, its package, its NUMA node; -1: unknown, not there. */
+/* Allocated, as it is too large for a small stack. */
 struct sysfs_machine {
+    /* For each CPU the lowest one of its core, its package, its NUMA node; -1: unknown, not there.
+     */
     int core[SYSFS_CPUS], package[SYSFS_CPUS], numa[SYSFS_CPUS];
+    int cores[SYSFS_CPUS][3]; /* each core's package, NUMA node and lowest CPU */
+    char path[PATH_MAX];      /* of the file that is read */
+    char list[SYSFS_LIST], text[SYSFS_LIST];
 };
 
 static bool sysfs_read(const char *path, char text[SYSFS_LIST])
@@ -59,15 +64,23 @@ static void sysfs_mark(const char *list, int *lowest)
     }
 }
 
-static bool sysfs_mark_file(const char *root, const char *format, int number, int *lowest)
+static bool sysfs_read_in(const char *root, const char *name, struct sysfs_machine *machine,
+                          char text[SYSFS_LIST])
 {
-    char name[64], path[PATH_MAX], text[SYSFS_LIST];
+    return snprintf(machine->path, sizeof(machine->path), "%s/%s", root, name) <
+               (int)sizeof(machine->path) &&
+           sysfs_read(machine->path, text);
+}
+
+static bool sysfs_mark_file(const char *root, const char *format, int number,
+                            struct sysfs_machine *machine, int *lowest)
+{
+    char name[64];
 
     snprintf(name, sizeof(name), format, number);
-    if (snprintf(path, sizeof(path), "%s/%s", root, name) >= (int)sizeof(path) ||
-        !sysfs_read(path, text))
+    if (!sysfs_read_in(root, name, machine, machine->text))
         return false;
-    sysfs_mark(text, lowest);
+    sysfs_mark(machine->text, lowest);
     return true;
 }
 
@@ -76,11 +89,12 @@ static bool sysfs_mark_cpu(const char *root, int cpu, struct sysfs_machine *mach
 {
     if (cpu >= SYSFS_CPUS)
         return false;
-    if (machine->core[cpu] < 0 &&
-        !sysfs_mark_file(root, "cpu/cpu%d/topology/thread_siblings_list", cpu, machine->core))
+    if (machine->core[cpu] < 0 && !sysfs_mark_file(root, "cpu/cpu%d/topology/thread_siblings_list",
+                                                   cpu, machine, machine->core))
         return false;
     if (machine->package[cpu] < 0)
-        sysfs_mark_file(root, "cpu/cpu%d/topology/core_siblings_list", cpu, machine->package);
+        sysfs_mark_file(root, "cpu/cpu%d/topology/core_siblings_list", cpu, machine,
+                        machine->package);
     return machine->core[cpu] >= 0;
 }
 
@@ -88,12 +102,10 @@ static bool sysfs_mark_cpu(const char *root, int cpu, struct sysfs_machine *mach
 static bool sysfs_each(const char *root, const char *file, struct sysfs_machine *machine,
                        bool (*mark)(const char *root, int number, struct sysfs_machine *machine))
 {
-    char path[PATH_MAX], text[SYSFS_LIST];
-    const char *list = text;
+    const char *list = machine->list;
     int first, last;
 
-    if (snprintf(path, sizeof(path), "%s/%s", root, file) >= (int)sizeof(path) ||
-        !sysfs_read(path, text))
+    if (!sysfs_read_in(root, file, machine, machine->list))
         return false;
     while (sysfs_range(&list, &first, &last)) {
         for (int number = first; number <= last; number++) {
@@ -107,7 +119,7 @@ static bool sysfs_each(const char *root, const char *file, struct sysfs_machine 
 /* Some have memory only. */
 static bool sysfs_mark_node(const char *root, int node, struct sysfs_machine *machine)
 {
-    sysfs_mark_file(root, "node/node%d/cpulist", node, machine->numa);
+    sysfs_mark_file(root, "node/node%d/cpulist", node, machine, machine->numa);
     return true;
 }
 
@@ -134,9 +146,9 @@ static int sysfs_compare(const void *a, const void *b)
 }
 
 /* Lists the cores in order: package, NUMA node, lowest CPU. Returns how many there are. */
-static int sysfs_cores(const struct sysfs_machine *machine, int cores[SYSFS_CPUS][3])
+static int sysfs_cores(struct sysfs_machine *machine)
 {
-    int count = 0;
+    int(*cores)[3] = machine->cores, count = 0;
 
     for (int cpu = 0; cpu < SYSFS_CPUS; cpu++) {
         if (machine->core[cpu] != cpu)
@@ -179,25 +191,33 @@ int disti_share(int local_rank, int local_ranks, int count)
     return local_ranks > 0 ? (int)(turn * count / local_ranks) : 0;
 }
 
-bool disti_sysfs_locality(const char *root, const uint64_t *cpus, int local_rank, int local_ranks,
-                          struct dist_place *locality_p)
+static bool sysfs_place(struct sysfs_machine *machine, const uint64_t *cpus, int local_rank,
+                        int local_ranks, struct dist_place *locality_p)
 {
-    struct sysfs_machine machine;
-    int cores[SYSFS_CPUS][3], count, usable = 0, mine;
+    const int(*cores)[3] = (const int(*)[3])machine->cores;
+    int count = sysfs_cores(machine), usable = 0, mine;
 
-    if (!sysfs_load(root, &machine))
-        return false;
-    count = sysfs_cores(&machine, cores);
     for (int i = 0; i < count; i++)
-        usable += sysfs_meets(&machine, cores[i][2], cpus);
+        usable += sysfs_meets(machine, cores[i][2], cpus);
     mine = disti_share(local_rank, local_ranks, usable);
     for (int i = 0; i < count; i++) {
-        if (!sysfs_meets(&machine, cores[i][2], cpus) || mine-- > 0)
+        if (!sysfs_meets(machine, cores[i][2], cpus) || mine-- > 0)
             continue;
         locality_p->core = i;
-        locality_p->package = sysfs_number(machine.package, cores[i][0]);
-        locality_p->numa = sysfs_number(machine.numa, cores[i][1]);
+        locality_p->package = sysfs_number(machine->package, cores[i][0]);
+        locality_p->numa = sysfs_number(machine->numa, cores[i][1]);
         return true;
     }
     return false;
+}
+
+bool disti_sysfs_locality(const char *root, const uint64_t *cpus, int local_rank, int local_ranks,
+                          struct dist_place *locality_p)
+{
+    struct sysfs_machine *machine = malloc(sizeof(*machine));
+    bool found = machine && sysfs_load(root, machine) &&
+                 sysfs_place(machine, cpus, local_rank, local_ranks, locality_p);
+
+    free(machine);
+    return found;
 }

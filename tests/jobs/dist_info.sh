@@ -121,6 +121,7 @@ job_check "it says that it passed" says "passed: backend gloo does what it must"
 job self 3 dist_info selftest --transport tcp --ranks 3 --brief --mode blocking --memory any
 job_check "it says over what" says "backend gloo, transport tcp"
 job_check "one world only" lines 4
+job self 2 "${job_small_stack[@]}" "$builddir/dist_info" selftest --backend gloo --ranks 2 --only barrier --brief
 job shell 2 dist_info selftest --backend gloo --only recv --brief
 job_check "a rank of a job tells of itself" row 2 0
 if job_has_modules; then

@@ -30,7 +30,7 @@ job shell 2 train_mnist "${options[@]}"
 whole=$(hash_of)
 job_check "there is a hash" test -n "$whole"
 job_fails "rank 1" shell 4 "$job_folder/killed" "${kept[@]}" --checkpoint-interval 3
-job shell 2 train_mnist "${kept[@]}"
+job shell 2 "${job_small_stack[@]}" "$builddir/train_mnist" "${kept[@]}"
 job_check "it went on" grep -q '^=> going on from' "$job_output"
 job_check "with other ranks, and came to the same parameters" test "$(hash_of)" = "$whole"
 job_check "no half of a file is left" eval '! compgen -G "$file.tmp-*"'

@@ -64,6 +64,11 @@ END
     chmod +x "$job_folder/preloaded"
     echo "$job_folder/preloaded"
 }
+# job LAUNCHER RANKS "${job_small_stack[@]}" PATH ARGS...: with a stack of 64 KiB, except under sanitizers
+# and valgrind.
+job_stack='ulimit -S -s 64'
+[ -z "${CHECK_SHORT-}${CHECK_WATCHED-}" ] || job_stack=true
+job_small_stack=("$BASH" -c "$job_stack; exec \"\$@\"" small)
 # A script's own options for MPICH's mpirun.
 job_mpich=()
 

@@ -232,7 +232,7 @@ static int args_refuse(int value, const char *argument, char failure[ARGS_FAILUR
 int args_read(const struct args *args, int argc, char *const argv[], void *values, int *rest_p,
               char failure[ARGS_FAILURE])
 {
-    struct args_getopt made;
+    static struct args_getopt made; /* too large for a small stack */
     int value, result = 0;
 
     *rest_p = argc;

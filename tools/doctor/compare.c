@@ -121,7 +121,7 @@ static bool compare_knows(const struct doctor_report *reports, int rank, int i)
 
 static int compare_clocks(const struct doctor_report *reports, int ranks, FILE *to)
 {
-    struct doctor_report said = {0};
+    static struct doctor_report said; /* too large for a small stack */
     int early = 0, late = 0;
 
     for (int rank = 1; rank < ranks; rank++) {

@@ -36,8 +36,9 @@ static int launch_openmpi(void)
 /* Cores, not hardware threads, of the CPUs there are: what Open MPI counts as slots. */
 static int launch_cores(void)
 {
+    static int seen[4096]; /* too large for a small stack */
     char path[128], package[16], core[16];
-    int seen[4096], cores = 0;
+    int cores = 0;
     const long cpus = sysconf(_SC_NPROCESSORS_CONF);
 
     for (long cpu = 0; cpu < cpus && cores < 4096; cpu++) {

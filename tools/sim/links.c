@@ -140,7 +140,8 @@ static dist_status links_words_of(const char *text, struct disti_cost *cost)
 /* A tuning file has CPUs and the limit of short messages not in it: those stay. */
 static dist_status links_file(const char *name, struct disti_cost *cost)
 {
-    char text[2 * DISTI_TUNING_TEXT], why[256];
+    static char text[2 * DISTI_TUNING_TEXT]; /* too large for a small stack */
+    char why[256];
     struct disti_tuning tuning;
     FILE *file = fopen(name, "r");
     if (!file)

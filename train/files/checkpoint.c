@@ -185,7 +185,7 @@ int checkpoint_image(const char *path, const struct model *model,
 
 int checkpoint_save(const char *path, const struct model *model, int64_t epoch)
 {
-    struct image image;
+    static struct image image; /* too large for a small stack; one thread saves and loads */
     int result;
 
     checkpoint_list(model, &image);
@@ -267,7 +267,7 @@ static int checkpoint_take(const char *path, const struct image *file, struct mo
     struct checkpoint_rest read = *rest;
     const bool whole = rest->state && checkpoint_is_whole(&file->tensors);
     const struct tensor *state = NULL;
-    struct image expected;
+    static struct image expected; /* as in checkpoint_save */
 
     checkpoint_list(model, &expected);
     if (checkpoint_match(path, &file->tensors, &expected.tensors) < 0 ||
@@ -287,7 +287,7 @@ static int checkpoint_take(const char *path, const struct image *file, struct mo
 
 int checkpoint_load(const char *path, struct model *model, struct checkpoint_rest *rest)
 {
-    struct image file;
+    static struct image file; /* as in checkpoint_save */
     int result = image_read(path, &file);
 
     if (result < 0)

@@ -74,20 +74,26 @@ static uint64_t image_get_length(const uint8_t *from)
 
 int image_write(const char *path, struct image *image)
 {
-    uint8_t head[TENSORS_PREFIX + TENSORS_HEADER_MOST];
-    int length;
+    uint8_t *head = malloc(TENSORS_PREFIX + TENSORS_HEADER_MOST); /* too large for a small stack */
+    int length, result;
 
+    if (!head)
+        return failure("%s: no memory for the header", path);
     for (int i = 0; i < image->tensors.count; i++) {
         struct tensor *tensor = &image->tensors.tensors[i];
 
         tensors_sum((char *)image->data + tensor->begin, tensor->end - tensor->begin, tensor->sum);
     }
     length = tensors_write(&image->tensors, (char *)head + TENSORS_PREFIX, TENSORS_HEADER_MOST);
-    if (length < 0)
-        return failure("%s: the header does not fit", path);
-    image_put_length((uint64_t)length, head);
-    return file_replace(path, head, TENSORS_PREFIX + (size_t)length, image->data,
-                        image_bytes(image));
+    if (length < 0) {
+        result = failure("%s: the header does not fit", path);
+    } else {
+        image_put_length((uint64_t)length, head);
+        result = file_replace(path, head, TENSORS_PREFIX + (size_t)length, image->data,
+                              image_bytes(image));
+    }
+    free(head);
+    return result;
 }
 
 /* Takes the file apart; the data part begins at *data_p. */

@@ -251,7 +251,7 @@ static int keep_start_writing(struct trainer *trainer)
     const int64_t keep = trainer->options->keep > 0 ? trainer->options->keep : KEEP_DEFAULT;
     struct checkpoint_rest rest = keep_rest(trainer);
     char path[FOLDER_PATH];
-    struct image image;
+    static struct image image; /* too large for a small stack; one thread saves */
 
     if (keep_path(trainer, path) < 0 || kind->get(trainer->device) < 0 ||
         keep_is_sound(trainer) < 0 || kind->state(trainer->device, true, trainer->kept) < 0 ||

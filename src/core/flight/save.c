@@ -2,12 +2,12 @@
 /* Where dumps go: a file, on a file system that may not answer. */
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/thread.h"
 #include "core/flight/flight.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -122,22 +122,11 @@ static void *save_run(void *arg)
     return NULL;
 }
 
-/* Signals are for the program's threads. */
 static bool save_start(struct save *save)
 {
-    pthread_attr_t detached;
-    sigset_t all, mask;
     pthread_t thread;
-    int error;
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &mask);
-    pthread_attr_init(&detached);
-    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-    error = pthread_create(&thread, &detached, save_run, save);
-    pthread_attr_destroy(&detached);
-    pthread_sigmask(SIG_SETMASK, &mask, NULL);
-    return error == 0;
+    return disti_thread_create(&thread, save_run, save) == 0 && pthread_detach(thread) == 0;
 }
 
 static int save_wait(struct save *save)

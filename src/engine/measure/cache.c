@@ -139,13 +139,11 @@ static bool tune_save(const char *path, const char *text, size_t length)
     return saved;
 }
 
-bool disti_tune_write(const struct disti_tuning *tuning, const char *key)
+static bool tune_write_text(const char *key, const char *text, size_t length)
 {
-    char path[TUNE_PATH], text[DISTI_TUNING_TEXT];
-    size_t length = disti_tuning_print(tuning, key, text, sizeof(text));
-    char *slash;
+    char path[TUNE_PATH], *slash;
 
-    if (!disti_tune_path(key, path) || length >= sizeof(text)) {
+    if (!disti_tune_path(key, path)) {
         disti_info("tuning: costs are not cached: neither XDG_CACHE_HOME nor HOME is set");
         return false;
     }
@@ -167,6 +165,16 @@ bool disti_tune_write(const struct disti_tuning *tuning, const char *key)
     }
     disti_info("tuning: costs were written to %s", path);
     return true;
+}
+
+bool disti_tune_write(const struct disti_tuning *tuning, const char *key)
+{
+    char *text = malloc(DISTI_TUNING_TEXT); /* too large for a small stack */
+    size_t length = text ? disti_tuning_print(tuning, key, text, DISTI_TUNING_TEXT) : 0;
+    bool written = length && length < DISTI_TUNING_TEXT && tune_write_text(key, text, length);
+
+    free(text);
+    return written;
 }
 
 dist_status disti_tune_find(const char *key, struct disti_tuning *tuning_p, int32_t *effort_p)

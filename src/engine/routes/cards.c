@@ -202,17 +202,24 @@ dist_status disti_route_exchange(struct dist_engine *engine, struct disti_tune_o
 {
     const struct dist_backend_config *config = engine->config;
     bool many = config->world_size >= ROUTE_MANY && config->broadcast;
-    _Alignas(8) unsigned char mine[ROUTE_CARD_MAX];
+    unsigned char *mine = calloc(1, ROUTE_CARD_MAX); /* too large for a small stack */
     size_t bytes = 0;
     dist_status status;
 
-    memset(mine, 0, sizeof(mine));
     cards->offer = many ? 0 : ROUTE_OFFER;
-    cards->width = sizeof(mine);
-    status = route_write(engine, cards, offer, mine, &bytes);
-    if (status == DIST_OK && !many)
-        return route_show(config, mine, offer, cards);
-    if (status == DIST_OK)
+    cards->width = ROUTE_CARD_MAX;
+    if (mine)
+        status = route_write(engine, cards, offer, mine, &bytes);
+    else
+        status = disti_fail(DIST_ERR_NO_MEMORY, "no memory for the addresses of %d ranks",
+                            config->world_size);
+    if (status == DIST_OK && !many) {
+        status = route_show(config, mine, offer, cards);
+    } else if (status == DIST_OK) {
         status = route_save(config, bytes, offer, cards);
-    return status == DIST_OK ? route_gather(config, mine, cards) : status;
+        if (status == DIST_OK)
+            status = route_gather(config, mine, cards);
+    }
+    free(mine);
+    return status;
 }
