@@ -37,6 +37,9 @@ reads metrics "$folder/metrics.jsonl" 22 2
 reads trace "$folder/trace.json" 3 22
 reads page "$folder/page.html"
 job_check "it is the last page" grep -q '>Ended' "$folder/page.html"
+share=$(sed -n 's/^Final: .* communication \([0-9.]*\)%.*/\1/p' "$job_output")
+job_check "its share of communication is the terminal's, ${share:-none} %" \
+    grep -q "<span>Communication</span><b>${share:-none} %<" "$folder/page.html"
 job_fails "the loss is" shell 3 train_mnist "${options[@]}" --optimizer sgd --lr 1e6 \
     --report "$folder/page.html"
 job_check "the page says that it failed, and why" \

@@ -311,6 +311,12 @@ static int records_test_events(struct records *records, const struct record_test
     return events_scalars(&records->events, test->step, scalars, 2);
 }
 
+void records_share(struct records *records, double share)
+{
+    if (records && records->page)
+        records->page->share = share;
+}
+
 int records_test(struct records *records, const struct record_test *test)
 {
     if (!records)

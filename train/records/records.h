@@ -96,6 +96,9 @@ int records_step(struct records *records, const struct record_step *step);
 /* The mean losses, over all samples, of the earliest steps that have none yet. */
 void records_losses(struct records *records, const double *losses, int count);
 
+/* The share of this run's time that was communication, 0 to 1, as the last line on the terminal. */
+void records_share(struct records *records, double share);
+
 /* An epoch and its test have ended. Collective, as records_start. */
 int records_test(struct records *records, const struct record_test *test);
 

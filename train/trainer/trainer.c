@@ -32,7 +32,10 @@ static double trainer_communicated(const struct trainer *trainer)
     return trainer->comm->seconds + trainer->times.exposed;
 }
 
-/* Seconds and communication share since the two marks, as the mean of the ranks. */
+/*
+ * Seconds since the two marks, and the share of them that is communication: the part in which a
+ * rank does nothing but communicate, or wait for other ranks. The mean of the ranks.
+ */
 static int trainer_measure(struct trainer *trainer, double began, double communicated,
                            struct report_result *result)
 {
@@ -197,6 +200,13 @@ int trainer_test(struct trainer *trainer, struct report_result *result)
     result->count = (int64_t)sums[2];
     trainer_spent(trainer, RECORD_TEST, began);
     report_test(&trainer->report, result);
+    if (trainer->options->report) {
+        struct report_result whole;
+
+        if (trainer_measure(trainer, trainer->began, trainer->communicated, &whole) < 0)
+            return -1;
+        records_share(trainer->records.to, whole.share);
+    }
     return trainer_records_test(trainer, result);
 }
 
@@ -255,10 +265,11 @@ static int trainer_learn(struct trainer *trainer, struct report_result *result)
 int trainer_run(struct trainer *trainer)
 {
     const struct options *options = trainer->options;
-    const double began = comm_now(), communicated = trainer_communicated(trainer);
     struct report_result result = {.loss = 0};
     bool tested = false;
 
+    trainer->began = comm_now();
+    trainer->communicated = trainer_communicated(trainer);
     if (!trainer->resumed)
         trainer->step = trainer->epoch * trainer_steps(trainer);
     while (!options->evaluate && !trainer_is_enough(trainer) && trainer->epoch < options->epochs &&
@@ -275,8 +286,9 @@ int trainer_run(struct trainer *trainer)
         return -1;
     if (options->save_model && trainer_save(trainer, "") < 0)
         return -1;
-    if (trainer_measure(trainer, began, communicated, &result) < 0)
+    if (trainer_measure(trainer, trainer->began, trainer->communicated, &result) < 0)
         return -1;
+    records_share(trainer->records.to, result.share);
     report_end(&trainer->report, &result, dist_get_backend(trainer->comm->group),
                trainer->comm->world);
     return trainer_records_end(trainer);

@@ -79,6 +79,7 @@ struct trainer {
     int64_t steps_here;    /* steps done by this run */
     int pending;           /* of them, the last ones whose losses were not asked for yet */
     double loss, losses;   /* the last one known; the sum of the epoch's */
+    double began, communicated; /* the time, and trainer_communicated, when this run began */
 };
 
 /*

@@ -20,6 +20,7 @@ struct page {
     int64_t bad_step;                   /* the first */
     int64_t epoch;                      /* the last one that was begun */
     double seconds;                     /* rank 0's, in steps */
+    double share;                       /* of the time, that was communication; 0 to 1 */
     struct balance balance;
     struct record_fact facts[HOST_FACTS];
     int fact_count;

@@ -128,10 +128,10 @@ static void table_shares(const struct page *page, FILE *to)
         table_tile("Waiting", "&ndash;", "no step yet", to);
         return;
     }
-    snprintf(value, sizeof(value), "%.1f %%", 100 * sum.seconds[BALANCE_COMMUNICATION] / total);
-    table_tile("Communication", value, "of a step, not hidden", to);
+    snprintf(value, sizeof(value), "%.1f %%", 100 * page->share);
+    table_tile("Communication", value, "of the time, waiting included", to);
     snprintf(value, sizeof(value), "%.1f %%", 100 * sum.seconds[BALANCE_WAITING] / total);
-    table_tile("Waiting", value, "for the slowest rank", to);
+    table_tile("Waiting", value, "of a step, for the slowest rank", to);
 }
 
 void page_tiles(const struct page *page, FILE *to)
