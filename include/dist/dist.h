@@ -290,7 +290,7 @@ DIST_API dist_status dist_abort(dist_group *group);
 
 /*
  * Writes the last calls of each group of this process to a file, as JSON for `dist_info flight`.
- * path NULL: to that of DIST_FLIGHT_FILE, dist-flight.HOST.PID.json in the current folder if it is
+ * path NULL: to that of DIST_FLIGHT_FILE, dist-flight.RANK.json in the current folder if it is
  * unset. A file that is there is replaced. The library does so by itself when a group ends with an
  * error that is not the loss of a process (the error names the file), and when the process gets
  * SIGUSR1, if the program does not handle that signal.

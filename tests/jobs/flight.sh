@@ -42,6 +42,12 @@ refuses()
 in_folder healthy 6
 job_check "the second file" cmp -s <(head -c 30 rank0.json) <(head -c 30 rank0.json.2)
 job_check "no third" test ! -e rank0.json.3
+# By default a later job in the same folder replaces the files.
+mkdir -p "$job_folder/default" && cd "$job_folder/default" || exit 99
+for again in 1 2; do job shell 2 "$(command -v env)" -u DIST_FLIGHT_FILE "$builddir/tests/jobs/flight" healthy; done
+job_check "a file for each rank" test "$(echo dist-flight.*)" = \
+    "dist-flight.0.json dist-flight.0.json.2 dist-flight.1.json dist-flight.1.json.2"
+cd "$job_folder/healthy" || exit 99
 if "$info" flight rank0.json 2>&1 | grep -q 'without jansson'; then
     job_skip "dist_info flight" "built without jansson"
     exit

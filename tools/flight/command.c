@@ -39,7 +39,7 @@ int flight_main(int argc, char **argv)
         .usage = "FILE...",
         .about = "Says which rank of a job is behind, or called something else than the other "
                  "ranks. The files are those that the flight recorders of the ranks have written, "
-                 "dist-flight.HOST.PID.json, after a time-out or on SIGUSR1.\n"};
+                 "dist-flight.RANK.json, after a time-out or on SIGUSR1.\n"};
     int rest, code = args_begin(&args, argc, argv, &words, argc, &rest);
 
     if (code >= 0)

@@ -28,7 +28,7 @@ const struct disti_variable disti_variables[] = {
     {"DIST_DEVICE", "the GPU of this rank", "the local rank"},
     {"DIST_FAULT", "the faults that a rank is to suffer on purpose", ""},
     {"DIST_FLIGHT", "how many calls of each group the flight recorder keeps", "1024"},
-    {"DIST_FLIGHT_FILE", "the file that the flight recorder writes", "dist-flight.%h.%p.json"},
+    {"DIST_FLIGHT_FILE", "the file that the flight recorder writes", "dist-flight.%r.json"},
     {"DIST_GPU_DRIVER", "the file of the GPU's driver library", "libcuda.so.1 or libamdhip64.so"},
     {"DIST_LAUNCHER_WATCH", "whether a rank's calls end when its launcher has ended", "1"},
     {"DIST_MPI_COLL", "how backend mpi runs collectives", "auto"},

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define TRIGGER_FILE "dist-flight.%h.%p.json"
+#define TRIGGER_FILE "dist-flight.%r.json"
 /* So many files of a process at most: from then on the last is written again. */
 #define TRIGGER_FILES 9
 
