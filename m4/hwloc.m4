@@ -11,6 +11,4 @@ AS_IF([test "$with_hwloc" != no],
         [DISTI_FOUND([hwloc], [yes ($($PKG_CONFIG --modversion hwloc))])
         AC_DEFINE([HAVE_HWLOC], [1], [Define if hwloc 2 is there.])],
         [AC_MSG_ERROR(m4_normalize([hwloc 2 is missing. On Debian: apt-get install libhwloc-dev$disti_for.
-            Or --with-hwloc=no, which sees no packages and no NUMA nodes.]))])])
-AS_IF([test "$hwloc_found" = yes], [hwloc_pc=hwloc], [hwloc_pc=])
-AC_SUBST([hwloc_pc])])
+            Or --with-hwloc=no, which sees no packages and no NUMA nodes.]))])])])

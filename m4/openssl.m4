@@ -7,7 +7,5 @@ AS_IF([test "$with_openssl" != no],
         [PKG_CONFIG_PATH="$openssl_prefix/lib/pkgconfig:$PKG_CONFIG_PATH"; export PKG_CONFIG_PATH])
     DISTI_PKG([OPENSSL], [libcrypto >= 3.0], [#include <openssl/evp.h>], [return EVP_MD_CTX_new() == 0],
         [DISTI_FOUND([openssl], [yes ($($PKG_CONFIG --modversion libcrypto))])
-        openssl_pc=libcrypto
         AC_DEFINE([HAVE_OPENSSL], [1], [Define if OpenSSL 3 is there.])],
-        [DISTI_MISSING([openssl], [no libcrypto >= 3.0 in pkg-config], [libssl-dev])])])
-AC_SUBST([openssl_pc])])
+        [DISTI_MISSING([openssl], [no libcrypto >= 3.0 in pkg-config], [libssl-dev])])])])

@@ -2,7 +2,9 @@
 # DISTI_RELATIVE_PATHS: where the headers are, seen from the pkg-config file and from the CMake
 # package, so that a moved installation still finds them; and what a program links.
 AC_DEFUN([DISTI_RELATIVE_PATHS], [
-    libdist_needs="-ldl -lpthread -lm"
+    # The libraries themselves, not their packages: those require what a static libhwloc needs, such as
+    # libudev, too.
+    libdist_needs="$HWLOC_LIBS $OPENSSL_LIBS -ldl -lpthread -lm"
     disti_prefix=$prefix disti_exec_prefix=$exec_prefix
     AS_IF([test "$prefix" = NONE], [prefix=$ac_default_prefix])
     AS_IF([test "$exec_prefix" = NONE], [exec_prefix=$prefix])
@@ -17,14 +19,13 @@ AC_DEFUN([DISTI_RELATIVE_PATHS], [
     PACKAGE_VERSION_MAJOR=${PACKAGE_VERSION%%.*}
     # Without libdist.so every program links what libdist.a needs.
     AS_IF([test "$enable_shared" = no],
-        [libdist_file=libdist.a libdist_type=STATIC pc_private= pc_libs=" $libdist_needs"
-        cmake_libs="$HWLOC_LIBS $OPENSSL_LIBS $libdist_needs"],
-        [libdist_file=libdist.so libdist_type=SHARED pc_private=.private pc_libs= cmake_libs=])
+        [libdist_file=libdist.a libdist_type=STATIC pc_libs=" $libdist_needs" pc_libs_private=
+        cmake_libs=$libdist_needs],
+        [libdist_file=libdist.so libdist_type=SHARED pc_libs= pc_libs_private=$libdist_needs cmake_libs=])
     AC_SUBST([cmake_libs])
-    AC_SUBST([libdist_needs])
     AC_SUBST([libdist_file])
     AC_SUBST([libdist_type])
-    AC_SUBST([pc_private])
+    AC_SUBST([pc_libs_private])
     AC_SUBST([pc_libs])
     AC_SUBST([includedir_from_pc])
     AC_SUBST([includedir_from_cmake])

@@ -83,8 +83,7 @@ found_at_start()
 found_at_start $(pc --libs) "-Wl,-rpath,$libdir"
 # shellcheck disable=SC2046
 [ -e "$libdir/libdist.a" ] &&
-    found_at_start $(pc --libs | sed s/-ldist/-l:libdist.a/) $(pkg-config --libs $(pc --print-requires-private)) \
-        -ldl -lpthread -lm
+    found_at_start $(pc --static --libs | sed s/-ldist/-l:libdist.a/)
 
 # The trainer: one rank and four learn the same.
 job self 1 "$job_folder/trainer_single"
