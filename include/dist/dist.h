@@ -371,8 +371,10 @@ DIST_API dist_status dist_dup_group(dist_group *parent, const struct dist_group_
  * ends it on all others with ERR_TIMEOUT, which names it. The old group stays to be destroyed;
  * destroying the world still destroys both.
  *
- * The job's store must outlive the ranks that are lost: rank 0 holds it, unless a launcher does
- * (distrun, dist_spawn). Without it: ERR_PEER_LOST, and dist_last_error says so.
+ * The job's store must outlive the ranks that are lost. distrun --on-failure continue and
+ * dist_spawn_with hold it, so any rank may die. Under mpirun, srun and other launchers rank 0 holds
+ * it: after rank 0's death the call returns ERR_RENDEZVOUS on all ranks, and so does every further
+ * try. ERR_PEER_LOST means that ranks were lost until the timeout: try again.
  */
 DIST_API dist_status dist_shrink(dist_group *group, const struct dist_group_options *options,
                                  dist_group **group_p);

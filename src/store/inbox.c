@@ -287,6 +287,14 @@ bool disti_store_is_lost(struct disti_store *store)
     return lost;
 }
 
+bool disti_store_lost_why(struct disti_store *store, char *text, size_t size)
+{
+    pthread_mutex_lock(&store->lock);
+    disti_text(text, size, "%s", store->lost_text);
+    pthread_mutex_unlock(&store->lock);
+    return store->holder.rank >= 0;
+}
+
 int disti_store_fd(const struct disti_store *store)
 {
     return store->epoll_fd;

@@ -149,6 +149,12 @@ struct disti_notice {
 /* Returns true if the server is gone: nothing else comes from it. Looks now, without waiting. */
 bool disti_store_is_lost(struct disti_store *store);
 
+/*
+ * Copies why a lost store is lost: "rank 0 (host node1, pid 4242), which holds the store, closed its
+ * connection without leaving the job". Returns true if a rank held it, false if a launcher did.
+ */
+bool disti_store_lost_why(struct disti_store *store, char *text, size_t size);
+
 /* Readable when there is news or the server is gone. */
 int disti_store_fd(const struct disti_store *store);
 

@@ -5,7 +5,8 @@
  * all of them go on together, with right results, as soon as the last victim is gone.
  *
  * shrink BACKEND absent: rank 1 lives but does not come: the others are told so.
- * shrink BACKEND store: rank 0, which holds the store, is killed: the others are told so.
+ * shrink BACKEND store: rank 0, which holds the store, is killed: the others are told so, by a
+ * status at which no program tries again.
  */
 #include <dist/dist.h>
 #include <pthread.h>
@@ -111,15 +112,15 @@ static int shrink_go_on(dist_group *world, int left)
     return dist_get_world_size(group) == left ? 0 : shrink_fault(world, "too few are left");
 }
 
-/* One does not come: `text` must be in the error of the others. */
-static int shrink_refused(dist_group *world, const char *text)
+/* dist_shrink must fail so, with `text` in its error. */
+static int shrink_refused(dist_group *world, dist_status expected, const char *text)
 {
     struct dist_group_options options = DIST_GROUP_OPTIONS_INIT;
     dist_group *group;
 
     options.timeout_ms = 1000;
-    if (dist_shrink(world, &options, &group) == DIST_OK)
-        return shrink_fault(world, "dist_shrink should have failed");
+    if (dist_shrink(world, &options, &group) != expected)
+        return shrink_fault(world, "dist_shrink should have failed otherwise");
     return strstr(dist_last_error(), text) ? 0 : shrink_fault(world, text);
 }
 
@@ -134,13 +135,13 @@ static int shrink_run(dist_group *world, int argc, char **argv)
         return 0;
     }
     if (strcmp(argv[2], "absent") == 0)
-        return shrink_refused(world, "rank 1 (");
+        return shrink_refused(world, DIST_ERR_TIMEOUT, "rank 1 (");
     if (strcmp(argv[2], "store") == 0) {
         (void)dist_barrier(world); /* rank 0 is killed when all have joined */
         if (rank == 0)
             kill(getpid(), SIGKILL);
         return shrink_step(world, rank) == DIST_ERR_PEER_LOST
-                   ? shrink_refused(world, "held the job's store")
+                   ? shrink_refused(world, DIST_ERR_RENDEZVOUS, ", which holds the store, ")
                    : shrink_fault(world, "a call without rank 0");
     }
     shrink_state = strtoull(argv[3], NULL, 10);

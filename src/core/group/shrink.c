@@ -77,18 +77,28 @@ static dist_status shrink_try(struct dist_group *group, const int *ranks, int co
     return status;
 }
 
-/* Where the store is gone, nobody can say who is left. */
+/*
+ * Without the store the ranks have no common order of losses: two parts of the job could each take
+ * the other for dead and go on. The status is not ERR_PEER_LOST, at which programs try again.
+ */
 static dist_status shrink_check_store(const struct dist_group *group)
 {
     struct disti_store *store = group->world->bootstrap.store;
+    char why[GROUP_TEXT];
 
     if (!store || !disti_store_is_lost(store))
         return DIST_OK;
-    return disti_fail(DIST_ERR_PEER_LOST,
-                      "rank %d: the process that held the job's store is gone, and with it who "
-                      "could say which ranks are left: start the job with distrun, which holds the "
-                      "store itself",
-                      group->world->rank);
+    if (disti_store_lost_why(store, why, sizeof(why)))
+        return disti_fail(DIST_ERR_RENDEZVOUS,
+                          "rank %d: dist_shrink cannot find out which ranks are left: %s. To "
+                          "survive the death of rank 0 too, start the ranks with distrun "
+                          "--on-failure continue, under mpirun or srun one distrun a node: its "
+                          "agent holds the store",
+                          group->world->rank, why);
+    return disti_fail(DIST_ERR_RENDEZVOUS,
+                      "rank %d: dist_shrink cannot find out which ranks are left: %s. No rank can "
+                      "go on: start the job again",
+                      group->world->rank, why);
 }
 
 /* What dist_new_group will make of the options is for it to check. */
