@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The ground floor: statuses, log, settings, time, types and their arithmetic.
 libdist_core_sources += \
+	src/base/ascii.h \
 	src/base/backoff.h \
 	src/base/doorbell.c src/base/doorbell.h \
 	src/base/checked.h \

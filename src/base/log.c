@@ -2,6 +2,7 @@
 /* Reporting: one line a fact, and the error that the caller can ask for. */
 #include "base/log.h"
 
+#include "base/ascii.h"
 #include "base/file.h"
 #include "base/host_name.h"
 #include "base/settings/config.h"
@@ -60,7 +61,7 @@ const struct disti_log *disti_log_current(void)
 static bool log_parse_level(const char *text, dist_log_level *level_p)
 {
     for (int level = DIST_LOG_ERROR; level <= DIST_LOG_TRACE; level++)
-        if (strcasecmp(text, log_names[level]) == 0) {
+        if (disti_ascii_same(text, log_names[level])) {
             *level_p = (dist_log_level)level;
             return true;
         }

@@ -2,6 +2,7 @@
 /* Listening, resolving, naming. */
 #include "base/net/socket.h"
 
+#include "base/ascii.h"
 #include "base/descriptor.h"
 #include "base/log.h"
 #include "base/process/own.h"
@@ -88,10 +89,11 @@ static int socket_listen_at(const struct addrinfo *address, int *fd_p, int *port
 /* localhost, localhost.localdomain, ip6-localhost, me.localhost: nobody else can be meant. */
 static bool socket_names_loopback(const char *host)
 {
-    const char *at = strcasestr(host, "localhost");
-
-    return strcasecmp(host, "ip6-loopback") == 0 || (at && (at == host || at[-1] == '.')) ||
-           strcasecmp(host, "ip6-localhost") == 0;
+    for (const char *at = host; *at; at++) {
+        if ((at == host || at[-1] == '.') && disti_ascii_begins_same(at, "localhost", 9))
+            return true;
+    }
+    return disti_ascii_same(host, "ip6-loopback") || disti_ascii_same(host, "ip6-localhost");
 }
 
 static bool socket_is_numeric(const char *host)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What an agent is told: defaults, --rdzv-conf, and what is wrong with it. */
+#include "base/ascii.h"
 #include "base/log.h"
 #include "base/net/socket.h"
 #include "launch/agents/client.h"
@@ -26,7 +27,7 @@ void disti_agents_defaults(struct disti_agents_config *config)
 static bool config_milliseconds(const char *text, int *ms_p)
 {
     char *end;
-    double seconds = strtod(text, &end);
+    double seconds = disti_ascii_real(text, &end);
 
     if (!*text || *end || !isfinite(seconds) || seconds < 0 || seconds > 1e6)
         return false;
@@ -50,7 +51,7 @@ static bool config_truth(const char *text, bool *is_true_p)
     static const char *const words[2][4] = {{"0", "false", "f", "no"}, {"1", "true", "t", "yes"}};
 
     for (int i = 0; i < 8; i++) {
-        if (strcasecmp(text, words[i / 4][i % 4]) == 0) {
+        if (disti_ascii_same(text, words[i / 4][i % 4])) {
             *is_true_p = i >= 4;
             return true;
         }

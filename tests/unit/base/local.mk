@@ -9,6 +9,7 @@ check_PROGRAMS += \
 	tests/unit/base/test_file \
 	tests/unit/base/test_half \
 	tests/unit/base/test_host_name \
+	tests/unit/base/test_locale \
 	tests/unit/base/test_lock \
 	tests/unit/base/test_log \
 	tests/unit/base/test_process_end \
@@ -26,6 +27,7 @@ TESTS += \
 	tests/unit/base/test_file \
 	tests/unit/base/test_half \
 	tests/unit/base/test_host_name \
+	tests/unit/base/test_locale \
 	tests/unit/base/test_lock \
 	tests/unit/base/test_log \
 	tests/unit/base/test_process_end \
@@ -57,6 +59,8 @@ tests_unit_base_test_half_SOURCES = \
 tests_unit_base_test_half_LDADD = $(unit_test_libs) -lm
 tests_unit_base_test_host_name_SOURCES = tests/unit/base/test_host_name.c tests/unit/base/unit.h
 tests_unit_base_test_host_name_LDADD = $(unit_test_libs)
+tests_unit_base_test_locale_SOURCES = tests/unit/base/test_locale.c tests/unit/base/unit.h
+tests_unit_base_test_locale_LDADD = libagents.la $(unit_test_libs)
 tests_unit_base_test_proof_SOURCES = tests/unit/base/test_proof.c tests/unit/base/unit.h
 tests_unit_base_test_proof_LDADD = $(unit_test_libs)
 tests_unit_base_test_tls_SOURCES = tests/unit/base/test_tls.c tests/unit/base/unit.h \
