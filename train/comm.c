@@ -3,6 +3,7 @@
 #include "comm.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -57,7 +58,8 @@ int comm_open(const struct options *options, bool spawned, struct comm *comm)
         group.local_rank = (int)options->local_rank;
     }
     if (options->timeout > 0)
-        group.timeout_ms = (int)options->timeout * 1000;
+        group.timeout_ms =
+            options->timeout > INT_MAX / 1000 ? INT_MAX : (int)options->timeout * 1000;
     *comm = (struct comm){.group = NULL};
     status = dist_init_process_group(&group, &comm->group);
     if (status == DIST_ERR_SCHEDULER)

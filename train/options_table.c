@@ -141,7 +141,7 @@ static const struct args_row options_rows[] = {
     INT("port", 0, port, 1, 65535, "N", "(default with --addr: 29500)"),
     FLAG("multiprocessing-distributed", 0, spawn,
          "start --world-size processes here, without a launcher (default: one a usable CPU)"),
-    INT("timeout", 0, timeout, 1, INT_MAX / 1000, "SECONDS",
+    INT("timeout", 0, timeout, 1, INT_MAX, "SECONDS",
         "longest wait for the other processes (default: $DIST_TIMEOUT, else 300)"),
 
     GROUP("Gradients between processes"),

@@ -17,6 +17,7 @@ static const int command_sizes[] = {1, 2, 4};
 
 /* A call may take so long, and a case a bit longer than that. */
 #define COMMAND_TIMEOUT_S 60
+#define COMMAND_TIMEOUT_MOST_S 86400
 /* Ranks of which is told what they were busy with. */
 #define COMMAND_SHOWN 8
 
@@ -187,7 +188,8 @@ static const struct args_row command_rows[] = {
      "where data are: ordinary, shared (dist_alloc), device, or any"},
     {"only", 0, ARGS_TEXT, AT(only), 0, 0, "NAME",
      "the cases of one collective: all_reduce, send, recv, ..."},
-    {"timeout", 0, ARGS_INT, AT(timeout), 1, 86400, "SECONDS", "that a call may take; 60"},
+    {"timeout", 0, ARGS_INT, AT(timeout), 1, COMMAND_TIMEOUT_MOST_S, "SECONDS",
+     "that a call may take; DIST_TIMEOUT, or 60"},
     {"brief", 0, ARGS_FLAG, AT(brief), 0, 0, NULL, "fewer counts"},
     ARGS_HELP_ROWS(struct command_words, 0),
 };
@@ -227,10 +229,19 @@ static int command_take(const struct command_words *words, struct command *comma
     return -1;
 }
 
+/* Of a call, in seconds, unless --timeout says it. */
+static int64_t command_timeout(void)
+{
+    const char *text = getenv("DIST_TIMEOUT");
+    const long seconds = text ? strtol(text, NULL, 10) : 0;
+
+    return seconds >= 1 && seconds <= COMMAND_TIMEOUT_MOST_S ? seconds : COMMAND_TIMEOUT_S;
+}
+
 /* -1: go on, else the exit code. */
 static int command_options(int argc, char **argv, struct command *command)
 {
-    struct command_words words = {.mode = "all", .timeout = COMMAND_TIMEOUT_S};
+    struct command_words words = {.mode = "all", .timeout = command_timeout()};
     int rest, code = args_begin(&command_args, argc, argv, &words, 0, &rest);
 
     return code < 0 ? command_take(&words, command) : code;

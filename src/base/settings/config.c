@@ -6,6 +6,7 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,6 +93,16 @@ dist_status disti_env_int(const char *name, int min, int max, int fallback, int 
         return disti_parse_int(name, text, min, max, value_p);
     *value_p = fallback;
     return DIST_OK;
+}
+
+dist_status disti_env_seconds(const char *name, int fallback_ms, int *ms_p)
+{
+    int seconds = 0;
+    dist_status status = disti_env_int(name, 1, INT_MAX, 0, &seconds);
+
+    if (status == DIST_OK)
+        *ms_p = seconds == 0 ? fallback_ms : seconds > INT_MAX / 1000 ? INT_MAX : seconds * 1000;
+    return status;
 }
 
 dist_status disti_env_bytes(const char *name, size_t fallback, size_t *value_p)

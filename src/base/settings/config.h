@@ -18,6 +18,12 @@ dist_status disti_parse_bytes(const char *what, const char *text, size_t *value_
 
 /* An integer from the environment; `fallback` if unset. */
 dist_status disti_env_int(const char *name, int min, int max, int fallback, int *value_p);
+
+/*
+ * Whole seconds from the environment, 1 or more, as milliseconds: INT_MAX, 24.8 days, if these are
+ * more. `fallback_ms` if unset.
+ */
+dist_status disti_env_seconds(const char *name, int fallback_ms, int *ms_p);
 dist_status disti_env_bytes(const char *name, size_t fallback, size_t *value_p);
 
 /*

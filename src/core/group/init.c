@@ -26,7 +26,7 @@
 static dist_status init_options(const struct dist_options *given, struct dist_options *options)
 {
     static const struct dist_options fresh = DIST_OPTIONS_INIT;
-    int seconds, reproducible = 0;
+    int timeout_ms, reproducible = 0;
     dist_status status;
 
     *options = fresh;
@@ -42,10 +42,9 @@ static dist_status init_options(const struct dist_options *given, struct dist_op
                           options->timeout_ms);
     status = disti_faults_read();
     if (status == DIST_OK)
-        status =
-            disti_env_int("DIST_TIMEOUT", 1, INT_MAX / 1000, GROUP_TIMEOUT_MS / 1000, &seconds);
+        status = disti_env_seconds("DIST_TIMEOUT", GROUP_TIMEOUT_MS, &timeout_ms);
     if (status == DIST_OK && !options->timeout_ms)
-        options->timeout_ms = seconds * 1000;
+        options->timeout_ms = timeout_ms;
     if (status == DIST_OK)
         status = disti_env_int("DIST_REPRODUCIBLE", 0, 1, 0, &reproducible);
     if (status == DIST_OK && options->device < 0)

@@ -5,7 +5,6 @@
 #include "base/log.h"
 #include "base/settings/config.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -33,12 +32,7 @@ static dist_status mindspore_role(struct disti_launch *launch)
 
 static dist_status mindspore_time(struct disti_launch *launch)
 {
-    int seconds = -1;
-    const dist_status status = disti_env_int("MS_CLUSTER_TIMEOUT", 1, INT_MAX / 1000, -1, &seconds);
-
-    if (status == DIST_OK && seconds > 0)
-        launch->timeout_ms = seconds * 1000;
-    return status;
+    return disti_env_seconds("MS_CLUSTER_TIMEOUT", -1, &launch->timeout_ms);
 }
 
 dist_status disti_launch_mindspore_agent(struct disti_launch *launch)

@@ -129,7 +129,16 @@ static void test_environment(void **state)
     assert_int_equal(value, 8);
     assert_int_equal(disti_env_bytes("DIST_TEST_SETTING", 77, &bytes), DIST_OK);
     assert_true(bytes == 8);
+    assert_int_equal(disti_env_seconds("DIST_TEST_SETTING", 7, &value), DIST_OK);
+    assert_int_equal(value, 8000);
+    setenv("DIST_TEST_SETTING", "31536000", 1); /* a year */
+    assert_int_equal(disti_env_seconds("DIST_TEST_SETTING", 7, &value), DIST_OK);
+    assert_int_equal(value, INT_MAX);
+    setenv("DIST_TEST_SETTING", "0", 1);
+    assert_int_equal(disti_env_seconds("DIST_TEST_SETTING", 7, &value), DIST_ERR_INVALID_ARGUMENT);
     unsetenv("DIST_TEST_SETTING");
+    assert_int_equal(disti_env_seconds("DIST_TEST_SETTING", 7, &value), DIST_OK);
+    assert_int_equal(value, 7);
 }
 
 static void test_list_item(void **state)
