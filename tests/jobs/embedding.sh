@@ -11,6 +11,16 @@ flock 7
 make -C "$builddir" install DESTDIR="$job_folder/stage" >"$job_output" 2>&1 7>&- 9>&- ||
     { job_fail "make install" "see above"; exit 1; }
 exec 7>&-
+
+# make install says that the loader does not know the library, if an installed program says so.
+mkdir "$job_folder/bin"
+printf '#!/bin/sh\necho "dist_info: error while loading shared libraries: libdist.so.0: cannot open" >&2\nexit 127\n' \
+    >"$job_folder/bin/dist_info"
+chmod +x "$job_folder/bin/dist_info"
+ldconfig_hint() { make -C "$builddir" -s install-hint bindir="$1" "${@:2}" 2>&1 | grep -q 'run ldconfig as root'; }
+job_check "make install names ldconfig" ldconfig_hint "$job_folder/bin"
+job_check "not for a package" eval '! ldconfig_hint "$job_folder/bin" DESTDIR=/stage'
+
 # Wherever it was to be installed, it is here now.
 lib=$(find "$job_folder/stage" -name libdist.so)
 [ -n "$lib" ] || { job_fail "make install" "no libdist.so was installed"; exit 1; }
