@@ -29,12 +29,16 @@ def losses(group, buckets=None):
     return torch.tensor(found)
 
 
-def uneven(group):
-    """DDP's join() where it counts the ranks that are left: C++ alone has the work of that."""
+def uneven(group, layers, static):
+    """Trains with DDP's join() on fewer batches on rank 0; returns the parameters.
+
+    Without `static` the reducer divides by the number of ranks that are left, which it has from a work
+    that only C++ holds.
+    """
     torch.manual_seed(1)
-    model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16)), process_group=group)
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    with model.join(divide_by_initial_world_size=False):
+    model = DistributedDataParallel(nn.Sequential(*layers()), process_group=group)
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    with model.join(divide_by_initial_world_size=static):
         for i in range(3 + 2 * dist.get_rank()):
             optimizer.zero_grad()
             model(torch.ones(4, 8) * i).pow(2).sum().backward()
@@ -52,7 +56,13 @@ def main():
     buckets = libdist.torch.Buckets(ours)
     torch.testing.assert_close(losses(ours, buckets), expected, rtol=1e-5, atol=0)
     assert buckets._shared
-    torch.testing.assert_close(uneven(ours), uneven(gloo), rtol=1e-5, atol=1e-6)
+    for layers in (
+        lambda: [nn.Linear(8, 16), nn.BatchNorm1d(16)],
+        lambda: [nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 4)],
+    ):
+        for static in (False, True):
+            expected = uneven(gloo, layers, static)
+            torch.testing.assert_close(uneven(ours, layers, static), expected, rtol=1e-5, atol=1e-6)
     dist.destroy_process_group()
 
 

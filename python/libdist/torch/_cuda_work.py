@@ -9,8 +9,7 @@ from torch.futures import Future
 
 from .._library import lib
 from ._tensors import Finish
-
-_Base = torch._C._distributed_c10d.Work
+from ._work import KeptWork
 
 
 def _used_on(stream: Any, memory: Any) -> None:
@@ -37,7 +36,7 @@ def inside(stream: Any, run: Callable[..., Any], *arguments: Any) -> None:
         torch.cuda.set_stream(before)
 
 
-class StreamWork(_Base):
+class StreamWork(KeptWork):
     """A call on a stream. It has its memory until it is waited for, or dropped."""
 
     def __init__(self, device: torch.device, tensors: List[torch.Tensor], keep: Any, before: Any):

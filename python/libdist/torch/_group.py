@@ -5,7 +5,6 @@ import os
 import sys
 import warnings
 import weakref
-from collections import deque
 from datetime import timedelta
 from typing import Any, Dict, List, Optional, Sequence
 
@@ -18,7 +17,6 @@ from ..group import Group
 from ..work import EXIT_SECONDS
 from ._collectives import Collectives
 from ._cuda import Cuda
-from ._running import UNASKED
 from ._tell import before_exit
 from ._work import Several, Work
 
@@ -68,7 +66,6 @@ class _Life(Collectives):
         self._group = group
         self._cuda = cuda
         self._works: Dict[int, Work] = {}
-        self._unasked = deque(maxlen=UNASKED)
         _lives.add(self)
 
     def shutdown(self) -> None:
@@ -82,7 +79,6 @@ class _Life(Collectives):
             except Exception:  # pylint: disable=broad-except  # nobody waits for it any more
                 if not work.is_completed():
                     self.abort()
-        self._unasked.clear()
         self._cuda.destroy()
         try:
             self._group.destroy()
@@ -162,7 +158,7 @@ class ProcessGroup(_Life, _ProcessGroup):
 
     def _register_for(self, devices: List[torch.device]) -> None:
         backend = DeviceBackend(self._group, self._cuda)
-        backend._works, backend._unasked = self._works, self._unasked
+        backend._works = self._works
         for device in devices:
             self._register_backend(device, _ProcessGroup.BackendType.CUSTOM, backend)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """How a call is run: to its end, started, or put on a stream."""
 import ctypes
-from typing import Any, Deque, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 import torch
 
@@ -13,8 +13,8 @@ from ._work import Several, Work, done
 
 Tensors = List[torch.Tensor]
 
-UNASKED = 64  # works of a group
-UNASKED_BYTES = 65536  # of each one's tensors
+# torch 2.6 drops the Python part of a Work that C++ holds, so the group keeps it until C++ waits for it.
+_KEEPS_WORKS = torch.__version__ < (2, 7)
 
 _started = {name: getattr(lib, f"dist_{name}_async") for name in CALLS}
 
@@ -25,7 +25,6 @@ class Running:
     _group: Group
     _cuda: Cuda
     _works: Dict[int, Work]
-    _unasked: Deque[Work]  # the latest of those that have ended and nobody waited for
     _coalesced: Optional[List[Any]] = None  # those of a batch that is being started
 
     def _run(
@@ -78,20 +77,14 @@ class Running:
         return work
 
     def _reap(self) -> None:
-        """Ends works that nobody waits for, from the oldest on.
-
-        C++ may have such a work still, as DDP has that of its join(): without its half of Python it would
-        wait for ever. So the latest stay, unless their tensors are large.
-        """
-        while self._works:
+        """Frees works that have ended and that nobody waits for, from the oldest on."""
+        while self._works and not _KEEPS_WORKS:
             try:
                 oldest = next(iter(self._works.values()))
             except (RuntimeError, StopIteration):  # another thread ends works, too
                 return
             if not oldest.is_completed() or oldest._handle is not None:  # another thread ends it
                 return
-            if sum(tensor.nbytes for tensor in oldest._tensors) <= UNASKED_BYTES:
-                self._unasked.append(oldest)
 
     def _last(self, calls: Sequence[tuple], opts: Any) -> Any:
         """Starts calls. The collectives of a group end in order, so the last one's end is theirs."""

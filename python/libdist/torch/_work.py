@@ -4,6 +4,7 @@ import ctypes
 import itertools
 import sys
 import threading
+import weakref
 from datetime import timedelta
 from typing import Any, Dict, List, Optional
 
@@ -18,7 +19,35 @@ from ..work import is_calling
 from ._tell import tell
 from ._tensors import Finish
 
-_Base = torch._C._distributed_c10d.Work
+_c10d = torch._C._distributed_c10d
+
+
+class KeptWork(_c10d.Work):
+    """A Work of Python that C++ may use after the program has dropped it.
+
+    C++ holds the C++ part of a Work only. Once the Python part is gone, wait() of C++ blocks for ever
+    and getFuture() fails. Since torch 2.7 a Work that C++ gets from a group keeps both parts
+    (PyWorkHolder). This class covers the works that Python passes to C++.
+    """
+
+    def boxed(self) -> Any:
+        """Returns the Work as torch.ops takes it. The Work lives as long as that object."""
+        box = super().boxed()
+        weakref.finalize(box, lambda work: None, self).atexit = False
+        return box
+
+
+_set_work = _c10d.Reducer._set_forward_pass_work_handle
+
+
+def _set_forward_pass_work_handle(reducer: Any, work: Any, is_static: bool) -> None:
+    """Gives DDP's reducer the Work by which join() counts ranks, in a form that needs no Python part."""
+    if isinstance(work, KeptWork):
+        work = _c10d._create_work_from_future(work.get_future())
+    _set_work(reducer, work, is_static)
+
+
+_c10d.Reducer._set_forward_pass_work_handle = _set_forward_pass_work_handle
 
 # Works that the library will tell about, by number; they stay until it has.
 _told: Dict[int, "Work"] = {}
@@ -49,7 +78,7 @@ def _future_of(first: Future, work: "Work") -> Future:
     return first.then(outcome)
 
 
-class Work(_Base):
+class Work(KeptWork):
     """A started operation. Its tensors stay until it has ended, whether or not it is waited for."""
 
     def __init__(self, handle: int, group: Any, tensors: List[torch.Tensor], finish: Finish, keep: Any):
@@ -214,7 +243,7 @@ class Work(_Base):
     _source_rank = source_rank
 
 
-class Several(_Base):
+class Several(KeptWork):
     """Works that were started together."""
 
     def __init__(self, works: List[Any]):
@@ -251,7 +280,7 @@ class Several(_Base):
         self.wait()
 
 
-class Done(_Base):
+class Done(KeptWork):
     """An operation that has ended already."""
 
     def __init__(self, tensors: List[torch.Tensor]):
