@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Groups of ranks, and their collectives."""
 import ctypes
+import sys
 import threading
 from enum import IntEnum
 from itertools import accumulate
@@ -11,7 +12,7 @@ from . import _header
 from ._library import lib
 from .arguments import bounded, milliseconds, sizes, text, whole_list
 from .buffers import Buffer, look, look_out, make_like
-from .errors import InvalidArgumentError, check, failure
+from .errors import Error, InvalidArgumentError, check, failure
 from .work import Work, reap
 
 Op = IntEnum("Op", {name: value for name, (value, _) in _header.OPS.items()})
@@ -181,6 +182,7 @@ class Group:
     def __init__(self, handle: int, keep: Any = None):
         self._handle: Optional[int] = handle
         self._keep = keep
+        self._handled = id(sys.exc_info()[1])  # by the code that makes the group
         self.rank: int = lib.dist_get_rank(handle)
         self.size: int = lib.dist_get_world_size(handle)
         self.local_rank: int = lib.dist_get_local_rank(handle)
@@ -194,23 +196,42 @@ class Group:
         return self
 
     def __exit__(self, kind: Any, *_: Any) -> None:
-        if kind is not None:
-            self.abort()
-        try:
+        if kind is None:
             self.destroy()
-        except Exception:  # pylint: disable=broad-except
-            if kind is None:  # else the block's own error is the one to tell
-                raise
+            return
+        try:
+            self.abort()
+        except Error:  # the block's exception is the one to report
+            pass
+        self._leave()
 
     # ---- life ----
 
     def destroy(self) -> None:
-        """Leaves the group; blocks until all its ranks do. A second call does nothing."""
+        """Leaves the group; blocks until all its ranks do. A second call does nothing.
+
+        Raises the failure, except where it would replace an exception that is being handled and that
+        was raised after the group was made, as in a `finally` block: that exception gets a note
+        (Python 3.11 and later).
+        """
+        error = self._leave()
+        if error is None:
+            return
+        handled = sys.exc_info()[1]
+        if handled is None or id(handled) == self._handled:
+            raise error
+        if hasattr(handled, "add_note"):
+            handled.add_note(f"libdist: destroy() failed after this exception: {error}")
+
+    def _leave(self) -> Optional[Error]:
+        """Leaves the group; returns the failure."""
         handle, self._handle = self._handle, None
-        if handle is not None:
-            status = lib.dist_destroy_process_group(handle)
-            reap()
-            check(status)
+        if handle is None:
+            return None
+        status = lib.dist_destroy_process_group(handle)
+        error = failure(status) if status < 0 else None  # before reap() replaces the text
+        reap()
+        return error
 
     def abort(self) -> None:
         """Ends the group at once, on all its ranks, which are told who did so. Does not block."""

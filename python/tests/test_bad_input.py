@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What is wrong becomes an exception that names the argument or the rank."""
+import contextlib
 import gc
 import os
 import signal
@@ -117,6 +118,74 @@ def test_range(group):
     ]:
         with refused(f"{name}: .* out of the range"):
             call()
+
+
+@pytest.fixture(name="lost")
+def fixture_lost(monkeypatch):
+    """Has dist_destroy_process_group fail, after it has destroyed the group."""
+    destroy = dist.group.lib.dist_destroy_process_group
+    monkeypatch.setattr(
+        dist.group.lib,
+        "dist_destroy_process_group",
+        lambda handle: destroy(handle) or dist.Status.ERR_PEER_LOST,
+    )
+
+
+def test_destroy_fails(lost):
+    group = dist.init_process_group("self")
+    with pytest.raises(dist.PeerLostError):
+        group.destroy()
+    with pytest.raises(dist.PeerLostError):
+        with dist.init_process_group("self"):
+            pass
+
+
+def test_destroy_does_not_replace_an_exception(lost):
+    with pytest.raises(ValueError, match="of the program") as raised:
+        group = dist.init_process_group("self")
+        try:
+            raise ValueError("of the program")
+        finally:
+            group.destroy()
+    if sys.version_info >= (3, 11):
+        assert "destroy() failed" in raised.value.__notes__[0]
+    with pytest.raises(ValueError, match="of the program"):
+        with dist.init_process_group("self"):
+            raise ValueError("of the program")
+    with pytest.raises(ValueError, match="of the program"):
+        with contextlib.ExitStack() as stack:
+            stack.callback(dist.init_process_group("self").destroy)
+            raise ValueError("of the program")
+
+    @contextlib.contextmanager
+    def world():
+        group = dist.init_process_group("self")
+        try:
+            yield group
+        finally:
+            group.destroy()
+
+    with pytest.raises(ValueError, match="of the program"):
+        with world():
+            raise ValueError("of the program")
+    with pytest.raises(dist.PeerLostError):
+        with world():
+            pass
+
+
+def test_destroy_fails_in_a_handler(lost):
+    """An exception that is older than the group hides no failure of it."""
+    with pytest.raises(dist.PeerLostError):
+        try:
+            raise ValueError("an earlier attempt")
+        except ValueError:
+            dist.init_process_group("self").destroy()
+    with pytest.raises(dist.PeerLostError):
+        try:
+            raise ValueError("an earlier attempt")
+        except ValueError:
+            with dist.init_process_group("self"):
+                pass
 
 
 def test_destroyed():
