@@ -36,6 +36,7 @@ python_files = \
 	python/tests/test_bad_input.py \
 	python/tests/test_buffers.py \
 	python/tests/test_header.py \
+	python/tests/test_library.py \
 	python/tests/torch_c10d.py \
 	python/tests/torch_compile.py \
 	python/tests/torch_collectives.py \

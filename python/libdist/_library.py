@@ -10,6 +10,7 @@ from typing import Iterator
 from . import _header
 
 NAME = "libdist.so.0"
+_ADVICE = "Set LIBDIST to the path of libdist.so, or unset it to use the installed library"
 
 
 def _pkg_config() -> Iterator[str]:
@@ -34,7 +35,10 @@ def _candidates() -> Iterator[str]:
 def _open() -> ctypes.CDLL:
     given = os.environ.get("LIBDIST")
     if given:
-        return ctypes.CDLL(given)
+        try:
+            return ctypes.CDLL(given)
+        except OSError as error:
+            raise ImportError(f"cannot load the library that LIBDIST names: {error}. {_ADVICE}") from None
     reasons = []
     for path in _candidates():
         try:
@@ -46,13 +50,22 @@ def _open() -> ctypes.CDLL:
     )
 
 
+def _not_libdist(path: str) -> str:
+    """Returns what is wrong with a shared library that has none of libdist's functions."""
+    name, source = Path(path).name, " (LIBDIST)" if os.environ.get("LIBDIST") else ""
+    kind = "a module of libdist" if name.startswith("dist_") else "not libdist: it has no dist_version()"
+    return f"{path}{source} is {kind}. {_ADVICE}"
+
+
 def _declare(library: ctypes.CDLL) -> None:
+    if not hasattr(library, "dist_version"):
+        raise ImportError(_not_libdist(library._name))
     for name, (result, arguments) in _header.FUNCTIONS.items():
         function = getattr(library, name, None)
         if function is None:
             raise ImportError(
-                f"{library._name} has no {name}: it is older than this package, {_header.VERSION}: "
-                "install libdist and its Python package from one release"
+                f"{library._name} has no {name}(): it is older than this package, {_header.VERSION}. "
+                "Install libdist and its Python package from one release"
             )
         function.restype, function.argtypes = result, arguments
 

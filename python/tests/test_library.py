@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Errors of the import, where LIBDIST names something else than libdist.so."""
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import libdist
+
+
+def error_with(path):
+    """Imports the package with LIBDIST; returns the last line of the error."""
+    failed = subprocess.run(
+        [sys.executable, "-c", "import libdist"],
+        env={**os.environ, "LIBDIST": str(path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert failed.returncode == 1
+    return failed.stderr.splitlines()[-1]
+
+
+def test_missing(tmp_path):
+    text = error_with(tmp_path / "libdist.so")
+    assert text.startswith("ImportError: cannot load the library that LIBDIST names: ")
+    assert f"{tmp_path}/libdist.so: " in text and "No such file" in text and "unset it" in text
+
+
+def test_no_library(tmp_path):
+    (tmp_path / "libdist.so").write_text("not a library")
+    text = error_with(tmp_path / "libdist.so")
+    assert text.startswith("ImportError: cannot load the library that LIBDIST names: ") and "unset it" in text
+
+
+def test_another_library(tmp_path):
+    """The file stands for a module, and for a library of another project."""
+    other = Path(sys.modules["_ctypes"].__file__)
+    for name, kind in ("dist_mpi.so", "a module of libdist"), ("libdist.so", "no dist_version()"):
+        shutil.copy(other, tmp_path / name)
+        text = error_with(tmp_path / name)
+        assert f"{tmp_path}/{name} (LIBDIST) is " in text and kind in text and "unset it" in text
+
+
+def test_older(monkeypatch):
+    monkeypatch.setitem(libdist._header.FUNCTIONS, "dist_of_tomorrow", (None, []))
+    with pytest.raises(ImportError, match=r"no dist_of_tomorrow\(\): it is older than this package"):
+        libdist._library._declare(libdist._library.lib)
