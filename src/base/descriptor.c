@@ -2,12 +2,16 @@
 /* Sockets that belong to this process alone, and are closed in a child that it forks. */
 #include "base/descriptor.h"
 
+#include "base/log.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -92,4 +96,30 @@ int disti_descriptor_for_strangers(int count)
     size_t quarter = disti_descriptor_allow(0) / 4;
 
     return quarter < (size_t)count ? (int)quarter : count;
+}
+
+bool disti_call_denied(int error)
+{
+    return error == EPERM || error == ENOSYS || error == EACCES;
+}
+
+dist_status disti_fail_call(const char *calls, const char *format, ...)
+{
+    const int error = errno;
+    char text[256];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    if (disti_call_denied(error))
+        return disti_fail(
+            DIST_ERR_SYSTEM,
+            "%s: the system call %s is denied here (%s), as by the seccomp filter of a "
+            "container: allow it (docker run --security-opt seccomp=unconfined)",
+            text, calls, strerror(error));
+    if (error == EMFILE || error == ENFILE)
+        return disti_fail(DIST_ERR_SYSTEM, "%s: %s: raise the limit of open files (ulimit -n)",
+                          text, strerror(error));
+    return disti_fail(DIST_ERR_SYSTEM, "%s: %s", text, strerror(error));
 }

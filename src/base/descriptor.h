@@ -4,6 +4,8 @@
 #ifndef DISTI_BASE_DESCRIPTOR_H
 #define DISTI_BASE_DESCRIPTOR_H
 
+#include <dist/dist.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 /*
@@ -29,6 +31,18 @@ int disti_descriptor_own(int fd);
  * child nothing happens for the parent's, which are closed there.
  */
 void disti_descriptor_close(int fd);
+
+/* True if errno says that a system call is denied: by a seccomp filter, as containers have, or by a
+ * kernel without it. */
+bool disti_call_denied(int error);
+
+/*
+ * Reports that the system calls of that name ("eventfd or epoll_create1") failed: the text, the
+ * cause by errno, and what to do about it. For calls that fail when descriptors are used up or
+ * calls are denied. Returns ERR_SYSTEM.
+ */
+dist_status disti_fail_call(const char *calls, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /*
  * Raises the soft limit of open files to `count`, or as near to it as the hard limit allows.

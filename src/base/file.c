@@ -139,10 +139,20 @@ dist_status disti_file_memory_fail(const char *what)
                           "cannot %s: files, also those in memory, may have %llu bytes at most: "
                           "raise the limit on file sizes (ulimit -f)",
                           what, (unsigned long long)most);
-    if (errno == EMFILE || errno == ENFILE)
-        return disti_fail_errno(DIST_ERR_SYSTEM,
-                                "cannot %s: raise the limit on open files (ulimit -n)", what);
-    return disti_fail_errno(DIST_ERR_SYSTEM, "cannot %s: allow memfd_create in the sandbox", what);
+    return disti_fail_call("memfd_create", "cannot %s", what);
+}
+
+int disti_file_private(void)
+{
+    int fd = disti_file_memory();
+    const int error = errno;
+
+    if (fd >= 0 || !disti_call_denied(error))
+        return fd;
+    fd = open("/dev/shm", O_TMPFILE | O_RDWR | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
+        errno = error;
+    return disti_descriptor_raise(fd);
 }
 
 /* ---- reading ---- */

@@ -35,6 +35,10 @@ int disti_file_open(const char *name);
 /* A new memfd that can be sealed and not be executed; -1: errno says why. The caller closes it. */
 int disti_file_memory(void);
 
+/* The same, or if memfd_create is denied a file in /dev/shm without a name, which cannot be sealed.
+ */
+int disti_file_private(void);
+
 /* Reports why a file in memory could not be made, from errno, with the limit to raise. `what`:
  * "keep the store's secret". Returns ERR_SYSTEM. */
 dist_status disti_file_memory_fail(const char *what);

@@ -50,8 +50,7 @@ dist_status disti_discovery_open(const char *job, int *fd_p)
     dist_status status = DIST_IN_PROGRESS;
 
     if (fd < 0)
-        return disti_fail_errno(
-            DIST_ERR_SYSTEM, "cannot make a Unix socket: see the limit of open files (ulimit -n)");
+        return disti_fail_call("socket", "cannot make a Unix socket");
     if (bind(fd, (struct sockaddr *)&address, length) == 0 && listen(fd, SOMAXCONN) == 0) {
         *fd_p = fd;
         return DIST_OK;
@@ -117,8 +116,7 @@ dist_status disti_discovery_ask(const char *job, int *port_p, char word[128])
     dist_status status = DIST_IN_PROGRESS;
 
     if (fd < 0)
-        return disti_fail_errno(
-            DIST_ERR_SYSTEM, "cannot make a Unix socket: see the limit of open files (ulimit -n)");
+        return disti_fail_call("socket", "cannot make a Unix socket");
     if (connect(fd, (struct sockaddr *)&address, length) == 0) {
         if (!discovery_same_user(fd))
             status = disti_fail(DIST_ERR_RENDEZVOUS,

@@ -129,10 +129,8 @@ static dist_status connect_address(const struct addrinfo *address,
     }
     store = connect_store(fd, tls, address);
     if (!store)
-        return disti_fail_errno(
-            DIST_ERR_SYSTEM,
-            "rank %d cannot set up its end of the store: see the limit of open files (ulimit -n)",
-            target->rank);
+        return disti_fail_call("epoll_create1 or eventfd",
+                               "rank %d cannot set up its end of the store", target->rank);
     status = disti_store_client_greet(
         store, target, target->doubtful ? connect_sooner(deadline, welcome_by) : deadline, tries);
     if (status == DIST_OK)

@@ -2,6 +2,7 @@
 /* The client's side of the handshake: hello, challenge, proof, welcome. */
 #include "store/client.h"
 
+#include "base/descriptor.h"
 #include "base/log.h"
 #include "base/process/space.h"
 
@@ -201,7 +202,7 @@ static dist_status hello_say(struct disti_store *store, const struct disti_store
     dist_status status;
 
     if (!disti_nonce(id.proof))
-        return disti_fail_errno(DIST_ERR_SYSTEM, "rank %d cannot get random bytes", target->rank);
+        return disti_fail_call("getrandom", "rank %d cannot get random bytes", target->rank);
     disti_host_name(id.host);
     disti_wire_put_id(said->hello, &id);
     store->rank = target->rank;

@@ -1,30 +1,57 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* denied memfd|cma PROGRAM ARGS...: runs it where the kernel refuses that system call, as a
- * container may. */
+/*
+ * denied CALL[=ERROR] PROGRAM ARGS...: runs it where the kernel refuses that system call, as the
+ * seccomp filter of a container does: with EPERM, or with the error of that number.
+ */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+static const struct denied_call {
+    const char *name;
+    unsigned number;
+} denied_calls[] = {
+    {"memfd", SYS_memfd_create},  {"cma", SYS_process_vm_readv},   {"eventfd", SYS_eventfd2},
+    {"epoll", SYS_epoll_create1}, {"timerfd", SYS_timerfd_create}, {"signalfd", SYS_signalfd4},
+    {"pidfd", SYS_pidfd_open},    {"membarrier", SYS_membarrier},  {"getrandom", SYS_getrandom},
+};
+
+/* NULL: no such name. */
+static const struct denied_call *denied_find(const char *name, size_t length)
+{
+    for (size_t i = 0; i < sizeof(denied_calls) / sizeof(denied_calls[0]); i++) {
+        if (strlen(denied_calls[i].name) == length &&
+            strncmp(denied_calls[i].name, name, length) == 0)
+            return &denied_calls[i];
+    }
+    return NULL;
+}
+
 int main(int argc, char **argv)
 {
-    const unsigned call =
-        argc > 2 && strcmp(argv[1], "cma") == 0 ? SYS_process_vm_readv : SYS_memfd_create;
+    const char *equals = argc > 2 ? strchr(argv[1], '=') : NULL;
+    const struct denied_call *call = argc > 2 ? denied_find(argv[1], strcspn(argv[1], "=")) : NULL;
+    const unsigned error = equals ? (unsigned)atoi(equals + 1) : EPERM;
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (EPERM & SECCOMP_RET_DATA)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call ? call->number : 0, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (error & SECCOMP_RET_DATA)),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     struct sock_fprog program = {.len = sizeof(filter) / sizeof(filter[0]), .filter = filter};
 
-    if (argc < 3) {
-        fprintf(stderr, "usage: denied memfd|cma PROGRAM [ARGUMENT]...\n");
+    if (!call) {
+        fprintf(stderr, "usage: denied CALL[=ERROR] PROGRAM [ARGUMENT]...\ncalls:");
+        for (size_t i = 0; i < sizeof(denied_calls) / sizeof(denied_calls[0]); i++)
+            fprintf(stderr, " %s", denied_calls[i].name);
+        fputc('\n', stderr);
         return 2;
     }
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||

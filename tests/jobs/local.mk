@@ -310,6 +310,7 @@ job_scripts = \
 	tests/jobs/short_calls.sh \
 	tests/jobs/short_memory.sh \
 	tests/jobs/unreadable.sh \
+	tests/jobs/denied.sh \
 	tests/jobs/nccl_streams.sh \
 	tests/jobs/nccl_faults.sh \
 	tests/jobs/namespaces.sh \

@@ -236,7 +236,7 @@ dist_status disti_random_id(char text[33])
     unsigned char bytes[16];
 
     if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
-        return disti_fail_errno(DIST_ERR_SYSTEM, "cannot get random bytes");
+        return disti_fail_call("getrandom", "cannot get random bytes");
     for (int i = 0; i < 16; i++)
         snprintf(text + 2 * i, 3, "%02x", bytes[i]);
     return DIST_OK;

@@ -2,6 +2,7 @@
 /* The agent's life: rounds until the workers succeed, or no restart is left. */
 #include "launch/run/agent.h"
 
+#include "base/descriptor.h"
 #include "base/log.h"
 #include "base/process/oom.h"
 #include "base/settings/env.h"
@@ -64,9 +65,8 @@ static bool agent_open(struct disti_run_agent *agent)
     agent->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (agent->child_fd >= 0 && agent->done_fd >= 0 && agent_take_leash(agent))
         return true;
-    fprintf(stderr,
-            "distrun: cannot watch over workers: %s: see the limit of open files (ulimit -n)\n",
-            strerror(errno));
+    disti_fail_call("signalfd, eventfd or pipe", "cannot watch over workers");
+    fprintf(stderr, "distrun: %s\n", dist_last_error());
     return false;
 }
 

@@ -115,9 +115,7 @@ static dist_status start_pipe(struct disti_run_source *source, int *to_p)
     int ends[2];
 
     if (pipe2(ends, O_CLOEXEC) != 0)
-        return disti_fail_errno(DIST_ERR_SYSTEM,
-                                "cannot read what the workers print: see the limit of open files "
-                                "(ulimit -n)");
+        return disti_fail_call("pipe2", "cannot read what the workers print");
     source->fd = ends[0];
     *to_p = ends[1];
     return DIST_OK;
@@ -177,7 +175,7 @@ static dist_status start_error_file(struct disti_run_agent *agent, struct disti_
                             worker->error_file);
         return disti_run_logs_add(&agent->logs, agent->round.attempt, worker->local_rank);
     }
-    worker->error_fd = disti_file_memory();
+    worker->error_fd = disti_file_private();
     if (worker->error_fd < 0)
         return disti_file_memory_fail("make the workers' error files");
     start_path(worker->error_fd, worker->error_file, sizeof(worker->error_file));
@@ -292,8 +290,8 @@ static dist_status start_workers(struct disti_run_agent *agent, struct start_sou
     if (!agent->workers || !sources->of[0] || !sources->of[1])
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %zu workers: start fewer", count);
     agent->last_calls_fd = disti_last_call_file(agent->round.processes);
-    /* Under a tight limit on file sizes the job runs without. */
-    if (agent->last_calls_fd < 0 && errno != EFBIG)
+    /* Under a tight limit on file sizes, or if memfd_create is denied, the job runs without. */
+    if (agent->last_calls_fd < 0 && errno != EFBIG && !disti_call_denied(errno))
         return disti_file_memory_fail("make the file of the workers' last calls");
     for (size_t w = 0; w < count; w++) {
         agent->workers[w].local_rank = (int)w < agent->round.workers ? (int)w : -1;

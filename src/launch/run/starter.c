@@ -3,6 +3,7 @@
 #include "launch/run/starter.h"
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "launch/run/agent.h"
 #include "launch/workers/family.h"
 
@@ -318,8 +319,8 @@ static bool starter_open(struct disti_run_starter *starter)
                                                     .again_at = INT64_MAX};
     if (starter->hosts && starter->child_fd >= 0 && starter->done_fd >= 0)
         return true;
-    fprintf(stderr, "distrun: cannot watch over %d hosts: %s: see the limits (ulimit -n, -v)\n",
-            starter->count, strerror(errno));
+    disti_fail_call("signalfd or eventfd", "cannot watch over %d hosts", starter->count);
+    fprintf(stderr, "distrun: %s\n", dist_last_error());
     return false;
 }
 

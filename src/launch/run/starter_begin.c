@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What each host is to run, and the remote shells that lead there. */
+#include "base/descriptor.h"
 #include "base/host_name.h"
 #include "base/log.h"
 #include "base/net/socket.h"
@@ -252,9 +253,7 @@ static void begin_close(int fd)
 
 static dist_status begin_no_pipe(const struct disti_run_host *host)
 {
-    return disti_fail_errno(DIST_ERR_SYSTEM,
-                            "cannot start an agent on %s: see the limit of open files (ulimit -n)",
-                            host->name);
+    return disti_fail_call("pipe2", "cannot start an agent on %s", host->name);
 }
 
 /* On failure the near end of its standard input is closed with the process. */

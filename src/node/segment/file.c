@@ -3,6 +3,7 @@
 #include "node/segment/file.h"
 
 #include "base/checked.h"
+#include "base/descriptor.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/process/own.h"
@@ -35,7 +36,7 @@ static dist_status file_create_failed(void)
         return disti_fail(DIST_ERR_NO_MEMORY,
                           "no descriptor is left for shared memory, which takes one a segment: "
                           "raise `ulimit -n`, or allocate fewer and larger buffers");
-    return disti_fail_errno(DIST_ERR_SYSTEM, "memfd_create failed");
+    return disti_fail_call("memfd_create", "cannot make shared memory");
 }
 
 static dist_status file_no_memory(size_t bytes)

@@ -112,9 +112,8 @@ dist_status disti_store_server_listen(const char *host, int port, int world_size
     server->wake_fd = disti_descriptor_own(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     if (server->epoll_fd < 0 || server->wake_fd < 0 || !server_watch(server, &server->listen_fd) ||
         !server_watch(server, &server->wake_fd)) {
-        status = disti_fail_errno(
-            DIST_ERR_SYSTEM,
-            "cannot set up the store's event loop: see the limit of open files (ulimit -n)");
+        status =
+            disti_fail_call("epoll_create1 or eventfd", "cannot set up the store's event loop");
         goto out;
     }
     *server_p = server;
@@ -160,7 +159,7 @@ dist_status disti_store_server_renew(struct disti_store_server *server)
     char job[33];
 
     if (!disti_nonce(server->seed))
-        return disti_fail_errno(DIST_ERR_SYSTEM, "cannot get random bytes");
+        return disti_fail_call("getrandom", "cannot get random bytes");
     memset(server->job, 0, sizeof(server->job));
     if (disti_random_id(job) != DIST_OK)
         return DIST_ERR_SYSTEM;

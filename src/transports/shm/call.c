@@ -50,7 +50,7 @@ static dist_status call_speak(struct shm_state *state, struct shm_peer *peer)
     if (status != DIST_OK)
         return status;
     if (!disti_shm_machine_random(&peer->key, sizeof(peer->key)))
-        return disti_fail_errno(DIST_ERR_SYSTEM, "shm: cannot get random bytes");
+        return disti_fail_call("getrandom", "shm: cannot get random bytes");
     peer->key |= 1; /* no stamp is 0, which new memory is full of */
     disti_shm_connection_hello(state, peer, SHM_CALL, &hello);
     hello.key = peer->key;

@@ -29,7 +29,7 @@ dist_status disti_shm_memory_make(size_t fifo_bytes, int *fd_p, struct shm_pair 
     if (fd < 0 && (errno == EMFILE || errno == ENFILE))
         return DIST_IN_PROGRESS;
     if (fd < 0)
-        return disti_fail_errno(DIST_ERR_SYSTEM, "shm: memfd_create failed");
+        return disti_fail_call("memfd_create", "shm: cannot make shared memory");
     if (disti_file_reserve(fd, 0, bytes) < 0) {
         status = disti_fail_errno(
             DIST_ERR_NO_MEMORY,

@@ -2,15 +2,18 @@
 /* The shm transport: its slots, and the order in which its parts run. */
 #include "transports/shm/shm.h"
 
+#include "base/descriptor.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/settings/config.h"
 #include "transports/shm/state.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Sockets are looked at once in so many calls of progress; more often while connections are made.
  */
@@ -24,6 +27,7 @@ static dist_status shm_probe(char *reason, size_t reason_size)
 {
     struct shm_address address;
     uint64_t most;
+    int fd;
 
     if (!disti_file_may_have(disti_shm_pair_bytes(SHM_FIFO_MAX), &most)) {
         snprintf(
@@ -32,6 +36,16 @@ static dist_status shm_probe(char *reason, size_t reason_size)
             (unsigned long long)most >> 10);
         return DIST_ERR_UNSUPPORTED;
     }
+    fd = disti_file_memory();
+    if (fd < 0 && disti_call_denied(errno)) {
+        snprintf(reason, reason_size,
+                 "the system call memfd_create is denied here (%s): allow it in the container's "
+                 "seccomp filter",
+                 strerror(errno));
+        return DIST_ERR_UNSUPPORTED;
+    }
+    if (fd >= 0)
+        close(fd);
     return disti_shm_machine_self(&address, reason, reason_size);
 }
 

@@ -79,7 +79,8 @@ dist_status disti_shm_connection_open(struct shm_state *state)
     state->listener =
         disti_descriptor_own(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (state->poll < 0 || state->doorbell < 0 || state->listener < 0)
-        return disti_fail_errno(DIST_ERR_SYSTEM, "shm: no file descriptors (see ulimit -n)");
+        return disti_fail_call("epoll_create1, eventfd or socket",
+                               "shm: rank %d cannot listen to its peers", state->config.rank);
     if (bind(state->listener, (struct sockaddr *)&name, size) < 0 ||
         listen(state->listener, WATCH_BACKLOG) < 0)
         return disti_fail_errno(DIST_ERR_SYSTEM, "shm: cannot listen on a Unix socket");

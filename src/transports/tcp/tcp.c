@@ -106,7 +106,8 @@ static dist_status tcp_open(void *instance, const struct dist_transport_config *
         disti_descriptor_raise(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
     if (state->epoll < 0 || state->timer < 0 || !tcp_watch_listeners(state) ||
         !disti_tcp_watch(state, state->timer, TCP_EVENT_TIMER, 0, false))
-        return disti_fail_errno(DIST_ERR_SYSTEM, "tcp: rank %d cannot set up epoll", state->rank);
+        return disti_fail_call("epoll_create1 or timerfd_create",
+                               "tcp: rank %d cannot watch its connections", state->rank);
     return DIST_OK;
 }
 

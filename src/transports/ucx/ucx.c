@@ -4,6 +4,7 @@
 #include "base/settings/env.h"
 #include "transports/ucx/state.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,10 +114,16 @@ static dist_status ucx_open(void *state, const struct dist_transport_config *con
         ucx->peers[r].match.set = &ucx->unexpected;
     }
     if (!ucx_has_descriptors())
-        return ucx->host->fail(DIST_ERR_SYSTEM,
-                               "rank %d: UCX needs up to %d file descriptors, but fewer are left: "
-                               "raise the limit (ulimit -n), or close some",
-                               ucx->rank, UCX_DESCRIPTORS);
+        return errno == EPERM || errno == ENOSYS
+                   ? ucx->host->fail(DIST_ERR_SYSTEM,
+                                     "rank %d: the system call epoll_create1, which UCX needs, is "
+                                     "denied here (%s): allow it in the container's seccomp filter",
+                                     ucx->rank, strerror(errno))
+                   : ucx->host->fail(
+                         DIST_ERR_SYSTEM,
+                         "rank %d: UCX needs up to %d file descriptors, but fewer are left: "
+                         "raise the limit (ulimit -n), or close some",
+                         ucx->rank, UCX_DESCRIPTORS);
     status = disti_ucx_context_take(config->world_size, config->local_ranks, &ucx->context);
     if (status == UCS_OK)
         status = ucx_open_worker(ucx);
