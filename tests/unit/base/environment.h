@@ -13,11 +13,16 @@
 /* Rounds up and, where the CPU can, flushes subnormal numbers to zero. */
 static inline void environment_odd(void)
 {
+#if defined(__aarch64__)
+    unsigned long word;
+#endif
+
     fesetround(FE_UPWARD);
 #if defined(__SSE2__)
     _mm_setcsr(_mm_getcsr() | 0x8040);
 #elif defined(__aarch64__)
-    __builtin_aarch64_set_fpcr(__builtin_aarch64_get_fpcr() | 1u << 24);
+    __asm__ volatile("mrs %0, fpcr" : "=r"(word));
+    __asm__ volatile("msr fpcr, %0" : : "r"(word | 1ul << 24));
 #endif
 }
 
