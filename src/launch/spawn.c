@@ -102,7 +102,7 @@ static void spawn_environment(const struct spawn *spawn, int rank)
     spawn_setenv_int("GROUP_RANK", 0);
     spawn_setenv_int("GROUP_WORLD_SIZE", 1);
     spawn_setenv_int("MASTER_PORT", disti_store_server_port(spawn->server));
-    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    setenv("MASTER_ADDR", disti_loopback(), 1);
     setenv("TORCHELASTIC_RUN_ID", disti_store_server_job(spawn->server), 1);
     setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
     setenv("DIST_AGENT_STORE", "1", 1);
@@ -339,7 +339,7 @@ dist_status dist_spawn_with(int ranks, int (*fn)(int rank, void *arg), void *arg
     if (!spawn.pids)
         return disti_fail(DIST_ERR_NO_MEMORY,
                           "no memory for %d processes: free some, or start fewer", ranks);
-    status = disti_store_server_listen("127.0.0.1", 0, ranks, &spawn.server);
+    status = disti_store_server_listen(disti_loopback(), 0, ranks, 0, &spawn.server);
     if (status == DIST_OK)
         status = spawn_keep_secret(&spawn);
     if (status == DIST_OK)

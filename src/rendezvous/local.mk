@@ -20,4 +20,5 @@ libdist_core_sources += \
 	src/rendezvous/rendezvous.c src/rendezvous/rendezvous.h \
 	src/rendezvous/url.c \
 	src/base/net/interface.c \
+	src/base/net/resolve.c \
 	src/base/net/socket.c src/base/net/socket.h

@@ -34,9 +34,10 @@ static dist_status local_open(const struct disti_meeting *meeting, const char *j
 static dist_status local_serve(const struct disti_meeting *meeting, const char *job,
                                struct disti_bootstrap *bootstrap)
 {
+    const char *host = disti_loopback();
     struct disti_store_server *server;
     int discovery;
-    dist_status status = disti_meet_listen(meeting, "127.0.0.1", &server);
+    dist_status status = disti_meet_listen(meeting, host, &server);
 
     if (status != DIST_OK)
         return status;
@@ -46,12 +47,12 @@ static dist_status local_serve(const struct disti_meeting *meeting, const char *
         return status;
     }
     disti_store_server_set_discovery(server, discovery);
-    return disti_meet_serve(meeting, "127.0.0.1", server, bootstrap);
+    return disti_meet_serve(meeting, host, server, bootstrap);
 }
 
 static dist_status local_ask(const char *job, struct disti_meet_address *address_p)
 {
-    snprintf(address_p->host, sizeof(address_p->host), "127.0.0.1");
+    snprintf(address_p->host, sizeof(address_p->host), "%s", disti_loopback());
     return disti_discovery_ask(job, &address_p->port, address_p->word);
 }
 

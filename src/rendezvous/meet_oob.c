@@ -72,7 +72,7 @@ static struct disti_store_server *oob_listen(const struct disti_meeting *meeting
     struct disti_store_server *server = NULL;
     dist_status status = DIST_OK;
 
-    snprintf(answer->store.host, sizeof(answer->store.host), "127.0.0.1");
+    snprintf(answer->store.host, sizeof(answer->store.host), "%s", disti_loopback());
     if (!one_machine)
         status = disti_primary_address(answer->store.host);
     if (status == DIST_OK)

@@ -45,9 +45,12 @@ dist_status disti_launch_ask_pmix(struct disti_launch *launch, int64_t deadline)
 static dist_status pmix_listen(const struct disti_meeting *meeting, bool one_machine,
                                char text[DISTI_PMIX_TEXT], struct disti_store_server **server_p)
 {
-    char host[DISTI_HOST_SIZE] = "127.0.0.1";
-    dist_status status = one_machine ? DIST_OK : disti_primary_address(host);
+    char host[DISTI_HOST_SIZE];
+    dist_status status = DIST_OK;
 
+    snprintf(host, sizeof(host), "%s", disti_loopback());
+    if (!one_machine)
+        status = disti_primary_address(host);
     if (status == DIST_OK)
         status = disti_meet_listen(meeting, host, server_p);
     if (status == DIST_OK)

@@ -25,13 +25,6 @@ static dist_status secret_wish(enum secret_wish *wish_p)
                       text);
 }
 
-/* By its name, which is the same for all ranks: not by what it stands for here. */
-static bool secret_is_loopback(const char *host)
-{
-    return strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0 ||
-           strcmp(host, "localhost") == 0;
-}
-
 static dist_status secret_refuse(const struct disti_meeting *meeting, const char *why)
 {
     return disti_fail(DIST_ERR_RENDEZVOUS, "rank %d: %s", meeting->rank, why);
@@ -49,7 +42,7 @@ static dist_status secret_take(const struct disti_meeting *meeting, const char *
     if (path)
         return disti_secret_read(path, secret_p, why) ? DIST_OK : secret_refuse(meeting, why);
     if (!disti_hmac_exists() ||
-        (wish == SECRET_AUTO && !meeting->one_machine && !secret_is_loopback(host))) {
+        (wish == SECRET_AUTO && !meeting->one_machine && !disti_host_is_loopback(host))) {
         disti_info("rank %d has no secret to prove to the store at %s: whoever reaches it may take "
                    "part. See DIST_SECRET_FILE and DIST_AUTH",
                    meeting->rank, host);

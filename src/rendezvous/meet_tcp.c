@@ -18,7 +18,8 @@ dist_status disti_meet_listen(const struct disti_meeting *meeting, const char *h
     dist_status status = disti_random_id(word);
 
     if (status == DIST_OK)
-        status = disti_store_server_listen(host, 0, meeting->world_size, &server);
+        status =
+            disti_store_server_listen(host, 0, meeting->world_size, meeting->deadline, &server);
     if (status != DIST_OK)
         return status;
     disti_store_server_set_holder(server, meeting->rank);
@@ -34,7 +35,9 @@ dist_status disti_meet_connect(const struct disti_meeting *meeting, const char *
                                         .port = port,
                                         .rank = meeting->rank,
                                         .world_size = meeting->world_size,
-                                        .secret = secret};
+                                        .secret = secret,
+                                        .one_machine = meeting->one_machine,
+                                        .warns = meeting->warns};
 
     return disti_store_reach(&target, meeting->timeout_ms, meeting->deadline, &bootstrap->store);
 }
@@ -62,6 +65,7 @@ dist_status disti_meet_seek(const struct disti_meeting *meeting, disti_meet_loca
                                         .world_size = meeting->world_size,
                                         .secret = &secret,
                                         .doubtful = true};
+    int64_t warn_at = disti_store_warn_at(meeting->deadline);
     int delay_ms = 2;
     dist_status status;
 
@@ -73,6 +77,13 @@ dist_status disti_meet_seek(const struct disti_meeting *meeting, disti_meet_loca
             status = disti_store_try(&target, meeting->deadline, tries_p, &bootstrap->store);
         if (status != DIST_IN_PROGRESS || disti_expired(meeting->deadline))
             return status;
+        if (meeting->warns && disti_expired(warn_at)) {
+            warn_at = INT64_MAX;
+            disti_notice(
+                "rank %d still waits for rank 0 to announce its store by %s (%s), and gives "
+                "up in %.1f s: see whether rank 0 runs, or has reported an error",
+                meeting->rank, name, tries_p->text, disti_left_ms(meeting->deadline) / 1e3);
+        }
         disti_store_back_off(&delay_ms, most_ms, meeting->deadline);
     }
 }
@@ -107,7 +118,8 @@ static dist_status tcp_listen_hidden(const struct disti_meeting *meeting, const 
     if (disti_env("DIST_SOCKET_IFNAME"))
         status = disti_primary_address(only);
     if (status == DIST_OK)
-        status = disti_store_server_listen(NULL, port, meeting->world_size, server_p);
+        status =
+            disti_store_server_listen(NULL, port, meeting->world_size, meeting->deadline, server_p);
     if (status != DIST_OK)
         return status;
     disti_store_server_set_only(*server_p, only);
@@ -122,7 +134,8 @@ dist_status disti_meet_listen_at(const struct disti_meeting *meeting, const char
                                  struct disti_store_server **server_p)
 {
     return meeting->hidden ? tcp_listen_hidden(meeting, host, port, server_p)
-                           : disti_store_server_listen(host, port, meeting->world_size, server_p);
+                           : disti_store_server_listen(host, port, meeting->world_size,
+                                                       meeting->deadline, server_p);
 }
 
 dist_status disti_meet_tcp(const struct disti_meeting *meeting, const char *host, int port,

@@ -94,7 +94,7 @@ static dist_status rendezvous_meet(const struct disti_facts *facts,
 }
 
 /* Is this the machine of the store, and known to others by an address that its name hides here? */
-static bool rendezvous_is_hidden(const struct disti_facts *facts)
+static bool rendezvous_is_hidden(const struct disti_facts *facts, int64_t deadline)
 {
     const struct disti_launch *launch = &facts->launch;
     bool by_url = facts->url.kind == DISTI_URL_TCP;
@@ -103,7 +103,7 @@ static bool rendezvous_is_hidden(const struct disti_facts *facts)
         facts->url.kind == DISTI_URL_MPI || facts->world_size.value == 1 ||
         (launch->world_size > 0 && launch->local_world_size == launch->world_size))
         return false;
-    return disti_host_is_hidden(by_url ? facts->url.host : launch->host);
+    return disti_host_is_hidden(by_url ? facts->url.host : launch->host, deadline);
 }
 
 /* The address for this rank's listeners: of the interface asked for, else the one that reaches
@@ -115,23 +115,27 @@ static dist_status rendezvous_bind_host(const struct disti_meeting *meeting,
     if (disti_env("DIST_SOCKET_IFNAME") || bootstrap->hidden)
         return disti_primary_address(bootstrap->bind_host);
     snprintf(bootstrap->bind_host, sizeof(bootstrap->bind_host), "%s",
-             bootstrap->store ? disti_store_local_host(bootstrap->store) : "127.0.0.1");
+             bootstrap->store ? disti_store_local_host(bootstrap->store) : disti_loopback());
     return DIST_OK;
 }
 
 /* The launcher may say how long all have to come; a caller in a hurry does not wait for that. */
 static struct disti_meeting rendezvous_plan(const struct disti_facts *facts, int timeout_ms)
 {
+    const struct disti_launch *launch = &facts->launch;
     bool hurry = timeout_ms < facts->options->timeout_ms;
+    int64_t deadline;
 
-    if (facts->launch.timeout_ms > 0 && !hurry)
-        timeout_ms = facts->launch.timeout_ms;
+    if (launch->timeout_ms > 0 && !hurry)
+        timeout_ms = launch->timeout_ms;
+    deadline = disti_deadline_ms(timeout_ms);
     return (struct disti_meeting){.rank = facts->rank.value,
                                   .world_size = facts->world_size.value,
                                   .timeout_ms = timeout_ms,
-                                  .deadline = disti_deadline_ms(timeout_ms),
+                                  .deadline = deadline,
                                   .one_machine = facts->local_world_size == facts->world_size.value,
-                                  .hidden = rendezvous_is_hidden(facts)};
+                                  .warns = facts->local_rank <= 0,
+                                  .hidden = rendezvous_is_hidden(facts, deadline)};
 }
 
 static dist_status rendezvous_schedule(const struct disti_facts *facts,

@@ -3,6 +3,7 @@
 #include "rendezvous/rendezvous.h"
 
 #include "base/log.h"
+#include "base/net/socket.h"
 #include "base/settings/config.h"
 
 #include <limits.h>
@@ -42,6 +43,7 @@ static dist_status url_tcp(const char *text, const char *body, size_t length, st
         return url_bad(text, "has an IPv6 address, which needs brackets ([::1])");
     if (!url_copy(url->host, sizeof(url->host), body + bracket, (size_t)(end - body) - bracket))
         return url_bad(text, "has no host, or too long a host");
+    disti_host_normalize(url->host);
     if (!url_copy(port, sizeof(port), colon + 1, length - used - 1))
         return url_bad(text, "has no port, or too long a port");
     return disti_parse_int("the port in the init method", port, 1, 65535, &url->port);

@@ -16,14 +16,17 @@ struct disti_store_target {
     int rank; /* -1: the store's choice, see disti_store_rank */
     int world_size;
     const struct disti_secret *secret; /* NULL: none */
-    bool doubtful; /* host and port may be out of date: who is no store there means "not yet" */
-    bool probe;    /* leaves at the challenge: there is a store */
+    bool doubtful;    /* host and port may be out of date: who is no store there means "not yet" */
+    bool probe;       /* leaves at the challenge: there is a store */
+    bool one_machine; /* all ranks are known to be on this machine */
+    bool warns;       /* after a few seconds without a store: one rank of a machine is enough */
 };
 
 /* What the tries so far met; zeroed to begin with. */
 struct disti_store_tries {
     char text[400];        /* "127.0.0.1: Connection refused", of the last round */
     int64_t unresolved_by; /* give up on a name that nobody knows; 0: not tried yet */
+    bool unresolved;       /* in the last round no name server answered */
     bool stranger;         /* somebody accepts, and does not speak the store's protocol */
     bool tls_ended;        /* in some round a TLS handshake was hung up on */
 };
@@ -46,6 +49,10 @@ dist_status disti_store_reach(const struct disti_store_target *target, int timeo
 /* One more thing that the round has met. */
 void disti_store_tried(struct disti_store_tries *tries, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* When a rank that still seeks the store warns: halfway to the deadline, after 5 s at the latest.
+ */
+int64_t disti_store_warn_at(int64_t deadline);
 
 /* Sleeps before the next round, longer each time, not beyond the deadline. */
 void disti_store_back_off(int *ms, int most_ms, int64_t deadline);

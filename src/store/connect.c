@@ -16,6 +16,7 @@
 #define DOUBTFUL_MS 1000   /* the same, where another place may be announced meanwhile */
 #define WELCOME_MS 30000   /* the same, for an answer to the hello */
 #define UNRESOLVED_MS 5000 /* a name that nobody knows */
+#define WARN_MS 5000       /* until a rank that finds no store warns */
 
 static int64_t connect_sooner(int64_t a, int64_t b)
 {
@@ -100,21 +101,30 @@ static struct disti_store *connect_store(int fd, struct disti_tls *tls,
     return store;
 }
 
+/* *hopeless_p: to try the address again cannot help, as the last of tries->text says. */
 static dist_status connect_address(const struct addrinfo *address,
                                    const struct disti_store_target *target, int64_t deadline,
-                                   struct disti_store_tries *tries, struct disti_store **store_p)
+                                   struct disti_store_tries *tries, struct disti_store **store_p,
+                                   bool *hopeless_p)
 {
     struct disti_store *store;
     struct disti_tls *tls;
-    char host[DISTI_HOST_SIZE];
+    char host[DISTI_HOST_SIZE], why[256];
     dist_status status;
     int64_t connect_by = disti_deadline_ms(target->doubtful ? DOUBTFUL_MS : CONNECT_MS);
     int64_t welcome_by = disti_deadline_ms(WELCOME_MS);
-    int fd = connect_socket(address, connect_sooner(deadline, connect_by));
+    int fd = connect_socket(address, connect_sooner(deadline, connect_by)), error = errno;
 
+    *hopeless_p = false;
     disti_address_text(address->ai_addr, host);
     if (fd < 0) {
-        disti_store_tried(tries, "%s port %d: %s", host, target->port, strerror(errno));
+        /* EADDRNOTAVAIL may mean that all local ports are in use at the moment. */
+        *hopeless_p = error != EADDRNOTAVAIL &&
+                      disti_address_is_hopeless(address->ai_addr, error, why, sizeof(why));
+        if (*hopeless_p)
+            disti_store_tried(tries, "%s", why);
+        else
+            disti_store_tried(tries, "%s port %d: %s", host, target->port, strerror(error));
         return DIST_IN_PROGRESS;
     }
     if (connect_met_itself(fd)) {
@@ -144,7 +154,8 @@ static dist_status connect_unresolved(const struct disti_store_target *target, i
                                       struct disti_store_tries *tries)
 {
     disti_store_tried(tries, "%s: %s", target->host, gai_strerror(code));
-    if (code == EAI_AGAIN) /* the name server does not answer yet */
+    tries->unresolved = code == EAI_AGAIN;
+    if (tries->unresolved) /* the name server does not answer yet */
         return DIST_IN_PROGRESS;
     if (!tries->unresolved_by)
         tries->unresolved_by = disti_deadline_ms(UNRESOLVED_MS);
@@ -161,16 +172,49 @@ dist_status disti_store_try(const struct disti_store_target *target, int64_t dea
 {
     struct addrinfo *addresses, *a;
     dist_status status = DIST_IN_PROGRESS;
-    int code = disti_resolve(target->host, target->port, &addresses);
+    int code = disti_resolve(target->host, target->port, deadline, &addresses);
+    bool hopeless, all_hopeless = true;
 
+    if (code == EAI_AGAIN && tries->text[0] && disti_expired(deadline))
+        return DIST_IN_PROGRESS; /* no time is left: keep what the round before met */
     tries->text[0] = 0;
-    tries->stranger = false;
+    tries->stranger = tries->unresolved = false;
     if (code)
         return connect_unresolved(target, code, tries);
-    for (a = addresses; a && status == DIST_IN_PROGRESS; a = a->ai_next)
-        status = connect_address(a, target, deadline, tries, store_p);
+    for (a = addresses; a && status == DIST_IN_PROGRESS; a = a->ai_next) {
+        status = connect_address(a, target, deadline, tries, store_p, &hopeless);
+        all_hopeless = all_hopeless && hopeless;
+    }
     freeaddrinfo(addresses);
+    if (status == DIST_IN_PROGRESS && all_hopeless)
+        return disti_fail(DIST_ERR_RENDEZVOUS, "rank %d cannot reach \"%s\" port %d: %s",
+                          target->rank, target->host, target->port, tries->text);
     return status;
+}
+
+/* What is likely to be wrong, and what to do. */
+static const char *connect_advice(const struct disti_store_target *target,
+                                  const struct disti_store_tries *tries)
+{
+    if (tries->tls_ended)
+        return "what was there ended a TLS handshake. See the log of rank 0, and set "
+               "DIST_TLS_CERT, DIST_TLS_KEY and DIST_TLS_CA on all ranks, or on none";
+    if (tries->unresolved)
+        return "the name servers do not answer. See /etc/resolv.conf, or give a numeric address";
+    if (tries->stranger)
+        return "if another program has that port, rank 0 cannot listen there: choose another one "
+               "(MASTER_PORT)";
+    if (disti_host_is_loopback(target->host) && !target->one_machine)
+        return "that host is this machine itself. If rank 0 runs on another machine, set "
+               "MASTER_ADDR to the address of that one";
+    return "start rank 0, or see the error that it reported; set the same MASTER_ADDR on all "
+           "ranks, or raise the timeout (DIST_TIMEOUT, seconds)";
+}
+
+int64_t disti_store_warn_at(int64_t deadline)
+{
+    return connect_sooner(disti_deadline_ms(WARN_MS),
+                          disti_deadline_ms(disti_left_ms(deadline) / 2));
 }
 
 void disti_store_back_off(int *ms, int most_ms, int64_t deadline)
@@ -186,6 +230,7 @@ dist_status disti_store_reach(const struct disti_store_target *target, int timeo
 {
     struct disti_store_tries tries = {0};
     int delay_ms = 5;
+    int64_t warn_at = disti_store_warn_at(deadline);
     struct disti_tls_context *tls;
     dist_status status = disti_tls_open(&tls); /* what is wrong with it is said before any wait */
 
@@ -197,16 +242,17 @@ dist_status disti_store_reach(const struct disti_store_target *target, int timeo
         if (status != DIST_IN_PROGRESS)
             return status;
         if (disti_expired(deadline))
-            return disti_fail(
-                DIST_ERR_RENDEZVOUS, "rank %d found no store at %s port %d within %d ms (%s): %s",
-                target->rank, target->host, target->port, timeout_ms, tries.text,
-                tries.tls_ended
-                    ? "what was there ended a TLS handshake. See the log of rank 0, and set "
-                      "DIST_TLS_CERT, DIST_TLS_KEY and DIST_TLS_CA on all ranks, or on none"
-                : tries.stranger
-                    ? "if another program has that port, choose another one (MASTER_PORT)"
-                    : "start rank 0, set the same MASTER_ADDR on all ranks, or raise the timeout "
-                      "(DIST_TIMEOUT, seconds)");
+            return disti_fail(DIST_ERR_RENDEZVOUS,
+                              "rank %d found no store at %s port %d within %d ms (%s): %s",
+                              target->rank, target->host, target->port, timeout_ms, tries.text,
+                              connect_advice(target, &tries));
+        if (target->warns && disti_expired(warn_at)) {
+            warn_at = INT64_MAX;
+            disti_notice(
+                "rank %d finds no store at %s port %d yet (%s), and gives up in %.1f s: %s",
+                target->rank, target->host, target->port, tries.text, disti_left_ms(deadline) / 1e3,
+                connect_advice(target, &tries));
+        }
         disti_store_back_off(&delay_ms, 200, deadline);
     }
 }

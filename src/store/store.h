@@ -23,11 +23,12 @@ struct disti_store;
 /*
  * A server for world_size ranks. It listens on one address, `host` (numeric or a name; NULL: on all
  * addresses of the machine), and on `port` (0: any free one); `run` starts its thread, so that a
- * launcher may fork in between. Neither blocks. ERR_ADDRESS_IN_USE names address and port;
+ * launcher may fork in between. Neither blocks, except that a name is looked up until the deadline.
+ * ERR_ADDRESS_IN_USE names address and port;
  * ERR_SYSTEM: there may not be a descriptor for each rank. Once all
  * ranks have said goodbye, a launcher's store is empty and ready for the next group.
  */
-dist_status disti_store_server_listen(const char *host, int port, int world_size,
+dist_status disti_store_server_listen(const char *host, int port, int world_size, int64_t deadline,
                                       struct disti_store_server **server_p);
 dist_status disti_store_server_run(struct disti_store_server *server);
 int disti_store_server_port(const struct disti_store_server *server);

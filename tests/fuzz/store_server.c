@@ -121,7 +121,7 @@ void fuzz_store_server(struct fuzz_input *input)
     struct disti_store_server *server;
     struct server_caller callers[SERVER_CALLERS] = {{.fd = -1}, {.fd = -1}, {.fd = -1}};
 
-    FUZZ_MUST(disti_store_server_listen("127.0.0.1", 0, 2, &server) == DIST_OK);
+    FUZZ_MUST(disti_store_server_listen("127.0.0.1", 0, 2, 0, &server) == DIST_OK);
     FUZZ_MUST(disti_store_server_run(server) == DIST_OK);
     while (input->left)
         server_act(disti_store_server_port(server), callers, input);

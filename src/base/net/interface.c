@@ -90,7 +90,7 @@ dist_status disti_primary_address(char text[DISTI_HOST_SIZE])
     /* Addresses set aside for documentation: only the default route can lead there. */
     if (!interface_route(AF_INET, "198.51.100.1", text) &&
         !interface_route(AF_INET6, "2001:db8::1", text) && !interface_find("^", text))
-        snprintf(text, DISTI_HOST_SIZE, "127.0.0.1");
+        snprintf(text, DISTI_HOST_SIZE, "%s", disti_loopback());
     return DIST_OK;
 }
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Listening, resolving, naming. */
+/* Listening; addresses as text. */
 #include "base/net/socket.h"
 
-#include "base/ascii.h"
 #include "base/descriptor.h"
 #include "base/log.h"
 #include "base/process/own.h"
@@ -18,16 +17,6 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-int disti_resolve(const char *host, int port, struct addrinfo **addresses_p)
-{
-    struct addrinfo hints = {
-        .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
-    char service[16];
-
-    snprintf(service, sizeof(service), "%d", port);
-    return getaddrinfo(host, service, &hints, addresses_p);
-}
-
 void disti_address_text(const struct sockaddr *address, char text[DISTI_HOST_SIZE])
 {
     socklen_t length =
@@ -42,14 +31,6 @@ int disti_address_port(const struct sockaddr *address)
     if (address->sa_family == AF_INET6)
         return ntohs(((const struct sockaddr_in6 *)(const void *)address)->sin6_port);
     return ntohs(((const struct sockaddr_in *)(const void *)address)->sin_port);
-}
-
-static bool socket_is_loopback(const struct sockaddr *address)
-{
-    if (address->sa_family == AF_INET6)
-        return IN6_IS_ADDR_LOOPBACK(
-            &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr);
-    return ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr) >> 24 == 127;
 }
 
 /* Of IPv6: that stands for all of IPv4 too. */
@@ -84,37 +65,6 @@ static int socket_listen_at(const struct addrinfo *address, int *fd_p, int *port
     *fd_p = fd;
     *port_p = disti_address_port((struct sockaddr *)&bound);
     return 0;
-}
-
-/* localhost, localhost.localdomain, ip6-localhost, me.localhost: nobody else can be meant. */
-static bool socket_names_loopback(const char *host)
-{
-    for (const char *at = host; *at; at++) {
-        if ((at == host || at[-1] == '.') && disti_ascii_begins_same(at, "localhost", 9))
-            return true;
-    }
-    return disti_ascii_same(host, "ip6-loopback") || disti_ascii_same(host, "ip6-localhost");
-}
-
-static bool socket_is_numeric(const char *host)
-{
-    unsigned char bytes[sizeof(struct in6_addr)];
-
-    return inet_pton(AF_INET, host, bytes) == 1 || inet_pton(AF_INET6, host, bytes) == 1;
-}
-
-bool disti_host_is_hidden(const char *host)
-{
-    struct addrinfo *addresses;
-    bool hidden = true;
-
-    if (!host[0] || socket_is_numeric(host) || socket_names_loopback(host) ||
-        disti_resolve(host, 0, &addresses))
-        return false;
-    for (const struct addrinfo *a = addresses; a && hidden; a = a->ai_next)
-        hidden = socket_is_loopback(a->ai_addr);
-    freeaddrinfo(addresses);
-    return hidden;
 }
 
 /* Does this process itself listen there? */
@@ -173,7 +123,7 @@ static int socket_listen_any(const struct addrinfo *addresses, char numeric[DIST
 
     for (int loopback = 0; loopback < 2; loopback++) {
         for (const struct addrinfo *a = addresses; a; a = a->ai_next) {
-            if (socket_is_loopback(a->ai_addr) != (loopback == 1))
+            if (disti_address_is_loopback(a->ai_addr) != (loopback == 1))
                 continue;
             disti_address_text(a->ai_addr, numeric);
             error = socket_listen_at(a, fd_p, port_p);
@@ -185,11 +135,11 @@ static int socket_listen_any(const struct addrinfo *addresses, char numeric[DIST
     return error;
 }
 
-dist_status disti_listen(const char *host, int port, int *fd_p, int *port_p)
+dist_status disti_listen(const char *host, int port, int64_t deadline, int *fd_p, int *port_p)
 {
-    char numeric[DISTI_HOST_SIZE] = "no address";
+    char numeric[DISTI_HOST_SIZE] = "no address", why[256];
     struct addrinfo *addresses;
-    int error, code = disti_resolve(host, port, &addresses);
+    int error, code = disti_resolve(host, port, deadline, &addresses);
 
     if (code)
         return disti_fail(DIST_ERR_RENDEZVOUS,
@@ -197,6 +147,11 @@ dist_status disti_listen(const char *host, int port, int *fd_p, int *port_p)
                           "host that this machine can resolve",
                           host, gai_strerror(code));
     error = socket_listen_any(addresses, numeric, fd_p, port_p);
+    if (error && !addresses->ai_next &&
+        disti_address_is_hopeless(addresses->ai_addr, error, why, sizeof(why))) {
+        freeaddrinfo(addresses);
+        return disti_fail(DIST_ERR_RENDEZVOUS, "cannot listen on \"%s\": %s", host, why);
+    }
     freeaddrinfo(addresses);
     return error ? socket_listen_failed(host, port, numeric, error) : DIST_OK;
 }
@@ -209,7 +164,7 @@ dist_status disti_listen_everywhere(int port, int *fd_p, int *port_p)
     for (int i = 0; i < 2; i++) {
         struct addrinfo *addresses;
 
-        if (disti_resolve(all[i], port, &addresses))
+        if (disti_resolve(all[i], port, 0, &addresses))
             continue;
         error = socket_listen_at(addresses, fd_p, port_p);
         freeaddrinfo(addresses);

@@ -8,10 +8,33 @@
 #include "base/host_name.h"
 
 #include <netdb.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <sys/socket.h>
 
-/* The addresses of a name, for TCP. Returns getaddrinfo's code; free with freeaddrinfo. */
-int disti_resolve(const char *host, int port, struct addrinfo **addresses_p);
+/*
+ * The addresses of a name, for TCP. Returns getaddrinfo's code; free with freeaddrinfo. EAI_AGAIN
+ * if the name servers have not answered by the deadline.
+ */
+int disti_resolve(const char *host, int port, int64_t deadline, struct addrinfo **addresses_p);
+
+/* Removes the brackets of "[::1]", and turns "::ffff:10.0.0.1" into "10.0.0.1". Never longer. */
+void disti_host_normalize(char *host);
+
+/* True for names and addresses of the loopback: localhost, me.localhost, 127.0.0.1, ::1. */
+bool disti_host_is_loopback(const char *host);
+
+/* "127.0.0.1", or "::1" if only that can be used. */
+const char *disti_loopback(void);
+
+bool disti_address_is_loopback(const struct sockaddr *address);
+
+/*
+ * True if to use the address again cannot help after it failed with that error: a loopback address
+ * that this machine does not have, a link-local one without its interface. Says why and what to do.
+ */
+bool disti_address_is_hopeless(const struct sockaddr *address, int error, char *why, size_t size);
 
 /* "10.0.0.1", without the port. */
 void disti_address_text(const struct sockaddr *address, char text[DISTI_HOST_SIZE]);
@@ -19,10 +42,10 @@ int disti_address_port(const struct sockaddr *address);
 
 /*
  * Listens on the first address of `host` that belongs to this machine, and on no other.
- * Port 0: any free one. The socket does not block and is closed by exec.
- * ERR_ADDRESS_IN_USE, ERR_RENDEZVOUS.
+ * Port 0: any free one. The socket does not block and is closed by exec. A name is looked up until
+ * the deadline. ERR_ADDRESS_IN_USE, ERR_RENDEZVOUS.
  */
-dist_status disti_listen(const char *host, int port, int *fd_p, int *port_p);
+dist_status disti_listen(const char *host, int port, int64_t deadline, int *fd_p, int *port_p);
 
 /*
  * Listens on all addresses of this machine. For a name by which others find this machine, while
@@ -34,7 +57,7 @@ dist_status disti_listen_everywhere(int port, int *fd_p, int *port_p);
  * Does the name stand for loopback addresses alone here, though it is no name of the loopback? So
  * Debian has it in /etc/hosts for a machine's own name (127.0.1.1); other machines know it better.
  */
-bool disti_host_is_hidden(const char *host);
+bool disti_host_is_hidden(const char *host, int64_t deadline);
 
 /* No delays for small messages; a peer that has vanished is noticed. Errors are ignored. */
 void disti_socket_tune(int fd);

@@ -23,16 +23,18 @@
 dist_status disti_agents_serve(struct disti_agents *agents)
 {
     const struct disti_agents_config *config = &agents->config;
+    const int64_t by_ns = agents->client.join_by_ns;
     bool tried, must = config->serve == DISTI_AGENTS_SERVE;
     char why[DISTI_AGENTS_TEXT];
     dist_status status;
 
     if (agents->server || config->serve == DISTI_AGENTS_SERVE_NEVER)
         return DIST_OK;
-    agents->everywhere = config->max_nodes > 1 && disti_host_is_hidden(config->endpoint_host);
+    agents->everywhere =
+        config->max_nodes > 1 && disti_host_is_hidden(config->endpoint_host, by_ns);
     tried = disti_log_trying(true);
-    status =
-        disti_agents_server_open(config, agents->epoll_fd, agents->everywhere, &agents->server);
+    status = disti_agents_server_open(config, agents->epoll_fd, agents->everywhere, by_ns,
+                                      &agents->server);
     disti_log_trying(tried);
     if (status == DIST_OK || !must)
         return DIST_OK;
@@ -100,13 +102,13 @@ dist_status disti_agents_open(const struct disti_agents_config *config,
         status = disti_fail(DIST_ERR_NO_MEMORY, "no memory for an agent: free some");
     else if (!agents_open_descriptors(agents))
         status = disti_fail_errno(DIST_ERR_SYSTEM, "cannot open an agent's descriptors");
-    else
+    disti_agents_client_begin(agents);
+    if (status == DIST_OK)
         status = disti_agents_serve(agents);
     if (status != DIST_OK) {
         agents_free(agents);
         return status;
     }
-    disti_agents_client_begin(agents);
     agents_arm(agents, 0);
     *agents_p = agents;
     return DIST_OK;

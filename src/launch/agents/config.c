@@ -211,7 +211,7 @@ dist_status disti_agents_config_check(const struct disti_agents_config *config)
 bool disti_agents_config_copy(struct disti_agents_config *copy_p,
                               const struct disti_agents_config *config)
 {
-    char host[DISTI_HOST_SIZE];
+    char host[DISTI_HOST_SIZE], *address = config->address ? strdup(config->address) : NULL;
     void *secret = calloc(1, config->secret_bytes + 1);
 
     disti_host_name(host);
@@ -219,7 +219,9 @@ bool disti_agents_config_copy(struct disti_agents_config *copy_p,
     copy_p->endpoint_host = strdup(config->endpoint_host);
     copy_p->job = strdup(config->job);
     copy_p->host = strdup(config->host && config->host[0] ? config->host : host);
-    copy_p->address = config->address ? strdup(config->address) : NULL;
+    if (address)
+        disti_host_normalize(address);
+    copy_p->address = address;
     if (secret && config->secret_bytes)
         memcpy(secret, config->secret, config->secret_bytes);
     copy_p->secret = secret;

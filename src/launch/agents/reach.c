@@ -82,11 +82,12 @@ static bool reach_met_itself(int fd)
            memcmp(&own, &other, own_size) == 0;
 }
 
-static void reach_call(struct disti_agents *agents)
+/* True: an event, as the endpoint's only address is of no use here. */
+static bool reach_call(struct disti_agents *agents, struct disti_agents_event *event_p)
 {
     struct agents_client *client = &agents->client;
     const struct addrinfo *address = client->at;
-    char host[DISTI_HOST_SIZE];
+    char host[DISTI_HOST_SIZE], why[256];
     int fd = disti_descriptor_own(
         socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 
@@ -95,20 +96,29 @@ static void reach_call(struct disti_agents *agents)
              disti_address_port(address->ai_addr));
     if (fd < 0) {
         reach_failed(agents, "no socket: %s", strerror(errno));
-        return;
+        return false;
     }
     disti_socket_tune(fd);
     if (connect(fd, address->ai_addr, address->ai_addrlen) && errno != EINPROGRESS) {
-        reach_failed(agents, "%s: %s", agents->where, strerror(errno));
+        const int error = errno;
+
         disti_descriptor_close(fd);
-        return;
+        if (client->addresses->ai_next || error == EADDRNOTAVAIL ||
+            !disti_address_is_hopeless(address->ai_addr, error, why, sizeof(why))) {
+            reach_failed(agents, "%s: %s", agents->where, strerror(error));
+            return false;
+        }
+        return disti_agents_client_break(agents, event_p, "cannot reach \"%s\" port %d: %s",
+                                         agents->config.endpoint_host, disti_agents_port(agents),
+                                         why);
     }
     if (!disti_agents_link_open(&client->link, fd, agents->epoll_fd, NULL, AGENTS_LIMIT_STRANGER)) {
         reach_failed(agents, "cannot watch a socket: %s", strerror(errno));
-        return;
+        return false;
     }
     client->state = AGENTS_CALLING;
     client->try_by_ns = disti_deadline_ms(TRY_MS);
+    return false;
 }
 
 /* The endpoint's addresses, anew each time: they may change while a cluster starts. */
@@ -125,13 +135,13 @@ static bool reach_seek(struct disti_agents *agents, struct disti_agents_event *e
     }
     if (!client->at) {
         disti_agents_serve(agents);
-        code = disti_resolve(config->endpoint_host, disti_agents_port(agents), &client->addresses);
+        code = disti_resolve(config->endpoint_host, disti_agents_port(agents), client->join_by_ns,
+                             &client->addresses);
     }
     if (!code) {
         client->at = client->at ? client->at : client->addresses;
-        reach_call(agents);
         *when_p = 0;
-        return false;
+        return reach_call(agents, event_p);
     }
     client->addresses = NULL;
     reach_failed(agents, "the name \"%s\": %s", config->endpoint_host, gai_strerror(code));
@@ -209,10 +219,12 @@ static void reach_address(const struct disti_agents *agents, char text[AGENTS_AD
     const struct disti_agents_config *config = &agents->config;
     struct sockaddr_storage own;
     socklen_t size = sizeof(own);
-    char host[DISTI_HOST_SIZE] = "127.0.0.1";
+    char host[DISTI_HOST_SIZE] = "";
 
     if (getsockname(agents->client.link.fd, (struct sockaddr *)&own, &size) == 0)
         disti_address_text((struct sockaddr *)&own, host);
+    else
+        snprintf(host, sizeof(host), "%s", disti_loopback());
     snprintf(text, AGENTS_ADDRESS, "%s",
              config->address      ? config->address
              : agents->everywhere ? config->endpoint_host

@@ -26,7 +26,8 @@
 #define EVENTS 64         /* at a time */
 
 dist_status disti_agents_server_open(const struct disti_agents_config *config, int epoll_fd,
-                                     bool everywhere, struct agents_server **server_p)
+                                     bool everywhere, int64_t deadline,
+                                     struct agents_server **server_p)
 {
     struct agents_server *server = calloc(1, sizeof(*server));
     struct epoll_event event = {.events = EPOLLIN};
@@ -42,8 +43,8 @@ dist_status disti_agents_server_open(const struct disti_agents_config *config, i
     if (status == DIST_OK && everywhere)
         status = disti_listen_everywhere(config->endpoint_port, &server->listen_fd, &server->port);
     else if (status == DIST_OK)
-        status = disti_listen(config->endpoint_host, config->endpoint_port, &server->listen_fd,
-                              &server->port);
+        status = disti_listen(config->endpoint_host, config->endpoint_port, deadline,
+                              &server->listen_fd, &server->port);
     if (status == DIST_OK && epoll_ctl(epoll_fd, EPOLL_CTL_ADD, server->listen_fd, &event))
         status = disti_fail_errno(DIST_ERR_SYSTEM, "cannot watch the endpoint's port");
     if (status != DIST_OK) {

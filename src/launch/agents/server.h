@@ -77,7 +77,8 @@ struct agents_server {
 
 /* At every address of the machine if `everywhere`. *config is kept, and outlives the server. */
 dist_status disti_agents_server_open(const struct disti_agents_config *config, int epoll_fd,
-                                     bool everywhere, struct agents_server **server_p);
+                                     bool everywhere, int64_t deadline,
+                                     struct agents_server **server_p);
 /* Serves what has come; *when_p is lowered to when it must be called again. True: call again. */
 bool disti_agents_server_move(struct agents_server *server, int64_t *when_p);
 /* How many agents are connected. */

@@ -3,6 +3,7 @@
 #include "launch/options/options.h"
 
 #include "base/ascii.h"
+#include "base/net/socket.h"
 #include "base/settings/env.h"
 #include "launch/options/words.h"
 #include "tools/common/args.h"
@@ -221,17 +222,18 @@ static bool options_check_signals(struct disti_run_options *options)
 /* Without an endpoint the nodes meet where rank 0 is: at node 0. */
 static bool options_check_endpoint(struct disti_run_options *options)
 {
-    const char *host = options->master_addr ? options->master_addr : "127.0.0.1";
+    const char *host = options->master_addr ? options->master_addr : disti_loopback();
 
     if (options->rdzv_endpoint) {
         options->endpoint_port = OPTIONS_ENDPOINT_PORT;
-        if (disti_run_endpoint(options->rdzv_endpoint, options->endpoint, &options->endpoint_port))
-            return true;
-        return options_wrong("--rdzv-endpoint is neither HOST nor HOST:PORT");
+        if (!disti_run_endpoint(options->rdzv_endpoint, options->endpoint, &options->endpoint_port))
+            return options_wrong("--rdzv-endpoint is neither HOST nor HOST:PORT");
+    } else {
+        snprintf(options->endpoint, sizeof(options->endpoint), "%s", host);
+        options->endpoint_port =
+            options->master_port < 0 ? OPTIONS_MASTER_PORT : (int)options->master_port;
     }
-    snprintf(options->endpoint, sizeof(options->endpoint), "%s", host);
-    options->endpoint_port =
-        options->master_port < 0 ? OPTIONS_MASTER_PORT : (int)options->master_port;
+    disti_host_normalize(options->endpoint);
     return true;
 }
 

@@ -69,7 +69,7 @@ static dist_status round_name(char job[128])
 
 const char *disti_run_store_host(const struct disti_run_round *round)
 {
-    return round->nodes == 1 ? "127.0.0.1" : round->master_address;
+    return round->nodes == 1 ? disti_loopback() : round->master_address;
 }
 
 int disti_run_processes(const struct disti_run_options *options,
@@ -81,7 +81,7 @@ int disti_run_processes(const struct disti_run_options *options,
 dist_status disti_run_round_local(const struct disti_run_options *options, int restarts,
                                   struct disti_run_round *round_p)
 {
-    const char *host = options->master_addr ? options->master_addr : "127.0.0.1";
+    const char *host = options->master_addr ? options->master_addr : disti_loopback();
     dist_status status = DIST_OK;
 
     round_p->restarts = round_p->attempt = restarts;
@@ -90,6 +90,7 @@ dist_status disti_run_round_local(const struct disti_run_options *options, int r
     round_p->workers = round_p->world_size = options->workers;
     round_p->processes = disti_run_processes(options, round_p);
     snprintf(round_p->master_address, sizeof(round_p->master_address), "%s", host);
+    disti_host_normalize(round_p->master_address);
     round_p->master_port = (int)options->master_port;
     round_p->store_port = 0;
     if (options->master_port < 0)

@@ -83,7 +83,7 @@ dist_status disti_run_agent_serve(struct disti_run_agent *agent)
     struct disti_run_round *round = &agent->round;
     const char *host = disti_run_store_host(round);
     const dist_status status = disti_store_server_listen(
-        start_is_here(host) ? host : NULL, round->store_port, round->world_size, &agent->store);
+        start_is_here(host) ? host : NULL, round->store_port, round->world_size, 0, &agent->store);
 
     if (status != DIST_OK)
         return status;

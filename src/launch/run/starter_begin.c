@@ -51,6 +51,7 @@ static void begin_master(struct disti_run_starter *starter)
     else if (disti_hosts_is_loopback(name) && !begin_is_one_machine(starter))
         name = own;
     snprintf(starter->master, sizeof(starter->master), "%s", name);
+    disti_host_normalize(starter->master);
 }
 
 /* A port that is free here is most likely free there. */

@@ -3,6 +3,7 @@
 #include "rendezvous/rendezvous.h"
 
 #include "base/log.h"
+#include "base/net/socket.h"
 #include "base/settings/config.h"
 #include "rendezvous/launchers/mindspore.h"
 #include "rendezvous/launchers/slurm.h"
@@ -244,7 +245,7 @@ static dist_status launch_environment(struct disti_launch *launch)
         launch->rank = launch->local_rank;
         launch->local_world_size = launch->world_size;
         if (!launch->host[0])
-            memcpy(launch->host, "127.0.0.1", sizeof("127.0.0.1"));
+            snprintf(launch->host, sizeof(launch->host), "%s", disti_loopback());
     }
     if (launch->rank < 0 && launch->world_size == 1)
         launch->rank = 0;
@@ -365,8 +366,10 @@ dist_status disti_launch_detect(struct disti_launch *launch_p)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "MASTER_ADDR is too long for a host name: give the name or address of "
                           "rank 0's machine");
-    if (host)
+    if (host) {
         snprintf(launch.host, sizeof(launch.host), "%s", host);
+        disti_host_normalize(launch.host);
+    }
     if (source) {
         launch.launcher = source->launcher;
         launch.mark = watch && launch_is_process(source) ? source->mark : NULL;

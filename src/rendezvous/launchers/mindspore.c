@@ -3,6 +3,7 @@
 #include "rendezvous/launchers/mindspore.h"
 
 #include "base/log.h"
+#include "base/net/socket.h"
 #include "base/settings/config.h"
 
 #include <stdio.h>
@@ -64,6 +65,7 @@ dist_status disti_launch_mindspore(struct disti_launch *launch)
         launch->rank = -1;
     if (!launch->host[0] && host) {
         snprintf(launch->host, sizeof(launch->host), "%s", host);
+        disti_host_normalize(launch->host);
         if (port > 0)
             launch->port = port + 1;
     }

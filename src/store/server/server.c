@@ -82,7 +82,7 @@ static dist_status server_find_room(int world_size)
         world_size, most, wanted);
 }
 
-dist_status disti_store_server_listen(const char *host, int port, int world_size,
+dist_status disti_store_server_listen(const char *host, int port, int world_size, int64_t deadline,
                                       struct disti_store_server **server_p)
 {
     struct disti_store_server *server;
@@ -104,7 +104,7 @@ dist_status disti_store_server_listen(const char *host, int port, int world_size
     if (status == DIST_OK)
         status = disti_tls_open(&server->tls);
     if (status == DIST_OK)
-        status = host ? disti_listen(host, port, &server->listen_fd, &server->port)
+        status = host ? disti_listen(host, port, deadline, &server->listen_fd, &server->port)
                       : disti_listen_everywhere(port, &server->listen_fd, &server->port);
     if (status != DIST_OK)
         goto out;

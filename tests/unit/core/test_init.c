@@ -153,7 +153,7 @@ static void who_joins_twice_is_told_so(void **state)
     int fd, port;
 
     (void)state;
-    assert_int_equal(disti_listen("127.0.0.1", 0, &fd, &port), DIST_OK);
+    assert_int_equal(disti_listen("127.0.0.1", 0, 0, &fd, &port), DIST_OK);
     close(fd);
     snprintf(start.url, sizeof(start.url), "tcp://127.0.0.1:%d", port);
     ranks_start(&ranks, 2, join_twice, &start);

@@ -96,6 +96,20 @@ static void test_too_few(void **state)
     agents_close_all(agents, 2);
 }
 
+static void test_no_zone(void **state)
+{
+    struct disti_agents_config config = agents_config(29400, 2, 2);
+    struct disti_agents *agents;
+
+    (void)state;
+    config.endpoint_host = "fe80::1";
+    config.serve = DISTI_AGENTS_SERVE_NEVER;
+    agents = agents_open(&config);
+    agents_expect(&agents, 1, DISTI_AGENTS_BROKEN, events);
+    assert_non_null(strstr(events[0].text, "fe80::1%eth0"));
+    agents_close_all(&agents, 1);
+}
+
 static void test_nobody_there(void **state)
 {
     struct disti_agents_config config = agents_config(0, 2, 2);
@@ -185,9 +199,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refusals),     cmocka_unit_test(test_full),
-        cmocka_unit_test(test_too_few),      cmocka_unit_test(test_nobody_there),
-        cmocka_unit_test(test_cannot_serve), cmocka_unit_test(test_bad_config),
-        cmocka_unit_test(test_conf),
+        cmocka_unit_test(test_too_few),      cmocka_unit_test(test_no_zone),
+        cmocka_unit_test(test_nobody_there), cmocka_unit_test(test_cannot_serve),
+        cmocka_unit_test(test_bad_config),   cmocka_unit_test(test_conf),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -263,7 +263,8 @@ static void test_server_goes_mad(void **state)
         unsigned char bytes[4096];
         int listener, fd;
 
-        assert_int_equal(disti_listen("127.0.0.1", 0, &listener, &config.endpoint_port), DIST_OK);
+        assert_int_equal(disti_listen("127.0.0.1", 0, 0, &listener, &config.endpoint_port),
+                         DIST_OK);
         config.serve = DISTI_AGENTS_SERVE_NEVER;
         agents = agents_open(&config);
         fd = welcome(listener, agents);
@@ -295,7 +296,8 @@ static void test_agent_is_spoken_to(void **state)
         int64_t deadline = disti_deadline_ms(WAIT_MS);
         int listener, fd = -1;
 
-        assert_int_equal(disti_listen("127.0.0.1", 0, &listener, &config.endpoint_port), DIST_OK);
+        assert_int_equal(disti_listen("127.0.0.1", 0, 0, &listener, &config.endpoint_port),
+                         DIST_OK);
         config.serve = DISTI_AGENTS_SERVE_NEVER;
         config.join_timeout_ms = 60;
         agents = agents_open(&config);

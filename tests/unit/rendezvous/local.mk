@@ -5,6 +5,7 @@ rendezvous_tests = \
 	tests/unit/rendezvous/test_launch \
 	tests/unit/rendezvous/test_meet \
 	tests/unit/rendezvous/test_process \
+	tests/unit/rendezvous/test_resolve \
 	tests/unit/rendezvous/test_schedule \
 	tests/unit/rendezvous/test_secrets \
 	tests/unit/rendezvous/test_store \
@@ -30,6 +31,10 @@ tests_unit_rendezvous_test_meet_SOURCES = tests/unit/rendezvous/test_meet.c \
 tests_unit_rendezvous_test_meet_LDADD = $(unit_test_libs)
 tests_unit_rendezvous_test_process_SOURCES = tests/unit/rendezvous/test_process.c
 tests_unit_rendezvous_test_process_LDADD = $(unit_test_libs)
+tests_unit_rendezvous_test_resolve_SOURCES = tests/unit/rendezvous/test_resolve.c \
+	tests/unit/rendezvous/launchers.h
+tests_unit_rendezvous_test_resolve_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir) $(CMOCKA_CFLAGS)
+tests_unit_rendezvous_test_resolve_LDADD = $(unit_test_libs) -ldl
 tests_unit_rendezvous_test_schedule_SOURCES = tests/unit/rendezvous/test_schedule.c \
 	tests/unit/rendezvous/ranks.h
 tests_unit_rendezvous_test_schedule_LDADD = $(unit_test_libs)

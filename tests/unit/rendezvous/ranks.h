@@ -91,7 +91,7 @@ static inline dist_status ranks_serve(const char *host, int port, int world_size
                                       struct disti_store_server **server_p)
 {
     struct disti_store_server *server;
-    dist_status status = disti_store_server_listen(host, port, world_size, &server);
+    dist_status status = disti_store_server_listen(host, port, world_size, 0, &server);
 
     *server_p = NULL;
     if (status != DIST_OK)

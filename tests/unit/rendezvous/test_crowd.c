@@ -101,7 +101,7 @@ static void test_slow_hellos(void **state)
 
     (void)state;
     raise_limit();
-    assert_int_equal(disti_store_server_listen("127.0.0.1", 0, SLOW_RANKS, &server), DIST_OK);
+    assert_int_equal(disti_store_server_listen("127.0.0.1", 0, SLOW_RANKS, 0, &server), DIST_OK);
     call_all(server, fds);
     assert_int_equal(disti_store_server_run(server), DIST_OK);
     for (int r = 0; r < SLOW_RANKS; r++)
@@ -181,7 +181,7 @@ static void crowd_comes(int ranks, int silent)
     crowd.connected = mmap(NULL, sizeof(*crowd.connected), PROT_READ | PROT_WRITE,
                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(crowd.connected != MAP_FAILED);
-    assert_int_equal(disti_store_server_listen("127.0.0.1", 0, ranks, &crowd.server), DIST_OK);
+    assert_int_equal(disti_store_server_listen("127.0.0.1", 0, ranks, 0, &crowd.server), DIST_OK);
     for (int i = 0; i < silent; i++)
         crowd.strangers[i] = ranks_stranger(crowd.server);
     ranks_start(&parts, CROWD_FORKS, members_join, &crowd);

@@ -27,12 +27,12 @@ static void serve_with_few_files(int rank, void *arg)
     CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
     files.rlim_cur = FEW_FILES;
     CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
-    CHECK(disti_store_server_listen("127.0.0.1", 0, 2 * FEW_FILES, &server) == DIST_OK);
+    CHECK(disti_store_server_listen("127.0.0.1", 0, 2 * FEW_FILES, 0, &server) == DIST_OK);
     CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur > 2 * FEW_FILES);
     disti_store_server_stop(server, 0);
     files.rlim_cur = files.rlim_max = FEW_FILES;
     CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
-    CHECK(disti_store_server_listen("127.0.0.1", 0, 2 * FEW_FILES, &server) == DIST_ERR_SYSTEM);
+    CHECK(disti_store_server_listen("127.0.0.1", 0, 2 * FEW_FILES, 0, &server) == DIST_ERR_SYSTEM);
     CHECK(strstr(dist_last_error(), "ulimit -Hn"));
 }
 
@@ -75,7 +75,7 @@ static void knock_at_a_full_house(void)
 
     disti_log_use(&log);
     snprintf(job, sizeof(job), "full.%d", (int)getpid());
-    CHECK(disti_store_server_listen("127.0.0.1", 0, 1, &full) == DIST_OK);
+    CHECK(disti_store_server_listen("127.0.0.1", 0, 1, 0, &full) == DIST_OK);
     CHECK(disti_discovery_open(job, &discovery) == DIST_OK);
     disti_store_server_set_discovery(full, discovery);
     port = disti_store_server_port(full);
@@ -152,7 +152,7 @@ static void house_of_strangers(int rank, void *arg)
     CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
     files.rlim_cur = HOUSE_FILES;
     CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
-    CHECK(disti_store_server_listen("127.0.0.1", 0, 1, &server) == DIST_OK);
+    CHECK(disti_store_server_listen("127.0.0.1", 0, 1, 0, &server) == DIST_OK);
     CHECK(pipe(gate) == 0);
     CHECK((strangers = fork()) >= 0);
     if (strangers == 0) {

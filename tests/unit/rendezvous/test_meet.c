@@ -3,6 +3,7 @@
 #include "ranks.h"
 
 #include "base/descriptor.h"
+#include "base/log.h"
 #include "base/net/socket.h"
 #include "launchers.h"
 #include "rendezvous/rendezvous.h"
@@ -44,7 +45,7 @@ static int free_port(void)
 {
     int fd, port;
 
-    assert_int_equal(disti_listen("127.0.0.1", 0, &fd, &port), DIST_OK);
+    assert_int_equal(disti_listen("127.0.0.1", 0, 0, &fd, &port), DIST_OK);
     disti_descriptor_close(fd);
     return port;
 }
@@ -154,7 +155,7 @@ static void test_tcp_ipv6(void **state)
     int fd, port;
 
     (void)state;
-    if (disti_listen("::1", 0, &fd, &port) != DIST_OK)
+    if (disti_listen("::1", 0, 0, &fd, &port) != DIST_OK)
         skip();
     close(fd);
     snprintf(by.url, sizeof(by.url), "tcp://[::1]:%d", port);
@@ -484,7 +485,7 @@ static void test_port_in_use(void **state)
     int fd, number;
 
     (void)state;
-    assert_int_equal(disti_listen("127.0.0.1", 0, &fd, &number), DIST_OK);
+    assert_int_equal(disti_listen("127.0.0.1", 0, 0, &fd, &number), DIST_OK);
     snprintf(port, sizeof(port), "%d", number);
     snprintf(url, sizeof(url), "tcp://127.0.0.1:%d?rank=0&world_size=2", number);
     EXPECT_FAILURE(url, DIST_ERR_ADDRESS_IN_USE, "127.0.0.1", port, "MASTER_PORT");
@@ -498,6 +499,56 @@ static void test_not_here(void **state)
                    "not an address of this machine");
     EXPECT_FAILURE("tcp://no-such-host.invalid:1?rank=0&world_size=2", DIST_ERR_RENDEZVOUS,
                    "no-such-host.invalid");
+}
+
+static void test_spelled_addresses(void **state)
+{
+    static const char *const hosts[] = {"::ffff:127.0.0.1", "[::ffff:7f00:1]"};
+    int ranks = 2;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(hosts) / sizeof(hosts[0]); i++) {
+        setenv("MASTER_ADDR", hosts[i], 1);
+        set_int("MASTER_PORT", free_port());
+        ranks_run(ranks, rank_by_env, &ranks);
+    }
+}
+
+static void test_no_zone(void **state)
+{
+    (void)state;
+    EXPECT_FAILURE("tcp://[fe80::1]:29999?rank=0&world_size=2", DIST_ERR_RENDEZVOUS,
+                   "fe80::1%eth0");
+    EXPECT_FAILURE("tcp://[fe80::1]:29999?rank=1&world_size=2", DIST_ERR_RENDEZVOUS,
+                   "fe80::1%eth0");
+}
+
+static char warned[1024];
+
+static void keep_warning(void *arg, dist_log_level level, const char *line)
+{
+    (void)arg;
+    if (level == DIST_LOG_WARN)
+        snprintf(warned, sizeof(warned), "%s", line);
+}
+
+/* MASTER_ADDR=localhost in a job of two machines: rank 1 warns before its time is over. */
+static void test_localhost_of_two(void **state)
+{
+    struct disti_bootstrap bootstrap;
+    struct disti_log log;
+
+    (void)state;
+    LAUNCHED("RANK=1", "WORLD_SIZE=2", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1",
+             "MASTER_ADDR=localhost");
+    set_int("MASTER_PORT", free_port());
+    assert_int_equal(disti_log_init(&log, keep_warning, NULL), DIST_OK);
+    disti_log_use(&log);
+    assert_int_equal(disti_rendezvous(NULL, 300, &bootstrap), DIST_ERR_RENDEZVOUS);
+    disti_log_use(NULL);
+    assert_non_null(strstr(dist_last_error(), "that host is this machine itself"));
+    assert_non_null(strstr(warned, "that host is this machine itself"));
+    assert_non_null(strstr(warned, "gives up in"));
 }
 
 /* Rank 1 reaches the store, and then has no address to listen at: rank 0 is told that. */
@@ -553,6 +604,9 @@ int main(void)
         cmocka_unit_test_setup(test_port_in_use, clean),
         cmocka_unit_test_setup(test_not_here, clean),
         cmocka_unit_test_setup(test_no_interface, clean),
+        cmocka_unit_test_setup(test_spelled_addresses, clean),
+        cmocka_unit_test_setup(test_no_zone, clean),
+        cmocka_unit_test_setup(test_localhost_of_two, clean),
     };
 
     return cmocka_run_group_tests(tests, make_directory, remove_directory);

@@ -31,7 +31,7 @@ static dist_status schedule(int ranks, int started, ranks_fn fn, int timeout_ms)
     struct ranks processes;
     dist_status status;
 
-    assert_int_equal(disti_store_server_listen("127.0.0.1", 0, ranks, &job.server), DIST_OK);
+    assert_int_equal(disti_store_server_listen("127.0.0.1", 0, ranks, 0, &job.server), DIST_OK);
     job.port = disti_store_server_port(job.server);
     ranks_start(&processes, started, fn, &job);
     status = disti_store_server_schedule(job.server, timeout_ms);

@@ -20,7 +20,7 @@ static int open_job(void **state)
     (void)state;
     disti_secret_set_word(&secret, "a secret of 24 bytes, or so");
     disti_secret_set_word(&another, "a secret of 24 bytes, or sO");
-    assert_int_equal(disti_store_server_listen("127.0.0.1", 0, WORLD, &server), DIST_OK);
+    assert_int_equal(disti_store_server_listen("127.0.0.1", 0, WORLD, 0, &server), DIST_OK);
     disti_store_server_set_secret(server, &secret);
     return disti_store_server_run(server);
 }
@@ -208,7 +208,7 @@ static void meet_impostor(bool with_flag, const char *says)
     int listener, fd;
     pid_t child;
 
-    assert_int_equal(disti_listen("127.0.0.1", 0, &listener, &target.port), DIST_OK);
+    assert_int_equal(disti_listen("127.0.0.1", 0, 0, &listener, &target.port), DIST_OK);
     fd = dup(listener); /* the library's own is closed in a child */
     disti_descriptor_close(listener);
     fcntl(fd, F_SETFL, 0);

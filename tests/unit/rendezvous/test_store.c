@@ -18,7 +18,7 @@ struct job {
 static void job_open(struct job *job, int ranks)
 {
     job->ranks = ranks;
-    assert_int_equal(disti_store_server_listen("127.0.0.1", 0, ranks, &job->server), DIST_OK);
+    assert_int_equal(disti_store_server_listen("127.0.0.1", 0, ranks, 0, &job->server), DIST_OK);
     job->port = disti_store_server_port(job->server);
 }
 

@@ -18,7 +18,7 @@ static struct disti_store_server *serve(int holder)
 {
     struct disti_store_server *server;
 
-    assert_int_equal(disti_store_server_listen("127.0.0.1", 0, SIZE, &server), DIST_OK);
+    assert_int_equal(disti_store_server_listen("127.0.0.1", 0, SIZE, 0, &server), DIST_OK);
     disti_store_server_set_holder(server, holder);
     assert_int_equal(disti_store_server_run(server), DIST_OK);
     return server;
@@ -248,7 +248,7 @@ static void test_reset_caller_is_named(void **state)
     bool named = false;
 
     (void)state;
-    assert_int_equal(disti_store_server_listen("127.0.0.1", 0, SIZE, &server), DIST_OK);
+    assert_int_equal(disti_store_server_listen("127.0.0.1", 0, SIZE, 0, &server), DIST_OK);
     snprintf(caller, sizeof(caller), "127.0.0.1 port %d",
              call_and_reset(disti_store_server_port(server)));
     disti_log_use(&log);

@@ -20,7 +20,7 @@ static void job_codes(int count, ranks_fn fn, const int *codes)
     struct job job = {.ranks = count};
     struct ranks ranks;
 
-    assert_int_equal(disti_store_server_listen("127.0.0.1", 0, count, &job.server), DIST_OK);
+    assert_int_equal(disti_store_server_listen("127.0.0.1", 0, count, 0, &job.server), DIST_OK);
     job.port = disti_store_server_port(job.server);
     ranks_start(&ranks, count, fn, &job);
     assert_int_equal(disti_store_server_run(job.server), DIST_OK);

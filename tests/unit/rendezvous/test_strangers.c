@@ -331,7 +331,7 @@ static void meet_stranger(const void *says, size_t bytes, bool hangs_up, int tim
     int fd, listener, port;
     pid_t child;
 
-    assert_int_equal(disti_listen("127.0.0.1", 0, &listener, &port), DIST_OK);
+    assert_int_equal(disti_listen("127.0.0.1", 0, 0, &listener, &port), DIST_OK);
     fd = dup(listener); /* the library's own is closed in a child */
     disti_descriptor_close(listener);
     fflush(NULL);
