@@ -14,6 +14,7 @@ struct disti_meeting {
     int timeout_ms;
     int64_t deadline;
     bool one_machine; /* all ranks are known to be on this one */
+    bool serves;      /* this rank holds the store where ranks meet at a host and port */
     bool warns;       /* if the store is not there after a few seconds */
     bool hidden; /* the host where to meet has here a name of the loopback alone, others know better
                   */

@@ -150,10 +150,10 @@ dist_status disti_meet_tcp(const struct disti_meeting *meeting, const char *host
     status = disti_meet_secret(meeting, host, &secret);
     if (status != DIST_OK)
         return status;
-    if (meeting->rank != 0) {
+    if (!meeting->serves) {
         status = disti_meet_connect(meeting, host, port, &secret, bootstrap);
     } else if ((status = disti_meet_listen_at(meeting, host, port, &server)) == DIST_OK) {
-        disti_store_server_set_holder(server, 0);
+        disti_store_server_set_holder(server, meeting->rank);
         disti_store_server_set_secret(server, &secret);
         status = disti_meet_serve(meeting, host, server, bootstrap);
     }

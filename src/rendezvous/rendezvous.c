@@ -123,6 +123,9 @@ static dist_status rendezvous_bind_host(const struct disti_meeting *meeting,
 static struct disti_meeting rendezvous_plan(const struct disti_facts *facts, int timeout_ms)
 {
     const struct disti_launch *launch = &facts->launch;
+    const bool guessed = launch->guessed && facts->url.kind <= DISTI_URL_ENV &&
+                         facts->rank.value == launch->rank &&
+                         facts->world_size.value == launch->world_size;
     bool hurry = timeout_ms < facts->options->timeout_ms;
     int64_t deadline;
 
@@ -134,6 +137,7 @@ static struct disti_meeting rendezvous_plan(const struct disti_facts *facts, int
                                   .timeout_ms = timeout_ms,
                                   .deadline = deadline,
                                   .one_machine = facts->local_world_size == facts->world_size.value,
+                                  .serves = guessed ? launch->serves : facts->rank.value == 0,
                                   .warns = facts->local_rank <= 0,
                                   .hidden = rendezvous_is_hidden(facts, deadline)};
 }

@@ -39,6 +39,7 @@ struct disti_launch {
     char host[256];   /* where rank 0's store is, if the environment says (MASTER_ADDR); "" */
     int port;         /* -1 */
     bool guessed;     /* host and port are worked out, the same on all ranks: a last resort */
+    bool serves;      /* guessed: this rank holds the store, as the first one on that host */
     bool pmix;        /* the launcher serves PMIx to this rank */
     bool pmix_always; /* ranks of one machine meet through it too (DIST_PMIX=1) */
     bool agent_store; /* the launcher, or a scheduler that it started, holds the store, at host and

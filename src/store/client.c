@@ -345,6 +345,11 @@ void disti_store_close(struct disti_store *store)
     disti_store_client_free(store);
 }
 
+int disti_store_holder(const struct disti_store *store)
+{
+    return store->holder.rank;
+}
+
 int disti_store_rank(const struct disti_store *store)
 {
     return store->rank;

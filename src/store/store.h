@@ -49,6 +49,9 @@ void disti_store_server_stop(struct disti_store_server *server, int linger_ms);
 /* Who this client is there: the rank that it asked for, or the one that it was given. */
 int disti_store_rank(const struct disti_store *store);
 
+/* The rank that holds the store; -1: a launcher does. */
+int disti_store_holder(const struct disti_store *store);
+
 /*
  * The key of the world: DISTI_STORE_KEY random bytes, the same for all its ranks, which the store
  * gave to those who proved that they have its secret. Lives as long as the store.

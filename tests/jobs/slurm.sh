@@ -45,6 +45,8 @@ if [ -n "${CHECK_LONG-}" ]; then
     srun_job -N1 -n4
     srun_job -N1 -n4 --mpi=pmi2
     srun_job -N2 -n4 -m cyclic
+    printf 'n3\nn1\nn3\nn2\n' >"$job_folder/hostfile" # rank 0 on the last host
+    SLURM_HOSTFILE=$job_folder/hostfile srun_job -n4 -m arbitrary
     [ $pmix = yes ] && srun_job -N1 -n4 --mpi=pmix && srun_job -N2 -n4 -m cyclic --mpi=pmix
 fi
 

@@ -202,9 +202,9 @@ static void news_hear_lost(struct disti_world *world, int sender, int rank)
     struct disti_notice notice = {.rank = rank, .group = DISTI_NO_GROUP};
     size_t used;
 
-    if (rank == world->rank || rank == 0 || news_knows(world, rank) ||
-        (own && world->watched[rank]))
-        return; /* the store's client reports the end of rank 0, and of what is watched */
+    if (rank == world->rank || rank == disti_store_holder(world->bootstrap.store) ||
+        news_knows(world, rank) || (own && world->watched[rank]))
+        return; /* the store's client reports the end of its holder, and of what is watched */
     used = disti_world_name(world, rank, notice.text, sizeof(notice.text));
     if (own)
         disti_text(notice.text + used, sizeof(notice.text) - used,

@@ -222,6 +222,7 @@ static dist_status launch_srun(struct disti_launch *launch)
                               "program with srun, or set MASTER_ADDR",
                               nodes);
         launch->guessed = true;
+        launch->serves = node == 0 && launch->local_rank == 0;
         if (!disti_env("MASTER_PORT"))
             launch->port = disti_slurm_port(launch->job);
     }

@@ -330,6 +330,21 @@ static void test_srun(void **state)
     assert_string_equal(detect().host, "m1");
 }
 
+/* srun -m arbitrary: rank 0 may run on any node, the first task of node 0 holds the store. */
+static void test_srun_arbitrary(void **state)
+{
+    (void)state;
+    LAUNCHED("SLURM_JOB_ID=42", "SLURM_STEP_ID=0", "SLURM_PROCID=0", "SLURM_NTASKS=4",
+             "SLURM_LOCALID=0", "SLURM_NODEID=2", "SLURM_STEP_TASKS_PER_NODE=1(x2),2",
+             "SLURM_STEP_NODELIST=n[1-3]");
+    assert_false(detect().serves);
+    assert_string_equal(detect().host, "n1");
+    LAUNCHED("SLURM_PROCID=1", "SLURM_NODEID=0");
+    assert_true(detect().serves);
+    LAUNCHED("SLURM_PROCID=2", "SLURM_LOCALID=1");
+    assert_false(detect().serves);
+}
+
 static void test_srun_one_node(void **state)
 {
     struct disti_launch launch;
@@ -541,6 +556,7 @@ int main(void)
         cmocka_unit_test_setup(test_pmix, clean),
         cmocka_unit_test_setup(test_whose_pmix, clean),
         cmocka_unit_test_setup(test_mpich, clean),
+        cmocka_unit_test_setup(test_srun_arbitrary, clean),
         cmocka_unit_test_setup(test_srun, clean),
         cmocka_unit_test_setup(test_srun_one_node, clean),
         cmocka_unit_test_setup(test_environment, clean),

@@ -501,6 +501,31 @@ static void test_not_here(void **state)
                    "no-such-host.invalid");
 }
 
+/* srun -m arbitrary without MASTER_ADDR: rank 1 is the first task of the first node. */
+static void rank_by_slurm(int rank, void *arg)
+{
+    struct disti_bootstrap bootstrap;
+
+    (void)arg;
+    set_int("SLURM_PROCID", rank);
+    set_int("SLURM_NODEID", !rank);
+    CHECK(disti_rendezvous(NULL, WAIT_MS, &bootstrap) == DIST_OK);
+    CHECK((bootstrap.server != NULL) == (rank == 1));
+    CHECK(disti_store_holder(bootstrap.store) == 1);
+    CHECK(disti_store_all_gather(bootstrap.store, NULL, "ranks", NULL, NULL, 0, WAIT_MS) ==
+          DIST_OK);
+    disti_bootstrap_close(&bootstrap, WAIT_MS);
+}
+
+static void test_slurm_arbitrary(void **state)
+{
+    (void)state;
+    LAUNCHED("SLURM_JOB_ID=42", "SLURM_STEP_ID=0", "SLURM_NTASKS=2", "SLURM_LOCALID=0",
+             "SLURM_STEP_TASKS_PER_NODE=1(x2)", "SLURM_STEP_NODELIST=127.0.0.1,127.0.0.2");
+    set_int("MASTER_PORT", free_port());
+    ranks_run(2, rank_by_slurm, NULL);
+}
+
 static void test_spelled_addresses(void **state)
 {
     static const char *const hosts[] = {"::ffff:127.0.0.1", "[::ffff:7f00:1]"};
@@ -604,6 +629,7 @@ int main(void)
         cmocka_unit_test_setup(test_port_in_use, clean),
         cmocka_unit_test_setup(test_not_here, clean),
         cmocka_unit_test_setup(test_no_interface, clean),
+        cmocka_unit_test_setup(test_slurm_arbitrary, clean),
         cmocka_unit_test_setup(test_spelled_addresses, clean),
         cmocka_unit_test_setup(test_no_zone, clean),
         cmocka_unit_test_setup(test_localhost_of_two, clean),
