@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <time.h>
 
 #define CLOCK_NS_PER_MS INT64_C(1000000)
@@ -17,9 +18,53 @@ static int64_t clock_ns(clockid_t clock)
     return (int64_t)now.tv_sec * CLOCK_NS_PER_S + now.tv_nsec;
 }
 
+static _Atomic int64_t *clock_suspended; /* NULL: nobody suspends this process's job */
+
+static int64_t clock_job_ns(int64_t monotonic_ns, int64_t number)
+{
+    return number < 0 ? -number : monotonic_ns - number;
+}
+
+/* The process may be stopped between the two looks: then the number has changed. */
+static int64_t clock_followed_ns(void)
+{
+    int64_t number, now;
+
+    do {
+        number = atomic_load_explicit(clock_suspended, memory_order_acquire);
+        now = clock_ns(CLOCK_MONOTONIC);
+        atomic_thread_fence(memory_order_acquire);
+    } while (number != atomic_load_explicit(clock_suspended, memory_order_relaxed));
+    return clock_job_ns(now, number);
+}
+
 int64_t disti_now_ns(void)
 {
-    return clock_ns(CLOCK_MONOTONIC);
+    return clock_suspended ? clock_followed_ns() : clock_ns(CLOCK_MONOTONIC);
+}
+
+struct timespec disti_clock_timespec(int64_t time_ns)
+{
+    if (clock_suspended &&
+        __builtin_add_overflow(time_ns, clock_ns(CLOCK_MONOTONIC) - disti_now_ns(), &time_ns))
+        time_ns = INT64_MAX;
+    return (struct timespec){.tv_sec = (time_t)(time_ns / CLOCK_NS_PER_S),
+                             .tv_nsec = (long)(time_ns % CLOCK_NS_PER_S)};
+}
+
+int64_t disti_clock_suspend(int64_t number)
+{
+    return number < 0 ? number : -clock_job_ns(clock_ns(CLOCK_MONOTONIC), number);
+}
+
+int64_t disti_clock_resume(int64_t number)
+{
+    return number < 0 ? clock_ns(CLOCK_MONOTONIC) + number : number;
+}
+
+void disti_clock_follow(_Atomic int64_t *number)
+{
+    clock_suspended = number;
 }
 
 int64_t disti_thread_ns(void)
@@ -63,7 +108,7 @@ void disti_sleep_ns(int64_t ns)
 
     if (ns <= 0)
         return;
-    if (__builtin_add_overflow(disti_now_ns(), ns, &end))
+    if (__builtin_add_overflow(clock_ns(CLOCK_MONOTONIC), ns, &end))
         end = INT64_MAX;
     until.tv_sec = (time_t)(end / CLOCK_NS_PER_S);
     until.tv_nsec = (long)(end % CLOCK_NS_PER_S);

@@ -5,9 +5,28 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
 
-/* Nanoseconds since some fixed point; never goes back. */
+/* Nanoseconds since some fixed point; never goes back. Stands still while the job is suspended. */
 int64_t disti_now_ns(void);
+
+/* The same point in time for system calls that take a time of CLOCK_MONOTONIC. */
+struct timespec disti_clock_timespec(int64_t time_ns);
+
+/*
+ * A launcher that suspends its job (SIGTSTP) stops the job's clock, so that no deadline passes
+ * meanwhile. Launcher and ranks share a number:
+ *
+ *     n >= 0    the job has been suspended for n ns so far
+ *     n < 0     the job is suspended, and its clock shows -n
+ *
+ * The launcher: returns the new number from the old one.
+ */
+int64_t disti_clock_suspend(int64_t number);
+int64_t disti_clock_resume(int64_t number);
+
+/* The rank: from now on the clock of this process follows that number. */
+void disti_clock_follow(_Atomic int64_t *number);
 
 /* Nanoseconds for which this thread has had a CPU, the kernel's work for it included. */
 int64_t disti_thread_ns(void);

@@ -104,11 +104,6 @@ void disti_store_client_free(struct disti_store *store)
     free(store);
 }
 
-static struct timespec client_timespec(int64_t ns)
-{
-    return (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
-}
-
 static bool client_poll(struct disti_store *store, short events, int64_t deadline)
 {
     struct pollfd ready = {.fd = store->fd, .events = events};
@@ -211,7 +206,7 @@ static dist_status client_send_frame(struct disti_store *store,
 static dist_status client_send(struct disti_store *store, const struct client_request *request,
                                int64_t deadline)
 {
-    const struct timespec until = client_timespec(deadline);
+    const struct timespec until = disti_clock_timespec(deadline);
     dist_status status;
 
     while (store->halfway) {
@@ -264,7 +259,7 @@ static void client_read_for_all(struct disti_store *store, int64_t deadline)
 static dist_status client_wait(struct disti_store *store, const struct client_call *call,
                                int64_t deadline)
 {
-    const struct timespec until = client_timespec(deadline);
+    const struct timespec until = disti_clock_timespec(deadline);
 
     disti_store_client_pump(store);
     while (!call->done && !store->lost) {

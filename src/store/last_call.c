@@ -2,6 +2,7 @@
 /* A page for each process of a launcher, in a file of its own. */
 #include "store/last_call.h"
 
+#include "base/clock.h"
 #include "base/collective.h"
 #include "base/file.h"
 #include "base/settings/env.h"
@@ -21,6 +22,7 @@ struct disti_last_call *disti_last_call;
 struct last_call_page {
     struct disti_last_call call;
     uint32_t has_lost;
+    _Atomic int64_t suspended; /* written by the launcher: see base/clock.h */
 };
 
 /* A file that could shrink would end the process that writes to it. */
@@ -58,6 +60,7 @@ void disti_last_call_open(int local_rank)
         return;
     (void)pthread_atfork(NULL, NULL, last_call_forked);
     disti_last_call = page;
+    disti_clock_follow(&((struct last_call_page *)page)->suspended);
 }
 
 void disti_last_call_note_loss(void)
@@ -109,6 +112,27 @@ bool disti_last_call_has_lost(int fd, int page)
 
     return fd >= 0 && pread(fd, &has_lost, sizeof(has_lost), at) == (ssize_t)sizeof(has_lost) &&
            has_lost;
+}
+
+/* Of all processes, the scheduler too. */
+static void last_call_tell_clocks(int fd, int processes, int64_t number)
+{
+    for (int p = 0; fd >= 0 && p < processes; p++)
+        (void)!pwrite(fd, &number, sizeof(number),
+                      (off_t)p * DISTI_LAST_CALL_BYTES +
+                          (off_t)offsetof(struct last_call_page, suspended));
+}
+
+void disti_last_call_suspend(int fd, int processes, int64_t *number_p)
+{
+    *number_p = disti_clock_suspend(*number_p);
+    last_call_tell_clocks(fd, processes, *number_p);
+}
+
+void disti_last_call_resume(int fd, int processes, int64_t *number_p)
+{
+    *number_p = disti_clock_resume(*number_p);
+    last_call_tell_clocks(fd, processes, *number_p);
 }
 
 void disti_last_call_text(int fd, int local_rank, char *text, size_t size)

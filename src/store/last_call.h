@@ -58,6 +58,13 @@ int disti_last_call_file(int processes);
 /* "all_reduce, call 12 of group 0, 1024 float32"; "": none was made. */
 void disti_last_call_text(int fd, int local_rank, char *text, size_t size);
 
+/*
+ * Suspends the clocks of the job's processes, or resumes them (disti_clock_suspend). *number_p is
+ * the launcher's copy of the number that they follow, 0 at first.
+ */
+void disti_last_call_suspend(int fd, int processes, int64_t *number_p);
+void disti_last_call_resume(int fd, int processes, int64_t *number_p);
+
 /* Has the scheduler of so many local ranks served them well? */
 bool disti_last_call_served(int fd, int local_ranks);
 

@@ -2,6 +2,8 @@
 /* A lock and a change that threads wait for, on the kernel's futexes. */
 #include "base/lock/lock.h"
 
+#include "base/clock.h"
+
 #include <limits.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -35,8 +37,7 @@ void disti_lock_wake(struct disti_lock *lock)
 
 void disti_change_wait(struct disti_change *change, struct disti_lock *lock, int64_t until_ns)
 {
-    const struct timespec until = {.tv_sec = until_ns / 1000000000,
-                                   .tv_nsec = until_ns % 1000000000};
+    const struct timespec until = disti_clock_timespec(until_ns);
     uint32_t told = atomic_load_explicit(&change->told, memory_order_relaxed);
 
     disti_lock_release(lock);

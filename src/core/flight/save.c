@@ -131,8 +131,7 @@ static bool save_start(struct save *save)
 
 static int save_wait(struct save *save)
 {
-    const int64_t until = disti_deadline_ms(SAVE_MS);
-    const struct timespec end = {.tv_sec = until / 1000000000, .tv_nsec = until % 1000000000};
+    const struct timespec end = disti_clock_timespec(disti_deadline_ms(SAVE_MS));
     int error = 0;
     bool done;
 

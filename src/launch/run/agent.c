@@ -205,6 +205,7 @@ static void agent_round(struct disti_run_agent *agent)
     agent->state = DISTI_RUN_WORKING;
     agent->alive = agent->outputs_left = 0;
     agent->kill_at = INT64_MAX;
+    agent->clocks = 0;
     agent->first = NULL;
     agent->met = agent->killed = false;
     agent->order = DISTI_AGENTS_NOTE;

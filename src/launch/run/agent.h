@@ -73,6 +73,7 @@ struct disti_run_agent {
     /* Of the job. */
     int stop_signal;      /* that ended it; 0: none */
     int64_t stopped_at;   /* when it came */
+    int64_t clocks;       /* of this round's processes: see disti_last_call_suspend */
     int64_t suspended_at; /* when SIGTSTP stopped the processes; 0: they run */
     bool unsaid;          /* something that workers printed could not be written */
     bool hurry;           /* do not wait for output to be read */

@@ -60,6 +60,7 @@ void disti_run_agent_suspend(struct disti_run_agent *agent)
 {
     if (!agent->suspended_at)
         agent->suspended_at = disti_now_ns();
+    disti_last_call_suspend(agent->last_calls_fd, agent->round.processes, &agent->clocks);
     watch_tell_all(agent, SIGSTOP);
 }
 
@@ -76,6 +77,7 @@ static void watch_resume(struct disti_run_agent *agent)
         if (*times[i] < INT64_MAX - passed)
             *times[i] += passed;
     }
+    disti_last_call_resume(agent->last_calls_fd, agent->round.processes, &agent->clocks);
     watch_tell_all(agent, SIGCONT);
 }
 

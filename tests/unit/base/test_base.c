@@ -70,6 +70,36 @@ static void test_deadlines(void **state)
     assert_true(left_ms * INT64_C(1000000) >= deadline - disti_now_ns()); /* rounded up */
 }
 
+/* No time passes while a job is suspended, and what was begun before ends that much later. */
+static void test_suspended_clock(void **state)
+{
+    _Atomic int64_t number = 0;
+    int64_t before, frozen, deadline;
+
+    (void)state;
+    disti_clock_follow(&number);
+    before = disti_now_ns();
+    deadline = disti_deadline_ms(3600 * 1000);
+    number = disti_clock_suspend(number);
+    assert_int_equal(disti_clock_suspend(number), number);
+    frozen = disti_now_ns();
+    assert_true(number < 0 && frozen >= before);
+    disti_sleep_ns(2000000);
+    assert_int_equal(disti_now_ns(), frozen);
+    assert_int_equal(disti_left_ms(deadline), disti_left_ms(deadline));
+    number = disti_clock_resume(number);
+    assert_true(number >= 2000000);
+    assert_true(disti_now_ns() >= frozen);
+    assert_int_equal(disti_clock_resume(number), number);
+    /* As if it had been suspended for a day. */
+    number += INT64_C(86400) * 1000000000;
+    assert_true(disti_now_ns() < deadline);
+    assert_true(disti_clock_timespec(frozen).tv_sec - frozen / 1000000000 >= 86400);
+    assert_true(disti_clock_timespec(INT64_MAX).tv_sec > 0);
+    disti_sleep_ns(1000000);
+    disti_clock_follow(NULL);
+}
+
 static void clock_ignore(int signal)
 {
     (void)signal;
@@ -233,11 +263,17 @@ static void test_hashes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names),        cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_dtype_sizes),  cmocka_unit_test(test_deadlines),
-        cmocka_unit_test(test_sleep),        cmocka_unit_test(test_sink_copies),
-        cmocka_unit_test(test_sink_reduces), cmocka_unit_test(test_sink_calls_the_program),
-        cmocka_unit_test(test_hashes),       cmocka_unit_test(test_backoff),
+        cmocka_unit_test(test_suspended_clock),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_dtype_sizes),
+        cmocka_unit_test(test_deadlines),
+        cmocka_unit_test(test_sleep),
+        cmocka_unit_test(test_sink_copies),
+        cmocka_unit_test(test_sink_reduces),
+        cmocka_unit_test(test_sink_calls_the_program),
+        cmocka_unit_test(test_hashes),
+        cmocka_unit_test(test_backoff),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
