@@ -548,18 +548,36 @@ DIST_API size_t dist_list_names(char *buffer, size_t size);
 DIST_API dist_status dist_get_place(const dist_group *group, int rank, struct dist_place *place_p);
 
 /*
+ * Makes `text`, which is copied, this thread's dist_last_error: for code that extends the library,
+ * such as the functions of dist/mpi.h. Returns status.
+ */
+DIST_API dist_status dist_set_last_error(dist_status status, const char *text);
+
+/*
+ * Instead of dist_dup_group, by a rank that cannot take part: for a library whose own calls begin
+ * with dist_dup_group, when one of them is given a wrong argument. The calls of the other ranks end
+ * at once, with `status` and the text of dist_last_error; ERR_ABORTED unless status is
+ * ERR_INVALID_ARGUMENT, ERR_UNSUPPORTED, ERR_NO_BACKEND or ERR_ABI. Does not block.
+ *
+ * Returns status, and leaves dist_last_error as it is. Errors: ERR_INVALID_ARGUMENT.
+ */
+DIST_API dist_status dist_decline_dup_group(dist_group *parent, dist_status status);
+
+/*
  * Writes the environment variables that matter to the library, one a line, as above, with tabs
  * between four fields: "own", the name, what holds where it is unset (may be empty), what it is
  * for; "foreign", the name, whose it is, what it is for; and for each variable of this process that
  * begins with DIST_ and that nobody reads "unknown", its name, the one that may be meant (may be
- * empty), what that is for.
+ * empty), what that is for; and for each of the library's variables with a value that a job would
+ * refuse "wrong", its name, an empty field, why.
  */
 DIST_API size_t dist_list_variables(char *buffer, size_t size);
 
 /*
  * Writes what exists under such a name, as above: a line "backend NAME yes|no SUMMARY OR REASON",
- * the same for a transport, or both. Loads and probes the module, which may crash or hang: call it
- * in a child process to survive that.
+ * the same for a transport, or both. A module that this process has not loaded is loaded and probed
+ * in a child, which gets 5 s; a line "lost NAME no REASON" says that it crashed or did not answer.
+ * Only nccl is loaded here, if the process uses a GPU.
  */
 DIST_API size_t dist_probe_name(const char *name, char *buffer, size_t size);
 

@@ -122,8 +122,9 @@ struct dist_ddp_options {
  * from it: the program's calls on the group may come at any time. The caller gives *ddp_p to
  * dist_ddp_destroy.
  *
- * Errors: ERR_INVALID_ARGUMENT, ERR_NO_MEMORY, ERR_MISMATCH (the ranks' lists or options differ;
- * dist_last_error names a rank), ERR_UNSUPPORTED, and those of collectives.
+ * Errors: ERR_INVALID_ARGUMENT (also if an argument is wrong on another rank, which dist_last_error
+ * names), ERR_NO_MEMORY, ERR_MISMATCH (the ranks' lists or options differ; dist_last_error names a
+ * rank), ERR_UNSUPPORTED, and those of collectives.
  */
 DIST_API dist_status dist_ddp_create(dist_group *group, const struct dist_ddp_parameter *parameters,
                                      int count, const struct dist_ddp_options *options,

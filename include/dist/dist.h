@@ -246,7 +246,8 @@ struct dist_options {
  *
  * Errors: ERR_NO_BACKEND (dist_last_error lists the backends that exist), ERR_RENDEZVOUS,
  * ERR_ADDRESS_IN_USE, ERR_INVALID_ARGUMENT, ERR_TIMEOUT (dist_last_error names the missing ranks),
- * ERR_MISMATCH (the ranks ask for different backends or settings).
+ * ERR_MISMATCH (the ranks ask for different backends or settings). A rank whose options are wrong
+ * tells the other ranks, if it can meet them within two seconds.
  *
  * A process that MindSpore's variables make the scheduler (MS_ROLE=MS_SCHED) is no rank: it holds
  * the store here, for as long as the job lasts, and then gets ERR_SCHEDULER if all ranks have left
@@ -338,6 +339,11 @@ struct dist_group_options {
  * ranks[0..count) lists ranks of parent in any order, each once; ranks[i] becomes rank i. All
  * listed ranks pass the same list. Ranks that make several groups together make them in the same
  * order. A rank that is not listed may call it too and gets NULL. options may be NULL.
+ *
+ * A wrong argument of one rank (options, backend or group_p) is refused there at once, and the
+ * other listed ranks get the same status, with an error that names the rank and the cause. The same
+ * holds for dist_split_group, dist_dup_group and dist_shrink. Only if the list itself is wrong do
+ * the other ranks wait for their timeout.
  *
  * Groups do not disturb each other: each has its own connections, its own order of operations and
  * its own errors. A group that has failed can still be a parent, so that the remaining ranks can
@@ -436,8 +442,8 @@ DIST_API dist_status dist_op_free(dist_op op);
  *
  * Buffers. in and out must not overlap, except in place as each collective says. With offsets, the
  * blocks must not overlap; they may lie in each other's gaps. A buffer whose count is 0 may have
- * any address, NULL included. Where offsets are NULL, the blocks lie one after the other. A count or
- * an offset that no buffer can have, such as (size_t)-1, is ERR_INVALID_ARGUMENT.
+ * any address, NULL included. Where offsets are NULL, the blocks lie one after the other. A count
+ * or an offset that no buffer can have, such as (size_t)-1, is ERR_INVALID_ARGUMENT.
  *
  * Forms. The form without a suffix blocks. The _async form starts the operation and never waits for
  * another rank: on success *work_p must be given to dist_wait once. Until the work has ended the
@@ -650,8 +656,8 @@ DIST_API dist_status dist_group_end(void);
 DIST_API dist_status dist_wait(dist_work *work);
 
 /*
- * As dist_wait, but blocks at most timeout_ms milliseconds. Returns IN_PROGRESS, and leaves the
- * work as it is, if the work has not ended by then.
+ * As dist_wait, but blocks at most timeout_ms milliseconds, 0 or more. Returns IN_PROGRESS, and
+ * leaves the work as it is, if the work has not ended by then.
  */
 DIST_API dist_status dist_wait_for(dist_work *work, int timeout_ms);
 
@@ -795,9 +801,9 @@ DIST_API dist_status dist_shared_free(void *memory);
  *
  * During the call no other thread may write there and no operation may use it. The call copies the
  * memory once, so it takes twice the room meanwhile. Locking (mlock) and pinning for a device are
- * lost. With bytes 0 nothing happens. Give the memory to dist_unregister before freeing,
- * reallocating or unmapping it. Where no memory can be shared, or code may run in it, the call
- * succeeds and the memory stays ordinary.
+ * lost. With bytes 0 nothing happens to the memory. Give the memory to dist_unregister before
+ * freeing, reallocating or unmapping it. Where no memory can be shared, or code may run in it, the
+ * call succeeds and the memory stays ordinary.
  *
  * Errors: ERR_INVALID_ARGUMENT (dist_last_error says what is wrong with the memory), ERR_NO_MEMORY,
  * ERR_SYSTEM. After an error the memory is as before.
@@ -852,6 +858,9 @@ DIST_API dist_status dist_spawn_with(int ranks, int (*fn)(int rank, void *arg), 
 
 /*
  * Writes one line for each known backend, "NAME  yes|no  SUMMARY OR REASON", to buffer.
+ *
+ * Modules are tried in a child process, so this one does not load them and stays as it is. Only
+ * nccl is loaded, if the process uses a GPU.
  *
  * The text is always terminated. Returns the length of the whole text, as snprintf does.
  */

@@ -8,7 +8,7 @@
 #ifndef DIST_MPI_H
 #define DIST_MPI_H
 
-#include <dist/dist.h>
+#include <dist/backend.h>
 #include <limits.h>
 #include <mpi.h>
 
@@ -40,12 +40,17 @@ static inline dist_status dist_init_process_group_comm(MPI_Comm comm,
 {
     struct dist_options own = DIST_OPTIONS_INIT;
 
+    if (comm == MPI_COMM_NULL)
+        return dist_set_last_error(DIST_ERR_INVALID_ARGUMENT,
+                                   "dist_init_process_group_comm: comm is MPI_COMM_NULL: pass an "
+                                   "intracommunicator that includes this process");
     if (options)
         own = *options;
-    own.size = sizeof(own);
-    if (comm == MPI_COMM_NULL || MPI_Comm_rank(comm, &own.rank) != MPI_SUCCESS ||
+    if (MPI_Comm_rank(comm, &own.rank) != MPI_SUCCESS ||
         MPI_Comm_size(comm, &own.world_size) != MPI_SUCCESS)
-        return DIST_ERR_INVALID_ARGUMENT;
+        return dist_set_last_error(DIST_ERR_INVALID_ARGUMENT,
+                                   "dist_init_process_group_comm: MPI does not know the "
+                                   "communicator: pass an intracommunicator that was not freed");
     own.init_method = NULL;
     own.oob_all_gather = dist_mpi_all_gather;
     own.oob_arg = &comm;

@@ -103,7 +103,8 @@ struct dist_zero_options {
  * outlive the dist_zero, which has a group of its own. The caller gives *zero_p to
  * dist_zero_destroy.
  *
- * Errors: ERR_INVALID_ARGUMENT, ERR_NO_MEMORY, ERR_UNSUPPORTED (another dtype, memory of a GPU),
+ * Errors: ERR_INVALID_ARGUMENT (also if an argument is wrong on another rank, which dist_last_error
+ * names), ERR_NO_MEMORY, ERR_UNSUPPORTED (another dtype, memory of a GPU),
  * ERR_MISMATCH (the ranks' lists or options differ; dist_last_error names a rank), and those of
  * collectives.
  */

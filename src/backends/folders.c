@@ -80,6 +80,7 @@ size_t dist_list_module_folders(char *buffer, size_t size)
     char folder[PATH_MAX];
     size_t used = 0;
 
+    size = buffer ? size : 0;
     if (size)
         buffer[0] = '\0';
     for (int i = 0; folders_item(i, folder, sizeof(folder)); i++)

@@ -2,6 +2,8 @@
 /* Reporting: one line a fact, and the error that the caller can ask for. */
 #include "base/log.h"
 
+#include <dist/backend.h>
+
 #include "base/ascii.h"
 #include "base/file.h"
 #include "base/host_name.h"
@@ -40,6 +42,12 @@ const char *dist_last_error(void)
 unsigned disti_failures(void)
 {
     return log_failures;
+}
+
+dist_status dist_set_last_error(dist_status status, const char *text)
+{
+    disti_fail_unlogged(text ? text : "");
+    return status;
 }
 
 void disti_fail_unlogged(const char *text)

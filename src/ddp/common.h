@@ -22,6 +22,13 @@ struct ddp_word {
 dist_status disti_ddp_agree(dist_group *group, const char *call, dist_status status,
                             struct ddp_word mine, bool *apart_p);
 
+/* True if dist_dup_group failed on all ranks: one has declined it, or the parent was aborted. */
+static inline bool disti_ddp_is_declined(dist_status status)
+{
+    return status == DIST_ERR_INVALID_ARGUMENT || status == DIST_ERR_UNSUPPORTED ||
+           status == DIST_ERR_ABORTED;
+}
+
 /*
  * Ranks that are in a step would wait for one that leaves, and it for them. So this call stands in
  * the order of the steps, and is none of a step's: where another rank is at a step it ends both at

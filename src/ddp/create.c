@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <dist/backend.h>
+
 #include "base/checked.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -60,8 +62,8 @@ static dist_status ddp_options(const struct dist_ddp_options *given,
                                                    : ddp_bad("options.wire is for float32 only");
     default:
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "dist_ddp_create: options.dtype is %d (%s): set it to DIST_FLOAT32, "
-                          "DIST_FLOAT64, DIST_FLOAT16 or DIST_BFLOAT16",
+                          "dist_ddp_create: options.dtype is %d (%s): set it to a floating-point "
+                          "type: float32, float64, float16 or bfloat16",
                           (int)options->dtype, dist_dtype_string(options->dtype));
     }
 }
@@ -145,14 +147,11 @@ static uint64_t ddp_hash(const struct dist_ddp *ddp)
     return hash;
 }
 
-/* ddp is NULL where there was no memory even for it: the others learn that too. */
 static dist_status ddp_agree(struct dist_ddp *ddp, dist_group *group, dist_status status)
 {
-    struct ddp_word mine = {0};
+    const struct ddp_word mine = {.alike = ddp_hash(ddp), .apart = disti_ddp_place_hash(ddp)};
     bool apart = false;
 
-    if (status == DIST_OK)
-        mine = (struct ddp_word){.alike = ddp_hash(ddp), .apart = disti_ddp_place_hash(ddp)};
     status = disti_ddp_agree(group, "dist_ddp_create", status, mine, &apart);
     if (status == DIST_OK)
         ddp->scattered = apart;
@@ -205,7 +204,7 @@ static dist_status ddp_connect(struct dist_ddp *ddp, dist_group *group)
 {
     dist_status status = DIST_OK;
 
-    for (int i = 0; i < ddp->stage_count && status == DIST_OK; i++)
+    for (int i = 1; i < ddp->stage_count && status == DIST_OK; i++)
         status = dist_dup_group(group, NULL, &ddp->stages[i]);
     for (int i = 0; i < ddp->count && status == DIST_OK; i++)
         if (ddp->parameters[i].values)
@@ -256,6 +255,20 @@ static void ddp_give_up(struct dist_ddp *ddp, dist_status status)
     disti_fail_unlogged(text);
 }
 
+/*
+ * The first group is made before the ranks compare their lists: a rank whose arguments are wrong
+ * need not wait to say so.
+ */
+static dist_status ddp_create(struct dist_ddp *ddp, dist_group *group)
+{
+    dist_status status = dist_dup_group(group, NULL, &ddp->stages[0]);
+
+    if (disti_ddp_is_declined(status))
+        return status;
+    status = ddp_agree(ddp, group, status);
+    return status == DIST_OK ? ddp_complete(group, ddp_connect(ddp, group)) : status;
+}
+
 dist_status dist_ddp_create(dist_group *group, const struct dist_ddp_parameter *parameters,
                             int count, const struct dist_ddp_options *options, dist_ddp **ddp_p)
 {
@@ -266,13 +279,12 @@ dist_status dist_ddp_create(dist_group *group, const struct dist_ddp_parameter *
         return ddp_bad(group ? "the group was destroyed" : "group is NULL");
     ddp = calloc(1, sizeof(*ddp));
     if (!ddp)
-        return ddp_agree(NULL, group, disti_fail(DIST_ERR_NO_MEMORY, "no memory for a dist_ddp"));
+        return dist_decline_dup_group(group,
+                                      disti_fail(DIST_ERR_NO_MEMORY, "no memory for a dist_ddp"));
     ddp->rank = dist_get_rank(group);
     ddp->world = dist_get_world_size(group);
     status = ddp_p ? ddp_prepare(ddp, group, parameters, count, options) : ddp_bad("ddp_p is NULL");
-    status = ddp_agree(ddp, group, status);
-    if (status == DIST_OK)
-        status = ddp_complete(group, ddp_connect(ddp, group));
+    status = status == DIST_OK ? ddp_create(ddp, group) : dist_decline_dup_group(group, status);
     if (status == DIST_OK)
         *ddp_p = ddp;
     else

@@ -246,8 +246,8 @@ void disti_store_report(struct disti_store *store, const struct disti_party *par
     store_tell(store, party, &request);
 }
 
-void disti_store_refuse(struct disti_store *store, const struct disti_party *party,
-                        const char *key, dist_status status, const char *why)
+void disti_store_refuse(struct disti_store *store, const struct disti_party *party, const char *key,
+                        dist_status status, const char *why)
 {
     char text[DISTI_REASON_MAX];
     struct client_request request = {

@@ -97,12 +97,12 @@ dist_status disti_store_all_gather(struct disti_store *store, const struct disti
                                    int timeout_ms);
 
 /*
- * This rank does not come to the all-gather of that key, for the reason `why`: it ends with `status`
- * on the other ranks of the party, also on those that come later, and its error names this rank.
- * Does not wait.
+ * This rank does not come to the all-gather of that key, for the reason `why`: it ends with
+ * `status` on the other ranks of the party, also on those that come later, and its error names this
+ * rank. Does not wait.
  */
-void disti_store_refuse(struct disti_store *store, const struct disti_party *party,
-                        const char *key, dist_status status, const char *why);
+void disti_store_refuse(struct disti_store *store, const struct disti_party *party, const char *key,
+                        dist_status status, const char *why);
 
 /*
  * The party's first rank gives bytes at `data`, the others get them there. Waits for all, with the

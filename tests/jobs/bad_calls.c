@@ -3,7 +3,10 @@
  * bad_calls BACKEND: wrong arguments to every public call. Each must be refused with a text that
  * names rank and argument, and operations before, between and after must not suffer.
  */
+#include <dist/ddp.h>
 #include <dist/dist.h>
+#include <dist/zero.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -114,6 +117,8 @@ static void bad_works(void)
     FINE(dist_work_free(NULL));
     FINE(dist_all_reduce_async(group, in, out, COUNT, F, S, &work));
     BAD("done_p is NULL", dist_test(work, NULL));
+    BAD("timeout_ms is -1", dist_wait_for(work, -1));
+    BAD("timeout_ms is -2147483648", dist_wait_for(work, INT_MIN));
     BAD("fn is NULL", dist_on_complete(work, NULL, NULL));
     BAD("persistent", dist_start(work));
     FINE(dist_wait(work));
@@ -375,6 +380,107 @@ static void bad_new_groups(void)
         fault("a refused group was made");
 }
 
+/* ---- arguments that are wrong on one rank ---- */
+
+static int zero_step(void *arg, const struct dist_zero_slice *slice)
+{
+    (void)arg;
+    (void)slice;
+    return 0;
+}
+
+static dist_status one_ddp(bool wrong)
+{
+    struct dist_ddp_parameter parameter = {.count = COUNT};
+    struct dist_ddp_options options = DIST_DDP_OPTIONS_INIT;
+    dist_ddp *ddp = NULL;
+
+    options.wire = wrong ? (dist_ddp_wire)99 : DIST_DDP_WIRE_SAME;
+    return dist_ddp_create(group, &parameter, 1, &options, &ddp);
+}
+
+static dist_status one_zero(bool wrong)
+{
+    struct dist_zero_parameter parameter = {.count = wrong ? 0 : COUNT};
+    struct dist_zero_options options = DIST_ZERO_OPTIONS_INIT;
+    dist_zero *zero = NULL;
+
+    options.step = zero_step;
+    return dist_zero_create(group, &parameter, 1, &options, &zero);
+}
+
+/* The calls that make groups. Each is wrong on one rank in the way that its text names. */
+enum {
+    ONE_GROUP_P,
+    ONE_TIMEOUT,
+    ONE_BACKEND,
+    ONE_SPLIT,
+    ONE_NEW,
+    ONE_SHRINK_P,
+    ONE_SHRINK_TIMEOUT,
+    ONE_SHRINK_BACKEND,
+    ONE_DDP,
+    ONE_ZERO,
+    ONE_CALLS
+};
+
+static const char *const one_words[ONE_CALLS] = {
+    "group_p is NULL", "timeout_ms is -7", "backend 'nosuch'", "color is -5",        "size is 3",
+    "group_p is NULL", "timeout_ms is -7", "backend 'nosuch'", "options.wire is 99", "no elements"};
+
+static dist_status one_call(int call, bool wrong)
+{
+    struct dist_group_options options = DIST_GROUP_OPTIONS_INIT;
+    dist_group *made = NULL;
+    int all[RANKS_MAX];
+
+    for (int r = 0; r < ranks; r++)
+        all[r] = r;
+    if (wrong && (call == ONE_TIMEOUT || call == ONE_SHRINK_TIMEOUT))
+        options.timeout_ms = -7;
+    if (wrong && (call == ONE_BACKEND || call == ONE_SHRINK_BACKEND))
+        options.backend = "nosuch";
+    if (wrong && call == ONE_NEW)
+        options.size = 3;
+    switch (call) {
+    case ONE_GROUP_P:
+    case ONE_TIMEOUT:
+    case ONE_BACKEND:
+        return dist_dup_group(group, &options, wrong && call == ONE_GROUP_P ? NULL : &made);
+    case ONE_SPLIT:
+        return dist_split_group(group, wrong ? -5 : 0, 0, &options, &made);
+    case ONE_NEW:
+        return dist_new_group(group, all, ranks, &options, &made);
+    case ONE_DDP:
+        return one_ddp(wrong);
+    case ONE_ZERO:
+        return one_zero(wrong);
+    default:
+        return dist_shrink(group, &options, wrong && call == ONE_SHRINK_P ? NULL : &made);
+    }
+}
+
+/* The last rank returns at once: no other rank has called yet. Then they learn of its mistake. */
+static void bad_on_one_rank(void)
+{
+    char name[64];
+
+    snprintf(name, sizeof(name), "rank %d (host ", ranks - 1);
+    for (int call = 0; call < ONE_CALLS && ranks > 1; call++) {
+        const bool backend = call == ONE_BACKEND || call == ONE_SHRINK_BACKEND;
+        const dist_status expected = backend ? DIST_ERR_NO_BACKEND : DIST_ERR_INVALID_ARGUMENT;
+
+        if (rank == ranks - 1)
+            refused(one_call(call, true), expected, one_words[call], "one rank's wrong call");
+        FINE(dist_barrier(group));
+        if (rank == ranks - 1)
+            continue;
+        refused(one_call(call, false), expected, one_words[call], "a call that one rank refused");
+        if (!strstr(dist_last_error(), name))
+            fault("'%s' does not name '%s'", dist_last_error(), name);
+    }
+}
+
 /* A destroyed group is refused, by every call that takes one. */
 static void bad_after_destroy(dist_group *gone)
 {
@@ -399,9 +505,9 @@ static void sound(dist_group *on, const char *when)
 
 static void bad_all(void)
 {
-    static void (*const parts[])(void) = {bad_groups,  bad_types,  bad_works,     bad_ops,
-                                          bad_buffers, bad_counts, bad_roots,     bad_overlaps,
-                                          good_empty,  good_gaps,  bad_new_groups};
+    static void (*const parts[])(void) = {bad_groups,  bad_types,  bad_works,      bad_ops,
+                                          bad_buffers, bad_counts, bad_roots,      bad_overlaps,
+                                          good_empty,  good_gaps,  bad_new_groups, bad_on_one_rank};
     static int32_t early[5000];
     dist_group *other = NULL;
     dist_work *pending = NULL;

@@ -37,7 +37,7 @@ static void fault_scarce_turn(dist_status (*create)(void), void (*end)(void), in
     }
     fault_expect(fault_rank == 1 ? "create without memory" : "create", status,
                  fault_rank == 1 ? DIST_ERR_NO_MEMORY : DIST_ERR_ABORTED,
-                 fault_rank == 1 ? NULL : "failed on rank 1");
+                 fault_rank == 1 ? NULL : "rank 1 (host ");
     end();
     dist_destroy_process_group(fault_group);
     fault_group = world;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory that the backend moves fastest: its own, or segments, which peers of the machine map. */
+#include "base/checked.h"
 #include "base/process_lock.h"
 #include "core/group/group.h"
 #include "core/work/work.h"
@@ -16,19 +17,21 @@ struct memory_loan {
 
 DISTI_PROCESS_LOCK(memory_lock);
 static struct memory_loan *memory_loans;
+static struct memory_loan *memory_empties; /* registered with 0 bytes */
 
-static void memory_note(struct memory_loan *loan)
+static void memory_note(struct memory_loan **list, struct memory_loan *loan)
 {
     pthread_mutex_lock(&memory_lock);
-    loan->next = memory_loans;
-    memory_loans = loan;
+    loan->next = *list;
+    *list = loan;
     pthread_mutex_unlock(&memory_lock);
 }
 
 /* Takes out the loan of that memory, or if that is NULL one of the group's; NULL: there is none. */
-static struct memory_loan *memory_take(const struct dist_group *group, const void *memory)
+static struct memory_loan *memory_take(struct memory_loan **list, const struct dist_group *group,
+                                       const void *memory)
 {
-    struct memory_loan **entry = &memory_loans, *loan;
+    struct memory_loan **entry = list, *loan;
 
     pthread_mutex_lock(&memory_lock);
     while (*entry && (memory ? (*entry)->memory != memory : (*entry)->group != group))
@@ -76,7 +79,7 @@ static dist_status memory_borrow(struct dist_group *group, size_t bytes, void **
         return status;
     }
     *memory_p = loan->memory;
-    memory_note(loan);
+    memory_note(&memory_loans, loan);
     return DIST_OK;
 }
 
@@ -93,14 +96,14 @@ static void memory_give_back(struct memory_loan *loan)
 
 void disti_memory_forked(void)
 {
-    memory_loans = NULL;
+    memory_loans = memory_empties = NULL;
 }
 
 void disti_memory_reclaim(struct dist_group *group)
 {
     struct memory_loan *loan;
 
-    while ((loan = memory_take(group, NULL))) {
+    while ((loan = memory_take(&memory_loans, group, NULL))) {
         group->backend->free(group->state, loan->memory);
         free(loan);
     }
@@ -123,6 +126,11 @@ dist_status dist_alloc(dist_group *group, size_t bytes, void **memory_p)
     if (!memory_p)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "dist_alloc: the pointer that takes the address is NULL");
+    if (bytes > DISTI_BYTES_MAX)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "dist_alloc: bytes is %zu, which no address space holds: ask for at most "
+                          "%zu",
+                          bytes, DISTI_BYTES_MAX);
     if (bytes == 0) {
         *memory_p = NULL;
         return DIST_OK;
@@ -148,7 +156,7 @@ dist_status dist_free(dist_group *group, void *memory)
 
     if (status != DIST_OK)
         return status;
-    loan = memory ? memory_take(NULL, memory) : NULL;
+    loan = memory ? memory_take(&memory_loans, NULL, memory) : NULL;
     if (loan) {
         memory_give_back(loan);
         return DIST_OK;
@@ -159,14 +167,35 @@ dist_status dist_free(dist_group *group, void *memory)
     return status;
 }
 
+/* No bytes need no registration, but dist_unregister is to know the address. */
+static dist_status memory_register_empty(void *memory)
+{
+    struct memory_loan *empty = memory ? calloc(1, sizeof(*empty)) : NULL;
+
+    if (!memory)
+        return DIST_OK;
+    if (!empty)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory to note a registration");
+    empty->memory = memory;
+    memory_note(&memory_empties, empty);
+    return DIST_OK;
+}
+
 dist_status dist_register(dist_group *group, void *memory, size_t bytes)
 {
     dist_status status = disti_group_check(group, "dist_register");
 
-    if (status != DIST_OK || bytes == 0)
+    if (status != DIST_OK)
         return status;
+    if (bytes == 0)
+        return memory_register_empty(memory);
     if (!memory)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_register: the memory is NULL");
+    if (!disti_addressable(memory, bytes))
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "dist_register: %zu bytes at %p pass the end of the address space: give "
+                          "the size of the memory",
+                          bytes, memory);
     memory_log(group);
     status = disti_segment_register(memory, bytes);
     disti_log_use(NULL);
@@ -176,9 +205,14 @@ dist_status dist_register(dist_group *group, void *memory, size_t bytes)
 dist_status dist_unregister(dist_group *group, void *memory)
 {
     dist_status status = memory_check(group, "dist_unregister");
+    struct memory_loan *empty;
 
     if (status != DIST_OK)
         return status;
+    empty = memory ? memory_take(&memory_empties, NULL, memory) : NULL;
+    free(empty);
+    if (empty)
+        return DIST_OK;
     memory_log(group);
     status = disti_segment_unregister(memory);
     disti_log_use(NULL);

@@ -174,7 +174,7 @@ static void shared_end(struct shared_parts *parts)
 
 /* ---- the public calls ---- */
 
-static dist_status shared_check(const struct dist_group *group, void *const *parts)
+static dist_status shared_check(const struct dist_group *group, size_t bytes, void *const *parts)
 {
     dist_status status = disti_group_check(group, "dist_shared_alloc");
 
@@ -185,6 +185,11 @@ static dist_status shared_check(const struct dist_group *group, void *const *par
                           "dist_shared_alloc: parts is NULL: give room for an address of each of "
                           "%d ranks",
                           group->world_size);
+    if (bytes > DISTI_BYTES_MAX)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "dist_shared_alloc: bytes is %zu, which no address space holds: ask for "
+                          "at most %zu",
+                          bytes, DISTI_BYTES_MAX);
     for (int r = 0; r < group->world_size; r++)
         if (group->places[r].node != group->places[group->rank].node)
             return disti_fail(DIST_ERR_UNSUPPORTED,
@@ -196,7 +201,7 @@ static dist_status shared_check(const struct dist_group *group, void *const *par
 
 dist_status dist_shared_alloc(dist_group *group, size_t bytes, void **parts)
 {
-    dist_status status = shared_check(group, parts);
+    dist_status status = shared_check(group, bytes, parts);
     struct shared_parts *made;
     struct shared_offer mine = {.bytes = 0};
 

@@ -212,6 +212,53 @@ static dist_status agree_compare(const struct disti_world *world,
     return DIST_OK;
 }
 
+#define AGREE_KEY 96
+
+/* The name under which the ranks of a list meet for the `turn`-th time. Returns key. */
+static const char *agree_key(char key[AGREE_KEY], const struct dist_group *parent, int size,
+                             uint64_t hash, uint32_t turn)
+{
+    snprintf(key, AGREE_KEY, "dist/group/%u/%d/%016llx/%u", parent->number, size,
+             (unsigned long long)hash, turn);
+    return key;
+}
+
+static uint64_t agree_hash(const int *members, int count)
+{
+    return disti_hash_bytes(DISTI_HASH_START, members, (size_t)count * sizeof(*members));
+}
+
+bool disti_group_is_declined(dist_status status)
+{
+    return status == DIST_ERR_INVALID_ARGUMENT || status == DIST_ERR_NO_BACKEND ||
+           status == DIST_ERR_ABI || status == DIST_ERR_UNSUPPORTED || status == DIST_ERR_ABORTED;
+}
+
+dist_status disti_group_decline_status(dist_status status)
+{
+    return disti_group_is_declined(status) ? status : DIST_ERR_ABORTED;
+}
+
+/* A rank that declined has used its turn, and so has every other rank. */
+dist_status disti_group_decline(struct dist_group *parent, const int *members, int count,
+                                dist_status status)
+{
+    const struct disti_party party = {.group = DISTI_NO_GROUP, .ranks = members, .count = count};
+    const uint64_t hash = agree_hash(members, count);
+    struct disti_store *store = parent->world->bootstrap.store;
+    char key[AGREE_KEY], why[GROUP_TEXT];
+    uint32_t turn = 0;
+
+    if (count == 1 || !store)
+        return status;
+    disti_text(why, sizeof(why), "%s", dist_last_error());
+    if (agree_take_turn(parent, hash, &turn) == DIST_OK)
+        disti_store_refuse(store, &party, agree_key(key, parent, count, hash, turn),
+                           disti_group_decline_status(status), why);
+    disti_fail_unlogged(why);
+    return status;
+}
+
 static dist_status agree_exchange(struct dist_group *parent, const struct disti_group_spec *spec,
                                   uint64_t hash, const struct agree_offer *mine,
                                   struct agree_offer *offers)
@@ -221,7 +268,7 @@ static dist_status agree_exchange(struct dist_group *parent, const struct disti_
                                       .count = spec->size,
                                       .what = "for the ranks of the new group"};
     uint32_t turn = 0;
-    char key[96];
+    char key[AGREE_KEY];
     dist_status status;
 
     if (spec->size == 1) {
@@ -232,11 +279,10 @@ static dist_status agree_exchange(struct dist_group *parent, const struct disti_
     status = agree_take_turn(parent, hash, &turn);
     if (status != DIST_OK)
         return status;
-    snprintf(key, sizeof(key), "dist/group/%u/%d/%016llx/%u", parent->number, spec->size,
-             (unsigned long long)hash, turn);
-    status = disti_store_all_gather(parent->world->bootstrap.store, &party, key, mine, offers,
+    status = disti_store_all_gather(parent->world->bootstrap.store, &party,
+                                    agree_key(key, parent, spec->size, hash, turn), mine, offers,
                                     sizeof(*mine), disti_left_ms(spec->until_ns));
-    if (status != DIST_OK)
+    if (status != DIST_OK && !disti_group_is_declined(status))
         agree_give_back(parent, hash, turn);
     return status;
 }
@@ -265,8 +311,7 @@ dist_status disti_group_agree(struct dist_group *parent, const struct disti_grou
 {
     struct disti_group_spec spec = *given;
     struct agree_offer *offers = disti_calloc(spec.size, sizeof(*offers)), mine;
-    uint64_t hash =
-        disti_hash_bytes(DISTI_HASH_START, spec.members, (size_t)spec.size * sizeof(*spec.members));
+    uint64_t hash = agree_hash(spec.members, spec.size);
     int first = agree_first(&spec);
     dist_status status, met;
 

@@ -107,6 +107,14 @@ dist_status disti_group_open(struct dist_group *group, const struct dist_backend
 /* Closes the backend, and frees all but what known.c and works need. NULL is accepted. */
 void disti_group_free(struct dist_group *group);
 
+/*
+ * groups.c: checks the arguments that all calls have which make groups. `options` becomes a copy of
+ * `given` with every default filled in. `what`: the call, for the message.
+ */
+dist_status disti_groups_check(const struct dist_group *parent, const char *what,
+                               const struct dist_group_options *given, dist_group **group_p,
+                               struct dist_group_options *options);
+
 /* known.c */
 
 /* Room for a new group, zeroed; NULL: no memory. The caller frees it until the program knows it. */
@@ -173,6 +181,18 @@ bool disti_news_is_gone(struct disti_world *world, int world_rank);
  */
 dist_status disti_group_agree(struct dist_group *parent, const struct disti_group_spec *spec,
                               const char *backend, uint32_t *number_p);
+/*
+ * Instead of disti_group_agree, by a rank whose program passed wrong arguments, as dist_last_error
+ * says: the other ranks' calls end with that. `members` are ranks of the world. Does not wait.
+ * Returns status, and leaves the last error as it is.
+ */
+dist_status disti_group_decline(struct dist_group *parent, const int *members, int count,
+                                dist_status status);
+/* True if another rank has declined, or the parent was aborted, on all ranks. */
+bool disti_group_is_declined(dist_status status);
+/* The status that the other ranks get: `status` if it says something of arguments, or ERR_ABORTED.
+ */
+dist_status disti_group_decline_status(dist_status status);
 /* NULL: no memory. */
 struct group_turn *disti_turn_new(void);
 void disti_turns_free(struct dist_group *group);

@@ -65,21 +65,24 @@ static void groups_end(void)
     disti_log_use(NULL);
 }
 
-/* Checks what all ways have in common; a copy of the options with every default filled in. */
-static dist_status groups_check(struct dist_group *parent, const char *what,
-                                const struct dist_group_options *given, dist_group **group_p,
-                                struct dist_group_options *options)
+/* True if the library chooses the backend. */
+static bool groups_is_auto(const char *backend)
+{
+    return !backend || !*backend || strcmp(backend, "auto") == 0;
+}
+
+dist_status disti_groups_check(const struct dist_group *parent, const char *what,
+                               const struct dist_group_options *given, dist_group **group_p,
+                               struct dist_group_options *options)
 {
     static const struct dist_group_options fresh = DIST_GROUP_OPTIONS_INIT;
-    dist_status status = groups_check_parent(parent, what);
+    const struct dist_backend *backend;
+    dist_status status = disti_work_may_wait(what);
 
     if (status != DIST_OK)
         return status;
     if (!group_p)
         return groups_bad(parent, what, "group_p is NULL");
-    status = disti_work_may_wait(what);
-    if (status != DIST_OK)
-        return status;
     *options = fresh;
     if (given &&
         (given->size <= offsetof(struct dist_group_options, backend) || given->size > 65536))
@@ -97,19 +100,20 @@ static dist_status groups_check(struct dist_group *parent, const char *what,
         options->timeout_ms = parent->timeout_ms;
     if (!options->stream)
         options->stream = parent->stream;
-    return disti_stream_check(options->stream);
+    status = disti_stream_check(options->stream);
+    if (status == DIST_OK && !groups_is_auto(options->backend))
+        status = disti_backend_find(options->backend, &backend);
+    return status;
 }
 
 /* A single rank needs nobody; otherwise what was asked for, as in dist_init_process_group. */
 static const char *groups_backend_name(const struct dist_group *parent, const char *asked, int size)
 {
-    bool open = !asked || !*asked || strcmp(asked, "auto") == 0;
-
-    if (open && size == 1)
+    if (groups_is_auto(asked) && size == 1)
         return "self";
     if (!asked || !*asked)
         return parent->backend->name;
-    return open ? "gloo" : asked;
+    return groups_is_auto(asked) ? "gloo" : asked;
 }
 
 static dist_status groups_try_open(struct disti_world *world, const struct disti_group_spec *spec,
@@ -214,30 +218,46 @@ static dist_status groups_make_now(struct dist_group *parent, const struct disti
     return status;
 }
 
+/* A listed rank, whose list is good but another argument is not. */
+static dist_status groups_decline(struct dist_group *parent, const struct disti_group_room *room,
+                                  int count, dist_status status)
+{
+    for (int i = 0; i < count; i++)
+        room->ranks[i] = parent->members[room->ranks[i]];
+    return disti_group_decline(parent, room->ranks, count, status);
+}
+
 dist_status dist_new_group(dist_group *parent, const int *ranks, int count,
                            const struct dist_group_options *given, dist_group **group_p)
 {
+    static const char what[] = "dist_new_group";
     struct dist_group_options options;
     struct disti_group_room room;
     bool mine = false;
-    dist_status status = groups_check(parent, "dist_new_group", given, group_p, &options);
+    dist_status status = groups_check_parent(parent, what);
 
     if (status != DIST_OK)
         return status;
     if (!ranks)
-        return groups_bad(parent, "dist_new_group", "ranks is NULL");
+        return groups_bad(parent, what, "ranks is NULL");
     if (count < 1)
-        return groups_bad(parent, "dist_new_group", "count is %d: name at least one rank", count);
+        return groups_bad(parent, what, "count is %d: list 1 to %d ranks of the parent", count,
+                          parent->world_size);
     status = disti_group_room_take(parent, &room);
     if (status != DIST_OK)
         return status;
     status = groups_check_list(parent, ranks, count, room.seen, &mine);
-    if (status == DIST_OK && mine) {
-        memcpy(room.ranks, ranks, (size_t)count * sizeof(*ranks));
+    if (status != DIST_OK)
+        goto out;
+    memcpy(room.ranks, ranks, (size_t)count * sizeof(*ranks));
+    status = disti_groups_check(parent, what, given, group_p, &options);
+    if (status != DIST_OK && mine)
+        status = groups_decline(parent, &room, count, status);
+    if (status == DIST_OK && mine)
         status = groups_make_now(parent, &room, count, &options, group_p);
-    } else if (status == DIST_OK) {
+    else if (status == DIST_OK)
         *group_p = NULL;
-    }
+out:
     disti_group_room_give(parent, &room);
     return status;
 }
@@ -245,12 +265,16 @@ dist_status dist_new_group(dist_group *parent, const int *ranks, int count,
 dist_status dist_dup_group(dist_group *parent, const struct dist_group_options *given,
                            dist_group **group_p)
 {
+    static const char what[] = "dist_dup_group";
     struct dist_group_options options;
     struct disti_group_room room;
-    dist_status status = groups_check(parent, "dist_dup_group", given, group_p, &options);
+    dist_status status = groups_check_parent(parent, what);
 
     if (status != DIST_OK)
         return status;
+    status = disti_groups_check(parent, what, given, group_p, &options);
+    if (status != DIST_OK)
+        return disti_group_decline(parent, parent->members, parent->world_size, status);
     status = disti_group_room_take(parent, &room);
     if (status != DIST_OK)
         return status;
@@ -259,6 +283,18 @@ dist_status dist_dup_group(dist_group *parent, const struct dist_group_options *
     status = groups_make_now(parent, &room, parent->world_size, &options, group_p);
     disti_group_room_give(parent, &room);
     return status;
+}
+
+dist_status dist_decline_dup_group(dist_group *parent, dist_status status)
+{
+    const dist_status checked = disti_group_check(parent, "dist_decline_dup_group");
+
+    if (checked != DIST_OK)
+        return checked;
+    if (status >= DIST_OK)
+        return groups_bad(parent, "dist_decline_dup_group", "status is %d: pass a DIST_ERR_",
+                          (int)status);
+    return disti_group_decline(parent, parent->members, parent->world_size, status);
 }
 
 /* By key, then by rank. */
@@ -271,13 +307,42 @@ static int split_order(const void *a, const void *b)
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
+#define SPLIT_KEY 64
+
+/* The name under which the ranks exchange their choices this time, in key. Returns which it is. */
+static uint32_t split_take_turn(struct dist_group *parent, char key[SPLIT_KEY])
+{
+    uint32_t turn;
+
+    pthread_mutex_lock(&parent->world->lock);
+    turn = parent->splits++;
+    pthread_mutex_unlock(&parent->world->lock);
+    snprintf(key, SPLIT_KEY, "dist/split/%u/%u", parent->number, turn);
+    return turn;
+}
+
+/* As disti_group_decline. */
+static dist_status split_decline(struct dist_group *parent, dist_status status)
+{
+    struct disti_party party = disti_group_party(parent);
+    char key[SPLIT_KEY];
+
+    if (parent->world_size == 1)
+        return status;
+    party.group = DISTI_NO_GROUP;
+    split_take_turn(parent, key);
+    disti_store_refuse(parent->world->bootstrap.store, &party, key,
+                       disti_group_decline_status(status), dist_last_error());
+    return status;
+}
+
 /* Every rank's choice. The parent's operations and failures are not touched: this is the store. */
 static dist_status split_exchange(struct dist_group *parent, const struct split_choice *mine,
                                   int64_t until, struct split_choice *all)
 {
     struct disti_party party = disti_group_party(parent);
     uint32_t turn;
-    char key[64];
+    char key[SPLIT_KEY];
     dist_status status;
 
     if (parent->world_size == 1) {
@@ -287,14 +352,11 @@ static dist_status split_exchange(struct dist_group *parent, const struct split_
     }
     party.group = DISTI_NO_GROUP;
     party.what = "for the group's ranks to split it";
-    pthread_mutex_lock(&parent->world->lock);
-    turn = parent->splits++;
-    pthread_mutex_unlock(&parent->world->lock);
-    snprintf(key, sizeof(key), "dist/split/%u/%u", parent->number, turn);
+    turn = split_take_turn(parent, key);
     status = disti_store_all_gather(parent->world->bootstrap.store, &party, key, mine, all,
                                     sizeof(*mine), disti_left_ms(until));
-    if (status == DIST_OK)
-        return DIST_OK;
+    if (status == DIST_OK || disti_group_is_declined(status))
+        return status;
     pthread_mutex_lock(&parent->world->lock);
     if (parent->splits == turn + 1) /* the next try shall meet those that were late */
         parent->splits = turn;
@@ -366,15 +428,18 @@ out:
 dist_status dist_split_group(dist_group *parent, int color, int key,
                              const struct dist_group_options *given, dist_group **group_p)
 {
+    static const char what[] = "dist_split_group";
     const struct split_choice mine = {.color = color, .key = key};
     struct dist_group_options options;
-    dist_status status = groups_check(parent, "dist_split_group", given, group_p, &options);
+    dist_status status = groups_check_parent(parent, what);
 
     if (status != DIST_OK)
         return status;
-    if (color < 0 && color != DIST_NO_COLOR)
-        return groups_bad(parent, "dist_split_group",
-                          "color is %d: give 0 or more, or DIST_NO_COLOR", color);
+    status = disti_groups_check(parent, what, given, group_p, &options);
+    if (status == DIST_OK && color < 0 && color != DIST_NO_COLOR)
+        status = groups_bad(parent, what, "color is %d: give 0 or more, or DIST_NO_COLOR", color);
+    if (status != DIST_OK)
+        return split_decline(parent, status);
     groups_begin(parent);
     status = split_make(parent, &mine, &options, group_p);
     groups_end();

@@ -31,6 +31,8 @@ dist_status dist_get_place(const dist_group *group, int rank, struct dist_place 
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "dist_get_place: rank %d is none of the group's, 0 to %d", rank,
                           group->world_size - 1);
+    if (!place_p)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_get_place: place_p is NULL");
     *place_p = group->places[rank];
     return DIST_OK;
 }

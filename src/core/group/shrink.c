@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "core/group/group.h"
 
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -101,18 +100,20 @@ static dist_status shrink_check_store(const struct dist_group *group)
                       group->world->rank, why);
 }
 
-/* What dist_new_group will make of the options is for it to check. */
-static int shrink_timeout(const struct dist_group *group, const struct dist_group_options *options)
+/* The ranks that are left and call dist_shrink are told why this rank does not come. */
+static dist_status shrink_decline(struct dist_group *group, int *ranks, dist_status status)
 {
-    size_t needed = offsetof(struct dist_group_options, timeout_ms) + sizeof(options->timeout_ms);
+    const int count = shrink_list(group, ranks);
 
-    return options && options->size >= needed && options->timeout_ms > 0 ? options->timeout_ms
-                                                                         : group->timeout_ms;
+    for (int i = 0; i < count; i++)
+        ranks[i] = group->members[ranks[i]];
+    return disti_group_decline(group, ranks, count, status);
 }
 
-dist_status dist_shrink(dist_group *group, const struct dist_group_options *options,
+dist_status dist_shrink(dist_group *group, const struct dist_group_options *given,
                         dist_group **group_p)
 {
+    struct dist_group_options options;
     int *ranks, count, before = 0;
     int64_t until;
     dist_status status = disti_group_check(group, "dist_shrink");
@@ -122,7 +123,12 @@ dist_status dist_shrink(dist_group *group, const struct dist_group_options *opti
     ranks = calloc((size_t)group->world_size, sizeof(*ranks));
     if (!ranks)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d ranks", group->world_size);
-    until = disti_deadline_ms(shrink_timeout(group, options));
+    status = disti_groups_check(group, "dist_shrink", given, group_p, &options);
+    if (status != DIST_OK) {
+        status = shrink_decline(group, ranks, status);
+        goto out;
+    }
+    until = disti_deadline_ms(options.timeout_ms);
     do {
         count = shrink_list(group, ranks);
         if (count == before)
@@ -131,8 +137,9 @@ dist_status dist_shrink(dist_group *group, const struct dist_group_options *opti
         status = shrink_check_store(group);
         if (status != DIST_OK)
             break;
-        status = shrink_try(group, ranks, count, options, until, group_p);
+        status = shrink_try(group, ranks, count, &options, until, group_p);
     } while (status == DIST_ERR_PEER_LOST && !disti_expired(until));
+out:
     free(ranks);
     return status;
 }

@@ -114,6 +114,10 @@ dist_status dist_wait_for(dist_work *work, int timeout_ms)
 {
     bool over;
 
+    if (work && timeout_ms < 0)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "dist_wait_for: timeout_ms is %d: give 0 or more milliseconds",
+                          timeout_ms);
     return wait_handle(work, disti_deadline_ms(timeout_ms), &over);
 }
 

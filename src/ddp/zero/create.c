@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <dist/backend.h>
+
 #include "base/checked.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -193,21 +195,26 @@ static uint64_t zero_hash(const struct dist_zero *zero)
     return hash;
 }
 
-/* zero is NULL where there was no memory even for it: the others learn that too. */
 static dist_status zero_agree(const struct dist_zero *zero, dist_group *group, dist_status status)
 {
-    const struct ddp_word mine = {.alike = status == DIST_OK ? zero_hash(zero) : 0};
+    const struct ddp_word mine = {.alike = zero_hash(zero)};
     bool apart = false;
 
     return disti_ddp_agree(group, "dist_zero_create", status, mine, &apart);
 }
 
-/* What all ranks do together. */
+/*
+ * What all ranks do together. The group is made before the ranks compare their lists: a rank whose
+ * arguments are wrong need not wait to say so.
+ */
 static dist_status zero_connect(struct dist_zero *zero, dist_group *group,
                                 const struct dist_zero_parameter *parameters)
 {
     dist_status status = dist_dup_group(group, NULL, &zero->group);
 
+    if (disti_ddp_is_declined(status))
+        return status;
+    status = zero_agree(zero, group, status);
     if (status == DIST_OK) /* the parent's collective: nobody's failure ends it before it is done */
         status = zero_agree(zero, group, disti_zero_memory(zero));
     for (int i = 0; i < zero->count && status == DIST_OK && zero->rank == 0; i++)
@@ -268,13 +275,13 @@ dist_status dist_zero_create(dist_group *group, const struct dist_zero_parameter
         return zero_bad(group ? "the group was destroyed" : "group is NULL");
     zero = calloc(1, sizeof(*zero));
     if (!zero)
-        return zero_agree(NULL, group, disti_fail(DIST_ERR_NO_MEMORY, "no memory for a dist_zero"));
+        return dist_decline_dup_group(group,
+                                      disti_fail(DIST_ERR_NO_MEMORY, "no memory for a dist_zero"));
     zero->rank = dist_get_rank(group);
     zero->world = dist_get_world_size(group);
     status = zero_p ? zero_prepare(zero, parameters, count, options) : zero_bad("zero_p is NULL");
-    status = zero_agree(zero, group, status);
-    if (status == DIST_OK)
-        status = zero_connect(zero, group, parameters);
+    status = status == DIST_OK ? zero_connect(zero, group, parameters)
+                               : dist_decline_dup_group(group, status);
     if (status != DIST_OK) {
         zero_give_up(zero, status);
         return status;

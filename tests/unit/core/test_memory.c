@@ -90,8 +90,14 @@ static void nothing_is_allocated(void **state)
     refused(dist_register(group, &local, 4), "stack");
     refused(dist_unregister(group, &local), "registered");
     refused(dist_free(group, &local), "allocated");
-    assert_int_equal(dist_alloc(group, SIZE_MAX, &memory), DIST_ERR_NO_MEMORY);
+    assert_int_equal(dist_alloc(group, SIZE_MAX, &memory), DIST_ERR_INVALID_ARGUMENT);
     assert_null(memory);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(dist_register(group, &local, 0), DIST_OK);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(dist_unregister(group, &local), DIST_OK);
+    refused(dist_unregister(group, &local), "registered");
+    refused(dist_register(group, &local, SIZE_MAX), "end of the address space");
     assert_int_equal(dist_destroy_process_group(group), DIST_OK);
 }
 
