@@ -22,8 +22,8 @@ struct modules_list {
 
 /*
  * Asks what there is under a name, or under every name: a module that crashes or does not come back
- * within some seconds is a line too, and harms this process in no way. Blocks meanwhile. This
- * process must have no threads, and no driver of a GPU. False: no memory.
+ * within some seconds is a line too, and harms this process in no way. Blocks meanwhile. False: no
+ * memory.
  */
 bool modules_ask(const char *name, struct modules_list *list_p);
 bool modules_ask_all(struct modules_list *list_p);

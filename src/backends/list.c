@@ -2,7 +2,9 @@
 /* Lists of what there is, for people. */
 #include "backends/module.h"
 #include "backends/registry.h"
+#include "base/log.h"
 #include "base/settings/variables.h"
+#include "device/driver.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -21,6 +23,7 @@ struct list {
 
 static struct list list_begin(char *buffer, size_t size)
 {
+    size = buffer ? size : 0;
     if (size)
         buffer[0] = '\0';
     return (struct list){.buffer = buffer, .size = size};
@@ -101,13 +104,85 @@ static void list_find(const char *name, struct list_finding *finding_p)
                       disti_transport_reason(name, &transport, reason, LIST_REASON) == DIST_OK;
 }
 
-static void list_add_backend(struct list *list, const char *name)
+static void list_probe_backend(struct list *list, const char *name)
 {
     struct list_finding finding;
 
     list_find(name, &finding);
     if (!finding.none)
-        list_add(list, "  %-6s %-4s %s\n", name, finding.usable ? "yes" : "no", finding.text);
+        list_add(list, "backend %s %s %s\n", name, finding.usable ? "yes" : "no", finding.text);
+}
+
+/* Silent where there is no module of that name, or none that brings such a transport. */
+static void list_probe_transport(struct list *list, const char *name)
+{
+    const struct dist_transport *transport = NULL;
+    char reason[LIST_REASON];
+    bool usable;
+
+    if (disti_transport_reason(name, &transport, reason, sizeof(reason)) != DIST_OK)
+        return;
+    usable =
+        !transport->probe || disti_probe(transport->probe, name, reason, sizeof(reason)) == DIST_OK;
+    list_add(list, "transport %s %s %s\n", name, usable ? "yes" : "no",
+             !usable              ? reason
+             : transport->summary ? transport->summary
+                                  : "");
+}
+
+size_t disti_probe_here(const char *name, char *text, size_t size)
+{
+    struct list list = list_begin(text, size);
+    bool transport_only = false;
+
+    for (int i = 0; disti_built_in_transport(i); i++)
+        transport_only = transport_only || strcmp(disti_built_in_transport(i)->name, name) == 0;
+    if (!transport_only)
+        list_probe_backend(&list, name);
+    list_probe_transport(&list, name);
+    return list.used;
+}
+
+/*
+ * Only if the process has the module already. A child of a process that uses a GPU cannot ask the
+ * driver: nccl is loaded here then.
+ */
+static bool list_is_here(const char *name)
+{
+    return list_is_built_in(name) || disti_backend_is_loaded(name) ||
+           (strcmp(name, "nccl") == 0 && disti_driver_loaded());
+}
+
+static void list_probe(const char *name, char text[DISTI_PROBE_TEXT])
+{
+    if (list_is_here(name))
+        disti_probe_here(name, text, DISTI_PROBE_TEXT);
+    else
+        disti_probe_apart(name, text, DISTI_PROBE_TEXT);
+}
+
+size_t dist_probe_name(const char *name, char *buffer, size_t size)
+{
+    struct list list = list_begin(buffer, size);
+    char text[DISTI_PROBE_TEXT];
+
+    list_probe(name ? name : "", text);
+    list_add(&list, "%s", text);
+    return list.used;
+}
+
+static void list_add_backend(struct list *list, const char *name)
+{
+    char text[DISTI_PROBE_TEXT], kind[16], runs[8], *rest;
+    int at;
+
+    list_probe(name, text);
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        at = 0;
+        if (sscanf(line, "%15s %*s %7s %n", kind, runs, &at) == 2 && at &&
+            strcmp(kind, "transport") != 0)
+            list_add(list, "  %-6s %-4s %s\n", name, runs, line + at);
+    }
 }
 
 static void list_add_own(struct list *list)
@@ -163,51 +238,19 @@ size_t dist_list_names(char *buffer, size_t size)
     return list.used;
 }
 
-static void list_probe_backend(struct list *list, const char *name)
-{
-    struct list_finding finding;
-
-    list_find(name, &finding);
-    if (!finding.none)
-        list_add(list, "backend %s %s %s\n", name, finding.usable ? "yes" : "no", finding.text);
-}
-
-/* Silent where there is no module of that name, or none that brings such a transport. */
-static void list_probe_transport(struct list *list, const char *name)
-{
-    const struct dist_transport *transport = NULL;
-    char reason[LIST_REASON];
-    bool usable;
-
-    if (disti_transport_reason(name, &transport, reason, sizeof(reason)) != DIST_OK)
-        return;
-    usable =
-        !transport->probe || disti_probe(transport->probe, name, reason, sizeof(reason)) == DIST_OK;
-    list_add(list, "transport %s %s %s\n", name, usable ? "yes" : "no",
-             !usable              ? reason
-             : transport->summary ? transport->summary
-                                  : "");
-}
-
-size_t dist_probe_name(const char *name, char *buffer, size_t size)
-{
-    struct list list = list_begin(buffer, size);
-    bool transport_only = false;
-
-    for (int i = 0; disti_built_in_transport(i); i++)
-        transport_only = transport_only || strcmp(disti_built_in_transport(i)->name, name) == 0;
-    if (!transport_only)
-        list_probe_backend(&list, name);
-    list_probe_transport(&list, name);
-    return list.used;
-}
-
 /* ---- variables ---- */
+
+/* A variable of the library's own that is set to something that a job would refuse. */
+static void list_add_wrong(struct list *list, const char *name)
+{
+    if (disti_setting_check(name) != DIST_OK)
+        list_add(list, "wrong\t%s\t\t%s\n", name, dist_last_error());
+}
 
 size_t dist_list_variables(char *buffer, size_t size)
 {
     struct list list = list_begin(buffer, size);
-    char name[DISTI_VARIABLE_ROOM];
+    char name[DISTI_VARIABLE_ROOM], before[1024];
 
     for (size_t i = 0; i < disti_variable_count; i++)
         list_add(&list, "own\t%s\t%s\t%s\n", disti_variables[i].name, disti_variables[i].unset,
@@ -224,5 +267,9 @@ size_t dist_list_variables(char *buffer, size_t size)
                      like ? like->meaning : "");
         }
     }
+    disti_text(before, sizeof(before), "%s", dist_last_error());
+    for (size_t i = 0; i < disti_variable_count; i++)
+        list_add_wrong(&list, disti_variables[i].name);
+    dist_set_last_error(DIST_OK, before);
     return list.used;
 }

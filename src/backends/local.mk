@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The registry, the module loader and the built-in backends.
 libdist_core_sources += \
+	src/backends/apart.c \
 	src/backends/check.c \
 	src/backends/explain.c \
 	src/backends/faulty.c \
@@ -16,7 +17,8 @@ libdist_core_sources += \
 	src/backends/mpi/flavour.c \
 	src/backends/query.c \
 	src/backends/registry.c \
-	src/backends/registry.h
+	src/backends/registry.h \
+	src/backends/settings.c
 
 mpi_module_sources += \
 	src/base/clock.c src/base/clock.h \

@@ -173,6 +173,19 @@ static struct disti_module *module_known(const char *path)
     return module;
 }
 
+bool disti_module_is_loaded(const char *name)
+{
+    char path[1][PATH_MAX];
+    bool loaded = false;
+
+    if (strchr(name, '/') || disti_module_locate(name, path, 1) == 0)
+        return false;
+    pthread_mutex_lock(&module_lock);
+    loaded = module_known(path[0]) != NULL;
+    pthread_mutex_unlock(&module_lock);
+    return loaded;
+}
+
 dist_status disti_module_load(const char *name, const struct disti_module **module_p, char *reason,
                               size_t reason_size)
 {

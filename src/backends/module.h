@@ -26,6 +26,9 @@ struct disti_module {
 dist_status disti_module_load(const char *name, const struct disti_module **module_p, char *reason,
                               size_t reason_size);
 
+/* True if the module is loaded already. */
+bool disti_module_is_loaded(const char *name);
+
 /*
  * module_place.c: can nobody else exchange that file? `place` is its path without links, of which
  * all folders are safe from other users. Else the reason.

@@ -129,6 +129,19 @@ static int registry_module_names(const char *name, const char *names[DISTI_MPI_F
     return 1;
 }
 
+bool disti_backend_is_loaded(const char *name)
+{
+    const char *names[DISTI_MPI_FLAVOURS];
+    char reason[REGISTRY_REASON];
+    int count = registry_module_names(name, names, reason, sizeof(reason));
+
+    for (int i = 0; i < count; i++) {
+        if (disti_module_is_loaded(names[i]))
+            return true;
+    }
+    return false;
+}
+
 /* The backend `name` of module `file`. */
 static dist_status registry_load(const char *name, const char *file,
                                  const struct dist_backend **backend_p, char *reason,

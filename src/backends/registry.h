@@ -27,8 +27,8 @@ const struct dist_backend *disti_backend_faulty(const struct dist_backend *backe
  *
  * Modules run in this process, whose memory they can spoil and which they can keep for ever: a job
  * asks for one, and has it. A fork that tries it first would be a millisecond in each start, and
- * undefined where threads or a driver of a GPU are there already. dist_info, a program that has
- * neither yet, tries each in a process of its own.
+ * undefined where threads or a driver of a GPU are there already. Lists try each module in a child
+ * (apart.c), and so does the error of this function.
  */
 dist_status disti_backend_find(const char *name, const struct dist_backend **backend_p);
 
@@ -58,6 +58,22 @@ dist_status disti_transport_reason(const char *name, const struct dist_transport
 dist_status disti_probe(dist_status (*probe)(char *reason, size_t reason_size), const char *from,
                         char *reason, size_t reason_size);
 
+/*
+ * list.c: writes what exists under such a name, as dist_probe_name does, by loading the module into
+ * this process.
+ */
+#define DISTI_PROBE_TEXT 2400 /* bytes of it: two lines, each with a reason */
+size_t disti_probe_here(const char *name, char *text, size_t size);
+
+/*
+ * apart.c: the same, by loading it into a child, which gets 5 s. A line "lost NAME no REASON" says
+ * that the child crashed or did not answer. Leaves this process as it is.
+ */
+void disti_probe_apart(const char *name, char *text, size_t size);
+
+/* True if the module of that backend or transport is loaded into this process already. */
+bool disti_backend_is_loaded(const char *name);
+
 /* The rows of the tables, NULL behind the last: what is built in, what are this project's modules.
  */
 const struct dist_backend *disti_built_in_backend(int i);
@@ -68,6 +84,13 @@ const char *disti_own_module(int i);
  */
 dist_status disti_backend_check(const struct dist_backend *backend, const char *from);
 dist_status disti_transport_check(const struct dist_transport *transport, const char *from);
+
+/*
+ * settings.c: checks the values of all of the library's variables that are set, or of one of them.
+ * ERR_INVALID_ARGUMENT, ERR_UNSUPPORTED; dist_last_error names variable, value and what is allowed.
+ */
+dist_status disti_settings_check(void);
+dist_status disti_setting_check(const char *name);
 
 /* list.c: of backends of this project, as dist_list_backends has them, and other modules' names. */
 size_t disti_list_choices(char *text, size_t size);

@@ -162,6 +162,17 @@ static void launch_unknown(struct doctor_report *report, char *line)
         doctor_mend(report, "unset %.80s", name);
 }
 
+static void launch_wrong(struct doctor_report *report, char *line)
+{
+    const char *name;
+
+    strsep(&line, "\t");
+    name = strsep(&line, "\t");
+    strsep(&line, "\t");
+    doctor_fault(report, "variables", "%.300s", line ? line : name);
+    doctor_mend(report, "unset %.80s", name);
+}
+
 static void launch_variables(struct doctor_report *report)
 {
     const size_t size = dist_list_variables(NULL, 0) + 1;
@@ -173,10 +184,13 @@ static void launch_variables(struct doctor_report *report)
     while ((line = strsep(&rest, "\n"))) {
         if (strncmp(line, "unknown\t", strlen("unknown\t")) == 0)
             launch_unknown(report, line);
+        else if (strncmp(line, "wrong\t", strlen("wrong\t")) == 0)
+            launch_wrong(report, line);
     }
     free(text);
     if (report->count == before)
-        doctor_ok(report, "variables", "libdist knows every DIST_ variable that is set");
+        doctor_ok(report, "variables",
+                  "libdist knows every DIST_ variable that is set, and its value");
 }
 
 /* ---- where the ranks meet ---- */

@@ -40,6 +40,8 @@ static void env_head(const char *kind)
         printf("Variables of libdist\n");
     else if (strcmp(kind, "foreign") == 0)
         printf("\nVariables of launchers and others\n");
+    else if (strcmp(kind, "wrong") == 0)
+        printf("\nVariables with a value that every job refuses\n");
     else
         printf("\nVariables that nobody reads\n");
 }
@@ -55,7 +57,7 @@ static void env_row(const struct env_line *line)
         printf("-\n");
     if (strcmp(line->kind, "foreign") == 0)
         printf("      %s: %s\n", line->note, line->meaning);
-    else if (strcmp(line->kind, "own") == 0)
+    else if (strcmp(line->kind, "own") == 0 || strcmp(line->kind, "wrong") == 0)
         printf("      %s\n", line->meaning);
     else if (*line->note)
         printf("      did you mean %s, %s?\n", line->note, line->meaning);

@@ -22,11 +22,24 @@
  * may be, so there shall not be too many. */
 #define INIT_FILES 65536
 
-/* A copy of the options with every default filled in; unknown tails are ignored. */
-static dist_status init_options(const struct dist_options *given, struct dist_options *options)
+/* Refuses a number below `least`, and sets it to `unset`: to tell the other ranks it is not needed.
+ */
+static dist_status init_check_number(const char *name, int *number, int least, int unset,
+                                     const char *meaning)
+{
+    const int value = *number;
+
+    if (value >= least || value == unset)
+        return DIST_OK;
+    *number = unset;
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT, "options->%s is %d: give %d or more, or %d %s",
+                      name, value, least, unset, meaning);
+}
+
+/* A copy of the options, of which unknown tails are ignored; then every number is in range. */
+static dist_status init_copy(const struct dist_options *given, struct dist_options *options)
 {
     static const struct dist_options fresh = DIST_OPTIONS_INIT;
-    int timeout_ms, reproducible = 0;
     dist_status status;
 
     *options = fresh;
@@ -36,11 +49,28 @@ static dist_status init_options(const struct dist_options *given, struct dist_op
                           given->size);
     if (given)
         memcpy(options, given, given->size < sizeof(*options) ? given->size : sizeof(*options));
-    if (options->timeout_ms < 0)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "timeout_ms is %d: give milliseconds, or 0 for the default",
-                          options->timeout_ms);
-    status = disti_faults_read();
+    status = init_check_number("rank", &options->rank, 0, -1, "to ask the launcher");
+    if (status == DIST_OK)
+        status =
+            init_check_number("world_size", &options->world_size, 1, -1, "to ask the launcher");
+    if (status == DIST_OK)
+        status =
+            init_check_number("local_rank", &options->local_rank, 0, -1, "to ask the launcher");
+    if (status == DIST_OK)
+        status = init_check_number("timeout_ms", &options->timeout_ms, 1, 0, "for the default");
+    if (status == DIST_OK)
+        status = init_check_number("device", &options->device, 0, -1, "for that of DIST_DEVICE");
+    return status;
+}
+
+/* Fills in every default. */
+static dist_status init_options(struct dist_options *options)
+{
+    int timeout_ms, reproducible = 0;
+    dist_status status = disti_settings_check();
+
+    if (status == DIST_OK)
+        status = disti_faults_read();
     if (status == DIST_OK)
         status = disti_env_seconds("DIST_TIMEOUT", GROUP_TIMEOUT_MS, &timeout_ms);
     if (status == DIST_OK && !options->timeout_ms)
@@ -175,11 +205,12 @@ static dist_status init_meet_and_fail(struct disti_world *world, const struct di
 
     disti_text(text, sizeof(text), "%s", dist_last_error());
     disti_log_use(NULL); /* it has been logged where it was found */
-    if (!init_wants_mpi_url(options) && !disti_rendezvous_needs_mpi(options))
+    if (!init_wants_mpi_url(options) && !disti_rendezvous_needs_mpi(options) &&
+        !disti_rendezvous_is_scheduler(options))
         init_meet(world, options,
-                  world->timeout_ms < INIT_TELL_MS ? world->timeout_ms : INIT_TELL_MS);
-    disti_fail(status, "%s", text);
-    disti_log_use(&world->log);
+                  options->timeout_ms && options->timeout_ms < INIT_TELL_MS ? options->timeout_ms
+                                                                            : INIT_TELL_MS);
+    disti_fail_unlogged(text);
     return status;
 }
 
@@ -233,17 +264,23 @@ dist_status dist_init_process_group(const struct dist_options *given, dist_group
 {
     struct disti_world *world = NULL;
     struct dist_options options;
-    dist_status status;
+    dist_status status = disti_world_new(&world);
 
-    if (!group_p)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "group_p is NULL");
-    status = init_options(given, &options);
+    if (status != DIST_OK)
+        return status;
+    status = init_copy(given, &options);
+    if (status == DIST_OK && !group_p)
+        status = disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                            "dist_init_process_group: group_p is NULL: give the address of a "
+                            "dist_group *");
     if (status == DIST_OK)
-        status = disti_world_new(&world);
+        status = init_options(&options);
     if (status == DIST_OK)
         status = disti_log_init(&world->log, options.log, options.log_arg);
-    if (status != DIST_OK)
+    if (status != DIST_OK) {
+        init_meet_and_fail(world, &options, status);
         goto out;
+    }
     disti_log_use(&world->log);
     world->timeout_ms = options.timeout_ms;
     world->since_ns = disti_now_ns();
@@ -258,9 +295,9 @@ dist_status dist_init_process_group(const struct dist_options *given, dist_group
 out:
     if (status == DIST_OK)
         return DIST_OK;
-    if (world && (status == DIST_ERR_PEER_LOST || status == DIST_ERR_TIMEOUT))
+    if (status == DIST_ERR_PEER_LOST || status == DIST_ERR_TIMEOUT)
         disti_world_lost(world);
-    if (world && world->bootstrap.store) {
+    if (world->bootstrap.store) {
         if (status == DIST_ERR_PEER_LOST)
             disti_last_call_note_loss();
         disti_store_report(world->bootstrap.store, NULL, dist_last_error());

@@ -2,7 +2,10 @@
 /* The registry: what is found, what is refused, and what is said about it. */
 #include "backends/registry.h"
 
+#include <dirent.h>
+#include <link.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -273,6 +276,68 @@ static void the_list_fits_any_buffer(void **state)
     assert_int_equal(dist_list_backends(NULL, 0), length);
 }
 
+/* What libraries change in a process that loads them. */
+struct process {
+    int objects, threads, descriptors;
+    void (*handlers[NSIG])(int);
+};
+
+static int count_entries(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    int count = 0;
+
+    assert_non_null(dir);
+    while (readdir(dir))
+        count++;
+    closedir(dir);
+    return count;
+}
+
+static int count_object(struct dl_phdr_info *info, size_t size, void *count)
+{
+    (void)info;
+    (void)size;
+    ++*(int *)count;
+    return 0;
+}
+
+static void look_at_process(struct process *process)
+{
+    memset(process, 0, sizeof(*process));
+    dl_iterate_phdr(count_object, &process->objects);
+    process->threads = count_entries("/proc/self/task");
+    process->descriptors = count_entries("/proc/self/fd");
+    for (int number = 1; number < NSIG; number++) {
+        struct sigaction action;
+
+        if (sigaction(number, NULL, &action) == 0)
+            process->handlers[number] = action.sa_handler;
+    }
+}
+
+/* The modules of this build, UCX and MPI among them if it has them. */
+static void lists_leave_the_process_as_it_was(void **state)
+{
+    const struct dist_backend *backend;
+    struct process before, after;
+    char text[4096];
+
+    (void)state;
+    setenv("DIST_PLUGIN_PATH", ".libs", 1);
+    look_at_process(&before);
+    dist_list_backends(text, sizeof(text));
+    assert_int_equal(disti_backend_find("glue", &backend), DIST_ERR_NO_BACKEND);
+    dist_probe_name("ucx", text, sizeof(text));
+    look_at_process(&after);
+    unsetenv("DIST_PLUGIN_PATH");
+    assert_int_equal(after.objects, before.objects);
+    assert_int_equal(after.threads, before.threads);
+    assert_int_equal(after.descriptors, before.descriptors);
+    for (int number = 1; number < NSIG; number++)
+        assert_ptr_equal(after.handlers[number], before.handlers[number]);
+}
+
 static void a_query_says_what_a_backend_takes(void **state)
 {
     (void)state;
@@ -332,6 +397,7 @@ int main(void)
         cmocka_unit_test(a_name_is_probed_by_itself),
         cmocka_unit_test(the_launcher_decides_which_mpi),
         cmocka_unit_test(the_list_fits_any_buffer),
+        cmocka_unit_test(lists_leave_the_process_as_it_was),
         cmocka_unit_test(a_query_says_what_a_backend_takes),
         cmocka_unit_test(a_query_looks_at_what_there_is_only),
         cmocka_unit_test(the_folders_come_in_order),

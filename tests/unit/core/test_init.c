@@ -2,6 +2,8 @@
 /* A rank that cannot join says so to the others, whoever comes first. */
 #include "job.h"
 
+#include <dist/backend.h>
+
 #include "base/net/socket.h"
 
 #define RANKS 4
@@ -10,9 +12,11 @@
 #define LATE_MS 1000
 #define TIMEOUT_MS 40000
 
-/* One start: who asks for a backend that is not there, who comes late. */
+/* One start: who asks for a backend that is not there (or gives a wrong timeout), who comes late.
+ */
 struct start {
     int wrong, late;
+    bool timeout;
     char url[96];
 };
 
@@ -21,11 +25,13 @@ static dist_status try_to_join(const struct start *start, int rank)
     struct dist_options options = DIST_OPTIONS_INIT;
     dist_group *group;
 
-    options.backend = rank == start->wrong || start->wrong == EVERYBODY ? "glue" : "gloo";
+    const bool wrong = rank == start->wrong || start->wrong == EVERYBODY;
+
+    options.backend = wrong && !start->timeout ? "glue" : "gloo";
     options.init_method = start->url;
     options.rank = rank;
     options.world_size = RANKS;
-    options.timeout_ms = TIMEOUT_MS;
+    options.timeout_ms = wrong && start->timeout ? -7 : TIMEOUT_MS;
     return dist_init_process_group(&options, &group);
 }
 
@@ -38,18 +44,22 @@ static void join_in_vain(int rank, void *arg)
     if (rank == start->late)
         disti_sleep_ns(LATE_MS * INT64_C(1000000));
     if (rank == start->wrong || start->wrong == EVERYBODY) {
-        CHECK(try_to_join(start, rank) == DIST_ERR_NO_BACKEND);
+        CHECK(try_to_join(start, rank) ==
+              (start->timeout ? DIST_ERR_INVALID_ARGUMENT : DIST_ERR_NO_BACKEND));
     } else {
         snprintf(name, sizeof(name), "rank %d ", start->wrong);
         CHECK(try_to_join(start, rank) == DIST_ERR_PEER_LOST);
-        CHECK_SAYS(name, "backend 'glue'", "  ucx "); /* all of the text */
+        if (start->timeout)
+            CHECK_SAYS(name, "options->timeout_ms is -7");
+        else
+            CHECK_SAYS(name, "backend 'glue'", "  ucx "); /* all of the text */
     }
     CHECK(!disti_expired(soon));
 }
 
-static void join_by(const char *url, int wrong, int late)
+static void join_by(const char *url, int wrong, int late, bool timeout)
 {
-    struct start start = {.wrong = wrong, .late = late};
+    struct start start = {.wrong = wrong, .late = late, .timeout = timeout};
 
     snprintf(start.url, sizeof(start.url), "%s", url);
     ranks_run(RANKS, join_in_vain, &start);
@@ -68,8 +78,92 @@ static void everybody_hears_of_it(void **state)
     unlink(place);
     snprintf(url, sizeof(url), "file://%s", place);
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-        join_by(url, cases[i][0], cases[i][1]);
+        join_by(url, cases[i][0], cases[i][1], false);
         assert_int_equal(access(place, F_OK), -1);
+    }
+    join_by(url, 2, NOBODY, true);
+    join_by(url, EVERYBODY, NOBODY, true);
+}
+
+/* Of numbers and pointers that are out of range. */
+static void options_are_checked(void **state)
+{
+    static const struct {
+        const char *text;
+        int rank, world_size, local_rank, timeout_ms, device;
+    } cases[] = {
+        {"options->rank is -9: give 0 or more, or -1 to ask the launcher", -9, 1, 0, 0, 0},
+        {"options->world_size is -5: give 1 or more, or -1", 0, -5, 0, 0, 0},
+        {"options->world_size is 0", 0, 0, 0, 0, 0},
+        {"options->local_rank is -9", 0, 1, -9, 0, 0},
+        {"options->timeout_ms is -1: give 1 or more, or 0 for the default", 0, 1, 0, -1, 0},
+        {"options->device is -9: give 0 or more, or -1", 0, 1, 0, 0, -9},
+        {"local rank 1 is out of range", 0, 1, 1, 0, 0},
+        {"rank 1 (given by the program) is out of range", 1, 1, 0, 0, 0},
+    };
+    dist_group *group = NULL;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct dist_options options = DIST_OPTIONS_INIT;
+
+        options.init_method = "tcp://127.0.0.1:1";
+        options.rank = cases[i].rank;
+        options.world_size = cases[i].world_size;
+        options.local_rank = cases[i].local_rank;
+        options.timeout_ms = cases[i].timeout_ms;
+        options.device = cases[i].device;
+        assert_int_equal(dist_init_process_group(&options, &group), DIST_ERR_INVALID_ARGUMENT);
+        if (!strstr(dist_last_error(), cases[i].text))
+            fail_msg("'%s' does not say '%s'", dist_last_error(), cases[i].text);
+    }
+    assert_int_equal(dist_init_process_group(NULL, NULL), DIST_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(dist_last_error(), "group_p is NULL"));
+    assert_null(group);
+}
+
+/* A world of one rank refuses what two ranks would refuse. */
+static void settings_are_checked(void **state)
+{
+    static const char *const cases[][2] = {
+        {"DIST_AUTH", "perhaps"},
+        {"DIST_TRANSPORT", "shm,smoke"},
+        {"DIST_SECRET_FILE", "/nowhere/secret"},
+        {"DIST_TIMEOUT", "abc"},
+        {"DIST_TIMEOUT", "0"},
+        {"DIST_ALGO", "all_reduce=magic"},
+        {"DIST_SEGMENTS", "1025"},
+        {"DIST_CHECKSUM", "yes"},
+        {"DIST_NODE_MEMORY", "2"},
+        {"DIST_TCP_BUFFER", "2G"},
+        {"DIST_TCP_SOCKETS", "0"},
+        {"DIST_TCP_ZEROCOPY", "maybe"},
+        {"DIST_TUNING", "/nowhere/tuning"},
+        {"DIST_SOCKET_IFNAME", "=nowhere"},
+        {"DIST_DEBUG", "loud"},
+        {"DIST_FAULT", "sometimes"},
+        {"DIST_FLIGHT", "-1"},
+    };
+    char lines[32768], wrong[64];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct dist_options options = DIST_OPTIONS_INIT;
+        dist_group *group = NULL;
+
+        options.rank = 0;
+        options.world_size = 1;
+        options.init_method = "tcp://127.0.0.1:1";
+        setenv(cases[i][0], cases[i][1], 1);
+        assert_int_equal(dist_init_process_group(&options, &group), DIST_ERR_INVALID_ARGUMENT);
+        if (!strstr(dist_last_error(), cases[i][0]))
+            fail_msg("'%s' does not name %s", dist_last_error(), cases[i][0]);
+        dist_list_variables(lines, sizeof(lines));
+        snprintf(wrong, sizeof(wrong), "\nwrong\t%s\t\t", cases[i][0]);
+        assert_non_null(strstr(lines, wrong));
+        unsetenv(cases[i][0]);
+        dist_list_variables(lines, sizeof(lines));
+        assert_null(strstr(lines, "\nwrong\t"));
     }
 }
 
@@ -169,6 +263,8 @@ int main(void)
         cmocka_unit_test(who_joins_twice_is_told_so),
         cmocka_unit_test(everybody_hears_of_it),
         cmocka_unit_test(who_is_alone_does_not_wait_long),
+        cmocka_unit_test(options_are_checked),
+        cmocka_unit_test(settings_are_checked),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
