@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Goes on with those that are left when ranks are lost: kill some of them, but not who holds the
- * store. */
+/*
+ * A training that goes on when ranks are lost:
+ *
+ *     distrun -n 4 --on-failure continue ./elastic
+ *     DIST_FAULT=kill:0@50 distrun -n 4 --on-failure continue ./elastic     rank 0 dies at call 50
+ *
+ * docs/shrinking.md says how other launchers start it, and which deaths it survives there.
+ */
 #include <dist/dist.h>
 #include <stdio.h>
 #include <unistd.h>
 
-#define STEPS 300
+#define STEPS 100
 
 /* What must be the same on all ranks: a model of one weight, and how far its training is. */
 struct state {

@@ -53,6 +53,7 @@ EXTRA_DIST += \
 	tests/support/torch.sh \
 	tests/support/training.sh \
 	tests/support/slurm.sh \
+	tests/support/survives.sh \
 	tests/support/planted.sh \
 	tests/support/planted_job.sh \
 	tests/support/watched.sh

@@ -4,6 +4,12 @@
  * them reduce; those that are left shrink their group each time they lose one, and exit with 0 if
  * all of them go on together, with right results, as soon as the last victim is gone.
  *
+ * shrink BACKEND deaths RANK,RANK...: these ranks are killed one after the other, each when all
+ * ranks that are left have gone on together. Each of the others says when it has. Ranks are no
+ * children.
+ *
+ * shrink BACKEND spawned RANKS RANK,RANK...: the same, started by dist_spawn_with.
+ *
  * shrink BACKEND absent: rank 1 lives but does not come: the others are told so.
  * shrink BACKEND store: rank 0, which holds the store, is killed: the others are told so, by a
  * status at which no program tries again.
@@ -92,12 +98,26 @@ static dist_status shrink_step(dist_group *group, int world_rank)
                : DIST_ERR_PEER_LOST;
 }
 
-static int shrink_go_on(dist_group *world, int left)
+static double shrink_now(void)
 {
-    dist_group *group = world, *smaller;
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* Until `left` ranks have made AFTER calls together in *group_p, which is then the latest group. */
+static int shrink_go_on(dist_group *world, dist_group **group_p, int left)
+{
+    dist_group *group = *group_p, *smaller;
+    double call = 0;
 
     for (int after = 0; after < AFTER; after += dist_get_world_size(group) == left) {
-        dist_status status = shrink_step(group, dist_get_rank(world));
+        dist_status status;
+
+        if (after == 0)
+            call = shrink_now();
+        status = shrink_step(group, dist_get_rank(world));
 
         if (status == DIST_ERR_INTERNAL)
             return shrink_fault(world, "a wrong sum");
@@ -107,9 +127,27 @@ static int shrink_go_on(dist_group *world, int left)
             return shrink_fault(world, "dist_shrink");
         if (group != world)
             dist_destroy_process_group(group);
-        group = smaller;
+        *group_p = group = smaller;
+        if (dist_get_world_size(group) == left)
+            printf("rank %d goes on with %d after %.2f s\n", dist_get_rank(world), left,
+                   shrink_now() - call);
     }
     return dist_get_world_size(group) == left ? 0 : shrink_fault(world, "too few are left");
+}
+
+static int shrink_deaths(dist_group *world, const char *list)
+{
+    int left = dist_get_world_size(world), code = 0;
+    dist_group *group = world;
+    char *end;
+
+    for (; *list && code == 0; left--) {
+        code = shrink_go_on(world, &group, left);
+        if (code == 0 && strtol(list, &end, 10) == dist_get_rank(world))
+            kill(getpid(), SIGKILL);
+        list = *end == ',' ? end + 1 : end;
+    }
+    return code ? code : shrink_go_on(world, &group, left);
 }
 
 /* dist_shrink must fail so, with `text` in its error. */
@@ -127,6 +165,7 @@ static int shrink_refused(dist_group *world, dist_status expected, const char *t
 static int shrink_run(dist_group *world, int argc, char **argv)
 {
     int rank = dist_get_rank(world), victims = argc > 3 ? atoi(argv[2]) : 0;
+    dist_group *group = world;
     unsigned dies;
     pthread_t thread;
 
@@ -144,11 +183,13 @@ static int shrink_run(dist_group *world, int argc, char **argv)
                    ? shrink_refused(world, DIST_ERR_RENDEZVOUS, ", which holds the store, ")
                    : shrink_fault(world, "a call without rank 0");
     }
+    if (strcmp(argv[2], "deaths") == 0 || strcmp(argv[2], "spawned") == 0)
+        return shrink_deaths(world, argv[argc - 1]);
     shrink_state = strtoull(argv[3], NULL, 10);
     dies = shrink_draw(rank, dist_get_world_size(world), victims);
     if (dies)
         pthread_create(&thread, NULL, shrink_die, &dies);
-    return shrink_go_on(world, dist_get_world_size(world) - victims);
+    return shrink_go_on(world, &group, dist_get_world_size(world) - victims);
 }
 
 static int shrink_rank(int argc, char **argv)
@@ -168,6 +209,29 @@ static int shrink_rank(int argc, char **argv)
     return code;
 }
 
+struct shrink_words {
+    int argc;
+    char **argv;
+};
+
+static int shrink_spawned(int rank, void *arg)
+{
+    struct shrink_words *words = arg;
+
+    (void)rank;
+    return shrink_rank(words->argc, words->argv);
+}
+
+static int shrink_spawn(int argc, char **argv)
+{
+    struct dist_spawn_options options = DIST_SPAWN_OPTIONS_INIT;
+    struct shrink_words words = {argc, argv};
+    int code;
+
+    options.continue_on_failure = true;
+    return dist_spawn_with(atoi(argv[3]), shrink_spawned, &words, &options, &code) ? 3 : code;
+}
+
 /* The ranks are children, so that a rank which is killed is no failure of the job. */
 int main(int argc, char **argv)
 {
@@ -176,6 +240,10 @@ int main(int argc, char **argv)
 
     if (argc < 3)
         return 2;
+    if (strcmp(argv[2], "deaths") == 0)
+        return shrink_rank(argc, argv);
+    if (argc > 3 && strcmp(argv[2], "spawned") == 0)
+        return shrink_spawn(argc, argv);
     child = fork();
     if (child == 0)
         return shrink_rank(argc, argv);

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Ranks are killed at random; those that are left make a smaller group and go on.
 . "$srcdir/tests/support/job.sh"
+. "$srcdir/tests/support/survives.sh"
 
 program=tests/jobs/shrink
 rounds=3 seed=${SHRINK_SEED:-$RANDOM} JOB_LIMIT=60
@@ -22,17 +23,105 @@ killed gloo
 DIST_NODE_MEMORY=0 killed gloo
 DIST_TRANSPORT=tcp killed gloo
 # Not over UCX: where a peer dies while they connect, UCX 1.13 ends the process itself.
-# The example: rank 1 is killed in the middle.
-cat >"$job_folder/killed" <<'END'
-#!/bin/bash
-"$1" &
-[ "$RANK" != 1 ] || { sleep 1; kill -KILL $!; exit 0; }
-wait $!
+
+# Under a launcher that holds the store any rank may die, once and twice.
+cat >"$job_folder/remote" <<'END'
+#!/bin/sh
+shift
+exec "$@"
 END
-chmod +x "$job_folder/killed"
-job shell 3 "$job_folder/killed" "$builddir/examples/elastic"
-job_check "rank 0 goes on" grep -q '^rank 0: 2 ranks are left, weight 1.00$' "$job_output"
-job_check "rank 2 too" grep -q '^rank 2: 2 ranks are left, weight 1.00$' "$job_output"
+chmod +x "$job_folder/remote"
+distrun=$builddir/distrun
+two=(--remote-shell "$job_folder/remote" -H localhost:2,127.0.0.1:2)
+go_on="goes on with"
+survives "distrun, ranks 0 and 2" 137 2 "$go_on 2" self 4 "$distrun" -n 4 --on-failure continue \
+    "$builddir/$program" gloo deaths 0,2
+job_check "the dead ranks are reported" \
+    [ "$(grep -c '^distrun: rank [02] (.*) was ended by signal 9: ' "$job_output")" = 2 ]
+survives "distrun on two nodes, ranks 3 and 0" 137 2 "$go_on 2" self 4 "$distrun" "${two[@]}" \
+    --on-failure continue "$builddir/$program" gloo deaths 3,0
+survives "all ranks fail" 3 1 "starting all workers again" self 2 "$distrun" -n 2 --max-restarts 1 \
+    --on-failure continue sh -c 'exit 3'
+survives "one rank fails: no restart" 3 0 "starting all workers again" self 2 "$distrun" -n 2 --max-restarts 1 \
+    --on-failure continue sh -c 'exit $((RANK ? 3 : 0))'
+# The example: rank 0 is killed in the middle.
+DIST_FAULT=kill:0@30 survives "examples/elastic" 137 2 "2 ranks are left, weight 1.50" self 3 "$distrun" -n 3 \
+    --on-failure continue "$builddir/examples/elastic"
 job_aside job shell 3 $program gloo absent
 job shell 3 $program gloo store
 job_collect
+
+# The table of docs/shrinking.md. Where rank 0 holds the store, all others are told so when it dies.
+[ -n "${CHECK_LONG-}" ] || exit 0
+lost=", which holds the store, "
+# each NAME EXIT LAUNCHER WORD...: under one that holds the store; `by_rank_0` where it does not.
+each()
+{
+    local name=$1 exit=$2 deaths
+    for deaths in 0 3; do
+        survives "$name, rank $deaths" "$exit" 3 "$go_on 3" "${@:3}" deaths $deaths
+    done
+    for deaths in 0,2 3,1; do
+        survives "$name, ranks $deaths" "$exit" 2 "$go_on 2" "${@:3}" deaths $deaths
+    done
+}
+by_rank_0()
+{
+    local name=$1 exit=$2
+    survives "$name, rank 3" "$exit" 3 "$go_on 3" "${@:3}" deaths 3
+    survives "$name, ranks 3,1" "$exit" 2 "$go_on 2" "${@:3}" deaths 3,1
+    survives "$name, rank 0" any 3 "$lost" "${@:3}" deaths 0
+    survives "$name, ranks 2,0" any 2 "$lost" "${@:3}" deaths 2,0
+}
+each "distrun" 137 self 4 "$distrun" -n 4 --on-failure continue "$builddir/$program" gloo
+each "distrun on two nodes" 137 self 4 "$distrun" "${two[@]}" --on-failure continue "$builddir/$program" gloo
+for deaths in 0 3; do
+    survives "dist_spawn_with, rank $deaths" 137 3 "$go_on 3" self 4 "$builddir/$program" gloo spawned 4 $deaths
+done
+for deaths in 0,2 3,1; do
+    survives "dist_spawn_with, ranks $deaths" 137 2 "$go_on 2" self 4 "$builddir/$program" gloo spawned 4 $deaths
+done
+by_rank_0 "shell" any shell 4 $program gloo
+# In a shell too a process may hold the store that is no rank: a scheduler.
+cat >"$job_folder/scheduled" <<'END'
+#!/bin/bash
+export MS_SCHED_HOST=127.0.0.1 MS_SCHED_PORT=$1 MS_WORKER_NUM=4
+shift
+MS_ROLE=MS_SCHED "$@" 2>/dev/null &
+for ((rank = 0; rank < 4; rank++)); do MS_ROLE=MS_WORKER MS_NODE_ID=$rank "$@" & done
+wait
+END
+chmod +x "$job_folder/scheduled"
+each "shell with a scheduler" any self 4 "$job_folder/scheduled" "$(job_port)" "$builddir/$program" gloo
+each "distrun --role mindspore" 137 self 4 "$distrun" -n 4 --role mindspore --on-failure continue \
+    "$builddir/$program" gloo
+
+# Under each mpirun a distrun on each node, then ranks of its own. The options let the other processes of
+# mpirun end by themselves when one has failed.
+job_recovers
+job_mpich=(-disable-auto-cleanup)
+five=${DIST_BENCH_PEERS:-$HOME/.cache/libdist/peers}/openmpi5.venv/bin/mpirun
+five_recovers=(--runtime-options continuous,error-nonzero-status=false)
+nodes=(--on-failure continue --nnodes 2 --rdzv-id shrink -n 2)
+# distrun_under NAME LAUNCHER WORD...
+distrun_under()
+{
+    each "distrun under $1" any "${@:2}" "$distrun" "${nodes[@]}" --rdzv-endpoint "127.0.0.1:$(job_port)" \
+        "$builddir/$program" gloo
+}
+distrun_under "Open MPI 4" openmpi 2
+distrun_under MPICH mpich 2
+if [ -x "$five" ]; then
+    distrun_under "Open MPI 5" self 4 "$five" "${five_recovers[@]}" -np 2
+else
+    job_skip "Open MPI 5" "not made by bench/peers/setup"
+fi
+# MPICH's mpirun ends all ranks when a signal ends one: the shell turns that into an exit code. It tells
+# the other ranks of the end by SIGUSR1.
+shelled=(/bin/sh -c 'trap "" USR1; "$@"; exit $?' sh)
+for backend in gloo mpi; do
+    by_rank_0 "Open MPI 4, $backend" any openmpi 4 $program $backend
+    by_rank_0 "MPICH, $backend" any mpich 4 "${shelled[@]}" "$builddir/$program" $backend
+    [ ! -x "$five" ] || by_rank_0 "Open MPI 5, $backend" any self 4 "$five" "${five_recovers[@]}" -np 4 \
+        "$builddir/$program" $backend
+done

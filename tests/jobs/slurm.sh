@@ -3,6 +3,7 @@
 # Jobs by srun of a real Slurm: no MASTER_ADDR, whatever --mpi, and the parameters of a shell loop.
 . "$srcdir/tests/support/slurm.sh"
 . "$srcdir/tests/support/job.sh"
+. "$srcdir/tests/support/survives.sh"
 trap 'slurm_end; job_end' EXIT
 
 [ -z "${CHECK_SHORT-}" ] || { job_skip "Slurm" "the other suite has it"; exit; }
@@ -49,6 +50,12 @@ if [ -n "${CHECK_LONG-}" ]; then
     SLURM_HOSTFILE=$job_folder/hostfile srun_job -n4 -m arbitrary
     [ $pmix = yes ] && srun_job -N1 -n4 --mpi=pmix && srun_job -N2 -n4 -m cyclic --mpi=pmix
 fi
+
+# A death: srun lets the other ranks go on. With a distrun on each node that may be rank 0's.
+srun=$(type -P srun) shrink=$builddir/tests/jobs/shrink
+survives "srun, rank 3" 137 3 "goes on with 3" self 4 "$srun" -N2 -n4 --kill-on-bad-exit=0 "$shrink" gloo deaths 3
+survives "distrun under srun, ranks 0 and 2" 137 2 "goes on with 2" self 4 "$srun" -N2 -n2 "$builddir/distrun" \
+    --on-failure continue --nnodes 2 --rdzv-endpoint n1 --rdzv-id shrink -n 2 "$shrink" gloo deaths 0,2
 
 # "2(x3),1" and "3,1"
 reference 7

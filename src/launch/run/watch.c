@@ -318,8 +318,8 @@ static void watch_report(struct disti_run_agent *agent, const struct disti_run_w
         disti_run_meeting_fail(agent, &failure);
     } else if (agent->options->goes_on && failure.rank >= 0) {
         disti_agents_describe(&failure, text, sizeof(text));
-        fprintf(stderr, "distrun: %s; %s\n", text,
-                agent->alive > 0 ? "the other workers go on" : "no worker is left");
+        fprintf(stderr, "distrun: %s%s\n", text,
+                agent->alive > 0 ? "; the other workers go on" : "");
     }
 }
 
