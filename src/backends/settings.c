@@ -150,7 +150,7 @@ static const struct settings_form settings_forms[] = {
     {"DIST_TCP_EARLY_LIMIT", .bytes = SIZE_MAX},
     {"DIST_TCP_SOCKETS", .min = 1, .max = DISTI_TCP_SOCKETS},
     {"DIST_TCP_ZEROCOPY", .words = "off,auto,on"},
-    {"DIST_TIMEOUT", .min = 1, .max = INT_MAX / 1000},
+    {"DIST_TIMEOUT", .min = 1, .max = INT_MAX},
     {"DIST_TLS_CA", .check = settings_tls},
     {"DIST_TLS_CERT", .check = settings_tls},
     {"DIST_TLS_KEY", .check = settings_tls},
