@@ -154,8 +154,8 @@ struct disti_notice {
 bool disti_store_is_lost(struct disti_store *store);
 
 /*
- * Copies why a lost store is lost: "rank 0 (host node1, pid 4242), which holds the store, closed its
- * connection without leaving the job". Returns true if a rank held it, false if a launcher did.
+ * Copies why a lost store is lost: "rank 0 (host node1, pid 4242), which holds the store, closed
+ * its connection without leaving the job". Returns true if a rank held it, false if a launcher did.
  */
 bool disti_store_lost_why(struct disti_store *store, char *text, size_t size);
 
