@@ -18,7 +18,7 @@ static int64_t clock_ns(clockid_t clock)
     return (int64_t)now.tv_sec * CLOCK_NS_PER_S + now.tv_nsec;
 }
 
-static _Atomic int64_t *clock_suspended; /* NULL: nobody suspends this process's job */
+static _Atomic(_Atomic int64_t *) clock_suspended; /* NULL: nobody suspends this process's job */
 
 static int64_t clock_job_ns(int64_t monotonic_ns, int64_t number)
 {
@@ -26,26 +26,28 @@ static int64_t clock_job_ns(int64_t monotonic_ns, int64_t number)
 }
 
 /* The process may be stopped between the two looks: then the number has changed. */
-static int64_t clock_followed_ns(void)
+static int64_t clock_followed_ns(_Atomic int64_t *suspended)
 {
     int64_t number, now;
 
     do {
-        number = atomic_load_explicit(clock_suspended, memory_order_acquire);
+        number = atomic_load_explicit(suspended, memory_order_acquire);
         now = clock_ns(CLOCK_MONOTONIC);
         atomic_thread_fence(memory_order_acquire);
-    } while (number != atomic_load_explicit(clock_suspended, memory_order_relaxed));
+    } while (number != atomic_load_explicit(suspended, memory_order_relaxed));
     return clock_job_ns(now, number);
 }
 
 int64_t disti_now_ns(void)
 {
-    return clock_suspended ? clock_followed_ns() : clock_ns(CLOCK_MONOTONIC);
+    _Atomic int64_t *suspended = atomic_load_explicit(&clock_suspended, memory_order_relaxed);
+
+    return suspended ? clock_followed_ns(suspended) : clock_ns(CLOCK_MONOTONIC);
 }
 
 struct timespec disti_clock_timespec(int64_t time_ns)
 {
-    if (clock_suspended &&
+    if (atomic_load_explicit(&clock_suspended, memory_order_relaxed) &&
         __builtin_add_overflow(time_ns, clock_ns(CLOCK_MONOTONIC) - disti_now_ns(), &time_ns))
         time_ns = INT64_MAX;
     return (struct timespec){.tv_sec = (time_t)(time_ns / CLOCK_NS_PER_S),
@@ -64,7 +66,7 @@ int64_t disti_clock_resume(int64_t number)
 
 void disti_clock_follow(_Atomic int64_t *number)
 {
-    clock_suspended = number;
+    atomic_store_explicit(&clock_suspended, number, memory_order_release);
 }
 
 int64_t disti_thread_ns(void)

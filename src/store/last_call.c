@@ -114,7 +114,7 @@ bool disti_last_call_has_lost(int fd, int page)
            has_lost;
 }
 
-/* Of all processes, the scheduler too. */
+/* Writes the number for each process, the scheduler included. */
 static void last_call_tell_clocks(int fd, int processes, int64_t number)
 {
     for (int p = 0; fd >= 0 && p < processes; p++)

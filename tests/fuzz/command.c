@@ -142,7 +142,8 @@ static const char *const command_variables[] = {"RANK",
                                                 "PMIX_NAMESPACE",
                                                 "PMIX_RANK",
                                                 "DIST_AGENT_STORE_SECRET",
-                                                "MS_CLUSTER_TIMEOUT"};
+                                                "MS_CLUSTER_TIMEOUT",
+                                                "DIST_AGENT_FILES"};
 #define COMMAND_VARIABLES (sizeof(command_variables) / sizeof(command_variables[0]))
 
 void fuzz_launch(struct fuzz_input *input)

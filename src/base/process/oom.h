@@ -16,7 +16,7 @@ int64_t disti_process_oom_kills(void);
 /* The same from files like /proc/PID/cgroup and /proc/vmstat, and the folder of cgroups. */
 int64_t disti_process_oom_kills_in(const char *membership, const char *mounts, const char *vmstat);
 
-/* What follows "ended by SIGKILL" in a message: the cause and the fix, or "" unless `killed`. */
+/* The text after "ended by SIGKILL" in a message: the cause and the fix, or "" unless `killed`. */
 const char *disti_process_oom_text(bool killed);
 
 #endif

@@ -16,7 +16,7 @@ uint32_t disti_process_space(void);
  */
 bool disti_process_proc_is_own(void);
 
-/* What follows a pid in a message: "", or " in another PID namespace". */
+/* The text after a pid in a message: "", or " in another PID namespace". */
 const char *disti_process_elsewhere(uint32_t space);
 
 #endif

@@ -79,7 +79,7 @@ dist_status disti_world_meet(struct disti_world *world, const char *backend_name
 /* Writes "rank 5 (host b, pid 812)", as notices begin. Returns its length. */
 size_t disti_world_name(const struct disti_world *world, int rank, char *text, size_t size);
 
-/* What follows the rank's pid in a message: "", or " in another PID namespace". */
+/* The text after the rank's pid in a message: "", or " in another PID namespace". */
 const char *disti_world_elsewhere(const struct disti_world *world, int rank);
 
 /* True if the two ranks share a machine and a pid namespace. */

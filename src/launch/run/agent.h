@@ -56,7 +56,7 @@ struct disti_run_agent {
     int outputs_left;
     bool childless;    /* nothing is below this process */
     int64_t oom_kills; /* processes that the kernel's out-of-memory killer had ended before */
-    bool killed;       /* workers were told that they are killed */
+    bool killed;       /* a line has said that workers are killed */
     int64_t kill_at;   /* SIGKILL for whoever is left; INT64_MAX: not yet */
     int succeeded;     /* workers, once all have ended */
     const struct disti_run_worker *first; /* that failed; NULL: none */

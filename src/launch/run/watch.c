@@ -91,7 +91,7 @@ void disti_run_agent_stop(struct disti_run_agent *agent, int signal_number, doub
     watch_kill_in(agent, seconds);
 }
 
-/* The processes that ended workers have left behind are found in /proc alone. */
+/* Children of ended workers can be found in /proc only. */
 static void watch_leave_children(struct disti_run_agent *agent)
 {
     fprintf(stderr, "distrun: a process that a worker started goes on: it cannot be found and "
@@ -225,6 +225,7 @@ static void watch_hurry(struct disti_run_agent *agent)
     if (!agent->stop_signal)
         agent->stop_signal = SIGKILL;
     agent->hurry = true;
+    watch_resume(agent);
     watch_kill(agent);
 }
 
