@@ -215,6 +215,18 @@ killed()
 }
 job_check "dist_bench names a rank that was killed" killed
 
+# As a user who may have two processes: the end of the rank that was started is not the cause.
+process_user=(setpriv --reuid $((50000 + $$ % 10000)) --clear-groups)
+process_limit()
+{
+    LD_LIBRARY_PATH=$builddir/.libs "${process_user[@]}" "$BASH" -c 'ulimit -u 2 && exec "$@"' limited \
+        "$builddir/.libs/dist_bench" -n 3 --backend gloo all_reduce >"$job_output" 2>&1
+    [ $? = 1 ] && grep -qF 'cannot start rank 1 of 3: ' "$job_output"
+}
+if [ "$(id -u)" = 0 ] && "${process_user[@]}" test -x "$builddir/.libs/dist_bench" 2>/dev/null; then
+    job_check "dist_bench names the rank that a limit on processes keeps from starting" process_limit
+fi
+
 # ---- wrong use ----
 
 job self 1 dist_bench --help
