@@ -79,7 +79,7 @@ static void apart_path(const char *name, char *path, size_t size)
     free(folders);
 }
 
-/* Instead of the text of a child that did not come to its end. */
+/* Writes what replaces the text of a child that crashed, hung or exited. */
 static void apart_blame(const char *name, int how, bool late, char *text, size_t size)
 {
     char path[1024], what[128];

@@ -160,14 +160,22 @@ static const struct settings_form settings_forms[] = {
 
 static dist_status settings_words(const struct settings_form *form, const char *value)
 {
-    char word[16];
+    char word[16], next[16], all[64];
+    size_t used = 0;
 
     for (int i = 0; disti_list_item(form->words, ',', i, word, sizeof(word)); i++) {
+        const bool last = !disti_list_item(form->words, ',', i + 1, next, sizeof(next));
+
         if (strcmp(word, value) == 0)
             return DIST_OK;
+        used += disti_text(all + used, sizeof(all) - used, "%s%s",
+                           i == 0 ? ""
+                           : last ? " or "
+                                  : ", ",
+                           word);
     }
-    return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s is \"%.64s\": set it to one of %s", form->name,
-                      value, form->words);
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s is \"%.64s\": set it to %s", form->name, value,
+                      all);
 }
 
 static dist_status settings_bytes(const struct settings_form *form, const char *value)

@@ -97,9 +97,9 @@ dist_status disti_store_all_gather(struct disti_store *store, const struct disti
                                    int timeout_ms);
 
 /*
- * This rank does not come to the all-gather of that key, for the reason `why`: it ends with
- * `status` on the other ranks of the party, also on those that come later, and its error names this
- * rank. Does not wait.
+ * Tells the other ranks of the party that this rank takes no part in the all-gather of that key.
+ * Their requests, later ones too, end with `status`, and the error names this rank and `why`. Does
+ * not wait.
  */
 void disti_store_refuse(struct disti_store *store, const struct disti_party *party, const char *key,
                         dist_status status, const char *why);

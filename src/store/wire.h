@@ -45,8 +45,8 @@
  *     LEAVING           a party, u64 calls               no reply: this rank waits for the others
  *                                                        to leave the party's group, and has made
  *                                                        so many calls of collectives in it
- *     REFUSE      name  a party, text: why               no reply; arg: a status. This rank does
- *                                                        not come to the ALL_GATHER of that name,
+ *     REFUSE      name  a party, text: why               no reply; arg: a status. This rank takes
+ *                                                        no part in the ALL_GATHER of that name,
  *                                                        which ends with status and text
  *     GOODBYE                                            no reply: the server closes. arg 1: the
  *                                                        client has given up on its hello, and may

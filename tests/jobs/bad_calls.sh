@@ -8,6 +8,9 @@ job shell 3 tests/jobs/bad_calls gloo
 job shell 1 tests/jobs/bad_calls self
 job openmpi 2 tests/jobs/bad_calls mpi
 job mpich 2 tests/jobs/bad_calls mpi
+job shell 1 tests/jobs/any_arguments
+job shell 2 tests/jobs/any_arguments
+DIST_TRANSPORT=tcp DIST_NODE_MEMORY=0 job shell 2 tests/jobs/any_arguments
 
 job shell 3 tests/jobs/bad_matches gloo roots
 DIST_NODE_MEMORY=0 job shell 3 tests/jobs/bad_matches gloo

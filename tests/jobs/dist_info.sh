@@ -39,6 +39,8 @@ job_check "a value, and who has set it" grep -qE '^  DIST_ALGO +all_reduce:ring 
 job_check "what holds by default" grep -qE '^  DIST_TIMEOUT +-  \[default: 300\]' "$job_output"
 job_check "a launcher's" grep -qE '^  OMPI_COMM_WORLD_RANK ' "$job_output"
 job_check "what may be meant" says "did you mean DIST_BACKEND"
+DIST_TIMEOUT=abc job self 1 dist_info env
+job_check "a wrong value is named" grep -q 'DIST_TIMEOUT is "abc", which is not a whole number' "$job_output"
 job openmpi 1 dist_info env
 [ -z "$job_status" ] ||
     job_check "what the launcher has set" grep -qE '^  OMPI_COMM_WORLD_RANK +0  \[set by .*(mpirun|orte|prte)' "$job_output"

@@ -51,6 +51,7 @@ planted()
 
 planted "a name with a letter too few" variables 'export DIST_BACKND=gloo'
 planted "a name like no other" variables 'export DIST_ZZZZZZZZZZZZ=1'
+planted "a value that jobs refuse" variables 'export DIST_TIMEOUT=abc'
 planted "a host that is not there" meeting 'export MASTER_ADDR=no.such.host.invalid'
 planted "shared memory without CMA" cma 'export DIST_SHM_CMA=0'
 planted "a cache that is no folder" cache 'export XDG_CACHE_HOME=/dev/null'

@@ -74,6 +74,11 @@ tests_jobs_any_order_SOURCES = \
 	tests/jobs/any_order_calls.c
 tests_jobs_any_order_LDADD = libdist.la
 tests_jobs_any_order_LDFLAGS = $(job_ldflags)
+check_PROGRAMS += tests/jobs/any_arguments
+tests_jobs_any_arguments_SOURCES = tests/jobs/any_arguments.c
+tests_jobs_any_arguments_LDADD = libdist.la
+tests_jobs_any_arguments_LDFLAGS = $(job_ldflags)
+
 check_PROGRAMS += tests/jobs/bad_calls
 tests_jobs_bad_calls_SOURCES = tests/jobs/bad_calls.c
 tests_jobs_bad_calls_LDADD = libdist.la

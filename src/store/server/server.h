@@ -255,7 +255,7 @@ bool disti_store_peer_came_by(const struct store_peer *peer, char text[DISTI_HOS
 /* coll.c */
 void disti_store_coll_join(struct disti_store_server *server, struct store_peer *peer,
                            const struct store_request *request);
-/* The rank does not come, and says why: the others are told, at once or when they come. */
+/* Takes a REFUSE: the other ranks of the collective are told, at once or when they ask. */
 void disti_store_coll_take_refusal(struct disti_store_server *server, struct store_peer *peer);
 
 /* coll_end.c */

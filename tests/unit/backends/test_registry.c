@@ -276,7 +276,7 @@ static void the_list_fits_any_buffer(void **state)
     assert_int_equal(dist_list_backends(NULL, 0), length);
 }
 
-/* What libraries change in a process that loads them. */
+/* The parts of a process that a library may change when it is loaded. */
 struct process {
     int objects, threads, descriptors;
     void (*handlers[NSIG])(int);

@@ -12,8 +12,7 @@
 #define LATE_MS 1000
 #define TIMEOUT_MS 40000
 
-/* One start: who asks for a backend that is not there (or gives a wrong timeout), who comes late.
- */
+/* One start: the rank with a wrong backend (or timeout), and the rank that is late. */
 struct start {
     int wrong, late;
     bool timeout;
@@ -85,7 +84,7 @@ static void everybody_hears_of_it(void **state)
     join_by(url, EVERYBODY, NOBODY, true);
 }
 
-/* Of numbers and pointers that are out of range. */
+/* Numbers and pointers that are out of range are refused. */
 static void options_are_checked(void **state)
 {
     static const struct {
