@@ -834,7 +834,7 @@ DIST_API dist_status dist_spawn(int ranks, int (*fn)(int rank, void *arg), void 
 /* How dist_spawn_with runs the processes; initialise with DIST_SPAWN_OPTIONS_INIT. */
 struct dist_spawn_options {
     size_t size; /* sizeof(struct dist_spawn_options) */
-    /* When a process fails, the others run on, so that they can call dist_shrink. The calling
+    /* When a process fails, the remaining processes run on and can call dist_shrink. The calling
      * process holds the store: the death of any rank, rank 0 included, leaves it intact. */
     bool continue_on_failure;
     /* Called in this process for each process that failed, with its exit code (128 + signal if a

@@ -300,7 +300,11 @@ class Group:
         timeout: Timeout = None,
         stream: Optional[int] = None,
     ) -> Optional["Group"]:
-        """Makes a group of the ranks that are still there, after PeerLostError."""
+        """Makes a group of the ranks that are still there, after PeerLostError.
+
+        RendezvousError: the process that holds the job's store is lost. Start the job with distrun
+        --on-failure continue, which holds it.
+        """
         return self._make(lib.dist_shrink, backend=backend, timeout=timeout, stream=stream)
 
     def global_rank(self, rank: int) -> int:

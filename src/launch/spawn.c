@@ -213,9 +213,8 @@ static void spawn_reap(struct spawn *spawn)
         else if (pid < 0 && errno == ECHILD) /* the program has reaped it elsewhere */
             spawn_ended(spawn, r, 1 << 8);
     }
-    if (spawn->exit_code &&
-        !spawn->options
-             .continue_on_failure) /* not before all have been looked at: SIGTERM is no cause */
+    /* Not before all have been looked at: SIGTERM is no cause. */
+    if (spawn->exit_code && !spawn->options.continue_on_failure)
         spawn_end(spawn);
     spawn->decided = spawn->exit_code != 0;
 }
@@ -298,7 +297,7 @@ static dist_status spawn_run(struct spawn *spawn, int (*fn)(int rank, void *arg)
     return status;
 }
 
-/* What the caller's header knows of the options. */
+/* Copies the options as far as the caller's header has them. */
 static dist_status spawn_take_options(struct spawn *spawn, const struct dist_spawn_options *given)
 {
     struct dist_spawn_options *options = &spawn->options;

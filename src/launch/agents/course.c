@@ -32,8 +32,8 @@ static void course_tell_failure(struct agents_server *server, uint8_t op)
     }
 }
 
-/* True if the workers that are left go on after this failure: with --on-failure continue, unless it
- * is that of the store (node 0's agent, or the scheduler), or all workers fail alike. */
+/* True if the remaining workers go on after this failure: with --on-failure continue, unless the
+ * process that holds the store has failed (node 0's agent, or the scheduler), or it is final. */
 static bool course_goes_on(const struct agents_server *server,
                            const struct disti_agents_failure *failure)
 {
@@ -67,8 +67,8 @@ static void course_decide(struct agents_server *server)
     }
 }
 
-/* True if the failure takes the place of the round's first: that was a consequence, or does not end
- * the round and this one does. */
+/* True if the failure replaces the recorded one: because that is a consequence, or because this one
+ * ends the round and that one does not. */
 static bool course_replaces(const struct agents_server *server,
                             const struct disti_agents_failure *failure)
 {

@@ -23,6 +23,8 @@
  *                                      DRAINING      what they printed is on its way
  *                                         |
  *                                       OVER
+ *
+ * With --on-failure continue a worker's failure is reported and the round stays WORKING.
  */
 enum disti_run_state {
     DISTI_RUN_WORKING,

@@ -157,8 +157,8 @@ static void starter_lost(struct disti_run_host *host)
     host->again_at = disti_deadline_ms(host->again_ms);
 }
 
-/* True if the job goes on without the host, of --on-failure continue: its agent had begun, and was
- * lost. An agent that could not begin ends with a lower code. */
+/* True if the job goes on without the host, with --on-failure continue: its agent had begun, and
+ * was lost. An agent that could not begin exits with a code below 128. */
 static bool starter_goes_on_without(const struct disti_run_starter *starter,
                                     const struct disti_run_host *host)
 {

@@ -337,10 +337,8 @@ static void watch_go_on(struct disti_run_agent *agent)
         if (worker->local_rank < 0 && worker->has_lost)
             continue;
         worker->was_reported = true;
-        if (worker->local_rank < 0) {
-            agent->first = worker;
+        if (worker->local_rank < 0)
             disti_run_agent_stop(agent, SIGTERM, agent->options->shutdown_timeout);
-        }
         watch_report(agent, worker);
     }
 }

@@ -153,7 +153,8 @@ static void test_killed(void **state)
     expect_all_gone();
 }
 
-/* Rank 0 is killed, rank 1 fails: the others shrink their world twice, and end well. */
+/* Rank 0 is killed, then rank 1 fails. The remaining ranks shrink their group twice and return 0.
+ */
 static int rank_shrinks(int rank, void *arg)
 {
     struct dist_options options = DIST_OPTIONS_INIT;
