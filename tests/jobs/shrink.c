@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * shrink BACKEND VICTIMS SEED: so many ranks, never rank 0, are killed at random times while all of
- * them reduce; those that are left shrink their group each time they lose one, and exit with 0 if
- * all of them go on together, with right results, as soon as the last victim is gone.
+ * shrink BACKEND VICTIMS SEED [any]: kills VICTIMS ranks at random times while all ranks reduce;
+ * rank 0 only with `any`. The remaining ranks shrink their group each time they lose one. They exit
+ * with 0 if all of them go on together, with right results, after the last death.
  *
- * shrink BACKEND deaths RANK,RANK...: these ranks are killed one after the other, each when all
- * ranks that are left have gone on together. Each of the others says when it has. Ranks are no
- * children.
+ * shrink BACKEND deaths RANK,RANK...: kills these ranks one after the other, each after the
+ * remaining ranks have made some calls together. A remaining rank prints when it goes on. The ranks
+ * are the processes that the launcher started, so it sees the deaths.
  *
  * shrink BACKEND spawned RANKS RANK,RANK...: the same, started by dist_spawn_with.
  *
- * shrink BACKEND absent: rank 1 lives but does not come: the others are told so.
- * shrink BACKEND store: rank 0, which holds the store, is killed: the others are told so, by a
- * status at which no program tries again.
+ * shrink BACKEND absent: rank 1 lives but does not call: the error of the other ranks names it.
+ *
+ * shrink BACKEND store: rank 0, which holds the store, is killed. The error of the remaining ranks
+ * says so, with a status at which no program tries again.
  */
 #include <dist/dist.h>
 #include <pthread.h>
@@ -52,12 +53,13 @@ static void *shrink_die(void *arg)
 }
 
 /* Of all ranks the same draw. Returns when this one dies, in microseconds; 0: it does not. */
-static unsigned shrink_draw(int rank, int ranks, int victims)
+static unsigned shrink_draw(int rank, int ranks, int victims, int first)
 {
     unsigned dies[RANKS_MAX] = {0};
 
     while (victims > 0) {
-        unsigned r = 1 + shrink_random((unsigned)ranks - 1), at = 1 + shrink_random(MOST_US);
+        unsigned r = (unsigned)first + shrink_random((unsigned)(ranks - first)),
+                 at = 1 + shrink_random(MOST_US);
 
         if (dies[r])
             continue;
@@ -186,7 +188,7 @@ static int shrink_run(dist_group *world, int argc, char **argv)
     if (strcmp(argv[2], "deaths") == 0 || strcmp(argv[2], "spawned") == 0)
         return shrink_deaths(world, argv[argc - 1]);
     shrink_state = strtoull(argv[3], NULL, 10);
-    dies = shrink_draw(rank, dist_get_world_size(world), victims);
+    dies = shrink_draw(rank, dist_get_world_size(world), victims, argc > 4 ? 0 : 1);
     if (dies)
         pthread_create(&thread, NULL, shrink_die, &dies);
     return shrink_go_on(world, &group, dist_get_world_size(world) - victims);

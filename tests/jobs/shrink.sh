@@ -22,15 +22,21 @@ killed()
 killed gloo
 DIST_NODE_MEMORY=0 killed gloo
 DIST_TRANSPORT=tcp killed gloo
+# Where distrun holds the store, rank 0 may be one of them.
+for ((round = 0; round < rounds; round++)); do
+    job self 4 distrun -n 4 "$builddir/$program" gloo 3 $((seed + round)) any
+done
 # Not over UCX: where a peer dies while they connect, UCX 1.13 ends the process itself.
 
 # Under a launcher that holds the store any rank may die, once and twice.
 cat >"$job_folder/remote" <<'END'
 #!/bin/sh
+echo $$ >"$job_folder/shell.$1"
 shift
 exec "$@"
 END
 chmod +x "$job_folder/remote"
+export job_folder
 distrun=$builddir/distrun
 two=(--remote-shell "$job_folder/remote" -H localhost:2,127.0.0.1:2)
 go_on="goes on with"
@@ -40,6 +46,21 @@ job_check "the dead ranks are reported" \
     [ "$(grep -c '^distrun: rank [02] (.*) was ended by signal 9: ' "$job_output")" = 2 ]
 survives "distrun on two nodes, ranks 3 and 0" 137 2 "$go_on 2" self 4 "$distrun" "${two[@]}" \
     --on-failure continue "$builddir/$program" gloo deaths 3,0
+# Rank 2 kills its host's remote shell.
+cat >"$job_folder/lose" <<'END'
+#!/bin/bash
+case $RANK in
+2)  echo $$ >"$job_folder/lost"
+    kill -KILL "$(cat "$job_folder/shell.127.0.0.1")"
+    sleep 30 ;;
+3)  sleep 30 ;;
+*)  until [ -s "$job_folder/lost" ]; do sleep 0.02; done
+    while kill -0 "$(cat "$job_folder/lost")" 2>/dev/null; do sleep 0.02; done
+    echo "rank $RANK goes on" ;;
+esac
+END
+chmod +x "$job_folder/lose"
+survives "a host is lost" 1 2 " goes on" self 4 "$distrun" "${two[@]}" --on-failure continue "$job_folder/lose"
 survives "all ranks fail" 3 1 "starting all workers again" self 2 "$distrun" -n 2 --max-restarts 1 \
     --on-failure continue sh -c 'exit 3'
 survives "one rank fails: no restart" 3 0 "starting all workers again" self 2 "$distrun" -n 2 --max-restarts 1 \

@@ -9,7 +9,7 @@
 
 survives()
 {
-    local name=$1 exit=$2 count=$3 text=$4 leaked=no lines longest
+    local name=$1 exit=$2 count=$3 text=$4 leaked=no lines longest began=$SECONDS
     shift 4
     job_possible "$name" "$1" || return 0
     job_launch "$@"
@@ -17,7 +17,8 @@ survives()
     lines=$(grep -cF -- "$text" "$job_output")
     longest=$(sed -n 's/.* goes on with [0-9]* after \([0-9.]*\) s$/\1/p' "$job_output" | sort -n | tail -n 1)
     echo "# $name: $lines ranks: $text, ${longest:--} s, exit $job_status"
-    if [ "$job_status" -eq 124 ]; then
+    # An exit status of 137 is also that of a job which had to be killed at its limit.
+    if [ "$job_status" -eq 124 ] || [ $((SECONDS - began)) -ge $((job_patience * JOB_LIMIT)) ]; then
         job_fail "$name" "not done within $((job_patience * JOB_LIMIT)) s"
     elif [ "$exit" != any ] && [ "$job_status" -ne "$exit" ]; then
         job_fail "$name" "exit $job_status, not $exit"
