@@ -45,6 +45,7 @@ nobase_dist_doc_DATA = \
 	docs/reliability.md \
 	docs/report.png \
 	docs/reports.md \
+	docs/shrinking.md \
 	docs/topology.svg \
 	docs/training.md \
 	docs/trees.svg \
