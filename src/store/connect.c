@@ -192,7 +192,7 @@ dist_status disti_store_try(const struct disti_store_target *target, int64_t dea
     return status;
 }
 
-/* What is likely to be wrong, and what to do. */
+/* Names the likely cause, and what to do. */
 static const char *connect_advice(const struct disti_store_target *target,
                                   const struct disti_store_tries *tries)
 {

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-/* What a reader is shown in place of a byte that is not valid UTF-8: U+FFFD. */
+/* Replaces each byte that is not valid UTF-8: U+FFFD. */
 #define UTF8_REPLACEMENT "\xef\xbf\xbd"
 
 /*

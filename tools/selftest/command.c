@@ -229,7 +229,7 @@ static int command_take(const struct command_words *words, struct command *comma
     return -1;
 }
 
-/* Of a call, in seconds, unless --timeout says it. */
+/* The default of --timeout, in seconds. */
 static int64_t command_timeout(void)
 {
     const char *text = getenv("DIST_TIMEOUT");

@@ -21,7 +21,7 @@ static const struct addrinfo resolve_hints = {
 
 /*
  * A lookup in a thread of its own, since getaddrinfo may wait for a name server longer than the
- * caller may. A caller that gives up abandons the lookup: the thread then frees it.
+ * caller may. At the deadline the caller abandons the lookup: the thread then frees it.
  */
 struct resolve_lookup {
     pthread_mutex_t lock;

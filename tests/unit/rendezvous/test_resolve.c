@@ -55,7 +55,7 @@ static void test_deadline(void **state)
     freeaddrinfo(addresses);
 }
 
-/* The timeout of a join bounds the lookup, on rank 0 and on the others. */
+/* The timeout of a join bounds the lookup, on rank 0 and on rank 1. */
 static void test_join(void **state)
 {
     static const char *const ranks[] = {"RANK=0", "RANK=1"};
