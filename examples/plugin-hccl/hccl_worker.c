@@ -82,7 +82,8 @@ dist_status hccl_await(struct hccl_group *g, struct hccl_job *job, enum hccl_sta
         return DIST_OK;
     return g->host->fail(DIST_ERR_TIMEOUT,
                          "rank %d: HCCL has not come back for %d ms on device %d: see where the "
-                         "other ranks are, or raise the timeout (DIST_TIMEOUT, seconds)",
+                         "other ranks are, or raise the timeout given to init_process_group or "
+                         "new_group, else DIST_TIMEOUT (seconds)",
                          g->rank, g->timeout_ms, g->device);
 }
 

@@ -4,8 +4,10 @@
 The default group is gloo's or libdist's (argv 1), the other one a group of the same ranks.
 """
 import gc
+import os
 import re
 import sys
+import tempfile
 import time
 import weakref
 from datetime import timedelta
@@ -373,12 +375,13 @@ def dropped(both):
 
 
 def late(both):
-    """Who waits for a rank in vain is told in gloo's words, and the group goes on."""
+    """A monitored barrier that misses a rank fails with gloo's text, and the group goes on."""
     if both.ours is not dist.group.WORLD:
         return
     reached = f"Rank {both.rank} successfully reached monitoredBarrier"
-    words = reached if both.rank else r"Ranks? 1.* failed to pass monitoredBarrier"
     for wait_all_ranks in (False, True):
+        named = "Ranks 1" if wait_all_ranks else "Rank 1"
+        words = reached if both.rank else rf"^\[Rank 0\]: {named} failed to pass monitoredBarrier in 100 ms\n"
         if both.rank == 1:
             dist.barrier()
             monitored()
@@ -403,6 +406,7 @@ def groups(both):
     if NEW and isinstance(both.ours, libdist.torch.ProcessGroup):
         split = dist.split_group(split_ranks=[list(range(both.size))])
         dist.all_reduce(x, group=split)
+        assert split.group_desc == "default_pg:split:0", split.group_desc
     dist.destroy_process_group(mine)
 
 
@@ -423,6 +427,17 @@ def refusals(both):
     dist.all_reduce(torch.zeros(2), group=both.ours)
 
 
+def timeout_of(group):
+    """Returns the timeout of the library's group, in seconds, from its flight recorder."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "flight")
+        libdist.flight_dump(path)
+        with open(path, encoding="utf-8") as file:
+            found = re.findall(r'"timeout_ms": ?(\d+)', file.read())
+    assert group._timeout == timedelta(milliseconds=int(found[0])), (group._timeout, found)
+    return group._timeout.total_seconds()
+
+
 def again(both):
     """A second world by a store that outlives the first."""
     store = dist.TCPStore("127.0.0.1", 0, is_master=True) if both.rank == 0 else None
@@ -431,8 +446,11 @@ def again(both):
     store = store or dist.TCPStore("127.0.0.1", port[0], is_master=False)
     dist.destroy_process_group()
     libdist.torch._group.EXIT_SECONDS = 1
-    for _ in range(2):
-        dist.init_process_group("libdist", store=store, rank=both.rank, world_size=both.size)
+    os.environ["DIST_TIMEOUT"] = "40"
+    # torch's own default leaves DIST_TIMEOUT, an explicit timeout does not.
+    for given, seconds in ({}, 40), ({"timeout": timedelta(seconds=50)}, 50):
+        dist.init_process_group("libdist", store=store, rank=both.rank, world_size=both.size, **given)
+        assert timeout_of(dist.group.WORLD) == seconds
         x = torch.ones(1)
         dist.all_reduce(x)
         assert x.item() == both.size

@@ -208,7 +208,7 @@ static const char *connect_advice(const struct disti_store_target *target,
         return "that host is this machine itself. If rank 0 runs on another machine, set "
                "MASTER_ADDR to the address of that one";
     return "start rank 0, or see the error that it reported; set the same MASTER_ADDR on all "
-           "ranks, or raise the timeout (DIST_TIMEOUT, seconds)";
+           "ranks, or raise the timeout given to init_process_group, else DIST_TIMEOUT (seconds)";
 }
 
 int64_t disti_store_warn_at(int64_t deadline)

@@ -66,8 +66,8 @@ static dist_status store_refused(const struct disti_store *store,
         since_ns = party->since_ns;
     return disti_fail(
         status,
-        "rank %d waited %lld ms %s: %.*s. Check whether they run and where they are, or "
-        "raise the timeout (DIST_TIMEOUT, seconds)",
+        "rank %d waited %lld ms %s: %.*s. Check whether they run and where they are, or raise the "
+        "timeout given to this call, init_process_group or new_group, else DIST_TIMEOUT (seconds)",
         store->rank, (long long)(disti_now_ns() - since_ns) / 1000000,
         party && party->what ? party->what : "for the others", length, text);
 }

@@ -11,7 +11,7 @@ from .._library import lib
 from ..arguments import bounded, milliseconds
 from ..errors import Error, InvalidArgumentError
 from ._monitor import told
-from ._running import Running, Tensors
+from ._running import TORCH_TIMEOUT, Running, Tensors
 from ._tensors import (
     Finish,
     all_of,
@@ -306,10 +306,13 @@ class Collectives(Running):
         return self._barrier(opts)
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
-        """A barrier whose failure names the ranks that did not come."""
+        """A barrier whose failure names the ranks that did not come.
+
+        Without a timeout the group's is used. torch passes its default (30 minutes) or a negative one then.
+        """
         timeout = getattr(timeout, "timeout", timeout)
-        if isinstance(timeout, timedelta) and timeout < timedelta(0):  # torch's way to say: unset
-            timeout = None
+        if timeout in (None, TORCH_TIMEOUT) or isinstance(timeout, timedelta) and timeout < timedelta(0):
+            timeout = self._timeout
         limit = milliseconds(timeout)
         try:
             self._group._check(lib.dist_monitored_barrier(self._group._handle, limit))

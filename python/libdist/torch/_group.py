@@ -17,6 +17,7 @@ from ..group import Group
 from ..work import EXIT_SECONDS
 from ._collectives import Collectives
 from ._cuda import Cuda
+from ._running import TORCH_TIMEOUT
 from ._tell import before_exit
 from ._work import Several, Work
 
@@ -62,8 +63,9 @@ def _devices() -> List[torch.device]:
 class _Life(Collectives):
     """What a process group and a backend of one device have in common."""
 
-    def _begin(self, group: Group, cuda: Cuda) -> None:
+    def _begin(self, group: Group, timeout: timedelta, cuda: Cuda) -> None:
         self._group = group
+        self._timeout = timeout
         self._cuda = cuda
         self._works: Dict[int, Work] = {}
         _lives.add(self)
@@ -131,10 +133,10 @@ class _Life(Collectives):
 class DeviceBackend(_Life, _Backend):
     """The backend of a process group for some devices."""
 
-    def __init__(self, group: Group, cuda: Cuda):
+    def __init__(self, group: Group, timeout: timedelta, cuda: Cuda):
         _Backend.__init__(self, group.rank, group.size)
-        self._begin(group, cuda)
-        self._options = _Backend.Options("libdist")
+        self._begin(group, timeout, cuda)
+        self._options = _Backend.Options("libdist", timeout)
 
     @property
     def options(self) -> Any:
@@ -149,15 +151,16 @@ class ProcessGroup(_Life, _ProcessGroup):
     a group's backends it has one, of the same ranks.
     """
 
-    def __init__(self, group: Group, cuda: Cuda):
+    def __init__(self, group: Group, timeout: timedelta):
         _ProcessGroup.__init__(self, group.rank, group.size)
-        self._begin(group, cuda)
+        self._begin(group, timeout, Cuda(group, timeout))
+        self._splits = itertools.count()
         if _TAKES_BACKENDS:
             self._register_for(_devices())
         self._set_default_backend(_ProcessGroup.BackendType.CUSTOM)
 
     def _register_for(self, devices: List[torch.device]) -> None:
-        backend = DeviceBackend(self._group, self._cuda)
+        backend = DeviceBackend(self._group, self._timeout, self._cuda)
         backend._works = self._works
         for device in devices:
             self._register_backend(device, _ProcessGroup.BackendType.CUSTOM, backend)
@@ -219,12 +222,13 @@ class ProcessGroup(_Life, _ProcessGroup):
     ) -> Optional["ProcessGroup"]:
         """A group of some of the ranks."""
         del opts, device_types
+        desc = group_desc or f"{self.getGroupDesc()}:split:{next(self._splits)}"
         if self._group.rank not in new_ranks:
             return None
-        group = self._group.new_group(new_ranks, timeout=timeout)
-        made = ProcessGroup(group, Cuda(group, timeout))
+        timeout = timeout or self._timeout
+        made = ProcessGroup(self._group.new_group(new_ranks, timeout=timeout), timeout)
         made._set_group_name(group_name or "")
-        made._set_group_desc(group_desc or "")
+        made._set_group_desc(desc)
         return made
 
 
@@ -261,27 +265,31 @@ def _is_alone(options: Any, caller: Any) -> bool:
 def create(options: Any, backend_options: Any) -> Any:
     """torch.distributed.init_process_group and new_group, on the ranks of the new group."""
     del backend_options
-    rank, size = options.group_rank, options.group_size
+    rank, size, timeout = options.group_rank, options.group_size, options.timeout
+    # A timeout that the program gives wins over DIST_TIMEOUT, and that over torch's default.
+    seconds = os.environ.get("DIST_TIMEOUT") if timeout == TORCH_TIMEOUT else None
     group = init_process_group(
         backend=os.environ.get("DIST_BACKEND", "gloo"),
         rank=rank,
         world_size=size,
-        timeout=options.timeout,
+        timeout=None if seconds else timeout,
         all_gather=_gather_by(options.store, rank, size),
     )
-    return _wrapped(group, options, sys._getframe(1))
+    if seconds:  # init_process_group has checked that it is a number
+        timeout = timedelta(seconds=int(seconds))
+    return _wrapped(group, options, timeout, sys._getframe(1))
 
 
-def _wrapped(group: Group, options: Any, caller: Any) -> Any:
+def _wrapped(group: Group, options: Any, timeout: timedelta, caller: Any) -> Any:
     """What torch's function, whose frame is `caller`, takes for the ranks' group."""
-    cuda, alone = Cuda(group, options.timeout), _is_alone(options, caller)
+    alone = _is_alone(options, caller)
     if _TAKES_BACKENDS and not alone:
-        return DeviceBackend(group, cuda)
+        return DeviceBackend(group, timeout, Cuda(group, timeout))
     if not alone:
         warnings.warn(
             f"libdist serves all devices: torch {torch.__version__} takes a backend of single ones from C++ only"
         )
-    made = ProcessGroup(group, cuda)
+    made = ProcessGroup(group, timeout)
     device = caller.f_locals.get("device_id")
     if device is not None:  # torch tells it to the group that it made itself
         made.bound_device_id = device

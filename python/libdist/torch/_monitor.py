@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a failed monitored_barrier says: gloo's words, which programs look for, and the library's."""
+"""The texts of a failed monitored_barrier: gloo's, which programs search for, followed by the library's."""
 import re
 from typing import List
 
@@ -9,23 +9,26 @@ _NAMED = re.compile(r"(\d+) \(host")  # in the library's texts, a rank that fail
 
 
 def _of_rank_0(ranks: List[str], limit: int, wait_all_ranks: bool) -> str:
-    if limit <= 1:  # as short as it can be: nobody had the time to come
-        return f"[Rank 0]: Rank 0 timed out in monitoredBarrier after {limit} ms."
-    if wait_all_ranks and len(ranks) > 1:
-        return f"[Rank 0]: Ranks {', '.join(ranks)} failed to pass monitoredBarrier in {limit} ms"
-    return f"[Rank 0]: Rank {ranks[0]} failed to pass monitoredBarrier in {limit} ms"
+    named = f"Ranks {', '.join(ranks)}" if wait_all_ranks else f"Rank {ranks[0]}"
+    return f"[Rank 0]: {named} failed to pass monitoredBarrier in {limit} ms"
 
 
 def told(error: Error, rank: int, limit: int, wait_all_ranks: bool) -> Error:
-    """The same failure, as gloo tells it on rank 0 and on the others, with the library's text below."""
+    """Returns the failure with gloo's text for rank 0, or for another rank, above the library's."""
     ranks = sorted(set(_NAMED.findall(str(error))), key=int)
     if not ranks or not isinstance(error, (PeerLostError, TimeoutError)):
         return error
+    cause = str(error)
     if rank == 0:
         words = _of_rank_0(ranks, limit, wait_all_ranks)
+        if limit <= 1:  # the shortest timeout: no rank had the time to arrive
+            cause = (
+                f"Rank 0 timed out in monitoredBarrier after {limit} ms.\n"
+                f"No ranks successfully processed in monitoredBarrier.\n{cause}"
+            )
     else:
         words = (
             f"Rank {rank} successfully reached monitoredBarrier, but received errors while waiting "
             "for send/recv from rank 0. Please check rank 0 logs for faulty rank."
         )
-    return type(error)(f"{words}\n Original exception: \n{error}")
+    return type(error)(f"{words}\n Original exception: \n{cause}")

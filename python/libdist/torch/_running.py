@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """How a call is run: to its end, started, or put on a stream."""
 import ctypes
+from datetime import timedelta
 from typing import Any, Dict, List, Optional, Sequence
 
 import torch
@@ -12,6 +13,7 @@ from ._tensors import Finish, all_of
 from ._work import Several, Work, done
 
 Tensors = List[torch.Tensor]
+TORCH_TIMEOUT = torch.distributed.constants.default_pg_timeout  # 30 minutes
 
 # torch 2.6 drops the Python part of a Work that C++ holds, so the group keeps it until C++ waits for it.
 _KEEPS_WORKS = torch.__version__ < (2, 7)
@@ -24,6 +26,7 @@ class Running:
 
     _group: Group
     _cuda: Cuda
+    _timeout: timedelta
     _works: Dict[int, Work]
     _coalesced: Optional[List[Any]] = None  # those of a batch that is being started
 

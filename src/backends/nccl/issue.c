@@ -79,7 +79,8 @@ dist_status disti_nccl_wait(struct disti_nccl_state *nccl, const char *what)
             return nccl->host->fail(
                 DIST_ERR_TIMEOUT,
                 "rank %d: %s: NCCL did not reach the other ranks within %d ms: check where they "
-                "are, run with NCCL_DEBUG=INFO, or raise the timeout (DIST_TIMEOUT, seconds)",
+                "are, run with NCCL_DEBUG=INFO, or raise the timeout given to init_process_group "
+                "or new_group, else DIST_TIMEOUT (seconds)",
                 nccl->rank, what, nccl->timeout_ms);
         disti_backoff(&backoff);
     }

@@ -244,7 +244,7 @@ const char *disti_failure_timeout(struct dist_group *group, const struct disti_w
     failure_manner(group, manner, sizeof(manner));
     disti_text(text, GROUP_TEXT,
                "%s: %s waited %.1f s for %s, %s: check where the other ranks are, or raise the "
-               "timeout (DIST_TIMEOUT, seconds)",
+               "timeout given to init_process_group or new_group, else DIST_TIMEOUT (seconds)",
                disti_failure_call(work, call), disti_group_name(group, name),
                failure_waited(group, work), missing, manner);
     return text;
