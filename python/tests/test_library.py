@@ -4,11 +4,18 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 import libdist
+
+
+@pytest.fixture(name="folder")
+def fixture_folder():
+    with tempfile.TemporaryDirectory() as folder:  # tmp_path would leave it behind
+        yield Path(folder)
 
 
 def error_with(path):
@@ -24,25 +31,25 @@ def error_with(path):
     return failed.stderr.splitlines()[-1]
 
 
-def test_missing(tmp_path):
-    text = error_with(tmp_path / "libdist.so")
+def test_missing(folder):
+    text = error_with(folder / "libdist.so")
     assert text.startswith("ImportError: cannot load the library that LIBDIST names: ")
-    assert f"{tmp_path}/libdist.so: " in text and "No such file" in text and "unset it" in text
+    assert f"{folder}/libdist.so: " in text and "No such file" in text and "unset it" in text
 
 
-def test_no_library(tmp_path):
-    (tmp_path / "libdist.so").write_text("not a library")
-    text = error_with(tmp_path / "libdist.so")
+def test_no_library(folder):
+    (folder / "libdist.so").write_text("not a library")
+    text = error_with(folder / "libdist.so")
     assert text.startswith("ImportError: cannot load the library that LIBDIST names: ") and "unset it" in text
 
 
-def test_another_library(tmp_path):
+def test_another_library(folder):
     """The file stands for a module, and for a library of another project."""
     other = Path(sys.modules["_ctypes"].__file__)
     for name, kind in ("dist_mpi.so", "a module of libdist"), ("libdist.so", "no dist_version()"):
-        shutil.copy(other, tmp_path / name)
-        text = error_with(tmp_path / name)
-        assert f"{tmp_path}/{name} (LIBDIST) is " in text and kind in text and "unset it" in text
+        shutil.copy(other, folder / name)
+        text = error_with(folder / name)
+        assert f"{folder}/{name} (LIBDIST) is " in text and kind in text and "unset it" in text
 
 
 def test_older(monkeypatch):
