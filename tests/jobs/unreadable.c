@@ -4,8 +4,11 @@
  * from before it joins, or from the first calls on. unreadable BACKEND RANK pages: the data are in
  * pages that the kernel does not copy from, such as those of a device.
  *
- * Exit 0: every collective and every message has the right result, in the world and in a group made
- * later.
+ * unreadable BACKEND RANK unmapped: rank 0 sends, and rank 1 receives, where no memory is mapped.
+ * Exit 0: both are told so.
+ *
+ * Exit 0 otherwise: every collective and every message has the right result, in the world and in a
+ * group made later.
  */
 #include <dist/dist.h>
 #include <errno.h>
@@ -162,6 +165,27 @@ static void exchange(dist_group *group, const float *in, float *out, float scale
           "send and receive");
 }
 
+/* A long message from an address, or to one, at which nothing is mapped. */
+static int send_unmapped(dist_group *world, float *good)
+{
+    void *gone = mmap(NULL, RANKS * BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    dist_status status = DIST_OK;
+    const char *text;
+
+    munmap(gone, RANKS * BYTES);
+    if (rank == 0) {
+        check(dist_send(world, good, RANKS * COUNT, DIST_FLOAT32, 1, 1) == DIST_OK, "send");
+        status = dist_send(world, gone, RANKS * COUNT, DIST_FLOAT32, 2, 2);
+    } else if (rank == 1) {
+        status = dist_recv(world, gone, RANKS * COUNT, DIST_FLOAT32, 0, 1, NULL);
+    } else {
+        return dist_recv(world, good, RANKS * COUNT, DIST_FLOAT32, 0, 2, NULL) == DIST_OK;
+    }
+    text = dist_last_error();
+    check(status == DIST_ERR_INVALID_ARGUMENT && strstr(text, "Pass a valid buffer"), "unmapped");
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     struct dist_options options = DIST_OPTIONS_INIT;
@@ -191,6 +215,8 @@ int main(int argc, char **argv)
         in[i] = (float)rank;
     check(dist_all_reduce(world, &one, &sum, 1, DIST_FLOAT32, DIST_SUM) == DIST_OK && sum == RANKS,
           "a short call");
+    if (strcmp(argv[3], "unmapped") == 0)
+        return send_unmapped(world, in);
     if (chosen && strcmp(argv[3], "after") == 0)
         hide();
     for (int i = 0; i < 2; i++)
