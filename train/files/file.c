@@ -68,11 +68,17 @@ int file_read(const char *path, uint8_t **bytes_p, size_t *size_p)
     return 0;
 }
 
+/* Says why no draft can be opened. */
+static int file_refuse(const char *path)
+{
+    return failure(errno == EISDIR ? "%s: cannot write: %s"
+                                   : "%s: cannot create a file beside it: %s",
+                   path, strerror(errno));
+}
+
 int file_can_replace(const char *path)
 {
-    return draft_is_possible(path) == 0
-               ? 0
-               : failure("%s: cannot create a file beside it: %s", path, strerror(errno));
+    return draft_is_possible(path) == 0 ? 0 : file_refuse(path);
 }
 
 int file_replace(const char *path, const void *head, size_t head_size, const void *body,
@@ -83,7 +89,7 @@ int file_replace(const char *path, const void *head, size_t head_size, const voi
     int result = -1;
 
     if (fd < 0) {
-        failure("%s: cannot create a file beside it: %s", path, strerror(errno));
+        file_refuse(path);
     } else if (draft_write(fd, head, head_size) == 0 && draft_write(fd, body, body_size) == 0 &&
                draft_finish(draft, fd) == 0) {
         close(fd);
