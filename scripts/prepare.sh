@@ -3,6 +3,8 @@
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 jobs=$(nproc 2>/dev/null || echo 2)
+# Compilers are used through ccache if it is there: sources that have not changed are compiled once.
+[ ! -d /usr/lib/ccache ] || PATH=/usr/lib/ccache:$PATH
 # What others may write to is not loaded as a module.
 umask 022
 # configure would take bash, which begins later than Debian's sh, and libtool is run for each file.

@@ -86,9 +86,12 @@ job_check "the summary says so" left_out $optional
 job_check "the rest has reasons" advised
 job_fails_to_configure --with-mpi=/nonexistent
 
-# Two at a time, so that each is left out of one configuration and in the other.
-for names in "cuda mpi" "nccl ucx"; do
+# One of two pairs, so that each is left out of one configuration and in that of the next day.
+pairs=("cuda mpi" "nccl ucx")
+for pair in 0 1; do
     [ -z "${CHECK_LONG-}" ] || break
+    job_turn $pair 2 || continue
+    names=${pairs[pair]}
     # shellcheck disable=SC2086
     job_check "configure without $names" configures "${names/ /-}" --no-create \
         $(printf -- '--with-%s=no ' $names)

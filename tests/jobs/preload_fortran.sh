@@ -146,9 +146,11 @@ kind_case()
 # Requests are as MPI's bindings want them: nobody reads or writes beyond their ends.
 memory_cases()
 {
-    local mpi=$1 kinds_watched="0 2" kind program
-    [ -z "${CHECK_LONG-}" ] || kinds_watched="0 1 2"
-    for kind in $kinds_watched; do
+    local mpi=$1 kind program
+    for kind in 0 1 2; do
+        # "use mpi" has the requests of mpif.h: the long form alone watches it. The other two take turns.
+        [ $kind != 1 ] || [ -n "${CHECK_LONG-}" ] || continue
+        job_turn $((kind / 2)) 2 || continue
         program=$job_folder/$mpi.$kind/$mpi.$kind
         [ -x "$program" ] || continue
         run_watched "$mpi" "$program"

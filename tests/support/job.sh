@@ -20,6 +20,10 @@
 # `job_skip NAME REASON` one that cannot run here. CHECK_LONG is set in make check-long,
 # CHECK_SHORT where the suite runs again under sanitizers: fewer ranks then.
 #
+# job_turn K N is true for one K of 0 to N - 1, another each day, and for all in the long form. It is for
+# cases that differ in one dimension of a matrix only. CHECK_TURN=DAY repeats the choice of a run, which
+# says its own.
+#
 # Scripts run side by side under make -j. JOB_ALONE=yes, set before this file is sourced, is for
 # one that measures: no other script runs then. Unit tests may.
 
@@ -79,6 +83,12 @@ job_name()
     local settings
     settings=$(comm -13 <(echo "$job_environment") <(env | grep '^DIST_' | sort) | tr '\n' ' ')
     echo "$settings${*//"$job_folder/"/}"
+}
+
+job_turns=${CHECK_TURN:-$((EPOCHSECONDS / 86400))}
+job_turn()
+{
+    [ -n "${CHECK_LONG-}" ] || [ $((job_turns % $2)) = "$1" ]
 }
 
 job_pass()
@@ -296,7 +306,7 @@ job_end()
 {
     local status=$?
     rm -rf "$job_folder"
-    echo "# all of it in $((SECONDS - job_start)) s"
+    echo "# all of it in $((SECONDS - job_start)) s, CHECK_TURN=$job_turns"
     [ $status -ne 0 ] && exit $status
     [ $job_failed -gt 0 ] && exit 1
     [ $job_passed -gt 0 ] && exit 0
