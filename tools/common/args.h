@@ -86,9 +86,9 @@ void args_complete(const struct args *args, int count, char *const *words);
 bool args_number(const char *text, bool bytes, double *value_p);
 
 /*
- * args_read, and what is the same in all programs: --help and --version print, wrong words are
- * reported. Returns -1 if the program is to run, with `words` words or fewer from *rest_p on;
- * otherwise its exit code.
+ * Reads the command line as args_read does, answers --help and --version, and reports wrong words.
+ * Returns -1 if the program is to run, with at most `words` words from *rest_p on; otherwise its
+ * exit code.
  */
 int args_begin(const struct args *args, int argc, char *const argv[], void *values, int words,
                int *rest_p);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What all programs do alike with their command lines. */
+/* The answers to a command line that all programs share: help, version, refusal. */
 #include "args.h"
 
 #include <dist/dist.h>

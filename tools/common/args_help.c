@@ -29,7 +29,7 @@ static int help_width(FILE *to)
     return width < HELP_LEAST ? HELP_LEAST : width > HELP_MOST ? HELP_MOST : width;
 }
 
-/* The length of text's first word. A pair of brackets is one word, if it has room. */
+/* Returns the length of text's first word. A pair of brackets is one word, if it fits. */
 static int help_word(const char *text, int room)
 {
     const int plain = (int)strcspn(text, " ");
@@ -40,7 +40,7 @@ static int help_word(const char *text, int room)
     return length <= room ? length : plain;
 }
 
-/* How much of a word that is too long fits: up to its last "|" or "," within `room`. */
+/* Returns how much of a word to print at once: of one longer than `room`, up to a "|" or ",". */
 static int help_piece(const char *text, int length, int room)
 {
     for (int i = room; i > 0 && length > room; i--) {
@@ -92,7 +92,7 @@ void args_text(const char *text, FILE *to)
     }
 }
 
-/* From the text's column on; `at` is where the cursor is, after a name. */
+/* Prints text from `column` on; the cursor is at `at`, after a name. */
 static void help_beside(const char *text, int at, int column, FILE *to)
 {
     const int width = help_width(to);

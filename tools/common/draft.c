@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Several processes may write to one path, such as a job that was queued again while its first
- * start still runs. So each has a draft of its own, and its lock tells the others that it lives:
+ * start still runs. So each process has a draft of its own, and locks it for as long as it lives:
  *
  *     open PATH.tmp-1a2b3c4d   lock   write   sync   rename to PATH   close
  *             \__ a draft that can be locked is a dead writer's: it is removed
@@ -32,7 +32,7 @@ size_t draft_base(const char *name)
     return length - ending;
 }
 
-/* What cannot be locked here, by whatever reason, stays: a half too many does no harm. */
+/* A draft that cannot be locked, for whatever reason, is kept: one too many does no harm. */
 void draft_remove_dead(DIR *folder, const char *name)
 {
     const int fd =
@@ -98,7 +98,7 @@ static char *draft_target(const char *path, struct stat *status)
     return S_ISREG(status->st_mode) ? realpath(path, NULL) : strdup(path);
 }
 
-/* A new file beside `target` for as long as other processes leave it to us. */
+/* Creates a new file beside `target`; again if another process has removed it. */
 static int draft_create(const char *target, char **name_p)
 {
     for (int i = 0; i < DRAFT_TRIES; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a program writes: standard output, and files. No failed write goes unnoticed. */
+/* Standard output and the files of a program. Every failed write is reported. */
 #ifndef TOOLS_OUTPUT_H
 #define TOOLS_OUTPUT_H
 
