@@ -20,9 +20,9 @@
 # `job_skip NAME REASON` one that cannot run here. CHECK_LONG is set in make check-long,
 # CHECK_SHORT where the suite runs again under sanitizers: fewer ranks then.
 #
-# job_turn K N is true for one K of 0 to N - 1, another each day, and for all in the long form. It is for
-# cases that differ in one dimension of a matrix only. CHECK_TURN=DAY repeats the choice of a run, which
-# says its own.
+# job_turn K N is true for one K of 0 to N - 1: for CHECK_TURN modulo N, by default 0, with CHECK_SHORT 1,
+# so that both suites of .ci/run together cover N = 2. In the long form it is always true. It is for cases
+# that differ in one dimension of a matrix only.
 #
 # Scripts run side by side under make -j. JOB_ALONE=yes, set before this file is sourced, is for
 # one that measures: no other script runs then. Unit tests may.
@@ -85,7 +85,8 @@ job_name()
     echo "$settings${*//"$job_folder/"/}"
 }
 
-job_turns=${CHECK_TURN:-$((EPOCHSECONDS / 86400))}
+job_turns=${CHECK_TURN:-${CHECK_SHORT:+1}}
+job_turns=${job_turns:-0}
 job_turn()
 {
     [ -n "${CHECK_LONG-}" ] || [ $((job_turns % $2)) = "$1" ]
