@@ -357,9 +357,9 @@ struct dist_backend {
     void (*disarm)(void *state);
 
     /*
-     * Optional. Writes whom the oldest pending call waits for ("rank 2, rank 5 (unreachable)"), for
-     * the error when it takes too long; "" if that is not known. Always terminated; changes
-     * nothing.
+     * Optional. Writes which ranks the oldest pending call waits for ("rank 2, rank 5
+     * (unreachable)"), for the error of its timeout; "" if that is not known. "; " and the
+     * likely reason may follow. Always terminated; changes nothing.
      */
     void (*describe)(const void *state, char *text, size_t size);
 

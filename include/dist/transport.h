@@ -247,7 +247,9 @@ struct dist_transport {
     /*
      * Optional. Writes one line about this peer, for the log and for reports, to text[size], always
      * terminated. It begins with "unreachable" if the peer's machine answers nothing at this
-     * moment, which the error of a call that waits for the peer then says. Changes nothing.
+     * moment, which the error of a call that waits for the peer then says. If messages to the peer
+     * do not get through, the line ends with "; " and the likely reason, which that error says too.
+     * Changes nothing.
      */
     void (*describe)(void *state, int peer, char *text, size_t size);
 

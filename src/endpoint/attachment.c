@@ -4,6 +4,7 @@
 #include "endpoint/endpoint.h"
 #include "endpoint/state.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -248,20 +249,37 @@ int disti_attachment_probe_tag(struct engine_attachment *attachment, uint64_t ta
     return attachment_rank_inside(attachment, outside);
 }
 
-bool disti_attachment_unreachable(const struct engine_attachment *attachment, int peer)
+static void attachment_describe(const struct engine_attachment *attachment, int peer, char *text,
+                                size_t size)
 {
-    static const char word[] = "unreachable";
-    char text[256] = "";
-
+    text[0] = '\0';
     /* Who has the lock may keep it for long: then it is not known. */
     if (!attachment->endpoint || !attachment->transport->describe ||
         !endpoint_try_lock(attachment->endpoint))
-        return false;
+        return;
     if (attachment->endpoint->state)
         attachment->transport->describe(attachment->endpoint->state,
-                                        attachment_rank_outside(attachment, peer), text,
-                                        sizeof(text));
+                                        attachment_rank_outside(attachment, peer), text, size);
     endpoint_unlock(attachment->endpoint);
+}
+
+void disti_attachment_trouble(const struct engine_attachment *attachment, int peer, char *text,
+                              size_t size)
+{
+    char said[640];
+    const char *trouble;
+
+    attachment_describe(attachment, peer, said, sizeof(said));
+    trouble = strchr(said, ';');
+    snprintf(text, size, "%s", trouble ? trouble : "");
+}
+
+bool disti_attachment_unreachable(const struct engine_attachment *attachment, int peer)
+{
+    static const char word[] = "unreachable";
+    char text[512];
+
+    attachment_describe(attachment, peer, text, sizeof(text));
     return strncmp(text, word, sizeof(word) - 1) == 0;
 }
 

@@ -87,6 +87,10 @@ dist_status disti_attachment_connect(struct engine_attachment *attachment, int p
 int disti_attachment_probe_tag(struct engine_attachment *attachment, uint64_t tag);
 /* Does the peer's machine answer nothing, as far as the transport knows? */
 bool disti_attachment_unreachable(const struct engine_attachment *attachment, int peer);
+/* Writes "; " and what the transport says of messages to the peer that do not get through, or "".
+ */
+void disti_attachment_trouble(const struct engine_attachment *attachment, int peer, char *text,
+                              size_t size);
 void disti_attachment_unexpected(struct engine_attachment *attachment, uint64_t tag, uint64_t mask,
                                  int most, dist_unexpected_fn see, void *arg);
 

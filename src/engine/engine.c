@@ -247,6 +247,8 @@ static bool engine_polled_node(struct dist_engine *engine, int *ran_p)
 
 int disti_engine_progress(struct dist_engine *engine)
 {
+    /* Called for what other ranks ask alone. */
+    const bool rests = !engine->calls.unpolled && !engine->head && !engine->p2p_head;
     int moved = 0, ran;
 
     if (engine->calls.found.peer >= 0)
@@ -270,7 +272,7 @@ int disti_engine_progress(struct dist_engine *engine)
     if (moved + ran != 0)
         return ran < 0 ? ran : moved + ran;
     disti_node_migrate_cpu(engine->node);
-    if (++engine->calls.idle % ENGINE_IDLE_POLLS == 0 && disti_mismatch_rest(engine))
+    if ((rests || ++engine->calls.idle % ENGINE_IDLE_POLLS == 0) && disti_mismatch_rest(engine))
         return disti_mismatch_report(engine);
     return 0;
 }
@@ -335,10 +337,18 @@ void disti_engine_describe(const struct dist_engine *engine, char *text, size_t 
     const struct engine_p2p *p2p = engine ? engine->p2p_head : NULL;
 
     text[0] = '\0';
+    if (!engine)
+        return;
     if (p2p && (!task || p2p->order < task->order))
+        task = NULL;
+    else
+        p2p = NULL;
+    if (p2p)
         disti_p2p_describe(engine, p2p, text, size);
     else if (task && task->state == TASK_RUNS)
         disti_task_describe(engine, task, text, size);
+    if (!task || task->state == TASK_RUNS)
+        disti_engine_hint(engine, task, p2p, text + strlen(text), size - strlen(text));
 }
 
 void disti_engine_close(struct dist_engine *engine)

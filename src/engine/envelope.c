@@ -137,6 +137,11 @@ static unsigned long long envelope_elements(const struct dist_envelope *envelope
     return envelope->bytes / (element_bytes ? element_bytes : 1);
 }
 
+unsigned long long disti_message_bytes(const struct dist_envelope *envelope)
+{
+    return envelope_elements(envelope) * dist_dtype_size(envelope_dtype(envelope->fingerprint));
+}
+
 static dist_status envelope_mismatch_p2p(const struct dist_request *request, int rank)
 {
     const struct dist_envelope *mine = &request->envelope, *theirs = &request->arrived;

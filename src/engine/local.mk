@@ -7,6 +7,7 @@ libdist_core_sources += \
 	src/engine/engine.c \
 	src/engine/engine.h \
 	src/engine/envelope.c \
+	src/engine/hint.c \
 	src/engine/mismatch.c \
 	src/engine/mismatch.h \
 	src/engine/on_node.c \

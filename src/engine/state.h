@@ -252,6 +252,9 @@ void disti_message_start(struct dist_engine *engine, struct engine_p2p *p, int p
 dist_status disti_message_advance(struct dist_engine *engine, struct engine_p2p *p, int *moved);
 
 /* Whose message it waits for: "rank 2". */
+/* hint.c: writes "; " and the likely reason that the oldest call waits, or "". */
+void disti_engine_hint(const struct dist_engine *engine, const struct engine_task *task,
+                       const struct engine_p2p *p2p, char *text, size_t size);
 void disti_p2p_describe(const struct dist_engine *engine, const struct engine_p2p *p, char *text,
                         size_t size);
 void disti_p2p_clear(struct dist_engine *engine);
@@ -265,6 +268,8 @@ uint64_t disti_tag_collective(uint32_t group, uint64_t number, uint16_t channel)
 uint64_t disti_tag_p2p(uint32_t group, unsigned line, int tag);
 /* The fingerprint of an announcement, which tells the count. */
 uint64_t disti_announce(uint64_t fingerprint, size_t count);
+/* How long a message is, from its envelope or that of its announcement. */
+unsigned long long disti_message_bytes(const struct dist_envelope *envelope);
 /* What a call is, in 64 bits, the same on every rank; and back as words for a person. */
 uint64_t disti_fingerprint(const struct dist_call *call, int ranks);
 void disti_fingerprint_text(uint64_t fingerprint, char *text, size_t size);

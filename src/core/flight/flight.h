@@ -61,7 +61,7 @@ struct disti_flight_ring {
     uint64_t mask;                              /* so many of them, less one: a power of two */
 };
 
-#define DISTI_FLIGHT_WAITS 512 /* bytes of waits_for */
+#define DISTI_FLIGHT_WAITS 1024 /* bytes of waits_for */
 
 /* A group's part of the recorder. A ring is made by the first call that belongs there. */
 struct disti_flight {

@@ -14,15 +14,15 @@
 
 /* ---- the call ---- */
 
-/* " to rank 2", " from root 0", or nothing. */
+/* ", to rank 2, tag 7", ", root 0", or nothing. */
 static void failure_peer(const struct dist_call *call, char *text, size_t size)
 {
     text[0] = '\0';
     if (call->collective == DIST_COLL_RECV && call->root == DIST_ANY_SOURCE)
-        snprintf(text, size, ", from any rank");
+        snprintf(text, size, ", from any rank, tag %d", call->tag);
     else if (disti_collective_pair(call->collective))
-        snprintf(text, size, ", %s rank %d", call->collective == DIST_COLL_SEND ? "to" : "from",
-                 call->root);
+        snprintf(text, size, ", %s rank %d, tag %d",
+                 call->collective == DIST_COLL_SEND ? "to" : "from", call->root, call->tag);
     else if (disti_collective_rooted(call->collective))
         snprintf(text, size, ", root %d", call->root);
 }
@@ -31,7 +31,7 @@ const char *disti_failure_call(const struct disti_work *work, char text[GROUP_CA
 {
     const struct dist_call *call = work ? &work->call : NULL;
     const bool reduces = work && disti_algorithm_reduces(call->collective);
-    char peer[32];
+    char peer[48];
 
     if (!work)
         return "its operations";
@@ -127,9 +127,11 @@ static const char *failure_find(const struct dist_group *group, int rank)
     char name[24];
     const size_t length = (size_t)snprintf(name, sizeof(name), "rank %d", rank);
 
+    const char *hint = at ? strchr(at, ';') : NULL;
+
     while (at && (at = strstr(at, name)) && at[length] >= '0' && at[length] <= '9')
         at += length;
-    return at ? at + length : NULL;
+    return at && (!hint || at < hint) ? at + length : NULL;
 }
 
 bool disti_failure_waits_for(const struct dist_group *group, int rank)
@@ -166,10 +168,26 @@ static const char *failure_ask(struct dist_group *group)
     return text;
 }
 
+/* Returns the likely reason that the last failure_ask found, or "". */
+static const char *failure_hint(const struct dist_group *group)
+{
+    const char *waits_for = atomic_load(&group->flight.waits_for);
+    const char *hint = waits_for ? strchr(waits_for, ';') : NULL;
+
+    return hint ? hint + 2 : "";
+}
+
+static bool failure_is_own(const struct dist_group *group, const struct disti_work *work)
+{
+    return work && disti_collective_pair(work->call.collective) && work->call.root == group->rank;
+}
+
 /* "rank 5 (host b, pid 812)", or "ranks 1-7". */
 static void failure_missing(struct dist_group *group, char *text, size_t size)
 {
+    static const char other[] = "another rank";
     const char *waits_for = failure_ask(group);
+    const int named = (int)strcspn(waits_for, ";");
     char list[FAILURE_RANKS];
     const int count = failure_list(group, disti_failure_waits_for, list, sizeof(list));
     size_t used = 0;
@@ -184,7 +202,8 @@ static void failure_missing(struct dist_group *group, char *text, size_t size)
     if (count > FAILURE_KNOWN)
         disti_text(text, size, "ranks %s", list);
     else if (!count)
-        disti_text(text, size, "%s", waits_for[0] ? waits_for : "another rank");
+        disti_text(text, size, "%.*s", named ? named : (int)strlen(other),
+                   named ? waits_for : other);
 }
 
 /* What is known of those that are waited for. At the deadline nobody can tell who computes from who
@@ -201,10 +220,10 @@ static void failure_manner(const struct dist_group *group, char *text, size_t si
     else if (!away)
         disti_text(text, size, "alive but silent");
     else if (away == failure_list(group, disti_failure_waits_for, all, sizeof(all)))
-        disti_text(text, size, "unreachable: nothing on that machine answers");
+        disti_text(text, size, "unreachable: its machine acknowledges nothing");
     else
         disti_text(text, size,
-                   "silent; of these %s %s unreachable: nothing on that machine answers", list,
+                   "silent; of these %s %s unreachable: its machine acknowledges nothing", list,
                    away == 1 ? "is" : "are");
 }
 
@@ -225,6 +244,11 @@ const char *disti_failure_lost(struct dist_group *group, const struct disti_work
         failure_missing(group, missing, sizeof(missing));
         used += disti_text(text + used, GROUP_TEXT - used, " for %s", missing);
     }
+    if (work && !group->lost_process) {
+        failure_ask(group);
+        used += disti_text(text + used, GROUP_TEXT - used, "%s%s",
+                           failure_hint(group)[0] ? "; " : "", failure_hint(group));
+    }
     if (group->lost_rank >= 0 && group->lost_process) {
         const int count = failure_list(group, failure_is_alive, alive, sizeof(alive));
 
@@ -239,27 +263,36 @@ const char *disti_failure_timeout(struct dist_group *group, const struct disti_w
 {
     char name[GROUP_NAME], call[GROUP_CALL], missing[FAILURE_RANKS + 128];
     char manner[FAILURE_RANKS + 160];
+    const char *hint;
 
     failure_missing(group, missing, sizeof(missing));
-    failure_manner(group, manner, sizeof(manner));
+    if (failure_is_own(group, work))
+        disti_text(manner, sizeof(manner), "which is this rank");
+    else
+        failure_manner(group, manner, sizeof(manner));
+    hint = failure_hint(group);
     disti_text(text, GROUP_TEXT,
-               "%s: %s waited %.1f s for %s, %s: check where the other ranks are, or raise the "
-               "timeout given to init_process_group or new_group, else DIST_TIMEOUT (seconds)",
+               "%s: %s waited %.1f s for %s, %s%s%s%s check where the other ranks are, or raise "
+               "the timeout given to init_process_group or new_group, else DIST_TIMEOUT (seconds)",
                disti_failure_call(work, call), disti_group_name(group, name),
-               failure_waited(group, work), missing, manner);
+               failure_waited(group, work), missing, manner, hint[0] ? "; " : "", hint,
+               hint[0] ? ". Otherwise" : ":");
     return text;
 }
 
 const char *disti_failure_stall(struct dist_group *group, const struct disti_work *work, char *text)
 {
     char name[GROUP_NAME], call[GROUP_CALL], missing[FAILURE_RANKS + 128];
+    const char *hint;
 
     failure_missing(group, missing, sizeof(missing));
+    hint = failure_hint(group);
     disti_text(text, GROUP_TEXT,
-               "%s: %s has waited %.1f s for %s, and gives up in %.1f s: see what that does; a "
-               "process that gets SIGUSR1 writes its last calls to a file (DIST_FLIGHT_FILE)",
+               "%s: %s has waited %.1f s for %s, and gives up in %.1f s%s%s; a process that gets "
+               "SIGUSR1 writes its last calls to a file (DIST_FLIGHT_FILE)",
                disti_failure_call(work, call), disti_group_name(group, name),
                failure_waited(group, work), missing,
-               (double)(work->deadline_ns - disti_now_ns()) * 1e-9);
+               (double)(work->deadline_ns - disti_now_ns()) * 1e-9, hint[0] ? "; " : ": ",
+               hint[0] ? hint : "see what that does");
     return text;
 }

@@ -19,6 +19,35 @@ void disti_tcp_unexpected(void *instance, uint64_t tag, uint64_t mask, int most,
     disti_match_show(&state->unexpected, &(struct disti_look){tag, mask, most, see, arg});
 }
 
+/* Writes "; " and why messages to the peer do not get through, or "". */
+static void probe_trouble(const struct tcp_peer *peer, const char *address, char *text, size_t size)
+{
+    struct tcp_stuck stuck;
+
+    text[0] = '\0';
+    if (peer->conn->state == TCP_CONN_CALLING)
+        snprintf(text, size,
+                 "; %s has not answered the connection request: see whether a firewall drops it",
+                 address);
+    else if (peer->conn->state == TCP_CONN_GREETING)
+        snprintf(text, size,
+                 "; that process has not accepted the connection to %s: see whether it computes "
+                 "outside libdist, or is stopped",
+                 address);
+    for (int number = 0; !text[0] && number < peer->conns; number++) {
+        if (!disti_tcp_silence_stuck(&peer->conn[number], &stuck))
+            continue;
+        snprintf(text, size,
+                 "; %u packet%s of up to %u bytes to %s sent again and not acknowledged for "
+                 "%.1f s (%llu bytes were before, %u bytes wait): if ping reaches that machine, "
+                 "something on the way drops packets of this size, so compare the MTU of all "
+                 "interfaces (ping -M do -s %u)",
+                 stuck.packets, stuck.packets == 1 ? "" : "s", stuck.packet_bytes, address,
+                 stuck.silent_ms * 1e-3, stuck.acked_bytes, stuck.waiting_bytes,
+                 stuck.packet_bytes);
+    }
+}
+
 void disti_tcp_describe(void *instance, int rank, char *text, size_t size)
 {
     static const char *const states[] = {
@@ -29,7 +58,7 @@ void disti_tcp_describe(void *instance, int rank, char *text, size_t size)
         [TCP_CONN_LEFT] = "lost",          [TCP_CONN_LOST] = "lost"};
     struct tcp_state *state = instance;
     const struct tcp_peer *peer = NULL;
-    char address[TCP_TEXT];
+    char address[TCP_TEXT], trouble[400];
 
     if (rank >= 0 && rank < state->world_size && state->addresses && state->addresses[rank])
         peer = disti_tcp_peer(state, rank);
@@ -38,8 +67,11 @@ void disti_tcp_describe(void *instance, int rank, char *text, size_t size)
         return;
     }
     disti_tcp_endpoint_text(&peer->conn->endpoint, address, sizeof(address));
-    snprintf(text, size, "%stcp %s, %s, %llu bytes sent, %llu received, %zu held early, %d sockets",
+    probe_trouble(peer, address, trouble, sizeof(trouble));
+    snprintf(text, size,
+             "%stcp %s, %s, %llu bytes sent, %llu received, %zu held early, %d sockets%s",
              disti_tcp_silence_shows(peer->conn) ? "unreachable: " : "", address,
              states[peer->conn->state], (unsigned long long)peer->sent_bytes,
-             (unsigned long long)peer->received_bytes, peer->match.held_bytes, peer->further + 1);
+             (unsigned long long)peer->received_bytes, peer->match.held_bytes, peer->further + 1,
+             trouble);
 }

@@ -10,6 +10,8 @@
 
 /* A further connection that is not there within is left out. */
 #define CALL_FURTHER_MS 3000
+/* The call that waits for the peer meets its own deadline first: its error says more. */
+#define CALL_SLACK_MS 1000
 
 /* The call goes out by this interface. 0 or errno. */
 static int call_bind(const struct tcp_state *state, const struct tcp_conn *conn)
@@ -57,7 +59,7 @@ void disti_tcp_conn_call(struct tcp_state *state, struct tcp_conn *conn)
     if (conn->number && timeout_ms > CALL_FURTHER_MS)
         timeout_ms = CALL_FURTHER_MS;
     if (!conn->deadline)
-        conn->deadline = disti_deadline_ms(timeout_ms);
+        conn->deadline = disti_deadline_ms(timeout_ms + CALL_SLACK_MS);
     disti_tcp_tick_on(state, true);
     disti_tcp_conn_go(conn, TCP_CONN_CALLING);
     failed = call_connect(state, conn);

@@ -190,6 +190,15 @@ void disti_tcp_silence(struct tcp_state *state);
 /* Does the peer's machine owe an answer? Not one whose program takes its time. */
 bool disti_tcp_silence_shows(const struct tcp_conn *conn);
 
+/* Packets that the kernel has sent again, and that nothing acknowledges. */
+struct tcp_stuck {
+    unsigned packets, packet_bytes;
+    unsigned waiting_bytes, silent_ms; /* not sent yet; since the last acknowledgement */
+    unsigned long long acked_bytes;    /* of the connection so far */
+};
+/* Returns false if there are none. */
+bool disti_tcp_silence_stuck(const struct tcp_conn *conn, struct tcp_stuck *stuck_p);
+
 /* leave.c: says goodbye and closes all connections; takes at most 0.1 s. */
 void disti_tcp_leave(struct tcp_state *state);
 
