@@ -261,6 +261,7 @@ DIST_API dist_status dist_init_process_group(const struct dist_options *options,
  * Leaves a group and frees it, whatever the status.
  *
  * Completes the pending works, then blocks until every rank of the group has called this function.
+ * ERR_MISMATCH, on all ranks: they called different collectives, and no call has reported that.
  * After an error it waits for no other rank. Ranks that share several groups destroy them in the
  * same order; otherwise they wait for each other. Destroying the world first destroys the groups
  * that were made from it. The group's works stay valid for dist_wait, which returns how they ended.
@@ -452,8 +453,12 @@ DIST_API dist_status dist_op_free(dist_op op);
  *
  * Errors:
  *     ERR_INVALID_ARGUMENT, ERR_UNSUPPORTED     nothing was started, the group is as before
- *     ERR_MISMATCH, ERR_TIMEOUT, ERR_PEER_LOST  the group has ended on all ranks; others continue
+ *     ERR_MISMATCH, ERR_TIMEOUT, ERR_PEER_LOST  the group has ended on all ranks, with the same
+ *     (and ERR_NO_MEMORY, ERR_SYSTEM)           status; others continue
  *     ERR_ABORTED                               the group had ended earlier
+ *
+ * A mismatch of calls in which no rank waited, such as short broadcasts from different roots, is
+ * reported by the next call that waits, or by dist_destroy_process_group.
  */
 
 /*

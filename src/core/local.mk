@@ -27,6 +27,7 @@ libdist_core_sources += \
 	src/core/flight/ring.c \
 	src/core/flight/save.c \
 	src/core/flight/trigger.c \
+	src/core/group/compare.c \
 	src/core/group/failure.c \
 	src/core/group/fault.c \
 	src/core/group/group.c \

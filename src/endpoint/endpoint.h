@@ -124,29 +124,28 @@ void disti_attachment_close(struct engine_attachment *attachment);
 void disti_endpoints_release(void);
 
 /*
- * Without a store ranks tell each other of failures themselves, by a message of no bytes over the
+ * Without a store ranks tell each other of failures themselves, by a short message over the
  * endpoints of their world. All ranks here are ranks of the world.
  */
-enum disti_endpoint_news {
-    DISTI_ENDPOINT_LOST,    /* of: a rank that is lost */
-    DISTI_ENDPOINT_FAILED,  /* of: a group that failed on the sender */
-    DISTI_ENDPOINT_ABORTED, /* of: a group that the sender aborted */
-};
+#define DISTI_ENDPOINT_LOST                                                                        \
+    DIST_OK /* `of`: a rank that is lost; with a failure: a group that has                         \
+               ended with it on the sender */
 
 /*
- * Sends it to the ranks r with to[r], as far as an endpoint reaches them, and moves the endpoints
- * until it is sent, for at most half a second.
+ * Sends it, with a text (NULL: none), to the ranks r with to[r], as far as an endpoint reaches
+ * them, and moves the endpoints until it is sent, for at most half a second.
  */
-void disti_endpoints_tell(const char *job, int rank, enum disti_endpoint_news news, int of,
+void disti_endpoints_tell(const char *job, int rank, dist_status news, int of, const char *text,
                           const bool *to);
 
 /*
  * Calls `heard` for all that has come from other ranks since the last call, in order of its
  * arrival. Then, with this rank as the sender, for each rank that ended a request with
  * DIST_ERR_PEER_LOST, once. Moves the endpoints first, and does not block. `heard` is called with
- * the endpoint's lock held.
+ * the endpoint's lock held; `text` is "" if there is none.
  */
-typedef void (*disti_endpoint_heard)(void *arg, int sender, enum disti_endpoint_news news, int of);
+typedef void (*disti_endpoint_heard)(void *arg, int sender, dist_status news, int of,
+                                     const char *text);
 void disti_endpoints_hear(const char *job, int rank, disti_endpoint_heard heard, void *arg);
 
 /* Closes all endpoints of the world with this name, in which this process has this rank. */

@@ -7,30 +7,53 @@
 
 #include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 
 /*
- * A notice is a message without bytes. No collective and no program's message has its tag, see
- * engine/envelope.c. Its fingerprint:
+ * A notice is a message whose bytes are a text. No collective and no program's message has its tag,
+ * see engine/envelope.c. Its fingerprint:
  *
  *     63                32 31                        0
- *    | news               | rank or group             |
+ *    | 0, or minus status | rank or group             |
  */
 #define NOTICES_TAG (UINT64_C(1) << 43 | UINT64_C(1) << 42)
 #define NOTICES_NEWS_SHIFT 32
+#define NOTICES_TEXT_MAX 1200
 #define NOTICES_SEND_MS 500
 #define NOTICES_NAP_NS (100 * 1000)
 
-void disti_endpoint_free_notices(struct disti_endpoint *endpoint, bool all)
+static void notices_free(struct endpoint_notices *list, bool all)
 {
-    struct endpoint_notice *notice = SLIST_FIRST(&endpoint->notices), *next;
+    struct endpoint_notice *notice = SLIST_FIRST(list), *next;
 
     for (; notice; notice = next) {
         next = SLIST_NEXT(notice, entry);
         if (!all && notice->request.status == DIST_IN_PROGRESS)
             continue;
-        SLIST_REMOVE(&endpoint->notices, notice, endpoint_notice, entry);
+        SLIST_REMOVE(list, notice, endpoint_notice, entry);
         free(notice);
     }
+}
+
+void disti_endpoint_free_notices(struct disti_endpoint *endpoint, bool all)
+{
+    notices_free(&endpoint->notices, all);
+    if (all)
+        notices_free(&endpoint->arriving, true);
+}
+
+/* NULL: no memory. */
+static struct endpoint_notice *notices_new(int peer, uint64_t fingerprint, size_t bytes)
+{
+    struct endpoint_notice *notice = calloc(1, sizeof(*notice) + bytes + 1);
+
+    if (!notice)
+        return NULL;
+    notice->request.status = DIST_IN_PROGRESS;
+    notice->request.peer = peer;
+    notice->request.envelope =
+        (struct dist_envelope){.tag = NOTICES_TAG, .fingerprint = fingerprint, .bytes = bytes};
+    return notice;
 }
 
 static bool notices_is_usable(const struct disti_endpoint *endpoint)
@@ -46,21 +69,22 @@ static bool notices_is_usable(const struct disti_endpoint *endpoint)
 
 struct notices_sending {
     uint64_t fingerprint;
+    const char *text;
     const bool *to;
     bool pending;
 };
 
 /* Without memory that peer has its own deadline. */
-static void notices_send(struct disti_endpoint *endpoint, int peer, uint64_t fingerprint)
+static void notices_send(struct disti_endpoint *endpoint, int peer,
+                         const struct notices_sending *sending)
 {
-    struct endpoint_notice *notice = calloc(1, sizeof(*notice));
+    const size_t bytes = strnlen(sending->text, NOTICES_TEXT_MAX);
+    struct endpoint_notice *notice = notices_new(peer, sending->fingerprint, bytes);
 
     if (!notice)
         return;
-    notice->request.status = DIST_IN_PROGRESS;
-    notice->request.peer = peer;
-    notice->request.envelope.tag = NOTICES_TAG;
-    notice->request.envelope.fingerprint = fingerprint;
+    memcpy(notice->text, sending->text, bytes);
+    notice->request.data = notice->text;
     SLIST_INSERT_HEAD(&endpoint->notices, notice, entry);
     endpoint->transport->send(endpoint->state, &notice->request);
 }
@@ -75,7 +99,7 @@ static void notices_begin(struct disti_endpoint *endpoint, void *arg)
     disti_endpoint_free_notices(endpoint, false);
     for (int r = 0; r < endpoint->config.world_size; r++) {
         if (sending->to[r] && endpoint->connected[r])
-            notices_send(endpoint, r, sending->fingerprint);
+            notices_send(endpoint, r, sending);
     }
     disti_endpoint_happened(endpoint, NULL, failures);
 }
@@ -91,12 +115,14 @@ static void notices_go_on(struct disti_endpoint *endpoint, void *arg)
     sending->pending = sending->pending || !SLIST_EMPTY(&endpoint->notices);
 }
 
-void disti_endpoints_tell(const char *job, int rank, enum disti_endpoint_news news, int of,
+void disti_endpoints_tell(const char *job, int rank, dist_status news, int of, const char *text,
                           const bool *to)
 {
     const struct disti_log *log = disti_log_current();
-    struct notices_sending sending = {
-        .fingerprint = (uint64_t)news << NOTICES_NEWS_SHIFT | (unsigned)of, .to = to};
+    struct notices_sending sending = {.fingerprint =
+                                          (uint64_t)-news << NOTICES_NEWS_SHIFT | (unsigned)of,
+                                      .text = text ? text : "",
+                                      .to = to};
     const int64_t until = disti_deadline_ms(NOTICES_SEND_MS);
 
     disti_log_use(NULL); /* a peer that cannot be told is no error of the caller's */
@@ -117,19 +143,71 @@ struct notices_hearing {
     disti_endpoint_heard heard;
     void *arg;
     int world_size;
+    STAILQ_HEAD(, endpoint_notice) fresh; /* seen, and to be received */
 };
 
+static void notices_give(const struct notices_hearing *hearing, int peer, uint64_t fingerprint,
+                         const char *text)
+{
+    const uint64_t news = fingerprint >> NOTICES_NEWS_SHIFT;
+    const uint32_t of = (uint32_t)fingerprint;
+    const uint32_t end = news == 0 ? (uint32_t)hearing->world_size : (uint32_t)INT32_MAX;
+
+    if (news <= -DIST_ERR_INTERNAL && of < end)
+        hearing->heard(hearing->arg, peer, (dist_status)(-(int)news), (int)of, text);
+}
+
+/* A text has to be received, which the caller of this function may not do yet. */
 static bool notices_see(void *arg, int peer, const struct dist_envelope *envelope)
 {
-    const struct notices_hearing *hearing = arg;
-    const uint64_t news = envelope->fingerprint >> NOTICES_NEWS_SHIFT;
-    const uint32_t of = (uint32_t)envelope->fingerprint;
-    const uint32_t end =
-        news == DISTI_ENDPOINT_LOST ? (uint32_t)hearing->world_size : (uint32_t)INT32_MAX;
+    struct notices_hearing *hearing = arg;
+    struct endpoint_notice *notice;
 
-    if (news <= DISTI_ENDPOINT_ABORTED && of < end)
-        hearing->heard(hearing->arg, peer, (enum disti_endpoint_news)news, (int)of);
-    return true;
+    if (envelope->bytes == 0) {
+        notices_give(hearing, peer, envelope->fingerprint, "");
+        return true;
+    }
+    if (envelope->bytes > NOTICES_TEXT_MAX)
+        return false;
+    notice = notices_new(peer, envelope->fingerprint, (size_t)envelope->bytes);
+    if (notice)
+        STAILQ_INSERT_TAIL(&hearing->fresh, notice, fresh);
+    return false;
+}
+
+/* Printable, whatever the peer sent. */
+static void notices_clean(char *text)
+{
+    for (; *text; text++) {
+        if (*text < ' ' || *text > '~')
+            *text = ' ';
+    }
+}
+
+static void notices_receive(struct disti_endpoint *endpoint, struct notices_hearing *hearing)
+{
+    struct endpoint_notice *notice, *next;
+
+    while ((notice = STAILQ_FIRST(&hearing->fresh))) {
+        STAILQ_REMOVE_HEAD(&hearing->fresh, fresh);
+        notice->request.sink = (struct dist_sink){.dst = notice->text,
+                                                  .bytes = (size_t)notice->request.envelope.bytes,
+                                                  .dtype = DIST_UINT8};
+        SLIST_INSERT_HEAD(&endpoint->arriving, notice, entry);
+        endpoint->transport->recv(endpoint->state, &notice->request);
+    }
+    if (!SLIST_EMPTY(&endpoint->arriving))
+        disti_endpoint_move(endpoint, NULL);
+    for (notice = SLIST_FIRST(&endpoint->arriving); notice; notice = next) {
+        next = SLIST_NEXT(notice, entry);
+        if (notice->request.status == DIST_IN_PROGRESS)
+            continue;
+        notices_clean(notice->text);
+        notices_give(hearing, notice->request.peer, notice->request.envelope.fingerprint,
+                     notice->request.status == DIST_OK ? notice->text : "");
+        SLIST_REMOVE(&endpoint->arriving, notice, endpoint_notice, entry);
+        free(notice);
+    }
 }
 
 static void notices_hear(struct disti_endpoint *endpoint, void *arg)
@@ -137,15 +215,17 @@ static void notices_hear(struct disti_endpoint *endpoint, void *arg)
     struct notices_hearing *hearing = arg;
 
     hearing->world_size = endpoint->config.world_size;
+    STAILQ_INIT(&hearing->fresh);
     if (notices_is_usable(endpoint)) {
         disti_endpoint_move(endpoint, NULL);
         if (endpoint->transport->unexpected)
             endpoint->transport->unexpected(endpoint->state, NOTICES_TAG, ~UINT64_C(0), INT_MAX,
                                             notices_see, hearing);
+        notices_receive(endpoint, hearing);
     }
     for (int r = 0; r < hearing->world_size; r++) {
         if (endpoint->lost[r])
-            hearing->heard(hearing->arg, endpoint->config.rank, DISTI_ENDPOINT_LOST, r);
+            hearing->heard(hearing->arg, endpoint->config.rank, DISTI_ENDPOINT_LOST, r, "");
         endpoint->lost[r] = false;
     }
 }

@@ -16,11 +16,14 @@ struct endpoint_ended {
     int64_t until_ns; /* 0: nothing */
 };
 
-/* News on their way to a peer, see disti_endpoints_tell. */
+/* News on their way to a peer or from it, see disti_endpoints_tell. */
 struct endpoint_notice {
     struct dist_request request;
     SLIST_ENTRY(endpoint_notice) entry;
+    STAILQ_ENTRY(endpoint_notice) fresh; /* of one that is to be received */
+    char text[];                         /* the request's bytes, and a zero byte that is not sent */
 };
+SLIST_HEAD(endpoint_notices, endpoint_notice);
 
 struct disti_endpoint {
     struct disti_endpoint *next; /* of all that are shared */
@@ -38,7 +41,7 @@ struct disti_endpoint {
 
     pthread_mutex_t lock; /* of all that follows, and of the calls of the transport */
     LIST_HEAD(, engine_attachment) attachments;
-    SLIST_HEAD(, endpoint_notice) notices;
+    struct endpoint_notices notices, arriving; /* sent, and being received */
     struct engine_attachment *asleep,
         *watcher; /* by next_asleep; one of these, if the transport is armed */
     int movers;   /* threads that have to see to the watch */

@@ -219,7 +219,7 @@ static dist_status rendezvous_run(const struct dist_options *options, int timeou
         status = rendezvous_bind_host(&meeting, &bootstrap);
     if (status != DIST_OK) {
         if (bootstrap.store) /* the others are to hear why it comes no further */
-            disti_store_report(bootstrap.store, NULL, dist_last_error());
+            disti_store_report(bootstrap.store, NULL, status, dist_last_error());
         disti_bootstrap_close(&bootstrap, 0);
         return status;
     }

@@ -275,21 +275,22 @@ static dist_status client_wait(struct disti_store *store, const struct client_ca
     return call->done ? DIST_OK : client_lost(store);
 }
 
-/* The same; who asked hears of it, without the lock, if that takes long. */
+/* The same; calls request->late without the lock every CLIENT_LATE_MS meanwhile. */
 static dist_status client_wait_long(struct disti_store *store, const struct client_call *call,
                                     const struct client_request *request, int64_t deadline)
 {
-    const int64_t late = disti_deadline_ms(CLIENT_LATE_MS);
-    dist_status status;
+    int64_t late = disti_deadline_ms(CLIENT_LATE_MS);
 
-    if (!request->late || late >= deadline)
-        return client_wait(store, call, deadline);
-    status = client_wait(store, call, late);
-    if (status != DIST_IN_PROGRESS)
-        return status;
-    pthread_mutex_unlock(&store->lock);
-    request->late(request->late_arg);
-    pthread_mutex_lock(&store->lock);
+    while (request->late && late < deadline) {
+        dist_status status = client_wait(store, call, late);
+
+        if (status != DIST_IN_PROGRESS)
+            return status;
+        pthread_mutex_unlock(&store->lock);
+        request->late(request->late_arg);
+        pthread_mutex_lock(&store->lock);
+        late = disti_deadline_ms(CLIENT_LATE_MS);
+    }
     return client_wait(store, call, deadline);
 }
 

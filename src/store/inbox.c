@@ -30,7 +30,6 @@ static struct disti_notice *inbox_add_news(struct disti_store *store, int rank, 
     news->notice.rank = rank;
     news->notice.group = group;
     news->notice.graceful = manner & DISTI_WIRE_GRACEFUL;
-    news->notice.aborted = manner & DISTI_WIRE_ABORTED;
     news->notice.leaving = manner & DISTI_WIRE_LEFT;
     memcpy(news->notice.text, text, length);
     *store->news_end = news;
@@ -185,15 +184,19 @@ static void inbox_take_notice(struct disti_store *store)
     const struct disti_wire_head *head = &store->in.head;
     const int manner = head->value_bytes >= DISTI_WIRE_NEWS ? value[4] : 0;
     const size_t before = DISTI_WIRE_NEWS + (manner & DISTI_WIRE_LEFT ? 8 : 0);
+    dist_status failure;
     struct disti_notice *notice;
 
     if (head->value_bytes >= before) {
         store->holder_left = store->holder_left ||
                              ((manner & DISTI_WIRE_GRACEFUL) && head->arg == store->holder.rank);
-        if (manner & DISTI_WIRE_ABORTED)
+        failure = value[5] ? disti_wire_failure(-value[5]) : DIST_OK;
+        if (failure == DIST_ERR_ABORTED)
             inbox_note_abort(store, (int32_t)disti_wire_get32(value), head->arg);
         notice = inbox_add_news(store, head->arg, (int32_t)disti_wire_get32(value), manner,
                                 (const char *)value + before, (size_t)head->value_bytes - before);
+        if (notice)
+            notice->status = failure;
         if (notice && notice->leaving)
             notice->calls = disti_wire_get64(value + DISTI_WIRE_NEWS);
         if (notice)

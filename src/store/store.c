@@ -28,26 +28,19 @@ static dist_status store_aborted(struct disti_store *store)
                       rank);
 }
 
-static dist_status store_no_answer(struct disti_store *store, dist_status status, const char *key)
+static dist_status store_no_answer(struct disti_store *store, dist_status status)
 {
     char holder[CLIENT_HOLDER];
 
     if (status == DIST_IN_PROGRESS)
         return disti_fail(DIST_ERR_TIMEOUT,
-                          "rank %d: %s, does not answer at %s (\"%s\"): see whether that process "
+                          "rank %d: %s, does not answer at %s: see whether that process "
                           "is stopped, or its machine overloaded",
                           store->rank, disti_store_client_holder(store, holder, sizeof(holder)),
-                          store->where, key);
+                          store->where);
     if (status == DIST_ERR_ABORTED)
         return store_aborted(store);
-    return disti_fail(DIST_ERR_PEER_LOST, "rank %d: %s (\"%s\")", store->rank, store->lost_text,
-                      key);
-}
-
-/* A status that came over the wire, if it is one. */
-static dist_status store_status(int32_t arg)
-{
-    return arg < 0 && arg >= DIST_ERR_INTERNAL ? (dist_status)arg : DIST_ERR_INTERNAL;
+    return disti_fail(DIST_ERR_PEER_LOST, "rank %d: %s", store->rank, store->lost_text);
 }
 
 /* The store's reason, and for one that waited in vain for how long, and what to do. */
@@ -55,12 +48,13 @@ static dist_status store_refused(const struct disti_store *store,
                                  const struct client_request *request, int64_t since_ns,
                                  const struct disti_wire_reader *reply)
 {
-    dist_status status = store_status(reply->head.arg);
+    const bool reported = reply->head.arg < -DISTI_WIRE_REPORTED;
+    dist_status status = disti_wire_failure(reply->head.arg + (reported ? DISTI_WIRE_REPORTED : 0));
     const char *text = (const char *)disti_wire_value(reply);
     const struct disti_party *party = request->party;
     int length = (int)reply->head.value_bytes;
 
-    if (status != DIST_ERR_TIMEOUT)
+    if (status != DIST_ERR_TIMEOUT || reported)
         return disti_fail(status, "rank %d: %.*s", store->rank, length, text);
     if (party && party->since_ns)
         since_ns = party->since_ns;
@@ -84,7 +78,7 @@ static dist_status store_call(struct disti_store *store, const struct client_req
         disti_store_client_call(store, request, disti_deadline_ms(wait_ms), reply_p);
 
     if (status != DIST_OK)
-        return store_no_answer(store, status, request->key);
+        return store_no_answer(store, status);
     if (reply_p->head.arg == DIST_OK)
         return DIST_OK;
     status = store_refused(store, request, start, reply_p);
@@ -212,12 +206,19 @@ dist_status disti_store_broadcast(struct disti_store *store, const struct disti_
 }
 
 dist_status disti_store_leave(struct disti_store *store, const struct disti_party *party,
-                              const char *key, int timeout_ms, void (*late)(void *arg), void *arg)
+                              const char *key, const void *in, void *out, size_t bytes,
+                              int timeout_ms, void (*late)(void *arg), void *arg)
 {
-    struct client_request request = {
-        .op = DISTI_WIRE_LEAVE, .arg = timeout_ms, .key = key, .late = late, .late_arg = arg};
+    struct client_request request = {.op = DISTI_WIRE_LEAVE,
+                                     .arg = timeout_ms,
+                                     .key = key,
+                                     .value = in,
+                                     .bytes = bytes,
+                                     .late = late,
+                                     .late_arg = arg};
+    const int ranks = party->ranks ? party->count : store->world_size;
 
-    return store_call_party(store, party, &request, NULL, 0);
+    return store_call_party(store, party, &request, out, bytes * (size_t)ranks);
 }
 
 dist_status disti_store_arrive(struct disti_store *store, const struct disti_party *party,
@@ -237,10 +238,11 @@ static void store_tell(struct disti_store *store, const struct disti_party *part
         disti_store_client_send(store, request, disti_deadline_ms(100));
 }
 
-void disti_store_report(struct disti_store *store, const struct disti_party *party, const char *why)
+void disti_store_report(struct disti_store *store, const struct disti_party *party,
+                        dist_status status, const char *why)
 {
     char text[DISTI_REASON_MAX];
-    struct client_request request = {.op = DISTI_WIRE_REPORT, .value = text};
+    struct client_request request = {.op = DISTI_WIRE_REPORT, .arg = status, .value = text};
 
     request.bytes = disti_text(text, sizeof(text), "%s", why);
     store_tell(store, party, &request);

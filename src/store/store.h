@@ -89,7 +89,7 @@ struct disti_party {
  * Every rank of the party (NULL: of the job, for no group) gives bytes (the same number) and gets
  * bytes from each, in the party's order (NULL: it does not ask for them). One round trip. Waits for
  * all, at most timeout_ms: ERR_TIMEOUT names the ranks that did not come, and ends it for all.
- * ERR_PEER_LOST: a rank of the party is gone, or a failure was reported for the group.
+ * ERR_PEER_LOST: a rank of the party is gone. If a failure was reported for the group, its status.
  * ERR_MISMATCH: another rank names another party, or another size. bytes 0: a barrier.
  */
 dist_status disti_store_all_gather(struct disti_store *store, const struct disti_party *party,
@@ -119,12 +119,13 @@ dist_status disti_store_arrive(struct disti_store *store, const struct disti_par
                                const char *key, int timeout_ms);
 
 /*
- * The last barrier of a party. Once all have come the store keeps nothing of its group, not even
- * barriers that some have arrived at and others never will. `late` (may be NULL) is called once if
- * the others let this rank wait, and may use the store.
+ * The last all-gather of a party, with bytes of each rank as above. Once all have come the store
+ * keeps nothing of its group, not even barriers that some have arrived at and others never will.
+ * `late` (may be NULL) is called every 200 ms while this rank waits, and may use the store.
  */
 dist_status disti_store_leave(struct disti_store *store, const struct disti_party *party,
-                              const char *key, int timeout_ms, void (*late)(void *arg), void *arg);
+                              const char *key, const void *in, void *out, size_t bytes,
+                              int timeout_ms, void (*late)(void *arg), void *arg);
 
 /*
  * Tells the party's other ranks that this one leaves its group after `calls` collectives: who waits
@@ -141,11 +142,12 @@ void disti_store_tell_leaving(struct disti_store *store, const struct disti_part
 /* News about another rank. */
 struct disti_notice {
     int rank;
-    int32_t group;             /* a failure of this group; DISTI_NO_GROUP: of the rank itself */
-    bool graceful;             /* it said goodbye; else it was lost */
-    bool aborted;              /* of a group: its program has aborted it */
-    bool leaving;              /* of a group, which has not failed: it calls nothing more in it */
-    uint64_t calls;            /* with `leaving`: collectives that it has called there */
+    int32_t group; /* a failure of this group; DISTI_NO_GROUP: of the rank itself */
+    bool graceful; /* it said goodbye; else it was lost */
+    dist_status
+        status;     /* of a group that failed: what ended it there; ERR_ABORTED: by dist_abort */
+    bool leaving;   /* of a group, which has not failed: it calls nothing more in it */
+    uint64_t calls; /* with `leaving`: collectives that it has called there */
     char text[DISTI_NEWS_MAX]; /* "rank 3 (host node1, pid 4242) closed its connection without a
                                   goodbye" */
 };
@@ -178,12 +180,15 @@ bool disti_store_watch_process(struct disti_store *store, int pidfd, int rank, i
                                const char *text);
 
 /*
- * Tells the other ranks that this one failed, and why: they get it as a notice. With a party it is
- * its group that failed here; its other ranks are told, once a group, and its all-gathers end.
- * NULL: the process itself, which takes part in nothing any more. Does not wait.
+ * Tells the other ranks that this one failed, and why: they get it as a notice. Does not wait.
+ *
+ * With a party, its group failed here with that status. The first report of a group goes to all its
+ * ranks, the sender included, and the group's all-gathers end with its status. So a rank that has
+ * reported a failure reads which rank was first. NULL: the process itself failed; status is not
+ * used.
  */
 void disti_store_report(struct disti_store *store, const struct disti_party *party,
-                        const char *why);
+                        dist_status status, const char *why);
 
 /*
  * Tells that this rank's program has aborted the group: the others get it as a notice, this rank

@@ -38,10 +38,10 @@
  *     ALL_GATHER  name  a party, this rank's bytes       all ranks' bytes, in the party's order
  *     ARRIVE      name  a party
  *     BROADCAST   name  a party, its first rank's bytes  these bytes
- *     LEAVE       name  a party                          (as ALL_GATHER; with the reply all that
+ *     LEAVE       name  a party, this rank's bytes       (as ALL_GATHER; with the reply all that
  *                                                        the group has left here is gone)
- *     REPORT            a party, text: why it failed     no reply; arg: DIST_ERR_ABORTED, then
- *                                                        without a text: the program aborted it
+ *     REPORT            a party, text: why it failed     no reply; arg: the group's dist_status;
+ *                                                        DIST_ERR_ABORTED: without a text
  *     LEAVING           a party, u64 calls               no reply: this rank waits for the others
  *                                                        to leave the party's group, and has made
  *                                                        so many calls of collectives in it
@@ -51,8 +51,9 @@
  *     GOODBYE                                            no reply: the server closes. arg 1: the
  *                                                        client has given up on its hello, and may
  *                                                        come again
- *     NOTICE            (to a client) i32 group, u8 manner, with LEAVING u64 calls, text; arg: the
- *                                                        rank it is about
+ *     NOTICE            (to a client) i32 group, u8 manner, u8 failure, with LEFT u64 calls, text;
+ *                                                        arg: the rank it is about. failure: 0, or
+ *                                                        the negated dist_status of a failed group
  *
  * A party is i32 group (-1: none), u32 n, n * u32 rank. n = 0: all ranks of the job.
  *
@@ -62,6 +63,8 @@
  */
 #define DISTI_WIRE_MAGIC 0x54534944u
 #define DISTI_WIRE_VERSION 7
+/* Of a REPLY's arg: the failure is a group's, which a rank has reported. */
+#define DISTI_WIRE_REPORTED 64
 #define DISTI_WIRE_WITHDRAW 1 /* arg of a GOODBYE: the hello counts for nothing */
 #define DISTI_WIRE_HEAD 32
 #define DISTI_WIRE_HELLO_LIMIT 1024u                   /* of a client's frame before its proof */
@@ -155,12 +158,17 @@ void disti_wire_prove_server(const struct disti_wire_handshake *said,
 void disti_wire_key(const struct disti_secret *secret, const unsigned char *seed,
                     unsigned char key[DISTI_STORE_KEY]);
 
-#define DISTI_WIRE_NEWS 5 /* bytes of a notice's value before its text */
+#define DISTI_WIRE_NEWS 6 /* bytes of a notice's value before its text */
 
 /* A notice's manner, bits. */
 #define DISTI_WIRE_GRACEFUL 1
-#define DISTI_WIRE_ABORTED 2
-#define DISTI_WIRE_LEFT 4 /* the rank waits for the others to leave the group */
+#define DISTI_WIRE_LEFT 2 /* the rank waits for the others to leave the group */
+
+/* Returns the failure that came over the wire; ERR_INTERNAL if the number is not one. */
+static inline dist_status disti_wire_failure(int32_t arg)
+{
+    return arg < 0 && arg >= DIST_ERR_INTERNAL ? (dist_status)arg : DIST_ERR_INTERNAL;
+}
 
 /* A party as it came: its ranks still packed. */
 #define DISTI_WIRE_PARTY 8 /* bytes, without the ranks */

@@ -149,7 +149,7 @@ static void client_ask(struct disti_store *store)
                            CLIENT_PATIENCE_MS);
     disti_store_broadcast(store, &party, "key", bytes, sizeof(bytes), CLIENT_PATIENCE_MS);
     disti_store_seen_host(store, host);
-    disti_store_leave(store, &party, "key", CLIENT_PATIENCE_MS, NULL, NULL);
+    disti_store_leave(store, &party, "key", NULL, NULL, 0, CLIENT_PATIENCE_MS, NULL, NULL);
     while (disti_store_notice(store, &notice))
         ;
 }

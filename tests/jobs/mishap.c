@@ -118,8 +118,8 @@ static bool status_fits(const char *kind, dist_status status)
     if (is_gone(kind))
         return status == DIST_ERR_PEER_LOST;
     if (strcmp(kind, "silent") == 0)
-        return status == DIST_ERR_TIMEOUT || status == DIST_ERR_PEER_LOST;
-    return status == DIST_ERR_MISMATCH || status == DIST_ERR_PEER_LOST;
+        return status == DIST_ERR_TIMEOUT;
+    return status == DIST_ERR_MISMATCH;
 }
 
 /* Those who are left make a group, from the one that broke, which adds up what they give. */

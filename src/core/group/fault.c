@@ -22,17 +22,24 @@
 #define FAULT_NEWS_MS 500
 #define FAULT_LOOK_MS 20
 
+/*
+ * Several ranks may find different failures at once. All of them return the status of the one that
+ * the store had first, so a rank that reports a failure waits this long to hear which that is.
+ */
+#define FAULT_FIRST_MS 1000
+
 /* Whom a rank waits for at its deadline may itself wait for another, and has the same deadline. */
 #define FAULT_CHAIN_MS 100
 
 /* It is this group that failed: this process's others go on. */
-static void fault_tell(struct dist_group *group, const char *text)
+static void fault_tell(struct dist_group *group, dist_status status, const char *text)
 {
     const struct disti_party party = disti_group_party(group);
     struct disti_store *store = group->world->bootstrap.store;
 
-    if (group->world_size > 1 && store && !disti_news_tell_failure(group))
-        disti_store_report(store, &party, text);
+    if (group->world_size > 1 && store &&
+        !disti_news_tell_failure(group, status, group->aborted ? NULL : text))
+        disti_store_report(store, &party, status, text);
 }
 
 /* Of a process that is gone the message says all; in other cases it matters who called what. */
@@ -50,33 +57,24 @@ static void fault_record(struct dist_group *group, dist_status status)
                    "; the last calls are in %s (dist_info flight)", file);
 }
 
-/* Ends the group here; `tell`: the other ranks do not know the cause yet. */
-static void fault_end(struct dist_group *group, dist_status status, const char *text, bool tell)
+/* Ends the group here. `victim`: because of another rank. */
+static void fault_end(struct dist_group *group, dist_status status, const char *text, bool victim)
 {
-    if (group->failed)
-        return;
     group->failed = status;
     atomic_store(&group->over, true);
     disti_text(group->cause, GROUP_TEXT, "%s", text);
-    if (tell)
-        fault_tell(group, text);
-    if (status == DIST_ERR_PEER_LOST || (!tell && status != DIST_ERR_TIMEOUT))
+    if (victim)
         disti_last_call_note_loss();
     disti_drive_wake(group); /* the driver may sleep with the backend armed */
     group->drive.completion_due = true;
     if (group->state)
         group->backend->abort(group->state);
     for (struct disti_work *work = group->works; work; work = work->next) {
-        /* A connection that broke since others aborted the group is no cause. */
-        if (work->ticket.status == DIST_IN_PROGRESS || (group->aborted && work->ticket.status < 0))
+        /* A connection that broke because another rank failed is not the cause. */
+        if (work->ticket.status == DIST_IN_PROGRESS || work->ticket.status < 0)
             work->ticket.status = status;
     }
     fault_record(group, status);
-}
-
-void disti_group_break(struct dist_group *group, dist_status status, const char *text)
-{
-    fault_end(group, status, text, true);
 }
 
 dist_status disti_group_unstarted(struct dist_group *group, dist_status status)
@@ -84,8 +82,10 @@ dist_status disti_group_unstarted(struct dist_group *group, dist_status status)
     if (status != DIST_ERR_NO_MEMORY && status != DIST_ERR_SYSTEM)
         return status;
     disti_group_enter(group);
-    if (disti_drive_state(&group->drive) != DISTI_DRIVE_CLOSED)
+    if (disti_drive_state(&group->drive) != DISTI_DRIVE_CLOSED && !group->failed) {
         disti_group_break(group, status, dist_last_error());
+        status = group->failed;
+    }
     disti_drive_kick(group);
     disti_group_exit(group);
     return status;
@@ -100,13 +100,16 @@ dist_status disti_group_refuse(const struct dist_group *group, const char *what)
                       disti_group_name(group, name), what, group->cause);
 }
 
+/* Another rank's failure, which the news told, ends the group with its status. */
 static void fault_lost(struct dist_group *group, const struct disti_work *work)
 {
     char text[GROUP_TEXT];
-    dist_status status = disti_fail(group->aborted ? DIST_ERR_ABORTED : DIST_ERR_PEER_LOST, "%s",
+    dist_status status = disti_fail(group->lost_status, "%s",
                                     disti_failure_lost(group, work, group->lost_text, text));
 
-    fault_end(group, status, text, false);
+    /* Without a store no other rank may have heard of it. */
+    disti_news_tell_failure(group, status, group->lost_text);
+    fault_end(group, status, text, true);
 }
 
 /* Half of the time has passed. One rank says so to its user, and whoever waits for that one. */
@@ -128,6 +131,17 @@ static bool fault_is_stalled(const struct dist_group *group, const struct disti_
            disti_expired(work->deadline_ns - group->timeout_ms * INT64_C(1000000) / 2);
 }
 
+/*
+ * A group that failed on another rank gets no grace. That rank drops the group's messages, so a
+ * send to it could end well although nobody receives it. Without a store the grace is for the other
+ * ranks.
+ */
+static bool fault_ends_at_once(const struct dist_group *group, const struct disti_notice *notice)
+{
+    return group->aborted ||
+           (notice->group != DISTI_NO_GROUP && !disti_store_is_lost(group->world->bootstrap.store));
+}
+
 /* Looks for a notice. Without a store its cause may arrive later, and replaces it. */
 static bool fault_read_news(struct dist_group *group)
 {
@@ -140,9 +154,11 @@ static bool fault_read_news(struct dist_group *group)
         return true;
     group->lost_rank = notice.rank < 0 ? 0 : notice.rank;
     group->lost_process = notice.group == DISTI_NO_GROUP;
-    group->aborted = notice.aborted;
+    group->lost_status = notice.status ? notice.status : DIST_ERR_PEER_LOST;
+    group->aborted = notice.status == DIST_ERR_ABORTED;
     if (!known)
-        group->lost_until_ns = disti_now_ns() + (notice.aborted ? 0 : FAULT_GRACE_NS);
+        group->lost_until_ns =
+            disti_now_ns() + (fault_ends_at_once(group, &notice) ? 0 : FAULT_GRACE_NS);
     disti_text(group->lost_text, GROUP_TEXT, "%s", notice.text);
     return true;
 }
@@ -162,6 +178,44 @@ static void fault_wait_for_news(struct dist_group *group)
     poll(&news, 1, FAULT_LOOK_MS);
 }
 
+/*
+ * True if this rank's failure, which it has told, was the group's first, or the first had the same
+ * status. Otherwise lost_status and lost_text are those of the first.
+ */
+static bool fault_is_first(struct dist_group *group, dist_status status)
+{
+    const int64_t until = disti_deadline_ms(FAULT_FIRST_MS);
+    const bool asks = group->world_size > 1 && group->world->bootstrap.store;
+
+    while (asks && !fault_look_for_news(group) && !atomic_load(&group->is_told) &&
+           !disti_store_is_lost(group->world->bootstrap.store) && !disti_expired(until))
+        fault_wait_for_news(group);
+    if (group->lost_process && disti_store_is_lost(group->world->bootstrap.store))
+        return true; /* a rank that ended after this failure looks the same */
+    return atomic_load(&group->is_told) || group->lost_rank < 0 || group->lost_status == status;
+}
+
+/* Appends this rank's own finding to that of the rank that failed first. */
+static void fault_append_own(struct dist_group *group, const char *own)
+{
+    const size_t used = strlen(group->lost_text);
+
+    disti_text(group->lost_text + used, GROUP_TEXT - used, "; %s", own);
+}
+
+void disti_group_break(struct dist_group *group, dist_status status, const char *text)
+{
+    if (group->failed)
+        return;
+    fault_tell(group, status, text);
+    if (group->aborted || fault_is_first(group, status)) {
+        fault_end(group, status, text, status == DIST_ERR_PEER_LOST);
+        return;
+    }
+    fault_append_own(group, text);
+    fault_lost(group, NULL);
+}
+
 /* Appends what another rank says, which may wait for the one to blame. */
 static void fault_follow(struct dist_group *group, char *text)
 {
@@ -176,7 +230,8 @@ static void fault_follow(struct dist_group *group, char *text)
             return;
         fault_wait_for_news(group);
     }
-    disti_text(text + used, GROUP_TEXT - used, "; %s", notice.text);
+    if (!notice.graceful) /* a rank that left because of this failure explains nothing */
+        disti_text(text + used, GROUP_TEXT - used, "; %s", notice.text);
 }
 
 static void fault_timeout(struct dist_group *group, const struct disti_work *work)
@@ -184,7 +239,12 @@ static void fault_timeout(struct dist_group *group, const struct disti_work *wor
     char text[GROUP_TEXT];
 
     disti_failure_timeout(group, work, text);
-    fault_tell(group, text);
+    fault_tell(group, DIST_ERR_TIMEOUT, text);
+    if (!fault_is_first(group, DIST_ERR_TIMEOUT)) {
+        fault_append_own(group, text);
+        fault_lost(group, work);
+        return;
+    }
     fault_follow(group, text);
     fault_end(group, disti_fail(DIST_ERR_TIMEOUT, "%s", text), text, false);
 }
@@ -219,14 +279,14 @@ void disti_group_fail(struct dist_group *group, const struct disti_work *work, d
     if (status == DIST_ERR_PEER_LOST && disti_news_listen(group->world))
         fault_linger(group);
     if (status == DIST_ERR_PEER_LOST && group->lost_rank >= 0) {
-        if (!group->lost_process && !group->aborted) /* that rank may have waited for this one */
-            disti_text(group->lost_text + strlen(group->lost_text),
-                       GROUP_TEXT - strlen(group->lost_text), "; %s", own);
+        if (!group->lost_process && /* that rank may have waited for this one */
+            (group->lost_status == DIST_ERR_TIMEOUT || group->lost_status == DIST_ERR_PEER_LOST))
+            fault_append_own(group, own);
         fault_lost(group, work);
     } else if (status == DIST_ERR_PEER_LOST)
-        fault_end(group, status, disti_failure_lost(group, work, own, text), true);
+        disti_group_break(group, status, disti_failure_lost(group, work, own, text));
     else
-        fault_end(group, status, own, true);
+        disti_group_break(group, status, own);
 }
 
 /*
@@ -255,7 +315,6 @@ static void fault_left(struct dist_group *group)
     const struct disti_work *work = group->works;
     struct disti_notice leaver;
     char text[GROUP_TEXT];
-    dist_status status;
 
     if (!disti_news_leaver(group, &leaver))
         return;
@@ -267,9 +326,8 @@ static void fault_left(struct dist_group *group)
         work = work->next;
     if (!work)
         return;
-    status =
-        disti_fail(DIST_ERR_PEER_LOST, "%s", disti_failure_lost(group, work, leaver.text, text));
-    fault_end(group, status, text, true);
+    disti_fail(DIST_ERR_PEER_LOST, "%s", disti_failure_lost(group, work, leaver.text, text));
+    disti_group_break(group, DIST_ERR_PEER_LOST, text);
 }
 
 void disti_group_check_abort(struct dist_group *group)

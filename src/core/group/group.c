@@ -168,8 +168,9 @@ static dist_status group_lost(void *arg)
 
     if (!disti_news_read(group, &notice))
         return DIST_OK;
-    return disti_fail(DIST_ERR_PEER_LOST, "%s: %s (while the ranks opened the group)",
-                      disti_group_name(group, name), notice.text);
+    return disti_fail(notice.status ? notice.status : DIST_ERR_PEER_LOST,
+                      "%s: %s (while the ranks opened the group)", disti_group_name(group, name),
+                      notice.text);
 }
 
 /* How many ranks of the world below `below` are on this process's machine. */

@@ -28,6 +28,7 @@ struct dist_group {
     atomic_bool over;      /* destroyed, failed or asked to abort: for ever, so no lock is needed */
     bool forked;           /* this process was forked from the one that has, or had, the group */
     bool inherited;        /* and that one had not destroyed it */
+    bool told_leaving;     /* other ranks know that this rank waits to leave it */
     atomic_bool abandoned; /* the others know that this rank takes part in nothing any more */
     struct disti_world *world;
     struct dist_group *next; /* of this world, by number; guarded by the world's lock */
@@ -53,6 +54,7 @@ struct dist_group {
     bool has_news;               /* the same */
     struct disti_notice *leaver; /* the first to leave it; NULL: nobody waits for that. The same */
     atomic_bool is_left;         /* there is one */
+    atomic_bool is_told;         /* this rank's failure was the first that the store heard of */
     struct group_turn *turns;    /* lists that groups were made of, guarded by the world's lock */
     uint32_t splits;             /* the same */
     int *reserve;                /* room.c */
@@ -75,6 +77,7 @@ struct dist_group {
     atomic_bool abort_possible;      /* the same: between open and close */
     struct disti_store_alarm *alarm; /* tells the others; NULL: nobody to tell */
     int lost_rank;                   /* a rank that is gone, -1: none; works get a grace to end */
+    dist_status lost_status;         /* with lost_rank: what the group ends with */
     bool lost_process;               /* its process is; else it has failed in this group */
     int64_t lost_until_ns;
     char *cause;     /* GROUP_TEXT bytes */
@@ -165,13 +168,26 @@ bool disti_news_read(struct dist_group *group, struct disti_notice *notice_p);
 bool disti_news_listen(struct disti_world *world);
 /* If the store is lost, tells the group's other ranks that it failed here. False: there is a store,
  * which is to tell them. With the group's lock held. */
-bool disti_news_tell_failure(struct dist_group *group);
+bool disti_news_tell_failure(struct dist_group *group, dist_status status, const char *text);
 /* True if this rank would learn of the end of that rank's process. */
 bool disti_news_is_seen(const struct dist_group *group, int rank);
 /* Has one of its ranks begun to leave the group? Without a lock while none has. */
 bool disti_news_leaver(struct dist_group *group, struct disti_notice *notice_p);
 /* Has that rank left the job, or was it lost, as far as the store has told? Not this one. */
 bool disti_news_is_gone(struct disti_world *world, int world_rank);
+
+/* compare.c: what the ranks called, compared as they leave the group. */
+
+/* The same on all ranks that called the same. */
+struct disti_summary {
+    uint64_t calls, kept; /* collectives called, and recorded at most */
+    uint64_t hash;        /* of the recorded ones */
+};
+void disti_compare_summarize(struct dist_group *group, struct disti_summary *summary_p);
+bool disti_compare_same(const struct disti_summary *all, int ranks);
+/* They are not the same: all ranks exchange details. Reports and returns ERR_MISMATCH. */
+dist_status disti_compare_explain(struct dist_group *group, const struct disti_summary *sums,
+                                  int timeout_ms);
 
 /* agree.c */
 
@@ -229,13 +245,16 @@ dist_status disti_group_batch(struct dist_group *group, bool begin);
 
 /* fault.c: what ends a group. Call with the lock held. */
 
-/* The first error: keeps it, aborts the backend, ends every work, tells the other ranks. */
+/*
+ * The first error: tells the other ranks, keeps it, aborts the backend, ends every work. If another
+ * rank's failure was reported first the group ends with that one; `failed` holds the status.
+ */
 void disti_group_break(struct dist_group *group, dist_status status, const char *text);
 
 /*
  * A call could not be started here, with dist_last_error as its cause, and the lock is not held.
  * The others go on with theirs: the group ends, unless the program was to blame or it had ended
- * before. Returns the status.
+ * before. Returns what the group ended with, else the status.
  */
 dist_status disti_group_unstarted(struct dist_group *group, dist_status status);
 

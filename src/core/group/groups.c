@@ -152,7 +152,7 @@ static dist_status groups_open(struct disti_world *world, const struct disti_gro
     dist_status status = groups_try_open(world, spec, backend_name, group_p);
 
     if (status != DIST_OK && world->bootstrap.store)
-        disti_store_report(world->bootstrap.store, &party, dist_last_error());
+        disti_store_report(world->bootstrap.store, &party, status, dist_last_error());
     return status;
 }
 

@@ -300,7 +300,7 @@ out:
     if (world->bootstrap.store) {
         if (status == DIST_ERR_PEER_LOST)
             disti_last_call_note_loss();
-        disti_store_report(world->bootstrap.store, NULL, dist_last_error());
+        disti_store_report(world->bootstrap.store, NULL, status, dist_last_error());
         if (status != DIST_ERR_TIMEOUT) /* whoever is not here by now has been waited for */
             disti_store_server_expect_all(world->bootstrap.server);
     }

@@ -6,6 +6,7 @@
 #include "core/group/group.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 /* How long the others may take to go away once all have come to the end. */
 #define LEAVE_LINGER_MS 2000
@@ -19,39 +20,54 @@ void disti_group_abandon(void *arg, const char *what)
     if (group->world_size == 1 || atomic_exchange(&group->abandoned, true))
         return;
     snprintf(text, sizeof(text), "%s %s", disti_group_name(group, name), what);
-    disti_store_report(group->world->bootstrap.store, &party, text);
+    disti_store_report(group->world->bootstrap.store, &party, DIST_ERR_PEER_LOST, text);
 }
 
 /* What this rank leaves: a group, or the world with all its groups. */
-static void leave_tell(const struct dist_group *group)
+static void leave_tell(struct dist_group *group)
 {
     const struct disti_party party = disti_group_party(group);
 
-    if (group->world_size > 1 && !atomic_load(&group->abandoned))
+    if (group->world_size > 1 && !atomic_load(&group->abandoned) && !group->failed &&
+        !group->told_leaving)
         disti_store_tell_leaving(group->world->bootstrap.store, &party, group->sequence);
+    group->told_leaving = true;
 }
 
-/* Nothing of its is under way that the others may still take part in. */
-static bool leave_is_idle(struct dist_group *group)
+/*
+ * Another rank may wait in a call of the group that this rank called with other arguments, and ask
+ * this rank: its question is in a message that is read here. Returns true if no work is pending.
+ */
+static bool leave_look(struct dist_group *group)
 {
+    enum disti_drive_state state;
+    int moved = 0;
     bool idle;
 
     if (!disti_lock_try(&group->lock))
         return false;
+    state = disti_drive_state(&group->drive);
     idle = !group->works;
+    if (idle && !group->failed && group->state &&
+        (state == DISTI_DRIVE_IDLE || state == DISTI_DRIVE_CLOSED))
+        moved = group->backend->progress(group->state);
+    if (moved < 0)
+        disti_group_fail(group, NULL, (dist_status)moved);
     disti_lock_release(&group->lock);
     return idle;
 }
 
-/* The others let this rank wait: some may wait for it, in this group or another that it leaves. */
+/* Other ranks let this rank wait. They may wait for it, in this group or another that it leaves. */
 static void leave_late(void *arg)
 {
     struct dist_group *group = arg, *other = group->world->groups;
 
-    if (!group->world->leaving)
+    if (!group->world->leaving) {
+        leave_look(group);
         leave_tell(group);
+    }
     for (; group->world->leaving && other; other = other->next) {
-        if (other == group || leave_is_idle(other))
+        if (leave_look(other) || other == group)
             leave_tell(other);
     }
 }
@@ -61,6 +77,8 @@ static dist_status leave_together(struct dist_group *group, int64_t until)
 {
     struct disti_party party = disti_group_party(group);
     struct disti_store *store = group->world->bootstrap.store;
+    struct disti_summary own, *all;
+    struct disti_notice notice;
     char key[64];
     dist_status status;
 
@@ -68,9 +86,18 @@ static dist_status leave_together(struct dist_group *group, int64_t until)
         return DIST_OK;
     party.what = "for the others to leave the group";
     snprintf(key, sizeof(key), "dist/leave/%u", group->number);
-    status = disti_store_leave(store, &party, key, disti_left_ms(until), leave_late, group);
-    if (status == DIST_ERR_TIMEOUT) /* it is over here: who comes later need not wait */
-        disti_store_report(store, &party, dist_last_error());
+    disti_compare_summarize(group, &own);
+    all = calloc((size_t)group->world_size, sizeof(*all)); /* NULL: this rank compares nothing */
+    status = disti_store_leave(store, &party, key, &own, all, sizeof(own), disti_left_ms(until),
+                               leave_late, group);
+    /* It is over here: a rank that comes later need not wait. */
+    if (status == DIST_ERR_TIMEOUT && !disti_news_read(group, &notice))
+        disti_store_report(store, &party, status, dist_last_error());
+    if (group->failed) /* by what leave_look found */
+        status = disti_fail(group->failed, "%s", group->cause);
+    else if (status == DIST_OK && all && !disti_compare_same(all, group->world_size))
+        status = disti_compare_explain(group, all, disti_left_ms(until));
+    free(all);
     return status;
 }
 

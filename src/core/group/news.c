@@ -52,13 +52,29 @@ static void news_give(struct dist_group *group, const struct disti_notice *notic
     group->has_news = true;
 }
 
-/* That makes it no failure: a call that the rank has made may still end. */
-static void news_note_leaver(struct disti_world *world, const struct disti_notice *notice)
+static struct dist_group *news_find(struct disti_world *world, int32_t number)
 {
     struct dist_group *group = world->groups;
 
-    while (group && (int32_t)group->number != notice->group)
+    while (group && (int32_t)group->number != number)
         group = group->next;
+    return group;
+}
+
+/* This rank's report is back. News that came before it tell of an earlier failure. */
+static void news_note_told(struct disti_world *world, const struct disti_notice *notice)
+{
+    struct dist_group *group = news_find(world, notice->group);
+
+    if (group && !group->has_news)
+        atomic_store(&group->is_told, true);
+}
+
+/* That makes it no failure: a call that the rank has made may still end. */
+static void news_note_leaver(struct disti_world *world, const struct disti_notice *notice)
+{
+    struct dist_group *group = news_find(world, notice->group);
+
     if (!group)
         return;
     if (!group->leaver)
@@ -97,6 +113,8 @@ static void news_distribute(struct disti_world *world)
     struct disti_notice notice;
 
     while (world->bootstrap.store && disti_store_notice(world->bootstrap.store, &notice)) {
+        if (notice.rank == world->rank)
+            news_note_told(world, &notice);
         if (notice.rank == world->rank ||
             (notice.group == DISTI_NO_GROUP && news_knows(world, notice.rank)))
             continue;
@@ -218,31 +236,38 @@ static void news_hear_lost(struct disti_world *world, int sender, int rank)
     news_remember(world, &notice, own);
 }
 
-static void news_hear_group(struct disti_world *world, int sender, bool aborted, int number)
+static void news_hear_group(struct disti_world *world, int sender, dist_status status, int number,
+                            const char *why)
 {
-    struct disti_notice notice = {.rank = sender, .group = number, .aborted = aborted};
-    struct dist_group *group = world->groups;
+    struct disti_notice notice = {.rank = sender, .group = number, .status = status};
+    struct dist_group *group = news_find(world, number);
     const size_t used = disti_world_name(world, sender, notice.text, sizeof(notice.text));
 
-    while (group && group->number != (uint32_t)number)
-        group = group->next;
     if (!group || !news_is_member(group, sender))
         return;
-    disti_text(notice.text + used, sizeof(notice.text) - used, "%s",
-               aborted ? " aborted the group" : " failed in this group: its own error says why");
+    if (status == DIST_ERR_ABORTED && why[0]) /* another rank's abort, which the sender passes on */
+        disti_text(notice.text, sizeof(notice.text), "%s", why);
+    else if (status == DIST_ERR_ABORTED)
+        disti_text(notice.text + used, sizeof(notice.text) - used, " aborted the group");
+    else if (why[0])
+        disti_text(notice.text + used, sizeof(notice.text) - used, " failed: %s", why);
+    else
+        disti_text(notice.text + used, sizeof(notice.text) - used,
+                   " failed in this group (%s): see the error that it printed or returned",
+                   dist_status_string(status));
     disti_warn("%s", notice.text);
     news_give(group, &notice, NEWS_OF_ANY);
 }
 
-static void news_hear(void *arg, int sender, enum disti_endpoint_news news, int of)
+static void news_hear(void *arg, int sender, dist_status status, int of, const char *text)
 {
     struct disti_world *world = arg;
 
     pthread_mutex_lock(&world->lock);
-    if (news == DISTI_ENDPOINT_LOST)
+    if (status == DISTI_ENDPOINT_LOST)
         news_hear_lost(world, sender, of);
     else
-        news_hear_group(world, sender, news == DISTI_ENDPOINT_ABORTED, of);
+        news_hear_group(world, sender, status, of, text);
     pthread_mutex_unlock(&world->lock);
 }
 
@@ -279,7 +304,8 @@ static void news_tell(struct disti_world *world)
     int lost;
 
     while (to && (lost = news_next_untold(world, to)) >= 0)
-        disti_endpoints_tell(world->bootstrap.job, world->rank, DISTI_ENDPOINT_LOST, lost, to);
+        disti_endpoints_tell(world->bootstrap.job, world->rank, DISTI_ENDPOINT_LOST, lost, NULL,
+                             to);
     free(to);
 }
 
@@ -303,12 +329,12 @@ bool disti_news_listen(struct disti_world *world)
     return true;
 }
 
-bool disti_news_tell_failure(struct dist_group *group)
+bool disti_news_tell_failure(struct dist_group *group, dist_status status, const char *text)
 {
     struct disti_world *world = group->world;
     bool *to;
 
-    if (!disti_store_is_lost(world->bootstrap.store))
+    if (!world->bootstrap.store || !disti_store_is_lost(world->bootstrap.store))
         return false;
     to = calloc((size_t)world->size, sizeof(*to));
     pthread_mutex_lock(&world->lock);
@@ -316,9 +342,8 @@ bool disti_news_tell_failure(struct dist_group *group)
         to[group->members[r]] = r != group->rank && !news_knows(world, group->members[r]);
     pthread_mutex_unlock(&world->lock);
     if (to)
-        disti_endpoints_tell(world->bootstrap.job, world->rank,
-                             group->aborted ? DISTI_ENDPOINT_ABORTED : DISTI_ENDPOINT_FAILED,
-                             (int)group->number, to);
+        disti_endpoints_tell(world->bootstrap.job, world->rank, status, (int)group->number, text,
+                             to);
     free(to);
     return true;
 }

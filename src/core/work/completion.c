@@ -101,8 +101,8 @@ static void completion_finish(struct dist_group *group, struct disti_work *work)
     completion_return(group);
     if (status == DIST_OK)
         return;
-    work->status = status;
     disti_group_fail(group, work, status);
+    work->status = group->failed;
 }
 
 /* Who waits in the call itself, or starts it many times, gives no function. */
@@ -124,9 +124,10 @@ static void completion_end(struct dist_group *group, struct disti_work *work)
     bool detached = work->kind == DISTI_WORK_DETACHED;
 
     work->status = work->ticket.status;
-    if (work->status < 0)
+    if (work->status < 0) {
         disti_group_fail(group, work, work->status); /* if nobody has noticed yet */
-    else if (work->finish)
+        work->status = group->failed;
+    } else if (work->finish)
         completion_finish(group, work);
     if (group->numerics && work->status == DIST_OK)
         disti_numerics_got(work);

@@ -61,8 +61,10 @@ dist_status disti_group_batch(struct dist_group *group, bool begin)
     if (!group->failed) {
         disti_drive_wake(group);
         status = group->backend->batch(group->state, begin);
-        if (status != DIST_OK)
+        if (status != DIST_OK) {
             disti_group_break(group, status, dist_last_error());
+            status = group->failed;
+        }
         disti_drive_kick(group);
     }
     disti_group_exit(group);

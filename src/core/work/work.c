@@ -225,14 +225,18 @@ dist_status disti_work_run(struct dist_group *group, struct disti_start *start)
 /* The other ranks have gone on, and this one cannot: they are told. */
 static dist_status work_no_memory(struct dist_group *group, const struct disti_start *start)
 {
+    dist_status status;
+
     disti_group_enter(group);
-    disti_fail(DIST_ERR_NO_MEMORY, "rank %d: no memory to start %s", group->rank,
-               dist_collective_string(start->call.collective));
-    if (!group->failed)
-        disti_group_break(group, DIST_ERR_NO_MEMORY, dist_last_error());
+    status = disti_fail(DIST_ERR_NO_MEMORY, "rank %d: no memory to start %s", group->rank,
+                        dist_collective_string(start->call.collective));
+    if (!group->failed) {
+        disti_group_break(group, status, dist_last_error());
+        status = group->failed;
+    }
     disti_drive_kick(group);
     disti_group_exit(group);
-    return DIST_ERR_NO_MEMORY;
+    return status;
 }
 
 /* So long that to wake a thread costs little beside it. */

@@ -3,6 +3,7 @@
 #include "store/server/coll.h"
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/log.h"
 
 #include <stdio.h>
@@ -63,6 +64,7 @@ static struct store_coll *coll_new(struct disti_store_server *server,
     coll->bytes = bytes;
     coll->first = first;
     coll->due = INT64_MAX;
+    coll->begun_ns = disti_now_ns();
     coll->arrivals = calloc((size_t)size, sizeof(*coll->arrivals));
     coll->result = one ? NULL : disti_blob_new(total);
     coll->next = server->colls;
@@ -96,7 +98,7 @@ static bool coll_matches(struct disti_store_server *server, struct store_peer *p
                  "rank %d names other ranks than rank %d: name the same ranks in the same order on "
                  "all of them",
                  peer->rank, coll->first);
-    disti_store_coll_refuse(server, peer, request->id, &request->key, DIST_ERR_MISMATCH, text);
+    disti_store_peer_refuse(server, peer, request->id, DIST_ERR_MISMATCH, "%s", text);
     return false;
 }
 
@@ -135,10 +137,13 @@ static void coll_enter(struct disti_store_server *server, struct store_peer *pee
     coll->count += !arrival->here;
     if (coll->refusal) {
         arrival->here = true;
-        disti_store_coll_refuse(server, peer, request->id, &coll->key, coll->refused,
-                                coll->refusal);
+        disti_store_peer_refuse(server, peer, request->id, coll->refused, "%s", coll->refusal);
         coll_drop_refused(server, coll);
         return;
+    }
+    if (disti_store_coll_makes_group(coll)) {
+        disti_store_coll_list(coll, server->ranks[peer->rank].list, STORE_LIST);
+        server->ranks[peer->rank].list_until_ns = INT64_MAX;
     }
     /* A client that gave up may ask once more: its last request is answered. */
     *arrival = (struct store_arrival){true, true, request->id, request->deadline};
@@ -203,7 +208,7 @@ void disti_store_coll_join(struct disti_store_server *server, struct store_peer 
     if (!hopeless && !coll && request->op != DISTI_WIRE_LEAVE)
         hopeless = disti_store_leavings_hopeless(server, &party, text);
     if (hopeless)
-        disti_store_coll_refuse(server, peer, request->id, &request->key, status, hopeless);
+        disti_store_peer_refuse(server, peer, request->id, status, "%s", hopeless);
     else if (!coll || coll_matches(server, peer, request, coll, &party,
                                    value_bytes - disti_wire_party_bytes(party.count)))
         coll_begin(server, peer, request, &party, coll);

@@ -11,10 +11,10 @@ void disti_store_coll_free(struct disti_store_server *server, struct store_coll 
 int disti_store_coll_rank(const struct store_coll *coll, int index);
 int disti_store_coll_index(const struct store_coll *coll, int rank);
 
-/* Answers one request with a failure, and the key that it is about. */
-void disti_store_coll_refuse(struct disti_store_server *server, struct store_peer *peer,
-                             uint32_t id, const struct store_key *key, dist_status status,
-                             const char *text);
+/* True if the ranks call it in dist_new_group. */
+bool disti_store_coll_makes_group(const struct store_coll *coll);
+/* Writes its ranks of the world: "0-4, 6, 7". */
+void disti_store_coll_list(const struct store_coll *coll, char *text, size_t size);
 /* Answers all ranks that wait for it, with the result or with a text. */
 void disti_store_coll_answer(struct disti_store_server *server, struct store_coll *coll,
                              dist_status status, const char *text);

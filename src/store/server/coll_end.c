@@ -56,14 +56,6 @@ static struct store_peer *coll_stop_waiting(struct disti_store_server *server,
     return waited ? server->ranks[disti_store_coll_rank(coll, index)].peer : NULL;
 }
 
-void disti_store_coll_refuse(struct disti_store_server *server, struct store_peer *peer,
-                             uint32_t id, const struct store_key *key, dist_status status,
-                             const char *text)
-{
-    disti_store_peer_refuse(server, peer, id, status, "%s (\"%.*s\")", text, (int)key->length,
-                            key->bytes);
-}
-
 /* Nobody waits any more for others to leave the group. Who has left a world that failed comes to no
  * other group either: that stays known. */
 static void coll_forget_leaving(struct disti_store_server *server, const struct store_coll *coll,
@@ -73,6 +65,14 @@ static void coll_forget_leaving(struct disti_store_server *server, const struct 
         disti_store_leavings_drop(server, coll->group);
 }
 
+/* A rank whose new group was made, or not, waits for it no more. */
+static void coll_leave_list(struct store_rank *slot, dist_status status)
+{
+    slot->list_until_ns = disti_now_ns();
+    if (status == DIST_OK)
+        slot->list[0] = '\0';
+}
+
 void disti_store_coll_answer(struct disti_store_server *server, struct store_coll *coll,
                              dist_status status, const char *text)
 {
@@ -80,10 +80,12 @@ void disti_store_coll_answer(struct disti_store_server *server, struct store_col
         struct store_peer *peer = coll_stop_waiting(server, coll, i);
         uint32_t id = coll->arrivals[i].id;
 
+        if (disti_store_coll_makes_group(coll))
+            coll_leave_list(&server->ranks[coll->ranks[i]], status);
         if (peer && status == DIST_OK)
             disti_store_peer_reply(server, peer, id, status, disti_blob_hold(coll->result));
         else if (peer)
-            disti_store_coll_refuse(server, peer, id, &coll->key, status, text);
+            disti_store_peer_refuse(server, peer, id, status, "%s", text);
     }
 }
 
@@ -109,6 +111,46 @@ static size_t coll_name(const struct disti_store_server *server, const struct st
     return (size_t)snprintf(text, size, " %d", rank);
 }
 
+bool disti_store_coll_makes_group(const struct store_coll *coll)
+{
+    return coll->group == DISTI_NO_GROUP && coll->ranks;
+}
+
+void disti_store_coll_list(const struct store_coll *coll, char *text, size_t size)
+{
+    size_t used = 0;
+
+    for (int i = 0, next; i < coll->size && used + 40 < size; i = next) {
+        for (next = i + 1; next < coll->size && coll->ranks[next] == coll->ranks[next - 1] + 1;)
+            next++;
+        if (next == i + 2)
+            next = i + 1; /* of two each is named */
+        used += (size_t)snprintf(text + used, size - used, "%s%d", i ? ", " : "", coll->ranks[i]);
+        if (next > i + 1)
+            used += (size_t)snprintf(text + used, size - used, "-%d", coll->ranks[next - 1]);
+    }
+}
+
+/* A rank that is missing in a new group has passed another list of ranks to dist_new_group. */
+static void coll_lists(const struct disti_store_server *server, const struct store_coll *coll,
+                       char *text, size_t size)
+{
+    char list[STORE_LIST];
+
+    for (int i = 0; disti_store_coll_makes_group(coll) && i < coll->size; i++) {
+        const struct store_rank *slot = &server->ranks[coll->ranks[i]];
+
+        if (coll->arrivals[i].here || !slot->list[0] || slot->list_until_ns < coll->begun_ns)
+            continue;
+        disti_store_coll_list(coll, list, sizeof(list));
+        snprintf(text, size,
+                 "; the ranks passed different lists: world ranks %s here, but world ranks %s on "
+                 "world rank %d. Pass the same ranks in the same order on all of them",
+                 list, slot->list, coll->ranks[i]);
+        return;
+    }
+}
+
 /* "ranks 3, 5 and 9 more did not come" */
 static void coll_missing(const struct disti_store_server *server, const struct store_coll *coll,
                          char *text, size_t size)
@@ -125,14 +167,15 @@ static void coll_missing(const struct disti_store_server *server, const struct s
     }
     if (missing > named)
         used += (size_t)snprintf(text + used, size - used, " and %d more", missing - named);
-    snprintf(text + used, size - used, " did not come");
+    used += (size_t)snprintf(text + used, size - used, " did not come");
+    coll_lists(server, coll, text + used, size - used);
 }
 
 /* The rank at this index has waited long enough. True: that ends the collective for all. */
 static bool coll_expired(struct disti_store_server *server, struct store_coll *coll, int index)
 {
     struct store_peer *peer;
-    char text[768];
+    char text[1024];
 
     coll_missing(server, coll, text, sizeof(text));
     if (coll->op != DISTI_WIRE_ARRIVE) {
@@ -140,8 +183,7 @@ static bool coll_expired(struct disti_store_server *server, struct store_coll *c
         return true;
     }
     peer = coll_stop_waiting(server, coll, index);
-    disti_store_coll_refuse(server, peer, coll->arrivals[index].id, &coll->key, DIST_ERR_TIMEOUT,
-                            text);
+    disti_store_peer_refuse(server, peer, coll->arrivals[index].id, DIST_ERR_TIMEOUT, "%s", text);
     return false;
 }
 

@@ -35,7 +35,7 @@ void disti_store_failures_add(struct disti_store_server *server, const struct di
         return;
     failure->group = notice->group;
     failure->rank = notice->rank;
-    failure->aborted = notice->aborted;
+    failure->status = notice->status;
     failure->echoed = false;
     memcpy(failure->news, notice->text, bytes);
     failure->next = server->failures;
@@ -67,10 +67,10 @@ const char *disti_store_failures_hopeless(const struct disti_store_server *serve
         return server->broken;
     if (party->group != DISTI_NO_GROUP)
         failure = disti_store_failures_find(server, party->group);
-    if (failure && failure->aborted)
-        *status_p = DIST_ERR_ABORTED;
-    if (failure)
+    if (failure) {
+        *status_p = failure->status - DISTI_WIRE_REPORTED;
         return failure->news;
+    }
     for (int left = 0; left < 2 && server->gone;
          left++) { /* who failed says more than who left after it */
         for (uint32_t i = 0; i < count; i++) {

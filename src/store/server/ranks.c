@@ -27,9 +27,9 @@ static struct disti_blob *ranks_pack_notice(const struct disti_notice *notice)
     if (!body)
         return NULL;
     disti_wire_put32(body->data, (uint32_t)notice->group);
-    body->data[4] = (notice->graceful ? DISTI_WIRE_GRACEFUL : 0) |
-                    (notice->aborted ? DISTI_WIRE_ABORTED : 0) |
-                    (notice->leaving ? DISTI_WIRE_LEFT : 0);
+    body->data[4] =
+        (notice->graceful ? DISTI_WIRE_GRACEFUL : 0) | (notice->leaving ? DISTI_WIRE_LEFT : 0);
+    body->data[5] = (unsigned char)-notice->status;
     if (notice->leaving)
         disti_wire_put64(body->data + DISTI_WIRE_NEWS, notice->calls);
     memcpy(body->data + before, notice->text, length);
@@ -48,8 +48,8 @@ void disti_store_ranks_push(struct disti_store_server *server, const struct dist
         struct disti_wire_head head = {
             .op = DISTI_WIRE_NOTICE, .arg = notice->rank, .value_bytes = body->bytes};
 
-        /* Who aborts a group wakes its own threads by it. */
-        if (peer && (rank != notice->rank || notice->aborted) && !peer->closing)
+        /* A rank that reports a group's failure learns that it was the first. */
+        if (peer && (rank != notice->rank || notice->status) && !peer->closing)
             disti_store_peer_send(server, peer, &head, disti_blob_hold(body));
     }
     disti_blob_drop(body);
@@ -92,7 +92,8 @@ static void ranks_echo(struct disti_store_server *server, struct store_failure *
     struct disti_wire_party to = {.group = group, .count = 1};
     unsigned char rank[4];
 
-    if (first->echoed || first->aborted || notice->aborted || first->rank == notice->rank)
+    if (first->echoed || first->status == DIST_ERR_ABORTED || notice->status == DIST_ERR_ABORTED ||
+        first->rank == notice->rank)
         return;
     first->echoed = true;
     disti_wire_put32(rank, (uint32_t)first->rank);
@@ -103,9 +104,10 @@ static void ranks_echo(struct disti_store_server *server, struct store_failure *
 
 /* One of its ranks has failed in the group; all are told of the first. */
 static void ranks_group_failed(struct disti_store_server *server, int rank,
-                               const struct disti_wire_party *party, bool aborted, const char *why)
+                               const struct disti_wire_party *party, dist_status status,
+                               const char *why)
 {
-    struct disti_notice notice = {.rank = rank, .group = party->group, .aborted = aborted};
+    struct disti_notice notice = {.rank = rank, .group = party->group, .status = status};
     struct store_failure *first = disti_store_failures_find(server, party->group);
 
     if (first) {
@@ -117,8 +119,7 @@ static void ranks_group_failed(struct disti_store_server *server, int rank,
     if (party->group) /* it ends by that; who leaves the world comes to no other group either */
         disti_store_leavings_drop(server, party->group);
     disti_store_ranks_push(server, &notice, party);
-    disti_store_coll_fail(server, -1, party->group, aborted ? DIST_ERR_ABORTED : DIST_ERR_PEER_LOST,
-                          notice.text);
+    disti_store_coll_fail(server, -1, party->group, status - DISTI_WIRE_REPORTED, notice.text);
 }
 
 void disti_store_ranks_lost(struct disti_store_server *server, struct store_peer *peer)
@@ -139,7 +140,7 @@ void disti_store_ranks_lost(struct disti_store_server *server, struct store_peer
 
 void disti_store_ranks_report(struct disti_store_server *server, struct store_peer *peer)
 {
-    bool aborted = peer->in.head.arg == DIST_ERR_ABORTED;
+    const dist_status status = disti_wire_failure(peer->in.head.arg);
     char why[DISTI_REASON_MAX + 16] = "failed: ";
     size_t at = strlen(why), bytes = (size_t)peer->in.head.value_bytes;
     const unsigned char *text = disti_wire_value(&peer->in);
@@ -153,8 +154,8 @@ void disti_store_ranks_report(struct disti_store_server *server, struct store_pe
         why[at++] = text[i] >= ' ' && text[i] <= '~' ? (char)text[i] : ' ';
     why[at] = 0;
     if (party.group != DISTI_NO_GROUP)
-        ranks_group_failed(server, peer->rank, &party, aborted,
-                           aborted ? "aborted the group" : why);
+        ranks_group_failed(server, peer->rank, &party, status,
+                           status == DIST_ERR_ABORTED ? "aborted the group" : why);
     else if (server->ranks[peer->rank].state == STORE_HERE)
         ranks_gone(server, peer->rank, STORE_FAILED, why);
 }

@@ -54,12 +54,13 @@ struct store_coll {
     struct store_coll *next;
     struct store_key key;
     uint8_t op;
-    int32_t group;                  /* whose it is; DISTI_NO_GROUP */
-    int *ranks;                     /* the party; NULL: all ranks */
-    int size;                       /* of the party */
-    size_t bytes;                   /* each rank's; of a BROADCAST: 0 */
-    int first;                      /* the rank that began it */
-    int count;                      /* how many are here */
+    int32_t group; /* whose it is; DISTI_NO_GROUP */
+    int *ranks;    /* the party; NULL: all ranks */
+    int size;      /* of the party */
+    size_t bytes;  /* each rank's; of a BROADCAST: 0 */
+    int first;     /* the rank that began it */
+    int count;     /* how many are here */
+    int64_t begun_ns;
     int64_t due;                    /* no deadline of an arrival is before this */
     struct store_arrival *arrivals; /* by index in the party */
     struct disti_blob *result; /* size * bytes; of a BROADCAST: what its root gave, NULL before */
@@ -72,7 +73,7 @@ struct store_failure {
     struct store_failure *next;
     int32_t group;
     int rank;
-    bool aborted;
+    dist_status status;
     bool echoed; /* it has heard of a second rank's */
     char news[]; /* as long as it is: there may be thousands of these */
 };
@@ -125,11 +126,14 @@ struct store_peer {
 enum store_state { STORE_ABSENT, STORE_HERE, STORE_FAILED, STORE_LEFT, STORE_LOST };
 
 /* What the server knows about a rank. */
+#define STORE_LIST 128
 struct store_rank {
     enum store_state state;
     struct store_peer *peer; /* NULL unless HERE or FAILED */
     uint32_t pid, space;
     char host[DISTI_HOST_SIZE];
+    char list[STORE_LIST]; /* of the new group that it waits for, or waited for last; "": none */
+    int64_t list_until_ns; /* when it stopped to wait; INT64_MAX: it waits */
     char news[DISTI_NEWS_MAX]; /* why it FAILED, LEFT or was LOST */
 };
 

@@ -84,6 +84,7 @@ tests_unit_core_test_works_LDADD = $(unit_test_libs)
 works_rank_tests = \
 	tests/unit/core/test_batch \
 	tests/unit/core/test_losses \
+	tests/unit/core/test_mismatch \
 	tests/unit/core/test_overlap
 check_PROGRAMS += $(works_rank_tests)
 TESTS += $(works_rank_tests)
@@ -92,5 +93,7 @@ tests_unit_core_test_batch_SOURCES = tests/unit/core/test_batch.c $(works_job)
 tests_unit_core_test_batch_LDADD = $(unit_test_libs)
 tests_unit_core_test_losses_SOURCES = tests/unit/core/test_losses.c $(works_job)
 tests_unit_core_test_losses_LDADD = $(unit_test_libs)
+tests_unit_core_test_mismatch_SOURCES = tests/unit/core/test_mismatch.c $(works_job)
+tests_unit_core_test_mismatch_LDADD = $(unit_test_libs)
 tests_unit_core_test_overlap_SOURCES = tests/unit/core/test_overlap.c $(works_job)
 tests_unit_core_test_overlap_LDADD = $(unit_test_libs)

@@ -46,7 +46,7 @@ static void test_who_gave_up(void **state)
     struct disti_store *first = join(server, 0), *late;
 
     (void)state;
-    disti_store_report(first, NULL, "no interface is named nosuch");
+    disti_store_report(first, NULL, DIST_ERR_SYSTEM, "no interface is named nosuch");
     disti_store_close(first);
     late = join(server, 1);
     assert_int_equal(meet(late, WAIT_MS), DIST_ERR_PEER_LOST);
@@ -96,7 +96,8 @@ static const struct disti_party group = {.group = 7, .ranks = both, .count = 2};
 /* In a thread, where cmocka cannot fail: the status is the result. */
 static void *leave(void *store)
 {
-    return (void *)(intptr_t)disti_store_leave(store, &group, "leave", WAIT_MS, NULL, NULL);
+    return (void *)(intptr_t)disti_store_leave(store, &group, "leave", NULL, NULL, 0, WAIT_MS, NULL,
+                                               NULL);
 }
 
 static void *gather(void *store)
@@ -139,8 +140,8 @@ static void tell_leaving(void *store)
 
 static void *leave_world(void *store)
 {
-    return (void *)(intptr_t)disti_store_leave(store, &world, "leave", WAIT_MS, tell_leaving,
-                                               store);
+    return (void *)(intptr_t)disti_store_leave(store, &world, "leave", NULL, NULL, 0, WAIT_MS,
+                                               tell_leaving, store);
 }
 
 /* The next piece of news; text "": none has come. */
@@ -168,10 +169,10 @@ static void test_leaver_of_failed_world(void **state)
         stores[r] = join(server, r);
     assert_int_equal(pthread_create(&thread, NULL, leave_world, stores[0]), 0);
     assert_true(news(stores[1]).leaving);
-    disti_store_report(stores[2], &world, "broken");
+    disti_store_report(stores[2], &world, DIST_ERR_MISMATCH, "broken");
     assert_int_equal(news(stores[1]).rank, 2);
     pthread_join(thread, &status);
-    assert_int_equal((intptr_t)status, DIST_ERR_PEER_LOST);
+    assert_int_equal((intptr_t)status, DIST_ERR_MISMATCH);
     assert_int_equal(
         disti_store_all_gather(stores[1], &others, "other", NULL, NULL, 0, 3000 * unit_patience()),
         DIST_ERR_PEER_LOST);
@@ -191,9 +192,10 @@ static void test_second_report(void **state)
     (void)state;
     for (int r = 0; r < SIZE; r++)
         stores[r] = join(server, r);
-    disti_store_report(stores[0], &world, "waited for rank 1");
-    assert_int_equal(news(stores[1]).rank, 0);
-    disti_store_report(stores[1], &world, "waited for rank 2");
+    disti_store_report(stores[0], &world, DIST_ERR_TIMEOUT, "waited for rank 1");
+    assert_int_equal(news(stores[0]).rank, 0); /* it was the first */
+    assert_int_equal(news(stores[1]).status, DIST_ERR_TIMEOUT);
+    disti_store_report(stores[1], &world, DIST_ERR_TIMEOUT, "waited for rank 2");
     notice = news(stores[0]);
     assert_int_equal(notice.rank, 1);
     assert_non_null(strstr(notice.text, "waited for rank 2"));

@@ -33,7 +33,8 @@ static void *user_makes_groups(void *arg)
         if (user->rank == 1)
             CHECK(disti_store_arrive(user->store, &party, key, 0) == DIST_ERR_TIMEOUT);
         snprintf(key, sizeof(key), "leave/%d", group);
-        CHECK(disti_store_leave(user->store, &party, key, WAIT_MS, NULL, NULL) == DIST_OK);
+        CHECK(disti_store_leave(user->store, &party, key, NULL, NULL, 0, WAIT_MS, NULL, NULL) ==
+              DIST_OK);
     }
     CHECK(disti_store_take_numbers(user->store, 1, &number) == DIST_OK); /* all before it is done */
     return NULL;
@@ -74,7 +75,7 @@ static void test_failures_are_short(void **state)
     assert_int_equal(
         ranks_connect("127.0.0.1", disti_store_server_port(server), 0, 1, WAIT_MS, &store),
         DIST_OK);
-    disti_store_report(store, &party, "has no more work");
+    disti_store_report(store, &party, DIST_ERR_PEER_LOST, "has no more work");
     assert_int_equal(disti_store_take_numbers(store, 1, &number), DIST_OK); /* it has been read */
     assert_non_null(server->failures);
     assert_string_equal(strstr(server->failures->news, "has no"), "has no more work");

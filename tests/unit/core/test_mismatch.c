@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Mismatched calls: one status on all ranks, also if no rank waited; what the errors name. */
+#include "job.h"
+
+#define JOIN_MS 20000
+#define SHORT_MS 1000
+#define LONG_COUNT 400000 /* more than a megabyte: its send waits for the receive */
+
+static float data[LONG_COUNT];
+
+static dist_group *twin(dist_group *world, int timeout_ms)
+{
+    struct dist_group_options options = DIST_GROUP_OPTIONS_INIT;
+    dist_group *group = NULL;
+
+    options.timeout_ms = timeout_ms * unit_patience();
+    CHECK(dist_dup_group(world, &options, &group) == DIST_OK);
+    return group;
+}
+
+/* ---- nobody waits ---- */
+
+static void leave_with_mismatch(dist_group *group, const char *call, const char *other)
+{
+    CHECK(dist_destroy_process_group(group) == DIST_ERR_MISMATCH);
+    CHECK_SAYS(call, other);
+}
+
+/* Each rank's calls end at once, and the ranks leave. */
+static void call_and_leave(int rank, void *arg)
+{
+    dist_group *world = join(arg, rank), *group = twin(world, JOIN_MS);
+
+    for (int i = 0; i < 70; i++)
+        CHECK(dist_all_reduce(group, data, data + 1, 1, DIST_FLOAT32, DIST_SUM) == DIST_OK);
+    CHECK(dist_destroy_process_group(group) == DIST_OK);
+
+    group = twin(world, JOIN_MS);
+    if (dist_broadcast(group, data, 5, DIST_FLOAT32, rank) == DIST_OK)
+        leave_with_mismatch(group, "root 0", "root 1");
+    else
+        CHECK(dist_destroy_process_group(group) == DIST_OK);
+
+    group = twin(world, JOIN_MS);
+    CHECK(dist_reduce(group, data, data + 9, 5, DIST_FLOAT32, DIST_SUM, rank ^ 1) == DIST_OK);
+    leave_with_mismatch(group, "rank 0 called reduce(count 5, float32, sum, root 1)",
+                        "rank 1 called reduce(count 5, float32, sum, root 0)");
+
+    group = twin(world, JOIN_MS);
+    if (rank == 0)
+        CHECK(dist_broadcast(group, data, 5, DIST_FLOAT32, 0) == DIST_OK);
+    leave_with_mismatch(group, "rank 0 called broadcast", "rank 1 called nothing");
+    leave(world);
+}
+
+static void what_no_call_finds_the_end_finds(void **state)
+{
+    (void)state;
+    run(2, JOIN_MS, call_and_leave);
+}
+
+/* ---- one status ---- */
+
+/* Rank 1's receive does not match, and ranks 2 and 3 have nothing to do with that. */
+static void mismatch_two(int rank, void *arg)
+{
+    static const int members[] = {1, 2, 3};
+    const struct job *job = arg;
+    dist_group *world = join(job, rank), *group = NULL;
+    dist_status status;
+
+    CHECK(dist_new_group(world, members, 3, NULL, &group) == DIST_OK);
+    CHECK(dist_barrier(world) == DIST_OK);
+    if (rank == 0 && job->ranks == 5) { /* its store ends too */
+        disti_sleep_ns(unit_patience() * 50 * INT64_C(1000000));
+        _exit(0);
+    }
+    while (job->ranks == 5 && dist_barrier(world) == DIST_OK) /* until that is known */
+        ;
+    if (rank == 1)
+        status = dist_recv(group, data, 6, DIST_FLOAT32, 1, 7, NULL);
+    else if (rank == 2)
+        status = dist_send(group, data, 5, DIST_FLOAT32, 0, 7);
+    else
+        status = group ? dist_barrier(group) : DIST_OK;
+    if (rank == 1 || rank == 3)
+        CHECK(status == DIST_ERR_MISMATCH);
+    if (rank == 2 && status == DIST_OK)
+        status = dist_barrier(group);
+    if (rank == 2)
+        CHECK(status == DIST_ERR_MISMATCH);
+    if (group && job->ranks == 4)
+        CHECK_SAYS("receives 6 x float32 with tag 7 from rank 1, which sent 5");
+    dist_destroy_process_group(world);
+}
+
+static void all_ranks_return_the_same(void **state)
+{
+    (void)state;
+    run(4, JOIN_MS, mismatch_two);
+}
+
+static void all_ranks_return_the_same_without_a_store(void **state)
+{
+    (void)state;
+    run(5, JOIN_MS, mismatch_two);
+}
+
+/* ---- what a timeout names ---- */
+
+static void check_wait(dist_work *work, const char *says, const char *also)
+{
+    CHECK(dist_wait(work) == DIST_ERR_TIMEOUT);
+    CHECK_SAYS(says, also);
+}
+
+/* Four groups, so that all deadlines are at once. */
+static void wait_in_vain(int rank, void *arg)
+{
+    static const int all[] = {0, 1, 2}, two[] = {0, 1};
+    dist_group *world = join(arg, rank), *tags = twin(world, SHORT_MS);
+    dist_group *sends = twin(world, SHORT_MS), *own = twin(world, SHORT_MS), *made = NULL;
+    struct dist_group_options options = DIST_GROUP_OPTIONS_INIT;
+    dist_work *tag = NULL, *send = NULL, *self = NULL;
+
+    options.timeout_ms = SHORT_MS * unit_patience();
+    if (rank == 0)
+        CHECK(dist_isend(tags, data, 5, DIST_FLOAT32, 1, 7, &tag) == DIST_OK);
+    else if (rank == 1)
+        CHECK(dist_irecv(tags, data, 5, DIST_FLOAT32, 0, 8, NULL, &tag) == DIST_OK);
+    if (rank < 2)
+        CHECK(dist_isend(sends, data, LONG_COUNT, DIST_FLOAT32, rank ^ 1, 3, &send) == DIST_OK);
+    if (rank == 0)
+        CHECK(dist_isend(own, data, 5, DIST_FLOAT32, 0, 4, &self) == DIST_OK);
+    else if (rank == 1)
+        CHECK(dist_irecv(own, data, 5, DIST_FLOAT32, 1, 4, NULL, &self) == DIST_OK);
+
+    CHECK(dist_new_group(world, rank ? all : two, rank ? 3 : 2, &options, &made) ==
+          DIST_ERR_TIMEOUT);
+    CHECK_SAYS("world ranks 0-2", "world ranks 0, 1", "different lists");
+    CHECK(!strstr(dist_last_error(), "dist/"));
+    if (rank == 1)
+        check_wait(tag, "from rank 0, tag 8", "a message with tag 7 from rank 0 (20 bytes)");
+    else if (rank == 0)
+        dist_wait(tag);
+    if (rank < 2) {
+        check_wait(send, "dist_isend", "dist_group_start");
+        check_wait(self, rank ? "no send of tag 4" : "no receive of tag 4", "which is this rank");
+    }
+    dist_destroy_process_group(world);
+}
+
+static void timeouts_name_the_likely_cause(void **state)
+{
+    (void)state;
+    run(3, JOIN_MS, wait_in_vain);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        test(what_no_call_finds_the_end_finds),
+        test(all_ranks_return_the_same),
+        test(all_ranks_return_the_same_without_a_store),
+        cmocka_unit_test_setup(timeouts_name_the_likely_cause, over_tcp),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
