@@ -356,6 +356,7 @@ job_scripts = \
 	tests/jobs/progress.sh \
 	tests/jobs/training.sh \
 	tests/jobs/bench_peers.sh \
+	tests/jobs/black_hole.sh \
 	tests/jobs/dist_bench.sh \
 	tests/jobs/topology.sh \
 	tests/jobs/train.sh \

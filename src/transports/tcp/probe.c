@@ -38,13 +38,12 @@ static void probe_trouble(const struct tcp_peer *peer, const char *address, char
         if (!disti_tcp_silence_stuck(&peer->conn[number], &stuck))
             continue;
         snprintf(text, size,
-                 "; %u packet%s of up to %u bytes to %s sent again and not acknowledged for "
+                 "; packets of up to %u bytes to %s were sent again and not acknowledged for "
                  "%.1f s (%llu bytes were before, %u bytes wait): if ping reaches that machine, "
                  "something on the way drops packets of this size, so compare the MTU of all "
                  "interfaces (ping -M do -s %u)",
-                 stuck.packets, stuck.packets == 1 ? "" : "s", stuck.packet_bytes, address,
-                 stuck.silent_ms * 1e-3, stuck.acked_bytes, stuck.waiting_bytes,
-                 stuck.packet_bytes);
+                 stuck.packet_bytes, address, stuck.silent_ms * 1e-3, stuck.acked_bytes,
+                 stuck.waiting_bytes, stuck.packet_bytes);
     }
 }
 

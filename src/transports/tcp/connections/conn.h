@@ -192,7 +192,7 @@ bool disti_tcp_silence_shows(const struct tcp_conn *conn);
 
 /* Packets that the kernel has sent again, and that nothing acknowledges. */
 struct tcp_stuck {
-    unsigned packets, packet_bytes;
+    unsigned packet_bytes;
     unsigned waiting_bytes, silent_ms; /* not sent yet; since the last acknowledgement */
     unsigned long long acked_bytes;    /* of the connection so far */
 };

@@ -113,11 +113,12 @@ bool disti_tcp_silence_stuck(const struct tcp_conn *conn, struct tcp_stuck *stuc
     socklen_t size = sizeof(info);
 
     if (!disti_tcp_conn_is_open(conn) ||
-        getsockopt(conn->fd, IPPROTO_TCP, TCP_INFO, &info, &size) || !info.tcpi_unacked ||
-        (info.tcpi_retransmits < SILENCE_SHOWS && info.tcpi_backoff < SILENCE_SHOWS))
+        getsockopt(conn->fd, IPPROTO_TCP, TCP_INFO, &info, &size) ||
+        (info.tcpi_unacked == 0 && info.tcpi_notsent_bytes == 0) ||
+        (info.tcpi_retransmits + info.tcpi_probes < SILENCE_SHOWS &&
+         (info.tcpi_unacked == 0 || info.tcpi_backoff < SILENCE_SHOWS)))
         return false;
-    *stuck_p = (struct tcp_stuck){.packets = info.tcpi_unacked,
-                                  .packet_bytes = info.tcpi_snd_mss,
+    *stuck_p = (struct tcp_stuck){.packet_bytes = info.tcpi_snd_mss,
                                   .waiting_bytes = info.tcpi_notsent_bytes,
                                   .acked_bytes = info.tcpi_bytes_acked,
                                   .silent_ms = info.tcpi_last_ack_recv};
