@@ -14,7 +14,8 @@
 #include <unistd.h>
 
 /* In groups of at most this many ranks each rank maps all windows when it starts: later it may have
- * no descriptor left. In larger groups it checks that it could. */
+ * no descriptor left. In larger groups it only checks that it could map the next rank's, so that
+ * starting costs no more with more ranks: every rank's memory is checked by one rank. */
 #define BOARD_RANKS_MET 16
 
 static bool board_one_machine(const struct dist_backend_config *config)

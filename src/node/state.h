@@ -225,8 +225,8 @@ const char *disti_node_in(const struct disti_node *node, const struct disti_node
 char *disti_node_window(const struct disti_node *node, int rank, uint64_t round);
 /* Makes this rank's window, of which no page is touched, and says where it is; if it can. */
 void disti_node_window_offer(struct disti_node *node, struct disti_node_hello *hello);
-/* Maps the windows of all ranks, or checks that it could. Returns the first rank whose window
- * cannot be mapped, or -1. Windows that are not made yet count as mapped. */
+/* Maps the windows of all ranks, or checks that it could map the next rank's. Returns the first
+ * rank whose window cannot be mapped, or -1. Windows that are not made yet count as mapped. */
 int disti_node_windows_meet(struct disti_node *node, bool map);
 /* Writes where this rank's data and its window are into its slot. */
 dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op);

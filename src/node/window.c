@@ -276,8 +276,12 @@ int disti_node_windows_meet(struct disti_node *node, bool map)
         const struct disti_segment_location *at = &node->hellos[r].window;
         dist_status status = DIST_OK;
 
-        if (r != node->rank && at->name.key)
-            status = map ? window_attach(node, r, at) : disti_segment_can_map(&at->name);
+        if (r == node->rank || !at->name.key)
+            continue;
+        if (map)
+            status = window_attach(node, r, at);
+        else if (r == (node->rank + 1) % node->ranks)
+            status = disti_segment_can_map(&at->name);
         if (status != DIST_OK)
             failed = r;
     }
