@@ -109,7 +109,7 @@ static void test_bad_numbers(void **state)
     REFUSED("--batch-size: 0 is out of range", "-b", "0");
     REFUSED("--port: 65536 is out of range", "--port=65536");
     REFUSED("--rank: 2147483648 is out of range", "--rank=2147483648");
-    REFUSED("--timeout: 2147484 is out of range", "--timeout=2147484");
+    REFUSED("--timeout: 2147483648 is out of range", "--timeout=2147483648");
     REFUSED("--lr: '0.1.2' is not a number", "--lr=0.1.2");
     REFUSED("--lr: 'nan' is not a number", "--lr=nan");
     REFUSED("--lr: inf is out of range", "--lr=inf");
