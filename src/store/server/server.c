@@ -362,7 +362,9 @@ void disti_store_server_stop(struct disti_store_server *server, int linger_ms)
     if (server->running) {
         atomic_store(&server->stop_by, disti_deadline_ms(linger_ms));
         atomic_store(&server->stop, true);
-        (void)!write(server->wake_fd, &one, sizeof(one));
+        /* Without this wake-up the thread sleeps until the next deadline of a rank. */
+        for (int tries = 0; tries < 3 && write(server->wake_fd, &one, sizeof(one)) < 0; tries++)
+            ;
         pthread_join(server->thread, NULL);
     }
     server_formed(server);
