@@ -50,6 +50,8 @@ struct timespec disti_clock_timespec(int64_t time_ns)
     if (atomic_load_explicit(&clock_suspended, memory_order_relaxed) &&
         __builtin_add_overflow(time_ns, clock_ns(CLOCK_MONOTONIC) - disti_now_ns(), &time_ns))
         time_ns = INT64_MAX;
+    if (time_ns > CLOCK_NS_PER_S * INT32_MAX) /* the most that a time_t of 32 bits holds */
+        time_ns = CLOCK_NS_PER_S * INT32_MAX;
     return (struct timespec){.tv_sec = (time_t)(time_ns / CLOCK_NS_PER_S),
                              .tv_nsec = (long)(time_ns % CLOCK_NS_PER_S)};
 }

@@ -83,9 +83,7 @@ static struct resolve_lookup *resolve_new(const char *host, const char *service)
 static int resolve_wait(struct resolve_lookup *lookup, int64_t deadline,
                         struct addrinfo **addresses_p)
 {
-    const int64_t seconds = deadline / 1000000000;
-    const struct timespec until = {.tv_sec = (time_t)(seconds < INT32_MAX ? seconds : INT32_MAX),
-                                   .tv_nsec = (long)(deadline % 1000000000)};
+    const struct timespec until = disti_clock_timespec(deadline);
     int code, error = 0;
 
     pthread_mutex_lock(&lookup->lock);
