@@ -132,14 +132,19 @@ static bool fault_is_stalled(const struct dist_group *group, const struct disti_
 }
 
 /*
- * A group that failed on another rank gets no grace. That rank drops the group's messages, so a
- * send to it could end well although nobody receives it. Without a store the grace is for the other
- * ranks.
+ * True if a send is pending in a group that failed on another rank. That rank drops the group's
+ * messages, so the send could end well although no rank receives it: the group gets no grace.
+ * Without a store the grace is for the other ranks.
  */
-static bool fault_ends_at_once(const struct dist_group *group, const struct disti_notice *notice)
+static bool fault_sends_in_vain(const struct dist_group *group)
 {
-    return group->aborted ||
-           (notice->group != DISTI_NO_GROUP && !disti_store_is_lost(group->world->bootstrap.store));
+    const struct disti_work *work = group->works;
+
+    if (group->lost_process || disti_store_is_lost(group->world->bootstrap.store))
+        return false;
+    while (work && work->call.collective != DIST_COLL_SEND)
+        work = work->next;
+    return work != NULL;
 }
 
 /* Looks for a notice. Without a store its cause may arrive later, and replaces it. */
@@ -157,8 +162,7 @@ static bool fault_read_news(struct dist_group *group)
     group->lost_status = notice.status ? notice.status : DIST_ERR_PEER_LOST;
     group->aborted = notice.status == DIST_ERR_ABORTED;
     if (!known)
-        group->lost_until_ns =
-            disti_now_ns() + (fault_ends_at_once(group, &notice) ? 0 : FAULT_GRACE_NS);
+        group->lost_until_ns = disti_now_ns() + (group->aborted ? 0 : FAULT_GRACE_NS);
     disti_text(group->lost_text, GROUP_TEXT, "%s", notice.text);
     return true;
 }
@@ -346,7 +350,8 @@ void disti_group_watch(struct dist_group *group, struct disti_work *work)
         return;
     if (atomic_load_explicit(&group->abort_asked, memory_order_relaxed))
         disti_group_abort(group);
-    else if (fault_look_for_news(group) && disti_expired(group->lost_until_ns))
+    else if (fault_look_for_news(group) &&
+             (disti_expired(group->lost_until_ns) || fault_sends_in_vain(group)))
         fault_lost(group, work);
     else if (disti_expired(work->deadline_ns))
         fault_timeout(group, work);

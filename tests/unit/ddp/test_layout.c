@@ -285,7 +285,8 @@ static void sizes_that_no_memory_has(void **state)
             struct dist_ddp_parameter parameters[] = {
                 {.count = sizes[i], .gradient = given ? memory : NULL}, {.count = sizes[i]}};
 
-            refused(dist_ddp_create(group, parameters, 2, NULL, &ddp), "dist_ddp_create: parameter 0: count is ");
+            refused(dist_ddp_create(group, parameters, 2, NULL, &ddp),
+                    "dist_ddp_create: parameter 0: count is ");
             assert_null(ddp);
         }
     assert_int_equal(dist_destroy_process_group(group), DIST_OK);

@@ -364,7 +364,7 @@ static void rank_refuses(int rank, void *arg)
         if (rank == 1 || rank == 3) {
             CHECK(disti_store_all_gather(store, &b, key, &in, out, sizeof(in), WAIT_MS) ==
                   DIST_ERR_NO_BACKEND);
-            CHECK_SAYS("rank 2 (host ", "cannot take part: no such thing", key);
+            CHECK_SAYS("rank 2 (host ", "cannot take part: no such thing");
         }
         if (rank != 3)
             barrier(store, "refused");
