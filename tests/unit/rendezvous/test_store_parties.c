@@ -352,7 +352,7 @@ static void rank_refuses(int rank, void *arg)
     struct disti_party b = party_of(2, right, 3);
     struct disti_store *store = join(arg, rank);
     int in = rank, out[3];
-    char key[16];
+    char key[32];
 
     barrier(store, "all here");
     for (int round = 0; round < 2; round++) {
