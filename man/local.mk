@@ -38,7 +38,6 @@ EXTRA_DIST += man/links.sh
 # One page serves several functions: each other name becomes a file that points to it.
 install-data-hook:
 	$(BASH) $(srcdir)/man/links.sh '$(DESTDIR)$(man3dir)' $(srcdir)/man/*.3
-	@$(MAKE) $(AM_MAKEFLAGS) -s install-hint
 uninstall-hook:
 	$(BASH) $(srcdir)/man/links.sh --remove '$(DESTDIR)$(man3dir)' $(srcdir)/man/*.3
 

@@ -16,11 +16,9 @@ table=$job_folder/support.csv
     mpi openmpi 2 --complete --table "$table"
 
 # Each way has all its manners with three ranks; with others all ways together have them.
-# Two and five ranks take turns.
 ranks_list="1 3 5" mpich_list="1 2 3"
-[ -n "${CHECK_LONG-}" ] || ! job_turn 1 2 || ranks_list="1 2 3" mpich_list="1 3"
 [ -z "${CHECK_LONG-}" ] || ranks_list="1 2 3 4 5 7 8"
-[ -z "${CHECK_SHORT-}" ] || ranks_list="1 3" mpich_list=2
+[ -z "${CHECK_SHORT-}" ] || ranks_list="1 2 3" mpich_list=2
 for ranks in $ranks_list; do
     modes=(all all all)
     [ $ranks -ne 2 ] || modes=(flood blocking async)

@@ -208,7 +208,8 @@ killed()
 {
     local worker
     job_behind "$builddir/dist_bench" -n 2 --backend gloo -t 60 -b 4 -e 4 all_reduce
-    job_until eval 'worker=$(pgrep -P $! | tail -n 1); [ -n "$worker" ]'
+    # The libtool wrapper has other children first.
+    job_until eval '[ "$(pgrep -cP $!)" = 2 ] && worker=$(pgrep -nP $! -f all_reduce)'
     kill -9 "$worker"
     wait $!
     [ $? = 137 ] && grep -q "^dist_bench: rank [01] (pid $worker) was ended by signal 9" "$job_output"

@@ -113,7 +113,7 @@ static int draft_create(const char *target, char **name_p)
             errno = ENOMEM;
             return -1;
         }
-        fd = open(*name_p, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        fd = open(*name_p, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (fd < 0 && errno != EEXIST)
             return -1;
         if (fd >= 0 && draft_is_ours(fd))
@@ -127,6 +127,20 @@ static int draft_create(const char *target, char **name_p)
     return -1;
 }
 
+/* The standard stream that writes to this file, or -1. Replacing the file would lose what the
+ * program prints. */
+static int draft_stream(const struct stat *file)
+{
+    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++) {
+        struct stat stream;
+
+        if (fstat(fd, &stream) == 0 && stream.st_dev == file->st_dev &&
+            stream.st_ino == file->st_ino)
+            return fd;
+    }
+    return -1;
+}
+
 int draft_open(const char *path, char **name_p)
 {
     struct stat status;
@@ -134,13 +148,19 @@ int draft_open(const char *path, char **name_p)
     int fd = -1;
 
     *name_p = NULL;
-    if (target && status.st_mode != 0 && !S_ISREG(status.st_mode)) {
+    if (target && S_ISREG(status.st_mode) && draft_stream(&status) >= 0) {
+        fflush(NULL); /* in the order in which it was printed */
+        fd = fcntl(draft_stream(&status), F_DUPFD_CLOEXEC, 0);
+    } else if (target && status.st_mode != 0 && !S_ISREG(status.st_mode)) {
         fd = open(target, O_WRONLY | O_CLOEXEC | O_NOCTTY);
     } else if (target && (status.st_mode == 0 || access(target, W_OK) == 0)) {
         draft_sweep(target);
         fd = draft_create(target, name_p);
         if (fd >= 0 && status.st_mode != 0)
             (void)!fchmod(fd, status.st_mode & 07777);
+        if (fd < 0 && status.st_mode != 0 &&
+            (errno == EACCES || errno == EPERM || errno == EROFS)) /* of the folder */
+            fd = open(target, O_WRONLY | O_CLOEXEC);
     }
     free(target);
     return fd;
@@ -177,17 +197,56 @@ static void draft_sync_folder(const char *path)
     close(fd);
 }
 
+/* A file that was written in place may have been longer. */
+static int draft_cut(int fd)
+{
+    struct stat status;
+    const off_t end = lseek(fd, 0, SEEK_CUR);
+
+    if (fstat(fd, &status) < 0)
+        return -1;
+    if (!S_ISREG(status.st_mode) || end < 0 || draft_stream(&status) >= 0)
+        return 0;
+    return ftruncate(fd, end);
+}
+
+/* Copies the draft to the target, which is a mount point: no file can take its place. */
+static int draft_copy(const char *name, int fd, const char *target)
+{
+    const int to = open(target, O_WRONLY | O_CLOEXEC);
+    char bytes[4096];
+    off_t at = 0;
+    ssize_t got = 0;
+    int result = -1;
+
+    while (to >= 0 && (got = pread(fd, bytes, sizeof(bytes), at)) > 0) {
+        if (draft_write(to, bytes, (size_t)got) < 0)
+            got = -1;
+        if (got < 0)
+            break;
+        at += got;
+    }
+    if (to >= 0 && got == 0 && draft_cut(to) == 0 && fsync(to) == 0)
+        result = unlink(name);
+    if (to >= 0)
+        close(to);
+    return result;
+}
+
 int draft_finish(const char *name, int fd)
 {
     char *target;
     int result = -1;
 
     if (!name)
-        return 0;
+        return draft_cut(fd);
     target = strndup(name, draft_base(name));
-    if (target && fsync(fd) == 0 && rename(name, target) == 0) {
-        draft_sync_folder(target);
-        result = 0;
+    if (target && fsync(fd) == 0) {
+        result = rename(name, target);
+        if (result == 0)
+            draft_sync_folder(target);
+        else if (errno == EBUSY)
+            result = draft_copy(name, fd, target);
     }
     free(target);
     return result;

@@ -9,9 +9,10 @@
 /*
  * A new file PATH.tmp-XXXXXXXX for writing, which no other process writes or removes: it has its
  * own name, and is locked while it is open. Removes the drafts of PATH that no process has open.
- * If PATH is a link to a file, the draft is created beside that file. If PATH is a device or a
- * pipe, such as /dev/stdout, it is opened itself, and *name_p is NULL. Returns a descriptor, or -1
- * with errno; the caller frees *name_p in any case.
+ * If PATH is a link to a file, the draft is created beside that file. If PATH is a device, a pipe,
+ * the file behind standard output or error, or a file in a folder that cannot be written to, it is
+ * opened itself, and *name_p is NULL. Returns a descriptor, or -1 with errno; the caller frees
+ * *name_p in any case.
  */
 int draft_open(const char *path, char **name_p);
 
@@ -19,8 +20,9 @@ int draft_open(const char *path, char **name_p);
 int draft_write(int fd, const void *bytes, size_t size);
 
 /*
- * Syncs the draft, renames it to the file that it was opened for, and syncs the directory. The
- * descriptor stays open. Returns 0, or -1 with errno: then the draft still exists.
+ * Syncs the draft, renames it to the file that it was opened for, and syncs the directory. If that
+ * file is a mount point, its content is replaced instead. The descriptor stays open. Returns 0, or
+ * -1 with errno: then the draft still exists.
  */
 int draft_finish(const char *name, int fd);
 

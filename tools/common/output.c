@@ -3,6 +3,7 @@
 #include "output.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -63,9 +64,20 @@ void output_print(const char *format, ...)
     output_flush();
 }
 
+/* True if standard output is a pipe whose reader has closed it. */
+static bool output_is_unread(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+
+    return poll(&out, 1, 0) == 1 && out.revents & POLLERR;
+}
+
 const char *output_failure(void)
 {
     output_flush();
+    /* stdio's own writes leave no errno. */
+    if (ferror(stdout) && !output_error && output_is_unread())
+        output_error = EPIPE;
     if (!output_error && !ferror(stdout))
         return NULL;
     return output_error ? strerror(output_error) : "an earlier write failed";

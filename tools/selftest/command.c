@@ -235,7 +235,9 @@ static int64_t command_timeout(void)
     const char *text = getenv("DIST_TIMEOUT");
     const long seconds = text ? strtol(text, NULL, 10) : 0;
 
-    return seconds >= 1 && seconds <= COMMAND_TIMEOUT_MOST_S ? seconds : COMMAND_TIMEOUT_S;
+    if (seconds < 1)
+        return COMMAND_TIMEOUT_S;
+    return seconds <= COMMAND_TIMEOUT_MOST_S ? seconds : COMMAND_TIMEOUT_MOST_S;
 }
 
 /* -1: go on, else the exit code. */

@@ -6,6 +6,7 @@
 #include "base/descriptor.h"
 #include "base/log.h"
 #include "base/net/socket.h"
+#include "base/process/oom.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -79,8 +80,8 @@ void disti_agents_describe(const struct disti_agents_failure *f, char *text, siz
     else
         snprintf(end, sizeof(end), "ended with exit code %d", f->exit_code);
     if (f->cause == DISTI_AGENTS_WORKER_FAILED)
-        disti_text(text, size, "%s (host %s, pid %d) %s%s%s", who, f->host, f->pid, end,
-                   f->text[0] ? ": " : "", f->text);
+        disti_text(text, size, "%s (host %s, pid %d) %s%s%s%s", who, f->host, f->pid, end,
+                   disti_process_oom_text(f->is_out_of_memory), f->text[0] ? ": " : "", f->text);
     else if (f->cause == DISTI_AGENTS_NODE_LOST)
         disti_text(text, size, "node %d (host %s) is lost: %s", f->node_rank, f->host, f->text);
     else

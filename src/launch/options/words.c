@@ -113,7 +113,8 @@ const char *disti_run_signals(const char *text, sigset_t *set_p)
         while (number > 0 &&
                (!disti_signal_name(number) || strcmp(name, disti_signal_name(number)) != 0))
             number--;
-        if (number == 0 || number == SIGKILL || number == SIGSTOP || number == SIGCHLD)
+        if (number == 0 || number == SIGKILL || number == SIGSTOP || number == SIGCHLD ||
+            number == SIGTSTP || number == SIGCONT)
             return item;
         sigaddset(set_p, number);
     }

@@ -157,14 +157,15 @@ static int agent_conclude(const struct disti_run_agent *agent)
 /* Of a node that is the only one, what the others would tell it. */
 static void agent_decide(struct disti_run_agent *agent)
 {
-    const bool again = agent->round.restarts < agent->options->max_restarts &&
-                       !(agent->options->goes_on && agent->succeeded > 0);
+    bool again = agent->round.restarts < agent->options->max_restarts && !agent->hurry;
     char rank[16];
 
     if (!agent->first) {
         agent->order = DISTI_AGENTS_FINISHED;
         return;
     }
+    if (agent->options->goes_on && agent->first->local_rank >= 0)
+        again = again && agent->succeeded == 0;
     disti_run_failure_of(&agent->round, agent->first, agent->last_calls_fd, &agent->failure);
     agent->order = again ? DISTI_AGENTS_RESTART : DISTI_AGENTS_GIVEN_UP;
     disti_run_rank_name(agent->failure.rank, rank);

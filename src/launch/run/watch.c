@@ -193,6 +193,7 @@ static void watch_reap(struct disti_run_agent *agent)
         worker->is_out_of_memory = !worker->was_told && WIFSIGNALED(how) &&
                                    WTERMSIG(how) == SIGKILL &&
                                    disti_process_oom_kills() > agent->oom_kills;
+        agent->oom_kills += worker->is_out_of_memory;
         agent->alive--;
         if (worker->local_rank < 0)
             watch_scheduler_ended(agent, worker);
@@ -244,10 +245,12 @@ static void watch_pass_on(struct disti_run_agent *agent, const struct disti_run_
     }
     if (!agent->stop_signal) {
         agent->stop_signal = news->number;
-        agent->stopped_at = disti_now_ns();
         if (agent->state == DISTI_RUN_WORKING)
             disti_run_agent_stop(agent, news->from_terminal ? 0 : news->number,
                                  agent->options->shutdown_timeout);
+        else
+            watch_resume(agent);
+        agent->stopped_at = disti_now_ns();
     } else if (disti_now_ns() - agent->stopped_at > WATCH_TWICE_MS * INT64_C(1000000)) {
         watch_hurry(agent);
     }
@@ -260,6 +263,8 @@ static void watch_abandoned(struct disti_run_agent *agent)
     agent->hurry = true;
     if (agent->state <= DISTI_RUN_STOPPING)
         disti_run_agent_stop(agent, SIGTERM, WATCH_CHILDREN_MS / 1e3);
+    else
+        watch_resume(agent);
 }
 
 static void watch_signals(struct disti_run_agent *agent)
@@ -366,6 +371,7 @@ static void watch_advance(struct disti_run_agent *agent)
         if (!agent->childless) {
             disti_run_family_signal(SIGTERM);
             disti_run_family_signal(SIGCONT);
+            watch_resume(agent);
             watch_kill_in(agent, WATCH_CHILDREN_MS / 1e3);
         }
     }

@@ -92,6 +92,22 @@ static void test_keeps(void **state)
 }
 
 /* A device is written itself: nothing is created beside it, or renamed to it. */
+/* As with --save /dev/stdout >page. */
+static void test_standard_output(void **state)
+{
+    const int before = dup(STDOUT_FILENO);
+
+    (void)state;
+    assert_non_null(freopen("page", "w", stdout));
+    printf("printed, ");
+    assert_int_equal(put("page", "saved, "), 0);
+    printf("printed");
+    fflush(stdout);
+    assert_true(dup2(before, STDOUT_FILENO) == STDOUT_FILENO);
+    close(before);
+    has("page", "printed, saved, printed");
+}
+
 static void test_device(void **state)
 {
     struct stat status;
@@ -116,6 +132,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_replaces),
         cmocka_unit_test(test_keeps),
+        cmocka_unit_test(test_standard_output),
         cmocka_unit_test(test_device),
     };
 
