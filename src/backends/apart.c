@@ -120,8 +120,13 @@ static void apart_forget_child(const sigset_t *before)
 
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
-    if (!sigismember(before, SIGCHLD))
-        sigtimedwait(&child, NULL, &now);
+    /* It may also have been that of a child of the program, which waits to be reaped. */
+    if (!sigismember(before, SIGCHLD) && sigtimedwait(&child, NULL, &now) == SIGCHLD) {
+        siginfo_t ended = {.si_pid = 0};
+
+        if (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid)
+            raise(SIGCHLD);
+    }
     pthread_sigmask(SIG_SETMASK, before, NULL);
 }
 

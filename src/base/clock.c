@@ -19,6 +19,7 @@ static int64_t clock_ns(clockid_t clock)
 }
 
 static _Atomic(_Atomic int64_t *) clock_suspended; /* NULL: nobody suspends this process's job */
+static int64_t clock_base; /* suspended before this process followed: its clock does not go back */
 
 static int64_t clock_job_ns(int64_t monotonic_ns, int64_t number)
 {
@@ -35,7 +36,7 @@ static int64_t clock_followed_ns(_Atomic int64_t *suspended)
         now = clock_ns(CLOCK_MONOTONIC);
         atomic_thread_fence(memory_order_acquire);
     } while (number != atomic_load_explicit(suspended, memory_order_relaxed));
-    return clock_job_ns(now, number);
+    return clock_job_ns(now, number) + clock_base;
 }
 
 int64_t disti_now_ns(void)
@@ -68,6 +69,9 @@ int64_t disti_clock_resume(int64_t number)
 
 void disti_clock_follow(_Atomic int64_t *number)
 {
+    const int64_t before = atomic_load(number), now = clock_ns(CLOCK_MONOTONIC);
+
+    clock_base = now - clock_job_ns(now, before);
     atomic_store_explicit(&clock_suspended, number, memory_order_release);
 }
 

@@ -206,10 +206,11 @@ static dist_status client_send_frame(struct disti_store *store,
 static dist_status client_send(struct disti_store *store, const struct client_request *request,
                                int64_t deadline)
 {
-    const struct timespec until = disti_clock_timespec(deadline);
     dist_status status;
 
     while (store->halfway) {
+        const struct timespec until = disti_clock_timespec(deadline);
+
         if (disti_store_client_aborted(store))
             return DIST_ERR_ABORTED;
         if (disti_expired(deadline))
@@ -259,10 +260,10 @@ static void client_read_for_all(struct disti_store *store, int64_t deadline)
 static dist_status client_wait(struct disti_store *store, const struct client_call *call,
                                int64_t deadline)
 {
-    const struct timespec until = disti_clock_timespec(deadline);
-
     disti_store_client_pump(store);
     while (!call->done && !store->lost) {
+        const struct timespec until = disti_clock_timespec(deadline);
+
         if (disti_store_client_aborted(store))
             return DIST_ERR_ABORTED;
         if (disti_expired(deadline))

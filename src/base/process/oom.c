@@ -9,11 +9,23 @@
 #include <stdio.h>
 #include <string.h>
 
+#define OOM_BUFFER 1024
+
+/* Reads with a buffer of the caller's: a launcher looks here for each process that was killed. */
+static FILE *oom_open(const char *path, char buffer[OOM_BUFFER])
+{
+    FILE *file = fopen(path, "re");
+
+    if (file)
+        setvbuf(file, buffer, _IOFBF, OOM_BUFFER);
+    return file;
+}
+
 /* The number in the line "oom_kill N" of a file; -1: there is none. */
 static int64_t oom_read(const char *path)
 {
-    FILE *file = fopen(path, "re");
-    char line[128];
+    char buffer[OOM_BUFFER], line[128];
+    FILE *file = oom_open(path, buffer);
     int64_t kills = -1;
 
     while (file && kills < 0 && fgets(line, sizeof(line), file)) {
@@ -73,8 +85,8 @@ static int64_t oom_of_line(char *line, const char *mounts)
 
 int64_t disti_process_oom_kills_in(const char *membership, const char *mounts, const char *vmstat)
 {
-    FILE *file = fopen(membership, "re");
-    char line[PATH_MAX + 256];
+    char buffer[OOM_BUFFER], line[PATH_MAX + 256];
+    FILE *file = oom_open(membership, buffer);
     int64_t kills = -1;
 
     while (file && kills < 0 && fgets(line, sizeof(line), file))

@@ -52,9 +52,17 @@ static bool compare_recall(struct dist_group *group, uint64_t sequence, struct c
     return true;
 }
 
+/* Returns how many of the last calls are recorded: none with DIST_FLIGHT=0. */
+static uint64_t compare_kept(const struct dist_group *group)
+{
+    const struct disti_flight_ring *calls = &group->flight.calls;
+
+    return atomic_load(&calls->entries) == &group->flight.none ? 0 : calls->mask + 1;
+}
+
 void disti_compare_summarize(struct dist_group *group, struct disti_summary *summary_p)
 {
-    const uint64_t kept = group->flight.calls.mask + 1;
+    const uint64_t kept = compare_kept(group);
     const uint64_t window = kept < COMPARE_CALLS ? kept : COMPARE_CALLS;
     uint64_t hash = DISTI_HASH_START;
     struct compare_call call;
@@ -85,7 +93,7 @@ static void compare_fill(struct dist_group *group, struct compare_details *detai
 
     for (int i = 0; i < COMPARE_DETAILS; i++)
         details->calls[i].sequence = UINT64_MAX;
-    for (; s < group->sequence; s++)
+    for (; compare_kept(group) > 0 && s < group->sequence; s++)
         compare_recall(group, s, &details->calls[s % COMPARE_DETAILS]);
 }
 
@@ -159,8 +167,9 @@ static dist_status compare_report(const struct dist_group *group, const struct d
     if (!compare_first(all, group->world_size, most < COMPARE_DETAILS ? 0 : most - COMPARE_DETAILS,
                        most, &sequence, &rank))
         return disti_fail(DIST_ERR_MISMATCH,
-                          "%s, dist_destroy_process_group: the ranks called different collectives "
-                          "more than %d calls ago: make every rank call the same collectives with "
+                          "%s, dist_destroy_process_group: the ranks called different collectives, "
+                          "more than %d calls ago or not recorded (DIST_FLIGHT=0): make every rank "
+                          "call the same collectives with "
                           "the same arguments in the same order",
                           name, COMPARE_DETAILS);
     compare_name(compare_find(&all[0], sequence), first, sizeof(first));

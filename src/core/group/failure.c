@@ -174,7 +174,7 @@ static const char *failure_hint(const struct dist_group *group)
     const char *waits_for = atomic_load(&group->flight.waits_for);
     const char *hint = waits_for ? strchr(waits_for, ';') : NULL;
 
-    return hint ? hint + 2 : "";
+    return hint && hint[1] == ' ' ? hint + 2 : "";
 }
 
 static bool failure_is_own(const struct dist_group *group, const struct disti_work *work)
@@ -214,9 +214,10 @@ static void failure_manner(const struct dist_group *group, char *text, size_t si
     const int away = failure_list(group, failure_is_unreachable, list, sizeof(list));
 
     if (!away && failure_list(group, failure_is_unknown, all, sizeof(all)))
-        disti_text(text, size,
-                   "silent, and perhaps dead: rank 0, which held the job's store, is gone, so "
-                   "nobody tells of ranks on other machines");
+        disti_text(
+            text, size,
+            "silent, and perhaps dead: the process that held the job's store is gone, so the "
+            "ends of ranks on other machines are not reported");
     else if (!away)
         disti_text(text, size, "alive but silent");
     else if (away == failure_list(group, disti_failure_waits_for, all, sizeof(all)))

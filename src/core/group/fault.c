@@ -37,6 +37,9 @@ static void fault_tell(struct dist_group *group, dist_status status, const char 
     const struct disti_party party = disti_group_party(group);
     struct disti_store *store = group->world->bootstrap.store;
 
+    if (status == DIST_ERR_ABORTED &&
+        !group->aborted) /* no dist_abort: the group may be a parent */
+        status = DIST_ERR_PEER_LOST;
     if (group->world_size > 1 && store &&
         !disti_news_tell_failure(group, status, group->aborted ? NULL : text))
         disti_store_report(store, &party, status, text);
@@ -107,8 +110,9 @@ static void fault_lost(struct dist_group *group, const struct disti_work *work)
     dist_status status = disti_fail(group->lost_status, "%s",
                                     disti_failure_lost(group, work, group->lost_text, text));
 
-    /* Without a store no other rank may have heard of it. */
-    disti_news_tell_failure(group, status, group->lost_text);
+    /* Without a store no other rank may have heard of it. A death is told as such. */
+    if (!group->lost_process)
+        disti_news_tell_failure(group, status, group->lost_text);
     fault_end(group, status, text, true);
 }
 
@@ -209,14 +213,18 @@ static void fault_append_own(struct dist_group *group, const char *own)
 
 void disti_group_break(struct dist_group *group, dist_status status, const char *text)
 {
+    char own[GROUP_TEXT]; /* text may be dist_last_error, which telling may change */
+
     if (group->failed)
         return;
-    fault_tell(group, status, text);
+    disti_text(own, sizeof(own), "%s", text);
+    fault_tell(group, status, own);
     if (group->aborted || fault_is_first(group, status)) {
-        fault_end(group, status, text, status == DIST_ERR_PEER_LOST);
+        disti_fail_unlogged(own);
+        fault_end(group, status, own, status == DIST_ERR_PEER_LOST);
         return;
     }
-    fault_append_own(group, text);
+    fault_append_own(group, own);
     fault_lost(group, NULL);
 }
 

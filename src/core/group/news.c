@@ -126,8 +126,10 @@ static void news_distribute(struct disti_world *world)
         disti_warn("%s", notice.text);
         for (struct dist_group *group = world->groups; group; group = group->next)
             news_give(group, &notice, NEWS_OF_NONE);
-        if (notice.group == DISTI_NO_GROUP) /* every rank sees the end of rank 0 itself */
-            news_remember(world, &notice, world->orphaned && notice.rank > 0);
+        if (notice.group == DISTI_NO_GROUP) /* every rank sees the end of the holder itself */
+            news_remember(world, &notice,
+                          world->orphaned && notice.rank >= 0 &&
+                              notice.rank != disti_store_holder(world->bootstrap.store));
     }
 }
 
@@ -153,11 +155,12 @@ static int news_watch(struct disti_world *world, bool *ended)
     char text[160];
     int fd, count = 0;
 
-    for (int r = 1; r < world->size; r++) { /* every rank sees the end of rank 0 itself */
+    for (int r = 0; r < world->size; r++) {
         const int pid = world->peers[r].locality.pid;
 
-        if (r == world->rank || news_knows(world, r) ||
-            !disti_world_sees_process(world, world->rank, r))
+        /* Every rank sees the end of the store's holder itself. */
+        if (r == world->rank || r == disti_store_holder(world->bootstrap.store) ||
+            news_knows(world, r) || !disti_world_sees_process(world, world->rank, r))
             continue;
         ended[r] = news_has_ended(pid, &fd);
         count += ended[r];
@@ -183,7 +186,7 @@ static void news_name_ended(const struct disti_world *world, int rank, const boo
     used += disti_text(text + used, DISTI_NEWS_MAX - used, " %s%s",
                        end == why ? why : "ended without leaving the job",
                        count > 1 ? "; also ended, before or after it:" : "");
-    for (int r = 1; count > 1 && r < world->size; r++) {
+    for (int r = 0; count > 1 && r < world->size; r++) {
         if (ended[r] && r != rank)
             used += disti_text(text + used, DISTI_NEWS_MAX - used, " world rank %d,", r);
     }
@@ -200,7 +203,7 @@ static void news_lose_store(struct disti_world *world)
 
     world->orphaned = true;
     count = ended ? news_watch(world, ended) : 0;
-    for (int r = 1; count && r < world->size; r++) {
+    for (int r = 0; count && r < world->size; r++) {
         if (!ended[r])
             continue;
         news_name_ended(world, r, ended, count, &notice);

@@ -227,7 +227,7 @@ static bool coll_keep_refusal(const struct disti_store_server *server, struct st
         return true;
     disti_text(text, sizeof(text), "cannot take part: %s", why);
     disti_store_ranks_tell(server, &notice, text);
-    coll->refused = (dist_status)peer->in.head.arg;
+    coll->refused = disti_wire_failure(peer->in.head.arg);
     coll->refusal = strdup(notice.text);
     return coll->refusal;
 }

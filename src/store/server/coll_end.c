@@ -80,7 +80,7 @@ void disti_store_coll_answer(struct disti_store_server *server, struct store_col
         struct store_peer *peer = coll_stop_waiting(server, coll, i);
         uint32_t id = coll->arrivals[i].id;
 
-        if (disti_store_coll_makes_group(coll))
+        if (disti_store_coll_makes_group(coll) && coll->arrivals[i].here)
             coll_leave_list(&server->ranks[coll->ranks[i]], status);
         if (peer && status == DIST_OK)
             disti_store_peer_reply(server, peer, id, status, disti_blob_hold(coll->result));

@@ -98,9 +98,11 @@ static void loan_log(struct shm_peer *peer, int error)
     if (peer->declined)
         return;
     peer->declined = true;
-    disti_info("shm: %s from rank %d are copied twice, as the kernel does not copy them (%s)",
-               error == EFAULT ? "messages in pages of a device" : "long messages", peer->rank,
-               strerror(error));
+    disti_info(
+        "shm: %s from rank %d go through the shared ring, since process_vm_readv cannot read "
+        "them: %s",
+        error == EFAULT ? "messages in pages of a device" : "long messages", peer->rank,
+        strerror(error));
 }
 
 static int loan_decline(struct shm_peer *peer, struct dist_request *request, int error)

@@ -53,6 +53,28 @@ static void call_and_leave(int rank, void *arg)
     leave(world);
 }
 
+/* Messages are no calls that all ranks make, recorded or not. */
+static void send_and_leave(int rank, void *arg)
+{
+    dist_group *world = join(arg, rank);
+
+    CHECK(dist_all_reduce(world, data, data + 1, 1, DIST_FLOAT32, DIST_SUM) == DIST_OK);
+    if (rank == 0)
+        CHECK(dist_send(world, data, 1, DIST_FLOAT32, 1, 3) == DIST_OK);
+    else if (rank == 1)
+        CHECK(dist_recv(world, data, 1, DIST_FLOAT32, 0, 3, NULL) == DIST_OK);
+    leave(world);
+}
+
+static void calls_that_are_not_recorded_are_no_mismatch(void **state)
+{
+    (void)state;
+    setenv("DIST_FLIGHT", "0", 1);
+    run(3, JOIN_MS, send_and_leave);
+    unsetenv("DIST_FLIGHT");
+    run(3, JOIN_MS, send_and_leave);
+}
+
 static void what_no_call_finds_the_end_finds(void **state)
 {
     (void)state;
@@ -160,6 +182,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         test(what_no_call_finds_the_end_finds),
+        test(calls_that_are_not_recorded_are_no_mismatch),
         test(all_ranks_return_the_same),
         test(all_ranks_return_the_same_without_a_store),
         cmocka_unit_test_setup(timeouts_name_the_likely_cause, over_tcp),

@@ -59,7 +59,7 @@ void disti_tcp_conn_call(struct tcp_state *state, struct tcp_conn *conn)
     if (conn->number && timeout_ms > CALL_FURTHER_MS)
         timeout_ms = CALL_FURTHER_MS;
     if (!conn->deadline)
-        conn->deadline = disti_deadline_ms(timeout_ms + CALL_SLACK_MS);
+        conn->deadline = disti_deadline_ms((int64_t)timeout_ms + CALL_SLACK_MS);
     disti_tcp_tick_on(state, true);
     disti_tcp_conn_go(conn, TCP_CONN_CALLING);
     failed = call_connect(state, conn);
