@@ -69,9 +69,9 @@ int64_t disti_clock_resume(int64_t number)
 
 void disti_clock_follow(_Atomic int64_t *number)
 {
-    const int64_t before = atomic_load(number), now = clock_ns(CLOCK_MONOTONIC);
+    const int64_t now = clock_ns(CLOCK_MONOTONIC);
 
-    clock_base = now - clock_job_ns(now, before);
+    clock_base = number ? now - clock_job_ns(now, atomic_load(number)) : 0;
     atomic_store_explicit(&clock_suspended, number, memory_order_release);
 }
 

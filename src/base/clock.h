@@ -25,7 +25,7 @@ struct timespec disti_clock_timespec(int64_t time_ns);
 int64_t disti_clock_suspend(int64_t number);
 int64_t disti_clock_resume(int64_t number);
 
-/* The rank: from now on the clock of this process follows that number. */
+/* The rank: from now on the clock of this process follows that number; NULL: none. */
 void disti_clock_follow(_Atomic int64_t *number);
 
 /* Nanoseconds for which this thread has had a CPU, the kernel's work for it included. */

@@ -190,9 +190,9 @@ int main(int argc, char **argv)
 {
     struct dist_options options = DIST_OPTIONS_INIT;
     dist_group *world, *later;
-    static float *ordinary, *results; /* still reachable at each end */
-    float *in = ordinary = malloc(RANKS * BYTES), *out = results = malloc(RANKS * BYTES);
-    float one = 1, sum = 0;
+    float *ordinary = malloc(RANKS * BYTES), *results = malloc(RANKS * BYTES);
+    float *in = ordinary, *out = results, one = 1, sum = 0;
+    int code;
     const float *event = event_pages();
     bool chosen = argc == 4 && atoi(getenv("RANK")) == atoi(argv[2]);
 
@@ -217,8 +217,10 @@ int main(int argc, char **argv)
         in[i] = (float)rank;
     check(dist_all_reduce(world, &one, &sum, 1, DIST_FLOAT32, DIST_SUM) == DIST_OK && sum == RANKS,
           "a short call");
-    if (strcmp(argv[3], "unmapped") == 0)
-        return send_unmapped(world, in);
+    if (strcmp(argv[3], "unmapped") == 0) {
+        code = send_unmapped(world, in);
+        goto out;
+    }
     if (chosen && strcmp(argv[3], "after") == 0)
         hide();
     for (int i = 0; i < 2; i++)
@@ -227,5 +229,9 @@ int main(int argc, char **argv)
     exchange(later, in, out, 1);
     if (strcmp(argv[3], "pages") == 0 && event)
         exchange(world, event, out, 0);
-    return dist_destroy_process_group(world) != DIST_OK;
+    code = dist_destroy_process_group(world) != DIST_OK;
+out:
+    free(ordinary);
+    free(results);
+    return code;
 }
