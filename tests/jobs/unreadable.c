@@ -204,14 +204,16 @@ int main(int argc, char **argv)
     if (strcmp(argv[3], "pages") == 0)
         in = mmap(MARKED, MARKED_BYTES, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    code = 77; /* AddressSanitizer has its own memory there */
     if ((void *)in == MAP_FAILED)
-        return 77;
+        goto out;
     if (marked(in))
         out = in + RANKS * COUNT;
     options.backend = argv[1];
     options.timeout_ms = 20000;
+    code = 1;
     if (dist_init_process_group(&options, &world) != DIST_OK)
-        return 1;
+        goto out;
     rank = atoi(getenv("RANK"));
     for (size_t i = 0; i < RANKS * COUNT; i++)
         in[i] = (float)rank;
