@@ -454,7 +454,7 @@ DIST_API dist_status dist_op_free(dist_op op);
  * Errors:
  *     ERR_INVALID_ARGUMENT, ERR_UNSUPPORTED     nothing was started, the group is as before
  *     ERR_MISMATCH, ERR_TIMEOUT, ERR_PEER_LOST  the group has ended on all ranks, with the same
- *     (and ERR_NO_MEMORY, ERR_SYSTEM)           status; others continue
+ *     (and ERR_NO_MEMORY, ERR_SYSTEM)           status; other groups continue
  *     ERR_ABORTED                               the group had ended earlier
  *
  * A mismatch of calls in which no rank waited, such as short broadcasts from different roots, is

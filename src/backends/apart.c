@@ -36,10 +36,9 @@ static void apart_child(const char *name, int fd)
     _exit(write(fd, text, length) == (ssize_t)length ? 0 : 1);
 }
 
-/* Reads until the child ends. False: the time has passed. */
-static bool apart_read(int fd, char *text, size_t size)
+/* Reads until the child closes its end. False: the deadline has passed. */
+static bool apart_read(int fd, int64_t deadline, char *text, size_t size)
 {
-    const int64_t deadline = disti_deadline_ms(APART_SECONDS * 1000);
     size_t used = 0;
 
     for (;;) {
@@ -101,9 +100,17 @@ static void apart_blame(const char *name, int how, bool late, char *text, size_t
  */
 static void apart_parent(const char *name, pid_t child, int fd, char *text, size_t size)
 {
-    bool late = !apart_read(fd, text, size), reaped;
+    const int64_t deadline = disti_deadline_ms(APART_SECONDS * 1000);
+    bool late = !apart_read(fd, deadline, text, size), reaped;
+    siginfo_t ended = {.si_pid = 0};
     int how = 0;
 
+    /* A module may close all descriptors, and then hang. */
+    while (!late && waitid(P_PID, (id_t)child, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           !ended.si_pid) {
+        disti_sleep_ns(1000000);
+        late = disti_expired(deadline);
+    }
     if (late)
         kill(child, SIGKILL);
     while (!(reaped = waitpid(child, &how, 0) == child) && errno == EINTR) {

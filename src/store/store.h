@@ -97,9 +97,8 @@ dist_status disti_store_all_gather(struct disti_store *store, const struct disti
                                    int timeout_ms);
 
 /*
- * Tells the other ranks of the party that this rank takes no part in the all-gather of that key.
- * Their requests, later ones too, end with `status`, and the error names this rank and `why`. Does
- * not wait.
+ * Cancels the party's all-gather of that key. The requests of the other ranks, later ones too, end
+ * with `status`, and the error names this rank and `why`. Does not block.
  */
 void disti_store_refuse(struct disti_store *store, const struct disti_party *party, const char *key,
                         dist_status status, const char *why);

@@ -42,12 +42,12 @@
  *                                                        the group has left here is gone)
  *     REPORT            a party, text: why it failed     no reply; arg: the group's dist_status;
  *                                                        DIST_ERR_ABORTED: without a text
- *     LEAVING           a party, u64 calls               no reply: this rank waits for the others
- *                                                        to leave the party's group, and has made
- *                                                        so many calls of collectives in it
- *     REFUSE      name  a party, text: why               no reply; arg: a status. This rank takes
- *                                                        no part in the ALL_GATHER of that name,
- *                                                        which ends with status and text
+ *     LEAVING           a party, u64 calls               no reply: this rank waits for the other
+ *                                                        ranks to leave the party's group, after
+ *                                                        that number of collective calls in it
+ *     REFUSE      name  a party, text: why               no reply; arg: a status. Cancels the
+ *                                                        ALL_GATHER of that name, which ends with
+ *                                                        status and text
  *     GOODBYE                                            no reply: the server closes. arg 1: the
  *                                                        client has given up on its hello, and may
  *                                                        come again
@@ -63,7 +63,7 @@
  */
 #define DISTI_WIRE_MAGIC 0x54534944u
 #define DISTI_WIRE_VERSION 7
-/* Of a REPLY's arg: the failure is a group's, which a rank has reported. */
+/* Subtracted from a REPLY's arg if the failure is that of a group, reported by a rank. */
 #define DISTI_WIRE_REPORTED 64
 #define DISTI_WIRE_WITHDRAW 1 /* arg of a GOODBYE: the hello counts for nothing */
 #define DISTI_WIRE_HEAD 32

@@ -127,8 +127,8 @@ static int draft_create(const char *target, char **name_p)
     return -1;
 }
 
-/* The standard stream that writes to this file, or -1. Replacing the file would lose what the
- * program prints. */
+/* Returns the standard stream that writes to this file, or -1. Replacing the file would lose what
+ * the program prints. */
 static int draft_stream(const struct stat *file)
 {
     for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++) {

@@ -10,9 +10,9 @@
  * A new file PATH.tmp-XXXXXXXX for writing, which no other process writes or removes: it has its
  * own name, and is locked while it is open. Removes the drafts of PATH that no process has open.
  * If PATH is a link to a file, the draft is created beside that file. If PATH is a device, a pipe,
- * the file behind standard output or error, or a file in a folder that cannot be written to, it is
- * opened itself, and *name_p is NULL. Returns a descriptor, or -1 with errno; the caller frees
- * *name_p in any case.
+ * the file that standard output or error goes to, or a file in a folder that cannot be written to,
+ * it is opened itself, and *name_p is NULL. Returns a descriptor, or -1 with errno; the caller
+ * frees *name_p in any case.
  */
 int draft_open(const char *path, char **name_p);
 

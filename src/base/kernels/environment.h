@@ -39,65 +39,23 @@ static inline uint32_t environment_read(void)
     return word;
 }
 
-static inline bool disti_environment_differs(void)
-{
-    return environment_read() & ENVIRONMENT_BITS;
-}
-
-static inline disti_environment disti_environment_enter(void)
-{
-    const uint32_t word = environment_read();
-
-    if (__builtin_expect(word & ENVIRONMENT_BITS, 0))
-        environment_write(word & ~ENVIRONMENT_BITS);
-    return word;
-}
-
-static inline void disti_environment_leave(disti_environment saved)
-{
-    __asm__ volatile("" : : : "memory");
-    if (__builtin_expect(saved & ENVIRONMENT_BITS, 0))
-        environment_write(saved);
-}
-
 #elif defined(__aarch64__)
 
 /* FPCR: default NaN, flush to zero, rounding mode, flush to zero of float16, and the bits FIZ and
  * AH of newer CPUs. */
-#define ENVIRONMENT_BITS UINT64_C(0x3c80003)
+#define ENVIRONMENT_BITS 0x3c80003u
 
-static inline void environment_write(uint64_t word)
+static inline void environment_write(uint32_t word)
 {
-    __asm__ volatile("msr fpcr, %0" : : "r"(word) : "memory");
+    __asm__ volatile("msr fpcr, %0" : : "r"((uint64_t)word) : "memory");
 }
 
-static inline uint64_t environment_read(void)
+static inline uint32_t environment_read(void)
 {
-    uint64_t word;
+    uint64_t word; /* the upper half is reserved */
 
     __asm__ volatile("mrs %0, fpcr" : "=r"(word) : : "memory");
-    return word;
-}
-
-static inline bool disti_environment_differs(void)
-{
-    return environment_read() & ENVIRONMENT_BITS;
-}
-
-static inline disti_environment disti_environment_enter(void)
-{
-    const uint64_t word = environment_read();
-
-    if (__builtin_expect(word & ENVIRONMENT_BITS, 0))
-        environment_write(word & ~ENVIRONMENT_BITS);
     return (uint32_t)word;
-}
-
-static inline void disti_environment_leave(disti_environment saved)
-{
-    __asm__ volatile("" : : : "memory");
-    if (__builtin_expect(saved & ENVIRONMENT_BITS, 0))
-        environment_write(saved);
 }
 
 #else /* other processors: the rounding mode alone */
@@ -122,6 +80,31 @@ static inline void disti_environment_leave(disti_environment saved)
 {
     if (__builtin_expect((int)saved != FE_TONEAREST, 0))
         fesetround((int)saved);
+}
+
+#endif
+
+#ifdef ENVIRONMENT_BITS
+
+static inline bool disti_environment_differs(void)
+{
+    return environment_read() & ENVIRONMENT_BITS;
+}
+
+static inline disti_environment disti_environment_enter(void)
+{
+    const disti_environment word = environment_read();
+
+    if (__builtin_expect(word & ENVIRONMENT_BITS, 0))
+        environment_write(word & ~ENVIRONMENT_BITS);
+    return word;
+}
+
+static inline void disti_environment_leave(disti_environment saved)
+{
+    __asm__ volatile("" : : : "memory");
+    if (__builtin_expect(saved & ENVIRONMENT_BITS, 0))
+        environment_write(saved);
 }
 
 #endif

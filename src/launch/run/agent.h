@@ -16,7 +16,7 @@
 /*
  * A round:
  *
- *     WORKING -- a worker fails, a signal comes --> STOPPING     the others were told to end
+ *     WORKING -- a worker fails, a signal comes --> STOPPING     the other workers were told to end
  *        |                                             |
  *        '-- all workers have ended -- SWEEPING <------'     their children are told to end
  *                                         |

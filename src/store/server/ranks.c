@@ -62,6 +62,9 @@ void disti_store_ranks_tell(const struct disti_store_server *server, struct dist
 
     disti_text(notice->text, sizeof(notice->text), "rank %d (host %s, pid %u%s) %s", notice->rank,
                slot->host, slot->pid, disti_process_elsewhere(slot->space), why);
+    /* A rank's own words end up in other ranks' errors. */
+    for (char *c = notice->text; *c; c++)
+        *c = *c >= ' ' && *c <= '~' ? *c : ' ';
 }
 
 /* Keeps why the rank is gone, tells the others, ends what cannot end well any more. */
@@ -141,18 +144,17 @@ void disti_store_ranks_lost(struct disti_store_server *server, struct store_peer
 void disti_store_ranks_report(struct disti_store_server *server, struct store_peer *peer)
 {
     const dist_status status = disti_wire_failure(peer->in.head.arg);
-    char why[DISTI_REASON_MAX + 16] = "failed: ";
-    size_t at = strlen(why), bytes = (size_t)peer->in.head.value_bytes;
+    const size_t bytes = (size_t)peer->in.head.value_bytes;
     const unsigned char *text = disti_wire_value(&peer->in);
+    char why[DISTI_REASON_MAX + 16];
     struct disti_wire_party party;
 
     if (!disti_wire_get_party(text, bytes, server->world_size, &party)) {
         peer->dead = server->reap = true;
         return;
     }
-    for (size_t i = disti_wire_party_bytes(party.count); i < bytes && at + 1 < sizeof(why); i++)
-        why[at++] = text[i] >= ' ' && text[i] <= '~' ? (char)text[i] : ' ';
-    why[at] = 0;
+    disti_text(why, sizeof(why), "failed: %s",
+               (const char *)text + disti_wire_party_bytes(party.count));
     if (party.group != DISTI_NO_GROUP)
         ranks_group_failed(server, peer->rank, &party, status,
                            status == DIST_ERR_ABORTED ? "aborted the group" : why);
