@@ -11,10 +11,8 @@ if [ -e "$builddir/.libs/dist_ucx.so" ]; then
     job shell 3 tests/jobs/aborts ucx
     DIST_TRANSPORT=ucx job shell 3 tests/jobs/aborts ucx
 fi
-# MPI is not finalized behind a group that was aborted, which the launchers have to allow: else they
-# kill the ranks that end last.
-job_recovers
-job_mpich=(-disable-auto-cleanup)
+# MPI is not finalized behind a group that was aborted.
+job_leaves_mpi
 # LeakSanitizer falls over MPICH's memory where MPICH is not finalized.
 job_mpi=(env "ASAN_OPTIONS=${ASAN_OPTIONS-}:detect_leaks=0")
 for launcher in openmpi mpich; do

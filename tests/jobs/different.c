@@ -16,7 +16,8 @@
 #define TIMEOUT_MS 20000
 #define HABIT 40 /* short calls of one kind before another */
 
-static int rank, ranks, checks, faults;
+static int rank, ranks, checks;
+static int32_t faults, all_faults;
 static float in[RANKS_MAX * COUNT + LONG], out[RANKS_MAX * COUNT + LONG];
 
 /* A call of some ranks. `name`: as errors call it. */
@@ -310,7 +311,9 @@ int main(int argc, char **argv)
         }
     }
     /* Before a rank ends, of which a launcher may make an end of all. */
-    if (rank == 0 && !faults)
+    if (dist_all_reduce(world, &faults, &all_faults, 1, DIST_INT32, DIST_SUM) != DIST_OK)
+        fault("all", "all", "the sum of the faults", dist_last_error());
+    else if (rank == 0 && !all_faults)
         printf("different: %d pairs\n", checks);
     fflush(stdout);
     if (dist_destroy_process_group(world) != DIST_OK && ++faults)

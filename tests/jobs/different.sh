@@ -26,5 +26,5 @@ fi
 DIST_TRANSPORT=mpi job_fails "different: " openmpi 3 tests/jobs/different mpi $stride
 # The search for leaks itself crashes where MPICH has not been finalized.
 job_mpi=(env "ASAN_OPTIONS=${ASAN_OPTIONS-}:detect_leaks=0")
-job_mpich=(-disable-auto-cleanup) # which kills the rank that ends last
+job_leaves_mpi
 DIST_TRANSPORT=mpi job mpich 2 tests/jobs/different mpi $stride

@@ -60,13 +60,15 @@ job_check "any program hosts the job" served
 # lost WHOM TEXT: a worker or the scheduler is killed. The other ends and says who it was.
 lost()
 {
-    local port rank pids=() scheduler result
+    local port rank pids=() scheduler left result
     port=$(job_port)
     job_id=$$.lost
     local ms=(env TEST_JOB="$job_id" MS_SCHED_HOST=127.0.0.1 MS_SCHED_PORT="$port" MS_WORKER_NUM=3)
     # shellcheck disable=SC2086
     "${ms[@]}" MS_ROLE=MS_SCHED $training 9>&- >"$job_folder/scheduler" 2>&1 &
     scheduler=$!
+    # Without a scheduler rank 0 holds the store, also if the scheduler comes later.
+    job_until job_listens $((port + 1)) || { kill $scheduler; return 1; }
     for rank in 0 1 2; do
         # shellcheck disable=SC2086
         "${ms[@]}" MS_NODE_ID=$rank MS_ROLE=MS_WORKER $training --max-steps 1000000 --epochs 100000 \
@@ -75,9 +77,11 @@ lost()
     done
     job_until grep -q "Train Epoch" "$job_folder/worker0"
     case $1 in
-    worker) kill -KILL "${pids[1]}" && wait $scheduler ;;
-    scheduler) kill -KILL $scheduler && wait "${pids[1]}" ;;
+    worker) kill -KILL "${pids[1]}"; left=$scheduler ;;
+    scheduler) kill -KILL $scheduler; left=${pids[1]} ;;
     esac
+    job_until eval '! kill -0 $left' || kill "${pids[@]}" $scheduler
+    wait "$left"
     result=$?
     cat "$job_folder/scheduler" "$job_folder/worker1" >"$job_output"
     [ $result = 1 ] && grep -q "$2" "$job_output" && ! job_leaked

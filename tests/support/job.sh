@@ -75,6 +75,15 @@ job_stack='ulimit -S -s 64'
 job_small_stack=("$BASH" -c "$job_stack; exec \"\$@\"" small)
 # A script's own options for MPICH's mpirun.
 job_mpich=()
+# job_leaves_mpi: from here on ranks may end without MPI_Finalize. MPICH's mpirun then tells the others by
+# SIGUSR1, and its exit status is 0 or 1 by chance: each rank prints its own.
+job_unfinalized=()
+job_leaves_mpi()
+{
+    job_recovers
+    job_mpich=(-disable-auto-cleanup)
+    job_unfinalized=(/bin/sh -c 'trap "" USR1; "$@"; echo "job: a rank ended with $?"' sh)
+}
 
 # A case is named by its words, and the DIST_ variables that the script has set for it.
 job_environment=$(env | grep '^DIST_' | sort)
@@ -194,7 +203,7 @@ job_launch()
     openmpi) command=("${job_mpi[@]}" "TSAN_OPTIONS=${TSAN_OPTIONS-}:detect_deadlocks=0"
                       "$OPENMPI_RUN" -np "$ranks" "$program" "$@") ;;
     mpich) command=("${job_mpi[@]}" "$MPICH_RUN" -launcher fork ${job_mpich[@]+"${job_mpich[@]}"}
-                    -np "$ranks" "$program" "$@") ;;
+                    -np "$ranks" ${job_unfinalized[@]+"${job_unfinalized[@]}"} "$program" "$@") ;;
     shell) command=("$BASH" -c 'job_shell "$@"' job_shell "$ranks" "$program" "$@") ;;
     self) command=("$program" "$@") ;;
     *) echo "job.sh: no launcher $launcher" >&2; exit 99 ;;
@@ -204,6 +213,10 @@ job_launch()
     TEST_JOB=$job_id timeout -k 10 "$((job_patience * JOB_LIMIT))" "${command[@]}" \
         >"$job_output" 2>&1 </dev/null 7>&- 9>&-
     job_status=$?
+    if [ "$launcher" = mpich ] && [ ${#job_unfinalized[@]} -gt 0 ] && [ $job_status -lt 124 ]; then
+        [ "$(grep -c 'job: a rank ended with 0$' "$job_output")" = "$ranks" ]
+        job_status=$?
+    fi
 }
 
 job_processes() { grep -lsz "^TEST_JOB=$job_id\$" /proc/[0-9]*/environ | tr -dc '0-9\n'; }
