@@ -10,35 +10,8 @@ nobase_dist_doc_DATA = \
 	docs/footprint.md \
 	docs/launching.md \
 	docs/performance/README.md \
-	docs/performance/all_reduce-2-long.svg \
 	docs/performance/all_reduce-2-medium.svg \
-	docs/performance/all_reduce-2-short.svg \
-	docs/performance/all_reduce-8-long.svg \
-	docs/performance/all_reduce-8-medium.svg \
-	docs/performance/all_reduce-8-short.svg \
-	docs/performance/every-2-osu-1.svg \
-	docs/performance/every-2-row-1.svg \
-	docs/performance/every-2-row-16.svg \
-	docs/performance/every-4-osu-1.svg \
-	docs/performance/every-4-row-1.svg \
-	docs/performance/every-4-row-16.svg \
-	docs/performance/every-8-osu-1.svg \
-	docs/performance/every-8-row-1.svg \
-	docs/performance/every-8-row-16.svg \
 	docs/performance/gpu.md \
-	docs/performance/hosts-2-line.svg \
-	docs/performance/hosts-2-long.svg \
-	docs/performance/hosts-2-short.svg \
-	docs/performance/hosts-2x4-line.svg \
-	docs/performance/hosts-4-line.svg \
-	docs/performance/hosts-4-long.svg \
-	docs/performance/hosts-4-short.svg \
-	docs/performance/others-2-long.svg \
-	docs/performance/others-2-short.svg \
-	docs/performance/others-4-long.svg \
-	docs/performance/others-4-short.svg \
-	docs/performance/others-8-long.svg \
-	docs/performance/others-8-short.svg \
 	docs/performance/unchanged.md \
 	docs/performance/why.md \
 	docs/python.md \

@@ -8,8 +8,8 @@ EXTRA_DIST += \
 	docs/site/template.html \
 	scripts/site
 
-site:
-	$(BASH) $(srcdir)/scripts/site site
+site: bench/draw
+	builddir='$(abs_top_builddir)' $(BASH) $(srcdir)/scripts/site site
 clean-local: clean-site
 clean-site:
 	rm -rf site
