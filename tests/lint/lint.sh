@@ -38,6 +38,7 @@ rule()
 
 rule "each floor includes only earlier ones" rule_floors
 rule "programs use the public headers alone" rule_public
+rule "no dumps, logs or large files" rule_dumps
 rule "every file begins with its licence and purpose" rule_heads
 rule "the library never exits" rule_exit
 rule "the environment is read in one place" rule_getenv

@@ -6,5 +6,6 @@ EXTRA_DIST += \
 	tests/lint/lint.sh \
 	tests/lint/planted.sh \
 	tests/lint/rules.sh \
+	tests/lint/structure.py \
 	tests/lint/symbols \
 	tests/lint/words

@@ -92,6 +92,16 @@ lint_written()
     ls configure.ac Makefile.am bootstrap .clang-format 2>/dev/null
 }
 
+# The repository holds what people write: no dumps, no logs, and no file over 300 KB.
+rule_dumps()
+{
+    [ -e .git ] && command -v git >/dev/null || { echo "skip: no repository"; return; }
+    git ls-files | grep -E '(^|/)(dist-flight[^/]*\.json|core(\.[0-9]+)?|vgcore\.[^/]*|perf\.data[^/]*|nohup\.out|[^/]*\.(log|core|orig|rej|gcda|gcno|profraw))$|~$' |
+        sed 's/$/: a dump or a log/'
+    git ls-files -z | xargs -0 -r stat -c '%s %n' -- 2>/dev/null |
+        awk '$1 > 300000 { sub(/^[0-9]+ /, ""); print $0 ": over 300 KB" }'
+}
+
 rule_heads()
 {
     local file first second head
