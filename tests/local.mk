@@ -89,7 +89,7 @@ sanitizer_environment = \
 
 # The costs that tests have measured, and their cookie.
 clean-local:
-	rm -rf tests/cache tests/reports
+	rm -rf tests/cache tests/fuzz/kept tests/reports
 
 # The long forms: more ranks, real data, more epochs.
 check-long:

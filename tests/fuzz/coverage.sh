@@ -22,9 +22,10 @@ profdata=$(llvm profdata) && cov=$(llvm cov) && grep -q __llvm_profile_runtime "
     { echo "SKIP: coverage: it needs llvm-cov and a build for it (configure CC=clang --enable-fuzzers)"
       exit 0; }
 
+python3 tests/fuzz/corpus.py unpack "$counts/kept" || exit 1
 for target in $("$program" --list); do
     LLVM_PROFILE_FILE=$counts/$target.profraw timeout 120 "$program" "--target=$target" -runs=0 \
-        "tests/fuzz/corpus/$target" >"$counts/log" 2>&1 </dev/null ||
+        "$counts/kept/$target" >"$counts/log" 2>&1 </dev/null ||
         { echo "FAIL: coverage: $target fails on a kept input"; tail -n 20 "$counts/log"; exit 1; }
 done
 "$profdata" merge -sparse "$counts"/*.profraw -o "$counts/all" &&

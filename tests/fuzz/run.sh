@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # make fuzz: every target for FUZZ_SECONDS, as many at a time as there are CPUs, from the kept
-# inputs. What fails stays in tests/fuzz/failed/ of the build: mend it, and keep it in the corpus.
+# inputs. An input that fails stays in tests/fuzz/failed/ of the build: fix it, and add it with corpus.py.
 set -u
 : "${srcdir:?run by make fuzz}" "${builddir:?}"
 seconds=${FUZZ_SECONDS:-10} only=${FUZZ_TARGETS:-}
 program=$builddir/tests/fuzz/fuzz
-failed=$builddir/tests/fuzz/failed
+failed=$builddir/tests/fuzz/failed kept=$builddir/tests/fuzz/kept
 
 # The inputs that are found go to FUZZ_KEEP/TARGET, if that is set.
 fuzz_one()
@@ -18,7 +18,7 @@ fuzz_one()
     mkdir -p "$found" "$failed/$target"
     timeout $((seconds + 120)) "$program" "--target=$target" -max_total_time="$seconds" \
         -timeout=60 -rss_limit_mb=2048 -max_len=4096 -print_final_stats=1 -close_fd_mask=3 \
-        -artifact_prefix="$failed/$target/" "$found" "$srcdir/tests/fuzz/corpus/$target" \
+        -artifact_prefix="$failed/$target/" "$found" "$kept/$target" \
         >"$log" 2>&1 </dev/null
     status=$?
     [ -n "${FUZZ_KEEP:-}" ] || rm -rf "$found"
@@ -38,6 +38,7 @@ if [ ! -x "$program" ] || ! grep -q __sanitizer_cov "$program"; then
     exit 0
 fi
 mkdir -p "$failed"
+python3 "$srcdir/tests/fuzz/corpus.py" unpack "$kept" || exit 1
 export -f fuzz_one
-export seconds program failed srcdir
+export seconds program failed kept
 "$program" --list | grep -xE "${only:-.*}" | xargs -P "$(nproc)" -I{} "$BASH" -c 'fuzz_one {}'
