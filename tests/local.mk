@@ -53,6 +53,7 @@ EXTRA_DIST += \
 	tests/support/torch.sh \
 	tests/support/training.sh \
 	tests/support/slurm.sh \
+	tests/support/some.sh \
 	tests/support/survives.sh \
 	tests/support/planted.sh \
 	tests/support/planted_job.sh \
@@ -90,6 +91,13 @@ sanitizer_environment = \
 # The costs that tests have measured, and their cookie.
 clean-local:
 	rm -rf tests/cache tests/fuzz/kept tests/reports
+
+# make test T="tests/unit/store/test_client shrink core": these tests, a script of tests/jobs by its name, all
+# tests of a folder of tests/unit. Builds only the programs that they need.
+test: all
+	@srcdir='$(abs_top_srcdir)' $(BASH) $(top_srcdir)/tests/support/some.sh '$(TESTS)' '$(check_PROGRAMS)' '$(T)' \
+	    $(MAKE) $(AM_MAKEFLAGS) check-TESTS
+.PHONY: test
 
 # The long forms: more ranks, real data, more epochs.
 check-long:
