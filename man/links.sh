@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # links.sh [--remove] FOLDER PAGE...: a file for each function that a page serves besides the one it
-# is named after, with a line that points man(1) to the page.
+# is named after, with a line that points man(1) to the page. PAGE is NAME.3 or NAME.3.in.
 remove=no
 [ "$1" != --remove ] || { remove=yes; shift; }
 folder=$1
 shift
 for page; do
-    own=$(basename "$page" .3)
+    own=${page##*/} own=${own%%.3*}
     for name in $(sed -n '/^\.Sh NAME/,/^\.Nd/s/^\.Nm \(dist_[a-z_]*\).*/\1/p' "$page"); do
         [ "$name" != "$own" ] || continue
         if [ $remove = yes ]; then

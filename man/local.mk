@@ -6,16 +6,22 @@ dist_man_MANS += \
 	man/dist-tuning.7 \
 	man/dist-ucx.7 \
 	man/dist.7 \
+	man/dist_backend.3 \
+	man/dist_bench.1 \
+	man/dist_info.1 \
+	man/dist_sim.1 \
+	man/dist_transport.3 \
+	man/distrun.1 \
+	man/libdist.3
+# The synopsis of these is made of the public headers.
+function_pages = \
 	man/dist_abort.3 \
 	man/dist_all_gather.3 \
 	man/dist_all_reduce.3 \
 	man/dist_alloc.3 \
-	man/dist_backend.3 \
-	man/dist_bench.1 \
 	man/dist_broadcast.3 \
 	man/dist_ddp.3 \
 	man/dist_flight_dump.3 \
-	man/dist_info.1 \
 	man/dist_init_process_group.3 \
 	man/dist_last_error.3 \
 	man/dist_new_group.3 \
@@ -25,20 +31,24 @@ dist_man_MANS += \
 	man/dist_send.3 \
 	man/dist_set_stream.3 \
 	man/dist_shared_alloc.3 \
-	man/dist_sim.1 \
 	man/dist_spawn.3 \
-	man/dist_transport.3 \
 	man/dist_wait.3 \
-	man/dist_zero.3 \
-	man/distrun.1 \
-	man/libdist.3
+	man/dist_zero.3
+nodist_man_MANS = $(function_pages)
+CLEANFILES += $(function_pages)
+$(function_pages): man/synopsis.awk $(distinclude_HEADERS)
+SUFFIXES = .3.in .3
+.3.in.3:
+	$(AM_V_GEN)$(MKDIR_P) man && cd $(srcdir) && \
+	    $(AWK) -f man/synopsis.awk $(distinclude_HEADERS) $@.in >'$(abs_builddir)/$@.new' && \
+	    mv '$(abs_builddir)/$@.new' '$(abs_builddir)/$@'
 dist_doc_DATA += CONTRIBUTING.md README.md README.zh-CN.md
-EXTRA_DIST += man/links.sh
+EXTRA_DIST += $(function_pages:=.in) man/links.sh man/synopsis.awk
 
 # One page serves several functions: each other name becomes a file that points to it.
 install-data-hook:
-	$(BASH) $(srcdir)/man/links.sh '$(DESTDIR)$(man3dir)' $(srcdir)/man/*.3
+	$(BASH) $(srcdir)/man/links.sh '$(DESTDIR)$(man3dir)' $(srcdir)/man/*.3 $(srcdir)/man/*.3.in
 uninstall-hook:
-	$(BASH) $(srcdir)/man/links.sh --remove '$(DESTDIR)$(man3dir)' $(srcdir)/man/*.3
+	$(BASH) $(srcdir)/man/links.sh --remove '$(DESTDIR)$(man3dir)' $(srcdir)/man/*.3 $(srcdir)/man/*.3.in
 
 include examples/local.mk

@@ -112,7 +112,7 @@ rule_heads()
         *.c | *.h)
             [[ $head == '/* SPDX-License-Identifier: BSD-3-Clause */'$'\n''/*'* ]] ||
                 echo "$file:1: wants the licence line and a line of purpose" ;;
-        *.map | *.[0-9] | *.m4 | *.mk | *.am | *.ac | *.sh | *.awk | .ci/* | scripts/* | bootstrap)
+        *.map | *.[0-9] | *.[0-9].in | *.m4 | *.mk | *.am | *.ac | *.sh | *.awk | .ci/* | scripts/* | bootstrap)
             [[ $head == *'SPDX-License-Identifier: BSD-3-Clause'* ]] ||
                 echo "$file:1: wants the licence line" ;;
         esac
@@ -210,8 +210,8 @@ rule_listed()
     # shellcheck disable=SC2086
     for word in $(cat Makefile.am $makefiles | tr '\\' ' '); do listed[$word]=1; done
     for file in $makefiles $(lint_sources src train bench examples tools tests) \
-        $(find man tests -name '*.sh' -o -name '*.awk' -o -name '*.[1-9]' 2>/dev/null | sort); do
-        [ -n "${listed[$file]-}" ] || echo "$file: in no local.mk, nor in Makefile.am"
+        $(find man tests -name '*.sh' -o -name '*.awk' -o -name '*.[1-9]' -o -name '*.[1-9].in' 2>/dev/null | sort); do
+        [ -n "${listed[${file%.in}]-}" ] || echo "$file: in no local.mk, nor in Makefile.am"
     done
 }
 
@@ -285,6 +285,10 @@ rule_man()
     command -v mandoc >/dev/null || { echo "skip: no mandoc"; return; }
     # shellcheck disable=SC2086
     mandoc -T lint -W warning $pages
+    for pages in man/*.3.in; do
+        [ ! -e "$pages" ] || awk -f "$lint_home/../../man/synopsis.awk" include/dist/*.h "$pages" |
+            mandoc -T lint -W warning | sed "s|<stdin>|$pages|"
+    done
 }
 
 rule_layout()
@@ -329,38 +333,21 @@ rule_symbols()
                 s/^> \(.*\)/\1: public, not in tests\/lint\/symbols/p'
 }
 
-# "type name(argument, argument)" of each function that the public headers declare.
-lint_header_prototypes()
+# The functions of the NAME sections, but for the names of pages that describe several.
+lint_described()
 {
-    grep -hv '^#' include/dist/*.h | tr '\n' ' ' | sed 's|/\*|\n&|g; s|\*/|&\n|g' | grep -v '^/\*' |
-        tr '\n' ' ' | grep -oE 'DIST_API [^;]*;' |
-        sed -E 's/^DIST_API //; s/;$//; s/ +/ /g; s/\( /(/g' | sort -u
+    local page own
+    for page in man/*.3 man/*.3.in; do
+        own=${page##*/} own=${own%%.3*}
+        sed -n '/^\.Sh NAME/,/^\.Nd/s/^\.Nm \([a-z0-9_]*\).*/\1/p' "$page" |
+            grep -vx -- "$([ -n "$(lint_public | grep -x -- "$own")" ] || echo "$own")"
+    done | sort -u
 }
 
-# The same of the man pages' synopses.
-lint_man_prototypes()
+rule_described()
 {
-    awk '
-        function unquoted(text) { gsub(/"/, "", text); return text }
-        function glued(type) { return type ~ /[*]$/ ? type : type " " }
-        FNR == 1 { inside = 0 }
-        /^\.Sh/ { inside = /SYNOPSIS/ }
-        !inside { next }
-        /^\.Ft / { type = unquoted(substr($0, 5)) }
-        /^\.Fo / { name = $2; arguments = "" }
-        /^\.Fa / { arguments = arguments (arguments == "" ? "" : ", ") unquoted(substr($0, 5)) }
-        /^\.Fc/ { print glued(type) name "(" arguments ")" }
-        /^\.Fn / {
-            rest = substr($0, 5); name = rest; sub(/ .*/, "", name); sub(/^[^ ]* ?/, "", rest)
-            gsub(/" "/, ", ", rest)
-            print glued(type) name "(" unquoted(rest) ")"
-        }' man/*.3 | sort -u
-}
-
-rule_prototypes()
-{
-    ls man/*.3 >/dev/null 2>&1 || { echo "skip: no man pages of functions"; return; }
-    diff <(lint_header_prototypes) <(lint_man_prototypes) |
+    ls man/*.3.in >/dev/null 2>&1 || { echo "skip: no man pages of functions"; return; }
+    diff <(lint_public) <(lint_described) |
         sed -n 's/^< \(.*\)/\1: in no man page/p; s/^> \(.*\)/\1: in a man page, in no header/p'
 }
 
