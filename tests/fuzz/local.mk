@@ -28,7 +28,7 @@ tests_fuzz_fuzz_LDFLAGS = $(job_ldflags) $(FUZZ_LDFLAGS) \
 tests_fuzz_fuzz_LDADD = librun.la libtrain.la libdist_core.la $(CBLAS_LIBS) \
 	$(JANSSON_LIBS) $(ZLIB_LIBS) -lm
 TESTS += tests/fuzz/corpus.sh
-EXTRA_DIST += tests/fuzz/README.md tests/fuzz/corpus tests/fuzz/corpus.py tests/fuzz/corpus.sh tests/fuzz/run.sh \
+EXTRA_DIST += tests/README.md tests/fuzz/corpus tests/fuzz/corpus.py tests/fuzz/corpus.sh tests/fuzz/run.sh \
 	tests/fuzz/coverage.sh tests/fuzz/parsers
 
 FUZZ_SECONDS = 10
