@@ -3,7 +3,7 @@
 #ifndef TESTS_UNIT_CORE_FAKE_H
 #define TESTS_UNIT_CORE_FAKE_H
 
-#include "core/group/group.h"
+#include "core/group.h"
 
 #define FAKE_CALLS 256
 

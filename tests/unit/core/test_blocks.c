@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Blocks that lie in each other's gaps, compared with a map of bytes. */
-#include "core/call/blocks.h"
+#include "core/call.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

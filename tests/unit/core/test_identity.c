@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "core/group/group.h"
+#include "core/group.h"
 
 /* Machine by rank: 0 0 1 2 1 2. */
 static const int nodes[] = {0, 0, 1, 2, 1, 2};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Created operations: their values, what they resolve to, and what is refused. */
-#include "core/call/op.h"
+#include "core/call.h"
 
 #include "alone.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Without the progress thread: whoever waits moves the works of all groups. */
-#include "core/work/others.h"
+#include "core/work.h"
 #include "fake.h"
 #include "tests/unit/base/unit.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Where the drive of a group and the progress thread may go: every pair, as their headers draw it.
  */
-#include "core/work/progress.h"
+#include "core/work.h"
 
 #include "base/log.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a backend says that it does not do is refused, and nothing else is. */
-#include "core/call/calls.h"
+#include "core/call.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

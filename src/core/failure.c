@@ -1,0 +1,714 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The sentences in which failures are told: what was called, what has happened, who is left. */
+#include "base/clock.h"
+#include "base/collective.h"
+#include "core/group.h"
+#include "store/last_call.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FAILURE_RANKS 256
+/* Of so many ranks at most a message says host and process. */
+#define FAILURE_KNOWN 2
+
+/* ---- the call ---- */
+
+/* ", to rank 2, tag 7", ", root 0", or nothing. */
+static void failure_peer(const struct dist_call *call, char *text, size_t size)
+{
+    text[0] = '\0';
+    if (call->collective == DIST_COLL_RECV && call->root == DIST_ANY_SOURCE)
+        snprintf(text, size, ", from any rank, tag %d", call->tag);
+    else if (disti_collective_pair(call->collective))
+        snprintf(text, size, ", %s rank %d, tag %d",
+                 call->collective == DIST_COLL_SEND ? "to" : "from", call->root, call->tag);
+    else if (disti_collective_rooted(call->collective))
+        snprintf(text, size, ", root %d", call->root);
+}
+
+const char *disti_failure_call(const struct disti_work *work, char text[GROUP_CALL])
+{
+    const struct dist_call *call = work ? &work->call : NULL;
+    const bool reduces = work && disti_algorithm_reduces(call->collective);
+    char peer[48];
+
+    if (!work)
+        return "its operations";
+    failure_peer(call, peer, sizeof(peer));
+    if (call->collective == DIST_COLL_BARRIER)
+        snprintf(text, GROUP_CALL, "barrier #%llu", (unsigned long long)call->sequence);
+    else
+        snprintf(text, GROUP_CALL, "%s #%llu (%s x %zu%s%s%s)", disti_work_name(work),
+                 (unsigned long long)call->sequence, dist_dtype_string(call->dtype), call->count,
+                 reduces ? ", " : "", reduces ? dist_op_string(call->op) : "", peer);
+    return text;
+}
+
+/* How long it has waited so far. Its deadline may have been put off meanwhile. */
+static double failure_waited(const struct dist_group *group, const struct disti_work *work)
+{
+    const int64_t begun = work->deadline_ns - group->timeout_ms * INT64_C(1000000);
+
+    return (double)(disti_now_ns() - begun) * 1e-9;
+}
+
+/* ---- ranks ---- */
+
+/* "rank 5 (host b, pid 812)" */
+static size_t failure_rank(const struct dist_group *group, int rank, char *text, size_t size)
+{
+    const struct world_peer *peers = group->world->peers;
+    const int world_rank = peers ? group->members[rank] : rank;
+
+    if (!peers)
+        return disti_text(text, size, "rank %d", rank);
+    if (group->number)
+        return disti_text(text, size, "rank %d (world rank %d, host %s, pid %d%s)", rank,
+                          world_rank, peers[world_rank].locality.host,
+                          (int)peers[world_rank].locality.pid,
+                          disti_world_elsewhere(group->world, world_rank));
+    return disti_text(text, size, "rank %d (host %s, pid %d%s)", rank,
+                      peers[world_rank].locality.host, (int)peers[world_rank].locality.pid,
+                      disti_world_elsewhere(group->world, world_rank));
+}
+
+typedef bool (*failure_test)(const struct dist_group *group, int rank);
+
+/* "0-4, 6, 7": the ranks for which it holds; "..." at its end: and more. Returns how many these
+ * are.
+ */
+static int failure_list(const struct dist_group *group, failure_test holds, char *text, size_t size)
+{
+    bool cut = false;
+    size_t used = 0;
+    int count = 0;
+
+    text[0] = '\0';
+    for (int r = 0; r < group->world_size; r++) {
+        int last = r;
+
+        if (!holds(group, r))
+            continue;
+        while (last + 1 < group->world_size && holds(group, last + 1))
+            last++;
+        if (last == r + 1)
+            last = r; /* of two each is named */
+        if (!cut && used + 40 < size) {
+            used += disti_text(text + used, size - used, "%s%d", used ? ", " : "", r);
+            if (last > r)
+                used += disti_text(text + used, size - used, "-%d", last);
+        } else if (!cut) {
+            disti_text(text + used, size - used, ", ...");
+            cut = true;
+        }
+        count += last - r + 1;
+        r = last;
+    }
+    return count;
+}
+
+/* On the machine of the lost rank, if that is another one, nobody is known to be. */
+static bool failure_is_alive(const struct dist_group *group, int rank)
+{
+    const struct disti_world *world = group->world;
+    const int node = world->places[group->members[rank]].node;
+
+    return !disti_news_is_gone(group->world, group->members[rank]) &&
+           (node != world->places[group->lost_rank].node ||
+            node == world->places[world->rank].node);
+}
+
+/* Behind a rank's name in "rank 1, rank 12 (unreachable)", as backends describe whom they wait for;
+ * NULL: they do not wait for it. */
+static const char *failure_find(const struct dist_group *group, int rank)
+{
+    const char *at = atomic_load(&group->flight.waits_for);
+    char name[24];
+    const size_t length = (size_t)snprintf(name, sizeof(name), "rank %d", rank);
+
+    const char *hint = at ? strchr(at, ';') : NULL;
+
+    while (at && (at = strstr(at, name)) && at[length] >= '0' && at[length] <= '9')
+        at += length;
+    return at && (!hint || at < hint) ? at + length : NULL;
+}
+
+bool disti_failure_waits_for(const struct dist_group *group, int rank)
+{
+    return failure_find(group, rank);
+}
+
+static bool failure_is_unreachable(const struct dist_group *group, int rank)
+{
+    static const char word[] = " (unreachable)";
+    const char *behind = failure_find(group, rank);
+
+    return behind && strncmp(behind, word, sizeof(word) - 1) == 0;
+}
+
+/* Without a store the death of a process that this rank cannot see may stay unknown. */
+static bool failure_is_unknown(const struct dist_group *group, int rank)
+{
+    return disti_failure_waits_for(group, rank) && !disti_news_is_seen(group, rank);
+}
+
+/* Whom it waits for, as the backend says: kept for the flight recorder too. */
+static const char *failure_ask(struct dist_group *group)
+{
+    char *text = atomic_load(&group->flight.waits_for);
+
+    if (!text && group->backend->describe) {
+        text = calloc(1, DISTI_FLIGHT_WAITS);
+        atomic_store(&group->flight.waits_for, text);
+    }
+    if (!text)
+        return "";
+    group->backend->describe(group->state, text, DISTI_FLIGHT_WAITS);
+    return text;
+}
+
+/* Returns the likely reason that the last failure_ask found, or "". */
+static const char *failure_hint(const struct dist_group *group)
+{
+    const char *waits_for = atomic_load(&group->flight.waits_for);
+    const char *hint = waits_for ? strchr(waits_for, ';') : NULL;
+
+    return hint && hint[1] == ' ' ? hint + 2 : "";
+}
+
+static bool failure_is_own(const struct dist_group *group, const struct disti_work *work)
+{
+    return work && disti_collective_pair(work->call.collective) && work->call.root == group->rank;
+}
+
+/* "rank 5 (host b, pid 812)", or "ranks 1-7". */
+static void failure_missing(struct dist_group *group, char *text, size_t size)
+{
+    static const char other[] = "another rank";
+    const char *waits_for = failure_ask(group);
+    const int named = (int)strcspn(waits_for, ";");
+    char list[FAILURE_RANKS];
+    const int count = failure_list(group, disti_failure_waits_for, list, sizeof(list));
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (int r = 0; r < group->world_size && count && count <= FAILURE_KNOWN; r++) {
+        if (!disti_failure_waits_for(group, r))
+            continue;
+        used += disti_text(text + used, size - used, "%s", used ? " and " : "");
+        used += failure_rank(group, r, text + used, size - used);
+    }
+    if (count > FAILURE_KNOWN)
+        disti_text(text, size, "ranks %s", list);
+    else if (!count)
+        disti_text(text, size, "%.*s", named ? named : (int)strlen(other),
+                   named ? waits_for : other);
+}
+
+/* What is known of those that are waited for. At the deadline nobody can tell who computes from who
+ * has just gone. */
+static void failure_manner(const struct dist_group *group, char *text, size_t size)
+{
+    char list[FAILURE_RANKS], all[FAILURE_RANKS];
+    const int away = failure_list(group, failure_is_unreachable, list, sizeof(list));
+
+    if (!away && failure_list(group, failure_is_unknown, all, sizeof(all)))
+        disti_text(
+            text, size,
+            "silent, and perhaps dead: the process that held the job's store is gone, so the "
+            "ends of ranks on other machines are not reported");
+    else if (!away)
+        disti_text(text, size, "alive but silent");
+    else if (away == failure_list(group, disti_failure_waits_for, all, sizeof(all)))
+        disti_text(text, size, "unreachable: its machine acknowledges nothing");
+    else
+        disti_text(text, size,
+                   "silent; of these %s %s unreachable: its machine acknowledges nothing", list,
+                   away == 1 ? "is" : "are");
+}
+
+/* ---- sentences ---- */
+
+const char *disti_failure_lost(struct dist_group *group, const struct disti_work *work,
+                               const char *what, char *text)
+{
+    char name[GROUP_NAME], call[GROUP_CALL], alive[FAILURE_RANKS], missing[FAILURE_RANKS + 128];
+    size_t used = disti_text(text, GROUP_TEXT, "%s: %s", disti_failure_call(work, call), what);
+
+    if (work)
+        used += disti_text(text + used, GROUP_TEXT - used, "; %s waited %.1f s",
+                           disti_group_name(group, name), failure_waited(group, work));
+    /* The rank that failed may have met its deadline, and wait for one that waits itself. */
+    if (work && group->lost_rank >= 0 && !group->lost_process && !group->aborted &&
+        failure_ask(group)[0]) {
+        failure_missing(group, missing, sizeof(missing));
+        used += disti_text(text + used, GROUP_TEXT - used, " for %s", missing);
+    }
+    if (work && !group->lost_process) {
+        failure_ask(group);
+        used += disti_text(text + used, GROUP_TEXT - used, "%s%s",
+                           failure_hint(group)[0] ? "; " : "", failure_hint(group));
+    }
+    if (group->lost_rank >= 0 && group->lost_process) {
+        const int count = failure_list(group, failure_is_alive, alive, sizeof(alive));
+
+        disti_text(text + used, GROUP_TEXT - used,
+                   count == 1 ? "; rank %s is alive" : "; ranks %s are alive", alive);
+    }
+    return text;
+}
+
+const char *disti_failure_timeout(struct dist_group *group, const struct disti_work *work,
+                                  char *text)
+{
+    char name[GROUP_NAME], call[GROUP_CALL], missing[FAILURE_RANKS + 128];
+    char manner[FAILURE_RANKS + 160];
+    const char *hint;
+
+    failure_missing(group, missing, sizeof(missing));
+    if (failure_is_own(group, work))
+        disti_text(manner, sizeof(manner), "which is this rank");
+    else
+        failure_manner(group, manner, sizeof(manner));
+    hint = failure_hint(group);
+    disti_text(text, GROUP_TEXT,
+               "%s: %s waited %.1f s for %s, %s%s%s%s check where the other ranks are, or raise "
+               "the timeout given to init_process_group or new_group, else DIST_TIMEOUT (seconds)",
+               disti_failure_call(work, call), disti_group_name(group, name),
+               failure_waited(group, work), missing, manner, hint[0] ? "; " : "", hint,
+               hint[0] ? ". Otherwise" : ":");
+    return text;
+}
+
+const char *disti_failure_stall(struct dist_group *group, const struct disti_work *work, char *text)
+{
+    char name[GROUP_NAME], call[GROUP_CALL], missing[FAILURE_RANKS + 128];
+    const char *hint;
+
+    failure_missing(group, missing, sizeof(missing));
+    hint = failure_hint(group);
+    disti_text(text, GROUP_TEXT,
+               "%s: %s has waited %.1f s for %s, and gives up in %.1f s%s%s; a process that gets "
+               "SIGUSR1 writes its last calls to a file (DIST_FLIGHT_FILE)",
+               disti_failure_call(work, call), disti_group_name(group, name),
+               failure_waited(group, work), missing,
+               (double)(work->deadline_ns - disti_now_ns()) * 1e-9, hint[0] ? "; " : ": ",
+               hint[0] ? hint : "see what that does");
+    return text;
+}
+
+/* What ends a group: a lost rank, a deadline, a broken backend. */
+
+/*
+ * A rank that ended normally may have left its last messages on their way, and one
+ * that died may have: what can still end, ends within the grace.
+ */
+#define FAULT_GRACE_NS (200LL * 1000 * 1000)
+
+/*
+ * When a connection breaks the peer at its other end may be a victim itself, which left because of
+ * a third rank. The store hears of the first failure first and tells all: wait so long for its
+ * news.
+ */
+#define FAULT_NEWS_MS 500
+#define FAULT_LOOK_MS 20
+
+/*
+ * Several ranks may find different failures at once. All of them return the status of the one that
+ * the store had first, so a rank that reports a failure waits this long to hear which that is.
+ */
+#define FAULT_FIRST_MS 1000
+
+/* Whom a rank waits for at its deadline may itself wait for another, and has the same deadline. */
+#define FAULT_CHAIN_MS 100
+
+/* It is this group that failed: this process's others go on. */
+static void fault_tell(struct dist_group *group, dist_status status, const char *text)
+{
+    const struct disti_party party = disti_group_party(group);
+    struct disti_store *store = group->world->bootstrap.store;
+
+    if (status == DIST_ERR_ABORTED &&
+        !group->aborted) /* no dist_abort: the group may be a parent */
+        status = DIST_ERR_PEER_LOST;
+    if (group->world_size > 1 && store &&
+        !disti_news_tell_failure(group, status, group->aborted ? NULL : text))
+        disti_store_report(store, &party, status, text);
+}
+
+/* Of a process that is gone the message says all; in other cases it matters who called what. */
+static void fault_record(struct dist_group *group, dist_status status)
+{
+    const bool gone = disti_group_has_lost(group, status);
+    const char *reason = status == DIST_ERR_TIMEOUT ? "timeout"
+                         : group->aborted           ? "abort"
+                                                    : "failure";
+    const size_t used = strlen(group->cause);
+    char file[DISTI_FLIGHT_PATH];
+
+    if (!gone && disti_flight_failed(group, reason, file))
+        disti_text(group->cause + used, GROUP_TEXT - used,
+                   "; the last calls are in %s (dist_info flight)", file);
+}
+
+/* Ends the group here. `victim`: because of another rank. */
+static void fault_end(struct dist_group *group, dist_status status, const char *text, bool victim)
+{
+    group->failed = status;
+    atomic_store(&group->over, true);
+    disti_text(group->cause, GROUP_TEXT, "%s", text);
+    if (victim)
+        disti_last_call_note_loss();
+    disti_drive_wake(group); /* the driver may sleep with the backend armed */
+    group->drive.completion_due = true;
+    if (group->state)
+        group->backend->abort(group->state);
+    for (struct disti_work *work = group->works; work; work = work->next) {
+        /* A connection that broke because another rank failed is not the cause. */
+        if (work->ticket.status == DIST_IN_PROGRESS || work->ticket.status < 0)
+            work->ticket.status = status;
+    }
+    fault_record(group, status);
+}
+
+dist_status disti_group_unstarted(struct dist_group *group, dist_status status)
+{
+    if (status != DIST_ERR_NO_MEMORY && status != DIST_ERR_SYSTEM)
+        return status;
+    disti_group_enter(group);
+    if (disti_drive_state(&group->drive) != DISTI_DRIVE_CLOSED && !group->failed) {
+        disti_group_break(group, status, dist_last_error());
+        status = group->failed;
+    }
+    disti_drive_kick(group);
+    disti_group_exit(group);
+    return status;
+}
+
+dist_status disti_group_refuse(const struct dist_group *group, const char *what)
+{
+    char name[GROUP_NAME];
+
+    return disti_fail(DIST_ERR_ABORTED,
+                      "%s cannot start %s: the group ended with an earlier error: %s",
+                      disti_group_name(group, name), what, group->cause);
+}
+
+/* Another rank's failure, which the news told, ends the group with its status. */
+static void fault_lost(struct dist_group *group, const struct disti_work *work)
+{
+    char text[GROUP_TEXT];
+    dist_status status = disti_fail(group->lost_status, "%s",
+                                    disti_failure_lost(group, work, group->lost_text, text));
+
+    /* Without a store no other rank may have heard of it. A death is told as such. */
+    if (!group->lost_process)
+        disti_news_tell_failure(group, status, group->lost_text);
+    fault_end(group, status, text, true);
+}
+
+/* Half of the time has passed. One rank says so to its user, and whoever waits for that one. */
+static void fault_stall(struct dist_group *group, struct disti_work *work)
+{
+    char text[GROUP_TEXT];
+
+    work->warned = true;
+    disti_failure_stall(group, work, text);
+    if (group->rank == 0 || disti_failure_waits_for(group, 0))
+        disti_notice("%s", text);
+    else
+        disti_warn("%s", text);
+}
+
+static bool fault_is_stalled(const struct dist_group *group, const struct disti_work *work)
+{
+    return !work->warned &&
+           disti_expired(work->deadline_ns - group->timeout_ms * INT64_C(1000000) / 2);
+}
+
+/*
+ * True if a send is pending in a group that failed on another rank. That rank drops the group's
+ * messages, so the send could end well although no rank receives it: the group gets no grace.
+ * Without a store the grace is for the other ranks.
+ */
+static bool fault_sends_in_vain(const struct dist_group *group)
+{
+    const struct disti_work *work = group->works;
+
+    if (group->lost_process || disti_store_is_lost(group->world->bootstrap.store))
+        return false;
+    while (work && work->call.collective != DIST_COLL_SEND)
+        work = work->next;
+    return work != NULL;
+}
+
+/* Looks for a notice. Without a store its cause may arrive later, and replaces it. */
+static bool fault_read_news(struct dist_group *group)
+{
+    const bool known = group->lost_rank >= 0;
+    struct disti_notice notice;
+
+    if ((known && !group->lost_process) || !disti_news_read(group, &notice))
+        return known;
+    if (known && notice.group == DISTI_NO_GROUP && notice.rank == group->lost_rank)
+        return true;
+    group->lost_rank = notice.rank < 0 ? 0 : notice.rank;
+    group->lost_process = notice.group == DISTI_NO_GROUP;
+    group->lost_status = notice.status ? notice.status : DIST_ERR_PEER_LOST;
+    group->aborted = notice.status == DIST_ERR_ABORTED;
+    if (!known)
+        group->lost_until_ns = disti_now_ns() + (group->aborted ? 0 : FAULT_GRACE_NS);
+    disti_text(group->lost_text, GROUP_TEXT, "%s", notice.text);
+    return true;
+}
+
+/* The same, also if the store is lost. */
+static bool fault_look_for_news(struct dist_group *group)
+{
+    disti_news_listen(group->world);
+    return fault_read_news(group);
+}
+
+/* Sleeps until there may be news; another group's thread may read them for us. */
+static void fault_wait_for_news(struct dist_group *group)
+{
+    struct pollfd news = {.fd = disti_group_news_fd(group), .events = POLLIN};
+
+    poll(&news, 1, FAULT_LOOK_MS);
+}
+
+/*
+ * True if this rank's failure, which it has told, was the group's first, or the first had the same
+ * status. Otherwise lost_status and lost_text are those of the first.
+ */
+static bool fault_is_first(struct dist_group *group, dist_status status)
+{
+    const int64_t until = disti_deadline_ms(FAULT_FIRST_MS);
+    const bool asks = group->world_size > 1 && group->world->bootstrap.store;
+
+    while (asks && !fault_look_for_news(group) && !atomic_load(&group->is_told) &&
+           !disti_store_is_lost(group->world->bootstrap.store) && !disti_expired(until))
+        fault_wait_for_news(group);
+    if (group->lost_process && disti_store_is_lost(group->world->bootstrap.store))
+        return true; /* a rank that ended after this failure looks the same */
+    return atomic_load(&group->is_told) || group->lost_rank < 0 || group->lost_status == status;
+}
+
+/* Appends this rank's own finding to that of the rank that failed first. */
+static void fault_append_own(struct dist_group *group, const char *own)
+{
+    const size_t used = strlen(group->lost_text);
+
+    disti_text(group->lost_text + used, GROUP_TEXT - used, "; %s", own);
+}
+
+void disti_group_break(struct dist_group *group, dist_status status, const char *text)
+{
+    char own[GROUP_TEXT]; /* text may be dist_last_error, which telling may change */
+
+    if (group->failed)
+        return;
+    disti_text(own, sizeof(own), "%s", text);
+    fault_tell(group, status, own);
+    if (group->aborted || fault_is_first(group, status)) {
+        disti_fail_unlogged(own);
+        fault_end(group, status, own, status == DIST_ERR_PEER_LOST);
+        return;
+    }
+    fault_append_own(group, own);
+    fault_lost(group, NULL);
+}
+
+/* Appends what another rank says, which may wait for the one to blame. */
+static void fault_follow(struct dist_group *group, char *text)
+{
+    const int64_t until = disti_deadline_ms(FAULT_CHAIN_MS);
+    const size_t used = strlen(text);
+    struct disti_notice notice;
+
+    if (group->world_size < 3 || !group->world->bootstrap.store)
+        return;
+    while (!disti_news_read(group, &notice)) {
+        if (disti_expired(until))
+            return;
+        fault_wait_for_news(group);
+    }
+    if (!notice.graceful) /* a rank that left because of this failure explains nothing */
+        disti_text(text + used, GROUP_TEXT - used, "; %s", notice.text);
+}
+
+static void fault_timeout(struct dist_group *group, const struct disti_work *work)
+{
+    char text[GROUP_TEXT];
+
+    disti_failure_timeout(group, work, text);
+    fault_tell(group, DIST_ERR_TIMEOUT, text);
+    if (!fault_is_first(group, DIST_ERR_TIMEOUT)) {
+        fault_append_own(group, text);
+        fault_lost(group, work);
+        return;
+    }
+    fault_follow(group, text);
+    fault_end(group, disti_fail(DIST_ERR_TIMEOUT, "%s", text), text, false);
+}
+
+/*
+ * Without a store the other ranks look for the cause themselves. They must not see this rank's exit
+ * before, and may need its help to connect.
+ */
+static void fault_linger(struct dist_group *group)
+{
+    while (group->lost_rank >= 0 && !disti_expired(group->lost_until_ns)) {
+        fault_wait_for_news(group);
+        fault_look_for_news(group);
+    }
+}
+
+void disti_group_fail(struct dist_group *group, const struct disti_work *work, dist_status status)
+{
+    int64_t until = disti_deadline_ms(FAULT_NEWS_MS);
+    char own[GROUP_TEXT], text[GROUP_TEXT];
+
+    if (group->failed)
+        return;
+    if (atomic_load(&group->abort_asked)) { /* which may be why others are gone */
+        disti_group_abort(group);
+        return;
+    }
+    disti_text(own, sizeof(own), "%s", dist_last_error());
+    while (status == DIST_ERR_PEER_LOST && group->world->bootstrap.store &&
+           !fault_look_for_news(group) && !disti_expired(until))
+        fault_wait_for_news(group);
+    if (status == DIST_ERR_PEER_LOST && disti_news_listen(group->world))
+        fault_linger(group);
+    if (status == DIST_ERR_PEER_LOST && group->lost_rank >= 0) {
+        if (!group->lost_process && /* that rank may have waited for this one */
+            (group->lost_status == DIST_ERR_TIMEOUT || group->lost_status == DIST_ERR_PEER_LOST))
+            fault_append_own(group, own);
+        fault_lost(group, work);
+    } else if (status == DIST_ERR_PEER_LOST)
+        disti_group_break(group, status, disti_failure_lost(group, work, own, text));
+    else
+        disti_group_break(group, status, own);
+}
+
+/*
+ * Does it wait for a call that the rank has not made, and never will? Of messages: one to it is
+ * never received; one from it may be on its way for long, but not inside a machine.
+ */
+static bool fault_is_forsaken(const struct dist_group *group, const struct disti_work *work,
+                              const struct disti_notice *leaver)
+{
+    const int rank = dist_get_group_rank(group, leaver->rank);
+    const int64_t begun_ns = work->deadline_ns - group->timeout_ms * INT64_C(1000000);
+
+    /* What has come already is to be found first. */
+    if (work->ticket.status != DIST_IN_PROGRESS || !disti_expired(begun_ns + FAULT_GRACE_NS))
+        return false;
+    if (!disti_collective_pair(work->call.collective))
+        return work->call.sequence >= leaver->calls;
+    return work->call.root == rank && (work->call.collective == DIST_COLL_SEND ||
+                                       group->places[rank].node == group->places[group->rank].node);
+}
+
+/* A rank that this one waits for leaves the group: the others hear of it too, and so does that one.
+ */
+static void fault_left(struct dist_group *group)
+{
+    const struct disti_work *work = group->works;
+    struct disti_notice leaver;
+    char text[GROUP_TEXT];
+
+    if (!disti_news_leaver(group, &leaver))
+        return;
+    if (!group->lost_until_ns) /* the backend is looked at once more, at least */
+        group->lost_until_ns = disti_now_ns() + FAULT_GRACE_NS;
+    if (!disti_expired(group->lost_until_ns))
+        return;
+    while (work && !fault_is_forsaken(group, work, &leaver))
+        work = work->next;
+    if (!work)
+        return;
+    disti_fail(DIST_ERR_PEER_LOST, "%s", disti_failure_lost(group, work, leaver.text, text));
+    disti_group_break(group, DIST_ERR_PEER_LOST, text);
+}
+
+void disti_group_check_abort(struct dist_group *group)
+{
+    if (group->failed)
+        return;
+    if (atomic_load(&group->abort_asked))
+        disti_group_abort(group);
+    else if (group->world->bootstrap.store && fault_read_news(group) && group->aborted)
+        fault_lost(group, NULL);
+}
+
+void disti_group_watch(struct dist_group *group, struct disti_work *work)
+{
+    if (group->failed)
+        return;
+    if (atomic_load_explicit(&group->abort_asked, memory_order_relaxed))
+        disti_group_abort(group);
+    else if (fault_look_for_news(group) &&
+             (disti_expired(group->lost_until_ns) || fault_sends_in_vain(group)))
+        fault_lost(group, work);
+    else if (disti_expired(work->deadline_ns))
+        fault_timeout(group, work);
+    else if (fault_is_stalled(group, work))
+        fault_stall(group, work);
+    else
+        fault_left(group);
+}
+
+/* dist_abort: ends a group at once, from any thread or signal handler. */
+
+/*
+ * A handler can do little: it notes what is wanted, and rings the store, which tells all ranks,
+ * this one too. So whoever waits for the group here is woken, finds the note, and ends the group as
+ * any other failure does. Where nobody waits the next call does that.
+ */
+dist_status dist_abort(dist_group *group)
+{
+    if (!group || !atomic_load(&group->abort_possible))
+        return DIST_ERR_INVALID_ARGUMENT;
+    if (atomic_exchange(&group->abort_asked, true))
+        return DIST_OK;
+    atomic_store(&group->over, true);
+    if (group->alarm)
+        disti_store_alarm_ring(group->alarm);
+    return DIST_OK;
+}
+
+void disti_abort_ready(struct dist_group *group)
+{
+    const struct disti_party party = disti_group_party(group);
+
+    /* Without memory for it the others are told when the group ends here. */
+    if (group->world->bootstrap.store)
+        group->alarm = disti_store_alarm_new(group->world->bootstrap.store, &party);
+    atomic_store(&group->abort_possible, true);
+}
+
+void disti_abort_end(struct dist_group *group)
+{
+    atomic_store(&group->abort_possible, false);
+    disti_store_alarm_free(group->alarm);
+    group->alarm = NULL;
+}
+
+void disti_group_abort(struct dist_group *group)
+{
+    char name[GROUP_NAME];
+
+    if (group->failed)
+        return;
+    group->aborted = true;
+    if (group->alarm) /* it has told the others, or does so now: before they hear of a failure */
+        disti_store_alarm_send(group->alarm);
+    disti_fail(DIST_ERR_ABORTED, "%s aborted the group (dist_abort)",
+               disti_group_name(group, name));
+    disti_group_break(group, DIST_ERR_ABORTED, dist_last_error());
+}

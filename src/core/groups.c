@@ -1,0 +1,652 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* New groups of some ranks of another: by a list, by colour, of all. */
+#include "backends/registry.h"
+#include "base/clock.h"
+#include "base/collective.h"
+#include "base/hash.h"
+#include "core/group.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What dist_split_group exchanges. */
+struct split_choice {
+    int32_t color, key;
+};
+#define SPLIT_NO_MEMORY INT32_MIN /* a color: the rank cannot split */
+
+/* A rank that has this rank's colour. */
+struct split_member {
+    int32_t key;
+    int rank; /* in the parent */
+};
+
+static dist_status groups_bad(const struct dist_group *parent, const char *what, const char *format,
+                              ...) __attribute__((format(printf, 3, 4)));
+static dist_status groups_bad(const struct dist_group *parent, const char *what, const char *format,
+                              ...)
+{
+    char name[GROUP_NAME], text[256];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s, %s: %s", disti_group_name(parent, name), what,
+                      text);
+}
+
+/* A failed group may be a parent, so that the ranks that are left go on; an aborted one not. */
+static dist_status groups_check_parent(struct dist_group *parent, const char *what)
+{
+    dist_status status = disti_group_check(parent, what);
+
+    if (status != DIST_OK)
+        return status;
+    disti_group_enter(parent);
+    disti_group_check_abort(parent);
+    if (parent->aborted)
+        status = disti_group_refuse(parent, what);
+    disti_group_exit(parent);
+    return status;
+}
+
+/* Who waits for the others from here on gives up when the parent is aborted. */
+static void groups_begin(const struct dist_group *parent)
+{
+    disti_log_use(parent->log);
+    disti_store_end_on_abort((int32_t)parent->number);
+}
+
+static void groups_end(void)
+{
+    disti_store_end_on_abort(DISTI_NO_GROUP);
+    disti_log_use(NULL);
+}
+
+/* True if the library chooses the backend. */
+static bool groups_is_auto(const char *backend)
+{
+    return !backend || !*backend || strcmp(backend, "auto") == 0;
+}
+
+dist_status disti_groups_check(const struct dist_group *parent, const char *what,
+                               const struct dist_group_options *given, dist_group **group_p,
+                               struct dist_group_options *options)
+{
+    static const struct dist_group_options fresh = DIST_GROUP_OPTIONS_INIT;
+    const struct dist_backend *backend;
+    dist_status status = disti_work_may_wait(what);
+
+    if (status != DIST_OK)
+        return status;
+    if (!group_p)
+        return groups_bad(parent, what, "group_p is NULL");
+    *options = fresh;
+    if (given &&
+        (given->size <= offsetof(struct dist_group_options, backend) || given->size > 65536))
+        return groups_bad(
+            parent, what,
+            "options->size is %zu: initialise the options with DIST_GROUP_OPTIONS_INIT",
+            given->size);
+    if (given)
+        memcpy(options, given, given->size < sizeof(*options) ? given->size : sizeof(*options));
+    if (options->timeout_ms < 0)
+        return groups_bad(parent, what,
+                          "timeout_ms is %d: give milliseconds, or 0 for the parent's",
+                          options->timeout_ms);
+    if (options->timeout_ms == 0)
+        options->timeout_ms = parent->timeout_ms;
+    if (!options->stream)
+        options->stream = parent->stream;
+    status = disti_stream_check(options->stream);
+    if (status == DIST_OK && !groups_is_auto(options->backend))
+        status = disti_backend_find(options->backend, &backend);
+    return status;
+}
+
+/* A single rank needs nobody; otherwise what was asked for, as in dist_init_process_group. */
+static const char *groups_backend_name(const struct dist_group *parent, const char *asked, int size)
+{
+    if (groups_is_auto(asked) && size == 1)
+        return "self";
+    if (!asked || !*asked)
+        return parent->backend->name;
+    return groups_is_auto(asked) ? "gloo" : asked;
+}
+
+static dist_status groups_try_open(struct disti_world *world, const struct disti_group_spec *spec,
+                                   const char *backend_name, struct dist_group **group_p)
+{
+    const struct dist_backend *backend;
+    struct dist_group *group;
+    dist_status status = disti_group_new(world, spec, &group);
+
+    if (status != DIST_OK)
+        return status;
+    if (disti_group_number_clashes(world, spec->number))
+        status = disti_fail(DIST_ERR_UNSUPPORTED,
+                            "rank %d has kept a group while a million others were made, and the "
+                            "new one would share its number: create the group again",
+                            world->rank);
+    if (status == DIST_OK)
+        status = disti_backend_find(backend_name, &backend);
+    if (status == DIST_OK)
+        status = disti_group_open(group, backend);
+    if (status != DIST_OK) {
+        disti_group_free(group);
+        return status;
+    }
+    disti_group_know(group);
+    *group_p = group;
+    return DIST_OK;
+}
+
+/* The ranks have agreed: the group is made and opened, or all are told why not. */
+static dist_status groups_open(struct disti_world *world, const struct disti_group_spec *spec,
+                               const char *backend_name, struct dist_group **group_p)
+{
+    const struct disti_party party = {
+        .group = (int32_t)spec->number, .ranks = spec->members, .count = spec->size};
+    dist_status status = groups_try_open(world, spec, backend_name, group_p);
+
+    if (status != DIST_OK && world->bootstrap.store)
+        disti_store_report(world->bootstrap.store, &party, status, dist_last_error());
+    return status;
+}
+
+/* A group of ranks[count] of the parent, which are turned into ranks of the world. */
+static dist_status groups_make(struct dist_group *parent, int *ranks, int count, bool no_memory,
+                               const struct dist_group_options *options, int64_t until,
+                               dist_group **group_p)
+{
+    const char *backend = groups_backend_name(parent, options->backend, count);
+    struct disti_group_spec spec = {.members = ranks,
+                                    .size = count,
+                                    .timeout_ms = options->timeout_ms,
+                                    .stream = options->stream,
+                                    .meanwhile = options->meanwhile,
+                                    .meanwhile_arg = options->meanwhile_arg,
+                                    .until_ns = until,
+                                    .no_memory = no_memory};
+    dist_status status;
+
+    for (int i = 0; i < count; i++)
+        ranks[i] = parent->members[ranks[i]];
+    status = disti_group_agree(parent, &spec, backend, &spec.number);
+    if (status == DIST_OK)
+        status = groups_open(parent->world, &spec, backend, group_p);
+    if (status == DIST_OK)
+        disti_info("rank %d is rank %d of %d in group %u: backend %s", parent->world->rank,
+                   (*group_p)->rank, count, spec.number, (*group_p)->backend->name);
+    return status;
+}
+
+/* Each a rank of the parent, and once. *mine_p: is this rank among them? */
+static dist_status groups_check_list(const struct dist_group *parent, const int *ranks, int count,
+                                     int *seen, bool *mine_p)
+{
+    static const char what[] = "dist_new_group";
+    dist_status status = DIST_OK;
+
+    for (int i = 0; status == DIST_OK && i < count; i++) {
+        if (ranks[i] < 0 || ranks[i] >= parent->world_size)
+            status = groups_bad(parent, what, "ranks[%d] is %d: the parent has the ranks 0 to %d",
+                                i, ranks[i], parent->world_size - 1);
+        else if (seen[ranks[i]])
+            status = groups_bad(parent, what, "ranks[%d] and ranks[%d] are both %d: name each once",
+                                seen[ranks[i]] - 1, i, ranks[i]);
+        else
+            seen[ranks[i]] = i + 1; /* where, from 1 */
+    }
+    *mine_p = seen[parent->rank] != 0;
+    return status;
+}
+
+/* The first `count` ranks of the room, from now until the timeout. */
+static dist_status groups_make_now(struct dist_group *parent, const struct disti_group_room *room,
+                                   int count, const struct dist_group_options *options,
+                                   dist_group **group_p)
+{
+    dist_status status;
+
+    groups_begin(parent);
+    status = groups_make(parent, room->ranks, count, room->is_reserve, options,
+                         disti_deadline_ms(options->timeout_ms), group_p);
+    groups_end();
+    return status;
+}
+
+/* A listed rank, whose list is good but another argument is not. */
+static dist_status groups_decline(struct dist_group *parent, const struct disti_group_room *room,
+                                  int count, dist_status status)
+{
+    for (int i = 0; i < count; i++)
+        room->ranks[i] = parent->members[room->ranks[i]];
+    return disti_group_decline(parent, room->ranks, count, status);
+}
+
+dist_status dist_new_group(dist_group *parent, const int *ranks, int count,
+                           const struct dist_group_options *given, dist_group **group_p)
+{
+    static const char what[] = "dist_new_group";
+    struct dist_group_options options;
+    struct disti_group_room room;
+    bool mine = false;
+    dist_status status = groups_check_parent(parent, what);
+
+    if (status != DIST_OK)
+        return status;
+    if (!ranks)
+        return groups_bad(parent, what, "ranks is NULL");
+    if (count < 1)
+        return groups_bad(parent, what, "count is %d: list 1 to %d ranks of the parent", count,
+                          parent->world_size);
+    status = disti_group_room_take(parent, &room);
+    if (status != DIST_OK)
+        return status;
+    status = groups_check_list(parent, ranks, count, room.seen, &mine);
+    if (status != DIST_OK)
+        goto out;
+    memcpy(room.ranks, ranks, (size_t)count * sizeof(*ranks));
+    status = disti_groups_check(parent, what, given, group_p, &options);
+    if (status != DIST_OK && mine)
+        status = groups_decline(parent, &room, count, status);
+    if (status == DIST_OK && mine)
+        status = groups_make_now(parent, &room, count, &options, group_p);
+    else if (status == DIST_OK)
+        *group_p = NULL;
+out:
+    disti_group_room_give(parent, &room);
+    return status;
+}
+
+dist_status dist_dup_group(dist_group *parent, const struct dist_group_options *given,
+                           dist_group **group_p)
+{
+    static const char what[] = "dist_dup_group";
+    struct dist_group_options options;
+    struct disti_group_room room;
+    dist_status status = groups_check_parent(parent, what);
+
+    if (status != DIST_OK)
+        return status;
+    status = disti_groups_check(parent, what, given, group_p, &options);
+    if (status != DIST_OK)
+        return disti_group_decline(parent, parent->members, parent->world_size, status);
+    status = disti_group_room_take(parent, &room);
+    if (status != DIST_OK)
+        return status;
+    for (int r = 0; r < parent->world_size; r++)
+        room.ranks[r] = r;
+    status = groups_make_now(parent, &room, parent->world_size, &options, group_p);
+    disti_group_room_give(parent, &room);
+    return status;
+}
+
+dist_status dist_decline_dup_group(dist_group *parent, dist_status status)
+{
+    const dist_status checked = disti_group_check(parent, "dist_decline_dup_group");
+
+    if (checked != DIST_OK)
+        return checked;
+    if (status >= DIST_OK)
+        return groups_bad(parent, "dist_decline_dup_group", "status is %d: pass a DIST_ERR_",
+                          (int)status);
+    return disti_group_decline(parent, parent->members, parent->world_size, status);
+}
+
+/* By key, then by rank. */
+static int split_order(const void *a, const void *b)
+{
+    const struct split_member *x = a, *y = b;
+
+    if (x->key != y->key)
+        return x->key < y->key ? -1 : 1;
+    return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+#define SPLIT_KEY 64
+
+/* The name under which the ranks exchange their choices this time, in key. Returns which it is. */
+static uint32_t split_take_turn(struct dist_group *parent, char key[SPLIT_KEY])
+{
+    uint32_t turn;
+
+    pthread_mutex_lock(&parent->world->lock);
+    turn = parent->splits++;
+    pthread_mutex_unlock(&parent->world->lock);
+    snprintf(key, SPLIT_KEY, "dist/split/%u/%u", parent->number, turn);
+    return turn;
+}
+
+/* As disti_group_decline. */
+static dist_status split_decline(struct dist_group *parent, dist_status status)
+{
+    struct disti_party party = disti_group_party(parent);
+    char key[SPLIT_KEY];
+
+    if (parent->world_size == 1)
+        return status;
+    party.group = DISTI_NO_GROUP;
+    split_take_turn(parent, key);
+    disti_store_refuse(parent->world->bootstrap.store, &party, key,
+                       disti_group_decline_status(status), dist_last_error());
+    return status;
+}
+
+/* Every rank's choice. The parent's operations and failures are not touched: this is the store. */
+static dist_status split_exchange(struct dist_group *parent, const struct split_choice *mine,
+                                  int64_t until, struct split_choice *all)
+{
+    struct disti_party party = disti_group_party(parent);
+    uint32_t turn;
+    char key[SPLIT_KEY];
+    dist_status status;
+
+    if (parent->world_size == 1) {
+        if (all)
+            all[0] = *mine;
+        return DIST_OK;
+    }
+    party.group = DISTI_NO_GROUP;
+    party.what = "for the group's ranks to split it";
+    turn = split_take_turn(parent, key);
+    status = disti_store_all_gather(parent->world->bootstrap.store, &party, key, mine, all,
+                                    sizeof(*mine), disti_left_ms(until));
+    if (status == DIST_OK || disti_group_is_declined(status))
+        return status;
+    pthread_mutex_lock(&parent->world->lock);
+    if (parent->splits == turn + 1) /* the next try shall meet those that were late */
+        parent->splits = turn;
+    pthread_mutex_unlock(&parent->world->lock);
+    return status;
+}
+
+static dist_status split_check(const struct dist_group *parent, const struct split_choice *all)
+{
+    for (int r = 0; r < parent->world_size; r++) {
+        if (all[r].color == SPLIT_NO_MEMORY)
+            return disti_fail(DIST_ERR_PEER_LOST,
+                              "dist_split_group: rank %d (host %s) has no memory for it: free some "
+                              "there, and call it again",
+                              r, parent->world->peers[parent->members[r]].locality.host);
+    }
+    return DIST_OK;
+}
+
+/* The parent's ranks of one colour, in the new order. Returns how many. */
+static int split_pick(const struct split_choice *all, int count, int color,
+                      struct split_member *members, int *ranks)
+{
+    int picked = 0;
+
+    for (int r = 0; r < count; r++) {
+        if (all[r].color == color)
+            members[picked++] = (struct split_member){.key = all[r].key, .rank = r};
+    }
+    qsort(members, (size_t)picked, sizeof(*members), split_order);
+    for (int i = 0; i < picked; i++)
+        ranks[i] = members[i].rank;
+    return picked;
+}
+
+static dist_status split_make(struct dist_group *parent, const struct split_choice *mine,
+                              const struct dist_group_options *options, dist_group **group_p)
+{
+    static const struct split_choice cannot = {.color = SPLIT_NO_MEMORY};
+    int64_t until = disti_deadline_ms(options->timeout_ms);
+    size_t count = (size_t)parent->world_size;
+    struct split_choice *all = calloc(count, sizeof(*all));
+    struct split_member *members = calloc(count, sizeof(*members));
+    int *ranks = calloc(count, sizeof(*ranks)), size;
+    dist_status status = DIST_ERR_NO_MEMORY;
+
+    if (!all || !members || !ranks) {
+        split_exchange(parent, &cannot, until, NULL);
+        disti_fail(status, "rank %d has no memory to split %zu ranks", parent->rank, count);
+        goto out;
+    }
+    status = split_exchange(parent, mine, until, all);
+    if (status == DIST_OK)
+        status = split_check(parent, all);
+    if (status != DIST_OK)
+        goto out;
+    size = split_pick(all, parent->world_size, mine->color, members, ranks);
+    if (mine->color == DIST_NO_COLOR)
+        *group_p = NULL;
+    else
+        status = groups_make(parent, ranks, size, false, options, until, group_p);
+out:
+    free(all);
+    free(members);
+    free(ranks);
+    return status;
+}
+
+dist_status dist_split_group(dist_group *parent, int color, int key,
+                             const struct dist_group_options *given, dist_group **group_p)
+{
+    static const char what[] = "dist_split_group";
+    const struct split_choice mine = {.color = color, .key = key};
+    struct dist_group_options options;
+    dist_status status = groups_check_parent(parent, what);
+
+    if (status != DIST_OK)
+        return status;
+    status = disti_groups_check(parent, what, given, group_p, &options);
+    if (status == DIST_OK && color < 0 && color != DIST_NO_COLOR)
+        status = groups_bad(parent, what, "color is %d: give 0 or more, or DIST_NO_COLOR", color);
+    if (status != DIST_OK)
+        return split_decline(parent, status);
+    groups_begin(parent);
+    status = split_make(parent, &mine, &options, group_p);
+    groups_end();
+    return status;
+}
+
+/* Compares what the ranks called as they leave a group. */
+
+/*
+ * A call in which no rank waited for another ends well even if the ranks called different things,
+ * for instance broadcasts from two roots. A later call that waits finds that. If there is none, the
+ * ranks find it here:
+ *
+ *   leave      all ranks exchange a summary: a hash of their last calls
+ *   details    only if summaries differ: all ranks exchange their last calls
+ */
+#define COMPARE_CALLS 1024
+#define COMPARE_DETAILS 64
+
+struct compare_call {
+    uint64_t what, count, sequence;
+};
+
+struct compare_details {
+    struct compare_call calls[COMPARE_DETAILS]; /* by sequence */
+};
+
+/* Only what is the same on all ranks. False: the call is not recorded. */
+static bool compare_recall(struct dist_group *group, uint64_t sequence, struct compare_call *call_p)
+{
+    const struct disti_flight_entry *entry = disti_flight_entry(&group->flight.calls, sequence);
+    uint64_t what = atomic_load_explicit(&entry->what, memory_order_relaxed);
+    const dist_collective collective = (dist_collective)(what >> 32 & 0xff);
+
+    if (atomic_load_explicit(&entry->sequence, memory_order_relaxed) != sequence ||
+        what >> 56 == DISTI_FLIGHT_NONE)
+        return false;
+    what &= UINT64_MAX >> 8;
+    if (!disti_algorithm_reduces(collective))
+        what &= ~(UINT64_C(0xff) << 48);
+    if (collective == DIST_COLL_BARRIER)
+        what &= ~(UINT64_C(0xff) << 40);
+    if (!disti_collective_rooted(collective))
+        what &= ~UINT64_C(0xffffffff);
+    call_p->what = what;
+    call_p->count = disti_collective_uneven(collective)
+                        ? 0
+                        : atomic_load_explicit(&entry->count, memory_order_relaxed);
+    call_p->sequence = sequence;
+    return true;
+}
+
+/* Returns how many of the last calls are recorded: none with DIST_FLIGHT=0. */
+static uint64_t compare_kept(const struct dist_group *group)
+{
+    const struct disti_flight_ring *calls = &group->flight.calls;
+
+    return atomic_load(&calls->entries) == &group->flight.none ? 0 : calls->mask + 1;
+}
+
+void disti_compare_summarize(struct dist_group *group, struct disti_summary *summary_p)
+{
+    const uint64_t kept = compare_kept(group);
+    const uint64_t window = kept < COMPARE_CALLS ? kept : COMPARE_CALLS;
+    uint64_t hash = DISTI_HASH_START;
+    struct compare_call call;
+
+    for (uint64_t s = group->sequence < window ? 0 : group->sequence - window; s < group->sequence;
+         s++) {
+        if (compare_recall(group, s, &call))
+            hash = disti_hash_call(disti_hash_call(hash, call.what), call.count);
+    }
+    *summary_p = (struct disti_summary){.calls = group->sequence, .kept = kept, .hash = hash};
+}
+
+bool disti_compare_same(const struct disti_summary *all, int ranks)
+{
+    bool same = true;
+
+    for (int r = 0; r < ranks; r++)
+        same = same && all[r].calls == all[0].calls &&
+               (all[r].hash == all[0].hash || all[r].kept != all[0].kept);
+    return same;
+}
+
+/* ---- details ---- */
+
+static void compare_fill(struct dist_group *group, struct compare_details *details)
+{
+    uint64_t s = group->sequence < COMPARE_DETAILS ? 0 : group->sequence - COMPARE_DETAILS;
+
+    for (int i = 0; i < COMPARE_DETAILS; i++)
+        details->calls[i].sequence = UINT64_MAX;
+    for (; compare_kept(group) > 0 && s < group->sequence; s++)
+        compare_recall(group, s, &details->calls[s % COMPARE_DETAILS]);
+}
+
+static const struct compare_call *compare_find(const struct compare_details *details,
+                                               uint64_t sequence)
+{
+    const struct compare_call *call = &details->calls[sequence % COMPARE_DETAILS];
+
+    return call->sequence == sequence ? call : NULL;
+}
+
+/* The first call that rank 0 and another rank do not have in common. False: none is recorded. */
+static bool compare_first(const struct compare_details *all, int ranks, uint64_t from, uint64_t to,
+                          uint64_t *sequence_p, int *rank_p)
+{
+    for (uint64_t s = from; s < to; s++) {
+        const struct compare_call *first = compare_find(&all[0], s);
+
+        for (int r = 1; r < ranks; r++) {
+            const struct compare_call *other = compare_find(&all[r], s);
+
+            if (!first && !other)
+                continue;
+            *sequence_p = s;
+            *rank_p = r;
+            if (!first || !other || first->what != other->what || first->count != other->count)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* "called broadcast(count 5, float32, root 1)" */
+static void compare_name(const struct compare_call *call, char *text, size_t size)
+{
+    const dist_collective collective = call ? (dist_collective)(call->what >> 32 & 0xff) : 0;
+    size_t used;
+
+    if (!call) {
+        disti_text(text, size, "called nothing");
+        return;
+    }
+    used = disti_text(text, size, "called %s", dist_collective_string(collective));
+    if (collective == DIST_COLL_BARRIER)
+        return;
+    used += disti_text(text + used, size - used, "(");
+    if (!disti_collective_uneven(collective))
+        used +=
+            disti_text(text + used, size - used, "count %llu, ", (unsigned long long)call->count);
+    used += disti_text(text + used, size - used, "%s",
+                       dist_dtype_string((dist_dtype)(call->what >> 40 & 0xff)));
+    if (disti_algorithm_reduces(collective))
+        used += disti_text(text + used, size - used, ", %s",
+                           dist_op_string((dist_op)(call->what >> 48 & 0xff)));
+    if (disti_collective_rooted(collective))
+        used += disti_text(text + used, size - used, ", root %d", (int)(uint32_t)call->what);
+    disti_text(text + used, size - used, ")");
+}
+
+/* All ranks make the same sentence of the same data. */
+static dist_status compare_report(const struct dist_group *group, const struct disti_summary *sums,
+                                  const struct compare_details *all)
+{
+    char name[GROUP_NAME], first[128], other[128];
+    uint64_t most = 0, sequence;
+    int rank;
+
+    for (int r = 0; r < group->world_size; r++)
+        most = sums[r].calls > most ? sums[r].calls : most;
+    disti_group_name(group, name);
+    if (!compare_first(all, group->world_size, most < COMPARE_DETAILS ? 0 : most - COMPARE_DETAILS,
+                       most, &sequence, &rank))
+        return disti_fail(DIST_ERR_MISMATCH,
+                          "%s, dist_destroy_process_group: the ranks called different collectives, "
+                          "more than %d calls ago or not recorded (DIST_FLIGHT=0): make every rank "
+                          "call the same collectives with "
+                          "the same arguments in the same order",
+                          name, COMPARE_DETAILS);
+    compare_name(compare_find(&all[0], sequence), first, sizeof(first));
+    compare_name(compare_find(&all[rank], sequence), other, sizeof(other));
+    return disti_fail(
+        DIST_ERR_MISMATCH,
+        "%s, dist_destroy_process_group: rank 0 %s as operation %llu, but rank %d %s: "
+        "make every rank call the same collectives with the same arguments in the "
+        "same order",
+        name, first, (unsigned long long)sequence, rank, other);
+}
+
+dist_status disti_compare_explain(struct dist_group *group, const struct disti_summary *sums,
+                                  int timeout_ms)
+{
+    struct disti_party party = disti_group_party(group);
+    struct compare_details *all = calloc((size_t)group->world_size + 1, sizeof(*all));
+    struct compare_details *own = all ? &all[group->world_size] : NULL;
+    dist_status status = DIST_ERR_NO_MEMORY;
+    char key[64];
+
+    party.what = "for the calls of the others";
+    snprintf(key, sizeof(key), "dist/calls/%u", group->number);
+    if (own)
+        compare_fill(group, own);
+    if (own)
+        status = disti_store_all_gather(group->world->bootstrap.store, &party, key, own, all,
+                                        sizeof(*own), timeout_ms);
+    if (status == DIST_OK)
+        status = compare_report(group, sums, all);
+    else
+        status =
+            disti_fail(DIST_ERR_MISMATCH,
+                       "%s, dist_destroy_process_group: the ranks called different collectives "
+                       "and exchange no details: make every rank call the same in the same order",
+                       disti_group_name(group, (char[GROUP_NAME]){0}));
+    free(all);
+    return status;
+}
