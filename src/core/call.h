@@ -67,11 +67,6 @@ dist_status disti_stage_copy(const struct dist_group *group, void *to, const voi
 /* As disti_stage, without data: they are copied each time a persistent call starts. */
 dist_status disti_stage_empty(const struct dist_group *group, struct disti_start *start);
 
-/* repeat.c: remembers and numbers a checked call with the bytes of IN and OUT, unless the group is
- * busy. */
-void disti_call_remember(dist_group *group, struct dist_call *call, size_t in_bytes,
-                         size_t out_bytes);
-
 /* A blocking call of blocks of one length, or of none: run as the last of its collective was, or
  * checked. */
 dist_status disti_call_even(dist_group *group, struct calls_kind kind, const void *in, void *out,
@@ -135,11 +130,6 @@ static inline dist_status calls_uneven(dist_group *group, struct calls_kind kind
 /* By 1 before and by -1 after a time in which this thread's calls are not to run here and now:
  * while they are noted, and in a function of the program where they may not wait. */
 void disti_call_hold(int by);
-
-/* What this rank's IN or OUT has: 0: nothing, 1: one block, 2: one of each rank. */
-int disti_call_blocks(const dist_group *group, const struct dist_call *call, bool out);
-/* What this rank gives or gets as one block, where arrays say it. */
-size_t disti_call_own_count(const dist_group *group, const struct dist_call *call);
 
 /* support.c: does the group's backend do this, checked but for that? Else UNSUPPORTED. */
 dist_status disti_call_support(const dist_group *group, const struct dist_call *call);

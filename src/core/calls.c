@@ -117,7 +117,8 @@ static bool calls_has_out_counts(const struct calls_check *check)
     return disti_collective_uneven(check->call->collective) && check->out.blocks == ALL;
 }
 
-int disti_call_blocks(const dist_group *group, const struct dist_call *call, bool out)
+/* What this rank's IN or OUT has: 0: nothing, 1: one block, 2: one of each rank. */
+static int call_blocks(const dist_group *group, const struct dist_call *call, bool out)
 {
     const struct calls_traits *traits = &calls_traits[call->collective];
     const int trait = out ? traits->out : traits->in;
@@ -238,6 +239,8 @@ static dist_status calls_measure(const struct calls_check *check, size_t count,
     return DIST_OK;
 }
 
+static size_t call_own_count(const dist_group *group, const struct dist_call *call);
+
 /* `list`: the name of the counts that a v-form has there. */
 static dist_status calls_check_buffer(const struct calls_check *check, const char *side,
                                       const char *list, const void *memory, const size_t *counts,
@@ -245,7 +248,7 @@ static dist_status calls_check_buffer(const struct calls_check *check, const cha
 {
     dist_status status =
         counts ? calls_measure_v(check, list, counts, offsets, extent)
-               : calls_measure(check, disti_call_own_count(check->group, check->call), extent);
+               : calls_measure(check, call_own_count(check->group, check->call), extent);
 
     if (status != DIST_OK || !extent->bytes)
         return status;
@@ -260,7 +263,8 @@ static dist_status calls_check_buffer(const struct calls_check *check, const cha
     return DIST_OK;
 }
 
-size_t disti_call_own_count(const dist_group *group, const struct dist_call *call)
+/* What this rank gives or gets as one block, where arrays say it. */
+static size_t call_own_count(const dist_group *group, const struct dist_call *call)
 {
     if (call->collective == DIST_COLL_ALL_GATHER_V)
         return call->out_counts[group->rank];
@@ -336,8 +340,8 @@ static dist_status calls_check_all(struct calls_check *check, void **owned_p)
         status = calls_check_peer(check);
     if (status != DIST_OK)
         return status;
-    check->in.blocks = disti_call_blocks(check->group, call, false);
-    check->out.blocks = disti_call_blocks(check->group, call, true);
+    check->in.blocks = call_blocks(check->group, call, false);
+    check->out.blocks = call_blocks(check->group, call, true);
     if (disti_collective_uneven(call->collective)) {
         status = calls_own_counts(check, owned_p);
         if (status == DIST_OK)
@@ -370,6 +374,9 @@ static dist_status calls_detach_source(const dist_group *group, struct disti_sta
     return start->owned ? DIST_OK : disti_fail(DIST_ERR_NO_MEMORY, "no memory to receive");
 }
 
+static void call_remember(dist_group *group, struct dist_call *call, size_t in_bytes,
+                          size_t out_bytes);
+
 dist_status disti_call_check(dist_group *group, const struct dist_call *call,
                              struct calls_form form, struct disti_start *start_p)
 {
@@ -394,7 +401,7 @@ dist_status disti_call_check(dist_group *group, const struct dist_call *call,
         return status;
     }
     if (start.call.memory == DIST_MEMORY_HOST)
-        disti_call_remember(group, &start.call, check.in.bytes, check.out.bytes);
+        call_remember(group, &start.call, check.in.bytes, check.out.bytes);
     *start_p = start;
     return DIST_OK;
 }
@@ -533,8 +540,10 @@ static uint32_t repeat_number(dist_group *group, const struct disti_repeat *repe
     return ++group->remembered ?: ++group->remembered;
 }
 
-void disti_call_remember(dist_group *group, struct dist_call *call, size_t in_bytes,
-                         size_t out_bytes)
+/* repeat.c: remembers and numbers a checked call with the bytes of IN and OUT, unless the group is
+ * busy. */
+static void call_remember(dist_group *group, struct dist_call *call, size_t in_bytes,
+                          size_t out_bytes)
 {
     struct disti_repeat *repeat;
 
@@ -753,11 +762,11 @@ static size_t numerics_find(const char *block, size_t count, dist_dtype dtype)
 static size_t numerics_find_in(const struct disti_work *work, bool out)
 {
     const struct dist_call *call = &work->call;
-    const int kind = disti_call_blocks(work->group, call, out);
+    const int kind = call_blocks(work->group, call, out);
     const int blocks = kind == 2 ? work->group->world_size : kind;
     const size_t *counts = out ? call->out_counts : call->in_counts;
     const size_t *offsets = out ? call->out_offsets : call->in_offsets;
-    const size_t own = disti_call_own_count(work->group, call);
+    const size_t own = call_own_count(work->group, call);
     const char *buffer = out ? call->out : call->in;
 
     for (int b = 0; b < blocks; b++) {

@@ -111,7 +111,8 @@ void disti_drive_let_in(struct dist_group *group)
     disti_group_lock(group);
 }
 
-bool disti_drive_take(struct dist_group *group)
+/* This thread becomes the driver. False: another caller is, or the group is closed. */
+static bool drive_take(struct dist_group *group)
 {
     enum disti_drive_state state = disti_drive_state(&group->drive);
 
@@ -179,6 +180,8 @@ void disti_drive_check(struct dist_group *group, const struct disti_work *newest
         disti_group_fail(group, work, work->ticket.status);
 }
 
+static void drive_complete(struct dist_group *group);
+
 int disti_drive_poll(struct dist_group *group)
 {
     int moved = group->failed ? 0 : group->backend->progress(group->state);
@@ -189,7 +192,7 @@ int disti_drive_poll(struct dist_group *group)
     }
     if (moved || group->drive.completion_due ||
         (group->works && group->works->ticket.status != DIST_IN_PROGRESS))
-        disti_complete(group);
+        drive_complete(group);
     return moved;
 }
 
@@ -252,7 +255,7 @@ static void drive_along(struct dist_group *group, const struct disti_work *work,
     int held = 0, moved;
 
     if (group->drive.completion_due)
-        disti_complete(group);
+        drive_complete(group);
     while (!drive_is_done(group, work)) {
         moved = disti_drive_poll(group);
         if (drive_is_done(group, work) || drive_is_late(until))
@@ -293,7 +296,7 @@ void disti_drive_until(struct dist_group *group, const struct disti_work *work, 
     if (until != INT64_MAX)
         group->drive.test_ns = disti_now_ns();
     while (!drive_is_done(group, work)) {
-        if (disti_drive_take(group)) {
+        if (drive_take(group)) {
             if (group->works != work || work->next) /* else it has just been started, or ended */
                 drive_extend_deadlines(group, until == INT64_MAX);
             drive_along(group, work, until);
@@ -311,7 +314,7 @@ int disti_drive_once(struct dist_group *group)
     int64_t now;
     int moved;
 
-    if (!disti_drive_take(group))
+    if (!drive_take(group))
         return 0;
     drive_extend_deadlines(group, false);
     moved = disti_drive_poll(group);
@@ -320,7 +323,7 @@ int disti_drive_once(struct dist_group *group)
     if (now - group->drive.watch_ns > DRIVE_WATCH_NS) {
         group->drive.watch_ns = now;
         disti_drive_watch(group);
-        disti_complete(group);
+        drive_complete(group);
     }
     disti_drive_release(group);
     return moved;
@@ -329,8 +332,8 @@ int disti_drive_once(struct dist_group *group)
 void disti_drive_kick(struct dist_group *group)
 {
     if (group->drive.completion_due && disti_drive_state(&group->drive) == DISTI_DRIVE_IDLE &&
-        disti_drive_take(group)) {
-        disti_complete(group);
+        drive_take(group)) {
+        drive_complete(group);
         drive_go_idle(group); /* it has not driven */
     } else if (group->works && disti_drive_state(&group->drive) == DISTI_DRIVE_IDLE) {
         disti_progress_notice(group);
@@ -401,7 +404,8 @@ static struct disti_work *completion_next(struct dist_group *group)
     return NULL;
 }
 
-void disti_complete_call(const struct disti_work *work, dist_work_fn fn, void *arg)
+/* Calls the program's function, without locks; dist_last_error has the cause of a failure. */
+static void complete_call(const struct disti_work *work, dist_work_fn fn, void *arg)
 {
     const struct disti_log *log = disti_log_current();
 
@@ -452,7 +456,7 @@ static bool completion_has_fn(const struct disti_work *work)
 static void completion_notify(struct dist_group *group, struct disti_work *work)
 {
     completion_enter(group);
-    disti_complete_call(work, work->on_complete.fn, work->on_complete.arg);
+    complete_call(work, work->on_complete.fn, work->on_complete.arg);
     completion_return(group);
 }
 
@@ -478,7 +482,9 @@ static void completion_end(struct dist_group *group, struct disti_work *work)
         disti_change_tell(&group->drive.changed);
 }
 
-void disti_complete(struct dist_group *group)
+/* completion.c: ends every work whose turn has come. The driver calls it, with the lock held; it
+ * lets go of the lock while it calls functions of the program. */
+static void drive_complete(struct dist_group *group)
 {
     struct disti_work *work;
 
@@ -679,7 +685,7 @@ dist_status dist_on_complete(dist_work *handle, dist_work_fn fn, void *arg)
     else
         status = wait_note(work, fn, arg, &ended);
     if (ended)
-        disti_complete_call(work, fn, arg);
+        complete_call(work, fn, arg);
     disti_work_unpin(work);
     return status;
 }
@@ -731,7 +737,7 @@ static void close_look(struct dist_group *group)
 /* The driver for ever, once nobody else needs it. With the lock held. */
 static void close_take(struct dist_group *group)
 {
-    while (group->drive.waiters || !disti_drive_take(group))
+    while (group->drive.waiters || !drive_take(group))
         close_look(group);
     disti_drive_go(&group->drive, DISTI_DRIVE_CLOSED);
 }

@@ -136,7 +136,8 @@ static const char *failure_find(const struct dist_group *group, int rank)
     return at && (!hint || at < hint) ? at + length : NULL;
 }
 
-bool disti_failure_waits_for(const struct dist_group *group, int rank)
+/* Did the last of these two name that rank? */
+static bool failure_waits_for(const struct dist_group *group, int rank)
 {
     return failure_find(group, rank);
 }
@@ -152,7 +153,7 @@ static bool failure_is_unreachable(const struct dist_group *group, int rank)
 /* Without a store the death of a process that this rank cannot see may stay unknown. */
 static bool failure_is_unknown(const struct dist_group *group, int rank)
 {
-    return disti_failure_waits_for(group, rank) && !disti_news_is_seen(group, rank);
+    return failure_waits_for(group, rank) && !disti_news_is_seen(group, rank);
 }
 
 /* Whom it waits for, as the backend says: kept for the flight recorder too. */
@@ -191,12 +192,12 @@ static void failure_missing(struct dist_group *group, char *text, size_t size)
     const char *waits_for = failure_ask(group);
     const int named = (int)strcspn(waits_for, ";");
     char list[FAILURE_RANKS];
-    const int count = failure_list(group, disti_failure_waits_for, list, sizeof(list));
+    const int count = failure_list(group, failure_waits_for, list, sizeof(list));
     size_t used = 0;
 
     text[0] = '\0';
     for (int r = 0; r < group->world_size && count && count <= FAILURE_KNOWN; r++) {
-        if (!disti_failure_waits_for(group, r))
+        if (!failure_waits_for(group, r))
             continue;
         used += disti_text(text + used, size - used, "%s", used ? " and " : "");
         used += failure_rank(group, r, text + used, size - used);
@@ -222,7 +223,7 @@ static void failure_manner(const struct dist_group *group, char *text, size_t si
             "ends of ranks on other machines are not reported");
     else if (!away)
         disti_text(text, size, "alive but silent");
-    else if (away == failure_list(group, disti_failure_waits_for, all, sizeof(all)))
+    else if (away == failure_list(group, failure_waits_for, all, sizeof(all)))
         disti_text(text, size, "unreachable: its machine acknowledges nothing");
     else
         disti_text(text, size,
@@ -230,10 +231,11 @@ static void failure_manner(const struct dist_group *group, char *text, size_t si
                    away == 1 ? "is" : "are");
 }
 
+/* What ended a call, or all of the group (NULL). Each returns text, of GROUP_TEXT bytes. */
 /* ---- sentences ---- */
 
-const char *disti_failure_lost(struct dist_group *group, const struct disti_work *work,
-                               const char *what, char *text)
+static const char *failure_lost(struct dist_group *group, const struct disti_work *work,
+                                const char *what, char *text)
 {
     char name[GROUP_NAME], call[GROUP_CALL], alive[FAILURE_RANKS], missing[FAILURE_RANKS + 128];
     size_t used = disti_text(text, GROUP_TEXT, "%s: %s", disti_failure_call(work, call), what);
@@ -261,8 +263,8 @@ const char *disti_failure_lost(struct dist_group *group, const struct disti_work
     return text;
 }
 
-const char *disti_failure_timeout(struct dist_group *group, const struct disti_work *work,
-                                  char *text)
+static const char *failure_timeout(struct dist_group *group, const struct disti_work *work,
+                                   char *text)
 {
     char name[GROUP_NAME], call[GROUP_CALL], missing[FAILURE_RANKS + 128];
     char manner[FAILURE_RANKS + 160];
@@ -283,7 +285,9 @@ const char *disti_failure_timeout(struct dist_group *group, const struct disti_w
     return text;
 }
 
-const char *disti_failure_stall(struct dist_group *group, const struct disti_work *work, char *text)
+/* It has waited for half of its time, and for whom. */
+static const char *failure_stall(struct dist_group *group, const struct disti_work *work,
+                                 char *text)
 {
     char name[GROUP_NAME], call[GROUP_CALL], missing[FAILURE_RANKS + 128];
     const char *hint;
@@ -401,8 +405,8 @@ dist_status disti_group_refuse(const struct dist_group *group, const char *what)
 static void fault_lost(struct dist_group *group, const struct disti_work *work)
 {
     char text[GROUP_TEXT];
-    dist_status status = disti_fail(group->lost_status, "%s",
-                                    disti_failure_lost(group, work, group->lost_text, text));
+    dist_status status =
+        disti_fail(group->lost_status, "%s", failure_lost(group, work, group->lost_text, text));
 
     /* Without a store no other rank may have heard of it. A death is told as such. */
     if (!group->lost_process)
@@ -416,8 +420,8 @@ static void fault_stall(struct dist_group *group, struct disti_work *work)
     char text[GROUP_TEXT];
 
     work->warned = true;
-    disti_failure_stall(group, work, text);
-    if (group->rank == 0 || disti_failure_waits_for(group, 0))
+    failure_stall(group, work, text);
+    if (group->rank == 0 || failure_waits_for(group, 0))
         disti_notice("%s", text);
     else
         disti_warn("%s", text);
@@ -544,7 +548,7 @@ static void fault_timeout(struct dist_group *group, const struct disti_work *wor
 {
     char text[GROUP_TEXT];
 
-    disti_failure_timeout(group, work, text);
+    failure_timeout(group, work, text);
     fault_tell(group, DIST_ERR_TIMEOUT, text);
     if (!fault_is_first(group, DIST_ERR_TIMEOUT)) {
         fault_append_own(group, text);
@@ -590,7 +594,7 @@ void disti_group_fail(struct dist_group *group, const struct disti_work *work, d
             fault_append_own(group, own);
         fault_lost(group, work);
     } else if (status == DIST_ERR_PEER_LOST)
-        disti_group_break(group, status, disti_failure_lost(group, work, own, text));
+        disti_group_break(group, status, failure_lost(group, work, own, text));
     else
         disti_group_break(group, status, own);
 }
@@ -632,7 +636,7 @@ static void fault_left(struct dist_group *group)
         work = work->next;
     if (!work)
         return;
-    disti_fail(DIST_ERR_PEER_LOST, "%s", disti_failure_lost(group, work, leaver.text, text));
+    disti_fail(DIST_ERR_PEER_LOST, "%s", failure_lost(group, work, leaver.text, text));
     disti_group_break(group, DIST_ERR_PEER_LOST, text);
 }
 

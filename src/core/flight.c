@@ -189,7 +189,11 @@ static int save_open(const char *path, int *fd_p)
     return *fd_p < 0 ? errno : save_empty(*fd_p);
 }
 
-int disti_flight_save(const char *path, struct disti_flight_text *text)
+static void flight_text_free(struct disti_flight_text *text);
+
+/* Writes it to a file that is made, or made new, and frees it. 0, or an errno. Async-signal-safe;
+ * blocks as long as the file system does. */
+static int flight_save(const char *path, struct disti_flight_text *text)
 {
     int fd, error = save_open(path, &fd);
 
@@ -197,7 +201,7 @@ int disti_flight_save(const char *path, struct disti_flight_text *text)
         error = save_write(fd, text);
     if (fd >= 0 && close(fd) != 0 && !error)
         error = errno;
-    disti_flight_text_free(text);
+    flight_text_free(text);
     return error;
 }
 
@@ -240,7 +244,7 @@ static struct save *save_new(const char *path, const struct disti_flight_text *t
 static void *save_run(void *arg)
 {
     struct save *save = arg;
-    const int error = disti_flight_save(save->path, &save->text);
+    const int error = flight_save(save->path, &save->text);
     bool left;
 
     pthread_mutex_lock(&save->lock);
@@ -279,7 +283,8 @@ static int save_wait(struct save *save)
     return error;
 }
 
-int disti_flight_save_soon(const char *path, struct disti_flight_text *text)
+/* The same, for half a second at most: then ETIMEDOUT, and a thread goes on with it. */
+static int flight_save_soon(const char *path, struct disti_flight_text *text)
 {
     struct save *save = save_new(path, text);
 
@@ -289,7 +294,7 @@ int disti_flight_save_soon(const char *path, struct disti_flight_text *text)
     }
     if (save)
         save_free(save);
-    return disti_flight_save(path, text);
+    return flight_save(path, text);
 }
 
 /* A dump of the flight recorder: JSON, made with calls that a signal handler may make. */
@@ -329,7 +334,7 @@ static void dump_byte(struct dump *dump, char byte)
         out->bytes[out->used++] = byte;
 }
 
-void disti_flight_text_free(struct disti_flight_text *text)
+static void flight_text_free(struct disti_flight_text *text)
 {
     if (text->room)
         disti_pages_unmap(text->bytes, text->room);
@@ -575,8 +580,12 @@ static int64_t dump_wall(void)
     return now.tv_sec * INT64_C(1000000000) + now.tv_nsec - disti_now_ns();
 }
 
-void disti_flight_compose(struct disti_flight_text *text, const struct disti_flight_head *head,
-                          const struct dist_group *groups)
+/*
+ * Makes a text of what the groups of the list have recorded. Async-signal-safe; the groups must
+ * stay meanwhile.
+ */
+static void flight_compose(struct disti_flight_text *text, const struct disti_flight_head *head,
+                           const struct dist_group *groups)
 {
     struct dump dump = {.out = text, .wall_ns = dump_wall()};
 
@@ -657,7 +666,7 @@ static bool trigger_compose(const char *reason, struct disti_flight_text *text, 
     memcpy(head.host, trigger.host, sizeof(head.host));
     any = trigger.groups;
     if (any)
-        disti_flight_compose(text, &head, trigger.groups);
+        flight_compose(text, &head, trigger.groups);
     if (any && path)
         trigger_name(path);
     trigger_give(&mask);
@@ -674,7 +683,7 @@ static void trigger_signal(int number)
 
     (void)number;
     if (trigger_compose("signal", &text, path))
-        disti_flight_save(path, &text);
+        flight_save(path, &text);
     errno = saved;
 }
 
@@ -757,7 +766,7 @@ bool disti_flight_failed(struct dist_group *group, const char *reason, char path
     atomic_store(&group->flight.failed, true);
     if (group->world_size == 1 || group->flight.off || !trigger_compose(reason, &text, path))
         return false;
-    error = disti_flight_save_soon(path, &text);
+    error = flight_save_soon(path, &text);
     if (error == ETIMEDOUT)
         disti_warn("the flight recorder still writes %s: its file system does not answer", path);
     else if (error)
@@ -783,7 +792,7 @@ dist_status dist_flight_dump(const char *path)
                           "dist_flight_dump: this process has no group: join a job first "
                           "(dist_init_process_group)");
     path = path ? path : usual;
-    errno = disti_flight_save(path, &text);
+    errno = flight_save(path, &text);
     return errno ? disti_fail_errno(DIST_ERR_SYSTEM,
                                     "dist_flight_dump: cannot write %s: give another path, or set "
                                     "DIST_FLIGHT_FILE",

@@ -138,20 +138,6 @@ struct disti_flight_text {
     bool cut; /* there was no memory for the rest */
 };
 
-/*
- * Makes a text of what the groups of the list have recorded. Async-signal-safe; the groups must
- * stay meanwhile.
- */
-void disti_flight_compose(struct disti_flight_text *text, const struct disti_flight_head *head,
-                          const struct dist_group *groups);
-void disti_flight_text_free(struct disti_flight_text *text);
-
 /* save.c */
-
-/* Writes it to a file that is made, or made new, and frees it. 0, or an errno. Async-signal-safe;
- * blocks as long as the file system does. */
-int disti_flight_save(const char *path, struct disti_flight_text *text);
-/* The same, for half a second at most: then ETIMEDOUT, and a thread goes on with it. */
-int disti_flight_save_soon(const char *path, struct disti_flight_text *text);
 
 #endif

@@ -69,6 +69,8 @@ static dist_status group_alloc(struct dist_group *group)
     return DIST_OK;
 }
 
+static dist_status group_room_reserve(struct dist_group *group);
+
 dist_status disti_group_new(struct disti_world *world, const struct disti_group_spec *spec,
                             struct dist_group **group_p)
 {
@@ -95,7 +97,7 @@ dist_status disti_group_new(struct disti_world *world, const struct disti_group_
     }
     status = group_alloc(group);
     if (status == DIST_OK)
-        status = disti_group_room_reserve(group);
+        status = group_room_reserve(group);
     for (int r = 0; status == DIST_OK && r < spec->size; r++)
         group->members[r] = spec->members ? spec->members[r] : r;
     if (status == DIST_OK)
@@ -400,7 +402,7 @@ dist_status dist_monitored_barrier(dist_group *group, int timeout_ms)
 
 /* Memory for the lists of a new group: a rank that has none still has to tell the others so. */
 
-dist_status disti_group_room_reserve(struct dist_group *group)
+static dist_status group_room_reserve(struct dist_group *group)
 {
     group->reserve = calloc(2 * (size_t)group->world_size, sizeof(*group->reserve));
     group->spare_turn = disti_turn_new();

@@ -76,12 +76,6 @@ dist_status disti_world_new(struct disti_world **world_p);
  */
 uint64_t disti_world_choice(const struct disti_world *world, char text[DISTI_WORLD_CHOICE]);
 
-/*
- * The ranks tell each other where they are and what they want, and compare it. After the
- * rendezvous; blocks until all have come, at most the timeout.
- */
-dist_status disti_world_meet(struct disti_world *world, const char *backend_name);
-
 /* Writes "rank 5 (host b, pid 812)", as notices begin. Returns its length. */
 size_t disti_world_name(const struct disti_world *world, int rank, char *text, size_t size);
 
@@ -228,11 +222,6 @@ static inline const char *disti_work_name(const struct disti_work *work)
     return work->name ? work->name : dist_collective_string(work->call.collective);
 }
 
-/* work.c: posts a filled work and puts it into the queue. Call with the lock held. */
-dist_status disti_work_launch(struct disti_work *work);
-/* Fills a work; nothing is started. */
-void disti_work_fill(struct dist_group *group, const struct disti_start *start,
-                     enum disti_work_kind kind, struct disti_work *work);
 /* The same for one that nothing belongs to. */
 void disti_work_fill_call(struct dist_group *group, const struct dist_call *call,
                           enum disti_work_kind kind, struct disti_work *work);
@@ -241,8 +230,7 @@ void disti_work_fill_call(struct dist_group *group, const struct dist_call *call
 dist_status disti_work_wait_here(struct disti_work *work);
 /* How an ended work ended; dist_last_error has the cause. */
 dist_status disti_work_result(const struct disti_work *work);
-/* Gives back the only pin of a work that has not been started: what it owns is the caller's. */
-void disti_work_undo(struct disti_work *work);
+
 /* Gives back a pin of the work (handle.h). The last frees what it owns, and lets go of its group.
  */
 void disti_work_unpin(struct disti_work *work);
@@ -259,13 +247,8 @@ void disti_numerics_got(const struct disti_work *work);
  * and the library sees to its end: it is DETACHED. False: it has ended, or is about to. */
 bool disti_stream_join(struct disti_work *work);
 
-/* completion.c: ends every work whose turn has come. The driver calls it, with the lock held; it
- * lets go of the lock while it calls functions of the program. */
-void disti_complete(struct dist_group *group);
 /* In a forked child: its thread is in no function of the program any more. */
 void disti_complete_forked(void);
-/* Calls the program's function, without locks; dist_last_error has the cause of a failure. */
-void disti_complete_call(const struct disti_work *work, dist_work_fn fn, void *arg);
 
 /* Who moves a group's works along: one thread at a time; private to the core. */
 
@@ -370,8 +353,7 @@ int disti_drive_once(struct dist_group *group);
 /* After a change by a thread that may not be the driver: completes what has ended, and sees to it
  * that somebody drives the rest. */
 void disti_drive_kick(struct dist_group *group);
-/* This thread becomes the driver. False: another caller is, or the group is closed. */
-bool disti_drive_take(struct dist_group *group);
+
 /* Nobody drives any more: tells those who wait for that, and the progress thread. */
 void disti_drive_release(struct dist_group *group);
 /* Unlocks for a moment if other threads want the lock. Between two looks, not while armed. */
@@ -389,16 +371,9 @@ void disti_drive_check(struct dist_group *group, const struct disti_work *newest
 void disti_drive_rest(struct dist_group *group, struct disti_wait *wait, int64_t until);
 /* Before a call of the backend, and after a change that the driver must see: ends its sleep. */
 void disti_drive_wake(struct dist_group *group);
-/* Readies the group for a sleep without the lock: adds what to sleep on to polls[0 .. *count_p),
- * lowers *ns_p to what the group allows, to nap_ns if nothing would end the sleep. False: do not
- * sleep. `wake_fd` is what wakes the driver.
- */
-bool disti_drive_arm(struct dist_group *group, int wake_fd, struct pollfd *polls, int room,
-                     int64_t nap_ns, int *count_p, int64_t *ns_p);
+
 /* After the sleep. */
 void disti_drive_disarm(struct dist_group *group);
-/* Sleeps until a descriptor is readable, at most ns. */
-void disti_drive_poll_fds(struct pollfd *polls, int count, int64_t ns);
 
 /* progress.c: the thread of the process. */
 
@@ -630,7 +605,7 @@ struct disti_group_room {
     int *ranks, *seen; /* as many as the parent has ranks; seen is zeroed */
     bool is_reserve;   /* there was no other memory */
 };
-dist_status disti_group_room_reserve(struct dist_group *group);
+
 dist_status disti_group_room_take(struct dist_group *parent, struct disti_group_room *room);
 void disti_group_room_give(struct dist_group *parent, const struct disti_group_room *room);
 
@@ -697,17 +672,6 @@ void disti_group_abort(struct dist_group *group);
 /* "all_reduce #412 (float32 x 1048576, sum)"; NULL: "its operations". */
 #define GROUP_CALL 160
 const char *disti_failure_call(const struct disti_work *work, char text[GROUP_CALL]);
-
-/* What ended a call, or all of the group (NULL). Each returns text, of GROUP_TEXT bytes. */
-const char *disti_failure_lost(struct dist_group *group, const struct disti_work *work,
-                               const char *what, char *text);
-const char *disti_failure_timeout(struct dist_group *group, const struct disti_work *work,
-                                  char *text);
-/* It has waited for half of its time, and for whom. */
-const char *disti_failure_stall(struct dist_group *group, const struct disti_work *work,
-                                char *text);
-/* Did the last of these two name that rank? */
-bool disti_failure_waits_for(const struct dist_group *group, int rank);
 
 /* ERR_ABORTED with the first cause, for calls on a broken group. */
 dist_status disti_group_refuse(const struct dist_group *group, const char *what);

@@ -66,7 +66,9 @@ static void others_wake(void)
         disti_doorbell_ring(sleeper->doorbell);
 }
 
-void disti_others_add(struct dist_group *group)
+/* Works are pending, and nobody drives: this thread posted them, or has just driven them. Call with
+ * the group's lock held. */
+static void others_add(struct dist_group *group)
 {
     group->drive.left_by = pthread_self();
     if (atomic_load_explicit(&group->drive.listed, memory_order_relaxed))
@@ -167,13 +169,16 @@ int disti_others_move(void)
     return moved;
 }
 
+static bool drive_arm(struct dist_group *group, int wake_fd, struct pollfd *polls, int room,
+                      int64_t nap_ns, int *count_p, int64_t *ns_p);
+
 /* It is driven in its sleep as by the progress thread: a caller takes over. False: it has news. */
 static bool others_arm(struct dist_group *group, struct pollfd *polls, int room, int64_t nap_ns,
                        int *count, int64_t *ns)
 {
     disti_drive_go(&group->drive, DISTI_DRIVE_THREAD);
     disti_drive_watch(group);
-    if (disti_drive_arm(group, polls[0].fd, polls, room, nap_ns, count, ns))
+    if (drive_arm(group, polls[0].fd, polls, room, nap_ns, count, ns))
         return true;
     disti_drive_release(group);
     return false;
@@ -234,7 +239,14 @@ static void others_get_up(struct others_sleeper *sleeper)
     pthread_mutex_unlock(&others_lock);
 }
 
-void disti_others_sleep(struct pollfd *polls, int count, int room, int64_t nap_ns, int64_t ns)
+static void drive_poll_fds(struct pollfd *polls, int count, int64_t ns);
+
+/*
+ * Sleeps at most ns until one of polls[0 .. count) is readable, or one of these groups has news;
+ * nap_ns where it could not hear of them. There is room for `room` descriptors, and polls[0] is the
+ * calling thread's doorbell. Call without any lock.
+ */
+static void others_sleep(struct pollfd *polls, int count, int room, int64_t nap_ns, int64_t ns)
 {
     const struct disti_log *log = disti_log_current();
     struct dist_group *groups[OTHERS_AT_ONCE];
@@ -249,7 +261,7 @@ void disti_others_sleep(struct pollfd *polls, int count, int room, int64_t nap_n
         ns = nap_ns;
     disti_endpoints_release();
     if (quiet)
-        disti_drive_poll_fds(polls, count, ns);
+        drive_poll_fds(polls, count, ns);
     others_get_up(&self);
     for (int i = 0; i < armed; i++)
         others_disarm(groups[i], self.doorbell);
@@ -266,7 +278,7 @@ static void others_poll_all(int fd, int64_t until_ns)
     while (!polls[1].revents && !disti_expired(until_ns) && disti_others_wait(NULL)) {
         int64_t ns = disti_others_move() > 0 ? 0 : until_ns - disti_now_ns();
 
-        disti_others_sleep(polls, 2, OTHERS_DESCRIPTORS, disti_wait_nap(&wait), ns < 0 ? 0 : ns);
+        others_sleep(polls, 2, OTHERS_DESCRIPTORS, disti_wait_nap(&wait), ns < 0 ? 0 : ns);
         disti_doorbell_hear();
     }
 }
@@ -303,7 +315,7 @@ void disti_others_poll(int fd, int64_t until_ns)
         return;
     }
     /* A thread that only waits needs no doorbell. */
-    disti_drive_poll_fds(&poll, 1, ns < 0 ? 0 : ns < OTHERS_POKE_NS ? ns : OTHERS_POKE_NS);
+    drive_poll_fds(&poll, 1, ns < 0 ? 0 : ns < OTHERS_POKE_NS ? ns : OTHERS_POKE_NS);
     if (!poll.revents)
         others_poke();
 }
@@ -335,7 +347,8 @@ void disti_drive_wake(struct dist_group *group)
     disti_doorbell_ring(group->drive.wake_fd);
 }
 
-void disti_drive_poll_fds(struct pollfd *polls, int count, int64_t ns)
+/* Sleeps until a descriptor is readable, at most ns. */
+static void drive_poll_fds(struct pollfd *polls, int count, int64_t ns)
 {
     const struct timespec time = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
 
@@ -388,8 +401,12 @@ static int64_t sleep_ns(const struct dist_group *group)
     return left < 0 ? 0 : left < most ? left : most;
 }
 
-bool disti_drive_arm(struct dist_group *group, int wake_fd, struct pollfd *polls, int room,
-                     int64_t nap_ns, int *count_p, int64_t *ns_p)
+/* Readies the group for a sleep without the lock: adds what to sleep on to polls[0 .. *count_p),
+ * lowers *ns_p to what the group allows, to nap_ns if nothing would end the sleep. False: do not
+ * sleep. `wake_fd` is what wakes the driver.
+ */
+static bool drive_arm(struct dist_group *group, int wake_fd, struct pollfd *polls, int room,
+                      int64_t nap_ns, int *count_p, int64_t *ns_p)
 {
     int64_t ns = sleep_ns(group);
 
@@ -421,10 +438,10 @@ static void sleep_caller(struct dist_group *group, int64_t nap_ns, int64_t until
 
     polls[0] = (struct pollfd){.fd = disti_doorbell(), .events = POLLIN};
     if (ns <= 0 ||
-        !disti_drive_arm(group, polls[0].fd, polls, SLEEP_CALLER_DESCRIPTORS, nap_ns, &count, &ns))
+        !drive_arm(group, polls[0].fd, polls, SLEEP_CALLER_DESCRIPTORS, nap_ns, &count, &ns))
         return;
     disti_group_unlock(group);
-    disti_others_sleep(polls, count, SLEEP_CALLER_DESCRIPTORS, nap_ns, ns);
+    others_sleep(polls, count, SLEEP_CALLER_DESCRIPTORS, nap_ns, ns);
     disti_doorbell_hear();
     disti_group_lock(group);
     disti_drive_disarm(group);
@@ -527,6 +544,8 @@ static void progress_end(void)
     disti_progress_go(DISTI_PROGRESS_QUITS, DISTI_PROGRESS_NONE);
 }
 
+static void *progress_main(void *arg);
+
 /* With `life`. Without the thread works go on, but only while the program calls the library. */
 static bool progress_start(void)
 {
@@ -539,7 +558,7 @@ static bool progress_start(void)
     if (disti_progress.wake_fd < 0)
         return false;
     disti_progress_go(DISTI_PROGRESS_NONE, DISTI_PROGRESS_RUNS);
-    if (disti_thread_create(&disti_progress.thread, disti_progress_main, NULL) != 0) {
+    if (disti_thread_create(&disti_progress.thread, progress_main, NULL) != 0) {
         disti_progress_go(DISTI_PROGRESS_RUNS, DISTI_PROGRESS_QUITS);
         progress_end();
         return false;
@@ -596,7 +615,7 @@ void disti_progress_notice(struct dist_group *group)
     if (group->drive.service == DISTI_SERVICE_YES)
         progress_wake(DISTI_PROGRESS_SLEEPS);
     else
-        disti_others_add(group);
+        others_add(group);
 }
 
 static void progress_unlink(struct dist_group *group)
@@ -825,8 +844,7 @@ static bool loop_arm(struct loop *self, struct pollfd *polls, int *count, int64_
         if (!loop_enter(group))
             continue;
         disti_drive_watch(group);
-        quiet =
-            disti_drive_arm(group, disti_progress.wake_fd, polls, LOOP_DESCRIPTORS, nap, count, ns);
+        quiet = drive_arm(group, disti_progress.wake_fd, polls, LOOP_DESCRIPTORS, nap, count, ns);
         disti_group_exit(group);
     }
     return quiet;
@@ -846,7 +864,7 @@ static void loop_rest(struct loop *self, enum disti_progress_state state, struct
     if ((state == DISTI_PROGRESS_DOZES || self->need == LOOP_SOON) && ns > LOOP_TICK_NS)
         ns = LOOP_TICK_NS;
     if (self->need != LOOP_NOW)
-        disti_drive_poll_fds(polls, count, ns);
+        drive_poll_fds(polls, count, ns);
     disti_progress_go(state, DISTI_PROGRESS_RUNS);
 }
 
@@ -895,7 +913,8 @@ static void loop_work(struct loop *self)
         loop_sleep(self);
 }
 
-void *disti_progress_main(void *arg)
+/* progress_loop.c: what the thread does. */
+static void *progress_main(void *arg)
 {
     struct loop self = {.bound = loop_is_bound()};
 

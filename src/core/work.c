@@ -138,7 +138,8 @@ static struct handle_slot *handle_slot_of(const struct disti_work *work)
     return (struct handle_slot *)(uintptr_t)work;
 }
 
-struct disti_work *disti_handle_take(void)
+/* A slot, not filled, with a pin that is the caller's. NULL: no memory. */
+static struct disti_work *handle_take(void)
 {
     struct handle_slot *slot = handle_pop();
 
@@ -155,7 +156,8 @@ static uintptr_t handle_generation(uint64_t life)
     return (uintptr_t)(life >> LIFE_GENERATION_SHIFT) & HANDLE_GENERATIONS;
 }
 
-dist_work *disti_handle_of(const struct disti_work *work)
+/* What the program is to get. */
+static dist_work *handle_of(const struct disti_work *work)
 {
     const struct handle_slot *slot = handle_slot_of(work);
     uint64_t life = atomic_load_explicit(&slot->life, memory_order_relaxed);
@@ -214,7 +216,11 @@ void disti_handle_unclaim(struct disti_work *work)
                               memory_order_release);
 }
 
-bool disti_handle_retire(struct disti_work *work, int pins)
+/*
+ * Instead of unclaim: the handle is good for nothing from now on. Gives back `pins` pins, the
+ * claim's own among them; true: they were the last, and the caller is to call handle_give.
+ */
+static bool handle_retire(struct disti_work *work, int pins)
 {
     uint64_t change = LIFE_GENERATION - LIFE_CLAIMED - (uint64_t)pins * LIFE_PIN;
     uint64_t life =
@@ -223,7 +229,8 @@ bool disti_handle_retire(struct disti_work *work, int pins)
     return ((life + change) & LIFE_PINS) == 0;
 }
 
-bool disti_handle_unpin(struct disti_work *work)
+/* Gives a pin back. True: it was the last, and the caller is to call handle_give. */
+static bool handle_unpin(struct disti_work *work)
 {
     uint64_t life =
         atomic_fetch_sub_explicit(&handle_slot_of(work)->life, LIFE_PIN, memory_order_acq_rel);
@@ -231,8 +238,9 @@ bool disti_handle_unpin(struct disti_work *work)
     return (life & LIFE_PINS) == LIFE_PIN;
 }
 
+/* The slot is free for another work. */
 /* A work that nobody had a handle of has not been retired. */
-void disti_handle_give(struct disti_work *work)
+static void handle_give(struct disti_work *work)
 {
     struct handle_slot *slot = handle_slot_of(work);
 
@@ -261,8 +269,9 @@ void disti_work_fill_call(struct dist_group *group, const struct dist_call *call
     atomic_init(&work->ended, false);
 }
 
-void disti_work_fill(struct dist_group *group, const struct disti_start *start,
-                     enum disti_work_kind kind, struct disti_work *work)
+/* Fills a work; nothing is started. */
+static void work_fill(struct dist_group *group, const struct disti_start *start,
+                      enum disti_work_kind kind, struct disti_work *work)
 {
     disti_work_fill_call(group, &start->call, kind, work);
     work->name = start->name;
@@ -290,18 +299,18 @@ static void work_free(struct disti_work *work)
     if (work->kind != DISTI_WORK_DETACHED)
         disti_group_release(work->group);
     work_release(work->owned, work->release);
-    disti_handle_give(work);
+    handle_give(work);
 }
 
 void disti_work_unpin(struct disti_work *work)
 {
-    if (disti_handle_unpin(work))
+    if (handle_unpin(work))
         work_free(work);
 }
 
 void disti_work_retire(struct disti_work *work, int pins)
 {
-    if (disti_handle_retire(work, pins))
+    if (handle_retire(work, pins))
         work_free(work);
 }
 
@@ -382,7 +391,8 @@ static void work_wait(struct disti_work *work)
     disti_drive_check(work->group, work);
 }
 
-dist_status disti_work_launch(struct disti_work *work)
+/* work.c: posts a filled work and puts it into the queue. Call with the lock held. */
+static dist_status work_launch(struct disti_work *work)
 {
     struct dist_group *group = work->group;
     dist_status status = work_admit(group, work);
@@ -417,7 +427,7 @@ dist_status disti_work_result(const struct disti_work *work)
 dist_status disti_work_wait_here(struct disti_work *work)
 {
     struct dist_group *group = work->group;
-    dist_status status = disti_work_launch(work);
+    dist_status status = work_launch(work);
 
     if (status == DIST_OK)
         disti_drive_until(group, work, INT64_MAX);
@@ -448,7 +458,7 @@ dist_status disti_work_run(struct dist_group *group, struct disti_start *start)
     struct disti_work work;
     dist_status status;
 
-    disti_work_fill(group, start, DISTI_WORK_BLOCKING, &work);
+    work_fill(group, start, DISTI_WORK_BLOCKING, &work);
     status = work_run(&work);
     if (status == DIST_OK)
         disti_start_release(start);
@@ -481,10 +491,11 @@ static bool work_is_long(const struct disti_start *start)
            start->call.count >= WORK_LONG / dist_dtype_size(start->call.dtype);
 }
 
-void disti_work_undo(struct disti_work *work)
+/* Gives back the only pin of a work that has not been started: what it owns is the caller's. */
+static void work_undo(struct disti_work *work)
 {
-    if (disti_handle_unpin(work))
-        disti_handle_give(work);
+    if (handle_unpin(work))
+        handle_give(work);
 }
 
 /* Of a work that is posted. */
@@ -501,19 +512,19 @@ static enum disti_work_kind work_kind(const struct dist_group *group,
 dist_status disti_work_post(struct dist_group *group, const struct disti_start *start,
                             dist_work **work_p)
 {
-    struct disti_work *work = disti_handle_take();
+    struct disti_work *work = handle_take();
     bool hurry;
     dist_status status;
 
     if (!work)
         return work_no_memory(group, start);
-    disti_work_fill(group, start, work_kind(group, start), work);
+    work_fill(group, start, work_kind(group, start), work);
     work->on_complete.fn = NULL;
     disti_group_enter(group);
-    status = disti_work_launch(work);
+    status = work_launch(work);
     if (status == DIST_OK && !start->detached) {
         disti_group_retain(group);
-        *work_p = disti_handle_of(work);
+        *work_p = handle_of(work);
     }
     hurry = status == DIST_OK && work->ticket.status == DIST_IN_PROGRESS && work_is_long(start) &&
             group->drive.service == DISTI_SERVICE_YES;
@@ -525,7 +536,7 @@ dist_status disti_work_post(struct dist_group *group, const struct disti_start *
     if (hurry)
         disti_progress_hurry();
     if (status != DIST_OK)
-        disti_work_undo(work);
+        work_undo(work);
     return status;
 }
 
@@ -550,17 +561,17 @@ static dist_status persistent_admit(struct dist_group *group, struct disti_work 
 dist_status disti_work_prepare(struct dist_group *group, const struct disti_start *start,
                                dist_work **work_p)
 {
-    struct disti_work *work = disti_handle_take();
+    struct disti_work *work = handle_take();
     dist_status status;
 
     if (!work)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory to prepare %s",
                           dist_collective_string(start->call.collective));
     if (start->manner == DIST_MANNER_STREAM) {
-        disti_work_fill(group, start, DISTI_WORK_PERSISTENT_STREAM, work);
+        work_fill(group, start, DISTI_WORK_PERSISTENT_STREAM, work);
         work->posted = NULL;
     } else {
-        disti_work_fill(group, start, DISTI_WORK_PERSISTENT, work);
+        work_fill(group, start, DISTI_WORK_PERSISTENT, work);
         work->persistent.begin = start->begin;
         work->persistent.started = false;
     }
@@ -571,9 +582,9 @@ dist_status disti_work_prepare(struct dist_group *group, const struct disti_star
         disti_group_retain(group);
     disti_group_exit(group);
     if (status == DIST_OK)
-        *work_p = disti_handle_of(work);
+        *work_p = handle_of(work);
     else
-        disti_work_undo(work);
+        work_undo(work);
     return status;
 }
 
@@ -624,7 +635,7 @@ static dist_status persistent_launch(struct disti_work *work)
         return disti_group_unstarted(group, status);
     disti_group_enter(group);
     atomic_store_explicit(&work->ended, false, memory_order_relaxed);
-    status = disti_work_launch(work);
+    status = work_launch(work);
     if (status != DIST_OK)
         atomic_store_explicit(&work->ended, true, memory_order_relaxed);
     work->persistent.started = status == DIST_OK;

@@ -17,12 +17,6 @@
  *            claim | unclaim    | while one waits for it or starts it: one at a time
  */
 
-/* A slot, not filled, with a pin that is the caller's. NULL: no memory. */
-struct disti_work *disti_handle_take(void);
-
-/* What the program is to get. */
-dist_work *disti_handle_of(const struct disti_work *work);
-
 /*
  * The work of a handle. On success *work_p is to be given to disti_work_unpin. ERR_INVALID_ARGUMENT
  * where it is NULL, or was waited for or freed before; `name` is the call, for the message.
@@ -35,18 +29,6 @@ dist_status disti_handle_pin(dist_work *handle, const char *name, struct disti_w
  */
 dist_status disti_handle_claim(dist_work *handle, const char *name, struct disti_work **work_p);
 void disti_handle_unclaim(struct disti_work *work);
-
-/*
- * Instead of unclaim: the handle is good for nothing from now on. Gives back `pins` pins, the
- * claim's own among them; true: they were the last, and the caller is to call disti_handle_give.
- */
-bool disti_handle_retire(struct disti_work *work, int pins);
-
-/* Gives a pin back. True: it was the last, and the caller is to call disti_handle_give. */
-bool disti_handle_unpin(struct disti_work *work);
-
-/* The slot is free for another work. */
-void disti_handle_give(struct disti_work *work);
 
 /* Groups with works that nobody drives, not even the progress thread: whoever waits for anything
  * moves them along, since other ranks may wait for them first. */
@@ -62,10 +44,6 @@ static inline bool disti_others_wait(const struct dist_group *group)
     return atomic_load_explicit(&disti_others_count, memory_order_relaxed) > own;
 }
 
-/* Works are pending, and nobody drives: this thread posted them, or has just driven them. Call with
- * the group's lock held. */
-void disti_others_add(struct dist_group *group);
-
 /* The group is closed. */
 void disti_others_forget(struct dist_group *group);
 
@@ -74,13 +52,6 @@ void disti_others_forget(struct dist_group *group);
  * Call without any lock, and not in a function of the program.
  */
 int disti_others_move(void);
-
-/*
- * Sleeps at most ns until one of polls[0 .. count) is readable, or one of these groups has news;
- * nap_ns where it could not hear of them. There is room for `room` descriptors, and polls[0] is the
- * calling thread's doorbell. Call without any lock.
- */
-void disti_others_sleep(struct pollfd *polls, int count, int room, int64_t nap_ns, int64_t ns);
 
 /* Waits until fd is readable, or until_ns; moves these groups meanwhile. May return early. Call as
  * disti_others_move. */
@@ -135,8 +106,5 @@ extern struct disti_progress disti_progress;
  * moves it next.
  */
 bool disti_progress_go(enum disti_progress_state from, enum disti_progress_state to);
-
-/* progress_loop.c: what the thread does. */
-void *disti_progress_main(void *arg);
 
 #endif

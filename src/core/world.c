@@ -206,7 +206,11 @@ bool disti_world_sees_process(const struct disti_world *world, int rank, int of)
     return a->machine == b->machine && a->processes == b->processes && a->processes;
 }
 
-dist_status disti_world_meet(struct disti_world *world, const char *backend_name)
+/*
+ * The ranks tell each other where they are and what they want, and compare it. After the
+ * rendezvous; blocks until all have come, at most the timeout.
+ */
+static dist_status world_meet(struct disti_world *world, const char *backend_name)
 {
     int ranks = world->size;
     char choice[DISTI_WORLD_CHOICE], unknown[WORLD_UNKNOWN];
@@ -455,7 +459,7 @@ static dist_status init_join(struct disti_world *world, struct dist_options *opt
         return status;
     name = init_backend_name(options, world->size);
     status = disti_backend_find(name, backend_p);
-    return status == DIST_OK ? disti_world_meet(world, name) : status;
+    return status == DIST_OK ? world_meet(world, name) : status;
 }
 
 static dist_status init_open(struct disti_world *world, struct dist_options *options,
