@@ -18,11 +18,8 @@
 #include "tests/fuzz/fuzz.h"
 
 #include "base/hash.h"
-#include "transports/shm/fifo.h"
-#include "transports/shm/hello.h"
-#include "transports/shm/machine.h"
-#include "transports/shm/memory.h"
 #include "transports/shm/shm.h"
+#include "transports/shm/state.h"
 
 #include <dist/backend.h>
 

@@ -1,12 +1,51 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sends with a fault. */
+/* What a faulty transport adds to the state of the one behind it; private to this folder. */
+#include "transports/faulty/faulty.h"
 #include "base/clock.h"
 #include "base/faults/faults.h"
 #include "base/log.h"
-#include "transports/faulty/state.h"
+#include "base/process_lock.h"
 
+#include <dist/transport.h>
+#include <stdalign.h>
 #include <stdlib.h>
 #include <string.h>
+
+/*
+ * A send that is kept for a while, or is sent in another form. The engine's request is in progress
+ * meanwhile, and the transport behind has `sent` or has nothing yet.
+ */
+struct faulty_send {
+    struct faulty_send *next;
+    struct dist_request *request; /* the engine's */
+    bool started;                 /* `sent` is with the transport behind */
+    int64_t until_ns;             /* when to send it, if it is not started */
+    struct dist_request sent;
+    unsigned char data[]; /* of a message with a bit changed */
+};
+
+/* Behind the state of the transport, in the same memory, zero at first. */
+struct faulty_state {
+    struct faulty_send *sends; /* in the order of the program's sends */
+    bool blind;                /* arm has not asked the transport behind */
+};
+
+/* A wrapped transport: table is `inner` with other functions for what concerns sends. */
+struct faulty_table {
+    const struct dist_transport *inner;
+    struct dist_transport table;
+    size_t at; /* where in the state this folder's part is */
+};
+
+void disti_faulty_send(const struct faulty_table *table, void *state, struct dist_request *request);
+int disti_faulty_progress(const struct faulty_table *table, void *state);
+int disti_faulty_arm(const struct faulty_table *table, void *state);
+void disti_faulty_disarm(const struct faulty_table *table, void *state);
+void disti_faulty_close(const struct faulty_table *table, void *state);
+void disti_faulty_cancel(const struct faulty_table *table, void *state, uint64_t tag,
+                         uint64_t mask);
+
+/* Sends with a fault. */
 
 /* Not the lowest bit of a float, which a sum may swallow. */
 #define FAULTY_BIT 0x40
@@ -189,4 +228,88 @@ void disti_faulty_cancel(const struct faulty_table *table, void *state, uint64_t
 {
     table->inner->cancel(state, tag, mask);
     faulty_drop(faulty_of(table, state), tag, mask);
+}
+
+/* A table for each transport that is wrapped. A slot is not told whose it is, so that each table
+ * has functions of its own. */
+
+#define TABLES_EACH(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
+#define TABLES 8
+
+DISTI_PROCESS_LOCK(tables_lock);
+static struct faulty_table tables[TABLES];
+
+#define TABLES_FUNCTIONS(i)                                                                        \
+    static void tables_send_##i(void *state, struct dist_request *request)                         \
+    {                                                                                              \
+        disti_faulty_send(&tables[i], state, request);                                             \
+    }                                                                                              \
+    static int tables_progress_##i(void *state)                                                    \
+    {                                                                                              \
+        return disti_faulty_progress(&tables[i], state);                                           \
+    }                                                                                              \
+    static int tables_arm_##i(void *state)                                                         \
+    {                                                                                              \
+        return disti_faulty_arm(&tables[i], state);                                                \
+    }                                                                                              \
+    static void tables_disarm_##i(void *state)                                                     \
+    {                                                                                              \
+        disti_faulty_disarm(&tables[i], state);                                                    \
+    }                                                                                              \
+    static void tables_close_##i(void *state)                                                      \
+    {                                                                                              \
+        disti_faulty_close(&tables[i], state);                                                     \
+    }                                                                                              \
+    static void tables_cancel_##i(void *state, uint64_t tag, uint64_t mask)                        \
+    {                                                                                              \
+        disti_faulty_cancel(&tables[i], state, tag, mask);                                         \
+    }
+TABLES_EACH(TABLES_FUNCTIONS)
+
+#define TABLES_SLOTS(i)                                                                            \
+    {.send = tables_send_##i,                                                                      \
+     .progress = tables_progress_##i,                                                              \
+     .arm = tables_arm_##i,                                                                        \
+     .disarm = tables_disarm_##i,                                                                  \
+     .close = tables_close_##i,                                                                    \
+     .cancel = tables_cancel_##i},
+static const struct dist_transport tables_own[TABLES] = {TABLES_EACH(TABLES_SLOTS)};
+
+static void tables_fill(int i, const struct dist_transport *inner)
+{
+    const struct dist_transport *own = &tables_own[i];
+    struct faulty_table *table = &tables[i];
+    size_t align = alignof(max_align_t);
+
+    table->at = (inner->state_size + align - 1) / align * align;
+    table->table = *inner;
+    table->table.state_size = table->at + sizeof(struct faulty_state);
+    table->table.send = own->send;
+    table->table.progress = own->progress;
+    table->table.arm = own->arm;
+    table->table.disarm = own->disarm;
+    table->table.close = own->close;
+    if (inner->cancel)
+        table->table.cancel = own->cancel;
+    table->inner = inner;
+}
+
+const struct dist_transport *disti_transport_faulty(const struct dist_transport *transport)
+{
+    const struct dist_transport *faulty = transport;
+    int i = 0;
+
+    if (!transport || !disti_faults_need_messages())
+        return transport;
+    pthread_mutex_lock(&tables_lock);
+    while (i < TABLES && tables[i].inner && tables[i].inner != transport &&
+           &tables[i].table != transport)
+        i++;
+    if (i < TABLES) {
+        if (!tables[i].inner)
+            tables_fill(i, transport);
+        faulty = &tables[i].table;
+    }
+    pthread_mutex_unlock(&tables_lock);
+    return faulty;
 }

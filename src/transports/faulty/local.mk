@@ -1,6 +1,4 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libdist_core_sources += \
 	src/transports/faulty/faulty.c \
-	src/transports/faulty/faulty.h \
-	src/transports/faulty/state.h \
-	src/transports/faulty/tables.c
+	src/transports/faulty/faulty.h

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Matching of arriving messages with posted receives, shared by the transports. */
 #include "transports/match/match.h"
-
 #include "base/checked.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 static void match_append_posted(struct disti_match *match, struct dist_request *request)
 {
@@ -222,4 +222,173 @@ void disti_match_clear(struct disti_match *match)
     while (match->unexpected_head)
         disti_match_release(match, match->unexpected_head);
     match->posted_head = match->posted_tail = NULL;
+}
+
+/* Sends that are announced and not yet asked for, shared by the transports. */
+
+#define ANNOUNCED_ROOM 64 /* at first */
+
+struct disti_announced_slot {
+    void *send; /* NULL: unused */
+    uint32_t next_free;
+};
+
+/* Sees to it that there is an unused slot. */
+static bool announced_has_slot(struct disti_announced *announced)
+{
+    uint32_t room = announced->room ? announced->room * 2 : ANNOUNCED_ROOM;
+    struct disti_announced_slot *slots;
+
+    if (announced->free < announced->room)
+        return true;
+    slots = room > announced->room ? realloc(announced->slots, room * sizeof(*slots)) : NULL;
+    if (!slots)
+        return false;
+    for (uint32_t i = announced->room; i < room; i++)
+        slots[i] = (struct disti_announced_slot){.next_free = i + 1};
+    announced->slots = slots;
+    announced->room = room;
+    return true;
+}
+
+bool disti_announced_add(struct disti_announced *announced, void *send, uint32_t *name_p)
+{
+    uint32_t name;
+
+    if (!announced_has_slot(announced))
+        return false;
+    name = announced->free;
+    announced->free = announced->slots[name].next_free;
+    announced->slots[name].send = send;
+    announced->count++;
+    *name_p = name;
+    return true;
+}
+
+void *disti_announced_take(struct disti_announced *announced, uint64_t name)
+{
+    void *send = name < announced->room ? announced->slots[name].send : NULL;
+
+    if (!send)
+        return NULL;
+    announced->slots[name] = (struct disti_announced_slot){.next_free = announced->free};
+    announced->free = (uint32_t)name;
+    announced->count--;
+    return send;
+}
+
+void **disti_announced_slot(struct disti_announced *announced, uint64_t name)
+{
+    return name < announced->room && announced->slots[name].send ? &announced->slots[name].send
+                                                                 : NULL;
+}
+
+void *disti_announced_take_next(struct disti_announced *announced, uint32_t *cursor)
+{
+    void *send = NULL;
+
+    while (announced->count && !send && *cursor < announced->room)
+        send = disti_announced_take(announced, (*cursor)++);
+    return send;
+}
+
+void disti_announced_clear(struct disti_announced *announced)
+{
+    free(announced->slots);
+    *announced = (struct disti_announced){0};
+}
+
+/* Requests that take the place of forgotten ones, shared by the transports. */
+
+struct disti_standin {
+    struct disti_standin *next;
+    struct dist_request request;
+    char data[];
+};
+
+static struct disti_standin *standin_new(struct disti_standins *standins,
+                                         const struct dist_request *request, size_t data_bytes)
+{
+    struct disti_standin *standin;
+    size_t bytes;
+
+    if (!disti_add(sizeof(*standin), data_bytes, &bytes))
+        return NULL;
+    standin = malloc(bytes);
+    if (!standin)
+        return NULL;
+    standin->request = *request;
+    standin->next = standins->head;
+    standins->head = standin;
+    return standin;
+}
+
+/* The bytes before `from` are not there, but nobody reads them: data begins where they would. */
+struct dist_request *disti_standin_send(struct disti_standins *standins,
+                                        const struct dist_request *request, size_t from)
+{
+    size_t bytes = (size_t)request->envelope.bytes - from;
+    struct disti_standin *standin = standin_new(standins, request, bytes);
+
+    if (!standin)
+        return NULL;
+    if (bytes)
+        memcpy(standin->data, (const char *)request->data + from, bytes);
+    standin->request.data = (const void *)((uintptr_t)standin->data - from);
+    return &standin->request;
+}
+
+struct dist_request *disti_standin_receive(struct disti_standins *standins,
+                                           const struct dist_request *request)
+{
+    struct disti_standin *standin = standin_new(standins, request, 0);
+
+    if (!standin)
+        return NULL;
+    standin->request.sink = (struct dist_sink){.bytes = request->sink.bytes};
+    return &standin->request;
+}
+
+void disti_standin_unpost(struct disti_match *match, uint64_t tag, uint64_t mask)
+{
+    for (struct dist_request *request = match->posted_head, *next; request; request = next) {
+        next = request->next;
+        if (disti_standin_is_for(request, tag, mask))
+            disti_match_unpost(match, request);
+    }
+}
+
+bool disti_standins_have(const struct disti_standins *standins, const struct dist_request *request)
+{
+    const struct disti_standin *standin = standins->head;
+
+    while (standin && &standin->request != request)
+        standin = standin->next;
+    return standin;
+}
+
+void disti_standins_sweep(struct disti_standins *standins)
+{
+    struct disti_standin **at = &standins->head;
+
+    while (*at) {
+        struct disti_standin *standin = *at;
+
+        if (standin->request.status == DIST_IN_PROGRESS) {
+            at = &standin->next;
+            continue;
+        }
+        *at = standin->next;
+        free(standin);
+    }
+}
+
+void disti_standins_free(struct disti_standins *standins)
+{
+    while (standins->head) {
+        struct disti_standin *standin = standins->head;
+
+        standins->head = standin->next;
+        free(standin);
+    }
 }

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Matching of arriving messages with posted receives, shared by the transports. */
+/* Matching of messages, credit, announced sends, and a stand-in for a network; private to the
+ * transports. */
 #ifndef DISTI_TRANSPORTS_MATCH_MATCH_H
 #define DISTI_TRANSPORTS_MATCH_MATCH_H
 
 #include <dist/transport.h>
-
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <sys/queue.h>
 
 /*
@@ -108,5 +111,140 @@ void disti_match_fail(struct disti_match *match, dist_status status);
 
 /* Frees what is held, without touching a request. */
 void disti_match_clear(struct disti_match *match);
+
+/* Flow control: how much a rank may send before it is received. Shared by the transports. */
+
+/*
+ * Each direction of a pair has a credit, the same number on both sides. A message that is sent
+ * unasked costs its bytes and DISTI_CREDIT_MESSAGE; the receiver gives that back when it has
+ * delivered the message or thrown it away. What the credit does not cover is only announced, and
+ * sent when the receiver asks for it:
+ *
+ *      sender                                receiver
+ *        message ------------------------->    kept, until its receive is posted
+ *        announcement -------------------->    a note, until its receive is posted
+ *                        <------------------   asked for
+ *        data ---------------------------->    to where they belong
+ *
+ * So a receiver keeps `limit` bytes for each peer at most, and a note for each message that its
+ * sender has not ended. Nobody ever waits for credit, and a receive waits for nothing that stands
+ * before its message: notes always get through, and no data come that have no place.
+ *
+ * What was given back is told by a number that only grows, once a quarter of the limit.
+ */
+#define DISTI_CREDIT_MESSAGE 128u
+
+/* The sender's end. */
+struct disti_credit_out {
+    uint64_t limit, spent, returned; /* returned: as last heard */
+};
+
+/* The receiver's end. */
+struct disti_credit_in {
+    uint64_t limit, spent, returned, told;
+};
+
+static inline bool disti_credit_covers(const struct disti_credit_out *out, uint64_t bytes)
+{
+    uint64_t ahead = out->spent - out->returned;
+
+    return bytes <= out->limit && ahead + bytes + DISTI_CREDIT_MESSAGE <= out->limit;
+}
+
+static inline void disti_credit_spend(struct disti_credit_out *out, uint64_t bytes)
+{
+    out->spent += bytes + DISTI_CREDIT_MESSAGE;
+}
+
+/* The receiver has returned so much, in all. False: that is more than was spent. */
+static inline bool disti_credit_heard(struct disti_credit_out *out, uint64_t returned)
+{
+    if (returned - out->returned > out->spent - out->returned)
+        return false;
+    out->returned = returned;
+    return true;
+}
+
+/* A message came unasked. False: the sender had no credit for it; the peer breaks the protocol. */
+static inline bool disti_credit_came(struct disti_credit_in *in, uint64_t bytes)
+{
+    if (bytes > in->limit || in->spent - in->returned + bytes + DISTI_CREDIT_MESSAGE > in->limit)
+        return false;
+    in->spent += bytes + DISTI_CREDIT_MESSAGE;
+    return true;
+}
+
+/* The message is no longer kept. True: send in->told to the sender now. */
+static inline bool disti_credit_return(struct disti_credit_in *in, uint64_t bytes)
+{
+    in->returned += bytes + DISTI_CREDIT_MESSAGE;
+    if (in->returned - in->told < in->limit / 4)
+        return false;
+    in->told = in->returned;
+    return true;
+}
+
+/* Sends that are announced and not yet asked for, shared by the transports. */
+
+/* A table, all zero at first: each send has a name, a small number by which the peer asks for it.
+ */
+struct disti_announced {
+    struct disti_announced_slot *slots;
+    uint32_t room, count, free;
+};
+
+/* Keeps `send` under a new name. False: out of memory. */
+bool disti_announced_add(struct disti_announced *announced, void *send, uint32_t *name_p);
+
+/* Takes out the send with that name; NULL: there is none. */
+void *disti_announced_take(struct disti_announced *announced, uint64_t name);
+
+/* Takes out the first send from *cursor on, 0 at first, and moves it behind that; NULL: no more. */
+void *disti_announced_take_next(struct disti_announced *announced, uint32_t *cursor);
+
+/* Where the send with that name stands; NULL: there is none. */
+void **disti_announced_slot(struct disti_announced *announced, uint64_t name);
+
+/* Frees the table. The sends are the caller's. */
+void disti_announced_clear(struct disti_announced *announced);
+
+/* Requests that take the place of forgotten ones, shared by the transports. */
+
+/*
+ * A group that ends takes its memory with it, but the message that is halfway through a stream has
+ * to go on to its end, since others follow it. So a request that the engine wants forgotten is
+ * replaced wherever the transport keeps it: a send by one with a copy of what is still to be sent,
+ * a receive by one that throws away what comes. Nobody waits for such a stand-in.
+ */
+struct disti_standin;
+
+/* The stand-ins of one transport. All zero at first. */
+struct disti_standins {
+    struct disti_standin *head;
+};
+
+static inline bool disti_standin_is_for(const struct dist_request *request, uint64_t tag,
+                                        uint64_t mask)
+{
+    return (request->envelope.tag & mask) == tag;
+}
+
+/*
+ * The stand-in of a request; the caller puts it in its place. Of a send, data from byte `from` on
+ * are copied. NULL: out of memory.
+ */
+struct dist_request *disti_standin_send(struct disti_standins *standins,
+                                        const struct dist_request *request, size_t from);
+struct dist_request *disti_standin_receive(struct disti_standins *standins,
+                                           const struct dist_request *request);
+
+/* Takes the posted receives whose tag is `tag` in the bits of `mask` off the list. */
+void disti_standin_unpost(struct disti_match *match, uint64_t tag, uint64_t mask);
+
+bool disti_standins_have(const struct disti_standins *standins, const struct dist_request *request);
+
+/* sweep frees the stand-ins that have ended; free frees all, once nobody touches them any more. */
+void disti_standins_sweep(struct disti_standins *standins);
+void disti_standins_free(struct disti_standins *standins);
 
 #endif

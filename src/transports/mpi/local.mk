@@ -1,16 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Transport mpi, part of the mpi module, which is built once for each MPI.
 mpi_module_sources += \
-	src/transports/match/announced.c \
-	src/transports/match/announced.h \
-	src/transports/match/credit.h \
 	src/transports/match/match.c \
 	src/transports/match/match.h \
-	src/transports/mpi/communicator.c \
 	src/transports/mpi/message.c \
 	src/transports/mpi/mpi.c \
 	src/transports/mpi/mpi.h \
-	src/transports/mpi/pmpi.h \
-	src/transports/mpi/runtime.c \
-	src/transports/mpi/state.h \
-	src/transports/mpi/transfer.c
+	src/transports/mpi/state.h

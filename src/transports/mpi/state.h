@@ -3,8 +3,6 @@
 #ifndef DISTI_TRANSPORTS_MPI_STATE_H
 #define DISTI_TRANSPORTS_MPI_STATE_H
 
-#include "transports/match/announced.h"
-#include "transports/match/credit.h"
 #include "transports/match/match.h"
 #include "transports/mpi/mpi.h"
 

@@ -1,17 +1,134 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Connections to peers: what they are made of, and what happens when one ends. */
-#include "transports/shm/connection.h"
-
+/* What two ranks say to each other before they share memory. */
+#include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "transports/shm/state.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#define HELLO_MAGIC 0x6c6c6568a7736d68ull
+#define HELLO_VERSION 5u
+
+/* Room for the descriptors of one packet, aligned as a header. */
+union hello_control {
+    struct cmsghdr header;
+    char bytes[CMSG_SPACE(SHM_HELLO_FDS * sizeof(int))];
+};
+
+void disti_shm_hello_init(struct shm_hello *hello, enum shm_word word, int from, int to,
+                          uint64_t job)
+{
+    memset(hello, 0, sizeof(*hello));
+    hello->magic = HELLO_MAGIC;
+    hello->version = HELLO_VERSION;
+    hello->word = word;
+    hello->from = from;
+    hello->to = to;
+    hello->job = job;
+}
+
+bool disti_shm_hello_valid(const struct shm_hello *hello, int to, int world_size, uint64_t job)
+{
+    return hello->magic == HELLO_MAGIC && hello->version == HELLO_VERSION && hello->to == to &&
+           hello->from >= 0 && hello->from < world_size && hello->from != to && hello->job == job;
+}
+
+bool disti_shm_hello_send(int socket, const struct shm_hello *hello, const int *fds, int count)
+{
+    struct iovec part = {.iov_base = (void *)hello, .iov_len = sizeof(*hello)};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    union hello_control control;
+
+    memset(&control, 0, sizeof(control));
+    if (count > 0) {
+        size_t bytes = (size_t)count * sizeof(int);
+
+        message.msg_control = &control;
+        message.msg_controllen = CMSG_SPACE(bytes);
+        control.header.cmsg_level = SOL_SOCKET;
+        control.header.cmsg_type = SCM_RIGHTS;
+        control.header.cmsg_len = CMSG_LEN(bytes);
+        memcpy(CMSG_DATA(&control.header), fds, bytes);
+    }
+    return sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof(*hello);
+}
+
+/* Takes the descriptors out of a packet; control truncated by the kernel brings fewer. */
+static void hello_take_fds(struct msghdr *message, int fds[SHM_HELLO_FDS])
+{
+    struct cmsghdr *header = CMSG_FIRSTHDR(message);
+    size_t count;
+
+    if (!header || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
+        return;
+    count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    memcpy(fds, CMSG_DATA(header), (count < SHM_HELLO_FDS ? count : SHM_HELLO_FDS) * sizeof(int));
+}
+
+/* The kernel throws away descriptors for which there is no room: is there some? Else errno. */
+static bool hello_has_room(int socket)
+{
+    int spare[SHM_HELLO_FDS], count = 0, error;
+
+    while (count < SHM_HELLO_FDS && (spare[count] = fcntl(socket, F_DUPFD_CLOEXEC, 0)) >= 0)
+        count++;
+    error = errno;
+    for (int i = 0; i < count; i++)
+        close(spare[i]);
+    errno = error;
+    return count == SHM_HELLO_FDS;
+}
+
+int disti_shm_hello_receive(int socket, struct shm_hello *hello, int fds[SHM_HELLO_FDS])
+{
+    struct iovec part = {.iov_base = hello, .iov_len = sizeof(*hello)};
+    union hello_control control;
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = sizeof(control)};
+    ssize_t got;
+
+    for (int i = 0; i < SHM_HELLO_FDS; i++)
+        fds[i] = -1;
+    if (!hello_has_room(socket))
+        return 0;
+    got = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        errno = EAGAIN;
+    if (got < 0)
+        return errno == EAGAIN ? 0 : -1;
+    hello_take_fds(&message, fds);
+    for (int i = 0; i < SHM_HELLO_FDS; i++)
+        fds[i] = disti_descriptor_own(fds[i]);
+    if (got == (ssize_t)sizeof(*hello) && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
+        return 1;
+    disti_shm_close_fds(fds, SHM_HELLO_FDS);
+    return -1;
+}
+
+bool disti_shm_hello_peer(int socket, uint32_t *uid_p, int *pid_p)
+{
+    struct ucred peer;
+    socklen_t size = sizeof(peer);
+
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
+        return false;
+    *uid_p = (uint32_t)peer.uid;
+    *pid_p = (int)peer.pid;
+    return true;
+}
+
+/* Connections to peers: what they are made of, and what happens when one ends. */
 
 /* The arrows of the drawing in state.h, by where they begin. */
 static const uint8_t connection_arrows[] = {
@@ -240,4 +357,392 @@ void disti_shm_connection_close(struct shm_state *state)
     disti_shm_close_fd(&state->listener);
     disti_shm_close_fd(&state->doorbell);
     disti_shm_close_fd(&state->poll);
+}
+
+/* Calling a peer: when, how, and what its answer means. */
+
+#define CALL_HIGHER_WAITS_NS (5 * 1000 * 1000) /* for the lower rank's call */
+#define CALL_RETRY_NS (50 * 1000 * 1000)       /* after DEFER, or a call in vain */
+
+/* The call was in vain, for reasons that pass. */
+static void call_retry(struct shm_state *state, struct shm_peer *peer)
+{
+    disti_shm_connection_hang_up(state, peer);
+    if (peer->phase == SHM_CALLING)
+        disti_shm_connection_go(state, peer, SHM_NEEDED);
+    peer->called_in_vain = true;
+    peer->call_ns = disti_now_ns() + CALL_RETRY_NS;
+}
+
+static bool call_lacks_descriptors(struct shm_state *state)
+{
+    if (errno != EMFILE && errno != ENFILE)
+        return false;
+    disti_shm_report_descriptors(state);
+    return true;
+}
+
+/* The caller's half, once the socket is connected. IN_PROGRESS: it has to call again. */
+static dist_status call_speak(struct shm_state *state, struct shm_peer *peer)
+{
+    struct shm_hello hello;
+    uint32_t uid;
+    dist_status status;
+    int fds[SHM_HELLO_FDS];
+
+    if (!disti_shm_hello_peer(peer->socket, &uid, &peer->pid) || uid != state->address.uid)
+        return disti_fail(
+            DIST_ERR_PEER_LOST,
+            "shm: another user's process listens for rank %d: run all ranks as one user",
+            peer->rank);
+    peer->fifo_bytes = state->fifo_bytes;
+    status = disti_shm_memory_make(peer->fifo_bytes, &peer->memory, &peer->pair);
+    if (status == DIST_IN_PROGRESS)
+        disti_shm_report_descriptors(state);
+    if (status != DIST_OK)
+        return status;
+    if (!disti_shm_machine_random(&peer->key, sizeof(peer->key)))
+        return disti_fail_call("getrandom", "shm: cannot get random bytes");
+    peer->key |= 1; /* no stamp is 0, which new memory is full of */
+    disti_shm_connection_hello(state, peer, SHM_CALL, &hello);
+    hello.key = peer->key;
+    hello.fifo_bytes = peer->fifo_bytes;
+    fds[0] = peer->memory;
+    fds[1] = state->doorbell;
+    if (!disti_shm_hello_send(peer->socket, &hello, fds, 2))
+        return disti_shm_machine_runs(peer->pid) ? DIST_IN_PROGRESS : disti_shm_lost(peer);
+    if (!disti_shm_watch(state, peer->socket, SHM_ON_SOCKET, peer->rank, 0))
+        return disti_fail_errno(DIST_ERR_PEER_LOST, "shm: cannot connect to rank %d (pid %d)",
+                                peer->rank, peer->pid);
+    return disti_shm_connection_go(state, peer, SHM_CALLING);
+}
+
+/* False: it has to be tried again later. A failure loses the peer. */
+static bool call_peer(struct shm_state *state, struct shm_peer *peer)
+{
+    struct sockaddr_un name;
+    const struct shm_address *address = &state->addresses[peer->rank];
+    socklen_t size = disti_shm_machine_socket(address, &name);
+    dist_status status;
+
+    peer->socket =
+        disti_descriptor_own(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (peer->socket < 0 && call_lacks_descriptors(state)) {
+        status = DIST_IN_PROGRESS;
+    } else if (peer->socket < 0) {
+        status = disti_fail_errno(DIST_ERR_SYSTEM, "shm: no socket for rank %d", peer->rank);
+    } else if (connect(peer->socket, (struct sockaddr *)&name, size) == 0) {
+        status = call_speak(state, peer);
+    } else if (errno == EAGAIN || errno == EINTR) {
+        status = DIST_IN_PROGRESS;
+    } else {
+        status = disti_fail_errno(
+            DIST_ERR_PEER_LOST,
+            "shm: rank %d (pid %u on this machine) no longer listens: its own output says why",
+            peer->rank, address->pid);
+    }
+    if (status == DIST_IN_PROGRESS)
+        call_retry(state, peer);
+    else if (status != DIST_OK)
+        disti_shm_connection_lose(state, peer, status);
+    return status != DIST_IN_PROGRESS;
+}
+
+void disti_shm_call_want(struct shm_state *state, struct shm_peer *peer)
+{
+    bool lower = state->config.rank < peer->rank;
+
+    if (peer->phase != SHM_IDLE)
+        return;
+    disti_shm_connection_go(state, peer, SHM_NEEDED);
+    peer->call_ns = disti_now_ns() + (lower ? 0 : CALL_HIGHER_WAITS_NS);
+    if (lower)
+        disti_shm_connection_look(state); /* it may have called us; else this calls it */
+}
+
+static bool call_knows(const struct shm_state *state, int rank)
+{
+    return state->addresses[rank].magic;
+}
+
+bool disti_shm_call_all(struct shm_state *state)
+{
+    int64_t now = disti_now_ns();
+    bool all = true;
+
+    for (int rank = 0; rank < state->config.world_size && state->wanting; rank++) {
+        struct shm_peer *peer = state->peers[rank];
+
+        if (!peer || peer->phase != SHM_NEEDED || !call_knows(state, rank))
+            continue;
+        if (peer->called_in_vain && peer->call_ns > now)
+            all = false;
+        else
+            all = call_peer(state, peer) && all;
+    }
+    return all;
+}
+
+/* Calls those whose time has come. */
+void disti_shm_call_due(struct shm_state *state)
+{
+    int64_t now = disti_now_ns();
+
+    for (int rank = 0; rank < state->config.world_size; rank++) {
+        struct shm_peer *peer = state->peers[rank];
+
+        if (peer && peer->phase == SHM_NEEDED && call_knows(state, rank) && peer->call_ns <= now)
+            call_peer(state, peer);
+    }
+}
+
+/* The answer to our call. */
+void disti_shm_call_answered(struct shm_state *state, struct shm_peer *peer)
+{
+    struct shm_hello hello;
+    int fds[SHM_HELLO_FDS];
+    int result = disti_shm_hello_receive(peer->socket, &hello, fds);
+
+    if (result == 0 && errno != EAGAIN)
+        disti_shm_back_off(state, peer->socket, SHM_ON_SOCKET, peer->rank);
+    if (result == 0)
+        return;
+    if (result < 0 && disti_shm_machine_runs(peer->pid)) { /* it let others in first, or closes */
+        call_retry(state, peer);
+        return;
+    }
+    if (result < 0) {
+        disti_shm_connection_ended(state, peer);
+        return;
+    }
+    if (!disti_shm_hello_valid(&hello, state->config.rank, state->config.world_size, state->job) ||
+        hello.from != peer->rank || (hello.word == SHM_ACCEPT && fds[0] < 0)) {
+        hello.word = SHM_REFUSE;
+        hello.status = DIST_ERR_PEER_LOST;
+    }
+    if (hello.word == SHM_ACCEPT) {
+        peer->doorbell = fds[0];
+        fds[0] = -1;
+        fcntl(peer->doorbell, F_SETFL, O_NONBLOCK);
+        disti_shm_connection_connected(state, peer, 0, &hello);
+    } else if (hello.word == SHM_DEFER) {
+        disti_shm_connection_hang_up(state, peer);
+        disti_shm_connection_go(state, peer, SHM_NEEDED);
+        peer->call_ns = disti_now_ns() + CALL_RETRY_NS;
+    } else {
+        disti_fail(DIST_ERR_PEER_LOST, "shm: rank %d (pid %d) refused to share memory: %s",
+                   peer->rank, peer->pid, dist_status_string(hello.status));
+        disti_shm_connection_lose(state, peer,
+                                  hello.status < 0 ? hello.status : DIST_ERR_PEER_LOST);
+    }
+    disti_shm_close_fds(fds, SHM_HELLO_FDS);
+}
+
+/* Being called: who is let in. A caller may take its time, as it may be a rank. */
+
+#define ACCEPT_ACCEPTS 32 /* in one look */
+#define ACCEPT_ROOM 32    /* callers that have not spoken yet, at first */
+/* Of more than all other ranks and so many, the one that has been silent longest must call again.
+ */
+#define ACCEPT_STRANGERS 256
+
+/* Answers a call with a no; the caller knows what to do with each. */
+static void accept_decline(struct shm_state *state, struct shm_peer *peer, int socket,
+                           enum shm_word word, dist_status status)
+{
+    struct shm_hello hello;
+
+    disti_shm_connection_hello(state, peer, word, &hello);
+    hello.status = status;
+    disti_shm_hello_send(socket, &hello, NULL, 0);
+    disti_descriptor_close(socket);
+}
+
+/* The called side's half: takes over the caller's memory, doorbell and socket. */
+static dist_status accept_adopt(struct shm_state *state, struct shm_peer *peer, int socket,
+                                const struct shm_hello *hello, int fds[SHM_HELLO_FDS])
+{
+    struct shm_hello answer;
+    dist_status status;
+
+    if (!disti_shm_fifo_bytes_valid(hello->fifo_bytes) || fds[0] < 0 || fds[1] < 0 ||
+        fcntl(fds[1], F_SETFL, O_NONBLOCK) < 0)
+        return disti_fail(
+            DIST_ERR_SYSTEM,
+            "shm: rank %d sent an invalid hello: give all ranks the same version of libdist",
+            peer->rank);
+    disti_shm_connection_hang_up(state, peer); /* our own call, if there was one */
+    peer->fifo_bytes = (size_t)hello->fifo_bytes;
+    status = disti_shm_memory_map(fds[0], peer->fifo_bytes, &peer->pair);
+    if (status != DIST_OK)
+        return status;
+    disti_shm_connection_hello(state, peer, SHM_ACCEPT, &answer);
+    if (!disti_shm_watch(state, socket, SHM_ON_SOCKET, peer->rank, 0) ||
+        !disti_shm_hello_send(socket, &answer, &state->doorbell, 1))
+        return disti_fail_errno(DIST_ERR_PEER_LOST, "shm: cannot answer rank %d (pid %d)",
+                                peer->rank, peer->pid);
+    peer->socket = socket;
+    peer->doorbell = fds[1];
+    peer->key = hello->key;
+    fds[1] = -1;
+    return DIST_OK;
+}
+
+/* Somebody of our user called, and said this. Takes the socket and the descriptors over. */
+static void accept_called(struct shm_state *state, int socket, int pid,
+                          const struct shm_hello *hello, int fds[SHM_HELLO_FDS])
+{
+    struct shm_peer *peer = NULL;
+    dist_status status;
+
+    if (disti_shm_hello_valid(hello, state->config.rank, state->config.world_size, state->job) &&
+        hello->word == SHM_CALL)
+        peer = disti_shm_connection_peer(state, hello->from);
+    if (!peer) {
+        disti_info("shm: refused process %d, which is not a rank of this job", pid);
+        disti_descriptor_close(socket);
+    } else if (peer->phase == SHM_CALLING && state->config.rank < peer->rank) {
+        accept_decline(state, peer, socket, SHM_DEFER, DIST_OK);
+    } else if (peer->phase == SHM_CONNECTED || peer->phase == SHM_LOST) {
+        accept_decline(state, peer, socket, SHM_REFUSE, DIST_ERR_PEER_LOST);
+    } else {
+        peer->pid = pid;
+        status = accept_adopt(state, peer, socket, hello, fds);
+        if (status == DIST_OK) {
+            disti_shm_connection_connected(state, peer, 1, hello);
+        } else {
+            accept_decline(state, peer, socket, SHM_REFUSE, status);
+            disti_shm_connection_lose(state, peer, status);
+        }
+    }
+    disti_shm_close_fds(fds, SHM_HELLO_FDS);
+}
+
+/* A place for a caller that has not spoken yet; -1: there are as many as there may be. */
+static int accept_slot(struct shm_state *state)
+{
+    int most = state->config.world_size + ACCEPT_STRANGERS;
+    int room = state->pending_room ? state->pending_room * 2 : ACCEPT_ROOM;
+    int room_was;
+    struct shm_pending *pending;
+
+    for (int i = 0; i < state->pending_room; i++) {
+        if (state->pending[i].socket < 0)
+            return i;
+    }
+    if (state->pending_room >= most)
+        return -1;
+    pending = realloc(state->pending, (size_t)room * sizeof(*pending));
+    if (!pending)
+        return -1;
+    for (int i = state->pending_room; i < room; i++)
+        pending[i].socket = -1;
+    state->pending = pending;
+    room_was = state->pending_room;
+    state->pending_room = room;
+    return room_was;
+}
+
+/* The one that has been silent longest makes room. If it is a rank, it calls again. */
+static int accept_evict(struct shm_state *state)
+{
+    int slot = 0;
+
+    for (int i = 1; i < state->pending_room; i++) {
+        if (state->pending[i].deadline_ns < state->pending[slot].deadline_ns)
+            slot = i;
+    }
+    if (state->pending_room)
+        disti_shm_close_fd(&state->pending[slot].socket);
+    return state->pending_room ? slot : -1;
+}
+
+/* Keeps a caller that has not spoken yet, as long as a call of the program may wait for it. */
+static void accept_park(struct shm_state *state, int socket, int pid)
+{
+    int slot = accept_slot(state);
+
+    if (slot < 0)
+        slot = accept_evict(state);
+    if (slot < 0 || !disti_shm_watch(state, socket, SHM_ON_PENDING, slot, 0)) {
+        disti_descriptor_close(socket); /* without memory: it calls again */
+        return;
+    }
+    state->pending[slot] = (struct shm_pending){
+        .socket = socket, .pid = pid, .deadline_ns = disti_deadline_ms(state->config.timeout_ms)};
+}
+
+/* True: something was there to read, and the socket is dealt with. */
+static bool accept_hear(struct shm_state *state, int socket, int pid)
+{
+    struct shm_hello hello;
+    int fds[SHM_HELLO_FDS];
+    int result = disti_shm_hello_receive(socket, &hello, fds);
+
+    if (result == 0)
+        return false;
+    if (result < 0)
+        disti_descriptor_close(socket);
+    else
+        accept_called(state, socket, pid, &hello, fds);
+    return true;
+}
+
+/* The ranks may have taken on another user's rights since they opened: they call as he. */
+static bool accept_is_own(const struct shm_state *state, uint32_t uid)
+{
+    return uid == state->address.uid || uid == (uint32_t)geteuid();
+}
+
+void disti_shm_accept_callers(struct shm_state *state)
+{
+    for (int i = 0; i < ACCEPT_ACCEPTS; i++) {
+        int socket = disti_descriptor_own(
+            accept4(state->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
+        uint32_t uid;
+        int pid;
+
+        if (socket < 0 &&
+            (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
+            disti_shm_back_off(state, state->listener, SHM_ON_LISTENER, 0);
+        if (socket < 0 && (errno == ECONNABORTED || errno == EINTR))
+            continue;
+        if (socket < 0)
+            return;
+        if (!disti_shm_hello_peer(socket, &uid, &pid) || !accept_is_own(state, uid)) {
+            disti_info("shm: refused a process of another user");
+            disti_descriptor_close(socket);
+        } else if (!accept_hear(state, socket, pid)) {
+            accept_park(state, socket, pid);
+        }
+    }
+}
+
+void disti_shm_accept_pending(struct shm_state *state, int slot)
+{
+    struct shm_pending *pending = &state->pending[slot];
+    int socket = pending->socket;
+    bool silent;
+
+    if (socket < 0 || epoll_ctl(state->poll, EPOLL_CTL_DEL, socket, NULL) < 0)
+        return;
+    if (accept_hear(state, socket, pending->pid)) { /* it has taken the socket over */
+        state->pending[slot].socket = -1;
+        return;
+    }
+    silent = errno == EAGAIN;
+    disti_shm_watch(state, socket, SHM_ON_PENDING, slot, 0);
+    if (!silent)
+        disti_shm_back_off(state, socket, SHM_ON_PENDING, slot);
+}
+
+/* Strangers who say nothing for long go. */
+void disti_shm_accept_expire(struct shm_state *state)
+{
+    for (int i = 0; i < state->pending_room; i++) {
+        struct shm_pending *pending = &state->pending[i];
+
+        if (pending->socket >= 0 && disti_expired(pending->deadline_ns))
+            disti_shm_close_fd(&pending->socket);
+    }
 }

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Outgoing messages: copied into the ring, or lent to the peer where they lie. */
+#include "base/kernels/sink.h"
 #include "base/log.h"
+#include "base/process/pages.h"
 #include "transports/shm/state.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 bool disti_shm_send_frame(struct shm_peer *peer, enum shm_kind kind,
@@ -229,4 +233,457 @@ void disti_shm_send_fail(struct shm_peer *peer, dist_status status)
         peer->lent[id] = NULL;
     }
     peer->lent_free = ~UINT64_C(0);
+}
+
+/* Messages that are announced, since nobody may want them yet, and sent when they are asked for. */
+
+#define ANNOUNCE_ROOM 64 /* answers that wait, at first */
+
+/* ---- the sender's half ---- */
+
+bool disti_shm_announce(struct shm_peer *peer, struct dist_request *request)
+{
+    dist_status status = DIST_IN_PROGRESS;
+    uint32_t name;
+
+    if (!disti_announced_add(&peer->announced, request, &name)) {
+        status = disti_fail(DIST_ERR_NO_MEMORY, "shm: no memory to announce a message to rank %d",
+                            peer->rank);
+    } else if (!disti_shm_send_frame(peer, SHM_ANNOUNCED, &request->envelope, &name,
+                                     sizeof(name))) {
+        disti_announced_take(&peer->announced, name);
+        return false;
+    }
+    disti_shm_pop(&peer->send_head);
+    if (status != DIST_IN_PROGRESS)
+        disti_shm_end(request, status);
+    return true;
+}
+
+bool disti_shm_announce_answered(struct shm_peer *peer, uint32_t name, bool wanted)
+{
+    struct dist_request *request;
+
+    if (name & SHM_NAME_LOAN)
+        return wanted && disti_shm_loan_declined(peer, name & ~SHM_NAME_LOAN);
+    request = disti_announced_take(&peer->announced, name);
+    if (!request)
+        return false;
+    request->own[0] = wanted ? SHM_SEND_ASKED : SHM_SEND_UNASKED;
+    request->own[1] = name;
+    if (wanted)
+        disti_shm_append(&peer->send_head, &peer->send_tail, request);
+    else
+        disti_shm_end(request, DIST_OK);
+    return true;
+}
+
+void disti_shm_announce_fail(struct shm_peer *peer, dist_status status)
+{
+    struct dist_request *request;
+    uint32_t cursor = 0;
+
+    while ((request = disti_announced_take_next(&peer->announced, &cursor)))
+        disti_shm_end(request, status);
+}
+
+/* ---- the receiver's half ---- */
+
+static bool announce_put(struct shm_peer *peer, struct shm_answer answer)
+{
+    const struct dist_envelope nothing = {0};
+
+    return disti_shm_send_frame(peer, answer.wanted ? SHM_WANTED : SHM_UNWANTED, &nothing,
+                                &answer.name, sizeof(answer.name));
+}
+
+bool disti_shm_answers_flush(struct shm_peer *peer)
+{
+    struct shm_answers *answers = &peer->answers;
+
+    while (answers->sent < answers->count && announce_put(peer, answers->entries[answers->sent]))
+        answers->sent++;
+    if (answers->sent < answers->count)
+        return false;
+    answers->sent = answers->count = 0;
+    return true;
+}
+
+dist_status disti_shm_answer(struct shm_peer *peer, uint32_t name, bool wanted)
+{
+    struct shm_answers *answers = &peer->answers;
+    const struct shm_answer answer = {.name = name, .wanted = wanted};
+
+    if (!answers->count && announce_put(peer, answer))
+        return DIST_OK;
+    if (answers->count == answers->room) {
+        size_t room = answers->room ? answers->room * 2 : ANNOUNCE_ROOM;
+        struct shm_answer *entries = realloc(answers->entries, room * sizeof(*entries));
+
+        if (!entries)
+            return disti_fail(DIST_ERR_NO_MEMORY, "shm: no memory to ask rank %d for a message",
+                              peer->rank);
+        answers->entries = entries;
+        answers->room = room;
+    }
+    answers->entries[answers->count++] = answer;
+    return DIST_OK;
+}
+
+void disti_shm_announce_free(struct shm_peer *peer)
+{
+    disti_announced_clear(&peer->announced);
+    free(peer->answers.entries);
+    peer->answers = (struct shm_answers){0};
+}
+
+/* Messages that the sender lends: they are read where they lie. */
+
+/* The lender may use its memory again. Its ids are few enough for the ring to have room. */
+void disti_shm_loan_return(struct shm_peer *peer, uint64_t id)
+{
+    uint64_t lap = peer->acks_given / SHM_LENT_MAX + 1;
+
+    atomic_store_explicit(&peer->mine->acks[peer->acks_given % SHM_LENT_MAX], lap << 8 | id,
+                          memory_order_seq_cst);
+    peer->acks_given++;
+    disti_shm_ring(peer);
+}
+
+void disti_shm_loan_take(struct shm_peer *peer, struct dist_request *request,
+                         const struct shm_loan *loan)
+{
+    request->moved = 0;
+    request->own[0] = (uintptr_t)loan->address;
+    request->own[1] = (uintptr_t)loan->id;
+    disti_shm_append(&peer->pull_head, &peer->pull_tail, request);
+}
+
+/* A message that lies in the sender's memory. */
+int disti_shm_loan_came(struct shm_peer *peer, const struct dist_envelope *envelope,
+                        const unsigned char *payload, size_t bytes)
+{
+    struct shm_loan loan;
+    struct dist_request *request;
+    struct disti_unexpected *unexpected;
+    bool mismatch = false;
+
+    if (bytes != sizeof(loan))
+        return disti_shm_corrupt(peer, "loan");
+    memcpy(&loan, payload, sizeof(loan));
+    if (loan.id >= SHM_LENT_MAX)
+        return disti_shm_corrupt(peer, "loan id");
+    request = disti_match_arrival(&peer->match, envelope, &mismatch);
+    if (mismatch) {
+        disti_shm_loan_return(peer, loan.id);
+    } else if (request) {
+        disti_shm_loan_take(peer, request, &loan);
+    } else {
+        unexpected = disti_match_hold(&peer->match, envelope, true);
+        if (!unexpected)
+            return disti_fail(DIST_ERR_NO_MEMORY, "shm: no memory to record a message");
+        unexpected->note[0] = SHM_NOTE_LENT;
+        unexpected->note[1] = loan.id;
+        unexpected->note[2] = loan.address;
+    }
+    return 0;
+}
+
+/* The lender's group has ended: what was read may be anything. */
+static bool loan_is_taken_back(const struct shm_peer *peer, const struct dist_request *request)
+{
+    return atomic_load(&peer->theirs->taken_back) & UINT64_C(1) << request->own[1];
+}
+
+static dist_status loan_lost(const struct shm_peer *peer)
+{
+    return disti_fail(
+        DIST_ERR_PEER_LOST,
+        "shm: rank %d was sending to this rank when its group ended: its own output says why",
+        peer->rank);
+}
+
+static void loan_end(struct shm_peer *peer, struct dist_request *request, dist_status status)
+{
+    disti_shm_pop(&peer->pull_head);
+    disti_shm_loan_return(peer, request->own[1]);
+    disti_shm_end(request, status);
+}
+
+/* ---- loans that cannot be read ---- */
+
+/*
+ * The kernel copies only pages that it manages itself: not those of a device (VM_PFNMAP, VM_IO). It
+ * also refuses when the sender has become unreadable since the connection was made (it is not
+ * dumpable any more, or has other rights). The sender's CPU can still read the message:
+ *
+ *      receiver                                 sender
+ *        loan_decline: request->moved bytes
+ *        have been read
+ *        WANTED, SHM_NAME_LOAN | id   ------->  disti_shm_loan_declined
+ *                                     <-------  ASKED and MORE frames, the whole message
+ *        skips request->moved bytes
+ */
+static void loan_log(struct shm_peer *peer, int error)
+{
+    if (peer->declined)
+        return;
+    peer->declined = true;
+    disti_info(
+        "shm: %s from rank %d go through the shared ring, since process_vm_readv cannot read "
+        "them: %s",
+        error == EFAULT ? "messages in pages of a device" : "long messages", peer->rank,
+        strerror(error));
+}
+
+static int loan_decline(struct shm_peer *peer, struct dist_request *request, int error)
+{
+    uint32_t name = SHM_NAME_LOAN | (uint32_t)request->own[1];
+
+    loan_log(peer, error);
+    if (error != EFAULT)
+        atomic_store_explicit(&peer->mine->verdict, SHM_CMA_REFUSED, memory_order_seq_cst);
+    disti_shm_pop(&peer->pull_head);
+    request->own[1] = name;
+    disti_shm_append(&peer->asked_head, &peer->asked_tail, request);
+    return disti_shm_answer(peer, name, true);
+}
+
+bool disti_shm_loan_declined(struct shm_peer *peer, uint32_t id)
+{
+    struct dist_request *request = id < SHM_LENT_MAX ? peer->lent[id] : NULL;
+    const uint64_t bit = UINT64_C(1) << id % SHM_LENT_MAX;
+    bool gone;
+
+    if (!request)
+        return false;
+    peer->lent[id] = NULL;
+    peer->lent_free |= bit;
+    peer->lend = atomic_load_explicit(&peer->theirs->verdict, memory_order_seq_cst);
+    gone = atomic_fetch_and(&peer->mine->taken_back, ~bit) & bit;
+    request->own[0] = gone ? SHM_SEND_GONE : SHM_SEND_ASKED;
+    if (!gone && !disti_pages_readable(request->data, (size_t)request->envelope.bytes))
+        request->own[0] = SHM_SEND_UNREADABLE;
+    request->own[1] = SHM_NAME_LOAN | id;
+    disti_shm_append(&peer->send_head, &peer->send_tail, request);
+    return true;
+}
+
+void disti_shm_loan_gone(struct shm_peer *peer)
+{
+    disti_shm_end(disti_shm_pop(&peer->asked_head), loan_lost(peer));
+}
+
+static int loan_failed(struct shm_peer *peer, struct dist_request *request, int error, void *direct,
+                       size_t piece)
+{
+    if (loan_is_taken_back(peer, request)) {
+        request->moved = (size_t)request->envelope.bytes;
+        return 0;
+    }
+    if (error == ESRCH) {
+        errno = error;
+        return disti_fail_errno(DIST_ERR_PEER_LOST,
+                                "shm: cannot read a message from the memory of rank %d (pid %d): "
+                                "its own output says why it ended",
+                                peer->rank, peer->pid);
+    }
+    if (error == EFAULT && direct && !disti_pages_writable(direct, piece)) {
+        loan_end(peer, request,
+                 disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                            "shm: a message of rank %d cannot be stored at %p: no writable memory "
+                            "is mapped there. Pass a valid buffer.",
+                            peer->rank, direct));
+        return 0;
+    }
+    return loan_decline(peer, request, error);
+}
+
+/* ---- reading ---- */
+
+/* The next piece of a loan: in place, or through the bounce buffer if it is reduced. */
+static int loan_piece(struct shm_state *state, struct shm_peer *peer, struct dist_request *request,
+                      size_t *done_p)
+{
+    size_t left = (size_t)request->envelope.bytes - request->moved;
+    void *direct = disti_sink_direct(&request->sink, request->moved);
+    size_t most = direct ? SHM_TURN_BYTES : SHM_PULL_PIECE;
+    size_t piece = left < most ? left : most;
+    int error = disti_shm_machine_read(peer->pid, direct ? direct : state->bounce,
+                                       request->own[0] + request->moved, piece);
+
+    if (error)
+        return loan_failed(peer, request, error, direct, piece);
+    if (!direct)
+        disti_sink_apply(&request->sink, request->moved, state->bounce, piece);
+    request->moved += piece;
+    *done_p += piece;
+    return 0;
+}
+
+int disti_shm_loan_pull(struct shm_state *state, struct shm_peer *peer)
+{
+    size_t done = 0;
+    int moved = 0;
+
+    while (peer->pull_head && done < SHM_TURN_BYTES) {
+        struct dist_request *request = peer->pull_head;
+
+        if (request->moved < request->envelope.bytes) {
+            int result = loan_piece(state, peer, request, &done);
+
+            if (result < 0)
+                return result;
+            moved++;
+        }
+        if (peer->pull_head != request || request->moved < request->envelope.bytes)
+            continue;
+        /* A peer that closed while we read may have used its memory again. */
+        if (atomic_load_explicit(&peer->theirs->closed, memory_order_acquire))
+            return disti_fail(
+                DIST_ERR_PEER_LOST,
+                "shm: rank %d left the group while sending to this rank: its own output says why",
+                peer->rank);
+        loan_end(peer, request, loan_is_taken_back(peer, request) ? loan_lost(peer) : DIST_OK);
+        moved++;
+    }
+    return moved;
+}
+
+/* Forgetting the messages of a group that has ended, while others go on. */
+
+/*
+ * What has not begun is taken out. What is halfway goes on with a stand-in. What this rank has lent
+ * to the peer is taken back: the peer is told by a bit that what it reads may be anything.
+ */
+struct cancel {
+    struct shm_state *state;
+    struct shm_peer *peer;
+    uint64_t tag, mask;
+    bool failed; /* no memory for a stand-in */
+};
+
+static bool cancel_means(const struct cancel *cancel, const struct dist_request *request)
+{
+    return disti_standin_is_for(request, cancel->tag, cancel->mask) &&
+           !disti_standins_have(&cancel->state->standins, request);
+}
+
+/* The request that takes the place; NULL: none does. */
+static struct dist_request *cancel_replace(struct cancel *cancel,
+                                           const struct dist_request *request, bool send)
+{
+    struct disti_standins *standins = &cancel->state->standins;
+    bool copies = send && request->own[0] != SHM_SEND_UNREADABLE;
+    struct dist_request *standin = copies ? disti_standin_send(standins, request, request->moved)
+                                          : disti_standin_receive(standins, request);
+
+    cancel->failed = cancel->failed || !standin;
+    return standin;
+}
+
+/* A list through `next`. */
+static void cancel_list(struct cancel *cancel, struct dist_request **head,
+                        struct dist_request **tail, bool send)
+{
+    struct dist_request **at = head, *last = NULL;
+
+    while (*at) {
+        struct dist_request *request = *at, *standin = NULL;
+        bool begun = !send || request->moved || request->own[0];
+
+        if (cancel_means(cancel, request)) {
+            if (begun)
+                standin = cancel_replace(cancel, request, send);
+            *at = standin ? standin : request->next;
+            if (!standin)
+                continue;
+            standin->next = request->next;
+        }
+        last = *at;
+        at = &(*at)->next;
+    }
+    *tail = last;
+}
+
+static void cancel_announced(struct cancel *cancel)
+{
+    struct disti_announced *announced = &cancel->peer->announced;
+
+    for (uint32_t name = 0; name < announced->room; name++) {
+        struct dist_request **at = (struct dist_request **)disti_announced_slot(announced, name);
+
+        if (at && cancel_means(cancel, *at))
+            *at = cancel_replace(cancel, *at, true);
+    }
+}
+
+static void cancel_lent(struct cancel *cancel)
+{
+    struct shm_peer *peer = cancel->peer;
+
+    for (int id = 0; id < SHM_LENT_MAX; id++) {
+        struct dist_request *request = peer->lent[id];
+
+        if (!request || !cancel_means(cancel, request))
+            continue;
+        peer->lent[id] = cancel_replace(cancel, request, false);
+        atomic_fetch_or(&peer->mine->taken_back, UINT64_C(1) << id);
+    }
+}
+
+static void cancel_arrival(struct cancel *cancel)
+{
+    struct shm_arrival *arrival = &cancel->peer->arrival;
+
+    if (arrival->request && cancel_means(cancel, arrival->request))
+        arrival->request = NULL;
+}
+
+/* Messages that nobody has received. */
+static void cancel_unexpected(struct cancel *cancel)
+{
+    struct shm_peer *peer = cancel->peer;
+
+    for (struct disti_unexpected *unexpected = peer->match.unexpected_head, *next; unexpected;
+         unexpected = next) {
+        next = unexpected->next;
+        if ((unexpected->envelope.tag & cancel->mask) == cancel->tag)
+            disti_shm_receive_refuse(peer, unexpected);
+    }
+}
+
+static void cancel_peer(struct cancel *cancel)
+{
+    struct shm_peer *peer = cancel->peer;
+
+    disti_standin_unpost(&peer->match, cancel->tag, cancel->mask);
+    cancel_arrival(cancel);
+    cancel_unexpected(cancel);
+    cancel_list(cancel, &peer->send_head, &peer->send_tail, true);
+    cancel_list(cancel, &peer->asked_head, &peer->asked_tail, false);
+    cancel_list(cancel, &peer->pull_head, &peer->pull_tail, false);
+    cancel_announced(cancel);
+    if (peer->mine)
+        cancel_lent(cancel);
+    if (!cancel->failed)
+        return;
+    errno = ENOMEM;
+    disti_fail_errno(DIST_ERR_NO_MEMORY, "shm: rank %d cannot forget messages with rank %d",
+                     cancel->state->config.rank, peer->rank);
+    disti_shm_connection_lose(cancel->state, peer, DIST_ERR_NO_MEMORY);
+}
+
+void disti_shm_cancel(void *opaque, uint64_t tag, uint64_t mask)
+{
+    struct shm_state *state = opaque;
+
+    for (int rank = 0; rank < state->config.world_size; rank++) {
+        struct cancel cancel = {
+            .state = state, .peer = state->peers[rank], .tag = tag, .mask = mask};
+
+        if (cancel.peer)
+            cancel_peer(&cancel);
+    }
+    disti_standins_sweep(&state->standins);
 }

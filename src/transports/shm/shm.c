@@ -1,18 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The shm transport: its slots, and the order in which its parts run. */
-#include "transports/shm/shm.h"
+#include "base/settings/config.h"
 
 #include "base/descriptor.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "base/settings/config.h"
+#include "base/process/own.h"
+#include "base/process/reach.h"
+#include "transports/shm/shm.h"
 #include "transports/shm/state.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 /* Sockets are looked at once in so many calls of progress; more often while connections are made.
@@ -59,7 +69,7 @@ static size_t shm_fifo_bytes(int local_ranks)
     return bytes;
 }
 
-static dist_status shm_open(void *opaque, const struct dist_transport_config *config)
+static dist_status shm_open_transport(void *opaque, const struct dist_transport_config *config)
 {
     struct shm_state *state = opaque;
     char reason[128];
@@ -292,7 +302,7 @@ const struct dist_transport disti_transport_shm = {
     .summary = "shared memory and CMA between ranks of one machine",
     .state_size = sizeof(struct shm_state),
     .probe = shm_probe,
-    .open = shm_open,
+    .open = shm_open_transport,
     .address = shm_address,
     .reach = shm_reach,
     .connect = shm_connect,
@@ -307,3 +317,166 @@ const struct dist_transport disti_transport_shm = {
     .describe = shm_describe,
     .cancel = disti_shm_cancel,
 };
+
+/* Which machine this is, and how its ranks find each other's listeners. */
+
+#define MACHINE_MAGIC 0x6d687364u
+#define MACHINE_BOOT_ID "/proc/sys/kernel/random/boot_id"
+#define MACHINE_NETWORK DISTI_PROCESS_OWN "/ns/net"
+#define MACHINE_NAME "libdist-"
+
+static bool machine_boot_id(char boot[SHM_BOOT_BYTES])
+{
+    int fd = open(MACHINE_BOOT_ID, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -1 : read(fd, boot, SHM_BOOT_BYTES - 1);
+
+    if (fd >= 0)
+        close(fd);
+    return got > 0;
+}
+
+static dist_status machine_unsupported(char *reason, size_t reason_size, const char *what)
+{
+    if (reason)
+        snprintf(reason, reason_size, "%s: %s", what, strerror(errno));
+    return DIST_ERR_UNSUPPORTED;
+}
+
+dist_status disti_shm_machine_self(struct shm_address *address, char *reason, size_t reason_size)
+{
+    struct shm_address made = {.magic = MACHINE_MAGIC, .abi = DIST_ABI};
+    struct stat network;
+
+    if (!machine_boot_id(made.boot))
+        return machine_unsupported(reason, reason_size, "cannot read " MACHINE_BOOT_ID);
+    if (stat(MACHINE_NETWORK, &network) < 0)
+        return machine_unsupported(reason, reason_size, "cannot look at " MACHINE_NETWORK);
+    if (!disti_shm_machine_random(made.name, sizeof(made.name)))
+        return machine_unsupported(reason, reason_size, "no random numbers");
+    made.uid = (uint32_t)geteuid();
+    made.pid = (uint32_t)getpid();
+    made.network_device = network.st_dev;
+    made.network_inode = network.st_ino;
+    *address = made;
+    return DIST_OK;
+}
+
+bool disti_shm_machine_same(const struct shm_address *mine, const struct shm_address *theirs)
+{
+    return theirs->magic == MACHINE_MAGIC && theirs->abi == mine->abi && theirs->uid == mine->uid &&
+           theirs->network_device == mine->network_device &&
+           theirs->network_inode == mine->network_inode &&
+           memcmp(theirs->boot, mine->boot, sizeof(mine->boot)) == 0;
+}
+
+socklen_t disti_shm_machine_socket(const struct shm_address *address, struct sockaddr_un *name)
+{
+    char *path = name->sun_path + 1; /* the first byte stays 0: no file, nothing to unlink */
+
+    memset(name, 0, sizeof(*name));
+    name->sun_family = AF_UNIX;
+    path += sprintf(path, MACHINE_NAME);
+    for (int i = 0; i < SHM_NAME_BYTES; i++)
+        path += sprintf(path, "%02x", address->name[i]);
+    return (socklen_t)(path - (char *)name);
+}
+
+int disti_shm_machine_read(int pid, void *data, uint64_t address, size_t bytes)
+{
+    struct iovec here = {.iov_base = data, .iov_len = bytes};
+    struct iovec there = {.iov_base = (void *)(uintptr_t)address, .iov_len = bytes};
+    ssize_t got = disti_process_read(pid, &here, &there);
+
+    if (got < 0)
+        return errno;
+    return (size_t)got == bytes ? 0 : EFAULT;
+}
+
+bool disti_shm_machine_runs(int pid)
+{
+    int process = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+    struct pollfd ended = {.fd = process, .events = POLLIN};
+    bool runs;
+
+    if (process < 0)
+        return pid <= 0 || errno != ESRCH;
+    runs = poll(&ended, 1, 0) == 0; /* one that has ended and is not waited for has a number too */
+    close(process);
+    return runs;
+}
+
+bool disti_shm_machine_random(void *data, size_t bytes)
+{
+    return getrandom(data, bytes, 0) == (ssize_t)bytes;
+}
+
+/* The memory that two ranks share: memfds, sealed and filled before they are used. */
+
+#define MEMORY_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
+
+bool disti_shm_fifo_bytes_valid(uint64_t fifo_bytes)
+{
+    return fifo_bytes >= SHM_FIFO_MIN && fifo_bytes <= SHM_FIFO_MAX &&
+           (fifo_bytes & (fifo_bytes - 1)) == 0;
+}
+
+dist_status disti_shm_memory_make(size_t fifo_bytes, int *fd_p, struct shm_pair **pair_p)
+{
+    size_t bytes = disti_shm_pair_bytes(fifo_bytes);
+    dist_status status;
+    int fd = disti_file_memory();
+
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE))
+        return DIST_IN_PROGRESS;
+    if (fd < 0)
+        return disti_fail_call("memfd_create", "shm: cannot make shared memory");
+    if (disti_file_reserve(fd, 0, bytes) < 0) {
+        status = disti_fail_errno(
+            DIST_ERR_NO_MEMORY,
+            "shm: no room for %zu KiB of shared memory; free memory, raise "
+            "the container's limit or that on files (ulimit -f), or set DIST_TRANSPORT=tcp",
+            bytes >> 10);
+        goto out;
+    }
+    if (fcntl(fd, F_ADD_SEALS, MEMORY_SEALS) < 0) {
+        status = disti_fail_errno(DIST_ERR_SYSTEM, "shm: cannot seal a memfd");
+        goto out;
+    }
+    status = disti_shm_memory_map(fd, fifo_bytes, pair_p);
+    if (status == DIST_OK) {
+        *fd_p = disti_descriptor_own(fd);
+        fd = -1;
+    }
+out:
+    if (fd >= 0)
+        close(fd);
+    return status;
+}
+
+dist_status disti_shm_memory_map(int fd, size_t fifo_bytes, struct shm_pair **pair_p)
+{
+    size_t bytes = disti_shm_pair_bytes(fifo_bytes);
+    int seals = fcntl(fd, F_GET_SEALS);
+    struct stat info;
+    void *memory;
+
+    if (seals < 0 || (seals & MEMORY_SEALS) != MEMORY_SEALS || fstat(fd, &info) < 0 ||
+        info.st_size != (off_t)bytes)
+        return disti_fail(DIST_ERR_SYSTEM,
+                          "shm: a peer offered memory that is not %zu sealed bytes: give all ranks "
+                          "the same version of libdist",
+                          bytes);
+    memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED && errno == EAGAIN)
+        return disti_file_locked_too_much(bytes);
+    if (memory == MAP_FAILED)
+        return disti_fail_errno(DIST_ERR_NO_MEMORY, "shm: cannot map %zu KiB", bytes >> 10);
+    *pair_p = memory;
+    return DIST_OK;
+}
+
+void disti_shm_memory_unmap(struct shm_pair *pair, size_t fifo_bytes)
+{
+    if (pair)
+        munmap(pair, disti_shm_pair_bytes(fifo_bytes));
+}

@@ -1,17 +1,454 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The tcp transport's own state, and what its files offer each other. */
+/* Queues, paths, stripes, credit and connections of the tcp transport; private to it. */
 #ifndef DISTI_TRANSPORTS_TCP_STATE_H
 #define DISTI_TRANSPORTS_TCP_STATE_H
 
+#include "base/tls/tls.h"
 #include "transports/match/match.h"
-#include "transports/match/standin.h"
-#include "transports/tcp/connections/conn.h"
-#include "transports/tcp/credit.h"
-#include "transports/tcp/stripes/stripes.h"
+#include "transports/tcp/wire.h"
 
+#include <dist/transport.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+
+struct tcp_queue {
+    struct dist_request *head, *tail;
+};
+
+static inline void disti_tcp_queue_put(struct tcp_queue *queue, struct dist_request *request)
+{
+    request->next = NULL;
+    request->prev = queue->tail;
+    if (queue->tail)
+        queue->tail->next = request;
+    else
+        queue->head = request;
+    queue->tail = request;
+}
+
+static inline void disti_tcp_queue_remove(struct tcp_queue *queue, struct dist_request *request)
+{
+    if (request->prev)
+        request->prev->next = request->next;
+    else
+        queue->head = request->next;
+    if (request->next)
+        request->next->prev = request->prev;
+    else
+        queue->tail = request->prev;
+}
+
+/* Ends all of them. */
+static inline void disti_tcp_queue_fail(struct tcp_queue *queue, dist_status status)
+{
+    while (queue->head) {
+        struct dist_request *request = queue->head;
+
+        disti_tcp_queue_remove(queue, request);
+        request->status = status;
+    }
+}
+
+/* Which interfaces a pair's sockets join, and how a message is cut for them. Pure. */
+
+/*
+ * From so many bytes on a message goes in stripes where a pair has several sockets. Pipelined
+ * algorithms cut long vectors into messages of 64 to 128 KiB: these are the ones to be spread.
+ */
+#define DISTI_TCP_STRIPED_LEAST ((uint64_t)64 << 10)
+/* Stripes: a header and a system call each, against one slow socket holding up the last of them. */
+#define DISTI_TCP_STRIPE_LEAST ((uint64_t)64 << 10)
+#define DISTI_TCP_STRIPE_MOST ((uint64_t)512 << 10)
+/* Where all stripes but the last of a message begin and end: elements of every type are whole. */
+#define DISTI_TCP_STRIPE_ALIGN 64
+
+/* Bytes of the stripe that begins at `offset` of a message, offset < bytes. */
+uint64_t disti_tcp_stripe_bytes(uint64_t bytes, int sockets, uint64_t offset);
+
+/* Is there such a stripe of a message of `bytes` bytes? */
+bool disti_tcp_stripe_fits(uint64_t bytes, uint64_t offset, uint64_t stripe);
+
+/* One of this rank's interfaces. */
+struct disti_tcp_local {
+    struct disti_tcp_endpoint endpoint;
+    int prefix;    /* bits that all addresses of its network share */
+    char name[16]; /* "" if it is not known */
+};
+
+/* By the own interface `local` to the peer's interface `remote`. */
+struct disti_tcp_way {
+    int local, remote;
+};
+
+/* Is the address in the interface's own network? */
+bool disti_tcp_in_network(const struct disti_tcp_local *local,
+                          const struct disti_tcp_endpoint *remote);
+
+/*
+ * Ways to a peer, the first to its first interface, as without any of this. Each interface is on
+ * one way if it can be: with one of the peer's in its own network; or, if `routed`, with any that
+ * is left over. Where one side has more, those of the other are used again. A peer on the same
+ * machine has one way. Returns how many, 1 to DISTI_TCP_INTERFACES; interfaces that are on none
+ * cannot reach the peer.
+ */
+int disti_tcp_ways(const struct disti_tcp_local *local, int locals,
+                   const struct disti_tcp_address *remote, bool routed,
+                   struct disti_tcp_way ways_p[DISTI_TCP_INTERFACES]);
+
+/* How many sockets a pair has: what each wants, 0 for as many as there are ways; the smaller. */
+int disti_tcp_sockets(int own, int remote, int ways);
+
+/* Messages whose payload goes in stripes: announced ones, and those that were offered. */
+
+struct tcp_conn;
+struct tcp_peer;
+struct tcp_state;
+
+/*
+ * The first connection has all messages in their order; some it only announces
+ * or offers. Their payload is cut into stripes, which a connection takes whenever it has room:
+ *
+ *      first          [message][announce 0][stripe of 0][announce 1][stripe of 1][message] ...
+ *      second         [stripe of 0][stripe of 0][stripe of 0][stripe of 1] ...
+ */
+
+/* A message of which stripes are still to come. */
+struct tcp_assembly {
+    struct tcp_assembly *next;
+    uint64_t number;
+    uint64_t bytes;
+    uint64_t unseen, left; /* bytes of stripes that have not begun; that are not in place */
+    bool costs;            /* its credit is given back at its end */
+    struct dist_request *request;
+    struct disti_unexpected *unexpected; /* both NULL: it is thrown away */
+};
+
+/*
+ *      send queue --announcement sent--------------> ready --its last stripe taken--> sent
+ *               \---offer sent--> offered ---asked-----^
+ */
+struct tcp_stripes {
+    struct tcp_queue ready, offers;
+    int offered;       /* in `offers` */
+    uint64_t numbered; /* messages announced or offered */
+    int sending;       /* announced or asked for, and not all sent */
+    uint64_t arrived;  /* announcements and offers that have come */
+    struct tcp_assembly *assemblies;
+};
+
+/* send.c */
+/* Its announcement has been sent: its stripes may go. */
+void disti_tcp_announced(struct tcp_peer *peer, struct dist_request *request);
+/* Its offer has been sent. */
+void disti_tcp_offered(struct tcp_peer *peer, struct dist_request *request);
+/* The peer has asked for an offered message, or refused it. False: there is none. */
+bool disti_tcp_asked(struct tcp_peer *peer, uint64_t number, bool refused);
+/* Sends stripes on all connections that have room. */
+int disti_tcp_stripes_flush(struct tcp_state *state, struct tcp_peer *peer);
+bool disti_tcp_stripes_can_send(const struct tcp_peer *peer);
+void disti_tcp_stripes_fail(struct tcp_peer *peer, dist_status status);
+
+/* receive.c */
+/*
+ * A message is announced or asked for, and the caller has decided where it goes: to the request, to
+ * the unexpected message, or nowhere. False: no memory.
+ */
+bool disti_tcp_assemble(struct tcp_peer *peer, uint64_t number, uint64_t bytes,
+                        struct dist_request *request, struct disti_unexpected *unexpected);
+/* A stripe's frame: points `in` at its place. WAIT: its message is not announced yet. */
+enum tcp_stripe_answer { TCP_STRIPE_OK, TCP_STRIPE_WAIT, TCP_STRIPE_BAD };
+enum tcp_stripe_answer disti_tcp_stripe_begin(struct tcp_conn *conn,
+                                              const struct dist_envelope *frame);
+/* The stripe is in its place; perhaps its message is whole. */
+void disti_tcp_stripe_end(struct tcp_conn *conn);
+/* Messages that a receive waits for are being put together. */
+bool disti_tcp_assembles(const struct tcp_peer *peer);
+/* Is this unexpected message being put together? */
+bool disti_tcp_assembling(const struct tcp_peer *peer, const struct disti_unexpected *unexpected);
+/* Nothing that is arriving is written to this message any more. */
+void disti_tcp_forget(struct tcp_peer *peer, const struct disti_unexpected *unexpected);
+/* Frees an unexpected message that was refused while it came; the rest is thrown away. False: none.
+ */
+bool disti_tcp_assembly_refused(struct tcp_peer *peer);
+void disti_tcp_assemblies_fail(struct tcp_peer *peer, dist_status status);
+/* Frees them, without touching a request. */
+void disti_tcp_assemblies_clear(struct tcp_peer *peer);
+
+/* What a peer may send before its receives are posted, and the short frames that tell of it. */
+
+struct tcp_peer;
+struct tcp_state;
+
+/*
+ * What nobody receives yet is kept, so it must be bounded; and it must not be in the way of what is
+ * received, so the reading never stops. Each rank grants its peer credit for that:
+ *
+ *     sender                                   receiver
+ *       message, or announcement ------------->  is matched, or kept until it is
+ *                              <--------------- credit, when a quarter of all is to be given back
+ *     without credit:
+ *       offer -------------------------------->  takes its place in the order of messages
+ *                              <--------------- ask, when it is matched
+ *       stripes ------------------------------>  into their place
+ *
+ * Credit and asks go on the first connection, before any message that is not begun.
+ */
+struct tcp_credit {
+    uint64_t granted; /* to us in all, and what is left of it */
+    uint64_t left;
+    uint64_t limit; /* to the peer in all, and what it has not used */
+    uint64_t unused;
+    uint64_t owed; /* used, and to be given back to the peer */
+};
+
+/* The receiver's answer to an offer, on its way. */
+struct tcp_ask {
+    struct tcp_ask *next;
+    uint64_t number;
+    bool refused;
+};
+
+#define TCP_CONTROL_FRAMES 16
+
+/* Frames that are being sent: bytes[begin .. end). Asks that found no room wait in the list. */
+struct tcp_control {
+    unsigned char bytes[TCP_CONTROL_FRAMES * DISTI_TCP_FRAME_BYTES];
+    size_t begin, end;
+    struct tcp_ask *head, *tail;
+    /* Of messages of no bytes, which end when the asks have gone: who has nothing left to receive
+     * may not come back to send them. */
+    struct dist_request *receives;
+};
+
+/* Is there credit for this message? */
+static inline bool disti_tcp_affords(uint64_t credit, const struct dist_envelope *envelope)
+{
+    return credit >= DISTI_TCP_MESSAGE_COST && envelope->bytes <= credit - DISTI_TCP_MESSAGE_COST;
+}
+
+/* A message of so many bytes, which had cost credit, is matched and, if it was kept, freed. */
+static inline void disti_tcp_give_back(struct tcp_credit *credit, uint64_t bytes)
+{
+    credit->owed += bytes + DISTI_TCP_MESSAGE_COST;
+}
+
+/* Reads the setting: what each peer is granted. */
+dist_status disti_tcp_credit_setting(struct tcp_state *state);
+/* The connection is up: the peer's hello has granted so much. */
+void disti_tcp_credit_open(const struct tcp_state *state, struct tcp_peer *peer, uint64_t granted);
+/* The peer gives so much back. False: more than we have used. */
+bool disti_tcp_credit_came(struct tcp_peer *peer, uint64_t bytes);
+/* Asks for an offered message. ERR_NO_MEMORY is not reported. */
+dist_status disti_tcp_ask(struct tcp_peer *peer, uint64_t number, bool refused);
+/* Credit or asks wait to be sent. */
+bool disti_tcp_control_waits(const struct tcp_peer *peer);
+/* They do, and the first connection has room and nothing begun that must go before them. */
+bool disti_tcp_can_control(const struct tcp_peer *peer);
+/* Sends them, as far as there is room. True: something went. */
+bool disti_tcp_control(struct tcp_state *state, struct tcp_peer *peer);
+void disti_tcp_control_clear(struct tcp_peer *peer);
+/* Ends the receives of no bytes. */
+void disti_tcp_control_end(struct tcp_peer *peer, dist_status status);
+
+/* A connection of the tcp transport: its life, and what is under way on it. */
+
+struct tcp_assembly;
+struct tcp_peer;
+struct tcp_state;
+struct tcp_zerocopy;
+
+/*
+ * A pair of ranks has one connection, number 0, or several. All live the same life:
+ *
+ *        .<-------- hung up: to be called again --------.
+ *        |                 |                            |
+ *        v                 |                            |
+ *      IDLE --call--> CALLING --hello sent--> GREETING -'--answer read--> UP
+ *        |                                     ^
+ *        '-- the peer has called --------------'
+ *
+ *         early message                announced             stripe of a message
+ *      UP --------------> RESUMING <-------------- WAITING <--------------------- UP, DRAINING
+ *      ^                     |                               not announced yet
+ *      '----- next turn -----'
+ *
+ *      UP, RESUMING ---- hung up, or a write failed ----> DRAINING
+ *      UP, DRAINING ---- goodbye read ----> LEAVING ---- end ----> LEFT
+ *      all but these two ---- end, or failure ----> LOST
+ *
+ * The lower rank of a pair calls when it first needs the other; the higher rank does so too if it
+ * has waited for a while, so that it learns of a peer that has died. If both call, the lower rank's
+ * call is the one that stays. The rank that has called for the first connection calls for the
+ * others. With the first the peer is lost; the pair can do without any other that has not come up.
+ *
+ * The first has all messages in their order, the others only stripes. So only the first defers an
+ * early message and reads a goodbye, and only the others wait for an announcement.
+ */
+enum tcp_conn_state {
+    TCP_CONN_IDLE,
+    TCP_CONN_CALLING,  /* connect is under way */
+    TCP_CONN_GREETING, /* this rank's hello is sent, and then its proof */
+    /* open, and sends: */
+    TCP_CONN_UP,
+    TCP_CONN_WAITING,  /* what was read cannot be used; no more is read */
+    TCP_CONN_RESUMING, /* it may be used now: the receive may have been posted */
+    TCP_CONN_LEAVING,  /* the peer sends no more messages */
+    /* open, and sends no more: */
+    TCP_CONN_DRAINING, /* all that came is read, to the end of the stream */
+    /* it has ended: */
+    TCP_CONN_LEFT,
+    TCP_CONN_LOST
+};
+
+/*
+ * The message, or the stripe of one, that is arriving. With `active`, `left` bytes of payload are
+ * still to come, which begin at byte `offset` of the message; they go to the request's sink, or to
+ * the unexpected message, or nowhere if both are NULL.
+ * stash keeps what was read and could not be used yet: a piece of a header, a piece of an
+ * element, or all behind a message that waits a turn for its receive.
+ */
+struct tcp_incoming {
+    bool active;
+    uint64_t left, offset;
+    struct tcp_assembly *assembly; /* the message that a stripe is of; NULL: no stripe */
+    uint64_t stripe;               /* bytes of it */
+    struct dist_request *request;
+    struct disti_unexpected *unexpected;
+    /* With checksums: of what has come; of the frame's header; of all, as the frame says. */
+    uint32_t sum, sum_header, sum_wanted;
+    unsigned char *stash; /* allocated; NULL: small */
+    size_t stash_bytes;
+    unsigned char small[DISTI_TCP_FRAME_BYTES];
+};
+
+/* The stripe that is being sent; request NULL: none. moved counts its header too. */
+struct tcp_outgoing {
+    struct dist_request *request;
+    const char *data;
+    uint64_t bytes, moved;
+    unsigned char header[DISTI_TCP_FRAME_BYTES];
+};
+
+struct tcp_conn {
+    struct tcp_peer *peer;
+    int number;
+    int fd;                /* -1: none */
+    struct disti_tls *tls; /* the session over it; NULL: all goes in clear */
+    enum tcp_conn_state state;
+    bool readable;                      /* there may be something to read */
+    bool writable;                      /* the last write was taken whole */
+    bool finished;                      /* a receive has ended in this turn */
+    struct disti_tcp_endpoint endpoint; /* to call; family 0: not known */
+    int interface;                      /* by which a call goes out; -1: the kernel's choice */
+    int64_t deadline;                   /* of CALLING and GREETING; 0: none */
+    bool spared;                        /* it has passed once, while this rank did not look */
+    int64_t silent_ns;                  /* since when its machine has not answered; 0: it has */
+    struct tcp_incoming in;
+    struct tcp_outgoing out;
+    struct tcp_zerocopy *zerocopy; /* NULL: it copies */
+    unsigned char hello[DISTI_TCP_HELLO_BYTES];
+    size_t hello_bytes;
+    enum disti_tcp_step awaited; /* in GREETING, of a caller: CHALLENGE, then ANSWER */
+    unsigned char nonce[DISTI_NONCE_BYTES];
+};
+
+static inline bool disti_tcp_conn_is_open(const struct tcp_conn *conn)
+{
+    return conn->state >= TCP_CONN_UP && conn->state <= TCP_CONN_DRAINING;
+}
+
+static inline bool disti_tcp_conn_has_ended(const struct tcp_conn *conn)
+{
+    return conn->state >= TCP_CONN_LEFT;
+}
+
+/* Something may be sent, when there is room. */
+static inline bool disti_tcp_conn_sends(const struct tcp_conn *conn)
+{
+    return conn->state >= TCP_CONN_UP && conn->state <= TCP_CONN_LEAVING;
+}
+
+/* There may be something to receive. `guess`: perhaps the kernel has only not said so yet. */
+static inline bool disti_tcp_conn_can_receive(const struct tcp_conn *conn, bool guess)
+{
+    return conn->state == TCP_CONN_RESUMING ||
+           ((conn->readable || guess) && conn->state != TCP_CONN_WAITING &&
+            disti_tcp_conn_is_open(conn));
+}
+
+/* conn.c: the life of a connection. */
+
+/* The only way to another state. ERR_INTERNAL: the drawing has no such arrow; it stays. */
+dist_status disti_tcp_conn_go(struct tcp_conn *conn, enum tcp_conn_state to);
+/* Both have proved who they are: messages may go, as many as the peer's has granted credit for. */
+void disti_tcp_conn_up(struct tcp_state *state, struct tcp_conn *conn, uint64_t credit);
+/*
+ * It has not come up. The first is called again if the peer has only hung up, until its deadline;
+ * else the peer is lost. The pair goes without any other. cause: errno, or 0 for the stream's end.
+ */
+void disti_tcp_conn_failed(struct tcp_state *state, struct tcp_conn *conn, int cause,
+                           const char *reason);
+/* What epoll says of it. */
+void disti_tcp_conn_event(struct tcp_state *state, struct tcp_conn *conn, uint32_t events);
+void disti_tcp_conn_set_writable(struct tcp_state *state, struct tcp_conn *conn, bool writable);
+/* Reads what it can still give. */
+void disti_tcp_conn_drain(struct tcp_state *state, struct tcp_conn *conn);
+/* Its stream has ended or failed: soon all of the pair must have, or the peer is lost. */
+void disti_tcp_conn_ended(struct tcp_state *state, struct tcp_conn *conn, int cause);
+/* Closes its socket for good, if it has not ended. */
+void disti_tcp_conn_end(struct tcp_state *state, struct tcp_conn *conn);
+
+/* call.c: how it comes up. */
+
+/* Calls, if it is idle. */
+void disti_tcp_conn_call(struct tcp_state *state, struct tcp_conn *conn);
+/* The call has been taken, or has failed: says hello. */
+void disti_tcp_conn_called(struct tcp_state *state, struct tcp_conn *conn);
+/* Reads the answer, as far as it is there. */
+void disti_tcp_conn_read_hello(struct tcp_state *state, struct tcp_conn *conn);
+/* A caller has proved that he is that rank, and gave its nonce the answer to `nonce`: his
+ * descriptor becomes a connection's, or is closed. */
+void disti_tcp_conn_adopt(struct tcp_state *state, int fd, struct disti_tls *tls,
+                          const struct disti_tcp_hello *hello, const unsigned char *nonce);
+
+/* accept.c: callers that have not proved who they are. */
+dist_status disti_tcp_pending_open(struct tcp_state *state);
+int disti_tcp_accept(struct tcp_state *state);
+int disti_tcp_pending_event(struct tcp_state *state, int slot);
+void disti_tcp_pending_tick(struct tcp_state *state);
+void disti_tcp_pending_close(struct tcp_state *state);
+
+/* silence.c: machines that answer no more. */
+
+/* Has the kernel ask an idle connection's peer now and then. */
+void disti_tcp_silence_tune(const struct tcp_state *state, int fd);
+/*
+ * Before a close: what is sent still goes to a peer that computes. The kernel gives a closed
+ * connection up when its probes are as far apart as they may be, so let that be the most there is.
+ */
+void disti_tcp_silence_leave(int fd);
+/* Calls may take longer from now on, and so may what is under way. */
+void disti_tcp_silence_extend(struct tcp_state *state);
+/* Looks at the peers that are waited for, if it is time; loses those that have been silent. */
+void disti_tcp_silence(struct tcp_state *state);
+
+/* Does the peer's machine owe an answer? Not one whose program takes its time. */
+bool disti_tcp_silence_shows(const struct tcp_conn *conn);
+
+/* Packets that the kernel has sent again, and that nothing acknowledges. */
+struct tcp_stuck {
+    unsigned packet_bytes;
+    unsigned waiting_bytes, silent_ms; /* not sent yet; since the last acknowledgement */
+    unsigned long long acked_bytes;    /* of the connection so far */
+};
+/* Returns false if there are none. */
+bool disti_tcp_silence_stuck(const struct tcp_conn *conn, struct tcp_stuck *stuck_p);
+
+/* leave.c: says goodbye and closes all connections; takes at most 0.1 s. */
+void disti_tcp_leave(struct tcp_state *state);
+
+/* The tcp transport's own state, and what its files offer each other. */
 
 /* Received bytes pass through one buffer for all peers, small enough to stay in cache. */
 #define TCP_BUFFER_BYTES ((size_t)256 << 10)

@@ -228,3 +228,411 @@ void disti_ucx_receive_drop(struct ucx_peer *peer)
     }
     disti_match_clear(&peer->match);
 }
+
+/* Transport ucx: messages whose payload is fetched, into place or to be reduced. */
+
+bool disti_ucx_inbound_holds(struct ucx_inbound *inbound, uint64_t offset, uint64_t bytes)
+{
+    uint64_t total = inbound->request->envelope.bytes;
+
+    if (offset <= total && bytes <= total - offset)
+        return true;
+    inbound->peer->ucx->broken =
+        inbound->peer->ucx->host->fail(DIST_ERR_INTERNAL,
+                                       "rank %d sent %llu bytes at offset %llu of a message of "
+                                       "%llu: give all ranks the same version of libdist",
+                                       inbound->peer->rank, (unsigned long long)bytes,
+                                       (unsigned long long)offset, (unsigned long long)total);
+    return false;
+}
+
+static void inbound_free(struct ucx_inbound *inbound)
+{
+    struct ucx_inbound **at = &inbound->peer->inbounds;
+
+    while (*at != inbound)
+        at = &(*at)->next;
+    *at = inbound->next;
+    free(inbound);
+}
+
+void disti_ucx_inbound_finish(struct ucx_inbound *inbound)
+{
+    if (inbound->pulling || (inbound->left && inbound->status == DIST_OK))
+        return;
+    if (inbound->request)
+        inbound->request->status = inbound->status;
+    inbound_free(inbound);
+}
+
+bool disti_ucx_inbound_new(struct ucx_peer *peer, uint32_t serial, struct dist_request *request)
+{
+    struct ucx_inbound *inbound = malloc(sizeof(*inbound));
+
+    if (!inbound) {
+        request->status = peer->ucx->host->fail(DIST_ERR_NO_MEMORY,
+                                                "no memory for a message of rank %d", peer->rank);
+        return false;
+    }
+    *inbound = (struct ucx_inbound){.next = peer->inbounds,
+                                    .peer = peer,
+                                    .serial = serial,
+                                    .request = request,
+                                    .left = request->envelope.bytes};
+    peer->inbounds = inbound;
+    return true;
+}
+
+struct ucx_inbound *disti_ucx_inbound_find(struct ucx_peer *peer, uint32_t serial)
+{
+    struct ucx_inbound *inbound = peer->inbounds;
+
+    while (inbound && inbound->serial != serial)
+        inbound = inbound->next;
+    return inbound;
+}
+
+void disti_ucx_inbound_piece(struct ucx_inbound *inbound, void *descriptor, size_t offset,
+                             size_t bytes)
+{
+    struct ucx_state *ucx = inbound->peer->ucx;
+    struct ucx_pull *pull = malloc(sizeof(*pull));
+
+    if (!pull) {
+        ucx->broken = ucx->host->fail(DIST_ERR_NO_MEMORY, "no memory for a message of rank %d",
+                                      inbound->peer->rank);
+        return;
+    }
+    *pull = (struct ucx_pull){
+        .ucx = ucx, .inbound = inbound, .descriptor = descriptor, .offset = offset, .bytes = bytes};
+    disti_ucx_pull_ready(ucx, pull);
+}
+
+void disti_ucx_inbound_bytes(struct ucx_inbound *inbound, const void *data, size_t offset,
+                             size_t bytes)
+{
+    if (inbound->request && inbound->status == DIST_OK &&
+        disti_ucx_inbound_holds(inbound, offset, bytes))
+        inbound->peer->ucx->host->sink_apply(&inbound->request->sink, offset, data, bytes);
+    inbound->left -= bytes;
+    disti_ucx_inbound_finish(inbound);
+}
+
+void disti_ucx_inbounds_fail(struct ucx_peer *peer)
+{
+    struct ucx_inbound *next;
+
+    for (struct ucx_inbound *inbound = peer->inbounds; inbound; inbound = next) {
+        next = inbound->next;
+        inbound->status = DIST_ERR_PEER_LOST;
+        disti_ucx_inbound_finish(inbound);
+    }
+}
+
+void disti_ucx_inbounds_drop(struct ucx_peer *peer)
+{
+    while (peer->inbounds)
+        inbound_free(peer->inbounds);
+}
+
+/* ---- forgetting ---- */
+
+void disti_ucx_inbounds_forget(struct ucx_peer *peer, uint64_t tag, uint64_t mask)
+{
+    for (struct ucx_inbound *inbound = peer->inbounds; inbound; inbound = inbound->next) {
+        if (inbound->request && disti_standin_is_for(inbound->request, tag, mask))
+            inbound->request = NULL;
+    }
+}
+
+bool disti_ucx_inbounds_pinned(const struct ucx_peer *peer)
+{
+    const struct ucx_inbound *inbound = peer->inbounds;
+
+    while (inbound && !(!inbound->request && inbound->in_place))
+        inbound = inbound->next;
+    return inbound;
+}
+
+/* Transport ucx: messages meet their receives, and what comes early is kept. */
+
+void disti_ucx_broken(struct ucx_state *ucx, dist_status status, const char *text)
+{
+    ucx->broken = ucx->host->fail(status, "rank %d, transport ucx: %s", ucx->rank, text);
+}
+
+/* ---- messages that come ---- */
+
+/* A message that was sent unasked is kept no more. */
+static void receive_return(struct ucx_peer *peer, uint64_t bytes)
+{
+    if (disti_credit_return(&peer->debit, bytes))
+        disti_ucx_send_returned(peer);
+}
+
+/* Keeps a message for its receive, or a note about it. NULL: there is no memory, and it was said.
+ */
+static struct disti_unexpected *receive_hold(struct ucx_peer *peer, const struct ucx_head *head,
+                                             bool descriptor)
+{
+    struct disti_unexpected *unexpected =
+        disti_match_hold(&peer->match, &head->envelope, descriptor);
+
+    if (!unexpected)
+        disti_ucx_broken(peer->ucx, DIST_ERR_NO_MEMORY, "no memory for an unexpected message");
+    return unexpected;
+}
+
+/* The payload is here. */
+static void receive_whole(struct ucx_peer *peer, const struct ucx_head *head, const void *payload)
+{
+    struct disti_unexpected *unexpected;
+    bool mismatch;
+    struct dist_request *request = disti_match_arrival(&peer->match, &head->envelope, &mismatch);
+    size_t bytes = (size_t)head->envelope.bytes;
+
+    if (request) {
+        receive_return(peer, bytes);
+        if (mismatch)
+            return;
+        peer->ucx->host->sink_apply(&request->sink, 0, payload, bytes);
+        request->status = DIST_OK;
+        return;
+    }
+    unexpected = receive_hold(peer, head, false);
+    if (!unexpected)
+        return;
+    if (bytes)
+        memcpy(unexpected->payload, payload, bytes);
+    unexpected->arrived = bytes;
+}
+
+/* A receive takes an announced message: it is asked for. */
+static void receive_ask(struct ucx_peer *peer, struct dist_request *request, uint32_t serial,
+                        uint32_t name)
+{
+    if (ucx_is_lost(peer)) {
+        request->status = disti_ucx_peer_gone(peer);
+    } else if (request->envelope.bytes == 0) {
+        disti_ucx_send_answer(peer, name, false);
+        request->status = DIST_OK;
+    } else if (disti_ucx_inbound_new(peer, serial, request)) {
+        disti_ucx_send_answer(peer, name, true);
+    }
+}
+
+static void receive_announced(struct ucx_peer *peer, const struct ucx_announcement *what)
+{
+    struct dist_request *request;
+    struct disti_unexpected *unexpected;
+    bool mismatch;
+
+    request = disti_match_arrival(&peer->match, &what->head.envelope, &mismatch);
+    if (mismatch) {
+        disti_ucx_send_answer(peer, what->name, false);
+    } else if (request) {
+        receive_ask(peer, request, what->head.serial, what->name);
+    } else {
+        unexpected = receive_hold(peer, &what->head, true);
+        if (unexpected)
+            unexpected->note[0] = (uint64_t)what->head.serial << 32 | what->name;
+    }
+}
+
+void disti_ucx_take(struct ucx_peer *peer, const struct ucx_announcement *what, bool announced,
+                    const void *payload)
+{
+    peer->expected++;
+    if (announced)
+        receive_announced(peer, what);
+    else
+        receive_whole(peer, &what->head, payload);
+}
+
+/* ---- receives ---- */
+
+/* A message that came first is received. */
+static void receive_unexpected(struct ucx_peer *peer, struct dist_request *request,
+                               struct disti_unexpected *unexpected)
+{
+    if (unexpected->descriptor) {
+        receive_ask(peer, request, (uint32_t)(unexpected->note[0] >> 32),
+                    (uint32_t)unexpected->note[0]);
+    } else {
+        peer->ucx->host->sink_apply(&request->sink, 0, unexpected->payload, unexpected->arrived);
+        receive_return(peer, unexpected->arrived);
+        request->status = DIST_OK;
+    }
+    disti_match_release(&peer->match, unexpected);
+}
+
+void disti_ucx_refuse(struct ucx_peer *peer, struct disti_unexpected *unexpected)
+{
+    if (unexpected->descriptor)
+        disti_ucx_send_answer(peer, (uint32_t)unexpected->note[0], false);
+    else
+        receive_return(peer, unexpected->arrived);
+    disti_match_release(&peer->match, unexpected);
+}
+
+void disti_ucx_recv(void *state, struct dist_request *request)
+{
+    struct ucx_state *ucx = state;
+    struct ucx_peer *peer = &ucx->peers[request->peer];
+    const struct disti_unexpected *found = disti_match_waiting(&peer->match, request->envelope.tag);
+    struct disti_unexpected *unexpected;
+
+    if (ucx_is_lost(peer) && (!found || found->descriptor)) {
+        request->status = disti_ucx_peer_gone(peer);
+        return;
+    }
+    unexpected = disti_match_post(&peer->match, request);
+    if (!unexpected)
+        disti_ucx_peer_greet(peer);
+    else if (unexpected->refused)
+        disti_ucx_refuse(peer, unexpected);
+    else
+        receive_unexpected(peer, request, unexpected);
+    disti_ucx_pulls_start(ucx);
+}
+
+void disti_ucx_receive_fail(struct ucx_peer *peer)
+{
+    disti_match_fail(&peer->match, DIST_ERR_PEER_LOST);
+    disti_ucx_inbounds_fail(peer);
+}
+
+/* Transport ucx: payload that UCX is told to fetch, into place or to be reduced. */
+
+/* Is it thrown away instead of fetched? */
+static bool pull_is_dropped(const struct ucx_inbound *inbound)
+{
+    return !inbound->request || ucx_is_lost(inbound->peer);
+}
+
+static unsigned char *pull_scratch(struct ucx_state *ucx)
+{
+    unsigned char *scratch;
+
+    if (ucx->scratches_free)
+        return ucx->scratch_free[--ucx->scratches_free];
+    if (ucx->scratches == UCX_SCRATCHES)
+        return NULL;
+    scratch = malloc(UCX_PIECE_BYTES);
+    ucx->scratches += scratch != NULL;
+    return scratch;
+}
+
+/* Ends a pull that was started, or could not be, or need not be. */
+static void pull_end(struct ucx_state *ucx, struct ucx_pull *pull, dist_status status)
+{
+    struct ucx_inbound *inbound = pull->inbound;
+
+    if (status == DIST_OK && pull->scratch && inbound->request &&
+        disti_ucx_inbound_holds(inbound, pull->offset, pull->bytes))
+        ucx->host->sink_apply(&inbound->request->sink, pull->offset, pull->scratch, pull->bytes);
+    if (pull->scratch)
+        ucx->scratch_free[ucx->scratches_free++] = pull->scratch;
+    if (inbound->status == DIST_OK)
+        inbound->status = status;
+    inbound->left -= pull->bytes;
+    inbound->pulling--;
+    inbound->in_place -= pull->in_place;
+    ucx->happened++;
+    free(pull);
+    disti_ucx_inbound_finish(inbound);
+}
+
+/* A pull that UCX refuses because the peer is gone is not its receiver's choice: never OK. */
+static dist_status pull_status(struct ucx_peer *peer, ucs_status_t status)
+{
+    if (status == UCS_ERR_CANCELED)
+        status = UCS_ERR_CONNECTION_RESET;
+    return disti_ucx_ended(peer, status);
+}
+
+static void pull_ended(void *ucx_request, ucs_status_t status, size_t length, void *arg)
+{
+    struct ucx_pull *pull = arg;
+    struct ucx_state *ucx = pull->ucx;
+
+    (void)length;
+    ucp_request_free(ucx_request);
+    if (!ucx->closing) {
+        pull_end(ucx, pull, pull_status(pull->inbound->peer, status));
+        return;
+    }
+    if (pull->scratch)
+        ucx->scratch_free[ucx->scratches_free++] = pull->scratch;
+    free(pull);
+}
+
+static void pull_start(struct ucx_state *ucx, struct ucx_pull *pull)
+{
+    const ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                        UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+        .cb.recv_am = pull_ended,
+        .user_data = pull,
+        .memory_type = UCS_MEMORY_TYPE_HOST,
+    };
+    struct ucx_inbound *inbound = pull->inbound;
+    void *target =
+        pull->scratch ? pull->scratch : (unsigned char *)inbound->request->sink.dst + pull->offset;
+    void *got;
+
+    pull->in_place = !pull->scratch; /* it may end within the call */
+    inbound->in_place += pull->in_place;
+    got = ucp_am_recv_data_nbx(ucx->worker, pull->descriptor, target, pull->bytes, &param);
+    if (!UCS_PTR_IS_PTR(got))
+        pull_end(ucx, pull, pull_status(inbound->peer, UCS_PTR_STATUS(got)));
+}
+
+static void pull_drop(struct ucx_state *ucx, struct ucx_pull *pull)
+{
+    ucp_am_data_release(ucx->worker, pull->descriptor);
+    pull_end(ucx, pull, pull->inbound->request ? DIST_ERR_PEER_LOST : DIST_OK);
+}
+
+void disti_ucx_pulls_start(struct ucx_state *ucx)
+{
+    struct ucx_pull **at = &ucx->ready;
+
+    while (*at) {
+        struct ucx_pull *pull = *at;
+        bool dropped = pull_is_dropped(pull->inbound) ||
+                       !disti_ucx_inbound_holds(pull->inbound, pull->offset, pull->bytes);
+
+        if (!dropped && pull->inbound->request->sink.src) {
+            pull->scratch = pull_scratch(ucx);
+            if (!pull->scratch) {
+                at = &pull->next; /* others may need none */
+                continue;
+            }
+        }
+        *at = pull->next;
+        (dropped ? pull_drop : pull_start)(ucx, pull);
+    }
+}
+
+void disti_ucx_pull_ready(struct ucx_state *ucx, struct ucx_pull *pull)
+{
+    struct ucx_pull **at = &ucx->ready;
+
+    while (*at)
+        at = &(*at)->next;
+    pull->next = NULL;
+    pull->inbound->pulling++;
+    *at = pull;
+}
+
+void disti_ucx_pulls_drop(struct ucx_state *ucx)
+{
+    while (ucx->ready) {
+        struct ucx_pull *pull = ucx->ready;
+
+        ucx->ready = pull->next;
+        ucp_am_data_release(ucx->worker, pull->descriptor);
+        free(pull);
+    }
+}

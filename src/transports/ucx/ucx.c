@@ -1,15 +1,319 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Transport ucx: opening, addresses, progress, sleeping and closing. */
+/* Transport ucx: UCX's context, which knows the devices; one a process. */
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/settings/env.h"
 #include "transports/ucx/state.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
+
+/*
+ * UCX looks for a peer's death in what tells it nothing by itself, shared memory above all, every
+ * 20 s. That would be long for one who waits.
+ */
+#define CONTEXT_KEEPALIVE "250ms"
+
+/*
+ * UCX 1.13 aborts the process ("comp->count > 0") where a peer dies while memory is sent to it over
+ * TCP without a copy; and fetching over TCP, which has to be asked for, takes longer than copies.
+ * So where there is no RDMA the payload is copied and sent along.
+ */
+#define CONTEXT_RDMA_DEVICES "/sys/class/infiniband"
+
+/* What this module wants where the user has said nothing. */
+static const struct {
+    const char *variable, *name, *value;
+    bool without_rdma; /* only there */
+} context_wishes[] = {
+    {"UCX_KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", CONTEXT_KEEPALIVE, false},
+    {"UCX_ZCOPY_THRESH", "ZCOPY_THRESH", "inf", true},
+    {"UCX_RNDV_THRESH", "RNDV_THRESH", "inf", true},
+};
+
+static pthread_mutex_t context_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t context_once = PTHREAD_ONCE_INIT;
+static ucp_context_h context_shared;
+static unsigned context_users;
+
+/* What a child inherits is its parent's: it is left alone. */
+static void context_forked(void)
+{
+    pthread_mutex_init(&context_lock, NULL);
+    context_shared = NULL;
+    context_users = 0;
+}
+
+static void context_watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, context_forked);
+}
+
+bool disti_ucx_context_rdma(void)
+{
+    DIR *devices = opendir(CONTEXT_RDMA_DEVICES);
+    struct dirent *entry = NULL;
+
+    while (devices && (entry = readdir(devices)) && entry->d_name[0] == '.')
+        continue;
+    if (devices)
+        closedir(devices);
+    return entry != NULL;
+}
+
+static ucs_status_t context_wish(ucp_config_t *config)
+{
+    ucs_status_t status = UCS_OK;
+    bool rdma = disti_ucx_context_rdma();
+
+    for (size_t i = 0; i < sizeof(context_wishes) / sizeof(context_wishes[0]); i++) {
+        if (status == UCS_OK && !disti_env_raw(context_wishes[i].variable) &&
+            !(rdma && context_wishes[i].without_rdma))
+            status = ucp_config_modify(config, context_wishes[i].name, context_wishes[i].value);
+    }
+    return status;
+}
+
+static ucs_status_t context_make(int ranks, int local_ranks)
+{
+    const ucp_params_t params = {
+        .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED |
+                      UCP_PARAM_FIELD_ESTIMATED_NUM_EPS | UCP_PARAM_FIELD_ESTIMATED_NUM_PPN |
+                      UCP_PARAM_FIELD_NAME,
+        .features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP,
+        .mt_workers_shared = 1,
+        .estimated_num_eps = (size_t)ranks,
+        .estimated_num_ppn = (size_t)local_ranks,
+        .name = "libdist",
+    };
+    ucp_config_t *config;
+    ucs_status_t status = ucp_config_read(NULL, NULL, &config);
+
+    if (status != UCS_OK)
+        return status;
+    status = context_wish(config);
+    if (status == UCS_OK)
+        status = ucp_init(&params, config, &context_shared);
+    ucp_config_release(config);
+    return status;
+}
+
+ucs_status_t disti_ucx_context_take(int ranks, int local_ranks, ucp_context_h *context_p)
+{
+    ucs_status_t status = UCS_OK;
+
+    pthread_once(&context_once, context_watch_forks);
+    pthread_mutex_lock(&context_lock);
+    if (!context_users)
+        status = context_make(ranks, local_ranks);
+    if (status == UCS_OK) {
+        context_users++;
+        *context_p = context_shared;
+    }
+    pthread_mutex_unlock(&context_lock);
+    return status;
+}
+
+void disti_ucx_context_give(void)
+{
+    pthread_mutex_lock(&context_lock);
+    if (context_users && --context_users == 0) {
+        ucp_cleanup(context_shared);
+        context_shared = NULL;
+    }
+    pthread_mutex_unlock(&context_lock);
+}
+
+/* Transport ucx: endpoints, one a peer, made when they are needed; losing them, and leaving. */
+
+/* How long a close may take: for what has yet to leave, and again for the endpoints. */
+#define PEER_LEAVE_MS 200
+
+/* ---- losing ---- */
+
+static dist_status peer_report(struct ucx_peer *peer, const char *why)
+{
+    const struct ucx_state *ucx = peer->ucx;
+
+    if (peer->leaving)
+        return ucx->host->fail(
+            DIST_ERR_PEER_LOST,
+            "rank %d waits for rank %d, which has left the group: make the same calls on all ranks",
+            ucx->rank, peer->rank);
+    return ucx->host->fail(DIST_ERR_PEER_LOST,
+                           "rank %d lost rank %d (UCX: %s); see that rank's output", ucx->rank,
+                           peer->rank, why);
+}
+
+dist_status disti_ucx_peer_gone(struct ucx_peer *peer)
+{
+    return peer_report(peer, "the connection had ended before");
+}
+
+/* The only way to another phase. */
+static void peer_go(struct ucx_peer *peer, enum ucx_phase to)
+{
+    if (disti_ucx_phase_leads(peer->phase, to))
+        peer->phase = to;
+    else
+        disti_ucx_broken(peer->ucx, DIST_ERR_INTERNAL, "a connection went where none can go");
+}
+
+void disti_ucx_peer_lose(struct ucx_peer *peer, const char *why)
+{
+    struct ucx_state *ucx = peer->ucx;
+
+    if (ucx_is_lost(peer) || ucx->closing)
+        return;
+    peer_go(peer, UCX_FAILED);
+    ucx->failures = true;
+    ucx->happened++;
+    if (peer->match.posted_head || peer->inbounds || peer->announced.count || !peer->leaving)
+        peer_report(peer, why);
+    disti_ucx_receive_fail(peer);
+    disti_ucx_pieces_fail(peer);
+}
+
+dist_status disti_ucx_ended(struct ucx_peer *peer, ucs_status_t status)
+{
+    /* What the receiver refused was a mismatch there: the sender need not know. */
+    if (status == UCS_OK || (status == UCS_ERR_CANCELED && !ucx_is_lost(peer)))
+        return DIST_OK;
+    if (status == UCS_ERR_NO_MEMORY)
+        return peer->ucx->host->fail(DIST_ERR_NO_MEMORY, "no memory for a message with rank %d",
+                                     peer->rank);
+    disti_ucx_peer_lose(peer, ucs_status_string(status));
+    return DIST_ERR_PEER_LOST;
+}
+
+/* UCX calls this from progress. */
+static void peer_error(void *arg, ucp_ep_h endpoint, ucs_status_t status)
+{
+    (void)endpoint;
+    disti_ucx_peer_lose(arg, ucs_status_string(status));
+}
+
+/* ---- endpoints ---- */
+
+bool disti_ucx_peer_open(struct ucx_peer *peer)
+{
+    const ucp_ep_params_t params = {
+        .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                      UCP_EP_PARAM_FIELD_ERR_HANDLER,
+        .address = peer->address,
+        .err_mode = UCP_ERR_HANDLING_MODE_PEER,
+        .err_handler = {.cb = peer_error, .arg = peer},
+    };
+    ucs_status_t status;
+
+    if (peer->phase == UCX_OPEN)
+        return true;
+    if (ucx_is_lost(peer)) {
+        disti_ucx_peer_gone(peer);
+        return false;
+    }
+    status = ucp_ep_create(peer->ucx->worker, &params, &peer->endpoint);
+    if (status == UCS_OK) {
+        peer_go(peer, UCX_OPEN);
+        return true;
+    }
+    peer->endpoint = NULL;
+    peer->ucx->host->log(DIST_LOG_WARN,
+                         "UCX cannot reach rank %d (%s): let UCX_TLS and UCX_NET_DEVICES, where "
+                         "set, name what both ranks have",
+                         peer->rank, ucs_status_string(status));
+    disti_ucx_peer_lose(peer, ucs_status_string(status));
+    return false;
+}
+
+void disti_ucx_peer_greet(struct ucx_peer *peer)
+{
+    if (peer->phase == UCX_NEW && disti_ucx_peer_open(peer))
+        disti_ucx_send_note(peer, UCX_AM_HELLO);
+}
+
+static void peer_close(struct ucx_peer *peer)
+{
+    const ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
+                                       .flags = UCP_EP_CLOSE_FLAG_FORCE};
+    void *closing = peer->endpoint ? ucp_ep_close_nbx(peer->endpoint, &param) : NULL;
+
+    peer->endpoint = NULL;
+    peer_go(peer, UCX_CLOSED);
+    if (UCS_PTR_IS_PTR(closing))
+        peer->closing = closing;
+}
+
+void disti_ucx_peers_reap(struct ucx_state *ucx)
+{
+    ucx->failures = false;
+    for (int r = 0; r < ucx->ranks; r++) {
+        if (ucx->peers[r].phase == UCX_FAILED)
+            peer_close(&ucx->peers[r]);
+    }
+}
+
+/* ---- waiting for UCX ---- */
+
+/* Until UCX is done with the request, or the time is over: false. Frees it. */
+static bool peer_wait(struct ucx_state *ucx, void *request, int64_t deadline)
+{
+    bool done;
+
+    if (!UCS_PTR_IS_PTR(request))
+        return true;
+    while (ucp_request_check_status(request) == UCS_INPROGRESS && !disti_expired(deadline)) {
+        if (ucp_worker_progress(ucx->worker) == 0)
+            disti_sleep_ns(20 * 1000);
+    }
+    done = ucp_request_check_status(request) != UCS_INPROGRESS;
+    ucp_request_free(request);
+    return done;
+}
+
+void disti_ucx_peers_wait_closed(struct ucx_state *ucx)
+{
+    int64_t deadline = disti_deadline_ms(PEER_LEAVE_MS);
+
+    for (int r = 0; r < ucx->ranks; r++) {
+        peer_wait(ucx, ucx->peers[r].closing, deadline);
+        ucx->peers[r].closing = NULL;
+    }
+}
+
+/* ---- leaving ---- */
+
+/*
+ * UCX 1.13 crashes where it hears of a peer's close of a connection whose last bytes it has not
+ * sent, and which it has closed (tcp_iface.c: the event to read frees what the event to write is
+ * for). So where something has not left, the worker ends without another look.
+ */
+void disti_ucx_peers_leave(struct ucx_state *ucx)
+{
+    const ucp_request_param_t param = {0};
+    int64_t deadline = disti_deadline_ms(PEER_LEAVE_MS);
+    bool all_left;
+
+    for (int r = 0; r < ucx->ranks; r++) {
+        if (ucx->peers[r].phase == UCX_OPEN)
+            disti_ucx_send_note(&ucx->peers[r], UCX_AM_GOODBYE);
+    }
+    all_left = peer_wait(ucx, ucp_worker_flush_nbx(ucx->worker, &param), deadline);
+    for (int r = 0; r < ucx->ranks; r++) {
+        if (ucx->peers[r].endpoint)
+            peer_close(&ucx->peers[r]);
+    }
+    if (all_left)
+        disti_ucx_peers_wait_closed(ucx);
+}
+
+/* Transport ucx: opening, addresses, progress, sleeping and closing. */
 
 /* What UCX chooses is known once it has connected; so much any network that is worth it gives. */
 #define UCX_LATENCY_NS 3000

@@ -4,10 +4,8 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "tests/unit/base/unit.h"
-#include "transports/shm/hello.h"
-#include "transports/shm/machine.h"
-#include "transports/shm/memory.h"
 #include "transports/shm/shm.h"
+#include "transports/shm/state.h"
 
 #include <dist/backend.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Where a connection may go from where it stands: every pair, as connections/conn.h draws it. */
 #include "base/log.h"
-#include "transports/tcp/connections/conn.h"
+#include "transports/tcp/state.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

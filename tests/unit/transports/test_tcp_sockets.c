@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "tcp_fixture.h"
-#include "transports/tcp/paths/ways.h"
+#include "transports/tcp/state.h"
 
 #include <stdio.h>
 #include <stdlib.h>

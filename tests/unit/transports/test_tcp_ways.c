@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which interfaces two ranks join, and where a message is cut for several sockets. */
-#include "transports/tcp/paths/ways.h"
+#include "transports/tcp/state.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

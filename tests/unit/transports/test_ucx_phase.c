@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Where a connection of transport ucx may go from where it stands: every pair, as phase.h draws it.
  */
-#include "transports/ucx/phase.h"
+#include "transports/ucx/state.h"
 
 /* clang-format off */
 #include <setjmp.h>
