@@ -18,7 +18,8 @@ static void match_append_posted(struct disti_match *match, struct dist_request *
     match->posted_tail = request;
 }
 
-void disti_match_unpost(struct disti_match *match, struct dist_request *request)
+/* Takes a posted receive off the list; it is the caller's. */
+static void match_unpost(struct disti_match *match, struct dist_request *request)
 {
     if (request->prev)
         request->prev->next = request->next;
@@ -52,7 +53,7 @@ struct dist_request *disti_match_arrival(struct disti_match *match,
         request = request->next;
     if (!request)
         return NULL;
-    disti_match_unpost(match, request);
+    match_unpost(match, request);
     *mismatch_p = !match_compare(request, envelope);
     return request;
 }
@@ -199,7 +200,7 @@ void disti_match_fail(struct disti_match *match, dist_status status)
     while (match->posted_head) {
         struct dist_request *request = match->posted_head;
 
-        disti_match_unpost(match, request);
+        match_unpost(match, request);
         request->status = status;
     }
 }
@@ -354,7 +355,7 @@ void disti_standin_unpost(struct disti_match *match, uint64_t tag, uint64_t mask
     for (struct dist_request *request = match->posted_head, *next; request; request = next) {
         next = request->next;
         if (disti_standin_is_for(request, tag, mask))
-            disti_match_unpost(match, request);
+            match_unpost(match, request);
     }
 }
 

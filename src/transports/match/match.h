@@ -97,9 +97,6 @@ struct disti_unexpected *disti_match_waiting(const struct disti_match *match, ui
 int disti_match_probe(const struct disti_match_set *set, uint64_t tag);
 void disti_match_show(struct disti_match_set *set, const struct disti_look *look);
 
-/* Takes a posted receive off the list; it is the caller's. */
-void disti_match_unpost(struct disti_match *match, struct dist_request *request);
-
 /* Takes an unexpected message off the list and frees it. */
 void disti_match_release(struct disti_match *match, struct disti_unexpected *unexpected);
 

@@ -7,12 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+static dist_status mpi_control_send(struct mpi_state *state, int peer,
+                                    const struct mpi_control *control, const void *payload,
+                                    size_t bytes);
+
 static dist_status mpi_note(struct mpi_state *state, int peer, enum mpi_kind kind, uint32_t name,
                             uint32_t tag)
 {
     const struct mpi_control control = {.kind = kind, .name = name, .tag = tag};
 
-    return disti_mpi_control_send(state, peer, &control, NULL, 0);
+    return mpi_control_send(state, peer, &control, NULL, 0);
 }
 
 /* The payload is copied, so the request ends at once. */
@@ -21,8 +25,8 @@ static dist_status mpi_send_short(struct mpi_state *state, const struct dist_req
     const struct mpi_control control = {.envelope = request->envelope, .kind = MPI_KIND_MESSAGE};
 
     disti_credit_spend(&state->peers[request->peer].credit, request->envelope.bytes);
-    return disti_mpi_control_send(state, request->peer, &control, request->data,
-                                  (size_t)request->envelope.bytes);
+    return mpi_control_send(state, request->peer, &control, request->data,
+                            (size_t)request->envelope.bytes);
 }
 
 static dist_status mpi_announce(struct mpi_state *state, struct dist_request *request)
@@ -34,7 +38,7 @@ static dist_status mpi_announce(struct mpi_state *state, struct dist_request *re
     if (!disti_announced_add(announced, request, &control.name))
         return state->host->fail(DIST_ERR_NO_MEMORY, "no memory for a message to rank %d",
                                  request->peer);
-    status = disti_mpi_control_send(state, request->peer, &control, NULL, 0);
+    status = mpi_control_send(state, request->peer, &control, NULL, 0);
     if (status == DIST_OK)
         return DIST_IN_PROGRESS;
     disti_announced_take(announced, control.name);
@@ -55,6 +59,11 @@ void disti_mpi_send(struct mpi_state *state, struct dist_request *request)
         request->status = status;
 }
 
+static struct mpi_transfer *mpi_transfer_new(struct mpi_state *state, struct dist_request *request,
+                                             bool sends);
+
+static int mpi_transfer_fill(struct mpi_state *state, struct mpi_transfer *t);
+
 /* The receiver says of an announced message whether it wants it. */
 static int mpi_answered(struct mpi_state *state, int peer, const struct mpi_control *control)
 {
@@ -70,11 +79,11 @@ static int mpi_answered(struct mpi_state *state, int peer, const struct mpi_cont
         request->status = DIST_OK;
         return 1;
     }
-    t = disti_mpi_transfer_new(state, request, true);
+    t = mpi_transfer_new(state, request, true);
     if (!t)
         return 1;
     t->tag = (int)control->tag;
-    code = disti_mpi_transfer_fill(state, t);
+    code = mpi_transfer_fill(state, t);
     return code == MPI_SUCCESS ? 1 : disti_mpi_fail(state->host, "MPI_Isend", code);
 }
 
@@ -87,13 +96,13 @@ static dist_status mpi_return(struct mpi_state *state, int peer, uint64_t bytes)
     if (!disti_credit_return(debit, bytes))
         return DIST_OK;
     control.envelope.bytes = debit->told;
-    return disti_mpi_control_send(state, peer, &control, NULL, 0);
+    return mpi_control_send(state, peer, &control, NULL, 0);
 }
 
 /* Receives the pieces of an announced message on a tag that is free, and asks for them. */
 static dist_status mpi_pull_on(struct mpi_state *state, struct dist_request *request, unsigned slot)
 {
-    struct mpi_transfer *t = disti_mpi_transfer_new(state, request, false);
+    struct mpi_transfer *t = mpi_transfer_new(state, request, false);
     int code;
 
     if (!t)
@@ -107,7 +116,7 @@ static dist_status mpi_pull_on(struct mpi_state *state, struct dist_request *req
                                  request->peer);
     }
     state->peers[request->peer].pulls |= UINT32_C(1) << slot;
-    code = disti_mpi_transfer_fill(state, t);
+    code = mpi_transfer_fill(state, t);
     if (code != MPI_SUCCESS)
         return disti_mpi_fail(state->host, "MPI_Irecv", code);
     return mpi_note(state, request->peer, MPI_KIND_WANTED, (uint32_t)request->own[0],
@@ -265,8 +274,11 @@ _Static_assert(offsetof(struct mpi_transfer, payload) ==
                    offsetof(struct mpi_transfer, control) + sizeof(struct mpi_control),
                "the payload stands right behind the control message");
 
-struct mpi_transfer *disti_mpi_transfer_new(struct mpi_state *state, struct dist_request *request,
-                                            bool sends)
+/* A new transfer of pieces, in the list of transfers. NULL: out of memory, and the request has
+ * ended so.
+ */
+static struct mpi_transfer *mpi_transfer_new(struct mpi_state *state, struct dist_request *request,
+                                             bool sends)
 {
     struct mpi_transfer *t = calloc(1, sizeof(*t));
 
@@ -283,9 +295,10 @@ struct mpi_transfer *disti_mpi_transfer_new(struct mpi_state *state, struct dist
     return t;
 }
 
-dist_status disti_mpi_control_send(struct mpi_state *state, int peer,
-                                   const struct mpi_control *control, const void *payload,
-                                   size_t bytes)
+/* Sends a control message with a copy of so much payload. ERR_NO_MEMORY, or what MPI says. */
+static dist_status mpi_control_send(struct mpi_state *state, int peer,
+                                    const struct mpi_control *control, const void *payload,
+                                    size_t bytes)
 {
     struct mpi_transfer *t = calloc(1, sizeof(*t) + bytes);
     int code;
@@ -319,8 +332,9 @@ static unsigned char *mpi_piece_memory(const struct mpi_transfer *t, size_t offs
            offset;
 }
 
+/* Begins pieces until the window is full. Returns MPI's code. */
 /* Begins pieces until the window is full. */
-int disti_mpi_transfer_fill(struct mpi_state *state, struct mpi_transfer *t)
+static int mpi_transfer_fill(struct mpi_state *state, struct mpi_transfer *t)
 {
     int code = MPI_SUCCESS;
 
@@ -358,7 +372,7 @@ static bool mpi_transfer_step(struct mpi_state *state, struct mpi_transfer *t, i
                                     mpi_piece_memory(t, t->ended, slot), bytes);
         t->ended += bytes;
         ++*moved;
-        *code = disti_mpi_transfer_fill(state, t);
+        *code = mpi_transfer_fill(state, t);
         if (*code != MPI_SUCCESS)
             return false;
     }

@@ -196,7 +196,8 @@ static dist_status runtime_init(const struct dist_host *host)
     return DIST_OK;
 }
 
-dist_status disti_mpi_start(const struct dist_host *host)
+/* MPI_Init, if need be. That waits for all ranks that mpirun has started, as long as MPI likes. */
+static dist_status mpi_start(const struct dist_host *host)
 {
     dist_status status = DIST_OK;
 
@@ -210,7 +211,8 @@ dist_status disti_mpi_start(const struct dist_host *host)
     return status;
 }
 
-bool disti_mpi_started(MPI_Comm *base_p)
+/* Has MPI been started, by whomever? Then *base_p becomes a communicator of all its ranks. */
+static bool mpi_started(MPI_Comm *base_p)
 {
     int initialized = 0;
 
@@ -237,9 +239,10 @@ static dist_status runtime_dup_start(const struct dist_host *host, MPI_Comm from
     return status;
 }
 
+/* A copy of a communicator. Collective over it, waits as above. */
 /* The copy's handle lies in memory of its own, since MPI may write it after we have given up. */
-dist_status disti_mpi_dup(const struct dist_host *host, const struct dist_backend_config *config,
-                          MPI_Comm from, int timeout_ms, MPI_Comm *comm_p)
+static dist_status mpi_dup(const struct dist_host *host, const struct dist_backend_config *config,
+                           MPI_Comm from, int timeout_ms, MPI_Comm *comm_p)
 {
     MPI_Comm *copy = malloc(sizeof(*copy));
     MPI_Request request;
@@ -272,14 +275,14 @@ dist_status disti_mpi_begin(const struct dist_host *host, const struct dist_back
                             int timeout_ms, MPI_Comm *world_p)
 {
     static pthread_mutex_t begins = PTHREAD_MUTEX_INITIALIZER;
-    dist_status status = disti_mpi_start(host);
+    dist_status status = mpi_start(host);
 
     if (status != DIST_OK)
         return status;
     pthread_mutex_lock(&begins);
     *world_p = runtime_world;
     if (*world_p == MPI_COMM_NULL)
-        status = disti_mpi_dup(host, config, MPI_COMM_WORLD, timeout_ms, world_p);
+        status = mpi_dup(host, config, MPI_COMM_WORLD, timeout_ms, world_p);
     if (status == DIST_OK) {
         pthread_mutex_lock(&runtime_lock);
         runtime_world = *world_p;
@@ -308,7 +311,7 @@ static bool comm_locate(MPI_Comm base, int *rank_p, int *ranks_p)
 static dist_status comm_of_world(const struct dist_backend_config *config, MPI_Comm *comm_p)
 {
     const struct dist_host *host = config->host;
-    dist_status status = disti_mpi_start(host);
+    dist_status status = mpi_start(host);
     int rank = 0, ranks = 0;
     MPI_Comm world;
 
@@ -331,8 +334,7 @@ static dist_status comm_of_world(const struct dist_backend_config *config, MPI_C
     status = config->all_gather(config->all_gather_arg, NULL, NULL, 0);
     if (status == DIST_OK)
         status = disti_mpi_begin(host, config, config->timeout_ms, &world);
-    return status == DIST_OK ? disti_mpi_dup(host, config, world, config->timeout_ms, comm_p)
-                             : status;
+    return status == DIST_OK ? mpi_dup(host, config, world, config->timeout_ms, comm_p) : status;
 }
 
 /*
@@ -353,7 +355,7 @@ static enum comm_vote comm_vote(const struct dist_backend_config *config, bool l
 {
     int rank = -1, ranks = 0;
 
-    if (!disti_mpi_started(base_p) || !comm_locate(*base_p, &rank, &ranks) ||
+    if (!mpi_started(base_p) || !comm_locate(*base_p, &rank, &ranks) ||
         rank != config->members[config->rank])
         return COMM_FOREIGN;
     for (int r = 0; r < config->world_size; r++) {

@@ -64,9 +64,6 @@
 bool disti_mpi_lock(void);
 void disti_mpi_unlock(void);
 
-/* MPI_Init, if need be. That waits for all ranks that mpirun has started, as long as MPI likes. */
-dist_status disti_mpi_start(const struct dist_host *host);
-
 /*
  * Has this called when MPI ends in this process, before it waits for other ranks; perhaps twice. It
  * returns for how many ms other ranks may still come to their end too; 0: there is nobody to wait
@@ -84,13 +81,6 @@ bool disti_mpi_threads(void);
  */
 dist_status disti_mpi_begin(const struct dist_host *host, const struct dist_backend_config *config,
                             int timeout_ms, MPI_Comm *world_p);
-
-/* Has MPI been started, by whomever? Then *base_p becomes a communicator of all its ranks. */
-bool disti_mpi_started(MPI_Comm *base_p);
-
-/* A copy of a communicator. Collective over it, waits as above. */
-dist_status disti_mpi_dup(const struct dist_host *host, const struct dist_backend_config *config,
-                          MPI_Comm from, int timeout_ms, MPI_Comm *comm_p);
 
 /* Waits for a request, at most timeout_ms. False: it failed or did not end. */
 bool disti_mpi_wait(MPI_Request *request, int timeout_ms);

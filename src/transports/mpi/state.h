@@ -99,20 +99,6 @@ int disti_mpi_arrived(struct mpi_state *state, int peer, const struct mpi_arriva
 
 /* ---- transfer.c ---- */
 
-/* A new transfer of pieces, in the list of transfers. NULL: out of memory, and the request has
- * ended so.
- */
-struct mpi_transfer *disti_mpi_transfer_new(struct mpi_state *state, struct dist_request *request,
-                                            bool sends);
-
-/* Sends a control message with a copy of so much payload. ERR_NO_MEMORY, or what MPI says. */
-dist_status disti_mpi_control_send(struct mpi_state *state, int peer,
-                                   const struct mpi_control *control, const void *payload,
-                                   size_t bytes);
-
-/* Begins pieces until the window is full. Returns MPI's code. */
-int disti_mpi_transfer_fill(struct mpi_state *state, struct mpi_transfer *t);
-
 /* Moves it along. True: it is over. *moved counts pieces; *code becomes MPI's code. */
 bool disti_mpi_transfer_over(struct mpi_state *state, struct mpi_transfer *t, int *moved,
                              int *code);

@@ -36,7 +36,8 @@ void disti_shm_hello_init(struct shm_hello *hello, enum shm_word word, int from,
     hello->job = job;
 }
 
-bool disti_shm_hello_valid(const struct shm_hello *hello, int to, int world_size, uint64_t job)
+/* Is it one of ours, for this rank, this job, from a rank of this world? */
+static bool shm_hello_valid(const struct shm_hello *hello, int to, int world_size, uint64_t job)
 {
     return hello->magic == HELLO_MAGIC && hello->version == HELLO_VERSION && hello->to == to &&
            hello->from >= 0 && hello->from < world_size && hello->from != to && hello->job == job;
@@ -88,6 +89,8 @@ static bool hello_has_room(int socket)
     return count == SHM_HELLO_FDS;
 }
 
+static void shm_close_fds(int *fds, int count);
+
 int disti_shm_hello_receive(int socket, struct shm_hello *hello, int fds[SHM_HELLO_FDS])
 {
     struct iovec part = {.iov_base = hello, .iov_len = sizeof(*hello)};
@@ -112,11 +115,12 @@ int disti_shm_hello_receive(int socket, struct shm_hello *hello, int fds[SHM_HEL
         fds[i] = disti_descriptor_own(fds[i]);
     if (got == (ssize_t)sizeof(*hello) && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
         return 1;
-    disti_shm_close_fds(fds, SHM_HELLO_FDS);
+    shm_close_fds(fds, SHM_HELLO_FDS);
     return -1;
 }
 
-bool disti_shm_hello_peer(int socket, uint32_t *uid_p, int *pid_p)
+/* The user and process at the other end, as the kernel tells. pid is 0 if it cannot be seen. */
+static bool shm_hello_peer(int socket, uint32_t *uid_p, int *pid_p)
 {
     struct ucred peer;
     socklen_t size = sizeof(peer);
@@ -156,17 +160,18 @@ dist_status disti_shm_connection_go(struct shm_state *state, struct shm_peer *pe
     return DIST_OK;
 }
 
-void disti_shm_close_fd(int *fd_p)
+/* Closes what is not -1 and makes it -1. */
+static void shm_close_fd(int *fd_p)
 {
     if (*fd_p >= 0)
         disti_descriptor_close(*fd_p);
     *fd_p = -1;
 }
 
-void disti_shm_close_fds(int *fds, int count)
+static void shm_close_fds(int *fds, int count)
 {
     for (int i = 0; i < count; i++)
-        disti_shm_close_fd(&fds[i]);
+        shm_close_fd(&fds[i]);
 }
 
 struct shm_peer *disti_shm_connection_peer(struct shm_state *state, int rank)
@@ -194,14 +199,15 @@ static void connection_unwatch(const struct shm_state *state, int *fd_p)
 {
     if (*fd_p >= 0)
         epoll_ctl(state->poll, EPOLL_CTL_DEL, *fd_p, NULL);
-    disti_shm_close_fd(fd_p);
+    shm_close_fd(fd_p);
 }
 
-void disti_shm_connection_hang_up(const struct shm_state *state, struct shm_peer *peer)
+/* Closes what a connection or a call is made of. Requests stay, and so does the phase. */
+static void shm_connection_hang_up(const struct shm_state *state, struct shm_peer *peer)
 {
-    disti_shm_close_fd(&peer->memory);
+    shm_close_fd(&peer->memory);
     connection_unwatch(state, &peer->socket);
-    disti_shm_close_fd(&peer->doorbell);
+    shm_close_fd(&peer->doorbell);
     connection_unwatch(state, &peer->process);
     disti_shm_memory_unmap(peer->pair, peer->fifo_bytes);
     peer->pair = NULL;
@@ -233,7 +239,7 @@ void disti_shm_connection_lose(struct shm_state *state, struct shm_peer *peer, d
         if (state->active[i] == peer)
             state->active[i--] = state->active[--state->active_count];
     }
-    disti_shm_connection_hang_up(state, peer);
+    shm_connection_hang_up(state, peer);
     disti_shm_connection_go(state, peer, SHM_LOST);
     peer->status = status;
     disti_shm_send_fail(peer, status);
@@ -282,8 +288,9 @@ static enum shm_verdict connection_check(const struct shm_state *state, const st
     return SHM_CMA_REFUSED;
 }
 
-void disti_shm_connection_connected(struct shm_state *state, struct shm_peer *peer, int side,
-                                    const struct shm_hello *hello)
+/* Both have agreed, and this is what the peer said last: messages may flow. `side` is ours. */
+static void shm_connection_connected(struct shm_state *state, struct shm_peer *peer, int side,
+                                     const struct shm_hello *hello)
 {
     unsigned char *fifos[2] = {peer->pair->fifos, peer->pair->fifos + peer->fifo_bytes};
     size_t most = disti_shm_frame_max(peer->fifo_bytes);
@@ -301,7 +308,7 @@ void disti_shm_connection_connected(struct shm_state *state, struct shm_peer *pe
     peer->credit.limit = peer->debit.limit = SHM_CREDIT_FIFOS * (uint64_t)peer->fifo_bytes;
     peer->whole_max = most < SHM_COPY_MAX ? most : SHM_COPY_MAX;
     peer->lend = state->cma ? SHM_CMA_UNKNOWN : SHM_CMA_REFUSED;
-    disti_shm_close_fd(&peer->memory);
+    shm_close_fd(&peer->memory);
     disti_shm_connection_go(state, peer, SHM_CONNECTED);
     state->active[state->active_count++] = peer;
     /*
@@ -329,8 +336,9 @@ void disti_shm_ring_slow(struct shm_peer *peer)
     disti_cancel_let(held);
 }
 
-void disti_shm_connection_hello(const struct shm_state *state, const struct shm_peer *peer,
-                                enum shm_word word, struct shm_hello *hello)
+/* Fills a hello to this peer. */
+static void shm_connection_hello(const struct shm_state *state, const struct shm_peer *peer,
+                                 enum shm_word word, struct shm_hello *hello)
 {
     disti_shm_hello_init(hello, word, state->config.rank, peer->rank, state->job);
     hello->probe_address = (uint64_t)(uintptr_t)&state->probe;
@@ -346,17 +354,17 @@ void disti_shm_connection_close(struct shm_state *state)
             continue;
         if (peer->mine)
             atomic_store_explicit(&peer->mine->closed, 1, memory_order_seq_cst);
-        disti_shm_connection_hang_up(state, peer);
+        shm_connection_hang_up(state, peer);
         disti_match_clear(&peer->match);
         disti_shm_announce_free(peer);
         free(peer);
     }
     for (int i = 0; i < state->pending_room; i++)
-        disti_shm_close_fd(&state->pending[i].socket);
+        shm_close_fd(&state->pending[i].socket);
     free(state->pending);
-    disti_shm_close_fd(&state->listener);
-    disti_shm_close_fd(&state->doorbell);
-    disti_shm_close_fd(&state->poll);
+    shm_close_fd(&state->listener);
+    shm_close_fd(&state->doorbell);
+    shm_close_fd(&state->poll);
 }
 
 /* Calling a peer: when, how, and what its answer means. */
@@ -367,7 +375,7 @@ void disti_shm_connection_close(struct shm_state *state)
 /* The call was in vain, for reasons that pass. */
 static void call_retry(struct shm_state *state, struct shm_peer *peer)
 {
-    disti_shm_connection_hang_up(state, peer);
+    shm_connection_hang_up(state, peer);
     if (peer->phase == SHM_CALLING)
         disti_shm_connection_go(state, peer, SHM_NEEDED);
     peer->called_in_vain = true;
@@ -390,7 +398,7 @@ static dist_status call_speak(struct shm_state *state, struct shm_peer *peer)
     dist_status status;
     int fds[SHM_HELLO_FDS];
 
-    if (!disti_shm_hello_peer(peer->socket, &uid, &peer->pid) || uid != state->address.uid)
+    if (!shm_hello_peer(peer->socket, &uid, &peer->pid) || uid != state->address.uid)
         return disti_fail(
             DIST_ERR_PEER_LOST,
             "shm: another user's process listens for rank %d: run all ranks as one user",
@@ -404,7 +412,7 @@ static dist_status call_speak(struct shm_state *state, struct shm_peer *peer)
     if (!disti_shm_machine_random(&peer->key, sizeof(peer->key)))
         return disti_fail_call("getrandom", "shm: cannot get random bytes");
     peer->key |= 1; /* no stamp is 0, which new memory is full of */
-    disti_shm_connection_hello(state, peer, SHM_CALL, &hello);
+    shm_connection_hello(state, peer, SHM_CALL, &hello);
     hello.key = peer->key;
     hello.fifo_bytes = peer->fifo_bytes;
     fds[0] = peer->memory;
@@ -515,7 +523,7 @@ void disti_shm_call_answered(struct shm_state *state, struct shm_peer *peer)
         disti_shm_connection_ended(state, peer);
         return;
     }
-    if (!disti_shm_hello_valid(&hello, state->config.rank, state->config.world_size, state->job) ||
+    if (!shm_hello_valid(&hello, state->config.rank, state->config.world_size, state->job) ||
         hello.from != peer->rank || (hello.word == SHM_ACCEPT && fds[0] < 0)) {
         hello.word = SHM_REFUSE;
         hello.status = DIST_ERR_PEER_LOST;
@@ -524,9 +532,9 @@ void disti_shm_call_answered(struct shm_state *state, struct shm_peer *peer)
         peer->doorbell = fds[0];
         fds[0] = -1;
         fcntl(peer->doorbell, F_SETFL, O_NONBLOCK);
-        disti_shm_connection_connected(state, peer, 0, &hello);
+        shm_connection_connected(state, peer, 0, &hello);
     } else if (hello.word == SHM_DEFER) {
-        disti_shm_connection_hang_up(state, peer);
+        shm_connection_hang_up(state, peer);
         disti_shm_connection_go(state, peer, SHM_NEEDED);
         peer->call_ns = disti_now_ns() + CALL_RETRY_NS;
     } else {
@@ -535,7 +543,7 @@ void disti_shm_call_answered(struct shm_state *state, struct shm_peer *peer)
         disti_shm_connection_lose(state, peer,
                                   hello.status < 0 ? hello.status : DIST_ERR_PEER_LOST);
     }
-    disti_shm_close_fds(fds, SHM_HELLO_FDS);
+    shm_close_fds(fds, SHM_HELLO_FDS);
 }
 
 /* Being called: who is let in. A caller may take its time, as it may be a rank. */
@@ -552,7 +560,7 @@ static void accept_decline(struct shm_state *state, struct shm_peer *peer, int s
 {
     struct shm_hello hello;
 
-    disti_shm_connection_hello(state, peer, word, &hello);
+    shm_connection_hello(state, peer, word, &hello);
     hello.status = status;
     disti_shm_hello_send(socket, &hello, NULL, 0);
     disti_descriptor_close(socket);
@@ -571,12 +579,12 @@ static dist_status accept_adopt(struct shm_state *state, struct shm_peer *peer, 
             DIST_ERR_SYSTEM,
             "shm: rank %d sent an invalid hello: give all ranks the same version of libdist",
             peer->rank);
-    disti_shm_connection_hang_up(state, peer); /* our own call, if there was one */
+    shm_connection_hang_up(state, peer); /* our own call, if there was one */
     peer->fifo_bytes = (size_t)hello->fifo_bytes;
     status = disti_shm_memory_map(fds[0], peer->fifo_bytes, &peer->pair);
     if (status != DIST_OK)
         return status;
-    disti_shm_connection_hello(state, peer, SHM_ACCEPT, &answer);
+    shm_connection_hello(state, peer, SHM_ACCEPT, &answer);
     if (!disti_shm_watch(state, socket, SHM_ON_SOCKET, peer->rank, 0) ||
         !disti_shm_hello_send(socket, &answer, &state->doorbell, 1))
         return disti_fail_errno(DIST_ERR_PEER_LOST, "shm: cannot answer rank %d (pid %d)",
@@ -595,7 +603,7 @@ static void accept_called(struct shm_state *state, int socket, int pid,
     struct shm_peer *peer = NULL;
     dist_status status;
 
-    if (disti_shm_hello_valid(hello, state->config.rank, state->config.world_size, state->job) &&
+    if (shm_hello_valid(hello, state->config.rank, state->config.world_size, state->job) &&
         hello->word == SHM_CALL)
         peer = disti_shm_connection_peer(state, hello->from);
     if (!peer) {
@@ -609,13 +617,13 @@ static void accept_called(struct shm_state *state, int socket, int pid,
         peer->pid = pid;
         status = accept_adopt(state, peer, socket, hello, fds);
         if (status == DIST_OK) {
-            disti_shm_connection_connected(state, peer, 1, hello);
+            shm_connection_connected(state, peer, 1, hello);
         } else {
             accept_decline(state, peer, socket, SHM_REFUSE, status);
             disti_shm_connection_lose(state, peer, status);
         }
     }
-    disti_shm_close_fds(fds, SHM_HELLO_FDS);
+    shm_close_fds(fds, SHM_HELLO_FDS);
 }
 
 /* A place for a caller that has not spoken yet; -1: there are as many as there may be. */
@@ -653,7 +661,7 @@ static int accept_evict(struct shm_state *state)
             slot = i;
     }
     if (state->pending_room)
-        disti_shm_close_fd(&state->pending[slot].socket);
+        shm_close_fd(&state->pending[slot].socket);
     return state->pending_room ? slot : -1;
 }
 
@@ -709,7 +717,7 @@ void disti_shm_accept_callers(struct shm_state *state)
             continue;
         if (socket < 0)
             return;
-        if (!disti_shm_hello_peer(socket, &uid, &pid) || !accept_is_own(state, uid)) {
+        if (!shm_hello_peer(socket, &uid, &pid) || !accept_is_own(state, uid)) {
             disti_info("shm: refused a process of another user");
             disti_descriptor_close(socket);
         } else if (!accept_hear(state, socket, pid)) {
@@ -743,6 +751,6 @@ void disti_shm_accept_expire(struct shm_state *state)
         struct shm_pending *pending = &state->pending[i];
 
         if (pending->socket >= 0 && disti_expired(pending->deadline_ns))
-            disti_shm_close_fd(&pending->socket);
+            shm_close_fd(&pending->socket);
     }
 }

@@ -9,8 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool disti_shm_send_frame(struct shm_peer *peer, enum shm_kind kind,
-                          const struct dist_envelope *envelope, const void *payload, size_t bytes)
+/* Puts one frame into the ring. False: no room for now. */
+static bool shm_send_frame(struct shm_peer *peer, enum shm_kind kind,
+                           const struct dist_envelope *envelope, const void *payload, size_t bytes)
 {
     struct shm_frame *frame = disti_shm_fifo_reserve(&peer->out, bytes);
 
@@ -48,7 +49,7 @@ static bool send_lend(struct shm_peer *peer, struct dist_request *request)
     uint64_t id = (uint64_t)__builtin_ctzll(peer->lent_free);
     struct shm_loan loan = {.address = (uint64_t)(uintptr_t)request->data, .id = id};
 
-    if (!disti_shm_send_frame(peer, SHM_LENT, &request->envelope, &loan, sizeof(loan)))
+    if (!shm_send_frame(peer, SHM_LENT, &request->envelope, &loan, sizeof(loan)))
         return false;
     peer->lent_free &= peer->lent_free - 1;
     peer->lent[id] = request;
@@ -77,7 +78,7 @@ static bool send_first(struct shm_peer *peer, const struct dist_request *request
 
     if (asked)
         envelope.tag = request->own[1];
-    if (!disti_shm_send_frame(peer, kind, &envelope, request->data, piece))
+    if (!shm_send_frame(peer, kind, &envelope, request->data, piece))
         return false;
     if (!asked)
         disti_credit_spend(&peer->credit, envelope.bytes);
@@ -98,9 +99,9 @@ static bool send_copy(struct shm_peer *peer, struct dist_request *request, size_
         size_t piece = left < most ? left : most;
         const char *data = request->data;
 
-        if (!request->moved ? !send_first(peer, request, piece)
-                            : !disti_shm_send_frame(peer, SHM_MORE, &request->envelope,
-                                                    data + request->moved, piece))
+        if (!request->moved
+                ? !send_first(peer, request, piece)
+                : !shm_send_frame(peer, SHM_MORE, &request->envelope, data + request->moved, piece))
             return false;
         request->moved += piece;
         *copied_p += piece;
@@ -118,12 +119,16 @@ static dist_status send_status(const struct shm_peer *peer, const struct dist_re
                       peer->rank, request->data, (unsigned long long)request->envelope.bytes);
 }
 
+static bool shm_announce(struct shm_peer *peer, struct dist_request *request);
+
+static bool shm_answers_flush(struct shm_peer *peer);
+
 int disti_shm_send_turn(struct shm_peer *peer)
 {
     size_t copied = 0;
     int moved = 0;
 
-    peer->send_blocked = !disti_shm_answers_flush(peer);
+    peer->send_blocked = !shm_answers_flush(peer);
     while (!peer->send_blocked && peer->send_head && copied < SHM_TURN_BYTES) {
         struct dist_request *request = peer->send_head;
         size_t bytes = (size_t)request->envelope.bytes, before = copied;
@@ -138,7 +143,7 @@ int disti_shm_send_turn(struct shm_peer *peer)
                 break;
             disti_shm_pop(&peer->send_head);
         } else if (!request->moved && !request->own[0] && !send_has_credit(peer, bytes)) {
-            peer->send_blocked = !disti_shm_announce(peer, request);
+            peer->send_blocked = !shm_announce(peer, request);
             if (peer->send_blocked)
                 break;
         } else if (send_copy(peer, request, &copied)) {
@@ -222,11 +227,13 @@ int disti_shm_send_acks(struct shm_peer *peer)
     return moved;
 }
 
+static void shm_announce_fail(struct shm_peer *peer, dist_status status);
+
 void disti_shm_send_fail(struct shm_peer *peer, dist_status status)
 {
     while (peer->send_head)
         disti_shm_end(disti_shm_pop(&peer->send_head), status);
-    disti_shm_announce_fail(peer, status);
+    shm_announce_fail(peer, status);
     for (int id = 0; id < SHM_LENT_MAX; id++) {
         if (peer->lent[id])
             disti_shm_end(peer->lent[id], status);
@@ -239,9 +246,10 @@ void disti_shm_send_fail(struct shm_peer *peer, dist_status status)
 
 #define ANNOUNCE_ROOM 64 /* answers that wait, at first */
 
+/* The head of the send queue: announces it. False: the ring is full. */
 /* ---- the sender's half ---- */
 
-bool disti_shm_announce(struct shm_peer *peer, struct dist_request *request)
+static bool shm_announce(struct shm_peer *peer, struct dist_request *request)
 {
     dist_status status = DIST_IN_PROGRESS;
     uint32_t name;
@@ -249,8 +257,7 @@ bool disti_shm_announce(struct shm_peer *peer, struct dist_request *request)
     if (!disti_announced_add(&peer->announced, request, &name)) {
         status = disti_fail(DIST_ERR_NO_MEMORY, "shm: no memory to announce a message to rank %d",
                             peer->rank);
-    } else if (!disti_shm_send_frame(peer, SHM_ANNOUNCED, &request->envelope, &name,
-                                     sizeof(name))) {
+    } else if (!shm_send_frame(peer, SHM_ANNOUNCED, &request->envelope, &name, sizeof(name))) {
         disti_announced_take(&peer->announced, name);
         return false;
     }
@@ -260,12 +267,14 @@ bool disti_shm_announce(struct shm_peer *peer, struct dist_request *request)
     return true;
 }
 
+static bool shm_loan_declined(struct shm_peer *peer, uint32_t id);
+
 bool disti_shm_announce_answered(struct shm_peer *peer, uint32_t name, bool wanted)
 {
     struct dist_request *request;
 
     if (name & SHM_NAME_LOAN)
-        return wanted && disti_shm_loan_declined(peer, name & ~SHM_NAME_LOAN);
+        return wanted && shm_loan_declined(peer, name & ~SHM_NAME_LOAN);
     request = disti_announced_take(&peer->announced, name);
     if (!request)
         return false;
@@ -278,7 +287,7 @@ bool disti_shm_announce_answered(struct shm_peer *peer, uint32_t name, bool want
     return true;
 }
 
-void disti_shm_announce_fail(struct shm_peer *peer, dist_status status)
+static void shm_announce_fail(struct shm_peer *peer, dist_status status)
 {
     struct dist_request *request;
     uint32_t cursor = 0;
@@ -293,11 +302,12 @@ static bool announce_put(struct shm_peer *peer, struct shm_answer answer)
 {
     const struct dist_envelope nothing = {0};
 
-    return disti_shm_send_frame(peer, answer.wanted ? SHM_WANTED : SHM_UNWANTED, &nothing,
-                                &answer.name, sizeof(answer.name));
+    return shm_send_frame(peer, answer.wanted ? SHM_WANTED : SHM_UNWANTED, &nothing, &answer.name,
+                          sizeof(answer.name));
 }
 
-bool disti_shm_answers_flush(struct shm_peer *peer)
+/* Sends the answers that wait. False: some still do. */
+static bool shm_answers_flush(struct shm_peer *peer)
 {
     struct shm_answers *answers = &peer->answers;
 
@@ -420,7 +430,7 @@ static void loan_end(struct shm_peer *peer, struct dist_request *request, dist_s
  *      receiver                                 sender
  *        loan_decline: request->moved bytes
  *        have been read
- *        WANTED, SHM_NAME_LOAN | id   ------->  disti_shm_loan_declined
+ *        WANTED, SHM_NAME_LOAN | id   ------->  shm_loan_declined
  *                                     <-------  ASKED and MORE frames, the whole message
  *        skips request->moved bytes
  */
@@ -449,7 +459,8 @@ static int loan_decline(struct shm_peer *peer, struct dist_request *request, int
     return disti_shm_answer(peer, name, true);
 }
 
-bool disti_shm_loan_declined(struct shm_peer *peer, uint32_t id)
+/* The peer cannot read the loan: queues the message to be copied. False: there is no such loan. */
+static bool shm_loan_declined(struct shm_peer *peer, uint32_t id)
 {
     struct dist_request *request = id < SHM_LENT_MAX ? peer->lent[id] : NULL;
     const uint64_t bit = UINT64_C(1) << id % SHM_LENT_MAX;

@@ -107,6 +107,8 @@ static dist_status shm_address(void *opaque, void *blob, size_t *size_p)
     return DIST_OK;
 }
 
+static bool shm_machine_same(const struct shm_address *mine, const struct shm_address *theirs);
+
 static dist_status shm_reach(void *opaque, const void *blob, size_t size,
                              struct dist_reach *reach_p)
 {
@@ -116,7 +118,7 @@ static dist_status shm_reach(void *opaque, const void *blob, size_t size,
     if (size != sizeof(address))
         return DIST_ERR_UNSUPPORTED;
     memcpy(&address, blob, sizeof(address));
-    if (!disti_shm_machine_same(&state->address, &address))
+    if (!shm_machine_same(&state->address, &address))
         return DIST_ERR_UNSUPPORTED;
     *reach_p = (struct dist_reach){.latency_ns = SHM_LATENCY_NS, .bytes_per_second = SHM_BANDWIDTH};
     return DIST_OK;
@@ -361,7 +363,8 @@ dist_status disti_shm_machine_self(struct shm_address *address, char *reason, si
     return DIST_OK;
 }
 
-bool disti_shm_machine_same(const struct shm_address *mine, const struct shm_address *theirs)
+/* Can a process at `mine` share memory with one at `theirs`? */
+static bool shm_machine_same(const struct shm_address *mine, const struct shm_address *theirs)
 {
     return theirs->magic == MACHINE_MAGIC && theirs->abi == mine->abi && theirs->uid == mine->uid &&
            theirs->network_device == mine->network_device &&

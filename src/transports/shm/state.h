@@ -271,9 +271,6 @@ struct shm_hello {
 void disti_shm_hello_init(struct shm_hello *hello, enum shm_word word, int from, int to,
                           uint64_t job);
 
-/* Is it one of ours, for this rank, this job, from a rank of this world? */
-bool disti_shm_hello_valid(const struct shm_hello *hello, int to, int world_size, uint64_t job);
-
 /* Never blocks. False: it could not be sent (errno). */
 bool disti_shm_hello_send(int socket, const struct shm_hello *hello, const int *fds, int count);
 
@@ -283,9 +280,6 @@ bool disti_shm_hello_send(int socket, const struct shm_hello *hello, const int *
  * -1: the peer has gone, or what it sent is no hello.
  */
 int disti_shm_hello_receive(int socket, struct shm_hello *hello, int fds[SHM_HELLO_FDS]);
-
-/* The user and process at the other end, as the kernel tells. pid is 0 if it cannot be seen. */
-bool disti_shm_hello_peer(int socket, uint32_t *uid_p, int *pid_p);
 
 /* Which machine this is, and how its ranks find each other's listeners. */
 
@@ -308,9 +302,6 @@ struct shm_address {
  * (reason may be NULL) and returns ERR_UNSUPPORTED.
  */
 dist_status disti_shm_machine_self(struct shm_address *address, char *reason, size_t reason_size);
-
-/* Can a process at `mine` share memory with one at `theirs`? */
-bool disti_shm_machine_same(const struct shm_address *mine, const struct shm_address *theirs);
 
 /* The abstract socket address of a listener; returns its length. */
 socklen_t disti_shm_machine_socket(const struct shm_address *address, struct sockaddr_un *name);
@@ -512,15 +503,12 @@ bool disti_shm_call_all(struct shm_state *state);
 
 /* announce.c: messages for which there is no credit. */
 
-/* The head of the send queue: announces it. False: the ring is full. */
-bool disti_shm_announce(struct shm_peer *peer, struct dist_request *request);
 /* The receiver wants the message with that name, or never will. False: there is none. */
 bool disti_shm_announce_answered(struct shm_peer *peer, uint32_t name, bool wanted);
-void disti_shm_announce_fail(struct shm_peer *peer, dist_status status);
+
 /* Asks for an announced message, or refuses it: now, or when the ring has room. */
 dist_status disti_shm_answer(struct shm_peer *peer, uint32_t name, bool wanted);
-/* Sends the answers that wait. False: some still do. */
-bool disti_shm_answers_flush(struct shm_peer *peer);
+
 /* Frees what announcing took, without touching a request. */
 void disti_shm_announce_free(struct shm_peer *peer);
 
@@ -537,8 +525,7 @@ void disti_shm_loan_take(struct shm_peer *peer, struct dist_request *request,
                          const struct shm_loan *loan);
 /* The lender may use its memory again. */
 void disti_shm_loan_return(struct shm_peer *peer, uint64_t id);
-/* The peer cannot read the loan: queues the message to be copied. False: there is no such loan. */
-bool disti_shm_loan_declined(struct shm_peer *peer, uint32_t id);
+
 /* Completes the oldest receive that waits for a copied message: the message is not available. */
 void disti_shm_loan_gone(struct shm_peer *peer);
 /* Reads from what the peer lent, at most one turn's worth. Negative: the peer is lost. */
@@ -546,9 +533,6 @@ int disti_shm_loan_pull(struct shm_state *state, struct shm_peer *peer);
 
 /* send.c: outgoing messages. */
 
-/* Puts one frame into the ring. False: no room for now. */
-bool disti_shm_send_frame(struct shm_peer *peer, enum shm_kind kind,
-                          const struct dist_envelope *envelope, const void *payload, size_t bytes);
 void disti_shm_send_start(struct shm_peer *peer, struct dist_request *request);
 /* Fills the ring from the queue. Returns how much happened. */
 int disti_shm_send_turn(struct shm_peer *peer);
@@ -583,21 +567,6 @@ void disti_shm_report_descriptors(struct shm_state *state);
 
 /* There is no descriptor for what came on this socket: it is listened to again in a while. */
 void disti_shm_back_off(struct shm_state *state, int fd, enum shm_event event, int index);
-
-/* Closes what is not -1 and makes it -1. */
-void disti_shm_close_fd(int *fd_p);
-void disti_shm_close_fds(int *fds, int count);
-
-/* Fills a hello to this peer. */
-void disti_shm_connection_hello(const struct shm_state *state, const struct shm_peer *peer,
-                                enum shm_word word, struct shm_hello *hello);
-
-/* Closes what a connection or a call is made of. Requests stay, and so does the phase. */
-void disti_shm_connection_hang_up(const struct shm_state *state, struct shm_peer *peer);
-
-/* Both have agreed, and this is what the peer said last: messages may flow. `side` is ours. */
-void disti_shm_connection_connected(struct shm_state *state, struct shm_peer *peer, int side,
-                                    const struct shm_hello *hello);
 
 /* The peer's end was seen: what it had sent completely still counts. */
 void disti_shm_connection_ended(struct shm_state *state, struct shm_peer *peer);

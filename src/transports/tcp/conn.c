@@ -82,7 +82,8 @@ static void conn_limit(const struct tcp_conn *conn)
     setsockopt(conn->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof(unsent));
 }
 
-void disti_tcp_conn_up(struct tcp_state *state, struct tcp_conn *conn, uint64_t credit)
+/* Both have proved who they are: messages may go, as many as the peer's has granted credit for. */
+static void tcp_conn_up(struct tcp_state *state, struct tcp_conn *conn, uint64_t credit)
 {
     disti_tcp_conn_go(conn, TCP_CONN_UP);
     disti_tls_trust(conn->tls);
@@ -134,10 +135,12 @@ static bool conn_is_ending(const struct tcp_conn *conn)
            poll(&ask, 1, 0) == 1;
 }
 
+static void tcp_conn_called(struct tcp_state *state, struct tcp_conn *conn);
+
 void disti_tcp_conn_event(struct tcp_state *state, struct tcp_conn *conn, uint32_t events)
 {
     if (conn->state == TCP_CONN_CALLING && events & (EPOLLOUT | EPOLLERR | EPOLLHUP))
-        disti_tcp_conn_called(state, conn);
+        tcp_conn_called(state, conn);
     else if (conn->state == TCP_CONN_GREETING)
         disti_tcp_conn_read_hello(state, conn);
     if (!disti_tcp_conn_is_open(conn))
@@ -255,7 +258,7 @@ void disti_tcp_conn_call(struct tcp_state *state, struct tcp_conn *conn)
     disti_tcp_conn_go(conn, TCP_CONN_CALLING);
     failed = call_connect(state, conn);
     if (failed == 0)
-        disti_tcp_conn_called(state, conn);
+        tcp_conn_called(state, conn);
     else if (failed != EINPROGRESS)
         disti_tcp_conn_failed(state, conn, failed, NULL);
 }
@@ -293,7 +296,8 @@ static void call_spare(const struct tcp_state *state, struct tcp_conn *conn)
     conn->deadline = disti_deadline_ms(state->timeout_ms);
 }
 
-void disti_tcp_conn_called(struct tcp_state *state, struct tcp_conn *conn)
+/* The call has been taken, or has failed: says hello. */
+static void tcp_conn_called(struct tcp_state *state, struct tcp_conn *conn)
 {
     int failed = 0;
     socklen_t size = sizeof(failed);
@@ -376,7 +380,7 @@ static bool call_take_hello(struct tcp_state *state, struct tcp_conn *conn)
             "who answers at its address does not prove that he has the world's key");
         return false;
     }
-    disti_tcp_conn_up(state, conn, hello.credit);
+    tcp_conn_up(state, conn, hello.credit);
     if (conn->number == 0)
         disti_tcp_call_further(state, conn->peer);
     return false;
@@ -426,7 +430,7 @@ void disti_tcp_conn_adopt(struct tcp_state *state, int fd, struct disti_tls *tls
     if (disti_tcp_watch(state, fd, TCP_EVENT_CONN + conn->number, conn->peer->rank, true) &&
         disti_tcp_greet(state, fd, tls, conn->peer->rank, conn->number, DISTI_TCP_ANSWER, nonce,
                         hello->nonce))
-        disti_tcp_conn_up(state, conn, hello->credit);
+        tcp_conn_up(state, conn, hello->credit);
     else
         disti_tcp_conn_failed(state, conn, errno, NULL);
 }

@@ -93,7 +93,7 @@ void disti_tcp_list(struct tcp_state *state, struct tcp_peer *peer)
     state->listed++;
 }
 
-void disti_tcp_unlist(struct tcp_state *state, struct tcp_peer *peer)
+static void tcp_unlist(struct tcp_state *state, struct tcp_peer *peer)
 {
     if (!peer->listed)
         return;
@@ -202,7 +202,7 @@ int disti_tcp_peer_turn(struct tcp_state *state, struct tcp_peer *peer, bool gue
     if (further && peer->deadline)
         peer->conn->readable = true;
     if (peer_is_idle(peer))
-        disti_tcp_unlist(state, peer);
+        tcp_unlist(state, peer);
     return moved + (further > 0);
 }
 
@@ -287,6 +287,8 @@ dist_status disti_tcp_report(const struct tcp_state *state, const struct tcp_pee
                       state->rank, peer->rank, address, peer_why(peer));
 }
 
+static void tcp_fail_receives(struct tcp_peer *peer, dist_status status);
+
 void disti_tcp_lose(struct tcp_state *state, struct tcp_peer *peer, int cause, const char *reason)
 {
     if (disti_tcp_conn_has_ended(peer->conn))
@@ -305,8 +307,8 @@ void disti_tcp_lose(struct tcp_state *state, struct tcp_peer *peer, int cause, c
     else
         disti_trace("rank %d: the connection with rank %d has ended", state->rank, peer->rank);
     disti_tcp_fail_sends(state, peer, DIST_ERR_PEER_LOST);
-    disti_tcp_fail_receives(peer, DIST_ERR_PEER_LOST);
-    disti_tcp_unlist(state, peer);
+    tcp_fail_receives(peer, DIST_ERR_PEER_LOST);
+    tcp_unlist(state, peer);
 }
 
 /* Receives: posted, met by a message that was there before, ended when none will come. */
@@ -324,7 +326,8 @@ void disti_tcp_unexpected_release(struct tcp_peer *peer, struct disti_unexpected
     disti_match_release(&peer->match, unexpected);
 }
 
-void disti_tcp_fail_receives(struct tcp_peer *peer, dist_status status)
+/* Ends the receives that nothing more will come for. */
+static void tcp_fail_receives(struct tcp_peer *peer, dist_status status)
 {
     struct tcp_incoming *in = &peer->conn->in;
     struct dist_request *request = peer->match.posted_head;
@@ -433,7 +436,7 @@ void disti_tcp_recv(struct tcp_state *state, struct tcp_peer *peer, struct dist_
     post_receive(state, peer, request);
     if (disti_tcp_conn_has_ended(peer->conn) && peer->match.posted_head) {
         disti_tcp_report(state, peer);
-        disti_tcp_fail_receives(peer, DIST_ERR_PEER_LOST);
+        tcp_fail_receives(peer, DIST_ERR_PEER_LOST);
     } else if (request->status == DIST_IN_PROGRESS || peer->conn->state == TCP_CONN_RESUMING ||
                disti_tcp_can_control(peer)) {
         disti_tcp_list(state, peer);

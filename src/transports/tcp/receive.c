@@ -76,6 +76,8 @@ static size_t receive_payload(struct tcp_conn *conn, const unsigned char *data, 
     return take;
 }
 
+static void tcp_stripe_end(struct tcp_conn *conn);
+
 /* All of it is here. False: it is damaged, and the peer is lost. */
 static bool receive_finish(struct tcp_state *state, struct tcp_conn *conn)
 {
@@ -85,7 +87,7 @@ static bool receive_finish(struct tcp_state *state, struct tcp_conn *conn)
     if (!disti_tcp_sum_fits(state, conn))
         return false;
     if (in->assembly) {
-        disti_tcp_stripe_end(conn);
+        tcp_stripe_end(conn);
         return true;
     }
     in->active = false;
@@ -487,7 +489,8 @@ static void assembly_whole(struct tcp_conn *conn, struct tcp_assembly *assembly)
     }
 }
 
-void disti_tcp_stripe_end(struct tcp_conn *conn)
+/* The stripe is in its place; perhaps its message is whole. */
+static void tcp_stripe_end(struct tcp_conn *conn)
 {
     struct tcp_incoming *in = &conn->in;
     struct tcp_assembly **at = &conn->peer->stripes.assemblies, *assembly = in->assembly;

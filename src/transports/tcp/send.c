@@ -60,12 +60,14 @@ static bool send_waits(const struct tcp_peer *peer, const struct dist_request *r
            !disti_tcp_affords(peer->credit.left, &request->envelope);
 }
 
+static bool tcp_zerocopy_takes(const struct tcp_zerocopy *zerocopy, uint64_t bytes);
+
 /* Does the message at the head go by itself, its payload not copied? */
 static bool send_uncopied(const struct tcp_peer *peer, struct dist_request *request)
 {
     uint64_t credit = peer->credit.left;
 
-    return disti_tcp_zerocopy_takes(peer->conn->zerocopy, request->envelope.bytes) &&
+    return tcp_zerocopy_takes(peer->conn->zerocopy, request->envelope.bytes) &&
            send_decide(peer, request, &credit) == SEND_WHOLE;
 }
 
@@ -98,7 +100,7 @@ static void send_gather(const struct tcp_peer *peer, struct send_batch *batch)
         enum send_manner manner = send_decide(peer, request, &credit);
 
         if (i > 0 && manner == SEND_WHOLE &&
-            disti_tcp_zerocopy_takes(peer->conn->zerocopy, request->envelope.bytes))
+            tcp_zerocopy_takes(peer->conn->zerocopy, request->envelope.bytes))
             break; /* it goes by itself */
         if (manner == SEND_OFFERED && peer->stripes.offered + i >= TCP_OFFERS_MAX)
             break;
@@ -120,6 +122,10 @@ static void send_gather(const struct tcp_peer *peer, struct send_batch *batch)
     }
 }
 
+static void tcp_announced(struct tcp_peer *peer, struct dist_request *request);
+
+static void tcp_offered(struct tcp_peer *peer, struct dist_request *request);
+
 /* The message at the head has gone as far as it goes from the queue. */
 static void send_done(struct tcp_peer *peer)
 {
@@ -128,9 +134,9 @@ static void send_done(struct tcp_peer *peer)
 
     disti_tcp_queue_remove(&peer->sends, request);
     if (manner == SEND_ANNOUNCED) {
-        disti_tcp_announced(peer, request);
+        tcp_announced(peer, request);
     } else if (manner == SEND_OFFERED) {
-        disti_tcp_offered(peer, request);
+        tcp_offered(peer, request);
     } else {
         request->moved = request->envelope.bytes;
         disti_tcp_sent(request);
@@ -160,12 +166,16 @@ bool disti_tcp_has_sends(const struct tcp_peer *peer)
     return peer->sends.head || peer->pinned || peer->stripes.sending || peer->stripes.offered;
 }
 
+static void tcp_stripes_fail(struct tcp_peer *peer, dist_status status);
+
+static void tcp_zerocopy_fail(struct tcp_state *state, struct tcp_conn *conn, dist_status status);
+
 void disti_tcp_fail_sends(struct tcp_state *state, struct tcp_peer *peer, dist_status status)
 {
     for (int number = 0; number < peer->conns; number++)
-        disti_tcp_zerocopy_fail(state, &peer->conn[number], status);
+        tcp_zerocopy_fail(state, &peer->conn[number], status);
     disti_tcp_queue_fail(&peer->sends, status);
-    disti_tcp_stripes_fail(peer, status);
+    tcp_stripes_fail(peer, status);
     disti_tcp_control_clear(peer);
 }
 
@@ -214,6 +224,9 @@ static ssize_t send_batch(const struct tcp_peer *peer, size_t *asked_p)
     return sent;
 }
 
+static ssize_t tcp_zerocopy_write(struct tcp_state *state, struct tcp_conn *conn,
+                                  struct dist_request *request, struct iovec parts[2]);
+
 /* The message at the head, as far as one call takes it. */
 static ssize_t send_without_copy(struct tcp_state *state, struct tcp_peer *peer, size_t *asked_p)
 {
@@ -232,7 +245,7 @@ static ssize_t send_without_copy(struct tcp_state *state, struct tcp_peer *peer,
     parts[1].iov_base = (char *)(uintptr_t)request->data + payload;
     parts[1].iov_len = room < TCP_TURN_BYTES ? room : TCP_TURN_BYTES;
     *asked_p = parts[0].iov_len + parts[1].iov_len;
-    return disti_tcp_zerocopy_write(state, peer->conn, request, parts);
+    return tcp_zerocopy_write(state, peer->conn, request, parts);
 }
 
 /* What one call takes on the first connection. */
@@ -268,6 +281,8 @@ bool disti_tcp_can_flush(const struct tcp_peer *peer)
            !send_waits(peer, peer->sends.head);
 }
 
+static int tcp_stripes_flush(struct tcp_state *state, struct tcp_peer *peer);
+
 int disti_tcp_send_turn(struct tcp_state *state, struct tcp_peer *peer)
 {
     uint64_t before = peer->sent_bytes;
@@ -278,7 +293,7 @@ int disti_tcp_send_turn(struct tcp_state *state, struct tcp_peer *peer)
         if (disti_tcp_can_flush(peer))
             now += send_flush(state, peer);
         if (peer->stripes.sending)
-            now += disti_tcp_stripes_flush(state, peer);
+            now += tcp_stripes_flush(state, peer);
         moved += now;
     } while (now && (peer->stripes.sending || peer->conn->tls) && peer->sends.head &&
              peer->sent_bytes - before < TCP_TURN_BYTES);
@@ -360,7 +375,7 @@ struct tcp_zerocopy *disti_tcp_zerocopy_open(const struct tcp_state *state, int 
     return zerocopy;
 }
 
-bool disti_tcp_zerocopy_takes(const struct tcp_zerocopy *zerocopy, uint64_t bytes)
+static bool tcp_zerocopy_takes(const struct tcp_zerocopy *zerocopy, uint64_t bytes)
 {
     return zerocopy && !zerocopy->off && bytes >= ZEROCOPY_LEAST &&
            zerocopy->sent - zerocopy->ended < ZEROCOPY_CALLS;
@@ -376,8 +391,9 @@ static ssize_t zerocopy_call(int fd, const void *data, size_t bytes, int flags)
     return sent;
 }
 
-ssize_t disti_tcp_zerocopy_write(struct tcp_state *state, struct tcp_conn *conn,
-                                 struct dist_request *request, struct iovec parts[2])
+/* Sends parts[0], which is copied, and then parts[1], which is the request's and is not. */
+static ssize_t tcp_zerocopy_write(struct tcp_state *state, struct tcp_conn *conn,
+                                  struct dist_request *request, struct iovec parts[2])
 {
     struct tcp_zerocopy *zerocopy = conn->zerocopy;
     bool pins = !state->ending_mask ||
@@ -465,7 +481,8 @@ bool disti_tcp_zerocopy_reap(struct tcp_state *state, struct tcp_conn *conn)
     return any;
 }
 
-void disti_tcp_zerocopy_fail(struct tcp_state *state, struct tcp_conn *conn, dist_status status)
+/* Forgets the calls under way, before the requests that are still in a queue are ended. */
+static void tcp_zerocopy_fail(struct tcp_state *state, struct tcp_conn *conn, dist_status status)
 {
     while (disti_tcp_zerocopy_pending(conn))
         zerocopy_end(state, conn, conn->zerocopy->ended, status);
@@ -532,13 +549,15 @@ static void stripes_ready(struct tcp_stripes *stripes, struct dist_request *requ
     stripes->sending++;
 }
 
-void disti_tcp_announced(struct tcp_peer *peer, struct dist_request *request)
+/* Its announcement has been sent: its stripes may go. */
+static void tcp_announced(struct tcp_peer *peer, struct dist_request *request)
 {
     stripes_number(&peer->stripes, request);
     stripes_ready(&peer->stripes, request);
 }
 
-void disti_tcp_offered(struct tcp_peer *peer, struct dist_request *request)
+/* Its offer has been sent. */
+static void tcp_offered(struct tcp_peer *peer, struct dist_request *request)
 {
     stripes_number(&peer->stripes, request);
     disti_tcp_queue_put(&peer->stripes.offers, request);
@@ -613,8 +632,8 @@ static ssize_t stripe_write(struct tcp_state *state, struct tcp_conn *conn, bool
     ssize_t sent;
 
     do {
-        sent = disti_tcp_zerocopy_takes(conn->zerocopy, out->bytes)
-                   ? disti_tcp_zerocopy_write(state, conn, out->request, parts)
+        sent = tcp_zerocopy_takes(conn->zerocopy, out->bytes)
+                   ? tcp_zerocopy_write(state, conn, out->request, parts)
                    : disti_tls_or_sendmsg(conn->tls, conn->fd, &message);
     } while (sent < 0 && errno == EINTR);
     if (sent > 0)
@@ -672,8 +691,9 @@ static size_t stripes_send(struct tcp_state *state, struct tcp_conn *conn)
     return moved;
 }
 
+/* Sends stripes on all connections that have room. */
 /* The first connection has the messages too: it takes what the others leave. */
-int disti_tcp_stripes_flush(struct tcp_state *state, struct tcp_peer *peer)
+static int tcp_stripes_flush(struct tcp_state *state, struct tcp_peer *peer)
 {
     size_t moved = 0;
 
@@ -697,7 +717,7 @@ bool disti_tcp_stripes_can_send(const struct tcp_peer *peer)
     return false;
 }
 
-void disti_tcp_stripes_fail(struct tcp_peer *peer, dist_status status)
+static void tcp_stripes_fail(struct tcp_peer *peer, dist_status status)
 {
     struct tcp_stripes *stripes = &peer->stripes;
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Sockets and addresses of the tcp transport. */
+#include "base/net/socket.h"
 #include "base/descriptor.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "base/net/socket.h"
 #include "base/settings/config.h"
 #include "transports/tcp/state.h"
 
@@ -146,8 +146,9 @@ static void socket_buffers(const struct tcp_state *state, int fd)
         setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &segment, sizeof(segment));
 }
 
-bool disti_tcp_listen_at(const struct tcp_state *state, struct disti_tcp_endpoint *endpoint,
-                         int *fd_p)
+/* A further listener, at an address whose port becomes the one it got. False: see errno. */
+static bool tcp_listen_at(const struct tcp_state *state, struct disti_tcp_endpoint *endpoint,
+                          int *fd_p)
 {
     struct sockaddr_storage address;
     socklen_t length;
@@ -184,7 +185,7 @@ dist_status disti_tcp_listen(struct tcp_state *state, const char *host)
 
     if (status != DIST_OK)
         return status;
-    if (!disti_tcp_listen_at(state, endpoint, &state->listeners[0]))
+    if (!tcp_listen_at(state, endpoint, &state->listeners[0]))
         return disti_fail_errno(DIST_ERR_SYSTEM,
                                 "tcp: rank %d cannot listen on %s (is it an address of this "
                                 "machine?)",
@@ -305,6 +306,9 @@ static bool interfaces_usable(const struct tcp_state *state, const struct ifaddr
                &((const struct sockaddr_in6 *)(const void *)entry->ifa_addr)->sin6_addr);
 }
 
+static bool tcp_in_network(const struct disti_tcp_local *local,
+                           const struct disti_tcp_endpoint *remote);
+
 /*
  * Shall it carry too? If it is named, yes. Unasked, only if it is the first one's equal, in a
  * network of its own: two in one network are one to the kernel, which sends all by the same.
@@ -318,7 +322,7 @@ static bool interfaces_wanted(const struct tcp_state *state, const struct ifaddr
         return false;
     for (int i = 0; i < state->interfaces; i++) {
         if (strcmp(state->local[i].name, entry->ifa_name) == 0 ||
-            (!state->routed && disti_tcp_in_network(&state->local[i], endpoint)))
+            (!state->routed && tcp_in_network(&state->local[i], endpoint)))
             return false;
     }
     return state->routed || interfaces_equal(state->local[0].name, entry->ifa_name);
@@ -334,7 +338,7 @@ static void interfaces_add(struct tcp_state *state, const struct ifaddrs *entry)
     if (!interfaces_wanted(state, entry, &local->endpoint))
         return;
     snprintf(local->name, sizeof(local->name), "%s", entry->ifa_name);
-    if (!disti_tcp_listen_at(state, &local->endpoint, &state->listeners[state->interfaces])) {
+    if (!tcp_listen_at(state, &local->endpoint, &state->listeners[state->interfaces])) {
         disti_info("rank %d leaves out interface %s: it cannot listen there: %s", state->rank,
                    local->name, strerror(errno));
         return;
@@ -408,8 +412,9 @@ bool disti_tcp_stripe_fits(uint64_t bytes, uint64_t offset, uint64_t stripe)
            (stripe % DISTI_TCP_STRIPE_ALIGN == 0 || stripe == bytes - offset);
 }
 
-bool disti_tcp_in_network(const struct disti_tcp_local *local,
-                          const struct disti_tcp_endpoint *remote)
+/* Is the address in the interface's own network? */
+static bool tcp_in_network(const struct disti_tcp_local *local,
+                           const struct disti_tcp_endpoint *remote)
 {
     for (int bit = 0; bit < local->prefix; bit++) {
         int differ = local->endpoint.host[bit / 8] ^ remote->host[bit / 8];
@@ -447,7 +452,7 @@ static void ways_join(struct ways_plan *plan, bool local_new, bool remote_new)
         for (int r = 0; r < plan->remote->interfaces; r++) {
             if ((local_new && plan->local_used >> l & 1) ||
                 (remote_new && plan->remote_used >> r & 1) ||
-                !disti_tcp_in_network(&plan->local[l], &plan->remote->endpoint[r]))
+                !tcp_in_network(&plan->local[l], &plan->remote->endpoint[r]))
                 continue;
             ways_add(plan, l, r);
         }
@@ -479,7 +484,7 @@ int disti_tcp_ways(const struct disti_tcp_local *local, int locals,
     struct ways_plan plan = {.local = local, .locals = locals, .remote = remote, .ways = ways_p};
     int home = 0;
 
-    while (home < locals && !disti_tcp_in_network(&local[home], &remote->endpoint[0]))
+    while (home < locals && !tcp_in_network(&local[home], &remote->endpoint[0]))
         home++;
     ways_add(&plan, home < locals ? home : 0, 0);
     if (local[0].endpoint.machine == remote->endpoint[0].machine)

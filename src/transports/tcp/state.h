@@ -81,10 +81,6 @@ struct disti_tcp_way {
     int local, remote;
 };
 
-/* Is the address in the interface's own network? */
-bool disti_tcp_in_network(const struct disti_tcp_local *local,
-                          const struct disti_tcp_endpoint *remote);
-
 /*
  * Ways to a peer, the first to its first interface, as without any of this. Each interface is on
  * one way if it can be: with one of the peer's in its own network; or, if `routed`, with any that
@@ -138,16 +134,11 @@ struct tcp_stripes {
 };
 
 /* send.c */
-/* Its announcement has been sent: its stripes may go. */
-void disti_tcp_announced(struct tcp_peer *peer, struct dist_request *request);
-/* Its offer has been sent. */
-void disti_tcp_offered(struct tcp_peer *peer, struct dist_request *request);
+
 /* The peer has asked for an offered message, or refused it. False: there is none. */
 bool disti_tcp_asked(struct tcp_peer *peer, uint64_t number, bool refused);
-/* Sends stripes on all connections that have room. */
-int disti_tcp_stripes_flush(struct tcp_state *state, struct tcp_peer *peer);
+
 bool disti_tcp_stripes_can_send(const struct tcp_peer *peer);
-void disti_tcp_stripes_fail(struct tcp_peer *peer, dist_status status);
 
 /* receive.c */
 /*
@@ -160,8 +151,7 @@ bool disti_tcp_assemble(struct tcp_peer *peer, uint64_t number, uint64_t bytes,
 enum tcp_stripe_answer { TCP_STRIPE_OK, TCP_STRIPE_WAIT, TCP_STRIPE_BAD };
 enum tcp_stripe_answer disti_tcp_stripe_begin(struct tcp_conn *conn,
                                               const struct dist_envelope *frame);
-/* The stripe is in its place; perhaps its message is whole. */
-void disti_tcp_stripe_end(struct tcp_conn *conn);
+
 /* Messages that a receive waits for are being put together. */
 bool disti_tcp_assembles(const struct tcp_peer *peer);
 /* Is this unexpected message being put together? */
@@ -381,8 +371,7 @@ static inline bool disti_tcp_conn_can_receive(const struct tcp_conn *conn, bool 
 
 /* The only way to another state. ERR_INTERNAL: the drawing has no such arrow; it stays. */
 dist_status disti_tcp_conn_go(struct tcp_conn *conn, enum tcp_conn_state to);
-/* Both have proved who they are: messages may go, as many as the peer's has granted credit for. */
-void disti_tcp_conn_up(struct tcp_state *state, struct tcp_conn *conn, uint64_t credit);
+
 /*
  * It has not come up. The first is called again if the peer has only hung up, until its deadline;
  * else the peer is lost. The pair goes without any other. cause: errno, or 0 for the stream's end.
@@ -403,8 +392,7 @@ void disti_tcp_conn_end(struct tcp_state *state, struct tcp_conn *conn);
 
 /* Calls, if it is idle. */
 void disti_tcp_conn_call(struct tcp_state *state, struct tcp_conn *conn);
-/* The call has been taken, or has failed: says hello. */
-void disti_tcp_conn_called(struct tcp_state *state, struct tcp_conn *conn);
+
 /* Reads the answer, as far as it is there. */
 void disti_tcp_conn_read_hello(struct tcp_state *state, struct tcp_conn *conn);
 /* A caller has proved that he is that rank, and gave its nonce the answer to `nonce`: his
@@ -559,9 +547,7 @@ enum tcp_event { TCP_EVENT_LISTENER, TCP_EVENT_TIMER, TCP_EVENT_PENDING, TCP_EVE
 
 /* socket.c: sockets and addresses. */
 dist_status disti_tcp_listen(struct tcp_state *state, const char *host);
-/* A further listener, at an address whose port becomes the one it got. False: see errno. */
-bool disti_tcp_listen_at(const struct tcp_state *state, struct disti_tcp_endpoint *endpoint,
-                         int *fd_p);
+
 void disti_tcp_endpoint_of(const struct sockaddr *address, struct disti_tcp_endpoint *endpoint_p);
 socklen_t disti_tcp_sockaddr(const struct disti_tcp_endpoint *endpoint, uint32_t scope,
                              struct sockaddr_storage *address_p);
@@ -608,7 +594,7 @@ void disti_tcp_peer_free(struct tcp_peer *peer);
 /* Makes connections until the peer has so many; they may move. False: no memory. */
 bool disti_tcp_grow(struct tcp_peer *peer, int conns);
 void disti_tcp_list(struct tcp_state *state, struct tcp_peer *peer);
-void disti_tcp_unlist(struct tcp_state *state, struct tcp_peer *peer);
+
 /* Decides by the peer's address which connections there are to be. False: no memory. */
 bool disti_tcp_plan(struct tcp_state *state, struct tcp_peer *peer,
                     const struct disti_tcp_address *address);
@@ -632,9 +618,7 @@ dist_status disti_tcp_checksum_setting(struct tcp_state *state);
 /* The frame is about to be sent, with so many bytes of the request's data. */
 void disti_tcp_seal(const struct tcp_peer *peer, unsigned char *frame,
                     const struct dist_request *request, uint64_t offset, uint64_t bytes);
-/* A sealed frame has come. Returns `unsealed`: what it was before. */
-const unsigned char *disti_tcp_unseal(struct tcp_incoming *in, const unsigned char *frame,
-                                      unsigned char unsealed[DISTI_TCP_FRAME_BYTES]);
+
 /* Its payload has come so far. */
 void disti_tcp_sum(const struct tcp_peer *peer, struct tcp_incoming *in, const void *data,
                    size_t bytes);
@@ -648,10 +632,7 @@ bool disti_tcp_sum_fits(struct tcp_state *state, const struct tcp_conn *conn);
 dist_status disti_tcp_zerocopy_setting(struct tcp_state *state);
 /* For a socket that is up; NULL: it copies. To be freed when no more is sent. */
 struct tcp_zerocopy *disti_tcp_zerocopy_open(const struct tcp_state *state, int fd);
-bool disti_tcp_zerocopy_takes(const struct tcp_zerocopy *zerocopy, uint64_t bytes);
-/* Sends parts[0], which is copied, and then parts[1], which is the request's and is not. */
-ssize_t disti_tcp_zerocopy_write(struct tcp_state *state, struct tcp_conn *conn,
-                                 struct dist_request *request, struct iovec parts[2]);
+
 /* The kernel has all bytes of the request: it ends now, or when the kernel has done with them. */
 static inline void disti_tcp_sent(struct dist_request *request)
 {
@@ -671,8 +652,6 @@ bool disti_tcp_zerocopy_holds(const struct tcp_state *state, const struct tcp_co
 void disti_tcp_close(const struct tcp_state *state, struct tcp_conn *conn);
 /* Has the kernel acknowledge now what has been read; else it may do so 40 ms later, with data. */
 void disti_tcp_acknowledge(int fd);
-/* Forgets the calls under way, before the requests that are still in a queue are ended. */
-void disti_tcp_zerocopy_fail(struct tcp_state *state, struct tcp_conn *conn, dist_status status);
 
 /* send.c */
 /*
@@ -698,12 +677,6 @@ void disti_tcp_fail_sends(struct tcp_state *state, struct tcp_peer *peer, dist_s
 /* cancel.c: the slot of that name. */
 void disti_tcp_cancel(void *instance, uint64_t tag, uint64_t mask);
 
-/* probe.c: the slots of these names (transport.h). */
-void disti_tcp_describe(void *instance, int rank, char *text, size_t size);
-int disti_tcp_probe_tag(void *instance, uint64_t tag);
-void disti_tcp_unexpected(void *instance, uint64_t tag, uint64_t mask, int most,
-                          dist_unexpected_fn see, void *arg);
-
 /* frame.c */
 /* A header has come. False: what it begins cannot be taken now, or the peer is lost. */
 bool disti_tcp_frame(struct tcp_state *state, struct tcp_conn *conn, const unsigned char *bytes);
@@ -714,8 +687,7 @@ dist_status disti_tcp_ask_for(struct tcp_peer *peer, uint64_t number, uint64_t b
 /* post.c */
 void disti_tcp_recv(struct tcp_state *state, struct tcp_peer *peer, struct dist_request *request);
 bool disti_tcp_has_receives(const struct tcp_peer *peer);
-/* Ends the receives that nothing more will come for. */
-void disti_tcp_fail_receives(struct tcp_peer *peer, dist_status status);
+
 /* Gives its credit back, if it had cost any. */
 void disti_tcp_unexpected_release(struct tcp_peer *peer, struct disti_unexpected *unexpected);
 

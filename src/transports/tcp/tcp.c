@@ -363,6 +363,13 @@ static void tcp_close(void *instance)
     state->open = false;
 }
 
+static void tcp_describe(void *instance, int rank, char *text, size_t size);
+
+static int tcp_probe_tag(void *instance, uint64_t tag);
+
+static void tcp_unexpected(void *instance, uint64_t tag, uint64_t mask, int most,
+                           dist_unexpected_fn see, void *arg);
+
 const struct dist_transport disti_transport_tcp = {
     .abi = DIST_ABI,
     .size = sizeof(struct dist_transport),
@@ -377,26 +384,26 @@ const struct dist_transport disti_transport_tcp = {
     .send = tcp_send,
     .recv = tcp_recv,
     .progress = tcp_progress,
-    .probe_tag = disti_tcp_probe_tag,
-    .unexpected = disti_tcp_unexpected,
+    .probe_tag = tcp_probe_tag,
+    .unexpected = tcp_unexpected,
     .arm = tcp_arm,
     .disarm = tcp_disarm,
     .close = tcp_close,
-    .describe = disti_tcp_describe,
+    .describe = tcp_describe,
     .cancel = disti_tcp_cancel,
 };
 
 /* Looks at peers that change nothing: whose message waits for its receive, what can be said. */
 
-int disti_tcp_probe_tag(void *instance, uint64_t tag)
+static int tcp_probe_tag(void *instance, uint64_t tag)
 {
     const struct tcp_state *state = instance;
 
     return disti_match_probe(&state->unexpected, tag);
 }
 
-void disti_tcp_unexpected(void *instance, uint64_t tag, uint64_t mask, int most,
-                          dist_unexpected_fn see, void *arg)
+static void tcp_unexpected(void *instance, uint64_t tag, uint64_t mask, int most,
+                           dist_unexpected_fn see, void *arg)
 {
     struct tcp_state *state = instance;
 
@@ -431,7 +438,8 @@ static void probe_trouble(const struct tcp_peer *peer, const char *address, char
     }
 }
 
-void disti_tcp_describe(void *instance, int rank, char *text, size_t size)
+/* probe.c: the slots of these names (transport.h). */
+static void tcp_describe(void *instance, int rank, char *text, size_t size)
 {
     static const char *const states[] = {
         [TCP_CONN_IDLE] = "not connected", [TCP_CONN_CALLING] = "calling",

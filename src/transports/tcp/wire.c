@@ -172,7 +172,7 @@ void disti_tcp_frame_put_sum(unsigned char *bytes, uint32_t sum)
     wire_put32(bytes, sum);
 }
 
-uint32_t disti_tcp_frame_take_sum(unsigned char *bytes)
+static uint32_t tcp_frame_take_sum(unsigned char *bytes)
 {
     uint32_t sum = wire_get32(bytes);
 
@@ -195,8 +195,8 @@ static bool wire_frame_sane(enum disti_tcp_kind kind, const struct dist_envelope
     }
 }
 
-bool disti_tcp_frame_decode(const unsigned char *bytes, enum disti_tcp_kind *kind_p,
-                            struct dist_envelope *envelope_p)
+static bool tcp_frame_decode(const unsigned char *bytes, enum disti_tcp_kind *kind_p,
+                             struct dist_envelope *envelope_p)
 {
     uint16_t kind = wire_get16(bytes + 4);
 
@@ -361,6 +361,9 @@ static bool frame_of_first(struct tcp_state *state, struct tcp_conn *conn, enum 
     }
 }
 
+static const unsigned char *tcp_unseal(struct tcp_incoming *in, const unsigned char *frame,
+                                       unsigned char unsealed[DISTI_TCP_FRAME_BYTES]);
+
 bool disti_tcp_frame(struct tcp_state *state, struct tcp_conn *conn, const unsigned char *bytes)
 {
     unsigned char unsealed[DISTI_TCP_FRAME_BYTES];
@@ -368,8 +371,8 @@ bool disti_tcp_frame(struct tcp_state *state, struct tcp_conn *conn, const unsig
     enum disti_tcp_kind kind;
 
     if (conn->peer->checksum)
-        bytes = disti_tcp_unseal(&conn->in, bytes, unsealed);
-    if (!disti_tcp_frame_decode(bytes, &kind, &frame))
+        bytes = tcp_unseal(&conn->in, bytes, unsealed);
+    if (!tcp_frame_decode(bytes, &kind, &frame))
         return frame_bad(state, conn);
     if (!frame_has_payload(kind) && !disti_tcp_sum_fits(state, conn))
         return false;
@@ -413,11 +416,12 @@ void disti_tcp_seal(const struct tcp_peer *peer, unsigned char *frame,
     disti_tcp_frame_put_sum(frame, sum);
 }
 
-const unsigned char *disti_tcp_unseal(struct tcp_incoming *in, const unsigned char *frame,
-                                      unsigned char unsealed[DISTI_TCP_FRAME_BYTES])
+/* A sealed frame has come. Returns `unsealed`: what it was before. */
+static const unsigned char *tcp_unseal(struct tcp_incoming *in, const unsigned char *frame,
+                                       unsigned char unsealed[DISTI_TCP_FRAME_BYTES])
 {
     memcpy(unsealed, frame, DISTI_TCP_FRAME_BYTES);
-    in->sum_wanted = disti_tcp_frame_take_sum(unsealed);
+    in->sum_wanted = tcp_frame_take_sum(unsealed);
     in->sum = in->sum_header = checksum_header(unsealed);
     return unsealed;
 }

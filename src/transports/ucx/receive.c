@@ -35,13 +35,16 @@ static struct ucx_parked *receive_unpark(struct ucx_peer *peer)
     return found;
 }
 
+static void ucx_take(struct ucx_peer *peer, const struct ucx_announcement *what, bool announced,
+                     const void *payload);
+
 /* What can be taken now, in order; and if that was all of a peer that leaves, it has left. */
 static void receive_catch_up(struct ucx_peer *peer)
 {
     struct ucx_parked *parked;
 
     while (peer->parked && (parked = receive_unpark(peer))) {
-        disti_ucx_take(peer, &parked->what, parked->announced, parked->payload);
+        ucx_take(peer, &parked->what, parked->announced, parked->payload);
         free(parked);
     }
     if (peer->leaving && peer->expected == peer->last)
@@ -72,7 +75,7 @@ static void receive_in_order(struct ucx_peer *peer, const struct ucx_announcemen
                              bool announced, const void *payload)
 {
     if (what->head.serial == peer->expected)
-        disti_ucx_take(peer, what, announced, payload);
+        ucx_take(peer, what, announced, payload);
     else
         receive_park(peer, what, announced, payload);
     receive_catch_up(peer);
@@ -95,17 +98,25 @@ static bool receive_announcement(struct ucx_peer *peer, const struct receive_arr
     return true;
 }
 
+static struct ucx_inbound *ucx_inbound_find(struct ucx_peer *peer, uint32_t serial);
+
+static void ucx_inbound_piece(struct ucx_inbound *inbound, void *descriptor, size_t offset,
+                              size_t bytes);
+
+static void ucx_inbound_bytes(struct ucx_inbound *inbound, const void *data, size_t offset,
+                              size_t bytes);
+
 static bool receive_piece(struct ucx_peer *peer, const struct receive_arrival *arrival)
 {
     const struct ucx_piece_head *head = &arrival->head.piece;
-    struct ucx_inbound *inbound = disti_ucx_inbound_find(peer, head->serial);
+    struct ucx_inbound *inbound = ucx_inbound_find(peer, head->serial);
 
     if (!inbound || arrival->bytes > UCX_PIECE_BYTES)
         return false;
     if (arrival->fetched)
-        disti_ucx_inbound_piece(inbound, arrival->data, (size_t)head->offset, arrival->bytes);
+        ucx_inbound_piece(inbound, arrival->data, (size_t)head->offset, arrival->bytes);
     else
-        disti_ucx_inbound_bytes(inbound, arrival->data, (size_t)head->offset, arrival->bytes);
+        ucx_inbound_bytes(inbound, arrival->data, (size_t)head->offset, arrival->bytes);
     return true;
 }
 
@@ -217,9 +228,11 @@ ucs_status_t disti_ucx_listen(struct ucx_state *ucx)
     return status;
 }
 
+static void ucx_inbounds_drop(struct ucx_peer *peer);
+
 void disti_ucx_receive_drop(struct ucx_peer *peer)
 {
-    disti_ucx_inbounds_drop(peer);
+    ucx_inbounds_drop(peer);
     while (peer->parked) {
         struct ucx_parked *parked = peer->parked;
 
@@ -229,9 +242,10 @@ void disti_ucx_receive_drop(struct ucx_peer *peer)
     disti_match_clear(&peer->match);
 }
 
+/* Does the message have these bytes? What a peer says is not believed. It has a receive. */
 /* Transport ucx: messages whose payload is fetched, into place or to be reduced. */
 
-bool disti_ucx_inbound_holds(struct ucx_inbound *inbound, uint64_t offset, uint64_t bytes)
+static bool ucx_inbound_holds(struct ucx_inbound *inbound, uint64_t offset, uint64_t bytes)
 {
     uint64_t total = inbound->request->envelope.bytes;
 
@@ -256,7 +270,8 @@ static void inbound_free(struct ucx_inbound *inbound)
     free(inbound);
 }
 
-void disti_ucx_inbound_finish(struct ucx_inbound *inbound)
+/* Ends it if there is nothing left to do, or nothing that can be done. */
+static void ucx_inbound_finish(struct ucx_inbound *inbound)
 {
     if (inbound->pulling || (inbound->left && inbound->status == DIST_OK))
         return;
@@ -265,7 +280,8 @@ void disti_ucx_inbound_finish(struct ucx_inbound *inbound)
     inbound_free(inbound);
 }
 
-bool disti_ucx_inbound_new(struct ucx_peer *peer, uint32_t serial, struct dist_request *request)
+/* This receive takes it. False: out of memory; the receive has ended then. */
+static bool ucx_inbound_new(struct ucx_peer *peer, uint32_t serial, struct dist_request *request)
 {
     struct ucx_inbound *inbound = malloc(sizeof(*inbound));
 
@@ -283,7 +299,8 @@ bool disti_ucx_inbound_new(struct ucx_peer *peer, uint32_t serial, struct dist_r
     return true;
 }
 
-struct ucx_inbound *disti_ucx_inbound_find(struct ucx_peer *peer, uint32_t serial)
+/* NULL: there is none. */
+static struct ucx_inbound *ucx_inbound_find(struct ucx_peer *peer, uint32_t serial)
 {
     struct ucx_inbound *inbound = peer->inbounds;
 
@@ -292,8 +309,11 @@ struct ucx_inbound *disti_ucx_inbound_find(struct ucx_peer *peer, uint32_t seria
     return inbound;
 }
 
-void disti_ucx_inbound_piece(struct ucx_inbound *inbound, void *descriptor, size_t offset,
-                             size_t bytes)
+static void ucx_pull_ready(struct ucx_state *ucx, struct ucx_pull *pull);
+
+/* A piece of it can be fetched. Takes the descriptor. */
+static void ucx_inbound_piece(struct ucx_inbound *inbound, void *descriptor, size_t offset,
+                              size_t bytes)
 {
     struct ucx_state *ucx = inbound->peer->ucx;
     struct ucx_pull *pull = malloc(sizeof(*pull));
@@ -305,31 +325,33 @@ void disti_ucx_inbound_piece(struct ucx_inbound *inbound, void *descriptor, size
     }
     *pull = (struct ucx_pull){
         .ucx = ucx, .inbound = inbound, .descriptor = descriptor, .offset = offset, .bytes = bytes};
-    disti_ucx_pull_ready(ucx, pull);
+    ucx_pull_ready(ucx, pull);
 }
 
-void disti_ucx_inbound_bytes(struct ucx_inbound *inbound, const void *data, size_t offset,
-                             size_t bytes)
+/* A piece of it has come. */
+static void ucx_inbound_bytes(struct ucx_inbound *inbound, const void *data, size_t offset,
+                              size_t bytes)
 {
-    if (inbound->request && inbound->status == DIST_OK &&
-        disti_ucx_inbound_holds(inbound, offset, bytes))
+    if (inbound->request && inbound->status == DIST_OK && ucx_inbound_holds(inbound, offset, bytes))
         inbound->peer->ucx->host->sink_apply(&inbound->request->sink, offset, data, bytes);
     inbound->left -= bytes;
-    disti_ucx_inbound_finish(inbound);
+    ucx_inbound_finish(inbound);
 }
 
-void disti_ucx_inbounds_fail(struct ucx_peer *peer)
+/* Ends those of which nothing is being fetched, others when it is. */
+static void ucx_inbounds_fail(struct ucx_peer *peer)
 {
     struct ucx_inbound *next;
 
     for (struct ucx_inbound *inbound = peer->inbounds; inbound; inbound = next) {
         next = inbound->next;
         inbound->status = DIST_ERR_PEER_LOST;
-        disti_ucx_inbound_finish(inbound);
+        ucx_inbound_finish(inbound);
     }
 }
 
-void disti_ucx_inbounds_drop(struct ucx_peer *peer)
+/* Frees everything, without touching a request. */
+static void ucx_inbounds_drop(struct ucx_peer *peer)
 {
     while (peer->inbounds)
         inbound_free(peer->inbounds);
@@ -416,7 +438,7 @@ static void receive_ask(struct ucx_peer *peer, struct dist_request *request, uin
     } else if (request->envelope.bytes == 0) {
         disti_ucx_send_answer(peer, name, false);
         request->status = DIST_OK;
-    } else if (disti_ucx_inbound_new(peer, serial, request)) {
+    } else if (ucx_inbound_new(peer, serial, request)) {
         disti_ucx_send_answer(peer, name, true);
     }
 }
@@ -439,8 +461,9 @@ static void receive_announced(struct ucx_peer *peer, const struct ucx_announceme
     }
 }
 
-void disti_ucx_take(struct ucx_peer *peer, const struct ucx_announcement *what, bool announced,
-                    const void *payload)
+/* The next message of a peer: an announcement, or one with its payload. */
+static void ucx_take(struct ucx_peer *peer, const struct ucx_announcement *what, bool announced,
+                     const void *payload)
 {
     peer->expected++;
     if (announced)
@@ -499,7 +522,7 @@ void disti_ucx_recv(void *state, struct dist_request *request)
 void disti_ucx_receive_fail(struct ucx_peer *peer)
 {
     disti_match_fail(&peer->match, DIST_ERR_PEER_LOST);
-    disti_ucx_inbounds_fail(peer);
+    ucx_inbounds_fail(peer);
 }
 
 /* Transport ucx: payload that UCX is told to fetch, into place or to be reduced. */
@@ -529,7 +552,7 @@ static void pull_end(struct ucx_state *ucx, struct ucx_pull *pull, dist_status s
     struct ucx_inbound *inbound = pull->inbound;
 
     if (status == DIST_OK && pull->scratch && inbound->request &&
-        disti_ucx_inbound_holds(inbound, pull->offset, pull->bytes))
+        ucx_inbound_holds(inbound, pull->offset, pull->bytes))
         ucx->host->sink_apply(&inbound->request->sink, pull->offset, pull->scratch, pull->bytes);
     if (pull->scratch)
         ucx->scratch_free[ucx->scratches_free++] = pull->scratch;
@@ -540,7 +563,7 @@ static void pull_end(struct ucx_state *ucx, struct ucx_pull *pull, dist_status s
     inbound->in_place -= pull->in_place;
     ucx->happened++;
     free(pull);
-    disti_ucx_inbound_finish(inbound);
+    ucx_inbound_finish(inbound);
 }
 
 /* A pull that UCX refuses because the peer is gone is not its receiver's choice: never OK. */
@@ -601,7 +624,7 @@ void disti_ucx_pulls_start(struct ucx_state *ucx)
     while (*at) {
         struct ucx_pull *pull = *at;
         bool dropped = pull_is_dropped(pull->inbound) ||
-                       !disti_ucx_inbound_holds(pull->inbound, pull->offset, pull->bytes);
+                       !ucx_inbound_holds(pull->inbound, pull->offset, pull->bytes);
 
         if (!dropped && pull->inbound->request->sink.src) {
             pull->scratch = pull_scratch(ucx);
@@ -615,7 +638,8 @@ void disti_ucx_pulls_start(struct ucx_state *ucx)
     }
 }
 
-void disti_ucx_pull_ready(struct ucx_state *ucx, struct ucx_pull *pull)
+/* Its message has a receive, or is thrown away: it is fetched when its turn comes. */
+static void ucx_pull_ready(struct ucx_state *ucx, struct ucx_pull *pull)
 {
     struct ucx_pull **at = &ucx->ready;
 

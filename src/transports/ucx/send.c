@@ -75,6 +75,9 @@ static struct ucx_flight *send_copy(struct ucx_peer *peer, struct dist_request *
     return flight;
 }
 
+static void ucx_announce(struct ucx_peer *peer, struct dist_request *request,
+                         const struct ucx_head *head);
+
 void disti_ucx_send(void *state, struct dist_request *request)
 {
     struct ucx_state *ucx = state;
@@ -89,7 +92,7 @@ void disti_ucx_send(void *state, struct dist_request *request)
     head.serial = peer->sent++;
     if (request->envelope.bytes > ucx->whole_bytes ||
         !disti_credit_covers(&peer->credit, request->envelope.bytes)) {
-        disti_ucx_announce(peer, request, &head);
+        ucx_announce(peer, request, &head);
         return;
     }
     flight = send_copy(peer, request, &head);
@@ -102,7 +105,8 @@ void disti_ucx_send(void *state, struct dist_request *request)
     send_whole(flight);
 }
 
-void disti_ucx_sends_forget(struct ucx_peer *peer, uint64_t tag, uint64_t mask)
+/* Leaves sends with such a tag to end by themselves, without touching a request. */
+static void ucx_sends_forget(struct ucx_peer *peer, uint64_t tag, uint64_t mask)
 {
     struct ucx_flight *flight;
 
@@ -347,8 +351,8 @@ static void pieces_give_up(struct ucx_send_pieces *all, dist_status status)
     pieces_finish(all);
 }
 
-void disti_ucx_announce(struct ucx_peer *peer, struct dist_request *request,
-                        const struct ucx_head *head)
+static void ucx_announce(struct ucx_peer *peer, struct dist_request *request,
+                         const struct ucx_head *head)
 {
     struct ucx_send_pieces *all = calloc(1, sizeof(*all));
 
@@ -419,7 +423,11 @@ static bool pieces_replace(struct ucx_send_pieces *all)
     return all->request;
 }
 
-bool disti_ucx_pieces_forget(struct ucx_peer *peer, uint64_t tag, uint64_t mask)
+/*
+ * Replaces sends with such a tag by stand-ins. False: for lack of memory what is left of some
+ * cannot be sent.
+ */
+static bool ucx_pieces_forget(struct ucx_peer *peer, uint64_t tag, uint64_t mask)
 {
     const struct disti_standins *standins = &peer->ucx->standins;
     bool enough = true;
@@ -433,7 +441,8 @@ bool disti_ucx_pieces_forget(struct ucx_peer *peer, uint64_t tag, uint64_t mask)
     return enough;
 }
 
-bool disti_ucx_pieces_pinned(const struct ucx_peer *peer)
+/* Does UCX still read memory of sends that were replaced? */
+static bool ucx_pieces_pinned(const struct ucx_peer *peer)
 {
     const struct ucx_send_pieces *all;
 
@@ -476,8 +485,8 @@ static void cancel_peer(const struct cancel *cancel, struct ucx_peer *peer)
     disti_standin_unpost(&peer->match, cancel->tag, cancel->mask);
     cancel_unexpected(cancel, peer);
     disti_ucx_inbounds_forget(peer, cancel->tag, cancel->mask);
-    disti_ucx_sends_forget(peer, cancel->tag, cancel->mask);
-    if (!disti_ucx_pieces_forget(peer, cancel->tag, cancel->mask))
+    ucx_sends_forget(peer, cancel->tag, cancel->mask);
+    if (!ucx_pieces_forget(peer, cancel->tag, cancel->mask))
         disti_ucx_peer_lose(peer, "no memory to cancel messages");
 }
 
@@ -485,7 +494,7 @@ static void cancel_peer(const struct cancel *cancel, struct ucx_peer *peer)
 
 static bool cancel_is_pinned(const struct ucx_peer *peer)
 {
-    return disti_ucx_pieces_pinned(peer) || disti_ucx_inbounds_pinned(peer);
+    return ucx_pieces_pinned(peer) || disti_ucx_inbounds_pinned(peer);
 }
 
 static bool cancel_any_is_pinned(const struct ucx_state *ucx)

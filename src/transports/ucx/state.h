@@ -199,13 +199,6 @@ static inline bool ucx_is_lost(const struct ucx_peer *peer)
  * ----
  */
 
-/* Ranks are a hint of how many endpoints there will be. A forked child has a context of its own. */
-ucs_status_t disti_ucx_context_take(int ranks, int local_ranks, ucp_context_h *context_p);
-void disti_ucx_context_give(void);
-
-/* Is there RDMA? */
-bool disti_ucx_context_rdma(void);
-
 /* ---- peer.c ---- */
 
 /* Makes the endpoint, if need be. False: the peer is lost; it has been said why. */
@@ -223,9 +216,6 @@ dist_status disti_ucx_peer_gone(struct ucx_peer *peer);
 /* Closes the endpoints of lost peers: UCX then ends what is under way with them. */
 void disti_ucx_peers_reap(struct ucx_state *ucx);
 
-/* Says goodbye to all, sees to it that what was sent leaves, closes all endpoints. Bounded. */
-void disti_ucx_peers_leave(struct ucx_state *ucx);
-
 /* Waits, a bounded time, until the endpoints of lost peers are closed. */
 void disti_ucx_peers_wait_closed(struct ucx_state *ucx);
 
@@ -235,9 +225,6 @@ dist_status disti_ucx_ended(struct ucx_peer *peer, ucs_status_t status);
 /* ---- send.c ---- */
 
 void disti_ucx_send(void *state, struct dist_request *request);
-
-/* Leaves sends with such a tag to end by themselves, without touching a request. */
-void disti_ucx_sends_forget(struct ucx_peer *peer, uint64_t tag, uint64_t mask);
 
 /* Frees what is left once there is no worker any more. */
 void disti_ucx_sends_free(struct ucx_peer *peer);
@@ -254,23 +241,11 @@ void disti_ucx_send_returned(struct ucx_peer *peer);
 
 /* ---- pieces.c: messages that are announced, and sent in pieces ---- */
 
-void disti_ucx_announce(struct ucx_peer *peer, struct dist_request *request,
-                        const struct ucx_head *head);
-
 /* The receiver's answer to an announcement. False: there is none of that name. */
 bool disti_ucx_pieces_answered(struct ucx_peer *peer, uint32_t name, bool wanted);
 
 /* Ends what is announced. */
 void disti_ucx_pieces_fail(struct ucx_peer *peer);
-
-/*
- * Replaces sends with such a tag by stand-ins. False: for lack of memory what is left of some
- * cannot be sent.
- */
-bool disti_ucx_pieces_forget(struct ucx_peer *peer, uint64_t tag, uint64_t mask);
-
-/* Does UCX still read memory of sends that were replaced? */
-bool disti_ucx_pieces_pinned(const struct ucx_peer *peer);
 
 /* Frees what is left once there is no worker any more. */
 void disti_ucx_pieces_free(struct ucx_peer *peer);
@@ -285,10 +260,6 @@ void disti_ucx_receive_drop(struct ucx_peer *peer);
 
 /* ---- take.c: messages and their receives ---- */
 
-/* The next message of a peer: an announcement, or one with its payload. */
-void disti_ucx_take(struct ucx_peer *peer, const struct ucx_announcement *what, bool announced,
-                    const void *payload);
-
 void disti_ucx_recv(void *state, struct dist_request *request);
 
 /* Nobody will receive this message: throws it away. */
@@ -302,46 +273,17 @@ void disti_ucx_broken(struct ucx_state *ucx, dist_status status, const char *tex
 
 /* ---- inbound.c: announced messages that were asked for ---- */
 
-/* This receive takes it. False: out of memory; the receive has ended then. */
-bool disti_ucx_inbound_new(struct ucx_peer *peer, uint32_t serial, struct dist_request *request);
-
-/* NULL: there is none. */
-struct ucx_inbound *disti_ucx_inbound_find(struct ucx_peer *peer, uint32_t serial);
-
-/* A piece of it can be fetched. Takes the descriptor. */
-void disti_ucx_inbound_piece(struct ucx_inbound *inbound, void *descriptor, size_t offset,
-                             size_t bytes);
-
-/* A piece of it has come. */
-void disti_ucx_inbound_bytes(struct ucx_inbound *inbound, const void *data, size_t offset,
-                             size_t bytes);
-
-/* Ends those of which nothing is being fetched, others when it is. */
-void disti_ucx_inbounds_fail(struct ucx_peer *peer);
-
-/* Does the message have these bytes? What a peer says is not believed. It has a receive. */
-bool disti_ucx_inbound_holds(struct ucx_inbound *inbound, uint64_t offset, uint64_t bytes);
-
-/* Ends it if there is nothing left to do, or nothing that can be done. */
-void disti_ucx_inbound_finish(struct ucx_inbound *inbound);
-
 /* Throws away what comes for receives with such a tag. */
 void disti_ucx_inbounds_forget(struct ucx_peer *peer, uint64_t tag, uint64_t mask);
 
 /* Does UCX still write to memory of receives that were forgotten? */
 bool disti_ucx_inbounds_pinned(const struct ucx_peer *peer);
 
-/* Frees everything, without touching a request. */
-void disti_ucx_inbounds_drop(struct ucx_peer *peer);
-
 /* ---- cancel.c: the slot of this name ---- */
 
 void disti_ucx_cancel(void *state, uint64_t tag, uint64_t mask);
 
 /* ---- pull.c: payload that UCX is told to fetch ---- */
-
-/* Its message has a receive, or is thrown away: it is fetched when its turn comes. */
-void disti_ucx_pull_ready(struct ucx_state *ucx, struct ucx_pull *pull);
 
 /* Fetches what is ready, as far as there is scratch, or throws it away. Not from UCX's callbacks.
  */

@@ -55,7 +55,8 @@ static void context_watch_forks(void)
     pthread_atfork(NULL, NULL, context_forked);
 }
 
-bool disti_ucx_context_rdma(void)
+/* Is there RDMA? */
+static bool ucx_context_rdma(void)
 {
     DIR *devices = opendir(CONTEXT_RDMA_DEVICES);
     struct dirent *entry = NULL;
@@ -70,7 +71,7 @@ bool disti_ucx_context_rdma(void)
 static ucs_status_t context_wish(ucp_config_t *config)
 {
     ucs_status_t status = UCS_OK;
-    bool rdma = disti_ucx_context_rdma();
+    bool rdma = ucx_context_rdma();
 
     for (size_t i = 0; i < sizeof(context_wishes) / sizeof(context_wishes[0]); i++) {
         if (status == UCS_OK && !disti_env_raw(context_wishes[i].variable) &&
@@ -104,7 +105,8 @@ static ucs_status_t context_make(int ranks, int local_ranks)
     return status;
 }
 
-ucs_status_t disti_ucx_context_take(int ranks, int local_ranks, ucp_context_h *context_p)
+/* Ranks are a hint of how many endpoints there will be. A forked child has a context of its own. */
+static ucs_status_t ucx_context_take(int ranks, int local_ranks, ucp_context_h *context_p)
 {
     ucs_status_t status = UCS_OK;
 
@@ -120,7 +122,7 @@ ucs_status_t disti_ucx_context_take(int ranks, int local_ranks, ucp_context_h *c
     return status;
 }
 
-void disti_ucx_context_give(void)
+static void ucx_context_give(void)
 {
     pthread_mutex_lock(&context_lock);
     if (context_users && --context_users == 0) {
@@ -289,12 +291,13 @@ void disti_ucx_peers_wait_closed(struct ucx_state *ucx)
 
 /* ---- leaving ---- */
 
+/* Says goodbye to all, sees to it that what was sent leaves, closes all endpoints. Bounded. */
 /*
  * UCX 1.13 crashes where it hears of a peer's close of a connection whose last bytes it has not
  * sent, and which it has closed (tcp_iface.c: the event to read frees what the event to write is
  * for). So where something has not left, the worker ends without another look.
  */
-void disti_ucx_peers_leave(struct ucx_state *ucx)
+static void ucx_peers_leave(struct ucx_state *ucx)
 {
     const ucp_request_param_t param = {0};
     int64_t deadline = disti_deadline_ms(PEER_LEAVE_MS);
@@ -334,10 +337,10 @@ static dist_status ucx_probe(char *reason, size_t reason_size)
 {
     const char *tls = disti_env_raw("UCX_TLS"), *devices = disti_env_raw("UCX_NET_DEVICES");
     ucp_context_h context;
-    ucs_status_t status = disti_ucx_context_take(2, 1, &context);
+    ucs_status_t status = ucx_context_take(2, 1, &context);
 
     if (status == UCS_OK) {
-        disti_ucx_context_give();
+        ucx_context_give();
         return DIST_OK;
     }
     snprintf(reason, reason_size,
@@ -404,7 +407,7 @@ static dist_status ucx_open(void *state, const struct dist_transport_config *con
     ucx->rank = config->rank;
     ucx->ranks = config->world_size;
     ucx->process = getpid();
-    ucx->copies = !disti_ucx_context_rdma();
+    ucx->copies = !ucx_context_rdma();
     ucx->whole_bytes = ucx->copies ? UCX_WHOLE_BYTES : UCX_WHOLE_BYTES_RDMA;
     ucx->fd = -1;
     ucx->peers = calloc((size_t)ucx->ranks, sizeof(*ucx->peers));
@@ -428,7 +431,7 @@ static dist_status ucx_open(void *state, const struct dist_transport_config *con
                          "rank %d: UCX needs up to %d file descriptors, but fewer are left: "
                          "raise the limit (ulimit -n), or close some",
                          ucx->rank, UCX_DESCRIPTORS);
-    status = disti_ucx_context_take(config->world_size, config->local_ranks, &ucx->context);
+    status = ucx_context_take(config->world_size, config->local_ranks, &ucx->context);
     if (status == UCS_OK)
         status = ucx_open_worker(ucx);
     else
@@ -589,7 +592,7 @@ static void ucx_close_worker(struct ucx_state *ucx)
     disti_ucx_pulls_drop(ucx);
     for (int r = 0; r < ucx->ranks; r++)
         disti_ucx_receive_drop(&ucx->peers[r]);
-    disti_ucx_peers_leave(ucx);
+    ucx_peers_leave(ucx);
     ucp_worker_destroy(ucx->worker);
     for (int r = 0; r < ucx->ranks; r++) {
         disti_ucx_sends_free(&ucx->peers[r]);
@@ -608,7 +611,7 @@ static void ucx_close(void *state)
         if (ucx->worker)
             ucx_close_worker(ucx);
         if (ucx->context)
-            disti_ucx_context_give();
+            ucx_context_give();
     }
     if (ucx->fd >= 0 && ucx->peers)
         close(ucx->fd);
