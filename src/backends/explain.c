@@ -2,7 +2,7 @@
 /* Which algorithm would be chosen, and why, for those who ask from outside. */
 #include "base/log.h"
 #include "base/settings/config.h"
-#include "engine/measure/tune.h"
+#include "engine/engine.h"
 #include "node/node.h"
 #include "topology/discover.h"
 #include "topology/topology.h"

@@ -13,7 +13,7 @@
 #include "base/settings/config.h"
 #include "base/settings/variables.h"
 #include "base/tls/tls.h"
-#include "engine/measure/tune.h"
+#include "engine/engine.h"
 #include "transports/tcp/wire.h"
 #include "tuning/select.h"
 

@@ -7,7 +7,7 @@
 #include "base/lock/lock.h"
 #include "base/log.h"
 #include "core/flight.h"
-#include "engine/wait.h"
+#include "engine/engine.h"
 #include "rendezvous/rendezvous.h"
 #include "topology/discover.h"
 

@@ -5,7 +5,7 @@
 #include "base/checked.h"
 #include "base/process_lock.h"
 #include "core/group.h"
-#include "node/segment/segment.h"
+#include "node/node.h"
 
 #include <stdlib.h>
 #include <unistd.h>

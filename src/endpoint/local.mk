@@ -3,7 +3,5 @@
 libdist_core_sources += \
 	src/endpoint/endpoint.c \
 	src/endpoint/endpoint.h \
-	src/endpoint/attachment.c \
-	src/endpoint/notices.c \
 	src/endpoint/state.h \
 	src/endpoint/watch.c

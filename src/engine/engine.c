@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The engine: a queue of calls, run side by side over the links. */
 #include "engine/engine.h"
-
 #include "base/log.h"
 #include "base/settings/config.h"
 #include "engine/state.h"
@@ -366,4 +365,162 @@ void disti_engine_close(struct dist_engine *engine)
     disti_topology_free(engine->topology);
     disti_topology_free(engine->flat);
     free(engine);
+}
+
+/* From a call to memory: where its blocks lie, and which memory it touches. */
+
+void disti_bind_layouts(const struct dist_call *call, int rank, struct disti_layout layouts[2])
+{
+    layouts[DISTI_IN] = (struct disti_layout){call->count, call->in_counts, call->in_offsets};
+    layouts[DISTI_OUT] = (struct disti_layout){call->count, call->out_counts, call->out_offsets};
+    if (call->collective == DIST_COLL_ALL_GATHER_V)
+        layouts[DISTI_IN].count = call->out_counts[rank];
+    if (call->collective == DIST_COLL_REDUCE_SCATTER_V)
+        layouts[DISTI_OUT].count = call->in_counts[rank];
+}
+
+/* The elements from *first_p to the returned end; equal: there are none. */
+static size_t bind_extent(const struct disti_layout *layout, uint32_t blocks, size_t *first_p)
+{
+    size_t first = SIZE_MAX, end = 0;
+
+    if (!layout->counts || !blocks) {
+        *first_p = 0;
+        return layout->count * blocks;
+    }
+    for (uint32_t b = 0; b < blocks; b++) {
+        size_t block_end = layout->offsets[b] + layout->counts[b];
+
+        if (!layout->counts[b])
+            continue;
+        first = layout->offsets[b] < first ? layout->offsets[b] : first;
+        end = block_end > end ? block_end : end;
+    }
+    *first_p = end ? first : 0;
+    return end;
+}
+
+void disti_bind_spans(const struct disti_plan *plan, const struct dist_call *call,
+                      const struct disti_layout layouts[2], struct engine_span spans[2])
+{
+    size_t element_bytes = dist_dtype_size(call->dtype);
+
+    for (uint8_t space = DISTI_IN; space <= DISTI_OUT; space++) {
+        const char *base = space == DISTI_IN ? call->in : call->out;
+        size_t first;
+        size_t end = bind_extent(&layouts[space], disti_plan_blocks(plan, space), &first);
+
+        spans[space] = (struct engine_span){.bytes = (end - first) * element_bytes};
+        if (spans[space].bytes)
+            spans[space].start = base + first * element_bytes;
+    }
+}
+
+static bool bind_meet(const struct engine_span *a, const struct engine_span *b)
+{
+    return a->bytes && b->bytes && (uintptr_t)a->start < (uintptr_t)b->start + b->bytes &&
+           (uintptr_t)b->start < (uintptr_t)a->start + a->bytes;
+}
+
+bool disti_spans_clash(const struct engine_span a[2], const struct engine_span b[2])
+{
+    return bind_meet(&a[DISTI_OUT], &b[DISTI_OUT]) || bind_meet(&a[DISTI_OUT], &b[DISTI_IN]) ||
+           bind_meet(&a[DISTI_IN], &b[DISTI_OUT]);
+}
+
+size_t disti_bind_bytes(const struct dist_call *call, int ranks)
+{
+    const size_t *counts = call->collective == DIST_COLL_ALL_GATHER_V       ? call->out_counts
+                           : call->collective == DIST_COLL_REDUCE_SCATTER_V ? call->in_counts
+                                                                            : NULL;
+    size_t count = 0;
+
+    for (int r = 0; counts && r < ranks; r++)
+        count += counts[r];
+    if (counts)
+        count /= (size_t)ranks;
+    else if (!disti_collective_uneven(call->collective)) /* of those no rank knows the others' */
+        count = call->count;
+    return count * dist_dtype_size(call->dtype);
+}
+
+/* Plans are written once and kept, so that a repeated call pays nothing for its plan. */
+
+static struct engine_cached **cache_bucket(struct dist_engine *engine,
+                                           const struct disti_algorithm *algorithm, int root,
+                                           uint32_t segments)
+{
+    uintptr_t hash =
+        (uintptr_t)algorithm / sizeof(*algorithm) + (unsigned)root * 7u + segments * 31u;
+
+    return &engine->cache[hash % ENGINE_CACHE_BUCKETS];
+}
+
+static dist_status cache_add(struct dist_engine *engine, struct engine_cached **bucket,
+                             const struct disti_algorithm *algorithm, int root, uint32_t segments,
+                             const struct disti_plan **plan_p)
+{
+    bool flat = engine->flat && disti_algorithm_reduces(algorithm->collective);
+    const struct disti_shape shape = {.collective = algorithm->collective,
+                                      .ranks = engine->config->world_size,
+                                      .rank = engine->config->rank,
+                                      .root = root,
+                                      .segments = segments,
+                                      .topology = flat ? engine->flat : engine->topology};
+    struct engine_cached *entry = malloc(sizeof(*entry));
+    dist_status status;
+
+    if (!entry)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a plan of %s", algorithm->name);
+    status = disti_plan_write(algorithm, &shape, &entry->plan);
+    if (status != DIST_OK) {
+        free(entry);
+        return status;
+    }
+    entry->algorithm = algorithm;
+    entry->root = root;
+    entry->segments = segments;
+    entry->next = *bucket;
+    *bucket = entry;
+    *plan_p = entry->plan;
+    disti_info("plan %s:%s, %d ranks, root %d, %u segments: %u lanes, %u steps",
+               dist_collective_string(algorithm->collective), algorithm->name, shape.ranks, root,
+               segments, entry->plan->lane_count, entry->plan->step_count);
+    return DIST_OK;
+}
+
+dist_status disti_cache_plan(struct dist_engine *engine, const struct dist_call *call,
+                             const struct disti_plan **plan_p)
+{
+    int root = disti_collective_rooted(call->collective) ? call->root : 0;
+    const struct disti_algorithm *algorithm;
+    struct engine_cached **bucket;
+    uint32_t segments;
+    dist_status status = disti_chooser_pick(&engine->chooser, call->collective,
+                                            disti_bind_bytes(call, engine->config->world_size),
+                                            &algorithm, &segments);
+
+    if (status != DIST_OK)
+        return status;
+    bucket = cache_bucket(engine, algorithm, root, segments);
+    for (struct engine_cached *e = *bucket; e; e = e->next) {
+        if (e->algorithm == algorithm && e->root == root && e->segments == segments) {
+            *plan_p = e->plan;
+            return DIST_OK;
+        }
+    }
+    return cache_add(engine, bucket, algorithm, root, segments, plan_p);
+}
+
+void disti_cache_clear(struct dist_engine *engine)
+{
+    for (int i = 0; i < ENGINE_CACHE_BUCKETS; i++) {
+        while (engine->cache[i]) {
+            struct engine_cached *entry = engine->cache[i];
+
+            engine->cache[i] = entry->next;
+            disti_plan_free(entry->plan);
+            free(entry);
+        }
+    }
 }

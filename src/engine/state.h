@@ -1,17 +1,104 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What an engine is made of; private to this floor. */
+/* Ranks that called different things; private to this floor. */
 #ifndef DISTI_ENGINE_STATE_H
 #define DISTI_ENGINE_STATE_H
 
+#include "base/hash.h"
 #include "endpoint/endpoint.h"
 #include "engine/engine.h"
-#include "engine/measure/tune.h"
-#include "engine/mismatch.h"
 #include "node/node.h"
 #include "plan/plan.h"
 #include "topology/topology.h"
 #include "tuning/choose.h"
 #include "tuning/select.h"
+
+#include <dist/transport.h>
+#include <limits.h>
+
+/* Calls that this rank remembers: how far it may be ahead of one that tells it of a mismatch. */
+#define ENGINE_CALLS_KEPT 256
+
+/* Unexpected messages that are looked at: of each peer a few, or all of them. */
+#define DISTI_MISMATCH_FEW 8
+#define DISTI_MISMATCH_ALL INT_MAX
+
+/* A question to a rank that is waited for. */
+struct engine_query {
+    struct engine_query *next;
+    struct engine_request request;
+};
+
+struct dist_engine;
+
+/* What this rank called, to be compared with what the others did. */
+struct engine_calls {
+    struct engine_called {
+        uint64_t fingerprint, history; /* history: of the calls before it */
+    } called[ENGINE_CALLS_KEPT];       /* by sequence */
+    uint64_t next;                     /* the sequence after the newest call's */
+    uint64_t history;                  /* hash of the fingerprints so far */
+    bool unpolled;             /* since the last call was posted nobody has polled the links */
+    uint64_t waiting;          /* 1 + the sequence of the call that waits; 0: none */
+    int64_t ask_ns;            /* when it asks those that it waits for */
+    int ask_peer;              /* ranks below it have been asked */
+    uint32_t idle;             /* polls that found nothing */
+    struct dist_request found; /* peer >= 0: it called something else: its envelope and ours */
+    uint64_t found_sequence;
+    int suspect; /* a rank whose history before this call is another; negative: see mismatch.c */
+    uint64_t suspect_sequence;
+    struct engine_query *queries;
+};
+
+void disti_mismatch_open(struct dist_engine *engine);
+/* After the links have been closed. */
+void disti_mismatch_close(struct dist_engine *engine);
+
+/* What stands for a call on its messages: the next, or the newest, which has been noted already. */
+uint64_t disti_mismatch_number(const struct dist_engine *engine, uint64_t sequence);
+
+/* Sequences that are left out are calls that no plan served. */
+void disti_mismatch_skip(struct engine_calls *calls, uint64_t sequence);
+
+/* The next collective is posted, in the order of all ranks. Returns the hash of all so far, with
+ * it. Inline for those that end as they are posted. */
+static inline uint64_t disti_mismatch_next(struct engine_calls *calls, uint64_t sequence,
+                                           uint64_t fingerprint)
+{
+    uint64_t history = calls->history;
+
+    calls->called[sequence % ENGINE_CALLS_KEPT] =
+        (struct engine_called){.fingerprint = fingerprint, .history = history};
+    calls->next = sequence + 1;
+    return calls->history = disti_hash_call(history, fingerprint);
+}
+
+/* The same behind any that were left out. */
+static inline uint64_t disti_mismatch_called(struct engine_calls *calls, uint64_t sequence,
+                                             uint64_t fingerprint)
+{
+    if (calls->next != sequence)
+        disti_mismatch_skip(calls, sequence);
+    return disti_mismatch_next(calls, sequence, fingerprint);
+}
+
+/* The newest was not posted after all. */
+static inline void disti_mismatch_uncalled(struct engine_calls *calls)
+{
+    calls->next--;
+    calls->history = calls->called[calls->next % ENGINE_CALLS_KEPT].history;
+}
+
+/* Looks at `most` unexpected messages of each peer. True: a rank called something else. */
+bool disti_mismatch_look(struct dist_engine *engine, int most);
+
+/* The same, at all of them, while there is nothing else to do; and asks those that the oldest call
+ * has waited for for long. */
+bool disti_mismatch_rest(struct dist_engine *engine);
+
+/* After a look was true: ERR_MISMATCH, and tells both calls. */
+dist_status disti_mismatch_report(const struct dist_engine *engine);
+
+/* What an engine is made of; private to this floor. */
 
 #define ENGINE_TRANSPORTS_MAX 8
 #define ENGINE_CACHE_BUCKETS 64
@@ -275,5 +362,75 @@ uint64_t disti_fingerprint(const struct dist_call *call, int ranks);
 void disti_fingerprint_text(uint64_t fingerprint, char *text, size_t size);
 /* The receive ended with ERR_MISMATCH: says so for people, and returns it. */
 dist_status disti_mismatch(const struct dist_request *request, int rank, uint64_t sequence);
+
+/* Which transports an engine has to choose from; private to this floor. */
+
+/* The backend's transports, and behind them those that DIST_TRANSPORT names besides. */
+struct route_list {
+    const struct dist_transport *transports[ENGINE_TRANSPORTS_MAX];
+    int own, count;
+    uint64_t names; /* a hash of the others' names; 0: there are no others */
+    void *context;  /* the backend's, for its own */
+};
+
+/*
+ * ERR_INVALID_ARGUMENT: DIST_TRANSPORT names one that neither the backend nor the host has, or
+ * none. ERR_UNSUPPORTED: they are too many.
+ */
+dist_status disti_route_list(const struct dist_backend_config *config,
+                             const struct dist_engine_config *engine_config,
+                             struct route_list *list_p);
+
+/*
+ * What a rank lays before the others: an offer, unless that is told by rank 0 alone; a head; then
+ * for each transport of the list the bytes of its address, 0 if it is not open there, and the
+ * address, each on a place of its own.
+ *
+ *      | offer | head | 88 | ... | 32 | ... | zeros to the width that all have |
+ */
+struct route_head {
+    uint64_t names; /* what the transports are called that only DIST_TRANSPORT names */
+    uint64_t bytes; /* of the card, without the zeros */
+    struct disti_node_hello hello;
+};
+
+struct route_cards {
+    unsigned char *all; /* by rank */
+    size_t width;       /* of one */
+    size_t offer;       /* bytes of the offer in it */
+    const struct route_list *list;
+    struct route_head head; /* this rank's */
+};
+
+/* Is the transport among those that DIST_TRANSPORT allows (all, if it is not set)? */
+bool disti_route_allowed(const char *name);
+
+/* files.c: once the routes are chosen, and before a peer is called: tells of a limit of open files
+ * that is too small for all of them. Connections are made when they are needed, so it may do. */
+void disti_route_files(const struct dist_engine *engine);
+
+/* ---- cards.c ---- */
+
+/*
+ * The slot of a transport on the cards is its place in the list, so that a transport that is
+ * missing on one rank shifts nothing.
+ */
+int disti_route_slot(const struct route_list *list, const struct dist_transport *transport);
+
+/*
+ * Everybody's card; list and this rank's head are set. The offer becomes rank 0's. cards->all is
+ * the caller's to free, whatever the status. Blocks, as all_gather does.
+ */
+dist_status disti_route_exchange(struct dist_engine *engine, struct disti_tune_offer *offer,
+                                 struct route_cards *cards);
+
+struct route_head disti_route_head(const struct route_cards *cards, int rank);
+
+/* Does that rank's DIST_TRANSPORT name the same besides the backend's own transports? */
+bool disti_route_same_names(const struct route_cards *cards, int rank);
+
+/* The address in that slot of a card; NULL: there is none, or the card is nonsense. */
+const unsigned char *disti_route_address(const struct route_cards *cards, int rank, int slot,
+                                         size_t *bytes_p);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Waiting like a good neighbour: spin, then yield, then sleep. */
-#include "engine/wait.h"
+#include "engine/engine.h"
 
 #include "base/clock.h"
 

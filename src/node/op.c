@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A call on the boards, from stage to stage. */
+#include "base/clock.h"
+#include "base/dtype.h"
 #include "base/log.h"
-#include "node/pairs/course.h"
-#include "node/short.h"
+#include "base/process_lock.h"
+#include "node/state.h"
 
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The arrows of the drawing in node.h, by where they begin. */
@@ -364,4 +368,400 @@ dist_status disti_node_start_again(struct disti_node *node, const struct dist_ca
         return disti_node_op_left(op, call, history);
     short_take(node, op, number);
     return DIST_OK;
+}
+
+/* A call before it begins: its number, and which way its data go. */
+
+bool disti_node_knows(dist_collective collective)
+{
+    return disti_node_pattern(collective)->taken;
+}
+
+bool disti_node_takes(const struct disti_node *node, const struct dist_call *call)
+{
+    return node && disti_node_knows(call->collective);
+}
+
+/*
+ * Long, in rounds of what a window holds (r of them; or one, if all data are in segments):
+ *
+ *   stage 0         stage 1         stage 2                stage r
+ *   fill 0  | all   work 0  | all   drain 0  | all  ...   drain r - 1
+ *   shown   | there fill 1  | there work 1   | there
+ *                                   fill 2
+ *
+ * While one rank fills the window for round k + 1, a slower one may still drain round k - 1: hence
+ * three rounds of a window. What is direct has neither fill nor drain.
+ *
+ * A round holds whole lines of each block.
+ */
+size_t disti_node_piece(const struct disti_node *node, const struct disti_node_op *op)
+{
+    size_t blocks = node_blocks(node, disti_node_pattern(op->call.collective));
+
+    return node->round_bytes / blocks / NODE_APART * NODE_APART / op->element_bytes;
+}
+
+void disti_node_cut(const struct disti_node *node, struct disti_node_op *op)
+{
+    size_t piece = disti_node_piece(node, op);
+
+    op->piece = piece < op->largest ? piece : op->largest;
+    op->rounds = (op->largest + op->piece - 1) / op->piece;
+}
+
+bool disti_node_may_go_past(const struct disti_node *node, const struct disti_node_op *op)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+    bool gathers = !pattern->reduces && pattern->givers == NODE_ALL;
+    size_t blocks = gathers || pattern->in_blocks ? (size_t)node->ranks : 1;
+
+    return 2 * blocks * op->largest * op->element_bytes >= node->cache_bytes &&
+           !(pattern->reduces && op->call.in == op->call.out);
+}
+
+/* ---- how long is short ---- */
+
+static size_t start_bytes(dist_collective collective, int ranks, size_t block)
+{
+    return disti_node_pattern(collective)->in_blocks ? block * (size_t)ranks : block;
+}
+
+/* Of two ranks each sums half of a longer vector; else two copies are sooner made than waited for.
+ */
+static bool start_is_short(dist_collective collective, int ranks, size_t block)
+{
+    const struct node_pattern *pattern = disti_node_pattern(collective);
+    bool shares = ranks == 2 && pattern->reduces && pattern->takers == NODE_ALL;
+
+    return start_bytes(collective, ranks, block) <= (shares ? NODE_SHORT_PAIR : NODE_SHORT_MAX);
+}
+
+/* Who shares a sum should not do all of it. */
+bool disti_node_fits_area(dist_collective collective, int ranks, size_t block)
+{
+    const struct node_pattern *pattern = disti_node_pattern(collective);
+
+    return start_bytes(collective, ranks, block) <= NODE_AREA_BYTES &&
+           (!pattern->reduces || (ranks == 2 && pattern->takers == NODE_ROOT));
+}
+
+const char *disti_node_summary(dist_collective collective, int ranks, size_t block)
+{
+    if (start_is_short(collective, ranks, block))
+        return "on boards that all ranks have mapped, without messages";
+    if (disti_node_fits_area(collective, ranks, block))
+        return "data of dist_alloc where they are, others by boards that all ranks have mapped";
+    if (disti_node_pattern(collective)->reduces)
+        return "data of dist_alloc where they are, others through windows that all ranks have "
+               "mapped";
+    return "data of dist_alloc where they are, others by the kernel or through windows: "
+           "the first calls find out which is faster";
+}
+
+/* Elements that all blocks of IN have. */
+static size_t start_given(const struct disti_node *node, const struct disti_node_op *op)
+{
+    size_t given = 0;
+
+    if (!op->call.in_counts)
+        return op->call.count * node_blocks(node, disti_node_pattern(op->call.collective));
+    for (int r = 0; r < node->ranks; r++)
+        given += op->call.in_counts[r];
+    return given;
+}
+
+size_t disti_node_slot_bytes(const struct node_pattern *pattern)
+{
+    return pattern->givers == NODE_ALL && pattern->takers == NODE_ALL ? NODE_SLOT_NEAR
+                                                                      : NODE_SLOT_DATA;
+}
+
+static node_finish_fn start_finish(const struct disti_node_op *op,
+                                   const struct node_pattern *pattern)
+{
+    if (!op->takes || !op->largest)
+        return NULL;
+    if (!pattern->reduces)
+        return disti_node_copy_short;
+    return op->pair && op->call.op != DIST_AVG ? disti_node_reduce_pair : disti_node_reduce_short;
+}
+
+/* In a long call all keep step; in a short one takers wait for givers. */
+void disti_node_roles(const struct disti_node *node, struct disti_node_op *op)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+    bool all = op->way != NODE_WAY_BOARD;
+
+    op->gives = node_is(pattern->givers, op, node->rank);
+    op->takes = node_is(pattern->takers, op, node->rank);
+    op->first = all || pattern->givers == NODE_ALL ? 0 : op->call.root;
+    op->end = all || pattern->givers == NODE_ALL ? node->ranks : op->call.root + 1;
+    if (!all && !op->takes)
+        op->end = op->first;
+    op->met = op->end - op->first == node->ranks;
+    op->awaited = node->others + op->first - (op->first > node->rank);
+    op->awaited_end = node->others + op->end - (op->end > node->rank);
+    op->given = !all && op->gives ? start_given(node, op) * op->element_bytes : 0;
+    op->offset = pattern->in_blocks ? node_in_first(op, node->rank) * op->element_bytes : 0;
+    op->pair = node->ranks == 2 && pattern->reduces
+                   ? disti_reduce_kernel(op->call.dtype, op->call.op)
+                   : NULL;
+    op->finish = start_finish(op, pattern);
+    op->depth = !op->in_area || !op->gives ? node->last_slot + 1
+                : op->chosen               ? node->area_depth
+                                           : NODE_AREAS_FIXED;
+    op->seen = op->first;
+}
+
+static size_t start_largest(const size_t *counts, int ranks, size_t largest)
+{
+    for (int r = 0; counts && r < ranks; r++)
+        largest = counts[r] > largest ? counts[r] : largest;
+    return largest;
+}
+
+/* The largest block that this rank knows of; and its own, if lists of which all know all say it. */
+static void start_count(const struct disti_node *node, struct disti_node_op *op)
+{
+    const size_t *in = op->call.in_counts, *out = op->call.out_counts;
+
+    if (!op->paired && (in || out))
+        op->call.count = (in ? in : out)[node->rank];
+    op->largest = start_largest(in, node->ranks, op->call.count);
+    op->largest = start_largest(out, node->ranks, op->largest);
+}
+
+void disti_node_start(struct disti_node *node, const struct dist_call *call, uint64_t fingerprint,
+                      uint64_t history, struct disti_node_op *op)
+{
+    const struct node_pattern *pattern = disti_node_pattern(call->collective);
+    size_t blocks = node_blocks(node, pattern), bytes;
+
+    op->call = *call;
+    op->fingerprint = fingerprint;
+    op->history = history;
+    op->number = ++node->calls;
+    op->slot = node_slot_number(node, op->number);
+    op->element_bytes = call->collective == DIST_COLL_BARRIER ? 1 : dist_dtype_size(call->dtype);
+    op->paired = pattern->paired;
+    start_count(node, op);
+    bytes = op->largest * op->element_bytes;
+    op->way =
+        start_is_short(call->collective, node->ranks, bytes) ? NODE_WAY_BOARD : NODE_WAY_WINDOWS;
+    op->state = NODE_OP_POSTED;
+    op->cma = op->chosen = false;
+    op->stage = op->base = 0;
+    op->in_area = op->way == NODE_WAY_BOARD && bytes * blocks > disti_node_slot_bytes(pattern);
+    op->finish = NULL;
+    if (op->paired)
+        op->way = NODE_WAY_WINDOWS; /* if nothing else is found */
+    else
+        disti_node_roles(node, op);
+    op->admitted = 0;
+    op->round = 0;
+    op->done = 0;
+    op->others = 0;
+    op->program_out = NULL;
+    op->begun_ns = op->filled_ns = 0;
+    op->gait = 0;
+    op->tries_gait = false;
+    op->worked_ns = 0;
+    if (!op->paired && op->way != NODE_WAY_BOARD)
+        disti_node_cut(node, op);
+}
+
+/* Boards and windows of groups that have ended, while peers may still read them. */
+
+/* A call that began as the group ended may meet its deadline after its own, and wait for a lock. */
+#define DEFERRED_TIMEOUTS 2
+
+struct deferred {
+    struct deferred *next;
+    void *memory;
+    int64_t until_ns;
+};
+
+DISTI_PROCESS_LOCK(deferred_lock);
+static struct deferred *deferred_list;
+
+static void deferred_sweep(void)
+{
+    struct deferred **at = &deferred_list;
+
+    while (*at) {
+        struct deferred *deferred = *at;
+
+        if (!disti_expired(deferred->until_ns)) {
+            at = &deferred->next;
+            continue;
+        }
+        *at = deferred->next;
+        disti_segment_free(deferred->memory);
+        free(deferred);
+    }
+}
+
+void disti_node_free(void *memory, bool now, int timeout_ms)
+{
+    struct deferred *deferred = NULL;
+
+    pthread_mutex_lock(&deferred_lock);
+    deferred_sweep();
+    if (memory && !now)
+        deferred = calloc(1, sizeof(*deferred)); /* without memory it is never freed */
+    if (deferred) {
+        deferred->memory = memory;
+        deferred->until_ns = disti_deadline_ms((int64_t)DEFERRED_TIMEOUTS * timeout_ms);
+        deferred->next = deferred_list;
+        deferred_list = deferred;
+    } else if (memory && now) {
+        disti_segment_free(memory);
+    }
+    pthread_mutex_unlock(&deferred_lock);
+}
+
+/* How far a rank may be ahead of the others, whom it waits for, and whether they were called the
+ * same. */
+
+/*
+ * A rank that only gives ends its call when its data stand on its board, and goes on until its
+ * slots are full. Then it looks how far the others have come, and waits until they have half of
+ * them behind them, so that it need not look again for as many calls:
+ *
+ *     number   c - s                c - s / 2              c
+ *     ---------|--------------------|----------------------|
+ *              confirmed: all       awaited: all must      begun next
+ *              have begun it        have begun it
+ *
+ * In that look it compares the others' histories with its own. A call that differed before in
+ * vain, since nobody waited in it, so is found s calls later at most; or in the first in which a
+ * rank waits for another. Nobody loses sight of the calls that differ first: to write over them a
+ * rank must have compared the calls behind them.
+ */
+
+/* ---- what was called ---- */
+
+static uint64_t ahead_begun(const struct disti_node *node, int rank)
+{
+    return atomic_load_explicit(&node->peers[rank].board->begun, memory_order_acquire);
+}
+
+static uint64_t ahead_fingerprint(const struct disti_node *node, int rank, uint64_t number)
+{
+    struct node_board *board = node->peers[rank].board;
+
+    return atomic_load_explicit(&board->slots[node_slot_number(node, number)].fingerprint,
+                                memory_order_acquire);
+}
+
+dist_status disti_node_differs(const struct disti_node *node, struct disti_node_op *op,
+                               uint64_t number, int rank)
+{
+    uint64_t first = number <= node->last_slot ? 1 : number - node->last_slot;
+
+    if (first <= node->confirmed)
+        first = node->confirmed + 1;
+    while (first < number &&
+           ahead_fingerprint(node, node->rank, first) == ahead_fingerprint(node, rank, first))
+        first++;
+    op->peer = rank;
+    op->mine = ahead_fingerprint(node, node->rank, first);
+    op->theirs = ahead_fingerprint(node, rank, first);
+    op->sequence = node->sequences[node_slot_number(node, first)];
+    return op->mine == op->theirs ? DIST_OK : DIST_ERR_MISMATCH;
+}
+
+/*
+ * Were all calls the same that both this rank and that one have begun? The other may have left the
+ * last of them behind: then its slot holds a later call, or half of it, and the stage says so.
+ */
+static dist_status ahead_compare(const struct disti_node *node, struct disti_node_op *op, int rank)
+{
+    uint64_t mine = ahead_begun(node, node->rank), theirs = ahead_begun(node, rank);
+    uint64_t number = theirs < mine ? theirs : mine;
+    size_t at = node_slot_number(node, number);
+    struct node_slot *slot = &node->peers[rank].board->slots[at];
+    uint64_t history;
+
+    if (number <= node->confirmed)
+        return DIST_OK;
+    history = atomic_load_explicit(&slot->history, memory_order_acquire);
+    if (history == node->board->slots[at].history ||
+        atomic_load_explicit(&slot->stage, memory_order_relaxed) >=
+            node_writing(number + node->last_slot + 1))
+        return DIST_OK;
+    return disti_node_differs(node, op, number, rank);
+}
+
+dist_status disti_node_compare(const struct disti_node *node, struct disti_node_op *op)
+{
+    dist_status status = DIST_OK;
+
+    for (int r = 0; r < node->ranks && status == DIST_OK; r++)
+        status = ahead_compare(node, op, r);
+    return status;
+}
+
+/* ---- how far ahead ---- */
+
+/* The call that all must have begun before this one is, if it has to wait. */
+static uint64_t ahead_awaited(const struct disti_node_op *op)
+{
+    uint64_t half = op->depth / 2;
+
+    return op->number < half ? 0 : op->number - half;
+}
+
+bool disti_node_is_behind(const struct disti_node *node, const struct disti_node_op *op, int rank)
+{
+    return rank != node->rank && atomic_load_explicit(&node->peers[rank].board->begun,
+                                                      memory_order_seq_cst) < ahead_awaited(op);
+}
+
+bool disti_node_has_begun(const struct disti_node *node, int rank, uint64_t number)
+{
+    return ahead_begun(node, rank) >= number;
+}
+
+dist_status disti_node_admit(struct disti_node *node, struct disti_node_op *op)
+{
+    if (op->number - node->confirmed < op->depth)
+        return DIST_OK;
+    for (; op->admitted < node->ranks; op->admitted++) {
+        bool behind = disti_node_is_behind(node, op, op->admitted);
+        dist_status status = ahead_compare(node, op, op->admitted); /* all that it has begun */
+
+        if (status != DIST_OK || behind)
+            return status == DIST_OK ? DIST_IN_PROGRESS : status;
+    }
+    node->confirmed = ahead_awaited(op);
+    return DIST_OK;
+}
+
+/* ---- for whom it waits ---- */
+
+bool disti_node_waits_for(const struct disti_node *node, const struct disti_node_op *op, int rank)
+{
+    struct node_slot *slot = node_slot(node->peers[rank].board, op);
+
+    if (op->state == NODE_OP_POSTED)
+        return disti_node_is_behind(node, op, rank);
+    if (op->paired && op->stage > node->peers[rank].last)
+        return false;
+    return rank != node->rank && rank >= op->first && rank < op->end &&
+           atomic_load_explicit(&slot->stage, memory_order_seq_cst) <
+               node_stage(op->number, op->stage);
+}
+
+void disti_node_describe(const struct disti_node *node, const struct disti_node_op *op, char *text,
+                         size_t size)
+{
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (int r = 0; r < node->ranks && used + 16 < size; r++) {
+        if (disti_node_waits_for(node, op, r))
+            used += (size_t)snprintf(text + used, size - used, "%srank %d", used ? ", " : "", r);
+    }
 }

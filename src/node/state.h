@@ -1,11 +1,226 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a rank knows of its calls and peers; private to this folder. */
+/* The state of a node group: mailboxes, operations, pairs of calls, doorbells; private to the node
+ * layer. */
 #ifndef DISTI_NODE_STATE_H
 #define DISTI_NODE_STATE_H
 
-#include "node/board.h"
-#include "node/moving/gait.h"
-#include "node/segment/segment.h"
+#include "node/node.h"
+
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/uio.h>
+
+/* What stands on a rank's board, and when it may be read; private to this folder. */
+
+/* CPUs fetch lines in pairs: what different ranks write lies this far apart. */
+#define NODE_APART 128
+/* What is asked of memory. */
+#define NODE_LINE 64
+/* What a rank gives stands on its board up to so many bytes. */
+#define NODE_SHORT_MAX ((size_t)8 << 10)
+/* Up to so many of ordinary memory, which is copied there sooner than it is waited for. */
+#define NODE_AREA_BYTES ((size_t)32 << 10)
+/* Of two ranks: half of a longer vector is sooner summed where it lies than all of it moved. */
+#define NODE_SHORT_PAIR ((size_t)2 << 10)
+/* From so many bytes on it pays to fetch a slot for writing before it is written. */
+#define NODE_PREFETCH_MIN 192
+
+/*
+ * Where a rank's data are. Names of which all is zero: in its window. What most calls read comes
+ * first, and shares the line of the stage: each line more is one to fetch from another CPU.
+ *
+ * A segment that not all are known to have mapped is offered: the data are in the window too, the
+ * others try whether they can map it, and each says on its own board if it could not. So a rank
+ * without descriptors or mappings makes calls slower, and none fail.
+ */
+struct node_locations {
+    uint8_t rounds; /* of its window, before this call, modulo NODE_ROUNDS */
+    bool in_place;  /* OUT is the same, and `out` not written */
+    bool has_own;   /* a root of pairs: it copies a block of its own, too */
+    bool in_offered, out_offered;
+    bool out_named; /* `out` is to be read; known of calls in which all wait for all */
+    bool refuses;   /* from stage 1 on: one of the segments that were offered in this call */
+    struct disti_segment_location in;
+    struct disti_segment_location out;
+    struct disti_segment_location window;
+    uint64_t in_address, out_address; /* in this rank's own address space */
+    uint64_t mover_ns[2];             /* mover.c: by windows, and by CMA */
+};
+
+/*
+ * Of s slots call number c stands in slot c % s. `stage` is c << NODE_STAGE_BITS | what the rank
+ * has reached; it only grows. All else is written before the stage that it belongs to is stored
+ * (release), and read after that has been seen (acquire). What a rank gives stands in the slot, or
+ * in an area (area.h) if the slot is too small. Of s slots or areas one is written for call c when
+ * every rank is known to have begun call c - s + 1, so that all have done with call c - s, whose it
+ * was. Two would do; with more a rank that only gives need not wait for those that take.
+ *
+ * `history` is a hash of this call and all before it: where two ranks' are the same in one call, so
+ * are all calls before. Who waits for a call reads its slot while that is the call's. Who only
+ * looks back at one may find the next in the slot, or half of it: then the stage says so before
+ * history and fingerprint do.
+ */
+#define NODE_SLOTS_ALONE 32
+/* Of ranks that share CPUs, which take turns: one that only gives does so much in its own. */
+#define NODE_SLOTS 128
+#define NODE_STAGE_BITS 24
+/* Bytes that a slot has room for, aligned as any element: a root's short blocks for a few ranks. */
+#define NODE_SLOT_DATA 992
+/* So many are given there in a call in which all wait for all. */
+#define NODE_SLOT_NEAR 224
+#define NODE_SLOT_ALIGN 32
+/* Slots and areas are so much longer: if each began at the same place of a page, few of them would
+ * fit in a first-level cache together. */
+#define NODE_SLOT_GAP NODE_APART
+#define NODE_AREA_GAP (1024 + NODE_APART)
+/* The longest area; and how many a rank has whose places are fixed. */
+#define NODE_AREA_EACH (NODE_AREA_BYTES + NODE_AREA_GAP)
+#define NODE_AREAS_FIXED 8
+struct node_slot {
+    alignas(NODE_APART) _Atomic uint64_t stage;
+    _Atomic uint64_t history, fingerprint;
+    uint8_t place;  /* of enum disti_node_place, in calls of pairs */
+    bool cma;       /* of the rank that leads a call of pairs: the kernel may copy */
+    uint16_t area;  /* that it gives in, in units of NODE_APART; 0: the one fixed by its number */
+    int32_t failed; /* from stage 1 on: errno of a copy that the kernel did not make, or UNSEEN */
+    alignas(NODE_SLOT_ALIGN) union {
+        struct node_locations locations;
+        unsigned char data[NODE_SLOT_DATA + NODE_SLOT_GAP];
+    };
+};
+
+/* `failed`: a peer's segment could not be mapped. */
+#define NODE_UNSEEN (-1)
+
+/*
+ * In calls of pairs: a block for one rank, or from it. A list of them stands before what is given:
+ * in the slot, or else in the area.
+ */
+struct node_block {
+    uint64_t count, first; /* elements; where in IN or OUT it begins, or in what is given */
+};
+
+/*
+ * The boards of a group's ranks lie in one segment, which rank 0 makes and each of the others maps
+ * once: first all boards, then all areas. Who looks at everybody's board touches few pages
+ * so.
+ *
+ *     |board 0|board 1|...|board n - 1|areas of rank 0|areas of rank 1|...|areas of rank n - 1|
+ */
+
+/*
+ * ASLEEP, and the rank that it waits for << NODE_AWAITS: it sleeps, or is about to; that rank's
+ * next stage wakes it by its doorbell. Set before the last look at that rank's stage. GONE: it has
+ * given up calls that it had begun: what it has not done it will not do.
+ */
+/* Of writes_to: it writes to no rank's memory, or itself to any that it sees. */
+enum { NODE_TO_NONE = -1, NODE_TO_ANY = -2 };
+
+enum node_presence { NODE_AWAKE, NODE_ASLEEP, NODE_GONE };
+#define NODE_AWAITS 2 /* bits of the presence below the rank */
+
+struct node_board {
+    struct node_slot slots[NODE_SLOTS];
+    alignas(NODE_APART) _Atomic uint64_t begun; /* its newest call: others seldom look */
+    alignas(NODE_APART) _Atomic uint32_t presence;
+    _Atomic int32_t cpu;       /* that it was on when it last began a call */
+    _Atomic int32_t writes_to; /* that rank's memory, by the kernel; or one of: */
+    struct iovec written;      /* where there; a rank that gives up makes it empty */
+    uint64_t gave_up;          /* GONE: from this call on */
+};
+
+static inline struct node_slot *node_slot(struct node_board *board, const struct disti_node_op *op)
+{
+    return &board->slots[op->slot];
+}
+
+/* Of a rank's areas that of the call in its slot. A branch, so that no reader waits for the slot.
+ */
+static inline unsigned char *node_area(unsigned char *areas, const struct node_slot *slot,
+                                       uint64_t number)
+{
+    if (__builtin_expect(slot->area != 0, 0))
+        return areas + (size_t)slot->area * NODE_APART;
+    return areas + number % NODE_AREAS_FIXED * NODE_AREA_EACH;
+}
+
+/* As memcpy. Most short calls are about a number or two, which need no call of it. */
+static inline void node_copy(void *to, const void *from, size_t bytes)
+{
+    if (bytes == sizeof(uint64_t))
+        memcpy(to, from, sizeof(uint64_t));
+    else
+        memcpy(to, from, bytes);
+}
+
+static inline uint64_t node_stage(uint64_t number, uint32_t stage)
+{
+    return number << NODE_STAGE_BITS | stage;
+}
+
+/* The stage of a slot that is being written for a call. */
+static inline uint64_t node_writing(uint64_t number)
+{
+    return node_stage(number, 0) - 1;
+}
+
+/* How this rank's CPU copies long data best, which its own calls find out; private to this folder.
+ */
+
+/*
+ * Bits. 0: as the C library copies.
+ * ASKS: lines are asked for before they are needed, of several pages in turn.
+ * PAST: written past the caches, where nobody reads them soon.
+ * STREAMS: what goes into windows is. To write a line that another CPU has read takes some CPUs ten
+ * times as long as to read one that another has written; others read it later from further away.
+ */
+#define NODE_ASKS 1
+#define NODE_PAST 2
+#define NODE_STREAMS 4
+#define NODE_GAITS 8
+
+/* Of one collective in a size class, where data are in segments, or where they are not. */
+struct node_gait {
+    uint32_t ns[NODE_GAITS]; /* of this rank's work on 1 MiB, in its fastest call; 0: none yet */
+    uint16_t calls;          /* since the trials began */
+    uint8_t best;
+    bool tried; /* the first trials are over */
+};
+
+struct node_gaits {
+    struct node_gait elsewhere, direct;
+    struct node_gait area; /* of what stands in areas */
+    bool was_direct;       /* the last call */
+};
+
+/* The gait of what goes into a window. */
+static inline uint8_t node_window_gait(const struct disti_node_op *op)
+{
+    return (op->gait & NODE_ASKS) | (op->gait & NODE_STREAMS ? NODE_PAST : 0);
+}
+
+/* Before anything is copied. past: may it be written past the caches? */
+void disti_node_gait_choose(struct disti_node *node, struct disti_node_op *op, bool past);
+/* The call has ended. */
+void disti_node_gait_learn(struct disti_node *node, const struct disti_node_op *op);
+
+/*
+ * Of a call whose data stand in areas, and are longer than short: before this rank puts its own
+ * there, and behind; before it takes others', and behind.
+ */
+void disti_node_area_begin(struct disti_node *node, struct disti_node_op *op);
+void disti_node_area_shown(struct disti_node_op *op);
+void disti_node_area_take(struct disti_node_op *op);
+void disti_node_area_end(struct disti_node *node, struct disti_node_op *op);
+
+/* Some of a stage's work, whose time counts in a trial. True: that was the rest. */
+bool disti_node_work(struct disti_node *node, struct disti_node_op *op);
+/* The same of what this rank puts into its window for a round, and of what it fetches. */
+void disti_node_work_fill(struct disti_node *node, struct disti_node_op *op, uint64_t round);
+void disti_node_work_drain(struct disti_node *node, struct disti_node_op *op, uint64_t round);
+
+/* What a rank knows of its calls and peers; private to this folder. */
 
 /* Bytes of a window that one round uses: stays in the caches between being written and read. */
 #define NODE_ROUND_BYTES ((size_t)256 << 10)
@@ -397,5 +612,332 @@ void disti_node_ring(struct disti_node *node);
 
 /* Sees who is gone. */
 void disti_node_check_gone(struct disti_node *node);
+
+/* Areas: what a rank gives in a call stands in one, if a slot is too small and memory too far. */
+
+/*
+ * A rank's areas, NODE_AREAS_FIXED of them and a ring:
+ *
+ *     | of call 8 | of call 9 | ... | of call 15 | call 7 | call 20, long  | call 22 |  ...  |
+ *                                                                                    next
+ *
+ * Whose place is fixed by a call's number a reader asks for before it has seen the slot: so short
+ * blocks stand there. Longer ones follow each other in the ring. To write a line that another CPU
+ * has read, and still holds, takes several times as long as to write one that has left that CPU's
+ * caches; and all areas together are NODE_AREAS_ALL, some times what a CPU has of the second level.
+ *
+ * Whoever writes first to a page waits for it. So a rank uses its ring when it has given long
+ * blocks several times. That is its own matter: its slot says where the area is.
+ */
+#define NODE_AREAS_ALL ((size_t)4 << 20)
+
+/* How many bytes of areas a rank has. With many ranks there is no ring. */
+static inline size_t node_areas_bytes(int ranks)
+{
+    size_t areas = NODE_AREAS_ALL / (size_t)ranks / NODE_AREA_EACH;
+
+    return NODE_AREA_EACH * (areas > 2 * NODE_AREAS_FIXED ? areas : NODE_AREAS_FIXED);
+}
+
+static inline void node_size_areas(struct disti_node *node)
+{
+    node->area_bytes = node_areas_bytes(node->ranks);
+    node->area_depth = NODE_AREAS_FIXED;
+    node->area_next = 0;
+}
+
+/* True: from now on the ring is used, and has not been before. */
+static inline bool node_use_ring(struct disti_node *node)
+{
+    size_t areas = node->area_bytes / NODE_AREA_EACH;
+
+    if (node->area_next || areas <= NODE_AREAS_FIXED)
+        return false;
+    areas -= NODE_AREAS_FIXED + 1; /* one may be lost where the ring ends */
+    node->area_next = NODE_AREAS_FIXED * NODE_AREA_EACH;
+    node->area_depth = areas <= node->last_slot ? areas : node->last_slot + 1;
+    return true;
+}
+
+/* The slot's call gives so many bytes, which are long, in the ring if that is used. */
+static inline void node_take_area(struct disti_node *node, struct node_slot *slot, size_t bytes)
+{
+    slot->area = 0;
+    if (!node->area_next)
+        return;
+    if (node->area_next + bytes > node->area_bytes)
+        node->area_next = NODE_AREAS_FIXED * NODE_AREA_EACH;
+    slot->area = (uint16_t)(node->area_next / NODE_APART);
+    node->area_next += (bytes + NODE_AREA_GAP) / NODE_APART * NODE_APART;
+}
+
+/* How a call begins and a short one ends: inline, for one that comes again. */
+
+/* Each so many say which CPU the rank is on. */
+#define SHORT_CPU_CALLS 8
+
+/* Its slot is free: it is this rank's newest call from now on. */
+static inline void short_begin(struct disti_node *node, size_t at, uint64_t number,
+                               uint64_t sequence, uint64_t fingerprint, uint64_t history)
+{
+    struct node_board *board = node->board;
+    struct node_slot *slot = &board->slots[at];
+
+    node->sequences[at] = sequence;
+    atomic_store_explicit(&slot->stage, node_writing(number), memory_order_relaxed);
+    atomic_store_explicit(&slot->history, history, memory_order_release);
+    atomic_store_explicit(&slot->fingerprint, fingerprint, memory_order_release);
+    atomic_store_explicit(&board->begun, number, memory_order_release);
+}
+
+/* Short: what this rank gives. */
+static inline void short_show(struct disti_node *node, struct node_slot *slot,
+                              const struct disti_node_op *op)
+{
+    size_t given = op->given;
+
+    if (!given)
+        return;
+    if (__builtin_expect(op->in_area, 0)) {
+        slot->area = 0;
+        node_copy(node_area(node->self->areas, slot, op->number), op->call.in, given);
+    } else {
+        node_copy(slot->data, op->call.in, given);
+    }
+}
+
+/* The store must stand before the look at who sleeps: presence.c says how, without a fence or with.
+ */
+static inline void short_publish(struct disti_node *node, struct node_slot *mine, uint64_t stage)
+{
+    struct node_board **other = node->others, **end = other + node->ranks - 1;
+
+    if (node->fences)
+        atomic_store_explicit(&mine->stage, stage, memory_order_seq_cst);
+    else
+        atomic_store_explicit(&mine->stage, stage, memory_order_release);
+    atomic_signal_fence(memory_order_seq_cst);
+    for (; other < end; other++) {
+        if (atomic_load_explicit(&(*other)->presence, memory_order_seq_cst) != NODE_AWAKE) {
+            disti_node_ring(node);
+            return;
+        }
+    }
+}
+
+/* Have all that it waits for shown the same call? */
+static inline bool short_has_all(const struct disti_node_op *op, size_t at, uint64_t number,
+                                 uint64_t history)
+{
+    struct node_board *const *other = op->awaited, *const *end = op->awaited_end;
+
+    for (; other < end; other++) {
+        struct node_slot *slot = &(*other)->slots[at];
+
+        if (atomic_load_explicit(&slot->stage, memory_order_acquire) < node_stage(number, 0) ||
+            atomic_load_explicit(&slot->history, memory_order_relaxed) != history)
+            return false;
+    }
+    return true;
+}
+
+/*
+ * The next call's slot has been read by all, and so is in their caches: it is fetched back for
+ * writing while the others' data are on their way.
+ */
+static inline void short_prefetch_next(struct disti_node *node, const struct disti_node_op *op,
+                                       size_t bytes)
+{
+    uint64_t next = op->number + 1;
+
+    if (bytes < NODE_PREFETCH_MIN)
+        return;
+    node_prefetch_write(&node->board->slots[node_slot_number(node, next)],
+                        NODE_SLOT_ALIGN + (op->in_area ? NODE_SLOT_NEAR : bytes));
+    if (op->in_area && !(op->gait & NODE_STREAMS))
+        node_prefetch_write(op->chosen && node->area_next
+                                ? node->self->areas + node->area_next
+                                : node->self->areas + next % NODE_AREAS_FIXED * NODE_AREA_EACH,
+                            bytes);
+}
+
+/* Short: all have come; takes what they give. */
+static inline void short_take(struct disti_node *node, const struct disti_node_op *op,
+                              uint64_t number)
+{
+    if (op->met)
+        node->confirmed = number;
+    short_prefetch_next(node, op, op->given);
+    if (op->finish)
+        op->finish(node, op);
+}
+
+/* What op.c asks of a call in which a rank knows the counts of its own blocks only. */
+
+/* Chooses where this rank's blocks stand, and whom it awaits. */
+void disti_node_pairs_choose(struct disti_node *node, struct disti_node_op *op);
+/* Writes its list into its slot or area, and its blocks or where they are. */
+dist_status disti_node_pairs_show(struct disti_node *node, struct disti_node_op *op);
+/* Learns what the others have shown. ERR_MISMATCH: another count. */
+dist_status disti_node_pairs_resolve(struct disti_node *node, struct disti_node_op *op);
+/* Some of this rank's part, from op->done on. True: that was the rest. */
+bool disti_node_pairs_work(struct disti_node *node, struct disti_node_op *op);
+/* Do all that it waits for, and this rank, give on boards? Then take does all, at once. */
+bool disti_node_pairs_are_short(const struct disti_node *node, const struct disti_node_op *op);
+dist_status disti_node_pairs_take(struct disti_node *node, struct disti_node_op *op);
+/* Is there something left that goes through windows? All is done that went without. */
+bool disti_node_pairs_remain(struct disti_node *node, struct disti_node_op *op);
+/* Readies the windows for it. */
+dist_status disti_node_pairs_to_windows(struct disti_node *node, struct disti_node_op *op);
+/* again.c: may the op, which has begun, come again: does this rank give little, whatever others do?
+ * What was known of the last such is forgotten. */
+bool disti_node_pairs_recur(const struct disti_node *node, const struct disti_node_op *op);
+/* As disti_node_start_again. */
+dist_status disti_node_pairs_again(struct disti_node *node, const struct dist_call *call,
+                                   uint64_t history, struct disti_node_op *op);
+/* Puts the round's pieces into this rank's window. */
+void disti_node_pairs_fill(struct disti_node *node, struct disti_node_op *op, uint64_t round);
+
+/* What the files of this folder share. */
+
+/*
+ * Calls in which a rank knows the counts of its own blocks only: gather_v, scatter_v, all_to_all_v.
+ * What they are to others is a matter of two ranks, who both know the block between them, and of
+ * what stands on the boards:
+ *
+ *     place of the giver   slot, area         memory
+ *     on its board         list, blocks       list, where they are
+ *     stage 0              taken, the end     both copy a part; or it waits for windows
+ *     stage 1                                 all is done that goes without windows
+ *     stage 2, 3, ...                         the window holds round 0, 1, ...
+ *
+ * Every giver chooses its place by itself, from what it gives. So a rank that gives little never
+ * waits, whatever others give. Where two ranks copy, each awaits the other until the last stage of
+ * that pair, and no longer: other pairs may need more rounds, or none.
+ *
+ * The root leads, or else rank 0: whether the kernel or windows move ordinary memory stands on its
+ * board. What the kernel refuses, or a rank cannot map, goes through windows from stage 2 on:
+ * either of the two says at stage 1 that it has failed.
+ */
+static inline bool pairs_gives(const struct disti_node_op *op, int rank)
+{
+    return node_is(disti_node_pattern(op->call.collective)->givers, op, rank);
+}
+
+static inline bool pairs_takes(const struct disti_node_op *op, int rank)
+{
+    return node_is(disti_node_pattern(op->call.collective)->takers, op, rank);
+}
+
+/* Does this rank give to others? Between a root and another one gives, the other takes. */
+static inline bool pairs_gives_others(const struct disti_node *node, const struct disti_node_op *op)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+
+    if (!pattern->rooted)
+        return true;
+    return (pattern->givers == NODE_ROOT) == (node->rank == op->call.root);
+}
+
+/* The block of IN that is for that rank: all have one, or the root has the only one. */
+static inline struct node_block pairs_in(const struct disti_node_op *op, int taker)
+{
+    int block = op->call.in_counts ? taker : 0;
+
+    return (struct node_block){node_in_count(op, block), node_in_first(op, block)};
+}
+
+/* The block of OUT that comes from that rank. */
+static inline struct node_block pairs_out(const struct disti_node_op *op, int giver)
+{
+    int block = op->call.out_counts ? giver : 0;
+
+    return (struct node_block){node_out_count(op, block), node_out_first(op, block)};
+}
+
+/* Bytes to the end of the last block of IN or OUT. */
+static inline size_t pairs_extent(const size_t *counts, const size_t *offsets,
+                                  const struct disti_node *node, const struct disti_node_op *op)
+{
+    size_t end = counts ? 0 : op->call.count;
+
+    for (int r = 0; counts && r < node->ranks; r++) {
+        if (counts[r] && offsets[r] + counts[r] > end)
+            end = offsets[r] + counts[r];
+    }
+    return end * op->element_bytes;
+}
+
+/* Bytes before the first block that stands behind a list; those in an area are copied by lines. */
+static inline size_t pairs_list_bytes(int listed, enum disti_node_place place)
+{
+    size_t bytes = (size_t)listed * sizeof(struct node_block);
+
+    return place == NODE_IN_SLOT ? bytes : (bytes + NODE_LINE - 1) / NODE_LINE * NODE_LINE;
+}
+
+/* Whose word counts on how ordinary memory is copied. */
+static inline int pairs_leader(const struct disti_node_op *op)
+{
+    return disti_node_pattern(op->call.collective)->rooted ? op->call.root : 0;
+}
+
+/* Has this rank a list of all ranks' blocks, or is there only one? */
+static inline int pairs_listed(const struct disti_node *node, const struct disti_node_op *op)
+{
+    return op->call.in_counts || op->call.out_counts ? node->ranks : 1;
+}
+
+/* How a giver's memory is reached. */
+static inline enum node_means pairs_means(const struct disti_node_op *op,
+                                          const struct node_locations *giver)
+{
+    return giver->in.name.key ? NODE_SEEN : op->cma ? NODE_BY_KERNEL : NODE_BY_WINDOW;
+}
+
+/* Its list, in a call of pairs. */
+static inline struct node_block *node_list(const struct node_peer *peer,
+                                           const struct disti_node_op *op)
+{
+    struct node_slot *slot = node_slot(peer->board, op);
+
+    if (__builtin_expect(slot->place == NODE_IN_SLOT, 1))
+        return (void *)slot->data;
+    return (void *)node_area(peer->areas, slot, op->number);
+}
+
+/* Where a block of a giver's stands on its board. */
+static inline const char *pairs_on_board(const struct disti_node *node,
+                                         const struct disti_node_op *op, int giver,
+                                         const struct node_block *block)
+{
+    const struct node_peer *peer = &node->peers[giver];
+    int listed = disti_node_pattern(op->call.collective)->in_blocks ? node->ranks : 1;
+    enum disti_node_place place = (enum disti_node_place)node_slot(peer->board, op)->place;
+
+    return (const char *)node_list(peer, op) + pairs_list_bytes(listed, place) +
+           block->first * op->element_bytes;
+}
+
+/* This rank's list, of blocks as they lie in memory, or as they stand behind it. */
+void disti_node_pairs_list(const struct disti_node *node, const struct disti_node_op *op,
+                           struct node_block *list);
+/* What a giver's list says of this rank's block. ERR_MISMATCH: this rank expects another count. */
+dist_status disti_node_pairs_block(struct disti_node *node, struct disti_node_op *op, int giver,
+                                   struct node_block *block_p);
+
+/* A process's doorbell: who sleeps until a peer's call comes is woken through it. */
+
+/* Readies the process's doorbell for this rank, and writes how it is reached. */
+dist_status disti_node_doorbell_open(struct disti_node *node, struct disti_node_hello *hello);
+/* The process's, if this was its last node, and its hold of its peers'. */
+void disti_node_doorbell_close(struct disti_node *node);
+
+/* Wakes that rank's sleeper. */
+void disti_node_doorbell_ring(struct disti_node *node, int rank);
+/* The calling thread is the one to wake. Returns what becomes readable then. */
+int disti_node_doorbell_listen(struct disti_node *node);
+/* Nobody is; what came for other nodes of the process is forwarded. */
+void disti_node_doorbell_silence(struct disti_node *node);
 
 #endif

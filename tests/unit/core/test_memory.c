@@ -2,7 +2,7 @@
 /* Memory of dist_alloc and dist_register: the backend's, and that of segments. */
 #include "alone.h"
 #include "fake.h"
-#include "node/segment/segment.h"
+#include "node/node.h"
 #include "worlds.h"
 
 #include <pthread.h>

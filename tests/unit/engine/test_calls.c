@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Calls as such: prepared ones, reductions of the program's own, and calls that do not agree. */
-#include "engine/mismatch.h"
 #include "engine/state.h"
 #include "engine_rank.h"
-#include "node/segment/segment.h"
+#include "node/node.h"
 
 #include <unistd.h>
 

@@ -2,7 +2,7 @@
 /* Costs: measured between ranks, agreed on, kept in files that may be damaged. */
 #include "engine_rank.h"
 
-#include "engine/measure/tune.h"
+#include "engine/engine.h"
 #include "engine/state.h"
 
 #include <fcntl.h>

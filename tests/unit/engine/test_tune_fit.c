@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Costs from times: what the simulator then says takes as long as what was measured. */
-#include "engine/measure/tune.h"
+#include "engine/engine.h"
 #include "topology/topology.h"
 
 #include "../base/unit.h"

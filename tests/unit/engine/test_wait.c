@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Waiting: who spins, who yields, when sleep comes. */
 #include "base/clock.h"
-#include "engine/wait.h"
+#include "engine/engine.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Areas: none is written while another rank may still read it, whatever their lengths. */
-#include "node/area.h"
+#include "node/state.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
 /* Tests of the buddy system, against a map of which block each unit is in. */
 #include "unit.h"
 
-#include "node/segment/buddy.h"
+#include "node/segment.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
 #include "unit.h"
 
 #include "../base/first_ended.h"
-#include "node/waking/doorbell.h"
+#include "node/state.h"
 
 #include <stdatomic.h>
 

@@ -11,8 +11,8 @@
 #include <cmocka.h>
 /* clang-format on */
 
-#include "node/segment/file.h"
-#include "node/segment/segment.h"
+#include "node/node.h"
+#include "node/segment.h"
 
 #include <poll.h>
 #include <signal.h>

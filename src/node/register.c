@@ -3,9 +3,7 @@
 #include "base/log.h"
 #include "base/process/own.h"
 #include "base/process/pages.h"
-#include "node/segment/arena.h"
-#include "node/segment/file.h"
-#include "node/segment/table.h"
+#include "node/segment.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,0 +1,617 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The gait of a copy: as the C library does it, or with lines asked for ahead, or past the caches.
+ * All give the same result. Which is soonest depends on the CPU (on some it takes twice as long to
+ * ask for a line that another CPU has, on others half), on sizes, caches, and on who else uses
+ * them. So every rank tries them in its own calls, of each collective and size class, and need not
+ * agree with others:
+ *
+ *   call     0 1 2 0 1 2 0 1 2 0 1 2                               without windows
+ *            0 4 1 5 2 6 3 7 0 4 1 5 2 6 3 7                       copies through windows
+ *            0 0 0 0   4 4 4 4   1 1 1 1   5 5 5 5   2 2 2 2 ...   reductions; then the best
+ *
+ *   8 ...    0 4 0 4 0 4 0 4                                       by areas: too short for more
+ *
+ * What counts is the rank's own work, without its waits. All ranks try the same in the same call,
+ * so that a window's reader pays for how it was written. Trials come again as those of mover.c do.
+ */
+#include "base/clock.h"
+#include "node/state.h"
+
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+
+#define GAIT_TURNS 3 /* of those that do not stream */
+/* Calls by areas in which both ways are tried. */
+#define GAIT_AREA_TRIALS 8
+/* They begin behind so many. */
+#define GAIT_AREA_BEFORE 8
+#define GAIT_AREA_DECIDES (GAIT_AREA_BEFORE + GAIT_AREA_TRIALS)
+/* After so many calls of a class the trials begin anew, for the first time and then. */
+#define GAIT_CALLS_FIRST 64
+#define GAIT_CALLS 2000
+
+static struct node_gaits *gaits_of(struct disti_node *node, const struct disti_node_op *op)
+{
+    return &node->gaits[op->call.collective][disti_node_size_class(op)];
+}
+
+/* A sum in segments reads and writes the memory of all ranks at once: it does best to ask for it.
+ */
+static bool gait_is_given(const struct node_gaits *gaits, const struct disti_node_op *op)
+{
+    return gaits->was_direct && disti_node_pattern(op->call.collective)->reduces;
+}
+
+/* Is there no window to stream into? Of two ranks that sum for both each writes over what it has
+ * just read, in the other's window. */
+static bool gait_never_streams(const struct disti_node *node, const struct disti_node_op *op,
+                               bool direct)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+
+    return direct || (node->ranks == 2 && pattern->slices && pattern->takers == NODE_ALL);
+}
+
+/*
+ * Calls in a row in which one is tried. A reduction tries each until the windows' rounds have all
+ * been written so: until then they lie where another gait has left them. A long call uses each of
+ * them more than once. Where the kernel may copy, mover.c compares it with few calls, which are to
+ * show several.
+ */
+static int gait_run(const struct disti_node_op *op)
+{
+    if (!disti_node_pattern(op->call.collective)->reduces)
+        return 1;
+    if (disti_node_class_bytes(disti_node_size_class(op)) > NODE_ROUNDS * NODE_ROUND_BYTES)
+        return 2;
+    return 4;
+}
+
+/* Calls in which all are tried, each twice at least. */
+static int gait_trials(const struct disti_node *node, const struct disti_node_op *op, bool direct)
+{
+    const int run = gait_run(op);
+
+    if (gait_never_streams(node, op, direct))
+        return GAIT_TURNS * NODE_STREAMS;
+    return (run > 1 ? run : 2) * NODE_GAITS;
+}
+
+static uint8_t gait_tried(const struct disti_node *node, const struct disti_node_op *op,
+                          bool direct, int calls)
+{
+    const int turn = calls / gait_run(op) % NODE_GAITS;
+
+    if (gait_never_streams(node, op, direct))
+        return (uint8_t)(calls % NODE_STREAMS);
+    return (uint8_t)(turn / 2 | (turn % 2 ? NODE_STREAMS : 0));
+}
+
+void disti_node_gait_choose(struct disti_node *node, struct disti_node_op *op, bool past)
+{
+    struct node_gaits *gaits = gaits_of(node, op);
+    bool direct = gaits->was_direct;
+    const struct node_gait *gait = direct ? &gaits->direct : &gaits->elsewhere;
+
+    op->worked_ns = 0;
+    op->tries_gait = gait->calls < gait_trials(node, op, direct) && !gait_is_given(gaits, op);
+    op->gait = op->tries_gait ? gait_tried(node, op, direct, gait->calls) : gait->best;
+    if (gait_is_given(gaits, op))
+        op->gait = NODE_ASKS | NODE_PAST;
+    if (!past)
+        op->gait &= (uint8_t)~NODE_PAST;
+}
+
+static void gait_record(struct node_gait *gait, const struct disti_node_op *op)
+{
+    uint64_t bytes = op->largest * op->element_bytes;
+    uint64_t ns = (uint64_t)op->worked_ns * 1024 / (bytes / 1024 + 1) + 1;
+    uint32_t *least = &gait->ns[op->gait];
+
+    if (!*least || ns < *least)
+        *least = ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
+}
+
+/*
+ * Streams must save a quarter: the ranks may not agree, and who does not stream pays for others.
+ * Who only gives does not see what its readers pay: it must save half.
+ */
+static uint64_t gait_cost(const struct node_gait *gait, uint8_t which, bool only_gives)
+{
+    return (uint64_t)gait->ns[which] * (!(which & NODE_STREAMS) ? 3 : only_gives ? 6 : 4);
+}
+
+static void gait_decide(struct node_gait *gait, bool only_gives)
+{
+    for (uint8_t i = 0; i < NODE_GAITS; i++) {
+        bool better = !gait->ns[gait->best] ||
+                      gait_cost(gait, i, only_gives) < gait_cost(gait, gait->best, only_gives);
+
+        if (gait->ns[i] && better)
+            gait->best = i;
+    }
+}
+
+void disti_node_gait_learn(struct disti_node *node, const struct disti_node_op *op)
+{
+    struct node_gaits *gaits = gaits_of(node, op);
+    bool direct = op->way == NODE_WAY_DIRECT, was_direct = gaits->was_direct;
+    struct node_gait *gait = direct ? &gaits->direct : &gaits->elsewhere;
+
+    gaits->was_direct = direct;
+    if (op->way == NODE_WAY_CMA || direct != was_direct)
+        return;
+    if (op->tries_gait)
+        gait_record(gait, op);
+    if (++gait->calls == gait_trials(node, op, direct))
+        gait_decide(gait, false);
+    if (gait->calls == (gait->tried ? GAIT_CALLS : GAIT_CALLS_FIRST))
+        *gait = (struct node_gait){.best = gait->best, .tried = true};
+}
+
+/* ---- areas ---- */
+
+static void gait_choose_area(struct disti_node *node, struct disti_node_op *op)
+{
+    const struct node_gait *gait = &gaits_of(node, op)->area;
+
+    op->tries_gait = gait->calls >= GAIT_AREA_BEFORE && gait->calls < GAIT_AREA_DECIDES;
+    if (gait->calls == GAIT_AREA_BEFORE)
+        disti_node_use_ring(node);
+    op->gait = op->tries_gait ? gait->calls % 2 * NODE_STREAMS : gait->best;
+}
+
+static void gait_learn_area(struct disti_node *node, const struct disti_node_op *op)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+    struct node_gait *gait = &gaits_of(node, op)->area;
+
+    if (op->tries_gait)
+        gait_record(gait, op);
+    if (++gait->calls == GAIT_AREA_DECIDES)
+        gait_decide(gait, pattern->givers != pattern->takers);
+    if (gait->calls == (gait->tried ? GAIT_CALLS : GAIT_CALLS_FIRST))
+        *gait = (struct node_gait){.best = gait->best, .tried = true};
+}
+
+/* ---- work, and its time ---- */
+
+static int64_t gait_clock(const struct disti_node_op *op)
+{
+    return op->tries_gait ? disti_now_ns() : 0;
+}
+
+void disti_node_area_begin(struct disti_node *node, struct disti_node_op *op)
+{
+    gait_choose_area(node, op);
+    op->worked_ns = -gait_clock(op);
+}
+
+void disti_node_area_shown(struct disti_node_op *op)
+{
+    if (op->gait & NODE_STREAMS)
+        disti_node_store_fence();
+    op->worked_ns += gait_clock(op);
+}
+
+void disti_node_area_take(struct disti_node_op *op)
+{
+    op->worked_ns -= gait_clock(op);
+}
+
+void disti_node_area_end(struct disti_node *node, struct disti_node_op *op)
+{
+    op->worked_ns += gait_clock(op);
+    gait_learn_area(node, op);
+}
+
+bool disti_node_work(struct disti_node *node, struct disti_node_op *op)
+{
+    int64_t begun = gait_clock(op);
+    bool ended;
+
+    if (op->paired)
+        ended = disti_node_pairs_work(node, op);
+    else if (disti_node_pattern(op->call.collective)->reduces)
+        ended = disti_node_reduce_some(node, op);
+    else
+        ended = disti_node_copy_some(node, op);
+    op->worked_ns += gait_clock(op) - begun;
+    return ended;
+}
+
+void disti_node_work_fill(struct disti_node *node, struct disti_node_op *op, uint64_t round)
+{
+    int64_t begun = gait_clock(op);
+
+    if (op->paired)
+        disti_node_pairs_fill(node, op, round);
+    else
+        disti_node_fill(node, op, round);
+    if (op->gait & NODE_STREAMS)
+        disti_node_store_fence();
+    op->worked_ns += gait_clock(op) - begun;
+}
+
+void disti_node_work_drain(struct disti_node *node, struct disti_node_op *op, uint64_t round)
+{
+    int64_t begun = gait_clock(op);
+
+    disti_node_drain(node, op, round);
+    op->worked_ns += gait_clock(op) - begun;
+}
+
+/*
+ * Which way ordinary memory is moved. Where the data are is known only when all have come to a
+ * call; so the calls before it, of the same collective and size class, tell.
+ *
+ * Up to NODE_AREA_BYTES a board is best, for who gives need not wait; unless the data are in
+ * segments, where it would be a needless copy. So a few calls see where they are.
+ *
+ * Longer data go through windows, copied twice, in rounds; or are copied by the kernel, once, at
+ * the price of system calls. What is faster depends on caches, kernel, size, and on how many ranks
+ * share a CPU. So a few calls in a row take one way, then a few the other (windows are sooner when
+ * they lie in the caches), and all ranks show what they measured:
+ *
+ *   call     0 ... 7   8 ... 11   12 ... 15   16
+ *            CMA       CMA        windows     all see all times: the sooner way from now on
+ *
+ * A window that nobody has used yet has no pages, and whoever fills it first waits for each of
+ * them: a program that makes a few calls does without, so the kernel copies in those. Long calls
+ * use each page more than once: they try from the third on, and decide in the eleventh.
+ *
+ * What counts is the time from when all had come, and what a rank has put into its window before.
+ * Ranks that share a CPU count the time that they had one: whoever gets it last finds the others'
+ * work done, and would call that quick. The times of all ranks are added.
+ *
+ * Every rank counts the same calls and sees the same times, and so comes to the same answer. They
+ * try again soon, when buffers and windows lie in the caches as they do from then on; and now and
+ * then, for ranks move to other CPUs, and neighbours come and go.
+ */
+
+/* The trials begin behind so many calls; the call behind them decides. */
+#define MOVER_BEFORE 8
+#define MOVER_TRIALS 8
+/* The same of calls so long that the windows' first pages are little of them. */
+#define MOVER_BEFORE_LONG 2
+/* So many calls in a row with data elsewhere than in segments: boards are taken. */
+#define MOVER_LOOKS 2
+/* After so many calls of a class the trials begin anew, for the first time and then. */
+#define MOVER_CALLS_FIRST 64
+#define MOVER_CALLS 2000
+/* The least class: calls of up to so many bytes. */
+#define MOVER_LEAST 13
+
+int disti_node_size_class(const struct disti_node_op *op)
+{
+    size_t bytes = op->largest * op->element_bytes;
+    int size = 0;
+
+    while (size < NODE_SIZES - 1 && bytes >> MOVER_LEAST >> size)
+        size++;
+    return size;
+}
+
+size_t disti_node_class_bytes(int size_class)
+{
+    return size_class ? (size_t)1 << (MOVER_LEAST - 1 + size_class) : 0;
+}
+
+static struct node_mover *mover_of(struct disti_node *node, const struct disti_node_op *op)
+{
+    return &node->movers[op->call.collective][disti_node_size_class(op)];
+}
+
+/* How many trials have been before this call; negative while there are none yet. */
+static int mover_trial(const struct node_mover *mover, const struct disti_node_op *op)
+{
+    const bool is_long = op->largest * op->element_bytes >= NODE_ROUNDS * NODE_ROUND_BYTES;
+
+    return mover->calls - (is_long ? MOVER_BEFORE_LONG : MOVER_BEFORE);
+}
+
+static bool mover_tries(const struct node_mover *mover, const struct disti_node_op *op)
+{
+    const int trial = mover_trial(mover, op);
+
+    return trial >= 0 && trial < MOVER_TRIALS;
+}
+
+static bool mover_decides(const struct node_mover *mover, const struct disti_node_op *op)
+{
+    return mover_trial(mover, op) == MOVER_TRIALS;
+}
+
+/* May the kernel copy, in this call? It reduces nothing. */
+static bool mover_may_cma(const struct disti_node *node, const struct disti_node_op *op)
+{
+    return node->cma && !disti_node_pattern(op->call.collective)->reduces;
+}
+
+static void mover_count(struct node_mover *mover)
+{
+    if (++mover->calls == (mover->tried ? MOVER_CALLS : MOVER_CALLS_FIRST))
+        *mover = (struct node_mover){.windows = mover->windows, .tried = true};
+}
+
+static bool mover_begins_with_cma(const struct node_mover *mover, const struct disti_node_op *op)
+{
+    int trial;
+
+    if (mover->direct)
+        return true;
+    if (mover->calls < MOVER_BEFORE_LONG) /* short calls stay here */
+        return !mover->windows;
+    trial = mover_trial(mover, op);
+    if (trial == MOVER_TRIALS)
+        return true;
+    return trial >= 0 && trial < MOVER_TRIALS ? trial < MOVER_TRIALS / 2 : !mover->windows;
+}
+
+/* Calls of pairs reduce nothing. */
+bool disti_node_mover_leads(struct disti_node *node, const struct disti_node_op *op)
+{
+    return node->cma && !node->cma_refused && mover_begins_with_cma(mover_of(node, op), op);
+}
+
+bool disti_node_mover_takes_area(struct disti_node *node, const struct disti_node_op *op)
+{
+    struct node_mover *mover = mover_of(node, op);
+
+    if (mover->calls < MOVER_LOOKS)
+        return false;
+    mover_count(mover);
+    return true;
+}
+
+void disti_node_mover_choose(struct disti_node *node, struct disti_node_op *op)
+{
+    struct node_mover *mover = mover_of(node, op);
+
+    op->cma = mover_may_cma(node, op) && mover_begins_with_cma(mover, op);
+    if (mover->calls < MOVER_LOOKS ||
+        !disti_node_fits_area(op->call.collective, node->ranks, op->largest * op->element_bytes))
+        return;
+    op->way = NODE_WAY_BOARD;
+    op->in_area = op->chosen = true;
+    disti_node_roles(node, op);
+    mover_count(mover);
+}
+
+void disti_node_mover_show(struct disti_node *node, const struct disti_node_op *op)
+{
+    const struct node_mover *mover = mover_of(node, op);
+    struct node_locations *locations = &node_slot(node->board, op)->locations;
+
+    if (mover_decides(mover, op))
+        memcpy(locations->mover_ns, mover->ns, sizeof(mover->ns));
+}
+
+static int64_t mover_clock(const struct disti_node *node)
+{
+    return disti_node_is_crowded(node) ? disti_thread_ns() : disti_now_ns();
+}
+
+void disti_node_mover_fill(struct disti_node *node, struct disti_node_op *op)
+{
+    const bool timed = mover_tries(mover_of(node, op), op);
+    const int64_t begun = timed ? mover_clock(node) : 0;
+
+    disti_node_work_fill(node, op, 0);
+    if (timed)
+        op->filled_ns = mover_clock(node) - begun;
+}
+
+/* In the first trials windows have not found their gait (gait.c): they may take a quarter more. */
+static bool mover_prefers_windows(const struct node_mover *mover, const uint64_t ns[2])
+{
+    return mover->tried ? ns[true] >= ns[false] : ns[true] * 5 >= ns[false] * 4;
+}
+
+static void mover_decide(const struct disti_node *node, const struct disti_node_op *op,
+                         struct node_mover *mover)
+{
+    uint64_t all[2] = {0, 0};
+
+    if (op->paired) { /* who leads decides alone */
+        mover->windows = mover_prefers_windows(mover, mover->ns);
+        return;
+    }
+    for (int r = 0; r < node->ranks; r++) {
+        const struct node_locations *locations = &node_slot(node->peers[r].board, op)->locations;
+
+        for (int cma = 0; cma < 2; cma++)
+            all[cma] += locations->mover_ns[cma];
+    }
+    mover->windows = mover_prefers_windows(mover, all);
+}
+
+void disti_node_mover_begin(struct disti_node *node, struct disti_node_op *op)
+{
+    struct node_mover *mover = mover_of(node, op);
+
+    op->begun_ns = 0;
+    if (op->way == NODE_WAY_DIRECT) {
+        *mover = (struct node_mover){.direct = true};
+        return;
+    }
+    mover->direct = false;
+    if (mover_decides(mover, op))
+        mover_decide(node, op, mover);
+    else if (mover_tries(mover, op))
+        op->begun_ns = mover_clock(node) - op->filled_ns;
+    mover_count(mover);
+}
+
+void disti_node_mover_end(struct disti_node *node, const struct disti_node_op *op)
+{
+    uint64_t bytes = op->largest * op->element_bytes, ns;
+    struct node_mover *mover;
+
+    if (!op->begun_ns)
+        return;
+    mover = mover_of(node, op);
+    ns = (uint64_t)(mover_clock(node) - op->begun_ns) * 1024 / (bytes / 1024 + 1) + 1;
+    if (!mover->ns[op->cma] || ns < mover->ns[op->cma])
+        mover->ns[op->cma] = ns;
+}
+
+/*
+ * Moving long data: asked for before they are needed, and written past the caches where those are
+ * too small anyway.
+ *
+ * A CPU asks for few lines ahead of a loop, and for none beyond the page: data that lie in another
+ * CPU's cache, or in none, come sooner if the loop asks itself, and goes through several pages in
+ * turn:
+ *
+ *   page 0    1 5 9 ..      page 1    2 6 10 ..      page 2    3 7 11 ..      page 3    4 8 12 ..
+ *
+ * A line that is written as a whole need not be read before; but one that is in this CPU's cache
+ * would be thrown out of it, which takes longer than all the rest, so only long data are written
+ * like that.
+ */
+
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
+#define MOVE_PAGE ((size_t)4 << 10)
+#define MOVE_PAGES 4
+/* How far ahead is asked: in each of several pages, and in the only one. */
+#define MOVE_AHEAD_EACH 512
+#define MOVE_AHEAD ((size_t)4 << 10)
+/* Where nobody says how large the second-level cache is. */
+#define MOVE_CACHE ((size_t)2 << 20)
+
+size_t disti_node_cache(void)
+{
+#ifdef _SC_LEVEL2_CACHE_SIZE
+    long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+
+    if (bytes > 0)
+        return (size_t)bytes;
+#endif
+    return MOVE_CACHE;
+}
+
+static size_t move_least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+void disti_node_prefetch(const char *memory, size_t bytes, size_t at)
+{
+    size_t from = at + MOVE_AHEAD, end = move_least(bytes, from + NODE_TILE);
+
+    for (; from < end; from += NODE_LINE)
+        __builtin_prefetch(memory + from);
+}
+
+void disti_node_prefetch_write(char *memory, size_t bytes, size_t at)
+{
+    size_t from = at + MOVE_AHEAD;
+
+    if (from < bytes)
+        node_prefetch_write(memory + from, move_least(bytes - from, NODE_TILE));
+}
+
+/* ---- whole lines, of `pages` stretches of so many bytes in turn ---- */
+
+typedef void (*move_lines)(char *to, const char *from, size_t bytes, size_t pages);
+
+#define MOVE_LINES(name, target, move_line)                                                        \
+    target static void name(char *to, const char *from, size_t bytes, size_t pages)                \
+    {                                                                                              \
+        for (size_t at = 0; at < bytes; at += NODE_LINE) {                                         \
+            for (size_t page = 0; page < pages * bytes; page += bytes)                             \
+                move_line(to + page + at, from + page + at);                                       \
+        }                                                                                          \
+    }
+
+static inline void move_prefetch(char *to, const char *from)
+{
+    __builtin_prefetch(from + MOVE_AHEAD_EACH);
+    node_prefetch_write(to + MOVE_AHEAD_EACH, NODE_LINE);
+}
+
+static inline void move_line_near(char *to, const char *from)
+{
+    move_prefetch(to, from);
+    memcpy(to, from, NODE_LINE);
+}
+
+MOVE_LINES(move_near, , move_line_near)
+
+#ifdef __x86_64__
+/* One instruction for a line is what the memory likes best. */
+#define MOVE_WIDE __attribute__((target("avx512f")))
+
+static inline void move_line_past(char *to, const char *from)
+{
+    for (size_t at = 0; at < NODE_LINE; at += sizeof(__m128i))
+        _mm_stream_si128((__m128i *)(void *)(to + at),
+                         _mm_loadu_si128((const __m128i *)(const void *)(from + at)));
+}
+
+MOVE_WIDE static inline void move_line_past_wide(char *to, const char *from)
+{
+    _mm512_stream_si512((void *)to, _mm512_loadu_si512(from));
+}
+
+MOVE_WIDE static inline void move_line_near_wide(char *to, const char *from)
+{
+    move_prefetch(to, from);
+    _mm512_storeu_si512(to, _mm512_loadu_si512(from));
+}
+
+MOVE_LINES(move_past, , move_line_past)
+MOVE_LINES(move_past_wide, MOVE_WIDE, move_line_past_wide)
+MOVE_LINES(move_near_wide, MOVE_WIDE, move_line_near_wide)
+
+static move_lines move_choose(uint8_t gait)
+{
+    bool past = gait & NODE_PAST;
+
+    if (__builtin_cpu_supports("avx512f"))
+        return past ? move_past_wide : move_near_wide;
+    return past ? move_past : move_near;
+}
+
+void disti_node_store_fence(void)
+{
+    _mm_sfence();
+}
+#else
+static move_lines move_choose(uint8_t gait)
+{
+    (void)gait;
+    return move_near;
+}
+
+void disti_node_store_fence(void)
+{
+}
+#endif
+
+void disti_node_move(char *to, const char *from, size_t bytes, uint8_t gait)
+{
+    const size_t turn = MOVE_PAGES * MOVE_PAGE;
+    move_lines move = move_choose(gait);
+    size_t at = move_least(bytes, -(uintptr_t)to % NODE_LINE), lines;
+
+    if (bytes == 0)
+        return;
+    gait &= NODE_ASKS | NODE_PAST;
+    if (gait == 0 || (bytes <= MOVE_PAGE && !(gait & NODE_PAST))) {
+        memcpy(to, from, bytes);
+        return;
+    }
+    memcpy(to, from, at);
+    for (; gait & NODE_ASKS && at + turn <= bytes; at += turn)
+        move(to + at, from + at, MOVE_PAGE, MOVE_PAGES);
+    lines = (bytes - at) / NODE_LINE * NODE_LINE;
+    move(to + at, from + at, lines, 1);
+    memcpy(to + at + lines, from + at + lines, bytes - at - lines);
+}

@@ -1,0 +1,859 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a rank shows of its blocks, and where it puts them. */
+#include "base/log.h"
+#include "node/state.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Bytes of all blocks for others. */
+static size_t pairs_bytes(const struct disti_node *node, const struct disti_node_op *op)
+{
+    size_t elements = 0;
+
+    for (int r = 0; r < node->ranks; r++) {
+        if (r != node->rank && pairs_takes(op, r))
+            elements += pairs_in(op, r).count;
+    }
+    return elements * op->element_bytes;
+}
+
+/* Of a giver, whose blocks have so many bytes. */
+static enum disti_node_place pairs_place(struct disti_node *node, const struct disti_node_op *op,
+                                         size_t bytes, int listed)
+{
+    size_t room = disti_node_slot_bytes(disti_node_pattern(op->call.collective));
+
+    if (bytes + pairs_list_bytes(listed, NODE_IN_SLOT) <= room)
+        return NODE_IN_SLOT;
+    if (bytes + pairs_list_bytes(listed, NODE_IN_AREA) > NODE_AREA_BYTES)
+        return NODE_IN_MEMORY;
+    return bytes <= NODE_SHORT_MAX || disti_node_mover_takes_area(node, op) ? NODE_IN_AREA
+                                                                            : NODE_IN_MEMORY;
+}
+
+/* Who only takes shows where to, if that may matter: a giver may not find room on its board. */
+static enum disti_node_place pairs_taker_place(const struct disti_node_op *op)
+{
+    return op->largest * op->element_bytes > NODE_SHORT_MAX ? NODE_IN_MEMORY : NODE_NOWHERE;
+}
+
+/* Of a root and another only one gives: that awaits the other if both copy. */
+static void pairs_wait_for(const struct disti_node *node, struct disti_node_op *op, bool gives)
+{
+    bool rooted = disti_node_pattern(op->call.collective)->rooted;
+    bool waits = !gives || !rooted || op->place == NODE_IN_MEMORY;
+    bool all = !rooted || node->rank == op->call.root;
+
+    op->first = all ? 0 : op->call.root;
+    op->end = !waits ? op->first : all ? node->ranks : op->first + 1;
+    op->met = op->end - op->first == node->ranks;
+    op->awaited = node->others + op->first - (op->first > node->rank);
+    op->awaited_end = node->others + op->end - (op->end > node->rank);
+    op->seen = op->first;
+}
+
+void disti_node_pairs_choose(struct disti_node *node, struct disti_node_op *op)
+{
+    bool gives = pairs_gives_others(node, op);
+    size_t bytes = gives ? pairs_bytes(node, op) : 0;
+    int listed = pairs_listed(node, op);
+
+    op->chosen = true;
+    op->place = gives ? pairs_place(node, op, bytes, listed) : pairs_taker_place(op);
+    op->in_area = op->place == NODE_IN_AREA;
+    op->given = 0;
+    if (op->place == NODE_IN_SLOT || op->in_area)
+        op->given = bytes + pairs_list_bytes(listed, op->place);
+    op->depth = op->place == NODE_IN_SLOT || op->place == NODE_NOWHERE ? node->last_slot + 1
+                : op->given > NODE_SHORT_MAX                           ? node->area_depth
+                                                                       : NODE_AREAS_FIXED;
+    op->cma = node->rank == pairs_leader(op) && disti_node_mover_leads(node, op);
+    op->together = false;
+    op->base = 1;
+    op->rounds = 0;
+    pairs_wait_for(node, op, gives);
+}
+
+void disti_node_pairs_list(const struct disti_node *node, const struct disti_node_op *op,
+                           struct node_block *list)
+{
+    bool gives = pairs_gives_others(node, op);
+    int listed = pairs_listed(node, op);
+    uint64_t next = 0;
+
+    for (int r = 0; r < listed; r++) {
+        int other = listed == 1 ? op->call.root : r;
+        struct node_block block = gives ? pairs_in(op, other) : pairs_out(op, other);
+
+        if (op->place != NODE_IN_MEMORY) {
+            block.first = next;
+            next += listed > 1 && r == node->rank ? 0 : block.count;
+        }
+        list[r] = block;
+    }
+}
+
+/* The blocks, one behind the other. */
+static void pairs_show_blocks(const struct disti_node *node, const struct disti_node_op *op,
+                              char *to, uint8_t gait)
+{
+    for (int r = 0; r < node->ranks; r++) {
+        struct node_block block = pairs_in(op, r);
+        size_t bytes = block.count * op->element_bytes;
+
+        if (r == node->rank || !pairs_takes(op, r) || !bytes)
+            continue;
+        disti_node_move(to, (const char *)op->call.in + block.first * op->element_bytes, bytes,
+                        gait);
+        to += bytes;
+    }
+}
+
+/* A segment is shown unless a peer is known not to have mapped it. */
+static bool pairs_find(struct disti_node *node, const void *memory, size_t bytes,
+                       struct disti_segment_location *location_p)
+{
+    bool offered = false;
+
+    if (bytes && (disti_node_find(node, memory, bytes, location_p, &offered) || offered))
+        return true;
+    location_p->name.key = 0;
+    return false;
+}
+
+/* Has this rank a block for itself that it has to copy? */
+static bool pairs_has_own(const struct disti_node *node, const struct disti_node_op *op)
+{
+    struct node_block in, out;
+
+    if (!pairs_gives(op, node->rank) || !pairs_takes(op, node->rank))
+        return false;
+    in = pairs_in(op, node->rank);
+    out = pairs_out(op, node->rank);
+    return in.count && (const char *)op->call.in + in.first * op->element_bytes !=
+                           (char *)op->call.out + out.first * op->element_bytes;
+}
+
+static dist_status pairs_show_memory(struct disti_node *node, const struct disti_node_op *op,
+                                     bool gives)
+{
+    struct node_locations *at = &node_slot(node->board, op)->locations;
+    size_t in_bytes = pairs_extent(op->call.in_counts, op->call.in_offsets, node, op);
+    size_t out_bytes = pairs_extent(op->call.out_counts, op->call.out_offsets, node, op);
+
+    at->in.name.key = at->out.name.key = 0;
+    at->has_own = pairs_has_own(node, op);
+    at->in_address = (uintptr_t)op->call.in;
+    at->out_address = (uintptr_t)op->call.out;
+    if (gives && pairs_find(node, op->call.in, in_bytes, &at->in))
+        disti_segment_load((void *)(uintptr_t)op->call.in, in_bytes);
+    /* Between the blocks lies what the program may write: nothing is copied from a twin's ends. */
+    if (!gives && pairs_find(node, op->call.out, out_bytes, &at->out) &&
+        disti_segment_twin(op->call.out, out_bytes) != op->call.out)
+        at->out.name.key = 0;
+    return gives ? disti_node_show_window(node, at) : DIST_OK;
+}
+
+dist_status disti_node_pairs_show(struct disti_node *node, struct disti_node_op *op)
+{
+    struct node_slot *slot = node_slot(node->board, op);
+    bool gives = pairs_gives_others(node, op);
+    struct node_block *list;
+
+    slot->place = (uint8_t)op->place;
+    slot->cma = op->cma;
+    slot->failed = 0;
+    if (op->place == NODE_NOWHERE)
+        return DIST_OK;
+    if (op->place != NODE_IN_SLOT)
+        slot->area = 0;
+    if (__builtin_expect(op->given > NODE_SHORT_MAX, 0))
+        node_take_area(node, slot, op->given);
+    list = node_list(node->self, op);
+    disti_node_pairs_list(node, op, list);
+    if (op->place == NODE_IN_MEMORY)
+        return pairs_show_memory(node, op, gives);
+    pairs_show_blocks(node, op, (char *)list + pairs_list_bytes(pairs_listed(node, op), op->place),
+                      __builtin_expect(op->gait, 0) ? node_window_gait(op) : 0);
+    return DIST_OK;
+}
+
+/* The copies: from boards, from memory that is seen or that the kernel reaches, from windows. */
+
+/* Does the giver of a pair copy a part too, into the taker's OUT? */
+static bool pairs_shares(const struct disti_node *node, const struct disti_node_op *op, int rank)
+{
+    const struct node_slot *mine = node_slot(node->board, op);
+    const struct node_slot *theirs = node_slot(node->peers[rank].board, op);
+    bool gives = pairs_gives_others(node, op);
+    const struct node_slot *giver = gives ? mine : theirs, *taker = gives ? theirs : mine;
+
+    if (!disti_node_pattern(op->call.collective)->rooted || giver->place != NODE_IN_MEMORY ||
+        taker->place != NODE_IN_MEMORY)
+        return false;
+    return taker->locations.out.name.key ? pairs_means(op, &giver->locations) != NODE_BY_WINDOW
+                                         : pairs_means(op, &giver->locations) == NODE_BY_KERNEL;
+}
+
+static const struct node_locations *pairs_root(const struct disti_node *node,
+                                               const struct disti_node_op *op)
+{
+    return &node_slot(node->peers[op->call.root].board, op)->locations;
+}
+
+/*
+ * Of the block between this rank and another what this one copies in the op's round. With p ranks a
+ * root has p - 1 of them, so that its part is one p-th; half of that if it has a block of its own:
+ *
+ *      block   | the root: 1 / p | the other: the rest |
+ */
+static void pairs_range(const struct disti_node *node, const struct disti_node_op *op, int rank,
+                        size_t *from_p, size_t *to_p)
+{
+    const struct node_peer *peer = &node->peers[rank];
+    size_t first, count = peer->count, elements;
+
+    *from_p = *to_p = 0;
+    if (op->stage >= op->base && op->way == NODE_WAY_WINDOWS) {
+        elements = disti_node_round(op, count, op->round, &first);
+        if (peer->means == NODE_BY_WINDOW && elements)
+            *from_p = first, *to_p = first + elements;
+        return;
+    }
+    if (peer->means != NODE_BY_WINDOW && peer->means != NODE_NOTHING)
+        *to_p = count;
+    if (count && pairs_shares(node, op, rank)) {
+        disti_node_slice(node, op, count, 0, from_p, to_p);
+        if (pairs_root(node, op)->has_own)
+            *to_p /= 2;
+        if (node->rank != op->call.root)
+            *from_p = *to_p, *to_p = count;
+    }
+}
+
+/* Where element `at` of this rank's block is in the giver's window. */
+static const char *pairs_in_window(const struct disti_node *node, const struct disti_node_op *op,
+                                   int giver, size_t at)
+{
+    bool listed = disti_node_pattern(op->call.collective)->in_blocks;
+    size_t block = listed ? (size_t)node->rank * op->piece : 0;
+
+    return disti_node_window(node, giver, op->round) +
+           (block + at - (size_t)op->round * op->piece) * op->element_bytes;
+}
+
+/* Elements from `at` on of the block of a giver's. */
+static void pairs_get(struct disti_node *node, struct disti_node_op *op, int giver, size_t at,
+                      size_t elements)
+{
+    const struct node_peer *peer = &node->peers[giver];
+    size_t bytes = elements * op->element_bytes, offset = at * op->element_bytes;
+    char *to = (char *)op->call.out + pairs_out(op, giver).first * op->element_bytes + offset;
+
+    if (peer->means == NODE_BY_WINDOW)
+        disti_node_move(to, pairs_in_window(node, op, giver, at), bytes, op->gait);
+    else if (peer->means == NODE_BY_KERNEL)
+        disti_node_cma_get(node, op, giver, to, peer->in_address + offset, bytes);
+    else if (peer->in)
+        disti_node_move(to, peer->in + offset, bytes, op->gait);
+}
+
+static void pairs_put(struct disti_node *node, struct disti_node_op *op, int taker, size_t at,
+                      size_t elements)
+{
+    const struct node_peer *peer = &node->peers[taker];
+    size_t bytes = elements * op->element_bytes, offset = at * op->element_bytes;
+    const char *from = (const char *)op->call.in + pairs_in(op, taker).first * op->element_bytes;
+
+    if (peer->out)
+        disti_node_move(peer->out + offset, from + offset, bytes, op->gait);
+    else if (!node_slot(peer->board, op)->locations.out.name.key)
+        disti_node_cma_put(node, op, taker, peer->out_address + offset, from + offset, bytes);
+}
+
+/* This rank's own block, from `at` on. */
+static void pairs_own(struct disti_node *node, struct disti_node_op *op, size_t at, size_t elements)
+{
+    struct node_block in = pairs_in(op, node->rank), out = pairs_out(op, node->rank);
+    size_t offset = at * op->element_bytes;
+    const char *from = (const char *)op->call.in + in.first * op->element_bytes;
+    char *to = (char *)op->call.out + out.first * op->element_bytes;
+
+    if (from != to)
+        disti_node_move(to + offset, from + offset, elements * op->element_bytes, op->gait);
+}
+
+static void pairs_range_own(const struct disti_node *node, const struct disti_node_op *op,
+                            size_t *from_p, size_t *to_p)
+{
+    *from_p = *to_p = 0;
+    if (op->stage == 0 && pairs_gives(op, node->rank) && pairs_takes(op, node->rank))
+        *to_p = pairs_in(op, node->rank).count;
+}
+
+bool disti_node_pairs_are_short(const struct disti_node *node, const struct disti_node_op *op)
+{
+    size_t from, to;
+
+    if (op->place == NODE_IN_MEMORY)
+        return false;
+    for (int r = op->first; r < op->end; r++) {
+        if (node_slot(node->peers[r].board, op)->place == NODE_IN_MEMORY)
+            return false;
+    }
+    pairs_range_own(node, op, &from, &to);
+    return to * op->element_bytes <= NODE_BITE;
+}
+
+dist_status disti_node_pairs_take(struct disti_node *node, struct disti_node_op *op)
+{
+    dist_status status = DIST_OK;
+    size_t from, to;
+
+    for (int r = op->first; r < op->end && status == DIST_OK; r++) {
+        char *out = (char *)op->call.out + pairs_out(op, r).first * op->element_bytes;
+        struct node_block block;
+
+        if (r == node->rank)
+            continue;
+        status = disti_node_pairs_block(node, op, r, &block);
+        if (status == DIST_OK && block.count)
+            memcpy(out, pairs_on_board(node, op, r, &block), block.count * op->element_bytes);
+    }
+    pairs_range_own(node, op, &from, &to);
+    if (status == DIST_OK && to)
+        pairs_own(node, op, 0, to);
+    return status;
+}
+
+bool disti_node_pairs_work(struct disti_node *node, struct disti_node_op *op)
+{
+    size_t bite = node_bite(op, NODE_BITE), from, to;
+    bool gives = pairs_gives_others(node, op) && disti_node_pattern(op->call.collective)->rooted;
+
+    while (op->others < node->ranks && bite > 0) {
+        int other = (node->rank + 1 + op->others) % node->ranks;
+        size_t take;
+
+        if (other == node->rank)
+            pairs_range_own(node, op, &from, &to);
+        else
+            pairs_range(node, op, other, &from, &to);
+        take = to - from - op->done < bite ? to - from - op->done : bite;
+        if (take && other == node->rank)
+            pairs_own(node, op, from + op->done, take);
+        else if (take && gives)
+            pairs_put(node, op, other, from + op->done, take);
+        else if (take)
+            pairs_get(node, op, other, from + op->done, take);
+        bite -= take;
+        op->done += take;
+        if (from + op->done == to) {
+            op->done = 0;
+            op->others++;
+        }
+    }
+    return op->others == node->ranks;
+}
+
+/* What the others show: where the block between each of them and this rank is. */
+
+/* Sees the peer's memory, or says that it cannot. */
+static char *pairs_see(struct disti_node *node, const struct disti_node_op *op, int rank,
+                       const struct disti_segment_location *at, size_t bytes)
+{
+    char *memory = NULL;
+
+    if (at->name.key)
+        memory = disti_node_try_see(&node->peers[rank], at, bytes);
+    if (at->name.key && !memory)
+        node_slot(node->board, op)->failed = NODE_UNSEEN;
+    return memory;
+}
+
+dist_status disti_node_pairs_block(struct disti_node *node, struct disti_node_op *op, int giver,
+                                   struct node_block *block_p)
+{
+    bool listed = disti_node_pattern(op->call.collective)->in_blocks;
+    struct node_block *list = node_list(&node->peers[giver], op);
+    uint64_t count = pairs_out(op, giver).count;
+
+    *block_p = list[listed ? node->rank : 0];
+    if (block_p->count == count)
+        return DIST_OK;
+    op->expected = count * op->element_bytes;
+    op->sent = block_p->count * op->element_bytes;
+    op->peer = giver;
+    op->mine = op->theirs = op->fingerprint;
+    op->sequence = op->call.sequence;
+    return DIST_ERR_MISMATCH;
+}
+
+/* Where this rank's block lies at a giver. */
+static dist_status pairs_find_giver(struct disti_node *node, struct disti_node_op *op, int giver)
+{
+    struct node_peer *peer = &node->peers[giver];
+    const struct node_slot *slot = node_slot(peer->board, op);
+    struct node_block block;
+    dist_status status = disti_node_pairs_block(node, op, giver, &block);
+    size_t first, bytes;
+
+    if (status != DIST_OK)
+        return status;
+    peer->count = block.count;
+    if (slot->place != NODE_IN_MEMORY) {
+        peer->means = NODE_FROM_BOARD;
+        peer->in = pairs_on_board(node, op, giver, &block);
+        return DIST_OK;
+    }
+    first = block.first * op->element_bytes;
+    bytes = block.count * op->element_bytes;
+    peer->means = pairs_means(op, &slot->locations);
+    peer->in = pairs_see(node, op, giver, &slot->locations.in, first + bytes);
+    peer->in = peer->in ? peer->in + first : NULL;
+    peer->in_address = slot->locations.in_address + first;
+    peer->rounds = slot->locations.rounds;
+    return DIST_OK;
+}
+
+/* Where a root's or another's OUT is, if this rank copies a part of its block there. */
+static void pairs_find_taker(struct disti_node *node, struct disti_node_op *op, int taker)
+{
+    struct node_peer *peer = &node->peers[taker];
+    const struct node_slot *slot = node_slot(peer->board, op);
+    const struct node_block *list = node_list(peer, op), *theirs;
+    size_t first, bytes;
+
+    peer->count = pairs_in(op, taker).count;
+    peer->by_window = pairs_means(op, &node_slot(node->board, op)->locations) == NODE_BY_WINDOW;
+    if (slot->place != NODE_IN_MEMORY)
+        return;
+    theirs = &list[taker == op->call.root ? node->rank : 0];
+    if (theirs->count != peer->count) { /* which the taker tells; nothing may be written there */
+        peer->count = 0;
+        return;
+    }
+    first = theirs->first * op->element_bytes;
+    bytes = peer->count * op->element_bytes;
+    peer->out = pairs_see(node, op, taker, &slot->locations.out, first + bytes);
+    peer->out = peer->out ? peer->out + first : NULL;
+    peer->out_address = slot->locations.out_address + first;
+}
+
+static dist_status pairs_meet(struct disti_node *node, struct disti_node_op *op, int rank)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+    struct node_peer *peer = &node->peers[rank];
+    bool gives = pairs_gives_others(node, op);
+    bool takes = !pattern->rooted || !gives;
+    bool far = takes && node_slot(peer->board, op)->place == NODE_IN_MEMORY;
+    dist_status status = DIST_OK;
+
+    if (takes)
+        status = pairs_find_giver(node, op, rank);
+    if (gives && op->place == NODE_IN_MEMORY) {
+        far = true;
+        if (pattern->rooted)
+            pairs_find_taker(node, op, rank);
+        else
+            peer->by_window =
+                pairs_means(op, &node_slot(node->board, op)->locations) == NODE_BY_WINDOW;
+    }
+    peer->last = far;
+    op->together |= far;
+    return status;
+}
+
+/* This rank and others copy. */
+static void pairs_join(struct disti_node *node, struct disti_node_op *op, bool seen)
+{
+    size_t bytes = pairs_extent(op->call.in_counts, op->call.in_offsets, node, op) +
+                   pairs_extent(op->call.out_counts, op->call.out_offsets, node, op);
+
+    op->piece = disti_node_piece(node, op);
+    op->way = seen ? NODE_WAY_DIRECT : NODE_WAY_CMA;
+    disti_node_gait_choose(node, op, bytes >= node->cache_bytes);
+}
+
+dist_status disti_node_pairs_resolve(struct disti_node *node, struct disti_node_op *op)
+{
+    dist_status status = DIST_OK;
+    bool seen = true;
+
+    for (int r = 0; r < node->ranks; r++) {
+        struct node_peer *peer = &node->peers[r];
+
+        peer->count = 0;
+        peer->means = NODE_NOTHING;
+        peer->in = peer->out = NULL;
+        peer->by_window = false;
+        peer->last = 0;
+    }
+    op->way = NODE_WAY_DIRECT;
+    if (op->end == op->first) {
+        op->others = node->ranks - 1; /* only its own block is left, which comes last */
+        return DIST_OK;
+    }
+    op->cma = node_slot(node->peers[pairs_leader(op)].board, op)->cma;
+    for (int r = op->first; r < op->end && status == DIST_OK; r++) {
+        const struct node_peer *peer = &node->peers[r];
+
+        if (r == node->rank)
+            continue;
+        status = pairs_meet(node, op, r);
+        seen = seen && !peer->by_window && peer->means <= NODE_SEEN;
+    }
+    if (op->place == NODE_IN_MEMORY && pairs_gives_others(node, op))
+        seen = seen && node_slot(node->board, op)->locations.in.name.key;
+    if (op->together)
+        pairs_join(node, op, seen);
+    return status;
+}
+
+/* What is left for windows when all else is done. */
+
+/* Has either of the two failed? What this rank has shown in vain it does not show again. */
+static bool pairs_failed(struct disti_node *node, const struct disti_node_op *op, int rank)
+{
+    struct node_slot *mine = node_slot(node->board, op);
+    int32_t theirs = node_slot(node->peers[rank].board, op)->failed;
+    int32_t failed = mine->failed ? mine->failed : theirs;
+
+    if (theirs == NODE_UNSEEN && op->place == NODE_IN_MEMORY) {
+        disti_node_disprove(node, mine->locations.in.name.key);
+        disti_node_disprove(node, mine->locations.out.name.key);
+    }
+    if (failed > 0 && failed != EFAULT && !node->cma_refused) {
+        node->cma_refused = true;
+        disti_info("ordinary memory goes through windows: the kernel does not copy between these "
+                   "processes: %s",
+                   strerror(failed));
+    }
+    return failed;
+}
+
+/* Rounds of a window that the two have before them. */
+static uint32_t pairs_rounds(const struct disti_node_op *op, const struct node_peer *peer,
+                             size_t given)
+{
+    size_t most = peer->means == NODE_BY_WINDOW ? peer->count : 0;
+
+    if (peer->by_window && given > most)
+        most = given;
+    return (uint32_t)((most + op->piece - 1) / op->piece);
+}
+
+bool disti_node_pairs_remain(struct disti_node *node, struct disti_node_op *op)
+{
+    bool gives = pairs_gives_others(node, op) && op->place == NODE_IN_MEMORY;
+
+    for (int r = op->first; r < op->end && op->stage == 1; r++) {
+        struct node_peer *peer = &node->peers[r];
+        uint32_t rounds;
+
+        if (r == node->rank || !peer->last)
+            continue;
+        if (pairs_failed(node, op, r)) {
+            peer->by_window |= gives;
+            if (peer->means == NODE_SEEN || peer->means == NODE_BY_KERNEL)
+                peer->means = NODE_BY_WINDOW;
+        }
+        rounds = pairs_rounds(op, peer, gives ? pairs_in(op, r).count : 0);
+        peer->last = rounds ? 2 + rounds : 1;
+        if (rounds > op->rounds)
+            op->rounds = rounds;
+    }
+    return op->stage == 1 && op->rounds;
+}
+
+dist_status disti_node_pairs_to_windows(struct disti_node *node, struct disti_node_op *op)
+{
+    dist_status status = DIST_OK;
+
+    op->way = NODE_WAY_WINDOWS;
+    for (int r = op->first; r < op->end && status == DIST_OK; r++) {
+        if (r != node->rank && node->peers[r].means == NODE_BY_WINDOW)
+            status = disti_node_attach(node, op, r);
+    }
+    return status;
+}
+
+void disti_node_pairs_fill(struct disti_node *node, struct disti_node_op *op, uint64_t round)
+{
+    bool listed = disti_node_pattern(op->call.collective)->in_blocks;
+
+    for (int r = op->first; r < op->end; r++) {
+        struct node_block block;
+        size_t first, elements;
+
+        if (r == node->rank || !node->peers[r].by_window)
+            continue;
+        block = pairs_in(op, r);
+        elements = disti_node_round(op, block.count, round, &first);
+        disti_node_move(disti_node_window(node, node->rank, round) +
+                            (listed ? (size_t)r * op->piece : 0) * op->element_bytes,
+                        (const char *)op->call.in + (block.first + first) * op->element_bytes,
+                        elements * op->element_bytes, node_window_gait(op));
+    }
+}
+
+/* A call of pairs that gives on its board, and comes again with other buffers: what it copies was
+ * worked out the first time. */
+
+/* Bytes of IN that stand behind those of the stretch before. */
+struct again_stretch {
+    size_t from, bytes;
+};
+
+/* A block of another rank's. */
+struct again_take {
+    const struct node_peer *peer;
+    uint64_t count;   /* elements that this rank expects, */
+    size_t to, bytes; /* and where in OUT they go */
+};
+
+struct node_again {
+    bool ready;              /* it is about the last such call of its collective */
+    bool leads;              /* this rank says whether the kernel may copy */
+    int mine;                /* of a giver's list: this rank's block */
+    size_t behind_mine[2];   /* bytes before the blocks: in a slot, in an area; of mine */
+    size_t behind_theirs[2]; /* and of a giver's */
+    size_t element_bytes;
+    size_t own_from, own_to, own_bytes; /* from IN to OUT */
+    int listed, stretches, takes;
+    struct node_block *list;
+    struct again_stretch *stretch;
+    struct again_take *take;
+};
+
+/* ---- the first time ---- */
+
+static struct node_again *again_new(const struct disti_node *node)
+{
+    struct node_again *again;
+    size_t ranks = (size_t)node->ranks;
+    size_t bytes = sizeof(*again->list) + sizeof(*again->stretch) + sizeof(*again->take);
+
+    again = calloc(1, sizeof(*again) + ranks * bytes);
+    if (!again)
+        return NULL;
+    again->take = (void *)(again + 1);
+    again->list = (void *)(again->take + ranks);
+    again->stretch = (void *)(again->list + ranks);
+    return again;
+}
+
+/* Blocks that lie one behind the other are one stretch. */
+static void again_give(const struct disti_node *node, const struct disti_node_op *op,
+                       struct node_again *again)
+{
+    struct again_stretch *last = NULL;
+
+    again->stretches = 0;
+    for (int r = 0; r < node->ranks; r++) {
+        struct node_block block = pairs_in(op, r);
+        size_t from = block.first * op->element_bytes, bytes = block.count * op->element_bytes;
+
+        if (r == node->rank || !pairs_takes(op, r) || !bytes)
+            continue;
+        if (last && last->from + last->bytes == from) {
+            last->bytes += bytes;
+            continue;
+        }
+        last = &again->stretch[again->stretches++];
+        *last = (struct again_stretch){from, bytes};
+    }
+}
+
+static void again_take_from(const struct disti_node *node, const struct disti_node_op *op,
+                            struct node_again *again)
+{
+    again->takes = 0;
+    for (int r = op->first; r < op->end; r++) {
+        struct node_block block = pairs_out(op, r);
+
+        if (r != node->rank)
+            again->take[again->takes++] =
+                (struct again_take){.peer = &node->peers[r],
+                                    .count = block.count,
+                                    .to = block.first * op->element_bytes,
+                                    .bytes = block.count * op->element_bytes};
+    }
+}
+
+static void again_own(const struct disti_node *node, const struct disti_node_op *op,
+                      struct node_again *again)
+{
+    bool own = pairs_gives(op, node->rank) && pairs_takes(op, node->rank);
+
+    again->own_bytes = own ? pairs_in(op, node->rank).count * op->element_bytes : 0;
+    again->own_from = own ? pairs_in(op, node->rank).first * op->element_bytes : 0;
+    again->own_to = own ? pairs_out(op, node->rank).first * op->element_bytes : 0;
+}
+
+static void again_behind(int listed, size_t behind[2])
+{
+    behind[0] = pairs_list_bytes(listed, NODE_IN_SLOT);
+    behind[1] = pairs_list_bytes(listed, NODE_IN_AREA);
+}
+
+/* NULL: no memory. Apart: a program whose counts are always others never gets here. */
+__attribute__((cold, noinline)) static struct node_again *
+again_learn(struct disti_node *node, const struct disti_node_op *op)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+    struct node_again **again_p = &node->agains[op->call.collective], *again;
+    bool gives = pairs_gives_others(node, op);
+
+    if (!*again_p)
+        *again_p = again_new(node);
+    again = *again_p;
+    if (!again)
+        return NULL;
+    again->ready = true;
+    again->leads = node->rank == 0 && !pattern->rooted;
+    again->mine = pattern->in_blocks ? node->rank : 0;
+    again->element_bytes = op->element_bytes;
+    again->listed = pairs_listed(node, op);
+    again_behind(again->listed, again->behind_mine);
+    again_behind(pattern->in_blocks ? node->ranks : 1, again->behind_theirs);
+    again->stretches = 0;
+    if (op->place != NODE_NOWHERE)
+        disti_node_pairs_list(node, op, again->list);
+    if (gives)
+        again_give(node, op, again);
+    again_take_from(node, op, again);
+    again_own(node, op, again);
+    return again;
+}
+
+bool disti_node_pairs_recur(const struct disti_node *node, const struct disti_node_op *op)
+{
+    struct node_again *again = node->agains[op->call.collective];
+    bool own = pairs_gives(op, node->rank) && pairs_takes(op, node->rank);
+
+    if (again)
+        again->ready = false;
+    return op->state != NODE_OP_POSTED && op->way == NODE_WAY_WINDOWS && op->stage == 0 &&
+           op->place != NODE_IN_MEMORY && op->given <= NODE_SHORT_MAX &&
+           (!own || pairs_in(op, node->rank).count * op->element_bytes <= NODE_SHORT_MAX);
+}
+
+/* ---- once more ---- */
+
+/* Where in its slot or area the list of a rank's call stands, and behind it the blocks. */
+static inline char *again_data(const struct node_peer *peer, struct node_slot *slot,
+                               uint64_t number)
+{
+    return (char *)(slot->place == NODE_IN_SLOT ? slot->data
+                                                : node_area(peer->areas, slot, number));
+}
+
+static inline void again_show(struct disti_node *node, struct node_slot *slot,
+                              const struct disti_node_op *op, const struct node_again *again)
+{
+    const struct again_stretch *stretch = again->stretch, *end = stretch + again->stretches;
+    struct node_block *list;
+    char *to;
+
+    slot->place = (uint8_t)op->place;
+    slot->cma = op->cma;
+    slot->failed = 0;
+    if (op->place == NODE_NOWHERE)
+        return;
+    slot->area = 0;
+    to = again_data(node->self, slot, op->number);
+    list = (void *)to;
+    for (int r = 0; r < again->listed; r++)
+        list[r] = again->list[r];
+    to += again->behind_mine[op->place - NODE_IN_SLOT];
+    for (; stretch < end; stretch++) {
+        node_copy(to, (const char *)op->call.in + stretch->from, stretch->bytes);
+        to += stretch->bytes;
+    }
+}
+
+/* One block, if it is there, on a board, and as this rank expects it. */
+static inline bool again_take_one(const struct disti_node_op *op, const struct node_again *again,
+                                  const struct again_take *take, uint64_t history)
+{
+    struct node_slot *slot = node_slot(take->peer->board, op);
+    const struct node_block *block;
+    const char *data;
+
+    if (atomic_load_explicit(&slot->stage, memory_order_acquire) < node_stage(op->number, 0) ||
+        atomic_load_explicit(&slot->history, memory_order_relaxed) != history ||
+        slot->place == NODE_IN_MEMORY)
+        return false;
+    data = again_data(take->peer, slot, op->number);
+    block = (const void *)data;
+    block += again->mine;
+    if (block->count != take->count)
+        return false;
+    data += again->behind_theirs[slot->place - NODE_IN_SLOT] + block->first * again->element_bytes;
+    if (take->bytes)
+        node_copy((char *)op->call.out + take->to, data, take->bytes);
+    return true;
+}
+
+static inline bool again_take_all(const struct disti_node_op *op, const struct node_again *again,
+                                  uint64_t history)
+{
+    const struct again_take *take = again->take, *end = take + again->takes;
+
+    for (; take < end; take++) {
+        if (!again_take_one(op, again, take, history))
+            return false;
+    }
+    return true;
+}
+
+static inline void again_take_own(const struct disti_node_op *op, const struct node_again *again)
+{
+    const char *from = (const char *)op->call.in + again->own_from;
+    char *to = (char *)op->call.out + again->own_to;
+
+    if (again->own_bytes && from != to)
+        node_copy(to, from, again->own_bytes);
+}
+
+/* NULL: no memory, or it may not begin yet. */
+static inline const struct node_again *again_find(struct disti_node *node,
+                                                  const struct disti_node_op *op)
+{
+    const struct node_again *again = node->agains[op->call.collective];
+
+    if (node->calls + 1 - node->confirmed >= op->depth || node->gone >= 0)
+        return NULL;
+    return again && again->ready ? again : again_learn(node, op);
+}
+
+dist_status disti_node_pairs_again(struct disti_node *node, const struct dist_call *call,
+                                   uint64_t history, struct disti_node_op *op)
+{
+    const struct node_again *again = again_find(node, op);
+    uint64_t number = node->calls + 1;
+    size_t at = node_slot_number(node, number);
+    struct node_slot *slot = &node->board->slots[at];
+
+    if (!again)
+        return DIST_ERR_UNSUPPORTED;
+    node->calls = op->number = number;
+    op->slot = at;
+    op->call.in = call->in;
+    op->call.out = call->out;
+    if (again->leads) /* others may have more for each other */
+        op->cma = disti_node_mover_leads(node, op);
+    short_begin(node, at, number, call->sequence, op->fingerprint, history);
+    again_show(node, slot, op, again);
+    if (number % SHORT_CPU_CALLS == 0)
+        disti_node_publish_cpu(node);
+    short_publish(node, slot, node_stage(number, 0));
+    if (!again_take_all(op, again, history))
+        return disti_node_op_left(op, call, history);
+    again_take_own(op, again);
+    short_take(node, op, number);
+    return DIST_OK;
+}
