@@ -403,7 +403,8 @@ static void attachment_ended(struct engine_attachment *attachment, struct engine
         disti_fail_unlogged(attachment->why);
 }
 
-int disti_attachment_collect(struct engine_attachment *attachment)
+/* The attachment's requests that have ended become the engine's again. Returns how many. */
+static int attachment_collect(struct engine_attachment *attachment)
 {
     struct disti_endpoint *endpoint = attachment->endpoint;
     int ended = 0;
@@ -542,7 +543,7 @@ int disti_attachment_progress(struct engine_attachment *attachment)
     if (!endpoint_try_lock(attachment->endpoint))
         return 0;
     moved = disti_endpoint_move(attachment->endpoint, attachment);
-    ended = disti_attachment_collect(attachment);
+    ended = attachment_collect(attachment);
     endpoint_unlock(attachment->endpoint);
     /* What moves for others is no reason to go on looking. */
     return moved <= 0 || LIST_FIRST(&attachment->out) || !attachment->endpoint->shared

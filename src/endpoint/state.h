@@ -119,7 +119,4 @@ void disti_endpoint_free_notices(struct disti_endpoint *endpoint, bool all);
 
 /* ---- attachment.c ---- */
 
-/* The attachment's requests that have ended become the engine's again. Returns how many. */
-int disti_attachment_collect(struct engine_attachment *attachment);
-
 #endif

@@ -350,6 +350,8 @@ void disti_engine_describe(const struct dist_engine *engine, char *text, size_t 
         disti_engine_hint(engine, task, p2p, text + strlen(text), size - strlen(text));
 }
 
+static void cache_clear(struct dist_engine *engine);
+
 void disti_engine_close(struct dist_engine *engine)
 {
     if (!engine)
@@ -361,7 +363,7 @@ void disti_engine_close(struct dist_engine *engine)
     disti_node_close(engine->node);
     disti_task_clear(engine);
     disti_p2p_clear(engine);
-    disti_cache_clear(engine);
+    cache_clear(engine);
     disti_topology_free(engine->topology);
     disti_topology_free(engine->flat);
     free(engine);
@@ -512,7 +514,7 @@ dist_status disti_cache_plan(struct dist_engine *engine, const struct dist_call 
     return cache_add(engine, bucket, algorithm, root, segments, plan_p);
 }
 
-void disti_cache_clear(struct dist_engine *engine)
+static void cache_clear(struct dist_engine *engine)
 {
     for (int i = 0; i < ENGINE_CACHE_BUCKETS; i++) {
         while (engine->cache[i]) {

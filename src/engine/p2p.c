@@ -23,12 +23,14 @@
 
 enum message_line { LINE_MESSAGE, LINE_CLEARANCE, LINE_DATA };
 
-bool disti_message_waits(const struct engine_p2p *p)
+/* Is it so long that it waits for its receive? */
+static bool message_waits(const struct engine_p2p *p)
 {
     return p->bytes > MESSAGE_LONG;
 }
 
-void disti_message_init(const struct dist_engine *engine, struct engine_p2p *p)
+/* p2p_message.c: the messages of one send or receive. */
+static void message_init(const struct dist_engine *engine, struct engine_p2p *p)
 {
     struct dist_envelope *envelope = &p->requests[0].request.envelope;
 
@@ -37,7 +39,7 @@ void disti_message_init(const struct dist_engine *engine, struct engine_p2p *p)
     envelope->tag = disti_tag_p2p(engine->config->group, LINE_MESSAGE, p->call.tag);
     envelope->fingerprint = p->fingerprint;
     envelope->bytes = p->bytes;
-    if (disti_message_waits(p)) {
+    if (message_waits(p)) {
         envelope->fingerprint = disti_announce(p->fingerprint, p->call.count);
         envelope->bytes = 0;
     }
@@ -69,12 +71,12 @@ static void message_post_on(struct dist_engine *engine, struct engine_p2p *p,
     message_post(engine, p, request, send);
 }
 
-void disti_message_start(struct dist_engine *engine, struct engine_p2p *p, int peer)
+static void message_start(struct dist_engine *engine, struct engine_p2p *p, int peer)
 {
     bool sends = p->call.collective == DIST_COLL_SEND;
 
     p->peer = peer;
-    p->last = !disti_message_waits(p);
+    p->last = !message_waits(p);
     p->requests[1].status = DIST_OK;
     message_post(engine, p, &p->requests[0], sends);
     if (sends && !p->last)
@@ -110,7 +112,8 @@ static dist_status message_status(const struct dist_engine *engine, const struct
     return status;
 }
 
-dist_status disti_message_advance(struct dist_engine *engine, struct engine_p2p *p, int *moved)
+/* IN_PROGRESS, OK at the end, or the failure. */
+static dist_status message_advance(struct dist_engine *engine, struct engine_p2p *p, int *moved)
 {
     dist_status status = message_status(engine, p);
 
@@ -194,7 +197,7 @@ static void p2p_end(struct dist_engine *engine, struct engine_p2p *p, int peer)
 static void p2p_hand_over(struct dist_engine *engine, struct engine_p2p *p, int peer)
 {
     p->state = P2P_OUT;
-    disti_message_start(engine, p, peer);
+    message_start(engine, p, peer);
 }
 
 /* The oldest of the other kind that is open for this rank's own message. */
@@ -263,7 +266,7 @@ static void p2p_start(struct dist_engine *engine, struct engine_p2p *p)
 
 static dist_status p2p_outcome(struct dist_engine *engine, struct engine_p2p *p, int *moved)
 {
-    dist_status status = disti_message_advance(engine, p, moved);
+    dist_status status = message_advance(engine, p, moved);
 
     if (status == DIST_IN_PROGRESS)
         return DIST_OK;
@@ -352,7 +355,7 @@ dist_status disti_p2p_post(struct dist_engine *engine, const struct dist_call *c
                           dist_collective_string(call->collective));
     *p = (struct engine_p2p){.call = *call, .ticket = ticket, .order = engine->posted++};
     disti_node_publish_cpu(engine->node);
-    disti_message_init(engine, p);
+    message_init(engine, p);
     if (call->collective == DIST_COLL_SEND)
         p->spans[DISTI_IN] = (struct engine_span){call->in, p->bytes};
     else
@@ -360,7 +363,7 @@ dist_status disti_p2p_post(struct dist_engine *engine, const struct dist_call *c
     p2p_append(engine, p);
     ticket->status = DIST_IN_PROGRESS;
     /* A failure shows in a ticket. What was announced before must be cleared before. */
-    if (disti_message_waits(p))
+    if (message_waits(p))
         p2p_advance_all(engine, &moved);
     else
         p2p_advance(engine, p, &moved);

@@ -32,7 +32,11 @@ static size_t route_round(size_t bytes)
     return (bytes + ROUTE_LENGTH - 1) / ROUTE_LENGTH * ROUTE_LENGTH;
 }
 
-int disti_route_slot(const struct route_list *list, const struct dist_transport *transport)
+/*
+ * The slot of a transport on the cards is its place in the list, so that a transport that is
+ * missing on one rank shifts nothing.
+ */
+static int route_slot(const struct route_list *list, const struct dist_transport *transport)
 {
     int slot = 0;
 
@@ -89,7 +93,7 @@ static dist_status route_write(struct dist_engine *engine, struct route_cards *c
     return DIST_OK;
 }
 
-struct route_head disti_route_head(const struct route_cards *cards, int rank)
+static struct route_head routes_route_head(const struct route_cards *cards, int rank)
 {
     struct route_head head;
 
@@ -98,20 +102,22 @@ struct route_head disti_route_head(const struct route_cards *cards, int rank)
 }
 
 /* Does that rank's DIST_TRANSPORT name the same besides the backend's own transports? */
-bool disti_route_same_names(const struct route_cards *cards, int rank)
+/* Does that rank's DIST_TRANSPORT name the same besides the backend's own transports? */
+static bool route_same_names(const struct route_cards *cards, int rank)
 {
-    return disti_route_head(cards, rank).names == cards->head.names;
+    return routes_route_head(cards, rank).names == cards->head.names;
 }
 
 /* The address in that slot of a card; NULL: there is none, or the card is nonsense. */
-const unsigned char *disti_route_address(const struct route_cards *cards, int rank, int slot,
-                                         size_t *bytes_p)
+/* The address in that slot of a card; NULL: there is none, or the card is nonsense. */
+static const unsigned char *route_address(const struct route_cards *cards, int rank, int slot,
+                                          size_t *bytes_p)
 {
     const unsigned char *card = cards->all + (size_t)rank * cards->width;
     size_t at = cards->offer + sizeof(cards->head);
     uint64_t length = 0;
 
-    if (slot >= cards->list->own && !disti_route_same_names(cards, rank))
+    if (slot >= cards->list->own && !route_same_names(cards, rank))
         return NULL;
     for (int s = 0; s <= slot; s++) {
         at += route_round(length);
@@ -178,7 +184,7 @@ static size_t route_longest(const struct route_cards *cards, int ranks)
     uint64_t most = 0;
 
     for (int r = 0; r < ranks; r++) {
-        struct route_head head = disti_route_head(cards, r);
+        struct route_head head = routes_route_head(cards, r);
 
         most = head.bytes > most ? head.bytes : most;
     }
@@ -204,9 +210,13 @@ static dist_status route_show(const struct dist_backend_config *config, const vo
     return route_gather(config, mine, cards);
 }
 
+/*
+ * Everybody's card; list and this rank's head are set. The offer becomes rank 0's. cards->all is
+ * the caller's to free, whatever the status. Blocks, as all_gather does.
+ */
 /* The offer becomes rank 0's. cards->all is the caller's to free, whatever the status. */
-dist_status disti_route_exchange(struct dist_engine *engine, struct disti_tune_offer *offer,
-                                 struct route_cards *cards)
+static dist_status route_exchange(struct dist_engine *engine, struct disti_tune_offer *offer,
+                                  struct route_cards *cards)
 {
     const struct dist_backend_config *config = engine->config;
     bool many = config->world_size >= ROUTE_MANY && config->broadcast;
@@ -264,7 +274,9 @@ static size_t files_a_peer(const struct dist_transport *transport)
     return (size_t)sockets;
 }
 
-void disti_route_files(const struct dist_engine *engine)
+/* files.c: once the routes are chosen, and before a peer is called: tells of a limit of open files
+ * that is too small for all of them. Connections are made when they are needed, so it may do. */
+static void route_files(const struct dist_engine *engine)
 {
     size_t open, wanted, most;
 
@@ -287,7 +299,8 @@ void disti_route_files(const struct dist_engine *engine)
 
 #define LIST_NAME 64
 
-bool disti_route_allowed(const char *name)
+/* Is the transport among those that DIST_TRANSPORT allows (all, if it is not set)? */
+static bool route_allowed(const char *name)
 {
     const char *list = disti_env("DIST_TRANSPORT");
     char item[LIST_NAME];
@@ -370,9 +383,13 @@ static dist_status list_add_named(const struct dist_host *host, const char *name
                       own);
 }
 
-dist_status disti_route_list(const struct dist_backend_config *config,
-                             const struct dist_engine_config *engine_config,
-                             struct route_list *list_p)
+/*
+ * ERR_INVALID_ARGUMENT: DIST_TRANSPORT names one that neither the backend nor the host has, or
+ * none. ERR_UNSUPPORTED: they are too many.
+ */
+static dist_status routes_route_list(const struct dist_backend_config *config,
+                                     const struct dist_engine_config *engine_config,
+                                     struct route_list *list_p)
 {
     const char *names = disti_env("DIST_TRANSPORT");
     dist_status status = DIST_OK;
@@ -412,7 +429,7 @@ static dist_status route_open_links(struct dist_engine *engine, const struct rou
     dist_status status = DIST_OK;
 
     for (int t = 0; t < list->count && status == DIST_OK; t++) {
-        if (disti_route_allowed(list->transports[t]->name))
+        if (route_allowed(list->transports[t]->name))
             status = route_open_link(engine, list->transports[t],
                                      t < list->own ? list->context : NULL, reasons, reasons_size);
     }
@@ -449,7 +466,7 @@ static bool route_shared(const struct route_cards *cards, int ranks)
     size_t bytes;
 
     for (int r = 0; r < ranks && slot < cards->list->own; r++) {
-        if (!disti_route_address(cards, r, slot, &bytes))
+        if (!route_address(cards, r, slot, &bytes))
             return false;
     }
     return slot < cards->list->own;
@@ -462,7 +479,7 @@ static void route_meet(const struct route_cards *cards, int ranks, struct disti_
         *node_p = NULL;
     }
     for (int r = 0; r < ranks; r++) {
-        struct route_head head = disti_route_head(cards, r);
+        struct route_head head = routes_route_head(cards, r);
 
         disti_node_meet(*node_p, r, &head.hello);
     }
@@ -487,8 +504,7 @@ static dist_status route_choose(struct dist_engine *engine, int peer,
         const struct dist_transport *transport = engine->links[i].transport;
         struct dist_reach reach = {0};
 
-        address =
-            disti_route_address(cards, peer, disti_route_slot(cards->list, transport), &bytes);
+        address = route_address(cards, peer, route_slot(cards->list, transport), &bytes);
         if (!address ||
             disti_attachment_reach(&engine->links[i], address, bytes, &reach) != DIST_OK ||
             route_cost(&reach) >= best)
@@ -503,7 +519,7 @@ static dist_status route_choose(struct dist_engine *engine, int peer,
                           "rank %d has no transport that reaches rank %d (DIST_TRANSPORT=%s%s%s)",
                           engine->config->rank, peer,
                           disti_env("DIST_TRANSPORT") ? disti_env("DIST_TRANSPORT") : "not set",
-                          disti_route_same_names(cards, peer)
+                          route_same_names(cards, peer)
                               ? ""
                               : "; the peer's DIST_TRANSPORT differs: give all ranks the same",
                           reasons);
@@ -522,7 +538,7 @@ static dist_status route_open_all(struct dist_engine *engine,
     int ranks = engine->config->world_size;
     struct route_list list = {0};
     char reasons[1024] = "";
-    dist_status status = disti_route_list(engine->config, engine_config, &list);
+    dist_status status = routes_route_list(engine->config, engine_config, &list);
 
     cards->list = &list;
     cards->head.names = list.names;
@@ -531,7 +547,7 @@ static dist_status route_open_all(struct dist_engine *engine,
     if (status == DIST_OK)
         status = route_open_node(engine, cards, node_p);
     if (status == DIST_OK)
-        status = disti_route_exchange(engine, offer, cards);
+        status = route_exchange(engine, offer, cards);
     if (status == DIST_OK)
         route_meet(cards, ranks, node_p);
     for (int peer = 0; peer < ranks && status == DIST_OK; peer++) {
@@ -539,7 +555,7 @@ static dist_status route_open_all(struct dist_engine *engine,
             status = route_choose(engine, peer, cards, reasons);
     }
     if (status == DIST_OK)
-        disti_route_files(engine);
+        route_files(engine);
     return status;
 }
 

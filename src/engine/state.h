@@ -249,7 +249,6 @@ void disti_tune_links_free(struct dist_engine *engine);
 /* cache.c: the plan for a call; the engine's, valid until it closes. */
 dist_status disti_cache_plan(struct dist_engine *engine, const struct dist_call *call,
                              const struct disti_plan **plan_p);
-void disti_cache_clear(struct dist_engine *engine);
 
 /* bind.c: where in memory a call's blocks are. */
 
@@ -330,13 +329,6 @@ int disti_p2p_run(struct dist_engine *engine);
 bool disti_p2p_waits_for_any(const struct dist_engine *engine);
 /* Must the task wait for a send or receive that was posted before it? */
 bool disti_p2p_clash(const struct dist_engine *engine, const struct engine_task *task);
-/* p2p_message.c: the messages of one send or receive. */
-void disti_message_init(const struct dist_engine *engine, struct engine_p2p *p);
-/* Is it so long that it waits for its receive? */
-bool disti_message_waits(const struct engine_p2p *p);
-void disti_message_start(struct dist_engine *engine, struct engine_p2p *p, int peer);
-/* IN_PROGRESS, OK at the end, or the failure. */
-dist_status disti_message_advance(struct dist_engine *engine, struct engine_p2p *p, int *moved);
 
 /* Whose message it waits for: "rank 2". */
 /* hint.c: writes "; " and the likely reason that the oldest call waits, or "". */
@@ -374,14 +366,6 @@ struct route_list {
 };
 
 /*
- * ERR_INVALID_ARGUMENT: DIST_TRANSPORT names one that neither the backend nor the host has, or
- * none. ERR_UNSUPPORTED: they are too many.
- */
-dist_status disti_route_list(const struct dist_backend_config *config,
-                             const struct dist_engine_config *engine_config,
-                             struct route_list *list_p);
-
-/*
  * What a rank lays before the others: an offer, unless that is told by rank 0 alone; a head; then
  * for each transport of the list the bytes of its address, 0 if it is not open there, and the
  * address, each on a place of its own.
@@ -402,35 +386,6 @@ struct route_cards {
     struct route_head head; /* this rank's */
 };
 
-/* Is the transport among those that DIST_TRANSPORT allows (all, if it is not set)? */
-bool disti_route_allowed(const char *name);
-
-/* files.c: once the routes are chosen, and before a peer is called: tells of a limit of open files
- * that is too small for all of them. Connections are made when they are needed, so it may do. */
-void disti_route_files(const struct dist_engine *engine);
-
 /* ---- cards.c ---- */
-
-/*
- * The slot of a transport on the cards is its place in the list, so that a transport that is
- * missing on one rank shifts nothing.
- */
-int disti_route_slot(const struct route_list *list, const struct dist_transport *transport);
-
-/*
- * Everybody's card; list and this rank's head are set. The offer becomes rank 0's. cards->all is
- * the caller's to free, whatever the status. Blocks, as all_gather does.
- */
-dist_status disti_route_exchange(struct dist_engine *engine, struct disti_tune_offer *offer,
-                                 struct route_cards *cards);
-
-struct route_head disti_route_head(const struct route_cards *cards, int rank);
-
-/* Does that rank's DIST_TRANSPORT name the same besides the backend's own transports? */
-bool disti_route_same_names(const struct route_cards *cards, int rank);
-
-/* The address in that slot of a card; NULL: there is none, or the card is nonsense. */
-const unsigned char *disti_route_address(const struct route_cards *cards, int rank, int slot,
-                                         size_t *bytes_p);
 
 #endif

@@ -301,6 +301,10 @@ static bool arena_try(enum arena_pool pool, unsigned order, struct arena_block *
     return taken;
 }
 
+static void arenas_lock(void);
+
+static void arenas_unlock(void);
+
 /* Several threads that need an arena get one. */
 static bool arena_take_or_grow(enum arena_pool pool, unsigned order, struct arena_block *block_p)
 {
@@ -308,10 +312,10 @@ static bool arena_take_or_grow(enum arena_pool pool, unsigned order, struct aren
 
     if (taken)
         return true;
-    disti_arenas_lock();
+    arenas_lock();
     taken = arena_try(pool, order, block_p) ||
             (arena_grow(pool, order) == DIST_OK && arena_try(pool, order, block_p));
-    disti_arenas_unlock();
+    arenas_unlock();
     return taken;
 }
 
@@ -419,14 +423,15 @@ void disti_segment_retire(void)
     } while (empty);
 }
 
+/* Around a fork: none is being made. In the child its view of all blocks, and no arena. */
 /* ---- a fork ---- */
 
-void disti_arenas_lock(void)
+static void arenas_lock(void)
 {
     pthread_mutex_lock(&arena_growth);
 }
 
-void disti_arenas_unlock(void)
+static void arenas_unlock(void)
 {
     pthread_mutex_unlock(&arena_growth);
 }
@@ -441,7 +446,7 @@ static void arena_view(void *arg, size_t unit, size_t units)
 }
 
 /* Of what is in no block there is no view: it may be large, and is charged as if it were used. */
-void disti_arenas_forked(void)
+static void arenas_forked(void)
 {
     for (int pool = 0; pool < ARENA_POOLS; pool++) {
         while (arenas[pool]) {
@@ -456,7 +461,7 @@ void disti_arenas_forked(void)
             free(arena);
         }
     }
-    disti_arenas_unlock();
+    arenas_unlock();
 }
 
 /* The table of what this process shares, by address; and its end in a forked child. */
@@ -658,12 +663,12 @@ static void table_forked(void)
     table_pid = (int32_t)getpid();
     disti_segment_peers_forked();
     disti_segment_unlock();
-    disti_arenas_forked();
+    arenas_forked();
 }
 
 static void table_before_fork(void)
 {
-    disti_arenas_lock();
+    arenas_lock();
     disti_segment_lock();
     disti_segment_peers_lock();
 }
@@ -672,7 +677,7 @@ static void table_after_fork(void)
 {
     disti_segment_peers_unlock();
     disti_segment_unlock();
-    disti_arenas_unlock();
+    arenas_unlock();
 }
 
 static void table_begin_once(void)

@@ -115,13 +115,15 @@ static bool board_map(struct disti_node *node)
     return true;
 }
 
+static void node_unview(struct node_peer *peer);
+
 static void board_forget(struct disti_node *node, int rank)
 {
     struct node_peer *peer = &node->peers[rank];
 
     if (rank == node->rank)
         return;
-    disti_node_unview(peer);
+    node_unview(peer);
     disti_segment_unmap(peer->window_key);
 }
 
@@ -364,7 +366,8 @@ static dist_status view_map(struct node_peer *peer, const struct disti_segment_n
     return DIST_OK;
 }
 
-void disti_node_unview(struct node_peer *peer)
+/* Releases what is mapped of a peer. */
+static void node_unview(struct node_peer *peer)
 {
     for (int i = 0; i < NODE_VIEWS; i++) {
         disti_segment_unmap(peer->views[i].key);

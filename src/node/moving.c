@@ -54,6 +54,8 @@ static bool gait_never_streams(const struct disti_node *node, const struct disti
     return direct || (node->ranks == 2 && pattern->slices && pattern->takers == NODE_ALL);
 }
 
+static size_t node_class_bytes(int size_class);
+
 /*
  * Calls in a row in which one is tried. A reduction tries each until the windows' rounds have all
  * been written so: until then they lie where another gait has left them. A long call uses each of
@@ -64,7 +66,7 @@ static int gait_run(const struct disti_node_op *op)
 {
     if (!disti_node_pattern(op->call.collective)->reduces)
         return 1;
-    if (disti_node_class_bytes(disti_node_size_class(op)) > NODE_ROUNDS * NODE_ROUND_BYTES)
+    if (node_class_bytes(disti_node_size_class(op)) > NODE_ROUNDS * NODE_ROUND_BYTES)
         return 2;
     return 4;
 }
@@ -294,7 +296,8 @@ int disti_node_size_class(const struct disti_node_op *op)
     return size;
 }
 
-size_t disti_node_class_bytes(int size_class)
+/* The least bytes of a size class. */
+static size_t node_class_bytes(int size_class)
 {
     return size_class ? (size_t)1 << (MOVER_LEAST - 1 + size_class) : 0;
 }

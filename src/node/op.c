@@ -35,6 +35,9 @@ dist_status disti_node_op_go(struct disti_node_op *op, enum disti_node_op_state 
     return DIST_OK;
 }
 
+static dist_status node_differs(const struct disti_node *node, struct disti_node_op *op,
+                                uint64_t number, int rank);
+
 /* ---- saying and hearing how far one is ---- */
 
 /* Have all that are awaited reached the op's stage? */
@@ -54,7 +57,7 @@ static inline dist_status op_poll(struct disti_node *node, struct disti_node_op 
         if (atomic_load_explicit(&slot->stage, memory_order_acquire) < want)
             break;
         if (atomic_load_explicit(&slot->history, memory_order_relaxed) != history &&
-            disti_node_differs(node, op, op->number, r) != DIST_OK)
+            node_differs(node, op, op->number, r) != DIST_OK)
             return DIST_ERR_MISMATCH;
     }
     op->seen = r;
@@ -95,6 +98,8 @@ static dist_status op_show_short(struct disti_node *node, struct disti_node_op *
     return disti_node_op_go(op, NODE_OP_WAITING);
 }
 
+static bool node_may_go_past(const struct disti_node *node, const struct disti_node_op *op);
+
 static dist_status op_show_long(struct disti_node *node, struct disti_node_op *op)
 {
     dist_status status;
@@ -104,7 +109,7 @@ static dist_status op_show_long(struct disti_node *node, struct disti_node_op *o
     if (status != DIST_OK)
         return status;
     disti_node_mover_show(node, op);
-    disti_node_gait_choose(node, op, disti_node_may_go_past(node, op));
+    disti_node_gait_choose(node, op, node_may_go_past(node, op));
     if (!op->cma)
         disti_node_mover_fill(node, op);
     return disti_node_op_go(op, NODE_OP_WAITING);
@@ -132,12 +137,14 @@ static void op_choose(struct disti_node *node, struct disti_node_op *op)
         disti_node_mover_choose(node, op);
 }
 
+static dist_status node_admit(struct disti_node *node, struct disti_node_op *op);
+
 static dist_status op_enter(struct disti_node *node, struct disti_node_op *op)
 {
     dist_status status;
 
     op_choose(node, op);
-    status = disti_node_admit(node, op);
+    status = node_admit(node, op);
     if (status == DIST_OK && op->paired)
         status = op_show_pairs(node, op);
     else if (status == DIST_OK && op->way == NODE_WAY_BOARD)
@@ -410,7 +417,9 @@ void disti_node_cut(const struct disti_node *node, struct disti_node_op *op)
     op->rounds = (op->largest + op->piece - 1) / op->piece;
 }
 
-bool disti_node_may_go_past(const struct disti_node *node, const struct disti_node_op *op)
+/* May OUT be written past the caches: is it more than this rank's cache holds, and not yet in it?
+ */
+static bool node_may_go_past(const struct disti_node *node, const struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     bool gathers = !pattern->reduces && pattern->givers == NODE_ALL;
@@ -655,8 +664,10 @@ static uint64_t ahead_fingerprint(const struct disti_node *node, int rank, uint6
                                 memory_order_acquire);
 }
 
-dist_status disti_node_differs(const struct disti_node *node, struct disti_node_op *op,
-                               uint64_t number, int rank)
+/* The rank's history at that call is another than this one's: ERR_MISMATCH, and which call. OK: it
+ * is none that stands on the boards, but one of those between them, which went by messages. */
+static dist_status node_differs(const struct disti_node *node, struct disti_node_op *op,
+                                uint64_t number, int rank)
 {
     uint64_t first = number <= node->last_slot ? 1 : number - node->last_slot;
 
@@ -691,7 +702,7 @@ static dist_status ahead_compare(const struct disti_node *node, struct disti_nod
         atomic_load_explicit(&slot->stage, memory_order_relaxed) >=
             node_writing(number + node->last_slot + 1))
         return DIST_OK;
-    return disti_node_differs(node, op, number, rank);
+    return node_differs(node, op, number, rank);
 }
 
 dist_status disti_node_compare(const struct disti_node *node, struct disti_node_op *op)
@@ -713,7 +724,8 @@ static uint64_t ahead_awaited(const struct disti_node_op *op)
     return op->number < half ? 0 : op->number - half;
 }
 
-bool disti_node_is_behind(const struct disti_node *node, const struct disti_node_op *op, int rank)
+/* POSTED: is the rank so far behind that the op cannot begin? */
+static bool node_is_behind(const struct disti_node *node, const struct disti_node_op *op, int rank)
 {
     return rank != node->rank && atomic_load_explicit(&node->peers[rank].board->begun,
                                                       memory_order_seq_cst) < ahead_awaited(op);
@@ -724,12 +736,16 @@ bool disti_node_has_begun(const struct disti_node *node, int rank, uint64_t numb
     return ahead_begun(node, rank) >= number;
 }
 
-dist_status disti_node_admit(struct disti_node *node, struct disti_node_op *op)
+/*
+ * May the call be begun? OK: its slot and area are free. IN_PROGRESS: a rank is too far behind.
+ * ERR_MISMATCH: a rank has called something else.
+ */
+static dist_status node_admit(struct disti_node *node, struct disti_node_op *op)
 {
     if (op->number - node->confirmed < op->depth)
         return DIST_OK;
     for (; op->admitted < node->ranks; op->admitted++) {
-        bool behind = disti_node_is_behind(node, op, op->admitted);
+        bool behind = node_is_behind(node, op, op->admitted);
         dist_status status = ahead_compare(node, op, op->admitted); /* all that it has begun */
 
         if (status != DIST_OK || behind)
@@ -746,7 +762,7 @@ bool disti_node_waits_for(const struct disti_node *node, const struct disti_node
     struct node_slot *slot = node_slot(node->peers[rank].board, op);
 
     if (op->state == NODE_OP_POSTED)
-        return disti_node_is_behind(node, op, rank);
+        return node_is_behind(node, op, rank);
     if (op->paired && op->stage > node->peers[rank].last)
         return false;
     return rank != node->rank && rank >= op->first && rank < op->end &&

@@ -76,8 +76,9 @@ void disti_node_pairs_choose(struct disti_node *node, struct disti_node_op *op)
     pairs_wait_for(node, op, gives);
 }
 
-void disti_node_pairs_list(const struct disti_node *node, const struct disti_node_op *op,
-                           struct node_block *list)
+/* This rank's list, of blocks as they lie in memory, or as they stand behind it. */
+static void node_pairs_list(const struct disti_node *node, const struct disti_node_op *op,
+                            struct node_block *list)
 {
     bool gives = pairs_gives_others(node, op);
     int listed = pairs_listed(node, op);
@@ -172,7 +173,7 @@ dist_status disti_node_pairs_show(struct disti_node *node, struct disti_node_op 
     if (__builtin_expect(op->given > NODE_SHORT_MAX, 0))
         node_take_area(node, slot, op->given);
     list = node_list(node->self, op);
-    disti_node_pairs_list(node, op, list);
+    node_pairs_list(node, op, list);
     if (op->place == NODE_IN_MEMORY)
         return pairs_show_memory(node, op, gives);
     pairs_show_blocks(node, op, (char *)list + pairs_list_bytes(pairs_listed(node, op), op->place),
@@ -307,6 +308,9 @@ bool disti_node_pairs_are_short(const struct disti_node *node, const struct dist
     return to * op->element_bytes <= NODE_BITE;
 }
 
+static dist_status node_pairs_block(struct disti_node *node, struct disti_node_op *op, int giver,
+                                    struct node_block *block_p);
+
 dist_status disti_node_pairs_take(struct disti_node *node, struct disti_node_op *op)
 {
     dist_status status = DIST_OK;
@@ -318,7 +322,7 @@ dist_status disti_node_pairs_take(struct disti_node *node, struct disti_node_op 
 
         if (r == node->rank)
             continue;
-        status = disti_node_pairs_block(node, op, r, &block);
+        status = node_pairs_block(node, op, r, &block);
         if (status == DIST_OK && block.count)
             memcpy(out, pairs_on_board(node, op, r, &block), block.count * op->element_bytes);
     }
@@ -373,8 +377,9 @@ static char *pairs_see(struct disti_node *node, const struct disti_node_op *op, 
     return memory;
 }
 
-dist_status disti_node_pairs_block(struct disti_node *node, struct disti_node_op *op, int giver,
-                                   struct node_block *block_p)
+/* What a giver's list says of this rank's block. ERR_MISMATCH: this rank expects another count. */
+static dist_status node_pairs_block(struct disti_node *node, struct disti_node_op *op, int giver,
+                                    struct node_block *block_p)
 {
     bool listed = disti_node_pattern(op->call.collective)->in_blocks;
     struct node_block *list = node_list(&node->peers[giver], op);
@@ -397,7 +402,7 @@ static dist_status pairs_find_giver(struct disti_node *node, struct disti_node_o
     struct node_peer *peer = &node->peers[giver];
     const struct node_slot *slot = node_slot(peer->board, op);
     struct node_block block;
-    dist_status status = disti_node_pairs_block(node, op, giver, &block);
+    dist_status status = node_pairs_block(node, op, giver, &block);
     size_t first, bytes;
 
     if (status != DIST_OK)
@@ -721,7 +726,7 @@ again_learn(struct disti_node *node, const struct disti_node_op *op)
     again_behind(pattern->in_blocks ? node->ranks : 1, again->behind_theirs);
     again->stretches = 0;
     if (op->place != NODE_NOWHERE)
-        disti_node_pairs_list(node, op, again->list);
+        node_pairs_list(node, op, again->list);
     if (gives)
         again_give(node, op, again);
     again_take_from(node, op, again);

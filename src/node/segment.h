@@ -207,9 +207,4 @@ const struct disti_segment_name *disti_arena_name(const struct arena_block *bloc
 bool disti_arena_find(struct arena *arena, const void *memory, struct arena_block *block_p,
                       size_t *bytes_p);
 
-/* Around a fork: none is being made. In the child its view of all blocks, and no arena. */
-void disti_arenas_lock(void);
-void disti_arenas_unlock(void);
-void disti_arenas_forked(void);
-
 #endif

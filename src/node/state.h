@@ -475,8 +475,6 @@ void disti_node_disprove(struct disti_node *node, uint64_t key);
 /* Maps what the peer has offered. Failure is an answer, which this rank's slot then gives. */
 void disti_node_try(struct disti_node *node, const struct disti_node_op *op, struct node_peer *peer,
                     const struct disti_segment_location *at);
-/* Releases what is mapped of a peer. */
-void disti_node_unview(struct node_peer *peer);
 
 /* ---- move.c: moving long data ---- */
 
@@ -512,9 +510,7 @@ void disti_node_roles(const struct disti_node *node, struct disti_node_op *op);
 size_t disti_node_slot_bytes(const struct node_pattern *pattern);
 /* Elements of a block that go in a round of a window. */
 size_t disti_node_piece(const struct disti_node *node, const struct disti_node_op *op);
-/* May OUT be written past the caches: is it more than this rank's cache holds, and not yet in it?
- */
-bool disti_node_may_go_past(const struct disti_node *node, const struct disti_node_op *op);
+
 /* Cuts a call that goes through windows into rounds. */
 void disti_node_cut(const struct disti_node *node, struct disti_node_op *op);
 /* May ordinary memory go by the boards, in blocks of so many bytes? */
@@ -524,8 +520,7 @@ bool disti_node_fits_area(dist_collective collective, int ranks, size_t block);
 
 /* The op's size class. */
 int disti_node_size_class(const struct disti_node_op *op);
-/* The least bytes of a size class. */
-size_t disti_node_class_bytes(int size_class);
+
 /* In a call of pairs. May the kernel copy? Asked of the rank that leads it. */
 bool disti_node_mover_leads(struct disti_node *node, const struct disti_node_op *op);
 /* May what this rank gives stand in an area, though it is long? True: counted. */
@@ -561,17 +556,6 @@ void disti_node_drain(struct disti_node *node, struct disti_node_op *op, uint64_
 
 /* Has that rank begun the call of that number, or a later one? */
 bool disti_node_has_begun(const struct disti_node *node, int rank, uint64_t number);
-/*
- * May the call be begun? OK: its slot and area are free. IN_PROGRESS: a rank is too far behind.
- * ERR_MISMATCH: a rank has called something else.
- */
-dist_status disti_node_admit(struct disti_node *node, struct disti_node_op *op);
-/* The rank's history at that call is another than this one's: ERR_MISMATCH, and which call. OK: it
- * is none that stands on the boards, but one of those between them, which went by messages. */
-dist_status disti_node_differs(const struct disti_node *node, struct disti_node_op *op,
-                               uint64_t number, int rank);
-/* POSTED: is the rank so far behind that the op cannot begin? */
-bool disti_node_is_behind(const struct disti_node *node, const struct disti_node_op *op, int rank);
 
 /* ---- board.c ---- */
 
@@ -919,13 +903,6 @@ static inline const char *pairs_on_board(const struct disti_node *node,
            block->first * op->element_bytes;
 }
 
-/* This rank's list, of blocks as they lie in memory, or as they stand behind it. */
-void disti_node_pairs_list(const struct disti_node *node, const struct disti_node_op *op,
-                           struct node_block *list);
-/* What a giver's list says of this rank's block. ERR_MISMATCH: this rank expects another count. */
-dist_status disti_node_pairs_block(struct disti_node *node, struct disti_node_op *op, int giver,
-                                   struct node_block *block_p);
-
 /* A process's doorbell: who sleeps until a peer's call comes is woken through it. */
 
 /* Readies the process's doorbell for this rank, and writes how it is reached. */
@@ -935,9 +912,5 @@ void disti_node_doorbell_close(struct disti_node *node);
 
 /* Wakes that rank's sleeper. */
 void disti_node_doorbell_ring(struct disti_node *node, int rank);
-/* The calling thread is the one to wake. Returns what becomes readable then. */
-int disti_node_doorbell_listen(struct disti_node *node);
-/* Nobody is; what came for other nodes of the process is forwarded. */
-void disti_node_doorbell_silence(struct disti_node *node);
 
 #endif

@@ -259,7 +259,8 @@ static void doorbell_drain(const struct disti_node *self)
         doorbell_forward(self, number);
 }
 
-int disti_node_doorbell_listen(struct disti_node *node)
+/* The calling thread is the one to wake. Returns what becomes readable then. */
+static int node_doorbell_listen(struct disti_node *node)
 {
     pthread_mutex_lock(&doorbell_lock);
     node->sleeper = disti_doorbell();
@@ -267,7 +268,8 @@ int disti_node_doorbell_listen(struct disti_node *node)
     return doorbell_pipe[0];
 }
 
-void disti_node_doorbell_silence(struct disti_node *node)
+/* Nobody is; what came for other nodes of the process is forwarded. */
+static void node_doorbell_silence(struct disti_node *node)
 {
     pthread_mutex_lock(&doorbell_lock);
     node->sleeper = -1;
@@ -351,7 +353,7 @@ static int presence_awaited(const struct disti_node *node, const struct disti_no
 /* The calling thread is the one that is to sleep. */
 int disti_node_arm(struct disti_node *node, struct disti_node_op *op)
 {
-    int doorbell = disti_node_doorbell_listen(node), awaited = presence_awaited(node, op);
+    int doorbell = node_doorbell_listen(node), awaited = presence_awaited(node, op);
 
     node->armed = true;
     if (awaited < 0)
@@ -368,7 +370,7 @@ void disti_node_disarm(struct disti_node *node)
         return;
     node->armed = false;
     atomic_store_explicit(&node->board->presence, NODE_AWAKE, memory_order_relaxed);
-    disti_node_doorbell_silence(node);
+    node_doorbell_silence(node);
 }
 
 void disti_node_abandon(struct disti_node *node, const struct disti_node_op *op)
