@@ -4,9 +4,9 @@
 #include "transports/faulty/faulty.h"
 #include "backends/registry.h"
 #include "base/collective.h"
-#include "base/faults/faults.h"
+#include "base/faults.h"
+#include "base/lock.h"
 #include "base/log.h"
-#include "base/process_lock.h"
 #include "engine/engine.h"
 
 /* Of one process: shm, tcp and what its modules bring. */

@@ -1,16 +1,147 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Lists of what there is, for people. */
+/* What a backend supports, for those who ask from outside. */
 #include "backends/module.h"
 #include "backends/registry.h"
+#include "base/dtype.h"
 #include "base/log.h"
 #include "base/settings/variables.h"
 #include "device/driver.h"
+#include "plan/plan.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+bool dist_collective_reduces(dist_collective collective)
+{
+    return (unsigned)collective < DIST_COLL_COUNT && disti_algorithm_reduces(collective);
+}
+
+dist_status dist_backend_query(const char *backend, dist_collective collective, dist_dtype dtype,
+                               dist_op op)
+{
+    const struct dist_backend *found;
+    dist_status status;
+
+    if (!dist_collective_reduces(collective))
+        op = DIST_SUM;
+    if (collective == DIST_COLL_BARRIER)
+        dtype = DIST_UINT8;
+    if (!backend || (unsigned)collective >= DIST_COLL_COUNT || !disti_dtype_valid(dtype) ||
+        (unsigned)op >= DIST_OP_COUNT)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "backend_query: %s is none of those in dist.h and backend.h",
+                          !backend                                  ? "the backend (NULL)"
+                          : (unsigned)collective >= DIST_COLL_COUNT ? "the collective"
+                          : !disti_dtype_valid(dtype)               ? "the dtype"
+                                                                    : "the op");
+    status = disti_backend_find(backend, &found);
+    if (status == DIST_OK && !disti_op_fits(op, dtype))
+        status = DIST_ERR_UNSUPPORTED;
+    if (status == DIST_OK)
+        status = found->query(NULL, collective, dtype, op);
+    if (status != DIST_ERR_UNSUPPORTED)
+        return status;
+    return disti_fail(DIST_ERR_UNSUPPORTED, "backend %s has no %s of %s with op %s", found->name,
+                      dist_collective_string(collective), dist_dtype_string(dtype),
+                      dist_op_string(op));
+}
+
+dist_status dist_backend_lacks(const char *backend, uint32_t *lacks_p)
+{
+    const struct dist_backend *found;
+    dist_status status;
+
+    if (!backend || !lacks_p)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "backend_lacks: %s is NULL",
+                          backend ? "lacks_p" : "backend");
+    status = disti_backend_find(backend, &found);
+    if (status == DIST_OK)
+        *lacks_p = found->lacks;
+    return status;
+}
+
+/* The tables of backends and transports are right before anything in them is called. */
+
+static dist_status check_abi(uint32_t abi, uint32_t size, size_t expected, const char *from)
+{
+    if (abi == DIST_ABI && size >= expected)
+        return DIST_OK;
+    return disti_fail(DIST_ERR_ABI,
+                      "%s was built for ABI %u (%u bytes), this library has ABI %d (%zu bytes): "
+                      "build the module again with this library's headers",
+                      from, abi, size, DIST_ABI, expected);
+}
+
+/* A slot that must be set, and whether it is. */
+struct check_slot {
+    const char *name;
+    bool set;
+};
+
+static dist_status check_slots(const struct check_slot *slots, const char *from)
+{
+    for (; slots->name; slots++) {
+        if (!slots->set)
+            return disti_fail(DIST_ERR_ABI, "%s lacks the mandatory slot '%s': it must be set",
+                              from, slots->name);
+    }
+    return DIST_OK;
+}
+
+dist_status disti_backend_check(const struct dist_backend *b, const char *from)
+{
+    dist_status status = check_abi(b->abi, b->size, sizeof(*b), from);
+
+    if (status != DIST_OK)
+        return status;
+    const struct check_slot slots[] = {
+        {"name", b->name && *b->name},
+        {"summary", b->summary != NULL},
+        {"probe", b->probe != NULL},
+        {"query", b->query != NULL},
+        {"open", b->open != NULL},
+        {"close", b->close != NULL},
+        {"post", b->post != NULL},
+        {"progress", b->progress != NULL},
+        {"abort", b->abort != NULL},
+        {"disarm", !b->arm || b->disarm},
+        {"release", !b->prepare || b->release},
+        {"free", !b->alloc || b->free},
+        {NULL, true},
+    };
+
+    return check_slots(slots, from);
+}
+
+dist_status disti_transport_check(const struct dist_transport *t, const char *from)
+{
+    dist_status status = check_abi(t->abi, t->size, sizeof(*t), from);
+
+    if (status != DIST_OK)
+        return status;
+    const struct check_slot slots[] = {
+        {"name", t->name && *t->name},
+        {"open", t->open != NULL},
+        {"address", t->address != NULL},
+        {"reach", t->reach != NULL},
+        {"connect", t->connect != NULL},
+        {"send", t->send != NULL},
+        {"recv", t->recv != NULL},
+        {"progress", t->progress != NULL},
+        {"arm", t->arm != NULL},
+        {"disarm", t->disarm != NULL},
+        {"close", t->close != NULL},
+        {"probe_tag", t->probe_tag != NULL},
+        {NULL, true},
+    };
+
+    return check_slots(slots, from);
+}
+
+/* Lists of what there is, for people. */
 
 #define LIST_REASON 1024
 

@@ -1,17 +1,521 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Loading of modules: shared objects that bring a backend, transports, or both. */
-#include "backends/module.h"
-
-#include "backends/registry.h"
-#include "base/log.h"
-#include "base/process_lock.h"
-
+/* A module's file, before the dynamic linker has it: that maps a file that was cut off, and the
+ * process dies of it. */
 #include <config.h>
+
+#include "backends/module.h"
+#include "backends/registry.h"
+#include "base/ascii.h"
+#include "base/file.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "base/settings/config.h"
+#include "base/settings/variables.h"
+
+#include <dirent.h>
 #include <dlfcn.h>
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <link.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Program headers that are looked at; a shared object has about ten. */
+#define FILE_HEADERS_MAX 64
+
+static bool file_read(int fd, void *data, size_t bytes, uint64_t offset)
+{
+    return pread(fd, data, bytes, (off_t)offset) == (ssize_t)bytes;
+}
+
+/*
+ * Defined by the linker: the header of the library or program that contains this file. Under an
+ * emulator /proc/self/exe may name the emulator.
+ */
+extern const ElfW(Ehdr) __ehdr_start __attribute__((visibility("hidden")));
+
+/* Where the last loaded segment ends. */
+static uint64_t file_end(int fd, const ElfW(Ehdr) * header)
+{
+    ElfW(Phdr) segment;
+    uint64_t end = header->e_phoff + (uint64_t)header->e_phnum * sizeof(segment);
+
+    for (int i = 0; i < header->e_phnum && i < FILE_HEADERS_MAX; i++) {
+        if (!file_read(fd, &segment, sizeof(segment),
+                       header->e_phoff + (uint64_t)i * sizeof(segment)))
+            break;
+        if (segment.p_type == PT_LOAD && segment.p_offset + segment.p_filesz > end)
+            end = segment.p_offset + segment.p_filesz;
+    }
+    return end;
+}
+
+/* True. */
+static bool file_reject(char *reason, size_t size, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static bool file_reject(char *reason, size_t size, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(reason, size, format, args);
+    va_end(args);
+    return true;
+}
+
+/* What is wrong with an open file of so many bytes; false: nothing. */
+static bool file_is_bad(int fd, uint64_t bytes, char *reason, size_t size)
+{
+    const ElfW(Ehdr) *own = &__ehdr_start;
+    ElfW(Ehdr) header;
+    uint64_t end;
+
+    if (!file_read(fd, &header, sizeof(header), 0) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
+        return file_reject(reason, size,
+                           "is not a shared object (%llu bytes): build it with cc -shared -fPIC",
+                           (unsigned long long)bytes);
+    if (header.e_ident[EI_CLASS] != own->e_ident[EI_CLASS] ||
+        header.e_ident[EI_DATA] != own->e_ident[EI_DATA] || header.e_machine != own->e_machine)
+        return file_reject(
+            reason, size,
+            "was built for another machine (ELF machine %d, class %d; this process is "
+            "%d, class %d): build it for this one",
+            header.e_machine, header.e_ident[EI_CLASS], own->e_machine, own->e_ident[EI_CLASS]);
+    if (header.e_type != ET_DYN)
+        return file_reject(reason, size, "is %s, not a shared object: link it with cc -shared",
+                           header.e_type == ET_REL ? "an object file" : "a program");
+    end = file_end(fd, &header);
+    if (end > bytes)
+        return file_reject(reason, size,
+                           "is truncated: it has %llu bytes of at least %llu: copy it again",
+                           (unsigned long long)bytes, (unsigned long long)end);
+    return false;
+}
+
+/* This library's own file, which is trusted already; false: it cannot be examined. */
+static bool file_of_library(struct stat *status)
+{
+    Dl_info info;
+
+    return dladdr((void *)(uintptr_t)disti_module_loadable, &info) && info.dli_fname &&
+           stat(info.dli_fname, status) == 0;
+}
+
+/*
+ * Its code runs as this user: nobody else may have written it, or still write to it. Who can do
+ * that to this library, its owner or its group, gains nothing by a module.
+ */
+static bool file_is_others(const struct stat *status, char *reason, size_t size)
+{
+    struct stat library = {.st_uid = 0};
+    uid_t user = geteuid();
+    bool known = file_of_library(&library);
+    mode_t safe =
+        known && (library.st_mode & S_IWGRP) && library.st_gid == status->st_gid ? S_IWGRP : 0;
+
+    if (status->st_uid != user && status->st_uid != 0 &&
+        !(known && status->st_uid == library.st_uid))
+        return file_reject(reason, size,
+                           "belongs to user %u: only what is root's or this user's is loaded; if "
+                           "you trust it, chown it to user %u or root, or copy it",
+                           (unsigned)status->st_uid, (unsigned)user);
+    if (status->st_mode & (S_IWGRP | S_IWOTH) & ~safe)
+        return file_reject(reason, size,
+                           "may be written by %s (mode %04o): only what is safe from others is "
+                           "loaded; if you trust it, run chmod go-w on it",
+                           status->st_mode & S_IWOTH ? "everybody" : "its group",
+                           (unsigned)status->st_mode & 07777);
+    return false;
+}
+
+bool disti_module_loadable(const char *path, char *reason, size_t reason_size)
+{
+    struct stat status;
+    size_t used;
+    bool bad = true;
+    int fd;
+
+    used = (size_t)snprintf(reason, reason_size, "module %s ", path);
+    if (used >= reason_size)
+        return false;
+    reason += used;
+    reason_size -= used;
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        snprintf(reason, reason_size, "cannot be read: %s%s", strerror(errno),
+                 errno == EACCES ? ": let this user read it" : "");
+    else if (fstat(fd, &status) < 0)
+        snprintf(reason, reason_size, "cannot be examined: %s", strerror(errno));
+    else if (!S_ISREG(status.st_mode))
+        snprintf(reason, reason_size, "is %s, not a file: remove it",
+                 S_ISDIR(status.st_mode) ? "a folder" : "a device or a pipe");
+    else
+        bad = file_is_others(&status, reason, reason_size) ||
+              file_is_bad(fd, (uint64_t)status.st_size, reason, reason_size);
+    if (fd >= 0)
+        close(fd);
+    return !bad;
+}
+
+/* Where a module lies: nobody may exchange its file between the look at it and dlopen. */
+
+/* More of them than this library's path has folders are not known. */
+#define PLACE_OWNERS 32
+
+/* Who can exchange this library gains nothing by a module. */
+struct place_trust {
+    uid_t users[PLACE_OWNERS];
+    gid_t groups[PLACE_OWNERS];
+    int user_count, group_count;
+    bool anybody;
+};
+
+/* Calls fn for each folder above the file of an absolute path, until it returns false. */
+static bool place_walk(const char *path, bool (*fn)(const char *folder, void *arg), void *arg)
+{
+    char folder[PATH_MAX];
+
+    snprintf(folder, sizeof(folder), "%s", path);
+    for (char *end = strrchr(folder, '/'); end; end = strrchr(folder, '/')) {
+        if (end == folder)
+            return fn("/", arg);
+        *end = '\0';
+        if (!fn(folder, arg))
+            return false;
+    }
+    return true;
+}
+
+/* Whoever may write may exchange what lies there, but for a folder as /tmp is. */
+static bool place_is_open(const struct stat *status, mode_t to)
+{
+    return (status->st_mode & to) && !(status->st_mode & S_ISVTX);
+}
+
+static bool place_trust_folder(const char *folder, void *arg)
+{
+    struct place_trust *trust = arg;
+    struct stat status;
+
+    if (stat(folder, &status) < 0)
+        return true;
+    if (trust->user_count < PLACE_OWNERS)
+        trust->users[trust->user_count++] = status.st_uid;
+    if (place_is_open(&status, S_IWGRP) && trust->group_count < PLACE_OWNERS)
+        trust->groups[trust->group_count++] = status.st_gid;
+    trust->anybody |= place_is_open(&status, S_IWOTH);
+    return true;
+}
+
+static void place_trust(struct place_trust *trust)
+{
+    char library[PATH_MAX];
+    struct stat status;
+    Dl_info info;
+
+    *trust = (struct place_trust){.user_count = 0};
+    if (!dladdr((void *)(uintptr_t)disti_module_place, &info) || !info.dli_fname ||
+        !realpath(info.dli_fname, library))
+        return;
+    if (stat(library, &status) == 0)
+        trust->users[trust->user_count++] = status.st_uid;
+    (void)place_walk(library, place_trust_folder, trust);
+}
+
+static bool place_trusts_user(const struct place_trust *trust, uid_t user)
+{
+    for (int i = 0; i < trust->user_count; i++) {
+        if (trust->users[i] == user)
+            return true;
+    }
+    return trust->anybody || disti_file_owner_is_safe(user);
+}
+
+/* A folder of root's that a group may write to is the administrator's choice. */
+static bool place_trusts_group(const struct place_trust *trust, const struct stat *status)
+{
+    for (int i = 0; i < trust->group_count; i++) {
+        if (trust->groups[i] == status->st_gid)
+            return true;
+    }
+    return trust->anybody || status->st_uid == 0 ||
+           (status->st_uid != geteuid() && disti_file_owner_is_safe(status->st_uid));
+}
+
+struct place_look {
+    struct place_trust trust;
+    char *reason;
+    size_t size;
+};
+
+static bool place_folder_is_safe(const char *folder, void *arg)
+{
+    struct place_look *look = arg;
+    struct stat status;
+
+    if (stat(folder, &status) < 0) {
+        snprintf(look->reason, look->size, "lies in %s, which cannot be examined: %s", folder,
+                 strerror(errno));
+        return false;
+    }
+    if (!place_trusts_user(&look->trust, status.st_uid)) {
+        snprintf(look->reason, look->size,
+                 "lies in %s, which belongs to user %u: he could exchange it; copy it to a folder "
+                 "of your own",
+                 folder, (unsigned)status.st_uid);
+        return false;
+    }
+    if ((place_is_open(&status, S_IWOTH) && !look->trust.anybody) ||
+        (place_is_open(&status, S_IWGRP) && !place_trusts_group(&look->trust, &status))) {
+        snprintf(look->reason, look->size,
+                 "lies in %s, where %s could exchange it (mode %04o): run chmod go-w on that "
+                 "folder, or copy the module to another",
+                 folder, status.st_mode & S_IWOTH ? "everybody" : "its group",
+                 (unsigned)status.st_mode & 07777);
+        return false;
+    }
+    return true;
+}
+
+bool disti_module_place(const char *path, char place[PATH_MAX], char *reason, size_t size)
+{
+    struct place_look look;
+    struct stat status;
+    size_t used = (size_t)snprintf(reason, size, "module %s ", path);
+
+    if (used >= size)
+        return false;
+    look.reason = reason + used;
+    look.size = size - used;
+    place_trust(&look.trust);
+    if (lstat(path, &status) == 0 && S_ISLNK(status.st_mode) &&
+        !place_trusts_user(&look.trust, status.st_uid)) {
+        snprintf(look.reason, look.size, "is a link of user %u's: remove it, or make it yourself",
+                 (unsigned)status.st_uid);
+        return false;
+    }
+    if (!realpath(path, place)) {
+        snprintf(look.reason, look.size, "cannot be read: %s%s", strerror(errno),
+                 errno == EACCES ? ": let this user read it" : "");
+        return false;
+    }
+    return place_walk(place, place_folder_is_safe, &look);
+}
+
+/* The folders where modules are looked for, and the modules in them. */
+
+#ifndef DISTI_MODULE_DIR
+#define DISTI_MODULE_DIR "/usr/local/lib/dist"
+#endif
+
+/* The folder that this library was loaded from: an installation that was moved still works. */
+static bool folders_own(char *folder, size_t size)
+{
+    Dl_info info;
+    const char *slash;
+
+    if (!dladdr((void *)(uintptr_t)&disti_host, &info) || !info.dli_fname)
+        return false;
+    slash = strrchr(info.dli_fname, '/');
+    if (!slash || (size_t)(slash - info.dli_fname) >= size)
+        return false;
+    snprintf(folder, size, "%.*s", (int)(slash - info.dli_fname), info.dli_fname);
+    return true;
+}
+
+/*
+ * Folder number i of those where modules are looked for: DIST_PLUGIN_PATH (folders, split by ':'),
+ * then dist/ beside the library, then the library's own folder (a build tree that was not
+ * installed), then the place it was configured for. False: there are no more.
+ */
+static bool folders_item(int i, char *folder, size_t size)
+{
+    const char *list = disti_env("DIST_PLUGIN_PATH");
+    char own[PATH_MAX - sizeof("/dist")];
+    int listed = 0;
+
+    while (list && disti_list_item(list, ':', listed, folder, size)) {
+        if (listed++ == i)
+            return true;
+    }
+    i -= listed;
+    if (!folders_own(own, sizeof(own)))
+        i += 2;
+    if (i > 2)
+        return false;
+    snprintf(folder, size, "%s%s", i == 2 ? DISTI_MODULE_DIR : own, i == 0 ? "/dist" : "");
+    return true;
+}
+
+/* Whatever stands there counts, so that a wrong file is told of, and no other taken for it. */
+int disti_module_locate(const char *name, char paths[][PATH_MAX], int room)
+{
+    char folder[PATH_MAX];
+    struct stat status;
+    int found = 0;
+
+    for (int i = 0; found < room && folders_item(i, folder, sizeof(folder)); i++) {
+        int n = snprintf(paths[found], PATH_MAX, "%s/dist_%s.so", folder, name);
+
+        if (n > 0 && n < PATH_MAX && lstat(paths[found], &status) == 0)
+            found++;
+    }
+    return found;
+}
+
+size_t dist_list_module_folders(char *buffer, size_t size)
+{
+    char folder[PATH_MAX];
+    size_t used = 0;
+
+    size = buffer ? size : 0;
+    if (size)
+        buffer[0] = '\0';
+    for (int i = 0; folders_item(i, folder, sizeof(folder)); i++)
+        used += (size_t)snprintf(used < size ? buffer + used : NULL, used < size ? size - used : 0,
+                                 "%s\n", folder);
+    return used;
+}
+
+size_t disti_module_folders(char *text, size_t size)
+{
+    char folder[PATH_MAX];
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (int i = 0; used < size && folders_item(i, folder, sizeof(folder)); i++) {
+        int error = access(folder, R_OK | X_OK) == 0 ? 0 : errno;
+
+        used += (size_t)snprintf(text + used, size - used, "%s%s%s%s%s", i ? ", " : "", folder,
+                                 error ? " (" : "", error ? strerror(error) : "", error ? ")" : "");
+    }
+    return used;
+}
+
+/* ---- what there is ---- */
+
+/* "dist_NAME.so" without what is around the name. False: it is no such file. */
+static bool folders_name(const char *file, char name[DISTI_MODULE_NAME])
+{
+    size_t length = strlen(file);
+
+    if (length <= strlen("dist_.so") || length - strlen("dist_.so") >= DISTI_MODULE_NAME ||
+        strncmp(file, "dist_", strlen("dist_")) != 0 || strcmp(file + length - 3, ".so") != 0)
+        return false;
+    snprintf(name, DISTI_MODULE_NAME, "%.*s", (int)(length - strlen("dist_.so")),
+             file + strlen("dist_"));
+    return true;
+}
+
+/* Once each, in the order of the alphabet. */
+static bool folders_add(struct disti_module_names *names, const char *name)
+{
+    void *grown;
+    int index = 0;
+
+    while (index < names->count && strcmp(names->names[index], name) < 0)
+        index++;
+    if (index < names->count && strcmp(names->names[index], name) == 0)
+        return true;
+    grown = realloc(names->names, (size_t)(names->count + 1) * sizeof(*names->names));
+    if (!grown)
+        return false;
+    names->names = grown;
+    memmove(names->names + index + 1, names->names + index,
+            (size_t)(names->count - index) * sizeof(*names->names));
+    snprintf(names->names[index], sizeof(names->names[index]), "%s", name);
+    names->count++;
+    return true;
+}
+
+void disti_module_names(struct disti_module_names *names_p)
+{
+    char folder[PATH_MAX], name[DISTI_MODULE_NAME];
+    const struct dirent *entry;
+
+    *names_p = (struct disti_module_names){0};
+    for (int i = 0; folders_item(i, folder, sizeof(folder)); i++) {
+        DIR *dir = opendir(folder);
+
+        while (dir && (entry = readdir(dir))) {
+            if (folders_name(entry->d_name, name) && !folders_add(names_p, name))
+                break;
+        }
+        if (dir)
+            closedir(dir);
+    }
+}
+
+/* "hccl" of DIST_HCCL and DIST_HCCL_LIBRARY; signs that no variable can have stand for _. */
+static bool folders_names(const char *variable, const char *module)
+{
+    size_t index = strlen("DIST_");
+
+    for (; *module; module++, index++) {
+        const char sign = disti_ascii_alnum(*module) ? disti_ascii_upper(*module) : '_';
+
+        if (variable[index] != sign)
+            return false;
+    }
+    return variable[index] == '\0' || variable[index] == '_';
+}
+
+/* This project's modules: their variables are known one by one. */
+static bool folders_is_own(const char *module)
+{
+    for (int i = 0; disti_own_module(i); i++) {
+        if (strcmp(disti_own_module(i), module) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool disti_module_has_variable(const char *variable)
+{
+    struct disti_module_names names;
+    bool found = false;
+
+    disti_module_names(&names);
+    for (int i = 0; i < names.count && !found; i++)
+        found = !folders_is_own(names.names[i]) && folders_names(variable, names.names[i]);
+    free(names.names);
+    return found;
+}
+
+/* ---- what is like it ---- */
+
+static bool folders_similar(const char *name, const char *other)
+{
+    size_t length = strlen(name);
+
+    return length && length < DISTI_MODULE_NAME &&
+           (strstr(other, name) || strstr(name, other) ||
+            disti_name_distance(name, other) <= 1 + (int)length / 4);
+}
+
+void disti_module_similar(const char *name, char *text, size_t size)
+{
+    struct disti_module_names names;
+    size_t used = 0;
+
+    text[0] = '\0';
+    disti_module_names(&names);
+    for (int i = 0; i < names.count && used < size; i++) {
+        if (folders_similar(name, names.names[i]))
+            used += (size_t)snprintf(text + used, size - used, "%sdist_%s.so",
+                                     used ? ", " : "; there is ", names.names[i]);
+    }
+    free(names.names);
+}
+
+/* Loading of modules: shared objects that bring a backend, transports, or both. */
 
 /* What is loaded; grows only. */
 DISTI_PROCESS_LOCK(module_lock);

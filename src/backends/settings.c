@@ -6,10 +6,10 @@
  */
 #include "backends/module.h"
 #include "backends/registry.h"
-#include "base/faults/faults.h"
+#include "base/auth.h"
+#include "base/faults.h"
 #include "base/log.h"
-#include "base/net/socket.h"
-#include "base/proof/secret.h"
+#include "base/net.h"
 #include "base/settings/config.h"
 #include "base/settings/variables.h"
 #include "base/tls/tls.h"

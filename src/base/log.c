@@ -6,7 +6,7 @@
 
 #include "base/ascii.h"
 #include "base/file.h"
-#include "base/host_name.h"
+#include "base/net.h"
 #include "base/settings/config.h"
 #include "base/thread.h"
 

@@ -5,7 +5,7 @@
 #include "base/dtype.h"
 #include "base/log.h"
 #include "core/call.h"
-#include "store/last_call.h"
+#include "store/store.h"
 
 #include <stdlib.h>
 #include <string.h>

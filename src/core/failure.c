@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/collective.h"
 #include "core/group.h"
-#include "store/last_call.h"
+#include "store/store.h"
 
 #include <poll.h>
 #include <stdio.h>

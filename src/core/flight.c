@@ -6,7 +6,7 @@
 #include "base/collective.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "base/process/pages.h"
+#include "base/process.h"
 #include "base/thread.h"
 #include "core/flight.h"
 #include "core/group.h"

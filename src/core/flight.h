@@ -3,7 +3,7 @@
 #ifndef DISTI_CORE_FLIGHT_H
 #define DISTI_CORE_FLIGHT_H
 
-#include "base/host_name.h"
+#include "base/net.h"
 
 #include <dist/backend.h>
 #include <stdatomic.h>

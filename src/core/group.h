@@ -4,7 +4,7 @@
 #ifndef DISTI_CORE_GROUP_H
 #define DISTI_CORE_GROUP_H
 
-#include "base/lock/lock.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "core/flight.h"
 #include "engine/engine.h"

@@ -2,9 +2,9 @@
 /* Leaving: the end of a group, together with its other ranks. */
 #include "base/checked.h"
 #include "base/clock.h"
-#include "base/faults/faults.h"
+#include "base/faults.h"
 #include "base/hash.h"
-#include "base/lock/lock.h"
+#include "base/lock.h"
 #include "core/group.h"
 #include "endpoint/endpoint.h"
 

@@ -3,7 +3,7 @@
 #include "base/settings/config.h"
 
 #include "base/checked.h"
-#include "base/process_lock.h"
+#include "base/lock.h"
 #include "core/group.h"
 #include "node/node.h"
 

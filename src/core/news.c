@@ -8,8 +8,7 @@
  *     a rank of another one     its connection breaks; or a rank that knows tells (endpoint)
  */
 #include "base/descriptor.h"
-#include "base/process/end.h"
-#include "base/process/space.h"
+#include "base/process.h"
 #include "core/group.h"
 #include "endpoint/endpoint.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Reduction operations that the program created: a table of the process. */
 #include "base/dtype.h"
+#include "base/lock.h"
 #include "base/log.h"
-#include "base/process_lock.h"
 #include "core/call.h"
 
 #include <pthread.h>

@@ -4,8 +4,7 @@
 
 #include "base/clock.h"
 #include "base/descriptor.h"
-#include "base/doorbell.h"
-#include "base/process_lock.h"
+#include "base/lock.h"
 #include "base/thread.h"
 #include "core/work.h"
 #include "endpoint/endpoint.h"

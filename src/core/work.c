@@ -3,11 +3,11 @@
 #include "core/work.h"
 #include "base/clock.h"
 #include "base/collective.h"
+#include "base/lock.h"
 #include "base/log.h"
-#include "base/process_lock.h"
 #include "core/group.h"
 #include "endpoint/endpoint.h"
-#include "store/last_call.h"
+#include "store/store.h"
 
 #include <stdlib.h>
 

@@ -6,15 +6,14 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/descriptor.h"
-#include "base/doorbell.h"
-#include "base/faults/faults.h"
+#include "base/faults.h"
 #include "base/hash.h"
-#include "base/process_lock.h"
+#include "base/lock.h"
 #include "base/settings/variables.h"
 #include "core/group.h"
 #include "core/work.h"
 #include "endpoint/endpoint.h"
-#include "store/last_call.h"
+#include "store/store.h"
 
 #include <limits.h>
 #include <stdatomic.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a dist_ddp and a dist_zero have in common. */
-#include "ddp/common.h"
+#include "ddp/ddp.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/lock.h"
 #include "base/log.h"
-#include "base/process_lock.h"
 
 /* ---- the start ---- */
 

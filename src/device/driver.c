@@ -3,7 +3,7 @@
 #include "device/driver.h"
 #include "base/settings/env.h"
 
-#include "base/process_lock.h"
+#include "base/lock.h"
 
 #include <dlfcn.h>
 #include <link.h>

@@ -2,7 +2,7 @@
 /* Moving bytes between a device and the host. */
 #include "device/memory.h"
 
-#include "base/process_lock.h"
+#include "base/lock.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
 /* Endpoints: opened, found again by the world's other groups, closed with the world. */
 #include "endpoint/endpoint.h"
 #include "base/clock.h"
+#include "base/lock.h"
 #include "base/log.h"
-#include "base/process_lock.h"
 #include "endpoint/state.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Who of the sleeping threads watches an endpoint, and who is woken. */
 #include "base/clock.h"
-#include "base/doorbell.h"
+#include "base/descriptor.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "endpoint/endpoint.h"

@@ -3,7 +3,7 @@
 #include "base/descriptor.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "base/process/own.h"
+#include "base/process.h"
 #include "base/settings/config.h"
 #include "engine/state.h"
 

@@ -2,8 +2,8 @@
 /* Reading --hostfile and -H, and dealing processes out to the hosts. */
 #include "launch/hosts.h"
 
-#include "base/host_name.h"
 #include "base/log.h"
+#include "base/net.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -6,12 +6,10 @@
 #include "base/descriptor.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/net/socket.h"
-#include "base/process/limit.h"
-#include "base/process/oom.h"
+#include "base/net.h"
+#include "base/process.h"
 #include "base/settings/env.h"
-#include "store/handed.h"
-#include "store/server/server.h"
+#include "store/server.h"
 #include "store/store.h"
 
 #include <errno.h>

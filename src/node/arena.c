@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A buddy system in a tree of bytes. */
 #include "base/log.h"
-#include "base/process/pages.h"
+#include "base/process.h"
 #include "node/segment.h"
 
 #include <stdatomic.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Making the boards of a group's ranks, and mapping them. */
-#include "base/faults/faults.h"
+#include "base/faults.h"
 #include "base/log.h"
 #include "base/settings/config.h"
 #include "node/state.h"

@@ -2,8 +2,8 @@
 /* A call on the boards, from stage to stage. */
 #include "base/clock.h"
 #include "base/dtype.h"
+#include "base/lock.h"
 #include "base/log.h"
-#include "base/process_lock.h"
 #include "node/state.h"
 
 #include <stddef.h>

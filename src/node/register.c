@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory of the program that becomes a segment in place, and private again. */
 #include "base/log.h"
-#include "base/process/own.h"
-#include "base/process/pages.h"
+#include "base/process.h"
 #include "node/segment.h"
 
 #include <errno.h>

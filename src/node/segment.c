@@ -5,8 +5,7 @@
 #include "base/descriptor.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/process/own.h"
-#include "base/process/reach.h"
+#include "base/process.h"
 #include "node/node.h"
 
 #include <errno.h>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The doorbell of a process, by which the ranks of others wake its threads. */
 #include "base/descriptor.h"
-#include "base/doorbell.h"
-#include "base/process/reach.h"
+#include "base/process.h"
 #include "node/state.h"
 
 #include <fcntl.h>

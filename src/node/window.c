@@ -7,7 +7,7 @@
  */
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/process/reach.h"
+#include "base/process.h"
 #include "base/settings/config.h"
 #include "node/state.h"
 

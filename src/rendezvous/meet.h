@@ -1,11 +1,106 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The ways to meet, one file each: all end with a store, and rank 0 with its server. */
+/* Ways to meet, and the launchers whose variables name them; private to this module. */
 #ifndef DISTI_RENDEZVOUS_MEET_H
 #define DISTI_RENDEZVOUS_MEET_H
 
-#include "base/net/socket.h"
+#include "base/net.h"
+#include "rendezvous/pmix_abi.h"
 #include "rendezvous/rendezvous.h"
 #include "store/client.h"
+
+#include <dist/dist.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* All that a rank is told before it meets anybody. */
+
+/* A number and where it comes from, for the errors. */
+struct disti_facts_number {
+    int value; /* -1: nobody says */
+    const char *from;
+};
+
+struct disti_facts {
+    const struct dist_options *options;
+    struct disti_url url;
+    struct disti_launch launch;
+    struct disti_facts_number rank, world_size;
+    int local_rank, local_world_size;
+    bool by_pmix; /* the ranks meet through the launcher's PMIx */
+};
+
+/* From the options, the init method and the environment. The options stay the caller's, and must
+ * live as long as the facts. */
+dist_status disti_facts_gather(const struct dist_options *options, struct disti_facts *facts_p);
+
+/* What the launcher says when it is asked, where it does not say it unasked. Blocks until then. */
+dist_status disti_facts_ask_launcher(struct disti_facts *facts, int64_t deadline);
+
+/* Completes and checks rank and world size. ERR_RENDEZVOUS names what is missing,
+ * ERR_INVALID_ARGUMENT what is wrong. */
+dist_status disti_facts_complete(struct disti_facts *facts);
+
+/* May a scheduler have part in the meeting? */
+bool disti_facts_are_scheduled(const struct disti_facts *facts);
+
+/* Is this process one? Whoever has a rank by another word than the launcher's is none. */
+bool disti_facts_are_scheduler(const struct disti_facts *facts);
+
+/* The discovery: a Unix socket by which the ranks of one machine learn where their store is. */
+
+/*
+ * Listens on the abstract address "dist/<uid>/<job>". The kernel says who is at the other
+ * end, so only processes of the same user are answered. Never blocks. IN_PROGRESS: someone else
+ * has that address.
+ */
+dist_status disti_discovery_open(const char *job, int *fd_p);
+
+/*
+ * Asks at the discovery, once, for port and word of the store. IN_PROGRESS: nobody is there yet.
+ * Blocks a second at most, if whoever opened it does not answer. ERR_RENDEZVOUS if it is another
+ * user's.
+ */
+dist_status disti_discovery_ask(const char *job, int *port_p, char word[128]);
+
+/* The launcher's process on this machine: the one above this rank that is to outlive it. */
+
+/* As /proc has it, without its end. */
+#define DISTI_PROCESS_NAME 32
+
+/*
+ * The nearest process above this one that was started without `variable`, or with another value
+ * than this one has. A launcher gives it to its ranks alone: so shells between the two do not
+ * count, which may end before the rank does, and a launcher that is itself a rank of another does.
+ * A pidfd of it, which the caller closes, with *pid_p and its name; -1: there is none but those
+ * that adopt orphans, or the system does not tell. Does not block.
+ */
+int disti_launcher_process(const char *variable, int *pid_p, char name[DISTI_PROCESS_NAME]);
+
+/* Slurm's compressed lists, and where the ranks of a step meet. */
+
+/* The number of tasks on node `node` by "2(x3),1" (2, 2, 2, 1); -1 if the text is malformed
+ * or has no such node. */
+int disti_slurm_tasks(const char *text, int node);
+
+/* The first host of "n[01-03,7],m5" ("n01"). False if the text is malformed or it does not fit. */
+bool disti_slurm_first_host(const char *text, char *host, size_t size);
+
+/* A port that all processes of the step work out alike from its name: 20000 to 29499. */
+int disti_slurm_port(const char *job);
+
+/* The roles of MindSpore's processes. */
+
+/* What MindSpore's variables say besides the numbers: role, place and time. ERR_INVALID_ARGUMENT
+ * names the one that is wrong, or is not there. */
+dist_status disti_launch_mindspore(struct disti_launch *launch);
+
+/*
+ * Of a process of distrun --role mindspore. Its numbers, and the place of the store, are in the
+ * variables that all processes of distrun have; who has no rank is the scheduler, which holds it.
+ */
+dist_status disti_launch_mindspore_agent(struct disti_launch *launch);
+
+/* The ways to meet, one file each: all end with a store, and rank 0 with its server. */
 
 /* Who wants to meet, and until when. */
 struct disti_meeting {
@@ -123,5 +218,62 @@ typedef dist_status (*disti_meet_locate_fn)(const char *name, struct disti_meet_
 dist_status disti_meet_seek(const struct disti_meeting *meeting, disti_meet_locate_fn locate,
                             const char *name, int most_ms, struct disti_store_tries *tries_p,
                             struct disti_bootstrap *bootstrap);
+
+/* The launcher's PMIx: what it says of the job, and what it carries from rank 0 to the others. */
+
+#define DISTI_PMIX_TEXT 512
+#define DISTI_PMIX_REASON 400
+
+/*
+ * All four block until the deadline at most, whatever the server does, and on false say why in
+ * reason. What it has not answered by then is still pending: until it is answered, further
+ * questions wait for that, and then fail. The library is opened at run time.
+ */
+
+/* Does the environment say that a launcher serves PMIx to this process? */
+bool disti_pmix_is_offered(void);
+
+/*
+ * Connects to the server, unless this process is connected. A forked child of a process that is
+ * connected cannot.
+ */
+bool disti_pmix_open(int64_t deadline, char reason[DISTI_PMIX_REASON]);
+
+/* What the launcher says of this process; -1: it does not. Once it is open. */
+struct disti_pmix_job {
+    int world_size, local_rank, local_world_size;
+};
+bool disti_pmix_ask_job(int64_t deadline, struct disti_pmix_job *job_p,
+                        char reason[DISTI_PMIX_REASON]);
+
+/* Gives rank 0's text to all ranks of the job: all of them call this. Once it is open. */
+bool disti_pmix_spread(int rank, char text[DISTI_PMIX_TEXT], int64_t deadline,
+                       char reason[DISTI_PMIX_REASON]);
+
+/*
+ * Ends the connection after use, as MPI_Init of Open MPI 5 fails in a process that is connected.
+ * All ranks do this between their last question and their next meeting: a server counts a rank that
+ * has gone as one that misses the fence. Versions before 5 cannot be begun again in the same
+ * process, so with these the connection stays until the process exits. Any thread; also if nothing
+ * is open.
+ */
+void disti_pmix_close(int64_t deadline);
+
+/* PMIx's library, opened at run time. */
+
+struct disti_pmix_api {
+#define DISTI_PMIX_MEMBER(member, symbol, parameters) int(*member) parameters;
+    DISTI_PMIX_CALLS(DISTI_PMIX_MEMBER)
+#undef DISTI_PMIX_MEMBER
+    const char *(*error_string)(int status);
+    const char *(*version)(void);
+    bool reopens; /* the process may call init again after finalize */
+};
+
+/*
+ * Its functions, or NULL and why not. It is opened once, and not closed again: threads of it may
+ * run. Any thread.
+ */
+const struct disti_pmix_api *disti_pmix_load(char reason[DISTI_PMIX_REASON]);
 
 #endif

@@ -1,21 +1,276 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* From options and environment to a store: which way to meet. */
+/* Puts together what program, init method and launcher say of rank and world size. */
 #include "rendezvous/rendezvous.h"
-
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/net/socket.h"
+#include "base/net.h"
 #include "base/settings/config.h"
-#include "rendezvous/facts.h"
-#include "rendezvous/launchers/process.h"
 #include "rendezvous/meet.h"
-#include "rendezvous/pmix/pmix.h"
 #include "store/client.h"
-#include "store/last_call.h"
+#include "store/store.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static struct disti_facts_number facts_pick(int option, int url, int launch, const char *launcher)
+{
+    if (option >= 0)
+        return (struct disti_facts_number){option, "given by the program"};
+    if (url >= 0)
+        return (struct disti_facts_number){url, "from the init method"};
+    return (struct disti_facts_number){launch, launcher};
+}
+
+static void facts_compare(const char *what, const struct disti_facts_number *number,
+                          const struct disti_launch *launch, int launched)
+{
+    if (launched >= 0 && launched != number->value)
+        disti_warn("%s is %d (%s), but the launcher (%s) says %d: using %d", what, number->value,
+                   number->from, launch->launcher, launched, number->value);
+}
+
+/* Options first, then the init method, then the launcher. */
+static void facts_pick_all(struct disti_facts *facts)
+{
+    const struct dist_options *options = facts->options;
+    const struct disti_launch *launch = &facts->launch;
+
+    facts->rank = facts_pick(options->rank, facts->url.rank, launch->rank, launch->launcher);
+    facts->world_size = facts_pick(options->world_size, facts->url.world_size, launch->world_size,
+                                   launch->launcher);
+    facts->local_rank = options->local_rank;
+    facts->local_world_size = -1;
+    /* The launcher's local rank belongs to the launcher's world. */
+    if (facts->world_size.value == launch->world_size) {
+        facts->local_world_size = launch->local_world_size;
+        if (facts->local_rank < 0)
+            facts->local_rank = launch->local_rank;
+    }
+}
+
+dist_status disti_facts_gather(const struct dist_options *options, struct disti_facts *facts)
+{
+    dist_status status = disti_url_parse(options->init_method, &facts->url);
+    bool told = options->rank >= 0 && options->world_size >= 0 &&
+                (options->oob_all_gather || facts->url.kind == DISTI_URL_TCP ||
+                 facts->url.kind == DISTI_URL_FILE);
+
+    facts->options = options;
+    facts->launch = (struct disti_launch){.launcher = told ? "the program itself" : "none",
+                                          .rank = -1,
+                                          .world_size = -1,
+                                          .local_rank = -1,
+                                          .local_world_size = -1,
+                                          .port = DISTI_PORT_DEFAULT,
+                                          .timeout_ms = -1};
+    /* Whoever is told everything does not look at the environment, nonsense or not. */
+    if (status == DIST_OK && !told)
+        status = disti_launch_detect(&facts->launch);
+    if (status != DIST_OK)
+        return status;
+    facts_pick_all(facts);
+    facts_compare("the rank", &facts->rank, &facts->launch, facts->launch.rank);
+    facts_compare("the world size", &facts->world_size, &facts->launch, facts->launch.world_size);
+    return DIST_OK;
+}
+
+dist_status disti_facts_ask_launcher(struct disti_facts *facts, int64_t deadline)
+{
+    struct disti_launch *launch = &facts->launch;
+    dist_status status;
+
+    if (!launch->pmix || launch->world_size >= 0)
+        return DIST_OK;
+    status = disti_launch_ask_pmix(launch, deadline);
+    if (status == DIST_OK)
+        facts_pick_all(facts);
+    return status;
+}
+
+static dist_status facts_missing(const struct disti_facts *facts)
+{
+    if (facts->rank.value < 0 && facts->world_size.value < 0)
+        return disti_fail(DIST_ERR_RENDEZVOUS,
+                          "neither rank nor world size is known: set RANK and WORLD_SIZE for each "
+                          "process, give both to dist_init_process_group, or use a launcher such "
+                          "as mpirun");
+    if (facts->rank.value < 0)
+        return disti_fail(DIST_ERR_RENDEZVOUS,
+                          "the world size is %d (%s), but this process's rank is not known: set "
+                          "RANK to 0 to %d, a different one for each process",
+                          facts->world_size.value, facts->world_size.from,
+                          facts->world_size.value - 1);
+    return disti_fail(DIST_ERR_RENDEZVOUS,
+                      "this is rank %d (%s), but the world size is not known: set WORLD_SIZE to "
+                      "the number of processes",
+                      facts->rank.value, facts->rank.from);
+}
+
+bool disti_facts_are_scheduled(const struct disti_facts *facts)
+{
+    return facts->launch.scheduler != DISTI_SCHEDULER_NONE && !facts->options->oob_all_gather &&
+           (facts->url.kind == DISTI_URL_NONE || facts->url.kind == DISTI_URL_ENV);
+}
+
+bool disti_facts_are_scheduler(const struct disti_facts *facts)
+{
+    return disti_facts_are_scheduled(facts) && facts->launch.scheduler == DISTI_SCHEDULER_SELF &&
+           facts->rank.value < 0;
+}
+
+dist_status disti_facts_complete(struct disti_facts *facts)
+{
+    bool nothing = facts->rank.value < 0 && facts->world_size.value < 0;
+
+    if (nothing && facts->url.kind == DISTI_URL_NONE && !facts->options->oob_all_gather)
+        facts->rank.value = 0, facts->world_size.value = 1;
+    if (facts->world_size.value == 1 && facts->rank.value < 0 && !disti_facts_are_scheduler(facts))
+        facts->rank.value = 0;
+    if (facts->world_size.value < 0 || (facts->rank.value < 0 && !disti_facts_are_scheduled(facts)))
+        return facts_missing(facts);
+    if (facts->world_size.value == 0)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "the world size is 0 (%s): give the number of processes, 1 or more",
+                          facts->world_size.from);
+    if (facts->rank.value >= facts->world_size.value)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "rank %d (%s) is out of range: the world size is %d (%s), so ranks are 0 "
+                          "to %d",
+                          facts->rank.value, facts->rank.from, facts->world_size.value,
+                          facts->world_size.from, facts->world_size.value - 1);
+    if (facts->local_rank >= facts->world_size.value)
+        return disti_fail(
+            DIST_ERR_INVALID_ARGUMENT,
+            "local rank %d is out of range: the world size is %d (%s), so set LOCAL_RANK to less",
+            facts->local_rank, facts->world_size.value, facts->world_size.from);
+    return DIST_OK;
+}
+
+/* Init methods: env://, tcp://host:port, file:///path, mpi://, each with ?rank=..&world_size=.. */
+
+static dist_status url_bad(const char *text, const char *why)
+{
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                      "the init method \"%.200s\" %s: give env://, tcp://HOST:PORT, "
+                      "file:///PATH or mpi://",
+                      text, why);
+}
+
+/* Copies `length` bytes; false if they do not fit, or are none. */
+static bool url_copy(char *to, size_t size, const char *from, size_t length)
+{
+    if (length == 0 || length >= size)
+        return false;
+    memcpy(to, from, length);
+    to[length] = 0;
+    return true;
+}
+
+/* "host:port", "[::1]:port" */
+static dist_status url_tcp(const char *text, const char *body, size_t length, struct disti_url *url)
+{
+    bool bracket = body[0] == '[';
+    const char *end = bracket ? memchr(body, ']', length) : memchr(body, ':', length);
+    const char *colon = end ? end + bracket : NULL;
+    size_t used = colon ? (size_t)(colon - body) : 0;
+    char port[16];
+
+    if (!end || used >= length || *colon != ':')
+        return url_bad(text, "has no port");
+    if (!bracket && memchr(colon + 1, ':', length - used - 1))
+        return url_bad(text, "has an IPv6 address, which needs brackets ([::1])");
+    if (!url_copy(url->host, sizeof(url->host), body + bracket, (size_t)(end - body) - bracket))
+        return url_bad(text, "has no host, or too long a host");
+    disti_host_normalize(url->host);
+    if (!url_copy(port, sizeof(port), colon + 1, length - used - 1))
+        return url_bad(text, "has no port, or too long a port");
+    return disti_parse_int("the port in the init method", port, 1, 65535, &url->port);
+}
+
+static dist_status url_file(const char *text, const char *body, size_t length,
+                            struct disti_url *url)
+{
+    if (body[0] != '/')
+        return url_bad(text, "has no absolute path (three slashes)");
+    if (!url_copy(url->path, sizeof(url->path), body, length))
+        return url_bad(text, "has too long a path");
+    return DIST_OK;
+}
+
+/* "rank=1&world_size=4" */
+static dist_status url_query(const char *text, const char *query, struct disti_url *url)
+{
+    dist_status status = DIST_OK;
+    char item[64];
+
+    if (strlen(query) >= sizeof(item))
+        return url_bad(text, "is too long after \"?\"");
+    for (int i = 0; status == DIST_OK && disti_list_item(query, '&', i, item, sizeof(item)); i++) {
+        if (strncmp(item, "rank=", 5) == 0)
+            status = disti_parse_int("rank in the init method", item + 5, 0, INT_MAX, &url->rank);
+        else if (strncmp(item, "world_size=", 11) == 0)
+            status = disti_parse_int("world_size in the init method", item + 11, 1, INT_MAX,
+                                     &url->world_size);
+        else
+            status = url_bad(text, "has other keys than rank and world_size after \"?\"");
+    }
+    return status;
+}
+
+static const struct url_scheme {
+    const char *prefix;
+    enum disti_url_kind kind;
+} url_schemes[] = {
+    {"env://", DISTI_URL_ENV},
+    {"tcp://", DISTI_URL_TCP},
+    {"file://", DISTI_URL_FILE},
+    {"mpi://", DISTI_URL_MPI},
+};
+
+static const struct url_scheme *url_scheme(const char *text)
+{
+    for (size_t i = 0; i < sizeof(url_schemes) / sizeof(url_schemes[0]); i++) {
+        if (strncmp(text, url_schemes[i].prefix, strlen(url_schemes[i].prefix)) == 0)
+            return &url_schemes[i];
+    }
+    return NULL;
+}
+
+dist_status disti_url_parse(const char *text, struct disti_url *url_p)
+{
+    struct disti_url url = {.kind = DISTI_URL_NONE, .port = -1, .rank = -1, .world_size = -1};
+    const struct url_scheme *scheme;
+    const char *body, *query;
+    size_t length;
+    dist_status status = DIST_OK;
+
+    if (!text || !text[0]) {
+        *url_p = url;
+        return DIST_OK;
+    }
+    scheme = url_scheme(text);
+    if (!scheme)
+        return url_bad(text, "has an unknown scheme");
+    url.kind = scheme->kind;
+    body = text + strlen(scheme->prefix);
+    query = strchr(body, '?');
+    length = query ? (size_t)(query - body) : strlen(body);
+    if (url.kind == DISTI_URL_TCP)
+        status = url_tcp(text, body, length, &url);
+    else if (url.kind == DISTI_URL_FILE)
+        status = url_file(text, body, length, &url);
+    else if (length)
+        status = url_bad(text, "has text after \"//\"");
+    if (status == DIST_OK && query)
+        status = url_query(text, query + 1, &url);
+    if (status == DIST_OK)
+        *url_p = url;
+    return status;
+}
+
+/* From options and environment to a store: which way to meet. */
 
 /* For a scheduler to come, where MS_ROLE says that there is one; then rank 0 holds the store. */
 #define RENDEZVOUS_PATIENCE_MS 2000

@@ -3,7 +3,7 @@
 #ifndef DISTI_STORE_CLIENT_H
 #define DISTI_STORE_CLIENT_H
 
-#include "base/net/socket.h"
+#include "base/net.h"
 #include "store/wire.h"
 
 #include <pthread.h>

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A page for each process of a launcher, in a file of its own. */
-#include "store/last_call.h"
-
 #include "base/clock.h"
 #include "base/collective.h"
 #include "base/file.h"
 #include "base/settings/env.h"
-#include "store/handed.h"
+#include "store/store.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

@@ -3,9 +3,12 @@
 #ifndef DISTI_STORE_STORE_H
 #define DISTI_STORE_STORE_H
 
-#include <dist/dist.h>
+#include "base/net.h"
 
-#include "base/host_name.h"
+#include <dist/backend.h>
+#include <dist/dist.h>
+#include <stdbool.h>
+#include <stddef.h>
 
 /*
  * The server runs in a thread of rank 0's process (or of the launcher's). Every rank
@@ -220,5 +223,106 @@ void disti_store_wait_by(disti_store_wait_fn wait);
 
 /* Says goodbye and closes. NULL is accepted. */
 void disti_store_close(struct disti_store *store);
+
+/* The call that a rank made last, where its launcher can read it though the rank was killed. */
+
+#define DISTI_LAST_CALL_BYTES 4096 /* each local rank's part of the file, and a scheduler's */
+
+/* What stands there. */
+struct disti_last_call {
+    uint32_t magic; /* DISTI_LAST_CALL_MAGIC: there was a call; ..._SERVED: a job was served */
+    uint32_t group;
+    int32_t collective, dtype, op, root;
+    int64_t sequence;
+    uint64_t count;
+};
+#define DISTI_LAST_CALL_MAGIC UINT32_C(0x6c617374)
+#define DISTI_LAST_CALL_SERVED UINT32_C(0x73727664)
+
+/* This process's; NULL: no launcher asked for it. Stays mapped until the process ends. */
+extern struct disti_last_call *disti_last_call;
+
+/*
+ * Maps this rank's part, if DIST_AGENT_LAST_CALL names a file. Without it nothing is told; that is
+ * no error. May be called again, by one thread at a time.
+ */
+void disti_last_call_open(int local_rank);
+
+/* Keeps the call. On every call's way, so it does nothing else. */
+static inline void disti_last_call_note(uint32_t group, const struct dist_call *call)
+{
+    struct disti_last_call *last = disti_last_call;
+
+    if (!last)
+        return;
+    *last = (struct disti_last_call){DISTI_LAST_CALL_MAGIC, group,      call->collective,
+                                     call->dtype,           call->op,   call->root,
+                                     call->sequence,        call->count};
+}
+
+/* Keeps that another process's end has ended what this one, rank or scheduler, does: if it fails
+ * now, that is no cause. */
+void disti_last_call_note_loss(void);
+
+/* Keeps that this process was the job's scheduler, and has served it well. What its program makes
+ * of that, which may know of no schedulers, is no matter to the launcher then. */
+void disti_last_call_note_served(int local_ranks);
+
+/* ---- the launcher's side ---- */
+
+/* A memfd for so many processes, which cannot shrink; -1: errno says why. The caller closes it. */
+int disti_last_call_file(int processes);
+
+/* "all_reduce, call 12 of group 0, 1024 float32"; "": none was made. */
+void disti_last_call_text(int fd, int local_rank, char *text, size_t size);
+
+/*
+ * Suspends the clocks of the job's processes, or resumes them (disti_clock_suspend). *number_p is
+ * the launcher's copy of the number that they follow, 0 at first.
+ */
+void disti_last_call_suspend(int fd, int processes, int64_t *number_p);
+void disti_last_call_resume(int fd, int processes, int64_t *number_p);
+
+/* Has the scheduler of so many local ranks served them well? */
+bool disti_last_call_served(int fd, int local_ranks);
+
+/* Has the process of that page, a local rank or behind them the scheduler, noted a loss? */
+bool disti_last_call_has_lost(int fd, int page);
+
+/* Files in memory that a launcher passes to its ranks, which may be in other namespaces. */
+
+/*
+ * The ranks inherit the descriptors of these files. DIST_AGENT_FILES has their numbers and inodes:
+ *
+ *     DIST_AGENT_FILES=6:4711,7:4712     FD:INODE of the secret, then of the last calls
+ *
+ * A rank first tries the inherited descriptor, which works in every namespace. A program between
+ * launcher and rank may have closed it (Python's subprocess does); then the rank opens
+ * /proc/LAUNCHER/fd/FD, which works in the launcher's PID and user namespace. The number may belong
+ * to another file meanwhile, and in another PID namespace the pid to another process: the inode
+ * tells.
+ */
+enum disti_handed { DISTI_HANDED_SECRET, DISTI_HANDED_LAST_CALLS, DISTI_HANDED_FILES };
+
+/* Room for "FD:INODE". */
+#define DISTI_HANDED_TEXT 40
+
+/* ---- the launcher's side ---- */
+
+/* Returns a sealed memfd that contains the word; -1: errno. The caller closes it. */
+int disti_handed_secret(const char *word);
+
+/* Writes "FD:INODE". */
+void disti_handed_name(int fd, char text[DISTI_HANDED_TEXT]);
+
+/* ---- the rank's side ---- */
+
+/*
+ * Opens a file of the launcher with `flags`, by the inherited descriptor, or by `path`. Without
+ * DIST_AGENT_FILES any file at `path` will do. Returns a descriptor, which the caller closes, or
+ * -1: errno; ESTALE: `path` is another file. *inherited_p is the number of the descriptor that was
+ * to be inherited; -1: none was.
+ */
+int disti_handed_open(enum disti_handed which, const char *path, int flags, int *inherited_p);
 
 #endif

@@ -1,13 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The store's frames: what goes over the wire between a rank and the store's server. */
+/* The server's memory: bytes that several replies may be sending at a time. */
 #ifndef DISTI_STORE_WIRE_H
 #define DISTI_STORE_WIRE_H
 
-#include <dist/dist.h>
-
-#include "base/proof/handshake.h"
+#include "base/auth.h"
 #include "base/tls/tls.h"
 #include "store/store.h"
+
+#include <dist/dist.h>
+#include <stddef.h>
+
+struct disti_blob {
+    size_t refs, bytes;
+    unsigned char data[];
+};
+
+/* One reference; data is not set. NULL: no memory. */
+struct disti_blob *disti_blob_new(size_t bytes);
+struct disti_blob *disti_blob_copy(const void *data, size_t bytes);
+struct disti_blob *disti_blob_hold(struct disti_blob *blob);
+void disti_blob_drop(struct disti_blob *blob); /* NULL is accepted */
+
+/* The store's frames: what goes over the wire between a rank and the store's server. */
 
 /*
  * A frame is a head of 32 bytes, then key_bytes of key, then value_bytes of value. All

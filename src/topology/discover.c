@@ -1,21 +1,411 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where this process runs: its machine, its CPUs, its locality among them. */
-#include "topology/discover.h"
+/* The machine's packages, NUMA nodes and cores, from the kernel's own files. */
+#include <config.h>
 
 #include "base/hash.h"
 #include "base/log.h"
-#include "base/process/own.h"
+#include "base/process.h"
 #include "base/settings/config.h"
-#include "topology/cpus.h"
-#include "topology/sysfs.h"
+#include "topology/discover.h"
 
-#include <config.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define SYSFS_CPUS (DISTI_CPU_WORDS * 64)
+
+/* A list of numbers as the kernel writes it, "0-3,8-11". Longer than any for SYSFS_CPUS. */
+#define SYSFS_LIST (SYSFS_CPUS * 5 + 2)
+
+/* Allocated, as it is too large for a small stack. */
+struct sysfs_machine {
+    /* For each CPU the lowest one of its core, its package, its NUMA node; -1: unknown, not there.
+     */
+    int core[SYSFS_CPUS], package[SYSFS_CPUS], numa[SYSFS_CPUS];
+    int cores[SYSFS_CPUS][3]; /* each core's package, NUMA node and lowest CPU */
+    char path[PATH_MAX];      /* of the file that is read */
+    char list[SYSFS_LIST], text[SYSFS_LIST];
+};
+
+static bool sysfs_read(const char *path, char text[SYSFS_LIST])
+{
+    FILE *file = fopen(path, "re");
+    size_t length = file ? fread(text, 1, SYSFS_LIST - 1, file) : 0;
+
+    if (file)
+        fclose(file);
+    text[length] = '\0';
+    return length > 0;
+}
+
+/* The next range of a list. False: there is none, or nonsense. */
+static bool sysfs_range(const char **text, int *first_p, int *last_p)
+{
+    char *end;
+    long first = strtol(*text, &end, 10), last = first;
+
+    if (end == *text || first < 0)
+        return false;
+    if (*end == '-')
+        last = strtol(end + 1, &end, 10);
+    if (last < first || last > INT_MAX)
+        return false;
+    *text = *end == ',' ? end + 1 : end;
+    *first_p = (int)first;
+    *last_p = (int)last;
+    return true;
+}
+
+/* Says of all CPUs of a list that they belong together. */
+static void sysfs_mark(const char *list, int *lowest)
+{
+    int first, last, low = -1;
+
+    while (sysfs_range(&list, &first, &last)) {
+        low = low < 0 ? first : low;
+        for (int cpu = first; cpu <= last && cpu < SYSFS_CPUS; cpu++)
+            lowest[cpu] = low;
+    }
+}
+
+static bool sysfs_read_in(const char *root, const char *name, struct sysfs_machine *machine,
+                          char text[SYSFS_LIST])
+{
+    return snprintf(machine->path, sizeof(machine->path), "%s/%s", root, name) <
+               (int)sizeof(machine->path) &&
+           sysfs_read(machine->path, text);
+}
+
+static bool sysfs_mark_file(const char *root, const char *format, int number,
+                            struct sysfs_machine *machine, int *lowest)
+{
+    char name[64];
+
+    snprintf(name, sizeof(name), format, number);
+    if (!sysfs_read_in(root, name, machine, machine->text))
+        return false;
+    sysfs_mark(machine->text, lowest);
+    return true;
+}
+
+/* One CPU, with all that share its core and its package. */
+static bool sysfs_mark_cpu(const char *root, int cpu, struct sysfs_machine *machine)
+{
+    if (cpu >= SYSFS_CPUS)
+        return false;
+    if (machine->core[cpu] < 0 && !sysfs_mark_file(root, "cpu/cpu%d/topology/thread_siblings_list",
+                                                   cpu, machine, machine->core))
+        return false;
+    if (machine->package[cpu] < 0)
+        sysfs_mark_file(root, "cpu/cpu%d/topology/core_siblings_list", cpu, machine,
+                        machine->package);
+    return machine->core[cpu] >= 0;
+}
+
+/* Every number of the list in `file`. */
+static bool sysfs_each(const char *root, const char *file, struct sysfs_machine *machine,
+                       bool (*mark)(const char *root, int number, struct sysfs_machine *machine))
+{
+    const char *list = machine->list;
+    int first, last;
+
+    if (!sysfs_read_in(root, file, machine, machine->list))
+        return false;
+    while (sysfs_range(&list, &first, &last)) {
+        for (int number = first; number <= last; number++) {
+            if (!mark(root, number, machine))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* Some have memory only. */
+static bool sysfs_mark_node(const char *root, int node, struct sysfs_machine *machine)
+{
+    sysfs_mark_file(root, "node/node%d/cpulist", node, machine, machine->numa);
+    return true;
+}
+
+static bool sysfs_load(const char *root, struct sysfs_machine *machine)
+{
+    for (int cpu = 0; cpu < SYSFS_CPUS; cpu++)
+        machine->core[cpu] = machine->package[cpu] = machine->numa[cpu] = -1;
+    if (!sysfs_each(root, "cpu/online", machine, sysfs_mark_cpu))
+        return false;
+    sysfs_each(root, "node/online", machine, sysfs_mark_node);
+    return true;
+}
+
+/* A core's index among all. */
+static int sysfs_compare(const void *a, const void *b)
+{
+    const int *x = a, *y = b;
+
+    for (int i = 0; i < 3; i++) {
+        if (x[i] != y[i])
+            return x[i] < y[i] ? -1 : 1;
+    }
+    return 0;
+}
+
+/* Lists the cores in order: package, NUMA node, lowest CPU. Returns how many there are. */
+static int sysfs_cores(struct sysfs_machine *machine)
+{
+    int(*cores)[3] = machine->cores, count = 0;
+
+    for (int cpu = 0; cpu < SYSFS_CPUS; cpu++) {
+        if (machine->core[cpu] != cpu)
+            continue;
+        cores[count][0] = machine->package[cpu];
+        cores[count][1] = machine->numa[cpu];
+        cores[count++][2] = cpu;
+    }
+    qsort(cores, (size_t)count, sizeof(*cores), sysfs_compare);
+    return count;
+}
+
+static bool sysfs_meets(const struct sysfs_machine *machine, int core, const uint64_t *cpus)
+{
+    bool any = false;
+
+    for (int w = 0; w < DISTI_CPU_WORDS; w++)
+        any = any || cpus[w];
+    for (int cpu = core; any && cpu < SYSFS_CPUS; cpu++) {
+        if (machine->core[cpu] == core && (cpus[cpu / 64] >> cpu % 64 & 1))
+            return true;
+    }
+    return !any;
+}
+
+/* How many groups come before that one; -1: it is unknown. */
+static int32_t sysfs_number(const int *lowest, int group)
+{
+    int32_t number = 0;
+
+    for (int cpu = 0; cpu < group; cpu++)
+        number += lowest[cpu] == cpu;
+    return group < 0 ? -1 : number;
+}
+
+int disti_share(int local_rank, int local_ranks, int count)
+{
+    int64_t turn = local_ranks > 0 ? local_rank % local_ranks : 0;
+
+    return local_ranks > 0 ? (int)(turn * count / local_ranks) : 0;
+}
+
+static bool sysfs_place(struct sysfs_machine *machine, const uint64_t *cpus, int local_rank,
+                        int local_ranks, struct dist_place *locality_p)
+{
+    const int(*cores)[3] = (const int(*)[3])machine->cores;
+    int count = sysfs_cores(machine), usable = 0, mine;
+
+    for (int i = 0; i < count; i++)
+        usable += sysfs_meets(machine, cores[i][2], cpus);
+    mine = disti_share(local_rank, local_ranks, usable);
+    for (int i = 0; i < count; i++) {
+        if (!sysfs_meets(machine, cores[i][2], cpus) || mine-- > 0)
+            continue;
+        locality_p->core = i;
+        locality_p->package = sysfs_number(machine->package, cores[i][0]);
+        locality_p->numa = sysfs_number(machine->numa, cores[i][1]);
+        return true;
+    }
+    return false;
+}
+
+bool disti_sysfs_locality(const char *root, const uint64_t *cpus, int local_rank, int local_ranks,
+                          struct dist_place *locality_p)
+{
+    struct sysfs_machine *machine = malloc(sizeof(*machine));
+    bool found = machine && sysfs_load(root, machine) &&
+                 sysfs_place(machine, cpus, local_rank, local_ranks, locality_p);
+
+    free(machine);
+    return found;
+}
+
+/* How many CPUs this process may really use. */
+
+/* Reads a short file as text. False: it is not there. */
+static bool cpus_read(const char *path, char *text, size_t size)
+{
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return false;
+    size_t length = fread(text, 1, size - 1, file);
+    fclose(file);
+    text[length] = '\0';
+    return length > 0;
+}
+
+/* quota microseconds in each period, as CPUs; 0: no limit. */
+static int cpus_of_quota(long long quota, long long period)
+{
+    if (quota <= 0 || period <= 0)
+        return 0;
+    long long cpus = quota / period + (quota % period != 0);
+    return cpus > INT_MAX ? INT_MAX : (int)cpus;
+}
+
+/* Allocated, as it is too large for a small stack. */
+struct cpus_paths {
+    char line[PATH_MAX + 256]; /* of the membership */
+    char mount[PATH_MAX], folder[PATH_MAX], file[PATH_MAX];
+};
+
+/* Version 2: cpu.max is "max 100000" or "150000 100000". */
+static int cpus_of_group_2(struct cpus_paths *paths, const char *folder)
+{
+    char text[128];
+    long long quota, period;
+    if (snprintf(paths->file, sizeof(paths->file), "%s/cpu.max", folder) >=
+            (int)sizeof(paths->file) ||
+        !cpus_read(paths->file, text, sizeof(text)) ||
+        sscanf(text, "%lld %lld", &quota, &period) != 2)
+        return 0;
+    return cpus_of_quota(quota, period);
+}
+
+/* Version 1: two files, quota -1 is no limit. */
+static int cpus_of_group_1(struct cpus_paths *paths, const char *folder)
+{
+    char quota[64], period[64];
+    if (snprintf(paths->file, sizeof(paths->file), "%s/cpu.cfs_quota_us", folder) >=
+            (int)sizeof(paths->file) ||
+        !cpus_read(paths->file, quota, sizeof(quota)))
+        return 0;
+    snprintf(paths->file, sizeof(paths->file), "%s/cpu.cfs_period_us", folder);
+    if (!cpus_read(paths->file, period, sizeof(period)))
+        return 0;
+    return cpus_of_quota(atoll(quota), atoll(period));
+}
+
+/* The tighter of two limits, of which 0 is none. */
+static int cpus_tighter(int a, int b)
+{
+    if (a == 0 || b == 0)
+        return a + b;
+    return a < b ? a : b;
+}
+
+/* The group and all above it. Inside a container its own path may not be there: only the top is. */
+static int cpus_of_path(struct cpus_paths *paths, const char *mount, const char *group,
+                        int (*limit)(struct cpus_paths *, const char *))
+{
+    char *folder = paths->folder;
+    size_t top = strlen(mount);
+    int cpus = 0;
+    if (snprintf(folder, sizeof(paths->folder), "%s%s", mount, group) >= (int)sizeof(paths->folder))
+        return limit(paths, mount);
+    for (;;) {
+        cpus = cpus_tighter(cpus, limit(paths, folder));
+        char *slash = strrchr(folder, '/');
+        if (strlen(folder) <= top || !slash)
+            return cpus;
+        *slash = '\0';
+    }
+}
+
+/* Is "cpu" one of the controllers in "cpu,cpuacct"? */
+static bool cpus_controls(const char *controllers)
+{
+    for (const char *c = controllers; *c; c += strcspn(c, ","), c += *c == ',')
+        if (strncmp(c, "cpu", 3) == 0 && (c[3] == ',' || c[3] == '\0'))
+            return true;
+    return false;
+}
+
+/* A line is "hierarchy:controllers:path"; version 2 has the hierarchy 0 and no controllers. */
+static int cpus_of_line(struct cpus_paths *paths, const char *mounts)
+{
+    char *line = paths->line;
+    line[strcspn(line, "\n")] = '\0';
+    char *controllers = strchr(line, ':'),
+         *group = controllers ? strchr(controllers + 1, ':') : NULL;
+    if (!group)
+        return 0;
+    *controllers++ = '\0';
+    *group++ = '\0';
+    if (strcmp(line, "0") == 0 && !*controllers)
+        return cpus_of_path(paths, mounts, group, cpus_of_group_2);
+    if (!cpus_controls(controllers) ||
+        snprintf(paths->mount, sizeof(paths->mount), "%s/cpu", mounts) >= (int)sizeof(paths->mount))
+        return 0;
+    return cpus_of_path(paths, paths->mount, group, cpus_of_group_1);
+}
+
+int disti_quota_cpus(const char *membership, const char *mounts)
+{
+    struct cpus_paths *paths = malloc(sizeof(*paths));
+    int cpus = 0;
+    FILE *file = fopen(membership, "re");
+    while (file && paths && fgets(paths->line, sizeof(paths->line), file))
+        cpus = cpus_tighter(cpus, cpus_of_line(paths, mounts));
+    if (file)
+        fclose(file);
+    free(paths);
+    return cpus;
+}
+
+/* The set grows until the kernel's fits in. Counts the CPUs, and marks them in words. */
+static int cpus_of_affinity(uint64_t *words, int word_count)
+{
+    for (int bits = 1024; bits <= 1 << 20; bits *= 2) {
+        cpu_set_t *set = CPU_ALLOC(bits);
+        size_t size = CPU_ALLOC_SIZE(bits);
+        if (!set)
+            return 0;
+        int count = sched_getaffinity(0, size, set) == 0 ? CPU_COUNT_S(size, set) : 0;
+        for (int cpu = 0; count > 0 && word_count && cpu < bits; cpu++) {
+            if (CPU_ISSET_S((size_t)cpu, size, set))
+                words[cpu / 64 % word_count] |= UINT64_C(1) << cpu % 64;
+        }
+        CPU_FREE(set);
+        if (count > 0)
+            return count;
+    }
+    return 0;
+}
+
+void disti_affinity(uint64_t *words, int count)
+{
+    memset(words, 0, (size_t)count * sizeof(*words));
+    cpus_of_affinity(words, count);
+}
+
+int disti_usable_within(int quota)
+{
+    int cpus = cpus_tighter(cpus_of_affinity(NULL, 0), quota);
+    return cpus > 0 ? cpus : 1;
+}
+
+/* The quota of this process, which is asked for with every group: its many files are read once. */
+static int cpus_own_quota(void)
+{
+    static atomic_int known = -1;
+    int cpus = atomic_load(&known);
+
+    if (cpus < 0) {
+        cpus = disti_quota_cpus(DISTI_PROCESS_OWN "/cgroup", "/sys/fs/cgroup");
+        atomic_store(&known, cpus);
+    }
+    return cpus;
+}
+
+int disti_usable_cpus(void)
+{
+    return disti_usable_within(cpus_own_quota());
+}
+
+/* Where this process runs: its machine, its CPUs, its locality among them. */
 
 #ifdef HAVE_HWLOC
 #include <hwloc.h>

@@ -3,9 +3,10 @@
 #ifndef DISTI_TOPOLOGY_DISCOVER_H
 #define DISTI_TOPOLOGY_DISCOVER_H
 
-#include <dist/backend.h>
+#include "base/net.h"
 
-#include "base/host_name.h"
+#include <dist/backend.h>
+#include <stdint.h>
 
 #define DISTI_CPU_WORDS 16
 
@@ -53,5 +54,35 @@ int disti_shared_cpus(const struct disti_locality *localities, int ranks);
  */
 int disti_number_nodes(const struct disti_locality *localities, int ranks,
                        struct dist_place *numbered);
+
+/* CPUs that a process is allowed: the parts, for tests. */
+
+/*
+ * CPUs' worth of time that the cgroups let this process have, rounded up; 0: no limit. membership
+ * is a file like /proc/PID/cgroup, mounts the folder where cgroups are mounted, as
+ * /sys/fs/cgroup: both versions of cgroups, each group of the path up to the top counts.
+ */
+int disti_quota_cpus(const char *membership, const char *mounts);
+
+/* The affinity's CPUs, or the quota if that is fewer; at least 1. */
+int disti_usable_within(int quota);
+
+/* The affinity as a mask; machines with more CPUs than bits fold over. All zero: unknown. */
+void disti_affinity(uint64_t *words, int count);
+
+/* The machine's packages, NUMA nodes and cores, from the kernel's own files. */
+
+/*
+ * Of the cores that meet the affinity `cpus` (DISTI_CPU_WORDS words; all zero: any), in order, the
+ * one that falls to local_rank: sets core, package and numa of *locality_p, numbered as hwloc does
+ * it: packages, the NUMA nodes in them, the cores in those. `root` is /sys/devices/system. False:
+ * these files do not tell, or there are more CPUs than bits. Reads a file for each core, package
+ * and node.
+ */
+bool disti_sysfs_locality(const char *root, const uint64_t *cpus, int local_rank, int local_ranks,
+                          struct dist_place *locality_p);
+
+/* Of `count` things the one that falls to local_rank, when all are shared out in order. */
+int disti_share(int local_rank, int local_ranks, int count);
 
 #endif

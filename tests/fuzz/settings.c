@@ -2,9 +2,9 @@
 /* Texts of one line: init methods, numbers, lists, choices, names, and what tells of a machine. */
 #include "tests/fuzz/fuzz.h"
 
-#include "base/faults/faults.h"
-#include "base/net/socket.h"
-#include "base/proof/secret.h"
+#include "base/auth.h"
+#include "base/faults.h"
+#include "base/net.h"
 #include "base/settings/config.h"
 #include "base/settings/variables.h"
 #include "launch/agents/client.h"

@@ -60,7 +60,7 @@ standin_hooks_la_LIBADD = -ldl
 if HAVE_SHARED
 check_LTLIBRARIES += standin_pmix.la
 endif
-standin_pmix_la_SOURCES = tests/standin/pmix.c src/rendezvous/pmix/abi.h
+standin_pmix_la_SOURCES = tests/standin/pmix.c src/rendezvous/pmix_abi.h
 standin_pmix_la_LDFLAGS = $(standin_ldflags)
 
 if HAVE_CMOCKA

@@ -5,7 +5,7 @@
  * none (garbage). As others do it counts how often it was begun. Its version is
  * DIST_TEST_PMIX_VERSION.
  */
-#include "rendezvous/pmix/abi.h"
+#include "rendezvous/pmix_abi.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,13 +1,102 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Backend mpi: ranks and messages from MPI, algorithms of libdist or of MPI. A module. */
-#include "backends/mpi/end.h"
+/* Backend mpi: the end of MPI while groups are open, by MPI_Finalize or exit: others are told. */
+#include "transports/mpi/mpi.h"
 #include "backends/mpi/native.h"
 #include "base/settings/env.h"
+#include "device/driver.h"
 
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static pthread_mutex_t end_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct mpi_end *end_open;
+
+/*
+ * MPI_Finalize waits for all ranks, and those may wait in a call of the group for this one: until
+ * their deadlines, as long as this process is there and says nothing. Returns the longest timeout.
+ */
+static int end_tell(void)
+{
+    int timeout_ms = 0;
+
+    pthread_mutex_lock(&end_lock);
+    for (struct mpi_end *end = end_open; end; end = end->next) {
+        if (timeout_ms < end->config->timeout_ms)
+            timeout_ms = end->config->timeout_ms;
+        end->config->leave(end->config->all_gather_arg,
+                           "ended MPI (MPI_Finalize or exit) before destroying the group");
+    }
+    pthread_mutex_unlock(&end_lock);
+    return timeout_ms;
+}
+
+void disti_mpi_end_watch(struct mpi_end *end, const struct dist_backend_config *config)
+{
+    if (!config->leave)
+        return;
+    end->config = config;
+    pthread_mutex_lock(&end_lock);
+    end->next = end_open;
+    end_open = end;
+    pthread_mutex_unlock(&end_lock);
+    disti_mpi_on_end(end_tell);
+}
+
+void disti_mpi_end_forget(struct mpi_end *end)
+{
+    struct mpi_end **entry = &end_open;
+
+    pthread_mutex_lock(&end_lock);
+    while (*entry && *entry != end)
+        entry = &(*entry)->next;
+    if (*entry)
+        *entry = end->next;
+    pthread_mutex_unlock(&end_lock);
+}
+
+/* Memory of GPUs, where the MPI takes it: for its own collectives only. */
+
+/* Both MPIs have it, if they know of GPUs at all. */
+extern int MPIX_Query_cuda_support(void) __attribute__((weak));
+
+bool disti_mpi_takes_devices(void)
+{
+    const char *setting = disti_env("DIST_MPI_CUDA");
+
+    if (setting)
+        return strcmp(setting, "0") != 0;
+    return MPIX_Query_cuda_support && MPIX_Query_cuda_support() == 1;
+}
+
+bool disti_native_takes_devices(const struct disti_native *native, const struct dist_call *call)
+{
+    size_t count;
+
+    return disti_mpi_takes_devices() && disti_native_takes(native, call) && call->op != DIST_AVG &&
+           !disti_native_stages(native, call, &count) && !disti_native_brings(native, call);
+}
+
+dist_status disti_native_wait_stream(const struct disti_native *native,
+                                     const struct dist_call *call)
+{
+    const struct disti_driver *driver = disti_driver_loaded();
+    int error = 0;
+
+    if (!driver || !(disti_driver_enter(driver, call->in) || disti_driver_enter(driver, call->out)))
+        return DIST_OK;
+    error = driver->stream_synchronize(call->stream);
+    disti_driver_exit(driver);
+    if (!error)
+        return DIST_OK;
+    return native->host->fail(DIST_ERR_SYSTEM, "%s: earlier work on the stream failed: %s",
+                              native->host->collective_string(call->collective),
+                              disti_driver_text(driver, error));
+}
+
+/* Backend mpi: ranks and messages from MPI, algorithms of libdist or of MPI. A module. */
 
 struct mpi_state {
     const struct dist_host *host;

@@ -1,10 +1,151 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Calls that MPI's own collectives work on: from the post to the end. */
+/* Which calls are MPI's, and what its types and operations are called. */
 #include "backends/mpi/native.h"
-
 #include "base/kernels/environment.h"
 
+#include <limits.h>
 #include <stdlib.h>
+#include <string.h>
+
+MPI_Datatype disti_native_type(dist_dtype dtype)
+{
+    switch (dtype) {
+    case DIST_FLOAT32:
+        return MPI_FLOAT;
+    case DIST_FLOAT64:
+        return MPI_DOUBLE;
+    case DIST_INT8:
+        return MPI_INT8_T;
+    case DIST_UINT8:
+        return MPI_UINT8_T;
+    case DIST_INT32:
+        return MPI_INT32_T;
+    case DIST_UINT32:
+        return MPI_UINT32_T;
+    case DIST_INT64:
+        return MPI_INT64_T;
+    case DIST_UINT64:
+        return MPI_UINT64_T;
+    default: /* float16, bfloat16; bool has other rules there */
+        return MPI_DATATYPE_NULL;
+    }
+}
+
+static bool native_is_float(dist_dtype dtype)
+{
+    return dtype == DIST_FLOAT32 || dtype == DIST_FLOAT64;
+}
+
+/*
+ * AVG is divided here afterwards, and only where that is one line: for the float types. PREMUL_SUM
+ * and USER are left to our plans.
+ */
+MPI_Op disti_native_op(dist_op op, dist_dtype dtype)
+{
+    switch (op) {
+    case DIST_SUM:
+        return MPI_SUM;
+    case DIST_AVG:
+        return native_is_float(dtype) ? MPI_SUM : MPI_OP_NULL;
+    case DIST_PROD:
+        return MPI_PROD;
+    case DIST_MIN:
+        return MPI_MIN;
+    case DIST_MAX:
+        return MPI_MAX;
+    case DIST_BAND:
+        return MPI_BAND;
+    case DIST_BOR:
+        return MPI_BOR;
+    case DIST_BXOR:
+        return MPI_BXOR;
+    default:
+        return MPI_OP_NULL;
+    }
+}
+
+/*
+ * Left to our plans: reductions of 8-bit integers, since Open MPI 4.1 adds them with saturation
+ * where the CPU has AVX (and wraps elsewhere); minima and maxima of unsigned integers, which MPICH
+ * 4.0 compares as signed; minima and maxima of floats, since MPI does not define them for a NaN and
+ * for zeros of both signs: they depend on the order of the operands, and with MPICH on the rank.
+ */
+static bool native_is_wrong(const struct dist_call *call)
+{
+    bool wide_unsigned = call->dtype == DIST_UINT32 || call->dtype == DIST_UINT64;
+    bool compares = call->op == DIST_MIN || call->op == DIST_MAX;
+
+    return call->dtype == DIST_INT8 || call->dtype == DIST_UINT8 ||
+           (compares && (wide_unsigned || native_is_float(call->dtype)));
+}
+
+/* MPI adds in whatever order it likes. */
+static bool native_depends_on_order(const struct dist_call *call)
+{
+    return native_is_float(call->dtype) &&
+           (call->op == DIST_SUM || call->op == DIST_AVG || call->op == DIST_PROD);
+}
+
+static bool native_can_reduce(const struct disti_native *native, const struct dist_call *call)
+{
+    return disti_native_type(call->dtype) != MPI_DATATYPE_NULL &&
+           disti_native_op(call->op, call->dtype) != MPI_OP_NULL && !native_is_wrong(call) &&
+           !(native->reproducible && native_depends_on_order(call));
+}
+
+/*
+ * Do so many bytes fit an int? More elements would, but MPICH 4.0 fails to broadcast more bytes
+ * than that, and other versions and collectives have had such faults.
+ */
+static bool native_fits(const struct disti_native *native, const struct dist_call *call,
+                        size_t blocks)
+{
+    return call->count <= (size_t)INT_MAX / native->host->dtype_size(call->dtype) / blocks;
+}
+
+static bool native_all_fit(const struct disti_native *native, const struct dist_call *call,
+                           const size_t *counts)
+{
+    size_t left = (size_t)INT_MAX / native->host->dtype_size(call->dtype);
+
+    for (int r = 0; r < native->ranks; r++) {
+        if (counts[r] > left)
+            return false;
+        left -= counts[r];
+    }
+    return true;
+}
+
+bool disti_native_takes(const struct disti_native *native, const struct dist_call *call)
+{
+    if (native->ranks == 1) /* ours is a copy, and MPICH 4.0's Iallgatherv forgets the offset */
+        return false;
+    switch (call->collective) {
+    case DIST_COLL_BARRIER:
+    case DIST_COLL_ALL_TO_ALL_V:
+        return true;
+    case DIST_COLL_BROADCAST:
+        return native_fits(native, call, 1);
+    case DIST_COLL_ALL_GATHER:
+    case DIST_COLL_GATHER:
+    case DIST_COLL_SCATTER:
+    case DIST_COLL_ALL_TO_ALL:
+        return native_fits(native, call, (size_t)native->ranks);
+    case DIST_COLL_ALL_GATHER_V:
+        return native_all_fit(native, call, call->out_counts);
+    case DIST_COLL_ALL_REDUCE:
+    case DIST_COLL_REDUCE:
+        return native_can_reduce(native, call) && native_fits(native, call, 1);
+    case DIST_COLL_REDUCE_SCATTER:
+        return native_can_reduce(native, call) && native_fits(native, call, (size_t)native->ranks);
+    case DIST_COLL_REDUCE_SCATTER_V:
+        return native_can_reduce(native, call) && native_all_fit(native, call, call->in_counts);
+    default:
+        return false;
+    }
+}
+
+/* Calls that MPI's own collectives work on: from the post to the end. */
 
 static void native_free(struct disti_native_call *c)
 {
@@ -135,5 +276,374 @@ void disti_native_drop(struct disti_native *native)
 
         native->calls = c->next;
         free(c);
+    }
+}
+
+/* How a call is put to MPI: memory, types, and what is in place. */
+
+/* ---- memory ---- */
+
+/* Do blocks begin where no int can count the bytes? */
+static bool native_far(const struct disti_native *native, const struct dist_call *call,
+                       const size_t *offsets)
+{
+    for (int r = 0; r < native->ranks; r++) {
+        if (offsets[r] > (size_t)INT_MAX / native->host->dtype_size(call->dtype))
+            return true;
+    }
+    return false;
+}
+
+static size_t native_sum(const size_t *counts, int ranks)
+{
+    size_t sum = 0;
+
+    for (int r = 0; r < ranks; r++)
+        sum += counts[r];
+    return sum;
+}
+
+/*
+ * Does MPI write to a stage, and of how many elements? Its own form in place of a reduce-scatter
+ * leaves the result at the beginning and spoils the rest; ours leaves it at the rank's block and
+ * the rest as it was. And its offsets are ints.
+ */
+bool disti_native_stages(const struct disti_native *native, const struct dist_call *call,
+                         size_t *count_p)
+{
+    size_t own = (size_t)native->rank;
+
+    switch (call->collective) {
+    case DIST_COLL_REDUCE_SCATTER:
+        *count_p = call->count;
+        return call->out == disti_native_element(native, call, call->in, own * call->count);
+    case DIST_COLL_REDUCE_SCATTER_V:
+        *count_p = call->in_counts[own];
+        return call->out == disti_native_element(native, call, call->in, call->in_offsets[own]);
+    case DIST_COLL_ALL_GATHER_V:
+        *count_p = native_sum(call->out_counts, native->ranks);
+        return native_far(native, call, call->out_offsets);
+    default:
+        return false;
+    }
+}
+
+static void native_carve(struct disti_native_call *c, size_t ranks)
+{
+    MPI_Datatype *types = c->arrays;
+    int *numbers = (int *)(types + 2 * ranks);
+
+    c->in = (struct disti_native_blocks){numbers, numbers + ranks, types};
+    c->out = (struct disti_native_blocks){numbers + 2 * ranks, numbers + 3 * ranks, types + ranks};
+}
+
+dist_status disti_native_make_room(const struct disti_native *native, struct disti_native_call *c)
+{
+    const struct dist_call *call = &c->call;
+    size_t ranks = (size_t)native->ranks;
+    size_t count = 0;
+
+    if (call->collective == DIST_COLL_ALL_GATHER_V ||
+        call->collective == DIST_COLL_REDUCE_SCATTER_V ||
+        call->collective == DIST_COLL_ALL_TO_ALL_V) {
+        c->arrays = malloc(2 * ranks * (sizeof(MPI_Datatype) + 2 * sizeof(int)));
+        if (!c->arrays)
+            return native->host->fail(DIST_ERR_NO_MEMORY, "no memory for %d counts", native->ranks);
+        native_carve(c, ranks);
+    }
+    if (disti_native_stages(native, call, &count)) {
+        c->stage = malloc(disti_native_bytes(native, call, count) + 1); /* never NULL for nothing */
+        if (!c->stage)
+            return native->host->fail(DIST_ERR_NO_MEMORY, "no memory for a copy of %zu elements",
+                                      count);
+    }
+    return DIST_OK;
+}
+
+void disti_native_unstage(const struct disti_native *native, const struct disti_native_call *c)
+{
+    const struct dist_call *call = &c->call;
+    size_t count = 0, at = 0;
+
+    if (!c->stage || !call->out)
+        return;
+    disti_native_stages(native, call, &count);
+    if (call->collective != DIST_COLL_ALL_GATHER_V) {
+        memcpy(call->out, c->stage, disti_native_bytes(native, call, count));
+        return;
+    }
+    for (int r = 0; r < native->ranks; r++) {
+        memcpy(disti_native_element(native, call, call->out, call->out_offsets[r]),
+               disti_native_element(native, call, c->stage, at),
+               disti_native_bytes(native, call, call->out_counts[r]));
+        at += call->out_counts[r];
+    }
+}
+
+/* ---- starting ---- */
+
+const void *disti_native_in(const void *in, size_t bytes)
+{
+    static const char nothing;
+
+    return bytes ? in : &nothing;
+}
+
+void *disti_native_out(void *out, size_t bytes)
+{
+    static char nothing;
+
+    return bytes ? out : &nothing;
+}
+
+bool disti_native_brings(const struct disti_native *native, const struct dist_call *call)
+{
+    size_t own = (size_t)native->rank;
+
+    switch (call->collective) {
+    case DIST_COLL_ALL_REDUCE:
+        return call->in != call->out;
+    case DIST_COLL_ALL_GATHER:
+        return call->in != disti_native_element(native, call, call->out, own * call->count);
+    case DIST_COLL_ALL_GATHER_V:
+        return call->in != disti_native_element(native, call, call->out, call->out_offsets[own]);
+    default:
+        return false;
+    }
+}
+
+void disti_native_bring(void *to, const void *from, size_t bytes)
+{
+    if (to != from && bytes)
+        memcpy(to, from, bytes);
+}
+
+static int native_start_reduction(const struct disti_native *native, struct disti_native_call *c)
+{
+    const struct dist_call *call = &c->call;
+    MPI_Datatype type = disti_native_type(call->dtype);
+    MPI_Op op = disti_native_op(call->op, call->dtype);
+    size_t bytes = disti_native_bytes(native, call, call->count);
+    int count = (int)call->count;
+    bool root = native->rank == call->root, in_place = root && bytes && call->in == call->out;
+    const void *in = disti_native_in(call->in, bytes);
+    void *out = disti_native_out(call->out, bytes);
+
+    switch (call->collective) {
+    case DIST_COLL_ALL_REDUCE:
+        disti_native_bring(out, call->in, bytes);
+        return MPI_Iallreduce(MPI_IN_PLACE, out, count, type, op, native->comm, &c->request);
+    case DIST_COLL_REDUCE:
+        out = root ? out : disti_native_out(NULL, 0);
+        return MPI_Ireduce(in_place ? MPI_IN_PLACE : in, out, count, type, op, call->root,
+                           native->comm, &c->request);
+    default:
+        return MPI_Ireduce_scatter_block(in, c->stage ? c->stage : out, count, type, op,
+                                         native->comm, &c->request);
+    }
+}
+
+static int native_start_move(const struct disti_native *native, struct disti_native_call *c)
+{
+    const struct dist_call *call = &c->call;
+    size_t bytes = disti_native_bytes(native, call, call->count), own = native->rank * bytes;
+    const char *in = disti_native_in(call->in, bytes);
+    char *out = disti_native_out(call->out, bytes);
+    int n = (int)bytes;
+    bool root = native->rank == call->root;
+
+    switch (call->collective) {
+    case DIST_COLL_BROADCAST:
+        return MPI_Ibcast(out, n, MPI_BYTE, call->root, native->comm, &c->request);
+    case DIST_COLL_ALL_GATHER:
+        disti_native_bring(out + own, in, bytes);
+        return MPI_Iallgather(MPI_IN_PLACE, n, MPI_BYTE, out, n, MPI_BYTE, native->comm,
+                              &c->request);
+    case DIST_COLL_GATHER:
+        out = root ? out : disti_native_out(NULL, 0);
+        return MPI_Igather(root && in == out + own ? MPI_IN_PLACE : in, n, MPI_BYTE, out, n,
+                           MPI_BYTE, call->root, native->comm, &c->request);
+    case DIST_COLL_SCATTER:
+        in = root ? in : disti_native_in(NULL, 0);
+        return MPI_Iscatter(in, n, MPI_BYTE, root && out == in + own ? MPI_IN_PLACE : out, n,
+                            MPI_BYTE, call->root, native->comm, &c->request);
+    default:
+        return MPI_Ialltoall(in, n, MPI_BYTE, out, n, MPI_BYTE, native->comm, &c->request);
+    }
+}
+
+int disti_native_start(const struct disti_native *native, struct disti_native_call *c)
+{
+    switch (c->call.collective) {
+    case DIST_COLL_BARRIER:
+        return MPI_Ibarrier(native->comm, &c->request);
+    case DIST_COLL_ALL_REDUCE:
+    case DIST_COLL_REDUCE:
+    case DIST_COLL_REDUCE_SCATTER:
+        return native_start_reduction(native, c);
+    case DIST_COLL_REDUCE_SCATTER_V:
+    case DIST_COLL_ALL_GATHER_V:
+    case DIST_COLL_ALL_TO_ALL_V:
+        return disti_native_start_v(native, c);
+    default:
+        return native_start_move(native, c);
+    }
+}
+
+/* How the v-forms are put to MPI, whose counts and offsets are ints. */
+
+#define NATIVE_RUN ((size_t)1 << 30) /* bytes of a piece of a block that no int can count */
+
+static int native_all_gather_v(const struct disti_native *native, struct disti_native_call *c)
+{
+    const struct dist_call *call = &c->call;
+    size_t own = (size_t)native->rank, at = 0;
+    char *out;
+
+    for (int r = 0; r < native->ranks; r++) {
+        size_t offset = c->stage ? at : call->out_offsets[r];
+
+        c->out.counts[r] = (int)disti_native_bytes(native, call, call->out_counts[r]);
+        c->out.offsets[r] = (int)disti_native_bytes(native, call, offset);
+        at += call->out_counts[r];
+    }
+    out = c->stage ? (char *)c->stage : disti_native_out(call->out, at);
+    disti_native_bring(out + c->out.offsets[own], call->in, (size_t)c->out.counts[own]);
+    return MPI_Iallgatherv(MPI_IN_PLACE, c->out.counts[own], MPI_BYTE, out, c->out.counts,
+                           c->out.offsets, MPI_BYTE, native->comm, &c->request);
+}
+
+static int native_reduce_scatter_v(const struct disti_native *native, struct disti_native_call *c)
+{
+    const struct dist_call *call = &c->call;
+    void *out = disti_native_out(call->out, call->in_counts[native->rank]);
+    size_t all = 0;
+
+    for (int r = 0; r < native->ranks; r++) {
+        c->in.counts[r] = (int)call->in_counts[r];
+        all += call->in_counts[r];
+    }
+    return MPI_Ireduce_scatter(disti_native_in(call->in, all), c->stage ? c->stage : out,
+                               c->in.counts, disti_native_type(call->dtype),
+                               disti_native_op(call->op, call->dtype), native->comm, &c->request);
+}
+
+/* A block of any size at any place, as one element of a type. */
+static int native_far_type(size_t offset, size_t bytes, MPI_Datatype *type_p)
+{
+    size_t runs = bytes / NATIVE_RUN, whole = runs * NATIVE_RUN;
+    MPI_Datatype run = MPI_DATATYPE_NULL;
+    MPI_Datatype parts[2] = {MPI_DATATYPE_NULL, MPI_DATATYPE_NULL};
+    MPI_Aint places[2] = {(MPI_Aint)offset, (MPI_Aint)(offset + whole)};
+    int ones[2] = {1, 1};
+    int code = MPI_Type_contiguous((int)NATIVE_RUN, MPI_BYTE, &run);
+
+    if (code == MPI_SUCCESS)
+        code = MPI_Type_contiguous((int)runs, run, &parts[0]);
+    if (code == MPI_SUCCESS)
+        code = MPI_Type_contiguous((int)(bytes - whole), MPI_BYTE, &parts[1]);
+    if (code == MPI_SUCCESS)
+        code = MPI_Type_create_struct(2, ones, places, parts, type_p);
+    if (code == MPI_SUCCESS)
+        code = MPI_Type_commit(type_p);
+    if (run != MPI_DATATYPE_NULL)
+        MPI_Type_free(&run);
+    for (int i = 0; i < 2; i++) {
+        if (parts[i] != MPI_DATATYPE_NULL)
+            MPI_Type_free(&parts[i]);
+    }
+    return code;
+}
+
+/* Sets *first_p to the lowest offset of a block that is not empty. False: all blocks are empty. */
+static bool native_first(const size_t *counts, const size_t *offsets, int ranks, size_t *first_p)
+{
+    bool found = false;
+
+    *first_p = 0;
+    for (int r = 0; r < ranks; r++) {
+        if (!counts[r] || (found && offsets[r] >= *first_p))
+            continue;
+        *first_p = offsets[r];
+        found = true;
+    }
+    return found;
+}
+
+/* Describes the blocks for MPI, with offsets relative to element `first`. */
+static int native_describe(const struct disti_native *native, const struct dist_call *call,
+                           const size_t *counts, const size_t *offsets, size_t first,
+                           struct disti_native_blocks *blocks)
+{
+    int code = MPI_SUCCESS;
+
+    for (int r = 0; r < native->ranks && code == MPI_SUCCESS; r++) {
+        size_t bytes = disti_native_bytes(native, call, counts[r]);
+        size_t offset = bytes ? disti_native_bytes(native, call, offsets[r] - first) : 0;
+        bool far = bytes > INT_MAX || offset > INT_MAX;
+
+        blocks->types[r] = MPI_BYTE;
+        blocks->counts[r] = far ? 1 : (int)bytes;
+        blocks->offsets[r] = far ? 0 : (int)offset;
+        if (far)
+            code = native_far_type(offset, bytes, &blocks->types[r]);
+    }
+    return code;
+}
+
+static void native_free_far(const struct disti_native_blocks *blocks, int ranks)
+{
+    for (int r = 0; r < ranks; r++) {
+        if (blocks->types[r] != MPI_BYTE && blocks->types[r] != MPI_DATATYPE_NULL)
+            MPI_Type_free(&blocks->types[r]);
+    }
+}
+
+void disti_native_free_types(const struct disti_native *native, struct disti_native_call *c)
+{
+    if (c->call.collective != DIST_COLL_ALL_TO_ALL_V)
+        return;
+    native_free_far(&c->in, native->ranks);
+    native_free_far(&c->out, native->ranks);
+}
+
+/*
+ * Only this form takes types by rank, so that a rank with blocks that fit no int can put them all
+ * the same: no rank knows the counts of all others, and all must call the same.
+ *
+ * in and out may have the same address, with the blocks of one in the gaps of the other. To
+ * Open MPI equal addresses mean in place. We pass the addresses of the first blocks, which differ.
+ */
+static int native_all_to_all_v(const struct disti_native *native, struct disti_native_call *c)
+{
+    const struct dist_call *call = &c->call;
+    size_t in_first, out_first;
+    bool sends = native_first(call->in_counts, call->in_offsets, native->ranks, &in_first);
+    bool gets = native_first(call->out_counts, call->out_offsets, native->ranks, &out_first);
+    const void *in = disti_native_in(disti_native_element(native, call, call->in, in_first), sends);
+    void *out = disti_native_out(disti_native_element(native, call, call->out, out_first), gets);
+    int code;
+
+    for (int r = 0; r < native->ranks; r++)
+        c->in.types[r] = c->out.types[r] = MPI_DATATYPE_NULL;
+    code = native_describe(native, call, call->in_counts, call->in_offsets, in_first, &c->in);
+    if (code == MPI_SUCCESS)
+        code =
+            native_describe(native, call, call->out_counts, call->out_offsets, out_first, &c->out);
+    if (code == MPI_SUCCESS)
+        code = MPI_Ialltoallw(in, c->in.counts, c->in.offsets, c->in.types, out, c->out.counts,
+                              c->out.offsets, c->out.types, native->comm, &c->request);
+    return code;
+}
+
+int disti_native_start_v(const struct disti_native *native, struct disti_native_call *c)
+{
+    switch (c->call.collective) {
+    case DIST_COLL_ALL_GATHER_V:
+        return native_all_gather_v(native, c);
+    case DIST_COLL_REDUCE_SCATTER_V:
+        return native_reduce_scatter_v(native, c);
+    default:
+        return native_all_to_all_v(native, c);
     }
 }

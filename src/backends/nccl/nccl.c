@@ -1,9 +1,668 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Backend nccl: collectives of NCCL or RCCL on memory of GPUs. A module. */
+/* Finding NCCL or RCCL at run time. */
 #include "backends/nccl/nccl.h"
+#include "base/backoff.h"
+#include "base/clock.h"
 #include "base/collective.h"
+#include "base/settings/env.h"
+#include "base/thread.h"
 
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const library_cuda[] = {"libnccl.so.2", NULL};
+static const char *const library_hip[] = {"librccl.so.1", NULL};
+
+static pthread_mutex_t library_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct disti_nccl_api library_api;
+static bool library_loaded;
+
+const char *disti_nccl_version_text(int version, char text[32])
+{
+    /* Up to 2.8 there were two digits less. */
+    int scale = version < 10000 ? 1000 : 10000;
+
+    snprintf(text, 32, "%d.%d.%d", version / scale, version % scale / 100, version % 100);
+    return text;
+}
+
+/* Its functions. NULL: all that must be there are; else the first that is not. */
+static const char *library_resolve(void *handle, struct disti_nccl_api *api)
+{
+    void *symbol;
+
+#define LIBRARY_TAKE(member, name, parameters)                                                     \
+    symbol = dlsym(handle, name);                                                                  \
+    memcpy(&api->member, &symbol, sizeof(symbol));
+#define LIBRARY_NEED(member, name, parameters)                                                     \
+    LIBRARY_TAKE(member, name, parameters)                                                         \
+    if (!symbol)                                                                                   \
+        return name;
+    DISTI_NCCL_OPTIONAL_CALLS(LIBRARY_TAKE)
+    DISTI_NCCL_CALLS(LIBRARY_NEED)
+    DISTI_NCCL_TEXT_CALLS(LIBRARY_NEED)
+#undef LIBRARY_NEED
+#undef LIBRARY_TAKE
+    return NULL;
+}
+
+/* The version first: an old one has not all the functions either. 0: it has none. */
+static int library_version(void *handle)
+{
+    void *symbol = dlsym(handle, "ncclGetVersion");
+    int (*get_version)(int *);
+    int version = 0;
+
+    memcpy(&get_version, &symbol, sizeof(symbol));
+    return symbol && get_version(&version) == DISTI_NCCL_SUCCESS ? version : 0;
+}
+
+static bool library_check(void *handle, const char *file, char *reason, size_t reason_size)
+{
+    const char *missing;
+    char found[32];
+
+    library_api.version = library_version(handle);
+    if (library_api.version < DISTI_NCCL_OLDEST) {
+        snprintf(reason, reason_size,
+                 "%s is version %s, but libdist needs 2.14.0 or newer: install a newer one, or "
+                 "name its file in DIST_NCCL_LIBRARY",
+                 file, disti_nccl_version_text(library_api.version, found));
+        return false;
+    }
+    missing = library_resolve(handle, &library_api);
+    if (missing)
+        snprintf(reason, reason_size,
+                 "%s has no function %s: install a complete NCCL or RCCL, or name its file in "
+                 "DIST_NCCL_LIBRARY",
+                 file, missing);
+    return !missing;
+}
+
+static void *library_open(const struct disti_driver *driver, const char **file_p, char *reason,
+                          size_t reason_size)
+{
+    const char *given = disti_env("DIST_NCCL_LIBRARY");
+    const bool hip = strcmp(driver->name, "HIP") == 0;
+    const char *const *files = hip ? library_hip : library_cuda;
+    void *handle;
+
+    *file_p = given ? given : files[0];
+    handle = dlopen(*file_p, RTLD_NOW | RTLD_LOCAL);
+    if (!handle && given)
+        snprintf(reason, reason_size, "DIST_NCCL_LIBRARY: %s", dlerror());
+    else if (!handle)
+        snprintf(reason, reason_size,
+                 "there is no %s (%s): install %s, or name the file in DIST_NCCL_LIBRARY", files[0],
+                 dlerror(), hip ? "AMD's rccl" : "NVIDIA's libnccl2");
+    return handle;
+}
+
+/* It is not closed again: threads of it may run. */
+static bool library_try(const struct disti_driver *driver, char *reason, size_t reason_size)
+{
+    const char *file;
+    void *handle = library_open(driver, &file, reason, reason_size);
+
+    if (!handle)
+        return false;
+    if (!library_check(handle, file, reason, reason_size)) {
+        dlclose(handle);
+        return false;
+    }
+    snprintf(library_api.file, sizeof(library_api.file), "%s", file);
+    return true;
+}
+
+const struct disti_nccl_api *disti_nccl_load(const struct disti_driver *driver, char *reason,
+                                             size_t reason_size)
+{
+    bool loaded;
+
+    pthread_mutex_lock(&library_lock);
+    library_loaded = library_loaded || library_try(driver, reason, reason_size);
+    loaded = library_loaded;
+    pthread_mutex_unlock(&library_lock);
+    return loaded ? &library_api : NULL;
+}
+
+/* Backend nccl: the group's device, streams and events. */
+
+/* stream_capturing: it is. */
+enum { DEVICE_CAPTURE_ACTIVE = 1 };
+
+/*
+ * While some thread captures a graph, calls like cuMemAlloc or cuEventQuery would spoil it, even
+ * from another thread: unless the thread says that it knows what it does.
+ */
+bool disti_nccl_enter(const struct disti_nccl_gpu *gpu, struct disti_nccl_visit *visit)
+{
+    if (!gpu || !gpu->context || gpu->driver->context_push(gpu->context) != 0)
+        return false;
+    visit->mode = DISTI_DRIVER_CAPTURE_RELAXED;
+    gpu->driver->capture_mode(&visit->mode);
+    return true;
+}
+
+void disti_nccl_exit(const struct disti_nccl_gpu *gpu, struct disti_nccl_visit *visit)
+{
+    void *context;
+
+    gpu->driver->capture_mode(&visit->mode);
+    gpu->driver->context_pop(&context);
+}
+
+dist_status disti_nccl_driver_fail(const struct disti_nccl_state *nccl, int error, const char *what)
+{
+    return nccl->host->fail(DIST_ERR_SYSTEM,
+                            "rank %d cannot %s on device %d: %s. See its state (nvidia-smi)",
+                            nccl->rank, what, nccl->device, disti_driver_text(nccl->driver, error));
+}
+
+dist_status disti_nccl_no_memory(const struct disti_nccl_state *nccl)
+{
+    return nccl->host->fail(DIST_ERR_NO_MEMORY,
+                            "rank %d has no memory of the host left for backend nccl: free some",
+                            nccl->rank);
+}
+
+dist_status disti_nccl_no_device(const struct disti_nccl_state *nccl)
+{
+    return nccl->host->fail(DIST_ERR_SYSTEM,
+                            "rank %d cannot use device %d: see its state (nvidia-smi), and start "
+                            "the job again",
+                            nccl->rank, nccl->device);
+}
+
+dist_status disti_nccl_event_take(struct disti_nccl_state *nccl, void **event_p)
+{
+    int error;
+
+    if (nccl->gpu->spares) {
+        *event_p = nccl->gpu->spare[--nccl->gpu->spares];
+        return DIST_OK;
+    }
+    error = nccl->driver->event_create(event_p, DISTI_DRIVER_EVENT_NO_TIMING);
+    return error ? disti_nccl_driver_fail(nccl, error, "make an event") : DIST_OK;
+}
+
+void disti_nccl_event_drop(struct disti_nccl_state *nccl, void *event)
+{
+    if (!event)
+        return;
+    if (nccl->gpu->spares < DISTI_NCCL_EVENTS)
+        nccl->gpu->spare[nccl->gpu->spares++] = event;
+    else
+        nccl->driver->event_destroy(event);
+}
+
+dist_status disti_nccl_follow(struct disti_nccl_state *nccl, void *later, void *earlier)
+{
+    int error = nccl->driver->event_record(nccl->gpu->moment, earlier);
+
+    if (!error)
+        error = nccl->driver->stream_wait(later, nccl->gpu->moment, 0);
+    return error ? disti_nccl_driver_fail(nccl, error, "order two streams") : DIST_OK;
+}
+
+bool disti_nccl_capturing(const struct disti_nccl_state *nccl, void *stream)
+{
+    int status = 0;
+
+    return nccl->driver->stream_capturing(stream, &status) == 0 && status == DEVICE_CAPTURE_ACTIVE;
+}
+
+/* Backend nccl: which device is whose, and the making of a communicator. */
+
+/* What a rank tells the others about itself. */
+struct open_card {
+    char node[48]; /* the machine; as in NCCL_HOSTID, if that is set */
+    char bus[20];  /* the device's PCI address */
+    int32_t device;
+    int32_t status; /* a failure: it cannot go on, and text says why */
+    char text[176];
+};
+
+/* What rank 0 gives all. */
+struct open_id {
+    int32_t result; /* NCCL's */
+    struct disti_nccl_id id;
+};
+
+__attribute__((format(printf, 3, 4))) static void
+open_refuse(struct open_card *card, dist_status status, const char *format, ...)
+{
+    va_list arguments;
+
+    card->status = status;
+    va_start(arguments, format);
+    vsnprintf(card->text, sizeof(card->text), format, arguments);
+    va_end(arguments);
+}
+
+/* ---- the device ---- */
+
+/* The one that is asked for; else by local rank; else the only one that there is for this rank. */
+static bool open_choose(struct disti_nccl_state *nccl, const struct dist_backend_config *config,
+                        struct open_card *card)
+{
+    int count = 0, error = nccl->driver->device_count(&count);
+    int device = config->device >= 0 ? config->device : config->world_local_rank;
+
+    if (config->device < 0 && count == 1)
+        device = 0;
+    nccl->device = device;
+    if (!error && device >= 0 && device < count)
+        return true;
+    if (error || count == 0)
+        open_refuse(card, DIST_ERR_SYSTEM, "no GPU is visible%s%s: check CUDA_VISIBLE_DEVICES",
+                    error ? ": " : "", error ? disti_driver_text(nccl->driver, error) : "");
+    else if (config->device >= 0)
+        open_refuse(card, DIST_ERR_INVALID_ARGUMENT,
+                    "device %d was requested, but only devices 0 to %d exist: check DIST_DEVICE "
+                    "and CUDA_VISIBLE_DEVICES",
+                    device, count - 1);
+    else
+        open_refuse(card, DIST_ERR_INVALID_ARGUMENT,
+                    "local rank %d finds only devices 0 to %d: start fewer ranks on this machine, "
+                    "or set DIST_DEVICE",
+                    device, count - 1);
+    return false;
+}
+
+static bool open_context(struct disti_nccl_state *nccl, struct open_card *card)
+{
+    const struct disti_driver *driver = nccl->driver;
+    struct disti_nccl_gpu *gpu = calloc(1, sizeof(*gpu));
+    int error;
+
+    if (!gpu) {
+        open_refuse(card, DIST_ERR_NO_MEMORY, "no memory of the host for device %d: free some",
+                    nccl->device);
+        return false;
+    }
+    nccl->gpu = gpu;
+    atomic_init(&gpu->holders, 1);
+    gpu->driver = driver;
+    gpu->api = nccl->api;
+    error = driver->device_get(&gpu->handle, nccl->device);
+    if (!error)
+        error = driver->context_retain(&gpu->context, gpu->handle);
+    if (!error)
+        error = driver->device_bus(card->bus, sizeof(card->bus), gpu->handle);
+    card->device = nccl->device;
+    if (error)
+        open_refuse(card, DIST_ERR_SYSTEM,
+                    "device %d cannot be used: %s. See its state (nvidia-smi)", nccl->device,
+                    disti_driver_text(driver, error));
+    return !error;
+}
+
+/* Before the ranks begin to join: who fails later leaves the others waiting for it. */
+static void open_resources(struct disti_nccl_state *nccl, struct open_card *card)
+{
+    const struct disti_driver *driver = nccl->driver;
+    struct disti_nccl_visit visit;
+    uintptr_t one = 0;
+    int error;
+
+    if (!disti_nccl_enter(nccl->gpu, &visit)) {
+        open_refuse(card, DIST_ERR_SYSTEM, "device %d cannot be used: see its state (nvidia-smi)",
+                    nccl->device);
+        return;
+    }
+    error = driver->stream_create(&nccl->gpu->stream, DISTI_DRIVER_STREAM_NON_BLOCKING);
+    if (!error)
+        error = driver->event_create(&nccl->gpu->moment, DISTI_DRIVER_EVENT_NO_TIMING);
+    if (!error)
+        error = driver->memory_alloc(&one, 1);
+    nccl->gpu->one = disti_nccl_pointer(one);
+    disti_nccl_exit(nccl->gpu, &visit);
+    if (error)
+        open_refuse(
+            card, DIST_ERR_SYSTEM,
+            "device %d has no stream or no memory left: %s. End what else uses it (nvidia-smi)",
+            nccl->device, disti_driver_text(driver, error));
+}
+
+/* Where this rank is, and on what. */
+static void open_card_fill(struct disti_nccl_state *nccl, const struct dist_backend_config *config,
+                           struct open_card *card)
+{
+    const char *host = disti_env("NCCL_HOSTID");
+
+    if (host)
+        snprintf(card->node, sizeof(card->node), "%s", host);
+    else
+        snprintf(card->node, sizeof(card->node), "node %d", config->places[config->rank].node);
+    nccl->driver = disti_driver_load(card->text, sizeof(card->text));
+    if (nccl->driver)
+        nccl->api = disti_nccl_load(nccl->driver, card->text, sizeof(card->text));
+    if (!nccl->api)
+        card->status = DIST_ERR_NO_BACKEND;
+    else if (open_choose(nccl, config, card) && open_context(nccl, card))
+        open_resources(nccl, card);
+}
+
+/* Every rank looks at all cards, and so all come to the same end. */
+static dist_status open_check(const struct disti_nccl_state *nccl, const struct open_card *cards)
+{
+    for (int r = 0; r < nccl->ranks; r++) {
+        if (cards[r].status != DIST_OK)
+            return nccl->host->fail((dist_status)cards[r].status, "rank %d: backend nccl: %.*s", r,
+                                    (int)sizeof(cards[r].text), cards[r].text);
+    }
+    for (int r = 1; r < nccl->ranks; r++) {
+        for (int s = 0; s < r; s++) {
+            if (strncmp(cards[r].node, cards[s].node, sizeof(cards[r].node)) == 0 &&
+                strncmp(cards[r].bus, cards[s].bus, sizeof(cards[r].bus)) == 0)
+                return nccl->host->fail(
+                    DIST_ERR_INVALID_ARGUMENT,
+                    "rank %d and rank %d are both on device %d (%.*s) of one machine, but NCCL "
+                    "takes one rank a device: start as many ranks as there are devices, or give "
+                    "each its own (DIST_DEVICE, CUDA_VISIBLE_DEVICES)",
+                    s, r, cards[r].device, (int)sizeof(cards[r].bus), cards[r].bus);
+        }
+    }
+    return DIST_OK;
+}
+
+static dist_status open_introduce(struct disti_nccl_state *nccl,
+                                  const struct dist_backend_config *config)
+{
+    struct open_card card = {.status = DIST_OK};
+    struct open_card *cards = calloc((size_t)nccl->ranks, sizeof(*cards));
+    dist_status status;
+
+    if (!cards)
+        return disti_nccl_no_memory(nccl);
+    open_card_fill(nccl, config, &card);
+    status = config->all_gather(config->all_gather_arg, &card, cards, sizeof(card));
+    if (status == DIST_OK)
+        status = open_check(nccl, cards);
+    free(cards);
+    return status;
+}
+
+/* ---- the communicator ---- */
+
+static dist_status open_id_gather(const struct dist_backend_config *config, struct open_id *id)
+{
+    struct open_id *all = calloc((size_t)config->world_size, sizeof(*all));
+    dist_status status;
+
+    if (!all)
+        return config->host->fail(DIST_ERR_NO_MEMORY, "rank %d has no memory for %d ranks",
+                                  config->rank, config->world_size);
+    status = config->all_gather(config->all_gather_arg, id, all, sizeof(*id));
+    if (status == DIST_OK)
+        *id = all[0];
+    free(all);
+    return status;
+}
+
+static dist_status open_id(struct disti_nccl_state *nccl, const struct dist_backend_config *config,
+                           struct disti_nccl_id *id_p)
+{
+    struct open_id id = {.result = DISTI_NCCL_SUCCESS};
+    dist_status status;
+
+    if (nccl->rank == 0)
+        id.result = nccl->api->get_unique_id(&id.id);
+    if (config->broadcast)
+        status = config->broadcast(config->all_gather_arg, &id, sizeof(id));
+    else
+        status = open_id_gather(config, &id);
+    if (status == DIST_OK && id.result != DISTI_NCCL_SUCCESS)
+        status =
+            nccl->host->fail(DIST_ERR_SYSTEM,
+                             "rank 0: NCCL cannot create the id by which the ranks meet: %s. Check "
+                             "NCCL_SOCKET_IFNAME, and run with NCCL_DEBUG=INFO",
+                             nccl->api->error_text(id.result));
+    if (status == DIST_OK)
+        *id_p = id.id;
+    return status;
+}
+
+static dist_status open_communicator(struct disti_nccl_state *nccl, struct disti_nccl_id id)
+{
+    struct disti_nccl_config how = {
+        .size = sizeof(how),
+        .magic = DISTI_NCCL_MAGIC,
+        .version = DISTI_NCCL_OLDEST,
+        .blocking = 0,
+        .unused = DISTI_NCCL_UNDEFINED,
+    };
+    char what[64];
+    int result = nccl->api->comm_init(&nccl->comm, nccl->ranks, id, nccl->rank, &how);
+
+    snprintf(what, sizeof(what), "joining %d ranks on device %d", nccl->ranks, nccl->device);
+    if (result != DISTI_NCCL_SUCCESS && result != DISTI_NCCL_IN_PROGRESS)
+        return disti_nccl_fail(nccl, result, what);
+    return disti_nccl_wait(nccl, what);
+}
+
+static void open_log(const struct disti_nccl_state *nccl)
+{
+    char version[32];
+
+    nccl->host->log(DIST_LOG_INFO, "rank %d: NCCL %s (%s), device %d by %s (%s)", nccl->rank,
+                    disti_nccl_version_text(nccl->api->version, version), nccl->api->file,
+                    nccl->device, nccl->driver->name, nccl->driver->file);
+}
+
+dist_status disti_nccl_open(void *state, const struct dist_backend_config *config)
+{
+    struct disti_nccl_state *nccl = state;
+    struct disti_nccl_visit visit;
+    struct disti_nccl_id id;
+    dist_status status;
+
+    nccl->host = config->host;
+    nccl->rank = config->rank;
+    nccl->ranks = config->world_size;
+    nccl->timeout_ms = config->timeout_ms;
+    nccl->device = -1;
+    status = open_introduce(nccl, config);
+    if (status != DIST_OK)
+        return status;
+    if (!disti_nccl_enter(nccl->gpu, &visit))
+        return disti_nccl_no_device(nccl);
+    nccl->opening = config;
+    status = open_id(nccl, config, &id);
+    if (status == DIST_OK)
+        status = open_communicator(nccl, id);
+    nccl->opening = NULL;
+    disti_nccl_exit(nccl->gpu, &visit);
+    if (status == DIST_OK)
+        open_log(nccl);
+    else
+        disti_nccl_abort(nccl); /* what has not begun cannot be ended otherwise */
+    return status;
+}
+
+/* Backend nccl: ending a communicator, in bounded time. */
+
+/*
+ * NCCL needs milliseconds to end a communicator. Where it needs longer than this, a peer or the
+ * device is stuck, and the group ends without waiting for it.
+ */
+#ifndef CLOSE_LIMIT_MS /* its test waits for less */
+#define CLOSE_LIMIT_MS 10000
+#endif
+
+/*
+ * ---- in a thread of its own, as NCCL and the driver may wait in it without a limit ----
+ *
+ * Each of these is started with a reference to the group's device, and lets go of it in the end.
+ */
+
+static void close_release(struct disti_nccl_gpu *gpu)
+{
+    const struct disti_driver *driver = gpu->driver;
+
+    disti_nccl_stage_close(gpu);
+    while (gpu->spares)
+        driver->event_destroy(gpu->spare[--gpu->spares]);
+    if (gpu->moment)
+        driver->event_destroy(gpu->moment);
+    if (gpu->one)
+        driver->memory_free((uintptr_t)gpu->one);
+    if (gpu->copies)
+        driver->stream_destroy(gpu->copies);
+    if (gpu->stream)
+        driver->stream_destroy(gpu->stream);
+}
+
+static void *close_let_go(void *arg)
+{
+    struct disti_nccl_gpu *gpu = arg;
+    struct disti_nccl_visit visit;
+
+    if (atomic_fetch_sub(&gpu->holders, 1) > 1)
+        return NULL;
+    if (disti_nccl_enter(gpu, &visit)) {
+        close_release(gpu);
+        disti_nccl_exit(gpu, &visit);
+    }
+    if (gpu->context)
+        gpu->driver->context_release(gpu->handle);
+    free(gpu);
+    return NULL;
+}
+
+static void *close_abort(void *arg)
+{
+    struct disti_nccl_gpu *gpu = arg;
+    struct disti_nccl_visit visit;
+
+    if (disti_nccl_enter(gpu, &visit)) {
+        gpu->api->comm_abort(gpu->closing);
+        disti_nccl_exit(gpu, &visit);
+    }
+    return close_let_go(gpu);
+}
+
+static void close_finalize(const struct disti_nccl_gpu *gpu)
+{
+    int64_t deadline = disti_deadline_ms(CLOSE_LIMIT_MS);
+    struct disti_backoff backoff = {0};
+    int error = DISTI_NCCL_SUCCESS, result = gpu->api->comm_finalize(gpu->closing);
+
+    if (result == DISTI_NCCL_IN_PROGRESS || result == DISTI_NCCL_SUCCESS) {
+        while (gpu->api->comm_error(gpu->closing, &error) == DISTI_NCCL_SUCCESS &&
+               error == DISTI_NCCL_IN_PROGRESS && !disti_expired(deadline))
+            disti_backoff(&backoff);
+    }
+    if (error == DISTI_NCCL_SUCCESS)
+        gpu->api->comm_destroy(gpu->closing);
+    else
+        gpu->api->comm_abort(gpu->closing);
+}
+
+static void *close_destroy(void *arg)
+{
+    struct disti_nccl_gpu *gpu = arg;
+    struct disti_nccl_visit visit;
+
+    if (disti_nccl_enter(gpu, &visit)) {
+        close_finalize(gpu);
+        disti_nccl_exit(gpu, &visit);
+    }
+    return close_let_go(gpu);
+}
+
+/* ---- in the caller ---- */
+
+/*
+ * Runs one of the above, and waits for it within the limit. Without a thread for it nothing is
+ * released: its reference stays.
+ */
+static void close_run(const struct disti_nccl_state *nccl, void *(*action)(void *))
+{
+    int64_t deadline = disti_deadline_ms(CLOSE_LIMIT_MS);
+    struct disti_backoff backoff = {0};
+    pthread_t thread;
+
+    if (disti_thread_create(&thread, action, nccl->gpu) != 0)
+        return;
+    while (pthread_tryjoin_np(thread, NULL) == EBUSY) {
+        if (disti_expired(deadline)) {
+            pthread_detach(thread);
+            nccl->host->log(DIST_LOG_WARN,
+                            "rank %d: NCCL has not ended its communicator within %d s, and goes on "
+                            "with it in the background: see what device %d is doing (nvidia-smi)",
+                            nccl->rank, CLOSE_LIMIT_MS / 1000, nccl->device);
+            return;
+        }
+        disti_backoff(&backoff);
+    }
+}
+
+static void close_drop(struct disti_nccl_state *nccl, struct disti_nccl_queue *queue)
+{
+    struct disti_nccl_call *c;
+
+    while ((c = queue->first)) {
+        queue->first = c->next;
+        disti_nccl_call_free(nccl, c);
+    }
+    queue->last = NULL;
+}
+
+/* Forgets the calls; their tickets are not touched. */
+static void close_forget(struct disti_nccl_state *nccl)
+{
+    struct disti_nccl_visit visit;
+
+    if (!disti_nccl_enter(nccl->gpu, &visit))
+        return;
+    close_drop(nccl, &nccl->held);
+    close_drop(nccl, &nccl->issued);
+    close_drop(nccl, &nccl->parcels);
+    close_drop(nccl, &nccl->kept);
+    disti_nccl_exit(nccl->gpu, &visit);
+}
+
+void disti_nccl_abort(void *state)
+{
+    struct disti_nccl_state *nccl = state;
+
+    if (!nccl->comm)
+        return;
+    nccl->gpu->closing = nccl->comm;
+    nccl->comm = NULL;
+    nccl->batch = false;
+    atomic_fetch_add(&nccl->gpu->holders, 1);
+    close_run(nccl, close_abort);
+    close_forget(nccl);
+}
+
+/* The thread gets the group's own reference: the group has no use for the device any more. */
+void disti_nccl_close(void *state)
+{
+    struct disti_nccl_state *nccl = state;
+    bool pending = nccl->held.first || nccl->issued.first;
+
+    if (!nccl->gpu)
+        return;
+    close_forget(nccl);
+    if (!nccl->comm) {
+        close_run(nccl, close_let_go);
+    } else {
+        nccl->gpu->closing = nccl->comm;
+        close_run(nccl, pending ? close_abort : close_destroy);
+    }
+    nccl->comm = NULL;
+    nccl->gpu = NULL;
+}
+
+/* Backend nccl: collectives of NCCL or RCCL on memory of GPUs. A module. */
 
 static dist_status nccl_probe(char *reason, size_t reason_size)
 {

@@ -1,10 +1,478 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Backend nccl: from a posted call to its place on a stream. */
+/* Backend nccl: which parts of host memory a call reads and writes. */
 #include "backends/nccl/nccl.h"
+#include "base/backoff.h"
 #include "base/clock.h"
 #include "base/collective.h"
+#include "base/kernels/half.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* How a side of a call is made up. */
+enum survey_kind {
+    SURVEY_NONE,
+    SURVEY_ONE,    /* count elements */
+    SURVEY_ALL,    /* a block of count elements for each rank */
+    SURVEY_BLOCKS, /* blocks by counts and offsets */
+    SURVEY_OWN     /* as many elements as this rank's block has on the other side */
+};
+
+/* What ranks read and write; root: at root only, others: everywhere but there. */
+struct survey_row {
+    enum survey_kind in, in_root, out, out_root;
+};
+
+static const struct survey_row survey_rows[DIST_COLL_COUNT] = {
+    /*                           in: others, root          out: others, root */
+    [DIST_COLL_ALL_REDUCE] = {SURVEY_ONE, SURVEY_ONE, SURVEY_ONE, SURVEY_ONE},
+    [DIST_COLL_BROADCAST] = {SURVEY_NONE, SURVEY_ONE, SURVEY_ONE, SURVEY_NONE},
+    [DIST_COLL_ALL_GATHER] = {SURVEY_ONE, SURVEY_ONE, SURVEY_ALL, SURVEY_ALL},
+    [DIST_COLL_REDUCE] = {SURVEY_ONE, SURVEY_ONE, SURVEY_NONE, SURVEY_ONE},
+    [DIST_COLL_REDUCE_SCATTER] = {SURVEY_ALL, SURVEY_ALL, SURVEY_ONE, SURVEY_ONE},
+    [DIST_COLL_GATHER] = {SURVEY_ONE, SURVEY_ONE, SURVEY_NONE, SURVEY_ALL},
+    [DIST_COLL_SCATTER] = {SURVEY_NONE, SURVEY_ALL, SURVEY_ONE, SURVEY_ONE},
+    [DIST_COLL_ALL_TO_ALL] = {SURVEY_ALL, SURVEY_ALL, SURVEY_ALL, SURVEY_ALL},
+    [DIST_COLL_ALL_GATHER_V] = {SURVEY_OWN, SURVEY_OWN, SURVEY_BLOCKS, SURVEY_BLOCKS},
+    [DIST_COLL_REDUCE_SCATTER_V] = {SURVEY_BLOCKS, SURVEY_BLOCKS, SURVEY_OWN, SURVEY_OWN},
+    [DIST_COLL_GATHER_V] = {SURVEY_ONE, SURVEY_ONE, SURVEY_NONE, SURVEY_BLOCKS},
+    [DIST_COLL_SCATTER_V] = {SURVEY_NONE, SURVEY_BLOCKS, SURVEY_ONE, SURVEY_ONE},
+    [DIST_COLL_ALL_TO_ALL_V] = {SURVEY_BLOCKS, SURVEY_BLOCKS, SURVEY_BLOCKS, SURVEY_BLOCKS},
+    [DIST_COLL_SEND] = {SURVEY_ONE, SURVEY_ONE, SURVEY_NONE, SURVEY_NONE},
+    [DIST_COLL_RECV] = {SURVEY_NONE, SURVEY_NONE, SURVEY_ONE, SURVEY_ONE},
+};
+
+/* A side of the call, as the program gave it. */
+struct survey {
+    const struct disti_nccl_state *nccl;
+    char *base;
+    const size_t *counts, *offsets; /* of this side */
+    const size_t *others;           /* counts of the other side */
+    size_t count;
+    size_t size; /* bytes an element */
+};
+
+/* The blocks of a v-form, packed. */
+static dist_status survey_blocks(const struct survey *a, struct disti_nccl_side *side)
+{
+    size_t offset = 0;
+
+    side->offsets = calloc((size_t)a->nccl->ranks, sizeof(*side->offsets));
+    if (!side->offsets)
+        return disti_nccl_no_memory(a->nccl);
+    for (int r = 0, used = 0; r < a->nccl->ranks; r++) {
+        side->offsets[r] = offset;
+        offset += a->counts[r];
+        if (a->counts[r])
+            side->pieces[used++] = (struct disti_nccl_piece){a->base + a->offsets[r] * a->size,
+                                                             a->counts[r] * a->size};
+    }
+    side->bytes = offset * a->size;
+    return DIST_OK;
+}
+
+static dist_status survey_side(const struct survey *a, enum survey_kind kind,
+                               struct disti_nccl_side *side)
+{
+    size_t count = a->count;
+
+    if (kind == SURVEY_NONE || !a->base || disti_driver_owns(a->nccl->driver, a->base))
+        return DIST_OK;
+    side->pieces =
+        calloc(kind == SURVEY_BLOCKS ? (size_t)a->nccl->ranks : 1, sizeof(*side->pieces));
+    if (!side->pieces)
+        return disti_nccl_no_memory(a->nccl);
+    if (kind == SURVEY_BLOCKS)
+        return survey_blocks(a, side);
+    if (kind == SURVEY_ALL)
+        count *= (size_t)a->nccl->ranks;
+    else if (kind == SURVEY_OWN)
+        count = a->others[a->nccl->rank];
+    side->bytes = count * a->size;
+    side->pieces[0] = (struct disti_nccl_piece){a->base, side->bytes};
+    return DIST_OK;
+}
+
+dist_status disti_nccl_stage_survey(const struct disti_nccl_state *nccl,
+                                    const struct dist_call *call, struct disti_nccl_stage *stage)
+{
+    const struct survey_row *row = &survey_rows[call->collective];
+    const bool root = call->root == nccl->rank;
+    const size_t size = nccl->host->dtype_size(call->dtype);
+    const struct survey in = {.nccl = nccl,
+                              .base = (char *)call->in,
+                              .counts = call->in_counts,
+                              .offsets = call->in_offsets,
+                              .others = call->out_counts,
+                              .count = call->count,
+                              .size = size};
+    const struct survey out = {.nccl = nccl,
+                               .base = call->out,
+                               .counts = call->out_counts,
+                               .offsets = call->out_offsets,
+                               .others = call->in_counts,
+                               .count = call->count,
+                               .size = size};
+    dist_status status = survey_side(&in, root ? row->in_root : row->in, &stage->in);
+
+    return status == DIST_OK ? survey_side(&out, root ? row->out_root : row->out, &stage->out)
+                             : status;
+}
+
+void disti_nccl_stage_redirect(const struct disti_nccl_stage *stage, struct dist_call *call)
+{
+    if (stage->in.region)
+        call->in = disti_nccl_pointer(stage->in.region->memory);
+    if (stage->out.region)
+        call->out = disti_nccl_pointer(stage->out.region->memory);
+    if (stage->in.offsets)
+        call->in_offsets = stage->in.offsets;
+    if (stage->out.offsets)
+        call->out_offsets = stage->out.offsets;
+    if (call->collective == DIST_COLL_BROADCAST) { /* one side of it is all there is */
+        if (stage->in.region)
+            call->out = (void *)call->in;
+        else if (stage->out.region)
+            call->in = call->out;
+    }
+}
+
+/* Backend nccl: what a rank sends to itself. NCCL would want both ends at the same moment. */
+
+/* The first of that kind that has not found its other end. */
+static struct disti_nccl_call *self_take(struct disti_nccl_queue *queue, dist_collective collective)
+{
+    struct disti_nccl_call **entry = &queue->first, *last = NULL, *c;
+
+    while (*entry && (*entry)->call.collective != collective) {
+        last = *entry;
+        entry = &last->next;
+    }
+    c = *entry;
+    if (c) {
+        *entry = c->next;
+        if (queue->last == c)
+            queue->last = last;
+    }
+    return c;
+}
+
+static size_t self_bytes(const struct disti_nccl_state *nccl, const struct disti_nccl_call *c)
+{
+    return c->call.count * nccl->host->dtype_size(c->call.dtype);
+}
+
+/*
+ * Nobody receives it yet: it is copied aside, and its sender goes on. *parcel_p, which is what is
+ * received later, has no ticket.
+ */
+static dist_status self_keep_copy(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
+{
+    struct disti_nccl_call *parcel = calloc(1, sizeof(*parcel));
+    dist_status status = DIST_OK;
+
+    if (!parcel)
+        return disti_nccl_no_memory(nccl);
+    parcel->call = c->call;
+    parcel->stream = c->stream;
+    if (c->stage) { /* it has been copied already */
+        parcel->stage = c->stage;
+        c->stage = NULL;
+    } else {
+        status = disti_nccl_stage_copy(nccl, self_bytes(nccl, c), parcel);
+    }
+    if (status == DIST_OK)
+        status = disti_nccl_event_take(nccl, &parcel->end);
+    if (status == DIST_OK && nccl->driver->event_record(parcel->end, c->stream) != 0)
+        status = nccl->host->fail(
+            DIST_ERR_SYSTEM,
+            "rank %d cannot mark a message to itself: see its device's state (nvidia-smi)",
+            nccl->rank);
+    if (status != DIST_OK)
+        disti_nccl_call_free(nccl, parcel);
+    else
+        disti_nccl_queue_add(&nccl->parcels, parcel);
+    return status;
+}
+
+/* Both ends are there; `stream` becomes that of the copy. */
+static dist_status self_copy(struct disti_nccl_state *nccl, const struct disti_nccl_call *send,
+                             const struct disti_nccl_call *recv, void *stream)
+{
+    size_t bytes = self_bytes(nccl, send);
+    int error = 0;
+
+    if (bytes != self_bytes(nccl, recv))
+        return nccl->host->fail(DIST_ERR_MISMATCH,
+                                "rank %d sends %zu bytes to itself but receives %zu: give both the "
+                                "same count and dtype",
+                                nccl->rank, bytes, self_bytes(nccl, recv));
+    if (send->end)
+        error = nccl->driver->stream_wait(stream, send->end, 0);
+    if (!error)
+        error = nccl->driver->copy_within((uintptr_t)recv->call.out, (uintptr_t)send->call.in,
+                                          bytes, stream);
+    return error ? disti_nccl_driver_fail(nccl, error, "copy a message to itself") : DIST_OK;
+}
+
+/* The message is there. */
+static dist_status self_receive(struct disti_nccl_state *nccl, struct disti_nccl_call *recv,
+                                struct disti_nccl_call *parcel)
+{
+    dist_status status = self_copy(nccl, parcel, recv, recv->stream);
+
+    if (status != DIST_OK) {
+        disti_nccl_call_free(nccl, parcel);
+        disti_nccl_call_free(nccl, recv);
+        return status;
+    }
+    /* Its memory is free when the receive has ended. */
+    if (!recv->captured)
+        recv->parcel = parcel;
+    else
+        disti_nccl_queue_add(&nccl->kept, parcel);
+    return disti_nccl_mark(nccl, recv);
+}
+
+/* The receive waits for it. */
+static dist_status self_send(struct disti_nccl_state *nccl, struct disti_nccl_call *send,
+                             struct disti_nccl_call *recv)
+{
+    dist_status status = DIST_OK;
+
+    if (send->stream != recv->stream)
+        status = disti_nccl_follow(nccl, send->stream, recv->stream);
+    if (status == DIST_OK)
+        status = self_copy(nccl, send, recv, send->stream);
+    if (status == DIST_OK && send->stream != recv->stream)
+        status = disti_nccl_follow(nccl, recv->stream, send->stream);
+    if (status == DIST_OK)
+        status = disti_nccl_mark(nccl, recv);
+    else
+        disti_nccl_call_free(nccl, recv);
+    if (status == DIST_OK)
+        return disti_nccl_mark(nccl, send);
+    disti_nccl_call_free(nccl, send);
+    return status;
+}
+
+/* With a receive that waits on a stream there is no going back to it. */
+static dist_status self_refuse(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
+{
+    disti_nccl_call_free(nccl, c);
+    return nccl->host->fail(DIST_ERR_INVALID_ARGUMENT,
+                            "rank %d receives from itself on a stream before it has sent: send "
+                            "first, or use dist_irecv",
+                            nccl->rank);
+}
+
+dist_status disti_nccl_self(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
+{
+    const bool sends = c->call.collective == DIST_COLL_SEND;
+    struct disti_nccl_call *other =
+        self_take(&nccl->parcels, sends ? DIST_COLL_RECV : DIST_COLL_SEND);
+    dist_status status;
+
+    if (other)
+        return sends ? self_send(nccl, c, other) : self_receive(nccl, c, other);
+    if (sends) {
+        status = self_keep_copy(nccl, c);
+        if (status == DIST_OK)
+            return disti_nccl_mark(nccl, c);
+        disti_nccl_call_free(nccl, c);
+        return status;
+    }
+    if ((c->call.waits && c->stream == c->call.stream && !nccl->batch) || c->captured)
+        return self_refuse(nccl, c);
+    disti_nccl_queue_add(&nccl->parcels, c);
+    return DIST_OK;
+}
+
+/* Backend nccl: calls handed to NCCL, several as one group. */
+
+static const int issue_dtypes[DIST_DTYPE_COUNT] = {
+    [DIST_FLOAT32] = DISTI_NCCL_FLOAT32, [DIST_FLOAT64] = DISTI_NCCL_FLOAT64,
+    [DIST_FLOAT16] = DISTI_NCCL_FLOAT16, [DIST_BFLOAT16] = DISTI_NCCL_BFLOAT16,
+    [DIST_INT8] = DISTI_NCCL_INT8,       [DIST_UINT8] = DISTI_NCCL_UINT8,
+    [DIST_INT32] = DISTI_NCCL_INT32,     [DIST_UINT32] = DISTI_NCCL_UINT32,
+    [DIST_INT64] = DISTI_NCCL_INT64,     [DIST_UINT64] = DISTI_NCCL_UINT64,
+    [DIST_BOOL] = DISTI_NCCL_UINT8,
+};
+
+static const int issue_ops[DIST_OP_COUNT] = {
+    [DIST_SUM] = DISTI_NCCL_SUM, [DIST_AVG] = DISTI_NCCL_AVG, [DIST_PROD] = DISTI_NCCL_PROD,
+    [DIST_MIN] = DISTI_NCCL_MIN, [DIST_MAX] = DISTI_NCCL_MAX,
+};
+
+int disti_nccl_dtype(dist_dtype dtype)
+{
+    return issue_dtypes[dtype];
+}
+
+const char *disti_nccl_describe_call(const struct disti_nccl_state *nccl,
+                                     const struct dist_call *call, char *text, size_t size)
+{
+    static const char *const dtypes[] = {
+#define ISSUE_DTYPE(name, words, bytes) words,
+        DIST_DTYPE_MAP(ISSUE_DTYPE)
+#undef ISSUE_DTYPE
+    };
+
+    snprintf(text, size, "%s number %llu of %zu x %s on device %d",
+             nccl->host->collective_string(call->collective), (unsigned long long)call->sequence,
+             call->count, dtypes[call->dtype], nccl->device);
+    return text;
+}
+
+dist_status disti_nccl_fail(const struct disti_nccl_state *nccl, int result, const char *what)
+{
+    const char *more = nccl->comm ? nccl->api->last_error(nccl->comm) : NULL;
+    int length = more ? (int)strcspn(more, "\n") : 0;
+
+    return nccl->host->fail(
+        result == DISTI_NCCL_REMOTE_ERROR ? DIST_ERR_PEER_LOST : DIST_ERR_SYSTEM,
+        "rank %d: %s: NCCL reports: %s%s%.*s. Run with NCCL_DEBUG=INFO to see more", nccl->rank,
+        what, nccl->api->error_text(result), length ? ": " : "", length, length ? more : "");
+}
+
+/* NCCL waits for a rank that does not come, and may be told so late. */
+static dist_status issue_lost(const struct disti_nccl_state *nccl)
+{
+    const struct dist_backend_config *opening = nccl->opening;
+
+    return opening && opening->lost ? opening->lost(opening->all_gather_arg) : DIST_OK;
+}
+
+dist_status disti_nccl_wait(struct disti_nccl_state *nccl, const char *what)
+{
+    int64_t deadline = disti_deadline_ms(nccl->timeout_ms);
+    struct disti_backoff backoff = {0};
+    int error = DISTI_NCCL_IN_PROGRESS, result;
+    dist_status status;
+
+    for (;;) {
+        result = nccl->api->comm_error(nccl->comm, &error);
+        if (result != DISTI_NCCL_SUCCESS || error != DISTI_NCCL_IN_PROGRESS)
+            break;
+        status = issue_lost(nccl);
+        if (status != DIST_OK)
+            return status;
+        if (disti_expired(deadline))
+            return nccl->host->fail(
+                DIST_ERR_TIMEOUT,
+                "rank %d: %s: NCCL did not reach the other ranks within %d ms: check where they "
+                "are, run with NCCL_DEBUG=INFO, or raise the timeout given to init_process_group "
+                "or new_group, else DIST_TIMEOUT (seconds)",
+                nccl->rank, what, nccl->timeout_ms);
+        disti_backoff(&backoff);
+    }
+    if (result == DISTI_NCCL_SUCCESS)
+        result = error;
+    return result == DISTI_NCCL_SUCCESS ? DIST_OK : disti_nccl_fail(nccl, result, what);
+}
+
+/* ---- operations ---- */
+
+union issue_scalar {
+    double f64;
+    float f32;
+    uint16_t f16;
+};
+
+static union issue_scalar issue_scalar(double factor, dist_dtype dtype)
+{
+    union issue_scalar scalar = {.f64 = factor};
+
+    if (dtype == DIST_FLOAT32)
+        scalar.f32 = (float)factor;
+    else if (dtype == DIST_FLOAT16)
+        scalar.f16 = disti_float16_from_float((float)factor);
+    else if (dtype == DIST_BFLOAT16)
+        scalar.f16 = disti_bfloat16_from_float((float)factor);
+    return scalar;
+}
+
+/* NCCL's operation. One that was made must be destroyed when the call has been handed over. */
+static int issue_op(const struct disti_nccl_state *nccl, const struct dist_call *call, int *op_p)
+{
+    union issue_scalar scalar;
+
+    if (!call->reduction) {
+        *op_p = (unsigned)call->op < DIST_OP_COUNT ? issue_ops[call->op] : DISTI_NCCL_SUM;
+        return DISTI_NCCL_SUCCESS;
+    }
+    scalar = issue_scalar(call->reduction->factor, call->dtype);
+    return nccl->api->premul_create(op_p, &scalar, disti_nccl_dtype(call->dtype),
+                                    DISTI_NCCL_HOST_IMMEDIATE, nccl->comm);
+}
+
+/* ---- calls ---- */
+
+static int issue_native(const struct disti_nccl_state *nccl, const struct dist_call *call, int op,
+                        void *stream)
+{
+    const struct disti_nccl_api *api = nccl->api;
+    const int dtype = disti_nccl_dtype(call->dtype);
+
+    switch (call->collective) {
+    case DIST_COLL_ALL_REDUCE:
+        return api->all_reduce(call->in, call->out, call->count, dtype, op, nccl->comm, stream);
+    case DIST_COLL_BROADCAST:
+        return api->broadcast(call->in, call->out, call->count, dtype, call->root, nccl->comm,
+                              stream);
+    case DIST_COLL_BARRIER:
+        return api->all_reduce(nccl->gpu->one, nccl->gpu->one, 1, DISTI_NCCL_UINT8, DISTI_NCCL_SUM,
+                               nccl->comm, stream);
+    case DIST_COLL_ALL_GATHER:
+        return api->all_gather(call->in, call->out, call->count, dtype, nccl->comm, stream);
+    case DIST_COLL_REDUCE:
+        return api->reduce(call->in, call->out, call->count, dtype, op, call->root, nccl->comm,
+                           stream);
+    case DIST_COLL_REDUCE_SCATTER:
+        return api->reduce_scatter(call->in, call->out, call->count, dtype, op, nccl->comm, stream);
+    case DIST_COLL_SEND:
+        return api->send(call->in, call->count, dtype, call->root, nccl->comm, stream);
+    case DIST_COLL_RECV:
+        return api->recv(call->out, call->count, dtype, call->root, nccl->comm, stream);
+    default:
+        return disti_nccl_compose(nccl, call, op, stream);
+    }
+}
+
+static int issue_call(const struct disti_nccl_state *nccl, const struct disti_nccl_call *c)
+{
+    int op = DISTI_NCCL_SUM;
+    int result = issue_op(nccl, &c->call, &op);
+
+    if (!disti_nccl_accepted(result))
+        return result;
+    result = issue_native(nccl, &c->call, op, c->stream);
+    if (c->call.reduction)
+        nccl->api->op_destroy(op, nccl->comm);
+    return result;
+}
+
+dist_status disti_nccl_issue(struct disti_nccl_state *nccl, const struct disti_nccl_call *calls)
+{
+    const struct disti_nccl_call *guilty = calls;
+    int result = nccl->api->group_start(), end;
+    char what[128];
+
+    for (const struct disti_nccl_call *c = calls; c && disti_nccl_accepted(result); c = c->next) {
+        guilty = c;
+        result = issue_call(nccl, c);
+    }
+    end = nccl->api->group_end();
+    if (disti_nccl_accepted(result))
+        result = end;
+    disti_nccl_describe_call(nccl, &guilty->call, what, sizeof(what));
+    if (!disti_nccl_accepted(result))
+        return disti_nccl_fail(nccl, result, what);
+    return disti_nccl_wait(nccl, what);
+}
+
+/* Backend nccl: from a posted call to its place on a stream. */
 
 /*
  * Sends and receives that are posted one by one wait so long for the next, unless the program waits
@@ -254,4 +722,134 @@ dist_status disti_nccl_batch(void *state, bool begin)
     status = disti_nccl_flush(nccl);
     disti_nccl_exit(nccl->gpu, &visit);
     return status;
+}
+
+/* Backend nccl: finding out what has ended, and what has failed. */
+
+/* NCCL is asked for errors so often: its answer takes longer than a look at an event. */
+#define PROGRESS_LOOK_NS (10 * 1000 * 1000)
+
+/* 1: the device is done with it, 0: not yet; below 0: a failure. */
+static int progress_ask(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
+{
+    char what[128];
+    int error = nccl->driver->event_query(c->end);
+
+    if (error == DISTI_DRIVER_NOT_READY)
+        return 0;
+    if (error == 0) {
+        c->done = true;
+        return 1;
+    }
+    disti_nccl_describe_call(nccl, &c->call, what, sizeof(what));
+    return nccl->host->fail(DIST_ERR_SYSTEM,
+                            "rank %d: %s failed: %s. The device may be lost: see nvidia-smi",
+                            nccl->rank, what, disti_driver_text(nccl->driver, error));
+}
+
+/* 1: it has ended, 0: not yet; below 0: a failure. */
+static int progress_move(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
+{
+    int done = c->done ? 1 : progress_ask(nccl, c);
+
+    if (done == 1 && c->stage)
+        done = disti_nccl_stage_out(nccl, c);
+    return done;
+}
+
+static void progress_end(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
+{
+    struct dist_ticket *ticket = c->ticket;
+
+    disti_nccl_call_free(nccl, c);
+    if (!ticket)
+        return;
+    ticket->own = NULL;
+    ticket->status = DIST_OK;
+}
+
+/* Collectives end one after the other: behind the first that has not, only others are asked. */
+static int progress_issued(struct disti_nccl_state *nccl)
+{
+    struct disti_nccl_call **entry = &nccl->issued.first, *last = NULL, *c;
+    bool blocked = false;
+    int moved = 0;
+
+    while ((c = *entry)) {
+        int done =
+            blocked && !disti_collective_pair(c->call.collective) ? 0 : progress_move(nccl, c);
+
+        if (done < 0)
+            return done;
+        if (done) {
+            *entry = c->next;
+            progress_end(nccl, c);
+            moved++;
+            continue;
+        }
+        blocked = blocked || !disti_collective_pair(c->call.collective);
+        last = c;
+        entry = &c->next;
+    }
+    nccl->issued.last = last;
+    return moved;
+}
+
+static dist_status progress_look(struct disti_nccl_state *nccl)
+{
+    int64_t now = disti_now_ns();
+    int error = DISTI_NCCL_SUCCESS, result;
+    char what[128] = "a call";
+
+    if (now < nccl->look_ns)
+        return DIST_OK;
+    nccl->look_ns = now + PROGRESS_LOOK_NS;
+    result = nccl->api->comm_error(nccl->comm, &error);
+    if (result == DISTI_NCCL_SUCCESS)
+        result = error;
+    if (result == DISTI_NCCL_SUCCESS || result == DISTI_NCCL_IN_PROGRESS)
+        return DIST_OK;
+    if (nccl->issued.first)
+        disti_nccl_describe_call(nccl, &nccl->issued.first->call, what, sizeof(what));
+    return disti_nccl_fail(nccl, result, what);
+}
+
+static dist_status progress_held(struct disti_nccl_state *nccl)
+{
+    if (!nccl->held.first || nccl->batch || disti_now_ns() < nccl->quiet_ns)
+        return DIST_OK;
+    return disti_nccl_flush(nccl);
+}
+
+int disti_nccl_progress(void *state)
+{
+    struct disti_nccl_state *nccl = state;
+    struct disti_nccl_visit visit;
+    int moved;
+
+    if (!nccl->comm || (!nccl->issued.first && !nccl->held.first))
+        return 0;
+    if (!disti_nccl_enter(nccl->gpu, &visit))
+        return disti_nccl_no_device(nccl);
+    moved = progress_held(nccl);
+    if (moved == DIST_OK)
+        moved = progress_issued(nccl);
+    if (moved == 0)
+        moved = progress_look(nccl);
+    disti_nccl_exit(nccl->gpu, &visit);
+    return moved;
+}
+
+void disti_nccl_describe(const void *state, char *text, size_t size)
+{
+    const struct disti_nccl_state *nccl = state;
+    const struct disti_nccl_call *c = nccl->issued.first ? nccl->issued.first : nccl->held.first;
+
+    c = c ? c : nccl->parcels.first;
+    if (size)
+        text[0] = '\0';
+    if (c && c->call.root >= 0 && disti_collective_pair(c->call.collective))
+        snprintf(text, size, "rank %d (on device %d)", c->call.root, nccl->device);
+    else if (c)
+        snprintf(text, size, "ranks that NCCL does not name, on device %d", nccl->device);
 }

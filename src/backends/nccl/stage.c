@@ -1,12 +1,165 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Backend nccl: host memory, which goes through pinned memory to the device and back. */
-#include "backends/nccl/stage.h"
+/* Backend nccl: memory of the device. */
+#include "backends/nccl/nccl.h"
 #include "base/backoff.h"
 #include "base/clock.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* What dist_alloc promises of the address. */
+#define MEMORY_PAGE ((size_t)4096)
+#define MEMORY_LARGE ((size_t)2 << 20)
+
+/* What was allocated for the program. */
+struct disti_nccl_memory {
+    struct disti_nccl_memory *next;
+    void *memory;   /* what the program has */
+    void *nccl;     /* NCCL's, or NULL */
+    uintptr_t base; /* the driver's, or 0 */
+    void *handle;   /* of its registration, or NULL */
+};
+
+/* What was kept for data of the host makes room. */
+static bool memory_give_way(struct disti_nccl_state *nccl)
+{
+    struct disti_nccl_region **entry = &nccl->gpu->regions, *region;
+    bool freed = false;
+
+    while ((region = *entry)) {
+        if (region->used) {
+            entry = &region->next;
+            continue;
+        }
+        *entry = region->next;
+        nccl->driver->memory_free(region->memory);
+        free(region);
+        freed = true;
+    }
+    return freed;
+}
+
+uintptr_t disti_nccl_device_memory(struct disti_nccl_state *nccl, size_t bytes)
+{
+    uintptr_t memory = 0;
+
+    if (nccl->driver->memory_alloc(&memory, bytes) == 0)
+        return memory;
+    if (memory_give_way(nccl) && nccl->driver->memory_alloc(&memory, bytes) == 0)
+        return memory;
+    return 0;
+}
+
+static void memory_drop(struct disti_nccl_state *nccl, struct disti_nccl_memory *m)
+{
+    if (m->handle && nccl->comm)
+        nccl->api->comm_deregister(nccl->comm, m->handle);
+    if (m->nccl)
+        nccl->api->mem_free(m->nccl);
+    if (m->base)
+        nccl->driver->memory_free(m->base);
+    free(m);
+}
+
+static size_t memory_page(size_t bytes)
+{
+    return bytes < MEMORY_LARGE ? MEMORY_PAGE : MEMORY_LARGE;
+}
+
+/* NCCL's memory can be registered with it, so that it is moved without copies on the way. */
+static bool memory_of_nccl(struct disti_nccl_state *nccl, size_t bytes, struct disti_nccl_memory *m)
+{
+    const struct disti_nccl_api *api = nccl->api;
+
+    if (!api->mem_alloc || !api->mem_free ||
+        api->mem_alloc(&m->nccl, bytes) != DISTI_NCCL_SUCCESS || !m->nccl)
+        return false;
+    if ((uintptr_t)m->nccl % memory_page(bytes)) { /* where it cannot map, it takes what it gets */
+        api->mem_free(m->nccl);
+        m->nccl = NULL;
+        return false;
+    }
+    m->memory = m->nccl;
+    if (!api->comm_register || !api->comm_deregister ||
+        api->comm_register(nccl->comm, m->nccl, bytes, &m->handle) != DISTI_NCCL_SUCCESS)
+        m->handle = NULL;
+    return true;
+}
+
+static bool memory_of_driver(struct disti_nccl_state *nccl, size_t bytes,
+                             struct disti_nccl_memory *m)
+{
+    const size_t page = memory_page(bytes);
+
+    if (bytes > SIZE_MAX - page)
+        return false;
+    m->nccl = NULL;
+    m->base = disti_nccl_device_memory(nccl, bytes + page);
+    m->memory = disti_nccl_pointer((m->base + page - 1) / page * page);
+    return m->base != 0;
+}
+
+/* On a stream that is behind no call. */
+static bool memory_zero(struct disti_nccl_state *nccl, void *memory, size_t bytes)
+{
+    const struct disti_driver *driver = nccl->driver;
+    void *stream = NULL;
+    bool good = driver->stream_create(&stream, DISTI_DRIVER_STREAM_NON_BLOCKING) == 0 &&
+                driver->fill((uintptr_t)memory, 0, bytes, stream) == 0 &&
+                driver->stream_synchronize(stream) == 0;
+
+    if (stream)
+        driver->stream_destroy(stream);
+    return good;
+}
+
+static void *memory_make(struct disti_nccl_state *nccl, size_t bytes)
+{
+    struct disti_nccl_memory *m = calloc(1, sizeof(*m));
+
+    if (!m)
+        return NULL;
+    if ((!memory_of_nccl(nccl, bytes, m) && !memory_of_driver(nccl, bytes, m)) ||
+        !memory_zero(nccl, m->memory, bytes)) {
+        memory_drop(nccl, m);
+        return NULL;
+    }
+    m->next = nccl->memory;
+    nccl->memory = m;
+    return m->memory;
+}
+
+void *disti_nccl_alloc(void *state, size_t bytes)
+{
+    struct disti_nccl_state *nccl = state;
+    struct disti_nccl_visit visit;
+    void *memory;
+
+    if (!nccl->comm || !disti_nccl_enter(nccl->gpu, &visit))
+        return NULL;
+    memory = memory_make(nccl, bytes);
+    disti_nccl_exit(nccl->gpu, &visit);
+    return memory;
+}
+
+void disti_nccl_free(void *state, void *memory)
+{
+    struct disti_nccl_state *nccl = state;
+    struct disti_nccl_memory **entry = &nccl->memory, *m;
+    struct disti_nccl_visit visit;
+
+    while (*entry && (*entry)->memory != memory)
+        entry = &(*entry)->next;
+    m = *entry;
+    if (!m || !disti_nccl_enter(nccl->gpu, &visit))
+        return;
+    *entry = m->next;
+    memory_drop(nccl, m);
+    disti_nccl_exit(nccl->gpu, &visit);
+}
+
+/* Backend nccl: host memory, which goes through pinned memory to the device and back. */
 
 /* ---- pinned memory ---- */
 
@@ -306,4 +459,143 @@ dist_status disti_nccl_stage_copy(struct disti_nccl_state *nccl, size_t bytes,
                                       c->stream);
     c->call.in = disti_nccl_pointer(c->stage->in.region->memory);
     return error ? disti_nccl_driver_fail(nccl, error, "copy a message to itself") : DIST_OK;
+}
+
+/* Backend nccl: collectives that NCCL has not, of those that it has, in one of its groups. */
+
+/* A block of a call, of `count` elements. */
+struct compose_block {
+    char *data;
+    size_t count;
+};
+
+struct compose {
+    const struct disti_nccl_state *nccl;
+    const struct dist_call *call;
+    void *stream;
+    size_t size; /* bytes an element */
+    int dtype;
+    int op;
+};
+
+static struct compose_block compose_block(const struct compose *a, const void *base,
+                                          const size_t *counts, const size_t *offsets, int rank)
+{
+    size_t count = counts ? counts[rank] : a->call->count;
+    size_t offset = counts ? offsets[rank] : (size_t)rank * count;
+
+    return (struct compose_block){(char *)base + offset * a->size, count};
+}
+
+static struct compose_block compose_in(const struct compose *a, int rank)
+{
+    return compose_block(a, a->call->in, a->call->in_counts, a->call->in_offsets, rank);
+}
+
+static struct compose_block compose_out(const struct compose *a, int rank)
+{
+    return compose_block(a, a->call->out, a->call->out_counts, a->call->out_offsets, rank);
+}
+
+/* What this rank sends to that one, of gather, scatter and all_to_all. */
+static struct compose_block compose_gives(const struct compose *a, int to)
+{
+    const struct dist_call *call = a->call;
+
+    switch (call->collective) {
+    case DIST_COLL_GATHER:
+    case DIST_COLL_GATHER_V:
+        return (struct compose_block){(char *)call->in, to == call->root ? call->count : 0};
+    case DIST_COLL_SCATTER:
+    case DIST_COLL_SCATTER_V:
+        return a->nccl->rank == call->root ? compose_in(a, to) : (struct compose_block){NULL, 0};
+    default:
+        return compose_in(a, to);
+    }
+}
+
+static struct compose_block compose_takes(const struct compose *a, int from)
+{
+    const struct dist_call *call = a->call;
+
+    switch (call->collective) {
+    case DIST_COLL_GATHER:
+    case DIST_COLL_GATHER_V:
+        return a->nccl->rank == call->root ? compose_out(a, from) : (struct compose_block){NULL, 0};
+    case DIST_COLL_SCATTER:
+    case DIST_COLL_SCATTER_V:
+        return (struct compose_block){call->out, from == call->root ? call->count : 0};
+    default:
+        return compose_out(a, from);
+    }
+}
+
+/* A send to and a receive from every rank, where there is something to send. */
+static int compose_exchange(const struct compose *a)
+{
+    const struct disti_nccl_api *api = a->nccl->api;
+    int result = DISTI_NCCL_SUCCESS;
+
+    for (int r = 0; r < a->nccl->ranks && disti_nccl_accepted(result); r++) {
+        struct compose_block give = compose_gives(a, r), take = compose_takes(a, r);
+
+        if (r == a->nccl->rank && give.data == take.data)
+            continue; /* in place */
+        if (give.count)
+            result = api->send(give.data, give.count, a->dtype, r, a->nccl->comm, a->stream);
+        if (take.count && disti_nccl_accepted(result))
+            result = api->recv(take.data, take.count, a->dtype, r, a->nccl->comm, a->stream);
+    }
+    return result;
+}
+
+/* Every rank broadcasts its block. */
+static int compose_all_gather_v(const struct compose *a)
+{
+    int result = DISTI_NCCL_SUCCESS;
+
+    for (int r = 0; r < a->nccl->ranks && disti_nccl_accepted(result); r++) {
+        struct compose_block block = compose_out(a, r);
+
+        if (block.count)
+            result =
+                a->nccl->api->broadcast(r == a->nccl->rank ? a->call->in : block.data, block.data,
+                                        block.count, a->dtype, r, a->nccl->comm, a->stream);
+    }
+    return result;
+}
+
+/* Every rank is the root of a reduction of its block. */
+static int compose_reduce_scatter_v(const struct compose *a)
+{
+    int result = DISTI_NCCL_SUCCESS;
+
+    for (int r = 0; r < a->nccl->ranks && disti_nccl_accepted(result); r++) {
+        struct compose_block block = compose_in(a, r);
+
+        if (block.count)
+            result =
+                a->nccl->api->reduce(block.data, r == a->nccl->rank ? a->call->out : NULL,
+                                     block.count, a->dtype, a->op, r, a->nccl->comm, a->stream);
+    }
+    return result;
+}
+
+int disti_nccl_compose(const struct disti_nccl_state *nccl, const struct dist_call *call, int op,
+                       void *stream)
+{
+    const struct compose a = {.nccl = nccl,
+                              .call = call,
+                              .stream = stream,
+                              .size = nccl->host->dtype_size(call->dtype),
+                              .dtype = disti_nccl_dtype(call->dtype),
+                              .op = op};
+
+    if (call->collective == DIST_COLL_ALL_GATHER_V)
+        return compose_all_gather_v(&a);
+    if (call->collective == DIST_COLL_REDUCE_SCATTER_V)
+        return compose_reduce_scatter_v(&a);
+    if (call->collective == DIST_COLL_ALL_TO_ALL && nccl->api->all_to_all)
+        return nccl->api->all_to_all(call->in, call->out, call->count, a.dtype, nccl->comm, stream);
+    return compose_exchange(&a);
 }

@@ -3,7 +3,7 @@
 #include <config.h>
 
 #include "base/log.h"
-#include "base/process/own.h"
+#include "base/process.h"
 #include "base/settings/config.h"
 #include "base/tls/tls.h"
 

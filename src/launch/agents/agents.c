@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/log.h"
-#include "base/net/socket.h"
+#include "base/net.h"
 #include "launch/agents/client.h"
 #include "launch/agents/server.h"
 

@@ -5,7 +5,7 @@
 
 #include <dist/dist.h>
 
-#include "base/host_name.h"
+#include "base/net.h"
 
 /*
  * The agents of a job meet at an endpoint, where one of them serves. They go through rounds: in

@@ -2,7 +2,7 @@
 /* What an agent is told: defaults, --rdzv-conf, and what is wrong with it. */
 #include "base/ascii.h"
 #include "base/log.h"
-#include "base/net/socket.h"
+#include "base/net.h"
 #include "launch/agents/client.h"
 
 #include <limits.h>

@@ -5,8 +5,8 @@
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/log.h"
-#include "base/net/socket.h"
-#include "base/process/oom.h"
+#include "base/net.h"
+#include "base/process.h"
 
 #include <stdarg.h>
 #include <stdio.h>

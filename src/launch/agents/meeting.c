@@ -3,7 +3,7 @@
 #include "launch/agents/server.h"
 
 #include "base/clock.h"
-#include "base/net/socket.h"
+#include "base/net.h"
 
 #include <limits.h>
 #include <stdio.h>

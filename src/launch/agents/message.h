@@ -3,7 +3,7 @@
 #ifndef DISTI_LAUNCH_AGENTS_MESSAGE_H
 #define DISTI_LAUNCH_AGENTS_MESSAGE_H
 
-#include "base/proof/hmac.h"
+#include "base/auth.h"
 #include "launch/agents/agents.h"
 #include "store/wire.h"
 

@@ -3,7 +3,7 @@
 #include "launch/options/options.h"
 
 #include "base/ascii.h"
-#include "base/net/socket.h"
+#include "base/net.h"
 #include "base/settings/env.h"
 #include "launch/options/words.h"
 #include "tools/common/args.h"

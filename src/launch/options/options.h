@@ -3,7 +3,7 @@
 #ifndef DISTI_LAUNCH_RUN_OPTIONS_H
 #define DISTI_LAUNCH_RUN_OPTIONS_H
 
-#include "base/proof/secret.h"
+#include "base/auth.h"
 #include "launch/hosts.h"
 
 #include <signal.h>

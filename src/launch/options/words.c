@@ -2,7 +2,7 @@
 /* Lists, maps, signals and templates in the values of options. */
 #include "launch/options/words.h"
 
-#include "base/process/signal_name.h"
+#include "base/process.h"
 #include "base/settings/config.h"
 
 #include <limits.h>

@@ -3,7 +3,7 @@
 #include "launch/output/output.h"
 
 #include "base/log.h"
-#include "base/process/limit.h"
+#include "base/process.h"
 #include "base/thread.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
 
 #include "base/descriptor.h"
 #include "base/log.h"
-#include "base/process/oom.h"
+#include "base/process.h"
 #include "base/settings/env.h"
 #include "launch/options/words.h"
 #include "launch/run/failure.h"

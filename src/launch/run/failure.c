@@ -2,11 +2,11 @@
 /* Prints the failure block. */
 #include "launch/run/failure.h"
 
-#include "base/host_name.h"
-#include "base/process/oom.h"
+#include "base/net.h"
+#include "base/process.h"
 #include "launch/options/words.h"
 #include "launch/run/error_file.h"
-#include "store/last_call.h"
+#include "store/store.h"
 
 #include <stdio.h>
 #include <stdlib.h>

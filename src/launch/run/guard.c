@@ -12,7 +12,7 @@
  */
 #include "launch/run/guard.h"
 
-#include "base/process/limit.h"
+#include "base/process.h"
 #include "launch/options/words.h"
 #include "launch/workers/family.h"
 

@@ -3,7 +3,7 @@
 #include "launch/run/round.h"
 
 #include "base/log.h"
-#include "base/net/socket.h"
+#include "base/net.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -2,15 +2,14 @@
 /* Starts a round: the store, the workers with their files and pipes, and who reads those. */
 #include "base/descriptor.h"
 #include "base/file.h"
-#include "base/host_name.h"
 #include "base/log.h"
+#include "base/net.h"
 #include "base/settings/env.h"
 #include "launch/options/words.h"
 #include "launch/run/agent.h"
 #include "launch/workers/environment.h"
-#include "store/handed.h"
-#include "store/last_call.h"
-#include "store/server/server.h"
+#include "store/server.h"
+#include "store/store.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What each host is to run, and the remote shells that lead there. */
+#include "base/auth.h"
 #include "base/descriptor.h"
-#include "base/host_name.h"
 #include "base/log.h"
-#include "base/net/socket.h"
-#include "base/proof/hmac.h"
+#include "base/net.h"
 #include "launch/run/round.h"
 #include "launch/run/starter.h"
 #include "launch/workers/environment.h"

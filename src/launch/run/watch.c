@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What happens in a round: workers end, signals come, times run out. */
 #include "base/clock.h"
-#include "base/process/oom.h"
+#include "base/process.h"
 #include "launch/options/words.h"
 #include "launch/run/agent.h"
 #include "launch/run/failure.h"
 #include "launch/run/starter.h"
 #include "launch/workers/family.h"
-#include "store/last_call.h"
+#include "store/store.h"
 
 #include <errno.h>
 #include <poll.h>

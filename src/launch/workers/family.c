@@ -2,7 +2,7 @@
 /* Finds all processes below this one by what /proc says of their parents. */
 #include "launch/workers/family.h"
 
-#include "base/process/space.h"
+#include "base/process.h"
 
 #include <dirent.h>
 #include <fcntl.h>

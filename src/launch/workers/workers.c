@@ -3,7 +3,7 @@
 #include "launch/workers/workers.h"
 
 #include "base/log.h"
-#include "base/process/limit.h"
+#include "base/process.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,9 +2,9 @@
 /* What a faulty transport adds to the state of the one behind it; private to this folder. */
 #include "transports/faulty/faulty.h"
 #include "base/clock.h"
-#include "base/faults/faults.h"
+#include "base/faults.h"
+#include "base/lock.h"
 #include "base/log.h"
-#include "base/process_lock.h"
 
 #include <dist/transport.h>
 #include <stdalign.h>

@@ -2,7 +2,7 @@
 /* Outgoing messages: copied into the ring, or lent to the peer where they lie. */
 #include "base/kernels/sink.h"
 #include "base/log.h"
-#include "base/process/pages.h"
+#include "base/process.h"
 #include "transports/shm/state.h"
 
 #include <errno.h>

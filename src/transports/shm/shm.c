@@ -6,8 +6,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "base/process/own.h"
-#include "base/process/reach.h"
+#include "base/process.h"
 #include "transports/shm/shm.h"
 #include "transports/shm/state.h"
 

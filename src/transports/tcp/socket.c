@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Sockets and addresses of the tcp transport. */
-#include "base/net/socket.h"
 #include "base/descriptor.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/net.h"
 #include "base/settings/config.h"
 #include "transports/tcp/state.h"
 

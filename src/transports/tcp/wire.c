@@ -2,7 +2,7 @@
 /* Encoding and decoding of addresses, hellos and frames. */
 #include "base/settings/config.h"
 
-#include "base/faults/faults.h"
+#include "base/faults.h"
 #include "base/kernels/crc32c.h"
 #include "base/log.h"
 #include "transports/tcp/state.h"

@@ -3,7 +3,7 @@
 #ifndef DISTI_TRANSPORTS_TCP_WIRE_H
 #define DISTI_TRANSPORTS_TCP_WIRE_H
 
-#include "base/proof/handshake.h"
+#include "base/auth.h"
 
 #include <dist/transport.h>
 

@@ -3,7 +3,7 @@
 #ifndef DISTI_TESTS_UNIT_BASE_FIRST_ENDED_H
 #define DISTI_TESTS_UNIT_BASE_FIRST_ENDED_H
 
-#include "base/process/stat.h"
+#include "base/process.h"
 
 #include <pthread.h>
 #include <signal.h>

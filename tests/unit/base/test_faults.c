@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* DIST_FAULT is taken whole, or the part that is wrong is named. */
-#include "base/faults/faults.h"
+#include "base/faults.h"
 
 #include "unit.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Names of hosts as long as Linux allows, and names of odd bytes. */
-#include "base/host_name.h"
+#include "base/net.h"
 #include "store/wire.h"
 #include "topology/discover.h"
 

@@ -4,7 +4,7 @@
  * Turkish, where tolower('I') is not 'i' and the decimal separator is a comma.
  */
 #include "base/ascii.h"
-#include "base/faults/faults.h"
+#include "base/faults.h"
 #include "base/log.h"
 #include "launch/agents/agents.h"
 

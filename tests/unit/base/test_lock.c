@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The lock lets one thread in at a time, and nobody sleeps on for whom it is free. */
 #include "base/clock.h"
-#include "base/lock/lock.h"
+#include "base/lock.h"
 
 #include "unit.h"
 

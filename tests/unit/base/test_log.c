@@ -2,7 +2,7 @@
 /* Lines, levels and files of the log; the last error of each thread. */
 #include "base/log.h"
 
-#include "base/host_name.h"
+#include "base/net.h"
 
 #include "unit.h"
 

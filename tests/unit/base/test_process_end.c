@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* How a process ended: children that nobody has waited for yet. */
-#include "base/host_name.h"
-#include "base/process/end.h"
-#include "base/process/oom.h"
-#include "base/process/signal_name.h"
-#include "base/process/space.h"
+#include "base/net.h"
+#include "base/process.h"
 #include "unit.h"
 
 #include "first_ended.h"

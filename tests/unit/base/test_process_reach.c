@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The memory of a process whose first thread has ended is reached as that of any other. */
-#include "base/process/reach.h"
+#include "base/process.h"
 #include "unit.h"
 
 #include "first_ended.h"

@@ -2,7 +2,7 @@
 /* Secrets in files, the user's cookie, and what a proof depends on. */
 #include "tests/unit/base/unit.h"
 
-#include "base/proof/handshake.h"
+#include "base/auth.h"
 
 #include <fcntl.h>
 #include <grp.h>

@@ -3,7 +3,7 @@
 #include "worlds.h"
 
 #include "base/clock.h"
-#include "base/doorbell.h"
+#include "base/descriptor.h"
 
 #include <dirent.h>
 #include <pthread.h>

@@ -4,7 +4,7 @@
 
 #include <dist/backend.h>
 
-#include "base/net/socket.h"
+#include "base/net.h"
 
 #define RANKS 4
 #define EVERYBODY RANKS

@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/net/socket.h"
+#include "base/net.h"
 #include "launch/agents/message.h"
 
 #define STRANGERS 40

@@ -20,7 +20,7 @@
 
 #include "base/clock.h"
 #include "store/client.h"
-#include "store/server/server.h"
+#include "store/server.h"
 
 #define RANKS_MAX 48
 #define RANKS_LIMIT_MS 60000 /* for one set of ranks; a test that takes this long has failed */

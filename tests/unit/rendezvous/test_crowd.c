@@ -4,8 +4,8 @@
 #include "base/log.h"
 #include "ranks.h"
 
-#include "rendezvous/discovery.h"
-#include "store/server/server.h"
+#include "rendezvous/meet.h"
+#include "store/server.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -12,9 +12,9 @@
 #include "base/descriptor.h"
 #include "base/log.h"
 #include "launchers.h"
-#include "rendezvous/launchers/process.h"
+#include "rendezvous/meet.h"
 #include "rendezvous/rendezvous.h"
-#include "store/handed.h"
+#include "store/store.h"
 
 static char warnings[2000];
 

@@ -4,7 +4,7 @@
 
 #include "base/descriptor.h"
 #include "base/log.h"
-#include "base/net/socket.h"
+#include "base/net.h"
 #include "launchers.h"
 #include "rendezvous/rendezvous.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What is taken for PMIx's binary interface is what pmix.h says. */
-#include "rendezvous/pmix/abi.h"
+#include "rendezvous/pmix_abi.h"
 
 #include <pmix.h>
 #include <setjmp.h>

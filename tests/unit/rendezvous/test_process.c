@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which process above a rank is its launcher's: rows of shells, each started with its own mark. */
-#include "rendezvous/launchers/process.h"
+#include "rendezvous/meet.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Names of hosts: lookups that take too long, spellings of addresses, addresses of no use. */
 #include "base/clock.h"
-#include "base/net/socket.h"
+#include "base/net.h"
 #include "launchers.h"
 #include "rendezvous/rendezvous.h"
 #include "tests/unit/base/unit.h"

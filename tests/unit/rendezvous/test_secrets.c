@@ -2,7 +2,7 @@
 /* The store and those who have another secret, none, or somebody else's proof. */
 #include "base/clock.h"
 #include "base/descriptor.h"
-#include "base/net/socket.h"
+#include "base/net.h"
 #include "ranks.h"
 
 #include <fcntl.h>

@@ -4,7 +4,7 @@
 
 #include <malloc.h>
 
-#include "store/server/server.h"
+#include "store/server.h"
 
 #define WAIT_MS 20000
 

@@ -4,7 +4,7 @@
 #include "base/descriptor.h"
 #include "ranks.h"
 
-#include "base/net/socket.h"
+#include "base/net.h"
 #include "store/store.h"
 #include "store/wire.h"
 

@@ -7,9 +7,9 @@
 
 #include <cmocka.h>
 
-#include "base/net/socket.h"
+#include "base/net.h"
 #include "base/settings/config.h"
-#include "rendezvous/launchers/slurm.h"
+#include "rendezvous/meet.h"
 #include "rendezvous/rendezvous.h"
 
 static struct disti_url parse(const char *text)

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Discovery: places on a machine that is only described, and CPUs that are really there. */
-#include "topology/cpus.h"
 #include "topology/discover.h"
-#include "topology/sysfs.h"
 
 #include "../base/unit.h"
 

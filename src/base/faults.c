@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The grammar of DIST_FAULT; see faults.h. */
+#include "base/faults.h"
+#include "base/ascii.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/settings/config.h"
+#include "base/settings/env.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PARSE_ITEM 128
+#define PARSE_SECOND_NS INT64_C(1000000000)
+#define PARSE_TIME_NS (PARSE_SECOND_NS / 10)
+#define PARSE_TIME_LONGEST_S 86400
+#define PARSE_KINDS "kill, stop, stall, slow, drop, delay, truncate, flip and reset"
+
+static dist_status parse_bad(const char *item, const char *part, const char *what)
+{
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                      "DIST_FAULT: in '%s', '%s' is %s; a fault is KIND:RANK@OPERATION[/STEP]"
+                      "[:time=50ms][:p=0.01][:seed=1], see dist-env(7)",
+                      item, part, what);
+}
+
+/* A whole number of at most 18 digits; "*" is ANY. */
+static bool parse_number(const char *text, int64_t *value_p)
+{
+    size_t digits = strspn(text, "0123456789");
+
+    if (strcmp(text, "*") == 0) {
+        *value_p = DISTI_FAULT_ANY;
+        return true;
+    }
+    if (!digits || text[digits] || digits > 18)
+        return false;
+    *value_p = strtoll(text, NULL, 10);
+    return true;
+}
+
+static dist_status parse_kind(const char *item, const char *text, struct disti_fault *fault)
+{
+    static const char *const names[] = {
+#define PARSE_NAME(name, text) text,
+        DISTI_FAULT_MAP(PARSE_NAME)
+#undef PARSE_NAME
+    };
+
+    for (int kind = 0; kind < DISTI_FAULT_NONE; kind++) {
+        if (strcmp(text, names[kind]) == 0) {
+            fault->kind = (enum disti_fault_kind)kind;
+            return DIST_OK;
+        }
+    }
+    return parse_bad(item, text, "no kind of fault: there are " PARSE_KINDS);
+}
+
+static dist_status parse_rank(const char *item, const char *text, struct disti_fault *fault)
+{
+    int64_t rank;
+
+    if (!parse_number(text, &rank) || rank > INT32_MAX)
+        return parse_bad(item, text, "no rank: give a number, or *");
+    fault->rank = (int)rank;
+    return DIST_OK;
+}
+
+static dist_status parse_where(const char *item, char *text, struct disti_fault *fault)
+{
+    static const char *const places[] = {"", "join", "open", "close"};
+    char *step = strchr(text, '/');
+
+    if (step)
+        *step++ = '\0';
+    if (step && !parse_number(step, &fault->step))
+        return parse_bad(item, step, "no step: give the number of a message, or *");
+    for (int place = DISTI_FAULT_JOIN; place <= DISTI_FAULT_CLOSE; place++) {
+        if (strcmp(text, places[place]) == 0)
+            fault->place = (enum disti_fault_place)place;
+    }
+    if (fault->place != DISTI_FAULT_OPERATION && (step || fault->kind >= DISTI_FAULT_MESSAGES))
+        return parse_bad(item, text, "no operation, and only operations have messages");
+    if (fault->place == DISTI_FAULT_OPERATION && !parse_number(text, &fault->operation))
+        return parse_bad(item, text,
+                         "no operation: give its number, *, or one of join, open and close");
+    if (!step && fault->kind >= DISTI_FAULT_MESSAGES)
+        fault->step = DISTI_FAULT_ANY;
+    return DIST_OK;
+}
+
+static dist_status parse_time(const char *item, const char *text, struct disti_fault *fault)
+{
+    char *unit;
+    long value;
+    int64_t each;
+
+    errno = 0;
+    value = strtol(text, &unit, 10);
+    each = strcmp(unit, "s") == 0 ? PARSE_SECOND_NS : PARSE_SECOND_NS / 1000;
+    if (!strspn(text, "0123456789") || errno || (strcmp(unit, "s") && strcmp(unit, "ms")) ||
+        value > PARSE_TIME_LONGEST_S * (PARSE_SECOND_NS / each))
+        return parse_bad(item, text, "no time of a day at most: give one such as 50ms or 2s");
+    fault->time_ns = value * each;
+    return DIST_OK;
+}
+
+static dist_status parse_parameter(const char *item, const char *text, struct disti_fault *fault)
+{
+    int64_t seed;
+    char *end;
+
+    if (strncmp(text, "time=", 5) == 0)
+        return parse_time(item, text + 5, fault);
+    if (strncmp(text, "p=", 2) == 0) {
+        fault->p = disti_ascii_real(text + 2, &end);
+        if (!text[2] || *end || !(fault->p >= 0 && fault->p <= 1))
+            return parse_bad(item, text, "no probability: give one from 0 to 1");
+        return DIST_OK;
+    }
+    if (strncmp(text, "seed=", 5) != 0)
+        return parse_bad(item, text, "no parameter: there are time=, p= and seed=");
+    if (!parse_number(text + 5, &seed) || seed < 0)
+        return parse_bad(item, text, "no seed: give a whole number");
+    fault->seed = (uint64_t)seed;
+    return DIST_OK;
+}
+
+/* KIND : RANK@WHERE : PARAMETER : ... */
+static dist_status parse_fault(const char *item, struct disti_fault *fault)
+{
+    char part[PARSE_ITEM], *where;
+    dist_status status;
+
+    *fault = (struct disti_fault){.step = DISTI_FAULT_NO_STEP, .time_ns = PARSE_TIME_NS, .p = 1};
+    if (!disti_list_item(item, ':', 0, part, sizeof(part)))
+        return parse_bad(item, item, "no fault");
+    status = parse_kind(item, part, fault);
+    if (status != DIST_OK)
+        return status;
+    if (!disti_list_item(item, ':', 1, part, sizeof(part)) || !(where = strchr(part, '@')))
+        return parse_bad(item, item, "without RANK@OPERATION");
+    *where++ = '\0';
+    status = parse_rank(item, part, fault);
+    if (status == DIST_OK)
+        status = parse_where(item, where, fault);
+    for (int i = 2; status == DIST_OK && disti_list_item(item, ':', i, part, sizeof(part)); i++)
+        status = parse_parameter(item, part, fault);
+    return status;
+}
+
+dist_status disti_faults_parse(const char *text, struct disti_faults *faults_p)
+{
+    struct disti_faults faults = {0};
+    const char *next = text;
+    char item[PARSE_ITEM];
+
+    while (next) {
+        size_t length = strcspn(next, ",");
+        dist_status status;
+
+        if (length >= sizeof(item) || faults.count == DISTI_FAULTS_MAX)
+            return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                              "DIST_FAULT has more than %d faults, or one of more than %d letters: "
+                              "give fewer",
+                              DISTI_FAULTS_MAX, PARSE_ITEM - 1);
+        memcpy(item, next, length);
+        item[length] = '\0';
+        status = parse_fault(item, &faults.all[faults.count++]);
+        if (status != DIST_OK)
+            return status;
+        next = next[length] ? next + length + 1 : NULL;
+    }
+    *faults_p = faults;
+    return DIST_OK;
+}
+
+/* Which faults are due to this process; it does those that need no message. */
+
+/* One of each in a process: a fault kills all of it anyway. Written while a group is made. */
+static struct {
+    struct disti_faults set;
+    int rank;
+    _Atomic int64_t operation; /* the last one that began; -1: none has */
+    _Atomic int64_t step;      /* messages since then */
+    _Atomic uint64_t asked;    /* for the probabilities */
+    const void *_Atomic flipped;
+} faults = {.rank = -1, .operation = -1};
+
+dist_status disti_faults_read(void)
+{
+    const char *text = disti_env("DIST_FAULT");
+    struct disti_faults set = {0};
+    dist_status status = text ? disti_faults_parse(text, &set) : DIST_OK;
+
+    if (status == DIST_OK)
+        faults.set = set;
+    return status;
+}
+
+bool disti_faults_are_set(void)
+{
+    return faults.set.count > 0;
+}
+
+bool disti_faults_need_messages(void)
+{
+    for (int i = 0; i < faults.set.count; i++) {
+        if (faults.set.all[i].step != DISTI_FAULT_NO_STEP)
+            return true;
+    }
+    return false;
+}
+
+void disti_faults_rank(int rank)
+{
+    faults.rank = rank;
+}
+
+int disti_faults_own_rank(void)
+{
+    return faults.rank;
+}
+
+/* From 0 to 1, the same at each run of a program that makes its calls in the same order. */
+static double faults_chance(const struct disti_fault *fault)
+{
+    uint64_t asked = atomic_fetch_add(&faults.asked, 1);
+    uint64_t hash = disti_hash_call(disti_hash_call(fault->seed, (uint64_t)faults.rank), asked);
+
+    return (double)(disti_hash_call(hash, asked) >> 11) * 0x1p-53;
+}
+
+/* ANY is any number, but not that there is none. */
+static bool faults_fits(int64_t wanted, int64_t number)
+{
+    return wanted == number || (wanted == DISTI_FAULT_ANY && number >= 0);
+}
+
+static bool faults_is_due(const struct disti_fault *fault, enum disti_fault_place place,
+                          int64_t operation, int64_t step)
+{
+    return fault->place == place && faults_fits(fault->rank, faults.rank) &&
+           faults_fits(fault->operation, operation) && faults_fits(fault->step, step) &&
+           (fault->p >= 1 || faults_chance(fault) < fault->p);
+}
+
+/* What concerns the whole process. False: it is for the message. */
+static bool faults_do(const struct disti_fault *fault)
+{
+    if (fault->kind >= DISTI_FAULT_MESSAGES)
+        return false;
+    switch (fault->kind) {
+    case DISTI_FAULT_KILL:
+        kill(getpid(), SIGKILL);
+        break;
+    case DISTI_FAULT_STOP:
+        raise(SIGSTOP);
+        break;
+    default:
+        disti_sleep_ns(fault->time_ns);
+    }
+    return true;
+}
+
+/* Does what is due; returns the first that is for the message. */
+static const struct disti_fault *faults_all(enum disti_fault_place place, int64_t operation,
+                                            int64_t step)
+{
+    for (int i = 0; i < faults.set.count; i++) {
+        const struct disti_fault *fault = &faults.set.all[i];
+
+        if (faults_is_due(fault, place, operation, step) && !faults_do(fault))
+            return fault;
+    }
+    return NULL;
+}
+
+void disti_faults_at(enum disti_fault_place place)
+{
+    faults_all(place, 0, DISTI_FAULT_NO_STEP);
+}
+
+void disti_faults_at_operation(uint64_t operation)
+{
+    atomic_store(&faults.operation, (int64_t)operation);
+    atomic_store(&faults.step, 0);
+    faults_all(DISTI_FAULT_OPERATION, (int64_t)operation, DISTI_FAULT_NO_STEP);
+}
+
+const struct disti_fault *disti_faults_at_message(void)
+{
+    return faults_all(DISTI_FAULT_OPERATION, atomic_load(&faults.operation),
+                      atomic_fetch_add(&faults.step, 1));
+}
+
+void disti_faults_flip(const void *copy)
+{
+    atomic_store(&faults.flipped, copy);
+}
+
+bool disti_faults_is_flipped(const void *data)
+{
+    return data && data == atomic_load_explicit(&faults.flipped, memory_order_relaxed);
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A lock and a change that threads wait for, on the kernel's futexes. */
+#include "base/lock.h"
+#include "base/clock.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Sleeps while *word is `value`, until the time of disti_now_ns if there is one. */
+static void lock_sleep(_Atomic uint32_t *word, uint32_t value, const struct timespec *until)
+{
+    syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, value, until, NULL, FUTEX_BITSET_MATCH_ANY);
+}
+
+static void lock_wake(_Atomic uint32_t *word, int threads)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, threads, NULL, NULL, 0);
+}
+
+void disti_lock_take(struct disti_lock *lock)
+{
+    if (disti_lock_try(lock))
+        return;
+    while (atomic_exchange_explicit(&lock->state, DISTI_LOCK_AWAITED, memory_order_acquire) !=
+           DISTI_LOCK_FREE)
+        lock_sleep(&lock->state, DISTI_LOCK_AWAITED, NULL);
+}
+
+void disti_lock_wake(struct disti_lock *lock)
+{
+    lock_wake(&lock->state, 1);
+}
+
+void disti_change_wait(struct disti_change *change, struct disti_lock *lock, int64_t until_ns)
+{
+    const struct timespec until = disti_clock_timespec(until_ns);
+    uint32_t told = atomic_load_explicit(&change->told, memory_order_relaxed);
+
+    disti_lock_release(lock);
+    lock_sleep(&change->told, told, &until);
+    disti_lock_take(lock);
+}
+
+void disti_change_tell(struct disti_change *change)
+{
+    atomic_fetch_add_explicit(&change->told, 1, memory_order_relaxed);
+    lock_wake(&change->told, INT_MAX);
+}

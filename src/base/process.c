@@ -1,0 +1,487 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Processes: their end, limits, memory, names and namespaces. */
+#include "base/process.h"
+#include "base/log.h"
+#include "base/net.h"
+#include "base/thread.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* How a process ended, by what the kernel still has of it. */
+
+/* Its first thread may end while others go on. Those end before their connections close. */
+static bool process_ends(int pid, int *status_p)
+{
+    return disti_process_first_ends(pid, status_p) && !disti_process_thread(pid);
+}
+
+const char *disti_process_end(const char *host, uint32_t space, int pid, char *text, size_t size)
+{
+    const char *name;
+    char own[DISTI_HOST_SIZE];
+    int status;
+
+    disti_host_name(own);
+    if (strcmp(host, own) != 0 || space != disti_process_space() || !process_ends(pid, &status))
+        return "closed its connection without leaving the job";
+    if (WIFSIGNALED(status)) {
+        name = disti_signal_name(WTERMSIG(status));
+        snprintf(text, size, "was killed by signal %d (SIG%s)", WTERMSIG(status),
+                 name ? name : "?");
+    } else {
+        snprintf(text, size, "exited with code %d without leaving the job", WEXITSTATUS(status));
+    }
+    return text;
+}
+
+/* Why a process or a thread cannot be started. */
+
+dist_status disti_process_limit_fail(const char *format, ...)
+{
+    const int error = errno;
+    struct rlimit limit;
+    va_list arguments;
+    char what[160];
+
+    va_start(arguments, format);
+    vsnprintf(what, sizeof(what), format, arguments);
+    va_end(arguments);
+    errno = error;
+    if (error != EAGAIN)
+        return disti_fail_errno(DIST_ERR_SYSTEM, "cannot %s", what);
+    if (getrlimit(RLIMIT_NPROC, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return disti_fail(DIST_ERR_SYSTEM,
+                          "cannot %s: the system or a cgroup allows no more processes and threads: "
+                          "raise its pids.max, or kernel.pid_max",
+                          what);
+    return disti_fail(DIST_ERR_SYSTEM,
+                      "cannot %s: this user's limit on processes and threads, %llu, is reached: "
+                      "raise it (ulimit -u), or that of the cgroup (pids.max)",
+                      what, (unsigned long long)limit.rlim_cur);
+}
+
+/* How many processes the kernel's out-of-memory killer has ended. */
+
+#define OOM_BUFFER 1024
+
+/* Reads with a buffer of the caller's: a launcher looks here for each process that was killed. */
+static FILE *oom_open(const char *path, char buffer[OOM_BUFFER])
+{
+    FILE *file = fopen(path, "re");
+
+    if (file)
+        setvbuf(file, buffer, _IOFBF, OOM_BUFFER);
+    return file;
+}
+
+/* The number in the line "oom_kill N" of a file; -1: there is none. */
+static int64_t oom_read(const char *path)
+{
+    char buffer[OOM_BUFFER], line[128];
+    FILE *file = oom_open(path, buffer);
+    int64_t kills = -1;
+
+    while (file && kills < 0 && fgets(line, sizeof(line), file)) {
+        if (sscanf(line, "oom_kill %" SCNd64, &kills) != 1)
+            kills = -1;
+    }
+    if (file)
+        fclose(file);
+    return kills;
+}
+
+/* Inside a container the group's own path may not be there: then the top is the group. */
+static int64_t oom_of_group(const char *mounts, const char *hierarchy, const char *group,
+                            const char *name)
+{
+    char path[PATH_MAX];
+    int64_t kills = -1;
+
+    if (snprintf(path, sizeof(path), "%s%s%s/%s", mounts, hierarchy, group, name) <
+        (int)sizeof(path))
+        kills = oom_read(path);
+    if (kills < 0 &&
+        snprintf(path, sizeof(path), "%s%s/%s", mounts, hierarchy, name) < (int)sizeof(path))
+        kills = oom_read(path);
+    return kills;
+}
+
+static bool oom_controls_memory(const char *controllers)
+{
+    for (const char *c = controllers; *c; c += strcspn(c, ","), c += *c == ',') {
+        if (strncmp(c, "memory", 6) == 0 && (c[6] == ',' || c[6] == '\0'))
+            return true;
+    }
+    return false;
+}
+
+/* A line is "hierarchy:controllers:path"; version 2 has no controllers, and is mounted at the top,
+ * or beside those of version 1. */
+static int64_t oom_of_line(char *line, const char *mounts)
+{
+    char *controllers = strchr(line, ':'),
+         *group = controllers ? strchr(controllers + 1, ':') : NULL;
+    int64_t kills;
+
+    line[strcspn(line, "\n")] = '\0';
+    if (!group)
+        return -1;
+    *controllers++ = '\0';
+    *group++ = '\0';
+    if (oom_controls_memory(controllers))
+        return oom_of_group(mounts, "/memory", group, "memory.oom_control");
+    if (*controllers)
+        return -1;
+    kills = oom_of_group(mounts, "", group, "memory.events");
+    return kills >= 0 ? kills : oom_of_group(mounts, "/unified", group, "memory.events");
+}
+
+int64_t disti_process_oom_kills_in(const char *membership, const char *mounts, const char *vmstat)
+{
+    char buffer[OOM_BUFFER], line[PATH_MAX + 256];
+    FILE *file = oom_open(membership, buffer);
+    int64_t kills = -1;
+
+    while (file && kills < 0 && fgets(line, sizeof(line), file))
+        kills = oom_of_line(line, mounts);
+    if (file)
+        fclose(file);
+    if (kills < 0)
+        kills = oom_read(vmstat);
+    return kills < 0 ? 0 : kills;
+}
+
+int64_t disti_process_oom_kills(void)
+{
+    return disti_process_oom_kills_in(DISTI_PROCESS_OWN "/cgroup", "/sys/fs/cgroup",
+                                      "/proc/vmstat");
+}
+
+const char *disti_process_oom_text(bool killed)
+{
+    return killed ? ": the kernel's out-of-memory killer ended it: raise the memory limit of the "
+                    "job (cgroup, container), or start fewer processes"
+                  : "";
+}
+
+/* Mappings of this process, changed by system calls that no library has replaced. */
+
+#define PAGES_OFFSET_UNIT 4096 /* of SYS_mmap2, whatever the size of a page */
+
+void *disti_pages_map(void *at, size_t bytes, int protection, int flags, int fd, off_t offset)
+{
+#if defined(SYS_mmap2)
+    return (void *)syscall(SYS_mmap2, at, bytes, protection, flags, fd,
+                           (long)(offset / PAGES_OFFSET_UNIT));
+#elif defined(SYS_mmap) && !defined(__s390__) /* there it has one argument, a structure */
+    return (void *)syscall(SYS_mmap, at, bytes, (long)protection, (long)flags, (long)fd, offset);
+#else
+    return mmap(at, bytes, protection, flags, fd, offset);
+#endif
+}
+
+void disti_pages_unmap(void *memory, size_t bytes)
+{
+    (void)syscall(SYS_munmap, memory, bytes);
+}
+
+void *disti_pages_grow(void *memory, size_t bytes, size_t new_bytes)
+{
+    return (void *)syscall(SYS_mremap, memory, bytes, new_bytes, (long)MREMAP_MAYMOVE, NULL);
+}
+
+void *disti_pages_move(void *from, size_t bytes, void *to)
+{
+    return (void *)syscall(SYS_mremap, from, bytes, bytes, (long)(MREMAP_MAYMOVE | MREMAP_FIXED),
+                           to);
+}
+
+/* Pages that one system call checks. */
+#define PAGES_BATCH 64
+
+typedef ssize_t (*pages_call)(pid_t pid, const struct iovec *here, unsigned long here_count,
+                              const struct iovec *there, unsigned long there_count,
+                              unsigned long flags);
+
+/* Copies one byte of each page between this process and itself, as the CPU would on the near side:
+ * so pages of devices pass. If the kernel denies the call, the memory counts as usable. */
+static bool pages_pass(const void *memory, size_t bytes, pages_call call)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    uintptr_t at = (uintptr_t)memory;
+    const uintptr_t end = at + bytes;
+    unsigned char own[PAGES_BATCH] = {0};
+    struct iovec here[PAGES_BATCH], there = {.iov_base = own};
+
+    while (at < end) {
+        size_t count = 0;
+        ssize_t copied;
+
+        for (; at < end && count < PAGES_BATCH; at += page - at % page)
+            here[count++] = (struct iovec){.iov_base = (void *)at, .iov_len = 1};
+        there.iov_len = count;
+        copied = call(getpid(), here, count, &there, 1, 0);
+        if (copied < 0 ? errno == EFAULT : (size_t)copied < count)
+            return false;
+    }
+    return true;
+}
+
+bool disti_pages_readable(const void *memory, size_t bytes)
+{
+    return pages_pass(memory, bytes, process_vm_writev);
+}
+
+bool disti_pages_writable(void *memory, size_t bytes)
+{
+    return pages_pass(memory, bytes, process_vm_readv);
+}
+
+/* Another process's memory and descriptors, also while only its first thread has ended. */
+
+/* A thread that was found may end before it is used, and the next one too. */
+#define REACH_TRIES 8
+
+/* The last process whose first thread was gone, and the one that stood in for it: to look for that
+ * takes longer than to copy a piece of a message. */
+static _Thread_local struct {
+    int pid, thread;
+} reach_last;
+
+/* The number of a thread that has ended may be another process's by now. */
+static bool reach_knows(int pid)
+{
+    return reach_last.pid == pid && reach_last.thread &&
+           syscall(SYS_tgkill, pid, reach_last.thread, 0) == 0;
+}
+
+static int reach_thread(int pid, bool again)
+{
+    if (again || !reach_knows(pid)) {
+        reach_last.pid = pid;
+        reach_last.thread = disti_process_thread(pid);
+    }
+    return reach_last.thread;
+}
+
+typedef ssize_t (*reach_call)(pid_t pid, const struct iovec *here, unsigned long here_count,
+                              const struct iovec *there, unsigned long there_count,
+                              unsigned long flags);
+
+static ssize_t reach_copy(reach_call call, int pid, const struct iovec *here,
+                          const struct iovec *there)
+{
+    ssize_t copied = call(pid, here, 1, there, 1, 0);
+
+    for (int tries = 0; copied < 0 && errno == ESRCH && tries < REACH_TRIES; tries++) {
+        const int thread = reach_thread(pid, tries > 0);
+
+        errno = ESRCH;
+        if (!thread)
+            break;
+        copied = call(thread, here, 1, there, 1, 0);
+    }
+    return copied;
+}
+
+ssize_t disti_process_read(int pid, const struct iovec *here, const struct iovec *there)
+{
+    return reach_copy(process_vm_readv, pid, here, there);
+}
+
+ssize_t disti_process_write(int pid, const struct iovec *here, const struct iovec *there)
+{
+    return reach_copy(process_vm_writev, pid, here, there);
+}
+
+/* Whatever the link leads to, and whether or not this process may open it. */
+static bool reach_is_there(const char *path)
+{
+    struct stat info;
+
+    return lstat(path, &info) == 0;
+}
+
+void disti_process_path(int pid, int fd, char path[DISTI_PROCESS_PATH])
+{
+    int thread;
+
+    snprintf(path, DISTI_PROCESS_PATH, "/proc/%d/fd/%d", pid, fd);
+    if (reach_is_there(path))
+        return;
+    thread = disti_process_thread(pid);
+    if (thread)
+        snprintf(path, DISTI_PROCESS_PATH, "/proc/%d/task/%d/fd/%d", pid, thread, fd);
+}
+
+/* A table of names: sigabbrev_np exists in glibc 2.32 and later only. */
+
+static const char *const signal_names[] = {
+    [SIGABRT] = "ABRT",     [SIGALRM] = "ALRM",     [SIGBUS] = "BUS",     [SIGCHLD] = "CHLD",
+    [SIGCONT] = "CONT",     [SIGFPE] = "FPE",       [SIGHUP] = "HUP",     [SIGILL] = "ILL",
+    [SIGINT] = "INT",       [SIGKILL] = "KILL",     [SIGPIPE] = "PIPE",   [SIGPOLL] = "POLL",
+    [SIGPROF] = "PROF",     [SIGQUIT] = "QUIT",     [SIGSEGV] = "SEGV",   [SIGSTOP] = "STOP",
+    [SIGSYS] = "SYS",       [SIGTERM] = "TERM",     [SIGTRAP] = "TRAP",   [SIGTSTP] = "TSTP",
+    [SIGTTIN] = "TTIN",     [SIGTTOU] = "TTOU",     [SIGURG] = "URG",     [SIGUSR1] = "USR1",
+    [SIGUSR2] = "USR2",     [SIGVTALRM] = "VTALRM", [SIGWINCH] = "WINCH", [SIGXCPU] = "XCPU",
+    [SIGXFSZ] = "XFSZ",
+#ifdef SIGPWR
+    [SIGPWR] = "PWR",
+#endif
+#ifdef SIGSTKFLT
+    [SIGSTKFLT] = "STKFLT",
+#endif
+};
+
+const char *disti_signal_name(int signal_number)
+{
+    if (signal_number < 0 ||
+        (size_t)signal_number >= sizeof(signal_names) / sizeof(signal_names[0]))
+        return NULL;
+    return signal_names[signal_number];
+}
+
+/* The PID namespace of this process, which decides whom a pid names. */
+
+uint32_t disti_process_space(void)
+{
+    struct stat space;
+
+    return stat(DISTI_PROCESS_OWN "/ns/pid", &space) == 0 ? (uint32_t)space.st_ino : 0;
+}
+
+/* The link /proc/self has the pid that this process has in the namespace of /proc. */
+bool disti_process_proc_is_own(void)
+{
+    char pid[16];
+    const ssize_t length = readlink("/proc/self", pid, sizeof(pid) - 1);
+
+    if (length <= 0)
+        return false;
+    pid[length] = '\0';
+    return atoi(pid) == getpid();
+}
+
+const char *disti_process_elsewhere(uint32_t space)
+{
+    return space && space != disti_process_space() ? " in another PID namespace" : "";
+}
+
+/* What the kernel has of a process of this machine and of its threads (/proc/PID/stat). */
+
+/* Counted from the field behind the command's ")". */
+#define STAT_STATE 0
+#define STAT_FLAGS 6
+#define STAT_EXIT_CODE 49
+/* The kernel's mark of a thread that is about to end. */
+#define STAT_EXITING 0x4u
+
+/* The fields behind the command, which may hold anything. NULL: none. */
+static const char *stat_read(const char *path, char *text, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length;
+    char *end;
+
+    if (fd < 0)
+        return NULL;
+    length = read(fd, text, size - 1);
+    close(fd);
+    if (length <= 0)
+        return NULL;
+    text[length] = '\0';
+    end = strrchr(text, ')');
+    return end && end[1] == ' ' ? end + 2 : NULL;
+}
+
+static const char *stat_field(const char *fields, int number)
+{
+    while (fields && number-- > 0) {
+        fields = strchr(fields, ' ');
+        fields = fields ? fields + 1 : NULL;
+    }
+    return fields;
+}
+
+/* False: nothing is known. There is a status from the moment that a thread begins to end. */
+static bool stat_ends(const char *path, bool *ends_p, int *status_p)
+{
+    char text[1024];
+    const char *fields = stat_read(path, text, sizeof(text));
+    const char *code = stat_field(fields, STAT_EXIT_CODE);
+    unsigned flags = 0;
+
+    if (!code || sscanf(stat_field(fields, STAT_FLAGS), "%u", &flags) != 1 ||
+        sscanf(code, "%d", status_p) != 1)
+        return false;
+    *ends_p = fields[STAT_STATE] == 'Z' || (flags & STAT_EXITING);
+    return true;
+}
+
+bool disti_process_first_ends(int pid, int *status_p)
+{
+    char path[40];
+    bool ends;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+    return disti_process_proc_is_own() && stat_ends(path, &ends, status_p) && ends;
+}
+
+static bool stat_goes_on(int pid, int thread)
+{
+    char path[64];
+    bool ends;
+    int status;
+
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", pid, thread);
+    return stat_ends(path, &ends, &status) && !ends;
+}
+
+static int stat_find(DIR *folder, int pid)
+{
+    const struct dirent *entry;
+
+    while ((entry = readdir(folder))) {
+        const int thread = atoi(entry->d_name);
+
+        if (thread > 0 && thread != pid && stat_goes_on(pid, thread))
+            return thread;
+    }
+    return 0;
+}
+
+int disti_process_thread(int pid)
+{
+    const int held = disti_cancel_hold(); /* a caller may have a lock */
+    char path[40];
+    DIR *folder;
+    int found = 0;
+
+    snprintf(path, sizeof(path), "/proc/%d/task", pid);
+    folder = disti_process_proc_is_own() ? opendir(path) : NULL;
+    if (folder) {
+        found = stat_find(folder, pid);
+        closedir(folder);
+    }
+    disti_cancel_let(held);
+    return found;
+}

@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The pieces of a bucket, walked over as if they were one vector of float32. */
+#include "base/checked.h"
+#include "base/kernels/environment.h"
+#include "base/kernels/half.h"
+#include "base/log.h"
+#include "ddp/ddp.h"
+
+#include <dist/ddp.h>
+#include <float.h>
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+/* Begins as {.bucket = bucket}. */
+struct pieces {
+    const struct dist_ddp_bucket *bucket;
+    int piece;
+    size_t at; /* in this piece */
+};
+
+/* The next elements that lie in a row, at most `most` of them; 0: it was the last. */
+static inline size_t pieces_next(struct pieces *pieces, size_t most, float **run_p)
+{
+    const struct dist_ddp_bucket *bucket = pieces->bucket;
+    size_t count;
+
+    if (pieces->piece < bucket->piece_count && pieces->at == bucket->counts[pieces->piece]) {
+        pieces->piece++;
+        pieces->at = 0;
+    }
+    if (pieces->piece == bucket->piece_count)
+        return 0;
+    count = bucket->counts[pieces->piece] - pieces->at;
+    count = count < most ? count : most;
+    *run_p = (float *)bucket->pieces[pieces->piece] + pieces->at;
+    pieces->at += count;
+    return count;
+}
+
+/* Gradients rounded to float16 or bfloat16: half the bytes. */
+
+/* Host memory, whatever the backend would allocate: the host reads and writes it. */
+static dist_status half_open(struct dist_ddp *ddp, struct ddp_bucket *bucket)
+{
+    (void)ddp;
+    return dist_alloc(NULL, bucket->shape.count * sizeof(uint16_t), &bucket->wire);
+}
+
+static void half_close(struct dist_ddp *ddp, struct ddp_bucket *bucket)
+{
+    (void)ddp;
+    dist_free(NULL, bucket->wire);
+}
+
+/* Divided before they are added up, so that a sum stays finite where the mean does. */
+static float half_factor(const struct dist_ddp *ddp)
+{
+    return ddp->options.sum ? 1.0f : 1.0f / (float)ddp->world;
+}
+
+static void half_to_float16(uint16_t *to, const float *from, size_t count, float factor)
+{
+    for (size_t i = 0; i < count; i++)
+        to[i] = disti_float16_from_float(from[i] * factor);
+}
+
+static void half_to_bfloat16(uint16_t *to, const float *from, size_t count, float factor)
+{
+    for (size_t i = 0; i < count; i++)
+        to[i] = disti_bfloat16_from_float(from[i] * factor);
+}
+
+static void half_from_float16(float *to, const uint16_t *from, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        to[i] = disti_float16_to_float(from[i]);
+}
+
+static void half_from_bfloat16(float *to, const uint16_t *from, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        to[i] = disti_bfloat16_to_float(from[i]);
+}
+
+static void half_encode(const struct dist_ddp *ddp, const struct ddp_bucket *bucket,
+                        dist_dtype dtype)
+{
+    struct pieces pieces = {.bucket = &bucket->shape};
+    uint16_t *to = bucket->wire;
+    float *run;
+    const disti_environment saved = disti_environment_enter();
+
+    for (size_t count; (count = pieces_next(&pieces, SIZE_MAX, &run)) > 0; to += count)
+        (dtype == DIST_FLOAT16 ? half_to_float16 : half_to_bfloat16)(to, run, count,
+                                                                     half_factor(ddp));
+    disti_environment_leave(saved);
+}
+
+static void half_decode(const struct ddp_bucket *bucket, dist_dtype dtype)
+{
+    struct pieces pieces = {.bucket = &bucket->shape};
+    const uint16_t *from = bucket->wire;
+    float *run;
+    const disti_environment saved = disti_environment_enter();
+
+    for (size_t count; (count = pieces_next(&pieces, SIZE_MAX, &run)) > 0; from += count)
+        (dtype == DIST_FLOAT16 ? half_from_float16 : half_from_bfloat16)(run, from, count);
+    disti_environment_leave(saved);
+}
+
+static dist_status half_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, int stage,
+                             dist_work **work_p, dist_dtype dtype)
+{
+    if (stage > 0) {
+        half_decode(bucket, dtype);
+        return DIST_OK;
+    }
+    half_encode(ddp, bucket, dtype);
+    return dist_all_reduce_async(ddp->stages[0], bucket->wire, bucket->wire, bucket->shape.count,
+                                 dtype, DIST_SUM, work_p);
+}
+
+static dist_status float16_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, int stage,
+                                dist_work **work_p)
+{
+    return half_next(ddp, bucket, stage, work_p, DIST_FLOAT16);
+}
+
+static dist_status bfloat16_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, int stage,
+                                 dist_work **work_p)
+{
+    return half_next(ddp, bucket, stage, work_p, DIST_BFLOAT16);
+}
+
+const struct ddp_wire disti_wire_float16 = {
+    .name = "float16", .stages = 1, .open = half_open, .close = half_close, .next = float16_next};
+const struct ddp_wire disti_wire_bfloat16 = {
+    .name = "bfloat16", .stages = 1, .open = half_open, .close = half_close, .next = bfloat16_next};
+
+/* The gradients themselves, reduced in place. */
+
+static dist_op same_op(const struct dist_ddp *ddp)
+{
+    return ddp->options.sum ? DIST_SUM : DIST_AVG;
+}
+
+/* A bucket of one piece, which is the usual one, is prepared once. */
+static dist_status same_open(struct dist_ddp *ddp, struct ddp_bucket *bucket)
+{
+    const struct dist_ddp_bucket *shape = &bucket->shape;
+
+    if (shape->piece_count != 1)
+        return DIST_OK;
+    return dist_all_reduce_init(ddp->stages[0], shape->pieces[0], shape->pieces[0], shape->count,
+                                shape->dtype, same_op(ddp), (dist_work **)&bucket->wire);
+}
+
+static void same_close(struct dist_ddp *ddp, struct ddp_bucket *bucket)
+{
+    (void)ddp;
+    dist_work_free(bucket->wire);
+}
+
+static dist_status same_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, int stage,
+                             dist_work **work_p)
+{
+    const struct dist_ddp_bucket *shape = &bucket->shape;
+    dist_status status;
+
+    if (stage > 0)
+        return DIST_OK;
+    if (!bucket->wire)
+        return dist_all_reduce_coalesced_async(ddp->stages[0], shape->pieces, shape->counts,
+                                               shape->piece_count, shape->dtype, same_op(ddp),
+                                               work_p);
+    status = dist_start(bucket->wire);
+    if (status == DIST_OK)
+        *work_p = bucket->wire;
+    return status;
+}
+
+const struct ddp_wire disti_wire_same = {
+    .name = "same", .stages = 1, .open = same_open, .close = same_close, .next = same_next};
+
+/*
+ * Gradients in 8 bits, INT8_BLOCK of which share a scale: about a quarter of the bytes. What
+ * rounding takes from a step is added to the next one, on both ways (error feedback: Seide et al.,
+ * "1-bit stochastic gradient descent and its application to data-parallel distributed training of
+ * speech DNNs", Interspeech 2014).
+ *
+ *     stage 0   every rank encodes its gradients, a chunk for each rank      all_to_all
+ *     stage 1   every rank adds its chunk of all ranks up, encodes the sum   all_gather
+ *     stage 2   every rank decodes all chunks
+ */
+
+enum {
+    INT8_BLOCK = 256,
+    INT8_MOST = 127,
+    INT8_NONE = -128 /* stands for what is no finite number */
+};
+
+struct int8_block {
+    float scale;
+    int8_t values[INT8_BLOCK];
+};
+
+/* A bucket's memory. Chunks are whole blocks; what is behind the last gradient is zero. */
+struct int8_memory {
+    size_t blocks;             /* of a chunk */
+    float *rest;               /* of all chunks: what this rank has to send, then what it did not */
+    float *sum_rest;           /* of this rank's chunk, the same of the sum */
+    struct int8_block *sent;   /* a chunk for each rank */
+    struct int8_block *gotten; /* a chunk of each rank */
+};
+
+static size_t int8_blocks(const struct dist_ddp *ddp, const struct ddp_bucket *bucket)
+{
+    const size_t world = (size_t)ddp->world, chunk = (bucket->shape.count + world - 1) / world;
+
+    return (chunk + INT8_BLOCK - 1) / INT8_BLOCK;
+}
+
+/*
+ * One allocation. The collectives see only the blocks, but all ranks' memory is alike. Host memory,
+ * whatever the backend would allocate.
+ */
+static dist_status int8_open(struct dist_ddp *ddp, struct ddp_bucket *bucket)
+{
+    const size_t blocks = int8_blocks(ddp, bucket), all = blocks * (size_t)ddp->world;
+    const size_t floats = (all + blocks) * INT8_BLOCK;
+    struct int8_memory *memory;
+    dist_status status = dist_alloc(
+        NULL, sizeof(*memory) + 2 * all * sizeof(struct int8_block) + floats * sizeof(float),
+        &bucket->wire);
+
+    if (status != DIST_OK)
+        return status;
+    memory = bucket->wire;
+    memory->blocks = blocks;
+    memory->sent = (struct int8_block *)(memory + 1);
+    memory->gotten = memory->sent + all;
+    memory->rest = (float *)(memory->gotten + all);
+    memory->sum_rest = memory->rest + all * INT8_BLOCK;
+    return DIST_OK;
+}
+
+static void int8_close(struct dist_ddp *ddp, struct ddp_bucket *bucket)
+{
+    (void)ddp;
+    dist_free(NULL, bucket->wire);
+}
+
+/* 0 where its inverse would be infinite: then all of the block is left for later. */
+static float int8_scale(const float *values)
+{
+    float most = 0.0f;
+
+    for (int i = 0; i < INT8_BLOCK; i++) {
+        float size = fabsf(values[i]);
+
+        most = size > most && isfinite(size) ? size : most;
+    }
+    return most / INT8_MOST >= FLT_MIN ? most / INT8_MOST : 0.0f;
+}
+
+/* values keeps what rounding took: nothing of what is no finite number. */
+static void int8_encode(float *values, struct int8_block *block)
+{
+    const float scale = int8_scale(values), inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
+
+    block->scale = scale;
+    for (int i = 0; i < INT8_BLOCK; i++) {
+        if (isfinite(values[i])) {
+            float rounded = rintf(values[i] * inverse);
+
+            rounded = rounded > INT8_MOST ? INT8_MOST : rounded < -INT8_MOST ? -INT8_MOST : rounded;
+            block->values[i] = (int8_t)rounded;
+            values[i] -= rounded * scale;
+        } else {
+            block->values[i] = INT8_NONE;
+            values[i] = 0.0f;
+        }
+    }
+}
+
+static float int8_value(const struct int8_block *block, int i)
+{
+    return block->values[i] == INT8_NONE ? NAN : (float)block->values[i] * block->scale;
+}
+
+/* Adds this rank's gradients to what is left of the step before, and encodes all of it. */
+static void int8_send(const struct dist_ddp *ddp, const struct ddp_bucket *bucket)
+{
+    const struct int8_memory *memory = bucket->wire;
+    const float factor = ddp->options.sum ? 1.0f : 1.0f / (float)ddp->world;
+    struct pieces pieces = {.bucket = &bucket->shape};
+    float *rest = memory->rest, *run;
+
+    for (size_t count; (count = pieces_next(&pieces, SIZE_MAX, &run)) > 0; rest += count)
+        for (size_t i = 0; i < count; i++)
+            rest[i] += run[i] * factor;
+    for (size_t b = 0; b < memory->blocks * (size_t)ddp->world; b++)
+        int8_encode(memory->rest + b * INT8_BLOCK, &memory->sent[b]);
+}
+
+/* This rank's chunk of all ranks, in the order of the ranks. */
+static void int8_add(const struct dist_ddp *ddp, const struct int8_memory *memory)
+{
+    for (size_t b = 0; b < memory->blocks; b++) {
+        float *sum = memory->sum_rest + b * INT8_BLOCK;
+
+        for (size_t rank = 0; rank < (size_t)ddp->world; rank++)
+            for (int i = 0; i < INT8_BLOCK; i++)
+                sum[i] += int8_value(&memory->gotten[rank * memory->blocks + b], i);
+        int8_encode(sum, &memory->sent[b]);
+    }
+}
+
+static void int8_receive(const struct ddp_bucket *bucket)
+{
+    const struct int8_memory *memory = bucket->wire;
+    const struct int8_block *block = memory->gotten;
+    struct pieces pieces = {.bucket = &bucket->shape};
+    int at = 0;
+    float *run;
+
+    for (size_t count; (count = pieces_next(&pieces, SIZE_MAX, &run)) > 0;)
+        for (size_t i = 0; i < count; i++) {
+            run[i] = int8_value(block, at);
+            at = (at + 1) % INT8_BLOCK;
+            block += at == 0;
+        }
+}
+
+/* The arithmetic of a stage. */
+static void int8_compute(const struct dist_ddp *ddp, const struct ddp_bucket *bucket, int stage)
+{
+    const disti_environment saved = disti_environment_enter();
+
+    if (stage == 0)
+        int8_send(ddp, bucket);
+    else if (stage == 1)
+        int8_add(ddp, bucket->wire);
+    else
+        int8_receive(bucket);
+    disti_environment_leave(saved);
+}
+
+static dist_status int8_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, int stage,
+                             dist_work **work_p)
+{
+    const struct int8_memory *memory = bucket->wire;
+    const size_t bytes = memory->blocks * sizeof(struct int8_block);
+
+    int8_compute(ddp, bucket, stage);
+    switch (stage) {
+    case 0:
+        return dist_all_to_all_async(ddp->stages[0], memory->sent, memory->gotten, bytes,
+                                     DIST_UINT8, work_p);
+    case 1:
+        return dist_all_gather_async(ddp->stages[1], memory->sent, memory->gotten, bytes,
+                                     DIST_UINT8, work_p);
+    default:
+        return DIST_OK;
+    }
+}
+
+const struct ddp_wire disti_wire_int8 = {
+    .name = "int8", .stages = 2, .open = int8_open, .close = int8_close, .next = int8_next};
+
+/* The program's own way to reduce a bucket. */
+
+/* What its status means, where it may not have said so itself. */
+static dist_status hook_fail(const struct dist_ddp *ddp, const struct ddp_bucket *bucket, int stage,
+                             dist_status status)
+{
+    if (stage >= ddp->stage_count)
+        return disti_fail(status,
+                          "rank %d: the hook wants to start an operation in stage %d: set "
+                          "hook_stages in the options to %d",
+                          ddp->rank, stage, stage + 1);
+    return disti_fail(status, "rank %d: the hook returned \"%s\" for bucket %d in stage %d",
+                      ddp->rank, dist_status_string(status), bucket->shape.index, stage);
+}
+
+static dist_status hook_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, int stage,
+                             dist_work **work_p)
+{
+    dist_group *group = stage < ddp->stage_count ? ddp->stages[stage] : NULL;
+    const unsigned failures = disti_failures();
+    dist_status status =
+        ddp->options.hook(ddp->options.hook_arg, group, &bucket->shape, stage, work_p);
+
+    if (!group && (*work_p || status != DIST_OK))
+        return hook_fail(ddp, bucket, stage,
+                         status == DIST_OK ? DIST_ERR_INVALID_ARGUMENT : status);
+    if (status != DIST_OK && failures == disti_failures())
+        return hook_fail(ddp, bucket, stage, status);
+    return status;
+}
+
+const struct ddp_wire disti_wire_hook = {.name = "hook", .next = hook_next};
+
+/* The forms in which gradients travel. */
+
+static const struct ddp_wire *const wires[] = {
+    [DIST_DDP_WIRE_SAME] = &disti_wire_same,
+    [DIST_DDP_WIRE_FLOAT16] = &disti_wire_float16,
+    [DIST_DDP_WIRE_BFLOAT16] = &disti_wire_bfloat16,
+    [DIST_DDP_WIRE_INT8] = &disti_wire_int8,
+};
+
+const struct ddp_wire *disti_ddp_wire(const struct dist_ddp_options *options)
+{
+    return options->hook ? &disti_wire_hook : wires[options->wire];
+}

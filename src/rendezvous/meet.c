@@ -1,0 +1,692 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The discovery: port and word, handed to processes of the same user. */
+#include "rendezvous/meet.h"
+#include "base/checked.h"
+#include "base/clock.h"
+#include "base/descriptor.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/settings/config.h"
+#include "store/server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* The answer: u32 magic, u32 port, the word filled up with zero bytes. */
+#define DISCOVERY_ANSWER (8 + 128)
+#define DISCOVERY_ACCEPTS 32 /* in a row, before others are heard */
+
+static socklen_t discovery_address(const char *job, struct sockaddr_un *address)
+{
+    int length;
+
+    memset(address, 0, sizeof(*address));
+    address->sun_family = AF_UNIX;
+    /* The first byte stays 0: abstract, so nothing is left behind in a file system. */
+    length = snprintf(address->sun_path + 1, sizeof(address->sun_path) - 1, "dist/%u/%s",
+                      (unsigned)geteuid(), job);
+    if (length > (int)sizeof(address->sun_path) - 2)
+        length = (int)sizeof(address->sun_path) - 2;
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
+}
+
+static bool discovery_same_user(int fd)
+{
+    struct ucred other;
+    socklen_t size = sizeof(other);
+
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &other, &size) == 0 && other.uid == geteuid();
+}
+
+dist_status disti_discovery_open(const char *job, int *fd_p)
+{
+    struct sockaddr_un address;
+    socklen_t length = discovery_address(job, &address);
+    int fd = disti_descriptor_own(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    dist_status status = DIST_IN_PROGRESS;
+
+    if (fd < 0)
+        return disti_fail_call("socket", "cannot make a Unix socket");
+    if (bind(fd, (struct sockaddr *)&address, length) == 0 && listen(fd, SOMAXCONN) == 0) {
+        *fd_p = fd;
+        return DIST_OK;
+    }
+    if (errno != EADDRINUSE)
+        status =
+            disti_fail_errno(DIST_ERR_SYSTEM,
+                             "rank 0 cannot listen on the Unix socket \"@%s\", where the ranks of "
+                             "this machine meet: set MASTER_ADDR and MASTER_PORT instead",
+                             address.sun_path + 1);
+    disti_descriptor_close(fd);
+    return status;
+}
+
+void disti_store_discovery_answer(struct disti_store_server *server)
+{
+    unsigned char answer[DISCOVERY_ANSWER] = {0};
+    int fd = -1;
+
+    disti_wire_put32(answer, DISTI_WIRE_MAGIC);
+    disti_wire_put32(answer + 4, (uint32_t)server->port);
+    memcpy(answer + 8, server->secret.bytes,
+           server->secret.length < 127 ? server->secret.length : 127);
+    for (int i = 0; i < DISCOVERY_ACCEPTS; i++) {
+        fd = accept4(server->discovery_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0)
+            break;
+        /* A fresh socket has room for so little. */
+        if (discovery_same_user(fd))
+            (void)!send(fd, answer, sizeof(answer), MSG_NOSIGNAL | MSG_DONTWAIT);
+        close(fd);
+    }
+    if (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+        disti_store_server_back_off(server);
+}
+
+/* Reads the whole answer, for a second at most. */
+static bool discovery_read(int fd, unsigned char *answer)
+{
+    int64_t deadline = disti_deadline_ms(1000);
+    struct pollfd readable = {.fd = fd, .events = POLLIN};
+    size_t got = 0;
+
+    while (got < DISCOVERY_ANSWER) {
+        ssize_t n = recv(fd, answer + got, DISCOVERY_ANSWER - got, MSG_DONTWAIT);
+
+        if (n > 0)
+            got += (size_t)n;
+        else if (n == 0 || (errno != EAGAIN && errno != EINTR))
+            return false;
+        else if (disti_expired(deadline) || poll(&readable, 1, disti_left_ms(deadline)) < 0)
+            return false;
+    }
+    return true;
+}
+
+dist_status disti_discovery_ask(const char *job, int *port_p, char word[128])
+{
+    unsigned char answer[DISCOVERY_ANSWER];
+    struct sockaddr_un address;
+    socklen_t length = discovery_address(job, &address);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    dist_status status = DIST_IN_PROGRESS;
+
+    if (fd < 0)
+        return disti_fail_call("socket", "cannot make a Unix socket");
+    if (connect(fd, (struct sockaddr *)&address, length) == 0) {
+        if (!discovery_same_user(fd))
+            status = disti_fail(DIST_ERR_RENDEZVOUS,
+                                "the Unix socket \"@%s\" belongs to another user: set MASTER_ADDR "
+                                "and MASTER_PORT instead",
+                                address.sun_path + 1);
+        else if (discovery_read(fd, answer) && disti_wire_get32(answer) == DISTI_WIRE_MAGIC &&
+                 answer[DISCOVERY_ANSWER - 1] == 0) {
+            *port_p = (int)(disti_wire_get32(answer + 4) & 0xffff);
+            memcpy(word, answer + 8, 128);
+            status = DIST_OK;
+        }
+    }
+    close(fd);
+    return status;
+}
+
+/* The secret of a job whose ranks nobody hands one: a file, the user's cookie, or none. */
+
+enum secret_wish { SECRET_AUTO, SECRET_COOKIE, SECRET_NONE };
+
+static dist_status secret_wish(enum secret_wish *wish_p)
+{
+    const char *text = disti_env("DIST_AUTH");
+
+    *wish_p = SECRET_AUTO;
+    if (!text || strcmp(text, "auto") == 0)
+        return DIST_OK;
+    *wish_p = strcmp(text, "cookie") == 0 ? SECRET_COOKIE : SECRET_NONE;
+    if (*wish_p == SECRET_COOKIE || strcmp(text, "none") == 0)
+        return DIST_OK;
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                      "DIST_AUTH is \"%.40s\": set it to auto, cookie or none, the same for all "
+                      "ranks",
+                      text);
+}
+
+static dist_status secret_refuse(const struct disti_meeting *meeting, const char *why)
+{
+    return disti_fail(DIST_ERR_RENDEZVOUS, "rank %d: %s", meeting->rank, why);
+}
+
+static dist_status secret_take(const struct disti_meeting *meeting, const char *host,
+                               enum secret_wish wish, struct disti_secret *secret_p)
+{
+    const char *path = disti_env("DIST_SECRET_FILE");
+    char why[DISTI_SECRET_WHY];
+
+    if ((path || wish == SECRET_COOKIE) && !disti_hmac_exists())
+        return secret_refuse(meeting, "this libdist was built without OpenSSL, and cannot prove "
+                                      "that it has a secret: build it with libssl-dev");
+    if (path)
+        return disti_secret_read(path, secret_p, why) ? DIST_OK : secret_refuse(meeting, why);
+    if (!disti_hmac_exists() ||
+        (wish == SECRET_AUTO && !meeting->one_machine && !disti_host_is_loopback(host))) {
+        disti_info("rank %d has no secret to prove to the store at %s: whoever reaches it may take "
+                   "part. See DIST_SECRET_FILE and DIST_AUTH",
+                   meeting->rank, host);
+        return DIST_OK;
+    }
+    if (disti_secret_cookie(secret_p, why))
+        return DIST_OK;
+    /* To go on without would be what somebody wants who has laid a file there. */
+    if (wish == SECRET_COOKIE || secret_p->path[0])
+        return secret_refuse(meeting, why);
+    disti_warn("rank %d goes on without a secret, and whoever reaches the store may take part: %s. "
+               "DIST_SECRET_FILE names another file; DIST_AUTH=none means that no secret is wanted",
+               meeting->rank, why);
+    return DIST_OK;
+}
+
+dist_status disti_meet_secret(const struct disti_meeting *meeting, const char *host,
+                              struct disti_secret *secret_p)
+{
+    enum secret_wish wish;
+    dist_status status = secret_wish(&wish);
+
+    disti_secret_wipe(secret_p);
+    if (status != DIST_OK || wish == SECRET_NONE)
+        return status;
+    return secret_take(meeting, host, wish, secret_p);
+}
+
+/* Meeting by host and port, and what all ways to meet share. */
+
+dist_status disti_meet_listen(const struct disti_meeting *meeting, const char *host,
+                              struct disti_store_server **server_p)
+{
+    struct disti_store_server *server;
+    char word[33];
+    dist_status status = disti_random_id(word);
+
+    if (status == DIST_OK)
+        status =
+            disti_store_server_listen(host, 0, meeting->world_size, meeting->deadline, &server);
+    if (status != DIST_OK)
+        return status;
+    disti_store_server_set_holder(server, meeting->rank);
+    disti_store_server_set_word(server, word);
+    *server_p = server;
+    return DIST_OK;
+}
+
+dist_status disti_meet_connect(const struct disti_meeting *meeting, const char *host, int port,
+                               const struct disti_secret *secret, struct disti_bootstrap *bootstrap)
+{
+    struct disti_store_target target = {.host = host,
+                                        .port = port,
+                                        .rank = meeting->rank,
+                                        .world_size = meeting->world_size,
+                                        .secret = secret,
+                                        .one_machine = meeting->one_machine,
+                                        .warns = meeting->warns};
+
+    return disti_store_reach(&target, meeting->timeout_ms, meeting->deadline, &bootstrap->store);
+}
+
+dist_status disti_meet_connect_word(const struct disti_meeting *meeting, const char *host, int port,
+                                    const char *word, struct disti_bootstrap *bootstrap)
+{
+    struct disti_secret secret;
+    dist_status status;
+
+    disti_secret_set_word(&secret, word);
+    status = disti_meet_connect(meeting, host, port, &secret, bootstrap);
+    disti_secret_wipe(&secret);
+    return status;
+}
+
+dist_status disti_meet_seek(const struct disti_meeting *meeting, disti_meet_locate_fn locate,
+                            const char *name, int most_ms, struct disti_store_tries *tries_p,
+                            struct disti_bootstrap *bootstrap)
+{
+    struct disti_meet_address address = {.port = 0};
+    struct disti_secret secret = {0};
+    struct disti_store_target target = {.host = address.host,
+                                        .rank = meeting->rank,
+                                        .world_size = meeting->world_size,
+                                        .secret = &secret,
+                                        .doubtful = true};
+    int64_t warn_at = disti_store_warn_at(meeting->deadline);
+    int delay_ms = 2;
+    dist_status status;
+
+    for (;;) {
+        status = locate(name, &address);
+        target.port = address.port;
+        disti_secret_set_word(&secret, address.word);
+        if (status == DIST_OK)
+            status = disti_store_try(&target, meeting->deadline, tries_p, &bootstrap->store);
+        if (status != DIST_IN_PROGRESS || disti_expired(meeting->deadline))
+            return status;
+        if (meeting->warns && disti_expired(warn_at)) {
+            warn_at = INT64_MAX;
+            disti_notice(
+                "rank %d still waits for rank 0 to announce its store by %s (%s), and gives "
+                "up in %.1f s: see whether rank 0 runs, or has reported an error",
+                meeting->rank, name, tries_p->text, disti_left_ms(meeting->deadline) / 1e3);
+        }
+        disti_store_back_off(&delay_ms, most_ms, meeting->deadline);
+    }
+}
+
+dist_status disti_meet_serve(const struct disti_meeting *meeting, const char *host,
+                             struct disti_store_server *server, struct disti_bootstrap *bootstrap)
+{
+    struct disti_secret secret = server->secret;
+    dist_status status = disti_store_server_run(server);
+
+    if (status == DIST_OK)
+        status =
+            disti_meet_connect(meeting, host, disti_store_server_port(server), &secret, bootstrap);
+    disti_secret_wipe(&secret);
+    if (status == DIST_OK)
+        bootstrap->server = server;
+    else
+        disti_store_server_stop(server, 0);
+    return status;
+}
+
+/*
+ * Where the name says nothing of use: at every address, or at that of the interface that was asked
+ * for. Ranks of this machine come by the loopback, where the name leads them.
+ */
+static dist_status tcp_listen_hidden(const struct disti_meeting *meeting, const char *host,
+                                     int port, struct disti_store_server **server_p)
+{
+    char only[DISTI_HOST_SIZE] = "";
+    dist_status status = DIST_OK;
+
+    if (disti_env("DIST_SOCKET_IFNAME"))
+        status = disti_primary_address(only);
+    if (status == DIST_OK)
+        status =
+            disti_store_server_listen(NULL, port, meeting->world_size, meeting->deadline, server_p);
+    if (status != DIST_OK)
+        return status;
+    disti_store_server_set_only(*server_p, only);
+    disti_info(
+        "\"%s\" is the loopback address on this machine (/etc/hosts): the store also listens on %s "
+        "port %d for other machines. Set MASTER_ADDR to an address to choose another",
+        host, only[0] ? only : "every address,", port);
+    return DIST_OK;
+}
+
+dist_status disti_meet_listen_at(const struct disti_meeting *meeting, const char *host, int port,
+                                 struct disti_store_server **server_p)
+{
+    return meeting->hidden ? tcp_listen_hidden(meeting, host, port, server_p)
+                           : disti_store_server_listen(host, port, meeting->world_size,
+                                                       meeting->deadline, server_p);
+}
+
+dist_status disti_meet_tcp(const struct disti_meeting *meeting, const char *host, int port,
+                           const char *served, struct disti_bootstrap *bootstrap)
+{
+    struct disti_store_server *server;
+    struct disti_secret secret;
+    dist_status status;
+
+    if (served)
+        return disti_meet_connect_word(meeting, host, port, served, bootstrap);
+    status = disti_meet_secret(meeting, host, &secret);
+    if (status != DIST_OK)
+        return status;
+    if (!meeting->serves) {
+        status = disti_meet_connect(meeting, host, port, &secret, bootstrap);
+    } else if ((status = disti_meet_listen_at(meeting, host, port, &server)) == DIST_OK) {
+        disti_store_server_set_holder(server, meeting->rank);
+        disti_store_server_set_secret(server, &secret);
+        status = disti_meet_serve(meeting, host, server, bootstrap);
+    }
+    disti_secret_wipe(&secret);
+    return status;
+}
+
+/* Meeting by an all-gather that the program brings. */
+
+/* First: where is everybody? */
+struct oob_machine {
+    char id[DISTI_HOST_SIZE];
+};
+
+/* Then: where is the store? Only rank 0's counts. */
+struct oob_answer {
+    int32_t status; /* rank 0's, if it could not listen */
+    struct disti_meet_address store;
+};
+
+/* The program's all-gather, into memory that is the caller's to free. */
+static dist_status oob_gather(const struct disti_meeting *meeting, dist_oob_all_gather_fn gather,
+                              void *arg, const void *in, size_t bytes, void **all_p)
+{
+    size_t total;
+    void *all;
+    int error;
+
+    all = disti_mul(bytes, (size_t)meeting->world_size, &total) ? calloc(1, total) : NULL;
+    if (!all)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory to gather from %d ranks: free some",
+                          meeting->world_size);
+    error = gather(arg, in, all, bytes);
+    if (error) {
+        free(all);
+        return disti_fail(DIST_ERR_RENDEZVOUS,
+                          "rank %d: the program's oob_all_gather returned %d: it must return 0 "
+                          "once all ranks have exchanged their bytes",
+                          meeting->rank, error);
+    }
+    *all_p = all;
+    return DIST_OK;
+}
+
+/* Are all ranks where this one is? */
+static dist_status oob_one_machine(const struct disti_meeting *meeting,
+                                   dist_oob_all_gather_fn gather, void *arg, bool *one_p)
+{
+    struct oob_machine mine = {0}, *all;
+    void *memory;
+    dist_status status;
+
+    disti_machine_id(mine.id);
+    status = oob_gather(meeting, gather, arg, &mine, sizeof(mine), &memory);
+    if (status != DIST_OK)
+        return status;
+    all = memory;
+    *one_p = true;
+    for (int r = 0; r < meeting->world_size; r++)
+        *one_p = *one_p && memcmp(&all[r], &mine, sizeof(mine)) == 0;
+    free(memory);
+    return DIST_OK;
+}
+
+/* Rank 0 listens; whether it could, and where, is in *answer for all to know. */
+static struct disti_store_server *oob_listen(const struct disti_meeting *meeting, bool one_machine,
+                                             struct oob_answer *answer)
+{
+    struct disti_store_server *server = NULL;
+    dist_status status = DIST_OK;
+
+    snprintf(answer->store.host, sizeof(answer->store.host), "%s", disti_loopback());
+    if (!one_machine)
+        status = disti_primary_address(answer->store.host);
+    if (status == DIST_OK)
+        status = disti_meet_listen(meeting, answer->store.host, &server);
+    answer->status = status;
+    if (status != DIST_OK)
+        return NULL;
+    answer->store.port = disti_store_server_port(server);
+    snprintf(answer->store.word, sizeof(answer->store.word), "%s", disti_store_server_word(server));
+    return server;
+}
+
+dist_status disti_meet_oob(const struct disti_meeting *meeting, dist_oob_all_gather_fn gather,
+                           void *arg, struct disti_bootstrap *bootstrap)
+{
+    struct disti_store_server *server = NULL;
+    struct oob_answer answer = {0};
+    void *answers = NULL;
+    bool one_machine;
+    dist_status status = oob_one_machine(meeting, gather, arg, &one_machine);
+
+    if (status == DIST_OK && meeting->rank == 0)
+        server = oob_listen(meeting, one_machine, &answer);
+    if (status == DIST_OK)
+        status = oob_gather(meeting, gather, arg, &answer, sizeof(answer), &answers);
+    if (status != DIST_OK)
+        goto out;
+    memcpy(&answer, answers, sizeof(answer));
+    answer.store.host[sizeof(answer.store.host) - 1] =
+        answer.store.word[sizeof(answer.store.word) - 1] = 0;
+    if (answer.status != DIST_OK) {
+        status = meeting->rank == 0
+                     ? (dist_status)answer.status
+                     : disti_fail(DIST_ERR_RENDEZVOUS,
+                                  "rank %d: rank 0 could not open a store (%s): see its own error",
+                                  meeting->rank, dist_status_string((dist_status)answer.status));
+        goto out;
+    }
+    if (server) {
+        status = disti_meet_serve(meeting, answer.store.host, server, bootstrap);
+        server = NULL;
+    } else {
+        status = disti_meet_connect_word(meeting, answer.store.host, answer.store.port,
+                                         answer.store.word, bootstrap);
+    }
+out:
+    free(answers);
+    disti_store_server_stop(server, 0);
+    return status;
+}
+
+/* Meeting on one machine by the name of the job. */
+
+#define LOCAL_TAKEN_MS 5000 /* for an earlier group of this job to end */
+
+static dist_status local_open(const struct disti_meeting *meeting, const char *job, int *fd_p)
+{
+    int64_t taken_by = disti_deadline_ms(LOCAL_TAKEN_MS);
+    int delay_ms = 2;
+    dist_status status;
+
+    for (;;) {
+        status = disti_discovery_open(job, fd_p);
+        if (status != DIST_IN_PROGRESS)
+            return status;
+        if (disti_expired(taken_by) || disti_expired(meeting->deadline))
+            return disti_fail(
+                DIST_ERR_ADDRESS_IN_USE,
+                "rank 0 cannot listen for the ranks of job %s: another process has "
+                "the Unix socket of that name: set MASTER_ADDR and MASTER_PORT instead",
+                job);
+        disti_store_back_off(&delay_ms, 50, meeting->deadline);
+    }
+}
+
+static dist_status local_serve(const struct disti_meeting *meeting, const char *job,
+                               struct disti_bootstrap *bootstrap)
+{
+    const char *host = disti_loopback();
+    struct disti_store_server *server;
+    int discovery;
+    dist_status status = disti_meet_listen(meeting, host, &server);
+
+    if (status != DIST_OK)
+        return status;
+    status = local_open(meeting, job, &discovery);
+    if (status != DIST_OK) {
+        disti_store_server_stop(server, 0);
+        return status;
+    }
+    disti_store_server_set_discovery(server, discovery);
+    return disti_meet_serve(meeting, host, server, bootstrap);
+}
+
+static dist_status local_ask(const char *job, struct disti_meet_address *address_p)
+{
+    snprintf(address_p->host, sizeof(address_p->host), "%s", disti_loopback());
+    return disti_discovery_ask(job, &address_p->port, address_p->word);
+}
+
+dist_status disti_meet_local(const struct disti_meeting *meeting, const char *job,
+                             struct disti_bootstrap *bootstrap)
+{
+    struct disti_store_tries tries = {.text = "nobody listens"};
+    dist_status status;
+
+    if (meeting->rank == 0)
+        return local_serve(meeting, job, bootstrap);
+    /* Asked anew each time: behind the discovery may still be the last group's store. */
+    status = disti_meet_seek(meeting, local_ask, job, 50, &tries, bootstrap);
+    if (status != DIST_IN_PROGRESS)
+        return status;
+    return disti_fail(DIST_ERR_RENDEZVOUS,
+                      "rank %d waited %d ms for rank 0 of job %s on this machine (%s): "
+                      "check that rank 0 runs and calls dist_init_process_group",
+                      meeting->rank, meeting->timeout_ms, job, tries.text);
+}
+
+/* Meeting by a file: rank 0 publishes the address of its store, the others watch for it. */
+
+/* The file's text: a first line to know it by, then host, port and job, a line each. */
+#define FILE_TEXT_MAX 512
+
+/* Our file, to be taken away by the server's thread. */
+struct file_published {
+    dev_t device;
+    ino_t inode;
+    char path[];
+};
+
+static void file_remove(void *arg)
+{
+    struct file_published *file = arg;
+    struct stat now;
+
+    /* Only ours: a later job may have put its own there. */
+    if (lstat(file->path, &now) == 0 && now.st_dev == file->device && now.st_ino == file->inode)
+        unlink(file->path);
+    free(file);
+}
+
+/* Writes a new file that nobody else can read, and says which it is. */
+static dist_status file_write(const char *path, const char *text, struct file_published *file)
+{
+    size_t length = strlen(text);
+    struct stat now;
+    int fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600);
+    bool written;
+
+    if (fd < 0)
+        return disti_fail_errno(
+            DIST_ERR_RENDEZVOUS,
+            "rank 0 cannot create %s: name a file in a folder that all ranks may write", path);
+    written = disti_file_write(fd, text, length) == (ssize_t)length && fsync(fd) == 0 &&
+              fstat(fd, &now) == 0;
+    if (written) {
+        file->device = now.st_dev;
+        file->inode = now.st_ino;
+        close(fd);
+        return DIST_OK;
+    }
+    disti_fail_errno(DIST_ERR_RENDEZVOUS,
+                     "rank 0 cannot write %s: see the space there, or name a file elsewhere", path);
+    close(fd);
+    unlink(path);
+    return DIST_ERR_RENDEZVOUS;
+}
+
+/* Lets the server run first: whoever sees the file finds it at work. */
+static dist_status file_publish(const struct disti_meeting *meeting, const char *draft,
+                                const char *path, const char *host,
+                                struct disti_store_server *server,
+                                struct disti_bootstrap *bootstrap)
+{
+    dist_status status = disti_meet_serve(meeting, host, server, bootstrap);
+
+    if (status == DIST_OK && rename(draft, path) == 0)
+        return DIST_OK;
+    if (status == DIST_OK)
+        status = disti_fail_errno(
+            DIST_ERR_RENDEZVOUS,
+            "rank 0 cannot rename %s to %s: name a file that does not exist yet", draft, path);
+    unlink(draft);
+    return status;
+}
+
+static dist_status file_serve(const struct disti_meeting *meeting, const char *path,
+                              struct disti_bootstrap *bootstrap)
+{
+    size_t path_bytes = strlen(path) + 1;
+    struct file_published *file = malloc(sizeof(*file) + path_bytes);
+    struct disti_store_server *server = NULL;
+    char draft[1200], text[FILE_TEXT_MAX], host[DISTI_HOST_SIZE], unique[33];
+    dist_status status = disti_primary_address(host);
+
+    if (!file)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a path: free some");
+    memcpy(file->path, path, path_bytes);
+    if (status == DIST_OK)
+        status = disti_random_id(unique);
+    if (status == DIST_OK)
+        status = disti_meet_listen(meeting, host, &server);
+    if (status != DIST_OK)
+        goto out;
+    snprintf(draft, sizeof(draft), "%s.%s", path, unique);
+    snprintf(text, sizeof(text), "libdist 1\n%s\n%d\n%s\n", host, disti_store_server_port(server),
+             disti_store_server_word(server));
+    status = file_write(draft, text, file);
+    if (status != DIST_OK)
+        goto out;
+    disti_store_server_on_formed(server, file_remove, file);
+    return file_publish(meeting, draft, path, host, server, bootstrap);
+out:
+    disti_store_server_stop(server, 0);
+    free(file);
+    return status;
+}
+
+/* What the file says now. IN_PROGRESS: it is not there, or not (yet) one of ours. */
+static dist_status file_read(const char *path, struct disti_meet_address *address_p)
+{
+    char text[FILE_TEXT_MAX + 1];
+    struct stat info;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    dist_status status = DIST_IN_PROGRESS;
+    ssize_t bytes;
+
+    if (fd < 0) {
+        if (errno == ENOENT || errno == ESTALE || errno == EINTR)
+            return DIST_IN_PROGRESS;
+        return disti_fail_errno(DIST_ERR_RENDEZVOUS,
+                                "cannot open %s: let this user read it, or name another file",
+                                path);
+    }
+    bytes = read(fd, text, FILE_TEXT_MAX);
+    if (fstat(fd, &info) == 0 && (!S_ISREG(info.st_mode) || info.st_uid != geteuid()))
+        status = disti_fail(
+            DIST_ERR_RENDEZVOUS,
+            "%s is not a regular file of this user: choose a path that nobody else uses", path);
+    else if (bytes > 0) {
+        text[bytes] = 0;
+        if (sscanf(text, "libdist 1\n%67s\n%d\n%127s\n", address_p->host, &address_p->port,
+                   address_p->word) == 3 &&
+            address_p->port > 0 && address_p->port < 65536)
+            status = DIST_OK;
+    }
+    close(fd);
+    return status;
+}
+
+dist_status disti_meet_file(const struct disti_meeting *meeting, const char *path,
+                            struct disti_bootstrap *bootstrap)
+{
+    struct disti_store_tries tries = {.text = "no such file"};
+    dist_status status;
+
+    if (meeting->rank == 0)
+        return file_serve(meeting, path, bootstrap);
+    /* Read anew each time: a file that an earlier job left leads nowhere. */
+    status = disti_meet_seek(meeting, file_read, path, 200, &tries, bootstrap);
+    if (status != DIST_IN_PROGRESS)
+        return status;
+    return disti_fail(DIST_ERR_RENDEZVOUS,
+                      "rank %d waited %d ms for rank 0 to announce itself in %s (%s): check "
+                      "that rank 0 runs and sees the same file",
+                      meeting->rank, meeting->timeout_ms, path, tries.text);
+}

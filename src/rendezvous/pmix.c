@@ -1,0 +1,499 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Finding PMIx's library and its functions. */
+#include "base/clock.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "base/settings/env.h"
+#include "base/thread.h"
+#include "rendezvous/meet.h"
+#include "store/client.h"
+#include "store/server.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/*
+ * Versions 3 and 4 keep what the server says of each rank in memory that a second PMIx_Init of the
+ * process does not find again: it gets no local rank, and MPI_Init of Open MPI 4 fails.
+ */
+#define LIBRARY_REOPENS 5
+
+DISTI_PROCESS_LOCK(library_lock);
+static struct disti_pmix_api library_api;
+static bool library_loaded;
+
+/* The one that the program has already, as MPI may have brought it; the launcher's own; any. */
+static void *library_find(void)
+{
+    static const char *const folders[] = {"lib", "lib64", "lib/openmpi"};
+    const char *prefix = disti_env("PMIX_PREFIX");
+    void *handle = dlopen(DISTI_PMIX_FILE, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+    char path[1024];
+
+    for (size_t i = 0; !handle && prefix && i < sizeof(folders) / sizeof(folders[0]); i++) {
+        snprintf(path, sizeof(path), "%s/%s/%s", prefix, folders[i], DISTI_PMIX_FILE);
+        handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    }
+    return handle ? handle : dlopen(DISTI_PMIX_FILE, RTLD_NOW | RTLD_LOCAL);
+}
+
+/* Its functions. NULL: all are there; else what is not. */
+static const char *library_resolve(void *handle, struct disti_pmix_api *api)
+{
+    void *symbol = dlsym(handle, DISTI_PMIX_SINCE_3);
+
+    if (!symbol)
+        return DISTI_PMIX_SINCE_3;
+#define LIBRARY_RESOLVE(member, name, parameters)                                                  \
+    symbol = dlsym(handle, name);                                                                  \
+    if (!symbol)                                                                                   \
+        return name;                                                                               \
+    memcpy(&api->member, &symbol, sizeof(symbol));
+    DISTI_PMIX_CALLS(LIBRARY_RESOLVE)
+    LIBRARY_RESOLVE(error_string, "PMIx_Error_string", ())
+    LIBRARY_RESOLVE(version, "PMIx_Get_version", ())
+#undef LIBRARY_RESOLVE
+    return NULL;
+}
+
+/* The first number of a text such as "OpenPMIx 4.2.2 (PMIx Standard: 4.2, ...)". */
+static int library_major(const char *version)
+{
+    return (int)strtol(version + strcspn(version, "0123456789"), NULL, 10);
+}
+
+static bool library_try(char reason[DISTI_PMIX_REASON])
+{
+    void *handle = library_find();
+    const char *missing = handle ? library_resolve(handle, &library_api) : NULL;
+
+    if (!handle)
+        snprintf(reason, DISTI_PMIX_REASON, "there is no library of PMIx (%.250s)", dlerror());
+    else if (missing)
+        snprintf(reason, DISTI_PMIX_REASON, "%s has no function %s: it is older than PMIx 3",
+                 DISTI_PMIX_FILE, missing);
+    else
+        library_api.reopens = library_major(library_api.version()) >= LIBRARY_REOPENS;
+    return handle && !missing;
+}
+
+const struct disti_pmix_api *disti_pmix_load(char reason[DISTI_PMIX_REASON])
+{
+    bool loaded;
+
+    pthread_mutex_lock(&library_lock);
+    library_loaded = library_loaded || library_try(reason);
+    loaded = library_loaded;
+    pthread_mutex_unlock(&library_lock);
+    return loaded ? &library_api : NULL;
+}
+
+/* Asking PMIx, by a thread that may be left behind. */
+
+#define PMIX_LOOK_MS 5 /* at most between two looks for an answer */
+
+static const struct disti_pmix_api *_Atomic pmix_api; /* NULL: not loaded */
+
+/* Who this process is, as the server said, once it is connected, in the process of that number. */
+static struct disti_pmix_proc pmix_self;
+static _Atomic pid_t pmix_connected;
+
+static _Atomic int pmix_waiting; /* threads that have a question to ask */
+
+bool disti_pmix_is_offered(void)
+{
+    static const char *const servers[] = {"PMIX_SERVER_URI41", "PMIX_SERVER_URI4",
+                                          "PMIX_SERVER_URI3", "PMIX_SERVER_URI21",
+                                          "PMIX_SERVER_URI2"};
+    bool server = false;
+
+    for (size_t i = 0; i < sizeof(servers) / sizeof(servers[0]); i++)
+        server = server || disti_env(servers[i]);
+    return server && disti_env("PMIX_NAMESPACE") && disti_env("PMIX_RANK");
+}
+
+/* ---- questions ---- */
+
+/* What is asked, in a thread of its own: so a server that does not answer keeps that, not us. */
+struct pmix_question {
+    int (*ask)(struct pmix_question *question); /* returns a status of PMIx */
+    _Atomic int left;                           /* which of the two have done with it */
+    int status, rank, number;
+    struct disti_pmix_job job;
+    char text[DISTI_PMIX_TEXT];
+};
+
+/* There is one at a time: two fences of one process could meet each other's. */
+static atomic_flag pmix_asking = ATOMIC_FLAG_INIT;
+
+static bool pmix_is_connected(void)
+{
+    return pmix_connected == getpid();
+}
+
+/* MPI may want PMIx later: Open MPI 4 with a library that cannot be begun again, which stays
+ * connected; Open MPI 5 only if nobody is connected. */
+static int pmix_hang_up(struct pmix_question *question)
+{
+    (void)question;
+    if (!pmix_is_connected() || !pmix_api->reopens)
+        return DISTI_PMIX_SUCCESS;
+    pmix_connected = 0;
+    return pmix_api->finalize(NULL, 0);
+}
+
+/* The second of asker and thread frees the question, and the next one may be asked. */
+static void pmix_leave_question(struct pmix_question *question)
+{
+    if (atomic_fetch_add(&question->left, 1) == 0)
+        return;
+    free(question);
+    atomic_flag_clear(&pmix_asking);
+}
+
+/* If the asker has given up, nobody else will end the connection. */
+static void *pmix_answer(void *arg)
+{
+    struct pmix_question *question = arg;
+
+    question->status = question->ask(question);
+    if (atomic_load(&question->left) > 0 && pmix_waiting == 0)
+        pmix_hang_up(question);
+    pmix_leave_question(question);
+    return NULL;
+}
+
+/* NULL, with the reason: it cannot be asked. */
+static struct pmix_question *pmix_question_new(int (*ask)(struct pmix_question *), int64_t deadline,
+                                               char *reason)
+{
+    struct pmix_question *question;
+    int delay_ms = 1;
+    bool taken;
+
+    pmix_waiting++;
+    while ((taken = atomic_flag_test_and_set(&pmix_asking)) && !disti_expired(deadline))
+        disti_store_back_off(&delay_ms, PMIX_LOOK_MS, deadline);
+    pmix_waiting--;
+    if (taken) {
+        snprintf(reason, DISTI_PMIX_REASON,
+                 "the server has not answered yet what it was asked before");
+        return NULL;
+    }
+    question = calloc(1, sizeof(*question));
+    if (question) {
+        question->ask = ask;
+        return question;
+    }
+    snprintf(reason, DISTI_PMIX_REASON, "no memory is left");
+    atomic_flag_clear(&pmix_asking);
+    return NULL;
+}
+
+/* Asks and waits. True: the answer is there; the caller leaves the question in any case. */
+static bool pmix_ask(struct pmix_question *question, int64_t deadline, char *reason)
+{
+    int delay_ms = 1;
+    pthread_t thread;
+
+    if (disti_thread_create(&thread, pmix_answer, question) != 0) {
+        snprintf(reason, DISTI_PMIX_REASON, "no thread can be started");
+        atomic_store(&question->left, 1);
+        return false;
+    }
+    pthread_detach(thread);
+    while (atomic_load(&question->left) == 0 && !disti_expired(deadline))
+        disti_store_back_off(&delay_ms, PMIX_LOOK_MS, deadline);
+    if (atomic_load(&question->left) == 0)
+        snprintf(reason, DISTI_PMIX_REASON, "no answer until the deadline");
+    else if (question->status != DISTI_PMIX_SUCCESS)
+        snprintf(reason, DISTI_PMIX_REASON, "%s, status %d",
+                 pmix_api->error_string(question->status), question->status);
+    else
+        return true;
+    return false;
+}
+
+/* ---- what is asked ---- */
+
+/* A forked child runs this too: the connection is not its own. */
+static void pmix_disconnect(void)
+{
+    if (pmix_is_connected() && !atomic_flag_test_and_set(&pmix_asking))
+        pmix_api->finalize(NULL, 0);
+}
+
+/*
+ * Every question begins with this: another thread may have hung up. PMIx counts calls of init, and
+ * wants as many of finalize. An answer that came too late for the asker counts, too.
+ */
+static int pmix_connect(struct pmix_question *question)
+{
+    static bool once; /* by pmix_asking */
+    int status;
+
+    (void)question;
+    if (pmix_is_connected())
+        return DISTI_PMIX_SUCCESS;
+    status = pmix_api->init(&pmix_self, NULL, 0);
+    if (status != DISTI_PMIX_SUCCESS)
+        return status;
+    pmix_connected = getpid();
+    if (!once)
+        once = atexit(pmix_disconnect) == 0;
+    return status;
+}
+
+bool disti_pmix_open(int64_t deadline, char reason[DISTI_PMIX_REASON])
+{
+    struct pmix_question *question;
+    bool open;
+
+    pmix_api = disti_pmix_load(reason);
+    if (!pmix_api || pmix_is_connected())
+        return pmix_api;
+    if (pmix_connected) {
+        snprintf(reason, DISTI_PMIX_REASON, "this process was forked by one that is connected");
+        return false;
+    }
+    question = pmix_question_new(pmix_connect, deadline, reason);
+    if (!question)
+        return false;
+    open = pmix_ask(question, deadline, reason);
+    pmix_leave_question(question);
+    return open;
+}
+
+void disti_pmix_close(int64_t deadline)
+{
+    char reason[DISTI_PMIX_REASON];
+    struct pmix_question *question;
+
+    if (!pmix_is_connected() || !pmix_api->reopens)
+        return;
+    question = pmix_question_new(pmix_hang_up, deadline, reason);
+    if (question && !pmix_ask(question, deadline, reason))
+        disti_info("the connection to the launcher's PMIx could not be ended: %s", reason);
+    if (question)
+        pmix_leave_question(question);
+}
+
+/* A value as text or as number; false: it is not there, or something else. */
+static bool pmix_get(const struct disti_pmix_proc *of, const char *key, char *text, int *number)
+{
+    struct disti_pmix_value *value = NULL;
+    bool found = true;
+
+    if (pmix_api->get(of, key, NULL, 0, &value) != DISTI_PMIX_SUCCESS || !value)
+        return false;
+    if (text && value->type == DISTI_PMIX_STRING && value->data.string)
+        snprintf(text, DISTI_PMIX_TEXT, "%s", value->data.string);
+    else if (number && value->type == DISTI_PMIX_UINT32 && value->data.uint32 <= INT_MAX)
+        *number = (int)value->data.uint32;
+    else if (number && value->type == DISTI_PMIX_UINT16)
+        *number = value->data.uint16;
+    else
+        found = false;
+    if (value->type == DISTI_PMIX_STRING)
+        free(value->data.string);
+    free(value);
+    return found;
+}
+
+static int pmix_get_job(struct pmix_question *question)
+{
+    struct disti_pmix_job *job = &question->job;
+    struct disti_pmix_proc all;
+    int status = pmix_connect(question);
+
+    if (status != DISTI_PMIX_SUCCESS)
+        return status;
+    all = pmix_self;
+    all.rank = DISTI_PMIX_RANK_ALL;
+    *job = (struct disti_pmix_job){-1, -1, -1};
+    pmix_get(&all, DISTI_PMIX_JOB_SIZE, NULL, &job->world_size);
+    pmix_get(&all, DISTI_PMIX_LOCAL_SIZE, NULL, &job->local_world_size);
+    pmix_get(&pmix_self, DISTI_PMIX_LOCAL_RANK, NULL, &job->local_rank);
+    return DISTI_PMIX_SUCCESS;
+}
+
+bool disti_pmix_ask_job(int64_t deadline, struct disti_pmix_job *job_p,
+                        char reason[DISTI_PMIX_REASON])
+{
+    struct pmix_question *question = pmix_question_new(pmix_get_job, deadline, reason);
+    bool answered = question && pmix_ask(question, deadline, reason);
+
+    if (answered)
+        *job_p = question->job;
+    if (question)
+        pmix_leave_question(question);
+    return answered;
+}
+
+/*
+ * No time limit goes with the fence: servers of one job give up at different times, if at all, and
+ * the next fence of those that did would meet this one of the others.
+ */
+static int pmix_carry(struct pmix_question *question)
+{
+    struct disti_pmix_value text = {.type = DISTI_PMIX_STRING};
+    struct disti_pmix_info collect = {.key = DISTI_PMIX_COLLECT_DATA};
+    struct disti_pmix_proc first;
+    char key[32];
+    int status = pmix_connect(question);
+
+    snprintf(key, sizeof(key), "dist.meet.%d", question->number);
+    text.data.string = question->text;
+    collect.value.type = DISTI_PMIX_BOOL;
+    collect.value.data.flag = true;
+    first = pmix_self;
+    first.rank = 0;
+    if (question->rank == 0 && status == DISTI_PMIX_SUCCESS)
+        status = pmix_api->put(DISTI_PMIX_GLOBAL, key, &text);
+    if (question->rank == 0 && status == DISTI_PMIX_SUCCESS)
+        status = pmix_api->commit();
+    if (status == DISTI_PMIX_SUCCESS)
+        status = pmix_api->fence(NULL, 0, &collect, 1);
+    if (status == DISTI_PMIX_SUCCESS && question->rank != 0 &&
+        !pmix_get(&first, key, question->text, NULL))
+        question->text[0] = 0;
+    return status;
+}
+
+bool disti_pmix_spread(int rank, char text[DISTI_PMIX_TEXT], int64_t deadline,
+                       char reason[DISTI_PMIX_REASON])
+{
+    static _Atomic int meetings; /* each has a key of its own: values once read are kept */
+    struct pmix_question *question = pmix_question_new(pmix_carry, deadline, reason);
+    bool answered;
+
+    if (!question)
+        return false;
+    question->rank = rank;
+    question->number = meetings++;
+    memcpy(question->text, text, DISTI_PMIX_TEXT);
+    answered = pmix_ask(question, deadline, reason);
+    if (answered)
+        memcpy(text, question->text, DISTI_PMIX_TEXT);
+    pmix_leave_question(question);
+    return answered;
+}
+
+/* Meeting through the launcher's PMIx: rank 0's address and the job's secret go that way. */
+
+bool disti_launch_meets_by_pmix(const struct disti_launch *launch, bool local, int64_t deadline)
+{
+    char reason[DISTI_PMIX_REASON];
+
+    if (!launch->pmix || launch->world_size < 2 || (launch->host[0] && !launch->guessed) ||
+        (local && !launch->pmix_always))
+        return false;
+    if (disti_pmix_open(deadline, reason) || disti_expired(deadline))
+        return true;
+    disti_log_from(__FILE__, launch->pmix_always ? DIST_LOG_WARN : DIST_LOG_INFO,
+                   "the launcher's PMIx is not used: %s", reason);
+    return false;
+}
+
+dist_status disti_launch_ask_pmix(struct disti_launch *launch, int64_t deadline)
+{
+    struct disti_pmix_job job;
+    char reason[DISTI_PMIX_REASON];
+
+    if (!disti_pmix_open(deadline, reason) || !disti_pmix_ask_job(deadline, &job, reason))
+        return disti_fail(
+            DIST_ERR_RENDEZVOUS,
+            "rank %d: the launcher's PMIx, which would know the world size, cannot be "
+            "asked (%s): set DIST_PMIX=0, and RANK and WORLD_SIZE for each process",
+            launch->rank, reason);
+    launch->world_size = job.world_size;
+    launch->local_rank = job.local_rank;
+    launch->local_world_size = job.local_world_size;
+    return DIST_OK;
+}
+
+/* Rank 0 listens. The text for the others: where, or why not. */
+static dist_status pmix_listen(const struct disti_meeting *meeting, bool one_machine,
+                               char text[DISTI_PMIX_TEXT], struct disti_store_server **server_p)
+{
+    char host[DISTI_HOST_SIZE];
+    dist_status status = DIST_OK;
+
+    snprintf(host, sizeof(host), "%s", disti_loopback());
+    if (!one_machine)
+        status = disti_primary_address(host);
+    if (status == DIST_OK)
+        status = disti_meet_listen(meeting, host, server_p);
+    if (status == DIST_OK)
+        snprintf(text, DISTI_PMIX_TEXT, "0 %s %d %s", host, disti_store_server_port(*server_p),
+                 disti_store_server_word(*server_p));
+    else
+        snprintf(text, DISTI_PMIX_TEXT, "%d", (int)status);
+    return status;
+}
+
+static dist_status pmix_read(const struct disti_meeting *meeting, const char *text,
+                             struct disti_meet_address *address_p)
+{
+    int status, fields;
+
+    _Static_assert(sizeof(address_p->host) == 68 && sizeof(address_p->word) == 128, "%67s, %127s");
+    fields = sscanf(text, "%d %67s %d %127s", &status, address_p->host, &address_p->port,
+                    address_p->word);
+    if (fields == 4 && status == DIST_OK && address_p->port > 0 && address_p->port < 65536)
+        return DIST_OK;
+    if (fields == 1 && status < 0)
+        return disti_fail(DIST_ERR_RENDEZVOUS,
+                          "rank %d: rank 0 could not open a store (%s): see its own error",
+                          meeting->rank, dist_status_string((dist_status)status));
+    return disti_fail(DIST_ERR_RENDEZVOUS,
+                      "rank %d got no address of rank 0 from the launcher's PMIx: have all ranks "
+                      "use the same libdist, or set DIST_PMIX=0 for all",
+                      meeting->rank);
+}
+
+/* The server also answers at once that ranks are missing: where a process of theirs has ended. */
+static dist_status pmix_fail_to_meet(const struct disti_meeting *meeting, const char *reason)
+{
+    if (disti_expired(meeting->deadline))
+        return disti_fail(DIST_ERR_RENDEZVOUS,
+                          "rank %d waited at most %d ms for the other %d ranks to meet through the "
+                          "launcher's PMIx (%s): check that all of them call "
+                          "dist_init_process_group, or set MASTER_ADDR and MASTER_PORT",
+                          meeting->rank, meeting->timeout_ms, meeting->world_size - 1, reason);
+    return disti_fail(DIST_ERR_RENDEZVOUS,
+                      "rank %d could not meet the other %d ranks through the launcher's PMIx (%s): "
+                      "check whether one of them has ended; if it has run another program before, "
+                      "start each by a launcher of its own, or set MASTER_ADDR and MASTER_PORT",
+                      meeting->rank, meeting->world_size - 1, reason);
+}
+
+dist_status disti_meet_pmix(const struct disti_meeting *meeting, bool one_machine,
+                            struct disti_bootstrap *bootstrap)
+{
+    struct disti_store_server *server = NULL;
+    struct disti_meet_address address = {.port = 0};
+    char text[DISTI_PMIX_TEXT] = "", reason[DISTI_PMIX_REASON];
+    dist_status listens = DIST_OK, status;
+
+    disti_info("rank %d meets the others through the launcher's PMIx", meeting->rank);
+    if (meeting->rank == 0)
+        listens = pmix_listen(meeting, one_machine, text, &server);
+    if (!disti_pmix_spread(meeting->rank, text, meeting->deadline, reason)) {
+        disti_store_server_stop(server, 0);
+        return pmix_fail_to_meet(meeting, reason);
+    }
+    if (listens != DIST_OK)
+        return listens;
+    status = pmix_read(meeting, text, &address);
+    if (server)
+        return disti_meet_serve(meeting, address.host, server, bootstrap);
+    return status == DIST_OK ? disti_meet_connect_word(meeting, address.host, address.port,
+                                                       address.word, bootstrap)
+                             : status;
+}

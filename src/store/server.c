@@ -1,0 +1,661 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A scheduler: a process that serves its job's ranks until they have gone, and is none itself. */
+#include "store/server.h"
+#include "base/clock.h"
+#include "base/descriptor.h"
+#include "base/log.h"
+#include "base/net.h"
+#include "base/process.h"
+#include "base/thread.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+/* After the last rank: for the same processes to come as the next group. */
+#define SCHEDULE_NEXT_MS 1000
+
+/* The same after a loss, where ranks are still to come: they shall hear of it. */
+#define SCHEDULE_LATE_MS 3000
+
+static void schedule_fail(struct store_schedule *schedule, dist_status status, const char *text)
+{
+    if (schedule->status == DIST_OK) /* what came first is the cause of the rest */
+        disti_text(schedule->text, sizeof(schedule->text), "%s", text);
+    if (schedule->status == DIST_OK)
+        schedule->status = status;
+}
+
+/* "rank 3, 5 and 12 more": those who have not come. */
+static void schedule_list_absent(const struct disti_store_server *server, char *text, size_t size)
+{
+    size_t at = 0;
+    int more = 0;
+
+    for (int r = 0; r < server->world_size; r++) {
+        if (server->ranks[r].state != STORE_ABSENT)
+            continue;
+        if (at + 40 > size)
+            more++;
+        else
+            at += (size_t)snprintf(text + at, size - at, "%s%d", at ? ", " : "rank ", r);
+    }
+    if (more)
+        snprintf(text + at, size - at, " and %d more", more);
+}
+
+static void schedule_expire(struct disti_store_server *server)
+{
+    char absent[256] = "", text[512];
+
+    schedule_list_absent(server, absent, sizeof(absent));
+    snprintf(text, sizeof(text),
+             "the scheduler waited %d ms for all %d workers, and %d have come; missing: %s. Check "
+             "whether they run and have the same MS_SCHED_HOST and MS_SCHED_PORT, or raise "
+             "MS_CLUSTER_TIMEOUT (seconds)",
+             server->schedule->timeout_ms, server->world_size, server->here, absent);
+    schedule_fail(server->schedule, DIST_ERR_TIMEOUT, text);
+    snprintf(text, sizeof(text), "the scheduler waits no longer; missing: %s", absent);
+    disti_store_coll_fail(server, -1, DISTI_NO_GROUP, DIST_ERR_TIMEOUT, text);
+}
+
+static void schedule_find_lost(const struct disti_store_server *server)
+{
+    for (int r = 0; r < server->world_size && server->schedule->status == DIST_OK; r++) {
+        if (disti_store_ranks_is_gone(server, r, false))
+            schedule_fail(server->schedule, DIST_ERR_PEER_LOST, server->ranks[r].news);
+    }
+}
+
+/* Nobody is here: how long may that be so? */
+static int64_t schedule_idle_until(const struct disti_store_server *server)
+{
+    const struct store_schedule *schedule = server->schedule;
+
+    if (schedule->formed)
+        return disti_deadline_ms(SCHEDULE_NEXT_MS);
+    return schedule->status == DIST_OK ? schedule->come_by : disti_deadline_ms(SCHEDULE_LATE_MS);
+}
+
+static void schedule_stop(struct disti_store_server *server)
+{
+    atomic_store(&server->stop_by, 0);
+    atomic_store(&server->stop, true);
+}
+
+int64_t disti_store_schedule_tick(struct disti_store_server *server)
+{
+    struct store_schedule *schedule = server->schedule;
+    const bool formed = schedule->formed;
+    const dist_status status = schedule->status;
+
+    schedule->formed = schedule->formed || server->formed;
+    schedule_find_lost(server);
+    /* Ranks may have come and gone since the last look. */
+    if (server->here > 0 || schedule->formed != formed || schedule->status != status)
+        schedule->end_at = 0;
+    if (server->here == 0 && !schedule->end_at)
+        schedule->end_at = schedule_idle_until(server);
+    if (!schedule->formed && disti_expired(schedule->come_by)) {
+        schedule_expire(server);
+        schedule_stop(server);
+    }
+    if (schedule->end_at && disti_expired(schedule->end_at))
+        schedule_stop(server);
+    if (schedule->formed)
+        return schedule->end_at ? schedule->end_at : INT64_MAX;
+    return schedule->end_at && schedule->end_at < schedule->come_by ? schedule->end_at
+                                                                    : schedule->come_by;
+}
+
+dist_status disti_store_server_schedule(struct disti_store_server *server, int timeout_ms)
+{
+    struct store_schedule schedule = {.timeout_ms = timeout_ms,
+                                      .come_by = disti_deadline_ms(timeout_ms)};
+
+    server->schedule = &schedule;
+    server->log = disti_log_current();
+    disti_store_server_main(server);
+    disti_store_server_stop(server, 0);
+    return schedule.status == DIST_OK ? DIST_OK : disti_fail(schedule.status, "%s", schedule.text);
+}
+
+/* Who may come in: the server's side of the handshake. */
+
+void disti_store_refusal(struct disti_store_server *server, const struct store_peer *peer,
+                         const char *format, ...)
+{
+    const struct sockaddr *from = (const struct sockaddr *)&peer->from;
+    char why[256], host[DISTI_HOST_SIZE];
+    bool told = ++server->refusals <= STORE_REFUSALS;
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(why, sizeof(why), format, args);
+    va_end(args);
+    disti_address_text(from, host);
+    disti_log_line(told ? DIST_LOG_WARN : DIST_LOG_INFO,
+                   "the store at port %d lets nobody in from %s port %d: %s%s", server->port, host,
+                   disti_address_port(from), why,
+                   server->refusals == STORE_REFUSALS ? " (more are told of at level INFO)" : "");
+}
+
+/* Refuses, and says so in the log. */
+static void admission_refuse(struct disti_store_server *server, struct store_peer *peer,
+                             dist_status status, const char *text)
+{
+    disti_store_refusal(server, peer, "%s", text);
+    peer->closing = true;
+    disti_store_peer_refuse(server, peer, peer->in.head.id, status, "%s", text);
+}
+
+static void admission_drop(struct disti_store_server *server, struct store_peer *peer)
+{
+    /* A client that gives up on its hello says goodbye, and comes again. */
+    if (peer->in.head.op != DISTI_WIRE_GOODBYE)
+        disti_store_refusal(server, peer, "it sent what no rank sends");
+    peer->dead = server->reap = true;
+}
+
+static void admission_challenge(struct disti_store_server *server, struct store_peer *peer)
+{
+    const struct disti_wire_reader *in = &peer->in;
+    unsigned char *challenge = peer->said.challenge;
+    struct disti_wire_id id;
+
+    if (in->head.op != DISTI_WIRE_HELLO || in->head.key_bytes != 0 ||
+        in->head.value_bytes != DISTI_WIRE_ID || !disti_wire_get_id(disti_wire_value(in), &id) ||
+        !disti_nonce(challenge)) {
+        admission_drop(server, peer);
+        return;
+    }
+    memcpy(peer->said.hello, disti_wire_value(in), DISTI_WIRE_ID);
+    peer->said.binding_bytes = disti_tls_binding(peer->tls, peer->said.binding);
+    disti_wire_put32(challenge + DISTI_NONCE_BYTES, server->secret.length ? DISTI_WIRE_SECRET : 0);
+    memcpy(challenge + DISTI_NONCE_BYTES + 4, server->job, DISTI_WIRE_JOB);
+    peer->challenged = true;
+    disti_store_peer_reply(server, peer, in->head.id, DIST_OK,
+                           disti_blob_copy(challenge, DISTI_WIRE_CHALLENGE));
+}
+
+/* What a refused client is told is no secret; the log also says where the store's own is from. */
+static void admission_unproved(struct disti_store_server *server, struct store_peer *peer,
+                               const struct disti_wire_id *id)
+{
+    char host[DISTI_HOST_SIZE];
+
+    disti_host_name(host);
+    disti_store_refusal(server, peer,
+                        "who says to be rank %d on host %s does not prove that it has this job's "
+                        "secret, which is here on %s %s%.80s",
+                        id->rank, id->host, host, server->secret.path[0] ? "that in " : "known",
+                        server->secret.path);
+    peer->closing = true;
+    disti_store_peer_refuse(server, peer, peer->in.head.id, DIST_ERR_MISMATCH,
+                            "the store there belongs to another job (choose another port, "
+                            "MASTER_PORT), or its secret is another");
+}
+
+static void admission_check(struct disti_store_server *server, struct store_peer *peer)
+{
+    const struct disti_wire_reader *in = &peer->in;
+    unsigned char proof[DISTI_HMAC_BYTES];
+    struct disti_wire_id id;
+
+    if (in->head.op != DISTI_WIRE_PROOF || in->head.key_bytes != 0 ||
+        in->head.value_bytes != DISTI_HMAC_BYTES || !disti_wire_get_id(peer->said.hello, &id)) {
+        admission_drop(server, peer);
+        return;
+    }
+    disti_wire_prove_client(&peer->said, &server->secret, proof);
+    if (disti_hmac_same(proof, disti_wire_value(in)))
+        disti_store_ranks_join(server, peer, &id);
+    else
+        admission_unproved(server, peer, &id);
+}
+
+void disti_store_admit(struct disti_store_server *server, struct store_peer *peer)
+{
+    char text[128];
+
+    if (peer->in.head.version != DISTI_WIRE_VERSION) {
+        snprintf(text, sizeof(text),
+                 "the store speaks protocol %d, this rank %d: give all ranks the same version of "
+                 "libdist",
+                 DISTI_WIRE_VERSION, peer->in.head.version);
+        admission_refuse(server, peer, DIST_ERR_RENDEZVOUS, text);
+    } else if (peer->challenged) {
+        admission_check(server, peer);
+    } else {
+        admission_challenge(server, peer);
+    }
+}
+
+/* The store's server: start, loop, stop. */
+
+static void server_close(int *fd)
+{
+    if (*fd >= 0)
+        disti_descriptor_close(*fd);
+    *fd = -1;
+}
+
+static void server_free(struct disti_store_server *server)
+{
+    while (server->peers)
+        disti_store_peer_free(server, server->peers);
+    disti_store_coll_clear(server);
+    disti_store_failures_clear(server);
+    disti_store_leavings_clear(server);
+    server_close(&server->epoll_fd);
+    server_close(&server->listen_fd);
+    server_close(&server->wake_fd);
+    server_close(&server->discovery_fd);
+    disti_tls_context_free(server->tls);
+    disti_secret_wipe(&server->secret);
+    explicit_bzero(server->seed, sizeof(server->seed));
+    free(server->ranks);
+    free(server);
+}
+
+/* Watches a descriptor that is no peer; the pointer says which. */
+static bool server_watch(struct disti_store_server *server, int *fd)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = fd};
+
+    return epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, *fd, &event) == 0;
+}
+
+static struct disti_store_server *server_new(int world_size)
+{
+    struct disti_store_server *server = calloc(1, sizeof(*server));
+
+    if (!server)
+        return NULL;
+    server->epoll_fd = server->listen_fd = server->wake_fd = server->discovery_fd = -1;
+    server->world_size = world_size;
+    server->holder = -1;
+    server->ranks = calloc((size_t)world_size, sizeof(*server->ranks));
+    if (!server->ranks) {
+        free(server);
+        return NULL;
+    }
+    return server;
+}
+
+/* Every rank keeps its connection. Without a descriptor for each the job could only wait in vain.
+ */
+static dist_status server_find_room(int world_size)
+{
+    size_t wanted = (size_t)world_size + STORE_OWN_FILES, most = disti_descriptor_allow(wanted);
+
+    if (most >= wanted)
+        return DIST_OK;
+    return disti_fail(
+        DIST_ERR_SYSTEM,
+        "the store needs a descriptor for each of %d ranks, and this process may have "
+        "%zu in all: raise the hard limit of open files (ulimit -Hn) to %zu or more",
+        world_size, most, wanted);
+}
+
+dist_status disti_store_server_listen(const char *host, int port, int world_size, int64_t deadline,
+                                      struct disti_store_server **server_p)
+{
+    struct disti_store_server *server;
+    dist_status status;
+
+    if (world_size < 1)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "a store needs a world size of 1 or more, not %d", world_size);
+    status = server_find_room(world_size);
+    if (status != DIST_OK)
+        return status;
+    server = server_new(world_size);
+    if (!server)
+        return disti_fail(DIST_ERR_NO_MEMORY,
+                          "no memory for a store of %d ranks: free some, or start fewer",
+                          world_size);
+    server->everywhere = !host;
+    status = disti_store_server_renew(server);
+    if (status == DIST_OK)
+        status = disti_tls_open(&server->tls);
+    if (status == DIST_OK)
+        status = host ? disti_listen(host, port, deadline, &server->listen_fd, &server->port)
+                      : disti_listen_everywhere(port, &server->listen_fd, &server->port);
+    if (status != DIST_OK)
+        goto out;
+    server->epoll_fd = disti_descriptor_own(epoll_create1(EPOLL_CLOEXEC));
+    server->wake_fd = disti_descriptor_own(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    if (server->epoll_fd < 0 || server->wake_fd < 0 || !server_watch(server, &server->listen_fd) ||
+        !server_watch(server, &server->wake_fd)) {
+        status =
+            disti_fail_call("epoll_create1 or eventfd", "cannot set up the store's event loop");
+        goto out;
+    }
+    *server_p = server;
+    return DIST_OK;
+out:
+    server_free(server);
+    return status;
+}
+
+int disti_store_server_port(const struct disti_store_server *server)
+{
+    return server->port;
+}
+
+void disti_store_server_set_holder(struct disti_store_server *server, int rank)
+{
+    server->holder = rank;
+}
+
+void disti_store_server_set_only(struct disti_store_server *server, const char *host)
+{
+    snprintf(server->only, sizeof(server->only), "%s", host);
+}
+
+void disti_store_server_set_secret(struct disti_store_server *server,
+                                   const struct disti_secret *secret)
+{
+    server->secret = *secret;
+}
+
+void disti_store_server_set_word(struct disti_store_server *server, const char *word)
+{
+    disti_secret_set_word(&server->secret, word);
+}
+
+const char *disti_store_server_word(const struct disti_store_server *server)
+{
+    return (const char *)server->secret.bytes;
+}
+
+dist_status disti_store_server_renew(struct disti_store_server *server)
+{
+    char job[33];
+
+    if (!disti_nonce(server->seed))
+        return disti_fail_call("getrandom", "cannot get random bytes");
+    memset(server->job, 0, sizeof(server->job));
+    if (disti_random_id(job) != DIST_OK)
+        return DIST_ERR_SYSTEM;
+    memcpy(server->job, job, sizeof(job));
+    return DIST_OK;
+}
+
+const char *disti_store_server_job(const struct disti_store_server *server)
+{
+    return server->job;
+}
+
+void disti_store_server_on_formed(struct disti_store_server *server, void (*fn)(void *arg),
+                                  void *arg)
+{
+    server->formed_fn = fn;
+    server->formed_arg = arg;
+}
+
+void disti_store_server_set_discovery(struct disti_store_server *server, int fd)
+{
+    server->discovery_fd = fd;
+    server_watch(server, &server->discovery_fd);
+}
+
+void disti_store_server_forget(struct disti_store_server *server)
+{
+    if (server)
+        server_free(server);
+}
+
+/* The dead are taken away; that may send notices, which may show more dead. */
+static void server_reap(struct disti_store_server *server)
+{
+    while (server->reap) {
+        struct store_peer *peer = server->peers, *next;
+
+        server->reap = false;
+        for (; peer; peer = next) {
+            next = peer->next;
+            if (!peer->dead)
+                continue;
+            if (peer->rank >= 0 && server->ranks[peer->rank].peer == peer)
+                disti_store_ranks_lost(server, peer);
+            disti_store_peer_free(server, peer);
+        }
+    }
+}
+
+void disti_store_server_back_off(struct disti_store_server *server)
+{
+    if (!server->short_told)
+        disti_notice("the store cannot accept connections and tries again: %s%s", strerror(errno),
+                     errno == EMFILE ? ". Raise the limit of open files (ulimit -n) of the process "
+                                       "that holds it"
+                                     : "");
+    server->short_told = true;
+    epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, server->listen_fd, NULL);
+    if (server->discovery_fd >= 0)
+        epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, server->discovery_fd, NULL);
+    server->accept_at = disti_deadline_ms(STORE_BACK_OFF_MS);
+}
+
+static void server_resume(struct disti_store_server *server)
+{
+    server->accept_at = 0;
+    server_watch(server, &server->listen_fd);
+    if (server->discovery_fd >= 0)
+        server_watch(server, &server->discovery_fd);
+}
+
+static void server_sooner(int64_t *deadline, int64_t candidate)
+{
+    if (candidate < *deadline)
+        *deadline = candidate;
+}
+
+/* Handles what is due; returns how long epoll may wait. */
+static int server_tick(struct disti_store_server *server)
+{
+    int64_t next = INT64_MAX;
+
+    if (server->accept_at && disti_expired(server->accept_at))
+        server_resume(server);
+    if (server->accept_at)
+        server_sooner(&next, server->accept_at);
+    for (struct store_peer *peer = server->peers; peer && server->strangers; peer = peer->next) {
+        if (peer->rank >= 0)
+            continue;
+        if (disti_expired(peer->hello_by))
+            disti_store_peer_dismiss(server, peer);
+        server_sooner(&next, peer->hello_by);
+    }
+    server_sooner(&next, disti_store_coll_tick(server));
+    server_reap(server);
+    /* Last: what was found to be lost just now counts. */
+    if (server->schedule)
+        server_sooner(&next, disti_store_schedule_tick(server));
+    if (atomic_load(&server->stop))
+        server_sooner(&next, atomic_load(&server->stop_by));
+    return next == INT64_MAX ? -1 : disti_left_ms(next);
+}
+
+static void server_formed(struct disti_store_server *server)
+{
+    server_close(&server->discovery_fd);
+    if (server->formed_fn)
+        server->formed_fn(server->formed_arg);
+    server->formed_fn = NULL;
+}
+
+static void server_dispatch(struct disti_store_server *server, const struct epoll_event *event)
+{
+    uint64_t count;
+
+    if (event->data.ptr == &server->listen_fd)
+        disti_store_peer_accept(server);
+    else if (event->data.ptr == &server->discovery_fd)
+        disti_store_discovery_answer(server);
+    else if (event->data.ptr == &server->wake_fd)
+        (void)!read(server->wake_fd, &count, sizeof(count));
+    else
+        disti_store_peer_event(server, event->data.ptr, event->events);
+}
+
+/* Nobody is here, nor still to come, who would look for the store in vain. */
+static bool server_is_left(const struct disti_store_server *server)
+{
+    bool left = server->here == 0;
+
+    for (int r = 0; left && server->expects_all && r < server->world_size; r++)
+        left = server->ranks[r].state != STORE_ABSENT;
+    return left;
+}
+
+static bool server_done(const struct disti_store_server *server)
+{
+    return atomic_load(&server->stop) &&
+           (server_is_left(server) || disti_expired(atomic_load(&server->stop_by)));
+}
+
+static void server_say_goodbye(struct disti_store_server *server)
+{
+    const struct disti_notice notice = {.rank = server->holder,
+                                        .group = DISTI_NO_GROUP,
+                                        .graceful = true,
+                                        .text = "the store was closed"};
+
+    if (server->here > 0)
+        disti_store_ranks_push(server, &notice, NULL);
+}
+
+void *disti_store_server_main(void *arg)
+{
+    struct disti_store_server *server = arg;
+    struct epoll_event events[64];
+
+    disti_log_use(server->log);
+    while (!server_done(server)) {
+        int wait_ms = server_tick(server);
+        int count = epoll_wait(server->epoll_fd, events, 64, wait_ms);
+
+        /* Peers are only marked dead here, and freed by server_reap: no event dangles. */
+        for (int i = 0; i < count; i++)
+            server_dispatch(server, &events[i]);
+        server_reap(server);
+        if (server->formed && (server->formed_fn || server->discovery_fd >= 0))
+            server_formed(server);
+    }
+    server_say_goodbye(server);
+    return NULL;
+}
+
+dist_status disti_store_server_run(struct disti_store_server *server)
+{
+    int error;
+
+    server->log = disti_log_current();
+    error = disti_thread_create(&server->thread, disti_store_server_main, server);
+    if (error) {
+        errno = error;
+        return disti_process_limit_fail("start the store's thread");
+    }
+    server->running = true;
+    return DIST_OK;
+}
+
+void disti_store_server_expect_all(struct disti_store_server *server)
+{
+    if (server)
+        atomic_store(&server->expects_all, true);
+}
+
+void disti_store_server_stop(struct disti_store_server *server, int linger_ms)
+{
+    uint64_t one = 1;
+
+    if (!server)
+        return;
+    if (server->running) {
+        atomic_store(&server->stop_by, disti_deadline_ms(linger_ms));
+        atomic_store(&server->stop, true);
+        /* Without this wake-up the thread sleeps until the next deadline of a rank. */
+        for (int tries = 0; tries < 3 && write(server->wake_fd, &one, sizeof(one)) < 0; tries++)
+            ;
+        pthread_join(server->thread, NULL);
+    }
+    server_formed(server);
+    server_free(server);
+}
+
+/* Requests at the store's server. */
+
+static void serve_numbers(struct disti_store_server *server, struct store_peer *peer)
+{
+    const struct disti_wire_head *head = &peer->in.head;
+    unsigned char first[8];
+
+    if (head->value_bytes != 4) {
+        peer->dead = server->reap = true;
+        return;
+    }
+    disti_wire_put64(first, (uint64_t)server->numbers + 1);
+    server->numbers += disti_wire_get32(disti_wire_value(&peer->in));
+    disti_store_peer_reply(server, peer, head->id, DIST_OK, disti_blob_copy(first, sizeof(first)));
+}
+
+static void serve_seen(struct disti_store_server *server, struct store_peer *peer)
+{
+    disti_store_peer_reply(server, peer, peer->in.head.id, DIST_OK,
+                           disti_blob_copy(server->seen, strlen(server->seen)));
+}
+
+/* A request with a key. */
+static void serve_request(struct disti_store_server *server, struct store_peer *peer)
+{
+    const struct disti_wire_head *head = &peer->in.head;
+    struct store_request request = {.op = head->op,
+                                    .id = head->id,
+                                    .deadline = disti_deadline_ms(head->arg > 0 ? head->arg : 0)};
+
+    request.key.length = head->key_bytes;
+    memcpy(request.key.bytes, peer->in.body, head->key_bytes);
+    switch (head->op) {
+    case DISTI_WIRE_NUMBERS:
+        serve_numbers(server, peer);
+        break;
+    case DISTI_WIRE_SEEN:
+        serve_seen(server, peer);
+        break;
+    case DISTI_WIRE_ALL_GATHER:
+    case DISTI_WIRE_ARRIVE:
+    case DISTI_WIRE_BROADCAST:
+    case DISTI_WIRE_LEAVE:
+        disti_store_coll_join(server, peer, &request);
+        break;
+    default:
+        peer->dead = server->reap = true;
+    }
+}
+
+void disti_store_serve_frame(struct disti_store_server *server, struct store_peer *peer)
+{
+    const struct disti_wire_head *head = &peer->in.head;
+
+    if (head->version != DISTI_WIRE_VERSION)
+        peer->dead = server->reap = true;
+    else if (head->op == DISTI_WIRE_REPORT)
+        disti_store_ranks_report(server, peer);
+    else if (head->op == DISTI_WIRE_LEAVING)
+        disti_store_leavings_take(server, peer);
+    else if (head->op == DISTI_WIRE_REFUSE)
+        disti_store_coll_take_refusal(server, peer);
+    else if (head->op == DISTI_WIRE_GOODBYE)
+        disti_store_ranks_goodbye(server, peer);
+    else
+        serve_request(server, peer);
+}
