@@ -214,6 +214,8 @@ static bool place_trust_folder(const char *folder, void *arg)
     return true;
 }
 
+static bool module_place(const char *path, char place[PATH_MAX], char *reason, size_t size);
+
 static void place_trust(struct place_trust *trust)
 {
     char library[PATH_MAX];
@@ -221,7 +223,7 @@ static void place_trust(struct place_trust *trust)
     Dl_info info;
 
     *trust = (struct place_trust){.user_count = 0};
-    if (!dladdr((void *)(uintptr_t)disti_module_place, &info) || !info.dli_fname ||
+    if (!dladdr((void *)(uintptr_t)module_place, &info) || !info.dli_fname ||
         !realpath(info.dli_fname, library))
         return;
     if (stat(library, &status) == 0)
@@ -284,7 +286,11 @@ static bool place_folder_is_safe(const char *folder, void *arg)
     return true;
 }
 
-bool disti_module_place(const char *path, char place[PATH_MAX], char *reason, size_t size)
+/*
+ * module_place.c: can nobody else exchange that file? `place` is its path without links, of which
+ * all folders are safe from other users. Else the reason.
+ */
+static bool module_place(const char *path, char place[PATH_MAX], char *reason, size_t size)
 {
     struct place_look look;
     struct stat status;
@@ -500,7 +506,8 @@ static bool folders_similar(const char *name, const char *other)
             disti_name_distance(name, other) <= 1 + (int)length / 4);
 }
 
-void disti_module_similar(const char *name, char *text, size_t size)
+/* "; there is dist_this.so, dist_that.so" of names that are like this one, or "". */
+static void module_similar(const char *name, char *text, size_t size)
 {
     struct disti_module_names names;
     size_t used = 0;
@@ -549,7 +556,7 @@ static void module_missing(const char *name, char *reason, size_t size)
                                 "and install it without that");
         return;
     }
-    disti_module_similar(name, similar, sizeof(similar));
+    module_similar(name, similar, sizeof(similar));
     snprintf(reason, size, "there is no module dist_%s.so%s", name, similar);
 }
 
@@ -620,8 +627,7 @@ static dist_status module_open(const char *path, const struct dist_module **entr
     const char *text;
     void *handle;
 
-    if (!disti_module_place(path, place, reason, size) ||
-        !disti_module_loadable(place, reason, size))
+    if (!module_place(path, place, reason, size) || !disti_module_loadable(place, reason, size))
         return DIST_ERR_NO_BACKEND;
     handle = dlopen(place, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!handle) {

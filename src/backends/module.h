@@ -29,12 +29,6 @@ dist_status disti_module_load(const char *name, const struct disti_module **modu
 /* True if the module is loaded already. */
 bool disti_module_is_loaded(const char *name);
 
-/*
- * module_place.c: can nobody else exchange that file? `place` is its path without links, of which
- * all folders are safe from other users. Else the reason.
- */
-bool disti_module_place(const char *path, char place[PATH_MAX], char *reason, size_t size);
-
 /* module_file.c: can dlopen be given this file, and is it no other user's? Else the reason. */
 bool disti_module_loadable(const char *path, char *reason, size_t reason_size);
 
@@ -52,8 +46,5 @@ struct disti_module_names {
     int count;
 };
 void disti_module_names(struct disti_module_names *names_p);
-
-/* "; there is dist_this.so, dist_that.so" of names that are like this one, or "". */
-void disti_module_similar(const char *name, char *text, size_t size);
 
 #endif

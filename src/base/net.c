@@ -248,7 +248,7 @@ static const struct in6_addr *resolve_v6(const struct sockaddr *address)
     return &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
 }
 
-bool disti_address_is_loopback(const struct sockaddr *address)
+static bool address_is_loopback(const struct sockaddr *address)
 {
     if (address->sa_family == AF_INET6)
         return IN6_IS_ADDR_LOOPBACK(resolve_v6(address));
@@ -267,7 +267,7 @@ bool disti_address_is_hopeless(const struct sockaddr *address, int error, char *
                  "%s is a link-local address, which is valid on one interface: append its name, "
                  "such as %s%%eth0",
                  text, text);
-    else if (disti_address_is_loopback(address) &&
+    else if (address_is_loopback(address) &&
              (error == ENETUNREACH || error == EHOSTUNREACH || error == EADDRNOTAVAIL))
         snprintf(why, size,
                  "the loopback address %s cannot be used here: %s. Bring the loopback interface up "
@@ -340,7 +340,7 @@ bool disti_host_is_hidden(const char *host, int64_t deadline)
     if (!host[0] || disti_host_is_loopback(host) || disti_resolve(host, 0, deadline, &addresses))
         return false;
     for (const struct addrinfo *a = addresses; a && hidden; a = a->ai_next)
-        hidden = disti_address_is_loopback(a->ai_addr);
+        hidden = address_is_loopback(a->ai_addr);
     freeaddrinfo(addresses);
     return hidden;
 }
@@ -453,7 +453,7 @@ static int socket_listen_any(const struct addrinfo *addresses, char numeric[DIST
 
     for (int loopback = 0; loopback < 2; loopback++) {
         for (const struct addrinfo *a = addresses; a; a = a->ai_next) {
-            if (disti_address_is_loopback(a->ai_addr) != (loopback == 1))
+            if (address_is_loopback(a->ai_addr) != (loopback == 1))
                 continue;
             disti_address_text(a->ai_addr, numeric);
             error = socket_listen_at(a, fd_p, port_p);

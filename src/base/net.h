@@ -43,8 +43,6 @@ bool disti_host_is_loopback(const char *host);
 /* "127.0.0.1", or "::1" if only that can be used. */
 const char *disti_loopback(void);
 
-bool disti_address_is_loopback(const struct sockaddr *address);
-
 /*
  * True if to use the address again cannot help after it failed with that error: a loopback address
  * that this machine does not have, a link-local one without its interface. Says why and what to do.

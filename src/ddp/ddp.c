@@ -25,6 +25,10 @@ static void ddp_order_by(struct dist_ddp *ddp, const int *came, int came_count)
         ddp->parameters[i].ready = false;
 }
 
+static dist_status ddp_buckets_make(struct dist_ddp *ddp);
+
+static void ddp_buckets_free(struct dist_ddp *ddp);
+
 dist_status disti_ddp_decide_order(struct dist_ddp *ddp)
 {
     dist_status status;
@@ -35,9 +39,9 @@ dist_status disti_ddp_decide_order(struct dist_ddp *ddp)
     if (status != DIST_OK ||
         memcmp(ddp->came, ddp->order, (size_t)ddp->gradients * sizeof(*ddp->order)) == 0)
         return status;
-    disti_ddp_buckets_free(ddp);
+    ddp_buckets_free(ddp);
     memcpy(ddp->order, ddp->came, (size_t)ddp->gradients * sizeof(*ddp->order));
-    return disti_ddp_buckets_make(ddp);
+    return ddp_buckets_make(ddp);
 }
 
 /* Which gradients travel together. */
@@ -58,10 +62,12 @@ static bool ddp_bucket_extend(const struct dist_ddp *ddp, void **piece, size_t *
     return true;
 }
 
+static size_t ddp_span(const struct dist_ddp *ddp, const struct ddp_parameter *parameter);
+
 static void ddp_bucket_append(const struct dist_ddp *ddp, struct dist_ddp_bucket *shape,
                               void **pieces, size_t *counts, const struct ddp_parameter *parameter)
 {
-    const size_t span = disti_ddp_span(ddp, parameter);
+    const size_t span = ddp_span(ddp, parameter);
     const int last = shape->piece_count - 1;
 
     if (last < 0 ||
@@ -103,7 +109,7 @@ static void ddp_divide(struct dist_ddp *ddp)
 
     ddp->bucket_count = 0;
     for (int i = 0, first = 0; i < ddp->gradients; i++) {
-        bytes += disti_ddp_span(ddp, &ddp->parameters[ddp->order[i]]) * element;
+        bytes += ddp_span(ddp, &ddp->parameters[ddp->order[i]]) * element;
         if (bytes < limit && i + 1 < ddp->gradients)
             continue;
         ddp->buckets[ddp->bucket_count++] =
@@ -115,7 +121,8 @@ static void ddp_divide(struct dist_ddp *ddp)
     ddp->next = 0;
 }
 
-dist_status disti_ddp_buckets_make(struct dist_ddp *ddp)
+/* Buckets follow the order: made anew by the first, freed by the second. */
+static dist_status ddp_buckets_make(struct dist_ddp *ddp)
 {
     dist_status status = DIST_OK;
 
@@ -126,7 +133,7 @@ dist_status disti_ddp_buckets_make(struct dist_ddp *ddp)
     return status;
 }
 
-void disti_ddp_buckets_free(struct dist_ddp *ddp)
+static void ddp_buckets_free(struct dist_ddp *ddp)
 {
     for (int i = 0; i < ddp->bucket_count; i++) {
         struct ddp_bucket *bucket = &ddp->buckets[i];
@@ -152,7 +159,8 @@ static bool place_padded(size_t count, size_t element, size_t *bytes_p)
     return true;
 }
 
-size_t disti_ddp_span(const struct dist_ddp *ddp, const struct ddp_parameter *parameter)
+/* Elements up to where the next gradient of ours begins; of the program's memory just its own. */
+static size_t ddp_span(const struct dist_ddp *ddp, const struct ddp_parameter *parameter)
 {
     const size_t element = dist_dtype_size(ddp->options.dtype);
     size_t bytes;
@@ -187,8 +195,7 @@ static uintptr_t place_begin(const struct ddp_parameter *parameter)
 
 static uintptr_t place_end(const struct dist_ddp *ddp, const struct ddp_parameter *parameter)
 {
-    return place_begin(parameter) +
-           disti_ddp_span(ddp, parameter) * dist_dtype_size(ddp->options.dtype);
+    return place_begin(parameter) + ddp_span(ddp, parameter) * dist_dtype_size(ddp->options.dtype);
 }
 
 static int place_compare(const void *a, const void *b)
@@ -249,7 +256,11 @@ static void place_all(struct dist_ddp *ddp)
     }
 }
 
-dist_status disti_ddp_place(struct dist_ddp *ddp, dist_group *group)
+/*
+ * Places the gradients that have no memory, checks those that have, and sets the order: the last
+ * parameter first. Local.
+ */
+static dist_status ddp_place(struct dist_ddp *ddp, dist_group *group)
 {
     struct ddp_parameter **sorted;
     dist_status status;
@@ -270,7 +281,8 @@ dist_status disti_ddp_place(struct dist_ddp *ddp, dist_group *group)
     return status;
 }
 
-uint64_t disti_ddp_place_hash(const struct dist_ddp *ddp)
+/* A hash of which gradients lie next to each other: buckets have the same pieces on all ranks. */
+static uint64_t ddp_place_hash(const struct dist_ddp *ddp)
 {
     uint64_t hash = DISTI_HASH_START;
 
@@ -471,7 +483,7 @@ static uint64_t ddp_hash(const struct dist_ddp *ddp)
 
 static dist_status ddp_agree(struct dist_ddp *ddp, dist_group *group, dist_status status)
 {
-    const struct ddp_word mine = {.alike = ddp_hash(ddp), .apart = disti_ddp_place_hash(ddp)};
+    const struct ddp_word mine = {.alike = ddp_hash(ddp), .apart = ddp_place_hash(ddp)};
     bool apart = false;
 
     status = disti_ddp_agree(group, "dist_ddp_create", status, mine, &apart);
@@ -505,7 +517,7 @@ static dist_status ddp_prepare(struct dist_ddp *ddp, dist_group *group,
     if (status == DIST_OK)
         status = ddp_parameters_copy(ddp, parameters, count);
     if (status == DIST_OK)
-        status = disti_ddp_place(ddp, group);
+        status = ddp_place(ddp, group);
     if (status != DIST_OK)
         return status;
     if (ddp->options.bucket_bytes == 0)
@@ -532,7 +544,7 @@ static dist_status ddp_connect(struct dist_ddp *ddp, dist_group *group)
         if (ddp->parameters[i].values)
             status = dist_broadcast(ddp->stages[0], ddp->parameters[i].values,
                                     ddp->parameters[i].count, ddp->options.dtype, 0);
-    return status == DIST_OK ? disti_ddp_buckets_make(ddp) : status;
+    return status == DIST_OK ? ddp_buckets_make(ddp) : status;
 }
 
 /* All have it now, or none: who leaves at once ends no group under those that are still here. */
@@ -548,7 +560,7 @@ static dist_status ddp_release(struct dist_ddp *ddp)
 {
     dist_status status = DIST_OK, left;
 
-    disti_ddp_buckets_free(ddp);
+    ddp_buckets_free(ddp);
     for (int i = 0; i < ddp->stage_count; i++) {
         left = dist_destroy_process_group(ddp->stages[i]);
         status = status == DIST_OK ? left : status;

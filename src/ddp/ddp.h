@@ -15,12 +15,6 @@ double disti_squares_f32(const float *x, size_t count);
 
 /* Orders of any number of things, computed instead of stored. */
 
-/* Where `at` < count goes to in the order `key`: a bijection of 0 .. count - 1. */
-uint64_t disti_permute(uint64_t count, uint64_t key, uint64_t at);
-
-/* A key from two numbers; nearby ones give keys that have nothing in common. */
-uint64_t disti_permute_key(uint64_t seed, uint64_t epoch);
-
 /* What a dist_ddp and a dist_zero have in common: how they begin, how they end, whom they name. */
 
 /* "'conv1.bias'", or "parameter 3" where name is NULL. The caller frees it. NULL: no memory. */
@@ -158,9 +152,6 @@ extern const struct ddp_wire disti_wire_int8, disti_wire_hook;
 /* The row that the options ask for. */
 const struct ddp_wire *disti_ddp_wire(const struct dist_ddp_options *options);
 
-/* "'conv1.bias'" of parameter i, for messages. */
-const char *disti_ddp_name(const struct dist_ddp *ddp, int i);
-
 /* Ends it on all ranks. Returns status, which stays. */
 dist_status disti_ddp_fail(struct dist_ddp *ddp, dist_status status);
 
@@ -173,38 +164,8 @@ dist_status disti_ddp_check_between(const struct dist_ddp *ddp, const char *call
 /* Has any gradient of a step that is reduced been given? */
 bool disti_ddp_is_in_step(const struct dist_ddp *ddp);
 
-/*
- * Places the gradients that have no memory, checks those that have, and sets the order: the last
- * parameter first. Local.
- */
-dist_status disti_ddp_place(struct dist_ddp *ddp, dist_group *group);
-
-/* A hash of which gradients lie next to each other: buckets have the same pieces on all ranks. */
-uint64_t disti_ddp_place_hash(const struct dist_ddp *ddp);
-
-/* Elements up to where the next gradient of ours begins; of the program's memory just its own. */
-size_t disti_ddp_span(const struct dist_ddp *ddp, const struct ddp_parameter *parameter);
-
-/* Buckets follow the order: made anew by the first, freed by the second. */
-dist_status disti_ddp_buckets_make(struct dist_ddp *ddp);
-void disti_ddp_buckets_free(struct dist_ddp *ddp);
-
 /* After the first step: rank 0's order for all. Collective. */
 dist_status disti_ddp_decide_order(struct dist_ddp *ddp);
-
-/* Starts buckets that are full, and moves those that have started on. Does not block. */
-dist_status disti_ddp_advance(struct dist_ddp *ddp);
-
-/* Zeroes what bucket has of this rank's gradients that were left out. Host memory. */
-void disti_ddp_clear(struct ddp_parameter *parameter, dist_dtype dtype);
-
-/* Who took part in the step, and who had which gradient: added up over the ranks beside the last
- * buckets. The second blocks. Both do nothing if no option asks for it. */
-dist_status disti_ddp_tally_start(struct dist_ddp *ddp);
-dist_status disti_ddp_tally_end(struct dist_ddp *ddp);
-
-/* Adds up the squares of a bucket that has arrived. */
-void disti_ddp_square(struct dist_ddp *ddp, const struct ddp_bucket *bucket);
 
 /* Reduces a step, whatever is ready. Blocks. */
 dist_status disti_ddp_reduce(struct dist_ddp *ddp);

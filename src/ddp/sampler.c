@@ -33,7 +33,8 @@ static uint64_t permute_mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-uint64_t disti_permute_key(uint64_t seed, uint64_t epoch)
+/* A key from two numbers; nearby ones give keys that have nothing in common. */
+static uint64_t permute_key(uint64_t seed, uint64_t epoch)
 {
     return permute_mix(permute_mix(seed) ^ epoch);
 }
@@ -63,7 +64,8 @@ static uint64_t permute_once(unsigned half, uint64_t key, uint64_t at)
     return left << half | right;
 }
 
-uint64_t disti_permute(uint64_t count, uint64_t key, uint64_t at)
+/* Where `at` < count goes to in the order `key`: a bijection of 0 .. count - 1. */
+static uint64_t sampler_permute(uint64_t count, uint64_t key, uint64_t at)
 {
     const unsigned half = permute_half(count);
 
@@ -174,7 +176,7 @@ void dist_sampler_set_epoch(dist_sampler *sampler, uint64_t epoch)
     if (!sampler_is_there(sampler))
         return;
     sampler->epoch = epoch;
-    sampler->key = disti_permute_key(sampler->options.seed, epoch);
+    sampler->key = permute_key(sampler->options.seed, epoch);
     sampler->start = 0;
     sampler->taken = 0;
 }
@@ -205,7 +207,7 @@ uint64_t dist_sampler_at(const dist_sampler *sampler, uint64_t i)
         return 0;
     count = sampler->options.count;
     at = sampler_place(sampler, i) % count;
-    return sampler->options.shuffle ? disti_permute(count, sampler->key, at) : at;
+    return sampler->options.shuffle ? sampler_permute(count, sampler->key, at) : at;
 }
 
 bool dist_sampler_is_padding(const dist_sampler *sampler, uint64_t i)

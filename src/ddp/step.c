@@ -9,7 +9,9 @@
 #include <math.h>
 #include <string.h>
 
-dist_status disti_ddp_tally_start(struct dist_ddp *ddp)
+/* Who took part in the step, and who had which gradient: added up over the ranks beside the last
+ * buckets. The second blocks. Both do nothing if no option asks for it. */
+static dist_status ddp_tally_start(struct dist_ddp *ddp)
 {
     if (!ddp->tally)
         return DIST_OK;
@@ -20,7 +22,7 @@ dist_status disti_ddp_tally_start(struct dist_ddp *ddp)
                                  DIST_INT32, DIST_SUM, &ddp->tally_work);
 }
 
-dist_status disti_ddp_tally_end(struct dist_ddp *ddp)
+static dist_status ddp_tally_end(struct dist_ddp *ddp)
 {
     dist_work *work = ddp->tally_work;
 
@@ -98,7 +100,8 @@ static void norm_square(const struct dist_ddp *ddp, struct ddp_parameter *parame
             : norm_squares_f64((const double *)(const void *)parameter->gradient, parameter->count);
 }
 
-void disti_ddp_square(struct dist_ddp *ddp, const struct ddp_bucket *bucket)
+/* Adds up the squares of a bucket that has arrived. */
+static void ddp_square(struct dist_ddp *ddp, const struct ddp_bucket *bucket)
 {
     const disti_environment saved = disti_environment_enter();
 
@@ -191,7 +194,7 @@ static dist_status ddp_bucket_next(struct dist_ddp *ddp, struct ddp_bucket *buck
         return DIST_OK;
     bucket->ended = disti_now_ns();
     if (ddp->clips)
-        disti_ddp_square(ddp, bucket);
+        ddp_square(ddp, bucket);
     return DIST_OK;
 }
 
@@ -236,7 +239,8 @@ static dist_status ddp_stages_move(struct dist_ddp *ddp)
     return status;
 }
 
-dist_status disti_ddp_advance(struct dist_ddp *ddp)
+/* Starts buckets that are full, and moves those that have started on. Does not block. */
+static dist_status ddp_advance(struct dist_ddp *ddp)
 {
     dist_status status = ddp_stages_move(ddp);
 
@@ -269,6 +273,8 @@ static dist_status ddp_check_step(const struct dist_ddp *ddp, const char *call)
     return status;
 }
 
+static const char *ddp_name(const struct dist_ddp *ddp, int i);
+
 dist_status dist_ddp_ready(dist_ddp *ddp, int index)
 {
     dist_status status = ddp_check_step(ddp, "dist_ddp_ready");
@@ -284,7 +290,7 @@ dist_status dist_ddp_ready(dist_ddp *ddp, int index)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "dist_ddp_ready: gradient %s is ready for the second time in this step; "
                           "call it once, when all of the gradient is there",
-                          disti_ddp_name(ddp, index));
+                          ddp_name(ddp, index));
     ddp->parameters[index].touched = true;
     ddp->squared = false;
     if (ddp->local) {
@@ -292,7 +298,7 @@ dist_status dist_ddp_ready(dist_ddp *ddp, int index)
         return DIST_OK;
     }
     ddp_mark_ready(ddp, index);
-    status = disti_ddp_advance(ddp);
+    status = ddp_advance(ddp);
     return status == DIST_OK ? DIST_OK : disti_ddp_fail(ddp, status);
 }
 
@@ -301,8 +307,10 @@ static void ddp_list_missing(const struct dist_ddp *ddp, struct ddp_list *list)
 {
     for (int i = 0; i < ddp->count; i++)
         if (ddp->parameters[i].gradient && !ddp->parameters[i].touched)
-            disti_ddp_list_add(list, disti_ddp_name(ddp, i));
+            disti_ddp_list_add(list, ddp_name(ddp, i));
 }
+
+static void ddp_clear(struct ddp_parameter *parameter, dist_dtype dtype);
 
 /* Gradients left out are zero; those of earlier, local steps are there already. */
 static dist_status ddp_fill(struct dist_ddp *ddp)
@@ -323,11 +331,11 @@ static dist_status ddp_fill(struct dist_ddp *ddp)
         if (!parameter->gradient || parameter->ready)
             continue;
         if (ddp->joined || !parameter->touched)
-            disti_ddp_clear(parameter, ddp->options.dtype);
+            ddp_clear(parameter, ddp->options.dtype);
         parameter->ready = true;
         ddp->buckets[parameter->bucket].missing--;
     }
-    return disti_ddp_advance(ddp);
+    return ddp_advance(ddp);
 }
 
 /* A sweep over the buckets moves each of them by one stage, in order. */
@@ -382,7 +390,7 @@ static bool ddp_clear_unused(struct dist_ddp *ddp)
     for (int i = 0; i < ddp->count; i++) {
         if (!ddp->parameters[i].gradient || ddp->tally[1 + i] > 0)
             continue;
-        disti_ddp_clear(&ddp->parameters[i], ddp->options.dtype);
+        ddp_clear(&ddp->parameters[i], ddp->options.dtype);
         any = true;
     }
     return any;
@@ -405,11 +413,11 @@ dist_status disti_ddp_reduce(struct dist_ddp *ddp)
     dist_status status = ddp_fill(ddp);
 
     if (status == DIST_OK)
-        status = disti_ddp_tally_start(ddp);
+        status = ddp_tally_start(ddp);
     if (status == DIST_OK)
         status = ddp_drain(ddp);
     if (status == DIST_OK)
-        status = disti_ddp_tally_end(ddp);
+        status = ddp_tally_end(ddp);
     if (status == DIST_OK)
         status = ddp_end(ddp);
     ddp->stats.waited += (double)(disti_now_ns() - began) * 1e-9;
@@ -428,9 +436,10 @@ dist_status dist_ddp_finish(dist_ddp *ddp)
     return DIST_OK;
 }
 
+/* "'conv1.bias'" of parameter i, for messages. */
 /* What a program asks and sets between steps, and how it all fails. */
 
-const char *disti_ddp_name(const struct dist_ddp *ddp, int i)
+static const char *ddp_name(const struct dist_ddp *ddp, int i)
 {
     return ddp->parameters[i].name;
 }
@@ -438,7 +447,7 @@ const char *disti_ddp_name(const struct dist_ddp *ddp, int i)
 /* Works that are under way end soon, for their group has ended. */
 static void ddp_end_works(struct dist_ddp *ddp)
 {
-    disti_ddp_tally_end(ddp);
+    ddp_tally_end(ddp);
     for (int i = 0; i < ddp->bucket_count; i++) {
         dist_work *work = ddp->buckets[i].work;
 
@@ -517,7 +526,8 @@ dist_status dist_ddp_set_sync(dist_ddp *ddp, bool sync)
     return DIST_OK;
 }
 
-void disti_ddp_clear(struct ddp_parameter *parameter, dist_dtype dtype)
+/* Zeroes what bucket has of this rank's gradients that were left out. Host memory. */
+static void ddp_clear(struct ddp_parameter *parameter, dist_dtype dtype)
 {
     memset(parameter->gradient, 0, parameter->count * dist_dtype_size(dtype));
 }
@@ -534,7 +544,7 @@ dist_status dist_ddp_zero_gradients(dist_ddp *ddp)
                           "fill them there");
     for (int i = 0; i < ddp->count; i++)
         if (ddp->parameters[i].gradient)
-            disti_ddp_clear(&ddp->parameters[i], ddp->options.dtype);
+            ddp_clear(&ddp->parameters[i], ddp->options.dtype);
     ddp->squared = false;
     return DIST_OK;
 }

@@ -74,7 +74,8 @@ static void layout_share(struct dist_zero *zero, struct zero_bucket *bucket)
     zero->owned += bucket->counts[zero->rank];
 }
 
-dist_status disti_zero_layout(struct dist_zero *zero)
+/* layout.c: where everything lies. */
+static dist_status zero_layout(struct dist_zero *zero)
 {
     const size_t world = (size_t)zero->world;
 
@@ -98,7 +99,8 @@ size_t disti_zero_own(const struct dist_zero *zero, const struct zero_bucket *bu
     return bucket->at + bucket->offsets[zero->rank];
 }
 
-size_t disti_zero_part(const struct dist_zero *zero, int index, int rank, size_t *first_p)
+/* What rank `rank` owns of a parameter: *first_p and, of that, how many elements. */
+static size_t zero_zero_part(const struct dist_zero *zero, int index, int rank, size_t *first_p)
 {
     const struct zero_parameter *parameter = &zero->parameters[index];
     const struct zero_bucket *bucket = &zero->buckets[parameter->bucket];
@@ -118,7 +120,7 @@ dist_status disti_zero_each(struct dist_zero *zero, const struct zero_bucket *bu
     dist_status status = DIST_OK;
 
     for (int i = bucket->first; i <= bucket->last; i++) {
-        size_t first, left = disti_zero_part(zero, i, zero->rank, &first);
+        size_t first, left = zero_zero_part(zero, i, zero->rank, &first);
 
         while (left > 0 && status == DIST_OK) {
             const size_t at = zero->parameters[i].at + first;
@@ -193,7 +195,8 @@ static dist_status memory_state(struct dist_zero *zero)
     return status;
 }
 
-dist_status disti_zero_lists(struct dist_zero *zero)
+/* The lists of what each rank has. */
+static dist_status zero_lists(struct dist_zero *zero)
 {
     zero->parts = calloc((size_t)zero->world, sizeof(*zero->parts));
     zero->peers = (float **)calloc((size_t)zero->world, sizeof(*zero->peers));
@@ -203,7 +206,8 @@ dist_status disti_zero_lists(struct dist_zero *zero)
     return DIST_OK;
 }
 
-dist_status disti_zero_memory(struct dist_zero *zero)
+/* The memory of all, which decides the form. Collective; may fail on some ranks only. */
+static dist_status zero_memory(struct dist_zero *zero)
 {
     dist_status status = memory_share(zero);
 
@@ -212,7 +216,7 @@ dist_status disti_zero_memory(struct dist_zero *zero)
     return status == DIST_OK ? memory_state(zero) : status;
 }
 
-void disti_zero_memory_free(struct dist_zero *zero)
+static void zero_memory_free(struct dist_zero *zero)
 {
     if (zero->form == &disti_zero_machine)
         dist_shared_free(zero->parts[zero->rank]);
@@ -388,8 +392,8 @@ static dist_status zero_prepare(struct dist_zero *zero,
     if (status == DIST_OK)
         status = zero_parameters_copy(zero, parameters, count);
     if (status == DIST_OK)
-        status = disti_zero_lists(zero);
-    return status == DIST_OK ? disti_zero_layout(zero) : status;
+        status = zero_lists(zero);
+    return status == DIST_OK ? zero_layout(zero) : status;
 }
 
 /* What all ranks have to say alike. */
@@ -427,7 +431,7 @@ static dist_status zero_connect(struct dist_zero *zero, dist_group *group,
         return status;
     status = zero_agree(zero, group, status);
     if (status == DIST_OK) /* the parent's collective: nobody's failure ends it before it is done */
-        status = zero_agree(zero, group, disti_zero_memory(zero));
+        status = zero_agree(zero, group, zero_memory(zero));
     for (int i = 0; i < zero->count && status == DIST_OK && zero->rank == 0; i++)
         if (parameters[i].values)
             memcpy(dist_zero_values(zero, i), parameters[i].values,
@@ -453,7 +457,7 @@ static dist_status zero_release(struct dist_zero *zero)
 {
     dist_status status;
 
-    disti_zero_memory_free(zero);
+    zero_memory_free(zero);
     status = dist_destroy_process_group(zero->group);
     for (int i = 0; i < zero->count; i++)
         free(zero->parameters[i].name);
@@ -502,11 +506,13 @@ dist_status dist_zero_create(dist_group *group, const struct dist_zero_parameter
     return DIST_OK;
 }
 
+static bool zero_is_in_step(const struct dist_zero *zero);
+
 static void zero_part(struct dist_zero *zero)
 {
     dist_status status = DIST_ERR_ABORTED;
 
-    if (zero->failed == DIST_OK && !disti_zero_is_in_step(zero))
+    if (zero->failed == DIST_OK && !zero_is_in_step(zero))
         status = disti_ddp_leave(zero->group);
     if (status != DIST_OK)
         disti_zero_fail(zero, status);
@@ -557,7 +563,7 @@ dist_status disti_zero_check(const struct dist_zero *zero, const char *call)
     return DIST_OK;
 }
 
-bool disti_zero_is_in_step(const struct dist_zero *zero)
+static bool zero_is_in_step(const struct dist_zero *zero)
 {
     for (int i = 0; i < zero->count; i++)
         if (zero->parameters[i].ready)
@@ -565,11 +571,12 @@ bool disti_zero_is_in_step(const struct dist_zero *zero)
     return false;
 }
 
-dist_status disti_zero_check_between(const struct dist_zero *zero, const char *call)
+/* The same, and that no step is under way. */
+static dist_status zero_check_between(const struct dist_zero *zero, const char *call)
 {
     dist_status status = disti_zero_check(zero, call);
 
-    if (status == DIST_OK && disti_zero_is_in_step(zero))
+    if (status == DIST_OK && zero_is_in_step(zero))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "%s: a step is under way: call dist_zero_finish before", call);
     return status;
@@ -592,7 +599,7 @@ float *dist_zero_gradient(const dist_zero *zero, int index)
 
 dist_status dist_zero_clear_gradients(dist_zero *zero)
 {
-    dist_status status = disti_zero_check_between(zero, "dist_zero_clear_gradients");
+    dist_status status = zero_check_between(zero, "dist_zero_clear_gradients");
 
     if (status == DIST_OK)
         memset(zero->gradients, 0, zero->elements * sizeof(*zero->gradients));
@@ -601,7 +608,7 @@ dist_status dist_zero_clear_gradients(dist_zero *zero)
 
 dist_status dist_zero_sync_values(dist_zero *zero)
 {
-    dist_status status = disti_zero_check_between(zero, "dist_zero_sync_values");
+    dist_status status = zero_check_between(zero, "dist_zero_sync_values");
 
     if (status == DIST_OK) {
         status = zero->form->sync(zero);
@@ -617,7 +624,7 @@ uint64_t dist_zero_get_steps(const dist_zero *zero)
 
 dist_status dist_zero_set_steps(dist_zero *zero, uint64_t steps)
 {
-    dist_status status = disti_zero_check_between(zero, "dist_zero_set_steps");
+    dist_status status = zero_check_between(zero, "dist_zero_set_steps");
 
     if (status == DIST_OK && steps > INT64_MAX)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
@@ -656,7 +663,7 @@ struct state_parts {
 static dist_status state_check(const struct dist_zero *zero, const char *call, int index, int which,
                                const float *values, int root)
 {
-    dist_status status = disti_zero_check_between(zero, call);
+    dist_status status = zero_check_between(zero, call);
 
     if (status != DIST_OK)
         return status;
@@ -683,7 +690,7 @@ static dist_status state_divide(const struct dist_zero *zero, int index, struct 
     if (!parts->counts || !parts->offsets)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for the parts of %d ranks", zero->world);
     for (int r = 0; r < zero->world; r++)
-        parts->counts[r] = disti_zero_part(zero, index, r, &parts->offsets[r]);
+        parts->counts[r] = zero_zero_part(zero, index, r, &parts->offsets[r]);
     return DIST_OK;
 }
 
@@ -701,7 +708,7 @@ static float *state_own(const struct dist_zero *zero, int index, int which)
     float *array = zero->state + (size_t)which * zero->owned + bucket->owned_at;
     size_t first;
 
-    if (disti_zero_part(zero, index, zero->rank, &first) == 0)
+    if (zero_zero_part(zero, index, zero->rank, &first) == 0)
         return array;
     return array + (parameter->at + first - disti_zero_own(zero, bucket));
 }

@@ -81,14 +81,8 @@ struct dist_zero {
     struct dist_zero_stats stats;
 };
 
-/* layout.c: where everything lies. */
-dist_status disti_zero_layout(struct dist_zero *zero);
-
 /* Where this rank's share of a bucket begins. */
 size_t disti_zero_own(const struct dist_zero *zero, const struct zero_bucket *bucket);
-
-/* What rank `rank` owns of a parameter: *first_p and, of that, how many elements. */
-size_t disti_zero_part(const struct dist_zero *zero, int index, int rank, size_t *first_p);
 
 /* Calls visit for each block that this rank owns of a bucket, until one fails. */
 typedef dist_status (*zero_visit_fn)(struct dist_zero *zero, const struct zero_block *block);
@@ -97,19 +91,6 @@ dist_status disti_zero_each(struct dist_zero *zero, const struct zero_bucket *bu
 
 /* memory.c */
 
-/* The lists of what each rank has. */
-dist_status disti_zero_lists(struct dist_zero *zero);
-/* The memory of all, which decides the form. Collective; may fail on some ranks only. */
-dist_status disti_zero_memory(struct dist_zero *zero);
-void disti_zero_memory_free(struct dist_zero *zero);
-
-/* step.c, for the forms. The optimizer's step for a block, of which these are the gradients. */
-dist_status disti_zero_update(struct dist_zero *zero, const struct zero_block *block,
-                              float *gradients);
-/* Adds the squares of a block to zero->squares. */
-void disti_zero_square(struct dist_zero *zero, const float *gradients, size_t count);
-/* The norm over all ranks, and zero->scale. Collective. */
-dist_status disti_zero_clip(struct dist_zero *zero);
 /* Waits for a work, of which the bucket then has none; there may be none. */
 dist_status disti_zero_wait(struct dist_zero *zero, struct zero_bucket *bucket);
 
@@ -119,8 +100,5 @@ dist_status disti_zero_wait(struct dist_zero *zero, struct zero_bucket *bucket);
 dist_status disti_zero_fail(struct dist_zero *zero, dist_status status);
 /* May it be used? `call` is for the message. */
 dist_status disti_zero_check(const struct dist_zero *zero, const char *call);
-/* The same, and that no step is under way. */
-dist_status disti_zero_check_between(const struct dist_zero *zero, const char *call);
-bool disti_zero_is_in_step(const struct dist_zero *zero);
 
 #endif

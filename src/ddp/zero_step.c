@@ -74,11 +74,16 @@ static float *machine_reduce(const struct dist_zero *zero, const struct zero_blo
     return reduced;
 }
 
+static dist_status zero_update(struct dist_zero *zero, const struct zero_block *block,
+                               float *gradients);
+
 /* While the sums are in cache. */
 static dist_status machine_update(struct dist_zero *zero, const struct zero_block *block)
 {
-    return disti_zero_update(zero, block, machine_reduce(zero, block));
+    return zero_update(zero, block, machine_reduce(zero, block));
 }
+
+static void zero_square(struct dist_zero *zero, const float *gradients, size_t count);
 
 /* In place: nobody else reads what this rank owns of its own gradients. */
 static dist_status machine_square(struct dist_zero *zero, const struct zero_block *block)
@@ -86,13 +91,13 @@ static dist_status machine_square(struct dist_zero *zero, const struct zero_bloc
     const float *reduced = machine_reduce(zero, block);
 
     memmove(zero->gradients + block->at, reduced, block->count * sizeof(*reduced));
-    disti_zero_square(zero, reduced, block->count);
+    zero_square(zero, reduced, block->count);
     return DIST_OK;
 }
 
 static dist_status machine_update_clipped(struct dist_zero *zero, const struct zero_block *block)
 {
-    return disti_zero_update(zero, block, zero->gradients + block->at);
+    return zero_update(zero, block, zero->gradients + block->at);
 }
 
 /* This rank's share of all buckets. */
@@ -107,6 +112,8 @@ static dist_status machine_work(struct dist_zero *zero, zero_visit_fn visit)
     return status;
 }
 
+static dist_status zero_clip(struct dist_zero *zero);
+
 static dist_status machine_finish(struct dist_zero *zero)
 {
     const bool clips = zero->options.max_norm > 0.0;
@@ -115,7 +122,7 @@ static dist_status machine_finish(struct dist_zero *zero)
     if (status == DIST_OK && clips)
         status = machine_work(zero, machine_square);
     if (status == DIST_OK && clips)
-        status = disti_zero_clip(zero);
+        status = zero_clip(zero);
     if (status == DIST_OK)
         status = machine_work(zero, clips ? machine_update_clipped : machine_update);
     return status == DIST_OK ? machine_barrier(zero) : status;
@@ -157,13 +164,13 @@ static dist_status network_start(struct dist_zero *zero)
 
 static dist_status network_square(struct dist_zero *zero, const struct zero_block *block)
 {
-    disti_zero_square(zero, zero->gradients + block->at, block->count);
+    zero_square(zero, zero->gradients + block->at, block->count);
     return DIST_OK;
 }
 
 static dist_status network_update(struct dist_zero *zero, const struct zero_block *block)
 {
-    return disti_zero_update(zero, block, zero->gradients + block->at);
+    return zero_update(zero, block, zero->gradients + block->at);
 }
 
 static dist_status network_work(struct dist_zero *zero, const struct zero_bucket *bucket,
@@ -186,7 +193,7 @@ static dist_status network_clip(struct dist_zero *zero)
         if (status == DIST_OK)
             status = network_work(zero, &zero->buckets[i], network_square);
     }
-    return status == DIST_OK ? disti_zero_clip(zero) : status;
+    return status == DIST_OK ? zero_clip(zero) : status;
 }
 
 /* A bucket's parameters travel while the next is updated. */
@@ -228,9 +235,10 @@ dist_status disti_zero_wait(struct dist_zero *zero, struct zero_bucket *bucket)
     return status;
 }
 
+/* Adds the squares of a block to zero->squares. */
 /* ---- for each block ---- */
 
-void disti_zero_square(struct dist_zero *zero, const float *gradients, size_t count)
+static void zero_square(struct dist_zero *zero, const float *gradients, size_t count)
 {
     const double squares = disti_squares_f32(gradients, count);
     const disti_environment saved = disti_environment_enter();
@@ -260,7 +268,8 @@ static void step_scale(const struct dist_zero *zero, float *gradients, size_t co
     disti_environment_leave(saved);
 }
 
-dist_status disti_zero_clip(struct dist_zero *zero)
+/* The norm over all ranks, and zero->scale. Collective. */
+static dist_status zero_clip(struct dist_zero *zero)
 {
     const int64_t began = disti_now_ns();
     dist_status status =
@@ -272,8 +281,9 @@ dist_status disti_zero_clip(struct dist_zero *zero)
     return status;
 }
 
-dist_status disti_zero_update(struct dist_zero *zero, const struct zero_block *block,
-                              float *gradients)
+/* step.c, for the forms. The optimizer's step for a block, of which these are the gradients. */
+static dist_status zero_update(struct dist_zero *zero, const struct zero_block *block,
+                               float *gradients)
 {
     float *state[DIST_ZERO_STATE_MAX];
     struct dist_zero_slice slice = {.parameter = block->parameter,

@@ -160,7 +160,8 @@ bool disti_slurm_first_host(const char *text, char *host, size_t size)
     return at > 0;
 }
 
-int disti_slurm_port(const char *job)
+/* A port that all processes of the step work out alike from its name: 20000 to 29499. */
+static int slurm_port(const char *job)
 {
     unsigned hash = 5381;
 
@@ -198,7 +199,11 @@ static dist_status mindspore_time(struct disti_launch *launch)
     return disti_env_seconds("MS_CLUSTER_TIMEOUT", -1, &launch->timeout_ms);
 }
 
-dist_status disti_launch_mindspore_agent(struct disti_launch *launch)
+/*
+ * Of a process of distrun --role mindspore. Its numbers, and the place of the store, are in the
+ * variables that all processes of distrun have; who has no rank is the scheduler, which holds it.
+ */
+static dist_status launch_mindspore_agent(struct disti_launch *launch)
 {
     const char *role = disti_env("MS_ROLE");
 
@@ -209,9 +214,11 @@ dist_status disti_launch_mindspore_agent(struct disti_launch *launch)
     return mindspore_time(launch);
 }
 
+/* What MindSpore's variables say besides the numbers: role, place and time. ERR_INVALID_ARGUMENT
+ * names the one that is wrong, or is not there. */
 /* A scheduler of MindSpore itself may hold MS_SCHED_PORT: our store, whoever holds it, takes the
  * next. */
-dist_status disti_launch_mindspore(struct disti_launch *launch)
+static dist_status launch_mindspore(struct disti_launch *launch)
 {
     const char *host = disti_env("MS_SCHED_HOST");
     int port = -1;
@@ -267,10 +274,9 @@ static const struct launch_source launch_sources[] = {
     {"environment", "WORLD_SIZE", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
      launch_environment, false},
     {"environment", "RANK", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", NULL, false},
-    {"MindSpore", "MS_WORKER_NUM", "MS_NODE_ID", "MS_WORKER_NUM", NULL, NULL,
-     disti_launch_mindspore, false},
-    {"MindSpore", "MS_ROLE", "MS_NODE_ID", "MS_WORKER_NUM", NULL, NULL, disti_launch_mindspore,
+    {"MindSpore", "MS_WORKER_NUM", "MS_NODE_ID", "MS_WORKER_NUM", NULL, NULL, launch_mindspore,
      false},
+    {"MindSpore", "MS_ROLE", "MS_NODE_ID", "MS_WORKER_NUM", NULL, NULL, launch_mindspore, false},
 };
 #define LAUNCH_SOURCES (sizeof(launch_sources) / sizeof(launch_sources[0]))
 
@@ -372,7 +378,7 @@ static dist_status launch_torchrun(struct disti_launch *launch)
     launch_job(launch, "torchrun", disti_env("TORCHELASTIC_RUN_ID"), disti_env("MASTER_PORT"));
     if (own && (!has_store || strcmp(own, "1") == 0)) {
         const dist_status status = launch_agent_store(own, launch);
-        return status == DIST_OK ? disti_launch_mindspore_agent(launch) : status;
+        return status == DIST_OK ? launch_mindspore_agent(launch) : status;
     }
     if (has_store && launch->port > 0)
         launch->port += launch->port < 65535 ? 1 : -1;
@@ -441,7 +447,7 @@ static dist_status launch_srun(struct disti_launch *launch)
         launch->guessed = true;
         launch->serves = node == 0 && launch->local_rank == 0;
         if (!disti_env("MASTER_PORT"))
-            launch->port = disti_slurm_port(launch->job);
+            launch->port = slurm_port(launch->job);
     }
     return DIST_OK;
 }

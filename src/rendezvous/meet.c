@@ -225,8 +225,10 @@ dist_status disti_meet_listen(const struct disti_meeting *meeting, const char *h
     return DIST_OK;
 }
 
-dist_status disti_meet_connect(const struct disti_meeting *meeting, const char *host, int port,
-                               const struct disti_secret *secret, struct disti_bootstrap *bootstrap)
+/* Connects to that address, until the deadline, as one that has that secret. */
+static dist_status meet_connect(const struct disti_meeting *meeting, const char *host, int port,
+                                const struct disti_secret *secret,
+                                struct disti_bootstrap *bootstrap)
 {
     struct disti_store_target target = {.host = host,
                                         .port = port,
@@ -246,14 +248,19 @@ dist_status disti_meet_connect_word(const struct disti_meeting *meeting, const c
     dist_status status;
 
     disti_secret_set_word(&secret, word);
-    status = disti_meet_connect(meeting, host, port, &secret, bootstrap);
+    status = meet_connect(meeting, host, port, &secret, bootstrap);
     disti_secret_wipe(&secret);
     return status;
 }
 
-dist_status disti_meet_seek(const struct disti_meeting *meeting, disti_meet_locate_fn locate,
-                            const char *name, int most_ms, struct disti_store_tries *tries_p,
-                            struct disti_bootstrap *bootstrap)
+/*
+ * Looks for the store of that name and connects to it, time and again, at most most_ms apart.
+ * IN_PROGRESS: the deadline has passed, and *tries_p says what was met; its text is the caller's
+ * until something is. Other failures are reported.
+ */
+static dist_status meet_seek(const struct disti_meeting *meeting, disti_meet_locate_fn locate,
+                             const char *name, int most_ms, struct disti_store_tries *tries_p,
+                             struct disti_bootstrap *bootstrap)
 {
     struct disti_meet_address address = {.port = 0};
     struct disti_secret secret = {0};
@@ -292,8 +299,7 @@ dist_status disti_meet_serve(const struct disti_meeting *meeting, const char *ho
     dist_status status = disti_store_server_run(server);
 
     if (status == DIST_OK)
-        status =
-            disti_meet_connect(meeting, host, disti_store_server_port(server), &secret, bootstrap);
+        status = meet_connect(meeting, host, disti_store_server_port(server), &secret, bootstrap);
     disti_secret_wipe(&secret);
     if (status == DIST_OK)
         bootstrap->server = server;
@@ -348,7 +354,7 @@ dist_status disti_meet_tcp(const struct disti_meeting *meeting, const char *host
     if (status != DIST_OK)
         return status;
     if (!meeting->serves) {
-        status = disti_meet_connect(meeting, host, port, &secret, bootstrap);
+        status = meet_connect(meeting, host, port, &secret, bootstrap);
     } else if ((status = disti_meet_listen_at(meeting, host, port, &server)) == DIST_OK) {
         disti_store_server_set_holder(server, meeting->rank);
         disti_store_server_set_secret(server, &secret);
@@ -532,7 +538,7 @@ dist_status disti_meet_local(const struct disti_meeting *meeting, const char *jo
     if (meeting->rank == 0)
         return local_serve(meeting, job, bootstrap);
     /* Asked anew each time: behind the discovery may still be the last group's store. */
-    status = disti_meet_seek(meeting, local_ask, job, 50, &tries, bootstrap);
+    status = meet_seek(meeting, local_ask, job, 50, &tries, bootstrap);
     if (status != DIST_IN_PROGRESS)
         return status;
     return disti_fail(DIST_ERR_RENDEZVOUS,
@@ -682,7 +688,7 @@ dist_status disti_meet_file(const struct disti_meeting *meeting, const char *pat
     if (meeting->rank == 0)
         return file_serve(meeting, path, bootstrap);
     /* Read anew each time: a file that an earlier job left leads nowhere. */
-    status = disti_meet_seek(meeting, file_read, path, 200, &tries, bootstrap);
+    status = meet_seek(meeting, file_read, path, 200, &tries, bootstrap);
     if (status != DIST_IN_PROGRESS)
         return status;
     return disti_fail(DIST_ERR_RENDEZVOUS,

@@ -29,23 +29,6 @@ struct disti_facts {
     bool by_pmix; /* the ranks meet through the launcher's PMIx */
 };
 
-/* From the options, the init method and the environment. The options stay the caller's, and must
- * live as long as the facts. */
-dist_status disti_facts_gather(const struct dist_options *options, struct disti_facts *facts_p);
-
-/* What the launcher says when it is asked, where it does not say it unasked. Blocks until then. */
-dist_status disti_facts_ask_launcher(struct disti_facts *facts, int64_t deadline);
-
-/* Completes and checks rank and world size. ERR_RENDEZVOUS names what is missing,
- * ERR_INVALID_ARGUMENT what is wrong. */
-dist_status disti_facts_complete(struct disti_facts *facts);
-
-/* May a scheduler have part in the meeting? */
-bool disti_facts_are_scheduled(const struct disti_facts *facts);
-
-/* Is this process one? Whoever has a rank by another word than the launcher's is none. */
-bool disti_facts_are_scheduler(const struct disti_facts *facts);
-
 /* The discovery: a Unix socket by which the ranks of one machine learn where their store is. */
 
 /*
@@ -85,20 +68,7 @@ int disti_slurm_tasks(const char *text, int node);
 /* The first host of "n[01-03,7],m5" ("n01"). False if the text is malformed or it does not fit. */
 bool disti_slurm_first_host(const char *text, char *host, size_t size);
 
-/* A port that all processes of the step work out alike from its name: 20000 to 29499. */
-int disti_slurm_port(const char *job);
-
 /* The roles of MindSpore's processes. */
-
-/* What MindSpore's variables say besides the numbers: role, place and time. ERR_INVALID_ARGUMENT
- * names the one that is wrong, or is not there. */
-dist_status disti_launch_mindspore(struct disti_launch *launch);
-
-/*
- * Of a process of distrun --role mindspore. Its numbers, and the place of the store, are in the
- * variables that all processes of distrun have; who has no rank is the scheduler, which holds it.
- */
-dist_status disti_launch_mindspore_agent(struct disti_launch *launch);
 
 /* The ways to meet, one file each: all end with a store, and rank 0 with its server. */
 
@@ -195,10 +165,6 @@ dist_status disti_meet_oob(const struct disti_meeting *meeting, dist_oob_all_gat
 dist_status disti_meet_listen(const struct disti_meeting *meeting, const char *host,
                               struct disti_store_server **server_p);
 
-/* Connects to that address, until the deadline, as one that has that secret. */
-dist_status disti_meet_connect(const struct disti_meeting *meeting, const char *host, int port,
-                               const struct disti_secret *secret,
-                               struct disti_bootstrap *bootstrap);
 /* The same, as one that knows that word ("": none). */
 dist_status disti_meet_connect_word(const struct disti_meeting *meeting, const char *host, int port,
                                     const char *word, struct disti_bootstrap *bootstrap);
@@ -209,15 +175,6 @@ dist_status disti_meet_serve(const struct disti_meeting *meeting, const char *ho
 
 /* Looks once, without waiting. IN_PROGRESS: nothing is said yet. */
 typedef dist_status (*disti_meet_locate_fn)(const char *name, struct disti_meet_address *address_p);
-
-/*
- * Looks for the store of that name and connects to it, time and again, at most most_ms apart.
- * IN_PROGRESS: the deadline has passed, and *tries_p says what was met; its text is the caller's
- * until something is. Other failures are reported.
- */
-dist_status disti_meet_seek(const struct disti_meeting *meeting, disti_meet_locate_fn locate,
-                            const char *name, int most_ms, struct disti_store_tries *tries_p,
-                            struct disti_bootstrap *bootstrap);
 
 /* The launcher's PMIx: what it says of the job, and what it carries from rank 0 to the others. */
 
@@ -233,22 +190,10 @@ dist_status disti_meet_seek(const struct disti_meeting *meeting, disti_meet_loca
 /* Does the environment say that a launcher serves PMIx to this process? */
 bool disti_pmix_is_offered(void);
 
-/*
- * Connects to the server, unless this process is connected. A forked child of a process that is
- * connected cannot.
- */
-bool disti_pmix_open(int64_t deadline, char reason[DISTI_PMIX_REASON]);
-
 /* What the launcher says of this process; -1: it does not. Once it is open. */
 struct disti_pmix_job {
     int world_size, local_rank, local_world_size;
 };
-bool disti_pmix_ask_job(int64_t deadline, struct disti_pmix_job *job_p,
-                        char reason[DISTI_PMIX_REASON]);
-
-/* Gives rank 0's text to all ranks of the job: all of them call this. Once it is open. */
-bool disti_pmix_spread(int rank, char text[DISTI_PMIX_TEXT], int64_t deadline,
-                       char reason[DISTI_PMIX_REASON]);
 
 /*
  * Ends the connection after use, as MPI_Init of Open MPI 5 fails in a process that is connected.
@@ -269,11 +214,5 @@ struct disti_pmix_api {
     const char *(*version)(void);
     bool reopens; /* the process may call init again after finalize */
 };
-
-/*
- * Its functions, or NULL and why not. It is opened once, and not closed again: threads of it may
- * run. Any thread.
- */
-const struct disti_pmix_api *disti_pmix_load(char reason[DISTI_PMIX_REASON]);
 
 #endif

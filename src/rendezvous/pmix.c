@@ -82,7 +82,11 @@ static bool library_try(char reason[DISTI_PMIX_REASON])
     return handle && !missing;
 }
 
-const struct disti_pmix_api *disti_pmix_load(char reason[DISTI_PMIX_REASON])
+/*
+ * Its functions, or NULL and why not. It is opened once, and not closed again: threads of it may
+ * run. Any thread.
+ */
+static const struct disti_pmix_api *pmix_load(char reason[DISTI_PMIX_REASON])
 {
     bool loaded;
 
@@ -249,12 +253,16 @@ static int pmix_connect(struct pmix_question *question)
     return status;
 }
 
-bool disti_pmix_open(int64_t deadline, char reason[DISTI_PMIX_REASON])
+/*
+ * Connects to the server, unless this process is connected. A forked child of a process that is
+ * connected cannot.
+ */
+static bool pmix_open(int64_t deadline, char reason[DISTI_PMIX_REASON])
 {
     struct pmix_question *question;
     bool open;
 
-    pmix_api = disti_pmix_load(reason);
+    pmix_api = pmix_load(reason);
     if (!pmix_api || pmix_is_connected())
         return pmix_api;
     if (pmix_connected) {
@@ -322,8 +330,8 @@ static int pmix_get_job(struct pmix_question *question)
     return DISTI_PMIX_SUCCESS;
 }
 
-bool disti_pmix_ask_job(int64_t deadline, struct disti_pmix_job *job_p,
-                        char reason[DISTI_PMIX_REASON])
+static bool pmix_ask_job(int64_t deadline, struct disti_pmix_job *job_p,
+                         char reason[DISTI_PMIX_REASON])
 {
     struct pmix_question *question = pmix_question_new(pmix_get_job, deadline, reason);
     bool answered = question && pmix_ask(question, deadline, reason);
@@ -365,8 +373,9 @@ static int pmix_carry(struct pmix_question *question)
     return status;
 }
 
-bool disti_pmix_spread(int rank, char text[DISTI_PMIX_TEXT], int64_t deadline,
-                       char reason[DISTI_PMIX_REASON])
+/* Gives rank 0's text to all ranks of the job: all of them call this. Once it is open. */
+static bool pmix_spread(int rank, char text[DISTI_PMIX_TEXT], int64_t deadline,
+                        char reason[DISTI_PMIX_REASON])
 {
     static _Atomic int meetings; /* each has a key of its own: values once read are kept */
     struct pmix_question *question = pmix_question_new(pmix_carry, deadline, reason);
@@ -393,7 +402,7 @@ bool disti_launch_meets_by_pmix(const struct disti_launch *launch, bool local, i
     if (!launch->pmix || launch->world_size < 2 || (launch->host[0] && !launch->guessed) ||
         (local && !launch->pmix_always))
         return false;
-    if (disti_pmix_open(deadline, reason) || disti_expired(deadline))
+    if (pmix_open(deadline, reason) || disti_expired(deadline))
         return true;
     disti_log_from(__FILE__, launch->pmix_always ? DIST_LOG_WARN : DIST_LOG_INFO,
                    "the launcher's PMIx is not used: %s", reason);
@@ -405,7 +414,7 @@ dist_status disti_launch_ask_pmix(struct disti_launch *launch, int64_t deadline)
     struct disti_pmix_job job;
     char reason[DISTI_PMIX_REASON];
 
-    if (!disti_pmix_open(deadline, reason) || !disti_pmix_ask_job(deadline, &job, reason))
+    if (!pmix_open(deadline, reason) || !pmix_ask_job(deadline, &job, reason))
         return disti_fail(
             DIST_ERR_RENDEZVOUS,
             "rank %d: the launcher's PMIx, which would know the world size, cannot be "
@@ -484,7 +493,7 @@ dist_status disti_meet_pmix(const struct disti_meeting *meeting, bool one_machin
     disti_info("rank %d meets the others through the launcher's PMIx", meeting->rank);
     if (meeting->rank == 0)
         listens = pmix_listen(meeting, one_machine, text, &server);
-    if (!disti_pmix_spread(meeting->rank, text, meeting->deadline, reason)) {
+    if (!pmix_spread(meeting->rank, text, meeting->deadline, reason)) {
         disti_store_server_stop(server, 0);
         return pmix_fail_to_meet(meeting, reason);
     }

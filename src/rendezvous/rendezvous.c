@@ -50,7 +50,9 @@ static void facts_pick_all(struct disti_facts *facts)
     }
 }
 
-dist_status disti_facts_gather(const struct dist_options *options, struct disti_facts *facts)
+/* From the options, the init method and the environment. The options stay the caller's, and must
+ * live as long as the facts. */
+static dist_status facts_gather(const struct dist_options *options, struct disti_facts *facts)
 {
     dist_status status = disti_url_parse(options->init_method, &facts->url);
     bool told = options->rank >= 0 && options->world_size >= 0 &&
@@ -76,7 +78,8 @@ dist_status disti_facts_gather(const struct dist_options *options, struct disti_
     return DIST_OK;
 }
 
-dist_status disti_facts_ask_launcher(struct disti_facts *facts, int64_t deadline)
+/* What the launcher says when it is asked, where it does not say it unasked. Blocks until then. */
+static dist_status facts_ask_launcher(struct disti_facts *facts, int64_t deadline)
 {
     struct disti_launch *launch = &facts->launch;
     dist_status status;
@@ -108,27 +111,31 @@ static dist_status facts_missing(const struct disti_facts *facts)
                       facts->rank.value, facts->rank.from);
 }
 
-bool disti_facts_are_scheduled(const struct disti_facts *facts)
+/* May a scheduler have part in the meeting? */
+static bool facts_are_scheduled(const struct disti_facts *facts)
 {
     return facts->launch.scheduler != DISTI_SCHEDULER_NONE && !facts->options->oob_all_gather &&
            (facts->url.kind == DISTI_URL_NONE || facts->url.kind == DISTI_URL_ENV);
 }
 
-bool disti_facts_are_scheduler(const struct disti_facts *facts)
+/* Is this process one? Whoever has a rank by another word than the launcher's is none. */
+static bool facts_are_scheduler(const struct disti_facts *facts)
 {
-    return disti_facts_are_scheduled(facts) && facts->launch.scheduler == DISTI_SCHEDULER_SELF &&
+    return facts_are_scheduled(facts) && facts->launch.scheduler == DISTI_SCHEDULER_SELF &&
            facts->rank.value < 0;
 }
 
-dist_status disti_facts_complete(struct disti_facts *facts)
+/* Completes and checks rank and world size. ERR_RENDEZVOUS names what is missing,
+ * ERR_INVALID_ARGUMENT what is wrong. */
+static dist_status facts_complete(struct disti_facts *facts)
 {
     bool nothing = facts->rank.value < 0 && facts->world_size.value < 0;
 
     if (nothing && facts->url.kind == DISTI_URL_NONE && !facts->options->oob_all_gather)
         facts->rank.value = 0, facts->world_size.value = 1;
-    if (facts->world_size.value == 1 && facts->rank.value < 0 && !disti_facts_are_scheduler(facts))
+    if (facts->world_size.value == 1 && facts->rank.value < 0 && !facts_are_scheduler(facts))
         facts->rank.value = 0;
-    if (facts->world_size.value < 0 || (facts->rank.value < 0 && !disti_facts_are_scheduled(facts)))
+    if (facts->world_size.value < 0 || (facts->rank.value < 0 && !facts_are_scheduled(facts)))
         return facts_missing(facts);
     if (facts->world_size.value == 0)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
@@ -302,7 +309,7 @@ static dist_status rendezvous_no_way(const struct disti_facts *facts, int rank)
                           "rank %d: mpi:// works only with a backend that uses MPI: choose backend "
                           "mpi, or give env://, tcp:// or file://",
                           rank);
-    if (disti_facts_are_scheduled(facts))
+    if (facts_are_scheduled(facts))
         return disti_fail(
             DIST_ERR_RENDEZVOUS,
             "MS_SCHED_HOST is not set: set it to the address of the machine where the "
@@ -335,7 +342,7 @@ static dist_status rendezvous_meet(const struct disti_facts *facts,
     /* Several workers of distrun may each be an mpirun, and all of them see one MASTER_PORT. */
     if (launch->inside && url->kind <= DISTI_URL_ENV && rendezvous_is_local(launch))
         return disti_meet_local(meeting, launch->job, bootstrap);
-    if (disti_facts_are_scheduled(facts) && launch->host[0])
+    if (facts_are_scheduled(facts) && launch->host[0])
         return disti_meet_scheduled(
             meeting, launch->host, launch->port,
             launch->scheduler == DISTI_SCHEDULER_EXPECTED ? RENDEZVOUS_PATIENCE_MS : 0, bootstrap);
@@ -448,17 +455,17 @@ static dist_status rendezvous_run(const struct dist_options *options, int timeou
     struct disti_meeting meeting;
     struct disti_facts facts;
     int64_t deadline = disti_deadline_ms(timeout_ms);
-    dist_status status = disti_facts_gather(options ? options : &defaults, &facts);
+    dist_status status = facts_gather(options ? options : &defaults, &facts);
 
     if (status == DIST_OK)
-        status = disti_facts_ask_launcher(&facts, deadline);
+        status = facts_ask_launcher(&facts, deadline);
     if (status == DIST_OK)
-        status = disti_facts_complete(&facts);
+        status = facts_complete(&facts);
     if (status != DIST_OK)
         return status;
     rendezvous_try_pmix(&facts, deadline);
     meeting = rendezvous_plan(&facts, timeout_ms);
-    if (disti_facts_are_scheduler(&facts))
+    if (facts_are_scheduler(&facts))
         return rendezvous_schedule(&facts, &meeting);
     bootstrap.rank = meeting.rank;
     bootstrap.world_size = meeting.world_size;
@@ -529,7 +536,7 @@ bool disti_rendezvous_is_scheduler(const struct dist_options *options)
 {
     struct disti_facts facts;
 
-    return disti_facts_gather(options, &facts) == DIST_OK && disti_facts_are_scheduler(&facts);
+    return facts_gather(options, &facts) == DIST_OK && facts_are_scheduler(&facts);
 }
 
 dist_status disti_bootstrap_correct_host(struct disti_bootstrap *bootstrap)

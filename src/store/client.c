@@ -29,7 +29,8 @@ void disti_store_wait_by(disti_store_wait_fn wait)
     atomic_store(&client_waits, wait);
 }
 
-bool disti_store_client_poll_too(struct disti_store *store, int fd)
+/* Adds the descriptor to the set of disti_store_fd. False: the kernel refuses. */
+static bool store_client_poll_too(struct disti_store *store, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN};
 
@@ -64,8 +65,8 @@ struct disti_store *disti_store_client_new(int fd, struct disti_tls *tls)
     store->news_end = &store->news;
     store->epoll_fd = disti_descriptor_own(epoll_create1(EPOLL_CLOEXEC));
     store->news_fd = disti_descriptor_own(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-    if (store->epoll_fd >= 0 && store->news_fd >= 0 && disti_store_client_poll_too(store, fd) &&
-        disti_store_client_poll_too(store, store->news_fd))
+    if (store->epoll_fd >= 0 && store->news_fd >= 0 && store_client_poll_too(store, fd) &&
+        store_client_poll_too(store, store->news_fd))
         return store;
     disti_store_client_free(store);
     return NULL;
@@ -158,6 +159,10 @@ static size_t client_pack_party(struct disti_store *store, const struct client_r
     return disti_wire_party_bytes(party && party->ranks ? (size_t)party->count : 0);
 }
 
+static void store_client_pump(struct disti_store *store);
+
+static void store_client_lose(struct disti_store *store, const char *why);
+
 static dist_status client_send_frame(struct disti_store *store,
                                      const struct client_request *request, int64_t deadline)
 {
@@ -188,15 +193,15 @@ static dist_status client_send_frame(struct disti_store *store,
             left -= (size_t)n;
             client_advance(parts, 4, (size_t)n);
         } else if (errno == EAGAIN) {
-            disti_store_client_pump(store); /* the server may be waiting for us to read */
+            store_client_pump(store); /* the server may be waiting for us to read */
             if (store->lost || client_wait_room(store, deadline))
                 continue;
             if (begun) /* half a frame makes the connection useless */
-                disti_store_client_lose(store, "does not answer");
+                store_client_lose(store, "does not answer");
             return DIST_IN_PROGRESS;
         } else if (errno != EINTR) {
-            disti_store_client_pump(store); /* what it said last may explain it */
-            disti_store_client_lose(store, "closed its connection without leaving the job");
+            store_client_pump(store); /* what it said last may explain it */
+            store_client_lose(store, "closed its connection without leaving the job");
         }
     }
     return store->lost ? client_lost(store) : DIST_OK;
@@ -252,7 +257,7 @@ static void client_read_for_all(struct disti_store *store, int64_t deadline)
         client_poll(store, POLLIN, until);
     pthread_mutex_lock(&store->lock);
     store->reading = false;
-    disti_store_client_pump(store);
+    store_client_pump(store);
     pthread_cond_broadcast(&store->turn);
 }
 
@@ -260,7 +265,7 @@ static void client_read_for_all(struct disti_store *store, int64_t deadline)
 static dist_status client_wait(struct disti_store *store, const struct client_call *call,
                                int64_t deadline)
 {
-    disti_store_client_pump(store);
+    store_client_pump(store);
     while (!call->done && !store->lost) {
         const struct timespec until = disti_clock_timespec(deadline);
 
@@ -327,7 +332,7 @@ static void client_drain(struct disti_store *store)
 
     pthread_mutex_lock(&store->lock);
     while (!store->lost && client_poll(store, POLLIN, deadline))
-        disti_store_client_pump(store);
+        store_client_pump(store);
     pthread_mutex_unlock(&store->lock);
 }
 
@@ -419,7 +424,8 @@ static void inbox_end(struct disti_store *store)
     pthread_cond_broadcast(&store->turn);
 }
 
-void disti_store_client_lose(struct disti_store *store, const char *why)
+/* The connection ended. That is news about whoever holds the store, unless it is known. */
+static void store_client_lose(struct disti_store *store, const char *why)
 {
     const int rank = store->holder.rank;
     char holder[CLIENT_HOLDER];
@@ -575,7 +581,7 @@ static void inbox_take_reply(struct disti_store *store)
 static void inbox_take_nonsense(struct disti_store *store)
 {
     store->strange = true;
-    disti_store_client_lose(store, "sent what does not follow the store's protocol");
+    store_client_lose(store, "sent what does not follow the store's protocol");
 }
 
 /*
@@ -596,7 +602,8 @@ static void inbox_take(struct disti_store *store)
         disti_wire_next(&store->in);
 }
 
-void disti_store_client_pump(struct disti_store *store)
+/* Reads what is there, and gives it to who waits for it. */
+static void store_client_pump(struct disti_store *store)
 {
     char why[96];
 
@@ -614,13 +621,12 @@ void disti_store_client_pump(struct disti_store *store)
         case DISTI_WIRE_MORE:
             return;
         case DISTI_WIRE_CLOSED:
-            disti_store_client_lose(store,
-                                    disti_process_end(store->holder.host, store->holder.space,
-                                                      (int)store->holder.pid, why, sizeof(why)));
+            store_client_lose(store, disti_process_end(store->holder.host, store->holder.space,
+                                                       (int)store->holder.pid, why, sizeof(why)));
             break;
         case DISTI_WIRE_NO_TLS:
             store->no_tls = true;
-            disti_store_client_lose(store, disti_tls_why(store->tls));
+            store_client_lose(store, disti_tls_why(store->tls));
             break;
         default:
             store->asks_tls = !store->tls && disti_tls_looks_like(store->in.head_bytes);
@@ -635,7 +641,7 @@ bool disti_store_is_lost(struct disti_store *store)
 
     pthread_mutex_lock(&store->lock);
     if (!store->reading)
-        disti_store_client_pump(store);
+        store_client_pump(store);
     lost = store->lost;
     pthread_mutex_unlock(&store->lock);
     return lost;
@@ -675,7 +681,7 @@ bool disti_store_notice(struct disti_store *store, struct disti_notice *notice_p
     if (store->tls)
         inbox_send_alarms(store);
     if (!store->news && !store->reading) /* who reads for all takes notices too */
-        disti_store_client_pump(store);
+        store_client_pump(store);
     news = store->news;
     if (news) {
         store->news = news->next;

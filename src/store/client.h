@@ -46,10 +46,6 @@ dist_status disti_store_try(const struct disti_store_target *target, int64_t dea
 dist_status disti_store_reach(const struct disti_store_target *target, int timeout_ms,
                               int64_t deadline, struct disti_store **store_p);
 
-/* One more thing that the round has met. */
-void disti_store_tried(struct disti_store_tries *tries, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
 /* When a rank that still seeks the store warns: halfway to the deadline, after 5 s at the latest.
  */
 int64_t disti_store_warn_at(int64_t deadline);
@@ -125,22 +121,11 @@ struct disti_store {
     struct disti_store_alarm *_Atomic alarms;
 };
 
-/* Adds the descriptor to the set of disti_store_fd. False: the kernel refuses. */
-bool disti_store_client_poll_too(struct disti_store *store, int fd);
-
 /*
  * A connected socket becomes a store without a hello; takes the fd, and the session over it (NULL:
  * none). NULL: no memory.
  */
 struct disti_store *disti_store_client_new(int fd, struct disti_tls *tls);
-
-/*
- * hello.c: proves to the server that this client has the secret, has it prove the same, and becomes
- * a rank there. IN_PROGRESS: not now, as tries->text says; other failures are reported.
- */
-dist_status disti_store_client_greet(struct disti_store *store,
-                                     const struct disti_store_target *target, int64_t deadline,
-                                     struct disti_store_tries *tries);
 
 /* What goes out. */
 struct client_request {
@@ -183,10 +168,5 @@ void disti_store_client_release_line(struct disti_store *store);
 void disti_store_client_flush_alarms(struct disti_store *store);
 
 /* inbox.c: with the lock held, without waiting. */
-
-/* Reads what is there, and gives it to who waits for it. */
-void disti_store_client_pump(struct disti_store *store);
-/* The connection ended. That is news about whoever holds the store, unless it is known. */
-void disti_store_client_lose(struct disti_store *store, const char *why);
 
 #endif

@@ -39,6 +39,8 @@ static bool coll_copy_ranks(struct store_coll *coll, const struct disti_wire_par
     return coll->ranks != NULL;
 }
 
+static void store_coll_free(struct disti_store_server *server, struct store_coll *coll);
+
 /* NULL: no memory, or more bytes than the store takes. */
 static struct store_coll *coll_new(struct disti_store_server *server,
                                    const struct store_request *request,
@@ -70,9 +72,11 @@ static struct store_coll *coll_new(struct disti_store_server *server,
     server->colls = coll;
     if (coll->arrivals && (one || coll->result) && coll_copy_ranks(coll, party))
         return coll;
-    disti_store_coll_free(server, coll);
+    store_coll_free(server, coll);
     return NULL;
 }
+
+static int store_coll_rank(const struct store_coll *coll, int index);
 
 /* Do two ranks mean the same? Refuses the request if not. */
 static bool coll_matches(struct disti_store_server *server, struct store_peer *peer,
@@ -84,7 +88,7 @@ static bool coll_matches(struct disti_store_server *server, struct store_peer *p
     char text[160];
 
     for (int i = 0; same && (coll->ranks || party->count) && i < coll->size; i++)
-        same = disti_wire_party_rank(party, (uint32_t)i) == disti_store_coll_rank(coll, i);
+        same = disti_wire_party_rank(party, (uint32_t)i) == store_coll_rank(coll, i);
     if (same && (coll->bytes == bytes || coll->op == DISTI_WIRE_BROADCAST || coll->refusal))
         return true;
     if (same)
@@ -120,15 +124,24 @@ static bool coll_put(struct store_coll *coll, int index, const unsigned char *da
 static void coll_drop_refused(struct disti_store_server *server, struct store_coll *coll)
 {
     if (coll->count == coll->size)
-        disti_store_coll_free(server, coll);
+        store_coll_free(server, coll);
 }
+
+static int store_coll_index(const struct store_coll *coll, int rank);
+
+static bool store_coll_makes_group(const struct store_coll *coll);
+
+static void store_coll_list(const struct store_coll *coll, char *text, size_t size);
+
+static void store_coll_end(struct disti_store_server *server, struct store_coll *coll,
+                           dist_status status, const char *text);
 
 /* The rank has come, with its bytes; with the last rank it is over. */
 static void coll_enter(struct disti_store_server *server, struct store_peer *peer,
                        const struct store_request *request, struct store_coll *coll,
                        const unsigned char *data, size_t bytes)
 {
-    int index = disti_store_coll_index(coll, peer->rank);
+    int index = store_coll_index(coll, peer->rank);
     struct store_arrival *arrival = &coll->arrivals[index];
     int32_t group = coll->group;
     bool leave = coll->op == DISTI_WIRE_LEAVE;
@@ -140,21 +153,21 @@ static void coll_enter(struct disti_store_server *server, struct store_peer *pee
         coll_drop_refused(server, coll);
         return;
     }
-    if (disti_store_coll_makes_group(coll)) {
-        disti_store_coll_list(coll, server->ranks[peer->rank].list, STORE_LIST);
+    if (store_coll_makes_group(coll)) {
+        store_coll_list(coll, server->ranks[peer->rank].list, STORE_LIST);
         server->ranks[peer->rank].list_until_ns = INT64_MAX;
     }
     /* A client that gave up may ask once more: its last request is answered. */
     *arrival = (struct store_arrival){true, true, request->id, request->deadline};
     coll->due = request->deadline < coll->due ? request->deadline : coll->due;
     if (!coll_put(coll, index, data, bytes)) {
-        disti_store_coll_end(server, coll, DIST_ERR_NO_MEMORY, "the store has no memory for it");
+        store_coll_end(server, coll, DIST_ERR_NO_MEMORY, "the store has no memory for it");
         return;
     }
     if (coll->count < coll->size)
         return;
     server->over = server->over || (leave && group == 0 && !coll->ranks);
-    disti_store_coll_end(server, coll, DIST_OK, "");
+    store_coll_end(server, coll, DIST_OK, "");
     if (leave && group != DISTI_NO_GROUP)
         disti_store_coll_fail(server, -1, group, DIST_ERR_PEER_LOST, "the group has ended");
 }
@@ -231,6 +244,9 @@ static bool coll_keep_refusal(const struct disti_store_server *server, struct st
     return coll->refusal;
 }
 
+static void store_coll_answer(struct disti_store_server *server, struct store_coll *coll,
+                              dist_status status, const char *text);
+
 void disti_store_coll_take_refusal(struct disti_store_server *server, struct store_peer *peer)
 {
     const struct disti_wire_head *head = &peer->in.head;
@@ -253,17 +269,17 @@ void disti_store_coll_take_refusal(struct disti_store_server *server, struct sto
     coll = coll_find(server, &request.key);
     if (!coll)
         coll = coll_new(server, &request, &party, 0, peer->rank);
-    index = coll ? disti_store_coll_index(coll, peer->rank) : -1;
+    index = coll ? store_coll_index(coll, peer->rank) : -1;
     if (index < 0)
         return;
     if (!coll_keep_refusal(server, coll, peer,
                            (const char *)value + disti_wire_party_bytes(party.count))) {
-        disti_store_coll_end(server, coll, DIST_ERR_NO_MEMORY, "the store has no memory for it");
+        store_coll_end(server, coll, DIST_ERR_NO_MEMORY, "the store has no memory for it");
         return;
     }
     coll->count += !coll->arrivals[index].here;
     coll->arrivals[index] = (struct store_arrival){.here = true};
-    disti_store_coll_answer(server, coll, coll->refused, coll->refusal);
+    store_coll_answer(server, coll, coll->refused, coll->refusal);
     coll_drop_refused(server, coll);
 }
 
@@ -272,7 +288,7 @@ void disti_store_coll_take_refusal(struct disti_store_server *server, struct sto
 /* How many of the missing are named. */
 #define COLL_NAMES 16
 
-void disti_store_coll_free(struct disti_store_server *server, struct store_coll *coll)
+static void store_coll_free(struct disti_store_server *server, struct store_coll *coll)
 {
     struct store_coll **entry = &server->colls;
 
@@ -289,15 +305,16 @@ void disti_store_coll_free(struct disti_store_server *server, struct store_coll 
 void disti_store_coll_clear(struct disti_store_server *server)
 {
     while (server->colls)
-        disti_store_coll_free(server, server->colls);
+        store_coll_free(server, server->colls);
 }
 
-int disti_store_coll_rank(const struct store_coll *coll, int index)
+/* The rank at an index of the party, and back: -1, it is not in it. */
+static int store_coll_rank(const struct store_coll *coll, int index)
 {
     return coll->ranks ? coll->ranks[index] : index;
 }
 
-int disti_store_coll_index(const struct store_coll *coll, int rank)
+static int store_coll_index(const struct store_coll *coll, int rank)
 {
     if (!coll->ranks)
         return rank;
@@ -315,7 +332,7 @@ static struct store_peer *coll_stop_waiting(struct disti_store_server *server,
     bool waited = coll->arrivals[index].waits;
 
     coll->arrivals[index].waits = false;
-    return waited ? server->ranks[disti_store_coll_rank(coll, index)].peer : NULL;
+    return waited ? server->ranks[store_coll_rank(coll, index)].peer : NULL;
 }
 
 /* Nobody waits any more for others to leave the group. Who has left a world that failed comes to no
@@ -335,14 +352,15 @@ static void coll_leave_list(struct store_rank *slot, dist_status status)
         slot->list[0] = '\0';
 }
 
-void disti_store_coll_answer(struct disti_store_server *server, struct store_coll *coll,
-                             dist_status status, const char *text)
+/* Answers all ranks that wait for it, with the result or with a text. */
+static void store_coll_answer(struct disti_store_server *server, struct store_coll *coll,
+                              dist_status status, const char *text)
 {
     for (int i = 0; i < coll->size; i++) {
         struct store_peer *peer = coll_stop_waiting(server, coll, i);
         uint32_t id = coll->arrivals[i].id;
 
-        if (disti_store_coll_makes_group(coll) && coll->arrivals[i].here)
+        if (store_coll_makes_group(coll) && coll->arrivals[i].here)
             coll_leave_list(&server->ranks[coll->ranks[i]], status);
         if (peer && status == DIST_OK)
             disti_store_peer_reply(server, peer, id, status, disti_blob_hold(coll->result));
@@ -351,19 +369,20 @@ void disti_store_coll_answer(struct disti_store_server *server, struct store_col
     }
 }
 
-void disti_store_coll_end(struct disti_store_server *server, struct store_coll *coll,
-                          dist_status status, const char *text)
+/* The same, and frees it. */
+static void store_coll_end(struct disti_store_server *server, struct store_coll *coll,
+                           dist_status status, const char *text)
 {
     coll_forget_leaving(server, coll, status);
-    disti_store_coll_answer(server, coll, status, text);
-    disti_store_coll_free(server, coll);
+    store_coll_answer(server, coll, status, text);
+    store_coll_free(server, coll);
 }
 
 /* "3", "3 (host node1)", or of a group's party "1 (world rank 3, host node1)" */
 static size_t coll_name(const struct disti_store_server *server, const struct store_coll *coll,
                         int index, char *text, size_t size)
 {
-    int rank = disti_store_coll_rank(coll, index);
+    int rank = store_coll_rank(coll, index);
     const char *host = server->ranks[rank].host;
 
     if (coll->ranks)
@@ -373,12 +392,14 @@ static size_t coll_name(const struct disti_store_server *server, const struct st
     return (size_t)snprintf(text, size, " %d", rank);
 }
 
-bool disti_store_coll_makes_group(const struct store_coll *coll)
+/* True if the ranks call it in dist_new_group. */
+static bool store_coll_makes_group(const struct store_coll *coll)
 {
     return coll->group == DISTI_NO_GROUP && coll->ranks;
 }
 
-void disti_store_coll_list(const struct store_coll *coll, char *text, size_t size)
+/* Writes its ranks of the world: "0-4, 6, 7". */
+static void store_coll_list(const struct store_coll *coll, char *text, size_t size)
 {
     size_t used = 0;
 
@@ -399,12 +420,12 @@ static void coll_lists(const struct disti_store_server *server, const struct sto
 {
     char list[STORE_LIST];
 
-    for (int i = 0; disti_store_coll_makes_group(coll) && i < coll->size; i++) {
+    for (int i = 0; store_coll_makes_group(coll) && i < coll->size; i++) {
         const struct store_rank *slot = &server->ranks[coll->ranks[i]];
 
         if (coll->arrivals[i].here || !slot->list[0] || slot->list_until_ns < coll->begun_ns)
             continue;
-        disti_store_coll_list(coll, list, sizeof(list));
+        store_coll_list(coll, list, sizeof(list));
         snprintf(text, size,
                  "; the ranks passed different lists: world ranks %s here, but world ranks %s on "
                  "world rank %d. Pass the same ranks in the same order on all of them",
@@ -441,7 +462,7 @@ static bool coll_expired(struct disti_store_server *server, struct store_coll *c
 
     coll_missing(server, coll, text, sizeof(text));
     if (coll->op != DISTI_WIRE_ARRIVE) {
-        disti_store_coll_end(server, coll, DIST_ERR_TIMEOUT, text);
+        store_coll_end(server, coll, DIST_ERR_TIMEOUT, text);
         return true;
     }
     peer = coll_stop_waiting(server, coll, index);
@@ -490,9 +511,9 @@ void disti_store_coll_fail(struct disti_store_server *server, int rank, int32_t 
 
     for (; coll; coll = next) {
         next = coll->next;
-        if ((rank < 0 || disti_store_coll_index(coll, rank) >= 0) &&
+        if ((rank < 0 || store_coll_index(coll, rank) >= 0) &&
             (group == DISTI_NO_GROUP || coll->group == group))
-            disti_store_coll_end(server, coll, status, text);
+            store_coll_end(server, coll, status, text);
     }
 }
 
@@ -502,12 +523,12 @@ void disti_store_coll_forsake(struct disti_store_server *server, int rank, int32
     struct store_coll *coll = server->colls, *next;
 
     for (; coll; coll = next) {
-        int index = disti_store_coll_index(coll, rank);
+        int index = store_coll_index(coll, rank);
 
         next = coll->next;
         if (index >= 0 && !coll->arrivals[index].here && coll->op != DISTI_WIRE_LEAVE &&
             (group == 0 || coll->group == group))
-            disti_store_coll_end(server, coll, DIST_ERR_PEER_LOST, text);
+            store_coll_end(server, coll, DIST_ERR_PEER_LOST, text);
     }
 }
 
@@ -516,7 +537,7 @@ bool disti_store_coll_leaves(const struct disti_store_server *server, int rank)
     const struct store_coll *coll = server->colls;
 
     for (; coll; coll = coll->next) {
-        int index = disti_store_coll_index(coll, rank);
+        int index = store_coll_index(coll, rank);
 
         if (coll->op == DISTI_WIRE_LEAVE && index >= 0 && coll->arrivals[index].waits)
             return true;
@@ -529,7 +550,7 @@ void disti_store_coll_withdraw(struct disti_store_server *server, int rank)
     struct store_coll *coll = server->colls, *next;
 
     for (; coll; coll = next) {
-        int index = disti_store_coll_index(coll, rank);
+        int index = store_coll_index(coll, rank);
 
         next = coll->next;
         if (index < 0 || !coll_stop_waiting(server, coll, index))
@@ -537,7 +558,7 @@ void disti_store_coll_withdraw(struct disti_store_server *server, int rank)
         coll->arrivals[index].here = false;
         if (--coll->count == 0) {
             coll_forget_leaving(server, coll, DIST_OK);
-            disti_store_coll_free(server, coll);
+            store_coll_free(server, coll);
         }
     }
 }

@@ -111,7 +111,9 @@ static const struct disti_secret *hello_secret(const struct disti_store_target *
     return target->secret ? target->secret : &hello_no_secret;
 }
 
-void disti_store_tried(struct disti_store_tries *tries, const char *format, ...)
+/* One more thing that the round has met. */
+__attribute__((format(printf, 2, 3))) static void store_tried(struct disti_store_tries *tries,
+                                                              const char *format, ...)
 {
     size_t at = strlen(tries->text);
     va_list args;
@@ -141,7 +143,7 @@ static dist_status hello_refused(const struct disti_store *store,
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
     if (status == DIST_IN_PROGRESS || (status == DIST_ERR_MISMATCH && target->doubtful)) {
-        disti_store_tried(tries, "%s: %s", store->where, text);
+        store_tried(tries, "%s: %s", store->where, text);
         return DIST_IN_PROGRESS;
     }
     return disti_fail(DIST_ERR_RENDEZVOUS, "%s refused rank %d: %s", store->where, target->rank,
@@ -218,7 +220,7 @@ static dist_status hello_no_tls(const struct disti_store *store,
 {
     const char *why = disti_tls_why(store->tls);
 
-    disti_store_tried(tries, "%s: TLS: %s", store->where, why);
+    store_tried(tries, "%s: TLS: %s", store->where, why);
     if (target->doubtful || target->probe)
         return DIST_IN_PROGRESS;
     return disti_fail(DIST_ERR_RENDEZVOUS,
@@ -237,14 +239,14 @@ static dist_status hello_no_answer(struct disti_store *store, dist_status status
         return hello_no_tls(store, target, tries);
     if (status == DIST_IN_PROGRESS) /* it may read our hello yet, and we may come again */
         disti_store_client_send(store, &withdraw, 0);
-    disti_store_tried(tries, "%s: %s", store->where,
-                      store->asks_tls                ? "speaks TLS"
-                      : disti_tls_why(store->tls)[0] ? disti_tls_why(store->tls)
-                      : store->tls && !disti_tls_is_up(store->tls)
-                          ? "does not go on with the TLS handshake"
-                      : status == DIST_ERR_RENDEZVOUS ? "answers in another protocol"
-                      : status == DIST_ERR_PEER_LOST  ? "closed the connection"
-                                                      : "accepts connections but does not answer");
+    store_tried(tries, "%s: %s", store->where,
+                store->asks_tls                ? "speaks TLS"
+                : disti_tls_why(store->tls)[0] ? disti_tls_why(store->tls)
+                : store->tls && !disti_tls_is_up(store->tls)
+                    ? "does not go on with the TLS handshake"
+                : status == DIST_ERR_RENDEZVOUS ? "answers in another protocol"
+                : status == DIST_ERR_PEER_LOST  ? "closed the connection"
+                                                : "accepts connections but does not answer");
     tries->stranger = true;
     tries->tls_ended |= disti_tls_why(store->tls)[0] != '\0';
     if (target->doubtful || status != DIST_ERR_RENDEZVOUS)
@@ -352,9 +354,13 @@ static dist_status hello_take_welcome(struct disti_store *store,
     return DIST_OK;
 }
 
-dist_status disti_store_client_greet(struct disti_store *store,
-                                     const struct disti_store_target *target, int64_t deadline,
-                                     struct disti_store_tries *tries)
+/*
+ * hello.c: proves to the server that this client has the secret, has it prove the same, and becomes
+ * a rank there. IN_PROGRESS: not now, as tries->text says; other failures are reported.
+ */
+static dist_status store_client_greet(struct disti_store *store,
+                                      const struct disti_store_target *target, int64_t deadline,
+                                      struct disti_store_tries *tries)
 {
     unsigned char proof[DISTI_HMAC_BYTES];
     const struct client_request prove = {
@@ -488,14 +494,14 @@ static dist_status connect_address(const struct addrinfo *address,
         *hopeless_p = error != EADDRNOTAVAIL &&
                       disti_address_is_hopeless(address->ai_addr, error, why, sizeof(why));
         if (*hopeless_p)
-            disti_store_tried(tries, "%s", why);
+            store_tried(tries, "%s", why);
         else
-            disti_store_tried(tries, "%s port %d: %s", host, target->port, strerror(error));
+            store_tried(tries, "%s port %d: %s", host, target->port, strerror(error));
         return DIST_IN_PROGRESS;
     }
     if (connect_met_itself(fd)) {
         disti_descriptor_close(fd);
-        disti_store_tried(tries, "%s port %d: nothing listens there", host, target->port);
+        store_tried(tries, "%s port %d: nothing listens there", host, target->port);
         return DIST_IN_PROGRESS;
     }
     status = connect_tls(fd, target, &tls);
@@ -507,7 +513,7 @@ static dist_status connect_address(const struct addrinfo *address,
     if (!store)
         return disti_fail_call("epoll_create1 or eventfd",
                                "rank %d cannot set up its end of the store", target->rank);
-    status = disti_store_client_greet(
+    status = store_client_greet(
         store, target, target->doubtful ? connect_sooner(deadline, welcome_by) : deadline, tries);
     if (status == DIST_OK)
         *store_p = store;
@@ -519,7 +525,7 @@ static dist_status connect_address(const struct addrinfo *address,
 static dist_status connect_unresolved(const struct disti_store_target *target, int code,
                                       struct disti_store_tries *tries)
 {
-    disti_store_tried(tries, "%s: %s", target->host, gai_strerror(code));
+    store_tried(tries, "%s: %s", target->host, gai_strerror(code));
     tries->unresolved = code == EAI_AGAIN;
     if (tries->unresolved) /* the name server does not answer yet */
         return DIST_IN_PROGRESS;

@@ -122,10 +122,11 @@ const char *disti_store_leavings_hopeless(const struct disti_store_server *serve
     return text;
 }
 
+/* failures.c: what is known of groups that failed. */
 /* Groups that failed: whoever comes to one later is told at once. */
 
-struct store_failure *disti_store_failures_find(const struct disti_store_server *server,
-                                                int32_t group)
+static struct store_failure *store_failures_find(const struct disti_store_server *server,
+                                                 int32_t group)
 {
     struct store_failure *failure = server->failures;
 
@@ -145,7 +146,7 @@ static void failures_drop_oldest(struct disti_store_server *server)
     server->failure_count--;
 }
 
-void disti_store_failures_add(struct disti_store_server *server, const struct disti_notice *notice)
+static void store_failures_add(struct disti_store_server *server, const struct disti_notice *notice)
 {
     const size_t bytes = strlen(notice->text) + 1;
     struct store_failure *failure = malloc(sizeof(*failure) + bytes);
@@ -185,7 +186,7 @@ const char *disti_store_failures_hopeless(const struct disti_store_server *serve
     if (server->broken[0])
         return server->broken;
     if (party->group != DISTI_NO_GROUP)
-        failure = disti_store_failures_find(server, party->group);
+        failure = store_failures_find(server, party->group);
     if (failure) {
         *status_p = failure->status - DISTI_WIRE_REPORTED;
         return failure->news;
@@ -303,14 +304,14 @@ static void ranks_group_failed(struct disti_store_server *server, int rank,
                                const char *why)
 {
     struct disti_notice notice = {.rank = rank, .group = party->group, .status = status};
-    struct store_failure *first = disti_store_failures_find(server, party->group);
+    struct store_failure *first = store_failures_find(server, party->group);
 
     if (first) {
         ranks_echo(server, first, &notice, why);
         return;
     }
     disti_store_ranks_tell(server, &notice, why);
-    disti_store_failures_add(server, &notice);
+    store_failures_add(server, &notice);
     if (party->group) /* it ends by that; who leaves the world comes to no other group either */
         disti_store_leavings_drop(server, party->group);
     disti_store_ranks_push(server, &notice, party);

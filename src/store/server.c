@@ -88,7 +88,8 @@ static void schedule_stop(struct disti_store_server *server)
     atomic_store(&server->stop, true);
 }
 
-int64_t disti_store_schedule_tick(struct disti_store_server *server)
+/* schedule.c: sees to the job, and stops the server at its end. Returns when to look again. */
+static int64_t store_schedule_tick(struct disti_store_server *server)
 {
     struct store_schedule *schedule = server->schedule;
     const bool formed = schedule->formed;
@@ -113,6 +114,8 @@ int64_t disti_store_schedule_tick(struct disti_store_server *server)
                                                                     : schedule->come_by;
 }
 
+static void *store_server_main(void *arg);
+
 dist_status disti_store_server_schedule(struct disti_store_server *server, int timeout_ms)
 {
     struct store_schedule schedule = {.timeout_ms = timeout_ms,
@@ -120,7 +123,7 @@ dist_status disti_store_server_schedule(struct disti_store_server *server, int t
 
     server->schedule = &schedule;
     server->log = disti_log_current();
-    disti_store_server_main(server);
+    store_server_main(server);
     disti_store_server_stop(server, 0);
     return schedule.status == DIST_OK ? DIST_OK : disti_fail(schedule.status, "%s", schedule.text);
 }
@@ -478,7 +481,7 @@ static int server_tick(struct disti_store_server *server)
     server_reap(server);
     /* Last: what was found to be lost just now counts. */
     if (server->schedule)
-        server_sooner(&next, disti_store_schedule_tick(server));
+        server_sooner(&next, store_schedule_tick(server));
     if (atomic_load(&server->stop))
         server_sooner(&next, atomic_load(&server->stop_by));
     return next == INT64_MAX ? -1 : disti_left_ms(next);
@@ -533,7 +536,8 @@ static void server_say_goodbye(struct disti_store_server *server)
         disti_store_ranks_push(server, &notice, NULL);
 }
 
-void *disti_store_server_main(void *arg)
+/* server.c: serves in this thread until it is stopped. Returns NULL. */
+static void *store_server_main(void *arg)
 {
     struct disti_store_server *server = arg;
     struct epoll_event events[64];
@@ -559,7 +563,7 @@ dist_status disti_store_server_run(struct disti_store_server *server)
     int error;
 
     server->log = disti_log_current();
-    error = disti_thread_create(&server->thread, disti_store_server_main, server);
+    error = disti_thread_create(&server->thread, store_server_main, server);
     if (error) {
         errno = error;
         return disti_process_limit_fail("start the store's thread");

@@ -276,10 +276,6 @@ bool disti_store_coll_leaves(const struct disti_store_server *server, int rank);
 void disti_store_coll_withdraw(struct disti_store_server *server, int rank);
 void disti_store_coll_clear(struct disti_store_server *server);
 
-/* failures.c: what is known of groups that failed. */
-struct store_failure *disti_store_failures_find(const struct disti_store_server *server,
-                                                int32_t group);
-void disti_store_failures_add(struct disti_store_server *server, const struct disti_notice *notice);
 void disti_store_failures_clear(struct disti_store_server *server);
 /* Why a party cannot meet any more, *status_p is what its requests end with; NULL: it can. */
 const char *disti_store_failures_hopeless(const struct disti_store_server *server,
@@ -296,32 +292,9 @@ const char *disti_store_leavings_hopeless(const struct disti_store_server *serve
                                           const struct disti_wire_party *party,
                                           char text[DISTI_NEWS_MAX]);
 
-/* schedule.c: sees to the job, and stops the server at its end. Returns when to look again. */
-int64_t disti_store_schedule_tick(struct disti_store_server *server);
-
-/* server.c: serves in this thread until it is stopped. Returns NULL. */
-void *disti_store_server_main(void *server);
-
 /* discovery.c */
 void disti_store_discovery_answer(struct disti_store_server *server);
 
 /* What coll.c, where ranks come to a collective, and coll_end.c share. */
-
-void disti_store_coll_free(struct disti_store_server *server, struct store_coll *coll);
-
-/* The rank at an index of the party, and back: -1, it is not in it. */
-int disti_store_coll_rank(const struct store_coll *coll, int index);
-int disti_store_coll_index(const struct store_coll *coll, int rank);
-
-/* True if the ranks call it in dist_new_group. */
-bool disti_store_coll_makes_group(const struct store_coll *coll);
-/* Writes its ranks of the world: "0-4, 6, 7". */
-void disti_store_coll_list(const struct store_coll *coll, char *text, size_t size);
-/* Answers all ranks that wait for it, with the result or with a text. */
-void disti_store_coll_answer(struct disti_store_server *server, struct store_coll *coll,
-                             dist_status status, const char *text);
-/* The same, and frees it. */
-void disti_store_coll_end(struct disti_store_server *server, struct store_coll *coll,
-                          dist_status status, const char *text);
 
 #endif

@@ -194,7 +194,8 @@ static int32_t sysfs_number(const int *lowest, int group)
     return group < 0 ? -1 : number;
 }
 
-int disti_share(int local_rank, int local_ranks, int count)
+/* Of `count` things the one that falls to local_rank, when all are shared out in order. */
+static int discover_share(int local_rank, int local_ranks, int count)
 {
     int64_t turn = local_ranks > 0 ? local_rank % local_ranks : 0;
 
@@ -209,7 +210,7 @@ static bool sysfs_place(struct sysfs_machine *machine, const uint64_t *cpus, int
 
     for (int i = 0; i < count; i++)
         usable += sysfs_meets(machine, cores[i][2], cpus);
-    mine = disti_share(local_rank, local_ranks, usable);
+    mine = discover_share(local_rank, local_ranks, usable);
     for (int i = 0; i < count; i++) {
         if (!sysfs_meets(machine, cores[i][2], cpus) || mine-- > 0)
             continue;
@@ -375,13 +376,15 @@ static int cpus_of_affinity(uint64_t *words, int word_count)
     return 0;
 }
 
-void disti_affinity(uint64_t *words, int count)
+/* The affinity as a mask; machines with more CPUs than bits fold over. All zero: unknown. */
+static void discover_affinity(uint64_t *words, int count)
 {
     memset(words, 0, (size_t)count * sizeof(*words));
     cpus_of_affinity(words, count);
 }
 
-int disti_usable_within(int quota)
+/* The affinity's CPUs, or the quota if that is fewer; at least 1. */
+static int usable_within(int quota)
 {
     int cpus = cpus_tighter(cpus_of_affinity(NULL, 0), quota);
     return cpus > 0 ? cpus : 1;
@@ -402,7 +405,7 @@ static int cpus_own_quota(void)
 
 int disti_usable_cpus(void)
 {
-    return disti_usable_within(cpus_own_quota());
+    return usable_within(cpus_own_quota());
 }
 
 /* Where this process runs: its machine, its CPUs, its locality among them. */
@@ -507,7 +510,7 @@ static hwloc_obj_t discover_core(hwloc_topology_t topology, hwloc_const_bitmap_t
         int count = 0, mine = 0;
         for (hwloc_obj_t o = NULL; (o = hwloc_get_next_obj_by_type(topology, types[i], o));)
             count += hwloc_bitmap_intersects(o->cpuset, cpus);
-        mine = disti_share(local_rank, local_ranks, count);
+        mine = discover_share(local_rank, local_ranks, count);
         for (hwloc_obj_t o = NULL; (o = hwloc_get_next_obj_by_type(topology, types[i], o));)
             if (hwloc_bitmap_intersects(o->cpuset, cpus) && mine-- == 0)
                 core = o;
@@ -541,7 +544,7 @@ static void discover_by_hwloc(int local_rank, int local_ranks, struct dist_place
 /* Without hwloc all that is known is how many CPUs there are. */
 static void discover_by_hwloc(int local_rank, int local_ranks, struct dist_place *locality)
 {
-    locality->core = disti_share(local_rank, local_ranks, disti_usable_cpus());
+    locality->core = discover_share(local_rank, local_ranks, disti_usable_cpus());
 }
 
 #endif
@@ -577,8 +580,8 @@ dist_status disti_discover(int local_rank, int local_ranks, struct disti_localit
     locality.machine = discover_machine(locality.kernel);
     locality.processes = discover_namespace(locality.kernel, DISTI_PROCESS_OWN "/ns/pid");
     locality.quota_cpus = disti_quota_cpus(DISTI_PROCESS_OWN "/cgroup", "/sys/fs/cgroup");
-    locality.usable_cpus = disti_usable_within(locality.quota_cpus);
-    disti_affinity(locality.cpus, DISTI_CPU_WORDS);
+    locality.usable_cpus = usable_within(locality.quota_cpus);
+    discover_affinity(locality.cpus, DISTI_CPU_WORDS);
     locality.pid = getpid();
     discover_locality(&locality, local_rank, local_ranks, &locality.place);
     *locality_p = locality;

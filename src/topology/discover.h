@@ -64,12 +64,6 @@ int disti_number_nodes(const struct disti_locality *localities, int ranks,
  */
 int disti_quota_cpus(const char *membership, const char *mounts);
 
-/* The affinity's CPUs, or the quota if that is fewer; at least 1. */
-int disti_usable_within(int quota);
-
-/* The affinity as a mask; machines with more CPUs than bits fold over. All zero: unknown. */
-void disti_affinity(uint64_t *words, int count);
-
 /* The machine's packages, NUMA nodes and cores, from the kernel's own files. */
 
 /*
@@ -81,8 +75,5 @@ void disti_affinity(uint64_t *words, int count);
  */
 bool disti_sysfs_locality(const char *root, const uint64_t *cpus, int local_rank, int local_ranks,
                           struct dist_place *locality_p);
-
-/* Of `count` things the one that falls to local_rank, when all are shared out in order. */
-int disti_share(int local_rank, int local_ranks, int count);
 
 #endif

@@ -33,7 +33,8 @@ static int end_tell(void)
     return timeout_ms;
 }
 
-void disti_mpi_end_watch(struct mpi_end *end, const struct dist_backend_config *config)
+/* From now on, the group's other ranks are told when MPI ends here. */
+static void mpi_end_watch(struct mpi_end *end, const struct dist_backend_config *config)
 {
     if (!config->leave)
         return;
@@ -45,7 +46,8 @@ void disti_mpi_end_watch(struct mpi_end *end, const struct dist_backend_config *
     disti_mpi_on_end(end_tell);
 }
 
-void disti_mpi_end_forget(struct mpi_end *end)
+/* The group ends properly, or is broken already. Accepts one that is not watched. */
+static void mpi_end_forget(struct mpi_end *end)
 {
     struct mpi_end **entry = &end_open;
 
@@ -62,7 +64,8 @@ void disti_mpi_end_forget(struct mpi_end *end)
 /* Both MPIs have it, if they know of GPUs at all. */
 extern int MPIX_Query_cuda_support(void) __attribute__((weak));
 
-bool disti_mpi_takes_devices(void)
+/* Does the MPI say that it takes memory of a GPU? DIST_MPI_CUDA=0|1 says it instead. */
+static bool mpi_takes_devices(void)
 {
     const char *setting = disti_env("DIST_MPI_CUDA");
 
@@ -71,16 +74,18 @@ bool disti_mpi_takes_devices(void)
     return MPIX_Query_cuda_support && MPIX_Query_cuda_support() == 1;
 }
 
-bool disti_native_takes_devices(const struct disti_native *native, const struct dist_call *call)
+/* Returns true if MPI can do this call in memory of a GPU: if the host need not access it. */
+static bool native_takes_devices(const struct disti_native *native, const struct dist_call *call)
 {
     size_t count;
 
-    return disti_mpi_takes_devices() && disti_native_takes(native, call) && call->op != DIST_AVG &&
+    return mpi_takes_devices() && disti_native_takes(native, call) && call->op != DIST_AVG &&
            !disti_native_stages(native, call, &count) && !disti_native_brings(native, call);
 }
 
-dist_status disti_native_wait_stream(const struct disti_native *native,
-                                     const struct dist_call *call)
+/* Waits until what is on the call's stream is done: MPI knows of no streams. */
+static dist_status native_wait_stream(const struct disti_native *native,
+                                      const struct dist_call *call)
 {
     const struct disti_driver *driver = disti_driver_loaded();
     int error = 0;
@@ -217,7 +222,7 @@ static dist_status mpi_open_all(void *state, const struct dist_backend_config *c
     transports[transports[0] ? 1 : 0] = &disti_transport_mpi;
     status = config->host->engine_open(config, &engine, &mpi->engine);
     if (status == DIST_OK)
-        disti_mpi_end_watch(&mpi->end, config);
+        mpi_end_watch(&mpi->end, config);
     return status;
 }
 
@@ -233,7 +238,7 @@ static dist_status mpi_open(void *state, const struct dist_backend_config *confi
 
 static void mpi_drop(struct mpi_state *mpi)
 {
-    disti_mpi_end_forget(&mpi->end);
+    mpi_end_forget(&mpi->end);
     disti_native_drop(&mpi->native);
     if (mpi->engine)
         mpi->host->engine_close(mpi->engine);
@@ -270,7 +275,7 @@ static dist_status mpi_post(void *state, const struct dist_call *call, struct di
     if (!mpi->use_native || !disti_native_takes(&mpi->native, call))
         return mpi->host->engine_post(mpi->engine, call, ticket);
     if (call->memory != DIST_MEMORY_HOST)
-        status = disti_native_wait_stream(&mpi->native, call);
+        status = native_wait_stream(&mpi->native, call);
     return status == DIST_OK ? disti_native_post(&mpi->native, call, ticket) : status;
 }
 
@@ -289,7 +294,7 @@ static dist_manner mpi_manner(const void *state, const struct dist_call *call)
     const struct mpi_state *mpi = state;
 
     if (call->memory == DIST_MEMORY_HOST ||
-        (mpi->use_native && disti_native_takes_devices(&mpi->native, call)))
+        (mpi->use_native && native_takes_devices(&mpi->native, call)))
         return DIST_MANNER_HOST;
     return DIST_MANNER_STAGED;
 }

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-MPI_Datatype disti_native_type(dist_dtype dtype)
+/* MPI's name; MPI_DATATYPE_NULL, MPI_OP_NULL: it has none, or one with other rules. */
+static MPI_Datatype native_type(dist_dtype dtype)
 {
     switch (dtype) {
     case DIST_FLOAT32:
@@ -40,7 +41,7 @@ static bool native_is_float(dist_dtype dtype)
  * AVG is divided here afterwards, and only where that is one line: for the float types. PREMUL_SUM
  * and USER are left to our plans.
  */
-MPI_Op disti_native_op(dist_op op, dist_dtype dtype)
+static MPI_Op native_op(dist_op op, dist_dtype dtype)
 {
     switch (op) {
     case DIST_SUM:
@@ -88,8 +89,8 @@ static bool native_depends_on_order(const struct dist_call *call)
 
 static bool native_can_reduce(const struct disti_native *native, const struct dist_call *call)
 {
-    return disti_native_type(call->dtype) != MPI_DATATYPE_NULL &&
-           disti_native_op(call->op, call->dtype) != MPI_OP_NULL && !native_is_wrong(call) &&
+    return native_type(call->dtype) != MPI_DATATYPE_NULL &&
+           native_op(call->op, call->dtype) != MPI_OP_NULL && !native_is_wrong(call) &&
            !(native->reproducible && native_depends_on_order(call));
 }
 
@@ -154,6 +155,10 @@ static void native_free(struct disti_native_call *c)
     free(c);
 }
 
+static int native_native_start(const struct disti_native *native, struct disti_native_call *c);
+
+static void native_free_types(const struct disti_native *native, struct disti_native_call *c);
+
 static dist_status native_start(const struct disti_native *native, struct disti_native_call *c)
 {
     dist_status status = DIST_OK;
@@ -161,15 +166,17 @@ static dist_status native_start(const struct disti_native *native, struct disti_
 
     if (!disti_mpi_lock())
         return disti_mpi_ended(native->host);
-    code = disti_native_start(native, c);
+    code = native_native_start(native, c);
     if (code != MPI_SUCCESS) {
         status =
             disti_mpi_fail(native->host, native->host->collective_string(c->call.collective), code);
-        disti_native_free_types(native, c);
+        native_free_types(native, c);
     }
     disti_mpi_unlock();
     return status;
 }
+
+static dist_status native_make_room(const struct disti_native *native, struct disti_native_call *c);
 
 dist_status disti_native_post(struct disti_native *native, const struct dist_call *call,
                               struct dist_ticket *ticket)
@@ -181,7 +188,7 @@ dist_status disti_native_post(struct disti_native *native, const struct dist_cal
         return native->host->fail(DIST_ERR_NO_MEMORY, "no memory to start an MPI collective");
     c->call = *call;
     c->ticket = ticket;
-    status = disti_native_make_room(native, c);
+    status = native_make_room(native, c);
     if (status == DIST_OK)
         status = native_start(native, c);
     if (status != DIST_OK) {
@@ -222,9 +229,11 @@ static bool native_reduces(dist_collective collective)
            collective == DIST_COLL_REDUCE_SCATTER || collective == DIST_COLL_REDUCE_SCATTER_V;
 }
 
+static void native_unstage(const struct disti_native *native, const struct disti_native_call *c);
+
 static void native_end(const struct disti_native *native, struct disti_native_call *c)
 {
-    disti_native_unstage(native, c);
+    native_unstage(native, c);
     if (native_reduces(c->call.collective) && c->call.op == DIST_AVG)
         native_average(native, &c->call);
     c->ticket->status = DIST_OK;
@@ -242,7 +251,7 @@ static int native_test(const struct disti_native *native, struct disti_native_ca
     if (code != MPI_SUCCESS)
         done = disti_mpi_fail(native->host, "MPI_Test", code);
     else if (done)
-        disti_native_free_types(native, c);
+        native_free_types(native, c);
     disti_mpi_unlock();
     return done;
 }
@@ -337,7 +346,8 @@ static void native_carve(struct disti_native_call *c, size_t ranks)
     c->out = (struct disti_native_blocks){numbers + 2 * ranks, numbers + 3 * ranks, types + ranks};
 }
 
-dist_status disti_native_make_room(const struct disti_native *native, struct disti_native_call *c)
+/* Memory that the call needs beside the program's. ERR_NO_MEMORY. */
+static dist_status native_make_room(const struct disti_native *native, struct disti_native_call *c)
 {
     const struct dist_call *call = &c->call;
     size_t ranks = (size_t)native->ranks;
@@ -360,7 +370,8 @@ dist_status disti_native_make_room(const struct disti_native *native, struct dis
     return DIST_OK;
 }
 
-void disti_native_unstage(const struct disti_native *native, const struct disti_native_call *c)
+/* Brings what MPI has left in the stage to where the program wants it. */
+static void native_unstage(const struct disti_native *native, const struct disti_native_call *c)
 {
     const struct dist_call *call = &c->call;
     size_t count = 0, at = 0;
@@ -380,16 +391,21 @@ void disti_native_unstage(const struct disti_native *native, const struct disti_
     }
 }
 
+/*
+ * Return the address to pass to MPI for a buffer of which MPI uses `bytes` bytes: the program's, or
+ * if bytes is 0 one of our own. For an empty buffer the program may pass any address: that of the
+ * other buffer, which means in place to Open MPI and is an error to MPICH, or MPI_IN_PLACE itself.
+ */
 /* ---- starting ---- */
 
-const void *disti_native_in(const void *in, size_t bytes)
+static const void *native_in(const void *in, size_t bytes)
 {
     static const char nothing;
 
     return bytes ? in : &nothing;
 }
 
-void *disti_native_out(void *out, size_t bytes)
+static void *native_out(void *out, size_t bytes)
 {
     static char nothing;
 
@@ -412,7 +428,11 @@ bool disti_native_brings(const struct disti_native *native, const struct dist_ca
     }
 }
 
-void disti_native_bring(void *to, const void *from, size_t bytes)
+/*
+ * Copies this rank's part to where it belongs in OUT, if it is not there. MPI wants MPI_IN_PLACE on
+ * all ranks or on none, and a rank knows of itself only: so all give it.
+ */
+static void native_bring(void *to, const void *from, size_t bytes)
 {
     if (to != from && bytes)
         memcpy(to, from, bytes);
@@ -421,20 +441,20 @@ void disti_native_bring(void *to, const void *from, size_t bytes)
 static int native_start_reduction(const struct disti_native *native, struct disti_native_call *c)
 {
     const struct dist_call *call = &c->call;
-    MPI_Datatype type = disti_native_type(call->dtype);
-    MPI_Op op = disti_native_op(call->op, call->dtype);
+    MPI_Datatype type = native_type(call->dtype);
+    MPI_Op op = native_op(call->op, call->dtype);
     size_t bytes = disti_native_bytes(native, call, call->count);
     int count = (int)call->count;
     bool root = native->rank == call->root, in_place = root && bytes && call->in == call->out;
-    const void *in = disti_native_in(call->in, bytes);
-    void *out = disti_native_out(call->out, bytes);
+    const void *in = native_in(call->in, bytes);
+    void *out = native_out(call->out, bytes);
 
     switch (call->collective) {
     case DIST_COLL_ALL_REDUCE:
-        disti_native_bring(out, call->in, bytes);
+        native_bring(out, call->in, bytes);
         return MPI_Iallreduce(MPI_IN_PLACE, out, count, type, op, native->comm, &c->request);
     case DIST_COLL_REDUCE:
-        out = root ? out : disti_native_out(NULL, 0);
+        out = root ? out : native_out(NULL, 0);
         return MPI_Ireduce(in_place ? MPI_IN_PLACE : in, out, count, type, op, call->root,
                            native->comm, &c->request);
     default:
@@ -447,8 +467,8 @@ static int native_start_move(const struct disti_native *native, struct disti_nat
 {
     const struct dist_call *call = &c->call;
     size_t bytes = disti_native_bytes(native, call, call->count), own = native->rank * bytes;
-    const char *in = disti_native_in(call->in, bytes);
-    char *out = disti_native_out(call->out, bytes);
+    const char *in = native_in(call->in, bytes);
+    char *out = native_out(call->out, bytes);
     int n = (int)bytes;
     bool root = native->rank == call->root;
 
@@ -456,15 +476,15 @@ static int native_start_move(const struct disti_native *native, struct disti_nat
     case DIST_COLL_BROADCAST:
         return MPI_Ibcast(out, n, MPI_BYTE, call->root, native->comm, &c->request);
     case DIST_COLL_ALL_GATHER:
-        disti_native_bring(out + own, in, bytes);
+        native_bring(out + own, in, bytes);
         return MPI_Iallgather(MPI_IN_PLACE, n, MPI_BYTE, out, n, MPI_BYTE, native->comm,
                               &c->request);
     case DIST_COLL_GATHER:
-        out = root ? out : disti_native_out(NULL, 0);
+        out = root ? out : native_out(NULL, 0);
         return MPI_Igather(root && in == out + own ? MPI_IN_PLACE : in, n, MPI_BYTE, out, n,
                            MPI_BYTE, call->root, native->comm, &c->request);
     case DIST_COLL_SCATTER:
-        in = root ? in : disti_native_in(NULL, 0);
+        in = root ? in : native_in(NULL, 0);
         return MPI_Iscatter(in, n, MPI_BYTE, root && out == in + own ? MPI_IN_PLACE : out, n,
                             MPI_BYTE, call->root, native->comm, &c->request);
     default:
@@ -472,7 +492,10 @@ static int native_start_move(const struct disti_native *native, struct disti_nat
     }
 }
 
-int disti_native_start(const struct disti_native *native, struct disti_native_call *c)
+static int native_start_v(const struct disti_native *native, struct disti_native_call *c);
+
+/* Starts it. With the lock held. Returns MPI's code. */
+static int native_native_start(const struct disti_native *native, struct disti_native_call *c)
 {
     switch (c->call.collective) {
     case DIST_COLL_BARRIER:
@@ -484,7 +507,7 @@ int disti_native_start(const struct disti_native *native, struct disti_native_ca
     case DIST_COLL_REDUCE_SCATTER_V:
     case DIST_COLL_ALL_GATHER_V:
     case DIST_COLL_ALL_TO_ALL_V:
-        return disti_native_start_v(native, c);
+        return native_start_v(native, c);
     default:
         return native_start_move(native, c);
     }
@@ -507,8 +530,8 @@ static int native_all_gather_v(const struct disti_native *native, struct disti_n
         c->out.offsets[r] = (int)disti_native_bytes(native, call, offset);
         at += call->out_counts[r];
     }
-    out = c->stage ? (char *)c->stage : disti_native_out(call->out, at);
-    disti_native_bring(out + c->out.offsets[own], call->in, (size_t)c->out.counts[own]);
+    out = c->stage ? (char *)c->stage : native_out(call->out, at);
+    native_bring(out + c->out.offsets[own], call->in, (size_t)c->out.counts[own]);
     return MPI_Iallgatherv(MPI_IN_PLACE, c->out.counts[own], MPI_BYTE, out, c->out.counts,
                            c->out.offsets, MPI_BYTE, native->comm, &c->request);
 }
@@ -516,16 +539,16 @@ static int native_all_gather_v(const struct disti_native *native, struct disti_n
 static int native_reduce_scatter_v(const struct disti_native *native, struct disti_native_call *c)
 {
     const struct dist_call *call = &c->call;
-    void *out = disti_native_out(call->out, call->in_counts[native->rank]);
+    void *out = native_out(call->out, call->in_counts[native->rank]);
     size_t all = 0;
 
     for (int r = 0; r < native->ranks; r++) {
         c->in.counts[r] = (int)call->in_counts[r];
         all += call->in_counts[r];
     }
-    return MPI_Ireduce_scatter(disti_native_in(call->in, all), c->stage ? c->stage : out,
-                               c->in.counts, disti_native_type(call->dtype),
-                               disti_native_op(call->op, call->dtype), native->comm, &c->request);
+    return MPI_Ireduce_scatter(native_in(call->in, all), c->stage ? c->stage : out, c->in.counts,
+                               native_type(call->dtype), native_op(call->op, call->dtype),
+                               native->comm, &c->request);
 }
 
 /* A block of any size at any place, as one element of a type. */
@@ -599,7 +622,8 @@ static void native_free_far(const struct disti_native_blocks *blocks, int ranks)
     }
 }
 
-void disti_native_free_types(const struct disti_native *native, struct disti_native_call *c)
+/* Frees the types that were made for it. With the lock held. */
+static void native_free_types(const struct disti_native *native, struct disti_native_call *c)
 {
     if (c->call.collective != DIST_COLL_ALL_TO_ALL_V)
         return;
@@ -620,8 +644,8 @@ static int native_all_to_all_v(const struct disti_native *native, struct disti_n
     size_t in_first, out_first;
     bool sends = native_first(call->in_counts, call->in_offsets, native->ranks, &in_first);
     bool gets = native_first(call->out_counts, call->out_offsets, native->ranks, &out_first);
-    const void *in = disti_native_in(disti_native_element(native, call, call->in, in_first), sends);
-    void *out = disti_native_out(disti_native_element(native, call, call->out, out_first), gets);
+    const void *in = native_in(disti_native_element(native, call, call->in, in_first), sends);
+    void *out = native_out(disti_native_element(native, call, call->out, out_first), gets);
     int code;
 
     for (int r = 0; r < native->ranks; r++)
@@ -636,7 +660,8 @@ static int native_all_to_all_v(const struct disti_native *native, struct disti_n
     return code;
 }
 
-int disti_native_start_v(const struct disti_native *native, struct disti_native_call *c)
+/* Starts a v-form. With the lock held. Returns MPI's code. */
+static int native_start_v(const struct disti_native *native, struct disti_native_call *c)
 {
     switch (c->call.collective) {
     case DIST_COLL_ALL_GATHER_V:

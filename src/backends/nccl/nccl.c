@@ -22,7 +22,8 @@ static pthread_mutex_t library_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct disti_nccl_api library_api;
 static bool library_loaded;
 
-const char *disti_nccl_version_text(int version, char text[32])
+/* "2.28.9" */
+static const char *nccl_version_text(int version, char text[32])
 {
     /* Up to 2.8 there were two digits less. */
     int scale = version < 10000 ? 1000 : 10000;
@@ -72,7 +73,7 @@ static bool library_check(void *handle, const char *file, char *reason, size_t r
         snprintf(reason, reason_size,
                  "%s is version %s, but libdist needs 2.14.0 or newer: install a newer one, or "
                  "name its file in DIST_NCCL_LIBRARY",
-                 file, disti_nccl_version_text(library_api.version, found));
+                 file, nccl_version_text(library_api.version, found));
         return false;
     }
     missing = library_resolve(handle, &library_api);
@@ -119,8 +120,12 @@ static bool library_try(const struct disti_driver *driver, char *reason, size_t 
     return true;
 }
 
-const struct disti_nccl_api *disti_nccl_load(const struct disti_driver *driver, char *reason,
-                                             size_t reason_size)
+/*
+ * NCCL, or RCCL with HIP's driver, loaded once a process: DIST_NCCL_LIBRARY (a file), else by name.
+ * NULL: writes what is wrong and what to do to reason. Any thread.
+ */
+static const struct disti_nccl_api *nccl_load(const struct disti_driver *driver, char *reason,
+                                              size_t reason_size)
 {
     bool loaded;
 
@@ -342,7 +347,7 @@ static void open_card_fill(struct disti_nccl_state *nccl, const struct dist_back
         snprintf(card->node, sizeof(card->node), "node %d", config->places[config->rank].node);
     nccl->driver = disti_driver_load(card->text, sizeof(card->text));
     if (nccl->driver)
-        nccl->api = disti_nccl_load(nccl->driver, card->text, sizeof(card->text));
+        nccl->api = nccl_load(nccl->driver, card->text, sizeof(card->text));
     if (!nccl->api)
         card->status = DIST_ERR_NO_BACKEND;
     else if (open_choose(nccl, config, card) && open_context(nccl, card))
@@ -452,11 +457,11 @@ static void open_log(const struct disti_nccl_state *nccl)
     char version[32];
 
     nccl->host->log(DIST_LOG_INFO, "rank %d: NCCL %s (%s), device %d by %s (%s)", nccl->rank,
-                    disti_nccl_version_text(nccl->api->version, version), nccl->api->file,
-                    nccl->device, nccl->driver->name, nccl->driver->file);
+                    nccl_version_text(nccl->api->version, version), nccl->api->file, nccl->device,
+                    nccl->driver->name, nccl->driver->file);
 }
 
-dist_status disti_nccl_open(void *state, const struct dist_backend_config *config)
+static dist_status nccl_open(void *state, const struct dist_backend_config *config)
 {
     struct disti_nccl_state *nccl = state;
     struct disti_nccl_visit visit;
@@ -669,7 +674,7 @@ static dist_status nccl_probe(char *reason, size_t reason_size)
     const struct disti_driver *driver = disti_driver_load(reason, reason_size);
     int count = 0, error;
 
-    if (!driver || !disti_nccl_load(driver, reason, reason_size))
+    if (!driver || !nccl_load(driver, reason, reason_size))
         return DIST_ERR_NO_BACKEND;
     error = driver->device_count(&count);
     if (!error && count > 0)
@@ -724,7 +729,7 @@ static const struct dist_backend nccl_backend = {
     .state_size = sizeof(struct disti_nccl_state),
     .probe = nccl_probe,
     .query = nccl_query,
-    .open = disti_nccl_open,
+    .open = nccl_open,
     .close = disti_nccl_close,
     .post = disti_nccl_post,
     .progress = disti_nccl_progress,

@@ -96,16 +96,6 @@ struct disti_nccl_state {
 
 /* ---- library.c ---- */
 
-/*
- * NCCL, or RCCL with HIP's driver, loaded once a process: DIST_NCCL_LIBRARY (a file), else by name.
- * NULL: writes what is wrong and what to do to reason. Any thread.
- */
-const struct disti_nccl_api *disti_nccl_load(const struct disti_driver *driver, char *reason,
-                                             size_t reason_size);
-
-/* "2.28.9" */
-const char *disti_nccl_version_text(int version, char text[32]);
-
 /* ---- device.c: contexts, streams, events ---- */
 
 /* This thread works on the group's device, and disturbs no capture, until exit. */
@@ -134,8 +124,6 @@ bool disti_nccl_capturing(const struct disti_nccl_state *nccl, void *stream);
 
 /* ---- open.c ---- */
 
-dist_status disti_nccl_open(void *state, const struct dist_backend_config *config);
-
 /* ---- close.c ---- */
 
 /*
@@ -159,13 +147,6 @@ dist_status disti_nccl_wait(struct disti_nccl_state *nccl, const char *what);
 /* NCCL's number of a type; bools are bytes. */
 int disti_nccl_dtype(dist_dtype dtype);
 
-/* Puts these calls on their streams, all in one of NCCL's groups. */
-dist_status disti_nccl_issue(struct disti_nccl_state *nccl, const struct disti_nccl_call *calls);
-
-/* "rank 2: all_reduce number 12 of 1024 x float32 on device 0" */
-const char *disti_nccl_describe_call(const struct disti_nccl_state *nccl,
-                                     const struct dist_call *call, char *text, size_t size);
-
 /* ---- compose.c: collectives of sends and receives, within a group. NCCL's result ---- */
 
 int disti_nccl_compose(const struct disti_nccl_state *nccl, const struct dist_call *call, int op,
@@ -177,20 +158,9 @@ dist_status disti_nccl_post(void *state, const struct dist_call *call, struct di
 dist_status disti_nccl_join(void *state, struct dist_ticket *ticket, void *stream);
 dist_status disti_nccl_batch(void *state, bool begin);
 
-/* Starts what is held. With the device entered. */
-dist_status disti_nccl_flush(struct disti_nccl_state *nccl);
-
 void disti_nccl_call_free(struct disti_nccl_state *nccl, struct disti_nccl_call *c);
-void disti_nccl_queue_add(struct disti_nccl_queue *queue, struct disti_nccl_call *c);
-
-/* The call is on its stream: its ticket ends with what is there now, or at once if it is captured.
- */
-dist_status disti_nccl_mark(struct disti_nccl_state *nccl, struct disti_nccl_call *c);
 
 /* ---- self.c ---- */
-
-/* A send or receive whose peer is this rank. Owns c. */
-dist_status disti_nccl_self(struct disti_nccl_state *nccl, struct disti_nccl_call *c);
 
 /* ---- progress.c ---- */
 
@@ -224,9 +194,6 @@ void disti_nccl_stage_close(struct disti_nccl_gpu *gpu);
 
 void *disti_nccl_alloc(void *state, size_t bytes);
 void disti_nccl_free(void *state, void *memory);
-
-/* Device memory that is not zeroed; 0: there is none. */
-uintptr_t disti_nccl_device_memory(struct disti_nccl_state *nccl, size_t bytes);
 
 /* Backend nccl: what a call reads and writes in host memory. */
 

@@ -163,6 +163,8 @@ static size_t self_bytes(const struct disti_nccl_state *nccl, const struct disti
     return c->call.count * nccl->host->dtype_size(c->call.dtype);
 }
 
+static void nccl_queue_add(struct disti_nccl_queue *queue, struct disti_nccl_call *c);
+
 /*
  * Nobody receives it yet: it is copied aside, and its sender goes on. *parcel_p, which is what is
  * received later, has no ticket.
@@ -192,7 +194,7 @@ static dist_status self_keep_copy(struct disti_nccl_state *nccl, struct disti_nc
     if (status != DIST_OK)
         disti_nccl_call_free(nccl, parcel);
     else
-        disti_nccl_queue_add(&nccl->parcels, parcel);
+        nccl_queue_add(&nccl->parcels, parcel);
     return status;
 }
 
@@ -216,6 +218,8 @@ static dist_status self_copy(struct disti_nccl_state *nccl, const struct disti_n
     return error ? disti_nccl_driver_fail(nccl, error, "copy a message to itself") : DIST_OK;
 }
 
+static dist_status nccl_mark(struct disti_nccl_state *nccl, struct disti_nccl_call *c);
+
 /* The message is there. */
 static dist_status self_receive(struct disti_nccl_state *nccl, struct disti_nccl_call *recv,
                                 struct disti_nccl_call *parcel)
@@ -231,8 +235,8 @@ static dist_status self_receive(struct disti_nccl_state *nccl, struct disti_nccl
     if (!recv->captured)
         recv->parcel = parcel;
     else
-        disti_nccl_queue_add(&nccl->kept, parcel);
-    return disti_nccl_mark(nccl, recv);
+        nccl_queue_add(&nccl->kept, parcel);
+    return nccl_mark(nccl, recv);
 }
 
 /* The receive waits for it. */
@@ -248,11 +252,11 @@ static dist_status self_send(struct disti_nccl_state *nccl, struct disti_nccl_ca
     if (status == DIST_OK && send->stream != recv->stream)
         status = disti_nccl_follow(nccl, recv->stream, send->stream);
     if (status == DIST_OK)
-        status = disti_nccl_mark(nccl, recv);
+        status = nccl_mark(nccl, recv);
     else
         disti_nccl_call_free(nccl, recv);
     if (status == DIST_OK)
-        return disti_nccl_mark(nccl, send);
+        return nccl_mark(nccl, send);
     disti_nccl_call_free(nccl, send);
     return status;
 }
@@ -267,7 +271,8 @@ static dist_status self_refuse(struct disti_nccl_state *nccl, struct disti_nccl_
                             nccl->rank);
 }
 
-dist_status disti_nccl_self(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
+/* A send or receive whose peer is this rank. Owns c. */
+static dist_status nccl_self(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
 {
     const bool sends = c->call.collective == DIST_COLL_SEND;
     struct disti_nccl_call *other =
@@ -279,13 +284,13 @@ dist_status disti_nccl_self(struct disti_nccl_state *nccl, struct disti_nccl_cal
     if (sends) {
         status = self_keep_copy(nccl, c);
         if (status == DIST_OK)
-            return disti_nccl_mark(nccl, c);
+            return nccl_mark(nccl, c);
         disti_nccl_call_free(nccl, c);
         return status;
     }
     if ((c->call.waits && c->stream == c->call.stream && !nccl->batch) || c->captured)
         return self_refuse(nccl, c);
-    disti_nccl_queue_add(&nccl->parcels, c);
+    nccl_queue_add(&nccl->parcels, c);
     return DIST_OK;
 }
 
@@ -310,8 +315,9 @@ int disti_nccl_dtype(dist_dtype dtype)
     return issue_dtypes[dtype];
 }
 
-const char *disti_nccl_describe_call(const struct disti_nccl_state *nccl,
-                                     const struct dist_call *call, char *text, size_t size)
+/* "rank 2: all_reduce number 12 of 1024 x float32 on device 0" */
+static const char *nccl_describe_call(const struct disti_nccl_state *nccl,
+                                      const struct dist_call *call, char *text, size_t size)
 {
     static const char *const dtypes[] = {
 #define ISSUE_DTYPE(name, words, bytes) words,
@@ -453,7 +459,8 @@ static int issue_call(const struct disti_nccl_state *nccl, const struct disti_nc
     return result;
 }
 
-dist_status disti_nccl_issue(struct disti_nccl_state *nccl, const struct disti_nccl_call *calls)
+/* Puts these calls on their streams, all in one of NCCL's groups. */
+static dist_status nccl_issue(struct disti_nccl_state *nccl, const struct disti_nccl_call *calls)
 {
     const struct disti_nccl_call *guilty = calls;
     int result = nccl->api->group_start(), end;
@@ -466,7 +473,7 @@ dist_status disti_nccl_issue(struct disti_nccl_state *nccl, const struct disti_n
     end = nccl->api->group_end();
     if (disti_nccl_accepted(result))
         result = end;
-    disti_nccl_describe_call(nccl, &guilty->call, what, sizeof(what));
+    nccl_describe_call(nccl, &guilty->call, what, sizeof(what));
     if (!disti_nccl_accepted(result))
         return disti_nccl_fail(nccl, result, what);
     return disti_nccl_wait(nccl, what);
@@ -481,7 +488,7 @@ dist_status disti_nccl_issue(struct disti_nccl_state *nccl, const struct disti_n
  */
 #define POST_QUIET_NS (2000 * 1000)
 
-void disti_nccl_queue_add(struct disti_nccl_queue *queue, struct disti_nccl_call *c)
+static void nccl_queue_add(struct disti_nccl_queue *queue, struct disti_nccl_call *c)
 {
     c->next = NULL;
     if (queue->first)
@@ -507,9 +514,11 @@ static bool post_is_empty(const struct dist_call *call)
            !disti_collective_uneven(call->collective);
 }
 
+/* The call is on its stream: its ticket ends with what is there now, or at once if it is captured.
+ */
 /* ---- after NCCL has it ---- */
 
-dist_status disti_nccl_mark(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
+static dist_status nccl_mark(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
 {
     dist_status status;
     int error;
@@ -520,7 +529,7 @@ dist_status disti_nccl_mark(struct disti_nccl_state *nccl, struct disti_nccl_cal
         disti_nccl_call_free(nccl, c);
         return DIST_OK;
     }
-    disti_nccl_queue_add(&nccl->issued, c);
+    nccl_queue_add(&nccl->issued, c);
     status = disti_nccl_event_take(nccl, &c->end);
     if (status != DIST_OK)
         return status;
@@ -537,7 +546,7 @@ static dist_status post_mark_all(struct disti_nccl_state *nccl, struct disti_ncc
 
         calls = c->next;
         if (status == DIST_OK)
-            status = disti_nccl_mark(nccl, c);
+            status = nccl_mark(nccl, c);
         else
             disti_nccl_call_free(nccl, c);
     }
@@ -547,7 +556,7 @@ static dist_status post_mark_all(struct disti_nccl_state *nccl, struct disti_ncc
 /* Hands calls to NCCL as one group. Frees them if that fails: the core then ends the group. */
 static dist_status post_start(struct disti_nccl_state *nccl, struct disti_nccl_call *calls)
 {
-    dist_status status = disti_nccl_issue(nccl, calls);
+    dist_status status = nccl_issue(nccl, calls);
 
     if (status == DIST_OK)
         return post_mark_all(nccl, calls);
@@ -570,13 +579,14 @@ static struct disti_nccl_call *post_take(struct disti_nccl_queue *held, bool cap
 
     while ((c = held->first)) {
         held->first = c->next;
-        disti_nccl_queue_add(c->captured == captured ? &taken : &kept, c);
+        nccl_queue_add(c->captured == captured ? &taken : &kept, c);
     }
     *held = kept;
     return taken.first;
 }
 
-dist_status disti_nccl_flush(struct disti_nccl_state *nccl)
+/* Starts what is held. With the device entered. */
+static dist_status nccl_flush(struct disti_nccl_state *nccl)
 {
     struct disti_nccl_call *direct = post_take(&nccl->held, false);
     struct disti_nccl_call *captured = post_take(&nccl->held, true);
@@ -600,14 +610,14 @@ static dist_status post_enqueue(struct disti_nccl_state *nccl, struct disti_nccl
 
     /* Pairs join what is held; a collective comes after it. */
     if (!nccl->batch && !disti_collective_pair(c->call.collective))
-        status = disti_nccl_flush(nccl);
+        status = nccl_flush(nccl);
     if (status != DIST_OK) {
         disti_nccl_call_free(nccl, c);
         return status;
     }
-    disti_nccl_queue_add(&nccl->held, c);
+    nccl_queue_add(&nccl->held, c);
     nccl->quiet_ns = disti_now_ns() + POST_QUIET_NS;
-    return post_can_wait(nccl, c) ? DIST_OK : disti_nccl_flush(nccl);
+    return post_can_wait(nccl, c) ? DIST_OK : nccl_flush(nccl);
 }
 
 /* ---- posting ---- */
@@ -650,7 +660,7 @@ static dist_status post_call(struct disti_nccl_state *nccl, struct disti_nccl_ca
         return status;
     }
     if (disti_collective_pair(c->call.collective) && c->call.root == nccl->rank)
-        return disti_nccl_self(nccl, c);
+        return nccl_self(nccl, c);
     return post_enqueue(nccl, c);
 }
 
@@ -693,7 +703,7 @@ dist_status disti_nccl_join(void *state, struct dist_ticket *ticket, void *strea
 
     if (!disti_nccl_enter(nccl->gpu, &visit))
         return disti_nccl_no_device(nccl);
-    status = disti_nccl_flush(nccl);
+    status = nccl_flush(nccl);
     c = ticket->own; /* NULL: it has just ended */
     if (status == DIST_OK && c && !c->end)
         status = nccl->host->fail(
@@ -719,7 +729,7 @@ dist_status disti_nccl_batch(void *state, bool begin)
         return DIST_OK;
     if (!disti_nccl_enter(nccl->gpu, &visit))
         return disti_nccl_no_device(nccl);
-    status = disti_nccl_flush(nccl);
+    status = nccl_flush(nccl);
     disti_nccl_exit(nccl->gpu, &visit);
     return status;
 }
@@ -741,7 +751,7 @@ static int progress_ask(struct disti_nccl_state *nccl, struct disti_nccl_call *c
         c->done = true;
         return 1;
     }
-    disti_nccl_describe_call(nccl, &c->call, what, sizeof(what));
+    nccl_describe_call(nccl, &c->call, what, sizeof(what));
     return nccl->host->fail(DIST_ERR_SYSTEM,
                             "rank %d: %s failed: %s. The device may be lost: see nvidia-smi",
                             nccl->rank, what, disti_driver_text(nccl->driver, error));
@@ -810,7 +820,7 @@ static dist_status progress_look(struct disti_nccl_state *nccl)
     if (result == DISTI_NCCL_SUCCESS || result == DISTI_NCCL_IN_PROGRESS)
         return DIST_OK;
     if (nccl->issued.first)
-        disti_nccl_describe_call(nccl, &nccl->issued.first->call, what, sizeof(what));
+        nccl_describe_call(nccl, &nccl->issued.first->call, what, sizeof(what));
     return disti_nccl_fail(nccl, result, what);
 }
 
@@ -818,7 +828,7 @@ static dist_status progress_held(struct disti_nccl_state *nccl)
 {
     if (!nccl->held.first || nccl->batch || disti_now_ns() < nccl->quiet_ns)
         return DIST_OK;
-    return disti_nccl_flush(nccl);
+    return nccl_flush(nccl);
 }
 
 int disti_nccl_progress(void *state)

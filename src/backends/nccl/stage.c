@@ -40,7 +40,8 @@ static bool memory_give_way(struct disti_nccl_state *nccl)
     return freed;
 }
 
-uintptr_t disti_nccl_device_memory(struct disti_nccl_state *nccl, size_t bytes)
+/* Device memory that is not zeroed; 0: there is none. */
+static uintptr_t nccl_device_memory(struct disti_nccl_state *nccl, size_t bytes)
 {
     uintptr_t memory = 0;
 
@@ -95,7 +96,7 @@ static bool memory_of_driver(struct disti_nccl_state *nccl, size_t bytes,
     if (bytes > SIZE_MAX - page)
         return false;
     m->nccl = NULL;
-    m->base = disti_nccl_device_memory(nccl, bytes + page);
+    m->base = nccl_device_memory(nccl, bytes + page);
     m->memory = disti_nccl_pointer((m->base + page - 1) / page * page);
     return m->base != 0;
 }
@@ -343,7 +344,7 @@ static dist_status stage_region(struct disti_nccl_state *nccl, size_t bytes,
         region = calloc(1, sizeof(*region));
         if (region) {
             region->bytes = stage_round(bytes);
-            region->memory = disti_nccl_device_memory(nccl, region->bytes);
+            region->memory = nccl_device_memory(nccl, region->bytes);
         }
         if (!region || !region->memory) {
             free(region);
