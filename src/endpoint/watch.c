@@ -214,7 +214,7 @@ void disti_endpoints_release(void)
 
 /*
  * A notice is a message whose bytes are a text. No collective and no program's message has its tag,
- * see engine/envelope.c. Its fingerprint:
+ * see engine/mismatch.c. Its fingerprint:
  *
  *     63                32 31                        0
  *    | 0, or minus status | rank or group             |

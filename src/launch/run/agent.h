@@ -50,7 +50,7 @@ struct disti_run_agent {
     struct disti_run_round round;
     struct disti_run_worker *workers; /* of round.processes; the scheduler is the last */
     int secret_fd;                    /* a memfd with the store's secret; -1: the store has none */
-    int last_calls_fd; /* a memfd: what they called last (store/last_call.h); -1: not known */
+    int last_calls_fd; /* a memfd: what they called last (store/store.h); -1: not known */
     struct disti_store_server *store;
     struct disti_run_output *outputs[2];
     enum disti_run_state state;

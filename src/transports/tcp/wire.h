@@ -43,7 +43,7 @@ bool disti_tcp_address_decode(const unsigned char *blob, size_t size,
                               struct disti_tcp_address *address_p);
 
 /*
- * The handshake of base/proof/handshake.h: four hellos of 104 bytes, the first and third from the
+ * The handshake of base/auth.h: four hellos of 104 bytes, the first and third from the
  * caller, the others from the one who was called; nothing else travels before all have been
  * accepted:
  *
