@@ -3,11 +3,9 @@
 noinst_LTLIBRARIES += libbench.la
 libbench_la_LIBTOOLFLAGS = $(static_only)
 libbench_la_SOURCES = \
-	bench/single.c bench/single.h \
-	bench/compare.c bench/compare.h \
+	bench/compare.c \
 	bench/options.c bench/options.h \
-	bench/options_table.c \
-	bench/worker.c bench/protocol.h bench/worker_main.h
+	 bench/protocol.h 
 libbench_la_LIBADD = libcommon.la $(JANSSON_LIBS)
 libbench_la_CPPFLAGS = $(AM_CPPFLAGS) \
 	-DBENCH_LIBEXECDIR='"$(libexecdir)"' \

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* dist_bench: measures collective communication, libdist's and others', in turns. */
-#include "bench/rounds/run.h"
-#include "compare.h"
-#include "single.h"
+#include "bench/options.h"
+#include "bench/rounds.h"
 #include "tools/common/output.h"
-#include "worker_main.h"
 
 #include <signal.h>
 

@@ -1,11 +1,147 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reads the command line by the table. */
+/* The one table of options: OSU's letters, and the long names of both OSU and NCCL's tests. */
 #include "options.h"
+#include "bench/measure.h"
+#include "protocol.h"
 
-#include "bench/measure/driver.h"
-
+#include <limits.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <string.h>
+
+const struct options options_defaults = {
+    .ranks = -1,
+    .least = -1,
+    .most = -1,
+    .factor = 2,
+    .iterations = -1,
+    .warmup = -1,
+    .time = 0.4,
+    .rounds = 5,
+    .window = BENCH_WINDOW,
+    .timing = "row",
+    .memory_limit = (int64_t)8 << 30,
+    .dtype_name = "float32",
+    .op_name = "sum",
+    .memory = "malloc",
+    .format = NULL,
+    .tolerance = 10,
+    .timeout = 60,
+};
+
+#define AT(member) offsetof(struct options, member)
+#define GROUP(name)                                                                                \
+    {                                                                                              \
+        name, 0, ARGS_GROUP, 0, 0, 0, NULL, NULL                                                   \
+    }
+#define FLAG(names, letter, member, help)                                                          \
+    {                                                                                              \
+        names, letter, ARGS_FLAG, AT(member), 0, 0, NULL, help                                     \
+    }
+#define NUMBER(names, letter, kind, member, least, most, argument, help)                           \
+    {                                                                                              \
+        names, letter, ARGS_##kind, AT(member), least, most, argument, help                        \
+    }
+#define TEXT(names, letter, kind, member, argument, help)                                          \
+    {                                                                                              \
+        names, letter, ARGS_##kind, AT(member), 0, 0, argument, help                               \
+    }
+#define ACTION(names, letter, value, help)                                                         \
+    {                                                                                              \
+        names, letter, ARGS_ACTION, AT(action), value, 0, NULL, help                               \
+    }
+
+#define WORD(name, ...) "|" #name
+
+static const struct args_row options_rows[] = {
+    {"", 0, ARGS_WORDS, 0, 0, 0, "all" OPERATION_MAP(WORD), NULL},
+    GROUP("What is measured"),
+    NUMBER("ranks", 'n', INT, ranks, 1, 65536, "N",
+           "start N processes here (default: those that the launcher started)"),
+    TEXT("message-size", 'm', TEXT, sizes, "[MIN:]MAX",
+         "sizes in bytes, with K, M or G (default: 1M at most, messages 4M; from 4 on)"),
+    NUMBER("minbytes", 'b', BYTES, least, 0, 1e15, "BYTES", "the smallest size"),
+    NUMBER("maxbytes", 'e', BYTES, most, 0, 1e15, "BYTES", "the largest size"),
+    NUMBER("stepfactor", 0, INT, factor, 2, 1 << 20, "N",
+           "each size is N times the one before (default: 2)"),
+    NUMBER("stepbytes", 0, BYTES, step, 1, 1e15, "BYTES",
+           "or so many bytes longer than the one before"),
+    TEXT("dtype,datatype,type", 'T', TEXT, dtype_name, "NAME",
+         "type of the elements, also as OSU and NCCL call it (default: float32)"),
+    TEXT("op", 'o', TEXT, op_name, "NAME", "what reductions do (default: sum)"),
+    NUMBER("root,root-rank", 'k', INT, root, 0, INT_MAX, "RANK", "(default: 0)"),
+    FLAG("in-place", 'l', in_place, "in and out are the same memory, where that can be"),
+    NUMBER("window-size", 'W', INT, window, 1, ORDER_WINDOW_MAX, "N",
+           "messages under way at a time in bw and bibw (default: 64)"),
+    TEXT("backend", 0, TEXT, backend, "NAME",
+         "gloo, mpi, ... (default: $DIST_BACKEND, else the best there is)"),
+    TEXT("mem", 0, CHOICE, memory, "malloc|registered|dist|cuda",
+         "whose memory the buffers are: dist is that of dist_alloc (default: malloc)"),
+    TEXT("accelerator", 'd', CHOICE, device, "cuda", "the same as --mem=cuda"),
+    NUMBER("buffers", 0, INT, buffers, 1, ORDER_BUFFERS_MAX, "N",
+           "sets of buffers used in turn, each allocated by itself (default: 64 MiB of one piece)"),
+    NUMBER("mem-limit", 'M', BYTES, memory_limit, 1, 1e15, "BYTES",
+           "buffers of a rank at most; sizes beyond are left out (default: 8G)"),
+
+    GROUP("How often"),
+    TEXT("timing", 0, CHOICE, timing, "row|osu",
+         "time calls in a row together, or as OSU's programs do: each by itself behind a barrier, "
+         "one buffer, the mean of the ranks (default: row)"),
+    NUMBER("time", 't', REAL, time, 0.001, 3600, "SECONDS",
+           "for each size and library (default: 0.4)"),
+    NUMBER("iterations,iters", 'i', INT, iterations, 1, ORDER_SAMPLES_MAX, "N",
+           "N calls instead, each timed by itself"),
+    NUMBER("warmup,warmup-iters", 'x', INT, warmup, 0, 1 << 30, "N",
+           "calls before, not timed (default: some)"),
+    NUMBER("rounds", 'r', INT, rounds, 1, 10000, "N", "turns of each library (default: 5)"),
+    FLAG("no-check", 0, no_check, "compare no results (they are, with several libraries)"),
+    NUMBER("check,validation", 'c', SWITCH, check, 0, 1, NULL, "compare the results"),
+    FLAG("validate", 'u', check, "the same"),
+
+    GROUP("Several libraries, in turns"),
+    TEXT("compare", 0, TEXT, compare, "LIST",
+         "backend[/mem][+VAR=VALUE]..., mpi-native, limit, or a peer's name, separated by commas; "
+         "ratios are over the first (default with others: gloo)"),
+    FLAG("peers", 0, peers, "add every other library that has a driver"),
+    TEXT("peer", 0, TEXT, peer, "LIST", "and these"),
+    FLAG("limit", 0, limit, "add this machine's best: a bare loop over shared memory"),
+    TEXT("mpirun", 0, TEXT, mpirun, "COMMAND",
+         "what starts the ranks of backend mpi (default: the MPI that was found at build time)"),
+    NUMBER("timeout", 0, INT, timeout, 1, 86400, "SECONDS",
+           "a library that is silent so long is left out (default: 60)"),
+
+    GROUP("Output"),
+    TEXT("format", 0, CHOICE, format, "osu|nccl|csv|json|table",
+         "(default: osu; of several libraries: table)"),
+    FLAG("full", 'f', full, "more columns"),
+    TEXT("save", 0, TEXT, save, "FILE", "write the results as JSON"),
+    TEXT("baseline", 0, TEXT, baseline, "FILE",
+         "compare with the results that were saved there; exit 3 if slower"),
+    NUMBER("tolerance", 0, REAL, tolerance, 0, 1e6, "PERCENT", "slower than so much (default: 10)"),
+    TEXT("html", 0, TEXT, html, "FILE", "write a page with curves"),
+    ACTION("help", 'h', OPTIONS_HELP, "print this and exit"),
+    ACTION("version", 'v', OPTIONS_VERSION, "print the version and exit"),
+    TEXT("worker", 0, TEXT, worker, "SPEC", NULL),
+};
+
+#define NAME(name, ...) " " #name
+
+const struct args options_args = {
+    .rows = options_rows,
+    .count = sizeof(options_rows) / sizeof(options_rows[0]),
+    .program = "dist_bench",
+    .usage = "[OPTION]... WHAT...\n--help | --version",
+    .about = "Measures collective communication. WHAT is all, or some of\n"
+             " " OPERATION_MAP(NAME) "\n",
+    .after = "\n"
+             "  dist_bench -n 8 all_reduce                    8 processes of this machine\n"
+             "  mpirun -np 8 dist_bench -f all_reduce bw      those of a launcher\n"
+             "  dist_bench -n 8 --compare gloo,gloo/dist,mpi --limit all_reduce\n"
+             "\n"
+             "Exit status: 0 success, 1 failure or a wrong result, 2 wrong usage, 3 slower than "
+             "the baseline.\n"};
+
+/* Reads the command line by the table. */
 
 static char options_failure[ARGS_FAILURE];
 

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The command line of dist_bench. */
+/* Command line, runs of one library or several, and the worker processes. */
 #ifndef BENCH_OPTIONS_H
 #define BENCH_OPTIONS_H
 
-#include "bench/measure/operation.h"
+#include "bench/measure.h"
 #include "tools/common/args.h"
 
 #include <stdint.h>
 #include <stdio.h>
+
+/* The command line of dist_bench. */
 
 enum options_action { OPTIONS_RUN, OPTIONS_HELP, OPTIONS_VERSION };
 
@@ -53,5 +55,26 @@ bool options_apart(const struct options *options);
 
 /* Is this a run of several libraries? */
 bool options_compares(const struct options *options);
+
+/* Measuring several libraries in one run, in turns. */
+
+/* The exit code. */
+int compare_main(const struct options *options, int argc, char **argv);
+
+/* Measuring libdist by itself: the ranks of a launcher, or ranks that are started here. */
+
+/* The exit code. */
+int single_main(const struct options *options, int argc, char **argv);
+
+/* Did a launcher start this process? Its variable, or NULL. */
+const char *single_launcher(void);
+
+/* dist_bench as one of the libraries of another dist_bench. */
+
+/*
+ * options->worker says which; with a number of ranks these are started here, without, this process
+ * is a rank that a launcher started. options->most: the largest size, for limit. The exit code.
+ */
+int worker_main(const struct options *options);
 
 #endif

@@ -3,12 +3,12 @@
 #include "common/args.h"
 #include "common/output.h"
 #include "doctor/doctor.h"
-#include "env/env.h"
 #include "explain.h"
-#include "flight/flight.h"
 #include "memory.h"
 #include "modules.h"
 #include "selftest/selftest.h"
+#include "tools/env.h"
+#include "tools/flight.h"
 #include "topology/topology.h"
 
 #include <dist/backend.h>

@@ -4,17 +4,10 @@ noinst_LTLIBRARIES += libcommon.la
 libcommon_la_LIBTOOLFLAGS = $(static_only)
 libcommon_la_SOURCES = \
 	tools/common/args.c tools/common/args.h \
-	tools/common/args_begin.c \
-	tools/common/args_complete.c \
-	tools/common/args_help.c \
-	tools/common/draft.c tools/common/draft.h \
 	tools/common/gpu.c tools/common/gpu.h \
-	tools/common/json.c tools/common/json.h \
+	tools/common/text.c tools/common/text.h \
 	tools/common/launched.c tools/common/launched.h \
-	tools/common/markup.c tools/common/markup.h \
-	tools/common/output.c tools/common/output.h \
-	tools/common/progress.c tools/common/progress.h \
-	tools/common/utf8.c tools/common/utf8.h
+	tools/common/output.c tools/common/output.h
 libcommon_la_LIBADD = -lm
 
 # Programs for people who use the library; they know its public headers only.
@@ -23,11 +16,8 @@ dist_info_SOURCES = \
 	tools/dist_info.c \
 	tools/explain.c \
 	tools/explain.h \
-	tools/explain_print.c \
-	tools/explain_run.c \
 	tools/memory.c \
 	tools/memory.h \
-	tools/memory_probe.c \
 	tools/modules.c \
 	tools/modules.h \
 	tools/tune.c

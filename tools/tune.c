@@ -3,8 +3,8 @@
 #include "common/args.h"
 #include "common/launched.h"
 #include "common/output.h"
-#include "common/progress.h"
 #include "explain.h"
+#include "tools/common/output.h"
 
 #include <stdio.h>
 #include <stdlib.h>

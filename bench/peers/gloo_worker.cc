@@ -10,8 +10,7 @@
  * DIST_BENCH_VERBOSE set, rank 0 says on stderr which was taken.
  */
 extern "C" {
-#include "bench/measure/buffers.h"
-#include "bench/measure/serve.h"
+#include "bench/measure.h"
 }
 
 #include <algorithm>

@@ -6,14 +6,8 @@ peers_workersdir = $(peersdir)/workers
 peers_SCRIPTS =
 peers_workers_PROGRAMS =
 peers_source = \
-	bench/measure/buffers.c bench/measure/buffers.h \
-	bench/measure/driver.h \
-	bench/measure/measure.c bench/measure/measure.h \
-	bench/measure/number.c bench/measure/number.h \
-	bench/measure/operation.c bench/measure/operation.h \
-	bench/measure/order.c bench/measure/order.h \
-	bench/measure/pattern.c bench/measure/pattern.h \
-	bench/measure/serve.c bench/measure/serve.h \
+	bench/pattern.c bench/measure.h \
+	bench/measure.c \
 	bench/peers/names.c \
 	bench/protocol.h
 # Another library is measured without our sanitizers.

@@ -3,8 +3,7 @@
  * mpi_worker LIBRARY: the driver of an MPI, measured by dist_bench. Built once for each MPI, and
  * started by its mpirun.
  */
-#include "bench/measure/buffers.h"
-#include "bench/measure/serve.h"
+#include "bench/measure.h"
 
 #include <limits.h>
 #include <mpi.h>

@@ -2,8 +2,7 @@
 # Training: how much of its communication is hidden, and how fast it is beside PyTorch's.
 noinst_PROGRAMS += bench/training/overlap
 bench_training_overlap_SOURCES = \
-	bench/training/overlap.c \
-	bench/training/model.c bench/training/model.h
+	bench/training/overlap.c
 bench_training_overlap_CFLAGS = $(AM_CFLAGS) $(KERNEL_CFLAGS)
 bench_training_overlap_LDADD = libcommon.la libdist.la
 

@@ -15,7 +15,7 @@
 #include "base/tls/tls.h"
 #include "engine/engine.h"
 #include "transports/tcp/wire.h"
-#include "tuning/select.h"
+#include "tuning/choose.h"
 
 #include <limits.h>
 #include <string.h>

@@ -10,7 +10,6 @@
 #include "plan/plan.h"
 #include "topology/topology.h"
 #include "tuning/choose.h"
-#include "tuning/select.h"
 
 #include <dist/transport.h>
 #include <limits.h>

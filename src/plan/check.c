@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Is a plan well formed? */
-#include "plan/check.h"
+#include "plan/plan.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Plans: which data lies where, in chunks and in elements. */
 #include "plan/plan.h"
+#include "base/log.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 void disti_plan_free(struct disti_plan *plan)
 {
@@ -189,4 +191,305 @@ size_t disti_slot_elements(const struct disti_plan *plan, const struct disti_lay
         }
     }
     return most / plan->chunks + (most % plan->chunks != 0);
+}
+
+/* The builder: collects an algorithm's steps and lays them out as a plan. */
+
+/* Steps in the order of writing; they are sorted by lane at the end. */
+struct builder_record {
+    struct disti_step step;
+    uint16_t lane;
+};
+
+struct builder_array {
+    struct builder_array *next;
+    uint32_t numbers[];
+};
+
+struct disti_builder {
+    struct disti_plan plan; /* what is known of it */
+    dist_status status;
+    struct disti_step_ref *written; /* by OUT's chunk */
+    struct builder_record *records;
+    size_t count, room;
+    struct disti_lane *lanes; /* first: not set before the end */
+    size_t lane_count, lane_room;
+    uint32_t *data; /* the lists, one after the other */
+    size_t data_count, data_room;
+    struct builder_array *arrays; /* what the algorithm works with */
+};
+
+/* The first error stays. */
+static void builder_fail(struct disti_builder *b, dist_status status)
+{
+    if (b->status == DIST_OK)
+        b->status = status;
+}
+
+/* Room for `more` items in *items: doubled when it is full. */
+static bool builder_grow(struct disti_builder *b, void **items, size_t count, size_t more,
+                         size_t *room, size_t size)
+{
+    if (count + more <= *room)
+        return true;
+    size_t wider = *room * 2 > count + more ? *room * 2 : count + more + 64;
+    void *grown = realloc(*items, wider * size);
+    if (!grown) {
+        builder_fail(b, DIST_ERR_NO_MEMORY);
+        return false;
+    }
+    *items = grown;
+    *room = wider;
+    return true;
+}
+
+void disti_build_chunks(struct disti_builder *b, uint32_t chunks)
+{
+    uint32_t all, out;
+    bool many = __builtin_mul_overflow(disti_plan_data_blocks(&b->plan), chunks, &all);
+    if (chunks == 0 || b->written || many) {
+        builder_fail(b, many ? DIST_ERR_UNSUPPORTED : DIST_ERR_INTERNAL);
+        return;
+    }
+    b->plan.chunks = chunks;
+    out = disti_plan_chunks(&b->plan, DISTI_OUT);
+    b->written = malloc(((size_t)out + 1) * sizeof(*b->written));
+    if (!b->written) {
+        builder_fail(b, DIST_ERR_NO_MEMORY);
+        return;
+    }
+    for (uint32_t c = 0; c < out; c++)
+        b->written[c] = DISTI_NOW;
+}
+
+void disti_build_scratch(struct disti_builder *b, uint32_t slots)
+{
+    if (slots > b->plan.scratch_chunks)
+        b->plan.scratch_chunks = slots;
+}
+
+uint16_t disti_build_lane(struct disti_builder *b, uint16_t channel)
+{
+    if (b->lane_count >= DISTI_NO_LANE || channel >= DISTI_CHANNELS)
+        builder_fail(b, DIST_ERR_UNSUPPORTED);
+    if (b->status != DIST_OK ||
+        !builder_grow(b, (void **)&b->lanes, b->lane_count, 1, &b->lane_room, sizeof(*b->lanes)))
+        return 0;
+    b->lanes[b->lane_count] = (struct disti_lane){.channel = channel};
+    return (uint16_t)b->lane_count++;
+}
+
+uint32_t *disti_build_array(struct disti_builder *b, size_t count)
+{
+    struct builder_array *array = calloc(1, sizeof(*array) + count * sizeof(uint32_t));
+    if (!array) {
+        builder_fail(b, DIST_ERR_NO_MEMORY);
+        return NULL;
+    }
+    array->next = b->arrays;
+    b->arrays = array;
+    return array->numbers;
+}
+
+static void builder_free(struct disti_builder *b)
+{
+    while (b->arrays) {
+        struct builder_array *next = b->arrays->next;
+        free(b->arrays);
+        b->arrays = next;
+    }
+    free(b->written);
+    free(b->records);
+    free(b->lanes);
+    free(b->data);
+}
+
+static struct disti_chunk_ref builder_ref(struct disti_builder *b, uint8_t space, uint32_t data)
+{
+    struct disti_chunk_ref ref = {0, space};
+    if (b->status == DIST_OK && (!b->written || !disti_plan_locate(&b->plan, space, data, &ref)))
+        builder_fail(b, DIST_ERR_INTERNAL);
+    return ref;
+}
+
+struct disti_chunk_ref disti_build_in(struct disti_builder *b, uint32_t data)
+{
+    return builder_ref(b, DISTI_IN, data);
+}
+
+struct disti_chunk_ref disti_build_out(struct disti_builder *b, uint32_t data)
+{
+    return builder_ref(b, DISTI_OUT, data);
+}
+
+struct disti_step_ref disti_build_written(const struct disti_builder *b, uint32_t data)
+{
+    struct disti_chunk_ref ref;
+    if (b->status != DIST_OK || !b->written || !disti_plan_locate(&b->plan, DISTI_OUT, data, &ref))
+        return DISTI_NOW;
+    return b->written[ref.chunk];
+}
+
+struct disti_chunk_ref disti_build_value(struct disti_builder *b, uint32_t data)
+{
+    bool fresh = disti_build_written(b, data).steps == 0;
+    return fresh ? disti_build_in(b, data) : disti_build_out(b, data);
+}
+
+/* Keeps a list behind those before; returns where it begins. */
+static uint32_t builder_list(struct disti_builder *b, const uint32_t *list, uint32_t chunks)
+{
+    if (b->data_count + chunks >= DISTI_NO_LIST)
+        builder_fail(b, DIST_ERR_UNSUPPORTED);
+    if (b->status != DIST_OK ||
+        !builder_grow(b, (void **)&b->data, b->data_count, chunks, &b->data_room, sizeof(*list)))
+        return DISTI_NO_LIST;
+    if (chunks) /* none: the check of the plan says that */
+        memcpy(b->data + b->data_count, list, chunks * sizeof(*list));
+    b->data_count += chunks;
+    return (uint32_t)b->data_count - chunks;
+}
+
+/* The draft as the plan has it: what the kind has no use for is always the same. */
+static struct disti_step builder_step(struct disti_builder *b, enum disti_step_kind kind,
+                                      const struct disti_draft *draft)
+{
+    bool local = kind == DISTI_REDUCE || kind == DISTI_COPY;
+    bool waits = draft->after.steps && draft->after.lane != draft->lane; /* else order is enough */
+    struct disti_step step = {.kind = (uint8_t)kind,
+                              .finish = draft->finish,
+                              .wait_lane = waits ? draft->after.lane : DISTI_NO_LANE,
+                              .wait_step = waits ? draft->after.steps - 1 : 0,
+                              .peer = local ? -1 : draft->peer,
+                              .first = draft->data,
+                              .chunks = draft->chunks,
+                              .list = DISTI_NO_LIST,
+                              .dst = draft->dst,
+                              .src = draft->src};
+    if (draft->list) {
+        step.first = draft->chunks ? draft->list[0] : 0;
+        step.list = builder_list(b, draft->list, draft->chunks);
+    } else if (step.chunks == 0) {
+        step.chunks = 1;
+    }
+    return step;
+}
+
+struct disti_step_ref disti_build_step(struct disti_builder *b, enum disti_step_kind kind,
+                                       const struct disti_draft *draft)
+{
+    struct disti_step step = builder_step(b, kind, draft);
+    if (!b->written || draft->lane >= b->lane_count)
+        builder_fail(b, DIST_ERR_INTERNAL);
+    if (b->status != DIST_OK ||
+        !builder_grow(b, (void **)&b->records, b->count, 1, &b->room, sizeof(*b->records)))
+        return DISTI_NOW;
+    b->records[b->count++] = (struct builder_record){step, draft->lane};
+    struct disti_step_ref mark = {draft->lane, ++b->lanes[draft->lane].count};
+    bool writes = kind != DISTI_SEND && step.dst.space == DISTI_OUT;
+    uint32_t out = disti_plan_chunks(&b->plan, DISTI_OUT);
+    for (uint32_t i = 0; writes && i < step.chunks; i++)
+        if (step.dst.chunk + i < out) /* else the check says so */
+            b->written[step.dst.chunk + i] = mark;
+    return mark;
+}
+
+/* A single rank: its result is what it has. */
+static void builder_single_rank(const struct disti_shape *shape, struct disti_builder *b)
+{
+    disti_build_chunks(b, 1);
+    if (shape->collective == DIST_COLL_BROADCAST || shape->collective == DIST_COLL_BARRIER)
+        return;
+    disti_build_copy(b, .lane = disti_build_lane(b, 0), .dst = disti_out(0), .src = disti_in(0));
+}
+
+/* [plan][lanes][steps][lists] in one allocation; NULL: no memory. */
+static struct disti_plan *builder_flatten(const struct disti_builder *b)
+{
+    size_t lanes_bytes = b->lane_count * sizeof(struct disti_lane);
+    size_t steps_bytes = b->count * sizeof(struct disti_step);
+    size_t data_bytes = b->data_count * sizeof(uint32_t);
+    struct disti_plan *plan = malloc(sizeof(*plan) + lanes_bytes + steps_bytes + data_bytes);
+    if (!plan)
+        return NULL;
+    struct disti_lane *lanes = (struct disti_lane *)(plan + 1);
+    struct disti_step *steps = (struct disti_step *)(lanes + b->lane_count);
+    uint32_t *data = (uint32_t *)(steps + b->count);
+    *plan = b->plan;
+    plan->lane_count = (uint32_t)b->lane_count;
+    plan->step_count = (uint32_t)b->count;
+    plan->data_count = (uint32_t)b->data_count;
+    plan->lanes = lanes;
+    plan->steps = steps;
+    plan->data = data;
+    if (b->data_count)
+        memcpy(data, b->data, data_bytes);
+    uint32_t first = 0;
+    for (size_t l = 0; l < b->lane_count; l++) {
+        lanes[l] = (struct disti_lane){.first = first, .channel = b->lanes[l].channel};
+        first += b->lanes[l].count;
+    }
+    for (size_t i = 0; i < b->count; i++) {
+        struct disti_lane *lane = &lanes[b->records[i].lane];
+        steps[lane->first + lane->count++] = b->records[i].step;
+    }
+    return plan;
+}
+
+/* Algorithms are part of the library, so what they wrote is checked once, here, and trusted from
+ * then on. */
+static dist_status builder_finish(struct disti_builder *b, const struct disti_algorithm *algorithm,
+                                  struct disti_plan **plan_p)
+{
+    if (b->status == DIST_ERR_NO_MEMORY)
+        return disti_fail(b->status, "no memory for the plan of %s", algorithm->name);
+    if (b->status == DIST_ERR_UNSUPPORTED)
+        return disti_fail(b->status,
+                          "%d ranks are too many for algorithm %s of %s: choose another with "
+                          "DIST_ALGO",
+                          b->plan.ranks, algorithm->name,
+                          dist_collective_string(algorithm->collective));
+    if (b->status != DIST_OK || !b->written || b->count > UINT32_MAX)
+        return disti_fail(DIST_ERR_INTERNAL,
+                          "algorithm %s wrote a malformed plan for rank %d of %d", algorithm->name,
+                          b->plan.rank, b->plan.ranks);
+    struct disti_plan *plan = builder_flatten(b);
+    if (!plan)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for the plan of %s", algorithm->name);
+    char text[256] = "no memory to check it";
+    dist_status status = disti_plan_check(plan, text, sizeof(text));
+    if (status != DIST_OK) {
+        disti_plan_free(plan);
+        return disti_fail(status, "the plan of algorithm %s: %s", algorithm->name, text);
+    }
+    *plan_p = plan;
+    return DIST_OK;
+}
+
+static bool builder_shape_valid(const struct disti_shape *shape)
+{
+    return shape->ranks >= 1 && shape->rank >= 0 && shape->rank < shape->ranks &&
+           shape->root >= 0 && shape->root < shape->ranks && shape->segments >= 1 &&
+           shape->segments <= 1u << 16;
+}
+
+dist_status disti_plan_write(const struct disti_algorithm *algorithm,
+                             const struct disti_shape *shape, struct disti_plan **plan_p)
+{
+    if (!builder_shape_valid(shape) || algorithm->collective != shape->collective)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "no plan of %s for rank %d of %d, root %d, %u segments", algorithm->name,
+                          shape->rank, shape->ranks, shape->root, shape->segments);
+    struct disti_builder b = {.plan = {.collective = shape->collective,
+                                       .algorithm = algorithm->name,
+                                       .ranks = shape->ranks,
+                                       .rank = shape->rank,
+                                       .root = shape->root}};
+    if (shape->ranks == 1)
+        builder_single_rank(shape, &b);
+    else
+        algorithm->write(shape, &b);
+    dist_status status = builder_finish(&b, algorithm, plan_p);
+    builder_free(&b);
+    return status;
 }

@@ -1,11 +1,230 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Preload: a call of MPI made ready for libdist, and started. */
+/* Preload: is a call served, or handed on to MPI? */
 #include "preload/serve.h"
 
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- what MPI says of the arguments ---- */
+
+/* Clears the arguments that mean nothing on this rank, which may be anything. */
+static void eligible_strip(struct disti_args *args, int rank)
+{
+    if (rank == args->root)
+        return;
+    if (args->kind == DISTI_SCATTER || args->kind == DISTI_SCATTERV) {
+        args->send = NULL;
+        args->sendcount = 0;
+        args->sendcounts = args->senddispls = (struct disti_numbers){NULL, 0};
+        args->sendtype = MPI_DATATYPE_NULL;
+    }
+    if (args->kind == DISTI_GATHER || args->kind == DISTI_GATHERV) {
+        args->recv = NULL;
+        args->recvcount = 0;
+        args->recvcounts = args->recvdispls = (struct disti_numbers){NULL, 0};
+        args->recvtype = MPI_DATATYPE_NULL;
+    }
+    if (args->kind == DISTI_REDUCE)
+        args->recv = NULL;
+}
+
+/* Numbers that the call has, but the program does not give. */
+static bool eligible_are_missing(struct disti_numbers numbers)
+{
+    return numbers.bytes && !numbers.array;
+}
+
+static bool eligible_counts_bad(long long count, struct disti_numbers counts, int ranks)
+{
+    for (int r = 0; counts.array && r < ranks; r++) {
+        if (disti_number(counts, r) < 0)
+            return true;
+    }
+    return !counts.array && count < 0;
+}
+
+static int eligible_layout(const struct disti_buffer *buffer, int ranks)
+{
+    if (buffer->type == MPI_DATATYPE_NULL || !disti_type_is_committed(buffer->type))
+        return MPI_ERR_TYPE;
+    if (eligible_are_missing(buffer->counts) || eligible_are_missing(buffer->displs))
+        return MPI_ERR_ARG;
+    return eligible_counts_bad(buffer->count, buffer->counts, ranks) ? MPI_ERR_COUNT : MPI_SUCCESS;
+}
+
+/* What each MPI says itself of a buffer that may not be in place, and of no room for a request. */
+#ifdef OPEN_MPI
+#define ELIGIBLE_ERR_IN_PLACE MPI_ERR_ARG
+#define ELIGIBLE_ERR_NO_REQUEST MPI_ERR_REQUEST
+#else
+#define ELIGIBLE_ERR_IN_PLACE MPI_ERR_BUFFER
+#define ELIGIBLE_ERR_NO_REQUEST MPI_ERR_ARG
+#endif
+
+/* Only one side may be in place, and at a root only that of its own block. */
+static bool eligible_in_place_is_bad(const struct disti_args *args, int rank)
+{
+    bool at_root = rank == args->root;
+
+    switch (args->kind) {
+    case DISTI_SCATTER:
+    case DISTI_SCATTERV:
+        return args->send == MPI_IN_PLACE || (args->recv == MPI_IN_PLACE && !at_root);
+    case DISTI_REDUCE:
+    case DISTI_GATHER:
+    case DISTI_GATHERV:
+        return args->recv == MPI_IN_PLACE || (args->send == MPI_IN_PLACE && !at_root);
+    default:
+        return args->recv == MPI_IN_PLACE;
+    }
+}
+
+/* A side that is not heeded, or in place, has nothing that could be wrong. */
+static int eligible_movers_layouts(const struct disti_args *args, const struct disti_comm *comm)
+{
+    bool at_root = comm->rank == args->root;
+    bool scatters = args->kind == DISTI_SCATTER || args->kind == DISTI_SCATTERV;
+    bool gathers = args->kind == DISTI_GATHER || args->kind == DISTI_GATHERV;
+    bool sends = (at_root || !scatters) && args->send != MPI_IN_PLACE;
+    bool receives = (at_root || !gathers) && args->recv != MPI_IN_PLACE;
+    const struct disti_buffer send = disti_args_send(args), recv = disti_args_recv(args);
+    int code = MPI_SUCCESS;
+
+    if (sends)
+        code = eligible_layout(&send, comm->ranks);
+    if (receives && code == MPI_SUCCESS)
+        code = eligible_layout(&recv, comm->ranks);
+    return code;
+}
+
+/* Is there something in the heeded arguments that MPI refuses? MPI_SUCCESS, or its error code. */
+static int eligible_check(const struct disti_args *args, enum disti_form form,
+                          const struct disti_comm *comm)
+{
+    const struct disti_buffer recv = disti_args_recv(args);
+
+    if (form != DISTI_BLOCKING && !args->request)
+        return ELIGIBLE_ERR_NO_REQUEST;
+    if (args->root < 0 || args->root >= comm->ranks)
+        return MPI_ERR_ROOT;
+    if (eligible_in_place_is_bad(args, comm->rank))
+        return ELIGIBLE_ERR_IN_PLACE;
+    switch (args->kind) {
+    case DISTI_BARRIER:
+        return MPI_SUCCESS;
+    case DISTI_ALLREDUCE:
+    case DISTI_REDUCE:
+    case DISTI_REDUCE_SCATTER:
+    case DISTI_REDUCE_SCATTER_BLOCK:
+        if (args->op == MPI_OP_NULL)
+            return MPI_ERR_OP;
+        /* fallthrough */
+    case DISTI_BCAST:
+        return eligible_layout(&recv, comm->ranks);
+    default:
+        return eligible_movers_layouts(args, comm);
+    }
+}
+
+int disti_call_refuse(const struct disti_args *args)
+{
+    PMPI_Comm_call_errhandler(args->comm, args->refused);
+    return args->refused;
+}
+
+static bool eligible_is_of_arguments(int code)
+{
+    static const int classes[] = {MPI_ERR_ARG,     MPI_ERR_BUFFER, MPI_ERR_COMM,
+                                  MPI_ERR_COUNT,   MPI_ERR_OP,     MPI_ERR_RANK,
+                                  MPI_ERR_REQUEST, MPI_ERR_ROOT,   MPI_ERR_TYPE};
+    int class = MPI_SUCCESS;
+
+    PMPI_Error_class(code, &class);
+    for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++) {
+        if (classes[i] == class)
+            return true;
+    }
+    return false;
+}
+
+int disti_call_handed_on(struct disti_args *args, int code)
+{
+    if (code == MPI_SUCCESS || !args->counted || !eligible_is_of_arguments(code))
+        return code;
+    args->counted->calls--;
+    args->comparison = NULL;
+    return code;
+}
+
+/* ---- served or handed on ---- */
+
+/*
+ * Whatever the communicator's state, and the same on all its ranks. What does not block must move
+ * while the program computes, or waits in whatever call of MPI for a peer that needs it: so by a
+ * thread, or by MPI.
+ */
+static enum disti_why eligible_call(const struct disti_args *args, enum disti_form form)
+{
+    if (form != DISTI_BLOCKING && !disti_preload.background)
+        return DISTI_WHY_NO_THREAD;
+    switch (args->kind) {
+    case DISTI_ALLREDUCE:
+    case DISTI_REDUCE:
+    case DISTI_REDUCE_SCATTER:
+    case DISTI_REDUCE_SCATTER_BLOCK:
+        return disti_reduction_is_eligible(args->recvtype, args->op);
+    default:
+        return DISTI_WHY_SERVED;
+    }
+}
+
+/* All that is counted here must be the same on all ranks: a refused call leaves it as it was. */
+static enum disti_why eligible_reason(struct disti_args *args, enum disti_form form,
+                                      struct disti_comm **comm_p)
+{
+    struct disti_comparison *comparison;
+    struct disti_comm *comm;
+    enum disti_why reason;
+
+    if (!(disti_preload.serves & 1u << args->kind))
+        return DISTI_WHY_SWITCHED_OFF;
+    if (!disti_preload.active)
+        return DISTI_WHY_NO_GROUP;
+    if (args->comm == MPI_COMM_NULL)
+        return DISTI_WHY_NO_COMMUNICATOR;
+    *comm_p = comm = disti_comm_find(args->comm);
+    if (!comm || comm->foreign)
+        return DISTI_WHY_COMMUNICATOR;
+    eligible_strip(args, comm->rank);
+    args->refused = eligible_check(args, form, comm);
+    if (args->refused != MPI_SUCCESS)
+        return DISTI_WHY_SERVED;
+    comm->calls++;
+    args->counted = comm;
+    reason = eligible_call(args, form);
+    if (reason != DISTI_WHY_SERVED)
+        return reason;
+    args->channel = disti_comm_channel(comm, form);
+    if (!args->channel)
+        return DISTI_WHY_COMMUNICATOR;
+    comparison = form == DISTI_BLOCKING ? disti_comparison_find(args, comm) : NULL;
+    return comparison ? disti_compare(args, comparison) : DISTI_WHY_SERVED;
+}
+
+struct disti_comm *disti_call_is_eligible(struct disti_args *args, enum disti_form form)
+{
+    struct disti_comm *comm = NULL;
+    enum disti_why reason = eligible_reason(args, form, &comm);
+
+    if (args->refused == MPI_SUCCESS)
+        disti_report_count(args->kind, form, reason);
+    return reason == DISTI_WHY_SERVED ? comm : NULL;
+}
+
+/* Preload: a call of MPI made ready for libdist, and started. */
 
 /* ---- reductions ---- */
 
@@ -330,4 +549,258 @@ int disti_call_finish(const struct disti_call *call)
     if (call->spare && call->spare_bytes)
         memcpy(call->spare_goes, call->spare, call->spare_bytes);
     return call->loads_recv ? MPI_SUCCESS : disti_layout_store(&call->recv, 0, call->recv.blocks);
+}
+
+/* Preload: a blocking call that is like the last of its collective, but for where its memory is. */
+
+/* Calls with counts are looked at closely each time if there are more ranks. */
+#define AGAIN_RANKS 16
+
+/*
+ * To find out what a short call is takes longer than the call. So each thread remembers, for each
+ * collective, the last one for which libdist was given the program's own memory: a call with the
+ * same arguments is that one again, in other memory. Counts and displacements are compared one by
+ * one, for a program may write others to the same place.
+ *
+ * What is remembered stays true: a communicator has its record as long as no record has gone, and
+ * the types are MPI's own, which nobody frees.
+ */
+struct again_call {
+    bool known;
+    bool sends, receives; /* the program's words for this side are heeded */
+    bool gives, takes;    /* libdist is given its memory */
+    bool counted;         /* there are counts */
+    unsigned gone;
+    MPI_Comm comm;
+    MPI_Op op;
+    MPI_Datatype sendtype, recvtype;
+    long long sendcount, recvcount;
+    int root;
+    uintptr_t in_begins, out_begins; /* from the program's buffer; wraps around if it is before */
+    size_t in_bytes, out_bytes;
+    struct disti_comparison *comparison; /* NULL: none */
+    struct disti_call call;
+    struct disti_numbers sendcounts, senddispls, recvcounts, recvdispls; /* in `given` */
+    long long given[4][AGAIN_RANKS];                                     /* of any width */
+    size_t told[4][AGAIN_RANKS]; /* what libdist is told instead */
+};
+
+/* ---- a thread's calls ---- */
+
+static DISTI_THREAD_LOCAL struct again_call *again_calls; /* by kind; NULL: none yet */
+static pthread_key_t again_key;
+static bool again_has_key;
+
+static void again_free(void *calls)
+{
+    again_calls = NULL;
+    free(calls);
+}
+
+static void again_open(void)
+{
+    again_has_key = pthread_key_create(&again_key, again_free) == 0;
+}
+
+/* NULL: no memory, and nothing is remembered. */
+static struct again_call *again_make(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    struct again_call *calls;
+
+    pthread_once(&once, again_open);
+    calls = again_has_key ? calloc(DISTI_KINDS, sizeof(*calls)) : NULL;
+    if (calls && pthread_setspecific(again_key, calls) == 0)
+        return again_calls = calls;
+    free(calls);
+    return NULL;
+}
+
+/* ---- the same once more ---- */
+
+static bool again_same(struct disti_numbers last, struct disti_numbers now, int ranks)
+{
+    if (!last.array || !now.array)
+        return last.array == now.array;
+    return last.bytes == now.bytes && memcmp(last.array, now.array, (size_t)ranks * now.bytes) == 0;
+}
+
+static bool again_counts_are_known(const struct again_call *last, const struct disti_args *args)
+{
+    int ranks = last->call.comm->ranks;
+
+    return (!last->sends || (again_same(last->sendcounts, args->sendcounts, ranks) &&
+                             again_same(last->senddispls, args->senddispls, ranks))) &&
+           (!last->receives || (again_same(last->recvcounts, args->recvcounts, ranks) &&
+                                again_same(last->recvdispls, args->recvdispls, ranks)));
+}
+
+static bool again_is_known(const struct again_call *last, const struct disti_args *args)
+{
+    return last->known && last->comm == args->comm && last->root == args->root &&
+           last->op == args->op && last->gone == disti_comms_gone() &&
+           (!last->sends ||
+            (last->sendcount == args->sendcount && last->sendtype == args->sendtype)) &&
+           (!last->receives || (last->recvcount == args->recvcount &&
+                                last->recvtype == args->recvtype && args->recv != MPI_IN_PLACE)) &&
+           (!last->counted || again_counts_are_known(last, args));
+}
+
+static bool again_are_apart(const struct again_call *last, uintptr_t in, uintptr_t out)
+{
+    return !last->gives || !last->takes ||
+           (out - in >= last->in_bytes && in - out >= last->out_bytes);
+}
+
+/* False: it is to be looked at more closely where its memory is. */
+static bool again_place(struct again_call *last, const struct disti_args *args)
+{
+    uintptr_t out = (uintptr_t)args->recv + last->out_begins, in = out;
+
+    if (args->send != MPI_IN_PLACE)
+        in = (uintptr_t)args->send + last->in_begins;
+    if (args->send == MPI_IN_PLACE ? args->kind != DISTI_ALLREDUCE
+                                   : !again_are_apart(last, in, out))
+        return false;
+    last->call.in = last->gives ? (const void *)in : NULL;
+    last->call.out = last->takes ? (void *)out : NULL;
+    return true;
+}
+
+bool disti_again(struct disti_args *args, int *code_p)
+{
+    struct again_call *last = again_calls ? &again_calls[args->kind] : NULL;
+
+    if (!last || !again_is_known(last, args) || !again_place(last, args))
+        return false;
+    if (last->comparison && disti_compare(args, last->comparison) != DISTI_WHY_SERVED) {
+        args->comparison = NULL; /* who hands it on compares too */
+        return false;
+    }
+    last->call.comm->calls++;
+    disti_report_count(args->kind, DISTI_BLOCKING, DISTI_WHY_SERVED);
+    *code_p = disti_call_run(&last->call, NULL);
+    return true;
+}
+
+/* ---- the first time ---- */
+
+static void again_keep_given(struct disti_numbers *numbers, long long *given, int ranks)
+{
+    if (!numbers->array)
+        return;
+    memcpy(given, numbers->array, (size_t)ranks * numbers->bytes);
+    numbers->array = given;
+}
+
+static void again_keep_told(size_t **list, size_t *told, int ranks)
+{
+    if (!*list)
+        return;
+    memcpy(told, *list, (size_t)ranks * sizeof(*told));
+    *list = told;
+}
+
+static void again_keep_counts(struct again_call *last, const struct disti_args *args, int ranks)
+{
+    struct disti_call *call = &last->call;
+
+    last->sendcounts = args->sendcounts;
+    last->senddispls = args->senddispls;
+    last->recvcounts = args->recvcounts;
+    last->recvdispls = args->recvdispls;
+    again_keep_given(&last->sendcounts, last->given[0], ranks);
+    again_keep_given(&last->senddispls, last->given[1], ranks);
+    again_keep_given(&last->recvcounts, last->given[2], ranks);
+    again_keep_given(&last->recvdispls, last->given[3], ranks);
+    again_keep_told(&call->send.sizes, last->told[0], ranks);
+    again_keep_told(&call->send.offsets, last->told[1], ranks);
+    again_keep_told(&call->recv.sizes, last->told[2], ranks);
+    again_keep_told(&call->recv.offsets, last->told[3], ranks);
+    again_keep_told(&call->counts, last->told[0], ranks); /* a reduction, which has no layout */
+    call->send.displacements = call->recv.displacements = NULL;
+}
+
+static bool again_reduces(enum disti_kind kind)
+{
+    return kind == DISTI_ALLREDUCE || kind == DISTI_REDUCE || kind == DISTI_REDUCE_SCATTER ||
+           kind == DISTI_REDUCE_SCATTER_BLOCK;
+}
+
+static void again_remember_reduction(struct again_call *last, const struct disti_call *call)
+{
+    size_t element = dist_dtype_size(call->reduction.dtype), in = call->count, out = call->count;
+
+    if (call->kind == DISTI_REDUCE_SCATTER_BLOCK)
+        in *= (size_t)call->comm->ranks;
+    for (int r = 0; call->counts && r < call->comm->ranks; r++)
+        in += call->counts[r];
+    if (call->counts)
+        out = call->counts[call->comm->rank];
+    last->receives = true; /* what both sides have is said there */
+    last->gives = true;
+    last->takes = call->out;
+    last->in_begins = last->out_begins = 0;
+    last->in_bytes = in * element;
+    last->out_bytes = out * element;
+    last->known = true;
+}
+
+/* From the program's buffer to where libdist's begins. */
+static uintptr_t again_begins(const struct disti_layout *layout)
+{
+    return layout->blocks ? (uintptr_t)layout->bytes - (uintptr_t)layout->memory : 0;
+}
+
+static void again_remember_mover(struct again_call *last, const struct disti_call *call,
+                                 const struct disti_args *args)
+{
+    const struct disti_layout *send = &call->send, *recv = &call->recv;
+
+    last->sends = last->gives = send->blocks > 0;
+    last->receives = last->takes = recv->blocks > 0;
+    last->in_begins = again_begins(send);
+    last->out_begins = again_begins(recv);
+    last->in_bytes = disti_layout_span(send);
+    last->out_bytes = disti_layout_span(recv);
+    last->known = args->send != MPI_IN_PLACE && args->recv != MPI_IN_PLACE &&
+                  (!last->sends || disti_type_stays(args->sendtype)) &&
+                  (!last->receives || disti_type_stays(args->recvtype));
+}
+
+/* May its memory be the program's the next time? And its counts be kept? */
+static bool again_may_remember(const struct disti_call *call, bool counted)
+{
+    return !call->spare && call->send.contiguous && call->recv.contiguous &&
+           (!counted || call->comm->ranks <= AGAIN_RANKS);
+}
+
+void disti_again_remember(const struct disti_args *args, const struct disti_call *call)
+{
+    struct again_call *last = again_calls ? again_calls : again_make();
+    bool counted = call->counts || call->send.sizes || call->recv.sizes;
+
+    if (!last)
+        return;
+    last += args->kind;
+    last->known = last->sends = last->receives = last->gives = last->takes = false;
+    if (!again_may_remember(call, counted))
+        return;
+    last->comm = args->comm;
+    last->op = args->op;
+    last->root = args->root;
+    last->sendtype = args->sendtype;
+    last->recvtype = args->recvtype;
+    last->sendcount = args->sendcount;
+    last->recvcount = args->recvcount;
+    last->call = *call;
+    last->counted = counted;
+    last->gone = disti_comms_gone();
+    last->comparison = disti_comparison_find(args, call->comm);
+    if (again_reduces(args->kind))
+        again_remember_reduction(last, call);
+    else
+        again_remember_mover(last, call, args);
+    if (counted)
+        again_keep_counts(last, args, call->comm->ranks);
 }

@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # libdist_mpi.so, once for each MPI that is there, to be preloaded into its programs.
 preload_sources = \
-	src/preload/again.c \
 	src/preload/call.c \
 	src/preload/calls.h \
-	src/preload/channels.c \
 	src/preload/collectives.c \
 	src/preload/compare.c \
 	src/preload/comms.c \
-	src/preload/creators.c \
 	src/preload/names/flavour.c \
 	src/preload/names/foreign.c \
 	src/preload/names/foreign.h \
@@ -16,20 +13,14 @@ preload_sources = \
 	src/preload/names/fortran.h \
 	src/preload/names/imports.c \
 	src/preload/init.c \
-	src/preload/eligible.c \
 	src/preload/names/objects.c \
 	src/preload/names/objects.h \
 	src/preload/names/straight.c \
-	src/preload/pack.c \
-	src/preload/persistent.c \
 	src/preload/preload.h \
 	src/preload/reduce.c \
-	src/preload/report.c \
 	src/preload/requests.c \
 	src/preload/serve.h \
-	src/preload/layout.c \
-	src/preload/memory.c \
-	src/preload/waits.c
+	src/preload/layout.c
 
 # An installation that was moved finds libdist from where it is itself.
 preload_ldflags = $(module_ldflags) $(DISTI_SHARED_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../..'

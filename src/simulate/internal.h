@@ -3,9 +3,9 @@
 #ifndef DISTI_SIMULATE_INTERNAL_H
 #define DISTI_SIMULATE_INTERNAL_H
 
-#include "plan/check.h"
+#include "plan/plan.h"
 #include "topology/topology.h"
-#include "tuning/cost.h"
+#include "tuning/tuning.h"
 
 #define SIM_NONE UINT32_MAX
 

@@ -2,7 +2,5 @@
 # The simulator: how long a plan takes on machines as described.
 libdist_core_sources += \
 	src/simulate/internal.h \
-	src/simulate/machine.c \
 	src/simulate/program.c \
-	src/simulate/run.c \
 	src/simulate/simulate.c

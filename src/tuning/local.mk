@@ -3,10 +3,5 @@
 libdist_core_sources += \
 	src/tuning/choose.c \
 	src/tuning/choose.h \
-	src/tuning/cost.h \
-	src/tuning/select.c \
-	src/tuning/select.h \
-	src/tuning/terms.h \
-	src/tuning/text.c \
 	src/tuning/tuning.c \
 	src/tuning/tuning.h

@@ -1,10 +1,269 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Costs and fixed choices: their ranges, and which one fits. */
+/* Tuning files: text that is written and read. */
 #include "tuning/tuning.h"
+#include "base/settings/config.h"
 
-#include "tuning/terms.h"
-
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#define TUNING_TITLE "libdist tuning 1"
+#define TUNING_LINE 512
+#define TUNING_WORDS 16
+
+/* ---- writing ---- */
+
+__attribute__((format(printf, 4, 5))) static void text_add(char *text, size_t size, size_t *length,
+                                                           const char *format, ...)
+{
+    size_t at = *length < size ? *length : size;
+    va_list args;
+
+    va_start(args, format);
+    *length += (size_t)vsnprintf(text + at, size - at, format, args);
+    va_end(args);
+}
+
+size_t disti_tuning_print(const struct disti_tuning *tuning, const char *key, char *text,
+                          size_t size)
+{
+    size_t length = 0;
+
+    text_add(text, size, &length, TUNING_TITLE "\nkey %s\n", key);
+    for (const struct tuning_term *term = disti_tuning_terms; term->word; term++)
+        text_add(text, size, &length, "%s %llu\n", term->word,
+                 (unsigned long long)disti_term_get(&tuning->cost, term));
+    for (uint32_t i = 0; i < tuning->fixed_count; i++) {
+        const struct disti_fixed *fixed = &tuning->fixed[i];
+
+        text_add(text, size, &length, "%s bytes<=%llu ranks<=%d: %s",
+                 dist_collective_string((dist_collective)fixed->collective),
+                 (unsigned long long)fixed->bytes, fixed->ranks,
+                 disti_algorithms[fixed->algorithm].name);
+        if (fixed->segments)
+            text_add(text, size, &length, " segments %u", fixed->segments);
+        text_add(text, size, &length, "\n");
+    }
+    return length;
+}
+
+/* ---- reading ---- */
+
+/* Where a reader stands, and how it says what is wrong. */
+struct text_reader {
+    const char *name;
+    char *why;
+    size_t why_size;
+    int line;
+    int count;
+    char *words[TUNING_WORDS];
+    char copy[TUNING_LINE];
+};
+
+static dist_status text_fail(const struct text_reader *reader, const char *why, const char *word)
+{
+    snprintf(reader->why, reader->why_size, "%s, line %d: %s \"%.64s\"; see dist-tuning(7)",
+             reader->name, reader->line, why, word);
+    return DIST_ERR_INVALID_ARGUMENT;
+}
+
+/* The next line of *text_p, cut into words; comments and blanks are left out. */
+static dist_status text_next(struct text_reader *reader, const char **text_p)
+{
+    size_t length = strcspn(*text_p, "\n");
+    char *rest = NULL;
+
+    reader->line++;
+    reader->count = 0;
+    if (length >= sizeof(reader->copy))
+        return text_fail(reader, "this line is too long:", *text_p);
+    memcpy(reader->copy, *text_p, length);
+    reader->copy[length] = '\0';
+    *text_p += length + ((*text_p)[length] == '\n');
+    reader->copy[strcspn(reader->copy, "#")] = '\0';
+    for (char *word = strtok_r(reader->copy, " \t\r", &rest); word;
+         word = strtok_r(NULL, " \t\r", &rest)) {
+        if (reader->count == TUNING_WORDS)
+            return text_fail(reader, "there are too many words from here:", word);
+        reader->words[reader->count++] = word;
+        if (strcmp(reader->words[0], "key") == 0) /* a processor's name has any number of words */
+            break;
+    }
+    return DIST_OK;
+}
+
+static dist_status text_number(const struct text_reader *reader, const struct tuning_term *term,
+                               struct disti_cost *cost)
+{
+    const char *digits = reader->count == 2 ? reader->words[1] : "";
+    unsigned long long value;
+
+    if (!digits[0] || strspn(digits, "0123456789") != strlen(digits))
+        return text_fail(reader, "a whole number must follow", reader->words[0]);
+    errno = 0;
+    value = strtoull(digits, NULL, 10);
+    if (errno == ERANGE || value < term->least || value > term->most)
+        return text_fail(reader, "this number is out of range:", digits);
+    disti_term_set(cost, term, value);
+    return DIST_OK;
+}
+
+/* "bytes<=64K" or "ranks<=8". */
+static dist_status text_bound(const struct text_reader *reader, const char *word,
+                              struct disti_fixed *fixed)
+{
+    size_t bytes;
+    int ranks;
+
+    if (strncmp(word, "bytes<=", 7) == 0 &&
+        disti_parse_bytes("bytes<=", word + 7, &bytes) == DIST_OK) {
+        fixed->bytes = bytes;
+        return DIST_OK;
+    }
+    if (strncmp(word, "ranks<=", 7) == 0 &&
+        disti_parse_int("ranks<=", word + 7, 1, INT32_MAX, &ranks) == DIST_OK) {
+        fixed->ranks = ranks;
+        return DIST_OK;
+    }
+    return text_fail(reader, "this is neither bytes<=SIZE nor ranks<=NUMBER:", word);
+}
+
+/* What stands behind the colon: "ring", or "ring segments 4". */
+static dist_status text_algorithm(const struct text_reader *reader, int at,
+                                  struct disti_fixed *fixed)
+{
+    const struct disti_algorithm *found;
+    int segments = 0;
+
+    if (at >= reader->count)
+        return text_fail(reader, "no algorithm follows", reader->words[reader->count - 1]);
+    found = disti_algorithm_find((dist_collective)fixed->collective, reader->words[at]);
+    if (!found)
+        return text_fail(reader,
+                         "there is no such algorithm of this collective:", reader->words[at]);
+    fixed->algorithm = (int32_t)(found - disti_algorithms);
+    if (++at == reader->count)
+        return DIST_OK;
+    if (strcmp(reader->words[at], "segments") != 0 || at + 2 != reader->count ||
+        disti_parse_int("segments", reader->words[at + 1], 1, DISTI_SEGMENTS_MOST, &segments) !=
+            DIST_OK)
+        return text_fail(reader, "segments and a number from 1 to 1024 can stand here, not",
+                         reader->words[at]);
+    fixed->segments = (uint32_t)segments;
+    return DIST_OK;
+}
+
+/* "all_reduce bytes<=65536 ranks<=8: ring segments 4" */
+static dist_status text_fixed(const struct text_reader *reader, int collective,
+                              struct disti_tuning *tuning)
+{
+    struct disti_fixed fixed = {
+        .bytes = UINT64_MAX, .ranks = INT32_MAX, .collective = (int32_t)collective};
+    dist_status status = DIST_OK;
+    bool colon = false;
+    int at = 0;
+
+    if (tuning->fixed_count == DISTI_FIXED_MAX)
+        return text_fail(reader, "there are more than 32 choices:", reader->words[0]);
+    for (; at < reader->count && !colon && status == DIST_OK; at++) {
+        char *word = reader->words[at];
+        size_t length = strlen(word);
+
+        colon = word[length - 1] == ':';
+        if (colon)
+            word[length - 1] = '\0';
+        if (at > 0 && word[0])
+            status = text_bound(reader, word, &fixed);
+    }
+    if (status == DIST_OK)
+        status = colon ? text_algorithm(reader, at, &fixed)
+                       : text_fail(reader, "no colon follows", reader->words[0]);
+    if (status == DIST_OK)
+        tuning->fixed[tuning->fixed_count++] = fixed;
+    return status;
+}
+
+/* A collective that has algorithms; DIST_COLL_COUNT: it is none. */
+static int text_collective(const char *word)
+{
+    size_t length = strcspn(word, ":");
+    int collective = 0;
+
+    while (collective < DIST_COLL_COUNT) {
+        const char *name = dist_collective_string((dist_collective)collective);
+
+        if (strlen(name) == length && strncmp(name, word, length) == 0)
+            break;
+        collective++;
+    }
+    return collective;
+}
+
+static dist_status text_line(const struct text_reader *reader, struct disti_tuning *tuning)
+{
+    const struct tuning_term *term = disti_tuning_terms;
+    int collective = text_collective(reader->words[0]);
+
+    if (strcmp(reader->words[0], "key") == 0)
+        return DIST_OK;
+    if (collective < DIST_COLL_COUNT)
+        return text_fixed(reader, collective, tuning);
+    while (term->word && strcmp(term->word, reader->words[0]) != 0)
+        term++;
+    if (!term->word)
+        return text_fail(reader, "this is neither a cost nor a collective:", reader->words[0]);
+    return text_number(reader, term, &tuning->cost);
+}
+
+/* The first line says what it is. */
+static bool text_has_title(const char *text)
+{
+    size_t length = strlen(TUNING_TITLE);
+
+    return strncmp(text, TUNING_TITLE, length) == 0 && strchr("\r\n", text[length]);
+}
+
+/* Is there a line "key KEY"? */
+static bool text_has_key(const char *text, const char *key)
+{
+    size_t length = strlen(key);
+    const char *line = strstr(text, "\nkey ");
+
+    return line && strncmp(line + 5, key, length) == 0 && strchr("\r\n", line[5 + length]);
+}
+
+dist_status disti_tuning_parse(const char *text, const char *name, const char *key,
+                               struct disti_tuning *tuning_p, char *why, size_t why_size)
+{
+    struct text_reader reader = {.name = name, .why = why, .why_size = why_size};
+    struct disti_tuning tuning;
+    dist_status status;
+
+    disti_tuning_usual(&tuning);
+    if (!text_has_title(text)) {
+        snprintf(why, why_size, "%s: its first line is not \"%s\"", name, TUNING_TITLE);
+        return DIST_ERR_INVALID_ARGUMENT;
+    }
+    if (key && !text_has_key(text, key)) {
+        snprintf(why, why_size, "%s: it was not measured on \"%s\"", name, key);
+        return DIST_ERR_INVALID_ARGUMENT;
+    }
+    status = text_next(&reader, &text);
+    while (status == DIST_OK && *text) {
+        status = text_next(&reader, &text);
+        if (status == DIST_OK && reader.count)
+            status = text_line(&reader, &tuning);
+    }
+    if (status != DIST_OK)
+        return status;
+    snprintf(tuning.source, sizeof(tuning.source), "the file %.50s", name);
+    *tuning_p = tuning;
+    return DIST_OK;
+}
+
+/* Costs and fixed choices: their ranges, and which one fits. */
 
 #define NS 1e-9
 #define SECOND_NS 1000000000ull

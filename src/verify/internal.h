@@ -3,7 +3,7 @@
 #ifndef DISTI_VERIFY_INTERNAL_H
 #define DISTI_VERIFY_INTERNAL_H
 
-#include "plan/check.h"
+#include "plan/plan.h"
 #include "verify/verify.h"
 
 #define VERIFY_NONE UINT32_MAX

@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The verifier: proves that a plan does what its collective promises.
 libdist_core_sources += \
-	src/verify/collect.c \
 	src/verify/internal.h \
-	src/verify/match.c \
 	src/verify/race.c \
-	src/verify/run.c \
 	src/verify/verify.c \
 	src/verify/verify.h

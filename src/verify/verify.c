@@ -1,13 +1,575 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The verifier: collects all ranks' steps, has them matched and run, and judges what that left. */
-#include "verify/internal.h"
-
+/*
+ * Collects what plans do with the chunks of data that are followed: of each plan only the steps
+ * that handle these, so that plans need not be in memory all at once.
+ *
+ *   lane 0   [a]   b    c   [d]        kept: a, d, f. That d comes after f is found by going back
+ *                  |                   from c, through e, which is not kept, to f.
+ *   lane 1    f    e
+ */
 #include "base/log.h"
+#include "verify/internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- lists ---- */
+
+/* A new item at the end, not set; NULL: no memory, which is remembered. */
+static void *list_add(struct verify *v, struct verify_list *list)
+{
+    if (list->count == list->room) {
+        size_t room = list->room * 2 + 1024;
+        void *items = realloc(list->items, room * list->size);
+        if (!items) {
+            v->lost = true;
+            return NULL;
+        }
+        list->items = items;
+        list->room = room;
+    }
+    return (char *)list->items + list->count++ * list->size;
+}
+
+/* ---- messages' numbers ---- */
+
+/* Those of one plan at a time; all 0 between two plans. */
+static uint32_t *collect_counter(const struct verify *v, const struct disti_lane *lane,
+                                 const struct disti_step *step)
+{
+    uint32_t direction = step->kind == DISTI_SEND ? 0 : DISTI_CHANNELS;
+    return &v->counters[(size_t)(direction + lane->channel) * v->ranks + (uint32_t)step->peer];
+}
+
+/* What was counted, one by one: of many ranks a plan talks to few. */
+static void collect_counters_clear(const struct verify *v, const struct disti_plan *plan)
+{
+    for (uint32_t l = 0; l < plan->lane_count; l++)
+        for (uint32_t i = 0; i < plan->lanes[l].count; i++) {
+            const struct disti_step *step = &plan->steps[plan->lanes[l].first + i];
+            if (disti_step_talks(step))
+                *collect_counter(v, &plan->lanes[l], step) = 0;
+        }
+}
+
+/* ---- steps ---- */
+
+/* A step that is waited for. */
+struct reader_wait {
+    uint16_t lane;
+    uint32_t step;
+};
+
+/* What is known of the plan that is being read. */
+struct reader {
+    const struct disti_plan *plan;
+    uint32_t *kept;   /* by step: its number if it is kept */
+    uint32_t *before; /* by step: the last kept step up to it in its lane, by step of the plan */
+    uint32_t *waits; /* by step: it or the first one behind it in its lane that waits; or the end */
+    uint32_t *covered, *stamp; /* by lane: so many of its steps are known to come before */
+    struct reader_wait *stack;
+};
+
+/* The first of the chunks that are followed that is not before this one. */
+static uint32_t reader_from(const struct verify *v, uint32_t data)
+{
+    uint32_t low = 0, high = v->count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (v->followed[middle] < data)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void reader_item(struct verify *v, uint32_t chunk, uint32_t at)
+{
+    struct verify_item *item = list_add(v, &v->items);
+    if (item)
+        *item = (struct verify_item){chunk, at};
+}
+
+/* Lists those of the step's chunks that are followed. Returns how many. */
+static uint32_t reader_items(struct verify *v, const struct disti_plan *plan,
+                             const struct disti_step *step)
+{
+    size_t before = v->items.count;
+    if (step->list != DISTI_NO_LIST) {
+        for (uint32_t i = 0; i < step->chunks; i++) {
+            uint32_t data = disti_step_data(plan, step, i), chunk = reader_from(v, data);
+            if (chunk < v->count && v->followed[chunk] == data)
+                reader_item(v, chunk, i);
+        }
+    } else {
+        for (uint32_t chunk = reader_from(v, step->first);
+             chunk < v->count && v->followed[chunk] - step->first < step->chunks; chunk++)
+            reader_item(v, chunk, v->followed[chunk] - step->first);
+    }
+    return (uint32_t)(v->items.count - before);
+}
+
+/* A message is about each chunk once. */
+static bool reader_once(struct verify *v, uint32_t step)
+{
+    for (uint32_t i = 0; i < verify_step(v, step)->items; i++) {
+        uint32_t chunk = verify_items(v, step)[i].chunk;
+        if (v->seen[chunk] == step + 1)
+            return disti_verify_fault(v, step, "its data has chunk %u twice", v->followed[chunk]);
+        v->seen[chunk] = step + 1;
+    }
+    return true;
+}
+
+static void reader_message(struct verify *v, const struct reader *r, const struct disti_lane *lane,
+                           const struct disti_step *step, uint32_t number)
+{
+    bool sends = step->kind == DISTI_SEND;
+    uint32_t own = (uint32_t)r->plan->rank, peer = (uint32_t)step->peer;
+    uint32_t *counter = collect_counter(v, lane, step);
+    struct verify_message *message =
+        number == VERIFY_NONE ? NULL : list_add(v, sends ? &v->sends : &v->recvs);
+    if (message)
+        *message = (struct verify_message){sends ? own : peer, sends ? peer : own, lane->channel,
+                                           *counter, number};
+    ++*counter;
+    v->verdict->messages += sends;
+    v->verdict->chunks_sent += sends ? step->chunks : 0;
+}
+
+/* Keeps the step if it handles chunks that are followed. */
+static bool reader_step(struct verify *v, struct reader *r, const struct disti_lane *lane,
+                        uint32_t at, uint32_t lane_number)
+{
+    const struct disti_step *step = &r->plan->steps[at];
+    uint32_t first = (uint32_t)v->items.count, items = reader_items(v, r->plan, step);
+    struct verify_step *own = items ? list_add(v, &v->steps) : NULL;
+    r->kept[at] = own ? (uint32_t)v->steps.count - 1 : VERIFY_NONE;
+    r->before[at] = own ? at : at > lane->first ? r->before[at - 1] : VERIFY_NONE;
+    if (own)
+        *own = (struct verify_step){.rank = (uint32_t)r->plan->rank,
+                                    .lane = lane_number,
+                                    .index = at - lane->first,
+                                    .first = step->first,
+                                    .first_item = first,
+                                    .items = items,
+                                    .match = VERIFY_NONE,
+                                    .peer = step->peer,
+                                    .dst = step->dst,
+                                    .src = step->src,
+                                    .kind = step->kind,
+                                    .finish = step->finish};
+    if (disti_step_talks(step))
+        reader_message(v, r, lane, step, r->kept[at]);
+    return !own || v->lost || step->list == DISTI_NO_LIST || reader_once(v, r->kept[at]);
+}
+
+static bool reader_lane(struct verify *v, struct reader *r, const struct disti_lane *lane)
+{
+    uint32_t first = (uint32_t)v->steps.count, number = (uint32_t)v->lanes.count;
+    struct verify_lane *own = list_add(v, &v->lanes);
+    bool good = own;
+    if (own)
+        *own = (struct verify_lane){.first = first};
+    for (uint32_t i = 0; i < lane->count && good; i++)
+        good = reader_step(v, r, lane, lane->first + i, number);
+    if (own)
+        verify_lane(v, number)->count = (uint32_t)v->steps.count - first;
+    return good && !v->lost;
+}
+
+/* ---- waits ---- */
+
+/* Most steps wait for nothing, and are passed over. */
+static void reader_waits(struct reader *r, const struct disti_lane *lane)
+{
+    uint32_t next = lane->first + lane->count;
+    for (uint32_t at = next; at-- > lane->first;) {
+        if (r->plan->steps[at].wait_lane != DISTI_NO_LANE)
+            next = at;
+        r->waits[at] = next;
+    }
+}
+
+/* Notes the kept steps that end before `mark` has ended, but for those known for this lane. */
+static void reader_cover(struct verify *v, struct reader *r, uint32_t lane, struct reader_wait mark)
+{
+    uint32_t depth = 0;
+    r->stack[depth++] = mark;
+    while (depth > 0) {
+        mark = r->stack[--depth];
+        const struct disti_lane *other = &r->plan->lanes[mark.lane];
+        if (r->stamp[mark.lane] != lane + 1)
+            r->covered[mark.lane] = 0;
+        r->stamp[mark.lane] = lane + 1;
+        uint32_t from = r->covered[mark.lane], before = r->before[other->first + mark.step];
+        if (mark.step < from)
+            continue;
+        r->covered[mark.lane] = mark.step + 1;
+        if (before != VERIFY_NONE && before - other->first >= from) {
+            uint32_t *wait = list_add(v, &v->waits);
+            if (wait)
+                *wait = r->kept[before];
+            from = before - other->first + 1;
+        }
+        uint32_t end = other->first + mark.step + 1;
+        for (uint32_t at = other->first + from; at < end && (at = r->waits[at]) < end; at++) {
+            const struct disti_step *step = &r->plan->steps[at];
+            r->stack[depth++] = (struct reader_wait){step->wait_lane, step->wait_step};
+        }
+    }
+}
+
+static void reader_lane_waits(struct verify *v, struct reader *r, uint32_t l)
+{
+    const struct disti_lane *lane = &r->plan->lanes[l];
+    uint32_t first = (uint32_t)v->waits.count;
+    for (uint32_t i = 0; i < lane->count; i++) {
+        const struct disti_step *step = &r->plan->steps[lane->first + i];
+        uint32_t kept = r->kept[lane->first + i];
+        if (step->wait_lane != DISTI_NO_LANE)
+            reader_cover(v, r, l, (struct reader_wait){step->wait_lane, step->wait_step});
+        if (kept == VERIFY_NONE || v->lost)
+            continue;
+        verify_step(v, kept)->first_wait = first;
+        verify_step(v, kept)->waits = (uint32_t)v->waits.count - first;
+        first = (uint32_t)v->waits.count;
+    }
+}
+
+/* ---- all ---- */
+
+static bool reader_allocate(struct reader *r)
+{
+    const struct disti_plan *plan = r->plan;
+    r->kept = malloc((plan->step_count + 1) * sizeof(*r->kept));
+    r->before = malloc((plan->step_count + 1) * sizeof(*r->before));
+    r->waits = malloc((plan->step_count + 1) * sizeof(*r->waits));
+    r->stack = malloc((plan->step_count + 2) * sizeof(*r->stack));
+    r->covered = calloc(plan->lane_count + 1, sizeof(*r->covered));
+    r->stamp = calloc(plan->lane_count + 1, sizeof(*r->stamp));
+    return r->kept && r->before && r->waits && r->stack && r->covered && r->stamp;
+}
+
+static void reader_free(struct reader *r)
+{
+    free(r->kept);
+    free(r->before);
+    free(r->waits);
+    free(r->stack);
+    free(r->covered);
+    free(r->stamp);
+}
+
+bool disti_verify_collect(struct verify *v, const struct disti_plan *plan)
+{
+    struct reader r = {.plan = plan};
+    struct verify_rank *rank = &v->rank[plan->rank];
+    v->lost = !reader_allocate(&r);
+    bool good = !v->lost;
+    for (uint32_t l = 0; l < plan->lane_count && good; l++)
+        good = reader_lane(v, &r, &plan->lanes[l]);
+    for (uint32_t l = 0; l < plan->lane_count && good; l++)
+        reader_waits(&r, &plan->lanes[l]);
+    for (uint32_t l = 0; l < plan->lane_count && good; l++)
+        reader_lane_waits(v, &r, l);
+    reader_free(&r);
+    collect_counters_clear(v, plan);
+    rank[1] = (struct verify_rank){.first_lane = (uint32_t)v->lanes.count,
+                                   .first_step = (uint32_t)v->steps.count,
+                                   .first_slot = rank[0].first_slot + plan->scratch_chunks};
+    return good && !v->lost;
+}
+
+/* Which SEND meets which RECV: messages of two ranks on one channel stay in order. */
+
+static int match_compare(const void *left, const void *right)
+{
+    const struct verify_message *a = left, *b = right;
+    const uint32_t keys[][2] = {
+        {a->from, b->from}, {a->to, b->to}, {a->channel, b->channel}, {a->number, b->number}};
+    for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
+        if (keys[i][0] != keys[i][1])
+            return keys[i][0] < keys[i][1] ? -1 : 1;
+    return 0;
+}
+
+static bool match_same_data(const struct verify *v, uint32_t one, uint32_t other)
+{
+    uint32_t items = verify_step(v, one)->items;
+    bool same = verify_step(v, other)->items == items;
+    for (uint32_t i = 0; i < items && same; i++)
+        same = verify_items(v, one)[i].chunk == verify_items(v, other)[i].chunk;
+    return same;
+}
+
+static bool match_pair(struct verify *v, uint32_t send, uint32_t recv)
+{
+    if (!match_same_data(v, recv, send)) {
+        char text[128];
+        disti_verify_describe(v, send, text, sizeof(text));
+        return disti_verify_fault(v, recv, "expects %u chunks, but meets %u of %s",
+                                  verify_step(v, recv)->items, verify_step(v, send)->items, text);
+    }
+    verify_step(v, send)->match = recv;
+    verify_step(v, recv)->match = send;
+    return true;
+}
+
+static struct verify_message *match_sort(struct verify_list *messages)
+{
+    if (messages->count > 0)
+        qsort(messages->items, messages->count, messages->size, match_compare);
+    return messages->items;
+}
+
+/* Sorted alike, the k-th of the sends must be the k-th of the receives. */
+bool disti_verify_match(struct verify *v)
+{
+    const struct verify_message *send = match_sort(&v->sends), *recv = match_sort(&v->recvs);
+    size_t sends = v->sends.count, recvs = v->recvs.count;
+    for (; sends > 0 || recvs > 0; sends--, recvs--, send++, recv++) {
+        int order = sends == 0 ? 1 : recvs == 0 ? -1 : match_compare(send, recv);
+        if (order > 0)
+            return disti_verify_fault(v, recv->step, "no rank sends to it");
+        if (order < 0)
+            return disti_verify_fault(v, send->step, "nobody receives it");
+        if (!match_pair(v, send->step, recv->step))
+            return false;
+    }
+    return true;
+}
+
+/*
+ * The symbolic run. A SEND and the RECV that it meets happen together, once both stand at the heads
+ * of their lanes and wait for nothing: the strictest that a transport may be. What can happen
+ * can happen in any order with the same outcome, so one order is as good as all.
+ */
+
+/* Lanes to be looked at; each at most once. */
+struct run {
+    struct verify *v;
+    uint32_t *queue;
+    uint32_t queued;
+};
+
+/* ---- lanes ---- */
+
+static void run_queue(struct run *run, uint32_t lane)
+{
+    if (verify_lane(run->v, lane)->queued)
+        return;
+    verify_lane(run->v, lane)->queued = true;
+    run->queue[run->queued++] = lane;
+}
+
+static uint32_t run_head(const struct verify *v, uint32_t lane)
+{
+    const struct verify_lane *l = verify_lane(v, lane);
+    return l->done < l->count ? l->first + l->done : VERIFY_NONE;
+}
+
+/* The step of another lane that the head of a lane still waits for; VERIFY_NONE: it can run. */
+static uint32_t run_waited(const struct verify *v, uint32_t step)
+{
+    for (uint32_t i = 1; i <= verify_step(v, step)->waits; i++) {
+        uint32_t waited = verify_wait(v, step, i);
+        const struct verify_lane *lane = verify_lane(v, verify_step(v, waited)->lane);
+        if (waited - lane->first >= lane->done)
+            return waited;
+    }
+    return VERIFY_NONE;
+}
+
+/* Remembers the lane with the one that it waits for. */
+static void run_park(struct run *run, uint32_t lane, uint32_t waited)
+{
+    struct verify_lane *l = verify_lane(run->v, lane);
+    struct verify_lane *other = verify_lane(run->v, verify_step(run->v, waited)->lane);
+    if (l->parked)
+        return;
+    l->parked = true;
+    l->next_waiter = other->waiters;
+    other->waiters = lane;
+}
+
+/* The step, the head of its lane, has ended: whoever waits for the lane looks again. */
+static void run_advance(struct run *run, uint32_t step)
+{
+    struct verify *v = run->v;
+    struct verify_lane *l = verify_lane(v, verify_step(v, step)->lane);
+    uint32_t waiter = l->waiters;
+    l->done++;
+    l->waiters = VERIFY_NONE;
+    v->when[step] = v->executed;
+    v->order[v->executed++] = step;
+    for (; waiter != VERIFY_NONE; waiter = verify_lane(v, waiter)->next_waiter) {
+        verify_lane(v, waiter)->parked = false;
+        run_queue(run, waiter);
+    }
+    run_queue(run, verify_step(v, step)->lane);
+}
+
+/* ---- data ---- */
+
+/* Reads the step's i-th chunk, of those that begin at ref. */
+static bool run_read(struct verify *v, uint32_t step, struct disti_chunk_ref ref, uint32_t i,
+                     struct verify_cell *value_p)
+{
+    const struct verify_item *item = &verify_items(v, step)[i];
+    ref.chunk += item->offset;
+    *value_p = *disti_verify_cell(v, verify_step(v, step)->rank, ref, item->chunk);
+    if (!value_p->written)
+        return disti_verify_fault(v, step, "reads chunk %u of %s, which is not written yet",
+                                  ref.chunk, ref.space == DISTI_SCRATCH ? "scratch" : "its memory");
+    if (value_p->chunk != item->chunk)
+        return disti_verify_fault(v, step, "uses chunk %u as chunk %u", v->followed[value_p->chunk],
+                                  v->followed[item->chunk]);
+    return true;
+}
+
+static void run_write(struct verify *v, uint32_t step, uint32_t i, struct verify_cell value)
+{
+    const struct verify_step *s = verify_step(v, step);
+    const struct verify_item *item = &verify_items(v, step)[i];
+    struct disti_chunk_ref ref = {s->dst.chunk + item->offset, s->dst.space};
+    *disti_verify_cell(v, s->rank, ref, item->chunk) = value;
+}
+
+/* Adds `other` to *value_p; both must be parts of one unfinished sum. */
+static bool run_sum(struct verify *v, uint32_t step, struct verify_cell *value_p,
+                    const struct verify_cell *other)
+{
+    if (verify_few(v) && value_p->sum & other->sum)
+        return disti_verify_fault(v, step, "adds the contributions of ranks %#llx a second time",
+                                  (unsigned long long)(value_p->sum & other->sum));
+    if (value_p->finished || other->finished)
+        return disti_verify_fault(v, step, "adds to what is already finished");
+    value_p->sum += other->sum;
+    value_p->order = disti_verify_added(value_p->order, other->order);
+    value_p->finished = verify_step(v, step)->finish;
+    if (value_p->finished && value_p->sum != v->all)
+        return verify_few(v)
+                   ? disti_verify_fault(v, step,
+                                        "finishes what has only the contributions of ranks %#llx",
+                                        (unsigned long long)value_p->sum)
+                   : disti_verify_fault(
+                         v, step, "finishes what has not each rank's contribution exactly once");
+    return true;
+}
+
+/* The data of `from`, a SEND or the step itself, go to the step's destination. */
+static bool run_data(struct verify *v, uint32_t from, uint32_t step)
+{
+    const struct verify_step *f = verify_step(v, from), *s = verify_step(v, step);
+    bool reduces = s->kind == DISTI_RECV_REDUCE || s->kind == DISTI_REDUCE;
+    for (uint32_t i = 0; i < s->items; i++) {
+        struct verify_cell value, other;
+        if (!run_read(v, from, f->src, i, &value))
+            return false;
+        if (reduces && (!run_read(v, step, s->kind == DISTI_REDUCE ? s->dst : s->src, i, &other) ||
+                        !run_sum(v, step, &value, &other)))
+            return false;
+        run_write(v, step, i, value);
+    }
+    return true;
+}
+
+/* ---- steps ---- */
+
+/* What is known of starts once the step has begun: its own rank's, and what those before it knew.
+ */
+static void run_learn(struct verify *v, uint32_t step)
+{
+    const struct verify_step *s = verify_step(v, step);
+    uint32_t own = s->rank - v->window;
+    v->knows[step] = own < 64 ? UINT64_C(1) << own : 0;
+    for (uint32_t i = 0; i <= s->waits; i++) {
+        uint32_t before = verify_wait(v, step, i);
+        if (before != VERIFY_NONE)
+            v->knows[step] |= v->knows[before];
+    }
+}
+
+/* A step by itself, or a receive with the SEND that it meets. Barriers move no data. */
+static bool run_step(struct run *run, uint32_t step)
+{
+    struct verify *v = run->v;
+    uint32_t from = verify_receives(verify_step(v, step)) ? verify_step(v, step)->match : step;
+    if (v->knows) {
+        run_learn(v, from);
+        run_learn(v, step);
+        v->knows[step] |= v->knows[from];
+    } else if (!run_data(v, from, step)) {
+        return false;
+    }
+    if (from != step)
+        run_advance(run, from);
+    run_advance(run, step);
+    return true;
+}
+
+/* Does the lane's next step if it can be done. False: a fault. */
+static bool run_lane(struct run *run, uint32_t lane)
+{
+    struct verify *v = run->v;
+    uint32_t step = run_head(v, lane);
+    if (step == VERIFY_NONE)
+        return true;
+    uint32_t waited = run_waited(v, step);
+    if (waited != VERIFY_NONE) {
+        run_park(run, lane, waited);
+        return true;
+    }
+    const struct verify_step *s = verify_step(v, step);
+    if (s->kind > DISTI_RECV_REDUCE)
+        return run_step(run, step);
+    if (run_head(v, verify_step(v, s->match)->lane) != s->match ||
+        run_waited(v, s->match) != VERIFY_NONE)
+        return true; /* the other looks for this one when it has come so far */
+    return run_step(run, s->kind == DISTI_SEND ? s->match : step);
+}
+
+/* Names the first lane that is stuck, and for what. */
+static bool run_deadlock(struct verify *v)
+{
+    for (uint32_t lane = 0; lane < v->lanes.count; lane++) {
+        uint32_t step = run_head(v, lane);
+        if (step == VERIFY_NONE)
+            continue;
+        uint32_t cause = run_waited(v, step);
+        char text[128];
+        disti_verify_describe(v, cause == VERIFY_NONE ? verify_step(v, step)->match : cause, text,
+                              sizeof(text));
+        return disti_verify_fault(v, step, "deadlock, it waits for %s", text);
+    }
+    return true;
+}
+
+bool disti_verify_run(struct verify *v)
+{
+    struct run run = {.v = v, .queue = malloc((v->lanes.count + 1) * sizeof(*run.queue))};
+    bool good = run.queue;
+    v->lost = !good;
+    v->executed = 0;
+    for (uint32_t lane = (uint32_t)v->lanes.count; lane > 0 && good; lane--) {
+        struct verify_lane *l = verify_lane(v, lane - 1);
+        *l = (struct verify_lane){.first = l->first, .count = l->count, .waiters = VERIFY_NONE};
+        run_queue(&run, lane - 1);
+    }
+    while (good && run.queued > 0) {
+        uint32_t lane = run.queue[--run.queued];
+        verify_lane(v, lane)->queued = false;
+        good = run_lane(&run, lane);
+    }
+    free(run.queue);
+    return good && run_deadlock(v);
+}
+
+/* The verifier: collects all ranks' steps, has them matched and run, and judges what that left. */
 
 /* Of the steps of a usual algorithm so many handle a chunk on each rank. */
 #define VERIFY_STEPS_EACH 4

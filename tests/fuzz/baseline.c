@@ -2,7 +2,7 @@
 /* dist_bench's saved results, which a later run is compared with. */
 #include "tests/fuzz/fuzz.h"
 
-#include "bench/report/baseline.h"
+#include "bench/report.h"
 
 void fuzz_baseline(struct fuzz_input *input)
 {

@@ -17,7 +17,7 @@ tests_fuzz_fuzz_SOURCES = \
 	tests/fuzz/store_server.c \
 	tests/fuzz/tcp.c \
 	tests/fuzz/tuning.c \
-	bench/report/baseline.c bench/report/result.c
+	 bench/result.c
 if !HAVE_FUZZER
 tests_fuzz_fuzz_SOURCES += tests/fuzz/replay.c
 endif

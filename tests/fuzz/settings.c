@@ -12,7 +12,7 @@
 #include "launch/options/words.h"
 #include "rendezvous/rendezvous.h"
 #include "topology/topology.h"
-#include "tuning/select.h"
+#include "tuning/choose.h"
 
 #include <limits.h>
 #include <stdio.h>

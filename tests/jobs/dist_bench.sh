@@ -10,7 +10,7 @@ silent_about() { ! grep -qE -- "$1" "$job_output"; }
 rows() { [ "$(grep -c "^[a-z_]*,[0-9].*,$1\$" "$job_output")" = "$2" ]; }
 is_json() { "$python" -c 'import json, sys; json.load(sys.stdin)' <"$job_output"; }
 point="-t 0.01 -r 2"
-kinds=$(sed -n '/define OPERATION_MAP/,/[^\\]$/p' "$srcdir/bench/measure/operation.h" | grep -c '  X([a-z]')
+kinds=$(sed -n '/define OPERATION_MAP/,/[^\\]$/p' "$srcdir/bench/measure.h" | grep -c '  X([a-z]')
 
 # ---- libdist alone ----
 

@@ -1,14 +1,376 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reads the command line: getopt_long, driven by the table. */
+/* The answers to a command line that all programs share: help, version, refusal. */
 #include "args.h"
+#include "output.h"
 
 #include <ctype.h>
+#include <dist/dist.h>
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+int args_wrong(const struct args *args, const char *format, ...)
+{
+    va_list arguments;
+
+    fprintf(stderr, "%s: ", args->program);
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fprintf(stderr, "\nTry '%s --help'.\n", args->program);
+    return 2;
+}
+
+void args_version(const struct args *args)
+{
+    printf("%.*s (libdist) %s\n", (int)strcspn(args->program, " "), args->program, dist_version());
+}
+
+/* The action that was read: all rows of one table have the same member. */
+static int begin_action(const struct args *args, const void *values)
+{
+    for (int i = 0; i < args->count; i++) {
+        if (args->rows[i].kind == ARGS_ACTION)
+            return *(const int *)(const void *)((const char *)values + args->rows[i].offset);
+    }
+    return ARGS_RUN;
+}
+
+int args_begin(const struct args *args, int argc, char *const argv[], void *values, int words,
+               int *rest_p)
+{
+    char failure[ARGS_FAILURE];
+
+    if (args_read(args, argc, argv, values, rest_p, failure) != 0)
+        return args_wrong(args, "%s", failure);
+    switch (begin_action(args, values)) {
+    case ARGS_SHOW_HELP:
+        args_help(args, stdout);
+        return 0;
+    case ARGS_SHOW_VERSION:
+        args_version(args);
+        return 0;
+    default:
+        break;
+    }
+    if (argc - *rest_p > words)
+        return args_wrong(args, "unknown argument '%s'", argv[*rest_p + words]);
+    return -1;
+}
+
+/* The help, made from the table. */
+
+enum {
+    HELP_LEAST = 40, /* columns */
+    HELP_MOST = 80,
+    HELP_WIDE = 64,   /* from this width on there are two columns */
+    HELP_COLUMN = 32, /* of the text beside an option */
+    HELP_BELOW = 10,  /* of the text below it */
+    HELP_USAGE = 11,  /* of a usage's second line */
+};
+
+static int help_width(FILE *to)
+{
+    const char *text = getenv("COLUMNS");
+    int width = text ? atoi(text) : 0;
+    struct winsize size;
+
+    if (width <= 0 && isatty(fileno(to)) && ioctl(fileno(to), TIOCGWINSZ, &size) == 0)
+        width = size.ws_col;
+    if (width <= 0)
+        return HELP_MOST;
+    return width < HELP_LEAST ? HELP_LEAST : width > HELP_MOST ? HELP_MOST : width;
+}
+
+/* Returns the length of text's first word. A pair of brackets is one word, if it fits. */
+static int help_word(const char *text, int room)
+{
+    const int plain = (int)strcspn(text, " ");
+    int depth = 0, length = 0;
+
+    for (; text[length] && (depth > 0 || text[length] != ' '); length++)
+        depth += (text[length] == '[') - (text[length] == ']');
+    return length <= room ? length : plain;
+}
+
+/* Returns how much of a word to print at once: of one longer than `room`, up to a "|" or ",". */
+static int help_piece(const char *text, int length, int room)
+{
+    for (int i = room; i > 0 && length > room; i--) {
+        if (text[i - 1] == '|' || text[i - 1] == ',')
+            return i;
+    }
+    return length;
+}
+
+/*
+ * Prints `length` bytes of text. The cursor is at column `at`; lines after the first begin at
+ * `indent`. Returns where the cursor is then.
+ */
+static int help_wrap(const char *text, int length, int at, int indent, int width, FILE *to)
+{
+    const char *end = text + length;
+
+    while (text < end) {
+        int blanks = (int)strspn(text, " "), word;
+
+        if (text + blanks >= end)
+            break;
+        word = help_word(text + blanks, width - indent);
+        word = word < end - text - blanks ? word : (int)(end - text) - blanks;
+        if (at + blanks + word > width && at > indent) {
+            fprintf(to, "\n%*s", indent, "");
+            text += blanks;
+            at = indent;
+            blanks = 0;
+        }
+        word = help_piece(text + blanks, word, width - at - blanks);
+        fprintf(to, "%*s%.*s", blanks, "", word, text + blanks);
+        at += blanks + word;
+        text += blanks + word;
+    }
+    return at;
+}
+
+void args_text(const char *text, FILE *to)
+{
+    const int width = help_width(to);
+
+    while (*text) {
+        const int length = (int)strcspn(text, "\n"), blanks = (int)strspn(text, " ");
+
+        help_wrap(text, length, 0, blanks ? blanks + 4 : 0, width, to);
+        fputc('\n', to);
+        text += length + (text[length] == '\n');
+    }
+}
+
+/* Prints text from `column` on; the cursor is at `at`, after a name. */
+static void help_beside(const char *text, int at, int column, FILE *to)
+{
+    const int width = help_width(to);
+
+    if (!*text) {
+        fputc('\n', to);
+        return;
+    }
+    if (width < HELP_WIDE && column > HELP_BELOW)
+        column = HELP_BELOW;
+    if (at >= column - 1) {
+        fputc('\n', to);
+        at = 0;
+    }
+    fprintf(to, "%*s", column - at, "");
+    help_wrap(text, (int)strlen(text), column, column, width, to);
+    fputc('\n', to);
+}
+
+void args_item(const char *name, int column, const char *text, FILE *to)
+{
+    help_beside(text, fprintf(to, "  %s", name), column, to);
+}
+
+static void help_row(const struct args_row *row, FILE *to)
+{
+    char names[256];
+    int used = 0, at;
+
+    for (const char *name = row->names; *name && used < (int)sizeof(names);) {
+        const int length = (int)strcspn(name, ",");
+
+        used += snprintf(names + used, sizeof(names) - (size_t)used, "--%.*s%s", length, name,
+                         name[length] ? ", " : "");
+        name += length + (name[length] == ',');
+    }
+    if (row->argument && used < (int)sizeof(names))
+        used += snprintf(names + used, sizeof(names) - (size_t)used, "=%s", row->argument);
+    if (row->kind == ARGS_SWITCH && used < (int)sizeof(names))
+        snprintf(names + used, sizeof(names) - (size_t)used, "[=0|1]");
+    at = row->letter ? fprintf(to, "  -%c, ", row->letter) : fprintf(to, "      ");
+    at = help_wrap(names, (int)strlen(names), at, at, help_width(to), to);
+    help_beside(row->help, at, HELP_COLUMN, to);
+}
+
+static void help_usage(const struct args *args, FILE *to)
+{
+    const int width = help_width(to);
+    const char *line = args->usage;
+
+    for (const char *before = "usage: "; before; before = *line ? "       " : NULL) {
+        const int length = (int)strcspn(line, "\n");
+        const int at = fprintf(to, "%s%s", before, args->program);
+        char words[1024];
+
+        snprintf(words, sizeof(words), " %.*s", length, line);
+        help_wrap(words, (int)strlen(words), at, HELP_USAGE, width, to);
+        fputc('\n', to);
+        line += length + (line[length] == '\n');
+    }
+}
+
+static void help_group(const char *name, FILE *to)
+{
+    char heading[128];
+
+    snprintf(heading, sizeof(heading), "\n%s:\n", name);
+    args_text(heading, to);
+}
+
+void args_help(const struct args *args, FILE *to)
+{
+    help_usage(args, to);
+    args_text(args->about, to);
+    for (int i = 0; i < args->count; i++) {
+        if (args->rows[i].kind == ARGS_GROUP)
+            help_group(args->rows[i].names, to);
+        else if (args->rows[i].kind != ARGS_WORDS && args->rows[i].help)
+            help_row(&args->rows[i], to);
+    }
+    if (args->after)
+        args_text(args->after, to);
+}
+
+/* What a word of a command line may become, from the table, for a shell that completes it. */
+
+/* What has been typed. An option's '=' is a word of its own, as bash cuts them. */
+struct completion {
+    const struct args *args;
+    const char *partial; /* the word that the cursor is in */
+    const char *option;  /* the one whose value that word is; NULL: none's */
+};
+
+static void complete_candidate(const struct completion *completion, const char *prefix,
+                               const char *word, size_t length)
+{
+    const char *partial = completion->partial;
+    size_t begin = strlen(prefix), typed = strlen(partial);
+
+    if (typed > begin + length || strncmp(partial, prefix, typed < begin ? typed : begin) != 0 ||
+        (typed > begin && strncmp(partial + begin, word, typed - begin) != 0))
+        return;
+    printf("%s%.*s\n", prefix, (int)length, word);
+}
+
+/* Each item of "a|b|c", or of another separator. */
+static void complete_list(const struct completion *completion, const char *prefix, const char *list,
+                          char separator)
+{
+    while (*list) {
+        const size_t length = (size_t)(strchrnul(list, separator) - list);
+
+        complete_candidate(completion, prefix, list, length);
+        list += length + (list[length] == separator);
+    }
+}
+
+/* Does the row have that name, with dashes or underscores? */
+static bool complete_has_name(const struct args_row *row, const char *name)
+{
+    const size_t length = strlen(name);
+
+    for (const char *at = row->names; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        size_t i = 0;
+
+        while (i < length && (at[i] == name[i] || (at[i] == '-' && name[i] == '_')))
+            i++;
+        if (i == length && (at[i] == ',' || at[i] == '\0'))
+            return true;
+    }
+    return false;
+}
+
+/* Is the row that option: "--name", "-n", "-n" with a value in the same word, or "-np"? */
+static bool complete_is(const struct args_row *row, const char *option)
+{
+    if (row->kind == ARGS_GROUP || row->kind == ARGS_WORDS)
+        return false;
+    if (option[1] == '-')
+        return complete_has_name(row, option + 2);
+    return row->letter == option[1] || complete_has_name(row, option + 1);
+}
+
+static const struct args_row *complete_row(const struct args *args, const char *option)
+{
+    if (option[0] != '-' || !option[1])
+        return NULL;
+    for (int i = 0; i < args->count; i++) {
+        if (complete_is(&args->rows[i], option))
+            return &args->rows[i];
+    }
+    return NULL;
+}
+
+/* Is the next word, behind '=' if equals, the value of that one? */
+static bool complete_takes_value(const struct args *args, const char *option, bool equals)
+{
+    const struct args_row *row = complete_row(args, option);
+
+    if (!row || row->kind == ARGS_FLAG || row->kind == ARGS_ACTION)
+        return false;
+    if (row->kind == ARGS_SWITCH)
+        return equals;
+    return option[1] == '-' || !option[2] || complete_has_name(row, option + 1);
+}
+
+/* Is the last word behind the one that names a program to be run? */
+static bool complete_is_behind(const struct args *args, int count, char *const *words)
+{
+    for (int w = 0; args->stops && w < count - 1; w++) {
+        const bool equals = strcmp(words[w + 1], "=") == 0;
+
+        if (words[w][0] != '-' || strcmp(words[w], "--") == 0)
+            return true;
+        if (equals || complete_takes_value(args, words[w], false))
+            w += 1 + equals;
+    }
+    return false;
+}
+
+/* Finds out whose value the last word is. */
+static struct completion complete_begin(const struct args *args, int count, char *const *words)
+{
+    struct completion completion = {args, count > 0 ? words[count - 1] : "", NULL};
+    bool equals = strcmp(completion.partial, "=") == 0;
+    int option = count - 2;
+
+    if (equals)
+        completion.partial = "";
+    else if (count > 2 && strcmp(words[count - 2], "=") == 0)
+        equals = true, option--;
+    if (option >= 0 && complete_takes_value(args, words[option], equals))
+        completion.option = words[option];
+    return completion;
+}
+
+void args_complete(const struct args *args, int count, char *const *words)
+{
+    struct completion completion = complete_begin(args, count, words);
+
+    if (complete_is_behind(args, count, words))
+        return;
+    if (completion.option) {
+        const struct args_row *row = complete_row(args, completion.option);
+
+        if (row->kind == ARGS_CHOICE || row->kind == ARGS_SWITCH)
+            complete_list(&completion, "", row->kind == ARGS_SWITCH ? "0|1" : row->argument, '|');
+        return;
+    }
+    for (int i = 0; i < args->count; i++) {
+        const struct args_row *row = &args->rows[i];
+
+        if (row->kind == ARGS_WORDS && completion.partial[0] != '-')
+            complete_list(&completion, "", row->argument, '|');
+        else if (row->kind != ARGS_GROUP && row->kind != ARGS_WORDS && completion.partial[0] == '-')
+            complete_list(&completion, "--", row->names, ',');
+    }
+}
+
+/* Reads the command line: getopt_long, driven by the table. */
 
 enum {
     ARGS_NAMES = 256,      /* long ones, those with underscores included */

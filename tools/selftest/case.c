@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A case: its memory, and whether the right things came into it and nothing else changed. */
-#include "../common/gpu.h"
 #include "battery.h"
+#include "tools/common/gpu.h"
 
 #include <stdio.h>
 #include <stdlib.h>

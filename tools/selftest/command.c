@@ -2,9 +2,9 @@
 /* dist_info selftest: the battery in worlds of some sizes, told to a human. */
 #include "selftest.h"
 
-#include "../common/args.h"
-#include "../common/launched.h"
-#include "../common/output.h"
+#include "tools/common/args.h"
+#include "tools/common/launched.h"
+#include "tools/common/output.h"
 
 #include <dist/dist.h>
 #include <stdio.h>

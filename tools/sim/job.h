@@ -4,7 +4,7 @@
 #define DISTI_SIM_JOB_H
 
 #include "topology/topology.h"
-#include "tuning/cost.h"
+#include "tuning/tuning.h"
 #include "verify/verify.h"
 
 #include <stdio.h>

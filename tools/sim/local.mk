@@ -4,9 +4,6 @@ bin_PROGRAMS += dist_sim
 dist_sim_SOURCES = \
 	tools/sim/draw.c \
 	tools/sim/job.h \
-	tools/sim/links.c \
 	tools/sim/main.c \
-	tools/sim/options.c \
-	tools/sim/print.c \
 	tools/sim/run.c
 dist_sim_LDADD = libcommon.la libdist_core.la

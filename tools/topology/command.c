@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* dist_info topology: the machine, or the machines and ranks of a job, in lines or as a picture. */
-#include "../common/args.h"
-#include "../common/launched.h"
-#include "../common/output.h"
+#include "tools/common/args.h"
+#include "tools/common/launched.h"
+#include "tools/common/output.h"
 #include "topology.h"
 
 #include <errno.h>

@@ -4,10 +4,7 @@ noinst_LTLIBRARIES += libtopology.la
 libtopology_la_LIBTOOLFLAGS = $(static_only)
 libtopology_la_CPPFLAGS = $(AM_CPPFLAGS) $(HWLOC_CFLAGS)
 libtopology_la_SOURCES = \
-	tools/topology/gather.c \
-	tools/topology/machine.c \
-	tools/topology/svg.c \
-	tools/topology/text.c \
+	tools/topology/topology.c \
 	tools/topology/topology.h
 libtopology_la_LIBADD = $(HWLOC_LIBS)
 

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tools/common/draft.h"
+#include "tools/common/output.h"
 #include "train/failure.h"
 
 static int file_read_all(const char *path, int fd, uint8_t *bytes, size_t size)

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tools/common/draft.h"
+#include "tools/common/output.h"
 #include "train/failure.h"
 
 #define FOLDER_PREFIX "step-"

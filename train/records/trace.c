@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "tools/common/json.h"
+#include "tools/common/text.h"
 #include "train/failure.h"
 
 /* Rows of a rank: what it does one after the other, and a row for each bucket. */

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/common/draft.h"
+#include "tools/common/output.h"
 #include "trace.h"
 #include "train/failure.h"
 #include "train/files/file.h"

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The page and the picture of curves: what must be on them, and where on the plots. */
-#include "bench/report/csv.h"
-#include "bench/report/html.h"
-#include "bench/report/plot.h"
-#include "bench/report/svg.h"
+#include "bench/report.h"
 
 #include <math.h>
 #include <setjmp.h>

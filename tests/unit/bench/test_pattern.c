@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Known data: what the library's own kernels would make of them is accepted, all else refused. */
-#include "bench/measure/number.h"
-#include "bench/measure/pattern.h"
+#include "bench/measure.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

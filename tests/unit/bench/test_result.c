@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* From samples to times, and from times to bandwidths. */
-#include "bench/report/result.h"
-#include "bench/rounds/summary.h"
+#include "bench/report.h"
+#include "bench/rounds.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What is read: command lines, orders, libraries. */
-#include "bench/jobs/spec.h"
-#include "bench/measure/order.h"
+#include "bench/jobs.h"
+#include "bench/measure.h"
 #include "bench/options.h"
 
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Selection: what is forced, what is refused, and what the rules say. */
 #include "topology/topology.h"
-#include "tuning/select.h"
+#include "tuning/choose.h"
 
 #include "../base/unit.h"
 

@@ -4,9 +4,7 @@ check_PROGRAMS += tests/unit/tools/test_compare tests/unit/tools/test_quote
 TESTS += tests/unit/tools/test_compare tests/unit/tools/test_quote
 tests_unit_tools_test_compare_SOURCES = \
 	tests/unit/tools/test_compare.c \
-	tools/doctor/compare.c \
-	tools/doctor/print.c \
-	tools/doctor/report.c
+	tools/doctor/findings.c
 tests_unit_tools_test_compare_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir) $(CMOCKA_CFLAGS)
 tests_unit_tools_test_compare_LDADD = libcommon.la $(CMOCKA_LIBS)
 tests_unit_tools_test_quote_SOURCES = tests/unit/tools/test_quote.c

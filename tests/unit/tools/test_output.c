@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Files that programs write: complete, or as they were. */
 #include "tests/unit/base/unit.h"
-#include "tools/common/draft.h"
 #include "tools/common/output.h"
 
 #include <errno.h>

@@ -2,8 +2,7 @@
 /* Strings of JSON, and text in HTML and SVG: whatever bytes they are made of, the output is UTF-8.
  */
 #include "tests/unit/base/unit.h"
-#include "tools/common/json.h"
-#include "tools/common/markup.h"
+#include "tools/common/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "tools/common/draft.h"
+#include "tools/common/output.h"
 #include "train/files/file.h"
 #include "train/files/folder.h"
 #include "train/files/writer.h"

@@ -10,7 +10,7 @@
 #include "chart.h"
 #include "page_tables.h"
 #include "svg.h"
-#include "tools/common/markup.h"
+#include "tools/common/text.h"
 #include "train/failure.h"
 #include "train/files/file.h"
 

@@ -9,7 +9,7 @@
 
 #include "bars.h"
 #include "svg.h"
-#include "tools/common/markup.h"
+#include "tools/common/text.h"
 
 enum { TABLE_TEXT = 96 };
 

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "tools/common/markup.h"
+#include "tools/common/text.h"
 
 void svg_text(double x, double y, const char *anchor, const char *class, const char *text, FILE *to)
 {

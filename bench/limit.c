@@ -1,0 +1,735 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The memory of the bare loop, and how its ranks meet.
+ *
+ *   map:  flag, slots of rank 0 | ... of rank 1 | ...     a page or more each
+ *         arena of rank 0 | arena of rank 1 | ...         buffers lie alike in all arenas
+ *
+ * A rank's flag counts the events that it has come to: barriers and short calls. Only its own rank
+ * writes it, so the flags of all travel side by side. Who has come to an event has finished those
+ * before. A short call's data go through a slot, whose turn comes again LIMIT_SLOTS short calls
+ * later: then all must have come past the event that used it.
+ */
+#include <config.h>
+
+#include "bench/measure.h"
+#include "bench/protocol.h"
+
+#include <dist/dist.h>
+#include <errno.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define LIMIT_SLOTS 8
+#define LIMIT_SLOT_BYTES ((size_t)4096)
+
+/* A rank's board: what the others read of it. */
+struct limit_board {
+    _Alignas(64) atomic_ullong flag;
+    _Alignas(64) atomic_ullong pair; /* steps of messages between ranks 0 and 1, in rank 0's */
+    _Alignas(4096) char slots[LIMIT_SLOTS][LIMIT_SLOT_BYTES];
+};
+
+struct limit_map {
+    struct limit_board *boards; /* by rank */
+    char *arenas;
+    size_t bytes, arena;
+    int ranks;
+    bool crowded;
+};
+
+struct limit {
+    struct driver driver; /* first */
+    struct limit_map *map;
+    const char *error;
+    const char **ins; /* by rank */
+    char **outs;
+    unsigned long long events, steps, shorts;
+    unsigned long long used[LIMIT_SLOTS]; /* the event that used it last */
+};
+
+/* Where another rank has what is here in this one's arena. */
+char *limit_peer_memory(const struct limit *limit, const void *mine, int rank);
+
+/* Waits until the counter has come so far; ERR_TIMEOUT after a minute. */
+dist_status limit_wait(struct limit *limit, atomic_ullong *counter, unsigned long long wanted);
+
+/* This rank has come to the next event. */
+void limit_arrive(struct limit *limit);
+
+/* Waits until that rank, or all, have come as far as this one. */
+dist_status limit_wait_rank(struct limit *limit, int rank);
+dist_status limit_wait_all(struct limit *limit);
+
+/* Memory for a driver's alloc and free. */
+dist_status limit_alloc(struct driver *driver, size_t bytes, void **memory_p);
+void limit_release(struct driver *driver, void *memory, size_t bytes);
+
+/* Is a call so short that it goes through slots? And that call. */
+bool limit_is_short(const struct limit *limit, const struct order *order);
+dist_status limit_short(struct limit *limit, const struct order *order, const void *in, void *out);
+
+/* Sums of vectors that lie side by side in memory. */
+
+/* Can that dtype be summed here? Types that need conversions cannot. */
+bool limit_can_sum(dist_dtype dtype);
+
+/*
+ * In one pass: for bytes bytes from offset on, the sum of in[0..ins) into each of out[0..outs). An
+ * out may be one of the ins. stream: the outs are long and none of the ins, so that they need not
+ * be read into the cache first. bytes is a whole number of elements.
+ */
+void limit_sum(dist_dtype dtype, const char *const *in, int ins, char *const *out, int outs,
+               size_t offset, size_t bytes, bool stream);
+
+/* stream: `to` is long, and need not be read into the cache first. */
+void limit_copy(char *to, const char *from, size_t bytes, bool stream);
+
+/* The memory of the bare loop, and how its ranks meet. */
+
+#define LIMIT_SPINS 1024    /* between two looks at the clock */
+#define LIMIT_PATIENCE 4096 /* spins before it yields */
+#define LIMIT_DEADLINE 60e9
+#define LIMIT_HUGE ((size_t)2 << 20) /* arenas begin on huge pages */
+
+static size_t limit_round(size_t bytes)
+{
+    return (bytes + LIMIT_HUGE - 1) / LIMIT_HUGE * LIMIT_HUGE;
+}
+
+struct limit_map *limit_map_new(int ranks, size_t largest)
+{
+    struct limit_map *map = calloc(1, sizeof(*map));
+    size_t sets = BENCH_SETS_MIN * (2 * largest + 65536);
+    size_t boards = limit_round((size_t)ranks * sizeof(struct limit_board));
+    cpu_set_t set;
+
+    if (!map)
+        return NULL;
+    map->ranks = ranks;
+    map->crowded = sched_getaffinity(0, sizeof(set), &set) != 0 || CPU_COUNT(&set) < ranks;
+    map->arena = limit_round(sets > BENCH_SETS_BYTES ? sets : BENCH_SETS_BYTES);
+    map->bytes = boards + (size_t)ranks * map->arena;
+    map->boards = mmap(NULL, map->bytes, PROT_READ | PROT_WRITE,
+                       MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map->boards == MAP_FAILED) {
+        free(map);
+        return NULL;
+    }
+    map->arenas = (char *)map->boards + boards;
+    return map;
+}
+
+void limit_map_free(struct limit_map *map)
+{
+    if (map)
+        munmap(map->boards, map->bytes);
+    free(map);
+}
+
+/* ---- arenas ---- */
+
+static char *limit_arena(const struct limit *limit, int rank)
+{
+    return limit->map->arenas + (size_t)rank * limit->map->arena;
+}
+
+char *limit_peer_memory(const struct limit *limit, const void *mine, int rank)
+{
+    return limit_arena(limit, rank) + ((const char *)mine - limit_arena(limit, limit->driver.rank));
+}
+
+dist_status limit_alloc(struct driver *driver, size_t bytes, void **memory_p)
+{
+    struct limit *limit = (struct limit *)driver;
+
+    if (bytes > limit->map->arena) {
+        limit->error = "the size exceeds the one that the run began with";
+        return DIST_ERR_INVALID_ARGUMENT;
+    }
+    *memory_p = limit_arena(limit, driver->rank);
+    return DIST_OK;
+}
+
+/* The others may still be in the last call that read here. */
+void limit_release(struct driver *driver, void *memory, size_t bytes)
+{
+    if (driver->barrier(driver) == DIST_OK)
+        madvise(memory, (bytes + 4095) / 4096 * 4096, MADV_REMOVE);
+}
+
+/* ---- meeting ---- */
+
+/* Other programs may want the CPU too, and keep the very rank from it that is waited for. */
+static void limit_back_off(bool crowded, unsigned spins)
+{
+    if (crowded || spins > LIMIT_PATIENCE)
+        sched_yield();
+#if defined(__x86_64__)
+    else
+        __builtin_ia32_pause();
+#endif
+}
+
+dist_status limit_wait(struct limit *limit, atomic_ullong *counter, unsigned long long wanted)
+{
+    double since = 0;
+
+    for (unsigned spins = 1; atomic_load_explicit(counter, memory_order_acquire) < wanted;
+         spins++) {
+        limit_back_off(limit->map->crowded, spins);
+        if (spins % LIMIT_SPINS)
+            continue;
+        since = since > 0 ? since : measure_now();
+        if (measure_now() - since > LIMIT_DEADLINE) {
+            limit->error = "another rank did not come within 60 s";
+            return DIST_ERR_TIMEOUT;
+        }
+    }
+    return DIST_OK;
+}
+
+void limit_arrive(struct limit *limit)
+{
+    atomic_store_explicit(&limit->map->boards[limit->driver.rank].flag, ++limit->events,
+                          memory_order_release);
+}
+
+dist_status limit_wait_rank(struct limit *limit, int rank)
+{
+    return limit_wait(limit, &limit->map->boards[rank].flag, limit->events);
+}
+
+dist_status limit_wait_all(struct limit *limit)
+{
+    int rank = limit->driver.rank, ranks = limit->driver.ranks;
+    dist_status status = DIST_OK;
+
+    for (int i = 1; i < ranks && status == DIST_OK; i++)
+        status = limit_wait_rank(limit, (rank + i) % ranks);
+    return status;
+}
+
+/* Sums of vectors that lie side by side in memory: piece by piece, through the first cache. */
+
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+/* A piece stays in the first cache. Data are asked for so far ahead that they come in time. */
+#define SUM_PIECE ((size_t)1024)
+#define SUM_AHEAD ((size_t)4096)
+#define SUM_LINE 64
+
+#if HAVE_TARGET_CLONES
+#define SUM_CLONES __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
+#else
+#define SUM_CLONES
+#endif
+
+/* to = a + b, and to += a + b; integers wrap, so they are added unsigned. */
+#define SUM_FUNCTIONS(name, type)                                                                  \
+    SUM_CLONES static void sum_first_##name(void *to, const void *a, const void *b, size_t bytes)  \
+    {                                                                                              \
+        type *restrict t = to;                                                                     \
+        const type *x = a, *y = b;                                                                 \
+                                                                                                   \
+        for (size_t i = 0; i < bytes / sizeof(type); i++)                                          \
+            t[i] = (type)(x[i] + y[i]);                                                            \
+    }                                                                                              \
+    SUM_CLONES static void sum_pair_##name(void *to, const void *a, const void *b, size_t bytes)   \
+    {                                                                                              \
+        type *restrict t = to;                                                                     \
+        const type *x = a, *y = b;                                                                 \
+                                                                                                   \
+        for (size_t i = 0; i < bytes / sizeof(type); i++)                                          \
+            t[i] = (type)(t[i] + x[i] + y[i]);                                                     \
+    }                                                                                              \
+    SUM_CLONES static void sum_one_##name(void *to, const void *a, const void *b, size_t bytes)    \
+    {                                                                                              \
+        type *restrict t = to;                                                                     \
+        const type *x = a;                                                                         \
+                                                                                                   \
+        (void)b;                                                                                   \
+        for (size_t i = 0; i < bytes / sizeof(type); i++)                                          \
+            t[i] = (type)(t[i] + x[i]);                                                            \
+    }
+
+SUM_FUNCTIONS(f32, float)
+SUM_FUNCTIONS(f64, double)
+SUM_FUNCTIONS(u8, uint8_t)
+SUM_FUNCTIONS(u32, uint32_t)
+SUM_FUNCTIONS(u64, uint64_t)
+
+typedef void (*sum_fn)(void *to, const void *a, const void *b, size_t bytes);
+
+struct sum_functions {
+    sum_fn first, pair, one;
+};
+
+#define SUM_ROW(name)                                                                              \
+    {                                                                                              \
+        sum_first_##name, sum_pair_##name, sum_one_##name                                          \
+    }
+
+static const struct sum_functions sum_table[DIST_DTYPE_COUNT] = {
+    [DIST_FLOAT32] = SUM_ROW(f32), [DIST_FLOAT64] = SUM_ROW(f64), [DIST_INT8] = SUM_ROW(u8),
+    [DIST_UINT8] = SUM_ROW(u8),    [DIST_INT32] = SUM_ROW(u32),   [DIST_UINT32] = SUM_ROW(u32),
+    [DIST_INT64] = SUM_ROW(u64),   [DIST_UINT64] = SUM_ROW(u64),
+};
+
+bool limit_can_sum(dist_dtype dtype)
+{
+    return sum_table[dtype].first != NULL;
+}
+
+/* Past the caches, where the processor can and the place allows it. */
+static void sum_put(char *to, const char *from, size_t bytes, bool stream)
+{
+    size_t done = 0;
+
+#ifdef __SSE2__
+    if (stream && (uintptr_t)to % 16 == 0) {
+        for (; done + 16 <= bytes; done += 16)
+            _mm_stream_si128((__m128i *)(void *)(to + done),
+                             _mm_load_si128((const __m128i *)(const void *)(from + done)));
+    }
+#else
+    (void)stream;
+#endif
+    memcpy(to + done, from + done, bytes - done);
+}
+
+static void sum_piece(const struct sum_functions *sum, const char *const *in, int ins,
+                      size_t offset, char *piece, size_t bytes)
+{
+    int i = 2;
+
+    if (ins == 1)
+        memcpy(piece, in[0] + offset, bytes);
+    else
+        sum->first(piece, in[0] + offset, in[1] + offset, bytes);
+    for (; i + 1 < ins; i += 2)
+        sum->pair(piece, in[i] + offset, in[i + 1] + offset, bytes);
+    if (i < ins)
+        sum->one(piece, in[i] + offset, NULL, bytes);
+}
+
+static void sum_ask(const char *memory, size_t offset, size_t end)
+{
+    for (size_t next = offset + SUM_AHEAD; next < offset + SUM_AHEAD + SUM_PIECE && next < end;
+         next += SUM_LINE)
+        __builtin_prefetch(memory + next, 1);
+}
+
+void limit_copy(char *to, const char *from, size_t bytes, bool stream)
+{
+    for (size_t done = 0; done < bytes; done += SUM_PIECE) {
+        sum_ask(from, done, bytes);
+        if (!stream)
+            sum_ask(to, done, bytes);
+        sum_put(to + done, from + done, bytes - done < SUM_PIECE ? bytes - done : SUM_PIECE,
+                stream);
+    }
+#ifdef __SSE2__
+    if (stream)
+        _mm_sfence();
+#endif
+}
+
+void limit_sum(dist_dtype dtype, const char *const *in, int ins, char *const *out, int outs,
+               size_t offset, size_t bytes, bool stream)
+{
+    _Alignas(64) char piece[SUM_PIECE];
+
+    for (size_t done = 0; done < bytes; done += SUM_PIECE) {
+        size_t more = bytes - done < SUM_PIECE ? bytes - done : SUM_PIECE;
+
+        for (int i = 0; i < ins; i++)
+            sum_ask(in[i], offset + done, offset + bytes);
+        sum_piece(&sum_table[dtype], in, ins, offset + done, piece, more);
+        for (int o = 0; o < outs; o++)
+            sum_put(out[o] + offset + done, piece, more, stream);
+    }
+#ifdef __SSE2__
+    if (stream)
+        _mm_sfence();
+#endif
+}
+
+/*
+ * Short calls of the bare loop: what a rank gives goes into a slot of its own, and who needs it
+ * takes it from there. So the ranks meet once and not twice, and a root that only gives does not
+ * wait at all.
+ */
+
+/* All ranks add all vectors: that pays as long as they are short together. */
+#define SHORT_SUM_MAX ((size_t)16384)
+
+static bool short_only_root_gives(const struct operation *operation)
+{
+    return operation->rooted &&
+           (operation->id == OPERATION_broadcast || operation->in == PART_WHOLE) &&
+           !operation->reduces;
+}
+
+static bool short_only_root_gets(const struct operation *operation)
+{
+    return operation->rooted && !short_only_root_gives(operation);
+}
+
+/* What a rank gives is at in, or if there is none at out. */
+static size_t short_given(const struct limit *limit, const struct order *order)
+{
+    return order->operation->in == PART_BLOCK ? order_block(order, limit->driver.ranks)
+                                              : order->bytes;
+}
+
+bool limit_is_short(const struct limit *limit, const struct order *order)
+{
+    return order->operation->layout != LAYOUT_NOTHING &&
+           order->operation->layout != LAYOUT_MESSAGES &&
+           short_given(limit, order) <= LIMIT_SLOT_BYTES &&
+           (!order->operation->reduces ||
+            order->bytes * (size_t)limit->driver.ranks <= SHORT_SUM_MAX);
+}
+
+/* The slot of this call; all must have come past its last use before it is written. */
+static dist_status short_slot(struct limit *limit, bool writes, int *slot_p)
+{
+    int slot = (int)(limit->shorts++ % LIMIT_SLOTS);
+    unsigned long long last = limit->used[slot];
+    dist_status status = DIST_OK;
+
+    limit->used[slot] = limit->events + 1;
+    for (int r = 0; writes && last && r < limit->driver.ranks && status == DIST_OK; r++) {
+        if (r != limit->driver.rank)
+            status = limit_wait(limit, &limit->map->boards[r].flag, last + 1);
+    }
+    *slot_p = slot;
+    return status;
+}
+
+static void short_get(const struct limit *limit, const struct order *order, int slot, void *out)
+{
+    const struct operation *operation = order->operation;
+    int ranks = limit->driver.ranks;
+    size_t block = order_block(order, ranks), mine = (size_t)limit->driver.rank * block;
+    const struct limit_board *boards = limit->map->boards;
+
+    for (int r = 0; r < ranks; r++)
+        limit->ins[r] = boards[r].slots[slot];
+    limit->outs[0] = out;
+    if (operation->reduces)
+        limit_sum(order->dtype, limit->ins, ranks, limit->outs, 1, 0, order->bytes, false);
+    else if (operation->id == OPERATION_broadcast)
+        memcpy(out, limit->ins[order->root], order->bytes);
+    else if (operation->out == PART_BLOCK)
+        memcpy(out, limit->ins[order->root] + mine, block);
+    for (int r = 0; r < ranks && operation->layout == LAYOUT_BLOCKS && operation->out == PART_WHOLE;
+         r++)
+        memcpy((char *)out + (size_t)r * block,
+               limit->ins[r] + (operation->in == PART_WHOLE ? mine : 0), block);
+}
+
+/* Of reduce_scatter a rank adds its block alone. */
+static void short_get_block(const struct limit *limit, const struct order *order, int slot,
+                            void *out)
+{
+    size_t block = order_block(order, limit->driver.ranks);
+
+    for (int r = 0; r < limit->driver.ranks; r++)
+        limit->ins[r] = limit->map->boards[r].slots[slot] + (size_t)limit->driver.rank * block;
+    limit->outs[0] = out;
+    limit_sum(order->dtype, limit->ins, limit->driver.ranks, limit->outs, 1, 0, block, false);
+}
+
+dist_status limit_short(struct limit *limit, const struct order *order, const void *in, void *out)
+{
+    const struct operation *operation = order->operation;
+    int rank = limit->driver.rank, slot;
+    bool root = rank == order->root;
+    bool gives = root || !short_only_root_gives(operation),
+         gets = root || !short_only_root_gets(operation);
+    dist_status status = short_slot(limit, gives, &slot);
+
+    if (status != DIST_OK)
+        return status;
+    if (gives)
+        memcpy(limit->map->boards[rank].slots[slot], operation->in == PART_NONE ? out : in,
+               short_given(limit, order));
+    limit_arrive(limit);
+    if (!gets || (root && operation->id == OPERATION_broadcast))
+        return DIST_OK;
+    status = short_only_root_gives(operation) ? limit_wait_rank(limit, order->root)
+                                              : limit_wait_all(limit);
+    if (status != DIST_OK)
+        return status;
+    if (operation->reduces && operation->out == PART_BLOCK)
+        short_get_block(limit, order, slot, out);
+    else
+        short_get(limit, order, slot, out);
+    return DIST_OK;
+}
+
+/*
+ * The bound of this machine: what a collective costs if all memory is everybody's. Between two
+ * barriers nothing is done but the copies and sums that cannot be avoided, each rank its share.
+ */
+
+/* What is read and written together is longer than this: it is written past the caches. */
+#define LIMIT_STREAM ((size_t)2 << 20)
+
+static dist_status limit_barrier(struct driver *driver)
+{
+    limit_arrive((struct limit *)driver);
+    return limit_wait_all((struct limit *)driver);
+}
+
+static void limit_step(struct limit *limit)
+{
+    atomic_fetch_add_explicit(&limit->map->boards[0].pair, 1, memory_order_acq_rel);
+}
+
+/* Waits until ranks 0 and 1 have taken so many steps since this call began. */
+static dist_status limit_steps(struct limit *limit, unsigned steps)
+{
+    return limit_wait(limit, &limit->map->boards[0].pair, limit->steps + steps);
+}
+
+/* ---- what cannot be avoided, between two barriers ---- */
+
+/* This rank's part of a vector, in whole cache lines. */
+static void limit_slice(const struct limit *limit, size_t bytes, size_t *from_p, size_t *length_p)
+{
+    size_t lines = (bytes + 63) / 64, ranks = (size_t)limit->driver.ranks;
+    size_t rank = (size_t)limit->driver.rank;
+    size_t from = lines * rank / ranks * 64, to = lines * (rank + 1) / ranks * 64;
+
+    *from_p = from < bytes ? from : bytes;
+    *length_p = (to < bytes ? to : bytes) - *from_p;
+}
+
+/* All ranks' vectors are added slice by slice, into all outs or the root's. */
+static void limit_reduce(const struct limit *limit, const struct order *order, const void *in,
+                         void *out)
+{
+    int ranks = limit->driver.ranks;
+    bool all = order->operation->id != OPERATION_reduce, in_place = buffers_in_place(order);
+    size_t from, length, outs = all ? (size_t)ranks : 1;
+
+    for (int r = 0; r < ranks; r++) {
+        limit->ins[r] = limit_peer_memory(limit, order->operation->in == PART_NONE ? out : in, r);
+        limit->outs[r] = limit_peer_memory(limit, out, all ? r : order->root);
+    }
+    limit_slice(limit, order->bytes, &from, &length);
+    limit_sum(order->dtype, limit->ins, ranks, limit->outs, (int)outs, from, length,
+              !in_place && order->bytes * outs > LIMIT_STREAM);
+}
+
+/* This rank's block of all vectors, into its out. */
+static void limit_reduce_scatter(const struct limit *limit, const struct order *order,
+                                 const void *in, void *out)
+{
+    size_t block = order_block(order, limit->driver.ranks);
+    size_t offset = (size_t)limit->driver.rank * block;
+    bool in_place = buffers_in_place(order);
+    const char *whole = in_place ? (const char *)out - offset : in;
+
+    for (int r = 0; r < limit->driver.ranks; r++)
+        limit->ins[r] = limit_peer_memory(limit, whole, r) + offset;
+    limit->outs[0] = out;
+    limit_sum(order->dtype, limit->ins, limit->driver.ranks, limit->outs, 1, 0, block,
+              !in_place && order->bytes > LIMIT_STREAM);
+}
+
+/* Block s of the out is rank s's in, or of it the block for this rank. */
+static void limit_gather(const struct limit *limit, const struct order *order, const void *in,
+                         void *out)
+{
+    int ranks = limit->driver.ranks, rank = limit->driver.rank;
+    size_t block = order_block(order, ranks);
+    bool in_place = buffers_in_place(order);
+    const char *mine = in_place ? (const char *)in - (size_t)rank * block : in;
+
+    for (int i = 0; i < ranks; i++) {
+        size_t s = (size_t)((rank + i) % ranks);
+        size_t offset = order->operation->in == PART_WHOLE ? (size_t)rank * block
+                        : in_place                         ? s * block
+                                                           : 0;
+
+        if (!in_place || s != (size_t)rank)
+            limit_copy((char *)out + s * block, limit_peer_memory(limit, mine, (int)s) + offset,
+                       block, 2 * order->bytes > LIMIT_STREAM);
+    }
+}
+
+/* What goes between the root and another: from, to and how much of it this rank moves. */
+static void limit_between(const struct limit *limit, const struct order *order, const void *in,
+                          void *out, int other)
+{
+    size_t block = order_block(order, limit->driver.ranks), offset = (size_t)other * block;
+    bool is_root = limit->driver.rank == order->root,
+         broadcasts = order->operation->id == OPERATION_broadcast;
+    size_t bytes = broadcasts ? order->bytes : block;
+    size_t split = bytes / (size_t)limit->driver.ranks / 64 * 64;
+    size_t first = is_root ? 0 : split, last = is_root ? split : bytes;
+    bool in_place = buffers_in_place(order);
+    char *to;
+    const char *from;
+
+    if (broadcasts) {
+        to = limit_peer_memory(limit, out, other);
+        from = limit_peer_memory(limit, out, order->root);
+    } else if (order->operation->out == PART_WHOLE) {
+        to = limit_peer_memory(limit, out, order->root) + offset;
+        from = in_place ? limit_peer_memory(limit, out, other) + offset
+                        : limit_peer_memory(limit, in, other);
+    } else {
+        to = in_place ? limit_peer_memory(limit, in, other) + offset
+                      : limit_peer_memory(limit, out, other);
+        from = limit_peer_memory(limit, in, order->root) + offset;
+    }
+    limit_copy(to + first, from + first, last - first, 2 * bytes > LIMIT_STREAM);
+}
+
+/* Between a root and each of the others both move a part; its own block only the root. */
+static void limit_with_root(const struct limit *limit, const struct order *order, const void *in,
+                            void *out)
+{
+    int root = order->root, rank = limit->driver.rank;
+    size_t block = order_block(order, limit->driver.ranks), offset = (size_t)root * block;
+    bool gathers = order->operation->out == PART_WHOLE;
+
+    for (int r = 0; r < limit->driver.ranks; r++) {
+        if (r != root && (rank == root || rank == r))
+            limit_between(limit, order, in, out, r);
+    }
+    if (rank == root && order->operation->id != OPERATION_broadcast && !buffers_in_place(order))
+        memcpy((char *)out + (gathers ? offset : 0), (const char *)in + (gathers ? 0 : offset),
+               block);
+}
+
+static void limit_move(const struct limit *limit, const struct order *order, const void *in,
+                       void *out)
+{
+    if (order->operation->id == OPERATION_reduce_scatter ||
+        order->operation->id == OPERATION_reduce_scatter_v)
+        limit_reduce_scatter(limit, order, in, out);
+    else if (order->operation->reduces)
+        limit_reduce(limit, order, in, out);
+    else if (order->operation->rooted)
+        limit_with_root(limit, order, in, out);
+    else
+        limit_gather(limit, order, in, out);
+}
+
+/* ---- messages: a counter that both look at ---- */
+
+/* Into the other's out, so that it is there when the other looks. */
+static void limit_push(struct limit *limit, const struct order *order, const void *in, void *out)
+{
+    int messages = order->operation->id == OPERATION_latency ? 1 : order->window;
+
+    for (int i = 0; i < messages; i++)
+        memcpy(limit_peer_memory(limit, out, 1 - limit->driver.rank), in, order->bytes);
+    limit_step(limit);
+}
+
+/* Rank 0 pushes, then 1 does or only says that it has seen; in bibw both at once. */
+static dist_status limit_messages(struct limit *limit, const struct order *order, const void *in,
+                                  void *out)
+{
+    int rank = limit->driver.rank, both = order->operation->id == OPERATION_bibw;
+    dist_status status = DIST_OK;
+
+    if (rank > 1)
+        return DIST_OK;
+    if (rank == 1 && !both)
+        status = limit_steps(limit, 1);
+    if (rank == 1 && order->operation->id == OPERATION_bw)
+        limit_step(limit);
+    else if (status == DIST_OK)
+        limit_push(limit, order, in, out);
+    if (rank == 0 || both)
+        status = limit_steps(limit, 2);
+    limit->steps += 2;
+    return status;
+}
+
+/* ---- as a driver ---- */
+
+static bool limit_supports(struct limit *limit, const struct order *order)
+{
+    if (!order->operation->reduces || (order->op == DIST_SUM && limit_can_sum(order->dtype)))
+        return true;
+    limit->error =
+        "the bare loop only sums integers, float32 and float64: choose --op sum and one of these";
+    return false;
+}
+
+static dist_status limit_call(struct driver *driver, const struct order *order, const void *in,
+                              void *out)
+{
+    struct limit *limit = (struct limit *)driver;
+    dist_status status;
+
+    if (!limit_supports(limit, order))
+        return DIST_ERR_UNSUPPORTED;
+    if (order->operation->layout == LAYOUT_MESSAGES)
+        return limit_messages(limit, order, in, out);
+    if (limit_is_short(limit, order))
+        return limit_short(limit, order, in, out);
+    status = limit_barrier(driver);
+    if (status != DIST_OK || order->operation->layout == LAYOUT_NOTHING)
+        return status;
+    limit_move(limit, order, in, out);
+    return limit_barrier(driver);
+}
+
+static const char *limit_error(struct driver *driver)
+{
+    return ((struct limit *)driver)->error;
+}
+
+dist_status limit_new(struct limit_map *map, int rank, struct driver **subject_p)
+{
+    struct limit *limit = calloc(1, sizeof(*limit));
+
+    if (!limit)
+        return DIST_ERR_NO_MEMORY;
+    limit->map = map;
+    limit->error = "";
+    limit->ins = calloc((size_t)map->ranks, sizeof(*limit->ins));
+    limit->outs = calloc((size_t)map->ranks, sizeof(*limit->outs));
+    limit->driver = (struct driver){.rank = rank,
+                                    .ranks = map->ranks,
+                                    .one_piece = true,
+                                    .barrier = limit_barrier,
+                                    .call = limit_call,
+                                    .alloc = limit_alloc,
+                                    .free = limit_release,
+                                    .error = limit_error};
+    if (limit->ins && limit->outs) {
+        *subject_p = &limit->driver;
+        return DIST_OK;
+    }
+    limit_free(&limit->driver);
+    return DIST_ERR_NO_MEMORY;
+}
+
+void limit_free(struct driver *driver)
+{
+    struct limit *limit = (struct limit *)driver;
+
+    if (!limit)
+        return;
+    free(limit->ins);
+    free(limit->outs);
+    free(limit);
+}

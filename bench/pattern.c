@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What can be measured: the table, and names of types and operations. */
+#include "bench/measure.h"
+
+#include <math.h>
+#include <string.h>
+#include <strings.h>
+
+const struct operation operation_table[OPERATION_COUNT] = {
+#define OPERATION_ROW(name, title, in, out, reduces, rooted, in_place, layout)                     \
+    {OPERATION_##name,    #name,          title, PART_##in, PART_##out, reduces, rooted,           \
+     IN_PLACE_##in_place, LAYOUT_##layout},
+    OPERATION_MAP(OPERATION_ROW)
+#undef OPERATION_ROW
+};
+
+const struct operation *operation_find(const char *name)
+{
+    for (int i = 0; i < OPERATION_COUNT; i++) {
+        if (strcmp(operation_table[i].name, name) == 0)
+            return &operation_table[i];
+    }
+    return NULL;
+}
+
+int operation_blocks(const struct operation *operation, int ranks)
+{
+    return operation->layout == LAYOUT_BLOCKS ? ranks : 1;
+}
+
+/* The names that OSU's and NCCL's programs have for ours. */
+static const struct {
+    const char *name;
+    dist_dtype dtype;
+} operation_aliases[] = {
+    {"mpi_char", DIST_INT8}, {"mpi_int", DIST_INT32},  {"mpi_float", DIST_FLOAT32},
+    {"float", DIST_FLOAT32}, {"double", DIST_FLOAT64}, {"half", DIST_FLOAT16},
+};
+
+int operation_dtype(const char *name)
+{
+    for (int d = 0; d < DIST_DTYPE_COUNT; d++) {
+        if (strcasecmp(dist_dtype_string((dist_dtype)d), name) == 0)
+            return d;
+    }
+    for (size_t i = 0; i < sizeof(operation_aliases) / sizeof(operation_aliases[0]); i++) {
+        if (strcasecmp(operation_aliases[i].name, name) == 0)
+            return (int)operation_aliases[i].dtype;
+    }
+    return -1;
+}
+
+/* A function of the user's has no name that ranks could tell each other. */
+int operation_op(const char *name)
+{
+    for (int op = 0; op < DIST_OP_COUNT; op++) {
+        if (op != DIST_USER && strcasecmp(dist_op_string((dist_op)op), name) == 0)
+            return op;
+    }
+    return -1;
+}
+
+/* An element of any dtype from a double, and back. */
+
+/* A whole number of at most 11 significant bits as float16. */
+static uint16_t number_half(double value)
+{
+    int exponent;
+    double fraction = frexp(fabs(value), &exponent); /* 0.5 to 1 */
+    uint16_t sign = value < 0 ? 0x8000 : 0;
+
+    if (value == 0)
+        return sign;
+    if (exponent > 16)
+        return sign | 0x7c00;
+    return (uint16_t)(sign | ((exponent + 14) << 10) | ((int)ldexp(fraction, 11) & 0x3ff));
+}
+
+static double number_of_half(uint16_t bits)
+{
+    int exponent = (bits >> 10) & 0x1f, fraction = bits & 0x3ff;
+    double sign = bits & 0x8000 ? -1 : 1;
+
+    if (exponent == 31)
+        return fraction ? NAN : sign * INFINITY;
+    if (exponent == 0)
+        return sign * ldexp(fraction, -24);
+    return sign * ldexp(fraction | 0x400, exponent - 25);
+}
+
+static uint16_t number_brain(double value)
+{
+    float single = (float)value;
+    uint32_t bits;
+
+    memcpy(&bits, &single, sizeof(bits));
+    return (uint16_t)(bits >> 16);
+}
+
+static double number_of_brain(uint16_t half)
+{
+    uint32_t bits = (uint32_t)half << 16;
+    float single;
+
+    memcpy(&single, &bits, sizeof(single));
+    return single;
+}
+
+void number_write(dist_dtype dtype, double value, void *element)
+{
+    float single = (float)value;
+    uint16_t half = dtype == DIST_FLOAT16 ? number_half(value) : number_brain(value);
+    int64_t whole = (int64_t)value;
+
+    switch (dtype) {
+    case DIST_FLOAT32:
+        memcpy(element, &single, sizeof(single));
+        break;
+    case DIST_FLOAT64:
+        memcpy(element, &value, sizeof(value));
+        break;
+    case DIST_FLOAT16:
+    case DIST_BFLOAT16:
+        memcpy(element, &half, sizeof(half));
+        break;
+    default: /* the low bytes, however many; as the wire formats, for little-endian machines */
+        for (size_t i = 0; i < dist_dtype_size(dtype); i++)
+            ((unsigned char *)element)[i] = (unsigned char)((uint64_t)whole >> (8 * i));
+    }
+}
+
+static double number_whole(dist_dtype dtype, const void *element)
+{
+    size_t size = dist_dtype_size(dtype);
+    bool is_signed = dtype == DIST_INT8 || dtype == DIST_INT32 || dtype == DIST_INT64;
+    uint64_t bits = 0;
+
+    for (size_t i = 0; i < size; i++)
+        bits |= (uint64_t)((const unsigned char *)element)[i] << (8 * i);
+    if (is_signed && size < 8 && bits >> (8 * size - 1))
+        bits |= ~UINT64_C(0) << (8 * size);
+    return is_signed ? (double)(int64_t)bits : (double)bits;
+}
+
+double number_read(dist_dtype dtype, const void *element)
+{
+    float single;
+    double twice;
+    uint16_t half;
+
+    switch (dtype) {
+    case DIST_FLOAT32:
+        memcpy(&single, element, sizeof(single));
+        return single;
+    case DIST_FLOAT64:
+        memcpy(&twice, element, sizeof(twice));
+        return twice;
+    case DIST_FLOAT16:
+    case DIST_BFLOAT16:
+        memcpy(&half, element, sizeof(half));
+        return dtype == DIST_FLOAT16 ? number_of_half(half) : number_of_brain(half);
+    default:
+        return number_whole(dtype, element);
+    }
+}
+
+/* Data whose result is known. */
+
+enum { PATTERN_PERIOD = 61, PATTERN_STEP = 17 };
+
+#define PATTERN_ELEMENT_MAX 8
+
+/* Of the 61 values so many count, that about `most` ranks do at one place. */
+static int pattern_active(int ranks, int most)
+{
+    int active = PATTERN_PERIOD * most / ranks;
+
+    return active < 1 ? 1 : active > PATTERN_PERIOD ? PATTERN_PERIOD : active;
+}
+
+static bool pattern_is_and(dist_op op)
+{
+    return op == DIST_PROD || op == DIST_MIN || op == DIST_BAND;
+}
+
+/* The t-th of the 61 values. */
+static double pattern_value(const struct pattern *pattern, int t)
+{
+    int ranks = pattern->ranks;
+
+    if (!pattern->reduces)
+        return pattern->dtype == DIST_BOOL ? t % 2 : t;
+    if (pattern->dtype == DIST_BOOL)
+        return (t < pattern_active(ranks, 1)) != pattern_is_and(pattern->op);
+    switch (pattern->op) {
+    case DIST_PROD:
+        return t < pattern_active(ranks, 6) ? 2 : 1;
+    case DIST_SUM:
+    case DIST_AVG:
+    case DIST_PREMUL_SUM: /* at most 3 x 40 x 2: bfloat16 holds whole numbers up to 256 */
+        return t < pattern_active(ranks, 40) ? t % 3 + 1 : 0;
+    default:
+        return t;
+    }
+}
+
+static int pattern_place(const struct pattern *pattern, int rank, size_t i)
+{
+    return (int)((i + (size_t)rank * PATTERN_STEP + pattern->seed) % PATTERN_PERIOD);
+}
+
+/* a op b as whole numbers; a bool's sum is a logical or, and so on. */
+static int64_t pattern_combine(const struct pattern *pattern, int64_t a, int64_t b)
+{
+    bool logical = pattern->dtype == DIST_BOOL;
+
+    switch (pattern->op) {
+    case DIST_PROD:
+        return a * b;
+    case DIST_MIN:
+        return a < b ? a : b;
+    case DIST_MAX:
+        return a > b ? a : b;
+    case DIST_BAND:
+        return a & b;
+    case DIST_BOR:
+        return a | b;
+    case DIST_BXOR:
+        return a ^ b;
+    default:
+        return logical ? a | b : a + b;
+    }
+}
+
+static bool pattern_is_float(dist_dtype dtype)
+{
+    return dtype <= DIST_BFLOAT16;
+}
+
+/* Element i of the result, as a number that the dtype could hold. */
+static double pattern_expected(const struct pattern *pattern, size_t i)
+{
+    unsigned char element[PATTERN_ELEMENT_MAX];
+    int64_t total = (int64_t)pattern_value(pattern, pattern_place(pattern, 0, i));
+    double expected;
+
+    for (int r = 1; r < pattern->ranks; r++)
+        total = pattern_combine(pattern, total,
+                                (int64_t)pattern_value(pattern, pattern_place(pattern, r, i)));
+    expected = (double)total;
+    if (pattern->op == DIST_PREMUL_SUM)
+        expected *= PATTERN_FACTOR;
+    number_write(pattern->dtype, expected, element);
+    expected = number_read(pattern->dtype, element);
+    if (pattern->op != DIST_AVG)
+        return expected;
+    expected /= pattern->ranks;
+    return pattern_is_float(pattern->dtype) ? expected : trunc(expected);
+}
+
+/* Only averages are rounded: to 1 in 128 at worst, bfloat16's step. */
+static bool pattern_agrees(const struct pattern *pattern, double value, double expected)
+{
+    if (pattern->op == DIST_AVG && pattern_is_float(pattern->dtype))
+        return fabs(value - expected) <= fabs(expected) / 128;
+    return value == expected;
+}
+
+void pattern_fill(const struct pattern *pattern, int rank, size_t first, void *data, size_t count)
+{
+    size_t size = dist_dtype_size(pattern->dtype), done = 0;
+    char *to = data;
+
+    for (; done < count && done < PATTERN_PERIOD; done++)
+        number_write(pattern->dtype,
+                     pattern_value(pattern, pattern_place(pattern, rank, first + done)),
+                     to + done * size);
+    while (done < count) {
+        size_t more = done < count - done ? done : count - done;
+
+        memcpy(to + done * size, to, more * size);
+        done += more;
+    }
+}
+
+/* The elements behind the first 61 repeat those before. */
+static bool pattern_repeats(const char *data, size_t count, size_t size, size_t *bad_p)
+{
+    size_t i = PATTERN_PERIOD;
+
+    if (count <= i || memcmp(data, data + i * size, (count - i) * size) == 0)
+        return true;
+    while (memcmp(data + (i - PATTERN_PERIOD) * size, data + i * size, size) == 0)
+        i++;
+    *bad_p = i;
+    return false;
+}
+
+bool pattern_is(const struct pattern *pattern, int rank, size_t first, const void *data,
+                size_t count, size_t *bad_p)
+{
+    size_t size = dist_dtype_size(pattern->dtype);
+    char expected[PATTERN_PERIOD * PATTERN_ELEMENT_MAX];
+    const char *from = data;
+
+    pattern_fill(pattern, rank, first, expected, count < PATTERN_PERIOD ? count : PATTERN_PERIOD);
+    for (size_t i = 0; i < count && i < PATTERN_PERIOD; i++) {
+        if (memcmp(from + i * size, expected + i * size, size) != 0) {
+            *bad_p = i;
+            return false;
+        }
+    }
+    return pattern_repeats(from, count, size, bad_p);
+}
+
+bool pattern_is_reduced(const struct pattern *pattern, size_t first, const void *data, size_t count,
+                        size_t *bad_p)
+{
+    size_t size = dist_dtype_size(pattern->dtype);
+    const char *from = data;
+
+    for (size_t i = 0; i < count && i < PATTERN_PERIOD; i++) {
+        double value = number_read(pattern->dtype, from + i * size);
+
+        if (!pattern_agrees(pattern, value, pattern_expected(pattern, first + i))) {
+            *bad_p = i;
+            return false;
+        }
+    }
+    return pattern_repeats(from, count, size, bad_p);
+}

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The results of a run: their memory, and what is computed from them. */
+#include <config.h>
+
+#include "bench/report.h"
+
+#include <dist/dist.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The words with blanks between; those with blanks or quotes of their own are quoted. */
+static char *result_command(int argc, char *const argv[])
+{
+    size_t length = 1;
+    char *text, *end;
+
+    for (int i = 0; i < argc; i++)
+        length += strlen(argv[i]) + 3;
+    text = calloc(length, 1);
+    for (int i = 0, end_at = 0; text && i < argc; i++) {
+        const char *quote = strpbrk(argv[i], " \t\n*?$|&;<>()\"") || !*argv[i] ? "'" : "";
+
+        end = text + end_at;
+        end_at += sprintf(end, "%s%s%s%s", i ? " " : "", quote, argv[i], quote);
+    }
+    return text;
+}
+
+static char *result_date(void)
+{
+    time_t now = time(NULL);
+    struct tm local;
+    char text[64] = "";
+
+    if (localtime_r(&now, &local))
+        strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S%z", &local);
+    return strdup(text);
+}
+
+/* "model name : ..." of the first CPU; "" where the kernel does not say. */
+static char *result_cpu(void)
+{
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    char line[512], *model = NULL;
+
+    while (file && !model && fgets(line, sizeof(line), file)) {
+        char *colon = strchr(line, ':');
+
+        line[strcspn(line, "\n")] = '\0';
+        if (colon && strncmp(line, "model name", 10) == 0)
+            model = strdup(colon + 1 + strspn(colon + 1, " "));
+    }
+    if (file)
+        fclose(file);
+    return model ? model : strdup("");
+}
+
+static int result_cpus(void)
+{
+    cpu_set_t set;
+
+    return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set)
+                                                        : (int)sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+struct result *result_new(int ranks, int argc, char *const argv[])
+{
+    struct result *result = calloc(1, sizeof(*result));
+    struct utsname system;
+    char kernel[sizeof(system.sysname) + sizeof(system.release) + sizeof(system.machine)];
+
+    if (!result || uname(&system) != 0) {
+        free(result);
+        return NULL;
+    }
+    snprintf(kernel, sizeof(kernel), "%s %s %s", system.sysname, system.release, system.machine);
+    result->ranks = ranks;
+    result->cpus = result_cpus();
+    result->command = result_command(argc, argv);
+    result->version = strdup(dist_version());
+    result->date = result_date();
+    result->host = strdup(system.nodename);
+    result->system = strdup(kernel);
+    result->cpu = result_cpu();
+    if (result->command && result->version && result->date && result->host && result->system &&
+        result->cpu)
+        return result;
+    result_free(result);
+    return NULL;
+}
+
+void result_free(struct result *result)
+{
+    if (!result)
+        return;
+    for (int p = 0; p < result->measurement_count; p++) {
+        for (int c = 0; c < result->library_count; c++) {
+            free(result->measurements[p].times[c].reason);
+            free(result->measurements[p].times[c].rounds);
+        }
+        free(result->measurements[p].times);
+    }
+    for (int c = 0; c < result->library_count; c++) {
+        free(result->libraries[c].name);
+        free(result->libraries[c].release);
+        free(result->libraries[c].reason);
+    }
+    free(result->measurements);
+    free(result->libraries);
+    free(result->command);
+    free(result->version);
+    free(result->date);
+    free(result->host);
+    free(result->system);
+    free(result->cpu);
+    free(result);
+}
+
+int result_add_library(struct result *result, const char *name, bool limit)
+{
+    struct result_library *more =
+        realloc(result->libraries, ((size_t)result->library_count + 1) * sizeof(*more));
+    struct result_library one = {.limit = limit};
+
+    if (!more)
+        return -1;
+    result->libraries = more;
+    one.name = strdup(name);
+    one.release = strdup("");
+    if (!one.name || !one.release) {
+        free(one.name);
+        free(one.release);
+        return -1;
+    }
+    more[result->library_count++] = one;
+    return 0;
+}
+
+struct result_measurement *result_add_measurement(struct result *result,
+                                                  const struct result_measurement *like)
+{
+    struct result_measurement *more =
+        realloc(result->measurements, ((size_t)result->measurement_count + 1) * sizeof(*more));
+    struct result_time *times = calloc((size_t)result->library_count, sizeof(*times));
+
+    if (more)
+        result->measurements = more;
+    if (!more || !times) {
+        free(times);
+        return NULL;
+    }
+    more += result->measurement_count++;
+    *more = *like;
+    more->times = times;
+    return more;
+}
+
+const char *result_timing(const struct result_measurement *measurement)
+{
+    return measurement->apart ? "osu" : "row";
+}
+
+double result_algorithm_bandwidth(const struct result_measurement *measurement, double time)
+{
+    double messages =
+        measurement->window * (strcmp(measurement->collective, "bibw") == 0 ? 2.0 : 1.0);
+
+    return time > 0 ? (double)measurement->bytes * messages / time : 0;
+}
+
+/* What nccl-tests multiplies with: (n - 1) / n where a rank keeps one of n blocks. */
+double result_bus_bandwidth(const struct result_measurement *measurement, int ranks, double time)
+{
+    static const char *const blocks[] = {"all_gather", "reduce_scatter", "gather", "scatter",
+                                         "all_to_all"};
+    double algorithm = result_algorithm_bandwidth(measurement, time);
+
+    if (strncmp(measurement->collective, "all_reduce", 10) == 0)
+        return algorithm * 2 * (ranks - 1) / ranks;
+    for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) {
+        if (strncmp(measurement->collective, blocks[i], strlen(blocks[i])) == 0)
+            return algorithm * (ranks - 1) / ranks;
+    }
+    return algorithm;
+}
+
+static int result_order(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+double result_quantile(double *values, size_t count, double q)
+{
+    double at = q * (double)(count ? count - 1 : 0);
+    size_t below = (size_t)at;
+
+    if (count == 0)
+        return 0;
+    qsort(values, count, sizeof(double), result_order);
+    if (below + 1 >= count)
+        return values[count - 1];
+    return values[below] + (at - (double)below) * (values[below + 1] - values[below]);
+}
+
+/* Compares a run with an earlier one. */
+
+#ifdef HAVE_JANSSON
+
+#include <jansson.h>
+#include <string.h>
+
+static bool baseline_same(json_t *saved, const struct result_measurement *measurement)
+{
+    int root, in_place = 0, buffers = measurement->buffers;
+    const char *collective, *dtype, *op, *timing = "row";
+    json_int_t bytes;
+
+    return json_unpack(saved, "{s:s, s:s, s:s, s:I, s:i, s?i, s?b, s?s}", "collective", &collective,
+                       "type", &dtype, "redop", &op, "size", &bytes, "root", &root, "buffers",
+                       &buffers, "in_place", &in_place, "timing", &timing) == 0 &&
+           strcmp(timing, result_timing(measurement)) == 0 &&
+           strcmp(collective, measurement->collective) == 0 &&
+           strcmp(dtype, measurement->dtype) == 0 &&
+           strcmp(op, measurement->op ? measurement->op : "none") == 0 &&
+           bytes == (json_int_t)measurement->bytes && root == measurement->root &&
+           buffers == measurement->buffers && (bool)in_place == measurement->in_place;
+}
+
+/* The saved time of that library at that measurement, in ns; -1: there is none. */
+static double baseline_time(const json_t *saved, const struct result_measurement *measurement,
+                            const char *library)
+{
+    json_t *same, *time;
+    const char *name;
+    double us;
+    size_t p, t;
+
+    json_array_foreach(json_object_get(saved, "results"), p, same)
+    {
+        if (!baseline_same(same, measurement))
+            continue;
+        json_array_foreach(json_object_get(same, "times"), t, time)
+        {
+            if (json_unpack(time, "{s:s, s:F}", "contestant", &name, "time", &us) == 0 &&
+                strcmp(name, library) == 0)
+                return us * 1e3;
+        }
+    }
+    return -1;
+}
+
+/* One line; 1 if it is too slow now, 0 if not, -1 if there is nothing to compare. */
+static int baseline_line(FILE *to, const json_t *saved,
+                         const struct result_measurement *measurement, const char *library,
+                         double now, double tolerance)
+{
+    double before = baseline_time(saved, measurement, library);
+    bool slower = before > 0 && now > before * (1 + tolerance / 100);
+
+    if (before <= 0)
+        return -1;
+    fprintf(to, "%-20s %12zu %-16s %12.2f %12.2f %7.2f%s\n", measurement->collective,
+            measurement->bytes, library, before / 1e3, now / 1e3, now / before,
+            slower ? "  SLOWER" : "");
+    return slower;
+}
+
+static int baseline_lines(FILE *to, const struct result *result, const json_t *saved,
+                          double tolerance)
+{
+    const char *date = json_string_value(json_object_get(saved, "date"));
+    int compared = 0, slower = 0;
+
+    fprintf(to, "\n# against the baseline of %s, times in us\n#%-19s %12s %-16s %12s %12s %7s\n",
+            date ? date : "?", "collective", "bytes", "contestant", "baseline", "now", "ratio");
+    for (int p = 0; p < result->measurement_count; p++) {
+        for (int c = 0; c < result->library_count; c++) {
+            const struct result_time *time = &result->measurements[p].times[c];
+            int line = !time->measured
+                           ? -1
+                           : baseline_line(to, saved, &result->measurements[p],
+                                           result->libraries[c].name, time->median, tolerance);
+
+            compared += line >= 0;
+            slower += line > 0;
+        }
+    }
+    return compared ? slower : -1;
+}
+
+int baseline_compare(const struct result *result, const char *file, double tolerance,
+                     bool quiet_stdout)
+{
+    json_error_t error;
+    json_t *saved = json_load_file(file, 0, &error);
+    int format, ranks, slower = -1;
+
+    if (!saved && error.line < 1)
+        fprintf(stderr, "dist_bench: --baseline: %s\n", error.text); /* which names the file */
+    else if (!saved)
+        fprintf(stderr, "dist_bench: --baseline %s: line %d: %s\n", file, error.line, error.text);
+    else if (json_unpack_ex(saved, &error, 0, "{s:i, s:i}", "dist_bench", &format, "ranks",
+                            &ranks) != 0 ||
+             format != 1)
+        fprintf(stderr,
+                "dist_bench: --baseline %s: not a file of --save: write one with --save FILE\n",
+                file);
+    else if (ranks != result->ranks)
+        fprintf(stderr, "dist_bench: --baseline %s: it was saved with %d ranks, these are %d\n",
+                file, ranks, result->ranks);
+    else if ((slower = baseline_lines(quiet_stdout ? stderr : stdout, result, saved, tolerance)) <
+             0)
+        fprintf(stderr,
+                "dist_bench: --baseline %s: it has no point of this run: measure the same "
+                "collectives and sizes\n",
+                file);
+    json_decref(saved);
+    return slower;
+}
+
+#else
+
+int baseline_compare(const struct result *result, const char *file, double tolerance,
+                     bool quiet_stdout)
+{
+    (void)result, (void)tolerance, (void)quiet_stdout;
+    fprintf(stderr, "dist_bench: --baseline %s: this program was built without jansson\n", file);
+    return -1;
+}
+
+#endif

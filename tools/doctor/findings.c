@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Findings, and how the checks read the machine's files. */
+#include "doctor.h"
+#include "tools/common/text.h"
+
+#include <glob.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <string.h>
+
+static void report_add(struct doctor_report *report, const char *check, enum doctor_level level,
+                       const char *format, va_list arguments)
+{
+    struct doctor_finding *finding = &report->findings[report->count];
+
+    report->full = report->count == DOCTOR_FINDINGS;
+    if (report->full)
+        return;
+    memset(finding, 0, sizeof(*finding));
+    snprintf(finding->check, sizeof(finding->check), "%s", check);
+    finding->level = (int)level;
+    vsnprintf(finding->text, sizeof(finding->text), format, arguments);
+    report->count++;
+}
+
+#define REPORT_LEVEL(name, level)                                                                  \
+    void doctor_##name(struct doctor_report *report, const char *check, const char *format, ...)   \
+    {                                                                                              \
+        va_list arguments;                                                                         \
+                                                                                                   \
+        va_start(arguments, format);                                                               \
+        report_add(report, check, level, format, arguments);                                       \
+        va_end(arguments);                                                                         \
+    }
+REPORT_LEVEL(ok, DOCTOR_OK)
+REPORT_LEVEL(note, DOCTOR_NOTE)
+REPORT_LEVEL(fault, DOCTOR_FAULT)
+
+void doctor_mend(struct doctor_report *report, const char *format, ...)
+{
+    struct doctor_finding *last = &report->findings[report->count - 1];
+    va_list arguments;
+
+    if (report->full)
+        return;
+    va_start(arguments, format);
+    vsnprintf(last->mend, sizeof(last->mend), format, arguments);
+    va_end(arguments);
+}
+
+void doctor_other(struct doctor_report *report, const char *format, ...)
+{
+    struct doctor_finding *last = &report->findings[report->count - 1];
+    va_list arguments;
+
+    if (report->full)
+        return;
+    va_start(arguments, format);
+    vsnprintf(last->other, sizeof(last->other), format, arguments);
+    va_end(arguments);
+}
+
+void doctor_own(struct doctor_report *report)
+{
+    if (!report->full)
+        report->findings[report->count - 1].own = 1;
+}
+
+/* ---- files ---- */
+
+bool doctor_read(const char *path, char *text, size_t size)
+{
+    FILE *file = fopen(path, "re");
+    bool read = file && fgets(text, (int)size, file);
+
+    if (file)
+        fclose(file);
+    if (read)
+        text[strcspn(text, "\n")] = '\0';
+    return read;
+}
+
+bool doctor_exists(const char *pattern, char *path, size_t size)
+{
+    glob_t found;
+    bool exists = glob(pattern, GLOB_NOSORT, NULL, &found) == 0 && found.gl_pathc > 0;
+
+    if (exists && path)
+        snprintf(path, size, "%s", found.gl_pathv[0]);
+    globfree(&found);
+    return exists;
+}
+
+/* Reads file in that group below the mount, or else in the closest group above it that has one. */
+static bool report_in_group(const char *mount, char *group, const char *file, char *text,
+                            size_t size)
+{
+    char path[2 * PATH_MAX], *slash;
+
+    for (;;) {
+        snprintf(path, sizeof(path), "/sys/fs/cgroup%s%s/%s", mount,
+                 strcmp(group, "/") == 0 ? "" : group, file);
+        if (doctor_read(path, text, size))
+            return true;
+        slash = strrchr(group, '/');
+        if (!slash)
+            return false;
+        *slash = '\0';
+    }
+}
+
+/* Is the controller among "cpu,cpuacct:"? */
+static bool report_controls(const char *controllers, const char *controller)
+{
+    while (*controllers) {
+        const size_t length = strcspn(controllers, ",");
+
+        if (length == strlen(controller) && strncmp(controllers, controller, length) == 0)
+            return true;
+        controllers += length + (controllers[length] == ',');
+    }
+    return false;
+}
+
+/* A line of /proc/self/cgroup is "NUMBER:CONTROLLERS:PATH"; version 2 names no controllers. */
+bool doctor_cgroup(const char *file, const char *controller, const char *old, char *text,
+                   size_t size)
+{
+    char line[PATH_MAX], mount[64];
+    FILE *groups = fopen("/proc/self/cgroup", "re");
+    bool found = false;
+
+    snprintf(mount, sizeof(mount), "/%s", controller);
+    while (groups && !found && fgets(line, sizeof(line), groups)) {
+        char *controllers = strchr(line, ':');
+        char *group = controllers ? strchr(controllers + 1, ':') : NULL;
+
+        if (!group)
+            continue;
+        *group++ = '\0';
+        group[strcspn(group, "\n")] = '\0';
+        if (!controllers[1])
+            found = report_in_group("", group, file, text, size);
+        else if (report_controls(controllers + 1, controller))
+            found = report_in_group(mount, group, old, text, size);
+    }
+    if (groups)
+        fclose(groups);
+    return found;
+}
+
+/* What the doctor says, for people and for programs. */
+
+static const char *const print_levels[] = {"ok", "note", "FAULT"};
+
+void doctor_print_finding(const struct doctor_finding *finding, const char *where, FILE *to)
+{
+    fprintf(to, "%-6s %-14s %s%s%s%s\n", print_levels[finding->level], finding->check,
+            *where ? "[" : "", where, *where ? "] " : "", finding->text);
+    if (*finding->mend)
+        fprintf(to, "    $ %s\n", finding->mend);
+    if (*finding->other)
+        fprintf(to, "    %s%s\n", *finding->mend ? "or: " : "", finding->other);
+}
+
+static void print_object(const struct doctor_finding *finding, bool first, FILE *to)
+{
+    static const char *const levels[] = {"ok", "note", "fault"};
+
+    fprintf(to, "%s\n  {", first ? "" : ",");
+    json_member("check", finding->check, true, to);
+    json_member("level", levels[finding->level], false, to);
+    json_member("text", finding->text, false, to);
+    json_member("mend", finding->mend, false, to);
+    json_member("other", finding->other, false, to);
+    fprintf(to, "}");
+}
+
+int doctor_print(const struct doctor_report *report, bool json, FILE *to)
+{
+    int faults = 0;
+
+    if (json)
+        fprintf(to, "[");
+    for (int i = 0; i < report->count; i++) {
+        faults += report->findings[i].level == DOCTOR_FAULT;
+        if (json)
+            print_object(&report->findings[i], i == 0, to);
+        else
+            doctor_print_finding(&report->findings[i], "", to);
+    }
+    if (json)
+        fprintf(to, "\n]\n");
+    else
+        fprintf(to, "\n%d fault%s%s\n", faults, faults == 1 ? "" : "s",
+                faults ? "; a line with $ is a command that mends one" : "");
+    return faults;
+}
+
+/* The reports of a job: what all ranks have, and what only some have. */
+
+/* Seconds by which clocks may differ: ranks look at them one after the other. */
+#define COMPARE_CLOCKS 2.0
+
+static bool compare_same(const struct doctor_finding *a, const struct doctor_finding *b)
+{
+    return strcmp(a->check, b->check) == 0 && a->level == b->level &&
+           strcmp(a->text, b->text) == 0 && strcmp(a->mend, b->mend) == 0;
+}
+
+static bool compare_has(const struct doctor_report *report, const struct doctor_finding *finding)
+{
+    for (int i = 0; i < report->count; i++) {
+        if (compare_same(&report->findings[i], finding))
+            return true;
+    }
+    return false;
+}
+
+/* The ranks of the host that have it: all, some (1), none (0). */
+enum { COMPARE_NONE, COMPARE_SOME, COMPARE_ALL };
+static int compare_host(const struct doctor_report *reports, int ranks, const char *host,
+                        const struct doctor_finding *finding)
+{
+    int with = 0, all = 0;
+
+    for (int rank = 0; rank < ranks; rank++) {
+        if (strcmp(reports[rank].host, host) != 0)
+            continue;
+        all++;
+        with += compare_has(&reports[rank], finding);
+    }
+    return with == all ? COMPARE_ALL : with ? COMPARE_SOME : COMPARE_NONE;
+}
+
+/* Is the rank the first of its host? */
+static bool compare_leads(const struct doctor_report *reports, int rank)
+{
+    for (int other = 0; other < rank; other++) {
+        if (strcmp(reports[other].host, reports[rank].host) == 0)
+            return false;
+    }
+    return true;
+}
+
+/* "node0, node1", with the ranks of a host if not all of them have it; "" if every rank has. */
+static void compare_where(const struct doctor_report *reports, int ranks,
+                          const struct doctor_finding *finding, char *where, size_t size)
+{
+    size_t used = 0;
+    int with = 0;
+
+    where[0] = '\0';
+    for (int rank = 0; rank < ranks; rank++)
+        with += compare_has(&reports[rank], finding);
+    for (int rank = 0; rank < ranks && with < ranks && used < size; rank++) {
+        const char *comma = used ? ", " : "";
+        const int of_host = compare_host(reports, ranks, reports[rank].host, finding);
+
+        if (of_host == COMPARE_ALL && compare_leads(reports, rank))
+            used += (size_t)snprintf(where + used, size - used, "%s%s", comma, reports[rank].host);
+        else if (of_host == COMPARE_SOME && compare_has(&reports[rank], finding))
+            used += (size_t)snprintf(where + used, size - used, "%srank %d on %s", comma, rank,
+                                     reports[rank].host);
+    }
+}
+
+/* Has no rank before this one that finding, nor this one before it? */
+static bool compare_is_first(const struct doctor_report *reports, int rank, int i)
+{
+    const struct doctor_finding *finding = &reports[rank].findings[i];
+
+    for (int other = 0; other < rank; other++) {
+        if (compare_has(&reports[other], finding))
+            return false;
+    }
+    return true;
+}
+
+/* All findings of one check, each once. Counts faults, and differences that matter. */
+static void compare_check(const struct doctor_report *reports, int ranks, const char *check,
+                          FILE *to, int *faults, int *differences)
+{
+    bool differs = false;
+    char where[256];
+
+    for (int rank = 0; rank < ranks; rank++) {
+        for (int i = 0; i < reports[rank].count; i++) {
+            const struct doctor_finding *finding = &reports[rank].findings[i];
+
+            if (strcmp(finding->check, check) != 0 || !compare_is_first(reports, rank, i))
+                continue;
+            compare_where(reports, ranks, finding, where, sizeof(where));
+            doctor_print_finding(finding, where, to);
+            *faults += finding->level == DOCTOR_FAULT;
+            differs = differs || (*where && !finding->own);
+        }
+    }
+    *differences += differs;
+}
+
+static bool compare_knows(const struct doctor_report *reports, int rank, int i)
+{
+    const char *check = reports[rank].findings[i].check;
+
+    for (int other = 0; other <= rank; other++) {
+        const int count = other < rank ? reports[other].count : i;
+
+        for (int j = 0; j < count; j++) {
+            if (strcmp(reports[other].findings[j].check, check) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+static int compare_clocks(const struct doctor_report *reports, int ranks, FILE *to)
+{
+    static struct doctor_report said; /* too large for a small stack */
+    int early = 0, late = 0;
+
+    for (int rank = 1; rank < ranks; rank++) {
+        early = reports[rank].clock < reports[early].clock ? rank : early;
+        late = reports[rank].clock > reports[late].clock ? rank : late;
+    }
+    if (reports[late].clock - reports[early].clock <= COMPARE_CLOCKS)
+        return 0;
+    doctor_fault(&said, "time", "the clock of %s is %.1f s ahead of that of %s", reports[late].host,
+                 reports[late].clock - reports[early].clock, reports[early].host);
+    doctor_mend(&said, "timedatectl set-ntp true");
+    doctor_print_finding(&said.findings[0], "", to);
+    return 1;
+}
+
+int doctor_compare(const struct doctor_report *reports, int ranks, FILE *to)
+{
+    int faults = 0, differences = 0, hosts = 0;
+
+    for (int rank = 0; rank < ranks; rank++)
+        hosts += compare_leads(reports, rank);
+    fprintf(to, "%d ranks on %d host%s\n", ranks, hosts, hosts == 1 ? "" : "s");
+    for (int rank = 0; rank < ranks; rank++) {
+        for (int i = 0; i < reports[rank].count; i++) {
+            if (!compare_knows(reports, rank, i))
+                compare_check(reports, ranks, reports[rank].findings[i].check, to, &faults,
+                              &differences);
+        }
+    }
+    faults += compare_clocks(reports, ranks, to);
+    fprintf(to, "\n%d fault%s, %d difference%s\n", faults, faults == 1 ? "" : "s", differences,
+            differences == 1 ? "" : "s");
+    return faults;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* dist_info flight: who is behind, by the records of all ranks. */
+#ifndef DISTI_TOOLS_FLIGHT_H
+#define DISTI_TOOLS_FLIGHT_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define FLIGHT_RANKS_MAX 65536
+#define FLIGHT_FAILURE 512
+
+/* A call of one rank. */
+struct flight_call {
+    int64_t sequence;
+    char words[160]; /* "all_reduce #412 (float32 x 1048576, sum)" */
+    char alike[160]; /* the same on every rank, if all of them call the same */
+    bool pending;    /* it had not ended well when the file was written */
+    char state[16];
+    double begun; /* seconds since 1970; 0: not known */
+};
+
+/* A send or a receive of one rank. */
+struct flight_message {
+    int64_t sequence; /* of the rank's own messages */
+    bool sends;
+    int peer; /* rank in the group; -1, of a receive: any */
+    int64_t tag;
+    char what[96]; /* "float32 x 1024" */
+    bool pending;
+    char state[16];
+};
+
+/* What a rank's file says of a group. */
+struct flight_rank {
+    bool here; /* there is such a file */
+    int world_rank;
+    char host[HOST_NAME_MAX + 1];
+    int64_t pid;
+    char waits_for[256], error[1024];
+    struct flight_call *calls; /* oldest first, without a gap at the end */
+    int count;
+    struct flight_message *messages; /* oldest first */
+    int message_count;
+};
+
+struct flight_group {
+    struct flight_group *next;
+    char job[32];
+    int64_t number; /* 0: the world */
+    int size;
+    struct flight_rank *ranks;
+};
+
+/* read.c: adds what the file says. False: failure says what is wrong with it. */
+bool flight_read(const char *path, struct flight_group **groups, char failure[FLIGHT_FAILURE]);
+void flight_free(struct flight_group *groups);
+
+/* say.c: prints what the files say of a group. */
+void flight_say(const struct flight_group *group);
+
+/* messages.c: prints which sends and receives have not ended, and what their peers did; nothing if
+ * none has. Each of the ranks has a file, or is not here. */
+void flight_say_messages(const struct flight_group *group);
+
+/* say.c: "rank 3 (host b, pid 812)" */
+void flight_say_rank(const struct flight_group *group, int rank, char *text, size_t size);
+
+int flight_main(int argc, char **argv);
+
+#endif

@@ -1,0 +1,637 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What each rank tells rank 0, and what that makes of it. */
+#include <config.h>
+
+#include "tools/common/text.h"
+#include "topology.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A rank's own. */
+struct gather_card {
+    struct topology_machine machine;
+    struct dist_place place;
+    int32_t local_rank;
+    int32_t device; /* as DIST_DEVICE says; -1: by local rank */
+};
+
+static void gather_fill(dist_group *group, struct gather_card *card)
+{
+    const char *device = getenv("DIST_DEVICE");
+
+    topology_discover(&card->machine);
+    card->local_rank = dist_get_local_rank(group);
+    card->device = device && *device ? atoi(device) : -1;
+    if (dist_get_place(group, dist_get_rank(group), &card->place) != DIST_OK)
+        card->place = (struct dist_place){0, -1, -1, -1, -1};
+}
+
+/* Places count nodes from 0 in rank order, so a new one is the next. */
+static void gather_sort(const struct gather_card *cards, struct topology *topology)
+{
+    for (int rank = 0; rank < topology->ranks; rank++) {
+        const struct gather_card *card = &cards[rank];
+        const int gpu = card->device >= 0 ? card->device : card->local_rank;
+
+        if (card->place.node == topology->machines)
+            topology->machine[topology->machines++] = card->machine;
+        topology->rank[rank] = (struct topology_rank){
+            card->place.node, card->place.core < card->machine.cores ? card->place.core : -1,
+            gpu < card->machine.gpus ? gpu : -1};
+    }
+}
+
+static dist_status gather_cards(dist_group *group, struct gather_card *card,
+                                struct topology *topology)
+{
+    const int ranks = dist_get_world_size(group);
+    const bool root = dist_get_rank(group) == 0;
+    struct gather_card *cards = root ? calloc((size_t)ranks, sizeof(*cards)) : NULL;
+    dist_status status = DIST_ERR_NO_MEMORY;
+
+    if (root) {
+        topology->machine = calloc((size_t)ranks, sizeof(*topology->machine));
+        topology->rank = calloc((size_t)ranks, sizeof(*topology->rank));
+    }
+    if (!root || (cards && topology->machine && topology->rank))
+        status = dist_gather(group, card, cards, sizeof(*card), DIST_UINT8, 0);
+    if (root && status == DIST_OK) {
+        topology->ranks = ranks;
+        gather_sort(cards, topology);
+    }
+    free(cards);
+    return status;
+}
+
+dist_status topology_gather_group(dist_group *group, struct topology *topology_p)
+{
+    struct gather_card *card = calloc(1, sizeof(*card));
+    dist_status status;
+
+    *topology_p = (struct topology){0};
+    if (!card)
+        return DIST_ERR_NO_MEMORY;
+    gather_fill(group, card);
+    status = gather_cards(group, card, topology_p);
+    free(card);
+    return status;
+}
+
+dist_status topology_gather(struct topology *topology_p)
+{
+    struct dist_options options = DIST_OPTIONS_INIT;
+    dist_group *group = NULL;
+    dist_status status;
+
+    *topology_p = (struct topology){0};
+    options.backend = "gloo";
+    status = dist_init_process_group(&options, &group);
+    if (status == DIST_OK)
+        status = topology_gather_group(group, topology_p);
+    if (group)
+        dist_destroy_process_group(group);
+    return status;
+}
+
+/* This machine: its packages, NUMA nodes, cores and GPUs, by hwloc. */
+
+struct topology_part topology_part_at(const struct topology_machine *machine, int core)
+{
+    struct topology_part part = {machine->core[core].package, machine->core[core].numa, core, 0};
+
+    while (core < machine->cores && machine->core[core].package == part.package &&
+           machine->core[core].numa == part.numa)
+        core++;
+    part.cores = core - part.first;
+    return part;
+}
+
+bool topology_part_has_gpu(const struct topology_machine *machine, const struct topology_part *part,
+                           int gpu)
+{
+    const struct topology_gpu *of = &machine->gpu[gpu];
+
+    return of->numa >= 0 && of->numa == part->numa &&
+           (of->package < 0 || of->package == part->package);
+}
+
+#ifdef HAVE_HWLOC
+#include <hwloc.h>
+
+static int machine_above(hwloc_topology_t hwloc, hwloc_obj_type_t type, hwloc_obj_t object)
+{
+    hwloc_obj_t above = hwloc_get_ancestor_obj_by_type(hwloc, type, object);
+
+    return above ? (int)above->logical_index : -1;
+}
+
+/* NUMA nodes hang beside the tree: the first that shares CPUs. */
+static int machine_numa(hwloc_topology_t hwloc, hwloc_const_cpuset_t cpus)
+{
+    hwloc_obj_t numa = NULL;
+
+    while (cpus && (numa = hwloc_get_next_obj_by_type(hwloc, HWLOC_OBJ_NUMANODE, numa))) {
+        if (hwloc_bitmap_intersects(numa->cpuset, cpus))
+            return (int)numa->logical_index;
+    }
+    return -1;
+}
+
+/* The cores, or the hardware threads where the machine tells of no cores. */
+static void machine_cores(hwloc_topology_t hwloc, struct topology_machine *machine)
+{
+    const bool cores = hwloc_get_nbobjs_by_type(hwloc, HWLOC_OBJ_CORE) > 0;
+    hwloc_obj_t core = NULL;
+
+    while (
+        (core = hwloc_get_next_obj_by_type(hwloc, cores ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU, core)) &&
+        machine->cores < TOPOLOGY_CORES)
+        machine->core[machine->cores++] = (struct topology_core){
+            (int16_t)machine_above(hwloc, HWLOC_OBJ_PACKAGE, core),
+            (int16_t)machine_numa(hwloc, core->cpuset), (int16_t)hwloc_bitmap_weight(core->cpuset)};
+}
+
+/* What computes and displays nothing, or displays and is of a maker of GPUs. */
+static bool machine_is_gpu(hwloc_obj_t device)
+{
+    enum { MACHINE_NVIDIA = 0x10de, MACHINE_AMD = 0x1002 };
+    const unsigned vendor = device->attr->pcidev.vendor_id;
+
+    return device->attr->pcidev.class_id >> 8 == 0x03 &&
+           (vendor == MACHINE_NVIDIA || vendor == MACHINE_AMD);
+}
+
+static void machine_gpus(hwloc_topology_t hwloc, struct topology_machine *machine)
+{
+    hwloc_obj_t device = NULL, host;
+
+    while ((device = hwloc_get_next_pcidev(hwloc, device)) && machine->gpus < TOPOLOGY_GPUS) {
+        struct topology_gpu *gpu = &machine->gpu[machine->gpus];
+
+        if (!machine_is_gpu(device))
+            continue;
+        host = hwloc_get_non_io_ancestor_obj(hwloc, device);
+        gpu->package = host->type == HWLOC_OBJ_PACKAGE
+                           ? (int16_t)host->logical_index
+                           : (int16_t)machine_above(hwloc, HWLOC_OBJ_PACKAGE, host);
+        gpu->numa = host->type == HWLOC_OBJ_MACHINE &&
+                            hwloc_get_nbobjs_by_type(hwloc, HWLOC_OBJ_NUMANODE) > 1
+                        ? -1
+                        : (int16_t)machine_numa(hwloc, host->cpuset);
+        snprintf(gpu->name, sizeof(gpu->name), "%s", device->name ? device->name : "");
+        machine->gpus++;
+    }
+}
+
+static void machine_by_hwloc(struct topology_machine *machine)
+{
+    hwloc_topology_t hwloc;
+
+    if (hwloc_topology_init(&hwloc) != 0)
+        return;
+    hwloc_topology_set_io_types_filter(hwloc, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+    if (hwloc_topology_load(hwloc) == 0) {
+        machine_cores(hwloc, machine);
+        machine_gpus(hwloc, machine);
+    }
+    hwloc_topology_destroy(hwloc);
+}
+#else
+static void machine_by_hwloc(struct topology_machine *machine)
+{
+    machine->cores = 0;
+}
+#endif
+
+void topology_discover(struct topology_machine *machine)
+{
+    memset(machine, 0, sizeof(*machine));
+    gethostname(machine->host, sizeof(machine->host));
+    machine_by_hwloc(machine);
+    if (machine->cores)
+        return;
+    /* All that is known is how many CPUs there are. */
+    machine->cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    machine->cores = machine->cores > TOPOLOGY_CORES ? TOPOLOGY_CORES : machine->cores;
+    for (int i = 0; i < machine->cores; i++)
+        machine->core[i] = (struct topology_core){-1, -1, 1};
+}
+
+/* The machines and their ranks as a picture. */
+
+/* Sizes in pixels: of a core, a GPU, the space around, and a line of heading. */
+enum { SVG_CORE_W = 62, SVG_CORE_H = 36, SVG_GPU_W = 128, SVG_GPU_H = 36 };
+enum { SVG_GAP = 6, SVG_PAD = 12, SVG_HEAD = 22, SVG_WIDTH = 1500, SVG_LEGEND_W = 560 };
+
+#define SVG_BIG 16 /* of a label, with its end */
+
+/* How one machine is laid out: all its parts are boxes of one size, in a grid for each package. */
+struct svg_layout {
+    int core_columns;
+    int part_w, part_h;
+    int part_columns; /* in a package */
+    int package_w, package_h, package_columns;
+    int loose; /* GPUs that are in no part */
+    int w, h;
+};
+
+static int svg_larger(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+static int svg_rows(int items, int columns)
+{
+    return (items + columns - 1) / columns;
+}
+
+static int svg_columns(int items)
+{
+    return items <= 2 ? svg_larger(items, 1) : items <= 4 ? 2 : 4;
+}
+
+static int svg_gpus_of(const struct topology_machine *machine, const struct topology_part *part)
+{
+    int count = 0;
+
+    for (int gpu = 0; gpu < machine->gpus; gpu++)
+        count += topology_part_has_gpu(machine, part, gpu);
+    return count;
+}
+
+/* Inside a part: GPUs in rows of this many. */
+static int svg_gpu_columns(int part_w)
+{
+    return svg_larger(1, (part_w - 2 * SVG_PAD + SVG_GAP) / (SVG_GPU_W + SVG_GAP));
+}
+
+static struct svg_layout svg_lay_out(const struct topology_machine *machine)
+{
+    struct svg_layout layout = {0};
+    int most_cores = 1, most_gpus = 0, packages = 0, parts = 0, most_parts = 1, package = -2;
+    int placed = 0, gpu_rows;
+
+    for (int core = 0; core < machine->cores;) {
+        struct topology_part part = topology_part_at(machine, core);
+
+        parts = part.package == package ? parts + 1 : 1;
+        packages += part.package != package;
+        package = part.package;
+        most_parts = svg_larger(most_parts, parts);
+        most_cores = svg_larger(most_cores, part.cores);
+        most_gpus = svg_larger(most_gpus, svg_gpus_of(machine, &part));
+        placed += svg_gpus_of(machine, &part);
+        core += part.cores;
+    }
+    layout.core_columns = most_cores <= 4 ? most_cores : most_cores <= 32 ? 4 : 8;
+    layout.part_w = layout.core_columns * (SVG_CORE_W + SVG_GAP) - SVG_GAP;
+    layout.part_w = svg_larger(layout.part_w, most_gpus ? SVG_GPU_W : 90) + 2 * SVG_PAD;
+    gpu_rows = svg_rows(most_gpus, svg_gpu_columns(layout.part_w));
+    layout.part_h = SVG_HEAD + svg_rows(most_cores, layout.core_columns) * (SVG_CORE_H + SVG_GAP) +
+                    gpu_rows * (SVG_GPU_H + SVG_GAP) - SVG_GAP + SVG_PAD;
+    layout.part_columns = svg_columns(most_parts);
+    layout.package_w = layout.part_columns * (layout.part_w + SVG_PAD) + SVG_PAD;
+    layout.package_h =
+        SVG_HEAD + svg_rows(most_parts, layout.part_columns) * (layout.part_h + SVG_PAD);
+    layout.package_columns = svg_columns(packages);
+    layout.loose = machine->gpus - placed;
+    layout.w = layout.package_columns * (layout.package_w + SVG_PAD) + SVG_PAD;
+    layout.w = svg_larger(layout.w, layout.loose ? SVG_GPU_W + 2 * SVG_PAD : 0);
+    layout.h = SVG_HEAD +
+               svg_rows(packages, layout.package_columns) * (layout.package_h + SVG_PAD) +
+               svg_rows(layout.loose, svg_gpu_columns(layout.w)) * (SVG_GPU_H + SVG_GAP) +
+               (layout.loose ? SVG_PAD : 0);
+    return layout;
+}
+
+/* ---- pieces ---- */
+
+static void svg_text(FILE *to, int x, int y, const char *class, const char *text)
+{
+    fprintf(to, "<text x=\"%d\" y=\"%d\" class=\"%s\">", x, y, class);
+    markup_escape(text, to);
+    fprintf(to, "</text>\n");
+}
+
+static void svg_box(FILE *to, int x, int y, int w, int h, const char *class, const char *head)
+{
+    fprintf(to, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"4\" class=\"%s\"/>\n", x,
+            y, w, h, class);
+    if (head)
+        svg_text(to, x + SVG_PAD, y + 15, "head", head);
+}
+
+/* A core or GPU: its own name above, its ranks below, all of them where the mouse rests. */
+static void svg_cell(FILE *to, const struct topology *topology, int machine, int core, int gpu,
+                     int x, int y)
+{
+    const int w = core >= 0 ? SVG_CORE_W : SVG_GPU_W;
+    const char *idle = core >= 0 ? "idle" : "gpu idlegpu";
+    char name[64], few[SVG_BIG], all[256];
+    int count = topology_ranks_at(topology, machine, core, gpu, all, sizeof(all));
+
+    topology_ranks_at(topology, machine, core, gpu, few, core >= 0 ? 9 : sizeof(few));
+    if (core >= 0)
+        snprintf(name, sizeof(name), "core %d", core);
+    else
+        snprintf(name, sizeof(name), "GPU %d %.14s", gpu, topology->machine[machine].gpu[gpu].name);
+    fprintf(to, "<g>");
+    if (count) {
+        fprintf(to, "<title>");
+        markup_escape(name, to);
+        fprintf(to, ": rank%s %s</title>", count == 1 ? "" : "s", all);
+    }
+    svg_box(to, x, y, w, SVG_CORE_H,
+            count == 0   ? idle
+            : core < 0   ? "gpu"
+            : count == 1 ? "one"
+                         : "shared",
+            NULL);
+    svg_text(to, x + 5, y + 12, "small", name);
+    svg_text(to, x + w / 2, y + 29, "rank", few);
+    fprintf(to, "</g>\n");
+}
+
+static void svg_part(FILE *to, const struct topology *topology, int machine,
+                     const struct svg_layout *layout, const struct topology_part *part, int x,
+                     int y)
+{
+    const struct topology_machine *of = &topology->machine[machine];
+    const int columns = layout->core_columns, gpu_columns = svg_gpu_columns(layout->part_w);
+    const int below = SVG_HEAD + svg_rows(part->cores, columns) * (SVG_CORE_H + SVG_GAP);
+    char head[32] = "cores";
+
+    if (part->numa >= 0)
+        snprintf(head, sizeof(head), "NUMA %d", part->numa);
+    svg_box(to, x, y, layout->part_w, layout->part_h, "numa", head);
+    for (int i = 0; i < part->cores; i++)
+        svg_cell(to, topology, machine, part->first + i, -1,
+                 x + SVG_PAD + i % columns * (SVG_CORE_W + SVG_GAP),
+                 y + SVG_HEAD + i / columns * (SVG_CORE_H + SVG_GAP));
+    for (int gpu = 0, i = 0; gpu < of->gpus; gpu++) {
+        if (!topology_part_has_gpu(of, part, gpu))
+            continue;
+        svg_cell(to, topology, machine, -1, gpu,
+                 x + SVG_PAD + i % gpu_columns * (SVG_GPU_W + SVG_GAP),
+                 y + below + i / gpu_columns * (SVG_GPU_H + SVG_GAP));
+        i++;
+    }
+}
+
+/* GPUs whose place in the machine is not known. */
+static void svg_loose(FILE *to, const struct topology *topology, int machine,
+                      const struct svg_layout *layout, int x, int y)
+{
+    const struct topology_machine *of = &topology->machine[machine];
+    const int columns = svg_gpu_columns(layout->w);
+    int i = 0;
+
+    for (int gpu = 0; gpu < of->gpus && layout->loose; gpu++) {
+        bool placed = false;
+
+        for (int core = 0; core < of->cores && !placed;) {
+            struct topology_part part = topology_part_at(of, core);
+
+            placed = topology_part_has_gpu(of, &part, gpu);
+            core += part.cores;
+        }
+        if (placed)
+            continue;
+        svg_cell(to, topology, machine, -1, gpu, x + SVG_PAD + i % columns * (SVG_GPU_W + SVG_GAP),
+                 y + i / columns * (SVG_GPU_H + SVG_GAP));
+        i++;
+    }
+}
+
+static void svg_machine(FILE *to, const struct topology *topology, int machine,
+                        const struct svg_layout *layout, int x, int y)
+{
+    const struct topology_machine *of = &topology->machine[machine];
+    int package = -2, packages = 0, parts = 0, left = 0, top = 0;
+    char head[32];
+
+    svg_box(to, x, y, layout->w, layout->h, "machine", of->host);
+    for (int core = 0; core < of->cores;) {
+        struct topology_part part = topology_part_at(of, core);
+
+        if (part.package != package) {
+            left = x + SVG_PAD + packages % layout->package_columns * (layout->package_w + SVG_PAD);
+            top = y + SVG_HEAD + packages / layout->package_columns * (layout->package_h + SVG_PAD);
+            snprintf(head, sizeof(head), part.package < 0 ? "machine" : "package %d", part.package);
+            svg_box(to, left, top, layout->package_w, layout->package_h, "package", head);
+            package = part.package;
+            parts = 0;
+            packages++;
+        }
+        svg_part(to, topology, machine, layout, &part,
+                 left + SVG_PAD + parts % layout->part_columns * (layout->part_w + SVG_PAD),
+                 top + SVG_HEAD + parts / layout->part_columns * (layout->part_h + SVG_PAD));
+        parts++;
+        core += part.cores;
+    }
+    svg_loose(to, topology, machine, layout, x,
+              y + SVG_HEAD +
+                  svg_rows(packages, layout->package_columns) * (layout->package_h + SVG_PAD));
+}
+
+static void svg_legend(FILE *to, int x, int y)
+{
+    static const char *const items[][2] = {{"one", "core of one rank"},
+                                           {"shared", "core that ranks share"},
+                                           {"idle", "core without ranks"},
+                                           {"gpu", "GPU of a rank"},
+                                           {"gpu idlegpu", "GPU without ranks"}};
+
+    for (size_t i = 0; i < sizeof(items) / sizeof(items[0]); i++) {
+        const int left = x + (int)(i % 3) * 180, top = y + (int)(i / 3) * 24;
+
+        svg_box(to, left, top, 22, 16, items[i][0], NULL);
+        svg_text(to, left + 28, top + 13, "legend", items[i][1]);
+    }
+}
+
+static void svg_begin(FILE *to, int w, int h, const struct topology *topology)
+{
+    fprintf(to,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
+            "viewBox=\"0 0 %d %d\" font-family=\"sans-serif\">\n"
+            "<style>rect{stroke:#90a4ae}.page{fill:#fff;stroke:none}.machine{fill:#fafafa}"
+            ".package{fill:#eceff1}.numa{fill:#fff}.idle{fill:#f5f5f5;stroke:#cfd8dc}"
+            ".one{fill:#bbdefb;stroke:#1565c0}.shared{fill:#ffe0b2;stroke:#e65100}"
+            ".gpu{fill:#c8e6c9;stroke:#2e7d32}.idlegpu{fill:#f5f5f5}.head{font-size:12px;"
+            "font-weight:bold;fill:#37474f}.small{font-size:9px;fill:#607d8b}"
+            ".rank{font-size:13px;font-weight:bold;text-anchor:middle;fill:#212121}"
+            ".legend{font-size:12px;fill:#37474f}"
+            "@media(prefers-color-scheme:dark){rect{stroke:#546170}.page{fill:#181c22}"
+            ".machine{fill:#1e242b}.package{fill:#252c35}.numa{fill:#1b2027}"
+            ".idle{fill:#222831;stroke:#3a434f}.one{fill:#16406f;stroke:#5b9bf3}"
+            ".shared{fill:#63390f;stroke:#f0934a}.gpu{fill:#1d4d2b;stroke:#4cb86a}.idlegpu{fill:#"
+            "222831}"
+            ".head,.legend{fill:#c6ccd6}.small{fill:#9aa5b3}.rank{fill:#f1f3f6}}</style>\n",
+            w, h, w, h);
+    fprintf(to, "<rect class=\"page\" width=\"%d\" height=\"%d\"/>\n", w, h);
+    fprintf(to, "<text x=\"%d\" y=\"20\" class=\"head\">", SVG_PAD);
+    if (topology->ranks)
+        fprintf(to, "%d rank%s on %d machine%s; bold numbers are ranks</text>\n", topology->ranks,
+                topology->ranks == 1 ? "" : "s", topology->machines,
+                topology->machines == 1 ? "" : "s");
+    else
+        fprintf(to, "no job</text>\n");
+}
+
+void topology_draw(const struct topology *topology, FILE *to)
+{
+    struct svg_layout layout;
+    int w = 0, h = 0, columns, rows;
+
+    for (int i = 0; i < topology->machines; i++) {
+        layout = svg_lay_out(&topology->machine[i]);
+        w = svg_larger(w, layout.w + SVG_PAD);
+        h = svg_larger(h, layout.h + SVG_PAD);
+    }
+    columns = svg_larger(1, SVG_WIDTH / w);
+    columns = columns > topology->machines ? topology->machines : columns;
+    rows = svg_rows(topology->machines, columns);
+    svg_begin(to, svg_larger(columns * w, SVG_LEGEND_W) + SVG_PAD, 30 + rows * h + 60, topology);
+    for (int i = 0; i < topology->machines; i++) {
+        layout = svg_lay_out(&topology->machine[i]);
+        svg_machine(to, topology, i, &layout, SVG_PAD + i % columns * w, 30 + i / columns * h);
+    }
+    svg_legend(to, SVG_PAD, 30 + rows * h);
+    fprintf(to, "</svg>\n");
+}
+
+/* The machines and their ranks in lines. */
+
+static bool text_is_at(const struct topology_rank *rank, int machine, int core, int gpu)
+{
+    return rank->machine == machine && (core >= 0 ? rank->core == core : rank->gpu == gpu);
+}
+
+int topology_ranks_at(const struct topology *topology, int machine, int core, int gpu, char *text,
+                      size_t size)
+{
+    int count = 0, shown = 0;
+    size_t used = 0;
+    bool full = false;
+
+    text[0] = '\0';
+    for (int rank = 0; rank < topology->ranks; rank++) {
+        int last = rank;
+        char item[32];
+
+        if (!text_is_at(&topology->rank[rank], machine, core, gpu))
+            continue;
+        while (last + 1 < topology->ranks &&
+               text_is_at(&topology->rank[last + 1], machine, core, gpu))
+            last++;
+        count += last - rank + 1;
+        snprintf(item, sizeof(item), last > rank ? "%s%d-%d" : "%s%d", used ? "," : "", rank, last);
+        full = full || used + strlen(item) + (used ? strlen(" +999") : 0) >= size;
+        if (!full) {
+            memcpy(text + used, item, strlen(item) + 1);
+            used += strlen(item);
+            shown = count;
+        }
+        rank = last;
+    }
+    if (shown < count)
+        snprintf(text + used, size - used, " +%d", count - shown);
+    return count;
+}
+
+/* Ranks of a core, or GPU, as "ranks 0-3" behind a gap; nothing where there are none. */
+static void text_ranks(const struct topology *topology, int machine, int core, int gpu, int gap,
+                       FILE *to)
+{
+    char ranks[256];
+    int count = topology_ranks_at(topology, machine, core, gpu, ranks, sizeof(ranks));
+
+    if (count)
+        fprintf(to, "%*srank%s %s", gap, "", count == 1 ? "" : "s", ranks);
+    fprintf(to, "\n");
+}
+
+/* Cores that no rank is on, beside each other, in one line. */
+static void text_cores(const struct topology *topology, int machine,
+                       const struct topology_part *part, FILE *to)
+{
+    const int end = part->first + part->cores;
+    char ranks[256], name[32];
+
+    for (int core = part->first; core < end; core++) {
+        int last = core;
+
+        if (topology_ranks_at(topology, machine, core, -1, ranks, sizeof(ranks)) == 0) {
+            while (last + 1 < end &&
+                   topology_ranks_at(topology, machine, last + 1, -1, ranks, sizeof(ranks)) == 0)
+                last++;
+        }
+        if (last > core)
+            snprintf(name, sizeof(name), "cores %d-%d", core, last);
+        else
+            snprintf(name, sizeof(name), "core %d", core);
+        fprintf(to, "      %s", name);
+        text_ranks(topology, machine, core, -1, 16 - (int)strlen(name), to);
+        core = last;
+    }
+}
+
+/* The GPUs of a part; part NULL: those that are in none. */
+static void text_gpus(const struct topology *topology, int machine,
+                      const struct topology_part *part, FILE *to)
+{
+    const struct topology_machine *of = &topology->machine[machine];
+
+    for (int gpu = 0; gpu < of->gpus; gpu++) {
+        bool placed = false;
+
+        for (int core = 0; core < of->cores && !part && !placed;) {
+            struct topology_part other = topology_part_at(of, core);
+
+            placed = topology_part_has_gpu(of, &other, gpu);
+            core += other.cores;
+        }
+        if (part ? !topology_part_has_gpu(of, part, gpu) : placed)
+            continue;
+        fprintf(to, "      GPU %d%s%s", gpu, *of->gpu[gpu].name ? " " : "", of->gpu[gpu].name);
+        text_ranks(topology, machine, -1, gpu, 2, to);
+    }
+}
+
+static void text_machine(const struct topology *topology, int machine, FILE *to)
+{
+    const struct topology_machine *of = &topology->machine[machine];
+    int package = -2;
+
+    fprintf(to, "%s: %d cores", of->host, of->cores);
+    if (of->core[0].threads > 1)
+        fprintf(to, " of %d threads", of->core[0].threads);
+    fprintf(to, ", %d GPU%s\n", of->gpus, of->gpus == 1 ? "" : "s");
+    for (int core = 0; core < of->cores;) {
+        struct topology_part part = topology_part_at(of, core);
+
+        if (part.package != package && part.package >= 0)
+            fprintf(to, "  package %d\n", part.package);
+        package = part.package;
+        if (part.numa >= 0)
+            fprintf(to, "    NUMA node %d\n", part.numa);
+        text_cores(topology, machine, &part, to);
+        text_gpus(topology, machine, &part, to);
+        core += part.cores;
+    }
+    text_gpus(topology, machine, NULL, to);
+}
+
+void topology_print(const struct topology *topology, FILE *to)
+{
+    for (int machine = 0; machine < topology->machines; machine++) {
+        text_machine(topology, machine, to);
+        for (int rank = 0; rank < topology->ranks; rank++) {
+            if (topology->rank[rank].machine == machine && topology->rank[rank].core < 0)
+                fprintf(to, "      rank %d, on no core that is known\n", rank);
+        }
+    }
+}
