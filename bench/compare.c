@@ -100,7 +100,8 @@ struct single {
     char **argv;
 };
 
-const char *single_launcher(void)
+/* Did a launcher start this process? Its variable, or NULL. */
+static const char *single_launcher(void)
 {
     static const char *const variables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_ID",
                                             "TORCHELASTIC_RUN_ID", "WORLD_SIZE"};

@@ -53,7 +53,8 @@ static double scale_position(const struct scale *scale, double value)
     return scale->from + (value - least) / (most - least) * (scale->to - scale->from);
 }
 
-char *plot_bytes(double bytes, char text[24])
+/* Text for people: "64 KiB", "1.23 ms". Both return text. */
+static char *plot_bytes(double bytes, char text[24])
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
     int unit = 0;
@@ -66,7 +67,7 @@ char *plot_bytes(double bytes, char text[24])
     return text;
 }
 
-char *plot_time(double ns, char text[24])
+static char *plot_time(double ns, char text[24])
 {
     static const char *const units[] = {"ns", "µs", "ms", "s"};
     int unit = 0;
@@ -317,7 +318,8 @@ bool plot_draw(const struct plot *plot, FILE *to)
     return true;
 }
 
-void plot_key(const struct plot_series *series, FILE *to)
+/* A line with its marker, 34 wide and 14 high, for a legend. */
+static void plot_key(const struct plot_series *series, FILE *to)
 {
     fprintf(to, "<path class=\"line s%d%s\" d=\"M1 7H33\"/>", series->style % STYLES,
             series->dashed ? " bound" : "");
@@ -340,7 +342,8 @@ static void style_ground(const char *text, const char *faint, const char *grid, 
             text, faint, grid, text, faint, ground);
 }
 
-void plot_style(FILE *to)
+/* The rules that these need, inside of <style>. */
+static void plot_style(FILE *to)
 {
     fprintf(to, "svg text{font:12.5px system-ui,sans-serif}"
                 "svg .title{font-size:15px;font-weight:600}\n"
@@ -354,9 +357,10 @@ void plot_style(FILE *to)
     fprintf(to, "}\n");
 }
 
+/* -1: no memory. curves_close in either case. */
 /* The results taken apart for drawing. */
 
-int curves_open(const struct result *result, struct curves *curves)
+static int curves_open(const struct result *result, struct curves *curves)
 {
     const size_t measurements = (size_t)result->measurement_count + 1,
                  libraries = (size_t)result->library_count + 1;
@@ -369,7 +373,7 @@ int curves_open(const struct result *result, struct curves *curves)
     return curves->measurements && curves->x && curves->y && curves->series ? 0 : -1;
 }
 
-void curves_close(struct curves *curves)
+static void curves_close(struct curves *curves)
 {
     free(curves->measurements);
     free(curves->x);
@@ -411,7 +415,8 @@ static int curves_gather(struct curves *curves, int first)
     return curves->count;
 }
 
-bool curves_next(struct curves *curves)
+/* Goes to the next collective, in the order of measuring; false: there is none. */
+static bool curves_next(struct curves *curves)
 {
     while (curves->next < curves->result->measurement_count) {
         if (curves_gather(curves, curves->next++) > 0)
@@ -420,7 +425,8 @@ bool curves_next(struct curves *curves)
     return false;
 }
 
-char *curves_what(const struct curves *curves, char text[128])
+/* What all its measurements share: "float32 sum, root 0, in place". Returns text. */
+static char *curves_what(const struct curves *curves, char text[128])
 {
     const struct result_measurement *measurement = curves->measurements[0];
     char root[24] = "";
@@ -448,7 +454,8 @@ static double curves_value(const struct curves *curves, enum plot_kind kind, int
     return first->measured && first->median > 0 ? time->median / first->median : 0;
 }
 
-struct plot curves_plot(struct curves *curves, enum plot_kind kind)
+/* The plot of that kind, until the next call of these functions. */
+static struct plot curves_plot(struct curves *curves, enum plot_kind kind)
 {
     const char *first = curves->result->libraries[0].name;
     int libraries = curves->result->library_count;

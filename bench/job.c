@@ -72,7 +72,8 @@ static void job_close_ranks(struct job *job)
     }
 }
 
-void job_fail(struct job *job, const char *format, ...)
+/* The job is gone, for that reason; its processes are killed. */
+__attribute__((format(printf, 2, 3))) static void job_fail(struct job *job, const char *format, ...)
 {
     char last[256];
     va_list arguments;
@@ -93,7 +94,8 @@ void job_fail(struct job *job, const char *format, ...)
         kill(-job->pid, SIGTERM);
 }
 
-bool job_has_ended(struct job *job, char *text)
+/* Has what was started ended? Its exit is then in *text, 64 bytes. */
+static bool job_has_ended(struct job *job, char *text)
 {
     int how;
 
@@ -237,6 +239,9 @@ static int job_fork(struct job *job, char *const argv[])
     return 0;
 }
 
+static enum outcome job_turn(struct runner *runner, const struct order *order, double *times,
+                             char *reason);
+
 struct job *job_start(const char *folder, const char *name, int ranks, char *const argv[],
                       double timeout)
 {
@@ -258,6 +263,8 @@ struct job *job_start(const char *folder, const char *name, int ranks, char *con
     job_end(job);
     return NULL;
 }
+
+static void job_accept(struct job *job, double deadline);
 
 void job_wait_for_ranks(struct job *job, bool (*stopped)(void))
 {
@@ -304,7 +311,11 @@ static int protocol_reserve(struct job_rank *rank)
     return 0;
 }
 
-int job_read(struct job_rank *rank)
+/*
+ * Reads what has come of a rank. 1: a whole line is in rank->line, its end cut off; take it away
+ * with job_line_done. 0: not yet. -1: the end of the stream, or nonsense.
+ */
+static int job_read(struct job_rank *rank)
 {
     char *end;
     ssize_t got;
@@ -326,7 +337,7 @@ int job_read(struct job_rank *rank)
     return 1;
 }
 
-void job_line_done(struct job_rank *rank)
+static void job_line_done(struct job_rank *rank)
 {
     rank->length = 0;
 }
@@ -362,7 +373,8 @@ static int protocol_hello(struct job *job, const char *line, int *rank_p)
     return 0;
 }
 
-void job_accept(struct job *job, double deadline)
+/* Takes a process that has connected, once its hello is there. */
+static void job_accept(struct job *job, double deadline)
 {
     struct job_rank rank = {.fd = accept4(job->listener, NULL, NULL, SOCK_CLOEXEC)};
     struct ucred who = {0};
@@ -491,7 +503,8 @@ static void protocol_wait(struct job *job, struct protocol_round *round, const s
     }
 }
 
-enum outcome job_turn(struct runner *runner, const struct order *order, double *times, char *reason)
+static enum outcome job_turn(struct runner *runner, const struct order *order, double *times,
+                             char *reason)
 {
     struct job *job = (struct job *)runner;
     struct protocol_round round = {.missing = runner->ranks, .worst = OUTCOME_TOOK};

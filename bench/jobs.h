@@ -69,24 +69,6 @@ void job_oversubscribe(void);
 
 /* ---- between job.c and job_protocol.c ---- */
 
-/* The job is gone, for that reason; its processes are killed. */
-void job_fail(struct job *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
-enum outcome job_turn(struct runner *runner, const struct order *order, double *times,
-                      char *reason);
-
-/* Takes a process that has connected, once its hello is there. */
-void job_accept(struct job *job, double deadline);
-
-/*
- * Reads what has come of a rank. 1: a whole line is in rank->line, its end cut off; take it away
- * with job_line_done. 0: not yet. -1: the end of the stream, or nonsense.
- */
-int job_read(struct job_rank *rank);
-void job_line_done(struct job_rank *rank);
-
-/* Has what was started ended? Its exit is then in *text, 64 bytes. */
-bool job_has_ended(struct job *job, char *text);
-
 /*
  * The ranks of this very job as a runner: rank 0 gives the orders and gets the times, over the
  * group that is measured.
@@ -109,15 +91,6 @@ dist_status group_runner_serve(dist_group *group, const char *memory);
 
 /* The path of the driver of that name, to be freed; NULL: there is none. */
 char *peer_find(const char *name);
-
-/* Calls each(arg, name) for every driver, by name. Stops at the first that returns other than 0. */
-int peer_each(int (*each)(void *arg, const char *name), void *arg);
-
-/*
- * Runs PATH --probe. Can it be used here? text, size bytes: library and version, or why not.
- * Blocks for some seconds at most.
- */
-bool peer_probe(const char *path, char *text, int size);
 
 /* Who takes part in a comparison, and with which command each is started. */
 

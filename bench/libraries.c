@@ -160,8 +160,9 @@ static int peer_chosen(const struct dirent *entry)
            strcmp(entry->d_name, "write-peer") != 0;
 }
 
+/* Calls each(arg, name) for every driver, by name. Stops at the first that returns other than 0. */
 /* Those of an earlier folder come first, and hide others of the same name. */
-int peer_each(int (*each)(void *arg, const char *name), void *arg)
+static int peer_each(int (*each)(void *arg, const char *name), void *arg)
 {
     char folder[4096], path[8192];
     int ended = 0;
@@ -220,7 +221,11 @@ static int peer_wait(pid_t pid)
     return WIFEXITED(how) ? WEXITSTATUS(how) : -1;
 }
 
-bool peer_probe(const char *path, char *text, int size)
+/*
+ * Runs PATH --probe. Can it be used here? text, size bytes: library and version, or why not.
+ * Blocks for some seconds at most.
+ */
+static bool peer_probe(const char *path, char *text, int size)
 {
     FILE *out = tmpfile();
     pid_t pid;

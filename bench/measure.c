@@ -206,7 +206,9 @@ static dist_status buffers_alloc(struct buffers *b, struct driver *driver)
     return status == DIST_OK ? buffers_touch(b, driver) : status;
 }
 
-dist_status buffers_fit(struct buffers *buffers, struct driver *driver, const struct order *order)
+/* Makes them fit the order, touched. Those that fit already are kept. All ranks call it. */
+static dist_status buffers_fit(struct buffers *buffers, struct driver *driver,
+                               const struct order *order)
 {
     struct buffers fresh = {0};
 

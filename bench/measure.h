@@ -172,8 +172,6 @@ struct buffers {
     int sets; /* all in the one piece, or each in its own */
 };
 
-/* Makes them fit the order, touched. Those that fit already are kept. All ranks call it. */
-dist_status buffers_fit(struct buffers *buffers, struct driver *driver, const struct order *order);
 void buffers_free(struct buffers *buffers, struct driver *driver);
 
 static inline char *buffers_set(const struct buffers *buffers, int set)

@@ -66,9 +66,6 @@ int compare_main(const struct options *options, int argc, char **argv);
 /* The exit code. */
 int single_main(const struct options *options, int argc, char **argv);
 
-/* Did a launcher start this process? Its variable, or NULL. */
-const char *single_launcher(void);
-
 /* dist_bench as one of the libraries of another dist_bench. */
 
 /*

@@ -138,16 +138,6 @@ struct plot {
  */
 bool plot_draw(const struct plot *plot, FILE *to);
 
-/* A line with its marker, 34 wide and 14 high, for a legend. */
-void plot_key(const struct plot_series *series, FILE *to);
-
-/* The rules that these need, inside of <style>. */
-void plot_style(FILE *to);
-
-/* Text for people: "64 KiB", "1.23 ms". Both return text. */
-char *plot_bytes(double bytes, char text[24]);
-char *plot_time(double ns, char text[24]);
-
 /* The results taken apart for drawing: what differs in its size only makes curves. */
 
 /* The measurements of one collective, and what is plotted of them. */
@@ -159,19 +149,6 @@ struct curves {
     struct plot_series *series;
     char title[96]; /* of the last plot */
 };
-
-/* -1: no memory. curves_close in either case. */
-int curves_open(const struct result *result, struct curves *curves);
-void curves_close(struct curves *curves);
-
-/* Goes to the next collective, in the order of measuring; false: there is none. */
-bool curves_next(struct curves *curves);
-
-/* What all its measurements share: "float32 sum, root 0, in place". Returns text. */
-char *curves_what(const struct curves *curves, char text[128]);
-
-/* The plot of that kind, until the next call of these functions. */
-struct plot curves_plot(struct curves *curves, enum plot_kind kind);
 
 /* The results as one picture of curves, which web views of a repository show. */
 

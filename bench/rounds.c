@@ -44,7 +44,8 @@ static double summary_slowest(const double *times, int ranks, long samples, long
     return slowest;
 }
 
-double summary_quantile(const double *times, int ranks, long samples, double q)
+/* A quantile of the slowest ranks' samples of one turn. 0: no memory. */
+static double summary_quantile(const double *times, int ranks, long samples, double q)
 {
     double *slowest = calloc((size_t)samples, sizeof(double)), quantile;
 
@@ -57,7 +58,8 @@ double summary_quantile(const double *times, int ranks, long samples, double q)
     return quantile;
 }
 
-double summary_mean(const double *times, int ranks, long samples)
+/* Their mean. */
+static double summary_mean(const double *times, int ranks, long samples)
 {
     double sum = 0;
 
@@ -362,8 +364,14 @@ static struct result_measurement measurement_head(const struct order *order, int
             operation->id == OPERATION_bw || operation->id == OPERATION_bibw ? order->window : 1};
 }
 
-struct result_measurement *measurement_take(const struct schedule *schedule, struct order *order,
-                                            struct result *result)
+/*
+ * First each is asked how long a call takes. From that follow the calls in a sample, which are the
+ * same for all, and the samples in a turn; then the rounds, each beginning with another library.
+ * order: its operation, bytes, dtype, op, root, in_place and window are set. Appends a measurement
+ * to the result, whose times say who could not and why. NULL: no memory.
+ */
+static struct result_measurement *measurement_take(const struct schedule *schedule,
+                                                   struct order *order, struct result *result)
 {
     struct measurement m = {
         .schedule = schedule, .order = order, .rounds = (int)schedule->options->rounds};

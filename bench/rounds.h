@@ -29,12 +29,6 @@ int summary_add(struct summary *summary, const double *times, long samples);
 /* Fills in what was measured. -1: no memory. */
 int summary_end(struct summary *summary, long batch, struct result_time *time);
 
-/* A quantile of the slowest ranks' samples of one turn. 0: no memory. */
-double summary_quantile(const double *times, int ranks, long samples, double q);
-
-/* Their mean. */
-double summary_mean(const double *times, int ranks, long samples);
-
 /* Measures one collective at one size with all libraries, in turns. */
 
 struct schedule {
@@ -44,15 +38,6 @@ struct schedule {
     bool frugal; /* give memory back between turns */
     bool (*stopped)(void);
 };
-
-/*
- * First each is asked how long a call takes. From that follow the calls in a sample, which are the
- * same for all, and the samples in a turn; then the rounds, each beginning with another library.
- * order: its operation, bytes, dtype, op, root, in_place and window are set. Appends a measurement
- * to the result, whose times say who could not and why. NULL: no memory.
- */
-struct result_measurement *measurement_take(const struct schedule *schedule, struct order *order,
-                                            struct result *result);
 
 /*
  * Calls each for every measurement of the options, in order: operation by operation, size by size.

@@ -67,7 +67,12 @@ static bool origin_is_own(void)
     return readlink("/proc/self", pid, sizeof(pid) - 1) > 0 && atoi(pid) == getpid();
 }
 
-void origin_of(const char *name, const char *value, char *text, size_t size)
+/*
+ * Writes who has set it to text[size]: "bash (1234)" for the closest ancestor that was itself
+ * started with another value or none; "the environment" where no ancestor that can be looked at
+ * was.
+ */
+static void origin_of(const char *name, const char *value, char *text, size_t size)
 {
     char process[32];
     int pid = getppid();

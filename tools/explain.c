@@ -151,7 +151,8 @@ static void print_json(const struct explain_report *report)
     printf("\n]}\n");
 }
 
-void explain_print(const struct explain_report *report)
+/* Prints it in its format. */
+static void explain_print(const struct explain_report *report)
 {
     if (report->format == EXPLAIN_CSV)
         print_csv(report);
@@ -442,7 +443,12 @@ static int run_rank(int rank, void *arg)
     return status == DIST_OK ? 0 : 1;
 }
 
-dist_status explain_run_here(struct explain_report *report)
+/*
+ * Measures each candidate, and what the library does by itself: on ranks that are started on this
+ * machine, or on those of the job that this process is one of; there rank 0 asks and prints, and
+ * the exit code is returned.
+ */
+static dist_status explain_run_here(struct explain_report *report)
 {
     struct run_list list = {.report = report};
     dist_status status;
@@ -479,6 +485,8 @@ static bool run_topology(dist_group *world, char *text, size_t size)
     return (int64_t)lasts * most == ranks;
 }
 
+static dist_status explain_ask(struct explain_report *report);
+
 /* Rank 0 asks, and tells the others what there is. */
 static dist_status run_ask(dist_group *world, struct run_list *list)
 {
@@ -503,7 +511,7 @@ static dist_status run_ask(dist_group *world, struct run_list *list)
     return status;
 }
 
-int explain_run_job(struct explain_report *report)
+static int explain_run_job(struct explain_report *report)
 {
     struct run_found found;
     struct run_list list = {.report = report, .found = &found};
@@ -642,7 +650,8 @@ static int explain_default_ranks(void)
     return cpus < 2 ? 2 : cpus > 64 ? 64 : (int)cpus;
 }
 
-dist_status explain_ask(struct explain_report *report)
+/* Asks the library, and says what is wrong. */
+static dist_status explain_ask(struct explain_report *report)
 {
     dist_status status =
         dist_explain(&report->question, report->candidates, EXPLAIN_ROOM, &report->explanation);

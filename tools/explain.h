@@ -27,18 +27,4 @@ struct explain_report {
 int explain_main(int argc, char **argv);
 int tune_main(int argc, char **argv);
 
-/* Prints it in its format. */
-void explain_print(const struct explain_report *report);
-
-/* Asks the library, and says what is wrong. */
-dist_status explain_ask(struct explain_report *report);
-
-/*
- * Measures each candidate, and what the library does by itself: on ranks that are started on this
- * machine, or on those of the job that this process is one of; there rank 0 asks and prints, and
- * the exit code is returned.
- */
-dist_status explain_run_here(struct explain_report *report);
-int explain_run_job(struct explain_report *report);
-
 #endif

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void flight_free(struct flight_group *groups)
+static void flight_free(struct flight_group *groups)
 {
     while (groups) {
         struct flight_group *group = groups;
@@ -235,7 +235,9 @@ static const char *read_root(const json_t *root, struct flight_group **groups)
     return wrong;
 }
 
-bool flight_read(const char *path, struct flight_group **groups, char failure[FLIGHT_FAILURE])
+/* read.c: adds what the file says. False: failure says what is wrong with it. */
+static bool flight_read(const char *path, struct flight_group **groups,
+                        char failure[FLIGHT_FAILURE])
 {
     json_error_t error;
     json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
@@ -295,6 +297,8 @@ static bool messages_met(const struct flight_group *group, int rank,
                           message->sequence);
 }
 
+static void flight_say_rank(const struct flight_group *group, int r, char *text, size_t size);
+
 /* "; rank 0 (host a, pid 7) has not called that send", if its record tells. */
 static void messages_say_peer(const struct flight_group *group, int rank,
                               const struct flight_message *message)
@@ -333,7 +337,9 @@ static void messages_say(const struct flight_group *group, int rank,
     printf("\n");
 }
 
-void flight_say_messages(const struct flight_group *group)
+/* messages.c: prints which sends and receives have not ended, and what their peers did; nothing if
+ * none has. Each of the ranks has a file, or is not here. */
+static void flight_say_messages(const struct flight_group *group)
 {
     int said = 0, left = 0;
 
@@ -367,7 +373,8 @@ static void say_name(const struct flight_group *group, char *text, size_t size)
         snprintf(text, size, "group %" PRId64, group->number);
 }
 
-void flight_say_rank(const struct flight_group *group, int r, char *text, size_t size)
+/* say.c: "rank 3 (host b, pid 812)" */
+static void flight_say_rank(const struct flight_group *group, int r, char *text, size_t size)
 {
     const struct flight_rank *rank = &group->ranks[r];
 
@@ -638,7 +645,8 @@ static void say_each(const struct flight_group *group)
     }
 }
 
-void flight_say(const struct flight_group *group)
+/* say.c: prints what the files say of a group. */
+static void flight_say(const struct flight_group *group)
 {
     static bool marks[FLIGHT_RANKS_MAX];
     const int behind = say_behind(group);

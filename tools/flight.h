@@ -53,20 +53,6 @@ struct flight_group {
     struct flight_rank *ranks;
 };
 
-/* read.c: adds what the file says. False: failure says what is wrong with it. */
-bool flight_read(const char *path, struct flight_group **groups, char failure[FLIGHT_FAILURE]);
-void flight_free(struct flight_group *groups);
-
-/* say.c: prints what the files say of a group. */
-void flight_say(const struct flight_group *group);
-
-/* messages.c: prints which sends and receives have not ended, and what their peers did; nothing if
- * none has. Each of the ranks has a file, or is not here. */
-void flight_say_messages(const struct flight_group *group);
-
-/* say.c: "rank 3 (host b, pid 812)" */
-void flight_say_rank(const struct flight_group *group, int rank, char *text, size_t size);
-
 int flight_main(int argc, char **argv);
 
 #endif

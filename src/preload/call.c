@@ -527,7 +527,8 @@ int disti_call_fail(const struct disti_call *call)
     return disti_comm_fail(call->comm->comm);
 }
 
-int disti_call_run(struct disti_call *call, dist_work **work_p)
+/* The same without the copying. */
+static int call_run(struct disti_call *call, dist_work **work_p)
 {
     return call_move(call, work_p) == DIST_OK ? MPI_SUCCESS : disti_call_fail(call);
 }
@@ -541,7 +542,7 @@ int disti_call_start(struct disti_call *call, dist_work **work_p)
         PMPI_Comm_call_errhandler(call->comm->comm, code);
         return code;
     }
-    return disti_call_run(call, work_p);
+    return call_run(call, work_p);
 }
 
 int disti_call_finish(const struct disti_call *call)
@@ -679,7 +680,7 @@ bool disti_again(struct disti_args *args, int *code_p)
     }
     last->call.comm->calls++;
     disti_report_count(args->kind, DISTI_BLOCKING, DISTI_WHY_SERVED);
-    *code_p = disti_call_run(&last->call, NULL);
+    *code_p = call_run(&last->call, NULL);
     return true;
 }
 

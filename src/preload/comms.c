@@ -164,7 +164,8 @@ struct disti_comm *disti_comm_find(MPI_Comm comm)
     return comms_last.record;
 }
 
-void disti_comm_adopt(MPI_Comm parent, MPI_Comm comm)
+/* A communicator was made of the parent, by a call of all the parent's ranks. May be NULL. */
+static void comm_adopt(MPI_Comm parent, MPI_Comm comm)
 {
     struct disti_comm *from = disti_preload.active ? disti_comm_find(parent) : NULL;
     int share = 0;
@@ -179,8 +180,9 @@ void disti_comm_adopt(MPI_Comm parent, MPI_Comm comm)
         comms_attach(comm, false, share);
 }
 
+/* One was made by other means. Collective over comm, which may be NULL; blocks. */
 /* The ranks spent different amounts before: the least that one has left decides. */
-void disti_comm_adopt_apart(MPI_Comm comm)
+static void comm_adopt_apart(MPI_Comm comm)
 {
     static atomic_int credit = COMMS_CREDIT;
     int share;
@@ -221,7 +223,8 @@ static struct disti_comm *comms_record(MPI_Comm comm)
     return found;
 }
 
-void disti_comm_finish(MPI_Comm comm)
+/* Waits for the operations that were begun on it. */
+static void comm_finish(MPI_Comm comm)
 {
     const struct disti_comm *found = comms_record(comm);
     struct disti_backoff backoff = {0};
@@ -233,7 +236,8 @@ void disti_comm_finish(MPI_Comm comm)
     }
 }
 
-void disti_comm_release(MPI_Comm comm)
+/* The program is about to free it. Local; waits for nobody. */
+static void comm_release(MPI_Comm comm)
 {
     struct disti_comm *found = comms_record(comm);
 
@@ -252,6 +256,8 @@ static bool comms_is_due(const struct disti_comm *comm)
     return comm->early || comm->calls > COMMS_CALLS;
 }
 
+static struct disti_channel *channel_take(struct disti_comm *comm);
+
 /*
  * Making a group waits for the other ranks, which a nonblocking call must not: then MPI does it,
  * as long as the communicator has no group.
@@ -259,12 +265,12 @@ static bool comms_is_due(const struct disti_comm *comm)
 struct disti_channel *disti_comm_channel(struct disti_comm *comm, enum disti_form form)
 {
     if (form == DISTI_PERSISTENT)
-        return comms_is_due(comm) ? disti_channel_take(comm) : NULL;
+        return comms_is_due(comm) ? channel_take(comm) : NULL;
     if (comm->channel || comm->left)
         return comm->channel;
     if (!comms_is_due(comm) || (form == DISTI_NONBLOCKING && comm->ranks > 1))
         return NULL;
-    comm->channel = disti_channel_take(comm);
+    comm->channel = channel_take(comm);
     comm->left = !comm->channel;
     return comm->channel;
 }
@@ -346,7 +352,7 @@ int disti_comm_fail(MPI_Comm comm)
         int code = PMPI_##name arguments;                                                          \
                                                                                                    \
         if (code == MPI_SUCCESS)                                                                   \
-            disti_comm_adopt(comm, *newcomm);                                                      \
+            comm_adopt(comm, *newcomm);                                                            \
         return code;                                                                               \
     }
 CREATORS(CREATORS_DEFINE)
@@ -357,7 +363,7 @@ int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *new
     int code = PMPI_Comm_create_group(comm, group, tag, newcomm);
 
     if (code == MPI_SUCCESS)
-        disti_comm_adopt_apart(*newcomm);
+        comm_adopt_apart(*newcomm);
     return code;
 }
 
@@ -366,7 +372,7 @@ int MPI_Intercomm_merge(MPI_Comm comm, int high, MPI_Comm *newcomm)
     int code = PMPI_Intercomm_merge(comm, high, newcomm);
 
     if (code == MPI_SUCCESS)
-        disti_comm_adopt_apart(*newcomm);
+        comm_adopt_apart(*newcomm);
     return code;
 }
 
@@ -374,7 +380,7 @@ int MPI_Intercomm_merge(MPI_Comm comm, int high, MPI_Comm *newcomm)
 int MPI_Comm_free(MPI_Comm *comm)
 {
     if (comm)
-        disti_comm_release(*comm);
+        comm_release(*comm);
     return PMPI_Comm_free(comm);
 }
 
@@ -382,8 +388,8 @@ int MPI_Comm_free(MPI_Comm *comm)
 int MPI_Comm_disconnect(MPI_Comm *comm)
 {
     if (comm) {
-        disti_comm_finish(*comm);
-        disti_comm_release(*comm);
+        comm_finish(*comm);
+        comm_release(*comm);
     }
     return PMPI_Comm_disconnect(comm);
 }
@@ -596,7 +602,11 @@ static struct disti_channel *channels_turn(struct disti_comm *comm, struct chann
     return channel;
 }
 
-struct disti_channel *disti_channel_take(struct disti_comm *comm)
+/*
+ * A channel for the ranks of comm, on all of them or, NULL, on none. Collective over comm; blocks
+ * until all ranks have come.
+ */
+static struct disti_channel *channel_take(struct disti_comm *comm)
 {
     struct channels_list *list;
 

@@ -107,14 +107,16 @@ static void report_table(long long counts[DISTI_KINDS][DISTI_FORMS][DISTI_WHY_CO
     }
 }
 
-bool disti_report_is_wanted(void)
+/* True if DIST_MPI_REPORT asks this rank for a report. */
+static bool report_is_wanted(void)
 {
     const char *asked = secure_getenv("DIST_MPI_REPORT");
 
     return asked && *asked && strcmp(asked, "0") != 0;
 }
 
-void disti_report_print(void)
+/* Prints the table on rank 0 if all ranks want it. Collective over MPI_COMM_WORLD. */
+static void report_print(void)
 {
     long long own[DISTI_KINDS][DISTI_FORMS][DISTI_WHY_COUNT];
     long long all[DISTI_KINDS][DISTI_FORMS][DISTI_WHY_COUNT] = {0};
@@ -343,7 +345,7 @@ static unsigned init_facts(void)
     PMPI_Query_thread(&level);
     return (level != MPI_THREAD_MULTIPLE ? DISTI_FACT_NO_THREADS : 0) |
            (init_compares() ? DISTI_FACT_COMPARES : 0) |
-           (disti_report_is_wanted() ? DISTI_FACT_REPORTS : 0) |
+           (report_is_wanted() ? DISTI_FACT_REPORTS : 0) |
            (init_is_told_one_machine() ? DISTI_FACT_ONE_MACHINE : 0);
 }
 
@@ -415,7 +417,7 @@ static void init_close(void)
 {
     if (!disti_preload.ranks)
         return;
-    disti_report_print();
+    report_print();
     if (!disti_preload.active)
         return;
     disti_comm_least(MPI_COMM_WORLD, 0); /* MPI waits for a late rank as long as it takes */

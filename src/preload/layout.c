@@ -136,6 +136,9 @@ static int layout_type(struct disti_layout *layout, MPI_Datatype type, bool copy
     return MPI_SUCCESS;
 }
 
+static int layout_pack(const struct disti_layout *layout, char *memory, char *bytes, size_t count,
+                       bool packs);
+
 /* ---- packing ---- */
 
 static int layout_copy_blocks(const struct disti_layout *layout, int first, int blocks, bool packs)
@@ -150,8 +153,8 @@ static int layout_copy_blocks(const struct disti_layout *layout, int first, int 
                                     ? layout->displacements[b]
                                     : (MPI_Aint)elements * (MPI_Aint)b * layout->extent;
 
-        code = disti_pack(layout, disti_layout_address(layout->memory, displacement),
-                          layout->bytes + disti_layout_offset(layout, b), elements, packs);
+        code = layout_pack(layout, disti_layout_address(layout->memory, displacement),
+                           layout->bytes + disti_layout_offset(layout, b), elements, packs);
     }
     return code;
 }
@@ -338,8 +341,10 @@ static int pack_some(const struct disti_layout *layout, char *memory, char *byte
                  : PMPI_Unpack(bytes, size, &used, memory, count, layout->type, self);
 }
 
-int disti_pack(const struct disti_layout *layout, char *memory, char *bytes, size_t count,
-               bool packs)
+/* Copies elements of a layout's type between the program's memory and bytes; packs: to the bytes.
+ */
+static int layout_pack(const struct disti_layout *layout, char *memory, char *bytes, size_t count,
+                       bool packs)
 {
     size_t most = layout->size < PACK_BYTES ? PACK_BYTES / layout->size : 1;
     int code = MPI_SUCCESS;

@@ -177,12 +177,6 @@ void disti_straight_end(void);
 
 void disti_report_count(enum disti_kind kind, enum disti_form form, enum disti_why reason);
 
-/* True if DIST_MPI_REPORT asks this rank for a report. */
-bool disti_report_is_wanted(void);
-
-/* Prints the table on rank 0 if all ranks want it. Collective over MPI_COMM_WORLD. */
-void disti_report_print(void);
-
 /* ---- comms.c ---- */
 
 /* What is known of a communicator. It lives until that is freed and its operations have ended. */
@@ -211,18 +205,6 @@ unsigned disti_comms_gone(void);
  * if it has to make one, but not in nonblocking calls.
  */
 struct disti_channel *disti_comm_channel(struct disti_comm *comm, enum disti_form form);
-
-/* A communicator was made of the parent, by a call of all the parent's ranks. May be NULL. */
-void disti_comm_adopt(MPI_Comm parent, MPI_Comm comm);
-
-/* One was made by other means. Collective over comm, which may be NULL; blocks. */
-void disti_comm_adopt_apart(MPI_Comm comm);
-
-/* Waits for the operations that were begun on it. */
-void disti_comm_finish(MPI_Comm comm);
-
-/* The program is about to free it. Local; waits for nobody. */
-void disti_comm_release(MPI_Comm comm);
 
 /* An operation needs the record, or no longer does. */
 void disti_comm_hold(struct disti_comm *comm);
@@ -267,12 +249,6 @@ struct disti_channel {
     int slot;
     bool broken; /* a call has failed: it serves nobody else */
 };
-
-/*
- * A channel for the ranks of comm, on all of them or, NULL, on none. Collective over comm; blocks
- * until all ranks have come.
- */
-struct disti_channel *disti_channel_take(struct disti_comm *comm);
 
 /* Gives it back. Local. */
 void disti_channel_give(struct disti_channel *channel);

@@ -19,6 +19,10 @@ static struct disti_channel *requests_channels;
 atomic_int disti_requests_pending;
 DISTI_THREAD_LOCAL MPI_Request disti_request_made;
 
+static void persistent_complete(const struct disti_pending *pending, int code);
+
+static void persistent_drop(struct disti_pending *pending);
+
 /* ---- the end of an operation ---- */
 
 static void requests_end(struct disti_pending *pending)
@@ -27,9 +31,9 @@ static void requests_end(struct disti_pending *pending)
     if (!pending->kept)
         pending->work = NULL;
     if (pending->persistent) {
-        disti_persistent_complete(pending, pending->code);
+        persistent_complete(pending, pending->code);
         if (pending->abandoned)
-            disti_persistent_drop(pending);
+            persistent_drop(pending);
         return;
     }
     disti_call_close(&pending->call);
@@ -92,7 +96,8 @@ bool disti_requests_move(void)
     return atomic_load(&disti_requests_pending) > 0;
 }
 
-void disti_pending_add(struct disti_pending *pending)
+/* Puts a started operation behind the others of its channel. */
+static void pending_add(struct disti_pending *pending)
 {
     struct disti_channel *channel = pending->call.channel;
 
@@ -122,7 +127,11 @@ bool disti_pending_any(const struct disti_channel *channel)
     return any;
 }
 
-bool disti_pending_release(struct disti_pending *pending)
+/*
+ * The program has freed a persistent request. True: the operation is not under way, and the
+ * caller's to drop; else it is dropped when it has ended.
+ */
+static bool pending_release(struct disti_pending *pending)
 {
     bool running;
 
@@ -206,7 +215,7 @@ int disti_serve_nonblocking(struct disti_args *args, struct disti_comm *comm,
         PMPI_Request_free(&request); /* which frees what it stands for */
         return code;
     }
-    disti_pending_add(pending);
+    pending_add(pending);
     *request_p = disti_request_made = request;
     disti_move();
     return MPI_SUCCESS;
@@ -444,8 +453,9 @@ int disti_serve_persistent(struct disti_args *args, struct disti_comm *comm, MPI
     return code;
 }
 
+/* Completes the request of an operation that has ended so. */
 /* A message that is too long is an error of the receive. */
-void disti_persistent_complete(const struct disti_pending *pending, int code)
+static void persistent_complete(const struct disti_pending *pending, int code)
 {
     static const char nothing[1];
 
@@ -487,15 +497,16 @@ static int persistent_start(struct disti_pending *pending, MPI_Request *request)
     else if (dist_start(pending->work) != DIST_OK)
         code = disti_call_fail(&pending->call);
     if (code != MPI_SUCCESS) { /* the request is not to be waited for in vain */
-        disti_persistent_complete(pending, code);
+        persistent_complete(pending, code);
         return code;
     }
-    disti_pending_add(pending);
+    pending_add(pending);
     disti_move();
     return MPI_SUCCESS;
 }
 
-void disti_persistent_drop(struct disti_pending *pending)
+/* Frees an operation that is not under way any more, of which the program has freed the request. */
+static void persistent_drop(struct disti_pending *pending)
 {
     struct disti_pending **entry = &persistent_made;
 
@@ -519,8 +530,8 @@ void disti_persistent_close(void)
 
         persistent_made = pending->next_made;
         atomic_fetch_sub(&persistent_count, 1);
-        if (disti_pending_release(pending))
-            disti_persistent_drop(pending);
+        if (pending_release(pending))
+            persistent_drop(pending);
     }
 }
 
@@ -565,8 +576,8 @@ int MPI_Request_free(MPI_Request *request)
         pthread_mutex_lock(&persistent_lock);
         pending->request = freed;
         pthread_mutex_unlock(&persistent_lock);
-    } else if (pending && disti_pending_release(pending)) {
-        disti_persistent_drop(pending);
+    } else if (pending && pending_release(pending)) {
+        persistent_drop(pending);
     }
     return code;
 }

@@ -119,11 +119,6 @@ size_t disti_type_size(MPI_Datatype type);
 
 /* ---- pack.c ---- */
 
-/* Copies elements of a layout's type between the program's memory and bytes; packs: to the bytes.
- */
-int disti_pack(const struct disti_layout *layout, char *memory, char *bytes, size_t count,
-               bool packs);
-
 /* Does MPI_Pack write nothing but the data? Else types that are not contiguous cannot be served. */
 bool disti_pack_is_data_only(void);
 
@@ -196,9 +191,6 @@ void disti_call_close(struct disti_call *call);
  */
 int disti_call_start(struct disti_call *call, dist_work **work_p);
 
-/* The same without the copying. */
-int disti_call_run(struct disti_call *call, dist_work **work_p);
-
 /*
  * The operation has ended well: brings the result to where the program wants it. MPI_SUCCESS or an
  * error code; calls no error handler.
@@ -237,17 +229,8 @@ extern DISTI_THREAD_LOCAL MPI_Request disti_request_made;
 int disti_serve_nonblocking(struct disti_args *args, struct disti_comm *comm,
                             MPI_Request *request_p);
 
-/* Puts a started operation behind the others of its channel. */
-void disti_pending_add(struct disti_pending *pending);
-
 /* Are operations under way in this channel? */
 bool disti_pending_any(const struct disti_channel *channel);
-
-/*
- * The program has freed a persistent request. True: the operation is not under way, and the
- * caller's to drop; else it is dropped when it has ended.
- */
-bool disti_pending_release(struct disti_pending *pending);
 
 /*
  * Moves the operations of all channels along, and tells MPI of those that have ended. True:
@@ -272,12 +255,6 @@ void disti_poll_mpi(void *arg);
 
 int disti_serve_persistent(struct disti_args *args, struct disti_comm *comm,
                            MPI_Request *request_p);
-
-/* Completes the request of an operation that has ended so. */
-void disti_persistent_complete(const struct disti_pending *pending, int code);
-
-/* Frees an operation that is not under way any more, of which the program has freed the request. */
-void disti_persistent_drop(struct disti_pending *pending);
 
 /* MPI_Finalize: forgets all that the program has not freed. */
 void disti_persistent_close(void);

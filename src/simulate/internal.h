@@ -65,9 +65,6 @@ dist_status disti_sim_programs_write(const struct disti_algorithm *algorithm,
                                      struct sim_programs *programs);
 void disti_sim_programs_free(struct sim_programs *programs);
 
-/* The number of the end among count sorted ones, or SIM_NONE. */
-uint32_t disti_sim_end_find(const struct sim_end *ends, uint32_t count, struct sim_end end);
-
 /* ---- the machine ---- */
 
 /* What serves first who comes first. Times are in picoseconds: sums are exact, everywhere alike. */
@@ -201,8 +198,5 @@ uint64_t disti_sim_work(struct sim *sim, uint32_t rank, uint64_t from, uint64_t 
 /* As disti_simulation_run, but no rank stands for others: for tests. */
 dist_status disti_sim_whole_run(const struct disti_simulation *simulation, size_t bytes,
                                 const struct disti_cost *cost, struct disti_forecast *forecast_p);
-
-/* Runs all programs to their end. ERR_NO_MEMORY; ERR_INTERNAL if they do not come to an end. */
-dist_status disti_sim_run(struct sim *sim);
 
 #endif

@@ -126,6 +126,8 @@ static uint8_t machine_distance(const struct disti_topology *t, uint32_t from, u
     return a->package == b->package && a->numa == b->numa ? DISTI_SAME_NUMA : DISTI_SAME_NODE;
 }
 
+static uint32_t sim_end_find(const struct sim_end *ends, uint32_t count, struct sim_end end);
+
 /* Finds for each send of the rank the wire at the receiver. */
 static dist_status machine_routes(struct sim *sim, uint32_t rank)
 {
@@ -135,7 +137,7 @@ static dist_status machine_routes(struct sim *sim, uint32_t rank)
         uint32_t to = (rank + end.offset) % sim->programs->ranks, stands = to % sim->count;
         const struct sim_program *other = sim->programs->at[stands];
         struct sim_end back = {sim->programs->ranks - end.offset, end.channel};
-        uint32_t wire = disti_sim_end_find(other->recvs, other->recv_count, back);
+        uint32_t wire = sim_end_find(other->recvs, other->recv_count, back);
         if (wire == SIM_NONE)
             return disti_fail(DIST_ERR_INTERNAL, "nobody receives what position %u sends to %u",
                               rank, to);
@@ -242,7 +244,8 @@ static int end_compare(const void *left, const void *right)
     return a->offset < b->offset ? -1 : a->offset > b->offset;
 }
 
-uint32_t disti_sim_end_find(const struct sim_end *ends, uint32_t count, struct sim_end end)
+/* The number of the end among count sorted ones, or SIM_NONE. */
+static uint32_t sim_end_find(const struct sim_end *ends, uint32_t count, struct sim_end end)
 {
     uint32_t low = 0;
     while (count > 0) {
@@ -357,11 +360,9 @@ static void draft_step(struct draft *draft, const struct disti_lane *lane, uint3
                            .kind = step->kind};
     struct sim_program *program = &draft->program;
     if (step->kind == DISTI_SEND)
-        own.end =
-            disti_sim_end_find(draft->sends, program->send_count, draft_end(draft, lane, step));
+        own.end = sim_end_find(draft->sends, program->send_count, draft_end(draft, lane, step));
     else if (disti_step_talks(step))
-        own.end =
-            disti_sim_end_find(draft->recvs, program->recv_count, draft_end(draft, lane, step));
+        own.end = sim_end_find(draft->recvs, program->recv_count, draft_end(draft, lane, step));
     draft->steps[number] = own;
     program->hash = draft_mix(program->hash, (uint64_t)own.end << 32 | own.chunks);
     program->hash = draft_mix(program->hash, (uint64_t)own.wait_step << 32 |

@@ -331,7 +331,8 @@ static uint32_t event_rank(const struct sim *sim, const struct sim_event *event)
     return sim->lanes[event->target].rank;
 }
 
-dist_status disti_sim_run(struct sim *sim)
+/* Runs all programs to their end. ERR_NO_MEMORY; ERR_INTERNAL if they do not come to an end. */
+static dist_status sim_run(struct sim *sim)
 {
     dist_status status = message_room(sim) ? DIST_OK : DIST_ERR_NO_MEMORY;
     bool units = sim->count > sim->period;
@@ -463,7 +464,7 @@ static dist_status simulate_run(const struct disti_simulation *simulation, size_
     dist_status status = disti_sim_machine_open(&sim, bytes, cost, whole);
     if (status != DIST_OK)
         goto out;
-    status = disti_sim_run(&sim);
+    status = sim_run(&sim);
     if (status != DIST_OK) {
         disti_fail(status, "no memory to simulate %d ranks", sim.topology->ranks);
         goto out;

@@ -171,10 +171,11 @@ static bool select_pipelines(const struct disti_algorithm *algorithm)
                                                 algorithm->collective == DIST_COLL_ALL_REDUCE);
 }
 
+/* The segments for that algorithm: what is forced, else enough that none is long. */
 /* Enough segments that none is too long; powers of two, to have few plans. */
-uint32_t disti_select_segments(const struct disti_choice *choice,
-                               const struct disti_algorithm *algorithm, size_t bytes,
-                               const struct disti_topology *topology)
+static uint32_t select_segments(const struct disti_choice *choice,
+                                const struct disti_algorithm *algorithm, size_t bytes,
+                                const struct disti_topology *topology)
 {
     bool network = select_layout(topology) == SINGLE_NODES && !select_pipelines(algorithm);
     size_t longest = network ? SEGMENT_NETWORK_BYTES : SEGMENT_BYTES;
@@ -202,7 +203,7 @@ void disti_select(const struct disti_choice *choice, dist_collective collective,
         algorithm = select_by_rule(ordered ? select_ordered_rules : select_rules, collective, bytes,
                                    topology);
     *algorithm_p = algorithm;
-    *segments_p = disti_select_segments(choice, algorithm, bytes, topology);
+    *segments_p = select_segments(choice, algorithm, bytes, topology);
 }
 
 /* ---- what is forced ---- */
@@ -426,8 +427,7 @@ static struct disti_candidate choose_rule_cut(struct choose *choose,
 {
     struct disti_candidate candidate = {
         .algorithm = algorithm,
-        .segments =
-            disti_select_segments(choose->choice, algorithm, choose->bytes, choose->topology)};
+        .segments = select_segments(choose->choice, algorithm, choose->bytes, choose->topology)};
 
     choose_predict(choose, &candidate);
     return candidate;
@@ -526,7 +526,7 @@ static void choose_said(const struct choose *choose, struct disti_chosen *chosen
         .algorithm = algorithm,
         .segments = fixed->segments && !choice->forced_segments
                         ? fixed->segments
-                        : disti_select_segments(choice, algorithm, choose->bytes, choose->topology),
+                        : select_segments(choice, algorithm, choose->bytes, choose->topology),
         .seconds = -1};
 }
 

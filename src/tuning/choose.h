@@ -32,11 +32,6 @@ void disti_select(const struct disti_choice *choice, dist_collective collective,
                   const struct disti_topology *topology, const struct disti_algorithm **algorithm_p,
                   uint32_t *segments_p);
 
-/* The segments for that algorithm: what is forced, else enough that none is long. */
-uint32_t disti_select_segments(const struct disti_choice *choice,
-                               const struct disti_algorithm *algorithm, size_t bytes,
-                               const struct disti_topology *topology);
-
 /* Does each rank know its own counts only, so that the bytes must have no say? */
 bool disti_select_blind(dist_collective collective);
 

@@ -26,6 +26,8 @@ __attribute__((format(printf, 4, 5))) static void text_add(char *text, size_t si
     va_end(args);
 }
 
+static uint64_t term_get(const struct disti_cost *cost, const struct tuning_term *term);
+
 size_t disti_tuning_print(const struct disti_tuning *tuning, const char *key, char *text,
                           size_t size)
 {
@@ -34,7 +36,7 @@ size_t disti_tuning_print(const struct disti_tuning *tuning, const char *key, ch
     text_add(text, size, &length, TUNING_TITLE "\nkey %s\n", key);
     for (const struct tuning_term *term = disti_tuning_terms; term->word; term++)
         text_add(text, size, &length, "%s %llu\n", term->word,
-                 (unsigned long long)disti_term_get(&tuning->cost, term));
+                 (unsigned long long)term_get(&tuning->cost, term));
     for (uint32_t i = 0; i < tuning->fixed_count; i++) {
         const struct disti_fixed *fixed = &tuning->fixed[i];
 
@@ -94,6 +96,8 @@ static dist_status text_next(struct text_reader *reader, const char **text_p)
     return DIST_OK;
 }
 
+static void term_set(struct disti_cost *cost, const struct tuning_term *term, uint64_t value);
+
 static dist_status text_number(const struct text_reader *reader, const struct tuning_term *term,
                                struct disti_cost *cost)
 {
@@ -106,7 +110,7 @@ static dist_status text_number(const struct text_reader *reader, const struct tu
     value = strtoull(digits, NULL, 10);
     if (errno == ERANGE || value < term->least || value > term->most)
         return text_fail(reader, "this number is out of range:", digits);
-    disti_term_set(cost, term, value);
+    term_set(cost, term, value);
     return DIST_OK;
 }
 
@@ -297,7 +301,8 @@ static double *tuning_value(struct disti_cost *cost, const struct tuning_term *t
     return (double *)((char *)cost + term->offset);
 }
 
-uint64_t disti_term_get(const struct disti_cost *cost, const struct tuning_term *term)
+/* In units, brought into the range. */
+static uint64_t term_get(const struct disti_cost *cost, const struct tuning_term *term)
 {
     double units = *(const double *)((const char *)cost + term->offset) / term->unit + 0.5;
 
@@ -306,7 +311,7 @@ uint64_t disti_term_get(const struct disti_cost *cost, const struct tuning_term 
     return units >= (double)term->most ? term->most : (uint64_t)units;
 }
 
-void disti_term_set(struct disti_cost *cost, const struct tuning_term *term, uint64_t value)
+static void term_set(struct disti_cost *cost, const struct tuning_term *term, uint64_t value)
 {
     *tuning_value(cost, term) = (double)value * term->unit;
 }
@@ -322,7 +327,7 @@ void disti_tuning_usual(struct disti_tuning *tuning_p)
 void disti_tuning_round(struct disti_tuning *tuning)
 {
     for (const struct tuning_term *term = disti_tuning_terms; term->word; term++)
-        disti_term_set(&tuning->cost, term, disti_term_get(&tuning->cost, term));
+        term_set(&tuning->cost, term, term_get(&tuning->cost, term));
 }
 
 /* Rounding leaves what is within its range, but for half a unit. */

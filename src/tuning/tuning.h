@@ -133,10 +133,6 @@ struct tuning_term {
 /* Ends with one without a word. */
 extern const struct tuning_term disti_tuning_terms[];
 
-/* In units, brought into the range. */
-uint64_t disti_term_get(const struct disti_cost *cost, const struct tuning_term *term);
-void disti_term_set(struct disti_cost *cost, const struct tuning_term *term, uint64_t value);
-
 /* What a choice of algorithms is made from: costs, and choices that somebody fixed. As text too. */
 
 #define DISTI_FIXED_MAX 32

@@ -124,28 +124,12 @@ static inline bool verify_few(const struct verify *v)
     return v->ranks <= VERIFY_RANKS_FEW;
 }
 
-/* Two expressions added, in either order: a hash. */
-uint64_t disti_verify_added(uint64_t one, uint64_t other);
-
 /* Notes the first fault, at a step, or in general if step is VERIFY_NONE. Returns false. */
 bool disti_verify_fault(struct verify *v, uint32_t step, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* "rank 3, lane 1, step 4 (SEND to rank 2, chunk 5)" */
 void disti_verify_describe(const struct verify *v, uint32_t step, char *text, size_t size);
-
-/* The cell of a chunk that is followed, where the reference says, on a rank. */
-struct verify_cell *disti_verify_cell(const struct verify *v, uint32_t rank,
-                                      struct disti_chunk_ref ref, uint32_t chunk);
-
-/* Adds what the plan's steps do with the chunks that are followed. False: a fault, or lost. */
-bool disti_verify_collect(struct verify *v, const struct disti_plan *plan);
-
-/* Matches all messages, before anything runs. The same. */
-bool disti_verify_match(struct verify *v);
-
-/* Runs all steps as far as they go. The same. */
-bool disti_verify_run(struct verify *v);
 
 /* After the run of all chunks. The same. */
 bool disti_verify_races(struct verify *v);

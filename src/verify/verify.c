@@ -264,7 +264,8 @@ static void reader_free(struct reader *r)
     free(r->stamp);
 }
 
-bool disti_verify_collect(struct verify *v, const struct disti_plan *plan)
+/* Adds what the plan's steps do with the chunks that are followed. False: a fault, or lost. */
+static bool verify_collect(struct verify *v, const struct disti_plan *plan)
 {
     struct reader r = {.plan = plan};
     struct verify_rank *rank = &v->rank[plan->rank];
@@ -326,8 +327,9 @@ static struct verify_message *match_sort(struct verify_list *messages)
     return messages->items;
 }
 
+/* Matches all messages, before anything runs. The same. */
 /* Sorted alike, the k-th of the sends must be the k-th of the receives. */
-bool disti_verify_match(struct verify *v)
+static bool verify_match(struct verify *v)
 {
     const struct verify_message *send = match_sort(&v->sends), *recv = match_sort(&v->recvs);
     size_t sends = v->sends.count, recvs = v->recvs.count;
@@ -413,6 +415,9 @@ static void run_advance(struct run *run, uint32_t step)
     run_queue(run, verify_step(v, step)->lane);
 }
 
+static struct verify_cell *verify_verify_cell(const struct verify *v, uint32_t rank,
+                                              struct disti_chunk_ref ref, uint32_t chunk);
+
 /* ---- data ---- */
 
 /* Reads the step's i-th chunk, of those that begin at ref. */
@@ -421,7 +426,7 @@ static bool run_read(struct verify *v, uint32_t step, struct disti_chunk_ref ref
 {
     const struct verify_item *item = &verify_items(v, step)[i];
     ref.chunk += item->offset;
-    *value_p = *disti_verify_cell(v, verify_step(v, step)->rank, ref, item->chunk);
+    *value_p = *verify_verify_cell(v, verify_step(v, step)->rank, ref, item->chunk);
     if (!value_p->written)
         return disti_verify_fault(v, step, "reads chunk %u of %s, which is not written yet",
                                   ref.chunk, ref.space == DISTI_SCRATCH ? "scratch" : "its memory");
@@ -436,8 +441,10 @@ static void run_write(struct verify *v, uint32_t step, uint32_t i, struct verify
     const struct verify_step *s = verify_step(v, step);
     const struct verify_item *item = &verify_items(v, step)[i];
     struct disti_chunk_ref ref = {s->dst.chunk + item->offset, s->dst.space};
-    *disti_verify_cell(v, s->rank, ref, item->chunk) = value;
+    *verify_verify_cell(v, s->rank, ref, item->chunk) = value;
 }
+
+static uint64_t verify_added(uint64_t one, uint64_t other);
 
 /* Adds `other` to *value_p; both must be parts of one unfinished sum. */
 static bool run_sum(struct verify *v, uint32_t step, struct verify_cell *value_p,
@@ -449,7 +456,7 @@ static bool run_sum(struct verify *v, uint32_t step, struct verify_cell *value_p
     if (value_p->finished || other->finished)
         return disti_verify_fault(v, step, "adds to what is already finished");
     value_p->sum += other->sum;
-    value_p->order = disti_verify_added(value_p->order, other->order);
+    value_p->order = verify_added(value_p->order, other->order);
     value_p->finished = verify_step(v, step)->finish;
     if (value_p->finished && value_p->sum != v->all)
         return verify_few(v)
@@ -549,7 +556,8 @@ static bool run_deadlock(struct verify *v)
     return true;
 }
 
-bool disti_verify_run(struct verify *v)
+/* Runs all steps as far as they go. The same. */
+static bool verify_run(struct verify *v)
 {
     struct run run = {.v = v, .queue = malloc((v->lanes.count + 1) * sizeof(*run.queue))};
     bool good = run.queue;
@@ -623,7 +631,8 @@ static uint64_t verify_leaf(uint32_t rank)
     return verify_mix((uint64_t)rank + 1);
 }
 
-uint64_t disti_verify_added(uint64_t one, uint64_t other)
+/* Two expressions added, in either order: a hash. */
+static uint64_t verify_added(uint64_t one, uint64_t other)
 {
     return verify_mix(verify_mix(one) + verify_mix(other) + 1);
 }
@@ -644,8 +653,9 @@ static struct disti_plan verify_shape(const struct verify *v, uint32_t rank)
     return shape;
 }
 
-struct verify_cell *disti_verify_cell(const struct verify *v, uint32_t rank,
-                                      struct disti_chunk_ref ref, uint32_t chunk)
+/* The cell of a chunk that is followed, where the reference says, on a rank. */
+static struct verify_cell *verify_verify_cell(const struct verify *v, uint32_t rank,
+                                              struct disti_chunk_ref ref, uint32_t chunk)
 {
     uint8_t space = ref.space;
     if (space == DISTI_SCRATCH)
@@ -667,7 +677,7 @@ static void verify_fill(struct verify *v)
         struct disti_chunk_ref ref;
         for (uint32_t c = 0; c < v->count && has; c++)
             if (disti_plan_locate(&shape, DISTI_IN, v->followed[c], &ref))
-                *disti_verify_cell(v, rank, ref, c) =
+                *verify_verify_cell(v, rank, ref, c) =
                     (struct verify_cell){.sum = verify_number(v, rank),
                                          .order = verify_leaf(rank),
                                          .chunk = c,
@@ -690,7 +700,7 @@ static uint32_t verify_giver(const struct verify *v, uint32_t data)
 /* Has one chunk of one rank's output what was promised? */
 static bool verify_output(struct verify *v, uint32_t rank, struct disti_chunk_ref ref, uint32_t c)
 {
-    const struct verify_cell *cell = disti_verify_cell(v, rank, ref, c);
+    const struct verify_cell *cell = verify_verify_cell(v, rank, ref, c);
     bool reduces = disti_algorithm_reduces(v->shape.collective);
     bool finished = reduces && v->ranks > 1;
     uint64_t sum = reduces ? v->all : verify_number(v, verify_giver(v, v->followed[c]));
@@ -720,12 +730,12 @@ static uint64_t verify_order(uint32_t ranks, uint64_t *sums)
     for (uint32_t rank = 0; rank < ranks; rank++) {
         sums[count] = verify_leaf(rank);
         if (rank < 2 * (ranks - virtual_ranks))
-            sums[count] = disti_verify_added(sums[count], verify_leaf(++rank));
+            sums[count] = verify_added(sums[count], verify_leaf(++rank));
         count++;
     }
     for (; count > 1; count /= 2)
         for (uint32_t i = 0; i < count / 2; i++)
-            sums[i] = disti_verify_added(sums[2 * i], sums[2 * i + 1]);
+            sums[i] = verify_added(sums[2 * i], sums[2 * i + 1]);
     return sums[0];
 }
 
@@ -740,7 +750,7 @@ static bool verify_outputs(struct verify *v, uint64_t order)
                 continue;
             if (!verify_output(v, rank, ref, c))
                 return false;
-            if (disti_verify_cell(v, rank, ref, c)->order != order)
+            if (verify_verify_cell(v, rank, ref, c)->order != order)
                 v->verdict->ordered = false;
         }
     }
@@ -779,7 +789,7 @@ static bool verify_data_moved(struct verify *v)
     bool good = !v->lost;
     if (good) {
         verify_fill(v);
-        good = disti_verify_run(v) && verify_outputs(v, verify_order(v->ranks, sums));
+        good = verify_run(v) && verify_outputs(v, verify_order(v->ranks, sums));
     }
     free(sums);
     return good && (!verify_few(v) || disti_verify_races(v));
@@ -791,7 +801,7 @@ static bool verify_barrier(struct verify *v)
     v->knows = calloc(v->steps.count + 1, sizeof(*v->knows));
     v->lost = !v->knows;
     for (v->window = 0; v->window < v->ranks && good && !v->lost; v->window += 64)
-        good = disti_verify_run(v) && verify_met(v);
+        good = verify_run(v) && verify_met(v);
     return good;
 }
 
@@ -801,7 +811,7 @@ static void verify_all(struct verify *v)
     v->order = calloc(v->steps.count + 1, sizeof(*v->order));
     v->when = calloc(v->steps.count + 1, sizeof(*v->when));
     v->lost = !v->order || !v->when;
-    if (v->lost || !disti_verify_match(v))
+    if (v->lost || !verify_match(v))
         return;
     if (v->shape.collective == DIST_COLL_BARRIER)
         verify_barrier(v);
@@ -908,7 +918,7 @@ dist_status disti_verify(struct disti_plan *const *plans, bool in_place,
     dist_status status = DIST_OK;
     verify_open(&v, plans[0], in_place, &verdict);
     for (int rank = 0; rank < plans[0]->ranks && !v.lost; rank++)
-        if (!verify_plan(&v, plans[rank], rank, &status) || !disti_verify_collect(&v, plans[rank]))
+        if (!verify_plan(&v, plans[rank], rank, &status) || !verify_collect(&v, plans[rank]))
             break;
     return verify_close(&v, status, verdict_p);
 }
@@ -930,7 +940,7 @@ dist_status disti_verify_algorithm(const struct disti_algorithm *algorithm,
             break;
         if (rank == 0)
             verify_open(&v, plan, in_place, &verdict);
-        good = !v.lost && disti_verify_collect(&v, plan);
+        good = !v.lost && verify_collect(&v, plan);
         disti_plan_free(plan);
     }
     return verify_close(&v, status, verdict_p);

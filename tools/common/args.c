@@ -347,7 +347,12 @@ static struct completion complete_begin(const struct args *args, int count, char
     return completion;
 }
 
-void args_complete(const struct args *args, int count, char *const *words)
+/*
+ * What the last of the words may become: names of options, an option's choices, or words; nothing
+ * where any text is good, or the word is an argument of the program that another word names: the
+ * shell then offers files.
+ */
+static void args_complete(const struct args *args, int count, char *const *words)
 {
     struct completion completion = complete_begin(args, count, words);
 

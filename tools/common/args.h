@@ -75,13 +75,6 @@ struct args {
 int args_read(const struct args *args, int argc, char *const argv[], void *values, int *rest_p,
               char failure[ARGS_FAILURE]);
 
-/*
- * What the last of the words may become: names of options, an option's choices, or words; nothing
- * where any text is good, or the word is an argument of the program that another word names: the
- * shell then offers files.
- */
-void args_complete(const struct args *args, int count, char *const *words);
-
 /* A number, with K, M, G or T behind it if it is one of bytes; false: it is none. */
 bool args_number(const char *text, bool bytes, double *value_p);
 

@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <string.h>
 
+static const char *utf8_print(const char *text, FILE *to);
+
 void json_string(const char *text, FILE *to)
 {
     fputc('"', to);
@@ -74,7 +76,11 @@ static int utf8_length(const char *text)
                                                                                         : length;
 }
 
-const char *utf8_print(const char *text, FILE *to)
+/*
+ * Prints the UTF-8 character that text begins with, or the replacement for its first byte if that
+ * begins none. Returns a pointer to the remaining text. text is not "".
+ */
+static const char *utf8_print(const char *text, FILE *to)
 {
     const int length = utf8_length(text);
 

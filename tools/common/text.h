@@ -30,10 +30,4 @@ void markup_escape(const char *text, FILE *to);
 /* Replaces each byte that is not valid UTF-8: U+FFFD. */
 #define UTF8_REPLACEMENT "\xef\xbf\xbd"
 
-/*
- * Prints the UTF-8 character that text begins with, or the replacement for its first byte if that
- * begins none. Returns a pointer to the remaining text. text is not "".
- */
-const char *utf8_print(const char *text, FILE *to);
-
 #endif

@@ -56,7 +56,11 @@ static int job_alone(const struct doctor_report *report)
     return 1;
 }
 
-int doctor_job(struct doctor_report *report, int timeout_s)
+/*
+ * On every rank of a job: gathers the reports of all, and prints on rank 0 what all have, and what
+ * only some have. Returns the exit code.
+ */
+static int doctor_job(struct doctor_report *report, int timeout_s)
 {
     struct dist_options options = DIST_OPTIONS_INIT;
     struct doctor_report *reports = NULL;
@@ -110,7 +114,8 @@ static const struct args words_args = {
              "command that fixes each fault. It changes nothing.\n",
     .after = "Exit: 0 no fault, 1 a fault, or the job cannot be set up, 2 wrong usage.\n"};
 
-void doctor_examine(struct doctor_report *report)
+/* All checks, in the order in which they are shown. This process must have no threads. */
+static void doctor_examine(struct doctor_report *report)
 {
     gethostname(report->host, sizeof(report->host));
     report->clock = (double)time(NULL);

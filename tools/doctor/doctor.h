@@ -70,9 +70,6 @@ bool doctor_cgroup(const char *file, const char *controller, const char *old, ch
  */
 bool doctor_exists(const char *pattern, char *path, size_t size);
 
-/* All checks, in the order in which they are shown. This process must have no threads. */
-void doctor_examine(struct doctor_report *report);
-
 /* Parts of that: launchers, settings; the network; TLS; limits; memory; CPUs, clocks; GPUs. */
 void doctor_launch(struct doctor_report *report);
 void doctor_network(struct doctor_report *report);
@@ -82,20 +79,8 @@ void doctor_memory(struct doctor_report *report);
 void doctor_cpus(struct doctor_report *report);
 void doctor_gpu(struct doctor_report *report);
 
-/* How many CPUs this process may run on. */
-int doctor_cpu_count(void);
-
 /* Print one machine's report; return how many faults it has. */
 int doctor_print(const struct doctor_report *report, bool json, FILE *to);
-
-/* Prints a finding, with where it holds unless that is "". */
-void doctor_print_finding(const struct doctor_finding *finding, const char *where, FILE *to);
-
-/*
- * On every rank of a job: gathers the reports of all, and prints on rank 0 what all have, and what
- * only some have. Returns the exit code.
- */
-int doctor_job(struct doctor_report *report, int timeout_s);
 
 /* Compares the reports of `ranks` ranks and prints them; returns how many faults there are. */
 int doctor_compare(const struct doctor_report *reports, int ranks, FILE *to);

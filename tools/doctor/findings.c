@@ -153,7 +153,8 @@ bool doctor_cgroup(const char *file, const char *controller, const char *old, ch
 
 static const char *const print_levels[] = {"ok", "note", "FAULT"};
 
-void doctor_print_finding(const struct doctor_finding *finding, const char *where, FILE *to)
+/* Prints a finding, with where it holds unless that is "". */
+static void doctor_print_finding(const struct doctor_finding *finding, const char *where, FILE *to)
 {
     fprintf(to, "%-6s %-14s %s%s%s%s\n", print_levels[finding->level], finding->check,
             *where ? "[" : "", where, *where ? "] " : "", finding->text);

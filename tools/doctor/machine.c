@@ -312,9 +312,10 @@ void doctor_memory(struct doctor_report *report)
     memory_huge(report);
 }
 
+/* How many CPUs this process may run on. */
 /* The machine, its CPUs and clocks: quotas against threads, BLAS kernels, time. */
 
-int doctor_cpu_count(void)
+static int doctor_cpu_count(void)
 {
     for (int bits = 1024; bits <= 1 << 18; bits *= 2) {
         cpu_set_t *set = CPU_ALLOC((size_t)bits);

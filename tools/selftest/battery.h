@@ -232,11 +232,6 @@ struct variant {
 };
 void battery_run(struct battery *b, const struct operation *operation,
                  const struct variant *variant);
-/* The call must be refused, by this rank alone, and change nothing. */
-void battery_refused(struct battery *b, const struct operation *operation,
-                     const struct variant *variant);
-/* Waits for what is in flight, and checks it; the ranks compare their bits. */
-void battery_land(struct battery *b);
 
 /* case.c */
 struct test_case *case_new(struct battery *b, const struct operation *operation,

@@ -272,6 +272,9 @@ static bool sweep_supported(struct battery *b, const char *table, const struct o
     return asked;
 }
 
+static void battery_refused(struct battery *b, const struct operation *operation,
+                            const struct variant *variant);
+
 /* After a refusal the next call works as if nothing had been. */
 static void sweep_refused(struct battery *b, const struct operation *operation,
                           const struct variant *variant)
@@ -303,6 +306,8 @@ static void sweep_one(struct battery *b, const struct operation *operation, dist
         battery_run(b, operation, &variant);
     }
 }
+
+static void battery_land(struct battery *b);
 
 void sweep_support(struct battery *b, const char *table)
 {
@@ -572,7 +577,8 @@ static void run_wait_all(struct battery *b)
     }
 }
 
-void battery_land(struct battery *b)
+/* Waits for what is in flight, and checks it; the ranks compare their bits. */
+static void battery_land(struct battery *b)
 {
     if (b->flying && b->mode == MODE_FLOOD)
         run_wait_all(b);
@@ -604,8 +610,9 @@ static void run_expect_refusal(struct test_case *c, dist_status status)
     case_check_unchanged(c);
 }
 
-void battery_refused(struct battery *b, const struct operation *operation,
-                     const struct variant *variant)
+/* The call must be refused, by this rank alone, and change nothing. */
+static void battery_refused(struct battery *b, const struct operation *operation,
+                            const struct variant *variant)
 {
     struct test_case *c = case_new(b, operation, variant);
 

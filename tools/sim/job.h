@@ -55,12 +55,6 @@ struct job_result {
 };
 
 /*
- * Reads the command line. Returns -1 if there is something to do, else the exit status: what was
- * asked for, or what is wrong, has been printed.
- */
-int job_parse(int argc, char **argv, struct job *job);
-
-/*
  * "other_node=20us/10gbit/5us,step=100ns", or without any '=' the name of a tuning file; changes
  * *cost. ERR_INVALID_ARGUMENT.
  */
@@ -68,9 +62,6 @@ dist_status job_links(const char *text, struct disti_cost *cost);
 
 /* Verifies and simulates. Of what fails for single algorithms the result tells. */
 void job_run(const struct job *job, struct job_result *result);
-
-/* What is wrong with the row: of its plans, or what could not be done; "": nothing. */
-const char *job_why(const struct job *job, const struct job_row *row);
 
 void job_print(const struct job *job, const struct job_result *result, FILE *to);
 
@@ -83,10 +74,5 @@ extern const char *const job_distances[DISTI_DISTANCES];
 /* The distance of two ranks; and is it one that this topology has? */
 int job_distance(const struct disti_topology *topology, int one, int other);
 bool job_has(const struct disti_topology *topology, int distance);
-
-/* "64M", "1.5 ms", "3.2 GB/s". */
-void job_size_text(size_t bytes, char text[24]);
-void job_time_text(double seconds, char text[24]);
-void job_rate_text(double bytes_per_second, char text[24]);
 
 #endif

@@ -158,7 +158,11 @@ static dist_status options_complete(struct job *job, const struct options *optio
     return DIST_OK;
 }
 
-int job_parse(int argc, char **argv, struct job *job)
+/*
+ * Reads the command line. Returns -1 if there is something to do, else the exit status: what was
+ * asked for, or what is wrong, has been printed.
+ */
+static int job_parse(int argc, char **argv, struct job *job)
 {
     struct options options = {0};
     dist_status status;

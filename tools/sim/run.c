@@ -175,9 +175,10 @@ dist_status job_links(const char *text, struct disti_cost *cost)
 
 /* What dist_sim found out, as text, csv and json. */
 
+/* "64M", "1.5 ms", "3.2 GB/s". */
 /* ---- numbers for people ---- */
 
-void job_size_text(size_t bytes, char text[24])
+static void job_size_text(size_t bytes, char text[24])
 {
     static const char units[] = " KMGT";
     int unit = 0;
@@ -200,13 +201,13 @@ static void print_scaled(double value, const char *const *units, int count, char
     snprintf(text, 24, "%.*f %s", digits, value, units[unit]);
 }
 
-void job_time_text(double seconds, char text[24])
+static void job_time_text(double seconds, char text[24])
 {
     static const char *const units[] = {"ns", "us", "ms", "s"};
     print_scaled(seconds * 1e9, units, 4, text);
 }
 
-void job_rate_text(double bytes_per_second, char text[24])
+static void job_rate_text(double bytes_per_second, char text[24])
 {
     static const char *const units[] = {"B/s", "kB/s", "MB/s", "GB/s", "TB/s"};
     if (bytes_per_second > 0)
@@ -271,6 +272,8 @@ static const char *text_proof(const struct job *job, const struct job_row *row)
         return "WRONG";
     return row->verdict.all ? "verified" : "a sample verified";
 }
+
+static const char *job_why(const struct job *job, const struct job_row *row);
 
 /* What the links carry with the largest size. */
 static void text_detail(const struct job *job, const struct job_row *row, FILE *to)
@@ -427,7 +430,8 @@ bool job_has(const struct disti_topology *topology, int distance)
     return false;
 }
 
-const char *job_why(const struct job *job, const struct job_row *row)
+/* What is wrong with the row: of its plans, or what could not be done; "": nothing. */
+static const char *job_why(const struct job *job, const struct job_row *row)
 {
     if (row->verdict.text[0])
         return row->verdict.text;

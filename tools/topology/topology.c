@@ -95,9 +95,10 @@ dist_status topology_gather(struct topology *topology_p)
     return status;
 }
 
+/* The part that begins with that core. */
 /* This machine: its packages, NUMA nodes, cores and GPUs, by hwloc. */
 
-struct topology_part topology_part_at(const struct topology_machine *machine, int core)
+static struct topology_part topology_part_at(const struct topology_machine *machine, int core)
 {
     struct topology_part part = {machine->core[core].package, machine->core[core].numa, core, 0};
 
@@ -108,8 +109,9 @@ struct topology_part topology_part_at(const struct topology_machine *machine, in
     return part;
 }
 
-bool topology_part_has_gpu(const struct topology_machine *machine, const struct topology_part *part,
-                           int gpu)
+/* Is the GPU in that part? One without a known place is in none. */
+static bool topology_part_has_gpu(const struct topology_machine *machine,
+                                  const struct topology_part *part, int gpu)
 {
     const struct topology_gpu *of = &machine->gpu[gpu];
 
@@ -323,6 +325,9 @@ static void svg_box(FILE *to, int x, int y, int w, int h, const char *class, con
         svg_text(to, x + SVG_PAD, y + 15, "head", head);
 }
 
+static int topology_ranks_at(const struct topology *topology, int machine, int core, int gpu,
+                             char *text, size_t size);
+
 /* A core or GPU: its own name above, its ranks below, all of them where the mouse rests. */
 static void svg_cell(FILE *to, const struct topology *topology, int machine, int core, int gpu,
                      int x, int y)
@@ -510,8 +515,12 @@ static bool text_is_at(const struct topology_rank *rank, int machine, int core, 
     return rank->machine == machine && (core >= 0 ? rank->core == core : rank->gpu == gpu);
 }
 
-int topology_ranks_at(const struct topology *topology, int machine, int core, int gpu, char *text,
-                      size_t size)
+/*
+ * The ranks of a machine on that core, or, with core -1, on that GPU: "0-3,8". Cut to "0-3 +4"
+ * where size is short. Returns how many they are.
+ */
+static int topology_ranks_at(const struct topology *topology, int machine, int core, int gpu,
+                             char *text, size_t size)
 {
     int count = 0, shown = 0;
     size_t used = 0;

@@ -62,20 +62,6 @@ dist_status topology_gather(struct topology *topology_p);
 /* The same of a group's ranks; places are those of the group. */
 dist_status topology_gather_group(dist_group *group, struct topology *topology_p);
 
-/* The part that begins with that core. */
-struct topology_part topology_part_at(const struct topology_machine *machine, int core);
-
-/* Is the GPU in that part? One without a known place is in none. */
-bool topology_part_has_gpu(const struct topology_machine *machine, const struct topology_part *part,
-                           int gpu);
-
-/*
- * The ranks of a machine on that core, or, with core -1, on that GPU: "0-3,8". Cut to "0-3 +4"
- * where size is short. Returns how many they are.
- */
-int topology_ranks_at(const struct topology *topology, int machine, int core, int gpu, char *text,
-                      size_t size);
-
 void topology_print(const struct topology *topology, FILE *to);
 void topology_draw(const struct topology *topology, FILE *to);
 

@@ -12,7 +12,8 @@
 #define OBJECT_SYMBOL(info) ELF32_R_SYM(info)
 #endif
 
-size_t disti_object_value(const struct disti_object *object, ElfW(Sxword) tag)
+/* An entry of its dynamic section, as a number or an address; 0, NULL: there is none. */
+static size_t object_value(const struct disti_object *object, ElfW(Sxword) tag)
 {
     const ElfW(Dyn) *entry = object->dynamic;
 
@@ -22,9 +23,9 @@ size_t disti_object_value(const struct disti_object *object, ElfW(Sxword) tag)
 }
 
 /* Dynamic linkers put addresses there, or leave what the file says. */
-const void *disti_object_address(const struct disti_object *object, ElfW(Sxword) tag)
+static const void *object_address(const struct disti_object *object, ElfW(Sxword) tag)
 {
-    uintptr_t value = disti_object_value(object, tag), base = object->info->dlpi_addr;
+    uintptr_t value = object_value(object, tag), base = object->info->dlpi_addr;
 
     return (const void *)(value && value < base ? value + base : value);
 }
@@ -38,16 +39,16 @@ bool disti_object_open(struct disti_object *object, const struct dl_phdr_info *i
     }
     if (!object->dynamic)
         return false;
-    object->symbols = disti_object_address(object, DT_SYMTAB);
-    object->names = disti_object_address(object, DT_STRTAB);
-    object->gnu_hash = disti_object_address(object, DT_GNU_HASH);
-    object->hash = disti_object_address(object, DT_HASH);
+    object->symbols = object_address(object, DT_SYMTAB);
+    object->names = object_address(object, DT_STRTAB);
+    object->gnu_hash = object_address(object, DT_GNU_HASH);
+    object->hash = object_address(object, DT_HASH);
     return object->symbols && object->names;
 }
 
 const char *disti_object_name(const struct disti_object *object)
 {
-    size_t soname = disti_object_value(object, DT_SONAME);
+    size_t soname = object_value(object, DT_SONAME);
 
     return soname ? object->names + soname : object->info->dlpi_name;
 }
@@ -234,18 +235,18 @@ static void object_slot(const struct object_walk *walk, ElfW(Addr) offset, size_
 static void object_walk(const struct object_walk *walk)
 {
     const struct disti_object *object = walk->object;
-    const char *calls = disti_object_address(object, DT_JMPREL),
-               *end = calls + disti_object_value(object, DT_PLTRELSZ);
-    const ElfW(Rela) *pointer = disti_object_address(object, DT_RELA);
+    const char *calls = object_address(object, DT_JMPREL),
+               *end = calls + object_value(object, DT_PLTRELSZ);
+    const ElfW(Rela) *pointer = object_address(object, DT_RELA);
     size_t entry =
-        disti_object_value(object, DT_PLTREL) == DT_RELA ? sizeof(ElfW(Rela)) : sizeof(ElfW(Rel));
+        object_value(object, DT_PLTREL) == DT_RELA ? sizeof(ElfW(Rela)) : sizeof(ElfW(Rel));
 
     for (; calls && calls < end; calls += entry) {
         const ElfW(Rel) *call = (const void *)calls;
 
         object_slot(walk, call->r_offset, OBJECT_SYMBOL(call->r_info), true);
     }
-    for (size_t n = disti_object_value(object, DT_RELASZ) / sizeof(*pointer); n; n--, pointer++) {
+    for (size_t n = object_value(object, DT_RELASZ) / sizeof(*pointer); n; n--, pointer++) {
         if (!pointer->r_addend)
             object_slot(walk, pointer->r_offset, OBJECT_SYMBOL(pointer->r_info), false);
     }

@@ -20,10 +20,6 @@ struct disti_object {
 /* False: it has no symbols. It borrows info. */
 bool disti_object_open(struct disti_object *object, const struct dl_phdr_info *info);
 
-/* An entry of its dynamic section, as a number or an address; 0, NULL: there is none. */
-size_t disti_object_value(const struct disti_object *object, ElfW(Sxword) tag);
-const void *disti_object_address(const struct disti_object *object, ElfW(Sxword) tag);
-
 /* The address of what the object itself defines by that name; NULL: it does not. */
 void *disti_object_find(const struct disti_object *object, const char *name);
 
