@@ -34,3 +34,55 @@ install-data-local:
 uninstall-local:
 	cd '$(DESTDIR)$(completiondir)' && rm -f dist_info $(completed)
 completed = dist_bench dist_sim distrun train_mnist train_cifar10
+
+# dist_sim, the tool for plans. It links the library's insides, since plans are not public.
+bin_PROGRAMS += dist_sim
+dist_sim_SOURCES = \
+	tools/sim/draw.c \
+	tools/sim/job.h \
+	tools/sim/main.c \
+	tools/sim/run.c
+dist_sim_LDADD = libcommon.la libdist_core.la
+
+# dist_info doctor.
+dist_info_SOURCES += \
+	tools/doctor/findings.c \
+	tools/doctor/doctor.c \
+	tools/doctor/doctor.h \
+	tools/doctor/machine.c \
+	tools/doctor/network.c
+
+# dist_info env.
+dist_info_SOURCES += \
+	tools/env.h \
+	tools/env.c
+
+# dist_info flight.
+dist_info_SOURCES += \
+	tools/flight.h \
+	tools/flight.c
+
+# Machines, and the ranks on them: dist_info topology; train_mnist draws them too.
+noinst_LTLIBRARIES += libtopology.la
+libtopology_la_LIBTOOLFLAGS = $(static_only)
+libtopology_la_CPPFLAGS = $(AM_CPPFLAGS) $(HWLOC_CFLAGS)
+libtopology_la_SOURCES = \
+	tools/topology/topology.c \
+	tools/topology/topology.h
+libtopology_la_LIBADD = $(HWLOC_LIBS)
+
+dist_info_SOURCES += tools/topology/command.c
+
+# The battery that runs against every backend and transport: dist_info selftest, and the tests'.
+noinst_LTLIBRARIES += libselftest.la
+libselftest_la_LIBTOOLFLAGS = $(static_only)
+libselftest_la_SOURCES = \
+	tools/selftest/battery.h \
+	tools/selftest/case.c \
+	tools/selftest/cases_collectives.c \
+	tools/selftest/cases_other.c \
+	tools/selftest/command.c \
+	tools/selftest/data.c \
+	tools/selftest/run.c \
+	tools/selftest/selftest.h
+libselftest_la_LIBADD = libcommon.la
