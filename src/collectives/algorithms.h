@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The algorithms, for the table: one file each. */
+/* The algorithms of the table, each a function that writes a plan. */
 #ifndef DISTI_COLLECTIVES_ALGORITHMS_H
 #define DISTI_COLLECTIVES_ALGORITHMS_H
 

@@ -213,11 +213,8 @@ found "every backend has its row and its man entry"
 
 sow
 c_file src/collectives/algorithms.def 'ALGORITHM(BARRIER, barrier, tree,' '    .summary = "few steps")'
-printf '# %s\n# Rows: from the table.\nrows = src/collectives/barrier/tree.c\n# Rows end.\n' "$licence" \
-    >"$tree/src/collectives/local.mk"
-echo 'include src/collectives/local.mk' >>"$tree/Makefile.am"
 printf '.\\" Rows: from the table.\n.\\" Rows end.\n%.0s' 1 2 >>"$tree/man/dist.7"
-found "every algorithm is in the build and in dist(7)"
+found "every algorithm is in dist(7)"
 
 sow
 c_file src/transports/tcp.c 'const char *a = "DIST_PORT", *b = "DIST_PORTS";'

@@ -231,7 +231,7 @@ rule_backends()
     done
 }
 
-# Each row of the table of algorithms is in the build and in dist(7).
+# Each row of the table of algorithms is in dist(7).
 rule_algorithms()
 {
     local wrong

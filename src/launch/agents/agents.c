@@ -129,8 +129,9 @@ bool disti_agents_is_server(const struct disti_agents *agents)
     return agents->server != NULL;
 }
 
-bool disti_agents_client_move(struct disti_agents *agents, struct disti_agents_event *event_p,
-                              int64_t *when_p)
+/* True: *event_p is set. *when_p is lowered to when it must be called again. */
+static bool agents_client_move(struct disti_agents *agents, struct disti_agents_event *event_p,
+                               int64_t *when_p)
 {
     enum agents_client_state state = agents->client.state;
 
@@ -151,7 +152,7 @@ bool disti_agents_next_event(struct disti_agents *agents, struct disti_agents_ev
     for (int turn = 0; turn < TURNS_MAX; turn++) {
         when = INT64_MAX;
         again = agents->server && disti_agents_server_move(agents->server, &when);
-        is_event = disti_agents_client_move(agents, event_p, &when);
+        is_event = agents_client_move(agents, event_p, &when);
         if (is_event || !again)
             break;
     }

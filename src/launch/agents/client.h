@@ -66,10 +66,6 @@ dist_status disti_agents_serve(struct disti_agents *agents);
 void disti_agents_client_begin(struct disti_agents *agents);
 void disti_agents_client_end(struct disti_agents *agents);
 
-/* True: *event_p is set. *when_p is lowered to when it must be called again. */
-bool disti_agents_client_move(struct disti_agents *agents, struct disti_agents_event *event_p,
-                              int64_t *when_p);
-
 /* hear.c: what a member hears. The same. */
 bool disti_agents_client_hear(struct disti_agents *agents, struct disti_agents_event *event_p,
                               int64_t *when_p);

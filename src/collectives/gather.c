@@ -14,7 +14,7 @@
  * Steps: log2 n in sequence. Bytes sent by a rank: the blocks of its subtree.
  */
 #include "collectives/algorithms.h"
-#include "collectives/common/subtree.h"
+#include "collectives/common.h"
 
 /* At the root: what came packed goes to where it belongs. */
 static void gather_unpack(struct disti_builder *b, uint16_t lane, const uint32_t *list,
@@ -85,4 +85,29 @@ void disti_gather_binomial(const struct disti_shape *shape, struct disti_builder
         gather_end(shape, b, &tree, list);
     else
         gather_send_to_parent(shape, b, &tree, list);
+}
+
+/*
+ * Gather of everybody to the root: each rank sends its block, straight to where it belongs.
+ *
+ * A lane a peer at the root, so that it waits for no slow one before taking from the rest. Blocks
+ * may differ in size. Steps: 1. Messages: n - 1.
+ */
+
+void disti_gather_direct(const struct disti_shape *shape, struct disti_builder *b)
+{
+    uint32_t own = (uint32_t)shape->rank;
+    disti_build_chunks(b, 1);
+    if (shape->rank != shape->root) {
+        disti_build_send(b, .lane = disti_build_lane(b, 0), .peer = shape->root, .src = disti_in(0),
+                         .data = own);
+        return;
+    }
+    for (int i = 1; i < shape->ranks; i++) {
+        uint32_t from = (uint32_t)disti_chain_rank(shape->topology, shape->root, i);
+        disti_build_recv(b, .lane = disti_build_lane(b, 0), .peer = (int)from,
+                         .dst = disti_out(from), .data = from);
+    }
+    disti_build_copy(b, .lane = disti_build_lane(b, 0), .dst = disti_out(own), .src = disti_in(0),
+                     .data = own);
 }

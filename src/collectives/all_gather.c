@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * All-gather around a ring: Thakur, Rabenseifner, Gropp, 2005.
+ *
+ *   block i:   i --> i + 1 --> i + 2 --> ... --> i - 1     (positions), n - 1 hops
+ *
+ * Each block is cut into segments that follow each other. Steps: n - 1 hops in sequence. Bytes
+ * sent by a rank: n - 1 blocks.
+ */
+#include "collectives/algorithms.h"
+#include "topology/topology.h"
+
+struct ring {
+    const struct disti_shape *shape;
+    struct disti_builder *b;
+    uint16_t send, recv;
+};
+
+/* Chunk of a segment of a position's block; positions count backwards too. */
+static uint32_t ring_chunk(const struct ring *r, int position, uint32_t segment)
+{
+    int n = r->shape->ranks;
+    uint32_t owner = (uint32_t)r->shape->topology->order[(position + n) % n];
+    return owner * r->shape->segments + segment;
+}
+
+/* To the next rank: the block, each segment once it has come; the own one from IN. */
+static void ring_send_block(const struct ring *r, int position, bool own)
+{
+    for (uint32_t s = 0; s < r->shape->segments; s++) {
+        uint32_t chunk = ring_chunk(r, position, s);
+        disti_build_send(r->b, .lane = r->send,
+                         .after = own ? DISTI_NOW : disti_build_written(r->b, chunk),
+                         .peer = disti_ring_next(r->shape->topology, r->shape->rank),
+                         .src = own ? disti_in(s) : disti_out(chunk), .data = chunk);
+    }
+}
+
+/* From the rank before. */
+static void ring_recv_block(const struct ring *r, int position)
+{
+    for (uint32_t s = 0; s < r->shape->segments; s++) {
+        uint32_t chunk = ring_chunk(r, position, s);
+        disti_build_recv(r->b, .lane = r->recv,
+                         .peer = disti_ring_previous(r->shape->topology, r->shape->rank),
+                         .dst = disti_out(chunk), .data = chunk);
+    }
+}
+
+void disti_all_gather_ring(const struct disti_shape *shape, struct disti_builder *b)
+{
+    int i = shape->topology->position[shape->rank];
+    uint32_t own = (uint32_t)shape->rank * shape->segments;
+    disti_build_chunks(b, shape->segments);
+    disti_build_copy(b, .lane = disti_build_lane(b, 0), .dst = disti_out(own), .src = disti_in(0),
+                     .data = own, .chunks = shape->segments);
+    struct ring r = {.shape = shape, .b = b};
+    r.send = disti_build_lane(b, 0);
+    r.recv = disti_build_lane(b, 0);
+    for (int hop = 0; hop < shape->ranks - 1; hop++) {
+        ring_send_block(&r, i - hop, hop == 0);
+        ring_recv_block(&r, i - hop - 1);
+    }
+}
+
+/*
+ * All-gather by doubling distances: Bruck, Ho, Kipnis, Upfal, Weathersby, "Efficient algorithms for
+ * all-to-all communications in multiport message-passing systems", 1997.
+ *
+ *   before round k rank r has the 2^k blocks from its own on; it hands them to rank r - 2^k and
+ *   gets the next ones from rank r + 2^k:
+ *
+ *     rank 5 of 7:   5 | 6 | 0 1 | 2 3 4         (the last round brings what is left)
+ *
+ * Each block goes straight to where it belongs in OUT. What a rank forwards begins at block 0
+ * behind the last block, so it is one message or two (where blocks may lie anywhere: one a block).
+ * Steps: log2 n, rounded up. Bytes sent by a rank: n - 1 blocks.
+ */
+
+/* Blocks that follow `first` in memory, of `count` that follow it round the end. */
+static uint32_t bruck_run(const struct disti_shape *shape, uint32_t first, uint32_t count)
+{
+    uint32_t left = (uint32_t)shape->ranks - first;
+    if (disti_collective_uneven(shape->collective))
+        return 1;
+    return count < left ? count : left;
+}
+
+void disti_all_gather_bruck(const struct disti_shape *shape, struct disti_builder *b)
+{
+    uint32_t ranks = (uint32_t)shape->ranks, own = (uint32_t)shape->rank;
+    disti_build_chunks(b, 1);
+    uint16_t send = disti_build_lane(b, 0), recv = disti_build_lane(b, 0);
+    struct disti_step_ref has =
+        disti_build_copy(b, .lane = recv, .dst = disti_out(own), .src = disti_in(0), .data = own);
+    for (uint32_t distance = 1; distance < ranks; distance *= 2) {
+        uint32_t count = distance < ranks - distance ? distance : ranks - distance;
+        uint32_t to = (own + ranks - distance) % ranks, from = (own + distance) % ranks, run;
+        struct disti_step_ref before = has;
+        for (uint32_t i = 0; i < count; i += run) {
+            uint32_t block = (own + i) % ranks;
+            run = bruck_run(shape, block, count - i);
+            disti_build_send(b, .lane = send, .after = before, .peer = (int)to,
+                             .src = disti_out(block), .data = block, .chunks = run);
+        }
+        for (uint32_t i = 0; i < count; i += run) {
+            uint32_t block = (from + i) % ranks;
+            run = bruck_run(shape, block, count - i);
+            has = disti_build_recv(b, .lane = recv, .peer = (int)from, .dst = disti_out(block),
+                                   .data = block, .chunks = run);
+        }
+    }
+}
+
+/*
+ * All-gather by neighbour exchange: Chen, Zhang, Zhang, Yuan, "Performance evaluation of allgather
+ * algorithms on terascale Linux cluster with fast Ethernet", 2005.
+ *
+ *   positions   0     1     2     3     4     5
+ *   round 0     <----->     <----->     <----->     own blocks: each has its own pair now
+ *   round 1     -->   <----->     <----->   <--     pairs: 0 gets 4 5, 1 gets 2 3, 2 gets 0 1
+ *   round 2     <----->     <----->     <----->     the pair that came last: 0 gets 2 3
+ *
+ * Half of the ring's rounds, each with a neighbour in both directions at once. A pair is one
+ * message if its blocks lie together, else two. An odd number of ranks cannot be paired: the ring
+ * then (all_gather/ring.c).
+ * Steps: n / 2 in sequence. Bytes sent by a rank: n - 1 blocks.
+ */
+
+struct exchange {
+    const struct disti_shape *shape;
+    struct disti_builder *b;
+    uint16_t send, recv;
+    struct disti_step_ref has; /* what came last is here */
+};
+
+/* The block of a position; positions count round the ring, backwards too. */
+static uint32_t exchange_block(const struct exchange *e, int position)
+{
+    int n = e->shape->ranks;
+    return (uint32_t)e->shape->topology->order[(position % n + n) % n];
+}
+
+/* How many of the `count` blocks from a position on lie together: the first, or both. */
+static int exchange_run(const struct exchange *e, int position, int count)
+{
+    bool both = exchange_block(e, position + 1) == exchange_block(e, position) + 1;
+    return both ? count : 1;
+}
+
+static void exchange_send(const struct exchange *e, int peer, int position, int count)
+{
+    for (int i = 0, run; i < count; i += run) {
+        uint32_t block = exchange_block(e, position + i);
+        run = exchange_run(e, position + i, count - i);
+        disti_build_send(e->b, .lane = e->send, .after = e->has, .peer = peer,
+                         .src = disti_out(block), .data = block, .chunks = (uint32_t)run);
+    }
+}
+
+static void exchange_recv(struct exchange *e, int peer, int position, int count)
+{
+    for (int i = 0, run; i < count; i += run) {
+        uint32_t block = exchange_block(e, position + i);
+        run = exchange_run(e, position + i, count - i);
+        e->has = disti_build_recv(e->b, .lane = e->recv, .peer = peer, .dst = disti_out(block),
+                                  .data = block, .chunks = (uint32_t)run);
+    }
+}
+
+/* Is a position's neighbour in a round the one on its left? */
+static bool exchange_left(int position, int round)
+{
+    return (position % 2 == 0) == (round % 2);
+}
+
+/* The pair that a position gets in a round: from each side in turn, always one further away. */
+static int exchange_pair(int position, int round)
+{
+    int own = position - position % 2, away = (round + 1) / 2 * 2;
+    return exchange_left(position, round) ? own - away : own + away;
+}
+
+void disti_all_gather_neighbour_exchange(const struct disti_shape *shape, struct disti_builder *b)
+{
+    if (shape->ranks % 2) {
+        disti_all_gather_ring(shape, b);
+        return;
+    }
+    int p = shape->topology->position[shape->rank];
+    uint32_t own = (uint32_t)shape->rank;
+    disti_build_chunks(b, 1);
+    struct exchange e = {.shape = shape, .b = b};
+    e.send = disti_build_lane(b, 0);
+    e.recv = disti_build_lane(b, 0);
+    e.has =
+        disti_build_copy(b, .lane = e.recv, .dst = disti_out(own), .src = disti_in(0), .data = own);
+    for (int round = 0; round < shape->ranks / 2; round++) {
+        int neighbour = exchange_left(p, round) ? p - 1 : p + 1;
+        int peer = (int)exchange_block(&e, neighbour);
+        exchange_send(&e, peer, round ? exchange_pair(p, round - 1) : p, round ? 2 : 1);
+        exchange_recv(&e, peer, round ? exchange_pair(p, round) : neighbour, round ? 2 : 1);
+    }
+}
+
+/*
+ * All-gather of everybody with everybody: each rank sends its block to all the others.
+ *
+ * A lane a peer and direction, so nobody waits for a slow one before taking from the rest. Rank i
+ * starts with the rank after it on the ring. Steps: 1. Messages of a rank: n - 1.
+ */
+
+void disti_all_gather_direct(const struct disti_shape *shape, struct disti_builder *b)
+{
+    const struct disti_topology *topology = shape->topology;
+    int position = topology->position[shape->rank], ranks = shape->ranks;
+    uint32_t own = (uint32_t)shape->rank;
+    disti_build_chunks(b, 1);
+    for (int i = 1; i < ranks; i++) {
+        int to = topology->order[(position + i) % ranks];
+        int from = topology->order[(position + ranks - i) % ranks];
+        disti_build_send(b, .lane = disti_build_lane(b, 0), .peer = to, .src = disti_in(0),
+                         .data = own);
+        disti_build_recv(b, .lane = disti_build_lane(b, 0), .peer = from,
+                         .dst = disti_out((uint32_t)from), .data = (uint32_t)from);
+    }
+    disti_build_copy(b, .lane = disti_build_lane(b, 0), .dst = disti_out(own), .src = disti_in(0),
+                     .data = own);
+}
+
+/*
+ * All-gather across the nodes first, then inside them.
+ *
+ *   node 0: ranks 0 1 2        node 1: ranks 3 4 5        node 2: ranks 6 7 8
+ *
+ *     1. the i-th ranks of all nodes gather their blocks: 0 3 6, 1 4 7, 2 5 8   (a ring each)
+ *     2. in each node each rank sends what it has to the others              (direct)
+ *
+ * A segment goes on inside the node as soon as it has come. So a block enters each node once, and
+ * the ring has as many hops as there are nodes. Where nodes differ in their number of ranks, there
+ * are no i-th ranks: one ring of all then (all_gather/ring.c). Blocks may differ in size.
+ *
+ * With m ranks on each of N nodes: steps: N in sequence. Bytes sent over the network by a rank:
+ * N - 1 blocks; inside the node (m - 1) N.
+ */
+
+enum { CHANNEL_RING, CHANNEL_NODE };
+
+struct gather {
+    const struct disti_shape *shape;
+    struct disti_builder *b;
+    int node, nodes, size, index; /* index: of the rank in its node */
+};
+
+/* Chunk s of the block that the `index`-th rank of the node has at hop `hop` on its ring. */
+static uint32_t gather_chunk(const struct gather *g, int index, int hop, uint32_t s)
+{
+    int node = (g->node + g->nodes - hop) % g->nodes;
+    uint32_t owner = (uint32_t)disti_node_member(g->shape->topology, node, index);
+    return owner * g->shape->segments + s;
+}
+
+static struct disti_chunk_ref gather_value(const struct gather *g, int hop, uint32_t chunk)
+{
+    return hop == 0 ? disti_build_in(g->b, chunk) : disti_out(chunk);
+}
+
+static void gather_ring(const struct gather *g)
+{
+    const struct disti_topology *topology = g->shape->topology;
+    int next = disti_node_member(topology, (g->node + 1) % g->nodes, g->index);
+    int previous = disti_node_member(topology, (g->node + g->nodes - 1) % g->nodes, g->index);
+    uint16_t send = disti_build_lane(g->b, CHANNEL_RING);
+    uint16_t recv = disti_build_lane(g->b, CHANNEL_RING);
+    for (int hop = 0; hop < g->nodes - 1; hop++) {
+        for (uint32_t s = 0; s < g->shape->segments; s++) {
+            uint32_t out = gather_chunk(g, g->index, hop, s);
+            uint32_t in = gather_chunk(g, g->index, hop + 1, s);
+            struct disti_step_ref has = hop == 0 ? DISTI_NOW : disti_build_written(g->b, out);
+            disti_build_send(g->b, .lane = send, .after = has, .peer = next,
+                             .src = gather_value(g, hop, out), .data = out);
+            disti_build_recv(g->b, .lane = recv, .peer = previous, .dst = disti_out(in),
+                             .data = in);
+        }
+    }
+}
+
+/* With the i-th rank after this one in the node: all that it has, all that this one has. */
+static void gather_mates(const struct gather *g, int i)
+{
+    const struct disti_topology *topology = g->shape->topology;
+    int to = (g->index + i) % g->size, from = (g->index + g->size - i) % g->size;
+    uint16_t send = disti_build_lane(g->b, CHANNEL_NODE);
+    uint16_t recv = disti_build_lane(g->b, CHANNEL_NODE);
+    for (int hop = 0; hop < g->nodes; hop++) {
+        for (uint32_t s = 0; s < g->shape->segments; s++) {
+            uint32_t out = gather_chunk(g, g->index, hop, s);
+            uint32_t in = gather_chunk(g, from, hop, s);
+            struct disti_step_ref has = hop == 0 ? DISTI_NOW : disti_build_written(g->b, out);
+            disti_build_send(g->b, .lane = send, .after = has,
+                             .peer = disti_node_member(topology, g->node, to),
+                             .src = gather_value(g, hop, out), .data = out);
+            disti_build_recv(g->b, .lane = recv, .peer = disti_node_member(topology, g->node, from),
+                             .dst = disti_out(in), .data = in);
+        }
+    }
+}
+
+void disti_all_gather_hierarchical(const struct disti_shape *shape, struct disti_builder *b)
+{
+    const struct disti_topology *topology = shape->topology;
+    if (!topology->uniform) {
+        disti_all_gather_ring(shape, b);
+        return;
+    }
+    int node = disti_node_of(topology, shape->rank);
+    struct gather g = {.shape = shape,
+                       .b = b,
+                       .node = node,
+                       .nodes = topology->nodes,
+                       .size = disti_node_size(topology, node),
+                       .index = topology->position[shape->rank] - topology->node_first[node]};
+    uint32_t own = (uint32_t)shape->rank * shape->segments;
+    disti_build_chunks(b, shape->segments);
+    gather_ring(&g);
+    for (int i = 1; i < g.size; i++)
+        gather_mates(&g, i);
+    disti_build_copy(b, .lane = disti_build_lane(b, 0), .dst = disti_out(own), .src = disti_in(0),
+                     .data = own, .chunks = shape->segments);
+}

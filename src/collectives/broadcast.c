@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Broadcast over a binomial tree: Thakur, Rabenseifner, Gropp, 2005; built inside the nodes first
+ * (disti_tree_binomial), so that each node is reached over the network once.
+ *
+ *          0
+ *       /  |  \          who has the data hands it on, to the largest subtree first
+ *      4   2   1
+ *     /|   |
+ *    6 5   3
+ *    |
+ *    7
+ *
+ * Steps: log2 n in sequence. Bytes sent by a rank: up to log2 n vectors.
+ */
+#include "collectives/algorithms.h"
+#include "collectives/common.h"
+#include "topology/topology.h"
+
+void disti_broadcast_binomial(const struct disti_shape *shape, struct disti_builder *b)
+{
+    struct disti_tree_neighbours tree;
+    disti_tree_binomial(shape->topology, shape->root, shape->rank, &tree);
+    disti_build_chunks(b, 1);
+    if (tree.parent >= 0)
+        disti_build_recv(b, .lane = disti_build_lane(b, 0), .peer = tree.parent,
+                         .dst = disti_out(0));
+    for (int i = 0; i < tree.children; i++)
+        disti_build_send(b, .lane = disti_build_lane(b, 0), .after = disti_build_written(b, 0),
+                         .peer = tree.child[i], .src = disti_out(0));
+}
+
+/*
+ * Broadcast down a pipelined chain, as the fragmenting algorithms of Pjesivac-Grbovic et al.,
+ * "Performance analysis of MPI collective operations", 2007.
+ *
+ *   root --3 2 1--> rank --3 2 1--> rank --3 2 1--> ...      segments follow each other
+ *
+ * The chain is the ring, begun at the root with the rest of the root's node: each node is entered
+ * once. Steps: n - 2 + segments in sequence. Bytes sent by a rank: one vector.
+ */
+
+void disti_broadcast_chain(const struct disti_shape *shape, struct disti_builder *b)
+{
+    int position = disti_chain_position(shape->topology, shape->root, shape->rank);
+    disti_build_chunks(b, shape->segments);
+    if (position > 0) {
+        uint16_t lane = disti_build_lane(b, 0);
+        int previous = disti_chain_rank(shape->topology, shape->root, position - 1);
+        for (uint32_t c = 0; c < shape->segments; c++)
+            disti_build_recv(b, .lane = lane, .peer = previous, .dst = disti_out(c), .data = c);
+    }
+    if (position < shape->ranks - 1) {
+        uint16_t lane = disti_build_lane(b, 0);
+        int next = disti_chain_rank(shape->topology, shape->root, position + 1);
+        for (uint32_t c = 0; c < shape->segments; c++)
+            disti_build_send(b, .lane = lane, .after = disti_build_written(b, c), .peer = next,
+                             .src = disti_out(c), .data = c);
+    }
+}
+
+/*
+ * Broadcast over two binary trees: Sanders, Speck, Traeff, "Two-tree algorithms for full
+ * bandwidth broadcast, reduction and scan", 2009; pipelined.
+ *
+ *              root
+ *        even /    \ odd chunks          both trees span all the other ranks;
+ *       tree 0      tree 1               inner in one is leaf in the other
+ *
+ * The trees are built over the machines and inside each again (topology/trees.c); the root stands
+ * outside of both. Steps: log2 n + 2 segments in sequence. Bytes sent by a rank on one machine: one
+ * vector at most; by a machine to others: the same.
+ */
+
+/* The chunks of tree t: t, t + 2, ... */
+static void tree_send(const struct disti_shape *shape, struct disti_builder *b, int which,
+                      int child)
+{
+    uint16_t lane = disti_build_lane(b, (uint16_t)which);
+    for (uint32_t c = (uint32_t)which; c < 2 * shape->segments; c += 2)
+        disti_build_send(b, .lane = lane, .after = disti_build_written(b, c), .peer = child,
+                         .src = disti_out(c), .data = c);
+}
+
+static void tree_recv(const struct disti_shape *shape, struct disti_builder *b, int which,
+                      int parent)
+{
+    uint16_t lane = disti_build_lane(b, (uint16_t)which);
+    for (uint32_t c = (uint32_t)which; c < 2 * shape->segments; c += 2)
+        disti_build_recv(b, .lane = lane, .peer = parent, .dst = disti_out(c), .data = c);
+}
+
+void disti_broadcast_tree(const struct disti_shape *shape, struct disti_builder *b)
+{
+    disti_build_chunks(b, 2 * shape->segments);
+    for (int which = 0; which < 2; which++) {
+        struct disti_tree_neighbours tree;
+        disti_tree_double_rooted(shape->topology, which, shape->root, shape->rank, &tree);
+        if (tree.parent >= 0)
+            tree_recv(shape, b, which, tree.parent);
+        for (int i = 0; i < tree.children; i++)
+            tree_send(shape, b, which, tree.child[i]);
+    }
+}
+
+/*
+ * Broadcast as a scatter and an all-gather: van de Geijn; Barnett et al., "Interprocessor
+ * collective communication library (InterCom)", 1994.
+ *
+ *   the vector is cut into n slices, the i-th for position i of the chain (chain.h):
+ *
+ *     scatter, down a binomial tree        position 0 of 6: 0 1 2 3 4 5
+ *                                             4: 4 5     2: 2 3     1: 1        3: 3     5: 5
+ *     all-gather, round the chain          each forwards what its next does not have
+ *
+ * Each slice is cut into segments that follow each other round the chain.
+ * Steps: log2 n + n - 1 in sequence. Bytes sent by a rank: about 2 vectors at most (the root),
+ * about one by the others.
+ */
+
+struct spread {
+    const struct disti_shape *shape;
+    struct disti_builder *b;
+    int position; /* of this rank on the chain */
+};
+
+enum { CHANNEL_SCATTER, CHANNEL_GATHER };
+
+static int spread_rank(const struct spread *s, int position)
+{
+    return disti_chain_rank(s->shape->topology, s->shape->root, position);
+}
+
+/* The tree gives a position the slices from its own up to this one. */
+static int spread_end(int position, int ranks)
+{
+    int64_t end = position + (int64_t)(position & -position);
+    return position == 0 || end > ranks ? ranks : (int)end;
+}
+
+static void spread_scatter(const struct spread *s)
+{
+    int position = s->position, ranks = s->shape->ranks, end = spread_end(position, ranks);
+    uint32_t segments = s->shape->segments, first = (uint32_t)position * segments;
+    if (position > 0)
+        disti_build_recv(s->b, .lane = disti_build_lane(s->b, CHANNEL_SCATTER),
+                         .peer = spread_rank(s, position & (position - 1)), .dst = disti_out(first),
+                         .data = first, .chunks = (uint32_t)(end - position) * segments);
+    struct disti_step_ref has = disti_build_written(s->b, first);
+    int64_t bit = 1;
+    while (position + 2 * bit < end)
+        bit *= 2;
+    for (; bit > 0 && position + bit < end; bit /= 2) {
+        int child = (int)(position + bit);
+        uint32_t chunk = (uint32_t)child * segments;
+        disti_build_send(s->b, .lane = disti_build_lane(s->b, CHANNEL_SCATTER), .after = has,
+                         .peer = spread_rank(s, child), .src = disti_out(chunk), .data = chunk,
+                         .chunks = (uint32_t)(spread_end(child, ranks) - child) * segments);
+    }
+}
+
+/* Slice of hop h: what this position forwards to the next one, if that has not got it from the
+ * tree. */
+static void spread_forward(const struct spread *s, int hop, uint16_t send, uint16_t recv)
+{
+    int ranks = s->shape->ranks, next = (s->position + 1) % ranks,
+        previous = (s->position + ranks - 1) % ranks;
+    int out = (s->position + ranks - hop) % ranks, in = (previous + ranks - hop) % ranks;
+    uint32_t segments = s->shape->segments;
+    for (uint32_t i = 0; i < segments; i++) {
+        uint32_t chunk = (uint32_t)out * segments + i, comes = (uint32_t)in * segments + i;
+        if (out < next || out >= spread_end(next, ranks))
+            disti_build_send(s->b, .lane = send, .after = disti_build_written(s->b, chunk),
+                             .peer = spread_rank(s, next), .src = disti_out(chunk), .data = chunk);
+        if (in < s->position || in >= spread_end(s->position, ranks))
+            disti_build_recv(s->b, .lane = recv, .peer = spread_rank(s, previous),
+                             .dst = disti_out(comes), .data = comes);
+    }
+}
+
+void disti_broadcast_scatter_all_gather(const struct disti_shape *shape, struct disti_builder *b)
+{
+    struct spread s = {shape, b, disti_chain_position(shape->topology, shape->root, shape->rank)};
+    disti_build_chunks(b, (uint32_t)shape->ranks * shape->segments);
+    spread_scatter(&s);
+    uint16_t send = disti_build_lane(b, CHANNEL_GATHER), recv = disti_build_lane(b, CHANNEL_GATHER);
+    for (int hop = 0; hop < shape->ranks - 1; hop++)
+        spread_forward(&s, hop, send, recv);
+}

@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Reduce over a binomial tree: Thakur, Rabenseifner, Gropp, "Optimization of collective
+ * communication operations in MPICH", 2005; built inside the nodes first (disti_tree_binomial), so
+ * that each node sends over the network once.
+ *
+ *          0
+ *       /  |  \          who has the sum of its children's vectors and its own hands it up;
+ *      4   2   1         the smallest subtree is ready first
+ *     /|   |
+ *    6 5   3
+ *    |
+ *    7
+ *
+ * Steps: log2 n in sequence. Bytes sent by a rank: one vector.
+ */
+#include "collectives/algorithms.h"
+#include "collectives/common.h"
+#include "topology/topology.h"
+
+void disti_reduce_binomial(const struct disti_shape *shape, struct disti_builder *b)
+{
+    struct disti_tree_neighbours tree;
+    disti_tree_binomial(shape->topology, shape->root, shape->rank, &tree);
+    disti_build_chunks(b, 1);
+    disti_build_scratch(b, 1);
+    uint16_t lane = disti_build_lane(b, 0);
+    struct disti_chunk_ref value = disti_in(0),
+                           sum = tree.parent < 0 ? disti_out(0) : disti_scratch(0);
+    for (int i = tree.children - 1; i >= 0; i--) {
+        disti_build_recv_reduce(b, .lane = lane, .peer = tree.child[i], .dst = sum, .src = value,
+                                .finish = tree.parent < 0 && i == 0);
+        value = sum;
+    }
+    if (tree.parent >= 0)
+        disti_build_send(b, .lane = lane, .peer = tree.parent, .src = value);
+}
+
+/*
+ * Reduce over a binomial tree whose shape is the order of reproducible results (plan.h), whoever is
+ * its root; pipelined.
+ *
+ *   virtual    0   1   2   3   4   5   6   7      root 5: who has the bits of 5 so far
+ *   round 0      ->      ->      ->      ->       goes on
+ *   round 1        --------->        <-------
+ *   round 2                ---------->
+ *
+ * In round k the two whose virtual ranks differ in bit k, and who have gone on so far, come
+ * together: the one with the root's bit receives. Two ranks that are folded together (fold.h)
+ * begin: the even one receives, or the root. What passes is in a few slots of scratch. Steps: log2
+ * n (+ 1) + segments in sequence. Bytes sent by a rank: one vector.
+ */
+
+struct cube {
+    const struct disti_shape *shape;
+    struct disti_builder *b;
+    struct disti_fold fold;
+    int virtual_rank, virtual_root;
+};
+
+/* The virtual rank of a rank, or of the two that are folded together. */
+static int cube_virtual_rank(int ranks, int rank)
+{
+    struct disti_fold fold = disti_fold(ranks, rank);
+    return fold.virtual_rank < 0 ? rank / 2 : fold.virtual_rank;
+}
+
+/* The rank that goes on for a virtual rank. */
+static int cube_rank(const struct cube *c, int virtual_rank)
+{
+    return virtual_rank == c->virtual_root ? c->shape->root
+                                           : disti_fold_position(&c->fold, virtual_rank);
+}
+
+/* The round in which this virtual rank sends its sum; rounds: never, it is the root's. */
+static int cube_rounds(const struct cube *c)
+{
+    int differ = c->virtual_rank ^ c->virtual_root;
+    return differ ? __builtin_ctz((unsigned)differ) : c->fold.rounds;
+}
+
+/* The sum of chunk at this rank, and where it goes; the window says when its slot is free. */
+static void cube_chunk(const struct cube *c, struct disti_window *window, uint16_t recv,
+                       uint16_t send, uint32_t chunk)
+{
+    bool root = c->shape->rank == c->shape->root;
+    int rounds = cube_rounds(c), to = root ? -1 : cube_rank(c, c->virtual_rank ^ (1 << rounds));
+    struct disti_chunk_ref value = disti_in(chunk);
+    struct disti_chunk_ref sum = root ? disti_out(chunk) : disti_window_slot(window, chunk);
+    struct disti_step_ref has = DISTI_NOW, *sent = &window->sent[chunk % DISTI_WINDOW];
+    for (int round = -1; round < rounds; round++) {
+        int from = round < 0 ? c->fold.partner : cube_rank(c, c->virtual_rank ^ (1 << round));
+        if (from < 0)
+            continue; /* nobody is folded in here */
+        has = disti_build_recv_reduce(c->b, .lane = recv, .after = *sent, .peer = from, .dst = sum,
+                                      .src = value, .data = chunk,
+                                      .finish = root && round == rounds - 1);
+        value = sum;
+    }
+    if (!root)
+        *sent = disti_build_send(c->b, .lane = send, .after = has, .peer = to, .src = value,
+                                 .data = chunk);
+}
+
+void disti_reduce_binomial_ordered(const struct disti_shape *shape, struct disti_builder *b)
+{
+    struct cube c = {.shape = shape,
+                     .b = b,
+                     .fold = disti_fold(shape->ranks, shape->rank),
+                     .virtual_rank = cube_virtual_rank(shape->ranks, shape->rank),
+                     .virtual_root = cube_virtual_rank(shape->ranks, shape->root)};
+    int goes_on = cube_rank(&c, c.virtual_rank);
+    disti_build_chunks(b, shape->segments);
+    uint16_t recv = disti_build_lane(b, 0), send = disti_build_lane(b, 0);
+    struct disti_window window = disti_window(b, 0);
+    for (uint32_t chunk = 0; chunk < shape->segments; chunk++) {
+        if (goes_on == shape->rank)
+            cube_chunk(&c, &window, recv, send, chunk);
+        else
+            disti_build_send(b, .lane = send, .peer = goes_on, .src = disti_in(chunk),
+                             .data = chunk);
+    }
+}
+
+/*
+ * Reduce up a pipelined chain, as the fragmenting algorithms of Pjesivac-Grbovic et al.,
+ * "Performance analysis of MPI collective operations", 2007.
+ *
+ *   root <--0 1 2-- rank <--0 1 2-- rank <--0 1 2-- ...      each adds its own as they pass
+ *
+ * The chain is the broadcast's (chain.h), from its end: each node is left once. What passes is in a
+ * few slots of scratch, so the memory does not grow with the vector.
+ * Steps: n - 2 + segments in sequence. Bytes sent by a rank: one vector.
+ */
+
+/* The root's end: the last addition goes to OUT. */
+static void chain_end(const struct disti_shape *shape, struct disti_builder *b)
+{
+    uint16_t lane = disti_build_lane(b, 0);
+    int next = disti_chain_rank(shape->topology, shape->root, 1);
+    for (uint32_t c = 0; c < shape->segments; c++)
+        disti_build_recv_reduce(b, .lane = lane, .peer = next, .dst = disti_out(c),
+                                .src = disti_in(c), .data = c, .finish = true);
+}
+
+void disti_reduce_chain(const struct disti_shape *shape, struct disti_builder *b)
+{
+    int position = disti_chain_position(shape->topology, shape->root, shape->rank);
+    disti_build_chunks(b, shape->segments);
+    if (position == 0) {
+        chain_end(shape, b);
+        return;
+    }
+    uint16_t send = disti_build_lane(b, 0), recv = disti_build_lane(b, 0);
+    int previous = disti_chain_rank(shape->topology, shape->root, position - 1);
+    struct disti_window window = disti_window(b, 0);
+    for (uint32_t c = 0; c < shape->segments; c++) {
+        struct disti_chunk_ref value = disti_in(c);
+        struct disti_step_ref has = DISTI_NOW, *sent = &window.sent[c % DISTI_WINDOW];
+        if (position < shape->ranks - 1) {
+            int next = disti_chain_rank(shape->topology, shape->root, position + 1);
+            value = disti_window_slot(&window, c);
+            has = disti_build_recv_reduce(b, .lane = recv, .after = *sent, .peer = next,
+                                          .dst = value, .src = disti_in(c), .data = c);
+        }
+        *sent = disti_build_send(b, .lane = send, .after = has, .peer = previous, .src = value,
+                                 .data = c);
+    }
+}
+
+/*
+ * Reduce at the root alone, which takes everybody's vector.
+ *
+ *   all ranks --IN--> root        reduced as they come, a segment from all ranks before the next
+ *
+ * A segment's sum stays in the cache, and nobody needs scratch.
+ * Steps: n - 1 additions in sequence. Bytes sent by a rank: one vector.
+ */
+
+void disti_reduce_direct(const struct disti_shape *shape, struct disti_builder *b)
+{
+    uint16_t lane = disti_build_lane(b, 0);
+    disti_build_chunks(b, shape->segments);
+    for (uint32_t c = 0; c < shape->segments; c++) {
+        if (shape->rank != shape->root)
+            disti_build_send(b, .lane = lane, .peer = shape->root, .src = disti_in(c), .data = c);
+        for (int i = 1; i < shape->ranks && shape->rank == shape->root; i++)
+            disti_build_recv_reduce(b, .lane = lane,
+                                    .peer = disti_chain_rank(shape->topology, shape->root, i),
+                                    .dst = disti_out(c), .src = disti_build_value(b, c), .data = c,
+                                    .finish = i == shape->ranks - 1);
+    }
+}
+
+/*
+ * Reduce at the root only (reduce/direct.c), which adds in the order of reproducible results
+ * (plan.h).
+ *
+ *   all ranks --IN--> root        which goes through the tree of additions, segment by segment
+ *
+ * Half of what comes must wait in scratch for what it is to be added to: log2 n segments at most.
+ * Steps: n - 1 additions in sequence. Bytes sent by a rank: one vector.
+ */
+
+/*
+ * The tree of additions is gone through from this rank's virtual rank P: the m-th that is taken is
+ * P xor m, so that at any time each rank is taken from by one. Sums that wait for their other half
+ * are on a stack, the lowest in OUT, the others in scratch:
+ *
+ *   m     0    1      2       3          4 ...
+ *   OUT   P    P+1    P+1     P+1+2+3    P+1+2+3
+ *   0                 2       (2+3)      4
+ */
+struct ordered {
+    struct disti_builder *b;
+    uint16_t lane;
+    int ranks, rank, virtual_rank;
+    uint32_t chunk;
+    uint32_t depth; /* of the stack */
+    bool fresh;     /* the lowest is still in IN */
+};
+
+static struct disti_chunk_ref ordered_slot(const struct ordered *o, uint32_t depth)
+{
+    return depth == 0 ? disti_build_out(o->b, o->chunk) : disti_scratch(depth - 1);
+}
+
+static struct disti_chunk_ref ordered_value(const struct ordered *o, uint32_t depth)
+{
+    return depth == 0 && o->fresh ? disti_build_in(o->b, o->chunk) : ordered_slot(o, depth);
+}
+
+/* Adds what `from` sends to the top. */
+static void ordered_add(struct ordered *o, int from, bool finish)
+{
+    uint32_t top = o->depth - 1;
+    disti_build_recv_reduce(o->b, .lane = o->lane, .peer = from, .dst = ordered_slot(o, top),
+                            .src = ordered_value(o, top), .data = o->chunk, .finish = finish);
+    o->fresh = o->fresh && top > 0;
+}
+
+/* Puts a virtual rank's value on the stack: one rank's, or two ranks' that are folded together. */
+static void ordered_push(struct ordered *o, int first, bool two)
+{
+    bool own = first == o->rank || (two && first + 1 == o->rank);
+    o->depth++;
+    if (own)
+        o->fresh = true;
+    else
+        disti_build_recv(o->b, .lane = o->lane, .peer = first, .dst = ordered_slot(o, o->depth - 1),
+                         .data = o->chunk);
+    if (two)
+        ordered_add(o, own ? o->rank ^ 1 : first + 1, false);
+}
+
+/* Adds the top to the one below. */
+static void ordered_merge(struct ordered *o, bool finish)
+{
+    o->depth--;
+    uint32_t below = o->depth - 1;
+    struct disti_chunk_ref sum = ordered_slot(o, below);
+    if (below == 0 && o->fresh)
+        disti_build_copy(o->b, .lane = o->lane, .dst = sum, .src = ordered_value(o, below),
+                         .data = o->chunk);
+    o->fresh = o->fresh && below > 0;
+    disti_build_reduce(o->b, .lane = o->lane, .dst = sum, .src = ordered_slot(o, o->depth),
+                       .data = o->chunk, .finish = finish);
+}
+
+/* The virtual rank's value, and the additions for which it was waited. */
+static void ordered_take(struct ordered *o, const struct disti_fold *fold, int m)
+{
+    int virtual_rank = o->virtual_rank ^ m, first = disti_fold_position(fold, virtual_rank);
+    bool two = virtual_rank < fold->surplus, last = m == (1 << fold->rounds) - 1;
+    int merges = __builtin_ctz(~(unsigned)m); /* the ones at m's end */
+    if (merges > 0 && !two) {                 /* comes and is added in one */
+        merges--;
+        ordered_add(o, first, last && merges == 0);
+    } else {
+        ordered_push(o, first, two);
+    }
+    for (; merges > 0; merges--)
+        ordered_merge(o, last && merges == 1);
+}
+
+void disti_ordered_sum(struct disti_builder *b, uint16_t lane, int ranks, int rank, uint32_t chunk)
+{
+    struct disti_fold fold = disti_fold(ranks, rank);
+    struct ordered o = {.b = b,
+                        .lane = lane,
+                        .ranks = ranks,
+                        .rank = rank,
+                        .virtual_rank = fold.virtual_rank < 0 ? rank / 2 : fold.virtual_rank,
+                        .chunk = chunk};
+    disti_build_scratch(b, (uint32_t)fold.rounds);
+    for (int m = 0; m < 1 << fold.rounds; m++)
+        ordered_take(&o, &fold, m);
+}
+
+void disti_reduce_direct_ordered(const struct disti_shape *shape, struct disti_builder *b)
+{
+    disti_build_chunks(b, shape->segments);
+    uint16_t lane = disti_build_lane(b, 0);
+    for (uint32_t c = 0; c < shape->segments; c++) {
+        if (shape->rank == shape->root)
+            disti_ordered_sum(b, lane, shape->ranks, shape->rank, c);
+        else
+            disti_build_send(b, .lane = lane, .peer = shape->root, .src = disti_in(c), .data = c);
+    }
+}
+
+/*
+ * Reduce as a reduce-scatter and a gather: Rabenseifner's idea (Thakur, Rabenseifner, Gropp, 2005),
+ * for memory that the ranks can read of each other.
+ *
+ *   the vector is cut into n slices, slice i is rank i's to add up:
+ *
+ *     all ranks --slice i of IN--> rank i     into scratch (the root: into OUT)
+ *     rank i --slice i--> root                a segment as soon as it is complete
+ *
+ * So the additions are everybody's work, not the root's alone.
+ * Steps: 2 in sequence. Bytes sent by a rank: one vector.
+ */
+
+enum { CHANNEL_REDUCE, CHANNEL_GATHER };
+
+/* This rank's slice, from all ranks, and on to the root. */
+static void slice_reduce(const struct disti_shape *shape, struct disti_builder *b,
+                         const struct disti_team *team)
+{
+    bool root = shape->rank == shape->root;
+    uint32_t first = (uint32_t)team->index * team->segments;
+    uint16_t lane = disti_build_lane(b, CHANNEL_REDUCE);
+    uint16_t send = root ? lane : disti_build_lane(b, CHANNEL_GATHER);
+    disti_build_scratch(b, root ? 0 : team->segments);
+    for (uint32_t s = 0; s < team->segments; s++) {
+        uint32_t chunk = first + s;
+        struct disti_chunk_ref value = disti_in(chunk),
+                               sum = root ? disti_out(chunk) : disti_scratch(s);
+        struct disti_step_ref has = DISTI_NOW;
+        for (int i = 1; i < team->size; i++) {
+            has = disti_build_recv_reduce(b, .lane = lane, .peer = disti_team_after(team, i),
+                                          .dst = sum, .src = value, .data = chunk,
+                                          .finish = i == team->size - 1);
+            value = sum;
+        }
+        if (!root)
+            disti_build_send(b, .lane = send, .after = has, .peer = shape->root, .src = sum,
+                             .data = chunk);
+    }
+}
+
+void disti_reduce_scatter_gather(const struct disti_shape *shape, struct disti_builder *b)
+{
+    disti_build_chunks(b, (uint32_t)shape->ranks * shape->segments);
+    struct disti_team team = {.ranks = shape->topology->order,
+                              .size = shape->ranks,
+                              .index = shape->topology->position[shape->rank],
+                              .owners = shape->ranks,
+                              .turns = 1,
+                              .segments = shape->segments};
+    disti_team_give(b, &team, 0, CHANNEL_REDUCE);
+    slice_reduce(shape, b, &team);
+    for (int i = 0; i < team.size && shape->rank == shape->root; i++) {
+        uint16_t lane = disti_build_lane(b, CHANNEL_GATHER);
+        uint32_t first = (uint32_t)i * team.segments;
+        for (uint32_t c = first; c < first + team.segments && i != team.index; c++)
+            disti_build_recv(b, .lane = lane, .peer = disti_team_rank(&team, i),
+                             .dst = disti_out(c), .data = c);
+    }
+}
+
+/*
+ * Reduce over two binary trees: Sanders, Speck, Traeff, "Two-tree algorithms for full bandwidth
+ * broadcast, reduction and scan", 2009; pipelined. The broadcast's (broadcast/tree.c), upwards:
+ *
+ *              root
+ *        even /    \ odd chunks          both trees span all the other ranks;
+ *       tree 0      tree 1               inner in one is leaf in the other
+ *
+ * A rank adds what its children send to its own and hands it up; what passes is in a few slots of
+ * scratch a tree.
+ * Steps: log2 n + 2 segments in sequence. Bytes sent by a rank: one vector; n - 1 edges of a tree
+ * lie between n machines.
+ */
+
+static void tree_end(const struct disti_shape *shape, struct disti_builder *b, int which,
+                     const struct disti_tree_neighbours *tree)
+{
+    uint16_t lane = disti_build_lane(b, (uint16_t)which);
+    for (uint32_t c = (uint32_t)which; c < 2 * shape->segments; c += 2) {
+        for (int i = 0; i < tree->children; i++)
+            disti_build_recv_reduce(b, .lane = lane, .peer = tree->child[i], .dst = disti_out(c),
+                                    .src = i ? disti_out(c) : disti_in(c), .data = c,
+                                    .finish = i == tree->children - 1);
+    }
+}
+
+static void tree_send_to_parent(const struct disti_shape *shape, struct disti_builder *b, int which,
+                                const struct disti_tree_neighbours *tree)
+{
+    uint16_t recv = disti_build_lane(b, (uint16_t)which),
+             send = disti_build_lane(b, (uint16_t)which);
+    struct disti_window window = disti_window(b, (uint32_t)which * DISTI_WINDOW);
+    for (uint32_t s = 0; s < shape->segments; s++) {
+        uint32_t c = 2 * s + (uint32_t)which;
+        struct disti_chunk_ref value = disti_in(c), sum = disti_window_slot(&window, s);
+        struct disti_step_ref has = DISTI_NOW, *sent = &window.sent[s % DISTI_WINDOW];
+        for (int i = 0; i < tree->children; i++) {
+            has = disti_build_recv_reduce(b, .lane = recv, .after = *sent, .peer = tree->child[i],
+                                          .dst = sum, .src = value, .data = c);
+            value = sum;
+        }
+        *sent = disti_build_send(b, .lane = send, .after = has, .peer = tree->parent, .src = value,
+                                 .data = c);
+    }
+}
+
+void disti_reduce_tree(const struct disti_shape *shape, struct disti_builder *b)
+{
+    disti_build_chunks(b, 2 * shape->segments);
+    for (int which = 0; which < 2; which++) {
+        struct disti_tree_neighbours tree;
+        disti_tree_double_rooted(shape->topology, which, shape->root, shape->rank, &tree);
+        if (tree.parent < 0)
+            tree_end(shape, b, which, &tree);
+        else
+            tree_send_to_parent(shape, b, which, &tree);
+    }
+}
