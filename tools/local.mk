@@ -42,7 +42,7 @@ dist_sim_SOURCES = \
 	tools/sim/job.h \
 	tools/sim/main.c \
 	tools/sim/run.c
-dist_sim_LDADD = libproof.la libcommon.la libdist_core.la
+dist_sim_LDADD = libverify.la libcommon.la libdist_core.la
 
 # dist_info doctor.
 dist_info_SOURCES += \
