@@ -5,41 +5,81 @@
 
 #include <dist/backend.h>
 
-#define DISTI_ONE_OF(collective) (UINT32_C(1) << (collective))
-#define DISTI_REDUCING                                                                             \
-    (DISTI_ONE_OF(DIST_COLL_ALL_REDUCE) | DISTI_ONE_OF(DIST_COLL_REDUCE) |                         \
-     DISTI_ONE_OF(DIST_COLL_REDUCE_SCATTER) | DISTI_ONE_OF(DIST_COLL_REDUCE_SCATTER_V))
-#define DISTI_ROOTED                                                                               \
-    (DISTI_ONE_OF(DIST_COLL_BROADCAST) | DISTI_ONE_OF(DIST_COLL_REDUCE) |                          \
-     DISTI_ONE_OF(DIST_COLL_GATHER) | DISTI_ONE_OF(DIST_COLL_SCATTER) |                            \
-     DISTI_ONE_OF(DIST_COLL_GATHER_V) | DISTI_ONE_OF(DIST_COLL_SCATTER_V))
-#define DISTI_UNEVEN                                                                               \
-    (DISTI_ONE_OF(DIST_COLL_ALL_GATHER_V) | DISTI_ONE_OF(DIST_COLL_REDUCE_SCATTER_V) |             \
-     DISTI_ONE_OF(DIST_COLL_GATHER_V) | DISTI_ONE_OF(DIST_COLL_SCATTER_V) |                        \
-     DISTI_ONE_OF(DIST_COLL_ALL_TO_ALL_V))
+/* The columns of collectives.def, which explains them. */
+enum disti_collective_blocks {
+    DISTI_BLOCKS_NONE,
+    DISTI_BLOCKS_VECTOR,
+    DISTI_BLOCKS_OWN,
+    DISTI_BLOCKS_EACH
+};
+enum disti_collective_at { DISTI_AT_EVERY, DISTI_AT_ROOT, DISTI_AT_PEER };
+enum disti_collective_kind { DISTI_KIND_MOVES, DISTI_KIND_REDUCES };
+enum disti_collective_counts { DISTI_COUNTS_SAME, DISTI_COUNTS_LISTED, DISTI_COUNTS_OWN_LISTED };
 
-/* Does it compute? */
+struct disti_collective {
+    uint8_t in, in_at, out, out_at, kind, counts;
+};
+
+static const struct disti_collective disti_collectives[DIST_COLL_COUNT] = {
+#define COLLECTIVE(name, in, in_at, out, out_at, kind, counts)                                     \
+    [DIST_COLL_##name] = {DISTI_BLOCKS_##in, DISTI_AT_##in_at,  DISTI_BLOCKS_##out,                \
+                          DISTI_AT_##out_at, DISTI_KIND_##kind, DISTI_COUNTS_##counts},
+#include "base/collectives.def"
+#undef COLLECTIVE
+};
+
+/* The same as sets of collectives, which the calls below test without a memory access. */
+enum disti_collective_sets {
+#define COLLECTIVE(name, in, in_at, out, out_at, kind, counts)                                     \
+    | (DISTI_KIND_##kind == DISTI_KIND_REDUCES ? 1 << DIST_COLL_##name : 0)
+    DISTI_REDUCING = 0
+#include "base/collectives.def"
+#undef COLLECTIVE
+    ,
+#define COLLECTIVE(name, in, in_at, out, out_at, kind, counts)                                     \
+    | (DISTI_AT_##in_at == DISTI_AT_ROOT || DISTI_AT_##out_at == DISTI_AT_ROOT                     \
+           ? 1 << DIST_COLL_##name                                                                 \
+           : 0)
+    DISTI_ROOTED = 0
+#include "base/collectives.def"
+#undef COLLECTIVE
+    ,
+#define COLLECTIVE(name, in, in_at, out, out_at, kind, counts)                                     \
+    | (DISTI_COUNTS_##counts != DISTI_COUNTS_SAME ? 1 << DIST_COLL_##name : 0)
+    DISTI_UNEVEN = 0
+#include "base/collectives.def"
+#undef COLLECTIVE
+};
+
+/* True if the collective computes. */
 static inline bool disti_algorithm_reduces(dist_collective collective)
 {
-    return DISTI_REDUCING >> collective & 1;
+    return (unsigned)DISTI_REDUCING >> collective & 1;
 }
 
-/* Is its root of any matter? */
+/* True if the collective has a root. */
 static inline bool disti_collective_rooted(dist_collective collective)
 {
-    return DISTI_ROOTED >> collective & 1;
+    return (unsigned)DISTI_ROOTED >> collective & 1;
 }
 
-/* Is it a _V form? */
+/* True for a v form. */
 static inline bool disti_collective_uneven(dist_collective collective)
 {
-    return DISTI_UNEVEN >> collective & 1;
+    return (unsigned)DISTI_UNEVEN >> collective & 1;
 }
 
-/* Is it SEND or RECV, of which there are no plans? */
+/* True for SEND and RECV, which have no plans. */
 static inline bool disti_collective_pair(dist_collective collective)
 {
     return collective == DIST_COLL_SEND || collective == DIST_COLL_RECV;
+}
+
+/* True if in and out are the same buffer: a broadcast. */
+static inline bool disti_collective_one_buffer(const struct disti_collective *traits)
+{
+    return traits->kind == DISTI_KIND_MOVES && traits->in == DISTI_BLOCKS_VECTOR &&
+           traits->out == DISTI_BLOCKS_VECTOR;
 }
 
 #endif

@@ -10,31 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How many blocks a buffer has: none, one, or one a rank; with AT_ROOT none elsewhere. */
-enum { NONE, ONE, ALL, BLOCKS = 3, AT_ROOT = 4 };
-
-struct calls_traits {
-    uint8_t in, out;
-};
-
-static const struct calls_traits calls_traits[DIST_COLL_COUNT] = {
-    [DIST_COLL_ALL_REDUCE] = {ONE, ONE},
-    [DIST_COLL_REDUCE] = {ONE, ONE | AT_ROOT},
-    [DIST_COLL_BROADCAST] = {ONE, ONE},
-    [DIST_COLL_BARRIER] = {NONE, NONE},
-    [DIST_COLL_ALL_GATHER] = {ONE, ALL},
-    [DIST_COLL_ALL_GATHER_V] = {ONE, ALL},
-    [DIST_COLL_REDUCE_SCATTER] = {ALL, ONE},
-    [DIST_COLL_REDUCE_SCATTER_V] = {ALL, ONE},
-    [DIST_COLL_GATHER] = {ONE, ALL | AT_ROOT},
-    [DIST_COLL_GATHER_V] = {ONE, ALL | AT_ROOT},
-    [DIST_COLL_SCATTER] = {ALL | AT_ROOT, ONE},
-    [DIST_COLL_SCATTER_V] = {ALL | AT_ROOT, ONE},
-    [DIST_COLL_ALL_TO_ALL] = {ALL, ALL},
-    [DIST_COLL_ALL_TO_ALL_V] = {ALL, ALL},
-    [DIST_COLL_SEND] = {ONE, NONE},
-    [DIST_COLL_RECV] = {NONE, ONE},
-};
+/* The number of blocks that a buffer has: none, one, or one for each rank. */
+enum { NONE, ONE, ALL };
 
 /* A buffer of a call, in bytes: all of it, and this rank's block in it. */
 struct calls_extent {
@@ -117,14 +94,16 @@ static bool calls_has_out_counts(const struct calls_check *check)
     return disti_collective_uneven(check->call->collective) && check->out.blocks == ALL;
 }
 
-/* What this rank's IN or OUT has: 0: nothing, 1: one block, 2: one of each rank. */
+/* What this rank's IN or OUT has: NONE, ONE or ALL. */
 static int call_blocks(const dist_group *group, const struct dist_call *call, bool out)
 {
-    const struct calls_traits *traits = &calls_traits[call->collective];
-    const int trait = out ? traits->out : traits->in;
-    bool elsewhere = (trait & AT_ROOT) && call->root != group->rank;
+    const struct disti_collective *traits = &disti_collectives[call->collective];
+    bool root_only = (out ? traits->out_at : traits->in_at) == DISTI_AT_ROOT;
+    int blocks = out ? traits->out : traits->in;
 
-    return elsewhere ? NONE : trait & BLOCKS;
+    if (root_only && call->root != group->rank && !disti_collective_one_buffer(traits))
+        return NONE;
+    return blocks == DISTI_BLOCKS_NONE ? NONE : blocks == DISTI_BLOCKS_EACH ? ALL : ONE;
 }
 
 /* RECV: memory for the sender's rank, which nobody asked for. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Reductions: all ranks' data at once, tile by tile, in the order of reproducible results. */
+#include "base/collective.h"
 #include "base/dtype.h"
 #include "base/kernels/environment.h"
 #include "base/kernels/sink.h"
@@ -325,22 +326,20 @@ void disti_node_lead_follow(struct disti_node *node, const struct disti_node_op 
         node->lead.end = node->lead.first;
 }
 
-/* What each collective is to the node: who gives, who takes, what is reduced. */
-
 const struct node_pattern disti_node_patterns[DIST_COLL_COUNT] = {
-    [DIST_COLL_BARRIER] = {.taken = true},
-    [DIST_COLL_ALL_REDUCE] = {.taken = true, .reduces = true, .slices = true},
-    [DIST_COLL_REDUCE] = {.taken = true, .reduces = true, .slices = true, .takers = NODE_ROOT},
-    [DIST_COLL_REDUCE_SCATTER] = {.taken = true, .reduces = true, .in_blocks = true},
-    [DIST_COLL_BROADCAST] = {.taken = true, .rooted = true, .givers = NODE_ROOT},
-    [DIST_COLL_SCATTER] = {.taken = true, .in_blocks = true, .rooted = true, .givers = NODE_ROOT},
-    [DIST_COLL_GATHER] = {.taken = true, .rooted = true, .takers = NODE_ROOT},
-    [DIST_COLL_ALL_GATHER] = {.taken = true},
-    [DIST_COLL_ALL_TO_ALL] = {.taken = true, .in_blocks = true},
-    [DIST_COLL_SCATTER_V] =
-        {.taken = true, .in_blocks = true, .rooted = true, .paired = true, .givers = NODE_ROOT},
-    [DIST_COLL_GATHER_V] = {.taken = true, .rooted = true, .paired = true, .takers = NODE_ROOT},
-    [DIST_COLL_ALL_TO_ALL_V] = {.taken = true, .in_blocks = true, .paired = true},
-    [DIST_COLL_ALL_GATHER_V] = {.taken = true},
-    [DIST_COLL_REDUCE_SCATTER_V] = {.taken = true, .reduces = true, .in_blocks = true},
+#define COLLECTIVE(which, in, in_at, out, out_at, kind, count)                                     \
+    [DIST_COLL_##which] = {                                                                        \
+        .taken = DISTI_AT_##in_at != DISTI_AT_PEER,                                                \
+        .reduces = DISTI_KIND_##kind == DISTI_KIND_REDUCES,                                        \
+        .in_blocks = DISTI_BLOCKS_##in == DISTI_BLOCKS_EACH,                                       \
+        .slices =                                                                                  \
+            DISTI_KIND_##kind == DISTI_KIND_REDUCES && DISTI_BLOCKS_##out == DISTI_BLOCKS_VECTOR,  \
+        .rooted = DISTI_KIND_##kind == DISTI_KIND_MOVES &&                                         \
+                  (DISTI_AT_##in_at == DISTI_AT_ROOT || DISTI_AT_##out_at == DISTI_AT_ROOT),       \
+        .paired = DISTI_COUNTS_##count == DISTI_COUNTS_OWN_LISTED,                                 \
+        .givers = DISTI_AT_##in_at == DISTI_AT_ROOT ? NODE_ROOT : NODE_ALL,                        \
+        .takers = DISTI_AT_##out_at == DISTI_AT_ROOT ? NODE_ROOT : NODE_ALL,                       \
+    },
+#include "base/collectives.def"
+#undef COLLECTIVE
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Plans: which data lies where, in chunks and in elements. */
 #include "plan/plan.h"
+#include "base/collective.h"
 #include "base/log.h"
 
 #include <stdlib.h>
@@ -21,39 +22,32 @@ enum plan_blocks {
     PLAN_COLUMN /* of ranks * ranks: those to this rank, rank, rank + ranks, ... */
 };
 
-struct plan_geometry {
-    uint8_t blocks[2]; /* IN's, OUT's: enum plan_blocks */
-    int8_t root_only;  /* the space that is there at root only; -1: none */
-};
-
-#define PLAN_EVERYWHERE (-1)
-
-/* Sends and receives have no plans. */
-static const struct plan_geometry plan_geometries[DIST_COLL_COUNT] = {
-    [DIST_COLL_ALL_REDUCE] = {{PLAN_ONE, PLAN_ONE}, PLAN_EVERYWHERE},
-    [DIST_COLL_BROADCAST] = {{PLAN_ONE, PLAN_ONE}, PLAN_EVERYWHERE},
-    [DIST_COLL_BARRIER] = {{PLAN_ONE, PLAN_ONE}, PLAN_EVERYWHERE},
-    [DIST_COLL_ALL_GATHER] = {{PLAN_OWN, PLAN_EACH}, PLAN_EVERYWHERE},
-    [DIST_COLL_REDUCE] = {{PLAN_ONE, PLAN_ONE}, DISTI_OUT},
-    [DIST_COLL_REDUCE_SCATTER] = {{PLAN_EACH, PLAN_OWN}, PLAN_EVERYWHERE},
-    [DIST_COLL_GATHER] = {{PLAN_OWN, PLAN_EACH}, DISTI_OUT},
-    [DIST_COLL_SCATTER] = {{PLAN_EACH, PLAN_OWN}, DISTI_IN},
-    [DIST_COLL_ALL_TO_ALL] = {{PLAN_ROW, PLAN_COLUMN}, PLAN_EVERYWHERE},
-    [DIST_COLL_ALL_GATHER_V] = {{PLAN_OWN, PLAN_EACH}, PLAN_EVERYWHERE},
-    [DIST_COLL_REDUCE_SCATTER_V] = {{PLAN_EACH, PLAN_OWN}, PLAN_EVERYWHERE},
-    [DIST_COLL_GATHER_V] = {{PLAN_OWN, PLAN_EACH}, DISTI_OUT},
-    [DIST_COLL_SCATTER_V] = {{PLAN_EACH, PLAN_OWN}, DISTI_IN},
-    [DIST_COLL_ALL_TO_ALL_V] = {{PLAN_ROW, PLAN_COLUMN}, PLAN_EVERYWHERE},
-};
-
 /* ---- blocks ---- */
+
+/* What a space holds at the ranks that have it. A barrier's plan moves an empty vector. */
+static enum plan_blocks plan_layout(dist_collective collective, uint8_t space)
+{
+    const struct disti_collective *traits = &disti_collectives[collective];
+    bool each = traits->in == DISTI_BLOCKS_EACH && traits->out == DISTI_BLOCKS_EACH;
+
+    switch (space == DISTI_IN ? traits->in : traits->out) {
+    case DISTI_BLOCKS_OWN:
+        return PLAN_OWN;
+    case DISTI_BLOCKS_EACH:
+        return !each ? PLAN_EACH : space == DISTI_IN ? PLAN_ROW : PLAN_COLUMN;
+    default:
+        return PLAN_ONE;
+    }
+}
 
 static enum plan_blocks plan_blocks(const struct disti_plan *plan, uint8_t space)
 {
-    const struct plan_geometry *geometry = &plan_geometries[plan->collective];
-    if (space == geometry->root_only && plan->rank != plan->root)
+    const struct disti_collective *traits = &disti_collectives[plan->collective];
+    uint8_t at = space == DISTI_IN ? traits->in_at : traits->out_at;
+
+    if (at == DISTI_AT_ROOT && plan->rank != plan->root && !disti_collective_one_buffer(traits))
         return PLAN_NONE;
-    return geometry->blocks[space];
+    return plan_layout(plan->collective, space);
 }
 
 uint32_t disti_plan_blocks(const struct disti_plan *plan, uint8_t space)
@@ -71,11 +65,13 @@ uint32_t disti_plan_blocks(const struct disti_plan *plan, uint8_t space)
 
 uint64_t disti_plan_data_blocks(const struct disti_plan *plan)
 {
-    const uint8_t *blocks = plan_geometries[plan->collective].blocks;
+    enum plan_blocks in = plan_layout(plan->collective, DISTI_IN);
+    enum plan_blocks out = plan_layout(plan->collective, DISTI_OUT);
     uint64_t ranks = (uint64_t)plan->ranks;
-    if (blocks[DISTI_OUT] == PLAN_COLUMN)
+
+    if (out == PLAN_COLUMN)
         return ranks * ranks;
-    return blocks[DISTI_IN] == PLAN_EACH || blocks[DISTI_OUT] == PLAN_EACH ? ranks : 1;
+    return in == PLAN_EACH || out == PLAN_EACH ? ranks : 1;
 }
 
 /* The block of the data that is the space's `block`-th. */

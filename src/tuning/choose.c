@@ -125,6 +125,7 @@ static const struct select_rule select_rules[] = {
     {DIST_COLL_ALL_TO_ALL, ANYWHERE, ANY_BYTES, ANY_RANKS, "pairwise"},
     {DIST_COLL_ALL_TO_ALL_V, ANYWHERE, ANY_BYTES, CROWD_RANKS, "direct"},
     {DIST_COLL_ALL_TO_ALL_V, ANYWHERE, ANY_BYTES, ANY_RANKS, "pairwise"},
+    {.algorithm = NULL},
 };
 
 /* The same for reproducible results: among those that add in their order. */
@@ -137,12 +138,12 @@ static const struct select_rule select_ordered_rules[] = {
     {DIST_COLL_REDUCE, ANYWHERE, ANY_BYTES, ANY_RANKS, "binomial_ordered"},
     {DIST_COLL_REDUCE_SCATTER, ANYWHERE, ANY_BYTES, ANY_RANKS, "direct_ordered"},
     {DIST_COLL_REDUCE_SCATTER_V, ANYWHERE, ANY_BYTES, ANY_RANKS, "direct_ordered"},
+    {.algorithm = NULL},
 };
 
 bool disti_select_blind(dist_collective collective)
 {
-    return collective == DIST_COLL_GATHER_V || collective == DIST_COLL_SCATTER_V ||
-           collective == DIST_COLL_ALL_TO_ALL_V;
+    return disti_collectives[collective].counts == DISTI_COUNTS_OWN_LISTED;
 }
 
 static enum select_layout select_layout(const struct disti_topology *topology)
@@ -152,15 +153,24 @@ static enum select_layout select_layout(const struct disti_topology *topology)
     return topology->nodes < topology->ranks ? SHARED_NODES : SINGLE_NODES;
 }
 
-static const struct disti_algorithm *select_by_rule(const struct select_rule *rule,
-                                                    dist_collective collective, size_t bytes,
+/* A collective that no rule fits takes its first algorithm, of the ordered ones if `ordered`. */
+static const struct disti_algorithm *select_by_rule(bool ordered, dist_collective collective,
+                                                    size_t bytes,
                                                     const struct disti_topology *topology)
 {
     enum select_layout layout = select_layout(topology);
-    while (rule->collective != collective || bytes > rule->bytes || topology->ranks > rule->ranks ||
-           (rule->layout != ANYWHERE && rule->layout != layout))
-        rule++; /* each collective's last rule fits everything */
-    return disti_algorithm_find(collective, rule->algorithm);
+
+    for (const struct select_rule *rule = ordered ? select_ordered_rules : select_rules;
+         rule->algorithm; rule++) {
+        if (rule->collective == collective && bytes <= rule->bytes &&
+            topology->ranks <= rule->ranks && (rule->layout == ANYWHERE || rule->layout == layout))
+            return disti_algorithm_find(collective, rule->algorithm);
+    }
+    for (const struct disti_algorithm *a = disti_algorithms; a->name; a++) {
+        if (a->collective == collective && (a->ordered || !ordered))
+            return a;
+    }
+    return NULL;
 }
 
 /* Do ranks wait for the first segment to reach them? In chains and trees, not round a ring. */
@@ -171,7 +181,6 @@ static bool select_pipelines(const struct disti_algorithm *algorithm)
                                                 algorithm->collective == DIST_COLL_ALL_REDUCE);
 }
 
-/* The segments for that algorithm: what is forced, else enough that none is long. */
 /* Enough segments that none is too long; powers of two, to have few plans. */
 static uint32_t select_segments(const struct disti_choice *choice,
                                 const struct disti_algorithm *algorithm, size_t bytes,
@@ -200,8 +209,7 @@ void disti_select(const struct disti_choice *choice, dist_collective collective,
     if (disti_select_blind(collective))
         bytes = 0;
     if (!algorithm)
-        algorithm = select_by_rule(ordered ? select_ordered_rules : select_rules, collective, bytes,
-                                   topology);
+        algorithm = select_by_rule(ordered, collective, bytes, topology);
     *algorithm_p = algorithm;
     *segments_p = select_segments(choice, algorithm, bytes, topology);
 }

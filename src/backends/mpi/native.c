@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which calls are MPI's, and what its types and operations are called. */
 #include "backends/mpi/native.h"
+#include "base/collective.h"
 #include "base/kernels/environment.h"
 
 #include <limits.h>
@@ -223,18 +224,12 @@ static void native_average(const struct disti_native *native, const struct dist_
     disti_environment_leave(saved);
 }
 
-static bool native_reduces(dist_collective collective)
-{
-    return collective == DIST_COLL_ALL_REDUCE || collective == DIST_COLL_REDUCE ||
-           collective == DIST_COLL_REDUCE_SCATTER || collective == DIST_COLL_REDUCE_SCATTER_V;
-}
-
 static void native_unstage(const struct disti_native *native, const struct disti_native_call *c);
 
 static void native_end(const struct disti_native *native, struct disti_native_call *c)
 {
     native_unstage(native, c);
-    if (native_reduces(c->call.collective) && c->call.op == DIST_AVG)
+    if (disti_algorithm_reduces(c->call.collective) && c->call.op == DIST_AVG)
         native_average(native, &c->call);
     c->ticket->status = DIST_OK;
     native_free(c);

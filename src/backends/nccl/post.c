@@ -19,29 +19,25 @@ enum survey_kind {
     SURVEY_OWN     /* as many elements as this rank's block has on the other side */
 };
 
-/* What ranks read and write; root: at root only, others: everywhere but there. */
-struct survey_row {
-    enum survey_kind in, in_root, out, out_root;
-};
+/* What IN or OUT of a call holds at this rank; a broadcast's root writes nothing. */
+static enum survey_kind survey_kind(const struct dist_call *call, bool out, bool root)
+{
+    const struct disti_collective *traits = &disti_collectives[call->collective];
 
-static const struct survey_row survey_rows[DIST_COLL_COUNT] = {
-    /*                           in: others, root          out: others, root */
-    [DIST_COLL_ALL_REDUCE] = {SURVEY_ONE, SURVEY_ONE, SURVEY_ONE, SURVEY_ONE},
-    [DIST_COLL_BROADCAST] = {SURVEY_NONE, SURVEY_ONE, SURVEY_ONE, SURVEY_NONE},
-    [DIST_COLL_ALL_GATHER] = {SURVEY_ONE, SURVEY_ONE, SURVEY_ALL, SURVEY_ALL},
-    [DIST_COLL_REDUCE] = {SURVEY_ONE, SURVEY_ONE, SURVEY_NONE, SURVEY_ONE},
-    [DIST_COLL_REDUCE_SCATTER] = {SURVEY_ALL, SURVEY_ALL, SURVEY_ONE, SURVEY_ONE},
-    [DIST_COLL_GATHER] = {SURVEY_ONE, SURVEY_ONE, SURVEY_NONE, SURVEY_ALL},
-    [DIST_COLL_SCATTER] = {SURVEY_NONE, SURVEY_ALL, SURVEY_ONE, SURVEY_ONE},
-    [DIST_COLL_ALL_TO_ALL] = {SURVEY_ALL, SURVEY_ALL, SURVEY_ALL, SURVEY_ALL},
-    [DIST_COLL_ALL_GATHER_V] = {SURVEY_OWN, SURVEY_OWN, SURVEY_BLOCKS, SURVEY_BLOCKS},
-    [DIST_COLL_REDUCE_SCATTER_V] = {SURVEY_BLOCKS, SURVEY_BLOCKS, SURVEY_OWN, SURVEY_OWN},
-    [DIST_COLL_GATHER_V] = {SURVEY_ONE, SURVEY_ONE, SURVEY_NONE, SURVEY_BLOCKS},
-    [DIST_COLL_SCATTER_V] = {SURVEY_NONE, SURVEY_BLOCKS, SURVEY_ONE, SURVEY_ONE},
-    [DIST_COLL_ALL_TO_ALL_V] = {SURVEY_BLOCKS, SURVEY_BLOCKS, SURVEY_BLOCKS, SURVEY_BLOCKS},
-    [DIST_COLL_SEND] = {SURVEY_ONE, SURVEY_ONE, SURVEY_NONE, SURVEY_NONE},
-    [DIST_COLL_RECV] = {SURVEY_NONE, SURVEY_NONE, SURVEY_ONE, SURVEY_ONE},
-};
+    if (root ? out && disti_collective_one_buffer(traits)
+             : (out ? traits->out_at : traits->in_at) == DISTI_AT_ROOT)
+        return SURVEY_NONE;
+    switch (out ? traits->out : traits->in) {
+    case DISTI_BLOCKS_NONE:
+        return SURVEY_NONE;
+    case DISTI_BLOCKS_EACH:
+        return traits->counts == DISTI_COUNTS_SAME ? SURVEY_ALL : SURVEY_BLOCKS;
+    case DISTI_BLOCKS_OWN:
+        return traits->counts == DISTI_COUNTS_LISTED ? SURVEY_OWN : SURVEY_ONE;
+    default:
+        return SURVEY_ONE;
+    }
+}
 
 /* A side of the call, as the program gave it. */
 struct survey {
@@ -97,7 +93,6 @@ static dist_status survey_side(const struct survey *a, enum survey_kind kind,
 dist_status disti_nccl_stage_survey(const struct disti_nccl_state *nccl,
                                     const struct dist_call *call, struct disti_nccl_stage *stage)
 {
-    const struct survey_row *row = &survey_rows[call->collective];
     const bool root = call->root == nccl->rank;
     const size_t size = nccl->host->dtype_size(call->dtype);
     const struct survey in = {.nccl = nccl,
@@ -114,9 +109,9 @@ dist_status disti_nccl_stage_survey(const struct disti_nccl_state *nccl,
                                .others = call->in_counts,
                                .count = call->count,
                                .size = size};
-    dist_status status = survey_side(&in, root ? row->in_root : row->in, &stage->in);
+    dist_status status = survey_side(&in, survey_kind(call, false, root), &stage->in);
 
-    return status == DIST_OK ? survey_side(&out, root ? row->out_root : row->out, &stage->out)
+    return status == DIST_OK ? survey_side(&out, survey_kind(call, true, root), &stage->out)
                              : status;
 }
 
