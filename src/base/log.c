@@ -29,6 +29,16 @@ static const char *const log_rooms[] = {
     "group",      "work",  "mpi",      "shm",        "tcp",      "ucx",    "modules"};
 #define LOG_MODULES "src/modules/"
 
+/* Those that are parts of core, and their files. */
+static const struct {
+    const char *name, *files;
+} log_core_parts[] = {
+    {"call", " calls.c blocks.c memory.c op.c "},
+    {"flight", " flight.c "},
+    {"group", " failure.c group.c groups.c leave.c news.c world.c "},
+    {"work", " drive.c progress.c stage.c work.c "},
+};
+
 static _Thread_local char log_last_error[LOG_TEXT_MAX];
 static _Thread_local const struct disti_log *log_used;
 static _Thread_local bool log_tries;
@@ -197,6 +207,21 @@ static const char *log_within(const char *path)
     return path;
 }
 
+/* True if the file is of that part of core. */
+static bool log_is_of_core(const char *path, const char *part)
+{
+    char file[32];
+
+    if (strncmp(path, "/core/", strlen("/core/")) != 0)
+        return false;
+    snprintf(file, sizeof(file), " %s ", path + strlen("/core/"));
+    for (size_t i = 0; i < sizeof(log_core_parts) / sizeof(log_core_parts[0]); i++) {
+        if (strcmp(part, log_core_parts[i].name) == 0)
+            return strstr(log_core_parts[i].files, file) != NULL;
+    }
+    return false;
+}
+
 /* Does the path go through a folder that DIST_DEBUG_SUBSYS names? */
 static bool log_is_chosen(const char *path)
 {
@@ -204,6 +229,8 @@ static bool log_is_chosen(const char *path)
 
     path = log_within(path);
     for (int i = 0; disti_list_item(log_used->rooms, ',', i, room + 1, sizeof(room) - 2); i++) {
+        if (log_is_of_core(path, room + 1))
+            return true;
         strcat(room, "/");
         if (strstr(path, room))
             return true;
