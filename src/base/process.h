@@ -44,6 +44,15 @@ int64_t disti_process_oom_kills_in(const char *membership, const char *mounts, c
 /* The text after "ended by SIGKILL" in a message: the cause and the fix, or "" unless `killed`. */
 const char *disti_process_oom_text(bool killed);
 
+/*
+ * Splits a line of /proc/PID/cgroup, "HIERARCHY:CONTROLLERS:PATH", in place. False: it is none.
+ * Version 2 of cgroups has no controllers there.
+ */
+bool disti_cgroup_split(char *line, char **controllers_p, char **path_p);
+
+/* True if the list, "cpu,cpuacct", contains that controller. */
+bool disti_cgroup_controls(const char *controllers, const char *name);
+
 /* Where the kernel tells of this process. */
 
 /*
