@@ -291,23 +291,16 @@ static bool secret_is_own(const char *path, int fd, char *why)
     return true;
 }
 
-/* Is there more to read, within a while? Files are always ready. */
-static bool secret_wait(int fd)
-{
-    struct pollfd ready = {.fd = fd, .events = POLLIN};
-
-    return poll(&ready, 1, SECRET_PIPE_MS) > 0;
-}
-
 /* All of it, but for the end of the last line. */
 static bool secret_take(const char *path, int fd, struct disti_secret *secret, char *why)
 {
+    struct pollfd ready = {.fd = fd, .events = POLLIN}; /* files always are */
     const size_t room = sizeof(secret->bytes);
     ssize_t got;
 
     while (secret->length < room &&
            (got = read(fd, secret->bytes + secret->length, room - secret->length)) != 0) {
-        if (got < 0 && errno == EAGAIN && !secret_wait(fd))
+        if (got < 0 && errno == EAGAIN && poll(&ready, 1, SECRET_PIPE_MS) <= 0)
             return secret_wrong(why, path, "is a pipe into which nobody writes", "name a file");
         if (got < 0 && errno != EINTR && errno != EAGAIN)
             return secret_wrong(why, path, "cannot be read", strerror(errno));

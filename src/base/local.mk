@@ -6,7 +6,7 @@ libdist_core_sources += \
 	src/base/checked.h \
 	src/base/clock.c src/base/clock.h \
 	src/base/collective.h \
-	src/base/settings/config.c src/base/settings/config.h \
+	src/base/settings/config.h \
 	src/base/process.c src/base/process.h \
 	src/base/descriptor.c src/base/descriptor.h \
 	src/base/dtype.c src/base/dtype.h \

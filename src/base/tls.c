@@ -275,11 +275,17 @@ struct wire {
 
 static BIO_METHOD *wire_method;
 
+/* True if a call that failed with that error may work later. */
+static bool wire_for_now(int error)
+{
+    return error == EAGAIN || error == ENOBUFS || error == ENOMEM;
+}
+
 /* Did the call fail only for now? Keeps why, if not since the socket is empty or full. */
 static bool wire_again(struct wire *wire, ssize_t n)
 {
     wire->error = n < 0 && errno != EAGAIN ? errno : 0;
-    return n < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM);
+    return n < 0 && wire_for_now(errno);
 }
 
 static int wire_read(BIO *bio, char *data, int bytes)
@@ -373,25 +379,19 @@ static void session_why(struct disti_tls *tls, const char *format, const char *d
     snprintf(tls->why, sizeof(tls->why), format, detail);
 }
 
-/* OpenSSL has no answer to who does not speak TLS: with this alert he can know what is wrong. */
-static void session_tell_clear(const struct disti_tls *tls)
-{
-    static const unsigned char alert[] = {0x15, 3, 3, 0, 2, SSL3_AL_FATAL, SSL_AD_PROTOCOL_VERSION};
-
-    (void)!send(tls->wire.fd, alert, sizeof(alert), MSG_NOSIGNAL | MSG_DONTWAIT);
-}
-
 /* Alerts of the peer, which may have looked at our certificate; what OpenSSL says of the rest. */
 static void session_explain(struct disti_tls *tls)
 {
+    static const unsigned char alert[] = {0x15, 3, 3, 0, 2, SSL3_AL_FATAL, SSL_AD_PROTOCOL_VERSION};
     unsigned long error = ERR_peek_last_error();
     const char *text = ERR_reason_error_string(error);
     long verified = tls->lib->SSL_get_verify_result(tls->ssl);
     int reason = ERR_GET_REASON(error);
 
     tls->ended = tls->broken = true;
+    /* OpenSSL does not answer a peer that does not speak TLS: this alert says what is wrong. */
     if (reason == SSL_R_WRONG_VERSION_NUMBER)
-        session_tell_clear(tls);
+        (void)!send(tls->wire.fd, alert, sizeof(alert), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (tls->wire.greedy)
         session_why(tls, "it sent more than %s without a proof that it belongs here", "64 KiB");
     else if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST)
@@ -417,12 +417,6 @@ static ssize_t session_error(int error)
 {
     errno = error;
     return -1;
-}
-
-/* Later it may do. */
-static bool session_for_now(int error)
-{
-    return error == EAGAIN || error == ENOBUFS || error == ENOMEM;
 }
 
 /* After a call that gave `result`: -1 and errno, or 0 at the end of the stream. */
@@ -479,7 +473,7 @@ static ssize_t session_go_up(struct disti_tls *tls)
         tls->record_bytes = tls->early_bytes;
     }
     /* Who has hung up may have said why. */
-    if (tls->record_bytes && !tls->owed && !session_put_record(tls) && !session_for_now(errno))
+    if (tls->record_bytes && !tls->owed && !session_put_record(tls) && !wire_for_now(errno))
         tls->record_bytes = 0;
     return tls->broken ? session_error(EPROTO) : 1;
 }
@@ -571,7 +565,7 @@ ssize_t disti_tls_send(struct disti_tls *tls, const struct iovec *parts, int cou
         if (session_put_record(tls))
             continue;
         tls->owed = 1;
-        return session_for_now(errno) && sent > 1 ? (ssize_t)sent - 1 : -1;
+        return wire_for_now(errno) && sent > 1 ? (ssize_t)sent - 1 : -1;
     }
     return (ssize_t)sent;
 }
