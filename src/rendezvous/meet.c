@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The discovery: port and word, handed to processes of the same user. */
+/* The ways to meet: all end with a store, and rank 0 with its server. */
 #include "rendezvous/meet.h"
 #include "base/checked.h"
 #include "base/clock.h"
@@ -193,8 +193,13 @@ static dist_status secret_take(const struct disti_meeting *meeting, const char *
     return DIST_OK;
 }
 
-dist_status disti_meet_secret(const struct disti_meeting *meeting, const char *host,
-                              struct disti_secret *secret_p)
+/*
+ * The secret of a job whose ranks nobody hands one, as they meet at that host: the file that
+ * DIST_SECRET_FILE names; else, where all ranks are on this machine, the user's cookie; else none.
+ * DIST_AUTH asks for the cookie in any case, or for none. A failure is reported.
+ */
+static dist_status meet_secret(const struct disti_meeting *meeting, const char *host,
+                               struct disti_secret *secret_p)
 {
     enum secret_wish wish;
     dist_status status = secret_wish(&wish);
@@ -253,12 +258,15 @@ dist_status disti_meet_connect_word(const struct disti_meeting *meeting, const c
     return status;
 }
 
+/* Looks once, without waiting. IN_PROGRESS: nothing is said yet. */
+typedef dist_status (*meet_locate_fn)(const char *name, struct disti_meet_address *address_p);
+
 /*
  * Looks for the store of that name and connects to it, time and again, at most most_ms apart.
  * IN_PROGRESS: the deadline has passed, and *tries_p says what was met; its text is the caller's
  * until something is. Other failures are reported.
  */
-static dist_status meet_seek(const struct disti_meeting *meeting, disti_meet_locate_fn locate,
+static dist_status meet_seek(const struct disti_meeting *meeting, meet_locate_fn locate,
                              const char *name, int most_ms, struct disti_store_tries *tries_p,
                              struct disti_bootstrap *bootstrap)
 {
@@ -333,8 +341,9 @@ static dist_status tcp_listen_hidden(const struct disti_meeting *meeting, const 
     return DIST_OK;
 }
 
-dist_status disti_meet_listen_at(const struct disti_meeting *meeting, const char *host, int port,
-                                 struct disti_store_server **server_p)
+/* The server of a meeting at a host's address, or everywhere if that is hidden. Not run yet. */
+static dist_status meet_listen_at(const struct disti_meeting *meeting, const char *host, int port,
+                                  struct disti_store_server **server_p)
 {
     return meeting->hidden ? tcp_listen_hidden(meeting, host, port, server_p)
                            : disti_store_server_listen(host, port, meeting->world_size,
@@ -350,12 +359,12 @@ dist_status disti_meet_tcp(const struct disti_meeting *meeting, const char *host
 
     if (served)
         return disti_meet_connect_word(meeting, host, port, served, bootstrap);
-    status = disti_meet_secret(meeting, host, &secret);
+    status = meet_secret(meeting, host, &secret);
     if (status != DIST_OK)
         return status;
     if (!meeting->serves) {
         status = meet_connect(meeting, host, port, &secret, bootstrap);
-    } else if ((status = disti_meet_listen_at(meeting, host, port, &server)) == DIST_OK) {
+    } else if ((status = meet_listen_at(meeting, host, port, &server)) == DIST_OK) {
         disti_store_server_set_holder(server, meeting->rank);
         disti_store_server_set_secret(server, &secret);
         status = disti_meet_serve(meeting, host, server, bootstrap);
@@ -366,12 +375,7 @@ dist_status disti_meet_tcp(const struct disti_meeting *meeting, const char *host
 
 /* Meeting by an all-gather that the program brings. */
 
-/* First: where is everybody? */
-struct oob_machine {
-    char id[DISTI_HOST_SIZE];
-};
-
-/* Then: where is the store? Only rank 0's counts. */
+/* Where the store is. Only rank 0's counts. */
 struct oob_answer {
     int32_t status; /* rank 0's, if it could not listen */
     struct disti_meet_address store;
@@ -405,19 +409,18 @@ static dist_status oob_gather(const struct disti_meeting *meeting, dist_oob_all_
 static dist_status oob_one_machine(const struct disti_meeting *meeting,
                                    dist_oob_all_gather_fn gather, void *arg, bool *one_p)
 {
-    struct oob_machine mine = {0}, *all;
-    void *memory;
+    char mine[DISTI_HOST_SIZE] = {0};
+    void *all;
     dist_status status;
 
-    disti_machine_id(mine.id);
-    status = oob_gather(meeting, gather, arg, &mine, sizeof(mine), &memory);
+    disti_machine_id(mine);
+    status = oob_gather(meeting, gather, arg, mine, sizeof(mine), &all);
     if (status != DIST_OK)
         return status;
-    all = memory;
     *one_p = true;
     for (int r = 0; r < meeting->world_size; r++)
-        *one_p = *one_p && memcmp(&all[r], &mine, sizeof(mine)) == 0;
-    free(memory);
+        *one_p = *one_p && memcmp((char *)all + (size_t)r * sizeof(mine), mine, sizeof(mine)) == 0;
+    free(all);
     return DIST_OK;
 }
 
@@ -695,4 +698,165 @@ dist_status disti_meet_file(const struct disti_meeting *meeting, const char *pat
                       "rank %d waited %d ms for rank 0 to announce itself in %s (%s): check "
                       "that rank 0 runs and sees the same file",
                       meeting->rank, meeting->timeout_ms, path, tries.text);
+}
+
+/* Meeting in MindSpore's way: a scheduler holds the store and may hand out the ranks. */
+
+#define SCHEDULED_LOOK_MS 200 /* at most between two looks */
+
+/* Comes to the store there, time and again. IN_PROGRESS: the deadline has passed. */
+static dist_status scheduled_seek(const struct disti_meeting *meeting, const char *host, int port,
+                                  const struct disti_secret *secret, int64_t deadline,
+                                  struct disti_store_tries *tries_p,
+                                  struct disti_bootstrap *bootstrap)
+{
+    const struct disti_store_target target = {.host = host,
+                                              .port = port,
+                                              .rank = meeting->rank,
+                                              .world_size = meeting->world_size,
+                                              .secret = secret};
+    int delay_ms = 5;
+    dist_status status;
+
+    do {
+        status = disti_store_try(&target, deadline, tries_p, &bootstrap->store);
+        if (status != DIST_IN_PROGRESS || disti_expired(deadline))
+            return status;
+        disti_store_back_off(&delay_ms, SCHEDULED_LOOK_MS, deadline);
+    } while (true);
+}
+
+/* Comes as a client, until the meeting's deadline. */
+static dist_status scheduled_join(const struct disti_meeting *meeting, const char *host, int port,
+                                  const struct disti_secret *secret,
+                                  struct disti_bootstrap *bootstrap)
+{
+    struct disti_store_tries tries = {0};
+    dist_status status =
+        scheduled_seek(meeting, host, port, secret, meeting->deadline, &tries, bootstrap);
+
+    if (status != DIST_IN_PROGRESS)
+        return status;
+    return disti_fail(DIST_ERR_RENDEZVOUS,
+                      "a worker found no store at %s port %d within %d ms (%s): start the program "
+                      "on MS_SCHED_HOST once with MS_ROLE=MS_SCHED, or run the worker with "
+                      "MS_NODE_ID=0 there",
+                      host, port, meeting->timeout_ms, tries.text);
+}
+
+/* Comes as a client if somebody holds the store already, or else holds it. */
+static dist_status scheduled_first(const struct disti_meeting *meeting, const char *host, int port,
+                                   const struct disti_secret *secret, int patience_ms,
+                                   struct disti_bootstrap *bootstrap)
+{
+    int64_t patient_until = disti_deadline_ms(patience_ms);
+    struct disti_meeting first = *meeting;
+    struct disti_store_tries tries = {0};
+    struct disti_store_server *server;
+    dist_status status;
+
+    if (patient_until > meeting->deadline)
+        patient_until = meeting->deadline;
+    if (patience_ms > 0) {
+        status = scheduled_seek(meeting, host, port, secret, patient_until, &tries, bootstrap);
+        if (status != DIST_IN_PROGRESS)
+            return status;
+    }
+    /* The port can be had once: by a scheduler, or by one of the workers. */
+    if (meet_listen_at(meeting, host, port, &server) != DIST_OK)
+        return scheduled_join(meeting, host, port, secret, bootstrap);
+    disti_store_server_set_secret(server, secret);
+    first.rank = 0;
+    disti_store_server_set_holder(server, 0);
+    return disti_meet_serve(&first, host, server, bootstrap);
+}
+
+dist_status disti_meet_scheduled(const struct disti_meeting *meeting, const char *host, int port,
+                                 int patience_ms, struct disti_bootstrap *bootstrap)
+{
+    struct disti_secret secret;
+    dist_status status = meet_secret(meeting, host, &secret);
+
+    if (status == DIST_OK && meeting->rank > 0)
+        status = scheduled_join(meeting, host, port, &secret, bootstrap);
+    else if (status == DIST_OK)
+        status = scheduled_first(meeting, host, port, &secret, patience_ms, bootstrap);
+    disti_secret_wipe(&secret);
+    return status;
+}
+
+/* Does a store of libdist have that port? */
+static bool scheduled_is_store(const struct disti_meeting *meeting, const char *host, int port)
+{
+    const struct disti_store_target target = {.host = host,
+                                              .port = port,
+                                              .rank = -1,
+                                              .world_size = meeting->world_size,
+                                              .doubtful = true,
+                                              .probe = true};
+    struct disti_store_tries tries = {0};
+    struct disti_store *store = NULL;
+    dist_status status = disti_store_try(&target, meeting->deadline, &tries, &store);
+
+    disti_store_close(store);
+    return status == DIST_IN_PROGRESS && !tries.stranger;
+}
+
+/* Rank 0, or another scheduler, was here before: the job is over when its port is free. */
+static dist_status scheduled_outlast(const struct disti_meeting *meeting, const char *host,
+                                     int port, dist_status in_use)
+{
+    struct disti_store_server *server;
+    int delay_ms = 5;
+    char text[1024];
+
+    disti_text(text, sizeof(text), "%s", dist_last_error());
+    if (!scheduled_is_store(meeting, host, port))
+        return disti_fail(in_use, "%s", text);
+    while (meet_listen_at(meeting, host, port, &server) != DIST_OK)
+        disti_store_back_off(&delay_ms, SCHEDULED_LOOK_MS, INT64_MAX);
+    disti_store_server_stop(server, 0);
+    return disti_fail(
+        DIST_ERR_SCHEDULER,
+        "this process was the scheduler (MS_ROLE=MS_SCHED) of a job of %d workers, and found the "
+        "store held by rank 0, or by another scheduler (%s port %d): it cannot tell how the job "
+        "ended. Start one scheduler, before the workers",
+        meeting->world_size, host, port);
+}
+
+static dist_status scheduled_hold(const struct disti_meeting *meeting, const char *host, int port,
+                                  const char *word)
+{
+    struct disti_store_server *server;
+    struct disti_secret secret;
+    dist_status status = DIST_OK;
+
+    if (word[0])
+        disti_secret_set_word(&secret, word);
+    else
+        status = meet_secret(meeting, host, &secret);
+    if (status != DIST_OK)
+        return status;
+    status = meet_listen_at(meeting, host, port, &server);
+    if (status == DIST_OK)
+        disti_store_server_set_secret(server, &secret);
+    disti_secret_wipe(&secret);
+    if (status == DIST_ERR_ADDRESS_IN_USE && !word[0])
+        return scheduled_outlast(meeting, host, port, status);
+    return status == DIST_OK ? disti_store_server_schedule(server, meeting->timeout_ms) : status;
+}
+
+dist_status disti_meet_schedule(const struct disti_meeting *meeting, const char *host, int port,
+                                const char *word)
+{
+    dist_status status = DIST_OK;
+
+    if (meeting->world_size > 1) /* a world of one needs no store */
+        status = scheduled_hold(meeting, host, port, word);
+    if (status != DIST_OK)
+        return status;
+    return disti_fail(DIST_ERR_SCHEDULER,
+                      "this process was the scheduler (MS_ROLE=MS_SCHED) of a job of %d workers, "
+                      "which has ended well: it is no rank",
+                      meeting->world_size);
 }

@@ -4,7 +4,6 @@
 #define DISTI_RENDEZVOUS_MEET_H
 
 #include "base/net.h"
-#include "rendezvous/pmix_abi.h"
 #include "rendezvous/rendezvous.h"
 #include "store/client.h"
 
@@ -28,6 +27,9 @@ struct disti_facts {
     int local_rank, local_world_size;
     bool by_pmix; /* the ranks meet through the launcher's PMIx */
 };
+
+/* What is known of a launcher before its variables are read: nothing. */
+extern const struct disti_launch disti_launch_unknown;
 
 /* The discovery: a Unix socket by which the ranks of one machine learn where their store is. */
 
@@ -68,9 +70,7 @@ int disti_slurm_tasks(const char *text, int node);
 /* The first host of "n[01-03,7],m5" ("n01"). False if the text is malformed or it does not fit. */
 bool disti_slurm_first_host(const char *text, char *host, size_t size);
 
-/* The roles of MindSpore's processes. */
-
-/* The ways to meet, one file each: all end with a store, and rank 0 with its server. */
+/* The ways to meet: all end with a store, and rank 0 with its server. */
 
 /* Who wants to meet, and until when. */
 struct disti_meeting {
@@ -93,24 +93,11 @@ struct disti_meet_address {
 };
 
 /*
- * The secret of a job whose ranks nobody hands one, as they meet at that host: the file that
- * DIST_SECRET_FILE names; else, where all ranks are on this machine, the user's cookie; else none.
- * DIST_AUTH asks for the cookie in any case, or for none. A failure is reported.
- */
-dist_status disti_meet_secret(const struct disti_meeting *meeting, const char *host,
-                              struct disti_secret *secret_p);
-
-/*
  * By a host and port that all ranks know. Rank 0 listens there, if `served` is NULL. Else the
  * launcher does already, and asks for that word ("": for none).
  */
 dist_status disti_meet_tcp(const struct disti_meeting *meeting, const char *host, int port,
                            const char *served, struct disti_bootstrap *bootstrap);
-
-/* The server of that meeting: at the host's address, or everywhere if that is hidden. Not run yet.
- */
-dist_status disti_meet_listen_at(const struct disti_meeting *meeting, const char *host, int port,
-                                 struct disti_store_server **server_p);
 
 /*
  * As by host and port, where a scheduler may hold the store and hand out ranks (meeting->rank -1).
@@ -173,27 +160,10 @@ dist_status disti_meet_connect_word(const struct disti_meeting *meeting, const c
 dist_status disti_meet_serve(const struct disti_meeting *meeting, const char *host,
                              struct disti_store_server *server, struct disti_bootstrap *bootstrap);
 
-/* Looks once, without waiting. IN_PROGRESS: nothing is said yet. */
-typedef dist_status (*disti_meet_locate_fn)(const char *name, struct disti_meet_address *address_p);
-
 /* The launcher's PMIx: what it says of the job, and what it carries from rank 0 to the others. */
-
-#define DISTI_PMIX_TEXT 512
-#define DISTI_PMIX_REASON 400
-
-/*
- * All four block until the deadline at most, whatever the server does, and on false say why in
- * reason. What it has not answered by then is still pending: until it is answered, further
- * questions wait for that, and then fail. The library is opened at run time.
- */
 
 /* Does the environment say that a launcher serves PMIx to this process? */
 bool disti_pmix_is_offered(void);
-
-/* What the launcher says of this process; -1: it does not. Once it is open. */
-struct disti_pmix_job {
-    int world_size, local_rank, local_world_size;
-};
 
 /*
  * Ends the connection after use, as MPI_Init of Open MPI 5 fails in a process that is connected.
@@ -203,16 +173,5 @@ struct disti_pmix_job {
  * is open.
  */
 void disti_pmix_close(int64_t deadline);
-
-/* PMIx's library, opened at run time. */
-
-struct disti_pmix_api {
-#define DISTI_PMIX_MEMBER(member, symbol, parameters) int(*member) parameters;
-    DISTI_PMIX_CALLS(DISTI_PMIX_MEMBER)
-#undef DISTI_PMIX_MEMBER
-    const char *(*error_string)(int status);
-    const char *(*version)(void);
-    bool reopens; /* the process may call init again after finalize */
-};
 
 #endif

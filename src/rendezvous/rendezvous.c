@@ -60,13 +60,9 @@ static dist_status facts_gather(const struct dist_options *options, struct disti
                  facts->url.kind == DISTI_URL_FILE);
 
     facts->options = options;
-    facts->launch = (struct disti_launch){.launcher = told ? "the program itself" : "none",
-                                          .rank = -1,
-                                          .world_size = -1,
-                                          .local_rank = -1,
-                                          .local_world_size = -1,
-                                          .port = DISTI_PORT_DEFAULT,
-                                          .timeout_ms = -1};
+    facts->launch = disti_launch_unknown;
+    if (told)
+        facts->launch.launcher = "the program itself";
     /* Whoever is told everything does not look at the environment, nonsense or not. */
     if (status == DIST_OK && !told)
         status = disti_launch_detect(&facts->launch);
@@ -236,19 +232,10 @@ static const struct url_scheme {
     {"mpi://", DISTI_URL_MPI},
 };
 
-static const struct url_scheme *url_scheme(const char *text)
-{
-    for (size_t i = 0; i < sizeof(url_schemes) / sizeof(url_schemes[0]); i++) {
-        if (strncmp(text, url_schemes[i].prefix, strlen(url_schemes[i].prefix)) == 0)
-            return &url_schemes[i];
-    }
-    return NULL;
-}
-
 dist_status disti_url_parse(const char *text, struct disti_url *url_p)
 {
     struct disti_url url = {.kind = DISTI_URL_NONE, .port = -1, .rank = -1, .world_size = -1};
-    const struct url_scheme *scheme;
+    const struct url_scheme *scheme = NULL;
     const char *body, *query;
     size_t length;
     dist_status status = DIST_OK;
@@ -257,7 +244,10 @@ dist_status disti_url_parse(const char *text, struct disti_url *url_p)
         *url_p = url;
         return DIST_OK;
     }
-    scheme = url_scheme(text);
+    for (size_t i = 0; !scheme && i < sizeof(url_schemes) / sizeof(url_schemes[0]); i++) {
+        if (strncmp(text, url_schemes[i].prefix, strlen(url_schemes[i].prefix)) == 0)
+            scheme = &url_schemes[i];
+    }
     if (!scheme)
         return url_bad(text, "has an unknown scheme");
     url.kind = scheme->kind;
@@ -506,17 +496,11 @@ dist_status disti_rendezvous(const struct dist_options *options, int timeout_ms,
     return status;
 }
 
-/* Do the options say nothing else of rank and world size than the launcher? */
-static bool rendezvous_agrees(const struct dist_options *options, const struct disti_launch *launch)
-{
-    return options && (options->rank < 0 || options->rank == launch->rank) &&
-           (options->world_size < 0 || options->world_size == launch->world_size);
-}
-
 bool disti_rendezvous_needs_mpi(const struct dist_options *options)
 {
     struct disti_launch launch;
     struct disti_url url;
+    bool agrees;
 
     if (options && options->oob_all_gather)
         return false;
@@ -526,9 +510,11 @@ bool disti_rendezvous_needs_mpi(const struct dist_options *options)
         return url.kind == DISTI_URL_MPI;
     if (disti_launch_detect(&launch) != DIST_OK)
         return false;
+    agrees = options && (options->rank < 0 || options->rank == launch.rank) &&
+             (options->world_size < 0 || options->world_size == launch.world_size);
     return (strcmp(launch.launcher, "Open MPI") == 0 || strcmp(launch.launcher, "MPICH") == 0) &&
            launch.world_size > 1 && !launch.host[0] && !rendezvous_is_local(&launch) &&
-           !(rendezvous_agrees(options, &launch) &&
+           !(agrees &&
              disti_launch_meets_by_pmix(&launch, false, disti_deadline_ms(options->timeout_ms)));
 }
 
