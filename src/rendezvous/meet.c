@@ -333,7 +333,7 @@ static dist_status tcp_listen_hidden(const struct disti_meeting *meeting, const 
             disti_store_server_listen(NULL, port, meeting->world_size, meeting->deadline, server_p);
     if (status != DIST_OK)
         return status;
-    disti_store_server_set_only(*server_p, only);
+    memcpy((*server_p)->only, only, sizeof(only));
     disti_info(
         "\"%s\" is the loopback address on this machine (/etc/hosts): the store also listens on %s "
         "port %d for other machines. Set MASTER_ADDR to an address to choose another",
@@ -642,7 +642,8 @@ static dist_status file_serve(const struct disti_meeting *meeting, const char *p
     status = file_write(draft, text, file);
     if (status != DIST_OK)
         goto out;
-    disti_store_server_on_formed(server, file_remove, file);
+    server->formed_fn = file_remove;
+    server->formed_arg = file;
     return file_publish(meeting, draft, path, host, server, bootstrap);
 out:
     disti_store_server_stop(server, 0);

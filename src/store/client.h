@@ -116,7 +116,7 @@ struct disti_store {
     char lost_text[DISTI_NEWS_MAX];
     char cause[DISTI_NEWS_MAX]; /* the first rank's end that the store has told of; "": none */
 
-    /* Without the lock: alarm.c. */
+    /* Without the lock, for alarms. */
     atomic_bool sending; /* somebody puts a frame on the connection */
     struct disti_store_alarm *_Atomic alarms;
 };
@@ -157,16 +157,14 @@ void disti_store_client_free(struct disti_store *store);
 /* Has the group that this thread heeds been aborted? NULL: no. With the lock held. */
 const struct client_abort *disti_store_client_aborted(const struct disti_store *store);
 
-/* inbox.c: "rank 0 (host node1, pid 812), which holds the store". Returns text. */
+/* "rank 0 (host node1, pid 812), which holds the store". Returns text. */
 #define CLIENT_HOLDER 192
 const char *disti_store_client_holder(const struct disti_store *store, char *text, size_t size);
 
-/* alarm.c: the right to put a frame on the connection, which alarms need too. */
+/* The right to put a frame on the connection, which alarms need too. */
 void disti_store_client_take_line(struct disti_store *store);
 void disti_store_client_release_line(struct disti_store *store);
 /* With the lock held: a session's alarms go by this alone, since no handler may send on it. */
 void disti_store_client_flush_alarms(struct disti_store *store);
-
-/* inbox.c: with the lock held, without waiting. */
 
 #endif

@@ -128,13 +128,9 @@ __attribute__((format(printf, 2, 3))) static void store_tried(struct disti_store
 }
 
 /* Not let in: for now, or for good, where the store is known to be the right one. */
-static dist_status hello_refused(const struct disti_store *store,
-                                 const struct disti_store_target *target, dist_status status,
-                                 struct disti_store_tries *tries, const char *format, ...)
-    __attribute__((format(printf, 5, 6)));
-static dist_status hello_refused(const struct disti_store *store,
-                                 const struct disti_store_target *target, dist_status status,
-                                 struct disti_store_tries *tries, const char *format, ...)
+__attribute__((format(printf, 5, 6))) static dist_status
+hello_refused(const struct disti_store *store, const struct disti_store_target *target,
+              dist_status status, struct disti_store_tries *tries, const char *format, ...)
 {
     char text[DISTI_NEWS_MAX + DISTI_SECRET_WHY];
     va_list args;
@@ -355,7 +351,7 @@ static dist_status hello_take_welcome(struct disti_store *store,
 }
 
 /*
- * hello.c: proves to the server that this client has the secret, has it prove the same, and becomes
+ * Proves to the server that this client has the secret, has it prove the same, and becomes
  * a rank there. IN_PROGRESS: not now, as tries->text says; other failures are reported.
  */
 static dist_status store_client_greet(struct disti_store *store,
