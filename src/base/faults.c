@@ -6,7 +6,6 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/settings/config.h"
-#include "base/settings/env.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "base/process.h"
-#include "base/settings/config.h"
+#include "base/settings/env.h"
 
 #include <stdio.h>
 #include <string.h>

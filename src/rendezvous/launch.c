@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What launched this process, by its variables and by the processes above it. */
-#include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/log.h"
 #include "base/net.h"
 #include "base/process.h"
 #include "base/settings/config.h"
-#include "base/settings/env.h"
 #include "rendezvous/meet.h"
 #include "rendezvous/rendezvous.h"
 #include "store/server.h"
@@ -15,7 +13,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -6,13 +6,12 @@
 #include "base/descriptor.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/settings/config.h"
+#include "base/settings/env.h"
 #include "store/server.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

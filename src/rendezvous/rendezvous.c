@@ -11,7 +11,6 @@
 
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static struct disti_facts_number facts_pick(int option, int url, int launch, const char *launcher)

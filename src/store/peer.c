@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 static void peer_die(struct disti_store_server *server, struct store_peer *peer)
 {

@@ -7,7 +7,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/process.h"
-#include "base/settings/config.h"
+#include "base/settings/env.h"
 
 #include <fcntl.h>
 #include <limits.h>
