@@ -225,22 +225,18 @@ HALF_TYPE(bfloat16, 0x7f80)
 #define F16C_TARGET __attribute__((target("avx2,f16c")))
 #define F16C_INLINE F16C_TARGET INLINE
 
-static bool f16c_ask_cpu(void)
-{
-    unsigned a, b, c = 0, d;
-
-    __builtin_cpu_init();
-    return __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
-}
-
 /* Asked once: the instruction is slow in virtual machines. */
 static bool f16c_here(void)
 {
     static signed char known;
     signed char answer = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    unsigned a, b, c = 0, d;
 
     if (answer == 0) {
-        answer = f16c_ask_cpu() ? 1 : -1;
+        __builtin_cpu_init();
+        answer = __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C)
+                     ? 1
+                     : -1;
         __atomic_store_n(&known, answer, __ATOMIC_RELAXED);
     }
     return answer > 0;

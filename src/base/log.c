@@ -152,14 +152,6 @@ static void log_write(const struct disti_log *log, char *line, size_t length)
     disti_cancel_let(held);
 }
 
-/* A text may quote what a peer or the environment said: no line breaks, no escapes. */
-static void log_clean(char *line)
-{
-    for (; *line; line++)
-        if ((unsigned char)*line < ' ' || *line == '\x7f')
-            *line = ' ';
-}
-
 static void log_emit(dist_log_level level, const char *text)
 {
     const struct disti_log *log = log_used;
@@ -172,7 +164,11 @@ static void log_emit(dist_log_level level, const char *text)
                       log_names[level], text);
     if (length >= LOG_LINE_MAX)
         length = LOG_LINE_MAX - 1;
-    log_clean(line);
+    /* A text may quote what a peer or the environment said: no line breaks, no escapes. */
+    for (char *c = line; *c; c++) {
+        if ((unsigned char)*c < ' ' || *c == '\x7f')
+            *c = ' ';
+    }
     if (log->fn)
         log->fn(log->arg, level, line);
     else

@@ -99,20 +99,19 @@ static int context_no_passphrase(char *text, int size, int writing, void *arg)
     return 0;
 }
 
-static bool context_wrong(char *why, size_t size, const char *setting, const char *path,
-                          const char *what)
-{
-    snprintf(why, size, "%s: the file %.100s %s", setting, path, what);
-    ERR_clear_error();
-    return false;
-}
-
 /* The files of a context, open; and the names by which OpenSSL is to open these and no others. */
 struct context_file {
     const char *setting, *path;
     int fd;
     char name[64];
 };
+
+static bool context_wrong(const struct context_file *file, const char *what, char *why, size_t size)
+{
+    snprintf(why, size, "%s: the file %.100s %s", file->setting, file->path, what);
+    ERR_clear_error();
+    return false;
+}
 
 /* Owned by this user or root, by no link of another's; a key is the owner's alone, or a group's. */
 static bool context_open(struct context_file *file, mode_t closed_to, char *why, size_t size)
@@ -124,17 +123,15 @@ static bool context_open(struct context_file *file, mode_t closed_to, char *why,
     if (file->fd < 0 || fstat(file->fd, &status) != 0) {
         snprintf(what, sizeof(what), "cannot be read (%s)",
                  errno == EPERM ? "it is a link of another user's" : strerror(errno));
-        return context_wrong(why, size, file->setting, file->path, what);
+        return context_wrong(file, what, why, size);
     }
     if (!disti_file_owner_is_safe(status.st_uid))
-        return context_wrong(why, size, file->setting, file->path,
-                             "belongs to another user: copy it, if you trust it");
+        return context_wrong(file, "belongs to another user: copy it, if you trust it", why, size);
     if (status.st_mode & closed_to & S_IROTH)
-        return context_wrong(why, size, file->setting, file->path,
-                             "can be opened by every user: chmod 600 it, and change the key");
+        return context_wrong(file, "can be opened by every user: chmod 600 it, and change the key",
+                             why, size);
     if (status.st_mode & closed_to)
-        return context_wrong(why, size, file->setting, file->path,
-                             "can be changed by others: chmod go-w it");
+        return context_wrong(file, "can be changed by others: chmod go-w it", why, size);
     snprintf(file->name, sizeof(file->name), DISTI_PROCESS_OWN "/fd/%d", file->fd);
     return true;
 }
@@ -151,39 +148,21 @@ static bool context_use(struct disti_tls_context *context, const struct context_
     const struct disti_tls_library *lib = context->lib;
 
     if (lib->SSL_CTX_use_certificate_chain_file(context->ssl, context_name(&of[0])) != 1)
-        return context_wrong(why, size, of[0].setting, of[0].path,
-                             "begins with no certificate that can be used: give one in PEM form");
+        return context_wrong(
+            &of[0], "begins with no certificate that can be used: give one in PEM form", why, size);
     if (lib->SSL_CTX_use_PrivateKey_file(context->ssl, context_name(&of[1]), SSL_FILETYPE_PEM) != 1)
-        return context_wrong(why, size, of[1].setting, of[1].path,
+        return context_wrong(&of[1],
                              "does not hold the key of DIST_TLS_CERT, in PEM form and without a "
-                             "passphrase: give that key");
+                             "passphrase: give that key",
+                             why, size);
     if (lib->SSL_CTX_load_verify_file(context->ssl, context_name(&of[2])) != 1)
-        return context_wrong(why, size, of[2].setting, of[2].path,
-                             "holds no certificate of an authority: give it in PEM form");
+        return context_wrong(&of[2], "holds no certificate of an authority: give it in PEM form",
+                             why, size);
     return true;
 }
 
-static bool context_load(struct disti_tls_context *context, const struct disti_tls_files *files,
-                         char *why, size_t size)
-{
-    struct context_file of[3] = {
-        {"DIST_TLS_CERT", files->cert, -1, ""},
-        {"DIST_TLS_KEY", files->key, -1, ""},
-        {"DIST_TLS_CA", files->ca, -1, ""},
-    };
-    const bool loaded =
-        context_open(&of[0], S_IWOTH, why, size) && context_open(&of[1], S_IRWXO, why, size) &&
-        context_open(&of[2], S_IWOTH, why, size) && context_use(context, of, why, size);
-
-    for (int i = 0; i < 3; i++) {
-        if (of[i].fd >= 0)
-            close(of[i].fd);
-    }
-    return loaded;
-}
-
 /* Would a peer with the same authorities take our certificate today? */
-static bool context_fits(struct disti_tls_context *context, const struct disti_tls_files *files,
+static bool context_fits(struct disti_tls_context *context, const struct context_file *cert,
                          char *why, size_t size)
 {
     X509 *own = context->lib->SSL_CTX_get0_certificate(context->ssl);
@@ -208,7 +187,27 @@ static bool context_fits(struct disti_tls_context *context, const struct disti_t
              error == X509_V_ERR_CERT_HAS_EXPIRED     ? "renew it"
              : error == X509_V_ERR_CERT_NOT_YET_VALID ? "see the clock of this machine"
                                                       : "DIST_TLS_CA must be what signed it");
-    return context_wrong(why, size, "DIST_TLS_CERT", files->cert, what);
+    return context_wrong(cert, what, why, size);
+}
+
+static bool context_load(struct disti_tls_context *context, const struct disti_tls_files *files,
+                         char *why, size_t size)
+{
+    struct context_file of[3] = {
+        {"DIST_TLS_CERT", files->cert, -1, ""},
+        {"DIST_TLS_KEY", files->key, -1, ""},
+        {"DIST_TLS_CA", files->ca, -1, ""},
+    };
+    const bool loaded =
+        context_open(&of[0], S_IWOTH, why, size) && context_open(&of[1], S_IRWXO, why, size) &&
+        context_open(&of[2], S_IWOTH, why, size) && context_use(context, of, why, size) &&
+        context_fits(context, &of[0], why, size);
+
+    for (int i = 0; i < 3; i++) {
+        if (of[i].fd >= 0)
+            close(of[i].fd);
+    }
+    return loaded;
 }
 
 static bool context_rules(struct disti_tls_context *context)
@@ -249,7 +248,7 @@ struct disti_tls_context *disti_tls_context_new(const struct disti_tls_files *fi
         snprintf(why, size,
                  "TLS 1.3 is not to be had: this machine's OpenSSL was built without it, or "
                  "its configuration (openssl.cnf) forbids it");
-    else if (context_load(context, files, why, size) && context_fits(context, files, why, size))
+    else if (context_load(context, files, why, size))
         return context;
     disti_tls_context_free(context);
     return NULL;

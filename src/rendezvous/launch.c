@@ -442,21 +442,21 @@ static const struct launch_source launch_sources[] = {
 };
 #define LAUNCH_SOURCES (sizeof(launch_sources) / sizeof(launch_sources[0]))
 
-static dist_status launch_int(const char *name, int min, int *value_p)
-{
-    return name ? disti_env_int(name, min, INT_MAX, -1, value_p) : DIST_OK;
-}
-
 static dist_status launch_numbers(const struct launch_source *source, struct disti_launch *launch)
 {
-    dist_status status = launch_int(source->rank, 0, &launch->rank);
+    const struct {
+        const char *name;
+        int min, *value;
+    } numbers[] = {{source->rank, 0, &launch->rank},
+                   {source->world_size, 1, &launch->world_size},
+                   {source->local_rank, 0, &launch->local_rank},
+                   {source->local_world_size, 1, &launch->local_world_size}};
+    dist_status status = DIST_OK;
 
-    if (status == DIST_OK)
-        status = launch_int(source->world_size, 1, &launch->world_size);
-    if (status == DIST_OK)
-        status = launch_int(source->local_rank, 0, &launch->local_rank);
-    if (status == DIST_OK)
-        status = launch_int(source->local_world_size, 1, &launch->local_world_size);
+    for (int i = 0; i < 4 && status == DIST_OK; i++) {
+        if (numbers[i].name)
+            status = disti_env_int(numbers[i].name, numbers[i].min, INT_MAX, -1, numbers[i].value);
+    }
     return status;
 }
 

@@ -191,16 +191,6 @@ static dist_status url_tcp(const char *text, const char *body, size_t length, st
     return disti_parse_int("the port in the init method", port, 1, 65535, &url->port);
 }
 
-static dist_status url_file(const char *text, const char *body, size_t length,
-                            struct disti_url *url)
-{
-    if (body[0] != '/')
-        return url_bad(text, "has no absolute path (three slashes)");
-    if (!url_copy(url->path, sizeof(url->path), body, length))
-        return url_bad(text, "has too long a path");
-    return DIST_OK;
-}
-
 /* "rank=1&world_size=4" */
 static dist_status url_query(const char *text, const char *query, struct disti_url *url)
 {
@@ -255,9 +245,11 @@ dist_status disti_url_parse(const char *text, struct disti_url *url_p)
     length = query ? (size_t)(query - body) : strlen(body);
     if (url.kind == DISTI_URL_TCP)
         status = url_tcp(text, body, length, &url);
-    else if (url.kind == DISTI_URL_FILE)
-        status = url_file(text, body, length, &url);
-    else if (length)
+    else if (url.kind == DISTI_URL_FILE && body[0] != '/')
+        status = url_bad(text, "has no absolute path (three slashes)");
+    else if (url.kind == DISTI_URL_FILE && !url_copy(url.path, sizeof(url.path), body, length))
+        status = url_bad(text, "has too long a path");
+    else if (url.kind != DISTI_URL_FILE && length)
         status = url_bad(text, "has text after \"//\"");
     if (status == DIST_OK && query)
         status = url_query(text, query + 1, &url);

@@ -453,22 +453,13 @@ static dist_status client_lost(const struct disti_store *store)
     return store->strange ? DIST_ERR_RENDEZVOUS : DIST_ERR_PEER_LOST;
 }
 
-/* Into room that is there, so that a rank without memory can still tell. Returns its bytes. */
-static size_t client_pack_party(struct disti_store *store, const struct client_request *request)
-{
-    const struct disti_party *party = request->party;
-
-    if (!request->of_party)
-        return 0;
-    disti_wire_put_party(store->packed, party);
-    return disti_wire_party_bytes(party && party->ranks ? (size_t)party->count : 0);
-}
-
 static dist_status client_send_frame(struct disti_store *store,
                                      const struct client_request *request, int64_t deadline)
 {
+    const struct disti_party *party = request->party;
     size_t key_bytes = request->key ? strlen(request->key) : 0;
-    size_t before_bytes = client_pack_party(store, request);
+    size_t count = party && party->ranks ? (size_t)party->count : 0;
+    size_t before_bytes = request->of_party ? disti_wire_party_bytes(count) : 0;
     size_t value_bytes = before_bytes + request->bytes;
     size_t left = DISTI_WIRE_HEAD + key_bytes + value_bytes;
     unsigned char head_bytes[DISTI_WIRE_HEAD];
@@ -486,6 +477,8 @@ static dist_status client_send_frame(struct disti_store *store,
 
     store->last_id = head.id;
     disti_wire_put_head(head_bytes, &head);
+    if (before_bytes) /* into room that is there, so that a rank without memory can still tell */
+        disti_wire_put_party(store->packed, party);
     while (left && !store->lost) {
         ssize_t n = disti_tls_or_sendmsg(store->tls, store->fd, &message);
 

@@ -216,21 +216,6 @@ static struct store_peer *peer_oldest_stranger(const struct disti_store_server *
 }
 
 /*
- * Strangers may fill the waiting room, but not keep others out of it. There is a place for every
- * rank, so that all can come at once.
- */
-static void peer_make_room(struct disti_store_server *server)
-{
-    struct store_peer *oldest;
-
-    if (server->strangers <= disti_descriptor_for_strangers(STORE_STRANGERS) + server->world_size)
-        return;
-    oldest = peer_oldest_stranger(server);
-    if (oldest)
-        disti_store_peer_dismiss(server, oldest);
-}
-
-/*
  * No descriptor is left for a caller: a stranger goes, if one has been here for long enough to
  * prove what it is. False: none has.
  */
@@ -260,6 +245,7 @@ bool disti_store_peer_came_by(int fd, char text[DISTI_HOST_SIZE])
 
 void disti_store_peer_accept(struct disti_store_server *server)
 {
+    struct store_peer *oldest;
     int fd = -1;
 
     for (int i = 0; i < STORE_ACCEPTS; i++) {
@@ -277,7 +263,12 @@ void disti_store_peer_accept(struct disti_store_server *server)
              strcmp(host, server->only) != 0) ||
             !peer_new(server, fd, &from))
             disti_descriptor_close(fd);
-        peer_make_room(server);
+        /* Strangers may fill the waiting room, but not keep others out of it. There is a place for
+         * every rank, so that all can come at once. */
+        if (server->strangers >
+                disti_descriptor_for_strangers(STORE_STRANGERS) + server->world_size &&
+            (oldest = peer_oldest_stranger(server)))
+            disti_store_peer_dismiss(server, oldest);
         if (server->reap)
             return;
     }

@@ -130,15 +130,6 @@ void disti_store_refusal(struct disti_store_server *server, const struct store_p
                    server->refusals == STORE_REFUSALS ? " (more are told of at level INFO)" : "");
 }
 
-/* Refuses, and says so in the log. */
-static void admission_refuse(struct disti_store_server *server, struct store_peer *peer,
-                             dist_status status, const char *text)
-{
-    disti_store_refusal(server, peer, "%s", text);
-    peer->closing = true;
-    disti_store_peer_refuse(server, peer, peer->in.head.id, status, "%s", text);
-}
-
 static void admission_drop(struct disti_store_server *server, struct store_peer *peer)
 {
     /* A client that gives up on its hello says goodbye, and comes again. */
@@ -213,7 +204,9 @@ void disti_store_admit(struct disti_store_server *server, struct store_peer *pee
                  "the store speaks protocol %d, this rank %d: give all ranks the same version of "
                  "libdist",
                  DISTI_WIRE_VERSION, peer->in.head.version);
-        admission_refuse(server, peer, DIST_ERR_RENDEZVOUS, text);
+        disti_store_refusal(server, peer, "%s", text);
+        peer->closing = true;
+        disti_store_peer_refuse(server, peer, peer->in.head.id, DIST_ERR_RENDEZVOUS, "%s", text);
     } else if (peer->challenged) {
         admission_check(server, peer);
     } else {

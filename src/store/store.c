@@ -307,20 +307,12 @@ const struct client_abort *disti_store_client_aborted(const struct disti_store *
     return abort;
 }
 
-/* Waits for room: no handler does, since none sends on a TLS session. */
-static bool alarm_may_go_on(struct disti_store *store, int64_t deadline)
-{
-    struct pollfd ready = {.fd = store->fd, .events = POLLOUT};
-
-    return store->tls && !disti_expired(deadline) &&
-           (poll(&ready, 1, disti_left_ms(deadline)) >= 0 || errno == EINTR);
-}
-
 /* So few bytes go at once, or not at all; a part of them would make nonsense of all that follows.
  */
 static void alarm_send(struct disti_store *store, struct disti_store_alarm *alarm)
 {
     const int64_t deadline = store->tls ? disti_deadline_ms(ALARM_ROOM_MS) : 0;
+    struct pollfd ready = {.fd = store->fd, .events = POLLOUT};
     size_t sent = 0;
 
     while (sent < alarm->bytes) {
@@ -333,7 +325,10 @@ static void alarm_send(struct disti_store *store, struct disti_store_alarm *alar
             continue;
         else if (n < 0 && errno != EAGAIN)
             break;
-        if (sent < alarm->bytes && !alarm_may_go_on(store, deadline))
+        /* Waits for room: no handler does, since none sends on a TLS session. */
+        if (sent < alarm->bytes &&
+            (!store->tls || disti_expired(deadline) ||
+             (poll(&ready, 1, disti_left_ms(deadline)) < 0 && errno != EINTR)))
             break;
     }
     if (sent > 0 && sent < alarm->bytes)

@@ -228,14 +228,7 @@ bool disti_sysfs_locality(const char *root, const uint64_t *cpus, int local_rank
 
 /* ---- how many CPUs this process may really use ---- */
 
-/* quota microseconds in each period, as CPUs; 0: no limit. */
-static int cpus_of_quota(long long quota, long long period)
-{
-    if (quota <= 0 || period <= 0)
-        return 0;
-    long long cpus = quota / period + (quota % period != 0);
-    return cpus > INT_MAX ? INT_MAX : (int)cpus;
-}
+#define CPUS_TEXT 128 /* of a file */
 
 /* Allocated, as it is too large for a small stack. */
 struct cpus_paths {
@@ -243,31 +236,35 @@ struct cpus_paths {
     char mount[PATH_MAX], folder[PATH_MAX], file[PATH_MAX];
 };
 
-/* Version 2: cpu.max is "max 100000" or "150000 100000". */
-static int cpus_of_group_2(struct cpus_paths *paths, const char *folder)
+static bool cpus_read(struct cpus_paths *paths, const char *folder, const char *name,
+                      char text[CPUS_TEXT])
 {
-    char text[128];
-    long long quota, period;
-    if (snprintf(paths->file, sizeof(paths->file), "%s/cpu.max", folder) >=
-            (int)sizeof(paths->file) ||
-        !read_text(paths->file, text, sizeof(text)) ||
-        sscanf(text, "%lld %lld", &quota, &period) != 2)
-        return 0;
-    return cpus_of_quota(quota, period);
+    return snprintf(paths->file, sizeof(paths->file), "%s/%s", folder, name) <
+               (int)sizeof(paths->file) &&
+           read_text(paths->file, text, CPUS_TEXT);
 }
 
-/* Version 1: two files, quota -1 is no limit. */
-static int cpus_of_group_1(struct cpus_paths *paths, const char *folder)
+/*
+ * The quota of one group, as CPUs; 0: no limit. Version 2 of cgroups has one file, "max 100000" or
+ * "150000 100000"; version 1 has two, and quota -1 is no limit.
+ */
+static int cpus_of_group(struct cpus_paths *paths, const char *folder, int version)
 {
-    char quota[64], period[64];
-    if (snprintf(paths->file, sizeof(paths->file), "%s/cpu.cfs_quota_us", folder) >=
-            (int)sizeof(paths->file) ||
-        !read_text(paths->file, quota, sizeof(quota)))
+    char text[CPUS_TEXT], other[CPUS_TEXT];
+    long long quota = 0, period = 0, cpus;
+
+    if (version == 2 && cpus_read(paths, folder, "cpu.max", text) &&
+        sscanf(text, "%lld %lld", &quota, &period) != 2)
         return 0;
-    snprintf(paths->file, sizeof(paths->file), "%s/cpu.cfs_period_us", folder);
-    if (!read_text(paths->file, period, sizeof(period)))
+    if (version == 1 && cpus_read(paths, folder, "cpu.cfs_quota_us", text) &&
+        cpus_read(paths, folder, "cpu.cfs_period_us", other)) {
+        quota = atoll(text);
+        period = atoll(other);
+    }
+    if (quota <= 0 || period <= 0)
         return 0;
-    return cpus_of_quota(atoll(quota), atoll(period));
+    cpus = quota / period + (quota % period != 0);
+    return cpus > INT_MAX ? INT_MAX : (int)cpus;
 }
 
 /* The tighter of two limits, of which 0 is none. */
@@ -279,16 +276,15 @@ static int cpus_tighter(int a, int b)
 }
 
 /* The group and all above it. Inside a container its own path may not be there: only the top is. */
-static int cpus_of_path(struct cpus_paths *paths, const char *mount, const char *group,
-                        int (*limit)(struct cpus_paths *, const char *))
+static int cpus_of_path(struct cpus_paths *paths, const char *mount, const char *group, int version)
 {
     char *folder = paths->folder;
     size_t top = strlen(mount);
     int cpus = 0;
     if (snprintf(folder, sizeof(paths->folder), "%s%s", mount, group) >= (int)sizeof(paths->folder))
-        return limit(paths, mount);
+        return cpus_of_group(paths, mount, version);
     for (;;) {
-        cpus = cpus_tighter(cpus, limit(paths, folder));
+        cpus = cpus_tighter(cpus, cpus_of_group(paths, folder, version));
         char *slash = strrchr(folder, '/');
         if (strlen(folder) <= top || !slash)
             return cpus;
@@ -303,11 +299,11 @@ static int cpus_of_line(struct cpus_paths *paths, const char *mounts)
     if (!disti_cgroup_split(paths->line, &controllers, &group))
         return 0;
     if (strcmp(paths->line, "0") == 0 && !*controllers)
-        return cpus_of_path(paths, mounts, group, cpus_of_group_2);
+        return cpus_of_path(paths, mounts, group, 2);
     if (!disti_cgroup_controls(controllers, "cpu") ||
         snprintf(paths->mount, sizeof(paths->mount), "%s/cpu", mounts) >= (int)sizeof(paths->mount))
         return 0;
-    return cpus_of_path(paths, paths->mount, group, cpus_of_group_1);
+    return cpus_of_path(paths, paths->mount, group, 1);
 }
 
 int disti_quota_cpus(const char *membership, const char *mounts)

@@ -244,13 +244,6 @@ enum { LEVEL_RACK, LEVEL_NODE, LEVEL_PACKAGE, LEVEL_NUMA, LEVEL_CORE, LEVELS };
 
 static const char *const synthetic_levels[LEVELS] = {"rack", "node", "package", "numa", "core"};
 
-static dist_status synthetic_fail(const char *description, const char *why)
-{
-    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                      "topology \"%s\": %s; give for example \"node:4 package:2 core:8\"",
-                      description, why);
-}
-
 /* Reads one "level:count" from *text_p, moves on behind it. Returns what is wrong, or NULL. */
 static const char *synthetic_item(const char **text_p, int *level_p, int *count_p)
 {
@@ -323,7 +316,9 @@ dist_status disti_topology_synthetic(const char *description, struct disti_topol
     int counts[LEVELS] = {0}, ranks = 0;
     const char *why = synthetic_parse(description, counts, &ranks);
     if (why)
-        return synthetic_fail(description, why);
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "topology \"%s\": %s; give for example \"node:4 package:2 core:8\"",
+                          description, why);
     struct dist_place *localities = calloc((size_t)ranks, sizeof(*localities));
     if (!localities)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a topology of %d ranks", ranks);
