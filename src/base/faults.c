@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The grammar of DIST_FAULT; see faults.h. */
+/* Faults on purpose: the grammar of DIST_FAULT, and faults that are due. */
 #include "base/faults.h"
 #include "base/ascii.h"
 #include "base/clock.h"
@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* ---- the grammar, see faults.h ---- */
 
 #define PARSE_ITEM 128
 #define PARSE_SECOND_NS INT64_C(1000000000)
@@ -171,7 +173,7 @@ dist_status disti_faults_parse(const char *text, struct disti_faults *faults_p)
     return DIST_OK;
 }
 
-/* Which faults are due to this process; it does those that need no message. */
+/* ---- faults that are due in this process ---- */
 
 /* One of each in a process: a fault kills all of it anyway. Written while a group is made. */
 static struct {

@@ -244,7 +244,7 @@ int disti_file_open(const char *name)
     return -1;
 }
 
-/* Names of files that each process has of its own. */
+/* ---- names of files of one process ---- */
 
 void disti_file_rank(int rank, char *text, size_t size)
 {

@@ -24,7 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The addresses of a host's name: looked up within a deadline, the loopback's, those of no use. */
+/* ---- addresses of names, looked up within a deadline ---- */
 
 static const struct addrinfo resolve_hints = {
     .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
@@ -254,7 +254,7 @@ bool disti_host_is_hidden(const char *host, int64_t deadline)
     return hidden;
 }
 
-/* Which of this machine's addresses the others should use. */
+/* ---- the address of this machine for other machines ---- */
 
 /* IPv4 before IPv6, as most clusters have it; no link-local addresses, they need a scope. */
 static int interface_rank(const struct ifaddrs *interface)
@@ -324,7 +324,7 @@ void disti_machine_id(char text[DISTI_HOST_SIZE])
         snprintf(text, DISTI_HOST_SIZE, "%s/%llu", boot, (unsigned long long)network.st_ino);
 }
 
-/* Listening; addresses as text. */
+/* ---- listening; addresses as text ---- */
 
 void disti_address_text(const struct sockaddr *address, char text[DISTI_HOST_SIZE])
 {
@@ -501,7 +501,7 @@ dist_status disti_random_id(char text[33])
     return DIST_OK;
 }
 
-/* Reading the name of this machine. */
+/* ---- the name of this machine ---- */
 
 void disti_host_name(char text[DISTI_HOST_SIZE])
 {

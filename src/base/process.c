@@ -27,7 +27,7 @@ typedef ssize_t (*vm_call)(pid_t pid, const struct iovec *here, unsigned long he
                            const struct iovec *there, unsigned long there_count,
                            unsigned long flags);
 
-/* How a process ended, by what the kernel still has of it. */
+/* ---- how another process ended ---- */
 
 const char *disti_process_end(const char *host, uint32_t space, int pid, char *text, size_t size)
 {
@@ -50,7 +50,7 @@ const char *disti_process_end(const char *host, uint32_t space, int pid, char *t
     return text;
 }
 
-/* Why a process or a thread cannot be started. */
+/* ---- limits on processes and threads ---- */
 
 dist_status disti_process_limit_fail(const char *format, ...)
 {
@@ -76,7 +76,7 @@ dist_status disti_process_limit_fail(const char *format, ...)
                       what, (unsigned long long)limit.rlim_cur);
 }
 
-/* How many processes the kernel's out-of-memory killer has ended. */
+/* ---- the out-of-memory killer ---- */
 
 #define OOM_BUFFER 1024
 
@@ -192,7 +192,7 @@ const char *disti_process_oom_text(bool killed)
                   : "";
 }
 
-/* Mappings of this process, changed by system calls that no library has replaced. */
+/* ---- mappings of this process, changed by system calls that no library has replaced ---- */
 
 #define PAGES_OFFSET_UNIT 4096 /* of SYS_mmap2, whatever the size of a page */
 
@@ -261,7 +261,7 @@ bool disti_pages_writable(void *memory, size_t bytes)
     return pages_pass(memory, bytes, process_vm_readv);
 }
 
-/* Another process's memory and descriptors, also while only its first thread has ended. */
+/* ---- memory and descriptors of another process, also if only its first thread has ended ---- */
 
 /* A thread that was found may end before it is used, and the next one too. */
 #define REACH_TRIES 8
@@ -322,8 +322,9 @@ void disti_process_path(int pid, int fd, char path[DISTI_PROCESS_PATH])
         snprintf(path, DISTI_PROCESS_PATH, "/proc/%d/task/%d/fd/%d", pid, thread, fd);
 }
 
-/* A table of names: sigabbrev_np exists in glibc 2.32 and later only. */
+/* ---- names of signals ---- */
 
+/* A table, as sigabbrev_np exists in glibc 2.32 and later only. */
 static const char *const signal_names[] = {
     [SIGABRT] = "ABRT",     [SIGALRM] = "ALRM",     [SIGBUS] = "BUS",     [SIGCHLD] = "CHLD",
     [SIGCONT] = "CONT",     [SIGFPE] = "FPE",       [SIGHUP] = "HUP",     [SIGILL] = "ILL",
@@ -349,7 +350,7 @@ const char *disti_signal_name(int signal_number)
     return signal_names[signal_number];
 }
 
-/* The PID namespace of this process, which decides whom a pid names. */
+/* ---- the PID namespace of this process ---- */
 
 uint32_t disti_process_space(void)
 {
@@ -375,7 +376,7 @@ const char *disti_process_elsewhere(uint32_t space)
     return space && space != disti_process_space() ? " in another PID namespace" : "";
 }
 
-/* What the kernel has of a process of this machine and of its threads (/proc/PID/stat). */
+/* ---- threads of another process (/proc/PID/stat) ---- */
 
 /* Counted from the field behind the command's ")". */
 #define STAT_STATE 0

@@ -91,7 +91,7 @@ int disti_launcher_process(const char *variable, int *pid_p, char name[DISTI_PRO
     return -1;
 }
 
-/* Reading SLURM_STEP_TASKS_PER_NODE and SLURM_STEP_NODELIST; a port for a step. */
+/* ---- SLURM_STEP_TASKS_PER_NODE and SLURM_STEP_NODELIST; a port for a step ---- */
 
 /* A decimal number of at most 9 digits; moves *text_p behind it. -1: there is none. */
 static int slurm_number(const char **text_p)
@@ -167,7 +167,7 @@ static int slurm_port(const char *job)
     return 20000 + (int)(hash % 9500);
 }
 
-/* MindSpore's variables: who is the scheduler, and where its workers meet. */
+/* ---- MindSpore's variables ---- */
 
 static dist_status mindspore_role(struct disti_launch *launch)
 {
@@ -232,7 +232,7 @@ static dist_status launch_mindspore(struct disti_launch *launch)
     return DIST_OK;
 }
 
-/* What launched this process: read from the variables that each launcher sets. */
+/* ---- the variables that each launcher sets ---- */
 
 static void launch_job(struct disti_launch *launch, const char *launcher, const char *a,
                        const char *b)

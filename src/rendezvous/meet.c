@@ -138,7 +138,7 @@ dist_status disti_discovery_ask(const char *job, int *port_p, char word[128])
     return status;
 }
 
-/* The secret of a job whose ranks nobody hands one: a file, the user's cookie, or none. */
+/* ---- the secret of a job whose launcher passes none: a file, the user's cookie, or none ---- */
 
 enum secret_wish { SECRET_AUTO, SECRET_COOKIE, SECRET_NONE };
 
@@ -209,7 +209,7 @@ static dist_status meet_secret(const struct disti_meeting *meeting, const char *
     return secret_take(meeting, host, wish, secret_p);
 }
 
-/* Meeting by host and port, and what all ways to meet share. */
+/* ---- meeting by host and port, and functions that all ways to meet share ---- */
 
 dist_status disti_meet_listen(const struct disti_meeting *meeting, const char *host,
                               struct disti_store_server **server_p)
@@ -372,7 +372,7 @@ dist_status disti_meet_tcp(const struct disti_meeting *meeting, const char *host
     return status;
 }
 
-/* Meeting by an all-gather that the program brings. */
+/* ---- meeting by an all-gather of the program ---- */
 
 /* Where the store is. Only rank 0's counts. */
 struct oob_answer {
@@ -482,7 +482,7 @@ out:
     return status;
 }
 
-/* Meeting on one machine by the name of the job. */
+/* ---- meeting on one machine by the name of the job ---- */
 
 #define LOCAL_TAKEN_MS 5000 /* for an earlier group of this job to end */
 
@@ -549,7 +549,7 @@ dist_status disti_meet_local(const struct disti_meeting *meeting, const char *jo
                       meeting->rank, meeting->timeout_ms, job, tries.text);
 }
 
-/* Meeting by a file: rank 0 publishes the address of its store, the others watch for it. */
+/* ---- meeting by a file: rank 0 publishes the address of its store, the others look for it ---- */
 
 /* The file's text: a first line to know it by, then host, port and job, a line each. */
 #define FILE_TEXT_MAX 512
@@ -700,7 +700,7 @@ dist_status disti_meet_file(const struct disti_meeting *meeting, const char *pat
                       meeting->rank, meeting->timeout_ms, path, tries.text);
 }
 
-/* Meeting in MindSpore's way: a scheduler holds the store and may hand out the ranks. */
+/* ---- meeting in MindSpore's way: a scheduler holds the store and may assign the ranks ---- */
 
 #define SCHEDULED_LOOK_MS 200 /* at most between two looks */
 

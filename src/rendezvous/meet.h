@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* All that a rank is told before it meets anybody. */
+/* ---- rank and world size, before the ranks meet ---- */
 
 /* A number and where it comes from, for the errors. */
 struct disti_facts_number {
@@ -31,7 +31,7 @@ struct disti_facts {
 /* What is known of a launcher before its variables are read: nothing. */
 extern const struct disti_launch disti_launch_unknown;
 
-/* The discovery: a Unix socket by which the ranks of one machine learn where their store is. */
+/* ---- the discovery: a Unix socket by which the ranks of one machine find their store ---- */
 
 /*
  * Listens on the abstract address "dist/<uid>/<job>". The kernel says who is at the other
@@ -47,7 +47,7 @@ dist_status disti_discovery_open(const char *job, int *fd_p);
  */
 dist_status disti_discovery_ask(const char *job, int *port_p, char word[128]);
 
-/* The launcher's process on this machine: the one above this rank that is to outlive it. */
+/* ---- the launcher's process on this machine, which is to outlive this rank ---- */
 
 /* As /proc has it, without its end. */
 #define DISTI_PROCESS_NAME 32
@@ -61,7 +61,7 @@ dist_status disti_discovery_ask(const char *job, int *port_p, char word[128]);
  */
 int disti_launcher_process(const char *variable, int *pid_p, char name[DISTI_PROCESS_NAME]);
 
-/* Slurm's compressed lists, and where the ranks of a step meet. */
+/* ---- Slurm's compressed lists ---- */
 
 /* The number of tasks on node `node` by "2(x3),1" (2, 2, 2, 1); -1 if the text is malformed
  * or has no such node. */
@@ -70,7 +70,7 @@ int disti_slurm_tasks(const char *text, int node);
 /* The first host of "n[01-03,7],m5" ("n01"). False if the text is malformed or it does not fit. */
 bool disti_slurm_first_host(const char *text, char *host, size_t size);
 
-/* The ways to meet: all end with a store, and rank 0 with its server. */
+/* ---- the ways to meet: all end with a store, and rank 0 with its server ---- */
 
 /* Who wants to meet, and until when. */
 struct disti_meeting {
@@ -160,7 +160,7 @@ dist_status disti_meet_connect_word(const struct disti_meeting *meeting, const c
 dist_status disti_meet_serve(const struct disti_meeting *meeting, const char *host,
                              struct disti_store_server *server, struct disti_bootstrap *bootstrap);
 
-/* The launcher's PMIx: what it says of the job, and what it carries from rank 0 to the others. */
+/* ---- the launcher's PMIx ---- */
 
 /* Does the environment say that a launcher serves PMIx to this process? */
 bool disti_pmix_is_offered(void);

@@ -413,7 +413,7 @@ static bool pmix_spread(int rank, char text[PMIX_TEXT], int64_t deadline, char r
     return answered;
 }
 
-/* Meeting through the launcher's PMIx: rank 0's address and the job's secret go that way. */
+/* ---- meeting: PMIx carries rank 0's address and the job's secret ---- */
 
 bool disti_launch_meets_by_pmix(const struct disti_launch *launch, bool local, int64_t deadline)
 {

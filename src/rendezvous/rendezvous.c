@@ -150,7 +150,7 @@ static dist_status facts_complete(struct disti_facts *facts)
     return DIST_OK;
 }
 
-/* Init methods: env://, tcp://host:port, file:///path, mpi://, each with ?rank=..&world_size=.. */
+/* ---- init methods: env://, tcp://HOST:PORT, file:///PATH, mpi:// ---- */
 
 static dist_status url_bad(const char *text, const char *why)
 {
@@ -258,7 +258,7 @@ dist_status disti_url_parse(const char *text, struct disti_url *url_p)
     return status;
 }
 
-/* From options and environment to a store: which way to meet. */
+/* ---- from options and environment to a store ---- */
 
 /* For a scheduler to come, where MS_ROLE says that there is one; then rank 0 holds the store. */
 #define RENDEZVOUS_PATIENCE_MS 2000

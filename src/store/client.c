@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The store's client: requests out, and the waiting for their replies. */
+/* The store's client: sends requests, waits for their replies, takes news. */
 #include "store/client.h"
 #include "base/clock.h"
 #include "base/descriptor.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Files in memory that a launcher passes to its ranks, which may be in other namespaces. */
+/* Connects a client to the store, and proves the secret; opens files of the launcher. */
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/file.h"
@@ -19,6 +19,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* ---- files in memory that a launcher passes to its ranks ---- */
 
 int disti_handed_secret(const char *word)
 {
@@ -100,7 +102,7 @@ int disti_handed_open(enum disti_handed which, const char *path, int flags, int 
     return handed_open_path(path, flags, inode);
 }
 
-/* The client's side of the handshake: hello, challenge, proof, welcome. */
+/* ---- the client's side of the handshake: hello, challenge, proof, welcome ---- */
 
 static const struct disti_secret hello_no_secret;
 
@@ -376,7 +378,7 @@ static dist_status store_client_greet(struct disti_store *store,
     return status;
 }
 
-/* Coming to the store: every address, again and again, until the deadline. */
+/* ---- connecting: every address, again and again, until the deadline ---- */
 
 #define CONNECT_MS 5000    /* for one address: a machine that does not answer */
 #define DOUBTFUL_MS 1000   /* the same, where another place may be announced meanwhile */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Ranks that wait for the others to leave a group: who waits for them in a call waits in vain. */
+/* The state of the ranks at the store's server: who is there, has left, or has failed. */
 #include "base/log.h"
 #include "base/net.h"
 #include "base/process.h"
@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* ---- ranks that wait for the others to leave a group ---- */
 
 static struct store_leaving *leavings_find(const struct disti_store_server *server, int32_t group)
 {
@@ -122,7 +124,7 @@ const char *disti_store_leavings_hopeless(const struct disti_store_server *serve
     return text;
 }
 
-/* Groups that failed: whoever comes to one later is told at once. */
+/* ---- groups that failed: later requests of such a group are refused at once ---- */
 
 static struct store_failure *failures_find(const struct disti_store_server *server, int32_t group)
 {
@@ -195,7 +197,7 @@ const char *disti_store_failures_hopeless(const struct disti_store_server *serve
     return NULL;
 }
 
-/* Who is there: hellos, refusals, goodbyes, losses, and the notices about them. */
+/* ---- the state of each rank: hellos, goodbyes, losses, and the notices about them ---- */
 
 bool disti_store_ranks_is_gone(const struct disti_store_server *server, int rank, bool left)
 {

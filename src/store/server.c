@@ -110,7 +110,7 @@ static int64_t schedule_tick(struct disti_store_server *server)
                                                                     : schedule->come_by;
 }
 
-/* Who may come in: the server's side of the handshake. */
+/* ---- the server's side of the handshake ---- */
 
 void disti_store_refusal(struct disti_store_server *server, const struct store_peer *peer,
                          const char *format, ...)
@@ -214,7 +214,7 @@ void disti_store_admit(struct disti_store_server *server, struct store_peer *pee
     }
 }
 
-/* The store's server: start, loop, stop. */
+/* ---- start, loop, stop ---- */
 
 static void server_close(int *fd)
 {
@@ -548,7 +548,7 @@ dist_status disti_store_server_schedule(struct disti_store_server *server, int t
     return schedule.status == DIST_OK ? DIST_OK : disti_fail(schedule.status, "%s", schedule.text);
 }
 
-/* Requests at the store's server. */
+/* ---- requests ---- */
 
 static void serve_numbers(struct disti_store_server *server, struct store_peer *peer)
 {

@@ -178,7 +178,7 @@ struct disti_store_server {
     _Atomic int64_t stop_by;
 };
 
-/* For the other files of the rendezvous, before the server runs. */
+/* ---- for the rendezvous and launchers, before the server runs ---- */
 
 /* The rank whose process this is; -1 (a launcher) is what it is after listen. */
 void disti_store_server_set_holder(struct disti_store_server *server, int rank);

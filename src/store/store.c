@@ -266,7 +266,7 @@ void disti_store_tell_leaving(struct disti_store *store, const struct disti_part
     store_tell(store, party, &request);
 }
 
-/* Aborted groups: how the store is told by a signal handler, and who heeds it here. */
+/* ---- aborted groups: a signal handler tells the store, and waits of this rank end ---- */
 
 /* On a TLS session, which may have taken all but a byte. */
 #define ALARM_ROOM_MS 1000

@@ -224,7 +224,7 @@ void disti_store_wait_by(disti_store_wait_fn wait);
 /* Says goodbye and closes. NULL is accepted. */
 void disti_store_close(struct disti_store *store);
 
-/* The call that a rank made last, where its launcher can read it though the rank was killed. */
+/* ---- the last call of a rank, where its launcher can read it after the rank was killed ---- */
 
 #define DISTI_LAST_CALL_BYTES 4096 /* each local rank's part of the file, and a scheduler's */
 
@@ -289,7 +289,7 @@ bool disti_last_call_served(int fd, int local_ranks);
 /* Has the process of that page, a local rank or behind them the scheduler, noted a loss? */
 bool disti_last_call_has_lost(int fd, int page);
 
-/* Files in memory that a launcher passes to its ranks, which may be in other namespaces. */
+/* ---- files in memory that a launcher passes to its ranks, also in other namespaces ---- */
 
 /*
  * The ranks inherit the descriptors of these files. DIST_AGENT_FILES has their numbers and inodes:

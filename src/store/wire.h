@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The server's memory: bytes that several replies may be sending at a time. */
+/* The store's frames, and blobs: bytes that several replies may send at a time. */
 #ifndef DISTI_STORE_WIRE_H
 #define DISTI_STORE_WIRE_H
 
@@ -21,7 +21,7 @@ struct disti_blob *disti_blob_copy(const void *data, size_t bytes);
 struct disti_blob *disti_blob_hold(struct disti_blob *blob);
 void disti_blob_drop(struct disti_blob *blob); /* NULL is accepted */
 
-/* The store's frames: what goes over the wire between a rank and the store's server. */
+/* ---- frames between a rank and the store's server ---- */
 
 /*
  * A frame is a head of 32 bytes, then key_bytes of key, then value_bytes of value. All
@@ -37,7 +37,7 @@ void disti_blob_drop(struct disti_blob *blob); /* NULL is accepted */
  *    20  u32  reserved (0)
  *    24  u64  value_bytes
  *
- * A connection begins with the handshake of base/proof/handshake.h: HELLO, which the server answers
+ * A connection begins with the handshake of base/auth.h: HELLO, which the server answers
  * with a REPLY whose value is a challenge, and PROOF, which it answers with one whose value is a
  * welcome, or either with the reason of a refusal. Before it has the proof the server believes
  * nothing of the hello, and before it has the welcome so does the client. Then each request has one
@@ -128,7 +128,7 @@ uint64_t disti_wire_get64(const unsigned char *bytes);
  *
  *     0 i32 rank   4 u32 world_size   8 u32 pid   12 u32 flags   16 proof[32]
  *     48 host[68]   116 job[128]       both texts, filled up with zero bytes
- *     244 u32 space: the PID namespace of `pid` (base/process/space.h)
+ *     244 u32 space: the PID namespace of `pid` (base/process.h)
  *
  * proof: in a hello the client's nonce, in a welcome the server's proof. job: in a hello "".
  *

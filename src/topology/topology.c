@@ -141,7 +141,7 @@ int disti_node_leader(const struct disti_topology *topology, int node)
     return disti_node_member(topology, node, 0);
 }
 
-/* Ranks that share CPUs, and whether there are enough for them. */
+/* ---- ranks that share CPUs ---- */
 
 static bool crowd_meets(const uint64_t *a, const uint64_t *b)
 {
@@ -223,7 +223,7 @@ int disti_shared_cpus(const struct disti_locality *localities, int ranks)
     return machines ? crowd_count(cpus) : 0;
 }
 
-/* The ring: the ranks in the order of their localities, closed. */
+/* ---- the ring: the ranks in the order of their localities, closed ---- */
 
 int disti_ring_next(const struct disti_topology *topology, int rank)
 {
@@ -235,7 +235,7 @@ int disti_ring_previous(const struct disti_topology *topology, int rank)
     return topology->order[(topology->position[rank] + topology->ranks - 1) % topology->ranks];
 }
 
-/* Topologies that are described in words, for tests and simulations. */
+/* ---- topologies that are described in words, for tests and simulations ---- */
 
 /* More ranks than this are a typing error. */
 #define SYNTHETIC_RANKS_MAX (1 << 20)
