@@ -223,7 +223,7 @@ dist_status disti_meet_listen(const struct disti_meeting *meeting, const char *h
             disti_store_server_listen(host, 0, meeting->world_size, meeting->deadline, &server);
     if (status != DIST_OK)
         return status;
-    disti_store_server_set_holder(server, meeting->rank);
+    server->holder = meeting->rank;
     disti_store_server_set_word(server, word);
     *server_p = server;
     return DIST_OK;
@@ -364,8 +364,8 @@ dist_status disti_meet_tcp(const struct disti_meeting *meeting, const char *host
     if (!meeting->serves) {
         status = meet_connect(meeting, host, port, &secret, bootstrap);
     } else if ((status = meet_listen_at(meeting, host, port, &server)) == DIST_OK) {
-        disti_store_server_set_holder(server, meeting->rank);
-        disti_store_server_set_secret(server, &secret);
+        server->holder = meeting->rank;
+        server->secret = secret;
         status = disti_meet_serve(meeting, host, server, bootstrap);
     }
     disti_secret_wipe(&secret);
@@ -439,7 +439,8 @@ static struct disti_store_server *oob_listen(const struct disti_meeting *meeting
     if (status != DIST_OK)
         return NULL;
     answer->store.port = disti_store_server_port(server);
-    snprintf(answer->store.word, sizeof(answer->store.word), "%s", disti_store_server_word(server));
+    snprintf(answer->store.word, sizeof(answer->store.word), "%.127s",
+             (const char *)server->secret.bytes);
     return server;
 }
 
@@ -637,7 +638,7 @@ static dist_status file_serve(const struct disti_meeting *meeting, const char *p
         goto out;
     snprintf(draft, sizeof(draft), "%s.%s", path, unique);
     snprintf(text, sizeof(text), "libdist 1\n%s\n%d\n%s\n", host, disti_store_server_port(server),
-             disti_store_server_word(server));
+             (const char *)server->secret.bytes);
     status = file_write(draft, text, file);
     if (status != DIST_OK)
         goto out;
@@ -765,9 +766,9 @@ static dist_status scheduled_first(const struct disti_meeting *meeting, const ch
     /* The port can be had once: by a scheduler, or by one of the workers. */
     if (meet_listen_at(meeting, host, port, &server) != DIST_OK)
         return scheduled_join(meeting, host, port, secret, bootstrap);
-    disti_store_server_set_secret(server, secret);
+    server->secret = *secret;
     first.rank = 0;
-    disti_store_server_set_holder(server, 0);
+    server->holder = 0;
     return disti_meet_serve(&first, host, server, bootstrap);
 }
 
@@ -839,7 +840,7 @@ static dist_status scheduled_hold(const struct disti_meeting *meeting, const cha
         return status;
     status = meet_listen_at(meeting, host, port, &server);
     if (status == DIST_OK)
-        disti_store_server_set_secret(server, &secret);
+        server->secret = secret;
     disti_secret_wipe(&secret);
     if (status == DIST_ERR_ADDRESS_IN_USE && !word[0])
         return scheduled_outlast(meeting, host, port, status);

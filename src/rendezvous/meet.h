@@ -122,7 +122,7 @@ dist_status disti_meet_schedule(const struct disti_meeting *meeting, const char 
 dist_status disti_meet_file(const struct disti_meeting *meeting, const char *path,
                             struct disti_bootstrap *bootstrap);
 
-/* On one machine, by the name of the job: through the discovery (discovery.h). */
+/* On one machine, by the name of the job: through the discovery. */
 dist_status disti_meet_local(const struct disti_meeting *meeting, const char *job,
                              struct disti_bootstrap *bootstrap);
 

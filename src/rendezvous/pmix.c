@@ -460,7 +460,7 @@ static dist_status pmix_listen(const struct disti_meeting *meeting, bool one_mac
         status = disti_meet_listen(meeting, host, server_p);
     if (status == DIST_OK)
         snprintf(text, PMIX_TEXT, "0 %s %d %s", host, disti_store_server_port(*server_p),
-                 disti_store_server_word(*server_p));
+                 (const char *)(*server_p)->secret.bytes);
     else
         snprintf(text, PMIX_TEXT, "%d", (int)status);
     return status;

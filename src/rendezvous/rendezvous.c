@@ -358,7 +358,7 @@ static dist_status rendezvous_bind_host(const struct disti_meeting *meeting,
     if (disti_env("DIST_SOCKET_IFNAME") || bootstrap->hidden)
         return disti_primary_address(bootstrap->bind_host);
     snprintf(bootstrap->bind_host, sizeof(bootstrap->bind_host), "%s",
-             bootstrap->store ? disti_store_local_host(bootstrap->store) : disti_loopback());
+             bootstrap->store ? bootstrap->store->local_host : disti_loopback());
     return DIST_OK;
 }
 
@@ -467,7 +467,7 @@ static dist_status rendezvous_run(const struct dist_options *options, int timeou
         return status;
     }
     if (bootstrap.store) {
-        bootstrap.rank = disti_store_rank(bootstrap.store);
+        bootstrap.rank = bootstrap.store->rank;
         memcpy(bootstrap.job, bootstrap.store->holder.job, sizeof(bootstrap.job));
     }
     rendezvous_watch(&facts.launch, &bootstrap);

@@ -642,17 +642,7 @@ int disti_store_holder(const struct disti_store *store)
     return store->holder.rank;
 }
 
-int disti_store_rank(const struct disti_store *store)
-{
-    return store->rank;
-}
-
 const unsigned char *disti_store_key(const struct disti_store *store)
 {
     return store->key;
-}
-
-const char *disti_store_local_host(const struct disti_store *store)
-{
-    return store->local_host;
 }

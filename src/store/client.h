@@ -13,7 +13,7 @@
 struct disti_store_target {
     const char *host;
     int port;
-    int rank; /* -1: the store's choice, see disti_store_rank */
+    int rank; /* -1: the store's choice, see `rank` of the store */
     int world_size;
     const struct disti_secret *secret; /* NULL: none */
     bool doubtful;    /* host and port may be out of date: who is no store there means "not yet" */
@@ -93,11 +93,12 @@ struct disti_store {
     int epoll_fd, news_fd;            /* the fd and an eventfd that is set while there is news */
     struct client_process *processes; /* whose end is a notice */
     int64_t look_at;                  /* time of the next look at them */
-    int rank, world_size;
+    int rank;                         /* that it asked for, or was given */
+    int world_size;
     unsigned char key[DISTI_STORE_KEY];
     struct disti_wire_id holder;      /* who holds the store; its rank -1: a launcher */
     char where[DISTI_HOST_SIZE + 16]; /* "127.0.0.1 port 29500" */
-    char local_host[DISTI_HOST_SIZE];
+    char local_host[DISTI_HOST_SIZE]; /* numeric, of this end: the interface that reaches the job */
     pthread_mutex_t lock;
     pthread_cond_t turn;
     unsigned char *packed; /* room for a party; NULL before the hello */

@@ -319,25 +319,9 @@ int disti_store_server_port(const struct disti_store_server *server)
     return server->port;
 }
 
-void disti_store_server_set_holder(struct disti_store_server *server, int rank)
-{
-    server->holder = rank;
-}
-
-void disti_store_server_set_secret(struct disti_store_server *server,
-                                   const struct disti_secret *secret)
-{
-    server->secret = *secret;
-}
-
 void disti_store_server_set_word(struct disti_store_server *server, const char *word)
 {
     disti_secret_set_word(&server->secret, word);
-}
-
-const char *disti_store_server_word(const struct disti_store_server *server)
-{
-    return (const char *)server->secret.bytes;
 }
 
 dist_status disti_store_server_renew(struct disti_store_server *server)

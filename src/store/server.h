@@ -140,14 +140,14 @@ struct disti_store_server {
     int epoll_fd, listen_fd, wake_fd;
     int discovery_fd; /* -1, or a Unix socket that tells port and word, see rendezvous/meet.c */
     int port, world_size;
-    bool everywhere;               /* it listens at every address */
-    char seen[DISTI_HOST_SIZE];    /* see disti_store_seen_host */
-    char only[DISTI_HOST_SIZE];    /* but for the loopback, the one address at which it lets in; "":
-                                       any */
-    int holder;                    /* the rank whose process this is; -1: a launcher */
-    char job[DISTI_WIRE_JOB];      /* its name: random, and no secret */
-    struct disti_tls_context *tls; /* with which all must come; NULL: none does */
-    struct disti_secret secret;    /* what clients must prove to have; empty: nothing */
+    bool everywhere;            /* it listens at every address */
+    char seen[DISTI_HOST_SIZE]; /* see disti_store_seen_host */
+    char only[DISTI_HOST_SIZE]; /* but for the loopback, the one address at which it lets in; "":
+                                    any */
+    int holder;               /* the rank whose process this is; -1, as after listen: a launcher */
+    char job[DISTI_WIRE_JOB]; /* its name: random, and no secret */
+    struct disti_tls_context *tls;       /* with which all must come; NULL: none does */
+    struct disti_secret secret;          /* what clients must prove to have; empty: nothing */
     unsigned char seed[DISTI_WIRE_SEED]; /* of the world's key */
     int refusals;                        /* of clients without a proof, so far */
     struct store_rank *ranks;
@@ -180,15 +180,8 @@ struct disti_store_server {
 
 /* ---- for the rendezvous and launchers, before the server runs ---- */
 
-/* The rank whose process this is; -1 (a launcher) is what it is after listen. */
-void disti_store_server_set_holder(struct disti_store_server *server, int rank);
-
-/* What clients must prove to have. Default: nothing. */
-void disti_store_server_set_secret(struct disti_store_server *server,
-                                   const struct disti_secret *secret);
-/* The same of a word, and that word; "": none. */
+/* What clients must prove to have: a word; "": nothing, as after listen. */
 void disti_store_server_set_word(struct disti_store_server *server, const char *word);
-const char *disti_store_server_word(const struct disti_store_server *server);
 /* The job's name. */
 const char *disti_store_server_job(const struct disti_store_server *server);
 /* Another name, and another key for the next world. */

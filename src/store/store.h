@@ -49,9 +49,6 @@ void disti_store_server_expect_all(struct disti_store_server *server);
 /* Waits until every client has gone, at most linger_ms, then stops. NULL is accepted. */
 void disti_store_server_stop(struct disti_store_server *server, int linger_ms);
 
-/* Who this client is there: the rank that it asked for, or the one that it was given. */
-int disti_store_rank(const struct disti_store *store);
-
 /* The rank that holds the store; -1: a launcher does. */
 int disti_store_holder(const struct disti_store *store);
 
@@ -60,9 +57,6 @@ int disti_store_holder(const struct disti_store *store);
  * gave to those who proved that they have its secret. Lives as long as the store.
  */
 const unsigned char *disti_store_key(const struct disti_store *store);
-
-/* The numeric address of this end of the connection: the interface that reaches the job. */
-const char *disti_store_local_host(const struct disti_store *store);
 
 /*
  * Takes `count` numbers, above 0, that no other request gets: *first_p is the lowest. A launcher's

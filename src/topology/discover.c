@@ -420,30 +420,19 @@ static void discover_bound(hwloc_topology_t topology, hwloc_bitmap_t cpus)
         hwloc_bitmap_and(cpus, cpus, all);
 }
 
-/* NUMA nodes hang beside the tree, so they are found by their CPUs. */
-static int32_t discover_numa(hwloc_topology_t topology, hwloc_obj_t obj)
-{
-    hwloc_obj_t numa = NULL;
-    while ((numa = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, numa)))
-        if (hwloc_bitmap_intersects(numa->cpuset, obj->cpuset))
-            return (int32_t)numa->logical_index;
-    return -1;
-}
-
 /* This rank's share of the cores; of the hardware threads, if the machine tells of no cores. */
 static hwloc_obj_t discover_core(hwloc_topology_t topology, hwloc_const_bitmap_t cpus,
                                  int local_rank, int local_ranks)
 {
     hwloc_obj_type_t types[] = {HWLOC_OBJ_CORE, HWLOC_OBJ_PU};
-    hwloc_obj_t core = NULL;
+    hwloc_obj_t core = NULL, o = NULL;
     for (int i = 0; i < 2 && !core; i++) {
-        int count = 0, mine = 0;
-        for (hwloc_obj_t o = NULL; (o = hwloc_get_next_obj_by_type(topology, types[i], o));)
-            count += hwloc_bitmap_intersects(o->cpuset, cpus);
+        int count = 0, mine;
+        while ((o = hwloc_get_next_obj_covering_cpuset_by_type(topology, cpus, types[i], o)))
+            count++;
         mine = discover_share(local_rank, local_ranks, count);
-        for (hwloc_obj_t o = NULL; (o = hwloc_get_next_obj_by_type(topology, types[i], o));)
-            if (hwloc_bitmap_intersects(o->cpuset, cpus) && mine-- == 0)
-                core = o;
+        while (mine-- >= 0 && count)
+            core = hwloc_get_next_obj_covering_cpuset_by_type(topology, cpus, types[i], core);
     }
     return core;
 }
@@ -461,9 +450,12 @@ static void discover_by_hwloc(int local_rank, int local_ranks, struct dist_place
         hwloc_obj_t core = discover_core(topology, cpus, local_rank, local_ranks);
         if (core) {
             hwloc_obj_t package = hwloc_get_ancestor_obj_by_type(topology, HWLOC_OBJ_PACKAGE, core);
+            /* NUMA nodes hang beside the tree, so they are found by their CPUs. */
+            hwloc_obj_t numa = hwloc_get_next_obj_covering_cpuset_by_type(topology, core->cpuset,
+                                                                          HWLOC_OBJ_NUMANODE, NULL);
             locality->core = (int32_t)core->logical_index;
             locality->package = package ? (int32_t)package->logical_index : -1;
-            locality->numa = discover_numa(topology, core);
+            locality->numa = numa ? (int32_t)numa->logical_index : -1;
         }
     }
     hwloc_bitmap_free(cpus);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Finds out where this process runs: with sysfs.c and cpus.c the only I/O of this floor. */
+/* Finds out where this process runs: the only I/O of this module. */
 #ifndef DISTI_TOPOLOGY_DISCOVER_H
 #define DISTI_TOPOLOGY_DISCOVER_H
 
