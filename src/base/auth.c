@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The user's cookie file: made by whoever needs it first, the same for all who come after. */
+/* ---- the user's cookie file: the first process creates it, all later ones read it ---- */
 
 #define COOKIE_HEX 64 /* of 32 random bytes */
 
@@ -131,7 +131,7 @@ bool disti_secret_cookie(struct disti_secret *secret_p, char why[DISTI_SECRET_WH
     return taken;
 }
 
-/* Nonces and proofs. */
+/* ---- nonces and proofs ---- */
 
 bool disti_nonce(unsigned char nonce[DISTI_NONCE_BYTES])
 {
@@ -161,7 +161,7 @@ bool disti_proves(const struct disti_secret *secret, const char *role,
     return disti_hmac_same(right, proof);
 }
 
-/* HMAC-SHA-256, over the hash of OpenSSL; without that a hash that keeps nothing secret. */
+/* ---- HMAC-SHA-256 over the hash of OpenSSL ---- */
 
 #ifdef HAVE_OPENSSL
 /*
@@ -249,7 +249,7 @@ bool disti_hmac_same(const unsigned char a[DISTI_HMAC_BYTES],
 }
 #endif
 
-/* Reads a secret from a file that nobody but its owner can open. */
+/* ---- a secret in a file that only its owner can open ---- */
 
 #define SECRET_GROUPS 1024
 #define SECRET_PIPE_MS 10000 /* a pipe's writer may take so long */
@@ -291,23 +291,16 @@ static bool secret_is_own(const char *path, int fd, char *why)
     return true;
 }
 
-/* Is there more to read, within a while? Files are always ready. */
-static bool secret_wait(int fd)
-{
-    struct pollfd ready = {.fd = fd, .events = POLLIN};
-
-    return poll(&ready, 1, SECRET_PIPE_MS) > 0;
-}
-
 /* All of it, but for the end of the last line. */
 static bool secret_take(const char *path, int fd, struct disti_secret *secret, char *why)
 {
+    struct pollfd ready = {.fd = fd, .events = POLLIN}; /* files always are */
     const size_t room = sizeof(secret->bytes);
     ssize_t got;
 
     while (secret->length < room &&
            (got = read(fd, secret->bytes + secret->length, room - secret->length)) != 0) {
-        if (got < 0 && errno == EAGAIN && !secret_wait(fd))
+        if (got < 0 && errno == EAGAIN && poll(&ready, 1, SECRET_PIPE_MS) <= 0)
             return secret_wrong(why, path, "is a pipe into which nobody writes", "name a file");
         if (got < 0 && errno != EINTR && errno != EAGAIN)
             return secret_wrong(why, path, "cannot be read", strerror(errno));

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A job's secret, and where it comes from. */
+/* ---- a job's secret, and where it comes from ---- */
 
 #define DISTI_SECRET_LEAST 16 /* bytes: a shorter one can be guessed */
 #define DISTI_SECRET_MOST 256
@@ -43,7 +43,7 @@ bool disti_secret_cookie(struct disti_secret *secret_p, char why[DISTI_SECRET_WH
 /* Forgets it, in a way that no compiler leaves out. */
 void disti_secret_wipe(struct disti_secret *secret);
 
-/* HMAC-SHA-256 (FIPS 180-4, RFC 2104): the proof that a peer has the job's secret. */
+/* ---- HMAC-SHA-256 (FIPS 180-4, RFC 2104): proves that a peer has the job's secret ---- */
 
 #define DISTI_HMAC_BYTES 32
 
@@ -64,7 +64,7 @@ void disti_hmac(const void *key, size_t key_bytes, const struct disti_hmac_piece
 bool disti_hmac_same(const unsigned char a[DISTI_HMAC_BYTES],
                      const unsigned char b[DISTI_HMAC_BYTES]);
 
-/* The proof that both ends of a connection have one secret. */
+/* ---- the proof that both ends of a connection have one secret ---- */
 
 #define DISTI_NONCE_BYTES 32
 

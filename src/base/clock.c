@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdatomic.h>
-#include <time.h>
 
 #define CLOCK_NS_PER_MS INT64_C(1000000)
 #define CLOCK_NS_PER_S INT64_C(1000000000)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sockets that belong to this process alone, and are closed in a child that it forks. */
+/* Descriptors of this process alone, and the eventfd of each thread. */
 #include "base/descriptor.h"
 #include "base/log.h"
 #include "base/thread.h"
@@ -9,8 +9,6 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -126,7 +124,7 @@ dist_status disti_fail_call(const char *calls, const char *format, ...)
     return disti_fail(DIST_ERR_SYSTEM, "%s: %s", text, strerror(error));
 }
 
-/* What wakes a thread that sleeps on descriptors: an eventfd, one a thread. */
+/* ---- doorbells: the eventfd of a thread that sleeps on descriptors ---- */
 
 static _Thread_local int doorbell_fd; /* and one more; 0: there is none */
 static pthread_once_t doorbell_once = PTHREAD_ONCE_INIT;

@@ -57,7 +57,7 @@ size_t disti_descriptor_allow(size_t count);
  */
 int disti_descriptor_for_strangers(int count);
 
-/* What wakes a thread that sleeps on descriptors: an eventfd, one a thread. */
+/* ---- doorbells: the eventfd of a thread that sleeps on descriptors ---- */
 
 /*
  * The calling thread's doorbell, made when it is first asked for; it becomes readable when somebody

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The grammar of DIST_FAULT; see faults.h. */
+/* Faults on purpose: the grammar of DIST_FAULT, and faults that are due. */
 #include "base/faults.h"
 #include "base/ascii.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/settings/config.h"
-#include "base/settings/env.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -14,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* ---- the grammar, see faults.h ---- */
 
 #define PARSE_ITEM 128
 #define PARSE_SECOND_NS INT64_C(1000000000)
@@ -59,16 +60,6 @@ static dist_status parse_kind(const char *item, const char *text, struct disti_f
         }
     }
     return parse_bad(item, text, "no kind of fault: there are " PARSE_KINDS);
-}
-
-static dist_status parse_rank(const char *item, const char *text, struct disti_fault *fault)
-{
-    int64_t rank;
-
-    if (!parse_number(text, &rank) || rank > INT32_MAX)
-        return parse_bad(item, text, "no rank: give a number, or *");
-    fault->rank = (int)rank;
-    return DIST_OK;
 }
 
 static dist_status parse_where(const char *item, char *text, struct disti_fault *fault)
@@ -136,6 +127,7 @@ static dist_status parse_fault(const char *item, struct disti_fault *fault)
 {
     char part[PARSE_ITEM], *where;
     dist_status status;
+    int64_t rank;
 
     *fault = (struct disti_fault){.step = DISTI_FAULT_NO_STEP, .time_ns = PARSE_TIME_NS, .p = 1};
     if (!disti_list_item(item, ':', 0, part, sizeof(part)))
@@ -146,9 +138,10 @@ static dist_status parse_fault(const char *item, struct disti_fault *fault)
     if (!disti_list_item(item, ':', 1, part, sizeof(part)) || !(where = strchr(part, '@')))
         return parse_bad(item, item, "without RANK@OPERATION");
     *where++ = '\0';
-    status = parse_rank(item, part, fault);
-    if (status == DIST_OK)
-        status = parse_where(item, where, fault);
+    if (!parse_number(part, &rank) || rank > INT32_MAX)
+        return parse_bad(item, part, "no rank: give a number, or *");
+    fault->rank = (int)rank;
+    status = parse_where(item, where, fault);
     for (int i = 2; status == DIST_OK && disti_list_item(item, ':', i, part, sizeof(part)); i++)
         status = parse_parameter(item, part, fault);
     return status;
@@ -180,7 +173,7 @@ dist_status disti_faults_parse(const char *text, struct disti_faults *faults_p)
     return DIST_OK;
 }
 
-/* Which faults are due to this process; it does those that need no message. */
+/* ---- faults that are due in this process ---- */
 
 /* One of each in a process: a fault kills all of it anyway. Written while a group is made. */
 static struct {

@@ -45,6 +45,7 @@ static void file_guard_begin(struct file_guard *guard)
     guard->pending = sigismember(&set, SIGXFSZ) == 1;
     file_signal(&set);
     pthread_sigmask(SIG_BLOCK, &set, &guard->mask);
+    errno = 0;
 }
 
 static void file_guard_end(const struct file_guard *guard)
@@ -66,7 +67,6 @@ ssize_t disti_file_write(int fd, const void *data, size_t bytes)
     ssize_t written;
 
     file_guard_begin(&guard);
-    errno = 0;
     written = write(fd, data, bytes);
     file_guard_end(&guard);
     return written;
@@ -78,7 +78,6 @@ int disti_file_truncate(int fd, uint64_t bytes)
     int result;
 
     file_guard_begin(&guard);
-    errno = 0;
     result = ftruncate(fd, (off_t)bytes);
     file_guard_end(&guard);
     return result;
@@ -90,7 +89,6 @@ int disti_file_reserve(int fd, uint64_t offset, uint64_t bytes)
     int result;
 
     file_guard_begin(&guard);
-    errno = 0;
     result = fallocate(fd, 0, (off_t)offset, (off_t)bytes);
     file_guard_end(&guard);
     return result;
@@ -244,7 +242,7 @@ int disti_file_open(const char *name)
     return -1;
 }
 
-/* Names of files that each process has of its own. */
+/* ---- names of files of one process ---- */
 
 void disti_file_rank(int rank, char *text, size_t size)
 {

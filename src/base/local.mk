@@ -6,7 +6,7 @@ libdist_core_sources += \
 	src/base/checked.h \
 	src/base/clock.c src/base/clock.h \
 	src/base/collective.h src/base/collectives.def \
-	src/base/settings/config.c src/base/settings/config.h \
+	src/base/settings/config.h \
 	src/base/process.c src/base/process.h \
 	src/base/descriptor.c src/base/descriptor.h \
 	src/base/dtype.c src/base/dtype.h \
@@ -18,25 +18,16 @@ libdist_core_sources += \
 	src/base/hash.h \
 	src/base/thread.h \
 	src/base/lock.c src/base/lock.h \
-	src/base/kernels/crc32c.c src/base/kernels/crc32c.h \
+	src/base/crc32c.c src/base/kernels/crc32c.h \
 	src/base/kernels/kernels.h \
-	src/base/kernels/f16c.c \
-	src/base/kernels/float.c \
-	src/base/kernels/half.c \
 	src/base/kernels/half.h \
-	src/base/kernels/int.c \
 	src/base/log.c src/base/log.h \
 	src/base/auth.c \
 	src/base/auth.h \
 	src/base/kernels/environment.h \
-	src/base/kernels/sink.c src/base/kernels/sink.h \
+	src/base/kernels/sink.h \
 	src/base/status.c \
-	src/base/tls/context.c src/base/tls/context.h \
-	src/base/tls/library.c src/base/tls/library.h \
-	src/base/tls/session.c \
-	src/base/tls/tls.h \
-	src/base/tls/wire.c src/base/tls/wire.h \
-	src/base/tls/without.c \
+	src/base/tls.c src/base/tls/context.h src/base/tls/tls.h \
 	src/base/settings/variables.c src/base/settings/variables.h
 
 # The kernels ask for -O3 and for clones by CPU themselves (kernels.h): no flags here.

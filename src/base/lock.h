@@ -58,7 +58,7 @@ void disti_change_wait(struct disti_change *change, struct disti_lock *lock, int
 /* Wakes all that wait. With the lock held. */
 void disti_change_tell(struct disti_change *change);
 
-/* Locks of the whole process, which a forked child finds free. */
+/* ---- locks of the whole process, which a forked child finds free ---- */
 
 /*
  * A static mutex. The one thread that a forked child has would wait for ever for a lock that

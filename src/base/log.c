@@ -142,37 +142,24 @@ dist_status disti_log_init(struct disti_log *log, dist_log_fn fn, void *arg)
     return log_init_rooms(log);
 }
 
-/* The file is opened for each line: it may be rotated, and nothing is left to be closed. */
-static int log_open(const struct disti_log *log)
-{
-    char name[512];
-
-    if (!log->file[0])
-        return -1;
-    disti_file_name(log->file, log->rank, name, sizeof(name));
-    return open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644);
-}
-
-/* One write a line, so that the lines of many processes do not mix. */
+/* One write a line, so that the lines of many processes do not mix. The file is opened for each
+ * line: it may be rotated, and nothing is left to be closed. */
 static void log_write(const struct disti_log *log, char *line, size_t length)
 {
     int held = disti_cancel_hold(); /* a caller may have a lock */
-    int file = log_open(log);
+    char name[512];
+    int file = -1;
 
+    if (log->file[0]) {
+        disti_file_name(log->file, log->rank, name, sizeof(name));
+        file = open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644);
+    }
     line[length] = '\n';
     if (disti_file_write(file >= 0 ? file : STDERR_FILENO, line, length + 1) < 0)
         errno = 0; /* nowhere to report it */
     if (file >= 0)
         close(file);
     disti_cancel_let(held);
-}
-
-/* A text may quote what a peer or the environment said: no line breaks, no escapes. */
-static void log_clean(char *line)
-{
-    for (; *line; line++)
-        if ((unsigned char)*line < ' ' || *line == '\x7f')
-            *line = ' ';
 }
 
 static void log_emit(dist_log_level level, const char *text)
@@ -187,7 +174,11 @@ static void log_emit(dist_log_level level, const char *text)
                       log_names[level], text);
     if (length >= LOG_LINE_MAX)
         length = LOG_LINE_MAX - 1;
-    log_clean(line);
+    /* A text may quote what a peer or the environment said: no line breaks, no escapes. */
+    for (char *c = line; *c; c++) {
+        if ((unsigned char)*c < ' ' || *c == '\x7f')
+            *c = ' ';
+    }
     if (log->fn)
         log->fn(log->arg, level, line);
     else
@@ -197,14 +188,6 @@ static void log_emit(dist_log_level level, const char *text)
 static bool log_wanted(dist_log_level level)
 {
     return log_used && !log_used->silent && level <= log_used->level;
-}
-
-/* From src/ on. */
-static const char *log_within(const char *path)
-{
-    for (const char *at = strstr(path, "src/"); at; at = strstr(path, "src/"))
-        path = at + strlen("src");
-    return path;
 }
 
 /* True if the file is of that part of core. */
@@ -227,7 +210,8 @@ static bool log_is_chosen(const char *path)
 {
     char room[34] = "/";
 
-    path = log_within(path);
+    for (const char *at = strstr(path, "src/"); at; at = strstr(path, "src/"))
+        path = at + strlen("src"); /* from src/ on */
     for (int i = 0; disti_list_item(log_used->rooms, ',', i, room + 1, sizeof(room) - 2); i++) {
         if (log_is_of_core(path, room + 1))
             return true;
@@ -329,46 +313,40 @@ void disti_notice(const char *format, ...)
     va_end(args);
 }
 
-/* `text` may quote the last error itself, so it is made elsewhere and then copied. */
-static dist_status log_keep(dist_status status, const char *text)
+/* Keeps and writes an error, with ": strerror(errno)" appended, which stays whole, if `cause`. The
+ * arguments may quote the last error itself, so the text is made elsewhere and then copied. */
+static void log_fail(bool cause, const char *format, va_list args)
 {
-    dist_log_level level = log_tries ? DIST_LOG_INFO : DIST_LOG_ERROR;
+    const dist_log_level level = log_tries ? DIST_LOG_INFO : DIST_LOG_ERROR;
+    const int saved = errno;
+    const char *why = cause ? strerror(saved) : "", *colon = cause ? ": " : "";
+    char text[LOG_TEXT_MAX];
 
+    log_format(text, sizeof(text) - strlen(colon) - strlen(why), format, args);
+    sprintf(text + strlen(text), "%s%s", colon, why);
     strcpy(log_last_error, text);
     log_failures++;
     if (log_wanted(level))
         log_emit(level, text);
-    return status;
+    errno = saved;
 }
 
 dist_status disti_fail(dist_status status, const char *format, ...)
 {
-    int saved = errno;
-    char text[LOG_TEXT_MAX];
     va_list args;
 
     va_start(args, format);
-    log_format(text, sizeof(text), format, args);
+    log_fail(false, format, args);
     va_end(args);
-    log_keep(status, text);
-    errno = saved;
     return status;
 }
 
 dist_status disti_fail_errno(dist_status status, const char *format, ...)
 {
-    int saved = errno;
-    char text[LOG_TEXT_MAX];
-    const char *cause = strerror(saved);
-    size_t end = strlen(cause) + strlen(": ");
     va_list args;
 
-    /* The cause stays whole, whatever is before it. */
     va_start(args, format);
-    log_format(text, sizeof(text) - end, format, args);
+    log_fail(true, format, args);
     va_end(args);
-    sprintf(text + strlen(text), ": %s", cause);
-    log_keep(status, text);
-    errno = saved;
     return status;
 }

@@ -24,105 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Which of this machine's addresses the others should use. */
-
-/* IPv4 before IPv6, as most clusters have it; no link-local addresses, they need a scope. */
-static int interface_rank(const struct ifaddrs *interface)
-{
-    const struct sockaddr *address = interface->ifa_addr;
-
-    if (!address || !(interface->ifa_flags & IFF_UP))
-        return 0;
-    if (address->sa_family == AF_INET)
-        return 2;
-    if (address->sa_family != AF_INET6 ||
-        IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr))
-        return 0;
-    return 1;
-}
-
-static bool interface_find(const char *spec, char text[DISTI_HOST_SIZE])
-{
-    struct ifaddrs *all, *i;
-    int best = 0;
-
-    if (getifaddrs(&all))
-        return false;
-    for (i = all; i; i = i->ifa_next) {
-        /* Loopback only if it is named, never because "^docker" leaves it over. */
-        if (spec[0] == '^' && (i->ifa_flags & IFF_LOOPBACK))
-            continue;
-        if (interface_rank(i) > best && disti_interface_fits(spec, i->ifa_name)) {
-            best = interface_rank(i);
-            disti_address_text(i->ifa_addr, text);
-        }
-    }
-    freeifaddrs(all);
-    return best > 0;
-}
-
-/* The source address that the kernel would use to reach `far`. Nothing is sent. */
-static bool interface_route(int family, const char *far, char text[DISTI_HOST_SIZE])
-{
-    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(9)};
-    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(9)};
-    struct sockaddr_storage own;
-    socklen_t length = sizeof(own);
-    int fd = socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    bool found;
-
-    if (fd < 0)
-        return false;
-    if (family == AF_INET)
-        found = inet_pton(AF_INET, far, &v4.sin_addr) == 1 &&
-                connect(fd, (struct sockaddr *)&v4, sizeof(v4)) == 0;
-    else
-        found = inet_pton(AF_INET6, far, &v6.sin6_addr) == 1 &&
-                connect(fd, (struct sockaddr *)&v6, sizeof(v6)) == 0;
-    found = found && getsockname(fd, (struct sockaddr *)&own, &length) == 0;
-    if (found)
-        disti_address_text((struct sockaddr *)&own, text);
-    close(fd);
-    return found;
-}
-
-dist_status disti_primary_address(char text[DISTI_HOST_SIZE])
-{
-    const char *spec = disti_env("DIST_SOCKET_IFNAME");
-
-    if (spec) {
-        if (interface_find(spec, text))
-            return DIST_OK;
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "DIST_SOCKET_IFNAME is \"%.64s\", which matches no interface that is up "
-                          "and has an address: give the beginning of a name that `ip addr` shows",
-                          spec);
-    }
-    /* Addresses set aside for documentation: only the default route can lead there. */
-    if (!interface_route(AF_INET, "198.51.100.1", text) &&
-        !interface_route(AF_INET6, "2001:db8::1", text) && !interface_find("^", text))
-        snprintf(text, DISTI_HOST_SIZE, "%s", disti_loopback());
-    return DIST_OK;
-}
-
-void disti_machine_id(char text[DISTI_HOST_SIZE])
-{
-    char boot[40] = "";
-    struct stat network = {0};
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-
-    if (!file || !fgets(boot, sizeof(boot), file))
-        disti_host_name(text);
-    if (file)
-        fclose(file);
-    boot[strcspn(boot, "\n")] = 0;
-    /* Containers share the kernel, but not 127.0.0.1. */
-    stat(DISTI_PROCESS_OWN "/ns/net", &network);
-    if (boot[0])
-        snprintf(text, DISTI_HOST_SIZE, "%s/%llu", boot, (unsigned long long)network.st_ino);
-}
-
-/* The addresses of a host's name: looked up within a deadline, the loopback's, those of no use. */
+/* ---- addresses of names, looked up within a deadline ---- */
 
 static const struct addrinfo resolve_hints = {
     .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
@@ -243,15 +145,15 @@ int disti_resolve(const char *host, int port, int64_t deadline, struct addrinfo 
 
 /* ---- kinds of addresses ---- */
 
-static const struct in6_addr *resolve_v6(const struct sockaddr *address)
+static const struct sockaddr_in6 *net_v6(const struct sockaddr *address)
 {
-    return &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
+    return (const void *)address;
 }
 
 static bool address_is_loopback(const struct sockaddr *address)
 {
     if (address->sa_family == AF_INET6)
-        return IN6_IS_ADDR_LOOPBACK(resolve_v6(address));
+        return IN6_IS_ADDR_LOOPBACK(&net_v6(address)->sin6_addr);
     return ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr) >> 24 == 127;
 }
 
@@ -261,8 +163,7 @@ bool disti_address_is_hopeless(const struct sockaddr *address, int error, char *
 
     disti_address_text(address, text);
     if (address->sa_family == AF_INET6 && error == EINVAL &&
-        IN6_IS_ADDR_LINKLOCAL(resolve_v6(address)) &&
-        !((const struct sockaddr_in6 *)(const void *)address)->sin6_scope_id)
+        IN6_IS_ADDR_LINKLOCAL(&net_v6(address)->sin6_addr) && !net_v6(address)->sin6_scope_id)
         snprintf(why, size,
                  "%s is a link-local address, which is valid on one interface: append its name, "
                  "such as %s%%eth0",
@@ -278,9 +179,14 @@ bool disti_address_is_hopeless(const struct sockaddr *address, int error, char *
     return true;
 }
 
-/* The address can be reached: a datagram socket sends nothing by this. */
-static bool resolve_has_route(const char *numeric)
+/*
+ * True if the kernel has a route to a numeric address. Its own address for that goes to `text`,
+ * unless that is NULL. A datagram socket sends nothing by this.
+ */
+static bool net_route(const char *numeric, char *text)
 {
+    struct sockaddr_storage own;
+    socklen_t length = sizeof(own);
     struct addrinfo *address;
     bool found;
     int fd;
@@ -288,7 +194,10 @@ static bool resolve_has_route(const char *numeric)
     if (disti_resolve(numeric, 9, 0, &address) != 0)
         return false;
     fd = socket(address->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    found = fd >= 0 && connect(fd, address->ai_addr, address->ai_addrlen) == 0;
+    found = fd >= 0 && connect(fd, address->ai_addr, address->ai_addrlen) == 0 &&
+            (!text || getsockname(fd, (struct sockaddr *)&own, &length) == 0);
+    if (found && text)
+        disti_address_text((struct sockaddr *)&own, text);
     if (fd >= 0)
         close(fd);
     freeaddrinfo(address);
@@ -297,7 +206,7 @@ static bool resolve_has_route(const char *numeric)
 
 const char *disti_loopback(void)
 {
-    return !resolve_has_route("127.0.0.1") && resolve_has_route("::1") ? "::1" : "127.0.0.1";
+    return !net_route("127.0.0.1", NULL) && net_route("::1", NULL) ? "::1" : "127.0.0.1";
 }
 
 /* ---- names ---- */
@@ -345,7 +254,77 @@ bool disti_host_is_hidden(const char *host, int64_t deadline)
     return hidden;
 }
 
-/* Listening; addresses as text. */
+/* ---- the address of this machine for other machines ---- */
+
+/* IPv4 before IPv6, as most clusters have it; no link-local addresses, they need a scope. */
+static int interface_rank(const struct ifaddrs *interface)
+{
+    const struct sockaddr *address = interface->ifa_addr;
+
+    if (!address || !(interface->ifa_flags & IFF_UP))
+        return 0;
+    if (address->sa_family == AF_INET)
+        return 2;
+    return address->sa_family == AF_INET6 && !IN6_IS_ADDR_LINKLOCAL(&net_v6(address)->sin6_addr);
+}
+
+static bool interface_find(const char *spec, char text[DISTI_HOST_SIZE])
+{
+    struct ifaddrs *all, *i;
+    int best = 0;
+
+    if (getifaddrs(&all))
+        return false;
+    for (i = all; i; i = i->ifa_next) {
+        /* Loopback only if it is named, never because "^docker" leaves it over. */
+        if (spec[0] == '^' && (i->ifa_flags & IFF_LOOPBACK))
+            continue;
+        if (interface_rank(i) > best && disti_interface_fits(spec, i->ifa_name)) {
+            best = interface_rank(i);
+            disti_address_text(i->ifa_addr, text);
+        }
+    }
+    freeifaddrs(all);
+    return best > 0;
+}
+
+dist_status disti_primary_address(char text[DISTI_HOST_SIZE])
+{
+    const char *spec = disti_env("DIST_SOCKET_IFNAME");
+
+    if (spec) {
+        if (interface_find(spec, text))
+            return DIST_OK;
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "DIST_SOCKET_IFNAME is \"%.64s\", which matches no interface that is up "
+                          "and has an address: give the beginning of a name that `ip addr` shows",
+                          spec);
+    }
+    /* Addresses set aside for documentation: only the default route can lead there. */
+    if (!net_route("198.51.100.1", text) && !net_route("2001:db8::1", text) &&
+        !interface_find("^", text))
+        snprintf(text, DISTI_HOST_SIZE, "%s", disti_loopback());
+    return DIST_OK;
+}
+
+void disti_machine_id(char text[DISTI_HOST_SIZE])
+{
+    char boot[40] = "";
+    struct stat network = {0};
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+
+    if (!file || !fgets(boot, sizeof(boot), file))
+        disti_host_name(text);
+    if (file)
+        fclose(file);
+    boot[strcspn(boot, "\n")] = 0;
+    /* Containers share the kernel, but not 127.0.0.1. */
+    stat(DISTI_PROCESS_OWN "/ns/net", &network);
+    if (boot[0])
+        snprintf(text, DISTI_HOST_SIZE, "%s/%llu", boot, (unsigned long long)network.st_ino);
+}
+
+/* ---- listening; addresses as text ---- */
 
 void disti_address_text(const struct sockaddr *address, char text[DISTI_HOST_SIZE])
 {
@@ -359,16 +338,8 @@ void disti_address_text(const struct sockaddr *address, char text[DISTI_HOST_SIZ
 int disti_address_port(const struct sockaddr *address)
 {
     if (address->sa_family == AF_INET6)
-        return ntohs(((const struct sockaddr_in6 *)(const void *)address)->sin6_port);
+        return ntohs(net_v6(address)->sin6_port);
     return ntohs(((const struct sockaddr_in *)(const void *)address)->sin_port);
-}
-
-/* Of IPv6: that stands for all of IPv4 too. */
-static bool socket_is_any(const struct sockaddr *address)
-{
-    return address->sa_family == AF_INET6 &&
-           IN6_IS_ADDR_UNSPECIFIED(
-               &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr);
 }
 
 /* 0 and *fd_p, or errno. */
@@ -376,7 +347,10 @@ static int socket_listen_at(const struct addrinfo *address, int *fd_p, int *port
 {
     struct sockaddr_storage bound;
     socklen_t length = sizeof(bound);
-    int on = 1, only_v6 = !socket_is_any(address->ai_addr), error;
+    /* "::" stands for all addresses of IPv4 too. */
+    int on = 1, error,
+        only_v6 = address->ai_family != AF_INET6 ||
+                  !IN6_IS_ADDR_UNSPECIFIED(&net_v6(address->ai_addr)->sin6_addr);
     int fd = disti_descriptor_own(
         socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 
@@ -527,7 +501,7 @@ dist_status disti_random_id(char text[33])
     return DIST_OK;
 }
 
-/* Reading the name of this machine. */
+/* ---- the name of this machine ---- */
 
 void disti_host_name(char text[DISTI_HOST_SIZE])
 {

@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-/* The name of this machine. */
+/* ---- the name of this machine ---- */
 
 /*
  * Bytes for a host's name with its terminator: Linux allows 64 characters. Also enough for a
@@ -26,7 +26,7 @@ void disti_host_name(char text[DISTI_HOST_SIZE]);
 /* The same up to the first dot. */
 void disti_host_short(char text[DISTI_HOST_SIZE]);
 
-/* Sockets and addresses, as the rendezvous needs them. */
+/* ---- sockets and addresses ---- */
 
 /*
  * The addresses of a name, for TCP. Returns getaddrinfo's code; free with freeaddrinfo. EAI_AGAIN

@@ -12,9 +12,6 @@
 #include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,17 +19,15 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* How a process ended, by what the kernel still has of it. */
+/* process_vm_readv or process_vm_writev. */
+typedef ssize_t (*vm_call)(pid_t pid, const struct iovec *here, unsigned long here_count,
+                           const struct iovec *there, unsigned long there_count,
+                           unsigned long flags);
 
-/* Its first thread may end while others go on. Those end before their connections close. */
-static bool process_ends(int pid, int *status_p)
-{
-    return disti_process_first_ends(pid, status_p) && !disti_process_thread(pid);
-}
+/* ---- how another process ended ---- */
 
 const char *disti_process_end(const char *host, uint32_t space, int pid, char *text, size_t size)
 {
@@ -41,7 +36,9 @@ const char *disti_process_end(const char *host, uint32_t space, int pid, char *t
     int status;
 
     disti_host_name(own);
-    if (strcmp(host, own) != 0 || space != disti_process_space() || !process_ends(pid, &status))
+    /* Its first thread may end while others go on. Those end before their connections close. */
+    if (strcmp(host, own) != 0 || space != disti_process_space() ||
+        !disti_process_first_ends(pid, &status) || disti_process_thread(pid))
         return "closed its connection without leaving the job";
     if (WIFSIGNALED(status)) {
         name = disti_signal_name(WTERMSIG(status));
@@ -53,7 +50,7 @@ const char *disti_process_end(const char *host, uint32_t space, int pid, char *t
     return text;
 }
 
-/* Why a process or a thread cannot be started. */
+/* ---- limits on processes and threads ---- */
 
 dist_status disti_process_limit_fail(const char *format, ...)
 {
@@ -79,7 +76,7 @@ dist_status disti_process_limit_fail(const char *format, ...)
                       what, (unsigned long long)limit.rlim_cur);
 }
 
-/* How many processes the kernel's out-of-memory killer has ended. */
+/* ---- the out-of-memory killer ---- */
 
 #define OOM_BUFFER 1024
 
@@ -125,29 +122,41 @@ static int64_t oom_of_group(const char *mounts, const char *hierarchy, const cha
     return kills;
 }
 
-static bool oom_controls_memory(const char *controllers)
+bool disti_cgroup_split(char *line, char **controllers_p, char **path_p)
 {
+    char *controllers = strchr(line, ':'),
+         *path = controllers ? strchr(controllers + 1, ':') : NULL;
+
+    if (!path)
+        return false;
+    line[strcspn(line, "\n")] = '\0';
+    *controllers++ = '\0';
+    *path++ = '\0';
+    *controllers_p = controllers;
+    *path_p = path;
+    return true;
+}
+
+bool disti_cgroup_controls(const char *controllers, const char *name)
+{
+    const size_t length = strlen(name);
+
     for (const char *c = controllers; *c; c += strcspn(c, ","), c += *c == ',') {
-        if (strncmp(c, "memory", 6) == 0 && (c[6] == ',' || c[6] == '\0'))
+        if (strncmp(c, name, length) == 0 && (c[length] == ',' || c[length] == '\0'))
             return true;
     }
     return false;
 }
 
-/* A line is "hierarchy:controllers:path"; version 2 has no controllers, and is mounted at the top,
- * or beside those of version 1. */
+/* Version 2 has no controllers, and is mounted at the top, or beside those of version 1. */
 static int64_t oom_of_line(char *line, const char *mounts)
 {
-    char *controllers = strchr(line, ':'),
-         *group = controllers ? strchr(controllers + 1, ':') : NULL;
+    char *controllers, *group;
     int64_t kills;
 
-    line[strcspn(line, "\n")] = '\0';
-    if (!group)
+    if (!disti_cgroup_split(line, &controllers, &group))
         return -1;
-    *controllers++ = '\0';
-    *group++ = '\0';
-    if (oom_controls_memory(controllers))
+    if (disti_cgroup_controls(controllers, "memory"))
         return oom_of_group(mounts, "/memory", group, "memory.oom_control");
     if (*controllers)
         return -1;
@@ -183,7 +192,7 @@ const char *disti_process_oom_text(bool killed)
                   : "";
 }
 
-/* Mappings of this process, changed by system calls that no library has replaced. */
+/* ---- mappings of this process, changed by system calls that no library has replaced ---- */
 
 #define PAGES_OFFSET_UNIT 4096 /* of SYS_mmap2, whatever the size of a page */
 
@@ -218,13 +227,9 @@ void *disti_pages_move(void *from, size_t bytes, void *to)
 /* Pages that one system call checks. */
 #define PAGES_BATCH 64
 
-typedef ssize_t (*pages_call)(pid_t pid, const struct iovec *here, unsigned long here_count,
-                              const struct iovec *there, unsigned long there_count,
-                              unsigned long flags);
-
 /* Copies one byte of each page between this process and itself, as the CPU would on the near side:
  * so pages of devices pass. If the kernel denies the call, the memory counts as usable. */
-static bool pages_pass(const void *memory, size_t bytes, pages_call call)
+static bool pages_pass(const void *memory, size_t bytes, vm_call call)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     uintptr_t at = (uintptr_t)memory;
@@ -256,7 +261,7 @@ bool disti_pages_writable(void *memory, size_t bytes)
     return pages_pass(memory, bytes, process_vm_readv);
 }
 
-/* Another process's memory and descriptors, also while only its first thread has ended. */
+/* ---- memory and descriptors of another process, also if only its first thread has ended ---- */
 
 /* A thread that was found may end before it is used, and the next one too. */
 #define REACH_TRIES 8
@@ -268,26 +273,17 @@ static _Thread_local struct {
 } reach_last;
 
 /* The number of a thread that has ended may be another process's by now. */
-static bool reach_knows(int pid)
-{
-    return reach_last.pid == pid && reach_last.thread &&
-           syscall(SYS_tgkill, pid, reach_last.thread, 0) == 0;
-}
-
 static int reach_thread(int pid, bool again)
 {
-    if (again || !reach_knows(pid)) {
+    if (again || reach_last.pid != pid || !reach_last.thread ||
+        syscall(SYS_tgkill, pid, reach_last.thread, 0) != 0) {
         reach_last.pid = pid;
         reach_last.thread = disti_process_thread(pid);
     }
     return reach_last.thread;
 }
 
-typedef ssize_t (*reach_call)(pid_t pid, const struct iovec *here, unsigned long here_count,
-                              const struct iovec *there, unsigned long there_count,
-                              unsigned long flags);
-
-static ssize_t reach_copy(reach_call call, int pid, const struct iovec *here,
+static ssize_t reach_copy(vm_call call, int pid, const struct iovec *here,
                           const struct iovec *there)
 {
     ssize_t copied = call(pid, here, 1, there, 1, 0);
@@ -313,28 +309,22 @@ ssize_t disti_process_write(int pid, const struct iovec *here, const struct iove
     return reach_copy(process_vm_writev, pid, here, there);
 }
 
-/* Whatever the link leads to, and whether or not this process may open it. */
-static bool reach_is_there(const char *path)
-{
-    struct stat info;
-
-    return lstat(path, &info) == 0;
-}
-
 void disti_process_path(int pid, int fd, char path[DISTI_PROCESS_PATH])
 {
+    struct stat info;
     int thread;
 
     snprintf(path, DISTI_PROCESS_PATH, "/proc/%d/fd/%d", pid, fd);
-    if (reach_is_there(path))
+    if (lstat(path, &info) == 0) /* whatever it leads to */
         return;
     thread = disti_process_thread(pid);
     if (thread)
         snprintf(path, DISTI_PROCESS_PATH, "/proc/%d/task/%d/fd/%d", pid, thread, fd);
 }
 
-/* A table of names: sigabbrev_np exists in glibc 2.32 and later only. */
+/* ---- names of signals ---- */
 
+/* A table, as sigabbrev_np exists in glibc 2.32 and later only. */
 static const char *const signal_names[] = {
     [SIGABRT] = "ABRT",     [SIGALRM] = "ALRM",     [SIGBUS] = "BUS",     [SIGCHLD] = "CHLD",
     [SIGCONT] = "CONT",     [SIGFPE] = "FPE",       [SIGHUP] = "HUP",     [SIGILL] = "ILL",
@@ -360,7 +350,7 @@ const char *disti_signal_name(int signal_number)
     return signal_names[signal_number];
 }
 
-/* The PID namespace of this process, which decides whom a pid names. */
+/* ---- the PID namespace of this process ---- */
 
 uint32_t disti_process_space(void)
 {
@@ -386,7 +376,7 @@ const char *disti_process_elsewhere(uint32_t space)
     return space && space != disti_process_space() ? " in another PID namespace" : "";
 }
 
-/* What the kernel has of a process of this machine and of its threads (/proc/PID/stat). */
+/* ---- threads of another process (/proc/PID/stat) ---- */
 
 /* Counted from the field behind the command's ")". */
 #define STAT_STATE 0
@@ -446,42 +436,29 @@ bool disti_process_first_ends(int pid, int *status_p)
     return disti_process_proc_is_own() && stat_ends(path, &ends, status_p) && ends;
 }
 
-static bool stat_goes_on(int pid, int thread)
-{
-    char path[64];
-    bool ends;
-    int status;
-
-    snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", pid, thread);
-    return stat_ends(path, &ends, &status) && !ends;
-}
-
-static int stat_find(DIR *folder, int pid)
-{
-    const struct dirent *entry;
-
-    while ((entry = readdir(folder))) {
-        const int thread = atoi(entry->d_name);
-
-        if (thread > 0 && thread != pid && stat_goes_on(pid, thread))
-            return thread;
-    }
-    return 0;
-}
-
 int disti_process_thread(int pid)
 {
     const int held = disti_cancel_hold(); /* a caller may have a lock */
-    char path[40];
+    const struct dirent *entry;
+    char path[64];
     DIR *folder;
     int found = 0;
 
     snprintf(path, sizeof(path), "/proc/%d/task", pid);
     folder = disti_process_proc_is_own() ? opendir(path) : NULL;
-    if (folder) {
-        found = stat_find(folder, pid);
-        closedir(folder);
+    while (folder && !found && (entry = readdir(folder))) {
+        const int thread = atoi(entry->d_name);
+        bool ends;
+        int status;
+
+        if (thread <= 0 || thread == pid)
+            continue;
+        snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", pid, thread);
+        if (stat_ends(path, &ends, &status) && !ends)
+            found = thread;
     }
+    if (folder)
+        closedir(folder);
     disti_cancel_let(held);
     return found;
 }

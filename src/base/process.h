@@ -10,10 +10,10 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
-/* How a process ended, by what the kernel still has of it. */
+/* ---- how another process ended ---- */
 
 /*
- * Why a process on the host of that name, in PID namespace `space` (space.h), closed its connection
+ * Why a process on the host of that name, in PID namespace `space`, closed its connection
  * without a goodbye: "was killed by signal 9 (SIGKILL)", or "exited with code 3 without leaving the
  * job". The kernel knows it of this namespace's processes, while they end and until their parent
  * has waited for them. If nothing is known: "closed its connection without leaving the job".
@@ -21,7 +21,7 @@
  */
 const char *disti_process_end(const char *host, uint32_t space, int pid, char *text, size_t size);
 
-/* Why a process or a thread cannot be started. */
+/* ---- limits on processes and threads ---- */
 
 /*
  * Reports from errno that something cannot be started, with the limit to raise. The format says
@@ -29,7 +29,7 @@ const char *disti_process_end(const char *host, uint32_t space, int pid, char *t
  */
 dist_status disti_process_limit_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* How many processes the kernel's out-of-memory killer has ended. */
+/* ---- the out-of-memory killer ---- */
 
 /*
  * A launcher reads the number before it starts processes, and again when SIGKILL has ended one.
@@ -44,7 +44,16 @@ int64_t disti_process_oom_kills_in(const char *membership, const char *mounts, c
 /* The text after "ended by SIGKILL" in a message: the cause and the fix, or "" unless `killed`. */
 const char *disti_process_oom_text(bool killed);
 
-/* Where the kernel tells of this process. */
+/*
+ * Splits a line of /proc/PID/cgroup, "HIERARCHY:CONTROLLERS:PATH", in place. False: it is none.
+ * Version 2 of cgroups has no controllers there.
+ */
+bool disti_cgroup_split(char *line, char **controllers_p, char **path_p);
+
+/* True if the list, "cpu,cpuacct", contains that controller. */
+bool disti_cgroup_controls(const char *controllers, const char *name);
+
+/* ---- this process in /proc ---- */
 
 /*
  * By the calling thread. /proc/self is the process's first thread: one that has ended while others
@@ -52,7 +61,7 @@ const char *disti_process_oom_text(bool killed);
  */
 #define DISTI_PROCESS_OWN "/proc/thread-self"
 
-/* Mappings of this process, changed by system calls that no library has replaced. */
+/* ---- mappings of this process, changed by system calls that no library has replaced ---- */
 
 /*
  * UCX, Open MPI and libfabric replace mmap, munmap, mremap and madvise of libc in the whole
@@ -82,7 +91,7 @@ void *disti_pages_move(void *from, size_t bytes, void *to);
 bool disti_pages_readable(const void *memory, size_t bytes);
 bool disti_pages_writable(void *memory, size_t bytes);
 
-/* Another process's memory and descriptors, also while only its first thread has ended. */
+/* ---- memory and descriptors of another process, also if only its first thread has ended ---- */
 
 /*
  * As process_vm_readv(2) and process_vm_writev(2) with one piece on each side. ESRCH: the process
@@ -98,12 +107,12 @@ ssize_t disti_process_write(int pid, const struct iovec *here, const struct iove
 /* Writes the path under which this process opens descriptor `fd` of that one, if there is such. */
 void disti_process_path(int pid, int fd, char path[DISTI_PROCESS_PATH]);
 
-/* The names of signals. */
+/* ---- names of signals ---- */
 
 /* "TERM" for SIGTERM; NULL for a number without a name, as real-time signals have. */
 const char *disti_signal_name(int signal_number);
 
-/* The PID namespace of this process, which decides whom a pid names. */
+/* ---- the PID namespace of this process ---- */
 
 /* The inode of this process's PID namespace; 0: not known, since /proc is not mounted. */
 uint32_t disti_process_space(void);
@@ -118,7 +127,7 @@ bool disti_process_proc_is_own(void);
 /* The text after a pid in a message: "", or " in another PID namespace". */
 const char *disti_process_elsewhere(uint32_t space);
 
-/* What the kernel has of a process of this machine and of its threads (/proc/PID/stat). */
+/* ---- threads of another process (/proc/PID/stat) ---- */
 
 /*
  * Has the process's first thread ended, or begun to? Then *status_p is as wait(2) has it. False: it

@@ -10,7 +10,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -36,11 +35,6 @@ static const struct disti_driver *_Atomic driver_found;
 /* This thread's, while it is in a context. */
 static _Thread_local int driver_mode;
 
-static const char *driver_given(void)
-{
-    return disti_env("DIST_GPU_DRIVER");
-}
-
 /* Its functions, by the names of the API that it has. NULL: all are there; else what is not. */
 static const char *driver_resolve(void *handle, struct disti_driver *driver)
 {
@@ -56,20 +50,6 @@ static const char *driver_resolve(void *handle, struct disti_driver *driver)
     DISTI_DRIVER_CALLS(DRIVER_RESOLVE)
 #undef DRIVER_RESOLVE
     return NULL;
-}
-
-/* mode: RTLD_NOLOAD, or 0. The name of the file that was opened goes to *file_p. */
-static void *driver_open(int mode, const char **file_p)
-{
-    const char *given[] = {driver_given(), NULL};
-    const char *const *files = given[0] ? given : driver_files;
-    void *handle = NULL;
-
-    for (; *files && !handle; files++) {
-        handle = dlopen(*files, RTLD_NOW | RTLD_LOCAL | mode);
-        *file_p = *files;
-    }
-    return handle;
 }
 
 static bool driver_publish(void *handle, const char *file, char *reason, size_t reason_size)
@@ -90,20 +70,25 @@ static bool driver_publish(void *handle, const char *file, char *reason, size_t 
     return true;
 }
 
+/* mode: RTLD_NOLOAD, or 0. */
 static const struct disti_driver *driver_find(int mode, char *reason, size_t reason_size)
 {
+    const char *given[] = {disti_env("DIST_GPU_DRIVER"), NULL}, *file = NULL;
+    const char *const *files = given[0] ? given : driver_files;
     const struct disti_driver *driver = atomic_load(&driver_found);
-    const char *file = NULL;
-    void *handle;
+    void *handle = NULL;
 
     if (driver)
         return driver;
     pthread_mutex_lock(&driver_lock);
-    handle = atomic_load(&driver_found) ? NULL : driver_open(mode, &file);
+    for (; !atomic_load(&driver_found) && !handle && *files; files++) {
+        file = *files;
+        handle = dlopen(file, RTLD_NOW | RTLD_LOCAL | mode);
+    }
     if (handle && !driver_publish(handle, file, reason, reason_size))
         dlclose(handle);
     driver = atomic_load(&driver_found);
-    if (!driver && !handle && driver_given())
+    if (!driver && !handle && given[0])
         snprintf(reason, reason_size, "DIST_GPU_DRIVER: %s", dlerror());
     else if (!driver && !handle)
         snprintf(reason, reason_size,
@@ -124,7 +109,7 @@ bool disti_driver_possible(void)
     int state = atomic_load_explicit(&known, memory_order_relaxed);
 
     if (state == 0) {
-        state = driver_given() ? 2 : 1;
+        state = disti_env("DIST_GPU_DRIVER") ? 2 : 1;
         for (int i = 0; driver_nodes[i] && state == 1; i++)
             state = access(driver_nodes[i], F_OK) == 0 ? 2 : 1;
         atomic_store_explicit(&known, state, memory_order_relaxed);

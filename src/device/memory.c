@@ -5,7 +5,6 @@
 #include "base/lock.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 
 /* What is kept of memory that was given back: to pin a page takes longer than to copy it. */
 #define PINNED_KEPT ((size_t)64 << 20)

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Finds the launcher's process by what /proc says of those above this one. */
-#include "base/clock.h"
+/* What launched this process, by its variables and by the processes above it. */
 #include "base/descriptor.h"
 #include "base/log.h"
 #include "base/net.h"
 #include "base/process.h"
 #include "base/settings/config.h"
-#include "base/settings/env.h"
 #include "rendezvous/meet.h"
 #include "rendezvous/rendezvous.h"
 #include "store/server.h"
@@ -15,7 +13,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,7 +91,7 @@ int disti_launcher_process(const char *variable, int *pid_p, char name[DISTI_PRO
     return -1;
 }
 
-/* Reading SLURM_STEP_TASKS_PER_NODE and SLURM_STEP_NODELIST; a port for a step. */
+/* ---- SLURM_STEP_TASKS_PER_NODE and SLURM_STEP_NODELIST; a port for a step ---- */
 
 /* A decimal number of at most 9 digits; moves *text_p behind it. -1: there is none. */
 static int slurm_number(const char **text_p)
@@ -170,7 +167,7 @@ static int slurm_port(const char *job)
     return 20000 + (int)(hash % 9500);
 }
 
-/* MindSpore's variables: who is the scheduler, and where its workers meet. */
+/* ---- MindSpore's variables ---- */
 
 static dist_status mindspore_role(struct disti_launch *launch)
 {
@@ -194,11 +191,6 @@ static dist_status mindspore_role(struct disti_launch *launch)
     return DIST_OK;
 }
 
-static dist_status mindspore_time(struct disti_launch *launch)
-{
-    return disti_env_seconds("MS_CLUSTER_TIMEOUT", -1, &launch->timeout_ms);
-}
-
 /*
  * Of a process of distrun --role mindspore. Its numbers, and the place of the store, are in the
  * variables that all processes of distrun have; who has no rank is the scheduler, which holds it.
@@ -211,13 +203,12 @@ static dist_status launch_mindspore_agent(struct disti_launch *launch)
         return DIST_OK;
     if (strcmp(role, "MS_SCHED") == 0 && launch->rank < 0)
         launch->scheduler = DISTI_SCHEDULER_SELF;
-    return mindspore_time(launch);
+    return disti_env_seconds("MS_CLUSTER_TIMEOUT", -1, &launch->timeout_ms);
 }
 
 /* What MindSpore's variables say besides the numbers: role, place and time. ERR_INVALID_ARGUMENT
- * names the one that is wrong, or is not there. */
-/* A scheduler of MindSpore itself may hold MS_SCHED_PORT: our store, whoever holds it, takes the
- * next. */
+ * names the one that is wrong, or is not there. A scheduler of MindSpore itself may hold
+ * MS_SCHED_PORT: our store, whoever holds it, takes the next. */
 static dist_status launch_mindspore(struct disti_launch *launch)
 {
     const char *host = disti_env("MS_SCHED_HOST");
@@ -225,7 +216,7 @@ static dist_status launch_mindspore(struct disti_launch *launch)
     dist_status status = disti_env_int("MS_SCHED_PORT", 1, 65534, -1, &port);
 
     if (status == DIST_OK)
-        status = mindspore_time(launch);
+        status = disti_env_seconds("MS_CLUSTER_TIMEOUT", -1, &launch->timeout_ms);
     if (status == DIST_OK)
         status = mindspore_role(launch);
     if (status != DIST_OK)
@@ -241,62 +232,7 @@ static dist_status launch_mindspore(struct disti_launch *launch)
     return DIST_OK;
 }
 
-/* What launched this process: read from the variables that each launcher sets. */
-
-/* Where a launcher puts its numbers; a name may be NULL. */
-struct launch_source {
-    const char *launcher;
-    const char *mark; /* the variable by which the launcher is known */
-    const char *rank, *world_size, *local_rank, *local_world_size;
-    dist_status (*finish)(struct disti_launch *launch); /* the rest; may be NULL */
-    bool pmix; /* PMIx that is offered is this launcher's */
-};
-
-static dist_status launch_torchrun(struct disti_launch *launch);
-static dist_status launch_openmpi(struct disti_launch *launch);
-static dist_status launch_mpich(struct disti_launch *launch);
-static dist_status launch_srun(struct disti_launch *launch);
-static dist_status launch_pmix(struct disti_launch *launch);
-static dist_status launch_environment(struct disti_launch *launch);
-
-/* In the order in which they are believed: inside a Slurm batch job mpirun launched us, and
- * a bare RANK may be an old export. */
-static const struct launch_source launch_sources[] = {
-    {"torchrun", "TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
-     launch_torchrun, false},
-    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-     "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", launch_openmpi, true},
-    {"MPICH", "PMI_RANK", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS",
-     launch_mpich, false},
-    {"srun", "SLURM_STEP_ID", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", NULL, launch_srun,
-     true},
-    {"PMIx", "PMIX_RANK", "PMIX_RANK", NULL, NULL, NULL, launch_pmix, true},
-    {"environment", "WORLD_SIZE", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
-     launch_environment, false},
-    {"environment", "RANK", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", NULL, false},
-    {"MindSpore", "MS_WORKER_NUM", "MS_NODE_ID", "MS_WORKER_NUM", NULL, NULL, launch_mindspore,
-     false},
-    {"MindSpore", "MS_ROLE", "MS_NODE_ID", "MS_WORKER_NUM", NULL, NULL, launch_mindspore, false},
-};
-#define LAUNCH_SOURCES (sizeof(launch_sources) / sizeof(launch_sources[0]))
-
-static dist_status launch_int(const char *name, int min, int *value_p)
-{
-    return name ? disti_env_int(name, min, INT_MAX, -1, value_p) : DIST_OK;
-}
-
-static dist_status launch_numbers(const struct launch_source *source, struct disti_launch *launch)
-{
-    dist_status status = launch_int(source->rank, 0, &launch->rank);
-
-    if (status == DIST_OK)
-        status = launch_int(source->world_size, 1, &launch->world_size);
-    if (status == DIST_OK)
-        status = launch_int(source->local_rank, 0, &launch->local_rank);
-    if (status == DIST_OK)
-        status = launch_int(source->local_world_size, 1, &launch->local_world_size);
-    return status;
-}
+/* ---- the variables that each launcher sets ---- */
 
 static void launch_job(struct disti_launch *launch, const char *launcher, const char *a,
                        const char *b)
@@ -476,6 +412,54 @@ static dist_status launch_environment(struct disti_launch *launch)
     return DIST_OK;
 }
 
+/* Where a launcher puts its numbers; a name may be NULL. */
+struct launch_source {
+    const char *launcher;
+    const char *mark; /* the variable by which the launcher is known */
+    const char *rank, *world_size, *local_rank, *local_world_size;
+    dist_status (*finish)(struct disti_launch *launch); /* the rest; may be NULL */
+    bool pmix; /* PMIx that is offered is this launcher's */
+};
+
+/* In the order in which they are believed: inside a Slurm batch job mpirun launched us, and
+ * a bare RANK may be an old export. */
+static const struct launch_source launch_sources[] = {
+    {"torchrun", "TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
+     launch_torchrun, false},
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+     "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", launch_openmpi, true},
+    {"MPICH", "PMI_RANK", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS",
+     launch_mpich, false},
+    {"srun", "SLURM_STEP_ID", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", NULL, launch_srun,
+     true},
+    {"PMIx", "PMIX_RANK", "PMIX_RANK", NULL, NULL, NULL, launch_pmix, true},
+    {"environment", "WORLD_SIZE", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
+     launch_environment, false},
+    {"environment", "RANK", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", NULL, false},
+    {"MindSpore", "MS_WORKER_NUM", "MS_NODE_ID", "MS_WORKER_NUM", NULL, NULL, launch_mindspore,
+     false},
+    {"MindSpore", "MS_ROLE", "MS_NODE_ID", "MS_WORKER_NUM", NULL, NULL, launch_mindspore, false},
+};
+#define LAUNCH_SOURCES (sizeof(launch_sources) / sizeof(launch_sources[0]))
+
+static dist_status launch_numbers(const struct launch_source *source, struct disti_launch *launch)
+{
+    const struct {
+        const char *name;
+        int min, *value;
+    } numbers[] = {{source->rank, 0, &launch->rank},
+                   {source->world_size, 1, &launch->world_size},
+                   {source->local_rank, 0, &launch->local_rank},
+                   {source->local_world_size, 1, &launch->local_world_size}};
+    dist_status status = DIST_OK;
+
+    for (int i = 0; i < 4 && status == DIST_OK; i++) {
+        if (numbers[i].name)
+            status = disti_env_int(numbers[i].name, numbers[i].min, INT_MAX, -1, numbers[i].value);
+    }
+    return status;
+}
+
 /* distrun takes from its workers what a launcher around it has set: where that stands nevertheless,
  * a worker has become a launcher, whose numbers count. */
 static bool launch_is_inside_distrun(void)
@@ -554,23 +538,17 @@ static const struct launch_source *launch_find(bool pmix)
     return NULL;
 }
 
-/* Do the ranks descend from a process of the launcher's, which outlives them? */
-static bool launch_is_process(const struct launch_source *source)
-{
-    return strcmp(source->launcher, "environment") != 0 &&
-           strcmp(source->launcher, "MindSpore") != 0;
-}
+const struct disti_launch disti_launch_unknown = {.launcher = "none",
+                                                  .rank = -1,
+                                                  .world_size = -1,
+                                                  .local_rank = -1,
+                                                  .local_world_size = -1,
+                                                  .port = DISTI_PORT_DEFAULT,
+                                                  .timeout_ms = -1};
 
 dist_status disti_launch_detect(struct disti_launch *launch_p)
 {
-    struct disti_launch launch = {.launcher = "none",
-                                  .rank = -1,
-                                  .world_size = -1,
-                                  .local_rank = -1,
-                                  .local_world_size = -1,
-                                  .inside = launch_is_inside_distrun(),
-                                  .port = DISTI_PORT_DEFAULT,
-                                  .timeout_ms = -1};
+    struct disti_launch launch = disti_launch_unknown;
     const struct launch_source *source;
     const char *host = disti_env("MASTER_ADDR");
     int pmix = -1, watch = 1;
@@ -582,6 +560,7 @@ dist_status disti_launch_detect(struct disti_launch *launch_p)
         status = disti_env_int("DIST_LAUNCHER_WATCH", 0, 1, 1, &watch);
     if (status != DIST_OK)
         return status;
+    launch.inside = launch_is_inside_distrun();
     launch.pmix = pmix != 0 && disti_pmix_is_offered();
     launch.pmix_always = pmix == 1;
     source = launch_find(launch.pmix);
@@ -596,7 +575,10 @@ dist_status disti_launch_detect(struct disti_launch *launch_p)
     }
     if (source) {
         launch.launcher = source->launcher;
-        launch.mark = watch && launch_is_process(source) ? source->mark : NULL;
+        /* Ranks of other launchers descend from a process of the launcher, which outlives them. */
+        if (watch && strcmp(source->launcher, "environment") != 0 &&
+            strcmp(source->launcher, "MindSpore") != 0)
+            launch.mark = source->mark;
         status = launch_numbers(source, &launch);
         if (status == DIST_OK && source->finish)
             status = source->finish(&launch);
@@ -606,174 +588,4 @@ dist_status disti_launch_detect(struct disti_launch *launch_p)
     }
     *launch_p = launch;
     return DIST_OK;
-}
-
-/* Meeting in MindSpore's way: a scheduler holds the store and may hand out the ranks. */
-
-#define SCHEDULED_LOOK_MS 200 /* at most between two looks */
-
-/* Comes to the store there, time and again. IN_PROGRESS: the deadline has passed. */
-static dist_status scheduled_seek(const struct disti_meeting *meeting, const char *host, int port,
-                                  const struct disti_secret *secret, int64_t deadline,
-                                  struct disti_store_tries *tries_p,
-                                  struct disti_bootstrap *bootstrap)
-{
-    const struct disti_store_target target = {.host = host,
-                                              .port = port,
-                                              .rank = meeting->rank,
-                                              .world_size = meeting->world_size,
-                                              .secret = secret};
-    int delay_ms = 5;
-    dist_status status;
-
-    do {
-        status = disti_store_try(&target, deadline, tries_p, &bootstrap->store);
-        if (status != DIST_IN_PROGRESS || disti_expired(deadline))
-            return status;
-        disti_store_back_off(&delay_ms, SCHEDULED_LOOK_MS, deadline);
-    } while (true);
-}
-
-/* Comes as a client, until the meeting's deadline. */
-static dist_status scheduled_join(const struct disti_meeting *meeting, const char *host, int port,
-                                  const struct disti_secret *secret,
-                                  struct disti_bootstrap *bootstrap)
-{
-    struct disti_store_tries tries = {0};
-    dist_status status =
-        scheduled_seek(meeting, host, port, secret, meeting->deadline, &tries, bootstrap);
-
-    if (status != DIST_IN_PROGRESS)
-        return status;
-    return disti_fail(DIST_ERR_RENDEZVOUS,
-                      "a worker found no store at %s port %d within %d ms (%s): start the program "
-                      "on MS_SCHED_HOST once with MS_ROLE=MS_SCHED, or run the worker with "
-                      "MS_NODE_ID=0 there",
-                      host, port, meeting->timeout_ms, tries.text);
-}
-
-/* Holds the store as rank 0. */
-static dist_status scheduled_serve(const struct disti_meeting *meeting, const char *host,
-                                   struct disti_store_server *server,
-                                   struct disti_bootstrap *bootstrap)
-{
-    struct disti_meeting first = *meeting;
-
-    first.rank = 0;
-    disti_store_server_set_holder(server, 0);
-    return disti_meet_serve(&first, host, server, bootstrap);
-}
-
-/* Comes as a client if somebody holds the store already, or else holds it. */
-static dist_status scheduled_first(const struct disti_meeting *meeting, const char *host, int port,
-                                   const struct disti_secret *secret, int patience_ms,
-                                   struct disti_bootstrap *bootstrap)
-{
-    int64_t patient_until = disti_deadline_ms(patience_ms);
-    struct disti_store_tries tries = {0};
-    struct disti_store_server *server;
-    dist_status status;
-
-    if (patient_until > meeting->deadline)
-        patient_until = meeting->deadline;
-    if (patience_ms > 0) {
-        status = scheduled_seek(meeting, host, port, secret, patient_until, &tries, bootstrap);
-        if (status != DIST_IN_PROGRESS)
-            return status;
-    }
-    /* The port can be had once: by a scheduler, or by one of the workers. */
-    if (disti_meet_listen_at(meeting, host, port, &server) != DIST_OK)
-        return scheduled_join(meeting, host, port, secret, bootstrap);
-    disti_store_server_set_secret(server, secret);
-    return scheduled_serve(meeting, host, server, bootstrap);
-}
-
-dist_status disti_meet_scheduled(const struct disti_meeting *meeting, const char *host, int port,
-                                 int patience_ms, struct disti_bootstrap *bootstrap)
-{
-    struct disti_secret secret;
-    dist_status status = disti_meet_secret(meeting, host, &secret);
-
-    if (status == DIST_OK && meeting->rank > 0)
-        status = scheduled_join(meeting, host, port, &secret, bootstrap);
-    else if (status == DIST_OK)
-        status = scheduled_first(meeting, host, port, &secret, patience_ms, bootstrap);
-    disti_secret_wipe(&secret);
-    return status;
-}
-
-/* Does a store of libdist have that port? */
-static bool scheduled_is_store(const struct disti_meeting *meeting, const char *host, int port)
-{
-    const struct disti_store_target target = {.host = host,
-                                              .port = port,
-                                              .rank = -1,
-                                              .world_size = meeting->world_size,
-                                              .doubtful = true,
-                                              .probe = true};
-    struct disti_store_tries tries = {0};
-    struct disti_store *store = NULL;
-    dist_status status = disti_store_try(&target, meeting->deadline, &tries, &store);
-
-    disti_store_close(store);
-    return status == DIST_IN_PROGRESS && !tries.stranger;
-}
-
-/* Rank 0, or another scheduler, was here before: the job is over when its port is free. */
-static dist_status scheduled_outlast(const struct disti_meeting *meeting, const char *host,
-                                     int port, dist_status in_use)
-{
-    struct disti_store_server *server;
-    int delay_ms = 5;
-    char text[1024];
-
-    disti_text(text, sizeof(text), "%s", dist_last_error());
-    if (!scheduled_is_store(meeting, host, port))
-        return disti_fail(in_use, "%s", text);
-    while (disti_meet_listen_at(meeting, host, port, &server) != DIST_OK)
-        disti_store_back_off(&delay_ms, SCHEDULED_LOOK_MS, INT64_MAX);
-    disti_store_server_stop(server, 0);
-    return disti_fail(
-        DIST_ERR_SCHEDULER,
-        "this process was the scheduler (MS_ROLE=MS_SCHED) of a job of %d workers, and found the "
-        "store held by rank 0, or by another scheduler (%s port %d): it cannot tell how the job "
-        "ended. Start one scheduler, before the workers",
-        meeting->world_size, host, port);
-}
-
-static dist_status scheduled_hold(const struct disti_meeting *meeting, const char *host, int port,
-                                  const char *word)
-{
-    struct disti_store_server *server;
-    struct disti_secret secret;
-    dist_status status = DIST_OK;
-
-    if (word[0])
-        disti_secret_set_word(&secret, word);
-    else
-        status = disti_meet_secret(meeting, host, &secret);
-    if (status != DIST_OK)
-        return status;
-    status = disti_meet_listen_at(meeting, host, port, &server);
-    if (status == DIST_OK)
-        disti_store_server_set_secret(server, &secret);
-    disti_secret_wipe(&secret);
-    if (status == DIST_ERR_ADDRESS_IN_USE && !word[0])
-        return scheduled_outlast(meeting, host, port, status);
-    return status == DIST_OK ? disti_store_server_schedule(server, meeting->timeout_ms) : status;
-}
-
-dist_status disti_meet_schedule(const struct disti_meeting *meeting, const char *host, int port,
-                                const char *word)
-{
-    dist_status status = DIST_OK;
-
-    if (meeting->world_size > 1) /* a world of one needs no store */
-        status = scheduled_hold(meeting, host, port, word);
-    if (status != DIST_OK)
-        return status;
-    return disti_fail(DIST_ERR_SCHEDULER,
-                      "this process was the scheduler (MS_ROLE=MS_SCHED) of a job of %d workers, "
-                      "which has ended well: it is no rank",
-                      meeting->world_size);
 }

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The discovery: port and word, handed to processes of the same user. */
+/* The ways to meet: all end with a store, and rank 0 with its server. */
 #include "rendezvous/meet.h"
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/settings/config.h"
+#include "base/settings/env.h"
 #include "store/server.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -139,7 +138,7 @@ dist_status disti_discovery_ask(const char *job, int *port_p, char word[128])
     return status;
 }
 
-/* The secret of a job whose ranks nobody hands one: a file, the user's cookie, or none. */
+/* ---- the secret of a job whose launcher passes none: a file, the user's cookie, or none ---- */
 
 enum secret_wish { SECRET_AUTO, SECRET_COOKIE, SECRET_NONE };
 
@@ -193,8 +192,13 @@ static dist_status secret_take(const struct disti_meeting *meeting, const char *
     return DIST_OK;
 }
 
-dist_status disti_meet_secret(const struct disti_meeting *meeting, const char *host,
-                              struct disti_secret *secret_p)
+/*
+ * The secret of a job whose ranks nobody hands one, as they meet at that host: the file that
+ * DIST_SECRET_FILE names; else, where all ranks are on this machine, the user's cookie; else none.
+ * DIST_AUTH asks for the cookie in any case, or for none. A failure is reported.
+ */
+static dist_status meet_secret(const struct disti_meeting *meeting, const char *host,
+                               struct disti_secret *secret_p)
 {
     enum secret_wish wish;
     dist_status status = secret_wish(&wish);
@@ -205,7 +209,7 @@ dist_status disti_meet_secret(const struct disti_meeting *meeting, const char *h
     return secret_take(meeting, host, wish, secret_p);
 }
 
-/* Meeting by host and port, and what all ways to meet share. */
+/* ---- meeting by host and port, and functions that all ways to meet share ---- */
 
 dist_status disti_meet_listen(const struct disti_meeting *meeting, const char *host,
                               struct disti_store_server **server_p)
@@ -219,7 +223,7 @@ dist_status disti_meet_listen(const struct disti_meeting *meeting, const char *h
             disti_store_server_listen(host, 0, meeting->world_size, meeting->deadline, &server);
     if (status != DIST_OK)
         return status;
-    disti_store_server_set_holder(server, meeting->rank);
+    server->holder = meeting->rank;
     disti_store_server_set_word(server, word);
     *server_p = server;
     return DIST_OK;
@@ -253,12 +257,15 @@ dist_status disti_meet_connect_word(const struct disti_meeting *meeting, const c
     return status;
 }
 
+/* Looks once, without waiting. IN_PROGRESS: nothing is said yet. */
+typedef dist_status (*meet_locate_fn)(const char *name, struct disti_meet_address *address_p);
+
 /*
  * Looks for the store of that name and connects to it, time and again, at most most_ms apart.
  * IN_PROGRESS: the deadline has passed, and *tries_p says what was met; its text is the caller's
  * until something is. Other failures are reported.
  */
-static dist_status meet_seek(const struct disti_meeting *meeting, disti_meet_locate_fn locate,
+static dist_status meet_seek(const struct disti_meeting *meeting, meet_locate_fn locate,
                              const char *name, int most_ms, struct disti_store_tries *tries_p,
                              struct disti_bootstrap *bootstrap)
 {
@@ -325,7 +332,7 @@ static dist_status tcp_listen_hidden(const struct disti_meeting *meeting, const 
             disti_store_server_listen(NULL, port, meeting->world_size, meeting->deadline, server_p);
     if (status != DIST_OK)
         return status;
-    disti_store_server_set_only(*server_p, only);
+    memcpy((*server_p)->only, only, sizeof(only));
     disti_info(
         "\"%s\" is the loopback address on this machine (/etc/hosts): the store also listens on %s "
         "port %d for other machines. Set MASTER_ADDR to an address to choose another",
@@ -333,8 +340,9 @@ static dist_status tcp_listen_hidden(const struct disti_meeting *meeting, const 
     return DIST_OK;
 }
 
-dist_status disti_meet_listen_at(const struct disti_meeting *meeting, const char *host, int port,
-                                 struct disti_store_server **server_p)
+/* The server of a meeting at a host's address, or everywhere if that is hidden. Not run yet. */
+static dist_status meet_listen_at(const struct disti_meeting *meeting, const char *host, int port,
+                                  struct disti_store_server **server_p)
 {
     return meeting->hidden ? tcp_listen_hidden(meeting, host, port, server_p)
                            : disti_store_server_listen(host, port, meeting->world_size,
@@ -350,28 +358,23 @@ dist_status disti_meet_tcp(const struct disti_meeting *meeting, const char *host
 
     if (served)
         return disti_meet_connect_word(meeting, host, port, served, bootstrap);
-    status = disti_meet_secret(meeting, host, &secret);
+    status = meet_secret(meeting, host, &secret);
     if (status != DIST_OK)
         return status;
     if (!meeting->serves) {
         status = meet_connect(meeting, host, port, &secret, bootstrap);
-    } else if ((status = disti_meet_listen_at(meeting, host, port, &server)) == DIST_OK) {
-        disti_store_server_set_holder(server, meeting->rank);
-        disti_store_server_set_secret(server, &secret);
+    } else if ((status = meet_listen_at(meeting, host, port, &server)) == DIST_OK) {
+        server->holder = meeting->rank;
+        server->secret = secret;
         status = disti_meet_serve(meeting, host, server, bootstrap);
     }
     disti_secret_wipe(&secret);
     return status;
 }
 
-/* Meeting by an all-gather that the program brings. */
+/* ---- meeting by an all-gather of the program ---- */
 
-/* First: where is everybody? */
-struct oob_machine {
-    char id[DISTI_HOST_SIZE];
-};
-
-/* Then: where is the store? Only rank 0's counts. */
+/* Where the store is. Only rank 0's counts. */
 struct oob_answer {
     int32_t status; /* rank 0's, if it could not listen */
     struct disti_meet_address store;
@@ -405,19 +408,18 @@ static dist_status oob_gather(const struct disti_meeting *meeting, dist_oob_all_
 static dist_status oob_one_machine(const struct disti_meeting *meeting,
                                    dist_oob_all_gather_fn gather, void *arg, bool *one_p)
 {
-    struct oob_machine mine = {0}, *all;
-    void *memory;
+    char mine[DISTI_HOST_SIZE] = {0};
+    void *all;
     dist_status status;
 
-    disti_machine_id(mine.id);
-    status = oob_gather(meeting, gather, arg, &mine, sizeof(mine), &memory);
+    disti_machine_id(mine);
+    status = oob_gather(meeting, gather, arg, mine, sizeof(mine), &all);
     if (status != DIST_OK)
         return status;
-    all = memory;
     *one_p = true;
     for (int r = 0; r < meeting->world_size; r++)
-        *one_p = *one_p && memcmp(&all[r], &mine, sizeof(mine)) == 0;
-    free(memory);
+        *one_p = *one_p && memcmp((char *)all + (size_t)r * sizeof(mine), mine, sizeof(mine)) == 0;
+    free(all);
     return DIST_OK;
 }
 
@@ -437,7 +439,8 @@ static struct disti_store_server *oob_listen(const struct disti_meeting *meeting
     if (status != DIST_OK)
         return NULL;
     answer->store.port = disti_store_server_port(server);
-    snprintf(answer->store.word, sizeof(answer->store.word), "%s", disti_store_server_word(server));
+    snprintf(answer->store.word, sizeof(answer->store.word), "%.127s",
+             (const char *)server->secret.bytes);
     return server;
 }
 
@@ -480,7 +483,7 @@ out:
     return status;
 }
 
-/* Meeting on one machine by the name of the job. */
+/* ---- meeting on one machine by the name of the job ---- */
 
 #define LOCAL_TAKEN_MS 5000 /* for an earlier group of this job to end */
 
@@ -547,7 +550,7 @@ dist_status disti_meet_local(const struct disti_meeting *meeting, const char *jo
                       meeting->rank, meeting->timeout_ms, job, tries.text);
 }
 
-/* Meeting by a file: rank 0 publishes the address of its store, the others watch for it. */
+/* ---- meeting by a file: rank 0 publishes the address of its store, the others look for it ---- */
 
 /* The file's text: a first line to know it by, then host, port and job, a line each. */
 #define FILE_TEXT_MAX 512
@@ -635,11 +638,12 @@ static dist_status file_serve(const struct disti_meeting *meeting, const char *p
         goto out;
     snprintf(draft, sizeof(draft), "%s.%s", path, unique);
     snprintf(text, sizeof(text), "libdist 1\n%s\n%d\n%s\n", host, disti_store_server_port(server),
-             disti_store_server_word(server));
+             (const char *)server->secret.bytes);
     status = file_write(draft, text, file);
     if (status != DIST_OK)
         goto out;
-    disti_store_server_on_formed(server, file_remove, file);
+    server->formed_fn = file_remove;
+    server->formed_arg = file;
     return file_publish(meeting, draft, path, host, server, bootstrap);
 out:
     disti_store_server_stop(server, 0);
@@ -695,4 +699,165 @@ dist_status disti_meet_file(const struct disti_meeting *meeting, const char *pat
                       "rank %d waited %d ms for rank 0 to announce itself in %s (%s): check "
                       "that rank 0 runs and sees the same file",
                       meeting->rank, meeting->timeout_ms, path, tries.text);
+}
+
+/* ---- meeting in MindSpore's way: a scheduler holds the store and may assign the ranks ---- */
+
+#define SCHEDULED_LOOK_MS 200 /* at most between two looks */
+
+/* Comes to the store there, time and again. IN_PROGRESS: the deadline has passed. */
+static dist_status scheduled_seek(const struct disti_meeting *meeting, const char *host, int port,
+                                  const struct disti_secret *secret, int64_t deadline,
+                                  struct disti_store_tries *tries_p,
+                                  struct disti_bootstrap *bootstrap)
+{
+    const struct disti_store_target target = {.host = host,
+                                              .port = port,
+                                              .rank = meeting->rank,
+                                              .world_size = meeting->world_size,
+                                              .secret = secret};
+    int delay_ms = 5;
+    dist_status status;
+
+    do {
+        status = disti_store_try(&target, deadline, tries_p, &bootstrap->store);
+        if (status != DIST_IN_PROGRESS || disti_expired(deadline))
+            return status;
+        disti_store_back_off(&delay_ms, SCHEDULED_LOOK_MS, deadline);
+    } while (true);
+}
+
+/* Comes as a client, until the meeting's deadline. */
+static dist_status scheduled_join(const struct disti_meeting *meeting, const char *host, int port,
+                                  const struct disti_secret *secret,
+                                  struct disti_bootstrap *bootstrap)
+{
+    struct disti_store_tries tries = {0};
+    dist_status status =
+        scheduled_seek(meeting, host, port, secret, meeting->deadline, &tries, bootstrap);
+
+    if (status != DIST_IN_PROGRESS)
+        return status;
+    return disti_fail(DIST_ERR_RENDEZVOUS,
+                      "a worker found no store at %s port %d within %d ms (%s): start the program "
+                      "on MS_SCHED_HOST once with MS_ROLE=MS_SCHED, or run the worker with "
+                      "MS_NODE_ID=0 there",
+                      host, port, meeting->timeout_ms, tries.text);
+}
+
+/* Comes as a client if somebody holds the store already, or else holds it. */
+static dist_status scheduled_first(const struct disti_meeting *meeting, const char *host, int port,
+                                   const struct disti_secret *secret, int patience_ms,
+                                   struct disti_bootstrap *bootstrap)
+{
+    int64_t patient_until = disti_deadline_ms(patience_ms);
+    struct disti_meeting first = *meeting;
+    struct disti_store_tries tries = {0};
+    struct disti_store_server *server;
+    dist_status status;
+
+    if (patient_until > meeting->deadline)
+        patient_until = meeting->deadline;
+    if (patience_ms > 0) {
+        status = scheduled_seek(meeting, host, port, secret, patient_until, &tries, bootstrap);
+        if (status != DIST_IN_PROGRESS)
+            return status;
+    }
+    /* The port can be had once: by a scheduler, or by one of the workers. */
+    if (meet_listen_at(meeting, host, port, &server) != DIST_OK)
+        return scheduled_join(meeting, host, port, secret, bootstrap);
+    server->secret = *secret;
+    first.rank = 0;
+    server->holder = 0;
+    return disti_meet_serve(&first, host, server, bootstrap);
+}
+
+dist_status disti_meet_scheduled(const struct disti_meeting *meeting, const char *host, int port,
+                                 int patience_ms, struct disti_bootstrap *bootstrap)
+{
+    struct disti_secret secret;
+    dist_status status = meet_secret(meeting, host, &secret);
+
+    if (status == DIST_OK && meeting->rank > 0)
+        status = scheduled_join(meeting, host, port, &secret, bootstrap);
+    else if (status == DIST_OK)
+        status = scheduled_first(meeting, host, port, &secret, patience_ms, bootstrap);
+    disti_secret_wipe(&secret);
+    return status;
+}
+
+/* Does a store of libdist have that port? */
+static bool scheduled_is_store(const struct disti_meeting *meeting, const char *host, int port)
+{
+    const struct disti_store_target target = {.host = host,
+                                              .port = port,
+                                              .rank = -1,
+                                              .world_size = meeting->world_size,
+                                              .doubtful = true,
+                                              .probe = true};
+    struct disti_store_tries tries = {0};
+    struct disti_store *store = NULL;
+    dist_status status = disti_store_try(&target, meeting->deadline, &tries, &store);
+
+    disti_store_close(store);
+    return status == DIST_IN_PROGRESS && !tries.stranger;
+}
+
+/* Rank 0, or another scheduler, was here before: the job is over when its port is free. */
+static dist_status scheduled_outlast(const struct disti_meeting *meeting, const char *host,
+                                     int port, dist_status in_use)
+{
+    struct disti_store_server *server;
+    int delay_ms = 5;
+    char text[1024];
+
+    disti_text(text, sizeof(text), "%s", dist_last_error());
+    if (!scheduled_is_store(meeting, host, port))
+        return disti_fail(in_use, "%s", text);
+    while (meet_listen_at(meeting, host, port, &server) != DIST_OK)
+        disti_store_back_off(&delay_ms, SCHEDULED_LOOK_MS, INT64_MAX);
+    disti_store_server_stop(server, 0);
+    return disti_fail(
+        DIST_ERR_SCHEDULER,
+        "this process was the scheduler (MS_ROLE=MS_SCHED) of a job of %d workers, and found the "
+        "store held by rank 0, or by another scheduler (%s port %d): it cannot tell how the job "
+        "ended. Start one scheduler, before the workers",
+        meeting->world_size, host, port);
+}
+
+static dist_status scheduled_hold(const struct disti_meeting *meeting, const char *host, int port,
+                                  const char *word)
+{
+    struct disti_store_server *server;
+    struct disti_secret secret;
+    dist_status status = DIST_OK;
+
+    if (word[0])
+        disti_secret_set_word(&secret, word);
+    else
+        status = meet_secret(meeting, host, &secret);
+    if (status != DIST_OK)
+        return status;
+    status = meet_listen_at(meeting, host, port, &server);
+    if (status == DIST_OK)
+        server->secret = secret;
+    disti_secret_wipe(&secret);
+    if (status == DIST_ERR_ADDRESS_IN_USE && !word[0])
+        return scheduled_outlast(meeting, host, port, status);
+    return status == DIST_OK ? disti_store_server_schedule(server, meeting->timeout_ms) : status;
+}
+
+dist_status disti_meet_schedule(const struct disti_meeting *meeting, const char *host, int port,
+                                const char *word)
+{
+    dist_status status = DIST_OK;
+
+    if (meeting->world_size > 1) /* a world of one needs no store */
+        status = scheduled_hold(meeting, host, port, word);
+    if (status != DIST_OK)
+        return status;
+    return disti_fail(DIST_ERR_SCHEDULER,
+                      "this process was the scheduler (MS_ROLE=MS_SCHED) of a job of %d workers, "
+                      "which has ended well: it is no rank",
+                      meeting->world_size);
 }

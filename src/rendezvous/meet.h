@@ -4,7 +4,6 @@
 #define DISTI_RENDEZVOUS_MEET_H
 
 #include "base/net.h"
-#include "rendezvous/pmix_abi.h"
 #include "rendezvous/rendezvous.h"
 #include "store/client.h"
 
@@ -12,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* All that a rank is told before it meets anybody. */
+/* ---- rank and world size, before the ranks meet ---- */
 
 /* A number and where it comes from, for the errors. */
 struct disti_facts_number {
@@ -29,7 +28,10 @@ struct disti_facts {
     bool by_pmix; /* the ranks meet through the launcher's PMIx */
 };
 
-/* The discovery: a Unix socket by which the ranks of one machine learn where their store is. */
+/* What is known of a launcher before its variables are read: nothing. */
+extern const struct disti_launch disti_launch_unknown;
+
+/* ---- the discovery: a Unix socket by which the ranks of one machine find their store ---- */
 
 /*
  * Listens on the abstract address "dist/<uid>/<job>". The kernel says who is at the other
@@ -45,7 +47,7 @@ dist_status disti_discovery_open(const char *job, int *fd_p);
  */
 dist_status disti_discovery_ask(const char *job, int *port_p, char word[128]);
 
-/* The launcher's process on this machine: the one above this rank that is to outlive it. */
+/* ---- the launcher's process on this machine, which is to outlive this rank ---- */
 
 /* As /proc has it, without its end. */
 #define DISTI_PROCESS_NAME 32
@@ -59,7 +61,7 @@ dist_status disti_discovery_ask(const char *job, int *port_p, char word[128]);
  */
 int disti_launcher_process(const char *variable, int *pid_p, char name[DISTI_PROCESS_NAME]);
 
-/* Slurm's compressed lists, and where the ranks of a step meet. */
+/* ---- Slurm's compressed lists ---- */
 
 /* The number of tasks on node `node` by "2(x3),1" (2, 2, 2, 1); -1 if the text is malformed
  * or has no such node. */
@@ -68,9 +70,7 @@ int disti_slurm_tasks(const char *text, int node);
 /* The first host of "n[01-03,7],m5" ("n01"). False if the text is malformed or it does not fit. */
 bool disti_slurm_first_host(const char *text, char *host, size_t size);
 
-/* The roles of MindSpore's processes. */
-
-/* The ways to meet, one file each: all end with a store, and rank 0 with its server. */
+/* ---- the ways to meet: all end with a store, and rank 0 with its server ---- */
 
 /* Who wants to meet, and until when. */
 struct disti_meeting {
@@ -93,24 +93,11 @@ struct disti_meet_address {
 };
 
 /*
- * The secret of a job whose ranks nobody hands one, as they meet at that host: the file that
- * DIST_SECRET_FILE names; else, where all ranks are on this machine, the user's cookie; else none.
- * DIST_AUTH asks for the cookie in any case, or for none. A failure is reported.
- */
-dist_status disti_meet_secret(const struct disti_meeting *meeting, const char *host,
-                              struct disti_secret *secret_p);
-
-/*
  * By a host and port that all ranks know. Rank 0 listens there, if `served` is NULL. Else the
  * launcher does already, and asks for that word ("": for none).
  */
 dist_status disti_meet_tcp(const struct disti_meeting *meeting, const char *host, int port,
                            const char *served, struct disti_bootstrap *bootstrap);
-
-/* The server of that meeting: at the host's address, or everywhere if that is hidden. Not run yet.
- */
-dist_status disti_meet_listen_at(const struct disti_meeting *meeting, const char *host, int port,
-                                 struct disti_store_server **server_p);
 
 /*
  * As by host and port, where a scheduler may hold the store and hand out ranks (meeting->rank -1).
@@ -135,7 +122,7 @@ dist_status disti_meet_schedule(const struct disti_meeting *meeting, const char 
 dist_status disti_meet_file(const struct disti_meeting *meeting, const char *path,
                             struct disti_bootstrap *bootstrap);
 
-/* On one machine, by the name of the job: through the discovery (discovery.h). */
+/* On one machine, by the name of the job: through the discovery. */
 dist_status disti_meet_local(const struct disti_meeting *meeting, const char *job,
                              struct disti_bootstrap *bootstrap);
 
@@ -173,27 +160,10 @@ dist_status disti_meet_connect_word(const struct disti_meeting *meeting, const c
 dist_status disti_meet_serve(const struct disti_meeting *meeting, const char *host,
                              struct disti_store_server *server, struct disti_bootstrap *bootstrap);
 
-/* Looks once, without waiting. IN_PROGRESS: nothing is said yet. */
-typedef dist_status (*disti_meet_locate_fn)(const char *name, struct disti_meet_address *address_p);
-
-/* The launcher's PMIx: what it says of the job, and what it carries from rank 0 to the others. */
-
-#define DISTI_PMIX_TEXT 512
-#define DISTI_PMIX_REASON 400
-
-/*
- * All four block until the deadline at most, whatever the server does, and on false say why in
- * reason. What it has not answered by then is still pending: until it is answered, further
- * questions wait for that, and then fail. The library is opened at run time.
- */
+/* ---- the launcher's PMIx ---- */
 
 /* Does the environment say that a launcher serves PMIx to this process? */
 bool disti_pmix_is_offered(void);
-
-/* What the launcher says of this process; -1: it does not. Once it is open. */
-struct disti_pmix_job {
-    int world_size, local_rank, local_world_size;
-};
 
 /*
  * Ends the connection after use, as MPI_Init of Open MPI 5 fails in a process that is connected.
@@ -203,16 +173,5 @@ struct disti_pmix_job {
  * is open.
  */
 void disti_pmix_close(int64_t deadline);
-
-/* PMIx's library, opened at run time. */
-
-struct disti_pmix_api {
-#define DISTI_PMIX_MEMBER(member, symbol, parameters) int(*member) parameters;
-    DISTI_PMIX_CALLS(DISTI_PMIX_MEMBER)
-#undef DISTI_PMIX_MEMBER
-    const char *(*error_string)(int status);
-    const char *(*version)(void);
-    bool reopens; /* the process may call init again after finalize */
-};
 
 #endif

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Finding PMIx's library and its functions. */
+/* The launcher's PMIx: what it says of the job, and what it carries from rank 0 to the others. */
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/settings/env.h"
 #include "base/thread.h"
 #include "rendezvous/meet.h"
+#include "rendezvous/pmix_abi.h"
 #include "store/client.h"
 #include "store/server.h"
 
@@ -17,6 +18,20 @@
 #include <string.h>
 #include <unistd.h>
 
+/* ---- the library, opened at run time ---- */
+
+#define PMIX_TEXT 512
+#define PMIX_REASON 400
+
+struct pmix_api {
+#define PMIX_MEMBER(member, symbol, parameters) int(*member) parameters;
+    DISTI_PMIX_CALLS(PMIX_MEMBER)
+#undef PMIX_MEMBER
+    const char *(*error_string)(int status);
+    const char *(*version)(void);
+    bool reopens; /* the process may call init again after finalize */
+};
+
 /*
  * Versions 3 and 4 keep what the server says of each rank in memory that a second PMIx_Init of the
  * process does not find again: it gets no local rank, and MPI_Init of Open MPI 4 fails.
@@ -24,7 +39,7 @@
 #define LIBRARY_REOPENS 5
 
 DISTI_PROCESS_LOCK(library_lock);
-static struct disti_pmix_api library_api;
+static struct pmix_api library_api;
 static bool library_loaded;
 
 /* The one that the program has already, as MPI may have brought it; the launcher's own; any. */
@@ -43,7 +58,7 @@ static void *library_find(void)
 }
 
 /* Its functions. NULL: all are there; else what is not. */
-static const char *library_resolve(void *handle, struct disti_pmix_api *api)
+static const char *library_resolve(void *handle, struct pmix_api *api)
 {
     void *symbol = dlsym(handle, DISTI_PMIX_SINCE_3);
 
@@ -61,32 +76,29 @@ static const char *library_resolve(void *handle, struct disti_pmix_api *api)
     return NULL;
 }
 
-/* The first number of a text such as "OpenPMIx 4.2.2 (PMIx Standard: 4.2, ...)". */
-static int library_major(const char *version)
-{
-    return (int)strtol(version + strcspn(version, "0123456789"), NULL, 10);
-}
-
-static bool library_try(char reason[DISTI_PMIX_REASON])
+static bool library_try(char reason[PMIX_REASON])
 {
     void *handle = library_find();
-    const char *missing = handle ? library_resolve(handle, &library_api) : NULL;
+    const char *missing = handle ? library_resolve(handle, &library_api) : NULL, *version;
 
     if (!handle)
-        snprintf(reason, DISTI_PMIX_REASON, "there is no library of PMIx (%.250s)", dlerror());
+        snprintf(reason, PMIX_REASON, "there is no library of PMIx (%.250s)", dlerror());
     else if (missing)
-        snprintf(reason, DISTI_PMIX_REASON, "%s has no function %s: it is older than PMIx 3",
+        snprintf(reason, PMIX_REASON, "%s has no function %s: it is older than PMIx 3",
                  DISTI_PMIX_FILE, missing);
-    else
-        library_api.reopens = library_major(library_api.version()) >= LIBRARY_REOPENS;
-    return handle && !missing;
+    if (!handle || missing)
+        return false;
+    version = library_api.version(); /* such as "OpenPMIx 4.2.2 (PMIx Standard: 4.2, ...)" */
+    library_api.reopens =
+        strtol(version + strcspn(version, "0123456789"), NULL, 10) >= LIBRARY_REOPENS;
+    return true;
 }
 
 /*
  * Its functions, or NULL and why not. It is opened once, and not closed again: threads of it may
  * run. Any thread.
  */
-static const struct disti_pmix_api *pmix_load(char reason[DISTI_PMIX_REASON])
+static const struct pmix_api *pmix_load(char reason[PMIX_REASON])
 {
     bool loaded;
 
@@ -97,11 +109,17 @@ static const struct disti_pmix_api *pmix_load(char reason[DISTI_PMIX_REASON])
     return loaded ? &library_api : NULL;
 }
 
-/* Asking PMIx, by a thread that may be left behind. */
+/*
+ * ---- asking, by a thread that may be left behind ----
+ *
+ * The functions that ask block until the deadline at most, whatever the server does, and on false
+ * say why in reason. What it has not answered by then is still pending: until it is answered,
+ * further questions wait for that, and then fail.
+ */
 
 #define PMIX_LOOK_MS 5 /* at most between two looks for an answer */
 
-static const struct disti_pmix_api *_Atomic pmix_api; /* NULL: not loaded */
+static const struct pmix_api *_Atomic pmix_api; /* NULL: not loaded */
 
 /* Who this process is, as the server said, once it is connected, in the process of that number. */
 static struct disti_pmix_proc pmix_self;
@@ -123,13 +141,18 @@ bool disti_pmix_is_offered(void)
 
 /* ---- questions ---- */
 
+/* What the launcher says of this process; -1: it does not. Once it is open. */
+struct pmix_job {
+    int world_size, local_rank, local_world_size;
+};
+
 /* What is asked, in a thread of its own: so a server that does not answer keeps that, not us. */
 struct pmix_question {
     int (*ask)(struct pmix_question *question); /* returns a status of PMIx */
     _Atomic int left;                           /* which of the two have done with it */
     int status, rank, number;
-    struct disti_pmix_job job;
-    char text[DISTI_PMIX_TEXT];
+    struct pmix_job job;
+    char text[PMIX_TEXT];
 };
 
 /* There is one at a time: two fences of one process could meet each other's. */
@@ -185,8 +208,7 @@ static struct pmix_question *pmix_question_new(int (*ask)(struct pmix_question *
         disti_store_back_off(&delay_ms, PMIX_LOOK_MS, deadline);
     pmix_waiting--;
     if (taken) {
-        snprintf(reason, DISTI_PMIX_REASON,
-                 "the server has not answered yet what it was asked before");
+        snprintf(reason, PMIX_REASON, "the server has not answered yet what it was asked before");
         return NULL;
     }
     question = calloc(1, sizeof(*question));
@@ -194,7 +216,7 @@ static struct pmix_question *pmix_question_new(int (*ask)(struct pmix_question *
         question->ask = ask;
         return question;
     }
-    snprintf(reason, DISTI_PMIX_REASON, "no memory is left");
+    snprintf(reason, PMIX_REASON, "no memory is left");
     atomic_flag_clear(&pmix_asking);
     return NULL;
 }
@@ -206,7 +228,7 @@ static bool pmix_ask(struct pmix_question *question, int64_t deadline, char *rea
     pthread_t thread;
 
     if (disti_thread_create(&thread, pmix_answer, question) != 0) {
-        snprintf(reason, DISTI_PMIX_REASON, "no thread can be started");
+        snprintf(reason, PMIX_REASON, "no thread can be started");
         atomic_store(&question->left, 1);
         return false;
     }
@@ -214,10 +236,10 @@ static bool pmix_ask(struct pmix_question *question, int64_t deadline, char *rea
     while (atomic_load(&question->left) == 0 && !disti_expired(deadline))
         disti_store_back_off(&delay_ms, PMIX_LOOK_MS, deadline);
     if (atomic_load(&question->left) == 0)
-        snprintf(reason, DISTI_PMIX_REASON, "no answer until the deadline");
+        snprintf(reason, PMIX_REASON, "no answer until the deadline");
     else if (question->status != DISTI_PMIX_SUCCESS)
-        snprintf(reason, DISTI_PMIX_REASON, "%s, status %d",
-                 pmix_api->error_string(question->status), question->status);
+        snprintf(reason, PMIX_REASON, "%s, status %d", pmix_api->error_string(question->status),
+                 question->status);
     else
         return true;
     return false;
@@ -257,7 +279,7 @@ static int pmix_connect(struct pmix_question *question)
  * Connects to the server, unless this process is connected. A forked child of a process that is
  * connected cannot.
  */
-static bool pmix_open(int64_t deadline, char reason[DISTI_PMIX_REASON])
+static bool pmix_open(int64_t deadline, char reason[PMIX_REASON])
 {
     struct pmix_question *question;
     bool open;
@@ -266,7 +288,7 @@ static bool pmix_open(int64_t deadline, char reason[DISTI_PMIX_REASON])
     if (!pmix_api || pmix_is_connected())
         return pmix_api;
     if (pmix_connected) {
-        snprintf(reason, DISTI_PMIX_REASON, "this process was forked by one that is connected");
+        snprintf(reason, PMIX_REASON, "this process was forked by one that is connected");
         return false;
     }
     question = pmix_question_new(pmix_connect, deadline, reason);
@@ -279,7 +301,7 @@ static bool pmix_open(int64_t deadline, char reason[DISTI_PMIX_REASON])
 
 void disti_pmix_close(int64_t deadline)
 {
-    char reason[DISTI_PMIX_REASON];
+    char reason[PMIX_REASON];
     struct pmix_question *question;
 
     if (!pmix_is_connected() || !pmix_api->reopens)
@@ -300,7 +322,7 @@ static bool pmix_get(const struct disti_pmix_proc *of, const char *key, char *te
     if (pmix_api->get(of, key, NULL, 0, &value) != DISTI_PMIX_SUCCESS || !value)
         return false;
     if (text && value->type == DISTI_PMIX_STRING && value->data.string)
-        snprintf(text, DISTI_PMIX_TEXT, "%s", value->data.string);
+        snprintf(text, PMIX_TEXT, "%s", value->data.string);
     else if (number && value->type == DISTI_PMIX_UINT32 && value->data.uint32 <= INT_MAX)
         *number = (int)value->data.uint32;
     else if (number && value->type == DISTI_PMIX_UINT16)
@@ -315,7 +337,7 @@ static bool pmix_get(const struct disti_pmix_proc *of, const char *key, char *te
 
 static int pmix_get_job(struct pmix_question *question)
 {
-    struct disti_pmix_job *job = &question->job;
+    struct pmix_job *job = &question->job;
     struct disti_pmix_proc all;
     int status = pmix_connect(question);
 
@@ -323,15 +345,14 @@ static int pmix_get_job(struct pmix_question *question)
         return status;
     all = pmix_self;
     all.rank = DISTI_PMIX_RANK_ALL;
-    *job = (struct disti_pmix_job){-1, -1, -1};
+    *job = (struct pmix_job){-1, -1, -1};
     pmix_get(&all, DISTI_PMIX_JOB_SIZE, NULL, &job->world_size);
     pmix_get(&all, DISTI_PMIX_LOCAL_SIZE, NULL, &job->local_world_size);
     pmix_get(&pmix_self, DISTI_PMIX_LOCAL_RANK, NULL, &job->local_rank);
     return DISTI_PMIX_SUCCESS;
 }
 
-static bool pmix_ask_job(int64_t deadline, struct disti_pmix_job *job_p,
-                         char reason[DISTI_PMIX_REASON])
+static bool pmix_ask_job(int64_t deadline, struct pmix_job *job_p, char reason[PMIX_REASON])
 {
     struct pmix_question *question = pmix_question_new(pmix_get_job, deadline, reason);
     bool answered = question && pmix_ask(question, deadline, reason);
@@ -374,8 +395,7 @@ static int pmix_carry(struct pmix_question *question)
 }
 
 /* Gives rank 0's text to all ranks of the job: all of them call this. Once it is open. */
-static bool pmix_spread(int rank, char text[DISTI_PMIX_TEXT], int64_t deadline,
-                        char reason[DISTI_PMIX_REASON])
+static bool pmix_spread(int rank, char text[PMIX_TEXT], int64_t deadline, char reason[PMIX_REASON])
 {
     static _Atomic int meetings; /* each has a key of its own: values once read are kept */
     struct pmix_question *question = pmix_question_new(pmix_carry, deadline, reason);
@@ -385,19 +405,19 @@ static bool pmix_spread(int rank, char text[DISTI_PMIX_TEXT], int64_t deadline,
         return false;
     question->rank = rank;
     question->number = meetings++;
-    memcpy(question->text, text, DISTI_PMIX_TEXT);
+    memcpy(question->text, text, PMIX_TEXT);
     answered = pmix_ask(question, deadline, reason);
     if (answered)
-        memcpy(text, question->text, DISTI_PMIX_TEXT);
+        memcpy(text, question->text, PMIX_TEXT);
     pmix_leave_question(question);
     return answered;
 }
 
-/* Meeting through the launcher's PMIx: rank 0's address and the job's secret go that way. */
+/* ---- meeting: PMIx carries rank 0's address and the job's secret ---- */
 
 bool disti_launch_meets_by_pmix(const struct disti_launch *launch, bool local, int64_t deadline)
 {
-    char reason[DISTI_PMIX_REASON];
+    char reason[PMIX_REASON];
 
     if (!launch->pmix || launch->world_size < 2 || (launch->host[0] && !launch->guessed) ||
         (local && !launch->pmix_always))
@@ -411,8 +431,8 @@ bool disti_launch_meets_by_pmix(const struct disti_launch *launch, bool local, i
 
 dist_status disti_launch_ask_pmix(struct disti_launch *launch, int64_t deadline)
 {
-    struct disti_pmix_job job;
-    char reason[DISTI_PMIX_REASON];
+    struct pmix_job job;
+    char reason[PMIX_REASON];
 
     if (!pmix_open(deadline, reason) || !pmix_ask_job(deadline, &job, reason))
         return disti_fail(
@@ -428,7 +448,7 @@ dist_status disti_launch_ask_pmix(struct disti_launch *launch, int64_t deadline)
 
 /* Rank 0 listens. The text for the others: where, or why not. */
 static dist_status pmix_listen(const struct disti_meeting *meeting, bool one_machine,
-                               char text[DISTI_PMIX_TEXT], struct disti_store_server **server_p)
+                               char text[PMIX_TEXT], struct disti_store_server **server_p)
 {
     char host[DISTI_HOST_SIZE];
     dist_status status = DIST_OK;
@@ -439,10 +459,10 @@ static dist_status pmix_listen(const struct disti_meeting *meeting, bool one_mac
     if (status == DIST_OK)
         status = disti_meet_listen(meeting, host, server_p);
     if (status == DIST_OK)
-        snprintf(text, DISTI_PMIX_TEXT, "0 %s %d %s", host, disti_store_server_port(*server_p),
-                 disti_store_server_word(*server_p));
+        snprintf(text, PMIX_TEXT, "0 %s %d %s", host, disti_store_server_port(*server_p),
+                 (const char *)(*server_p)->secret.bytes);
     else
-        snprintf(text, DISTI_PMIX_TEXT, "%d", (int)status);
+        snprintf(text, PMIX_TEXT, "%d", (int)status);
     return status;
 }
 
@@ -487,7 +507,7 @@ dist_status disti_meet_pmix(const struct disti_meeting *meeting, bool one_machin
 {
     struct disti_store_server *server = NULL;
     struct disti_meet_address address = {.port = 0};
-    char text[DISTI_PMIX_TEXT] = "", reason[DISTI_PMIX_REASON];
+    char text[PMIX_TEXT] = "", reason[PMIX_REASON];
     dist_status listens = DIST_OK, status;
 
     disti_info("rank %d meets the others through the launcher's PMIx", meeting->rank);

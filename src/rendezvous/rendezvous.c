@@ -11,7 +11,6 @@
 
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static struct disti_facts_number facts_pick(int option, int url, int launch, const char *launcher)
@@ -60,13 +59,9 @@ static dist_status facts_gather(const struct dist_options *options, struct disti
                  facts->url.kind == DISTI_URL_FILE);
 
     facts->options = options;
-    facts->launch = (struct disti_launch){.launcher = told ? "the program itself" : "none",
-                                          .rank = -1,
-                                          .world_size = -1,
-                                          .local_rank = -1,
-                                          .local_world_size = -1,
-                                          .port = DISTI_PORT_DEFAULT,
-                                          .timeout_ms = -1};
+    facts->launch = disti_launch_unknown;
+    if (told)
+        facts->launch.launcher = "the program itself";
     /* Whoever is told everything does not look at the environment, nonsense or not. */
     if (status == DIST_OK && !told)
         status = disti_launch_detect(&facts->launch);
@@ -155,7 +150,7 @@ static dist_status facts_complete(struct disti_facts *facts)
     return DIST_OK;
 }
 
-/* Init methods: env://, tcp://host:port, file:///path, mpi://, each with ?rank=..&world_size=.. */
+/* ---- init methods: env://, tcp://HOST:PORT, file:///PATH, mpi:// ---- */
 
 static dist_status url_bad(const char *text, const char *why)
 {
@@ -196,16 +191,6 @@ static dist_status url_tcp(const char *text, const char *body, size_t length, st
     return disti_parse_int("the port in the init method", port, 1, 65535, &url->port);
 }
 
-static dist_status url_file(const char *text, const char *body, size_t length,
-                            struct disti_url *url)
-{
-    if (body[0] != '/')
-        return url_bad(text, "has no absolute path (three slashes)");
-    if (!url_copy(url->path, sizeof(url->path), body, length))
-        return url_bad(text, "has too long a path");
-    return DIST_OK;
-}
-
 /* "rank=1&world_size=4" */
 static dist_status url_query(const char *text, const char *query, struct disti_url *url)
 {
@@ -236,19 +221,10 @@ static const struct url_scheme {
     {"mpi://", DISTI_URL_MPI},
 };
 
-static const struct url_scheme *url_scheme(const char *text)
-{
-    for (size_t i = 0; i < sizeof(url_schemes) / sizeof(url_schemes[0]); i++) {
-        if (strncmp(text, url_schemes[i].prefix, strlen(url_schemes[i].prefix)) == 0)
-            return &url_schemes[i];
-    }
-    return NULL;
-}
-
 dist_status disti_url_parse(const char *text, struct disti_url *url_p)
 {
     struct disti_url url = {.kind = DISTI_URL_NONE, .port = -1, .rank = -1, .world_size = -1};
-    const struct url_scheme *scheme;
+    const struct url_scheme *scheme = NULL;
     const char *body, *query;
     size_t length;
     dist_status status = DIST_OK;
@@ -257,7 +233,10 @@ dist_status disti_url_parse(const char *text, struct disti_url *url_p)
         *url_p = url;
         return DIST_OK;
     }
-    scheme = url_scheme(text);
+    for (size_t i = 0; !scheme && i < sizeof(url_schemes) / sizeof(url_schemes[0]); i++) {
+        if (strncmp(text, url_schemes[i].prefix, strlen(url_schemes[i].prefix)) == 0)
+            scheme = &url_schemes[i];
+    }
     if (!scheme)
         return url_bad(text, "has an unknown scheme");
     url.kind = scheme->kind;
@@ -266,9 +245,11 @@ dist_status disti_url_parse(const char *text, struct disti_url *url_p)
     length = query ? (size_t)(query - body) : strlen(body);
     if (url.kind == DISTI_URL_TCP)
         status = url_tcp(text, body, length, &url);
-    else if (url.kind == DISTI_URL_FILE)
-        status = url_file(text, body, length, &url);
-    else if (length)
+    else if (url.kind == DISTI_URL_FILE && body[0] != '/')
+        status = url_bad(text, "has no absolute path (three slashes)");
+    else if (url.kind == DISTI_URL_FILE && !url_copy(url.path, sizeof(url.path), body, length))
+        status = url_bad(text, "has too long a path");
+    else if (url.kind != DISTI_URL_FILE && length)
         status = url_bad(text, "has text after \"//\"");
     if (status == DIST_OK && query)
         status = url_query(text, query + 1, &url);
@@ -277,7 +258,7 @@ dist_status disti_url_parse(const char *text, struct disti_url *url_p)
     return status;
 }
 
-/* From options and environment to a store: which way to meet. */
+/* ---- from options and environment to a store ---- */
 
 /* For a scheduler to come, where MS_ROLE says that there is one; then rank 0 holds the store. */
 #define RENDEZVOUS_PATIENCE_MS 2000
@@ -377,7 +358,7 @@ static dist_status rendezvous_bind_host(const struct disti_meeting *meeting,
     if (disti_env("DIST_SOCKET_IFNAME") || bootstrap->hidden)
         return disti_primary_address(bootstrap->bind_host);
     snprintf(bootstrap->bind_host, sizeof(bootstrap->bind_host), "%s",
-             bootstrap->store ? disti_store_local_host(bootstrap->store) : disti_loopback());
+             bootstrap->store ? bootstrap->store->local_host : disti_loopback());
     return DIST_OK;
 }
 
@@ -486,7 +467,7 @@ static dist_status rendezvous_run(const struct dist_options *options, int timeou
         return status;
     }
     if (bootstrap.store) {
-        bootstrap.rank = disti_store_rank(bootstrap.store);
+        bootstrap.rank = bootstrap.store->rank;
         memcpy(bootstrap.job, bootstrap.store->holder.job, sizeof(bootstrap.job));
     }
     rendezvous_watch(&facts.launch, &bootstrap);
@@ -506,17 +487,11 @@ dist_status disti_rendezvous(const struct dist_options *options, int timeout_ms,
     return status;
 }
 
-/* Do the options say nothing else of rank and world size than the launcher? */
-static bool rendezvous_agrees(const struct dist_options *options, const struct disti_launch *launch)
-{
-    return options && (options->rank < 0 || options->rank == launch->rank) &&
-           (options->world_size < 0 || options->world_size == launch->world_size);
-}
-
 bool disti_rendezvous_needs_mpi(const struct dist_options *options)
 {
     struct disti_launch launch;
     struct disti_url url;
+    bool agrees;
 
     if (options && options->oob_all_gather)
         return false;
@@ -526,9 +501,11 @@ bool disti_rendezvous_needs_mpi(const struct dist_options *options)
         return url.kind == DISTI_URL_MPI;
     if (disti_launch_detect(&launch) != DIST_OK)
         return false;
+    agrees = options && (options->rank < 0 || options->rank == launch.rank) &&
+             (options->world_size < 0 || options->world_size == launch.world_size);
     return (strcmp(launch.launcher, "Open MPI") == 0 || strcmp(launch.launcher, "MPICH") == 0) &&
            launch.world_size > 1 && !launch.host[0] && !rendezvous_is_local(&launch) &&
-           !(rendezvous_agrees(options, &launch) &&
+           !(agrees &&
              disti_launch_meets_by_pmix(&launch, false, disti_deadline_ms(options->timeout_ms)));
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The store's client: requests out, and the waiting for their replies. */
+/* The store's client: sends requests, waits for their replies, takes news. */
 #include "store/client.h"
 #include "base/clock.h"
 #include "base/descriptor.h"
@@ -37,27 +37,21 @@ static bool store_client_poll_too(struct disti_store *store, int fd)
     return epoll_ctl(store->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-static void client_init_lock(struct disti_store *store)
-{
-    pthread_condattr_t clock;
-
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_mutex_init(&store->lock, NULL);
-    pthread_cond_init(&store->turn, &clock);
-    pthread_condattr_destroy(&clock);
-}
-
 struct disti_store *disti_store_client_new(int fd, struct disti_tls *tls)
 {
     struct disti_store *store = calloc(1, sizeof(*store));
+    pthread_condattr_t clock;
 
     if (!store) {
         disti_tls_free(tls);
         disti_descriptor_close(fd);
         return NULL;
     }
-    client_init_lock(store);
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_mutex_init(&store->lock, NULL);
+    pthread_cond_init(&store->turn, &clock);
+    pthread_condattr_destroy(&clock);
     store->fd = fd;
     store->tls = store->in.tls = tls;
     store->holder.rank = -1;
@@ -105,13 +99,324 @@ void disti_store_client_free(struct disti_store *store)
     free(store);
 }
 
+/* ---- replies for those who wait, news for whoever looks ---- */
+
+#define INBOX_LOOK_MS 1    /* at least between two looks at the processes */
+#define INBOX_PROCESSES 16 /* that one look finds ended */
+
+/* What it says is the caller's to complete, with the lock held. NULL: no memory. */
+static struct disti_notice *inbox_add_news(struct disti_store *store, int rank, int32_t group,
+                                           int manner, const char *text, size_t length)
+{
+    struct client_news *news = calloc(1, sizeof(*news));
+    uint64_t one = 1;
+
+    if (!news)
+        return NULL;
+    if (length > sizeof(news->notice.text) - 1)
+        length = sizeof(news->notice.text) - 1;
+    news->notice.rank = rank;
+    news->notice.group = group;
+    news->notice.graceful = manner & DISTI_WIRE_GRACEFUL;
+    news->notice.leaving = manner & DISTI_WIRE_LEFT;
+    memcpy(news->notice.text, text, length);
+    *store->news_end = news;
+    store->news_end = &news->next;
+    (void)!write(store->news_fd, &one, sizeof(one));
+    return &news->notice;
+}
+
+const char *disti_store_client_holder(const struct disti_store *store, char *text, size_t size)
+{
+    const struct disti_wire_id *holder = &store->holder;
+    const char *elsewhere = disti_process_elsewhere(holder->space);
+
+    if (holder->rank < 0)
+        snprintf(text, size, "the launcher or scheduler (host %s, pid %u%s), which holds the store",
+                 holder->host, holder->pid, elsewhere);
+    else
+        snprintf(text, size, "rank %d (host %s, pid %u%s), which holds the store", holder->rank,
+                 holder->host, holder->pid, elsewhere);
+    return text;
+}
+
+/* Nothing comes any more. */
+static void inbox_end(struct disti_store *store)
+{
+    store->lost = true;
+    epoll_ctl(store->epoll_fd, EPOLL_CTL_DEL, store->fd, NULL);
+    pthread_cond_broadcast(&store->turn);
+}
+
+/* The connection ended. That is news about whoever holds the store, unless it is known. */
+static void store_client_lose(struct disti_store *store, const char *why)
+{
+    const int rank = store->holder.rank;
+    char holder[CLIENT_HOLDER];
+    size_t used;
+
+    if (store->lost)
+        return;
+    inbox_end(store);
+    disti_store_client_holder(store, holder, sizeof(holder));
+    used = disti_text(store->lost_text, sizeof(store->lost_text), "%s, %s", holder,
+                      store->holder_left ? "has left the job" : why);
+    /* It may be a victim itself. */
+    if (store->holder_left && store->cause[0])
+        disti_text(store->lost_text + used, sizeof(store->lost_text) - used,
+                   "; the first to end was: %s", store->cause);
+    if (!store->holder_left && rank != store->rank)
+        inbox_add_news(store, rank, DISTI_NO_GROUP, 0, store->lost_text, strlen(store->lost_text));
+}
+
+static void inbox_add_end(struct disti_store *store, const struct client_process *process)
+{
+    char text[DISTI_NEWS_MAX], host[DISTI_HOST_SIZE], why[96];
+    const char *end;
+
+    if (process->rank < 0) {
+        if (!store->lost) /* rank 0, which held it, may have left in order: others go on */
+            inbox_end(store);
+        disti_text(store->lost_text, sizeof(store->lost_text), "%s", process->text);
+        disti_text(text, sizeof(text), "%s", process->text);
+    } else {
+        disti_host_name(host);
+        end = disti_process_end(host, disti_process_space(), process->pid, why, sizeof(why));
+        disti_text(text, sizeof(text), "%s %s", process->text,
+                   end == why ? why : "ended without leaving the job");
+    }
+    inbox_add_news(store, process->rank, DISTI_NO_GROUP, 0, text, strlen(text));
+}
+
+bool disti_store_watch_process(struct disti_store *store, int pidfd, int rank, int pid,
+                               const char *text)
+{
+    struct client_process *process = malloc(sizeof(*process) + strlen(text) + 1);
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = process};
+
+    if (!process || epoll_ctl(store->epoll_fd, EPOLL_CTL_ADD, pidfd, &event) != 0) {
+        free(process);
+        disti_descriptor_close(pidfd);
+        return false;
+    }
+    process->fd = pidfd;
+    process->rank = rank;
+    process->pid = pid;
+    strcpy(process->text, text);
+    pthread_mutex_lock(&store->lock);
+    process->next = store->processes;
+    store->processes = process;
+    pthread_mutex_unlock(&store->lock);
+    return true;
+}
+
+/*
+ * The kernel returns them in the order in which they ended: the first one is the cause, and later
+ * ones may have ended because of it.
+ */
+static void inbox_look_at_processes(struct disti_store *store)
+{
+    struct epoll_event events[INBOX_PROCESSES];
+    int count;
+
+    if (!disti_expired(store->look_at))
+        return;
+    store->look_at = disti_deadline_ms(INBOX_LOOK_MS);
+    count = epoll_wait(store->epoll_fd, events, INBOX_PROCESSES, 0);
+    for (int i = 0; i < count; i++) {
+        struct client_process *process = events[i].data.ptr, **at = &store->processes;
+
+        if (!process)
+            continue;
+        inbox_add_end(store, process);
+        while (*at != process)
+            at = &(*at)->next;
+        *at = process->next;
+        epoll_ctl(store->epoll_fd, EPOLL_CTL_DEL, process->fd, NULL); /* a child may have a copy */
+        disti_descriptor_close(process->fd);
+        free(process);
+    }
+}
+
+/* Those that heed the group wait no longer. */
+static void inbox_note_abort(struct disti_store *store, int32_t group, int rank)
+{
+    struct client_abort *abort = calloc(1, sizeof(*abort));
+
+    if (!abort)
+        return;
+    abort->group = group;
+    abort->rank = rank;
+    abort->next = store->aborts;
+    store->aborts = abort;
+    pthread_cond_broadcast(&store->turn);
+}
+
+static void inbox_take_notice(struct disti_store *store)
+{
+    const unsigned char *value = disti_wire_value(&store->in);
+    const struct disti_wire_head *head = &store->in.head;
+    const int manner = head->value_bytes >= DISTI_WIRE_NEWS ? value[4] : 0;
+    const size_t before = DISTI_WIRE_NEWS + (manner & DISTI_WIRE_LEFT ? 8 : 0);
+    dist_status failure;
+    struct disti_notice *notice;
+
+    if (head->value_bytes >= before) {
+        store->holder_left = store->holder_left ||
+                             ((manner & DISTI_WIRE_GRACEFUL) && head->arg == store->holder.rank);
+        failure = value[5] ? disti_wire_failure(-value[5]) : DIST_OK;
+        if (failure == DIST_ERR_ABORTED)
+            inbox_note_abort(store, (int32_t)disti_wire_get32(value), head->arg);
+        notice = inbox_add_news(store, head->arg, (int32_t)disti_wire_get32(value), manner,
+                                (const char *)value + before, (size_t)head->value_bytes - before);
+        if (notice)
+            notice->status = failure;
+        if (notice && notice->leaving)
+            notice->calls = disti_wire_get64(value + DISTI_WIRE_NEWS);
+        /* What ended first says why the others have ended since; who left because of it explains
+         * nothing. Nor does who has ended since the holder of the store left, or that itself. */
+        if (notice && notice->group == DISTI_NO_GROUP && !store->holder_left && !store->cause[0])
+            disti_text(store->cause, sizeof(store->cause), "%s", notice->text);
+    }
+    disti_wire_next(&store->in);
+}
+
+/* Hands the reply to who asked; nobody: the answer to a request that was given up. */
+static void inbox_take_reply(struct disti_store *store)
+{
+    struct client_call *call = store->calls;
+
+    while (call && (call->done || call->id != store->in.head.id))
+        call = call->next;
+    if (call) {
+        call->reply = store->in;
+        call->done = true;
+        store->in.body = NULL;
+        pthread_cond_broadcast(&store->turn);
+    }
+    disti_wire_next(&store->in);
+}
+
+static void inbox_take_nonsense(struct disti_store *store)
+{
+    store->strange = true;
+    store_client_lose(store, "sent what does not follow the store's protocol");
+}
+
+/*
+ * Who has not proved yet that he is the store can do no more than answer: of anything else as much
+ * might come as the memory holds.
+ */
+static void inbox_take(struct disti_store *store)
+{
+    if (store->in.head.op == DISTI_WIRE_REPLY)
+        inbox_take_reply(store);
+    else if (!store->holder.host[0])
+        inbox_take_nonsense(store);
+    else if (store->in.head.op == DISTI_WIRE_NOTICE)
+        inbox_take_notice(store);
+    else
+        disti_wire_next(&store->in);
+}
+
+/* Reads what is there, and gives it to who waits for it. */
+static void store_client_pump(struct disti_store *store)
+{
+    char why[96];
+
+    if (store->processes)
+        inbox_look_at_processes(store);
+    if (store->tls)
+        disti_store_client_flush_alarms(store);
+    while (!store->lost) {
+        switch (disti_wire_read(&store->in, store->fd)) {
+        case DISTI_WIRE_FRAME:
+            inbox_take(store);
+            if (!store->holder.host[0])
+                return; /* the welcome, which says who holds the store, is read before its end */
+            break;
+        case DISTI_WIRE_MORE:
+            return;
+        case DISTI_WIRE_CLOSED:
+            store_client_lose(store, disti_process_end(store->holder.host, store->holder.space,
+                                                       (int)store->holder.pid, why, sizeof(why)));
+            break;
+        case DISTI_WIRE_NO_TLS:
+            store->no_tls = true;
+            store_client_lose(store, disti_tls_why(store->tls));
+            break;
+        default:
+            store->asks_tls = !store->tls && disti_tls_looks_like(store->in.head_bytes);
+            inbox_take_nonsense(store);
+        }
+    }
+}
+
+bool disti_store_is_lost(struct disti_store *store)
+{
+    bool lost;
+
+    pthread_mutex_lock(&store->lock);
+    if (!store->reading)
+        store_client_pump(store);
+    lost = store->lost;
+    pthread_mutex_unlock(&store->lock);
+    return lost;
+}
+
+bool disti_store_lost_why(struct disti_store *store, char *text, size_t size)
+{
+    pthread_mutex_lock(&store->lock);
+    disti_text(text, size, "%s", store->lost_text);
+    pthread_mutex_unlock(&store->lock);
+    return store->holder.rank >= 0;
+}
+
+int disti_store_fd(const struct disti_store *store)
+{
+    return store->epoll_fd;
+}
+
+bool disti_store_notice(struct disti_store *store, struct disti_notice *notice_p)
+{
+    struct client_news *news;
+    uint64_t count, one = 1;
+
+    pthread_mutex_lock(&store->lock);
+    if (store->tls) {
+        /* On a TLS session news_fd also tells of alarms that are to be sent. It is read first, so
+         * that one that rings from then on is not missed. */
+        (void)!read(store->news_fd, &count, sizeof(count));
+        disti_store_client_flush_alarms(store);
+    }
+    if (!store->news && !store->reading) /* who reads for all takes notices too */
+        store_client_pump(store);
+    news = store->news;
+    if (news) {
+        store->news = news->next;
+        if (!store->news)
+            store->news_end = &store->news;
+    }
+    if (store->tls && store->news)
+        (void)!write(store->news_fd, &one, sizeof(one));
+    else if (!store->tls && !store->news && news)
+        (void)!read(store->news_fd, &count, sizeof(count));
+    pthread_mutex_unlock(&store->lock);
+    if (!news)
+        return false;
+    *notice_p = news->notice;
+    free(news);
+    return true;
+}
+
+/* ---- requests ---- */
+
 static bool client_poll(struct disti_store *store, short events, int64_t deadline)
 {
     struct pollfd ready = {.fd = store->fd, .events = events};
 
-    if (disti_expired(deadline))
-        return false;
-    return poll(&ready, 1, disti_left_ms(deadline)) >= 0 || errno == EINTR;
+    return !disti_expired(deadline) &&
+           (poll(&ready, 1, disti_left_ms(deadline)) >= 0 || errno == EINTR);
 }
 
 /* Skips `sent` bytes of the parts that are already gone. */
@@ -148,26 +453,13 @@ static dist_status client_lost(const struct disti_store *store)
     return store->strange ? DIST_ERR_RENDEZVOUS : DIST_ERR_PEER_LOST;
 }
 
-/* Into room that is there, so that a rank without memory can still tell. Returns its bytes. */
-static size_t client_pack_party(struct disti_store *store, const struct client_request *request)
-{
-    const struct disti_party *party = request->party;
-
-    if (!request->of_party)
-        return 0;
-    disti_wire_put_party(store->packed, party);
-    return disti_wire_party_bytes(party && party->ranks ? (size_t)party->count : 0);
-}
-
-static void store_client_pump(struct disti_store *store);
-
-static void store_client_lose(struct disti_store *store, const char *why);
-
 static dist_status client_send_frame(struct disti_store *store,
                                      const struct client_request *request, int64_t deadline)
 {
+    const struct disti_party *party = request->party;
     size_t key_bytes = request->key ? strlen(request->key) : 0;
-    size_t before_bytes = client_pack_party(store, request);
+    size_t count = party && party->ranks ? (size_t)party->count : 0;
+    size_t before_bytes = request->of_party ? disti_wire_party_bytes(count) : 0;
     size_t value_bytes = before_bytes + request->bytes;
     size_t left = DISTI_WIRE_HEAD + key_bytes + value_bytes;
     unsigned char head_bytes[DISTI_WIRE_HEAD];
@@ -185,6 +477,8 @@ static dist_status client_send_frame(struct disti_store *store,
 
     store->last_id = head.id;
     disti_wire_put_head(head_bytes, &head);
+    if (before_bytes) /* into room that is there, so that a rank without memory can still tell */
+        disti_wire_put_party(store->packed, party);
     while (left && !store->lost) {
         ssize_t n = disti_tls_or_sendmsg(store->tls, store->fd, &message);
 
@@ -325,25 +619,21 @@ dist_status disti_store_client_call(struct disti_store *store, const struct clie
     return status;
 }
 
-/* Waits, shortly, until the server has closed too: then the goodbye has been read. */
-static void client_drain(struct disti_store *store)
-{
-    int64_t deadline = disti_deadline_ms(1000);
-
-    pthread_mutex_lock(&store->lock);
-    while (!store->lost && client_poll(store, POLLIN, deadline))
-        store_client_pump(store);
-    pthread_mutex_unlock(&store->lock);
-}
-
 void disti_store_close(struct disti_store *store)
 {
     struct client_request request = {.op = DISTI_WIRE_GOODBYE};
+    int64_t deadline;
 
     if (!store)
         return;
-    if (disti_store_client_send(store, &request, disti_deadline_ms(200)) == DIST_OK)
-        client_drain(store);
+    if (disti_store_client_send(store, &request, disti_deadline_ms(200)) == DIST_OK) {
+        /* Until the server has closed too: then the goodbye has been read. */
+        deadline = disti_deadline_ms(1000);
+        pthread_mutex_lock(&store->lock);
+        while (!store->lost && client_poll(store, POLLIN, deadline))
+            store_client_pump(store);
+        pthread_mutex_unlock(&store->lock);
+    }
     disti_store_client_free(store);
 }
 
@@ -352,350 +642,7 @@ int disti_store_holder(const struct disti_store *store)
     return store->holder.rank;
 }
 
-int disti_store_rank(const struct disti_store *store)
-{
-    return store->rank;
-}
-
 const unsigned char *disti_store_key(const struct disti_store *store)
 {
     return store->key;
-}
-
-const char *disti_store_local_host(const struct disti_store *store)
-{
-    return store->local_host;
-}
-
-/* What comes to the store's client: replies for those who wait, news for whoever looks. */
-
-#define INBOX_LOOK_MS 1    /* at least between two looks at the processes */
-#define INBOX_PROCESSES 16 /* that one look finds ended */
-
-/* What it says is the caller's to complete, with the lock held. NULL: no memory. */
-static struct disti_notice *inbox_add_news(struct disti_store *store, int rank, int32_t group,
-                                           int manner, const char *text, size_t length)
-{
-    struct client_news *news = calloc(1, sizeof(*news));
-    uint64_t one = 1;
-
-    if (!news)
-        return NULL;
-    if (length > sizeof(news->notice.text) - 1)
-        length = sizeof(news->notice.text) - 1;
-    news->notice.rank = rank;
-    news->notice.group = group;
-    news->notice.graceful = manner & DISTI_WIRE_GRACEFUL;
-    news->notice.leaving = manner & DISTI_WIRE_LEFT;
-    memcpy(news->notice.text, text, length);
-    *store->news_end = news;
-    store->news_end = &news->next;
-    (void)!write(store->news_fd, &one, sizeof(one));
-    return &news->notice;
-}
-
-const char *disti_store_client_holder(const struct disti_store *store, char *text, size_t size)
-{
-    const struct disti_wire_id *holder = &store->holder;
-    const char *elsewhere = disti_process_elsewhere(holder->space);
-
-    if (holder->rank < 0)
-        snprintf(text, size, "the launcher or scheduler (host %s, pid %u%s), which holds the store",
-                 holder->host, holder->pid, elsewhere);
-    else
-        snprintf(text, size, "rank %d (host %s, pid %u%s), which holds the store", holder->rank,
-                 holder->host, holder->pid, elsewhere);
-    return text;
-}
-
-/* What ended first says why the others have ended since; who left because of it explains nothing.
- * Nor does who has ended since the holder of the store left, or that itself. */
-static void inbox_note_cause(struct disti_store *store, const struct disti_notice *notice)
-{
-    if (notice->group == DISTI_NO_GROUP && !store->holder_left && !store->cause[0])
-        disti_text(store->cause, sizeof(store->cause), "%s", notice->text);
-}
-
-/* Nothing comes any more. */
-static void inbox_end(struct disti_store *store)
-{
-    store->lost = true;
-    epoll_ctl(store->epoll_fd, EPOLL_CTL_DEL, store->fd, NULL);
-    pthread_cond_broadcast(&store->turn);
-}
-
-/* The connection ended. That is news about whoever holds the store, unless it is known. */
-static void store_client_lose(struct disti_store *store, const char *why)
-{
-    const int rank = store->holder.rank;
-    char holder[CLIENT_HOLDER];
-    size_t used;
-
-    if (store->lost)
-        return;
-    inbox_end(store);
-    disti_store_client_holder(store, holder, sizeof(holder));
-    used = disti_text(store->lost_text, sizeof(store->lost_text), "%s, %s", holder,
-                      store->holder_left ? "has left the job" : why);
-    /* It may be a victim itself. */
-    if (store->holder_left && store->cause[0])
-        disti_text(store->lost_text + used, sizeof(store->lost_text) - used,
-                   "; the first to end was: %s", store->cause);
-    if (!store->holder_left && rank != store->rank)
-        inbox_add_news(store, rank, DISTI_NO_GROUP, 0, store->lost_text, strlen(store->lost_text));
-}
-
-static void inbox_add_end(struct disti_store *store, const struct client_process *process)
-{
-    char text[DISTI_NEWS_MAX], host[DISTI_HOST_SIZE], why[96];
-    const char *end;
-
-    if (process->rank < 0) {
-        if (!store->lost) /* rank 0, which held it, may have left in order: others go on */
-            inbox_end(store);
-        disti_text(store->lost_text, sizeof(store->lost_text), "%s", process->text);
-        disti_text(text, sizeof(text), "%s", process->text);
-    } else {
-        disti_host_name(host);
-        end = disti_process_end(host, disti_process_space(), process->pid, why, sizeof(why));
-        disti_text(text, sizeof(text), "%s %s", process->text,
-                   end == why ? why : "ended without leaving the job");
-    }
-    inbox_add_news(store, process->rank, DISTI_NO_GROUP, 0, text, strlen(text));
-}
-
-bool disti_store_watch_process(struct disti_store *store, int pidfd, int rank, int pid,
-                               const char *text)
-{
-    struct client_process *process = malloc(sizeof(*process) + strlen(text) + 1);
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = process};
-
-    if (!process || epoll_ctl(store->epoll_fd, EPOLL_CTL_ADD, pidfd, &event) != 0) {
-        free(process);
-        disti_descriptor_close(pidfd);
-        return false;
-    }
-    process->fd = pidfd;
-    process->rank = rank;
-    process->pid = pid;
-    strcpy(process->text, text);
-    pthread_mutex_lock(&store->lock);
-    process->next = store->processes;
-    store->processes = process;
-    pthread_mutex_unlock(&store->lock);
-    return true;
-}
-
-static void inbox_drop_process(struct disti_store *store, struct client_process *process)
-{
-    struct client_process **at = &store->processes;
-
-    while (*at != process)
-        at = &(*at)->next;
-    *at = process->next;
-    epoll_ctl(store->epoll_fd, EPOLL_CTL_DEL, process->fd, NULL); /* a child may have a copy */
-    disti_descriptor_close(process->fd);
-    free(process);
-}
-
-/*
- * The kernel returns them in the order in which they ended: the first one is the cause, and later
- * ones may have ended because of it.
- */
-static void inbox_look_at_processes(struct disti_store *store)
-{
-    struct epoll_event events[INBOX_PROCESSES];
-    int count;
-
-    if (!disti_expired(store->look_at))
-        return;
-    store->look_at = disti_deadline_ms(INBOX_LOOK_MS);
-    count = epoll_wait(store->epoll_fd, events, INBOX_PROCESSES, 0);
-    for (int i = 0; i < count; i++) {
-        struct client_process *process = events[i].data.ptr;
-
-        if (!process)
-            continue;
-        inbox_add_end(store, process);
-        inbox_drop_process(store, process);
-    }
-}
-
-/* Those that heed the group wait no longer. */
-static void inbox_note_abort(struct disti_store *store, int32_t group, int rank)
-{
-    struct client_abort *abort = calloc(1, sizeof(*abort));
-
-    if (!abort)
-        return;
-    abort->group = group;
-    abort->rank = rank;
-    abort->next = store->aborts;
-    store->aborts = abort;
-    pthread_cond_broadcast(&store->turn);
-}
-
-static void inbox_take_notice(struct disti_store *store)
-{
-    const unsigned char *value = disti_wire_value(&store->in);
-    const struct disti_wire_head *head = &store->in.head;
-    const int manner = head->value_bytes >= DISTI_WIRE_NEWS ? value[4] : 0;
-    const size_t before = DISTI_WIRE_NEWS + (manner & DISTI_WIRE_LEFT ? 8 : 0);
-    dist_status failure;
-    struct disti_notice *notice;
-
-    if (head->value_bytes >= before) {
-        store->holder_left = store->holder_left ||
-                             ((manner & DISTI_WIRE_GRACEFUL) && head->arg == store->holder.rank);
-        failure = value[5] ? disti_wire_failure(-value[5]) : DIST_OK;
-        if (failure == DIST_ERR_ABORTED)
-            inbox_note_abort(store, (int32_t)disti_wire_get32(value), head->arg);
-        notice = inbox_add_news(store, head->arg, (int32_t)disti_wire_get32(value), manner,
-                                (const char *)value + before, (size_t)head->value_bytes - before);
-        if (notice)
-            notice->status = failure;
-        if (notice && notice->leaving)
-            notice->calls = disti_wire_get64(value + DISTI_WIRE_NEWS);
-        if (notice)
-            inbox_note_cause(store, notice);
-    }
-    disti_wire_next(&store->in);
-}
-
-/* Hands the reply to who asked; nobody: the answer to a request that was given up. */
-static void inbox_take_reply(struct disti_store *store)
-{
-    struct client_call *call = store->calls;
-
-    while (call && (call->done || call->id != store->in.head.id))
-        call = call->next;
-    if (call) {
-        call->reply = store->in;
-        call->done = true;
-        store->in.body = NULL;
-        pthread_cond_broadcast(&store->turn);
-    }
-    disti_wire_next(&store->in);
-}
-
-static void inbox_take_nonsense(struct disti_store *store)
-{
-    store->strange = true;
-    store_client_lose(store, "sent what does not follow the store's protocol");
-}
-
-/*
- * Who has not proved yet that he is the store can do no more than answer: of anything else as much
- * might come as the memory holds.
- */
-static void inbox_take(struct disti_store *store)
-{
-    const bool welcome = store->holder.host[0];
-
-    if (store->in.head.op == DISTI_WIRE_REPLY)
-        inbox_take_reply(store);
-    else if (!welcome)
-        inbox_take_nonsense(store);
-    else if (store->in.head.op == DISTI_WIRE_NOTICE)
-        inbox_take_notice(store);
-    else
-        disti_wire_next(&store->in);
-}
-
-/* Reads what is there, and gives it to who waits for it. */
-static void store_client_pump(struct disti_store *store)
-{
-    char why[96];
-
-    if (store->processes)
-        inbox_look_at_processes(store);
-    if (store->tls)
-        disti_store_client_flush_alarms(store);
-    while (!store->lost) {
-        switch (disti_wire_read(&store->in, store->fd)) {
-        case DISTI_WIRE_FRAME:
-            inbox_take(store);
-            if (!store->holder.host[0])
-                return; /* the welcome, which says who holds the store, is read before its end */
-            break;
-        case DISTI_WIRE_MORE:
-            return;
-        case DISTI_WIRE_CLOSED:
-            store_client_lose(store, disti_process_end(store->holder.host, store->holder.space,
-                                                       (int)store->holder.pid, why, sizeof(why)));
-            break;
-        case DISTI_WIRE_NO_TLS:
-            store->no_tls = true;
-            store_client_lose(store, disti_tls_why(store->tls));
-            break;
-        default:
-            store->asks_tls = !store->tls && disti_tls_looks_like(store->in.head_bytes);
-            inbox_take_nonsense(store);
-        }
-    }
-}
-
-bool disti_store_is_lost(struct disti_store *store)
-{
-    bool lost;
-
-    pthread_mutex_lock(&store->lock);
-    if (!store->reading)
-        store_client_pump(store);
-    lost = store->lost;
-    pthread_mutex_unlock(&store->lock);
-    return lost;
-}
-
-bool disti_store_lost_why(struct disti_store *store, char *text, size_t size)
-{
-    pthread_mutex_lock(&store->lock);
-    disti_text(text, size, "%s", store->lost_text);
-    pthread_mutex_unlock(&store->lock);
-    return store->holder.rank >= 0;
-}
-
-int disti_store_fd(const struct disti_store *store)
-{
-    return store->epoll_fd;
-}
-
-/*
- * On a TLS session news_fd also tells of alarms that are to be sent. It is read first, so that one
- * that rings from then on is not missed.
- */
-static void inbox_send_alarms(struct disti_store *store)
-{
-    uint64_t count;
-
-    (void)!read(store->news_fd, &count, sizeof(count));
-    disti_store_client_flush_alarms(store);
-}
-
-bool disti_store_notice(struct disti_store *store, struct disti_notice *notice_p)
-{
-    struct client_news *news;
-    uint64_t count, one = 1;
-
-    pthread_mutex_lock(&store->lock);
-    if (store->tls)
-        inbox_send_alarms(store);
-    if (!store->news && !store->reading) /* who reads for all takes notices too */
-        store_client_pump(store);
-    news = store->news;
-    if (news) {
-        store->news = news->next;
-        if (!store->news)
-            store->news_end = &store->news;
-    }
-    if (store->tls && store->news)
-        (void)!write(store->news_fd, &one, sizeof(one));
-    else if (!store->tls && !store->news && news)
-        (void)!read(store->news_fd, &count, sizeof(count));
-    pthread_mutex_unlock(&store->lock);
-    if (!news)
-        return false;
-    *notice_p = news->notice;
-    free(news);
-    return true;
 }

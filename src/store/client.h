@@ -13,7 +13,7 @@
 struct disti_store_target {
     const char *host;
     int port;
-    int rank; /* -1: the store's choice, see disti_store_rank */
+    int rank; /* -1: the store's choice, see `rank` of the store */
     int world_size;
     const struct disti_secret *secret; /* NULL: none */
     bool doubtful;    /* host and port may be out of date: who is no store there means "not yet" */
@@ -93,11 +93,12 @@ struct disti_store {
     int epoll_fd, news_fd;            /* the fd and an eventfd that is set while there is news */
     struct client_process *processes; /* whose end is a notice */
     int64_t look_at;                  /* time of the next look at them */
-    int rank, world_size;
+    int rank;                         /* that it asked for, or was given */
+    int world_size;
     unsigned char key[DISTI_STORE_KEY];
     struct disti_wire_id holder;      /* who holds the store; its rank -1: a launcher */
     char where[DISTI_HOST_SIZE + 16]; /* "127.0.0.1 port 29500" */
-    char local_host[DISTI_HOST_SIZE];
+    char local_host[DISTI_HOST_SIZE]; /* numeric, of this end: the interface that reaches the job */
     pthread_mutex_t lock;
     pthread_cond_t turn;
     unsigned char *packed; /* room for a party; NULL before the hello */
@@ -116,7 +117,7 @@ struct disti_store {
     char lost_text[DISTI_NEWS_MAX];
     char cause[DISTI_NEWS_MAX]; /* the first rank's end that the store has told of; "": none */
 
-    /* Without the lock: alarm.c. */
+    /* Without the lock, for alarms. */
     atomic_bool sending; /* somebody puts a frame on the connection */
     struct disti_store_alarm *_Atomic alarms;
 };
@@ -157,16 +158,14 @@ void disti_store_client_free(struct disti_store *store);
 /* Has the group that this thread heeds been aborted? NULL: no. With the lock held. */
 const struct client_abort *disti_store_client_aborted(const struct disti_store *store);
 
-/* inbox.c: "rank 0 (host node1, pid 812), which holds the store". Returns text. */
+/* "rank 0 (host node1, pid 812), which holds the store". Returns text. */
 #define CLIENT_HOLDER 192
 const char *disti_store_client_holder(const struct disti_store *store, char *text, size_t size);
 
-/* alarm.c: the right to put a frame on the connection, which alarms need too. */
+/* The right to put a frame on the connection, which alarms need too. */
 void disti_store_client_take_line(struct disti_store *store);
 void disti_store_client_release_line(struct disti_store *store);
 /* With the lock held: a session's alarms go by this alone, since no handler may send on it. */
 void disti_store_client_flush_alarms(struct disti_store *store);
-
-/* inbox.c: with the lock held, without waiting. */
 
 #endif

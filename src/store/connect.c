@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Files in memory that a launcher passes to its ranks, which may be in other namespaces. */
+/* Connects a client to the store, and proves the secret; opens files of the launcher. */
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/file.h"
@@ -14,13 +14,13 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <stdarg.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* ---- files in memory that a launcher passes to its ranks ---- */
 
 int disti_handed_secret(const char *word)
 {
@@ -102,7 +102,7 @@ int disti_handed_open(enum disti_handed which, const char *path, int flags, int 
     return handed_open_path(path, flags, inode);
 }
 
-/* The client's side of the handshake: hello, challenge, proof, welcome. */
+/* ---- the client's side of the handshake: hello, challenge, proof, welcome ---- */
 
 static const struct disti_secret hello_no_secret;
 
@@ -128,13 +128,9 @@ __attribute__((format(printf, 2, 3))) static void store_tried(struct disti_store
 }
 
 /* Not let in: for now, or for good, where the store is known to be the right one. */
-static dist_status hello_refused(const struct disti_store *store,
-                                 const struct disti_store_target *target, dist_status status,
-                                 struct disti_store_tries *tries, const char *format, ...)
-    __attribute__((format(printf, 5, 6)));
-static dist_status hello_refused(const struct disti_store *store,
-                                 const struct disti_store_target *target, dist_status status,
-                                 struct disti_store_tries *tries, const char *format, ...)
+__attribute__((format(printf, 5, 6))) static dist_status
+hello_refused(const struct disti_store *store, const struct disti_store_target *target,
+              dist_status status, struct disti_store_tries *tries, const char *format, ...)
 {
     char text[DISTI_NEWS_MAX + DISTI_SECRET_WHY];
     va_list args;
@@ -355,7 +351,7 @@ static dist_status hello_take_welcome(struct disti_store *store,
 }
 
 /*
- * hello.c: proves to the server that this client has the secret, has it prove the same, and becomes
+ * Proves to the server that this client has the secret, has it prove the same, and becomes
  * a rank there. IN_PROGRESS: not now, as tries->text says; other failures are reported.
  */
 static dist_status store_client_greet(struct disti_store *store,
@@ -382,7 +378,7 @@ static dist_status store_client_greet(struct disti_store *store,
     return status;
 }
 
-/* Coming to the store: every address, again and again, until the deadline. */
+/* ---- connecting: every address, again and again, until the deadline ---- */
 
 #define CONNECT_MS 5000    /* for one address: a machine that does not answer */
 #define DOUBTFUL_MS 1000   /* the same, where another place may be announced meanwhile */

@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 static void peer_die(struct disti_store_server *server, struct store_peer *peer)
 {
@@ -154,15 +153,6 @@ void disti_store_peer_refuse(struct disti_store_server *server, struct store_pee
     disti_store_peer_reply(server, peer, id, status, disti_blob_copy(text, strlen(text)));
 }
 
-static void peer_frame(struct disti_store_server *server, struct store_peer *peer)
-{
-    if (peer->rank >= 0)
-        disti_store_serve_frame(server, peer);
-    else
-        disti_store_admit(server, peer);
-    disti_wire_next(&peer->in);
-}
-
 /* The connection is of no use any more. */
 static void peer_broken(struct disti_store_server *server, struct store_peer *peer,
                         enum disti_wire_event event)
@@ -188,10 +178,15 @@ static void peer_read(struct disti_store_server *server, struct store_peer *peer
         if (peer->dead || peer->closing || peer->out_bytes >= STORE_OUT_MAX)
             return;
         event = disti_wire_read(&peer->in, peer->fd);
-        if (event == DISTI_WIRE_FRAME)
-            peer_frame(server, peer);
-        else if (event != DISTI_WIRE_MORE)
+        if (event == DISTI_WIRE_FRAME) {
+            if (peer->rank >= 0)
+                disti_store_serve_frame(server, peer);
+            else
+                disti_store_admit(server, peer);
+            disti_wire_next(&peer->in);
+        } else if (event != DISTI_WIRE_MORE) {
             peer_broken(server, peer, event);
+        }
     }
 }
 
@@ -221,21 +216,6 @@ static struct store_peer *peer_oldest_stranger(const struct disti_store_server *
 }
 
 /*
- * Strangers may fill the waiting room, but not keep others out of it. There is a place for every
- * rank, so that all can come at once.
- */
-static void peer_make_room(struct disti_store_server *server)
-{
-    struct store_peer *oldest;
-
-    if (server->strangers <= disti_descriptor_for_strangers(STORE_STRANGERS) + server->world_size)
-        return;
-    oldest = peer_oldest_stranger(server);
-    if (oldest)
-        disti_store_peer_dismiss(server, oldest);
-}
-
-/*
  * No descriptor is left for a caller: a stranger goes, if one has been here for long enough to
  * prove what it is. False: none has.
  */
@@ -249,8 +229,7 @@ static bool peer_find_descriptor(struct disti_store_server *server)
     return server->reap;
 }
 
-/* The address at this end, numeric; false: it is the loopback's. */
-static bool peer_address(int fd, char text[DISTI_HOST_SIZE])
+bool disti_store_peer_came_by(int fd, char text[DISTI_HOST_SIZE])
 {
     static const char mapped[] = "::ffff:"; /* IPv4, at a socket for both */
     struct sockaddr_storage own;
@@ -264,42 +243,32 @@ static bool peer_address(int fd, char text[DISTI_HOST_SIZE])
     return strncmp(text, "127.", 4) != 0 && strcmp(text, "::1") != 0;
 }
 
-bool disti_store_peer_came_by(const struct store_peer *peer, char text[DISTI_HOST_SIZE])
-{
-    return peer_address(peer->fd, text);
-}
-
-/* Has it come to an address that may be used? */
-static bool peer_is_let_in(const struct disti_store_server *server, int fd)
-{
-    char text[DISTI_HOST_SIZE];
-
-    return !server->only[0] || !peer_address(fd, text) || strcmp(text, server->only) == 0;
-}
-
-/* Who has called first; -1: see errno. */
-static int peer_take(const struct disti_store_server *server, struct sockaddr_storage *from_p)
-{
-    socklen_t size = sizeof(*from_p);
-
-    memset(from_p, 0, sizeof(*from_p));
-    return disti_descriptor_own(
-        accept4(server->listen_fd, (struct sockaddr *)from_p, &size, SOCK_NONBLOCK | SOCK_CLOEXEC));
-}
-
 void disti_store_peer_accept(struct disti_store_server *server)
 {
-    struct sockaddr_storage from;
+    struct store_peer *oldest;
     int fd = -1;
 
     for (int i = 0; i < STORE_ACCEPTS; i++) {
-        fd = peer_take(server, &from);
+        struct sockaddr_storage from = {0};
+        socklen_t size = sizeof(from);
+        char host[DISTI_HOST_SIZE];
+
+        fd = disti_descriptor_own(accept4(server->listen_fd, (struct sockaddr *)&from, &size,
+                                          SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (fd < 0)
             break;
         disti_socket_tune(fd);
-        if (!peer_is_let_in(server, fd) || !peer_new(server, fd, &from))
+        /* It may have come to an address that is not to be used. */
+        if ((server->only[0] && disti_store_peer_came_by(fd, host) &&
+             strcmp(host, server->only) != 0) ||
+            !peer_new(server, fd, &from))
             disti_descriptor_close(fd);
-        peer_make_room(server);
+        /* Strangers may fill the waiting room, but not keep others out of it. There is a place for
+         * every rank, so that all can come at once. */
+        if (server->strangers >
+                disti_descriptor_for_strangers(STORE_STRANGERS) + server->world_size &&
+            (oldest = peer_oldest_stranger(server)))
+            disti_store_peer_dismiss(server, oldest);
         if (server->reap)
             return;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Ranks that wait for the others to leave a group: who waits for them in a call waits in vain. */
+/* The state of the ranks at the store's server: who is there, has left, or has failed. */
 #include "base/log.h"
 #include "base/net.h"
 #include "base/process.h"
@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* ---- ranks that wait for the others to leave a group ---- */
 
 static struct store_leaving *leavings_find(const struct disti_store_server *server, int32_t group)
 {
@@ -122,11 +124,9 @@ const char *disti_store_leavings_hopeless(const struct disti_store_server *serve
     return text;
 }
 
-/* failures.c: what is known of groups that failed. */
-/* Groups that failed: whoever comes to one later is told at once. */
+/* ---- groups that failed: later requests of such a group are refused at once ---- */
 
-static struct store_failure *store_failures_find(const struct disti_store_server *server,
-                                                 int32_t group)
+static struct store_failure *failures_find(const struct disti_store_server *server, int32_t group)
 {
     struct store_failure *failure = server->failures;
 
@@ -135,21 +135,10 @@ static struct store_failure *store_failures_find(const struct disti_store_server
     return failure;
 }
 
-static void failures_drop_oldest(struct disti_store_server *server)
-{
-    struct store_failure **entry = &server->failures;
-
-    while ((*entry)->next)
-        entry = &(*entry)->next;
-    free(*entry);
-    *entry = NULL;
-    server->failure_count--;
-}
-
-static void store_failures_add(struct disti_store_server *server, const struct disti_notice *notice)
+static void failures_add(struct disti_store_server *server, const struct disti_notice *notice)
 {
     const size_t bytes = strlen(notice->text) + 1;
-    struct store_failure *failure = malloc(sizeof(*failure) + bytes);
+    struct store_failure *failure = malloc(sizeof(*failure) + bytes), **oldest;
 
     if (!failure)
         return;
@@ -160,8 +149,13 @@ static void store_failures_add(struct disti_store_server *server, const struct d
     memcpy(failure->news, notice->text, bytes);
     failure->next = server->failures;
     server->failures = failure;
-    if (++server->failure_count > STORE_FAILURES_MAX)
-        failures_drop_oldest(server);
+    if (++server->failure_count <= STORE_FAILURES_MAX)
+        return;
+    for (oldest = &server->failures; (*oldest)->next; oldest = &(*oldest)->next)
+        ;
+    free(*oldest);
+    *oldest = NULL;
+    server->failure_count--;
 }
 
 void disti_store_failures_clear(struct disti_store_server *server)
@@ -186,7 +180,7 @@ const char *disti_store_failures_hopeless(const struct disti_store_server *serve
     if (server->broken[0])
         return server->broken;
     if (party->group != DISTI_NO_GROUP)
-        failure = store_failures_find(server, party->group);
+        failure = failures_find(server, party->group);
     if (failure) {
         *status_p = failure->status - DISTI_WIRE_REPORTED;
         return failure->news;
@@ -203,7 +197,7 @@ const char *disti_store_failures_hopeless(const struct disti_store_server *serve
     return NULL;
 }
 
-/* Who is there: hellos, refusals, goodbyes, losses, and the notices about them. */
+/* ---- the state of each rank: hellos, goodbyes, losses, and the notices about them ---- */
 
 bool disti_store_ranks_is_gone(const struct disti_store_server *server, int rank, bool left)
 {
@@ -304,14 +298,14 @@ static void ranks_group_failed(struct disti_store_server *server, int rank,
                                const char *why)
 {
     struct disti_notice notice = {.rank = rank, .group = party->group, .status = status};
-    struct store_failure *first = store_failures_find(server, party->group);
+    struct store_failure *first = failures_find(server, party->group);
 
     if (first) {
         ranks_echo(server, first, &notice, why);
         return;
     }
     disti_store_ranks_tell(server, &notice, why);
-    store_failures_add(server, &notice);
+    failures_add(server, &notice);
     if (party->group) /* it ends by that; who leaves the world comes to no other group either */
         disti_store_leavings_drop(server, party->group);
     disti_store_ranks_push(server, &notice, party);
@@ -524,7 +518,7 @@ void disti_store_ranks_join(struct disti_store_server *server, struct store_peer
     server->strangers--;
     server->here++;
     server->formed = server->formed || server->here == server->world_size;
-    if (server->everywhere && !server->seen[0] && disti_store_peer_came_by(peer, host))
+    if (server->everywhere && !server->seen[0] && disti_store_peer_came_by(peer->fd, host))
         snprintf(server->seen, sizeof(server->seen), "%s", host);
     ranks_welcome(server, peer);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A scheduler: a process that serves its job's ranks until they have gone, and is none itself. */
+/* The store's server: its loop, requests, admission, and the scheduler, which serves a job and is
+ * no rank. */
 #include "store/server.h"
 #include "base/clock.h"
 #include "base/descriptor.h"
@@ -64,14 +65,6 @@ static void schedule_expire(struct disti_store_server *server)
     disti_store_coll_fail(server, -1, DISTI_NO_GROUP, DIST_ERR_TIMEOUT, text);
 }
 
-static void schedule_find_lost(const struct disti_store_server *server)
-{
-    for (int r = 0; r < server->world_size && server->schedule->status == DIST_OK; r++) {
-        if (disti_store_ranks_is_gone(server, r, false))
-            schedule_fail(server->schedule, DIST_ERR_PEER_LOST, server->ranks[r].news);
-    }
-}
-
 /* Nobody is here: how long may that be so? */
 static int64_t schedule_idle_until(const struct disti_store_server *server)
 {
@@ -88,15 +81,18 @@ static void schedule_stop(struct disti_store_server *server)
     atomic_store(&server->stop, true);
 }
 
-/* schedule.c: sees to the job, and stops the server at its end. Returns when to look again. */
-static int64_t store_schedule_tick(struct disti_store_server *server)
+/* Sees to the job, and stops the server at its end. Returns when to look again. */
+static int64_t schedule_tick(struct disti_store_server *server)
 {
     struct store_schedule *schedule = server->schedule;
     const bool formed = schedule->formed;
     const dist_status status = schedule->status;
 
     schedule->formed = schedule->formed || server->formed;
-    schedule_find_lost(server);
+    for (int r = 0; r < server->world_size && schedule->status == DIST_OK; r++) {
+        if (disti_store_ranks_is_gone(server, r, false))
+            schedule_fail(schedule, DIST_ERR_PEER_LOST, server->ranks[r].news);
+    }
     /* Ranks may have come and gone since the last look. */
     if (server->here > 0 || schedule->formed != formed || schedule->status != status)
         schedule->end_at = 0;
@@ -114,21 +110,7 @@ static int64_t store_schedule_tick(struct disti_store_server *server)
                                                                     : schedule->come_by;
 }
 
-static void *store_server_main(void *arg);
-
-dist_status disti_store_server_schedule(struct disti_store_server *server, int timeout_ms)
-{
-    struct store_schedule schedule = {.timeout_ms = timeout_ms,
-                                      .come_by = disti_deadline_ms(timeout_ms)};
-
-    server->schedule = &schedule;
-    server->log = disti_log_current();
-    store_server_main(server);
-    disti_store_server_stop(server, 0);
-    return schedule.status == DIST_OK ? DIST_OK : disti_fail(schedule.status, "%s", schedule.text);
-}
-
-/* Who may come in: the server's side of the handshake. */
+/* ---- the server's side of the handshake ---- */
 
 void disti_store_refusal(struct disti_store_server *server, const struct store_peer *peer,
                          const char *format, ...)
@@ -146,15 +128,6 @@ void disti_store_refusal(struct disti_store_server *server, const struct store_p
                    "the store at port %d lets nobody in from %s port %d: %s%s", server->port, host,
                    disti_address_port(from), why,
                    server->refusals == STORE_REFUSALS ? " (more are told of at level INFO)" : "");
-}
-
-/* Refuses, and says so in the log. */
-static void admission_refuse(struct disti_store_server *server, struct store_peer *peer,
-                             dist_status status, const char *text)
-{
-    disti_store_refusal(server, peer, "%s", text);
-    peer->closing = true;
-    disti_store_peer_refuse(server, peer, peer->in.head.id, status, "%s", text);
 }
 
 static void admission_drop(struct disti_store_server *server, struct store_peer *peer)
@@ -231,7 +204,9 @@ void disti_store_admit(struct disti_store_server *server, struct store_peer *pee
                  "the store speaks protocol %d, this rank %d: give all ranks the same version of "
                  "libdist",
                  DISTI_WIRE_VERSION, peer->in.head.version);
-        admission_refuse(server, peer, DIST_ERR_RENDEZVOUS, text);
+        disti_store_refusal(server, peer, "%s", text);
+        peer->closing = true;
+        disti_store_peer_refuse(server, peer, peer->in.head.id, DIST_ERR_RENDEZVOUS, "%s", text);
     } else if (peer->challenged) {
         admission_check(server, peer);
     } else {
@@ -239,7 +214,7 @@ void disti_store_admit(struct disti_store_server *server, struct store_peer *pee
     }
 }
 
-/* The store's server: start, loop, stop. */
+/* ---- start, loop, stop ---- */
 
 static void server_close(int *fd)
 {
@@ -291,33 +266,25 @@ static struct disti_store_server *server_new(int world_size)
     return server;
 }
 
-/* Every rank keeps its connection. Without a descriptor for each the job could only wait in vain.
- */
-static dist_status server_find_room(int world_size)
-{
-    size_t wanted = (size_t)world_size + STORE_OWN_FILES, most = disti_descriptor_allow(wanted);
-
-    if (most >= wanted)
-        return DIST_OK;
-    return disti_fail(
-        DIST_ERR_SYSTEM,
-        "the store needs a descriptor for each of %d ranks, and this process may have "
-        "%zu in all: raise the hard limit of open files (ulimit -Hn) to %zu or more",
-        world_size, most, wanted);
-}
-
 dist_status disti_store_server_listen(const char *host, int port, int world_size, int64_t deadline,
                                       struct disti_store_server **server_p)
 {
     struct disti_store_server *server;
+    size_t wanted, most;
     dist_status status;
 
     if (world_size < 1)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "a store needs a world size of 1 or more, not %d", world_size);
-    status = server_find_room(world_size);
-    if (status != DIST_OK)
-        return status;
+    /* Every rank keeps its connection. Without a descriptor for each the job would wait in vain. */
+    wanted = (size_t)world_size + STORE_OWN_FILES;
+    most = disti_descriptor_allow(wanted);
+    if (most < wanted)
+        return disti_fail(
+            DIST_ERR_SYSTEM,
+            "the store needs a descriptor for each of %d ranks, and this process may have "
+            "%zu in all: raise the hard limit of open files (ulimit -Hn) to %zu or more",
+            world_size, most, wanted);
     server = server_new(world_size);
     if (!server)
         return disti_fail(DIST_ERR_NO_MEMORY,
@@ -352,30 +319,9 @@ int disti_store_server_port(const struct disti_store_server *server)
     return server->port;
 }
 
-void disti_store_server_set_holder(struct disti_store_server *server, int rank)
-{
-    server->holder = rank;
-}
-
-void disti_store_server_set_only(struct disti_store_server *server, const char *host)
-{
-    snprintf(server->only, sizeof(server->only), "%s", host);
-}
-
-void disti_store_server_set_secret(struct disti_store_server *server,
-                                   const struct disti_secret *secret)
-{
-    server->secret = *secret;
-}
-
 void disti_store_server_set_word(struct disti_store_server *server, const char *word)
 {
     disti_secret_set_word(&server->secret, word);
-}
-
-const char *disti_store_server_word(const struct disti_store_server *server)
-{
-    return (const char *)server->secret.bytes;
 }
 
 dist_status disti_store_server_renew(struct disti_store_server *server)
@@ -394,13 +340,6 @@ dist_status disti_store_server_renew(struct disti_store_server *server)
 const char *disti_store_server_job(const struct disti_store_server *server)
 {
     return server->job;
-}
-
-void disti_store_server_on_formed(struct disti_store_server *server, void (*fn)(void *arg),
-                                  void *arg)
-{
-    server->formed_fn = fn;
-    server->formed_arg = arg;
 }
 
 void disti_store_server_set_discovery(struct disti_store_server *server, int fd)
@@ -447,14 +386,6 @@ void disti_store_server_back_off(struct disti_store_server *server)
     server->accept_at = disti_deadline_ms(STORE_BACK_OFF_MS);
 }
 
-static void server_resume(struct disti_store_server *server)
-{
-    server->accept_at = 0;
-    server_watch(server, &server->listen_fd);
-    if (server->discovery_fd >= 0)
-        server_watch(server, &server->discovery_fd);
-}
-
 static void server_sooner(int64_t *deadline, int64_t candidate)
 {
     if (candidate < *deadline)
@@ -466,8 +397,12 @@ static int server_tick(struct disti_store_server *server)
 {
     int64_t next = INT64_MAX;
 
-    if (server->accept_at && disti_expired(server->accept_at))
-        server_resume(server);
+    if (server->accept_at && disti_expired(server->accept_at)) {
+        server->accept_at = 0;
+        server_watch(server, &server->listen_fd);
+        if (server->discovery_fd >= 0)
+            server_watch(server, &server->discovery_fd);
+    }
     if (server->accept_at)
         server_sooner(&next, server->accept_at);
     for (struct store_peer *peer = server->peers; peer && server->strangers; peer = peer->next) {
@@ -481,7 +416,7 @@ static int server_tick(struct disti_store_server *server)
     server_reap(server);
     /* Last: what was found to be lost just now counts. */
     if (server->schedule)
-        server_sooner(&next, store_schedule_tick(server));
+        server_sooner(&next, schedule_tick(server));
     if (atomic_load(&server->stop))
         server_sooner(&next, atomic_load(&server->stop_by));
     return next == INT64_MAX ? -1 : disti_left_ms(next);
@@ -509,37 +444,25 @@ static void server_dispatch(struct disti_store_server *server, const struct epol
         disti_store_peer_event(server, event->data.ptr, event->events);
 }
 
-/* Nobody is here, nor still to come, who would look for the store in vain. */
-static bool server_is_left(const struct disti_store_server *server)
+/* True if it is to stop, and nobody is here, nor still to come and would look for the store in
+ * vain; or at the time limit. */
+static bool server_done(const struct disti_store_server *server)
 {
     bool left = server->here == 0;
 
     for (int r = 0; left && server->expects_all && r < server->world_size; r++)
         left = server->ranks[r].state != STORE_ABSENT;
-    return left;
+    return atomic_load(&server->stop) && (left || disti_expired(atomic_load(&server->stop_by)));
 }
 
-static bool server_done(const struct disti_store_server *server)
-{
-    return atomic_load(&server->stop) &&
-           (server_is_left(server) || disti_expired(atomic_load(&server->stop_by)));
-}
-
-static void server_say_goodbye(struct disti_store_server *server)
-{
-    const struct disti_notice notice = {.rank = server->holder,
-                                        .group = DISTI_NO_GROUP,
-                                        .graceful = true,
-                                        .text = "the store was closed"};
-
-    if (server->here > 0)
-        disti_store_ranks_push(server, &notice, NULL);
-}
-
-/* server.c: serves in this thread until it is stopped. Returns NULL. */
-static void *store_server_main(void *arg)
+/* Serves in this thread until it is stopped. Returns NULL. */
+static void *server_main(void *arg)
 {
     struct disti_store_server *server = arg;
+    const struct disti_notice goodbye = {.rank = server->holder,
+                                         .group = DISTI_NO_GROUP,
+                                         .graceful = true,
+                                         .text = "the store was closed"};
     struct epoll_event events[64];
 
     disti_log_use(server->log);
@@ -554,7 +477,8 @@ static void *store_server_main(void *arg)
         if (server->formed && (server->formed_fn || server->discovery_fd >= 0))
             server_formed(server);
     }
-    server_say_goodbye(server);
+    if (server->here > 0)
+        disti_store_ranks_push(server, &goodbye, NULL);
     return NULL;
 }
 
@@ -563,7 +487,7 @@ dist_status disti_store_server_run(struct disti_store_server *server)
     int error;
 
     server->log = disti_log_current();
-    error = disti_thread_create(&server->thread, store_server_main, server);
+    error = disti_thread_create(&server->thread, server_main, server);
     if (error) {
         errno = error;
         return disti_process_limit_fail("start the store's thread");
@@ -596,7 +520,19 @@ void disti_store_server_stop(struct disti_store_server *server, int linger_ms)
     server_free(server);
 }
 
-/* Requests at the store's server. */
+dist_status disti_store_server_schedule(struct disti_store_server *server, int timeout_ms)
+{
+    struct store_schedule schedule = {.timeout_ms = timeout_ms,
+                                      .come_by = disti_deadline_ms(timeout_ms)};
+
+    server->schedule = &schedule;
+    server->log = disti_log_current();
+    server_main(server);
+    disti_store_server_stop(server, 0);
+    return schedule.status == DIST_OK ? DIST_OK : disti_fail(schedule.status, "%s", schedule.text);
+}
+
+/* ---- requests ---- */
 
 static void serve_numbers(struct disti_store_server *server, struct store_peer *peer)
 {
@@ -610,12 +546,6 @@ static void serve_numbers(struct disti_store_server *server, struct store_peer *
     disti_wire_put64(first, (uint64_t)server->numbers + 1);
     server->numbers += disti_wire_get32(disti_wire_value(&peer->in));
     disti_store_peer_reply(server, peer, head->id, DIST_OK, disti_blob_copy(first, sizeof(first)));
-}
-
-static void serve_seen(struct disti_store_server *server, struct store_peer *peer)
-{
-    disti_store_peer_reply(server, peer, peer->in.head.id, DIST_OK,
-                           disti_blob_copy(server->seen, strlen(server->seen)));
 }
 
 /* A request with a key. */
@@ -633,7 +563,8 @@ static void serve_request(struct disti_store_server *server, struct store_peer *
         serve_numbers(server, peer);
         break;
     case DISTI_WIRE_SEEN:
-        serve_seen(server, peer);
+        disti_store_peer_reply(server, peer, head->id, DIST_OK,
+                               disti_blob_copy(server->seen, strlen(server->seen)));
         break;
     case DISTI_WIRE_ALL_GATHER:
     case DISTI_WIRE_ARRIVE:

@@ -138,16 +138,16 @@ struct store_rank {
 
 struct disti_store_server {
     int epoll_fd, listen_fd, wake_fd;
-    int discovery_fd; /* -1, or a Unix socket that tells port and word, see discovery.c */
+    int discovery_fd; /* -1, or a Unix socket that tells port and word, see rendezvous/meet.c */
     int port, world_size;
-    bool everywhere;               /* it listens at every address */
-    char seen[DISTI_HOST_SIZE];    /* see disti_store_seen_host */
-    char only[DISTI_HOST_SIZE];    /* but for the loopback, the one address at which it lets in; "":
-                                       any */
-    int holder;                    /* the rank whose process this is; -1: a launcher */
-    char job[DISTI_WIRE_JOB];      /* its name: random, and no secret */
-    struct disti_tls_context *tls; /* with which all must come; NULL: none does */
-    struct disti_secret secret;    /* what clients must prove to have; empty: nothing */
+    bool everywhere;            /* it listens at every address */
+    char seen[DISTI_HOST_SIZE]; /* see disti_store_seen_host */
+    char only[DISTI_HOST_SIZE]; /* but for the loopback, the one address at which it lets in; "":
+                                    any */
+    int holder;               /* the rank whose process this is; -1, as after listen: a launcher */
+    char job[DISTI_WIRE_JOB]; /* its name: random, and no secret */
+    struct disti_tls_context *tls;       /* with which all must come; NULL: none does */
+    struct disti_secret secret;          /* what clients must prove to have; empty: nothing */
     unsigned char seed[DISTI_WIRE_SEED]; /* of the world's key */
     int refusals;                        /* of clients without a proof, so far */
     struct store_rank *ranks;
@@ -167,6 +167,7 @@ struct disti_store_server {
     struct store_failure *failures; /* newest first, STORE_FAILURES_MAX at most */
     int failure_count;
     struct store_leaving *leavings; /* one for a group at most: who made the fewest calls */
+    /* Called once from the server's thread when all ranks have come, or when it stops before. */
     void (*formed_fn)(void *arg);
     void *formed_arg;
     struct store_schedule *schedule; /* NULL: the job is somebody else's care */
@@ -177,29 +178,14 @@ struct disti_store_server {
     _Atomic int64_t stop_by;
 };
 
-/* For the other files of the rendezvous, before the server runs. */
+/* ---- for the rendezvous and launchers, before the server runs ---- */
 
-/* The rank whose process this is; -1 (a launcher) is what it is after listen. */
-void disti_store_server_set_holder(struct disti_store_server *server, int rank);
-
-/* Of one that listens everywhere: lets in at this address alone, and at the loopback. "": at any.
- */
-void disti_store_server_set_only(struct disti_store_server *server, const char *host);
-
-/* What clients must prove to have. Default: nothing. */
-void disti_store_server_set_secret(struct disti_store_server *server,
-                                   const struct disti_secret *secret);
-/* The same of a word, and that word; "": none. */
+/* What clients must prove to have: a word; "": nothing, as after listen. */
 void disti_store_server_set_word(struct disti_store_server *server, const char *word);
-const char *disti_store_server_word(const struct disti_store_server *server);
 /* The job's name. */
 const char *disti_store_server_job(const struct disti_store_server *server);
 /* Another name, and another key for the next world. */
 dist_status disti_store_server_renew(struct disti_store_server *server);
-
-/* Called once from the server's thread when all ranks have come, or when it stops before. */
-void disti_store_server_on_formed(struct disti_store_server *server, void (*fn)(void *arg),
-                                  void *arg);
 
 /* Answers on a listening Unix socket with port and word until all have come. Takes the socket. */
 void disti_store_server_set_discovery(struct disti_store_server *server, int fd);
@@ -226,10 +212,10 @@ void disti_store_peer_refuse(struct disti_store_server *server, struct store_pee
     __attribute__((format(printf, 5, 6)));
 void disti_store_peer_free(struct disti_store_server *server, struct store_peer *peer);
 
-/* serve.c: a complete frame of a peer. */
+/* A complete frame of a peer. */
 void disti_store_serve_frame(struct disti_store_server *server, struct store_peer *peer);
 
-/* admission.c: a frame of a peer that has not yet proved that it belongs here. */
+/* A frame of a peer that has not yet proved that it belongs here. */
 void disti_store_admit(struct disti_store_server *server, struct store_peer *peer);
 /* Says in the log whom the store does not let in, and why; the first of them as warnings. */
 void disti_store_refusal(struct disti_store_server *server, const struct store_peer *peer,
@@ -252,8 +238,8 @@ void disti_store_ranks_push(struct disti_store_server *server, const struct dist
 /* Is the rank FAILED or LOST (and with `left`: or LEFT)? */
 bool disti_store_ranks_is_gone(const struct disti_store_server *server, int rank, bool left);
 
-/* How a peer came: the address at this end, numeric; false: by the loopback. */
-bool disti_store_peer_came_by(const struct store_peer *peer, char text[DISTI_HOST_SIZE]);
+/* How a peer came: the address at this end of its socket, numeric; false: by the loopback. */
+bool disti_store_peer_came_by(int fd, char text[DISTI_HOST_SIZE]);
 
 /* coll.c */
 void disti_store_coll_join(struct disti_store_server *server, struct store_peer *peer,
@@ -261,7 +247,6 @@ void disti_store_coll_join(struct disti_store_server *server, struct store_peer 
 /* Takes a REFUSE: the other ranks of the collective are told, at once or when they ask. */
 void disti_store_coll_take_refusal(struct disti_store_server *server, struct store_peer *peer);
 
-/* coll_end.c */
 /* Ends what is due. Returns when the next one is; INT64_MAX: none. */
 int64_t disti_store_coll_tick(struct disti_store_server *server);
 /* Ends those in which the rank takes part (-1: any), of the group (DISTI_NO_GROUP: of any). */
@@ -282,7 +267,7 @@ const char *disti_store_failures_hopeless(const struct disti_store_server *serve
                                           const struct disti_wire_party *party,
                                           dist_status *status_p);
 
-/* leavings.c: who waits for others to leave a group. */
+/* Who waits for others to leave a group. */
 void disti_store_leavings_take(struct disti_store_server *server, struct store_peer *peer);
 /* Nobody waits for others to leave the group any more. */
 void disti_store_leavings_drop(struct disti_store_server *server, int32_t group);
@@ -292,9 +277,7 @@ const char *disti_store_leavings_hopeless(const struct disti_store_server *serve
                                           const struct disti_wire_party *party,
                                           char text[DISTI_NEWS_MAX]);
 
-/* discovery.c */
+/* rendezvous/meet.c */
 void disti_store_discovery_answer(struct disti_store_server *server);
-
-/* What coll.c, where ranks come to a collective, and coll_end.c share. */
 
 #endif

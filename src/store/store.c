@@ -20,21 +20,10 @@
 /* For requests that wait for nobody. Long, because the server's machine may be overloaded. */
 #define STORE_REPLY_MS 60000
 
-/* What it waited for will not come: others have been told to give up too. */
-static dist_status store_aborted(struct disti_store *store)
-{
-    int rank;
-
-    pthread_mutex_lock(&store->lock);
-    rank = disti_store_client_aborted(store)->rank;
-    pthread_mutex_unlock(&store->lock);
-    return disti_fail(DIST_ERR_ABORTED, "rank %d: rank %d aborted the group meanwhile", store->rank,
-                      rank);
-}
-
 static dist_status store_no_answer(struct disti_store *store, dist_status status)
 {
     char holder[CLIENT_HOLDER];
+    int rank;
 
     if (status == DIST_IN_PROGRESS)
         return disti_fail(DIST_ERR_TIMEOUT,
@@ -42,9 +31,12 @@ static dist_status store_no_answer(struct disti_store *store, dist_status status
                           "is stopped, or its machine overloaded",
                           store->rank, disti_store_client_holder(store, holder, sizeof(holder)),
                           store->where);
-    if (status == DIST_ERR_ABORTED)
-        return store_aborted(store);
-    return disti_fail(DIST_ERR_PEER_LOST, "rank %d: %s", store->rank, store->lost_text);
+    if (status != DIST_ERR_ABORTED)
+        return disti_fail(DIST_ERR_PEER_LOST, "rank %d: %s", store->rank, store->lost_text);
+    pthread_mutex_lock(&store->lock);
+    rank = disti_store_client_aborted(store)->rank;
+    pthread_mutex_unlock(&store->lock);
+    return disti_fail(status, "rank %d: rank %d aborted the group meanwhile", store->rank, rank);
 }
 
 /* The store's reason, and for one that waited in vain for how long, and what to do. */
@@ -274,7 +266,7 @@ void disti_store_tell_leaving(struct disti_store *store, const struct disti_part
     store_tell(store, party, &request);
 }
 
-/* Aborted groups: how the store is told by a signal handler, and who heeds it here. */
+/* ---- aborted groups: a signal handler tells the store, and waits of this rank end ---- */
 
 /* On a TLS session, which may have taken all but a byte. */
 #define ALARM_ROOM_MS 1000
@@ -315,20 +307,12 @@ const struct client_abort *disti_store_client_aborted(const struct disti_store *
     return abort;
 }
 
-/* Waits for room: no handler does, since none sends on a TLS session. */
-static bool alarm_may_go_on(struct disti_store *store, int64_t deadline)
-{
-    struct pollfd ready = {.fd = store->fd, .events = POLLOUT};
-
-    return store->tls && !disti_expired(deadline) &&
-           (poll(&ready, 1, disti_left_ms(deadline)) >= 0 || errno == EINTR);
-}
-
 /* So few bytes go at once, or not at all; a part of them would make nonsense of all that follows.
  */
 static void alarm_send(struct disti_store *store, struct disti_store_alarm *alarm)
 {
     const int64_t deadline = store->tls ? disti_deadline_ms(ALARM_ROOM_MS) : 0;
+    struct pollfd ready = {.fd = store->fd, .events = POLLOUT};
     size_t sent = 0;
 
     while (sent < alarm->bytes) {
@@ -341,7 +325,10 @@ static void alarm_send(struct disti_store *store, struct disti_store_alarm *alar
             continue;
         else if (n < 0 && errno != EAGAIN)
             break;
-        if (sent < alarm->bytes && !alarm_may_go_on(store, deadline))
+        /* Waits for room: no handler does, since none sends on a TLS session. */
+        if (sent < alarm->bytes &&
+            (!store->tls || disti_expired(deadline) ||
+             (poll(&ready, 1, disti_left_ms(deadline)) < 0 && errno != EINTR)))
             break;
     }
     if (sent > 0 && sent < alarm->bytes)
@@ -349,27 +336,17 @@ static void alarm_send(struct disti_store *store, struct disti_store_alarm *alar
     atomic_store(&alarm->passed, true);
 }
 
-static void alarm_send_all(struct disti_store *store)
-{
-    struct disti_store_alarm *alarm = atomic_exchange(&store->alarms, NULL), *next;
-
-    for (; alarm; alarm = next) {
-        next = alarm->next; /* it may be freed as soon as it has passed */
-        alarm_send(store, alarm);
-    }
-}
-
-static void alarm_flush(struct disti_store *store)
-{
-    while (atomic_load(&store->alarms) && !atomic_exchange(&store->sending, true)) {
-        alarm_send_all(store);
-        atomic_store(&store->sending, false);
-    }
-}
-
 void disti_store_client_flush_alarms(struct disti_store *store)
 {
-    alarm_flush(store);
+    while (atomic_load(&store->alarms) && !atomic_exchange(&store->sending, true)) {
+        struct disti_store_alarm *alarm = atomic_exchange(&store->alarms, NULL), *next;
+
+        for (; alarm; alarm = next) {
+            next = alarm->next; /* it may be freed as soon as it has passed */
+            alarm_send(store, alarm);
+        }
+        atomic_store(&store->sending, false);
+    }
 }
 
 void disti_store_client_take_line(struct disti_store *store)
@@ -383,7 +360,7 @@ void disti_store_client_take_line(struct disti_store *store)
 void disti_store_client_release_line(struct disti_store *store)
 {
     atomic_store(&store->sending, false);
-    alarm_flush(store);
+    disti_store_client_flush_alarms(store);
 }
 
 struct disti_store_alarm *disti_store_alarm_new(struct disti_store *store,
@@ -418,7 +395,7 @@ void disti_store_alarm_ring(struct disti_store_alarm *alarm)
     if (store->tls)
         (void)!write(store->news_fd, &one, sizeof(one));
     else
-        alarm_flush(store);
+        disti_store_client_flush_alarms(store);
     errno = error;
 }
 
@@ -428,7 +405,7 @@ void disti_store_alarm_send(struct disti_store_alarm *alarm)
     if (!alarm->store->tls)
         return;
     pthread_mutex_lock(&alarm->store->lock);
-    alarm_flush(alarm->store);
+    disti_store_client_flush_alarms(alarm->store);
     pthread_mutex_unlock(&alarm->store->lock);
 }
 

@@ -49,9 +49,6 @@ void disti_store_server_expect_all(struct disti_store_server *server);
 /* Waits until every client has gone, at most linger_ms, then stops. NULL is accepted. */
 void disti_store_server_stop(struct disti_store_server *server, int linger_ms);
 
-/* Who this client is there: the rank that it asked for, or the one that it was given. */
-int disti_store_rank(const struct disti_store *store);
-
 /* The rank that holds the store; -1: a launcher does. */
 int disti_store_holder(const struct disti_store *store);
 
@@ -60,9 +57,6 @@ int disti_store_holder(const struct disti_store *store);
  * gave to those who proved that they have its secret. Lives as long as the store.
  */
 const unsigned char *disti_store_key(const struct disti_store *store);
-
-/* The numeric address of this end of the connection: the interface that reaches the job. */
-const char *disti_store_local_host(const struct disti_store *store);
 
 /*
  * Takes `count` numbers, above 0, that no other request gets: *first_p is the lowest. A launcher's
@@ -224,7 +218,7 @@ void disti_store_wait_by(disti_store_wait_fn wait);
 /* Says goodbye and closes. NULL is accepted. */
 void disti_store_close(struct disti_store *store);
 
-/* The call that a rank made last, where its launcher can read it though the rank was killed. */
+/* ---- the last call of a rank, where its launcher can read it after the rank was killed ---- */
 
 #define DISTI_LAST_CALL_BYTES 4096 /* each local rank's part of the file, and a scheduler's */
 
@@ -289,7 +283,7 @@ bool disti_last_call_served(int fd, int local_ranks);
 /* Has the process of that page, a local rank or behind them the scheduler, noted a loss? */
 bool disti_last_call_has_lost(int fd, int page);
 
-/* Files in memory that a launcher passes to its ranks, which may be in other namespaces. */
+/* ---- files in memory that a launcher passes to its ranks, also in other namespaces ---- */
 
 /*
  * The ranks inherit the descriptors of these files. DIST_AGENT_FILES has their numbers and inodes:

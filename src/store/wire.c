@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Bytes with a count of references. The server's thread alone has them. */
+/* Blobs and frames of the store. */
 #include "store/wire.h"
 #include "base/checked.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 struct disti_blob *disti_blob_new(size_t bytes)
 {
@@ -44,7 +43,7 @@ void disti_blob_drop(struct disti_blob *blob)
         free(blob);
 }
 
-/* Packing and collecting the store's frames. */
+/* ---- packing and collecting frames ---- */
 
 #define WIRE_ID_HOST 48
 #define WIRE_ID_JOB (WIRE_ID_HOST + DISTI_HOST_SIZE)

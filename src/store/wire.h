@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The server's memory: bytes that several replies may be sending at a time. */
+/* The store's frames, and blobs: bytes that several replies may send at a time. */
 #ifndef DISTI_STORE_WIRE_H
 #define DISTI_STORE_WIRE_H
 
@@ -21,7 +21,7 @@ struct disti_blob *disti_blob_copy(const void *data, size_t bytes);
 struct disti_blob *disti_blob_hold(struct disti_blob *blob);
 void disti_blob_drop(struct disti_blob *blob); /* NULL is accepted */
 
-/* The store's frames: what goes over the wire between a rank and the store's server. */
+/* ---- frames between a rank and the store's server ---- */
 
 /*
  * A frame is a head of 32 bytes, then key_bytes of key, then value_bytes of value. All

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The machine's packages, NUMA nodes and cores, from the kernel's own files. */
+/* Where this process runs: its machine, its CPUs, its locality among them. */
+#include "topology/discover.h"
+
 #include <config.h>
 
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/process.h"
-#include "base/settings/config.h"
-#include "topology/discover.h"
+#include "base/settings/env.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -17,6 +18,24 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#ifdef HAVE_HWLOC
+#include <hwloc.h>
+#endif
+
+/* Reads a short file as text. False: it is not there, or empty. */
+static bool read_text(const char *path, char *text, size_t size)
+{
+    FILE *file = fopen(path, "re");
+    size_t length = file ? fread(text, 1, size - 1, file) : 0;
+
+    if (file)
+        fclose(file);
+    text[length] = '\0';
+    return length > 0;
+}
+
+/* ---- packages, NUMA nodes and cores, from the kernel's own files ---- */
 
 #define SYSFS_CPUS (DISTI_CPU_WORDS * 64)
 
@@ -32,17 +51,6 @@ struct sysfs_machine {
     char path[PATH_MAX];      /* of the file that is read */
     char list[SYSFS_LIST], text[SYSFS_LIST];
 };
-
-static bool sysfs_read(const char *path, char text[SYSFS_LIST])
-{
-    FILE *file = fopen(path, "re");
-    size_t length = file ? fread(text, 1, SYSFS_LIST - 1, file) : 0;
-
-    if (file)
-        fclose(file);
-    text[length] = '\0';
-    return length > 0;
-}
 
 /* The next range of a list. False: there is none, or nonsense. */
 static bool sysfs_range(const char **text, int *first_p, int *last_p)
@@ -62,35 +70,30 @@ static bool sysfs_range(const char **text, int *first_p, int *last_p)
     return true;
 }
 
-/* Says of all CPUs of a list that they belong together. */
-static void sysfs_mark(const char *list, int *lowest)
+static bool sysfs_read(const char *root, const char *name, struct sysfs_machine *machine,
+                       char text[SYSFS_LIST])
 {
-    int first, last, low = -1;
+    return snprintf(machine->path, sizeof(machine->path), "%s/%s", root, name) <
+               (int)sizeof(machine->path) &&
+           read_text(machine->path, text, SYSFS_LIST);
+}
 
+/* Says of all CPUs of the list in a file that they belong together. */
+static bool sysfs_mark_file(const char *root, const char *format, int number,
+                            struct sysfs_machine *machine, int *lowest)
+{
+    const char *list = machine->text;
+    int first, last, low = -1;
+    char name[64];
+
+    snprintf(name, sizeof(name), format, number);
+    if (!sysfs_read(root, name, machine, machine->text))
+        return false;
     while (sysfs_range(&list, &first, &last)) {
         low = low < 0 ? first : low;
         for (int cpu = first; cpu <= last && cpu < SYSFS_CPUS; cpu++)
             lowest[cpu] = low;
     }
-}
-
-static bool sysfs_read_in(const char *root, const char *name, struct sysfs_machine *machine,
-                          char text[SYSFS_LIST])
-{
-    return snprintf(machine->path, sizeof(machine->path), "%s/%s", root, name) <
-               (int)sizeof(machine->path) &&
-           sysfs_read(machine->path, text);
-}
-
-static bool sysfs_mark_file(const char *root, const char *format, int number,
-                            struct sysfs_machine *machine, int *lowest)
-{
-    char name[64];
-
-    snprintf(name, sizeof(name), format, number);
-    if (!sysfs_read_in(root, name, machine, machine->text))
-        return false;
-    sysfs_mark(machine->text, lowest);
     return true;
 }
 
@@ -108,38 +111,28 @@ static bool sysfs_mark_cpu(const char *root, int cpu, struct sysfs_machine *mach
     return machine->core[cpu] >= 0;
 }
 
-/* Every number of the list in `file`. */
-static bool sysfs_each(const char *root, const char *file, struct sysfs_machine *machine,
-                       bool (*mark)(const char *root, int number, struct sysfs_machine *machine))
+static bool sysfs_load(const char *root, struct sysfs_machine *machine)
 {
     const char *list = machine->list;
     int first, last;
 
-    if (!sysfs_read_in(root, file, machine, machine->list))
+    for (int cpu = 0; cpu < SYSFS_CPUS; cpu++)
+        machine->core[cpu] = machine->package[cpu] = machine->numa[cpu] = -1;
+    if (!sysfs_read(root, "cpu/online", machine, machine->list))
         return false;
     while (sysfs_range(&list, &first, &last)) {
-        for (int number = first; number <= last; number++) {
-            if (!mark(root, number, machine))
+        for (int cpu = first; cpu <= last; cpu++) {
+            if (!sysfs_mark_cpu(root, cpu, machine))
                 return false;
         }
     }
-    return true;
-}
-
-/* Some have memory only. */
-static bool sysfs_mark_node(const char *root, int node, struct sysfs_machine *machine)
-{
-    sysfs_mark_file(root, "node/node%d/cpulist", node, machine, machine->numa);
-    return true;
-}
-
-static bool sysfs_load(const char *root, struct sysfs_machine *machine)
-{
-    for (int cpu = 0; cpu < SYSFS_CPUS; cpu++)
-        machine->core[cpu] = machine->package[cpu] = machine->numa[cpu] = -1;
-    if (!sysfs_each(root, "cpu/online", machine, sysfs_mark_cpu))
-        return false;
-    sysfs_each(root, "node/online", machine, sysfs_mark_node);
+    list = machine->list;
+    if (!sysfs_read(root, "node/online", machine, machine->list))
+        return true;
+    while (sysfs_range(&list, &first, &last)) {
+        for (int node = first; node <= last; node++) /* some have memory only */
+            sysfs_mark_file(root, "node/node%d/cpulist", node, machine, machine->numa);
+    }
     return true;
 }
 
@@ -233,28 +226,9 @@ bool disti_sysfs_locality(const char *root, const uint64_t *cpus, int local_rank
     return found;
 }
 
-/* How many CPUs this process may really use. */
+/* ---- how many CPUs this process may really use ---- */
 
-/* Reads a short file as text. False: it is not there. */
-static bool cpus_read(const char *path, char *text, size_t size)
-{
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return false;
-    size_t length = fread(text, 1, size - 1, file);
-    fclose(file);
-    text[length] = '\0';
-    return length > 0;
-}
-
-/* quota microseconds in each period, as CPUs; 0: no limit. */
-static int cpus_of_quota(long long quota, long long period)
-{
-    if (quota <= 0 || period <= 0)
-        return 0;
-    long long cpus = quota / period + (quota % period != 0);
-    return cpus > INT_MAX ? INT_MAX : (int)cpus;
-}
+#define CPUS_TEXT 128 /* of a file */
 
 /* Allocated, as it is too large for a small stack. */
 struct cpus_paths {
@@ -262,31 +236,35 @@ struct cpus_paths {
     char mount[PATH_MAX], folder[PATH_MAX], file[PATH_MAX];
 };
 
-/* Version 2: cpu.max is "max 100000" or "150000 100000". */
-static int cpus_of_group_2(struct cpus_paths *paths, const char *folder)
+static bool cpus_read(struct cpus_paths *paths, const char *folder, const char *name,
+                      char text[CPUS_TEXT])
 {
-    char text[128];
-    long long quota, period;
-    if (snprintf(paths->file, sizeof(paths->file), "%s/cpu.max", folder) >=
-            (int)sizeof(paths->file) ||
-        !cpus_read(paths->file, text, sizeof(text)) ||
-        sscanf(text, "%lld %lld", &quota, &period) != 2)
-        return 0;
-    return cpus_of_quota(quota, period);
+    return snprintf(paths->file, sizeof(paths->file), "%s/%s", folder, name) <
+               (int)sizeof(paths->file) &&
+           read_text(paths->file, text, CPUS_TEXT);
 }
 
-/* Version 1: two files, quota -1 is no limit. */
-static int cpus_of_group_1(struct cpus_paths *paths, const char *folder)
+/*
+ * The quota of one group, as CPUs; 0: no limit. Version 2 of cgroups has one file, "max 100000" or
+ * "150000 100000"; version 1 has two, and quota -1 is no limit.
+ */
+static int cpus_of_group(struct cpus_paths *paths, const char *folder, int version)
 {
-    char quota[64], period[64];
-    if (snprintf(paths->file, sizeof(paths->file), "%s/cpu.cfs_quota_us", folder) >=
-            (int)sizeof(paths->file) ||
-        !cpus_read(paths->file, quota, sizeof(quota)))
+    char text[CPUS_TEXT], other[CPUS_TEXT];
+    long long quota = 0, period = 0, cpus;
+
+    if (version == 2 && cpus_read(paths, folder, "cpu.max", text) &&
+        sscanf(text, "%lld %lld", &quota, &period) != 2)
         return 0;
-    snprintf(paths->file, sizeof(paths->file), "%s/cpu.cfs_period_us", folder);
-    if (!cpus_read(paths->file, period, sizeof(period)))
+    if (version == 1 && cpus_read(paths, folder, "cpu.cfs_quota_us", text) &&
+        cpus_read(paths, folder, "cpu.cfs_period_us", other)) {
+        quota = atoll(text);
+        period = atoll(other);
+    }
+    if (quota <= 0 || period <= 0)
         return 0;
-    return cpus_of_quota(atoll(quota), atoll(period));
+    cpus = quota / period + (quota % period != 0);
+    return cpus > INT_MAX ? INT_MAX : (int)cpus;
 }
 
 /* The tighter of two limits, of which 0 is none. */
@@ -298,16 +276,15 @@ static int cpus_tighter(int a, int b)
 }
 
 /* The group and all above it. Inside a container its own path may not be there: only the top is. */
-static int cpus_of_path(struct cpus_paths *paths, const char *mount, const char *group,
-                        int (*limit)(struct cpus_paths *, const char *))
+static int cpus_of_path(struct cpus_paths *paths, const char *mount, const char *group, int version)
 {
     char *folder = paths->folder;
     size_t top = strlen(mount);
     int cpus = 0;
     if (snprintf(folder, sizeof(paths->folder), "%s%s", mount, group) >= (int)sizeof(paths->folder))
-        return limit(paths, mount);
+        return cpus_of_group(paths, mount, version);
     for (;;) {
-        cpus = cpus_tighter(cpus, limit(paths, folder));
+        cpus = cpus_tighter(cpus, cpus_of_group(paths, folder, version));
         char *slash = strrchr(folder, '/');
         if (strlen(folder) <= top || !slash)
             return cpus;
@@ -315,32 +292,18 @@ static int cpus_of_path(struct cpus_paths *paths, const char *mount, const char 
     }
 }
 
-/* Is "cpu" one of the controllers in "cpu,cpuacct"? */
-static bool cpus_controls(const char *controllers)
-{
-    for (const char *c = controllers; *c; c += strcspn(c, ","), c += *c == ',')
-        if (strncmp(c, "cpu", 3) == 0 && (c[3] == ',' || c[3] == '\0'))
-            return true;
-    return false;
-}
-
 /* A line is "hierarchy:controllers:path"; version 2 has the hierarchy 0 and no controllers. */
 static int cpus_of_line(struct cpus_paths *paths, const char *mounts)
 {
-    char *line = paths->line;
-    line[strcspn(line, "\n")] = '\0';
-    char *controllers = strchr(line, ':'),
-         *group = controllers ? strchr(controllers + 1, ':') : NULL;
-    if (!group)
+    char *controllers, *group;
+    if (!disti_cgroup_split(paths->line, &controllers, &group))
         return 0;
-    *controllers++ = '\0';
-    *group++ = '\0';
-    if (strcmp(line, "0") == 0 && !*controllers)
-        return cpus_of_path(paths, mounts, group, cpus_of_group_2);
-    if (!cpus_controls(controllers) ||
+    if (strcmp(paths->line, "0") == 0 && !*controllers)
+        return cpus_of_path(paths, mounts, group, 2);
+    if (!disti_cgroup_controls(controllers, "cpu") ||
         snprintf(paths->mount, sizeof(paths->mount), "%s/cpu", mounts) >= (int)sizeof(paths->mount))
         return 0;
-    return cpus_of_path(paths, paths->mount, group, cpus_of_group_1);
+    return cpus_of_path(paths, paths->mount, group, 1);
 }
 
 int disti_quota_cpus(const char *membership, const char *mounts)
@@ -356,7 +319,8 @@ int disti_quota_cpus(const char *membership, const char *mounts)
     return cpus;
 }
 
-/* The set grows until the kernel's fits in. Counts the CPUs, and marks them in words. */
+/* Counts the CPUs of the affinity, and marks them in words; machines with more CPUs than bits fold
+ * over. The set grows until the kernel's fits in. 0: unknown. */
 static int cpus_of_affinity(uint64_t *words, int word_count)
 {
     for (int bits = 1024; bits <= 1 << 20; bits *= 2) {
@@ -376,13 +340,6 @@ static int cpus_of_affinity(uint64_t *words, int word_count)
     return 0;
 }
 
-/* The affinity as a mask; machines with more CPUs than bits fold over. All zero: unknown. */
-static void discover_affinity(uint64_t *words, int count)
-{
-    memset(words, 0, (size_t)count * sizeof(*words));
-    cpus_of_affinity(words, count);
-}
-
 /* The affinity's CPUs, or the quota if that is fewer; at least 1. */
 static int usable_within(int quota)
 {
@@ -390,29 +347,20 @@ static int usable_within(int quota)
     return cpus > 0 ? cpus : 1;
 }
 
-/* The quota of this process, which is asked for with every group: its many files are read once. */
-static int cpus_own_quota(void)
-{
-    static atomic_int known = -1;
-    int cpus = atomic_load(&known);
-
-    if (cpus < 0) {
-        cpus = disti_quota_cpus(DISTI_PROCESS_OWN "/cgroup", "/sys/fs/cgroup");
-        atomic_store(&known, cpus);
-    }
-    return cpus;
-}
-
 int disti_usable_cpus(void)
 {
-    return usable_within(cpus_own_quota());
+    /* The quota is asked for with every group: its many files are read once. */
+    static atomic_int known = -1;
+    int quota = atomic_load(&known);
+
+    if (quota < 0) {
+        quota = disti_quota_cpus(DISTI_PROCESS_OWN "/cgroup", "/sys/fs/cgroup");
+        atomic_store(&known, quota);
+    }
+    return usable_within(quota);
 }
 
-/* Where this process runs: its machine, its CPUs, its locality among them. */
-
-#ifdef HAVE_HWLOC
-#include <hwloc.h>
-#endif
+/* ---- the machine, and the locality in it ---- */
 
 /* The kernel's boot: stands for the CPUs and the memory. */
 static uint64_t discover_kernel(const char *host)
@@ -437,17 +385,6 @@ static uint64_t discover_namespace(uint64_t kernel, const char *path)
         return 0;
     return disti_hash_bytes(disti_hash_bytes(kernel, &space.st_dev, sizeof(space.st_dev)),
                             &space.st_ino, sizeof(space.st_ino));
-}
-
-/*
- * The kernel and, for the network, the network namespace: two containers of one machine that cannot
- * reach each other's sockets must not take each other for neighbours.
- */
-static uint64_t discover_machine(uint64_t kernel)
-{
-    const uint64_t hash = discover_namespace(kernel, DISTI_PROCESS_OWN "/ns/net");
-
-    return hash ? hash : kernel;
 }
 
 #ifdef HAVE_HWLOC
@@ -483,37 +420,19 @@ static void discover_bound(hwloc_topology_t topology, hwloc_bitmap_t cpus)
         hwloc_bitmap_and(cpus, cpus, all);
 }
 
-/* The object of that type above obj, by number; -1: there is none. */
-static int32_t discover_above(hwloc_topology_t topology, hwloc_obj_type_t type, hwloc_obj_t obj)
-{
-    hwloc_obj_t above = hwloc_get_ancestor_obj_by_type(topology, type, obj);
-    return above ? (int32_t)above->logical_index : -1;
-}
-
-/* NUMA nodes hang beside the tree, so they are found by their CPUs. */
-static int32_t discover_numa(hwloc_topology_t topology, hwloc_obj_t obj)
-{
-    hwloc_obj_t numa = NULL;
-    while ((numa = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, numa)))
-        if (hwloc_bitmap_intersects(numa->cpuset, obj->cpuset))
-            return (int32_t)numa->logical_index;
-    return -1;
-}
-
 /* This rank's share of the cores; of the hardware threads, if the machine tells of no cores. */
 static hwloc_obj_t discover_core(hwloc_topology_t topology, hwloc_const_bitmap_t cpus,
                                  int local_rank, int local_ranks)
 {
     hwloc_obj_type_t types[] = {HWLOC_OBJ_CORE, HWLOC_OBJ_PU};
-    hwloc_obj_t core = NULL;
+    hwloc_obj_t core = NULL, o = NULL;
     for (int i = 0; i < 2 && !core; i++) {
-        int count = 0, mine = 0;
-        for (hwloc_obj_t o = NULL; (o = hwloc_get_next_obj_by_type(topology, types[i], o));)
-            count += hwloc_bitmap_intersects(o->cpuset, cpus);
+        int count = 0, mine;
+        while ((o = hwloc_get_next_obj_covering_cpuset_by_type(topology, cpus, types[i], o)))
+            count++;
         mine = discover_share(local_rank, local_ranks, count);
-        for (hwloc_obj_t o = NULL; (o = hwloc_get_next_obj_by_type(topology, types[i], o));)
-            if (hwloc_bitmap_intersects(o->cpuset, cpus) && mine-- == 0)
-                core = o;
+        while (mine-- >= 0 && count)
+            core = hwloc_get_next_obj_covering_cpuset_by_type(topology, cpus, types[i], core);
     }
     return core;
 }
@@ -530,9 +449,13 @@ static void discover_by_hwloc(int local_rank, int local_ranks, struct dist_place
         discover_bound(topology, cpus);
         hwloc_obj_t core = discover_core(topology, cpus, local_rank, local_ranks);
         if (core) {
+            hwloc_obj_t package = hwloc_get_ancestor_obj_by_type(topology, HWLOC_OBJ_PACKAGE, core);
+            /* NUMA nodes hang beside the tree, so they are found by their CPUs. */
+            hwloc_obj_t numa = hwloc_get_next_obj_covering_cpuset_by_type(topology, core->cpuset,
+                                                                          HWLOC_OBJ_NUMANODE, NULL);
             locality->core = (int32_t)core->logical_index;
-            locality->package = discover_above(topology, HWLOC_OBJ_PACKAGE, core);
-            locality->numa = discover_numa(topology, core);
+            locality->package = package ? (int32_t)package->logical_index : -1;
+            locality->numa = numa ? (int32_t)numa->logical_index : -1;
         }
     }
     hwloc_bitmap_free(cpus);
@@ -561,15 +484,6 @@ static bool discover_is_told(void)
     return told;
 }
 
-/* The kernel's files first: hwloc loads its plugins, a quarter of MiB and two thirds of a start. */
-static void discover_locality(const struct disti_locality *mine, int local_rank, int local_ranks,
-                              struct dist_place *locality)
-{
-    if (discover_is_told() ||
-        !disti_sysfs_locality("/sys/devices/system", mine->cpus, local_rank, local_ranks, locality))
-        discover_by_hwloc(local_rank, local_ranks, locality);
-}
-
 dist_status disti_discover(int local_rank, int local_ranks, struct disti_locality *locality_p)
 {
     struct disti_locality locality;
@@ -577,13 +491,20 @@ dist_status disti_discover(int local_rank, int local_ranks, struct disti_localit
     locality.place = (struct dist_place){-1, -1, -1, -1, -1};
     disti_host_name(locality.host);
     locality.kernel = discover_kernel(locality.host);
-    locality.machine = discover_machine(locality.kernel);
+    /* With the network namespace: two containers of one machine that cannot reach each other's
+     * sockets must not take each other for neighbours. */
+    locality.machine = discover_namespace(locality.kernel, DISTI_PROCESS_OWN "/ns/net");
+    if (!locality.machine)
+        locality.machine = locality.kernel;
     locality.processes = discover_namespace(locality.kernel, DISTI_PROCESS_OWN "/ns/pid");
     locality.quota_cpus = disti_quota_cpus(DISTI_PROCESS_OWN "/cgroup", "/sys/fs/cgroup");
     locality.usable_cpus = usable_within(locality.quota_cpus);
-    discover_affinity(locality.cpus, DISTI_CPU_WORDS);
+    cpus_of_affinity(locality.cpus, DISTI_CPU_WORDS);
     locality.pid = getpid();
-    discover_locality(&locality, local_rank, local_ranks, &locality.place);
+    /* The kernel's files first: hwloc loads its plugins, a quarter of MiB and most of a start. */
+    if (discover_is_told() || !disti_sysfs_locality("/sys/devices/system", locality.cpus,
+                                                    local_rank, local_ranks, &locality.place))
+        discover_by_hwloc(local_rank, local_ranks, &locality.place);
     *locality_p = locality;
     return DIST_OK;
 }

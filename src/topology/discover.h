@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Finds out where this process runs: with sysfs.c and cpus.c the only I/O of this floor. */
+/* Finds out where this process runs: the only I/O of this module. */
 #ifndef DISTI_TOPOLOGY_DISCOVER_H
 #define DISTI_TOPOLOGY_DISCOVER_H
 
@@ -55,7 +55,7 @@ int disti_shared_cpus(const struct disti_locality *localities, int ranks);
 int disti_number_nodes(const struct disti_locality *localities, int ranks,
                        struct dist_place *numbered);
 
-/* CPUs that a process is allowed: the parts, for tests. */
+/* ---- CPUs that a process may use ---- */
 
 /*
  * CPUs' worth of time that the cgroups let this process have, rounded up; 0: no limit. membership
@@ -64,7 +64,7 @@ int disti_number_nodes(const struct disti_locality *localities, int ranks,
  */
 int disti_quota_cpus(const char *membership, const char *mounts);
 
-/* The machine's packages, NUMA nodes and cores, from the kernel's own files. */
+/* ---- packages, NUMA nodes and cores, from the kernel's files ---- */
 
 /*
  * Of the cores that meet the affinity `cpus` (DISTI_CPU_WORDS words; all zero: any), in order, the

@@ -141,7 +141,7 @@ int disti_node_leader(const struct disti_topology *topology, int node)
     return disti_node_member(topology, node, 0);
 }
 
-/* Ranks that share CPUs, and whether there are enough for them. */
+/* ---- ranks that share CPUs ---- */
 
 static bool crowd_meets(const uint64_t *a, const uint64_t *b)
 {
@@ -223,7 +223,7 @@ int disti_shared_cpus(const struct disti_locality *localities, int ranks)
     return machines ? crowd_count(cpus) : 0;
 }
 
-/* The ring: the ranks in the order of their localities, closed. */
+/* ---- the ring: the ranks in the order of their localities, closed ---- */
 
 int disti_ring_next(const struct disti_topology *topology, int rank)
 {
@@ -235,7 +235,7 @@ int disti_ring_previous(const struct disti_topology *topology, int rank)
     return topology->order[(topology->position[rank] + topology->ranks - 1) % topology->ranks];
 }
 
-/* Topologies that are described in words, for tests and simulations. */
+/* ---- topologies that are described in words, for tests and simulations ---- */
 
 /* More ranks than this are a typing error. */
 #define SYNTHETIC_RANKS_MAX (1 << 20)
@@ -243,13 +243,6 @@ int disti_ring_previous(const struct disti_topology *topology, int rank)
 enum { LEVEL_RACK, LEVEL_NODE, LEVEL_PACKAGE, LEVEL_NUMA, LEVEL_CORE, LEVELS };
 
 static const char *const synthetic_levels[LEVELS] = {"rack", "node", "package", "numa", "core"};
-
-static dist_status synthetic_fail(const char *description, const char *why)
-{
-    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                      "topology \"%s\": %s; give for example \"node:4 package:2 core:8\"",
-                      description, why);
-}
 
 /* Reads one "level:count" from *text_p, moves on behind it. Returns what is wrong, or NULL. */
 static const char *synthetic_item(const char **text_p, int *level_p, int *count_p)
@@ -323,7 +316,9 @@ dist_status disti_topology_synthetic(const char *description, struct disti_topol
     int counts[LEVELS] = {0}, ranks = 0;
     const char *why = synthetic_parse(description, counts, &ranks);
     if (why)
-        return synthetic_fail(description, why);
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "topology \"%s\": %s; give for example \"node:4 package:2 core:8\"",
+                          description, why);
     struct dist_place *localities = calloc((size_t)ranks, sizeof(*localities));
     if (!localities)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a topology of %d ranks", ranks);

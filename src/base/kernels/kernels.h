@@ -1,33 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The pattern of a reduction kernel, and the tables that the families of kernels fill. */
+/* How a file of loops over elements is compiled: vectorised, and once for each kind of CPU. */
 #ifndef DISTI_BASE_KERNELS_KERNELS_H
 #define DISTI_BASE_KERNELS_KERNELS_H
 
-#include "base/dtype.h"
 #include "base/kernels/environment.h"
-
-#include <string.h>
-
-/*
- * One dtype's kernels, by op; what divides a sum by the number of ranks for AVG; what multiplies
- * the input for PREMUL_SUM. NULL: the op does not fit the dtype.
- */
-struct disti_kernels {
-    disti_reduce_fn reduce[DIST_OP_COUNT];
-    void (*divide)(void *data, size_t count, int ranks);
-    void (*scale)(void *dst, const void *src, size_t count, const double *factor);
-};
-
-#define DISTI_KERNELS_DECLARE(name, text, bytes) extern const struct disti_kernels disti_##name;
-DIST_DTYPE_MAP(DISTI_KERNELS_DECLARE)
-#undef DISTI_KERNELS_DECLARE
-
-/*
- * float16 by the CPU's own conversions: as a kernel, but only a multiple of eight elements,
- * as many as there are; returns how many. 0 if this CPU has none.
- */
-size_t disti_f16c_sum(void *dst, const void *a, const void *b, size_t count);
-size_t disti_f16c_prod(void *dst, const void *a, const void *b, size_t count);
 
 /*
  * The files that include this are vectorised whatever the level of the build. gcc makes
@@ -56,54 +32,5 @@ size_t disti_f16c_prod(void *dst, const void *a, const void *b, size_t count);
 #else
 #define DISTI_INDEPENDENT _Pragma("GCC ivdep")
 #endif
-
-/* An element at any address, in memory of any declared type. */
-#define DISTI_ANYWHERE __attribute__((aligned(1), may_alias))
-
-/* Defines name(dst, a, b, count): dst[i] = combine(a[i], b[i]). */
-#define DISTI_KERNEL(name, type, combine)                                                          \
-    DISTI_CLONES static void name(void *dst, const void *a, const void *b, size_t count)           \
-    {                                                                                              \
-        typedef type element DISTI_ANYWHERE;                                                       \
-        element *out = dst;                                                                        \
-        const element *x = a, *y = b;                                                              \
-                                                                                                   \
-        DISTI_INDEPENDENT                                                                          \
-        for (size_t i = 0; i < count; i++)                                                         \
-            out[i] = combine(x[i], y[i]);                                                          \
-    }
-
-/* Defines name(data, count, ranks): data[i] = quotient(data[i], ranks). */
-#define DISTI_DIVIDE_KERNEL(name, type, quotient)                                                  \
-    DISTI_CLONES static void name(void *data, size_t count, int ranks)                             \
-    {                                                                                              \
-        typedef type element DISTI_ANYWHERE;                                                       \
-        element *x = data;                                                                         \
-        const disti_environment saved = disti_environment_enter();                                 \
-                                                                                                   \
-        DISTI_INDEPENDENT                                                                          \
-        for (size_t i = 0; i < count; i++)                                                         \
-            x[i] = quotient(x[i], ranks);                                                          \
-        disti_environment_leave(saved);                                                            \
-    }
-
-/* Defines name(dst, src, count, factor): dst[i] = product(src[i], *factor as a number). */
-#define DISTI_SCALE_KERNEL(name, type, number, product)                                            \
-    DISTI_CLONES static void name(void *dst, const void *src, size_t count, const double *factor)  \
-    {                                                                                              \
-        typedef type element DISTI_ANYWHERE;                                                       \
-        const disti_environment saved = disti_environment_enter();                                 \
-        const number by = (number)*factor;                                                         \
-        const element *x = src;                                                                    \
-        element *out = dst;                                                                        \
-                                                                                                   \
-        DISTI_INDEPENDENT                                                                          \
-        for (size_t i = 0; i < count; i++)                                                         \
-            out[i] = product(x[i], by);                                                            \
-        disti_environment_leave(saved);                                                            \
-    }
-
-/* Inlined into each clone, so that it is compiled for the clone's CPU. */
-#define DISTI_INLINE static inline __attribute__((always_inline))
 
 #endif

@@ -39,9 +39,6 @@ struct disti_tls_files {
     const char *cert, *key, *ca;
 };
 
-/* Do DIST_TLS_CERT, DIST_TLS_KEY and DIST_TLS_CA ask for TLS? */
-bool disti_tls_wanted(void);
-
 /*
  * Those of the settings; *context_p is NULL where they do not ask for TLS. A failure is reported,
  * and says what to do.

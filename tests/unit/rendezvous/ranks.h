@@ -96,7 +96,7 @@ static inline dist_status ranks_serve(const char *host, int port, int world_size
     *server_p = NULL;
     if (status != DIST_OK)
         return status;
-    disti_store_server_set_holder(server, 0);
+    server->holder = 0;
     status = disti_store_server_run(server);
     if (status != DIST_OK)
         disti_store_server_forget(server);

@@ -78,7 +78,7 @@ static void rank_is_handed_out(int rank, void *arg)
     if (!knows)
         disti_sleep_ns(200 * 1000000); /* rank 1 is taken by then */
     store = join(job, knows ? 1 : -1);
-    mine = disti_store_rank(store);
+    mine = store->rank;
     CHECK(mine >= 0 && mine < 5 && knows == (mine == 1));
     CHECK(disti_store_all_gather(store, NULL, "mine", &mine, all, sizeof(mine), WAIT_MS) ==
           DIST_OK);
@@ -491,7 +491,7 @@ static void test_server_stop_waits(void **state)
     assert_int_equal(
         ranks_connect("127.0.0.1", disti_store_server_port(server), 1, 2, WAIT_MS, &store),
         DIST_OK);
-    assert_string_equal(disti_store_local_host(store), "127.0.0.1");
+    assert_string_equal(store->local_host, "127.0.0.1");
     begin = disti_now_ns();
     disti_store_server_stop(server, 300);
     assert_true(disti_now_ns() - begin >= 290000000);

@@ -19,7 +19,7 @@ static struct disti_store_server *serve(int holder)
     struct disti_store_server *server;
 
     assert_int_equal(disti_store_server_listen("127.0.0.1", 0, SIZE, 0, &server), DIST_OK);
-    disti_store_server_set_holder(server, holder);
+    server->holder = holder;
     assert_int_equal(disti_store_server_run(server), DIST_OK);
     return server;
 }

@@ -10,7 +10,7 @@
 #define RANKS 8
 
 /* All ranks on one machine, rank r allowed the CPUs of masks[r]. */
-static void bind_ranks(struct disti_locality *all, const uint64_t *masks, int ranks)
+static void bind_to(struct disti_locality *all, const uint64_t *masks, int ranks)
 {
     for (int r = 0; r < ranks; r++)
         all[r] = (struct disti_locality){
@@ -22,7 +22,7 @@ static void ranks_bound_to_a_core_each_have_room(void **state)
     struct disti_locality all[RANKS];
 
     (void)state;
-    bind_ranks(all, (const uint64_t[]){1, 2}, 2);
+    bind_to(all, (const uint64_t[]){1, 2}, 2);
     assert_false(disti_crowded(all, 2, 0));
     assert_false(disti_crowded(all, 2, 1));
 }
@@ -32,9 +32,9 @@ static void unbound_ranks_share_all_cpus(void **state)
     struct disti_locality all[RANKS];
 
     (void)state;
-    bind_ranks(all, (const uint64_t[]){3, 3}, 2);
+    bind_to(all, (const uint64_t[]){3, 3}, 2);
     assert_false(disti_crowded(all, 2, 0));
-    bind_ranks(all, (const uint64_t[]){3, 3, 3}, 3);
+    bind_to(all, (const uint64_t[]){3, 3, 3}, 3);
     assert_true(disti_crowded(all, 3, 2));
 }
 
@@ -43,7 +43,7 @@ static void two_on_one_core_are_crowded_and_their_neighbour_is_not(void **state)
     struct disti_locality all[RANKS];
 
     (void)state;
-    bind_ranks(all, (const uint64_t[]){1, 1, 2}, 3);
+    bind_to(all, (const uint64_t[]){1, 1, 2}, 3);
     assert_true(disti_crowded(all, 3, 0));
     assert_true(disti_crowded(all, 3, 1));
     assert_false(disti_crowded(all, 3, 2));
@@ -55,9 +55,9 @@ static void overlapping_sets_count_as_one(void **state)
     struct disti_locality all[RANKS];
 
     (void)state;
-    bind_ranks(all, (const uint64_t[]){3, 6, 12}, 3);
+    bind_to(all, (const uint64_t[]){3, 6, 12}, 3);
     assert_false(disti_crowded(all, 3, 0));
-    bind_ranks(all, (const uint64_t[]){3, 6, 12, 12, 12}, 5);
+    bind_to(all, (const uint64_t[]){3, 6, 12, 12, 12}, 5);
     assert_true(disti_crowded(all, 5, 0));
 }
 
@@ -66,7 +66,7 @@ static void other_machines_do_not_count(void **state)
     struct disti_locality all[RANKS];
 
     (void)state;
-    bind_ranks(all, (const uint64_t[]){1, 1}, 2);
+    bind_to(all, (const uint64_t[]){1, 1}, 2);
     all[1].machine = all[1].kernel = 2;
     assert_false(disti_crowded(all, 2, 0));
 }
@@ -76,10 +76,10 @@ static void containers_of_one_kernel_share_its_cpus(void **state)
     struct disti_locality all[RANKS];
 
     (void)state;
-    bind_ranks(all, (const uint64_t[]){1, 1}, 2);
+    bind_to(all, (const uint64_t[]){1, 1}, 2);
     all[1].machine = 2;
     assert_true(disti_crowded(all, 2, 0));
-    bind_ranks(all, (const uint64_t[]){1, 2}, 2);
+    bind_to(all, (const uint64_t[]){1, 2}, 2);
     all[1].machine = 2;
     assert_false(disti_crowded(all, 2, 0));
 }
@@ -89,7 +89,7 @@ static void a_quota_is_for_the_whole_machine(void **state)
     struct disti_locality all[RANKS];
 
     (void)state;
-    bind_ranks(all, (const uint64_t[]){1, 2, 4}, 3);
+    bind_to(all, (const uint64_t[]){1, 2, 4}, 3);
     for (int r = 0; r < 3; r++)
         all[r].quota_cpus = 2;
     assert_true(disti_crowded(all, 3, 1));
@@ -100,7 +100,7 @@ static void an_unknown_affinity_falls_back_to_counting(void **state)
     struct disti_locality all[RANKS];
 
     (void)state;
-    bind_ranks(all, (const uint64_t[]){0, 0, 0}, 3);
+    bind_to(all, (const uint64_t[]){0, 0, 0}, 3);
     for (int r = 0; r < 3; r++)
         all[r].usable_cpus = 3;
     assert_false(disti_crowded(all, 3, 0));
@@ -113,7 +113,7 @@ static void machines_of_one_kernel_share_cpus(void **state)
     struct disti_locality all[RANKS];
 
     (void)state;
-    bind_ranks(all, (const uint64_t[]){3, 6, 6}, 3);
+    bind_to(all, (const uint64_t[]){3, 6, 6}, 3);
     assert_int_equal(disti_shared_cpus(all, 3), 0); /* one machine */
     all[2].machine = 2;
     assert_int_equal(disti_shared_cpus(all, 3), 3);

@@ -1,0 +1,740 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* TLS 1.3: contexts of certificate, key and trust; sessions over sockets that do not block. */
+#include "base/tls/tls.h"
+
+#include <config.h>
+
+#include "base/log.h"
+#include "base/process.h"
+#include "base/settings/env.h"
+
+#include <stdio.h>
+#include <string.h>
+
+dist_status disti_tls_open(struct disti_tls_context **context_p)
+{
+    const struct disti_tls_files files = {.cert = disti_env("DIST_TLS_CERT"),
+                                          .key = disti_env("DIST_TLS_KEY"),
+                                          .ca = disti_env("DIST_TLS_CA")};
+    char why[DISTI_TLS_WHY];
+
+    *context_p = NULL;
+    if (!files.cert && !files.key && !files.ca)
+        return DIST_OK;
+    if (!files.cert || !files.key || !files.ca)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "%s is not set: TLS needs DIST_TLS_CERT, DIST_TLS_KEY and DIST_TLS_CA "
+                          "together, or none of them",
+                          !files.cert  ? "DIST_TLS_CERT"
+                          : !files.key ? "DIST_TLS_KEY"
+                                       : "DIST_TLS_CA");
+    *context_p = disti_tls_context_new(&files, why, sizeof(why));
+    return *context_p ? DIST_OK : disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s", why);
+}
+
+#ifdef HAVE_OPENSSL
+#include "base/file.h"
+#include "base/tls/context.h"
+
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <openssl/bio.h>
+#include <openssl/crypto.h>
+#include <openssl/err.h>
+#include <openssl/x509_vfy.h>
+#include <openssl/x509v3.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- libssl, loaded once a process ---- */
+
+#define LIBRARY_TEXT_OF(version) #version
+#define LIBRARY_TEXT(version) LIBRARY_TEXT_OF(version)
+/* That which belongs to the libcrypto that we are linked with. */
+#define LIBRARY_NAME "libssl.so." LIBRARY_TEXT(OPENSSL_SHLIB_VERSION)
+
+static struct disti_tls_library library;
+static char library_why[DISTI_TLS_WHY];
+
+static void library_load(void)
+{
+    const char *why;
+
+    /* Threads may still use it in exit(), and forked children have no use for its clean-up. */
+    OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
+    library.handle = dlopen(LIBRARY_NAME, RTLD_NOW | RTLD_LOCAL);
+    if (!library.handle) {
+        why = dlerror();
+        snprintf(library_why, sizeof(library_why), "%s", why ? why : LIBRARY_NAME);
+        return;
+    }
+#define LIBRARY_FIND(name)                                                                         \
+    *(void **)&library.name = dlsym(library.handle, #name);                                        \
+    if (!library.name)                                                                             \
+        snprintf(library_why, sizeof(library_why), LIBRARY_NAME " has no " #name);
+    DISTI_TLS_FUNCTIONS(LIBRARY_FIND)
+}
+
+/* NULL: `why` says what is missing. It stays loaded. */
+static const struct disti_tls_library *library_get(char *why, size_t size)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, library_load);
+    if (!library_why[0])
+        return &library;
+    snprintf(why, size,
+             "TLS needs OpenSSL's libssl (Debian package libssl3), which cannot be loaded: %.150s",
+             library_why);
+    return NULL;
+}
+/* ---- certificate, key and trust ---- */
+
+/* A key with a passphrase would have OpenSSL ask at the terminal. */
+static int context_no_passphrase(char *text, int size, int writing, void *arg)
+{
+    (void)text, (void)size, (void)writing, (void)arg;
+    return 0;
+}
+
+/* The files of a context, open; and the names by which OpenSSL is to open these and no others. */
+struct context_file {
+    const char *setting, *path;
+    int fd;
+    char name[64];
+};
+
+static bool context_wrong(const struct context_file *file, const char *what, char *why, size_t size)
+{
+    snprintf(why, size, "%s: the file %.100s %s", file->setting, file->path, what);
+    ERR_clear_error();
+    return false;
+}
+
+/* Owned by this user or root, by no link of another's; a key is the owner's alone, or a group's. */
+static bool context_open(struct context_file *file, mode_t closed_to, char *why, size_t size)
+{
+    struct stat status;
+    char what[96];
+
+    file->fd = disti_file_open(file->path);
+    if (file->fd < 0 || fstat(file->fd, &status) != 0) {
+        snprintf(what, sizeof(what), "cannot be read (%s)",
+                 errno == EPERM ? "it is a link of another user's" : strerror(errno));
+        return context_wrong(file, what, why, size);
+    }
+    if (!disti_file_owner_is_safe(status.st_uid))
+        return context_wrong(file, "belongs to another user: copy it, if you trust it", why, size);
+    if (status.st_mode & closed_to & S_IROTH)
+        return context_wrong(file, "can be opened by every user: chmod 600 it, and change the key",
+                             why, size);
+    if (status.st_mode & closed_to)
+        return context_wrong(file, "can be changed by others: chmod go-w it", why, size);
+    snprintf(file->name, sizeof(file->name), DISTI_PROCESS_OWN "/fd/%d", file->fd);
+    return true;
+}
+
+/* Without /proc it is opened by its own name again. */
+static const char *context_name(const struct context_file *file)
+{
+    return access(file->name, R_OK) == 0 ? file->name : file->path;
+}
+
+static bool context_use(struct disti_tls_context *context, const struct context_file of[3],
+                        char *why, size_t size)
+{
+    const struct disti_tls_library *lib = context->lib;
+
+    if (lib->SSL_CTX_use_certificate_chain_file(context->ssl, context_name(&of[0])) != 1)
+        return context_wrong(
+            &of[0], "begins with no certificate that can be used: give one in PEM form", why, size);
+    if (lib->SSL_CTX_use_PrivateKey_file(context->ssl, context_name(&of[1]), SSL_FILETYPE_PEM) != 1)
+        return context_wrong(&of[1],
+                             "does not hold the key of DIST_TLS_CERT, in PEM form and without a "
+                             "passphrase: give that key",
+                             why, size);
+    if (lib->SSL_CTX_load_verify_file(context->ssl, context_name(&of[2])) != 1)
+        return context_wrong(&of[2], "holds no certificate of an authority: give it in PEM form",
+                             why, size);
+    return true;
+}
+
+/* Would a peer with the same authorities take our certificate today? */
+static bool context_fits(struct disti_tls_context *context, const struct context_file *cert,
+                         char *why, size_t size)
+{
+    X509 *own = context->lib->SSL_CTX_get0_certificate(context->ssl);
+    X509_STORE_CTX *check = X509_STORE_CTX_new();
+    int error = X509_V_ERR_OUT_OF_MEM;
+    char what[140];
+
+    if (check &&
+        X509_STORE_CTX_init(check, context->lib->SSL_CTX_get_cert_store(context->ssl), own, NULL)) {
+        /* The file may hold a chain. */
+        STACK_OF(X509) *chain = NULL;
+
+        context->lib->SSL_CTX_ctrl(context->ssl, SSL_CTRL_GET_CHAIN_CERTS, 0, &chain);
+        X509_STORE_CTX_set0_untrusted(check, chain);
+        (void)X509_verify_cert(check);
+        error = X509_STORE_CTX_get_error(check);
+    }
+    X509_STORE_CTX_free(check);
+    if (error == X509_V_OK)
+        return true;
+    snprintf(what, sizeof(what), "%.60s: %s", X509_verify_cert_error_string(error),
+             error == X509_V_ERR_CERT_HAS_EXPIRED     ? "renew it"
+             : error == X509_V_ERR_CERT_NOT_YET_VALID ? "see the clock of this machine"
+                                                      : "DIST_TLS_CA must be what signed it");
+    return context_wrong(cert, what, why, size);
+}
+
+static bool context_load(struct disti_tls_context *context, const struct disti_tls_files *files,
+                         char *why, size_t size)
+{
+    struct context_file of[3] = {
+        {"DIST_TLS_CERT", files->cert, -1, ""},
+        {"DIST_TLS_KEY", files->key, -1, ""},
+        {"DIST_TLS_CA", files->ca, -1, ""},
+    };
+    const bool loaded =
+        context_open(&of[0], S_IWOTH, why, size) && context_open(&of[1], S_IRWXO, why, size) &&
+        context_open(&of[2], S_IWOTH, why, size) && context_use(context, of, why, size) &&
+        context_fits(context, &of[0], why, size);
+
+    for (int i = 0; i < 3; i++) {
+        if (of[i].fd >= 0)
+            close(of[i].fd);
+    }
+    return loaded;
+}
+
+static bool context_rules(struct disti_tls_context *context)
+{
+    const struct disti_tls_library *lib = context->lib;
+
+    lib->SSL_CTX_ctrl(context->ssl, SSL_CTRL_MODE,
+                      SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                          SSL_MODE_RELEASE_BUFFERS,
+                      NULL);
+    lib->SSL_CTX_ctrl(context->ssl, SSL_CTRL_SET_SESS_CACHE_MODE, SSL_SESS_CACHE_OFF, NULL);
+    /* The frames inside say how a connection ends. */
+    lib->SSL_CTX_set_options(context->ssl, SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_NO_TICKET);
+    lib->SSL_CTX_set_num_tickets(context->ssl, 0);
+    lib->SSL_CTX_set_verify(context->ssl, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
+    lib->SSL_CTX_set_default_passwd_cb(context->ssl, context_no_passphrase);
+    return lib->SSL_CTX_ctrl(context->ssl, SSL_CTRL_SET_MIN_PROTO_VERSION, TLS1_3_VERSION, NULL);
+}
+
+struct disti_tls_context *disti_tls_context_new(const struct disti_tls_files *files, char *why,
+                                                size_t size)
+{
+    const struct disti_tls_library *lib = library_get(why, size);
+    struct disti_tls_context *context = lib ? calloc(1, sizeof(*context)) : NULL;
+
+    if (!lib)
+        return NULL;
+    if (context) {
+        context->lib = lib;
+        context->ssl = lib->SSL_CTX_new(lib->TLS_method());
+    }
+    if (!context || !context->ssl) {
+        snprintf(why, size, "TLS cannot be set up: no memory");
+        free(context);
+        return NULL;
+    }
+    if (!context_rules(context))
+        snprintf(why, size,
+                 "TLS 1.3 is not to be had: this machine's OpenSSL was built without it, or "
+                 "its configuration (openssl.cnf) forbids it");
+    else if (context_load(context, files, why, size))
+        return context;
+    disti_tls_context_free(context);
+    return NULL;
+}
+
+void disti_tls_context_free(struct disti_tls_context *context)
+{
+    if (!context)
+        return;
+    context->lib->SSL_CTX_free(context->ssl);
+    free(context);
+}
+/* ---- a BIO over the socket; OpenSSL's own would raise SIGPIPE ---- */
+
+struct wire {
+    int fd;
+    int error;         /* of the last call; 0: none, or EAGAIN */
+    size_t read, most; /* bytes that have come, and may */
+    bool closed;       /* the peer has */
+    bool full;         /* the last write found no room */
+    bool greedy;       /* more than `most` has come */
+};
+
+static BIO_METHOD *wire_method;
+
+/* True if a call that failed with that error may work later. */
+static bool wire_for_now(int error)
+{
+    return error == EAGAIN || error == ENOBUFS || error == ENOMEM;
+}
+
+/* Did the call fail only for now? Keeps why, if not since the socket is empty or full. */
+static bool wire_again(struct wire *wire, ssize_t n)
+{
+    wire->error = n < 0 && errno != EAGAIN ? errno : 0;
+    return n < 0 && wire_for_now(errno);
+}
+
+static int wire_read(BIO *bio, char *data, int bytes)
+{
+    struct wire *wire = BIO_get_data(bio);
+    ssize_t n;
+
+    BIO_clear_retry_flags(bio);
+    if (wire->read >= wire->most) {
+        wire->greedy = true;
+        return -1;
+    }
+    do
+        n = recv(wire->fd, data, (size_t)bytes, MSG_DONTWAIT);
+    while (n < 0 && errno == EINTR);
+    if (wire_again(wire, n))
+        BIO_set_retry_read(bio);
+    wire->read += n > 0 ? (size_t)n : 0;
+    wire->closed |= n == 0;
+    return (int)n;
+}
+
+static int wire_write(BIO *bio, const char *data, int bytes)
+{
+    struct wire *wire = BIO_get_data(bio);
+    ssize_t n;
+
+    BIO_clear_retry_flags(bio);
+    do
+        n = send(wire->fd, data, (size_t)bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (n < 0 && errno == EINTR);
+    if (wire_again(wire, n))
+        BIO_set_retry_write(bio);
+    wire->full = n < 0 && !wire->error;
+    return (int)n;
+}
+
+static long wire_control(BIO *bio, int what, long value, void *pointer)
+{
+    const struct wire *wire = BIO_get_data(bio);
+
+    (void)value, (void)pointer;
+    return what == BIO_CTRL_FLUSH || (what == BIO_CTRL_EOF && wire->closed);
+}
+
+static void wire_begin(void)
+{
+    wire_method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "libdist socket");
+    if (!wire_method)
+        return;
+    BIO_meth_set_read(wire_method, wire_read);
+    BIO_meth_set_write(wire_method, wire_write);
+    BIO_meth_set_ctrl(wire_method, wire_control);
+}
+
+/* Of a wire that outlives it. NULL: no memory. */
+static BIO *wire_bio(struct wire *wire)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    BIO *bio;
+
+    pthread_once(&once, wire_begin);
+    bio = wire_method ? BIO_new(wire_method) : NULL;
+    if (!bio)
+        return NULL;
+    BIO_set_data(bio, wire);
+    BIO_set_init(bio, 1);
+    return bio;
+}
+/* ---- sessions ---- */
+
+#define SESSION_RECORD 16384 /* RFC 8446: the most that a record holds */
+
+struct disti_tls {
+    const struct disti_tls_library *lib;
+    SSL *ssl;
+    struct wire wire;
+    bool up;
+    bool ended;         /* the peer has closed, or the session is broken */
+    bool broken;        /* as `why` says */
+    size_t early_bytes; /* said before the handshake has ended */
+    unsigned char early[DISTI_TLS_EARLY];
+    size_t record_bytes;                  /* taken, and not yet whole on the socket; 0: none */
+    size_t owed;                          /* of these, which the owner will come with again */
+    unsigned char record[SESSION_RECORD]; /* for that one, and to gather the next */
+    char why[DISTI_TLS_WHY];
+};
+
+static void session_why(struct disti_tls *tls, const char *format, const char *detail)
+{
+    snprintf(tls->why, sizeof(tls->why), format, detail);
+}
+
+/* Alerts of the peer, which may have looked at our certificate; what OpenSSL says of the rest. */
+static void session_explain(struct disti_tls *tls)
+{
+    static const unsigned char alert[] = {0x15, 3, 3, 0, 2, SSL3_AL_FATAL, SSL_AD_PROTOCOL_VERSION};
+    unsigned long error = ERR_peek_last_error();
+    const char *text = ERR_reason_error_string(error);
+    long verified = tls->lib->SSL_get_verify_result(tls->ssl);
+    int reason = ERR_GET_REASON(error);
+
+    tls->ended = tls->broken = true;
+    /* OpenSSL does not answer a peer that does not speak TLS: this alert says what is wrong. */
+    if (reason == SSL_R_WRONG_VERSION_NUMBER)
+        (void)!send(tls->wire.fd, alert, sizeof(alert), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (tls->wire.greedy)
+        session_why(tls, "it sent more than %s without a proof that it belongs here", "64 KiB");
+    else if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST)
+        session_why(tls,
+                    "%s: set DIST_TLS_CERT, DIST_TLS_KEY and DIST_TLS_CA on all ranks, or on none",
+                    "it does not speak TLS");
+    else if (reason == SSL_R_UNSUPPORTED_PROTOCOL || reason == SSL_R_TLSV1_ALERT_PROTOCOL_VERSION)
+        session_why(tls, "it does not speak TLS 1.3 (%s)", text);
+    else if (reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE)
+        session_why(tls, "%s", "it showed no certificate: set its DIST_TLS_CERT and DIST_TLS_KEY");
+    else if (reason >= SSL_AD_REASON_OFFSET && !ERR_FATAL_ERROR(error))
+        session_why(tls, "it refused this end's certificate or handshake (%s): see its log", text);
+    else if (verified != X509_V_OK)
+        session_why(tls,
+                    "its certificate does not hold (%s): see DIST_TLS_CA, and the subject "
+                    "alternative names of its DIST_TLS_CERT",
+                    X509_verify_cert_error_string(verified));
+    else
+        session_why(tls, "the TLS session failed (%s)", text ? text : "no reason is known");
+}
+
+static ssize_t session_error(int error)
+{
+    errno = error;
+    return -1;
+}
+
+/* After a call that gave `result`: -1 and errno, or 0 at the end of the stream. */
+static ssize_t session_failed(struct disti_tls *tls, int result)
+{
+    int error = tls->wire.error, kind = tls->lib->SSL_get_error(tls->ssl, result);
+
+    if (kind == SSL_ERROR_WANT_READ || kind == SSL_ERROR_WANT_WRITE)
+        return session_error(error ? error : EAGAIN);
+    tls->ended |= kind == SSL_ERROR_ZERO_RETURN || tls->wire.closed;
+    if (!tls->up && (tls->ended || error == ECONNRESET))
+        session_why(tls, "%s",
+                    "it ended the connection during the TLS handshake; perhaps it "
+                    "has no DIST_TLS_CERT, DIST_TLS_KEY and DIST_TLS_CA");
+    if (tls->ended)
+        return 0;
+    /* What the peer has said before may still be read, and say why. */
+    if (kind != SSL_ERROR_SYSCALL || !error) {
+        session_explain(tls);
+        error = EPROTO;
+    }
+    ERR_clear_error();
+    return session_error(error);
+}
+
+/* Puts tls->record on the socket. False, and errno: it is not there whole. */
+static bool session_put_record(struct disti_tls *tls)
+{
+    int written;
+
+    ERR_clear_error();
+    written = tls->lib->SSL_write(tls->ssl, tls->record, (int)tls->record_bytes);
+    if (written > 0) {
+        tls->record_bytes = 0;
+        return true;
+    }
+    if (session_failed(tls, written) == 0)
+        errno = EPIPE;
+    return false;
+}
+
+/* Goes on with the handshake, and then with what was said early. 1: it has ended. */
+static ssize_t session_go_up(struct disti_tls *tls)
+{
+    int result;
+
+    if (!tls->up) {
+        ERR_clear_error();
+        result = tls->lib->SSL_do_handshake(tls->ssl);
+        if (result != 1)
+            return session_failed(tls, result);
+        tls->up = true;
+        memcpy(tls->record, tls->early, tls->early_bytes);
+        tls->record_bytes = tls->early_bytes;
+    }
+    /* Who has hung up may have said why. */
+    if (tls->record_bytes && !tls->owed && !session_put_record(tls) && !wire_for_now(errno))
+        tls->record_bytes = 0;
+    return tls->broken ? session_error(EPROTO) : 1;
+}
+
+/* Reads until there is no more or `room` is full. *end_p: what the last call did, if not full. */
+static size_t session_read(struct disti_tls *tls, char *to, size_t room, ssize_t *end_p)
+{
+    size_t got = 0;
+
+    while (got < room) {
+        size_t left = room - got;
+        int n;
+
+        ERR_clear_error();
+        n = tls->lib->SSL_read(tls->ssl, to + got, left < INT32_MAX ? (int)left : INT32_MAX);
+        if (n <= 0) {
+            *end_p = session_failed(tls, n);
+            break;
+        }
+        got += (size_t)n;
+    }
+    return got;
+}
+
+ssize_t disti_tls_recv(struct disti_tls *tls, const struct iovec *parts, int count)
+{
+    size_t got = 0;
+    ssize_t end = tls->ended ? 0 : session_go_up(tls);
+
+    if (tls->broken)
+        return session_error(EPROTO);
+    for (int i = 0; i < count && end > 0; i++)
+        got += session_read(tls, parts[i].iov_base, parts[i].iov_len, &end);
+    /* What came before an end is the owner's first; the next call says the same again. */
+    return got ? (ssize_t)got : end;
+}
+
+/* Copies up to `room` bytes of the parts, from byte `skip` on. */
+static size_t session_gather(const struct iovec *parts, int count, size_t skip, unsigned char *to,
+                             size_t room)
+{
+    size_t copied = 0;
+
+    for (int i = 0; i < count && copied < room; i++) {
+        size_t from = skip < parts[i].iov_len ? skip : parts[i].iov_len;
+        size_t n = parts[i].iov_len - from;
+
+        skip -= from;
+        if (n > room - copied)
+            n = room - copied;
+        if (n)
+            memcpy(to + copied, (const char *)parts[i].iov_base + from, n);
+        copied += n;
+    }
+    return copied;
+}
+
+/* Before the handshake has ended: keeps it, and goes on with that. */
+static ssize_t session_send_early(struct disti_tls *tls, const struct iovec *parts, int count)
+{
+    size_t room = sizeof(tls->early) - tls->early_bytes;
+    size_t taken = session_gather(parts, count, 0, tls->early + tls->early_bytes, room);
+    ssize_t up;
+
+    tls->early_bytes += taken;
+    up = session_go_up(tls);
+    if (up == 0)
+        return session_error(EPIPE);
+    if (up < 0 && errno != EAGAIN)
+        return -1;
+    return taken ? (ssize_t)taken : session_error(EAGAIN);
+}
+
+ssize_t disti_tls_send(struct disti_tls *tls, const struct iovec *parts, int count)
+{
+    size_t sent = tls->owed;
+
+    if (tls->ended)
+        return session_error(tls->broken ? EPROTO : EPIPE);
+    if (!tls->up)
+        return session_send_early(tls, parts, count);
+    /* The owner comes with the byte that he is owed, and what follows it. */
+    if (tls->record_bytes && !session_put_record(tls))
+        return -1;
+    tls->owed = 0;
+    while ((tls->record_bytes =
+                session_gather(parts, count, sent, tls->record, sizeof(tls->record))) > 0) {
+        sent += tls->record_bytes;
+        if (session_put_record(tls))
+            continue;
+        tls->owed = 1;
+        return wire_for_now(errno) && sent > 1 ? (ssize_t)sent - 1 : -1;
+    }
+    return (ssize_t)sent;
+}
+
+void disti_tls_trust(struct disti_tls *tls)
+{
+    if (tls)
+        tls->wire.most = SIZE_MAX;
+}
+
+bool disti_tls_is_up(const struct disti_tls *tls)
+{
+    return tls->up;
+}
+
+bool disti_tls_waits_to_send(const struct disti_tls *tls)
+{
+    return tls->wire.full;
+}
+
+const char *disti_tls_why(const struct disti_tls *tls)
+{
+    return tls ? tls->why : "";
+}
+
+size_t disti_tls_binding(struct disti_tls *tls, unsigned char binding[DISTI_TLS_BINDING])
+{
+    static const char label[] = "EXPORTER-Channel-Binding";
+
+    if (!tls || !tls->up ||
+        tls->lib->SSL_export_keying_material(tls->ssl, binding, DISTI_TLS_BINDING, label,
+                                             sizeof(label) - 1, NULL, 0, 1) != 1)
+        return 0;
+    return DISTI_TLS_BINDING;
+}
+
+static struct disti_tls *session_new(struct disti_tls_context *context, int fd)
+{
+    struct disti_tls *tls = calloc(1, sizeof(*tls));
+    BIO *bio;
+
+    if (!tls)
+        return NULL;
+    tls->lib = context->lib;
+    tls->wire.fd = fd;
+    tls->wire.most = DISTI_TLS_HANDSHAKE_MOST;
+    tls->ssl = tls->lib->SSL_new(context->ssl);
+    bio = tls->ssl ? wire_bio(&tls->wire) : NULL;
+    if (!bio) {
+        disti_tls_free(tls);
+        return NULL;
+    }
+    tls->lib->SSL_set_bio(tls->ssl, bio, bio);
+    return tls;
+}
+
+struct disti_tls *disti_tls_call(struct disti_tls_context *context, int fd, const char *host)
+{
+    struct disti_tls *tls = session_new(context, fd);
+    X509_VERIFY_PARAM *rules = tls ? tls->lib->SSL_get0_param(tls->ssl) : NULL;
+    unsigned char numeric[16];
+    bool named;
+
+    if (!tls)
+        return NULL;
+    if (inet_pton(AF_INET, host, numeric) == 1 || inet_pton(AF_INET6, host, numeric) == 1) {
+        named = X509_VERIFY_PARAM_set1_ip_asc(rules, host) == 1;
+    } else {
+        X509_VERIFY_PARAM_set_hostflags(rules, X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
+        named = host[0] && X509_VERIFY_PARAM_set1_host(rules, host, 0) == 1;
+    }
+    if (!named) {
+        disti_tls_free(tls);
+        return NULL;
+    }
+    tls->lib->SSL_set_connect_state(tls->ssl);
+    return tls;
+}
+
+struct disti_tls *disti_tls_accept(struct disti_tls_context *context, int fd)
+{
+    struct disti_tls *tls = session_new(context, fd);
+
+    if (tls)
+        tls->lib->SSL_set_accept_state(tls->ssl);
+    return tls;
+}
+
+void disti_tls_free(struct disti_tls *tls)
+{
+    if (!tls)
+        return;
+    tls->lib->SSL_free(tls->ssl);
+    explicit_bzero(tls, sizeof(*tls));
+    free(tls);
+}
+#else
+
+/* ---- a build without OpenSSL ---- */
+
+struct disti_tls_context *disti_tls_context_new(const struct disti_tls_files *files, char *why,
+                                                size_t size)
+{
+    (void)files;
+    snprintf(why, size,
+             "DIST_TLS_CERT, DIST_TLS_KEY and DIST_TLS_CA ask for TLS, and this libdist was built "
+             "without OpenSSL: build it with (Debian package libssl-dev), or unset them");
+    return NULL;
+}
+
+void disti_tls_context_free(struct disti_tls_context *context)
+{
+    (void)context;
+}
+
+struct disti_tls *disti_tls_call(struct disti_tls_context *context, int fd, const char *host)
+{
+    (void)context, (void)fd, (void)host;
+    return NULL;
+}
+
+struct disti_tls *disti_tls_accept(struct disti_tls_context *context, int fd)
+{
+    (void)context, (void)fd;
+    return NULL;
+}
+
+void disti_tls_free(struct disti_tls *tls)
+{
+    (void)tls;
+}
+
+ssize_t disti_tls_recv(struct disti_tls *tls, const struct iovec *parts, int count)
+{
+    (void)tls, (void)parts, (void)count;
+    errno = ENOTSUP;
+    return -1;
+}
+
+ssize_t disti_tls_send(struct disti_tls *tls, const struct iovec *parts, int count)
+{
+    return disti_tls_recv(tls, parts, count);
+}
+
+void disti_tls_trust(struct disti_tls *tls)
+{
+    (void)tls;
+}
+
+bool disti_tls_is_up(const struct disti_tls *tls)
+{
+    (void)tls;
+    return false;
+}
+
+bool disti_tls_waits_to_send(const struct disti_tls *tls)
+{
+    (void)tls;
+    return false;
+}
+
+const char *disti_tls_why(const struct disti_tls *tls)
+{
+    (void)tls;
+    return "";
+}
+
+size_t disti_tls_binding(struct disti_tls *tls, unsigned char binding[DISTI_TLS_BINDING])
+{
+    (void)tls, (void)binding;
+    return 0;
+}
+#endif
