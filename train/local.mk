@@ -5,14 +5,84 @@ libtrain_la_LIBTOOLFLAGS = $(static_only)
 libtrain_la_SOURCES = \
 	train/buffer.c train/buffer.h \
 	train/comm.c train/comm.h \
+	train/data/augment.c train/data/augment.h \
+	train/data/batch.c train/data/batch.h \
+	train/data/cifar10.c \
+	train/data/dataset.c train/data/dataset.h \
+	train/data/digits.c train/data/digits.h \
+	train/data/glyphs.c train/data/glyphs.h \
+	train/data/idx.c train/data/idx.h \
+	train/data/loader.c train/data/loader.h \
+	train/data/mnist.c \
+	train/data/pictures.c train/data/pictures.h \
+	train/data/source.c train/data/source.h \
+	train/device/blas.c train/device/blas.h \
+	train/device/device.c train/device/device.h \
+	train/device/device_cpu.c \
+	train/device/device_cuda.c train/device/device_cuda.h \
 	train/failure.c train/failure.h \
+	train/files/checkpoint.c train/files/checkpoint.h \
+	train/files/file.c train/files/file.h \
+	train/files/folder.c train/files/folder.h \
+	train/files/image.c train/files/image.h \
+	train/files/tensors.c train/files/tensors.h \
+	train/files/tensors_json.c train/files/tensors_json.h \
+	train/files/writer.c train/files/writer.h \
 	train/hash.c train/hash.h \
+	train/model/anywhere.h \
+	train/model/arch/arch.c train/model/arch/arch.h \
+	train/model/arch/arch_cnn.c \
+	train/model/arch/arch_mlp.c \
+	train/model/arch/arch_resnet.c \
+	train/model/blame.c \
+	train/model/gemm.c train/model/gemm.h \
+	train/model/grid.c train/model/grid.h \
+	train/model/kernel.h \
+	train/model/layer.c train/model/layer.h \
+	train/model/layers/layer_add.c \
+	train/model/layers/layer_batchnorm.c \
+	train/model/layers/layer_bias.c \
+	train/model/layers/layer_conv.c \
+	train/model/layers/layer_dense.c \
+	train/model/layers/layer_dropout.c \
+	train/model/layers/layer_mean.c \
+	train/model/layers/layer_pool.c \
+	train/model/layers/tile.c train/model/layers/tile.h \
+	train/model/layers/tile_body.h \
+	train/model/loss.c train/model/loss.h \
+	train/model/model.c train/model/model.h \
+	train/model/optimizer.c train/model/optimizer.h \
+	train/model/rng.h \
 	train/options.c train/options.h \
 	train/options_facts.c \
 	train/options_table.c \
 	train/program.c \
+	train/records/balance.c train/records/balance.h \
+	train/records/clock.c train/records/clock.h \
+	train/records/crc32c.c train/records/crc32c.h \
+	train/records/events.c train/records/events.h \
+	train/records/metrics.c train/records/metrics.h \
+	train/records/page/bars.c train/records/page/bars.h \
+	train/records/page/chart.c train/records/page/chart.h \
+	train/records/page/history.c train/records/page/history.h \
+	train/records/page/host.c train/records/page/host.h \
+	train/records/page/page.c train/records/page/page.h \
+	train/records/page/page_style.c \
+	train/records/page/page_tables.c train/records/page/page_tables.h \
+	train/records/page/svg.c train/records/page/svg.h \
+	train/records/records.c train/records/records.h \
+	train/records/trace.c train/records/trace.h \
+	train/records/trace_write.c \
 	train/report.c train/report.h \
-	train/task.c train/task.h
+	train/task.c train/task.h \
+	train/trainer/trainer.c train/trainer/trainer.h \
+	train/trainer/trainer_ddp.c \
+	train/trainer/trainer_keep.c \
+	train/trainer/trainer_records.c \
+	train/trainer/trainer_schedule.c \
+	train/trainer/trainer_setup.c \
+	train/trainer/trainer_step.c \
+	train/trainer/trainer_zero.c
 
 # The loops over arrays are marked for vectors; that needs no errno from sqrtf and no traps.
 train_cflags = $(AM_CFLAGS) $(CBLAS_CFLAGS) $(JANSSON_CFLAGS) $(ZLIB_CFLAGS) \
@@ -30,3 +100,33 @@ train_cifar10_CFLAGS = $(train_cflags)
 train_cifar10_LDADD = $(train_libs)
 
 dist_man_MANS += man/train_mnist.1 man/train_cifar10.1
+
+# train_mnist's kernels for GPUs: a module that is loaded for --device cuda alone. It links CUDA's
+# runtime itself, and cuBLAS; the driver comes with the runtime.
+cuda_module_sources = \
+	train/cuda/device.cu \
+	train/cuda/layers.cu \
+	train/cuda/open.cu \
+	train/cuda/sums.cu
+cuda_module_headers = \
+	train/cuda/cuda.h \
+	train/cuda/open.h
+EXTRA_DIST += $(cuda_module_sources) $(cuda_module_headers)
+
+# What the module shares with the program.
+cuda_module_shared = train/model/anywhere.h train/data/batch.h train/device/device.h train/device/device_cuda.h \
+	train/model/grid.h train/model/layer.h train/model/loss.h train/model/model.h train/model/optimizer.h train/model/rng.h
+
+# No contraction of a * b + c, and no fast divisions or roots: the CPU's bits.
+cuda_module_flags = -std=c++17 -O2 -fmad=false $(NVCC_ARCHITECTURES) $(NVCC_WERROR) \
+	-Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra -D_GNU_SOURCE -I$(abs_top_srcdir) -I$(abs_top_srcdir)/include
+
+if HAVE_NVCC
+# Beside the library, as long as nothing is installed: where it looks for its modules too.
+cudamoduledir = $(moduledir)
+nodist_cudamodule_DATA = .libs/train_mnist_cuda.so
+.libs/train_mnist_cuda.so: $(cuda_module_sources) $(cuda_module_headers) $(cuda_module_shared)
+	$(AM_V_GEN)$(MKDIR_P) .libs && cd $(srcdir) && $(NVCC) $(cuda_module_flags) $(NVCCFLAGS) \
+		-shared -t 0 -o $(abs_builddir)/$@.tmp $(cuda_module_sources) -lcublas \
+		-Xlinker -z,defs -Xlinker --exclude-libs=ALL && mv $(abs_builddir)/$@.tmp $(abs_builddir)/$@
+endif
