@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "train/model/rng.h"
+#include "rng.h"
 
 /* As FNV-1a, but a float at a time, and with a final mix. */
 uint64_t hash_floats(const float *floats, size_t count)

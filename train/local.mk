@@ -3,8 +3,11 @@
 noinst_LTLIBRARIES += libtrain.la
 libtrain_la_LIBTOOLFLAGS = $(static_only)
 libtrain_la_SOURCES = \
-	train/buffer.c train/buffer.h \
+	train/arch_cnn.c \
+	train/arch_mlp.c \
+	train/arch_resnet20.c \
 	train/comm.c train/comm.h \
+	train/conv.c \
 	train/data/augment.c train/data/augment.h \
 	train/data/batch.c train/data/batch.h \
 	train/data/cifar10.c \
@@ -16,7 +19,6 @@ libtrain_la_SOURCES = \
 	train/data/mnist.c \
 	train/data/pictures.c train/data/pictures.h \
 	train/data/source.c train/data/source.h \
-	train/device/blas.c train/device/blas.h \
 	train/device/device.c train/device/device.h \
 	train/device/device_cpu.c \
 	train/device/device_cuda.c train/device/device_cuda.h \
@@ -28,31 +30,14 @@ libtrain_la_SOURCES = \
 	train/files/tensors.c train/files/tensors.h \
 	train/files/tensors_json.c train/files/tensors_json.h \
 	train/files/writer.c train/files/writer.h \
+	train/gemm.c train/gemm.h \
+	train/grid.c train/grid.h \
 	train/hash.c train/hash.h \
-	train/model/anywhere.h \
-	train/model/arch/arch.c train/model/arch/arch.h \
-	train/model/arch/arch_cnn.c \
-	train/model/arch/arch_mlp.c \
-	train/model/arch/arch_resnet.c \
-	train/model/blame.c \
-	train/model/gemm.c train/model/gemm.h \
-	train/model/grid.c train/model/grid.h \
-	train/model/kernel.h \
-	train/model/layer.c train/model/layer.h \
-	train/model/layers/layer_add.c \
-	train/model/layers/layer_batchnorm.c \
-	train/model/layers/layer_bias.c \
-	train/model/layers/layer_conv.c \
-	train/model/layers/layer_dense.c \
-	train/model/layers/layer_dropout.c \
-	train/model/layers/layer_mean.c \
-	train/model/layers/layer_pool.c \
-	train/model/layers/tile.c train/model/layers/tile.h \
-	train/model/layers/tile_body.h \
-	train/model/loss.c train/model/loss.h \
-	train/model/model.c train/model/model.h \
-	train/model/optimizer.c train/model/optimizer.h \
-	train/model/rng.h \
+	train/kernel.h \
+	train/layer.h \
+	train/layers.c \
+	train/model.c train/model.h \
+	train/optimizer.c train/optimizer.h \
 	train/options.c train/options.h \
 	train/options_facts.c \
 	train/options_table.c \
@@ -74,7 +59,9 @@ libtrain_la_SOURCES = \
 	train/records/trace.c train/records/trace.h \
 	train/records/trace_write.c \
 	train/report.c train/report.h \
+	train/rng.h \
 	train/task.c train/task.h \
+	train/tile_body.h \
 	train/trainer/trainer.c train/trainer/trainer.h \
 	train/trainer/trainer_ddp.c \
 	train/trainer/trainer_keep.c \
@@ -114,8 +101,8 @@ cuda_module_headers = \
 EXTRA_DIST += $(cuda_module_sources) $(cuda_module_headers)
 
 # What the module shares with the program.
-cuda_module_shared = train/model/anywhere.h train/data/batch.h train/device/device.h train/device/device_cuda.h \
-	train/model/grid.h train/model/layer.h train/model/loss.h train/model/model.h train/model/optimizer.h train/model/rng.h
+cuda_module_shared = train/kernel.h train/data/batch.h train/device/device.h train/device/device_cuda.h \
+	train/grid.h train/layer.h train/model.h train/optimizer.h train/rng.h
 
 # No contraction of a * b + c, and no fast divisions or roots: the CPU's bits.
 cuda_module_flags = -std=c++17 -O2 -fmad=false $(NVCC_ARCHITECTURES) $(NVCC_WERROR) \

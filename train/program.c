@@ -6,13 +6,12 @@
 #include <string.h>
 
 #include "failure.h"
+#include "gemm.h"
 #include "options.h"
 #include "task.h"
 #include "tools/common/launched.h"
 #include "tools/common/output.h"
-#include "train/device/blas.h"
 #include "train/device/device.h"
-#include "train/model/gemm.h"
 #include "train/trainer/trainer.h"
 
 enum { PROGRAM_OK, PROGRAM_FAILURE, PROGRAM_USAGE };

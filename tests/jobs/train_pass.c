@@ -15,8 +15,7 @@
 
 #include "train/failure.h"
 #include "train/files/checkpoint.h"
-#include "train/model/loss.h"
-#include "train/model/model.h"
+#include "train/model.h"
 
 static int complain(const char *what)
 {

@@ -10,7 +10,7 @@
 
 #include "train/device/device.h"
 #include "train/device/device_cuda.h"
-#include "train/model/grid.h"
+#include "train/grid.h"
 
 /*
  * Everything is put on one stream, in the order in which the CPU would do it. Memory:

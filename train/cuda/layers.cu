@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "train/model/rng.h"
+#include "train/rng.h"
 
 /* As gemm(). cuBLAS has columns next to each other: it is given the transposed product. */
 static void cuda_gemm(struct cuda *cuda, bool transpose_a, bool transpose_b, int m, int n, int k,

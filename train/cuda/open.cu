@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/model/optimizer.h"
+#include "train/optimizer.h"
 
 int cuda_check(struct cuda *cuda, cudaError_t error, const char *what)
 {

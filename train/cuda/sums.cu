@@ -2,7 +2,7 @@
 /* Loss, grid and optimizer as kernels; formulas are those of loss.c, grid.c and optimizer.c. */
 #include "cuda.h"
 
-#include "train/model/optimizer.h"
+#include "train/optimizer.h"
 
 /* ---- loss ---- */
 

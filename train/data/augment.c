@@ -8,7 +8,7 @@
 
 #include "digits.h"
 #include "pictures.h"
-#include "train/model/rng.h"
+#include "train/rng.h"
 
 static float augment_pixel(const uint8_t *image, int x, int y)
 {

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "train/model/layer.h"
+#include "train/layer.h"
 
 enum {
     DATASET_CLASSES = 10,

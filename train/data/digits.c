@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "glyphs.h"
-#include "train/model/rng.h"
+#include "train/rng.h"
 
 /*
  * A glyph's control points are shaken, curves are cut into short lines, every point is

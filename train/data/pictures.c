@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "train/model/rng.h"
+#include "train/rng.h"
 
 /*
  * Every pixel is asked at four points whether the shape covers it, which smooths the edges. The

@@ -10,10 +10,9 @@
 #include <dist/dist.h>
 
 #include "train/data/batch.h"
-#include "train/model/layer.h"
-#include "train/model/loss.h"
-#include "train/model/model.h"
-#include "train/model/optimizer.h"
+#include "train/layer.h"
+#include "train/model.h"
+#include "train/optimizer.h"
 
 /*
  *     trainer.c            batches, epochs, what is printed

@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "device.h"
-#include "train/buffer.h"
 #include "train/failure.h"
-#include "train/model/grid.h"
-#include "train/model/optimizer.h"
+#include "train/grid.h"
+#include "train/model.h"
+#include "train/optimizer.h"
 
 struct device_of_cpu {
     struct device device;

@@ -4,7 +4,7 @@
 #define TRAIN_DEVICE_CUDA_H
 
 #include "device.h"
-#include "train/model/grid.h"
+#include "train/grid.h"
 
 #ifdef __cplusplus
 extern "C" {

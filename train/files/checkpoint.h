@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "image.h"
-#include "train/model/model.h"
+#include "train/model.h"
 
 /*
  * The names (conv1.weight, conv1.bias, ...) and the order of the elements are those of

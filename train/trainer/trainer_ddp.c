@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "train/failure.h"
-#include "train/model/optimizer.h"
+#include "train/optimizer.h"
 #include "trainer.h"
 
 /*

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/device/blas.h"
 #include "train/failure.h"
+#include "train/gemm.h"
 #include "trainer.h"
 
 enum { TRAINER_TEST_MOST = 64 }; /* samples of a test pass: more only need memory */

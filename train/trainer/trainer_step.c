@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One rank's training: a step. */
-#include "train/model/rng.h"
+#include "train/rng.h"
 #include "trainer.h"
 
 /* Sample i of this rank's part of a step, which begins with sample `begin` of the epoch. */

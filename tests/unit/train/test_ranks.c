@@ -5,9 +5,9 @@
 #include <math.h>
 
 #include "train/data/digits.h"
+#include "train/grid.h"
 #include "train/hash.h"
-#include "train/model/grid.h"
-#include "train/model/rng.h"
+#include "train/rng.h"
 #include "train/trainer/trainer.h"
 
 enum { STEPS = 12, MOST_RANKS = 8 };

@@ -2,13 +2,136 @@
 /* A model: layers in a row. */
 #include "model.h"
 
+#include <fcntl.h>
+#include <inttypes.h>
 #include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "failure.h"
 #include "rng.h"
-#include "train/failure.h"
+
+/* ---- floats that go to the other ranks ---- */
+
+static float *buffer_ordinary(size_t bytes)
+{
+    float *floats = aligned_alloc(64, bytes);
+
+    if (floats)
+        memset(floats, 0, bytes);
+    return floats;
+}
+
+/* May the host read it? The kernel tries, since this process would be ended by it. */
+static bool buffer_is_the_hosts(const void *memory)
+{
+    bool readable = false;
+    int ends[2];
+
+    if (pipe2(ends, O_CLOEXEC) == 0) {
+        readable = write(ends[1], memory, 1) == 1;
+        close(ends[0]);
+        close(ends[1]);
+    }
+    return readable;
+}
+
+/* NULL: there is no such memory here, or it is a GPU's. */
+static float *buffer_shared(dist_group *group, size_t bytes)
+{
+    void *memory = NULL;
+
+    if (dist_alloc(group, bytes, &memory) == DIST_OK) {
+        if (buffer_is_the_hosts(memory))
+            return memory;
+        dist_free(group, memory);
+        return NULL;
+    }
+    fprintf(stderr, "warning: rank %d: using ordinary memory for %zu KiB: %s\n",
+            dist_get_rank(group), bytes >> 10, dist_last_error());
+    return NULL;
+}
+
+int buffer_create(dist_group *group, size_t count, struct buffer *buffer)
+{
+    const size_t bytes = (count * sizeof(float) + 63) / 64 * 64;
+    float *shared = group ? buffer_shared(group, bytes) : NULL;
+
+    buffer->shared = shared != NULL;
+    buffer->floats = shared ? shared : buffer_ordinary(bytes);
+    return buffer->floats ? 0 : -1;
+}
+
+void buffer_destroy(struct buffer *buffer)
+{
+    if (buffer->shared)
+        dist_free(NULL, buffer->floats);
+    else
+        free(buffer->floats);
+    *buffer = (struct buffer){.floats = NULL};
+}
+
+/* ---- loss: log-softmax and negative log-likelihood ---- */
+
+static int loss_largest(int classes, const float *outputs)
+{
+    int best = 0;
+
+    for (int i = 1; i < classes; i++) {
+        if (outputs[i] > outputs[best])
+            best = i;
+    }
+    return best;
+}
+
+/* log sum exp, shifted by the largest so that it cannot overflow. */
+static float loss_log_sum(int classes, const float *outputs, float largest)
+{
+    float sum = 0.0F;
+
+    for (int i = 0; i < classes; i++)
+        sum += expf(outputs[i] - largest);
+    return largest + logf(sum);
+}
+
+struct loss loss_nll(int batch, int classes, const float *outputs, const uint8_t *labels,
+                     float weight, float *gradient)
+{
+    struct loss loss = {0.0, 0};
+
+    for (int row = 0; row < batch; row++, outputs += classes) {
+        const int best = loss_largest(classes, outputs);
+        const float log_sum = loss_log_sum(classes, outputs, outputs[best]);
+
+        loss.total += (double)(log_sum - outputs[labels[row]]);
+        loss.correct += best == labels[row];
+        for (int i = 0; gradient && i < classes; i++)
+            gradient[(size_t)row * classes + i] =
+                (expf(outputs[i] - log_sum) - (i == labels[row] ? 1.0F : 0.0F)) * weight;
+    }
+    return loss;
+}
+
+/* ---- architectures by name ---- */
+
+static const struct arch *const arch_all[] = {&arch_cnn, &arch_mlp, &arch_resnet20};
+
+int arch_find(const char *name, const struct arch **arch_p)
+{
+    for (int i = 0; i < ARCH_COUNT(arch_all); i++) {
+        if (strcmp(name, arch_all[i]->name) == 0) {
+            *arch_p = arch_all[i];
+            return 0;
+        }
+    }
+    return failure("unknown architecture '%s': there are cnn, mlp and resnet20", name);
+}
+
+/* ---- the model ---- */
 
 static int model_windows(int pixels, const struct layer *layer)
 {
@@ -294,4 +417,56 @@ void model_backward(struct model *model, const struct pass *pass, const float *i
                               i > 0 ? model->deltas[(i + 1) % 2] : NULL);
         model_listen(listener, layer);
     }
+}
+
+/* ---- where in a model the numbers stopped being numbers ---- */
+
+#define BLAME_TEXT 512
+
+static bool blame_is_finite(const float *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!isfinite(values[i]))
+            return false;
+    }
+    return true;
+}
+
+/* Up to "the loss is ": of a step that is under way, or a test behind the last. */
+static int blame(const struct pass *pass, double loss, const char *why)
+{
+    if (pass->training)
+        return failure("step %" PRIu64 ": the loss is %f%s", pass->step + 1, loss, why);
+    return failure("the test after step %" PRIu64 ": the loss is %f%s", pass->step, loss, why);
+}
+
+/* A layer without parameters is named by what it does, and by its place. */
+static int blame_layer(const struct layer *layer, const struct pass *pass, double loss,
+                       const char *what, const char *why)
+{
+    char text[BLAME_TEXT];
+
+    snprintf(text, sizeof(text), ": the first %s are those of layer %d, %s%s", what,
+             layer->index + 1, layer->name ? layer->name : layer->kind->name, why);
+    return blame(pass, loss, text);
+}
+
+int model_blame(const struct model *model, const struct pass *pass, const float *images,
+                double loss)
+{
+    if (!blame_is_finite(images, (size_t)pass->batch * (size_t)shape_size(model->input)))
+        return blame(pass, loss, ": the images are not finite");
+    for (int i = 0; i < model->count; i++) {
+        const struct layer *layer = &model->layers[i];
+        const size_t size = (size_t)pass->batch * (size_t)shape_size(layer->out);
+
+        if (layer->name && (!blame_is_finite(layer->weight, layer_weight_size(layer)) ||
+                            !blame_is_finite(layer->bias, layer_bias_size(layer))))
+            return blame_layer(layer, pass, loss, "parameters that are not finite",
+                               ": so was its gradient in the step before, or the learning rate is "
+                               "too high");
+        if (!blame_is_finite(model->activations[i], size))
+            return blame_layer(layer, pass, loss, "outputs that are not finite", "");
+    }
+    return blame(pass, loss, ", though all outputs are finite");
 }

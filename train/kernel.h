@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How hot loops are compiled: several times, the fitting one chosen when the program starts. */
+/* How hot loops are compiled, and functions that kernels for GPUs call as well. */
 #ifndef TRAIN_KERNEL_H
 #define TRAIN_KERNEL_H
 
@@ -17,6 +17,12 @@
 #define KERNEL __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define KERNEL
+#endif
+
+#ifdef __CUDACC__
+#define ANYWHERE static __host__ __device__ inline
+#else
+#define ANYWHERE static inline
 #endif
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Two dense layers. */
-#include "arch.h"
+#include "model.h"
 
 static const struct layer layers[] = {
     {.kind = &layer_dense, .name = "fc1", .out.channels = 256, .relu = true},

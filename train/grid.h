@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdbool.h>
 
-#include "anywhere.h"
+#include "kernel.h"
 #include "model.h"
 
 /*

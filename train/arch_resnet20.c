@@ -3,7 +3,7 @@
  * ResNet-20: He et al., "Deep Residual Learning for Image Recognition", CVPR 2016, section 4.2.
  * Shortcuts without parameters (option A). Names of parameters as in the usual PyTorch code.
  */
-#include "arch.h"
+#include "model.h"
 
 /* Two convolutions, and what went into the first added to what comes out of the second. */
 /* clang-format off */

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "failure.h"
 #include "kernel.h"
-#include "train/failure.h"
 
 struct optimizer {
     optimizer_fn step;

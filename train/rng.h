@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "anywhere.h"
+#include "kernel.h"
 
 /*
  * No state is carried from draw to draw. Whoever knows (seed, purpose, step, sample)

@@ -7,9 +7,62 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "arch/arch.h"
+#include <dist/dist.h>
+
 #include "layer.h"
-#include "train/buffer.h"
+
+/* ---- floats that the other ranks of this machine read in place ---- */
+
+struct buffer {
+    float *floats; /* NULL: none */
+    bool shared;   /* by dist_alloc */
+};
+
+/*
+ * Zeroed, aligned to a cache line. Ordinary memory if group is NULL, or dist_alloc gives memory of
+ * a GPU; with a warning on stderr if dist_alloc fails: training goes on, only slower. -1: out of
+ * memory, without a text.
+ */
+int buffer_create(dist_group *group, size_t count, struct buffer *buffer);
+
+/* Whether the group is still there or not. A zeroed buffer is accepted. */
+void buffer_destroy(struct buffer *buffer);
+
+/* ---- architectures: which layers a model has, a table for each ---- */
+
+enum { ARCH_CLASSES = 10 };
+
+struct arch {
+    const char *name;
+    const struct layer *layers; /* only what is chosen; the model works out the rest */
+    int count;
+};
+
+#define ARCH_COUNT(layers) ((int)(sizeof(layers) / sizeof((layers)[0])))
+
+extern const struct arch arch_cnn; /* conv 32, conv 64, pool, dropout, dense 128, dropout, dense */
+extern const struct arch arch_mlp; /* dense 256, dropout, dense */
+extern const struct arch arch_resnet20; /* residual network of 20 layers for small pictures */
+
+/* -1: there is none of that name; the text lists those that there are. */
+int arch_find(const char *name, const struct arch **arch_p);
+
+/* ---- loss: log-softmax and negative log-likelihood over the classes ---- */
+
+/* Sums over a batch. */
+struct loss {
+    double total;    /* negative log-likelihood in nats */
+    int64_t correct; /* samples whose largest output is their label */
+};
+
+/*
+ * outputs: batch x classes; labels: batch, each below classes. gradient (batch x
+ * classes, may be NULL) becomes that of weight times the total, by outputs.
+ */
+struct loss loss_nll(int batch, int classes, const float *outputs, const uint8_t *labels,
+                     float weight, float *gradient);
+
+/* ---- the model ---- */
 
 enum {
     MODEL_CLASSES = ARCH_CLASSES,

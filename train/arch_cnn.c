@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The network of PyTorch's MNIST example. */
-#include "arch.h"
+#include "model.h"
 
 static const struct layer layers[] = {
     {.kind = &layer_conv, .name = "conv1", .kernel = 3, .out.channels = 32, .relu = true},
