@@ -6,22 +6,14 @@ libtrain_la_SOURCES = \
 	train/arch_cnn.c \
 	train/arch_mlp.c \
 	train/arch_resnet20.c \
+	train/cifar10.c \
 	train/comm.c train/comm.h \
 	train/conv.c \
-	train/data/augment.c train/data/augment.h \
-	train/data/batch.c train/data/batch.h \
-	train/data/cifar10.c \
-	train/data/dataset.c train/data/dataset.h \
-	train/data/digits.c train/data/digits.h \
-	train/data/glyphs.c train/data/glyphs.h \
-	train/data/idx.c train/data/idx.h \
-	train/data/loader.c train/data/loader.h \
-	train/data/mnist.c \
-	train/data/pictures.c train/data/pictures.h \
-	train/data/source.c train/data/source.h \
+	train/dataset.c train/dataset.h \
 	train/device/device.c train/device/device.h \
 	train/device/device_cpu.c \
 	train/device/device_cuda.c train/device/device_cuda.h \
+	train/digits.h \
 	train/failure.c train/failure.h \
 	train/files/checkpoint.c train/files/checkpoint.h \
 	train/files/file.c train/files/file.h \
@@ -33,9 +25,11 @@ libtrain_la_SOURCES = \
 	train/gemm.c train/gemm.h \
 	train/grid.c train/grid.h \
 	train/hash.c train/hash.h \
+	train/idx.c train/idx.h \
 	train/kernel.h \
 	train/layer.h \
 	train/layers.c \
+	train/mnist.c \
 	train/model.c train/model.h \
 	train/optimizer.c train/optimizer.h \
 	train/options.c train/options.h \
@@ -101,7 +95,7 @@ cuda_module_headers = \
 EXTRA_DIST += $(cuda_module_sources) $(cuda_module_headers)
 
 # What the module shares with the program.
-cuda_module_shared = train/kernel.h train/data/batch.h train/device/device.h train/device/device_cuda.h \
+cuda_module_shared = train/kernel.h train/dataset.h train/device/device.h train/device/device_cuda.h \
 	train/grid.h train/layer.h train/model.h train/optimizer.h train/rng.h
 
 # No contraction of a * b + c, and no fast divisions or roots: the CPU's bits.

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "train/data/dataset.h"
+#include "dataset.h"
 
 struct task {
     const char *program; /* its name */

@@ -9,7 +9,7 @@
 
 #include <dist/dist.h>
 
-#include "train/data/batch.h"
+#include "train/dataset.h"
 #include "train/layer.h"
 #include "train/model.h"
 #include "train/optimizer.h"

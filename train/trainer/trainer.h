@@ -9,9 +9,7 @@
 #include <stdio.h>
 
 #include "train/comm.h"
-#include "train/data/batch.h"
-#include "train/data/dataset.h"
-#include "train/data/loader.h"
+#include "train/dataset.h"
 #include "train/device/device.h"
 #include "train/grid.h"
 #include "train/model.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-#include "train/data/dataset.h"
+#include "train/dataset.h"
 #include "train/model.h"
 
 static void check(struct buffer *buffer, size_t count, bool shared)

@@ -6,7 +6,7 @@
 
 #include <sys/stat.h>
 
-#include "train/data/dataset.h"
+#include "train/dataset.h"
 #include "train/files/checkpoint.h"
 #include "train/files/file.h"
 #include "train/files/tensors.h"

@@ -6,10 +6,8 @@
 #include <math.h>
 #include <sys/stat.h>
 
-#include "train/data/augment.h"
-#include "train/data/batch.h"
-#include "train/data/dataset.h"
-#include "train/data/pictures.h"
+#include "train/dataset.h"
+#include "train/digits.h"
 
 enum { PIXELS = PICTURES_SIDE * PICTURES_SIDE, IMAGE = 3 * PIXELS, RECORD = 1 + IMAGE, COUNT = 2 };
 

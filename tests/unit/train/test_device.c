@@ -5,7 +5,7 @@
 #include <math.h>
 #include <unistd.h>
 
-#include "train/data/batch.h"
+#include "train/dataset.h"
 #include "train/device/device.h"
 
 enum { CAPACITY = 70 }; /* more than the windows of one product */

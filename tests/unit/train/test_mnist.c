@@ -5,7 +5,7 @@
 
 #include <dist/sampler.h>
 
-#include "train/data/batch.h"
+#include "train/dataset.h"
 #include "train/model.h"
 #include "train/optimizer.h"
 

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "train/data/digits.h"
+#include "train/digits.h"
 #include "train/grid.h"
 #include "train/hash.h"
 #include "train/rng.h"

@@ -1,14 +1,113 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Batches loaded ahead by threads. */
-#include "loader.h"
+/* Labelled images, batches, and threads that load them. */
+#include "dataset.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
-#include "train/failure.h"
+#include "failure.h"
+
+static int dataset_check_folder(const char *folder)
+{
+    struct stat status;
+
+    if (stat(folder, &status) < 0)
+        return failure("--data %s: %s", folder, strerror(errno));
+    if (!S_ISDIR(status.st_mode))
+        return failure("--data %s: not a folder; give the one that holds the files", folder);
+    return 0;
+}
+
+int dataset_read(const struct dataset_kind *kind, const char *folder, bool train,
+                 struct dataset *dataset)
+{
+    struct dataset read = {.kind = kind, .train = train};
+
+    if (dataset_check_folder(folder) < 0 || kind->read(folder, train, &read) < 0) {
+        dataset_destroy(&read);
+        return -1;
+    }
+    *dataset = read;
+    return 0;
+}
+
+void dataset_draw(const struct dataset_kind *kind, size_t count, bool train, uint64_t seed,
+                  struct dataset *dataset)
+{
+    *dataset = (struct dataset){.kind = kind, .count = count, .seed = seed, .train = train};
+}
+
+void dataset_destroy(struct dataset *dataset)
+{
+    free(dataset->images);
+    free(dataset->labels);
+    dataset->images = dataset->labels = NULL;
+}
+
+uint8_t dataset_get(const struct dataset *dataset, size_t index, uint8_t *image)
+{
+    const size_t size = (size_t)shape_size(dataset->kind->shape);
+
+    if (!dataset->images)
+        return dataset->kind->draw(dataset->seed, dataset->train, index, image);
+    memcpy(image, dataset->images + index * size, size);
+    return dataset->labels[index];
+}
+
+/* ---- the samples of one pass ---- */
+
+int batch_create(const struct dataset_kind *kind, int capacity, struct batch *batch)
+{
+    const size_t count = (size_t)capacity;
+
+    *batch = (struct batch){.capacity = capacity};
+    batch->images = calloc(count, (size_t)shape_size(kind->shape) * sizeof(*batch->images));
+    batch->labels = calloc(count, sizeof(*batch->labels));
+    batch->positions = calloc(count, sizeof(*batch->positions));
+    if (batch->images && batch->labels && batch->positions)
+        return 0;
+    batch_destroy(batch);
+    return failure("out of memory for a batch of %d samples", capacity);
+}
+
+void batch_destroy(struct batch *batch)
+{
+    free(batch->images);
+    free(batch->labels);
+    free(batch->positions);
+    *batch = (struct batch){.capacity = 0};
+}
+
+/* Pixels from 0 to 255 to numbers around 0. */
+static void batch_normalise(const struct dataset_kind *kind, const uint8_t *image, float *to)
+{
+    const int pixels = kind->shape.height * kind->shape.width, channels = kind->shape.channels;
+
+    for (int i = 0; i < pixels; i++) {
+        for (int c = 0; c < channels; c++)
+            *to++ = ((float)*image++ / 255.0F - kind->mean[c]) / kind->deviation[c];
+    }
+}
+
+void batch_add(struct batch *batch, const struct dataset *dataset, size_t index, uint32_t position,
+               uint64_t augment_key)
+{
+    const struct dataset_kind *kind = dataset->kind;
+    uint8_t image[DATASET_PIXELS_MOST];
+
+    batch->labels[batch->count] = dataset_get(dataset, index, image);
+    if (augment_key)
+        kind->augment(augment_key, image);
+    batch_normalise(kind, image,
+                    batch->images + (size_t)batch->count * (size_t)shape_size(kind->shape));
+    batch->positions[batch->count++] = position;
+}
+
+/* ---- batches loaded ahead by threads ---- */
 
 /* Room for a batch. */
 struct loader_slot {
