@@ -6,6 +6,7 @@ libtrain_la_SOURCES = \
 	train/arch_cnn.c \
 	train/arch_mlp.c \
 	train/arch_resnet20.c \
+	train/checkpoint.c train/checkpoint.h \
 	train/cifar10.c \
 	train/comm.c train/comm.h \
 	train/conv.c \
@@ -15,13 +16,7 @@ libtrain_la_SOURCES = \
 	train/device/device_cuda.c train/device/device_cuda.h \
 	train/digits.h \
 	train/failure.c train/failure.h \
-	train/files/checkpoint.c train/files/checkpoint.h \
-	train/files/file.c train/files/file.h \
-	train/files/folder.c train/files/folder.h \
-	train/files/image.c train/files/image.h \
-	train/files/tensors.c train/files/tensors.h \
-	train/files/tensors_json.c train/files/tensors_json.h \
-	train/files/writer.c train/files/writer.h \
+	train/file.c train/file.h \
 	train/gemm.c train/gemm.h \
 	train/grid.c train/grid.h \
 	train/hash.c train/hash.h \
@@ -54,6 +49,7 @@ libtrain_la_SOURCES = \
 	train/records/trace_write.c \
 	train/report.c train/report.h \
 	train/rng.h \
+	train/safetensors.c train/safetensors.h \
 	train/task.c train/task.h \
 	train/tile_body.h \
 	train/trainer/trainer.c train/trainer/trainer.h \

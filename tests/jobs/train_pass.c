@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "train/failure.h"
-#include "train/files/checkpoint.h"
+#include "train/checkpoint.h"
 #include "train/model.h"
 
 static int complain(const char *what)

@@ -12,7 +12,7 @@
 #include "tools/topology/topology.h"
 #include "trace.h"
 #include "train/failure.h"
-#include "train/files/file.h"
+#include "train/file.h"
 
 struct records {
     struct records_setup setup;

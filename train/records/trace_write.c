@@ -9,7 +9,7 @@
 #include "tools/common/draft.h"
 #include "trace.h"
 #include "train/failure.h"
-#include "train/files/file.h"
+#include "train/file.h"
 
 enum { TRACE_TAG = 1 };
 

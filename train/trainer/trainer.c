@@ -6,8 +6,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "train/checkpoint.h"
 #include "train/failure.h"
-#include "train/files/checkpoint.h"
 #include "train/hash.h"
 
 /* Whether --max-steps or --dry-run end the training here. */

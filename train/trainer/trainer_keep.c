@@ -8,11 +8,9 @@
 #include <unistd.h>
 
 #include "tools/common/output.h"
+#include "train/checkpoint.h"
 #include "train/failure.h"
-#include "train/files/checkpoint.h"
-#include "train/files/file.h"
-#include "train/files/folder.h"
-#include "train/files/writer.h"
+#include "train/file.h"
 #include "trainer.h"
 
 enum { KEEP_NUMBERS = 7, KEEP_DEFAULT = 3 };

@@ -12,7 +12,7 @@
 #include "svg.h"
 #include "tools/common/markup.h"
 #include "train/failure.h"
-#include "train/files/file.h"
+#include "train/file.h"
 
 void page_add_step(struct page *page, const struct record_step *step, double loss)
 {

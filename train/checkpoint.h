@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A model's parameters, or a whole training, in a safetensors file. */
+/* A model's parameters, or a whole training, in a safetensors file; folders of them. */
 #ifndef TRAIN_CHECKPOINT_H
 #define TRAIN_CHECKPOINT_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-#include "image.h"
-#include "train/model.h"
+#include "model.h"
+#include "safetensors.h"
 
 /*
  * The names (conv1.weight, conv1.bias, ...) and the order of the elements are those of
@@ -51,5 +53,54 @@ int checkpoint_load(const char *path, struct model *model, struct checkpoint_res
  * file_replace. epoch: epochs done.
  */
 int checkpoint_save(const char *path, const struct model *model, int64_t epoch);
+
+/* ---- a folder of checkpoints, which are named by their step ---- */
+
+enum { FOLDER_PATH = 4096 };
+
+/* Whether path is meant as a folder: it is one, or ends with a slash. */
+bool folder_is(const char *path);
+
+/* Makes the folder if it is not there. */
+int folder_make(const char *path);
+
+/* The path of a step's file: folder/step-000000001200.safetensors. -1: it is too long. */
+int folder_name(const char *folder, int64_t step, char path[FOLDER_PATH]);
+
+/* The newest step there below `below`; -1: there is none. -2: the folder cannot be read. */
+int64_t folder_newest(const char *folder, int64_t below);
+
+/*
+ * Removes all but the `keep` newest of those up to the step of path, a file in such a folder, and
+ * what writers that were killed have left.
+ */
+void folder_prune(const char *path, int keep);
+
+/* ---- files that are written while training goes on ---- */
+
+struct writer;
+
+/*
+ * Makes a writer, which begins with nothing to write. While it writes, SIGTERM ends the process
+ * only when the file is there; the writer takes that signal over if nothing else has. On success
+ * *writer_p is the caller's, for writer_destroy. One thread at a time uses it.
+ */
+int writer_create(struct writer **writer_p);
+
+/*
+ * Waits for what it writes, and frees it; NULL is accepted. 0, or -1 if the last file could not be
+ * written and nobody has been told.
+ */
+int writer_destroy(struct writer *writer);
+
+/*
+ * Writes the image to path, in a thread of its own, as image_write does. Waits first for the one
+ * before. If that failed: -1 with its text, and nothing is begun. Takes over *image, also on
+ * failure. keep: see folder_prune; 0 where path is not in such a folder.
+ */
+int writer_start(struct writer *writer, const char *path, struct image *image, int keep);
+
+/* Waits for what it writes. -1: it could not; the text says why, once. */
+int writer_wait(struct writer *writer);
 
 #endif

@@ -1,15 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A model's parameters in a safetensors file. */
+/* A model's parameters in a safetensors file; folders of such files, and a thread that writes them.
+ */
 #include "checkpoint.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-#include "train/failure.h"
+#include "failure.h"
+#include "tools/common/draft.h"
 
 #define CHECKPOINT_MOST INT64_C(9007199254740992) /* what a double can count to */
 
@@ -294,5 +304,210 @@ int checkpoint_load(const char *path, struct model *model, struct checkpoint_res
         return result;
     result = checkpoint_take(path, &file, model, rest);
     image_free(&file);
+    return result;
+}
+
+/* ---- folders ---- */
+
+#define FOLDER_PREFIX "step-"
+#define FOLDER_ENDING ".safetensors"
+
+bool folder_is(const char *path)
+{
+    const size_t length = strlen(path);
+    struct stat status;
+
+    return (length > 0 && path[length - 1] == '/') ||
+           (stat(path, &status) == 0 && S_ISDIR(status.st_mode));
+}
+
+int folder_make(const char *path)
+{
+    return mkdir(path, 0777) == 0 || errno == EEXIST ? 0 : failure("%s: %s", path, strerror(errno));
+}
+
+int folder_name(const char *folder, int64_t step, char path[FOLDER_PATH])
+{
+    const size_t length = strlen(folder);
+    const char *slash = length > 0 && folder[length - 1] == '/' ? "" : "/";
+    const int size = snprintf(path, FOLDER_PATH, "%s%s" FOLDER_PREFIX "%012" PRId64 FOLDER_ENDING,
+                              folder, slash, step);
+
+    return size < FOLDER_PATH ? 0 : failure("%s: the path is too long", folder);
+}
+
+/* The step that a name says; -1: it is no such name. Behind the number comes `ending`. */
+static int64_t folder_step(const char *name, const char *ending)
+{
+    const size_t prefix = strlen(FOLDER_PREFIX);
+    char *end;
+    int64_t step;
+
+    if (strncmp(name, FOLDER_PREFIX, prefix) != 0 || name[prefix] < '0' || name[prefix] > '9')
+        return -1;
+    step = strtoll(name + prefix, &end, 10);
+    return strcmp(end, ending) == 0 ? step : -1;
+}
+
+int64_t folder_newest(const char *folder, int64_t below)
+{
+    DIR *list = opendir(folder);
+    const struct dirent *entry;
+    int64_t newest = -1;
+
+    if (!list) {
+        failure("%s: %s", folder, strerror(errno));
+        return -2;
+    }
+    while ((entry = readdir(list))) {
+        const int64_t step = folder_step(entry->d_name, FOLDER_ENDING);
+
+        if (step > newest && step < below)
+            newest = step;
+    }
+    closedir(list);
+    return newest;
+}
+
+/* A draft of a step's file. */
+static bool folder_is_half(const char *name)
+{
+    char base[NAME_MAX + 1];
+
+    snprintf(base, sizeof(base), "%.*s", (int)draft_base(name), name);
+    return folder_step(base, FOLDER_ENDING) >= 0;
+}
+
+/* Those of writers that live, of whatever process, stay. */
+static void folder_remove_halves(const char *folder)
+{
+    DIR *list = opendir(folder);
+    const struct dirent *entry;
+
+    while (list && (entry = readdir(list))) {
+        if (folder_is_half(entry->d_name))
+            draft_remove_dead(list, entry->d_name);
+    }
+    if (list)
+        closedir(list);
+}
+
+void folder_prune(const char *path, int keep)
+{
+    const char *slash = strrchr(path, '/');
+    char folder[FOLDER_PATH], old[FOLDER_PATH];
+    int64_t step;
+
+    snprintf(folder, sizeof(folder), "%.*s", (int)(slash + 1 - path), path);
+    folder_remove_halves(folder);
+    step = folder_step(slash + 1, FOLDER_ENDING) + 1;
+    for (int kept = 0; (step = folder_newest(folder, step)) >= 0; kept++) {
+        if (kept >= keep && folder_name(folder, step, old) == 0)
+            unlink(old);
+    }
+}
+
+/* ---- files that are written while training goes on ---- */
+
+struct writer {
+    char path[FOLDER_PATH];
+    struct image image;
+    int keep;
+    pthread_t thread;
+    bool begun;        /* there is a thread to be joined */
+    int result;        /* of it */
+    char reason[1024]; /* where that is -1 */
+};
+
+/* Either the handler sees that nobody is busy, or who was busy sees that there was a signal. */
+static atomic_bool writer_busy, writer_ended;
+
+static void writer_end_process(void)
+{
+    signal(SIGTERM, SIG_DFL);
+    kill(getpid(), SIGTERM);
+}
+
+static void writer_on_end(int number)
+{
+    (void)number;
+    atomic_store(&writer_ended, true);
+    if (!atomic_load(&writer_busy))
+        writer_end_process();
+}
+
+static void writer_take_signal(void)
+{
+    const struct sigaction ours = {.sa_handler = writer_on_end, .sa_flags = SA_RESTART};
+    struct sigaction before;
+
+    if (sigaction(SIGTERM, NULL, &before) == 0 && before.sa_handler == SIG_DFL)
+        sigaction(SIGTERM, &ours, NULL);
+}
+
+int writer_create(struct writer **writer_p)
+{
+    struct writer *writer = calloc(1, sizeof(*writer));
+
+    if (!writer)
+        return failure("out of memory for a writer");
+    writer_take_signal();
+    *writer_p = writer;
+    return 0;
+}
+
+static void *writer_run(void *arg)
+{
+    struct writer *writer = arg;
+
+    writer->result = image_write(writer->path, &writer->image);
+    if (writer->result < 0)
+        snprintf(writer->reason, sizeof(writer->reason), "%s", failure_text());
+    else if (writer->keep > 0)
+        folder_prune(writer->path, writer->keep);
+    image_free(&writer->image);
+    atomic_store(&writer_busy, false);
+    if (atomic_load(&writer_ended))
+        writer_end_process();
+    return NULL;
+}
+
+int writer_wait(struct writer *writer)
+{
+    if (!writer->begun)
+        return 0;
+    pthread_join(writer->thread, NULL);
+    writer->begun = false;
+    return writer->result < 0 ? failure("%s", writer->reason) : 0;
+}
+
+/* Where no thread can be made, the caller writes. */
+static void writer_begin(struct writer *writer)
+{
+    atomic_store(&writer_busy, true);
+    writer->begun = pthread_create(&writer->thread, NULL, writer_run, writer) == 0;
+    if (!writer->begun)
+        writer_run(writer);
+}
+
+int writer_start(struct writer *writer, const char *path, struct image *image, int keep)
+{
+    if (writer_wait(writer) < 0) {
+        image_free(image);
+        return -1;
+    }
+    snprintf(writer->path, sizeof(writer->path), "%s", path);
+    writer->image = *image;
+    image->data = NULL;
+    writer->keep = keep;
+    writer_begin(writer);
+    return writer->begun || writer->result == 0 ? 0 : failure("%s", writer->reason);
+}
+
+int writer_destroy(struct writer *writer)
+{
+    const int result = writer ? writer_wait(writer) : 0;
+
+    free(writer);
     return result;
 }

@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "failure.h"
 #include "tools/common/draft.h"
-#include "train/failure.h"
 
 static int file_read_all(const char *path, int fd, uint8_t *bytes, size_t size)
 {
