@@ -8,8 +8,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "device.h"
 #include "failure.h"
-#include "train/device/device.h"
 
 double comm_now(void)
 {

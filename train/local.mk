@@ -11,9 +11,7 @@ libtrain_la_SOURCES = \
 	train/comm.c train/comm.h \
 	train/conv.c \
 	train/dataset.c train/dataset.h \
-	train/device/device.c train/device/device.h \
-	train/device/device_cpu.c \
-	train/device/device_cuda.c train/device/device_cuda.h \
+	train/device.c train/device.h \
 	train/digits.h \
 	train/failure.c train/failure.h \
 	train/file.c train/file.h \
@@ -91,7 +89,7 @@ cuda_module_headers = \
 EXTRA_DIST += $(cuda_module_sources) $(cuda_module_headers)
 
 # What the module shares with the program.
-cuda_module_shared = train/kernel.h train/dataset.h train/device/device.h train/device/device_cuda.h \
+cuda_module_shared = train/kernel.h train/dataset.h train/device.h \
 	train/grid.h train/layer.h train/model.h train/optimizer.h train/rng.h
 
 # No contraction of a * b + c, and no fast divisions or roots: the CPU's bits.

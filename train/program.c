@@ -5,13 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "device.h"
 #include "failure.h"
 #include "gemm.h"
 #include "options.h"
 #include "task.h"
 #include "tools/common/launched.h"
 #include "tools/common/output.h"
-#include "train/device/device.h"
 #include "train/trainer/trainer.h"
 
 enum { PROGRAM_OK, PROGRAM_FAILURE, PROGRAM_USAGE };

@@ -8,8 +8,7 @@
 #include <cuda_runtime.h>
 #endif
 
-#include "train/device/device.h"
-#include "train/device/device_cuda.h"
+#include "train/device.h"
 #include "train/grid.h"
 
 /*

@@ -10,7 +10,7 @@
 
 #include "train/comm.h"
 #include "train/dataset.h"
-#include "train/device/device.h"
+#include "train/device.h"
 #include "train/grid.h"
 #include "train/model.h"
 #include "train/options.h"

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "train/dataset.h"
-#include "train/device/device.h"
+#include "train/device.h"
 
 enum { CAPACITY = 70 }; /* more than the windows of one product */
 

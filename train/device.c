@@ -1,14 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The CPU as a device: the model's own memory, its layers, the grid and the optimizer. */
+/* The devices by name: the CPU, and a GPU by a module that is loaded at run time. */
+#include "device.h"
+
+#include <dlfcn.h>
+#include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "device.h"
-#include "train/failure.h"
-#include "train/grid.h"
-#include "train/model.h"
-#include "train/optimizer.h"
+#include <dist/backend.h>
+
+#include "failure.h"
+#include "grid.h"
+#include "model.h"
+#include "optimizer.h"
+
+/* ---- the CPU: the model's own memory, its layers, the grid and the optimizer ---- */
 
 struct device_of_cpu {
     struct device device;
@@ -200,3 +209,96 @@ const struct device_kind device_cpu = {
     .losses = device_cpu_losses,
     .test = device_cpu_test,
 };
+
+/* ---- GPUs: the module with their kernels is found at run time, so that the program needs no CUDA
+ * ---- */
+
+static const struct device_services device_cuda_services = {
+    .failure = failure,
+    .alloc = dist_alloc,
+    .release = dist_free,
+    .grid_start = grid_start,
+};
+
+/* Looks in the folders where the library looks for its modules. folders: for the message. */
+static bool device_cuda_locate(char *path, size_t size, char *folders, size_t folders_size)
+{
+    dist_list_module_folders(folders, folders_size);
+    for (char *at = folders; *at;) {
+        const int length = (int)strcspn(at, "\n");
+
+        snprintf(path, size, "%.*s/train_mnist_cuda.so", length, at);
+        if (access(path, F_OK) == 0)
+            return true;
+        at += length;
+        if (*at)
+            *at++ = ' ';
+    }
+    return false;
+}
+
+int device_cuda_find(const struct device_kind **kind_p)
+{
+    char path[PATH_MAX + 64], folders[2 * PATH_MAX];
+    const struct device_kind *kind;
+    device_cuda_fn find;
+    void *handle;
+
+    if (!device_cuda_locate(path, sizeof(path), folders, sizeof(folders)))
+        return failure("--device cuda: there is no train_mnist_cuda.so in %s: build libdist where "
+                       "configure finds CUDA's nvcc and cuBLAS, or use --device cpu",
+                       folders);
+    handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!handle)
+        return failure("--device cuda: cannot load the kernels: %s: install CUDA's libraries, or "
+                       "name their folder in LD_LIBRARY_PATH, or use --device cpu",
+                       dlerror());
+    find = (device_cuda_fn)(uintptr_t)dlsym(handle, DEVICE_CUDA_SYMBOL);
+    kind = find ? find(DIST_VERSION_STRING, &device_cuda_services) : NULL;
+    if (!kind) {
+        dlclose(handle);
+        return failure("--device cuda: %s is not of this version, %s: install both together", path,
+                       DIST_VERSION_STRING);
+    }
+    *kind_p = kind;
+    return 0;
+}
+
+/* ---- the devices by name ---- */
+
+enum { DEVICE_MOST = 1 << 16 }; /* GPUs of one machine: more is a slip of the hand */
+
+int device_parse(const char *name, bool *cuda_p, int *number_p)
+{
+    char *end = NULL;
+    long number = -1;
+
+    if (strncmp(name, "cuda:", 5) == 0 && name[5] >= '0' && name[5] <= '9')
+        number = strtol(name + 5, &end, 10);
+    if ((end && (*end || number >= DEVICE_MOST)) ||
+        (!end && strcmp(name, "cpu") != 0 && strcmp(name, "cuda") != 0))
+        return failure("--device %s: there is no such device; there are cpu, cuda, and cuda:N for "
+                       "GPU number N",
+                       name);
+    *cuda_p = strcmp(name, "cpu") != 0;
+    *number_p = (int)number;
+    return 0;
+}
+
+int device_open(const char *name, struct device_setup *setup, struct device **device_p)
+{
+    const struct device_kind *kind = &device_cpu;
+    bool cuda;
+
+    if (device_parse(name, &cuda, &setup->number) < 0)
+        return -1;
+    if (cuda && device_cuda_find(&kind) < 0)
+        return -1;
+    return kind->open(setup, device_p);
+}
+
+void device_close(struct device *device)
+{
+    if (device)
+        device->kind->close(device);
+}

@@ -9,10 +9,11 @@
 
 #include <dist/dist.h>
 
-#include "train/dataset.h"
-#include "train/layer.h"
-#include "train/model.h"
-#include "train/optimizer.h"
+#include "dataset.h"
+#include "grid.h"
+#include "layer.h"
+#include "model.h"
+#include "optimizer.h"
 
 /*
  *     trainer.c            batches, epochs, what is printed
@@ -93,5 +94,36 @@ int device_parse(const char *name, bool *cuda_p, int *number_p);
 /* Opens the device of that name; setup->number is set from it. */
 int device_open(const char *name, struct device_setup *setup, struct device **device_p);
 void device_close(struct device *device); /* NULL is accepted */
+
+/* ---- between train_mnist and its module for GPUs, train_mnist_cuda.so ---- */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What the module calls: it links neither the program nor the library. */
+struct device_services {
+    int (*failure)(const char *format, ...);
+    dist_status (*alloc)(dist_group *group, size_t bytes, void **memory_p);
+    dist_status (*release)(dist_group *group, void *memory);
+    void (*grid_start)(const struct model *model, struct grid *grid);
+};
+
+/*
+ * The module's one symbol. version: DIST_VERSION_STRING of the program; NULL if the module is of
+ * another one.
+ */
+typedef const struct device_kind *(*device_cuda_fn)(const char *version,
+                                                    const struct device_services *services);
+#define DEVICE_CUDA_SYMBOL "train_mnist_cuda"
+DIST_API const struct device_kind *train_mnist_cuda(const char *version,
+                                                    const struct device_services *services);
+
+/* The kernels, from the module. -1: it is not there, or cannot be loaded. */
+int device_cuda_find(const struct device_kind **kind_p);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif
