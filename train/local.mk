@@ -6,6 +6,7 @@ libtrain_la_SOURCES = \
 	train/arch_cnn.c \
 	train/arch_mlp.c \
 	train/arch_resnet20.c \
+	train/chart.c train/chart.h \
 	train/checkpoint.c train/checkpoint.h \
 	train/cifar10.c \
 	train/comm.c train/comm.h \
@@ -22,34 +23,22 @@ libtrain_la_SOURCES = \
 	train/kernel.h \
 	train/layer.h \
 	train/layers.c \
+	train/metrics.c train/metrics.h \
 	train/mnist.c \
 	train/model.c train/model.h \
 	train/optimizer.c train/optimizer.h \
 	train/options.c train/options.h \
 	train/options_facts.c \
 	train/options_table.c \
+	train/page.c train/page.h \
 	train/program.c \
-	train/records/balance.c train/records/balance.h \
-	train/records/clock.c train/records/clock.h \
-	train/records/crc32c.c train/records/crc32c.h \
-	train/records/events.c train/records/events.h \
-	train/records/metrics.c train/records/metrics.h \
-	train/records/page/bars.c train/records/page/bars.h \
-	train/records/page/chart.c train/records/page/chart.h \
-	train/records/page/history.c train/records/page/history.h \
-	train/records/page/host.c train/records/page/host.h \
-	train/records/page/page.c train/records/page/page.h \
-	train/records/page/page_style.c \
-	train/records/page/page_tables.c train/records/page/page_tables.h \
-	train/records/page/svg.c train/records/page/svg.h \
-	train/records/records.c train/records/records.h \
-	train/records/trace.c train/records/trace.h \
-	train/records/trace_write.c \
+	train/records.c train/records.h \
 	train/report.c train/report.h \
 	train/rng.h \
 	train/safetensors.c train/safetensors.h \
 	train/task.c train/task.h \
 	train/tile_body.h \
+	train/trace.c train/trace.h \
 	train/trainer/trainer.c train/trainer/trainer.h \
 	train/trainer/trainer_ddp.c \
 	train/trainer/trainer_keep.c \

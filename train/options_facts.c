@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "options.h"
-#include "train/records/records.h"
+#include "records.h"
 
 /* The value as the command line has it; "": there is none, so numbers are below the least. */
 static void facts_value(const struct args_row *row, const void *options, char *text, size_t size)

@@ -14,7 +14,7 @@
 #include "train/grid.h"
 #include "train/model.h"
 #include "train/options.h"
-#include "train/records/records.h"
+#include "train/records.h"
 #include "train/report.h"
 
 /*

@@ -6,11 +6,8 @@
 #include <dirent.h>
 #include <math.h>
 
-#include "train/records/clock.h"
-#include "train/records/crc32c.h"
-#include "train/records/events.h"
-#include "train/records/metrics.h"
-#include "train/records/trace.h"
+#include "train/metrics.h"
+#include "train/trace.h"
 
 /* The file's text; the caller frees it. */
 static char *slurp(const char *path, size_t *size_p)

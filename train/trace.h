@@ -1,15 +1,45 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* --trace: what all ranks did when, for ui.perfetto.dev or chrome://tracing. */
-#ifndef TRAIN_RECORDS_TRACE_H
-#define TRAIN_RECORDS_TRACE_H
+#ifndef TRAIN_TRACE_H
+#define TRAIN_TRACE_H
 
-#include <dist/dist.h>
 #include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
 
-#include "clock.h"
+#include <dist/dist.h>
+
 #include "records.h"
+
+/*
+ * The clocks of all ranks, seen from rank 0's.
+ *
+ * In an all-gather no rank leaves before all have entered. So of two ranks a and b
+ *
+ *     a entered  <=  b left        and        b entered  <=  a left
+ *
+ * on any one clock. Each round bounds how far their clocks are apart; of many rounds the narrowest
+ * bounds hold.
+ */
+
+struct clock_offset {
+    double at;     /* rank 0's clock, about when they were compared */
+    double offset; /* seconds to take from the rank's clock to have rank 0's */
+    double error;  /* at most so many seconds off, either way */
+};
+
+/* The narrowest bounds of these rounds: when one rank entered and left, and the other. */
+struct clock_offset clock_bound(const double *enter0, const double *leave0, const double *enter,
+                                const double *leave, int rounds);
+
+/* Collective; blocks. offsets: a rank each, on rank 0; elsewhere it is not touched. */
+dist_status clock_compare(dist_group *group, struct clock_offset *offsets);
+
+/* When that was on rank 0's clock; between two comparisons the clocks drift evenly. */
+double clock_aligned(const struct clock_offset *first, const struct clock_offset *last,
+                     double time);
+
+/* ---- the trace ---- */
 
 /* Spans that a rank keeps, the last ones: 1 MiB. */
 enum { TRACE_ROOM = 1 << 15 };

@@ -1,14 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* --report: a page that shows a training, in one file that needs no other and no network. */
-#ifndef TRAIN_RECORDS_PAGE_H
-#define TRAIN_RECORDS_PAGE_H
+#ifndef TRAIN_PAGE_H
+#define TRAIN_PAGE_H
 
 #include <stdio.h>
 
-#include "history.h"
-#include "host.h"
-#include "train/records/balance.h"
-#include "train/records/records.h"
+#include <dist/dist.h>
+
+#include "chart.h"
+#include "records.h"
+
+/* ---- what the page says of the machine and the job ---- */
+
+enum { HOST_FACTS = 8 };
+
+/* Fills in what is known of this machine and the group, NULL: of none. Returns how many facts. */
+int host_facts(dist_group *group, struct record_fact facts[HOST_FACTS]);
 
 /* All that it shows. */
 struct page {
@@ -40,5 +47,23 @@ int page_write(const struct page *page, const char *path);
 
 /* What is in its <style>. */
 extern const char page_style[];
+
+/* ---- the words and figures of the page ---- */
+
+/* What the training is, and how far. */
+void page_subtitle(const struct page *page, FILE *to);
+
+/* The figures that matter most. */
+void page_tiles(const struct page *page, FILE *to);
+
+/* The parts of a step in figures, the mean of all ranks. */
+void page_parts(const struct balance *balance, FILE *to);
+
+/* Who is slowest, and by how much. */
+void page_slowest(const struct balance *balance, FILE *to);
+
+/* A card with a table. note: below it, or NULL. */
+void page_facts(const char *heading, const struct record_fact *facts, int count, const char *note,
+                FILE *to);
 
 #endif
