@@ -39,14 +39,10 @@ libtrain_la_SOURCES = \
 	train/task.c train/task.h \
 	train/tile_body.h \
 	train/trace.c train/trace.h \
-	train/trainer/trainer.c train/trainer/trainer.h \
-	train/trainer/trainer_ddp.c \
-	train/trainer/trainer_keep.c \
-	train/trainer/trainer_records.c \
-	train/trainer/trainer_schedule.c \
-	train/trainer/trainer_setup.c \
-	train/trainer/trainer_step.c \
-	train/trainer/trainer_zero.c
+	train/trainer.c train/trainer.h \
+	train/trainer_ddp.c \
+	train/trainer_keep.c \
+	train/trainer_records.c
 
 # The loops over arrays are marked for vectors; that needs no errno from sqrtf and no traps.
 train_cflags = $(AM_CFLAGS) $(CBLAS_CFLAGS) $(JANSSON_CFLAGS) $(ZLIB_CFLAGS) \

@@ -12,7 +12,7 @@
 #include "task.h"
 #include "tools/common/launched.h"
 #include "tools/common/output.h"
-#include "train/trainer/trainer.h"
+#include "trainer.h"
 
 enum { PROGRAM_OK, PROGRAM_FAILURE, PROGRAM_USAGE };
 

@@ -8,7 +8,7 @@
 #include "train/grid.h"
 #include "train/hash.h"
 #include "train/rng.h"
-#include "train/trainer/trainer.h"
+#include "train/trainer.h"
 
 enum { STEPS = 12, MOST_RANKS = 8 };
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "train/failure.h"
+#include "failure.h"
 #include "trainer.h"
 
 _Static_assert((int)RECORDS_AHEAD >= (int)DEVICE_AHEAD, "losses come so late");

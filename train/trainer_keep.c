@@ -7,10 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "checkpoint.h"
+#include "failure.h"
+#include "file.h"
 #include "tools/common/output.h"
-#include "train/checkpoint.h"
-#include "train/failure.h"
-#include "train/file.h"
 #include "trainer.h"
 
 enum { KEEP_NUMBERS = 7, KEEP_DEFAULT = 3 };

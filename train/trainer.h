@@ -3,19 +3,20 @@
 #ifndef TRAIN_TRAINER_H
 #define TRAIN_TRAINER_H
 
+#include <stdio.h>
+
 #include <dist/ddp.h>
 #include <dist/sampler.h>
 #include <dist/zero.h>
-#include <stdio.h>
 
-#include "train/comm.h"
-#include "train/dataset.h"
-#include "train/device.h"
-#include "train/grid.h"
-#include "train/model.h"
-#include "train/options.h"
-#include "train/records.h"
-#include "train/report.h"
+#include "comm.h"
+#include "dataset.h"
+#include "device.h"
+#include "grid.h"
+#include "model.h"
+#include "options.h"
+#include "records.h"
+#include "report.h"
 
 /*
  * With --reproducible: micro-batches of all ranks together, in one step. Micro-batch m has the
