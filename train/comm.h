@@ -46,4 +46,12 @@ int comm_compare(struct comm *comm, uint64_t value, const char *what);
 /* Seconds on a clock that only goes forward. */
 double comm_now(void);
 
+/* ---- a hash of memory, to see whether the ranks hold the same parameters ---- */
+
+/*
+ * Depends on every bit and on the order. For finding accidents, not for keeping out
+ * attackers.
+ */
+uint64_t hash_floats(const float *floats, size_t count);
+
 #endif

@@ -18,7 +18,6 @@ libtrain_la_SOURCES = \
 	train/file.c train/file.h \
 	train/gemm.c train/gemm.h \
 	train/grid.c train/grid.h \
-	train/hash.c train/hash.h \
 	train/idx.c train/idx.h \
 	train/kernel.h \
 	train/layer.h \
@@ -28,15 +27,12 @@ libtrain_la_SOURCES = \
 	train/model.c train/model.h \
 	train/optimizer.c train/optimizer.h \
 	train/options.c train/options.h \
-	train/options_facts.c \
-	train/options_table.c \
 	train/page.c train/page.h \
 	train/program.c \
 	train/records.c train/records.h \
 	train/report.c train/report.h \
 	train/rng.h \
 	train/safetensors.c train/safetensors.h \
-	train/task.c train/task.h \
 	train/tile_body.h \
 	train/trace.c train/trace.h \
 	train/trainer.c train/trainer.h \

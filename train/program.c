@@ -9,7 +9,6 @@
 #include "failure.h"
 #include "gemm.h"
 #include "options.h"
-#include "task.h"
 #include "tools/common/launched.h"
 #include "tools/common/output.h"
 #include "trainer.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* train_cifar10: a classifier of small coloured pictures. */
-#include "task.h"
+#include "options.h"
 
 int main(int argc, char *argv[])
 {

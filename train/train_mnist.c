@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* train_mnist: a classifier of handwritten digits. */
-#include "task.h"
+#include "options.h"
 
 int main(int argc, char *argv[])
 {

@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "checkpoint.h"
+#include "comm.h"
 #include "failure.h"
 #include "gemm.h"
-#include "hash.h"
 #include "rng.h"
 
 /* ---- the learning rate of each step, and when there is nothing to be gained ---- */

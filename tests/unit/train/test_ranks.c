@@ -4,9 +4,9 @@
 
 #include <math.h>
 
+#include "train/comm.h"
 #include "train/digits.h"
 #include "train/grid.h"
-#include "train/hash.h"
 #include "train/rng.h"
 #include "train/trainer.h"
 
