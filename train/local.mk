@@ -59,19 +59,13 @@ dist_man_MANS += man/train_mnist.1 man/train_cifar10.1
 
 # train_mnist's kernels for GPUs: a module that is loaded for --device cuda alone. It links CUDA's
 # runtime itself, and cuBLAS; the driver comes with the runtime.
-cuda_module_sources = \
-	train/cuda/device.cu \
-	train/cuda/layers.cu \
-	train/cuda/open.cu \
-	train/cuda/sums.cu
-cuda_module_headers = \
-	train/cuda/cuda.h \
-	train/cuda/open.h
+cuda_module_sources = train/cuda_device.cu train/cuda_kernels.cu
+cuda_module_headers = train/cuda.h
 EXTRA_DIST += $(cuda_module_sources) $(cuda_module_headers)
 
 # What the module shares with the program.
-cuda_module_shared = train/kernel.h train/dataset.h train/device.h \
-	train/grid.h train/layer.h train/model.h train/optimizer.h train/rng.h
+cuda_module_shared = train/dataset.h train/device.h train/grid.h train/kernel.h train/layer.h train/model.h \
+	train/optimizer.h train/rng.h
 
 # No contraction of a * b + c, and no fast divisions or roots: the CPU's bits.
 cuda_module_flags = -std=c++17 -O2 -fmad=false $(NVCC_ARCHITECTURES) $(NVCC_WERROR) \

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The GPU as a device: what it holds, and how kernels are launched. */
-#ifndef TRAIN_CUDA_CUDA_H
-#define TRAIN_CUDA_CUDA_H
+#ifndef TRAIN_CUDA_H
+#define TRAIN_CUDA_H
 
 #ifndef TRAIN_CUDA_ON_HOST /* else a test has brought what takes their place */
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
 #endif
 
-#include "train/device.h"
-#include "train/grid.h"
+#include "device.h"
+#include "grid.h"
 
 /*
  * Everything is put on one stream, in the order in which the CPU would do it. Memory:
@@ -140,5 +140,14 @@ static __device__ inline size_t cuda_index(void)
 {
     return (size_t)blockIdx.x * blockDim.x + threadIdx.x;
 }
+
+/* ---- making a GPU ready, and leaving it ---- */
+
+/* cuda is zeroed but for device and services; cuda_free is called either way. */
+int cuda_open(struct cuda *cuda, const struct device_setup *setup);
+void cuda_free(struct cuda *cuda);
+
+/* What has failed since the last call: launches of kernels, and matrix products. */
+int cuda_check_all(struct cuda *cuda);
 
 #endif
