@@ -9,7 +9,7 @@ static const struct layer layers[] = {
     {.kind = &layer_dropout, .rate = 0.25F},
     {.kind = &layer_dense, .name = "fc1", .out.channels = 128, .relu = true},
     {.kind = &layer_dropout, .rate = 0.5F},
-    {.kind = &layer_dense, .name = "fc2", .out.channels = ARCH_CLASSES},
+    {.kind = &layer_dense, .name = "fc2", .out.channels = MODEL_CLASSES},
 };
 
-const struct arch arch_cnn = {.name = "cnn", .layers = layers, .count = ARCH_COUNT(layers)};
+const struct arch arch_cnn = {layers, sizeof(layers) / sizeof(layers[0])};

@@ -5,7 +5,7 @@
 static const struct layer layers[] = {
     {.kind = &layer_dense, .name = "fc1", .out.channels = 256, .relu = true},
     {.kind = &layer_dropout, .rate = 0.25F},
-    {.kind = &layer_dense, .name = "fc2", .out.channels = ARCH_CLASSES},
+    {.kind = &layer_dense, .name = "fc2", .out.channels = MODEL_CLASSES},
 };
 
-const struct arch arch_mlp = {.name = "mlp", .layers = layers, .count = ARCH_COUNT(layers)};
+const struct arch arch_mlp = {layers, sizeof(layers) / sizeof(layers[0])};

@@ -30,9 +30,8 @@ static const struct layer layers[] = {
     BLOCK("layer3.1", 64, 1),
     BLOCK("layer3.2", 64, 1),
     {.kind = &layer_mean},
-    {.kind = &layer_dense, .name = "linear", .out.channels = ARCH_CLASSES},
+    {.kind = &layer_dense, .name = "linear", .out.channels = MODEL_CLASSES},
 };
 /* clang-format on */
 
-const struct arch arch_resnet20 = {
-    .name = "resnet20", .layers = layers, .count = ARCH_COUNT(layers)};
+const struct arch arch_resnet20 = {layers, sizeof(layers) / sizeof(layers[0])};

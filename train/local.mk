@@ -28,7 +28,6 @@ libtrain_la_SOURCES = \
 	train/optimizer.c train/optimizer.h \
 	train/options.c train/options.h \
 	train/page.c train/page.h \
-	train/program.c \
 	train/records.c train/records.h \
 	train/report.c train/report.h \
 	train/rng.h \
@@ -48,10 +47,12 @@ libtrain_la_LIBADD = libcommon.la libtopology.la $(JANSSON_LIBS)
 
 train_libs = libtrain.la libdist.la $(CBLAS_LIBS) $(ZLIB_LIBS) -lm
 bin_PROGRAMS += train_mnist train_cifar10
-train_mnist_SOURCES = train/train_mnist.c
+train_mnist_SOURCES = train/main.c
+train_mnist_CPPFLAGS = $(AM_CPPFLAGS) -DTRAIN_TASK=task_mnist
 train_mnist_CFLAGS = $(train_cflags)
 train_mnist_LDADD = $(train_libs)
-train_cifar10_SOURCES = train/train_cifar10.c
+train_cifar10_SOURCES = train/main.c
+train_cifar10_CPPFLAGS = $(AM_CPPFLAGS) -DTRAIN_TASK=task_cifar10
 train_cifar10_CFLAGS = $(train_cflags)
 train_cifar10_LDADD = $(train_libs)
 

@@ -118,17 +118,28 @@ struct loss loss_nll(int batch, int classes, const float *outputs, const uint8_t
 
 /* ---- architectures by name ---- */
 
-static const struct arch *const arch_all[] = {&arch_cnn, &arch_mlp, &arch_resnet20};
+#define ARCH_ROW(name) {#name, &arch_##name},
+static const struct arch_row {
+    const char *name;
+    const struct arch *arch;
+} arch_rows[] = {ARCHS(ARCH_ROW)};
+enum { ARCH_COUNT = sizeof(arch_rows) / sizeof(arch_rows[0]) };
 
-int arch_find(const char *name, const struct arch **arch_p)
+/* NULL: there is none of that name; the text lists those that there are. */
+static const struct arch_row *arch_find(const char *name)
 {
-    for (int i = 0; i < ARCH_COUNT(arch_all); i++) {
-        if (strcmp(name, arch_all[i]->name) == 0) {
-            *arch_p = arch_all[i];
-            return 0;
-        }
+    char names[256] = "";
+
+    for (int i = 0; i < ARCH_COUNT; i++) {
+        const size_t length = strlen(names);
+        const char *joint = i == 0 ? "" : i < ARCH_COUNT - 1 ? ", " : " and ";
+
+        if (strcmp(name, arch_rows[i].name) == 0)
+            return &arch_rows[i];
+        snprintf(names + length, sizeof(names) - length, "%s%s", joint, arch_rows[i].name);
     }
-    return failure("unknown architecture '%s': there are cnn, mlp and resnet20", name);
+    failure("unknown architecture '%s': there are %s", name, names);
+    return NULL;
 }
 
 /* ---- the model ---- */
@@ -169,14 +180,14 @@ static void model_plan_layer(struct layer *layer, struct layer *layers)
 
 static int model_plan(struct model *model, const char *name)
 {
-    const struct arch *arch = NULL;
+    const struct arch_row *row = arch_find(name);
     struct shape shape = model->input;
 
-    if (arch_find(name, &arch) < 0)
+    if (!row)
         return -1;
-    model->arch = arch->name;
-    model->count = arch->count;
-    memcpy(model->layers, arch->layers, (size_t)model->count * sizeof(model->layers[0]));
+    model->arch = row->name;
+    model->count = row->arch->count;
+    memcpy(model->layers, row->arch->layers, (size_t)model->count * sizeof(model->layers[0]));
     for (int i = 0; i < model->count; i++) {
         struct layer *layer = &model->layers[i];
 

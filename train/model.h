@@ -30,22 +30,25 @@ void buffer_destroy(struct buffer *buffer);
 
 /* ---- architectures: which layers a model has, a table for each ---- */
 
-enum { ARCH_CLASSES = 10 };
+enum { MODEL_CLASSES = 10 };
 
 struct arch {
-    const char *name;
     const struct layer *layers; /* only what is chosen; the model works out the rest */
     int count;
 };
 
-#define ARCH_COUNT(layers) ((int)(sizeof(layers) / sizeof((layers)[0])))
+/* A row for each: arch_NAME is defined in arch_NAME.c. Options and errors list these names. */
+#define ARCHS(ARCH)                                                                                \
+    ARCH(cnn)      /* conv 32, conv 64, pool, dropout, dense 128, dropout, dense */                \
+    ARCH(mlp)      /* dense 256, dropout, dense */                                                 \
+    ARCH(resnet20) /* residual network of 20 layers for small pictures */
 
-extern const struct arch arch_cnn; /* conv 32, conv 64, pool, dropout, dense 128, dropout, dense */
-extern const struct arch arch_mlp; /* dense 256, dropout, dense */
-extern const struct arch arch_resnet20; /* residual network of 20 layers for small pictures */
+#define ARCH_DECLARE(name) extern const struct arch arch_##name;
+ARCHS(ARCH_DECLARE)
 
-/* -1: there is none of that name; the text lists those that there are. */
-int arch_find(const char *name, const struct arch **arch_p);
+/* "cnn|mlp|resnet20" */
+#define ARCH_OR_NAME(name) "|" #name
+#define ARCH_NAMES (&(ARCHS(ARCH_OR_NAME))[1])
 
 /* ---- loss: log-softmax and negative log-likelihood over the classes ---- */
 
@@ -65,7 +68,6 @@ struct loss loss_nll(int batch, int classes, const float *outputs, const uint8_t
 /* ---- the model ---- */
 
 enum {
-    MODEL_CLASSES = ARCH_CLASSES,
     MODEL_MAX_LAYERS = 64,
     MODEL_MAX_TENSORS = 2 * MODEL_MAX_LAYERS,
     MODEL_TAIL = MODEL_MAX_TENSORS + 8

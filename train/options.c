@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "failure.h"
+#include "model.h"
 #include "records.h"
 
 /* ---- the tasks: as PyTorch's MNIST example, and as He et al. trained on CIFAR-10, but for less
@@ -118,7 +119,7 @@ static const struct args_row options_rows[] = {
            "are cropped, after padding with 4 pixels, and mirrored"),
 
     GROUP("Training"),
-    CHOICE("arch", 'a', arch, "cnn|mlp|resnet20", "the model"),
+    CHOICE("arch", 'a', arch, ARCH_NAMES, "the model"),
     INT("epochs", 0, epochs, 0, 1000000, "N", "passes over the training set"),
     INT("start-epoch", 0, start_epoch, 0, 1000000, "N",
         "epochs taken as done already (default: the checkpoint's, else 0)"),

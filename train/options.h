@@ -26,9 +26,6 @@ struct task {
 
 extern const struct task task_mnist, task_cifar10;
 
-/* All of main of a task's program. Returns the exit code: 0 success, 1 failure, 2 wrong usage. */
-int program_main(const struct task *task, int argc, char *argv[]);
-
 /* ---- the command line ---- */
 
 enum options_action { OPTIONS_RUN, OPTIONS_HELP, OPTIONS_VERSION };
