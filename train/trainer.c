@@ -5,73 +5,45 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "checkpoint.h"
-#include "comm.h"
 #include "failure.h"
 #include "gemm.h"
 #include "rng.h"
 
-/* ---- the learning rate of each step, and when there is nothing to be gained ---- */
+/* ---- a step ---- */
 
-/* How far the training is, 0 to 1, past the steps of --warmup. The same with any number of ranks.
- */
-static double schedule_progress(const struct trainer *trainer)
+/* Samples of this rank in a step, but for the last one of an epoch. */
+static int64_t trainer_step_samples(const struct trainer *trainer)
 {
-    const double count = (double)trainer->train.count;
-    const double warm =
-        (double)(trainer->options->warmup * trainer_step_samples(trainer)) * trainer->comm->world;
-    const double all = (double)trainer->options->epochs * count - warm;
-    const double done = (double)trainer->epoch * count + (double)trainer->samples - warm;
-
-    return done > 0.0 && all > 0.0 ? fmin(done / all, 1.0) : 0.0;
+    return trainer->local_batch * trainer->options->accumulate;
 }
 
-double trainer_rate(const struct trainer *trainer)
+/* The learning rate of the step at hand, as --schedule and --warmup have it. */
+static double trainer_rate(const struct trainer *trainer)
 {
     const struct options *options = trainer->options;
+    const double count = (double)trainer->train.count;
+    const double warm =
+        (double)(options->warmup * trainer_step_samples(trainer)) * trainer->comm->world;
+    const double all = (double)options->epochs * count - warm;
+    const double done = (double)trainer->epoch * count + (double)trainer->samples - warm;
+    /* 0 to 1, past the steps of --warmup. The same with any number of ranks. */
+    const double progress = done > 0.0 && all > 0.0 ? fmin(done / all, 1.0) : 0.0;
     double rate = options->lr;
 
     if (trainer->step < options->warmup)
         rate *= (double)(trainer->step + 1) / (double)options->warmup;
     if (strcmp(options->schedule, "cosine") == 0)
-        return rate * 0.5 * (1.0 + cos(3.14159265358979323846 * schedule_progress(trainer)));
+        return rate * 0.5 * (1.0 + cos(3.14159265358979323846 * progress));
     if (strcmp(options->schedule, "step") == 0)
         return rate * pow(options->gamma, (double)trainer->epoch);
     return rate;
 }
 
-bool trainer_improves(struct trainer *trainer, double loss)
-{
-    const bool better = trainer->tests == 0 || loss < trainer->best;
-
-    trainer->tests++;
-    trainer->best = better ? loss : trainer->best;
-    trainer->idle = better ? 0 : trainer->idle + 1;
-    return better;
-}
-
-/* ---- a step ---- */
-
-/* Sample i of this rank's part of a step, which begins with sample `begin` of the epoch. */
-static struct loader_item trainer_item(const struct trainer *trainer, int64_t step, int64_t begin,
-                                       int64_t i)
-{
-    const struct comm *comm = trainer->comm;
-    const uint64_t seed = (uint64_t)trainer->options->seed;
-    const uint32_t position = (uint32_t)(i * comm->world + comm->rank);
-    const uint64_t key = rng_key(seed, RNG_AUGMENT, (uint64_t)step, position) | 1;
-
-    return (struct loader_item){
-        .index = (size_t)dist_sampler_at(trainer->sampler, (uint64_t)(begin + i)),
-        .position = position,
-        .augment_key = trainer->options->augment ? key : 0,
-    };
-}
-
-/* Micro-batches of a batch of so many samples. */
+/* Micro-batches of a batch of `count` samples. */
 static int trainer_parts(const struct trainer *trainer, int64_t count)
 {
     return count % trainer->micro_batches == 0 ? trainer->micro_batches : 1;
@@ -81,32 +53,32 @@ static int trainer_parts(const struct trainer *trainer, int64_t count)
 static int trainer_plan(void *arg, int64_t number, struct loader_item *items)
 {
     const struct trainer *trainer = arg;
-    const int64_t accumulate = trainer->options->accumulate, most = trainer->local_batch;
-    const int64_t before = number % accumulate * most; /* samples of the step */
-    const int64_t left = (int64_t)dist_sampler_count(trainer->sampler) - number * most;
+    const struct options *options = trainer->options;
+    const int64_t most = trainer->local_batch, first = number * most;
+    const int64_t before = number % options->accumulate * most; /* samples of the step */
+    const int64_t left = (int64_t)dist_sampler_count(trainer->sampler) - first;
     const int64_t count = left < most ? left : most;
+    const uint64_t step = (uint64_t)(trainer->begun + number / options->accumulate);
     const int parts = trainer_parts(trainer, count);
     int filled = 0;
 
     for (int m = 0; m < parts; m++) {
-        for (int64_t i = m; i < count; i += parts)
-            items[filled++] = trainer_item(trainer, trainer->begun + number / accumulate,
-                                           number * most - before, before + i);
+        for (int64_t i = m; i < count; i += parts) {
+            struct loader_item *item = &items[filled++];
+
+            item->index = (size_t)dist_sampler_at(trainer->sampler, (uint64_t)(first + i));
+            item->position = (uint32_t)((before + i) * trainer->comm->world + trainer->comm->rank);
+            item->augment_key = 0;
+            if (options->augment)
+                item->augment_key =
+                    rng_key((uint64_t)options->seed, RNG_AUGMENT, step, item->position) | 1;
+        }
     }
     return filled;
 }
 
-/* Batches of this rank in the epoch; the loader begins with the first. */
-static void trainer_begin_loading(struct trainer *trainer)
-{
-    const int64_t all = (int64_t)dist_sampler_count(trainer->sampler);
-
-    trainer->begun = trainer->step;
-    loader_begin(trainer->loader, (all + trainer->local_batch - 1) / trainer->local_batch,
-                 trainer_plan, trainer);
-}
-
-struct pass trainer_pass(const struct trainer *trainer, const struct batch *batch, bool training)
+static struct pass trainer_pass(const struct trainer *trainer, const struct batch *batch,
+                                bool training)
 {
     return (struct pass){
         .batch = batch->count,
@@ -118,40 +90,36 @@ struct pass trainer_pass(const struct trainer *trainer, const struct batch *batc
     };
 }
 
-/* A batch of the step: gradients become those of its samples, or grow by them (add). */
-static int trainer_batch(struct trainer *trainer, bool add, const struct model_listener *listener)
-{
-    const double started = comm_now();
-    const struct batch *batch = loader_next(trainer->loader);
-    struct pass pass = trainer_pass(trainer, batch, true);
-    struct device *device = trainer->device;
-    int result;
-
-    pass.add = add;
-    trainer_spent(trainer, RECORD_DATA, started);
-    trainer_passes_begin(trainer);
-    result = device->kind->gradients(device, &pass, batch, trainer_parts(trainer, batch->count),
-                                     listener);
-    trainer_passes_end(trainer);
-    return result;
-}
-
 /* With --accumulate several batches: gradients are complete with the last one. */
 int trainer_gradients(struct trainer *trainer, int64_t step)
 {
-    const int64_t begin = step * trainer_step_samples(trainer);
-    const int64_t all = (int64_t)dist_sampler_count(trainer->sampler);
-    const int64_t left = all - begin, most = trainer_step_samples(trainer);
+    const int64_t most = trainer_step_samples(trainer), begin = step * most;
+    const int64_t all = (int64_t)dist_sampler_count(trainer->sampler), left = all - begin;
     const int64_t end = begin + (left < most ? left : most);
 
-    if (step == 0)
-        trainer_begin_loading(trainer);
+    if (step == 0) {
+        trainer->begun = trainer->step;
+        loader_begin(trainer->loader, (all + trainer->local_batch - 1) / trainer->local_batch,
+                     trainer_plan, trainer);
+    }
     trainer->taken = end - begin;
     for (int64_t first = begin; first < end; first += trainer->local_batch) {
-        const bool last = end - first <= trainer->local_batch;
-        const struct model_listener listener = trainer_ddp_listener(trainer, last);
+        const double started = comm_now();
+        const struct batch *batch = loader_next(trainer->loader);
+        const struct model_listener listener =
+            trainer_ddp_listener(trainer, end - first <= trainer->local_batch);
+        struct pass pass = trainer_pass(trainer, batch, true);
+        int result;
 
-        if (trainer_batch(trainer, first > begin, &listener) < 0)
+        pass.add = first > begin;
+        trainer_spent(trainer, RECORD_DATA, started);
+        trainer->records.mark = comm_now();
+        trainer->records.pass = RECORD_PARTS;
+        result = trainer->device->kind->gradients(trainer->device, &pass, batch,
+                                                  trainer_parts(trainer, batch->count), &listener);
+        /* A device that does not tell passes apart has all of it in one. */
+        trainer_spent(trainer, RECORD_BACKWARD, trainer->records.mark);
+        if (result < 0)
             return -1;
     }
     return 0;
@@ -172,34 +140,26 @@ int trainer_update(struct trainer *trainer)
 
 enum { TRAINER_TEST_MOST = 64 }; /* samples of a test pass: more only need memory */
 
-/* Odd, so that one value that differs gives another hash. */
-#define TRAINER_MIX 0x9e3779b97f4a7c15u
-
 static int trainer_open_data(struct trainer *trainer)
 {
     const struct options *options = trainer->options;
+    const struct dataset_kind *kind = options->task->data;
+    const uint64_t seed = (uint64_t)options->seed;
 
     if (!options->data) {
-        dataset_draw(options->task->data, (size_t)options->train_samples, true,
-                     (uint64_t)options->seed, &trainer->train);
-        dataset_draw(options->task->data, (size_t)options->test_samples, false,
-                     (uint64_t)options->seed, &trainer->test);
+        dataset_draw(kind, (size_t)options->train_samples, true, seed, &trainer->train);
+        dataset_draw(kind, (size_t)options->test_samples, false, seed, &trainer->test);
         return 0;
     }
-    if (dataset_read(options->task->data, options->data, true, &trainer->train) < 0)
+    if (dataset_read(kind, options->data, true, &trainer->train) < 0)
         return -1;
-    return dataset_read(options->task->data, options->data, false, &trainer->test);
+    return dataset_read(kind, options->data, false, &trainer->test);
 }
 
 /* This rank's part of a global batch: at least one sample. */
 static int64_t trainer_part(const struct trainer *trainer, int64_t batch)
 {
     return batch > trainer->comm->world ? batch / trainer->comm->world : 1;
-}
-
-int64_t trainer_step_samples(const struct trainer *trainer)
-{
-    return trainer->local_batch * trainer->options->accumulate;
 }
 
 static void trainer_divide_batch(struct trainer *trainer)
@@ -209,9 +169,8 @@ static void trainer_divide_batch(struct trainer *trainer)
 
     trainer->local_batch = trainer_part(trainer, global);
     trainer->micro_batches = 1;
-    if (trainer->options->reproducible)
-        trainer->micro_batches =
-            TRAINER_MICRO_BATCHES % world == 0 ? TRAINER_MICRO_BATCHES / world : 1;
+    if (trainer->options->reproducible && TRAINER_MICRO_BATCHES % world == 0)
+        trainer->micro_batches = TRAINER_MICRO_BATCHES / world;
     if (trainer->comm->rank == 0 && trainer->local_batch * world != global)
         fprintf(stderr,
                 "%s: warning: a global batch of %" PRId64 " cannot be divided among %d "
@@ -253,21 +212,10 @@ static int trainer_open_device(struct trainer *trainer, int capacity)
     return 0;
 }
 
-static int trainer_open_sampler(struct trainer *trainer)
-{
-    struct dist_sampler_options options = DIST_SAMPLER_OPTIONS_INIT;
-
-    options.count = trainer->train.count;
-    options.seed = (uint64_t)trainer->options->seed;
-    options.rank = trainer->comm->rank;
-    options.world_size = trainer->comm->world;
-    return dist_sampler_create(NULL, &options, &trainer->sampler) < 0 ? failure_dist("the sampler")
-                                                                      : 0;
-}
-
 static int trainer_open_model(struct trainer *trainer)
 {
     const struct options *options = trainer->options;
+    struct dist_sampler_options sampler = DIST_SAMPLER_OPTIONS_INIT;
     int64_t capacity = trainer_part(trainer, options->test_batch_size);
 
     capacity = capacity < TRAINER_TEST_MOST ? capacity : TRAINER_TEST_MOST;
@@ -277,13 +225,14 @@ static int trainer_open_model(struct trainer *trainer)
         loader_create(&trainer->train, (int)options->workers, (int)trainer->local_batch,
                       &trainer->loader) < 0)
         return -1;
-    return trainer_open_sampler(trainer);
-}
-
-static int trainer_open_start(struct trainer *trainer)
-{
-    model_init(trainer->model, (uint64_t)trainer->options->seed);
-    return trainer_keep_open(trainer);
+    sampler.count = trainer->train.count;
+    sampler.seed = (uint64_t)options->seed;
+    sampler.rank = trainer->comm->rank;
+    sampler.world_size = trainer->comm->world;
+    if (dist_sampler_create(NULL, &sampler, &trainer->sampler) < 0)
+        return failure_dist("the sampler");
+    model_init(trainer->model, (uint64_t)options->seed);
+    return 0;
 }
 
 static int trainer_open_log(struct trainer *trainer)
@@ -318,9 +267,8 @@ int trainer_prepare(const struct options *options, struct comm *comm, struct tra
     trainer->comm = comm;
     report_open(&trainer->report, comm->rank == 0, options->log_interval);
     trainer_divide_batch(trainer);
-    if (trainer_open_data(trainer) < 0 || trainer_open_model(trainer) < 0)
-        return -1;
-    if (trainer_open_start(trainer) < 0 || trainer_open_log(trainer) < 0)
+    if (trainer_open_data(trainer) < 0 || trainer_open_model(trainer) < 0 ||
+        trainer_keep_open(trainer) < 0 || trainer_open_log(trainer) < 0)
         return -1;
     return trainer_records_open(trainer);
 }
@@ -335,8 +283,9 @@ static int trainer_compare_options(const struct options *options, struct comm *c
     char text[64];
     int row = 0;
 
+    /* The factor is odd, so that one value that differs gives another hash. */
     while (options_common(options, &row, &value))
-        hash = (hash ^ value) * TRAINER_MIX;
+        hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
     if (comm_compare(comm, hash, "options") == 0)
         return 0;
     row = 0;
@@ -360,9 +309,8 @@ int trainer_open(const struct options *options, struct comm *comm, struct traine
         return -1;
     if (!trainer->resumed && options->start_epoch >= 0)
         trainer->epoch = options->start_epoch;
-    if (comm_compare(comm, (uint64_t)trainer->epoch, "epoch to start from") < 0)
-        return -1;
-    if (trainer_ddp_open(trainer) < 0 || trainer_records_start(trainer) < 0)
+    if (comm_compare(comm, (uint64_t)trainer->epoch, "epoch to start from") < 0 ||
+        trainer_ddp_open(trainer) < 0 || trainer_records_start(trainer) < 0)
         return -1;
     return comm_agree(comm, trainer->device->kind->put(trainer->device), "get ready");
 }
@@ -408,7 +356,7 @@ static int64_t trainer_steps(const struct trainer *trainer)
 /* Seconds in which this rank did nothing but communicate. */
 static double trainer_communicated(const struct trainer *trainer)
 {
-    return trainer->comm->seconds + trainer->times.exposed;
+    return trainer->comm->seconds + trainer->times[RECORD_WAIT];
 }
 
 /*
@@ -434,12 +382,11 @@ static int trainer_measure(struct trainer *trainer, double began, double communi
 static int trainer_take_losses(struct trainer *trainer)
 {
     const int64_t first = trainer->step - trainer->pending + 1;
-    struct device *device = trainer->device;
     double losses[DEVICE_AHEAD];
 
     if (trainer->pending == 0)
         return 0;
-    if (device->kind->losses(device, trainer->pending, losses) < 0)
+    if (trainer->device->kind->losses(trainer->device, trainer->pending, losses) < 0)
         return -1;
     if (!trainer->options->reproducible &&
         comm_mean(trainer->comm, losses, (size_t)trainer->pending) < 0)
@@ -479,39 +426,25 @@ static int trainer_step(struct trainer *trainer, int64_t step)
     return interval > 0 && trainer->step % interval == 0 ? trainer_keep(trainer) : 0;
 }
 
-/* The next one begins, unless --max-steps ended this one. */
-static void trainer_end_epoch(struct trainer *trainer)
+/* An epoch: all its steps, or until --max-steps. Begins where the one before or a checkpoint ended.
+ */
+static int trainer_epoch(struct trainer *trainer, struct report_result *result)
 {
-    if (trainer->samples < (int64_t)trainer->train.count)
-        return;
-    trainer->epoch++;
-    trainer->samples = 0;
-}
-
-/* Where the one before ended, or a checkpoint. */
-static int trainer_begin_epoch(struct trainer *trainer)
-{
+    const int64_t global = trainer_step_samples(trainer) * trainer->comm->world;
+    const int64_t all = (int64_t)trainer->train.count;
+    const double began = comm_now(), communicated = trainer_communicated(trainer);
     const struct dist_sampler_state state = {.seed = (uint64_t)trainer->options->seed,
                                              .epoch = (uint64_t)trainer->epoch,
                                              .seen = (uint64_t)trainer->samples};
-
-    return dist_sampler_restore(trainer->sampler, &state) < 0 ? failure_dist("the epoch") : 0;
-}
-
-int trainer_epoch(struct trainer *trainer, struct report_result *result)
-{
-    const int64_t global = trainer_step_samples(trainer) * trainer->comm->world;
-    const double began = comm_now(), communicated = trainer_communicated(trainer);
     int64_t step = 0, steps;
 
     *result = (struct report_result){0};
-    if (trainer_begin_epoch(trainer) < 0)
-        return -1;
+    if (dist_sampler_restore(trainer->sampler, &state) < 0)
+        return failure_dist("the epoch");
     steps = trainer_steps(trainer);
     trainer->losses = 0.0;
-    trainer_records_epoch(trainer);
-    report_epoch(&trainer->report, trainer->epoch + 1, steps, global, (int64_t)trainer->train.count,
-                 trainer->samples);
+    trainer->records.since = comm_now();
+    report_epoch(&trainer->report, trainer->epoch + 1, steps, global, all, trainer->samples);
     for (; step < steps && !trainer_is_done(trainer); step++) {
         if (trainer_step(trainer, step) < 0)
             return -1;
@@ -523,43 +456,44 @@ int trainer_epoch(struct trainer *trainer, struct report_result *result)
     if (trainer_measure(trainer, began, communicated, result) < 0)
         return -1;
     report_epoch_end(&trainer->report, result, trainer->lr, step);
-    trainer_end_epoch(trainer);
+    if (trainer->samples >= all) {
+        trainer->epoch++;
+        trainer->samples = 0;
+    }
     return 0;
 }
 
-/* Tests what is in the batch and adds it to sums: loss, correct, samples. */
-static int trainer_test_batch(struct trainer *trainer, double sums[3])
-{
-    const struct pass pass = trainer_pass(trainer, &trainer->batch, false);
-    struct device *device = trainer->device;
-    struct loss loss;
-
-    if (device->kind->test(device, &pass, &trainer->batch, &loss) < 0)
-        return -1;
-    sums[0] += loss.total;
-    sums[1] += (double)loss.correct;
-    sums[2] += pass.batch;
-    trainer->batch.count = 0;
-    return 0;
-}
-
-/* This rank's samples of the test. */
+/* Tests this rank's samples; sums: loss, correct, samples. */
 static int trainer_test_own(struct trainer *trainer, double sums[3])
 {
     const size_t world = (size_t)trainer->comm->world;
+    struct device *device = trainer->device;
+    struct batch *batch = &trainer->batch;
 
-    trainer->batch.count = 0;
+    batch->count = 0;
     for (size_t i = (size_t)trainer->comm->rank; i < trainer->test.count; i += world) {
-        batch_add(&trainer->batch, &trainer->test, i, 0, 0);
-        if (trainer->batch.count == trainer->batch.capacity &&
-            trainer_test_batch(trainer, sums) < 0)
+        struct pass pass;
+        struct loss loss;
+
+        batch_add(batch, &trainer->test, i, 0, 0);
+        if (batch->count < batch->capacity && i + world < trainer->test.count)
+            continue;
+        pass = trainer_pass(trainer, batch, false);
+        if (device->kind->test(device, &pass, batch, &loss) < 0)
             return -1;
+        sums[0] += loss.total;
+        sums[1] += (double)loss.correct;
+        sums[2] += pass.batch;
+        batch->count = 0;
     }
-    return trainer->batch.count > 0 ? trainer_test_batch(trainer, sums) : 0;
+    return 0;
 }
 
-/* A rank that fails says why; the others learn of it by the sum. */
-int trainer_test(struct trainer *trainer, struct report_result *result)
+/*
+ * A test of the whole test set, divided among the ranks, each sample once. A rank that fails says
+ * why; the others learn of it by the sum.
+ */
+static int trainer_test(struct trainer *trainer, struct report_result *result)
 {
     const double began = comm_now();
     double sums[3] = {0.0, 0.0, 0.0};
@@ -586,7 +520,11 @@ int trainer_test(struct trainer *trainer, struct report_result *result)
             return -1;
         records_share(trainer->records.to, whole.share);
     }
-    return trainer_records_test(trainer, result);
+    return records_test(trainer->records.to, &(struct record_test){.step = trainer->step,
+                                                                   .epoch = trainer->epoch,
+                                                                   .loss = result->loss,
+                                                                   .correct = result->correct,
+                                                                   .count = result->count});
 }
 
 /* Brings the weights to the host, for the file that follows as well. */
@@ -630,12 +568,16 @@ static bool trainer_is_enough(const struct trainer *trainer)
  */
 static int trainer_learn(struct trainer *trainer, struct report_result *result)
 {
-    bool better;
+    bool better = false;
 
     if (trainer_epoch(trainer, result) < 0 || trainer_test(trainer, result) < 0 ||
         trainer_check_hash(trainer) < 0)
         return -1;
-    better = trainer->samples == 0 && trainer_improves(trainer, result->loss);
+    if (trainer->samples == 0) {
+        better = trainer->tests++ == 0 || result->loss < trainer->best;
+        trainer->best = better ? result->loss : trainer->best;
+        trainer->idle = better ? 0 : trainer->idle + 1;
+    }
     if (trainer_keep(trainer) < 0)
         return -1;
     return better && trainer->options->save_best ? trainer_save(trainer, "_best") : 0;
@@ -661,11 +603,8 @@ int trainer_run(struct trainer *trainer)
         report_enough(&trainer->report, trainer->idle, trainer->best);
     if (!tested && (trainer_test(trainer, &result) < 0 || trainer_check_hash(trainer) < 0))
         return -1;
-    if (trainer_keep_check(trainer) < 0)
-        return -1;
-    if (options->save_model && trainer_save(trainer, "") < 0)
-        return -1;
-    if (trainer_measure(trainer, trainer->began, trainer->communicated, &result) < 0)
+    if (trainer_keep_check(trainer) < 0 || (options->save_model && trainer_save(trainer, "") < 0) ||
+        trainer_measure(trainer, trainer->began, trainer->communicated, &result) < 0)
         return -1;
     records_share(trainer->records.to, result.share);
     report_end(&trainer->report, &result, dist_get_backend(trainer->comm->group),

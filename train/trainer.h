@@ -25,23 +25,14 @@
  */
 enum { TRAINER_MICRO_BATCHES = 8 };
 
-/* Where the time of this run's steps went, in seconds. */
-struct trainer_times {
-    double data;    /* fetching samples */
-    double compute; /* forward and backward; communication runs beside it */
-    double forward; /* of it; a GPU does not tell */
-    double exposed; /* waiting for communication that nothing hid, and for slower ranks */
-    double update;  /* the optimizer */
-};
-
 /* What --metrics and its like keep of this run. */
 struct trainer_records {
     struct records *to; /* NULL: nothing */
     struct record_fact *settings;
-    struct trainer_times told; /* up to the last step that was told */
-    double since;              /* when that ended */
-    double mark;               /* when the pass at hand began */
-    enum record_part pass;     /* which one; RECORD_PARTS: none yet */
+    double told[RECORD_IN_STEP]; /* the times up to the last step that was told */
+    double since;                /* when that ended */
+    double mark;                 /* when the pass at hand began */
+    enum record_part pass;       /* which one; RECORD_PARTS: none yet */
 };
 
 struct trainer {
@@ -49,16 +40,16 @@ struct trainer {
     struct comm *comm;
     struct dataset train, test;
     dist_sampler *sampler;
-    struct loader *loader; /* of the training samples */
-    int64_t begun;         /* steps done when its epoch began */
-    struct batch batch;    /* of test samples */
-    struct model *model;   /* the host's copy of the weights; for the CPU the only one */
-    struct device *device; /* where gradients and updates are computed */
-    dist_ddp *ddp;         /* who averages the gradients; */
-    dist_zero *zero;       /* with --zero: and updates the parameters */
-    bool failed;           /* a gradient could not go on its way: failure_text says why */
-    struct trainer_times times;
-    int micro_batches; /* of this rank in a step; 1 without --reproducible */
+    struct loader *loader;      /* of the training samples */
+    int64_t begun;              /* steps done when its epoch began */
+    struct batch batch;         /* of test samples */
+    struct model *model;        /* the host's copy of the weights; for the CPU the only one */
+    struct device *device;      /* where gradients and updates are computed */
+    dist_ddp *ddp;              /* who averages the gradients; */
+    dist_zero *zero;            /* with --zero: and updates the parameters */
+    bool failed;                /* a gradient could not go on its way: failure_text says why */
+    double times[RECORD_PARTS]; /* of this run, in seconds; a GPU has no RECORD_FORWARD */
+    int micro_batches;          /* of this rank in a step; 1 without --reproducible */
     struct report report;
     struct trainer_records records;
     FILE *loss_log;      /* rank 0's; NULL: none */
@@ -103,9 +94,6 @@ int trainer_gradients(struct trainer *trainer, int64_t step);
 int trainer_ddp_finish(struct trainer *trainer);
 int trainer_update(struct trainer *trainer);
 
-/* Samples of this rank in a step, but for the last one of an epoch. */
-int64_t trainer_step_samples(const struct trainer *trainer);
-
 /*
  * Who averages the gradients. To open it makes the weights rank 0's. Both are collective; the
  * second accepts a trainer that has none.
@@ -117,21 +105,10 @@ int trainer_ddp_sync(struct trainer *trainer);
 struct model_listener trainer_ddp_listener(struct trainer *trainer, bool last);
 
 /*
- * The same with --zero, where the step updates the parameters too. The model's weights are the
- * dist_zero's from open to close, and on one machine all ranks' together. keep gathers the
- * optimizer's state for a file, to rank 0's trainer->kept; collective, without --zero nothing.
+ * With --zero: gathers the optimizer's state for a file, to rank 0's trainer->kept; collective.
+ * Without --zero nothing.
  */
-int trainer_zero_open(struct trainer *trainer);
-int trainer_zero_close(struct trainer *trainer);
-int trainer_zero_finish(struct trainer *trainer);
 int trainer_zero_keep(struct trainer *trainer);
-
-/*
- * The parts of a run. An epoch: all its steps, or until --max-steps. A test: the whole test
- * set, divided among the ranks, each sample once.
- */
-int trainer_epoch(struct trainer *trainer, struct report_result *result);
-int trainer_test(struct trainer *trainer, struct report_result *result);
 
 /*
  * --checkpoint and --resume: files of the whole training, which the first rank writes and reads.
@@ -151,27 +128,11 @@ int trainer_keep_close(struct trainer *trainer); /* -1: a file could not be writ
  */
 int trainer_records_open(struct trainer *trainer);
 int trainer_records_start(struct trainer *trainer);
-void trainer_records_epoch(struct trainer *trainer);
 int trainer_records_step(struct trainer *trainer);
-int trainer_records_test(struct trainer *trainer, const struct report_result *result);
 int trainer_records_end(struct trainer *trainer);
 void trainer_records_close(struct trainer *trainer);
 
 /* This rank was at that part of a step since `began`, and is done with it. */
 void trainer_spent(struct trainer *trainer, enum record_part part, double began);
-
-/* The passes of the step at hand: before the first, when one begins, after the last. */
-void trainer_passes_begin(struct trainer *trainer);
-void trainer_passes_turn(void *trainer, bool backward);
-void trainer_passes_end(struct trainer *trainer);
-
-/* The learning rate of the step at hand, as --schedule and --warmup have it. */
-double trainer_rate(const struct trainer *trainer);
-
-/* Whether this test's loss is the smallest so far. */
-bool trainer_improves(struct trainer *trainer, double loss);
-
-/* A pass over a batch. */
-struct pass trainer_pass(const struct trainer *trainer, const struct batch *batch, bool training);
 
 #endif

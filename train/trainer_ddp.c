@@ -23,20 +23,6 @@ static int zero_step(void *arg, const struct dist_zero_slice *from)
     return 0;
 }
 
-static struct dist_zero_options zero_options(struct trainer *trainer)
-{
-    struct dist_zero_options options = DIST_ZERO_OPTIONS_INIT;
-
-    options.bucket_bytes = (size_t)(trainer->options->bucket_mb * (1 << 20));
-    if (options.bucket_bytes > 0 && options.bucket_bytes < 1 << 20)
-        options.first_bucket_bytes = options.bucket_bytes;
-    options.max_norm = trainer->options->clip;
-    options.state_floats = trainer->device->optimizer_states;
-    options.step = zero_step;
-    options.step_arg = trainer;
-    return options;
-}
-
 /* What a file had of the optimizer, which rank 0 has read, or what goes there. */
 static int zero_state(struct trainer *trainer, bool save)
 {
@@ -55,22 +41,22 @@ static int zero_state(struct trainer *trainer, bool save)
     return 0;
 }
 
-static void zero_report(const struct trainer *trainer)
-{
-    const size_t state = (size_t)trainer->device->optimizer_states * sizeof(float);
-    struct dist_zero_stats stats = {.size = sizeof(stats)};
-
-    if (dist_zero_get_stats(trainer->zero, &stats) == DIST_OK)
-        report_shares(&trainer->report, stats.state_bytes, state * trainer->model->parameters,
-                      stats.sharers);
-}
-
-int trainer_zero_open(struct trainer *trainer)
+/* The model's weights are the dist_zero's from now on, and on one machine all ranks' together. */
+static int zero_open(struct trainer *trainer)
 {
     struct model *model = trainer->model;
-    const struct dist_zero_options options = zero_options(trainer);
+    const int states = trainer->device->optimizer_states;
+    struct dist_zero_options options = DIST_ZERO_OPTIONS_INIT;
     struct dist_zero_parameter parameters[MODEL_MAX_TENSORS];
+    struct dist_zero_stats stats = {.size = sizeof(stats)};
 
+    options.bucket_bytes = (size_t)(trainer->options->bucket_mb * (1 << 20));
+    if (options.bucket_bytes > 0 && options.bucket_bytes < 1 << 20)
+        options.first_bucket_bytes = options.bucket_bytes;
+    options.max_norm = trainer->options->clip;
+    options.state_floats = states;
+    options.step = zero_step;
+    options.step_arg = trainer;
     for (int i = 0; i < model->tensor_count; i++) {
         const struct model_tensor *tensor = &model->tensors[i];
 
@@ -85,20 +71,14 @@ int trainer_zero_open(struct trainer *trainer)
                          &trainer->zero) < 0)
         return failure_dist("receiving the parameters of rank 0");
     model_move(model, dist_zero_values(trainer->zero, 0));
-    zero_report(trainer);
+    if (dist_zero_get_stats(trainer->zero, &stats) == DIST_OK)
+        report_shares(&trainer->report, stats.state_bytes,
+                      (size_t)states * sizeof(float) * model->parameters, stats.sharers);
     return trainer->resumed ? zero_state(trainer, false) : 0;
 }
 
-int trainer_zero_close(struct trainer *trainer)
-{
-    dist_zero *zero = trainer->zero;
-
-    trainer->zero = NULL;
-    return dist_zero_destroy(zero) < 0 ? failure_dist("the end of the training") : 0;
-}
-
 /* Waiting for other ranks is what communication costs; the rest is the optimizer's. */
-int trainer_zero_finish(struct trainer *trainer)
+static int zero_finish(struct trainer *trainer)
 {
     struct dist_zero_stats before = {.size = sizeof(before)}, after = {.size = sizeof(after)};
     dist_status status;
@@ -106,8 +86,8 @@ int trainer_zero_finish(struct trainer *trainer)
     dist_zero_get_stats(trainer->zero, &before);
     status = dist_zero_finish(trainer->zero);
     dist_zero_get_stats(trainer->zero, &after);
-    trainer->times.exposed += after.waited - before.waited;
-    trainer->times.update += after.worked - before.worked;
+    trainer->times[RECORD_WAIT] += after.waited - before.waited;
+    trainer->times[RECORD_UPDATE] += after.worked - before.worked;
     trainer->norm = after.norm;
     return status < 0 ? failure_dist("averaging the gradients and updating the parameters") : 0;
 }
@@ -162,7 +142,7 @@ int trainer_ddp_open(struct trainer *trainer)
     int count;
 
     if (trainer->options->zero)
-        return trainer_zero_open(trainer);
+        return zero_open(trainer);
     count = ddp_list(trainer, parameters);
     options.wire = ddp_wire(trainer->options->wire);
     options.bucket_bytes = (size_t)(trainer->options->bucket_mb * (1 << 20));
@@ -178,11 +158,12 @@ int trainer_ddp_open(struct trainer *trainer)
 int trainer_ddp_close(struct trainer *trainer)
 {
     dist_ddp *ddp = trainer->ddp;
+    dist_zero *zero = trainer->zero;
+    const dist_status status = zero ? dist_zero_destroy(zero) : dist_ddp_destroy(ddp);
 
-    if (trainer->zero)
-        return trainer_zero_close(trainer);
     trainer->ddp = NULL;
-    return dist_ddp_destroy(ddp) < 0 ? failure_dist("the end of the training") : 0;
+    trainer->zero = NULL;
+    return status < 0 ? failure_dist("the end of the training") : 0;
 }
 
 /* A dist_zero knows of parameters alone. */
@@ -211,28 +192,27 @@ static void ddp_ready(void *arg, int tensor)
     trainer->failed = status < 0 && failure_dist("averaging the gradients") < 0;
 }
 
+/* A pass begins on the CPU. */
+static void ddp_begins(void *arg, bool backward)
+{
+    struct trainer *trainer = arg;
+
+    if (trainer->records.pass != RECORD_PARTS)
+        trainer_spent(trainer, trainer->records.pass, trainer->records.mark);
+    trainer->records.mark = comm_now();
+    trainer->records.pass = backward ? RECORD_BACKWARD : RECORD_FORWARD;
+}
+
 struct model_listener trainer_ddp_listener(struct trainer *trainer, bool last)
 {
     const bool listens = last && (trainer->ddp || trainer->zero) && !trainer->options->reproducible;
 
-    return (struct model_listener){listens ? ddp_ready : NULL, trainer, trainer_passes_turn};
-}
-
-/* What stands behind the sums with --reproducible is no gradient, and the ddp would count it. */
-static int ddp_clip(struct trainer *trainer)
-{
-    const double most = trainer->options->clip;
-
-    if (trainer->options->reproducible)
-        trainer->norm = optimizer_clip(most, trainer->device->sums, trainer->model->parameters);
-    else if (dist_ddp_clip(trainer->ddp, most, &trainer->norm) < 0)
-        return failure_dist("--clip");
-    return 0;
+    return (struct model_listener){listens ? ddp_ready : NULL, trainer, ddp_begins};
 }
 
 int trainer_ddp_finish(struct trainer *trainer)
 {
-    const double start = comm_now();
+    const double start = comm_now(), most = trainer->options->clip;
     dist_status status;
 
     if (trainer->options->reproducible) {
@@ -242,10 +222,18 @@ int trainer_ddp_finish(struct trainer *trainer)
     if (trainer->failed)
         return -1;
     if (trainer->zero)
-        return trainer_zero_finish(trainer);
+        return zero_finish(trainer);
     status = dist_ddp_finish(trainer->ddp);
     trainer_spent(trainer, RECORD_WAIT, start);
     if (status < 0)
         return failure_dist("averaging the gradients");
-    return trainer->options->clip > 0.0 ? ddp_clip(trainer) : 0;
+    if (most <= 0.0)
+        return 0;
+    /* What stands behind the sums with --reproducible is no gradient, and the ddp would count it.
+     */
+    if (trainer->options->reproducible)
+        trainer->norm = optimizer_clip(most, trainer->device->sums, trainer->model->parameters);
+    else if (dist_ddp_clip(trainer->ddp, most, &trainer->norm) < 0)
+        return failure_dist("--clip");
+    return 0;
 }

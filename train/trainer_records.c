@@ -1,22 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One rank's training: telling its records what happens. */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "failure.h"
 #include "trainer.h"
 
-_Static_assert((int)RECORDS_AHEAD >= (int)DEVICE_AHEAD, "losses come so late");
-
-/* Bytes of the text of why it failed. */
-#define TRAINER_CAUSE 1024
-
-/* ---- opening and closing ---- */
-
-static bool trainer_has_records(const struct options *options)
-{
-    return options->metrics || options->tensorboard || options->report || options->trace;
-}
+static_assert((int)RECORDS_AHEAD >= (int)DEVICE_AHEAD, "losses come so late");
 
 int trainer_records_open(struct trainer *trainer)
 {
@@ -37,7 +29,7 @@ int trainer_records_open(struct trainer *trainer)
         .world = trainer->comm->world,
     };
 
-    if (!trainer_has_records(options))
+    if (!options->metrics && !options->tensorboard && !options->report && !options->trace)
         return 0;
     trainer->records.settings = calloc((size_t)count, sizeof(*trainer->records.settings));
     if (!trainer->records.settings)
@@ -71,7 +63,7 @@ int trainer_records_end(struct trainer *trainer)
 /* What is written now may fail too: that is not why the training did. */
 void trainer_records_close(struct trainer *trainer)
 {
-    char failed[TRAINER_CAUSE];
+    char failed[1024];
 
     snprintf(failed, sizeof(failed), "%s", failure_text());
     records_close(trainer->records.to, failed);
@@ -79,53 +71,12 @@ void trainer_records_close(struct trainer *trainer)
     trainer->records = (struct trainer_records){.to = NULL};
 }
 
-/* ---- the times of a step ---- */
-
 void trainer_spent(struct trainer *trainer, enum record_part part, double began)
 {
     const double ended = comm_now();
-    struct trainer_times *times = &trainer->times;
 
-    if (part == RECORD_DATA)
-        times->data += ended - began;
-    else if (part == RECORD_WAIT)
-        times->exposed += ended - began;
-    else if (part == RECORD_UPDATE)
-        times->update += ended - began;
-    else if (part == RECORD_FORWARD || part == RECORD_BACKWARD)
-        times->compute += ended - began;
-    if (part == RECORD_FORWARD)
-        times->forward += ended - began;
+    trainer->times[part] += ended - began;
     records_span(trainer->records.to, part, trainer->step + 1, 0, began, ended);
-}
-
-void trainer_passes_begin(struct trainer *trainer)
-{
-    trainer->records.mark = comm_now();
-    trainer->records.pass = RECORD_PARTS;
-}
-
-void trainer_passes_turn(void *arg, bool backward)
-{
-    struct trainer *trainer = arg;
-
-    if (trainer->records.pass != RECORD_PARTS)
-        trainer_spent(trainer, trainer->records.pass, trainer->records.mark);
-    trainer->records.mark = comm_now();
-    trainer->records.pass = backward ? RECORD_BACKWARD : RECORD_FORWARD;
-}
-
-/* A device that does not tell passes apart has all of it in one. */
-void trainer_passes_end(struct trainer *trainer)
-{
-    trainer_spent(trainer, RECORD_BACKWARD, trainer->records.mark);
-}
-
-/* ---- steps and tests ---- */
-
-void trainer_records_epoch(struct trainer *trainer)
-{
-    trainer->records.since = comm_now();
 }
 
 /* The buckets that travelled in this step, for the timeline. */
@@ -144,39 +95,22 @@ static void trainer_record_buckets(struct trainer *trainer)
 
 int trainer_records_step(struct trainer *trainer)
 {
-    const struct trainer_times *now = &trainer->times, *told = &trainer->records.told;
-    const double forward = now->forward - told->forward, ended = comm_now();
-    const struct record_step step = {
+    const double ended = comm_now();
+    struct record_step step = {
         .step = trainer->step,
         .epoch = trainer->epoch + 1,
         .samples = trainer->taken * trainer->comm->world,
         .lr = trainer->lr,
         .seconds = ended - trainer->records.since,
-        .parts = {[RECORD_DATA] = now->data - told->data,
-                  [RECORD_FORWARD] = forward,
-                  [RECORD_BACKWARD] = now->compute - told->compute - forward,
-                  [RECORD_WAIT] = now->exposed - told->exposed,
-                  [RECORD_UPDATE] = now->update - told->update},
     };
 
     if (!trainer->records.to)
         return 0;
-    trainer->records.told = *now;
+    for (int i = 0; i < RECORD_IN_STEP; i++)
+        step.parts[i] = trainer->times[i] - trainer->records.told[i];
+    memcpy(trainer->records.told, trainer->times, sizeof(trainer->records.told));
     trainer->records.since = ended;
     if (trainer->options->trace)
         trainer_record_buckets(trainer);
     return records_step(trainer->records.to, &step);
-}
-
-int trainer_records_test(struct trainer *trainer, const struct report_result *result)
-{
-    const struct record_test test = {
-        .step = trainer->step,
-        .epoch = trainer->epoch,
-        .loss = result->loss,
-        .correct = result->correct,
-        .count = result->count,
-    };
-
-    return records_test(trainer->records.to, &test);
 }
