@@ -13,27 +13,7 @@
 
 #include "failure.h"
 
-/* ---- CRC-32C, a bit at a time: records are a hundred bytes ---- */
-
-uint32_t crc32c(const void *bytes, size_t size)
-{
-    const uint8_t *at = bytes;
-    uint32_t crc = 0xffffffff;
-
-    while (size-- > 0) {
-        crc ^= *at++;
-        for (int bit = 0; bit < 8; bit++)
-            crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78 : 0);
-    }
-    return ~crc;
-}
-
-uint32_t crc32c_masked(const void *bytes, size_t size)
-{
-    const uint32_t crc = crc32c(bytes, size);
-
-    return (crc >> 15 | crc << 17) + 0xa282ead8;
-}
+/* ---- --tensorboard ---- */
 
 /*
  * TensorBoard's file: records of
@@ -51,7 +31,7 @@ uint32_t crc32c_masked(const void *bytes, size_t size)
 
 enum { EVENTS_SCALARS = 16, EVENTS_TAG = 64 };
 
-/* Room for the largest event: a tag with its number, so many times, and some bytes more. */
+/* Room for the largest record: a tag with its number, so many times, and some bytes more. */
 enum { EVENTS_BYTES = EVENTS_SCALARS * (EVENTS_TAG + 16) + 64 };
 
 /* Kinds of values. */
@@ -123,43 +103,48 @@ static void message_begin(struct message *message, int64_t step)
     message_int(message, 2, step);
 }
 
-/* A record, in one write. */
-static int events_write(struct events *events, const struct message *event)
+/* CRC-32C, a bit at a time: records are a hundred bytes. */
+uint32_t crc32c(const void *bytes, size_t size)
 {
-    struct message frame = {.size = 0};
-    int result;
+    const uint8_t *at = bytes;
+    uint32_t crc = 0xffffffff;
 
-    message_little(&frame, event->size, 8);
-    message_little(&frame, crc32c_masked(frame.bytes, 8), 4);
-    result = fwrite(frame.bytes, 1, frame.size, events->file) == frame.size &&
-             fwrite(event->bytes, 1, event->size, events->file) == event->size;
-    frame.size = 0;
-    message_little(&frame, crc32c_masked(event->bytes, event->size), 4);
-    result = result && fwrite(frame.bytes, 1, frame.size, events->file) == frame.size &&
-             fflush(events->file) == 0;
-    return result ? 0 : failure("%s", strerror(errno));
+    while (size-- > 0) {
+        crc ^= *at++;
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78 : 0);
+    }
+    return ~crc;
 }
 
-static int events_begin(struct events *events, int64_t step, int resumed)
+/* The checksum turned and shifted, so that a record may hold checksums itself. */
+static void message_checksum(struct message *message, const struct message *of)
+{
+    const uint32_t crc = crc32c(of->bytes, of->size);
+
+    message_little(message, (crc >> 15 | crc << 17) + 0xa282ead8, 4);
+}
+
+/* A record, in one write. */
+static int events_write(FILE *file, const struct message *event)
+{
+    struct message record = {.size = 0};
+
+    message_little(&record, event->size, 8);
+    message_checksum(&record, &record);
+    memcpy(record.bytes + record.size, event->bytes, event->size);
+    record.size += event->size;
+    message_checksum(&record, event);
+    return fwrite(record.bytes, 1, record.size, file) == record.size && fflush(file) == 0
+               ? 0
+               : failure("%s", strerror(errno));
+}
+
+int events_open(const char *folder, int64_t step, int resumed, FILE **file_p)
 {
     static const char version[] = "brain.Event:2";
-    struct message event, session = {.size = 0};
-
-    message_begin(&event, 0);
-    message_bytes(&event, 3, version, sizeof(version) - 1);
-    if (events_write(events, &event) < 0)
-        return -1;
-    if (!resumed)
-        return 0;
-    message_int(&session, 1, 1);
-    message_begin(&event, step + 1);
-    message_bytes(&event, 7, session.bytes, session.size);
-    return events_write(events, &event);
-}
-
-int events_open(const char *folder, int64_t step, int resumed, struct events *events)
-{
     char path[PATH_MAX], host[HOST_NAME_MAX + 1] = "";
+    struct message event, session = {.size = 0};
 
     if (mkdir(folder, 0777) < 0 && errno != EEXIST)
         return failure("%s", strerror(errno));
@@ -167,14 +152,22 @@ int events_open(const char *folder, int64_t step, int resumed, struct events *ev
     if (snprintf(path, sizeof(path), "%s/events.out.tfevents.%lld.%s.%ld", folder,
                  (long long)time(NULL), host, (long)getpid()) >= (int)sizeof(path))
         return failure("%s", strerror(ENAMETOOLONG));
-    events->file = fopen(path, "wxe");
-    if (!events->file)
+    *file_p = fopen(path, "wxe");
+    if (!*file_p)
         return failure("%s", strerror(errno));
-    return events_begin(events, step, resumed);
+    message_begin(&event, 0);
+    message_bytes(&event, 3, version, sizeof(version) - 1);
+    if (events_write(*file_p, &event) < 0)
+        return -1;
+    if (!resumed)
+        return 0;
+    message_int(&session, 1, 1);
+    message_begin(&event, step + 1);
+    message_bytes(&event, 7, session.bytes, session.size);
+    return events_write(*file_p, &event);
 }
 
-int events_scalars(struct events *events, int64_t step, const struct events_scalar *scalars,
-                   int count)
+int events_scalars(FILE *file, int64_t step, const struct events_scalar *scalars, int count)
 {
     struct message event, summary = {.size = 0}, value;
 
@@ -186,106 +179,81 @@ int events_scalars(struct events *events, int64_t step, const struct events_scal
     }
     message_begin(&event, step);
     message_bytes(&event, 5, summary.bytes, summary.size);
-    return events_write(events, &event);
-}
-
-int events_close(struct events *events)
-{
-    FILE *file = events->file;
-
-    events->file = NULL;
-    return !file || fclose(file) == 0 ? 0 : failure("%s", strerror(errno));
+    return events_write(file, &event);
 }
 
 /* ---- --metrics: lines of JSON, in one write each ---- */
 
-static int metrics_flush(const struct metrics *metrics)
-{
-    return fflush(metrics->file) == 0 ? 0 : failure("%s", strerror(errno));
-}
-
 /* JSON has no number for what is not finite. */
-static void metrics_number(const struct metrics *metrics, const char *name, double value)
+static void metrics_number(FILE *file, const char *name, double value)
 {
     if (isfinite(value))
-        fprintf(metrics->file, ", \"%s\": %.9g", name, value);
+        fprintf(file, ", \"%s\": %.9g", name, value);
     else
-        fprintf(metrics->file, ", \"%s\": null", name);
+        fprintf(file, ", \"%s\": null", name);
 }
 
-static void metrics_begin(const struct metrics *metrics, const char *event, int64_t step,
-                          int64_t epoch)
+static void metrics_begin(FILE *file, const char *event, int64_t step, int64_t epoch)
 {
     struct timespec now;
 
     clock_gettime(CLOCK_REALTIME, &now);
-    fprintf(metrics->file,
-            "{\"event\": \"%s\", \"time\": %.6f, \"step\": %" PRId64 ", \"epoch\": %" PRId64, event,
-            (double)now.tv_sec + 1e-9 * (double)now.tv_nsec, step, epoch);
+    fprintf(file, "{\"event\": \"%s\", \"time\": %.6f, \"step\": %" PRId64 ", \"epoch\": %" PRId64,
+            event, (double)now.tv_sec + 1e-9 * (double)now.tv_nsec, step, epoch);
 }
 
-static int metrics_end(const struct metrics *metrics)
+static int metrics_end(FILE *file)
 {
-    fputs("}\n", metrics->file);
-    return metrics_flush(metrics);
+    fputs("}\n", file);
+    return fflush(file) == 0 ? 0 : failure("%s", strerror(errno));
 }
 
-/* Whether the last byte of the file is that of a whole line. */
-static bool metrics_is_whole(FILE *file)
+int metrics_open(const char *path, const struct records_setup *setup, FILE **file_p)
 {
-    return fseek(file, -1, SEEK_END) < 0 || getc(file) == '\n';
-}
+    FILE *file = fopen(path, setup->resumed ? "a+e" : "we");
 
-static int metrics_start(struct metrics *metrics, const struct records_setup *setup)
-{
-    metrics_begin(metrics, setup->resumed ? "resume" : "start", setup->step, 0);
-    fprintf(metrics->file, ", \"world_size\": %d", setup->world);
-    return metrics_end(metrics);
-}
-
-int metrics_open(const char *path, const struct records_setup *setup, struct metrics *metrics)
-{
-    metrics->file = fopen(path, setup->resumed ? "a+e" : "we");
-    if (!metrics->file)
+    *file_p = file;
+    if (!file)
         return failure("%s", strerror(errno));
-    if (setup->resumed && !metrics_is_whole(metrics->file)) {
-        fseek(metrics->file, 0, SEEK_END);
-        fputc('\n', metrics->file);
+    if (setup->resumed && fseek(file, -1, SEEK_END) == 0 && getc(file) != '\n') {
+        fseek(file, 0, SEEK_END);
+        fputc('\n', file);
     }
-    return metrics_start(metrics, setup);
+    metrics_begin(file, setup->resumed ? "resume" : "start", setup->step, 0);
+    fprintf(file, ", \"world_size\": %d", setup->world);
+    return metrics_end(file);
 }
 
-int metrics_step(struct metrics *metrics, const struct record_step *step, double loss, int steps)
+int metrics_step(FILE *file, const struct record_step *step, double loss, int steps)
 {
-    metrics_begin(metrics, "step", step->step, step->epoch);
-    fprintf(metrics->file, ", \"steps\": %d, \"samples\": %" PRId64, steps, step->samples);
-    metrics_number(metrics, "loss", loss);
-    metrics_number(metrics, "lr", step->lr);
-    metrics_number(metrics, "samples_per_s", (double)step->samples / step->seconds);
-    metrics_number(metrics, "step_s", step->seconds / steps);
+    metrics_begin(file, "step", step->step, step->epoch);
+    fprintf(file, ", \"steps\": %d, \"samples\": %" PRId64, steps, step->samples);
+    metrics_number(file, "loss", loss);
+    metrics_number(file, "lr", step->lr);
+    metrics_number(file, "samples_per_s", (double)step->samples / step->seconds);
+    metrics_number(file, "step_s", step->seconds / steps);
     for (int i = 0; i < RECORD_IN_STEP; i++) {
         char name[32];
 
-        snprintf(name, sizeof(name), "%s_s", record_part_name((enum record_part)i));
-        metrics_number(metrics, name, step->parts[i] / steps);
+        snprintf(name, sizeof(name), "%s_s", record_part_names[i]);
+        metrics_number(file, name, step->parts[i] / steps);
     }
-    return metrics_end(metrics);
+    return metrics_end(file);
 }
 
-int metrics_test(struct metrics *metrics, const struct record_test *test)
+int metrics_test(FILE *file, const struct record_test *test)
 {
-    metrics_begin(metrics, "test", test->step, test->epoch);
-    metrics_number(metrics, "loss", test->loss);
-    metrics_number(metrics, "accuracy", (double)test->correct / (double)test->count);
-    fprintf(metrics->file, ", \"correct\": %" PRId64 ", \"count\": %" PRId64, test->correct,
-            test->count);
-    return metrics_end(metrics);
+    metrics_begin(file, "test", test->step, test->epoch);
+    metrics_number(file, "loss", test->loss);
+    metrics_number(file, "accuracy", (double)test->correct / (double)test->count);
+    fprintf(file, ", \"correct\": %" PRId64 ", \"count\": %" PRId64, test->correct, test->count);
+    return metrics_end(file);
 }
 
-int metrics_close(struct metrics *metrics)
+int metrics_close(FILE **file_p)
 {
-    FILE *file = metrics->file;
+    FILE *file = *file_p;
 
-    metrics->file = NULL;
+    *file_p = NULL;
     return !file || fclose(file) == 0 ? 0 : failure("%s", strerror(errno));
 }

@@ -45,7 +45,9 @@ static dist_status balance_compare(struct balance *balance, dist_group *group)
     return status;
 }
 
-static void balance_add(struct balance_rank *own, const struct record_step *step)
+/* Collective once in BALANCE_ROOM steps. */
+static dist_status balance_step(struct balance *balance, dist_group *group,
+                                const struct record_step *step)
 {
     static const enum balance_part parts[RECORD_IN_STEP] = {
         [RECORD_DATA] = BALANCE_DATA,         [RECORD_FORWARD] = BALANCE_FORWARD,
@@ -57,27 +59,12 @@ static void balance_add(struct balance_rank *own, const struct record_step *step
     for (int i = 0; i < RECORD_IN_STEP; i++) {
         other -= step->parts[i];
         if (parts[i] != BALANCE_PARTS)
-            own->seconds[parts[i]] += step->parts[i];
+            balance->own.seconds[parts[i]] += step->parts[i];
     }
-    own->seconds[BALANCE_OTHER] += other > 0 ? other : 0;
-    own->steps++;
-}
-
-dist_status balance_step(struct balance *balance, dist_group *group, const struct record_step *step)
-{
-    balance_add(&balance->own, step);
+    balance->own.seconds[BALANCE_OTHER] += other > 0 ? other : 0;
+    balance->own.steps++;
     balance->waits[balance->pending++] = (float)step->parts[RECORD_WAIT];
     return balance->pending == BALANCE_ROOM ? balance_compare(balance, group) : DIST_OK;
-}
-
-dist_status balance_gather(struct balance *balance, dist_group *group)
-{
-    dist_status status = balance_compare(balance, group);
-
-    if (status == DIST_OK)
-        status = dist_all_gather(group, &balance->own, balance->ranks,
-                                 sizeof(balance->own) / sizeof(double), DIST_FLOAT64);
-    return status;
 }
 
 /* ---- the records ---- */
@@ -85,8 +72,7 @@ dist_status balance_gather(struct balance *balance, dist_group *group)
 struct records {
     struct records_setup setup;
     dist_group *group; /* NULL before records_start */
-    struct metrics metrics;
-    struct events events;
+    FILE *metrics, *events;
     struct trace trace;
     struct record_step pending[RECORDS_AHEAD]; /* steps without losses, from `first` on, around */
     int64_t first, steps;                      /* counted from the start of this run */
@@ -98,20 +84,13 @@ struct records {
     const char *lost;  /* the option of a file that is incomplete; NULL: all are complete */
 };
 
-const char *record_part_name(enum record_part part)
-{
-    static const char *const names[RECORD_PARTS] = {
-        [RECORD_DATA] = "data", [RECORD_FORWARD] = "forward", [RECORD_BACKWARD] = "backward",
-        [RECORD_WAIT] = "wait", [RECORD_UPDATE] = "update",   [RECORD_BUCKET] = "bucket",
-        [RECORD_TEST] = "test",
-    };
+const char *const record_part_names[RECORD_PARTS] = {
+    [RECORD_DATA] = "data", [RECORD_FORWARD] = "forward", [RECORD_BACKWARD] = "backward",
+    [RECORD_WAIT] = "wait", [RECORD_UPDATE] = "update",   [RECORD_BUCKET] = "bucket",
+    [RECORD_TEST] = "test",
+};
 
-    return part >= 0 && part < RECORD_PARTS ? names[part] : "?";
-}
-
-/* ---- what goes wrong ---- */
-
-/* At the start: it ends the job. */
+/* What goes wrong at the start ends the job. */
 static int records_refuse(const char *option, const char *path)
 {
     char why[512];
@@ -120,7 +99,7 @@ static int records_refuse(const char *option, const char *path)
     return failure("%s %s: %s", option, path, why);
 }
 
-/* Later: the training is worth more than its records, and goes on to its end. */
+/* Later the training is worth more than its records, and goes on to its end. */
 static void records_lose(struct records *records, const char *option, const char *path)
 {
     records->lost = option;
@@ -137,15 +116,13 @@ static void records_lose_metrics(struct records *records)
 static void records_lose_events(struct records *records)
 {
     records_lose(records, "--tensorboard", records->setup.tensorboard);
-    events_close(&records->events);
+    metrics_close(&records->events);
 }
 
 static int records_collective(dist_status status)
 {
     return status == DIST_OK ? 0 : failure_dist("the records of the ranks");
 }
-
-/* ---- the page ---- */
 
 static void records_write_page(struct records *records)
 {
@@ -170,63 +147,6 @@ static int records_open_page(struct records *records)
     return records->setup.rank == 0 ? page_write(page, records->setup.report) : 0;
 }
 
-/* The picture of dist_info topology. */
-static char *records_draw(const struct topology *topology)
-{
-    char *text = NULL;
-    size_t size;
-    FILE *to = open_memstream(&text, &size);
-
-    if (!to)
-        return NULL;
-    topology_draw(topology, to);
-    if (fclose(to) == 0)
-        return text;
-    free(text);
-    return NULL;
-}
-
-static int records_start_page(struct records *records)
-{
-    struct topology topology;
-    const dist_status status = topology_gather_group(records->group, &topology);
-
-    if (status == DIST_OK && records->setup.rank == 0)
-        records->page->topology = records_draw(&topology);
-    free(topology.machine);
-    free(topology.rank);
-    records->page->fact_count = host_facts(records->group, records->page->facts);
-    return records_collective(status);
-}
-
-/* ---- the trace ---- */
-
-/* It is written at the end; whether it can be is known now. */
-static int records_open_trace(struct records *records)
-{
-    if (trace_open(records->setup.world, &records->trace) < 0)
-        return -1;
-    return records->setup.rank == 0 ? file_can_replace(records->setup.trace) : 0;
-}
-
-static void records_end_trace(struct records *records, bool ended)
-{
-    dist_group *group = ended ? records->group : NULL;
-    dist_status status = DIST_OK;
-    int result = 0;
-
-    if (group)
-        status = clock_compare(group, records->trace.last);
-    if (status == DIST_OK && (group || records->setup.rank == 0))
-        result = trace_write(&records->trace, records->setup.trace, group, &status);
-    if (status != DIST_OK)
-        result = failure_dist("gathering it from the ranks");
-    if (result < 0 && records->setup.rank == 0)
-        records_lose(records, "--trace", records->setup.trace);
-}
-
-/* ---- all of them ---- */
-
 static int records_open_files(struct records *records)
 {
     const struct records_setup *setup = &records->setup;
@@ -239,7 +159,9 @@ static int records_open_files(struct records *records)
         return records_refuse("--tensorboard", setup->tensorboard);
     if (setup->report && records_open_page(records) < 0)
         return records_refuse("--report", setup->report);
-    if (setup->trace && records_open_trace(records) < 0)
+    /* It is written at the end; whether it can be is known now. */
+    if (setup->trace && (trace_open(setup->world, &records->trace) < 0 ||
+                         (first && file_can_replace(setup->trace) < 0)))
         return records_refuse("--trace", setup->trace);
     return 0;
 }
@@ -247,7 +169,7 @@ static int records_open_files(struct records *records)
 static void records_free(struct records *records)
 {
     metrics_close(&records->metrics);
-    events_close(&records->events);
+    metrics_close(&records->events);
     trace_close(&records->trace);
     if (records->page) {
         balance_close(&records->page->balance);
@@ -259,12 +181,8 @@ static void records_free(struct records *records)
 
 int records_open(const struct records_setup *setup, struct records **records_p)
 {
-    const bool any = setup->report || setup->trace || setup->metrics || setup->tensorboard;
-    struct records *records = any ? calloc(1, sizeof(*records)) : NULL;
+    struct records *records = calloc(1, sizeof(*records));
 
-    *records_p = NULL;
-    if (!any)
-        return 0;
     if (!records)
         return failure("out of memory for the records");
     records->setup = *setup;
@@ -274,6 +192,30 @@ int records_open(const struct records_setup *setup, struct records **records_p)
     }
     *records_p = records;
     return 0;
+}
+
+/* Rank 0 has the picture of dist_info topology. */
+static int records_start_page(struct records *records)
+{
+    struct topology topology;
+    const dist_status status = topology_gather_group(records->group, &topology);
+    size_t size;
+
+    if (status == DIST_OK && records->setup.rank == 0) {
+        char *text = NULL;
+        FILE *to = open_memstream(&text, &size);
+
+        if (to)
+            topology_draw(&topology, to);
+        if (to && fclose(to) == 0)
+            records->page->topology = text;
+        else
+            free(text);
+    }
+    free(topology.machine);
+    free(topology.rank);
+    records->page->fact_count = host_facts(records->group, records->page->facts);
+    return records_collective(status);
 }
 
 int records_start(struct records *records, dist_group *group)
@@ -304,37 +246,33 @@ bool records_is_due(const struct records *records, int64_t step)
 
 int records_step(struct records *records, const struct record_step *step)
 {
-    if (!records)
-        return 0;
     records->pending[records->steps++ % RECORDS_AHEAD] = *step;
     if (!records->page)
         return 0;
     return records_collective(balance_step(&records->page->balance, records->group, step));
 }
 
-static int records_step_events(struct records *records)
-{
-    const struct record_step *sum = &records->sum;
-    const struct events_scalar scalars[] = {
-        {"loss/train", records->losses / records->summed},
-        {"lr", sum->lr},
-        {"samples_per_s", (double)sum->samples / sum->seconds},
-    };
-
-    return events_scalars(&records->events, sum->step, scalars, 3);
-}
-
 /* The steps since the last line become one. */
 static void records_line(struct records *records)
 {
+    const struct record_step *sum = &records->sum;
+    double loss;
+
     if (records->summed == 0)
         return;
-    if (records->metrics.file &&
-        metrics_step(&records->metrics, &records->sum, records->losses / records->summed,
-                     records->summed) < 0)
+    loss = records->losses / records->summed;
+    if (records->metrics && metrics_step(records->metrics, sum, loss, records->summed) < 0)
         records_lose_metrics(records);
-    if (records->events.file && records_step_events(records) < 0)
-        records_lose_events(records);
+    if (records->events) {
+        const struct events_scalar scalars[] = {
+            {"loss/train", loss},
+            {"lr", sum->lr},
+            {"samples_per_s", (double)sum->samples / sum->seconds},
+        };
+
+        if (events_scalars(records->events, sum->step, scalars, 3) < 0)
+            records_lose_events(records);
+    }
     records->sum = (struct record_step){.step = 0};
     records->losses = 0;
     records->summed = 0;
@@ -362,21 +300,11 @@ void records_losses(struct records *records, const double *losses, int count)
     for (int i = 0; records && i < count && records->first < records->steps; i++) {
         const struct record_step *step = &records->pending[records->first++ % RECORDS_AHEAD];
 
-        if (records->metrics.file || records->events.file)
+        if (records->metrics || records->events)
             records_sum(records, step, losses[i]);
         if (records->page)
             page_add_step(records->page, step, losses[i]);
     }
-}
-
-static int records_test_events(struct records *records, const struct record_test *test)
-{
-    const struct events_scalar scalars[] = {
-        {"loss/test", test->loss},
-        {"accuracy", (double)test->correct / (double)test->count},
-    };
-
-    return events_scalars(&records->events, test->step, scalars, 2);
 }
 
 void records_share(struct records *records, double share)
@@ -387,26 +315,54 @@ void records_share(struct records *records, double share)
 
 int records_test(struct records *records, const struct record_test *test)
 {
+    const struct events_scalar scalars[] = {
+        {"loss/test", test->loss},
+        {"accuracy", (double)test->correct / (double)test->count},
+    };
+    struct balance *balance;
+    dist_status status;
+
     if (!records)
         return 0;
     records_line(records);
-    if (records->metrics.file && metrics_test(&records->metrics, test) < 0)
+    if (records->metrics && metrics_test(records->metrics, test) < 0)
         records_lose_metrics(records);
-    if (records->events.file && records_test_events(records, test) < 0)
+    if (records->events && events_scalars(records->events, test->step, scalars, 2) < 0)
         records_lose_events(records);
     if (!records->page)
         return 0;
     page_add_test(records->page, test);
-    if (records_collective(balance_gather(&records->page->balance, records->group)) < 0)
+    balance = &records->page->balance;
+    status = balance_compare(balance, records->group);
+    if (status == DIST_OK)
+        status = dist_all_gather(records->group, &balance->own, balance->ranks,
+                                 sizeof(balance->own) / sizeof(double), DIST_FLOAT64);
+    if (records_collective(status) < 0)
         return -1;
     records_write_page(records);
     return 0;
 }
 
+static void records_end_trace(struct records *records, bool ended)
+{
+    dist_group *group = ended ? records->group : NULL;
+    dist_status status = DIST_OK;
+    int result = 0;
+
+    if (group)
+        status = clock_compare(group, records->trace.last);
+    if (status == DIST_OK && (group || records->setup.rank == 0))
+        result = trace_write(&records->trace, records->setup.trace, group, &status);
+    if (status != DIST_OK)
+        result = failure_dist("gathering it from the ranks");
+    if (result < 0 && records->setup.rank == 0)
+        records_lose(records, "--trace", records->setup.trace);
+}
+
 /* Closing is when some file systems say that they are full. */
 int records_close(struct records *records, const char *failed)
 {
-    int result;
+    int result = 0;
 
     if (!records)
         return 0;
@@ -420,11 +376,10 @@ int records_close(struct records *records, const char *failed)
     }
     if (metrics_close(&records->metrics) < 0)
         records_lose(records, "--metrics", records->setup.metrics);
-    if (events_close(&records->events) < 0)
+    if (metrics_close(&records->events) < 0)
         records_lose(records, "--tensorboard", records->setup.tensorboard);
-    result = records->lost
-                 ? failure("%s: the file is incomplete: see the warning above", records->lost)
-                 : 0;
+    if (records->lost)
+        result = failure("%s: the file is incomplete: see the warning above", records->lost);
     records_free(records);
     return result;
 }

@@ -27,8 +27,8 @@ enum record_part {
 /* Parts that follow each other in a step: all before the buckets. */
 #define RECORD_IN_STEP RECORD_BUCKET
 
-/* A name of lower-case words. */
-const char *record_part_name(enum record_part part);
+/* Names of lower-case words. */
+extern const char *const record_part_names[RECORD_PARTS];
 
 /* One row of a table: "batch-size", "64". */
 struct record_fact {
@@ -69,8 +69,8 @@ struct records;
 
 /*
  * Makes the files, so that one that cannot be written is known before the training begins: then
- * -1, and the failure's text names option and file. Local. *records_p becomes NULL if
- * nothing is asked for; the functions below do nothing then.
+ * -1, and the failure's text names option and file. Local. With records NULL the functions below
+ * but records_step do nothing.
  */
 int records_open(const struct records_setup *setup, struct records **records_p);
 
@@ -151,12 +151,5 @@ struct balance {
 
 int balance_open(int world, struct balance *balance);
 void balance_close(struct balance *balance);
-
-/* Collective once in BALANCE_ROOM steps. */
-dist_status balance_step(struct balance *balance, dist_group *group,
-                         const struct record_step *step);
-
-/* Brings balance->ranks up to date. Collective. */
-dist_status balance_gather(struct balance *balance, dist_group *group);
 
 #endif

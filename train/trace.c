@@ -147,7 +147,7 @@ static void trace_event(const struct trace_track *track, const struct trace_span
 {
     const double began = clock_aligned(&track->first, &track->last, span->began);
     const double ended = clock_aligned(&track->first, &track->last, span->ended);
-    const char *name = record_part_name((enum record_part)span->part);
+    const char *name = (uint32_t)span->part < RECORD_PARTS ? record_part_names[span->part] : "?";
     const bool bucket = span->part == RECORD_BUCKET;
 
     fprintf(to, ",\n{\"ph\": \"X\", \"pid\": %d, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f, ",
