@@ -208,6 +208,11 @@ int checkpoint_save(const char *path, const struct model *model, int64_t epoch)
     return result;
 }
 
+static bool checkpoint_is_rest(const char *name)
+{
+    return strncmp(name, CHECKPOINT_REST, strlen(CHECKPOINT_REST)) == 0;
+}
+
 /* Whether the file's tensors are the model's. */
 static int checkpoint_match(const char *path, const struct tensors *file,
                             const struct tensors *model)
@@ -229,7 +234,7 @@ static int checkpoint_match(const char *path, const struct tensors *file,
         const char *name = file->tensors[i].name;
 
         if (!tensors_find(model, name) && file->tensors[i].width == sizeof(float) &&
-            strncmp(name, CHECKPOINT_REST, strlen(CHECKPOINT_REST)))
+            !checkpoint_is_rest(name))
             return failure("%s: there is a tensor %s in it: is it of another --arch?", path, name);
     }
     return 0;
@@ -260,25 +265,17 @@ static int checkpoint_match_rest(const char *path, const struct tensors *file,
     return 0;
 }
 
-/* Whether the file has an optimizer's state. */
-static bool checkpoint_is_whole(const struct tensors *file)
-{
-    for (int i = 0; i < file->count; i++) {
-        if (strncmp(file->tensors[i].name, CHECKPOINT_REST, strlen(CHECKPOINT_REST)) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* What is in the file, all of it checked, is taken over. */
 static int checkpoint_take(const char *path, const struct image *file, struct model *model,
                            struct checkpoint_rest *rest)
 {
     struct checkpoint_rest read = *rest;
-    const bool whole = rest->state && checkpoint_is_whole(&file->tensors);
+    bool whole = false; /* the file has an optimizer's state, and it is wanted */
     const struct tensor *state = NULL;
     static struct image expected; /* as in checkpoint_save */
 
+    for (int i = 0; rest->state && i < file->tensors.count; i++)
+        whole = whole || checkpoint_is_rest(file->tensors.tensors[i].name);
     checkpoint_list(model, &expected);
     if (checkpoint_match(path, &file->tensors, &expected.tensors) < 0 ||
         checkpoint_read_notes(path, &file->tensors, &read) < 0)
@@ -336,8 +333,8 @@ int folder_name(const char *folder, int64_t step, char path[FOLDER_PATH])
     return size < FOLDER_PATH ? 0 : failure("%s: the path is too long", folder);
 }
 
-/* The step that a name says; -1: it is no such name. Behind the number comes `ending`. */
-static int64_t folder_step(const char *name, const char *ending)
+/* The step that a name says; -1: it is no such name. */
+static int64_t folder_step(const char *name)
 {
     const size_t prefix = strlen(FOLDER_PREFIX);
     char *end;
@@ -346,7 +343,7 @@ static int64_t folder_step(const char *name, const char *ending)
     if (strncmp(name, FOLDER_PREFIX, prefix) != 0 || name[prefix] < '0' || name[prefix] > '9')
         return -1;
     step = strtoll(name + prefix, &end, 10);
-    return strcmp(end, ending) == 0 ? step : -1;
+    return strcmp(end, FOLDER_ENDING) == 0 ? step : -1;
 }
 
 int64_t folder_newest(const char *folder, int64_t below)
@@ -360,7 +357,7 @@ int64_t folder_newest(const char *folder, int64_t below)
         return -2;
     }
     while ((entry = readdir(list))) {
-        const int64_t step = folder_step(entry->d_name, FOLDER_ENDING);
+        const int64_t step = folder_step(entry->d_name);
 
         if (step > newest && step < below)
             newest = step;
@@ -369,38 +366,28 @@ int64_t folder_newest(const char *folder, int64_t below)
     return newest;
 }
 
-/* A draft of a step's file. */
-static bool folder_is_half(const char *name)
+/*
+ * Removes all but the `keep` newest of those up to the step of path, a file in such a folder, and
+ * the drafts of writers that were killed.
+ */
+static void folder_prune(const char *path, int keep)
 {
-    char base[NAME_MAX + 1];
-
-    snprintf(base, sizeof(base), "%.*s", (int)draft_base(name), name);
-    return folder_step(base, FOLDER_ENDING) >= 0;
-}
-
-/* Those of writers that live, of whatever process, stay. */
-static void folder_remove_halves(const char *folder)
-{
-    DIR *list = opendir(folder);
+    const char *slash = strrchr(path, '/');
+    char folder[FOLDER_PATH], old[FOLDER_PATH], base[NAME_MAX + 1];
     const struct dirent *entry;
+    int64_t step;
+    DIR *list;
 
+    snprintf(folder, sizeof(folder), "%.*s", (int)(slash + 1 - path), path);
+    list = opendir(folder);
     while (list && (entry = readdir(list))) {
-        if (folder_is_half(entry->d_name))
+        snprintf(base, sizeof(base), "%.*s", (int)draft_base(entry->d_name), entry->d_name);
+        if (folder_step(base) >= 0)
             draft_remove_dead(list, entry->d_name);
     }
     if (list)
         closedir(list);
-}
-
-void folder_prune(const char *path, int keep)
-{
-    const char *slash = strrchr(path, '/');
-    char folder[FOLDER_PATH], old[FOLDER_PATH];
-    int64_t step;
-
-    snprintf(folder, sizeof(folder), "%.*s", (int)(slash + 1 - path), path);
-    folder_remove_halves(folder);
-    step = folder_step(slash + 1, FOLDER_ENDING) + 1;
+    step = folder_step(slash + 1) + 1;
     for (int kept = 0; (step = folder_newest(folder, step)) >= 0; kept++) {
         if (kept >= keep && folder_name(folder, step, old) == 0)
             unlink(old);
@@ -436,22 +423,16 @@ static void writer_on_end(int number)
         writer_end_process();
 }
 
-static void writer_take_signal(void)
-{
-    const struct sigaction ours = {.sa_handler = writer_on_end, .sa_flags = SA_RESTART};
-    struct sigaction before;
-
-    if (sigaction(SIGTERM, NULL, &before) == 0 && before.sa_handler == SIG_DFL)
-        sigaction(SIGTERM, &ours, NULL);
-}
-
 int writer_create(struct writer **writer_p)
 {
+    const struct sigaction ours = {.sa_handler = writer_on_end, .sa_flags = SA_RESTART};
     struct writer *writer = calloc(1, sizeof(*writer));
+    struct sigaction before;
 
     if (!writer)
         return failure("out of memory for a writer");
-    writer_take_signal();
+    if (sigaction(SIGTERM, NULL, &before) == 0 && before.sa_handler == SIG_DFL)
+        sigaction(SIGTERM, &ours, NULL);
     *writer_p = writer;
     return 0;
 }
@@ -481,15 +462,6 @@ int writer_wait(struct writer *writer)
     return writer->result < 0 ? failure("%s", writer->reason) : 0;
 }
 
-/* Where no thread can be made, the caller writes. */
-static void writer_begin(struct writer *writer)
-{
-    atomic_store(&writer_busy, true);
-    writer->begun = pthread_create(&writer->thread, NULL, writer_run, writer) == 0;
-    if (!writer->begun)
-        writer_run(writer);
-}
-
 int writer_start(struct writer *writer, const char *path, struct image *image, int keep)
 {
     if (writer_wait(writer) < 0) {
@@ -500,8 +472,13 @@ int writer_start(struct writer *writer, const char *path, struct image *image, i
     writer->image = *image;
     image->data = NULL;
     writer->keep = keep;
-    writer_begin(writer);
-    return writer->begun || writer->result == 0 ? 0 : failure("%s", writer->reason);
+    atomic_store(&writer_busy, true);
+    writer->begun = pthread_create(&writer->thread, NULL, writer_run, writer) == 0;
+    if (writer->begun)
+        return 0;
+    /* Where no thread can be made, the caller writes. */
+    writer_run(writer);
+    return writer->result == 0 ? 0 : failure("%s", writer->reason);
 }
 
 int writer_destroy(struct writer *writer)

@@ -70,12 +70,6 @@ int folder_name(const char *folder, int64_t step, char path[FOLDER_PATH]);
 /* The newest step there below `below`; -1: there is none. -2: the folder cannot be read. */
 int64_t folder_newest(const char *folder, int64_t below);
 
-/*
- * Removes all but the `keep` newest of those up to the step of path, a file in such a folder, and
- * what writers that were killed have left.
- */
-void folder_prune(const char *path, int keep);
-
 /* ---- files that are written while training goes on ---- */
 
 struct writer;
@@ -96,7 +90,7 @@ int writer_destroy(struct writer *writer);
 /*
  * Writes the image to path, in a thread of its own, as image_write does. Waits first for the one
  * before. If that failed: -1 with its text, and nothing is begun. Takes over *image, also on
- * failure. keep: see folder_prune; 0 where path is not in such a folder.
+ * failure. keep: newest files of path's folder that stay; 0 where path is not in such a folder.
  */
 int writer_start(struct writer *writer, const char *path, struct image *image, int keep);
 

@@ -31,23 +31,6 @@ static int value_wrong(const char *path, const char *name, const char *what)
     return failure("%s: %s in the header: %s", path, name, what);
 }
 
-static int shape_read(const json_t *shape, struct tensor *tensor)
-{
-    const size_t count = json_array_size(shape); /* 0 if it is no array */
-
-    if (!json_is_array(shape) || count > TENSORS_DIMENSIONS)
-        return -1;
-    for (size_t i = 0; i < count; i++) {
-        const json_t *number = json_array_get(shape, i);
-
-        if (!json_is_integer(number) || json_integer_value(number) < 0)
-            return -1;
-        tensor->shape[i] = (uint64_t)json_integer_value(number);
-    }
-    tensor->dimensions = (int)count;
-    return 0;
-}
-
 /* Bytes of an element, 0 for what nobody here can use. */
 static int width_read(const char *name, const char *dtype)
 {
@@ -64,11 +47,13 @@ static int width_read(const char *name, const char *dtype)
 
 static int tensor_read(const char *path, const char *name, json_t *value, struct tensors *tensors)
 {
+    static const char wrong_shape[] = "expected a shape of few whole numbers";
     struct tensor *tensor = &tensors->tensors[tensors->count];
     json_int_t begin, end;
     json_error_t error;
     const char *dtype;
-    json_t *shape;
+    json_t *shape, *number;
+    size_t i;
 
     if (tensors->count == TENSORS_MOST)
         return value_wrong(path, name, "expected fewer tensors");
@@ -80,8 +65,14 @@ static int tensor_read(const char *path, const char *name, json_t *value, struct
     tensor->width = width_read(name, dtype);
     if (tensor->width == 0)
         return value_wrong(path, name, "expected dtype F32");
-    if (shape_read(shape, tensor) < 0)
-        return value_wrong(path, name, "expected a shape of few whole numbers");
+    if (!json_is_array(shape) || json_array_size(shape) > TENSORS_DIMENSIONS)
+        return value_wrong(path, name, wrong_shape);
+    json_array_foreach(shape, i, number)
+    {
+        if (!json_is_integer(number) || json_integer_value(number) < 0)
+            return value_wrong(path, name, wrong_shape);
+        tensor->shape[tensor->dimensions++] = (uint64_t)json_integer_value(number);
+    }
     if (begin < 0 || end < 0)
         return value_wrong(path, name, "expected data_offsets of 0 and more");
     strcpy(tensor->name, name);
@@ -137,7 +128,11 @@ static int metadata_read(const char *path, const char *name, const json_t *value
     return 0;
 }
 
-int tensors_parse(const char *path, const char *text, size_t length, struct tensors *tensors)
+/*
+ * Reads the syntax only: names, dtypes (float32 is demanded), shapes, places, checksums and notes.
+ * -1: the text names the file, and the byte where it is no JSON, or the tensor that is wrong.
+ */
+static int header_parse(const char *path, const char *text, size_t length, struct tensors *tensors)
 {
     static const char metadata[] = "__metadata__";
     json_error_t error;
@@ -164,7 +159,7 @@ int tensors_parse(const char *path, const char *text, size_t length, struct tens
 
 #else
 
-int tensors_parse(const char *path, const char *text, size_t length, struct tensors *tensors)
+static int header_parse(const char *path, const char *text, size_t length, struct tensors *tensors)
 {
     (void)text, (void)length, (void)tensors;
     return failure("%s: cannot be read: this program was built without jansson", path);
@@ -225,24 +220,6 @@ void tensors_sum(const void *bytes, size_t size, char sum[TENSORS_SUM + 1])
     snprintf(sum, TENSORS_SUM + 1, "%08" PRIx32, (uint32_t)crc32_z(0, bytes, size));
 }
 
-struct tensors_out {
-    char *text;
-    size_t size, length; /* length goes on counting when size is too small */
-};
-
-__attribute__((format(printf, 2, 3))) static void tensors_put(struct tensors_out *out,
-                                                              const char *format, ...)
-{
-    const size_t left = out->length < out->size ? out->size - out->length : 0;
-    va_list args;
-    int length;
-
-    va_start(args, format);
-    length = vsnprintf(left > 0 ? out->text + out->length : NULL, left, format, args);
-    va_end(args);
-    out->length += length > 0 ? (size_t)length : 0;
-}
-
 /* The header's own checksum, with zeros in the place where it stands. */
 #define HEADER_SUM "\"crc32\":\""
 #define HEADER_ZEROS "00000000"
@@ -255,14 +232,6 @@ static const char *header_digits(const char *text, size_t length)
     return at && (size_t)(text + length - at) >= strlen(HEADER_SUM HEADER_ZEROS)
                ? at + strlen(HEADER_SUM)
                : NULL;
-}
-
-static void header_seal(char *text, size_t length)
-{
-    char sum[TENSORS_SUM + 1];
-
-    tensors_sum(text, length, sum);
-    memcpy(text + (header_digits(text, length) - text), sum, TENSORS_SUM);
 }
 
 /* Whether the header is what was written. One that says no checksum at all is taken as it is. */
@@ -291,51 +260,40 @@ static int header_check(const char *path, const char *text, size_t length,
                    tensors->sum);
 }
 
-static void tensors_put_metadata(struct tensors_out *out, const struct tensors *tensors)
+/* The length, and the padded header; the caller frees *text_p. */
+static int header_print(const struct tensors *tensors, char **text_p, size_t *size_p)
 {
-    tensors_put(out, "{\"__metadata__\":{\"format\":\"pt\"," HEADER_SUM HEADER_ZEROS "\"");
+    FILE *to = open_memstream(text_p, size_p);
+    char sum[TENSORS_SUM + 1];
+    uint64_t length = 0;
+
+    if (!to)
+        return -1;
+    fwrite(&length, TENSORS_PREFIX, 1, to);
+    fputs("{\"__metadata__\":{\"format\":\"pt\"," HEADER_SUM HEADER_ZEROS "\"", to);
     for (int i = 0; i < tensors->note_count; i++)
-        tensors_put(out, ",\"%s\":\"%s\"", tensors->notes[i].key, tensors->notes[i].text);
+        fprintf(to, ",\"%s\":\"%s\"", tensors->notes[i].key, tensors->notes[i].text);
     for (int i = 0; i < tensors->count; i++)
-        tensors_put(out, ",\"crc32.%s\":\"%s\"", tensors->tensors[i].name, tensors->tensors[i].sum);
-    tensors_put(out, "}");
-}
-
-int tensors_write(const struct tensors *tensors, char *text, size_t size)
-{
-    struct tensors_out out = {text, size, 0};
-
-    tensors_put_metadata(&out, tensors);
+        fprintf(to, ",\"crc32.%s\":\"%s\"", tensors->tensors[i].name, tensors->tensors[i].sum);
+    fputs("}", to);
     for (int i = 0; i < tensors->count; i++) {
         const struct tensor *tensor = &tensors->tensors[i];
 
-        tensors_put(&out, ",\"%s\":{\"dtype\":\"F32\",\"shape\":[", tensor->name);
+        fprintf(to, ",\"%s\":{\"dtype\":\"F32\",\"shape\":[", tensor->name);
         for (int j = 0; j < tensor->dimensions; j++)
-            tensors_put(&out, "%s%" PRIu64, j ? "," : "", tensor->shape[j]);
-        tensors_put(&out, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", tensor->begin,
-                    tensor->end);
+            fprintf(to, "%s%" PRIu64, j ? "," : "", tensor->shape[j]);
+        fprintf(to, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", tensor->begin, tensor->end);
     }
-    tensors_put(&out, "}");
-    while (out.length % 8 != 0)
-        tensors_put(&out, " ");
-    if (out.length >= size)
+    fputs("}", to);
+    while (ftell(to) % 8 != 0)
+        fputc(' ', to);
+    if (fclose(to) != 0)
         return -1;
-    header_seal(text, out.length);
-    return (int)out.length;
-}
-
-static int tensors_check_size(const char *path, const struct tensor *tensor)
-{
-    uint64_t bytes = (uint64_t)tensor->width;
-
-    for (int i = 0; i < tensor->dimensions; i++) {
-        if (__builtin_mul_overflow(bytes, tensor->shape[i], &bytes))
-            return failure("%s: tensor %s: its shape is too large", path, tensor->name);
-    }
-    if (tensor->end < tensor->begin || tensor->end - tensor->begin != bytes)
-        return failure("%s: tensor %s: data from %" PRIu64 " to %" PRIu64 ", expected %" PRIu64
-                       " bytes, which its shape calls for",
-                       path, tensor->name, tensor->begin, tensor->end, bytes);
+    length = *size_p - TENSORS_PREFIX;
+    memcpy(*text_p, &length, TENSORS_PREFIX);
+    tensors_sum(*text_p + TENSORS_PREFIX, length, sum);
+    memcpy(memmem(*text_p, *size_p, HEADER_SUM, strlen(HEADER_SUM)) + strlen(HEADER_SUM), sum,
+           TENSORS_SUM);
     return 0;
 }
 
@@ -354,8 +312,17 @@ static int tensors_check(const char *path, const struct tensors *tensors, uint64
     uint64_t at = 0;
 
     for (int i = 0; i < tensors->count; i++) {
-        if (tensors_check_size(path, &tensors->tensors[i]) < 0)
-            return -1;
+        const struct tensor *tensor = &tensors->tensors[i];
+        uint64_t bytes = (uint64_t)tensor->width;
+
+        for (int j = 0; j < tensor->dimensions; j++) {
+            if (__builtin_mul_overflow(bytes, tensor->shape[j], &bytes))
+                return failure("%s: tensor %s: its shape is too large", path, tensor->name);
+        }
+        if (tensor->end < tensor->begin || tensor->end - tensor->begin != bytes)
+            return failure("%s: tensor %s: data from %" PRIu64 " to %" PRIu64 ", expected %" PRIu64
+                           " bytes, which its shape calls for",
+                           path, tensor->name, tensor->begin, tensor->end, bytes);
     }
     for (int i = 0; i < tensors->count; i++) {
         const struct tensor *tensor = tensors_at(tensors, at);
@@ -371,16 +338,6 @@ static int tensors_check(const char *path, const struct tensors *tensors, uint64
                        ", which the header announces: the file is truncated or has bytes too many",
                        path, data_size, at);
     return 0;
-}
-
-int tensors_read(const char *path, const char *text, size_t length, uint64_t data_size,
-                 struct tensors *tensors)
-{
-    *tensors = (struct tensors){.count = 0};
-    if (tensors_parse(path, text, length, tensors) < 0 ||
-        header_check(path, text, length, tensors) < 0)
-        return -1;
-    return tensors_check(path, tensors, data_size);
 }
 
 /* ---- a file in memory ---- */
@@ -432,41 +389,20 @@ void image_free(struct image *image)
     image->data = NULL;
 }
 
-static void image_put_length(uint64_t length, uint8_t *to)
-{
-    for (int i = 0; i < TENSORS_PREFIX; i++)
-        to[i] = (uint8_t)(length >> (8 * i));
-}
-
-static uint64_t image_get_length(const uint8_t *from)
-{
-    uint64_t length = 0;
-
-    for (int i = 0; i < TENSORS_PREFIX; i++)
-        length |= (uint64_t)from[i] << (8 * i);
-    return length;
-}
-
 int image_write(const char *path, struct image *image)
 {
-    uint8_t *head = malloc(TENSORS_PREFIX + TENSORS_HEADER_MOST); /* too large for a small stack */
-    int length, result;
+    size_t size = 0;
+    char *head = NULL;
+    int result;
 
-    if (!head)
-        return failure("%s: no memory for the header", path);
     for (int i = 0; i < image->tensors.count; i++) {
         struct tensor *tensor = &image->tensors.tensors[i];
 
         tensors_sum((char *)image->data + tensor->begin, tensor->end - tensor->begin, tensor->sum);
     }
-    length = tensors_write(&image->tensors, (char *)head + TENSORS_PREFIX, TENSORS_HEADER_MOST);
-    if (length < 0) {
-        result = failure("%s: the header does not fit", path);
-    } else {
-        image_put_length((uint64_t)length, head);
-        result = file_replace(path, head, TENSORS_PREFIX + (size_t)length, image->data,
-                              image_bytes(image));
-    }
+    result = header_print(&image->tensors, &head, &size) < 0
+                 ? failure("%s: no memory for the header", path)
+                 : file_replace(path, head, size, image->data, image_bytes(image));
     free(head);
     return result;
 }
@@ -475,13 +411,14 @@ int image_write(const char *path, struct image *image)
 static int image_parse(const char *path, const uint8_t *bytes, size_t size, struct tensors *tensors,
                        size_t *data_p)
 {
+    const char *text = (const char *)bytes + TENSORS_PREFIX;
     uint64_t length;
 
     if (size < TENSORS_PREFIX)
         return failure(
             "%s: byte %zu: the file ends here, expected %d bytes with the header's length", path,
             size, TENSORS_PREFIX);
-    length = image_get_length(bytes);
+    memcpy(&length, bytes, TENSORS_PREFIX);
     if (length > TENSORS_HEADER_MOST)
         return failure("%s: byte 0: a header of %" PRIu64 " bytes, expected at most %d: not a "
                        "safetensors file of this program",
@@ -490,8 +427,11 @@ static int image_parse(const char *path, const uint8_t *bytes, size_t size, stru
         return failure("%s: byte %zu: the file ends here, expected a header of %" PRIu64 " bytes",
                        path, size, length);
     *data_p = TENSORS_PREFIX + (size_t)length;
-    return tensors_read(path, (const char *)bytes + TENSORS_PREFIX, (size_t)length, size - *data_p,
-                        tensors);
+    *tensors = (struct tensors){.count = 0};
+    if (header_parse(path, text, length, tensors) < 0 ||
+        header_check(path, text, length, tensors) < 0)
+        return -1;
+    return tensors_check(path, tensors, size - *data_p);
 }
 
 /* Whether the data are what was written, as far as the file says. */
@@ -512,13 +452,6 @@ static int image_check(const char *path, const struct tensors *tensors, const ui
     return 0;
 }
 
-/* The header's length may misalign the data: so they are moved to the front. */
-static void image_take(uint8_t *bytes, size_t begin, size_t size, struct image *image)
-{
-    memmove(bytes, bytes + begin, size - begin);
-    image->data = (float *)(void *)bytes;
-}
-
 int image_read(const char *path, struct image *image)
 {
     uint8_t *bytes = NULL;
@@ -532,6 +465,8 @@ int image_read(const char *path, struct image *image)
         free(bytes);
         return IMAGE_DAMAGED;
     }
-    image_take(bytes, begin, size, image);
+    /* The header's length may misalign the data: so they are moved to the front. */
+    memmove(bytes, bytes + begin, size - begin);
+    image->data = (float *)(void *)bytes;
     return 0;
 }

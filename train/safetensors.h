@@ -60,26 +60,6 @@ tensors_add_note(struct tensors *tensors, const char *key, const char *format, .
  */
 void tensors_sum(const void *bytes, size_t size, char sum[TENSORS_SUM + 1]);
 
-/* Writes the padded JSON (not the length) to text; returns its length, -1 if size is too small. */
-int tensors_write(const struct tensors *tensors, char *text, size_t size);
-
-/*
- * Reads the JSON. Checks the header's checksum, if the file has any, that every tensor is float32
- * (but PyTorch's counts of batches), that its place is as long as its shape says, and that the
- * places follow each other without gap or overlap and fill data_size bytes exactly. path is for the
- * text of an error, which also names byte or tensor.
- */
-int tensors_read(const char *path, const char *text, size_t length, uint64_t data_size,
-                 struct tensors *tensors);
-
-/* ---- the JSON ---- */
-
-/*
- * Reads the syntax only: names, dtypes (float32 is demanded), shapes, places, checksums and notes.
- * -1: the text names the file, and the byte where it is no JSON, or the tensor that is wrong.
- */
-int tensors_parse(const char *path, const char *text, size_t length, struct tensors *tensors);
-
 /* ---- a file in memory: tensors, notes and data ---- */
 
 /* How a file can be wrong, besides not being readable at all. */
