@@ -11,7 +11,9 @@
 
 /* ---- text, numbers, ticks ---- */
 
-void svg_text(double x, double y, const char *anchor, const char *class, const char *text, FILE *to)
+/* A text of that class, where `anchor` is "start", "middle" or "end". */
+static void svg_text(double x, double y, const char *anchor, const char *class, const char *text,
+                     FILE *to)
 {
     fprintf(to, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\" class=\"%s\">", x, y, anchor,
             class);
@@ -19,7 +21,7 @@ void svg_text(double x, double y, const char *anchor, const char *class, const c
     fputs("</text>\n", to);
 }
 
-void svg_line(double x1, double y1, double x2, double y2, const char *class, FILE *to)
+static void svg_line(double x1, double y1, double x2, double y2, const char *class, FILE *to)
 {
     fprintf(to, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" class=\"%s\"/>\n", x1, y1,
             x2, y2, class);
@@ -54,7 +56,8 @@ void svg_number(double value, double tick, char text[SVG_NUMBER])
 
 /* ---- a value over the steps of a run ---- */
 
-double history_mean(const struct history_bin *bin)
+/* The mean of a bin's finite points; NaN: it has none. */
+static double history_mean(const struct history_bin *bin)
 {
     return bin->finite ? bin->sum / (double)bin->finite : (double)NAN;
 }

@@ -11,11 +11,6 @@
 
 /* ---- what the pictures share: text, numbers, ticks ---- */
 
-/* A text of that class, where `anchor` is "start", "middle" or "end". */
-void svg_text(double x, double y, const char *anchor, const char *class, const char *text,
-              FILE *to);
-void svg_line(double x1, double y1, double x2, double y2, const char *class, FILE *to);
-
 /* A value between ticks: 1, 2 or 5 times a power of ten, such that [least, most] has about `wanted`
  * ticks. 1 where the range is empty. */
 double svg_tick(double least, double most, int wanted);
@@ -45,9 +40,6 @@ struct history {
 
 /* x does not fall. When there is no more room, each two bins become one. */
 void history_add(struct history *history, double x, double y);
-
-/* The mean of a bin's finite points; NaN: it has none. */
-double history_mean(const struct history_bin *bin);
 
 /* ---- values over the steps ---- */
 

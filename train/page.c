@@ -133,7 +133,7 @@ static void table_tile(const char *name, const char *value, const char *below, F
             below);
 }
 
-void page_subtitle(const struct page *page, FILE *to)
+static void page_subtitle(const struct page *page, FILE *to)
 {
     const struct records_setup *setup = page->setup;
     char when[TABLE_TEXT], steps[TABLE_TEXT], first[TABLE_TEXT];
@@ -216,7 +216,7 @@ static void table_shares(const struct page *page, FILE *to)
     table_tile("Waiting", value, "of a step, for the slowest rank", to);
 }
 
-void page_tiles(const struct page *page, FILE *to)
+static void page_tiles(const struct page *page, FILE *to)
 {
     fputs("<div class=\"tiles\">\n", to);
     table_tests(page, to);
@@ -225,7 +225,7 @@ void page_tiles(const struct page *page, FILE *to)
     fputs("</div>\n", to);
 }
 
-void page_parts(const struct balance *balance, FILE *to)
+static void page_parts(const struct balance *balance, FILE *to)
 {
     const struct balance_rank sum = bars_sum(balance);
     const double total = bars_total(&sum);
@@ -248,7 +248,7 @@ void page_parts(const struct balance *balance, FILE *to)
             total * 1e3, total > 0 ? "100.0 %" : "&ndash;");
 }
 
-void page_slowest(const struct balance *balance, FILE *to)
+static void page_slowest(const struct balance *balance, FILE *to)
 {
     double sum = 0, most = 0;
     int slowest = 0;
@@ -272,8 +272,8 @@ void page_slowest(const struct balance *balance, FILE *to)
     fputs("</p>\n", to);
 }
 
-void page_facts(const char *heading, const struct record_fact *facts, int count, const char *note,
-                FILE *to)
+static void page_facts(const char *heading, const struct record_fact *facts, int count,
+                       const char *note, FILE *to)
 {
     fprintf(to, "<section class=\"card wide\"><div class=\"head\"><h2>%s</h2></div>\n", heading);
     fputs("<div class=\"facts\">\n", to);
@@ -292,7 +292,7 @@ void page_facts(const char *heading, const struct record_fact *facts, int count,
 
 /* ---- how the page looks, in light and in dark ---- */
 
-const char page_style[] =
+static const char page_style[] =
     ":root{color-scheme:light dark;--page:#f6f7f9;--card:#fff;--edge:#e3e6eb;--ink:#15181d;"
     "--soft:#59616e;--faint:#8a929f;--grid:#e9ecf0;--axis:#aab1bc;--loss:#2a6fd1;--test:#d9480f;"
     "--acc:#0f8a5f;--rate:#6b54c6;--forward:#7fb0ee;--backward:#2a6fd1;--update:#17a673;"

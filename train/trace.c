@@ -40,27 +40,20 @@ struct clock_offset clock_bound(const double *enter0, const double *leave0, cons
     return offset;
 }
 
-/* `cards` is room for a card of each rank. */
-static dist_status clock_rounds(dist_group *group, struct clock_card *own, struct clock_card *cards)
-{
-    dist_status status = DIST_OK;
-
-    for (int i = 0; i < CLOCK_ROUNDS && status == DIST_OK; i++) {
-        own->enter[i] = comm_now();
-        status = dist_all_gather(group, own->enter + i, cards, 1, DIST_FLOAT64);
-        own->leave[i] = comm_now();
-    }
-    if (status == DIST_OK)
-        status = dist_all_gather(group, own, cards, sizeof(*own) / sizeof(double), DIST_FLOAT64);
-    return status;
-}
-
 dist_status clock_compare(dist_group *group, struct clock_offset *offsets)
 {
     const int world = dist_get_world_size(group);
     struct clock_card own, *cards = calloc((size_t)world, sizeof(*cards));
-    dist_status status = cards ? clock_rounds(group, &own, cards) : DIST_ERR_NO_MEMORY;
+    dist_status status = cards ? DIST_OK : DIST_ERR_NO_MEMORY;
 
+    /* What the rounds gather is of no interest: they have room for a card of each rank. */
+    for (int i = 0; i < CLOCK_ROUNDS && status == DIST_OK; i++) {
+        own.enter[i] = comm_now();
+        status = dist_all_gather(group, own.enter + i, cards, 1, DIST_FLOAT64);
+        own.leave[i] = comm_now();
+    }
+    if (status == DIST_OK)
+        status = dist_all_gather(group, &own, cards, sizeof(own) / sizeof(double), DIST_FLOAT64);
     if (status == DIST_OK && dist_get_rank(group) == 0) {
         for (int rank = 0; rank < world; rank++)
             offsets[rank] = clock_bound(cards[0].enter, cards[0].leave, cards[rank].enter,
@@ -124,24 +117,6 @@ static void trace_name(int rank, int row, const char *name, FILE *to)
     fputs("}},\n", to);
 }
 
-static void trace_names(const struct trace_track *track, int buckets, FILE *to)
-{
-    char name[128];
-
-    snprintf(name, sizeof(name), "rank %d on %s", track->rank, track->host);
-    trace_name(track->rank, -1, name, to);
-    trace_name(track->rank, TRACE_ROW_STEPS, "steps", to);
-    for (int i = 0; i < buckets; i++) {
-        snprintf(name, sizeof(name), "bucket %d", i);
-        trace_name(track->rank, TRACE_ROW_BUCKETS + i, name, to);
-    }
-    /* Viewers show processes by this number. */
-    fprintf(to,
-            "{\"ph\": \"M\", \"pid\": %d, \"tid\": 0, \"name\": \"process_sort_index\", \"args\": "
-            "{\"sort_index\": %d}}",
-            track->rank, track->rank);
-}
-
 static void trace_event(const struct trace_track *track, const struct trace_span *span,
                         double origin, FILE *to)
 {
@@ -157,20 +132,10 @@ static void trace_event(const struct trace_track *track, const struct trace_span
             bucket ? "communication" : "step", span->step);
 }
 
-/* That earlier spans are missing. */
-static void trace_lost(const struct trace_track *track, double origin, FILE *to)
-{
-    const double at = clock_aligned(&track->first, &track->last, track->earliest);
-
-    fprintf(to,
-            ",\n{\"ph\": \"i\", \"s\": \"p\", \"pid\": %d, \"tid\": %d, \"ts\": %.3f, \"name\": "
-            "\"%" PRId64 " earlier spans were not kept\"}",
-            track->rank, TRACE_ROW_STEPS, (at - origin) * 1e6, track->lost);
-}
-
 void trace_track(const struct trace_track *track, const struct trace_span *spans, double origin,
                  FILE *to)
 {
+    char name[128];
     int buckets = 0;
 
     for (int64_t i = 0; i < track->count; i++)
@@ -178,9 +143,26 @@ void trace_track(const struct trace_track *track, const struct trace_span *spans
             buckets = spans[i].number + 1;
     if (track->rank > 0)
         fputs(",\n", to);
-    trace_names(track, buckets, to);
+    snprintf(name, sizeof(name), "rank %d on %s", track->rank, track->host);
+    trace_name(track->rank, -1, name, to);
+    trace_name(track->rank, TRACE_ROW_STEPS, "steps", to);
+    for (int i = 0; i < buckets; i++) {
+        snprintf(name, sizeof(name), "bucket %d", i);
+        trace_name(track->rank, TRACE_ROW_BUCKETS + i, name, to);
+    }
+    /* Viewers show processes by this number. */
+    fprintf(to,
+            "{\"ph\": \"M\", \"pid\": %d, \"tid\": 0, \"name\": \"process_sort_index\", \"args\": "
+            "{\"sort_index\": %d}}",
+            track->rank, track->rank);
     if (track->lost > 0)
-        trace_lost(track, origin, to);
+        fprintf(
+            to,
+            ",\n{\"ph\": \"i\", \"s\": \"p\", \"pid\": %d, \"tid\": %d, \"ts\": %.3f, \"name\": "
+            "\"%" PRId64 " earlier spans were not kept\"}",
+            track->rank, TRACE_ROW_STEPS,
+            (clock_aligned(&track->first, &track->last, track->earliest) - origin) * 1e6,
+            track->lost);
     for (int64_t i = 0; i < track->count; i++)
         trace_event(track, &spans[i], origin, to);
 }
@@ -201,21 +183,13 @@ static struct trace_span *trace_copy(const struct trace *trace, struct trace_tra
 
     track->count = trace->count < TRACE_ROOM ? trace->count : TRACE_ROOM;
     track->lost = trace->count - track->count;
-    spans = calloc((size_t)track->count + 1, sizeof(*spans));
+    spans = calloc(TRACE_ROOM, sizeof(*spans)); /* rank 0 receives those of other ranks there */
     track->earliest = track->count ? INFINITY : 0;
     for (int64_t i = 0; spans && i < track->count; i++) {
         spans[i] = trace->spans[(track->lost + i) % TRACE_ROOM];
         track->earliest = fmin(track->earliest, spans[i].began);
     }
     return spans;
-}
-
-static struct trace_track trace_own(dist_group *group)
-{
-    struct trace_track track = {.rank = group ? dist_get_rank(group) : 0};
-
-    gethostname(track.host, sizeof(track.host));
-    return track;
 }
 
 /* The earliest moment of all, on rank 0's clock: the timeline's zero. Adds what rank 0 knows. */
@@ -237,26 +211,9 @@ static double trace_align(const struct trace *trace, struct trace_track *tracks,
     return isfinite(origin) ? origin : 0;
 }
 
-/* Takes the ranks' spans one after the other, so that only one rank's are in memory. */
-static dist_status trace_take(dist_group *group, const struct trace_track *tracks, int world,
-                              double origin, FILE *to)
-{
-    struct trace_span *spans = calloc(TRACE_ROOM, sizeof(*spans));
-    dist_status status = spans ? DIST_OK : DIST_ERR_NO_MEMORY;
-
-    for (int rank = 1; rank < world && status == DIST_OK; rank++) {
-        status = dist_recv(group, spans, (size_t)tracks[rank].count * sizeof(*spans), DIST_UINT8,
-                           rank, TRACE_TAG, NULL);
-        if (status == DIST_OK)
-            trace_track(&tracks[rank], spans, origin, to);
-    }
-    free(spans);
-    return status;
-}
-
-/* Rank 0's part, once it knows every rank's track. */
+/* Rank 0's part, once it knows every rank's track: one rank's spans at a time are in memory. */
 static dist_status trace_put(const struct trace *trace, dist_group *group,
-                             struct trace_track *tracks, int world, const struct trace_span *spans,
+                             struct trace_track *tracks, int world, struct trace_span *spans,
                              FILE *to)
 {
     dist_status status = DIST_OK;
@@ -264,24 +221,19 @@ static dist_status trace_put(const struct trace *trace, dist_group *group,
 
     trace_begin(error, to);
     trace_track(&tracks[0], spans, origin, to);
-    if (world > 1)
-        status = trace_take(group, tracks, world, origin, to);
+    for (int rank = 1; rank < world && status == DIST_OK; rank++) {
+        status = dist_recv(group, spans, (size_t)tracks[rank].count * sizeof(*spans), DIST_UINT8,
+                           rank, TRACE_TAG, NULL);
+        if (status == DIST_OK)
+            trace_track(&tracks[rank], spans, origin, to);
+    }
     trace_end(to);
     return status;
 }
 
-/* Nothing of it may be lost on the way: only a whole one takes the name. */
-static int trace_finish(const char *draft, FILE *to)
-{
-    errno = 0;
-    if (fflush(to) == 0 && !ferror(to) && draft_finish(draft, fileno(to)) == 0)
-        return 0;
-    return failure("%s", errno ? strerror(errno) : "a write failed");
-}
-
 /* Into a new file beside it, which then takes its name. */
 static int trace_replace(const struct trace *trace, const char *path, dist_group *group,
-                         struct trace_track *tracks, int world, const struct trace_span *spans,
+                         struct trace_track *tracks, int world, struct trace_span *spans,
                          dist_status *status_p)
 {
     char *draft;
@@ -294,8 +246,11 @@ static int trace_replace(const struct trace *trace, const char *path, dist_group
     if (!to)
         to = fopen("/dev/null", "we");
     *status_p = to ? trace_put(trace, group, tracks, world, spans, to) : DIST_ERR_SYSTEM;
-    if (result == 0 && *status_p == DIST_OK)
-        result = trace_finish(draft, to);
+    /* Nothing of it may be lost on the way: only a whole one takes the name. */
+    errno = 0;
+    if (result == 0 && *status_p == DIST_OK &&
+        (fflush(to) != 0 || ferror(to) || draft_finish(draft, fileno(to)) < 0))
+        result = failure("%s", errno ? strerror(errno) : "a write failed");
     if (draft && (result < 0 || *status_p != DIST_OK))
         unlink(draft);
     if (to)
@@ -308,10 +263,12 @@ int trace_write(const struct trace *trace, const char *path, dist_group *group,
                 dist_status *status_p)
 {
     const int world = group ? dist_get_world_size(group) : 1;
-    struct trace_track own = trace_own(group), *tracks = calloc((size_t)world, sizeof(*tracks));
+    struct trace_track own = {.rank = group ? dist_get_rank(group) : 0};
+    struct trace_track *tracks = calloc((size_t)world, sizeof(*tracks));
     struct trace_span *spans = trace_copy(trace, &own);
     int result = 0;
 
+    gethostname(own.host, sizeof(own.host));
     *status_p = tracks && spans ? DIST_OK : DIST_ERR_NO_MEMORY;
     if (*status_p == DIST_OK && group)
         *status_p = dist_gather(group, &own, tracks, sizeof(own), DIST_UINT8, 0);
