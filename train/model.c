@@ -17,8 +17,10 @@
 
 /* ---- floats that go to the other ranks ---- */
 
-static float *buffer_ordinary(size_t bytes)
+/* Zeroed, aligned to a cache line. */
+static float *model_floats(size_t count)
 {
+    const size_t bytes = (count * sizeof(float) / 64 + 1) * 64;
     float *floats = aligned_alloc(64, bytes);
 
     if (floats)
@@ -26,43 +28,36 @@ static float *buffer_ordinary(size_t bytes)
     return floats;
 }
 
-/* May the host read it? The kernel tries, since this process would be ended by it. */
-static bool buffer_is_the_hosts(const void *memory)
+/* NULL: there is no such memory here, or it is a GPU's. */
+static float *buffer_shared(dist_group *group, size_t bytes)
 {
+    void *memory = NULL;
     bool readable = false;
     int ends[2];
 
+    if (dist_alloc(group, bytes, &memory) != DIST_OK) {
+        fprintf(stderr, "warning: rank %d: using ordinary memory for %zu KiB: %s\n",
+                dist_get_rank(group), bytes >> 10, dist_last_error());
+        return NULL;
+    }
+    /* The kernel tries to read it, since this process would be ended by memory of a GPU. */
     if (pipe2(ends, O_CLOEXEC) == 0) {
         readable = write(ends[1], memory, 1) == 1;
         close(ends[0]);
         close(ends[1]);
     }
-    return readable;
-}
-
-/* NULL: there is no such memory here, or it is a GPU's. */
-static float *buffer_shared(dist_group *group, size_t bytes)
-{
-    void *memory = NULL;
-
-    if (dist_alloc(group, bytes, &memory) == DIST_OK) {
-        if (buffer_is_the_hosts(memory))
-            return memory;
-        dist_free(group, memory);
-        return NULL;
-    }
-    fprintf(stderr, "warning: rank %d: using ordinary memory for %zu KiB: %s\n",
-            dist_get_rank(group), bytes >> 10, dist_last_error());
+    if (readable)
+        return memory;
+    dist_free(group, memory);
     return NULL;
 }
 
 int buffer_create(dist_group *group, size_t count, struct buffer *buffer)
 {
-    const size_t bytes = (count * sizeof(float) + 63) / 64 * 64;
-    float *shared = group ? buffer_shared(group, bytes) : NULL;
+    float *shared = group ? buffer_shared(group, (count * sizeof(float) + 63) / 64 * 64) : NULL;
 
     buffer->shared = shared != NULL;
-    buffer->floats = shared ? shared : buffer_ordinary(bytes);
+    buffer->floats = shared ? shared : model_floats(count);
     return buffer->floats ? 0 : -1;
 }
 
@@ -77,36 +72,21 @@ void buffer_destroy(struct buffer *buffer)
 
 /* ---- loss: log-softmax and negative log-likelihood ---- */
 
-static int loss_largest(int classes, const float *outputs)
-{
-    int best = 0;
-
-    for (int i = 1; i < classes; i++) {
-        if (outputs[i] > outputs[best])
-            best = i;
-    }
-    return best;
-}
-
-/* log sum exp, shifted by the largest so that it cannot overflow. */
-static float loss_log_sum(int classes, const float *outputs, float largest)
-{
-    float sum = 0.0F;
-
-    for (int i = 0; i < classes; i++)
-        sum += expf(outputs[i] - largest);
-    return largest + logf(sum);
-}
-
 struct loss loss_nll(int batch, int classes, const float *outputs, const uint8_t *labels,
                      float weight, float *gradient)
 {
     struct loss loss = {0.0, 0};
 
     for (int row = 0; row < batch; row++, outputs += classes) {
-        const int best = loss_largest(classes, outputs);
-        const float log_sum = loss_log_sum(classes, outputs, outputs[best]);
+        float sum = 0.0F, log_sum;
+        int best = 0;
 
+        for (int i = 1; i < classes; i++)
+            best = outputs[i] > outputs[best] ? i : best;
+        /* Shifted by the largest so that it cannot overflow. */
+        for (int i = 0; i < classes; i++)
+            sum += expf(outputs[i] - outputs[best]);
+        log_sum = outputs[best] + logf(sum);
         loss.total += (double)(log_sum - outputs[labels[row]]);
         loss.correct += best == labels[row];
         for (int i = 0; gradient && i < classes; i++)
@@ -144,21 +124,17 @@ static const struct arch_row *arch_find(const char *name)
 
 /* ---- the model ---- */
 
-static int model_windows(int pixels, const struct layer *layer)
-{
-    return (pixels + 2 * layer->padding - layer->kernel) / layer->stride + 1;
-}
-
 /* The shapes of a layer whose in is known. layers: those before it as well. */
 static void model_plan_layer(struct layer *layer, struct layer *layers)
 {
     const struct shape in = layer->in;
+    const int around = 2 * layer->padding - layer->kernel;
 
     layer->spatial = layer->inputs = 1;
     if (layer->kind == &layer_conv) {
         layer->stride = layer->stride > 0 ? layer->stride : 1;
-        layer->out.height = model_windows(in.height, layer);
-        layer->out.width = model_windows(in.width, layer);
+        layer->out.height = (in.height + around) / layer->stride + 1;
+        layer->out.width = (in.width + around) / layer->stride + 1;
         layer->spatial = layer->kernel * layer->kernel;
         layer->inputs = in.channels;
     } else if (layer->kind == &layer_dense) {
@@ -255,28 +231,6 @@ static void model_lay_out(struct model *model)
     }
 }
 
-/* Zeroed, aligned to a cache line. */
-static float *model_floats(size_t count)
-{
-    const size_t bytes = (count * sizeof(float) / 64 + 1) * 64;
-    float *floats = aligned_alloc(64, bytes);
-
-    if (floats)
-        memset(floats, 0, bytes);
-    return floats;
-}
-
-/* What goes to the other ranks. */
-static bool model_share(struct model *model, dist_group *group)
-{
-    if (buffer_create(group, model->parameters, &model->weights_buffer) < 0 ||
-        buffer_create(group, model->parameters + MODEL_TAIL, &model->gradients_buffer) < 0)
-        return false;
-    model->weights = model->weights_buffer.floats;
-    model->gradients = model->gradients_buffer.floats;
-    return true;
-}
-
 /* All that one pass needs, for as many samples as the model is for. */
 static bool model_allocate_pass(struct model *model)
 {
@@ -307,10 +261,13 @@ static int model_allocate(struct model *model, dist_group *group)
     model_list_tensors(model);
     model->buffers = model_floats(model->buffer_count);
     model->stats = model_floats(model->buffer_count);
-    complete = complete && model_share(model, group) && model->buffers && model->stats;
-    if (!complete)
+    complete = complete && buffer_create(group, model->parameters, &model->weights_buffer) == 0 &&
+               buffer_create(group, model->parameters + MODEL_TAIL, &model->gradients_buffer) == 0;
+    if (!complete || !model->buffers || !model->stats)
         return failure("out of memory for a model of %d samples a pass: lower --batch-size",
                        model->capacity);
+    model->weights = model->weights_buffer.floats;
+    model->gradients = model->gradients_buffer.floats;
     model_lay_out(model);
     return 0;
 }
@@ -356,39 +313,26 @@ void model_destroy(struct model *model)
     free(model);
 }
 
-static void model_fill(float *to, size_t count, float value)
-{
-    for (size_t i = 0; i < count; i++)
-        to[i] = value;
-}
-
-static void model_draw(const struct layer *layer, uint64_t seed)
-{
-    const float bound =
-        sqrtf((layer->no_bias ? 6.0F : 1.0F) / (float)(layer->spatial * layer->inputs));
-    const size_t weights = layer_weight_size(layer), biases = layer_bias_size(layer);
-    struct rng rng = {rng_key(seed, RNG_INIT, (uint64_t)layer->index, 0), 0};
-
-    for (size_t i = 0; i < weights; i++)
-        layer->weight[i] = rng_between(&rng, -bound, bound);
-    for (size_t i = 0; i < biases; i++)
-        layer->bias[i] = rng_between(&rng, -bound, bound);
-}
-
 void model_init(struct model *model, uint64_t seed)
 {
     for (int i = 0; i < model->count; i++) {
         const struct layer *layer = &model->layers[i];
+        const size_t weights = layer_weight_size(layer), biases = layer_bias_size(layer);
         const size_t channels = layer_buffer_size(layer);
+        const float bound =
+            sqrtf((layer->no_bias ? 6.0F : 1.0F) / (float)(layer->spatial * layer->inputs));
+        struct rng rng = {rng_key(seed, RNG_INIT, (uint64_t)layer->index, 0), 0};
 
-        if (channels > 0) {
-            model_fill(layer->weight, channels, 1.0F);
-            model_fill(layer->bias, channels, 0.0F);
-            model_fill(layer->mean, channels, 0.0F);
-            model_fill(layer->variance, channels, 1.0F);
-        } else if (layer->name) {
-            model_draw(layer, seed);
+        for (size_t j = 0; j < channels; j++) {
+            layer->weight[j] = layer->variance[j] = 1.0F;
+            layer->bias[j] = layer->mean[j] = 0.0F;
         }
+        if (channels > 0)
+            continue;
+        for (size_t j = 0; j < weights; j++)
+            layer->weight[j] = rng_between(&rng, -bound, bound);
+        for (size_t j = 0; j < biases; j++)
+            layer->bias[j] = rng_between(&rng, -bound, bound);
     }
 }
 
@@ -432,8 +376,6 @@ void model_backward(struct model *model, const struct pass *pass, const float *i
 
 /* ---- where in a model the numbers stopped being numbers ---- */
 
-#define BLAME_TEXT 512
-
 static bool blame_is_finite(const float *values, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -451,33 +393,31 @@ static int blame(const struct pass *pass, double loss, const char *why)
     return failure("the test after step %" PRIu64 ": the loss is %f%s", pass->step, loss, why);
 }
 
-/* A layer without parameters is named by what it does, and by its place. */
-static int blame_layer(const struct layer *layer, const struct pass *pass, double loss,
-                       const char *what, const char *why)
-{
-    char text[BLAME_TEXT];
-
-    snprintf(text, sizeof(text), ": the first %s are those of layer %d, %s%s", what,
-             layer->index + 1, layer->name ? layer->name : layer->kind->name, why);
-    return blame(pass, loss, text);
-}
-
 int model_blame(const struct model *model, const struct pass *pass, const float *images,
                 double loss)
 {
+    char text[512];
+
     if (!blame_is_finite(images, (size_t)pass->batch * (size_t)shape_size(model->input)))
         return blame(pass, loss, ": the images are not finite");
     for (int i = 0; i < model->count; i++) {
         const struct layer *layer = &model->layers[i];
         const size_t size = (size_t)pass->batch * (size_t)shape_size(layer->out);
+        const char *what = NULL, *hint = "";
 
         if (layer->name && (!blame_is_finite(layer->weight, layer_weight_size(layer)) ||
                             !blame_is_finite(layer->bias, layer_bias_size(layer))))
-            return blame_layer(layer, pass, loss, "parameters that are not finite",
-                               ": so was its gradient in the step before, or the learning rate is "
-                               "too high");
-        if (!blame_is_finite(model->activations[i], size))
-            return blame_layer(layer, pass, loss, "outputs that are not finite", "");
+            what = "parameters", hint = ": so was its gradient in the step before, or the learning "
+                                        "rate is too high";
+        else if (!blame_is_finite(model->activations[i], size))
+            what = "outputs";
+        if (!what)
+            continue;
+        /* A layer without parameters is named by what it does, and by its place. */
+        snprintf(text, sizeof(text),
+                 ": the first %s that are not finite are those of layer %d, %s%s", what, i + 1,
+                 layer->name ? layer->name : layer->kind->name, hint);
+        return blame(pass, loss, text);
     }
     return blame(pass, loss, ", though all outputs are finite");
 }
