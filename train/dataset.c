@@ -11,23 +11,17 @@
 
 #include "failure.h"
 
-static int dataset_check_folder(const char *folder)
+int dataset_read(const struct dataset_kind *kind, const char *folder, bool train,
+                 struct dataset *dataset)
 {
+    struct dataset read = {.kind = kind, .train = train};
     struct stat status;
 
     if (stat(folder, &status) < 0)
         return failure("--data %s: %s", folder, strerror(errno));
     if (!S_ISDIR(status.st_mode))
         return failure("--data %s: not a folder; give the one that holds the files", folder);
-    return 0;
-}
-
-int dataset_read(const struct dataset_kind *kind, const char *folder, bool train,
-                 struct dataset *dataset)
-{
-    struct dataset read = {.kind = kind, .train = train};
-
-    if (dataset_check_folder(folder) < 0 || kind->read(folder, train, &read) < 0) {
+    if (kind->read(folder, train, &read) < 0) {
         dataset_destroy(&read);
         return -1;
     }
@@ -82,28 +76,22 @@ void batch_destroy(struct batch *batch)
     *batch = (struct batch){.capacity = 0};
 }
 
-/* Pixels from 0 to 255 to numbers around 0. */
-static void batch_normalise(const struct dataset_kind *kind, const uint8_t *image, float *to)
-{
-    const int pixels = kind->shape.height * kind->shape.width, channels = kind->shape.channels;
-
-    for (int i = 0; i < pixels; i++) {
-        for (int c = 0; c < channels; c++)
-            *to++ = ((float)*image++ / 255.0F - kind->mean[c]) / kind->deviation[c];
-    }
-}
-
 void batch_add(struct batch *batch, const struct dataset *dataset, size_t index, uint32_t position,
                uint64_t augment_key)
 {
     const struct dataset_kind *kind = dataset->kind;
+    const int size = shape_size(kind->shape), channels = kind->shape.channels;
+    float *to = batch->images + (size_t)batch->count * (size_t)size;
     uint8_t image[DATASET_PIXELS_MOST];
 
     batch->labels[batch->count] = dataset_get(dataset, index, image);
     if (augment_key)
         kind->augment(augment_key, image);
-    batch_normalise(kind, image,
-                    batch->images + (size_t)batch->count * (size_t)shape_size(kind->shape));
+    /* Pixels from 0 to 255 to numbers around 0. */
+    for (int i = 0; i < size; i += channels) {
+        for (int c = 0; c < channels; c++)
+            to[i + c] = ((float)image[i + c] / 255.0F - kind->mean[c]) / kind->deviation[c];
+    }
     batch->positions[batch->count++] = position;
 }
 
@@ -145,21 +133,19 @@ static void loader_load(const struct loader *loader, struct loader_slot *slot)
     }
 }
 
-/* The next slot that waits for a thread; NULL: the loader ends. With the lock held. */
-static struct loader_slot *loader_take(struct loader *loader)
-{
-    while (!loader->ends && loader->taken == loader->planned)
-        pthread_cond_wait(&loader->work, &loader->lock);
-    return loader->ends ? NULL : &loader->slots[loader->taken++ % loader->slot_count];
-}
-
 static void *loader_work(void *arg)
 {
     struct loader *loader = arg;
-    struct loader_slot *slot;
 
     pthread_mutex_lock(&loader->lock);
-    while ((slot = loader_take(loader))) {
+    for (;;) {
+        struct loader_slot *slot;
+
+        while (!loader->ends && loader->taken == loader->planned)
+            pthread_cond_wait(&loader->work, &loader->lock);
+        if (loader->ends)
+            break;
+        slot = &loader->slots[loader->taken++ % loader->slot_count];
         loader->busy++;
         pthread_mutex_unlock(&loader->lock);
         loader_load(loader, slot);
@@ -172,29 +158,24 @@ static void *loader_work(void *arg)
     return NULL;
 }
 
-/* Gives free slots to the threads: all but the one that the caller is about to have. */
-static void loader_plan(struct loader *loader)
-{
-    while (loader->planned < loader->count &&
-           loader->planned - loader->given < loader->slot_count) {
-        struct loader_slot *slot = &loader->slots[loader->planned % loader->slot_count];
-
-        slot->count = loader->plan(loader->arg, loader->planned, slot->items);
-        pthread_mutex_lock(&loader->lock);
-        slot->loaded = false;
-        loader->planned++;
-        pthread_cond_signal(&loader->work);
-        pthread_mutex_unlock(&loader->lock);
-    }
-}
-
 const struct batch *loader_next(struct loader *loader)
 {
     struct loader_slot *slot = &loader->slots[loader->given % loader->slot_count];
 
     if (loader->given == loader->count)
         return NULL;
-    loader_plan(loader);
+    /* Gives free slots to the threads: all but the one that the caller is about to have. */
+    while (loader->planned < loader->count &&
+           loader->planned - loader->given < loader->slot_count) {
+        struct loader_slot *next = &loader->slots[loader->planned % loader->slot_count];
+
+        next->count = loader->plan(loader->arg, loader->planned, next->items);
+        pthread_mutex_lock(&loader->lock);
+        next->loaded = false;
+        loader->planned++;
+        pthread_cond_signal(&loader->work);
+        pthread_mutex_unlock(&loader->lock);
+    }
     if (loader->workers == 0) {
         loader_load(loader, slot);
     } else {
@@ -220,8 +201,12 @@ void loader_begin(struct loader *loader, int64_t count, loader_plan_fn plan, voi
     pthread_mutex_unlock(&loader->lock);
 }
 
-static int loader_open_slots(struct loader *loader, int capacity)
+static int loader_open(struct loader *loader, int workers, int capacity)
 {
+    loader->slots = calloc((size_t)loader->slot_count, sizeof(*loader->slots));
+    loader->threads = calloc((size_t)workers + 1, sizeof(*loader->threads));
+    if (!loader->slots || !loader->threads)
+        return failure("out of memory for %d workers", workers);
     for (int i = 0; i < loader->slot_count; i++) {
         struct loader_slot *slot = &loader->slots[i];
 
@@ -232,11 +217,6 @@ static int loader_open_slots(struct loader *loader, int capacity)
         if (batch_create(loader->dataset->kind, capacity, &slot->batch) < 0)
             return -1;
     }
-    return 0;
-}
-
-static int loader_open_threads(struct loader *loader, int workers)
-{
     for (; loader->workers < workers; loader->workers++) {
         const int error =
             pthread_create(&loader->threads[loader->workers], NULL, loader_work, loader);
@@ -261,34 +241,24 @@ int loader_create(const struct dataset *dataset, int workers, int capacity,
     pthread_mutex_init(&loader->lock, NULL);
     pthread_cond_init(&loader->work, NULL);
     pthread_cond_init(&loader->done, NULL);
-    loader->slots = calloc((size_t)loader->slot_count, sizeof(*loader->slots));
-    loader->threads = calloc((size_t)workers + 1, sizeof(*loader->threads));
-    if (!loader->slots || !loader->threads) {
-        failure("out of memory for %d workers", workers);
-    } else if (loader_open_slots(loader, capacity) == 0 &&
-               loader_open_threads(loader, workers) == 0) {
-        *loader_p = loader;
-        return 0;
+    if (loader_open(loader, workers, capacity) < 0) {
+        loader_destroy(loader);
+        return -1;
     }
-    loader_destroy(loader);
-    return -1;
-}
-
-static void loader_join(struct loader *loader)
-{
-    pthread_mutex_lock(&loader->lock);
-    loader->ends = true;
-    pthread_cond_broadcast(&loader->work);
-    pthread_mutex_unlock(&loader->lock);
-    for (int i = 0; i < loader->workers; i++)
-        pthread_join(loader->threads[i], NULL);
+    *loader_p = loader;
+    return 0;
 }
 
 void loader_destroy(struct loader *loader)
 {
     if (!loader)
         return;
-    loader_join(loader);
+    pthread_mutex_lock(&loader->lock);
+    loader->ends = true;
+    pthread_cond_broadcast(&loader->work);
+    pthread_mutex_unlock(&loader->lock);
+    for (int i = 0; i < loader->workers; i++)
+        pthread_join(loader->threads[i], NULL);
     for (int i = 0; loader->slots && i < loader->slot_count; i++) {
         free(loader->slots[i].items);
         batch_destroy(&loader->slots[i].batch);

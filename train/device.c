@@ -46,23 +46,11 @@ static void device_cpu_close(struct device *device)
     free(cpu);
 }
 
-/* Sums of one micro-batch, or without grid, are the gradients themselves. */
-static int device_cpu_open_sums(const struct device_setup *setup, struct device_of_cpu *cpu)
-{
-    const size_t count = setup->model->parameters + GRID_TAIL;
-
-    cpu->device.sums = setup->model->gradients;
-    if (!setup->grid)
-        return 0;
-    if (buffer_create(setup->group, count, &cpu->sums) < 0)
-        return failure("out of memory for the sums of %zu gradients", count);
-    cpu->device.sums = cpu->sums.floats;
-    return 0;
-}
-
 static int device_cpu_open(const struct device_setup *setup, struct device **device_p)
 {
     struct device_of_cpu *cpu = calloc(1, sizeof(*cpu));
+    const size_t sums = setup->model->parameters + GRID_TAIL;
+    int result = 0;
 
     if (!cpu)
         return failure("out of memory");
@@ -72,9 +60,12 @@ static int device_cpu_open(const struct device_setup *setup, struct device **dev
     cpu->sharded = setup->sharded;
     cpu->world = setup->world;
     grid_start(setup->model, &cpu->grid);
-    if (device_cpu_open_sums(setup, cpu) < 0 ||
-        optimizer_create(setup->optimizer, setup->model->parameters, setup->momentum,
-                         setup->weight_decay, &cpu->optimizer) < 0) {
+    /* Sums of one micro-batch, or without grid, are the gradients themselves. */
+    if (setup->grid && buffer_create(setup->group, sums, &cpu->sums) < 0)
+        result = failure("out of memory for the sums of %zu gradients", sums);
+    cpu->device.sums = setup->grid ? cpu->sums.floats : setup->model->gradients;
+    if (result < 0 || optimizer_create(setup->optimizer, setup->model->parameters, setup->momentum,
+                                       setup->weight_decay, &cpu->optimizer) < 0) {
         device_cpu_close(&cpu->device);
         return -1;
     }
@@ -220,31 +211,27 @@ static const struct device_services device_cuda_services = {
     .grid_start = grid_start,
 };
 
-/* Looks in the folders where the library looks for its modules. folders: for the message. */
-static bool device_cuda_locate(char *path, size_t size, char *folders, size_t folders_size)
+/* The kernels, from the module. -1: it is not there, or cannot be loaded. */
+static int device_cuda_find(const struct device_kind **kind_p)
 {
-    dist_list_module_folders(folders, folders_size);
-    for (char *at = folders; *at;) {
-        const int length = (int)strcspn(at, "\n");
-
-        snprintf(path, size, "%.*s/train_mnist_cuda.so", length, at);
-        if (access(path, F_OK) == 0)
-            return true;
-        at += length;
-        if (*at)
-            *at++ = ' ';
-    }
-    return false;
-}
-
-int device_cuda_find(const struct device_kind **kind_p)
-{
-    char path[PATH_MAX + 64], folders[2 * PATH_MAX];
+    char path[PATH_MAX + 64], folders[2 * PATH_MAX], *at = folders;
     const struct device_kind *kind;
     device_cuda_fn find;
     void *handle;
 
-    if (!device_cuda_locate(path, sizeof(path), folders, sizeof(folders)))
+    /* The folders where the library looks for its modules; for the message, with blanks between. */
+    dist_list_module_folders(folders, sizeof(folders));
+    while (*at) {
+        const int length = (int)strcspn(at, "\n");
+
+        snprintf(path, sizeof(path), "%.*s/train_mnist_cuda.so", length, at);
+        if (access(path, F_OK) == 0)
+            break;
+        at += length;
+        if (*at)
+            *at++ = ' ';
+    }
+    if (!*at)
         return failure("--device cuda: there is no train_mnist_cuda.so in %s: build libdist where "
                        "configure finds CUDA's nvcc and cuBLAS, or use --device cpu",
                        folders);

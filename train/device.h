@@ -119,9 +119,6 @@ typedef const struct device_kind *(*device_cuda_fn)(const char *version,
 DIST_API const struct device_kind *train_mnist_cuda(const char *version,
                                                     const struct device_services *services);
 
-/* The kernels, from the module. -1: it is not there, or cannot be loaded. */
-int device_cuda_find(const struct device_kind **kind_p);
-
 #ifdef __cplusplus
 }
 #endif
