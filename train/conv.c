@@ -9,6 +9,15 @@
 
 /* ---- tiles: convolution without copies of windows ---- */
 
+enum { TILE_LANES = 16 };
+
+/* One sample. All pixels have their channels next to each other. */
+struct tile_job {
+    int height, width, channels; /* of out */
+    int kernel, stride;
+    int frame_width, inputs; /* of what the windows look at, its padding included */
+};
+
 /*
  * Products here are fused with sums, as in a CBLAS: gradients may differ in the last bit between
  * unlike processors, which is no harm because their mean is made once for all ranks.
@@ -17,7 +26,7 @@
  * Where vectors are shorter, the matrix products of a CBLAS are no slower.
  */
 #if defined(__x86_64__) && defined(HAVE_CONFIG_H) && HAVE_TARGET_CLONES && !defined(__clang__)
-enum { TILE_LANES = 16 };
+#define TILE_VECTORS
 typedef float tile_vector __attribute__((vector_size(4 * TILE_LANES), aligned(4), may_alias));
 
 #pragma GCC push_options
@@ -39,40 +48,45 @@ typedef float tile_vector __attribute__((vector_size(4 * TILE_LANES), aligned(4)
 #undef TILE
 #undef TILE_ROWS
 #pragma GCC pop_options
+#endif
 
 /* The best first. rows: of a tile, 0 for none. */
-struct tile_kernels {
+static const struct tile_kernels {
     const char *name;
     int rows;
+    /* out = the windows of frame x weight (kernel x kernel x inputs x channels). */
     void (*forward)(const struct tile_job *job, const float *frame, const float *weight,
                     float *out);
+    /* dweight += the transposed windows of frame x dout. */
     void (*weight)(const struct tile_job *job, const float *frame, const float *dout,
                    float *dweight);
-};
-
-static const struct tile_kernels tile_table[] = {
+} tile_table[] = {
+#ifdef TILE_VECTORS
     {"avx512f", 8, tile_avx512_forward, tile_avx512_weight},
     {"avx2", 4, tile_avx2_forward, tile_avx2_weight},
+#endif
     {"none", 0, NULL, NULL},
 };
-enum { TILE_KINDS = sizeof(tile_table) / sizeof(tile_table[0]) };
 
 static int tile_passed; /* over by tile_use, of those that this CPU can run */
 
-static bool tile_runs(int kind)
+static bool tile_runs(const struct tile_kernels *kernels)
 {
-    if (tile_table[kind].rows == 8)
+#ifdef TILE_VECTORS
+    if (kernels->rows == 8)
         return __builtin_cpu_supports("avx512f");
-    return tile_table[kind].rows == 0 ||
-           (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"));
+    if (kernels->rows == 4)
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#endif
+    return kernels->rows == 0;
 }
 
-/* NULL: there are not so many. */
+/* Number `number` of those that this CPU can run; NULL: there are not so many. */
 static const struct tile_kernels *tile_find(int number)
 {
-    for (int kind = 0; kind < TILE_KINDS; kind++)
-        if (tile_runs(kind) && number-- == 0)
-            return &tile_table[kind];
+    for (size_t i = 0; i < sizeof(tile_table) / sizeof(tile_table[0]); i++)
+        if (tile_runs(&tile_table[i]) && number-- == 0)
+            return &tile_table[i];
     return NULL;
 }
 
@@ -84,45 +98,17 @@ const char *tile_use(int number)
     return kernels ? kernels->name : NULL;
 }
 
-bool tile_fits(const struct tile_job *job)
+/* NULL: this CPU has no vectors for it, or the sizes are no whole numbers of tiles. */
+static const struct tile_kernels *tile_for(const struct tile_job *job)
 {
-    const int rows = tile_find(tile_passed)->rows;
+    const struct tile_kernels *kernels = tile_find(tile_passed);
+    const int rows = kernels->rows;
 
     return rows > 0 && job->channels % TILE_LANES == 0 && job->width >= rows &&
-           job->kernel * job->inputs % rows == 0;
+                   job->kernel * job->inputs % rows == 0
+               ? kernels
+               : NULL;
 }
-
-void tile_forward(const struct tile_job *job, const float *frame, const float *weight, float *out)
-{
-    tile_find(tile_passed)->forward(job, frame, weight, out);
-}
-
-void tile_weight(const struct tile_job *job, const float *frame, const float *dout, float *dweight)
-{
-    tile_find(tile_passed)->weight(job, frame, dout, dweight);
-}
-#else
-const char *tile_use(int number)
-{
-    return number == 0 ? "none" : NULL;
-}
-
-bool tile_fits(const struct tile_job *job)
-{
-    (void)job;
-    return false;
-}
-
-void tile_forward(const struct tile_job *job, const float *frame, const float *weight, float *out)
-{
-    (void)job, (void)frame, (void)weight, (void)out;
-}
-
-void tile_weight(const struct tile_job *job, const float *frame, const float *dout, float *dweight)
-{
-    (void)job, (void)frame, (void)dout, (void)dweight;
-}
-#endif
 
 /* ---- the layer ---- */
 
@@ -172,14 +158,6 @@ static const float *conv_frame_fill(struct shape inside, int edge, const float *
     for (int y = 0; edge > 0 && y < inside.height; y++)
         memcpy(conv_frame_row(inside, edge, frame, y), from + (size_t)y * row, row * sizeof(*from));
     return edge > 0 ? frame : from;
-}
-
-static void conv_frame_take(struct shape inside, int edge, float *frame, float *to)
-{
-    const size_t row = (size_t)inside.width * inside.channels;
-
-    for (int y = 0; y < inside.height; y++)
-        memcpy(to + (size_t)y * row, conv_frame_row(inside, edge, frame, y), row * sizeof(*to));
 }
 
 /* ---- scratch memory ---- */
@@ -303,13 +281,13 @@ static void conv_forward(const struct layer *layer, const struct pass *pass, con
     const int depth = layer->spatial * layer->inputs, channels = layer->out.channels;
     const struct conv_scratch scratch = conv_scratch(layer);
     const struct tile_job job = conv_job(layer);
-    const bool tiles = tile_fits(&job);
+    const struct tile_kernels *tiles = tile_for(&job);
 
     for (int i = 0; i < pass->batch; i++) {
         const float *frame = conv_frame_fill(layer->in, layer->padding, in, scratch.frame);
 
         if (tiles) {
-            tile_forward(&job, frame, layer->weight, out);
+            tiles->forward(&job, frame, layer->weight, out);
         } else {
             conv_gather(layer, frame, scratch.windows);
             gemm(false, false, pixels, channels, depth, scratch.windows, layer->weight, false, out);
@@ -326,7 +304,7 @@ static void conv_backward_weight(const struct layer *layer, const struct pass *p
 {
     const struct conv_scratch scratch = conv_scratch(layer);
     const struct tile_job job = conv_job(layer);
-    const bool tiles = tile_fits(&job);
+    const struct tile_kernels *tiles = tile_for(&job);
 
     if (!pass->add)
         memset(layer->dweight, 0, layer_weight_size(layer) * sizeof(float));
@@ -334,7 +312,7 @@ static void conv_backward_weight(const struct layer *layer, const struct pass *p
         const float *frame = conv_frame_fill(layer->in, layer->padding, in, scratch.frame);
 
         if (tiles) {
-            tile_weight(&job, frame, dout, layer->dweight);
+            tiles->weight(&job, frame, dout, layer->dweight);
         } else {
             conv_gather(layer, frame, scratch.windows);
             gemm(true, false, layer->spatial * layer->inputs, layer->out.channels,
@@ -359,22 +337,9 @@ static void conv_turn(const struct layer *layer, float *turned)
     }
 }
 
-/* What conv_job is for the gradient by in: a convolution of dout. */
-static struct tile_job conv_job_in(const struct layer *layer)
-{
-    return (struct tile_job){
-        .height = layer->in.height,
-        .width = layer->in.width,
-        .channels = layer->inputs,
-        .kernel = layer->kernel,
-        .stride = 1,
-        .frame_width = layer->out.width + 2 * conv_edge(layer),
-        .inputs = layer->out.channels,
-    };
-}
-
 static void conv_backward_tiles(const struct layer *layer, const struct pass *pass,
-                                const struct tile_job *job, const float *dout, float *din)
+                                const struct tile_job *job, const struct tile_kernels *tiles,
+                                const float *dout, float *din)
 {
     const struct conv_scratch scratch = conv_scratch(layer);
     const int edge = conv_edge(layer);
@@ -382,8 +347,8 @@ static void conv_backward_tiles(const struct layer *layer, const struct pass *pa
     conv_turn(layer, scratch.turned);
     memset(scratch.around, 0, conv_frame_size(layer->out, edge) * sizeof(float));
     for (int i = 0; i < pass->batch; i++) {
-        tile_forward(job, conv_frame_fill(layer->out, edge, dout, scratch.around), scratch.turned,
-                     din);
+        tiles->forward(job, conv_frame_fill(layer->out, edge, dout, scratch.around), scratch.turned,
+                       din);
         dout += shape_size(layer->out);
         din += shape_size(layer->in);
     }
@@ -394,13 +359,16 @@ static void conv_backward_windows(const struct layer *layer, const struct pass *
                                   const float *dout, float *din)
 {
     const struct conv_scratch scratch = conv_scratch(layer);
+    const size_t row = (size_t)layer->in.width * layer->in.channels;
 
     for (int i = 0; i < pass->batch; i++) {
         gemm(false, true, layer->out.height * layer->out.width, layer->spatial * layer->inputs,
              layer->out.channels, dout, layer->weight, false, scratch.windows);
         conv_scatter_add(layer, scratch.windows, layer->padding > 0 ? scratch.around : din);
-        if (layer->padding > 0)
-            conv_frame_take(layer->in, layer->padding, scratch.around, din);
+        for (int y = 0; layer->padding > 0 && y < layer->in.height; y++)
+            memcpy(din + (size_t)y * row,
+                   conv_frame_row(layer->in, layer->padding, scratch.around, y),
+                   row * sizeof(*din));
         dout += shape_size(layer->out);
         din += shape_size(layer->in);
     }
@@ -409,14 +377,25 @@ static void conv_backward_windows(const struct layer *layer, const struct pass *
 static void conv_backward(const struct layer *layer, const struct pass *pass, const float *in,
                           const float *out, float *dout, float *din)
 {
-    const struct tile_job job = conv_job_in(layer);
-    const int pixels = layer->out.height * layer->out.width;
+    const int pixels = layer->out.height * layer->out.width, edge = conv_edge(layer);
+    /* The gradient by in is a convolution of dout. */
+    const struct tile_job job = {
+        .height = layer->in.height,
+        .width = layer->in.width,
+        .channels = layer->inputs,
+        .kernel = layer->kernel,
+        .stride = 1,
+        .frame_width = layer->out.width + 2 * edge,
+        .inputs = layer->out.channels,
+    };
+    const struct tile_kernels *tiles =
+        din && conv_stride(layer) == 1 && edge >= 0 ? tile_for(&job) : NULL;
 
     bias_backward(pass->batch * pixels, layer->out.channels, out, layer->relu, pass->add, dout,
                   layer->dbias);
     conv_backward_weight(layer, pass, in, dout);
-    if (din && conv_stride(layer) == 1 && conv_edge(layer) >= 0 && tile_fits(&job))
-        conv_backward_tiles(layer, pass, &job, dout, din);
+    if (tiles)
+        conv_backward_tiles(layer, pass, &job, tiles, dout, din);
     else if (din)
         conv_backward_windows(layer, pass, dout, din);
 }

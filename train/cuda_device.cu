@@ -471,9 +471,8 @@ static int cuda_losses(struct device *device, int count, double *losses)
 static int cuda_device_open(const struct device_setup *setup, struct device **device_p);
 
 static const struct device_kind cuda_kind = {
-    "cuda",   cuda_device_open, cuda_device_close, cuda_put,
-    cuda_get, cuda_state,       cuda_gradients,    cuda_update,
-    NULL,     cuda_losses,      cuda_test,
+    cuda_device_open, cuda_device_close, cuda_put, cuda_get,    cuda_state,
+    cuda_gradients,   cuda_update,       NULL,     cuda_losses, cuda_test,
 };
 
 static int cuda_device_open(const struct device_setup *setup, struct device **device_p)

@@ -188,7 +188,6 @@ static int device_cpu_test(struct device *device, const struct pass *pass,
 }
 
 const struct device_kind device_cpu = {
-    .name = "cpu",
     .open = device_cpu_open,
     .close = device_cpu_close,
     .put = device_cpu_keep,

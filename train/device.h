@@ -41,7 +41,6 @@ struct device_setup {
 };
 
 struct device_kind {
-    const char *name;
     /* On success *device_p is the caller's, for close. The device's weights are not set. */
     int (*open)(const struct device_setup *setup, struct device **device_p);
     void (*close)(struct device *device);

@@ -85,11 +85,8 @@ struct options {
 int options_parse(const struct task *task, int argc, char *const argv[], struct options *options);
 void options_help(const struct task *task, FILE *to);
 
-/* What holds in the task's program where nothing is given. */
-struct options options_usual(const struct task *task);
-
 /*
- * options_facts.c: the options and their values as a table. Returns how many rows; facts has room
+ * The options and their values as a table. Returns how many rows; facts has room
  * for `room`, NULL: for none.
  */
 struct record_fact;
@@ -102,8 +99,7 @@ int options_facts(const struct options *options, struct record_fact *facts, int 
  */
 const char *options_common(const struct options *options, int *row_p, uint64_t *value_p);
 
-/* options_table.c: the options, and what holds where none is given and the task says nothing. */
+/* The table of options. */
 extern const struct args options_args;
-extern const struct options options_defaults;
 
 #endif
