@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "dataset.h"
-#include "digits.h"
 #include "failure.h"
 #include "idx.h"
 #include "rng.h"
@@ -23,29 +22,12 @@
 
 enum { PICTURES_SHAPES = 10, PICTURES_LEAST_CONTRAST = 110 };
 
-static float pictures_larger(float a, float b)
-{
-    return a > b ? a : b;
-}
-
-static float pictures_smaller(float a, float b)
-{
-    return a < b ? a : b;
-}
-
-/* Five rays: the edge's distance from the middle goes up and down with the direction. */
-static bool pictures_in_star(float x, float y)
-{
-    const float ray = fabsf(cosf(2.5F * atan2f(y, x)));
-
-    return sqrtf(x * x + y * y) < 0.35F + 0.65F * ray * ray;
-}
-
 /* Whether the shape, whose size is 1 in each direction, covers a point. */
 static bool pictures_covers(int shape, float x, float y)
 {
     const float right = fabsf(x), up = fabsf(y), far = sqrtf(x * x + y * y);
-    const float most = pictures_larger(right, up), least = pictures_smaller(right, up);
+    const float most = fmaxf(right, up), least = fminf(right, up);
+    const float ray = shape == 6 ? fabsf(cosf(2.5F * atan2f(y, x))) : 0.0F;
 
     switch (shape) {
     case 0: /* disc */
@@ -60,8 +42,8 @@ static bool pictures_covers(int shape, float x, float y)
         return y < 0.65F && right < (y + 0.95F) * 0.58F;
     case 5: /* cross */
         return most < 0.95F && least < 0.28F;
-    case 6: /* star */
-        return pictures_in_star(x, y);
+    case 6: /* star of five rays: the edge's distance goes up and down with the direction */
+        return far < 0.35F + 0.65F * ray * ray;
     case 7: /* crescent */
         return far < 0.95F && (x - 0.4F) * (x - 0.4F) + y * y > 0.55F;
     case 8: /* half of a disc */
@@ -92,15 +74,6 @@ static struct pictures_colour pictures_colour(struct rng *rng)
     return colour;
 }
 
-static float pictures_contrast(struct pictures_colour a, struct pictures_colour b)
-{
-    float sum = 0.0F;
-
-    for (int c = 0; c < 3; c++)
-        sum += fabsf(a.parts[c] - b.parts[c]);
-    return sum;
-}
-
 /* The ground's two colours are drawn until the shape can be seen on both. */
 static void pictures_scene_init(int shape, struct rng *rng, struct pictures_scene *scene)
 {
@@ -113,9 +86,14 @@ static void pictures_scene_init(int shape, struct rng *rng, struct pictures_scen
     scene->middle_y = (PICTURES_SIDE - 1) / 2.0F + rng_between(rng, -5.0F, 5.0F);
     scene->fill = pictures_colour(rng);
     for (int i = 0; i < 2; i++) {
+        float contrast;
+
         do {
+            contrast = 0.0F;
             scene->ground[i] = pictures_colour(rng);
-        } while (pictures_contrast(scene->fill, scene->ground[i]) < PICTURES_LEAST_CONTRAST);
+            for (int c = 0; c < 3; c++)
+                contrast += fabsf(scene->fill.parts[c] - scene->ground[i].parts[c]);
+        } while (contrast < PICTURES_LEAST_CONTRAST);
     }
     scene->along_x = rng_between(rng, -0.25F, 0.25F);
     scene->along_y = rng_between(rng, -0.25F, 0.25F);
@@ -137,7 +115,13 @@ static float pictures_part(const struct pictures_scene *scene, int x, int y)
     return (float)covered / 4.0F;
 }
 
-uint8_t pictures_draw(uint64_t seed, bool train, size_t index, uint8_t *image)
+/*
+ * Draws sample index of the training or the test set: 32 x 32 pixels of red, green and blue: one
+ * of ten shapes, in any colour, size, place and direction, on a coloured ground with grain.
+ * Returns which shape it is. A pure function of its arguments, so every rank draws the same
+ * sample; some 50 microseconds.
+ */
+static uint8_t pictures_draw(uint64_t seed, bool train, size_t index, uint8_t *image)
 {
     const uint64_t key = rng_key(seed, train ? RNG_DRAW_TRAIN : RNG_DRAW_TEST, index, 1);
     struct rng rng = {key, 0};
@@ -157,7 +141,7 @@ uint8_t pictures_draw(uint64_t seed, bool train, size_t index, uint8_t *image)
             const float value = scene.fill.parts[c] * part + ground * (1.0F - part) +
                                 rng_between(&rng, -20.0F, 20.0F);
 
-            *image++ = (uint8_t)pictures_larger(0.0F, pictures_smaller(255.0F, value));
+            *image++ = (uint8_t)(value < 0.0F ? 0.0F : value > 255.0F ? 255.0F : value);
         }
     }
     return (uint8_t)shape;
@@ -167,20 +151,13 @@ uint8_t pictures_draw(uint64_t seed, bool train, size_t index, uint8_t *image)
 
 enum { AUGMENT_EDGE = 4 };
 
-/* One row, moved to the left by `shift` pixels (to the right if that is negative). */
-static void augment_row(const uint8_t *from, int shift, bool mirror, uint8_t *to)
+/*
+ * Replaces image (32 x 32, three channels) by a part of it of the same size, once 4 black pixels
+ * have been added on each side, and mirrors every second one; drawn from key. What is usual for
+ * CIFAR-10.
+ */
+static void augment_crop(uint64_t key, uint8_t *image)
 {
-    for (int x = 0; x < PICTURES_SIDE; x++) {
-        const int at = (mirror ? PICTURES_SIDE - 1 - x : x) + shift;
-
-        if (at >= 0 && at < PICTURES_SIDE)
-            memcpy(to + 3 * (size_t)x, from + 3 * (size_t)at, 3);
-    }
-}
-
-void augment_crop(uint64_t key, uint8_t *image)
-{
-    const size_t row = 3 * (size_t)PICTURES_SIDE;
     struct rng rng = {key, 0};
     const int down = (int)rng_below(&rng, 2 * AUGMENT_EDGE + 1) - AUGMENT_EDGE;
     const int right = (int)rng_below(&rng, 2 * AUGMENT_EDGE + 1) - AUGMENT_EDGE;
@@ -190,8 +167,13 @@ void augment_crop(uint64_t key, uint8_t *image)
     memcpy(from, image, sizeof(from));
     memset(image, 0, sizeof(from));
     for (int y = 0; y < PICTURES_SIDE; y++) {
-        if (y + down >= 0 && y + down < PICTURES_SIDE)
-            augment_row(from + (size_t)(y + down) * row, right, mirror, image + (size_t)y * row);
+        for (int x = 0; x < PICTURES_SIDE; x++) {
+            const int at_x = (mirror ? PICTURES_SIDE - 1 - x : x) + right, at_y = y + down;
+
+            if (at_x >= 0 && at_x < PICTURES_SIDE && at_y >= 0 && at_y < PICTURES_SIDE)
+                memcpy(image + 3 * (y * PICTURES_SIDE + x),
+                       from + 3 * (at_y * PICTURES_SIDE + at_x), 3);
+        }
     }
 }
 
@@ -245,20 +227,11 @@ static int cifar10_grow(const char *path, struct dataset *dataset)
     return images && labels ? 0 : failure("%s: out of memory for %zu pictures", path, most);
 }
 
-/* One colour after the other becomes three colours for each pixel. */
-static void cifar10_unpack(const uint8_t *planes, uint8_t *image)
-{
-    for (int i = 0; i < CIFAR10_PIXELS; i++) {
-        for (int c = 0; c < 3; c++)
-            *image++ = planes[c * CIFAR10_PIXELS + i];
-    }
-}
-
 /* The record at `offset`. 1: the file has ended. */
 static int cifar10_take(struct source *source, const char *path, uint64_t offset,
                         struct dataset *dataset)
 {
-    uint8_t record[CIFAR10_RECORD];
+    uint8_t record[CIFAR10_RECORD], *image;
     size_t got;
 
     if (source_read(source, record, sizeof(record), &got) < 0)
@@ -276,8 +249,12 @@ static int cifar10_take(struct source *source, const char *path, uint64_t offset
     if (cifar10_grow(path, dataset) < 0)
         return -1;
     dataset->labels[dataset->count] = record[0];
-    cifar10_unpack(record + 1, dataset->images + dataset->count * (CIFAR10_RECORD - 1));
-    dataset->count++;
+    image = dataset->images + dataset->count++ * (CIFAR10_RECORD - 1);
+    /* One colour after the other becomes three colours for each pixel. */
+    for (int i = 0; i < CIFAR10_PIXELS; i++) {
+        for (int colour = 0; colour < 3; colour++)
+            *image++ = record[1 + colour * CIFAR10_PIXELS + i];
+    }
     return 0;
 }
 

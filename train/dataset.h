@@ -10,8 +10,10 @@
 #include "layer.h"
 
 enum {
+    DIGITS_SIDE = 28, /* pixels of an image of MNIST, and of CIFAR-10 */
+    PICTURES_SIDE = 32,
     DATASET_CLASSES = 10,
-    DATASET_PIXELS_MOST = 32 * 32 * 3 /* numbers of one image */
+    DATASET_PIXELS_MOST = PICTURES_SIDE * PICTURES_SIDE * 3 /* numbers of one image */
 };
 
 struct dataset;

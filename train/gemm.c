@@ -142,26 +142,19 @@ enum blas_level blas_level_of(const char *core)
     return BLAS_AVX512;
 }
 
-enum blas_level blas_level_of_cpu(void)
-{
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-        return BLAS_AVX512;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        return BLAS_AVX2;
-    if (__builtin_cpu_supports("avx"))
-        return BLAS_AVX;
-#endif
-    return BLAS_SSE;
-}
-
 void blas_choose(char *argv[])
 {
 #if defined(HAVE_OPENBLAS_SET_NUM_THREADS) && defined(__x86_64__)
     /* The oldest CPU with each level, whose kernels every OpenBLAS with run-time choice has. */
     static const char *const oldest[] = {"Prescott", "Sandybridge", "Haswell", "SkylakeX"};
-    const enum blas_level level = blas_level_of_cpu();
+    const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    /* What this CPU and its operating system can run. */
+    const enum blas_level level = avx512                          ? BLAS_AVX512
+                                  : avx2                          ? BLAS_AVX2
+                                  : __builtin_cpu_supports("avx") ? BLAS_AVX
+                                                                  : BLAS_SSE;
 
     if (getenv("OPENBLAS_CORETYPE") || blas_level_of(openblas_get_corename()) >= level)
         return;

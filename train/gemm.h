@@ -30,9 +30,6 @@ enum blas_level { BLAS_SSE, BLAS_AVX, BLAS_AVX2, BLAS_AVX512 };
  */
 enum blas_level blas_level_of(const char *core);
 
-/* What this CPU and its operating system can run. */
-enum blas_level blas_level_of_cpu(void);
-
 /*
  * To be called first in main. An OpenBLAS older than the CPU does not know it, and may take kernels
  * of twenty years ago. If so, this executes the program anew with OPENBLAS_CORETYPE set, once; if

@@ -6,6 +6,7 @@
 
 #include "idx.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -33,33 +34,11 @@ struct source {
 #endif
 };
 
-static bool source_is_compressed(int fd)
-{
-    uint8_t magic[2];
-
-    return pread(fd, magic, 2, 0) == 2 && magic[0] == 0x1f && magic[1] == 0x8b;
-}
-
-static int source_open_compressed(struct source *source)
-{
-#ifdef HAVE_ZLIB
-    source->gz = gzdopen(source->fd, "rb");
-    if (!source->gz)
-        return failure("%s: out of memory", source->path);
-    source->fd = -1;
-    gzbuffer(source->gz, 1 << 17);
-    return 0;
-#else
-    return failure("%s: is compressed with gzip, and this program was built without zlib: "
-                   "run gunzip on it",
-                   source->path);
-#endif
-}
-
 int source_open(const char *path, struct source **source_p)
 {
     struct source *source = calloc(1, sizeof(*source));
     struct stat status;
+    uint8_t magic[2];
 
     if (!source)
         return failure("%s: out of memory", path);
@@ -74,9 +53,24 @@ int source_open(const char *path, struct source **source_p)
         goto failed;
     }
     source->size = (uint64_t)status.st_size;
-    source->compressed = source_is_compressed(source->fd);
-    if (source->compressed && source_open_compressed(source) < 0)
+    source->compressed =
+        pread(source->fd, magic, 2, 0) == 2 && magic[0] == 0x1f && magic[1] == 0x8b;
+    if (source->compressed) {
+#ifdef HAVE_ZLIB
+        source->gz = gzdopen(source->fd, "rb");
+        if (!source->gz) {
+            failure("%s: out of memory", path);
+            goto failed;
+        }
+        source->fd = -1;
+        gzbuffer(source->gz, 1 << 17);
+#else
+        failure("%s: is compressed with gzip, and this program was built without zlib: "
+                "run gunzip on it",
+                path);
         goto failed;
+#endif
+    }
     *source_p = source;
     return 0;
 
@@ -146,14 +140,6 @@ int source_read(struct source *source, void *to, size_t size, size_t *read_p)
     return 0;
 }
 
-uint64_t source_most(const struct source *source)
-{
-    if (!source->compressed)
-        return source->size;
-    return source->size > UINT64_MAX / SOURCE_DEFLATE_RATIO ? UINT64_MAX
-                                                            : source->size * SOURCE_DEFLATE_RATIO;
-}
-
 /* ---- IDX ---- */
 
 enum { IDX_UNSIGNED_BYTE = 8 };
@@ -172,36 +158,28 @@ static int idx_take(struct source *source, const char *path, size_t offset, cons
     return 0;
 }
 
-static int idx_check_magic(const char *path, const uint8_t *magic, int dimensions)
-{
-    if (magic[0] != 0 || magic[1] != 0)
-        return failure("%s: byte 0: 0x%02x%02x, expected 0x0000: not an IDX file", path, magic[0],
-                       magic[1]);
-    if (magic[2] != IDX_UNSIGNED_BYTE)
-        return failure("%s: byte 2: element type 0x%02x, expected 0x%02x (unsigned bytes)", path,
-                       magic[2], IDX_UNSIGNED_BYTE);
-    if (magic[3] != dimensions)
-        return failure("%s: byte 3: %u dimensions, expected %d", path, magic[3], dimensions);
-    return 0;
-}
-
-static uint32_t idx_big_endian(const uint8_t *bytes)
-{
-    return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
-}
-
 static int idx_read_header(struct source *source, const char *path, int dimensions, struct idx *idx)
 {
     uint8_t header[4 + 4 * IDX_MAX_DIMENSIONS];
 
-    if (idx_take(source, path, 0, "the header", header, 4) < 0 ||
-        idx_check_magic(path, header, dimensions) < 0 ||
-        idx_take(source, path, 4, "the sizes", header + 4, 4 * (size_t)dimensions) < 0)
+    if (idx_take(source, path, 0, "the header", header, 4) < 0)
+        return -1;
+    if (header[0] != 0 || header[1] != 0)
+        return failure("%s: byte 0: 0x%02x%02x, expected 0x0000: not an IDX file", path, header[0],
+                       header[1]);
+    if (header[2] != IDX_UNSIGNED_BYTE)
+        return failure("%s: byte 2: element type 0x%02x, expected 0x%02x (unsigned bytes)", path,
+                       header[2], IDX_UNSIGNED_BYTE);
+    if (header[3] != dimensions)
+        return failure("%s: byte 3: %u dimensions, expected %d", path, header[3], dimensions);
+    if (idx_take(source, path, 4, "the sizes", header + 4, 4 * (size_t)dimensions) < 0)
         return -1;
     idx->count = 1;
     for (int i = 0; i < dimensions; i++) {
-        const uint32_t size = idx_big_endian(header + 4 + 4 * i);
+        uint32_t size;
 
+        memcpy(&size, header + 4 + 4 * i, sizeof(size));
+        size = be32toh(size);
         if (size == 0)
             return failure("%s: byte %d: size 0, expected at least 1", path, 4 + 4 * i);
         if (__builtin_mul_overflow(idx->count, (size_t)size, &idx->count))
@@ -212,23 +190,22 @@ static int idx_read_header(struct source *source, const char *path, int dimensio
     return 0;
 }
 
-/* A header that lies must not make us allocate what the file cannot contain. */
-static int idx_check_room(struct source *source, const char *path, size_t header, size_t count)
-{
-    const uint64_t most = source_most(source);
-
-    if (most < header || count > most - header)
-        return failure("%s: byte %llu: the file cannot reach further, expected %zu bytes after its "
-                       "header of %zu: it is truncated or its sizes are corrupt",
-                       path, (unsigned long long)most, count, header);
-    return 0;
-}
-
+/* Checks that the file can have all the data, and reads them. */
 static int idx_read_data(struct source *source, const char *path, size_t header, struct idx *idx)
 {
+    const uint64_t ratio = source->compressed ? SOURCE_DEFLATE_RATIO : 1;
+    const uint64_t most = source->size > UINT64_MAX / ratio ? UINT64_MAX : source->size * ratio;
     uint8_t more;
     size_t got;
 
+    /* A header that lies must not make us allocate what the file cannot contain. */
+    if (most < header || idx->count > most - header)
+        return failure("%s: byte %llu: the file cannot reach further, expected %zu bytes after its "
+                       "header of %zu: it is truncated or its sizes are corrupt",
+                       path, (unsigned long long)most, idx->count, header);
+    idx->bytes = malloc(idx->count);
+    if (!idx->bytes)
+        return failure("%s: out of memory for %zu bytes", path, idx->count);
     if (idx_take(source, path, header, "the data that the header announces", idx->bytes,
                  idx->count) < 0 ||
         source_read(source, &more, 1, &got) < 0)
@@ -242,21 +219,12 @@ static int idx_read_data(struct source *source, const char *path, size_t header,
 
 int idx_read(const char *path, int dimensions, struct idx *idx)
 {
-    const size_t header = 4 + 4 * (size_t)dimensions;
     struct idx read = {.bytes = NULL};
     struct source *source = NULL;
     int result = -1;
 
-    if (source_open(path, &source) < 0 || idx_read_header(source, path, dimensions, &read) < 0 ||
-        idx_check_room(source, path, header, read.count) < 0)
-        goto out;
-    read.bytes = malloc(read.count);
-    if (!read.bytes) {
-        failure("%s: out of memory for %zu bytes", path, read.count);
-        goto out;
-    }
-    result = idx_read_data(source, path, header, &read);
-out:
+    if (source_open(path, &source) == 0 && idx_read_header(source, path, dimensions, &read) == 0)
+        result = idx_read_data(source, path, 4 + 4 * (size_t)dimensions, &read);
     source_close(source);
     if (result == 0)
         *idx = read;

@@ -21,9 +21,6 @@ void source_close(struct source *source); /* NULL is accepted */
  */
 int source_read(struct source *source, void *to, size_t size, size_t *read_p);
 
-/* Uncompressed bytes that the file can hold at most: a bound from its size on disk. */
-uint64_t source_most(const struct source *source);
-
 /* ---- IDX: big-endian sizes, then unsigned bytes; plain or compressed with gzip ---- */
 
 /*

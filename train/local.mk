@@ -13,7 +13,6 @@ libtrain_la_SOURCES = \
 	train/conv.c \
 	train/dataset.c train/dataset.h \
 	train/device.c train/device.h \
-	train/digits.h \
 	train/failure.c train/failure.h \
 	train/file.c train/file.h \
 	train/gemm.c train/gemm.h \

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "dataset.h"
-#include "digits.h"
 #include "failure.h"
 #include "idx.h"
 #include "rng.h"
@@ -34,26 +33,13 @@ struct glyph {
     struct glyph_stroke strokes[GLYPH_STROKES];
 };
 
-/* Two ways for each digit, digit after digit. */
-extern const struct glyph glyphs[GLYPH_COUNT];
-
-#define LINE(n, ...)                                                                               \
-    {                                                                                              \
-        0, n,                                                                                      \
-        {                                                                                          \
-            __VA_ARGS__                                                                            \
-        }                                                                                          \
-    }
-#define CURVE(n, ...)                                                                              \
-    {                                                                                              \
-        1, n,                                                                                      \
-        {                                                                                          \
-            __VA_ARGS__                                                                            \
-        }                                                                                          \
-    }
-
 /* clang-format off */
-const struct glyph glyphs[GLYPH_COUNT] = {
+#define LINE(n, ...)  {0, n, {__VA_ARGS__}}
+#define CURVE(n, ...) {1, n, {__VA_ARGS__}}
+
+/* Two ways for each digit, digit after digit. */
+
+static const struct glyph glyphs[GLYPH_COUNT] = {
     {0, 1, {CURVE(8, {.50F, .05F}, {.22F, .22F}, {.15F, .60F}, {.38F, .94F}, {.70F, .85F},
                      {.85F, .50F}, {.75F, .15F}, {.47F, .06F})}},
     {0, 1, {CURVE(8, {.62F, .04F}, {.35F, .25F}, {.28F, .65F}, {.42F, .95F}, {.60F, .85F},
@@ -205,18 +191,6 @@ static float digits_spline(float p0, float p1, float p2, float p3, float t)
                 t * (2.0F * p0 - 5.0F * p1 + 4.0F * p2 - p3 + t * (3.0F * (p1 - p2) + p3 - p0)));
 }
 
-static struct glyph_point digits_at(const struct glyph_stroke *stroke, int i, float t)
-{
-    const struct glyph_point *p = stroke->points;
-    const int before = i > 0 ? i - 1 : 0;
-    const int after = i + 2 < stroke->count ? i + 2 : stroke->count - 1;
-
-    return (struct glyph_point){
-        digits_spline(p[before].x, p[i].x, p[i + 1].x, p[after].x, t),
-        digits_spline(p[before].y, p[i].y, p[i + 1].y, p[after].y, t),
-    };
-}
-
 static void digits_stroke(const struct glyph_stroke *stroke, const struct digits_warp *warp,
                           float half, uint8_t *image)
 {
@@ -229,8 +203,13 @@ static void digits_stroke(const struct glyph_stroke *stroke, const struct digits
             struct glyph_point to = {p[i].x + t * (p[i + 1].x - p[i].x),
                                      p[i].y + t * (p[i + 1].y - p[i].y)};
 
-            if (stroke->curve)
-                to = digits_at(stroke, i, t);
+            if (stroke->curve) {
+                const int before = i > 0 ? i - 1 : 0;
+                const int after = i + 2 < stroke->count ? i + 2 : stroke->count - 1;
+
+                to.x = digits_spline(p[before].x, p[i].x, p[i + 1].x, p[after].x, t);
+                to.y = digits_spline(p[before].y, p[i].y, p[i + 1].y, p[after].y, t);
+            }
             to = digits_warp_point(warp, to);
             digits_line(from, to, half, image);
             from = to;
@@ -238,27 +217,15 @@ static void digits_stroke(const struct glyph_stroke *stroke, const struct digits
     }
 }
 
-static void digits_shake(struct rng *rng, struct glyph_stroke *stroke)
-{
-    for (int i = 0; i < stroke->count; i++) {
-        stroke->points[i].x += rng_between(rng, -0.08F, 0.08F);
-        stroke->points[i].y += rng_between(rng, -0.08F, 0.08F);
-    }
-}
-
-/* Grain on the paper and in the ink. */
-static void digits_grain(uint64_t key, uint8_t *image)
-{
-    for (uint32_t i = 0; i < DIGITS_SIDE * DIGITS_SIDE; i++) {
-        const int value = image[i] + (int)(rng_u32(key, i) % 61) - 30;
-
-        image[i] = (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
-    }
-}
-
-uint8_t digits_draw(uint64_t seed, bool train, size_t index, uint8_t *image)
+/*
+ * Draws sample index of the training or the test set: 28 x 28 bytes, ink is 255, edges
+ * smooth. Returns the digit. A pure function of its arguments, so every rank draws the
+ * same sample; some 10 microseconds.
+ */
+static uint8_t digits_draw(uint64_t seed, bool train, size_t index, uint8_t *image)
 {
     const enum rng_purpose purpose = train ? RNG_DRAW_TRAIN : RNG_DRAW_TEST;
+    const uint64_t grain = rng_key(seed, purpose, index, 1); /* on the paper and in the ink */
     struct rng rng = {rng_key(seed, purpose, index, 0), 0};
     struct glyph glyph = glyphs[rng_below(&rng, GLYPH_COUNT)];
     const float half = rng_between(&rng, 0.45F, 1.5F);
@@ -267,10 +234,19 @@ uint8_t digits_draw(uint64_t seed, bool train, size_t index, uint8_t *image)
     digits_warp_init(&rng, &warp);
     memset(image, 0, DIGITS_SIDE * DIGITS_SIDE);
     for (int i = 0; i < glyph.count; i++) {
-        digits_shake(&rng, &glyph.strokes[i]);
-        digits_stroke(&glyph.strokes[i], &warp, half, image);
+        struct glyph_stroke *stroke = &glyph.strokes[i];
+
+        for (int j = 0; j < stroke->count; j++) {
+            stroke->points[j].x += rng_between(&rng, -0.08F, 0.08F);
+            stroke->points[j].y += rng_between(&rng, -0.08F, 0.08F);
+        }
+        digits_stroke(stroke, &warp, half, image);
     }
-    digits_grain(rng_key(seed, purpose, index, 1), image);
+    for (uint32_t i = 0; i < DIGITS_SIDE * DIGITS_SIDE; i++) {
+        const int value = image[i] + (int)(rng_u32(grain, i) % 61) - 30;
+
+        image[i] = (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
+    }
     return (uint8_t)glyph.digit;
 }
 
@@ -283,18 +259,12 @@ static float augment_pixel(const uint8_t *image, int x, int y)
     return image[y * DIGITS_SIDE + x];
 }
 
-static float augment_between(const uint8_t *image, float x, float y)
-{
-    const int left = (int)floorf(x), top = (int)floorf(y);
-    const float right = x - (float)left, down = y - (float)top;
-
-    return (1.0F - down) * ((1.0F - right) * augment_pixel(image, left, top) +
-                            right * augment_pixel(image, left + 1, top)) +
-           down * ((1.0F - right) * augment_pixel(image, left, top + 1) +
-                   right * augment_pixel(image, left + 1, top + 1));
-}
-
-void augment_turn(uint64_t key, uint8_t *image)
+/*
+ * Replaces image (28 x 28) by itself, turned by up to 10 degrees, scaled by up to 8 %, and
+ * shifted by up to 2 pixels, all drawn from key; between pixels it is interpolated, outside is
+ * paper.
+ */
+static void augment_turn(uint64_t key, uint8_t *image)
 {
     const float middle = (DIGITS_SIDE - 1) / 2.0F;
     struct rng rng = {key, 0};
@@ -308,8 +278,14 @@ void augment_turn(uint64_t key, uint8_t *image)
     for (int y = 0; y < DIGITS_SIDE; y++) {
         for (int x = 0; x < DIGITS_SIDE; x++) {
             const float dx = (float)x - middle - shift_x, dy = (float)y - middle - shift_y;
-            const float ink = augment_between(from, middle + cosine * dx - sine * dy,
-                                              middle + sine * dx + cosine * dy);
+            const float at_x = middle + cosine * dx - sine * dy;
+            const float at_y = middle + sine * dx + cosine * dy;
+            const int left = (int)floorf(at_x), top = (int)floorf(at_y);
+            const float right = at_x - (float)left, down = at_y - (float)top;
+            const float ink = (1.0F - down) * ((1.0F - right) * augment_pixel(from, left, top) +
+                                               right * augment_pixel(from, left + 1, top)) +
+                              down * ((1.0F - right) * augment_pixel(from, left, top + 1) +
+                                      right * augment_pixel(from, left + 1, top + 1));
 
             image[y * DIGITS_SIDE + x] = (uint8_t)(ink + 0.5F);
         }

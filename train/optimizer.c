@@ -55,17 +55,6 @@ KERNEL static void optimizer_adadelta(const struct optimizer *optimizer, float l
     }
 }
 
-static int optimizer_allocate(struct optimizer *optimizer)
-{
-    for (int k = 0; k < optimizer->states; k++) {
-        optimizer->state[k] = calloc(optimizer->count, sizeof(float));
-        if (!optimizer->state[k])
-            return failure("out of memory for the optimizer's state of %zu parameters",
-                           optimizer->count);
-    }
-    return 0;
-}
-
 int optimizer_create(const char *name, size_t count, float momentum, float weight_decay,
                      struct optimizer **optimizer_p)
 {
@@ -82,9 +71,12 @@ int optimizer_create(const char *name, size_t count, float momentum, float weigh
     optimizer->momentum = momentum;
     optimizer->weight_decay = weight_decay;
     optimizer->states = adadelta ? 2 : 1;
-    if (optimizer_allocate(optimizer) < 0) {
-        optimizer_destroy(optimizer);
-        return -1;
+    for (int k = 0; k < optimizer->states; k++) {
+        optimizer->state[k] = calloc(count, sizeof(float));
+        if (!optimizer->state[k]) {
+            optimizer_destroy(optimizer);
+            return failure("out of memory for the optimizer's state of %zu parameters", count);
+        }
     }
     *optimizer_p = optimizer;
     return 0;
