@@ -141,13 +141,4 @@ static __device__ inline size_t cuda_index(void)
     return (size_t)blockIdx.x * blockDim.x + threadIdx.x;
 }
 
-/* ---- making a GPU ready, and leaving it ---- */
-
-/* cuda is zeroed but for device and services; cuda_free is called either way. */
-int cuda_open(struct cuda *cuda, const struct device_setup *setup);
-void cuda_free(struct cuda *cuda);
-
-/* What has failed since the last call: launches of kernels, and matrix products. */
-int cuda_check_all(struct cuda *cuda);
-
 #endif

@@ -22,7 +22,8 @@ static int cuda_check_blas(struct cuda *cuda, cublasStatus_t status, const char 
     return cuda->services->failure("GPU %d: cuBLAS: %s: status %d", cuda->gpu, what, (int)status);
 }
 
-int cuda_check_all(struct cuda *cuda)
+/* What has failed since the last call: launches of kernels, and matrix products. */
+static int cuda_check_all(struct cuda *cuda)
 {
     return cuda_check(cuda, cudaGetLastError(), "a kernel") < 0
                ? -1
@@ -30,16 +31,6 @@ int cuda_check_all(struct cuda *cuda)
 }
 
 /* ---- which GPU ---- */
-
-/* What the program asks for, else DIST_DEVICE, else by local rank. */
-static int cuda_choose(const struct device_setup *setup, int gpus)
-{
-    const char *variable = getenv("DIST_DEVICE");
-
-    if (setup->number >= 0)
-        return setup->number;
-    return variable && *variable ? atoi(variable) : setup->local_rank % gpus;
-}
 
 /* The backend's memory if that is a GPU's, which then is ours; else it is given back. */
 static int cuda_open_shared(struct cuda *cuda, const struct device_setup *setup, size_t bytes)
@@ -69,6 +60,7 @@ static int cuda_open_shared(struct cuda *cuda, const struct device_setup *setup,
 
 static int cuda_open_gpu(struct cuda *cuda, const struct device_setup *setup, size_t sums)
 {
+    const char *variable = getenv("DIST_DEVICE");
     int gpus = 0;
     const cudaError_t error = cudaGetDeviceCount(&gpus);
 
@@ -77,7 +69,9 @@ static int cuda_open_gpu(struct cuda *cuda, const struct device_setup *setup, si
             "--device cuda: there is no GPU here: %s: see whether nvidia-smi lists one and "
             "CUDA_VISIBLE_DEVICES allows it, or use --device cpu",
             error != cudaSuccess ? cudaGetErrorString(error) : "the driver lists none");
-    cuda->gpu = cuda_choose(setup, gpus);
+    cuda->gpu = setup->number >= 0      ? setup->number
+                : variable && *variable ? atoi(variable)
+                                        : setup->local_rank % gpus;
     if (cuda->gpu < 0 || cuda->gpu >= gpus)
         return cuda->services->failure("--device cuda: there is no GPU %d: this rank sees %d",
                                        cuda->gpu, gpus);
@@ -137,21 +131,6 @@ static bool cuda_open_model(struct cuda *cuda, int capacity)
     }
     model->scratch = cuda_floats(cuda, windows * chunk);
     return complete && model->weights && cuda->device.sums && model->gradients && model->scratch;
-}
-
-/* The kernels of each layer. */
-static int cuda_open_kinds(struct cuda *cuda)
-{
-    for (int i = 0; i < cuda->host->count; i++) {
-        const char *kind = cuda->host->layers[i].kind->name;
-
-        cuda->kinds[i] = cuda_find_layer(kind);
-        if (!cuda->kinds[i])
-            return cuda->services->failure("--device cuda: there are no kernels for a layer of "
-                                           "kind %s: use another --arch than %s, or --device cpu",
-                                           kind, cuda->host->arch);
-    }
-    return 0;
 }
 
 /* Pointers of each layer into the GPU's memory. */
@@ -227,7 +206,8 @@ static int cuda_open_stream(struct cuda *cuda)
                            "asking for float32");
 }
 
-int cuda_open(struct cuda *cuda, const struct device_setup *setup)
+/* cuda is zeroed but for device and services; cuda_free is called either way. */
+static int cuda_open(struct cuda *cuda, const struct device_setup *setup)
 {
     cuda->host = setup->model;
     cuda->world = setup->world;
@@ -240,8 +220,16 @@ int cuda_open(struct cuda *cuda, const struct device_setup *setup)
     if (!cuda->adadelta && strcmp(setup->optimizer, "sgd") != 0)
         return cuda->services->failure("unknown optimizer '%s': there are adadelta and sgd",
                                        setup->optimizer);
-    if (cuda_open_kinds(cuda) < 0 ||
-        cuda_open_gpu(cuda, setup, setup->model->parameters + GRID_TAIL) < 0 ||
+    for (int i = 0; i < cuda->host->count; i++) {
+        const char *kind = cuda->host->layers[i].kind->name;
+
+        cuda->kinds[i] = cuda_find_layer(kind);
+        if (!cuda->kinds[i])
+            return cuda->services->failure("--device cuda: there are no kernels for a layer of "
+                                           "kind %s: use another --arch than %s, or --device cpu",
+                                           kind, cuda->host->arch);
+    }
+    if (cuda_open_gpu(cuda, setup, setup->model->parameters + GRID_TAIL) < 0 ||
         cuda_open_stream(cuda) < 0 || cuda_open_memory(cuda, setup) < 0)
         return -1;
     cuda_open_layers(cuda);
@@ -251,7 +239,7 @@ int cuda_open(struct cuda *cuda, const struct device_setup *setup)
 }
 
 /* After what was put on the stream has ended. */
-void cuda_free(struct cuda *cuda)
+static void cuda_free(struct cuda *cuda)
 {
     if (cuda->stream)
         cudaStreamSynchronize(cuda->stream);
@@ -381,24 +369,6 @@ static void cuda_pass(struct cuda *cuda, const struct pass *pass, const float *i
     cuda_backward(cuda, pass, images, listener);
 }
 
-/* A micro-batch after the other, each rounded before it is added. */
-static void cuda_rounded(struct cuda *cuda, const struct pass *pass, const struct cuda_batch *there,
-                         int micro_batches)
-{
-    struct pass part = *pass;
-
-    part.add = false;
-    part.batch = pass->batch / micro_batches;
-    for (int m = 0; m < micro_batches; m++) {
-        const size_t begin = (size_t)m * part.batch;
-
-        part.positions = there->positions + begin;
-        cuda_pass(cuda, &part, there->images + begin * cuda_pixels(cuda), there->labels + begin,
-                  NULL);
-        cuda_grid_add(cuda, pass->weight, pass->add || m > 0);
-    }
-}
-
 static int cuda_gradients(struct device *device, const struct pass *pass, const struct batch *batch,
                           int micro_batches, const struct model_listener *listener)
 {
@@ -409,11 +379,21 @@ static int cuda_gradients(struct device *device, const struct pass *pass, const 
     if (cuda_upload(cuda, batch, &there) < 0)
         return -1;
     part.positions = there.positions;
-    if (cuda->rounds) {
-        cuda_rounded(cuda, &part, &there, micro_batches);
-    } else {
+    if (!cuda->rounds) {
         cuda_pass(cuda, &part, there.images, there.labels, listener);
         cuda_add_loss(cuda, pass->weight, pass->add);
+        return cuda_check_all(cuda);
+    }
+    /* A micro-batch after the other, each rounded before it is added. */
+    part.add = false;
+    part.batch = pass->batch / micro_batches;
+    for (int m = 0; m < micro_batches; m++) {
+        const size_t begin = (size_t)m * part.batch;
+
+        part.positions = there.positions + begin;
+        cuda_pass(cuda, &part, there.images + begin * cuda_pixels(cuda), there.labels + begin,
+                  NULL);
+        cuda_grid_add(cuda, pass->weight, pass->add || m > 0);
     }
     return cuda_check_all(cuda);
 }

@@ -466,20 +466,16 @@ int cuda_grid_start(struct cuda *cuda)
         "setting the grid");
 }
 
-static void cuda_grid_add_tensor(struct cuda *cuda, int tensor, bool add)
-{
-    const struct model_tensor *place = &cuda->model.tensors[tensor];
-
-    CUDA_LAUNCH(cuda, cuda_round, place->count, cuda->steps + tensor, (float)cuda->world, add,
-                cuda->model.gradients + place->offset, cuda->device.sums + place->offset,
-                cuda->most + tensor);
-}
-
 void cuda_grid_add(struct cuda *cuda, float weight, bool add)
 {
     cudaMemsetAsync(cuda->most, 0, GRID_TAIL * sizeof(*cuda->most), cuda->stream);
-    for (int i = 0; i < cuda->model.tensor_count; i++)
-        cuda_grid_add_tensor(cuda, i, add);
+    for (int i = 0; i < cuda->model.tensor_count; i++) {
+        const struct model_tensor *place = &cuda->model.tensors[i];
+
+        CUDA_LAUNCH(cuda, cuda_round, place->count, cuda->steps + i, (float)cuda->world, add,
+                    cuda->model.gradients + place->offset, cuda->device.sums + place->offset,
+                    cuda->most + i);
+    }
     CUDA_LAUNCH(cuda, cuda_tail, GRID_TAIL, cuda->result, weight, cuda->most, add,
                 cuda->device.sums + cuda->model.parameters);
 }

@@ -202,35 +202,26 @@ static inline float pool_max(float a, float b)
     return a > b ? a : b;
 }
 
-/* One row of out from the two rows of in above it. */
-static inline void pool_row(int width, int channels, const float *upper, const float *lower,
-                            float *restrict out)
-{
-    for (int x = 0; x < width; x++) {
-#pragma omp simd
-        for (int c = 0; c < channels; c++)
-            out[c] = pool_max(pool_max(upper[c], upper[channels + c]),
-                              pool_max(lower[c], lower[channels + c]));
-        upper += 2 * channels;
-        lower += 2 * channels;
-        out += channels;
-    }
-}
-
 KERNEL static void pool_forward(const struct layer *layer, const struct pass *pass, const float *in,
                                 float *out)
 {
     const int channels = layer->in.channels, width = layer->out.width;
     const size_t row = (size_t)layer->in.width * channels;
 
-    for (int i = 0; i < pass->batch; i++) {
+    for (int i = 0; i < pass->batch; i++, in += shape_size(layer->in)) {
         for (int y = 0; y < layer->out.height; y++) {
-            const float *upper = in + 2 * (size_t)y * row;
+            const float *upper = in + 2 * (size_t)y * row, *lower = upper + row;
 
-            pool_row(width, channels, upper, upper + row, out);
-            out += width * channels;
+            for (int x = 0; x < width; x++) {
+#pragma omp simd
+                for (int c = 0; c < channels; c++)
+                    out[c] = pool_max(pool_max(upper[c], upper[channels + c]),
+                                      pool_max(lower[c], lower[channels + c]));
+                upper += 2 * channels;
+                lower += 2 * channels;
+                out += channels;
+            }
         }
-        in += shape_size(layer->in);
     }
 }
 
@@ -345,33 +336,22 @@ const struct layer_kind layer_mean = {
  *
  *     side  c0 c1         sum  s0    s1    s2    s3
  *                            +       c0    c1
+ *
+ * Adds for each pixel: to[pixel of the side] += from[pixel of the sum], or the other way.
  */
-struct add_map {
-    int step;  /* pixels of the side from one to the next that is taken */
-    int first; /* channel of the sum that gets the side's first */
-};
-
-static struct add_map add_map_of(const struct layer *layer)
-{
-    return (struct add_map){
-        .step = (layer->side_shape.width + layer->out.width - 1) / layer->out.width,
-        .first = (layer->out.channels - layer->side_shape.channels) / 2,
-    };
-}
-
-/* Calls for each pixel: to[pixel of the side] += from[pixel of the sum], or the other way. */
 KERNEL static void add_pixels(const struct layer *layer, int batch, bool to_side, float *to,
                               const float *from)
 {
     const struct shape out = layer->out, side = layer->side_shape;
-    const struct add_map map = add_map_of(layer);
+    const int step = (side.width + out.width - 1) / out.width; /* from a pixel taken to the next */
+    const int first = (out.channels - side.channels) / 2; /* channel that gets the side's first */
 
     for (int row = 0; row < batch * out.height; row++) {
-        const int image = row / out.height, y = row % out.height * map.step;
+        const int image = row / out.height, y = row % out.height * step;
 
         for (int x = 0; x < out.width; x++) {
-            const size_t sum = ((size_t)row * out.width + x) * out.channels + map.first;
-            const size_t pixel = ((size_t)image * side.height + y) * side.width + x * map.step;
+            const size_t sum = ((size_t)row * out.width + x) * out.channels + first;
+            const size_t pixel = ((size_t)image * side.height + y) * side.width + x * step;
             float *restrict there = to + (to_side ? pixel * side.channels : sum);
             const float *here = from + (to_side ? sum : pixel * side.channels);
 
@@ -496,11 +476,6 @@ static size_t batchnorm_scratch_size(const struct layer *layer)
     return (size_t)layer->in.channels * (2 * sizeof(double) / sizeof(float) + 4);
 }
 
-static int batchnorm_rows(const struct layer *layer, const struct pass *pass)
-{
-    return pass->batch * layer->in.height * layer->in.width;
-}
-
 /* ---- forward ---- */
 
 /* sums[c] of the block, and squares[c] of what is left when its mean is taken away. */
@@ -527,19 +502,6 @@ KERNEL static void batchnorm_block(int rows, int channels, const float *in, floa
     }
 }
 
-/* Takes a block into mean and squares of those before it (Chan, Golub and LeVeque 1983). */
-static void batchnorm_merge(int before, int rows, int channels, const struct batchnorm_scratch *to)
-{
-    const double part = (double)rows / (double)(before + rows);
-
-    for (int c = 0; c < channels; c++) {
-        const double off = (double)to->sums[c] / rows - to->mean[c];
-
-        to->mean[c] += off * part;
-        to->squares[c] += (double)to->parts[c] + off * off * before * part;
-    }
-}
-
 /* Mean and 1 / deviation of the batch; the running ones follow them. */
 static void batchnorm_measure(const struct layer *layer, int rows, const float *in,
                               const struct batchnorm_scratch *scratch)
@@ -550,7 +512,15 @@ static void batchnorm_measure(const struct layer *layer, int rows, const float *
         const int some = rows - r < BATCHNORM_ROWS ? rows - r : BATCHNORM_ROWS;
 
         batchnorm_block(some, channels, in + (size_t)r * channels, scratch->sums, scratch->parts);
-        batchnorm_merge(r, some, channels, scratch);
+        /* Takes the block into mean and squares of those before it (Chan, Golub and LeVeque 1983).
+         */
+        for (int c = 0; c < channels; c++) {
+            const double part = (double)some / (double)(r + some);
+            const double off = (double)scratch->sums[c] / some - scratch->mean[c];
+
+            scratch->mean[c] += off * part;
+            scratch->squares[c] += (double)scratch->parts[c] + off * off * r * part;
+        }
     }
     for (int c = 0; c < channels; c++) {
         const double unbiased = scratch->squares[c] / (rows > 1 ? rows - 1 : 1);
@@ -581,7 +551,8 @@ KERNEL static void batchnorm_apply(int rows, int channels, bool relu, const floa
 static void batchnorm_forward(const struct layer *layer, const struct pass *pass, const float *in,
                               float *out)
 {
-    const int rows = batchnorm_rows(layer, pass), channels = layer->in.channels;
+    const int rows = pass->batch * layer->in.height * layer->in.width;
+    const int channels = layer->in.channels;
     const struct batchnorm_scratch scratch = batchnorm_scratch(layer);
 
     if (pass->training)
@@ -630,30 +601,11 @@ KERNEL static void batchnorm_apply_backward(int rows, int channels, const float 
     }
 }
 
-/* The gradients of weight and bias, and what din is made with. */
-static void batchnorm_finish(const struct layer *layer, int rows, bool add,
-                             const struct batchnorm_scratch *scratch)
-{
-    const int channels = layer->in.channels;
-
-    for (int c = 0; c < channels; c++) {
-        const double mean = layer->stats[c], inverse = layer->stats[channels + c];
-        const double sum = scratch->mean[c], product = scratch->squares[c];
-        const double scale = layer->weight[c] * inverse;
-        const double slope = -scale * inverse * inverse * product / rows;
-
-        layer->dbias[c] = (float)sum + (add ? layer->dbias[c] : 0.0F);
-        layer->dweight[c] = (float)(product * inverse) + (add ? layer->dweight[c] : 0.0F);
-        scratch->scale[c] = (float)scale;
-        scratch->parts[c] = (float)slope;
-        scratch->shift[c] = (float)(-scale * sum / rows - slope * mean);
-    }
-}
-
 static void batchnorm_backward(const struct layer *layer, const struct pass *pass, const float *in,
                                const float *out, float *dout, float *din)
 {
-    const int rows = batchnorm_rows(layer, pass), channels = layer->in.channels;
+    const int rows = pass->batch * layer->in.height * layer->in.width;
+    const int channels = layer->in.channels;
     const struct batchnorm_scratch scratch = batchnorm_scratch(layer);
 
     for (int r = 0; r < rows; r += BATCHNORM_ROWS) {
@@ -667,7 +619,19 @@ static void batchnorm_backward(const struct layer *layer, const struct pass *pas
             scratch.squares[c] += (double)scratch.parts[c];
         }
     }
-    batchnorm_finish(layer, rows, pass->add, &scratch);
+    /* The gradients of weight and bias, and what din is made with. */
+    for (int c = 0; c < channels; c++) {
+        const double mean = layer->stats[c], inverse = layer->stats[channels + c];
+        const double sum = scratch.mean[c], product = scratch.squares[c];
+        const double scale = layer->weight[c] * inverse;
+        const double slope = -scale * inverse * inverse * product / rows;
+
+        layer->dbias[c] = (float)sum + (pass->add ? layer->dbias[c] : 0.0F);
+        layer->dweight[c] = (float)(product * inverse) + (pass->add ? layer->dweight[c] : 0.0F);
+        scratch.scale[c] = (float)scale;
+        scratch.parts[c] = (float)slope;
+        scratch.shift[c] = (float)(-scale * sum / rows - slope * mean);
+    }
     if (din)
         batchnorm_apply_backward(rows, channels, scratch.scale, scratch.parts, scratch.shift, in,
                                  dout, din);

@@ -15,21 +15,6 @@
 
 enum { KEEP_NUMBERS = 7, KEEP_DEFAULT = 3 };
 
-/* 32 bits that tell training sets apart; drawn ones by their number, as their seed is kept too. */
-static int64_t keep_mark(const struct dataset *set)
-{
-    char sum[TENSORS_SUM + 1];
-    int64_t mark = (int64_t)set->count;
-
-    if (set->images) {
-        tensors_sum(set->images, set->count * (size_t)shape_size(set->kind->shape), sum);
-        mark ^= strtoll(sum, NULL, 16);
-        tensors_sum(set->labels, set->count, sum);
-        mark = mark << 1 ^ strtoll(sum, NULL, 16);
-    }
-    return mark & UINT32_MAX;
-}
-
 /* What a file says besides the weights. */
 static struct checkpoint_rest keep_rest(const struct trainer *trainer)
 {
@@ -48,26 +33,6 @@ static struct checkpoint_rest keep_rest(const struct trainer *trainer)
     };
 }
 
-/* Takes over what a file of a whole training said. */
-static int keep_set(struct trainer *trainer, const char *path, const struct checkpoint_rest *rest)
-{
-    if ((uint64_t)rest->samples > trainer->train.count)
-        return failure("%s: %" PRId64 " samples of an epoch were seen, but there are %zu: is it of "
-                       "other --data?",
-                       path, rest->samples, trainer->train.count);
-    trainer->epoch = rest->epoch;
-    trainer->samples = rest->samples;
-    trainer->step = rest->step;
-    trainer->tests = rest->tests > 0 ? rest->tests : 0;
-    trainer->idle = rest->idle > 0 ? rest->idle : 0;
-    trainer->best = rest->best;
-    trainer->resumed = true;
-    output_print("=> going on from '%s': %" PRId64 " epochs and %" PRId64 " samples, %" PRId64
-                 " steps\n",
-                 path, rest->epoch, rest->samples, rest->step);
-    return 0;
-}
-
 /* Reads a file. Returns 1, or an enum image_status. whole: nothing but a whole training will do. */
 static int keep_read(struct trainer *trainer, const char *path, bool whole)
 {
@@ -81,8 +46,23 @@ static int keep_read(struct trainer *trainer, const char *path, bool whole)
     result = checkpoint_load(path, trainer->model, &rest);
     if (result < 0)
         return result;
-    if (result > 0)
-        return keep_set(trainer, path, &rest) < 0 ? IMAGE_OTHER : 1;
+    if (result > 0 && (uint64_t)rest.samples > trainer->train.count)
+        return failure("%s: %" PRId64 " samples of an epoch were seen, but there are %zu: is it of "
+                       "other --data?",
+                       path, rest.samples, trainer->train.count);
+    if (result > 0) {
+        trainer->epoch = rest.epoch;
+        trainer->samples = rest.samples;
+        trainer->step = rest.step;
+        trainer->tests = rest.tests > 0 ? rest.tests : 0;
+        trainer->idle = rest.idle > 0 ? rest.idle : 0;
+        trainer->best = rest.best;
+        trainer->resumed = true;
+        output_print("=> going on from '%s': %" PRId64 " epochs and %" PRId64 " samples, %" PRId64
+                     " steps\n",
+                     path, rest.epoch, rest.samples, rest.step);
+        return 1;
+    }
     if (whole && !weights)
         return failure("%s: there are only parameters in it, which --resume starts from", path);
     trainer->epoch = rest.epoch > 0 ? rest.epoch : 0;
@@ -162,22 +142,12 @@ static int keep_path(const struct trainer *trainer, char path[FOLDER_PATH])
                : failure("%s: the path is too long", to);
 }
 
-/* A path where nothing can be written is known before the first epoch, not behind it. */
-static int keep_open_writer(struct trainer *trainer)
-{
-    char path[FOLDER_PATH];
-
-    if (!trainer->options->checkpoint || trainer->options->evaluate)
-        return 0;
-    if (keep_path(trainer, path) < 0 || file_can_replace(path) < 0)
-        return -1;
-    return writer_create(&trainer->writer);
-}
-
 int trainer_keep_open(struct trainer *trainer)
 {
     const struct options *options = trainer->options;
+    const struct dataset *set = &trainer->train;
     const size_t count = trainer->device->state_count;
+    char path[FOLDER_PATH], sum[TENSORS_SUM + 1];
 
     if (!options->checkpoint && !options->resume)
         return 0;
@@ -186,8 +156,24 @@ int trainer_keep_open(struct trainer *trainer)
         return failure("out of memory for a checkpoint");
     if (trainer->comm->rank != 0)
         return 0;
-    trainer->mark = keep_mark(&trainer->train);
-    return keep_start(trainer) < 0 ? -1 : keep_open_writer(trainer);
+    /* 32 bits that tell training sets apart; drawn ones by their number, as their seed is kept too.
+     */
+    trainer->mark = (int64_t)set->count;
+    if (set->images) {
+        tensors_sum(set->images, set->count * (size_t)shape_size(set->kind->shape), sum);
+        trainer->mark ^= strtoll(sum, NULL, 16);
+        tensors_sum(set->labels, set->count, sum);
+        trainer->mark = trainer->mark << 1 ^ strtoll(sum, NULL, 16);
+    }
+    trainer->mark &= UINT32_MAX;
+    if (keep_start(trainer) < 0)
+        return -1;
+    if (!options->checkpoint || options->evaluate)
+        return 0;
+    /* A path where nothing can be written is known before the first epoch, not behind it. */
+    if (keep_path(trainer, path) < 0 || file_can_replace(path) < 0)
+        return -1;
+    return writer_create(&trainer->writer);
 }
 
 int trainer_keep_close(struct trainer *trainer)
@@ -227,35 +213,30 @@ int trainer_keep_share(struct trainer *trainer)
     return trainer->device->kind->state(trainer->device, false, trainer->kept);
 }
 
-/* A file of what cannot be trained any more would take the place of one that can. */
-static int keep_is_sound(const struct trainer *trainer)
+/* Copies the training, and lets the writer have it. */
+static int keep_start_writing(struct trainer *trainer)
 {
+    const struct device_kind *kind = trainer->device->kind;
     const struct model *model = trainer->model;
+    const int64_t keep = trainer->options->keep > 0 ? trainer->options->keep : KEEP_DEFAULT;
+    const struct checkpoint_rest rest = keep_rest(trainer);
+    char path[FOLDER_PATH];
+    static struct image image; /* too large for a small stack; one thread saves */
 
+    if (keep_path(trainer, path) < 0 || kind->get(trainer->device) < 0)
+        return -1;
+    /* A file of what cannot be trained any more would take the place of one that can. */
     for (size_t i = 0; i < model->parameters; i++) {
         if (!isfinite(model->weights[i]))
             return failure("step %" PRId64 ": there are parameters that are not finite: they are "
                            "not kept",
                            trainer->step);
     }
-    return 0;
-}
-
-/* Copies the training, and lets the writer have it. */
-static int keep_start_writing(struct trainer *trainer)
-{
-    const struct device_kind *kind = trainer->device->kind;
-    const bool folder = folder_is(trainer->options->checkpoint);
-    const int64_t keep = trainer->options->keep > 0 ? trainer->options->keep : KEEP_DEFAULT;
-    struct checkpoint_rest rest = keep_rest(trainer);
-    char path[FOLDER_PATH];
-    static struct image image; /* too large for a small stack; one thread saves */
-
-    if (keep_path(trainer, path) < 0 || kind->get(trainer->device) < 0 ||
-        keep_is_sound(trainer) < 0 || kind->state(trainer->device, true, trainer->kept) < 0 ||
-        checkpoint_image(path, trainer->model, &rest, &image) < 0)
+    if (kind->state(trainer->device, true, trainer->kept) < 0 ||
+        checkpoint_image(path, model, &rest, &image) < 0)
         return -1;
-    return writer_start(trainer->writer, path, &image, folder ? (int)keep : 0);
+    return writer_start(trainer->writer, path, &image,
+                        folder_is(trainer->options->checkpoint) ? (int)keep : 0);
 }
 
 int trainer_keep(struct trainer *trainer)
