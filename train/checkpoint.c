@@ -23,40 +23,33 @@
 
 #define CHECKPOINT_MOST INT64_C(9007199254740992) /* what a double can count to */
 
-static void checkpoint_add(struct image *image, const struct layer *layer, const char *part)
-{
-    uint64_t shape[TENSORS_DIMENSIONS];
-    char name[TENSORS_NAME];
-    int dimensions = 0;
-
-    snprintf(name, sizeof(name), "%s.%s", layer->name, part);
-    shape[dimensions++] = (uint64_t)layer->out.channels;
-    if (strcmp(part, "weight") == 0 && layer->kernel > 0) {
-        shape[dimensions++] = (uint64_t)layer->inputs;
-        shape[dimensions++] = (uint64_t)layer->kernel;
-        shape[dimensions++] = (uint64_t)layer->kernel;
-    } else if (strcmp(part, "weight") == 0 && layer_buffer_size(layer) == 0) {
-        shape[dimensions++] = (uint64_t)layer->spatial * layer->inputs;
-    }
-    image_add(image, name, dimensions, shape);
-}
-
 #define CHECKPOINT_REST "optimizer."
 
 /* The tensors of the model, in the order of the layers. */
 static void checkpoint_list(const struct model *model, struct image *image)
 {
+    static const char *const parts[] = {"weight", "bias", "running_mean", "running_var"};
+
     *image = (struct image){.data = NULL};
     for (int i = 0; i < model->count; i++) {
-        if (!model->layers[i].name)
-            continue;
-        checkpoint_add(image, &model->layers[i], "weight");
-        if (layer_bias_size(&model->layers[i]) > 0)
-            checkpoint_add(image, &model->layers[i], "bias");
-        if (layer_buffer_size(&model->layers[i]) == 0)
-            continue;
-        checkpoint_add(image, &model->layers[i], "running_mean");
-        checkpoint_add(image, &model->layers[i], "running_var");
+        const struct layer *layer = &model->layers[i];
+        const uint64_t channels = (uint64_t)layer->out.channels, inputs = (uint64_t)layer->inputs;
+        const uint64_t kernel = (uint64_t)layer->kernel;
+        const uint64_t conv[] = {channels, inputs, kernel, kernel};
+        const uint64_t dense[] = {channels, (uint64_t)layer->spatial * inputs};
+        const bool has_buffers = layer_buffer_size(layer) > 0;
+
+        for (int part = 0; layer->name && part < (has_buffers ? 4 : 2); part++) {
+            char name[TENSORS_NAME];
+
+            snprintf(name, sizeof(name), "%s.%s", layer->name, parts[part]);
+            if (part == 0 && kernel > 0)
+                image_add(image, name, 4, conv);
+            else if (part == 0 && !has_buffers)
+                image_add(image, name, 2, dense);
+            else if (part != 1 || layer_bias_size(layer) > 0)
+                image_add(image, name, 1, &channels);
+        }
     }
 }
 
@@ -145,18 +138,6 @@ static int64_t *checkpoint_number(struct checkpoint_rest *rest, size_t i)
     return (int64_t *)(void *)((char *)rest + checkpoint_numbers[i].at);
 }
 
-/* What is not known, as the file that was loaded did not say it, is not said here either. */
-static void checkpoint_note(struct checkpoint_rest rest, struct tensors *tensors)
-{
-    for (size_t i = 0; i < CHECKPOINT_NUMBERS; i++) {
-        const int64_t number = *checkpoint_number(&rest, i);
-
-        if (number >= 0)
-            tensors_add_note(tensors, checkpoint_numbers[i].key, "%" PRId64, number);
-    }
-    tensors_add_note(tensors, "best", "%.17g", rest.best);
-}
-
 /* Takes the notes over; `optimizer`, `state` and `count` are left as they are. */
 static int checkpoint_read_notes(const char *path, const struct tensors *tensors,
                                  struct checkpoint_rest *rest)
@@ -181,11 +162,19 @@ static int checkpoint_read_notes(const char *path, const struct tensors *tensors
 int checkpoint_image(const char *path, const struct model *model,
                      const struct checkpoint_rest *rest, struct image *image)
 {
+    struct checkpoint_rest numbers = *rest;
     const char *name;
 
     checkpoint_list(model, image);
     name = checkpoint_list_rest(rest, image);
-    checkpoint_note(*rest, &image->tensors);
+    /* What is not known, as the file that was loaded did not say it, is not said here either. */
+    for (size_t i = 0; i < CHECKPOINT_NUMBERS; i++) {
+        const int64_t number = *checkpoint_number(&numbers, i);
+
+        if (number >= 0)
+            tensors_add_note(&image->tensors, checkpoint_numbers[i].key, "%" PRId64, number);
+    }
+    tensors_add_note(&image->tensors, "best", "%.17g", rest->best);
     if (image_allocate(path, image) < 0)
         return -1;
     checkpoint_copy(model, true, image);

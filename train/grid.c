@@ -62,31 +62,25 @@ KERNEL static float grid_round_add(float step, size_t count, const float *from, 
     return grid_from_magnitude(most);
 }
 
-static void grid_add_tensor(const struct grid *grid, const struct model *model, int tensor,
-                            int scale, bool add, float *sums)
-{
-    const float step = grid->steps[tensor] * (float)scale;
-    const struct model_tensor *place = &model->tensors[tensor];
-    float *largest = &sums[model->parameters + 1 + (size_t)tensor], *to = sums + place->offset;
-    const float *from = model->gradients + place->offset;
-    float most;
-
-    most = add ? grid_round_add(step, place->count, from, to)
-               : grid_round(step, place->count, from, to);
-    *largest = (add ? *largest : 0.0F) + grid_power(most);
-}
-
 void grid_add(const struct grid *grid, const struct model *model, int scale, float loss, bool add,
               float *sums)
 {
     const size_t tensors = (size_t)model->tensor_count;
+    float *tail = &sums[model->parameters], *largest = tail + 1;
 
-    for (int i = 0; i < model->tensor_count; i++)
-        grid_add_tensor(grid, model, i, scale, add, sums);
-    sums[model->parameters] = (add ? sums[model->parameters] : 0.0F) + loss;
+    for (size_t i = 0; i < tensors; i++) {
+        const struct model_tensor *place = &model->tensors[i];
+        const float step = grid->steps[i] * (float)scale;
+        const float *from = model->gradients + place->offset;
+        float *to = sums + place->offset, most;
+
+        most = add ? grid_round_add(step, place->count, from, to)
+                   : grid_round(step, place->count, from, to);
+        largest[i] = (add ? largest[i] : 0.0F) + grid_power(most);
+    }
+    *tail = (add ? *tail : 0.0F) + loss;
     if (!add)
-        memset(&sums[model->parameters + 1 + tensors], 0,
-               (GRID_TAIL - 1 - tensors) * sizeof(*sums));
+        memset(largest + tensors, 0, (GRID_TAIL - 1 - tensors) * sizeof(*largest));
 }
 
 void grid_advance(struct grid *grid, const struct model *model, const float *sums)

@@ -31,57 +31,37 @@ static void host_add(struct record_fact *facts, int *count, const char *name, co
     (*count)++;
 }
 
-/* "AMD EPYC 9B14": the first that the kernel tells of; "" where it tells of none. */
-static void host_processor(char *text, size_t size)
+int host_facts(dist_group *group, struct record_fact facts[HOST_FACTS])
 {
     FILE *file = fopen("/proc/cpuinfo", "re");
-    char line[256];
+    char line[256], text[256] = "";
+    struct utsname name;
+    struct sysinfo info;
+    cpu_set_t set;
+    int count = 0;
 
-    text[0] = '\0';
+    if (uname(&name) == 0)
+        host_add(facts, &count, "host of rank 0", name.nodename);
+    /* "AMD EPYC 9B14": the first that the kernel tells of. */
     while (file && fgets(line, sizeof(line), file) && !*text) {
         const char *at = strchr(line, ':');
 
         if (at && strncmp(line, "model name", 10) == 0)
-            snprintf(text, size, "%.*s", (int)strcspn(at + 2, "\n"), at + 2);
+            snprintf(text, sizeof(text), "%.*s", (int)strcspn(at + 2, "\n"), at + 2);
     }
     if (file)
         fclose(file);
-}
-
-static int host_cpus(void)
-{
-    cpu_set_t set;
-
-    return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 0;
-}
-
-static void host_machine(struct record_fact *facts, int *count)
-{
-    struct utsname name;
-    struct sysinfo info;
-    char text[256];
-
-    if (uname(&name) == 0)
-        host_add(facts, count, "host of rank 0", name.nodename);
-    host_processor(text, sizeof(text));
-    host_add(facts, count, "processor", text);
-    snprintf(text, sizeof(text), "%d", host_cpus());
-    host_add(facts, count, "CPUs that rank 0 may use", text);
+    host_add(facts, &count, "processor", text);
+    snprintf(text, sizeof(text), "%d",
+             sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 0);
+    host_add(facts, &count, "CPUs that rank 0 may use", text);
     if (sysinfo(&info) == 0) {
         snprintf(text, sizeof(text), "%.1f GiB",
                  (double)info.totalram * info.mem_unit / (1024.0 * 1024 * 1024));
-        host_add(facts, count, "memory", text);
+        host_add(facts, &count, "memory", text);
     }
     snprintf(text, sizeof(text), "%s %s, %s", name.sysname, name.release, name.machine);
-    host_add(facts, count, "system", text);
-}
-
-int host_facts(dist_group *group, struct record_fact facts[HOST_FACTS])
-{
-    int count = 0;
-    char text[256];
-
-    host_machine(facts, &count);
+    host_add(facts, &count, "system", text);
     host_add(facts, &count, "libdist", dist_version());
     if (group) {
         host_add(facts, &count, "backend", dist_get_backend(group));
@@ -133,6 +113,7 @@ static void table_tile(const char *name, const char *value, const char *below, F
             below);
 }
 
+/* What the training is, and how far. */
 static void page_subtitle(const struct page *page, FILE *to)
 {
     const struct records_setup *setup = page->setup;
@@ -158,73 +139,54 @@ static void page_subtitle(const struct page *page, FILE *to)
             setup->world == 1 ? "" : "s", when);
 }
 
-static void table_tests(const struct page *page, FILE *to)
+/* The figures that matter most. */
+static void page_tiles(const struct page *page, FILE *to)
 {
     const struct record_test *best = &page->best, *last = &page->last;
-    char value[TABLE_TEXT], below[TABLE_TEXT];
+    const struct balance_rank sum = bars_sum(&page->balance);
+    const double total = bars_total(&sum) * sum.steps;
+    char value[TABLE_TEXT], below[TABLE_TEXT + 16], duration[TABLE_TEXT];
 
+    fputs("<div class=\"tiles\">\n", to);
     if (last->count == 0) {
         table_tile("Accuracy", "&ndash;", "no test yet", to);
         table_tile("Test loss", "&ndash;", "no test yet", to);
-        return;
+    } else {
+        snprintf(value, sizeof(value), "%.2f %%",
+                 100.0 * (double)last->correct / (double)last->count);
+        snprintf(below, sizeof(below), "best %.2f %%, epoch %" PRId64,
+                 100.0 * (double)best->correct / (double)best->count, best->epoch);
+        table_tile("Accuracy", value, below, to);
+        snprintf(value, sizeof(value), isfinite(last->loss) ? "%.4f" : "not finite", last->loss);
+        snprintf(below, sizeof(below), "of %" PRId64 " samples", last->count);
+        table_tile("Test loss", value, below, to);
     }
-    snprintf(value, sizeof(value), "%.2f %%", 100.0 * (double)last->correct / (double)last->count);
-    snprintf(below, sizeof(below), "best %.2f %%, epoch %" PRId64,
-             100.0 * (double)best->correct / (double)best->count, best->epoch);
-    table_tile("Accuracy", value, below, to);
-    if (isfinite(last->loss))
-        snprintf(value, sizeof(value), "%.4f", last->loss);
-    else
-        snprintf(value, sizeof(value), "not finite");
-    snprintf(below, sizeof(below), "of %" PRId64 " samples", last->count);
-    table_tile("Test loss", value, below, to);
-}
-
-static void table_speed(const struct page *page, FILE *to)
-{
-    char value[TABLE_TEXT], below[TABLE_TEXT + 16], time_text[TABLE_TEXT];
-
     if (page->steps == 0 || page->seconds <= 0) {
         table_tile("Samples a second", "&ndash;", "no step yet", to);
         table_tile("Time of a step", "&ndash;", "no step yet", to);
-        return;
+    } else {
+        table_count((double)page->samples / page->seconds, value);
+        snprintf(below, sizeof(below), "%.1f a rank",
+                 (double)page->samples / page->seconds / page->setup->world);
+        table_tile("Samples a second", value, below, to);
+        snprintf(value, sizeof(value), "%.3g ms", 1e3 * page->seconds / (double)page->steps);
+        table_duration(page->seconds, duration);
+        snprintf(below, sizeof(below), "%s in steps", duration);
+        table_tile("Time of a step", value, below, to);
     }
-    table_count((double)page->samples / page->seconds, value);
-    snprintf(below, sizeof(below), "%.1f a rank",
-             (double)page->samples / page->seconds / page->setup->world);
-    table_tile("Samples a second", value, below, to);
-    snprintf(value, sizeof(value), "%.3g ms", 1e3 * page->seconds / (double)page->steps);
-    table_duration(page->seconds, time_text);
-    snprintf(below, sizeof(below), "%s in steps", time_text);
-    table_tile("Time of a step", value, below, to);
-}
-
-static void table_shares(const struct page *page, FILE *to)
-{
-    const struct balance_rank sum = bars_sum(&page->balance);
-    const double total = bars_total(&sum) * sum.steps;
-    char value[TABLE_TEXT];
-
     if (total <= 0) {
         table_tile("Communication", "&ndash;", "no step yet", to);
         table_tile("Waiting", "&ndash;", "no step yet", to);
-        return;
+    } else {
+        snprintf(value, sizeof(value), "%.1f %%", 100 * page->share);
+        table_tile("Communication", value, "of the time, waiting included", to);
+        snprintf(value, sizeof(value), "%.1f %%", 100 * sum.seconds[BALANCE_WAITING] / total);
+        table_tile("Waiting", value, "of a step, for the slowest rank", to);
     }
-    snprintf(value, sizeof(value), "%.1f %%", 100 * page->share);
-    table_tile("Communication", value, "of the time, waiting included", to);
-    snprintf(value, sizeof(value), "%.1f %%", 100 * sum.seconds[BALANCE_WAITING] / total);
-    table_tile("Waiting", value, "of a step, for the slowest rank", to);
-}
-
-static void page_tiles(const struct page *page, FILE *to)
-{
-    fputs("<div class=\"tiles\">\n", to);
-    table_tests(page, to);
-    table_speed(page, to);
-    table_shares(page, to);
     fputs("</div>\n", to);
 }
 
+/* The parts of a step in figures, the mean of all ranks. */
 static void page_parts(const struct balance *balance, FILE *to)
 {
     const struct balance_rank sum = bars_sum(balance);
@@ -248,6 +210,7 @@ static void page_parts(const struct balance *balance, FILE *to)
             total * 1e3, total > 0 ? "100.0 %" : "&ndash;");
 }
 
+/* Which rank is slowest, and by how much. */
 static void page_slowest(const struct balance *balance, FILE *to)
 {
     double sum = 0, most = 0;
@@ -272,6 +235,7 @@ static void page_slowest(const struct balance *balance, FILE *to)
     fputs("</p>\n", to);
 }
 
+/* A card with a table. note: below it, or NULL. */
 static void page_facts(const char *heading, const struct record_fact *facts, int count,
                        const char *note, FILE *to)
 {

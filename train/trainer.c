@@ -162,23 +162,6 @@ static int64_t trainer_part(const struct trainer *trainer, int64_t batch)
     return batch > trainer->comm->world ? batch / trainer->comm->world : 1;
 }
 
-static void trainer_divide_batch(struct trainer *trainer)
-{
-    const int64_t global = trainer->options->batch_size;
-    const int world = trainer->comm->world;
-
-    trainer->local_batch = trainer_part(trainer, global);
-    trainer->micro_batches = 1;
-    if (trainer->options->reproducible && TRAINER_MICRO_BATCHES % world == 0)
-        trainer->micro_batches = TRAINER_MICRO_BATCHES / world;
-    if (trainer->comm->rank == 0 && trainer->local_batch * world != global)
-        fprintf(stderr,
-                "%s: warning: a global batch of %" PRId64 " cannot be divided among %d "
-                "ranks: using %" PRId64 " (%" PRId64 " a rank)\n",
-                trainer->options->task->program, global, world, trainer->local_batch * world,
-                trainer->local_batch);
-}
-
 /* Of a model that computes on a GPU the host has nothing but the weights. */
 static int trainer_open_device(struct trainer *trainer, int capacity)
 {
@@ -263,10 +246,21 @@ static int trainer_close_log(struct trainer *trainer)
 
 int trainer_prepare(const struct options *options, struct comm *comm, struct trainer *trainer)
 {
+    const int64_t global = options->batch_size, world = comm->world;
+
     trainer->options = options;
     trainer->comm = comm;
     report_open(&trainer->report, comm->rank == 0, options->log_interval);
-    trainer_divide_batch(trainer);
+    trainer->local_batch = trainer_part(trainer, global);
+    trainer->micro_batches = 1;
+    if (options->reproducible && TRAINER_MICRO_BATCHES % world == 0)
+        trainer->micro_batches = (int)(TRAINER_MICRO_BATCHES / world);
+    if (comm->rank == 0 && trainer->local_batch * world != global)
+        fprintf(stderr,
+                "%s: warning: a global batch of %" PRId64 " cannot be divided among %d "
+                "ranks: using %" PRId64 " (%" PRId64 " a rank)\n",
+                options->task->program, global, comm->world, trainer->local_batch * world,
+                trainer->local_batch);
     if (trainer_open_data(trainer) < 0 || trainer_open_model(trainer) < 0 ||
         trainer_keep_open(trainer) < 0 || trainer_open_log(trainer) < 0)
         return -1;
