@@ -258,20 +258,6 @@ static int cifar10_take(struct source *source, const char *path, uint64_t offset
     return 0;
 }
 
-static int cifar10_read_file(const char *path, struct dataset *dataset)
-{
-    struct source *source = NULL;
-    uint64_t offset = 0;
-    int result = 0;
-
-    if (source_open(path, &source) < 0)
-        return -1;
-    for (; result == 0; offset += CIFAR10_RECORD)
-        result = cifar10_take(source, path, offset, dataset);
-    source_close(source);
-    return result < 0 ? -1 : 0;
-}
-
 static int cifar10_read(const char *folder, bool train, struct dataset *dataset)
 {
     char place[4096], path[sizeof(place) + 32];
@@ -279,11 +265,20 @@ static int cifar10_read(const char *folder, bool train, struct dataset *dataset)
     if (cifar10_find(folder, place, sizeof(place)) < 0)
         return -1;
     for (int i = 1; i <= (train ? 5 : 1); i++) {
+        struct source *source = NULL;
+        uint64_t offset = 0;
+        int result = 0;
+
         if (train)
             snprintf(path, sizeof(path), "%s/data_batch_%d.bin", place, i);
         else
             snprintf(path, sizeof(path), "%s/test_batch.bin", place);
-        if (cifar10_read_file(path, dataset) < 0)
+        if (source_open(path, &source) < 0)
+            return -1;
+        for (; result == 0; offset += CIFAR10_RECORD)
+            result = cifar10_take(source, path, offset, dataset);
+        source_close(source);
+        if (result < 0)
             return -1;
     }
     return 0;

@@ -30,23 +30,14 @@ size_t layer_buffer_size(const struct layer *layer)
 
 /* ---- bias and relu, which follow every matrix product; one pass over memory for both ---- */
 
-KERNEL static void bias_add(int rows, int columns, const float *bias, float *out)
-{
-    for (int row = 0; row < rows; row++, out += columns) {
-#pragma omp simd
-        for (int i = 0; i < columns; i++)
-            out[i] += bias[i];
-    }
-}
-
-KERNEL static void bias_add_relu(int rows, int columns, const float *bias, float *out)
+KERNEL static void bias_add(int rows, int columns, const float *bias, bool relu, float *out)
 {
     for (int row = 0; row < rows; row++, out += columns) {
 #pragma omp simd
         for (int i = 0; i < columns; i++) {
             const float x = out[i] + bias[i];
 
-            out[i] = x > 0.0F ? x : 0.0F;
+            out[i] = !relu || x > 0.0F ? x : 0.0F;
         }
     }
 }
@@ -62,10 +53,8 @@ KERNEL static void bias_relu(int rows, int columns, float *out)
 
 void bias_forward(int rows, int columns, const float *bias, bool relu, float *out)
 {
-    if (bias && relu)
-        bias_add_relu(rows, columns, bias, out);
-    else if (bias)
-        bias_add(rows, columns, bias, out);
+    if (bias)
+        bias_add(rows, columns, bias, relu, out);
     else if (relu)
         bias_relu(rows, columns, out);
 }

@@ -20,7 +20,8 @@
  *
  *     length (8 bytes) | checksum of it (4) | an event (length) | checksum of it (4)
  *
- * little-endian. An event is a protobuf message: fields of a key, number << 3 | kind, and a value.
+ * little-endian, as this program is. An event is a protobuf message: fields of a key, number << 3 |
+ * kind, and a value.
  *
  *     Event       1 wall_time (double)  2 step (int64)  3 file_version (string)
  *                 5 summary: Summary    7 session_log: SessionLog
@@ -54,28 +55,12 @@ static void message_key(struct message *message, int field, int kind)
     message_varint(message, (uint64_t)(field << 3 | kind));
 }
 
-static void message_little(struct message *message, uint64_t value, int bytes)
+/* A number of 4 or 8 bytes. */
+static void message_fixed(struct message *message, int field, const void *value, size_t size)
 {
-    for (int i = 0; i < bytes; i++)
-        message->bytes[message->size++] = (uint8_t)(value >> 8 * i);
-}
-
-static void message_double(struct message *message, int field, double value)
-{
-    uint64_t bits;
-
-    memcpy(&bits, &value, sizeof(bits));
-    message_key(message, field, KIND_64);
-    message_little(message, bits, 8);
-}
-
-static void message_float(struct message *message, int field, float value)
-{
-    uint32_t bits;
-
-    memcpy(&bits, &value, sizeof(bits));
-    message_key(message, field, KIND_32);
-    message_little(message, bits, 4);
+    message_key(message, field, size == 8 ? KIND_64 : KIND_32);
+    memcpy(message->bytes + message->size, value, size);
+    message->size += size;
 }
 
 static void message_int(struct message *message, int field, int64_t value)
@@ -96,10 +81,12 @@ static void message_bytes(struct message *message, int field, const void *bytes,
 static void message_begin(struct message *message, int64_t step)
 {
     struct timespec now;
+    double seconds;
 
     clock_gettime(CLOCK_REALTIME, &now);
+    seconds = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
     message->size = 0;
-    message_double(message, 1, (double)now.tv_sec + 1e-9 * (double)now.tv_nsec);
+    message_fixed(message, 1, &seconds, sizeof(seconds));
     message_int(message, 2, step);
 }
 
@@ -120,17 +107,20 @@ uint32_t crc32c(const void *bytes, size_t size)
 /* The checksum turned and shifted, so that a record may hold checksums itself. */
 static void message_checksum(struct message *message, const struct message *of)
 {
-    const uint32_t crc = crc32c(of->bytes, of->size);
+    uint32_t crc = crc32c(of->bytes, of->size);
 
-    message_little(message, (crc >> 15 | crc << 17) + 0xa282ead8, 4);
+    crc = (crc >> 15 | crc << 17) + 0xa282ead8;
+    memcpy(message->bytes + message->size, &crc, sizeof(crc));
+    message->size += sizeof(crc);
 }
 
 /* A record, in one write. */
 static int events_write(FILE *file, const struct message *event)
 {
-    struct message record = {.size = 0};
+    const uint64_t size = event->size;
+    struct message record = {.size = sizeof(size)};
 
-    message_little(&record, event->size, 8);
+    memcpy(record.bytes, &size, sizeof(size));
     message_checksum(&record, &record);
     memcpy(record.bytes + record.size, event->bytes, event->size);
     record.size += event->size;
@@ -172,9 +162,11 @@ int events_scalars(FILE *file, int64_t step, const struct events_scalar *scalars
     struct message event, summary = {.size = 0}, value;
 
     for (int i = 0; i < count && i < EVENTS_SCALARS; i++) {
+        const float number = (float)scalars[i].value;
+
         value.size = 0;
         message_bytes(&value, 1, scalars[i].tag, strnlen(scalars[i].tag, EVENTS_TAG));
-        message_float(&value, 2, (float)scalars[i].value);
+        message_fixed(&value, 2, &number, sizeof(number));
         message_bytes(&summary, 1, value.bytes, value.size);
     }
     message_begin(&event, step);

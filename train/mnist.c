@@ -320,51 +320,32 @@ static int mnist_find(const char *folder, const char *what, int dimensions, char
                    what, dimensions, what, dimensions);
 }
 
-static int mnist_read_images(const char *path, struct dataset *dataset)
+static int mnist_read(const char *folder, bool train, struct dataset *dataset)
 {
-    struct idx idx = {.bytes = NULL};
+    struct idx images = {.bytes = NULL}, labels = {.bytes = NULL};
+    char path[4096];
 
-    if (idx_read(path, 3, &idx) < 0)
+    if (mnist_find(folder, train ? "train-images" : "t10k-images", 3, path, sizeof(path)) < 0 ||
+        idx_read(path, 3, &images) < 0)
         return -1;
-    if (idx.sizes[1] != DIGITS_SIDE || idx.sizes[2] != DIGITS_SIDE) {
-        free(idx.bytes);
-        return failure("%s: byte 8: images of %u x %u, expected %d x %d", path, idx.sizes[1],
-                       idx.sizes[2], DIGITS_SIDE, DIGITS_SIDE);
-    }
-    dataset->images = idx.bytes;
-    dataset->count = idx.sizes[0];
-    return 0;
-}
-
-static int mnist_read_labels(const char *path, struct dataset *dataset)
-{
-    struct idx idx = {.bytes = NULL};
-
-    if (idx_read(path, 1, &idx) < 0)
+    dataset->images = images.bytes;
+    dataset->count = images.sizes[0];
+    if (images.sizes[1] != DIGITS_SIDE || images.sizes[2] != DIGITS_SIDE)
+        return failure("%s: byte 8: images of %u x %u, expected %d x %d", path, images.sizes[1],
+                       images.sizes[2], DIGITS_SIDE, DIGITS_SIDE);
+    if (mnist_find(folder, train ? "train-labels" : "t10k-labels", 1, path, sizeof(path)) < 0 ||
+        idx_read(path, 1, &labels) < 0)
         return -1;
-    dataset->labels = idx.bytes;
-    if (idx.sizes[0] != dataset->count)
+    dataset->labels = labels.bytes;
+    if (labels.sizes[0] != dataset->count)
         return failure("%s: byte 4: %u labels, expected %zu, one for each image", path,
-                       idx.sizes[0], dataset->count);
+                       labels.sizes[0], dataset->count);
     for (size_t i = 0; i < dataset->count; i++) {
-        if (idx.bytes[i] >= DATASET_CLASSES)
-            return failure("%s: byte %zu: label %u, expected 0 to %d", path, 8 + i, idx.bytes[i],
+        if (labels.bytes[i] >= DATASET_CLASSES)
+            return failure("%s: byte %zu: label %u, expected 0 to %d", path, 8 + i, labels.bytes[i],
                            DATASET_CLASSES - 1);
     }
     return 0;
-}
-
-static int mnist_read(const char *folder, bool train, struct dataset *dataset)
-{
-    const char *images = train ? "train-images" : "t10k-images";
-    const char *labels = train ? "train-labels" : "t10k-labels";
-    char path[4096];
-
-    if (mnist_find(folder, images, 3, path, sizeof(path)) < 0 ||
-        mnist_read_images(path, dataset) < 0 ||
-        mnist_find(folder, labels, 1, path, sizeof(path)) < 0)
-        return -1;
-    return mnist_read_labels(path, dataset);
 }
 
 const struct dataset_kind dataset_mnist = {

@@ -116,7 +116,7 @@ void optimizer_state(struct optimizer *optimizer, bool save, float *state)
 }
 
 /* Several sums beside each other, so that they vectorise in one order. */
-double optimizer_clip(double max_norm, float *gradients, size_t count)
+void optimizer_clip(double max_norm, float *gradients, size_t count)
 {
     enum { SUMS = 8 };
     double sums[SUMS] = {0.0}, norm = 0.0;
@@ -128,11 +128,10 @@ double optimizer_clip(double max_norm, float *gradients, size_t count)
         norm += sums[i];
     norm = sqrt(norm);
     if (!isfinite(norm) || norm <= max_norm)
-        return norm;
+        return;
     scale = (float)(max_norm / (norm + 1e-6));
     for (size_t i = 0; i < count; i++)
         gradients[i] *= scale;
-    return norm;
 }
 
 void optimizer_step(struct optimizer *optimizer, float lr, float *weights, const float *gradients)

@@ -48,9 +48,9 @@ void optimizer_release(struct optimizer *optimizer);
 
 /*
  * Scales the gradients such that the root of the sum of their squares is at most max_norm, unless
- * it is no finite number. Returns what it was. The same bits give the same bits.
+ * it is no finite number. The same bits give the same bits.
  */
-double optimizer_clip(double max_norm, float *gradients, size_t count);
+void optimizer_clip(double max_norm, float *gradients, size_t count);
 
 /*
  * Moves the parameters one step. No sum runs across elements and nothing is fused, so the

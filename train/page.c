@@ -469,7 +469,7 @@ static void page_topology(const struct page *page, FILE *to)
     fputs("</section>\n", to);
 }
 
-static void page_top(const struct page *page, FILE *to)
+void page_print(const struct page *page, FILE *to)
 {
     const struct records_setup *setup = page->setup;
 
@@ -493,11 +493,6 @@ static void page_top(const struct page *page, FILE *to)
                 "step %" PRId64 ".</p>\n",
                 page->bad, page->bad == 1 ? "" : "s", page->bad_step);
     page_tiles(page, to);
-}
-
-void page_print(const struct page *page, FILE *to)
-{
-    page_top(page, to);
     page_curves(page, to);
     page_time(page, to);
     page_topology(page, to);

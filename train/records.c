@@ -9,6 +9,7 @@
 #include "failure.h"
 #include "file.h"
 #include "metrics.h"
+#include "options.h"
 #include "page.h"
 #include "tools/topology/topology.h"
 #include "trace.h"
@@ -109,13 +110,13 @@ static void records_lose(struct records *records, const char *option, const char
 
 static void records_lose_metrics(struct records *records)
 {
-    records_lose(records, "--metrics", records->setup.metrics);
+    records_lose(records, "--metrics", records->setup.options->metrics);
     metrics_close(&records->metrics);
 }
 
 static void records_lose_events(struct records *records)
 {
-    records_lose(records, "--tensorboard", records->setup.tensorboard);
+    records_lose(records, "--tensorboard", records->setup.options->tensorboard);
     metrics_close(&records->events);
 }
 
@@ -127,9 +128,9 @@ static int records_collective(dist_status status)
 static void records_write_page(struct records *records)
 {
     if (records->setup.rank != 0 || records->page_lost ||
-        page_write(records->page, records->setup.report) == 0)
+        page_write(records->page, records->setup.options->report) == 0)
         return;
-    records_lose(records, "--report", records->setup.report);
+    records_lose(records, "--report", records->setup.options->report);
     records->page_lost = true;
 }
 
@@ -144,25 +145,26 @@ static int records_open_page(struct records *records)
     if (balance_open(records->setup.world, &page->balance) < 0)
         return -1;
     page->fact_count = host_facts(NULL, page->facts);
-    return records->setup.rank == 0 ? page_write(page, records->setup.report) : 0;
+    return records->setup.rank == 0 ? page_write(page, records->setup.options->report) : 0;
 }
 
 static int records_open_files(struct records *records)
 {
     const struct records_setup *setup = &records->setup;
+    const struct options *options = setup->options;
     const bool first = setup->rank == 0;
 
-    if (setup->metrics && first && metrics_open(setup->metrics, setup, &records->metrics) < 0)
-        return records_refuse("--metrics", setup->metrics);
-    if (setup->tensorboard && first &&
-        events_open(setup->tensorboard, setup->step, setup->resumed, &records->events) < 0)
-        return records_refuse("--tensorboard", setup->tensorboard);
-    if (setup->report && records_open_page(records) < 0)
-        return records_refuse("--report", setup->report);
+    if (options->metrics && first && metrics_open(options->metrics, setup, &records->metrics) < 0)
+        return records_refuse("--metrics", options->metrics);
+    if (options->tensorboard && first &&
+        events_open(options->tensorboard, setup->step, setup->resumed, &records->events) < 0)
+        return records_refuse("--tensorboard", options->tensorboard);
+    if (options->report && records_open_page(records) < 0)
+        return records_refuse("--report", options->report);
     /* It is written at the end; whether it can be is known now. */
-    if (setup->trace && (trace_open(setup->world, &records->trace) < 0 ||
-                         (first && file_can_replace(setup->trace) < 0)))
-        return records_refuse("--trace", setup->trace);
+    if (options->trace && (trace_open(setup->world, &records->trace) < 0 ||
+                           (first && file_can_replace(options->trace) < 0)))
+        return records_refuse("--trace", options->trace);
     return 0;
 }
 
@@ -240,8 +242,8 @@ void records_span(struct records *records, enum record_part part, int64_t step, 
 
 bool records_is_due(const struct records *records, int64_t step)
 {
-    return records && (records->setup.metrics || records->setup.tensorboard) &&
-           step % records->setup.interval == 0;
+    return records && (records->setup.options->metrics || records->setup.options->tensorboard) &&
+           step % records->setup.options->record_interval == 0;
 }
 
 int records_step(struct records *records, const struct record_step *step)
@@ -291,7 +293,7 @@ static void records_sum(struct records *records, const struct record_step *step,
         sum->parts[i] += step->parts[i];
     records->losses += loss;
     records->summed++;
-    if (step->step % records->setup.interval == 0)
+    if (step->step % records->setup.options->record_interval == 0)
         records_line(records);
 }
 
@@ -352,11 +354,11 @@ static void records_end_trace(struct records *records, bool ended)
     if (group)
         status = clock_compare(group, records->trace.last);
     if (status == DIST_OK && (group || records->setup.rank == 0))
-        result = trace_write(&records->trace, records->setup.trace, group, &status);
+        result = trace_write(&records->trace, records->setup.options->trace, group, &status);
     if (status != DIST_OK)
         result = failure_dist("gathering it from the ranks");
     if (result < 0 && records->setup.rank == 0)
-        records_lose(records, "--trace", records->setup.trace);
+        records_lose(records, "--trace", records->setup.options->trace);
 }
 
 /* Closing is when some file systems say that they are full. */
@@ -375,9 +377,9 @@ int records_close(struct records *records, const char *failed)
         records_write_page(records);
     }
     if (metrics_close(&records->metrics) < 0)
-        records_lose(records, "--metrics", records->setup.metrics);
+        records_lose(records, "--metrics", records->setup.options->metrics);
     if (metrics_close(&records->events) < 0)
-        records_lose(records, "--tensorboard", records->setup.tensorboard);
+        records_lose(records, "--tensorboard", records->setup.options->tensorboard);
     if (records->lost)
         result = failure("%s: the file is incomplete: see the warning above", records->lost);
     records_free(records);

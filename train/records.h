@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct options;
+
 #include <dist/dist.h>
 
 /* What a rank does in a step, and what of it is told apart. */
@@ -38,14 +40,13 @@ struct record_fact {
 };
 
 struct records_setup {
-    const char *metrics, *tensorboard, *report, *trace; /* paths; NULL: not asked for */
+    const struct options *options; /* which records are asked for, and where */
     const char *program;
     const struct record_fact *settings; /* these must outlive the records */
     int setting_count;
-    int64_t interval; /* steps that are one line of metrics and one event, their mean; 1: each */
-    int64_t epochs;   /* that are planned */
-    int64_t step;     /* done before this run */
-    bool resumed;     /* it goes on with an earlier run's files */
+    int64_t epochs; /* that are planned */
+    int64_t step;   /* done before this run */
+    bool resumed;   /* it goes on with an earlier run's files */
     int rank, world;
 };
 

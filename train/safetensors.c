@@ -112,22 +112,6 @@ static int note_read(const char *path, const char *key, const char *text, struct
     return 0;
 }
 
-static int metadata_read(const char *path, const char *name, const json_t *value,
-                         struct tensors *tensors)
-{
-    const json_t *text;
-    const char *key;
-
-    if (!json_is_object(value))
-        return value_wrong(path, name, "expected an object");
-    json_object_foreach((json_t *)value, key, text)
-    {
-        if (json_is_string(text) && note_read(path, key, json_string_value(text), tensors) < 0)
-            return -1;
-    }
-    return 0;
-}
-
 /*
  * Reads the syntax only: names, dtypes (float32 is demanded), shapes, places, checksums and notes.
  * -1: the text names the file, and the byte where it is no JSON, or the tensor that is wrong.
@@ -137,6 +121,7 @@ static int header_parse(const char *path, const char *text, size_t length, struc
     static const char metadata[] = "__metadata__";
     json_error_t error;
     json_t *header = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error), *value = NULL;
+    json_t *text_value;
     const char *name;
     int result = 0;
 
@@ -151,8 +136,13 @@ static int header_parse(const char *path, const char *text, size_t length, struc
             result = tensor_read(path, name, value, tensors);
     }
     value = json_object_get(header, metadata); /* after the tensors, which it speaks of */
-    if (result == 0 && value)
-        result = metadata_read(path, metadata, value, tensors);
+    if (result == 0 && value && !json_is_object(value))
+        result = value_wrong(path, metadata, "expected an object");
+    json_object_foreach(value, name, text_value)
+    {
+        if (result == 0 && json_is_string(text_value))
+            result = note_read(path, name, json_string_value(text_value), tensors);
+    }
     json_decref(header);
     return result;
 }

@@ -56,7 +56,6 @@ struct trainer {
     int64_t local_batch; /* samples of this rank in a pass; --accumulate passes are a step */
     int64_t taken;       /* samples of this rank in the step at hand */
     double lr;           /* of the step at hand */
-    double norm;         /* of its gradients, before --clip */
     double best;         /* the smallest loss of a test, of `tests` */
     int64_t tests, idle; /* tests since then */
     float *kept;         /* the device's state on its way from or to a file; NULL: there is none */

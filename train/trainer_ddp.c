@@ -88,7 +88,6 @@ static int zero_finish(struct trainer *trainer)
     dist_zero_get_stats(trainer->zero, &after);
     trainer->times[RECORD_WAIT] += after.waited - before.waited;
     trainer->times[RECORD_UPDATE] += after.worked - before.worked;
-    trainer->norm = after.norm;
     return status < 0 ? failure_dist("averaging the gradients and updating the parameters") : 0;
 }
 
@@ -232,8 +231,8 @@ int trainer_ddp_finish(struct trainer *trainer)
     /* What stands behind the sums with --reproducible is no gradient, and the ddp would count it.
      */
     if (trainer->options->reproducible)
-        trainer->norm = optimizer_clip(most, trainer->device->sums, trainer->model->parameters);
-    else if (dist_ddp_clip(trainer->ddp, most, &trainer->norm) < 0)
+        optimizer_clip(most, trainer->device->sums, trainer->model->parameters);
+    else if (dist_ddp_clip(trainer->ddp, most, NULL) < 0)
         return failure_dist("--clip");
     return 0;
 }

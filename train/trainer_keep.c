@@ -13,7 +13,7 @@
 #include "tools/common/output.h"
 #include "trainer.h"
 
-enum { KEEP_NUMBERS = 7, KEEP_DEFAULT = 3 };
+enum { KEEP_DEFAULT = 3 };
 
 /* What a file says besides the weights. */
 static struct checkpoint_rest keep_rest(const struct trainer *trainer)
@@ -188,24 +188,23 @@ int trainer_keep_close(struct trainer *trainer)
 
 int trainer_keep_share(struct trainer *trainer)
 {
-    double far[KEEP_NUMBERS] = {
-        trainer->resumed,      (double)trainer->epoch, (double)trainer->samples,
-        (double)trainer->step, (double)trainer->tests, (double)trainer->idle,
-        trainer->best};
+    int64_t *const numbers[] = {&trainer->epoch, &trainer->samples, &trainer->step, &trainer->tests,
+                                &trainer->idle};
+    enum { NUMBERS = sizeof(numbers) / sizeof(numbers[0]) };
+    double far[NUMBERS + 2] = {[NUMBERS] = trainer->best, trainer->resumed};
 
     if (!trainer->kept)
         return 0;
+    for (int i = 0; i < NUMBERS; i++)
+        far[i] = (double)*numbers[i];
     if (trainer->comm->rank != 0)
         memset(far, 0, sizeof(far));
-    if (comm_sum(trainer->comm, far, KEEP_NUMBERS) < 0)
+    if (comm_sum(trainer->comm, far, NUMBERS + 2) < 0)
         return -1;
-    trainer->resumed = far[0] != 0.0;
-    trainer->epoch = (int64_t)far[1];
-    trainer->samples = (int64_t)far[2];
-    trainer->step = (int64_t)far[3];
-    trainer->tests = (int64_t)far[4];
-    trainer->idle = (int64_t)far[5];
-    trainer->best = far[6];
+    for (int i = 0; i < NUMBERS; i++)
+        *numbers[i] = (int64_t)far[i];
+    trainer->best = far[NUMBERS];
+    trainer->resumed = far[NUMBERS + 1] != 0.0;
     if (!trainer->resumed)
         return 0;
     if (comm_broadcast(trainer->comm, trainer->kept, trainer->device->state_count) < 0)

@@ -15,13 +15,9 @@ int trainer_records_open(struct trainer *trainer)
     const struct options *options = trainer->options;
     const int count = options_facts(options, NULL, 0);
     struct records_setup setup = {
-        .metrics = options->metrics,
-        .tensorboard = options->tensorboard,
-        .report = options->report,
-        .trace = options->trace,
+        .options = options,
         .program = options->task->program,
         .setting_count = count,
-        .interval = options->record_interval,
         .epochs = options->epochs,
         .step = trainer->step,
         .resumed = trainer->resumed,
