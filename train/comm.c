@@ -76,22 +76,13 @@ static int comm_ended(struct comm *comm, double start, dist_status status, const
     return status < 0 ? failure_dist(what) : 0;
 }
 
-int comm_sum(struct comm *comm, double *values, size_t count)
+int comm_reduce(struct comm *comm, double *values, size_t count, dist_op op)
 {
     const double start = comm_now();
 
     return comm_ended(comm, start,
-                      dist_all_reduce(comm->group, values, values, count, DIST_FLOAT64, DIST_SUM),
-                      "adding up the results");
-}
-
-int comm_mean(struct comm *comm, double *values, size_t count)
-{
-    const double start = comm_now();
-
-    return comm_ended(comm, start,
-                      dist_all_reduce(comm->group, values, values, count, DIST_FLOAT64, DIST_AVG),
-                      "averaging the losses");
+                      dist_all_reduce(comm->group, values, values, count, DIST_FLOAT64, op),
+                      op == DIST_AVG ? "averaging the losses" : "adding up the results");
 }
 
 int comm_broadcast(struct comm *comm, float *values, size_t count)

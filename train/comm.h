@@ -29,8 +29,8 @@ int comm_open(const struct options *options, bool spawned, struct comm *comm);
 /* Leaves. -1: the others did not come here in time. A zeroed comm is accepted. */
 int comm_close(struct comm *comm);
 
-int comm_sum(struct comm *comm, double *values, size_t count);      /* over the ranks */
-int comm_mean(struct comm *comm, double *values, size_t count);     /* over the ranks */
+/* Over the ranks: DIST_SUM of results, or DIST_AVG of losses. */
+int comm_reduce(struct comm *comm, double *values, size_t count, dist_op op);
 int comm_broadcast(struct comm *comm, float *values, size_t count); /* from rank 0 */
 
 /*

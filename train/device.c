@@ -69,9 +69,9 @@ static int device_cpu_open(const struct device_setup *setup, struct device **dev
         device_cpu_close(&cpu->device);
         return -1;
     }
-    cpu->device.state_count =
-        optimizer_state_count(cpu->optimizer) + sizeof(cpu->grid.steps) / sizeof(float);
     cpu->device.optimizer_states = optimizer_states(cpu->optimizer);
+    cpu->device.state_count =
+        setup->model->parameters * (size_t)cpu->device.optimizer_states + MODEL_MAX_TENSORS;
     if (cpu->sharded)
         optimizer_release(cpu->optimizer);
     *device_p = &cpu->device;
@@ -88,7 +88,7 @@ static int device_cpu_keep(struct device *device)
 static int device_cpu_state(struct device *device, bool save, float *state)
 {
     struct device_of_cpu *cpu = device_cpu_of(device);
-    float *steps = state + optimizer_state_count(cpu->optimizer);
+    float *steps = state + device->state_count - MODEL_MAX_TENSORS;
 
     optimizer_state(cpu->optimizer, save, state);
     memcpy(save ? steps : cpu->grid.steps, save ? cpu->grid.steps : steps, sizeof(cpu->grid.steps));

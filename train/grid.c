@@ -23,43 +23,23 @@ static inline uint32_t grid_magnitude(float x)
     return bits & 0x7fffffffu;
 }
 
-static float grid_from_magnitude(uint32_t bits)
-{
-    float x;
-
-    memcpy(&x, &bits, sizeof(x));
-    return x;
-}
-
-/* Rounds count numbers. Returns the largest magnitude. */
-KERNEL static float grid_round(float step, size_t count, const float *from, float *to)
+/* to becomes, or grows by (add), the rounded numbers. Returns the largest magnitude. */
+KERNEL static float grid_round(float step, size_t count, const float *from, bool add, float *to)
 {
     const float shift = grid_shift(step);
     uint32_t most = 0;
+    float largest;
 
 #pragma omp simd reduction(max : most)
     for (size_t i = 0; i < count; i++) {
         const uint32_t size = grid_magnitude(from[i]);
+        const float rounded = (from[i] + shift) - shift;
 
         most = size > most ? size : most;
-        to[i] = (from[i] + shift) - shift;
+        to[i] = add ? to[i] + rounded : rounded;
     }
-    return grid_from_magnitude(most);
-}
-
-KERNEL static float grid_round_add(float step, size_t count, const float *from, float *to)
-{
-    const float shift = grid_shift(step);
-    uint32_t most = 0;
-
-#pragma omp simd reduction(max : most)
-    for (size_t i = 0; i < count; i++) {
-        const uint32_t size = grid_magnitude(from[i]);
-
-        most = size > most ? size : most;
-        to[i] += (from[i] + shift) - shift;
-    }
-    return grid_from_magnitude(most);
+    memcpy(&largest, &most, sizeof(largest));
+    return largest;
 }
 
 void grid_add(const struct grid *grid, const struct model *model, int scale, float loss, bool add,
@@ -71,11 +51,9 @@ void grid_add(const struct grid *grid, const struct model *model, int scale, flo
     for (size_t i = 0; i < tensors; i++) {
         const struct model_tensor *place = &model->tensors[i];
         const float step = grid->steps[i] * (float)scale;
-        const float *from = model->gradients + place->offset;
-        float *to = sums + place->offset, most;
+        const float most = grid_round(step, place->count, model->gradients + place->offset, add,
+                                      sums + place->offset);
 
-        most = add ? grid_round_add(step, place->count, from, to)
-                   : grid_round(step, place->count, from, to);
         largest[i] = (add ? largest[i] : 0.0F) + grid_power(most);
     }
     *tail = (add ? *tail : 0.0F) + loss;

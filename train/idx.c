@@ -24,9 +24,9 @@
 enum { SOURCE_DEFLATE_RATIO = 1032 }; /* deflate never shrinks by more */
 
 struct source {
-    char *path;
-    uint64_t size;   /* on disk */
-    uint64_t offset; /* uncompressed bytes delivered */
+    const char *path; /* of the caller, which outlives the source */
+    uint64_t size;    /* on disk */
+    uint64_t offset;  /* uncompressed bytes delivered */
     bool compressed;
     int fd; /* -1 once zlib owns it */
 #ifdef HAVE_ZLIB
@@ -42,9 +42,9 @@ int source_open(const char *path, struct source **source_p)
 
     if (!source)
         return failure("%s: out of memory", path);
-    source->path = strdup(path);
+    source->path = path;
     source->fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (!source->path || source->fd < 0 || fstat(source->fd, &status) < 0) {
+    if (source->fd < 0 || fstat(source->fd, &status) < 0) {
         failure("%s: %s", path, strerror(errno));
         goto failed;
     }
@@ -89,7 +89,6 @@ void source_close(struct source *source)
     if (source->gz)
         gzclose(source->gz);
 #endif
-    free(source->path);
     free(source);
 }
 

@@ -9,8 +9,9 @@
 struct source;
 
 /*
- * Opens a file. Compression is recognised by content, not by name. Without zlib a
- * compressed file is refused. On success *source_p is the caller's, for source_close.
+ * Opens a file; path must outlive the source. Compression is recognised by content, not by name.
+ * Without zlib a compressed file is refused. On success *source_p is the caller's, for
+ * source_close.
  */
 int source_open(const char *path, struct source **source_p);
 void source_close(struct source *source); /* NULL is accepted */

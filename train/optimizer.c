@@ -102,11 +102,6 @@ int optimizer_states(const struct optimizer *optimizer)
     return optimizer->states;
 }
 
-size_t optimizer_state_count(const struct optimizer *optimizer)
-{
-    return optimizer->count * (size_t)optimizer->states;
-}
-
 void optimizer_state(struct optimizer *optimizer, bool save, float *state)
 {
     const size_t bytes = optimizer->count * sizeof(float);

@@ -39,7 +39,6 @@ void optimizer_destroy(struct optimizer *optimizer); /* NULL is accepted */
  * are what it begins with.
  */
 int optimizer_states(const struct optimizer *optimizer); /* numbers for each parameter */
-size_t optimizer_state_count(const struct optimizer *optimizer);
 void optimizer_state(struct optimizer *optimizer, bool save, float *state);
 
 /* Others keep it from now on, zeroes at first: optimizer_state does nothing, and all steps are of

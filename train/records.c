@@ -101,23 +101,13 @@ static int records_refuse(const char *option, const char *path)
 }
 
 /* Later the training is worth more than its records, and goes on to its end. */
-static void records_lose(struct records *records, const char *option, const char *path)
+static void records_lose(struct records *records, const char *option, const char *path, FILE **file)
 {
     records->lost = option;
     fprintf(stderr, "%s: warning: %s %s: %s: training goes on without it\n", records->setup.program,
             option, path, failure_text());
-}
-
-static void records_lose_metrics(struct records *records)
-{
-    records_lose(records, "--metrics", records->setup.options->metrics);
-    metrics_close(&records->metrics);
-}
-
-static void records_lose_events(struct records *records)
-{
-    records_lose(records, "--tensorboard", records->setup.options->tensorboard);
-    metrics_close(&records->events);
+    if (file)
+        metrics_close(file);
 }
 
 static int records_collective(dist_status status)
@@ -130,7 +120,7 @@ static void records_write_page(struct records *records)
     if (records->setup.rank != 0 || records->page_lost ||
         page_write(records->page, records->setup.options->report) == 0)
         return;
-    records_lose(records, "--report", records->setup.options->report);
+    records_lose(records, "--report", records->setup.options->report, NULL);
     records->page_lost = true;
 }
 
@@ -264,7 +254,7 @@ static void records_line(struct records *records)
         return;
     loss = records->losses / records->summed;
     if (records->metrics && metrics_step(records->metrics, sum, loss, records->summed) < 0)
-        records_lose_metrics(records);
+        records_lose(records, "--metrics", records->setup.options->metrics, &records->metrics);
     if (records->events) {
         const struct events_scalar scalars[] = {
             {"loss/train", loss},
@@ -273,7 +263,8 @@ static void records_line(struct records *records)
         };
 
         if (events_scalars(records->events, sum->step, scalars, 3) < 0)
-            records_lose_events(records);
+            records_lose(records, "--tensorboard", records->setup.options->tensorboard,
+                         &records->events);
     }
     records->sum = (struct record_step){.step = 0};
     records->losses = 0;
@@ -328,9 +319,10 @@ int records_test(struct records *records, const struct record_test *test)
         return 0;
     records_line(records);
     if (records->metrics && metrics_test(records->metrics, test) < 0)
-        records_lose_metrics(records);
+        records_lose(records, "--metrics", records->setup.options->metrics, &records->metrics);
     if (records->events && events_scalars(records->events, test->step, scalars, 2) < 0)
-        records_lose_events(records);
+        records_lose(records, "--tensorboard", records->setup.options->tensorboard,
+                     &records->events);
     if (!records->page)
         return 0;
     page_add_test(records->page, test);
@@ -358,7 +350,7 @@ static void records_end_trace(struct records *records, bool ended)
     if (status != DIST_OK)
         result = failure_dist("gathering it from the ranks");
     if (result < 0 && records->setup.rank == 0)
-        records_lose(records, "--trace", records->setup.options->trace);
+        records_lose(records, "--trace", records->setup.options->trace, NULL);
 }
 
 /* Closing is when some file systems say that they are full. */
@@ -377,9 +369,9 @@ int records_close(struct records *records, const char *failed)
         records_write_page(records);
     }
     if (metrics_close(&records->metrics) < 0)
-        records_lose(records, "--metrics", records->setup.options->metrics);
+        records_lose(records, "--metrics", records->setup.options->metrics, NULL);
     if (metrics_close(&records->events) < 0)
-        records_lose(records, "--tensorboard", records->setup.options->tensorboard);
+        records_lose(records, "--tensorboard", records->setup.options->tensorboard, NULL);
     if (records->lost)
         result = failure("%s: the file is incomplete: see the warning above", records->lost);
     records_free(records);

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "checkpoint.h"
 #include "failure.h"
 #include "gemm.h"
 #include "rng.h"
@@ -29,17 +28,18 @@ static double trainer_rate(const struct trainer *trainer)
     const double warm =
         (double)(options->warmup * trainer_step_samples(trainer)) * trainer->comm->world;
     const double all = (double)options->epochs * count - warm;
-    const double done = (double)trainer->epoch * count + (double)trainer->samples - warm;
+    const double done =
+        (double)trainer->progress.epoch * count + (double)trainer->progress.samples - warm;
     /* 0 to 1, past the steps of --warmup. The same with any number of ranks. */
-    const double progress = done > 0.0 && all > 0.0 ? fmin(done / all, 1.0) : 0.0;
+    const double part = done > 0.0 && all > 0.0 ? fmin(done / all, 1.0) : 0.0;
     double rate = options->lr;
 
-    if (trainer->step < options->warmup)
-        rate *= (double)(trainer->step + 1) / (double)options->warmup;
+    if (trainer->progress.step < options->warmup)
+        rate *= (double)(trainer->progress.step + 1) / (double)options->warmup;
     if (strcmp(options->schedule, "cosine") == 0)
-        return rate * 0.5 * (1.0 + cos(3.14159265358979323846 * progress));
+        return rate * 0.5 * (1.0 + cos(3.14159265358979323846 * part));
     if (strcmp(options->schedule, "step") == 0)
-        return rate * pow(options->gamma, (double)trainer->epoch);
+        return rate * pow(options->gamma, (double)trainer->progress.epoch);
     return rate;
 }
 
@@ -85,7 +85,7 @@ static struct pass trainer_pass(const struct trainer *trainer, const struct batc
         .training = training,
         .weight = training ? 1.0F / (float)trainer->taken : 0.0F,
         .seed = (uint64_t)trainer->options->seed,
-        .step = (uint64_t)trainer->step,
+        .step = (uint64_t)trainer->progress.step,
         .positions = batch->positions,
     };
 }
@@ -98,7 +98,7 @@ int trainer_gradients(struct trainer *trainer, int64_t step)
     const int64_t end = begin + (left < most ? left : most);
 
     if (step == 0) {
-        trainer->begun = trainer->step;
+        trainer->begun = trainer->progress.step;
         loader_begin(trainer->loader, (all + trainer->local_batch - 1) / trainer->local_batch,
                      trainer_plan, trainer);
     }
@@ -131,7 +131,7 @@ int trainer_update(struct trainer *trainer)
     const int result = trainer->device->kind->update(trainer->device, (float)trainer->lr);
 
     trainer_spent(trainer, RECORD_UPDATE, began);
-    trainer->step++;
+    trainer->progress.step++;
     trainer->steps_here++;
     return result;
 }
@@ -302,8 +302,8 @@ int trainer_open(const struct options *options, struct comm *comm, struct traine
         trainer_keep_share(trainer) < 0)
         return -1;
     if (!trainer->resumed && options->start_epoch >= 0)
-        trainer->epoch = options->start_epoch;
-    if (comm_compare(comm, (uint64_t)trainer->epoch, "epoch to start from") < 0 ||
+        trainer->progress.epoch = options->start_epoch;
+    if (comm_compare(comm, (uint64_t)trainer->progress.epoch, "epoch to start from") < 0 ||
         trainer_ddp_open(trainer) < 0 || trainer_records_start(trainer) < 0)
         return -1;
     return comm_agree(comm, trainer->device->kind->put(trainer->device), "get ready");
@@ -363,7 +363,7 @@ static int trainer_measure(struct trainer *trainer, double began, double communi
     double sums[2] = {comm_now() - began, trainer_communicated(trainer) - communicated};
 
     result->seconds = sums[0];
-    if (comm_sum(trainer->comm, sums, 2) < 0)
+    if (comm_reduce(trainer->comm, sums, 2, DIST_SUM) < 0)
         return -1;
     result->share = sums[0] > 0 ? sums[1] / sums[0] : 0.0;
     return 0;
@@ -375,7 +375,7 @@ static int trainer_measure(struct trainer *trainer, double began, double communi
  */
 static int trainer_take_losses(struct trainer *trainer)
 {
-    const int64_t first = trainer->step - trainer->pending + 1;
+    const int64_t first = trainer->progress.step - trainer->pending + 1;
     double losses[DEVICE_AHEAD];
 
     if (trainer->pending == 0)
@@ -383,7 +383,7 @@ static int trainer_take_losses(struct trainer *trainer)
     if (trainer->device->kind->losses(trainer->device, trainer->pending, losses) < 0)
         return -1;
     if (!trainer->options->reproducible &&
-        comm_mean(trainer->comm, losses, (size_t)trainer->pending) < 0)
+        comm_reduce(trainer->comm, losses, (size_t)trainer->pending, DIST_AVG) < 0)
         return -1;
     for (int i = 0; i < trainer->pending; i++) {
         if (!isfinite(losses[i]))
@@ -404,7 +404,7 @@ static int trainer_step(struct trainer *trainer, int64_t step)
     const int64_t world = trainer->comm->world, interval = trainer->options->checkpoint_interval;
     const int64_t all = (int64_t)trainer->train.count;
     const bool due = report_is_due(&trainer->report, step) ||
-                     records_is_due(trainer->records.to, trainer->step + 1);
+                     records_is_due(trainer->records.to, trainer->progress.step + 1);
 
     trainer->lr = trainer_rate(trainer);
     if (trainer_gradients(trainer, step) < 0 || trainer_ddp_finish(trainer) < 0 ||
@@ -412,12 +412,12 @@ static int trainer_step(struct trainer *trainer, int64_t step)
         return -1;
     trainer->pending++;
     /* The last batch of an epoch is padded with samples that were seen before. */
-    trainer->samples += trainer->taken * world;
-    trainer->samples = trainer->samples < all ? trainer->samples : all;
+    trainer->progress.samples += trainer->taken * world;
+    trainer->progress.samples = trainer->progress.samples < all ? trainer->progress.samples : all;
     if ((due || trainer->pending == DEVICE_AHEAD) && trainer_take_losses(trainer) < 0)
         return -1;
     report_step(&trainer->report, step, trainer->loss);
-    return interval > 0 && trainer->step % interval == 0 ? trainer_keep(trainer) : 0;
+    return interval > 0 && trainer->progress.step % interval == 0 ? trainer_keep(trainer) : 0;
 }
 
 /* An epoch: all its steps, or until --max-steps. Begins where the one before or a checkpoint ended.
@@ -428,8 +428,8 @@ static int trainer_epoch(struct trainer *trainer, struct report_result *result)
     const int64_t all = (int64_t)trainer->train.count;
     const double began = comm_now(), communicated = trainer_communicated(trainer);
     const struct dist_sampler_state state = {.seed = (uint64_t)trainer->options->seed,
-                                             .epoch = (uint64_t)trainer->epoch,
-                                             .seen = (uint64_t)trainer->samples};
+                                             .epoch = (uint64_t)trainer->progress.epoch,
+                                             .seen = (uint64_t)trainer->progress.samples};
     int64_t step = 0, steps;
 
     *result = (struct report_result){0};
@@ -438,7 +438,8 @@ static int trainer_epoch(struct trainer *trainer, struct report_result *result)
     steps = trainer_steps(trainer);
     trainer->losses = 0.0;
     trainer->records.since = comm_now();
-    report_epoch(&trainer->report, trainer->epoch + 1, steps, global, all, trainer->samples);
+    report_epoch(&trainer->report, trainer->progress.epoch + 1, steps, global, all,
+                 trainer->progress.samples);
     for (; step < steps && !trainer_is_done(trainer); step++) {
         if (trainer_step(trainer, step) < 0)
             return -1;
@@ -450,9 +451,9 @@ static int trainer_epoch(struct trainer *trainer, struct report_result *result)
     if (trainer_measure(trainer, began, communicated, result) < 0)
         return -1;
     report_epoch_end(&trainer->report, result, trainer->lr, step);
-    if (trainer->samples >= all) {
-        trainer->epoch++;
-        trainer->samples = 0;
+    if (trainer->progress.samples >= all) {
+        trainer->progress.epoch++;
+        trainer->progress.samples = 0;
     }
     return 0;
 }
@@ -497,11 +498,11 @@ static int trainer_test(struct trainer *trainer, struct report_result *result)
         return -1;
     tested = trainer_test_own(trainer, sums);
     sums[0] = tested < 0 ? (double)NAN : sums[0];
-    if (comm_sum(trainer->comm, sums, 3) < 0 || tested < 0)
+    if (comm_reduce(trainer->comm, sums, 3, DIST_SUM) < 0 || tested < 0)
         return -1;
     result->loss = sums[0] / sums[2];
     if (!isfinite(result->loss))
-        return failure("the test after step %" PRId64 ": the loss is %f", trainer->step,
+        return failure("the test after step %" PRId64 ": the loss is %f", trainer->progress.step,
                        result->loss);
     result->correct = (int64_t)sums[1];
     result->count = (int64_t)sums[2];
@@ -514,8 +515,8 @@ static int trainer_test(struct trainer *trainer, struct report_result *result)
             return -1;
         records_share(trainer->records.to, whole.share);
     }
-    return records_test(trainer->records.to, &(struct record_test){.step = trainer->step,
-                                                                   .epoch = trainer->epoch,
+    return records_test(trainer->records.to, &(struct record_test){.step = trainer->progress.step,
+                                                                   .epoch = trainer->progress.epoch,
                                                                    .loss = result->loss,
                                                                    .correct = result->correct,
                                                                    .count = result->count});
@@ -544,7 +545,7 @@ static int trainer_save(struct trainer *trainer, const char *ending)
     snprintf(path, sizeof(path), "%s_%s%s.safetensors", trainer->options->task->model,
              trainer->model->arch, ending);
     if (trainer->comm->rank == 0)
-        result = checkpoint_save(path, trainer->model, trainer->epoch);
+        result = checkpoint_save(path, trainer->model, trainer->progress.epoch);
     return comm_agree(trainer->comm, result, "save the model");
 }
 
@@ -553,7 +554,7 @@ static bool trainer_is_enough(const struct trainer *trainer)
 {
     const int64_t patience = trainer->options->patience;
 
-    return patience > 0 && trainer->idle >= patience;
+    return patience > 0 && trainer->progress.idle >= patience;
 }
 
 /*
@@ -567,10 +568,10 @@ static int trainer_learn(struct trainer *trainer, struct report_result *result)
     if (trainer_epoch(trainer, result) < 0 || trainer_test(trainer, result) < 0 ||
         trainer_check_hash(trainer) < 0)
         return -1;
-    if (trainer->samples == 0) {
-        better = trainer->tests++ == 0 || result->loss < trainer->best;
-        trainer->best = better ? result->loss : trainer->best;
-        trainer->idle = better ? 0 : trainer->idle + 1;
+    if (trainer->progress.samples == 0) {
+        better = trainer->progress.tests++ == 0 || result->loss < trainer->progress.best;
+        trainer->progress.best = better ? result->loss : trainer->progress.best;
+        trainer->progress.idle = better ? 0 : trainer->progress.idle + 1;
     }
     if (trainer_keep(trainer) < 0)
         return -1;
@@ -586,15 +587,15 @@ int trainer_run(struct trainer *trainer)
     trainer->began = comm_now();
     trainer->communicated = trainer_communicated(trainer);
     if (!trainer->resumed)
-        trainer->step = trainer->epoch * trainer_steps(trainer);
-    while (!options->evaluate && !trainer_is_enough(trainer) && trainer->epoch < options->epochs &&
-           !trainer_is_done(trainer)) {
+        trainer->progress.step = trainer->progress.epoch * trainer_steps(trainer);
+    while (!options->evaluate && !trainer_is_enough(trainer) &&
+           trainer->progress.epoch < options->epochs && !trainer_is_done(trainer)) {
         if (trainer_learn(trainer, &result) < 0)
             return -1;
         tested = true;
     }
     if (trainer_is_enough(trainer))
-        report_enough(&trainer->report, trainer->idle, trainer->best);
+        report_enough(&trainer->report, trainer->progress.idle, trainer->progress.best);
     if (!tested && (trainer_test(trainer, &result) < 0 || trainer_check_hash(trainer) < 0))
         return -1;
     if (trainer_keep_check(trainer) < 0 || (options->save_model && trainer_save(trainer, "") < 0) ||

@@ -9,6 +9,7 @@
 #include <dist/sampler.h>
 #include <dist/zero.h>
 
+#include "checkpoint.h"
 #include "comm.h"
 #include "dataset.h"
 #include "device.h"
@@ -56,18 +57,12 @@ struct trainer {
     int64_t local_batch; /* samples of this rank in a pass; --accumulate passes are a step */
     int64_t taken;       /* samples of this rank in the step at hand */
     double lr;           /* of the step at hand */
-    double best;         /* the smallest loss of a test, of `tests` */
-    int64_t tests, idle; /* tests since then */
-    float *kept;         /* the device's state on its way from or to a file; NULL: there is none */
-    struct writer *writer; /* rank 0's, of --checkpoint; NULL: it does not write */
-    int64_t mark;          /* what a file says of the training samples */
-    bool resumed;          /* it goes on from there */
-    int64_t epoch;         /* epochs done */
-    int64_t samples;       /* seen in the one under way, by all ranks together */
-    int64_t step;          /* steps done since training began, those of a checkpoint included */
-    int64_t steps_here;    /* steps done by this run */
-    int pending;           /* of them, the last ones whose losses were not asked for yet */
-    double loss, losses;   /* the last one known; the sum of the epoch's */
+    struct checkpoint_rest progress; /* what a file has besides the weights; state NULL: no file */
+    struct writer *writer;           /* rank 0's, of --checkpoint; NULL: it does not write */
+    bool resumed;                    /* it goes on from there */
+    int64_t steps_here;              /* steps done by this run */
+    int pending;                /* of them, the last ones whose losses were not asked for yet */
+    double loss, losses;        /* the last one known; the sum of the epoch's */
     double began, communicated; /* the time, and trainer_communicated, when this run began */
 };
 
@@ -104,7 +99,7 @@ int trainer_ddp_sync(struct trainer *trainer);
 struct model_listener trainer_ddp_listener(struct trainer *trainer, bool last);
 
 /*
- * With --zero: gathers the optimizer's state for a file, to rank 0's trainer->kept; collective.
+ * With --zero: gathers the optimizer's state for a file, to rank 0's progress.state; collective.
  * Without --zero nothing.
  */
 int trainer_zero_keep(struct trainer *trainer);

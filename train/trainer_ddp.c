@@ -30,7 +30,8 @@ static int zero_state(struct trainer *trainer, bool save)
 
     for (int k = 0; k < trainer->device->optimizer_states; k++)
         for (int i = 0; i < model->tensor_count; i++) {
-            float *state = trainer->kept + (size_t)k * model->parameters + model->tensors[i].offset;
+            float *state =
+                trainer->progress.state + (size_t)k * model->parameters + model->tensors[i].offset;
             const dist_status status = save
                                            ? dist_zero_gather_state(trainer->zero, i, k, state, 0)
                                            : dist_zero_scatter_state(trainer->zero, i, k, state, 0);

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "checkpoint.h"
 #include "failure.h"
 #include "file.h"
 #include "tools/common/output.h"
@@ -15,30 +14,12 @@
 
 enum { KEEP_DEFAULT = 3 };
 
-/* What a file says besides the weights. */
-static struct checkpoint_rest keep_rest(const struct trainer *trainer)
-{
-    return (struct checkpoint_rest){
-        .epoch = trainer->epoch,
-        .samples = trainer->samples,
-        .step = trainer->step,
-        .seed = trainer->options->seed,
-        .data = trainer->mark,
-        .tests = trainer->tests,
-        .idle = trainer->idle,
-        .best = trainer->best,
-        .optimizer = trainer->options->optimizer,
-        .state = trainer->kept,
-        .count = trainer->device->state_count,
-    };
-}
-
 /* Reads a file. Returns 1, or an enum image_status. whole: nothing but a whole training will do. */
 static int keep_read(struct trainer *trainer, const char *path, bool whole)
 {
     const struct options *options = trainer->options;
     const bool weights = options->evaluate || (!whole && options->start_epoch >= 0);
-    struct checkpoint_rest rest = keep_rest(trainer);
+    struct checkpoint_rest rest = trainer->progress;
     int result;
 
     if (weights)
@@ -51,12 +32,11 @@ static int keep_read(struct trainer *trainer, const char *path, bool whole)
                        "other --data?",
                        path, rest.samples, trainer->train.count);
     if (result > 0) {
-        trainer->epoch = rest.epoch;
-        trainer->samples = rest.samples;
-        trainer->step = rest.step;
-        trainer->tests = rest.tests > 0 ? rest.tests : 0;
-        trainer->idle = rest.idle > 0 ? rest.idle : 0;
-        trainer->best = rest.best;
+        rest.seed = trainer->progress.seed; /* which an older file need not say */
+        rest.data = trainer->progress.data;
+        rest.tests = rest.tests > 0 ? rest.tests : 0;
+        rest.idle = rest.idle > 0 ? rest.idle : 0;
+        trainer->progress = rest;
         trainer->resumed = true;
         output_print("=> going on from '%s': %" PRId64 " epochs and %" PRId64 " samples, %" PRId64
                      " steps\n",
@@ -65,8 +45,8 @@ static int keep_read(struct trainer *trainer, const char *path, bool whole)
     }
     if (whole && !weights)
         return failure("%s: there are only parameters in it, which --resume starts from", path);
-    trainer->epoch = rest.epoch > 0 ? rest.epoch : 0;
-    output_print("=> loaded checkpoint '%s' (epoch %" PRId64 ")\n", path, trainer->epoch);
+    trainer->progress.epoch = rest.epoch > 0 ? rest.epoch : 0;
+    output_print("=> loaded checkpoint '%s' (epoch %" PRId64 ")\n", path, trainer->progress.epoch);
     return 1;
 }
 
@@ -136,7 +116,7 @@ static int keep_path(const struct trainer *trainer, char path[FOLDER_PATH])
     const char *to = trainer->options->checkpoint;
 
     if (folder_is(to))
-        return folder_name(to, trainer->step, path);
+        return folder_name(to, trainer->progress.step, path);
     return snprintf(path, FOLDER_PATH, "%s", to) < FOLDER_PATH
                ? 0
                : failure("%s: the path is too long", to);
@@ -151,21 +131,24 @@ int trainer_keep_open(struct trainer *trainer)
 
     if (!options->checkpoint && !options->resume)
         return 0;
-    trainer->kept = calloc(count > 0 ? count : 1, sizeof(*trainer->kept));
-    if (!trainer->kept)
+    trainer->progress.seed = options->seed;
+    trainer->progress.optimizer = options->optimizer;
+    trainer->progress.count = count;
+    trainer->progress.state = calloc(count > 0 ? count : 1, sizeof(*trainer->progress.state));
+    if (!trainer->progress.state)
         return failure("out of memory for a checkpoint");
     if (trainer->comm->rank != 0)
         return 0;
     /* 32 bits that tell training sets apart; drawn ones by their number, as their seed is kept too.
      */
-    trainer->mark = (int64_t)set->count;
+    trainer->progress.data = (int64_t)set->count;
     if (set->images) {
         tensors_sum(set->images, set->count * (size_t)shape_size(set->kind->shape), sum);
-        trainer->mark ^= strtoll(sum, NULL, 16);
+        trainer->progress.data ^= strtoll(sum, NULL, 16);
         tensors_sum(set->labels, set->count, sum);
-        trainer->mark = trainer->mark << 1 ^ strtoll(sum, NULL, 16);
+        trainer->progress.data = trainer->progress.data << 1 ^ strtoll(sum, NULL, 16);
     }
-    trainer->mark &= UINT32_MAX;
+    trainer->progress.data &= UINT32_MAX;
     if (keep_start(trainer) < 0)
         return -1;
     if (!options->checkpoint || options->evaluate)
@@ -181,35 +164,36 @@ int trainer_keep_close(struct trainer *trainer)
     const int result = writer_destroy(trainer->writer);
 
     trainer->writer = NULL;
-    free(trainer->kept);
-    trainer->kept = NULL;
+    free(trainer->progress.state);
+    trainer->progress.state = NULL;
     return result;
 }
 
 int trainer_keep_share(struct trainer *trainer)
 {
-    int64_t *const numbers[] = {&trainer->epoch, &trainer->samples, &trainer->step, &trainer->tests,
-                                &trainer->idle};
+    int64_t *const numbers[] = {&trainer->progress.epoch, &trainer->progress.samples,
+                                &trainer->progress.step, &trainer->progress.tests,
+                                &trainer->progress.idle};
     enum { NUMBERS = sizeof(numbers) / sizeof(numbers[0]) };
-    double far[NUMBERS + 2] = {[NUMBERS] = trainer->best, trainer->resumed};
+    double far[NUMBERS + 2] = {[NUMBERS] = trainer->progress.best, trainer->resumed};
 
-    if (!trainer->kept)
+    if (!trainer->progress.state)
         return 0;
     for (int i = 0; i < NUMBERS; i++)
         far[i] = (double)*numbers[i];
     if (trainer->comm->rank != 0)
         memset(far, 0, sizeof(far));
-    if (comm_sum(trainer->comm, far, NUMBERS + 2) < 0)
+    if (comm_reduce(trainer->comm, far, NUMBERS + 2, DIST_SUM) < 0)
         return -1;
     for (int i = 0; i < NUMBERS; i++)
         *numbers[i] = (int64_t)far[i];
-    trainer->best = far[NUMBERS];
+    trainer->progress.best = far[NUMBERS];
     trainer->resumed = far[NUMBERS + 1] != 0.0;
     if (!trainer->resumed)
         return 0;
-    if (comm_broadcast(trainer->comm, trainer->kept, trainer->device->state_count) < 0)
+    if (comm_broadcast(trainer->comm, trainer->progress.state, trainer->progress.count) < 0)
         return -1;
-    return trainer->device->kind->state(trainer->device, false, trainer->kept);
+    return trainer->device->kind->state(trainer->device, false, trainer->progress.state);
 }
 
 /* Copies the training, and lets the writer have it. */
@@ -218,7 +202,6 @@ static int keep_start_writing(struct trainer *trainer)
     const struct device_kind *kind = trainer->device->kind;
     const struct model *model = trainer->model;
     const int64_t keep = trainer->options->keep > 0 ? trainer->options->keep : KEEP_DEFAULT;
-    const struct checkpoint_rest rest = keep_rest(trainer);
     char path[FOLDER_PATH];
     static struct image image; /* too large for a small stack; one thread saves */
 
@@ -229,10 +212,10 @@ static int keep_start_writing(struct trainer *trainer)
         if (!isfinite(model->weights[i]))
             return failure("step %" PRId64 ": there are parameters that are not finite: they are "
                            "not kept",
-                           trainer->step);
+                           trainer->progress.step);
     }
-    if (kind->state(trainer->device, true, trainer->kept) < 0 ||
-        checkpoint_image(path, model, &rest, &image) < 0)
+    if (kind->state(trainer->device, true, trainer->progress.state) < 0 ||
+        checkpoint_image(path, model, &trainer->progress, &image) < 0)
         return -1;
     return writer_start(trainer->writer, path, &image,
                         folder_is(trainer->options->checkpoint) ? (int)keep : 0);

@@ -19,7 +19,7 @@ int trainer_records_open(struct trainer *trainer)
         .program = options->task->program,
         .setting_count = count,
         .epochs = options->epochs,
-        .step = trainer->step,
+        .step = trainer->progress.step,
         .resumed = trainer->resumed,
         .rank = trainer->comm->rank,
         .world = trainer->comm->world,
@@ -72,7 +72,7 @@ void trainer_spent(struct trainer *trainer, enum record_part part, double began)
     const double ended = comm_now();
 
     trainer->times[part] += ended - began;
-    records_span(trainer->records.to, part, trainer->step + 1, 0, began, ended);
+    records_span(trainer->records.to, part, trainer->progress.step + 1, 0, began, ended);
 }
 
 /* The buckets that travelled in this step, for the timeline. */
@@ -85,7 +85,7 @@ static void trainer_record_buckets(struct trainer *trainer)
         return;
     for (int i = 0; i < stats.buckets; i++)
         if (dist_ddp_get_bucket_times(trainer->ddp, i, &times) == DIST_OK && times.began_ns > 0)
-            records_span(trainer->records.to, RECORD_BUCKET, trainer->step, i,
+            records_span(trainer->records.to, RECORD_BUCKET, trainer->progress.step, i,
                          1e-9 * (double)times.began_ns, 1e-9 * (double)times.ended_ns);
 }
 
@@ -93,8 +93,8 @@ int trainer_records_step(struct trainer *trainer)
 {
     const double ended = comm_now();
     struct record_step step = {
-        .step = trainer->step,
-        .epoch = trainer->epoch + 1,
+        .step = trainer->progress.step,
+        .epoch = trainer->progress.epoch + 1,
         .samples = trainer->taken * trainer->comm->world,
         .lr = trainer->lr,
         .seconds = ended - trainer->records.since,
