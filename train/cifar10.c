@@ -212,21 +212,6 @@ static int cifar10_find(const char *folder, char *path, size_t size)
                    folder);
 }
 
-/* Room for one more image, made for many at a time. */
-static int cifar10_grow(const char *path, struct dataset *dataset)
-{
-    const size_t most = dataset->count + CIFAR10_GROWTH;
-    uint8_t *images, *labels;
-
-    if (dataset->count % CIFAR10_GROWTH != 0)
-        return 0;
-    images = realloc(dataset->images, most * (CIFAR10_RECORD - 1));
-    dataset->images = images ? images : dataset->images;
-    labels = realloc(dataset->labels, most);
-    dataset->labels = labels ? labels : dataset->labels;
-    return images && labels ? 0 : failure("%s: out of memory for %zu pictures", path, most);
-}
-
 /* The record at `offset`. 1: the file has ended. */
 static int cifar10_take(struct source *source, const char *path, uint64_t offset,
                         struct dataset *dataset)
@@ -246,8 +231,17 @@ static int cifar10_take(struct source *source, const char *path, uint64_t offset
     if (record[0] >= DATASET_CLASSES)
         return failure("%s: byte %llu: label %u, expected 0 to %d", path,
                        (unsigned long long)offset, record[0], DATASET_CLASSES - 1);
-    if (cifar10_grow(path, dataset) < 0)
-        return -1;
+    /* Room for one more image, made for many at a time. */
+    if (dataset->count % CIFAR10_GROWTH == 0) {
+        const size_t most = dataset->count + CIFAR10_GROWTH;
+        uint8_t *images = realloc(dataset->images, most * (CIFAR10_RECORD - 1));
+        uint8_t *labels = realloc(dataset->labels, most);
+
+        dataset->images = images ? images : dataset->images;
+        dataset->labels = labels ? labels : dataset->labels;
+        if (!images || !labels)
+            return failure("%s: out of memory for %zu pictures", path, most);
+    }
     dataset->labels[dataset->count] = record[0];
     image = dataset->images + dataset->count++ * (CIFAR10_RECORD - 1);
     /* One colour after the other becomes three colours for each pixel. */

@@ -133,24 +133,6 @@ static bool cuda_open_model(struct cuda *cuda, int capacity)
     return complete && model->weights && cuda->device.sums && model->gradients && model->scratch;
 }
 
-/* Pointers of each layer into the GPU's memory. */
-static void cuda_open_layers(struct cuda *cuda)
-{
-    struct model *model = &cuda->model;
-
-    for (int i = 0; i < model->count; i++) {
-        struct layer *layer = &model->layers[i];
-
-        layer->scratch = model->scratch;
-        if (!layer->name)
-            continue;
-        layer->weight = model->weights + (layer->weight - cuda->host->weights);
-        layer->bias = model->weights + (layer->bias - cuda->host->weights);
-        layer->dweight = model->gradients + (layer->weight - model->weights);
-        layer->dbias = model->gradients + (layer->bias - model->weights);
-    }
-}
-
 static bool cuda_open_state(struct cuda *cuda, int capacity)
 {
     const size_t parameters = cuda->model.parameters;
@@ -179,17 +161,6 @@ static bool cuda_open_pinned(struct cuda *cuda)
                          cudaHostAllocDefault) == cudaSuccess &&
            cudaHostAlloc((void **)&cuda->result_host, sizeof(struct cuda_result),
                          cudaHostAllocDefault) == cudaSuccess;
-}
-
-static int cuda_open_memory(struct cuda *cuda, const struct device_setup *setup)
-{
-    if (cuda_open_model(cuda, setup->capacity) && cuda_open_state(cuda, setup->capacity) &&
-        cuda_open_pinned(cuda))
-        return 0;
-    return cuda->services->failure("GPU %d: out of memory for a model of %d samples a pass: %s: "
-                                   "lower --batch-size",
-                                   cuda->gpu, setup->capacity,
-                                   cudaGetErrorString(cudaGetLastError()));
 }
 
 /* No tensor cores and no shortcuts: products in float32, as the CPU's. */
@@ -230,9 +201,27 @@ static int cuda_open(struct cuda *cuda, const struct device_setup *setup)
                                            kind, cuda->host->arch);
     }
     if (cuda_open_gpu(cuda, setup, setup->model->parameters + GRID_TAIL) < 0 ||
-        cuda_open_stream(cuda) < 0 || cuda_open_memory(cuda, setup) < 0)
+        cuda_open_stream(cuda) < 0)
         return -1;
-    cuda_open_layers(cuda);
+    if (!cuda_open_model(cuda, setup->capacity) || !cuda_open_state(cuda, setup->capacity) ||
+        !cuda_open_pinned(cuda))
+        return cuda->services->failure("GPU %d: out of memory for a model of %d samples a pass: "
+                                       "%s: lower --batch-size",
+                                       cuda->gpu, setup->capacity,
+                                       cudaGetErrorString(cudaGetLastError()));
+    /* Pointers of each layer into the GPU's memory. */
+    for (int i = 0; i < cuda->model.count; i++) {
+        struct model *model = &cuda->model;
+        struct layer *layer = &model->layers[i];
+
+        layer->scratch = model->scratch;
+        if (!layer->name)
+            continue;
+        layer->weight = model->weights + (layer->weight - cuda->host->weights);
+        layer->bias = model->weights + (layer->bias - cuda->host->weights);
+        layer->dweight = model->gradients + (layer->weight - model->weights);
+        layer->dbias = model->gradients + (layer->bias - model->weights);
+    }
     if (cuda_grid_start(cuda) < 0)
         return -1;
     return cuda_check(cuda, cudaDeviceSynchronize(), "making it ready");

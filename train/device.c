@@ -115,14 +115,20 @@ static int device_cpu_pass(struct model *model, const struct pass *pass, const f
     return 0;
 }
 
-/* A micro-batch after the other, each rounded before it is added. */
-static int device_cpu_rounded(struct device_of_cpu *cpu, const struct pass *pass,
-                              const struct batch *batch, int micro_batches,
-                              const struct model_listener *listener)
+static int device_cpu_gradients(struct device *device, const struct pass *pass,
+                                const struct batch *batch, int micro_batches,
+                                const struct model_listener *listener)
 {
+    struct device_of_cpu *cpu = device_cpu_of(device);
     const size_t size = (size_t)shape_size(cpu->model->input);
+    float *sum = &device->sums[cpu->model->parameters];
     struct pass part = *pass;
 
+    if (!cpu->rounds) {
+        *sum = pass->add ? *sum : 0.0F;
+        return device_cpu_pass(cpu->model, pass, batch->images, batch->labels, listener, sum);
+    }
+    /* A micro-batch after the other, each rounded before it is added. */
     part.add = false;
     part.batch = batch->count / micro_batches;
     for (int m = 0; m < micro_batches; m++) {
@@ -133,22 +139,9 @@ static int device_cpu_rounded(struct device_of_cpu *cpu, const struct pass *pass
         if (device_cpu_pass(cpu->model, &part, batch->images + (size_t)begin * size,
                             batch->labels + begin, listener, &loss) < 0)
             return -1;
-        grid_add(&cpu->grid, cpu->model, cpu->world, loss, pass->add || m > 0, cpu->device.sums);
+        grid_add(&cpu->grid, cpu->model, cpu->world, loss, pass->add || m > 0, device->sums);
     }
     return 0;
-}
-
-static int device_cpu_gradients(struct device *device, const struct pass *pass,
-                                const struct batch *batch, int micro_batches,
-                                const struct model_listener *listener)
-{
-    struct device_of_cpu *cpu = device_cpu_of(device);
-    float *loss = &device->sums[cpu->model->parameters];
-
-    if (cpu->rounds)
-        return device_cpu_rounded(cpu, pass, batch, micro_batches, listener);
-    *loss = pass->add ? *loss : 0.0F;
-    return device_cpu_pass(cpu->model, pass, batch->images, batch->labels, listener, loss);
 }
 
 static int device_cpu_update(struct device *device, float lr)

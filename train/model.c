@@ -190,21 +190,6 @@ static int model_add_tensor(struct model *model, const char *layer, const char *
     return model->tensor_count++;
 }
 
-/* Lists the tensors, and so counts the parameters. */
-static void model_list_tensors(struct model *model)
-{
-    for (int i = 0; i < model->count; i++) {
-        struct layer *layer = &model->layers[i];
-
-        model->buffer_count += 2 * layer_buffer_size(layer);
-        if (!layer->name)
-            continue;
-        layer->tensor = model_add_tensor(model, layer->name, "weight", layer_weight_size(layer));
-        if (!layer->no_bias)
-            model_add_tensor(model, layer->name, "bias", layer_bias_size(layer));
-    }
-}
-
 /* Points every layer at its part of weights and gradients. */
 static void model_lay_out(struct model *model)
 {
@@ -258,7 +243,17 @@ static int model_allocate(struct model *model, dist_group *group)
 {
     bool complete = model_allocate_pass(model);
 
-    model_list_tensors(model);
+    /* Lists the tensors, and so counts the parameters. */
+    for (int i = 0; i < model->count; i++) {
+        struct layer *layer = &model->layers[i];
+
+        model->buffer_count += 2 * layer_buffer_size(layer);
+        if (!layer->name)
+            continue;
+        layer->tensor = model_add_tensor(model, layer->name, "weight", layer_weight_size(layer));
+        if (!layer->no_bias)
+            model_add_tensor(model, layer->name, "bias", layer_bias_size(layer));
+    }
     model->buffers = model_floats(model->buffer_count);
     model->stats = model_floats(model->buffer_count);
     complete = complete && buffer_create(group, model->parameters, &model->weights_buffer) == 0 &&

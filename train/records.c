@@ -271,32 +271,27 @@ static void records_line(struct records *records)
     records->summed = 0;
 }
 
-static void records_sum(struct records *records, const struct record_step *step, double loss)
-{
-    struct record_step *sum = &records->sum;
-
-    sum->step = step->step;
-    sum->epoch = step->epoch;
-    sum->lr = step->lr;
-    sum->samples += step->samples;
-    sum->seconds += step->seconds;
-    for (int i = 0; i < RECORD_IN_STEP; i++)
-        sum->parts[i] += step->parts[i];
-    records->losses += loss;
-    records->summed++;
-    if (step->step % records->setup.options->record_interval == 0)
-        records_line(records);
-}
-
 void records_losses(struct records *records, const double *losses, int count)
 {
     for (int i = 0; records && i < count && records->first < records->steps; i++) {
         const struct record_step *step = &records->pending[records->first++ % RECORDS_AHEAD];
+        struct record_step *sum = &records->sum;
 
-        if (records->metrics || records->events)
-            records_sum(records, step, losses[i]);
         if (records->page)
             page_add_step(records->page, step, losses[i]);
+        if (!records->metrics && !records->events)
+            continue;
+        sum->step = step->step;
+        sum->epoch = step->epoch;
+        sum->lr = step->lr;
+        sum->samples += step->samples;
+        sum->seconds += step->seconds;
+        for (int part = 0; part < RECORD_IN_STEP; part++)
+            sum->parts[part] += step->parts[part];
+        records->losses += losses[i];
+        records->summed++;
+        if (step->step % records->setup.options->record_interval == 0)
+            records_line(records);
     }
 }
 

@@ -287,16 +287,6 @@ static int header_print(const struct tensors *tensors, char **text_p, size_t *si
     return 0;
 }
 
-/* The tensor that begins at byte `at`; the header need not list them in order. */
-static const struct tensor *tensors_at(const struct tensors *tensors, uint64_t at)
-{
-    for (int i = 0; i < tensors->count; i++) {
-        if (tensors->tensors[i].begin == at && tensors->tensors[i].end > at)
-            return &tensors->tensors[i];
-    }
-    return NULL;
-}
-
 static int tensors_check(const char *path, const struct tensors *tensors, uint64_t data_size)
 {
     uint64_t at = 0;
@@ -315,9 +305,12 @@ static int tensors_check(const char *path, const struct tensors *tensors, uint64
                            path, tensor->name, tensor->begin, tensor->end, bytes);
     }
     for (int i = 0; i < tensors->count; i++) {
-        const struct tensor *tensor = tensors_at(tensors, at);
+        const struct tensor *tensor = tensors->tensors, *end = tensor + tensors->count;
 
-        if (!tensor)
+        /* The tensor that begins at byte `at`; the header need not list them in order. */
+        while (tensor < end && (tensor->begin != at || tensor->end <= at))
+            tensor++;
+        if (tensor == end)
             return failure("%s: no tensor begins at byte %" PRIu64 " of the data, expected them to "
                            "follow each other without gap or overlap",
                            path, at);
@@ -424,34 +417,27 @@ static int image_parse(const char *path, const uint8_t *bytes, size_t size, stru
     return tensors_check(path, tensors, size - *data_p);
 }
 
-/* Whether the data are what was written, as far as the file says. */
-static int image_check(const char *path, const struct tensors *tensors, const uint8_t *data)
-{
-    char sum[TENSORS_SUM + 1];
-
-    for (int i = 0; i < tensors->count; i++) {
-        const struct tensor *tensor = &tensors->tensors[i];
-
-        if (!tensor->sum[0])
-            continue;
-        tensors_sum(data + tensor->begin, tensor->end - tensor->begin, sum);
-        if (strcmp(sum, tensor->sum) != 0)
-            return failure("%s: tensor %s is damaged: its checksum is %s, expected %s", path,
-                           tensor->name, sum, tensor->sum);
-    }
-    return 0;
-}
-
 int image_read(const char *path, struct image *image)
 {
+    char sum[TENSORS_SUM + 1];
     uint8_t *bytes = NULL;
     size_t size = 0, begin = 0;
+    int result;
 
     image->data = NULL;
     if (file_read(path, &bytes, &size) < 0)
         return IMAGE_OTHER;
-    if (image_parse(path, bytes, size, &image->tensors, &begin) < 0 ||
-        image_check(path, &image->tensors, bytes + begin) < 0) {
+    result = image_parse(path, bytes, size, &image->tensors, &begin);
+    /* Whether the data are what was written, as far as the file says. */
+    for (int i = 0; result == 0 && i < image->tensors.count; i++) {
+        const struct tensor *tensor = &image->tensors.tensors[i];
+
+        tensors_sum(bytes + begin + tensor->begin, tensor->end - tensor->begin, sum);
+        if (tensor->sum[0] && strcmp(sum, tensor->sum) != 0)
+            result = failure("%s: tensor %s is damaged: its checksum is %s, expected %s", path,
+                             tensor->name, sum, tensor->sum);
+    }
+    if (result < 0) {
         free(bytes);
         return IMAGE_DAMAGED;
     }

@@ -192,33 +192,25 @@ static struct trace_span *trace_copy(const struct trace *trace, struct trace_tra
     return spans;
 }
 
-/* The earliest moment of all, on rank 0's clock: the timeline's zero. Adds what rank 0 knows. */
-static double trace_align(const struct trace *trace, struct trace_track *tracks, int world,
-                          double *error_p)
-{
-    double origin = INFINITY;
-
-    *error_p = 0;
-    for (int rank = 0; rank < world; rank++) {
-        struct trace_track *track = &tracks[rank];
-
-        track->first = trace->first[rank];
-        track->last = trace->last[rank];
-        *error_p = fmax(*error_p, fmax(track->first.error, track->last.error));
-        if (track->count)
-            origin = fmin(origin, clock_aligned(&track->first, &track->last, track->earliest));
-    }
-    return isfinite(origin) ? origin : 0;
-}
-
 /* Rank 0's part, once it knows every rank's track: one rank's spans at a time are in memory. */
 static dist_status trace_put(const struct trace *trace, dist_group *group,
                              struct trace_track *tracks, int world, struct trace_span *spans,
                              FILE *to)
 {
     dist_status status = DIST_OK;
-    double error, origin = trace_align(trace, tracks, world, &error);
+    double error = 0, origin = INFINITY;
 
+    /* The earliest moment of all, on rank 0's clock, is the timeline's zero. */
+    for (int rank = 0; rank < world; rank++) {
+        struct trace_track *track = &tracks[rank];
+
+        track->first = trace->first[rank];
+        track->last = trace->last[rank];
+        error = fmax(error, fmax(track->first.error, track->last.error));
+        if (track->count)
+            origin = fmin(origin, clock_aligned(&track->first, &track->last, track->earliest));
+    }
+    origin = isfinite(origin) ? origin : 0;
     trace_begin(error, to);
     trace_track(&tracks[0], spans, origin, to);
     for (int rank = 1; rank < world && status == DIST_OK; rank++) {

@@ -99,33 +99,6 @@ int trainer_zero_keep(struct trainer *trainer)
 
 /* ---- the mean of gradients ---- */
 
-/*
- * What the ranks average. With --reproducible the rounded sums are there only at the end, and are
- * one call; behind them, what the grid wants of all ranks.
- */
-static int ddp_list(const struct trainer *trainer, struct dist_ddp_parameter *parameters)
-{
-    const struct model *model = trainer->model;
-    float *sums = trainer->device->sums;
-
-    if (trainer->options->reproducible) {
-        parameters[0] = (struct dist_ddp_parameter){"all gradients", model->weights,
-                                                    model->parameters, sums, false};
-        parameters[1] =
-            (struct dist_ddp_parameter){"loss", NULL, GRID_TAIL, sums + model->parameters, false};
-        return 2;
-    }
-    for (int i = 0; i < model->tensor_count; i++) {
-        const struct model_tensor *tensor = &model->tensors[i];
-
-        parameters[i] = (struct dist_ddp_parameter){tensor->name, model->weights + tensor->offset,
-                                                    tensor->count, sums + tensor->offset, false};
-    }
-    parameters[model->tensor_count] = (struct dist_ddp_parameter){
-        "running means and variances", model->buffers, model->buffer_count, NULL, true};
-    return model->tensor_count + (model->buffer_count > 0);
-}
-
 static dist_ddp_wire ddp_wire(const char *name)
 {
     if (strcmp(name, "fp16") == 0)
@@ -139,11 +112,33 @@ int trainer_ddp_open(struct trainer *trainer)
 {
     struct dist_ddp_options options = DIST_DDP_OPTIONS_INIT;
     struct dist_ddp_parameter parameters[MODEL_MAX_TENSORS + 2];
-    int count;
+    const struct model *model = trainer->model;
+    float *sums = trainer->device->sums;
+    int count = 0;
 
     if (trainer->options->zero)
         return zero_open(trainer);
-    count = ddp_list(trainer, parameters);
+    /*
+     * What the ranks average. With --reproducible the rounded sums are there only at the end, and
+     * are one call; behind them, what the grid wants of all ranks.
+     */
+    if (trainer->options->reproducible) {
+        parameters[count++] = (struct dist_ddp_parameter){"all gradients", model->weights,
+                                                          model->parameters, sums, false};
+        parameters[count++] =
+            (struct dist_ddp_parameter){"loss", NULL, GRID_TAIL, sums + model->parameters, false};
+    } else {
+        for (; count < model->tensor_count; count++) {
+            const struct model_tensor *tensor = &model->tensors[count];
+
+            parameters[count] =
+                (struct dist_ddp_parameter){tensor->name, model->weights + tensor->offset,
+                                            tensor->count, sums + tensor->offset, false};
+        }
+        if (model->buffer_count > 0)
+            parameters[count++] = (struct dist_ddp_parameter){
+                "running means and variances", model->buffers, model->buffer_count, NULL, true};
+    }
     options.wire = ddp_wire(trainer->options->wire);
     options.bucket_bytes = (size_t)(trainer->options->bucket_mb * (1 << 20));
     if (options.bucket_bytes > 0 && options.bucket_bytes < 1 << 20)
