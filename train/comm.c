@@ -8,8 +8,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "device.h"
 #include "failure.h"
-#include "train/device/device.h"
+#include "rng.h"
 
 double comm_now(void)
 {
@@ -19,39 +20,26 @@ double comm_now(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* tcp://HOST:PORT from --addr and --port, or --dist-url; NULL is left to the library. */
-static const char *comm_url(const struct options *options, char *text, size_t size)
+int comm_open(const struct options *options, bool spawned, struct comm *comm)
 {
     const char *host = options->addr ? options->addr : "127.0.0.1";
     const bool bracket = strchr(host, ':') && host[0] != '[';
-
-    if (!options->addr && options->port < 0)
-        return options->dist_url;
-    snprintf(text, size, "tcp://%s%s%s:%d", bracket ? "[" : "", host, bracket ? "]" : "",
-             options->port < 0 ? 29500 : (int)options->port);
-    return text;
-}
-
-/* The GPU that --device asks for; -1: none in particular. */
-static int comm_device(const struct options *options)
-{
-    int number = -1;
-    bool cuda;
-
-    return device_parse(options->device, &cuda, &number) == 0 ? number : -1;
-}
-
-int comm_open(const struct options *options, bool spawned, struct comm *comm)
-{
     struct dist_options group = DIST_OPTIONS_INIT;
-    char url[512];
     dist_status status;
+    char url[512];
+    bool cuda;
 
     if (options->addr && strlen(options->addr) > 255)
         return failure("--addr: longer than any host name");
     group.backend = options->dist_backend;
-    group.device = comm_device(options);
-    group.init_method = comm_url(options, url, sizeof(url));
+    group.device = -1; /* none in particular, unless --device says one */
+    device_parse(options->device, &cuda, &group.device);
+    group.init_method = options->dist_url; /* NULL is left to the library */
+    if (options->addr || options->port >= 0) {
+        snprintf(url, sizeof(url), "tcp://%s%s%s:%d", bracket ? "[" : "", host, bracket ? "]" : "",
+                 options->port < 0 ? 29500 : (int)options->port);
+        group.init_method = url;
+    }
     if (!spawned) {
         group.rank = (int)options->rank;
         group.world_size = (int)options->world_size;
@@ -88,22 +76,13 @@ static int comm_ended(struct comm *comm, double start, dist_status status, const
     return status < 0 ? failure_dist(what) : 0;
 }
 
-int comm_sum(struct comm *comm, double *values, size_t count)
+int comm_reduce(struct comm *comm, double *values, size_t count, dist_op op)
 {
     const double start = comm_now();
 
     return comm_ended(comm, start,
-                      dist_all_reduce(comm->group, values, values, count, DIST_FLOAT64, DIST_SUM),
-                      "adding up the results");
-}
-
-int comm_mean(struct comm *comm, double *values, size_t count)
-{
-    const double start = comm_now();
-
-    return comm_ended(comm, start,
-                      dist_all_reduce(comm->group, values, values, count, DIST_FLOAT64, DIST_AVG),
-                      "averaging the losses");
+                      dist_all_reduce(comm->group, values, values, count, DIST_FLOAT64, op),
+                      op == DIST_AVG ? "averaging the losses" : "adding up the results");
 }
 
 int comm_broadcast(struct comm *comm, float *values, size_t count)
@@ -165,17 +144,22 @@ int comm_agree(struct comm *comm, int result, const char *what)
     free(values);
     if (result < 0)
         return failure("%s", own);
-    return failed == 0   ? 0
-           : failed == 1 ? failure("rank %s could not %s: its own message says why", ranks, what)
-                         : failure("ranks %s could not %s: their messages say why", ranks, what);
+    if (failed == 0)
+        return 0;
+    return failure(failed == 1 ? "rank %s could not %s: its own message says why"
+                               : "ranks %s could not %s: their messages say why",
+                   ranks, what);
 }
 
-/* The value that most ranks have; the lowest rank's among equals. */
-static uint64_t comm_most_common(const struct comm *comm, const uint64_t *values)
+int comm_compare(struct comm *comm, uint64_t value, const char *what)
 {
-    uint64_t best = values[0];
-    int most = 0;
+    uint64_t *values = NULL, common = 0;
+    int others, most = 0;
+    char ranks[256];
 
+    if (comm_gather(comm, value, &values) < 0)
+        return -1;
+    /* The value that most ranks have; the lowest rank's among equals. */
     for (int i = 0; i < comm->world; i++) {
         int count = 0;
 
@@ -183,21 +167,9 @@ static uint64_t comm_most_common(const struct comm *comm, const uint64_t *values
             count += values[j] == values[i];
         if (count > most) {
             most = count;
-            best = values[i];
+            common = values[i];
         }
     }
-    return best;
-}
-
-int comm_compare(struct comm *comm, uint64_t value, const char *what)
-{
-    uint64_t *values = NULL, common;
-    char ranks[256];
-    int others;
-
-    if (comm_gather(comm, value, &values) < 0)
-        return -1;
-    common = comm_most_common(comm, values);
     others = comm_list_others(comm, values, common, ranks, sizeof(ranks));
     free(values);
     if (others > 0)
@@ -206,4 +178,21 @@ int comm_compare(struct comm *comm, uint64_t value, const char *what)
             "%016" PRIx64,
             what, value, others == 1 ? "rank" : "ranks", ranks, others == 1 ? "s" : "", common);
     return 0;
+}
+
+/* ---- a 64-bit hash of memory ---- */
+
+/* As FNV-1a, but a float at a time, and with a final mix. */
+uint64_t hash_floats(const float *floats, size_t count)
+{
+    uint64_t hash = UINT64_C(0xCBF29CE484222325) ^ count;
+
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+
+        memcpy(&bits, &floats[i], sizeof(bits));
+        hash = (hash ^ bits) * UINT64_C(0x9E3779B97F4A7C15);
+        hash ^= hash >> 32;
+    }
+    return rng_mix(hash);
 }

@@ -29,8 +29,8 @@ int comm_open(const struct options *options, bool spawned, struct comm *comm);
 /* Leaves. -1: the others did not come here in time. A zeroed comm is accepted. */
 int comm_close(struct comm *comm);
 
-int comm_sum(struct comm *comm, double *values, size_t count);      /* over the ranks */
-int comm_mean(struct comm *comm, double *values, size_t count);     /* over the ranks */
+/* Over the ranks: DIST_SUM of results, or DIST_AVG of losses. */
+int comm_reduce(struct comm *comm, double *values, size_t count, dist_op op);
 int comm_broadcast(struct comm *comm, float *values, size_t count); /* from rank 0 */
 
 /*
@@ -45,5 +45,13 @@ int comm_compare(struct comm *comm, uint64_t value, const char *what);
 
 /* Seconds on a clock that only goes forward. */
 double comm_now(void);
+
+/* ---- a hash of memory, to see whether the ranks hold the same parameters ---- */
+
+/*
+ * Depends on every bit and on the order. For finding accidents, not for keeping out
+ * attackers.
+ */
+uint64_t hash_floats(const float *floats, size_t count);
 
 #endif

@@ -3,16 +3,40 @@
 noinst_LTLIBRARIES += libtrain.la
 libtrain_la_LIBTOOLFLAGS = $(static_only)
 libtrain_la_SOURCES = \
-	train/buffer.c train/buffer.h \
+	train/arch_cnn.c \
+	train/arch_mlp.c \
+	train/arch_resnet20.c \
+	train/chart.c train/chart.h \
+	train/checkpoint.c train/checkpoint.h \
+	train/cifar10.c \
 	train/comm.c train/comm.h \
+	train/conv.c \
+	train/dataset.c train/dataset.h \
+	train/device.c train/device.h \
 	train/failure.c train/failure.h \
-	train/hash.c train/hash.h \
+	train/file.c train/file.h \
+	train/gemm.c train/gemm.h \
+	train/grid.c train/grid.h \
+	train/idx.c train/idx.h \
+	train/kernel.h \
+	train/layer.h \
+	train/layers.c \
+	train/metrics.c train/metrics.h \
+	train/mnist.c \
+	train/model.c train/model.h \
+	train/optimizer.c train/optimizer.h \
 	train/options.c train/options.h \
-	train/options_facts.c \
-	train/options_table.c \
-	train/program.c \
+	train/page.c train/page.h \
+	train/records.c train/records.h \
 	train/report.c train/report.h \
-	train/task.c train/task.h
+	train/rng.h \
+	train/safetensors.c train/safetensors.h \
+	train/tile_body.h \
+	train/trace.c train/trace.h \
+	train/trainer.c train/trainer.h \
+	train/trainer_ddp.c \
+	train/trainer_keep.c \
+	train/trainer_records.c
 
 # The loops over arrays are marked for vectors; that needs no errno from sqrtf and no traps.
 train_cflags = $(AM_CFLAGS) $(CBLAS_CFLAGS) $(JANSSON_CFLAGS) $(ZLIB_CFLAGS) \
@@ -22,11 +46,37 @@ libtrain_la_LIBADD = libcommon.la libtopology.la $(JANSSON_LIBS)
 
 train_libs = libtrain.la libdist.la $(CBLAS_LIBS) $(ZLIB_LIBS) -lm
 bin_PROGRAMS += train_mnist train_cifar10
-train_mnist_SOURCES = train/train_mnist.c
+train_mnist_SOURCES = train/main.c
+train_mnist_CPPFLAGS = $(AM_CPPFLAGS) -DTRAIN_TASK=task_mnist
 train_mnist_CFLAGS = $(train_cflags)
 train_mnist_LDADD = $(train_libs)
-train_cifar10_SOURCES = train/train_cifar10.c
+train_cifar10_SOURCES = train/main.c
+train_cifar10_CPPFLAGS = $(AM_CPPFLAGS) -DTRAIN_TASK=task_cifar10
 train_cifar10_CFLAGS = $(train_cflags)
 train_cifar10_LDADD = $(train_libs)
 
 dist_man_MANS += man/train_mnist.1 man/train_cifar10.1
+
+# train_mnist's kernels for GPUs: a module that is loaded for --device cuda alone. It links CUDA's
+# runtime itself, and cuBLAS; the driver comes with the runtime.
+cuda_module_sources = train/cuda_device.cu train/cuda_kernels.cu
+cuda_module_headers = train/cuda.h
+EXTRA_DIST += $(cuda_module_sources) $(cuda_module_headers)
+
+# What the module shares with the program.
+cuda_module_shared = train/dataset.h train/device.h train/grid.h train/kernel.h train/layer.h train/model.h \
+	train/optimizer.h train/rng.h
+
+# No contraction of a * b + c, and no fast divisions or roots: the CPU's bits.
+cuda_module_flags = -std=c++17 -O2 -fmad=false $(NVCC_ARCHITECTURES) $(NVCC_WERROR) \
+	-Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra -D_GNU_SOURCE -I$(abs_top_srcdir) -I$(abs_top_srcdir)/include
+
+if HAVE_NVCC
+# Beside the library, as long as nothing is installed: where it looks for its modules too.
+cudamoduledir = $(moduledir)
+nodist_cudamodule_DATA = .libs/train_mnist_cuda.so
+.libs/train_mnist_cuda.so: $(cuda_module_sources) $(cuda_module_headers) $(cuda_module_shared)
+	$(AM_V_GEN)$(MKDIR_P) .libs && cd $(srcdir) && $(NVCC) $(cuda_module_flags) $(NVCCFLAGS) \
+		-shared -t 0 -o $(abs_builddir)/$@.tmp $(cuda_module_sources) -lcublas \
+		-Xlinker -z,defs -Xlinker --exclude-libs=ALL && mv $(abs_builddir)/$@.tmp $(abs_builddir)/$@
+endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The command line. */
+/* The command line, and what train_mnist and train_cifar10 do not share. */
 #ifndef TRAIN_OPTIONS_H
 #define TRAIN_OPTIONS_H
 
@@ -7,8 +7,26 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "task.h"
+#include "dataset.h"
 #include "tools/common/args.h"
+
+/* ---- what a program trains ---- */
+
+struct task {
+    const char *program; /* its name */
+    const char *about;   /* one sentence for --help */
+    const char *model;   /* --save-model writes MODEL_ARCH.safetensors */
+    const struct dataset_kind *data;
+    /* What holds where no option says otherwise. */
+    const char *arch, *optimizer, *schedule;
+    int64_t epochs, batch_size, train_samples, test_samples;
+    double lr_adadelta, lr_sgd, gamma, weight_decay;
+    bool augment;
+};
+
+extern const struct task task_mnist, task_cifar10;
+
+/* ---- the command line ---- */
 
 enum options_action { OPTIONS_RUN, OPTIONS_HELP, OPTIONS_VERSION };
 
@@ -67,11 +85,8 @@ struct options {
 int options_parse(const struct task *task, int argc, char *const argv[], struct options *options);
 void options_help(const struct task *task, FILE *to);
 
-/* What holds in the task's program where nothing is given. */
-struct options options_usual(const struct task *task);
-
 /*
- * options_facts.c: the options and their values as a table. Returns how many rows; facts has room
+ * The options and their values as a table. Returns how many rows; facts has room
  * for `room`, NULL: for none.
  */
 struct record_fact;
@@ -84,8 +99,7 @@ int options_facts(const struct options *options, struct record_fact *facts, int 
  */
 const char *options_common(const struct options *options, int *row_p, uint64_t *value_p);
 
-/* options_table.c: the options, and what holds where none is given and the task says nothing. */
+/* The table of options. */
 extern const struct args options_args;
-extern const struct options options_defaults;
 
 #endif

@@ -17,24 +17,19 @@ enum { REPORT_LINES = 10 }; /* of an epoch */
 
 static const double report_redraw = 0.1; /* seconds between two drawings of the bar */
 
-/* True if the user's locale is UTF-8. setlocale would change what the program parses and prints. */
-static bool report_has_utf8(void)
-{
-    locale_t user = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
-    bool utf8 = user && strcmp(nl_langinfo_l(CODESET, user), "UTF-8") == 0;
-
-    if (user)
-        freelocale(user);
-    return utf8;
-}
-
 void report_open(struct report *report, bool active, int64_t every)
 {
+    locale_t user;
+
     *report = (struct report){.active = active, .every = every, .interval = 1};
     if (!active)
         return;
     report->bar = isatty(STDERR_FILENO);
-    report->blocks = report_has_utf8();
+    /* The user's locale; setlocale would change what the program parses and prints. */
+    user = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
+    report->blocks = user && strcmp(nl_langinfo_l(CODESET, user), "UTF-8") == 0;
+    if (user)
+        freelocale(user);
 }
 
 void report_epoch(struct report *report, int64_t epoch, int64_t steps, int64_t batch,

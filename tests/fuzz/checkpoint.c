@@ -2,8 +2,8 @@
 /* Checkpoints: safetensors files, whatever they hold, and as those of a model and its training. */
 #include "tests/fuzz/fuzz.h"
 
-#include "train/files/checkpoint.h"
-#include "train/files/image.h"
+#include "train/checkpoint.h"
+#include "train/safetensors.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,6 @@
 #include "launch/workers/environment.h"
 #include "rendezvous/rendezvous.h"
 #include "train/options.h"
-#include "train/task.h"
 
 #include <stdio.h>
 #include <stdlib.h>

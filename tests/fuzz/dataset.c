@@ -2,8 +2,8 @@
 /* Files of images: IDX, plain and compressed, and CIFAR-10's. */
 #include "tests/fuzz/fuzz.h"
 
-#include "train/data/dataset.h"
-#include "train/data/idx.h"
+#include "train/dataset.h"
+#include "train/idx.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -14,9 +14,8 @@
 #include <string.h>
 
 #include "train/failure.h"
-#include "train/files/checkpoint.h"
-#include "train/model/loss.h"
-#include "train/model/model.h"
+#include "train/checkpoint.h"
+#include "train/model.h"
 
 static int complain(const char *what)
 {

@@ -3,7 +3,7 @@
 #include "cuda_on_host.h"
 
 extern "C" {
-#include "train/model/gemm.h"
+#include "train/gemm.h"
 }
 
 struct cublasContext {

@@ -11,7 +11,7 @@ tests_standin_kernels_train_mnist_cuda_la_SOURCES = \
 	tests/standin/kernels/cuda_on_host.h \
 	tests/standin/kernels/runtime.cc \
 	tests/standin/kernels/train.cc \
-	train/model/gemm.c
+	train/gemm.c
 tests_standin_kernels_train_mnist_cuda_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
 tests_standin_kernels_train_mnist_cuda_la_CFLAGS = $(train_cflags)
 tests_standin_kernels_train_mnist_cuda_la_CXXFLAGS = -std=c++17 -O2 -ffp-contract=off -Wall -Wextra \

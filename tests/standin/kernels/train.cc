@@ -3,7 +3,5 @@
 #define TRAIN_CUDA_ON_HOST
 #include "cuda_on_host.h"
 
-#include "train/cuda/device.cu"
-#include "train/cuda/layers.cu"
-#include "train/cuda/open.cu"
-#include "train/cuda/sums.cu"
+#include "train/cuda_device.cu"
+#include "train/cuda_kernels.cu"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which kernels a CPU can run, by the names that OpenBLAS gives them. */
-#include "train/device/blas.h"
+#include "train/gemm.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

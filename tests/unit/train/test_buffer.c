@@ -6,9 +6,8 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-#include "train/buffer.h"
-#include "train/data/dataset.h"
-#include "train/model/model.h"
+#include "train/dataset.h"
+#include "train/model.h"
 
 static void check(struct buffer *buffer, size_t count, bool shared)
 {

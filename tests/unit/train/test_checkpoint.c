@@ -6,10 +6,10 @@
 
 #include <sys/stat.h>
 
-#include "train/data/dataset.h"
-#include "train/files/checkpoint.h"
-#include "train/files/file.h"
-#include "train/files/tensors.h"
+#include "train/checkpoint.h"
+#include "train/dataset.h"
+#include "train/file.h"
+#include "train/safetensors.h"
 
 static struct model *make_model(const char *arch)
 {

@@ -6,10 +6,7 @@
 #include <math.h>
 #include <sys/stat.h>
 
-#include "train/data/augment.h"
-#include "train/data/batch.h"
-#include "train/data/dataset.h"
-#include "train/data/pictures.h"
+#include "train/dataset.h"
 
 enum { PIXELS = PICTURES_SIDE * PICTURES_SIDE, IMAGE = 3 * PIXELS, RECORD = 1 + IMAGE, COUNT = 2 };
 
@@ -107,18 +104,18 @@ static void test_pictures(void **state)
 
     (void)state;
     for (size_t i = 0; i < 500; i++) {
-        const uint8_t label = pictures_draw(3, true, i, first);
+        const uint8_t label = dataset_cifar10.draw(3, true, i, first);
 
         assert_in_range(label, 0, 9);
         seen[label]++;
-        assert_int_equal(pictures_draw(3, true, i, again), label);
+        assert_int_equal(dataset_cifar10.draw(3, true, i, again), label);
         assert_memory_equal(first, again, IMAGE);
     }
     for (int i = 0; i < 10; i++)
         assert_in_range(seen[i], 20, 90);
-    pictures_draw(3, false, 499, again);
+    dataset_cifar10.draw(3, false, 499, again);
     assert_memory_not_equal(first, again, IMAGE);
-    pictures_draw(4, true, 499, again);
+    dataset_cifar10.draw(4, true, 499, again);
     assert_memory_not_equal(first, again, IMAGE);
 }
 
@@ -142,12 +139,12 @@ static void test_crop(void **state)
     int moves = 0, mirrored = 0;
 
     (void)state;
-    pictures_draw(1, true, 1, from);
+    dataset_cifar10.draw(1, true, 1, from);
     for (uint64_t key = 1; key <= 100; key++) {
         int found = 0;
 
         memcpy(image, from, IMAGE);
-        augment_crop(key * 977, image);
+        dataset_cifar10.augment(key * 977, image);
         for (int i = 0; i < 2 * 81; i++) {
             if (!is_moved(image, from, i / 2 % 9 - 4, i / 18 - 4, i % 2))
                 continue;

@@ -5,8 +5,8 @@
 #include <math.h>
 #include <unistd.h>
 
-#include "train/data/batch.h"
-#include "train/device/device.h"
+#include "train/dataset.h"
+#include "train/device.h"
 
 enum { CAPACITY = 70 }; /* more than the windows of one product */
 

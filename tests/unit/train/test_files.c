@@ -10,9 +10,8 @@
 #include <sys/wait.h>
 
 #include "tools/common/output.h"
-#include "train/files/file.h"
-#include "train/files/folder.h"
-#include "train/files/writer.h"
+#include "train/checkpoint.h"
+#include "train/file.h"
 
 /* An image of count floats, all of one value. */
 static struct image make_image(uint64_t count, float value)

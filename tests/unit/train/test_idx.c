@@ -6,9 +6,8 @@
 
 #include "unit.h"
 
-#include "train/data/dataset.h"
-#include "train/data/digits.h"
-#include "train/data/idx.h"
+#include "train/dataset.h"
+#include "train/idx.h"
 
 #ifdef HAVE_ZLIB
 #include <zlib.h>

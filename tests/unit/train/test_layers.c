@@ -4,10 +4,10 @@
 
 #include <math.h>
 
-#include "train/model/gemm.h"
-#include "train/model/layer.h"
-#include "train/model/loss.h"
-#include "train/model/rng.h"
+#include "train/gemm.h"
+#include "train/layer.h"
+#include "train/model.h"
+#include "train/rng.h"
 
 enum { MOST = 8192 };
 

@@ -5,10 +5,9 @@
 
 #include <dist/sampler.h>
 
-#include "train/data/batch.h"
-#include "train/model/loss.h"
-#include "train/model/model.h"
-#include "train/model/optimizer.h"
+#include "train/dataset.h"
+#include "train/model.h"
+#include "train/optimizer.h"
 
 enum { BATCH = 64, SKIPPED = 77 };
 

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "train/model/optimizer.h"
+#include "train/optimizer.h"
 
 static void test_sgd(void **state)
 {

@@ -3,7 +3,7 @@
 #include "unit.h"
 
 #include "train/options.h"
-#include "train/records/records.h"
+#include "train/records.h"
 
 enum { MOST = 16 };
 

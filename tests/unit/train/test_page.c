@@ -4,10 +4,8 @@
 
 #include <math.h>
 
-#include "train/records/page/bars.h"
-#include "train/records/page/chart.h"
-#include "train/records/page/page.h"
-#include "train/records/page/svg.h"
+#include "train/chart.h"
+#include "train/page.h"
 
 static int count_of(const char *text, const char *part)
 {

@@ -4,11 +4,10 @@
 
 #include <math.h>
 
-#include "train/data/digits.h"
-#include "train/hash.h"
-#include "train/model/grid.h"
-#include "train/model/rng.h"
-#include "train/trainer/trainer.h"
+#include "train/comm.h"
+#include "train/grid.h"
+#include "train/rng.h"
+#include "train/trainer.h"
 
 enum { STEPS = 12, MOST_RANKS = 8 };
 

@@ -4,11 +4,9 @@
 
 #include <math.h>
 
-#include "train/model/layer.h"
-#include "train/model/layers/tile.h"
-#include "train/model/loss.h"
-#include "train/model/model.h"
-#include "train/model/rng.h"
+#include "train/layer.h"
+#include "train/model.h"
+#include "train/rng.h"
 
 enum { MOST = 1 << 15, BATCH = 3, CHANNELS = 64 };
 

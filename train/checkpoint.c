@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A model's parameters in a safetensors file; folders of such files, and a thread that writes them.
+ */
+#include "checkpoint.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "failure.h"
+#include "tools/common/output.h"
+
+#define CHECKPOINT_MOST INT64_C(9007199254740992) /* what a double can count to */
+
+#define CHECKPOINT_REST "optimizer."
+
+/* The tensors of the model, in the order of the layers. */
+static void checkpoint_list(const struct model *model, struct image *image)
+{
+    static const char *const parts[] = {"weight", "bias", "running_mean", "running_var"};
+
+    *image = (struct image){.data = NULL};
+    for (int i = 0; i < model->count; i++) {
+        const struct layer *layer = &model->layers[i];
+        const uint64_t channels = (uint64_t)layer->out.channels, inputs = (uint64_t)layer->inputs;
+        const uint64_t kernel = (uint64_t)layer->kernel;
+        const uint64_t conv[] = {channels, inputs, kernel, kernel};
+        const uint64_t dense[] = {channels, (uint64_t)layer->spatial * inputs};
+        const bool has_buffers = layer_buffer_size(layer) > 0;
+
+        for (int part = 0; layer->name && part < (has_buffers ? 4 : 2); part++) {
+            char name[TENSORS_NAME];
+
+            snprintf(name, sizeof(name), "%s.%s", layer->name, parts[part]);
+            if (part == 0 && kernel > 0)
+                image_add(image, name, 4, conv);
+            else if (part == 0 && !has_buffers)
+                image_add(image, name, 2, dense);
+            else if (part != 1 || layer_bias_size(layer) > 0)
+                image_add(image, name, 1, &channels);
+        }
+    }
+}
+
+/* And what follows them in the file of a training. */
+static const char *checkpoint_list_rest(const struct checkpoint_rest *rest, struct image *image)
+{
+    const uint64_t shape[] = {rest->count};
+    char name[TENSORS_NAME];
+
+    snprintf(name, sizeof(name), CHECKPOINT_REST "%s", rest->optimizer);
+    return image_add(image, name, 1, shape)->name;
+}
+
+/*
+ * Ours is [spatial][input][output], the file's is [output][input][spatial]. spatial are
+ * a convolution's window or the pixels that a dense layer sees.
+ */
+static void checkpoint_copy_weight(const struct layer *layer, bool save, float *file)
+{
+    const int spatial = layer->spatial, inputs = layer->inputs, outputs = layer->out.channels;
+
+    for (int s = 0; s < spatial; s++) {
+        for (int i = 0; i < inputs; i++) {
+            for (int o = 0; o < outputs; o++) {
+                float *ours = &layer->weight[((size_t)s * inputs + i) * outputs + o];
+                float *theirs = &file[((size_t)o * inputs + i) * spatial + s];
+
+                if (save)
+                    *theirs = *ours;
+                else
+                    *ours = *theirs;
+            }
+        }
+    }
+}
+
+/* A row of numbers, which both have in the same order. */
+static void checkpoint_copy_row(const struct image *image, const struct layer *layer,
+                                const char *part, bool save, float *ours, size_t count)
+{
+    char name[TENSORS_NAME];
+    float *theirs;
+
+    if (count == 0)
+        return;
+    snprintf(name, sizeof(name), "%s.%s", layer->name, part);
+    theirs = image_data(image, name);
+    memcpy(save ? theirs : ours, save ? ours : theirs, count * sizeof(float));
+}
+
+/* Between the model and the data of a file. */
+static void checkpoint_copy(const struct model *model, bool save, const struct image *image)
+{
+    char name[TENSORS_NAME];
+
+    for (int i = 0; i < model->count; i++) {
+        const struct layer *layer = &model->layers[i];
+        const size_t buffer = layer_buffer_size(layer);
+
+        if (!layer->name)
+            continue;
+        snprintf(name, sizeof(name), "%s.weight", layer->name);
+        checkpoint_copy_weight(layer, save, image_data(image, name));
+        checkpoint_copy_row(image, layer, "bias", save, layer->bias, layer_bias_size(layer));
+        checkpoint_copy_row(image, layer, "running_mean", save, layer->mean, buffer);
+        checkpoint_copy_row(image, layer, "running_var", save, layer->variance, buffer);
+    }
+}
+
+/* The numbers of a training, as notes: what is not there is -1. */
+#define AT(member) offsetof(struct checkpoint_rest, member)
+static const struct {
+    const char *key;
+    size_t at;
+    int64_t most;
+} checkpoint_numbers[] = {
+    {"epoch", AT(epoch), 1000000},       {"samples", AT(samples), CHECKPOINT_MOST},
+    {"step", AT(step), CHECKPOINT_MOST}, {"seed", AT(seed), CHECKPOINT_MOST},
+    {"data", AT(data), UINT32_MAX},      {"tests", AT(tests), CHECKPOINT_MOST},
+    {"idle", AT(idle), CHECKPOINT_MOST},
+};
+#define CHECKPOINT_NUMBERS (sizeof(checkpoint_numbers) / sizeof(checkpoint_numbers[0]))
+
+static int64_t *checkpoint_number(struct checkpoint_rest *rest, size_t i)
+{
+    return (int64_t *)(void *)((char *)rest + checkpoint_numbers[i].at);
+}
+
+/* Takes the notes over; `optimizer`, `state` and `count` are left as they are. */
+static int checkpoint_read_notes(const char *path, const struct tensors *tensors,
+                                 struct checkpoint_rest *rest)
+{
+    const char *best = tensors_note(tensors, "best");
+
+    for (size_t i = 0; i < CHECKPOINT_NUMBERS; i++) {
+        const char *text = tensors_note(tensors, checkpoint_numbers[i].key);
+        int64_t *number = checkpoint_number(rest, i);
+
+        *number = text && *text ? atoll(text) : -1;
+        if (text && (!*text || strlen(text) > 16 || text[strspn(text, "0123456789")] ||
+                     *number > checkpoint_numbers[i].most))
+            return failure(
+                "%s: the header says \"%s\":\"%s\", expected a number from 0 to %" PRId64, path,
+                checkpoint_numbers[i].key, text, checkpoint_numbers[i].most);
+    }
+    rest->best = best ? strtod(best, NULL) : 0.0;
+    return 0;
+}
+
+int checkpoint_image(const char *path, const struct model *model,
+                     const struct checkpoint_rest *rest, struct image *image)
+{
+    struct checkpoint_rest numbers = *rest;
+    const char *name;
+
+    checkpoint_list(model, image);
+    name = checkpoint_list_rest(rest, image);
+    /* What is not known, as the file that was loaded did not say it, is not said here either. */
+    for (size_t i = 0; i < CHECKPOINT_NUMBERS; i++) {
+        const int64_t number = *checkpoint_number(&numbers, i);
+
+        if (number >= 0)
+            tensors_add_note(&image->tensors, checkpoint_numbers[i].key, "%" PRId64, number);
+    }
+    tensors_add_note(&image->tensors, "best", "%.17g", rest->best);
+    if (image_allocate(path, image) < 0)
+        return -1;
+    checkpoint_copy(model, true, image);
+    memcpy(image_data(image, name), rest->state, rest->count * sizeof(float));
+    return 0;
+}
+
+int checkpoint_save(const char *path, const struct model *model, int64_t epoch)
+{
+    static struct image image; /* too large for a small stack; one thread saves and loads */
+    int result;
+
+    checkpoint_list(model, &image);
+    tensors_add_note(&image.tensors, "epoch", "%" PRId64, epoch);
+    if (image_allocate(path, &image) < 0)
+        return -1;
+    checkpoint_copy(model, true, &image);
+    result = image_write(path, &image);
+    image_free(&image);
+    return result;
+}
+
+static bool checkpoint_is_rest(const char *name)
+{
+    return strncmp(name, CHECKPOINT_REST, strlen(CHECKPOINT_REST)) == 0;
+}
+
+/* Whether the file's tensors are the model's. */
+static int checkpoint_match(const char *path, const struct tensors *file,
+                            const struct tensors *model)
+{
+    for (int i = 0; i < model->count; i++) {
+        const struct tensor *want = &model->tensors[i];
+        const struct tensor *have = tensors_find(file, want->name);
+
+        if (!have)
+            return failure("%s: there is no tensor %s in it: is it of another --arch?", path,
+                           want->name);
+        if (have->width != sizeof(float) || have->dimensions != want->dimensions ||
+            memcmp(have->shape, want->shape, (size_t)want->dimensions * sizeof(want->shape[0])))
+            return failure(
+                "%s: tensor %s has another shape than the model: is it of another --arch?", path,
+                want->name);
+    }
+    for (int i = 0; i < file->count; i++) {
+        const char *name = file->tensors[i].name;
+
+        if (!tensors_find(model, name) && file->tensors[i].width == sizeof(float) &&
+            !checkpoint_is_rest(name))
+            return failure("%s: there is a tensor %s in it: is it of another --arch?", path, name);
+    }
+    return 0;
+}
+
+/* Whether the file is of the training that `want` describes. */
+static int checkpoint_match_rest(const char *path, const struct tensors *file,
+                                 const struct tensor *expected, const struct checkpoint_rest *want,
+                                 const struct checkpoint_rest *have)
+{
+    const struct tensor *tensor = tensors_find(file, expected->name);
+
+    if (!tensor)
+        return failure("%s: there is no tensor %s in it: is it of another --optimizer, or without "
+                       "one?",
+                       path, expected->name);
+    if (tensor->width != sizeof(float) || tensor->dimensions != 1 ||
+        tensor->shape[0] != expected->shape[0])
+        return failure("%s: tensor %s has another size than here: is it of another --arch?", path,
+                       expected->name);
+    if (have->epoch < 0 || have->samples < 0 || have->step < 0)
+        return failure("%s: it does not say how far the training was", path);
+    if (have->seed >= 0 && have->seed != want->seed)
+        return failure("%s: it is of --seed %" PRId64 ", not of %" PRId64, path, have->seed,
+                       want->seed);
+    if (have->data >= 0 && have->data != want->data)
+        return failure("%s: the training samples were others: is it of other --data?", path);
+    return 0;
+}
+
+/* What is in the file, all of it checked, is taken over. */
+static int checkpoint_take(const char *path, const struct image *file, struct model *model,
+                           struct checkpoint_rest *rest)
+{
+    struct checkpoint_rest read = *rest;
+    bool whole = false; /* the file has an optimizer's state, and it is wanted */
+    const struct tensor *state = NULL;
+    static struct image expected; /* as in checkpoint_save */
+
+    for (int i = 0; rest->state && i < file->tensors.count; i++)
+        whole = whole || checkpoint_is_rest(file->tensors.tensors[i].name);
+    checkpoint_list(model, &expected);
+    if (checkpoint_match(path, &file->tensors, &expected.tensors) < 0 ||
+        checkpoint_read_notes(path, &file->tensors, &read) < 0)
+        return -1;
+    if (whole) {
+        checkpoint_list_rest(rest, &expected);
+        state = &expected.tensors.tensors[expected.tensors.count - 1];
+        if (checkpoint_match_rest(path, &file->tensors, state, rest, &read) < 0)
+            return -1;
+        memcpy(rest->state, image_data(file, state->name), rest->count * sizeof(float));
+    }
+    checkpoint_copy(model, false, file);
+    *rest = read;
+    return whole;
+}
+
+int checkpoint_load(const char *path, struct model *model, struct checkpoint_rest *rest)
+{
+    static struct image file; /* as in checkpoint_save */
+    int result = image_read(path, &file);
+
+    if (result < 0)
+        return result;
+    result = checkpoint_take(path, &file, model, rest);
+    image_free(&file);
+    return result;
+}
+
+/* ---- folders ---- */
+
+#define FOLDER_PREFIX "step-"
+#define FOLDER_ENDING ".safetensors"
+
+bool folder_is(const char *path)
+{
+    const size_t length = strlen(path);
+    struct stat status;
+
+    return (length > 0 && path[length - 1] == '/') ||
+           (stat(path, &status) == 0 && S_ISDIR(status.st_mode));
+}
+
+int folder_make(const char *path)
+{
+    return mkdir(path, 0777) == 0 || errno == EEXIST ? 0 : failure("%s: %s", path, strerror(errno));
+}
+
+int folder_name(const char *folder, int64_t step, char path[FOLDER_PATH])
+{
+    const size_t length = strlen(folder);
+    const char *slash = length > 0 && folder[length - 1] == '/' ? "" : "/";
+    const int size = snprintf(path, FOLDER_PATH, "%s%s" FOLDER_PREFIX "%012" PRId64 FOLDER_ENDING,
+                              folder, slash, step);
+
+    return size < FOLDER_PATH ? 0 : failure("%s: the path is too long", folder);
+}
+
+/* The step that a name says; -1: it is no such name. */
+static int64_t folder_step(const char *name)
+{
+    const size_t prefix = strlen(FOLDER_PREFIX);
+    char *end;
+    int64_t step;
+
+    if (strncmp(name, FOLDER_PREFIX, prefix) != 0 || name[prefix] < '0' || name[prefix] > '9')
+        return -1;
+    step = strtoll(name + prefix, &end, 10);
+    return strcmp(end, FOLDER_ENDING) == 0 ? step : -1;
+}
+
+int64_t folder_newest(const char *folder, int64_t below)
+{
+    DIR *list = opendir(folder);
+    const struct dirent *entry;
+    int64_t newest = -1;
+
+    if (!list) {
+        failure("%s: %s", folder, strerror(errno));
+        return -2;
+    }
+    while ((entry = readdir(list))) {
+        const int64_t step = folder_step(entry->d_name);
+
+        if (step > newest && step < below)
+            newest = step;
+    }
+    closedir(list);
+    return newest;
+}
+
+/*
+ * Removes all but the `keep` newest of those up to the step of path, a file in such a folder, and
+ * the drafts of writers that were killed.
+ */
+static void folder_prune(const char *path, int keep)
+{
+    const char *slash = strrchr(path, '/');
+    char folder[FOLDER_PATH], old[FOLDER_PATH], base[NAME_MAX + 1];
+    const struct dirent *entry;
+    int64_t step;
+    DIR *list;
+
+    snprintf(folder, sizeof(folder), "%.*s", (int)(slash + 1 - path), path);
+    list = opendir(folder);
+    while (list && (entry = readdir(list))) {
+        snprintf(base, sizeof(base), "%.*s", (int)draft_base(entry->d_name), entry->d_name);
+        if (folder_step(base) >= 0)
+            draft_remove_dead(list, entry->d_name);
+    }
+    if (list)
+        closedir(list);
+    step = folder_step(slash + 1) + 1;
+    for (int kept = 0; (step = folder_newest(folder, step)) >= 0; kept++) {
+        if (kept >= keep && folder_name(folder, step, old) == 0)
+            unlink(old);
+    }
+}
+
+/* ---- files that are written while training goes on ---- */
+
+struct writer {
+    char path[FOLDER_PATH];
+    struct image image;
+    int keep;
+    pthread_t thread;
+    bool begun;        /* there is a thread to be joined */
+    int result;        /* of it */
+    char reason[1024]; /* where that is -1 */
+};
+
+/* Either the handler sees that nobody is busy, or who was busy sees that there was a signal. */
+static atomic_bool writer_busy, writer_ended;
+
+static void writer_end_process(void)
+{
+    signal(SIGTERM, SIG_DFL);
+    kill(getpid(), SIGTERM);
+}
+
+static void writer_on_end(int number)
+{
+    (void)number;
+    atomic_store(&writer_ended, true);
+    if (!atomic_load(&writer_busy))
+        writer_end_process();
+}
+
+int writer_create(struct writer **writer_p)
+{
+    const struct sigaction ours = {.sa_handler = writer_on_end, .sa_flags = SA_RESTART};
+    struct writer *writer = calloc(1, sizeof(*writer));
+    struct sigaction before;
+
+    if (!writer)
+        return failure("out of memory for a writer");
+    if (sigaction(SIGTERM, NULL, &before) == 0 && before.sa_handler == SIG_DFL)
+        sigaction(SIGTERM, &ours, NULL);
+    *writer_p = writer;
+    return 0;
+}
+
+static void *writer_run(void *arg)
+{
+    struct writer *writer = arg;
+
+    writer->result = image_write(writer->path, &writer->image);
+    if (writer->result < 0)
+        snprintf(writer->reason, sizeof(writer->reason), "%s", failure_text());
+    else if (writer->keep > 0)
+        folder_prune(writer->path, writer->keep);
+    image_free(&writer->image);
+    atomic_store(&writer_busy, false);
+    if (atomic_load(&writer_ended))
+        writer_end_process();
+    return NULL;
+}
+
+int writer_wait(struct writer *writer)
+{
+    if (!writer->begun)
+        return 0;
+    pthread_join(writer->thread, NULL);
+    writer->begun = false;
+    return writer->result < 0 ? failure("%s", writer->reason) : 0;
+}
+
+int writer_start(struct writer *writer, const char *path, struct image *image, int keep)
+{
+    if (writer_wait(writer) < 0) {
+        image_free(image);
+        return -1;
+    }
+    snprintf(writer->path, sizeof(writer->path), "%s", path);
+    writer->image = *image;
+    image->data = NULL;
+    writer->keep = keep;
+    atomic_store(&writer_busy, true);
+    writer->begun = pthread_create(&writer->thread, NULL, writer_run, writer) == 0;
+    if (writer->begun)
+        return 0;
+    /* Where no thread can be made, the caller writes. */
+    writer_run(writer);
+    return writer->result == 0 ? 0 : failure("%s", writer->reason);
+}
+
+int writer_destroy(struct writer *writer)
+{
+    const int result = writer ? writer_wait(writer) : 0;
+
+    free(writer);
+    return result;
+}

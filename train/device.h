@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Where a rank computes, on the CPU or on a GPU: all that the trainer asks of either. */
+#ifndef TRAIN_DEVICE_H
+#define TRAIN_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <dist/dist.h>
+
+#include "dataset.h"
+#include "grid.h"
+#include "layer.h"
+#include "model.h"
+#include "optimizer.h"
+
+/*
+ *     trainer.c            batches, epochs, what is printed
+ *         |  struct device_kind
+ *         +-- device_cpu.c                  layers, grid and optimizer of this folder
+ *         +-- device_cuda.c -- dlopen --> cuda/: the same arithmetic as kernels
+ *
+ * Functions return 0, or -1 with a text (failure_text). None communicates.
+ */
+struct device;
+
+/* What a device is opened for. */
+struct device_setup {
+    struct model *model; /* its shapes, and the host's copy of the weights; outlives the device */
+    dist_group *group;   /* whose ranks get the sums; NULL: nobody's */
+    int capacity;        /* samples in one batch at most */
+    bool grid;           /* sums are rounded so that their order does not matter: see grid.h */
+    bool sharded;        /* the optimizer's state is not here, and updates are of slices */
+    int micro_batches;   /* of this rank in a pass, at most; 1 without grid */
+    int world;           /* ranks whose sums go into the mean */
+    const char *optimizer;
+    float momentum, weight_decay;
+    int number; /* of the GPU; -1: by local rank */
+    int local_rank;
+};
+
+struct device_kind {
+    /* On success *device_p is the caller's, for close. The device's weights are not set. */
+    int (*open)(const struct device_setup *setup, struct device **device_p);
+    void (*close)(struct device *device);
+    /* The weights, from and to the host's copy, which for the CPU is the only one. */
+    int (*put)(struct device *device);
+    int (*get)(struct device *device);
+    /*
+     * All but the weights that the next updates depend on, device->state_count floats: copied to
+     * the host (save), or from it.
+     */
+    int (*state)(struct device *device, bool save, float *state);
+    /*
+     * sums becomes the gradients of the batch, or grows by them if pass->add. With grid: the batch
+     * has micro_batches parts of one size behind each other, and GRID_TAIL floats follow, and
+     * listener->ready must be NULL. Without, it is told of each tensor whose gradient is complete,
+     * or on its way to be on the stream. listener may be NULL. The batch may be used again at once.
+     */
+    int (*gradients)(struct device *device, const struct pass *pass, const struct batch *batch,
+                     int micro_batches, const struct model_listener *listener);
+    /* Moves the weights, once sums is the mean over the ranks. Sharded: they have been moved. */
+    int (*update)(struct device *device, float lr);
+    /* Moves some weights, if sharded. NULL: it cannot. */
+    void (*slice)(struct device *device, float lr, const struct optimizer_slice *slice);
+    /*
+     * The losses of the last `count` updates, at most DEVICE_AHEAD; waits for them. With grid the
+     * mean over the ranks, else this rank's own.
+     */
+    int (*losses)(struct device *device, int count, double *losses);
+    /* The loss of a batch without training. */
+    int (*test)(struct device *device, const struct pass *pass, const struct batch *batch,
+                struct loss *loss);
+};
+
+enum { DEVICE_AHEAD = 256 }; /* updates whose losses are kept: so far a host may be ahead */
+
+struct device {
+    const struct device_kind *kind;
+    float *sums; /* what the ranks average: as the model's tensors, then GRID_TAIL floats */
+    size_t state_count;
+    int optimizer_states; /* numbers that the optimizer keeps for a weight */
+    bool streamed;        /* sums is memory of a GPU: calls on it are ordered by this stream */
+    void *stream;
+};
+
+extern const struct device_kind device_cpu;
+
+/* -1: name is neither cpu, cuda, nor cuda:N. *number_p: N, or -1. */
+int device_parse(const char *name, bool *cuda_p, int *number_p);
+
+/* Opens the device of that name; setup->number is set from it. */
+int device_open(const char *name, struct device_setup *setup, struct device **device_p);
+void device_close(struct device *device); /* NULL is accepted */
+
+/* ---- between train_mnist and its module for GPUs, train_mnist_cuda.so ---- */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What the module calls: it links neither the program nor the library. */
+struct device_services {
+    int (*failure)(const char *format, ...);
+    dist_status (*alloc)(dist_group *group, size_t bytes, void **memory_p);
+    dist_status (*release)(dist_group *group, void *memory);
+    void (*grid_start)(const struct model *model, struct grid *grid);
+};
+
+/*
+ * The module's one symbol. version: DIST_VERSION_STRING of the program; NULL if the module is of
+ * another one.
+ */
+typedef const struct device_kind *(*device_cuda_fn)(const char *version,
+                                                    const struct device_services *services);
+#define DEVICE_CUDA_SYMBOL "train_mnist_cuda"
+DIST_API const struct device_kind *train_mnist_cuda(const char *version,
+                                                    const struct device_services *services);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,634 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The kinds of layers but convolution, and what all layers have. */
+#include <math.h>
+#include <string.h>
+
+#include "gemm.h"
+#include "kernel.h"
+#include "layer.h"
+#include "rng.h"
+
+size_t layer_scratch_size(const struct layer *layer)
+{
+    return layer->kind->scratch_size ? layer->kind->scratch_size(layer) : 0;
+}
+
+size_t layer_weight_size(const struct layer *layer)
+{
+    return layer->name ? (size_t)layer->spatial * layer->inputs * layer->out.channels : 0;
+}
+
+size_t layer_bias_size(const struct layer *layer)
+{
+    return layer->name && !layer->no_bias ? (size_t)layer->out.channels : 0;
+}
+
+size_t layer_buffer_size(const struct layer *layer)
+{
+    return layer->kind == &layer_batchnorm ? (size_t)layer->out.channels : 0;
+}
+
+/* ---- bias and relu, which follow every matrix product; one pass over memory for both ---- */
+
+KERNEL static void bias_add(int rows, int columns, const float *bias, bool relu, float *out)
+{
+    for (int row = 0; row < rows; row++, out += columns) {
+#pragma omp simd
+        for (int i = 0; i < columns; i++) {
+            const float x = out[i] + bias[i];
+
+            out[i] = !relu || x > 0.0F ? x : 0.0F;
+        }
+    }
+}
+
+KERNEL static void bias_relu(int rows, int columns, float *out)
+{
+    const size_t count = (size_t)rows * columns;
+
+#pragma omp simd
+    for (size_t i = 0; i < count; i++)
+        out[i] = out[i] > 0.0F ? out[i] : 0.0F;
+}
+
+void bias_forward(int rows, int columns, const float *bias, bool relu, float *out)
+{
+    if (bias)
+        bias_add(rows, columns, bias, relu, out);
+    else if (relu)
+        bias_relu(rows, columns, out);
+}
+
+KERNEL static void bias_sum(int rows, int columns, const float *dout, float *dbias)
+{
+    for (int row = 0; row < rows; row++, dout += columns) {
+#pragma omp simd
+        for (int i = 0; i < columns; i++)
+            dbias[i] += dout[i];
+    }
+}
+
+KERNEL static void bias_sum_relu(int rows, int columns, const float *out, float *dout, float *dbias)
+{
+    for (int row = 0; row < rows; row++, out += columns, dout += columns) {
+#pragma omp simd
+        for (int i = 0; i < columns; i++) {
+            const float x = out[i] > 0.0F ? dout[i] : 0.0F;
+
+            dout[i] = x;
+            dbias[i] += x;
+        }
+    }
+}
+
+KERNEL static void bias_cut(int rows, int columns, const float *out, float *dout)
+{
+    const size_t count = (size_t)rows * columns;
+
+#pragma omp simd
+    for (size_t i = 0; i < count; i++)
+        dout[i] = out[i] > 0.0F ? dout[i] : 0.0F;
+}
+
+void bias_backward(int rows, int columns, const float *out, bool relu, bool add, float *dout,
+                   float *dbias)
+{
+    if (!dbias) {
+        if (relu)
+            bias_cut(rows, columns, out, dout);
+        return;
+    }
+    if (!add)
+        memset(dbias, 0, (size_t)columns * sizeof(*dbias));
+    if (relu)
+        bias_sum_relu(rows, columns, out, dout, dbias);
+    else
+        bias_sum(rows, columns, dout, dbias);
+}
+
+/* ---- dense: one matrix product for the whole batch ---- */
+
+static void dense_forward(const struct layer *layer, const struct pass *pass, const float *in,
+                          float *out)
+{
+    const int channels = layer->out.channels;
+
+    gemm(false, false, pass->batch, channels, shape_size(layer->in), in, layer->weight, false, out);
+    bias_forward(pass->batch, channels, layer->bias, layer->relu, out);
+}
+
+static void dense_backward(const struct layer *layer, const struct pass *pass, const float *in,
+                           const float *out, float *dout, float *din)
+{
+    const int inputs = shape_size(layer->in), channels = layer->out.channels;
+
+    bias_backward(pass->batch, channels, out, layer->relu, pass->add, dout, layer->dbias);
+    gemm(true, false, inputs, channels, pass->batch, in, dout, pass->add, layer->dweight);
+    if (din)
+        gemm(false, true, pass->batch, inputs, channels, dout, layer->weight, false, din);
+}
+
+const struct layer_kind layer_dense = {
+    .name = "dense",
+    .forward = dense_forward,
+    .backward = dense_backward,
+};
+
+/* ---- dropout: drawn by sample and step, so that it does not depend on the number of ranks ---- */
+
+/* to[i] = from[i] / (1 - rate) or 0. Drawing again in the backward pass is cheaper than a mask. */
+KERNEL static void dropout_sample(uint64_t key, int count, uint32_t threshold, float scale,
+                                  const float *from, float *restrict to)
+{
+#pragma omp simd
+    for (int i = 0; i < count; i++)
+        to[i] = (rng_u32(key, (uint32_t)i) >> 8) < threshold ? 0.0F : from[i] * scale;
+}
+
+static void dropout_apply(const struct layer *layer, const struct pass *pass, const float *from,
+                          float *to)
+{
+    const int count = shape_size(layer->in);
+    const uint32_t threshold = (uint32_t)(layer->rate * 0x1p24F);
+    const float scale = 1.0F / (1.0F - layer->rate);
+
+    for (int i = 0; i < pass->batch; i++, from += count, to += count) {
+        const uint64_t sample = (uint64_t)layer->index << 32 | pass->positions[i];
+
+        dropout_sample(rng_key(pass->seed, RNG_DROPOUT, pass->step, sample), count, threshold,
+                       scale, from, to);
+    }
+}
+
+static void dropout_forward(const struct layer *layer, const struct pass *pass, const float *in,
+                            float *out)
+{
+    if (pass->training)
+        dropout_apply(layer, pass, in, out);
+    else
+        memcpy(out, in, (size_t)pass->batch * shape_size(layer->in) * sizeof(*out));
+}
+
+static void dropout_backward(const struct layer *layer, const struct pass *pass, const float *in,
+                             const float *out, float *dout, float *din)
+{
+    (void)in;
+    (void)out;
+    if (din)
+        dropout_apply(layer, pass, dout, din);
+}
+
+const struct layer_kind layer_dropout = {
+    .name = "dropout",
+    .forward = dropout_forward,
+    .backward = dropout_backward,
+};
+
+/* ---- pool: maximum over windows of 2 x 2 pixels ---- */
+
+static inline float pool_max(float a, float b)
+{
+    return a > b ? a : b;
+}
+
+KERNEL static void pool_forward(const struct layer *layer, const struct pass *pass, const float *in,
+                                float *out)
+{
+    const int channels = layer->in.channels, width = layer->out.width;
+    const size_t row = (size_t)layer->in.width * channels;
+
+    for (int i = 0; i < pass->batch; i++, in += shape_size(layer->in)) {
+        for (int y = 0; y < layer->out.height; y++) {
+            const float *upper = in + 2 * (size_t)y * row, *lower = upper + row;
+
+            for (int x = 0; x < width; x++) {
+#pragma omp simd
+                for (int c = 0; c < channels; c++)
+                    out[c] = pool_max(pool_max(upper[c], upper[channels + c]),
+                                      pool_max(lower[c], lower[channels + c]));
+                upper += 2 * channels;
+                lower += 2 * channels;
+                out += channels;
+            }
+        }
+    }
+}
+
+/* The gradient goes to the first of the four that equals the maximum; no branch, no memory of it.
+ */
+static inline void pool_row_backward(int width, int channels, const float *upper,
+                                     const float *lower, const float *out, const float *dout,
+                                     float *restrict dupper, float *restrict dlower)
+{
+    for (int x = 0; x < width; x++) {
+#pragma omp simd
+        for (int c = 0; c < channels; c++) {
+            const float most = out[c];
+            float rest = dout[c], part;
+
+            part = upper[c] == most ? rest : 0.0F;
+            dupper[c] = part;
+            rest = upper[c] == most ? 0.0F : rest;
+            part = upper[channels + c] == most ? rest : 0.0F;
+            dupper[channels + c] = part;
+            rest = upper[channels + c] == most ? 0.0F : rest;
+            part = lower[c] == most ? rest : 0.0F;
+            dlower[c] = part;
+            rest = lower[c] == most ? 0.0F : rest;
+            dlower[channels + c] = lower[channels + c] == most ? rest : 0.0F;
+        }
+        upper += 2 * channels;
+        lower += 2 * channels;
+        dupper += 2 * channels;
+        dlower += 2 * channels;
+        out += channels;
+        dout += channels;
+    }
+}
+
+KERNEL static void pool_backward(const struct layer *layer, const struct pass *pass,
+                                 const float *in, const float *out, float *dout, float *din)
+{
+    const int channels = layer->in.channels, width = layer->out.width;
+    const size_t row = (size_t)layer->in.width * channels;
+
+    if (!din)
+        return;
+    for (int i = 0; i < pass->batch; i++) {
+        for (int y = 0; y < layer->out.height; y++) {
+            const float *upper = in + 2 * (size_t)y * row;
+            float *dupper = din + 2 * (size_t)y * row;
+
+            pool_row_backward(width, channels, upper, upper + row, out, dout, dupper, dupper + row);
+            out += width * channels;
+            dout += width * channels;
+        }
+        in += shape_size(layer->in);
+        din += shape_size(layer->in);
+    }
+}
+
+const struct layer_kind layer_pool = {
+    .name = "pool",
+    .forward = pool_forward,
+    .backward = pool_backward,
+};
+
+/* ---- mean: of each channel, over all pixels ---- */
+
+KERNEL static void mean_forward(const struct layer *layer, const struct pass *pass, const float *in,
+                                float *out)
+{
+    const int pixels = layer->in.height * layer->in.width, channels = layer->in.channels;
+    const float part = 1.0F / (float)pixels;
+
+    memset(out, 0, (size_t)pass->batch * channels * sizeof(*out));
+    for (int i = 0; i < pass->batch; i++, out += channels) {
+        for (int p = 0; p < pixels; p++, in += channels) {
+#pragma omp simd
+            for (int c = 0; c < channels; c++)
+                out[c] += in[c] * part;
+        }
+    }
+}
+
+KERNEL static void mean_backward(const struct layer *layer, const struct pass *pass,
+                                 const float *in, const float *out, float *dout, float *din)
+{
+    const int pixels = layer->in.height * layer->in.width, channels = layer->in.channels;
+    const float part = 1.0F / (float)pixels;
+
+    (void)in;
+    (void)out;
+    if (!din)
+        return;
+    for (int i = 0; i < pass->batch; i++, dout += channels) {
+        for (int p = 0; p < pixels; p++, din += channels) {
+#pragma omp simd
+            for (int c = 0; c < channels; c++)
+                din[c] = dout[c] * part;
+        }
+    }
+}
+
+const struct layer_kind layer_mean = {
+    .name = "mean",
+    .forward = mean_forward,
+    .backward = mean_backward,
+};
+
+/* ---- add: the output of a block of layers plus its input ---- */
+
+/*
+ * Where the block has made the picture smaller and the channels more, every second pixel of the
+ * input is taken, and its channels come in the middle of the sum's (option A of He et al.):
+ *
+ *     side  c0 c1         sum  s0    s1    s2    s3
+ *                            +       c0    c1
+ *
+ * Adds for each pixel: to[pixel of the side] += from[pixel of the sum], or the other way.
+ */
+KERNEL static void add_pixels(const struct layer *layer, int batch, bool to_side, float *to,
+                              const float *from)
+{
+    const struct shape out = layer->out, side = layer->side_shape;
+    const int step = (side.width + out.width - 1) / out.width; /* from a pixel taken to the next */
+    const int first = (out.channels - side.channels) / 2; /* channel that gets the side's first */
+
+    for (int row = 0; row < batch * out.height; row++) {
+        const int image = row / out.height, y = row % out.height * step;
+
+        for (int x = 0; x < out.width; x++) {
+            const size_t sum = ((size_t)row * out.width + x) * out.channels + first;
+            const size_t pixel = ((size_t)image * side.height + y) * side.width + x * step;
+            float *restrict there = to + (to_side ? pixel * side.channels : sum);
+            const float *here = from + (to_side ? sum : pixel * side.channels);
+
+#pragma omp simd
+            for (int c = 0; c < side.channels; c++)
+                there[c] += here[c];
+        }
+    }
+}
+
+KERNEL static void add_equal(size_t count, bool relu, const float *in, const float *side,
+                             float *restrict out)
+{
+    const float least = relu ? 0.0F : -__builtin_inff();
+
+#pragma omp simd
+    for (size_t i = 0; i < count; i++) {
+        const float x = in[i] + side[i];
+
+        out[i] = x > least ? x : least;
+    }
+}
+
+static bool add_is_equal(const struct layer *layer)
+{
+    return memcmp(&layer->out, &layer->side_shape, sizeof(layer->out)) == 0;
+}
+
+static void add_forward(const struct layer *layer, const struct pass *pass, const float *in,
+                        float *out)
+{
+    const size_t count = (size_t)pass->batch * shape_size(layer->out);
+
+    if (add_is_equal(layer)) {
+        add_equal(count, layer->relu, in, layer->side, out);
+        return;
+    }
+    memcpy(out, in, count * sizeof(*out));
+    add_pixels(layer, pass->batch, false, out, layer->side);
+    bias_forward(pass->batch * layer->out.height * layer->out.width, layer->out.channels, NULL,
+                 layer->relu, out);
+}
+
+KERNEL static void add_split(size_t count, bool relu, const float *out, const float *dout,
+                             float *restrict din, float *restrict dside)
+{
+#pragma omp simd
+    for (size_t i = 0; i < count; i++) {
+        const float x = !relu || out[i] > 0.0F ? dout[i] : 0.0F;
+
+        din[i] = x;
+        dside[i] = x;
+    }
+}
+
+static void add_backward(const struct layer *layer, const struct pass *pass, const float *in,
+                         const float *out, float *dout, float *din)
+{
+    (void)in;
+    add_split((size_t)pass->batch * shape_size(layer->out), layer->relu, out, dout, din,
+              layer->dside);
+}
+
+KERNEL static void add_all(size_t count, const float *from, float *restrict to)
+{
+#pragma omp simd
+    for (size_t i = 0; i < count; i++)
+        to[i] += from[i];
+}
+
+void add_join(const struct layer *add, const struct pass *pass, float *dsource)
+{
+    if (add_is_equal(add))
+        add_all((size_t)pass->batch * shape_size(add->out), add->dside, dsource);
+    else
+        add_pixels(add, pass->batch, true, dsource, add->dside);
+}
+
+const struct layer_kind layer_add = {
+    .name = "add",
+    .forward = add_forward,
+    .backward = add_backward,
+};
+
+/* ---- batch normalisation: Ioffe and Szegedy, ICML 2015 ---- */
+
+/*
+ * A channel's values over all samples and pixels are brought to mean 0 and deviation 1, then
+ * multiplied by a weight and moved by a bias. In a test, the running mean and variance of the
+ * training passes take the place of the batch's.
+ *
+ * Sums over the batch are taken in blocks that stay in the first cache level, in float32 within a
+ * block and in double over the blocks.
+ */
+#define BATCHNORM_EPSILON 1e-5F
+#define BATCHNORM_MOMENTUM 0.1
+
+enum { BATCHNORM_ROWS = 64 }; /* of a block */
+
+/* Scratch memory, `channels` numbers each. */
+struct batchnorm_scratch {
+    double *mean,
+        *squares;         /* of the batch; backward: sums of the gradients, and with what is left */
+    float *sums, *parts;  /* of a block */
+    float *scale, *shift; /* out = in * scale + shift */
+};
+
+static struct batchnorm_scratch batchnorm_scratch(const struct layer *layer)
+{
+    const size_t channels = (size_t)layer->in.channels;
+    double *doubles = (double *)(void *)layer->scratch;
+    float *floats = (float *)(void *)(doubles + 2 * channels);
+
+    memset(doubles, 0, 2 * channels * sizeof(*doubles));
+    return (struct batchnorm_scratch){
+        doubles,           doubles + channels,    floats,
+        floats + channels, floats + 2 * channels, floats + 3 * channels};
+}
+
+static size_t batchnorm_scratch_size(const struct layer *layer)
+{
+    return (size_t)layer->in.channels * (2 * sizeof(double) / sizeof(float) + 4);
+}
+
+/* ---- forward ---- */
+
+/* sums[c] of the block, and squares[c] of what is left when its mean is taken away. */
+KERNEL static void batchnorm_block(int rows, int channels, const float *in, float *restrict sums,
+                                   float *restrict squares)
+{
+    const float part = 1.0F / (float)rows;
+    const float *from = in;
+
+    memset(sums, 0, (size_t)channels * sizeof(*sums));
+    memset(squares, 0, (size_t)channels * sizeof(*squares));
+    for (int r = 0; r < rows; r++, from += channels) {
+#pragma omp simd
+        for (int c = 0; c < channels; c++)
+            sums[c] += from[c];
+    }
+    for (int r = 0; r < rows; r++, in += channels) {
+#pragma omp simd
+        for (int c = 0; c < channels; c++) {
+            const float x = in[c] - sums[c] * part;
+
+            squares[c] += x * x;
+        }
+    }
+}
+
+/* Mean and 1 / deviation of the batch; the running ones follow them. */
+static void batchnorm_measure(const struct layer *layer, int rows, const float *in,
+                              const struct batchnorm_scratch *scratch)
+{
+    const int channels = layer->in.channels;
+
+    for (int r = 0; r < rows; r += BATCHNORM_ROWS) {
+        const int some = rows - r < BATCHNORM_ROWS ? rows - r : BATCHNORM_ROWS;
+
+        batchnorm_block(some, channels, in + (size_t)r * channels, scratch->sums, scratch->parts);
+        /* Takes the block into mean and squares of those before it (Chan, Golub and LeVeque 1983).
+         */
+        for (int c = 0; c < channels; c++) {
+            const double part = (double)some / (double)(r + some);
+            const double off = (double)scratch->sums[c] / some - scratch->mean[c];
+
+            scratch->mean[c] += off * part;
+            scratch->squares[c] += (double)scratch->parts[c] + off * off * r * part;
+        }
+    }
+    for (int c = 0; c < channels; c++) {
+        const double unbiased = scratch->squares[c] / (rows > 1 ? rows - 1 : 1);
+
+        layer->stats[c] = (float)scratch->mean[c];
+        layer->stats[channels + c] =
+            (float)(1.0 / sqrt(scratch->squares[c] / rows + BATCHNORM_EPSILON));
+        layer->mean[c] += (float)(BATCHNORM_MOMENTUM * (scratch->mean[c] - layer->mean[c]));
+        layer->variance[c] += (float)(BATCHNORM_MOMENTUM * (unbiased - layer->variance[c]));
+    }
+}
+
+KERNEL static void batchnorm_apply(int rows, int channels, bool relu, const float *scale,
+                                   const float *shift, const float *in, float *restrict out)
+{
+    const float least = relu ? 0.0F : -INFINITY;
+
+    for (int r = 0; r < rows; r++, in += channels, out += channels) {
+#pragma omp simd
+        for (int c = 0; c < channels; c++) {
+            const float x = in[c] * scale[c] + shift[c];
+
+            out[c] = x > least ? x : least;
+        }
+    }
+}
+
+static void batchnorm_forward(const struct layer *layer, const struct pass *pass, const float *in,
+                              float *out)
+{
+    const int rows = pass->batch * layer->in.height * layer->in.width;
+    const int channels = layer->in.channels;
+    const struct batchnorm_scratch scratch = batchnorm_scratch(layer);
+
+    if (pass->training)
+        batchnorm_measure(layer, rows, in, &scratch);
+    for (int c = 0; c < channels; c++) {
+        const float mean = pass->training ? layer->stats[c] : layer->mean[c];
+        const float inverse = pass->training ? layer->stats[channels + c]
+                                             : 1.0F / sqrtf(layer->variance[c] + BATCHNORM_EPSILON);
+
+        scratch.scale[c] = layer->weight[c] * inverse;
+        scratch.shift[c] = layer->bias[c] - mean * scratch.scale[c];
+    }
+    batchnorm_apply(rows, channels, layer->relu, scratch.scale, scratch.shift, in, out);
+}
+
+/* ---- backward ---- */
+
+/* dout becomes 0 where relu cut. sums[c] of dout, products[c] of it and in less its mean. */
+KERNEL static void batchnorm_block_backward(int rows, int channels, bool relu, const float *mean,
+                                            const float *in, const float *out, float *restrict dout,
+                                            float *restrict sums, float *restrict products)
+{
+    memset(sums, 0, (size_t)channels * sizeof(*sums));
+    memset(products, 0, (size_t)channels * sizeof(*products));
+    for (int r = 0; r < rows; r++, in += channels, out += channels, dout += channels) {
+#pragma omp simd
+        for (int c = 0; c < channels; c++) {
+            const float x = !relu || out[c] > 0.0F ? dout[c] : 0.0F;
+
+            dout[c] = x;
+            sums[c] += x;
+            products[c] += x * (in[c] - mean[c]);
+        }
+    }
+}
+
+/* din = dout * scale[c] + in * slope[c] + shift[c]. */
+KERNEL static void batchnorm_apply_backward(int rows, int channels, const float *scale,
+                                            const float *slope, const float *shift, const float *in,
+                                            const float *dout, float *restrict din)
+{
+    for (int r = 0; r < rows; r++, in += channels, dout += channels, din += channels) {
+#pragma omp simd
+        for (int c = 0; c < channels; c++)
+            din[c] = dout[c] * scale[c] + (in[c] * slope[c] + shift[c]);
+    }
+}
+
+static void batchnorm_backward(const struct layer *layer, const struct pass *pass, const float *in,
+                               const float *out, float *dout, float *din)
+{
+    const int rows = pass->batch * layer->in.height * layer->in.width;
+    const int channels = layer->in.channels;
+    const struct batchnorm_scratch scratch = batchnorm_scratch(layer);
+
+    for (int r = 0; r < rows; r += BATCHNORM_ROWS) {
+        const int some = rows - r < BATCHNORM_ROWS ? rows - r : BATCHNORM_ROWS;
+        const size_t at = (size_t)r * channels;
+
+        batchnorm_block_backward(some, channels, layer->relu, layer->stats, in + at, out + at,
+                                 dout + at, scratch.sums, scratch.parts);
+        for (int c = 0; c < channels; c++) {
+            scratch.mean[c] += (double)scratch.sums[c];
+            scratch.squares[c] += (double)scratch.parts[c];
+        }
+    }
+    /* The gradients of weight and bias, and what din is made with. */
+    for (int c = 0; c < channels; c++) {
+        const double mean = layer->stats[c], inverse = layer->stats[channels + c];
+        const double sum = scratch.mean[c], product = scratch.squares[c];
+        const double scale = layer->weight[c] * inverse;
+        const double slope = -scale * inverse * inverse * product / rows;
+
+        layer->dbias[c] = (float)sum + (pass->add ? layer->dbias[c] : 0.0F);
+        layer->dweight[c] = (float)(product * inverse) + (pass->add ? layer->dweight[c] : 0.0F);
+        scratch.scale[c] = (float)scale;
+        scratch.parts[c] = (float)slope;
+        scratch.shift[c] = (float)(-scale * sum / rows - slope * mean);
+    }
+    if (din)
+        batchnorm_apply_backward(rows, channels, scratch.scale, scratch.parts, scratch.shift, in,
+                                 dout, din);
+}
+
+const struct layer_kind layer_batchnorm = {
+    .name = "batchnorm",
+    .forward = batchnorm_forward,
+    .backward = batchnorm_backward,
+    .scratch_size = batchnorm_scratch_size,
+};

@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A model: layers in a row. */
+#include "model.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "failure.h"
+#include "rng.h"
+
+/* ---- floats that go to the other ranks ---- */
+
+/* Zeroed, aligned to a cache line. */
+static float *model_floats(size_t count)
+{
+    const size_t bytes = (count * sizeof(float) / 64 + 1) * 64;
+    float *floats = aligned_alloc(64, bytes);
+
+    if (floats)
+        memset(floats, 0, bytes);
+    return floats;
+}
+
+/* NULL: there is no such memory here, or it is a GPU's. */
+static float *buffer_shared(dist_group *group, size_t bytes)
+{
+    void *memory = NULL;
+    bool readable = false;
+    int ends[2];
+
+    if (dist_alloc(group, bytes, &memory) != DIST_OK) {
+        fprintf(stderr, "warning: rank %d: using ordinary memory for %zu KiB: %s\n",
+                dist_get_rank(group), bytes >> 10, dist_last_error());
+        return NULL;
+    }
+    /* The kernel tries to read it, since this process would be ended by memory of a GPU. */
+    if (pipe2(ends, O_CLOEXEC) == 0) {
+        readable = write(ends[1], memory, 1) == 1;
+        close(ends[0]);
+        close(ends[1]);
+    }
+    if (readable)
+        return memory;
+    dist_free(group, memory);
+    return NULL;
+}
+
+int buffer_create(dist_group *group, size_t count, struct buffer *buffer)
+{
+    float *shared = group ? buffer_shared(group, (count * sizeof(float) + 63) / 64 * 64) : NULL;
+
+    buffer->shared = shared != NULL;
+    buffer->floats = shared ? shared : model_floats(count);
+    return buffer->floats ? 0 : -1;
+}
+
+void buffer_destroy(struct buffer *buffer)
+{
+    if (buffer->shared)
+        dist_free(NULL, buffer->floats);
+    else
+        free(buffer->floats);
+    *buffer = (struct buffer){.floats = NULL};
+}
+
+/* ---- loss: log-softmax and negative log-likelihood ---- */
+
+struct loss loss_nll(int batch, int classes, const float *outputs, const uint8_t *labels,
+                     float weight, float *gradient)
+{
+    struct loss loss = {0.0, 0};
+
+    for (int row = 0; row < batch; row++, outputs += classes) {
+        float sum = 0.0F, log_sum;
+        int best = 0;
+
+        for (int i = 1; i < classes; i++)
+            best = outputs[i] > outputs[best] ? i : best;
+        /* Shifted by the largest so that it cannot overflow. */
+        for (int i = 0; i < classes; i++)
+            sum += expf(outputs[i] - outputs[best]);
+        log_sum = outputs[best] + logf(sum);
+        loss.total += (double)(log_sum - outputs[labels[row]]);
+        loss.correct += best == labels[row];
+        for (int i = 0; gradient && i < classes; i++)
+            gradient[(size_t)row * classes + i] =
+                (expf(outputs[i] - log_sum) - (i == labels[row] ? 1.0F : 0.0F)) * weight;
+    }
+    return loss;
+}
+
+/* ---- architectures by name ---- */
+
+#define ARCH_ROW(name) {#name, &arch_##name},
+static const struct arch_row {
+    const char *name;
+    const struct arch *arch;
+} arch_rows[] = {ARCHS(ARCH_ROW)};
+enum { ARCH_COUNT = sizeof(arch_rows) / sizeof(arch_rows[0]) };
+
+/* NULL: there is none of that name; the text lists those that there are. */
+static const struct arch_row *arch_find(const char *name)
+{
+    char names[256] = "";
+
+    for (int i = 0; i < ARCH_COUNT; i++) {
+        const size_t length = strlen(names);
+        const char *joint = i == 0 ? "" : i < ARCH_COUNT - 1 ? ", " : " and ";
+
+        if (strcmp(name, arch_rows[i].name) == 0)
+            return &arch_rows[i];
+        snprintf(names + length, sizeof(names) - length, "%s%s", joint, arch_rows[i].name);
+    }
+    failure("unknown architecture '%s': there are %s", name, names);
+    return NULL;
+}
+
+/* ---- the model ---- */
+
+/* The shapes of a layer whose in is known. layers: those before it as well. */
+static void model_plan_layer(struct layer *layer, struct layer *layers)
+{
+    const struct shape in = layer->in;
+    const int around = 2 * layer->padding - layer->kernel;
+
+    layer->spatial = layer->inputs = 1;
+    if (layer->kind == &layer_conv) {
+        layer->stride = layer->stride > 0 ? layer->stride : 1;
+        layer->out.height = (in.height + around) / layer->stride + 1;
+        layer->out.width = (in.width + around) / layer->stride + 1;
+        layer->spatial = layer->kernel * layer->kernel;
+        layer->inputs = in.channels;
+    } else if (layer->kind == &layer_dense) {
+        layer->out.height = layer->out.width = 1;
+        layer->spatial = in.height * in.width;
+        layer->inputs = in.channels;
+    } else if (layer->kind == &layer_pool) {
+        layer->out = (struct shape){in.height / 2, in.width / 2, in.channels};
+    } else if (layer->kind == &layer_mean) {
+        layer->out = (struct shape){1, 1, in.channels};
+    } else {
+        layer->out = in;
+    }
+    if (layer->kind == &layer_add) {
+        layer->side_shape = layers[layer->index - layer->skip].out;
+        layers[layer->index - layer->skip].joined = layer->index;
+    }
+}
+
+static int model_plan(struct model *model, const char *name)
+{
+    const struct arch_row *row = arch_find(name);
+    struct shape shape = model->input;
+
+    if (!row)
+        return -1;
+    model->arch = row->name;
+    model->count = row->arch->count;
+    memcpy(model->layers, row->arch->layers, (size_t)model->count * sizeof(model->layers[0]));
+    for (int i = 0; i < model->count; i++) {
+        struct layer *layer = &model->layers[i];
+
+        layer->index = i;
+        layer->in = shape;
+        model_plan_layer(layer, model->layers);
+        shape = layer->out;
+        if (shape.height < 1 || shape.width < 1)
+            return failure("--arch %s: images of %d x %d are too small for it", name,
+                           model->input.height, model->input.width);
+    }
+    return 0;
+}
+
+/* The next tensor of the model. Returns its number. */
+static int model_add_tensor(struct model *model, const char *layer, const char *part, size_t count)
+{
+    struct model_tensor *tensor = &model->tensors[model->tensor_count];
+
+    snprintf(tensor->name, sizeof(tensor->name), "%s.%s", layer, part);
+    tensor->offset = model->parameters;
+    tensor->count = count;
+    model->parameters += count;
+    return model->tensor_count++;
+}
+
+/* Points every layer at its part of weights and gradients. */
+static void model_lay_out(struct model *model)
+{
+    size_t offset = 0;
+
+    for (int i = 0; i < model->count; i++) {
+        struct layer *layer = &model->layers[i];
+        const struct model_tensor *weight = &model->tensors[layer->tensor], *bias = weight + 1;
+        const size_t channels = layer_buffer_size(layer);
+
+        layer->scratch = model->scratch;
+        layer->side = layer->kind == &layer_add ? model->activations[i - layer->skip] : NULL;
+        layer->dside = model->side;
+        layer->mean = model->buffers + offset;
+        layer->variance = layer->mean + channels;
+        layer->stats = model->stats + offset;
+        offset += 2 * channels;
+        if (!layer->name)
+            continue;
+        layer->weight = model->weights + weight->offset;
+        layer->dweight = model->gradients + weight->offset;
+        layer->bias = layer->no_bias ? NULL : model->weights + bias->offset;
+        layer->dbias = layer->no_bias ? NULL : model->gradients + bias->offset;
+    }
+}
+
+/* All that one pass needs, for as many samples as the model is for. */
+static bool model_allocate_pass(struct model *model)
+{
+    size_t scratch = 1, widest = 1, side = 1;
+    bool complete = true;
+
+    for (int i = 0; i < model->count; i++) {
+        const size_t size = shape_size(model->layers[i].out);
+        const size_t wanted = layer_scratch_size(&model->layers[i]);
+
+        model->activations[i] = model_floats(size * model->capacity);
+        complete = complete && model->activations[i];
+        widest = size > widest ? size : widest;
+        side = model->layers[i].kind == &layer_add && size > side ? size : side;
+        scratch = wanted > scratch ? wanted : scratch;
+    }
+    model->deltas[0] = model_floats(widest * model->capacity);
+    model->deltas[1] = model_floats(widest * model->capacity);
+    model->side = model_floats(side * model->capacity);
+    model->scratch = model_floats(scratch);
+    return complete && model->deltas[0] && model->deltas[1] && model->side && model->scratch;
+}
+
+static int model_allocate(struct model *model, dist_group *group)
+{
+    bool complete = model_allocate_pass(model);
+
+    /* Lists the tensors, and so counts the parameters. */
+    for (int i = 0; i < model->count; i++) {
+        struct layer *layer = &model->layers[i];
+
+        model->buffer_count += 2 * layer_buffer_size(layer);
+        if (!layer->name)
+            continue;
+        layer->tensor = model_add_tensor(model, layer->name, "weight", layer_weight_size(layer));
+        if (!layer->no_bias)
+            model_add_tensor(model, layer->name, "bias", layer_bias_size(layer));
+    }
+    model->buffers = model_floats(model->buffer_count);
+    model->stats = model_floats(model->buffer_count);
+    complete = complete && buffer_create(group, model->parameters, &model->weights_buffer) == 0 &&
+               buffer_create(group, model->parameters + MODEL_TAIL, &model->gradients_buffer) == 0;
+    if (!complete || !model->buffers || !model->stats)
+        return failure("out of memory for a model of %d samples a pass: lower --batch-size",
+                       model->capacity);
+    model->weights = model->weights_buffer.floats;
+    model->gradients = model->gradients_buffer.floats;
+    model_lay_out(model);
+    return 0;
+}
+
+int model_create(const char *arch, struct shape input, int capacity, dist_group *group,
+                 struct model **model_p)
+{
+    struct model *model = calloc(1, sizeof(*model));
+
+    if (!model)
+        return failure("out of memory for the model");
+    model->input = input;
+    model->capacity = capacity;
+    if (model_plan(model, arch) < 0 || model_allocate(model, group) < 0) {
+        model_destroy(model);
+        return -1;
+    }
+    *model_p = model;
+    return 0;
+}
+
+void model_move(struct model *model, float *weights)
+{
+    buffer_destroy(&model->weights_buffer);
+    model->weights = weights;
+    model_lay_out(model);
+}
+
+void model_destroy(struct model *model)
+{
+    if (!model)
+        return;
+    for (int i = 0; i < model->count; i++)
+        free(model->activations[i]);
+    buffer_destroy(&model->weights_buffer);
+    buffer_destroy(&model->gradients_buffer);
+    free(model->deltas[0]);
+    free(model->deltas[1]);
+    free(model->side);
+    free(model->buffers);
+    free(model->stats);
+    free(model->scratch);
+    free(model);
+}
+
+void model_init(struct model *model, uint64_t seed)
+{
+    for (int i = 0; i < model->count; i++) {
+        const struct layer *layer = &model->layers[i];
+        const size_t weights = layer_weight_size(layer), biases = layer_bias_size(layer);
+        const size_t channels = layer_buffer_size(layer);
+        const float bound =
+            sqrtf((layer->no_bias ? 6.0F : 1.0F) / (float)(layer->spatial * layer->inputs));
+        struct rng rng = {rng_key(seed, RNG_INIT, (uint64_t)layer->index, 0), 0};
+
+        for (size_t j = 0; j < channels; j++) {
+            layer->weight[j] = layer->variance[j] = 1.0F;
+            layer->bias[j] = layer->mean[j] = 0.0F;
+        }
+        if (channels > 0)
+            continue;
+        for (size_t j = 0; j < weights; j++)
+            layer->weight[j] = rng_between(&rng, -bound, bound);
+        for (size_t j = 0; j < biases; j++)
+            layer->bias[j] = rng_between(&rng, -bound, bound);
+    }
+}
+
+bool model_mixes_samples(const struct model *model)
+{
+    return model->buffer_count > 0;
+}
+
+const float *model_forward(struct model *model, const struct pass *pass, const float *images)
+{
+    const float *in = images;
+
+    for (int i = 0; i < model->count; i++) {
+        const struct layer *layer = &model->layers[i];
+
+        layer->kind->forward(layer, pass, in, model->activations[i]);
+        in = model->activations[i];
+    }
+    return in;
+}
+
+float *model_output_gradient(struct model *model)
+{
+    return model->deltas[(model->count - 1) % 2];
+}
+
+void model_backward(struct model *model, const struct pass *pass, const float *images,
+                    const struct model_listener *listener)
+{
+    for (int i = model->count - 1; i >= 0; i--) {
+        const struct layer *layer = &model->layers[i];
+
+        if (layer->joined)
+            add_join(&model->layers[layer->joined], pass, model->deltas[i % 2]);
+        layer->kind->backward(layer, pass, i > 0 ? model->activations[i - 1] : images,
+                              model->activations[i], model->deltas[i % 2],
+                              i > 0 ? model->deltas[(i + 1) % 2] : NULL);
+        model_listen(listener, layer);
+    }
+}
+
+/* ---- where in a model the numbers stopped being numbers ---- */
+
+static bool blame_is_finite(const float *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!isfinite(values[i]))
+            return false;
+    }
+    return true;
+}
+
+/* Up to "the loss is ": of a step that is under way, or a test behind the last. */
+static int blame(const struct pass *pass, double loss, const char *why)
+{
+    if (pass->training)
+        return failure("step %" PRIu64 ": the loss is %f%s", pass->step + 1, loss, why);
+    return failure("the test after step %" PRIu64 ": the loss is %f%s", pass->step, loss, why);
+}
+
+int model_blame(const struct model *model, const struct pass *pass, const float *images,
+                double loss)
+{
+    char text[512];
+
+    if (!blame_is_finite(images, (size_t)pass->batch * (size_t)shape_size(model->input)))
+        return blame(pass, loss, ": the images are not finite");
+    for (int i = 0; i < model->count; i++) {
+        const struct layer *layer = &model->layers[i];
+        const size_t size = (size_t)pass->batch * (size_t)shape_size(layer->out);
+        const char *what = NULL, *hint = "";
+
+        if (layer->name && (!blame_is_finite(layer->weight, layer_weight_size(layer)) ||
+                            !blame_is_finite(layer->bias, layer_bias_size(layer))))
+            what = "parameters", hint = ": so was its gradient in the step before, or the learning "
+                                        "rate is too high";
+        else if (!blame_is_finite(model->activations[i], size))
+            what = "outputs";
+        if (!what)
+            continue;
+        /* A layer without parameters is named by what it does, and by its place. */
+        snprintf(text, sizeof(text),
+                 ": the first %s that are not finite are those of layer %d, %s%s", what, i + 1,
+                 layer->name ? layer->name : layer->kind->name, hint);
+        return blame(pass, loss, text);
+    }
+    return blame(pass, loss, ", though all outputs are finite");
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One rank's training: everything it holds, and the loops over epochs and steps. */
+#ifndef TRAIN_TRAINER_H
+#define TRAIN_TRAINER_H
+
+#include <stdio.h>
+
+#include <dist/ddp.h>
+#include <dist/sampler.h>
+#include <dist/zero.h>
+
+#include "checkpoint.h"
+#include "comm.h"
+#include "dataset.h"
+#include "device.h"
+#include "grid.h"
+#include "model.h"
+#include "options.h"
+#include "records.h"
+#include "report.h"
+
+/*
+ * With --reproducible: micro-batches of all ranks together, in one step. Micro-batch m has the
+ * positions m, m + 8, m + 16, ... of the global batch, so that with 1, 2, 4 or 8 ranks it has the
+ * same samples in the same order. With other numbers a rank's part is one micro-batch.
+ */
+enum { TRAINER_MICRO_BATCHES = 8 };
+
+/* What --metrics and its like keep of this run. */
+struct trainer_records {
+    struct records *to; /* NULL: nothing */
+    struct record_fact *settings;
+    double told[RECORD_IN_STEP]; /* the times up to the last step that was told */
+    double since;                /* when that ended */
+    double mark;                 /* when the pass at hand began */
+    enum record_part pass;       /* which one; RECORD_PARTS: none yet */
+};
+
+struct trainer {
+    const struct options *options;
+    struct comm *comm;
+    struct dataset train, test;
+    dist_sampler *sampler;
+    struct loader *loader;      /* of the training samples */
+    int64_t begun;              /* steps done when its epoch began */
+    struct batch batch;         /* of test samples */
+    struct model *model;        /* the host's copy of the weights; for the CPU the only one */
+    struct device *device;      /* where gradients and updates are computed */
+    dist_ddp *ddp;              /* who averages the gradients; */
+    dist_zero *zero;            /* with --zero: and updates the parameters */
+    bool failed;                /* a gradient could not go on its way: failure_text says why */
+    double times[RECORD_PARTS]; /* of this run, in seconds; a GPU has no RECORD_FORWARD */
+    int micro_batches;          /* of this rank in a step; 1 without --reproducible */
+    struct report report;
+    struct trainer_records records;
+    FILE *loss_log;      /* rank 0's; NULL: none */
+    int64_t local_batch; /* samples of this rank in a pass; --accumulate passes are a step */
+    int64_t taken;       /* samples of this rank in the step at hand */
+    double lr;           /* of the step at hand */
+    struct checkpoint_rest progress; /* what a file has besides the weights; state NULL: no file */
+    struct writer *writer;           /* rank 0's, of --checkpoint; NULL: it does not write */
+    bool resumed;                    /* it goes on from there */
+    int64_t steps_here;              /* steps done by this run */
+    int pending;                /* of them, the last ones whose losses were not asked for yet */
+    double loss, losses;        /* the last one known; the sum of the epoch's */
+    double began, communicated; /* the time, and trainer_communicated, when this run began */
+};
+
+/*
+ * Reads or draws the data, makes the model, and gives every rank the same parameters. All
+ * ranks succeed or all fail. The trainer must be zeroed; trainer_close frees it either way.
+ * trainer_prepare is the part of it that a rank does alone.
+ */
+int trainer_open(const struct options *options, struct comm *comm, struct trainer *trainer);
+int trainer_prepare(const struct options *options, struct comm *comm, struct trainer *trainer);
+int trainer_close(struct trainer *trainer); /* -1: the loss log could not be written */
+
+/* Trains, tests, saves, as the options say. Collective. */
+int trainer_run(struct trainer *trainer);
+
+/*
+ * The parts of a step. The first sets the device's sums to this rank's gradients for step `step`
+ * of the epoch, which come one after the other from 0 on, and gives them to the ddp as they come,
+ * if there is one. The third updates the parameters, once the sums are the mean over the ranks.
+ * Only trainer_ddp_finish blocks.
+ */
+int trainer_gradients(struct trainer *trainer, int64_t step);
+int trainer_ddp_finish(struct trainer *trainer);
+int trainer_update(struct trainer *trainer);
+
+/*
+ * Who averages the gradients. To open it makes the weights rank 0's. Both are collective; the
+ * second accepts a trainer that has none.
+ */
+int trainer_ddp_open(struct trainer *trainer);
+int trainer_ddp_close(struct trainer *trainer);
+/* Running means become rank 0's; collective. */
+int trainer_ddp_sync(struct trainer *trainer);
+struct model_listener trainer_ddp_listener(struct trainer *trainer, bool last);
+
+/*
+ * With --zero: gathers the optimizer's state for a file, to rank 0's progress.state; collective.
+ * Without --zero nothing.
+ */
+int trainer_zero_keep(struct trainer *trainer);
+
+/*
+ * --checkpoint and --resume: files of the whole training, which the first rank writes and reads.
+ * The first makes room, and reads what is there; then all ranks learn what it said, after the
+ * weights. The third copies the training, which is written in the background; a failure of
+ * that comes out of the next one, or the fourth, which waits. Those three are collective.
+ */
+int trainer_keep_open(struct trainer *trainer);
+int trainer_keep_share(struct trainer *trainer);
+int trainer_keep(struct trainer *trainer);
+int trainer_keep_check(struct trainer *trainer);
+int trainer_keep_close(struct trainer *trainer); /* -1: a file could not be written */
+
+/*
+ * The records. To open makes their files, and is this rank's own; start is collective, and so may
+ * the later ones be. end is that of a run that went well, close accepts whatever there is.
+ */
+int trainer_records_open(struct trainer *trainer);
+int trainer_records_start(struct trainer *trainer);
+int trainer_records_step(struct trainer *trainer);
+int trainer_records_end(struct trainer *trainer);
+void trainer_records_close(struct trainer *trainer);
+
+/* This rank was at that part of a step since `began`, and is done with it. */
+void trainer_spent(struct trainer *trainer, enum record_part part, double began);
+
+#endif

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One rank's training: keeping all of it in files, and going on from there. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "failure.h"
+#include "file.h"
+#include "tools/common/output.h"
+#include "trainer.h"
+
+enum { KEEP_DEFAULT = 3 };
+
+/* Reads a file. Returns 1, or an enum image_status. whole: nothing but a whole training will do. */
+static int keep_read(struct trainer *trainer, const char *path, bool whole)
+{
+    const struct options *options = trainer->options;
+    const bool weights = options->evaluate || (!whole && options->start_epoch >= 0);
+    struct checkpoint_rest rest = trainer->progress;
+    int result;
+
+    if (weights)
+        rest.state = NULL;
+    result = checkpoint_load(path, trainer->model, &rest);
+    if (result < 0)
+        return result;
+    if (result > 0 && (uint64_t)rest.samples > trainer->train.count)
+        return failure("%s: %" PRId64 " samples of an epoch were seen, but there are %zu: is it of "
+                       "other --data?",
+                       path, rest.samples, trainer->train.count);
+    if (result > 0) {
+        rest.seed = trainer->progress.seed; /* which an older file need not say */
+        rest.data = trainer->progress.data;
+        rest.tests = rest.tests > 0 ? rest.tests : 0;
+        rest.idle = rest.idle > 0 ? rest.idle : 0;
+        trainer->progress = rest;
+        trainer->resumed = true;
+        output_print("=> going on from '%s': %" PRId64 " epochs and %" PRId64 " samples, %" PRId64
+                     " steps\n",
+                     path, rest.epoch, rest.samples, rest.step);
+        return 1;
+    }
+    if (whole && !weights)
+        return failure("%s: there are only parameters in it, which --resume starts from", path);
+    trainer->progress.epoch = rest.epoch > 0 ? rest.epoch : 0;
+    output_print("=> loaded checkpoint '%s' (epoch %" PRId64 ")\n", path, trainer->progress.epoch);
+    return 1;
+}
+
+/* A file that is not one of a folder: there is no other to look for. */
+static int keep_read_single(struct trainer *trainer, const char *path, bool whole)
+{
+    const int result = keep_read(trainer, path, whole);
+    char why[512];
+
+    if (result != IMAGE_DAMAGED)
+        return result;
+    snprintf(why, sizeof(why), "%s", failure_text());
+    return failure("%s; put a good copy in its place, or start without it", why);
+}
+
+/* The newest of a folder that is not damaged. Returns 1, 0 if there is none at all, or -1. */
+static int keep_read_folder(struct trainer *trainer, const char *folder, bool whole)
+{
+    char path[FOLDER_PATH];
+    int64_t step = INT64_MAX;
+    int damaged = 0;
+
+    while ((step = folder_newest(folder, step)) >= 0) {
+        int result = folder_name(folder, step, path);
+
+        if (result == 0)
+            result = keep_read(trainer, path, whole);
+        if (result != IMAGE_DAMAGED)
+            return result;
+        damaged++;
+        fprintf(stderr, "%s: warning: %s: looking for the checkpoint before it\n",
+                trainer->options->task->program, failure_text());
+    }
+    if (damaged > 0)
+        return failure("%s: none of the %d checkpoints in it is whole", folder, damaged);
+    return step == -1 ? 0 : -1;
+}
+
+/* Where training begins: what --checkpoint has, else what --resume says, else afresh. */
+static int keep_start(struct trainer *trainer)
+{
+    const char *kept = trainer->options->checkpoint, *resume = trainer->options->resume;
+    int result = 0;
+
+    if (kept && folder_is(kept))
+        result = !trainer->options->evaluate && folder_make(kept) < 0
+                     ? -1
+                     : keep_read_folder(trainer, kept, true);
+    else if (kept && trainer->options->keep > 0)
+        return failure("--keep is for a folder: let the path of --checkpoint %s end with a slash",
+                       kept);
+    else if (kept && access(kept, F_OK) == 0)
+        result = keep_read_single(trainer, kept, true);
+    if (result == 0 && !resume && trainer->options->evaluate)
+        return failure("--evaluate: there is no checkpoint in --checkpoint %s", kept);
+    if (result != 0 || !resume)
+        return result < 0 ? -1 : 0;
+    if (!folder_is(resume))
+        return keep_read_single(trainer, resume, false) < 0 ? -1 : 0;
+    result = keep_read_folder(trainer, resume, false);
+    return result == 0 ? failure("%s: there is no checkpoint in it", resume) : result;
+}
+
+/* Where the file of this moment belongs. */
+static int keep_path(const struct trainer *trainer, char path[FOLDER_PATH])
+{
+    const char *to = trainer->options->checkpoint;
+
+    if (folder_is(to))
+        return folder_name(to, trainer->progress.step, path);
+    return snprintf(path, FOLDER_PATH, "%s", to) < FOLDER_PATH
+               ? 0
+               : failure("%s: the path is too long", to);
+}
+
+int trainer_keep_open(struct trainer *trainer)
+{
+    const struct options *options = trainer->options;
+    const struct dataset *set = &trainer->train;
+    const size_t count = trainer->device->state_count;
+    char path[FOLDER_PATH], sum[TENSORS_SUM + 1];
+
+    if (!options->checkpoint && !options->resume)
+        return 0;
+    trainer->progress.seed = options->seed;
+    trainer->progress.optimizer = options->optimizer;
+    trainer->progress.count = count;
+    trainer->progress.state = calloc(count > 0 ? count : 1, sizeof(*trainer->progress.state));
+    if (!trainer->progress.state)
+        return failure("out of memory for a checkpoint");
+    if (trainer->comm->rank != 0)
+        return 0;
+    /* 32 bits that tell training sets apart; drawn ones by their number, as their seed is kept too.
+     */
+    trainer->progress.data = (int64_t)set->count;
+    if (set->images) {
+        tensors_sum(set->images, set->count * (size_t)shape_size(set->kind->shape), sum);
+        trainer->progress.data ^= strtoll(sum, NULL, 16);
+        tensors_sum(set->labels, set->count, sum);
+        trainer->progress.data = trainer->progress.data << 1 ^ strtoll(sum, NULL, 16);
+    }
+    trainer->progress.data &= UINT32_MAX;
+    if (keep_start(trainer) < 0)
+        return -1;
+    if (!options->checkpoint || options->evaluate)
+        return 0;
+    /* A path where nothing can be written is known before the first epoch, not behind it. */
+    if (keep_path(trainer, path) < 0 || file_can_replace(path) < 0)
+        return -1;
+    return writer_create(&trainer->writer);
+}
+
+int trainer_keep_close(struct trainer *trainer)
+{
+    const int result = writer_destroy(trainer->writer);
+
+    trainer->writer = NULL;
+    free(trainer->progress.state);
+    trainer->progress.state = NULL;
+    return result;
+}
+
+int trainer_keep_share(struct trainer *trainer)
+{
+    int64_t *const numbers[] = {&trainer->progress.epoch, &trainer->progress.samples,
+                                &trainer->progress.step, &trainer->progress.tests,
+                                &trainer->progress.idle};
+    enum { NUMBERS = sizeof(numbers) / sizeof(numbers[0]) };
+    double far[NUMBERS + 2] = {[NUMBERS] = trainer->progress.best, trainer->resumed};
+
+    if (!trainer->progress.state)
+        return 0;
+    for (int i = 0; i < NUMBERS; i++)
+        far[i] = (double)*numbers[i];
+    if (trainer->comm->rank != 0)
+        memset(far, 0, sizeof(far));
+    if (comm_reduce(trainer->comm, far, NUMBERS + 2, DIST_SUM) < 0)
+        return -1;
+    for (int i = 0; i < NUMBERS; i++)
+        *numbers[i] = (int64_t)far[i];
+    trainer->progress.best = far[NUMBERS];
+    trainer->resumed = far[NUMBERS + 1] != 0.0;
+    if (!trainer->resumed)
+        return 0;
+    if (comm_broadcast(trainer->comm, trainer->progress.state, trainer->progress.count) < 0)
+        return -1;
+    return trainer->device->kind->state(trainer->device, false, trainer->progress.state);
+}
+
+/* Copies the training, and lets the writer have it. */
+static int keep_start_writing(struct trainer *trainer)
+{
+    const struct device_kind *kind = trainer->device->kind;
+    const struct model *model = trainer->model;
+    const int64_t keep = trainer->options->keep > 0 ? trainer->options->keep : KEEP_DEFAULT;
+    char path[FOLDER_PATH];
+    static struct image image; /* too large for a small stack; one thread saves */
+
+    if (keep_path(trainer, path) < 0 || kind->get(trainer->device) < 0)
+        return -1;
+    /* A file of what cannot be trained any more would take the place of one that can. */
+    for (size_t i = 0; i < model->parameters; i++) {
+        if (!isfinite(model->weights[i]))
+            return failure("step %" PRId64 ": there are parameters that are not finite: they are "
+                           "not kept",
+                           trainer->progress.step);
+    }
+    if (kind->state(trainer->device, true, trainer->progress.state) < 0 ||
+        checkpoint_image(path, model, &trainer->progress, &image) < 0)
+        return -1;
+    return writer_start(trainer->writer, path, &image,
+                        folder_is(trainer->options->checkpoint) ? (int)keep : 0);
+}
+
+int trainer_keep(struct trainer *trainer)
+{
+    if (!trainer->options->checkpoint)
+        return 0;
+    if (trainer_zero_keep(trainer) < 0)
+        return -1;
+    return comm_agree(trainer->comm, trainer->writer ? keep_start_writing(trainer) : 0,
+                      "keep the training");
+}
+
+int trainer_keep_check(struct trainer *trainer)
+{
+    if (!trainer->options->checkpoint)
+        return 0;
+    return comm_agree(trainer->comm, trainer->writer ? writer_wait(trainer->writer) : 0,
+                      "keep the training");
+}
