@@ -26,10 +26,180 @@ include tests/unit/train/local.mk
 else
 TESTS += tests/support/no_cmocka.sh
 endif
-include tests/fuzz/local.mk
-include tests/standin/local.mk
-include tests/standin/kernels/local.mk
-include tests/lint/local.mk
+# Parsers, fed with what nobody meant for them. With --enable-fuzzers it is libFuzzer that makes the
+# inputs (make fuzz); else the program only takes the kept ones, which are a test.
+check_PROGRAMS += tests/fuzz/fuzz
+tests_fuzz_fuzz_SOURCES = \
+	tests/fuzz/fuzz.h tests/fuzz/main.c tests/fuzz/input.c tests/fuzz/streams.c \
+	tests/fuzz/agents.c \
+	tests/fuzz/baseline.c \
+	tests/fuzz/checkpoint.c \
+	tests/fuzz/clock.c \
+	tests/fuzz/command.c \
+	tests/fuzz/dataset.c \
+	tests/fuzz/module.c \
+	tests/fuzz/settings.c \
+	tests/fuzz/shm.c \
+	tests/fuzz/store_client.c \
+	tests/fuzz/store_server.c \
+	tests/fuzz/tcp.c \
+	tests/fuzz/tuning.c \
+	 bench/result.c
+if !HAVE_FUZZER
+tests_fuzz_fuzz_SOURCES += tests/fuzz/replay.c
+endif
+tests_fuzz_fuzz_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
+tests_fuzz_fuzz_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
+tests_fuzz_fuzz_LDFLAGS = $(job_ldflags) $(FUZZ_LDFLAGS) \
+	-Wl,--wrap=clock_gettime,--wrap=timerfd_settime
+tests_fuzz_fuzz_LDADD = librun.la libtrain.la libdist_core.la $(CBLAS_LIBS) \
+	$(JANSSON_LIBS) $(ZLIB_LIBS) -lm
+TESTS += tests/fuzz/corpus.sh
+EXTRA_DIST += tests/README.md tests/fuzz/corpus tests/fuzz/corpus.py tests/fuzz/corpus.sh tests/fuzz/run.sh \
+	tests/fuzz/coverage.sh tests/fuzz/parsers
+
+FUZZ_SECONDS = 10
+fuzz: tests/fuzz/fuzz
+	$(AM_TESTS_ENVIRONMENT) FUZZ_SECONDS='$(FUZZ_SECONDS)' $(BASH) $(srcdir)/tests/fuzz/run.sh
+# What the kept inputs reach of the parsers, in the same build.
+fuzz-coverage: tests/fuzz/fuzz
+	$(AM_TESTS_ENVIRONMENT) $(BASH) $(srcdir)/tests/fuzz/coverage.sh
+.PHONY: fuzz fuzz-coverage
+# Stands for GPUs where there are none: see standin.h. Twice the same, as CUDA and as HIP.
+standin_sources = \
+	tests/standin/communicator.h \
+	tests/standin/driver.c \
+	tests/standin/driver_capture.c \
+	tests/standin/driver_copy.c \
+	tests/standin/driver_event.c \
+	tests/standin/driver_memory.c \
+	tests/standin/driver_stream.c \
+	tests/standin/fault.c \
+	tests/standin/nccl_abi.h \
+	tests/standin/nccl_calls.c \
+	tests/standin/nccl_check.c \
+	tests/standin/nccl_comm.c \
+	tests/standin/nccl_exchange.c \
+	tests/standin/nccl_group.c \
+	tests/standin/nccl_launch.c \
+	tests/standin/nccl_mesh.c \
+	tests/standin/nccl_reduce.c \
+	tests/standin/nccl_run.c \
+	tests/standin/nccl_split.c \
+	tests/standin/standin.h
+
+# Its threads outlive what loads it. -rpath makes libtool build a shared object.
+standin_ldflags = $(module_ldflags) -Wl,-z,nodelete -rpath $(abs_builddir)
+
+if HAVE_SHARED
+check_LTLIBRARIES += standin_cuda.la standin_hip.la
+endif
+standin_cuda_la_LIBTOOLFLAGS = $(shared_only)
+standin_cuda_la_SOURCES = $(standin_sources) tests/standin/runtime.c
+standin_cuda_la_CPPFLAGS = $(AM_CPPFLAGS)
+standin_cuda_la_LDFLAGS = $(standin_ldflags)
+standin_cuda_la_LIBADD = -lm
+standin_hip_la_LIBTOOLFLAGS = $(shared_only)
+standin_hip_la_SOURCES = $(standin_sources)
+standin_hip_la_CPPFLAGS = $(AM_CPPFLAGS) -DSTANDIN_HIP
+standin_hip_la_LDFLAGS = $(standin_ldflags)
+standin_hip_la_LIBADD = -lm
+
+if HAVE_SHARED
+check_LTLIBRARIES += standin_partial.la
+endif
+standin_partial_la_LIBTOOLFLAGS = $(shared_only)
+standin_partial_la_SOURCES = tests/standin/partial.c tests/standin/nccl_abi.h
+standin_partial_la_LDFLAGS = $(module_ldflags) -rpath $(abs_builddir)
+
+# Stands for what UCX does to calls of libc.
+if HAVE_SHARED
+check_LTLIBRARIES += standin_hooks.la
+endif
+standin_hooks_la_LIBTOOLFLAGS = $(shared_only)
+standin_hooks_la_SOURCES = tests/standin/hooks.c tests/standin/hooks.h
+standin_hooks_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
+standin_hooks_la_LDFLAGS = $(standin_ldflags)
+standin_hooks_la_LIBADD = -ldl
+
+# Stands for a PMIx library whose server misbehaves.
+if HAVE_SHARED
+check_LTLIBRARIES += standin_pmix.la
+endif
+standin_pmix_la_SOURCES = tests/standin/pmix.c src/rendezvous/pmix_abi.h
+standin_pmix_la_LDFLAGS = $(standin_ldflags)
+
+if HAVE_CMOCKA
+standin_tests = \
+	tests/standin/test_capture \
+	tests/standin/test_comm \
+	tests/standin/test_driver \
+	tests/standin/test_nccl
+check_PROGRAMS += $(standin_tests)
+if HAVE_SHARED
+TESTS += $(standin_tests)
+endif
+
+standin_trial_sources = tests/standin/trial.c tests/standin/trial.h
+standin_rank_sources = \
+	$(standin_trial_sources) tests/standin/trial_rank.c tests/standin/trial_rank.h
+tests_standin_test_capture_SOURCES = tests/standin/test_capture.c $(standin_trial_sources)
+tests_standin_test_capture_LDADD = $(unit_test_libs)
+tests_standin_test_comm_SOURCES = tests/standin/test_comm.c $(standin_rank_sources)
+tests_standin_test_comm_LDADD = $(unit_test_libs)
+tests_standin_test_driver_SOURCES = tests/standin/test_driver.c $(standin_trial_sources)
+tests_standin_test_driver_LDADD = $(unit_test_libs)
+tests_standin_test_nccl_SOURCES = tests/standin/test_nccl.c $(standin_rank_sources)
+tests_standin_test_nccl_LDADD = $(unit_test_libs)
+endif
+
+# Stands for Ascend devices: see ascend.h.
+if HAVE_SHARED
+check_LTLIBRARIES += standin_ascend.la
+endif
+standin_ascend_la_LIBTOOLFLAGS = $(shared_only)
+standin_ascend_la_SOURCES = \
+	tests/standin/ascend.h \
+	tests/standin/ascend_comm.c \
+	tests/standin/ascend_comm.h \
+	tests/standin/ascend_hccl.c \
+	tests/standin/ascend_operation.c \
+	tests/standin/ascend_reduce.c \
+	tests/standin/ascend_runtime.c \
+	tests/standin/ascend_stream.c
+standin_ascend_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
+standin_ascend_la_LDFLAGS = $(standin_ldflags)
+standin_ascend_la_LIBADD = -lm
+# train_mnist's kernels compiled for the CPU: a module that takes the place of the real one, over
+# the stand-in's driver.
+if HAVE_SHARED
+if HAVE_CXX17
+check_LTLIBRARIES += tests/standin/kernels/train_mnist_cuda.la
+endif
+endif
+tests_standin_kernels_train_mnist_cuda_la_SOURCES = \
+	tests/standin/kernels/cublas.cc \
+	tests/standin/kernels/cuda_on_host.h \
+	tests/standin/kernels/runtime.cc \
+	tests/standin/kernels/train.cc \
+	train/gemm.c
+tests_standin_kernels_train_mnist_cuda_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
+tests_standin_kernels_train_mnist_cuda_la_CFLAGS = $(train_cflags)
+tests_standin_kernels_train_mnist_cuda_la_CXXFLAGS = -std=c++17 -O2 -ffp-contract=off -Wall -Wextra \
+	-Wshadow -fvisibility=hidden -ftls-model=initial-exec -pthread $(DISTI_LDFLAGS)
+tests_standin_kernels_train_mnist_cuda_la_LDFLAGS = $(module_ldflags) -Wl,-z,nodelete \
+	-rpath $(abs_builddir)
+tests_standin_kernels_train_mnist_cuda_la_LIBADD = $(CBLAS_LIBS) -ldl
+# The rules of the house, and proof that each of them can fail.
+TESTS += tests/lint/lint.sh tests/lint/planted.sh
+EXTRA_DIST += \
+	tests/lint/code.awk \
+	tests/lint/lint.sh \
+	tests/lint/planted.sh \
+	tests/lint/rules.sh \
+	tests/lint/structure.py \
+	tests/lint/symbols \
+	tests/lint/words
 TESTS += tests/support/planted.sh tests/support/left_planted.sh $(measuring_job_scripts)
 
 # Faults for make check-tsan and make check-valgrind to see.
