@@ -175,21 +175,6 @@ static void calls_copy_layout(const size_t **counts, const size_t **offsets, siz
     *offsets = copy + ranks;
 }
 
-static void calls_copy_layouts(const struct calls_check *check, size_t *copy)
-{
-    size_t ranks = (size_t)check->group->world_size;
-    struct dist_call *call = check->call;
-
-    if (calls_has_in_counts(check))
-        calls_copy_layout(&call->in_counts, &call->in_offsets, ranks, copy);
-    else
-        call->in_counts = call->in_offsets = NULL;
-    if (calls_has_out_counts(check))
-        calls_copy_layout(&call->out_counts, &call->out_offsets, ranks, copy + 2 * ranks);
-    else
-        call->out_counts = call->out_offsets = NULL;
-}
-
 /* Computes the extent of blocks with counts of their own. */
 static dist_status calls_measure_v(const struct calls_check *check, const char *list,
                                    const size_t *counts, const size_t *offsets,
@@ -344,8 +329,18 @@ static dist_status calls_check_all(struct calls_check *check, void **owned_p)
     check->out.blocks = call_blocks(check->group, call, true);
     if (disti_collective_uneven(call->collective)) {
         status = calls_own_counts(check, owned_p);
-        if (status == DIST_OK)
-            calls_copy_layouts(check, *owned_p);
+        if (status == DIST_OK) {
+            size_t ranks = (size_t)check->group->world_size, *copy = *owned_p;
+
+            if (calls_has_in_counts(check))
+                calls_copy_layout(&call->in_counts, &call->in_offsets, ranks, copy);
+            else
+                call->in_counts = call->in_offsets = NULL;
+            if (calls_has_out_counts(check))
+                calls_copy_layout(&call->out_counts, &call->out_offsets, ranks, copy + 2 * ranks);
+            else
+                call->out_counts = call->out_offsets = NULL;
+        }
     } else {
         status = calls_own_source(check, owned_p);
     }
@@ -509,13 +504,6 @@ static struct disti_repeat *repeat_new(void)
     return repeats;
 }
 
-/* With the lock held. Lists are not written over while a work may refer to them. */
-static bool repeat_may(const dist_group *group, const struct dist_call *call)
-{
-    return !disti_collective_uneven(call->collective) ||
-           (group->world_size <= LISTS_RANKS && !group->works);
-}
-
 static void repeat_set(const dist_group *group, const struct dist_call *call, size_t in_bytes,
                        size_t out_bytes, struct disti_repeat *repeat)
 {
@@ -553,7 +541,9 @@ static void call_remember(dist_group *group, struct dist_call *call, size_t in_b
         return;
     if (!group->repeats)
         group->repeats = repeat_new();
-    if (group->repeats && repeat_may(group, call)) {
+    /* Lists are not overwritten while a work may refer to them. */
+    if (group->repeats && (!disti_collective_uneven(call->collective) ||
+                           (group->world_size <= LISTS_RANKS && !group->works))) {
         repeat = &group->repeats[call->collective];
         call->repeats = repeat_number(group, repeat, call);
         repeat_set(group, call, in_bytes, out_bytes, repeat);
@@ -608,12 +598,6 @@ repeat_not(dist_group *group, struct calls_kind kind, const void *in, void *out,
     return disti_call(group, &call, calls_blocking);
 }
 
-/* Is no call before it? */
-static inline bool repeat_may_end_at_once(const struct dist_group *group)
-{
-    return !group->works && disti_drive_state(&group->drive) == DISTI_DRIVE_IDLE;
-}
-
 /* With the lock held, which is given back. Apart: a work is large too. */
 __attribute__((cold, noinline)) static dist_status repeat_wait(struct dist_group *group,
                                                                const struct dist_call *call)
@@ -646,7 +630,7 @@ static inline dist_status repeat_run(dist_group *group, struct disti_repeat *rep
     repeat->call.sequence = group->sequence;
     disti_last_call_note(group->number, &repeat->call);
     disti_flight_ended(&group->flight, repeat->flight, repeat->count, group->sequence);
-    if (!repeat_may_end_at_once(group) ||
+    if (group->works || disti_drive_state(&group->drive) != DISTI_DRIVE_IDLE ||
         group->backend->at_once(group->state, &repeat->call) != DIST_OK)
         return repeat_wait(group, &repeat->call);
     group->sequence++;

@@ -277,20 +277,6 @@ static void drive_along(struct dist_group *group, const struct disti_work *work,
         disti_cancel_let(held);
 }
 
-/* Another thread drives: waits until it has ended something, or leaves. */
-static void drive_wait_turn(struct dist_group *group, int64_t until)
-{
-    int64_t soon = disti_now_ns() + DRIVE_TURN_NS;
-
-    group->drive.waiters++;
-    disti_change_wait(&group->drive.changed, &group->lock, until < soon ? until : soon);
-    group->drive.waiters--;
-    /* The progress thread left the rest to the waiters; this one may be done. */
-    if (group->works && !group->drive.waiters &&
-        disti_drive_state(&group->drive) == DISTI_DRIVE_IDLE)
-        disti_progress_notice(group);
-}
-
 void disti_drive_until(struct dist_group *group, const struct disti_work *work, int64_t until)
 {
     if (until != INT64_MAX)
@@ -302,7 +288,15 @@ void disti_drive_until(struct dist_group *group, const struct disti_work *work, 
             drive_along(group, work, until);
             disti_drive_release(group);
         } else {
-            drive_wait_turn(group, until);
+            int64_t soon = disti_now_ns() + DRIVE_TURN_NS;
+
+            group->drive.waiters++;
+            disti_change_wait(&group->drive.changed, &group->lock, until < soon ? until : soon);
+            group->drive.waiters--;
+            /* The progress thread left the rest to the waiters; this one may be done. */
+            if (group->works && !group->drive.waiters &&
+                disti_drive_state(&group->drive) == DISTI_DRIVE_IDLE)
+                disti_progress_notice(group);
         }
         if (drive_is_late(until))
             break;
@@ -446,20 +440,6 @@ static void completion_finish(struct dist_group *group, struct disti_work *work)
     work->status = group->failed;
 }
 
-/* Who waits in the call itself, or starts it many times, gives no function. */
-static bool completion_has_fn(const struct disti_work *work)
-{
-    return work->kind != DISTI_WORK_BLOCKING && !disti_work_is_persistent(work) &&
-           work->on_complete.fn;
-}
-
-static void completion_notify(struct dist_group *group, struct disti_work *work)
-{
-    completion_enter(group);
-    complete_call(work, work->on_complete.fn, work->on_complete.arg);
-    completion_return(group);
-}
-
 static void completion_end(struct dist_group *group, struct disti_work *work)
 {
     bool detached = work->kind == DISTI_WORK_DETACHED;
@@ -473,8 +453,12 @@ static void completion_end(struct dist_group *group, struct disti_work *work)
     if (group->numerics && work->status == DIST_OK)
         disti_numerics_got(work);
     disti_flight_end(&group->flight, &work->call, work->status);
-    if (completion_has_fn(work))
-        completion_notify(group, work);
+    if (work->kind != DISTI_WORK_BLOCKING && !disti_work_is_persistent(work) &&
+        work->on_complete.fn) {
+        completion_enter(group);
+        complete_call(work, work->on_complete.fn, work->on_complete.arg);
+        completion_return(group);
+    }
     atomic_store_explicit(&work->ended, true, memory_order_release);
     if (detached) /* else it is its waiter's from here on */
         disti_work_unpin(work);
@@ -728,20 +712,6 @@ void disti_group_release(struct dist_group *group)
     disti_group_gone(group);
 }
 
-/* Waits for one look; every thread that is in the group is on its way out. */
-static void close_look(struct dist_group *group)
-{
-    disti_change_wait(&group->drive.changed, &group->lock, disti_now_ns() + CLOSE_LOOK_NS);
-}
-
-/* The driver for ever, once nobody else needs it. With the lock held. */
-static void close_take(struct dist_group *group)
-{
-    while (group->drive.waiters || !drive_take(group))
-        close_look(group);
-    disti_drive_go(&group->drive, DISTI_DRIVE_CLOSED);
-}
-
 dist_status disti_group_drain(struct dist_group *group)
 {
     dist_status status = DIST_OK;
@@ -757,7 +727,9 @@ dist_status disti_group_drain(struct dist_group *group)
     disti_drive_until(group, NULL, INT64_MAX);
     if (pending && group->failed)
         status = disti_fail(group->failed, "%s", group->cause);
-    close_take(group);
+    while (group->drive.waiters || !drive_take(group))
+        disti_change_wait(&group->drive.changed, &group->lock, disti_now_ns() + CLOSE_LOOK_NS);
+    disti_drive_go(&group->drive, DISTI_DRIVE_CLOSED);
     disti_group_unlock(group);
     disti_progress_forget(group);
     disti_others_forget(group);

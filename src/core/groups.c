@@ -144,19 +144,6 @@ static dist_status groups_try_open(struct disti_world *world, const struct disti
     return DIST_OK;
 }
 
-/* The ranks have agreed: the group is made and opened, or all are told why not. */
-static dist_status groups_open(struct disti_world *world, const struct disti_group_spec *spec,
-                               const char *backend_name, struct dist_group **group_p)
-{
-    const struct disti_party party = {
-        .group = (int32_t)spec->number, .ranks = spec->members, .count = spec->size};
-    dist_status status = groups_try_open(world, spec, backend_name, group_p);
-
-    if (status != DIST_OK && world->bootstrap.store)
-        disti_store_report(world->bootstrap.store, &party, status, dist_last_error());
-    return status;
-}
-
 /* A group of ranks[count] of the parent, which are turned into ranks of the world. */
 static dist_status groups_make(struct dist_group *parent, int *ranks, int count, bool no_memory,
                                const struct dist_group_options *options, int64_t until,
@@ -176,8 +163,14 @@ static dist_status groups_make(struct dist_group *parent, int *ranks, int count,
     for (int i = 0; i < count; i++)
         ranks[i] = parent->members[ranks[i]];
     status = disti_group_agree(parent, &spec, backend, &spec.number);
-    if (status == DIST_OK)
-        status = groups_open(parent->world, &spec, backend, group_p);
+    if (status == DIST_OK) {
+        const struct disti_party party = {
+            .group = (int32_t)spec.number, .ranks = spec.members, .count = spec.size};
+
+        status = groups_try_open(parent->world, &spec, backend, group_p);
+        if (status != DIST_OK && parent->world->bootstrap.store)
+            disti_store_report(parent->world->bootstrap.store, &party, status, dist_last_error());
+    }
     if (status == DIST_OK)
         disti_info("rank %d is rank %d of %d in group %u: backend %s", parent->world->rank,
                    (*group_p)->rank, count, spec.number, (*group_p)->backend->name);
@@ -219,15 +212,6 @@ static dist_status groups_make_now(struct dist_group *parent, const struct disti
     return status;
 }
 
-/* A listed rank, whose list is good but another argument is not. */
-static dist_status groups_decline(struct dist_group *parent, const struct disti_group_room *room,
-                                  int count, dist_status status)
-{
-    for (int i = 0; i < count; i++)
-        room->ranks[i] = parent->members[room->ranks[i]];
-    return disti_group_decline(parent, room->ranks, count, status);
-}
-
 dist_status dist_new_group(dist_group *parent, const int *ranks, int count,
                            const struct dist_group_options *given, dist_group **group_p)
 {
@@ -252,8 +236,11 @@ dist_status dist_new_group(dist_group *parent, const int *ranks, int count,
         goto out;
     memcpy(room.ranks, ranks, (size_t)count * sizeof(*ranks));
     status = disti_groups_check(parent, what, given, group_p, &options);
-    if (status != DIST_OK && mine)
-        status = groups_decline(parent, &room, count, status);
+    if (status != DIST_OK && mine) {
+        for (int i = 0; i < count; i++)
+            room.ranks[i] = parent->members[room.ranks[i]];
+        status = disti_group_decline(parent, room.ranks, count, status);
+    }
     if (status == DIST_OK && mine)
         status = groups_make_now(parent, &room, count, &options, group_p);
     else if (status == DIST_OK)

@@ -216,19 +216,6 @@ static dist_status shrink_confirm(struct dist_group *group, int timeout_ms)
                                   timeout_ms);
 }
 
-/* Not all have it: it ends without waiting for anybody. */
-static void shrink_undo(struct dist_group *group, dist_status status)
-{
-    char why[GROUP_TEXT];
-
-    disti_text(why, sizeof(why), "%s", dist_last_error());
-    disti_group_enter(group);
-    disti_group_break(group, status, why);
-    disti_group_exit(group);
-    dist_destroy_process_group(group);
-    disti_fail(status, "%s", why);
-}
-
 static dist_status shrink_try(struct dist_group *group, const int *ranks, int count,
                               const struct dist_group_options *options, int64_t until,
                               dist_group **group_p)
@@ -241,8 +228,16 @@ static dist_status shrink_try(struct dist_group *group, const int *ranks, int co
     status = shrink_confirm(made, disti_left_ms(until));
     if (status == DIST_OK)
         *group_p = made;
-    else
-        shrink_undo(made, status);
+    else {
+        char why[GROUP_TEXT];
+
+        disti_text(why, sizeof(why), "%s", dist_last_error());
+        disti_group_enter(made);
+        disti_group_break(made, status, why);
+        disti_group_exit(made);
+        dist_destroy_process_group(made);
+        disti_fail(status, "%s", why);
+    }
     return status;
 }
 
@@ -474,21 +469,6 @@ static dist_status agree_new_number(struct disti_world *world, uint32_t *number_
     return status;
 }
 
-/* Rank i of the group to be has other settings than this one has. */
-static dist_status agree_choices_differ(const struct disti_world *world,
-                                        const struct disti_group_spec *spec, int i)
-{
-    char text[DISTI_WORLD_CHOICE];
-
-    disti_world_choice(world, text);
-    return disti_fail(DIST_ERR_MISMATCH,
-                      "new group: world rank %d has the settings \"%s\", but rank %d (world rank "
-                      "%d, host %s) has others, as some have changed since the ranks joined: give "
-                      "all ranks the same " DISTI_WORLD_CHOICES,
-                      world->rank, text, i, spec->members[i],
-                      world->peers[spec->members[i]].locality.host);
-}
-
 /* All see the same offers. Where they do not agree, each rank fails, and says how it sees it. */
 static dist_status agree_compare(const struct disti_world *world,
                                  const struct disti_group_spec *spec,
@@ -512,8 +492,18 @@ static dist_status agree_compare(const struct disti_world *world,
                 offers[0].backend);
     }
     for (int i = 0; i < spec->size; i++) {
-        if (offers[i].choice != mine->choice)
-            return agree_choices_differ(world, spec, i);
+        if (offers[i].choice != mine->choice) {
+            char text[DISTI_WORLD_CHOICE];
+
+            disti_world_choice(world, text);
+            return disti_fail(
+                DIST_ERR_MISMATCH,
+                "new group: world rank %d has the settings \"%s\", but rank %d (world rank "
+                "%d, host %s) has others, as some have changed since the ranks joined: give "
+                "all ranks the same " DISTI_WORLD_CHOICES,
+                world->rank, text, i, spec->members[i],
+                world->peers[spec->members[i]].locality.host);
+        }
     }
     return DIST_OK;
 }

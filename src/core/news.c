@@ -272,14 +272,6 @@ static void news_hear(void *arg, int sender, dist_status status, int of, const c
     pthread_mutex_unlock(&world->lock);
 }
 
-/* Sets to[] for the ranks that cannot see the process of the lost rank. */
-static void news_choose(const struct disti_world *world, int lost, bool *to)
-{
-    for (int r = 0; r < world->size; r++)
-        to[r] = r != world->rank && r != lost && !news_knows(world, r) &&
-                !disti_world_sees_process(world, r, lost);
-}
-
 /* Returns the next rank whose end is to be told, and sets to[]. -1: none. */
 static int news_next_untold(struct disti_world *world, bool *to)
 {
@@ -293,26 +285,19 @@ static int news_next_untold(struct disti_world *world, bool *to)
     if (gone) {
         gone->untold = false;
         rank = gone->notice.rank;
-        news_choose(world, rank, to);
+        for (int r = 0; r < world->size; r++)
+            to[r] = r != world->rank && r != rank && !news_knows(world, r) &&
+                    !disti_world_sees_process(world, r, rank);
     }
     pthread_mutex_unlock(&world->lock);
     return rank;
 }
 
-static void news_tell(struct disti_world *world)
-{
-    bool *to = calloc((size_t)world->size, sizeof(*to));
-    int lost;
-
-    while (to && (lost = news_next_untold(world, to)) >= 0)
-        disti_endpoints_tell(world->bootstrap.job, world->rank, DISTI_ENDPOINT_LOST, lost, NULL,
-                             to);
-    free(to);
-}
-
 bool disti_news_listen(struct disti_world *world)
 {
     struct disti_store *store = world->bootstrap.store;
+    bool *to;
+    int lost;
 
     if (!store || !disti_store_is_lost(store))
         return false;
@@ -326,7 +311,11 @@ bool disti_news_listen(struct disti_world *world)
     pthread_mutex_lock(&world->lock);
     news_distribute(world);
     pthread_mutex_unlock(&world->lock);
-    news_tell(world);
+    to = calloc((size_t)world->size, sizeof(*to));
+    while (to && (lost = news_next_untold(world, to)) >= 0)
+        disti_endpoints_tell(world->bootstrap.job, world->rank, DISTI_ENDPOINT_LOST, lost, NULL,
+                             to);
+    free(to);
     return true;
 }
 
