@@ -11,20 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Those of `came` first, the others as they were. */
-static void ddp_order_by(struct dist_ddp *ddp, const int *came, int came_count)
-{
-    int at = came_count;
-
-    for (int i = 0; i < came_count; i++)
-        ddp->parameters[came[i]].ready = true;
-    for (int i = 0; i < ddp->gradients; i++)
-        if (!ddp->parameters[ddp->order[i]].ready)
-            ddp->came[at++] = ddp->order[i];
-    for (int i = 0; i < ddp->count; i++)
-        ddp->parameters[i].ready = false;
-}
-
 static dist_status ddp_buckets_make(struct dist_ddp *ddp);
 
 static void ddp_buckets_free(struct dist_ddp *ddp);
@@ -32,8 +18,15 @@ static void ddp_buckets_free(struct dist_ddp *ddp);
 dist_status disti_ddp_decide_order(struct dist_ddp *ddp)
 {
     dist_status status;
+    int at = ddp->came_count;
 
-    ddp_order_by(ddp, ddp->came, ddp->came_count);
+    for (int i = 0; i < ddp->came_count; i++)
+        ddp->parameters[ddp->came[i]].ready = true;
+    for (int i = 0; i < ddp->gradients; i++)
+        if (!ddp->parameters[ddp->order[i]].ready)
+            ddp->came[at++] = ddp->order[i];
+    for (int i = 0; i < ddp->count; i++)
+        ddp->parameters[i].ready = false;
     ddp->came_count = -1;
     status = dist_broadcast(ddp->stages[0], ddp->came, (size_t)ddp->gradients, DIST_INT32, 0);
     if (status != DIST_OK ||
@@ -206,17 +199,6 @@ static int place_compare(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* Any two may come one after the other, and in either order, once the order is that of a step. */
-static void place_join(const struct dist_ddp *ddp, struct ddp_parameter *const *sorted)
-{
-    for (int i = 0; i < ddp->gradients; i++) {
-        const bool joined =
-            i + 1 < ddp->gradients && place_end(ddp, sorted[i]) == place_begin(sorted[i + 1]);
-
-        sorted[i]->next = joined ? (int)(sorted[i + 1] - ddp->parameters) : -1;
-    }
-}
-
 /* All gradients, by address. */
 static dist_status place_check(struct dist_ddp *ddp, struct ddp_parameter **sorted)
 {
@@ -234,7 +216,12 @@ static dist_status place_check(struct dist_ddp *ddp, struct ddp_parameter **sort
                               "dist_ddp_create: the gradients of %s and %s share memory: list what "
                               "they share once",
                               sorted[i - 1]->name, sorted[i]->name);
-    place_join(ddp, sorted);
+    for (int i = 0; i < ddp->gradients; i++) {
+        const bool joined =
+            i + 1 < ddp->gradients && place_end(ddp, sorted[i]) == place_begin(sorted[i + 1]);
+
+        sorted[i]->next = joined ? (int)(sorted[i + 1] - ddp->parameters) : -1;
+    }
     return DIST_OK;
 }
 
@@ -576,19 +563,6 @@ static dist_status ddp_release(struct dist_ddp *ddp)
     return status;
 }
 
-/* The last error stays what it was. */
-static void ddp_give_up(struct dist_ddp *ddp, dist_status status)
-{
-    char text[1024];
-
-    disti_text(text, sizeof(text), "%s", dist_last_error());
-    if (ddp->stage_count > 0)
-        disti_ddp_fail(ddp, status);
-    ddp_release(ddp);
-    free(ddp);
-    disti_fail_unlogged(text);
-}
-
 /*
  * The first group is made before the ranks compare their lists: a rank whose arguments are wrong
  * need not wait to say so.
@@ -621,19 +595,17 @@ dist_status dist_ddp_create(dist_group *group, const struct dist_ddp_parameter *
     status = status == DIST_OK ? ddp_create(ddp, group) : dist_decline_dup_group(group, status);
     if (status == DIST_OK)
         *ddp_p = ddp;
-    else
-        ddp_give_up(ddp, status);
+    else {
+        char text[1024];
+
+        disti_text(text, sizeof(text), "%s", dist_last_error());
+        if (ddp->stage_count > 0)
+            disti_ddp_fail(ddp, status);
+        ddp_release(ddp);
+        free(ddp);
+        disti_fail_unlogged(text);
+    }
     return status;
-}
-
-static void ddp_part(struct dist_ddp *ddp)
-{
-    dist_status status = DIST_ERR_ABORTED;
-
-    if (ddp->failed == DIST_OK && !disti_ddp_is_in_step(ddp))
-        status = disti_ddp_leave(ddp->stages[0]);
-    if (status != DIST_OK)
-        disti_ddp_fail(ddp, status);
 }
 
 dist_status dist_ddp_destroy(dist_ddp *ddp)
@@ -644,7 +616,11 @@ dist_status dist_ddp_destroy(dist_ddp *ddp)
         return DIST_OK;
     if (ddp->destroyed)
         return disti_ddp_check(ddp, "dist_ddp_destroy");
-    ddp_part(ddp);
+    status = DIST_ERR_ABORTED;
+    if (ddp->failed == DIST_OK && !disti_ddp_is_in_step(ddp))
+        status = disti_ddp_leave(ddp->stages[0]);
+    if (status != DIST_OK)
+        disti_ddp_fail(ddp, status);
     status = ddp_release(ddp);
     *ddp = (struct dist_ddp){.destroyed = true};
     disti_ddp_keep_destroyed(ddp);

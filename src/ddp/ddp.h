@@ -95,7 +95,7 @@ struct ddp_parameter {
 enum ddp_state { DDP_FILLING, DDP_MOVING, DDP_REDUCED };
 
 struct ddp_bucket {
-    enum ddp_state state; /* ddp_bucket_next and ddp_bucket_refill change it */
+    enum ddp_state state; /* ddp_bucket_next and ddp_begin change it */
     int stage;            /* of the work that moves it */
     dist_work *work;
     int first, count;     /* its gradients in ddp->order */

@@ -53,12 +53,6 @@ static void half_close(struct dist_ddp *ddp, struct ddp_bucket *bucket)
     dist_free(NULL, bucket->wire);
 }
 
-/* Divided before they are added up, so that a sum stays finite where the mean does. */
-static float half_factor(const struct dist_ddp *ddp)
-{
-    return ddp->options.sum ? 1.0f : 1.0f / (float)ddp->world;
-}
-
 static void half_to_float16(uint16_t *to, const float *from, size_t count, float factor)
 {
     for (size_t i = 0; i < count; i++)
@@ -91,9 +85,10 @@ static void half_encode(const struct dist_ddp *ddp, const struct ddp_bucket *buc
     float *run;
     const disti_environment saved = disti_environment_enter();
 
+    /* Divided before they are added up, so that a sum stays finite where the mean does. */
     for (size_t count; (count = pieces_next(&pieces, SIZE_MAX, &run)) > 0; to += count)
-        (dtype == DIST_FLOAT16 ? half_to_float16 : half_to_bfloat16)(to, run, count,
-                                                                     half_factor(ddp));
+        (dtype == DIST_FLOAT16 ? half_to_float16 : half_to_bfloat16)(
+            to, run, count, ddp->options.sum ? 1.0f : 1.0f / (float)ddp->world);
     disti_environment_leave(saved);
 }
 
