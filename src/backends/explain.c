@@ -208,31 +208,6 @@ static int explain_rows(const struct explain *explain, dist_collective collectiv
     return count;
 }
 
-static void explain_costs(const struct explain *explain, char *text, size_t size)
-{
-    const struct disti_cost *cost = &explain->tuning.cost;
-    int far = explain->topology->nodes > 1 ? DISTI_OTHER_NODE : DISTI_SAME_NODE;
-
-    snprintf(text, size,
-             "%s%s: %.2f us and %.2f GB/s between ranks%s, copies %.2f GB/s, reductions %.2f GB/s",
-             explain->tuning.source,
-             explain->effort ? " (dist_info tune, or a first job, measures them)" : "",
-             cost->links[far].latency_s * 1e6, cost->links[far].bytes_per_second * 1e-9,
-             far == DISTI_OTHER_NODE ? " of two machines" : "", cost->copy_bytes_per_second * 1e-9,
-             cost->reduce_bytes_per_second * 1e-9);
-}
-
-static void explain_answer(const struct explain *explain, const struct disti_chosen *chosen,
-                           int count, struct dist_explanation *explanation_p)
-{
-    explanation_p->ranks = explain->topology->ranks;
-    explanation_p->nodes = explain->topology->nodes;
-    explanation_p->candidates = count + (explain->in_memory != NULL);
-    snprintf(explanation_p->reason, sizeof(explanation_p->reason), "%s",
-             explain->in_memory ? EXPLAIN_MEMORY_REASON : disti_reason_string(chosen->reason));
-    explain_costs(explain, explanation_p->costs, sizeof(explanation_p->costs));
-}
-
 /* The memory first, if it is that, then the algorithms. */
 static void explain_write(const struct explain *explain, const struct disti_chosen *chosen,
                           const struct disti_candidate *rows, int count, int room,
@@ -266,6 +241,8 @@ dist_status dist_explain(const struct dist_question *question, struct dist_candi
     size_t bytes;
     int count;
     dist_status status = explain_check(question, candidates, room, explanation_p);
+    const struct disti_cost *cost;
+    int far;
 
     if (status == DIST_OK)
         status = explain_open(question, &explain);
@@ -278,7 +255,20 @@ dist_status dist_explain(const struct dist_question *question, struct dist_candi
     if (status != DIST_OK)
         goto out;
     count = explain_rows(&explain, question->collective, bytes, &chosen, rows);
-    explain_answer(&explain, &chosen, count, explanation_p);
+    explanation_p->ranks = explain.topology->ranks;
+    explanation_p->nodes = explain.topology->nodes;
+    explanation_p->candidates = count + (explain.in_memory != NULL);
+    snprintf(explanation_p->reason, sizeof(explanation_p->reason), "%s",
+             explain.in_memory ? EXPLAIN_MEMORY_REASON : disti_reason_string(chosen.reason));
+    cost = &explain.tuning.cost;
+    far = explain.topology->nodes > 1 ? DISTI_OTHER_NODE : DISTI_SAME_NODE;
+    snprintf(explanation_p->costs, sizeof(explanation_p->costs),
+             "%s%s: %.2f us and %.2f GB/s between ranks%s, copies %.2f GB/s, reductions %.2f GB/s",
+             explain.tuning.source,
+             explain.effort ? " (dist_info tune, or a first job, measures them)" : "",
+             cost->links[far].latency_s * 1e6, cost->links[far].bytes_per_second * 1e-9,
+             far == DISTI_OTHER_NODE ? " of two machines" : "", cost->copy_bytes_per_second * 1e-9,
+             cost->reduce_bytes_per_second * 1e-9);
     explain_write(&explain, &chosen, rows, count, room, candidates);
 out:
     disti_topology_free(explain.topology);

@@ -235,42 +235,33 @@ static void list_find(const char *name, struct list_finding *finding_p)
                       disti_transport_reason(name, &transport, reason, LIST_REASON) == DIST_OK;
 }
 
-static void list_probe_backend(struct list *list, const char *name)
-{
-    struct list_finding finding;
-
-    list_find(name, &finding);
-    if (!finding.none)
-        list_add(list, "backend %s %s %s\n", name, finding.usable ? "yes" : "no", finding.text);
-}
-
-/* Silent where there is no module of that name, or none that brings such a transport. */
-static void list_probe_transport(struct list *list, const char *name)
-{
-    const struct dist_transport *transport = NULL;
-    char reason[LIST_REASON];
-    bool usable;
-
-    if (disti_transport_reason(name, &transport, reason, sizeof(reason)) != DIST_OK)
-        return;
-    usable =
-        !transport->probe || disti_probe(transport->probe, name, reason, sizeof(reason)) == DIST_OK;
-    list_add(list, "transport %s %s %s\n", name, usable ? "yes" : "no",
-             !usable              ? reason
-             : transport->summary ? transport->summary
-                                  : "");
-}
-
 size_t disti_probe_here(const char *name, char *text, size_t size)
 {
     struct list list = list_begin(text, size);
     bool transport_only = false;
+    const struct dist_transport *transport;
+    char reason[LIST_REASON];
+    bool usable;
 
     for (int i = 0; disti_built_in_transport(i); i++)
         transport_only = transport_only || strcmp(disti_built_in_transport(i)->name, name) == 0;
-    if (!transport_only)
-        list_probe_backend(&list, name);
-    list_probe_transport(&list, name);
+    if (!transport_only) {
+        struct list_finding finding;
+
+        list_find(name, &finding);
+        if (!finding.none)
+            list_add(&list, "backend %s %s %s\n", name, finding.usable ? "yes" : "no",
+                     finding.text);
+    }
+    transport = NULL;
+    if (disti_transport_reason(name, &transport, reason, sizeof(reason)) == DIST_OK) {
+        usable = !transport->probe ||
+                 disti_probe(transport->probe, name, reason, sizeof(reason)) == DIST_OK;
+        list_add(&list, "transport %s %s %s\n", name, usable ? "yes" : "no",
+                 !usable              ? reason
+                 : transport->summary ? transport->summary
+                                      : "");
+    }
     return list.used;
 }
 
@@ -371,13 +362,6 @@ size_t dist_list_names(char *buffer, size_t size)
 
 /* ---- variables ---- */
 
-/* A variable of the library's own that is set to something that a job would refuse. */
-static void list_add_wrong(struct list *list, const char *name)
-{
-    if (disti_setting_check(name) != DIST_OK)
-        list_add(list, "wrong\t%s\t\t%s\n", name, dist_last_error());
-}
-
 size_t dist_list_variables(char *buffer, size_t size)
 {
     struct list list = list_begin(buffer, size);
@@ -399,8 +383,10 @@ size_t dist_list_variables(char *buffer, size_t size)
         }
     }
     disti_text(before, sizeof(before), "%s", dist_last_error());
-    for (size_t i = 0; i < disti_variable_count; i++)
-        list_add_wrong(&list, disti_variables[i].name);
+    for (size_t i = 0; i < disti_variable_count; i++) {
+        if (disti_setting_check(disti_variables[i].name) != DIST_OK)
+            list_add(&list, "wrong\t%s\t\t%s\n", disti_variables[i].name, dist_last_error());
+    }
     dist_set_last_error(DIST_OK, before);
     return list.used;
 }

@@ -80,18 +80,13 @@ static bool native_is_wrong(const struct dist_call *call)
            (compares && (wide_unsigned || native_is_float(call->dtype)));
 }
 
-/* MPI adds in whatever order it likes. */
-static bool native_depends_on_order(const struct dist_call *call)
-{
-    return native_is_float(call->dtype) &&
-           (call->op == DIST_SUM || call->op == DIST_AVG || call->op == DIST_PROD);
-}
-
 static bool native_can_reduce(const struct disti_native *native, const struct dist_call *call)
 {
     return native_type(call->dtype) != MPI_DATATYPE_NULL &&
            native_op(call->op, call->dtype) != MPI_OP_NULL && !native_is_wrong(call) &&
-           !(native->reproducible && native_depends_on_order(call));
+           !(native->reproducible && /* MPI adds in whatever order it likes */
+             native_is_float(call->dtype) &&
+             (call->op == DIST_SUM || call->op == DIST_AVG || call->op == DIST_PROD));
 }
 
 /*
@@ -223,22 +218,7 @@ static void native_average(const struct disti_native *native, const struct dist_
     disti_environment_leave(saved);
 }
 
-static bool native_reduces(dist_collective collective)
-{
-    return collective == DIST_COLL_ALL_REDUCE || collective == DIST_COLL_REDUCE ||
-           collective == DIST_COLL_REDUCE_SCATTER || collective == DIST_COLL_REDUCE_SCATTER_V;
-}
-
 static void native_unstage(const struct disti_native *native, const struct disti_native_call *c);
-
-static void native_end(const struct disti_native *native, struct disti_native_call *c)
-{
-    native_unstage(native, c);
-    if (native_reduces(c->call.collective) && c->call.op == DIST_AVG)
-        native_average(native, &c->call);
-    c->ticket->status = DIST_OK;
-    native_free(c);
-}
 
 /* 1: MPI has done it, 0: not yet, negative: it has failed. */
 static int native_test(const struct disti_native *native, struct disti_native_call *c)
@@ -271,7 +251,14 @@ int disti_native_progress(struct disti_native *native)
             continue;
         }
         *at = c->next;
-        native_end(native, c);
+        native_unstage(native, c);
+        if ((c->call.collective == DIST_COLL_ALL_REDUCE || c->call.collective == DIST_COLL_REDUCE ||
+             c->call.collective == DIST_COLL_REDUCE_SCATTER ||
+             c->call.collective == DIST_COLL_REDUCE_SCATTER_V) &&
+            c->call.op == DIST_AVG)
+            native_average(native, &c->call);
+        c->ticket->status = DIST_OK;
+        native_free(c);
         moved++;
     }
     return moved;

@@ -53,25 +53,6 @@ struct survey {
     size_t size; /* bytes an element */
 };
 
-/* The blocks of a v-form, packed. */
-static dist_status survey_blocks(const struct survey *a, struct disti_nccl_side *side)
-{
-    size_t offset = 0;
-
-    side->offsets = calloc((size_t)a->nccl->ranks, sizeof(*side->offsets));
-    if (!side->offsets)
-        return disti_nccl_no_memory(a->nccl);
-    for (int r = 0, used = 0; r < a->nccl->ranks; r++) {
-        side->offsets[r] = offset;
-        offset += a->counts[r];
-        if (a->counts[r])
-            side->pieces[used++] = (struct disti_nccl_piece){a->base + a->offsets[r] * a->size,
-                                                             a->counts[r] * a->size};
-    }
-    side->bytes = offset * a->size;
-    return DIST_OK;
-}
-
 static dist_status survey_side(const struct survey *a, enum survey_kind kind,
                                struct disti_nccl_side *side)
 {
@@ -83,8 +64,22 @@ static dist_status survey_side(const struct survey *a, enum survey_kind kind,
         calloc(kind == SURVEY_BLOCKS ? (size_t)a->nccl->ranks : 1, sizeof(*side->pieces));
     if (!side->pieces)
         return disti_nccl_no_memory(a->nccl);
-    if (kind == SURVEY_BLOCKS)
-        return survey_blocks(a, side);
+    if (kind == SURVEY_BLOCKS) {
+        size_t offset = 0;
+
+        side->offsets = calloc((size_t)a->nccl->ranks, sizeof(*side->offsets));
+        if (!side->offsets)
+            return disti_nccl_no_memory(a->nccl);
+        for (int r = 0, used = 0; r < a->nccl->ranks; r++) {
+            side->offsets[r] = offset;
+            offset += a->counts[r];
+            if (a->counts[r])
+                side->pieces[used++] = (struct disti_nccl_piece){a->base + a->offsets[r] * a->size,
+                                                                 a->counts[r] * a->size};
+        }
+        side->bytes = offset * a->size;
+        return DIST_OK;
+    }
     if (kind == SURVEY_ALL)
         count *= (size_t)a->nccl->ranks;
     else if (kind == SURVEY_OWN)
@@ -261,16 +256,6 @@ static dist_status self_send(struct disti_nccl_state *nccl, struct disti_nccl_ca
     return status;
 }
 
-/* With a receive that waits on a stream there is no going back to it. */
-static dist_status self_refuse(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
-{
-    disti_nccl_call_free(nccl, c);
-    return nccl->host->fail(DIST_ERR_INVALID_ARGUMENT,
-                            "rank %d receives from itself on a stream before it has sent: send "
-                            "first, or use dist_irecv",
-                            nccl->rank);
-}
-
 /* A send or receive whose peer is this rank. Owns c. */
 static dist_status nccl_self(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
 {
@@ -288,8 +273,13 @@ static dist_status nccl_self(struct disti_nccl_state *nccl, struct disti_nccl_ca
         disti_nccl_call_free(nccl, c);
         return status;
     }
-    if ((c->call.waits && c->stream == c->call.stream && !nccl->batch) || c->captured)
-        return self_refuse(nccl, c);
+    if ((c->call.waits && c->stream == c->call.stream && !nccl->batch) || c->captured) {
+        disti_nccl_call_free(nccl, c);
+        return nccl->host->fail(DIST_ERR_INVALID_ARGUMENT,
+                                "rank %d receives from itself on a stream before it has sent: send "
+                                "first, or use dist_irecv",
+                                nccl->rank);
+    }
     nccl_queue_add(&nccl->parcels, c);
     return DIST_OK;
 }
@@ -507,13 +497,6 @@ void disti_nccl_call_free(struct disti_nccl_state *nccl, struct disti_nccl_call 
     free(c);
 }
 
-/* Nothing is to be moved, and every rank concerned knows that. */
-static bool post_is_empty(const struct dist_call *call)
-{
-    return call->count == 0 && call->collective != DIST_COLL_BARRIER &&
-           !disti_collective_uneven(call->collective);
-}
-
 /* The call is on its stream: its ticket ends with what is there now, or at once if it is captured.
  */
 /* ---- after NCCL has it ---- */
@@ -537,9 +520,10 @@ static dist_status nccl_mark(struct disti_nccl_state *nccl, struct disti_nccl_ca
     return error ? disti_nccl_driver_fail(nccl, error, "mark the end of a call") : DIST_OK;
 }
 
-static dist_status post_mark_all(struct disti_nccl_state *nccl, struct disti_nccl_call *calls)
+/* Hands calls to NCCL as one group. Frees them if that fails: the core then ends the group. */
+static dist_status post_start(struct disti_nccl_state *nccl, struct disti_nccl_call *calls)
 {
-    dist_status status = DIST_OK;
+    dist_status status = nccl_issue(nccl, calls);
 
     while (calls) {
         struct disti_nccl_call *c = calls;
@@ -549,22 +533,6 @@ static dist_status post_mark_all(struct disti_nccl_state *nccl, struct disti_ncc
             status = nccl_mark(nccl, c);
         else
             disti_nccl_call_free(nccl, c);
-    }
-    return status;
-}
-
-/* Hands calls to NCCL as one group. Frees them if that fails: the core then ends the group. */
-static dist_status post_start(struct disti_nccl_state *nccl, struct disti_nccl_call *calls)
-{
-    dist_status status = nccl_issue(nccl, calls);
-
-    if (status == DIST_OK)
-        return post_mark_all(nccl, calls);
-    while (calls) {
-        struct disti_nccl_call *c = calls;
-
-        calls = c->next;
-        disti_nccl_call_free(nccl, c);
     }
     return status;
 }
@@ -595,29 +563,6 @@ static dist_status nccl_flush(struct disti_nccl_state *nccl)
     if (captured && status == DIST_OK)
         status = post_start(nccl, captured);
     return status;
-}
-
-/* Sends and receives may wait for more of their kind; a stream that is captured ends unseen. */
-static bool post_can_wait(const struct disti_nccl_state *nccl, const struct disti_nccl_call *c)
-{
-    return nccl->batch ||
-           (disti_collective_pair(c->call.collective) && !c->call.waits && !c->captured);
-}
-
-static dist_status post_enqueue(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
-{
-    dist_status status = DIST_OK;
-
-    /* Pairs join what is held; a collective comes after it. */
-    if (!nccl->batch && !disti_collective_pair(c->call.collective))
-        status = nccl_flush(nccl);
-    if (status != DIST_OK) {
-        disti_nccl_call_free(nccl, c);
-        return status;
-    }
-    nccl_queue_add(&nccl->held, c);
-    nccl->quiet_ns = disti_now_ns() + POST_QUIET_NS;
-    return post_can_wait(nccl, c) ? DIST_OK : nccl_flush(nccl);
 }
 
 /* ---- posting ---- */
@@ -661,7 +606,19 @@ static dist_status post_call(struct disti_nccl_state *nccl, struct disti_nccl_ca
     }
     if (disti_collective_pair(c->call.collective) && c->call.root == nccl->rank)
         return nccl_self(nccl, c);
-    return post_enqueue(nccl, c);
+    /* Pairs join what is held; a collective comes after it. */
+    if (!nccl->batch && !disti_collective_pair(c->call.collective))
+        status = nccl_flush(nccl);
+    if (status != DIST_OK) {
+        disti_nccl_call_free(nccl, c);
+        return status;
+    }
+    nccl_queue_add(&nccl->held, c);
+    nccl->quiet_ns = disti_now_ns() + POST_QUIET_NS;
+    return nccl->batch ||
+                   (disti_collective_pair(c->call.collective) && !c->call.waits && !c->captured)
+               ? DIST_OK
+               : nccl_flush(nccl);
 }
 
 dist_status disti_nccl_post(void *state, const struct dist_call *call, struct dist_ticket *ticket)
@@ -674,7 +631,8 @@ dist_status disti_nccl_post(void *state, const struct dist_call *call, struct di
     /* Where it comes from is known, and on a stream nobody waits for the end to read it. */
     if (call->collective == DIST_COLL_RECV)
         *call->source = call->root;
-    if (post_is_empty(call)) {
+    if (call->count == 0 && call->collective != DIST_COLL_BARRIER &&
+        !disti_collective_uneven(call->collective)) {
         ticket->status = DIST_OK;
         return DIST_OK;
     }
