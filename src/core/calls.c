@@ -224,7 +224,15 @@ static dist_status calls_measure(const struct calls_check *check, size_t count,
     return DIST_OK;
 }
 
-static size_t call_own_count(const dist_group *group, const struct dist_call *call);
+/* What this rank gives or gets as one block, where arrays say it. */
+static size_t call_own_count(const dist_group *group, const struct dist_call *call)
+{
+    if (call->collective == DIST_COLL_ALL_GATHER_V)
+        return call->out_counts[group->rank];
+    if (call->collective == DIST_COLL_REDUCE_SCATTER_V)
+        return call->in_counts[group->rank];
+    return call->count;
+}
 
 /* `list`: the name of the counts that a v-form has there. */
 static dist_status calls_check_buffer(const struct calls_check *check, const char *side,
@@ -246,16 +254,6 @@ static dist_status calls_check_buffer(const struct calls_check *check, const cha
                           "address space: pass the address of a buffer of that size",
                           check->group->rank, check->name, side, memory, extent->bytes);
     return DIST_OK;
-}
-
-/* What this rank gives or gets as one block, where arrays say it. */
-static size_t call_own_count(const dist_group *group, const struct dist_call *call)
-{
-    if (call->collective == DIST_COLL_ALL_GATHER_V)
-        return call->out_counts[group->rank];
-    if (call->collective == DIST_COLL_REDUCE_SCATTER_V)
-        return call->in_counts[group->rank];
-    return call->count;
 }
 
 /* Where the one of in and out that is smaller lies in the other when that is in place. */

@@ -215,7 +215,13 @@ static int others_arm_all(struct dist_group **groups, struct pollfd *polls, int 
     return armed;
 }
 
-static void drive_poll_fds(struct pollfd *polls, int count, int64_t ns);
+/* Sleeps until a descriptor is readable, at most ns. */
+static void drive_poll_fds(struct pollfd *polls, int count, int64_t ns)
+{
+    const struct timespec time = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+
+    ppoll(polls, (nfds_t)count, ns == INT64_MAX ? NULL : &time, NULL);
+}
 
 /*
  * Sleeps at most ns until one of polls[0 .. count) is readable, or one of these groups has news;
@@ -322,14 +328,6 @@ void disti_drive_wake(struct dist_group *group)
     disti_drive_disarm(group);
     disti_endpoints_release(); /* the driver may have watched for others */
     disti_doorbell_ring(group->drive.wake_fd);
-}
-
-/* Sleeps until a descriptor is readable, at most ns. */
-static void drive_poll_fds(struct pollfd *polls, int count, int64_t ns)
-{
-    const struct timespec time = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
-
-    ppoll(polls, (nfds_t)count, ns == INT64_MAX ? NULL : &time, NULL);
 }
 
 /* Groups share descriptors: each is slept on once. */

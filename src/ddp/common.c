@@ -62,7 +62,8 @@ dist_status disti_ddp_agree(dist_group *group, const char *call, dist_status sta
         char text[1024];
 
         /* The other ranks learn that this rank has failed. The last error stays what it was. */
-        all = (struct common_words){.failed = (uint64_t)(dist_get_world_size(group) - dist_get_rank(group))};
+        all = (struct common_words){
+            .failed = (uint64_t)(dist_get_world_size(group) - dist_get_rank(group))};
         disti_text(text, sizeof(text), "%s", dist_last_error());
         common_gather(group, &all.failed, COMMON_WORDS);
         disti_fail_unlogged(text);

@@ -13,7 +13,18 @@
 
 static dist_status ddp_buckets_make(struct dist_ddp *ddp);
 
-static void ddp_buckets_free(struct dist_ddp *ddp);
+static void ddp_buckets_free(struct dist_ddp *ddp)
+{
+    for (int i = 0; i < ddp->bucket_count; i++) {
+        struct ddp_bucket *bucket = &ddp->buckets[i];
+
+        if (ddp->wire->close)
+            ddp->wire->close(ddp, bucket);
+        free((void *)bucket->shape.pieces);
+        free((void *)bucket->shape.counts);
+    }
+    ddp->bucket_count = 0;
+}
 
 dist_status disti_ddp_decide_order(struct dist_ddp *ddp)
 {
@@ -124,19 +135,6 @@ static dist_status ddp_buckets_make(struct dist_ddp *ddp)
         status = ddp_bucket_shape(ddp, &ddp->buckets[i]);
     ddp->stats.buckets = ddp->bucket_count;
     return status;
-}
-
-static void ddp_buckets_free(struct dist_ddp *ddp)
-{
-    for (int i = 0; i < ddp->bucket_count; i++) {
-        struct ddp_bucket *bucket = &ddp->buckets[i];
-
-        if (ddp->wire->close)
-            ddp->wire->close(ddp, bucket);
-        free((void *)bucket->shape.pieces);
-        free((void *)bucket->shape.counts);
-    }
-    ddp->bucket_count = 0;
 }
 
 /* Where each gradient is. */

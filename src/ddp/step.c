@@ -248,7 +248,10 @@ static dist_status ddp_check_step(const struct dist_ddp *ddp, const char *call)
     return status;
 }
 
-static const char *ddp_name(const struct dist_ddp *ddp, int i);
+static const char *ddp_name(const struct dist_ddp *ddp, int i)
+{
+    return ddp->parameters[i].name;
+}
 
 dist_status dist_ddp_ready(dist_ddp *ddp, int index)
 {
@@ -282,7 +285,11 @@ dist_status dist_ddp_ready(dist_ddp *ddp, int index)
     return status == DIST_OK ? DIST_OK : disti_ddp_fail(ddp, status);
 }
 
-static void ddp_clear(struct ddp_parameter *parameter, dist_dtype dtype);
+/* Zeroes what bucket has of this rank's gradients that were left out. Host memory. */
+static void ddp_clear(struct ddp_parameter *parameter, dist_dtype dtype)
+{
+    memset(parameter->gradient, 0, parameter->count * dist_dtype_size(dtype));
+}
 
 /* Gradients left out are zero; those of earlier, local steps are there already. */
 static dist_status ddp_fill(struct dist_ddp *ddp)
@@ -407,11 +414,6 @@ dist_status dist_ddp_finish(dist_ddp *ddp)
 /* "'conv1.bias'" of parameter i, for messages. */
 /* What a program asks and sets between steps, and how it all fails. */
 
-static const char *ddp_name(const struct dist_ddp *ddp, int i)
-{
-    return ddp->parameters[i].name;
-}
-
 dist_status disti_ddp_fail(struct dist_ddp *ddp, dist_status status)
 {
     char text[1024];
@@ -486,12 +488,6 @@ dist_status dist_ddp_set_sync(dist_ddp *ddp, bool sync)
                           "dist_ddp_set_sync: a step is under way: call dist_ddp_finish before");
     ddp->local = !sync;
     return DIST_OK;
-}
-
-/* Zeroes what bucket has of this rank's gradients that were left out. Host memory. */
-static void ddp_clear(struct ddp_parameter *parameter, dist_dtype dtype)
-{
-    memset(parameter->gradient, 0, parameter->count * dist_dtype_size(dtype));
 }
 
 dist_status dist_ddp_zero_gradients(dist_ddp *ddp)

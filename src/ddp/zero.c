@@ -485,7 +485,13 @@ dist_status dist_zero_create(dist_group *group, const struct dist_zero_parameter
     return DIST_OK;
 }
 
-static bool zero_is_in_step(const struct dist_zero *zero);
+static bool zero_is_in_step(const struct dist_zero *zero)
+{
+    for (int i = 0; i < zero->count; i++)
+        if (zero->parameters[i].ready)
+            return true;
+    return false;
+}
 
 dist_status dist_zero_destroy(dist_zero *zero)
 {
@@ -534,14 +540,6 @@ dist_status disti_zero_check(const struct dist_zero *zero, const char *call)
                           "rank %d: %s: the dist_zero ended with an earlier error (%s): destroy it",
                           zero->rank, call, dist_status_string(zero->failed));
     return DIST_OK;
-}
-
-static bool zero_is_in_step(const struct dist_zero *zero)
-{
-    for (int i = 0; i < zero->count; i++)
-        if (zero->parameters[i].ready)
-            return true;
-    return false;
 }
 
 /* The same, and that no step is under way. */

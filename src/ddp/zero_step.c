@@ -83,7 +83,14 @@ static dist_status machine_update(struct dist_zero *zero, const struct zero_bloc
     return zero_update(zero, block, machine_reduce(zero, block));
 }
 
-static void zero_square(struct dist_zero *zero, const float *gradients, size_t count);
+static void zero_square(struct dist_zero *zero, const float *gradients, size_t count)
+{
+    const double squares = disti_squares_f32(gradients, count);
+    const disti_environment saved = disti_environment_enter();
+
+    zero->squares += squares;
+    disti_environment_leave(saved);
+}
 
 /* In place: nobody else reads what this rank owns of its own gradients. */
 static dist_status machine_square(struct dist_zero *zero, const struct zero_block *block)
@@ -232,15 +239,6 @@ dist_status disti_zero_wait(struct dist_zero *zero, struct zero_bucket *bucket)
 
 /* Adds the squares of a block to zero->squares. */
 /* ---- for each block ---- */
-
-static void zero_square(struct dist_zero *zero, const float *gradients, size_t count)
-{
-    const double squares = disti_squares_f32(gradients, count);
-    const disti_environment saved = disti_environment_enter();
-
-    zero->squares += squares;
-    disti_environment_leave(saved);
-}
 
 /* Sets the norm, and the scale that brings it down to max_norm. */
 static void step_norm(struct dist_zero *zero)

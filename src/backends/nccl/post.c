@@ -158,7 +158,15 @@ static size_t self_bytes(const struct disti_nccl_state *nccl, const struct disti
     return c->call.count * nccl->host->dtype_size(c->call.dtype);
 }
 
-static void nccl_queue_add(struct disti_nccl_queue *queue, struct disti_nccl_call *c);
+static void nccl_queue_add(struct disti_nccl_queue *queue, struct disti_nccl_call *c)
+{
+    c->next = NULL;
+    if (queue->first)
+        queue->last->next = c;
+    else
+        queue->first = c;
+    queue->last = c;
+}
 
 /*
  * Nobody receives it yet: it is copied aside, and its sender goes on. *parcel_p, which is what is
@@ -213,7 +221,24 @@ static dist_status self_copy(struct disti_nccl_state *nccl, const struct disti_n
     return error ? disti_nccl_driver_fail(nccl, error, "copy a message to itself") : DIST_OK;
 }
 
-static dist_status nccl_mark(struct disti_nccl_state *nccl, struct disti_nccl_call *c);
+static dist_status nccl_mark(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
+{
+    dist_status status;
+    int error;
+
+    if (c->captured) {
+        c->ticket->own = NULL;
+        c->ticket->status = DIST_OK;
+        disti_nccl_call_free(nccl, c);
+        return DIST_OK;
+    }
+    nccl_queue_add(&nccl->issued, c);
+    status = disti_nccl_event_take(nccl, &c->end);
+    if (status != DIST_OK)
+        return status;
+    error = nccl->driver->event_record(c->end, c->stream);
+    return error ? disti_nccl_driver_fail(nccl, error, "mark the end of a call") : DIST_OK;
+}
 
 /* The message is there. */
 static dist_status self_receive(struct disti_nccl_state *nccl, struct disti_nccl_call *recv,
@@ -478,16 +503,6 @@ static dist_status nccl_issue(struct disti_nccl_state *nccl, const struct disti_
  */
 #define POST_QUIET_NS (2000 * 1000)
 
-static void nccl_queue_add(struct disti_nccl_queue *queue, struct disti_nccl_call *c)
-{
-    c->next = NULL;
-    if (queue->first)
-        queue->last->next = c;
-    else
-        queue->first = c;
-    queue->last = c;
-}
-
 void disti_nccl_call_free(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
 {
     if (c->parcel)
@@ -500,25 +515,6 @@ void disti_nccl_call_free(struct disti_nccl_state *nccl, struct disti_nccl_call 
 /* The call is on its stream: its ticket ends with what is there now, or at once if it is captured.
  */
 /* ---- after NCCL has it ---- */
-
-static dist_status nccl_mark(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
-{
-    dist_status status;
-    int error;
-
-    if (c->captured) {
-        c->ticket->own = NULL;
-        c->ticket->status = DIST_OK;
-        disti_nccl_call_free(nccl, c);
-        return DIST_OK;
-    }
-    nccl_queue_add(&nccl->issued, c);
-    status = disti_nccl_event_take(nccl, &c->end);
-    if (status != DIST_OK)
-        return status;
-    error = nccl->driver->event_record(c->end, c->stream);
-    return error ? disti_nccl_driver_fail(nccl, error, "mark the end of a call") : DIST_OK;
-}
 
 /* Hands calls to NCCL as one group. Frees them if that fails: the core then ends the group. */
 static dist_status post_start(struct disti_nccl_state *nccl, struct disti_nccl_call *calls)

@@ -336,7 +336,7 @@ static dist_status stage_region(struct disti_nccl_state *nccl, size_t bytes,
                 region->bytes *= 2;
             if (region->bytes < bytes)
                 region->bytes = (bytes + DISTI_NCCL_SLOT_BYTES - 1) / DISTI_NCCL_SLOT_BYTES *
-                          DISTI_NCCL_SLOT_BYTES;
+                                DISTI_NCCL_SLOT_BYTES;
             region->memory = nccl_device_memory(nccl, region->bytes);
         }
         if (!region || !region->memory) {
