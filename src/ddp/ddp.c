@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The order of gradients, once it is known in which one they really come. */
-#include "ddp.h"
+#include "ddp/ddp.h"
 #include "base/checked.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "ddp/ddp.h"
 #include "device/driver.h"
 
 #include <dist/backend.h>

@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/kernels/environment.h"
 #include "base/log.h"
-#include "ddp.h"
 #include "ddp/ddp.h"
 
 #include <math.h>

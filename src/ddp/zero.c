@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Where parameters lie, and which rank owns what of them. */
-#include "ddp/zero.h"
 #include "base/checked.h"
 #include "base/hash.h"
 #include "base/log.h"

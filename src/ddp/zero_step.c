@@ -5,7 +5,6 @@
 #include "base/kernels/environment.h"
 #include "base/log.h"
 #include "ddp/ddp.h"
-#include "ddp/zero.h"
 
 #include <math.h>
 #include <string.h>
