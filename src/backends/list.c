@@ -428,19 +428,11 @@ static void list_probe_apart(const char *name, char *text, size_t size)
     apart_forget_child(&before);
 }
 
-/*
- * Only if the process has the module already. A child of a process that uses a GPU cannot ask the
- * driver: nccl is loaded here then.
- */
-static bool list_is_here(const char *name)
-{
-    return list_is_built_in(name) || disti_backend_is_loaded(name) ||
-           (strcmp(name, "nccl") == 0 && disti_driver_loaded());
-}
-
 static void list_probe(const char *name, char text[LIST_PROBE])
 {
-    if (list_is_here(name))
+    /* A child of a process that uses a GPU cannot ask the driver: nccl is loaded here then. */
+    if (list_is_built_in(name) || disti_backend_is_loaded(name) ||
+        (strcmp(name, "nccl") == 0 && disti_driver_loaded()))
         list_probe_here(name, text, LIST_PROBE);
     else
         list_probe_apart(name, text, LIST_PROBE);

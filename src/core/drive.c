@@ -361,22 +361,6 @@ void disti_complete_forked(void)
     completion_depth = 0;
 }
 
-/* Takes the work behind `before` (NULL: the first) out of the queue. */
-static struct disti_work *completion_unlink(struct dist_group *group, struct disti_work *before)
-{
-    struct disti_work *work = before ? before->next : group->works;
-
-    if (before)
-        before->next = work->next;
-    else
-        group->works = work->next;
-    if (group->last_work == work)
-        group->last_work = before;
-    work->next = NULL;
-    group->drive.messages -= disti_collective_pair(work->call.collective);
-    return work;
-}
-
 /*
  * The next work whose turn it is to end, out of the queue; NULL: none. A collective waits for those
  * before it; sends and receives wait for nobody.
@@ -389,8 +373,19 @@ static struct disti_work *completion_next(struct dist_group *group)
     for (struct disti_work *work = group->works; work; before = work, work = work->next) {
         bool message = disti_collective_pair(work->call.collective);
 
-        if (work->ticket.status != DIST_IN_PROGRESS && (message || !held))
-            return completion_unlink(group, before);
+        if (work->ticket.status != DIST_IN_PROGRESS && (message || !held)) {
+            struct disti_work *unlinked = before ? before->next : group->works;
+
+            if (before)
+                before->next = unlinked->next;
+            else
+                group->works = unlinked->next;
+            if (group->last_work == unlinked)
+                group->last_work = before;
+            unlinked->next = NULL;
+            group->drive.messages -= disti_collective_pair(unlinked->call.collective);
+            return unlinked;
+        }
         held = held || !message;
         if (held && !group->drive.messages)
             return NULL;

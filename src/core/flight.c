@@ -27,15 +27,6 @@
 #define RING_CALLS 1024
 #define RING_MOST (1 << 20)
 
-static uint64_t ring_round_up(uint64_t calls)
-{
-    uint64_t entries = 1;
-
-    while (entries < calls)
-        entries *= 2;
-    return entries;
-}
-
 dist_status disti_flight_open(struct disti_flight *flight)
 {
     dist_status status;
@@ -65,7 +56,9 @@ static void ring_make(struct disti_flight *flight, struct disti_flight_ring *rin
         return;
     if (disti_env_int("DIST_FLIGHT", 0, RING_MOST, RING_CALLS, &calls) != DIST_OK)
         calls = 0;
-    count = ring_round_up((uint64_t)calls);
+    count = 1;
+    while (count < (uint64_t)calls)
+        count *= 2;
     entries = calls ? calloc(count, sizeof(*entries)) : NULL;
     flight->off = !entries;
     if (!entries)

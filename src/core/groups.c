@@ -364,22 +364,6 @@ static dist_status split_check(const struct dist_group *parent, const struct spl
     return DIST_OK;
 }
 
-/* The parent's ranks of one colour, in the new order. Returns how many. */
-static int split_pick(const struct split_choice *all, int count, int color,
-                      struct split_member *members, int *ranks)
-{
-    int picked = 0;
-
-    for (int r = 0; r < count; r++) {
-        if (all[r].color == color)
-            members[picked++] = (struct split_member){.key = all[r].key, .rank = r};
-    }
-    qsort(members, (size_t)picked, sizeof(*members), split_order);
-    for (int i = 0; i < picked; i++)
-        ranks[i] = members[i].rank;
-    return picked;
-}
-
 static dist_status split_make(struct dist_group *parent, const struct split_choice *mine,
                               const struct dist_group_options *options, dist_group **group_p)
 {
@@ -401,7 +385,14 @@ static dist_status split_make(struct dist_group *parent, const struct split_choi
         status = split_check(parent, all);
     if (status != DIST_OK)
         goto out;
-    size = split_pick(all, parent->world_size, mine->color, members, ranks);
+    size = 0; /* the parent's ranks of one colour, in the new order */
+    for (int r = 0; r < parent->world_size; r++) {
+        if (all[r].color == mine->color)
+            members[size++] = (struct split_member){.key = all[r].key, .rank = r};
+    }
+    qsort(members, (size_t)size, sizeof(*members), split_order);
+    for (int i = 0; i < size; i++)
+        ranks[i] = members[i].rank;
     if (mine->color == DIST_NO_COLOR)
         *group_p = NULL;
     else
@@ -515,16 +506,6 @@ bool disti_compare_same(const struct disti_summary *all, int ranks)
 
 /* ---- details ---- */
 
-static void compare_fill(struct dist_group *group, struct compare_details *details)
-{
-    uint64_t s = group->sequence < COMPARE_DETAILS ? 0 : group->sequence - COMPARE_DETAILS;
-
-    for (int i = 0; i < COMPARE_DETAILS; i++)
-        details->calls[i].sequence = UINT64_MAX;
-    for (; compare_kept(group) > 0 && s < group->sequence; s++)
-        compare_recall(group, s, &details->calls[s % COMPARE_DETAILS]);
-}
-
 static const struct compare_call *compare_find(const struct compare_details *details,
                                                uint64_t sequence)
 {
@@ -621,11 +602,16 @@ dist_status disti_compare_explain(struct dist_group *group, const struct disti_s
 
     party.what = "for the calls of the others";
     snprintf(key, sizeof(key), "dist/calls/%u", group->number);
-    if (own)
-        compare_fill(group, own);
-    if (own)
+    if (own) {
+        uint64_t at = group->sequence < COMPARE_DETAILS ? 0 : group->sequence - COMPARE_DETAILS;
+
+        for (int i = 0; i < COMPARE_DETAILS; i++)
+            own->calls[i].sequence = UINT64_MAX;
+        for (; compare_kept(group) > 0 && at < group->sequence; at++)
+            compare_recall(group, at, &own->calls[at % COMPARE_DETAILS]);
         status = disti_store_all_gather(group->world->bootstrap.store, &party, key, own, all,
                                         sizeof(*own), timeout_ms);
+    }
     if (status == DIST_OK)
         status = compare_report(group, sums, all);
     else

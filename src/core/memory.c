@@ -80,17 +80,6 @@ static dist_status memory_borrow(struct dist_group *group, size_t bytes, void **
     return DIST_OK;
 }
 
-static void memory_give_back(struct memory_loan *loan)
-{
-    struct dist_group *group = loan->group;
-
-    disti_group_enter(group);
-    disti_drive_wake(group);
-    group->backend->free(group->state, loan->memory);
-    disti_group_exit(group);
-    free(loan);
-}
-
 void disti_memory_forked(void)
 {
     memory_loans = memory_empties = NULL;
@@ -155,7 +144,13 @@ dist_status dist_free(dist_group *group, void *memory)
         return status;
     loan = memory ? memory_take(&memory_loans, NULL, memory) : NULL;
     if (loan) {
-        memory_give_back(loan);
+        struct dist_group *owner = loan->group;
+
+        disti_group_enter(owner);
+        disti_drive_wake(owner);
+        owner->backend->free(owner->state, loan->memory);
+        disti_group_exit(owner);
+        free(loan);
         return DIST_OK;
     }
     memory_log(group);

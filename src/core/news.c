@@ -59,15 +59,6 @@ static struct dist_group *news_find(struct disti_world *world, int32_t number)
     return group;
 }
 
-/* This rank's report is back. News that came before it tell of an earlier failure. */
-static void news_note_told(struct disti_world *world, const struct disti_notice *notice)
-{
-    struct dist_group *group = news_find(world, notice->group);
-
-    if (group && !group->has_news)
-        atomic_store(&group->is_told, true);
-}
-
 /* That makes it no failure: a call that the rank has made may still end. */
 static void news_note_leaver(struct disti_world *world, const struct disti_notice *notice)
 {
@@ -111,8 +102,13 @@ static void news_distribute(struct disti_world *world)
     struct disti_notice notice;
 
     while (world->bootstrap.store && disti_store_notice(world->bootstrap.store, &notice)) {
-        if (notice.rank == world->rank)
-            news_note_told(world, &notice);
+        if (notice.rank == world->rank) {
+            /* This rank's report is back. Earlier news tell of an earlier failure. */
+            struct dist_group *told = news_find(world, notice.group);
+
+            if (told && !told->has_news)
+                atomic_store(&told->is_told, true);
+        }
         if (notice.rank == world->rank ||
             (notice.group == DISTI_NO_GROUP && news_knows(world, notice.rank)))
             continue;

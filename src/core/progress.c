@@ -538,22 +538,16 @@ static bool progress_start(void)
     return true;
 }
 
-static bool progress_may_serve(const struct dist_group *group)
-{
-    int on = 0;
-
-    return group->world_size > 1 && !group->drive.one_thread &&
-           disti_env_int("DIST_PROGRESS_THREAD", 0, 1, 1, &on) == DIST_OK && on;
-}
-
 static void progress_serve(struct dist_group *group)
 {
     const struct dist_backend *backend = group->backend;
     bool started;
+    int on = 0;
 
     group->drive.service = DISTI_SERVICE_NO;
     group->drive.one_thread = backend->threads && !backend->threads(group->state);
-    if (!progress_may_serve(group))
+    if (group->world_size == 1 || group->drive.one_thread ||
+        disti_env_int("DIST_PROGRESS_THREAD", 0, 1, 1, &on) != DIST_OK || !on)
         return;
     pthread_mutex_lock(&disti_progress.life);
     started = progress_start();

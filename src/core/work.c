@@ -200,19 +200,6 @@ void disti_handle_unclaim(struct disti_work *work)
                               memory_order_release);
 }
 
-/*
- * Instead of unclaim: the handle is good for nothing from now on. Gives back `pins` pins, the
- * claim's own among them; true: they were the last, and the caller is to call handle_give.
- */
-static bool handle_retire(struct disti_work *work, int pins)
-{
-    uint64_t change = LIFE_GENERATION - LIFE_CLAIMED - (uint64_t)pins * LIFE_PIN;
-    uint64_t life =
-        atomic_fetch_add_explicit(&handle_slot_of(work)->life, change, memory_order_acq_rel);
-
-    return ((life + change) & LIFE_PINS) == 0;
-}
-
 /* Gives a pin back. True: it was the last, and the caller is to call handle_give. */
 static bool handle_unpin(struct disti_work *work)
 {
@@ -294,7 +281,11 @@ void disti_work_unpin(struct disti_work *work)
 
 void disti_work_retire(struct disti_work *work, int pins)
 {
-    if (handle_retire(work, pins))
+    uint64_t change = LIFE_GENERATION - LIFE_CLAIMED - (uint64_t)pins * LIFE_PIN;
+    uint64_t life =
+        atomic_fetch_add_explicit(&handle_slot_of(work)->life, change, memory_order_acq_rel);
+
+    if (((life + change) & LIFE_PINS) == 0) /* those were the last pins */
         work_free(work);
 }
 

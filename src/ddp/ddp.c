@@ -432,18 +432,6 @@ static dist_status ddp_parameters_copy(struct dist_ddp *ddp,
     return status;
 }
 
-/* Of which the options say nothing. */
-static size_t ddp_bucket_bytes(const struct dist_ddp *ddp)
-{
-    size_t bytes = 0;
-
-    for (int i = 0; i < ddp->count; i++)
-        if (ddp->parameters[i].own || ddp->parameters[i].gradient)
-            bytes += ddp->parameters[i].count * dist_dtype_size(ddp->options.dtype);
-    bytes /= DDP_BUCKET_SHARE;
-    return bytes < DDP_FIRST_BUCKET ? DDP_FIRST_BUCKET : bytes > DDP_BUCKET ? DDP_BUCKET : bytes;
-}
-
 /* What all ranks have to say alike. */
 static uint64_t ddp_hash(const struct dist_ddp *ddp)
 {
@@ -504,8 +492,17 @@ static dist_status ddp_prepare(struct dist_ddp *ddp, dist_group *group,
         status = ddp_place(ddp, group);
     if (status != DIST_OK)
         return status;
-    if (ddp->options.bucket_bytes == 0)
-        ddp->options.bucket_bytes = ddp_bucket_bytes(ddp);
+    if (ddp->options.bucket_bytes == 0) {
+        size_t bytes = 0;
+
+        for (int i = 0; i < ddp->count; i++)
+            if (ddp->parameters[i].own || ddp->parameters[i].gradient)
+                bytes += ddp->parameters[i].count * dist_dtype_size(ddp->options.dtype);
+        bytes /= DDP_BUCKET_SHARE;
+        ddp->options.bucket_bytes = bytes < DDP_FIRST_BUCKET ? DDP_FIRST_BUCKET
+                                    : bytes > DDP_BUCKET     ? DDP_BUCKET
+                                                             : bytes;
+    }
     ddp->device = ddp_is_device(ddp);
     if (ddp->device && ddp->options.wire != DIST_DDP_WIRE_SAME)
         return disti_fail(DIST_ERR_UNSUPPORTED, "dist_ddp_create: options.wire is for host memory");

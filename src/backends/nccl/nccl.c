@@ -495,23 +495,6 @@ static dist_status nccl_open(void *state, const struct dist_backend_config *conf
  * Each of these is started with a reference to the group's device, and lets go of it in the end.
  */
 
-static void close_release(struct disti_nccl_gpu *gpu)
-{
-    const struct disti_driver *driver = gpu->driver;
-
-    disti_nccl_stage_close(gpu);
-    while (gpu->spares)
-        driver->event_destroy(gpu->spare[--gpu->spares]);
-    if (gpu->moment)
-        driver->event_destroy(gpu->moment);
-    if (gpu->one)
-        driver->memory_free((uintptr_t)gpu->one);
-    if (gpu->copies)
-        driver->stream_destroy(gpu->copies);
-    if (gpu->stream)
-        driver->stream_destroy(gpu->stream);
-}
-
 static void *close_let_go(void *arg)
 {
     struct disti_nccl_gpu *gpu = arg;
@@ -520,7 +503,19 @@ static void *close_let_go(void *arg)
     if (atomic_fetch_sub(&gpu->holders, 1) > 1)
         return NULL;
     if (disti_nccl_enter(gpu, &visit)) {
-        close_release(gpu);
+        const struct disti_driver *driver = gpu->driver;
+
+        disti_nccl_stage_close(gpu);
+        while (gpu->spares)
+            driver->event_destroy(gpu->spare[--gpu->spares]);
+        if (gpu->moment)
+            driver->event_destroy(gpu->moment);
+        if (gpu->one)
+            driver->memory_free((uintptr_t)gpu->one);
+        if (gpu->copies)
+            driver->stream_destroy(gpu->copies);
+        if (gpu->stream)
+            driver->stream_destroy(gpu->stream);
         disti_nccl_exit(gpu, &visit);
     }
     if (gpu->context)

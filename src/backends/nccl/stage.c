@@ -310,24 +310,16 @@ int disti_nccl_stage_out(struct disti_nccl_state *nccl, struct disti_nccl_call *
 
 /* ---- memory of the device ---- */
 
-/* The smallest that is free and large enough. */
-static struct disti_nccl_region *stage_fitting(struct disti_nccl_state *nccl, size_t bytes)
-{
-    struct disti_nccl_region *best = NULL;
-
-    for (struct disti_nccl_region *r = nccl->gpu->regions; r; r = r->next) {
-        if (!r->used && r->bytes >= bytes && (!best || r->bytes < best->bytes))
-            best = r;
-    }
-    return best;
-}
-
 /* To free memory may mean to wait for the whole device, so what is not used is kept. */
 static dist_status stage_region(struct disti_nccl_state *nccl, size_t bytes,
                                 struct disti_nccl_region **region_p)
 {
-    struct disti_nccl_region *region = stage_fitting(nccl, bytes);
+    struct disti_nccl_region *region = NULL; /* the smallest that is free and large enough */
 
+    for (struct disti_nccl_region *r = nccl->gpu->regions; r; r = r->next) {
+        if (!r->used && r->bytes >= bytes && (!region || r->bytes < region->bytes))
+            region = r;
+    }
     if (!region) {
         region = calloc(1, sizeof(*region));
         if (region) {
