@@ -135,9 +135,8 @@ struct dist_ddp {
     struct dist_ddp_stats stats;
 };
 
-/* What travels. One row a form in wire/wire.c. */
+/* What travels. A row for each form in wire.c. */
 struct ddp_wire {
-    const char *name;
     int stages; /* that start an operation; 0: as the options say */
     /* Memory for a bucket, at bucket->wire. May be NULL, close too. */
     dist_status (*open)(struct dist_ddp *ddp, struct ddp_bucket *bucket);
@@ -146,9 +145,6 @@ struct ddp_wire {
     dist_status (*next)(struct dist_ddp *ddp, struct ddp_bucket *bucket, int stage,
                         dist_work **work_p);
 };
-
-extern const struct ddp_wire disti_wire_same, disti_wire_float16, disti_wire_bfloat16;
-extern const struct ddp_wire disti_wire_int8, disti_wire_hook;
 
 /* The row that the options ask for. */
 const struct ddp_wire *disti_ddp_wire(const struct dist_ddp_options *options);

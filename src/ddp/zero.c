@@ -171,29 +171,6 @@ static dist_status memory_share(struct dist_zero *zero)
     return DIST_OK;
 }
 
-static dist_status memory_own(struct dist_zero *zero)
-{
-    dist_status status = dist_alloc(NULL, 2 * memory_apart(zero) * sizeof(float), &zero->memory);
-
-    if (status != DIST_OK)
-        return status;
-    zero->form = &disti_zero_network;
-    zero->values = zero->memory;
-    zero->gradients = zero->values + memory_apart(zero);
-    return DIST_OK;
-}
-
-static dist_status memory_state(struct dist_zero *zero)
-{
-    const size_t bytes = zero->owned * (size_t)zero->options.state_floats * sizeof(float);
-    void *state;
-    dist_status status = dist_alloc(NULL, bytes, &state);
-
-    if (status == DIST_OK)
-        zero->state = state;
-    return status;
-}
-
 /* The lists of what each rank has. */
 static dist_status zero_lists(struct dist_zero *zero)
 {
@@ -208,11 +185,23 @@ static dist_status zero_lists(struct dist_zero *zero)
 /* The memory of all, which decides the form. Collective; may fail on some ranks only. */
 static dist_status zero_memory(struct dist_zero *zero)
 {
+    const size_t state_bytes = zero->owned * (size_t)zero->options.state_floats * sizeof(float);
     dist_status status = memory_share(zero);
+    void *state;
 
-    if (status == DIST_ERR_UNSUPPORTED)
-        status = memory_own(zero);
-    return status == DIST_OK ? memory_state(zero) : status;
+    if (status == DIST_ERR_UNSUPPORTED) {
+        status = dist_alloc(NULL, 2 * memory_apart(zero) * sizeof(float), &zero->memory);
+        if (status != DIST_OK)
+            return status;
+        zero->form = &disti_zero_network;
+        zero->values = zero->memory;
+        zero->gradients = zero->values + memory_apart(zero);
+    }
+    if (status == DIST_OK)
+        status = dist_alloc(NULL, state_bytes, &state);
+    if (status == DIST_OK)
+        zero->state = state;
+    return status;
 }
 
 /* The start and the end. */
