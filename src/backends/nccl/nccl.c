@@ -457,6 +457,10 @@ static dist_status nccl_open(void *state, const struct dist_backend_config *conf
     nccl->ranks = config->world_size;
     nccl->timeout_ms = config->timeout_ms;
     nccl->device = -1;
+    TAILQ_INIT(&nccl->held);
+    TAILQ_INIT(&nccl->issued);
+    TAILQ_INIT(&nccl->parcels);
+    TAILQ_INIT(&nccl->kept);
     status = open_introduce(nccl, config);
     if (status != DIST_OK)
         return status;
@@ -591,11 +595,10 @@ static void close_drop(struct disti_nccl_state *nccl, struct disti_nccl_queue *q
 {
     struct disti_nccl_call *c;
 
-    while ((c = queue->first)) {
-        queue->first = c->next;
+    while ((c = TAILQ_FIRST(queue))) {
+        TAILQ_REMOVE(queue, c, next);
         disti_nccl_call_free(nccl, c);
     }
-    queue->last = NULL;
 }
 
 /* Forgets the calls; their tickets are not touched. */
@@ -630,7 +633,7 @@ void disti_nccl_abort(void *state)
 void disti_nccl_close(void *state)
 {
     struct disti_nccl_state *nccl = state;
-    bool pending = nccl->held.first || nccl->issued.first;
+    bool pending = !TAILQ_EMPTY(&nccl->held) || !TAILQ_EMPTY(&nccl->issued);
 
     if (!nccl->gpu)
         return;

@@ -135,37 +135,9 @@ void disti_nccl_stage_redirect(const struct disti_nccl_stage *stage, struct dist
 
 /* Backend nccl: what a rank sends to itself. NCCL would want both ends at the same moment. */
 
-/* The first of that kind that has not found its other end. */
-static struct disti_nccl_call *self_take(struct disti_nccl_queue *queue, dist_collective collective)
-{
-    struct disti_nccl_call **entry = &queue->first, *last = NULL, *c;
-
-    while (*entry && (*entry)->call.collective != collective) {
-        last = *entry;
-        entry = &last->next;
-    }
-    c = *entry;
-    if (c) {
-        *entry = c->next;
-        if (queue->last == c)
-            queue->last = last;
-    }
-    return c;
-}
-
 static size_t self_bytes(const struct disti_nccl_state *nccl, const struct disti_nccl_call *c)
 {
     return c->call.count * nccl->host->dtype_size(c->call.dtype);
-}
-
-static void nccl_queue_add(struct disti_nccl_queue *queue, struct disti_nccl_call *c)
-{
-    c->next = NULL;
-    if (queue->first)
-        queue->last->next = c;
-    else
-        queue->first = c;
-    queue->last = c;
 }
 
 /*
@@ -197,7 +169,7 @@ static dist_status self_keep_copy(struct disti_nccl_state *nccl, struct disti_nc
     if (status != DIST_OK)
         disti_nccl_call_free(nccl, parcel);
     else
-        nccl_queue_add(&nccl->parcels, parcel);
+        TAILQ_INSERT_TAIL(&nccl->parcels, parcel, next);
     return status;
 }
 
@@ -221,6 +193,8 @@ static dist_status self_copy(struct disti_nccl_state *nccl, const struct disti_n
     return error ? disti_nccl_driver_fail(nccl, error, "copy a message to itself") : DIST_OK;
 }
 
+/* The call is on its stream: its ticket ends with what is there now, or at once if it is captured.
+ */
 static dist_status nccl_mark(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
 {
     dist_status status;
@@ -232,7 +206,7 @@ static dist_status nccl_mark(struct disti_nccl_state *nccl, struct disti_nccl_ca
         disti_nccl_call_free(nccl, c);
         return DIST_OK;
     }
-    nccl_queue_add(&nccl->issued, c);
+    TAILQ_INSERT_TAIL(&nccl->issued, c, next);
     status = disti_nccl_event_take(nccl, &c->end);
     if (status != DIST_OK)
         return status;
@@ -255,7 +229,7 @@ static dist_status self_receive(struct disti_nccl_state *nccl, struct disti_nccl
     if (!recv->captured)
         recv->parcel = parcel;
     else
-        nccl_queue_add(&nccl->kept, parcel);
+        TAILQ_INSERT_TAIL(&nccl->kept, parcel, next);
     return nccl_mark(nccl, recv);
 }
 
@@ -285,10 +259,15 @@ static dist_status self_send(struct disti_nccl_state *nccl, struct disti_nccl_ca
 static dist_status nccl_self(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
 {
     const bool sends = c->call.collective == DIST_COLL_SEND;
-    struct disti_nccl_call *other =
-        self_take(&nccl->parcels, sends ? DIST_COLL_RECV : DIST_COLL_SEND);
+    const dist_collective end = sends ? DIST_COLL_RECV : DIST_COLL_SEND;
+    struct disti_nccl_call *other;
     dist_status status;
 
+    other = TAILQ_FIRST(&nccl->parcels);
+    while (other && other->call.collective != end)
+        other = TAILQ_NEXT(other, next);
+    if (other)
+        TAILQ_REMOVE(&nccl->parcels, other, next);
     if (other)
         return sends ? self_send(nccl, c, other) : self_receive(nccl, c, other);
     if (sends) {
@@ -305,7 +284,7 @@ static dist_status nccl_self(struct disti_nccl_state *nccl, struct disti_nccl_ca
                                 "first, or use dist_irecv",
                                 nccl->rank);
     }
-    nccl_queue_add(&nccl->parcels, c);
+    TAILQ_INSERT_TAIL(&nccl->parcels, c, next);
     return DIST_OK;
 }
 
@@ -475,13 +454,13 @@ static int issue_call(const struct disti_nccl_state *nccl, const struct disti_nc
 }
 
 /* Puts these calls on their streams, all in one of NCCL's groups. */
-static dist_status nccl_issue(struct disti_nccl_state *nccl, const struct disti_nccl_call *calls)
+static dist_status nccl_issue(struct disti_nccl_state *nccl, const struct disti_nccl_queue *calls)
 {
-    const struct disti_nccl_call *guilty = calls;
+    const struct disti_nccl_call *guilty = TAILQ_FIRST(calls), *c;
     int result = nccl->api->group_start(), end;
     char what[128];
 
-    for (const struct disti_nccl_call *c = calls; c && disti_nccl_accepted(result); c = c->next) {
+    for (c = guilty; c && disti_nccl_accepted(result); c = TAILQ_NEXT(c, next)) {
         guilty = c;
         result = issue_call(nccl, c);
     }
@@ -512,19 +491,14 @@ void disti_nccl_call_free(struct disti_nccl_state *nccl, struct disti_nccl_call 
     free(c);
 }
 
-/* The call is on its stream: its ticket ends with what is there now, or at once if it is captured.
- */
-/* ---- after NCCL has it ---- */
-
 /* Hands calls to NCCL as one group. Frees them if that fails: the core then ends the group. */
-static dist_status post_start(struct disti_nccl_state *nccl, struct disti_nccl_call *calls)
+static dist_status post_start(struct disti_nccl_state *nccl, struct disti_nccl_queue *calls)
 {
     dist_status status = nccl_issue(nccl, calls);
+    struct disti_nccl_call *c;
 
-    while (calls) {
-        struct disti_nccl_call *c = calls;
-
-        calls = c->next;
+    while ((c = TAILQ_FIRST(calls))) {
+        TAILQ_REMOVE(calls, c, next);
         if (status == DIST_OK)
             status = nccl_mark(nccl, c);
         else
@@ -535,29 +509,23 @@ static dist_status post_start(struct disti_nccl_state *nccl, struct disti_nccl_c
 
 /* ---- held calls ---- */
 
-/* NCCL's groups are captured as a whole or not at all. */
-static struct disti_nccl_call *post_take(struct disti_nccl_queue *held, bool captured)
-{
-    struct disti_nccl_queue kept = {0}, taken = {0};
-    struct disti_nccl_call *c;
-
-    while ((c = held->first)) {
-        held->first = c->next;
-        nccl_queue_add(c->captured == captured ? &taken : &kept, c);
-    }
-    *held = kept;
-    return taken.first;
-}
-
 /* Starts what is held. With the device entered. */
 static dist_status nccl_flush(struct disti_nccl_state *nccl)
 {
-    struct disti_nccl_call *direct = post_take(&nccl->held, false);
-    struct disti_nccl_call *captured = post_take(&nccl->held, true);
-    dist_status status = direct ? post_start(nccl, direct) : DIST_OK;
+    struct disti_nccl_queue queues[2]; /* NCCL's groups are captured as a whole or not at all */
+    dist_status status = DIST_OK;
+    struct disti_nccl_call *c;
 
-    if (captured && status == DIST_OK)
-        status = post_start(nccl, captured);
+    TAILQ_INIT(&queues[0]);
+    TAILQ_INIT(&queues[1]);
+    while ((c = TAILQ_FIRST(&nccl->held))) {
+        TAILQ_REMOVE(&nccl->held, c, next);
+        TAILQ_INSERT_TAIL(&queues[c->captured], c, next);
+    }
+    for (int i = 0; i < 2 && status == DIST_OK; i++) {
+        if (!TAILQ_EMPTY(&queues[i]))
+            status = post_start(nccl, &queues[i]);
+    }
     return status;
 }
 
@@ -609,7 +577,7 @@ static dist_status post_call(struct disti_nccl_state *nccl, struct disti_nccl_ca
         disti_nccl_call_free(nccl, c);
         return status;
     }
-    nccl_queue_add(&nccl->held, c);
+    TAILQ_INSERT_TAIL(&nccl->held, c, next);
     nccl->quiet_ns = disti_now_ns() + POST_QUIET_NS;
     return nccl->batch ||
                    (disti_collective_pair(c->call.collective) && !c->call.waits && !c->captured)
@@ -679,7 +647,7 @@ dist_status disti_nccl_batch(void *state, bool begin)
     dist_status status;
 
     nccl->batch = begin;
-    if (begin || !nccl->held.first)
+    if (begin || TAILQ_EMPTY(&nccl->held))
         return DIST_OK;
     if (!disti_nccl_enter(nccl->gpu, &visit))
         return disti_nccl_no_device(nccl);
@@ -735,27 +703,25 @@ static void progress_end(struct disti_nccl_state *nccl, struct disti_nccl_call *
 /* Collectives end one after the other: behind the first that has not, only others are asked. */
 static int progress_issued(struct disti_nccl_state *nccl)
 {
-    struct disti_nccl_call **entry = &nccl->issued.first, *last = NULL, *c;
+    struct disti_nccl_call *c, *next;
     bool blocked = false;
     int moved = 0;
 
-    while ((c = *entry)) {
-        int done =
-            blocked && !disti_collective_pair(c->call.collective) ? 0 : progress_move(nccl, c);
+    for (c = TAILQ_FIRST(&nccl->issued); c; c = next) {
+        const bool pair = disti_collective_pair(c->call.collective);
+        int done = blocked && !pair ? 0 : progress_move(nccl, c);
 
+        next = TAILQ_NEXT(c, next);
         if (done < 0)
             return done;
         if (done) {
-            *entry = c->next;
+            TAILQ_REMOVE(&nccl->issued, c, next);
             progress_end(nccl, c);
             moved++;
-            continue;
+        } else {
+            blocked = blocked || !pair;
         }
-        blocked = blocked || !disti_collective_pair(c->call.collective);
-        last = c;
-        entry = &c->next;
     }
-    nccl->issued.last = last;
     return moved;
 }
 
@@ -773,29 +739,23 @@ static dist_status progress_look(struct disti_nccl_state *nccl)
         result = error;
     if (result == DISTI_NCCL_SUCCESS || result == DISTI_NCCL_IN_PROGRESS)
         return DIST_OK;
-    if (nccl->issued.first)
-        nccl_describe_call(nccl, &nccl->issued.first->call, what, sizeof(what));
+    if (!TAILQ_EMPTY(&nccl->issued))
+        nccl_describe_call(nccl, &TAILQ_FIRST(&nccl->issued)->call, what, sizeof(what));
     return disti_nccl_fail(nccl, result, what);
-}
-
-static dist_status progress_held(struct disti_nccl_state *nccl)
-{
-    if (!nccl->held.first || nccl->batch || disti_now_ns() < nccl->quiet_ns)
-        return DIST_OK;
-    return nccl_flush(nccl);
 }
 
 int disti_nccl_progress(void *state)
 {
     struct disti_nccl_state *nccl = state;
     struct disti_nccl_visit visit;
-    int moved;
+    int moved = DIST_OK;
 
-    if (!nccl->comm || (!nccl->issued.first && !nccl->held.first))
+    if (!nccl->comm || (TAILQ_EMPTY(&nccl->issued) && TAILQ_EMPTY(&nccl->held)))
         return 0;
     if (!disti_nccl_enter(nccl->gpu, &visit))
         return disti_nccl_no_device(nccl);
-    moved = progress_held(nccl);
+    if (!TAILQ_EMPTY(&nccl->held) && !nccl->batch && disti_now_ns() >= nccl->quiet_ns)
+        moved = nccl_flush(nccl);
     if (moved == DIST_OK)
         moved = progress_issued(nccl);
     if (moved == 0)
@@ -807,9 +767,10 @@ int disti_nccl_progress(void *state)
 void disti_nccl_describe(const void *state, char *text, size_t size)
 {
     const struct disti_nccl_state *nccl = state;
-    const struct disti_nccl_call *c = nccl->issued.first ? nccl->issued.first : nccl->held.first;
+    const struct disti_nccl_call *c = TAILQ_FIRST(&nccl->issued);
 
-    c = c ? c : nccl->parcels.first;
+    c = c ? c : TAILQ_FIRST(&nccl->held);
+    c = c ? c : TAILQ_FIRST(&nccl->parcels);
     if (size)
         text[0] = '\0';
     if (c && c->call.root >= 0 && disti_collective_pair(c->call.collective))
