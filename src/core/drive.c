@@ -212,17 +212,6 @@ static bool drive_is_late(int64_t until)
     return until != INT64_MAX && disti_expired(until);
 }
 
-/* A look at the groups that nobody drives. With the lock, which is let go meanwhile. */
-static int drive_others(struct dist_group *group)
-{
-    int moved;
-
-    disti_group_unlock(group);
-    moved = disti_others_move();
-    disti_group_lock(group);
-    return moved;
-}
-
 /*
  * Lets the program move what else has to move, without the lock, if it is time for that. Returns
  * when the next time is; 0: the clock was not looked at yet. After a nap it is looked at at once.
@@ -265,7 +254,9 @@ static void drive_along(struct dist_group *group, const struct disti_work *work,
         if (++rounds % DRIVE_WATCH_POLLS == 0)
             disti_drive_watch(group);
         if (disti_others_wait(group) && (moved <= 0 || rounds % DRIVE_OTHERS_POLLS == 0))
-            moved += drive_others(group);
+            disti_group_unlock(group);
+        moved += disti_others_move();
+        disti_group_lock(group);
         due_ns = drive_meanwhile(group, rounds, wait.nap_ns != 0, due_ns);
         if (moved > 0)
             wait = (struct disti_wait){0};
@@ -479,16 +470,6 @@ static bool wait_has_ended(const struct disti_work *work)
     return atomic_load_explicit(&work->ended, memory_order_acquire);
 }
 
-/* Blocks until it has ended or the time has come. */
-static void wait_end(struct disti_work *work, int64_t until)
-{
-    struct dist_group *group = work->group;
-
-    disti_group_enter(group);
-    disti_drive_until(group, work, until);
-    disti_group_exit(group);
-}
-
 /*
  * How dist_wait goes, by the kind of the work, which was claimed. *pins_p, which is 0 before: how
  * many pins the work has that are the caller's to give back; 0: the handle stays good.
@@ -501,7 +482,9 @@ static dist_status wait_async(struct disti_work *work, int64_t until, int *pins_
 
         if (status != DIST_OK)
             return status;
-        wait_end(work, until);
+        disti_group_enter(work->group);
+        disti_drive_until(work->group, work, until);
+        disti_group_exit(work->group);
         if (!wait_has_ended(work))
             return DIST_IN_PROGRESS;
     }

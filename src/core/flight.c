@@ -502,14 +502,6 @@ static void dump_ring(struct dump *dump, const char *name, const struct disti_fl
 
 /* ---- groups ---- */
 
-/* The job's name lets its owner into the store: its hash names the job as well. */
-static uint64_t dump_job(const struct dist_group *group)
-{
-    const char *job = group->world->bootstrap.job;
-
-    return disti_hash_text(DISTI_HASH_START, job);
-}
-
 static void dump_group(struct dump *dump, const struct dist_group *group)
 {
     const struct disti_flight *flight = &group->flight;
@@ -518,7 +510,8 @@ static void dump_group(struct dump *dump, const struct dist_group *group)
     dump_text(dump, "\n  {\"group\":");
     dump_number(dump, group->number);
     dump_text(dump, ",\"job\":\"");
-    dump_digits(dump, dump_job(group), 16, 16);
+    /* The job's name lets its owner into the store: its hash names the job as well. */
+    dump_digits(dump, disti_hash_text(DISTI_HASH_START, group->world->bootstrap.job), 16, 16);
     dump_byte(dump, '"');
     dump_member(dump, "rank", group->rank);
     dump_member(dump, "world_rank", group->world->rank);
@@ -539,14 +532,6 @@ static void dump_group(struct dump *dump, const struct dist_group *group)
     dump_byte(dump, '}');
 }
 
-static int64_t dump_wall(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec - disti_now_ns();
-}
-
 /*
  * Makes a text of what the groups of the list have recorded. Async-signal-safe; the groups must
  * stay meanwhile.
@@ -554,8 +539,11 @@ static int64_t dump_wall(void)
 static void flight_compose(struct disti_flight_text *text, const struct disti_flight_head *head,
                            const struct dist_group *groups)
 {
-    struct dump dump = {.out = text, .wall_ns = dump_wall()};
+    struct dump dump = {.out = text};
+    struct timespec now;
 
+    clock_gettime(CLOCK_REALTIME, &now);
+    dump.wall_ns = now.tv_sec * INT64_C(1000000000) + now.tv_nsec - disti_now_ns();
     dump_text(&dump, "{\"format\":\"dist-flight\",\"version\":1");
     dump_words(&dump, "libdist", DIST_VERSION_STRING, SIZE_MAX);
     dump_words(&dump, "host", head->host, sizeof(head->host));
