@@ -253,10 +253,11 @@ static void drive_along(struct dist_group *group, const struct disti_work *work,
             held = disti_cancel_hold();
         if (++rounds % DRIVE_WATCH_POLLS == 0)
             disti_drive_watch(group);
-        if (disti_others_wait(group) && (moved <= 0 || rounds % DRIVE_OTHERS_POLLS == 0))
+        if (disti_others_wait(group) && (moved <= 0 || rounds % DRIVE_OTHERS_POLLS == 0)) {
             disti_group_unlock(group);
-        moved += disti_others_move();
-        disti_group_lock(group);
+            moved += disti_others_move();
+            disti_group_lock(group);
+        }
         due_ns = drive_meanwhile(group, rounds, wait.nap_ns != 0, due_ns);
         if (moved > 0)
             wait = (struct disti_wait){0};
