@@ -195,18 +195,6 @@ static bool list_is_built_in(const char *name)
     return false;
 }
 
-/* One of this project, or of its modules for one MPI: "mpi_openmpi". */
-static bool list_is_own(const char *name)
-{
-    if (list_is_built_in(name) || strncmp(name, "mpi_", 4) == 0)
-        return true;
-    for (int i = 0; disti_own_module(i); i++) {
-        if (strcmp(disti_own_module(i), name) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* The modules in the folders that are not of this project. */
 static void list_add_others(struct list *list, void (*add)(struct list *list, const char *name))
 {
@@ -214,7 +202,9 @@ static void list_add_others(struct list *list, void (*add)(struct list *list, co
 
     disti_module_names(&names);
     for (int i = 0; i < names.count; i++) {
-        if (!list_is_own(names.names[i]))
+        /* "mpi_openmpi" and such are this project's modules for one MPI. */
+        if (!list_is_built_in(names.names[i]) && strncmp(names.names[i], "mpi_", 4) != 0 &&
+            !disti_module_is_own(names.names[i]))
             add(list, names.names[i]);
     }
     free(names.names);
@@ -222,47 +212,26 @@ static void list_add_others(struct list *list, void (*add)(struct list *list, co
 
 /* ---- backends ---- */
 
-/* What is said of a backend. */
-struct list_finding {
-    bool none; /* it is none, but a transport */
-    bool usable;
-    const char *text; /* in reason, or static */
-    char reason[LIST_REASON];
-};
-
-static void list_find(const char *name, struct list_finding *finding_p)
-{
-    const struct dist_transport *transport;
-    const struct dist_backend *backend = NULL;
-    char *reason = finding_p->reason;
-    dist_status status = disti_backend_reason(name, &backend, reason, LIST_REASON);
-
-    finding_p->usable = status == DIST_OK;
-    finding_p->text = status == DIST_OK ? backend->summary : reason;
-    finding_p->none = status == DIST_ERR_UNSUPPORTED &&
-                      disti_transport_reason(name, &transport, reason, LIST_REASON) == DIST_OK;
-}
-
 /* Writes what exists under such a name, by loading the module into this process. */
 static void list_probe_here(const char *name, char *text, size_t size)
 {
     struct list list = list_begin(text, size);
     bool transport_only = false;
-    const struct dist_transport *transport;
+    const struct dist_backend *backend = NULL;
+    const struct dist_transport *transport = NULL;
     char reason[LIST_REASON];
+    dist_status status;
     bool usable;
 
     for (int i = 0; disti_built_in_transport(i); i++)
         transport_only = transport_only || strcmp(disti_built_in_transport(i)->name, name) == 0;
     if (!transport_only) {
-        struct list_finding finding;
-
-        list_find(name, &finding);
-        if (!finding.none)
-            list_add(&list, "backend %s %s %s\n", name, finding.usable ? "yes" : "no",
-                     finding.text);
+        status = disti_backend_reason(name, &backend, reason, sizeof(reason));
+        if (status != DIST_ERR_UNSUPPORTED ||
+            disti_transport_reason(name, &transport, reason, sizeof(reason)) != DIST_OK)
+            list_add(&list, "backend %s %s %s\n", name, status == DIST_OK ? "yes" : "no",
+                     status == DIST_OK ? backend->summary : reason);
     }
-    transport = NULL;
     if (disti_transport_reason(name, &transport, reason, sizeof(reason)) == DIST_OK) {
         usable = !transport->probe ||
                  disti_probe(transport->probe, name, reason, sizeof(reason)) == DIST_OK;

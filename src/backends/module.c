@@ -473,16 +473,6 @@ static bool folders_names(const char *variable, const char *module)
     return variable[index] == '\0' || variable[index] == '_';
 }
 
-/* This project's modules: their variables are known one by one. */
-static bool folders_is_own(const char *module)
-{
-    for (int i = 0; disti_own_module(i); i++) {
-        if (strcmp(disti_own_module(i), module) == 0)
-            return true;
-    }
-    return false;
-}
-
 bool disti_module_has_variable(const char *variable)
 {
     struct disti_module_names names;
@@ -490,7 +480,7 @@ bool disti_module_has_variable(const char *variable)
 
     disti_module_names(&names);
     for (int i = 0; i < names.count && !found; i++)
-        found = !folders_is_own(names.names[i]) && folders_names(variable, names.names[i]);
+        found = !disti_module_is_own(names.names[i]) && folders_names(variable, names.names[i]);
     free(names.names);
     return found;
 }

@@ -66,6 +66,8 @@ bool disti_backend_is_loaded(const char *name);
 const struct dist_backend *disti_built_in_backend(int i);
 const struct dist_transport *disti_built_in_transport(int i);
 const char *disti_own_module(int i);
+/* True if the name is that of a module of this project: its variables are known one by one. */
+bool disti_module_is_own(const char *name);
 
 /* list.c: the ABI number and the mandatory slots; `from` names the module in the error. ERR_ABI.
  */

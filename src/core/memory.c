@@ -47,19 +47,6 @@ static struct memory_loan *memory_take(struct memory_loan **list, const struct d
 
 /* ---- of the backend ---- */
 
-/* With the lock held. */
-static dist_status memory_ask(struct dist_group *group, size_t bytes, void **memory_p)
-{
-    if (group->failed)
-        return disti_group_refuse(group, "dist_alloc");
-    disti_drive_wake(group);
-    *memory_p = group->backend->alloc(group->state, bytes);
-    if (!*memory_p)
-        return disti_fail(DIST_ERR_NO_MEMORY, "rank %d: backend %s has no memory for %zu bytes",
-                          group->rank, group->backend->name, bytes);
-    return DIST_OK;
-}
-
 static dist_status memory_borrow(struct dist_group *group, size_t bytes, void **memory_p)
 {
     struct memory_loan *loan = calloc(1, sizeof(*loan));
@@ -69,7 +56,16 @@ static dist_status memory_borrow(struct dist_group *group, size_t bytes, void **
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory to note an allocation");
     loan->group = group;
     disti_group_enter(group);
-    status = memory_ask(group, bytes, &loan->memory);
+    if (group->failed) {
+        status = disti_group_refuse(group, "dist_alloc");
+    } else {
+        disti_drive_wake(group);
+        loan->memory = group->backend->alloc(group->state, bytes);
+        status = loan->memory ? DIST_OK
+                              : disti_fail(DIST_ERR_NO_MEMORY,
+                                           "rank %d: backend %s has no memory for %zu bytes",
+                                           group->rank, group->backend->name, bytes);
+    }
     disti_group_exit(group);
     if (status != DIST_OK) {
         free(loan);
@@ -249,23 +245,16 @@ static struct shared_parts *shared_take(const void *own)
 
 /* ---- one rank's part ---- */
 
-static dist_status shared_is_possible(const struct dist_group *group)
+static dist_status shared_offer(const struct dist_group *group, size_t bytes,
+                                struct shared_parts *parts, struct shared_offer *offer)
 {
     int wanted;
     dist_status status = disti_env_int("DIST_NODE_MEMORY", 0, 1, 1, &wanted);
 
-    if (status != DIST_OK || wanted)
-        return status;
-    return disti_fail(DIST_ERR_UNSUPPORTED, "rank %d: dist_shared_alloc: DIST_NODE_MEMORY is 0",
-                      group->rank);
-}
-
-static dist_status shared_offer(const struct dist_group *group, size_t bytes,
-                                struct shared_parts *parts, struct shared_offer *offer)
-{
-    dist_status status = shared_is_possible(group);
-
     offer->bytes = bytes > 0 ? bytes : 1;
+    if (status == DIST_OK && !wanted)
+        status = disti_fail(DIST_ERR_UNSUPPORTED,
+                            "rank %d: dist_shared_alloc: DIST_NODE_MEMORY is 0", group->rank);
     if (status == DIST_OK)
         status = disti_segment_alloc(offer->bytes, &parts->own);
     if (status == DIST_OK && !disti_segment_find(parts->own, offer->bytes, &offer->at))

@@ -13,9 +13,9 @@
 /* The public calls that reduce, and the barrier. */
 
 /* All that have blocks of one length, or none; root 0 where there is none. */
-static dist_status calls_plain(dist_group *group, dist_collective collective, const void *in,
-                               void *out, size_t count, dist_dtype dtype, dist_op op, int root,
-                               struct calls_form form)
+static dist_status calls_make(dist_group *group, dist_collective collective, const void *in,
+                              void *out, size_t count, dist_dtype dtype, dist_op op, int root,
+                              struct calls_form form)
 {
     const struct calls_kind kind = {
         .collective = collective, .dtype = dtype, .op = op, .root = root};
@@ -37,41 +37,41 @@ static dist_status calls_reduce_scatter_v(dist_group *group, const void *in, voi
 dist_status dist_all_reduce(dist_group *group, const void *in, void *out, size_t count,
                             dist_dtype dtype, dist_op op)
 {
-    return calls_plain(group, DIST_COLL_ALL_REDUCE, in, out, count, dtype, op, 0, calls_blocking);
+    return calls_make(group, DIST_COLL_ALL_REDUCE, in, out, count, dtype, op, 0, calls_blocking);
 }
 
 dist_status dist_all_reduce_async(dist_group *group, const void *in, void *out, size_t count,
                                   dist_dtype dtype, dist_op op, dist_work **work_p)
 {
-    return calls_plain(group, DIST_COLL_ALL_REDUCE, in, out, count, dtype, op, 0,
-                       calls_async(work_p));
+    return calls_make(group, DIST_COLL_ALL_REDUCE, in, out, count, dtype, op, 0,
+                      calls_async(work_p));
 }
 
 dist_status dist_reduce(dist_group *group, const void *in, void *out, size_t count,
                         dist_dtype dtype, dist_op op, int root)
 {
-    return calls_plain(group, DIST_COLL_REDUCE, in, out, count, dtype, op, root, calls_blocking);
+    return calls_make(group, DIST_COLL_REDUCE, in, out, count, dtype, op, root, calls_blocking);
 }
 
 dist_status dist_reduce_async(dist_group *group, const void *in, void *out, size_t count,
                               dist_dtype dtype, dist_op op, int root, dist_work **work_p)
 {
-    return calls_plain(group, DIST_COLL_REDUCE, in, out, count, dtype, op, root,
-                       calls_async(work_p));
+    return calls_make(group, DIST_COLL_REDUCE, in, out, count, dtype, op, root,
+                      calls_async(work_p));
 }
 
 dist_status dist_reduce_scatter(dist_group *group, const void *in, void *out, size_t count,
                                 dist_dtype dtype, dist_op op)
 {
-    return calls_plain(group, DIST_COLL_REDUCE_SCATTER, in, out, count, dtype, op, 0,
-                       calls_blocking);
+    return calls_make(group, DIST_COLL_REDUCE_SCATTER, in, out, count, dtype, op, 0,
+                      calls_blocking);
 }
 
 dist_status dist_reduce_scatter_async(dist_group *group, const void *in, void *out, size_t count,
                                       dist_dtype dtype, dist_op op, dist_work **work_p)
 {
-    return calls_plain(group, DIST_COLL_REDUCE_SCATTER, in, out, count, dtype, op, 0,
-                       calls_async(work_p));
+    return calls_make(group, DIST_COLL_REDUCE_SCATTER, in, out, count, dtype, op, 0,
+                      calls_async(work_p));
 }
 
 dist_status dist_reduce_scatter_v(dist_group *group, const void *in, void *out,
@@ -89,14 +89,14 @@ dist_status dist_reduce_scatter_v_async(dist_group *group, const void *in, void 
 
 dist_status dist_barrier(dist_group *group)
 {
-    return calls_plain(group, DIST_COLL_BARRIER, NULL, NULL, 0, DIST_UINT8, DIST_SUM, 0,
-                       calls_blocking);
+    return calls_make(group, DIST_COLL_BARRIER, NULL, NULL, 0, DIST_UINT8, DIST_SUM, 0,
+                      calls_blocking);
 }
 
 dist_status dist_barrier_async(dist_group *group, dist_work **work_p)
 {
-    return calls_plain(group, DIST_COLL_BARRIER, NULL, NULL, 0, DIST_UINT8, DIST_SUM, 0,
-                       calls_async(work_p));
+    return calls_make(group, DIST_COLL_BARRIER, NULL, NULL, 0, DIST_UINT8, DIST_SUM, 0,
+                      calls_async(work_p));
 }
 
 dist_status dist_all_reduce_init(dist_group *group, const void *in, void *out, size_t count,
@@ -174,29 +174,29 @@ static dist_status calls_all_to_all_v(dist_group *group, const void *in, const s
 dist_status dist_broadcast(dist_group *group, void *buffer, size_t count, dist_dtype dtype,
                            int root)
 {
-    return calls_plain(group, DIST_COLL_BROADCAST, buffer, buffer, count, dtype, DIST_SUM, root,
-                       calls_blocking);
+    return calls_make(group, DIST_COLL_BROADCAST, buffer, buffer, count, dtype, DIST_SUM, root,
+                      calls_blocking);
 }
 
 dist_status dist_broadcast_async(dist_group *group, void *buffer, size_t count, dist_dtype dtype,
                                  int root, dist_work **work_p)
 {
-    return calls_plain(group, DIST_COLL_BROADCAST, buffer, buffer, count, dtype, DIST_SUM, root,
-                       calls_async(work_p));
+    return calls_make(group, DIST_COLL_BROADCAST, buffer, buffer, count, dtype, DIST_SUM, root,
+                      calls_async(work_p));
 }
 
 dist_status dist_all_gather(dist_group *group, const void *in, void *out, size_t count,
                             dist_dtype dtype)
 {
-    return calls_plain(group, DIST_COLL_ALL_GATHER, in, out, count, dtype, DIST_SUM, 0,
-                       calls_blocking);
+    return calls_make(group, DIST_COLL_ALL_GATHER, in, out, count, dtype, DIST_SUM, 0,
+                      calls_blocking);
 }
 
 dist_status dist_all_gather_async(dist_group *group, const void *in, void *out, size_t count,
                                   dist_dtype dtype, dist_work **work_p)
 {
-    return calls_plain(group, DIST_COLL_ALL_GATHER, in, out, count, dtype, DIST_SUM, 0,
-                       calls_async(work_p));
+    return calls_make(group, DIST_COLL_ALL_GATHER, in, out, count, dtype, DIST_SUM, 0,
+                      calls_async(work_p));
 }
 
 dist_status dist_all_gather_v(dist_group *group, const void *in, void *out, const size_t *counts,
@@ -215,15 +215,15 @@ dist_status dist_all_gather_v_async(dist_group *group, const void *in, void *out
 dist_status dist_gather(dist_group *group, const void *in, void *out, size_t count,
                         dist_dtype dtype, int root)
 {
-    return calls_plain(group, DIST_COLL_GATHER, in, out, count, dtype, DIST_SUM, root,
-                       calls_blocking);
+    return calls_make(group, DIST_COLL_GATHER, in, out, count, dtype, DIST_SUM, root,
+                      calls_blocking);
 }
 
 dist_status dist_gather_async(dist_group *group, const void *in, void *out, size_t count,
                               dist_dtype dtype, int root, dist_work **work_p)
 {
-    return calls_plain(group, DIST_COLL_GATHER, in, out, count, dtype, DIST_SUM, root,
-                       calls_async(work_p));
+    return calls_make(group, DIST_COLL_GATHER, in, out, count, dtype, DIST_SUM, root,
+                      calls_async(work_p));
 }
 
 dist_status dist_gather_v(dist_group *group, const void *in, size_t count, void *out,
@@ -242,15 +242,15 @@ dist_status dist_gather_v_async(dist_group *group, const void *in, size_t count,
 dist_status dist_scatter(dist_group *group, const void *in, void *out, size_t count,
                          dist_dtype dtype, int root)
 {
-    return calls_plain(group, DIST_COLL_SCATTER, in, out, count, dtype, DIST_SUM, root,
-                       calls_blocking);
+    return calls_make(group, DIST_COLL_SCATTER, in, out, count, dtype, DIST_SUM, root,
+                      calls_blocking);
 }
 
 dist_status dist_scatter_async(dist_group *group, const void *in, void *out, size_t count,
                                dist_dtype dtype, int root, dist_work **work_p)
 {
-    return calls_plain(group, DIST_COLL_SCATTER, in, out, count, dtype, DIST_SUM, root,
-                       calls_async(work_p));
+    return calls_make(group, DIST_COLL_SCATTER, in, out, count, dtype, DIST_SUM, root,
+                      calls_async(work_p));
 }
 
 dist_status dist_scatter_v(dist_group *group, const void *in, const size_t *counts,
@@ -271,15 +271,15 @@ dist_status dist_scatter_v_async(dist_group *group, const void *in, const size_t
 dist_status dist_all_to_all(dist_group *group, const void *in, void *out, size_t count,
                             dist_dtype dtype)
 {
-    return calls_plain(group, DIST_COLL_ALL_TO_ALL, in, out, count, dtype, DIST_SUM, 0,
-                       calls_blocking);
+    return calls_make(group, DIST_COLL_ALL_TO_ALL, in, out, count, dtype, DIST_SUM, 0,
+                      calls_blocking);
 }
 
 dist_status dist_all_to_all_async(dist_group *group, const void *in, void *out, size_t count,
                                   dist_dtype dtype, dist_work **work_p)
 {
-    return calls_plain(group, DIST_COLL_ALL_TO_ALL, in, out, count, dtype, DIST_SUM, 0,
-                       calls_async(work_p));
+    return calls_make(group, DIST_COLL_ALL_TO_ALL, in, out, count, dtype, DIST_SUM, 0,
+                      calls_async(work_p));
 }
 
 dist_status dist_all_to_all_v(dist_group *group, const void *in, const size_t *in_counts,

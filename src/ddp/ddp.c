@@ -453,17 +453,6 @@ static uint64_t ddp_hash(const struct dist_ddp *ddp)
     return hash;
 }
 
-static dist_status ddp_agree(struct dist_ddp *ddp, dist_group *group, dist_status status)
-{
-    const struct ddp_word mine = {.alike = ddp_hash(ddp), .apart = ddp_place_hash(ddp)};
-    bool apart = false;
-
-    status = disti_ddp_agree(group, "dist_ddp_create", status, mine, &apart);
-    if (status == DIST_OK)
-        ddp->scattered = apart;
-    return status;
-}
-
 static bool ddp_is_device(const struct dist_ddp *ddp)
 {
     const struct disti_driver *driver = disti_driver_loaded();
@@ -514,28 +503,6 @@ static dist_status ddp_prepare(struct dist_ddp *ddp, dist_group *group,
     return DIST_OK;
 }
 
-/* What all ranks do together. */
-static dist_status ddp_connect(struct dist_ddp *ddp, dist_group *group)
-{
-    dist_status status = DIST_OK;
-
-    for (int i = 1; i < ddp->stage_count && status == DIST_OK; i++)
-        status = dist_dup_group(group, NULL, &ddp->stages[i]);
-    for (int i = 0; i < ddp->count && status == DIST_OK; i++)
-        if (ddp->parameters[i].values)
-            status = dist_broadcast(ddp->stages[0], ddp->parameters[i].values,
-                                    ddp->parameters[i].count, ddp->options.dtype, 0);
-    return status == DIST_OK ? ddp_buckets_make(ddp) : status;
-}
-
-/* All have it now, or none: who leaves at once ends no group under those that are still here. */
-static dist_status ddp_complete(dist_group *group, dist_status status)
-{
-    bool apart;
-
-    return disti_ddp_agree(group, "dist_ddp_create", status, (struct ddp_word){0}, &apart);
-}
-
 /* Leaves its groups; then nothing uses its memory any more. Frees all but the structure. */
 static dist_status ddp_release(struct dist_ddp *ddp)
 {
@@ -563,12 +530,26 @@ static dist_status ddp_release(struct dist_ddp *ddp)
  */
 static dist_status ddp_create(struct dist_ddp *ddp, dist_group *group)
 {
+    const struct ddp_word mine = {.alike = ddp_hash(ddp), .apart = ddp_place_hash(ddp)};
     dist_status status = dist_dup_group(group, NULL, &ddp->stages[0]);
+    bool apart = false;
 
     if (disti_ddp_is_declined(status))
         return status;
-    status = ddp_agree(ddp, group, status);
-    return status == DIST_OK ? ddp_complete(group, ddp_connect(ddp, group)) : status;
+    status = disti_ddp_agree(group, "dist_ddp_create", status, mine, &apart);
+    if (status != DIST_OK)
+        return status;
+    ddp->scattered = apart;
+    for (int i = 1; i < ddp->stage_count && status == DIST_OK; i++)
+        status = dist_dup_group(group, NULL, &ddp->stages[i]);
+    for (int i = 0; i < ddp->count && status == DIST_OK; i++)
+        if (ddp->parameters[i].values)
+            status = dist_broadcast(ddp->stages[0], ddp->parameters[i].values,
+                                    ddp->parameters[i].count, ddp->options.dtype, 0);
+    if (status == DIST_OK)
+        status = ddp_buckets_make(ddp);
+    /* All ranks have it now, or none: a rank that leaves at once ends no group of the others. */
+    return disti_ddp_agree(group, "dist_ddp_create", status, (struct ddp_word){0}, &apart);
 }
 
 dist_status dist_ddp_create(dist_group *group, const struct dist_ddp_parameter *parameters,

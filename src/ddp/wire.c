@@ -267,27 +267,20 @@ static void int8_receive(const struct ddp_bucket *bucket)
     }
 }
 
-/* The arithmetic of a stage. */
-static void int8_compute(const struct dist_ddp *ddp, const struct ddp_bucket *bucket, int stage)
-{
-    const disti_environment saved = disti_environment_enter();
-
-    if (stage == 0)
-        int8_send(ddp, bucket);
-    else if (stage == 1)
-        int8_add(ddp, bucket->wire);
-    else
-        int8_receive(bucket);
-    disti_environment_leave(saved);
-}
-
 static dist_status int8_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, int stage,
                              dist_work **work_p)
 {
     const struct int8_memory *memory = bucket->wire;
     const size_t bytes = memory->blocks * sizeof(struct int8_block);
+    const disti_environment saved = disti_environment_enter();
 
-    int8_compute(ddp, bucket, stage);
+    if (stage == 0)
+        int8_send(ddp, bucket);
+    else if (stage == 1)
+        int8_add(ddp, memory);
+    else
+        int8_receive(bucket);
+    disti_environment_leave(saved);
     switch (stage) {
     case 0:
         return dist_all_to_all_async(ddp->stages[0], memory->sent, memory->gotten, bytes,

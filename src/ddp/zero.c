@@ -171,17 +171,6 @@ static dist_status memory_share(struct dist_zero *zero)
     return DIST_OK;
 }
 
-/* The lists of what each rank has. */
-static dist_status zero_lists(struct dist_zero *zero)
-{
-    zero->parts = calloc((size_t)zero->world, sizeof(*zero->parts));
-    zero->peers = (float **)calloc((size_t)zero->world, sizeof(*zero->peers));
-    zero->tiles = malloc(sizeof(float) * ZERO_TILES * ZERO_BLOCK);
-    if (!zero->parts || !zero->peers || !zero->tiles)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for addresses of %d ranks", zero->world);
-    return DIST_OK;
-}
-
 /* The memory of all, which decides the form. Collective; may fail on some ranks only. */
 static dist_status zero_memory(struct dist_zero *zero)
 {
@@ -363,9 +352,14 @@ static dist_status zero_prepare(struct dist_zero *zero,
         status = zero_bad("parameters is NULL");
     if (status == DIST_OK)
         status = zero_parameters_copy(zero, parameters, count);
-    if (status == DIST_OK)
-        status = zero_lists(zero);
-    return status == DIST_OK ? zero_layout(zero) : status;
+    if (status != DIST_OK)
+        return status;
+    zero->parts = calloc((size_t)zero->world, sizeof(*zero->parts));
+    zero->peers = (float **)calloc((size_t)zero->world, sizeof(*zero->peers));
+    zero->tiles = malloc(sizeof(float) * ZERO_TILES * ZERO_BLOCK);
+    if (!zero->parts || !zero->peers || !zero->tiles)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for addresses of %d ranks", zero->world);
+    return zero_layout(zero);
 }
 
 /* What all ranks have to say alike. */

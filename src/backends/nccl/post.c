@@ -336,16 +336,9 @@ dist_status disti_nccl_fail(const struct disti_nccl_state *nccl, int result, con
         what, nccl->api->error_text(result), length ? ": " : "", length, length ? more : "");
 }
 
-/* NCCL waits for a rank that does not come, and may be told so late. */
-static dist_status issue_lost(const struct disti_nccl_state *nccl)
-{
-    const struct dist_backend_config *opening = nccl->opening;
-
-    return opening && opening->lost ? opening->lost(opening->all_gather_arg) : DIST_OK;
-}
-
 dist_status disti_nccl_wait(struct disti_nccl_state *nccl, const char *what)
 {
+    const struct dist_backend_config *opening = nccl->opening;
     int64_t deadline = disti_deadline_ms(nccl->timeout_ms);
     struct disti_backoff backoff = {0};
     int error = DISTI_NCCL_IN_PROGRESS, result;
@@ -355,9 +348,12 @@ dist_status disti_nccl_wait(struct disti_nccl_state *nccl, const char *what)
         result = nccl->api->comm_error(nccl->comm, &error);
         if (result != DISTI_NCCL_SUCCESS || error != DISTI_NCCL_IN_PROGRESS)
             break;
-        status = issue_lost(nccl);
-        if (status != DIST_OK)
-            return status;
+        /* NCCL waits for a rank that does not come, and may be told so late. */
+        if (opening && opening->lost) {
+            status = opening->lost(opening->all_gather_arg);
+            if (status != DIST_OK)
+                return status;
+        }
         if (disti_expired(deadline))
             return nccl->host->fail(
                 DIST_ERR_TIMEOUT,
@@ -391,20 +387,6 @@ static union issue_scalar issue_scalar(double factor, dist_dtype dtype)
     else if (dtype == DIST_BFLOAT16)
         scalar.f16 = disti_bfloat16_from_float((float)factor);
     return scalar;
-}
-
-/* NCCL's operation. One that was made must be destroyed when the call has been handed over. */
-static int issue_op(const struct disti_nccl_state *nccl, const struct dist_call *call, int *op_p)
-{
-    union issue_scalar scalar;
-
-    if (!call->reduction) {
-        *op_p = (unsigned)call->op < DIST_OP_COUNT ? issue_ops[call->op] : DISTI_NCCL_SUM;
-        return DISTI_NCCL_SUCCESS;
-    }
-    scalar = issue_scalar(call->reduction->factor, call->dtype);
-    return nccl->api->premul_create(op_p, &scalar, disti_nccl_dtype(call->dtype),
-                                    DISTI_NCCL_HOST_IMMEDIATE, nccl->comm);
 }
 
 /* ---- calls ---- */
@@ -442,13 +424,20 @@ static int issue_native(const struct disti_nccl_state *nccl, const struct dist_c
 
 static int issue_call(const struct disti_nccl_state *nccl, const struct disti_nccl_call *c)
 {
-    int op = DISTI_NCCL_SUM;
-    int result = issue_op(nccl, &c->call, &op);
+    const struct dist_call *call = &c->call;
+    int op = (unsigned)call->op < DIST_OP_COUNT ? issue_ops[call->op] : DISTI_NCCL_SUM;
+    int result = DISTI_NCCL_SUCCESS;
+    union issue_scalar scalar;
 
+    if (call->reduction) {
+        scalar = issue_scalar(call->reduction->factor, call->dtype);
+        result = nccl->api->premul_create(&op, &scalar, disti_nccl_dtype(call->dtype),
+                                          DISTI_NCCL_HOST_IMMEDIATE, nccl->comm);
+    }
     if (!disti_nccl_accepted(result))
         return result;
-    result = issue_native(nccl, &c->call, op, c->stream);
-    if (c->call.reduction)
+    result = issue_native(nccl, call, op, c->stream);
+    if (call->reduction) /* an operation that was made is destroyed when the call is handed over */
         nccl->api->op_destroy(op, nccl->comm);
     return result;
 }
@@ -689,21 +678,11 @@ static int progress_move(struct disti_nccl_state *nccl, struct disti_nccl_call *
     return done;
 }
 
-static void progress_end(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
-{
-    struct dist_ticket *ticket = c->ticket;
-
-    disti_nccl_call_free(nccl, c);
-    if (!ticket)
-        return;
-    ticket->own = NULL;
-    ticket->status = DIST_OK;
-}
-
 /* Collectives end one after the other: behind the first that has not, only others are asked. */
 static int progress_issued(struct disti_nccl_state *nccl)
 {
     struct disti_nccl_call *c, *next;
+    struct dist_ticket *ticket;
     bool blocked = false;
     int moved = 0;
 
@@ -716,7 +695,12 @@ static int progress_issued(struct disti_nccl_state *nccl)
             return done;
         if (done) {
             TAILQ_REMOVE(&nccl->issued, c, next);
-            progress_end(nccl, c);
+            ticket = c->ticket;
+            disti_nccl_call_free(nccl, c);
+            if (ticket) {
+                ticket->own = NULL;
+                ticket->status = DIST_OK;
+            }
             moved++;
         } else {
             blocked = blocked || !pair;
