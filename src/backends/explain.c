@@ -106,21 +106,6 @@ static bool explain_has_shm(const char *transports)
     return false;
 }
 
-/* As the engine decides, if the machine lets ranks map each other's memory. */
-static dist_status explain_in_memory(const struct dist_question *question, const char *transports,
-                                     struct explain *explain)
-{
-    int wanted = 1;
-    dist_status status = disti_env_int("DIST_NODE_MEMORY", 0, 1, 1, &wanted);
-
-    if (wanted && explain->topology->nodes == 1 && explain->topology->ranks > 1 &&
-        explain_has_shm(transports) && disti_node_knows(question->collective) &&
-        !explain->choice.forced[question->collective] && !explain->choice.forced_segments)
-        explain->in_memory =
-            disti_node_summary(question->collective, explain->topology->ranks, question->bytes);
-    return status;
-}
-
 /* Everything as an engine of such a job would have it. */
 static dist_status explain_open(const struct dist_question *question, struct explain *explain)
 {
@@ -138,8 +123,17 @@ static dist_status explain_open(const struct dist_question *question, struct exp
     disti_tune_key(explain->topology->nodes, disti_node_size(explain->topology, 0), transports,
                    key);
     status = disti_tune_find(key, &explain->tuning, &explain->effort);
-    if (status == DIST_OK)
-        status = explain_in_memory(question, transports, explain);
+    if (status == DIST_OK) {
+        int wanted = 1;
+
+        /* As the engine decides, if the machine lets ranks map each other's memory. */
+        status = disti_env_int("DIST_NODE_MEMORY", 0, 1, 1, &wanted);
+        if (wanted && explain->topology->nodes == 1 && explain->topology->ranks > 1 &&
+            explain_has_shm(transports) && disti_node_knows(question->collective) &&
+            !explain->choice.forced[question->collective] && !explain->choice.forced_segments)
+            explain->in_memory =
+                disti_node_summary(question->collective, explain->topology->ranks, question->bytes);
+    }
     /* A topology in words has a core for each rank, unless it is that of this process's job. */
     if (status == DIST_OK && !disti_tune_recall_cpus(explain->topology, &explain->tuning.cost))
         explain->tuning.cost.node_cpus =
@@ -194,45 +188,6 @@ static void explain_predict(const struct explain *explain, dist_collective colle
         row->seconds = -1;
 }
 
-static int explain_rows(const struct explain *explain, dist_collective collective, size_t bytes,
-                        const struct disti_chosen *chosen, struct disti_candidate *rows)
-{
-    int count = chosen->count;
-
-    memcpy(rows, chosen->candidates, (size_t)count * sizeof(*rows));
-    count = explain_add(rows, count, &chosen->rule);
-    count = explain_add(rows, count, &chosen->best);
-    for (int i = 0; i < count; i++)
-        explain_predict(explain, collective, bytes, &rows[i]);
-    qsort(rows, (size_t)count, sizeof(*rows), explain_compare);
-    return count;
-}
-
-static void explain_costs(const struct explain *explain, char *text, size_t size)
-{
-    const struct disti_cost *cost = &explain->tuning.cost;
-    int far = explain->topology->nodes > 1 ? DISTI_OTHER_NODE : DISTI_SAME_NODE;
-
-    snprintf(text, size,
-             "%s%s: %.2f us and %.2f GB/s between ranks%s, copies %.2f GB/s, reductions %.2f GB/s",
-             explain->tuning.source,
-             explain->effort ? " (dist_info tune, or a first job, measures them)" : "",
-             cost->links[far].latency_s * 1e6, cost->links[far].bytes_per_second * 1e-9,
-             far == DISTI_OTHER_NODE ? " of two machines" : "", cost->copy_bytes_per_second * 1e-9,
-             cost->reduce_bytes_per_second * 1e-9);
-}
-
-static void explain_answer(const struct explain *explain, const struct disti_chosen *chosen,
-                           int count, struct dist_explanation *explanation_p)
-{
-    explanation_p->ranks = explain->topology->ranks;
-    explanation_p->nodes = explain->topology->nodes;
-    explanation_p->candidates = count + (explain->in_memory != NULL);
-    snprintf(explanation_p->reason, sizeof(explanation_p->reason), "%s",
-             explain->in_memory ? EXPLAIN_MEMORY_REASON : disti_reason_string(chosen->reason));
-    explain_costs(explain, explanation_p->costs, sizeof(explanation_p->costs));
-}
-
 /* The memory first, if it is that, then the algorithms. */
 static void explain_write(const struct explain *explain, const struct disti_chosen *chosen,
                           const struct disti_candidate *rows, int count, int room,
@@ -266,6 +221,8 @@ dist_status dist_explain(const struct dist_question *question, struct dist_candi
     size_t bytes;
     int count;
     dist_status status = explain_check(question, candidates, room, explanation_p);
+    const struct disti_cost *cost;
+    int far;
 
     if (status == DIST_OK)
         status = explain_open(question, &explain);
@@ -277,8 +234,27 @@ dist_status dist_explain(const struct dist_question *question, struct dist_candi
                           bytes, &chosen);
     if (status != DIST_OK)
         goto out;
-    count = explain_rows(&explain, question->collective, bytes, &chosen, rows);
-    explain_answer(&explain, &chosen, count, explanation_p);
+    count = chosen.count;
+    memcpy(rows, chosen.candidates, (size_t)count * sizeof(*rows));
+    count = explain_add(rows, count, &chosen.rule);
+    count = explain_add(rows, count, &chosen.best);
+    for (int i = 0; i < count; i++)
+        explain_predict(&explain, question->collective, bytes, &rows[i]);
+    qsort(rows, (size_t)count, sizeof(*rows), explain_compare);
+    explanation_p->ranks = explain.topology->ranks;
+    explanation_p->nodes = explain.topology->nodes;
+    explanation_p->candidates = count + (explain.in_memory != NULL);
+    snprintf(explanation_p->reason, sizeof(explanation_p->reason), "%s",
+             explain.in_memory ? EXPLAIN_MEMORY_REASON : disti_reason_string(chosen.reason));
+    cost = &explain.tuning.cost;
+    far = explain.topology->nodes > 1 ? DISTI_OTHER_NODE : DISTI_SAME_NODE;
+    snprintf(explanation_p->costs, sizeof(explanation_p->costs),
+             "%s%s: %.2f us and %.2f GB/s between ranks%s, copies %.2f GB/s, reductions %.2f GB/s",
+             explain.tuning.source,
+             explain.effort ? " (dist_info tune, or a first job, measures them)" : "",
+             cost->links[far].latency_s * 1e6, cost->links[far].bytes_per_second * 1e-9,
+             far == DISTI_OTHER_NODE ? " of two machines" : "", cost->copy_bytes_per_second * 1e-9,
+             cost->reduce_bytes_per_second * 1e-9);
     explain_write(&explain, &chosen, rows, count, room, candidates);
 out:
     disti_topology_free(explain.topology);

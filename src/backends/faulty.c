@@ -75,15 +75,6 @@ FAULTY_EACH(FAULTY_POST)
 static dist_status (*const faulty_posts[])(void *state, const struct dist_call *call,
                                            struct dist_ticket *ticket) = {FAULTY_EACH(FAULTY_SLOT)};
 
-/* All slots are the backend's own but these two: every operation is posted. */
-static void faulty_fill(int i, const struct dist_backend *inner)
-{
-    faulty_backends[i].table = *inner;
-    faulty_backends[i].table.post = faulty_posts[i];
-    faulty_backends[i].table.at_once = NULL;
-    faulty_backends[i].inner = inner;
-}
-
 const struct dist_backend *disti_backend_faulty(const struct dist_backend *backend)
 {
     const struct dist_backend *faulty = backend;
@@ -95,8 +86,12 @@ const struct dist_backend *disti_backend_faulty(const struct dist_backend *backe
     while (i < FAULTY_TABLES && faulty_backends[i].inner && faulty_backends[i].inner != backend)
         i++;
     if (i < FAULTY_TABLES) {
-        if (!faulty_backends[i].inner)
-            faulty_fill(i, backend);
+        if (!faulty_backends[i].inner) {
+            faulty_backends[i].table = *backend;
+            faulty_backends[i].table.post = faulty_posts[i];
+            faulty_backends[i].table.at_once = NULL;
+            faulty_backends[i].inner = backend;
+        }
         faulty = &faulty_backends[i].table;
     }
     pthread_mutex_unlock(&faulty_lock);

@@ -1,17 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a backend supports, for those who ask from outside. */
+/* What backends support, which there are, and probes of them. */
 #include "backends/module.h"
 #include "backends/registry.h"
+#include "base/clock.h"
 #include "base/dtype.h"
 #include "base/log.h"
 #include "base/settings/variables.h"
 #include "device/driver.h"
 #include "plan/plan.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 bool dist_collective_reduces(dist_collective collective)
@@ -144,6 +151,7 @@ dist_status disti_transport_check(const struct dist_transport *t, const char *fr
 /* Lists of what there is, for people. */
 
 #define LIST_REASON 1024
+#define LIST_PROBE 2400 /* bytes of two lines, each with a reason */
 
 /* Text that goes on in a buffer, and is counted beyond its end. */
 struct list {
@@ -187,18 +195,6 @@ static bool list_is_built_in(const char *name)
     return false;
 }
 
-/* One of this project, or of its modules for one MPI: "mpi_openmpi". */
-static bool list_is_own(const char *name)
-{
-    if (list_is_built_in(name) || strncmp(name, "mpi_", 4) == 0)
-        return true;
-    for (int i = 0; disti_own_module(i); i++) {
-        if (strcmp(disti_own_module(i), name) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* The modules in the folders that are not of this project. */
 static void list_add_others(struct list *list, void (*add)(struct list *list, const char *name))
 {
@@ -206,7 +202,9 @@ static void list_add_others(struct list *list, void (*add)(struct list *list, co
 
     disti_module_names(&names);
     for (int i = 0; i < names.count; i++) {
-        if (!list_is_own(names.names[i]))
+        /* "mpi_openmpi" and such are this project's modules for one MPI. */
+        if (!list_is_built_in(names.names[i]) && strncmp(names.names[i], "mpi_", 4) != 0 &&
+            !disti_module_is_own(names.names[i]))
             add(list, names.names[i]);
     }
     free(names.names);
@@ -214,88 +212,205 @@ static void list_add_others(struct list *list, void (*add)(struct list *list, co
 
 /* ---- backends ---- */
 
-/* What is said of a backend. */
-struct list_finding {
-    bool none; /* it is none, but a transport */
-    bool usable;
-    const char *text; /* in reason, or static */
-    char reason[LIST_REASON];
-};
-
-static void list_find(const char *name, struct list_finding *finding_p)
-{
-    const struct dist_transport *transport;
-    const struct dist_backend *backend = NULL;
-    char *reason = finding_p->reason;
-    dist_status status = disti_backend_reason(name, &backend, reason, LIST_REASON);
-
-    finding_p->usable = status == DIST_OK;
-    finding_p->text = status == DIST_OK ? backend->summary : reason;
-    finding_p->none = status == DIST_ERR_UNSUPPORTED &&
-                      disti_transport_reason(name, &transport, reason, LIST_REASON) == DIST_OK;
-}
-
-static void list_probe_backend(struct list *list, const char *name)
-{
-    struct list_finding finding;
-
-    list_find(name, &finding);
-    if (!finding.none)
-        list_add(list, "backend %s %s %s\n", name, finding.usable ? "yes" : "no", finding.text);
-}
-
-/* Silent where there is no module of that name, or none that brings such a transport. */
-static void list_probe_transport(struct list *list, const char *name)
-{
-    const struct dist_transport *transport = NULL;
-    char reason[LIST_REASON];
-    bool usable;
-
-    if (disti_transport_reason(name, &transport, reason, sizeof(reason)) != DIST_OK)
-        return;
-    usable =
-        !transport->probe || disti_probe(transport->probe, name, reason, sizeof(reason)) == DIST_OK;
-    list_add(list, "transport %s %s %s\n", name, usable ? "yes" : "no",
-             !usable              ? reason
-             : transport->summary ? transport->summary
-                                  : "");
-}
-
-size_t disti_probe_here(const char *name, char *text, size_t size)
+/* Writes what exists under such a name, by loading the module into this process. */
+static void list_probe_here(const char *name, char *text, size_t size)
 {
     struct list list = list_begin(text, size);
     bool transport_only = false;
+    const struct dist_backend *backend = NULL;
+    const struct dist_transport *transport = NULL;
+    char reason[LIST_REASON];
+    dist_status status;
+    bool usable;
 
     for (int i = 0; disti_built_in_transport(i); i++)
         transport_only = transport_only || strcmp(disti_built_in_transport(i)->name, name) == 0;
-    if (!transport_only)
-        list_probe_backend(&list, name);
-    list_probe_transport(&list, name);
-    return list.used;
+    if (!transport_only) {
+        status = disti_backend_reason(name, &backend, reason, sizeof(reason));
+        if (status != DIST_ERR_UNSUPPORTED ||
+            disti_transport_reason(name, &transport, reason, sizeof(reason)) != DIST_OK)
+            list_add(&list, "backend %s %s %s\n", name, status == DIST_OK ? "yes" : "no",
+                     status == DIST_OK ? backend->summary : reason);
+    }
+    if (disti_transport_reason(name, &transport, reason, sizeof(reason)) == DIST_OK) {
+        usable = !transport->probe ||
+                 disti_probe(transport->probe, name, reason, sizeof(reason)) == DIST_OK;
+        list_add(&list, "transport %s %s %s\n", name, usable ? "yes" : "no",
+                 !usable              ? reason
+                 : transport->summary ? transport->summary
+                                      : "");
+    }
 }
 
 /*
- * Only if the process has the module already. A child of a process that uses a GPU cannot ask the
- * driver: nccl is loaded here then.
+ * Probes in a child process. A module that is loaded stays for the life of the process, brings
+ * libraries that may handle signals and start threads, and may crash.
  */
-static bool list_is_here(const char *name)
+
+/* A probe never blocks; a slow one looks for a device. */
+#define APART_SECONDS 5
+
+/* The program's handlers are not for what happens here. */
+static void apart_child(const char *name, int fd) __attribute__((noreturn));
+static void apart_child(const char *name, int fd)
 {
-    return list_is_built_in(name) || disti_backend_is_loaded(name) ||
-           (strcmp(name, "nccl") == 0 && disti_driver_loaded());
+    const struct rlimit none = {0, 0};
+    char text[LIST_PROBE];
+    size_t length;
+
+    for (int number = 1; number < NSIG; number++)
+        signal(number, SIG_DFL);
+    setrlimit(RLIMIT_CORE, &none);
+    list_probe_here(name, text, sizeof(text));
+    length = strlen(text);
+    _exit(write(fd, text, length) == (ssize_t)length ? 0 : 1);
 }
 
-static void list_probe(const char *name, char text[DISTI_PROBE_TEXT])
+/* Reads until the child closes its end. False: the deadline has passed. */
+static bool apart_read(int fd, int64_t deadline, char *text, size_t size)
 {
-    if (list_is_here(name))
-        disti_probe_here(name, text, DISTI_PROBE_TEXT);
+    size_t used = 0;
+
+    for (;;) {
+        struct pollfd look = {.fd = fd, .events = POLLIN};
+        int ready = poll(&look, 1, disti_left_ms(deadline));
+        ssize_t got = ready > 0 ? read(fd, text + used, size - 1 - used) : -1;
+
+        if (ready == 0)
+            return false;
+        if (got == 0 || (got < 0 && errno != EINTR))
+            return true;
+        if (got > 0)
+            used += (size_t)got;
+        text[used] = '\0';
+    }
+}
+
+/* The file that was loaded: the first of that name, in the folders' order. */
+static void apart_path(const char *name, char *path, size_t size)
+{
+    size_t bytes = dist_list_module_folders(NULL, 0) + 1;
+    char *folders = malloc(bytes), *rest;
+
+    snprintf(path, size, "dist_%s.so", name);
+    if (folders)
+        dist_list_module_folders(folders, bytes);
+    for (char *folder = folders ? strtok_r(folders, "\n", &rest) : NULL; folder;
+         folder = strtok_r(NULL, "\n", &rest)) {
+        char file[1024];
+
+        snprintf(file, sizeof(file), "%s/dist_%s.so", folder, name);
+        if (access(file, F_OK) != 0)
+            continue;
+        snprintf(path, size, "%s", file);
+        break;
+    }
+    free(folders);
+}
+
+/* Writes what replaces the text of a child that crashed, hung or exited. */
+static void apart_blame(const char *name, int how, bool late, char *text, size_t size)
+{
+    char path[1024], what[128];
+
+    apart_path(name, path, sizeof(path));
+    if (late)
+        snprintf(what, sizeof(what), "did not come back within %d s", APART_SECONDS);
+    else if (WIFSIGNALED(how))
+        snprintf(what, sizeof(what), "crashed (%s)", strsignal(WTERMSIG(how)));
     else
-        disti_probe_apart(name, text, DISTI_PROBE_TEXT);
+        snprintf(what, sizeof(what), "ended the process (exit code %d)", WEXITSTATUS(how));
+    snprintf(text, size,
+             "lost %s no module %s %s when it was loaded or in its probe: a job that asks for "
+             "it would do the same\n",
+             name, path, what);
+}
+
+/* A child that the program has reaped elsewhere counts as one that ended well if it has answered.
+ */
+static void apart_parent(const char *name, pid_t child, int fd, char *text, size_t size)
+{
+    const int64_t deadline = disti_deadline_ms(APART_SECONDS * 1000);
+    bool late = !apart_read(fd, deadline, text, size), reaped;
+    siginfo_t ended = {.si_pid = 0};
+    int how = 0;
+
+    /* A module may close all descriptors, and then hang. */
+    while (!late && waitid(P_PID, (id_t)child, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           !ended.si_pid) {
+        disti_sleep_ns(1000000);
+        late = disti_expired(deadline);
+    }
+    if (late)
+        kill(child, SIGKILL);
+    while (!(reaped = waitpid(child, &how, 0) == child) && errno == EINTR) {
+    }
+    if (late || (reaped ? !WIFEXITED(how) || WEXITSTATUS(how) != 0 : !text[0]))
+        apart_blame(name, how, late, text, size);
+}
+
+/* Takes away the SIGCHLD of our child, if this thread would get it. */
+static void apart_forget_child(const sigset_t *before)
+{
+    const struct timespec now = {0, 0};
+    sigset_t child;
+
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    /* It may also have been that of a child of the program, which waits to be reaped. */
+    if (!sigismember(before, SIGCHLD) && sigtimedwait(&child, NULL, &now) == SIGCHLD) {
+        siginfo_t ended = {.si_pid = 0};
+
+        if (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid)
+            raise(SIGCHLD);
+    }
+    pthread_sigmask(SIG_SETMASK, before, NULL);
+}
+
+/*
+ * As list_probe_here, in a child that has 5 s. A line "lost NAME no REASON" says that the child
+ * crashed or did not answer. Leaves this process as it is.
+ */
+static void list_probe_apart(const char *name, char *text, size_t size)
+{
+    sigset_t child_signal, before;
+    int ends[2];
+    pid_t child;
+
+    text[0] = '\0';
+    if (pipe2(ends, O_CLOEXEC) < 0) {
+        snprintf(text, size, "lost %s no it could not be tried: %s\n", name, strerror(errno));
+        return;
+    }
+    sigemptyset(&child_signal);
+    sigaddset(&child_signal, SIGCHLD);
+    pthread_sigmask(SIG_BLOCK, &child_signal, &before);
+    child = fork();
+    if (child == 0)
+        apart_child(name, ends[1]);
+    if (child < 0)
+        snprintf(text, size, "lost %s no it could not be tried: %s\n", name, strerror(errno));
+    close(ends[1]);
+    if (child > 0)
+        apart_parent(name, child, ends[0], text, size);
+    close(ends[0]);
+    apart_forget_child(&before);
+}
+
+static void list_probe(const char *name, char text[LIST_PROBE])
+{
+    /* A child of a process that uses a GPU cannot ask the driver: nccl is loaded here then. */
+    if (list_is_built_in(name) || disti_backend_is_loaded(name) ||
+        (strcmp(name, "nccl") == 0 && disti_driver_loaded()))
+        list_probe_here(name, text, LIST_PROBE);
+    else
+        list_probe_apart(name, text, LIST_PROBE);
 }
 
 size_t dist_probe_name(const char *name, char *buffer, size_t size)
 {
     struct list list = list_begin(buffer, size);
-    char text[DISTI_PROBE_TEXT];
+    char text[LIST_PROBE];
 
     list_probe(name ? name : "", text);
     list_add(&list, "%s", text);
@@ -304,7 +419,7 @@ size_t dist_probe_name(const char *name, char *buffer, size_t size)
 
 static void list_add_backend(struct list *list, const char *name)
 {
-    char text[DISTI_PROBE_TEXT], kind[16], runs[8], *rest;
+    char text[LIST_PROBE], kind[16], runs[8], *rest;
     int at;
 
     list_probe(name, text);
@@ -371,13 +486,6 @@ size_t dist_list_names(char *buffer, size_t size)
 
 /* ---- variables ---- */
 
-/* A variable of the library's own that is set to something that a job would refuse. */
-static void list_add_wrong(struct list *list, const char *name)
-{
-    if (disti_setting_check(name) != DIST_OK)
-        list_add(list, "wrong\t%s\t\t%s\n", name, dist_last_error());
-}
-
 size_t dist_list_variables(char *buffer, size_t size)
 {
     struct list list = list_begin(buffer, size);
@@ -399,8 +507,10 @@ size_t dist_list_variables(char *buffer, size_t size)
         }
     }
     disti_text(before, sizeof(before), "%s", dist_last_error());
-    for (size_t i = 0; i < disti_variable_count; i++)
-        list_add_wrong(&list, disti_variables[i].name);
+    for (size_t i = 0; i < disti_variable_count; i++) {
+        if (disti_setting_check(disti_variables[i].name) != DIST_OK)
+            list_add(&list, "wrong\t%s\t\t%s\n", disti_variables[i].name, dist_last_error());
+    }
     dist_set_last_error(DIST_OK, before);
     return list.used;
 }

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The registry, the module loader and the built-in backends.
 libdist_core_sources += \
-	src/backends/apart.c \
 	src/backends/explain.c \
 	src/backends/faulty.c \
 	src/backends/gloo.c \

@@ -473,16 +473,6 @@ static bool folders_names(const char *variable, const char *module)
     return variable[index] == '\0' || variable[index] == '_';
 }
 
-/* This project's modules: their variables are known one by one. */
-static bool folders_is_own(const char *module)
-{
-    for (int i = 0; disti_own_module(i); i++) {
-        if (strcmp(disti_own_module(i), module) == 0)
-            return true;
-    }
-    return false;
-}
-
 bool disti_module_has_variable(const char *variable)
 {
     struct disti_module_names names;
@@ -490,7 +480,7 @@ bool disti_module_has_variable(const char *variable)
 
     disti_module_names(&names);
     for (int i = 0; i < names.count && !found; i++)
-        found = !folders_is_own(names.names[i]) && folders_names(variable, names.names[i]);
+        found = !disti_module_is_own(names.names[i]) && folders_names(variable, names.names[i]);
     free(names.names);
     return found;
 }
@@ -504,22 +494,6 @@ static bool folders_similar(const char *name, const char *other)
     return length && length < DISTI_MODULE_NAME &&
            (strstr(other, name) || strstr(name, other) ||
             disti_name_distance(name, other) <= 1 + (int)length / 4);
-}
-
-/* "; there is dist_this.so, dist_that.so" of names that are like this one, or "". */
-static void module_similar(const char *name, char *text, size_t size)
-{
-    struct disti_module_names names;
-    size_t used = 0;
-
-    text[0] = '\0';
-    disti_module_names(&names);
-    for (int i = 0; i < names.count && used < size; i++) {
-        if (folders_similar(name, names.names[i]))
-            used += (size_t)snprintf(text + used, size - used, "%sdist_%s.so",
-                                     used ? ", " : "; there is ", names.names[i]);
-    }
-    free(names.names);
 }
 
 /* Loading of modules: shared objects that bring a backend, transports, or both. */
@@ -546,6 +520,8 @@ static const struct {
 static void module_missing(const char *name, char *reason, size_t size)
 {
     char similar[256];
+    struct disti_module_names names;
+    size_t used;
 
     for (size_t i = 0; i < sizeof(module_makers) / sizeof(module_makers[0]); i++) {
         if (strcmp(module_makers[i].name, name) != 0)
@@ -556,7 +532,15 @@ static void module_missing(const char *name, char *reason, size_t size)
                                 "and install it without that");
         return;
     }
-    module_similar(name, similar, sizeof(similar));
+    used = 0;
+    similar[0] = '\0';
+    disti_module_names(&names);
+    for (int i = 0; i < names.count && used < sizeof(similar); i++) {
+        if (folders_similar(name, names.names[i]))
+            used += (size_t)snprintf(similar + used, sizeof(similar) - used, "%sdist_%s.so",
+                                     used ? ", " : "; there is ", names.names[i]);
+    }
+    free(names.names);
     snprintf(reason, size, "there is no module dist_%s.so%s", name, similar);
 }
 

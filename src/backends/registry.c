@@ -46,6 +46,15 @@ const char *disti_own_module(int i)
     return registry_modules[i];
 }
 
+bool disti_module_is_own(const char *name)
+{
+    int i = 0;
+
+    while (registry_modules[i] && strcmp(registry_modules[i], name) != 0)
+        i++;
+    return registry_modules[i];
+}
+
 /* Transports that a module's backend gives to the engine are as foreign as the module. */
 static dist_status registry_engine_open(const struct dist_backend_config *config,
                                         const struct dist_engine_config *engine,

@@ -58,19 +58,6 @@ dist_status disti_transport_reason(const char *name, const struct dist_transport
 dist_status disti_probe(dist_status (*probe)(char *reason, size_t reason_size), const char *from,
                         char *reason, size_t reason_size);
 
-/*
- * list.c: writes what exists under such a name, as dist_probe_name does, by loading the module into
- * this process.
- */
-#define DISTI_PROBE_TEXT 2400 /* bytes of it: two lines, each with a reason */
-size_t disti_probe_here(const char *name, char *text, size_t size);
-
-/*
- * apart.c: the same, by loading it into a child, which gets 5 s. A line "lost NAME no REASON" says
- * that the child crashed or did not answer. Leaves this process as it is.
- */
-void disti_probe_apart(const char *name, char *text, size_t size);
-
 /* True if the module of that backend or transport is loaded into this process already. */
 bool disti_backend_is_loaded(const char *name);
 
@@ -79,8 +66,10 @@ bool disti_backend_is_loaded(const char *name);
 const struct dist_backend *disti_built_in_backend(int i);
 const struct dist_transport *disti_built_in_transport(int i);
 const char *disti_own_module(int i);
+/* True if the name is that of a module of this project: its variables are known one by one. */
+bool disti_module_is_own(const char *name);
 
-/* check.c: the ABI number and the mandatory slots; `from` names the module in the error. ERR_ABI.
+/* list.c: the ABI number and the mandatory slots; `from` names the module in the error. ERR_ABI.
  */
 dist_status disti_backend_check(const struct dist_backend *backend, const char *from);
 dist_status disti_transport_check(const struct dist_transport *transport, const char *from);

@@ -33,7 +33,7 @@ static const char *const log_rooms[] = {
 static const struct {
     const char *name, *files;
 } log_core_parts[] = {
-    {"call", " calls.c blocks.c memory.c op.c "},
+    {"call", " calls.c memory.c public.c "},
     {"flight", " flight.c "},
     {"group", " failure.c group.c groups.c leave.c news.c world.c "},
     {"work", " drive.c progress.c stage.c work.c "},

@@ -7,8 +7,122 @@
 #include "core/call.h"
 #include "store/store.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- whether the blocks of two buffers overlap ---- */
+
+struct blocks_range {
+    uintptr_t start, end;
+    int buffer; /* 0 or 1 */
+};
+
+static struct blocks_range blocks_range(const struct disti_blocks *blocks, int b, int buffer)
+{
+    uintptr_t start = (uintptr_t)blocks->memory;
+    size_t bytes = blocks->bytes;
+
+    if (blocks->counts) {
+        start += blocks->offsets[b] * blocks->element;
+        bytes = blocks->counts[b] * blocks->element;
+    }
+    return (struct blocks_range){start, start + bytes, buffer};
+}
+
+static int blocks_number(const struct disti_blocks *blocks)
+{
+    return blocks->counts ? blocks->blocks : 1;
+}
+
+/* `one` is not empty. */
+static bool blocks_meet_one(const struct disti_blocks *many, const struct disti_blocks *one)
+{
+    const struct blocks_range range = blocks_range(one, 0, 0);
+
+    for (int b = 0; b < blocks_number(many); b++) {
+        const struct blocks_range other = blocks_range(many, b, 1);
+
+        if (other.start < other.end && range.start < other.end && other.start < range.end)
+            return true;
+    }
+    return false;
+}
+
+static int blocks_compare(const void *a, const void *b)
+{
+    uintptr_t one = ((const struct blocks_range *)a)->start;
+    uintptr_t other = ((const struct blocks_range *)b)->start;
+
+    return (one > other) - (one < other);
+}
+
+static size_t blocks_collect(const struct disti_blocks *blocks, int buffer,
+                             struct blocks_range *ranges)
+{
+    size_t n = 0;
+
+    for (int b = 0; b < blocks_number(blocks); b++) {
+        ranges[n] = blocks_range(blocks, b, buffer);
+        n += ranges[n].start < ranges[n].end;
+    }
+    return n;
+}
+
+/*
+ * From the lowest start up: a block meets the other buffer if one of that has begun and not ended.
+ *
+ *   a   |-----|     |---|   |--|
+ *   b         |--|         |--|
+ *                           ^ here: start < ends[b]
+ */
+static bool blocks_sweep(struct blocks_range *ranges, size_t n)
+{
+    uintptr_t ends[2] = {0};
+
+    qsort(ranges, n, sizeof(*ranges), blocks_compare);
+    for (size_t i = 0; i < n; i++) {
+        uintptr_t *end = &ends[ranges[i].buffer];
+
+        if (ranges[i].start < ends[!ranges[i].buffer])
+            return true;
+        *end = ranges[i].end > *end ? ranges[i].end : *end;
+    }
+    return false;
+}
+
+static bool blocks_extents_meet(const struct disti_blocks *a, const struct disti_blocks *b)
+{
+    uintptr_t a_start = (uintptr_t)a->memory, b_start = (uintptr_t)b->memory;
+
+    return a->bytes && b->bytes && a_start < b_start + b->bytes && b_start < a_start + a->bytes;
+}
+
+dist_status disti_blocks_overlap(const struct disti_blocks *a, const struct disti_blocks *b,
+                                 bool *overlap_p)
+{
+    size_t all = (size_t)blocks_number(a) + (size_t)blocks_number(b), n;
+    struct blocks_range *ranges;
+
+    if (!blocks_extents_meet(a, b)) {
+        *overlap_p = false;
+        return DIST_OK;
+    }
+    if (!a->counts || !b->counts) {
+        *overlap_p = a->counts ? blocks_meet_one(a, b) : blocks_meet_one(b, a);
+        return DIST_OK;
+    }
+    ranges = malloc(all * sizeof(*ranges));
+    if (!ranges)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory to compare %zu blocks", all);
+    n = blocks_collect(a, 0, ranges);
+    n += blocks_collect(b, 1, ranges + n);
+    *overlap_p = blocks_sweep(ranges, n);
+    free(ranges);
+    return DIST_OK;
+}
+
+/* ---- checks ---- */
 
 /* The number of blocks that a buffer has: none, one, or one for each rank. */
 enum { NONE, ONE, ALL };
@@ -154,21 +268,6 @@ static void calls_copy_layout(const size_t **counts, const size_t **offsets, siz
     *offsets = copy + ranks;
 }
 
-static void calls_copy_layouts(const struct calls_check *check, size_t *copy)
-{
-    size_t ranks = (size_t)check->group->world_size;
-    struct dist_call *call = check->call;
-
-    if (calls_has_in_counts(check))
-        calls_copy_layout(&call->in_counts, &call->in_offsets, ranks, copy);
-    else
-        call->in_counts = call->in_offsets = NULL;
-    if (calls_has_out_counts(check))
-        calls_copy_layout(&call->out_counts, &call->out_offsets, ranks, copy + 2 * ranks);
-    else
-        call->out_counts = call->out_offsets = NULL;
-}
-
 /* Computes the extent of blocks with counts of their own. */
 static dist_status calls_measure_v(const struct calls_check *check, const char *list,
                                    const size_t *counts, const size_t *offsets,
@@ -218,7 +317,15 @@ static dist_status calls_measure(const struct calls_check *check, size_t count,
     return DIST_OK;
 }
 
-static size_t call_own_count(const dist_group *group, const struct dist_call *call);
+/* What this rank gives or gets as one block, where arrays say it. */
+static size_t call_own_count(const dist_group *group, const struct dist_call *call)
+{
+    if (call->collective == DIST_COLL_ALL_GATHER_V)
+        return call->out_counts[group->rank];
+    if (call->collective == DIST_COLL_REDUCE_SCATTER_V)
+        return call->in_counts[group->rank];
+    return call->count;
+}
 
 /* `list`: the name of the counts that a v-form has there. */
 static dist_status calls_check_buffer(const struct calls_check *check, const char *side,
@@ -240,16 +347,6 @@ static dist_status calls_check_buffer(const struct calls_check *check, const cha
                           "address space: pass the address of a buffer of that size",
                           check->group->rank, check->name, side, memory, extent->bytes);
     return DIST_OK;
-}
-
-/* What this rank gives or gets as one block, where arrays say it. */
-static size_t call_own_count(const dist_group *group, const struct dist_call *call)
-{
-    if (call->collective == DIST_COLL_ALL_GATHER_V)
-        return call->out_counts[group->rank];
-    if (call->collective == DIST_COLL_REDUCE_SCATTER_V)
-        return call->in_counts[group->rank];
-    return call->count;
 }
 
 /* Where the one of in and out that is smaller lies in the other when that is in place. */
@@ -323,8 +420,18 @@ static dist_status calls_check_all(struct calls_check *check, void **owned_p)
     check->out.blocks = call_blocks(check->group, call, true);
     if (disti_collective_uneven(call->collective)) {
         status = calls_own_counts(check, owned_p);
-        if (status == DIST_OK)
-            calls_copy_layouts(check, *owned_p);
+        if (status == DIST_OK) {
+            size_t ranks = (size_t)check->group->world_size, *copy = *owned_p;
+
+            if (calls_has_in_counts(check))
+                calls_copy_layout(&call->in_counts, &call->in_offsets, ranks, copy);
+            else
+                call->in_counts = call->in_offsets = NULL;
+            if (calls_has_out_counts(check))
+                calls_copy_layout(&call->out_counts, &call->out_offsets, ranks, copy + 2 * ranks);
+            else
+                call->out_counts = call->out_offsets = NULL;
+        }
     } else {
         status = calls_own_source(check, owned_p);
     }
@@ -488,13 +595,6 @@ static struct disti_repeat *repeat_new(void)
     return repeats;
 }
 
-/* With the lock held. Lists are not written over while a work may refer to them. */
-static bool repeat_may(const dist_group *group, const struct dist_call *call)
-{
-    return !disti_collective_uneven(call->collective) ||
-           (group->world_size <= LISTS_RANKS && !group->works);
-}
-
 static void repeat_set(const dist_group *group, const struct dist_call *call, size_t in_bytes,
                        size_t out_bytes, struct disti_repeat *repeat)
 {
@@ -532,7 +632,9 @@ static void call_remember(dist_group *group, struct dist_call *call, size_t in_b
         return;
     if (!group->repeats)
         group->repeats = repeat_new();
-    if (group->repeats && repeat_may(group, call)) {
+    /* Lists are not overwritten while a work may refer to them. */
+    if (group->repeats && (!disti_collective_uneven(call->collective) ||
+                           (group->world_size <= LISTS_RANKS && !group->works))) {
         repeat = &group->repeats[call->collective];
         call->repeats = repeat_number(group, repeat, call);
         repeat_set(group, call, in_bytes, out_bytes, repeat);
@@ -587,12 +689,6 @@ repeat_not(dist_group *group, struct calls_kind kind, const void *in, void *out,
     return disti_call(group, &call, calls_blocking);
 }
 
-/* Is no call before it? */
-static inline bool repeat_may_end_at_once(const struct dist_group *group)
-{
-    return !group->works && disti_drive_state(&group->drive) == DISTI_DRIVE_IDLE;
-}
-
 /* With the lock held, which is given back. Apart: a work is large too. */
 __attribute__((cold, noinline)) static dist_status repeat_wait(struct dist_group *group,
                                                                const struct dist_call *call)
@@ -625,7 +721,7 @@ static inline dist_status repeat_run(dist_group *group, struct disti_repeat *rep
     repeat->call.sequence = group->sequence;
     disti_last_call_note(group->number, &repeat->call);
     disti_flight_ended(&group->flight, repeat->flight, repeat->count, group->sequence);
-    if (!repeat_may_end_at_once(group) ||
+    if (group->works || disti_drive_state(&group->drive) != DISTI_DRIVE_IDLE ||
         group->backend->at_once(group->state, &repeat->call) != DIST_OK)
         return repeat_wait(group, &repeat->call);
     group->sequence++;

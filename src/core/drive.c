@@ -212,17 +212,6 @@ static bool drive_is_late(int64_t until)
     return until != INT64_MAX && disti_expired(until);
 }
 
-/* A look at the groups that nobody drives. With the lock, which is let go meanwhile. */
-static int drive_others(struct dist_group *group)
-{
-    int moved;
-
-    disti_group_unlock(group);
-    moved = disti_others_move();
-    disti_group_lock(group);
-    return moved;
-}
-
 /*
  * Lets the program move what else has to move, without the lock, if it is time for that. Returns
  * when the next time is; 0: the clock was not looked at yet. After a nap it is looked at at once.
@@ -264,8 +253,11 @@ static void drive_along(struct dist_group *group, const struct disti_work *work,
             held = disti_cancel_hold();
         if (++rounds % DRIVE_WATCH_POLLS == 0)
             disti_drive_watch(group);
-        if (disti_others_wait(group) && (moved <= 0 || rounds % DRIVE_OTHERS_POLLS == 0))
-            moved += drive_others(group);
+        if (disti_others_wait(group) && (moved <= 0 || rounds % DRIVE_OTHERS_POLLS == 0)) {
+            disti_group_unlock(group);
+            moved += disti_others_move();
+            disti_group_lock(group);
+        }
         due_ns = drive_meanwhile(group, rounds, wait.nap_ns != 0, due_ns);
         if (moved > 0)
             wait = (struct disti_wait){0};
@@ -275,20 +267,6 @@ static void drive_along(struct dist_group *group, const struct disti_work *work,
     }
     if (rounds)
         disti_cancel_let(held);
-}
-
-/* Another thread drives: waits until it has ended something, or leaves. */
-static void drive_wait_turn(struct dist_group *group, int64_t until)
-{
-    int64_t soon = disti_now_ns() + DRIVE_TURN_NS;
-
-    group->drive.waiters++;
-    disti_change_wait(&group->drive.changed, &group->lock, until < soon ? until : soon);
-    group->drive.waiters--;
-    /* The progress thread left the rest to the waiters; this one may be done. */
-    if (group->works && !group->drive.waiters &&
-        disti_drive_state(&group->drive) == DISTI_DRIVE_IDLE)
-        disti_progress_notice(group);
 }
 
 void disti_drive_until(struct dist_group *group, const struct disti_work *work, int64_t until)
@@ -302,7 +280,15 @@ void disti_drive_until(struct dist_group *group, const struct disti_work *work, 
             drive_along(group, work, until);
             disti_drive_release(group);
         } else {
-            drive_wait_turn(group, until);
+            int64_t soon = disti_now_ns() + DRIVE_TURN_NS;
+
+            group->drive.waiters++;
+            disti_change_wait(&group->drive.changed, &group->lock, until < soon ? until : soon);
+            group->drive.waiters--;
+            /* The progress thread left the rest to the waiters; this one may be done. */
+            if (group->works && !group->drive.waiters &&
+                disti_drive_state(&group->drive) == DISTI_DRIVE_IDLE)
+                disti_progress_notice(group);
         }
         if (drive_is_late(until))
             break;
@@ -367,22 +353,6 @@ void disti_complete_forked(void)
     completion_depth = 0;
 }
 
-/* Takes the work behind `before` (NULL: the first) out of the queue. */
-static struct disti_work *completion_unlink(struct dist_group *group, struct disti_work *before)
-{
-    struct disti_work *work = before ? before->next : group->works;
-
-    if (before)
-        before->next = work->next;
-    else
-        group->works = work->next;
-    if (group->last_work == work)
-        group->last_work = before;
-    work->next = NULL;
-    group->drive.messages -= disti_collective_pair(work->call.collective);
-    return work;
-}
-
 /*
  * The next work whose turn it is to end, out of the queue; NULL: none. A collective waits for those
  * before it; sends and receives wait for nobody.
@@ -395,8 +365,19 @@ static struct disti_work *completion_next(struct dist_group *group)
     for (struct disti_work *work = group->works; work; before = work, work = work->next) {
         bool message = disti_collective_pair(work->call.collective);
 
-        if (work->ticket.status != DIST_IN_PROGRESS && (message || !held))
-            return completion_unlink(group, before);
+        if (work->ticket.status != DIST_IN_PROGRESS && (message || !held)) {
+            struct disti_work *unlinked = before ? before->next : group->works;
+
+            if (before)
+                before->next = unlinked->next;
+            else
+                group->works = unlinked->next;
+            if (group->last_work == unlinked)
+                group->last_work = before;
+            unlinked->next = NULL;
+            group->drive.messages -= disti_collective_pair(unlinked->call.collective);
+            return unlinked;
+        }
         held = held || !message;
         if (held && !group->drive.messages)
             return NULL;
@@ -446,20 +427,6 @@ static void completion_finish(struct dist_group *group, struct disti_work *work)
     work->status = group->failed;
 }
 
-/* Who waits in the call itself, or starts it many times, gives no function. */
-static bool completion_has_fn(const struct disti_work *work)
-{
-    return work->kind != DISTI_WORK_BLOCKING && !disti_work_is_persistent(work) &&
-           work->on_complete.fn;
-}
-
-static void completion_notify(struct dist_group *group, struct disti_work *work)
-{
-    completion_enter(group);
-    complete_call(work, work->on_complete.fn, work->on_complete.arg);
-    completion_return(group);
-}
-
 static void completion_end(struct dist_group *group, struct disti_work *work)
 {
     bool detached = work->kind == DISTI_WORK_DETACHED;
@@ -473,8 +440,12 @@ static void completion_end(struct dist_group *group, struct disti_work *work)
     if (group->numerics && work->status == DIST_OK)
         disti_numerics_got(work);
     disti_flight_end(&group->flight, &work->call, work->status);
-    if (completion_has_fn(work))
-        completion_notify(group, work);
+    if (work->kind != DISTI_WORK_BLOCKING && !disti_work_is_persistent(work) &&
+        work->on_complete.fn) {
+        completion_enter(group);
+        complete_call(work, work->on_complete.fn, work->on_complete.arg);
+        completion_return(group);
+    }
     atomic_store_explicit(&work->ended, true, memory_order_release);
     if (detached) /* else it is its waiter's from here on */
         disti_work_unpin(work);
@@ -500,16 +471,6 @@ static bool wait_has_ended(const struct disti_work *work)
     return atomic_load_explicit(&work->ended, memory_order_acquire);
 }
 
-/* Blocks until it has ended or the time has come. */
-static void wait_end(struct disti_work *work, int64_t until)
-{
-    struct dist_group *group = work->group;
-
-    disti_group_enter(group);
-    disti_drive_until(group, work, until);
-    disti_group_exit(group);
-}
-
 /*
  * How dist_wait goes, by the kind of the work, which was claimed. *pins_p, which is 0 before: how
  * many pins the work has that are the caller's to give back; 0: the handle stays good.
@@ -522,7 +483,9 @@ static dist_status wait_async(struct disti_work *work, int64_t until, int *pins_
 
         if (status != DIST_OK)
             return status;
-        wait_end(work, until);
+        disti_group_enter(work->group);
+        disti_drive_until(work->group, work, until);
+        disti_group_exit(work->group);
         if (!wait_has_ended(work))
             return DIST_IN_PROGRESS;
     }
@@ -728,20 +691,6 @@ void disti_group_release(struct dist_group *group)
     disti_group_gone(group);
 }
 
-/* Waits for one look; every thread that is in the group is on its way out. */
-static void close_look(struct dist_group *group)
-{
-    disti_change_wait(&group->drive.changed, &group->lock, disti_now_ns() + CLOSE_LOOK_NS);
-}
-
-/* The driver for ever, once nobody else needs it. With the lock held. */
-static void close_take(struct dist_group *group)
-{
-    while (group->drive.waiters || !drive_take(group))
-        close_look(group);
-    disti_drive_go(&group->drive, DISTI_DRIVE_CLOSED);
-}
-
 dist_status disti_group_drain(struct dist_group *group)
 {
     dist_status status = DIST_OK;
@@ -757,7 +706,9 @@ dist_status disti_group_drain(struct dist_group *group)
     disti_drive_until(group, NULL, INT64_MAX);
     if (pending && group->failed)
         status = disti_fail(group->failed, "%s", group->cause);
-    close_take(group);
+    while (group->drive.waiters || !drive_take(group))
+        disti_change_wait(&group->drive.changed, &group->lock, disti_now_ns() + CLOSE_LOOK_NS);
+    disti_drive_go(&group->drive, DISTI_DRIVE_CLOSED);
     disti_group_unlock(group);
     disti_progress_forget(group);
     disti_others_forget(group);

@@ -16,19 +16,6 @@
 
 /* ---- the call ---- */
 
-/* ", to rank 2, tag 7", ", root 0", or nothing. */
-static void failure_peer(const struct dist_call *call, char *text, size_t size)
-{
-    text[0] = '\0';
-    if (call->collective == DIST_COLL_RECV && call->root == DIST_ANY_SOURCE)
-        snprintf(text, size, ", from any rank, tag %d", call->tag);
-    else if (disti_collective_pair(call->collective))
-        snprintf(text, size, ", %s rank %d, tag %d",
-                 call->collective == DIST_COLL_SEND ? "to" : "from", call->root, call->tag);
-    else if (disti_collective_rooted(call->collective))
-        snprintf(text, size, ", root %d", call->root);
-}
-
 const char *disti_failure_call(const struct disti_work *work, char text[GROUP_CALL])
 {
     const struct dist_call *call = work ? &work->call : NULL;
@@ -37,7 +24,14 @@ const char *disti_failure_call(const struct disti_work *work, char text[GROUP_CA
 
     if (!work)
         return "its operations";
-    failure_peer(call, peer, sizeof(peer));
+    peer[0] = '\0';
+    if (call->collective == DIST_COLL_RECV && call->root == DIST_ANY_SOURCE)
+        snprintf(peer, sizeof(peer), ", from any rank, tag %d", call->tag);
+    else if (disti_collective_pair(call->collective))
+        snprintf(peer, sizeof(peer), ", %s rank %d, tag %d",
+                 call->collective == DIST_COLL_SEND ? "to" : "from", call->root, call->tag);
+    else if (disti_collective_rooted(call->collective))
+        snprintf(peer, sizeof(peer), ", root %d", call->root);
     if (call->collective == DIST_COLL_BARRIER)
         snprintf(text, GROUP_CALL, "barrier #%llu", (unsigned long long)call->sequence);
     else
@@ -180,11 +174,6 @@ static const char *failure_hint(const struct dist_group *group)
     return hint && hint[1] == ' ' ? hint + 2 : "";
 }
 
-static bool failure_is_own(const struct dist_group *group, const struct disti_work *work)
-{
-    return work && disti_collective_pair(work->call.collective) && work->call.root == group->rank;
-}
-
 /* "rank 5 (host b, pid 812)", or "ranks 1-7". */
 static void failure_missing(struct dist_group *group, char *text, size_t size)
 {
@@ -271,7 +260,7 @@ static const char *failure_timeout(struct dist_group *group, const struct disti_
     const char *hint;
 
     failure_missing(group, missing, sizeof(missing));
-    if (failure_is_own(group, work))
+    if (work && disti_collective_pair(work->call.collective) && work->call.root == group->rank)
         disti_text(manner, sizeof(manner), "which is this rank");
     else
         failure_manner(group, manner, sizeof(manner));
@@ -343,24 +332,13 @@ static void fault_tell(struct dist_group *group, dist_status status, const char 
         disti_store_report(store, &party, status, text);
 }
 
-/* Of a process that is gone the message says all; in other cases it matters who called what. */
-static void fault_record(struct dist_group *group, dist_status status)
-{
-    const bool gone = disti_group_has_lost(group, status);
-    const char *reason = status == DIST_ERR_TIMEOUT ? "timeout"
-                         : group->aborted           ? "abort"
-                                                    : "failure";
-    const size_t used = strlen(group->cause);
-    char file[DISTI_FLIGHT_PATH];
-
-    if (!gone && disti_flight_failed(group, reason, file))
-        disti_text(group->cause + used, GROUP_TEXT - used,
-                   "; the last calls are in %s (dist_info flight)", file);
-}
-
 /* Ends the group here. `victim`: because of another rank. */
 static void fault_end(struct dist_group *group, dist_status status, const char *text, bool victim)
 {
+    const char *reason;
+    size_t used;
+    char file[DISTI_FLIGHT_PATH];
+
     group->failed = status;
     atomic_store(&group->over, true);
     disti_text(group->cause, GROUP_TEXT, "%s", text);
@@ -375,7 +353,12 @@ static void fault_end(struct dist_group *group, dist_status status, const char *
         if (work->ticket.status == DIST_IN_PROGRESS || work->ticket.status < 0)
             work->ticket.status = status;
     }
-    fault_record(group, status);
+    reason = status == DIST_ERR_TIMEOUT ? "timeout" : group->aborted ? "abort" : "failure";
+    used = strlen(group->cause);
+    /* If a process has gone, the message says everything; else it matters who called what. */
+    if (!disti_group_has_lost(group, status) && disti_flight_failed(group, reason, file))
+        disti_text(group->cause + used, GROUP_TEXT - used,
+                   "; the last calls are in %s (dist_info flight)", file);
 }
 
 dist_status disti_group_unstarted(struct dist_group *group, dist_status status)
@@ -412,25 +395,6 @@ static void fault_lost(struct dist_group *group, const struct disti_work *work)
     if (!group->lost_process)
         disti_news_tell_failure(group, status, group->lost_text);
     fault_end(group, status, text, true);
-}
-
-/* Half of the time has passed. One rank says so to its user, and whoever waits for that one. */
-static void fault_stall(struct dist_group *group, struct disti_work *work)
-{
-    char text[GROUP_TEXT];
-
-    work->warned = true;
-    failure_stall(group, work, text);
-    if (group->rank == 0 || failure_waits_for(group, 0))
-        disti_notice("%s", text);
-    else
-        disti_warn("%s", text);
-}
-
-static bool fault_is_stalled(const struct dist_group *group, const struct disti_work *work)
-{
-    return !work->warned &&
-           disti_expired(work->deadline_ns - group->timeout_ms * INT64_C(1000000) / 2);
 }
 
 /*
@@ -559,18 +523,6 @@ static void fault_timeout(struct dist_group *group, const struct disti_work *wor
     fault_end(group, disti_fail(DIST_ERR_TIMEOUT, "%s", text), text, false);
 }
 
-/*
- * Without a store the other ranks look for the cause themselves. They must not see this rank's exit
- * before, and may need its help to connect.
- */
-static void fault_linger(struct dist_group *group)
-{
-    while (group->lost_rank >= 0 && !disti_expired(group->lost_until_ns)) {
-        fault_wait_for_news(group);
-        fault_look_for_news(group);
-    }
-}
-
 void disti_group_fail(struct dist_group *group, const struct disti_work *work, dist_status status)
 {
     int64_t until = disti_deadline_ms(FAULT_NEWS_MS);
@@ -586,8 +538,16 @@ void disti_group_fail(struct dist_group *group, const struct disti_work *work, d
     while (status == DIST_ERR_PEER_LOST && group->world->bootstrap.store &&
            !fault_look_for_news(group) && !disti_expired(until))
         fault_wait_for_news(group);
-    if (status == DIST_ERR_PEER_LOST && disti_news_listen(group->world))
-        fault_linger(group);
+    /*
+     * Without a store the other ranks look for the cause themselves. They must not see this rank
+     * exit before, and may need its help to connect.
+     */
+    if (status == DIST_ERR_PEER_LOST && disti_news_listen(group->world)) {
+        while (group->lost_rank >= 0 && !disti_expired(group->lost_until_ns)) {
+            fault_wait_for_news(group);
+            fault_look_for_news(group);
+        }
+    }
     if (status == DIST_ERR_PEER_LOST && group->lost_rank >= 0) {
         if (!group->lost_process && /* that rank may have waited for this one */
             (group->lost_status == DIST_ERR_TIMEOUT || group->lost_status == DIST_ERR_PEER_LOST))
@@ -661,9 +621,18 @@ void disti_group_watch(struct dist_group *group, struct disti_work *work)
         fault_lost(group, work);
     else if (disti_expired(work->deadline_ns))
         fault_timeout(group, work);
-    else if (fault_is_stalled(group, work))
-        fault_stall(group, work);
-    else
+    else if (!work->warned &&
+             disti_expired(work->deadline_ns - group->timeout_ms * INT64_C(1000000) / 2)) {
+        char text[GROUP_TEXT];
+
+        /* Half of the time has passed: one rank, and the ranks that wait for it, say so. */
+        work->warned = true;
+        failure_stall(group, work, text);
+        if (group->rank == 0 || failure_waits_for(group, 0))
+            disti_notice("%s", text);
+        else
+            disti_warn("%s", text);
+    } else
         fault_left(group);
 }
 

@@ -27,15 +27,6 @@
 #define RING_CALLS 1024
 #define RING_MOST (1 << 20)
 
-static uint64_t ring_round_up(uint64_t calls)
-{
-    uint64_t entries = 1;
-
-    while (entries < calls)
-        entries *= 2;
-    return entries;
-}
-
 dist_status disti_flight_open(struct disti_flight *flight)
 {
     dist_status status;
@@ -65,7 +56,9 @@ static void ring_make(struct disti_flight *flight, struct disti_flight_ring *rin
         return;
     if (disti_env_int("DIST_FLIGHT", 0, RING_MOST, RING_CALLS, &calls) != DIST_OK)
         calls = 0;
-    count = ring_round_up((uint64_t)calls);
+    count = 1;
+    while (count < (uint64_t)calls)
+        count *= 2;
     entries = calls ? calloc(count, sizeof(*entries)) : NULL;
     flight->off = !entries;
     if (!entries)
@@ -189,8 +182,6 @@ static int save_open(const char *path, int *fd_p)
     return *fd_p < 0 ? errno : save_empty(*fd_p);
 }
 
-static void flight_text_free(struct disti_flight_text *text);
-
 /* Writes it to a file that is made, or made new, and frees it. 0, or an errno. Async-signal-safe;
  * blocks as long as the file system does. */
 static int flight_save(const char *path, struct disti_flight_text *text)
@@ -201,7 +192,9 @@ static int flight_save(const char *path, struct disti_flight_text *text)
         error = save_write(fd, text);
     if (fd >= 0 && close(fd) != 0 && !error)
         error = errno;
-    flight_text_free(text);
+    if (text->room)
+        disti_pages_unmap(text->bytes, text->room);
+    *text = (struct disti_flight_text){0};
     return error;
 }
 
@@ -334,13 +327,6 @@ static void dump_byte(struct dump *dump, char byte)
         out->bytes[out->used++] = byte;
 }
 
-static void flight_text_free(struct disti_flight_text *text)
-{
-    if (text->room)
-        disti_pages_unmap(text->bytes, text->room);
-    *text = (struct disti_flight_text){0};
-}
-
 static void dump_text(struct dump *dump, const char *text)
 {
     while (*text)
@@ -415,16 +401,6 @@ static const char *const dump_states[] = {
     [DISTI_FLIGHT_DONE] = "done",     [DISTI_FLIGHT_ENDED] = "done",
     [DISTI_FLIGHT_FAILED] = "failed", [DISTI_FLIGHT_REFUSED] = "refused"};
 
-static void dump_times(struct dump *dump, const struct disti_flight_entry *entry)
-{
-    const int64_t begun = atomic_load(&entry->begun_ns), ended = atomic_load(&entry->ended_ns);
-
-    if (begun)
-        dump_time(dump, "begun", begun);
-    if (ended)
-        dump_time(dump, "ended", ended);
-}
-
 /* what: as it was when it was found to be that call's; the entry may be another's since. */
 static void dump_entry(struct dump *dump, const struct disti_flight_entry *entry, uint64_t sequence,
                        uint64_t what)
@@ -449,8 +425,14 @@ static void dump_entry(struct dump *dump, const struct disti_flight_entry *entry
     if (state == DISTI_FLIGHT_FAILED)
         dump_words(dump, "status", dist_status_string((dist_status)atomic_load(&entry->status)),
                    SIZE_MAX);
-    if (state != DISTI_FLIGHT_ENDED)
-        dump_times(dump, entry);
+    if (state != DISTI_FLIGHT_ENDED) {
+        const int64_t begun = atomic_load(&entry->begun_ns), ended = atomic_load(&entry->ended_ns);
+
+        if (begun)
+            dump_time(dump, "begun", begun);
+        if (ended)
+            dump_time(dump, "ended", ended);
+    }
     dump_byte(dump, '}');
 }
 
@@ -520,24 +502,6 @@ static void dump_ring(struct dump *dump, const char *name, const struct disti_fl
 
 /* ---- groups ---- */
 
-static void dump_members(struct dump *dump, const struct dist_group *group)
-{
-    dump_name(dump, "members");
-    for (int r = 0; r < group->world_size; r++) {
-        dump_byte(dump, r ? ',' : '[');
-        dump_number(dump, group->members[r]);
-    }
-    dump_byte(dump, ']');
-}
-
-/* The job's name lets its owner into the store: its hash names the job as well. */
-static uint64_t dump_job(const struct dist_group *group)
-{
-    const char *job = group->world->bootstrap.job;
-
-    return disti_hash_text(DISTI_HASH_START, job);
-}
-
 static void dump_group(struct dump *dump, const struct dist_group *group)
 {
     const struct disti_flight *flight = &group->flight;
@@ -546,11 +510,17 @@ static void dump_group(struct dump *dump, const struct dist_group *group)
     dump_text(dump, "\n  {\"group\":");
     dump_number(dump, group->number);
     dump_text(dump, ",\"job\":\"");
-    dump_digits(dump, dump_job(group), 16, 16);
+    /* The job's name lets its owner into the store: its hash names the job as well. */
+    dump_digits(dump, disti_hash_text(DISTI_HASH_START, group->world->bootstrap.job), 16, 16);
     dump_byte(dump, '"');
     dump_member(dump, "rank", group->rank);
     dump_member(dump, "world_rank", group->world->rank);
-    dump_members(dump, group);
+    dump_name(dump, "members");
+    for (int r = 0; r < group->world_size; r++) {
+        dump_byte(dump, r ? ',' : '[');
+        dump_number(dump, group->members[r]);
+    }
+    dump_byte(dump, ']');
     dump_words(dump, "backend", group->backend ? group->backend->name : "", SIZE_MAX);
     dump_member(dump, "timeout_ms", group->timeout_ms);
     if (waits_for && waits_for[0])
@@ -562,24 +532,6 @@ static void dump_group(struct dump *dump, const struct dist_group *group)
     dump_byte(dump, '}');
 }
 
-static void dump_head(struct dump *dump, const struct disti_flight_head *head)
-{
-    dump_text(dump, "{\"format\":\"dist-flight\",\"version\":1");
-    dump_words(dump, "libdist", DIST_VERSION_STRING, SIZE_MAX);
-    dump_words(dump, "host", head->host, sizeof(head->host));
-    dump_member(dump, "pid", getpid());
-    dump_words(dump, "reason", head->reason, SIZE_MAX);
-    dump_time(dump, "time", disti_now_ns());
-}
-
-static int64_t dump_wall(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec - disti_now_ns();
-}
-
 /*
  * Makes a text of what the groups of the list have recorded. Async-signal-safe; the groups must
  * stay meanwhile.
@@ -587,9 +539,17 @@ static int64_t dump_wall(void)
 static void flight_compose(struct disti_flight_text *text, const struct disti_flight_head *head,
                            const struct dist_group *groups)
 {
-    struct dump dump = {.out = text, .wall_ns = dump_wall()};
+    struct dump dump = {.out = text};
+    struct timespec now;
 
-    dump_head(&dump, head);
+    clock_gettime(CLOCK_REALTIME, &now);
+    dump.wall_ns = now.tv_sec * INT64_C(1000000000) + now.tv_nsec - disti_now_ns();
+    dump_text(&dump, "{\"format\":\"dist-flight\",\"version\":1");
+    dump_words(&dump, "libdist", DIST_VERSION_STRING, SIZE_MAX);
+    dump_words(&dump, "host", head->host, sizeof(head->host));
+    dump_member(&dump, "pid", getpid());
+    dump_words(&dump, "reason", head->reason, SIZE_MAX);
+    dump_time(&dump, "time", disti_now_ns());
     dump_name(&dump, "groups");
     dump_byte(&dump, '[');
     for (const struct dist_group *group = groups; group; group = group->flight.next) {

@@ -69,8 +69,6 @@ static dist_status group_alloc(struct dist_group *group)
     return DIST_OK;
 }
 
-static dist_status group_room_reserve(struct dist_group *group);
-
 dist_status disti_group_new(struct disti_world *world, const struct disti_group_spec *spec,
                             struct dist_group **group_p)
 {
@@ -96,8 +94,14 @@ dist_status disti_group_new(struct disti_world *world, const struct disti_group_
         return status;
     }
     status = group_alloc(group);
-    if (status == DIST_OK)
-        status = group_room_reserve(group);
+    if (status == DIST_OK) {
+        group->reserve = calloc(2 * (size_t)group->world_size, sizeof(*group->reserve));
+        group->spare_turn = disti_turn_new();
+        status = group->reserve && group->spare_turn
+                     ? DIST_OK
+                     : disti_fail(DIST_ERR_NO_MEMORY, "no memory for a group of %d ranks",
+                                  group->world_size);
+    }
     for (int r = 0; status == DIST_OK && r < spec->size; r++)
         group->members[r] = spec->members ? spec->members[r] : r;
     if (status == DIST_OK)
@@ -367,20 +371,12 @@ static dist_status monitor_begin(struct dist_group *group, uint32_t *number_p)
     return status;
 }
 
-static dist_status monitor_arrive(struct dist_group *group, uint32_t number, int timeout_ms)
-{
-    struct disti_party party = disti_group_party(group);
-    char key[64];
-
-    party.what = "in monitored_barrier";
-    snprintf(key, sizeof(key), "dist/barrier/%u/%u", group->number, number);
-    return disti_store_arrive(group->world->bootstrap.store, &party, key, timeout_ms);
-}
-
 dist_status dist_monitored_barrier(dist_group *group, int timeout_ms)
 {
     uint32_t number = 0;
     dist_status status = disti_group_check(group, "dist_monitored_barrier");
+    struct disti_party party;
+    char key[64];
 
     if (status != DIST_OK)
         return status;
@@ -395,22 +391,16 @@ dist_status dist_monitored_barrier(dist_group *group, int timeout_ms)
     if (status != DIST_OK || group->world_size == 1)
         return status;
     disti_log_use(group->log);
-    status = monitor_arrive(group, number, timeout_ms ? timeout_ms : group->timeout_ms);
+    party = disti_group_party(group);
+    party.what = "in monitored_barrier";
+    snprintf(key, sizeof(key), "dist/barrier/%u/%u", group->number, number);
+    status = disti_store_arrive(group->world->bootstrap.store, &party, key,
+                                timeout_ms ? timeout_ms : group->timeout_ms);
     disti_log_use(NULL);
     return status;
 }
 
 /* Memory for the lists of a new group: a rank that has none still has to tell the others so. */
-
-static dist_status group_room_reserve(struct dist_group *group)
-{
-    group->reserve = calloc(2 * (size_t)group->world_size, sizeof(*group->reserve));
-    group->spare_turn = disti_turn_new();
-    return group->reserve && group->spare_turn
-               ? DIST_OK
-               : disti_fail(DIST_ERR_NO_MEMORY, "no memory for a group of %d ranks",
-                            group->world_size);
-}
 
 /* False: another thread has it. */
 static bool room_take_reserve(struct dist_group *parent)

@@ -144,19 +144,6 @@ static dist_status groups_try_open(struct disti_world *world, const struct disti
     return DIST_OK;
 }
 
-/* The ranks have agreed: the group is made and opened, or all are told why not. */
-static dist_status groups_open(struct disti_world *world, const struct disti_group_spec *spec,
-                               const char *backend_name, struct dist_group **group_p)
-{
-    const struct disti_party party = {
-        .group = (int32_t)spec->number, .ranks = spec->members, .count = spec->size};
-    dist_status status = groups_try_open(world, spec, backend_name, group_p);
-
-    if (status != DIST_OK && world->bootstrap.store)
-        disti_store_report(world->bootstrap.store, &party, status, dist_last_error());
-    return status;
-}
-
 /* A group of ranks[count] of the parent, which are turned into ranks of the world. */
 static dist_status groups_make(struct dist_group *parent, int *ranks, int count, bool no_memory,
                                const struct dist_group_options *options, int64_t until,
@@ -176,8 +163,14 @@ static dist_status groups_make(struct dist_group *parent, int *ranks, int count,
     for (int i = 0; i < count; i++)
         ranks[i] = parent->members[ranks[i]];
     status = disti_group_agree(parent, &spec, backend, &spec.number);
-    if (status == DIST_OK)
-        status = groups_open(parent->world, &spec, backend, group_p);
+    if (status == DIST_OK) {
+        const struct disti_party party = {
+            .group = (int32_t)spec.number, .ranks = spec.members, .count = spec.size};
+
+        status = groups_try_open(parent->world, &spec, backend, group_p);
+        if (status != DIST_OK && parent->world->bootstrap.store)
+            disti_store_report(parent->world->bootstrap.store, &party, status, dist_last_error());
+    }
     if (status == DIST_OK)
         disti_info("rank %d is rank %d of %d in group %u: backend %s", parent->world->rank,
                    (*group_p)->rank, count, spec.number, (*group_p)->backend->name);
@@ -219,15 +212,6 @@ static dist_status groups_make_now(struct dist_group *parent, const struct disti
     return status;
 }
 
-/* A listed rank, whose list is good but another argument is not. */
-static dist_status groups_decline(struct dist_group *parent, const struct disti_group_room *room,
-                                  int count, dist_status status)
-{
-    for (int i = 0; i < count; i++)
-        room->ranks[i] = parent->members[room->ranks[i]];
-    return disti_group_decline(parent, room->ranks, count, status);
-}
-
 dist_status dist_new_group(dist_group *parent, const int *ranks, int count,
                            const struct dist_group_options *given, dist_group **group_p)
 {
@@ -252,8 +236,11 @@ dist_status dist_new_group(dist_group *parent, const int *ranks, int count,
         goto out;
     memcpy(room.ranks, ranks, (size_t)count * sizeof(*ranks));
     status = disti_groups_check(parent, what, given, group_p, &options);
-    if (status != DIST_OK && mine)
-        status = groups_decline(parent, &room, count, status);
+    if (status != DIST_OK && mine) {
+        for (int i = 0; i < count; i++)
+            room.ranks[i] = parent->members[room.ranks[i]];
+        status = disti_group_decline(parent, room.ranks, count, status);
+    }
     if (status == DIST_OK && mine)
         status = groups_make_now(parent, &room, count, &options, group_p);
     else if (status == DIST_OK)
@@ -377,22 +364,6 @@ static dist_status split_check(const struct dist_group *parent, const struct spl
     return DIST_OK;
 }
 
-/* The parent's ranks of one colour, in the new order. Returns how many. */
-static int split_pick(const struct split_choice *all, int count, int color,
-                      struct split_member *members, int *ranks)
-{
-    int picked = 0;
-
-    for (int r = 0; r < count; r++) {
-        if (all[r].color == color)
-            members[picked++] = (struct split_member){.key = all[r].key, .rank = r};
-    }
-    qsort(members, (size_t)picked, sizeof(*members), split_order);
-    for (int i = 0; i < picked; i++)
-        ranks[i] = members[i].rank;
-    return picked;
-}
-
 static dist_status split_make(struct dist_group *parent, const struct split_choice *mine,
                               const struct dist_group_options *options, dist_group **group_p)
 {
@@ -414,7 +385,14 @@ static dist_status split_make(struct dist_group *parent, const struct split_choi
         status = split_check(parent, all);
     if (status != DIST_OK)
         goto out;
-    size = split_pick(all, parent->world_size, mine->color, members, ranks);
+    size = 0; /* the parent's ranks of one colour, in the new order */
+    for (int r = 0; r < parent->world_size; r++) {
+        if (all[r].color == mine->color)
+            members[size++] = (struct split_member){.key = all[r].key, .rank = r};
+    }
+    qsort(members, (size_t)size, sizeof(*members), split_order);
+    for (int i = 0; i < size; i++)
+        ranks[i] = members[i].rank;
     if (mine->color == DIST_NO_COLOR)
         *group_p = NULL;
     else
@@ -528,16 +506,6 @@ bool disti_compare_same(const struct disti_summary *all, int ranks)
 
 /* ---- details ---- */
 
-static void compare_fill(struct dist_group *group, struct compare_details *details)
-{
-    uint64_t s = group->sequence < COMPARE_DETAILS ? 0 : group->sequence - COMPARE_DETAILS;
-
-    for (int i = 0; i < COMPARE_DETAILS; i++)
-        details->calls[i].sequence = UINT64_MAX;
-    for (; compare_kept(group) > 0 && s < group->sequence; s++)
-        compare_recall(group, s, &details->calls[s % COMPARE_DETAILS]);
-}
-
 static const struct compare_call *compare_find(const struct compare_details *details,
                                                uint64_t sequence)
 {
@@ -634,11 +602,16 @@ dist_status disti_compare_explain(struct dist_group *group, const struct disti_s
 
     party.what = "for the calls of the others";
     snprintf(key, sizeof(key), "dist/calls/%u", group->number);
-    if (own)
-        compare_fill(group, own);
-    if (own)
+    if (own) {
+        uint64_t at = group->sequence < COMPARE_DETAILS ? 0 : group->sequence - COMPARE_DETAILS;
+
+        for (int i = 0; i < COMPARE_DETAILS; i++)
+            own->calls[i].sequence = UINT64_MAX;
+        for (; compare_kept(group) > 0 && at < group->sequence; at++)
+            compare_recall(group, at, &own->calls[at % COMPARE_DETAILS]);
         status = disti_store_all_gather(group->world->bootstrap.store, &party, key, own, all,
                                         sizeof(*own), timeout_ms);
+    }
     if (status == DIST_OK)
         status = compare_report(group, sums, all);
     else

@@ -105,51 +105,28 @@ static dist_status leave_together(struct dist_group *group, int64_t until)
     return status;
 }
 
-/* Is a rank gone, or silent? */
-static bool leave_has_lost(const struct dist_group *group, dist_status left)
-{
-    const dist_status status = group->failed ? group->failed : left;
-
-    return status == DIST_ERR_TIMEOUT || disti_group_has_lost(group, status);
-}
-
 static dist_status leave_group(struct dist_group *group, int64_t until)
 {
-    dist_status status = disti_group_drain(group), left;
+    dist_status status = disti_group_drain(group), left, lost;
 
     atomic_store(&group->over, true);
     atomic_store(&group->destroyed, true);
     left = leave_together(group, until);
     disti_abort_end(group);
     group->config.left = left == DIST_OK && !group->failed;
-    if (leave_has_lost(group, left))
+    lost = group->failed ? group->failed : left;
+    if (lost == DIST_ERR_TIMEOUT ||
+        disti_group_has_lost(group, lost)) /* a rank is gone or silent */
         disti_world_lost(group->world);
     disti_group_free(group);
     return status == DIST_OK ? left : status;
-}
-
-/* The world's groups, in order of their numbers: so all ranks wait for each other in one order. */
-static dist_status leave_others(struct disti_world *world, int64_t until)
-{
-    dist_status first = DIST_OK;
-    struct dist_group *group = world->groups;
-
-    while (group) {
-        struct dist_group *next = group->next;
-        dist_status status = group->number ? leave_group(group, until) : DIST_OK;
-
-        if (first == DIST_OK)
-            first = status;
-        group = next;
-    }
-    return first;
 }
 
 dist_status dist_destroy_process_group(dist_group *group)
 {
     struct disti_world *world;
     dist_status status = group ? disti_group_check(group, "dist_destroy_process_group") : DIST_OK;
-    dist_status others = DIST_OK;
+    dist_status others = DIST_OK, left;
     int64_t until;
 
     if (!group || status != DIST_OK)
@@ -167,7 +144,12 @@ dist_status dist_destroy_process_group(dist_group *group)
     }
     disti_faults_at(DISTI_FAULT_CLOSE);
     world->leaving = true;
-    others = leave_others(world, until);
+    /* In order of their numbers: so all ranks wait for each other in one order. */
+    for (struct dist_group *other = world->groups, *next; other; other = next) {
+        next = other->next;
+        left = other->number ? leave_group(other, until) : DIST_OK;
+        others = others == DIST_OK ? left : others;
+    }
     status = leave_group(group, until);
     disti_log_use(NULL);
     disti_world_close(world, LEAVE_LINGER_MS);
@@ -216,19 +198,6 @@ static dist_status shrink_confirm(struct dist_group *group, int timeout_ms)
                                   timeout_ms);
 }
 
-/* Not all have it: it ends without waiting for anybody. */
-static void shrink_undo(struct dist_group *group, dist_status status)
-{
-    char why[GROUP_TEXT];
-
-    disti_text(why, sizeof(why), "%s", dist_last_error());
-    disti_group_enter(group);
-    disti_group_break(group, status, why);
-    disti_group_exit(group);
-    dist_destroy_process_group(group);
-    disti_fail(status, "%s", why);
-}
-
 static dist_status shrink_try(struct dist_group *group, const int *ranks, int count,
                               const struct dist_group_options *options, int64_t until,
                               dist_group **group_p)
@@ -241,8 +210,16 @@ static dist_status shrink_try(struct dist_group *group, const int *ranks, int co
     status = shrink_confirm(made, disti_left_ms(until));
     if (status == DIST_OK)
         *group_p = made;
-    else
-        shrink_undo(made, status);
+    else {
+        char why[GROUP_TEXT];
+
+        disti_text(why, sizeof(why), "%s", dist_last_error());
+        disti_group_enter(made);
+        disti_group_break(made, status, why);
+        disti_group_exit(made);
+        dist_destroy_process_group(made);
+        disti_fail(status, "%s", why);
+    }
     return status;
 }
 
@@ -270,16 +247,6 @@ static dist_status shrink_check_store(const struct dist_group *group)
                       group->world->rank, why);
 }
 
-/* The ranks that are left and call dist_shrink are told why this rank does not come. */
-static dist_status shrink_decline(struct dist_group *group, int *ranks, dist_status status)
-{
-    const int count = shrink_list(group, ranks);
-
-    for (int i = 0; i < count; i++)
-        ranks[i] = group->members[ranks[i]];
-    return disti_group_decline(group, ranks, count, status);
-}
-
 dist_status dist_shrink(dist_group *group, const struct dist_group_options *given,
                         dist_group **group_p)
 {
@@ -295,7 +262,12 @@ dist_status dist_shrink(dist_group *group, const struct dist_group_options *give
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d ranks", group->world_size);
     status = disti_groups_check(group, "dist_shrink", given, group_p, &options);
     if (status != DIST_OK) {
-        status = shrink_decline(group, ranks, status);
+        const int declined = shrink_list(group, ranks);
+
+        /* The ranks that are left and call dist_shrink are told why this rank does not come. */
+        for (int i = 0; i < declined; i++)
+            ranks[i] = group->members[ranks[i]];
+        status = disti_group_decline(group, ranks, declined, status);
         goto out;
     }
     until = disti_deadline_ms(options.timeout_ms);
@@ -370,18 +342,6 @@ static dist_status agree_take_turn(struct dist_group *parent, uint64_t hash, uin
     return turn ? DIST_OK : disti_fail(DIST_ERR_NO_MEMORY, "no memory for a process group");
 }
 
-/* The ranks did not meet: a next try, which some begin late, shall meet them. */
-static void agree_give_back(struct dist_group *parent, uint64_t hash, uint32_t taken)
-{
-    struct group_turn *turn;
-
-    pthread_mutex_lock(&parent->world->lock);
-    turn = agree_find_turn(parent, hash);
-    if (turn && turn->taken == taken + 1)
-        turn->taken = taken;
-    pthread_mutex_unlock(&parent->world->lock);
-}
-
 void disti_turns_free(struct dist_group *group)
 {
     free(group->spare_turn);
@@ -392,17 +352,6 @@ void disti_turns_free(struct dist_group *group)
         group->turns = turn->next;
         free(turn);
     }
-}
-
-static int agree_first(const struct disti_group_spec *spec)
-{
-    int first = 0;
-
-    for (int i = 1; i < spec->size; i++) {
-        if (spec->members[i] < spec->members[first])
-            first = i;
-    }
-    return first;
 }
 
 bool disti_group_number_clashes(struct disti_world *world, uint32_t number)
@@ -474,21 +423,6 @@ static dist_status agree_new_number(struct disti_world *world, uint32_t *number_
     return status;
 }
 
-/* Rank i of the group to be has other settings than this one has. */
-static dist_status agree_choices_differ(const struct disti_world *world,
-                                        const struct disti_group_spec *spec, int i)
-{
-    char text[DISTI_WORLD_CHOICE];
-
-    disti_world_choice(world, text);
-    return disti_fail(DIST_ERR_MISMATCH,
-                      "new group: world rank %d has the settings \"%s\", but rank %d (world rank "
-                      "%d, host %s) has others, as some have changed since the ranks joined: give "
-                      "all ranks the same " DISTI_WORLD_CHOICES,
-                      world->rank, text, i, spec->members[i],
-                      world->peers[spec->members[i]].locality.host);
-}
-
 /* All see the same offers. Where they do not agree, each rank fails, and says how it sees it. */
 static dist_status agree_compare(const struct disti_world *world,
                                  const struct disti_group_spec *spec,
@@ -512,8 +446,18 @@ static dist_status agree_compare(const struct disti_world *world,
                 offers[0].backend);
     }
     for (int i = 0; i < spec->size; i++) {
-        if (offers[i].choice != mine->choice)
-            return agree_choices_differ(world, spec, i);
+        if (offers[i].choice != mine->choice) {
+            char text[DISTI_WORLD_CHOICE];
+
+            disti_world_choice(world, text);
+            return disti_fail(
+                DIST_ERR_MISMATCH,
+                "new group: world rank %d has the settings \"%s\", but rank %d (world rank "
+                "%d, host %s) has others, as some have changed since the ranks joined: give "
+                "all ranks the same " DISTI_WORLD_CHOICES,
+                world->rank, text, i, spec->members[i],
+                world->peers[spec->members[i]].locality.host);
+        }
     }
     return DIST_OK;
 }
@@ -588,8 +532,16 @@ static dist_status agree_exchange(struct dist_group *parent, const struct disti_
     status = disti_store_all_gather(parent->world->bootstrap.store, &party,
                                     agree_key(key, parent, spec->size, hash, turn), mine, offers,
                                     sizeof(*mine), disti_left_ms(spec->until_ns));
-    if (status != DIST_OK && !disti_group_is_declined(status))
-        agree_give_back(parent, hash, turn);
+    if (status != DIST_OK && !disti_group_is_declined(status)) {
+        struct group_turn *given;
+
+        /* The ranks did not meet: a next try, which some begin late, shall meet them. */
+        pthread_mutex_lock(&parent->world->lock);
+        given = agree_find_turn(parent, hash);
+        if (given && given->taken == turn + 1)
+            given->taken = turn;
+        pthread_mutex_unlock(&parent->world->lock);
+    }
     return status;
 }
 
@@ -618,9 +570,13 @@ dist_status disti_group_agree(struct dist_group *parent, const struct disti_grou
     struct disti_group_spec spec = *given;
     struct agree_offer *offers = disti_calloc(spec.size, sizeof(*offers)), mine;
     uint64_t hash = agree_hash(spec.members, spec.size);
-    int first = agree_first(&spec);
+    int first = 0;
     dist_status status, met;
 
+    for (int i = 1; i < spec.size; i++) {
+        if (spec.members[i] < spec.members[first])
+            first = i;
+    }
     spec.no_memory = spec.no_memory || !offers;
     status = agree_offer(parent->world, &spec, backend, spec.members[first] == parent->world->rank,
                          &mine);

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Groups, works and the public entry points.
 libdist_core_sources += \
-	src/core/blocks.c \
 	src/core/calls.c \
 	src/core/call.h \
 	src/core/drive.c \
@@ -16,7 +15,7 @@ libdist_core_sources += \
 	src/core/leave.c \
 	src/core/memory.c \
 	src/core/news.c \
-	src/core/op.c \
+	src/core/public.c \
 	src/core/stage.c \
 	src/core/world.c \
 	src/core/group.h

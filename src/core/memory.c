@@ -47,24 +47,6 @@ static struct memory_loan *memory_take(struct memory_loan **list, const struct d
 
 /* ---- of the backend ---- */
 
-static bool memory_is_lent(const struct dist_group *group)
-{
-    return group->backend->alloc && group->backend->free;
-}
-
-/* With the lock held. */
-static dist_status memory_ask(struct dist_group *group, size_t bytes, void **memory_p)
-{
-    if (group->failed)
-        return disti_group_refuse(group, "dist_alloc");
-    disti_drive_wake(group);
-    *memory_p = group->backend->alloc(group->state, bytes);
-    if (!*memory_p)
-        return disti_fail(DIST_ERR_NO_MEMORY, "rank %d: backend %s has no memory for %zu bytes",
-                          group->rank, group->backend->name, bytes);
-    return DIST_OK;
-}
-
 static dist_status memory_borrow(struct dist_group *group, size_t bytes, void **memory_p)
 {
     struct memory_loan *loan = calloc(1, sizeof(*loan));
@@ -74,7 +56,16 @@ static dist_status memory_borrow(struct dist_group *group, size_t bytes, void **
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory to note an allocation");
     loan->group = group;
     disti_group_enter(group);
-    status = memory_ask(group, bytes, &loan->memory);
+    if (group->failed) {
+        status = disti_group_refuse(group, "dist_alloc");
+    } else {
+        disti_drive_wake(group);
+        loan->memory = group->backend->alloc(group->state, bytes);
+        status = loan->memory ? DIST_OK
+                              : disti_fail(DIST_ERR_NO_MEMORY,
+                                           "rank %d: backend %s has no memory for %zu bytes",
+                                           group->rank, group->backend->name, bytes);
+    }
     disti_group_exit(group);
     if (status != DIST_OK) {
         free(loan);
@@ -83,17 +74,6 @@ static dist_status memory_borrow(struct dist_group *group, size_t bytes, void **
     *memory_p = loan->memory;
     memory_note(&memory_loans, loan);
     return DIST_OK;
-}
-
-static void memory_give_back(struct memory_loan *loan)
-{
-    struct dist_group *group = loan->group;
-
-    disti_group_enter(group);
-    disti_drive_wake(group);
-    group->backend->free(group->state, loan->memory);
-    disti_group_exit(group);
-    free(loan);
 }
 
 void disti_memory_forked(void)
@@ -137,7 +117,7 @@ dist_status dist_alloc(dist_group *group, size_t bytes, void **memory_p)
         *memory_p = NULL;
         return DIST_OK;
     }
-    if (group && memory_is_lent(group))
+    if (group && group->backend->alloc && group->backend->free)
         return memory_borrow(group, bytes, memory_p);
     memory_log(group);
     status = disti_segment_alloc(bytes, memory_p);
@@ -160,7 +140,13 @@ dist_status dist_free(dist_group *group, void *memory)
         return status;
     loan = memory ? memory_take(&memory_loans, NULL, memory) : NULL;
     if (loan) {
-        memory_give_back(loan);
+        struct dist_group *owner = loan->group;
+
+        disti_group_enter(owner);
+        disti_drive_wake(owner);
+        owner->backend->free(owner->state, loan->memory);
+        disti_group_exit(owner);
+        free(loan);
         return DIST_OK;
     }
     memory_log(group);
@@ -169,28 +155,24 @@ dist_status dist_free(dist_group *group, void *memory)
     return status;
 }
 
-/* No bytes need no registration, but dist_unregister is to know the address. */
-static dist_status memory_register_empty(void *memory)
-{
-    struct memory_loan *empty = memory ? calloc(1, sizeof(*empty)) : NULL;
-
-    if (!memory)
-        return DIST_OK;
-    if (!empty)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory to note a registration");
-    empty->memory = memory;
-    memory_note(&memory_empties, empty);
-    return DIST_OK;
-}
-
 dist_status dist_register(dist_group *group, void *memory, size_t bytes)
 {
     dist_status status = disti_group_check(group, "dist_register");
 
     if (status != DIST_OK)
         return status;
-    if (bytes == 0)
-        return memory_register_empty(memory);
+    if (bytes == 0) {
+        /* No bytes need no registration, but dist_unregister has to know the address. */
+        struct memory_loan *empty = memory ? calloc(1, sizeof(*empty)) : NULL;
+
+        if (!memory)
+            return DIST_OK;
+        if (!empty)
+            return disti_fail(DIST_ERR_NO_MEMORY, "no memory to note a registration");
+        empty->memory = memory;
+        memory_note(&memory_empties, empty);
+        return DIST_OK;
+    }
     if (!memory)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_register: the memory is NULL");
     if (!disti_addressable(memory, bytes))
@@ -246,14 +228,6 @@ void disti_shared_forked(void)
     shared_all = NULL;
 }
 
-static void shared_note(struct shared_parts *parts)
-{
-    pthread_mutex_lock(&shared_lock);
-    parts->next = shared_all;
-    shared_all = parts;
-    pthread_mutex_unlock(&shared_lock);
-}
-
 /* Takes them out; NULL: there are none of that memory. */
 static struct shared_parts *shared_take(const void *own)
 {
@@ -271,23 +245,16 @@ static struct shared_parts *shared_take(const void *own)
 
 /* ---- one rank's part ---- */
 
-static dist_status shared_is_possible(const struct dist_group *group)
+static dist_status shared_offer(const struct dist_group *group, size_t bytes,
+                                struct shared_parts *parts, struct shared_offer *offer)
 {
     int wanted;
     dist_status status = disti_env_int("DIST_NODE_MEMORY", 0, 1, 1, &wanted);
 
-    if (status != DIST_OK || wanted)
-        return status;
-    return disti_fail(DIST_ERR_UNSUPPORTED, "rank %d: dist_shared_alloc: DIST_NODE_MEMORY is 0",
-                      group->rank);
-}
-
-static dist_status shared_offer(const struct dist_group *group, size_t bytes,
-                                struct shared_parts *parts, struct shared_offer *offer)
-{
-    dist_status status = shared_is_possible(group);
-
     offer->bytes = bytes > 0 ? bytes : 1;
+    if (status == DIST_OK && !wanted)
+        status = disti_fail(DIST_ERR_UNSUPPORTED,
+                            "rank %d: dist_shared_alloc: DIST_NODE_MEMORY is 0", group->rank);
     if (status == DIST_OK)
         status = disti_segment_alloc(offer->bytes, &parts->own);
     if (status == DIST_OK && !disti_segment_find(parts->own, offer->bytes, &offer->at))
@@ -312,23 +279,6 @@ static dist_status shared_map(const struct shared_offer *offer, void **part_p)
     disti_segment_inherit(&offer->at, bytes, true);
     *part_p = (char *)memory + offer->at.offset;
     return DIST_OK;
-}
-
-/* Some other way may be open to the program: hence the status, as where there is no such memory. */
-static dist_status shared_unseen(const struct dist_group *group, int rank)
-{
-    char why[512];
-
-    disti_text(why, sizeof(why), "%s", dist_last_error());
-    return disti_fail(DIST_ERR_UNSUPPORTED,
-                      "rank %d: dist_shared_alloc: it cannot see the memory of rank %d: %s",
-                      group->rank, rank, why);
-}
-
-static void shared_unmap(const struct shared_offer *offer)
-{
-    disti_segment_inherit(&offer->at, (size_t)offer->bytes, false);
-    disti_segment_unmap(offer->at.name.key);
 }
 
 /* ---- of all ranks ---- */
@@ -368,8 +318,15 @@ static dist_status shared_map_all(const struct dist_group *group, struct shared_
             addresses[r] = parts->own;
         else
             status = shared_map(&parts->offers[r], &addresses[r]);
-        if (status == DIST_ERR_SYSTEM || status == DIST_ERR_NO_MEMORY)
-            status = shared_unseen(group, r);
+        if (status == DIST_ERR_SYSTEM || status == DIST_ERR_NO_MEMORY) {
+            char why[512];
+
+            disti_text(why, sizeof(why), "%s", dist_last_error());
+            status =
+                disti_fail(DIST_ERR_UNSUPPORTED,
+                           "rank %d: dist_shared_alloc: it cannot see the memory of rank %d: %s",
+                           group->rank, r, why);
+        }
         if (status != DIST_OK)
             return status;
     }
@@ -380,8 +337,10 @@ static void shared_end(struct shared_parts *parts)
 {
     if (!parts)
         return;
-    for (int r = 0; r < parts->mapped; r++)
-        shared_unmap(&parts->offers[r]);
+    for (int r = 0; r < parts->mapped; r++) {
+        disti_segment_inherit(&parts->offers[r].at, (size_t)parts->offers[r].bytes, false);
+        disti_segment_unmap(parts->offers[r].at.name.key);
+    }
     disti_segment_free(parts->own);
     free(parts);
 }
@@ -431,9 +390,12 @@ dist_status dist_shared_alloc(dist_group *group, size_t bytes, void **parts)
     }
     if (status == DIST_OK)
         status = shared_agree(group, shared_map_all(group, made, parts));
-    if (status == DIST_OK)
-        shared_note(made);
-    else
+    if (status == DIST_OK) {
+        pthread_mutex_lock(&shared_lock);
+        made->next = shared_all;
+        shared_all = made;
+        pthread_mutex_unlock(&shared_lock);
+    } else
         shared_end(made);
     return status;
 }

@@ -59,15 +59,6 @@ static struct dist_group *news_find(struct disti_world *world, int32_t number)
     return group;
 }
 
-/* This rank's report is back. News that came before it tell of an earlier failure. */
-static void news_note_told(struct disti_world *world, const struct disti_notice *notice)
-{
-    struct dist_group *group = news_find(world, notice->group);
-
-    if (group && !group->has_news)
-        atomic_store(&group->is_told, true);
-}
-
 /* That makes it no failure: a call that the rank has made may still end. */
 static void news_note_leaver(struct disti_world *world, const struct disti_notice *notice)
 {
@@ -111,8 +102,13 @@ static void news_distribute(struct disti_world *world)
     struct disti_notice notice;
 
     while (world->bootstrap.store && disti_store_notice(world->bootstrap.store, &notice)) {
-        if (notice.rank == world->rank)
-            news_note_told(world, &notice);
+        if (notice.rank == world->rank) {
+            /* This rank's report is back. Earlier news tell of an earlier failure. */
+            struct dist_group *told = news_find(world, notice.group);
+
+            if (told && !told->has_news)
+                atomic_store(&told->is_told, true);
+        }
         if (notice.rank == world->rank ||
             (notice.group == DISTI_NO_GROUP && news_knows(world, notice.rank)))
             continue;
@@ -272,14 +268,6 @@ static void news_hear(void *arg, int sender, dist_status status, int of, const c
     pthread_mutex_unlock(&world->lock);
 }
 
-/* Sets to[] for the ranks that cannot see the process of the lost rank. */
-static void news_choose(const struct disti_world *world, int lost, bool *to)
-{
-    for (int r = 0; r < world->size; r++)
-        to[r] = r != world->rank && r != lost && !news_knows(world, r) &&
-                !disti_world_sees_process(world, r, lost);
-}
-
 /* Returns the next rank whose end is to be told, and sets to[]. -1: none. */
 static int news_next_untold(struct disti_world *world, bool *to)
 {
@@ -293,26 +281,19 @@ static int news_next_untold(struct disti_world *world, bool *to)
     if (gone) {
         gone->untold = false;
         rank = gone->notice.rank;
-        news_choose(world, rank, to);
+        for (int r = 0; r < world->size; r++)
+            to[r] = r != world->rank && r != rank && !news_knows(world, r) &&
+                    !disti_world_sees_process(world, r, rank);
     }
     pthread_mutex_unlock(&world->lock);
     return rank;
 }
 
-static void news_tell(struct disti_world *world)
-{
-    bool *to = calloc((size_t)world->size, sizeof(*to));
-    int lost;
-
-    while (to && (lost = news_next_untold(world, to)) >= 0)
-        disti_endpoints_tell(world->bootstrap.job, world->rank, DISTI_ENDPOINT_LOST, lost, NULL,
-                             to);
-    free(to);
-}
-
 bool disti_news_listen(struct disti_world *world)
 {
     struct disti_store *store = world->bootstrap.store;
+    bool *to;
+    int lost;
 
     if (!store || !disti_store_is_lost(store))
         return false;
@@ -326,7 +307,11 @@ bool disti_news_listen(struct disti_world *world)
     pthread_mutex_lock(&world->lock);
     news_distribute(world);
     pthread_mutex_unlock(&world->lock);
-    news_tell(world);
+    to = calloc((size_t)world->size, sizeof(*to));
+    while (to && (lost = news_next_untold(world, to)) >= 0)
+        disti_endpoints_tell(world->bootstrap.job, world->rank, DISTI_ENDPOINT_LOST, lost, NULL,
+                             to);
+    free(to);
     return true;
 }
 

@@ -56,25 +56,20 @@ static void others_unlist(struct dist_group *group)
     atomic_fetch_sub(&disti_others_count, 1);
 }
 
-/* With the list's lock. */
-static void others_wake(void)
-{
-    const struct others_sleeper *sleeper = LIST_FIRST(&others_sleepers);
-
-    if (sleeper)
-        disti_doorbell_ring(sleeper->doorbell);
-}
-
 /* Works are pending, and nobody drives: this thread posted them, or has just driven them. Call with
  * the group's lock held. */
 static void others_add(struct dist_group *group)
 {
+    const struct others_sleeper *sleeper;
+
     group->drive.left_by = pthread_self();
     if (atomic_load_explicit(&group->drive.listed, memory_order_relaxed))
         return;
     pthread_mutex_lock(&others_lock);
     others_enlist(group);
-    others_wake();
+    sleeper = LIST_FIRST(&others_sleepers);
+    if (sleeper)
+        disti_doorbell_ring(sleeper->doorbell);
     pthread_mutex_unlock(&others_lock);
 }
 
@@ -220,25 +215,13 @@ static int others_arm_all(struct dist_group **groups, struct pollfd *polls, int 
     return armed;
 }
 
-static void others_lie_down(struct others_sleeper *sleeper)
+/* Sleeps until a descriptor is readable, at most ns. */
+static void drive_poll_fds(struct pollfd *polls, int count, int64_t ns)
 {
-    if (sleeper->doorbell < 0)
-        return;
-    pthread_mutex_lock(&others_lock);
-    LIST_INSERT_HEAD(&others_sleepers, sleeper, next);
-    pthread_mutex_unlock(&others_lock);
-}
+    const struct timespec time = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
 
-static void others_get_up(struct others_sleeper *sleeper)
-{
-    if (sleeper->doorbell < 0)
-        return;
-    pthread_mutex_lock(&others_lock);
-    LIST_REMOVE(sleeper, next);
-    pthread_mutex_unlock(&others_lock);
+    ppoll(polls, (nfds_t)count, ns == INT64_MAX ? NULL : &time, NULL);
 }
-
-static void drive_poll_fds(struct pollfd *polls, int count, int64_t ns);
 
 /*
  * Sleeps at most ns until one of polls[0 .. count) is readable, or one of these groups has news;
@@ -253,7 +236,11 @@ static void others_sleep(struct pollfd *polls, int count, int room, int64_t nap_
     int armed = 0;
     bool quiet = true;
 
-    others_lie_down(&self);
+    if (self.doorbell >= 0) {
+        pthread_mutex_lock(&others_lock);
+        LIST_INSERT_HEAD(&others_sleepers, &self, next);
+        pthread_mutex_unlock(&others_lock);
+    }
     if (self.doorbell >= 0)
         armed = others_arm_all(groups, polls, room, nap_ns, &count, &ns, &quiet);
     else if (ns > nap_ns)
@@ -261,25 +248,14 @@ static void others_sleep(struct pollfd *polls, int count, int room, int64_t nap_
     disti_endpoints_release();
     if (quiet)
         drive_poll_fds(polls, count, ns);
-    others_get_up(&self);
+    if (self.doorbell >= 0) {
+        pthread_mutex_lock(&others_lock);
+        LIST_REMOVE(&self, next);
+        pthread_mutex_unlock(&others_lock);
+    }
     for (int i = 0; i < armed; i++)
         others_disarm(groups[i], self.doorbell);
     disti_log_use(log);
-}
-
-/* With such groups; they are looked at, and slept on. */
-static void others_poll_all(int fd, int64_t until_ns)
-{
-    struct pollfd polls[OTHERS_DESCRIPTORS] = {{.fd = disti_doorbell(), .events = POLLIN},
-                                               {.fd = fd, .events = POLLIN}};
-    struct disti_wait wait = {0};
-
-    while (!polls[1].revents && !disti_expired(until_ns) && disti_others_wait(NULL)) {
-        int64_t ns = disti_others_move() > 0 ? 0 : until_ns - disti_now_ns();
-
-        others_sleep(polls, 2, OTHERS_DESCRIPTORS, disti_wait_nap(&wait), ns < 0 ? 0 : ns);
-        disti_doorbell_hear();
-    }
 }
 
 /*
@@ -310,7 +286,15 @@ void disti_others_poll(int fd, int64_t until_ns)
     int64_t ns = until_ns - disti_now_ns();
 
     if (disti_others_wait(NULL)) {
-        others_poll_all(fd, until_ns);
+        struct pollfd polls[OTHERS_DESCRIPTORS] = {{.fd = disti_doorbell(), .events = POLLIN},
+                                                   {.fd = fd, .events = POLLIN}};
+        struct disti_wait wait = {0};
+
+        while (!polls[1].revents && !disti_expired(until_ns) && disti_others_wait(NULL)) {
+            ns = disti_others_move() > 0 ? 0 : until_ns - disti_now_ns();
+            others_sleep(polls, 2, OTHERS_DESCRIPTORS, disti_wait_nap(&wait), ns < 0 ? 0 : ns);
+            disti_doorbell_hear();
+        }
         return;
     }
     /* A thread that only waits needs no doorbell. */
@@ -346,14 +330,6 @@ void disti_drive_wake(struct dist_group *group)
     disti_doorbell_ring(group->drive.wake_fd);
 }
 
-/* Sleeps until a descriptor is readable, at most ns. */
-static void drive_poll_fds(struct pollfd *polls, int count, int64_t ns)
-{
-    const struct timespec time = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
-
-    ppoll(polls, (nfds_t)count, ns == INT64_MAX ? NULL : &time, NULL);
-}
-
 /* Groups share descriptors: each is slept on once. */
 static void sleep_add(struct pollfd *polls, int *count_p, int fd)
 {
@@ -379,15 +355,6 @@ static bool sleep_arm_backend(struct dist_group *group, struct pollfd *polls, in
     if (count == DIST_ARM_BLIND && *ns_p > nap_ns)
         *ns_p = nap_ns;
     return count != DIST_ARM_READY;
-}
-
-/* News are read once: after that their end of file would keep us awake. */
-static void sleep_arm_news(struct dist_group *group, struct pollfd *polls, int *count_p)
-{
-    int fd = group->lost_rank < 0 ? disti_group_news_fd(group) : -1;
-
-    if (fd >= 0)
-        sleep_add(polls, count_p, fd);
 }
 
 static int64_t sleep_ns(const struct dist_group *group)
@@ -419,8 +386,13 @@ static bool drive_arm(struct dist_group *group, int wake_fd, struct pollfd *poll
         *ns_p = *ns_p < nap_ns ? *ns_p : nap_ns;
     else if (!sleep_arm_backend(group, polls, count_p, nap_ns, ns_p))
         return false;
-    else
-        sleep_arm_news(group, polls, count_p);
+    else {
+        /* News are read once: after that their end of file would keep this thread awake. */
+        int fd = group->lost_rank < 0 ? disti_group_news_fd(group) : -1;
+
+        if (fd >= 0)
+            sleep_add(polls, count_p, fd);
+    }
     group->drive.wake_fd = wake_fd;
     return disti_drive_go_either(&group->drive, DISTI_DRIVE_CALLER_SLEEPS,
                                  DISTI_DRIVE_THREAD_SLEEPS) == DIST_OK;
@@ -566,31 +538,16 @@ static bool progress_start(void)
     return true;
 }
 
-static void progress_stop(void)
-{
-    while (!disti_progress_go(atomic_load(&disti_progress.state), DISTI_PROGRESS_QUITS))
-        ;
-    progress_ring();
-    pthread_join(disti_progress.thread, NULL);
-    progress_end();
-}
-
-static bool progress_may_serve(const struct dist_group *group)
-{
-    int on = 0;
-
-    return group->world_size > 1 && !group->drive.one_thread &&
-           disti_env_int("DIST_PROGRESS_THREAD", 0, 1, 1, &on) == DIST_OK && on;
-}
-
 static void progress_serve(struct dist_group *group)
 {
     const struct dist_backend *backend = group->backend;
     bool started;
+    int on = 0;
 
     group->drive.service = DISTI_SERVICE_NO;
     group->drive.one_thread = backend->threads && !backend->threads(group->state);
-    if (!progress_may_serve(group))
+    if (group->world_size == 1 || group->drive.one_thread ||
+        disti_env_int("DIST_PROGRESS_THREAD", 0, 1, 1, &on) != DIST_OK || !on)
         return;
     pthread_mutex_lock(&disti_progress.life);
     started = progress_start();
@@ -635,8 +592,13 @@ void disti_progress_forget(struct dist_group *group)
         return;
     pthread_mutex_lock(&disti_progress.life);
     progress_unlink(group);
-    if (!disti_progress.groups && atomic_load(&disti_progress.state) != DISTI_PROGRESS_NONE)
-        progress_stop();
+    if (!disti_progress.groups && atomic_load(&disti_progress.state) != DISTI_PROGRESS_NONE) {
+        while (!disti_progress_go(atomic_load(&disti_progress.state), DISTI_PROGRESS_QUITS))
+            ;
+        progress_ring();
+        pthread_join(disti_progress.thread, NULL);
+        progress_end();
+    }
     pthread_mutex_unlock(&disti_progress.life);
 }
 
@@ -822,16 +784,6 @@ static void loop_hear(struct pollfd *wake)
         (void)!read(wake->fd, &times, sizeof(times));
 }
 
-static void loop_disarm(struct loop *self)
-{
-    for (struct dist_group *group = self->driven; group; group = group->drive.next_driven) {
-        if (!loop_enter(group))
-            continue;
-        disti_drive_disarm(group);
-        disti_group_exit(group);
-    }
-}
-
 /* Arms every group. False: something has happened already. */
 static bool loop_arm(struct loop *self, struct pollfd *polls, int *count, int64_t *ns)
 {
@@ -882,34 +834,12 @@ static void loop_sleep(struct loop *self)
     }
     loop_hear(&polls[0]);
     disti_doorbell_hear();
-    loop_disarm(self);
-}
-
-/* It drives nothing: ticks, and in the end sleeps. */
-static void loop_idle(struct loop *self)
-{
-    struct pollfd wake = {.fd = disti_progress.wake_fd, .events = POLLIN};
-    bool dozes = self->ticks < LOOP_TICKS || self->need == LOOP_SOON;
-
-    disti_endpoints_release();
-    loop_rest(self, dozes ? DISTI_PROGRESS_DOZES : DISTI_PROGRESS_SLEEPS, &wake, 1, INT64_MAX);
-    self->ticks = wake.revents ? 0 : self->ticks + (self->ticks < LOOP_TICKS);
-    loop_hear(&wake);
-}
-
-static void loop_work(struct loop *self)
-{
-    bool crowded = loop_is_crowded(self);
-    const struct disti_wait_policy policy = {.spins = crowded ? 0 : LOOP_SPINS,
-                                             .spin_ns = LOOP_SPIN_NS,
-                                             .yield_ns =
-                                                 crowded ? LOOP_YIELD_ONCE_NS : LOOP_YIELD_NS};
-
-    self->ticks = 0;
-    if (loop_round(self) > 0)
-        self->wait = (struct disti_wait){0};
-    else if (self->driven && disti_wait_step(&policy, &self->wait))
-        loop_sleep(self);
+    for (struct dist_group *group = self->driven; group; group = group->drive.next_driven) {
+        if (!loop_enter(group))
+            continue;
+        disti_drive_disarm(group);
+        disti_group_exit(group);
+    }
 }
 
 /* progress_loop.c: what the thread does. */
@@ -920,10 +850,28 @@ static void *progress_main(void *arg)
     (void)arg;
     while (atomic_load(&disti_progress.state) != DISTI_PROGRESS_QUITS) {
         self.need = loop_gather(&self, true);
-        if (self.driven)
-            loop_work(&self);
-        else
-            loop_idle(&self);
+        if (self.driven) {
+            bool crowded = loop_is_crowded(&self);
+            const struct disti_wait_policy policy = {.spins = crowded ? 0 : LOOP_SPINS,
+                                                     .spin_ns = LOOP_SPIN_NS,
+                                                     .yield_ns = crowded ? LOOP_YIELD_ONCE_NS
+                                                                         : LOOP_YIELD_NS};
+
+            self.ticks = 0;
+            if (loop_round(&self) > 0)
+                self.wait = (struct disti_wait){0};
+            else if (self.driven && disti_wait_step(&policy, &self.wait))
+                loop_sleep(&self);
+        } else {
+            struct pollfd wake = {.fd = disti_progress.wake_fd, .events = POLLIN};
+            bool dozes = self.ticks < LOOP_TICKS || self.need == LOOP_SOON;
+
+            disti_endpoints_release();
+            loop_rest(&self, dozes ? DISTI_PROGRESS_DOZES : DISTI_PROGRESS_SLEEPS, &wake, 1,
+                      INT64_MAX);
+            self.ticks = wake.revents ? 0 : self.ticks + (self.ticks < LOOP_TICKS);
+            loop_hear(&wake);
+        }
     }
     loop_round(&self); /* lets go of what is closed */
     return NULL;

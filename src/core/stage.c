@@ -112,27 +112,19 @@ static int stage_store(const struct stage *stage, size_t offset, size_t bytes)
                  : 0;
 }
 
-/* Blocks with gaps: only they are written. */
-static int stage_store_blocks(const struct stage *stage)
-{
-    size_t element = dist_dtype_size(stage->call.dtype);
-    int error = 0;
-
-    for (int r = 0; r < stage->group->world_size && !error; r++)
-        error = stage_store(stage, stage->call.out_offsets[r] * element,
-                            stage->call.out_counts[r] * element);
-    return error;
-}
-
 static dist_status stage_finish(void *owned)
 {
     const struct stage *stage = owned;
     int error = 0;
 
-    if (stage->out.copy && stage->call.out_counts)
-        error = stage_store_blocks(stage);
-    else if (stage->out.copy &&
-             (stage->call.collective != DIST_COLL_BROADCAST || !stage_gives(stage)))
+    if (stage->out.copy && stage->call.out_counts) {
+        size_t element = dist_dtype_size(stage->call.dtype);
+
+        for (int r = 0; r < stage->group->world_size && !error; r++)
+            error = stage_store(stage, stage->call.out_offsets[r] * element,
+                                stage->call.out_counts[r] * element);
+    } else if (stage->out.copy &&
+               (stage->call.collective != DIST_COLL_BROADCAST || !stage_gives(stage)))
         error = stage_store(stage, 0, stage->out.bytes);
     return error ? stage_failed(stage, "the copy to the device", stage->out.bytes, error) : DIST_OK;
 }
@@ -167,18 +159,14 @@ static void stage_release(void *owned)
     free(stage);
 }
 
-static bool stage_overlap(const struct stage_part *a, const struct stage_part *b)
-{
-    return a->bytes && b->bytes && a->user < b->user + b->bytes && b->user < a->user + a->bytes;
-}
-
 /* Lays the copies out from `base` on, as the buffers lie to each other; returns the bytes. */
 static size_t stage_lay(struct stage *stage, char *base, bool in_copied, bool out_copied)
 {
     struct stage_part *in = &stage->in, *out = &stage->out;
     size_t in_offset = 0, out_offset = 0;
 
-    if (in_copied && out_copied && stage_overlap(in, out)) {
+    if (in_copied && out_copied && in->bytes && out->bytes && in->user < out->user + out->bytes &&
+        out->user < in->user + in->bytes) {
         in_offset = in->user > out->user ? (size_t)(in->user - out->user) : 0;
         out_offset = out->user > in->user ? (size_t)(out->user - in->user) : 0;
     } else if (in_copied) {
@@ -406,14 +394,6 @@ void disti_batch_start(void)
     batch_frame(from, false);
 }
 
-static void batch_wait(void)
-{
-    for (size_t i = 0; i < batch.count; i++) {
-        if (batch.items[i].work)
-            batch_keep(dist_wait(batch.items[i].work));
-    }
-}
-
 dist_status dist_group_end(void)
 {
     dist_status first, status = disti_work_may_wait("dist_group_end");
@@ -427,7 +407,10 @@ dist_status dist_group_end(void)
     if (--batch.depth > 0)
         return DIST_OK;
     disti_batch_start();
-    batch_wait();
+    for (size_t i = 0; i < batch.count; i++) {
+        if (batch.items[i].work)
+            batch_keep(dist_wait(batch.items[i].work));
+    }
     first = batch.first;
     if (batch.first_text) /* failures that came later have left theirs */
         disti_fail(first, "%s", batch.first_text);

@@ -47,11 +47,6 @@ DISTI_PROCESS_LOCK(handle_growing);
  * that was interrupted sees that the stack is not what it was. */
 static _Atomic uint64_t handle_free;
 
-static int handle_block_of(uint32_t number)
-{
-    return 31 - __builtin_clz(number / HANDLE_BLOCK + 1);
-}
-
 static uint32_t handle_block_first(int block)
 {
     return HANDLE_BLOCK * ((UINT32_C(1) << block) - 1);
@@ -60,7 +55,7 @@ static uint32_t handle_block_first(int block)
 /* NULL: there is no such slot. */
 static struct handle_slot *handle_slot(uint32_t number)
 {
-    int block = handle_block_of(number);
+    int block = 31 - __builtin_clz(number / HANDLE_BLOCK + 1);
     struct handle_slot *slots =
         block < HANDLE_BLOCKS ? atomic_load_explicit(&handle_blocks[block], memory_order_acquire)
                               : NULL;
@@ -121,18 +116,6 @@ static struct handle_slot *handle_add_block(void)
     return slots;
 }
 
-static struct handle_slot *handle_grow(void)
-{
-    struct handle_slot *slot;
-
-    pthread_mutex_lock(&handle_growing);
-    slot = handle_pop();
-    if (!slot)
-        slot = handle_add_block();
-    pthread_mutex_unlock(&handle_growing);
-    return slot;
-}
-
 static struct handle_slot *handle_slot_of(const struct disti_work *work)
 {
     return (struct handle_slot *)(uintptr_t)work;
@@ -143,8 +126,13 @@ static struct disti_work *handle_take(void)
 {
     struct handle_slot *slot = handle_pop();
 
-    if (!slot)
-        slot = handle_grow();
+    if (!slot) {
+        pthread_mutex_lock(&handle_growing);
+        slot = handle_pop();
+        if (!slot)
+            slot = handle_add_block();
+        pthread_mutex_unlock(&handle_growing);
+    }
     if (!slot)
         return NULL;
     atomic_fetch_add_explicit(&slot->life, LIFE_PIN, memory_order_relaxed);
@@ -165,15 +153,6 @@ static dist_work *handle_of(const struct disti_work *work)
     return (dist_work *)(handle_generation(life) << HANDLE_SLOT_BITS | (slot->number + 1));
 }
 
-static dist_status handle_stale(const dist_work *handle, const char *name)
-{
-    if (!handle)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s: work is NULL", name);
-    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                      "%s: the work no longer exists: dist_wait or dist_work_free has freed it",
-                      name);
-}
-
 static dist_status handle_add(dist_work *handle, const char *name, uint64_t amount,
                               struct disti_work **work_p)
 {
@@ -183,8 +162,13 @@ static dist_status handle_add(dist_work *handle, const char *name, uint64_t amou
 
     do {
         if (!(life & LIFE_PINS) || (life & LIFE_PINS) == LIFE_PINS ||
-            handle_generation(life) != (uintptr_t)handle >> HANDLE_SLOT_BITS)
-            return handle_stale(handle, name);
+            handle_generation(life) != (uintptr_t)handle >> HANDLE_SLOT_BITS) {
+            if (!handle)
+                return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s: work is NULL", name);
+            return disti_fail(
+                DIST_ERR_INVALID_ARGUMENT,
+                "%s: the work no longer exists: dist_wait or dist_work_free has freed it", name);
+        }
         if (life & amount & LIFE_CLAIMED)
             return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                               "%s: another thread is waiting for this work or starting it: wait in "
@@ -214,19 +198,6 @@ void disti_handle_unclaim(struct disti_work *work)
 {
     atomic_fetch_sub_explicit(&handle_slot_of(work)->life, LIFE_CLAIMED + LIFE_PIN,
                               memory_order_release);
-}
-
-/*
- * Instead of unclaim: the handle is good for nothing from now on. Gives back `pins` pins, the
- * claim's own among them; true: they were the last, and the caller is to call handle_give.
- */
-static bool handle_retire(struct disti_work *work, int pins)
-{
-    uint64_t change = LIFE_GENERATION - LIFE_CLAIMED - (uint64_t)pins * LIFE_PIN;
-    uint64_t life =
-        atomic_fetch_add_explicit(&handle_slot_of(work)->life, change, memory_order_acq_rel);
-
-    return ((life + change) & LIFE_PINS) == 0;
 }
 
 /* Gives a pin back. True: it was the last, and the caller is to call handle_give. */
@@ -310,7 +281,11 @@ void disti_work_unpin(struct disti_work *work)
 
 void disti_work_retire(struct disti_work *work, int pins)
 {
-    if (handle_retire(work, pins))
+    uint64_t change = LIFE_GENERATION - LIFE_CLAIMED - (uint64_t)pins * LIFE_PIN;
+    uint64_t life =
+        atomic_fetch_add_explicit(&handle_slot_of(work)->life, change, memory_order_acq_rel);
+
+    if (((life + change) & LIFE_PINS) == 0) /* those were the last pins */
         work_free(work);
 }
 
@@ -325,17 +300,6 @@ static dist_status work_admit(struct dist_group *group, const struct disti_work 
     if (atomic_load_explicit(&group->abort_asked, memory_order_relaxed))
         disti_group_abort(group);
     return group->failed ? disti_group_refuse(group, what) : DIST_OK;
-}
-
-static void work_append(struct dist_group *group, struct disti_work *work)
-{
-    if (group->works)
-        group->last_work->next = work;
-    else
-        group->works = work;
-    group->last_work = work;
-    group->drive.messages += disti_collective_pair(work->call.collective);
-    group->drive.completion_due = true; /* it may have ended already, and others with it */
 }
 
 /*
@@ -387,7 +351,13 @@ static void work_wait(struct disti_work *work)
     if (!work->group->works)
         work->group->drive.released_ns = now;
     disti_flight_go(&work->group->flight, &work->call, DISTI_FLIGHT_WAITING, now);
-    work_append(work->group, work);
+    if (work->group->works)
+        work->group->last_work->next = work;
+    else
+        work->group->works = work;
+    work->group->last_work = work;
+    work->group->drive.messages += disti_collective_pair(work->call.collective);
+    work->group->drive.completion_due = true; /* it may have ended already, and others with it */
     disti_drive_check(work->group, work);
 }
 
@@ -465,31 +435,8 @@ dist_status disti_work_run(struct dist_group *group, struct disti_start *start)
     return status;
 }
 
-/* The other ranks have gone on, and this one cannot: they are told. */
-static dist_status work_no_memory(struct dist_group *group, const struct disti_start *start)
-{
-    dist_status status;
-
-    disti_group_enter(group);
-    status = disti_fail(DIST_ERR_NO_MEMORY, "rank %d: no memory to start %s", group->rank,
-                        dist_collective_string(start->call.collective));
-    if (!group->failed) {
-        disti_group_break(group, status, dist_last_error());
-        status = group->failed;
-    }
-    disti_drive_kick(group);
-    disti_group_exit(group);
-    return status;
-}
-
 /* So long that to wake a thread costs little beside it. */
 #define WORK_LONG ((size_t)256 << 10)
-
-static bool work_is_long(const struct disti_start *start)
-{
-    return start->call.collective != DIST_COLL_BARRIER &&
-           start->call.count >= WORK_LONG / dist_dtype_size(start->call.dtype);
-}
 
 /* Gives back the only pin of a work that has not been started: what it owns is the caller's. */
 static void work_undo(struct disti_work *work)
@@ -516,8 +463,18 @@ dist_status disti_work_post(struct dist_group *group, const struct disti_start *
     bool hurry;
     dist_status status;
 
-    if (!work)
-        return work_no_memory(group, start);
+    if (!work) {
+        disti_group_enter(group);
+        status = disti_fail(DIST_ERR_NO_MEMORY, "rank %d: no memory to start %s", group->rank,
+                            dist_collective_string(start->call.collective));
+        if (!group->failed) {
+            disti_group_break(group, status, dist_last_error());
+            status = group->failed;
+        }
+        disti_drive_kick(group);
+        disti_group_exit(group);
+        return status;
+    }
     work_fill(group, start, work_kind(group, start), work);
     work->on_complete.fn = NULL;
     disti_group_enter(group);
@@ -526,7 +483,9 @@ dist_status disti_work_post(struct dist_group *group, const struct disti_start *
         disti_group_retain(group);
         *work_p = handle_of(work);
     }
-    hurry = status == DIST_OK && work->ticket.status == DIST_IN_PROGRESS && work_is_long(start) &&
+    hurry = status == DIST_OK && work->ticket.status == DIST_IN_PROGRESS &&
+            start->call.collective != DIST_COLL_BARRIER &&
+            start->call.count >= WORK_LONG / dist_dtype_size(start->call.dtype) &&
             group->drive.service == DISTI_SERVICE_YES;
     if (status == DIST_OK && start->detached && group->drive.service != DISTI_SERVICE_YES)
         disti_drive_once(group); /* lest works pile up that nobody waits for */
@@ -588,18 +547,13 @@ dist_status disti_work_prepare(struct dist_group *group, const struct disti_star
     return status;
 }
 
-static bool persistent_is_started(const struct disti_work *work)
-{
-    return work->kind == DISTI_WORK_PERSISTENT ? work->persistent.started : work->posted != NULL;
-}
-
 /* A persistent work that is at rest? */
 static dist_status persistent_check(const struct disti_work *work, const char *name)
 {
     if (!disti_work_is_persistent(work))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "%s: the work is not persistent: dist_all_reduce_init makes one", name);
-    if (persistent_is_started(work))
+    if (work->kind == DISTI_WORK_PERSISTENT ? work->persistent.started : work->posted != NULL)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "%s: the work is still started: call dist_wait first", name);
     return DIST_OK;
@@ -660,16 +614,6 @@ dist_status dist_start(dist_work *handle)
     return status;
 }
 
-/* The backend has freed all that was prepared if it was closed or aborted. */
-static void persistent_release(struct dist_group *group, struct disti_work *work)
-{
-    if (disti_drive_state(&group->drive) == DISTI_DRIVE_CLOSED || group->failed ||
-        !group->backend->release || work->kind == DISTI_WORK_PERSISTENT_STREAM)
-        return;
-    disti_drive_wake(group);
-    group->backend->release(group->state, work->call.prepared);
-}
-
 dist_status dist_work_free(dist_work *handle)
 {
     struct disti_work *work;
@@ -688,7 +632,12 @@ dist_status dist_work_free(dist_work *handle)
     }
     group = work->group;
     disti_group_enter(group);
-    persistent_release(group, work);
+    /* The backend has freed all that was prepared if it was closed or aborted. */
+    if (disti_drive_state(&group->drive) != DISTI_DRIVE_CLOSED && !group->failed &&
+        group->backend->release && work->kind != DISTI_WORK_PERSISTENT_STREAM) {
+        disti_drive_wake(group);
+        group->backend->release(group->state, work->call.prepared);
+    }
     disti_group_exit(group);
     disti_work_retire(work, 2);
     return DIST_OK;

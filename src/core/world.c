@@ -596,17 +596,6 @@ void disti_group_know(struct dist_group *group)
     disti_flight_show(group);
 }
 
-/* A child that is forked meanwhile finds a list that leads to its end. */
-static void known_unlink(struct dist_group *group)
-{
-    if (group->newer)
-        group->newer->older = group->older;
-    else
-        atomic_store(&known_newest, group->older);
-    if (group->older)
-        group->older->newer = group->newer;
-}
-
 bool disti_group_try(int number, struct dist_group **group_p)
 {
     struct dist_group *group;
@@ -625,8 +614,14 @@ void disti_group_gone(struct dist_group *group)
     /* One that was never seen may be in the place of one that was, and is to be refused as that. */
     atomic_store(&group->destroyed, true);
     pthread_mutex_lock(&known_lock);
-    if (group->known)
-        known_unlink(group);
+    if (group->known) { /* a child that is forked meanwhile finds a list with an end */
+        if (group->newer)
+            group->newer->older = group->older;
+        else
+            atomic_store(&known_newest, group->older);
+        if (group->older)
+            group->older->newer = group->newer;
+    }
     group->next = NULL;
     *known_gone_end = group;
     known_gone_end = &group->next;

@@ -52,27 +52,23 @@ static dist_status common_differ(dist_group *group, const char *call, uint64_t m
                       rank, call, world - (int)firsts[most]);
 }
 
-/* The others learn that this rank has failed. The last error stays what it was. */
-static dist_status common_own_up(dist_group *group, dist_status status)
-{
-    struct common_words all = {.failed =
-                                   (uint64_t)(dist_get_world_size(group) - dist_get_rank(group))};
-    char text[1024];
-
-    disti_text(text, sizeof(text), "%s", dist_last_error());
-    common_gather(group, &all.failed, COMMON_WORDS);
-    disti_fail_unlogged(text);
-    return status;
-}
-
 dist_status disti_ddp_agree(dist_group *group, const char *call, dist_status status,
                             struct ddp_word mine, bool *apart_p)
 {
     const int rank = dist_get_rank(group), world = dist_get_world_size(group);
     struct common_words all = {0, mine.alike, ~mine.alike, mine.apart, ~mine.apart};
 
-    if (status != DIST_OK)
-        return common_own_up(group, status);
+    if (status != DIST_OK) {
+        char text[1024];
+
+        /* The other ranks learn that this rank has failed. The last error stays what it was. */
+        all = (struct common_words){
+            .failed = (uint64_t)(dist_get_world_size(group) - dist_get_rank(group))};
+        disti_text(text, sizeof(text), "%s", dist_last_error());
+        common_gather(group, &all.failed, COMMON_WORDS);
+        disti_fail_unlogged(text);
+        return status;
+    }
     status = common_gather(group, &all.failed, COMMON_WORDS);
     if (status != DIST_OK)
         return status;
@@ -112,16 +108,11 @@ void disti_ddp_keep_destroyed(void *handle)
 
 /* ---- names ---- */
 
-/* Where " and 99999 more" still fits behind the name. */
-static bool common_has_room(const struct ddp_list *list, const char *name)
-{
-    return list->length + strlen(name) + 40 <= sizeof(list->text);
-}
-
 void disti_ddp_list_add(struct ddp_list *list, const char *name)
 {
     list->count++;
-    if (common_has_room(list, name))
+    /* " and 99999 more" still fits after the name. */
+    if (list->length + strlen(name) + 40 <= sizeof(list->text))
         list->length += disti_text(list->text + list->length, sizeof(list->text) - list->length,
                                    "%s%s", list->shown++ ? ", " : "", name);
 }

@@ -1,39 +1,42 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The order of gradients, once it is known in which one they really come. */
-#include "ddp.h"
+#include "ddp/ddp.h"
 #include "base/checked.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "ddp/ddp.h"
 #include "device/driver.h"
 
 #include <dist/backend.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Those of `came` first, the others as they were. */
-static void ddp_order_by(struct dist_ddp *ddp, const int *came, int came_count)
-{
-    int at = came_count;
+static dist_status ddp_buckets_make(struct dist_ddp *ddp);
 
-    for (int i = 0; i < came_count; i++)
-        ddp->parameters[came[i]].ready = true;
+static void ddp_buckets_free(struct dist_ddp *ddp)
+{
+    for (int i = 0; i < ddp->bucket_count; i++) {
+        struct ddp_bucket *bucket = &ddp->buckets[i];
+
+        if (ddp->wire->close)
+            ddp->wire->close(ddp, bucket);
+        free((void *)bucket->shape.pieces);
+        free((void *)bucket->shape.counts);
+    }
+    ddp->bucket_count = 0;
+}
+
+dist_status disti_ddp_decide_order(struct dist_ddp *ddp)
+{
+    dist_status status;
+    int at = ddp->came_count;
+
+    for (int i = 0; i < ddp->came_count; i++)
+        ddp->parameters[ddp->came[i]].ready = true;
     for (int i = 0; i < ddp->gradients; i++)
         if (!ddp->parameters[ddp->order[i]].ready)
             ddp->came[at++] = ddp->order[i];
     for (int i = 0; i < ddp->count; i++)
         ddp->parameters[i].ready = false;
-}
-
-static dist_status ddp_buckets_make(struct dist_ddp *ddp);
-
-static void ddp_buckets_free(struct dist_ddp *ddp);
-
-dist_status disti_ddp_decide_order(struct dist_ddp *ddp)
-{
-    dist_status status;
-
-    ddp_order_by(ddp, ddp->came, ddp->came_count);
     ddp->came_count = -1;
     status = dist_broadcast(ddp->stages[0], ddp->came, (size_t)ddp->gradients, DIST_INT32, 0);
     if (status != DIST_OK ||
@@ -133,19 +136,6 @@ static dist_status ddp_buckets_make(struct dist_ddp *ddp)
     return status;
 }
 
-static void ddp_buckets_free(struct dist_ddp *ddp)
-{
-    for (int i = 0; i < ddp->bucket_count; i++) {
-        struct ddp_bucket *bucket = &ddp->buckets[i];
-
-        if (ddp->wire->close)
-            ddp->wire->close(ddp, bucket);
-        free((void *)bucket->shape.pieces);
-        free((void *)bucket->shape.counts);
-    }
-    ddp->bucket_count = 0;
-}
-
 /* Where each gradient is. */
 
 /* Each gradient of ours begins on a cache line, with no gap before it: what is between is zero. */
@@ -206,17 +196,6 @@ static int place_compare(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* Any two may come one after the other, and in either order, once the order is that of a step. */
-static void place_join(const struct dist_ddp *ddp, struct ddp_parameter *const *sorted)
-{
-    for (int i = 0; i < ddp->gradients; i++) {
-        const bool joined =
-            i + 1 < ddp->gradients && place_end(ddp, sorted[i]) == place_begin(sorted[i + 1]);
-
-        sorted[i]->next = joined ? (int)(sorted[i + 1] - ddp->parameters) : -1;
-    }
-}
-
 /* All gradients, by address. */
 static dist_status place_check(struct dist_ddp *ddp, struct ddp_parameter **sorted)
 {
@@ -234,7 +213,12 @@ static dist_status place_check(struct dist_ddp *ddp, struct ddp_parameter **sort
                               "dist_ddp_create: the gradients of %s and %s share memory: list what "
                               "they share once",
                               sorted[i - 1]->name, sorted[i]->name);
-    place_join(ddp, sorted);
+    for (int i = 0; i < ddp->gradients; i++) {
+        const bool joined =
+            i + 1 < ddp->gradients && place_end(ddp, sorted[i]) == place_begin(sorted[i + 1]);
+
+        sorted[i]->next = joined ? (int)(sorted[i + 1] - ddp->parameters) : -1;
+    }
     return DIST_OK;
 }
 
@@ -448,18 +432,6 @@ static dist_status ddp_parameters_copy(struct dist_ddp *ddp,
     return status;
 }
 
-/* Of which the options say nothing. */
-static size_t ddp_bucket_bytes(const struct dist_ddp *ddp)
-{
-    size_t bytes = 0;
-
-    for (int i = 0; i < ddp->count; i++)
-        if (ddp->parameters[i].own || ddp->parameters[i].gradient)
-            bytes += ddp->parameters[i].count * dist_dtype_size(ddp->options.dtype);
-    bytes /= DDP_BUCKET_SHARE;
-    return bytes < DDP_FIRST_BUCKET ? DDP_FIRST_BUCKET : bytes > DDP_BUCKET ? DDP_BUCKET : bytes;
-}
-
 /* What all ranks have to say alike. */
 static uint64_t ddp_hash(const struct dist_ddp *ddp)
 {
@@ -479,17 +451,6 @@ static uint64_t ddp_hash(const struct dist_ddp *ddp)
         hash = disti_hash_bytes(hash, facts, sizeof(facts));
     }
     return hash;
-}
-
-static dist_status ddp_agree(struct dist_ddp *ddp, dist_group *group, dist_status status)
-{
-    const struct ddp_word mine = {.alike = ddp_hash(ddp), .apart = ddp_place_hash(ddp)};
-    bool apart = false;
-
-    status = disti_ddp_agree(group, "dist_ddp_create", status, mine, &apart);
-    if (status == DIST_OK)
-        ddp->scattered = apart;
-    return status;
 }
 
 static bool ddp_is_device(const struct dist_ddp *ddp)
@@ -520,8 +481,17 @@ static dist_status ddp_prepare(struct dist_ddp *ddp, dist_group *group,
         status = ddp_place(ddp, group);
     if (status != DIST_OK)
         return status;
-    if (ddp->options.bucket_bytes == 0)
-        ddp->options.bucket_bytes = ddp_bucket_bytes(ddp);
+    if (ddp->options.bucket_bytes == 0) {
+        size_t bytes = 0;
+
+        for (int i = 0; i < ddp->count; i++)
+            if (ddp->parameters[i].own || ddp->parameters[i].gradient)
+                bytes += ddp->parameters[i].count * dist_dtype_size(ddp->options.dtype);
+        bytes /= DDP_BUCKET_SHARE;
+        ddp->options.bucket_bytes = bytes < DDP_FIRST_BUCKET ? DDP_FIRST_BUCKET
+                                    : bytes > DDP_BUCKET     ? DDP_BUCKET
+                                                             : bytes;
+    }
     ddp->device = ddp_is_device(ddp);
     if (ddp->device && ddp->options.wire != DIST_DDP_WIRE_SAME)
         return disti_fail(DIST_ERR_UNSUPPORTED, "dist_ddp_create: options.wire is for host memory");
@@ -531,28 +501,6 @@ static dist_status ddp_prepare(struct dist_ddp *ddp, dist_group *group,
     ddp->wire = disti_ddp_wire(&ddp->options);
     ddp->stage_count = ddp->wire->stages ? ddp->wire->stages : ddp->options.hook_stages;
     return DIST_OK;
-}
-
-/* What all ranks do together. */
-static dist_status ddp_connect(struct dist_ddp *ddp, dist_group *group)
-{
-    dist_status status = DIST_OK;
-
-    for (int i = 1; i < ddp->stage_count && status == DIST_OK; i++)
-        status = dist_dup_group(group, NULL, &ddp->stages[i]);
-    for (int i = 0; i < ddp->count && status == DIST_OK; i++)
-        if (ddp->parameters[i].values)
-            status = dist_broadcast(ddp->stages[0], ddp->parameters[i].values,
-                                    ddp->parameters[i].count, ddp->options.dtype, 0);
-    return status == DIST_OK ? ddp_buckets_make(ddp) : status;
-}
-
-/* All have it now, or none: who leaves at once ends no group under those that are still here. */
-static dist_status ddp_complete(dist_group *group, dist_status status)
-{
-    bool apart;
-
-    return disti_ddp_agree(group, "dist_ddp_create", status, (struct ddp_word){0}, &apart);
 }
 
 /* Leaves its groups; then nothing uses its memory any more. Frees all but the structure. */
@@ -576,31 +524,32 @@ static dist_status ddp_release(struct dist_ddp *ddp)
     return status;
 }
 
-/* The last error stays what it was. */
-static void ddp_give_up(struct dist_ddp *ddp, dist_status status)
-{
-    char text[1024];
-
-    disti_text(text, sizeof(text), "%s", dist_last_error());
-    if (ddp->stage_count > 0)
-        disti_ddp_fail(ddp, status);
-    ddp_release(ddp);
-    free(ddp);
-    disti_fail_unlogged(text);
-}
-
 /*
  * The first group is made before the ranks compare their lists: a rank whose arguments are wrong
  * need not wait to say so.
  */
 static dist_status ddp_create(struct dist_ddp *ddp, dist_group *group)
 {
+    const struct ddp_word mine = {.alike = ddp_hash(ddp), .apart = ddp_place_hash(ddp)};
     dist_status status = dist_dup_group(group, NULL, &ddp->stages[0]);
+    bool apart = false;
 
     if (disti_ddp_is_declined(status))
         return status;
-    status = ddp_agree(ddp, group, status);
-    return status == DIST_OK ? ddp_complete(group, ddp_connect(ddp, group)) : status;
+    status = disti_ddp_agree(group, "dist_ddp_create", status, mine, &apart);
+    if (status != DIST_OK)
+        return status;
+    ddp->scattered = apart;
+    for (int i = 1; i < ddp->stage_count && status == DIST_OK; i++)
+        status = dist_dup_group(group, NULL, &ddp->stages[i]);
+    for (int i = 0; i < ddp->count && status == DIST_OK; i++)
+        if (ddp->parameters[i].values)
+            status = dist_broadcast(ddp->stages[0], ddp->parameters[i].values,
+                                    ddp->parameters[i].count, ddp->options.dtype, 0);
+    if (status == DIST_OK)
+        status = ddp_buckets_make(ddp);
+    /* All ranks have it now, or none: a rank that leaves at once ends no group of the others. */
+    return disti_ddp_agree(group, "dist_ddp_create", status, (struct ddp_word){0}, &apart);
 }
 
 dist_status dist_ddp_create(dist_group *group, const struct dist_ddp_parameter *parameters,
@@ -621,19 +570,17 @@ dist_status dist_ddp_create(dist_group *group, const struct dist_ddp_parameter *
     status = status == DIST_OK ? ddp_create(ddp, group) : dist_decline_dup_group(group, status);
     if (status == DIST_OK)
         *ddp_p = ddp;
-    else
-        ddp_give_up(ddp, status);
+    else {
+        char text[1024];
+
+        disti_text(text, sizeof(text), "%s", dist_last_error());
+        if (ddp->stage_count > 0)
+            disti_ddp_fail(ddp, status);
+        ddp_release(ddp);
+        free(ddp);
+        disti_fail_unlogged(text);
+    }
     return status;
-}
-
-static void ddp_part(struct dist_ddp *ddp)
-{
-    dist_status status = DIST_ERR_ABORTED;
-
-    if (ddp->failed == DIST_OK && !disti_ddp_is_in_step(ddp))
-        status = disti_ddp_leave(ddp->stages[0]);
-    if (status != DIST_OK)
-        disti_ddp_fail(ddp, status);
 }
 
 dist_status dist_ddp_destroy(dist_ddp *ddp)
@@ -644,7 +591,11 @@ dist_status dist_ddp_destroy(dist_ddp *ddp)
         return DIST_OK;
     if (ddp->destroyed)
         return disti_ddp_check(ddp, "dist_ddp_destroy");
-    ddp_part(ddp);
+    status = DIST_ERR_ABORTED;
+    if (ddp->failed == DIST_OK && !disti_ddp_is_in_step(ddp))
+        status = disti_ddp_leave(ddp->stages[0]);
+    if (status != DIST_OK)
+        disti_ddp_fail(ddp, status);
     status = ddp_release(ddp);
     *ddp = (struct dist_ddp){.destroyed = true};
     disti_ddp_keep_destroyed(ddp);

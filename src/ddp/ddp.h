@@ -5,6 +5,7 @@
 
 #include <dist/ddp.h>
 #include <dist/dist.h>
+#include <dist/zero.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -95,7 +96,7 @@ struct ddp_parameter {
 enum ddp_state { DDP_FILLING, DDP_MOVING, DDP_REDUCED };
 
 struct ddp_bucket {
-    enum ddp_state state; /* ddp_bucket_next and ddp_bucket_refill change it */
+    enum ddp_state state; /* ddp_bucket_next and ddp_begin change it */
     int stage;            /* of the work that moves it */
     dist_work *work;
     int first, count;     /* its gradients in ddp->order */
@@ -134,9 +135,8 @@ struct dist_ddp {
     struct dist_ddp_stats stats;
 };
 
-/* What travels. One row a form in wire/wire.c. */
+/* What travels. A row for each form in wire.c. */
 struct ddp_wire {
-    const char *name;
     int stages; /* that start an operation; 0: as the options say */
     /* Memory for a bucket, at bucket->wire. May be NULL, close too. */
     dist_status (*open)(struct dist_ddp *ddp, struct ddp_bucket *bucket);
@@ -145,9 +145,6 @@ struct ddp_wire {
     dist_status (*next)(struct dist_ddp *ddp, struct ddp_bucket *bucket, int stage,
                         dist_work **work_p);
 };
-
-extern const struct ddp_wire disti_wire_same, disti_wire_float16, disti_wire_bfloat16;
-extern const struct ddp_wire disti_wire_int8, disti_wire_hook;
 
 /* The row that the options ask for. */
 const struct ddp_wire *disti_ddp_wire(const struct dist_ddp_options *options);
@@ -169,5 +166,99 @@ dist_status disti_ddp_decide_order(struct dist_ddp *ddp);
 
 /* Reduces a step, whatever is ready. Blocks. */
 dist_status disti_ddp_reduce(struct dist_ddp *ddp);
+
+/* ---- the sharded optimizer ---- */
+
+/*
+ * Values and gradients are two arrays of all parameters in their order. Buckets begin at the end,
+ * where gradients come first. A bucket is cut into a share for each rank, which that rank owns:
+ *
+ *     |------------- bucket 1 -------------|------------- bucket 0 -------------|
+ *     |   w0    |b0|     w1      |b1|   w2 |       w3        |b3|  w4   | b4    |
+ *     | rank 0    | rank 1    | rank 2     | rank 0    | rank 1    | rank 2     |
+ *
+ * The state of what a rank owns lies bucket by bucket, an array for each of its numbers.
+ */
+struct zero_parameter {
+    char *name;
+    size_t count;
+    const float *source; /* the program's gradient; NULL: it writes to ours */
+    size_t at;           /* in values and gradients, in elements; as all offsets here */
+    int bucket;
+    bool ready; /* in this step: the gradient belongs to the library */
+};
+
+struct zero_bucket {
+    size_t at, count;
+    size_t *counts, *offsets; /* of each rank's share, from `at` on */
+    size_t owned_at;          /* of this rank's share, in an array of the state */
+    int first, last;          /* parameters */
+    int missing;              /* gradients that are not ready */
+    dist_work *work;          /* that moves it; NULL: none */
+};
+
+/* Some elements of a parameter that this rank owns. */
+struct zero_block {
+    int parameter;
+    size_t first, count; /* of the parameter */
+    size_t at;           /* in values and gradients */
+    size_t owned_at;     /* in an array of the state */
+};
+
+/* How the ranks reach each other's gradients and values. */
+struct zero_form {
+    dist_status (*start)(struct dist_zero *zero); /* a gradient has become ready; may be NULL */
+    dist_status (*finish)(struct dist_zero *zero);
+    dist_status (*sync)(struct dist_zero *zero); /* values become rank 0's */
+};
+
+extern const struct zero_form disti_zero_machine; /* in memory that all of them see */
+extern const struct zero_form disti_zero_network; /* by collectives */
+
+/* Elements of a block, at most: it, its state and its sums stay in a core's own cache. */
+#define ZERO_BLOCK 4096
+
+struct dist_zero {
+    dist_group *group;
+    int rank, world;
+    struct dist_zero_options options;
+    const struct zero_form *form;
+    struct zero_parameter *parameters;
+    int count;
+    struct zero_bucket *buckets;
+    int bucket_count;
+    int next;        /* the first bucket that has not started */
+    size_t *shares;  /* counts and offsets of all buckets */
+    size_t elements; /* of values, and of gradients */
+    size_t owned;    /* of these by this rank */
+    float *values, *gradients;
+    void *memory;  /* both, in the form of the network */
+    void **parts;  /* by rank, in that of the machine: what each rank has */
+    float **peers; /* the gradients of all ranks, the same */
+    float *tiles;  /* the same: sums of blocks */
+    float *state;
+    double squares;     /* of the reduced gradients that this rank owns */
+    float scale;        /* of the gradients, by max_norm */
+    uint64_t made;      /* steps, by the program's count */
+    dist_status failed; /* what ended it */
+    bool destroyed;     /* all other members are zero */
+    struct dist_zero_stats stats;
+};
+
+/* Where this rank's share of a bucket begins. */
+size_t disti_zero_own(const struct dist_zero *zero, const struct zero_bucket *bucket);
+
+/* Calls visit for each block that this rank owns of a bucket, until one fails. */
+typedef dist_status (*zero_visit_fn)(struct dist_zero *zero, const struct zero_block *block);
+dist_status disti_zero_each(struct dist_zero *zero, const struct zero_bucket *bucket,
+                            zero_visit_fn visit);
+
+/* Waits for a work, of which the bucket then has none; there may be none. */
+dist_status disti_zero_wait(struct dist_zero *zero, struct zero_bucket *bucket);
+
+/* Ends it after an error: aborts the group, and ends the works. Returns what ended it. */
+dist_status disti_zero_fail(struct dist_zero *zero, dist_status status);
+/* May it be used? `call` is for the message. */
+dist_status disti_zero_check(const struct dist_zero *zero, const char *call);
 
 #endif

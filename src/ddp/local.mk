@@ -8,10 +8,9 @@ libdist_core_sources += \
 	src/ddp/step.c \
 	src/ddp/wire.c \
 	src/ddp/zero.c \
-	src/ddp/zero_step.c \
-	src/ddp/zero.h
+	src/ddp/zero_step.c
 
 # Square roots that set no errno vectorise.
-libdist_optimizers_la_SOURCES = src/ddp/optimizers.c 
+libdist_optimizers_la_SOURCES = src/ddp/optimizers.c
 libdist_optimizers_la_CFLAGS = $(AM_CFLAGS) -fno-math-errno
 noinst_LTLIBRARIES += libdist_optimizers.la

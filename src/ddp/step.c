@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/kernels/environment.h"
 #include "base/log.h"
-#include "ddp.h"
 #include "ddp/ddp.h"
 
 #include <math.h>
@@ -100,16 +99,6 @@ static void norm_square(const struct dist_ddp *ddp, struct ddp_parameter *parame
             : norm_squares_f64((const double *)(const void *)parameter->gradient, parameter->count);
 }
 
-/* Adds up the squares of a bucket that has arrived. */
-static void ddp_square(struct dist_ddp *ddp, const struct ddp_bucket *bucket)
-{
-    const disti_environment saved = disti_environment_enter();
-
-    for (int i = bucket->first; i < bucket->first + bucket->count; i++)
-        norm_square(ddp, &ddp->parameters[ddp->order[i]]);
-    disti_environment_leave(saved);
-}
-
 /* In the order of the parameters, whatever the buckets are. */
 static double norm_of(struct dist_ddp *ddp)
 {
@@ -125,21 +114,6 @@ static double norm_of(struct dist_ddp *ddp)
     return sqrt(sum);
 }
 
-static void norm_scale(const struct dist_ddp *ddp, double factor)
-{
-    for (int i = 0; i < ddp->count; i++) {
-        void *gradient = ddp->parameters[i].gradient;
-        const size_t count = gradient ? ddp->parameters[i].count : 0;
-
-        if (ddp->options.dtype == DIST_FLOAT32)
-            for (size_t j = 0; j < count; j++)
-                ((float *)gradient)[j] *= (float)factor;
-        else
-            for (size_t j = 0; j < count; j++)
-                ((double *)gradient)[j] *= factor;
-    }
-}
-
 /* Returns the norm before clipping. */
 NORM_APART static double norm_clip(struct dist_ddp *ddp, double max_norm)
 {
@@ -147,7 +121,19 @@ NORM_APART static double norm_clip(struct dist_ddp *ddp, double max_norm)
 
     ddp->clips = true;
     if (isfinite(norm) && norm > max_norm) {
-        norm_scale(ddp, max_norm / (norm + 1e-6));
+        const double factor = max_norm / (norm + 1e-6);
+
+        for (int i = 0; i < ddp->count; i++) {
+            void *gradient = ddp->parameters[i].gradient;
+            const size_t count = gradient ? ddp->parameters[i].count : 0;
+
+            if (ddp->options.dtype == DIST_FLOAT32)
+                for (size_t j = 0; j < count; j++)
+                    ((float *)gradient)[j] *= (float)factor;
+            else
+                for (size_t j = 0; j < count; j++)
+                    ((double *)gradient)[j] *= factor;
+        }
         ddp->squared = false;
     }
     return norm;
@@ -193,8 +179,13 @@ static dist_status ddp_bucket_next(struct dist_ddp *ddp, struct ddp_bucket *buck
     if (bucket->state == DDP_MOVING)
         return DIST_OK;
     bucket->ended = disti_now_ns();
-    if (ddp->clips)
-        ddp_square(ddp, bucket);
+    if (ddp->clips) {
+        const disti_environment saved = disti_environment_enter();
+
+        for (int i = bucket->first; i < bucket->first + bucket->count; i++)
+            norm_square(ddp, &ddp->parameters[ddp->order[i]]);
+        disti_environment_leave(saved);
+    }
     return DIST_OK;
 }
 
@@ -204,13 +195,6 @@ static dist_status ddp_bucket_wait(struct dist_ddp *ddp, struct ddp_bucket *buck
 
     bucket->work = NULL;
     return status == DIST_OK ? ddp_bucket_next(ddp, bucket) : status;
-}
-
-/* For the next step. */
-static void ddp_bucket_refill(struct ddp_bucket *bucket)
-{
-    bucket->state = DDP_FILLING;
-    bucket->missing = bucket->count;
 }
 
 /*
@@ -250,16 +234,6 @@ static dist_status ddp_advance(struct dist_ddp *ddp)
     return status;
 }
 
-static void ddp_mark_ready(struct dist_ddp *ddp, int index)
-{
-    struct ddp_parameter *parameter = &ddp->parameters[index];
-
-    parameter->ready = true;
-    ddp->buckets[parameter->bucket].missing--;
-    if (ddp->came_count >= 0)
-        ddp->came[ddp->came_count++] = index;
-}
-
 /* While it has joined, dist_ddp_join makes the steps. */
 static dist_status ddp_check_step(const struct dist_ddp *ddp, const char *call)
 {
@@ -273,11 +247,15 @@ static dist_status ddp_check_step(const struct dist_ddp *ddp, const char *call)
     return status;
 }
 
-static const char *ddp_name(const struct dist_ddp *ddp, int i);
+static const char *ddp_name(const struct dist_ddp *ddp, int i)
+{
+    return ddp->parameters[i].name;
+}
 
 dist_status dist_ddp_ready(dist_ddp *ddp, int index)
 {
     dist_status status = ddp_check_step(ddp, "dist_ddp_ready");
+    struct ddp_parameter *parameter;
 
     if (status != DIST_OK)
         return status;
@@ -297,28 +275,31 @@ dist_status dist_ddp_ready(dist_ddp *ddp, int index)
         ddp->parameters[index].ready = true;
         return DIST_OK;
     }
-    ddp_mark_ready(ddp, index);
+    parameter = &ddp->parameters[index];
+    parameter->ready = true;
+    ddp->buckets[parameter->bucket].missing--;
+    if (ddp->came_count >= 0)
+        ddp->came[ddp->came_count++] = index;
     status = ddp_advance(ddp);
     return status == DIST_OK ? DIST_OK : disti_ddp_fail(ddp, status);
 }
 
-/* The gradients of which none has been given. */
-static void ddp_list_missing(const struct dist_ddp *ddp, struct ddp_list *list)
+/* Zeroes what bucket has of this rank's gradients that were left out. Host memory. */
+static void ddp_clear(struct ddp_parameter *parameter, dist_dtype dtype)
 {
-    for (int i = 0; i < ddp->count; i++)
-        if (ddp->parameters[i].gradient && !ddp->parameters[i].touched)
-            disti_ddp_list_add(list, ddp_name(ddp, i));
+    memset(parameter->gradient, 0, parameter->count * dist_dtype_size(dtype));
 }
-
-static void ddp_clear(struct ddp_parameter *parameter, dist_dtype dtype);
 
 /* Gradients left out are zero; those of earlier, local steps are there already. */
 static dist_status ddp_fill(struct dist_ddp *ddp)
 {
     struct ddp_list missing = {.count = 0};
 
-    if (!ddp->options.find_unused && !ddp->joined)
-        ddp_list_missing(ddp, &missing);
+    if (!ddp->options.find_unused && !ddp->joined) {
+        for (int i = 0; i < ddp->count; i++)
+            if (ddp->parameters[i].gradient && !ddp->parameters[i].touched)
+                disti_ddp_list_add(&missing, ddp_name(ddp, i));
+    }
     if (missing.count > 0)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "rank %d: dist_ddp_finish: there is no gradient for %s; call "
@@ -361,20 +342,11 @@ static void ddp_begin(struct dist_ddp *ddp)
 {
     for (int i = 0; i < ddp->count; i++)
         ddp->parameters[i].ready = false;
-    for (int i = 0; i < ddp->bucket_count; i++)
-        ddp_bucket_refill(&ddp->buckets[i]);
+    for (int i = 0; i < ddp->bucket_count; i++) {
+        ddp->buckets[i].state = DDP_FILLING;
+        ddp->buckets[i].missing = ddp->buckets[i].count;
+    }
     ddp->next = 0;
-}
-
-/* The step in which all ranks find that all have joined is none. */
-static void ddp_count_step(struct dist_ddp *ddp)
-{
-    if (ddp->options.uneven && ddp->tally[0] == 0)
-        return;
-    ddp->stats.steps++;
-    for (int i = 0; i < ddp->count; i++)
-        if (ddp->parameters[i].gradient)
-            ddp->stats.bytes += ddp->parameters[i].count * dist_dtype_size(ddp->options.dtype);
 }
 
 /*
@@ -396,17 +368,6 @@ static bool ddp_clear_unused(struct dist_ddp *ddp)
     return any;
 }
 
-/* The step has ended well. */
-static dist_status ddp_end(struct dist_ddp *ddp)
-{
-    ddp_count_step(ddp);
-    for (int i = 0; i < ddp->count; i++)
-        ddp->parameters[i].touched = false;
-    ddp_begin(ddp);
-    ddp->squared = !ddp_clear_unused(ddp) && ddp->clips;
-    return ddp->came_count >= 0 ? disti_ddp_decide_order(ddp) : DIST_OK;
-}
-
 dist_status disti_ddp_reduce(struct dist_ddp *ddp)
 {
     const int64_t began = disti_now_ns();
@@ -418,8 +379,21 @@ dist_status disti_ddp_reduce(struct dist_ddp *ddp)
         status = ddp_drain(ddp);
     if (status == DIST_OK)
         status = ddp_tally_end(ddp);
-    if (status == DIST_OK)
-        status = ddp_end(ddp);
+    if (status == DIST_OK) {
+        /* The step in which all ranks find that all have joined does not count. */
+        if (!ddp->options.uneven || ddp->tally[0] != 0) {
+            ddp->stats.steps++;
+            for (int i = 0; i < ddp->count; i++)
+                if (ddp->parameters[i].gradient)
+                    ddp->stats.bytes +=
+                        ddp->parameters[i].count * dist_dtype_size(ddp->options.dtype);
+        }
+        for (int i = 0; i < ddp->count; i++)
+            ddp->parameters[i].touched = false;
+        ddp_begin(ddp);
+        ddp->squared = !ddp_clear_unused(ddp) && ddp->clips;
+        status = ddp->came_count >= 0 ? disti_ddp_decide_order(ddp) : DIST_OK;
+    }
     ddp->stats.waited += (double)(disti_now_ns() - began) * 1e-9;
     return status == DIST_OK ? DIST_OK : disti_ddp_fail(ddp, status);
 }
@@ -439,24 +413,6 @@ dist_status dist_ddp_finish(dist_ddp *ddp)
 /* "'conv1.bias'" of parameter i, for messages. */
 /* What a program asks and sets between steps, and how it all fails. */
 
-static const char *ddp_name(const struct dist_ddp *ddp, int i)
-{
-    return ddp->parameters[i].name;
-}
-
-/* Works that are under way end soon, for their group has ended. */
-static void ddp_end_works(struct dist_ddp *ddp)
-{
-    ddp_tally_end(ddp);
-    for (int i = 0; i < ddp->bucket_count; i++) {
-        dist_work *work = ddp->buckets[i].work;
-
-        ddp->buckets[i].work = NULL;
-        if (work)
-            dist_wait(work);
-    }
-}
-
 dist_status disti_ddp_fail(struct dist_ddp *ddp, dist_status status)
 {
     char text[1024];
@@ -466,7 +422,14 @@ dist_status disti_ddp_fail(struct dist_ddp *ddp, dist_status status)
         ddp->failed = status;
         for (int i = 0; i < ddp->stage_count; i++)
             dist_abort(ddp->stages[i]);
-        ddp_end_works(ddp);
+        ddp_tally_end(ddp);
+        for (int i = 0; i < ddp->bucket_count; i++) {
+            dist_work *work = ddp->buckets[i].work;
+
+            ddp->buckets[i].work = NULL;
+            if (work)
+                dist_wait(work);
+        }
         disti_fail_unlogged(text);
     }
     return ddp->failed;
@@ -524,12 +487,6 @@ dist_status dist_ddp_set_sync(dist_ddp *ddp, bool sync)
                           "dist_ddp_set_sync: a step is under way: call dist_ddp_finish before");
     ddp->local = !sync;
     return DIST_OK;
-}
-
-/* Zeroes what bucket has of this rank's gradients that were left out. Host memory. */
-static void ddp_clear(struct ddp_parameter *parameter, dist_dtype dtype)
-{
-    memset(parameter->gradient, 0, parameter->count * dist_dtype_size(dtype));
 }
 
 dist_status dist_ddp_zero_gradients(dist_ddp *ddp)

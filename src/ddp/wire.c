@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The pieces of a bucket, walked over as if they were one vector of float32. */
+/* What travels instead of gradients: a row for each form. */
 #include "base/checked.h"
 #include "base/kernels/environment.h"
 #include "base/kernels/half.h"
@@ -12,32 +12,6 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Begins as {.bucket = bucket}. */
-struct pieces {
-    const struct dist_ddp_bucket *bucket;
-    int piece;
-    size_t at; /* in this piece */
-};
-
-/* The next elements that lie in a row, at most `most` of them; 0: it was the last. */
-static inline size_t pieces_next(struct pieces *pieces, size_t most, float **run_p)
-{
-    const struct dist_ddp_bucket *bucket = pieces->bucket;
-    size_t count;
-
-    if (pieces->piece < bucket->piece_count && pieces->at == bucket->counts[pieces->piece]) {
-        pieces->piece++;
-        pieces->at = 0;
-    }
-    if (pieces->piece == bucket->piece_count)
-        return 0;
-    count = bucket->counts[pieces->piece] - pieces->at;
-    count = count < most ? count : most;
-    *run_p = (float *)bucket->pieces[pieces->piece] + pieces->at;
-    pieces->at += count;
-    return count;
-}
-
 /* Gradients rounded to float16 or bfloat16: half the bytes. */
 
 /* Host memory, whatever the backend would allocate: the host reads and writes it. */
@@ -47,71 +21,59 @@ static dist_status half_open(struct dist_ddp *ddp, struct ddp_bucket *bucket)
     return dist_alloc(NULL, bucket->shape.count * sizeof(uint16_t), &bucket->wire);
 }
 
-static void half_close(struct dist_ddp *ddp, struct ddp_bucket *bucket)
+static void wire_close(struct dist_ddp *ddp, struct ddp_bucket *bucket)
 {
     (void)ddp;
     dist_free(NULL, bucket->wire);
 }
 
-/* Divided before they are added up, so that a sum stays finite where the mean does. */
-static float half_factor(const struct dist_ddp *ddp)
-{
-    return ddp->options.sum ? 1.0f : 1.0f / (float)ddp->world;
-}
-
-static void half_to_float16(uint16_t *to, const float *from, size_t count, float factor)
-{
-    for (size_t i = 0; i < count; i++)
-        to[i] = disti_float16_from_float(from[i] * factor);
-}
-
-static void half_to_bfloat16(uint16_t *to, const float *from, size_t count, float factor)
-{
-    for (size_t i = 0; i < count; i++)
-        to[i] = disti_bfloat16_from_float(from[i] * factor);
-}
-
-static void half_from_float16(float *to, const uint16_t *from, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        to[i] = disti_float16_to_float(from[i]);
-}
-
-static void half_from_bfloat16(float *to, const uint16_t *from, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        to[i] = disti_bfloat16_to_float(from[i]);
-}
-
 static void half_encode(const struct dist_ddp *ddp, const struct ddp_bucket *bucket,
                         dist_dtype dtype)
 {
-    struct pieces pieces = {.bucket = &bucket->shape};
+    const struct dist_ddp_bucket *shape = &bucket->shape;
     uint16_t *to = bucket->wire;
-    float *run;
     const disti_environment saved = disti_environment_enter();
+    /* Divided before they are added up, so that a sum stays finite where the mean does. */
+    const float factor = ddp->options.sum ? 1.0f : 1.0f / (float)ddp->world;
 
-    for (size_t count; (count = pieces_next(&pieces, SIZE_MAX, &run)) > 0; to += count)
-        (dtype == DIST_FLOAT16 ? half_to_float16 : half_to_bfloat16)(to, run, count,
-                                                                     half_factor(ddp));
+    for (int p = 0; p < shape->piece_count; to += shape->counts[p++]) {
+        const float *from = shape->pieces[p];
+
+        if (dtype == DIST_FLOAT16)
+            for (size_t i = 0; i < shape->counts[p]; i++)
+                to[i] = disti_float16_from_float(from[i] * factor);
+        else
+            for (size_t i = 0; i < shape->counts[p]; i++)
+                to[i] = disti_bfloat16_from_float(from[i] * factor);
+    }
     disti_environment_leave(saved);
 }
 
 static void half_decode(const struct ddp_bucket *bucket, dist_dtype dtype)
 {
-    struct pieces pieces = {.bucket = &bucket->shape};
+    const struct dist_ddp_bucket *shape = &bucket->shape;
     const uint16_t *from = bucket->wire;
-    float *run;
     const disti_environment saved = disti_environment_enter();
 
-    for (size_t count; (count = pieces_next(&pieces, SIZE_MAX, &run)) > 0; from += count)
-        (dtype == DIST_FLOAT16 ? half_from_float16 : half_from_bfloat16)(run, from, count);
+    for (int p = 0; p < shape->piece_count; from += shape->counts[p++]) {
+        float *to = shape->pieces[p];
+
+        if (dtype == DIST_FLOAT16)
+            for (size_t i = 0; i < shape->counts[p]; i++)
+                to[i] = disti_float16_to_float(from[i]);
+        else
+            for (size_t i = 0; i < shape->counts[p]; i++)
+                to[i] = disti_bfloat16_to_float(from[i]);
+    }
     disti_environment_leave(saved);
 }
 
 static dist_status half_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, int stage,
-                             dist_work **work_p, dist_dtype dtype)
+                             dist_work **work_p)
 {
+    const dist_dtype dtype =
+        ddp->options.wire == DIST_DDP_WIRE_FLOAT16 ? DIST_FLOAT16 : DIST_BFLOAT16;
+
     if (stage > 0) {
         half_decode(bucket, dtype);
         return DIST_OK;
@@ -120,23 +82,6 @@ static dist_status half_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, in
     return dist_all_reduce_async(ddp->stages[0], bucket->wire, bucket->wire, bucket->shape.count,
                                  dtype, DIST_SUM, work_p);
 }
-
-static dist_status float16_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, int stage,
-                                dist_work **work_p)
-{
-    return half_next(ddp, bucket, stage, work_p, DIST_FLOAT16);
-}
-
-static dist_status bfloat16_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, int stage,
-                                 dist_work **work_p)
-{
-    return half_next(ddp, bucket, stage, work_p, DIST_BFLOAT16);
-}
-
-const struct ddp_wire disti_wire_float16 = {
-    .name = "float16", .stages = 1, .open = half_open, .close = half_close, .next = float16_next};
-const struct ddp_wire disti_wire_bfloat16 = {
-    .name = "bfloat16", .stages = 1, .open = half_open, .close = half_close, .next = bfloat16_next};
 
 /* The gradients themselves, reduced in place. */
 
@@ -180,9 +125,6 @@ static dist_status same_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, in
     return status;
 }
 
-const struct ddp_wire disti_wire_same = {
-    .name = "same", .stages = 1, .open = same_open, .close = same_close, .next = same_next};
-
 /*
  * Gradients in 8 bits, INT8_BLOCK of which share a scale: about a quarter of the bytes. What
  * rounding takes from a step is added to the next one, on both ways (error feedback: Seide et al.,
@@ -214,20 +156,14 @@ struct int8_memory {
     struct int8_block *gotten; /* a chunk of each rank */
 };
 
-static size_t int8_blocks(const struct dist_ddp *ddp, const struct ddp_bucket *bucket)
-{
-    const size_t world = (size_t)ddp->world, chunk = (bucket->shape.count + world - 1) / world;
-
-    return (chunk + INT8_BLOCK - 1) / INT8_BLOCK;
-}
-
 /*
  * One allocation. The collectives see only the blocks, but all ranks' memory is alike. Host memory,
  * whatever the backend would allocate.
  */
 static dist_status int8_open(struct dist_ddp *ddp, struct ddp_bucket *bucket)
 {
-    const size_t blocks = int8_blocks(ddp, bucket), all = blocks * (size_t)ddp->world;
+    const size_t world = (size_t)ddp->world, chunk = (bucket->shape.count + world - 1) / world;
+    const size_t blocks = (chunk + INT8_BLOCK - 1) / INT8_BLOCK, all = blocks * world;
     const size_t floats = (all + blocks) * INT8_BLOCK;
     struct int8_memory *memory;
     dist_status status = dist_alloc(
@@ -243,12 +179,6 @@ static dist_status int8_open(struct dist_ddp *ddp, struct ddp_bucket *bucket)
     memory->rest = (float *)(memory->gotten + all);
     memory->sum_rest = memory->rest + all * INT8_BLOCK;
     return DIST_OK;
-}
-
-static void int8_close(struct dist_ddp *ddp, struct ddp_bucket *bucket)
-{
-    (void)ddp;
-    dist_free(NULL, bucket->wire);
 }
 
 /* 0 where its inverse would be infinite: then all of the block is left for later. */
@@ -294,12 +224,15 @@ static void int8_send(const struct dist_ddp *ddp, const struct ddp_bucket *bucke
 {
     const struct int8_memory *memory = bucket->wire;
     const float factor = ddp->options.sum ? 1.0f : 1.0f / (float)ddp->world;
-    struct pieces pieces = {.bucket = &bucket->shape};
-    float *rest = memory->rest, *run;
+    const struct dist_ddp_bucket *shape = &bucket->shape;
+    float *rest = memory->rest;
 
-    for (size_t count; (count = pieces_next(&pieces, SIZE_MAX, &run)) > 0; rest += count)
-        for (size_t i = 0; i < count; i++)
-            rest[i] += run[i] * factor;
+    for (int p = 0; p < shape->piece_count; rest += shape->counts[p++]) {
+        const float *from = shape->pieces[p];
+
+        for (size_t i = 0; i < shape->counts[p]; i++)
+            rest[i] += from[i] * factor;
+    }
     for (size_t b = 0; b < memory->blocks * (size_t)ddp->world; b++)
         int8_encode(memory->rest + b * INT8_BLOCK, &memory->sent[b]);
 }
@@ -321,30 +254,17 @@ static void int8_receive(const struct ddp_bucket *bucket)
 {
     const struct int8_memory *memory = bucket->wire;
     const struct int8_block *block = memory->gotten;
-    struct pieces pieces = {.bucket = &bucket->shape};
     int at = 0;
-    float *run;
 
-    for (size_t count; (count = pieces_next(&pieces, SIZE_MAX, &run)) > 0;)
-        for (size_t i = 0; i < count; i++) {
-            run[i] = int8_value(block, at);
+    for (int p = 0; p < bucket->shape.piece_count; p++) {
+        float *to = bucket->shape.pieces[p];
+
+        for (size_t i = 0; i < bucket->shape.counts[p]; i++) {
+            to[i] = int8_value(block, at);
             at = (at + 1) % INT8_BLOCK;
             block += at == 0;
         }
-}
-
-/* The arithmetic of a stage. */
-static void int8_compute(const struct dist_ddp *ddp, const struct ddp_bucket *bucket, int stage)
-{
-    const disti_environment saved = disti_environment_enter();
-
-    if (stage == 0)
-        int8_send(ddp, bucket);
-    else if (stage == 1)
-        int8_add(ddp, bucket->wire);
-    else
-        int8_receive(bucket);
-    disti_environment_leave(saved);
+    }
 }
 
 static dist_status int8_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, int stage,
@@ -352,8 +272,15 @@ static dist_status int8_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, in
 {
     const struct int8_memory *memory = bucket->wire;
     const size_t bytes = memory->blocks * sizeof(struct int8_block);
+    const disti_environment saved = disti_environment_enter();
 
-    int8_compute(ddp, bucket, stage);
+    if (stage == 0)
+        int8_send(ddp, bucket);
+    else if (stage == 1)
+        int8_add(ddp, memory);
+    else
+        int8_receive(bucket);
+    disti_environment_leave(saved);
     switch (stage) {
     case 0:
         return dist_all_to_all_async(ddp->stages[0], memory->sent, memory->gotten, bytes,
@@ -365,9 +292,6 @@ static dist_status int8_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, in
         return DIST_OK;
     }
 }
-
-const struct ddp_wire disti_wire_int8 = {
-    .name = "int8", .stages = 2, .open = int8_open, .close = int8_close, .next = int8_next};
 
 /* The program's own way to reduce a bucket. */
 
@@ -400,18 +324,18 @@ static dist_status hook_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, in
     return status;
 }
 
-const struct ddp_wire disti_wire_hook = {.name = "hook", .next = hook_next};
-
 /* The forms in which gradients travel. */
 
-static const struct ddp_wire *const wires[] = {
-    [DIST_DDP_WIRE_SAME] = &disti_wire_same,
-    [DIST_DDP_WIRE_FLOAT16] = &disti_wire_float16,
-    [DIST_DDP_WIRE_BFLOAT16] = &disti_wire_bfloat16,
-    [DIST_DDP_WIRE_INT8] = &disti_wire_int8,
+static const struct ddp_wire wires[] = {
+    [DIST_DDP_WIRE_SAME] = {1, same_open, same_close, same_next},
+    [DIST_DDP_WIRE_FLOAT16] = {1, half_open, wire_close, half_next},
+    [DIST_DDP_WIRE_BFLOAT16] = {1, half_open, wire_close, half_next},
+    [DIST_DDP_WIRE_INT8] = {2, int8_open, wire_close, int8_next},
 };
 
 const struct ddp_wire *disti_ddp_wire(const struct dist_ddp_options *options)
 {
-    return options->hook ? &disti_wire_hook : wires[options->wire];
+    static const struct ddp_wire hook = {.next = hook_next};
+
+    return options->hook ? &hook : &wires[options->wire];
 }

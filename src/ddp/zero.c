@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Where parameters lie, and which rank owns what of them. */
-#include "ddp/zero.h"
 #include "base/checked.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -172,59 +171,26 @@ static dist_status memory_share(struct dist_zero *zero)
     return DIST_OK;
 }
 
-static dist_status memory_own(struct dist_zero *zero)
-{
-    dist_status status = dist_alloc(NULL, 2 * memory_apart(zero) * sizeof(float), &zero->memory);
-
-    if (status != DIST_OK)
-        return status;
-    zero->form = &disti_zero_network;
-    zero->values = zero->memory;
-    zero->gradients = zero->values + memory_apart(zero);
-    return DIST_OK;
-}
-
-static dist_status memory_state(struct dist_zero *zero)
-{
-    const size_t bytes = zero->owned * (size_t)zero->options.state_floats * sizeof(float);
-    void *state;
-    dist_status status = dist_alloc(NULL, bytes, &state);
-
-    if (status == DIST_OK)
-        zero->state = state;
-    return status;
-}
-
-/* The lists of what each rank has. */
-static dist_status zero_lists(struct dist_zero *zero)
-{
-    zero->parts = calloc((size_t)zero->world, sizeof(*zero->parts));
-    zero->peers = (float **)calloc((size_t)zero->world, sizeof(*zero->peers));
-    zero->tiles = malloc(sizeof(float) * ZERO_TILES * ZERO_BLOCK);
-    if (!zero->parts || !zero->peers || !zero->tiles)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for addresses of %d ranks", zero->world);
-    return DIST_OK;
-}
-
 /* The memory of all, which decides the form. Collective; may fail on some ranks only. */
 static dist_status zero_memory(struct dist_zero *zero)
 {
+    const size_t state_bytes = zero->owned * (size_t)zero->options.state_floats * sizeof(float);
     dist_status status = memory_share(zero);
+    void *state;
 
-    if (status == DIST_ERR_UNSUPPORTED)
-        status = memory_own(zero);
-    return status == DIST_OK ? memory_state(zero) : status;
-}
-
-static void zero_memory_free(struct dist_zero *zero)
-{
-    if (zero->form == &disti_zero_machine)
-        dist_shared_free(zero->parts[zero->rank]);
-    dist_free(NULL, zero->memory);
-    dist_free(NULL, zero->state);
-    free(zero->parts);
-    free((void *)zero->peers);
-    free(zero->tiles);
+    if (status == DIST_ERR_UNSUPPORTED) {
+        status = dist_alloc(NULL, 2 * memory_apart(zero) * sizeof(float), &zero->memory);
+        if (status != DIST_OK)
+            return status;
+        zero->form = &disti_zero_network;
+        zero->values = zero->memory;
+        zero->gradients = zero->values + memory_apart(zero);
+    }
+    if (status == DIST_OK)
+        status = dist_alloc(NULL, state_bytes, &state);
+    if (status == DIST_OK)
+        zero->state = state;
+    return status;
 }
 
 /* The start and the end. */
@@ -288,20 +254,6 @@ static dist_status zero_check_adam(const struct dist_zero_options *options)
     return status;
 }
 
-/* The numbers of the library's own optimizers. */
-static dist_status zero_check_optimizer(const struct dist_zero_options *options)
-{
-    const bool sgd = options->step == dist_zero_sgd_step;
-
-    if (!sgd && options->step != dist_zero_adam_step)
-        return DIST_OK;
-    if (!options->step_arg)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "dist_zero_create: options.step_arg is NULL: set it to a struct %s",
-                          sgd ? "dist_zero_sgd" : "dist_zero_adam");
-    return sgd ? zero_check_sgd(options) : zero_check_adam(options);
-}
-
 /* The options that the program gave, with what they leave to us. */
 static dist_status zero_options(const struct dist_zero_options *given,
                                 struct dist_zero_options *options)
@@ -327,8 +279,17 @@ static dist_status zero_options(const struct dist_zero_options *given,
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "dist_zero_create: options.max_norm is %g: set it to 0 or more",
                           options->max_norm);
-    if (options->dtype == DIST_FLOAT32)
-        return zero_check_optimizer(options);
+    if (options->dtype == DIST_FLOAT32) {
+        const bool sgd = options->step == dist_zero_sgd_step;
+
+        if (!sgd && options->step != dist_zero_adam_step)
+            return DIST_OK;
+        if (!options->step_arg)
+            return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                              "dist_zero_create: options.step_arg is NULL: set it to a struct %s",
+                              sgd ? "dist_zero_sgd" : "dist_zero_adam");
+        return sgd ? zero_check_sgd(options) : zero_check_adam(options);
+    }
     return disti_fail(DIST_ERR_UNSUPPORTED,
                       "dist_zero_create: options.dtype is %s: it is for "
                       "float32 only",
@@ -391,9 +352,14 @@ static dist_status zero_prepare(struct dist_zero *zero,
         status = zero_bad("parameters is NULL");
     if (status == DIST_OK)
         status = zero_parameters_copy(zero, parameters, count);
-    if (status == DIST_OK)
-        status = zero_lists(zero);
-    return status == DIST_OK ? zero_layout(zero) : status;
+    if (status != DIST_OK)
+        return status;
+    zero->parts = calloc((size_t)zero->world, sizeof(*zero->parts));
+    zero->peers = (float **)calloc((size_t)zero->world, sizeof(*zero->peers));
+    zero->tiles = malloc(sizeof(float) * ZERO_TILES * ZERO_BLOCK);
+    if (!zero->parts || !zero->peers || !zero->tiles)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for addresses of %d ranks", zero->world);
+    return zero_layout(zero);
 }
 
 /* What all ranks have to say alike. */
@@ -442,22 +408,18 @@ static dist_status zero_connect(struct dist_zero *zero, dist_group *group,
     return status;
 }
 
-static void zero_describe(struct dist_zero *zero)
-{
-    zero->stats.state_bytes =
-        zero->owned * (size_t)zero->options.state_floats * sizeof(*zero->state);
-    zero->stats.gradient_bytes = zero->elements * sizeof(*zero->gradients);
-    zero->stats.value_bytes = zero->elements * sizeof(*zero->values);
-    zero->stats.sharers = zero->form == &disti_zero_machine ? zero->world : 1;
-    zero->stats.buckets = zero->bucket_count;
-}
-
 /* The memory before the group: see dist_shared_free. Frees all but the structure. */
 static dist_status zero_release(struct dist_zero *zero)
 {
     dist_status status;
 
-    zero_memory_free(zero);
+    if (zero->form == &disti_zero_machine)
+        dist_shared_free(zero->parts[zero->rank]);
+    dist_free(NULL, zero->memory);
+    dist_free(NULL, zero->state);
+    free(zero->parts);
+    free((void *)zero->peers);
+    free(zero->tiles);
     status = dist_destroy_process_group(zero->group);
     for (int i = 0; i < zero->count; i++)
         free(zero->parameters[i].name);
@@ -465,19 +427,6 @@ static dist_status zero_release(struct dist_zero *zero)
     free(zero->buckets);
     free(zero->shares);
     return status;
-}
-
-/* The last error stays what it was. */
-static void zero_give_up(struct dist_zero *zero, dist_status status)
-{
-    char text[1024];
-
-    disti_text(text, sizeof(text), "%s", dist_last_error());
-    if (zero->group)
-        disti_zero_fail(zero, status);
-    zero_release(zero);
-    free(zero);
-    disti_fail_unlogged(text);
 }
 
 dist_status dist_zero_create(dist_group *group, const struct dist_zero_parameter *parameters,
@@ -498,24 +447,32 @@ dist_status dist_zero_create(dist_group *group, const struct dist_zero_parameter
     status = status == DIST_OK ? zero_connect(zero, group, parameters)
                                : dist_decline_dup_group(group, status);
     if (status != DIST_OK) {
-        zero_give_up(zero, status);
+        char text[1024];
+
+        disti_text(text, sizeof(text), "%s", dist_last_error());
+        if (zero->group)
+            disti_zero_fail(zero, status);
+        zero_release(zero);
+        free(zero);
+        disti_fail_unlogged(text);
         return status;
     }
-    zero_describe(zero);
+    zero->stats.state_bytes =
+        zero->owned * (size_t)zero->options.state_floats * sizeof(*zero->state);
+    zero->stats.gradient_bytes = zero->elements * sizeof(*zero->gradients);
+    zero->stats.value_bytes = zero->elements * sizeof(*zero->values);
+    zero->stats.sharers = zero->form == &disti_zero_machine ? zero->world : 1;
+    zero->stats.buckets = zero->bucket_count;
     *zero_p = zero;
     return DIST_OK;
 }
 
-static bool zero_is_in_step(const struct dist_zero *zero);
-
-static void zero_part(struct dist_zero *zero)
+static bool zero_is_in_step(const struct dist_zero *zero)
 {
-    dist_status status = DIST_ERR_ABORTED;
-
-    if (zero->failed == DIST_OK && !zero_is_in_step(zero))
-        status = disti_ddp_leave(zero->group);
-    if (status != DIST_OK)
-        disti_zero_fail(zero, status);
+    for (int i = 0; i < zero->count; i++)
+        if (zero->parameters[i].ready)
+            return true;
+    return false;
 }
 
 dist_status dist_zero_destroy(dist_zero *zero)
@@ -526,7 +483,11 @@ dist_status dist_zero_destroy(dist_zero *zero)
         return DIST_OK;
     if (zero->destroyed)
         return disti_zero_check(zero, "dist_zero_destroy");
-    zero_part(zero);
+    status = DIST_ERR_ABORTED;
+    if (zero->failed == DIST_OK && !zero_is_in_step(zero))
+        status = disti_ddp_leave(zero->group);
+    if (status != DIST_OK)
+        disti_zero_fail(zero, status);
     status = zero_release(zero);
     *zero = (struct dist_zero){.destroyed = true};
     disti_ddp_keep_destroyed(zero);
@@ -561,14 +522,6 @@ dist_status disti_zero_check(const struct dist_zero *zero, const char *call)
                           "rank %d: %s: the dist_zero ended with an earlier error (%s): destroy it",
                           zero->rank, call, dist_status_string(zero->failed));
     return DIST_OK;
-}
-
-static bool zero_is_in_step(const struct dist_zero *zero)
-{
-    for (int i = 0; i < zero->count; i++)
-        if (zero->parameters[i].ready)
-            return true;
-    return false;
 }
 
 /* The same, and that no step is under way. */

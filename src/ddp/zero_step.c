@@ -5,7 +5,6 @@
 #include "base/kernels/environment.h"
 #include "base/log.h"
 #include "ddp/ddp.h"
-#include "ddp/zero.h"
 
 #include <math.h>
 #include <string.h>
@@ -83,7 +82,14 @@ static dist_status machine_update(struct dist_zero *zero, const struct zero_bloc
     return zero_update(zero, block, machine_reduce(zero, block));
 }
 
-static void zero_square(struct dist_zero *zero, const float *gradients, size_t count);
+static void zero_square(struct dist_zero *zero, const float *gradients, size_t count)
+{
+    const double squares = disti_squares_f32(gradients, count);
+    const disti_environment saved = disti_environment_enter();
+
+    zero->squares += squares;
+    disti_environment_leave(saved);
+}
 
 /* In place: nobody else reads what this rank owns of its own gradients. */
 static dist_status machine_square(struct dist_zero *zero, const struct zero_block *block)
@@ -133,20 +139,6 @@ const struct zero_form disti_zero_machine = {.finish = machine_finish, .sync = m
 
 /* Ranks of several machines: buckets are reduced to their owners, and gathered when updated. */
 
-static dist_status network_reduce(struct dist_zero *zero, struct zero_bucket *bucket)
-{
-    return dist_reduce_scatter_v_async(
-        zero->group, zero->gradients + bucket->at, zero->gradients + disti_zero_own(zero, bucket),
-        bucket->counts, DIST_FLOAT32, zero->options.sum ? DIST_SUM : DIST_AVG, &bucket->work);
-}
-
-static dist_status network_gather(struct dist_zero *zero, struct zero_bucket *bucket)
-{
-    return dist_all_gather_v_async(zero->group, zero->values + disti_zero_own(zero, bucket),
-                                   zero->values + bucket->at, bucket->counts, bucket->offsets,
-                                   DIST_FLOAT32, &bucket->work);
-}
-
 /* Buckets start in their order on every rank. The first that moves is looked at for programs
  * without a progress thread. */
 static dist_status network_start(struct dist_zero *zero)
@@ -155,8 +147,14 @@ static dist_status network_start(struct dist_zero *zero)
     bool done;
 
     while (zero->next < zero->bucket_count && zero->buckets[zero->next].missing == 0 &&
-           status == DIST_OK)
-        status = network_reduce(zero, &zero->buckets[zero->next++]);
+           status == DIST_OK) {
+        struct zero_bucket *bucket = &zero->buckets[zero->next++];
+
+        status = dist_reduce_scatter_v_async(
+            zero->group, zero->gradients + bucket->at,
+            zero->gradients + disti_zero_own(zero, bucket), bucket->counts, DIST_FLOAT32,
+            zero->options.sum ? DIST_SUM : DIST_AVG, &bucket->work);
+    }
     if (status == DIST_OK && zero->next > 0)
         status = dist_test(zero->buckets[0].work, &done);
     return status;
@@ -206,7 +204,10 @@ static dist_status network_finish(struct dist_zero *zero)
         if (status == DIST_OK)
             status = network_work(zero, &zero->buckets[i], network_update);
         if (status == DIST_OK)
-            status = network_gather(zero, &zero->buckets[i]);
+            status = dist_all_gather_v_async(
+                zero->group, zero->values + disti_zero_own(zero, &zero->buckets[i]),
+                zero->values + zero->buckets[i].at, zero->buckets[i].counts,
+                zero->buckets[i].offsets, DIST_FLOAT32, &zero->buckets[i].work);
     }
     for (int i = 0; i < zero->bucket_count && status == DIST_OK; i++)
         status = disti_zero_wait(zero, &zero->buckets[i]);
@@ -237,15 +238,6 @@ dist_status disti_zero_wait(struct dist_zero *zero, struct zero_bucket *bucket)
 
 /* Adds the squares of a block to zero->squares. */
 /* ---- for each block ---- */
-
-static void zero_square(struct dist_zero *zero, const float *gradients, size_t count)
-{
-    const double squares = disti_squares_f32(gradients, count);
-    const disti_environment saved = disti_environment_enter();
-
-    zero->squares += squares;
-    disti_environment_leave(saved);
-}
 
 /* Sets the norm, and the scale that brings it down to max_norm. */
 static void step_norm(struct dist_zero *zero)
@@ -352,17 +344,6 @@ static dist_status step_check_all(const struct dist_zero *zero)
                       zero->rank, disti_ddp_list_end(&missing));
 }
 
-static void step_end(struct dist_zero *zero)
-{
-    for (int i = 0; i < zero->count; i++)
-        zero->parameters[i].ready = false;
-    for (int i = 0; i < zero->bucket_count; i++)
-        zero->buckets[i].missing = zero->buckets[i].last - zero->buckets[i].first + 1;
-    zero->next = 0;
-    zero->made++;
-    zero->stats.steps++;
-}
-
 dist_status dist_zero_finish(dist_zero *zero)
 {
     dist_status status = disti_zero_check(zero, "dist_zero_finish");
@@ -376,6 +357,12 @@ dist_status dist_zero_finish(dist_zero *zero)
         status = zero->form->finish(zero);
     if (status != DIST_OK)
         return disti_zero_fail(zero, status);
-    step_end(zero);
+    for (int i = 0; i < zero->count; i++)
+        zero->parameters[i].ready = false;
+    for (int i = 0; i < zero->bucket_count; i++)
+        zero->buckets[i].missing = zero->buckets[i].last - zero->buckets[i].first + 1;
+    zero->next = 0;
+    zero->made++;
+    zero->stats.steps++;
     return DIST_OK;
 }

@@ -33,32 +33,6 @@ static int end_tell(void)
     return timeout_ms;
 }
 
-/* From now on, the group's other ranks are told when MPI ends here. */
-static void mpi_end_watch(struct mpi_end *end, const struct dist_backend_config *config)
-{
-    if (!config->leave)
-        return;
-    end->config = config;
-    pthread_mutex_lock(&end_lock);
-    end->next = end_open;
-    end_open = end;
-    pthread_mutex_unlock(&end_lock);
-    disti_mpi_on_end(end_tell);
-}
-
-/* The group ends properly, or is broken already. Accepts one that is not watched. */
-static void mpi_end_forget(struct mpi_end *end)
-{
-    struct mpi_end **entry = &end_open;
-
-    pthread_mutex_lock(&end_lock);
-    while (*entry && *entry != end)
-        entry = &(*entry)->next;
-    if (*entry)
-        *entry = end->next;
-    pthread_mutex_unlock(&end_lock);
-}
-
 /* Memory of GPUs, where the MPI takes it: for its own collectives only. */
 
 /* Both MPIs have it, if they know of GPUs at all. */
@@ -221,8 +195,14 @@ static dist_status mpi_open_all(void *state, const struct dist_backend_config *c
     transports[0] = config->host->transport_find("shm");
     transports[transports[0] ? 1 : 0] = &disti_transport_mpi;
     status = config->host->engine_open(config, &engine, &mpi->engine);
-    if (status == DIST_OK)
-        mpi_end_watch(&mpi->end, config);
+    if (status == DIST_OK && config->leave) { /* the other ranks are told when MPI ends here */
+        mpi->end.config = config;
+        pthread_mutex_lock(&end_lock);
+        mpi->end.next = end_open;
+        end_open = &mpi->end;
+        pthread_mutex_unlock(&end_lock);
+        disti_mpi_on_end(end_tell);
+    }
     return status;
 }
 
@@ -238,7 +218,14 @@ static dist_status mpi_open(void *state, const struct dist_backend_config *confi
 
 static void mpi_drop(struct mpi_state *mpi)
 {
-    mpi_end_forget(&mpi->end);
+    struct mpi_end **entry = &end_open;
+
+    pthread_mutex_lock(&end_lock);
+    while (*entry && *entry != &mpi->end)
+        entry = &(*entry)->next;
+    if (*entry)
+        *entry = mpi->end.next;
+    pthread_mutex_unlock(&end_lock);
     disti_native_drop(&mpi->native);
     if (mpi->engine)
         mpi->host->engine_close(mpi->engine);

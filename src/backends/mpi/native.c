@@ -11,26 +11,16 @@
 /* MPI's name; MPI_DATATYPE_NULL, MPI_OP_NULL: it has none, or one with other rules. */
 static MPI_Datatype native_type(dist_dtype dtype)
 {
-    switch (dtype) {
-    case DIST_FLOAT32:
-        return MPI_FLOAT;
-    case DIST_FLOAT64:
-        return MPI_DOUBLE;
-    case DIST_INT8:
-        return MPI_INT8_T;
-    case DIST_UINT8:
-        return MPI_UINT8_T;
-    case DIST_INT32:
-        return MPI_INT32_T;
-    case DIST_UINT32:
-        return MPI_UINT32_T;
-    case DIST_INT64:
-        return MPI_INT64_T;
-    case DIST_UINT64:
-        return MPI_UINT64_T;
-    default: /* float16, bfloat16; bool has other rules there */
-        return MPI_DATATYPE_NULL;
-    }
+    static const MPI_Datatype types[DIST_DTYPE_COUNT] = {
+        [DIST_FLOAT32] = MPI_FLOAT,         [DIST_FLOAT64] = MPI_DOUBLE,
+        [DIST_INT8] = MPI_INT8_T,           [DIST_UINT8] = MPI_UINT8_T,
+        [DIST_INT32] = MPI_INT32_T,         [DIST_UINT32] = MPI_UINT32_T,
+        [DIST_INT64] = MPI_INT64_T,         [DIST_UINT64] = MPI_UINT64_T,
+        [DIST_FLOAT16] = MPI_DATATYPE_NULL, [DIST_BFLOAT16] = MPI_DATATYPE_NULL,
+        [DIST_BOOL] = MPI_DATATYPE_NULL, /* has other rules there */
+    };
+
+    return (unsigned)dtype < DIST_DTYPE_COUNT ? types[dtype] : MPI_DATATYPE_NULL;
 }
 
 static bool native_is_float(dist_dtype dtype)
@@ -44,26 +34,15 @@ static bool native_is_float(dist_dtype dtype)
  */
 static MPI_Op native_op(dist_op op, dist_dtype dtype)
 {
-    switch (op) {
-    case DIST_SUM:
-        return MPI_SUM;
-    case DIST_AVG:
-        return native_is_float(dtype) ? MPI_SUM : MPI_OP_NULL;
-    case DIST_PROD:
-        return MPI_PROD;
-    case DIST_MIN:
-        return MPI_MIN;
-    case DIST_MAX:
-        return MPI_MAX;
-    case DIST_BAND:
-        return MPI_BAND;
-    case DIST_BOR:
-        return MPI_BOR;
-    case DIST_BXOR:
-        return MPI_BXOR;
-    default:
+    static const MPI_Op ops[] = {
+        [DIST_SUM] = MPI_SUM, [DIST_AVG] = MPI_SUM,   [DIST_PROD] = MPI_PROD,
+        [DIST_MIN] = MPI_MIN, [DIST_MAX] = MPI_MAX,   [DIST_BAND] = MPI_BAND,
+        [DIST_BOR] = MPI_BOR, [DIST_BXOR] = MPI_BXOR,
+    };
+
+    if ((unsigned)op >= sizeof(ops) / sizeof(*ops) || (op == DIST_AVG && !native_is_float(dtype)))
         return MPI_OP_NULL;
-    }
+    return ops[op];
 }
 
 /*
@@ -81,18 +60,13 @@ static bool native_is_wrong(const struct dist_call *call)
            (compares && (wide_unsigned || native_is_float(call->dtype)));
 }
 
-/* MPI adds in whatever order it likes. */
-static bool native_depends_on_order(const struct dist_call *call)
-{
-    return native_is_float(call->dtype) &&
-           (call->op == DIST_SUM || call->op == DIST_AVG || call->op == DIST_PROD);
-}
-
 static bool native_can_reduce(const struct disti_native *native, const struct dist_call *call)
 {
     return native_type(call->dtype) != MPI_DATATYPE_NULL &&
            native_op(call->op, call->dtype) != MPI_OP_NULL && !native_is_wrong(call) &&
-           !(native->reproducible && native_depends_on_order(call));
+           !(native->reproducible && /* MPI adds in whatever order it likes */
+             native_is_float(call->dtype) &&
+             (call->op == DIST_SUM || call->op == DIST_AVG || call->op == DIST_PROD));
 }
 
 /*
@@ -147,129 +121,11 @@ bool disti_native_takes(const struct disti_native *native, const struct dist_cal
     }
 }
 
-/* Calls that MPI's own collectives work on: from the post to the end. */
-
 static void native_free(struct disti_native_call *c)
 {
     free(c->arrays);
     free(c->stage);
     free(c);
-}
-
-static int native_native_start(const struct disti_native *native, struct disti_native_call *c);
-
-static void native_free_types(const struct disti_native *native, struct disti_native_call *c);
-
-static dist_status native_start(const struct disti_native *native, struct disti_native_call *c)
-{
-    dist_status status = DIST_OK;
-    int code;
-
-    if (!disti_mpi_lock())
-        return disti_mpi_ended(native->host);
-    code = native_native_start(native, c);
-    if (code != MPI_SUCCESS) {
-        status =
-            disti_mpi_fail(native->host, native->host->collective_string(c->call.collective), code);
-        native_free_types(native, c);
-    }
-    disti_mpi_unlock();
-    return status;
-}
-
-static dist_status native_make_room(const struct disti_native *native, struct disti_native_call *c);
-
-dist_status disti_native_post(struct disti_native *native, const struct dist_call *call,
-                              struct dist_ticket *ticket)
-{
-    struct disti_native_call *c = calloc(1, sizeof(*c));
-    dist_status status;
-
-    if (!c)
-        return native->host->fail(DIST_ERR_NO_MEMORY, "no memory to start an MPI collective");
-    c->call = *call;
-    c->ticket = ticket;
-    status = native_make_room(native, c);
-    if (status == DIST_OK)
-        status = native_start(native, c);
-    if (status != DIST_OK) {
-        native_free(c);
-        return status;
-    }
-    c->next = native->calls;
-    native->calls = c;
-    return DIST_OK;
-}
-
-/* How many elements of the result this rank has. */
-static size_t native_result_count(const struct disti_native *native, const struct dist_call *call)
-{
-    if (call->collective == DIST_COLL_REDUCE_SCATTER_V)
-        return call->in_counts[native->rank];
-    return call->collective == DIST_COLL_REDUCE && native->rank != call->root ? 0 : call->count;
-}
-
-static void native_average(const struct disti_native *native, const struct dist_call *call)
-{
-    size_t count = native_result_count(native, call);
-    const disti_environment saved = disti_environment_enter();
-
-    if (call->dtype == DIST_FLOAT32) {
-        for (size_t i = 0; i < count; i++)
-            ((float *)call->out)[i] /= (float)native->ranks;
-    } else {
-        for (size_t i = 0; i < count; i++)
-            ((double *)call->out)[i] /= native->ranks;
-    }
-    disti_environment_leave(saved);
-}
-
-static void native_unstage(const struct disti_native *native, const struct disti_native_call *c);
-
-static void native_end(const struct disti_native *native, struct disti_native_call *c)
-{
-    native_unstage(native, c);
-    if (disti_algorithm_reduces(c->call.collective) && c->call.op == DIST_AVG)
-        native_average(native, &c->call);
-    c->ticket->status = DIST_OK;
-    native_free(c);
-}
-
-/* 1: MPI has done it, 0: not yet, negative: it has failed. */
-static int native_test(const struct disti_native *native, struct disti_native_call *c)
-{
-    int done = 0, code;
-
-    if (!disti_mpi_lock())
-        return disti_mpi_ended(native->host);
-    code = MPI_Test(&c->request, &done, MPI_STATUS_IGNORE);
-    if (code != MPI_SUCCESS)
-        done = disti_mpi_fail(native->host, "MPI_Test", code);
-    else if (done)
-        native_free_types(native, c);
-    disti_mpi_unlock();
-    return done;
-}
-
-int disti_native_progress(struct disti_native *native)
-{
-    int moved = 0;
-
-    for (struct disti_native_call **at = &native->calls; *at;) {
-        struct disti_native_call *c = *at;
-        int done = native_test(native, c);
-
-        if (done < 0)
-            return done;
-        if (!done) {
-            at = &c->next;
-            continue;
-        }
-        *at = c->next;
-        native_end(native, c);
-        moved++;
-    }
-    return moved;
 }
 
 /* MPI has no way to cancel a collective: its request is left, and the memory that MPI uses. */
@@ -298,15 +154,6 @@ static bool native_far(const struct disti_native *native, const struct dist_call
     return false;
 }
 
-static size_t native_sum(const size_t *counts, int ranks)
-{
-    size_t sum = 0;
-
-    for (int r = 0; r < ranks; r++)
-        sum += counts[r];
-    return sum;
-}
-
 /*
  * Does MPI write to a stage, and of how many elements? Its own form in place of a reduce-scatter
  * leaves the result at the beginning and spoils the rest; ours leaves it at the rank's block and
@@ -325,28 +172,22 @@ bool disti_native_stages(const struct disti_native *native, const struct dist_ca
         *count_p = call->in_counts[own];
         return call->out == disti_native_element(native, call, call->in, call->in_offsets[own]);
     case DIST_COLL_ALL_GATHER_V:
-        *count_p = native_sum(call->out_counts, native->ranks);
+        *count_p = 0;
+        for (int r = 0; r < native->ranks; r++)
+            *count_p += call->out_counts[r];
         return native_far(native, call, call->out_offsets);
     default:
         return false;
     }
 }
 
-static void native_carve(struct disti_native_call *c, size_t ranks)
-{
-    MPI_Datatype *types = c->arrays;
-    int *numbers = (int *)(types + 2 * ranks);
-
-    c->in = (struct disti_native_blocks){numbers, numbers + ranks, types};
-    c->out = (struct disti_native_blocks){numbers + 2 * ranks, numbers + 3 * ranks, types + ranks};
-}
-
 /* Memory that the call needs beside the program's. ERR_NO_MEMORY. */
 static dist_status native_make_room(const struct disti_native *native, struct disti_native_call *c)
 {
     const struct dist_call *call = &c->call;
-    size_t ranks = (size_t)native->ranks;
-    size_t count = 0;
+    size_t ranks = (size_t)native->ranks, count = 0;
+    MPI_Datatype *types;
+    int *numbers;
 
     if (call->collective == DIST_COLL_ALL_GATHER_V ||
         call->collective == DIST_COLL_REDUCE_SCATTER_V ||
@@ -354,7 +195,11 @@ static dist_status native_make_room(const struct disti_native *native, struct di
         c->arrays = malloc(2 * ranks * (sizeof(MPI_Datatype) + 2 * sizeof(int)));
         if (!c->arrays)
             return native->host->fail(DIST_ERR_NO_MEMORY, "no memory for %d counts", native->ranks);
-        native_carve(c, ranks);
+        types = c->arrays;
+        numbers = (int *)(types + 2 * ranks);
+        c->in = (struct disti_native_blocks){numbers, numbers + ranks, types};
+        c->out =
+            (struct disti_native_blocks){numbers + 2 * ranks, numbers + 3 * ranks, types + ranks};
     }
     if (disti_native_stages(native, call, &count)) {
         c->stage = malloc(disti_native_bytes(native, call, count) + 1); /* never NULL for nothing */
@@ -386,13 +231,13 @@ static void native_unstage(const struct disti_native *native, const struct disti
     }
 }
 
+/* ---- starting ---- */
+
 /*
  * Return the address to pass to MPI for a buffer of which MPI uses `bytes` bytes: the program's, or
  * if bytes is 0 one of our own. For an empty buffer the program may pass any address: that of the
  * other buffer, which means in place to Open MPI and is an error to MPICH, or MPI_IN_PLACE itself.
  */
-/* ---- starting ---- */
-
 static const void *native_in(const void *in, size_t bytes)
 {
     static const char nothing;
@@ -484,27 +329,6 @@ static int native_start_move(const struct disti_native *native, struct disti_nat
                             MPI_BYTE, call->root, native->comm, &c->request);
     default:
         return MPI_Ialltoall(in, n, MPI_BYTE, out, n, MPI_BYTE, native->comm, &c->request);
-    }
-}
-
-static int native_start_v(const struct disti_native *native, struct disti_native_call *c);
-
-/* Starts it. With the lock held. Returns MPI's code. */
-static int native_native_start(const struct disti_native *native, struct disti_native_call *c)
-{
-    switch (c->call.collective) {
-    case DIST_COLL_BARRIER:
-        return MPI_Ibarrier(native->comm, &c->request);
-    case DIST_COLL_ALL_REDUCE:
-    case DIST_COLL_REDUCE:
-    case DIST_COLL_REDUCE_SCATTER:
-        return native_start_reduction(native, c);
-    case DIST_COLL_REDUCE_SCATTER_V:
-    case DIST_COLL_ALL_GATHER_V:
-    case DIST_COLL_ALL_TO_ALL_V:
-        return native_start_v(native, c);
-    default:
-        return native_start_move(native, c);
     }
 }
 
@@ -655,15 +479,123 @@ static int native_all_to_all_v(const struct disti_native *native, struct disti_n
     return code;
 }
 
-/* Starts a v-form. With the lock held. Returns MPI's code. */
-static int native_start_v(const struct disti_native *native, struct disti_native_call *c)
+/* Starts it. With the lock held. Returns MPI's code. */
+static int native_start_call(const struct disti_native *native, struct disti_native_call *c)
 {
     switch (c->call.collective) {
-    case DIST_COLL_ALL_GATHER_V:
-        return native_all_gather_v(native, c);
+    case DIST_COLL_BARRIER:
+        return MPI_Ibarrier(native->comm, &c->request);
+    case DIST_COLL_ALL_REDUCE:
+    case DIST_COLL_REDUCE:
+    case DIST_COLL_REDUCE_SCATTER:
+        return native_start_reduction(native, c);
     case DIST_COLL_REDUCE_SCATTER_V:
         return native_reduce_scatter_v(native, c);
-    default:
+    case DIST_COLL_ALL_GATHER_V:
+        return native_all_gather_v(native, c);
+    case DIST_COLL_ALL_TO_ALL_V:
         return native_all_to_all_v(native, c);
+    default:
+        return native_start_move(native, c);
     }
+}
+
+/* Calls that MPI's own collectives work on: from the post to the end. */
+
+static dist_status native_start(const struct disti_native *native, struct disti_native_call *c)
+{
+    dist_status status = DIST_OK;
+    int code;
+
+    if (!disti_mpi_lock())
+        return disti_mpi_ended(native->host);
+    code = native_start_call(native, c);
+    if (code != MPI_SUCCESS) {
+        status =
+            disti_mpi_fail(native->host, native->host->collective_string(c->call.collective), code);
+        native_free_types(native, c);
+    }
+    disti_mpi_unlock();
+    return status;
+}
+
+dist_status disti_native_post(struct disti_native *native, const struct dist_call *call,
+                              struct dist_ticket *ticket)
+{
+    struct disti_native_call *c = calloc(1, sizeof(*c));
+    dist_status status;
+
+    if (!c)
+        return native->host->fail(DIST_ERR_NO_MEMORY, "no memory to start an MPI collective");
+    c->call = *call;
+    c->ticket = ticket;
+    status = native_make_room(native, c);
+    if (status == DIST_OK)
+        status = native_start(native, c);
+    if (status != DIST_OK) {
+        native_free(c);
+        return status;
+    }
+    c->next = native->calls;
+    native->calls = c;
+    return DIST_OK;
+}
+
+static void native_average(const struct disti_native *native, const struct dist_call *call)
+{
+    size_t count = call->collective == DIST_COLL_REDUCE_SCATTER_V ? call->in_counts[native->rank]
+                   : call->collective == DIST_COLL_REDUCE && native->rank != call->root
+                       ? 0
+                       : call->count;
+    const disti_environment saved = disti_environment_enter();
+
+    if (call->dtype == DIST_FLOAT32) {
+        for (size_t i = 0; i < count; i++)
+            ((float *)call->out)[i] /= (float)native->ranks;
+    } else {
+        for (size_t i = 0; i < count; i++)
+            ((double *)call->out)[i] /= native->ranks;
+    }
+    disti_environment_leave(saved);
+}
+
+/* 1: MPI has done it, 0: not yet, negative: it has failed. */
+static int native_test(const struct disti_native *native, struct disti_native_call *c)
+{
+    int done = 0, code;
+
+    if (!disti_mpi_lock())
+        return disti_mpi_ended(native->host);
+    code = MPI_Test(&c->request, &done, MPI_STATUS_IGNORE);
+    if (code != MPI_SUCCESS)
+        done = disti_mpi_fail(native->host, "MPI_Test", code);
+    else if (done)
+        native_free_types(native, c);
+    disti_mpi_unlock();
+    return done;
+}
+
+int disti_native_progress(struct disti_native *native)
+{
+    int moved = 0;
+
+    for (struct disti_native_call **at = &native->calls; *at;) {
+        struct disti_native_call *c = *at;
+        int done = native_test(native, c);
+
+        if (done < 0)
+            return done;
+        if (!done) {
+            at = &c->next;
+            continue;
+        }
+        *at = c->next;
+        native_unstage(native, c);
+        if (disti_algorithm_reduces(c->call.collective) && c->call.op == DIST_AVG)
+            native_average(native, &c->call);
+        c->ticket->status = DIST_OK;
+        native_free(c);
+        moved++;
+    }
+    return moved;
 }

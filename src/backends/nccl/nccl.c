@@ -335,25 +335,6 @@ static void open_resources(struct disti_nccl_state *nccl, struct open_card *card
             nccl->device, disti_driver_text(driver, error));
 }
 
-/* Where this rank is, and on what. */
-static void open_card_fill(struct disti_nccl_state *nccl, const struct dist_backend_config *config,
-                           struct open_card *card)
-{
-    const char *host = disti_env("NCCL_HOSTID");
-
-    if (host)
-        snprintf(card->node, sizeof(card->node), "%s", host);
-    else
-        snprintf(card->node, sizeof(card->node), "node %d", config->places[config->rank].node);
-    nccl->driver = disti_driver_load(card->text, sizeof(card->text));
-    if (nccl->driver)
-        nccl->api = nccl_load(nccl->driver, card->text, sizeof(card->text));
-    if (!nccl->api)
-        card->status = DIST_ERR_NO_BACKEND;
-    else if (open_choose(nccl, config, card) && open_context(nccl, card))
-        open_resources(nccl, card);
-}
-
 /* Every rank looks at all cards, and so all come to the same end. */
 static dist_status open_check(const struct disti_nccl_state *nccl, const struct open_card *cards)
 {
@@ -383,10 +364,22 @@ static dist_status open_introduce(struct disti_nccl_state *nccl,
     struct open_card card = {.status = DIST_OK};
     struct open_card *cards = calloc((size_t)nccl->ranks, sizeof(*cards));
     dist_status status;
+    const char *host;
 
     if (!cards)
         return disti_nccl_no_memory(nccl);
-    open_card_fill(nccl, config, &card);
+    host = disti_env("NCCL_HOSTID");
+    if (host)
+        snprintf(card.node, sizeof(card.node), "%s", host);
+    else
+        snprintf(card.node, sizeof(card.node), "node %d", config->places[config->rank].node);
+    nccl->driver = disti_driver_load(card.text, sizeof(card.text));
+    if (nccl->driver)
+        nccl->api = nccl_load(nccl->driver, card.text, sizeof(card.text));
+    if (!nccl->api)
+        card.status = DIST_ERR_NO_BACKEND;
+    else if (open_choose(nccl, config, &card) && open_context(nccl, &card))
+        open_resources(nccl, &card);
     status = config->all_gather(config->all_gather_arg, &card, cards, sizeof(card));
     if (status == DIST_OK)
         status = open_check(nccl, cards);
@@ -452,15 +445,6 @@ static dist_status open_communicator(struct disti_nccl_state *nccl, struct disti
     return disti_nccl_wait(nccl, what);
 }
 
-static void open_log(const struct disti_nccl_state *nccl)
-{
-    char version[32];
-
-    nccl->host->log(DIST_LOG_INFO, "rank %d: NCCL %s (%s), device %d by %s (%s)", nccl->rank,
-                    nccl_version_text(nccl->api->version, version), nccl->api->file, nccl->device,
-                    nccl->driver->name, nccl->driver->file);
-}
-
 static dist_status nccl_open(void *state, const struct dist_backend_config *config)
 {
     struct disti_nccl_state *nccl = state;
@@ -473,6 +457,10 @@ static dist_status nccl_open(void *state, const struct dist_backend_config *conf
     nccl->ranks = config->world_size;
     nccl->timeout_ms = config->timeout_ms;
     nccl->device = -1;
+    TAILQ_INIT(&nccl->held);
+    TAILQ_INIT(&nccl->issued);
+    TAILQ_INIT(&nccl->parcels);
+    TAILQ_INIT(&nccl->kept);
     status = open_introduce(nccl, config);
     if (status != DIST_OK)
         return status;
@@ -484,9 +472,13 @@ static dist_status nccl_open(void *state, const struct dist_backend_config *conf
         status = open_communicator(nccl, id);
     nccl->opening = NULL;
     disti_nccl_exit(nccl->gpu, &visit);
-    if (status == DIST_OK)
-        open_log(nccl);
-    else
+    if (status == DIST_OK) {
+        char version[32];
+
+        nccl->host->log(DIST_LOG_INFO, "rank %d: NCCL %s (%s), device %d by %s (%s)", nccl->rank,
+                        nccl_version_text(nccl->api->version, version), nccl->api->file,
+                        nccl->device, nccl->driver->name, nccl->driver->file);
+    } else
         disti_nccl_abort(nccl); /* what has not begun cannot be ended otherwise */
     return status;
 }
@@ -507,23 +499,6 @@ static dist_status nccl_open(void *state, const struct dist_backend_config *conf
  * Each of these is started with a reference to the group's device, and lets go of it in the end.
  */
 
-static void close_release(struct disti_nccl_gpu *gpu)
-{
-    const struct disti_driver *driver = gpu->driver;
-
-    disti_nccl_stage_close(gpu);
-    while (gpu->spares)
-        driver->event_destroy(gpu->spare[--gpu->spares]);
-    if (gpu->moment)
-        driver->event_destroy(gpu->moment);
-    if (gpu->one)
-        driver->memory_free((uintptr_t)gpu->one);
-    if (gpu->copies)
-        driver->stream_destroy(gpu->copies);
-    if (gpu->stream)
-        driver->stream_destroy(gpu->stream);
-}
-
 static void *close_let_go(void *arg)
 {
     struct disti_nccl_gpu *gpu = arg;
@@ -532,7 +507,19 @@ static void *close_let_go(void *arg)
     if (atomic_fetch_sub(&gpu->holders, 1) > 1)
         return NULL;
     if (disti_nccl_enter(gpu, &visit)) {
-        close_release(gpu);
+        const struct disti_driver *driver = gpu->driver;
+
+        disti_nccl_stage_close(gpu);
+        while (gpu->spares)
+            driver->event_destroy(gpu->spare[--gpu->spares]);
+        if (gpu->moment)
+            driver->event_destroy(gpu->moment);
+        if (gpu->one)
+            driver->memory_free((uintptr_t)gpu->one);
+        if (gpu->copies)
+            driver->stream_destroy(gpu->copies);
+        if (gpu->stream)
+            driver->stream_destroy(gpu->stream);
         disti_nccl_exit(gpu, &visit);
     }
     if (gpu->context)
@@ -553,30 +540,25 @@ static void *close_abort(void *arg)
     return close_let_go(gpu);
 }
 
-static void close_finalize(const struct disti_nccl_gpu *gpu)
-{
-    int64_t deadline = disti_deadline_ms(CLOSE_LIMIT_MS);
-    struct disti_backoff backoff = {0};
-    int error = DISTI_NCCL_SUCCESS, result = gpu->api->comm_finalize(gpu->closing);
-
-    if (result == DISTI_NCCL_IN_PROGRESS || result == DISTI_NCCL_SUCCESS) {
-        while (gpu->api->comm_error(gpu->closing, &error) == DISTI_NCCL_SUCCESS &&
-               error == DISTI_NCCL_IN_PROGRESS && !disti_expired(deadline))
-            disti_backoff(&backoff);
-    }
-    if (error == DISTI_NCCL_SUCCESS)
-        gpu->api->comm_destroy(gpu->closing);
-    else
-        gpu->api->comm_abort(gpu->closing);
-}
-
 static void *close_destroy(void *arg)
 {
     struct disti_nccl_gpu *gpu = arg;
     struct disti_nccl_visit visit;
 
     if (disti_nccl_enter(gpu, &visit)) {
-        close_finalize(gpu);
+        int64_t deadline = disti_deadline_ms(CLOSE_LIMIT_MS);
+        struct disti_backoff backoff = {0};
+        int error = DISTI_NCCL_SUCCESS, result = gpu->api->comm_finalize(gpu->closing);
+
+        if (result == DISTI_NCCL_IN_PROGRESS || result == DISTI_NCCL_SUCCESS) {
+            while (gpu->api->comm_error(gpu->closing, &error) == DISTI_NCCL_SUCCESS &&
+                   error == DISTI_NCCL_IN_PROGRESS && !disti_expired(deadline))
+                disti_backoff(&backoff);
+        }
+        if (error == DISTI_NCCL_SUCCESS)
+            gpu->api->comm_destroy(gpu->closing);
+        else
+            gpu->api->comm_abort(gpu->closing);
         disti_nccl_exit(gpu, &visit);
     }
     return close_let_go(gpu);
@@ -613,11 +595,10 @@ static void close_drop(struct disti_nccl_state *nccl, struct disti_nccl_queue *q
 {
     struct disti_nccl_call *c;
 
-    while ((c = queue->first)) {
-        queue->first = c->next;
+    while ((c = TAILQ_FIRST(queue))) {
+        TAILQ_REMOVE(queue, c, next);
         disti_nccl_call_free(nccl, c);
     }
-    queue->last = NULL;
 }
 
 /* Forgets the calls; their tickets are not touched. */
@@ -652,7 +633,7 @@ void disti_nccl_abort(void *state)
 void disti_nccl_close(void *state)
 {
     struct disti_nccl_state *nccl = state;
-    bool pending = nccl->held.first || nccl->issued.first;
+    bool pending = !TAILQ_EMPTY(&nccl->held) || !TAILQ_EMPTY(&nccl->issued);
 
     if (!nccl->gpu)
         return;

@@ -8,6 +8,7 @@
 
 #include <dist/backend.h>
 #include <stdatomic.h>
+#include <sys/queue.h>
 
 /* Events that nobody uses are kept, up to so many. */
 #define DISTI_NCCL_EVENTS 64
@@ -29,7 +30,7 @@ struct disti_nccl_memory;
  * Held are sends and receives that wait for others to be started with them.
  */
 struct disti_nccl_call {
-    struct disti_nccl_call *next;
+    TAILQ_ENTRY(disti_nccl_call) next;
     struct dist_call call; /* as it is given to NCCL: on memory of the device */
     struct dist_ticket *ticket;
     struct disti_nccl_stage *stage; /* NULL: nothing is in host memory */
@@ -41,9 +42,7 @@ struct disti_nccl_call {
 };
 
 /* Calls, oldest first. */
-struct disti_nccl_queue {
-    struct disti_nccl_call *first, *last;
-};
+TAILQ_HEAD(disti_nccl_queue, disti_nccl_call);
 
 /* Pinned memory, a ring of pieces through which host memory goes. */
 struct disti_nccl_pinned {
@@ -94,9 +93,7 @@ struct disti_nccl_state {
     struct disti_nccl_memory *memory; /* what alloc gave */
 };
 
-/* ---- library.c ---- */
-
-/* ---- device.c: contexts, streams, events ---- */
+/* ---- nccl.c: contexts, streams, events ---- */
 
 /* This thread works on the group's device, and disturbs no capture, until exit. */
 struct disti_nccl_visit {
@@ -122,10 +119,6 @@ dist_status disti_nccl_follow(struct disti_nccl_state *nccl, void *later, void *
 
 bool disti_nccl_capturing(const struct disti_nccl_state *nccl, void *stream);
 
-/* ---- open.c ---- */
-
-/* ---- close.c ---- */
-
 /*
  * Both return in bounded time, whatever NCCL does: what takes longer goes on in a thread, which the
  * group does not wait for. After abort the memory that alloc gave is still there.
@@ -133,7 +126,7 @@ bool disti_nccl_capturing(const struct disti_nccl_state *nccl, void *stream);
 void disti_nccl_close(void *state);
 void disti_nccl_abort(void *state);
 
-/* ---- issue.c: calls of NCCL ---- */
+/* ---- post.c: calls of NCCL ---- */
 
 /* Fails with NCCL's texts. `what`: the call, or what was tried. */
 dist_status disti_nccl_fail(const struct disti_nccl_state *nccl, int result, const char *what);
@@ -147,22 +140,16 @@ dist_status disti_nccl_wait(struct disti_nccl_state *nccl, const char *what);
 /* NCCL's number of a type; bools are bytes. */
 int disti_nccl_dtype(dist_dtype dtype);
 
-/* ---- compose.c: collectives of sends and receives, within a group. NCCL's result ---- */
+/* ---- stage.c: collectives of sends and receives, within a group. NCCL's result ---- */
 
 int disti_nccl_compose(const struct disti_nccl_state *nccl, const struct dist_call *call, int op,
                        void *stream);
-
-/* ---- post.c ---- */
 
 dist_status disti_nccl_post(void *state, const struct dist_call *call, struct dist_ticket *ticket);
 dist_status disti_nccl_join(void *state, struct dist_ticket *ticket, void *stream);
 dist_status disti_nccl_batch(void *state, bool begin);
 
 void disti_nccl_call_free(struct disti_nccl_state *nccl, struct disti_nccl_call *c);
-
-/* ---- self.c ---- */
-
-/* ---- progress.c ---- */
 
 int disti_nccl_progress(void *state);
 void disti_nccl_describe(const void *state, char *text, size_t size);
@@ -189,8 +176,6 @@ void disti_nccl_stage_free(struct disti_nccl_stage *stage);
 
 /* Everything that is kept for staging. */
 void disti_nccl_stage_close(struct disti_nccl_gpu *gpu);
-
-/* ---- memory.c ---- */
 
 void *disti_nccl_alloc(void *state, size_t bytes);
 void disti_nccl_free(void *state, void *memory);

@@ -49,25 +49,6 @@ struct survey {
     size_t size; /* bytes an element */
 };
 
-/* The blocks of a v-form, packed. */
-static dist_status survey_blocks(const struct survey *a, struct disti_nccl_side *side)
-{
-    size_t offset = 0;
-
-    side->offsets = calloc((size_t)a->nccl->ranks, sizeof(*side->offsets));
-    if (!side->offsets)
-        return disti_nccl_no_memory(a->nccl);
-    for (int r = 0, used = 0; r < a->nccl->ranks; r++) {
-        side->offsets[r] = offset;
-        offset += a->counts[r];
-        if (a->counts[r])
-            side->pieces[used++] = (struct disti_nccl_piece){a->base + a->offsets[r] * a->size,
-                                                             a->counts[r] * a->size};
-    }
-    side->bytes = offset * a->size;
-    return DIST_OK;
-}
-
 static dist_status survey_side(const struct survey *a, enum survey_kind kind,
                                struct disti_nccl_side *side)
 {
@@ -79,8 +60,22 @@ static dist_status survey_side(const struct survey *a, enum survey_kind kind,
         calloc(kind == SURVEY_BLOCKS ? (size_t)a->nccl->ranks : 1, sizeof(*side->pieces));
     if (!side->pieces)
         return disti_nccl_no_memory(a->nccl);
-    if (kind == SURVEY_BLOCKS)
-        return survey_blocks(a, side);
+    if (kind == SURVEY_BLOCKS) {
+        size_t offset = 0;
+
+        side->offsets = calloc((size_t)a->nccl->ranks, sizeof(*side->offsets));
+        if (!side->offsets)
+            return disti_nccl_no_memory(a->nccl);
+        for (int r = 0, used = 0; r < a->nccl->ranks; r++) {
+            side->offsets[r] = offset;
+            offset += a->counts[r];
+            if (a->counts[r])
+                side->pieces[used++] = (struct disti_nccl_piece){a->base + a->offsets[r] * a->size,
+                                                                 a->counts[r] * a->size};
+        }
+        side->bytes = offset * a->size;
+        return DIST_OK;
+    }
     if (kind == SURVEY_ALL)
         count *= (size_t)a->nccl->ranks;
     else if (kind == SURVEY_OWN)
@@ -135,30 +130,10 @@ void disti_nccl_stage_redirect(const struct disti_nccl_stage *stage, struct dist
 
 /* Backend nccl: what a rank sends to itself. NCCL would want both ends at the same moment. */
 
-/* The first of that kind that has not found its other end. */
-static struct disti_nccl_call *self_take(struct disti_nccl_queue *queue, dist_collective collective)
-{
-    struct disti_nccl_call **entry = &queue->first, *last = NULL, *c;
-
-    while (*entry && (*entry)->call.collective != collective) {
-        last = *entry;
-        entry = &last->next;
-    }
-    c = *entry;
-    if (c) {
-        *entry = c->next;
-        if (queue->last == c)
-            queue->last = last;
-    }
-    return c;
-}
-
 static size_t self_bytes(const struct disti_nccl_state *nccl, const struct disti_nccl_call *c)
 {
     return c->call.count * nccl->host->dtype_size(c->call.dtype);
 }
-
-static void nccl_queue_add(struct disti_nccl_queue *queue, struct disti_nccl_call *c);
 
 /*
  * Nobody receives it yet: it is copied aside, and its sender goes on. *parcel_p, which is what is
@@ -189,7 +164,7 @@ static dist_status self_keep_copy(struct disti_nccl_state *nccl, struct disti_nc
     if (status != DIST_OK)
         disti_nccl_call_free(nccl, parcel);
     else
-        nccl_queue_add(&nccl->parcels, parcel);
+        TAILQ_INSERT_TAIL(&nccl->parcels, parcel, next);
     return status;
 }
 
@@ -213,7 +188,26 @@ static dist_status self_copy(struct disti_nccl_state *nccl, const struct disti_n
     return error ? disti_nccl_driver_fail(nccl, error, "copy a message to itself") : DIST_OK;
 }
 
-static dist_status nccl_mark(struct disti_nccl_state *nccl, struct disti_nccl_call *c);
+/* The call is on its stream: its ticket ends with what is there now, or at once if it is captured.
+ */
+static dist_status nccl_mark(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
+{
+    dist_status status;
+    int error;
+
+    if (c->captured) {
+        c->ticket->own = NULL;
+        c->ticket->status = DIST_OK;
+        disti_nccl_call_free(nccl, c);
+        return DIST_OK;
+    }
+    TAILQ_INSERT_TAIL(&nccl->issued, c, next);
+    status = disti_nccl_event_take(nccl, &c->end);
+    if (status != DIST_OK)
+        return status;
+    error = nccl->driver->event_record(c->end, c->stream);
+    return error ? disti_nccl_driver_fail(nccl, error, "mark the end of a call") : DIST_OK;
+}
 
 /* The message is there. */
 static dist_status self_receive(struct disti_nccl_state *nccl, struct disti_nccl_call *recv,
@@ -230,7 +224,7 @@ static dist_status self_receive(struct disti_nccl_state *nccl, struct disti_nccl
     if (!recv->captured)
         recv->parcel = parcel;
     else
-        nccl_queue_add(&nccl->kept, parcel);
+        TAILQ_INSERT_TAIL(&nccl->kept, parcel, next);
     return nccl_mark(nccl, recv);
 }
 
@@ -256,24 +250,19 @@ static dist_status self_send(struct disti_nccl_state *nccl, struct disti_nccl_ca
     return status;
 }
 
-/* With a receive that waits on a stream there is no going back to it. */
-static dist_status self_refuse(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
-{
-    disti_nccl_call_free(nccl, c);
-    return nccl->host->fail(DIST_ERR_INVALID_ARGUMENT,
-                            "rank %d receives from itself on a stream before it has sent: send "
-                            "first, or use dist_irecv",
-                            nccl->rank);
-}
-
 /* A send or receive whose peer is this rank. Owns c. */
 static dist_status nccl_self(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
 {
     const bool sends = c->call.collective == DIST_COLL_SEND;
-    struct disti_nccl_call *other =
-        self_take(&nccl->parcels, sends ? DIST_COLL_RECV : DIST_COLL_SEND);
+    const dist_collective end = sends ? DIST_COLL_RECV : DIST_COLL_SEND;
+    struct disti_nccl_call *other;
     dist_status status;
 
+    other = TAILQ_FIRST(&nccl->parcels);
+    while (other && other->call.collective != end)
+        other = TAILQ_NEXT(other, next);
+    if (other)
+        TAILQ_REMOVE(&nccl->parcels, other, next);
     if (other)
         return sends ? self_send(nccl, c, other) : self_receive(nccl, c, other);
     if (sends) {
@@ -283,9 +272,14 @@ static dist_status nccl_self(struct disti_nccl_state *nccl, struct disti_nccl_ca
         disti_nccl_call_free(nccl, c);
         return status;
     }
-    if ((c->call.waits && c->stream == c->call.stream && !nccl->batch) || c->captured)
-        return self_refuse(nccl, c);
-    nccl_queue_add(&nccl->parcels, c);
+    if ((c->call.waits && c->stream == c->call.stream && !nccl->batch) || c->captured) {
+        disti_nccl_call_free(nccl, c);
+        return nccl->host->fail(DIST_ERR_INVALID_ARGUMENT,
+                                "rank %d receives from itself on a stream before it has sent: send "
+                                "first, or use dist_irecv",
+                                nccl->rank);
+    }
+    TAILQ_INSERT_TAIL(&nccl->parcels, c, next);
     return DIST_OK;
 }
 
@@ -337,16 +331,9 @@ dist_status disti_nccl_fail(const struct disti_nccl_state *nccl, int result, con
         what, nccl->api->error_text(result), length ? ": " : "", length, length ? more : "");
 }
 
-/* NCCL waits for a rank that does not come, and may be told so late. */
-static dist_status issue_lost(const struct disti_nccl_state *nccl)
-{
-    const struct dist_backend_config *opening = nccl->opening;
-
-    return opening && opening->lost ? opening->lost(opening->all_gather_arg) : DIST_OK;
-}
-
 dist_status disti_nccl_wait(struct disti_nccl_state *nccl, const char *what)
 {
+    const struct dist_backend_config *opening = nccl->opening;
     int64_t deadline = disti_deadline_ms(nccl->timeout_ms);
     struct disti_backoff backoff = {0};
     int error = DISTI_NCCL_IN_PROGRESS, result;
@@ -356,9 +343,12 @@ dist_status disti_nccl_wait(struct disti_nccl_state *nccl, const char *what)
         result = nccl->api->comm_error(nccl->comm, &error);
         if (result != DISTI_NCCL_SUCCESS || error != DISTI_NCCL_IN_PROGRESS)
             break;
-        status = issue_lost(nccl);
-        if (status != DIST_OK)
-            return status;
+        /* NCCL waits for a rank that does not come, and may be told so late. */
+        if (opening && opening->lost) {
+            status = opening->lost(opening->all_gather_arg);
+            if (status != DIST_OK)
+                return status;
+        }
         if (disti_expired(deadline))
             return nccl->host->fail(
                 DIST_ERR_TIMEOUT,
@@ -392,20 +382,6 @@ static union issue_scalar issue_scalar(double factor, dist_dtype dtype)
     else if (dtype == DIST_BFLOAT16)
         scalar.f16 = disti_bfloat16_from_float((float)factor);
     return scalar;
-}
-
-/* NCCL's operation. One that was made must be destroyed when the call has been handed over. */
-static int issue_op(const struct disti_nccl_state *nccl, const struct dist_call *call, int *op_p)
-{
-    union issue_scalar scalar;
-
-    if (!call->reduction) {
-        *op_p = (unsigned)call->op < DIST_OP_COUNT ? issue_ops[call->op] : DISTI_NCCL_SUM;
-        return DISTI_NCCL_SUCCESS;
-    }
-    scalar = issue_scalar(call->reduction->factor, call->dtype);
-    return nccl->api->premul_create(op_p, &scalar, disti_nccl_dtype(call->dtype),
-                                    DISTI_NCCL_HOST_IMMEDIATE, nccl->comm);
 }
 
 /* ---- calls ---- */
@@ -443,25 +419,32 @@ static int issue_native(const struct disti_nccl_state *nccl, const struct dist_c
 
 static int issue_call(const struct disti_nccl_state *nccl, const struct disti_nccl_call *c)
 {
-    int op = DISTI_NCCL_SUM;
-    int result = issue_op(nccl, &c->call, &op);
+    const struct dist_call *call = &c->call;
+    int op = (unsigned)call->op < DIST_OP_COUNT ? issue_ops[call->op] : DISTI_NCCL_SUM;
+    int result = DISTI_NCCL_SUCCESS;
+    union issue_scalar scalar;
 
+    if (call->reduction) {
+        scalar = issue_scalar(call->reduction->factor, call->dtype);
+        result = nccl->api->premul_create(&op, &scalar, disti_nccl_dtype(call->dtype),
+                                          DISTI_NCCL_HOST_IMMEDIATE, nccl->comm);
+    }
     if (!disti_nccl_accepted(result))
         return result;
-    result = issue_native(nccl, &c->call, op, c->stream);
-    if (c->call.reduction)
+    result = issue_native(nccl, call, op, c->stream);
+    if (call->reduction) /* an operation that was made is destroyed when the call is handed over */
         nccl->api->op_destroy(op, nccl->comm);
     return result;
 }
 
 /* Puts these calls on their streams, all in one of NCCL's groups. */
-static dist_status nccl_issue(struct disti_nccl_state *nccl, const struct disti_nccl_call *calls)
+static dist_status nccl_issue(struct disti_nccl_state *nccl, const struct disti_nccl_queue *calls)
 {
-    const struct disti_nccl_call *guilty = calls;
+    const struct disti_nccl_call *guilty = TAILQ_FIRST(calls), *c;
     int result = nccl->api->group_start(), end;
     char what[128];
 
-    for (const struct disti_nccl_call *c = calls; c && disti_nccl_accepted(result); c = c->next) {
+    for (c = guilty; c && disti_nccl_accepted(result); c = TAILQ_NEXT(c, next)) {
         guilty = c;
         result = issue_call(nccl, c);
     }
@@ -483,16 +466,6 @@ static dist_status nccl_issue(struct disti_nccl_state *nccl, const struct disti_
  */
 #define POST_QUIET_NS (2000 * 1000)
 
-static void nccl_queue_add(struct disti_nccl_queue *queue, struct disti_nccl_call *c)
-{
-    c->next = NULL;
-    if (queue->first)
-        queue->last->next = c;
-    else
-        queue->first = c;
-    queue->last = c;
-}
-
 void disti_nccl_call_free(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
 {
     if (c->parcel)
@@ -502,44 +475,14 @@ void disti_nccl_call_free(struct disti_nccl_state *nccl, struct disti_nccl_call 
     free(c);
 }
 
-/* Nothing is to be moved, and every rank concerned knows that. */
-static bool post_is_empty(const struct dist_call *call)
+/* Hands calls to NCCL as one group. Frees them if that fails: the core then ends the group. */
+static dist_status post_start(struct disti_nccl_state *nccl, struct disti_nccl_queue *calls)
 {
-    return call->count == 0 && call->collective != DIST_COLL_BARRIER &&
-           !disti_collective_uneven(call->collective);
-}
+    dist_status status = nccl_issue(nccl, calls);
+    struct disti_nccl_call *c;
 
-/* The call is on its stream: its ticket ends with what is there now, or at once if it is captured.
- */
-/* ---- after NCCL has it ---- */
-
-static dist_status nccl_mark(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
-{
-    dist_status status;
-    int error;
-
-    if (c->captured) {
-        c->ticket->own = NULL;
-        c->ticket->status = DIST_OK;
-        disti_nccl_call_free(nccl, c);
-        return DIST_OK;
-    }
-    nccl_queue_add(&nccl->issued, c);
-    status = disti_nccl_event_take(nccl, &c->end);
-    if (status != DIST_OK)
-        return status;
-    error = nccl->driver->event_record(c->end, c->stream);
-    return error ? disti_nccl_driver_fail(nccl, error, "mark the end of a call") : DIST_OK;
-}
-
-static dist_status post_mark_all(struct disti_nccl_state *nccl, struct disti_nccl_call *calls)
-{
-    dist_status status = DIST_OK;
-
-    while (calls) {
-        struct disti_nccl_call *c = calls;
-
-        calls = c->next;
+    while ((c = TAILQ_FIRST(calls))) {
+        TAILQ_REMOVE(calls, c, next);
         if (status == DIST_OK)
             status = nccl_mark(nccl, c);
         else
@@ -548,71 +491,26 @@ static dist_status post_mark_all(struct disti_nccl_state *nccl, struct disti_ncc
     return status;
 }
 
-/* Hands calls to NCCL as one group. Frees them if that fails: the core then ends the group. */
-static dist_status post_start(struct disti_nccl_state *nccl, struct disti_nccl_call *calls)
-{
-    dist_status status = nccl_issue(nccl, calls);
-
-    if (status == DIST_OK)
-        return post_mark_all(nccl, calls);
-    while (calls) {
-        struct disti_nccl_call *c = calls;
-
-        calls = c->next;
-        disti_nccl_call_free(nccl, c);
-    }
-    return status;
-}
-
 /* ---- held calls ---- */
-
-/* NCCL's groups are captured as a whole or not at all. */
-static struct disti_nccl_call *post_take(struct disti_nccl_queue *held, bool captured)
-{
-    struct disti_nccl_queue kept = {0}, taken = {0};
-    struct disti_nccl_call *c;
-
-    while ((c = held->first)) {
-        held->first = c->next;
-        nccl_queue_add(c->captured == captured ? &taken : &kept, c);
-    }
-    *held = kept;
-    return taken.first;
-}
 
 /* Starts what is held. With the device entered. */
 static dist_status nccl_flush(struct disti_nccl_state *nccl)
 {
-    struct disti_nccl_call *direct = post_take(&nccl->held, false);
-    struct disti_nccl_call *captured = post_take(&nccl->held, true);
-    dist_status status = direct ? post_start(nccl, direct) : DIST_OK;
-
-    if (captured && status == DIST_OK)
-        status = post_start(nccl, captured);
-    return status;
-}
-
-/* Sends and receives may wait for more of their kind; a stream that is captured ends unseen. */
-static bool post_can_wait(const struct disti_nccl_state *nccl, const struct disti_nccl_call *c)
-{
-    return nccl->batch ||
-           (disti_collective_pair(c->call.collective) && !c->call.waits && !c->captured);
-}
-
-static dist_status post_enqueue(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
-{
+    struct disti_nccl_queue queues[2]; /* NCCL's groups are captured as a whole or not at all */
     dist_status status = DIST_OK;
+    struct disti_nccl_call *c;
 
-    /* Pairs join what is held; a collective comes after it. */
-    if (!nccl->batch && !disti_collective_pair(c->call.collective))
-        status = nccl_flush(nccl);
-    if (status != DIST_OK) {
-        disti_nccl_call_free(nccl, c);
-        return status;
+    TAILQ_INIT(&queues[0]);
+    TAILQ_INIT(&queues[1]);
+    while ((c = TAILQ_FIRST(&nccl->held))) {
+        TAILQ_REMOVE(&nccl->held, c, next);
+        TAILQ_INSERT_TAIL(&queues[c->captured], c, next);
     }
-    nccl_queue_add(&nccl->held, c);
-    nccl->quiet_ns = disti_now_ns() + POST_QUIET_NS;
-    return post_can_wait(nccl, c) ? DIST_OK : nccl_flush(nccl);
+    for (int i = 0; i < 2 && status == DIST_OK; i++) {
+        if (!TAILQ_EMPTY(&queues[i]))
+            status = post_start(nccl, &queues[i]);
+    }
+    return status;
 }
 
 /* ---- posting ---- */
@@ -656,7 +554,19 @@ static dist_status post_call(struct disti_nccl_state *nccl, struct disti_nccl_ca
     }
     if (disti_collective_pair(c->call.collective) && c->call.root == nccl->rank)
         return nccl_self(nccl, c);
-    return post_enqueue(nccl, c);
+    /* Pairs join what is held; a collective comes after it. */
+    if (!nccl->batch && !disti_collective_pair(c->call.collective))
+        status = nccl_flush(nccl);
+    if (status != DIST_OK) {
+        disti_nccl_call_free(nccl, c);
+        return status;
+    }
+    TAILQ_INSERT_TAIL(&nccl->held, c, next);
+    nccl->quiet_ns = disti_now_ns() + POST_QUIET_NS;
+    return nccl->batch ||
+                   (disti_collective_pair(c->call.collective) && !c->call.waits && !c->captured)
+               ? DIST_OK
+               : nccl_flush(nccl);
 }
 
 dist_status disti_nccl_post(void *state, const struct dist_call *call, struct dist_ticket *ticket)
@@ -669,7 +579,8 @@ dist_status disti_nccl_post(void *state, const struct dist_call *call, struct di
     /* Where it comes from is known, and on a stream nobody waits for the end to read it. */
     if (call->collective == DIST_COLL_RECV)
         *call->source = call->root;
-    if (post_is_empty(call)) {
+    if (call->count == 0 && call->collective != DIST_COLL_BARRIER &&
+        !disti_collective_uneven(call->collective)) {
         ticket->status = DIST_OK;
         return DIST_OK;
     }
@@ -720,7 +631,7 @@ dist_status disti_nccl_batch(void *state, bool begin)
     dist_status status;
 
     nccl->batch = begin;
-    if (begin || !nccl->held.first)
+    if (begin || TAILQ_EMPTY(&nccl->held))
         return DIST_OK;
     if (!disti_nccl_enter(nccl->gpu, &visit))
         return disti_nccl_no_device(nccl);
@@ -762,41 +673,34 @@ static int progress_move(struct disti_nccl_state *nccl, struct disti_nccl_call *
     return done;
 }
 
-static void progress_end(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
-{
-    struct dist_ticket *ticket = c->ticket;
-
-    disti_nccl_call_free(nccl, c);
-    if (!ticket)
-        return;
-    ticket->own = NULL;
-    ticket->status = DIST_OK;
-}
-
 /* Collectives end one after the other: behind the first that has not, only others are asked. */
 static int progress_issued(struct disti_nccl_state *nccl)
 {
-    struct disti_nccl_call **entry = &nccl->issued.first, *last = NULL, *c;
+    struct disti_nccl_call *c, *next;
+    struct dist_ticket *ticket;
     bool blocked = false;
     int moved = 0;
 
-    while ((c = *entry)) {
-        int done =
-            blocked && !disti_collective_pair(c->call.collective) ? 0 : progress_move(nccl, c);
+    for (c = TAILQ_FIRST(&nccl->issued); c; c = next) {
+        const bool pair = disti_collective_pair(c->call.collective);
+        int done = blocked && !pair ? 0 : progress_move(nccl, c);
 
+        next = TAILQ_NEXT(c, next);
         if (done < 0)
             return done;
         if (done) {
-            *entry = c->next;
-            progress_end(nccl, c);
+            TAILQ_REMOVE(&nccl->issued, c, next);
+            ticket = c->ticket;
+            disti_nccl_call_free(nccl, c);
+            if (ticket) {
+                ticket->own = NULL;
+                ticket->status = DIST_OK;
+            }
             moved++;
-            continue;
+        } else {
+            blocked = blocked || !pair;
         }
-        blocked = blocked || !disti_collective_pair(c->call.collective);
-        last = c;
-        entry = &c->next;
     }
-    nccl->issued.last = last;
     return moved;
 }
 
@@ -814,29 +718,23 @@ static dist_status progress_look(struct disti_nccl_state *nccl)
         result = error;
     if (result == DISTI_NCCL_SUCCESS || result == DISTI_NCCL_IN_PROGRESS)
         return DIST_OK;
-    if (nccl->issued.first)
-        nccl_describe_call(nccl, &nccl->issued.first->call, what, sizeof(what));
+    if (!TAILQ_EMPTY(&nccl->issued))
+        nccl_describe_call(nccl, &TAILQ_FIRST(&nccl->issued)->call, what, sizeof(what));
     return disti_nccl_fail(nccl, result, what);
-}
-
-static dist_status progress_held(struct disti_nccl_state *nccl)
-{
-    if (!nccl->held.first || nccl->batch || disti_now_ns() < nccl->quiet_ns)
-        return DIST_OK;
-    return nccl_flush(nccl);
 }
 
 int disti_nccl_progress(void *state)
 {
     struct disti_nccl_state *nccl = state;
     struct disti_nccl_visit visit;
-    int moved;
+    int moved = DIST_OK;
 
-    if (!nccl->comm || (!nccl->issued.first && !nccl->held.first))
+    if (!nccl->comm || (TAILQ_EMPTY(&nccl->issued) && TAILQ_EMPTY(&nccl->held)))
         return 0;
     if (!disti_nccl_enter(nccl->gpu, &visit))
         return disti_nccl_no_device(nccl);
-    moved = progress_held(nccl);
+    if (!TAILQ_EMPTY(&nccl->held) && !nccl->batch && disti_now_ns() >= nccl->quiet_ns)
+        moved = nccl_flush(nccl);
     if (moved == DIST_OK)
         moved = progress_issued(nccl);
     if (moved == 0)
@@ -848,9 +746,10 @@ int disti_nccl_progress(void *state)
 void disti_nccl_describe(const void *state, char *text, size_t size)
 {
     const struct disti_nccl_state *nccl = state;
-    const struct disti_nccl_call *c = nccl->issued.first ? nccl->issued.first : nccl->held.first;
+    const struct disti_nccl_call *c = TAILQ_FIRST(&nccl->issued);
 
-    c = c ? c : nccl->parcels.first;
+    c = c ? c : TAILQ_FIRST(&nccl->held);
+    c = c ? c : TAILQ_FIRST(&nccl->parcels);
     if (size)
         text[0] = '\0';
     if (c && c->call.root >= 0 && disti_collective_pair(c->call.collective))

@@ -310,40 +310,25 @@ int disti_nccl_stage_out(struct disti_nccl_state *nccl, struct disti_nccl_call *
 
 /* ---- memory of the device ---- */
 
-/* The smallest that is free and large enough. */
-static struct disti_nccl_region *stage_fitting(struct disti_nccl_state *nccl, size_t bytes)
-{
-    struct disti_nccl_region *best = NULL;
-
-    for (struct disti_nccl_region *r = nccl->gpu->regions; r; r = r->next) {
-        if (!r->used && r->bytes >= bytes && (!best || r->bytes < best->bytes))
-            best = r;
-    }
-    return best;
-}
-
-static size_t stage_round(size_t bytes)
-{
-    size_t rounded = 64 * 1024;
-
-    while (rounded < bytes && rounded < DISTI_NCCL_SLOT_BYTES)
-        rounded *= 2;
-    if (rounded < bytes)
-        rounded =
-            (bytes + DISTI_NCCL_SLOT_BYTES - 1) / DISTI_NCCL_SLOT_BYTES * DISTI_NCCL_SLOT_BYTES;
-    return rounded;
-}
-
 /* To free memory may mean to wait for the whole device, so what is not used is kept. */
 static dist_status stage_region(struct disti_nccl_state *nccl, size_t bytes,
                                 struct disti_nccl_region **region_p)
 {
-    struct disti_nccl_region *region = stage_fitting(nccl, bytes);
+    struct disti_nccl_region *region = NULL; /* the smallest that is free and large enough */
 
+    for (struct disti_nccl_region *r = nccl->gpu->regions; r; r = r->next) {
+        if (!r->used && r->bytes >= bytes && (!region || r->bytes < region->bytes))
+            region = r;
+    }
     if (!region) {
         region = calloc(1, sizeof(*region));
         if (region) {
-            region->bytes = stage_round(bytes);
+            region->bytes = 64 * 1024;
+            while (region->bytes < bytes && region->bytes < DISTI_NCCL_SLOT_BYTES)
+                region->bytes *= 2;
+            if (region->bytes < bytes)
+                region->bytes = (bytes + DISTI_NCCL_SLOT_BYTES - 1) / DISTI_NCCL_SLOT_BYTES *
+                                DISTI_NCCL_SLOT_BYTES;
             region->memory = nccl_device_memory(nccl, region->bytes);
         }
         if (!region || !region->memory) {
@@ -550,22 +535,6 @@ static int compose_exchange(const struct compose *a)
     return result;
 }
 
-/* Every rank broadcasts its block. */
-static int compose_all_gather_v(const struct compose *a)
-{
-    int result = DISTI_NCCL_SUCCESS;
-
-    for (int r = 0; r < a->nccl->ranks && disti_nccl_accepted(result); r++) {
-        struct compose_block block = compose_out(a, r);
-
-        if (block.count)
-            result =
-                a->nccl->api->broadcast(r == a->nccl->rank ? a->call->in : block.data, block.data,
-                                        block.count, a->dtype, r, a->nccl->comm, a->stream);
-    }
-    return result;
-}
-
 /* Every rank is the root of a reduction of its block. */
 static int compose_reduce_scatter_v(const struct compose *a)
 {
@@ -592,8 +561,19 @@ int disti_nccl_compose(const struct disti_nccl_state *nccl, const struct dist_ca
                               .dtype = disti_nccl_dtype(call->dtype),
                               .op = op};
 
-    if (call->collective == DIST_COLL_ALL_GATHER_V)
-        return compose_all_gather_v(&a);
+    if (call->collective == DIST_COLL_ALL_GATHER_V) {
+        int result = DISTI_NCCL_SUCCESS;
+
+        for (int r = 0; r < a.nccl->ranks && disti_nccl_accepted(result); r++) {
+            struct compose_block block = compose_out(&a, r);
+
+            if (block.count)
+                result =
+                    a.nccl->api->broadcast(r == a.nccl->rank ? a.call->in : block.data, block.data,
+                                           block.count, a.dtype, r, a.nccl->comm, a.stream);
+        }
+        return result;
+    }
     if (call->collective == DIST_COLL_REDUCE_SCATTER_V)
         return compose_reduce_scatter_v(&a);
     if (call->collective == DIST_COLL_ALL_TO_ALL && nccl->api->all_to_all)

@@ -1,128 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Do the blocks of two buffers overlap? */
+/* The public calls: collectives, messages, and reduction operations that the program created. */
+#include "base/dtype.h"
 #include "base/hash.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "core/call.h"
 
-#include <stdint.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct blocks_range {
-    uintptr_t start, end;
-    int buffer; /* 0 or 1 */
-};
-
-static struct blocks_range blocks_range(const struct disti_blocks *blocks, int b, int buffer)
-{
-    uintptr_t start = (uintptr_t)blocks->memory;
-    size_t bytes = blocks->bytes;
-
-    if (blocks->counts) {
-        start += blocks->offsets[b] * blocks->element;
-        bytes = blocks->counts[b] * blocks->element;
-    }
-    return (struct blocks_range){start, start + bytes, buffer};
-}
-
-static int blocks_number(const struct disti_blocks *blocks)
-{
-    return blocks->counts ? blocks->blocks : 1;
-}
-
-/* `one` is not empty. */
-static bool blocks_meet_one(const struct disti_blocks *many, const struct disti_blocks *one)
-{
-    const struct blocks_range range = blocks_range(one, 0, 0);
-
-    for (int b = 0; b < blocks_number(many); b++) {
-        const struct blocks_range other = blocks_range(many, b, 1);
-
-        if (other.start < other.end && range.start < other.end && other.start < range.end)
-            return true;
-    }
-    return false;
-}
-
-static int blocks_compare(const void *a, const void *b)
-{
-    uintptr_t one = ((const struct blocks_range *)a)->start;
-    uintptr_t other = ((const struct blocks_range *)b)->start;
-
-    return (one > other) - (one < other);
-}
-
-static size_t blocks_collect(const struct disti_blocks *blocks, int buffer,
-                             struct blocks_range *ranges)
-{
-    size_t n = 0;
-
-    for (int b = 0; b < blocks_number(blocks); b++) {
-        ranges[n] = blocks_range(blocks, b, buffer);
-        n += ranges[n].start < ranges[n].end;
-    }
-    return n;
-}
-
-/*
- * From the lowest start up: a block meets the other buffer if one of that has begun and not ended.
- *
- *   a   |-----|     |---|   |--|
- *   b         |--|         |--|
- *                           ^ here: start < ends[b]
- */
-static bool blocks_sweep(struct blocks_range *ranges, size_t n)
-{
-    uintptr_t ends[2] = {0};
-
-    qsort(ranges, n, sizeof(*ranges), blocks_compare);
-    for (size_t i = 0; i < n; i++) {
-        uintptr_t *end = &ends[ranges[i].buffer];
-
-        if (ranges[i].start < ends[!ranges[i].buffer])
-            return true;
-        *end = ranges[i].end > *end ? ranges[i].end : *end;
-    }
-    return false;
-}
-
-static bool blocks_extents_meet(const struct disti_blocks *a, const struct disti_blocks *b)
-{
-    uintptr_t a_start = (uintptr_t)a->memory, b_start = (uintptr_t)b->memory;
-
-    return a->bytes && b->bytes && a_start < b_start + b->bytes && b_start < a_start + a->bytes;
-}
-
-dist_status disti_blocks_overlap(const struct disti_blocks *a, const struct disti_blocks *b,
-                                 bool *overlap_p)
-{
-    size_t all = (size_t)blocks_number(a) + (size_t)blocks_number(b), n;
-    struct blocks_range *ranges;
-
-    if (!blocks_extents_meet(a, b)) {
-        *overlap_p = false;
-        return DIST_OK;
-    }
-    if (!a->counts || !b->counts) {
-        *overlap_p = a->counts ? blocks_meet_one(a, b) : blocks_meet_one(b, a);
-        return DIST_OK;
-    }
-    ranges = malloc(all * sizeof(*ranges));
-    if (!ranges)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory to compare %zu blocks", all);
-    n = blocks_collect(a, 0, ranges);
-    n += blocks_collect(b, 1, ranges + n);
-    *overlap_p = blocks_sweep(ranges, n);
-    free(ranges);
-    return DIST_OK;
-}
 
 /* The public calls that reduce, and the barrier. */
 
 /* All that have blocks of one length, or none; root 0 where there is none. */
-static dist_status calls_reduce(dist_group *group, dist_collective collective, const void *in,
-                                void *out, size_t count, dist_dtype dtype, dist_op op, int root,
-                                struct calls_form form)
+static dist_status calls_make(dist_group *group, dist_collective collective, const void *in,
+                              void *out, size_t count, dist_dtype dtype, dist_op op, int root,
+                              struct calls_form form)
 {
     const struct calls_kind kind = {
         .collective = collective, .dtype = dtype, .op = op, .root = root};
@@ -141,49 +34,44 @@ static dist_status calls_reduce_scatter_v(dist_group *group, const void *in, voi
     return calls_uneven(group, kind, in, out, 0, &lists, form);
 }
 
-static dist_status calls_barrier(dist_group *group, struct calls_form form)
-{
-    return calls_reduce(group, DIST_COLL_BARRIER, NULL, NULL, 0, DIST_UINT8, DIST_SUM, 0, form);
-}
-
 dist_status dist_all_reduce(dist_group *group, const void *in, void *out, size_t count,
                             dist_dtype dtype, dist_op op)
 {
-    return calls_reduce(group, DIST_COLL_ALL_REDUCE, in, out, count, dtype, op, 0, calls_blocking);
+    return calls_make(group, DIST_COLL_ALL_REDUCE, in, out, count, dtype, op, 0, calls_blocking);
 }
 
 dist_status dist_all_reduce_async(dist_group *group, const void *in, void *out, size_t count,
                                   dist_dtype dtype, dist_op op, dist_work **work_p)
 {
-    return calls_reduce(group, DIST_COLL_ALL_REDUCE, in, out, count, dtype, op, 0,
-                        calls_async(work_p));
+    return calls_make(group, DIST_COLL_ALL_REDUCE, in, out, count, dtype, op, 0,
+                      calls_async(work_p));
 }
 
 dist_status dist_reduce(dist_group *group, const void *in, void *out, size_t count,
                         dist_dtype dtype, dist_op op, int root)
 {
-    return calls_reduce(group, DIST_COLL_REDUCE, in, out, count, dtype, op, root, calls_blocking);
+    return calls_make(group, DIST_COLL_REDUCE, in, out, count, dtype, op, root, calls_blocking);
 }
 
 dist_status dist_reduce_async(dist_group *group, const void *in, void *out, size_t count,
                               dist_dtype dtype, dist_op op, int root, dist_work **work_p)
 {
-    return calls_reduce(group, DIST_COLL_REDUCE, in, out, count, dtype, op, root,
-                        calls_async(work_p));
+    return calls_make(group, DIST_COLL_REDUCE, in, out, count, dtype, op, root,
+                      calls_async(work_p));
 }
 
 dist_status dist_reduce_scatter(dist_group *group, const void *in, void *out, size_t count,
                                 dist_dtype dtype, dist_op op)
 {
-    return calls_reduce(group, DIST_COLL_REDUCE_SCATTER, in, out, count, dtype, op, 0,
-                        calls_blocking);
+    return calls_make(group, DIST_COLL_REDUCE_SCATTER, in, out, count, dtype, op, 0,
+                      calls_blocking);
 }
 
 dist_status dist_reduce_scatter_async(dist_group *group, const void *in, void *out, size_t count,
                                       dist_dtype dtype, dist_op op, dist_work **work_p)
 {
-    return calls_reduce(group, DIST_COLL_REDUCE_SCATTER, in, out, count, dtype, op, 0,
-                        calls_async(work_p));
+    return calls_make(group, DIST_COLL_REDUCE_SCATTER, in, out, count, dtype, op, 0,
+                      calls_async(work_p));
 }
 
 dist_status dist_reduce_scatter_v(dist_group *group, const void *in, void *out,
@@ -201,12 +89,14 @@ dist_status dist_reduce_scatter_v_async(dist_group *group, const void *in, void 
 
 dist_status dist_barrier(dist_group *group)
 {
-    return calls_barrier(group, calls_blocking);
+    return calls_make(group, DIST_COLL_BARRIER, NULL, NULL, 0, DIST_UINT8, DIST_SUM, 0,
+                      calls_blocking);
 }
 
 dist_status dist_barrier_async(dist_group *group, dist_work **work_p)
 {
-    return calls_barrier(group, calls_async(work_p));
+    return calls_make(group, DIST_COLL_BARRIER, NULL, NULL, 0, DIST_UINT8, DIST_SUM, 0,
+                      calls_async(work_p));
 }
 
 dist_status dist_all_reduce_init(dist_group *group, const void *in, void *out, size_t count,
@@ -238,16 +128,6 @@ static inline struct calls_kind calls_kind_of(dist_collective collective, dist_d
 {
     return (struct calls_kind){
         .collective = collective, .dtype = dtype, .op = DIST_SUM, .root = root};
-}
-
-/* All that have blocks of one length; root 0 where there is none. */
-static dist_status calls_move(dist_group *group, dist_collective collective, const void *in,
-                              void *out, size_t count, dist_dtype dtype, int root,
-                              struct calls_form form)
-{
-    const struct calls_kind kind = calls_kind_of(collective, dtype, root);
-
-    return calls_even(group, kind, in, out, count, form);
 }
 
 static dist_status calls_all_gather_v(dist_group *group, const void *in, void *out,
@@ -294,27 +174,29 @@ static dist_status calls_all_to_all_v(dist_group *group, const void *in, const s
 dist_status dist_broadcast(dist_group *group, void *buffer, size_t count, dist_dtype dtype,
                            int root)
 {
-    return calls_move(group, DIST_COLL_BROADCAST, buffer, buffer, count, dtype, root,
+    return calls_make(group, DIST_COLL_BROADCAST, buffer, buffer, count, dtype, DIST_SUM, root,
                       calls_blocking);
 }
 
 dist_status dist_broadcast_async(dist_group *group, void *buffer, size_t count, dist_dtype dtype,
                                  int root, dist_work **work_p)
 {
-    return calls_move(group, DIST_COLL_BROADCAST, buffer, buffer, count, dtype, root,
+    return calls_make(group, DIST_COLL_BROADCAST, buffer, buffer, count, dtype, DIST_SUM, root,
                       calls_async(work_p));
 }
 
 dist_status dist_all_gather(dist_group *group, const void *in, void *out, size_t count,
                             dist_dtype dtype)
 {
-    return calls_move(group, DIST_COLL_ALL_GATHER, in, out, count, dtype, 0, calls_blocking);
+    return calls_make(group, DIST_COLL_ALL_GATHER, in, out, count, dtype, DIST_SUM, 0,
+                      calls_blocking);
 }
 
 dist_status dist_all_gather_async(dist_group *group, const void *in, void *out, size_t count,
                                   dist_dtype dtype, dist_work **work_p)
 {
-    return calls_move(group, DIST_COLL_ALL_GATHER, in, out, count, dtype, 0, calls_async(work_p));
+    return calls_make(group, DIST_COLL_ALL_GATHER, in, out, count, dtype, DIST_SUM, 0,
+                      calls_async(work_p));
 }
 
 dist_status dist_all_gather_v(dist_group *group, const void *in, void *out, const size_t *counts,
@@ -333,13 +215,15 @@ dist_status dist_all_gather_v_async(dist_group *group, const void *in, void *out
 dist_status dist_gather(dist_group *group, const void *in, void *out, size_t count,
                         dist_dtype dtype, int root)
 {
-    return calls_move(group, DIST_COLL_GATHER, in, out, count, dtype, root, calls_blocking);
+    return calls_make(group, DIST_COLL_GATHER, in, out, count, dtype, DIST_SUM, root,
+                      calls_blocking);
 }
 
 dist_status dist_gather_async(dist_group *group, const void *in, void *out, size_t count,
                               dist_dtype dtype, int root, dist_work **work_p)
 {
-    return calls_move(group, DIST_COLL_GATHER, in, out, count, dtype, root, calls_async(work_p));
+    return calls_make(group, DIST_COLL_GATHER, in, out, count, dtype, DIST_SUM, root,
+                      calls_async(work_p));
 }
 
 dist_status dist_gather_v(dist_group *group, const void *in, size_t count, void *out,
@@ -358,13 +242,15 @@ dist_status dist_gather_v_async(dist_group *group, const void *in, size_t count,
 dist_status dist_scatter(dist_group *group, const void *in, void *out, size_t count,
                          dist_dtype dtype, int root)
 {
-    return calls_move(group, DIST_COLL_SCATTER, in, out, count, dtype, root, calls_blocking);
+    return calls_make(group, DIST_COLL_SCATTER, in, out, count, dtype, DIST_SUM, root,
+                      calls_blocking);
 }
 
 dist_status dist_scatter_async(dist_group *group, const void *in, void *out, size_t count,
                                dist_dtype dtype, int root, dist_work **work_p)
 {
-    return calls_move(group, DIST_COLL_SCATTER, in, out, count, dtype, root, calls_async(work_p));
+    return calls_make(group, DIST_COLL_SCATTER, in, out, count, dtype, DIST_SUM, root,
+                      calls_async(work_p));
 }
 
 dist_status dist_scatter_v(dist_group *group, const void *in, const size_t *counts,
@@ -385,13 +271,15 @@ dist_status dist_scatter_v_async(dist_group *group, const void *in, const size_t
 dist_status dist_all_to_all(dist_group *group, const void *in, void *out, size_t count,
                             dist_dtype dtype)
 {
-    return calls_move(group, DIST_COLL_ALL_TO_ALL, in, out, count, dtype, 0, calls_blocking);
+    return calls_make(group, DIST_COLL_ALL_TO_ALL, in, out, count, dtype, DIST_SUM, 0,
+                      calls_blocking);
 }
 
 dist_status dist_all_to_all_async(dist_group *group, const void *in, void *out, size_t count,
                                   dist_dtype dtype, dist_work **work_p)
 {
-    return calls_move(group, DIST_COLL_ALL_TO_ALL, in, out, count, dtype, 0, calls_async(work_p));
+    return calls_make(group, DIST_COLL_ALL_TO_ALL, in, out, count, dtype, DIST_SUM, 0,
+                      calls_async(work_p));
 }
 
 dist_status dist_all_to_all_v(dist_group *group, const void *in, const size_t *in_counts,
@@ -709,4 +597,159 @@ dist_status dist_irecv(dist_group *group, void *data, size_t count, dist_dtype d
                        int tag, int *source_p, dist_work **work_p)
 {
     return calls_recv(group, data, count, dtype, peer, tag, source_p, calls_async(work_p));
+}
+
+/* Reduction operations that the program created: a table of the process. */
+
+/*
+ * The value of a created operation, so that a freed one is told from what took its slot:
+ *
+ *    30  29        16 15          0
+ *   | 1 | generation  | slot        |         bit 30 is DIST_OP_DYNAMIC
+ */
+#define OP_SLOTS_MAX 0x10000
+#define OP_GENERATION_SHIFT 16
+#define OP_GENERATIONS 0x4000
+
+struct op_slot {
+    struct dist_reduction reduction;
+    dist_op kind; /* PREMUL_SUM or USER */
+    unsigned generation;
+    bool used;
+};
+
+/* Slots are allocated one by one, so that a reduction's address stays. */
+DISTI_PROCESS_LOCK(op_lock);
+static struct op_slot **op_slots;
+static unsigned op_count;
+static unsigned op_full; /* the slots before this one are in use */
+
+static dist_op op_value(unsigned slot)
+{
+    return (dist_op)(op_slots[slot]->generation << OP_GENERATION_SHIFT | DIST_OP_DYNAMIC | slot);
+}
+
+/* The slot of a value that is in use, else NULL. */
+static struct op_slot *op_find(dist_op op)
+{
+    unsigned slot = (unsigned)op % OP_SLOTS_MAX;
+
+    if (!((unsigned)op & DIST_OP_DYNAMIC) || slot >= op_count || !op_slots[slot]->used ||
+        op_value(slot) != op)
+        return NULL;
+    return op_slots[slot];
+}
+
+/* A slot nobody uses: an old one, or one more. op_count or more: no memory. */
+static unsigned op_free_slot(void)
+{
+    struct op_slot **grown, *slot;
+    unsigned free_slot = op_full;
+
+    while (free_slot < op_count && op_slots[free_slot]->used)
+        free_slot++;
+    op_full = free_slot;
+    if (free_slot < op_count || op_count == OP_SLOTS_MAX)
+        return free_slot;
+    grown = realloc(op_slots, (op_count + 1) * sizeof(struct op_slot *));
+    if (!grown)
+        return op_count;
+    op_slots = grown;
+    slot = calloc(1, sizeof(*slot));
+    if (!slot)
+        return op_count;
+    op_slots[op_count++] = slot;
+    return free_slot;
+}
+
+static dist_status op_create(dist_op kind, struct dist_reduction reduction, dist_op *op_p)
+{
+    dist_status status = DIST_OK;
+    unsigned slot;
+
+    pthread_mutex_lock(&op_lock);
+    slot = op_free_slot();
+    if (slot < op_count) {
+        op_slots[slot]->reduction = reduction;
+        op_slots[slot]->kind = kind;
+        op_slots[slot]->used = true;
+        *op_p = op_value(slot);
+    } else {
+        status = disti_fail(
+            DIST_ERR_NO_MEMORY,
+            "no room for another operation: %u exist; free unused ones with dist_op_free",
+            op_count);
+    }
+    pthread_mutex_unlock(&op_lock);
+    return status;
+}
+
+dist_status dist_op_create(dist_reduce_fn fn, void *arg, dist_op *op_p)
+{
+    if (!fn || !op_p)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_op_create: %s is NULL",
+                          fn ? "op_p" : "fn");
+    return op_create(DIST_USER, (struct dist_reduction){.fn = fn, .arg = arg}, op_p);
+}
+
+dist_status dist_op_create_premul_sum(double factor, dist_op *op_p)
+{
+    if (!op_p)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_op_create_premul_sum: op_p is NULL");
+    return op_create(DIST_PREMUL_SUM, (struct dist_reduction){.factor = factor}, op_p);
+}
+
+dist_status dist_op_free(dist_op op)
+{
+    struct op_slot *slot;
+
+    pthread_mutex_lock(&op_lock);
+    slot = op_find(op);
+    if (slot) {
+        slot->used = false;
+        slot->generation = (slot->generation + 1) % OP_GENERATIONS;
+        if ((unsigned)op % OP_SLOTS_MAX < op_full)
+            op_full = (unsigned)op % OP_SLOTS_MAX;
+    }
+    pthread_mutex_unlock(&op_lock);
+    if (slot)
+        return DIST_OK;
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                      "dist_op_free: op %#x was not created, or was freed before", (unsigned)op);
+}
+
+static dist_status op_refuse(dist_op op)
+{
+    if (op == DIST_PREMUL_SUM)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "op DIST_PREMUL_SUM has no factor: create it with "
+                          "dist_op_create_premul_sum");
+    if (op == DIST_USER)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "op DIST_USER has no function: create it with dist_op_create");
+    if ((int)op >= DIST_OP_DYNAMIC)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "op %#x was freed, or never created: create it with dist_op_create or "
+                          "dist_op_create_premul_sum",
+                          (unsigned)op);
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT, "op %d is none of dist_op", (int)op);
+}
+
+dist_status disti_op_resolve(dist_op op, dist_op *kind_p, const struct dist_reduction **reduction_p)
+{
+    const struct op_slot *slot = NULL;
+
+    if (disti_op_valid(op) && op != DIST_PREMUL_SUM && op != DIST_USER) {
+        *kind_p = op;
+        *reduction_p = NULL;
+        return DIST_OK;
+    }
+    pthread_mutex_lock(&op_lock);
+    slot = op_find(op);
+    if (slot) {
+        *kind_p = slot->kind;
+        *reduction_p = &slot->reduction;
+    }
+    pthread_mutex_unlock(&op_lock);
+    return slot ? DIST_OK : op_refuse(op);
 }
