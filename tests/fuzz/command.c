@@ -2,8 +2,8 @@
 /* Command lines, a word a line, and environments of launchers. */
 #include "tests/fuzz/fuzz.h"
 
-#include "launch/options/options.h"
-#include "launch/workers/environment.h"
+#include "launch/options.h"
+#include "launch/workers.h"
 #include "rendezvous/rendezvous.h"
 #include "train/options.h"
 #include "train/task.h"

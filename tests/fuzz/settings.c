@@ -9,7 +9,7 @@
 #include "base/settings/variables.h"
 #include "launch/agents/client.h"
 #include "launch/hosts.h"
-#include "launch/options/words.h"
+#include "launch/words.h"
 #include "rendezvous/rendezvous.h"
 #include "topology/topology.h"
 #include "tuning/select.h"

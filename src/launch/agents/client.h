@@ -3,7 +3,6 @@
 #ifndef DISTI_LAUNCH_AGENTS_CLIENT_H
 #define DISTI_LAUNCH_AGENTS_CLIENT_H
 
-#include "launch/agents/link.h"
 #include "launch/agents/message.h"
 
 struct addrinfo;

@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The server's connections: accepting, reading, telling, letting go. */
+/* The serving agent's side: connections, admission, meetings, and what happens in a round. */
 #include "launch/agents/server.h"
-
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/log.h"
 #include "base/net.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/random.h>
+#include <time.h>
 #include <unistd.h>
+
+/* The server's connections: accepting, reading, telling, letting go. */
 
 #define PROVE_MS 30000     /* for a stranger to prove itself */
 #define GOING_MS 2000      /* for a peer to hang up once it is told to go */
@@ -394,4 +398,549 @@ bool disti_agents_server_move(struct agents_server *server, int64_t *when_p)
     server_watch(server, when_p);
     disti_agents_meeting_look(server, when_p);
     return some;
+}
+
+/* The course of a round: successes, failures, losses, and what follows from them. */
+
+#define CAUSE_MS 1000 /* for the cause of what is called a consequence */
+
+static int64_t course_time_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void course_tell_failure(struct agents_server *server, uint8_t op)
+{
+    unsigned char value[AGENTS_FAILURE_BYTES];
+
+    disti_agents_put_failure(value, &server->failure);
+    for (struct agents_peer *p = server->peers; p; p = p->next) {
+        bool concerned =
+            agents_is_member(p) && (op == AGENTS_GIVEN_UP || p->state != AGENTS_PEER_READY);
+
+        if (concerned)
+            disti_agents_link_send(&p->link, op, value, sizeof(value));
+    }
+}
+
+/* True if the remaining workers go on after this failure: with --on-failure continue, unless the
+ * process that holds the store has failed (node 0's agent, or the scheduler), or it is final. */
+static bool course_goes_on(const struct agents_server *server,
+                           const struct disti_agents_failure *failure)
+{
+    if (!server->config->goes_on || failure->is_final)
+        return false;
+    return failure->cause == DISTI_AGENTS_WORKER_FAILED
+               ? failure->rank >= 0
+               : failure->cause == DISTI_AGENTS_NODE_LOST && failure->node_rank != 0;
+}
+
+/* The round ends: another one, unless the restarts are used up, or workers went on and succeeded.
+ */
+static void course_decide(struct agents_server *server)
+{
+    bool is_failure = server->failure.cause != DISTI_AGENTS_NODE_JOINS;
+
+    if (is_failure &&
+        (server->failure.is_final || server->restarts >= server->config->max_restarts ||
+         (course_goes_on(server, &server->failure) && server->succeeded))) {
+        server->phase = AGENTS_OVER;
+        course_tell_failure(server, AGENTS_GIVEN_UP);
+        return;
+    }
+    server->restarts += is_failure;
+    server->round++;
+    disti_agents_meeting_begin(server);
+    course_tell_failure(server, AGENTS_RESTART);
+    for (struct agents_peer *p = server->peers; p; p = p->next) {
+        if (p->state == AGENTS_PEER_RUNNING || p->state == AGENTS_PEER_DONE)
+            p->state = AGENTS_PEER_STOPPING;
+    }
+}
+
+/* True if the failure replaces the recorded one: because that is a consequence, or because this one
+ * ends the round and that one does not. */
+static bool course_replaces(const struct agents_server *server,
+                            const struct disti_agents_failure *failure)
+{
+    const bool first_goes_on = course_goes_on(server, &server->failure);
+
+    if (first_goes_on != course_goes_on(server, failure))
+        return first_goes_on;
+    return server->failure.is_consequence && !failure->is_consequence;
+}
+
+/* The first failure of a round counts, unless it was a consequence of one that comes soon. */
+static void course_fail(struct agents_server *server, const struct disti_agents_failure *failure)
+{
+    char text[DISTI_AGENTS_TEXT];
+
+    if (server->phase != AGENTS_RUNNING)
+        return;
+    if (course_goes_on(server, failure)) {
+        disti_agents_describe(failure, text, sizeof(text));
+        disti_agents_note(server, "%s; the other workers go on", text);
+    }
+    if (server->decide_ns && !course_replaces(server, failure))
+        return;
+    server->failure = *failure;
+    server->decide_ns = disti_deadline_ms(failure->is_consequence ? CAUSE_MS : 0);
+}
+
+void disti_agents_course_look(struct agents_server *server, int64_t *when_p)
+{
+    if (server->phase != AGENTS_RUNNING || !server->decide_ns)
+        return;
+    if (course_goes_on(server, &server->failure) &&
+        disti_agents_count(server, AGENTS_PEER_RUNNING) > 0)
+        return;
+    if (disti_expired(server->decide_ns))
+        course_decide(server);
+    else
+        agents_sooner(when_p, server->decide_ns);
+}
+
+void disti_agents_course_joined(struct agents_server *server, struct agents_peer *peer)
+{
+    int running = disti_agents_count(server, AGENTS_PEER_RUNNING);
+    struct disti_agents_failure join = {.cause = DISTI_AGENTS_NODE_JOINS,
+                                        .node_rank = -1,
+                                        .rank = -1,
+                                        .local_rank = -1,
+                                        .pid = -1,
+                                        .time_ms = course_time_ms()};
+
+    if (server->phase != AGENTS_RUNNING)
+        return;
+    memcpy(join.host, peer->member.host, sizeof(join.host));
+    if (server->config->join_now && running < server->config->max_nodes &&
+        !disti_agents_count(server, AGENTS_PEER_DONE) && !server->decide_ns)
+        course_fail(server, &join);
+    else
+        disti_agents_note(server, "the node %s (%.64s) waits to join, until the next restart",
+                          peer->member.host, peer->member.address);
+}
+
+static void course_finish(struct agents_server *server)
+{
+    if (server->phase != AGENTS_RUNNING || server->decide_ns ||
+        disti_agents_count(server, AGENTS_PEER_RUNNING) ||
+        !disti_agents_count(server, AGENTS_PEER_DONE))
+        return;
+    server->phase = AGENTS_OVER;
+    disti_agents_tell_all(server, AGENTS_FINISHED, NULL, 0);
+}
+
+void disti_agents_course_ended(struct agents_server *server, struct agents_peer *peer,
+                               bool succeeded)
+{
+    peer->state = AGENTS_PEER_DONE;
+    server->succeeded = server->succeeded || succeeded;
+    course_finish(server);
+}
+
+void disti_agents_course_failed(struct agents_server *server, struct agents_peer *peer,
+                                struct disti_agents_failure *failure)
+{
+    if (peer->state != AGENTS_PEER_RUNNING)
+        return;
+    failure->cause = DISTI_AGENTS_WORKER_FAILED;
+    failure->node_rank = peer->node_rank;
+    memcpy(failure->host, peer->member.host, sizeof(failure->host));
+    course_fail(server, failure);
+}
+
+/* Whose workers have succeeded may go; whose have not takes the round along. */
+void disti_agents_course_lost(struct agents_server *server, const struct agents_peer *peer,
+                              enum agents_peer_state was, const char *why)
+{
+    struct disti_agents_failure loss = {.cause = DISTI_AGENTS_NODE_LOST,
+                                        .node_rank = peer->node_rank,
+                                        .rank = -1,
+                                        .local_rank = -1,
+                                        .pid = (int)peer->member.pid,
+                                        .time_ms = course_time_ms()};
+
+    if (server->phase == AGENTS_OVER)
+        return;
+    memcpy(loss.host, peer->member.host, sizeof(loss.host));
+    snprintf(loss.text, sizeof(loss.text), "%s", why);
+    if (was == AGENTS_PEER_RUNNING)
+        course_fail(server, &loss);
+    else
+        disti_agents_note(server, "the node %s (%.64s) is gone: %.512s", peer->member.host,
+                          peer->member.address, why);
+}
+
+/* The meeting before a round: when enough are there, and which ranks they get. */
+
+void disti_agents_meeting_begin(struct agents_server *server)
+{
+    server->phase = AGENTS_MEETING;
+    server->meet_by_ns = disti_deadline_ms(server->config->join_timeout_ms);
+    server->last_call_ns = 0;
+    server->decide_ns = 0;
+    server->succeeded = false;
+}
+
+/* Wishes first, where there is such a place; the others fill what is left, in their order. */
+void disti_agents_places(const int *wishes, int n, int *nodes_p)
+{
+    int free_place = 0;
+
+    for (int i = 0; i < n; i++)
+        nodes_p[i] = -1;
+    for (int i = 0; i < n; i++) {
+        if (wishes[i] >= 0 && wishes[i] < n && nodes_p[wishes[i]] < 0)
+            nodes_p[wishes[i]] = i;
+    }
+    for (int i = 0; i < n; i++) {
+        if (wishes[i] >= 0 && wishes[i] < n && nodes_p[wishes[i]] == i)
+            continue;
+        while (nodes_p[free_place] >= 0)
+            free_place++;
+        nodes_p[free_place] = i;
+    }
+}
+
+/* The serving agent, then those of the latest round, then as they came. */
+static int64_t meeting_order(const struct agents_peer *peer)
+{
+    return peer->member.serves ? -1 : peer->node_rank >= 0 ? peer->node_rank : INT_MAX;
+}
+
+/* The peers that are READY, in order; the caller frees. NULL: no memory. */
+static struct agents_peer **meeting_peers(const struct agents_server *server, int n)
+{
+    struct agents_peer **peers = calloc((size_t)n, sizeof(struct agents_peer *));
+    int count = 0;
+
+    for (struct agents_peer *p = server->peers; peers && p; p = p->next) {
+        int at = count;
+
+        if (p->state != AGENTS_PEER_READY)
+            continue;
+        for (; at > 0 && meeting_order(peers[at - 1]) > meeting_order(p); at--)
+            peers[at] = peers[at - 1];
+        peers[at] = p;
+        count++;
+    }
+    return peers;
+}
+
+/* Of two that came for the same node rank the later goes. True: one did. */
+static bool meeting_refuse_clash(struct agents_server *server)
+{
+    for (struct agents_peer *p = server->peers; p; p = p->next) {
+        for (struct agents_peer *q = p->next; q; q = q->next) {
+            if (p->state != AGENTS_PEER_READY || q->state != AGENTS_PEER_READY ||
+                p->member.node_rank < 0 || p->member.node_rank != q->member.node_rank)
+                continue;
+            disti_agents_refuse(server, q, "the agent on %s has --node-rank %d already",
+                                p->member.host, p->member.node_rank);
+            return true;
+        }
+    }
+    return false;
+}
+
+static void meeting_tell(struct agents_server *server, struct agents_peer **nodes,
+                         const struct disti_agents_round *common)
+{
+    size_t bytes = AGENTS_ROUND_BYTES + 4 * (size_t)common->nodes;
+    unsigned char *value = malloc(bytes);
+    struct disti_agents_round round = *common;
+
+    if (!value) {
+        disti_agents_break(server, "no memory on %s to begin a round: free some", server->host);
+        return;
+    }
+    server->phase = AGENTS_RUNNING;
+    server->is_patient = false;
+    for (int i = 0; i < round.nodes; i++) {
+        round.node_rank = i;
+        disti_agents_put_round(value, &round);
+        nodes[i]->node_rank = i;
+        nodes[i]->state = AGENTS_PEER_RUNNING;
+        disti_agents_link_send(&nodes[i]->link, AGENTS_ROUND, value, bytes);
+    }
+    free(value);
+}
+
+/* Of n peers that are READY, those that come first take part. */
+static void meeting_close(struct agents_server *server, int n)
+{
+    int count = n < server->config->max_nodes ? n : server->config->max_nodes;
+    struct agents_peer **peers = meeting_peers(server, n);
+    struct agents_peer **nodes = calloc((size_t)n, sizeof(struct agents_peer *));
+    int *numbers = calloc(2 * (size_t)n, sizeof(*numbers)), *order = numbers ? numbers + n : NULL;
+    struct disti_agents_round round = {
+        .round = server->round, .restarts = server->restarts, .nodes = count, .workers = numbers};
+
+    if (!peers || !nodes || !numbers) {
+        disti_agents_break(server, "no memory on %s to begin a round: free some", server->host);
+        goto out;
+    }
+    for (int i = 0; i < count; i++)
+        numbers[i] = peers[i]->member.node_rank;
+    disti_agents_places(numbers, count, order);
+    for (int i = 0; i < count; i++)
+        nodes[i] = peers[order[i]];
+    for (int i = 0; i < count; i++)
+        numbers[i] = (int)nodes[i]->member.workers;
+    round.master_port = (int)nodes[0]->member.master_port;
+    round.store_port = (int)nodes[0]->member.store_port;
+    memcpy(round.master_address, nodes[0]->member.address, sizeof(round.master_address));
+    if (disti_random_id(round.store_secret) != DIST_OK)
+        disti_agents_break(server, "on %s: %s", server->host, dist_last_error());
+    else if (disti_agents_round_count(&round))
+        meeting_tell(server, nodes, &round);
+    else
+        disti_agents_break(server, "%d nodes have more workers together than can be counted",
+                           count);
+out:
+    free(numbers);
+    free(nodes);
+    free(peers);
+}
+
+/* "2 of at least 3 nodes came within 600 s: node1 (10.0.0.1), node2 (10.0.0.2)". */
+static void meeting_too_few(struct agents_server *server, int ready)
+{
+    char text[DISTI_AGENTS_TEXT / 2] = "";
+
+    for (const struct agents_peer *p = server->peers; p; p = p->next) {
+        size_t at = strlen(text);
+
+        if (p->state == AGENTS_PEER_READY)
+            snprintf(text + at, sizeof(text) - at, "%s%s (%.64s)", at ? ", " : "", p->member.host,
+                     p->member.address);
+    }
+    disti_agents_break(server, "only %d of at least %d nodes met at %s port %d within %.1f s: %s",
+                       ready, server->config->min_nodes, server->config->endpoint_host,
+                       server->port, server->config->join_timeout_ms / 1e3, text);
+}
+
+/* Who still stops its workers at the deadline is left behind. */
+static void meeting_leave_behind(struct agents_server *server)
+{
+    for (struct agents_peer *p = server->peers; p; p = p->next) {
+        if (p->state == AGENTS_PEER_STOPPING)
+            disti_agents_refuse(server, p,
+                                "the agent on %s has not stopped its workers within %.1f s",
+                                p->member.host, server->config->join_timeout_ms / 1e3);
+    }
+}
+
+/* Is the last call over, for more nodes than are needed? */
+static bool meeting_has_called(struct agents_server *server, int64_t *when_p)
+{
+    if (!server->last_call_ns)
+        server->last_call_ns = disti_deadline_ms(server->config->last_call_timeout_ms);
+    agents_sooner(when_p, server->last_call_ns);
+    return disti_expired(server->last_call_ns);
+}
+
+/* Some must come anew, so others may too. */
+static void meeting_wait(struct agents_server *server, int ready)
+{
+    if (!server->is_patient)
+        disti_agents_note(server,
+                          "only %d of at least %d nodes are left: waiting up to %.0f s for "
+                          "others to join",
+                          ready, server->config->min_nodes,
+                          disti_left_ms(server->meet_by_ns) / 1e3);
+    server->is_patient = true;
+}
+
+void disti_agents_meeting_look(struct agents_server *server, int64_t *when_p)
+{
+    int ready = disti_agents_count(server, AGENTS_PEER_READY);
+    int stopping = disti_agents_count(server, AGENTS_PEER_STOPPING);
+    bool late = disti_expired(server->meet_by_ns);
+
+    if (server->phase != AGENTS_MEETING)
+        return;
+    agents_sooner(when_p, server->meet_by_ns);
+    if (ready < server->config->min_nodes) {
+        server->last_call_ns = 0;
+        if (!stopping)
+            meeting_wait(server, ready);
+        if (late)
+            meeting_too_few(server, ready);
+        return;
+    }
+    if (!late && (stopping || (server->is_patient && ready < server->config->max_nodes &&
+                               !meeting_has_called(server, when_p))))
+        return;
+    meeting_leave_behind(server);
+    if (meeting_refuse_clash(server))
+        *when_p = 0;
+    else
+        meeting_close(server, ready);
+}
+
+/* Admission: who comes proves that it has the secret, and is looked at for what it wants. */
+
+static bool admission_hello(struct agents_server *server, struct agents_peer *peer)
+{
+    const unsigned char *value = disti_wire_value(&peer->link.in);
+    struct agents_transcript *t = &peer->transcript;
+    char job[AGENTS_JOB];
+
+    if (peer->link.in.head.op != AGENTS_HELLO ||
+        peer->link.in.head.value_bytes != AGENTS_NONCE + AGENTS_JOB ||
+        !disti_agents_get_text(value + AGENTS_NONCE, AGENTS_JOB, job))
+        return false;
+    if (strcmp(job, server->config->job) != 0) {
+        disti_agents_refuse(
+            server, peer,
+            "here meet the agents of the job \"%s\", not those of \"%s\": give each job a "
+            "port of its own (--rdzv-endpoint), and all its agents the same --rdzv-id",
+            server->config->job, job);
+        return true;
+    }
+    memcpy(t->agent_nonce, value, AGENTS_NONCE);
+    t->binding_bytes = disti_tls_binding(peer->link.in.tls, t->binding);
+    memcpy(t->job, job, AGENTS_JOB);
+    t->secret = server->config->secret;
+    t->secret_bytes = server->config->secret_bytes;
+    if (getrandom(t->server_nonce, AGENTS_NONCE, 0) != AGENTS_NONCE)
+        return false;
+    disti_agents_link_send(&peer->link, AGENTS_CHALLENGE, t->server_nonce, AGENTS_NONCE);
+    peer->state = AGENTS_ASKED;
+    return true;
+}
+
+static void admission_welcome(struct agents_server *server, struct agents_peer *peer)
+{
+    const struct disti_agents_config *config = server->config;
+    unsigned char value[DISTI_HMAC_BYTES + AGENTS_WELCOME_BYTES];
+    struct agents_welcome welcome = {.pid = (uint32_t)getpid(),
+                                     .interval_ms = (uint32_t)config->keep_alive_interval_ms,
+                                     .silence_ms = (uint32_t)config->keep_alive_interval_ms *
+                                                   (uint32_t)config->keep_alive_max_attempt};
+
+    snprintf(welcome.host, sizeof(welcome.host), "%s", server->host);
+    disti_agents_put_welcome(value + DISTI_HMAC_BYTES, &welcome);
+    disti_agents_prove(&peer->transcript, "server", value + DISTI_HMAC_BYTES, AGENTS_WELCOME_BYTES,
+                       value);
+    disti_agents_link_send(&peer->link, AGENTS_WELCOME, value, sizeof(value));
+    peer->state = AGENTS_PEER_READY;
+    peer->link.in.limit = AGENTS_LIMIT_AGENT;
+    disti_tls_trust(peer->link.in.tls);
+    server->strangers--;
+}
+
+/* What is wrong between this agent and those that are there; false: nothing. */
+static bool admission_clashes(const struct agents_server *server, const struct agents_peer *peer,
+                              char text[DISTI_AGENTS_TEXT])
+{
+    const struct disti_agents_config *config = server->config;
+    const struct agents_member *m = &peer->member;
+
+    if ((int)m->min_nodes != config->min_nodes || (int)m->max_nodes != config->max_nodes ||
+        (int)m->max_restarts != config->max_restarts ||
+        (m->same_workers != 0) != config->same_workers) {
+        snprintf(text, DISTI_AGENTS_TEXT,
+                 "the agent on %s (%s) has --nnodes %u:%u and --max-restarts %u, that on %s has "
+                 "%d:%d and %d: start all agents of a job alike",
+                 m->host, m->address, m->min_nodes, m->max_nodes, m->max_restarts, server->host,
+                 config->min_nodes, config->max_nodes, config->max_restarts);
+        return true;
+    }
+    if ((m->goes_on != 0) != config->goes_on) {
+        snprintf(text, DISTI_AGENTS_TEXT,
+                 "the agent on %s (%s) has --on-failure %s, that on %s has %s: start all agents of "
+                 "a job alike",
+                 m->host, m->address, m->goes_on ? "continue" : "stop", server->host,
+                 config->goes_on ? "continue" : "stop");
+        return true;
+    }
+    if (config->same_workers && (int)m->workers != config->workers) {
+        snprintf(text, DISTI_AGENTS_TEXT,
+                 "the agent on %s (%s) starts %u processes, that on %s starts %d: give all the "
+                 "same --nproc-per-node",
+                 m->host, m->address, m->workers, server->host, config->workers);
+        return true;
+    }
+    for (const struct agents_peer *p = server->peers; p; p = p->next) {
+        if (server->round == 0 && server->phase == AGENTS_MEETING && agents_is_member(p) &&
+            m->node_rank >= 0 && p->member.node_rank == m->node_rank) {
+            snprintf(text, DISTI_AGENTS_TEXT,
+                     "two agents have --node-rank %d, those on %s (%s) and %s (%s): give each "
+                     "node a rank of its own",
+                     m->node_rank, p->member.host, p->member.address, m->host, m->address);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Will there be a round that could take one more? */
+static bool admission_has_place(const struct agents_server *server)
+{
+    int nodes = disti_agents_count(server, AGENTS_PEER_RUNNING) +
+                disti_agents_count(server, AGENTS_PEER_DONE);
+
+    return server->phase == AGENTS_MEETING || server->restarts < server->config->max_restarts ||
+           (server->config->join_now && nodes < server->config->max_nodes);
+}
+
+/* What clashes before the first round is nobody's fault more than another's: all end. */
+static void admission_join(struct agents_server *server, struct agents_peer *peer)
+{
+    char text[DISTI_AGENTS_TEXT];
+    bool clashes = admission_clashes(server, peer, text);
+
+    if (clashes && server->round == 0 && server->phase == AGENTS_MEETING) {
+        admission_welcome(server, peer);
+        disti_agents_break(server, "%s", text);
+    } else if (clashes) {
+        disti_agents_refuse(server, peer, "%s", text);
+    } else if (server->phase == AGENTS_OVER) {
+        disti_agents_refuse(server, peer, "the job \"%s\" is over", server->config->job);
+    } else if (!admission_has_place(server)) {
+        disti_agents_refuse(
+            server, peer,
+            "the job \"%s\" runs on %d of at most %d nodes, and no restart is left at "
+            "which another could join: see --nnodes, --max-restarts, --rdzv-conf "
+            "join=now",
+            server->config->job,
+            disti_agents_count(server, AGENTS_PEER_RUNNING) +
+                disti_agents_count(server, AGENTS_PEER_DONE),
+            server->config->max_nodes);
+    } else {
+        admission_welcome(server, peer);
+        disti_agents_course_joined(server, peer);
+    }
+}
+
+bool disti_agents_admit(struct agents_server *server, struct agents_peer *peer)
+{
+    const unsigned char *value = disti_wire_value(&peer->link.in);
+    unsigned char proof[DISTI_HMAC_BYTES];
+
+    if (peer->state == AGENTS_STRANGER)
+        return admission_hello(server, peer);
+    if (peer->link.in.head.op != AGENTS_JOIN ||
+        peer->link.in.head.value_bytes != DISTI_HMAC_BYTES + AGENTS_MEMBER_BYTES)
+        return false;
+    disti_agents_prove(&peer->transcript, "agent", value + DISTI_HMAC_BYTES, AGENTS_MEMBER_BYTES,
+                       proof);
+    if (!disti_hmac_same(proof, value)) {
+        disti_agents_refuse(
+            server, peer,
+            "the agent on %s serves a job \"%s\" with another secret: this is another "
+            "job, so give it another port (--rdzv-endpoint)",
+            server->host, server->config->job);
+        return true;
+    }
+    if (!disti_agents_get_member(value + DISTI_HMAC_BYTES, &peer->member))
+        return false;
+    admission_join(server, peer);
+    return true;
 }

@@ -3,7 +3,6 @@
 #ifndef DISTI_LAUNCH_AGENTS_SERVER_H
 #define DISTI_LAUNCH_AGENTS_SERVER_H
 
-#include "launch/agents/link.h"
 #include "launch/agents/message.h"
 
 /*

@@ -1,15 +1,355 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The table of options, and what is checked of them before anything starts. */
-#include "launch/options/options.h"
-
+/* distrun's command line: its options, and the hosts, workers, secret and program that they name.
+ */
+#include "launch/options.h"
 #include "base/ascii.h"
 #include "base/net.h"
+#include "base/settings/config.h"
 #include "base/settings/env.h"
-#include "launch/options/words.h"
+#include "launch/words.h"
 #include "tools/common/args.h"
+#include "topology/discover.h"
 
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Where the workers run: on the hosts that -H or --hostfile name, or on this node alone. */
+
+static bool places_wrong(const char *text)
+{
+    fprintf(stderr, "distrun: %s\n", text);
+    return false;
+}
+
+/* May the job go on with some of its hosts? */
+static bool places_are_elastic(const struct disti_run_options *options)
+{
+    return strchr(options->nodes_text, ':') != NULL;
+}
+
+/* The hosts decide what these would say. */
+static bool places_clash(const struct disti_run_options *options)
+{
+    const bool elastic = places_are_elastic(options);
+
+    if (options->standalone || options->node_rank >= 0 || options->rdzv_endpoint ||
+        (!elastic && strcmp(options->nodes_text, "1") != 0))
+        return !places_wrong("-H and --hostfile say which nodes there are: leave out --node-rank, "
+                             "--standalone, --rdzv-endpoint, and --nnodes unless it is MIN:MAX");
+    if (elastic && options->total_text)
+        return !places_wrong("with --nnodes MIN:MAX the number of all workers changes: leave out "
+                             "-n, and give slots or --nproc-per-node");
+    if (options->total_text && options->workers_text)
+        return !places_wrong("with hosts give either -n, the workers of all, or --nproc-per-node");
+    if (options->hosts_text && options->hostfile)
+        return !places_wrong("give either -H or --hostfile");
+    return false;
+}
+
+static int places_slots(const struct disti_hosts *hosts)
+{
+    int slots = 0;
+
+    for (int h = 0; h < hosts->count; h++)
+        slots += hosts->entries[h].slots ? hosts->entries[h].slots : 1;
+    return slots;
+}
+
+/* The slots become the workers of each host; those without any go. */
+static dist_status places_deal(struct disti_run_options *options)
+{
+    struct disti_hosts *hosts = &options->hosts;
+    int *counts = calloc((size_t)hosts->count, sizeof(*counts));
+    int total = places_slots(hosts), left = 0;
+    dist_status status = counts ? DIST_OK : DIST_ERR_NO_MEMORY;
+
+    if (status == DIST_OK && options->total_text)
+        status = disti_parse_int("-n", options->total_text, 1, 1 << 20, &total);
+    if (status == DIST_OK)
+        status = disti_hosts_place(hosts, total, counts);
+    for (int h = 0; status == DIST_OK && h < hosts->count; h++) {
+        hosts->entries[left] = hosts->entries[h];
+        hosts->entries[left].slots = counts[h];
+        left += counts[h] > 0;
+    }
+    hosts->count = status == DIST_OK ? left : hosts->count;
+    free(counts);
+    return status;
+}
+
+bool disti_run_host_is_here(const struct disti_run_options *options, int h)
+{
+    return !options->remote_shell && disti_hosts_is_local(options->hosts.entries[h].name);
+}
+
+/* This machine alone needs no remote shell, unless one is named. */
+static void places_stay(struct disti_run_options *options)
+{
+    static char count[16];
+
+    if (options->hosts.count != 1 || !disti_run_host_is_here(options, 0))
+        return;
+    if (!options->workers_text) {
+        snprintf(count, sizeof(count), "%d", options->hosts.entries[0].slots);
+        options->workers_text = count;
+    }
+    disti_hosts_free(&options->hosts);
+}
+
+/* How many of the hosts are enough. */
+static bool places_bound(struct disti_run_options *options)
+{
+    int least, most;
+    char text[200];
+
+    if (!places_are_elastic(options))
+        return true;
+    if (!disti_run_nodes(options->nodes_text, &least, &most))
+        return places_wrong("--nnodes is neither a number of nodes, 1 to 16384, nor MIN:MAX");
+    options->least_hosts = least;
+    options->nodes_text = "1"; /* as long as only the starter is looked at */
+    if (least <= options->hosts.count && options->hosts.count <= most)
+        return true;
+    snprintf(text, sizeof(text),
+             "--nnodes %d:%d, but there are %d hosts: name as many as MAX says, or at least MIN",
+             least, most, options->hosts.count);
+    return places_wrong(text);
+}
+
+bool disti_run_places(struct disti_run_options *options)
+{
+    dist_status status;
+
+    if (!options->hosts_text && !options->hostfile) {
+        options->workers_text = options->total_text ? options->total_text : options->workers_text;
+        return true;
+    }
+    if (places_clash(options))
+        return false;
+    status = options->hosts_text ? disti_hosts_parse(options->hosts_text, &options->hosts)
+                                 : disti_hosts_read(options->hostfile, &options->hosts);
+    if (status == DIST_OK && !options->workers_text)
+        status = places_deal(options);
+    if (status != DIST_OK)
+        return places_wrong(dist_last_error());
+    if (!places_bound(options))
+        return false;
+    places_stay(options);
+    return true;
+}
+
+/* Reads the job's secret from the file that the options or the environment name. */
+
+bool disti_run_secret(struct disti_run_options *options)
+{
+    const char *path = options->secret_file ? options->secret_file : disti_env("DIST_SECRET_FILE");
+    char why[DISTI_SECRET_WHY];
+    bool taken;
+
+    if (!path || !*path)
+        return true;
+    taken = disti_secret_read(path, &options->secret, why);
+    if (!taken)
+        fprintf(stderr, "distrun: %s\n", why);
+    else if (options->leashed)
+        close(DISTI_HOSTS_SECRET); /* the workers need not have it */
+    return taken;
+}
+
+/* How many workers a node has: a number, its CPUs, or its GPUs. */
+
+enum { COUNTS_MAX = 65536 };
+
+/* "0,2": two. */
+static int counts_listed(const char *list)
+{
+    char item[64];
+    int count = 0;
+
+    while (disti_list_item(list, ',', count, item, sizeof(item)))
+        count++;
+    return count;
+}
+
+/* One folder a GPU. */
+static int counts_folders(const char *path)
+{
+    DIR *folder = opendir(path);
+    const struct dirent *entry;
+    int count = 0;
+
+    while (folder && (entry = readdir(folder)))
+        count += entry->d_name[0] != '.';
+    if (folder)
+        closedir(folder);
+    return count;
+}
+
+/* Those that the workers would see. */
+static int counts_gpus(void)
+{
+    const char *visible = disti_env_raw("CUDA_VISIBLE_DEVICES");
+
+    return visible ? counts_listed(visible) : counts_folders("/proc/driver/nvidia/gpus");
+}
+
+int disti_run_worker_count(const char *text, char *why, int size)
+{
+    const bool automatic = strcmp(text, "auto") == 0;
+    const int gpus = automatic || strcmp(text, "gpu") == 0 ? counts_gpus() : 0;
+    int count;
+
+    if (gpus > 0)
+        return gpus;
+    if (automatic || strcmp(text, "cpu") == 0)
+        return disti_usable_cpus();
+    if (strcmp(text, "gpu") == 0)
+        snprintf(why, (size_t)size, "no GPU is visible here: give a number, or cpu");
+    else if (strcmp(text, "xpu") == 0)
+        snprintf(why, (size_t)size, "distrun does not count XPUs: give their number");
+    else if (disti_parse_int("--nproc-per-node", text, 1, COUNTS_MAX, &count) == DIST_OK)
+        return count;
+    else
+        snprintf(why, (size_t)size, "'%.60s' is neither a number, 1 to %d, nor auto, cpu or gpu",
+                 text, COUNTS_MAX);
+    return 0;
+}
+
+/* Finds the program, before anything is started: what is missing is told once, not by each rank. */
+
+static bool command_is_file(const char *path)
+{
+    struct stat entry;
+
+    return stat(path, &entry) == 0 && S_ISREG(entry.st_mode);
+}
+
+/* As a shell looks for it. */
+static bool command_search(const char *name, char path[PATH_MAX])
+{
+    const char *folders = disti_env("PATH");
+
+    for (const char *at = folders ? folders : "/usr/bin:/bin"; at;) {
+        const int length = (int)strcspn(at, ":");
+        const int written =
+            snprintf(path, PATH_MAX, "%.*s%s%s", length, at, length ? "/" : "", name);
+
+        if (written < PATH_MAX && command_is_file(path) && access(path, X_OK) == 0)
+            return true;
+        at = at[length] ? at + length + 1 : NULL;
+    }
+    return false;
+}
+
+static bool command_missing(const char *name)
+{
+    if (!strchr(name, '/') && command_is_file(name))
+        fprintf(stderr,
+                "distrun: there is no program '%s' in PATH: for the one in this folder give ./%s\n",
+                name, name);
+    else if (!strchr(name, '/'))
+        fprintf(stderr, "distrun: there is no program '%s' in PATH: give its path\n", name);
+    else
+        fprintf(stderr, "distrun: cannot run '%s': %s: give the path of a program\n", name,
+                errno ? strerror(errno) : "it is no file");
+    return false;
+}
+
+/* Into path, by which execve finds it. */
+static bool command_find(const char *name, char path[PATH_MAX])
+{
+    if (!strchr(name, '/'))
+        return command_search(name, path) || command_missing(name);
+    errno = 0;
+    if (!command_is_file(name))
+        return command_missing(name);
+    if (access(name, X_OK) != 0) {
+        fprintf(stderr, "distrun: '%s' is not executable: chmod +x %s\n", name, name);
+        return false;
+    }
+    snprintf(path, PATH_MAX, "%s", name);
+    return true;
+}
+
+static bool command_is_script(const char *name)
+{
+    const size_t length = strlen(name);
+
+    return length > 3 && strcmp(name + length - 3, ".py") == 0;
+}
+
+/* Behind the interpreter, as torchrun calls it. */
+static char **command_for_python(const char *interpreter, char *words[], bool module)
+{
+    static char unbuffered[] = "-u", is_module[] = "-m";
+    static char **command; /* valid until the next one is made */
+    int count = 0, used = 0;
+
+    while (words[count])
+        count++;
+    free(command);
+    command = calloc((size_t)count + 4, sizeof(*command));
+    if (!command)
+        return NULL;
+    command[used++] = (char *)(uintptr_t)interpreter;
+    command[used++] = unbuffered;
+    if (module)
+        command[used++] = is_module;
+    memcpy(command + used, words, (size_t)count * sizeof(*words));
+    return command;
+}
+
+static bool command_is_here(const struct disti_run_options *options)
+{
+    for (int h = 0; h < options->hosts.count; h++) {
+        if (!disti_run_host_is_here(options, h))
+            return false;
+    }
+    return true;
+}
+
+/* The first word of the remote shell, where one is needed. */
+static bool command_remote(const struct disti_run_options *options, char path[PATH_MAX])
+{
+    const char *shell = options->remote_shell;
+    char *copy = strdup(shell ? shell : DISTI_HOSTS_AGENT), *rest = NULL;
+    const char *name = copy ? strtok_r(copy, " \t", &rest) : NULL;
+    bool found = command_is_here(options) || command_find(name ? name : "", path);
+
+    free(copy);
+    return found;
+}
+
+bool disti_run_command(char *words[], struct disti_run_options *options)
+{
+    static char path[PATH_MAX];
+    const char *interpreter = disti_env("PYTHON_EXEC");
+
+    options->program = words[0];
+    options->command = words;
+    if (options->hosts.count > 0)
+        return command_remote(options, path);
+    options->python = options->module || (command_is_script(words[0]) && !options->no_python);
+    if (!interpreter)
+        interpreter = "python3";
+    errno = ENOENT;
+    if (options->python && !options->module && !command_is_file(words[0]))
+        return command_missing(words[0]);
+    if (!command_find(options->python ? interpreter : words[0], path))
+        return false;
+    options->path = path;
+    if (options->python)
+        options->command = command_for_python(path, words, options->module);
+    return options->command || command_missing(words[0]);
+}
+
+/* The table of options, and what is checked of them before anything starts. */
 
 #define AT(member) offsetof(struct disti_run_options, member)
 

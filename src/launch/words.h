@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What stands in the values of distrun's options. Pure; no function blocks. */
-#ifndef DISTI_LAUNCH_RUN_WORDS_H
-#define DISTI_LAUNCH_RUN_WORDS_H
+#ifndef DISTI_LAUNCH_WORDS_H
+#define DISTI_LAUNCH_WORDS_H
 
 #include <signal.h>
 #include <stdbool.h>

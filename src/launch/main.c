@@ -1,4 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* distrun: runs a program once for each rank. */
+#include "base/process.h"
+#include "launch/agent.h"
+#include "launch/options.h"
+#include "launch/words.h"
+#include "launch/workers.h"
+#include "tools/common/output.h"
+
+#include <dist/dist.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
 /*
  * Guard, keeper and agent are three processes, since any two may be killed: the one that is left is
  * an ancestor of all workers and their children, to which they come when their parents die.
@@ -10,19 +28,6 @@
  * of their own. The keeper has another name, so that who kills all that are called distrun leaves
  * it.
  */
-#include "launch/run/guard.h"
-
-#include "base/process.h"
-#include "launch/options/words.h"
-#include "launch/workers/family.h"
-
-#include <errno.h>
-#include <stdio.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 /* All signals that can be passed on, and SIGCHLD; not those that report a fault. */
 static void guard_set(sigset_t *set)
@@ -171,4 +176,42 @@ int disti_run_guard(int (*agent)(int signals_fd, const sigset_t *mask, void *arg
     close(ends[1]);
     signal(SIGPIPE, SIG_IGN); /* as the keeper */
     return guard_wait(pid, ends[0], &set);
+}
+
+enum { MAIN_WRONG = 2 }; /* the command line is, as with torchrun */
+
+/* Where standard streams are closed: else what is opened next would be taken for them. */
+static void main_fill_streams(void)
+{
+    int fd = open("/dev/null", O_RDWR);
+
+    while (fd >= 0 && fd <= STDERR_FILENO)
+        fd = dup(fd);
+    if (fd >= 0)
+        close(fd);
+}
+
+static int main_act(struct disti_run_options *options)
+{
+    if (options->action == DISTI_RUN_HELP) {
+        disti_run_options_help();
+        return output_exit("distrun", 0);
+    }
+    if (options->action == DISTI_RUN_VERSION) {
+        disti_run_options_version();
+        return output_exit("distrun", 0);
+    }
+    return disti_run_guard(options->hosts.count > 0 ? disti_run_starter : disti_run_agent, options);
+}
+
+int main(int argc, char *argv[])
+{
+    struct disti_run_options options;
+    int code = MAIN_WRONG;
+
+    main_fill_streams();
+    if (disti_run_options_read(argc, argv, &options))
+        code = main_act(&options);
+    disti_hosts_free(&options.hosts);
+    return code;
 }

@@ -1,23 +1,232 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The agent's life: rounds until the workers succeed, or no restart is left. */
-#include "launch/run/agent.h"
-
+/* The agent: rounds until the workers succeed, or no restart is left. */
+#include "launch/agent.h"
 #include "base/descriptor.h"
 #include "base/log.h"
+#include "base/net.h"
 #include "base/process.h"
 #include "base/settings/env.h"
-#include "launch/options/words.h"
-#include "launch/run/failure.h"
+#include "launch/failure.h"
+#include "launch/words.h"
+#include "launch/workers.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/random.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+/* The round of a single node. */
+
+/* Below those that Linux takes by itself for connections that go out. */
+enum { ROUND_PORT_FIRST = 10000, ROUND_PORTS = 10000, ROUND_TRIES = 20 };
+
+/* Port 0: any. At all addresses. */
+static bool round_is_free(int port, int *port_p)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    socklen_t size = sizeof(address);
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool is_free = fd >= 0 && bind(fd, (struct sockaddr *)&address, size) == 0 &&
+                         getsockname(fd, (struct sockaddr *)&address, &size) == 0;
+    const int error = errno;
+
+    if (fd >= 0)
+        close(fd);
+    errno = error;
+    if (is_free)
+        *port_p = ntohs(address.sin_port);
+    return is_free;
+}
+
+/*
+ * Rank 0 may listen at any address. The port is not kept: a program need not say that it shares
+ * addresses. So that nobody gets it before, which on a busy machine is seconds, it is none of those
+ * that a connection of another program may get, and at random, so that two jobs which start
+ * together hardly have the same.
+ */
+dist_status disti_run_free_port(int *port_p)
+{
+    unsigned number;
+
+    for (int tries = 0; tries < ROUND_TRIES; tries++) {
+        if (getrandom(&number, sizeof(number), GRND_NONBLOCK) == (ssize_t)sizeof(number) &&
+            round_is_free(ROUND_PORT_FIRST + (int)(number % ROUND_PORTS), port_p))
+            return DIST_OK;
+    }
+    if (round_is_free(0, port_p))
+        return DIST_OK;
+    return disti_fail_errno(DIST_ERR_SYSTEM, "there is no free port: give one by --master-port");
+}
+
+/* As torch names a job that has no name: 8-4-4-4-12 hexadecimal digits. */
+static dist_status round_name(char job[128])
+{
+    char digits[33];
+    const dist_status status = disti_random_id(digits);
+
+    if (status == DIST_OK)
+        snprintf(job, 128, "%.8s-%.4s-%.4s-%.4s-%.12s", digits, digits + 8, digits + 12,
+                 digits + 16, digits + 20);
+    return status;
+}
+
+const char *disti_run_store_host(const struct disti_run_round *round)
+{
+    return round->nodes == 1 ? disti_loopback() : round->master_address;
+}
+
+int disti_run_processes(const struct disti_run_options *options,
+                        const struct disti_run_round *round)
+{
+    return round->workers + (options->scheduler && round->node_rank == 0);
+}
+
+dist_status disti_run_round_local(const struct disti_run_options *options, int restarts,
+                                  struct disti_run_round *round_p)
+{
+    const char *host = options->master_addr ? options->master_addr : disti_loopback();
+    dist_status status = DIST_OK;
+
+    round_p->restarts = round_p->attempt = restarts;
+    round_p->node_rank = round_p->first_rank = 0;
+    round_p->nodes = 1;
+    round_p->workers = round_p->world_size = options->workers;
+    round_p->processes = disti_run_processes(options, round_p);
+    snprintf(round_p->master_address, sizeof(round_p->master_address), "%s", host);
+    disti_host_normalize(round_p->master_address);
+    round_p->master_port = (int)options->master_port;
+    round_p->store_port = 0;
+    if (options->master_port < 0)
+        status = disti_run_free_port(&round_p->master_port);
+    if (status == DIST_OK && options->scheduler)
+        status = disti_run_free_port(&round_p->store_port);
+    if (options->rdzv_id)
+        snprintf(round_p->job, sizeof(round_p->job), "%s", options->rdzv_id);
+    else if (status == DIST_OK && !round_p->job[0])
+        status = round_name(round_p->job);
+    if (status == DIST_OK)
+        status = disti_random_id(round_p->store_word);
+    return status;
+}
+
+/* What the agents of other nodes say, as orders for this one. */
+
+enum { MEETING_LINGER_MS = 2000 }; /* until the others have heard the last word */
+
+static enum disti_agents_serve meeting_serve(const struct disti_run_options *options)
+{
+    if (options->rdzv_endpoint)
+        return DISTI_AGENTS_SERVE_IF_OWN;
+    return options->node_rank == 0 ? DISTI_AGENTS_SERVE : DISTI_AGENTS_SERVE_NEVER;
+}
+
+dist_status disti_run_meeting_open(struct disti_run_agent *agent)
+{
+    const struct disti_run_options *options = agent->options;
+    struct disti_agents_config config;
+    dist_status status = DIST_OK;
+
+    disti_agents_defaults(&config);
+    config.endpoint_host = options->endpoint;
+    config.endpoint_port = options->endpoint_port;
+    config.serve = meeting_serve(options);
+    config.job = options->rdzv_id ? options->rdzv_id : "none";
+    config.secret = options->secret.bytes;
+    config.secret_bytes = options->secret.length;
+    config.address = options->local_addr;
+    config.node_rank = (int)options->node_rank;
+    config.min_nodes = options->least_nodes;
+    config.max_nodes = options->most_nodes;
+    config.workers = options->workers;
+    config.max_restarts = (int)options->max_restarts;
+    config.goes_on = options->goes_on;
+    /* Without an endpoint the agents meet at the master's port, so rank 0 needs another. */
+    if (options->rdzv_endpoint && options->master_port > 0)
+        config.master_port = (int)options->master_port;
+    if (options->rdzv_conf)
+        status = disti_agents_configure(&config, options->rdzv_conf);
+    return status == DIST_OK ? disti_agents_open(&config, &agent->agents) : status;
+}
+
+static void meeting_take_round(struct disti_run_agent *agent, const struct disti_agents_round *from)
+{
+    struct disti_run_round *round = &agent->round;
+
+    round->restarts = from->restarts;
+    round->attempt = from->round;
+    round->node_rank = from->node_rank;
+    round->nodes = from->nodes;
+    round->first_rank = from->first_rank;
+    round->workers = agent->options->workers;
+    round->world_size = from->world_size;
+    round->processes = disti_run_processes(agent->options, round);
+    snprintf(round->master_address, sizeof(round->master_address), "%s", from->master_address);
+    round->master_port = from->master_port;
+    round->store_port = from->store_port;
+    memcpy(round->store_word, from->store_secret, sizeof(round->store_word));
+    snprintf(round->job, sizeof(round->job), "%s", from->job);
+    agent->met = agent->has_met = true;
+}
+
+/* What the workers are to do is the same for all of them: end, if they run. */
+static void meeting_take_order(struct disti_run_agent *agent,
+                               const struct disti_agents_event *event)
+{
+    agent->order = event->type;
+    agent->failure = event->failure;
+    snprintf(agent->why, sizeof(agent->why), "%s", event->text);
+    if (agent->state == DISTI_RUN_WORKING)
+        disti_run_agent_stop(agent, SIGTERM, agent->options->shutdown_timeout);
+}
+
+/* What follows a round is about that round: it waits until the round has begun. */
+void disti_run_meeting_move(struct disti_run_agent *agent)
+{
+    struct disti_agents_event event;
+
+    while (!agent->met && disti_agents_next_event(agent->agents, &event)) {
+        if (event.type == DISTI_AGENTS_ROUND)
+            meeting_take_round(agent, &event.round);
+        else if (event.type == DISTI_AGENTS_NOTE) {
+            if (disti_run_agent_speaks(agent) || !agent->has_met)
+                fprintf(stderr, "distrun: %s\n", event.text);
+        } else
+            meeting_take_order(agent, &event);
+    }
+}
+
+void disti_run_meeting_fail(struct disti_run_agent *agent,
+                            const struct disti_agents_failure *failure)
+{
+    if (agent->order == DISTI_AGENTS_NOTE)
+        disti_agents_failed(agent->agents, failure);
+}
+
+void disti_run_meeting_close(struct disti_run_agent *agent)
+{
+    const bool over =
+        agent->order == DISTI_AGENTS_FINISHED || agent->order == DISTI_AGENTS_GIVEN_UP;
+    char why[64] = "could not start the workers", name[16];
+
+    if (agent->stop_signal) {
+        disti_run_signal_name(agent->stop_signal, name);
+        snprintf(why, sizeof(why), "stopped by %s", name);
+    }
+    disti_agents_close(agent->agents, over ? NULL : why, MEETING_LINGER_MS);
+    agent->agents = NULL;
+}
+
+/* The agent's life: rounds until the workers succeed, or no restart is left. */
 
 enum { AGENT_FILES = 65536, AGENT_FAILED = 1, AGENT_WRONG = 2 /* what was asked for */ };
 

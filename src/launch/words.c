@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Lists, maps, signals and templates in the values of options. */
-#include "launch/options/words.h"
-
+#include "launch/words.h"
 #include "base/process.h"
 #include "base/settings/config.h"
 

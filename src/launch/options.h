@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* distrun's command line, and the PET_ variables that stand for it. */
-#ifndef DISTI_LAUNCH_RUN_OPTIONS_H
-#define DISTI_LAUNCH_RUN_OPTIONS_H
+#ifndef DISTI_LAUNCH_OPTIONS_H
+#define DISTI_LAUNCH_OPTIONS_H
 
 #include "base/auth.h"
 #include "launch/hosts.h"
