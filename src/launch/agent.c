@@ -85,14 +85,19 @@ const char *disti_run_store_host(const struct disti_run_round *round)
     return round->nodes == 1 ? disti_loopback() : round->master_address;
 }
 
-int disti_run_processes(const struct disti_run_options *options,
-                        const struct disti_run_round *round)
+/* The node's processes: the first node has the scheduler, if the job has one. */
+static int run_processes(const struct disti_run_options *options,
+                         const struct disti_run_round *round)
 {
     return round->workers + (options->scheduler && round->node_rank == 0);
 }
 
-dist_status disti_run_round_local(const struct disti_run_options *options, int restarts,
-                                  struct disti_run_round *round_p)
+/*
+ * The round of a node that is the only one. ERR_ADDRESS_IN_USE, ERR_SYSTEM: there is no port for
+ * rank 0. Does not block.
+ */
+static dist_status run_round_local(const struct disti_run_options *options, int restarts,
+                                   struct disti_run_round *round_p)
 {
     const char *host = options->master_addr ? options->master_addr : disti_loopback();
     dist_status status = DIST_OK;
@@ -101,7 +106,7 @@ dist_status disti_run_round_local(const struct disti_run_options *options, int r
     round_p->node_rank = round_p->first_rank = 0;
     round_p->nodes = 1;
     round_p->workers = round_p->world_size = options->workers;
-    round_p->processes = disti_run_processes(options, round_p);
+    round_p->processes = run_processes(options, round_p);
     snprintf(round_p->master_address, sizeof(round_p->master_address), "%s", host);
     disti_host_normalize(round_p->master_address);
     round_p->master_port = (int)options->master_port;
@@ -130,7 +135,8 @@ static enum disti_agents_serve meeting_serve(const struct disti_run_options *opt
     return options->node_rank == 0 ? DISTI_AGENTS_SERVE : DISTI_AGENTS_SERVE_NEVER;
 }
 
-dist_status disti_run_meeting_open(struct disti_run_agent *agent)
+/* meeting.c: the meeting with other nodes. ERR_INVALID_ARGUMENT, ERR_RENDEZVOUS and others. */
+static dist_status run_meeting_open(struct disti_run_agent *agent)
 {
     const struct disti_run_options *options = agent->options;
     struct disti_agents_config config;
@@ -169,7 +175,7 @@ static void meeting_take_round(struct disti_run_agent *agent, const struct disti
     round->first_rank = from->first_rank;
     round->workers = agent->options->workers;
     round->world_size = from->world_size;
-    round->processes = disti_run_processes(agent->options, round);
+    round->processes = run_processes(agent->options, round);
     snprintf(round->master_address, sizeof(round->master_address), "%s", from->master_address);
     round->master_port = from->master_port;
     round->store_port = from->store_port;
@@ -189,6 +195,8 @@ static void meeting_take_order(struct disti_run_agent *agent,
         disti_run_agent_stop(agent, SIGTERM, agent->options->shutdown_timeout);
 }
 
+static bool run_agent_speaks(const struct disti_run_agent *agent);
+
 /* What follows a round is about that round: it waits until the round has begun. */
 void disti_run_meeting_move(struct disti_run_agent *agent)
 {
@@ -198,7 +206,7 @@ void disti_run_meeting_move(struct disti_run_agent *agent)
         if (event.type == DISTI_AGENTS_ROUND)
             meeting_take_round(agent, &event.round);
         else if (event.type == DISTI_AGENTS_NOTE) {
-            if (disti_run_agent_speaks(agent) || !agent->has_met)
+            if (run_agent_speaks(agent) || !agent->has_met)
                 fprintf(stderr, "distrun: %s\n", event.text);
         } else
             meeting_take_order(agent, &event);
@@ -212,7 +220,8 @@ void disti_run_meeting_fail(struct disti_run_agent *agent,
         disti_agents_failed(agent->agents, failure);
 }
 
-void disti_run_meeting_close(struct disti_run_agent *agent)
+/* Leaves; the others hear why, if the job has not ended. */
+static void run_meeting_close(struct disti_run_agent *agent)
 {
     const bool over =
         agent->order == DISTI_AGENTS_FINISHED || agent->order == DISTI_AGENTS_GIVEN_UP;
@@ -243,7 +252,8 @@ void disti_run_raise_limit(struct rlimit *found_p)
     setrlimit(RLIMIT_NOFILE, &files);
 }
 
-bool disti_run_agent_speaks(const struct disti_run_agent *agent)
+/* Is this agent to tell what all of them know? Of those that a starter started the first one is. */
+static bool run_agent_speaks(const struct disti_run_agent *agent)
 {
     return !agent->options->leashed || agent->options->node_rank <= 0;
 }
@@ -286,7 +296,7 @@ static void agent_tell_binding(const struct disti_run_agent *agent)
     const char *set = disti_env("OMP_NUM_THREADS");
     char threads[32];
 
-    if ((binding->workers == 1 && !binding->cpus) || !disti_run_agent_speaks(agent))
+    if ((binding->workers == 1 && !binding->cpus) || !run_agent_speaks(agent))
         return;
     snprintf(threads, sizeof(threads), "%d", binding->threads);
     fprintf(stderr, "distrun: %d worker%s on %d CPU%s, bound to: %s; OMP_NUM_THREADS=%s%s\n",
@@ -355,7 +365,7 @@ static int agent_conclude(const struct disti_run_agent *agent)
         agent_print_failure(agent);
         return disti_run_exit_code(&agent->failure);
     }
-    if (disti_run_agent_speaks(agent) || !agent->has_met)
+    if (run_agent_speaks(agent) || !agent->has_met)
         fprintf(stderr, "distrun: %s\n", agent->why);
     /* Of workers that could not be started. */
     if (agent->failure.cause == DISTI_AGENTS_WORKER_FAILED && agent->failure.pid < 0)
@@ -440,7 +450,7 @@ static bool agent_next_round(struct disti_run_agent *agent, int restarts)
         disti_run_agent_watch(agent);
         return agent->met && !agent->stop_signal;
     }
-    if (disti_run_round_local(agent->options, restarts, &agent->round) == DIST_OK)
+    if (run_round_local(agent->options, restarts, &agent->round) == DIST_OK)
         return true;
     agent->order = DISTI_AGENTS_BROKEN;
     snprintf(agent->why, sizeof(agent->why), "%s", dist_last_error());
@@ -455,7 +465,7 @@ static dist_status agent_prepare(struct disti_run_agent *agent)
     if (status != DIST_OK)
         return status;
     agent_tell_binding(agent);
-    return options->most_nodes > 1 ? disti_run_meeting_open(agent) : DIST_OK;
+    return options->most_nodes > 1 ? run_meeting_open(agent) : DIST_OK;
 }
 
 /* The first round names the job, which the folder of its files is called by. */
@@ -471,7 +481,7 @@ static void agent_rounds(struct disti_run_agent *agent)
         agent_round(agent);
         if (agent->order != DISTI_AGENTS_RESTART || agent->stop_signal)
             return;
-        if (disti_run_agent_speaks(agent))
+        if (run_agent_speaks(agent))
             fprintf(stderr, "distrun: %s: starting all workers again\n", agent->why);
         agent_end_round(agent);
     }
@@ -517,7 +527,7 @@ int disti_run_agent(int signals_fd, const sigset_t *mask, void *arg)
     agent_end_round(&agent);
     if (agent.unsaid && code == 0)
         code = AGENT_FAILED;
-    disti_run_meeting_close(&agent);
+    run_meeting_close(&agent);
     disti_run_binding_release(&agent.binding);
     /* Threads that wait for a reader go with the process, and what they hold. */
     if (agent.hurry)

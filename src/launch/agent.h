@@ -22,14 +22,6 @@ struct disti_run_signal {
     int from_terminal; /* then the workers, of the same process group, have it already */
 };
 
-/*
- * Starts keeper and agent. The agent is a process that runs agent(signals_fd, mask, arg), where it
- * gets struct disti_run_signal, whole, and the end of the stream when the guard is gone; mask is
- * what was blocked before. Returns the exit code: the agent's, or if that was killed 128 and the
- * signal; all processes below are ended then.
- */
-int disti_run_guard(int (*agent)(int signals_fd, const sigset_t *mask, void *arg), void *arg);
-
 /* The starter: in the agent's place with -H and --hostfile, it starts an agent on each host. */
 
 /*
@@ -88,18 +80,6 @@ struct disti_run_starter {
 
 /* For disti_run_guard; arg is struct disti_run_options. Returns the exit code of distrun. */
 int disti_run_starter(int signals_fd, const sigset_t *mask, void *arg);
-
-/*
- * starter_begin.c: starts a remote shell for each host, with the script that it is to get, and
- * readers of what they print. On failure some may run.
- */
-dist_status disti_run_starter_begin(struct disti_run_starter *starter);
-
-/* starter_end.c: says what agents could not, once all have ended. Returns distrun's exit code. */
-int disti_run_starter_conclude(const struct disti_run_starter *starter);
-
-/* starter_begin.c: starts the remote shell of a host whose last one has ended. */
-dist_status disti_run_starter_again(struct disti_run_starter *starter, int h);
 
 /* The agent: the process that starts a node's workers and watches over them. */
 
@@ -177,14 +157,8 @@ int disti_run_agent(int signals_fd, const sigset_t *mask, void *arg);
 /* Raises this process's limit on open files, as far as it may; *found_p is what it was. */
 void disti_run_raise_limit(struct rlimit *found_p);
 
-/* Is this agent to tell what all of them know? Of those that a starter started the first one is. */
-bool disti_run_agent_speaks(const struct disti_run_agent *agent);
-
 /* start.c: starts workers, outputs and store of agent->round. On failure some may run. */
 dist_status disti_run_agent_start(struct disti_run_agent *agent);
-
-/* start.c: holds the store of all at the round's port, until the round ends. */
-dist_status disti_run_agent_serve(struct disti_run_agent *agent);
 
 /*
  * watch.c: blocks until the processes of the round are gone, and it is known what comes next: with
@@ -198,17 +172,11 @@ void disti_run_agent_stop(struct disti_run_agent *agent, int signal_number, doub
 /* watch.c: stops all workers and their children until SIGCONT comes, or the job is to end. */
 void disti_run_agent_suspend(struct disti_run_agent *agent);
 
-/* meeting.c: the meeting with other nodes. ERR_INVALID_ARGUMENT, ERR_RENDEZVOUS and others. */
-dist_status disti_run_meeting_open(struct disti_run_agent *agent);
-
 /* What has come from the others: a new round, an order, or a line to print. Does not block. */
 void disti_run_meeting_move(struct disti_run_agent *agent);
 
 /* Tells the others that the round has failed here; is_final: no restart helps. */
 void disti_run_meeting_fail(struct disti_run_agent *agent,
                             const struct disti_agents_failure *failure);
-
-/* Leaves; the others hear why, if the job has not ended. */
-void disti_run_meeting_close(struct disti_run_agent *agent);
 
 #endif

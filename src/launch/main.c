@@ -155,7 +155,13 @@ static int guard_begin(int (*agent)(int signals_fd, const sigset_t *mask, void *
     return pid < 0 ? guard_failed() : guard_keep(pid);
 }
 
-int disti_run_guard(int (*agent)(int signals_fd, const sigset_t *mask, void *arg), void *arg)
+/*
+ * Starts keeper and agent. The agent is a process that runs agent(signals_fd, mask, arg), where it
+ * gets struct disti_run_signal, whole, and the end of the stream when the guard is gone; mask is
+ * what was blocked before. Returns the exit code: the agent's, or if that was killed 128 and the
+ * signal; all processes below are ended then.
+ */
+static int run_guard(int (*agent)(int signals_fd, const sigset_t *mask, void *arg), void *arg)
 {
     sigset_t set, mask;
     int ends[2];
@@ -201,7 +207,7 @@ static int main_act(struct disti_run_options *options)
         disti_run_options_version();
         return output_exit("distrun", 0);
     }
-    return disti_run_guard(options->hosts.count > 0 ? disti_run_starter : disti_run_agent, options);
+    return run_guard(options->hosts.count > 0 ? disti_run_starter : disti_run_agent, options);
 }
 
 int main(int argc, char *argv[])

@@ -122,7 +122,11 @@ static bool places_bound(struct disti_run_options *options)
     return places_wrong(text);
 }
 
-bool disti_run_places(struct disti_run_options *options)
+/*
+ * places.c: the hosts of -H or --hostfile, and how many workers each has. Without hosts -n is the
+ * workers of this node. False: what is wrong was printed.
+ */
+static bool run_places(struct disti_run_options *options)
 {
     dist_status status;
 
@@ -144,9 +148,10 @@ bool disti_run_places(struct disti_run_options *options)
     return true;
 }
 
+/* secret.c: reads the job's secret, if a file of it is named. False: what is wrong was printed. */
 /* Reads the job's secret from the file that the options or the environment name. */
 
-bool disti_run_secret(struct disti_run_options *options)
+static bool run_secret(struct disti_run_options *options)
 {
     const char *path = options->secret_file ? options->secret_file : disti_env("DIST_SECRET_FILE");
     char why[DISTI_SECRET_WHY];
@@ -199,7 +204,8 @@ static int counts_gpus(void)
     return visible ? counts_listed(visible) : counts_folders("/proc/driver/nvidia/gpus");
 }
 
-int disti_run_worker_count(const char *text, char *why, int size)
+/* counts.c: how many workers --nproc-per-node means here; 0, and `why` if that cannot be said. */
+static int run_worker_count(const char *text, char *why, int size)
 {
     const bool automatic = strcmp(text, "auto") == 0;
     const int gpus = automatic || strcmp(text, "gpu") == 0 ? counts_gpus() : 0;
@@ -326,7 +332,9 @@ static bool command_remote(const struct disti_run_options *options, char path[PA
     return found;
 }
 
-bool disti_run_command(char *words[], struct disti_run_options *options)
+/* command.c: finds the program, and what runs it, into path, command and program; on other hosts
+ * they look for it themselves, but the remote shell is to be here. */
+static bool run_command(char *words[], struct disti_run_options *options)
 {
     static char path[PATH_MAX];
     const char *interpreter = disti_env("PYTHON_EXEC");
@@ -601,13 +609,13 @@ static bool options_check(struct disti_run_options *options)
 
     options->goes_on = strcmp(options->on_failure, "continue") == 0;
     options->scheduler = strcmp(options->role, "mindspore") == 0;
-    if (!disti_run_places(options) || !options_check_nodes(options) ||
-        !options_check_streams(options) || !options_check_signals(options))
+    if (!run_places(options) || !options_check_nodes(options) || !options_check_streams(options) ||
+        !options_check_signals(options))
         return false;
     if (options->hosts.count > 0 && !options->workers_text)
         return true;
-    options->workers = disti_run_worker_count(options->workers_text ? options->workers_text : "1",
-                                              why, sizeof(why));
+    options->workers =
+        run_worker_count(options->workers_text ? options->workers_text : "1", why, sizeof(why));
     if (options->workers > 0 || options->hosts.count > 0)
         return true;
     snprintf(text, sizeof(text), "%s: %s", options->total_text ? "-n" : "--nproc-per-node", why);
@@ -645,11 +653,11 @@ bool disti_run_options_read(int argc, char *argv[], struct disti_run_options *op
         return true;
     if (strcmp(options->prefix, "none") == 0)
         options->prefix = "";
-    if (!options_check(options) || !disti_run_secret(options))
+    if (!options_check(options) || !run_secret(options))
         return false;
     if (rest == argc)
         return options_wrong("no program is given: name it behind the options");
-    return disti_run_command(argv + rest, options);
+    return run_command(argv + rest, options);
 }
 
 /* ---- for another host ---- */

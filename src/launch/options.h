@@ -56,16 +56,6 @@ bool disti_run_options_read(int argc, char *argv[], struct disti_run_options *op
 void disti_run_options_help(void);
 void disti_run_options_version(void);
 
-/* command.c: finds the program, and what runs it, into path, command and program; on other hosts
- * they look for it themselves, but the remote shell is to be here. */
-bool disti_run_command(char *words[], struct disti_run_options *options);
-
-/*
- * places.c: the hosts of -H or --hostfile, and how many workers each has. Without hosts -n is the
- * workers of this node. False: what is wrong was printed.
- */
-bool disti_run_places(struct disti_run_options *options);
-
 /* Does host h need no remote shell? It is this machine, and no such shell is named. */
 bool disti_run_host_is_here(const struct disti_run_options *options, int h);
 
@@ -75,11 +65,5 @@ bool disti_run_host_is_here(const struct disti_run_options *options, int h);
  * NULL: no memory.
  */
 char **disti_run_options_words(const struct disti_run_options *options);
-
-/* secret.c: reads the job's secret, if a file of it is named. False: what is wrong was printed. */
-bool disti_run_secret(struct disti_run_options *options);
-
-/* counts.c: how many workers --nproc-per-node means here; 0, and `why` if that cannot be said. */
-int disti_run_worker_count(const char *text, char *why, int size);
 
 #endif

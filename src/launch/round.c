@@ -87,7 +87,8 @@ static bool start_is_here(const char *host)
     return here;
 }
 
-dist_status disti_run_agent_serve(struct disti_run_agent *agent)
+/* start.c: holds the store of all at the round's port, until the round ends. */
+static dist_status run_agent_serve(struct disti_run_agent *agent)
 {
     struct disti_run_round *round = &agent->round;
     const char *host = disti_run_store_host(round);
@@ -111,7 +112,7 @@ static dist_status start_store(struct disti_run_agent *agent)
     dist_status status = start_secret(agent);
 
     if (status == DIST_OK && round->node_rank == 0 && !agent->options->scheduler)
-        status = disti_run_agent_serve(agent);
+        status = run_agent_serve(agent);
     snprintf(round->store, sizeof(round->store), "%s:%d", disti_run_store_host(round),
              round->store_port);
     return status;
@@ -478,7 +479,7 @@ static void watch_scheduler_ended(const struct disti_run_agent *agent,
 /* It has ended well, so nobody ends the workers: they may not have met yet, or may meet again. */
 static void watch_replace_scheduler(struct disti_run_agent *agent)
 {
-    if (!agent->store && disti_run_agent_serve(agent) != DIST_OK)
+    if (!agent->store && run_agent_serve(agent) != DIST_OK)
         fprintf(stderr, "distrun: cannot hold the store now that the scheduler has ended: %s\n",
                 dist_last_error());
 }

@@ -266,8 +266,9 @@ static dist_status begin_no_pipe(const struct disti_run_host *host)
     return disti_fail_call("pipe2", "cannot start an agent on %s", host->name);
 }
 
+/* starter_begin.c: starts the remote shell of a host whose last one has ended. */
 /* On failure the near end of its standard input is closed with the process. */
-dist_status disti_run_starter_again(struct disti_run_starter *starter, int h)
+static dist_status run_starter_again(struct disti_run_starter *starter, int h)
 {
     struct disti_run_host *host = &starter->hosts[h];
     const bool here = disti_run_host_is_here(starter->options, h);
@@ -304,7 +305,7 @@ static dist_status begin_shell(struct disti_run_starter *starter, int h,
         sources[s] = (struct disti_run_source){.fd = ends[0], .log_fd = -1, .shown = true};
     }
     if (status == DIST_OK)
-        status = disti_run_starter_again(starter, h);
+        status = run_starter_again(starter, h);
     for (int s = 0; s < 2 && (!starter->elastic || status != DIST_OK); s++) {
         begin_close(host->streams[s]);
         host->streams[s] = -1;
@@ -355,7 +356,11 @@ static dist_status begin_shells(struct disti_run_starter *starter)
     return status == DIST_OK ? outputs : status;
 }
 
-dist_status disti_run_starter_begin(struct disti_run_starter *starter)
+/*
+ * starter_begin.c: starts a remote shell for each host, with the script that it is to get, and
+ * readers of what they print. On failure some may run.
+ */
+static dist_status run_starter_begin(struct disti_run_starter *starter)
 {
     dist_status status = begin_job(starter);
 
@@ -419,7 +424,8 @@ static int end_first(const struct disti_run_starter *starter)
                                                                 : first->code;
 }
 
-int disti_run_starter_conclude(const struct disti_run_starter *starter)
+/* starter_end.c: says what agents could not, once all have ended. Returns distrun's exit code. */
+static int run_starter_conclude(const struct disti_run_starter *starter)
 {
     char name[16];
 
@@ -625,7 +631,7 @@ static void starter_try_again(struct disti_run_starter *starter, struct disti_ru
     fprintf(stderr, "distrun: host %s ended with exit code %d: trying it again\n", host->name,
             host->code);
     host->again_at = INT64_MAX;
-    if (disti_run_starter_again(starter, (int)(host - starter->hosts)) == DIST_OK) {
+    if (run_starter_again(starter, (int)(host - starter->hosts)) == DIST_OK) {
         starter->alive++;
         return;
     }
@@ -757,9 +763,9 @@ int disti_run_starter(int signals_fd, const sigset_t *mask, void *arg)
     signal(SIGPIPE, SIG_IGN); /* a remote shell may be gone */
     if (!starter_open(&starter))
         return code;
-    if (disti_run_starter_begin(&starter) == DIST_OK) {
+    if (run_starter_begin(&starter) == DIST_OK) {
         starter_watch(&starter);
-        code = disti_run_starter_conclude(&starter);
+        code = run_starter_conclude(&starter);
     } else {
         fprintf(stderr, "distrun: %s\n", dist_last_error());
         starter_let_go(&starter);

@@ -37,17 +37,6 @@ dist_status disti_run_free_port(int *port_p);
 /* Where the store of all can be reached. */
 const char *disti_run_store_host(const struct disti_run_round *round);
 
-/* The node's processes: the first node has the scheduler, if the job has one. */
-int disti_run_processes(const struct disti_run_options *options,
-                        const struct disti_run_round *round);
-
-/*
- * The round of a node that is the only one. ERR_ADDRESS_IN_USE, ERR_SYSTEM: there is no port for
- * rank 0. Does not block.
- */
-dist_status disti_run_round_local(const struct disti_run_options *options, int restarts,
-                                  struct disti_run_round *round_p);
-
 /* Which CPUs each worker of a node may use. */
 
 #define DISTI_RUN_CPUS 8192 /* more are not bound to */

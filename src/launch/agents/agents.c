@@ -21,10 +21,14 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+static void agents_client_end(struct disti_agents *agents);
+
+/* The end: BROKEN, with the text. Returns true. */
 /* What a member hears of the server, as events. */
 
-bool disti_agents_client_break(struct disti_agents *agents, struct disti_agents_event *event_p,
-                               const char *format, ...)
+__attribute__((format(printf, 3, 4))) static bool
+agents_client_break(struct disti_agents *agents, struct disti_agents_event *event_p,
+                    const char *format, ...)
 {
     va_list args;
 
@@ -32,7 +36,7 @@ bool disti_agents_client_break(struct disti_agents *agents, struct disti_agents_
     va_start(args, format);
     vsnprintf(event_p->text, sizeof(event_p->text), format, args);
     va_end(args);
-    disti_agents_client_end(agents);
+    agents_client_end(agents);
     return true;
 }
 
@@ -43,7 +47,7 @@ static void hear_drop(struct agents_port *port)
     port->fd = -1;
 }
 
-void disti_agents_client_drop_ports(struct agents_client *client)
+static void agents_client_drop_ports(struct agents_client *client)
 {
     hear_drop(&client->master_port);
     hear_drop(&client->store_port);
@@ -68,11 +72,12 @@ static void hear_keep(const struct agents_client *client, struct agents_port *po
         port->number = disti_address_port((struct sockaddr *)&own);
 }
 
-void disti_agents_client_keep_ports(struct disti_agents *agents)
+/* Keeps the ports, and lets go of them. */
+static void agents_client_keep_ports(struct disti_agents *agents)
 {
     struct agents_client *client = &agents->client;
 
-    disti_agents_client_drop_ports(client);
+    agents_client_drop_ports(client);
     hear_keep(client, &client->store_port);
     if (agents->config.master_port)
         client->master_port.number = agents->config.master_port;
@@ -130,7 +135,7 @@ static bool hear_round(struct disti_agents *agents, struct disti_agents_event *e
         return false;
     disti_agents_store_word(&client->transcript, event_p->round.store_secret);
     event_p->round.job = agents->config.job;
-    disti_agents_client_drop_ports(client);
+    agents_client_drop_ports(client);
     client->state = AGENTS_CLIENT_RUNNING;
     return true;
 }
@@ -161,7 +166,7 @@ static bool hear_frame(struct disti_agents *agents, struct disti_agents_event *e
         return *sense_p = disti_agents_get_sentence(in, event_p->text);
     case AGENTS_REFUSED:
         *sense_p = disti_agents_get_sentence(in, text);
-        return *sense_p && disti_agents_client_break(agents, event_p, "%s", text);
+        return *sense_p && agents_client_break(agents, event_p, "%s", text);
     default:
         return *sense_p = false;
     }
@@ -172,12 +177,13 @@ static bool hear_lost(struct disti_agents *agents, struct disti_agents_event *ev
 {
     const struct agents_welcome *server = &agents->client.server;
 
-    return disti_agents_client_break(agents, event_p,
-                                     "the agent where all others meet is lost (%s, pid %u, %s): %s",
-                                     server->host, server->pid, agents->where, why);
+    return agents_client_break(agents, event_p,
+                               "the agent where all others meet is lost (%s, pid %u, %s): %s",
+                               server->host, server->pid, agents->where, why);
 }
 
-void disti_agents_client_rest(struct agents_client *client)
+/* hear.c: all is over; what comes yet is read, lest it wake anybody again and again. */
+static void agents_client_rest(struct agents_client *client)
 {
     enum disti_wire_event event = DISTI_WIRE_MORE;
 
@@ -189,8 +195,9 @@ void disti_agents_client_rest(struct agents_client *client)
         disti_agents_link_close(&client->link);
 }
 
-bool disti_agents_client_hear(struct disti_agents *agents, struct disti_agents_event *event_p,
-                              int64_t *when_p)
+/* hear.c: what a member hears. The same. */
+static bool agents_client_hear(struct disti_agents *agents, struct disti_agents_event *event_p,
+                               int64_t *when_p)
 {
     struct agents_client *client = &agents->client;
     enum disti_wire_event event;
@@ -230,7 +237,7 @@ bool disti_agents_client_hear(struct disti_agents *agents, struct disti_agents_e
 #define DELAY_FIRST_MS 20
 #define DELAY_MAX_MS 500
 
-void disti_agents_client_begin(struct disti_agents *agents)
+static void agents_client_begin(struct disti_agents *agents)
 {
     struct agents_client *client = &agents->client;
 
@@ -250,10 +257,10 @@ static void reach_forget(struct agents_client *client)
     client->state = AGENTS_SEEKING;
 }
 
-void disti_agents_client_end(struct disti_agents *agents)
+static void agents_client_end(struct disti_agents *agents)
 {
     reach_forget(&agents->client);
-    disti_agents_client_drop_ports(&agents->client);
+    agents_client_drop_ports(&agents->client);
     agents->client.state = AGENTS_CLIENT_OVER;
 }
 
@@ -315,9 +322,8 @@ static bool reach_call(struct disti_agents *agents, struct disti_agents_event *e
             reach_failed(agents, "%s: %s", agents->where, strerror(error));
             return false;
         }
-        return disti_agents_client_break(agents, event_p, "cannot reach \"%s\" port %d: %s",
-                                         agents->config.endpoint_host, disti_agents_port(agents),
-                                         why);
+        return agents_client_break(agents, event_p, "cannot reach \"%s\" port %d: %s",
+                                   agents->config.endpoint_host, disti_agents_port(agents), why);
     }
     if (!disti_agents_link_open(&client->link, fd, agents->epoll_fd, NULL, AGENTS_LIMIT_STRANGER)) {
         reach_failed(agents, "cannot watch a socket: %s", strerror(errno));
@@ -354,11 +360,10 @@ static bool reach_seek(struct disti_agents *agents, struct disti_agents_event *e
     reach_failed(agents, "the name \"%s\": %s", config->endpoint_host, gai_strerror(code));
     if (code == EAI_NONAME &&
         disti_left_ms(client->join_by_ns) < config->join_timeout_ms - UNKNOWN_MS)
-        return disti_agents_client_break(
-            agents, event_p,
-            "cannot find the address of \"%s\": %s. Give --rdzv-endpoint "
-            "a name that this machine knows, or a numeric address",
-            config->endpoint_host, gai_strerror(code));
+        return agents_client_break(agents, event_p,
+                                   "cannot find the address of \"%s\": %s. Give --rdzv-endpoint "
+                                   "a name that this machine knows, or a numeric address",
+                                   config->endpoint_host, gai_strerror(code));
     agents_sooner(when_p, client->again_ns);
     return false;
 }
@@ -454,7 +459,7 @@ static void reach_join(struct disti_agents *agents)
                                    .serves = agents->server != NULL,
                                    .goes_on = config->goes_on};
 
-    disti_agents_client_keep_ports(agents);
+    agents_client_keep_ports(agents);
     member.master_port = (uint32_t)client->master_port.number;
     member.store_port = (uint32_t)client->store_port.number;
     snprintf(member.host, sizeof(member.host), "%s", config->host);
@@ -515,13 +520,13 @@ static bool reach_frame(struct disti_agents *agents, struct disti_agents_event *
 
     if (in->head.op == AGENTS_REFUSED && disti_agents_get_sentence(in, text)) {
         reach_printable(text);
-        return disti_agents_client_break(agents, event_p, "%s refused this node: %s", agents->where,
-                                         text);
+        return agents_client_break(agents, event_p, "%s refused this node: %s", agents->where,
+                                   text);
     }
     sense = client->state == AGENTS_GREETING ? reach_challenged(agents, in)
                                              : reach_welcomed(agents, in);
     if (!sense)
-        return disti_agents_client_break(
+        return agents_client_break(
             agents, event_p,
             client->state == AGENTS_GREETING
                 ? "what listens on %s is no agent: another program has that port; choose another "
@@ -547,10 +552,10 @@ static bool reach_answered(struct disti_agents *agents, struct disti_agents_even
         reach_failed(agents, "%s: %s", agents->where, why[0] ? why : "it closed the connection");
         return false;
     case DISTI_WIRE_NO_TLS:
-        return disti_agents_client_break(agents, event_p, "no TLS connection with %s: %s",
-                                         agents->where, disti_tls_why(client->link.in.tls));
+        return agents_client_break(agents, event_p, "no TLS connection with %s: %s", agents->where,
+                                   disti_tls_why(client->link.in.tls));
     default:
-        return disti_agents_client_break(
+        return agents_client_break(
             agents, event_p,
             disti_tls_looks_like(client->link.in.head_bytes)
                 ? "the agent at %s speaks TLS: set DIST_TLS_CERT, DIST_TLS_KEY and DIST_TLS_CA on "
@@ -583,19 +588,20 @@ static bool reach_note(struct disti_agents *agents, struct disti_agents_event *e
     return true;
 }
 
-bool disti_agents_client_reach(struct disti_agents *agents, struct disti_agents_event *event_p,
-                               int64_t *when_p)
+/* reach.c: to the server, as far as its challenge's answer. The same. */
+static bool agents_client_reach(struct disti_agents *agents, struct disti_agents_event *event_p,
+                                int64_t *when_p)
 {
     struct agents_client *client = &agents->client;
 
     if (disti_expired(client->join_by_ns))
-        return disti_agents_client_break(
-            agents, event_p,
-            "%s found no agent that serves at %s port %d within %.1f s: "
-            "%s. Start the agent there, give all the same "
-            "--rdzv-endpoint, or see --rdzv-conf join_timeout",
-            agents->config.host, agents->config.endpoint_host, disti_agents_port(agents),
-            agents->config.join_timeout_ms / 1e3, client->tried[0] ? client->tried : "no answer");
+        return agents_client_break(agents, event_p,
+                                   "%s found no agent that serves at %s port %d within %.1f s: "
+                                   "%s. Start the agent there, give all the same "
+                                   "--rdzv-endpoint, or see --rdzv-conf join_timeout",
+                                   agents->config.host, agents->config.endpoint_host,
+                                   disti_agents_port(agents), agents->config.join_timeout_ms / 1e3,
+                                   client->tried[0] ? client->tried : "no answer");
     agents_sooner(when_p, client->join_by_ns);
     if (client->state == AGENTS_SEEKING && reach_seek(agents, event_p, when_p))
         return true;
@@ -658,7 +664,7 @@ static bool agents_open_descriptors(struct disti_agents *agents)
 
 static void agents_free(struct disti_agents *agents)
 {
-    disti_agents_client_end(agents);
+    agents_client_end(agents);
     disti_agents_server_close(agents->server);
     if (agents->timer_fd >= 0)
         disti_descriptor_close(agents->timer_fd);
@@ -697,12 +703,12 @@ dist_status disti_agents_open(const struct disti_agents_config *config,
     if (!agents)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for an agent: free some");
     agents->epoll_fd = agents->timer_fd = -1;
-    disti_agents_client_begin(agents);
+    agents_client_begin(agents);
     if (!disti_agents_config_copy(&agents->config, config))
         status = disti_fail(DIST_ERR_NO_MEMORY, "no memory for an agent: free some");
     else if (!agents_open_descriptors(agents))
         status = disti_fail_errno(DIST_ERR_SYSTEM, "cannot open an agent's descriptors");
-    disti_agents_client_begin(agents);
+    agents_client_begin(agents);
     if (status == DIST_OK)
         status = disti_agents_serve(agents);
     if (status != DIST_OK) {
@@ -729,18 +735,19 @@ bool disti_agents_is_server(const struct disti_agents *agents)
     return agents->server != NULL;
 }
 
-bool disti_agents_client_move(struct disti_agents *agents, struct disti_agents_event *event_p,
-                              int64_t *when_p)
+/* True: *event_p is set. *when_p is lowered to when it must be called again. */
+static bool agents_client_move(struct disti_agents *agents, struct disti_agents_event *event_p,
+                               int64_t *when_p)
 {
     enum agents_client_state state = agents->client.state;
 
-    if (state < AGENTS_CLIENT_READY && disti_agents_client_reach(agents, event_p, when_p))
+    if (state < AGENTS_CLIENT_READY && agents_client_reach(agents, event_p, when_p))
         return true;
     state = agents->client.state;
     if (state == AGENTS_CLIENT_OVER)
-        disti_agents_client_rest(&agents->client);
+        agents_client_rest(&agents->client);
     return state >= AGENTS_CLIENT_READY && state < AGENTS_CLIENT_OVER &&
-           disti_agents_client_hear(agents, event_p, when_p);
+           agents_client_hear(agents, event_p, when_p);
 }
 
 bool disti_agents_next_event(struct disti_agents *agents, struct disti_agents_event *event_p)
@@ -751,7 +758,7 @@ bool disti_agents_next_event(struct disti_agents *agents, struct disti_agents_ev
     for (int turn = 0; turn < TURNS_MAX; turn++) {
         when = INT64_MAX;
         again = agents->server && disti_agents_server_move(agents->server, &when);
-        is_event = disti_agents_client_move(agents, event_p, &when);
+        is_event = agents_client_move(agents, event_p, &when);
         if (is_event || !again)
             break;
     }
@@ -765,7 +772,7 @@ void disti_agents_ready(struct disti_agents *agents)
 
     if (agents->client.state != AGENTS_CLIENT_STOPPING)
         return;
-    disti_agents_client_keep_ports(agents);
+    agents_client_keep_ports(agents);
     disti_wire_put32(value, (uint32_t)agents->client.master_port.number);
     disti_wire_put32(value + 4, (uint32_t)agents->client.store_port.number);
     agents->client.state = AGENTS_CLIENT_READY;
@@ -821,7 +828,7 @@ void disti_agents_close(struct disti_agents *agents, const char *why, int linger
     if (!agents)
         return;
     if (agents->client.state < AGENTS_CLIENT_READY)
-        disti_agents_client_end(agents);
+        agents_client_end(agents);
     if (agents->client.link.fd >= 0)
         disti_agents_link_send_text(&agents->client.link, AGENTS_LEAVE, why ? why : "it has left");
     if (agents->server && agents->server->phase != AGENTS_OVER)

@@ -62,32 +62,6 @@ struct disti_agents {
 /* Serves if it may and can; DIST_OK too if another does. */
 dist_status disti_agents_serve(struct disti_agents *agents);
 
-void disti_agents_client_begin(struct disti_agents *agents);
-void disti_agents_client_end(struct disti_agents *agents);
-
-/* True: *event_p is set. *when_p is lowered to when it must be called again. */
-bool disti_agents_client_move(struct disti_agents *agents, struct disti_agents_event *event_p,
-                              int64_t *when_p);
-
-/* hear.c: what a member hears. The same. */
-bool disti_agents_client_hear(struct disti_agents *agents, struct disti_agents_event *event_p,
-                              int64_t *when_p);
-
-/* hear.c: all is over; what comes yet is read, lest it wake anybody again and again. */
-void disti_agents_client_rest(struct agents_client *client);
-
-/* reach.c: to the server, as far as its challenge's answer. The same. */
-bool disti_agents_client_reach(struct disti_agents *agents, struct disti_agents_event *event_p,
-                               int64_t *when_p);
-
-/* The end: BROKEN, with the text. Returns true. */
-bool disti_agents_client_break(struct disti_agents *agents, struct disti_agents_event *event_p,
-                               const char *format, ...) __attribute__((format(printf, 3, 4)));
-
-/* Keeps the ports, and lets go of them. */
-void disti_agents_client_keep_ports(struct disti_agents *agents);
-void disti_agents_client_drop_ports(struct agents_client *client);
-
 /* config.c: copies the strings; false: no memory. And frees them. */
 bool disti_agents_config_copy(struct disti_agents_config *copy_p,
                               const struct disti_agents_config *config);

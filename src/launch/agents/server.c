@@ -29,6 +29,8 @@
 #define LOOKS 4           /* in the time between two signs of life */
 #define EVENTS 64         /* at a time */
 
+static void agents_meeting_begin(struct agents_server *server);
+
 dist_status disti_agents_server_open(const struct disti_agents_config *config, int epoll_fd,
                                      bool everywhere, int64_t deadline,
                                      struct agents_server **server_p)
@@ -56,7 +58,7 @@ dist_status disti_agents_server_open(const struct disti_agents_config *config, i
         return status;
     }
     server->is_patient = true;
-    disti_agents_meeting_begin(server);
+    agents_meeting_begin(server);
     *server_p = server;
     return DIST_OK;
 }
@@ -84,7 +86,8 @@ void disti_agents_server_close(struct agents_server *server)
     free(server);
 }
 
-int disti_agents_count(const struct agents_server *server, enum agents_peer_state state)
+/* For admission.c, meeting.c and course.c. */
+static int agents_count(const struct agents_server *server, enum agents_peer_state state)
 {
     int count = 0;
 
@@ -102,8 +105,8 @@ int disti_agents_server_count(const struct agents_server *server)
     return count;
 }
 
-void disti_agents_tell_all(struct agents_server *server, uint8_t op, const void *value,
-                           size_t bytes)
+static void agents_tell_all(struct agents_server *server, uint8_t op, const void *value,
+                            size_t bytes)
 {
     for (struct agents_peer *p = server->peers; p; p = p->next) {
         if (agents_is_member(p))
@@ -111,7 +114,8 @@ void disti_agents_tell_all(struct agents_server *server, uint8_t op, const void 
     }
 }
 
-void disti_agents_note(struct agents_server *server, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void agents_note(struct agents_server *server,
+                                                              const char *format, ...)
 {
     char text[DISTI_AGENTS_TEXT];
     va_list args;
@@ -134,8 +138,9 @@ static void server_let_go(struct agents_server *server, struct agents_peer *peer
     disti_agents_link_send_text(&peer->link, AGENTS_REFUSED, text);
 }
 
-void disti_agents_refuse(struct agents_server *server, struct agents_peer *peer, const char *format,
-                         ...)
+/* Says why, and lets the peer go; the job does not hear of it. */
+__attribute__((format(printf, 3, 4))) static void
+agents_refuse(struct agents_server *server, struct agents_peer *peer, const char *format, ...)
 {
     char text[DISTI_AGENTS_TEXT];
     va_list args;
@@ -248,6 +253,9 @@ static bool server_accept(struct agents_server *server, int64_t *when_p)
     return some;
 }
 
+static void agents_course_lost(struct agents_server *server, const struct agents_peer *peer,
+                               enum agents_peer_state was, const char *why);
+
 /* No member hears of it any more; the job does. */
 static void server_lose(struct agents_server *server, struct agents_peer *peer, const char *why)
 {
@@ -258,8 +266,14 @@ static void server_lose(struct agents_server *server, struct agents_peer *peer, 
         return;
     }
     server_let_go(server, peer, why);
-    disti_agents_course_lost(server, peer, was, why);
+    agents_course_lost(server, peer, was, why);
 }
+
+static void agents_course_ended(struct agents_server *server, struct agents_peer *peer,
+                                bool succeeded);
+
+static void agents_course_failed(struct agents_server *server, struct agents_peer *peer,
+                                 struct disti_agents_failure *failure);
 
 /* False: senseless. */
 static bool server_hear(struct agents_server *server, struct agents_peer *peer)
@@ -284,12 +298,12 @@ static bool server_hear(struct agents_server *server, struct agents_peer *peer)
         if (in->head.value_bytes != 4)
             return false;
         if (peer->state == AGENTS_PEER_RUNNING)
-            disti_agents_course_ended(server, peer, disti_wire_get32(value) > 0);
+            agents_course_ended(server, peer, disti_wire_get32(value) > 0);
         return true;
     case AGENTS_FAILED:
         if (!disti_agents_get_failure(in, &failure))
             return false;
-        disti_agents_course_failed(server, peer, &failure);
+        agents_course_failed(server, peer, &failure);
         return true;
     case AGENTS_LEAVE:
         if (!disti_agents_get_sentence(in, why))
@@ -301,11 +315,12 @@ static bool server_hear(struct agents_server *server, struct agents_peer *peer)
     }
 }
 
+static bool agents_admit(struct agents_server *server, struct agents_peer *peer);
+
 static void server_frame(struct agents_server *server, struct agents_peer *peer)
 {
-    bool sense = agents_is_member(peer)
-                     ? server_hear(server, peer)
-                     : peer->state == AGENTS_GOING || disti_agents_admit(server, peer);
+    bool sense = agents_is_member(peer) ? server_hear(server, peer)
+                                        : peer->state == AGENTS_GOING || agents_admit(server, peer);
 
     disti_wire_next(&peer->link.in);
     if (!sense)
@@ -374,6 +389,10 @@ static bool server_reads_on(struct agents_server *server)
     return !disti_expired(server->look_by_ns);
 }
 
+static void agents_meeting_look(struct agents_server *server, int64_t *when_p);
+
+static void agents_course_look(struct agents_server *server, int64_t *when_p);
+
 bool disti_agents_server_move(struct agents_server *server, int64_t *when_p)
 {
     struct epoll_event events[EVENTS];
@@ -394,9 +413,9 @@ bool disti_agents_server_move(struct agents_server *server, int64_t *when_p)
     if (n == EVENTS && server_reads_on(server))
         return true;
     server->look_by_ns = 0;
-    disti_agents_course_look(server, when_p);
+    agents_course_look(server, when_p);
     server_watch(server, when_p);
-    disti_agents_meeting_look(server, when_p);
+    agents_meeting_look(server, when_p);
     return some;
 }
 
@@ -453,7 +472,7 @@ static void course_decide(struct agents_server *server)
     }
     server->restarts += is_failure;
     server->round++;
-    disti_agents_meeting_begin(server);
+    agents_meeting_begin(server);
     course_tell_failure(server, AGENTS_RESTART);
     for (struct agents_peer *p = server->peers; p; p = p->next) {
         if (p->state == AGENTS_PEER_RUNNING || p->state == AGENTS_PEER_DONE)
@@ -482,7 +501,7 @@ static void course_fail(struct agents_server *server, const struct disti_agents_
         return;
     if (course_goes_on(server, failure)) {
         disti_agents_describe(failure, text, sizeof(text));
-        disti_agents_note(server, "%s; the other workers go on", text);
+        agents_note(server, "%s; the other workers go on", text);
     }
     if (server->decide_ns && !course_replaces(server, failure))
         return;
@@ -490,12 +509,11 @@ static void course_fail(struct agents_server *server, const struct disti_agents_
     server->decide_ns = disti_deadline_ms(failure->is_consequence ? CAUSE_MS : 0);
 }
 
-void disti_agents_course_look(struct agents_server *server, int64_t *when_p)
+static void agents_course_look(struct agents_server *server, int64_t *when_p)
 {
     if (server->phase != AGENTS_RUNNING || !server->decide_ns)
         return;
-    if (course_goes_on(server, &server->failure) &&
-        disti_agents_count(server, AGENTS_PEER_RUNNING) > 0)
+    if (course_goes_on(server, &server->failure) && agents_count(server, AGENTS_PEER_RUNNING) > 0)
         return;
     if (disti_expired(server->decide_ns))
         course_decide(server);
@@ -503,9 +521,10 @@ void disti_agents_course_look(struct agents_server *server, int64_t *when_p)
         agents_sooner(when_p, server->decide_ns);
 }
 
-void disti_agents_course_joined(struct agents_server *server, struct agents_peer *peer)
+/* course.c: what happens in a round. */
+static void agents_course_joined(struct agents_server *server, struct agents_peer *peer)
 {
-    int running = disti_agents_count(server, AGENTS_PEER_RUNNING);
+    int running = agents_count(server, AGENTS_PEER_RUNNING);
     struct disti_agents_failure join = {.cause = DISTI_AGENTS_NODE_JOINS,
                                         .node_rank = -1,
                                         .rank = -1,
@@ -517,33 +536,32 @@ void disti_agents_course_joined(struct agents_server *server, struct agents_peer
         return;
     memcpy(join.host, peer->member.host, sizeof(join.host));
     if (server->config->join_now && running < server->config->max_nodes &&
-        !disti_agents_count(server, AGENTS_PEER_DONE) && !server->decide_ns)
+        !agents_count(server, AGENTS_PEER_DONE) && !server->decide_ns)
         course_fail(server, &join);
     else
-        disti_agents_note(server, "the node %s (%.64s) waits to join, until the next restart",
-                          peer->member.host, peer->member.address);
+        agents_note(server, "the node %s (%.64s) waits to join, until the next restart",
+                    peer->member.host, peer->member.address);
 }
 
 static void course_finish(struct agents_server *server)
 {
     if (server->phase != AGENTS_RUNNING || server->decide_ns ||
-        disti_agents_count(server, AGENTS_PEER_RUNNING) ||
-        !disti_agents_count(server, AGENTS_PEER_DONE))
+        agents_count(server, AGENTS_PEER_RUNNING) || !agents_count(server, AGENTS_PEER_DONE))
         return;
     server->phase = AGENTS_OVER;
-    disti_agents_tell_all(server, AGENTS_FINISHED, NULL, 0);
+    agents_tell_all(server, AGENTS_FINISHED, NULL, 0);
 }
 
-void disti_agents_course_ended(struct agents_server *server, struct agents_peer *peer,
-                               bool succeeded)
+static void agents_course_ended(struct agents_server *server, struct agents_peer *peer,
+                                bool succeeded)
 {
     peer->state = AGENTS_PEER_DONE;
     server->succeeded = server->succeeded || succeeded;
     course_finish(server);
 }
 
-void disti_agents_course_failed(struct agents_server *server, struct agents_peer *peer,
-                                struct disti_agents_failure *failure)
+static void agents_course_failed(struct agents_server *server, struct agents_peer *peer,
+                                 struct disti_agents_failure *failure)
 {
     if (peer->state != AGENTS_PEER_RUNNING)
         return;
@@ -553,9 +571,10 @@ void disti_agents_course_failed(struct agents_server *server, struct agents_peer
     course_fail(server, failure);
 }
 
+/* Of a member that was READY or later, once it is none any more. */
 /* Whose workers have succeeded may go; whose have not takes the round along. */
-void disti_agents_course_lost(struct agents_server *server, const struct agents_peer *peer,
-                              enum agents_peer_state was, const char *why)
+static void agents_course_lost(struct agents_server *server, const struct agents_peer *peer,
+                               enum agents_peer_state was, const char *why)
 {
     struct disti_agents_failure loss = {.cause = DISTI_AGENTS_NODE_LOST,
                                         .node_rank = peer->node_rank,
@@ -571,13 +590,14 @@ void disti_agents_course_lost(struct agents_server *server, const struct agents_
     if (was == AGENTS_PEER_RUNNING)
         course_fail(server, &loss);
     else
-        disti_agents_note(server, "the node %s (%.64s) is gone: %.512s", peer->member.host,
-                          peer->member.address, why);
+        agents_note(server, "the node %s (%.64s) is gone: %.512s", peer->member.host,
+                    peer->member.address, why);
 }
 
+/* meeting.c: is it time for a round? */
 /* The meeting before a round: when enough are there, and which ranks they get. */
 
-void disti_agents_meeting_begin(struct agents_server *server)
+static void agents_meeting_begin(struct agents_server *server)
 {
     server->phase = AGENTS_MEETING;
     server->meet_by_ns = disti_deadline_ms(server->config->join_timeout_ms);
@@ -639,8 +659,8 @@ static bool meeting_refuse_clash(struct agents_server *server)
             if (p->state != AGENTS_PEER_READY || q->state != AGENTS_PEER_READY ||
                 p->member.node_rank < 0 || p->member.node_rank != q->member.node_rank)
                 continue;
-            disti_agents_refuse(server, q, "the agent on %s has --node-rank %d already",
-                                p->member.host, p->member.node_rank);
+            agents_refuse(server, q, "the agent on %s has --node-rank %d already", p->member.host,
+                          p->member.node_rank);
             return true;
         }
     }
@@ -729,9 +749,8 @@ static void meeting_leave_behind(struct agents_server *server)
 {
     for (struct agents_peer *p = server->peers; p; p = p->next) {
         if (p->state == AGENTS_PEER_STOPPING)
-            disti_agents_refuse(server, p,
-                                "the agent on %s has not stopped its workers within %.1f s",
-                                p->member.host, server->config->join_timeout_ms / 1e3);
+            agents_refuse(server, p, "the agent on %s has not stopped its workers within %.1f s",
+                          p->member.host, server->config->join_timeout_ms / 1e3);
     }
 }
 
@@ -748,18 +767,17 @@ static bool meeting_has_called(struct agents_server *server, int64_t *when_p)
 static void meeting_wait(struct agents_server *server, int ready)
 {
     if (!server->is_patient)
-        disti_agents_note(server,
-                          "only %d of at least %d nodes are left: waiting up to %.0f s for "
-                          "others to join",
-                          ready, server->config->min_nodes,
-                          disti_left_ms(server->meet_by_ns) / 1e3);
+        agents_note(server,
+                    "only %d of at least %d nodes are left: waiting up to %.0f s for "
+                    "others to join",
+                    ready, server->config->min_nodes, disti_left_ms(server->meet_by_ns) / 1e3);
     server->is_patient = true;
 }
 
-void disti_agents_meeting_look(struct agents_server *server, int64_t *when_p)
+static void agents_meeting_look(struct agents_server *server, int64_t *when_p)
 {
-    int ready = disti_agents_count(server, AGENTS_PEER_READY);
-    int stopping = disti_agents_count(server, AGENTS_PEER_STOPPING);
+    int ready = agents_count(server, AGENTS_PEER_READY);
+    int stopping = agents_count(server, AGENTS_PEER_STOPPING);
     bool late = disti_expired(server->meet_by_ns);
 
     if (server->phase != AGENTS_MEETING)
@@ -796,7 +814,7 @@ static bool admission_hello(struct agents_server *server, struct agents_peer *pe
         !disti_agents_get_text(value + AGENTS_NONCE, AGENTS_JOB, job))
         return false;
     if (strcmp(job, server->config->job) != 0) {
-        disti_agents_refuse(
+        agents_refuse(
             server, peer,
             "here meet the agents of the job \"%s\", not those of \"%s\": give each job a "
             "port of its own (--rdzv-endpoint), and all its agents the same --rdzv-id",
@@ -883,8 +901,7 @@ static bool admission_clashes(const struct agents_server *server, const struct a
 /* Will there be a round that could take one more? */
 static bool admission_has_place(const struct agents_server *server)
 {
-    int nodes = disti_agents_count(server, AGENTS_PEER_RUNNING) +
-                disti_agents_count(server, AGENTS_PEER_DONE);
+    int nodes = agents_count(server, AGENTS_PEER_RUNNING) + agents_count(server, AGENTS_PEER_DONE);
 
     return server->phase == AGENTS_MEETING || server->restarts < server->config->max_restarts ||
            (server->config->join_now && nodes < server->config->max_nodes);
@@ -900,26 +917,26 @@ static void admission_join(struct agents_server *server, struct agents_peer *pee
         admission_welcome(server, peer);
         disti_agents_break(server, "%s", text);
     } else if (clashes) {
-        disti_agents_refuse(server, peer, "%s", text);
+        agents_refuse(server, peer, "%s", text);
     } else if (server->phase == AGENTS_OVER) {
-        disti_agents_refuse(server, peer, "the job \"%s\" is over", server->config->job);
+        agents_refuse(server, peer, "the job \"%s\" is over", server->config->job);
     } else if (!admission_has_place(server)) {
-        disti_agents_refuse(
-            server, peer,
-            "the job \"%s\" runs on %d of at most %d nodes, and no restart is left at "
-            "which another could join: see --nnodes, --max-restarts, --rdzv-conf "
-            "join=now",
-            server->config->job,
-            disti_agents_count(server, AGENTS_PEER_RUNNING) +
-                disti_agents_count(server, AGENTS_PEER_DONE),
-            server->config->max_nodes);
+        agents_refuse(server, peer,
+                      "the job \"%s\" runs on %d of at most %d nodes, and no restart is left at "
+                      "which another could join: see --nnodes, --max-restarts, --rdzv-conf "
+                      "join=now",
+                      server->config->job,
+                      agents_count(server, AGENTS_PEER_RUNNING) +
+                          agents_count(server, AGENTS_PEER_DONE),
+                      server->config->max_nodes);
     } else {
         admission_welcome(server, peer);
-        disti_agents_course_joined(server, peer);
+        agents_course_joined(server, peer);
     }
 }
 
-bool disti_agents_admit(struct agents_server *server, struct agents_peer *peer)
+/* admission.c: frames of who is no member yet. False: senseless. */
+static bool agents_admit(struct agents_server *server, struct agents_peer *peer)
 {
     const unsigned char *value = disti_wire_value(&peer->link.in);
     unsigned char proof[DISTI_HMAC_BYTES];
@@ -932,11 +949,10 @@ bool disti_agents_admit(struct agents_server *server, struct agents_peer *peer)
     disti_agents_prove(&peer->transcript, "agent", value + DISTI_HMAC_BYTES, AGENTS_MEMBER_BYTES,
                        proof);
     if (!disti_hmac_same(proof, value)) {
-        disti_agents_refuse(
-            server, peer,
-            "the agent on %s serves a job \"%s\" with another secret: this is another "
-            "job, so give it another port (--rdzv-endpoint)",
-            server->host, server->config->job);
+        agents_refuse(server, peer,
+                      "the agent on %s serves a job \"%s\" with another secret: this is another "
+                      "job, so give it another port (--rdzv-endpoint)",
+                      server->host, server->config->job);
         return true;
     }
     if (!disti_agents_get_member(value + DISTI_HMAC_BYTES, &peer->member))
