@@ -68,18 +68,6 @@ dist_status disti_run_free_port(int *port_p)
     return disti_fail_errno(DIST_ERR_SYSTEM, "there is no free port: give one by --master-port");
 }
 
-/* As torch names a job that has no name: 8-4-4-4-12 hexadecimal digits. */
-static dist_status round_name(char job[128])
-{
-    char digits[33];
-    const dist_status status = disti_random_id(digits);
-
-    if (status == DIST_OK)
-        snprintf(job, 128, "%.8s-%.4s-%.4s-%.4s-%.12s", digits, digits + 8, digits + 12,
-                 digits + 16, digits + 20);
-    return status;
-}
-
 const char *disti_run_store_host(const struct disti_run_round *round)
 {
     return round->nodes == 1 ? disti_loopback() : round->master_address;
@@ -100,6 +88,7 @@ static dist_status run_round_local(const struct disti_run_options *options, int 
                                    struct disti_run_round *round_p)
 {
     const char *host = options->master_addr ? options->master_addr : disti_loopback();
+    char id[33];
     dist_status status = DIST_OK;
 
     round_p->restarts = round_p->attempt = restarts;
@@ -115,10 +104,15 @@ static dist_status run_round_local(const struct disti_run_options *options, int 
         status = disti_run_free_port(&round_p->master_port);
     if (status == DIST_OK && options->scheduler)
         status = disti_run_free_port(&round_p->store_port);
-    if (options->rdzv_id)
+    if (options->rdzv_id) {
         snprintf(round_p->job, sizeof(round_p->job), "%s", options->rdzv_id);
-    else if (status == DIST_OK && !round_p->job[0])
-        status = round_name(round_p->job);
+    } else if (status == DIST_OK && !round_p->job[0]) {
+        /* As torch names a job that has no name: 8-4-4-4-12 hexadecimal digits. */
+        status = disti_random_id(id);
+        if (status == DIST_OK)
+            snprintf(round_p->job, sizeof(round_p->job), "%.8s-%.4s-%.4s-%.4s-%.12s", id, id + 8,
+                     id + 12, id + 16, id + 20);
+    }
     if (status == DIST_OK)
         status = disti_random_id(round_p->store_word);
     return status;
@@ -128,15 +122,14 @@ static dist_status run_round_local(const struct disti_run_options *options, int 
 
 enum { MEETING_LINGER_MS = 2000 }; /* until the others have heard the last word */
 
-static enum disti_agents_serve meeting_serve(const struct disti_run_options *options)
+/* Is this agent to tell what all of them know? Of those that a starter started the first one is. */
+static bool agent_speaks(const struct disti_run_agent *agent)
 {
-    if (options->rdzv_endpoint)
-        return DISTI_AGENTS_SERVE_IF_OWN;
-    return options->node_rank == 0 ? DISTI_AGENTS_SERVE : DISTI_AGENTS_SERVE_NEVER;
+    return !agent->options->leashed || agent->options->node_rank <= 0;
 }
 
 /* meeting.c: the meeting with other nodes. ERR_INVALID_ARGUMENT, ERR_RENDEZVOUS and others. */
-static dist_status run_meeting_open(struct disti_run_agent *agent)
+static dist_status meeting_open(struct disti_run_agent *agent)
 {
     const struct disti_run_options *options = agent->options;
     struct disti_agents_config config;
@@ -145,7 +138,9 @@ static dist_status run_meeting_open(struct disti_run_agent *agent)
     disti_agents_defaults(&config);
     config.endpoint_host = options->endpoint;
     config.endpoint_port = options->endpoint_port;
-    config.serve = meeting_serve(options);
+    config.serve = options->rdzv_endpoint    ? DISTI_AGENTS_SERVE_IF_OWN
+                   : options->node_rank == 0 ? DISTI_AGENTS_SERVE
+                                             : DISTI_AGENTS_SERVE_NEVER;
     config.job = options->rdzv_id ? options->rdzv_id : "none";
     config.secret = options->secret.bytes;
     config.secret_bytes = options->secret.length;
@@ -195,8 +190,6 @@ static void meeting_take_order(struct disti_run_agent *agent,
         disti_run_agent_stop(agent, SIGTERM, agent->options->shutdown_timeout);
 }
 
-static bool run_agent_speaks(const struct disti_run_agent *agent);
-
 /* What follows a round is about that round: it waits until the round has begun. */
 void disti_run_meeting_move(struct disti_run_agent *agent)
 {
@@ -206,7 +199,7 @@ void disti_run_meeting_move(struct disti_run_agent *agent)
         if (event.type == DISTI_AGENTS_ROUND)
             meeting_take_round(agent, &event.round);
         else if (event.type == DISTI_AGENTS_NOTE) {
-            if (run_agent_speaks(agent) || !agent->has_met)
+            if (agent_speaks(agent) || !agent->has_met)
                 fprintf(stderr, "distrun: %s\n", event.text);
         } else
             meeting_take_order(agent, &event);
@@ -221,7 +214,7 @@ void disti_run_meeting_fail(struct disti_run_agent *agent,
 }
 
 /* Leaves; the others hear why, if the job has not ended. */
-static void run_meeting_close(struct disti_run_agent *agent)
+static void meeting_close(struct disti_run_agent *agent)
 {
     const bool over =
         agent->order == DISTI_AGENTS_FINISHED || agent->order == DISTI_AGENTS_GIVEN_UP;
@@ -240,22 +233,22 @@ static void run_meeting_close(struct disti_run_agent *agent)
 enum { AGENT_FILES = 65536, AGENT_FAILED = 1, AGENT_WRONG = 2 /* what was asked for */ };
 
 /* Each worker takes up to five descriptors here; it gets the limit that the agent found. */
-void disti_run_raise_limit(struct rlimit *found_p)
+bool disti_run_open(struct rlimit *found_p, int *child_fd_p, int *done_fd_p)
 {
     struct rlimit files;
+    sigset_t child;
 
-    if (getrlimit(RLIMIT_NOFILE, found_p) != 0)
-        return;
-    files = *found_p;
-    if (files.rlim_cur < AGENT_FILES)
-        files.rlim_cur = files.rlim_max < AGENT_FILES ? files.rlim_max : AGENT_FILES;
-    setrlimit(RLIMIT_NOFILE, &files);
-}
-
-/* Is this agent to tell what all of them know? Of those that a starter started the first one is. */
-static bool run_agent_speaks(const struct disti_run_agent *agent)
-{
-    return !agent->options->leashed || agent->options->node_rank <= 0;
+    if (getrlimit(RLIMIT_NOFILE, found_p) == 0) {
+        files = *found_p;
+        if (files.rlim_cur < AGENT_FILES)
+            files.rlim_cur = files.rlim_max < AGENT_FILES ? files.rlim_max : AGENT_FILES;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    *child_fd_p = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+    *done_fd_p = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return *child_fd_p >= 0 && *done_fd_p >= 0;
 }
 
 /* The starter holds the other end of standard input, of which the workers have no need. */
@@ -263,30 +256,12 @@ static bool agent_take_leash(struct disti_run_agent *agent)
 {
     int nothing;
 
-    if (!agent->options->leashed)
-        return true;
     agent->leash_fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (agent->leash_fd < 0 || nothing < 0 || dup2(nothing, STDIN_FILENO) < 0)
         return false;
     close(nothing);
     return true;
-}
-
-static bool agent_open(struct disti_run_agent *agent)
-{
-    sigset_t child;
-
-    sigemptyset(&child);
-    sigaddset(&child, SIGCHLD);
-    disti_run_raise_limit(&agent->files);
-    agent->child_fd = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
-    agent->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (agent->child_fd >= 0 && agent->done_fd >= 0 && agent_take_leash(agent))
-        return true;
-    disti_fail_call("signalfd, eventfd or pipe", "cannot watch over workers");
-    fprintf(stderr, "distrun: %s\n", dist_last_error());
-    return false;
 }
 
 /* One line that says who may run where. */
@@ -296,7 +271,7 @@ static void agent_tell_binding(const struct disti_run_agent *agent)
     const char *set = disti_env("OMP_NUM_THREADS");
     char threads[32];
 
-    if ((binding->workers == 1 && !binding->cpus) || !run_agent_speaks(agent))
+    if ((binding->workers == 1 && !binding->cpus) || !agent_speaks(agent))
         return;
     snprintf(threads, sizeof(threads), "%d", binding->threads);
     fprintf(stderr, "distrun: %d worker%s on %d CPU%s, bound to: %s; OMP_NUM_THREADS=%s%s\n",
@@ -335,14 +310,6 @@ static void agent_end_round(struct disti_run_agent *agent)
     agent->workers = NULL;
 }
 
-/* Of agents that a starter started, that of the worker which failed; else all, as torchrun's do. */
-static void agent_print_failure(const struct disti_run_agent *agent)
-{
-    if (!agent->options->leashed || agent->failure.node_rank == agent->round.node_rank)
-        disti_run_failure_print(agent->options, &agent->round, agent->workers, agent->last_calls_fd,
-                                &agent->failure);
-}
-
 /* What is to be said of the last round, and distrun's exit code. A starter has its own word for its
  * signal, which may come when all is over but the workers' end. */
 static int agent_conclude(const struct disti_run_agent *agent)
@@ -362,10 +329,14 @@ static int agent_conclude(const struct disti_run_agent *agent)
     if (agent->order == DISTI_AGENTS_FINISHED)
         return 0;
     if (failed) {
-        agent_print_failure(agent);
+        /* Of agents that a starter started, that of the worker which failed; else all, as
+         * torchrun's do. */
+        if (!agent->options->leashed || agent->failure.node_rank == agent->round.node_rank)
+            disti_run_failure_print(agent->options, &agent->round, agent->workers,
+                                    agent->last_calls_fd, &agent->failure);
         return disti_run_exit_code(&agent->failure);
     }
-    if (run_agent_speaks(agent) || !agent->has_met)
+    if (agent_speaks(agent) || !agent->has_met)
         fprintf(stderr, "distrun: %s\n", agent->why);
     /* Of workers that could not be started. */
     if (agent->failure.cause == DISTI_AGENTS_WORKER_FAILED && agent->failure.pid < 0)
@@ -457,17 +428,6 @@ static bool agent_next_round(struct disti_run_agent *agent, int restarts)
     return false;
 }
 
-static dist_status agent_prepare(struct disti_run_agent *agent)
-{
-    const struct disti_run_options *options = agent->options;
-    dist_status status = disti_run_binding_make(options->numa, options->workers, &agent->binding);
-
-    if (status != DIST_OK)
-        return status;
-    agent_tell_binding(agent);
-    return options->most_nodes > 1 ? run_meeting_open(agent) : DIST_OK;
-}
-
 /* The first round names the job, which the folder of its files is called by. */
 static void agent_rounds(struct disti_run_agent *agent)
 {
@@ -481,7 +441,7 @@ static void agent_rounds(struct disti_run_agent *agent)
         agent_round(agent);
         if (agent->order != DISTI_AGENTS_RESTART || agent->stop_signal)
             return;
-        if (run_agent_speaks(agent))
+        if (agent_speaks(agent))
             fprintf(stderr, "distrun: %s: starting all workers again\n", agent->why);
         agent_end_round(agent);
     }
@@ -489,19 +449,9 @@ static void agent_rounds(struct disti_run_agent *agent)
 
 /* Who kills the guard's process group, as timeout -k does, leaves one that ends the rest. It still
  * writes to the terminal, even if that stops others in the background. */
-static void agent_leave_group(void)
+int disti_run_agent(int signals_fd, const sigset_t *mask, const struct disti_run_options *options)
 {
-    sigset_t stops;
-
-    sigemptyset(&stops);
-    sigaddset(&stops, SIGTTOU);
-    sigprocmask(SIG_BLOCK, &stops, NULL);
-    setpgid(0, 0);
-}
-
-int disti_run_agent(int signals_fd, const sigset_t *mask, void *arg)
-{
-    struct disti_run_agent agent = {.options = arg,
+    struct disti_run_agent agent = {.options = options,
                                     .mask = *mask,
                                     .group = getpgrp(),
                                     .signals_fd = signals_fd,
@@ -512,11 +462,23 @@ int disti_run_agent(int signals_fd, const sigset_t *mask, void *arg)
                                     .kill_at = INT64_MAX};
     int code = AGENT_FAILED;
     dist_status status;
+    sigset_t stops;
 
-    agent_leave_group();
-    if (!agent_open(&agent))
+    sigemptyset(&stops);
+    sigaddset(&stops, SIGTTOU);
+    sigprocmask(SIG_BLOCK, &stops, NULL);
+    setpgid(0, 0);
+    if (!disti_run_open(&agent.files, &agent.child_fd, &agent.done_fd) ||
+        (options->leashed && !agent_take_leash(&agent))) {
+        disti_fail_call("signalfd, eventfd or pipe", "cannot watch over workers");
+        fprintf(stderr, "distrun: %s\n", dist_last_error());
         return code;
-    status = agent_prepare(&agent);
+    }
+    status = disti_run_binding_make(options->numa, options->workers, &agent.binding);
+    if (status == DIST_OK)
+        agent_tell_binding(&agent);
+    if (status == DIST_OK && options->most_nodes > 1)
+        status = meeting_open(&agent);
     if (status == DIST_OK) {
         agent_rounds(&agent);
         code = agent_conclude(&agent);
@@ -527,8 +489,8 @@ int disti_run_agent(int signals_fd, const sigset_t *mask, void *arg)
     agent_end_round(&agent);
     if (agent.unsaid && code == 0)
         code = AGENT_FAILED;
-    run_meeting_close(&agent);
-    disti_run_binding_release(&agent.binding);
+    meeting_close(&agent);
+    free(agent.binding.cpus);
     /* Threads that wait for a reader go with the process, and what they hold. */
     if (agent.hurry)
         _exit(code);

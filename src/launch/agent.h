@@ -14,9 +14,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* The process that the user started: it passes signals to the agent, its child's child. */
-
-/* A signal on its way to the agent. */
+/* A signal on its way from the guard to the agent. The stream ends when the guard is gone. */
 struct disti_run_signal {
     int number;
     int from_terminal; /* then the workers, of the same process group, have it already */
@@ -37,49 +35,8 @@ enum {
     DISTI_RUN_HURRY = 255     /* a second signal: do not wait for anything */
 };
 
-enum { DISTI_RUN_STARTER_FAILED = 1 /* the exit code where a host was not to be had */ };
-
-/* A host, and its remote shell. */
-struct disti_run_host {
-    const char *name;
-    pid_t pid; /* 0: not started */
-    bool ended;
-    int code;     /* what the shell would say */
-    bool killed;  /* its shell was */
-    bool begun;   /* it has read of its script; as of its end */
-    int to_fd;    /* its standard input; -1: closed */
-    char *script; /* what goes there first */
-    size_t bytes, sent;
-    bool fed; /* it is there, or nobody reads it */
-
-    /* Of a job that goes on without this host. */
-    int streams[2];   /* where its standard output and error go; -1: closed here */
-    int64_t again_at; /* when its remote shell is started again; INT64_MAX: not */
-    int64_t again_ms; /* how long it was waited for that */
-};
-
-struct disti_run_starter {
-    const struct disti_run_options *options;
-    int signals_fd, child_fd, done_fd;
-    struct disti_run_host *hosts;
-    int count, alive, outputs_left;
-    bool elastic; /* hosts may be lost and come again, but for the first */
-    bool goes_on; /* hosts may be lost, but for the first: --on-failure continue */
-    struct disti_run_output *outputs[2];
-    int first;          /* the host that ended first with a failure; -1: none */
-    int stop_signal;    /* that came to this distrun; 0: none */
-    unsigned char word; /* what all agents are to hear; 0: nothing */
-    int64_t stopped_at; /* when the signal came */
-    int64_t tell_at;    /* when `word` is said, again; INT64_MAX: not */
-    int64_t kill_at;    /* SIGKILL for the remote shells; INT64_MAX: not yet */
-    bool hurry;         /* do not wait for output to be read */
-    char secret[33];    /* of the job's agents; "": none, without OpenSSL */
-    char master[256];   /* where they meet */
-    int master_port;
-};
-
-/* For disti_run_guard; arg is struct disti_run_options. Returns the exit code of distrun. */
-int disti_run_starter(int signals_fd, const sigset_t *mask, void *arg);
+/* Receives struct disti_run_signal from signals_fd. Returns the exit code of distrun. */
+int disti_run_starter(int signals_fd, const struct disti_run_options *options);
 
 /* The agent: the process that starts a node's workers and watches over them. */
 
@@ -114,7 +71,7 @@ struct disti_run_agent {
     int signals_fd;      /* from the guard */
     int child_fd;        /* a signalfd for SIGCHLD */
     int done_fd;         /* an eventfd: outputs that have ended */
-    int leash_fd;        /* from the starter on another host, see starter.h; -1: there is none */
+    int leash_fd;        /* from the starter on another host, see above; -1: there is none */
 
     /* Of this round. */
     struct disti_run_round round;
@@ -151,25 +108,28 @@ struct disti_run_agent {
     bool hurry;           /* do not wait for output to be read */
 };
 
-/* For disti_run_guard; arg is struct disti_run_options. Returns the exit code of distrun. */
-int disti_run_agent(int signals_fd, const sigset_t *mask, void *arg);
+/* The same; mask is what was blocked before. */
+int disti_run_agent(int signals_fd, const sigset_t *mask, const struct disti_run_options *options);
 
-/* Raises this process's limit on open files, as far as it may; *found_p is what it was. */
-void disti_run_raise_limit(struct rlimit *found_p);
+/*
+ * Raises this process's limit on open files, as far as it may; *found_p is what it was. Opens a
+ * signalfd for SIGCHLD and an eventfd for outputs that end. False: see errno.
+ */
+bool disti_run_open(struct rlimit *found_p, int *child_fd_p, int *done_fd_p);
 
-/* start.c: starts workers, outputs and store of agent->round. On failure some may run. */
+/* Starts workers, outputs and store of agent->round. On failure some may run. */
 dist_status disti_run_agent_start(struct disti_run_agent *agent);
 
 /*
- * watch.c: blocks until the processes of the round are gone, and it is known what comes next: with
+ * Blocks until the processes of the round are gone, and it is known what comes next: with
  * other nodes an order or a new round, alone always. A signal ends it too.
  */
 void disti_run_agent_watch(struct disti_run_agent *agent);
 
-/* watch.c: all workers are told to end, and killed when the time for that is up. */
+/* All workers are told to end, and killed when the time for that is up. */
 void disti_run_agent_stop(struct disti_run_agent *agent, int signal_number, double seconds);
 
-/* watch.c: stops all workers and their children until SIGCONT comes, or the job is to end. */
+/* Stops all workers and their children until SIGCONT comes, or the job is to end. */
 void disti_run_agent_suspend(struct disti_run_agent *agent);
 
 /* What has come from the others: a new round, an order, or a line to print. Does not block. */

@@ -131,49 +131,28 @@ static const char *error_escape(const char *at, unsigned *code_p)
     return at + 2;
 }
 
-/* Does it move no cursor, here or on a terminal with controls of 8 bits? A byte from 0x80 on is a
- * part of a character. */
-static bool error_is_shown(unsigned code, bool byte)
-{
-    return code == '\t' || (code >= ' ' && code < 0x7f) || (code > 0x7f && byte) || code >= 0xa0;
-}
-
-/* What stands at `at`, and *code_p: a character that is escaped, or a control of two bytes, or else
- * a byte. Returns what is behind it. */
-static const char *error_next(const char *at, unsigned *code_p, bool *byte_p)
-{
-    const unsigned char first = (unsigned char)at[0], second = (unsigned char)at[1];
-    const bool control = first == 0xc2 && second >= 0x80 && second < 0xa0;
-
-    *byte_p = first != '\\' && !control;
-    *code_p = control ? second : first;
-    if (first == '\\')
-        return error_escape(at, code_p);
-    return at + 1 + control;
-}
-
 /* A string as it is to be shown: its lines indented, without the last line's end, and nothing that
- * moves a terminal's cursor. */
+ * moves a terminal's cursor, here or on a terminal with controls of 8 bits. */
 static void error_put_string(const char *at, FILE *to)
 {
     int lines = 0;
 
     for (at++; *at != '"';) {
-        unsigned code;
-        bool byte;
+        const unsigned char first = (unsigned char)at[0], second = (unsigned char)at[1];
+        const bool control = first == 0xc2 && second >= 0x80 && second < 0xa0;
+        const bool byte = first != '\\' && !control; /* from 0x80 on a part of a character */
+        unsigned code = control ? second : first;
 
-        at = error_next(at, &code, &byte);
+        at = first == '\\' ? error_escape(at, &code) : at + 1 + control;
         if (code == '\n') {
             lines++;
             continue;
         }
         for (; lines > 0; lines--)
             fputs("\n  ", to);
-        if (!error_is_shown(code, byte))
-            continue;
-        if (byte)
+        if (byte && (code == '\t' || (code >= ' ' && code != 0x7f)))
             fputc((int)code, to);
-        else
+        else if (!byte && (code == '\t' || (code >= ' ' && code < 0x7f) || code >= 0xa0))
             error_put_code(code, to);
     }
 }
@@ -279,14 +258,6 @@ const struct disti_run_worker *disti_run_first_failure(const struct disti_run_wo
     return !first || failure_weight(next) > failure_weight(first) ? next : first;
 }
 
-/* The error file's path, if the worker has written there; torch does if its main is recorded. */
-static const char *failure_file(const struct disti_run_worker *worker)
-{
-    if (!worker || worker->error_fd >= 0 || access(worker->error_file, R_OK) != 0)
-        return "<N/A>";
-    return worker->error_file;
-}
-
 /* In torchrun's format: the worker's own error file, if it has written one. */
 static void failure_print_cause(const struct disti_run_options *options,
                                 const struct disti_agents_failure *failure,
@@ -316,6 +287,8 @@ static void failure_print_one(const struct disti_run_options *options, int index
                               const struct disti_run_worker *worker, FILE *to)
 {
     const time_t second = (time_t)(failure->time_ms / 1000);
+    /* torch writes there if its main is recorded. */
+    const bool has_file = worker && worker->error_fd < 0 && access(worker->error_file, R_OK) == 0;
     char when[32] = "", rank[16], local_rank[16];
     struct tm parts;
 
@@ -329,34 +302,31 @@ static void failure_print_one(const struct disti_run_options *options, int index
             "  exitcode  : %d (pid: %d)\n  error_file: %s\n",
             index, when, failure->host, rank, local_rank,
             failure->signal ? -failure->signal : failure->exit_code, failure->pid,
-            failure_file(worker));
+            has_file ? worker->error_file : "<N/A>");
     failure_print_cause(options, failure, worker, to);
     if (failure->text[0])
         fprintf(to, "  last call : %s\n", failure->text);
 }
 
-/* Is it this node's worker? */
-static bool failure_is_of(const struct disti_agents_failure *failure,
-                          const struct disti_run_round *round,
-                          const struct disti_run_worker *worker)
-{
-    return failure->node_rank == round->node_rank && failure->local_rank == worker->local_rank;
-}
-
-static void failure_print_block(const struct disti_run_options *options,
-                                const struct disti_run_round *round,
-                                const struct disti_run_worker *workers, int last_calls_fd,
-                                const struct disti_agents_failure *first, FILE *to)
+void disti_run_failure_print(const struct disti_run_options *options,
+                             const struct disti_run_round *round,
+                             const struct disti_run_worker *workers, int last_calls_fd,
+                             const struct disti_agents_failure *first)
 {
     const struct disti_run_worker *first_worker = NULL;
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *to = open_memstream(&text, &bytes);
     int others = 0;
 
+    if (!to)
+        return;
     fprintf(to, "%s\n%s FAILED\n%s\nFailures:\n", failure_border, options->program,
             failure_section);
     for (int w = 0; workers && w < round->processes; w++) {
         struct disti_agents_failure failure;
 
-        if (failure_is_of(first, round, &workers[w])) {
+        if (first->node_rank == round->node_rank && first->local_rank == workers[w].local_rank) {
             first_worker = &workers[w];
         } else if (disti_run_worker_has_failed(&workers[w]) && !workers[w].was_told) {
             disti_run_failure_of(round, &workers[w], last_calls_fd, &failure);
@@ -368,20 +338,7 @@ static void failure_print_block(const struct disti_run_options *options,
     fprintf(to, "%s\nRoot Cause (first observed failure):\n", failure_section);
     failure_print_one(options, 0, first, first_worker, to);
     fprintf(to, "%s\n", failure_border);
-}
-
-void disti_run_failure_print(const struct disti_run_options *options,
-                             const struct disti_run_round *round,
-                             const struct disti_run_worker *workers, int last_calls_fd,
-                             const struct disti_agents_failure *first)
-{
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *to = open_memstream(&text, &bytes);
-
-    if (to)
-        failure_print_block(options, round, workers, last_calls_fd, first, to);
-    if (to && fclose(to) == 0)
+    if (fclose(to) == 0)
         fwrite(text, 1, bytes, stderr);
     free(text);
 }

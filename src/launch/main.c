@@ -78,33 +78,20 @@ static int guard_end_all(const char *name, int how)
     return 128 + WTERMSIG(how);
 }
 
-/* True: the child has ended. */
-static bool guard_reap(pid_t child, int *how_p)
-{
-    bool ended = false;
-    pid_t pid;
-    int how;
-
-    while ((pid = waitpid(-1, &how, WNOHANG)) > 0) {
-        if (pid == child) {
-            *how_p = how;
-            ended = true;
-        }
-    }
-    return ended;
-}
-
 static int guard_wait(pid_t keeper, int fd, const sigset_t *set)
 {
     siginfo_t info;
-    int how = 0;
+    int how, end = -1;
+    pid_t pid;
 
     for (;;) {
         if (sigwaitinfo(set, &info) < 0)
             continue;
         if (info.si_signo == SIGCHLD) {
-            if (guard_reap(keeper, &how))
-                return WIFSIGNALED(how) ? guard_end_all("keeper", how) : WEXITSTATUS(how);
+            while ((pid = waitpid(-1, &how, WNOHANG)) > 0)
+                end = pid == keeper ? how : end;
+            if (end >= 0)
+                return WIFSIGNALED(end) ? guard_end_all("keeper", end) : WEXITSTATUS(end);
         } else if (!guard_is_ignored(info.si_signo)) {
             const struct disti_run_signal news = {info.si_signo, info.si_code == SI_KERNEL};
 
@@ -139,29 +126,34 @@ static int guard_failed(void)
     return 1;
 }
 
+/* From now on processes below this one whose parent ends become its own children, so that none is
+ * lost: none is left when this one has no child any more. */
+static void guard_adopt(void)
+{
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
 /* In the guard's child. */
-static int guard_begin(int (*agent)(int signals_fd, const sigset_t *mask, void *arg), int fd,
-                       const sigset_t *mask, void *arg)
+static int guard_begin(const struct disti_run_options *options, int fd, const sigset_t *mask)
 {
     pid_t pid;
 
-    disti_run_family_adopt();
+    guard_adopt();
     pid = fork();
     if (pid == 0) {
-        disti_run_family_adopt();
-        return agent(fd, mask, arg);
+        guard_adopt();
+        return options->hosts.count > 0 ? disti_run_starter(fd, options)
+                                        : disti_run_agent(fd, mask, options);
     }
     close(fd);
     return pid < 0 ? guard_failed() : guard_keep(pid);
 }
 
 /*
- * Starts keeper and agent. The agent is a process that runs agent(signals_fd, mask, arg), where it
- * gets struct disti_run_signal, whole, and the end of the stream when the guard is gone; mask is
- * what was blocked before. Returns the exit code: the agent's, or if that was killed 128 and the
- * signal; all processes below are ended then.
+ * Starts keeper and agent, or starter. Returns the exit code: the agent's, or if that was killed
+ * 128 and the signal; all processes below are ended then.
  */
-static int run_guard(int (*agent)(int signals_fd, const sigset_t *mask, void *arg), void *arg)
+static int guard_run(const struct disti_run_options *options)
 {
     sigset_t set, mask;
     int ends[2];
@@ -170,14 +162,14 @@ static int run_guard(int (*agent)(int signals_fd, const sigset_t *mask, void *ar
     guard_take_signals();
     guard_set(&set);
     sigprocmask(SIG_BLOCK, &set, &mask);
-    disti_run_family_adopt();
+    guard_adopt();
     fflush(NULL);
     pid = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0 ? fork() : -1;
     if (pid < 0)
         return guard_failed();
     if (pid == 0) {
         close(ends[0]);
-        return guard_begin(agent, ends[1], &mask, arg);
+        return guard_begin(options, ends[1], &mask);
     }
     close(ends[1]);
     signal(SIGPIPE, SIG_IGN); /* as the keeper */
@@ -197,19 +189,6 @@ static void main_fill_streams(void)
         close(fd);
 }
 
-static int main_act(struct disti_run_options *options)
-{
-    if (options->action == DISTI_RUN_HELP) {
-        disti_run_options_help();
-        return output_exit("distrun", 0);
-    }
-    if (options->action == DISTI_RUN_VERSION) {
-        disti_run_options_version();
-        return output_exit("distrun", 0);
-    }
-    return run_guard(options->hosts.count > 0 ? disti_run_starter : disti_run_agent, options);
-}
-
 int main(int argc, char *argv[])
 {
     struct disti_run_options options;
@@ -217,7 +196,7 @@ int main(int argc, char *argv[])
 
     main_fill_streams();
     if (disti_run_options_read(argc, argv, &options))
-        code = main_act(&options);
+        code = options.action ? output_exit("distrun", 0) : guard_run(&options);
     disti_hosts_free(&options.hosts);
     return code;
 }

@@ -27,38 +27,22 @@ static bool places_wrong(const char *text)
     return false;
 }
 
-/* May the job go on with some of its hosts? */
-static bool places_are_elastic(const struct disti_run_options *options)
+/* What the hosts decide is not to be given by other options; `elastic`: the job may go on with some
+ * of its hosts. */
+static bool places_check(const struct disti_run_options *options, bool elastic)
 {
-    return strchr(options->nodes_text, ':') != NULL;
-}
-
-/* The hosts decide what these would say. */
-static bool places_clash(const struct disti_run_options *options)
-{
-    const bool elastic = places_are_elastic(options);
-
     if (options->standalone || options->node_rank >= 0 || options->rdzv_endpoint ||
         (!elastic && strcmp(options->nodes_text, "1") != 0))
-        return !places_wrong("-H and --hostfile say which nodes there are: leave out --node-rank, "
-                             "--standalone, --rdzv-endpoint, and --nnodes unless it is MIN:MAX");
+        return places_wrong("-H and --hostfile say which nodes there are: leave out --node-rank, "
+                            "--standalone, --rdzv-endpoint, and --nnodes unless it is MIN:MAX");
     if (elastic && options->total_text)
-        return !places_wrong("with --nnodes MIN:MAX the number of all workers changes: leave out "
-                             "-n, and give slots or --nproc-per-node");
+        return places_wrong("with --nnodes MIN:MAX the number of all workers changes: leave out "
+                            "-n, and give slots or --nproc-per-node");
     if (options->total_text && options->workers_text)
-        return !places_wrong("with hosts give either -n, the workers of all, or --nproc-per-node");
+        return places_wrong("with hosts give either -n, the workers of all, or --nproc-per-node");
     if (options->hosts_text && options->hostfile)
-        return !places_wrong("give either -H or --hostfile");
-    return false;
-}
-
-static int places_slots(const struct disti_hosts *hosts)
-{
-    int slots = 0;
-
-    for (int h = 0; h < hosts->count; h++)
-        slots += hosts->entries[h].slots ? hosts->entries[h].slots : 1;
-    return slots;
+        return places_wrong("give either -H or --hostfile");
+    return true;
 }
 
 /* The slots become the workers of each host; those without any go. */
@@ -66,9 +50,11 @@ static dist_status places_deal(struct disti_run_options *options)
 {
     struct disti_hosts *hosts = &options->hosts;
     int *counts = calloc((size_t)hosts->count, sizeof(*counts));
-    int total = places_slots(hosts), left = 0;
+    int total = 0, left = 0;
     dist_status status = counts ? DIST_OK : DIST_ERR_NO_MEMORY;
 
+    for (int h = 0; h < hosts->count; h++)
+        total += hosts->entries[h].slots ? hosts->entries[h].slots : 1;
     if (status == DIST_OK && options->total_text)
         status = disti_parse_int("-n", options->total_text, 1, 1 << 20, &total);
     if (status == DIST_OK)
@@ -108,8 +94,6 @@ static bool places_bound(struct disti_run_options *options)
     int least, most;
     char text[200];
 
-    if (!places_are_elastic(options))
-        return true;
     if (!disti_run_nodes(options->nodes_text, &least, &most))
         return places_wrong("--nnodes is neither a number of nodes, 1 to 16384, nor MIN:MAX");
     options->least_hosts = least;
@@ -126,15 +110,16 @@ static bool places_bound(struct disti_run_options *options)
  * places.c: the hosts of -H or --hostfile, and how many workers each has. Without hosts -n is the
  * workers of this node. False: what is wrong was printed.
  */
-static bool run_places(struct disti_run_options *options)
+static bool options_read_places(struct disti_run_options *options)
 {
+    const bool elastic = strchr(options->nodes_text, ':') != NULL;
     dist_status status;
 
     if (!options->hosts_text && !options->hostfile) {
         options->workers_text = options->total_text ? options->total_text : options->workers_text;
         return true;
     }
-    if (places_clash(options))
+    if (!places_check(options, elastic))
         return false;
     status = options->hosts_text ? disti_hosts_parse(options->hosts_text, &options->hosts)
                                  : disti_hosts_read(options->hostfile, &options->hosts);
@@ -142,16 +127,15 @@ static bool run_places(struct disti_run_options *options)
         status = places_deal(options);
     if (status != DIST_OK)
         return places_wrong(dist_last_error());
-    if (!places_bound(options))
+    if (elastic && !places_bound(options))
         return false;
     places_stay(options);
     return true;
 }
 
-/* secret.c: reads the job's secret, if a file of it is named. False: what is wrong was printed. */
-/* Reads the job's secret from the file that the options or the environment name. */
-
-static bool run_secret(struct disti_run_options *options)
+/* Reads the job's secret, if the options or the environment name a file of it. False: what is wrong
+ * was printed. */
+static bool options_read_secret(struct disti_run_options *options)
 {
     const char *path = options->secret_file ? options->secret_file : disti_env("DIST_SECRET_FILE");
     char why[DISTI_SECRET_WHY];
@@ -167,28 +151,21 @@ static bool run_secret(struct disti_run_options *options)
     return taken;
 }
 
-/* How many workers a node has: a number, its CPUs, or its GPUs. */
+/* ---- workers, secret and program ---- */
 
 enum { COUNTS_MAX = 65536 };
 
-/* "0,2": two. */
-static int counts_listed(const char *list)
+/* Those that the workers would see. The driver has a folder for each. */
+static int counts_gpus(void)
 {
+    const char *visible = disti_env_raw("CUDA_VISIBLE_DEVICES");
+    DIR *folder = visible ? NULL : opendir("/proc/driver/nvidia/gpus");
+    const struct dirent *entry;
     char item[64];
     int count = 0;
 
-    while (disti_list_item(list, ',', count, item, sizeof(item)))
+    while (visible && disti_list_item(visible, ',', count, item, sizeof(item)))
         count++;
-    return count;
-}
-
-/* One folder a GPU. */
-static int counts_folders(const char *path)
-{
-    DIR *folder = opendir(path);
-    const struct dirent *entry;
-    int count = 0;
-
     while (folder && (entry = readdir(folder)))
         count += entry->d_name[0] != '.';
     if (folder)
@@ -196,16 +173,8 @@ static int counts_folders(const char *path)
     return count;
 }
 
-/* Those that the workers would see. */
-static int counts_gpus(void)
-{
-    const char *visible = disti_env_raw("CUDA_VISIBLE_DEVICES");
-
-    return visible ? counts_listed(visible) : counts_folders("/proc/driver/nvidia/gpus");
-}
-
-/* counts.c: how many workers --nproc-per-node means here; 0, and `why` if that cannot be said. */
-static int run_worker_count(const char *text, char *why, int size)
+/* How many workers --nproc-per-node means here; 0, and `why` if that cannot be said. */
+static int options_workers(const char *text, char *why, int size)
 {
     const bool automatic = strcmp(text, "auto") == 0;
     const int gpus = automatic || strcmp(text, "gpu") == 0 ? counts_gpus() : 0;
@@ -283,13 +252,6 @@ static bool command_find(const char *name, char path[PATH_MAX])
     return true;
 }
 
-static bool command_is_script(const char *name)
-{
-    const size_t length = strlen(name);
-
-    return length > 3 && strcmp(name + length - 3, ".py") == 0;
-}
-
 /* Behind the interpreter, as torchrun calls it. */
 static char **command_for_python(const char *interpreter, char *words[], bool module)
 {
@@ -311,39 +273,35 @@ static char **command_for_python(const char *interpreter, char *words[], bool mo
     return command;
 }
 
-static bool command_is_here(const struct disti_run_options *options)
-{
-    for (int h = 0; h < options->hosts.count; h++) {
-        if (!disti_run_host_is_here(options, h))
-            return false;
-    }
-    return true;
-}
-
 /* The first word of the remote shell, where one is needed. */
 static bool command_remote(const struct disti_run_options *options, char path[PATH_MAX])
 {
     const char *shell = options->remote_shell;
     char *copy = strdup(shell ? shell : DISTI_HOSTS_AGENT), *rest = NULL;
     const char *name = copy ? strtok_r(copy, " \t", &rest) : NULL;
-    bool found = command_is_here(options) || command_find(name ? name : "", path);
+    bool found = true;
 
+    for (int h = 0; h < options->hosts.count; h++)
+        found &= disti_run_host_is_here(options, h);
+    found = found || command_find(name ? name : "", path);
     free(copy);
     return found;
 }
 
-/* command.c: finds the program, and what runs it, into path, command and program; on other hosts
+/* Finds the program, and what runs it, into path, command and program; on other hosts
  * they look for it themselves, but the remote shell is to be here. */
-static bool run_command(char *words[], struct disti_run_options *options)
+static bool options_command(char *words[], struct disti_run_options *options)
 {
     static char path[PATH_MAX];
     const char *interpreter = disti_env("PYTHON_EXEC");
+    const size_t length = strlen(words[0]);
 
     options->program = words[0];
     options->command = words;
     if (options->hosts.count > 0)
         return command_remote(options, path);
-    options->python = options->module || (command_is_script(words[0]) && !options->no_python);
+    options->python = options->module || (length > 3 && !options->no_python &&
+                                          strcmp(words[0] + length - 3, ".py") == 0);
     if (!interpreter)
         interpreter = "python3";
     errno = ENOENT;
@@ -423,8 +381,8 @@ static const struct args_row options_rows[] = {
      "from SIGTERM to SIGKILL (30)"},
     {"monitor-interval", 0, ARGS_REAL, AT(monitor_interval), 0, 1e6, "SECONDS",
      "accepted: a failure is seen at once"},
-    {"help", 'h', ARGS_ACTION, AT(action), DISTI_RUN_HELP, 0, NULL, "print this"},
-    {"version", 0, ARGS_ACTION, AT(action), DISTI_RUN_VERSION, 0, NULL, "print the version"},
+    {"help", 'h', ARGS_ACTION, AT(action), ARGS_SHOW_HELP, 0, NULL, "print this"},
+    {"version", 0, ARGS_ACTION, AT(action), ARGS_SHOW_VERSION, 0, NULL, "print the version"},
 };
 static const struct args options_args = {
     .rows = options_rows,
@@ -439,16 +397,6 @@ static const struct args options_args = {
              "\n"
              "  distrun -n 4 ./train                        4 processes here\n"
              "  distrun -H node0:8,node1:8 ./train          16 on two machines, by ssh\n"};
-
-void disti_run_options_help(void)
-{
-    args_help(&options_args, stdout);
-}
-
-void disti_run_options_version(void)
-{
-    args_version(&options_args);
-}
 
 static bool options_wrong(const char *text)
 {
@@ -501,11 +449,11 @@ static bool options_read_variables(struct disti_run_options *options)
         const struct args_row *row = &options_rows[i];
         const char *value =
             row->kind == ARGS_GROUP || row->kind == ARGS_ACTION ? NULL : options_variable(row);
-        char failure[ARGS_FAILURE], text[ARGS_FAILURE + 32];
+        char failure[ARGS_FAILURE];
 
         if (value && !options_read_variable(row, value, options, failure)) {
-            snprintf(text, sizeof(text), "in a PET_ variable: %s", failure);
-            return options_wrong(text);
+            args_wrong(&options_args, "in a PET_ variable: %s", failure);
+            return false;
         }
     }
     return true;
@@ -557,14 +505,13 @@ static bool options_check_streams(const struct disti_run_options *options)
 static bool options_check_signals(struct disti_run_options *options)
 {
     const char *wrong = disti_run_signals(options->signals_text, &options->signals);
-    char text[128];
 
-    if (!wrong)
-        return true;
-    snprintf(text, sizeof(text),
-             "--signals-to-handle: '%s' is no signal that can be handled; give SIGTERM,SIGINT",
-             wrong);
-    return options_wrong(text);
+    if (wrong)
+        args_wrong(
+            &options_args,
+            "--signals-to-handle: '%s' is no signal that can be handled; give SIGTERM,SIGINT",
+            wrong);
+    return !wrong;
 }
 
 /* Without an endpoint the nodes meet where rank 0 is: at node 0. */
@@ -605,21 +552,21 @@ static bool options_check_nodes(struct disti_run_options *options)
 
 static bool options_check(struct disti_run_options *options)
 {
-    char why[160], text[256];
+    char why[160];
 
     options->goes_on = strcmp(options->on_failure, "continue") == 0;
     options->scheduler = strcmp(options->role, "mindspore") == 0;
-    if (!run_places(options) || !options_check_nodes(options) || !options_check_streams(options) ||
-        !options_check_signals(options))
+    if (!options_read_places(options) || !options_check_nodes(options) ||
+        !options_check_streams(options) || !options_check_signals(options))
         return false;
     if (options->hosts.count > 0 && !options->workers_text)
         return true;
     options->workers =
-        run_worker_count(options->workers_text ? options->workers_text : "1", why, sizeof(why));
+        options_workers(options->workers_text ? options->workers_text : "1", why, sizeof(why));
     if (options->workers > 0 || options->hosts.count > 0)
         return true;
-    snprintf(text, sizeof(text), "%s: %s", options->total_text ? "-n" : "--nproc-per-node", why);
-    return options_wrong(text);
+    args_wrong(&options_args, "%s: %s", options->total_text ? "-n" : "--nproc-per-node", why);
+    return false;
 }
 
 /* As torch has it: the variable stands for the default. */
@@ -649,15 +596,19 @@ bool disti_run_options_read(int argc, char *argv[], struct disti_run_options *op
         options->prefix = "[${rank}]:";
     if (!options_read_variables(options) || !options_read_line(argc, argv, options, &rest))
         return false;
+    if (options->action == ARGS_SHOW_HELP)
+        args_help(&options_args, stdout);
+    if (options->action == ARGS_SHOW_VERSION)
+        args_version(&options_args);
     if (options->action)
         return true;
     if (strcmp(options->prefix, "none") == 0)
         options->prefix = "";
-    if (!options_check(options) || !run_secret(options))
+    if (!options_check(options) || !options_read_secret(options))
         return false;
     if (rest == argc)
         return options_wrong("no program is given: name it behind the options");
-    return run_command(argv + rest, options);
+    return options_command(argv + rest, options);
 }
 
 /* ---- for another host ---- */
@@ -677,52 +628,33 @@ static bool options_is_here(const struct args_row *row)
     return row->kind == ARGS_GROUP || row->kind == ARGS_ACTION;
 }
 
-/* "--max-restarts=3"; NULL: no memory, or *said_p is false: it is not given. */
-static char *options_word(const struct args_row *row, const struct disti_run_options *options,
-                          bool *said_p)
+void disti_run_options_words(const struct disti_run_options *options, struct disti_run_list *words)
 {
-    const char *at = (const char *)options + row->offset, *text;
-    const int length = (int)strcspn(row->names, ",");
-    int64_t number;
-    double real;
-    char *word = NULL;
-    int written = 0;
+    for (int i = 0; i < options_args.count; i++) {
+        const struct args_row *row = &options_rows[i];
+        const void *at = (const char *)options + row->offset;
+        const int length = (int)strcspn(row->names, ",");
+        const char *text;
 
-    *said_p = true;
-    if (row->kind == ARGS_FLAG) {
-        *said_p = *(const bool *)at;
-        written = asprintf(&word, "--%.*s", length, row->names);
-    } else if (row->kind == ARGS_INT) {
-        memcpy(&number, at, sizeof(number));
-        written = asprintf(&word, "--%.*s=%lld", length, row->names, (long long)number);
-    } else if (row->kind == ARGS_REAL) {
-        memcpy(&real, at, sizeof(real));
-        written = asprintf(&word, "--%.*s=%.17g", length, row->names, real);
-    } else {
-        memcpy(&text, at, sizeof(text));
-        *said_p = text != NULL;
-        /* Empty is only the prefix, once "none" has been understood. */
-        written = asprintf(&word, "--%.*s=%s", length, row->names, text && *text ? text : "none");
-    }
-    return written < 0 ? NULL : word;
-}
-
-char **disti_run_options_words(const struct disti_run_options *options)
-{
-    char **words = calloc((size_t)options_args.count + 1, sizeof(*words));
-    int count = 0;
-    bool said;
-
-    for (int i = 0; words && i < options_args.count; i++) {
-        if (options_is_here(&options_rows[i]))
+        if (options_is_here(row))
             continue;
-        words[count] = options_word(&options_rows[i], options, &said);
-        if (words[count] && said)
-            count++;
-        else
-            free(words[count]);
+        switch (row->kind) {
+        case ARGS_FLAG:
+            if (*(const bool *)at)
+                disti_run_list_add(words, "--%.*s", length, row->names);
+            break;
+        case ARGS_INT:
+            disti_run_list_add(words, "--%.*s=%lld", length, row->names,
+                               (long long)*(const int64_t *)at);
+            break;
+        case ARGS_REAL:
+            disti_run_list_add(words, "--%.*s=%.17g", length, row->names, *(const double *)at);
+            break;
+        default:
+            text = *(const char *const *)at;
+            /* Empty is only the prefix, once "none" has been understood. */
+            if (text)
+                disti_run_list_add(words, "--%.*s=%s", length, row->names, *text ? text : "none");
+        }
     }
-    if (words)
-        words[count] = NULL;
-    return words;
 }

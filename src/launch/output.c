@@ -43,27 +43,10 @@ static dist_status logs_make(const char *path)
     return mkdir(part, 0777) != 0 && errno != EEXIST ? logs_fail(part) : DIST_OK;
 }
 
-/* A job's name may be a path to some file system; here it is a name. */
-static void logs_clean(char *name)
-{
-    for (; *name; name++)
-        *name = *name == '/' ? '_' : *name;
-}
-
-static dist_status logs_temporary(char *base, size_t size)
-{
-    const char *folder = disti_env("TMPDIR");
-
-    snprintf(base, size, "%s/distrun_XXXXXX", folder ? folder : "/tmp");
-    if (!mkdtemp(base))
-        return logs_fail(base);
-    fprintf(stderr, "distrun: the output goes to %s\n", base);
-    return DIST_OK;
-}
-
 dist_status disti_run_logs_open(const struct disti_run_options *options, const char *job,
                                 struct disti_run_logs *logs_p)
 {
+    const char *temporary = disti_env("TMPDIR");
     char base[DISTI_RUN_PATH / 2] = "", name[160];
     dist_status status = DIST_OK;
 
@@ -76,12 +59,16 @@ dist_status disti_run_logs_open(const struct disti_run_options *options, const c
         snprintf(base, sizeof(base), "%s", options->log_dir);
         status = logs_make(base);
     } else {
-        status = logs_temporary(base, sizeof(base));
+        snprintf(base, sizeof(base), "%s/distrun_XXXXXX", temporary ? temporary : "/tmp");
+        if (!mkdtemp(base))
+            return logs_fail(base);
+        fprintf(stderr, "distrun: the output goes to %s\n", base);
     }
     if (status != DIST_OK)
         return status;
     snprintf(name, sizeof(name), "%s_XXXXXX", job);
-    logs_clean(name);
+    for (char *slash = name; (slash = strchr(slash, '/'));) /* the job's name may be a path */
+        *slash = '_';
     snprintf(logs_p->folder, sizeof(logs_p->folder), "%s/%s", base, name);
     if (!mkdtemp(logs_p->folder))
         return logs_fail(logs_p->folder);
@@ -112,11 +99,6 @@ static int logs_folder(const struct disti_run_logs *logs)
     return -1;
 }
 
-static bool logs_made(int folder, const char *name)
-{
-    return mkdirat(folder, name, 0777) == 0 || errno == EEXIST;
-}
-
 dist_status disti_run_logs_add(const struct disti_run_logs *logs, int restarts, int local_rank)
 {
     char path[DISTI_RUN_PATH + 64], attempt[32];
@@ -128,8 +110,8 @@ dist_status disti_run_logs_add(const struct disti_run_logs *logs, int restarts, 
     disti_run_logs_path(logs, restarts, local_rank, "", path);
     snprintf(attempt, sizeof(attempt), "attempt_%d", restarts);
     folder = logs_folder(logs);
-    made = folder >= 0 && logs_made(folder, attempt) &&
-           logs_made(folder, path + strlen(logs->folder) + 1);
+    made = folder >= 0 && (mkdirat(folder, attempt, 0777) == 0 || errno == EEXIST) &&
+           (mkdirat(folder, path + strlen(logs->folder) + 1, 0777) == 0 || errno == EEXIST);
     if (folder >= 0)
         close(folder);
     return made ? DIST_OK : logs_fail(path);
@@ -184,14 +166,6 @@ struct disti_run_output {
 /* stdout and stderr may be one file: then their lines must not mix. */
 static pthread_mutex_t output_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static bool output_is_shared(void)
-{
-    struct stat out, err;
-
-    return fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &err) == 0 &&
-           out.st_dev == err.st_dev && out.st_ino == err.st_ino;
-}
-
 /* Whoever shares the descriptor may have made it non-blocking. False: errno says why. */
 static bool output_write_all(int fd, const char *bytes, size_t count)
 {
@@ -234,7 +208,10 @@ static void output_send(struct disti_run_output *output, const char *bytes, size
 
 static void output_flush(struct disti_run_output *output)
 {
-    const bool shared = output->out_used > 0 && output_is_shared();
+    struct stat out, err;
+    const bool shared = output->out_used > 0 && fstat(STDOUT_FILENO, &out) == 0 &&
+                        fstat(STDERR_FILENO, &err) == 0 && out.st_dev == err.st_dev &&
+                        out.st_ino == err.st_ino;
 
     if (shared)
         pthread_mutex_lock(&output_lock);
@@ -309,20 +286,14 @@ static bool output_grow(struct output_source *from)
     return line != NULL;
 }
 
-/* Where memory is short the line goes out as it is. */
-static void output_make_room(struct disti_run_output *output, struct output_source *from)
-{
-    if (from->room - from->used >= OUTPUT_READ || output_grow(from))
-        return;
-    output_lines(output, from, true);
-}
-
 static void output_read(struct disti_run_output *output, struct output_source *from)
 {
     char *to;
     ssize_t got;
 
-    output_make_room(output, from);
+    /* Where memory is short the line goes out as it is. */
+    if (from->room - from->used < OUTPUT_READ && !output_grow(from))
+        output_lines(output, from, true);
     to = from->line + from->used;
     got = read(from->source.fd, to, from->room - from->used);
     if (got < 0 && (errno == EINTR || errno == EAGAIN))
@@ -343,15 +314,6 @@ static void output_read(struct disti_run_output *output, struct output_source *f
         output_close(output, from);
 }
 
-/* Those whose output nobody gets are told as a pipe tells: by SIGPIPE when they write. */
-static void output_drop(struct disti_run_output *output)
-{
-    for (int i = 0; i < output->count; i++) {
-        if (!output->sources[i].ended && output->sources[i].source.log_fd < 0)
-            output_close(output, &output->sources[i]);
-    }
-}
-
 static void *output_main(void *arg)
 {
     struct disti_run_output *output = arg;
@@ -366,8 +328,11 @@ static void *output_main(void *arg)
                 output_read(output, events[i].data.ptr);
         }
         output_flush(output);
-        if (output->broken)
-            output_drop(output);
+        /* Those whose output nobody gets are told as a pipe tells: by SIGPIPE when they write. */
+        for (int i = 0; i < output->count && output->broken; i++) {
+            if (!output->sources[i].ended && output->sources[i].source.log_fd < 0)
+                output_close(output, &output->sources[i]);
+        }
     }
     if (output->open && output->open->prefix_bytes)
         output_put(output, "\n", 1);
@@ -388,15 +353,6 @@ static void output_free(struct disti_run_output *output)
     free(output->sources);
     free(output->out);
     free(output);
-}
-
-static void output_refuse(const struct disti_run_source *sources, int count)
-{
-    for (int i = 0; i < count; i++) {
-        close(sources[i].fd);
-        if (sources[i].log_fd >= 0)
-            close(sources[i].log_fd);
-    }
 }
 
 /* False: no memory; nothing was taken. */
@@ -447,7 +403,11 @@ dist_status disti_run_output_start(int to_fd, const struct disti_run_source *sou
     struct disti_run_output *output;
 
     if (!output_create(sources, count, &output)) {
-        output_refuse(sources, count);
+        for (int i = 0; i < count; i++) {
+            close(sources[i].fd);
+            if (sources[i].log_fd >= 0)
+                close(sources[i].log_fd);
+        }
         return disti_fail(DIST_ERR_NO_MEMORY,
                           "no memory for the output of %d workers: free some, or start fewer",
                           count);
@@ -468,6 +428,24 @@ dist_status disti_run_output_start(int to_fd, const struct disti_run_source *sou
     }
     *output_p = output;
     return DIST_OK;
+}
+
+dist_status disti_run_outputs_start(struct disti_run_source *const sources[2], const int counts[2],
+                                    int done_fd, struct disti_run_output *outputs[2],
+                                    int *started_p)
+{
+    dist_status status = DIST_OK;
+
+    for (int s = 0; s < 2; s++) {
+        const dist_status one = disti_run_output_start(s == 0 ? STDOUT_FILENO : STDERR_FILENO,
+                                                       sources[s], counts[s], done_fd, &outputs[s]);
+
+        if (one == DIST_OK)
+            (*started_p)++;
+        else
+            status = one;
+    }
+    return status;
 }
 
 bool disti_run_output_end(struct disti_run_output *output)

@@ -30,6 +30,11 @@ struct disti_run_source {
 dist_status disti_run_output_start(int to_fd, const struct disti_run_source *sources, int count,
                                    int done_fd, struct disti_run_output **output_p);
 
+/* Starts both streams' threads, and counts those that were started. The same otherwise. */
+dist_status disti_run_outputs_start(struct disti_run_source *const sources[2], const int counts[2],
+                                    int done_fd, struct disti_run_output *outputs[2],
+                                    int *started_p);
+
 /* Waits for the thread's end; frees. False: something could not be written. NULL is accepted. */
 bool disti_run_output_end(struct disti_run_output *output);
 

@@ -88,7 +88,7 @@ static bool start_is_here(const char *host)
 }
 
 /* start.c: holds the store of all at the round's port, until the round ends. */
-static dist_status run_agent_serve(struct disti_run_agent *agent)
+static dist_status start_serve(struct disti_run_agent *agent)
 {
     struct disti_run_round *round = &agent->round;
     const char *host = disti_run_store_host(round);
@@ -112,24 +112,13 @@ static dist_status start_store(struct disti_run_agent *agent)
     dist_status status = start_secret(agent);
 
     if (status == DIST_OK && round->node_rank == 0 && !agent->options->scheduler)
-        status = run_agent_serve(agent);
+        status = start_serve(agent);
     snprintf(round->store, sizeof(round->store), "%s:%d", disti_run_store_host(round),
              round->store_port);
     return status;
 }
 
 /* ---- a worker's streams ---- */
-
-static dist_status start_pipe(struct disti_run_source *source, int *to_p)
-{
-    int ends[2];
-
-    if (pipe2(ends, O_CLOEXEC) != 0)
-        return disti_fail_call("pipe2", "cannot read what the workers print");
-    source->fd = ends[0];
-    *to_p = ends[1];
-    return DIST_OK;
-}
 
 /* What the worker writes to, *to_p: a file, nothing, or a pipe, whose other end is a source. */
 static dist_status start_stream(struct disti_run_agent *agent,
@@ -143,7 +132,7 @@ static dist_status start_stream(struct disti_run_agent *agent,
     struct disti_run_source *source = &sources->of[stream][sources->count[stream]];
     dist_status status = DIST_OK;
     char host[DISTI_HOST_SIZE];
-    int log_fd = -1, rank;
+    int log_fd = -1, rank, ends[2];
 
     *source = (struct disti_run_source){
         .shown = disti_run_is_listed(options->shown, worker->local_rank) != 0};
@@ -168,12 +157,16 @@ static dist_status start_stream(struct disti_run_agent *agent,
             .role = options->role, .host = host, .rank = rank, .local_rank = worker->local_rank},
         source->prefix, sizeof(source->prefix));
     source->log_fd = log_fd;
-    status = start_pipe(source, to_p);
-    if (status == DIST_OK)
-        sources->count[stream]++;
-    else if (log_fd >= 0)
-        close(log_fd);
-    return status;
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        status = disti_fail_call("pipe2", "cannot read what the workers print");
+        if (log_fd >= 0)
+            close(log_fd);
+        return status;
+    }
+    source->fd = ends[0];
+    *to_p = ends[1];
+    sources->count[stream]++;
+    return DIST_OK;
 }
 
 /* torch's main writes its exception there: into a file of the job's folder, or into memory. */
@@ -194,9 +187,9 @@ static dist_status start_error_file(struct disti_run_agent *agent, struct disti_
 
 /* ---- workers ---- */
 
-/* NULL: no memory. */
-static char **start_environment(const struct disti_run_agent *agent,
-                                const struct disti_run_worker *worker)
+static void start_environment(const struct disti_run_agent *agent,
+                              const struct disti_run_worker *worker,
+                              struct disti_run_list *environment)
 {
     const bool several = agent->round.workers > 1;
     char last_calls[64], secret[DISTI_HANDED_TEXT], calls[DISTI_HANDED_TEXT];
@@ -211,52 +204,48 @@ static char **start_environment(const struct disti_run_agent *agent,
     disti_handed_name(agent->secret_fd, secret);
     disti_handed_name(agent->last_calls_fd, calls);
     snprintf(files, sizeof(files), "%s,%s", secret, calls);
-    return disti_run_environment(agent->options, &agent->round, &place);
-}
-
-/* Rank 0 reads the standard input of distrun, all other processes read nothing. */
-static int start_input(const struct disti_run_agent *agent, const struct disti_run_worker *worker)
-{
-    if (worker->local_rank >= 0 && agent->round.first_rank + worker->local_rank == 0)
-        return -1;
-    return disti_descriptor_raise(open("/dev/null", O_RDONLY | O_CLOEXEC));
+    disti_run_environment(agent->options, &agent->round, &place, environment);
 }
 
 static dist_status start_process(struct disti_run_agent *agent, struct disti_run_worker *worker,
                                  const int fds[3])
 {
     const bool bound = agent->binding.cpus && worker->local_rank >= 0;
-    char **environment = start_environment(agent, worker), name[32];
-    const struct disti_run_start start = {.name = name,
-                                          .path = agent->options->path,
-                                          .command = agent->options->command,
-                                          .environment = environment,
-                                          .fds = {fds[0], fds[1], fds[2]},
-                                          .cpus = bound ? &agent->binding.cpus[worker->local_rank]
-                                                        : NULL,
-                                          .mask = agent->mask,
-                                          .files = agent->files,
-                                          .group = agent->group,
-                                          .inherited = {agent->secret_fd, agent->last_calls_fd}};
+    struct disti_run_list environment = {0};
+    char name[32];
+    struct disti_run_start start = {.name = name,
+                                    .path = agent->options->path,
+                                    .command = agent->options->command,
+                                    .fds = {fds[0], fds[1], fds[2]},
+                                    .cpus = bound ? &agent->binding.cpus[worker->local_rank] : NULL,
+                                    .mask = agent->mask,
+                                    .files = agent->files,
+                                    .group = agent->group,
+                                    .inherited = {agent->secret_fd, agent->last_calls_fd}};
     dist_status status;
 
     if (worker->local_rank < 0)
         snprintf(name, sizeof(name), "the scheduler");
     else
         snprintf(name, sizeof(name), "rank %d", agent->round.first_rank + worker->local_rank);
-    if (!environment)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for the workers' environment");
-    status = disti_run_worker_start(&start, &worker->pid);
-    disti_run_environment_free(environment);
+    start_environment(agent, worker, &environment);
+    start.environment = environment.words;
+    status = environment.failed
+                 ? disti_fail(DIST_ERR_NO_MEMORY, "no memory for the workers' environment")
+                 : disti_run_worker_start(&start, &worker->pid);
+    disti_run_list_free(&environment);
     return status;
 }
 
 static dist_status start_worker(struct disti_run_agent *agent, struct disti_run_worker *worker,
                                 struct start_sources *sources)
 {
-    int fds[3] = {start_input(agent, worker), -1, -1};
+    int fds[3] = {-1, -1, -1};
     dist_status status = start_error_file(agent, worker);
 
+    /* Rank 0 reads the standard input of distrun, all other processes read nothing. */
+    if (worker->local_rank < 0 || agent->round.first_rank + worker->local_rank != 0)
+        fds[0] = disti_descriptor_raise(open("/dev/null", O_RDONLY | O_CLOEXEC));
     for (int s = 0; s < 2 && status == DIST_OK; s++)
         status = start_stream(agent, worker, s, sources, &fds[1 + s]);
     if (status == DIST_OK)
@@ -267,24 +256,6 @@ static dist_status start_worker(struct disti_run_agent *agent, struct disti_run_
     }
     if (status == DIST_OK)
         agent->alive++;
-    return status;
-}
-
-/* Whoever was started needs readers even if others could not be. */
-static dist_status start_outputs(struct disti_run_agent *agent, const struct start_sources *sources)
-{
-    dist_status status = DIST_OK;
-
-    for (int s = 0; s < 2; s++) {
-        const dist_status one =
-            disti_run_output_start(s == 0 ? STDOUT_FILENO : STDERR_FILENO, sources->of[s],
-                                   sources->count[s], agent->done_fd, &agent->outputs[s]);
-
-        if (one == DIST_OK)
-            agent->outputs_left++;
-        else
-            status = one;
-    }
     return status;
 }
 
@@ -311,7 +282,9 @@ static dist_status start_workers(struct disti_run_agent *agent, struct start_sou
         status = start_worker(agent, &agent->workers[w], sources);
     if (status != DIST_OK)
         snprintf(why, sizeof(why), "%s", dist_last_error());
-    outputs = start_outputs(agent, sources);
+    /* Whoever was started needs readers even if others could not be. */
+    outputs = disti_run_outputs_start(sources->of, sources->count, agent->done_fd, agent->outputs,
+                                      &agent->outputs_left);
     return status == DIST_OK ? outputs : disti_fail(status, "%s", why);
 }
 
@@ -401,17 +374,6 @@ void disti_run_agent_stop(struct disti_run_agent *agent, int signal_number, doub
     watch_kill_in(agent, seconds);
 }
 
-/* Children of ended workers can be found in /proc only. */
-static void watch_leave_children(struct disti_run_agent *agent)
-{
-    fprintf(stderr, "distrun: a process that a worker started goes on: it cannot be found and "
-                    "ended, since /proc is not mounted for this PID namespace "
-                    "(unshare --mount-proc)\n");
-    agent->state = DISTI_RUN_DRAINING;
-    agent->kill_at = INT64_MAX;
-    agent->hurry = true;
-}
-
 /* Says once a round that workers had too little time to end, and names the option. */
 static void watch_tell_killed(struct disti_run_agent *agent)
 {
@@ -439,19 +401,18 @@ static void watch_kill(struct disti_run_agent *agent)
     watch_tell_killed(agent);
     watch_tell(agent, SIGKILL, true);
     watch_kill_in(agent, WATCH_KILL_MS / 1e3);
-    if (!disti_run_family_signal(SIGKILL) && agent->state == DISTI_RUN_SWEEPING)
-        watch_leave_children(agent);
+    if (disti_run_family_signal(SIGKILL) || agent->state != DISTI_RUN_SWEEPING)
+        return;
+    /* Children of ended workers can be found in /proc only. */
+    fprintf(stderr, "distrun: a process that a worker started goes on: it cannot be found and "
+                    "ended, since /proc is not mounted for this PID namespace "
+                    "(unshare --mount-proc)\n");
+    agent->state = DISTI_RUN_DRAINING;
+    agent->kill_at = INT64_MAX;
+    agent->hurry = true;
 }
 
 /* ---- workers ---- */
-
-static int64_t watch_wall_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 /* NULL: an adopted process. */
 static struct disti_run_worker *watch_find(struct disti_run_agent *agent, pid_t pid)
@@ -476,22 +437,16 @@ static void watch_scheduler_ended(const struct disti_run_agent *agent,
         scheduler->how = 0;
 }
 
-/* It has ended well, so nobody ends the workers: they may not have met yet, or may meet again. */
-static void watch_replace_scheduler(struct disti_run_agent *agent)
-{
-    if (!agent->store && run_agent_serve(agent) != DIST_OK)
-        fprintf(stderr, "distrun: cannot hold the store now that the scheduler has ended: %s\n",
-                dist_last_error());
-}
-
 static void watch_reap(struct disti_run_agent *agent)
 {
     const struct disti_run_worker *first = agent->state == DISTI_RUN_WORKING ? agent->first : NULL;
     /* Workers that went on fail later, for reasons of their own. */
     const bool decided = first && agent->options->goes_on && disti_expired(agent->cause_by);
+    struct timespec now;
     pid_t pid;
     int how;
 
+    clock_gettime(CLOCK_REALTIME, &now);
     while ((pid = waitpid(-1, &how, WNOHANG)) > 0) {
         struct disti_run_worker *worker = watch_find(agent, pid);
 
@@ -499,7 +454,7 @@ static void watch_reap(struct disti_run_agent *agent)
             continue;
         worker->ended = true;
         worker->how = how;
-        worker->ended_at = watch_wall_ms();
+        worker->ended_at = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
         worker->is_out_of_memory = !worker->was_told && WIFSIGNALED(how) &&
                                    WTERMSIG(how) == SIGKILL &&
                                    disti_process_oom_kills() > agent->oom_kills;
@@ -507,8 +462,12 @@ static void watch_reap(struct disti_run_agent *agent)
         agent->alive--;
         if (worker->local_rank < 0)
             watch_scheduler_ended(agent, worker);
-        if (worker->local_rank < 0 && worker->how == 0 && agent->alive > 0)
-            watch_replace_scheduler(agent);
+        /* A scheduler that has ended well ends no workers, which may not have met yet, or may meet
+         * again: they need a store. */
+        if (worker->local_rank < 0 && worker->how == 0 && agent->alive > 0 && !agent->store &&
+            start_serve(agent) != DIST_OK)
+            fprintf(stderr, "distrun: cannot hold the store now that the scheduler has ended: %s\n",
+                    dist_last_error());
         worker->has_lost =
             disti_last_call_has_lost(agent->last_calls_fd, (int)(worker - agent->workers));
         if (!decided)
@@ -542,18 +501,14 @@ static void watch_hurry(struct disti_run_agent *agent)
 
 static void watch_pass_on(struct disti_run_agent *agent, const struct disti_run_signal *news)
 {
-    const bool ends = sigismember(&agent->options->signals, news->number) == 1;
-
-    if (!ends) {
+    if (sigismember(&agent->options->signals, news->number) != 1) {
         if (news->number == SIGTSTP)
             disti_run_agent_suspend(agent);
         else if (news->number == SIGCONT)
             watch_resume(agent);
         else if (!news->from_terminal)
             watch_tell(agent, news->number, false);
-        return;
-    }
-    if (!agent->stop_signal) {
+    } else if (!agent->stop_signal) {
         agent->stop_signal = news->number;
         if (agent->state == DISTI_RUN_WORKING)
             disti_run_agent_stop(agent, news->from_terminal ? 0 : news->number,
@@ -591,29 +546,24 @@ static void watch_signals(struct disti_run_agent *agent)
     watch_abandoned(agent);
 }
 
-/* A signal as the starter had it; a terminal's goes to all that a terminal here would reach. */
-static void watch_word(struct disti_run_agent *agent, int word)
-{
-    const struct disti_run_signal news = {word % DISTI_RUN_TERMINAL, word >= DISTI_RUN_TERMINAL};
-
-    if (news.number == agent->stop_signal)
-        return;
-    if (news.from_terminal)
-        disti_run_family_signal(news.number);
-    watch_pass_on(agent, &news);
-}
-
-/* What the starter says, again and again; its end is that of the job. */
+/* What the starter says, again and again: a signal as the starter had it. A terminal's goes to all
+ * that a terminal here would reach. The starter's end is that of the job. */
 static void watch_leash(struct disti_run_agent *agent)
 {
     unsigned char words[64];
     const ssize_t got = read(agent->leash_fd, words, sizeof(words));
 
     for (ssize_t w = 0; w < got; w++) {
-        if (words[w] == DISTI_RUN_HURRY)
+        const struct disti_run_signal news = {words[w] % DISTI_RUN_TERMINAL,
+                                              words[w] >= DISTI_RUN_TERMINAL};
+
+        if (words[w] == DISTI_RUN_HURRY) {
             watch_hurry(agent);
-        else
-            watch_word(agent, words[w]);
+        } else if (news.number != agent->stop_signal) {
+            if (news.from_terminal)
+                disti_run_family_signal(news.number);
+            watch_pass_on(agent, &news);
+        }
     }
     if (got > 0 || (got < 0 && errno == EINTR))
         return;
@@ -658,16 +608,6 @@ static void watch_go_on(struct disti_run_agent *agent)
     }
 }
 
-static int watch_succeeded(const struct disti_run_agent *agent)
-{
-    int count = 0;
-
-    for (int w = 0; w < watch_workers(agent); w++)
-        count +=
-            agent->workers[w].local_rank >= 0 && !disti_run_worker_has_failed(&agent->workers[w]);
-    return count;
-}
-
 static void watch_advance(struct disti_run_agent *agent)
 {
     if (agent->state == DISTI_RUN_WORKING && agent->options->goes_on) {
@@ -691,19 +631,14 @@ static void watch_advance(struct disti_run_agent *agent)
     }
     if (agent->state == DISTI_RUN_DRAINING && (agent->outputs_left == 0 || agent->hurry)) {
         agent->state = DISTI_RUN_OVER;
-        agent->succeeded = watch_succeeded(agent);
+        agent->succeeded = 0;
+        for (int w = 0; w < watch_workers(agent); w++)
+            agent->succeeded += agent->workers[w].local_rank >= 0 &&
+                                !disti_run_worker_has_failed(&agent->workers[w]);
         if (agent->agents && (!agent->first || agent->options->goes_on) && !agent->stop_signal &&
             agent->order == DISTI_AGENTS_NOTE)
             disti_agents_ended(agent->agents, agent->succeeded);
     }
-}
-
-/* Is it known what comes next? */
-static bool watch_is_over(const struct disti_run_agent *agent)
-{
-    if (agent->state != DISTI_RUN_OVER)
-        return false;
-    return !agent->agents || agent->met || agent->stop_signal || agent->order != DISTI_AGENTS_NOTE;
 }
 
 static void watch_wait(struct disti_run_agent *agent)
@@ -740,7 +675,9 @@ void disti_run_agent_watch(struct disti_run_agent *agent)
         if (agent->agents)
             disti_run_meeting_move(agent);
         watch_advance(agent);
-        if (watch_is_over(agent))
+        /* Over, once it is known what comes next. */
+        if (agent->state == DISTI_RUN_OVER && (!agent->agents || agent->met || agent->stop_signal ||
+                                               agent->order != DISTI_AGENTS_NOTE))
             return;
         if (!agent->suspended_at && disti_expired(agent->kill_at))
             watch_kill(agent);

@@ -5,6 +5,7 @@
 #include "base/settings/config.h"
 
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,4 +161,30 @@ void disti_run_prefix(const char *pattern, const struct disti_run_names *names, 
             text[used++] = *pattern++;
     }
     text[used < size ? used : size - 1] = '\0';
+}
+
+void disti_run_list_add(struct disti_run_list *list, const char *format, ...)
+{
+    char **words =
+        list->failed ? NULL : realloc(list->words, ((size_t)list->count + 2) * sizeof(*words));
+    va_list arguments;
+
+    list->failed = !words;
+    if (!words)
+        return;
+    list->words = words;
+    va_start(arguments, format);
+    if (vasprintf(&words[list->count], format, arguments) < 0)
+        list->failed = true;
+    else
+        list->count++;
+    va_end(arguments);
+    words[list->count] = NULL;
+}
+
+void disti_run_list_free(struct disti_run_list *list)
+{
+    for (int i = 0; i < list->count; i++)
+        free(list->words[i]);
+    free(list->words);
 }

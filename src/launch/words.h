@@ -43,4 +43,15 @@ struct disti_run_names {
 void disti_run_prefix(const char *pattern, const struct disti_run_names *names, char *text,
                       size_t size);
 
+/* Words for a command line, or variables for an environment. Zeroed is empty. */
+struct disti_run_list {
+    char **words; /* ends with NULL */
+    int count;
+    bool failed; /* no memory */
+};
+
+void disti_run_list_add(struct disti_run_list *list, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void disti_run_list_free(struct disti_run_list *list);
+
 #endif

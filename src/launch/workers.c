@@ -28,12 +28,6 @@ int disti_run_binding_part(int local_rank, int workers, int parts)
     return (int)((long long)local_rank * parts / workers);
 }
 
-void disti_run_binding_release(struct disti_run_binding *binding)
-{
-    free(binding->cpus);
-    binding->cpus = NULL;
-}
-
 #ifdef HAVE_HWLOC
 #include <hwloc.h>
 
@@ -101,51 +95,42 @@ static int binding_parts(const struct binding_machine *machine, hwloc_obj_type_t
 static void binding_add(const struct binding_machine *machine, hwloc_obj_t part,
                         struct disti_run_cpus *cpus)
 {
-    const unsigned bits = 8 * sizeof(cpus->words[0]);
     unsigned cpu;
 
-    hwloc_bitmap_foreach_begin(cpu, part->cpuset) if (cpu < DISTI_RUN_CPUS &&
-                                                      hwloc_bitmap_isset(machine->usable, cpu))
-        cpus->words[cpu / bits] |= 1ul << cpu % bits;
+    hwloc_bitmap_foreach_begin(cpu, part->cpuset) if (hwloc_bitmap_isset(machine->usable, cpu))
+        CPU_SET_S(cpu, sizeof(*cpus), (cpu_set_t *)cpus);
     hwloc_bitmap_foreach_end();
 }
 
 /* A part for each worker, shared if they are more; or several cores each, shared by nobody. */
-static void binding_divide(const struct binding_machine *machine, const struct binding_mode *mode,
-                           int parts, struct disti_run_binding *binding)
-{
-    for (int w = 0; w < binding->workers; w++) {
-        const int first = disti_run_binding_part(w, binding->workers, parts);
-        int behind = first + 1;
-
-        if (mode->type == HWLOC_OBJ_CORE)
-            behind = disti_run_binding_part(w + 1, binding->workers, parts);
-        for (int p = first; p < behind; p++)
-            binding_add(machine, binding_part(machine, mode->type, p), &binding->cpus[w]);
-    }
-    binding->mode = mode->name;
-}
-
 static dist_status binding_apply(const struct binding_machine *machine,
                                  const struct binding_mode *mode, struct disti_run_binding *binding)
 {
-    const int parts = binding_parts(machine, mode->type);
+    const int parts = binding_parts(machine, mode->type), workers = binding->workers;
+    const bool cores = mode->type == HWLOC_OBJ_CORE;
 
     if (parts == 0)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "--numa-binding: this machine shows no parts to bind to by %s: give "
                           "another, or none",
                           mode->name);
-    if (mode->type == HWLOC_OBJ_CORE && parts < binding->workers)
+    if (cores && parts < workers)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "--numa-binding: %d workers cannot have a core each: %d are usable here; "
                           "start fewer, or give node",
-                          binding->workers, parts);
-    binding->cpus = calloc((size_t)binding->workers, sizeof(*binding->cpus));
+                          workers, parts);
+    binding->cpus = calloc((size_t)workers, sizeof(*binding->cpus));
     if (!binding->cpus)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for the CPUs of %d workers: start fewer",
-                          binding->workers);
-    binding_divide(machine, mode, parts, binding);
+                          workers);
+    for (int w = 0; w < workers; w++) {
+        const int first = disti_run_binding_part(w, workers, parts);
+        const int behind = cores ? disti_run_binding_part(w + 1, workers, parts) : first + 1;
+
+        for (int p = first; p < behind; p++)
+            binding_add(machine, binding_part(machine, mode->type, p), &binding->cpus[w]);
+    }
+    binding->mode = mode->name;
     return DIST_OK;
 }
 
@@ -197,9 +182,7 @@ dist_status disti_run_binding_make(const char *mode, int workers,
     return status;
 }
 
-/* Builds a worker's environment. */
-
-enum { ENVIRONMENT_OWN = 40 };
+/* ---- the environment ---- */
 
 /* What a launcher around this one has set, and would be taken for ours, or for that of a launcher
  * that a worker starts. */
@@ -211,144 +194,85 @@ static const char *const environment_dropped[] = {"DIST_AGENT_FILES",     "DIST_
 static const char *const environment_ranks[] = {"LOCAL_RANK", "MS_NODE_ID", "RANK", "ROLE_RANK"};
 #define ENVIRONMENT_COUNT(names) ((int)(sizeof(names) / sizeof((names)[0])))
 
-struct environment {
-    char **entries; /* ours first */
-    int own, count;
-    bool no_rank;
-    bool failed; /* no memory */
-};
-
-static void environment_put(struct environment *made, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-static void environment_put(struct environment *made, const char *format, ...)
+/* ROLE_RANK and ROLE_WORLD_SIZE are RANK and WORLD_SIZE: a job of this launcher has one role. */
+static void environment_torch(struct disti_run_list *made, const struct disti_run_options *options,
+                              const struct disti_run_round *round,
+                              const struct disti_run_place *place)
 {
-    va_list arguments;
-    char *entry;
-
-    va_start(arguments, format);
-    if (vasprintf(&entry, format, arguments) < 0)
-        made->failed = true;
-    else
-        made->entries[made->count++] = entry;
-    va_end(arguments);
-}
-
-static void environment_put_rank(struct environment *made, const struct disti_run_round *round,
-                                 const struct disti_run_place *place)
-{
-    const int rank = round->first_rank + place->local_rank;
-
-    environment_put(made, "RANK=%d", rank);
-    environment_put(made, "LOCAL_RANK=%d", place->local_rank);
-    environment_put(made, "ROLE_RANK=%d", rank);
+    disti_run_list_add(made, "WORLD_SIZE=%d", round->world_size);
+    disti_run_list_add(made, "LOCAL_WORLD_SIZE=%d", round->workers);
+    disti_run_list_add(made, "GROUP_RANK=%d", round->node_rank);
+    disti_run_list_add(made, "GROUP_WORLD_SIZE=%d", round->nodes);
+    disti_run_list_add(made, "ROLE_NAME=%s", options->role);
+    disti_run_list_add(made, "ROLE_WORLD_SIZE=%d", round->world_size);
+    disti_run_list_add(made, "MASTER_ADDR=%s", round->master_address);
+    disti_run_list_add(made, "MASTER_PORT=%d", round->master_port);
+    disti_run_list_add(made, "TORCHELASTIC_RESTART_COUNT=%d", round->restarts);
+    disti_run_list_add(made, "TORCHELASTIC_MAX_RESTARTS=%d", (int)options->max_restarts);
+    disti_run_list_add(made, "TORCHELASTIC_RUN_ID=%s", round->job);
+    /* torch's rank 0 then makes torch's store at MASTER_PORT; the agent's is another. */
+    disti_run_list_add(made, "TORCHELASTIC_USE_AGENT_STORE=False");
+    disti_run_list_add(made, "TORCHELASTIC_ERROR_FILE=%s", place->error_file);
+    disti_run_list_add(made, "TORCHELASTIC_SIGNALS_TO_HANDLE=%s", options->signals_text);
+    if (!disti_env("TORCH_NCCL_ASYNC_ERROR_HANDLING"))
+        disti_run_list_add(made, "TORCH_NCCL_ASYNC_ERROR_HANDLING=1");
+    if (!disti_env("OMP_NUM_THREADS") && place->threads > 0)
+        disti_run_list_add(made, "OMP_NUM_THREADS=%d", place->threads);
 }
 
 /* A scheduler of MindSpore itself may take rank 0's port: libdist's store has another. */
-static void environment_put_mindspore(struct environment *made, const struct disti_run_round *round,
-                                      const struct disti_run_place *place)
+static void environment_mindspore(struct disti_run_list *made, const struct disti_run_round *round,
+                                  int local_rank)
 {
-    environment_put(made, "MS_ROLE=%s", made->no_rank ? "MS_SCHED" : "MS_WORKER");
-    environment_put(made, "MS_WORKER_NUM=%d", round->world_size);
-    environment_put(made, "MS_SCHED_HOST=%s", disti_run_store_host(round));
-    environment_put(made, "MS_SCHED_PORT=%d", round->master_port);
-    if (!made->no_rank)
-        environment_put(made, "MS_NODE_ID=%d", round->first_rank + place->local_rank);
+    disti_run_list_add(made, "MS_ROLE=%s", local_rank < 0 ? "MS_SCHED" : "MS_WORKER");
+    disti_run_list_add(made, "MS_WORKER_NUM=%d", round->world_size);
+    disti_run_list_add(made, "MS_SCHED_HOST=%s", disti_run_store_host(round));
+    disti_run_list_add(made, "MS_SCHED_PORT=%d", round->master_port);
+    if (local_rank >= 0)
+        disti_run_list_add(made, "MS_NODE_ID=%d", round->first_rank + local_rank);
 }
 
-/* ROLE_RANK and ROLE_WORLD_SIZE are RANK and WORLD_SIZE: a job of this launcher has one role. */
-static void environment_put_torch(struct environment *made, const struct disti_run_options *options,
-                                  const struct disti_run_round *round,
-                                  const struct disti_run_place *place)
-{
-    environment_put(made, "WORLD_SIZE=%d", round->world_size);
-    environment_put(made, "LOCAL_WORLD_SIZE=%d", round->workers);
-    environment_put(made, "GROUP_RANK=%d", round->node_rank);
-    environment_put(made, "GROUP_WORLD_SIZE=%d", round->nodes);
-    environment_put(made, "ROLE_NAME=%s", options->role);
-    environment_put(made, "ROLE_WORLD_SIZE=%d", round->world_size);
-    environment_put(made, "MASTER_ADDR=%s", round->master_address);
-    environment_put(made, "MASTER_PORT=%d", round->master_port);
-    environment_put(made, "TORCHELASTIC_RESTART_COUNT=%d", round->restarts);
-    environment_put(made, "TORCHELASTIC_MAX_RESTARTS=%d", (int)options->max_restarts);
-    environment_put(made, "TORCHELASTIC_RUN_ID=%s", round->job);
-    /* torch's rank 0 then makes torch's store at MASTER_PORT; the agent's is another. */
-    environment_put(made, "TORCHELASTIC_USE_AGENT_STORE=False");
-    environment_put(made, "TORCHELASTIC_ERROR_FILE=%s", place->error_file);
-    environment_put(made, "TORCHELASTIC_SIGNALS_TO_HANDLE=%s", options->signals_text);
-    if (!disti_env("TORCH_NCCL_ASYNC_ERROR_HANDLING"))
-        environment_put(made, "TORCH_NCCL_ASYNC_ERROR_HANDLING=1");
-    if (!disti_env("OMP_NUM_THREADS") && place->threads > 0)
-        environment_put(made, "OMP_NUM_THREADS=%d", place->threads);
-}
-
-static bool environment_is_name(const char *entry, const char *other)
-{
-    const size_t length = strcspn(other, "=");
-
-    return strncmp(entry, other, length) == 0 && entry[length] == '=';
-}
-
-static bool environment_is_in(const char *const *names, int count, const char *entry)
+/* True if a name, which may have a value too, is that of the variable. */
+static bool environment_is_in(const char *const *names, int count, const char *variable)
 {
     for (int i = 0; i < count; i++) {
-        if (environment_is_name(entry, names[i]))
+        const size_t length = strcspn(names[i], "=");
+
+        if (strncmp(variable, names[i], length) == 0 && variable[length] == '=')
             return true;
     }
     return false;
 }
 
-/* Is it set by us, or to be unset? */
-static bool environment_is_own(const struct environment *made, const char *entry)
+void disti_run_environment(const struct disti_run_options *options,
+                           const struct disti_run_round *round, const struct disti_run_place *place,
+                           struct disti_run_list *made)
 {
-    for (int i = 0; i < made->own; i++) {
-        if (environment_is_name(entry, made->entries[i]))
-            return true;
+    const bool is_rank = place->local_rank >= 0;
+    const int rank = round->first_rank + place->local_rank;
+    int own;
+
+    environment_torch(made, options, round, place);
+    if (is_rank) {
+        disti_run_list_add(made, "RANK=%d", rank);
+        disti_run_list_add(made, "LOCAL_RANK=%d", place->local_rank);
+        disti_run_list_add(made, "ROLE_RANK=%d", rank);
     }
-    if (made->no_rank &&
-        environment_is_in(environment_ranks, ENVIRONMENT_COUNT(environment_ranks), entry))
-        return true;
-    return environment_is_in(environment_dropped, ENVIRONMENT_COUNT(environment_dropped), entry);
-}
-
-char **disti_run_environment(const struct disti_run_options *options,
-                             const struct disti_run_round *round,
-                             const struct disti_run_place *place)
-{
-    struct environment made = {.no_rank = place->local_rank < 0};
-    int inherited = 0;
-
-    while (environ[inherited])
-        inherited++;
-    made.entries = calloc((size_t)inherited + ENVIRONMENT_OWN, sizeof(*made.entries));
-    if (!made.entries)
-        return NULL;
-    environment_put_torch(&made, options, round, place);
-    if (!made.no_rank)
-        environment_put_rank(&made, round, place);
     if (options->scheduler)
-        environment_put_mindspore(&made, round, place);
-    environment_put(&made, "DIST_AGENT_LAST_CALL=%s", place->last_calls);
-    environment_put(&made, "DIST_AGENT_STORE=%s", round->store);
-    environment_put(&made, "DIST_AGENT_FILES=%s", place->files);
+        environment_mindspore(made, round, place->local_rank);
+    disti_run_list_add(made, "DIST_AGENT_LAST_CALL=%s", place->last_calls);
+    disti_run_list_add(made, "DIST_AGENT_STORE=%s", round->store);
+    disti_run_list_add(made, "DIST_AGENT_FILES=%s", place->files);
     if (round->store_secret[0])
-        environment_put(&made, "DIST_AGENT_STORE_SECRET=%s", round->store_secret);
-    made.own = made.count;
-    for (int i = 0; i < inherited && !made.failed; i++) {
-        if (!environment_is_own(&made, environ[i]))
-            environment_put(&made, "%s", environ[i]);
+        disti_run_list_add(made, "DIST_AGENT_STORE_SECRET=%s", round->store_secret);
+    own = made->count;
+    for (char **v = environ; *v; v++) {
+        if (!environment_is_in((const char *const *)made->words, own, *v) &&
+            !environment_is_in(environment_dropped, ENVIRONMENT_COUNT(environment_dropped), *v) &&
+            (is_rank ||
+             !environment_is_in(environment_ranks, ENVIRONMENT_COUNT(environment_ranks), *v)))
+            disti_run_list_add(made, "%s", *v);
     }
-    if (made.failed) {
-        disti_run_environment_free(made.entries);
-        return NULL;
-    }
-    return made.entries;
-}
-
-void disti_run_environment_free(char **environment)
-{
-    for (int i = 0; environment && environment[i]; i++)
-        free(environment[i]);
-    free(environment);
 }
 
 /* Finds all processes below this one by what /proc says of their parents. */
@@ -362,11 +286,6 @@ struct family {
     struct family_member *members;
     int count, room;
 };
-
-void disti_run_family_adopt(void)
-{
-    prctl(PR_SET_CHILD_SUBREAPER, 1);
-}
 
 /* The parent's number stands behind the state, which follows the name in brackets. */
 static pid_t family_parent(const char *pid)
@@ -386,32 +305,28 @@ static pid_t family_parent(const char *pid)
     return behind && sscanf(behind + 1, " %c %d", &state, &parent) == 2 ? parent : 0;
 }
 
-static bool family_add(struct family *family, pid_t pid, pid_t parent)
-{
-    if (family->count == family->room) {
-        const int room = family->room ? 2 * family->room : 256;
-        struct family_member *members =
-            realloc(family->members, (size_t)room * sizeof(*family->members));
-
-        if (!members)
-            return false;
-        family->members = members;
-        family->room = room;
-    }
-    family->members[family->count++] = (struct family_member){.pid = pid, .parent = parent};
-    return true;
-}
-
 static void family_read(struct family *family)
 {
     DIR *folder = opendir("/proc");
     const struct dirent *entry;
+    struct family_member *members;
 
     while (folder && (entry = readdir(folder))) {
         const pid_t pid = (pid_t)atoi(entry->d_name);
 
-        if (pid > 0 && !family_add(family, pid, family_parent(entry->d_name)))
-            break;
+        if (pid <= 0)
+            continue;
+        if (family->count == family->room) {
+            const int room = family->room ? 2 * family->room : 256;
+
+            members = realloc(family->members, (size_t)room * sizeof(*members));
+            if (!members)
+                break;
+            family->members = members;
+            family->room = room;
+        }
+        family->members[family->count++] =
+            (struct family_member){.pid = pid, .parent = family_parent(entry->d_name)};
     }
     if (folder)
         closedir(folder);
@@ -474,19 +389,6 @@ bool disti_run_worker_has_failed(const struct disti_run_worker *worker)
 
 static const char worker_refused[] = "the system refuses it";
 
-/* What is likely if execve has refused a file that is there. */
-static const char *worker_hint(int error)
-{
-    switch (error) {
-    case ENOEXEC:
-        return " (a script begins with #!/bin/sh or the like)";
-    case ENOENT:
-        return " (what it names behind #!, or its loader, is not there)";
-    default:
-        return "";
-    }
-}
-
 /* The child, which shares the agent's memory until it runs the program: what failed, in *what_p. */
 static void worker_become(const struct disti_run_start *start, pid_t agent, const char **what_p)
 {
@@ -536,6 +438,11 @@ dist_status disti_run_worker_start(const struct disti_run_start *start, pid_t *p
     }
     waitpid(pid, NULL, 0);
     errno = error;
+    /* Says what is likely if execve has refused a file that is there. */
     return disti_fail_errno(what == worker_refused ? DIST_ERR_INVALID_ARGUMENT : DIST_ERR_SYSTEM,
-                            "cannot run %s, as %s%s", start->path, what, worker_hint(error));
+                            "cannot run %s, as %s%s", start->path, what,
+                            error == ENOEXEC  ? " (a script begins with #!/bin/sh or the like)"
+                            : error == ENOENT ? " (what it names behind #!, or its loader, is not "
+                                                "there)"
+                                              : "");
 }

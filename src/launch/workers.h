@@ -56,13 +56,11 @@ struct disti_run_binding {
 
 /*
  * Divides the CPUs that this process may use among the workers, by --numa-binding; NULL: by NUMA
- * nodes, if there are several and workers for all. The caller releases it. ERR_INVALID_ARGUMENT:
+ * nodes, if there are several and workers for all. The caller frees the cpus. ERR_INVALID_ARGUMENT:
  * the machine has no such parts, or too few.
  */
 dist_status disti_run_binding_make(const char *mode, int workers,
                                    struct disti_run_binding *binding_p);
-void disti_run_binding_release(struct disti_run_binding *binding);
-
 /* Which of `parts` parts worker `local_rank` gets: neighbours share one. */
 int disti_run_binding_part(int local_rank, int workers, int parts);
 
@@ -77,14 +75,10 @@ struct disti_run_place {
     int threads;            /* OMP_NUM_THREADS, unless that is set; 0: stays unset */
 };
 
-/*
- * The agent's own environment with the worker's variables, for execve. The caller frees it by
- * disti_run_environment_free. NULL: no memory.
- */
-char **disti_run_environment(const struct disti_run_options *options,
-                             const struct disti_run_round *round,
-                             const struct disti_run_place *place);
-void disti_run_environment_free(char **environment);
+/* Adds the agent's own environment with the worker's variables, for execve. */
+void disti_run_environment(const struct disti_run_options *options,
+                           const struct disti_run_round *round, const struct disti_run_place *place,
+                           struct disti_run_list *made);
 
 /* The processes that run the program on this node. */
 
@@ -126,12 +120,6 @@ struct disti_run_start {
 dist_status disti_run_worker_start(const struct disti_run_start *start, pid_t *pid_p);
 
 /* The children of the workers, and their children. */
-
-/*
- * From now on processes below this one whose parent ends become its own children, so that none is
- * lost: none is left when this one has no child any more.
- */
-void disti_run_family_adopt(void);
 
 /*
  * Sends a signal to all processes below this one, however deep. Does not wait. False: these are not
