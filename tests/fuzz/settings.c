@@ -7,7 +7,7 @@
 #include "base/net.h"
 #include "base/settings/config.h"
 #include "base/settings/variables.h"
-#include "launch/agents/client.h"
+#include "launch/agents/agents.h"
 #include "launch/hosts.h"
 #include "launch/words.h"
 #include "rendezvous/rendezvous.h"

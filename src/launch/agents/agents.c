@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/net.h"
 #include "base/process.h"
-#include "launch/agents/client.h"
+#include "launch/agents/message.h"
 #include "launch/agents/server.h"
 
 #include <errno.h>
@@ -21,7 +21,85 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-static void agents_client_end(struct disti_agents *agents);
+/*
+ *        .<---- refused, hung up, no answer: again, until join_timeout ----.
+ *        v                 |                        |                      |
+ *     SEEKING --connect--> CALLING --hello sent--> GREETING --join sent--> PROVING
+ *                                                                           | welcome, proved
+ *            ROUND                RESTART                  ready            v
+ *     READY ------> RUNNING ---------------> STOPPING ---------------> READY
+ *
+ *     READY, RUNNING, STOPPING ---- FINISHED, GIVEN_UP ----> OVER
+ *     any ---- BROKEN: refused; a member hears no more of the server ----> OVER
+ */
+enum agents_client_state {
+    AGENTS_SEEKING,
+    AGENTS_CALLING,
+    AGENTS_GREETING,
+    AGENTS_PROVING,
+    /* a member: */
+    AGENTS_CLIENT_READY,
+    AGENTS_CLIENT_RUNNING,
+    AGENTS_CLIENT_STOPPING,
+    AGENTS_CLIENT_OVER
+};
+
+struct agents_port {
+    int fd; /* -1: it is not kept */
+    int number;
+};
+
+struct agents_client {
+    enum agents_client_state state;
+    struct agents_link link;
+    struct addrinfo *addresses, *at; /* of the endpoint, and the one that is tried */
+    int64_t join_by_ns, try_by_ns, again_ns, note_ns;
+    int delay_ms;
+    char tried[DISTI_AGENTS_TEXT / 2]; /* why the latest attempt failed */
+    struct agents_transcript transcript;
+    struct agents_welcome server;
+    struct agents_port master_port, store_port; /* kept free, if this is the first node */
+};
+
+/* All of an agent. */
+struct disti_agents {
+    struct disti_agents_config config; /* its strings are the agent's own */
+    int epoll_fd, timer_fd;
+    bool everywhere;              /* the endpoint's name says nothing of use on this machine */
+    struct agents_server *server; /* NULL: another agent serves */
+    struct agents_client client;
+    char where[DISTI_HOST_SIZE + 40]; /* "10.0.0.1 port 29400" */
+    int workers[DISTI_AGENTS_NODES_MAX];
+};
+
+static void hear_drop(struct agents_port *port)
+{
+    if (port->fd >= 0)
+        disti_descriptor_close(port->fd);
+    port->fd = -1;
+}
+
+static void agents_client_drop_ports(struct agents_client *client)
+{
+    hear_drop(&client->master_port);
+    hear_drop(&client->store_port);
+}
+
+static void reach_forget(struct agents_client *client)
+{
+    disti_agents_link_close(&client->link);
+    if (client->addresses)
+        freeaddrinfo(client->addresses);
+    client->addresses = client->at = NULL;
+    client->state = AGENTS_SEEKING;
+}
+
+static void agents_client_end(struct disti_agents *agents)
+{
+    reach_forget(&agents->client);
+    agents_client_drop_ports(&agents->client);
+    agents->client.state = AGENTS_CLIENT_OVER;
+}
 
 /* The end: BROKEN, with the text. Returns true. */
 /* What a member hears of the server, as events. */
@@ -38,19 +116,6 @@ agents_client_break(struct disti_agents *agents, struct disti_agents_event *even
     va_end(args);
     agents_client_end(agents);
     return true;
-}
-
-static void hear_drop(struct agents_port *port)
-{
-    if (port->fd >= 0)
-        disti_descriptor_close(port->fd);
-    port->fd = -1;
-}
-
-static void agents_client_drop_ports(struct agents_client *client)
-{
-    hear_drop(&client->master_port);
-    hear_drop(&client->store_port);
 }
 
 /* Bound, so that nobody else gets it, but it does not listen. Without one the number is 0. */
@@ -248,22 +313,6 @@ static void agents_client_begin(struct disti_agents *agents)
     client->delay_ms = DELAY_FIRST_MS;
 }
 
-static void reach_forget(struct agents_client *client)
-{
-    disti_agents_link_close(&client->link);
-    if (client->addresses)
-        freeaddrinfo(client->addresses);
-    client->addresses = client->at = NULL;
-    client->state = AGENTS_SEEKING;
-}
-
-static void agents_client_end(struct disti_agents *agents)
-{
-    reach_forget(&agents->client);
-    agents_client_drop_ports(&agents->client);
-    agents->client.state = AGENTS_CLIENT_OVER;
-}
-
 /* This attempt has failed: the next address, or all again after a while. */
 static void reach_failed(struct disti_agents *agents, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -294,6 +343,32 @@ static bool reach_met_itself(int fd)
     return getsockname(fd, (struct sockaddr *)&own, &own_size) == 0 &&
            getpeername(fd, (struct sockaddr *)&other, &other_size) == 0 && own_size == other_size &&
            memcmp(&own, &other, own_size) == 0;
+}
+
+/* Serves if it may and can; DIST_OK too if another does. */
+static dist_status agents_serve(struct disti_agents *agents)
+{
+    const struct disti_agents_config *config = &agents->config;
+    const int64_t by_ns = agents->client.join_by_ns;
+    bool tried, must = config->serve == DISTI_AGENTS_SERVE;
+    char why[DISTI_AGENTS_TEXT];
+    dist_status status;
+
+    if (agents->server || config->serve == DISTI_AGENTS_SERVE_NEVER)
+        return DIST_OK;
+    agents->everywhere =
+        config->max_nodes > 1 && disti_host_is_hidden(config->endpoint_host, by_ns);
+    tried = disti_log_trying(true);
+    status = disti_agents_server_open(config, agents->epoll_fd, agents->everywhere, by_ns,
+                                      &agents->server);
+    disti_log_trying(tried);
+    if (status == DIST_OK || !must)
+        return DIST_OK;
+    snprintf(why, sizeof(why), "%s", dist_last_error());
+    return disti_fail(status,
+                      "this agent has to serve at %s port %d (--node-rank 0, or is_host), and "
+                      "cannot: %s",
+                      config->endpoint_host, config->endpoint_port, why);
 }
 
 /* True: an event, as the endpoint's only address is of no use here. */
@@ -347,7 +422,7 @@ static bool reach_seek(struct disti_agents *agents, struct disti_agents_event *e
         return false;
     }
     if (!client->at) {
-        disti_agents_serve(agents);
+        agents_serve(agents);
         code = disti_resolve(config->endpoint_host, disti_agents_port(agents), client->join_by_ns,
                              &client->addresses);
     }
@@ -626,31 +701,6 @@ static bool agents_client_reach(struct disti_agents *agents, struct disti_agents
 #define TURNS_MAX 16 /* of a server that is kept busy, before its own agent is asked again */
 #define NS_PER_S 1000000000
 
-dist_status disti_agents_serve(struct disti_agents *agents)
-{
-    const struct disti_agents_config *config = &agents->config;
-    const int64_t by_ns = agents->client.join_by_ns;
-    bool tried, must = config->serve == DISTI_AGENTS_SERVE;
-    char why[DISTI_AGENTS_TEXT];
-    dist_status status;
-
-    if (agents->server || config->serve == DISTI_AGENTS_SERVE_NEVER)
-        return DIST_OK;
-    agents->everywhere =
-        config->max_nodes > 1 && disti_host_is_hidden(config->endpoint_host, by_ns);
-    tried = disti_log_trying(true);
-    status = disti_agents_server_open(config, agents->epoll_fd, agents->everywhere, by_ns,
-                                      &agents->server);
-    disti_log_trying(tried);
-    if (status == DIST_OK || !must)
-        return DIST_OK;
-    snprintf(why, sizeof(why), "%s", dist_last_error());
-    return disti_fail(status,
-                      "this agent has to serve at %s port %d (--node-rank 0, or is_host), and "
-                      "cannot: %s",
-                      config->endpoint_host, config->endpoint_port, why);
-}
-
 static bool agents_open_descriptors(struct disti_agents *agents)
 {
     struct epoll_event event = {.events = EPOLLIN};
@@ -710,7 +760,7 @@ dist_status disti_agents_open(const struct disti_agents_config *config,
         status = disti_fail_errno(DIST_ERR_SYSTEM, "cannot open an agent's descriptors");
     agents_client_begin(agents);
     if (status == DIST_OK)
-        status = disti_agents_serve(agents);
+        status = agents_serve(agents);
     if (status != DIST_OK) {
         agents_free(agents);
         return status;

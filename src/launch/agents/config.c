@@ -3,7 +3,7 @@
 #include "base/ascii.h"
 #include "base/log.h"
 #include "base/net.h"
-#include "launch/agents/client.h"
+#include "launch/agents/message.h"
 
 #include <limits.h>
 #include <math.h>

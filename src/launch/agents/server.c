@@ -17,8 +17,6 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The server's connections: accepting, reading, telling, letting go. */
-
 #define PROVE_MS 30000     /* for a stranger to prove itself */
 #define GOING_MS 2000      /* for a peer to hang up once it is told to go */
 #define STRANGERS_MAX 4096 /* the oldest goes when another one comes */
@@ -29,64 +27,46 @@
 #define LOOKS 4           /* in the time between two signs of life */
 #define EVENTS 64         /* at a time */
 
-static void agents_meeting_begin(struct agents_server *server);
+/*
+ * An agent, as the server knows it:
+ *
+ *                hello        join, proved         round begins         all its workers succeeded
+ *      STRANGER -------> ASKED ----------> READY --------------> RUNNING ------------------> DONE
+ *                                            ^                     |                          |
+ *                                            |                     '------- the round ends ---'
+ *                                            |   its workers         v
+ *                                            '---- are gone ---- STOPPING
+ *
+ *      any ---- refused, told the end ----> GOING ---- it hangs up, or 2 s ----> freed
+ *      any ---- hung up, silent, senseless ----> freed; of READY and later ones the job hears
+ */
+enum agents_peer_state {
+    AGENTS_STRANGER,
+    AGENTS_ASKED,
+    AGENTS_GOING,
+    /* members of the job: */
+    AGENTS_PEER_READY,
+    AGENTS_PEER_RUNNING,
+    AGENTS_PEER_DONE,
+    AGENTS_PEER_STOPPING
+};
 
-dist_status disti_agents_server_open(const struct disti_agents_config *config, int epoll_fd,
-                                     bool everywhere, int64_t deadline,
-                                     struct agents_server **server_p)
+struct agents_peer {
+    struct agents_peer *next; /* in the order of arrival */
+    struct agents_link link;
+    enum agents_peer_state state;
+    int frames;       /* so many has it sent while it was no member */
+    int64_t until_ns; /* no member: by then it has proved itself, or is gone */
+    struct agents_transcript transcript;
+    struct agents_member member;
+    int node_rank; /* in the latest round it was in, or -1 */
+};
+
+static bool agents_is_member(const struct agents_peer *peer)
 {
-    struct agents_server *server = calloc(1, sizeof(*server));
-    struct epoll_event event = {.events = EPOLLIN};
-    dist_status status;
-
-    if (!server)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory to serve the agents: free some");
-    server->config = config;
-    server->epoll_fd = epoll_fd;
-    server->listen_fd = -1;
-    snprintf(server->host, sizeof(server->host), "%s", config->host);
-    status = disti_tls_open(&server->tls);
-    if (status == DIST_OK && everywhere)
-        status = disti_listen_everywhere(config->endpoint_port, &server->listen_fd, &server->port);
-    else if (status == DIST_OK)
-        status = disti_listen(config->endpoint_host, config->endpoint_port, deadline,
-                              &server->listen_fd, &server->port);
-    if (status == DIST_OK && epoll_ctl(epoll_fd, EPOLL_CTL_ADD, server->listen_fd, &event))
-        status = disti_fail_errno(DIST_ERR_SYSTEM, "cannot watch the endpoint's port");
-    if (status != DIST_OK) {
-        disti_agents_server_close(server);
-        return status;
-    }
-    server->is_patient = true;
-    agents_meeting_begin(server);
-    *server_p = server;
-    return DIST_OK;
+    return peer->state >= AGENTS_PEER_READY;
 }
 
-static void server_free_peer(struct agents_server *server, struct agents_peer **at)
-{
-    struct agents_peer *peer = *at;
-
-    if (!agents_is_member(peer))
-        server->strangers--;
-    *at = peer->next;
-    disti_agents_link_close(&peer->link);
-    free(peer);
-}
-
-void disti_agents_server_close(struct agents_server *server)
-{
-    if (!server)
-        return;
-    while (server->peers)
-        server_free_peer(server, &server->peers);
-    if (server->listen_fd >= 0)
-        disti_descriptor_close(server->listen_fd);
-    disti_tls_context_free(server->tls);
-    free(server);
-}
-
-/* For admission.c, meeting.c and course.c. */
 static int agents_count(const struct agents_server *server, enum agents_peer_state state)
 {
     int count = 0;
@@ -166,435 +146,6 @@ void disti_agents_break(struct agents_server *server, const char *format, ...)
     }
 }
 
-static struct agents_peer *server_oldest_stranger(const struct agents_server *server)
-{
-    struct agents_peer *p = server->peers;
-
-    while (p && (agents_is_member(p) || p->link.is_broken))
-        p = p->next;
-    return p;
-}
-
-/* The oldest who is not welcome yet hangs up for one more. */
-static void server_make_room(struct agents_server *server)
-{
-    int most = disti_descriptor_for_strangers(server->tls ? STRANGERS_TLS : STRANGERS_MAX);
-    struct agents_peer *oldest = server_oldest_stranger(server);
-
-    if (server->strangers > most && oldest)
-        oldest->link.is_broken = true;
-}
-
-/* Where no descriptor is left, if he has been here for long enough to prove what he is. */
-static bool server_find_descriptor(const struct agents_server *server)
-{
-    struct agents_peer *oldest = server_oldest_stranger(server);
-
-    if (!oldest || disti_left_ms(oldest->until_ns) > PROVE_MS - STAY_MS)
-        return false;
-    oldest->link.is_broken = true;
-    return true;
-}
-
-static void server_add(struct agents_server *server, int fd)
-{
-    struct agents_peer **at = &server->peers, *peer = calloc(1, sizeof(*peer));
-
-    disti_socket_tune(fd);
-    if (!peer) {
-        disti_descriptor_close(fd);
-        return;
-    }
-    if (!disti_agents_link_open(&peer->link, fd, server->epoll_fd, peer, AGENTS_LIMIT_STRANGER)) {
-        free(peer);
-        return;
-    }
-    if (server->tls)
-        peer->link.in.tls = disti_tls_accept(server->tls, fd);
-    peer->link.is_broken = server->tls && !peer->link.in.tls;
-    peer->until_ns = disti_deadline_ms(PROVE_MS);
-    peer->node_rank = -1;
-    while (*at)
-        at = &(*at)->next;
-    *at = peer;
-    server->strangers++;
-    server_make_room(server);
-}
-
-/* Where there is no descriptor left the port is not watched for a while: it would not rest. */
-static bool server_accept(struct agents_server *server, int64_t *when_p)
-{
-    struct epoll_event event = {.events = EPOLLIN};
-    bool some = false;
-    int fd;
-
-    if (server->accept_ns && !disti_expired(server->accept_ns)) {
-        agents_sooner(when_p, server->accept_ns);
-        return false;
-    }
-    if (server->accept_ns)
-        epoll_ctl(server->epoll_fd, EPOLL_CTL_MOD, server->listen_fd, &event);
-    server->accept_ns = 0;
-    for (int i = 0; i < EVENTS; i++, some = true) {
-        fd = disti_descriptor_own(
-            accept4(server->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
-        if (fd < 0)
-            break;
-        server_add(server, fd);
-    }
-    if (fd < 0 && (errno == EMFILE || errno == ENFILE) && server_find_descriptor(server))
-        return true; /* and is called again once the sweep has closed it */
-    if (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
-        event.events = 0;
-        epoll_ctl(server->epoll_fd, EPOLL_CTL_MOD, server->listen_fd, &event);
-        server->accept_ns = disti_deadline_ms(ACCEPT_AGAIN_MS);
-        agents_sooner(when_p, server->accept_ns);
-    }
-    return some;
-}
-
-static void agents_course_lost(struct agents_server *server, const struct agents_peer *peer,
-                               enum agents_peer_state was, const char *why);
-
-/* No member hears of it any more; the job does. */
-static void server_lose(struct agents_server *server, struct agents_peer *peer, const char *why)
-{
-    enum agents_peer_state was = peer->state;
-
-    if (!agents_is_member(peer)) {
-        peer->link.is_broken = true;
-        return;
-    }
-    server_let_go(server, peer, why);
-    agents_course_lost(server, peer, was, why);
-}
-
-static void agents_course_ended(struct agents_server *server, struct agents_peer *peer,
-                                bool succeeded);
-
-static void agents_course_failed(struct agents_server *server, struct agents_peer *peer,
-                                 struct disti_agents_failure *failure);
-
-/* False: senseless. */
-static bool server_hear(struct agents_server *server, struct agents_peer *peer)
-{
-    const struct disti_wire_reader *in = &peer->link.in;
-    const unsigned char *value = disti_wire_value(in);
-    struct disti_agents_failure failure;
-    char why[DISTI_AGENTS_TEXT];
-
-    switch (in->head.op) {
-    case AGENTS_BEAT:
-        return in->head.value_bytes == 0;
-    case AGENTS_READY:
-        if (peer->state != AGENTS_PEER_STOPPING || in->head.value_bytes != AGENTS_READY_BYTES ||
-            disti_wire_get32(value) > 65535 || disti_wire_get32(value + 4) > 65535)
-            return false;
-        peer->member.master_port = disti_wire_get32(value);
-        peer->member.store_port = disti_wire_get32(value + 4);
-        peer->state = AGENTS_PEER_READY;
-        return true;
-    case AGENTS_ENDED:
-        if (in->head.value_bytes != 4)
-            return false;
-        if (peer->state == AGENTS_PEER_RUNNING)
-            agents_course_ended(server, peer, disti_wire_get32(value) > 0);
-        return true;
-    case AGENTS_FAILED:
-        if (!disti_agents_get_failure(in, &failure))
-            return false;
-        agents_course_failed(server, peer, &failure);
-        return true;
-    case AGENTS_LEAVE:
-        if (!disti_agents_get_sentence(in, why))
-            return false;
-        server_lose(server, peer, why);
-        return true;
-    default:
-        return false;
-    }
-}
-
-static bool agents_admit(struct agents_server *server, struct agents_peer *peer);
-
-static void server_frame(struct agents_server *server, struct agents_peer *peer)
-{
-    bool sense = agents_is_member(peer) ? server_hear(server, peer)
-                                        : peer->state == AGENTS_GOING || agents_admit(server, peer);
-
-    disti_wire_next(&peer->link.in);
-    if (!sense)
-        server_lose(server, peer, "it sent what no agent sends");
-    if (!agents_is_member(peer) && ++peer->frames >= STRANGER_FRAMES)
-        peer->link.is_broken = true;
-}
-
-static void server_read(struct agents_server *server, struct agents_peer *peer)
-{
-    enum disti_wire_event event = DISTI_WIRE_MORE;
-
-    for (int i = 0; i < EVENTS && !peer->link.is_broken; i++) {
-        event = disti_agents_link_read(&peer->link);
-        if (event != DISTI_WIRE_FRAME)
-            break;
-        server_frame(server, peer);
-    }
-    if (event == DISTI_WIRE_FRAME || event == DISTI_WIRE_MORE)
-        return;
-    server_lose(server, peer,
-                event == DISTI_WIRE_CLOSED ? "its connection broke: it ended, or was killed"
-                                           : "it sent what no agent sends");
-    peer->link.is_broken = true;
-}
-
-/* Signs of life, to and from all. */
-static void server_watch(struct agents_server *server, int64_t *when_p)
-{
-    uint32_t interval = (uint32_t)server->config->keep_alive_interval_ms;
-    uint32_t silence = interval * (uint32_t)server->config->keep_alive_max_attempt;
-    char why[DISTI_AGENTS_TEXT];
-
-    snprintf(why, sizeof(why), "it gave no sign of life for %.1f s", silence / 1e3);
-    for (struct agents_peer *p = server->peers; p; p = p->next) {
-        if (!agents_is_member(p)) {
-            agents_sooner(when_p, p->until_ns);
-            continue;
-        }
-        disti_agents_link_beat(&p->link, interval, when_p);
-        if (p->link.is_broken)
-            server_lose(server, p, "its connection broke");
-        else if (disti_agents_link_is_silent(&p->link, silence, when_p))
-            server_lose(server, p, why);
-    }
-}
-
-static void server_sweep(struct agents_server *server)
-{
-    for (struct agents_peer **at = &server->peers; *at;) {
-        if (!agents_is_member(*at) && ((*at)->link.is_broken || disti_expired((*at)->until_ns)))
-            server_free_peer(server, at);
-        else
-            at = &(*at)->next;
-    }
-}
-
-/*
- * There is more to read. Who seems silent may have spoken long ago, so that is read first, but not
- * for ever: strangers may always have something to say.
- */
-static bool server_reads_on(struct agents_server *server)
-{
-    if (!server->look_by_ns)
-        server->look_by_ns = disti_deadline_ms(server->config->keep_alive_interval_ms / LOOKS);
-    return !disti_expired(server->look_by_ns);
-}
-
-static void agents_meeting_look(struct agents_server *server, int64_t *when_p);
-
-static void agents_course_look(struct agents_server *server, int64_t *when_p);
-
-bool disti_agents_server_move(struct agents_server *server, int64_t *when_p)
-{
-    struct epoll_event events[EVENTS];
-    bool some = server_accept(server, when_p);
-    int n = epoll_wait(server->epoll_fd, events, EVENTS, 0);
-
-    for (int i = 0; i < n; i++) {
-        struct agents_peer *peer = events[i].data.ptr;
-
-        if (!peer)
-            continue;
-        some = true;
-        if (events[i].events & EPOLLOUT)
-            disti_agents_link_flush(&peer->link);
-        server_read(server, peer);
-    }
-    server_sweep(server);
-    if (n == EVENTS && server_reads_on(server))
-        return true;
-    server->look_by_ns = 0;
-    agents_course_look(server, when_p);
-    server_watch(server, when_p);
-    agents_meeting_look(server, when_p);
-    return some;
-}
-
-/* The course of a round: successes, failures, losses, and what follows from them. */
-
-#define CAUSE_MS 1000 /* for the cause of what is called a consequence */
-
-static int64_t course_time_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-static void course_tell_failure(struct agents_server *server, uint8_t op)
-{
-    unsigned char value[AGENTS_FAILURE_BYTES];
-
-    disti_agents_put_failure(value, &server->failure);
-    for (struct agents_peer *p = server->peers; p; p = p->next) {
-        bool concerned =
-            agents_is_member(p) && (op == AGENTS_GIVEN_UP || p->state != AGENTS_PEER_READY);
-
-        if (concerned)
-            disti_agents_link_send(&p->link, op, value, sizeof(value));
-    }
-}
-
-/* True if the remaining workers go on after this failure: with --on-failure continue, unless the
- * process that holds the store has failed (node 0's agent, or the scheduler), or it is final. */
-static bool course_goes_on(const struct agents_server *server,
-                           const struct disti_agents_failure *failure)
-{
-    if (!server->config->goes_on || failure->is_final)
-        return false;
-    return failure->cause == DISTI_AGENTS_WORKER_FAILED
-               ? failure->rank >= 0
-               : failure->cause == DISTI_AGENTS_NODE_LOST && failure->node_rank != 0;
-}
-
-/* The round ends: another one, unless the restarts are used up, or workers went on and succeeded.
- */
-static void course_decide(struct agents_server *server)
-{
-    bool is_failure = server->failure.cause != DISTI_AGENTS_NODE_JOINS;
-
-    if (is_failure &&
-        (server->failure.is_final || server->restarts >= server->config->max_restarts ||
-         (course_goes_on(server, &server->failure) && server->succeeded))) {
-        server->phase = AGENTS_OVER;
-        course_tell_failure(server, AGENTS_GIVEN_UP);
-        return;
-    }
-    server->restarts += is_failure;
-    server->round++;
-    agents_meeting_begin(server);
-    course_tell_failure(server, AGENTS_RESTART);
-    for (struct agents_peer *p = server->peers; p; p = p->next) {
-        if (p->state == AGENTS_PEER_RUNNING || p->state == AGENTS_PEER_DONE)
-            p->state = AGENTS_PEER_STOPPING;
-    }
-}
-
-/* True if the failure replaces the recorded one: because that is a consequence, or because this one
- * ends the round and that one does not. */
-static bool course_replaces(const struct agents_server *server,
-                            const struct disti_agents_failure *failure)
-{
-    const bool first_goes_on = course_goes_on(server, &server->failure);
-
-    if (first_goes_on != course_goes_on(server, failure))
-        return first_goes_on;
-    return server->failure.is_consequence && !failure->is_consequence;
-}
-
-/* The first failure of a round counts, unless it was a consequence of one that comes soon. */
-static void course_fail(struct agents_server *server, const struct disti_agents_failure *failure)
-{
-    char text[DISTI_AGENTS_TEXT];
-
-    if (server->phase != AGENTS_RUNNING)
-        return;
-    if (course_goes_on(server, failure)) {
-        disti_agents_describe(failure, text, sizeof(text));
-        agents_note(server, "%s; the other workers go on", text);
-    }
-    if (server->decide_ns && !course_replaces(server, failure))
-        return;
-    server->failure = *failure;
-    server->decide_ns = disti_deadline_ms(failure->is_consequence ? CAUSE_MS : 0);
-}
-
-static void agents_course_look(struct agents_server *server, int64_t *when_p)
-{
-    if (server->phase != AGENTS_RUNNING || !server->decide_ns)
-        return;
-    if (course_goes_on(server, &server->failure) && agents_count(server, AGENTS_PEER_RUNNING) > 0)
-        return;
-    if (disti_expired(server->decide_ns))
-        course_decide(server);
-    else
-        agents_sooner(when_p, server->decide_ns);
-}
-
-/* course.c: what happens in a round. */
-static void agents_course_joined(struct agents_server *server, struct agents_peer *peer)
-{
-    int running = agents_count(server, AGENTS_PEER_RUNNING);
-    struct disti_agents_failure join = {.cause = DISTI_AGENTS_NODE_JOINS,
-                                        .node_rank = -1,
-                                        .rank = -1,
-                                        .local_rank = -1,
-                                        .pid = -1,
-                                        .time_ms = course_time_ms()};
-
-    if (server->phase != AGENTS_RUNNING)
-        return;
-    memcpy(join.host, peer->member.host, sizeof(join.host));
-    if (server->config->join_now && running < server->config->max_nodes &&
-        !agents_count(server, AGENTS_PEER_DONE) && !server->decide_ns)
-        course_fail(server, &join);
-    else
-        agents_note(server, "the node %s (%.64s) waits to join, until the next restart",
-                    peer->member.host, peer->member.address);
-}
-
-static void course_finish(struct agents_server *server)
-{
-    if (server->phase != AGENTS_RUNNING || server->decide_ns ||
-        agents_count(server, AGENTS_PEER_RUNNING) || !agents_count(server, AGENTS_PEER_DONE))
-        return;
-    server->phase = AGENTS_OVER;
-    agents_tell_all(server, AGENTS_FINISHED, NULL, 0);
-}
-
-static void agents_course_ended(struct agents_server *server, struct agents_peer *peer,
-                                bool succeeded)
-{
-    peer->state = AGENTS_PEER_DONE;
-    server->succeeded = server->succeeded || succeeded;
-    course_finish(server);
-}
-
-static void agents_course_failed(struct agents_server *server, struct agents_peer *peer,
-                                 struct disti_agents_failure *failure)
-{
-    if (peer->state != AGENTS_PEER_RUNNING)
-        return;
-    failure->cause = DISTI_AGENTS_WORKER_FAILED;
-    failure->node_rank = peer->node_rank;
-    memcpy(failure->host, peer->member.host, sizeof(failure->host));
-    course_fail(server, failure);
-}
-
-/* Of a member that was READY or later, once it is none any more. */
-/* Whose workers have succeeded may go; whose have not takes the round along. */
-static void agents_course_lost(struct agents_server *server, const struct agents_peer *peer,
-                               enum agents_peer_state was, const char *why)
-{
-    struct disti_agents_failure loss = {.cause = DISTI_AGENTS_NODE_LOST,
-                                        .node_rank = peer->node_rank,
-                                        .rank = -1,
-                                        .local_rank = -1,
-                                        .pid = (int)peer->member.pid,
-                                        .time_ms = course_time_ms()};
-
-    if (server->phase == AGENTS_OVER)
-        return;
-    memcpy(loss.host, peer->member.host, sizeof(loss.host));
-    snprintf(loss.text, sizeof(loss.text), "%s", why);
-    if (was == AGENTS_PEER_RUNNING)
-        course_fail(server, &loss);
-    else
-        agents_note(server, "the node %s (%.64s) is gone: %.512s", peer->member.host,
-                    peer->member.address, why);
-}
-
-/* meeting.c: is it time for a round? */
 /* The meeting before a round: when enough are there, and which ranks they get. */
 
 static void agents_meeting_begin(struct agents_server *server)
@@ -801,6 +352,183 @@ static void agents_meeting_look(struct agents_server *server, int64_t *when_p)
         meeting_close(server, ready);
 }
 
+/* The course of a round: successes, failures, losses, and what follows from them. */
+
+#define CAUSE_MS 1000 /* for the cause of what is called a consequence */
+
+static int64_t course_time_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void course_tell_failure(struct agents_server *server, uint8_t op)
+{
+    unsigned char value[AGENTS_FAILURE_BYTES];
+
+    disti_agents_put_failure(value, &server->failure);
+    for (struct agents_peer *p = server->peers; p; p = p->next) {
+        bool concerned =
+            agents_is_member(p) && (op == AGENTS_GIVEN_UP || p->state != AGENTS_PEER_READY);
+
+        if (concerned)
+            disti_agents_link_send(&p->link, op, value, sizeof(value));
+    }
+}
+
+/* True if the remaining workers go on after this failure: with --on-failure continue, unless the
+ * process that holds the store has failed (node 0's agent, or the scheduler), or it is final. */
+static bool course_goes_on(const struct agents_server *server,
+                           const struct disti_agents_failure *failure)
+{
+    if (!server->config->goes_on || failure->is_final)
+        return false;
+    return failure->cause == DISTI_AGENTS_WORKER_FAILED
+               ? failure->rank >= 0
+               : failure->cause == DISTI_AGENTS_NODE_LOST && failure->node_rank != 0;
+}
+
+/* The round ends: another one, unless the restarts are used up, or workers went on and succeeded.
+ */
+static void course_decide(struct agents_server *server)
+{
+    bool is_failure = server->failure.cause != DISTI_AGENTS_NODE_JOINS;
+
+    if (is_failure &&
+        (server->failure.is_final || server->restarts >= server->config->max_restarts ||
+         (course_goes_on(server, &server->failure) && server->succeeded))) {
+        server->phase = AGENTS_OVER;
+        course_tell_failure(server, AGENTS_GIVEN_UP);
+        return;
+    }
+    server->restarts += is_failure;
+    server->round++;
+    agents_meeting_begin(server);
+    course_tell_failure(server, AGENTS_RESTART);
+    for (struct agents_peer *p = server->peers; p; p = p->next) {
+        if (p->state == AGENTS_PEER_RUNNING || p->state == AGENTS_PEER_DONE)
+            p->state = AGENTS_PEER_STOPPING;
+    }
+}
+
+/* True if the failure replaces the recorded one: because that is a consequence, or because this one
+ * ends the round and that one does not. */
+static bool course_replaces(const struct agents_server *server,
+                            const struct disti_agents_failure *failure)
+{
+    const bool first_goes_on = course_goes_on(server, &server->failure);
+
+    if (first_goes_on != course_goes_on(server, failure))
+        return first_goes_on;
+    return server->failure.is_consequence && !failure->is_consequence;
+}
+
+/* The first failure of a round counts, unless it was a consequence of one that comes soon. */
+static void course_fail(struct agents_server *server, const struct disti_agents_failure *failure)
+{
+    char text[DISTI_AGENTS_TEXT];
+
+    if (server->phase != AGENTS_RUNNING)
+        return;
+    if (course_goes_on(server, failure)) {
+        disti_agents_describe(failure, text, sizeof(text));
+        agents_note(server, "%s; the other workers go on", text);
+    }
+    if (server->decide_ns && !course_replaces(server, failure))
+        return;
+    server->failure = *failure;
+    server->decide_ns = disti_deadline_ms(failure->is_consequence ? CAUSE_MS : 0);
+}
+
+static void agents_course_look(struct agents_server *server, int64_t *when_p)
+{
+    if (server->phase != AGENTS_RUNNING || !server->decide_ns)
+        return;
+    if (course_goes_on(server, &server->failure) && agents_count(server, AGENTS_PEER_RUNNING) > 0)
+        return;
+    if (disti_expired(server->decide_ns))
+        course_decide(server);
+    else
+        agents_sooner(when_p, server->decide_ns);
+}
+
+/* course.c: what happens in a round. */
+static void agents_course_joined(struct agents_server *server, struct agents_peer *peer)
+{
+    int running = agents_count(server, AGENTS_PEER_RUNNING);
+    struct disti_agents_failure join = {.cause = DISTI_AGENTS_NODE_JOINS,
+                                        .node_rank = -1,
+                                        .rank = -1,
+                                        .local_rank = -1,
+                                        .pid = -1,
+                                        .time_ms = course_time_ms()};
+
+    if (server->phase != AGENTS_RUNNING)
+        return;
+    memcpy(join.host, peer->member.host, sizeof(join.host));
+    if (server->config->join_now && running < server->config->max_nodes &&
+        !agents_count(server, AGENTS_PEER_DONE) && !server->decide_ns)
+        course_fail(server, &join);
+    else
+        agents_note(server, "the node %s (%.64s) waits to join, until the next restart",
+                    peer->member.host, peer->member.address);
+}
+
+static void course_finish(struct agents_server *server)
+{
+    if (server->phase != AGENTS_RUNNING || server->decide_ns ||
+        agents_count(server, AGENTS_PEER_RUNNING) || !agents_count(server, AGENTS_PEER_DONE))
+        return;
+    server->phase = AGENTS_OVER;
+    agents_tell_all(server, AGENTS_FINISHED, NULL, 0);
+}
+
+static void agents_course_ended(struct agents_server *server, struct agents_peer *peer,
+                                bool succeeded)
+{
+    peer->state = AGENTS_PEER_DONE;
+    server->succeeded = server->succeeded || succeeded;
+    course_finish(server);
+}
+
+static void agents_course_failed(struct agents_server *server, struct agents_peer *peer,
+                                 struct disti_agents_failure *failure)
+{
+    if (peer->state != AGENTS_PEER_RUNNING)
+        return;
+    failure->cause = DISTI_AGENTS_WORKER_FAILED;
+    failure->node_rank = peer->node_rank;
+    memcpy(failure->host, peer->member.host, sizeof(failure->host));
+    course_fail(server, failure);
+}
+
+/* Of a member that was READY or later, once it is none any more. */
+/* Whose workers have succeeded may go; whose have not takes the round along. */
+static void agents_course_lost(struct agents_server *server, const struct agents_peer *peer,
+                               enum agents_peer_state was, const char *why)
+{
+    struct disti_agents_failure loss = {.cause = DISTI_AGENTS_NODE_LOST,
+                                        .node_rank = peer->node_rank,
+                                        .rank = -1,
+                                        .local_rank = -1,
+                                        .pid = (int)peer->member.pid,
+                                        .time_ms = course_time_ms()};
+
+    if (server->phase == AGENTS_OVER)
+        return;
+    memcpy(loss.host, peer->member.host, sizeof(loss.host));
+    snprintf(loss.text, sizeof(loss.text), "%s", why);
+    if (was == AGENTS_PEER_RUNNING)
+        course_fail(server, &loss);
+    else
+        agents_note(server, "the node %s (%.64s) is gone: %.512s", peer->member.host,
+                    peer->member.address, why);
+}
+
+/* meeting.c: is it time for a round? */
+
 /* Admission: who comes proves that it has the secret, and is looked at for what it wants. */
 
 static bool admission_hello(struct agents_server *server, struct agents_peer *peer)
@@ -959,4 +687,299 @@ static bool agents_admit(struct agents_server *server, struct agents_peer *peer)
         return false;
     admission_join(server, peer);
     return true;
+}
+
+/* ---- connections ---- */
+
+static void server_free_peer(struct agents_server *server, struct agents_peer **at)
+{
+    struct agents_peer *peer = *at;
+
+    if (!agents_is_member(peer))
+        server->strangers--;
+    *at = peer->next;
+    disti_agents_link_close(&peer->link);
+    free(peer);
+}
+
+void disti_agents_server_close(struct agents_server *server)
+{
+    if (!server)
+        return;
+    while (server->peers)
+        server_free_peer(server, &server->peers);
+    if (server->listen_fd >= 0)
+        disti_descriptor_close(server->listen_fd);
+    disti_tls_context_free(server->tls);
+    free(server);
+}
+
+dist_status disti_agents_server_open(const struct disti_agents_config *config, int epoll_fd,
+                                     bool everywhere, int64_t deadline,
+                                     struct agents_server **server_p)
+{
+    struct agents_server *server = calloc(1, sizeof(*server));
+    struct epoll_event event = {.events = EPOLLIN};
+    dist_status status;
+
+    if (!server)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory to serve the agents: free some");
+    server->config = config;
+    server->epoll_fd = epoll_fd;
+    server->listen_fd = -1;
+    snprintf(server->host, sizeof(server->host), "%s", config->host);
+    status = disti_tls_open(&server->tls);
+    if (status == DIST_OK && everywhere)
+        status = disti_listen_everywhere(config->endpoint_port, &server->listen_fd, &server->port);
+    else if (status == DIST_OK)
+        status = disti_listen(config->endpoint_host, config->endpoint_port, deadline,
+                              &server->listen_fd, &server->port);
+    if (status == DIST_OK && epoll_ctl(epoll_fd, EPOLL_CTL_ADD, server->listen_fd, &event))
+        status = disti_fail_errno(DIST_ERR_SYSTEM, "cannot watch the endpoint's port");
+    if (status != DIST_OK) {
+        disti_agents_server_close(server);
+        return status;
+    }
+    server->is_patient = true;
+    agents_meeting_begin(server);
+    *server_p = server;
+    return DIST_OK;
+}
+
+static struct agents_peer *server_oldest_stranger(const struct agents_server *server)
+{
+    struct agents_peer *p = server->peers;
+
+    while (p && (agents_is_member(p) || p->link.is_broken))
+        p = p->next;
+    return p;
+}
+
+/* The oldest who is not welcome yet hangs up for one more. */
+static void server_make_room(struct agents_server *server)
+{
+    int most = disti_descriptor_for_strangers(server->tls ? STRANGERS_TLS : STRANGERS_MAX);
+    struct agents_peer *oldest = server_oldest_stranger(server);
+
+    if (server->strangers > most && oldest)
+        oldest->link.is_broken = true;
+}
+
+/* Where no descriptor is left, if he has been here for long enough to prove what he is. */
+static bool server_find_descriptor(const struct agents_server *server)
+{
+    struct agents_peer *oldest = server_oldest_stranger(server);
+
+    if (!oldest || disti_left_ms(oldest->until_ns) > PROVE_MS - STAY_MS)
+        return false;
+    oldest->link.is_broken = true;
+    return true;
+}
+
+static void server_add(struct agents_server *server, int fd)
+{
+    struct agents_peer **at = &server->peers, *peer = calloc(1, sizeof(*peer));
+
+    disti_socket_tune(fd);
+    if (!peer) {
+        disti_descriptor_close(fd);
+        return;
+    }
+    if (!disti_agents_link_open(&peer->link, fd, server->epoll_fd, peer, AGENTS_LIMIT_STRANGER)) {
+        free(peer);
+        return;
+    }
+    if (server->tls)
+        peer->link.in.tls = disti_tls_accept(server->tls, fd);
+    peer->link.is_broken = server->tls && !peer->link.in.tls;
+    peer->until_ns = disti_deadline_ms(PROVE_MS);
+    peer->node_rank = -1;
+    while (*at)
+        at = &(*at)->next;
+    *at = peer;
+    server->strangers++;
+    server_make_room(server);
+}
+
+/* Where there is no descriptor left the port is not watched for a while: it would not rest. */
+static bool server_accept(struct agents_server *server, int64_t *when_p)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    bool some = false;
+    int fd;
+
+    if (server->accept_ns && !disti_expired(server->accept_ns)) {
+        agents_sooner(when_p, server->accept_ns);
+        return false;
+    }
+    if (server->accept_ns)
+        epoll_ctl(server->epoll_fd, EPOLL_CTL_MOD, server->listen_fd, &event);
+    server->accept_ns = 0;
+    for (int i = 0; i < EVENTS; i++, some = true) {
+        fd = disti_descriptor_own(
+            accept4(server->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
+        if (fd < 0)
+            break;
+        server_add(server, fd);
+    }
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE) && server_find_descriptor(server))
+        return true; /* and is called again once the sweep has closed it */
+    if (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
+        event.events = 0;
+        epoll_ctl(server->epoll_fd, EPOLL_CTL_MOD, server->listen_fd, &event);
+        server->accept_ns = disti_deadline_ms(ACCEPT_AGAIN_MS);
+        agents_sooner(when_p, server->accept_ns);
+    }
+    return some;
+}
+
+/* No member hears of it any more; the job does. */
+static void server_lose(struct agents_server *server, struct agents_peer *peer, const char *why)
+{
+    enum agents_peer_state was = peer->state;
+
+    if (!agents_is_member(peer)) {
+        peer->link.is_broken = true;
+        return;
+    }
+    server_let_go(server, peer, why);
+    agents_course_lost(server, peer, was, why);
+}
+
+/* False: senseless. */
+static bool server_hear(struct agents_server *server, struct agents_peer *peer)
+{
+    const struct disti_wire_reader *in = &peer->link.in;
+    const unsigned char *value = disti_wire_value(in);
+    struct disti_agents_failure failure;
+    char why[DISTI_AGENTS_TEXT];
+
+    switch (in->head.op) {
+    case AGENTS_BEAT:
+        return in->head.value_bytes == 0;
+    case AGENTS_READY:
+        if (peer->state != AGENTS_PEER_STOPPING || in->head.value_bytes != AGENTS_READY_BYTES ||
+            disti_wire_get32(value) > 65535 || disti_wire_get32(value + 4) > 65535)
+            return false;
+        peer->member.master_port = disti_wire_get32(value);
+        peer->member.store_port = disti_wire_get32(value + 4);
+        peer->state = AGENTS_PEER_READY;
+        return true;
+    case AGENTS_ENDED:
+        if (in->head.value_bytes != 4)
+            return false;
+        if (peer->state == AGENTS_PEER_RUNNING)
+            agents_course_ended(server, peer, disti_wire_get32(value) > 0);
+        return true;
+    case AGENTS_FAILED:
+        if (!disti_agents_get_failure(in, &failure))
+            return false;
+        agents_course_failed(server, peer, &failure);
+        return true;
+    case AGENTS_LEAVE:
+        if (!disti_agents_get_sentence(in, why))
+            return false;
+        server_lose(server, peer, why);
+        return true;
+    default:
+        return false;
+    }
+}
+
+static void server_frame(struct agents_server *server, struct agents_peer *peer)
+{
+    bool sense = agents_is_member(peer) ? server_hear(server, peer)
+                                        : peer->state == AGENTS_GOING || agents_admit(server, peer);
+
+    disti_wire_next(&peer->link.in);
+    if (!sense)
+        server_lose(server, peer, "it sent what no agent sends");
+    if (!agents_is_member(peer) && ++peer->frames >= STRANGER_FRAMES)
+        peer->link.is_broken = true;
+}
+
+static void server_read(struct agents_server *server, struct agents_peer *peer)
+{
+    enum disti_wire_event event = DISTI_WIRE_MORE;
+
+    for (int i = 0; i < EVENTS && !peer->link.is_broken; i++) {
+        event = disti_agents_link_read(&peer->link);
+        if (event != DISTI_WIRE_FRAME)
+            break;
+        server_frame(server, peer);
+    }
+    if (event == DISTI_WIRE_FRAME || event == DISTI_WIRE_MORE)
+        return;
+    server_lose(server, peer,
+                event == DISTI_WIRE_CLOSED ? "its connection broke: it ended, or was killed"
+                                           : "it sent what no agent sends");
+    peer->link.is_broken = true;
+}
+
+/* Signs of life, to and from all. */
+static void server_watch(struct agents_server *server, int64_t *when_p)
+{
+    uint32_t interval = (uint32_t)server->config->keep_alive_interval_ms;
+    uint32_t silence = interval * (uint32_t)server->config->keep_alive_max_attempt;
+    char why[DISTI_AGENTS_TEXT];
+
+    snprintf(why, sizeof(why), "it gave no sign of life for %.1f s", silence / 1e3);
+    for (struct agents_peer *p = server->peers; p; p = p->next) {
+        if (!agents_is_member(p)) {
+            agents_sooner(when_p, p->until_ns);
+            continue;
+        }
+        disti_agents_link_beat(&p->link, interval, when_p);
+        if (p->link.is_broken)
+            server_lose(server, p, "its connection broke");
+        else if (disti_agents_link_is_silent(&p->link, silence, when_p))
+            server_lose(server, p, why);
+    }
+}
+
+static void server_sweep(struct agents_server *server)
+{
+    for (struct agents_peer **at = &server->peers; *at;) {
+        if (!agents_is_member(*at) && ((*at)->link.is_broken || disti_expired((*at)->until_ns)))
+            server_free_peer(server, at);
+        else
+            at = &(*at)->next;
+    }
+}
+
+/*
+ * There is more to read. Who seems silent may have spoken long ago, so that is read first, but not
+ * for ever: strangers may always have something to say.
+ */
+static bool server_reads_on(struct agents_server *server)
+{
+    if (!server->look_by_ns)
+        server->look_by_ns = disti_deadline_ms(server->config->keep_alive_interval_ms / LOOKS);
+    return !disti_expired(server->look_by_ns);
+}
+
+bool disti_agents_server_move(struct agents_server *server, int64_t *when_p)
+{
+    struct epoll_event events[EVENTS];
+    bool some = server_accept(server, when_p);
+    int n = epoll_wait(server->epoll_fd, events, EVENTS, 0);
+
+    for (int i = 0; i < n; i++) {
+        struct agents_peer *peer = events[i].data.ptr;
+
+        if (!peer)
+            continue;
+        some = true;
+        if (events[i].events & EPOLLOUT)
+            disti_agents_link_flush(&peer->link);
+        server_read(server, peer);
+    }
+    server_sweep(server);
+    if (n == EVENTS && server_reads_on(server))
+        return true;
+    server->look_by_ns = 0;
+    agents_course_look(server, when_p);
+    server_watch(server, when_p);
+    agents_meeting_look(server, when_p);
+    return some;
 }

@@ -5,40 +5,7 @@
 
 #include "launch/agents/message.h"
 
-/*
- * An agent, as the server knows it:
- *
- *                hello        join, proved         round begins         all its workers succeeded
- *      STRANGER -------> ASKED ----------> READY --------------> RUNNING ------------------> DONE
- *                                            ^                     |                          |
- *                                            |                     '------- the round ends ---'
- *                                            |   its workers         v
- *                                            '---- are gone ---- STOPPING
- *
- *      any ---- refused, told the end ----> GOING ---- it hangs up, or 2 s ----> freed
- *      any ---- hung up, silent, senseless ----> freed; of READY and later ones the job hears
- */
-enum agents_peer_state {
-    AGENTS_STRANGER,
-    AGENTS_ASKED,
-    AGENTS_GOING,
-    /* members of the job: */
-    AGENTS_PEER_READY,
-    AGENTS_PEER_RUNNING,
-    AGENTS_PEER_DONE,
-    AGENTS_PEER_STOPPING
-};
-
-struct agents_peer {
-    struct agents_peer *next; /* in the order of arrival */
-    struct agents_link link;
-    enum agents_peer_state state;
-    int frames;       /* so many has it sent while it was no member */
-    int64_t until_ns; /* no member: by then it has proved itself, or is gone */
-    struct agents_transcript transcript;
-    struct agents_member member;
-    int node_rank; /* in the latest round it was in, or -1 */
-};
+struct agents_peer;
 
 /*
  * The job:
@@ -83,11 +50,6 @@ bool disti_agents_server_move(struct agents_server *server, int64_t *when_p);
 /* How many agents are connected. */
 int disti_agents_server_count(const struct agents_server *server);
 void disti_agents_server_close(struct agents_server *server); /* NULL is accepted */
-
-static inline bool agents_is_member(const struct agents_peer *peer)
-{
-    return peer->state >= AGENTS_PEER_READY;
-}
 
 /* The end for all: nothing has come of the job. */
 void disti_agents_break(struct agents_server *server, const char *format, ...)
