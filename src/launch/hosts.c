@@ -41,16 +41,11 @@ static dist_status hosts_wrong(const char *where, const char *format, ...)
 /* A name that no shell and no option parser takes for anything else. */
 static bool hosts_is_name(const char *name)
 {
-    static const char others[] = ".-_:@%";
+    static const char known[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_:@%";
 
-    for (const char *c = name; *c; c++) {
-        bool known = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
-                     (*c >= '0' && *c <= '9') || strchr(others, *c);
-
-        if (!known)
-            return false;
-    }
-    return name[0] && name[0] != '-' && strlen(name) < DISTI_HOSTS_NAME;
+    return name[0] && name[0] != '-' && !name[strspn(name, known)] &&
+           strlen(name) < DISTI_HOSTS_NAME;
 }
 
 static dist_status hosts_slots(const char *where, const char *text, int *slots_p)
@@ -289,8 +284,6 @@ static void start_write(FILE *script, const struct disti_hosts_start *start)
     for (const char *const *e = start->environment; e && *e; e++) {
         const char *equals = strchr(*e, '=');
 
-        if (!equals)
-            continue;
         fprintf(script, "export %.*s=", (int)(equals - *e), *e);
         start_quote(script, equals + 1);
         fputc('\n', script);
@@ -368,28 +361,18 @@ bool disti_hosts_is_variable(const char *entry)
     return length > 0 && (entry[0] < '0' || entry[0] > '9') && strspn(entry, known) >= length;
 }
 
-static dist_status start_check(const struct disti_hosts_start *start)
+dist_status disti_hosts_script(const struct disti_hosts_start *start, char **script_p,
+                               size_t *bytes_p)
 {
-    for (const char *const *e = start->environment; e && *e; e++) {
-        size_t length = strcspn(*e, "=");
+    FILE *script;
 
-        if (!(*e)[length] || !disti_hosts_is_variable(*e))
+    for (const char *const *e = start->environment; e && *e; e++) {
+        if (!strchr(*e, '=') || !disti_hosts_is_variable(*e))
             return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                               "\"%s\" cannot be given to another host: no NAME=value", *e);
     }
     if (!start->argv[0] || (start->secret && strstr(start->secret, SECRET_END)))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "no program to be started on another host");
-    return DIST_OK;
-}
-
-dist_status disti_hosts_script(const struct disti_hosts_start *start, char **script_p,
-                               size_t *bytes_p)
-{
-    dist_status status = start_check(start);
-    FILE *script;
-
-    if (status != DIST_OK)
-        return status;
     *script_p = NULL;
     script = open_memstream(script_p, bytes_p);
     if (script)

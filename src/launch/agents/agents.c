@@ -72,17 +72,15 @@ struct disti_agents {
     int workers[DISTI_AGENTS_NODES_MAX];
 };
 
-static void hear_drop(struct agents_port *port)
-{
-    if (port->fd >= 0)
-        disti_descriptor_close(port->fd);
-    port->fd = -1;
-}
-
 static void agents_client_drop_ports(struct agents_client *client)
 {
-    hear_drop(&client->master_port);
-    hear_drop(&client->store_port);
+    struct agents_port *const ports[] = {&client->master_port, &client->store_port};
+
+    for (int i = 0; i < 2; i++) {
+        if (ports[i]->fd >= 0)
+            disti_descriptor_close(ports[i]->fd);
+        ports[i]->fd = -1;
+    }
 }
 
 static void reach_forget(struct agents_client *client)
@@ -503,19 +501,20 @@ static void reach_called(struct disti_agents *agents)
 /* The address by which the others find this node: what was given, else that of its connection. */
 static void reach_address(const struct disti_agents *agents, char text[AGENTS_ADDRESS])
 {
-    const struct disti_agents_config *config = &agents->config;
     struct sockaddr_storage own;
     socklen_t size = sizeof(own);
     char host[DISTI_HOST_SIZE] = "";
+    const char *address = disti_loopback();
 
-    if (getsockname(agents->client.link.fd, (struct sockaddr *)&own, &size) == 0)
+    if (getsockname(agents->client.link.fd, (struct sockaddr *)&own, &size) == 0) {
         disti_address_text((struct sockaddr *)&own, host);
-    else
-        snprintf(host, sizeof(host), "%s", disti_loopback());
-    snprintf(text, AGENTS_ADDRESS, "%s",
-             config->address      ? config->address
-             : agents->everywhere ? config->endpoint_host
-                                  : host);
+        address = host;
+    }
+    if (agents->everywhere)
+        address = agents->config.endpoint_host;
+    if (agents->config.address)
+        address = agents->config.address;
+    snprintf(text, AGENTS_ADDRESS, "%s", address);
 }
 
 static void reach_join(struct disti_agents *agents)
@@ -549,11 +548,12 @@ static void reach_join(struct disti_agents *agents)
 /* False: senseless. */
 static bool reach_challenged(struct disti_agents *agents, const struct disti_wire_reader *in)
 {
+    struct agents_transcript *t = &agents->client.transcript;
+
     if (in->head.op != AGENTS_CHALLENGE || in->head.value_bytes != AGENTS_NONCE)
         return false;
-    memcpy(agents->client.transcript.server_nonce, disti_wire_value(in), AGENTS_NONCE);
-    agents->client.transcript.binding_bytes =
-        disti_tls_binding(agents->client.link.in.tls, agents->client.transcript.binding);
+    memcpy(t->server_nonce, disti_wire_value(in), AGENTS_NONCE);
+    t->binding_bytes = disti_tls_binding(in->tls, t->binding);
     reach_join(agents);
     return true;
 }
@@ -579,13 +579,6 @@ static bool reach_welcomed(struct disti_agents *agents, const struct disti_wire_
 }
 
 /* One frame of the server. True: an event. */
-/* Who says that has proved nothing yet: nothing of it may act on a terminal. */
-static void reach_printable(char *text)
-{
-    for (; *text; text++)
-        *text = *text >= ' ' && *text <= '~' ? *text : '?';
-}
-
 static bool reach_frame(struct disti_agents *agents, struct disti_agents_event *event_p)
 {
     struct agents_client *client = &agents->client;
@@ -594,7 +587,9 @@ static bool reach_frame(struct disti_agents *agents, struct disti_agents_event *
     bool sense;
 
     if (in->head.op == AGENTS_REFUSED && disti_agents_get_sentence(in, text)) {
-        reach_printable(text);
+        /* Who says that has proved nothing yet: nothing of it may act on a terminal. */
+        for (char *c = text; *c; c++)
+            *c = *c >= ' ' && *c <= '~' ? *c : '?';
         return agents_client_break(agents, event_p, "%s refused this node: %s", agents->where,
                                    text);
     }
@@ -701,17 +696,6 @@ static bool agents_client_reach(struct disti_agents *agents, struct disti_agents
 #define TURNS_MAX 16 /* of a server that is kept busy, before its own agent is asked again */
 #define NS_PER_S 1000000000
 
-static bool agents_open_descriptors(struct disti_agents *agents)
-{
-    struct epoll_event event = {.events = EPOLLIN};
-
-    agents->epoll_fd = disti_descriptor_own(epoll_create1(EPOLL_CLOEXEC));
-    agents->timer_fd =
-        disti_descriptor_own(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
-    return agents->epoll_fd >= 0 && agents->timer_fd >= 0 &&
-           epoll_ctl(agents->epoll_fd, EPOLL_CTL_ADD, agents->timer_fd, &event) == 0;
-}
-
 static void agents_free(struct disti_agents *agents)
 {
     agents_client_end(agents);
@@ -740,6 +724,7 @@ static void agents_arm(struct disti_agents *agents, int64_t when_ns)
 dist_status disti_agents_open(const struct disti_agents_config *config,
                               struct disti_agents **agents_p)
 {
+    struct epoll_event event = {.events = EPOLLIN};
     struct disti_agents *agents;
     struct disti_tls_context *tls = NULL;
     dist_status status = disti_agents_config_check(config);
@@ -752,12 +737,14 @@ dist_status disti_agents_open(const struct disti_agents_config *config,
     agents = calloc(1, sizeof(*agents));
     if (!agents)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for an agent: free some");
-    agents->epoll_fd = agents->timer_fd = -1;
-    agents_client_begin(agents);
-    if (!disti_agents_config_copy(&agents->config, config))
-        status = disti_fail(DIST_ERR_NO_MEMORY, "no memory for an agent: free some");
-    else if (!agents_open_descriptors(agents))
+    agents->epoll_fd = disti_descriptor_own(epoll_create1(EPOLL_CLOEXEC));
+    agents->timer_fd =
+        disti_descriptor_own(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+    if (agents->epoll_fd < 0 || agents->timer_fd < 0 ||
+        epoll_ctl(agents->epoll_fd, EPOLL_CTL_ADD, agents->timer_fd, &event) != 0)
         status = disti_fail_errno(DIST_ERR_SYSTEM, "cannot open an agent's descriptors");
+    if (!disti_agents_config_copy(&agents->config, config) && status == DIST_OK)
+        status = disti_fail(DIST_ERR_NO_MEMORY, "no memory for an agent: free some");
     agents_client_begin(agents);
     if (status == DIST_OK)
         status = agents_serve(agents);
@@ -789,14 +776,13 @@ bool disti_agents_is_server(const struct disti_agents *agents)
 static bool agents_client_move(struct disti_agents *agents, struct disti_agents_event *event_p,
                                int64_t *when_p)
 {
-    enum agents_client_state state = agents->client.state;
+    const enum agents_client_state *state = &agents->client.state;
 
-    if (state < AGENTS_CLIENT_READY && agents_client_reach(agents, event_p, when_p))
+    if (*state < AGENTS_CLIENT_READY && agents_client_reach(agents, event_p, when_p))
         return true;
-    state = agents->client.state;
-    if (state == AGENTS_CLIENT_OVER)
+    if (*state == AGENTS_CLIENT_OVER)
         agents_client_rest(&agents->client);
-    return state >= AGENTS_CLIENT_READY && state < AGENTS_CLIENT_OVER &&
+    return *state >= AGENTS_CLIENT_READY && *state < AGENTS_CLIENT_OVER &&
            agents_client_hear(agents, event_p, when_p);
 }
 

@@ -59,28 +59,13 @@ static bool config_truth(const char *text, bool *is_true_p)
     return false;
 }
 
-static bool config_is_host(const char *text, enum disti_agents_serve *serve_p)
-{
-    bool is_host;
-
-    if (!config_truth(text, &is_host))
-        return false;
-    *serve_p = is_host ? DISTI_AGENTS_SERVE : DISTI_AGENTS_SERVE_NEVER;
-    return true;
-}
-
-static bool config_join(const char *text, bool *join_now_p)
-{
-    *join_now_p = strcmp(text, "now") == 0;
-    return *join_now_p || strcmp(text, "restart") == 0;
-}
-
 /* False: the value is none for that key. *known_p: is there such a key? */
 static bool config_set(struct disti_agents_config *config, const char *key, const char *value,
                        bool *known_p)
 {
     static const char *const unused[] = {"close_timeout", "read_timeout", "heartbeat_timeout",
                                          "use_libuv", "store_type"};
+    bool is_host;
 
     *known_p = true;
     if (strcmp(key, "join_timeout") == 0 || strcmp(key, "timeout") == 0)
@@ -93,10 +78,16 @@ static bool config_set(struct disti_agents_config *config, const char *key, cons
         return config_whole(value, &config->keep_alive_max_attempt);
     if (strcmp(key, "rank") == 0)
         return config_whole(value, &config->node_rank);
-    if (strcmp(key, "is_host") == 0)
-        return config_is_host(value, &config->serve);
-    if (strcmp(key, "join") == 0)
-        return config_join(value, &config->join_now);
+    if (strcmp(key, "is_host") == 0) {
+        if (!config_truth(value, &is_host))
+            return false;
+        config->serve = is_host ? DISTI_AGENTS_SERVE : DISTI_AGENTS_SERVE_NEVER;
+        return true;
+    }
+    if (strcmp(key, "join") == 0) {
+        config->join_now = strcmp(value, "now") == 0;
+        return config->join_now || strcmp(value, "restart") == 0;
+    }
     for (size_t i = 0; i < sizeof(unused) / sizeof(unused[0]); i++) {
         if (strcmp(key, unused[i]) == 0)
             return true;

@@ -295,16 +295,6 @@ static void meeting_too_few(struct agents_server *server, int ready)
                        server->port, server->config->join_timeout_ms / 1e3, text);
 }
 
-/* Who still stops its workers at the deadline is left behind. */
-static void meeting_leave_behind(struct agents_server *server)
-{
-    for (struct agents_peer *p = server->peers; p; p = p->next) {
-        if (p->state == AGENTS_PEER_STOPPING)
-            agents_refuse(server, p, "the agent on %s has not stopped its workers within %.1f s",
-                          p->member.host, server->config->join_timeout_ms / 1e3);
-    }
-}
-
 /* Is the last call over, for more nodes than are needed? */
 static bool meeting_has_called(struct agents_server *server, int64_t *when_p)
 {
@@ -312,17 +302,6 @@ static bool meeting_has_called(struct agents_server *server, int64_t *when_p)
         server->last_call_ns = disti_deadline_ms(server->config->last_call_timeout_ms);
     agents_sooner(when_p, server->last_call_ns);
     return disti_expired(server->last_call_ns);
-}
-
-/* Some must come anew, so others may too. */
-static void meeting_wait(struct agents_server *server, int ready)
-{
-    if (!server->is_patient)
-        agents_note(server,
-                    "only %d of at least %d nodes are left: waiting up to %.0f s for "
-                    "others to join",
-                    ready, server->config->min_nodes, disti_left_ms(server->meet_by_ns) / 1e3);
-    server->is_patient = true;
 }
 
 static void agents_meeting_look(struct agents_server *server, int64_t *when_p)
@@ -336,8 +315,13 @@ static void agents_meeting_look(struct agents_server *server, int64_t *when_p)
     agents_sooner(when_p, server->meet_by_ns);
     if (ready < server->config->min_nodes) {
         server->last_call_ns = 0;
-        if (!stopping)
-            meeting_wait(server, ready);
+        if (!stopping && !server->is_patient)
+            agents_note(server,
+                        "only %d of at least %d nodes are left: waiting up to %.0f s for "
+                        "others to join",
+                        ready, server->config->min_nodes, disti_left_ms(server->meet_by_ns) / 1e3);
+        if (!stopping) /* some must come anew, so others may too */
+            server->is_patient = true;
         if (late)
             meeting_too_few(server, ready);
         return;
@@ -345,7 +329,12 @@ static void agents_meeting_look(struct agents_server *server, int64_t *when_p)
     if (!late && (stopping || (server->is_patient && ready < server->config->max_nodes &&
                                !meeting_has_called(server, when_p))))
         return;
-    meeting_leave_behind(server);
+    /* Who still stops its workers at the deadline is left behind. */
+    for (struct agents_peer *p = server->peers; p; p = p->next) {
+        if (p->state == AGENTS_PEER_STOPPING)
+            agents_refuse(server, p, "the agent on %s has not stopped its workers within %.1f s",
+                          p->member.host, server->config->join_timeout_ms / 1e3);
+    }
     if (meeting_refuse_clash(server))
         *when_p = 0;
     else
@@ -413,30 +402,24 @@ static void course_decide(struct agents_server *server)
     }
 }
 
-/* True if the failure replaces the recorded one: because that is a consequence, or because this one
- * ends the round and that one does not. */
-static bool course_replaces(const struct agents_server *server,
-                            const struct disti_agents_failure *failure)
-{
-    const bool first_goes_on = course_goes_on(server, &server->failure);
-
-    if (first_goes_on != course_goes_on(server, failure))
-        return first_goes_on;
-    return server->failure.is_consequence && !failure->is_consequence;
-}
-
-/* The first failure of a round counts, unless it was a consequence of one that comes soon. */
+/* The first failure of a round counts, unless it was a consequence of one that comes soon, or the
+ * later one ends the round and the first does not. */
 static void course_fail(struct agents_server *server, const struct disti_agents_failure *failure)
 {
+    const bool goes_on = course_goes_on(server, failure);
+    const bool first_goes_on = course_goes_on(server, &server->failure);
+    bool replaces = server->failure.is_consequence && !failure->is_consequence;
     char text[DISTI_AGENTS_TEXT];
 
     if (server->phase != AGENTS_RUNNING)
         return;
-    if (course_goes_on(server, failure)) {
+    if (first_goes_on != goes_on)
+        replaces = first_goes_on;
+    if (goes_on) {
         disti_agents_describe(failure, text, sizeof(text));
         agents_note(server, "%s; the other workers go on", text);
     }
-    if (server->decide_ns && !course_replaces(server, failure))
+    if (server->decide_ns && !replaces)
         return;
     server->failure = *failure;
     server->decide_ns = disti_deadline_ms(failure->is_consequence ? CAUSE_MS : 0);
@@ -454,7 +437,6 @@ static void agents_course_look(struct agents_server *server, int64_t *when_p)
         agents_sooner(when_p, server->decide_ns);
 }
 
-/* course.c: what happens in a round. */
 static void agents_course_joined(struct agents_server *server, struct agents_peer *peer)
 {
     int running = agents_count(server, AGENTS_PEER_RUNNING);
@@ -526,8 +508,6 @@ static void agents_course_lost(struct agents_server *server, const struct agents
         agents_note(server, "the node %s (%.64s) is gone: %.512s", peer->member.host,
                     peer->member.address, why);
 }
-
-/* meeting.c: is it time for a round? */
 
 /* Admission: who comes proves that it has the secret, and is looked at for what it wants. */
 
@@ -626,18 +606,11 @@ static bool admission_clashes(const struct agents_server *server, const struct a
     return false;
 }
 
-/* Will there be a round that could take one more? */
-static bool admission_has_place(const struct agents_server *server)
-{
-    int nodes = agents_count(server, AGENTS_PEER_RUNNING) + agents_count(server, AGENTS_PEER_DONE);
-
-    return server->phase == AGENTS_MEETING || server->restarts < server->config->max_restarts ||
-           (server->config->join_now && nodes < server->config->max_nodes);
-}
-
 /* What clashes before the first round is nobody's fault more than another's: all end. */
 static void admission_join(struct agents_server *server, struct agents_peer *peer)
 {
+    const struct disti_agents_config *config = server->config;
+    int nodes = agents_count(server, AGENTS_PEER_RUNNING) + agents_count(server, AGENTS_PEER_DONE);
     char text[DISTI_AGENTS_TEXT];
     bool clashes = admission_clashes(server, peer, text);
 
@@ -647,23 +620,21 @@ static void admission_join(struct agents_server *server, struct agents_peer *pee
     } else if (clashes) {
         agents_refuse(server, peer, "%s", text);
     } else if (server->phase == AGENTS_OVER) {
-        agents_refuse(server, peer, "the job \"%s\" is over", server->config->job);
-    } else if (!admission_has_place(server)) {
+        agents_refuse(server, peer, "the job \"%s\" is over", config->job);
+    } else if (server->phase != AGENTS_MEETING && server->restarts >= config->max_restarts &&
+               (!config->join_now || nodes >= config->max_nodes)) {
         agents_refuse(server, peer,
                       "the job \"%s\" runs on %d of at most %d nodes, and no restart is left at "
                       "which another could join: see --nnodes, --max-restarts, --rdzv-conf "
                       "join=now",
-                      server->config->job,
-                      agents_count(server, AGENTS_PEER_RUNNING) +
-                          agents_count(server, AGENTS_PEER_DONE),
-                      server->config->max_nodes);
+                      config->job, nodes, config->max_nodes);
     } else {
         admission_welcome(server, peer);
         agents_course_joined(server, peer);
     }
 }
 
-/* admission.c: frames of who is no member yet. False: senseless. */
+/* Frames of who is no member yet. False: senseless. */
 static bool agents_admit(struct agents_server *server, struct agents_peer *peer)
 {
     const unsigned char *value = disti_wire_value(&peer->link.in);
@@ -755,30 +726,11 @@ static struct agents_peer *server_oldest_stranger(const struct agents_server *se
     return p;
 }
 
-/* The oldest who is not welcome yet hangs up for one more. */
-static void server_make_room(struct agents_server *server)
-{
-    int most = disti_descriptor_for_strangers(server->tls ? STRANGERS_TLS : STRANGERS_MAX);
-    struct agents_peer *oldest = server_oldest_stranger(server);
-
-    if (server->strangers > most && oldest)
-        oldest->link.is_broken = true;
-}
-
-/* Where no descriptor is left, if he has been here for long enough to prove what he is. */
-static bool server_find_descriptor(const struct agents_server *server)
-{
-    struct agents_peer *oldest = server_oldest_stranger(server);
-
-    if (!oldest || disti_left_ms(oldest->until_ns) > PROVE_MS - STAY_MS)
-        return false;
-    oldest->link.is_broken = true;
-    return true;
-}
-
+/* The oldest who is not welcome yet hangs up for one more, if there are too many. */
 static void server_add(struct agents_server *server, int fd)
 {
-    struct agents_peer **at = &server->peers, *peer = calloc(1, sizeof(*peer));
+    int most = disti_descriptor_for_strangers(server->tls ? STRANGERS_TLS : STRANGERS_MAX);
+    struct agents_peer *oldest, **at = &server->peers, *peer = calloc(1, sizeof(*peer));
 
     disti_socket_tune(fd);
     if (!peer) {
@@ -798,13 +750,16 @@ static void server_add(struct agents_server *server, int fd)
         at = &(*at)->next;
     *at = peer;
     server->strangers++;
-    server_make_room(server);
+    oldest = server_oldest_stranger(server);
+    if (server->strangers > most && oldest)
+        oldest->link.is_broken = true;
 }
 
 /* Where there is no descriptor left the port is not watched for a while: it would not rest. */
 static bool server_accept(struct agents_server *server, int64_t *when_p)
 {
     struct epoll_event event = {.events = EPOLLIN};
+    struct agents_peer *oldest;
     bool some = false;
     int fd;
 
@@ -822,8 +777,13 @@ static bool server_accept(struct agents_server *server, int64_t *when_p)
             break;
         server_add(server, fd);
     }
-    if (fd < 0 && (errno == EMFILE || errno == ENFILE) && server_find_descriptor(server))
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE) &&
+        (oldest = server_oldest_stranger(server)) &&
+        disti_left_ms(oldest->until_ns) <= PROVE_MS - STAY_MS) {
+        /* It has been here for long enough to prove what it is. */
+        oldest->link.is_broken = true;
         return true; /* and is called again once the sweep has closed it */
+    }
     if (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
         event.events = 0;
         epoll_ctl(server->epoll_fd, EPOLL_CTL_MOD, server->listen_fd, &event);
@@ -947,17 +907,6 @@ static void server_sweep(struct agents_server *server)
     }
 }
 
-/*
- * There is more to read. Who seems silent may have spoken long ago, so that is read first, but not
- * for ever: strangers may always have something to say.
- */
-static bool server_reads_on(struct agents_server *server)
-{
-    if (!server->look_by_ns)
-        server->look_by_ns = disti_deadline_ms(server->config->keep_alive_interval_ms / LOOKS);
-    return !disti_expired(server->look_by_ns);
-}
-
 bool disti_agents_server_move(struct agents_server *server, int64_t *when_p)
 {
     struct epoll_event events[EVENTS];
@@ -975,7 +924,11 @@ bool disti_agents_server_move(struct agents_server *server, int64_t *when_p)
         server_read(server, peer);
     }
     server_sweep(server);
-    if (n == EVENTS && server_reads_on(server))
+    /* There is more to read. Who seems silent may have spoken long ago, so that is read first, but
+     * not for ever: strangers may always have something to say. */
+    if (n == EVENTS && !server->look_by_ns)
+        server->look_by_ns = disti_deadline_ms(server->config->keep_alive_interval_ms / LOOKS);
+    if (n == EVENTS && !disti_expired(server->look_by_ns))
         return true;
     server->look_by_ns = 0;
     agents_course_look(server, when_p);
