@@ -159,26 +159,6 @@ static void error_put_string(const char *at, FILE *to)
 
 /* ---- the file ---- */
 
-/* NULL: there is nothing. A pipe in the file's place keeps nobody waiting. */
-static char *error_read(const char *path)
-{
-    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    char *text = calloc(1, ERROR_FILE_MOST + 1);
-    size_t bytes = 0;
-    ssize_t got = fd >= 0 && text ? 1 : 0;
-
-    while (got > 0 && bytes < ERROR_FILE_MOST) {
-        got = read(fd, text + bytes, ERROR_FILE_MOST - bytes);
-        bytes += got > 0 ? (size_t)got : 0;
-    }
-    if (fd >= 0)
-        close(fd);
-    if (bytes > 0)
-        return text;
-    free(text);
-    return NULL;
-}
-
 /* The string to be shown; NULL: there is none. */
 static const char *error_find(const char *text)
 {
@@ -194,11 +174,22 @@ static const char *error_find(const char *text)
 
 char *disti_run_error_text(const char *path)
 {
-    char *text = error_read(path), *made = NULL;
-    const char *string = text ? error_find(text) : NULL;
+    /* A pipe in the file's place keeps nobody waiting. */
+    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    char *text = calloc(1, ERROR_FILE_MOST + 1), *made = NULL;
     size_t bytes = 0;
-    FILE *to = string ? open_memstream(&made, &bytes) : NULL;
+    ssize_t got = fd >= 0 && text ? 1 : 0;
+    const char *string;
+    FILE *to;
 
+    while (got > 0 && bytes < ERROR_FILE_MOST) {
+        got = read(fd, text + bytes, ERROR_FILE_MOST - bytes);
+        bytes += got > 0 ? (size_t)got : 0;
+    }
+    if (fd >= 0)
+        close(fd);
+    string = bytes > 0 ? error_find(text) : NULL;
+    to = string ? open_memstream(&made, &bytes) : NULL;
     if (to) {
         error_put_string(string, to);
         if (fclose(to) != 0) {

@@ -220,8 +220,7 @@ dist_status disti_hosts_place(const struct disti_hosts *hosts, int processes, in
     return DIST_OK;
 }
 
-/* An address that a socket can be bound to. Names are not looked up: that may take seconds. */
-static bool hosts_is_own_address(const char *name)
+bool disti_hosts_is_own_address(const char *name)
 {
     const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST, .ai_socktype = SOCK_STREAM};
     struct addrinfo *address;
@@ -241,7 +240,7 @@ static bool hosts_is_own_address(const char *name)
 bool disti_hosts_is_loopback(const char *name)
 {
     return strcmp(name, "localhost") == 0 || strcmp(name, "::1") == 0 ||
-           (strncmp(name, "127.", 4) == 0 && hosts_is_own_address(name));
+           (strncmp(name, "127.", 4) == 0 && disti_hosts_is_own_address(name));
 }
 
 bool disti_hosts_is_local(const char *name)
@@ -252,7 +251,7 @@ bool disti_hosts_is_local(const char *name)
     if (strcmp(name, "localhost") == 0 || strcmp(name, own) == 0)
         return true;
     own[strcspn(own, ".")] = '\0';
-    return strcmp(name, own) == 0 || hosts_is_own_address(name);
+    return strcmp(name, own) == 0 || disti_hosts_is_own_address(name);
 }
 
 /* Starting a program on another host: a shell there that is told by its standard input. */

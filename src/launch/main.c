@@ -29,17 +29,6 @@
  * it.
  */
 
-/* All signals that can be passed on, and SIGCHLD; not those that report a fault. */
-static void guard_set(sigset_t *set)
-{
-    static const int left[] = {SIGKILL, SIGSTOP, SIGTTIN, SIGTTOU, SIGPIPE, SIGSEGV,
-                               SIGBUS,  SIGFPE,  SIGILL,  SIGABRT, SIGTRAP, SIGSYS};
-
-    sigfillset(set);
-    for (size_t i = 0; i < sizeof(left) / sizeof(left[0]); i++)
-        sigdelset(set, left[i]);
-}
-
 /* nohup wants that; while a shell that starts a job in the background has SIGINT ignored for the
  * terminal's sake, and who sends it means it. */
 static bool guard_is_ignored(int number)
@@ -48,16 +37,6 @@ static bool guard_is_ignored(int number)
 
     return (number == SIGHUP || number == SIGTSTP) && sigaction(number, NULL, &action) == 0 &&
            action.sa_handler == SIG_IGN;
-}
-
-/* Nor must the workers ignore them. An ignored SIGCHLD would let them vanish with their exit codes.
- */
-static void guard_take_signals(void)
-{
-    static const int taken[] = {SIGCHLD, SIGINT, SIGQUIT, SIGTERM, SIGPIPE};
-
-    for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++)
-        signal(taken[i], SIG_DFL);
 }
 
 /* The child was killed: nobody but its parent can end what it has left. */
@@ -155,12 +134,21 @@ static int guard_begin(const struct disti_run_options *options, int fd, const si
  */
 static int guard_run(const struct disti_run_options *options)
 {
+    static const int taken[] = {SIGCHLD, SIGINT, SIGQUIT, SIGTERM, SIGPIPE};
+    static const int left[] = {SIGKILL, SIGSTOP, SIGTTIN, SIGTTOU, SIGPIPE, SIGSEGV,
+                               SIGBUS,  SIGFPE,  SIGILL,  SIGABRT, SIGTRAP, SIGSYS};
     sigset_t set, mask;
     int ends[2];
     pid_t pid;
 
-    guard_take_signals();
-    guard_set(&set);
+    /* Neither here nor in the workers are they ignored. An ignored SIGCHLD would let these vanish
+     * with their exit codes. */
+    for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++)
+        signal(taken[i], SIG_DFL);
+    /* All signals that can be passed on, and SIGCHLD; not those that report a fault. */
+    sigfillset(&set);
+    for (size_t i = 0; i < sizeof(left) / sizeof(left[0]); i++)
+        sigdelset(&set, left[i]);
     sigprocmask(SIG_BLOCK, &set, &mask);
     guard_adopt();
     fflush(NULL);
@@ -178,23 +166,16 @@ static int guard_run(const struct disti_run_options *options)
 
 enum { MAIN_WRONG = 2 }; /* the command line is, as with torchrun */
 
-/* Where standard streams are closed: else what is opened next would be taken for them. */
-static void main_fill_streams(void)
+int main(int argc, char *argv[])
 {
-    int fd = open("/dev/null", O_RDWR);
+    struct disti_run_options options;
+    int code = MAIN_WRONG, fd = open("/dev/null", O_RDWR);
 
+    /* Where standard streams are closed: else what is opened next would be taken for them. */
     while (fd >= 0 && fd <= STDERR_FILENO)
         fd = dup(fd);
     if (fd >= 0)
         close(fd);
-}
-
-int main(int argc, char *argv[])
-{
-    struct disti_run_options options;
-    int code = MAIN_WRONG;
-
-    main_fill_streams();
     if (disti_run_options_read(argc, argv, &options))
         code = options.action ? output_exit("distrun", 0) : guard_run(&options);
     disti_hosts_free(&options.hosts);

@@ -92,7 +92,6 @@ static void places_stay(struct disti_run_options *options)
 static bool places_bound(struct disti_run_options *options)
 {
     int least, most;
-    char text[200];
 
     if (!disti_run_nodes(options->nodes_text, &least, &most))
         return places_wrong("--nnodes is neither a number of nodes, 1 to 16384, nor MIN:MAX");
@@ -100,10 +99,11 @@ static bool places_bound(struct disti_run_options *options)
     options->nodes_text = "1"; /* as long as only the starter is looked at */
     if (least <= options->hosts.count && options->hosts.count <= most)
         return true;
-    snprintf(text, sizeof(text),
-             "--nnodes %d:%d, but there are %d hosts: name as many as MAX says, or at least MIN",
-             least, most, options->hosts.count);
-    return places_wrong(text);
+    fprintf(stderr,
+            "distrun: --nnodes %d:%d, but there are %d hosts: name as many as MAX says, or at "
+            "least MIN\n",
+            least, most, options->hosts.count);
+    return false;
 }
 
 /*
@@ -276,15 +276,18 @@ static char **command_for_python(const char *interpreter, char *words[], bool mo
 /* The first word of the remote shell, where one is needed. */
 static bool command_remote(const struct disti_run_options *options, char path[PATH_MAX])
 {
-    const char *shell = options->remote_shell;
-    char *copy = strdup(shell ? shell : DISTI_HOSTS_AGENT), *rest = NULL;
-    const char *name = copy ? strtok_r(copy, " \t", &rest) : NULL;
+    const char *shell = options->remote_shell ? options->remote_shell : DISTI_HOSTS_AGENT;
+    char *name = NULL;
     bool found = true;
 
     for (int h = 0; h < options->hosts.count; h++)
         found &= disti_run_host_is_here(options, h);
-    found = found || command_find(name ? name : "", path);
-    free(copy);
+    if (!found) {
+        shell += strspn(shell, " \t");
+        name = strndup(shell, strcspn(shell, " \t"));
+        found = command_find(name ? name : "", path);
+    }
+    free(name);
     return found;
 }
 
@@ -491,45 +494,23 @@ static bool options_read_line(int argc, char *argv[], struct disti_run_options *
 
 /* ---- checks ---- */
 
-static bool options_check_streams(const struct disti_run_options *options)
+static bool options_check_texts(struct disti_run_options *options)
 {
+    const char *wrong;
+
     if (disti_run_streams(options->redirects, 0) < 0)
         return options_wrong("--redirects is neither 0 to 3 nor a list such as 0:1,1:2");
     if (disti_run_streams(options->tee, 0) < 0)
         return options_wrong("--tee is neither 0 to 3 nor a list such as 0:1,1:2");
     if (disti_run_is_listed(options->shown, 0) < 0)
         return options_wrong("--local-ranks-filter is no list of local ranks such as 0,2");
-    return true;
-}
-
-static bool options_check_signals(struct disti_run_options *options)
-{
-    const char *wrong = disti_run_signals(options->signals_text, &options->signals);
-
+    wrong = disti_run_signals(options->signals_text, &options->signals);
     if (wrong)
         args_wrong(
             &options_args,
             "--signals-to-handle: '%s' is no signal that can be handled; give SIGTERM,SIGINT",
             wrong);
     return !wrong;
-}
-
-/* Without an endpoint the nodes meet where rank 0 is: at node 0. */
-static bool options_check_endpoint(struct disti_run_options *options)
-{
-    const char *host = options->master_addr ? options->master_addr : disti_loopback();
-
-    if (options->rdzv_endpoint) {
-        options->endpoint_port = OPTIONS_ENDPOINT_PORT;
-        if (!disti_run_endpoint(options->rdzv_endpoint, options->endpoint, &options->endpoint_port))
-            return options_wrong("--rdzv-endpoint is neither HOST nor HOST:PORT");
-    } else {
-        snprintf(options->endpoint, sizeof(options->endpoint), "%s", host);
-        options->endpoint_port =
-            options->master_port < 0 ? OPTIONS_MASTER_PORT : (int)options->master_port;
-    }
-    disti_host_normalize(options->endpoint);
-    return true;
 }
 
 static bool options_check_nodes(struct disti_run_options *options)
@@ -547,7 +528,19 @@ static bool options_check_nodes(struct disti_run_options *options)
             "0, or all --rdzv-endpoint and --rdzv-id");
     if (options->node_rank >= options->most_nodes)
         return options_wrong("--node-rank is not below the number of nodes (--nnodes)");
-    return options_check_endpoint(options);
+    options->endpoint_port = OPTIONS_ENDPOINT_PORT;
+    if (!options->rdzv_endpoint) {
+        /* Without an endpoint the nodes meet where rank 0 is: at node 0. */
+        snprintf(options->endpoint, sizeof(options->endpoint), "%s",
+                 options->master_addr ? options->master_addr : disti_loopback());
+        options->endpoint_port =
+            options->master_port < 0 ? OPTIONS_MASTER_PORT : (int)options->master_port;
+    } else if (!disti_run_endpoint(options->rdzv_endpoint, options->endpoint,
+                                   &options->endpoint_port)) {
+        return options_wrong("--rdzv-endpoint is neither HOST nor HOST:PORT");
+    }
+    disti_host_normalize(options->endpoint);
+    return true;
 }
 
 static bool options_check(struct disti_run_options *options)
@@ -557,7 +550,7 @@ static bool options_check(struct disti_run_options *options)
     options->goes_on = strcmp(options->on_failure, "continue") == 0;
     options->scheduler = strcmp(options->role, "mindspore") == 0;
     if (!options_read_places(options) || !options_check_nodes(options) ||
-        !options_check_streams(options) || !options_check_signals(options))
+        !options_check_texts(options))
         return false;
     if (options->hosts.count > 0 && !options->workers_text)
         return true;
@@ -569,17 +562,9 @@ static bool options_check(struct disti_run_options *options)
     return false;
 }
 
-/* As torch has it: the variable stands for the default. */
-static double options_grace(void)
-{
-    const char *text = disti_env("TORCH_ELASTIC_SHUTDOWN_TIMEOUT");
-    double value;
-
-    return text && args_number(text, false, &value) && value >= 0 ? value : 30;
-}
-
 bool disti_run_options_read(int argc, char *argv[], struct disti_run_options *options)
 {
+    const char *grace = disti_env("TORCH_ELASTIC_SHUTDOWN_TIMEOUT");
     int rest;
 
     *options =
@@ -590,8 +575,11 @@ bool disti_run_options_read(int argc, char *argv[], struct disti_run_options *op
                                    .signals_text = "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
                                    .node_rank = -1,
                                    .master_port = -1,
-                                   .monitor_interval = 0.1,
-                                   .shutdown_timeout = options_grace()};
+                                   .monitor_interval = 0.1};
+    /* As torch has it: the variable stands for the default. */
+    if (!grace || !args_number(grace, false, &options->shutdown_timeout) ||
+        !(options->shutdown_timeout >= 0))
+        options->shutdown_timeout = 30;
     if (!options->prefix)
         options->prefix = "[${rank}]:";
     if (!options_read_variables(options) || !options_read_line(argc, argv, options, &rest))

@@ -385,22 +385,11 @@ static bool output_create(const struct disti_run_source *sources, int count,
     return true;
 }
 
-static bool output_watch(struct disti_run_output *output)
-{
-    output->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    for (int i = 0; i < output->count; i++) {
-        struct epoll_event event = {.events = EPOLLIN, .data.ptr = &output->sources[i]};
-
-        if (epoll_ctl(output->epoll_fd, EPOLL_CTL_ADD, output->sources[i].source.fd, &event) != 0)
-            return false;
-    }
-    return true;
-}
-
 dist_status disti_run_output_start(int to_fd, const struct disti_run_source *sources, int count,
                                    int done_fd, struct disti_run_output **output_p)
 {
     struct disti_run_output *output;
+    bool watched = true;
 
     if (!output_create(sources, count, &output)) {
         for (int i = 0; i < count; i++) {
@@ -415,8 +404,13 @@ dist_status disti_run_output_start(int to_fd, const struct disti_run_source *sou
     output->to_fd = to_fd;
     output->done_fd = done_fd;
     errno = 0;
-    if (!output_watch(output) ||
-        (errno = disti_thread_create(&output->thread, output_main, output)) != 0) {
+    output->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    for (int i = 0; i < count && watched; i++) {
+        struct epoll_event event = {.events = EPOLLIN, .data.ptr = &output->sources[i]};
+
+        watched = epoll_ctl(output->epoll_fd, EPOLL_CTL_ADD, sources[i].fd, &event) == 0;
+    }
+    if (!watched || (errno = disti_thread_create(&output->thread, output_main, output)) != 0) {
         output_free(output);
         if (errno == EMFILE || errno == ENFILE)
             return disti_fail_errno(DIST_ERR_SYSTEM,

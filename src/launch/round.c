@@ -64,36 +64,16 @@ static dist_status start_secret(struct disti_run_agent *agent)
     return DIST_OK;
 }
 
-/*
- * Is that an address of this machine's? The others may know it by one that a router translates, or
- * by a name, which may stand for something else here.
- */
-static bool start_is_here(const char *host)
-{
-    const struct addrinfo numeric = {.ai_flags = AI_NUMERICHOST, .ai_socktype = SOCK_DGRAM};
-    struct addrinfo *addresses;
-    bool here = false;
-
-    if (getaddrinfo(host, NULL, &numeric, &addresses) != 0)
-        return false;
-    for (const struct addrinfo *a = addresses; a && !here; a = a->ai_next) {
-        const int fd = socket(a->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-
-        here = fd >= 0 && bind(fd, a->ai_addr, a->ai_addrlen) == 0;
-        if (fd >= 0)
-            close(fd);
-    }
-    freeaddrinfo(addresses);
-    return here;
-}
-
-/* start.c: holds the store of all at the round's port, until the round ends. */
+/* Holds the store of all at the round's port, until the round ends. The others may know this
+ * machine by an address that a router translates, or by a name, which may stand for something else
+ * here: then the store listens at all addresses. */
 static dist_status start_serve(struct disti_run_agent *agent)
 {
     struct disti_run_round *round = &agent->round;
     const char *host = disti_run_store_host(round);
-    const dist_status status = disti_store_server_listen(
-        start_is_here(host) ? host : NULL, round->store_port, round->world_size, 0, &agent->store);
+    const dist_status status =
+        disti_store_server_listen(disti_hosts_is_own_address(host) ? host : NULL, round->store_port,
+                                  round->world_size, 0, &agent->store);
 
     if (status != DIST_OK)
         return status;
@@ -187,32 +167,19 @@ static dist_status start_error_file(struct disti_run_agent *agent, struct disti_
 
 /* ---- workers ---- */
 
-static void start_environment(const struct disti_run_agent *agent,
-                              const struct disti_run_worker *worker,
-                              struct disti_run_list *environment)
-{
-    const bool several = agent->round.workers > 1;
-    char last_calls[64], secret[DISTI_HANDED_TEXT], calls[DISTI_HANDED_TEXT];
-    char files[2 * DISTI_HANDED_TEXT];
-    const struct disti_run_place place = {.local_rank = worker->local_rank,
-                                          .error_file = worker->error_file,
-                                          .last_calls = last_calls,
-                                          .files = files,
-                                          .threads = several ? agent->binding.threads : 0};
-
-    start_path(agent->last_calls_fd, last_calls, sizeof(last_calls));
-    disti_handed_name(agent->secret_fd, secret);
-    disti_handed_name(agent->last_calls_fd, calls);
-    snprintf(files, sizeof(files), "%s,%s", secret, calls);
-    disti_run_environment(agent->options, &agent->round, &place, environment);
-}
-
 static dist_status start_process(struct disti_run_agent *agent, struct disti_run_worker *worker,
                                  const int fds[3])
 {
     const bool bound = agent->binding.cpus && worker->local_rank >= 0;
     struct disti_run_list environment = {0};
-    char name[32];
+    char last_calls[64], secret[DISTI_HANDED_TEXT], calls[DISTI_HANDED_TEXT];
+    char files[2 * DISTI_HANDED_TEXT], name[32];
+    const struct disti_run_place place = {
+        .local_rank = worker->local_rank,
+        .error_file = worker->error_file,
+        .last_calls = last_calls,
+        .files = files,
+        .threads = agent->round.workers > 1 ? agent->binding.threads : 0};
     struct disti_run_start start = {.name = name,
                                     .path = agent->options->path,
                                     .command = agent->options->command,
@@ -228,7 +195,11 @@ static dist_status start_process(struct disti_run_agent *agent, struct disti_run
         snprintf(name, sizeof(name), "the scheduler");
     else
         snprintf(name, sizeof(name), "rank %d", agent->round.first_rank + worker->local_rank);
-    start_environment(agent, worker, &environment);
+    start_path(agent->last_calls_fd, last_calls, sizeof(last_calls));
+    disti_handed_name(agent->secret_fd, secret);
+    disti_handed_name(agent->last_calls_fd, calls);
+    snprintf(files, sizeof(files), "%s,%s", secret, calls);
+    disti_run_environment(agent->options, &agent->round, &place, &environment);
     start.environment = environment.words;
     status = environment.failed
                  ? disti_fail(DIST_ERR_NO_MEMORY, "no memory for the workers' environment")
@@ -259,6 +230,7 @@ static dist_status start_worker(struct disti_run_agent *agent, struct disti_run_
     return status;
 }
 
+/* Starts the workers, and readers for all that were started, even if others could not be. */
 static dist_status start_workers(struct disti_run_agent *agent, struct start_sources *sources)
 {
     const size_t count = (size_t)agent->round.processes;
@@ -282,7 +254,6 @@ static dist_status start_workers(struct disti_run_agent *agent, struct start_sou
         status = start_worker(agent, &agent->workers[w], sources);
     if (status != DIST_OK)
         snprintf(why, sizeof(why), "%s", dist_last_error());
-    /* Whoever was started needs readers even if others could not be. */
     outputs = disti_run_outputs_start(sources->of, sources->count, agent->done_fd, agent->outputs,
                                       &agent->outputs_left);
     return status == DIST_OK ? outputs : disti_fail(status, "%s", why);
@@ -414,16 +385,6 @@ static void watch_kill(struct disti_run_agent *agent)
 
 /* ---- workers ---- */
 
-/* NULL: an adopted process. */
-static struct disti_run_worker *watch_find(struct disti_run_agent *agent, pid_t pid)
-{
-    for (int w = 0; w < watch_workers(agent); w++) {
-        if (agent->workers[w].pid == pid && !agent->workers[w].ended)
-            return &agent->workers[w];
-    }
-    return NULL;
-}
-
 /*
  * A program that knows of no schedulers may take its part in a job that ended well for an error.
  * And once the node's workers have ended well a scheduler only tells who left without a goodbye:
@@ -448,9 +409,12 @@ static void watch_reap(struct disti_run_agent *agent)
 
     clock_gettime(CLOCK_REALTIME, &now);
     while ((pid = waitpid(-1, &how, WNOHANG)) > 0) {
-        struct disti_run_worker *worker = watch_find(agent, pid);
+        struct disti_run_worker *worker = agent->workers;
+        int left = watch_workers(agent);
 
-        if (!worker)
+        for (; left > 0 && (worker->pid != pid || worker->ended); left--)
+            worker++;
+        if (left == 0) /* an adopted process */
             continue;
         worker->ended = true;
         worker->how = how;

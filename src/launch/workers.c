@@ -341,37 +341,30 @@ static int family_compare(const void *a, const void *b)
 
 /* Whose parent is below is below too: until nothing is new. Most children are younger, one round.
  */
-static void family_mark(struct family *family)
-{
-    const pid_t self = getpid();
-    bool new = true;
-
-    qsort(family->members, (size_t)family->count, sizeof(*family->members), family_compare);
-    while (new) {
-        new = false;
-        for (int i = 0; i < family->count; i++) {
-            struct family_member *member = &family->members[i], key = {.pid = member->parent};
-            const struct family_member *parent;
-
-            if (member->below)
-                continue;
-            parent = bsearch(&key, family->members, (size_t)family->count, sizeof(*family->members),
-                             family_compare);
-            member->below = member->parent == self || (parent && parent->below);
-            new |= member->below;
-        }
-    }
-}
-
 bool disti_run_family_signal(int signal_number)
 {
     struct family family = {0};
+    const pid_t self = getpid();
 
     if (!disti_process_proc_is_own())
         return false;
     family_read(&family);
     if (family.members)
-        family_mark(&family);
+        qsort(family.members, (size_t)family.count, sizeof(*family.members), family_compare);
+    for (bool new = true; new;) {
+        new = false;
+        for (int i = 0; i < family.count; i++) {
+            struct family_member *member = &family.members[i], key = {.pid = member->parent};
+            const struct family_member *parent;
+
+            if (member->below)
+                continue;
+            parent = bsearch(&key, family.members, (size_t)family.count, sizeof(*family.members),
+                             family_compare);
+            member->below = member->parent == self || (parent && parent->below);
+            new |= member->below;
+        }
+    }
     for (int i = 0; i < family.count; i++) {
         if (family.members[i].below)
             kill(family.members[i].pid, signal_number);
@@ -381,11 +374,6 @@ bool disti_run_family_signal(int signal_number)
 }
 
 /* Starts a worker. */
-
-bool disti_run_worker_has_failed(const struct disti_run_worker *worker)
-{
-    return worker->ended && worker->how != 0;
-}
 
 static const char worker_refused[] = "the system refuses it";
 

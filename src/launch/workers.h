@@ -97,7 +97,10 @@ struct disti_run_worker {
 };
 
 /* Has it ended otherwise than by 0? */
-bool disti_run_worker_has_failed(const struct disti_run_worker *worker);
+static inline bool disti_run_worker_has_failed(const struct disti_run_worker *worker)
+{
+    return worker->ended && worker->how != 0;
+}
 
 /* How a worker is started. */
 struct disti_run_start {

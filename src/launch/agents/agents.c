@@ -312,9 +312,9 @@ static void agents_client_begin(struct disti_agents *agents)
 }
 
 /* This attempt has failed: the next address, or all again after a while. */
-static void reach_failed(struct disti_agents *agents, const char *format, ...)
+static bool reach_failed(struct disti_agents *agents, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-static void reach_failed(struct disti_agents *agents, const char *format, ...)
+static bool reach_failed(struct disti_agents *agents, const char *format, ...)
 {
     struct agents_client *client = &agents->client;
     va_list args;
@@ -326,10 +326,11 @@ static void reach_failed(struct disti_agents *agents, const char *format, ...)
     client->state = AGENTS_SEEKING;
     client->at = client->at ? client->at->ai_next : NULL;
     if (client->at)
-        return;
+        return false;
     reach_forget(client);
     client->again_ns = disti_deadline_ms(client->delay_ms);
     client->delay_ms = client->delay_ms * 2 < DELAY_MAX_MS ? client->delay_ms * 2 : DELAY_MAX_MS;
+    return false;
 }
 
 /* A free local port can be the very port that is asked for: the socket then meets itself. */
@@ -381,27 +382,21 @@ static bool reach_call(struct disti_agents *agents, struct disti_agents_event *e
     disti_address_text(address->ai_addr, host);
     snprintf(agents->where, sizeof(agents->where), "%s port %d", host,
              disti_address_port(address->ai_addr));
-    if (fd < 0) {
-        reach_failed(agents, "no socket: %s", strerror(errno));
-        return false;
-    }
+    if (fd < 0)
+        return reach_failed(agents, "no socket: %s", strerror(errno));
     disti_socket_tune(fd);
     if (connect(fd, address->ai_addr, address->ai_addrlen) && errno != EINPROGRESS) {
         const int error = errno;
 
         disti_descriptor_close(fd);
         if (client->addresses->ai_next || error == EADDRNOTAVAIL ||
-            !disti_address_is_hopeless(address->ai_addr, error, why, sizeof(why))) {
-            reach_failed(agents, "%s: %s", agents->where, strerror(error));
-            return false;
-        }
+            !disti_address_is_hopeless(address->ai_addr, error, why, sizeof(why)))
+            return reach_failed(agents, "%s: %s", agents->where, strerror(error));
         return agents_client_break(agents, event_p, "cannot reach \"%s\" port %d: %s",
                                    agents->config.endpoint_host, disti_agents_port(agents), why);
     }
-    if (!disti_agents_link_open(&client->link, fd, agents->epoll_fd, NULL, AGENTS_LIMIT_STRANGER)) {
-        reach_failed(agents, "cannot watch a socket: %s", strerror(errno));
-        return false;
-    }
+    if (!disti_agents_link_open(&client->link, fd, agents->epoll_fd, NULL, AGENTS_LIMIT_STRANGER))
+        return reach_failed(agents, "cannot watch a socket: %s", strerror(errno));
     client->state = AGENTS_CALLING;
     client->try_by_ns = disti_deadline_ms(TRY_MS);
     return false;
@@ -619,8 +614,8 @@ static bool reach_answered(struct disti_agents *agents, struct disti_agents_even
         return false;
     case DISTI_WIRE_CLOSED:
         why = disti_tls_why(client->link.in.tls);
-        reach_failed(agents, "%s: %s", agents->where, why[0] ? why : "it closed the connection");
-        return false;
+        return reach_failed(agents, "%s: %s", agents->where,
+                            why[0] ? why : "it closed the connection");
     case DISTI_WIRE_NO_TLS:
         return agents_client_break(agents, event_p, "no TLS connection with %s: %s", agents->where,
                                    disti_tls_why(client->link.in.tls));

@@ -568,6 +568,7 @@ static bool admission_clashes(const struct agents_server *server, const struct a
     const struct disti_agents_config *config = server->config;
     const struct agents_member *m = &peer->member;
 
+    text[0] = '\0';
     if ((int)m->min_nodes != config->min_nodes || (int)m->max_nodes != config->max_nodes ||
         (int)m->max_restarts != config->max_restarts ||
         (m->same_workers != 0) != config->same_workers) {
@@ -576,34 +577,28 @@ static bool admission_clashes(const struct agents_server *server, const struct a
                  "%d:%d and %d: start all agents of a job alike",
                  m->host, m->address, m->min_nodes, m->max_nodes, m->max_restarts, server->host,
                  config->min_nodes, config->max_nodes, config->max_restarts);
-        return true;
-    }
-    if ((m->goes_on != 0) != config->goes_on) {
+    } else if ((m->goes_on != 0) != config->goes_on) {
         snprintf(text, DISTI_AGENTS_TEXT,
                  "the agent on %s (%s) has --on-failure %s, that on %s has %s: start all agents of "
                  "a job alike",
                  m->host, m->address, m->goes_on ? "continue" : "stop", server->host,
                  config->goes_on ? "continue" : "stop");
-        return true;
-    }
-    if (config->same_workers && (int)m->workers != config->workers) {
+    } else if (config->same_workers && (int)m->workers != config->workers) {
         snprintf(text, DISTI_AGENTS_TEXT,
                  "the agent on %s (%s) starts %u processes, that on %s starts %d: give all the "
                  "same --nproc-per-node",
                  m->host, m->address, m->workers, server->host, config->workers);
-        return true;
     }
-    for (const struct agents_peer *p = server->peers; p; p = p->next) {
+    for (const struct agents_peer *p = server->peers; p && !text[0]; p = p->next) {
         if (server->round == 0 && server->phase == AGENTS_MEETING && agents_is_member(p) &&
             m->node_rank >= 0 && p->member.node_rank == m->node_rank) {
             snprintf(text, DISTI_AGENTS_TEXT,
                      "two agents have --node-rank %d, those on %s (%s) and %s (%s): give each "
                      "node a rank of its own",
                      m->node_rank, p->member.host, p->member.address, m->host, m->address);
-            return true;
         }
     }
-    return false;
+    return text[0];
 }
 
 /* What clashes before the first round is nobody's fault more than another's: all end. */
