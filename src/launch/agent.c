@@ -179,30 +179,25 @@ static void meeting_take_round(struct disti_run_agent *agent, const struct disti
     agent->met = agent->has_met = true;
 }
 
-/* What the workers are to do is the same for all of them: end, if they run. */
-static void meeting_take_order(struct disti_run_agent *agent,
-                               const struct disti_agents_event *event)
-{
-    agent->order = event->type;
-    agent->failure = event->failure;
-    snprintf(agent->why, sizeof(agent->why), "%s", event->text);
-    if (agent->state == DISTI_RUN_WORKING)
-        disti_run_agent_stop(agent, SIGTERM, agent->options->shutdown_timeout);
-}
-
 /* What follows a round is about that round: it waits until the round has begun. */
 void disti_run_meeting_move(struct disti_run_agent *agent)
 {
     struct disti_agents_event event;
 
     while (!agent->met && disti_agents_next_event(agent->agents, &event)) {
-        if (event.type == DISTI_AGENTS_ROUND)
+        if (event.type == DISTI_AGENTS_ROUND) {
             meeting_take_round(agent, &event.round);
-        else if (event.type == DISTI_AGENTS_NOTE) {
+        } else if (event.type == DISTI_AGENTS_NOTE) {
             if (agent_speaks(agent) || !agent->has_met)
                 fprintf(stderr, "distrun: %s\n", event.text);
-        } else
-            meeting_take_order(agent, &event);
+        } else {
+            agent->order = event.type;
+            agent->failure = event.failure;
+            snprintf(agent->why, sizeof(agent->why), "%s", event.text);
+            /* What the workers are to do is the same for all orders: end, if they run. */
+            if (agent->state == DISTI_RUN_WORKING)
+                disti_run_agent_stop(agent, SIGTERM, agent->options->shutdown_timeout);
+        }
     }
 }
 
@@ -348,7 +343,7 @@ static int agent_conclude(const struct disti_run_agent *agent)
 static void agent_decide(struct disti_run_agent *agent)
 {
     bool again = agent->round.restarts < agent->options->max_restarts && !agent->hurry;
-    char rank[16];
+    char name[32];
 
     if (!agent->first) {
         agent->order = DISTI_AGENTS_FINISHED;
@@ -358,10 +353,9 @@ static void agent_decide(struct disti_run_agent *agent)
         again = again && agent->succeeded == 0;
     disti_run_failure_of(&agent->round, agent->first, agent->last_calls_fd, &agent->failure);
     agent->order = again ? DISTI_AGENTS_RESTART : DISTI_AGENTS_GIVEN_UP;
-    disti_run_rank_name(agent->failure.rank, rank);
-    snprintf(agent->why, sizeof(agent->why), "%s%s (pid %d) ended with %s %d%s",
-             agent->failure.rank < 0 ? "the " : "rank ", rank, agent->failure.pid,
-             agent->failure.signal ? "signal" : "exit code",
+    disti_run_worker_name(agent->failure.rank, name);
+    snprintf(agent->why, sizeof(agent->why), "%s (pid %d) ended with %s %d%s", name,
+             agent->failure.pid, agent->failure.signal ? "signal" : "exit code",
              agent->failure.signal ? agent->failure.signal : agent->failure.exit_code,
              disti_process_oom_text(agent->failure.is_out_of_memory));
 }

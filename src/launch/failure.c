@@ -216,7 +216,7 @@ void disti_run_failure_of(const struct disti_run_round *round,
     *failure_p = (struct disti_agents_failure){
         .cause = DISTI_AGENTS_WORKER_FAILED,
         .node_rank = round->node_rank,
-        .rank = worker->local_rank < 0 ? -1 : round->first_rank + worker->local_rank,
+        .rank = disti_run_rank(round, worker->local_rank),
         .local_rank = worker->local_rank,
         .pid = (int)worker->pid,
         .exit_code = signalled ? 0 : WEXITSTATUS(worker->how),

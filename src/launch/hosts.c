@@ -38,16 +38,6 @@ static dist_status hosts_wrong(const char *where, const char *format, ...)
     return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s: %s", where, text);
 }
 
-/* A name that no shell and no option parser takes for anything else. */
-static bool hosts_is_name(const char *name)
-{
-    static const char known[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_:@%";
-
-    return name[0] && name[0] != '-' && !name[strspn(name, known)] &&
-           strlen(name) < DISTI_HOSTS_NAME;
-}
-
 static dist_status hosts_slots(const char *where, const char *text, int *slots_p)
 {
     char *end;
@@ -64,9 +54,12 @@ static dist_status hosts_slots(const char *where, const char *text, int *slots_p
 static dist_status hosts_add(const char *where, struct disti_hosts *hosts, const char *name,
                              int slots)
 {
+    /* No shell and no option parser takes such a name for anything else. */
+    static const char known[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_:@%";
     struct disti_hosts_entry *entry = NULL;
 
-    if (!hosts_is_name(name))
+    if (!name[0] || name[0] == '-' || name[strspn(name, known)] || strlen(name) >= DISTI_HOSTS_NAME)
         return hosts_wrong(where, "\"%.64s\" is no host name", name);
     for (int i = 0; i < hosts->count; i++) {
         if (strcmp(hosts->entries[i].name, name) == 0)

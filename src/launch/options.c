@@ -74,20 +74,6 @@ bool disti_run_host_is_here(const struct disti_run_options *options, int h)
     return !options->remote_shell && disti_hosts_is_local(options->hosts.entries[h].name);
 }
 
-/* This machine alone needs no remote shell, unless one is named. */
-static void places_stay(struct disti_run_options *options)
-{
-    static char count[16];
-
-    if (options->hosts.count != 1 || !disti_run_host_is_here(options, 0))
-        return;
-    if (!options->workers_text) {
-        snprintf(count, sizeof(count), "%d", options->hosts.entries[0].slots);
-        options->workers_text = count;
-    }
-    disti_hosts_free(&options->hosts);
-}
-
 /* How many of the hosts are enough. */
 static bool places_bound(struct disti_run_options *options)
 {
@@ -112,6 +98,7 @@ static bool places_bound(struct disti_run_options *options)
  */
 static bool options_read_places(struct disti_run_options *options)
 {
+    static char count[16];
     const bool elastic = strchr(options->nodes_text, ':') != NULL;
     dist_status status;
 
@@ -129,7 +116,12 @@ static bool options_read_places(struct disti_run_options *options)
         return places_wrong(dist_last_error());
     if (elastic && !places_bound(options))
         return false;
-    places_stay(options);
+    /* This machine alone needs no remote shell, unless one is named. */
+    if (options->hosts.count == 1 && disti_run_host_is_here(options, 0)) {
+        snprintf(count, sizeof(count), "%d", options->hosts.entries[0].slots);
+        options->workers_text = options->workers_text ? options->workers_text : count;
+        disti_hosts_free(&options->hosts);
+    }
     return true;
 }
 

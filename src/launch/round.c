@@ -112,7 +112,7 @@ static dist_status start_stream(struct disti_run_agent *agent,
     struct disti_run_source *source = &sources->of[stream][sources->count[stream]];
     dist_status status = DIST_OK;
     char host[DISTI_HOST_SIZE];
-    int log_fd = -1, rank, ends[2];
+    int log_fd = -1, ends[2];
 
     *source = (struct disti_run_source){
         .shown = disti_run_is_listed(options->shown, worker->local_rank) != 0};
@@ -130,11 +130,12 @@ static dist_status start_stream(struct disti_run_agent *agent,
         return DIST_OK;
     }
     disti_host_name(host);
-    rank = worker->local_rank < 0 ? -1 : agent->round.first_rank + worker->local_rank;
     disti_run_prefix(
         options->prefix,
-        &(struct disti_run_names){
-            .role = options->role, .host = host, .rank = rank, .local_rank = worker->local_rank},
+        &(struct disti_run_names){.role = options->role,
+                                  .host = host,
+                                  .rank = disti_run_rank(&agent->round, worker->local_rank),
+                                  .local_rank = worker->local_rank},
         source->prefix, sizeof(source->prefix));
     source->log_fd = log_fd;
     if (pipe2(ends, O_CLOEXEC) != 0) {
@@ -191,10 +192,7 @@ static dist_status start_process(struct disti_run_agent *agent, struct disti_run
                                     .inherited = {agent->secret_fd, agent->last_calls_fd}};
     dist_status status;
 
-    if (worker->local_rank < 0)
-        snprintf(name, sizeof(name), "the scheduler");
-    else
-        snprintf(name, sizeof(name), "rank %d", agent->round.first_rank + worker->local_rank);
+    disti_run_worker_name(disti_run_rank(&agent->round, worker->local_rank), name);
     start_path(agent->last_calls_fd, last_calls, sizeof(last_calls));
     disti_handed_name(agent->secret_fd, secret);
     disti_handed_name(agent->last_calls_fd, calls);
@@ -215,7 +213,7 @@ static dist_status start_worker(struct disti_run_agent *agent, struct disti_run_
     dist_status status = start_error_file(agent, worker);
 
     /* Rank 0 reads the standard input of distrun, all other processes read nothing. */
-    if (worker->local_rank < 0 || agent->round.first_rank + worker->local_rank != 0)
+    if (disti_run_rank(&agent->round, worker->local_rank) != 0)
         fds[0] = disti_descriptor_raise(open("/dev/null", O_RDONLY | O_CLOEXEC));
     for (int s = 0; s < 2 && status == DIST_OK; s++)
         status = start_stream(agent, worker, s, sources, &fds[1 + s]);
@@ -349,7 +347,7 @@ void disti_run_agent_stop(struct disti_run_agent *agent, int signal_number, doub
 static void watch_tell_killed(struct disti_run_agent *agent)
 {
     const struct disti_run_worker *first = NULL;
-    char rank[16];
+    char name[32];
 
     for (int w = 0; w < watch_workers(agent) && !first; w++) {
         if (agent->workers[w].pid && !agent->workers[w].ended)
@@ -358,13 +356,12 @@ static void watch_tell_killed(struct disti_run_agent *agent)
     if (agent->killed || agent->hurry || agent->state != DISTI_RUN_STOPPING || !first)
         return;
     agent->killed = true;
-    disti_run_rank_name(first->local_rank < 0 ? -1 : agent->round.first_rank + first->local_rank,
-                        rank);
+    disti_run_worker_name(disti_run_rank(&agent->round, first->local_rank), name);
     fprintf(stderr,
-            "distrun: %d worker%s not ended %g s after the signal to end, as %s%s (pid %d): "
+            "distrun: %d worker%s not ended %g s after the signal to end, as %s (pid %d): "
             "killing (--shutdown-timeout)\n",
             agent->alive, agent->alive == 1 ? " has" : "s have", agent->options->shutdown_timeout,
-            first->local_rank < 0 ? "the " : "rank ", rank, (int)first->pid);
+            name, (int)first->pid);
 }
 
 static void watch_kill(struct disti_run_agent *agent)

@@ -479,17 +479,10 @@ static void starter_lost(struct starter_host *host)
     host->again_at = disti_deadline_ms(host->again_ms);
 }
 
-/* True if the job goes on without the host, with --on-failure continue: its agent had begun, and
- * was lost. An agent that could not begin exits with a code below 128. */
-static bool starter_goes_on_without(const struct starter *starter, const struct starter_host *host)
-{
-    return starter->goes_on && host != starter->hosts && host->begun && host->code > 128;
-}
-
 /* All agents of a job end together: they know of a failure as soon as we do, or it is their own. */
 static void starter_ended(struct starter *starter, struct starter_host *host, int how)
 {
-    bool failed;
+    bool failed, goes_on;
 
     host->ended = true;
     host->killed = WIFSIGNALED(how);
@@ -497,8 +490,10 @@ static void starter_ended(struct starter *starter, struct starter_host *host, in
     host->begun = starter_was_heard(host);
     starter->alive--;
     failed = host->code != 0 || !host->begun;
-    if (starter->elastic ? host == starter->hosts
-                         : starter->first < 0 && failed && !starter_goes_on_without(starter, host))
+    /* With --on-failure continue the job goes on without the host if its agent had begun, and was
+     * lost. An agent that could not begin exits with a code below 128. */
+    goes_on = starter->goes_on && host != starter->hosts && host->begun && host->code > 128;
+    if (starter->elastic ? host == starter->hosts : starter->first < 0 && failed && !goes_on)
         starter_end_by(starter, host);
     else if (starter->elastic && failed)
         starter_lost(host);
@@ -607,24 +602,6 @@ static void starter_watch(struct starter *starter)
 
 /* ---- beginning and end ---- */
 
-static bool starter_open(struct starter *starter)
-{
-    struct rlimit found;
-    const bool opened = disti_run_open(&found, &starter->child_fd, &starter->done_fd);
-
-    starter->hosts = calloc((size_t)starter->count, sizeof(*starter->hosts));
-    for (int h = 0; starter->hosts && h < starter->count; h++)
-        starter->hosts[h] = (struct starter_host){.name = starter->options->hosts.entries[h].name,
-                                                  .to_fd = -1,
-                                                  .streams = {-1, -1},
-                                                  .again_at = INT64_MAX};
-    if (starter->hosts && opened)
-        return true;
-    disti_fail_call("signalfd or eventfd", "cannot watch over %d hosts", starter->count);
-    fprintf(stderr, "distrun: %s\n", dist_last_error());
-    return false;
-}
-
 int disti_run_starter(int signals_fd, const struct disti_run_options *options)
 {
     struct starter starter = {.options = options,
@@ -636,10 +613,21 @@ int disti_run_starter(int signals_fd, const struct disti_run_options *options)
                               .tell_at = INT64_MAX,
                               .kill_at = INT64_MAX};
     int code = STARTER_FAILED;
+    struct rlimit found;
+    const bool opened = disti_run_open(&found, &starter.child_fd, &starter.done_fd);
 
     signal(SIGPIPE, SIG_IGN); /* a remote shell may be gone */
-    if (!starter_open(&starter))
+    starter.hosts = calloc((size_t)starter.count, sizeof(*starter.hosts));
+    if (!starter.hosts || !opened) {
+        disti_fail_call("signalfd or eventfd", "cannot watch over %d hosts", starter.count);
+        fprintf(stderr, "distrun: %s\n", dist_last_error());
         return code;
+    }
+    for (int h = 0; h < starter.count; h++)
+        starter.hosts[h] = (struct starter_host){.name = options->hosts.entries[h].name,
+                                                 .to_fd = -1,
+                                                 .streams = {-1, -1},
+                                                 .again_at = INT64_MAX};
     if (starter_begin(&starter) == DIST_OK) {
         starter_watch(&starter);
         code = starter_conclude(&starter);

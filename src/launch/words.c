@@ -129,6 +129,14 @@ void disti_run_rank_name(int rank, char text[16])
         snprintf(text, 16, "%d", rank);
 }
 
+void disti_run_worker_name(int rank, char text[32])
+{
+    if (rank < 0)
+        snprintf(text, 32, "the scheduler");
+    else
+        snprintf(text, 32, "rank %d", rank);
+}
+
 /* The value of the name at `pattern`, and what stands behind it there; NULL: there is no such. */
 static const char *words_expand(const char *pattern, const struct disti_run_names *names,
                                 char number[16], const char **behind_p)

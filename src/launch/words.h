@@ -33,6 +33,9 @@ void disti_run_signal_name(int signal_number, char text[16]);
 /* "3"; "scheduler" for -1, as that is no rank. */
 void disti_run_rank_name(int rank, char text[16]);
 
+/* "rank 3" or "the scheduler", for messages. */
+void disti_run_worker_name(int rank, char text[32]);
+
 /* What ${role_name}, ${rank}, ${local_rank} and ${hostname} stand for. */
 struct disti_run_names {
     const char *role, *host;

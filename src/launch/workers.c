@@ -64,12 +64,6 @@ static bool binding_open(struct binding_machine *machine)
     return false;
 }
 
-static void binding_close(struct binding_machine *machine)
-{
-    hwloc_topology_destroy(machine->topology);
-    hwloc_bitmap_free(machine->usable);
-}
-
 /* The index-th part of that type that has a usable CPU; NULL: there are no more. */
 static hwloc_obj_t binding_part(const struct binding_machine *machine, hwloc_obj_type_t type,
                                 int index)
@@ -151,7 +145,8 @@ static dist_status binding_choose(const char *mode, struct disti_run_binding *bi
         if (strcmp(mode, binding_modes[i].name) == 0)
             status = binding_apply(&machine, &binding_modes[i], binding);
     }
-    binding_close(&machine);
+    hwloc_topology_destroy(machine.topology);
+    hwloc_bitmap_free(machine.usable);
     return status;
 }
 

@@ -31,6 +31,12 @@ struct disti_run_round {
     char store_secret[64]; /* the file with what that asks for */
 };
 
+/* The rank of a process of this node; -1: it is the scheduler. */
+static inline int disti_run_rank(const struct disti_run_round *round, int local_rank)
+{
+    return local_rank < 0 ? -1 : round->first_rank + local_rank;
+}
+
 /* A port that is free here now, at all addresses. ERR_SYSTEM: there is none. Does not block. */
 dist_status disti_run_free_port(int *port_p);
 

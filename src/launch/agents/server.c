@@ -85,15 +85,6 @@ int disti_agents_server_count(const struct agents_server *server)
     return count;
 }
 
-static void agents_tell_all(struct agents_server *server, uint8_t op, const void *value,
-                            size_t bytes)
-{
-    for (struct agents_peer *p = server->peers; p; p = p->next) {
-        if (agents_is_member(p))
-            disti_agents_link_send(&p->link, op, value, bytes);
-    }
-}
-
 __attribute__((format(printf, 2, 3))) static void agents_note(struct agents_server *server,
                                                               const char *format, ...)
 {
@@ -295,15 +286,6 @@ static void meeting_too_few(struct agents_server *server, int ready)
                        server->port, server->config->join_timeout_ms / 1e3, text);
 }
 
-/* Is the last call over, for more nodes than are needed? */
-static bool meeting_has_called(struct agents_server *server, int64_t *when_p)
-{
-    if (!server->last_call_ns)
-        server->last_call_ns = disti_deadline_ms(server->config->last_call_timeout_ms);
-    agents_sooner(when_p, server->last_call_ns);
-    return disti_expired(server->last_call_ns);
-}
-
 static void agents_meeting_look(struct agents_server *server, int64_t *when_p)
 {
     int ready = agents_count(server, AGENTS_PEER_READY);
@@ -326,9 +308,16 @@ static void agents_meeting_look(struct agents_server *server, int64_t *when_p)
             meeting_too_few(server, ready);
         return;
     }
-    if (!late && (stopping || (server->is_patient && ready < server->config->max_nodes &&
-                               !meeting_has_called(server, when_p))))
+    if (!late && stopping)
         return;
+    /* The last call, for more nodes than are needed. */
+    if (!late && server->is_patient && ready < server->config->max_nodes) {
+        if (!server->last_call_ns)
+            server->last_call_ns = disti_deadline_ms(server->config->last_call_timeout_ms);
+        agents_sooner(when_p, server->last_call_ns);
+        if (!disti_expired(server->last_call_ns))
+            return;
+    }
     /* Who still stops its workers at the deadline is left behind. */
     for (struct agents_peer *p = server->peers; p; p = p->next) {
         if (p->state == AGENTS_PEER_STOPPING)
@@ -464,15 +453,10 @@ static void course_finish(struct agents_server *server)
         agents_count(server, AGENTS_PEER_RUNNING) || !agents_count(server, AGENTS_PEER_DONE))
         return;
     server->phase = AGENTS_OVER;
-    agents_tell_all(server, AGENTS_FINISHED, NULL, 0);
-}
-
-static void agents_course_ended(struct agents_server *server, struct agents_peer *peer,
-                                bool succeeded)
-{
-    peer->state = AGENTS_PEER_DONE;
-    server->succeeded = server->succeeded || succeeded;
-    course_finish(server);
+    for (struct agents_peer *p = server->peers; p; p = p->next) {
+        if (agents_is_member(p))
+            disti_agents_link_send(&p->link, AGENTS_FINISHED, NULL, 0);
+    }
 }
 
 static void agents_course_failed(struct agents_server *server, struct agents_peer *peer,
@@ -823,8 +807,11 @@ static bool server_hear(struct agents_server *server, struct agents_peer *peer)
     case AGENTS_ENDED:
         if (in->head.value_bytes != 4)
             return false;
-        if (peer->state == AGENTS_PEER_RUNNING)
-            agents_course_ended(server, peer, disti_wire_get32(value) > 0);
+        if (peer->state == AGENTS_PEER_RUNNING) {
+            peer->state = AGENTS_PEER_DONE;
+            server->succeeded |= disti_wire_get32(value) > 0;
+            course_finish(server);
+        }
         return true;
     case AGENTS_FAILED:
         if (!disti_agents_get_failure(in, &failure))
@@ -841,27 +828,22 @@ static bool server_hear(struct agents_server *server, struct agents_peer *peer)
     }
 }
 
-static void server_frame(struct agents_server *server, struct agents_peer *peer)
-{
-    bool sense = agents_is_member(peer) ? server_hear(server, peer)
-                                        : peer->state == AGENTS_GOING || agents_admit(server, peer);
-
-    disti_wire_next(&peer->link.in);
-    if (!sense)
-        server_lose(server, peer, "it sent what no agent sends");
-    if (!agents_is_member(peer) && ++peer->frames >= STRANGER_FRAMES)
-        peer->link.is_broken = true;
-}
-
 static void server_read(struct agents_server *server, struct agents_peer *peer)
 {
     enum disti_wire_event event = DISTI_WIRE_MORE;
+    bool sense;
 
     for (int i = 0; i < EVENTS && !peer->link.is_broken; i++) {
         event = disti_agents_link_read(&peer->link);
         if (event != DISTI_WIRE_FRAME)
             break;
-        server_frame(server, peer);
+        sense = agents_is_member(peer) ? server_hear(server, peer)
+                                       : peer->state == AGENTS_GOING || agents_admit(server, peer);
+        disti_wire_next(&peer->link.in);
+        if (!sense)
+            server_lose(server, peer, "it sent what no agent sends");
+        if (!agents_is_member(peer) && ++peer->frames >= STRANGER_FRAMES)
+            peer->link.is_broken = true;
     }
     if (event == DISTI_WIRE_FRAME || event == DISTI_WIRE_MORE)
         return;
@@ -892,16 +874,6 @@ static void server_watch(struct agents_server *server, int64_t *when_p)
     }
 }
 
-static void server_sweep(struct agents_server *server)
-{
-    for (struct agents_peer **at = &server->peers; *at;) {
-        if (!agents_is_member(*at) && ((*at)->link.is_broken || disti_expired((*at)->until_ns)))
-            server_free_peer(server, at);
-        else
-            at = &(*at)->next;
-    }
-}
-
 bool disti_agents_server_move(struct agents_server *server, int64_t *when_p)
 {
     struct epoll_event events[EVENTS];
@@ -918,7 +890,12 @@ bool disti_agents_server_move(struct agents_server *server, int64_t *when_p)
             disti_agents_link_flush(&peer->link);
         server_read(server, peer);
     }
-    server_sweep(server);
+    for (struct agents_peer **at = &server->peers; *at;) {
+        if (!agents_is_member(*at) && ((*at)->link.is_broken || disti_expired((*at)->until_ns)))
+            server_free_peer(server, at);
+        else
+            at = &(*at)->next;
+    }
     /* There is more to read. Who seems silent may have spoken long ago, so that is read first, but
      * not for ever: strangers may always have something to say. */
     if (n == EVENTS && !server->look_by_ns)
