@@ -7,8 +7,6 @@
 #include "base/process.h"
 #include "base/settings/env.h"
 #include "launch/failure.h"
-#include "launch/words.h"
-#include "launch/workers.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -22,7 +20,6 @@
 #include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 /* The round of a single node. */

@@ -2,12 +2,8 @@
 /* distrun: runs a program once for each rank. */
 #include "base/process.h"
 #include "launch/agent.h"
-#include "launch/options.h"
-#include "launch/words.h"
-#include "launch/workers.h"
 #include "tools/common/output.h"
 
-#include <dist/dist.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -244,27 +244,6 @@ static bool command_find(const char *name, char path[PATH_MAX])
     return true;
 }
 
-/* Behind the interpreter, as torchrun calls it. */
-static char **command_for_python(const char *interpreter, char *words[], bool module)
-{
-    static char unbuffered[] = "-u", is_module[] = "-m";
-    static char **command; /* valid until the next one is made */
-    int count = 0, used = 0;
-
-    while (words[count])
-        count++;
-    free(command);
-    command = calloc((size_t)count + 4, sizeof(*command));
-    if (!command)
-        return NULL;
-    command[used++] = (char *)(uintptr_t)interpreter;
-    command[used++] = unbuffered;
-    if (module)
-        command[used++] = is_module;
-    memcpy(command + used, words, (size_t)count * sizeof(*words));
-    return command;
-}
-
 /* The first word of the remote shell, where one is needed. */
 static bool command_remote(const struct disti_run_options *options, char path[PATH_MAX])
 {
@@ -288,6 +267,7 @@ static bool command_remote(const struct disti_run_options *options, char path[PA
 static bool options_command(char *words[], struct disti_run_options *options)
 {
     static char path[PATH_MAX];
+    static struct disti_run_list python; /* valid until the next one is made */
     const char *interpreter = disti_env("PYTHON_EXEC");
     const size_t length = strlen(words[0]);
 
@@ -305,9 +285,19 @@ static bool options_command(char *words[], struct disti_run_options *options)
     if (!command_find(options->python ? interpreter : words[0], path))
         return false;
     options->path = path;
-    if (options->python)
-        options->command = command_for_python(path, words, options->module);
-    return options->command || command_missing(words[0]);
+    if (!options->python)
+        return true;
+    /* Behind the interpreter, as torchrun calls it. */
+    disti_run_list_free(&python);
+    python = (struct disti_run_list){0};
+    disti_run_list_add(&python, "%s", path);
+    disti_run_list_add(&python, "-u");
+    if (options->module)
+        disti_run_list_add(&python, "-m");
+    for (int i = 0; words[i]; i++)
+        disti_run_list_add(&python, "%s", words[i]);
+    options->command = python.words;
+    return !python.failed || command_missing(words[0]);
 }
 
 /* The table of options, and what is checked of them before anything starts. */

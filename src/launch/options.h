@@ -9,7 +9,6 @@
 
 #include <signal.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 /* Texts point into the command line or the environment; NULL: not given. */

@@ -355,54 +355,40 @@ static void output_free(struct disti_run_output *output)
     free(output);
 }
 
-/* False: no memory; nothing was taken. */
-static bool output_create(const struct disti_run_source *sources, int count,
-                          struct disti_run_output **output_p)
-{
-    struct disti_run_output *output = calloc(1, sizeof(*output));
-
-    if (!output)
-        return false;
-    output->sources = calloc((size_t)count + 1, sizeof(*output->sources));
-    output->out = malloc(OUTPUT_WRITE);
-    output->epoll_fd = -1;
-    if (!output->sources || !output->out) {
-        output_free(output);
-        return false;
-    }
-    output->count = output->left = count;
-    for (int i = 0; i < count; i++) {
-        output->sources[i].source = sources[i];
-        output->sources[i].prefix_bytes = strlen(sources[i].prefix);
-        if (!output_grow(&output->sources[i])) {
-            for (int s = 0; s < count; s++)
-                output->sources[s].ended = true; /* what is taken is the caller's still */
-            output_free(output);
-            return false;
-        }
-    }
-    *output_p = output;
-    return true;
-}
-
 dist_status disti_run_output_start(int to_fd, const struct disti_run_source *sources, int count,
                                    int done_fd, struct disti_run_output **output_p)
 {
-    struct disti_run_output *output;
-    bool watched = true;
+    struct disti_run_output *output = calloc(1, sizeof(*output));
+    struct output_source *made = calloc((size_t)count + 1, sizeof(*made));
+    char *out = malloc(OUTPUT_WRITE);
+    bool has_memory = output && made && out, watched = true;
 
-    if (!output_create(sources, count, &output)) {
+    for (int i = 0; i < count && has_memory; i++) {
+        made[i].source = sources[i];
+        made[i].prefix_bytes = strlen(sources[i].prefix);
+        has_memory = output_grow(&made[i]);
+    }
+    if (!has_memory) {
         for (int i = 0; i < count; i++) {
             close(sources[i].fd);
             if (sources[i].log_fd >= 0)
                 close(sources[i].log_fd);
+            if (made)
+                free(made[i].line);
         }
+        free(output);
+        free(made);
+        free(out);
         return disti_fail(DIST_ERR_NO_MEMORY,
                           "no memory for the output of %d workers: free some, or start fewer",
                           count);
     }
-    output->to_fd = to_fd;
-    output->done_fd = done_fd;
+    *output = (struct disti_run_output){.to_fd = to_fd,
+                                        .done_fd = done_fd,
+                                        .sources = made,
+                                        .count = count,
+                                        .left = count,
+                                        .out = out};
     errno = 0;
     output->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     for (int i = 0; i < count && watched; i++) {

@@ -9,14 +9,11 @@
 #include "base/settings/env.h"
 #include "launch/agent.h"
 #include "launch/failure.h"
-#include "launch/words.h"
-#include "launch/workers.h"
 #include "store/server.h"
 #include "store/store.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netdb.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -46,24 +43,6 @@ static void start_path(int fd, char *path, size_t size)
 
 /* ---- the store ---- */
 
-/* Writes the store's secret to a file for the workers. With DIST_AUTH=none the store has no secret.
- */
-static dist_status start_secret(struct disti_run_agent *agent)
-{
-    const char *auth = disti_env("DIST_AUTH");
-
-    agent->round.store_secret[0] = '\0';
-    if (auth && strcmp(auth, "none") == 0) {
-        agent->round.store_word[0] = '\0';
-        return DIST_OK;
-    }
-    agent->secret_fd = disti_handed_secret(agent->round.store_word);
-    if (agent->secret_fd < 0)
-        return disti_file_memory_fail("keep the store's secret");
-    start_path(agent->secret_fd, agent->round.store_secret, sizeof(agent->round.store_secret));
-    return DIST_OK;
-}
-
 /* Holds the store of all at the round's port, until the round ends. The others may know this
  * machine by an address that a router translates, or by a name, which may stand for something else
  * here: then the store listens at all addresses. */
@@ -84,14 +63,25 @@ static dist_status start_serve(struct disti_run_agent *agent)
 
 /*
  * The first node's agent has the store of all, or the scheduler that it starts: it outlives rank 0,
- * so that all ranks hear of its end too. The workers of the other nodes wait until it is there.
+ * so that all ranks hear of its end too. The workers of the other nodes wait until it is there. The
+ * store's secret is in a file for the workers; with DIST_AUTH=none there is none.
  */
 static dist_status start_store(struct disti_run_agent *agent)
 {
     struct disti_run_round *round = &agent->round;
-    dist_status status = start_secret(agent);
+    const char *auth = disti_env("DIST_AUTH");
+    dist_status status = DIST_OK;
 
-    if (status == DIST_OK && round->node_rank == 0 && !agent->options->scheduler)
+    round->store_secret[0] = '\0';
+    if (auth && strcmp(auth, "none") == 0) {
+        round->store_word[0] = '\0';
+    } else {
+        agent->secret_fd = disti_handed_secret(round->store_word);
+        if (agent->secret_fd < 0)
+            return disti_file_memory_fail("keep the store's secret");
+        start_path(agent->secret_fd, round->store_secret, sizeof(round->store_secret));
+    }
+    if (round->node_rank == 0 && !agent->options->scheduler)
         status = start_serve(agent);
     snprintf(round->store, sizeof(round->store), "%s:%d", disti_run_store_host(round),
              round->store_port);
@@ -382,19 +372,6 @@ static void watch_kill(struct disti_run_agent *agent)
 
 /* ---- workers ---- */
 
-/*
- * A program that knows of no schedulers may take its part in a job that ended well for an error.
- * And once the node's workers have ended well a scheduler only tells who left without a goodbye:
- * who fails on another node is known from there.
- */
-static void watch_scheduler_ended(const struct disti_run_agent *agent,
-                                  struct disti_run_worker *scheduler)
-{
-    if (WIFEXITED(scheduler->how) &&
-        (agent->alive == 0 || disti_last_call_served(agent->last_calls_fd, agent->round.workers)))
-        scheduler->how = 0;
-}
-
 static void watch_reap(struct disti_run_agent *agent)
 {
     const struct disti_run_worker *first = agent->state == DISTI_RUN_WORKING ? agent->first : NULL;
@@ -421,8 +398,13 @@ static void watch_reap(struct disti_run_agent *agent)
                                    disti_process_oom_kills() > agent->oom_kills;
         agent->oom_kills += worker->is_out_of_memory;
         agent->alive--;
-        if (worker->local_rank < 0)
-            watch_scheduler_ended(agent, worker);
+        /* A program that knows of no schedulers may take its part in a job that ended well for an
+         * error. And once the node's workers have ended well a scheduler only tells who left
+         * without a goodbye: who fails on another node is known from there. */
+        if (worker->local_rank < 0 && WIFEXITED(how) &&
+            (agent->alive == 0 ||
+             disti_last_call_served(agent->last_calls_fd, agent->round.workers)))
+            worker->how = 0;
         /* A scheduler that has ended well ends no workers, which may not have met yet, or may meet
          * again: they need a store. */
         if (worker->local_rank < 0 && worker->how == 0 && agent->alive > 0 && !agent->store &&

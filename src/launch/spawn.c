@@ -3,7 +3,6 @@
 #include <dist/dist.h>
 
 #include "base/clock.h"
-#include "base/descriptor.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/net.h"

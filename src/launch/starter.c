@@ -7,8 +7,6 @@
 #include "base/log.h"
 #include "base/net.h"
 #include "launch/agent.h"
-#include "launch/words.h"
-#include "launch/workers.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -305,20 +303,6 @@ static dist_status starter_shells(struct starter *starter)
     return status == DIST_OK ? outputs : status;
 }
 
-/*
- * Starts a remote shell for each host, with the script that it is to get, and readers of what they
- * print. On failure some may run.
- */
-static dist_status starter_begin(struct starter *starter)
-{
-    dist_status status = starter_meet(starter);
-
-    starter_forget_options();
-    if (status == DIST_OK)
-        status = starter_scripts(starter);
-    return status == DIST_OK ? starter_shells(starter) : status;
-}
-
 /* ---- what is said of the hosts at the end ---- */
 
 /* Did no agent run there, as far as a remote shell can tell? */
@@ -613,6 +597,7 @@ int disti_run_starter(int signals_fd, const struct disti_run_options *options)
                               .tell_at = INT64_MAX,
                               .kill_at = INT64_MAX};
     int code = STARTER_FAILED;
+    dist_status status;
     struct rlimit found;
     const bool opened = disti_run_open(&found, &starter.child_fd, &starter.done_fd);
 
@@ -628,7 +613,13 @@ int disti_run_starter(int signals_fd, const struct disti_run_options *options)
                                                  .to_fd = -1,
                                                  .streams = {-1, -1},
                                                  .again_at = INT64_MAX};
-    if (starter_begin(&starter) == DIST_OK) {
+    status = starter_meet(&starter);
+    starter_forget_options();
+    if (status == DIST_OK)
+        status = starter_scripts(&starter);
+    if (status == DIST_OK)
+        status = starter_shells(&starter); /* on failure some may run */
+    if (status == DIST_OK) {
         starter_watch(&starter);
         code = starter_conclude(&starter);
     } else {

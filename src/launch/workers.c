@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,16 +85,6 @@ static int binding_parts(const struct binding_machine *machine, hwloc_obj_type_t
     return count;
 }
 
-static void binding_add(const struct binding_machine *machine, hwloc_obj_t part,
-                        struct disti_run_cpus *cpus)
-{
-    unsigned cpu;
-
-    hwloc_bitmap_foreach_begin(cpu, part->cpuset) if (hwloc_bitmap_isset(machine->usable, cpu))
-        CPU_SET_S(cpu, sizeof(*cpus), (cpu_set_t *)cpus);
-    hwloc_bitmap_foreach_end();
-}
-
 /* A part for each worker, shared if they are more; or several cores each, shared by nobody. */
 static dist_status binding_apply(const struct binding_machine *machine,
                                  const struct binding_mode *mode, struct disti_run_binding *binding)
@@ -121,8 +110,17 @@ static dist_status binding_apply(const struct binding_machine *machine,
         const int first = disti_run_binding_part(w, workers, parts);
         const int behind = cores ? disti_run_binding_part(w + 1, workers, parts) : first + 1;
 
-        for (int p = first; p < behind; p++)
-            binding_add(machine, binding_part(machine, mode->type, p), &binding->cpus[w]);
+        for (int p = first; p < behind; p++) {
+            hwloc_obj_t part = binding_part(machine, mode->type, p);
+            unsigned cpu;
+
+            hwloc_bitmap_foreach_begin(cpu, part->cpuset)
+            {
+                if (hwloc_bitmap_isset(machine->usable, cpu))
+                    CPU_SET_S(cpu, sizeof(binding->cpus[w]), (cpu_set_t *)&binding->cpus[w]);
+            }
+            hwloc_bitmap_foreach_end();
+        }
     }
     binding->mode = mode->name;
     return DIST_OK;

@@ -767,29 +767,20 @@ bool disti_agents_is_server(const struct disti_agents *agents)
     return agents->server != NULL;
 }
 
-/* True: *event_p is set. *when_p is lowered to when it must be called again. */
-static bool agents_client_move(struct disti_agents *agents, struct disti_agents_event *event_p,
-                               int64_t *when_p)
-{
-    const enum agents_client_state *state = &agents->client.state;
-
-    if (*state < AGENTS_CLIENT_READY && agents_client_reach(agents, event_p, when_p))
-        return true;
-    if (*state == AGENTS_CLIENT_OVER)
-        agents_client_rest(&agents->client);
-    return *state >= AGENTS_CLIENT_READY && *state < AGENTS_CLIENT_OVER &&
-           agents_client_hear(agents, event_p, when_p);
-}
-
 bool disti_agents_next_event(struct disti_agents *agents, struct disti_agents_event *event_p)
 {
+    const enum agents_client_state *state = &agents->client.state;
     bool is_event, again;
     int64_t when;
 
     for (int turn = 0; turn < TURNS_MAX; turn++) {
         when = INT64_MAX;
         again = agents->server && disti_agents_server_move(agents->server, &when);
-        is_event = agents_client_move(agents, event_p, &when);
+        is_event = *state < AGENTS_CLIENT_READY && agents_client_reach(agents, event_p, &when);
+        if (!is_event && *state == AGENTS_CLIENT_OVER)
+            agents_client_rest(&agents->client);
+        else if (!is_event && *state >= AGENTS_CLIENT_READY)
+            is_event = agents_client_hear(agents, event_p, &when);
         if (is_event || !again)
             break;
     }
