@@ -1,19 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reading --hostfile and -H, and dealing processes out to the hosts. */
+/* Hosts: reading --hostfile and -H, dealing processes out, and starting a program there. */
 #include "launch/hosts.h"
-
 #include "base/log.h"
 #include "base/net.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <netdb.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+/* Reading --hostfile and -H, and dealing processes out to the hosts. */
 
 #define HOSTS_MAX 16384
 #define SLOTS_MAX 65536
@@ -33,21 +38,6 @@ static dist_status hosts_wrong(const char *where, const char *format, ...)
     return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s: %s", where, text);
 }
 
-/* A name that no shell and no option parser takes for anything else. */
-static bool hosts_is_name(const char *name)
-{
-    static const char others[] = ".-_:@%";
-
-    for (const char *c = name; *c; c++) {
-        bool known = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
-                     (*c >= '0' && *c <= '9') || strchr(others, *c);
-
-        if (!known)
-            return false;
-    }
-    return name[0] && name[0] != '-' && strlen(name) < DISTI_HOSTS_NAME;
-}
-
 static dist_status hosts_slots(const char *where, const char *text, int *slots_p)
 {
     char *end;
@@ -64,9 +54,12 @@ static dist_status hosts_slots(const char *where, const char *text, int *slots_p
 static dist_status hosts_add(const char *where, struct disti_hosts *hosts, const char *name,
                              int slots)
 {
+    /* No shell and no option parser takes such a name for anything else. */
+    static const char known[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_:@%";
     struct disti_hosts_entry *entry = NULL;
 
-    if (!hosts_is_name(name))
+    if (!name[0] || name[0] == '-' || name[strspn(name, known)] || strlen(name) >= DISTI_HOSTS_NAME)
         return hosts_wrong(where, "\"%.64s\" is no host name", name);
     for (int i = 0; i < hosts->count; i++) {
         if (strcmp(hosts->entries[i].name, name) == 0)
@@ -220,8 +213,7 @@ dist_status disti_hosts_place(const struct disti_hosts *hosts, int processes, in
     return DIST_OK;
 }
 
-/* An address that a socket can be bound to. Names are not looked up: that may take seconds. */
-static bool hosts_is_own_address(const char *name)
+bool disti_hosts_is_own_address(const char *name)
 {
     const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST, .ai_socktype = SOCK_STREAM};
     struct addrinfo *address;
@@ -241,7 +233,7 @@ static bool hosts_is_own_address(const char *name)
 bool disti_hosts_is_loopback(const char *name)
 {
     return strcmp(name, "localhost") == 0 || strcmp(name, "::1") == 0 ||
-           (strncmp(name, "127.", 4) == 0 && hosts_is_own_address(name));
+           (strncmp(name, "127.", 4) == 0 && disti_hosts_is_own_address(name));
 }
 
 bool disti_hosts_is_local(const char *name)
@@ -252,5 +244,163 @@ bool disti_hosts_is_local(const char *name)
     if (strcmp(name, "localhost") == 0 || strcmp(name, own) == 0)
         return true;
     own[strcspn(own, ".")] = '\0';
-    return strcmp(name, own) == 0 || hosts_is_own_address(name);
+    return strcmp(name, own) == 0 || disti_hosts_is_own_address(name);
+}
+
+/* Starting a program on another host: a shell there that is told by its standard input. */
+
+#define WORDS_MAX 64
+#define SECRET_END "__end_of_the_secret__"
+
+/* In quotes, where the shell takes nothing for special. */
+static void start_quote(FILE *script, const char *text)
+{
+    fputc('\'', script);
+    for (const char *c = text; *c; c++) {
+        if (*c == '\'')
+            fputs("'\\''", script);
+        else
+            fputc(*c, script);
+    }
+    fputc('\'', script);
+}
+
+/* The shell has read all of this before it becomes the program. */
+static void start_write(FILE *script, const struct disti_hosts_start *start)
+{
+    if (start->folder) {
+        fputs("cd ", script);
+        start_quote(script, start->folder);
+        fputs(" || exit 126\n", script);
+    }
+    for (const char *const *e = start->environment; e && *e; e++) {
+        const char *equals = strchr(*e, '=');
+
+        fprintf(script, "export %.*s=", (int)(equals - *e), *e);
+        start_quote(script, equals + 1);
+        fputc('\n', script);
+    }
+    fputs("exec", script);
+    for (const char *const *a = start->argv; *a; a++) {
+        fputc(' ', script);
+        start_quote(script, *a);
+    }
+    if (start->secret)
+        fprintf(script, " %d<<'%s'\n%s\n%s", DISTI_HOSTS_SECRET, SECRET_END, start->secret,
+                SECRET_END);
+    fputc('\n', script);
+}
+
+/* The child: becomes the agent's command, or tells the parent why it cannot. */
+static void start_child(char *const *words, int in_fd, int out_fd, int err_fd, int told,
+                        pid_t parent)
+{
+    sigset_t none;
+    int error;
+
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(126);
+    for (int i = 1; i < NSIG; i++)
+        signal(i, SIG_DFL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    /* Out of the way of the three first, whichever those are. */
+    out_fd = fcntl(out_fd, F_DUPFD_CLOEXEC, 3);
+    err_fd = fcntl(err_fd, F_DUPFD_CLOEXEC, 3);
+    in_fd = fcntl(in_fd, F_DUPFD_CLOEXEC, 3);
+    told = fcntl(told, F_DUPFD_CLOEXEC, 3);
+    if (dup2(in_fd, STDIN_FILENO) == 0 && dup2(out_fd, STDOUT_FILENO) == 1 &&
+        dup2(err_fd, STDERR_FILENO) == 2)
+        execvp(words[0], words);
+    error = errno;
+    if (write(told, &error, sizeof(error)) < 0)
+        _exit(126);
+    _exit(127);
+}
+
+/* Forks; 0, or the errno of what failed, in the child too. */
+static int start_fork(char *const *words, int in_fd, int out_fd, int err_fd, pid_t *pid_p)
+{
+    int ends[2], error = 0;
+    pid_t parent = getpid(), pid;
+    ssize_t n;
+
+    if (pipe2(ends, O_CLOEXEC))
+        return errno;
+    pid = fork();
+    if (pid == 0)
+        start_child(words, in_fd, out_fd, err_fd, ends[1], parent);
+    if (pid < 0)
+        error = errno;
+    close(ends[1]);
+    while (pid > 0 && (n = read(ends[0], &error, sizeof(error))) < 0 && errno == EINTR)
+        ;
+    close(ends[0]);
+    if (error && pid > 0)
+        waitpid(pid, NULL, 0);
+    else if (pid > 0)
+        *pid_p = pid;
+    return error;
+}
+
+bool disti_hosts_is_variable(const char *entry)
+{
+    static const char known[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
+    const size_t length = strcspn(entry, "=");
+
+    return length > 0 && (entry[0] < '0' || entry[0] > '9') && strspn(entry, known) >= length;
+}
+
+dist_status disti_hosts_script(const struct disti_hosts_start *start, char **script_p,
+                               size_t *bytes_p)
+{
+    FILE *script;
+
+    for (const char *const *e = start->environment; e && *e; e++) {
+        if (!strchr(*e, '=') || !disti_hosts_is_variable(*e))
+            return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                              "\"%s\" cannot be given to another host: no NAME=value", *e);
+    }
+    if (!start->argv[0] || (start->secret && strstr(start->secret, SECRET_END)))
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "no program to be started on another host");
+    *script_p = NULL;
+    script = open_memstream(script_p, bytes_p);
+    if (script)
+        start_write(script, start);
+    if (script && fclose(script) == 0 && *script_p)
+        return DIST_OK;
+    free(*script_p);
+    return disti_fail(DIST_ERR_NO_MEMORY, "no memory for what another host is told: free some");
+}
+
+dist_status disti_hosts_start(const char *agent, const char *host, int in_fd, int out_fd,
+                              int err_fd, pid_t *pid_p)
+{
+    char *command = strdup(!host ? "" : agent ? agent : DISTI_HOSTS_AGENT), *rest = NULL;
+    char *words[WORDS_MAX + 3] = {NULL};
+    char *word = command ? strtok_r(command, " \t", &rest) : NULL;
+    int count = 0, error = 0;
+    dist_status status = DIST_OK;
+
+    for (; word && count < WORDS_MAX; word = strtok_r(NULL, " \t", &rest))
+        words[count++] = word;
+    if (!command)
+        error = ENOMEM;
+    else if (word)
+        error = E2BIG;
+    else if (host && count == 0)
+        error = ENOENT;
+    if (host)
+        words[count++] = (char *)host;
+    words[count] = (char[]){"sh"};
+    if (!error)
+        error = start_fork(words, in_fd, out_fd, err_fd, pid_p);
+    errno = error;
+    if (error)
+        status = disti_fail_errno(DIST_ERR_SYSTEM, "cannot start \"%s %s\"", words[0],
+                                  count > 1 ? host : "");
+    free(command);
+    return status;
 }

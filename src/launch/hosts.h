@@ -44,6 +44,9 @@ dist_status disti_hosts_place(const struct disti_hosts *hosts, int processes, in
 /* Is this localhost, or this machine's own name or address? */
 bool disti_hosts_is_local(const char *name);
 
+/* An address that a socket can be bound to. Names are not looked up: that may take seconds. */
+bool disti_hosts_is_own_address(const char *name);
+
 /* Does each machine mean itself by this name? */
 bool disti_hosts_is_loopback(const char *name);
 

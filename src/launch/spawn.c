@@ -3,7 +3,6 @@
 #include <dist/dist.h>
 
 #include "base/clock.h"
-#include "base/descriptor.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/net.h"
@@ -42,19 +41,11 @@ struct spawn {
     struct sigaction old_child;
 };
 
-static bool spawn_is_ignored(int signal_number)
+static sighandler_t spawn_handler(int signal_number)
 {
     struct sigaction action;
 
-    return sigaction(signal_number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
-}
-
-static bool spawn_is_handled(int signal_number)
-{
-    struct sigaction action;
-
-    return sigaction(signal_number, NULL, &action) == 0 && action.sa_handler != SIG_IGN &&
-           action.sa_handler != SIG_DFL;
+    return sigaction(signal_number, NULL, &action) == 0 ? action.sa_handler : SIG_DFL;
 }
 
 /* From here on the signals wait for sigtimedwait, so none is missed between two looks. */
@@ -66,7 +57,7 @@ static void spawn_catch(struct spawn *spawn)
     sigemptyset(&spawn->caught);
     sigaddset(&spawn->caught, SIGCHLD);
     for (size_t i = 0; i < sizeof(passed_on) / sizeof(passed_on[0]); i++) {
-        if (!spawn_is_ignored(passed_on[i]))
+        if (spawn_handler(passed_on[i]) != SIG_IGN)
             sigaddset(&spawn->caught, passed_on[i]);
     }
     /* An ignored SIGCHLD would let the children vanish with their exit codes. */
@@ -220,7 +211,7 @@ static void spawn_reap(struct spawn *spawn)
 /* A signal for the parent is one for all. */
 static void spawn_pass_on(struct spawn *spawn, const siginfo_t *info)
 {
-    if (spawn_is_handled(info->si_signo))
+    if (spawn_handler(info->si_signo) != SIG_IGN && spawn_handler(info->si_signo) != SIG_DFL)
         spawn->signal = info->si_signo;
     /* Ctrl-C goes to the whole process group, so the children have it already. */
     if (info->si_code != SI_KERNEL)
@@ -295,23 +286,6 @@ static dist_status spawn_run(struct spawn *spawn, int (*fn)(int rank, void *arg)
     return status;
 }
 
-/* Copies the options as far as the caller's header has them. */
-static dist_status spawn_take_options(struct spawn *spawn, const struct dist_spawn_options *given)
-{
-    struct dist_spawn_options *options = &spawn->options;
-
-    if (!given)
-        return DIST_OK;
-    if (given->size <= offsetof(struct dist_spawn_options, continue_on_failure) ||
-        given->size > 65536)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "dist_spawn_with: options->size is %zu: initialise the options "
-                          "with DIST_SPAWN_OPTIONS_INIT",
-                          given->size);
-    memcpy(options, given, given->size < sizeof(*options) ? given->size : sizeof(*options));
-    return DIST_OK;
-}
-
 dist_status dist_spawn(int ranks, int (*fn)(int rank, void *arg), void *arg, int *exit_code_p)
 {
     return dist_spawn_with(ranks, fn, arg, NULL, exit_code_p);
@@ -321,10 +295,17 @@ dist_status dist_spawn_with(int ranks, int (*fn)(int rank, void *arg), void *arg
                             const struct dist_spawn_options *options, int *exit_code_p)
 {
     struct spawn spawn = {.ranks = ranks, .kill_at = INT64_MAX, .secret_fd = -1};
-    dist_status status = spawn_take_options(&spawn, options);
+    dist_status status;
 
-    if (status != DIST_OK)
-        return status;
+    if (options && (options->size <= offsetof(struct dist_spawn_options, continue_on_failure) ||
+                    options->size > 65536))
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "dist_spawn_with: options->size is %zu: initialise the options "
+                          "with DIST_SPAWN_OPTIONS_INIT",
+                          options->size);
+    if (options) /* as far as the caller's header has them */
+        memcpy(&spawn.options, options,
+               options->size < sizeof(*options) ? options->size : sizeof(*options));
     if (ranks < 1 || ranks > SPAWN_RANKS_MAX)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "dist_spawn: %d is not a number of processes: give 1 to %d", ranks,

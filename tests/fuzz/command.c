@@ -2,8 +2,7 @@
 /* Command lines, a word a line, and environments of launchers. */
 #include "tests/fuzz/fuzz.h"
 
-#include "launch/options/options.h"
-#include "launch/workers/environment.h"
+#include "launch/options.h"
 #include "rendezvous/rendezvous.h"
 #include "train/options.h"
 
@@ -74,14 +73,12 @@ static void command_free(char *words[], int count)
 static void command_run(int count, char *words[])
 {
     struct disti_run_options options = {0};
-    char **again;
+    struct disti_run_list again = {0};
 
     if (disti_run_options_read(count, words, &options)) {
-        if (options.action == DISTI_RUN_HELP)
-            disti_run_options_help();
-        again = disti_run_options_words(&options);
-        FUZZ_MUST(again);
-        disti_run_environment_free(again);
+        disti_run_options_words(&options, &again);
+        FUZZ_MUST(again.words && !again.failed);
+        disti_run_list_free(&again);
     }
     disti_hosts_free(&options.hosts);
 }

@@ -71,6 +71,14 @@ void disti_agents_defaults(struct disti_agents_config *config);
  */
 dist_status disti_agents_configure(struct disti_agents_config *config, const char *conf);
 
+/* What is wrong with it: ERR_INVALID_ARGUMENT, ERR_UNSUPPORTED. */
+dist_status disti_agents_config_check(const struct disti_agents_config *config);
+
+/* Copies the strings; false: no memory. And frees them. */
+bool disti_agents_config_copy(struct disti_agents_config *copy_p,
+                              const struct disti_agents_config *config);
+void disti_agents_config_free(struct disti_agents_config *config);
+
 /* A round, as this node sees it. Valid until the next call of next_event or close. */
 struct disti_agents_round {
     int round;    /* 0, 1, ...: each meeting has its own */

@@ -3,7 +3,7 @@
 #include "base/ascii.h"
 #include "base/log.h"
 #include "base/net.h"
-#include "launch/agents/client.h"
+#include "launch/agents/message.h"
 
 #include <limits.h>
 #include <math.h>
@@ -59,28 +59,13 @@ static bool config_truth(const char *text, bool *is_true_p)
     return false;
 }
 
-static bool config_is_host(const char *text, enum disti_agents_serve *serve_p)
-{
-    bool is_host;
-
-    if (!config_truth(text, &is_host))
-        return false;
-    *serve_p = is_host ? DISTI_AGENTS_SERVE : DISTI_AGENTS_SERVE_NEVER;
-    return true;
-}
-
-static bool config_join(const char *text, bool *join_now_p)
-{
-    *join_now_p = strcmp(text, "now") == 0;
-    return *join_now_p || strcmp(text, "restart") == 0;
-}
-
 /* False: the value is none for that key. *known_p: is there such a key? */
 static bool config_set(struct disti_agents_config *config, const char *key, const char *value,
                        bool *known_p)
 {
     static const char *const unused[] = {"close_timeout", "read_timeout", "heartbeat_timeout",
                                          "use_libuv", "store_type"};
+    bool is_host;
 
     *known_p = true;
     if (strcmp(key, "join_timeout") == 0 || strcmp(key, "timeout") == 0)
@@ -93,10 +78,16 @@ static bool config_set(struct disti_agents_config *config, const char *key, cons
         return config_whole(value, &config->keep_alive_max_attempt);
     if (strcmp(key, "rank") == 0)
         return config_whole(value, &config->node_rank);
-    if (strcmp(key, "is_host") == 0)
-        return config_is_host(value, &config->serve);
-    if (strcmp(key, "join") == 0)
-        return config_join(value, &config->join_now);
+    if (strcmp(key, "is_host") == 0) {
+        if (!config_truth(value, &is_host))
+            return false;
+        config->serve = is_host ? DISTI_AGENTS_SERVE : DISTI_AGENTS_SERVE_NEVER;
+        return true;
+    }
+    if (strcmp(key, "join") == 0) {
+        config->join_now = strcmp(value, "now") == 0;
+        return config->join_now || strcmp(value, "restart") == 0;
+    }
     for (size_t i = 0; i < sizeof(unused) / sizeof(unused[0]); i++) {
         if (strcmp(key, unused[i]) == 0)
             return true;
@@ -138,20 +129,6 @@ dist_status disti_agents_configure(struct disti_agents_config *config, const cha
     return status;
 }
 
-static dist_status config_check_times(const struct disti_agents_config *config)
-{
-    if (config->join_timeout_ms < 1 || config->last_call_timeout_ms < 0 ||
-        config->keep_alive_interval_ms < 1)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "--rdzv-conf: join_timeout and keep_alive_interval must be above 0");
-    if (config->keep_alive_max_attempt < 1 ||
-        config->keep_alive_max_attempt > INT_MAX / config->keep_alive_interval_ms)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "--rdzv-conf: %d is no number for keep_alive_max_attempt",
-                          config->keep_alive_max_attempt);
-    return DIST_OK;
-}
-
 /* Printable, so that others can show it. */
 static bool config_is_text(const char *text, size_t size)
 {
@@ -162,8 +139,24 @@ static bool config_is_text(const char *text, size_t size)
     return text[0] && strlen(text) < size;
 }
 
-static dist_status config_check_names(const struct disti_agents_config *config)
+dist_status disti_agents_config_check(const struct disti_agents_config *config)
 {
+    if (config->min_nodes < 1 || config->max_nodes < config->min_nodes ||
+        config->max_nodes > DISTI_AGENTS_NODES_MAX)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "--nnodes %d:%d: it wants MIN:MAX, with 1 <= MIN <= MAX <= %d",
+                          config->min_nodes, config->max_nodes, DISTI_AGENTS_NODES_MAX);
+    if (config->node_rank < -1 || config->node_rank >= config->max_nodes)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "--node-rank %d: with --nnodes %d it is from 0 to %d", config->node_rank,
+                          config->max_nodes, config->max_nodes - 1);
+    if (config->workers < 1 || config->workers > DISTI_AGENTS_WORKERS_MAX)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "--nproc-per-node %d: it is from 1 to %d",
+                          config->workers, DISTI_AGENTS_WORKERS_MAX);
+    if (config->max_restarts < 0 || config->master_port < 0 || config->master_port > 65535)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "--max-restarts %d, --master-port %d: no such number",
+                          config->max_restarts, config->master_port);
     if (!config->endpoint_host || !config->endpoint_host[0] || config->endpoint_port < 0 ||
         config->endpoint_port > 65535)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
@@ -181,31 +174,16 @@ static dist_status config_check_names(const struct disti_agents_config *config)
             "job's secret: build it with libssl-dev");
     if (config->address && !config_is_text(config->address, AGENTS_ADDRESS))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "--local-addr wants an address");
+    if (config->join_timeout_ms < 1 || config->last_call_timeout_ms < 0 ||
+        config->keep_alive_interval_ms < 1)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "--rdzv-conf: join_timeout and keep_alive_interval must be above 0");
+    if (config->keep_alive_max_attempt < 1 ||
+        config->keep_alive_max_attempt > INT_MAX / config->keep_alive_interval_ms)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "--rdzv-conf: %d is no number for keep_alive_max_attempt",
+                          config->keep_alive_max_attempt);
     return DIST_OK;
-}
-
-dist_status disti_agents_config_check(const struct disti_agents_config *config)
-{
-    dist_status status;
-
-    if (config->min_nodes < 1 || config->max_nodes < config->min_nodes ||
-        config->max_nodes > DISTI_AGENTS_NODES_MAX)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "--nnodes %d:%d: it wants MIN:MAX, with 1 <= MIN <= MAX <= %d",
-                          config->min_nodes, config->max_nodes, DISTI_AGENTS_NODES_MAX);
-    if (config->node_rank < -1 || config->node_rank >= config->max_nodes)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "--node-rank %d: with --nnodes %d it is from 0 to %d", config->node_rank,
-                          config->max_nodes, config->max_nodes - 1);
-    if (config->workers < 1 || config->workers > DISTI_AGENTS_WORKERS_MAX)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "--nproc-per-node %d: it is from 1 to %d",
-                          config->workers, DISTI_AGENTS_WORKERS_MAX);
-    if (config->max_restarts < 0 || config->master_port < 0 || config->master_port > 65535)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "--max-restarts %d, --master-port %d: no such number",
-                          config->max_restarts, config->master_port);
-    status = config_check_names(config);
-    return status == DIST_OK ? config_check_times(config) : status;
 }
 
 bool disti_agents_config_copy(struct disti_agents_config *copy_p,

@@ -3,43 +3,9 @@
 #ifndef DISTI_LAUNCH_AGENTS_SERVER_H
 #define DISTI_LAUNCH_AGENTS_SERVER_H
 
-#include "launch/agents/link.h"
 #include "launch/agents/message.h"
 
-/*
- * An agent, as the server knows it:
- *
- *                hello        join, proved         round begins         all its workers succeeded
- *      STRANGER -------> ASKED ----------> READY --------------> RUNNING ------------------> DONE
- *                                            ^                     |                          |
- *                                            |                     '------- the round ends ---'
- *                                            |   its workers         v
- *                                            '---- are gone ---- STOPPING
- *
- *      any ---- refused, told the end ----> GOING ---- it hangs up, or 2 s ----> freed
- *      any ---- hung up, silent, senseless ----> freed; of READY and later ones the job hears
- */
-enum agents_peer_state {
-    AGENTS_STRANGER,
-    AGENTS_ASKED,
-    AGENTS_GOING,
-    /* members of the job: */
-    AGENTS_PEER_READY,
-    AGENTS_PEER_RUNNING,
-    AGENTS_PEER_DONE,
-    AGENTS_PEER_STOPPING
-};
-
-struct agents_peer {
-    struct agents_peer *next; /* in the order of arrival */
-    struct agents_link link;
-    enum agents_peer_state state;
-    int frames;       /* so many has it sent while it was no member */
-    int64_t until_ns; /* no member: by then it has proved itself, or is gone */
-    struct agents_transcript transcript;
-    struct agents_member member;
-    int node_rank; /* in the latest round it was in, or -1 */
-};
+struct agents_peer;
 
 /*
  * The job:
@@ -85,41 +51,9 @@ bool disti_agents_server_move(struct agents_server *server, int64_t *when_p);
 int disti_agents_server_count(const struct agents_server *server);
 void disti_agents_server_close(struct agents_server *server); /* NULL is accepted */
 
-static inline bool agents_is_member(const struct agents_peer *peer)
-{
-    return peer->state >= AGENTS_PEER_READY;
-}
-
-/* For admission.c, meeting.c and course.c. */
-int disti_agents_count(const struct agents_server *server, enum agents_peer_state state);
-void disti_agents_tell_all(struct agents_server *server, uint8_t op, const void *value,
-                           size_t bytes);
-void disti_agents_note(struct agents_server *server, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-/* Says why, and lets the peer go; the job does not hear of it. */
-void disti_agents_refuse(struct agents_server *server, struct agents_peer *peer, const char *format,
-                         ...) __attribute__((format(printf, 3, 4)));
 /* The end for all: nothing has come of the job. */
 void disti_agents_break(struct agents_server *server, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-
-/* admission.c: frames of who is no member yet. False: senseless. */
-bool disti_agents_admit(struct agents_server *server, struct agents_peer *peer);
-
-/* meeting.c: is it time for a round? */
-void disti_agents_meeting_begin(struct agents_server *server);
-void disti_agents_meeting_look(struct agents_server *server, int64_t *when_p);
-
-/* course.c: what happens in a round. */
-void disti_agents_course_joined(struct agents_server *server, struct agents_peer *peer);
-void disti_agents_course_ended(struct agents_server *server, struct agents_peer *peer,
-                               bool succeeded);
-void disti_agents_course_failed(struct agents_server *server, struct agents_peer *peer,
-                                struct disti_agents_failure *failure);
-/* Of a member that was READY or later, once it is none any more. */
-void disti_agents_course_lost(struct agents_server *server, const struct agents_peer *peer,
-                              enum agents_peer_state was, const char *why);
-void disti_agents_course_look(struct agents_server *server, int64_t *when_p);
 
 /* Which of n nodes gets which place: nodes_p[place]. Their wishes are in order; -1: none. */
 void disti_agents_places(const int *wishes, int n, int *nodes_p);

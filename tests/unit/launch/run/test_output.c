@@ -13,7 +13,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "launch/output/output.h"
+#include "launch/output.h"
 
 /* Two sources and where their lines go. */
 struct output_case {

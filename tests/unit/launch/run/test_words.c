@@ -10,10 +10,9 @@
 
 #include <cmocka.h>
 
-#include "launch/options/words.h"
-#include "launch/run/error_file.h"
-#include "launch/run/failure.h"
-#include "launch/workers/binding.h"
+#include "launch/failure.h"
+#include "launch/words.h"
+#include "launch/workers.h"
 
 static void test_streams(void **state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What stands in the values of distrun's options. Pure; no function blocks. */
-#ifndef DISTI_LAUNCH_RUN_WORDS_H
-#define DISTI_LAUNCH_RUN_WORDS_H
+#ifndef DISTI_LAUNCH_WORDS_H
+#define DISTI_LAUNCH_WORDS_H
 
 #include <signal.h>
 #include <stdbool.h>
@@ -33,6 +33,9 @@ void disti_run_signal_name(int signal_number, char text[16]);
 /* "3"; "scheduler" for -1, as that is no rank. */
 void disti_run_rank_name(int rank, char text[16]);
 
+/* "rank 3" or "the scheduler", for messages. */
+void disti_run_worker_name(int rank, char text[32]);
+
 /* What ${role_name}, ${rank}, ${local_rank} and ${hostname} stand for. */
 struct disti_run_names {
     const char *role, *host;
@@ -42,5 +45,16 @@ struct disti_run_names {
 /* Fills in a template; what does not fit in size bytes is cut. */
 void disti_run_prefix(const char *pattern, const struct disti_run_names *names, char *text,
                       size_t size);
+
+/* Words for a command line, or variables for an environment. Zeroed is empty. */
+struct disti_run_list {
+    char **words; /* ends with NULL */
+    int count;
+    bool failed; /* no memory */
+};
+
+void disti_run_list_add(struct disti_run_list *list, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void disti_run_list_free(struct disti_run_list *list);
 
 #endif

@@ -1,17 +1,44 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The agent: the process that starts a node's workers and watches over them. */
-#ifndef DISTI_LAUNCH_RUN_AGENT_H
-#define DISTI_LAUNCH_RUN_AGENT_H
+/* The processes of distrun on a node: guard, agent and starter. */
+#ifndef DISTI_LAUNCH_AGENT_H
+#define DISTI_LAUNCH_AGENT_H
 
 #include "launch/agents/agents.h"
-#include "launch/options/options.h"
-#include "launch/output/logs.h"
-#include "launch/output/output.h"
-#include "launch/run/guard.h"
-#include "launch/run/round.h"
-#include "launch/workers/binding.h"
-#include "launch/workers/workers.h"
+#include "launch/options.h"
+#include "launch/output.h"
+#include "launch/workers.h"
 #include "store/store.h"
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* A signal on its way from the guard to the agent. The stream ends when the guard is gone. */
+struct disti_run_signal {
+    int number;
+    int from_terminal; /* then the workers, of the same process group, have it already */
+};
+
+/* The starter: in the agent's place with -H and --hostfile, it starts an agent on each host. */
+
+/*
+ *     guard -- signals --> starter -- standard input --> remote shell ==> distrun on the host
+ *                             ^----- lines of output -----------'
+ *
+ * An agent there is leashed: what it reads on its standard input is from the starter, and the end
+ * of that is the starter's end. A byte is a signal's number, or DISTI_RUN_HURRY. The shell on the
+ * host may take the first ones for itself, so the starter says the latest again and again.
+ */
+enum {
+    DISTI_RUN_TERMINAL = 128, /* added to a signal that a terminal sends to all below its shell */
+    DISTI_RUN_HURRY = 255     /* a second signal: do not wait for anything */
+};
+
+/* Receives struct disti_run_signal from signals_fd. Returns the exit code of distrun. */
+int disti_run_starter(int signals_fd, const struct disti_run_options *options);
+
+/* The agent: the process that starts a node's workers and watches over them. */
 
 /*
  * A round:
@@ -44,7 +71,7 @@ struct disti_run_agent {
     int signals_fd;      /* from the guard */
     int child_fd;        /* a signalfd for SIGCHLD */
     int done_fd;         /* an eventfd: outputs that have ended */
-    int leash_fd;        /* from the starter on another host, see starter.h; -1: there is none */
+    int leash_fd;        /* from the starter on another host, see above; -1: there is none */
 
     /* Of this round. */
     struct disti_run_round round;
@@ -81,35 +108,29 @@ struct disti_run_agent {
     bool hurry;           /* do not wait for output to be read */
 };
 
-/* For disti_run_guard; arg is struct disti_run_options. Returns the exit code of distrun. */
-int disti_run_agent(int signals_fd, const sigset_t *mask, void *arg);
-
-/* Raises this process's limit on open files, as far as it may; *found_p is what it was. */
-void disti_run_raise_limit(struct rlimit *found_p);
-
-/* Is this agent to tell what all of them know? Of those that a starter started the first one is. */
-bool disti_run_agent_speaks(const struct disti_run_agent *agent);
-
-/* start.c: starts workers, outputs and store of agent->round. On failure some may run. */
-dist_status disti_run_agent_start(struct disti_run_agent *agent);
-
-/* start.c: holds the store of all at the round's port, until the round ends. */
-dist_status disti_run_agent_serve(struct disti_run_agent *agent);
+/* The same; mask is what was blocked before. */
+int disti_run_agent(int signals_fd, const sigset_t *mask, const struct disti_run_options *options);
 
 /*
- * watch.c: blocks until the processes of the round are gone, and it is known what comes next: with
+ * Raises this process's limit on open files, as far as it may; *found_p is what it was. Opens a
+ * signalfd for SIGCHLD and an eventfd for outputs that end. False: see errno.
+ */
+bool disti_run_open(struct rlimit *found_p, int *child_fd_p, int *done_fd_p);
+
+/* Starts workers, outputs and store of agent->round. On failure some may run. */
+dist_status disti_run_agent_start(struct disti_run_agent *agent);
+
+/*
+ * Blocks until the processes of the round are gone, and it is known what comes next: with
  * other nodes an order or a new round, alone always. A signal ends it too.
  */
 void disti_run_agent_watch(struct disti_run_agent *agent);
 
-/* watch.c: all workers are told to end, and killed when the time for that is up. */
+/* All workers are told to end, and killed when the time for that is up. */
 void disti_run_agent_stop(struct disti_run_agent *agent, int signal_number, double seconds);
 
-/* watch.c: stops all workers and their children until SIGCONT comes, or the job is to end. */
+/* Stops all workers and their children until SIGCONT comes, or the job is to end. */
 void disti_run_agent_suspend(struct disti_run_agent *agent);
-
-/* meeting.c: the meeting with other nodes. ERR_INVALID_ARGUMENT, ERR_RENDEZVOUS and others. */
-dist_status disti_run_meeting_open(struct disti_run_agent *agent);
 
 /* What has come from the others: a new round, an order, or a line to print. Does not block. */
 void disti_run_meeting_move(struct disti_run_agent *agent);
@@ -117,8 +138,5 @@ void disti_run_meeting_move(struct disti_run_agent *agent);
 /* Tells the others that the round has failed here; is_final: no restart helps. */
 void disti_run_meeting_fail(struct disti_run_agent *agent,
                             const struct disti_agents_failure *failure);
-
-/* Leaves; the others hear why, if the job has not ended. */
-void disti_run_meeting_close(struct disti_run_agent *agent);
 
 #endif

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The failure block: which worker failed first, where and how; as torchrun prints it. */
-#ifndef DISTI_LAUNCH_RUN_FAILURE_H
-#define DISTI_LAUNCH_RUN_FAILURE_H
+#ifndef DISTI_LAUNCH_FAILURE_H
+#define DISTI_LAUNCH_FAILURE_H
 
 #include "launch/agents/agents.h"
-#include "launch/run/round.h"
-#include "launch/workers/workers.h"
+#include "launch/workers.h"
 
 /* What is told of a worker that has ended; its last call from that file (-1: unknown). */
 void disti_run_failure_of(const struct disti_run_round *round,
@@ -31,5 +30,13 @@ void disti_run_failure_print(const struct disti_run_options *options,
                              const struct disti_run_round *round,
                              const struct disti_run_worker *workers, int last_calls_fd,
                              const struct disti_agents_failure *first);
+
+/* The file that TORCHELASTIC_ERROR_FILE names: why a worker failed, in its own words. */
+
+/*
+ * The traceback that the worker has left there, else its message, for the failure block: lines
+ * behind the first are indented. NULL: it has left none that can be read. The caller frees it.
+ */
+char *disti_run_error_text(const char *path);
 
 #endif

@@ -1,4 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* distrun: runs a program once for each rank. */
+#include "base/process.h"
+#include "launch/agent.h"
+#include "tools/common/output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
 /*
  * Guard, keeper and agent are three processes, since any two may be killed: the one that is left is
  * an ancestor of all workers and their children, to which they come when their parents die.
@@ -10,30 +24,6 @@
  * of their own. The keeper has another name, so that who kills all that are called distrun leaves
  * it.
  */
-#include "launch/run/guard.h"
-
-#include "base/process.h"
-#include "launch/options/words.h"
-#include "launch/workers/family.h"
-
-#include <errno.h>
-#include <stdio.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-
-/* All signals that can be passed on, and SIGCHLD; not those that report a fault. */
-static void guard_set(sigset_t *set)
-{
-    static const int left[] = {SIGKILL, SIGSTOP, SIGTTIN, SIGTTOU, SIGPIPE, SIGSEGV,
-                               SIGBUS,  SIGFPE,  SIGILL,  SIGABRT, SIGTRAP, SIGSYS};
-
-    sigfillset(set);
-    for (size_t i = 0; i < sizeof(left) / sizeof(left[0]); i++)
-        sigdelset(set, left[i]);
-}
 
 /* nohup wants that; while a shell that starts a job in the background has SIGINT ignored for the
  * terminal's sake, and who sends it means it. */
@@ -43,16 +33,6 @@ static bool guard_is_ignored(int number)
 
     return (number == SIGHUP || number == SIGTSTP) && sigaction(number, NULL, &action) == 0 &&
            action.sa_handler == SIG_IGN;
-}
-
-/* Nor must the workers ignore them. An ignored SIGCHLD would let them vanish with their exit codes.
- */
-static void guard_take_signals(void)
-{
-    static const int taken[] = {SIGCHLD, SIGINT, SIGQUIT, SIGTERM, SIGPIPE};
-
-    for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++)
-        signal(taken[i], SIG_DFL);
 }
 
 /* The child was killed: nobody but its parent can end what it has left. */
@@ -73,33 +53,20 @@ static int guard_end_all(const char *name, int how)
     return 128 + WTERMSIG(how);
 }
 
-/* True: the child has ended. */
-static bool guard_reap(pid_t child, int *how_p)
-{
-    bool ended = false;
-    pid_t pid;
-    int how;
-
-    while ((pid = waitpid(-1, &how, WNOHANG)) > 0) {
-        if (pid == child) {
-            *how_p = how;
-            ended = true;
-        }
-    }
-    return ended;
-}
-
 static int guard_wait(pid_t keeper, int fd, const sigset_t *set)
 {
     siginfo_t info;
-    int how = 0;
+    int how, end = -1;
+    pid_t pid;
 
     for (;;) {
         if (sigwaitinfo(set, &info) < 0)
             continue;
         if (info.si_signo == SIGCHLD) {
-            if (guard_reap(keeper, &how))
-                return WIFSIGNALED(how) ? guard_end_all("keeper", how) : WEXITSTATUS(how);
+            while ((pid = waitpid(-1, &how, WNOHANG)) > 0)
+                end = pid == keeper ? how : end;
+            if (end >= 0)
+                return WIFSIGNALED(end) ? guard_end_all("keeper", end) : WEXITSTATUS(end);
         } else if (!guard_is_ignored(info.si_signo)) {
             const struct disti_run_signal news = {info.si_signo, info.si_code == SI_KERNEL};
 
@@ -134,41 +101,79 @@ static int guard_failed(void)
     return 1;
 }
 
+/* From now on processes below this one whose parent ends become its own children, so that none is
+ * lost: none is left when this one has no child any more. */
+static void guard_adopt(void)
+{
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
 /* In the guard's child. */
-static int guard_begin(int (*agent)(int signals_fd, const sigset_t *mask, void *arg), int fd,
-                       const sigset_t *mask, void *arg)
+static int guard_begin(const struct disti_run_options *options, int fd, const sigset_t *mask)
 {
     pid_t pid;
 
-    disti_run_family_adopt();
+    guard_adopt();
     pid = fork();
     if (pid == 0) {
-        disti_run_family_adopt();
-        return agent(fd, mask, arg);
+        guard_adopt();
+        return options->hosts.count > 0 ? disti_run_starter(fd, options)
+                                        : disti_run_agent(fd, mask, options);
     }
     close(fd);
     return pid < 0 ? guard_failed() : guard_keep(pid);
 }
 
-int disti_run_guard(int (*agent)(int signals_fd, const sigset_t *mask, void *arg), void *arg)
+/*
+ * Starts keeper and agent, or starter. Returns the exit code: the agent's, or if that was killed
+ * 128 and the signal; all processes below are ended then.
+ */
+static int guard_run(const struct disti_run_options *options)
 {
+    static const int taken[] = {SIGCHLD, SIGINT, SIGQUIT, SIGTERM, SIGPIPE};
+    static const int left[] = {SIGKILL, SIGSTOP, SIGTTIN, SIGTTOU, SIGPIPE, SIGSEGV,
+                               SIGBUS,  SIGFPE,  SIGILL,  SIGABRT, SIGTRAP, SIGSYS};
     sigset_t set, mask;
     int ends[2];
     pid_t pid;
 
-    guard_take_signals();
-    guard_set(&set);
+    /* Neither here nor in the workers are they ignored. An ignored SIGCHLD would let these vanish
+     * with their exit codes. */
+    for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++)
+        signal(taken[i], SIG_DFL);
+    /* All signals that can be passed on, and SIGCHLD; not those that report a fault. */
+    sigfillset(&set);
+    for (size_t i = 0; i < sizeof(left) / sizeof(left[0]); i++)
+        sigdelset(&set, left[i]);
     sigprocmask(SIG_BLOCK, &set, &mask);
-    disti_run_family_adopt();
+    guard_adopt();
     fflush(NULL);
     pid = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0 ? fork() : -1;
     if (pid < 0)
         return guard_failed();
     if (pid == 0) {
         close(ends[0]);
-        return guard_begin(agent, ends[1], &mask, arg);
+        return guard_begin(options, ends[1], &mask);
     }
     close(ends[1]);
     signal(SIGPIPE, SIG_IGN); /* as the keeper */
     return guard_wait(pid, ends[0], &set);
+}
+
+enum { MAIN_WRONG = 2 }; /* the command line is, as with torchrun */
+
+int main(int argc, char *argv[])
+{
+    struct disti_run_options options;
+    int code = MAIN_WRONG, fd = open("/dev/null", O_RDWR);
+
+    /* Where standard streams are closed: else what is opened next would be taken for them. */
+    while (fd >= 0 && fd <= STDERR_FILENO)
+        fd = dup(fd);
+    if (fd >= 0)
+        close(fd);
+    if (disti_run_options_read(argc, argv, &options))
+        code = options.action ? output_exit("distrun", 0) : guard_run(&options);
+    disti_hosts_free(&options.hosts);
+    return code;
 }

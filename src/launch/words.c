@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Lists, maps, signals and templates in the values of options. */
-#include "launch/options/words.h"
-
+#include "launch/words.h"
 #include "base/process.h"
 #include "base/settings/config.h"
 
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,6 +129,14 @@ void disti_run_rank_name(int rank, char text[16])
         snprintf(text, 16, "%d", rank);
 }
 
+void disti_run_worker_name(int rank, char text[32])
+{
+    if (rank < 0)
+        snprintf(text, 32, "the scheduler");
+    else
+        snprintf(text, 32, "rank %d", rank);
+}
+
 /* The value of the name at `pattern`, and what stands behind it there; NULL: there is no such. */
 static const char *words_expand(const char *pattern, const struct disti_run_names *names,
                                 char number[16], const char **behind_p)
@@ -161,4 +169,30 @@ void disti_run_prefix(const char *pattern, const struct disti_run_names *names, 
             text[used++] = *pattern++;
     }
     text[used < size ? used : size - 1] = '\0';
+}
+
+void disti_run_list_add(struct disti_run_list *list, const char *format, ...)
+{
+    char **words =
+        list->failed ? NULL : realloc(list->words, ((size_t)list->count + 2) * sizeof(*words));
+    va_list arguments;
+
+    list->failed = !words;
+    if (!words)
+        return;
+    list->words = words;
+    va_start(arguments, format);
+    if (vasprintf(&words[list->count], format, arguments) < 0)
+        list->failed = true;
+    else
+        list->count++;
+    va_end(arguments);
+    words[list->count] = NULL;
+}
+
+void disti_run_list_free(struct disti_run_list *list)
+{
+    for (int i = 0; i < list->count; i++)
+        free(list->words[i]);
+    free(list->words);
 }

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A thread that merges streams, whole lines at a time. */
-#include "launch/output/output.h"
-
+/* What workers print: the files of a job, and a thread that merges streams, whole lines at a time.
+ */
+#include "launch/output.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "base/settings/env.h"
 #include "base/thread.h"
+#include "launch/words.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +17,126 @@
 #include <sys/epoll.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* Folders and files of a job. */
+
+static dist_status logs_fail(const char *path)
+{
+    return disti_fail_errno(
+        DIST_ERR_SYSTEM, "cannot make %.400s: give --log-dir a folder where you may write", path);
+}
+
+/* With all folders above it. */
+static dist_status logs_make(const char *path)
+{
+    char part[DISTI_RUN_PATH + 64];
+
+    snprintf(part, sizeof(part), "%s", path);
+    for (char *at = part + 1; *at; at++) {
+        if (*at != '/')
+            continue;
+        *at = '\0';
+        if (mkdir(part, 0777) != 0 && errno != EEXIST)
+            return logs_fail(part);
+        *at = '/';
+    }
+    return mkdir(part, 0777) != 0 && errno != EEXIST ? logs_fail(part) : DIST_OK;
+}
+
+dist_status disti_run_logs_open(const struct disti_run_options *options, const char *job,
+                                struct disti_run_logs *logs_p)
+{
+    const char *temporary = disti_env("TMPDIR");
+    char base[DISTI_RUN_PATH / 2] = "", name[160];
+    dist_status status = DIST_OK;
+
+    logs_p->folder[0] = '\0';
+    if (!options->log_dir && !options->redirects && !options->tee)
+        return DIST_OK;
+    if (options->log_dir && strlen(options->log_dir) >= sizeof(base))
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "--log-dir: the path is too long");
+    if (options->log_dir) {
+        snprintf(base, sizeof(base), "%s", options->log_dir);
+        status = logs_make(base);
+    } else {
+        snprintf(base, sizeof(base), "%s/distrun_XXXXXX", temporary ? temporary : "/tmp");
+        if (!mkdtemp(base))
+            return logs_fail(base);
+        fprintf(stderr, "distrun: the output goes to %s\n", base);
+    }
+    if (status != DIST_OK)
+        return status;
+    snprintf(name, sizeof(name), "%s_XXXXXX", job);
+    for (char *slash = name; (slash = strchr(slash, '/'));) /* the job's name may be a path */
+        *slash = '_';
+    snprintf(logs_p->folder, sizeof(logs_p->folder), "%s/%s", base, name);
+    if (!mkdtemp(logs_p->folder))
+        return logs_fail(logs_p->folder);
+    /* mkdtemp's is for its user alone; log files are as open as others. */
+    return chmod(logs_p->folder, 0755) == 0 ? DIST_OK : logs_fail(logs_p->folder);
+}
+
+void disti_run_logs_path(const struct disti_run_logs *logs, int restarts, int local_rank,
+                         const char *name, char path[DISTI_RUN_PATH + 64])
+{
+    char worker[16];
+
+    disti_run_rank_name(local_rank, worker);
+    snprintf(path, DISTI_RUN_PATH + 64, "%s/attempt_%d/%s%s%s", logs->folder, restarts, worker,
+             *name ? "/" : "", name);
+}
+
+/* The job's folder, open; -1: errno. Who has the folder above may have put another in its place. */
+static int logs_folder(const struct disti_run_logs *logs)
+{
+    const int fd = open(logs->folder, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    struct stat status;
+
+    if (fd < 0 || (fstat(fd, &status) == 0 && status.st_uid == geteuid()))
+        return fd;
+    close(fd);
+    errno = EPERM;
+    return -1;
+}
+
+dist_status disti_run_logs_add(const struct disti_run_logs *logs, int restarts, int local_rank)
+{
+    char path[DISTI_RUN_PATH + 64], attempt[32];
+    int folder;
+    bool made;
+
+    if (!logs->folder[0])
+        return DIST_OK;
+    disti_run_logs_path(logs, restarts, local_rank, "", path);
+    snprintf(attempt, sizeof(attempt), "attempt_%d", restarts);
+    folder = logs_folder(logs);
+    made = folder >= 0 && (mkdirat(folder, attempt, 0777) == 0 || errno == EEXIST) &&
+           (mkdirat(folder, path + strlen(logs->folder) + 1, 0777) == 0 || errno == EEXIST);
+    if (folder >= 0)
+        close(folder);
+    return made ? DIST_OK : logs_fail(path);
+}
+
+dist_status disti_run_logs_file(const struct disti_run_logs *logs, int restarts, int local_rank,
+                                const char *name, int *fd_p)
+{
+    char path[DISTI_RUN_PATH + 64];
+    int folder, fd = -1;
+
+    disti_run_logs_path(logs, restarts, local_rank, name, path);
+    folder = logs_folder(logs);
+    if (folder >= 0) {
+        fd = openat(folder, path + strlen(logs->folder) + 1,
+                    O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
+        close(folder);
+    }
+    if (fd < 0)
+        return logs_fail(path);
+    *fd_p = fd;
+    return DIST_OK;
+}
+
+/* A thread that merges streams, whole lines at a time. */
 
 #define OUTPUT_READ 65536         /* bytes at once: what a pipe holds */
 #define OUTPUT_LINE (1u << 20)    /* a longer line goes out in pieces */
@@ -42,14 +165,6 @@ struct disti_run_output {
 
 /* stdout and stderr may be one file: then their lines must not mix. */
 static pthread_mutex_t output_lock = PTHREAD_MUTEX_INITIALIZER;
-
-static bool output_is_shared(void)
-{
-    struct stat out, err;
-
-    return fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &err) == 0 &&
-           out.st_dev == err.st_dev && out.st_ino == err.st_ino;
-}
 
 /* Whoever shares the descriptor may have made it non-blocking. False: errno says why. */
 static bool output_write_all(int fd, const char *bytes, size_t count)
@@ -93,7 +208,10 @@ static void output_send(struct disti_run_output *output, const char *bytes, size
 
 static void output_flush(struct disti_run_output *output)
 {
-    const bool shared = output->out_used > 0 && output_is_shared();
+    struct stat out, err;
+    const bool shared = output->out_used > 0 && fstat(STDOUT_FILENO, &out) == 0 &&
+                        fstat(STDERR_FILENO, &err) == 0 && out.st_dev == err.st_dev &&
+                        out.st_ino == err.st_ino;
 
     if (shared)
         pthread_mutex_lock(&output_lock);
@@ -168,20 +286,14 @@ static bool output_grow(struct output_source *from)
     return line != NULL;
 }
 
-/* Where memory is short the line goes out as it is. */
-static void output_make_room(struct disti_run_output *output, struct output_source *from)
-{
-    if (from->room - from->used >= OUTPUT_READ || output_grow(from))
-        return;
-    output_lines(output, from, true);
-}
-
 static void output_read(struct disti_run_output *output, struct output_source *from)
 {
     char *to;
     ssize_t got;
 
-    output_make_room(output, from);
+    /* Where memory is short the line goes out as it is. */
+    if (from->room - from->used < OUTPUT_READ && !output_grow(from))
+        output_lines(output, from, true);
     to = from->line + from->used;
     got = read(from->source.fd, to, from->room - from->used);
     if (got < 0 && (errno == EINTR || errno == EAGAIN))
@@ -202,15 +314,6 @@ static void output_read(struct disti_run_output *output, struct output_source *f
         output_close(output, from);
 }
 
-/* Those whose output nobody gets are told as a pipe tells: by SIGPIPE when they write. */
-static void output_drop(struct disti_run_output *output)
-{
-    for (int i = 0; i < output->count; i++) {
-        if (!output->sources[i].ended && output->sources[i].source.log_fd < 0)
-            output_close(output, &output->sources[i]);
-    }
-}
-
 static void *output_main(void *arg)
 {
     struct disti_run_output *output = arg;
@@ -225,8 +328,11 @@ static void *output_main(void *arg)
                 output_read(output, events[i].data.ptr);
         }
         output_flush(output);
-        if (output->broken)
-            output_drop(output);
+        /* Those whose output nobody gets are told as a pipe tells: by SIGPIPE when they write. */
+        for (int i = 0; i < output->count && output->broken; i++) {
+            if (!output->sources[i].ended && output->sources[i].source.log_fd < 0)
+                output_close(output, &output->sources[i]);
+        }
     }
     if (output->open && output->open->prefix_bytes)
         output_put(output, "\n", 1);
@@ -249,73 +355,48 @@ static void output_free(struct disti_run_output *output)
     free(output);
 }
 
-static void output_refuse(const struct disti_run_source *sources, int count)
-{
-    for (int i = 0; i < count; i++) {
-        close(sources[i].fd);
-        if (sources[i].log_fd >= 0)
-            close(sources[i].log_fd);
-    }
-}
-
-/* False: no memory; nothing was taken. */
-static bool output_create(const struct disti_run_source *sources, int count,
-                          struct disti_run_output **output_p)
-{
-    struct disti_run_output *output = calloc(1, sizeof(*output));
-
-    if (!output)
-        return false;
-    output->sources = calloc((size_t)count + 1, sizeof(*output->sources));
-    output->out = malloc(OUTPUT_WRITE);
-    output->epoll_fd = -1;
-    if (!output->sources || !output->out) {
-        output_free(output);
-        return false;
-    }
-    output->count = output->left = count;
-    for (int i = 0; i < count; i++) {
-        output->sources[i].source = sources[i];
-        output->sources[i].prefix_bytes = strlen(sources[i].prefix);
-        if (!output_grow(&output->sources[i])) {
-            for (int s = 0; s < count; s++)
-                output->sources[s].ended = true; /* what is taken is the caller's still */
-            output_free(output);
-            return false;
-        }
-    }
-    *output_p = output;
-    return true;
-}
-
-static bool output_watch(struct disti_run_output *output)
-{
-    output->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    for (int i = 0; i < output->count; i++) {
-        struct epoll_event event = {.events = EPOLLIN, .data.ptr = &output->sources[i]};
-
-        if (epoll_ctl(output->epoll_fd, EPOLL_CTL_ADD, output->sources[i].source.fd, &event) != 0)
-            return false;
-    }
-    return true;
-}
-
 dist_status disti_run_output_start(int to_fd, const struct disti_run_source *sources, int count,
                                    int done_fd, struct disti_run_output **output_p)
 {
-    struct disti_run_output *output;
+    struct disti_run_output *output = calloc(1, sizeof(*output));
+    struct output_source *made = calloc((size_t)count + 1, sizeof(*made));
+    char *out = malloc(OUTPUT_WRITE);
+    bool has_memory = output && made && out, watched = true;
 
-    if (!output_create(sources, count, &output)) {
-        output_refuse(sources, count);
+    for (int i = 0; i < count && has_memory; i++) {
+        made[i].source = sources[i];
+        made[i].prefix_bytes = strlen(sources[i].prefix);
+        has_memory = output_grow(&made[i]);
+    }
+    if (!has_memory) {
+        for (int i = 0; i < count; i++) {
+            close(sources[i].fd);
+            if (sources[i].log_fd >= 0)
+                close(sources[i].log_fd);
+            if (made)
+                free(made[i].line);
+        }
+        free(output);
+        free(made);
+        free(out);
         return disti_fail(DIST_ERR_NO_MEMORY,
                           "no memory for the output of %d workers: free some, or start fewer",
                           count);
     }
-    output->to_fd = to_fd;
-    output->done_fd = done_fd;
+    *output = (struct disti_run_output){.to_fd = to_fd,
+                                        .done_fd = done_fd,
+                                        .sources = made,
+                                        .count = count,
+                                        .left = count,
+                                        .out = out};
     errno = 0;
-    if (!output_watch(output) ||
-        (errno = disti_thread_create(&output->thread, output_main, output)) != 0) {
+    output->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    for (int i = 0; i < count && watched; i++) {
+        struct epoll_event event = {.events = EPOLLIN, .data.ptr = &output->sources[i]};
+
+        watched = epoll_ctl(output->epoll_fd, EPOLL_CTL_ADD, sources[i].fd, &event) == 0;
+    }
+    if (!watched || (errno = disti_thread_create(&output->thread, output_main, output)) != 0) {
         output_free(output);
         if (errno == EMFILE || errno == ENFILE)
             return disti_fail_errno(DIST_ERR_SYSTEM,
@@ -327,6 +408,24 @@ dist_status disti_run_output_start(int to_fd, const struct disti_run_source *sou
     }
     *output_p = output;
     return DIST_OK;
+}
+
+dist_status disti_run_outputs_start(struct disti_run_source *const sources[2], const int counts[2],
+                                    int done_fd, struct disti_run_output *outputs[2],
+                                    int *started_p)
+{
+    dist_status status = DIST_OK;
+
+    for (int s = 0; s < 2; s++) {
+        const dist_status one = disti_run_output_start(s == 0 ? STDOUT_FILENO : STDERR_FILENO,
+                                                       sources[s], counts[s], done_fd, &outputs[s]);
+
+        if (one == DIST_OK)
+            (*started_p)++;
+        else
+            status = one;
+    }
+    return status;
 }
 
 bool disti_run_output_end(struct disti_run_output *output)

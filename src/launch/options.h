@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* distrun's command line, and the PET_ variables that stand for it. */
-#ifndef DISTI_LAUNCH_RUN_OPTIONS_H
-#define DISTI_LAUNCH_RUN_OPTIONS_H
+#ifndef DISTI_LAUNCH_OPTIONS_H
+#define DISTI_LAUNCH_OPTIONS_H
 
 #include "base/auth.h"
 #include "launch/hosts.h"
+#include "launch/words.h"
 
 #include <signal.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
-
-enum { DISTI_RUN_HELP = 1, DISTI_RUN_VERSION };
 
 /* Texts point into the command line or the environment; NULL: not given. */
 struct disti_run_options {
@@ -26,7 +24,7 @@ struct disti_run_options {
     double monitor_interval, shutdown_timeout;    /* seconds */
     bool standalone, no_python, module;
     bool leashed; /* a starter on another host holds standard input: run/starter.h */
-    int action;   /* DISTI_RUN_HELP, DISTI_RUN_VERSION; 0: run */
+    int action;   /* help or version was printed; 0: run */
 
     /* What follows from those. */
     int least_nodes, most_nodes, workers; /* workers: of this node */
@@ -48,38 +46,19 @@ struct disti_run_options {
 
 /*
  * Reads variables, then the command line, which wins, and checks all of it: the program is there
- * and may be run. False: what is wrong, and what to do, has been printed to stderr. `options` stays
- * valid as long as argv does; it is not freed, but for its hosts.
+ * and may be run. Prints what --help and --version ask for. False: what is wrong, and what to do,
+ * has been printed to stderr. `options` stays valid as long as argv does; it is not freed, but for
+ * its hosts.
  */
 bool disti_run_options_read(int argc, char *argv[], struct disti_run_options *options);
-
-void disti_run_options_help(void);
-void disti_run_options_version(void);
-
-/* command.c: finds the program, and what runs it, into path, command and program; on other hosts
- * they look for it themselves, but the remote shell is to be here. */
-bool disti_run_command(char *words[], struct disti_run_options *options);
-
-/*
- * places.c: the hosts of -H or --hostfile, and how many workers each has. Without hosts -n is the
- * workers of this node. False: what is wrong was printed.
- */
-bool disti_run_places(struct disti_run_options *options);
 
 /* Does host h need no remote shell? It is this machine, and no such shell is named. */
 bool disti_run_host_is_here(const struct disti_run_options *options, int h);
 
 /*
- * The options as words for a command line, but for those that say where the workers run, and how
- * many. The list ends with NULL, and is freed by the caller as disti_run_environment_free does;
- * NULL: no memory.
+ * Adds the options as words for a command line, but for those that say where the workers run, and
+ * how many.
  */
-char **disti_run_options_words(const struct disti_run_options *options);
-
-/* secret.c: reads the job's secret, if a file of it is named. False: what is wrong was printed. */
-bool disti_run_secret(struct disti_run_options *options);
-
-/* counts.c: how many workers --nproc-per-node means here; 0, and `why` if that cannot be said. */
-int disti_run_worker_count(const char *text, char *why, int size);
+void disti_run_options_words(const struct disti_run_options *options, struct disti_run_list *words);
 
 #endif

@@ -1,0 +1,630 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* distrun's command line: its options, and the hosts, workers, secret and program that they name.
+ */
+#include "launch/options.h"
+#include "base/ascii.h"
+#include "base/net.h"
+#include "base/settings/config.h"
+#include "base/settings/env.h"
+#include "launch/words.h"
+#include "tools/common/args.h"
+#include "topology/discover.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Where the workers run: on the hosts that -H or --hostfile name, or on this node alone. */
+
+static bool places_wrong(const char *text)
+{
+    fprintf(stderr, "distrun: %s\n", text);
+    return false;
+}
+
+/* What the hosts decide is not to be given by other options; `elastic`: the job may go on with some
+ * of its hosts. */
+static bool places_check(const struct disti_run_options *options, bool elastic)
+{
+    if (options->standalone || options->node_rank >= 0 || options->rdzv_endpoint ||
+        (!elastic && strcmp(options->nodes_text, "1") != 0))
+        return places_wrong("-H and --hostfile say which nodes there are: leave out --node-rank, "
+                            "--standalone, --rdzv-endpoint, and --nnodes unless it is MIN:MAX");
+    if (elastic && options->total_text)
+        return places_wrong("with --nnodes MIN:MAX the number of all workers changes: leave out "
+                            "-n, and give slots or --nproc-per-node");
+    if (options->total_text && options->workers_text)
+        return places_wrong("with hosts give either -n, the workers of all, or --nproc-per-node");
+    if (options->hosts_text && options->hostfile)
+        return places_wrong("give either -H or --hostfile");
+    return true;
+}
+
+/* The slots become the workers of each host; those without any go. */
+static dist_status places_deal(struct disti_run_options *options)
+{
+    struct disti_hosts *hosts = &options->hosts;
+    int *counts = calloc((size_t)hosts->count, sizeof(*counts));
+    int total = 0, left = 0;
+    dist_status status = counts ? DIST_OK : DIST_ERR_NO_MEMORY;
+
+    for (int h = 0; h < hosts->count; h++)
+        total += hosts->entries[h].slots ? hosts->entries[h].slots : 1;
+    if (status == DIST_OK && options->total_text)
+        status = disti_parse_int("-n", options->total_text, 1, 1 << 20, &total);
+    if (status == DIST_OK)
+        status = disti_hosts_place(hosts, total, counts);
+    for (int h = 0; status == DIST_OK && h < hosts->count; h++) {
+        hosts->entries[left] = hosts->entries[h];
+        hosts->entries[left].slots = counts[h];
+        left += counts[h] > 0;
+    }
+    hosts->count = status == DIST_OK ? left : hosts->count;
+    free(counts);
+    return status;
+}
+
+bool disti_run_host_is_here(const struct disti_run_options *options, int h)
+{
+    return !options->remote_shell && disti_hosts_is_local(options->hosts.entries[h].name);
+}
+
+/* How many of the hosts are enough. */
+static bool places_bound(struct disti_run_options *options)
+{
+    int least, most;
+
+    if (!disti_run_nodes(options->nodes_text, &least, &most))
+        return places_wrong("--nnodes is neither a number of nodes, 1 to 16384, nor MIN:MAX");
+    options->least_hosts = least;
+    options->nodes_text = "1"; /* as long as only the starter is looked at */
+    if (least <= options->hosts.count && options->hosts.count <= most)
+        return true;
+    fprintf(stderr,
+            "distrun: --nnodes %d:%d, but there are %d hosts: name as many as MAX says, or at "
+            "least MIN\n",
+            least, most, options->hosts.count);
+    return false;
+}
+
+/*
+ * places.c: the hosts of -H or --hostfile, and how many workers each has. Without hosts -n is the
+ * workers of this node. False: what is wrong was printed.
+ */
+static bool options_read_places(struct disti_run_options *options)
+{
+    static char count[16];
+    const bool elastic = strchr(options->nodes_text, ':') != NULL;
+    dist_status status;
+
+    if (!options->hosts_text && !options->hostfile) {
+        options->workers_text = options->total_text ? options->total_text : options->workers_text;
+        return true;
+    }
+    if (!places_check(options, elastic))
+        return false;
+    status = options->hosts_text ? disti_hosts_parse(options->hosts_text, &options->hosts)
+                                 : disti_hosts_read(options->hostfile, &options->hosts);
+    if (status == DIST_OK && !options->workers_text)
+        status = places_deal(options);
+    if (status != DIST_OK)
+        return places_wrong(dist_last_error());
+    if (elastic && !places_bound(options))
+        return false;
+    /* This machine alone needs no remote shell, unless one is named. */
+    if (options->hosts.count == 1 && disti_run_host_is_here(options, 0)) {
+        snprintf(count, sizeof(count), "%d", options->hosts.entries[0].slots);
+        options->workers_text = options->workers_text ? options->workers_text : count;
+        disti_hosts_free(&options->hosts);
+    }
+    return true;
+}
+
+/* Reads the job's secret, if the options or the environment name a file of it. False: what is wrong
+ * was printed. */
+static bool options_read_secret(struct disti_run_options *options)
+{
+    const char *path = options->secret_file ? options->secret_file : disti_env("DIST_SECRET_FILE");
+    char why[DISTI_SECRET_WHY];
+    bool taken;
+
+    if (!path || !*path)
+        return true;
+    taken = disti_secret_read(path, &options->secret, why);
+    if (!taken)
+        fprintf(stderr, "distrun: %s\n", why);
+    else if (options->leashed)
+        close(DISTI_HOSTS_SECRET); /* the workers need not have it */
+    return taken;
+}
+
+/* ---- workers, secret and program ---- */
+
+enum { COUNTS_MAX = 65536 };
+
+/* Those that the workers would see. The driver has a folder for each. */
+static int counts_gpus(void)
+{
+    const char *visible = disti_env_raw("CUDA_VISIBLE_DEVICES");
+    DIR *folder = visible ? NULL : opendir("/proc/driver/nvidia/gpus");
+    const struct dirent *entry;
+    char item[64];
+    int count = 0;
+
+    while (visible && disti_list_item(visible, ',', count, item, sizeof(item)))
+        count++;
+    while (folder && (entry = readdir(folder)))
+        count += entry->d_name[0] != '.';
+    if (folder)
+        closedir(folder);
+    return count;
+}
+
+/* How many workers --nproc-per-node means here; 0, and `why` if that cannot be said. */
+static int options_workers(const char *text, char *why, int size)
+{
+    const bool automatic = strcmp(text, "auto") == 0;
+    const int gpus = automatic || strcmp(text, "gpu") == 0 ? counts_gpus() : 0;
+    int count;
+
+    if (gpus > 0)
+        return gpus;
+    if (automatic || strcmp(text, "cpu") == 0)
+        return disti_usable_cpus();
+    if (strcmp(text, "gpu") == 0)
+        snprintf(why, (size_t)size, "no GPU is visible here: give a number, or cpu");
+    else if (strcmp(text, "xpu") == 0)
+        snprintf(why, (size_t)size, "distrun does not count XPUs: give their number");
+    else if (disti_parse_int("--nproc-per-node", text, 1, COUNTS_MAX, &count) == DIST_OK)
+        return count;
+    else
+        snprintf(why, (size_t)size, "'%.60s' is neither a number, 1 to %d, nor auto, cpu or gpu",
+                 text, COUNTS_MAX);
+    return 0;
+}
+
+/* Finds the program, before anything is started: what is missing is told once, not by each rank. */
+
+static bool command_is_file(const char *path)
+{
+    struct stat entry;
+
+    return stat(path, &entry) == 0 && S_ISREG(entry.st_mode);
+}
+
+/* As a shell looks for it. */
+static bool command_search(const char *name, char path[PATH_MAX])
+{
+    const char *folders = disti_env("PATH");
+
+    for (const char *at = folders ? folders : "/usr/bin:/bin"; at;) {
+        const int length = (int)strcspn(at, ":");
+        const int written =
+            snprintf(path, PATH_MAX, "%.*s%s%s", length, at, length ? "/" : "", name);
+
+        if (written < PATH_MAX && command_is_file(path) && access(path, X_OK) == 0)
+            return true;
+        at = at[length] ? at + length + 1 : NULL;
+    }
+    return false;
+}
+
+static bool command_missing(const char *name)
+{
+    if (!strchr(name, '/') && command_is_file(name))
+        fprintf(stderr,
+                "distrun: there is no program '%s' in PATH: for the one in this folder give ./%s\n",
+                name, name);
+    else if (!strchr(name, '/'))
+        fprintf(stderr, "distrun: there is no program '%s' in PATH: give its path\n", name);
+    else
+        fprintf(stderr, "distrun: cannot run '%s': %s: give the path of a program\n", name,
+                errno ? strerror(errno) : "it is no file");
+    return false;
+}
+
+/* Into path, by which execve finds it. */
+static bool command_find(const char *name, char path[PATH_MAX])
+{
+    if (!strchr(name, '/'))
+        return command_search(name, path) || command_missing(name);
+    errno = 0;
+    if (!command_is_file(name))
+        return command_missing(name);
+    if (access(name, X_OK) != 0) {
+        fprintf(stderr, "distrun: '%s' is not executable: chmod +x %s\n", name, name);
+        return false;
+    }
+    snprintf(path, PATH_MAX, "%s", name);
+    return true;
+}
+
+/* The first word of the remote shell, where one is needed. */
+static bool command_remote(const struct disti_run_options *options, char path[PATH_MAX])
+{
+    const char *shell = options->remote_shell ? options->remote_shell : DISTI_HOSTS_AGENT;
+    char *name = NULL;
+    bool found = true;
+
+    for (int h = 0; h < options->hosts.count; h++)
+        found &= disti_run_host_is_here(options, h);
+    if (!found) {
+        shell += strspn(shell, " \t");
+        name = strndup(shell, strcspn(shell, " \t"));
+        found = command_find(name ? name : "", path);
+    }
+    free(name);
+    return found;
+}
+
+/* Finds the program, and what runs it, into path, command and program; on other hosts
+ * they look for it themselves, but the remote shell is to be here. */
+static bool options_command(char *words[], struct disti_run_options *options)
+{
+    static char path[PATH_MAX];
+    static struct disti_run_list python; /* valid until the next one is made */
+    const char *interpreter = disti_env("PYTHON_EXEC");
+    const size_t length = strlen(words[0]);
+
+    options->program = words[0];
+    options->command = words;
+    if (options->hosts.count > 0)
+        return command_remote(options, path);
+    options->python = options->module || (length > 3 && !options->no_python &&
+                                          strcmp(words[0] + length - 3, ".py") == 0);
+    if (!interpreter)
+        interpreter = "python3";
+    errno = ENOENT;
+    if (options->python && !options->module && !command_is_file(words[0]))
+        return command_missing(words[0]);
+    if (!command_find(options->python ? interpreter : words[0], path))
+        return false;
+    options->path = path;
+    if (!options->python)
+        return true;
+    /* Behind the interpreter, as torchrun calls it. */
+    disti_run_list_free(&python);
+    python = (struct disti_run_list){0};
+    disti_run_list_add(&python, "%s", path);
+    disti_run_list_add(&python, "-u");
+    if (options->module)
+        disti_run_list_add(&python, "-m");
+    for (int i = 0; words[i]; i++)
+        disti_run_list_add(&python, "%s", words[i]);
+    options->command = python.words;
+    return !python.failed || command_missing(words[0]);
+}
+
+/* The table of options, and what is checked of them before anything starts. */
+
+#define AT(member) offsetof(struct disti_run_options, member)
+
+enum { OPTIONS_NODES_MAX = 16384, OPTIONS_ENDPOINT_PORT = 29400, OPTIONS_MASTER_PORT = 29500 };
+
+static const struct args_row options_rows[] = {
+    {.names = "Workers", .kind = ARGS_GROUP},
+    {"nproc-per-node", 0, ARGS_TEXT, AT(workers_text), 0, 0, "N|auto|cpu|gpu",
+     "processes on each node (1)"},
+    {"np", 'n', ARGS_TEXT, AT(total_text), 0, 0, "N",
+     "the same; with -H or --hostfile processes on all hosts together; -np N too"},
+    {"max-restarts", 0, ARGS_INT, AT(max_restarts), 0, 1e6, "N",
+     "start all workers again after a failure, so many times (0)"},
+    {"numa-binding", 0, ARGS_CHOICE, AT(numa), 0, 0, "node|socket|exclusive|core-complex|none",
+     "the CPUs of each worker (node, if there are several and enough workers)"},
+    {"role", 0, ARGS_TEXT, AT(role), 0, 0, "NAME|mindspore",
+     "ROLE_NAME of the workers (default); mindspore: MindSpore's variables, and a scheduler too"},
+    {"module", 'm', ARGS_FLAG, AT(module), 0, 0, NULL, "the program is a Python module"},
+    {"no-python", 0, ARGS_FLAG, AT(no_python), 0, 0, NULL,
+     "run a program that ends in .py by itself, not by Python"},
+    {"start-method", 0, ARGS_TEXT, AT(start_method), 0, 0, "NAME", NULL},
+    {.names = "Nodes", .kind = ARGS_GROUP},
+    {"hosts,host", 'H', ARGS_TEXT, AT(hosts_text), 0, 0, "HOST[:SLOTS],...",
+     "start the processes on these hosts, in this order, by a remote shell"},
+    {"hostfile,machinefile", 0, ARGS_TEXT, AT(hostfile), 0, 0, "FILE",
+     "or on those of a file: lines of HOST slots=N"},
+    {"remote-shell", 0, ARGS_TEXT, AT(remote_shell), 0, 0, "COMMAND",
+     "what runs a command on a host (" DISTI_HOSTS_AGENT ")"},
+    {"leashed", 0, ARGS_FLAG, AT(leashed), 0, 0, NULL, NULL},
+    {"standalone", 0, ARGS_FLAG, AT(standalone), 0, 0, NULL,
+     "this node alone, on a free port; so it is if nothing is said"},
+    {"nnodes", 0, ARGS_TEXT, AT(nodes_text), 0, 0, "N|MIN:MAX",
+     "nodes of the job (1); MIN:MAX: it goes on while MIN are left, see --max-restarts"},
+    {"node-rank", 0, ARGS_INT, AT(node_rank), 0, OPTIONS_NODES_MAX, "N", "which of them this is"},
+    {"master-addr", 0, ARGS_TEXT, AT(master_addr), 0, 0, "HOST", "where rank 0 is (127.0.0.1)"},
+    {"master-port", 0, ARGS_INT, AT(master_port), 1, 65535, "PORT",
+     "a free port there (29500; on one node any free one)"},
+    {"local-addr", 0, ARGS_TEXT, AT(local_addr), 0, 0, "HOST", "the address of this node"},
+    {"rdzv-endpoint", 0, ARGS_TEXT, AT(rdzv_endpoint), 0, 0, "HOST[:PORT]",
+     "where the nodes meet (port 29400)"},
+    {"rdzv-id", 0, ARGS_TEXT, AT(rdzv_id), 0, 0, "NAME", "the job's name there"},
+    {"rdzv-conf", 0, ARGS_TEXT, AT(rdzv_conf), 0, 0, "KEY=VALUE,...",
+     "how they meet: join_timeout=SECONDS, join=now and others, see distrun(1)"},
+    {"secret-file", 0, ARGS_TEXT, AT(secret_file), 0, 0, "FILE",
+     "what the nodes prove to each other that they know (DIST_SECRET_FILE)"},
+    {"rdzv-backend", 0, ARGS_CHOICE, AT(rdzv_backend), 0, 0, "static|c10d",
+     "by rank and master address, or by endpoint; accepted, not needed"},
+    {.names = "Output", .kind = ARGS_GROUP},
+    {"log-dir", 0, ARGS_TEXT, AT(log_dir), 0, 0, "DIR", "where the log files go"},
+    {"redirects", 'r', ARGS_TEXT, AT(redirects), 0, 0, "STREAMS",
+     "to files alone: 1 stdout, 2 stderr, 3 both; or 0:1,1:2 by local rank (0)"},
+    {"tee", 't', ARGS_TEXT, AT(tee), 0, 0, "STREAMS", "to files too, in the same way (0)"},
+    {"local-ranks-filter", 0, ARGS_TEXT, AT(shown), 0, 0, "N,...",
+     "show the output of these workers alone"},
+    {"log-line-prefix-template", 0, ARGS_TEXT, AT(prefix), 0, 0, "TEXT",
+     "before each line ('[${rank}]:'); none: no prefix"},
+    {.names = "Ending", .kind = ARGS_GROUP},
+    {"on-failure", 0, ARGS_CHOICE, AT(on_failure), 0, 0, "stop|continue",
+     "end all workers when one fails (stop), or let the other workers go on, for dist_shrink"},
+    {"signals-to-handle", 0, ARGS_TEXT, AT(signals_text), 0, 0, "SIGNAL,...",
+     "those that end the job (SIGTERM,SIGINT,SIGHUP,SIGQUIT); others are passed on"},
+    {"shutdown-timeout", 0, ARGS_REAL, AT(shutdown_timeout), 0, 1e6, "SECONDS",
+     "from SIGTERM to SIGKILL (30)"},
+    {"monitor-interval", 0, ARGS_REAL, AT(monitor_interval), 0, 1e6, "SECONDS",
+     "accepted: a failure is seen at once"},
+    {"help", 'h', ARGS_ACTION, AT(action), ARGS_SHOW_HELP, 0, NULL, "print this"},
+    {"version", 0, ARGS_ACTION, AT(action), ARGS_SHOW_VERSION, 0, NULL, "print the version"},
+};
+static const struct args options_args = {
+    .rows = options_rows,
+    .count = sizeof(options_rows) / sizeof(options_rows[0]),
+    .stops = true,
+    .program = "distrun",
+    .usage = "[OPTION]... PROGRAM [ARGUMENT]...\n--help | --version",
+    .about = "Runs PROGRAM once for each rank, with the variables that torchrun sets, and ends all "
+             "of it when one fails (see --on-failure). Each option may be given as PET_NAME too, "
+             "such as "
+             "PET_NPROC_PER_NODE=4.\n"
+             "\n"
+             "  distrun -n 4 ./train                        4 processes here\n"
+             "  distrun -H node0:8,node1:8 ./train          16 on two machines, by ssh\n"};
+
+static bool options_wrong(const char *text)
+{
+    args_wrong(&options_args, "%s", text);
+    return false;
+}
+
+/* ---- variables ---- */
+
+/* PET_NPROC_PER_NODE for nproc-per-node; the first name of several. */
+static const char *options_variable(const struct args_row *row)
+{
+    char name[64] = "PET_";
+    size_t length = strcspn(row->names, ",");
+
+    for (size_t i = 0; i < length; i++)
+        name[4 + i] = row->names[i] == '-' ? '_' : disti_ascii_upper(row->names[i]);
+    name[4 + length] = '\0';
+    return disti_env(name);
+}
+
+/* One as if it stood on the command line; its name in `failure` if it is wrong. */
+static bool options_read_variable(const struct args_row *row, const char *value,
+                                  struct disti_run_options *options, char failure[ARGS_FAILURE])
+{
+    const bool flag = row->kind == ARGS_FLAG;
+    char word[4096];
+    char *words[] = {(char[]){"distrun"}, word, NULL};
+    int rest;
+
+    if (flag && strcmp(value, "0") == 0)
+        return true;
+    if (flag && strcmp(value, "1") != 0) {
+        snprintf(failure, ARGS_FAILURE, "%s is neither 0 nor 1", value);
+        return false;
+    }
+    snprintf(word, sizeof(word), "--%.*s%s%s", (int)strcspn(row->names, ","), row->names,
+             flag ? "" : "=", flag ? "" : value);
+    if (args_read(&options_args, 2, words, options, &rest, failure) != 0)
+        return false;
+    /* A text would point into `word`. */
+    if (row->kind == ARGS_TEXT || row->kind == ARGS_CHOICE)
+        *(const char **)(void *)((char *)options + row->offset) = value;
+    return true;
+}
+
+static bool options_read_variables(struct disti_run_options *options)
+{
+    for (int i = 0; i < options_args.count; i++) {
+        const struct args_row *row = &options_rows[i];
+        const char *value =
+            row->kind == ARGS_GROUP || row->kind == ARGS_ACTION ? NULL : options_variable(row);
+        char failure[ARGS_FAILURE];
+
+        if (value && !options_read_variable(row, value, options, failure)) {
+            args_wrong(&options_args, "in a PET_ variable: %s", failure);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- the command line ---- */
+
+/* "-np 4", as mpirun has it, is option n with the value "p" for getopt, and 4 the program. */
+static bool options_read_line(int argc, char *argv[], struct disti_run_options *options,
+                              int *rest_p)
+{
+    char failure[ARGS_FAILURE];
+    int rest, from = 0;
+
+    for (;;) {
+        const char *before = options->total_text;
+
+        options->total_text = NULL;
+        if (args_read(&options_args, argc - from, argv + from, options, &rest, failure) != 0)
+            return options_wrong(failure);
+        rest += from;
+        if (!options->total_text)
+            options->total_text = before;
+        else if (strcmp(options->total_text, "p") == 0) {
+            if (rest == argc)
+                return options_wrong("-np: a value is missing");
+            options->total_text = argv[rest];
+            from = rest;
+            continue;
+        }
+        *rest_p = rest;
+        return true;
+    }
+}
+
+/* ---- checks ---- */
+
+static bool options_check_texts(struct disti_run_options *options)
+{
+    const char *wrong;
+
+    if (disti_run_streams(options->redirects, 0) < 0)
+        return options_wrong("--redirects is neither 0 to 3 nor a list such as 0:1,1:2");
+    if (disti_run_streams(options->tee, 0) < 0)
+        return options_wrong("--tee is neither 0 to 3 nor a list such as 0:1,1:2");
+    if (disti_run_is_listed(options->shown, 0) < 0)
+        return options_wrong("--local-ranks-filter is no list of local ranks such as 0,2");
+    wrong = disti_run_signals(options->signals_text, &options->signals);
+    if (wrong)
+        args_wrong(
+            &options_args,
+            "--signals-to-handle: '%s' is no signal that can be handled; give SIGTERM,SIGINT",
+            wrong);
+    return !wrong;
+}
+
+static bool options_check_nodes(struct disti_run_options *options)
+{
+    if (!disti_run_nodes(options->nodes_text, &options->least_nodes, &options->most_nodes) ||
+        options->most_nodes > OPTIONS_NODES_MAX)
+        return options_wrong("--nnodes is neither a number of nodes, 1 to 16384, nor MIN:MAX");
+    if (options->standalone)
+        options->least_nodes = options->most_nodes = 1;
+    if (options->most_nodes == 1)
+        return true;
+    if (!options->rdzv_endpoint && options->node_rank < 0)
+        return options_wrong(
+            "of several nodes each needs --node-rank and the --master-addr of node "
+            "0, or all --rdzv-endpoint and --rdzv-id");
+    if (options->node_rank >= options->most_nodes)
+        return options_wrong("--node-rank is not below the number of nodes (--nnodes)");
+    options->endpoint_port = OPTIONS_ENDPOINT_PORT;
+    if (!options->rdzv_endpoint) {
+        /* Without an endpoint the nodes meet where rank 0 is: at node 0. */
+        snprintf(options->endpoint, sizeof(options->endpoint), "%s",
+                 options->master_addr ? options->master_addr : disti_loopback());
+        options->endpoint_port =
+            options->master_port < 0 ? OPTIONS_MASTER_PORT : (int)options->master_port;
+    } else if (!disti_run_endpoint(options->rdzv_endpoint, options->endpoint,
+                                   &options->endpoint_port)) {
+        return options_wrong("--rdzv-endpoint is neither HOST nor HOST:PORT");
+    }
+    disti_host_normalize(options->endpoint);
+    return true;
+}
+
+static bool options_check(struct disti_run_options *options)
+{
+    char why[160];
+
+    options->goes_on = strcmp(options->on_failure, "continue") == 0;
+    options->scheduler = strcmp(options->role, "mindspore") == 0;
+    if (!options_read_places(options) || !options_check_nodes(options) ||
+        !options_check_texts(options))
+        return false;
+    if (options->hosts.count > 0 && !options->workers_text)
+        return true;
+    options->workers =
+        options_workers(options->workers_text ? options->workers_text : "1", why, sizeof(why));
+    if (options->workers > 0 || options->hosts.count > 0)
+        return true;
+    args_wrong(&options_args, "%s: %s", options->total_text ? "-n" : "--nproc-per-node", why);
+    return false;
+}
+
+bool disti_run_options_read(int argc, char *argv[], struct disti_run_options *options)
+{
+    const char *grace = disti_env("TORCH_ELASTIC_SHUTDOWN_TIMEOUT");
+    int rest;
+
+    *options =
+        (struct disti_run_options){.nodes_text = "1",
+                                   .role = "default",
+                                   .on_failure = "stop",
+                                   .prefix = disti_env("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"),
+                                   .signals_text = "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
+                                   .node_rank = -1,
+                                   .master_port = -1,
+                                   .monitor_interval = 0.1};
+    /* As torch has it: the variable stands for the default. */
+    if (!grace || !args_number(grace, false, &options->shutdown_timeout) ||
+        !(options->shutdown_timeout >= 0))
+        options->shutdown_timeout = 30;
+    if (!options->prefix)
+        options->prefix = "[${rank}]:";
+    if (!options_read_variables(options) || !options_read_line(argc, argv, options, &rest))
+        return false;
+    if (options->action == ARGS_SHOW_HELP)
+        args_help(&options_args, stdout);
+    if (options->action == ARGS_SHOW_VERSION)
+        args_version(&options_args);
+    if (options->action)
+        return true;
+    if (strcmp(options->prefix, "none") == 0)
+        options->prefix = "";
+    if (!options_check(options) || !options_read_secret(options))
+        return false;
+    if (rest == argc)
+        return options_wrong("no program is given: name it behind the options");
+    return options_command(argv + rest, options);
+}
+
+/* ---- for another host ---- */
+
+/* Said anew for each host, or of no use there. */
+static bool options_is_here(const struct args_row *row)
+{
+    static const char *const here[] = {
+        "nproc-per-node", "np",          "hosts,host", "hostfile,machinefile",
+        "remote-shell",   "leashed",     "nnodes",     "node-rank",
+        "master-addr",    "master-port", "local-addr", "secret-file"};
+
+    for (size_t i = 0; i < sizeof(here) / sizeof(here[0]); i++) {
+        if (strcmp(row->names, here[i]) == 0)
+            return true;
+    }
+    return row->kind == ARGS_GROUP || row->kind == ARGS_ACTION;
+}
+
+void disti_run_options_words(const struct disti_run_options *options, struct disti_run_list *words)
+{
+    for (int i = 0; i < options_args.count; i++) {
+        const struct args_row *row = &options_rows[i];
+        const void *at = (const char *)options + row->offset;
+        const int length = (int)strcspn(row->names, ",");
+        const char *text;
+
+        if (options_is_here(row))
+            continue;
+        switch (row->kind) {
+        case ARGS_FLAG:
+            if (*(const bool *)at)
+                disti_run_list_add(words, "--%.*s", length, row->names);
+            break;
+        case ARGS_INT:
+            disti_run_list_add(words, "--%.*s=%lld", length, row->names,
+                               (long long)*(const int64_t *)at);
+            break;
+        case ARGS_REAL:
+            disti_run_list_add(words, "--%.*s=%.17g", length, row->names, *(const double *)at);
+            break;
+        default:
+            text = *(const char *const *)at;
+            /* Empty is only the prefix, once "none" has been understood. */
+            if (text)
+                disti_run_list_add(words, "--%.*s=%s", length, row->names, *text ? text : "none");
+        }
+    }
+}

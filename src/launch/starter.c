@@ -1,0 +1,644 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The starter: starts an agent on each host, tells them of signals, and ends when their remote
+ * shells have. */
+#include "base/auth.h"
+#include "base/clock.h"
+#include "base/descriptor.h"
+#include "base/log.h"
+#include "base/net.h"
+#include "launch/agent.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+    STARTER_AGREE_MS =
+        3000, /* from the first failure on: the agents tell each other by themselves */
+    STARTER_AGAIN_MS = 500,  /* between two times that a signal is said */
+    STARTER_GRACE_MS = 5000, /* for agents, besides the time that they give their workers */
+    STARTER_HURRY_MS = 2000, /* for agents that are not to wait for their workers */
+    STARTER_LOST_MS = 3000,  /* from a host's end until it is tried again, */
+    STARTER_LONG_MS = 60000, /* and at most, if that fails again and again */
+    STARTER_TWICE_MS = 200   /* a second signal counts after this: the same may come by two ways */
+};
+
+enum { STARTER_FAILED = 1 /* the exit code where a host was not to be had */ };
+
+/* A host, and its remote shell. */
+struct starter_host {
+    const char *name;
+    pid_t pid; /* 0: not started */
+    bool ended;
+    int code;     /* what the shell would say */
+    bool killed;  /* its shell was */
+    bool begun;   /* it has read of its script; as of its end */
+    int to_fd;    /* its standard input; -1: closed */
+    char *script; /* what goes there first */
+    size_t bytes, sent;
+    bool fed; /* it is there, or nobody reads it */
+
+    /* Of a job that goes on without this host. */
+    int streams[2];   /* where its standard output and error go; -1: closed here */
+    int64_t again_at; /* when its remote shell is started again; INT64_MAX: not */
+    int64_t again_ms; /* how long it was waited for that */
+};
+
+struct starter {
+    const struct disti_run_options *options;
+    int signals_fd, child_fd, done_fd;
+    struct starter_host *hosts;
+    int count, alive, outputs_left;
+    bool elastic; /* hosts may be lost and come again, but for the first */
+    bool goes_on; /* hosts may be lost, but for the first: --on-failure continue */
+    struct disti_run_output *outputs[2];
+    int first;          /* the host that ended first with a failure; -1: none */
+    int stop_signal;    /* that came to this distrun; 0: none */
+    unsigned char word; /* what all agents are to hear; 0: nothing */
+    int64_t stopped_at; /* when the signal came */
+    int64_t tell_at;    /* when `word` is said, again; INT64_MAX: not */
+    int64_t kill_at;    /* SIGKILL for the remote shells; INT64_MAX: not yet */
+    bool hurry;         /* do not wait for output to be read */
+    char secret[33];    /* of the job's agents; "": none, without OpenSSL */
+    char master[256];   /* where they meet */
+    int master_port;
+};
+
+/* ---- the job ---- */
+
+/* "me@node1" without the user's name. */
+static const char *starter_machine(const char *name)
+{
+    const char *at = strrchr(name, '@');
+
+    return at ? at + 1 : name;
+}
+
+/* The other hosts find the first one by its name, or by this machine's own name. A port that is
+ * free here is most likely free there. */
+static dist_status starter_meet(struct starter *starter)
+{
+    const char *name = starter_machine(starter->hosts[0].name);
+    bool one_machine = true;
+    char own[DISTI_HOST_SIZE];
+    dist_status status = DIST_OK;
+
+    for (int h = 0; h < starter->count; h++)
+        one_machine &= disti_hosts_is_loopback(starter_machine(starter->hosts[h].name));
+    disti_host_name(own);
+    if (starter->options->master_addr)
+        name = starter->options->master_addr;
+    else if (disti_hosts_is_loopback(name) && !one_machine)
+        name = own;
+    snprintf(starter->master, sizeof(starter->master), "%s", name);
+    disti_host_normalize(starter->master);
+    starter->master_port = (int)starter->options->master_port;
+    if (starter->master_port < 0)
+        status = disti_run_free_port(&starter->master_port);
+    if (status == DIST_OK && disti_hmac_exists())
+        status = disti_random_id(starter->secret);
+    return status;
+}
+
+/* ---- what each host is to run ---- */
+
+/* They have become options; a remote shell that leads to this machine would hand them on. */
+static void starter_forget_options(void)
+{
+    char name[256];
+
+    for (int i = 0; environ[i];) {
+        const size_t length = strcspn(environ[i], "=");
+
+        snprintf(name, sizeof(name), "%.*s", (int)length, environ[i]);
+        /* What has no '=' is no variable, and cannot be unset. */
+        if (environ[i][length] && length < sizeof(name) &&
+            (strncmp(name, "PET_", 4) == 0 || strcmp(name, "DIST_SECRET_FILE") == 0))
+            unsetenv(name);
+        else
+            i++;
+    }
+}
+
+/* What belongs to this host, or to this login, or what a shell that is bash will not have set. */
+static bool starter_is_here(const char *entry)
+{
+    static const char *const names[] = {
+        "_=",        "BASHOPTS=",   "DISPLAY=", "EUID=",   "HOME=",   "HOST=",
+        "HOSTNAME=", "LOGNAME=",    "MAIL=",    "OLDPWD=", "PPID=",   "PWD=",
+        "SHELL=",    "SHELLOPTS=",  "SHLVL=",   "TERM=",   "TMPDIR=", "UID=",
+        "USER=",     "XAUTHORITY=", "DBUS_",    "SSH_",    "XDG_"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (strncmp(entry, names[i], strlen(names[i])) == 0)
+            return true;
+    }
+    return !strchr(entry, '=') || !disti_hosts_is_variable(entry);
+}
+
+/* This distrun, by the path it has here, as the agent of host h. A node that is alone is not told
+ * which one it is. */
+static void starter_command(const struct starter *starter, int h, const char *self,
+                            struct disti_run_list *command)
+{
+    const struct disti_run_options *options = starter->options;
+
+    disti_run_list_add(command, "%s", self);
+    disti_run_list_add(command, "--leashed");
+    disti_run_options_words(options, command);
+    if (options->workers_text)
+        disti_run_list_add(command, "--nproc-per-node=%s", options->workers_text);
+    else
+        disti_run_list_add(command, "--nproc-per-node=%d", options->hosts.entries[h].slots);
+    if (starter->count > 1) {
+        if (starter->elastic)
+            disti_run_list_add(command, "--nnodes=%d:%d", options->least_hosts, starter->count);
+        else
+            disti_run_list_add(command, "--nnodes=%d", starter->count);
+        disti_run_list_add(command, "--node-rank=%d", h);
+        disti_run_list_add(command, "--master-addr=%s", starter->master);
+        disti_run_list_add(command, "--master-port=%d", starter->master_port);
+        if (starter->secret[0])
+            disti_run_list_add(command, "--secret-file=/dev/fd/%d", DISTI_HOSTS_SECRET);
+    }
+    disti_run_list_add(command, "--");
+    for (int i = 0; options->command[i]; i++)
+        disti_run_list_add(command, "%s", options->command[i]);
+}
+
+/* What the shell on host h is to read first. */
+static dist_status starter_script(struct starter *starter, int h, const char *self,
+                                  const struct disti_run_list *environment)
+{
+    struct disti_run_list command = {0};
+    char folder[PATH_MAX];
+    dist_status status;
+
+    starter_command(starter, h, self, &command);
+    if (command.failed)
+        status = disti_fail(DIST_ERR_NO_MEMORY, "no memory to start agents: free some");
+    else
+        status = disti_hosts_script(
+            &(struct disti_hosts_start){
+                .argv = (const char *const *)command.words,
+                .environment = (const char *const *)environment->words,
+                .folder = getcwd(folder, sizeof(folder)),
+                .secret = starter->count > 1 && starter->secret[0] ? starter->secret : NULL},
+            &starter->hosts[h].script, &starter->hosts[h].bytes);
+    disti_run_list_free(&command);
+    return status;
+}
+
+/* The environment goes along: there is no login on the other side that would set it. */
+static dist_status starter_scripts(struct starter *starter)
+{
+    struct disti_run_list environment = {0};
+    char self[PATH_MAX];
+    const ssize_t bytes = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    dist_status status = DIST_OK;
+
+    if (bytes < 0)
+        return disti_fail_errno(DIST_ERR_SYSTEM, "cannot tell where distrun is (/proc/self/exe)");
+    self[bytes] = '\0';
+    for (int i = 0; environ[i]; i++) {
+        if (!starter_is_here(environ[i]))
+            disti_run_list_add(&environment, "%s", environ[i]);
+    }
+    if (environment.failed)
+        status = disti_fail(DIST_ERR_NO_MEMORY, "no memory to start agents: free some");
+    for (int h = 0; h < starter->count && status == DIST_OK; h++)
+        status = starter_script(starter, h, self, &environment);
+    disti_run_list_free(&environment);
+    return status;
+}
+
+/* ---- the remote shells ---- */
+
+static void starter_close(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+static dist_status starter_no_pipe(const struct starter_host *host)
+{
+    return disti_fail_call("pipe2", "cannot start an agent on %s", host->name);
+}
+
+/* Starts the remote shell of a host, whose last one has ended. On failure the near end of its
+ * standard input is closed with the process. */
+static dist_status starter_start(struct starter *starter, struct starter_host *host)
+{
+    const bool here = disti_run_host_is_here(starter->options, (int)(host - starter->hosts));
+    int in[2] = {-1, -1};
+    dist_status status;
+
+    starter_close(&host->to_fd);
+    if (pipe2(in, O_CLOEXEC) != 0 || fcntl(in[1], F_SETFL, O_NONBLOCK) != 0)
+        status = starter_no_pipe(host);
+    else
+        status = disti_hosts_start(starter->options->remote_shell, here ? NULL : host->name, in[0],
+                                   host->streams[0], host->streams[1], &host->pid);
+    starter_close(&in[0]);
+    host->to_fd = in[1];
+    host->sent = 0;
+    host->fed = false;
+    host->ended = status != DIST_OK;
+    return status;
+}
+
+/* Starts the first remote shell of a host. On failure the near ends are closed with the process. */
+static dist_status starter_start_first(struct starter *starter, struct starter_host *host,
+                                       struct disti_run_source *const sources[2])
+{
+    dist_status status = DIST_OK;
+
+    for (int s = 0; s < 2 && status == DIST_OK; s++) {
+        int ends[2] = {-1, -1};
+
+        if (pipe2(ends, O_CLOEXEC) != 0)
+            status = starter_no_pipe(host);
+        host->streams[s] = ends[1];
+        sources[s][host - starter->hosts] =
+            (struct disti_run_source){.fd = ends[0], .log_fd = -1, .shown = true};
+    }
+    if (status == DIST_OK)
+        status = starter_start(starter, host);
+    for (int s = 0; s < 2 && (!starter->elastic || status != DIST_OK); s++)
+        starter_close(&host->streams[s]);
+    return status;
+}
+
+/* Those that were started need readers even if others could not be. */
+static dist_status starter_shells(struct starter *starter)
+{
+    struct disti_run_source *sources[2];
+    dist_status status = DIST_OK, outputs = DIST_OK;
+
+    for (int s = 0; s < 2; s++)
+        sources[s] = calloc((size_t)starter->count, sizeof(*sources[s]));
+    if (!sources[0] || !sources[1])
+        status =
+            disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d hosts: free some", starter->count);
+    while (status == DIST_OK && starter->alive < starter->count) {
+        status = starter_start_first(starter, &starter->hosts[starter->alive], sources);
+        starter->alive += status == DIST_OK;
+    }
+    if (starter->alive > 0)
+        outputs =
+            disti_run_outputs_start(sources, (const int[]){starter->alive, starter->alive},
+                                    starter->done_fd, starter->outputs, &starter->outputs_left);
+    free(sources[0]);
+    free(sources[1]);
+    return status == DIST_OK ? outputs : status;
+}
+
+/* ---- what is said of the hosts at the end ---- */
+
+/* Did no agent run there, as far as a remote shell can tell? */
+static bool starter_is_shells(const struct starter_host *host)
+{
+    return host->code == 255 || host->code == 126 || host->code == 127;
+}
+
+/* What is said of a host where it was most likely no worker that failed, or where nobody else may
+ * have said anything; else "". */
+static const char *starter_reason(const struct starter *starter, const struct starter_host *host)
+{
+    if (starter->elastic && (host->killed || !host->begun || starter_is_shells(host)))
+        return ": the nodes meet there, so the job ends";
+    if (!host->begun)
+        return host->code == 0 ? ": its remote shell must pass on its standard input"
+                               : ": its remote shell has said why";
+    if (host->killed)
+        return ": its remote shell was killed";
+    if (host->code == 255)
+        return ": its remote shell has said why, or a worker ended so";
+    if (starter_is_shells(host))
+        return ": the folder and distrun must be there, at the paths that they have here";
+    if (starter->count == 1 && host->code > 128)
+        return ": it is lost, or a worker was ended by a signal";
+    return "";
+}
+
+/* Says what agents could not, once all have ended. Returns distrun's exit code. */
+static int starter_conclude(const struct starter *starter)
+{
+    const struct starter_host *first;
+    bool is_alike = true; /* where all agents ended alike one of them has said why */
+    const char *reason;
+    char name[16];
+
+    if (starter->stop_signal) {
+        disti_run_signal_name(starter->stop_signal, name);
+        fprintf(stderr, "distrun: stopped by %s\n", name);
+        return 128 + starter->stop_signal;
+    }
+    if (starter->first < 0)
+        return 0;
+    first = &starter->hosts[starter->first];
+    for (int h = 0; h < starter->count && !starter->elastic && !starter->goes_on; h++)
+        is_alike &= starter->hosts[h].code == first->code;
+    reason = starter_reason(starter, first);
+    if (!is_alike || *reason)
+        fprintf(stderr, "distrun: host %s ended first, with exit code %d%s\n", first->name,
+                first->code, reason);
+    /* Where agents ran, a code that all have is a worker's. */
+    return !first->begun || (!is_alike && starter_is_shells(first)) ? STARTER_FAILED : first->code;
+}
+
+/* ---- to the agents ---- */
+
+/* Those that have gone do not hear it; their shells' ends will be seen. */
+static void starter_say(struct starter *starter, unsigned char word)
+{
+    for (int h = 0; h < starter->count; h++) {
+        if (starter->hosts[h].to_fd >= 0 && starter->hosts[h].fed)
+            (void)!write(starter->hosts[h].to_fd, &word, 1);
+    }
+}
+
+static void starter_end(struct starter *starter, int word, int64_t time_ms)
+{
+    starter->word = (unsigned char)word;
+    starter->tell_at = disti_now_ns();
+    starter->kill_at = disti_deadline_ms(time_ms);
+}
+
+static int64_t starter_time_ms(const struct starter *starter)
+{
+    return (int64_t)(starter->options->shutdown_timeout * 1e3) + STARTER_GRACE_MS;
+}
+
+/* As much of its script as the pipe takes. */
+static void starter_feed(struct starter_host *host)
+{
+    const ssize_t written = write(host->to_fd, host->script + host->sent, host->bytes - host->sent);
+
+    if (written < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    host->sent += written > 0 ? (size_t)written : 0;
+    host->fed = written < 0 || host->sent == host->bytes;
+}
+
+/* ---- signals ---- */
+
+static void starter_signal(struct starter *starter, const struct disti_run_signal *news)
+{
+    const int word = news->number + (news->from_terminal ? DISTI_RUN_TERMINAL : 0);
+
+    if (sigismember(&starter->options->signals, news->number) != 1) {
+        starter_say(starter, (unsigned char)word);
+    } else if (!starter->stop_signal) {
+        starter->stop_signal = news->number;
+        starter->stopped_at = disti_now_ns();
+        starter_end(starter, word, starter_time_ms(starter));
+    } else if (disti_now_ns() - starter->stopped_at > STARTER_TWICE_MS * INT64_C(1000000)) {
+        starter->hurry = true;
+        starter_end(starter, DISTI_RUN_HURRY, STARTER_HURRY_MS);
+    }
+}
+
+/* The guard is gone: nobody waits for this job any more. The agents see that we let go. */
+static void starter_let_go(struct starter *starter)
+{
+    starter->stop_signal = SIGKILL;
+    starter->hurry = true;
+    starter_close(&starter->signals_fd);
+    for (int h = 0; h < starter->count; h++)
+        starter_close(&starter->hosts[h].to_fd);
+    starter->kill_at = disti_deadline_ms(STARTER_HURRY_MS);
+}
+
+static void starter_hear_guard(struct starter *starter)
+{
+    struct disti_run_signal news;
+    ssize_t got;
+
+    while ((got = recv(starter->signals_fd, &news, sizeof(news), MSG_DONTWAIT)) == sizeof(news))
+        starter_signal(starter, &news);
+    if (got == 0)
+        starter_let_go(starter);
+}
+
+/* ---- the shells' ends ---- */
+
+/* A pipe keeps what nobody has read of it. */
+static bool starter_was_heard(const struct starter_host *host)
+{
+    int unread = 0;
+
+    return host->to_fd < 0 || ioctl(host->to_fd, FIONREAD, &unread) != 0 ||
+           (size_t)unread < host->sent;
+}
+
+/* The end of all, as this host says: who does not follow by itself is told. */
+static void starter_end_by(struct starter *starter, const struct starter_host *host)
+{
+    if (host->code != 0 || !host->begun)
+        starter->first = (int)(host - starter->hosts);
+    if (starter->word)
+        return;
+    starter_end(starter, SIGTERM, STARTER_AGREE_MS + starter_time_ms(starter));
+    starter->tell_at = disti_deadline_ms(STARTER_AGREE_MS);
+}
+
+/* Where the nodes of an elastic job do not meet. Unless the job has ended too, which is seen soon,
+ * the host is tried again, at longer and longer intervals while it is not to be had. */
+static void starter_lost(struct starter_host *host)
+{
+    host->again_ms = host->begun || !host->again_ms ? STARTER_LOST_MS : 2 * host->again_ms;
+    if (host->again_ms > STARTER_LONG_MS)
+        host->again_ms = STARTER_LONG_MS;
+    host->again_at = disti_deadline_ms(host->again_ms);
+}
+
+/* All agents of a job end together: they know of a failure as soon as we do, or it is their own. */
+static void starter_ended(struct starter *starter, struct starter_host *host, int how)
+{
+    bool failed, goes_on;
+
+    host->ended = true;
+    host->killed = WIFSIGNALED(how);
+    host->code = WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
+    host->begun = starter_was_heard(host);
+    starter->alive--;
+    failed = host->code != 0 || !host->begun;
+    /* With --on-failure continue the job goes on without the host if its agent had begun, and was
+     * lost. An agent that could not begin exits with a code below 128. */
+    goes_on = starter->goes_on && host != starter->hosts && host->begun && host->code > 128;
+    if (starter->elastic ? host == starter->hosts : starter->first < 0 && failed && !goes_on)
+        starter_end_by(starter, host);
+    else if (starter->elastic && failed)
+        starter_lost(host);
+}
+
+static void starter_reap(struct starter *starter)
+{
+    pid_t pid;
+    int how;
+
+    while ((pid = waitpid(-1, &how, WNOHANG)) > 0) {
+        for (int h = 0; h < starter->count; h++) {
+            if (starter->hosts[h].pid == pid && !starter->hosts[h].ended)
+                starter_ended(starter, &starter->hosts[h], how);
+        }
+    }
+}
+
+/* ---- waiting ---- */
+
+/* Are hosts tried again? Not when the job is over. */
+static bool starter_goes_on(const struct starter *starter)
+{
+    return starter->elastic && !starter->word && !starter->stop_signal;
+}
+
+static void starter_try_again(struct starter *starter, struct starter_host *host)
+{
+    fprintf(stderr, "distrun: host %s ended with exit code %d: trying it again\n", host->name,
+            host->code);
+    host->again_at = INT64_MAX;
+    if (starter_start(starter, host) == DIST_OK) {
+        starter->alive++;
+    } else {
+        fprintf(stderr, "distrun: %s\n", dist_last_error());
+        starter_lost(host);
+    }
+}
+
+static void starter_times(struct starter *starter)
+{
+    for (int h = 0; h < starter->count && starter_goes_on(starter); h++) {
+        if (disti_expired(starter->hosts[h].again_at))
+            starter_try_again(starter, &starter->hosts[h]);
+    }
+    if (disti_expired(starter->tell_at)) {
+        starter_say(starter, starter->word);
+        starter->tell_at = disti_deadline_ms(STARTER_AGAIN_MS);
+    }
+    if (disti_expired(starter->kill_at)) {
+        disti_run_family_signal(SIGKILL);
+        starter->hurry = true;
+        starter->kill_at = disti_deadline_ms(STARTER_AGAIN_MS);
+    }
+}
+
+/* Waits for anything; `fds` has room for three and one for each host. */
+static void starter_wait(struct starter *starter, struct pollfd *fds)
+{
+    int64_t next = starter->tell_at < starter->kill_at ? starter->tell_at : starter->kill_at;
+    struct signalfd_siginfo child;
+    uint64_t done;
+
+    fds[0] = (struct pollfd){.fd = starter->child_fd, .events = POLLIN};
+    fds[1] = (struct pollfd){.fd = starter->signals_fd, .events = POLLIN};
+    fds[2] = (struct pollfd){.fd = starter->done_fd, .events = POLLIN};
+    for (int h = 0; h < starter->count; h++) {
+        const struct starter_host *host = &starter->hosts[h];
+
+        fds[3 + h] = (struct pollfd){.fd = host->fed ? -1 : host->to_fd, .events = POLLOUT};
+        if (starter_goes_on(starter) && host->again_at < next)
+            next = host->again_at;
+    }
+    if (poll(fds, 3 + (nfds_t)starter->count, next == INT64_MAX ? -1 : disti_left_ms(next)) <= 0)
+        return;
+    for (int h = 0; h < starter->count; h++) {
+        if (fds[3 + h].revents && starter->hosts[h].to_fd >= 0)
+            starter_feed(&starter->hosts[h]);
+    }
+    if (fds[0].revents)
+        (void)!read(starter->child_fd, &child, sizeof(child));
+    if (fds[1].revents)
+        starter_hear_guard(starter);
+    if (fds[2].revents && read(starter->done_fd, &done, sizeof(done)) == sizeof(done))
+        starter->outputs_left -= (int)done;
+}
+
+/* Until all shells have ended, and what they printed is out. Then no shell comes any more that
+ * could write to the streams. */
+static void starter_watch(struct starter *starter)
+{
+    struct pollfd *fds = calloc((size_t)starter->count + 3, sizeof(*fds));
+
+    for (starter_reap(starter); fds; starter_reap(starter)) {
+        for (int h = 0; h < starter->count && starter->alive == 0; h++) {
+            starter_close(&starter->hosts[h].streams[0]);
+            starter_close(&starter->hosts[h].streams[1]);
+        }
+        if (starter->alive == 0 && (starter->outputs_left == 0 || starter->hurry))
+            break;
+        starter_times(starter);
+        starter_wait(starter, fds);
+    }
+    free(fds);
+}
+
+/* ---- beginning and end ---- */
+
+int disti_run_starter(int signals_fd, const struct disti_run_options *options)
+{
+    struct starter starter = {.options = options,
+                              .signals_fd = signals_fd,
+                              .count = options->hosts.count,
+                              .elastic = options->least_hosts > 0,
+                              .goes_on = options->goes_on,
+                              .first = -1,
+                              .tell_at = INT64_MAX,
+                              .kill_at = INT64_MAX};
+    int code = STARTER_FAILED;
+    dist_status status;
+    struct rlimit found;
+    const bool opened = disti_run_open(&found, &starter.child_fd, &starter.done_fd);
+
+    signal(SIGPIPE, SIG_IGN); /* a remote shell may be gone */
+    starter.hosts = calloc((size_t)starter.count, sizeof(*starter.hosts));
+    if (!starter.hosts || !opened) {
+        disti_fail_call("signalfd or eventfd", "cannot watch over %d hosts", starter.count);
+        fprintf(stderr, "distrun: %s\n", dist_last_error());
+        return code;
+    }
+    for (int h = 0; h < starter.count; h++)
+        starter.hosts[h] = (struct starter_host){.name = options->hosts.entries[h].name,
+                                                 .to_fd = -1,
+                                                 .streams = {-1, -1},
+                                                 .again_at = INT64_MAX};
+    status = starter_meet(&starter);
+    starter_forget_options();
+    if (status == DIST_OK)
+        status = starter_scripts(&starter);
+    if (status == DIST_OK)
+        status = starter_shells(&starter); /* on failure some may run */
+    if (status == DIST_OK) {
+        starter_watch(&starter);
+        code = starter_conclude(&starter);
+    } else {
+        fprintf(stderr, "distrun: %s\n", dist_last_error());
+        starter_let_go(&starter);
+        starter_watch(&starter);
+    }
+    /* Threads that wait for a reader go with the process, and what they hold. */
+    if (starter.hurry)
+        _exit(code);
+    for (int s = 0; s < 2; s++) {
+        if (!disti_run_output_end(starter.outputs[s]) && code == 0)
+            code = STARTER_FAILED;
+    }
+    for (int h = 0; h < starter.count; h++) {
+        if (starter.hosts[h].script) /* the job's secret is in it */
+            explicit_bzero(starter.hosts[h].script, starter.hosts[h].bytes);
+        free(starter.hosts[h].script);
+    }
+    free(starter.hosts);
+    return code;
+}

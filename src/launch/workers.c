@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Starts a worker, with its CPUs and its environment, and finds its children. */
+#include <config.h>
+
+#include "base/log.h"
+#include "base/process.h"
+#include "base/settings/env.h"
+#include "launch/workers.h"
+#include "topology/discover.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Divides a machine among the workers, by hwloc. */
+
+int disti_run_binding_part(int local_rank, int workers, int parts)
+{
+    return (int)((long long)local_rank * parts / workers);
+}
+
+#ifdef HAVE_HWLOC
+#include <hwloc.h>
+
+/* What --numa-binding names, as hwloc does. */
+static const struct binding_mode {
+    const char *name;
+    hwloc_obj_type_t type;
+} binding_modes[] = {{"node", HWLOC_OBJ_NUMANODE},
+                     {"socket", HWLOC_OBJ_PACKAGE},
+                     {"core-complex", HWLOC_OBJ_L3CACHE},
+                     {"exclusive", HWLOC_OBJ_CORE}};
+
+/* The machine, and the CPUs of it that this process may use. */
+struct binding_machine {
+    hwloc_topology_t topology;
+    hwloc_bitmap_t usable;
+};
+
+static bool binding_open(struct binding_machine *machine)
+{
+    machine->usable = hwloc_bitmap_alloc();
+    if (!machine->usable || hwloc_topology_init(&machine->topology) != 0) {
+        hwloc_bitmap_free(machine->usable);
+        return false;
+    }
+    if (hwloc_topology_load(machine->topology) == 0) {
+        if (hwloc_get_cpubind(machine->topology, machine->usable, HWLOC_CPUBIND_PROCESS) != 0)
+            hwloc_bitmap_copy(machine->usable,
+                              hwloc_topology_get_allowed_cpuset(machine->topology));
+        return true;
+    }
+    hwloc_topology_destroy(machine->topology);
+    hwloc_bitmap_free(machine->usable);
+    return false;
+}
+
+/* The index-th part of that type that has a usable CPU; NULL: there are no more. */
+static hwloc_obj_t binding_part(const struct binding_machine *machine, hwloc_obj_type_t type,
+                                int index)
+{
+    hwloc_obj_t part = NULL;
+
+    while ((part = hwloc_get_next_obj_by_type(machine->topology, type, part))) {
+        if (hwloc_bitmap_intersects(part->cpuset, machine->usable) && index-- == 0)
+            return part;
+    }
+    return NULL;
+}
+
+static int binding_parts(const struct binding_machine *machine, hwloc_obj_type_t type)
+{
+    int count = 0;
+
+    while (binding_part(machine, type, count))
+        count++;
+    return count;
+}
+
+/* A part for each worker, shared if they are more; or several cores each, shared by nobody. */
+static dist_status binding_apply(const struct binding_machine *machine,
+                                 const struct binding_mode *mode, struct disti_run_binding *binding)
+{
+    const int parts = binding_parts(machine, mode->type), workers = binding->workers;
+    const bool cores = mode->type == HWLOC_OBJ_CORE;
+
+    if (parts == 0)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "--numa-binding: this machine shows no parts to bind to by %s: give "
+                          "another, or none",
+                          mode->name);
+    if (cores && parts < workers)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "--numa-binding: %d workers cannot have a core each: %d are usable here; "
+                          "start fewer, or give node",
+                          workers, parts);
+    binding->cpus = calloc((size_t)workers, sizeof(*binding->cpus));
+    if (!binding->cpus)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for the CPUs of %d workers: start fewer",
+                          workers);
+    for (int w = 0; w < workers; w++) {
+        const int first = disti_run_binding_part(w, workers, parts);
+        const int behind = cores ? disti_run_binding_part(w + 1, workers, parts) : first + 1;
+
+        for (int p = first; p < behind; p++) {
+            hwloc_obj_t part = binding_part(machine, mode->type, p);
+            unsigned cpu;
+
+            hwloc_bitmap_foreach_begin(cpu, part->cpuset)
+            {
+                if (hwloc_bitmap_isset(machine->usable, cpu))
+                    CPU_SET_S(cpu, sizeof(binding->cpus[w]), (cpu_set_t *)&binding->cpus[w]);
+            }
+            hwloc_bitmap_foreach_end();
+        }
+    }
+    binding->mode = mode->name;
+    return DIST_OK;
+}
+
+static dist_status binding_choose(const char *mode, struct disti_run_binding *binding)
+{
+    struct binding_machine machine;
+    dist_status status = DIST_OK;
+    int parts;
+
+    if (!binding_open(&machine))
+        return mode ? disti_fail(DIST_ERR_SYSTEM, "--numa-binding: hwloc cannot see this machine: "
+                                                  "give none")
+                    : DIST_OK;
+    parts = binding_parts(&machine, HWLOC_OBJ_NUMANODE);
+    if (!mode && parts > 1 && binding->workers >= parts)
+        mode = "node";
+    for (size_t i = 0; mode && i < sizeof(binding_modes) / sizeof(binding_modes[0]); i++) {
+        if (strcmp(mode, binding_modes[i].name) == 0)
+            status = binding_apply(&machine, &binding_modes[i], binding);
+    }
+    hwloc_topology_destroy(machine.topology);
+    hwloc_bitmap_free(machine.usable);
+    return status;
+}
+
+#else
+
+static dist_status binding_choose(const char *mode, struct disti_run_binding *binding)
+{
+    (void)binding;
+    return mode ? disti_fail(DIST_ERR_UNSUPPORTED, "--numa-binding needs hwloc, without which "
+                                                   "this program was built: give none")
+                : DIST_OK;
+}
+
+#endif
+
+dist_status disti_run_binding_make(const char *mode, int workers,
+                                   struct disti_run_binding *binding_p)
+{
+    dist_status status = DIST_OK;
+
+    *binding_p = (struct disti_run_binding){
+        .mode = "none", .workers = workers, .usable = disti_usable_cpus()};
+    binding_p->threads = binding_p->usable / workers;
+    if (binding_p->threads < 1)
+        binding_p->threads = 1;
+    if (!mode || strcmp(mode, "none") != 0)
+        status = binding_choose(mode, binding_p);
+    return status;
+}
+
+/* ---- the environment ---- */
+
+/* What a launcher around this one has set, and would be taken for ours, or for that of a launcher
+ * that a worker starts. */
+static const char *const environment_dropped[] = {"DIST_AGENT_FILES",     "DIST_AGENT_LAST_CALL",
+                                                  "DIST_AGENT_STORE",     "DIST_AGENT_STORE_SECRET",
+                                                  "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
+
+/* What the scheduler has not: it is no rank. */
+static const char *const environment_ranks[] = {"LOCAL_RANK", "MS_NODE_ID", "RANK", "ROLE_RANK"};
+#define ENVIRONMENT_COUNT(names) ((int)(sizeof(names) / sizeof((names)[0])))
+
+/* ROLE_RANK and ROLE_WORLD_SIZE are RANK and WORLD_SIZE: a job of this launcher has one role. */
+static void environment_torch(struct disti_run_list *made, const struct disti_run_options *options,
+                              const struct disti_run_round *round,
+                              const struct disti_run_place *place)
+{
+    disti_run_list_add(made, "WORLD_SIZE=%d", round->world_size);
+    disti_run_list_add(made, "LOCAL_WORLD_SIZE=%d", round->workers);
+    disti_run_list_add(made, "GROUP_RANK=%d", round->node_rank);
+    disti_run_list_add(made, "GROUP_WORLD_SIZE=%d", round->nodes);
+    disti_run_list_add(made, "ROLE_NAME=%s", options->role);
+    disti_run_list_add(made, "ROLE_WORLD_SIZE=%d", round->world_size);
+    disti_run_list_add(made, "MASTER_ADDR=%s", round->master_address);
+    disti_run_list_add(made, "MASTER_PORT=%d", round->master_port);
+    disti_run_list_add(made, "TORCHELASTIC_RESTART_COUNT=%d", round->restarts);
+    disti_run_list_add(made, "TORCHELASTIC_MAX_RESTARTS=%d", (int)options->max_restarts);
+    disti_run_list_add(made, "TORCHELASTIC_RUN_ID=%s", round->job);
+    /* torch's rank 0 then makes torch's store at MASTER_PORT; the agent's is another. */
+    disti_run_list_add(made, "TORCHELASTIC_USE_AGENT_STORE=False");
+    disti_run_list_add(made, "TORCHELASTIC_ERROR_FILE=%s", place->error_file);
+    disti_run_list_add(made, "TORCHELASTIC_SIGNALS_TO_HANDLE=%s", options->signals_text);
+    if (!disti_env("TORCH_NCCL_ASYNC_ERROR_HANDLING"))
+        disti_run_list_add(made, "TORCH_NCCL_ASYNC_ERROR_HANDLING=1");
+    if (!disti_env("OMP_NUM_THREADS") && place->threads > 0)
+        disti_run_list_add(made, "OMP_NUM_THREADS=%d", place->threads);
+}
+
+/* A scheduler of MindSpore itself may take rank 0's port: libdist's store has another. */
+static void environment_mindspore(struct disti_run_list *made, const struct disti_run_round *round,
+                                  int local_rank)
+{
+    disti_run_list_add(made, "MS_ROLE=%s", local_rank < 0 ? "MS_SCHED" : "MS_WORKER");
+    disti_run_list_add(made, "MS_WORKER_NUM=%d", round->world_size);
+    disti_run_list_add(made, "MS_SCHED_HOST=%s", disti_run_store_host(round));
+    disti_run_list_add(made, "MS_SCHED_PORT=%d", round->master_port);
+    if (local_rank >= 0)
+        disti_run_list_add(made, "MS_NODE_ID=%d", round->first_rank + local_rank);
+}
+
+/* True if a name, which may have a value too, is that of the variable. */
+static bool environment_is_in(const char *const *names, int count, const char *variable)
+{
+    for (int i = 0; i < count; i++) {
+        const size_t length = strcspn(names[i], "=");
+
+        if (strncmp(variable, names[i], length) == 0 && variable[length] == '=')
+            return true;
+    }
+    return false;
+}
+
+void disti_run_environment(const struct disti_run_options *options,
+                           const struct disti_run_round *round, const struct disti_run_place *place,
+                           struct disti_run_list *made)
+{
+    const bool is_rank = place->local_rank >= 0;
+    const int rank = round->first_rank + place->local_rank;
+    int own;
+
+    environment_torch(made, options, round, place);
+    if (is_rank) {
+        disti_run_list_add(made, "RANK=%d", rank);
+        disti_run_list_add(made, "LOCAL_RANK=%d", place->local_rank);
+        disti_run_list_add(made, "ROLE_RANK=%d", rank);
+    }
+    if (options->scheduler)
+        environment_mindspore(made, round, place->local_rank);
+    disti_run_list_add(made, "DIST_AGENT_LAST_CALL=%s", place->last_calls);
+    disti_run_list_add(made, "DIST_AGENT_STORE=%s", round->store);
+    disti_run_list_add(made, "DIST_AGENT_FILES=%s", place->files);
+    if (round->store_secret[0])
+        disti_run_list_add(made, "DIST_AGENT_STORE_SECRET=%s", round->store_secret);
+    own = made->count;
+    for (char **v = environ; *v; v++) {
+        if (!environment_is_in((const char *const *)made->words, own, *v) &&
+            !environment_is_in(environment_dropped, ENVIRONMENT_COUNT(environment_dropped), *v) &&
+            (is_rank ||
+             !environment_is_in(environment_ranks, ENVIRONMENT_COUNT(environment_ranks), *v)))
+            disti_run_list_add(made, "%s", *v);
+    }
+}
+
+/* Finds all processes below this one by what /proc says of their parents. */
+
+struct family_member {
+    pid_t pid, parent;
+    bool below; /* this process is an ancestor */
+};
+
+struct family {
+    struct family_member *members;
+    int count, room;
+};
+
+/* The parent's number stands behind the state, which follows the name in brackets. */
+static pid_t family_parent(const char *pid)
+{
+    char path[32], text[512], state;
+    const char *behind;
+    ssize_t length;
+    int fd, parent = 0;
+
+    snprintf(path, sizeof(path), "/proc/%.10s/stat", pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    length = fd >= 0 ? read(fd, text, sizeof(text) - 1) : 0;
+    if (fd >= 0)
+        close(fd);
+    text[length > 0 ? length : 0] = '\0';
+    behind = strrchr(text, ')');
+    return behind && sscanf(behind + 1, " %c %d", &state, &parent) == 2 ? parent : 0;
+}
+
+static void family_read(struct family *family)
+{
+    DIR *folder = opendir("/proc");
+    const struct dirent *entry;
+    struct family_member *members;
+
+    while (folder && (entry = readdir(folder))) {
+        const pid_t pid = (pid_t)atoi(entry->d_name);
+
+        if (pid <= 0)
+            continue;
+        if (family->count == family->room) {
+            const int room = family->room ? 2 * family->room : 256;
+
+            members = realloc(family->members, (size_t)room * sizeof(*members));
+            if (!members)
+                break;
+            family->members = members;
+            family->room = room;
+        }
+        family->members[family->count++] =
+            (struct family_member){.pid = pid, .parent = family_parent(entry->d_name)};
+    }
+    if (folder)
+        closedir(folder);
+}
+
+static int family_compare(const void *a, const void *b)
+{
+    const struct family_member *first = a, *second = b;
+
+    return (first->pid > second->pid) - (first->pid < second->pid);
+}
+
+/* Whose parent is below is below too: until nothing is new. Most children are younger, one round.
+ */
+bool disti_run_family_signal(int signal_number)
+{
+    struct family family = {0};
+    const pid_t self = getpid();
+
+    if (!disti_process_proc_is_own())
+        return false;
+    family_read(&family);
+    if (family.members)
+        qsort(family.members, (size_t)family.count, sizeof(*family.members), family_compare);
+    for (bool new = true; new;) {
+        new = false;
+        for (int i = 0; i < family.count; i++) {
+            struct family_member *member = &family.members[i], key = {.pid = member->parent};
+            const struct family_member *parent;
+
+            if (member->below)
+                continue;
+            parent = bsearch(&key, family.members, (size_t)family.count, sizeof(*family.members),
+                             family_compare);
+            member->below = member->parent == self || (parent && parent->below);
+            new |= member->below;
+        }
+    }
+    for (int i = 0; i < family.count; i++) {
+        if (family.members[i].below)
+            kill(family.members[i].pid, signal_number);
+    }
+    free(family.members);
+    return true;
+}
+
+/* Starts a worker. */
+
+static const char worker_refused[] = "the system refuses it";
+
+/* The child, which shares the agent's memory until it runs the program: what failed, in *what_p. */
+static void worker_become(const struct disti_run_start *start, pid_t agent, const char **what_p)
+{
+    /* The agent may be dead already; nobody outlives it. */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != agent)
+        _exit(128 + SIGKILL);
+    /* If the group is gone the user has killed it, and the agent knows that soon. */
+    setpgid(0, start->group);
+    *what_p = "cannot pass on its input and output";
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (start->fds[fd] >= 0 && dup2(start->fds[fd], fd) < 0)
+            return;
+    }
+    *what_p = "cannot bind it to its CPUs";
+    if (start->cpus && sched_setaffinity(0, sizeof(*start->cpus), (const cpu_set_t *)start->cpus))
+        return;
+    for (int i = 0; i < 2; i++)
+        fcntl(start->inherited[i], F_SETFD, 0);
+    setrlimit(RLIMIT_NOFILE, &start->files);
+    sigprocmask(SIG_SETMASK, &start->mask, NULL);
+    *what_p = worker_refused;
+    execve(start->path, start->command, start->environment);
+}
+
+dist_status disti_run_worker_start(const struct disti_run_start *start, pid_t *pid_p)
+{
+    const char *volatile what = NULL;
+    volatile int error = 0;
+    const pid_t agent = getpid();
+    const char *failed = NULL;
+    pid_t pid;
+
+    /* vfork: a fork of a process with many pages would take longer, and 256 of them a second. */
+    pid = vfork();
+    if (pid == 0) {
+        worker_become(start, agent, &failed);
+        error = errno;
+        what = failed;
+        _exit(127);
+    }
+    if (pid < 0)
+        return disti_process_limit_fail("start %s", start->name);
+    if (!what) {
+        *pid_p = pid;
+        return DIST_OK;
+    }
+    waitpid(pid, NULL, 0);
+    errno = error;
+    /* Says what is likely if execve has refused a file that is there. */
+    return disti_fail_errno(what == worker_refused ? DIST_ERR_INVALID_ARGUMENT : DIST_ERR_SYSTEM,
+                            "cannot run %s, as %s%s", start->path, what,
+                            error == ENOEXEC  ? " (a script begins with #!/bin/sh or the like)"
+                            : error == ENOENT ? " (what it names behind #!, or its loader, is not "
+                                                "there)"
+                                              : "");
+}
