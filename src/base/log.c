@@ -189,7 +189,8 @@ static bool log_is_chosen(const char *path)
         path = at + strlen("src"); /* from src/ on */
     for (int i = 0; disti_list_item(log_used->rooms, ',', i, room + 1, sizeof(room) - 2); i++) {
         strcat(room, "/");
-        if (strstr(path, room))
+        /* The core's groups have no folder of their own. */
+        if (strstr(path, strcmp(room, "/group/") == 0 ? "/core/" : room))
             return true;
     }
     return !log_used->rooms[0];

@@ -107,6 +107,11 @@ static void test_subsystems(void **state)
     assert_int_equal(disti_log_init(&log, log_capture, &capture), DIST_OK);
     disti_log_line(DIST_LOG_INFO, "of a module");
     assert_int_equal(capture.lines, 5);
+    setenv("DIST_DEBUG_SUBSYS", "group", 1);
+    assert_int_equal(disti_log_init(&log, log_capture, &capture), DIST_OK);
+    disti_log_from("src/core/groups.c", DIST_LOG_INFO, "x");
+    disti_log_from("src/node/board.c", DIST_LOG_INFO, "x");
+    assert_int_equal(capture.lines, 6);
     disti_log_use(NULL);
     setenv("DIST_DEBUG_SUBSYS", "store,storage", 1);
     assert_int_equal(disti_log_init(&log, log_capture, &capture), DIST_ERR_INVALID_ARGUMENT);
