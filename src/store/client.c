@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The store's client: sends requests, waits for their replies, takes news. */
 #include "store/client.h"
+#include "base/backoff.h"
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/log.h"
@@ -97,6 +98,165 @@ void disti_store_client_free(struct disti_store *store)
     pthread_mutex_destroy(&store->lock);
     explicit_bzero(store->key, sizeof(store->key));
     free(store);
+}
+
+/* ---- aborted groups: a signal handler tells the store, and waits of this rank end ---- */
+
+/* On a TLS session, which may have taken all but a byte. */
+#define ALARM_ROOM_MS 1000
+
+/*
+ * A handler may have interrupted anything, so it takes no lock and no memory. The frame is there
+ * already. Where somebody is putting a frame on the connection, perhaps the thread that was
+ * interrupted, that one sends the alarm when it releases the line.
+ *
+ *     handler:  alarm into the list;  line free? take it, send, leave it
+ *     sender:   take the line, send, leave it;  alarms in the list? once more
+ *
+ * On a TLS session no handler can send: it wakes whoever waits for news, and the next that reads or
+ * sends here sends the alarm.
+ */
+struct disti_store_alarm {
+    struct disti_store_alarm *next;
+    struct disti_store *store;
+    atomic_bool rung;   /* it is, or was, in the list */
+    atomic_bool passed; /* and is not any more */
+    size_t bytes;
+    unsigned char frame[];
+};
+
+static _Thread_local int32_t alarm_group = DISTI_NO_GROUP;
+
+void disti_store_end_on_abort(int32_t group)
+{
+    alarm_group = group;
+}
+
+const struct client_abort *disti_store_client_aborted(const struct disti_store *store)
+{
+    const struct client_abort *abort = alarm_group == DISTI_NO_GROUP ? NULL : store->aborts;
+
+    while (abort && abort->group != alarm_group)
+        abort = abort->next;
+    return abort;
+}
+
+/* So few bytes go at once, or not at all; a part of them would make nonsense of all that follows.
+ */
+static void alarm_send(struct disti_store *store, struct disti_store_alarm *alarm)
+{
+    const int64_t deadline = store->tls ? disti_deadline_ms(ALARM_ROOM_MS) : 0;
+    struct pollfd ready = {.fd = store->fd, .events = POLLOUT};
+    size_t sent = 0;
+
+    while (sent < alarm->bytes) {
+        ssize_t n =
+            disti_tls_or_send(store->tls, store->fd, alarm->frame + sent, alarm->bytes - sent);
+
+        if (n > 0)
+            sent += (size_t)n;
+        else if (n < 0 && errno == EINTR)
+            continue;
+        else if (n < 0 && errno != EAGAIN)
+            break;
+        /* Waits for room: no handler does, since none sends on a TLS session. */
+        if (sent < alarm->bytes &&
+            (!store->tls || disti_expired(deadline) ||
+             (poll(&ready, 1, disti_left_ms(deadline)) < 0 && errno != EINTR)))
+            break;
+    }
+    if (sent > 0 && sent < alarm->bytes)
+        shutdown(store->fd, SHUT_RDWR);
+    atomic_store(&alarm->passed, true);
+}
+
+/* Sends the alarms. On a TLS session with the lock held: its alarms go by this alone, since no
+ * handler may send on it. */
+static void alarm_flush(struct disti_store *store)
+{
+    while (atomic_load(&store->alarms) && !atomic_exchange(&store->sending, true)) {
+        struct disti_store_alarm *alarm = atomic_exchange(&store->alarms, NULL), *next;
+
+        for (; alarm; alarm = next) {
+            next = alarm->next; /* it may be freed as soon as it has passed */
+            alarm_send(store, alarm);
+        }
+        atomic_store(&store->sending, false);
+    }
+}
+
+/* Takes the right to put a frame on the connection, which alarms need too. */
+static void alarm_take_line(struct disti_store *store)
+{
+    struct disti_backoff backoff = {0};
+
+    while (atomic_exchange(&store->sending, true))
+        disti_backoff(&backoff);
+}
+
+static void alarm_release_line(struct disti_store *store)
+{
+    atomic_store(&store->sending, false);
+    alarm_flush(store);
+}
+
+struct disti_store_alarm *disti_store_alarm_new(struct disti_store *store,
+                                                const struct disti_party *party)
+{
+    size_t bytes = disti_wire_party_bytes(party->ranks ? (size_t)party->count : 0);
+    const struct disti_wire_head head = {
+        .op = DISTI_WIRE_REPORT, .arg = DIST_ERR_ABORTED, .value_bytes = bytes};
+    struct disti_store_alarm *alarm = calloc(1, sizeof(*alarm) + DISTI_WIRE_HEAD + bytes);
+
+    if (!alarm)
+        return NULL;
+    alarm->store = store;
+    alarm->bytes = DISTI_WIRE_HEAD + bytes;
+    disti_wire_put_head(alarm->frame, &head);
+    disti_wire_put_party(alarm->frame + DISTI_WIRE_HEAD, party);
+    return alarm;
+}
+
+void disti_store_alarm_ring(struct disti_store_alarm *alarm)
+{
+    struct disti_store *store = alarm->store;
+    struct disti_store_alarm *first = atomic_load(&store->alarms);
+    const uint64_t one = 1;
+    int error = errno;
+
+    if (atomic_exchange(&alarm->rung, true))
+        return;
+    do
+        alarm->next = first;
+    while (!atomic_compare_exchange_weak(&store->alarms, &first, alarm));
+    if (store->tls)
+        (void)!write(store->news_fd, &one, sizeof(one));
+    else
+        alarm_flush(store);
+    errno = error;
+}
+
+void disti_store_alarm_send(struct disti_store_alarm *alarm)
+{
+    disti_store_alarm_ring(alarm);
+    if (!alarm->store->tls)
+        return;
+    pthread_mutex_lock(&alarm->store->lock);
+    alarm_flush(alarm->store);
+    pthread_mutex_unlock(&alarm->store->lock);
+}
+
+void disti_store_alarm_free(struct disti_store_alarm *alarm)
+{
+    struct disti_backoff backoff = {0};
+
+    if (!alarm)
+        return;
+    if (atomic_load(&alarm->rung))
+        disti_store_alarm_send(alarm);
+    while (atomic_load(&alarm->rung) && !atomic_load(&alarm->passed))
+        disti_backoff(&backoff); /* somebody has the line, and sends it soon */
+    free(alarm);
 }
 
 /* ---- replies for those who wait, news for whoever looks ---- */
@@ -327,7 +487,7 @@ static void store_client_pump(struct disti_store *store)
     if (store->processes)
         inbox_look_at_processes(store);
     if (store->tls)
-        disti_store_client_flush_alarms(store);
+        alarm_flush(store);
     while (!store->lost) {
         switch (disti_wire_read(&store->in, store->fd)) {
         case DISTI_WIRE_FRAME:
@@ -387,7 +547,7 @@ bool disti_store_notice(struct disti_store *store, struct disti_notice *notice_p
         /* On a TLS session news_fd also tells of alarms that are to be sent. It is read first, so
          * that one that rings from then on is not missed. */
         (void)!read(store->news_fd, &count, sizeof(count));
-        disti_store_client_flush_alarms(store);
+        alarm_flush(store);
     }
     if (!store->news && !store->reading) /* who reads for all takes notices too */
         store_client_pump(store);
@@ -516,9 +676,9 @@ static dist_status client_send(struct disti_store *store, const struct client_re
             return DIST_IN_PROGRESS;
         pthread_cond_timedwait(&store->turn, &store->lock, &until);
     }
-    disti_store_client_take_line(store);
+    alarm_take_line(store);
     status = client_send_frame(store, request, deadline);
-    disti_store_client_release_line(store);
+    alarm_release_line(store);
     pthread_cond_broadcast(&store->turn);
     return status;
 }

@@ -162,10 +162,4 @@ const struct client_abort *disti_store_client_aborted(const struct disti_store *
 #define CLIENT_HOLDER 192
 const char *disti_store_client_holder(const struct disti_store *store, char *text, size_t size);
 
-/* The right to put a frame on the connection, which alarms need too. */
-void disti_store_client_take_line(struct disti_store *store);
-void disti_store_client_release_line(struct disti_store *store);
-/* With the lock held: a session's alarms go by this alone, since no handler may send on it. */
-void disti_store_client_flush_alarms(struct disti_store *store);
-
 #endif

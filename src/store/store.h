@@ -296,7 +296,7 @@ bool disti_last_call_has_lost(int fd, int page);
  * to another file meanwhile, and in another PID namespace the pid to another process: the inode
  * tells.
  */
-enum disti_handed { DISTI_HANDED_SECRET, DISTI_HANDED_LAST_CALLS, DISTI_HANDED_FILES };
+enum disti_handed { DISTI_HANDED_SECRET, DISTI_HANDED_LAST_CALLS };
 
 /* Room for "FD:INODE". */
 #define DISTI_HANDED_TEXT 40

@@ -89,7 +89,7 @@ void disti_wire_put_head(unsigned char *bytes, const struct disti_wire_head *hea
     wire_put(bytes, DISTI_WIRE_MAGIC, 4);
     bytes[4] = DISTI_WIRE_VERSION;
     bytes[5] = head->op;
-    wire_put(bytes + 6, head->flags, 2);
+    wire_put(bytes + 6, 0, 2);
     wire_put(bytes + 8, head->id, 4);
     wire_put(bytes + 12, (uint32_t)head->arg, 4);
     wire_put(bytes + 16, head->key_bytes, 4);
@@ -99,16 +99,16 @@ void disti_wire_put_head(unsigned char *bytes, const struct disti_wire_head *hea
 
 bool disti_wire_get_head(const unsigned char *bytes, struct disti_wire_head *head_p)
 {
-    if (wire_get(bytes, 4) != DISTI_WIRE_MAGIC || wire_get(bytes + 20, 4) != 0)
+    if (wire_get(bytes, 4) != DISTI_WIRE_MAGIC || wire_get(bytes + 6, 2) != 0 ||
+        wire_get(bytes + 20, 4) != 0)
         return false;
     head_p->version = bytes[4];
     head_p->op = bytes[5];
-    head_p->flags = (uint16_t)wire_get(bytes + 6, 2);
     head_p->id = (uint32_t)wire_get(bytes + 8, 4);
     head_p->arg = (int32_t)wire_get(bytes + 12, 4);
     head_p->key_bytes = (uint32_t)wire_get(bytes + 16, 4);
     head_p->value_bytes = wire_get(bytes + 24, 8);
-    return head_p->flags == 0;
+    return true;
 }
 
 void disti_wire_put_id(unsigned char *bytes, const struct disti_wire_id *id)

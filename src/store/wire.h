@@ -105,7 +105,6 @@ enum disti_wire_op {
 
 struct disti_wire_head {
     uint8_t version, op;
-    uint16_t flags;
     uint32_t id;
     int32_t arg;
     uint32_t key_bytes;
