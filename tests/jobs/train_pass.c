@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/failure.h"
 #include "train/checkpoint.h"
+#include "train/failure.h"
 #include "train/model.h"
 
 static int complain(const char *what)
