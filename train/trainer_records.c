@@ -75,23 +75,11 @@ void trainer_spent(struct trainer *trainer, enum record_part part, double began)
     records_span(trainer->records.to, part, trainer->progress.step + 1, 0, began, ended);
 }
 
-/* The buckets that travelled in this step, for the timeline. */
-static void trainer_record_buckets(struct trainer *trainer)
-{
-    struct dist_ddp_bucket_times times = {.size = sizeof(times)};
-    struct dist_ddp_stats stats = {.size = sizeof(stats)};
-
-    if (!trainer->ddp || dist_ddp_get_stats(trainer->ddp, &stats) < 0)
-        return;
-    for (int i = 0; i < stats.buckets; i++)
-        if (dist_ddp_get_bucket_times(trainer->ddp, i, &times) == DIST_OK && times.began_ns > 0)
-            records_span(trainer->records.to, RECORD_BUCKET, trainer->progress.step, i,
-                         1e-9 * (double)times.began_ns, 1e-9 * (double)times.ended_ns);
-}
-
 int trainer_records_step(struct trainer *trainer)
 {
     const double ended = comm_now();
+    struct dist_ddp_bucket_times times = {.size = sizeof(times)};
+    struct dist_ddp_stats stats = {.size = sizeof(stats)};
     struct record_step step = {
         .step = trainer->progress.step,
         .epoch = trainer->progress.epoch + 1,
@@ -106,7 +94,12 @@ int trainer_records_step(struct trainer *trainer)
         step.parts[i] = trainer->times[i] - trainer->records.told[i];
     memcpy(trainer->records.told, trainer->times, sizeof(trainer->records.told));
     trainer->records.since = ended;
-    if (trainer->options->trace)
-        trainer_record_buckets(trainer);
+    /* The buckets that travelled in this step, for the timeline. */
+    if (trainer->options->trace && trainer->ddp)
+        dist_ddp_get_stats(trainer->ddp, &stats);
+    for (int i = 0; i < stats.buckets; i++)
+        if (dist_ddp_get_bucket_times(trainer->ddp, i, &times) == DIST_OK && times.began_ns > 0)
+            records_span(trainer->records.to, RECORD_BUCKET, trainer->progress.step, i,
+                         1e-9 * (double)times.began_ns, 1e-9 * (double)times.ended_ns);
     return records_step(trainer->records.to, &step);
 }
