@@ -218,19 +218,6 @@ static int trainer_open_model(struct trainer *trainer)
     return 0;
 }
 
-static int trainer_open_log(struct trainer *trainer)
-{
-    const char *path = trainer->options->loss_log;
-
-    if (!path || trainer->comm->rank != 0)
-        return 0;
-    trainer->loss_log = fopen(path, trainer->resumed ? "a" : "w");
-    if (!trainer->loss_log)
-        return failure("--loss-log %s: %s", path, strerror(errno));
-    setvbuf(trainer->loss_log, NULL, _IOLBF, BUFSIZ);
-    return 0;
-}
-
 /* Lines go out one by one: an earlier one may have failed. */
 static int trainer_close_log(struct trainer *trainer)
 {
@@ -262,8 +249,14 @@ int trainer_prepare(const struct options *options, struct comm *comm, struct tra
                 options->task->program, global, comm->world, trainer->local_batch * world,
                 trainer->local_batch);
     if (trainer_open_data(trainer) < 0 || trainer_open_model(trainer) < 0 ||
-        trainer_keep_open(trainer) < 0 || trainer_open_log(trainer) < 0)
+        trainer_keep_open(trainer) < 0)
         return -1;
+    if (options->loss_log && comm->rank == 0) {
+        trainer->loss_log = fopen(options->loss_log, trainer->resumed ? "a" : "w");
+        if (!trainer->loss_log)
+            return failure("--loss-log %s: %s", options->loss_log, strerror(errno));
+        setvbuf(trainer->loss_log, NULL, _IOLBF, BUFSIZ);
+    }
     return trainer_records_open(trainer);
 }
 
