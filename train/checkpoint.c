@@ -229,38 +229,13 @@ static int checkpoint_match(const char *path, const struct tensors *file,
     return 0;
 }
 
-/* Whether the file is of the training that `want` describes. */
-static int checkpoint_match_rest(const char *path, const struct tensors *file,
-                                 const struct tensor *expected, const struct checkpoint_rest *want,
-                                 const struct checkpoint_rest *have)
-{
-    const struct tensor *tensor = tensors_find(file, expected->name);
-
-    if (!tensor)
-        return failure("%s: there is no tensor %s in it: is it of another --optimizer, or without "
-                       "one?",
-                       path, expected->name);
-    if (tensor->width != sizeof(float) || tensor->dimensions != 1 ||
-        tensor->shape[0] != expected->shape[0])
-        return failure("%s: tensor %s has another size than here: is it of another --arch?", path,
-                       expected->name);
-    if (have->epoch < 0 || have->samples < 0 || have->step < 0)
-        return failure("%s: it does not say how far the training was", path);
-    if (have->seed >= 0 && have->seed != want->seed)
-        return failure("%s: it is of --seed %" PRId64 ", not of %" PRId64, path, have->seed,
-                       want->seed);
-    if (have->data >= 0 && have->data != want->data)
-        return failure("%s: the training samples were others: is it of other --data?", path);
-    return 0;
-}
-
 /* What is in the file, all of it checked, is taken over. */
 static int checkpoint_take(const char *path, const struct image *file, struct model *model,
                            struct checkpoint_rest *rest)
 {
     struct checkpoint_rest read = *rest;
     bool whole = false; /* the file has an optimizer's state, and it is wanted */
-    const struct tensor *state = NULL;
+    const struct tensor *expect, *tensor;
     static struct image expected; /* as in checkpoint_save */
 
     for (int i = 0; rest->state && i < file->tensors.count; i++)
@@ -271,10 +246,25 @@ static int checkpoint_take(const char *path, const struct image *file, struct mo
         return -1;
     if (whole) {
         checkpoint_list_rest(rest, &expected);
-        state = &expected.tensors.tensors[expected.tensors.count - 1];
-        if (checkpoint_match_rest(path, &file->tensors, state, rest, &read) < 0)
-            return -1;
-        memcpy(rest->state, image_data(file, state->name), rest->count * sizeof(float));
+        expect = &expected.tensors.tensors[expected.tensors.count - 1];
+        tensor = tensors_find(&file->tensors, expect->name);
+        if (!tensor)
+            return failure(
+                "%s: there is no tensor %s in it: is it of another --optimizer, or without "
+                "one?",
+                path, expect->name);
+        if (tensor->width != sizeof(float) || tensor->dimensions != 1 ||
+            tensor->shape[0] != expect->shape[0])
+            return failure("%s: tensor %s has another size than here: is it of another --arch?",
+                           path, expect->name);
+        if (read.epoch < 0 || read.samples < 0 || read.step < 0)
+            return failure("%s: it does not say how far the training was", path);
+        if (read.seed >= 0 && read.seed != rest->seed)
+            return failure("%s: it is of --seed %" PRId64 ", not of %" PRId64, path, read.seed,
+                           rest->seed);
+        if (read.data >= 0 && read.data != rest->data)
+            return failure("%s: the training samples were others: is it of other --data?", path);
+        memcpy(rest->state, image_data(file, expect->name), rest->count * sizeof(float));
     }
     checkpoint_copy(model, false, file);
     *rest = read;

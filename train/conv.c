@@ -116,7 +116,7 @@ static const struct tile_kernels *tile_for(const struct tile_job *job)
  * One sample at a time, so that all it needs stays in the second cache level. With padding the
  * sample is first copied into a frame of zeros. Then either of
  *
- * - tiles (see tile.h), where the sizes allow it;
+ * - tiles, where the sizes allow it;
  * - a matrix product, for which the windows are copied to rows (im2col):
  *
  *       windows (pixels x kernel*kernel*inputs)  *  weight (kernel*kernel*inputs x channels)

@@ -145,22 +145,19 @@ static bool cuda_open_state(struct cuda *cuda, int capacity)
     cuda->correct = (int *)cuda_alloc(cuda, capacity * sizeof(int));
     cuda->result = (struct cuda_result *)cuda_alloc(cuda, sizeof(struct cuda_result));
     cuda->batch = cuda_alloc(cuda, cuda->batch_bytes);
-    return cuda->first && cuda->second && cuda->steps && cuda->most && cuda->losses &&
-           cuda->correct && cuda->result && cuda->batch;
-}
-
-static bool cuda_open_pinned(struct cuda *cuda)
-{
     for (int i = 0; i < CUDA_SLOTS; i++) {
         if (cudaHostAlloc(&cuda->pinned[i], cuda->batch_bytes, cudaHostAllocDefault) !=
                 cudaSuccess ||
             cudaEventCreateWithFlags(&cuda->copied[i], cudaEventDisableTiming) != cudaSuccess)
             return false;
     }
-    return cudaHostAlloc((void **)&cuda->ring, DEVICE_AHEAD * sizeof(float),
-                         cudaHostAllocDefault) == cudaSuccess &&
-           cudaHostAlloc((void **)&cuda->result_host, sizeof(struct cuda_result),
-                         cudaHostAllocDefault) == cudaSuccess;
+    if (cudaHostAlloc((void **)&cuda->ring, DEVICE_AHEAD * sizeof(float), cudaHostAllocDefault) !=
+            cudaSuccess ||
+        cudaHostAlloc((void **)&cuda->result_host, sizeof(struct cuda_result),
+                      cudaHostAllocDefault) != cudaSuccess)
+        return false;
+    return cuda->first && cuda->second && cuda->steps && cuda->most && cuda->losses &&
+           cuda->correct && cuda->result && cuda->batch;
 }
 
 /* No tensor cores and no shortcuts: products in float32, as the CPU's. */
@@ -203,8 +200,7 @@ static int cuda_open(struct cuda *cuda, const struct device_setup *setup)
     if (cuda_open_gpu(cuda, setup, setup->model->parameters + GRID_TAIL) < 0 ||
         cuda_open_stream(cuda) < 0)
         return -1;
-    if (!cuda_open_model(cuda, setup->capacity) || !cuda_open_state(cuda, setup->capacity) ||
-        !cuda_open_pinned(cuda))
+    if (!cuda_open_model(cuda, setup->capacity) || !cuda_open_state(cuda, setup->capacity))
         return cuda->services->failure("GPU %d: out of memory for a model of %d samples a pass: "
                                        "%s: lower --batch-size",
                                        cuda->gpu, setup->capacity,

@@ -18,8 +18,8 @@
 /*
  *     trainer.c            batches, epochs, what is printed
  *         |  struct device_kind
- *         +-- device_cpu.c                  layers, grid and optimizer of this folder
- *         +-- device_cuda.c -- dlopen --> cuda/: the same arithmetic as kernels
+ *         +-- device.c, the CPU              layers, grid and optimizer
+ *         +-- device.c, GPUs -- dlopen --> cuda_*.cu: the same arithmetic as kernels
  *
  * Functions return 0, or -1 with a text (failure_text). None communicates.
  */

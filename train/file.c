@@ -12,24 +12,6 @@
 #include "failure.h"
 #include "tools/common/output.h"
 
-static int file_read_all(const char *path, int fd, uint8_t *bytes, size_t size)
-{
-    size_t done = 0;
-
-    while (done < size) {
-        const ssize_t got = read(fd, bytes + done, size - done);
-
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return failure("%s: byte %zu: %s", path, done, strerror(errno));
-        if (got == 0)
-            return failure("%s: byte %zu: the file became shorter while it was read", path, done);
-        done += (size_t)got;
-    }
-    return 0;
-}
-
 static int file_is_others(const struct stat *status)
 {
     return status->st_uid != geteuid() && status->st_uid != 0;
@@ -40,6 +22,7 @@ int file_read(const char *path, uint8_t **bytes_p, size_t *size_p)
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     const int refused = errno;
     uint8_t *bytes = NULL;
+    size_t done = 0;
     struct stat status, link;
     int result = -1;
 
@@ -55,7 +38,16 @@ int file_read(const char *path, uint8_t **bytes_p, size_t *size_p)
     } else if (!(bytes = malloc((size_t)status.st_size + 1))) {
         failure("%s: out of memory for %lld bytes", path, (long long)status.st_size);
     } else {
-        result = file_read_all(path, fd, bytes, (size_t)status.st_size);
+        result = 0;
+    }
+    while (result == 0 && done < (size_t)status.st_size) {
+        const ssize_t got = read(fd, bytes + done, (size_t)status.st_size - done);
+
+        if (got == 0)
+            result = failure("%s: byte %zu: the file became shorter while it was read", path, done);
+        else if (got < 0 && errno != EINTR)
+            result = failure("%s: byte %zu: %s", path, done, strerror(errno));
+        done += got > 0 ? (size_t)got : 0;
     }
     if (fd >= 0)
         close(fd);

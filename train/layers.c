@@ -216,36 +216,6 @@ KERNEL static void pool_forward(const struct layer *layer, const struct pass *pa
 
 /* The gradient goes to the first of the four that equals the maximum; no branch, no memory of it.
  */
-static inline void pool_row_backward(int width, int channels, const float *upper,
-                                     const float *lower, const float *out, const float *dout,
-                                     float *restrict dupper, float *restrict dlower)
-{
-    for (int x = 0; x < width; x++) {
-#pragma omp simd
-        for (int c = 0; c < channels; c++) {
-            const float most = out[c];
-            float rest = dout[c], part;
-
-            part = upper[c] == most ? rest : 0.0F;
-            dupper[c] = part;
-            rest = upper[c] == most ? 0.0F : rest;
-            part = upper[channels + c] == most ? rest : 0.0F;
-            dupper[channels + c] = part;
-            rest = upper[channels + c] == most ? 0.0F : rest;
-            part = lower[c] == most ? rest : 0.0F;
-            dlower[c] = part;
-            rest = lower[c] == most ? 0.0F : rest;
-            dlower[channels + c] = lower[channels + c] == most ? rest : 0.0F;
-        }
-        upper += 2 * channels;
-        lower += 2 * channels;
-        dupper += 2 * channels;
-        dlower += 2 * channels;
-        out += channels;
-        dout += channels;
-    }
-}
-
 KERNEL static void pool_backward(const struct layer *layer, const struct pass *pass,
                                  const float *in, const float *out, float *dout, float *din)
 {
@@ -254,17 +224,36 @@ KERNEL static void pool_backward(const struct layer *layer, const struct pass *p
 
     if (!din)
         return;
-    for (int i = 0; i < pass->batch; i++) {
-        for (int y = 0; y < layer->out.height; y++) {
-            const float *upper = in + 2 * (size_t)y * row;
-            float *dupper = din + 2 * (size_t)y * row;
+    for (int i = 0; i < pass->batch * layer->out.height; i++) {
+        const size_t at = i / layer->out.height * (size_t)shape_size(layer->in) +
+                          2 * (size_t)(i % layer->out.height) * row;
+        const float *upper = in + at, *lower = upper + row;
+        float *restrict dupper = din + at, *restrict dlower = din + at + row;
 
-            pool_row_backward(width, channels, upper, upper + row, out, dout, dupper, dupper + row);
-            out += width * channels;
-            dout += width * channels;
+        for (int x = 0; x < width; x++) {
+#pragma omp simd
+            for (int c = 0; c < channels; c++) {
+                const float most = out[c];
+                float rest = dout[c], part;
+
+                part = upper[c] == most ? rest : 0.0F;
+                dupper[c] = part;
+                rest = upper[c] == most ? 0.0F : rest;
+                part = upper[channels + c] == most ? rest : 0.0F;
+                dupper[channels + c] = part;
+                rest = upper[channels + c] == most ? 0.0F : rest;
+                part = lower[c] == most ? rest : 0.0F;
+                dlower[c] = part;
+                rest = lower[c] == most ? 0.0F : rest;
+                dlower[channels + c] = lower[channels + c] == most ? rest : 0.0F;
+            }
+            upper += 2 * channels;
+            lower += 2 * channels;
+            dupper += 2 * channels;
+            dlower += 2 * channels;
+            out += channels;
+            dout += channels;
         }
-        in += shape_size(layer->in);
-        din += shape_size(layer->in);
     }
 }
 

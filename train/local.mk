@@ -35,8 +35,7 @@ libtrain_la_SOURCES = \
 	train/trace.c train/trace.h \
 	train/trainer.c train/trainer.h \
 	train/trainer_ddp.c \
-	train/trainer_keep.c \
-	train/trainer_records.c
+	train/trainer_keep.c
 
 # The loops over arrays are marked for vectors; that needs no errno from sqrtf and no traps.
 train_cflags = $(AM_CFLAGS) $(CBLAS_CFLAGS) $(JANSSON_CFLAGS) $(ZLIB_CFLAGS) \

@@ -124,40 +124,11 @@ static const struct arch_row *arch_find(const char *name)
 
 /* ---- the model ---- */
 
-/* The shapes of a layer whose in is known. layers: those before it as well. */
-static void model_plan_layer(struct layer *layer, struct layer *layers)
-{
-    const struct shape in = layer->in;
-    const int around = 2 * layer->padding - layer->kernel;
-
-    layer->spatial = layer->inputs = 1;
-    if (layer->kind == &layer_conv) {
-        layer->stride = layer->stride > 0 ? layer->stride : 1;
-        layer->out.height = (in.height + around) / layer->stride + 1;
-        layer->out.width = (in.width + around) / layer->stride + 1;
-        layer->spatial = layer->kernel * layer->kernel;
-        layer->inputs = in.channels;
-    } else if (layer->kind == &layer_dense) {
-        layer->out.height = layer->out.width = 1;
-        layer->spatial = in.height * in.width;
-        layer->inputs = in.channels;
-    } else if (layer->kind == &layer_pool) {
-        layer->out = (struct shape){in.height / 2, in.width / 2, in.channels};
-    } else if (layer->kind == &layer_mean) {
-        layer->out = (struct shape){1, 1, in.channels};
-    } else {
-        layer->out = in;
-    }
-    if (layer->kind == &layer_add) {
-        layer->side_shape = layers[layer->index - layer->skip].out;
-        layers[layer->index - layer->skip].joined = layer->index;
-    }
-}
-
+/* The layers of the architecture, and their shapes. */
 static int model_plan(struct model *model, const char *name)
 {
     const struct arch_row *row = arch_find(name);
-    struct shape shape = model->input;
+    struct shape in = model->input;
 
     if (!row)
         return -1;
@@ -168,10 +139,33 @@ static int model_plan(struct model *model, const char *name)
         struct layer *layer = &model->layers[i];
 
         layer->index = i;
-        layer->in = shape;
-        model_plan_layer(layer, model->layers);
-        shape = layer->out;
-        if (shape.height < 1 || shape.width < 1)
+        layer->in = in;
+        layer->spatial = layer->inputs = 1;
+        if (layer->kind == &layer_conv) {
+            const int around = 2 * layer->padding - layer->kernel;
+
+            layer->stride = layer->stride > 0 ? layer->stride : 1;
+            layer->out.height = (in.height + around) / layer->stride + 1;
+            layer->out.width = (in.width + around) / layer->stride + 1;
+            layer->spatial = layer->kernel * layer->kernel;
+            layer->inputs = in.channels;
+        } else if (layer->kind == &layer_dense) {
+            layer->out.height = layer->out.width = 1;
+            layer->spatial = in.height * in.width;
+            layer->inputs = in.channels;
+        } else if (layer->kind == &layer_pool) {
+            layer->out = (struct shape){in.height / 2, in.width / 2, in.channels};
+        } else if (layer->kind == &layer_mean) {
+            layer->out = (struct shape){1, 1, in.channels};
+        } else {
+            layer->out = in;
+        }
+        if (layer->kind == &layer_add) {
+            layer->side_shape = layer[-layer->skip].out;
+            layer[-layer->skip].joined = i;
+        }
+        in = layer->out;
+        if (in.height < 1 || in.width < 1)
             return failure("--arch %s: images of %d x %d are too small for it", name,
                            model->input.height, model->input.width);
     }

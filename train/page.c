@@ -415,25 +415,6 @@ static void page_curves(const struct page *page, FILE *to)
     fputs("</div>\n", to);
 }
 
-static void page_time(const struct page *page, FILE *to)
-{
-    fputs("<section class=\"card wide\"><div class=\"head\"><h2>Where the time of a step goes</h2>"
-          "</div>\n",
-          to);
-    bars_mean(&page->balance, to);
-    page_parts(&page->balance, to);
-    fputs("</section>\n<section class=\"card wide\"><div class=\"head\"><h2>Rank by rank</h2>"
-          "<div class=\"key\">",
-          to);
-    for (int i = 0; i < BALANCE_PARTS; i++)
-        fprintf(to, "<span style=\"--c:var(--%s)\">%s</span>", bars_class((enum balance_part)i),
-                bars_name((enum balance_part)i));
-    fputs("</div></div>\n", to);
-    bars_ranks(&page->balance, to);
-    page_slowest(&page->balance, to);
-    fputs("</section>\n", to);
-}
-
 /* Sixteen-bit groups of four characters. As a picture of its own it keeps its styles to itself. */
 static void page_base64(const char *text, FILE *to)
 {
@@ -451,22 +432,6 @@ static void page_base64(const char *text, FILE *to)
         for (int i = 0; i < 4; i++)
             fputc(i <= count ? digits[bits >> (18 - 6 * i) & 63] : '=', to);
     }
-}
-
-static void page_topology(const struct page *page, FILE *to)
-{
-    fputs("<section class=\"card wide\"><div class=\"head\"><h2>Where the ranks are</h2></div>\n",
-          to);
-    if (page->topology) {
-        fputs("<div class=\"topology\"><img alt=\"machines, cores and ranks\" "
-              "src=\"data:image/svg+xml;base64,",
-              to);
-        page_base64(page->topology, to);
-        fputs("\"></div>\n", to);
-    } else {
-        fputs("<p class=\"note\">Not known yet.</p>\n", to);
-    }
-    fputs("</section>\n", to);
 }
 
 void page_print(const struct page *page, FILE *to)
@@ -494,8 +459,33 @@ void page_print(const struct page *page, FILE *to)
                 page->bad, page->bad == 1 ? "" : "s", page->bad_step);
     page_tiles(page, to);
     page_curves(page, to);
-    page_time(page, to);
-    page_topology(page, to);
+    fputs("<section class=\"card wide\"><div class=\"head\"><h2>Where the time of a step goes</h2>"
+          "</div>\n",
+          to);
+    bars_mean(&page->balance, to);
+    page_parts(&page->balance, to);
+    fputs("</section>\n<section class=\"card wide\"><div class=\"head\"><h2>Rank by rank</h2>"
+          "<div class=\"key\">",
+          to);
+    for (int i = 0; i < BALANCE_PARTS; i++)
+        fprintf(to, "<span style=\"--c:var(--%s)\">%s</span>", bars_class((enum balance_part)i),
+                bars_name((enum balance_part)i));
+    fputs("</div></div>\n", to);
+    bars_ranks(&page->balance, to);
+    page_slowest(&page->balance, to);
+    fputs("</section>\n", to);
+    fputs("<section class=\"card wide\"><div class=\"head\"><h2>Where the ranks are</h2></div>\n",
+          to);
+    if (page->topology) {
+        fputs("<div class=\"topology\"><img alt=\"machines, cores and ranks\" "
+              "src=\"data:image/svg+xml;base64,",
+              to);
+        page_base64(page->topology, to);
+        fputs("\"></div>\n", to);
+    } else {
+        fputs("<p class=\"note\">Not known yet.</p>\n", to);
+    }
+    fputs("</section>\n", to);
     page_facts("Machine", page->facts, page->fact_count, NULL, to);
     page_facts("Settings", page->setup->settings, page->setup->setting_count,
                "Bold: not the default.", to);

@@ -60,24 +60,6 @@ static void report_clock(double seconds, char *text, size_t size)
         snprintf(text, size, "%02ld:%02ld", whole / 60, whole % 60);
 }
 
-/* REPORT_BAR characters, filled to part (0 to 1); to an eighth of a character in UTF-8. */
-static void report_fill(const struct report *report, double part, char *text)
-{
-    static const char *const eighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
-    const int filled = (int)(part * REPORT_BAR * 8);
-    int shown = 0;
-
-    text[0] = '\0';
-    for (; shown < filled / 8; shown++)
-        strcat(text, report->blocks ? "█" : "#");
-    if (report->blocks && filled % 8) {
-        strcat(text, eighths[filled % 8]);
-        shown++;
-    }
-    for (; shown < REPORT_BAR; shown++)
-        strcat(text, " ");
-}
-
 bool report_is_due(const struct report *report, int64_t step)
 {
     return step % report->interval == 0 || step + 1 >= report->steps;
@@ -89,14 +71,25 @@ bool report_is_due(const struct report *report, int64_t step)
  */
 static void report_draw(struct report *report, int64_t done, double loss)
 {
+    static const char *const eighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+    const int filled = (int)((double)done / (double)report->steps * REPORT_BAR * 8);
     const double now = comm_now(), passed = now - report->started;
     const double rate = passed > 0 ? (double)done / passed : 0.0;
-    char fill[REPORT_BAR * 4 + 1], elapsed[32], left[32];
+    char fill[REPORT_BAR * 4 + 1] = "", elapsed[32], left[32];
+    int shown = 0;
 
     if (done < report->steps && now - report->drawn < report_redraw)
         return;
     report->drawn = now;
-    report_fill(report, (double)done / (double)report->steps, fill);
+    /* To an eighth of a character in UTF-8. */
+    for (; shown < filled / 8; shown++)
+        strcat(fill, report->blocks ? "█" : "#");
+    if (report->blocks && filled % 8) {
+        strcat(fill, eighths[filled % 8]);
+        shown++;
+    }
+    for (; shown < REPORT_BAR; shown++)
+        strcat(fill, " ");
     report_clock(passed, elapsed, sizeof(elapsed));
     report_clock(rate > 0 ? (double)(report->steps - done) / rate : 0, left, sizeof(left));
     fprintf(stderr,

@@ -176,22 +176,6 @@ void trace_end(FILE *to)
 
 enum { TRACE_TAG = 1 };
 
-/* The spans in the order in which they ended; the caller frees them. */
-static struct trace_span *trace_copy(const struct trace *trace, struct trace_track *track)
-{
-    struct trace_span *spans;
-
-    track->count = trace->count < TRACE_ROOM ? trace->count : TRACE_ROOM;
-    track->lost = trace->count - track->count;
-    spans = calloc(TRACE_ROOM, sizeof(*spans)); /* rank 0 receives those of other ranks there */
-    track->earliest = track->count ? INFINITY : 0;
-    for (int64_t i = 0; spans && i < track->count; i++) {
-        spans[i] = trace->spans[(track->lost + i) % TRACE_ROOM];
-        track->earliest = fmin(track->earliest, spans[i].began);
-    }
-    return spans;
-}
-
 /* Rank 0's part, once it knows every rank's track: one rank's spans at a time are in memory. */
 static dist_status trace_put(const struct trace *trace, dist_group *group,
                              struct trace_track *tracks, int world, struct trace_span *spans,
@@ -257,10 +241,18 @@ int trace_write(const struct trace *trace, const char *path, dist_group *group,
     const int world = group ? dist_get_world_size(group) : 1;
     struct trace_track own = {.rank = group ? dist_get_rank(group) : 0};
     struct trace_track *tracks = calloc((size_t)world, sizeof(*tracks));
-    struct trace_span *spans = trace_copy(trace, &own);
+    struct trace_span *spans = calloc(TRACE_ROOM, sizeof(*spans)); /* rank 0: of others as well */
     int result = 0;
 
     gethostname(own.host, sizeof(own.host));
+    /* The spans in the order in which they ended. */
+    own.count = trace->count < TRACE_ROOM ? trace->count : TRACE_ROOM;
+    own.lost = trace->count - own.count;
+    own.earliest = own.count ? INFINITY : 0;
+    for (int64_t i = 0; spans && i < own.count; i++) {
+        spans[i] = trace->spans[(own.lost + i) % TRACE_ROOM];
+        own.earliest = fmin(own.earliest, spans[i].began);
+    }
     *status_p = tracks && spans ? DIST_OK : DIST_ERR_NO_MEMORY;
     if (*status_p == DIST_OK && group)
         *status_p = dist_gather(group, &own, tracks, sizeof(own), DIST_UINT8, 0);

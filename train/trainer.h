@@ -116,16 +116,6 @@ int trainer_keep(struct trainer *trainer);
 int trainer_keep_check(struct trainer *trainer);
 int trainer_keep_close(struct trainer *trainer); /* -1: a file could not be written */
 
-/*
- * The records. To open makes their files, and is this rank's own; start is collective, and so may
- * the later ones be. end is that of a run that went well, close accepts whatever there is.
- */
-int trainer_records_open(struct trainer *trainer);
-int trainer_records_start(struct trainer *trainer);
-int trainer_records_step(struct trainer *trainer);
-int trainer_records_end(struct trainer *trainer);
-void trainer_records_close(struct trainer *trainer);
-
 /* This rank was at that part of a step since `began`, and is done with it. */
 void trainer_spent(struct trainer *trainer, enum record_part part, double began);
 
