@@ -4,6 +4,7 @@
 #ifndef DISTI_NODE_STATE_H
 #define DISTI_NODE_STATE_H
 
+#include "base/clock.h"
 #include "node/node.h"
 
 #include <stdalign.h>
@@ -213,6 +214,12 @@ void disti_node_area_begin(struct disti_node *node, struct disti_node_op *op);
 void disti_node_area_shown(struct disti_node_op *op);
 void disti_node_area_take(struct disti_node_op *op);
 void disti_node_area_end(struct disti_node *node, struct disti_node_op *op);
+
+/* The time, in a call whose work is timed. */
+static inline int64_t node_gait_clock(const struct disti_node_op *op)
+{
+    return op->tries_gait ? disti_now_ns() : 0;
+}
 
 /* Some of a stage's work, whose time counts in a trial. True: that was the rest. */
 bool disti_node_work(struct disti_node *node, struct disti_node_op *op);
@@ -457,37 +464,32 @@ dist_status disti_node_attach(struct disti_node *node, const struct disti_node_o
 /* Writes where this rank's window is into its slot; makes it if there is none. */
 dist_status disti_node_show_window(struct disti_node *node, struct node_locations *locations);
 
-/* ---- view.c: who can map whose segments ---- */
+/* ---- window.c: who can map whose segments ---- */
 
 /* Is that memory in a segment that the others can map, as far as is known? Writes where. */
 bool disti_node_find(struct disti_node *node, const void *memory, size_t bytes,
                      struct disti_segment_location *location_p, bool *offered_p);
 /* Learns who could map what this rank has offered. All have reached a later stage. */
 void disti_node_record(struct disti_node *node, const struct disti_node_op *op);
-/* An address in the peer's segment, NULL if it has shown none. */
-dist_status disti_node_see(struct node_peer *peer, const struct disti_segment_location *at,
-                           size_t bytes, char **memory_p);
+
 /* The same without a word if it cannot be mapped: NULL. */
 char *disti_node_try_see(struct node_peer *peer, const struct disti_segment_location *at,
                          size_t bytes);
 /* A peer could not map that segment of this rank's. */
 void disti_node_disprove(struct disti_node *node, uint64_t key);
-/* Maps what the peer has offered. Failure is an answer, which this rank's slot then gives. */
-void disti_node_try(struct disti_node *node, const struct disti_node_op *op, struct node_peer *peer,
-                    const struct disti_segment_location *at);
 
-/* ---- move.c: moving long data ---- */
+/* Releases what is mapped of a peer. */
+void disti_node_unview(struct node_peer *peer);
+
+/* ---- copy.c: moving long data ---- */
 
 /* Bytes of a CPU's second-level cache. */
 size_t disti_node_cache(void);
 void disti_node_move(char *to, const char *from, size_t bytes, uint8_t gait);
 /* After moves past the caches, before others are told of them: such stores are in no order. */
 void disti_node_store_fence(void);
-/* Asks for a tile some way behind `at`, if there is one, to be read or written soon. */
-void disti_node_prefetch(const char *memory, size_t bytes, size_t at);
-void disti_node_prefetch_write(char *memory, size_t bytes, size_t at);
 
-/* ---- cma.c: copies that the kernel makes between the ranks' own memory ---- */
+/* ---- window.c: copies that the kernel makes between the ranks' own memory ---- */
 
 /* Reads DIST_SHM_CMA, and says so in the hello. */
 dist_status disti_node_cma_open(struct disti_node_hello *hello);
@@ -501,7 +503,7 @@ bool disti_node_cma_failed(struct disti_node *node, const struct disti_node_op *
 /* This rank has said that it is gone: returns when no peer writes to its memory any more. */
 void disti_node_cma_drain(const struct disti_node *node);
 
-/* ---- start.c ---- */
+/* ---- op.c: a call before it begins ---- */
 
 /* Who gives, takes and is awaited, once the op's way is known. */
 void disti_node_roles(const struct disti_node *node, struct disti_node_op *op);
@@ -516,7 +518,7 @@ void disti_node_cut(const struct disti_node *node, struct disti_node_op *op);
 /* May ordinary memory go by the boards, in blocks of so many bytes? */
 bool disti_node_fits_area(dist_collective collective, int ranks, size_t block);
 
-/* ---- mover.c: which way ordinary memory is copied ---- */
+/* ---- trial.c: which way ordinary memory is copied ---- */
 
 /* The op's size class. */
 int disti_node_size_class(const struct disti_node_op *op);
@@ -535,7 +537,7 @@ void disti_node_mover_fill(struct disti_node *node, struct disti_node_op *op);
 void disti_node_mover_begin(struct disti_node *node, struct disti_node_op *op);
 void disti_node_mover_end(struct disti_node *node, const struct disti_node_op *op);
 
-/* ---- copy.c, reduce.c: the work ---- */
+/* ---- copy.c: the work ---- */
 
 /* Short: takes this rank's result from the boards. */
 void disti_node_copy_short(struct disti_node *node, const struct disti_node_op *op);
@@ -543,16 +545,7 @@ void disti_node_reduce_short(struct disti_node *node, const struct disti_node_op
 /* The same of two ranks, where nothing is left to do with their sum. */
 void disti_node_reduce_pair(struct disti_node *node, const struct disti_node_op *op);
 
-/* Long: some of this rank's part of the op's round, from op->done on. True: that was the rest. */
-bool disti_node_copy_some(struct disti_node *node, struct disti_node_op *op);
-bool disti_node_reduce_some(struct disti_node *node, struct disti_node_op *op);
-
-/* Puts the round's pieces of IN into this rank's window, for others to read. */
-void disti_node_fill(struct disti_node *node, struct disti_node_op *op, uint64_t round);
-/* Fetches the round's slices that others have reduced. */
-void disti_node_drain(struct disti_node *node, struct disti_node_op *op, uint64_t round);
-
-/* ---- ahead.c: how far ranks are ahead of each other, and whether they call the same ---- */
+/* ---- op.c: how far ranks are ahead of each other, and whether they call the same ---- */
 
 /* Has that rank begun the call of that number, or a later one? */
 bool disti_node_has_begun(const struct disti_node *node, int rank, uint64_t number);
@@ -576,7 +569,7 @@ dist_status disti_node_op_left(struct disti_node_op *op, const struct dist_call 
 dist_status disti_node_migrate_open(struct disti_node *node);
 void disti_node_migrate_close(struct disti_node *node);
 
-/* ---- deferred.c: memory that peers read ---- */
+/* ---- op.c: memory that peers read ---- */
 
 /*
  * Frees memory of disti_segment_alloc_shared, now or once every call of the group's ranks must have
@@ -584,7 +577,7 @@ void disti_node_migrate_close(struct disti_node *node);
  */
 void disti_node_free(void *memory, bool now, int timeout_ms);
 
-/* ---- presence.c ---- */
+/* ---- waking.c ---- */
 
 /* Registers this process, whose CPUs others may then have the kernel fence. False: it cannot be. */
 bool disti_node_can_fence(void);
