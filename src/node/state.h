@@ -46,14 +46,14 @@ struct node_locations {
     struct disti_segment_location out;
     struct disti_segment_location window;
     uint64_t in_address, out_address; /* in this rank's own address space */
-    uint64_t mover_ns[2];             /* mover.c: by windows, and by CMA */
+    uint64_t mover_ns[2];             /* trial.c: by windows, and by CMA */
 };
 
 /*
  * Of s slots call number c stands in slot c % s. `stage` is c << NODE_STAGE_BITS | what the rank
  * has reached; it only grows. All else is written before the stage that it belongs to is stored
  * (release), and read after that has been seen (acquire). What a rank gives stands in the slot, or
- * in an area (area.h) if the slot is too small. Of s slots or areas one is written for call c when
+ * in an area if the slot is too small. Of s slots or areas one is written for call c when
  * every rank is known to have begun call c - s + 1, so that all have done with call c - s, whose it
  * was. Two would do; with more a rank that only gives need not wait for those that take.
  *
@@ -181,18 +181,22 @@ static inline uint64_t node_writing(uint64_t number)
 #define NODE_STREAMS 4
 #define NODE_GAITS 8
 
-/* Of one collective in a size class, where data are in segments, or where they are not. */
-struct node_gait {
-    uint32_t ns[NODE_GAITS]; /* of this rank's work on 1 MiB, in its fastest call; 0: none yet */
-    uint16_t calls;          /* since the trials began */
+/*
+ * A trial of alternatives: the first calls take them in turn and are timed, the best is kept, and
+ * the trial begins anew after some thousand calls. What every call reads comes first.
+ */
+struct node_trial {
+    uint16_t calls; /* since the trial began */
     uint8_t best;
-    bool tried; /* the first trials are over */
+    bool tried;              /* the first trial is over */
+    uint64_t ns[NODE_GAITS]; /* for 1 MiB, in the fastest call of each alternative; 0: none yet */
 };
 
+/* Copy modes of one collective in a size class, by where the data are. */
 struct node_gaits {
-    struct node_gait elsewhere, direct;
-    struct node_gait area; /* of what stands in areas */
-    bool was_direct;       /* the last call */
+    struct node_trial elsewhere, direct;
+    struct node_trial area; /* of what stands in areas */
+    bool was_direct;        /* the last call */
 };
 
 /* The gait of what goes into a window. */
@@ -286,17 +290,15 @@ static inline unsigned char *node_given(const struct node_peer *peer,
 }
 
 /* How ordinary memory is copied by a collective in a size class; the same on all ranks. */
+enum { MOVER_CMA, MOVER_WINDOWS };
 struct node_mover {
-    uint64_t ns[2]; /* of 1 MiB, in this rank's fastest call by windows and by CMA; 0: none yet */
-    uint16_t calls; /* that took either, since the trials began */
-    bool windows;   /* they are the faster ones */
-    bool tried;     /* the first trials are over */
-    bool direct;    /* the last call needed neither */
+    struct node_trial trial; /* of MOVER_CMA and MOVER_WINDOWS */
+    bool direct;             /* the last call needed neither */
 };
 /* Size classes: factors of two. */
 #define NODE_SIZES 16
 
-/* lead.c's */
+/* Barriers of crowded ranks: see waking.c. */
 struct node_lead {
     int first, end;       /* the ranks that are let go first behind a barrier: [first, end) */
     uint64_t fingerprint; /* of the call in which they are awaited */
@@ -327,7 +329,7 @@ struct disti_node {
     uint64_t rounds;                /* of windows, so far */
     struct node_mover movers[DIST_COLL_COUNT][NODE_SIZES];
     struct node_gaits gaits[DIST_COLL_COUNT][NODE_SIZES];
-    struct node_again *agains[DIST_COLL_COUNT]; /* pairs/again.c's; NULL: there was none yet */
+    struct node_again *agains[DIST_COLL_COUNT]; /* pairs.c; NULL: there was none yet */
     struct node_proof proofs[NODE_VIEWS];
     unsigned proof_next; /* that is written next */
     int gone;            /* a rank that has given up, -1: none is known, */
@@ -336,7 +338,7 @@ struct disti_node {
     int cpu;             /* what the board says */
     int64_t migrate_at_ns, migrate_every_ns; /* time of the next check, and from there on */
     const char *stat_path;                   /* where idle CPUs are counted */
-    struct node_idle *idle;                  /* migrate.c's; NULL: CPUs have not been counted */
+    struct node_idle *idle;                  /* NULL: CPUs have not been counted */
     uint32_t looks;                          /* in vain, so far */
     bool fences;                             /* a stage is stored with a fence */
     bool cma;          /* the kernel copies between ranks, as far as is known; same on all */
@@ -345,7 +347,7 @@ struct disti_node {
     bool has_doorbell; /* with this number among those of the process: */
     uint32_t doorbell_number;
     struct node_lead lead;
-    int sleeper; /* the doorbell of the thread that sleeps, -1: none; guarded by doorbell.c's lock
+    int sleeper; /* the doorbell of the thread that sleeps, -1: none; guarded by waking.c's lock
                   */
     bool armed;
     bool abandoned;
@@ -683,7 +685,7 @@ static inline void short_show(struct disti_node *node, struct node_slot *slot,
     }
 }
 
-/* The store must stand before the look at who sleeps: presence.c says how, without a fence or with.
+/* The store must stand before the look at who sleeps: waking.c says how, without a fence or with.
  */
 static inline void short_publish(struct disti_node *node, struct node_slot *mine, uint64_t stage)
 {

@@ -13,23 +13,45 @@
  *   8 ...    0 4 0 4 0 4 0 4                                       by areas: too short for more
  *
  * What counts is the rank's own work, without its waits. All ranks try the same in the same call,
- * so that a window's reader pays for how it was written. Trials come again as those of mover.c do.
+ * so that a window's reader pays for how it was written.
  */
 #include "base/clock.h"
 #include "node/state.h"
 
 #include <stdint.h>
-#include <string.h>
 
 #define GAIT_TURNS 3 /* of those that do not stream */
 /* Calls by areas in which both ways are tried. */
 #define GAIT_AREA_TRIALS 8
 /* They begin behind so many. */
 #define GAIT_AREA_BEFORE 8
-#define GAIT_AREA_DECIDES (GAIT_AREA_BEFORE + GAIT_AREA_TRIALS)
-/* After so many calls of a class the trials begin anew, for the first time and then. */
-#define GAIT_CALLS_FIRST 64
-#define GAIT_CALLS 2000
+
+/* Number of calls of a class after which its trial begins anew: the first time, and later. */
+#define TRIAL_CALLS_FIRST 64
+#define TRIAL_CALLS 2000
+
+static bool trial_runs(const struct node_trial *trial, int before, int calls)
+{
+    return trial->calls >= before && trial->calls < before + calls;
+}
+
+static void trial_record(struct node_trial *trial, int which, const struct disti_node_op *op,
+                         int64_t took_ns)
+{
+    uint64_t bytes = op->largest * op->element_bytes;
+    uint64_t ns = (uint64_t)took_ns * 1024 / (bytes / 1024 + 1) + 1;
+
+    if (!trial->ns[which] || ns < trial->ns[which])
+        trial->ns[which] = ns;
+}
+
+static void trial_count(struct node_trial *trial)
+{
+    if (++trial->calls == (trial->tried ? TRIAL_CALLS : TRIAL_CALLS_FIRST))
+        *trial = (struct node_trial){.best = trial->best, .tried = true};
+}
+
+/* ---- the gait ---- */
 
 static struct node_gaits *gaits_of(struct disti_node *node, const struct disti_node_op *op)
 {
@@ -58,8 +80,8 @@ static size_t node_class_bytes(int size_class);
 /*
  * Calls in a row in which one is tried. A reduction tries each until the windows' rounds have all
  * been written so: until then they lie where another gait has left them. A long call uses each of
- * them more than once. Where the kernel may copy, mover.c compares it with few calls, which are to
- * show several.
+ * them more than once. Where the kernel may copy, the mover compares it with few calls, which are
+ * to show several.
  */
 static int gait_run(const struct disti_node_op *op)
 {
@@ -94,10 +116,11 @@ void disti_node_gait_choose(struct disti_node *node, struct disti_node_op *op, b
 {
     struct node_gaits *gaits = gaits_of(node, op);
     bool direct = gaits->was_direct;
-    const struct node_gait *gait = direct ? &gaits->direct : &gaits->elsewhere;
+    const struct node_trial *gait = direct ? &gaits->direct : &gaits->elsewhere;
 
     op->worked_ns = 0;
-    op->tries_gait = gait->calls < gait_trials(node, op, direct) && !gait_is_given(gaits, op);
+    op->tries_gait =
+        trial_runs(gait, 0, gait_trials(node, op, direct)) && !gait_is_given(gaits, op);
     op->gait = op->tries_gait ? gait_tried(node, op, direct, gait->calls) : gait->best;
     if (gait_is_given(gaits, op))
         op->gait = NODE_ASKS | NODE_PAST;
@@ -105,26 +128,16 @@ void disti_node_gait_choose(struct disti_node *node, struct disti_node_op *op, b
         op->gait &= (uint8_t)~NODE_PAST;
 }
 
-static void gait_record(struct node_gait *gait, const struct disti_node_op *op)
-{
-    uint64_t bytes = op->largest * op->element_bytes;
-    uint64_t ns = (uint64_t)op->worked_ns * 1024 / (bytes / 1024 + 1) + 1;
-    uint32_t *least = &gait->ns[op->gait];
-
-    if (!*least || ns < *least)
-        *least = ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
-}
-
 /*
  * Streams must save a quarter: the ranks may not agree, and who does not stream pays for others.
  * Who only gives does not see what its readers pay: it must save half.
  */
-static uint64_t gait_cost(const struct node_gait *gait, uint8_t which, bool only_gives)
+static uint64_t gait_cost(const struct node_trial *gait, uint8_t which, bool only_gives)
 {
-    return (uint64_t)gait->ns[which] * (!(which & NODE_STREAMS) ? 3 : only_gives ? 6 : 4);
+    return gait->ns[which] * (!(which & NODE_STREAMS) ? 3 : only_gives ? 6 : 4);
 }
 
-static void gait_decide(struct node_gait *gait, bool only_gives)
+static void gait_decide(struct node_trial *gait, bool only_gives)
 {
     for (uint8_t i = 0; i < NODE_GAITS; i++) {
         bool better = !gait->ns[gait->best] ||
@@ -135,53 +148,38 @@ static void gait_decide(struct node_gait *gait, bool only_gives)
     }
 }
 
+/* The trial ends after so many calls. */
+static void gait_count(struct node_trial *gait, const struct disti_node_op *op, int trials,
+                       bool only_gives)
+{
+    if (op->tries_gait)
+        trial_record(gait, op->gait, op, op->worked_ns);
+    if (gait->calls + 1 == trials)
+        gait_decide(gait, only_gives);
+    trial_count(gait);
+}
+
 void disti_node_gait_learn(struct disti_node *node, const struct disti_node_op *op)
 {
     struct node_gaits *gaits = gaits_of(node, op);
     bool direct = op->way == NODE_WAY_DIRECT, was_direct = gaits->was_direct;
-    struct node_gait *gait = direct ? &gaits->direct : &gaits->elsewhere;
 
     gaits->was_direct = direct;
-    if (op->way == NODE_WAY_CMA || direct != was_direct)
-        return;
-    if (op->tries_gait)
-        gait_record(gait, op);
-    if (++gait->calls == gait_trials(node, op, direct))
-        gait_decide(gait, false);
-    if (gait->calls == (gait->tried ? GAIT_CALLS : GAIT_CALLS_FIRST))
-        *gait = (struct node_gait){.best = gait->best, .tried = true};
+    if (op->way != NODE_WAY_CMA && direct == was_direct)
+        gait_count(direct ? &gaits->direct : &gaits->elsewhere, op, gait_trials(node, op, direct),
+                   false);
 }
 
 /* ---- areas ---- */
 
-static void gait_choose_area(struct disti_node *node, struct disti_node_op *op)
+void disti_node_area_begin(struct disti_node *node, struct disti_node_op *op)
 {
-    const struct node_gait *gait = &gaits_of(node, op)->area;
+    const struct node_trial *gait = &gaits_of(node, op)->area;
 
-    op->tries_gait = gait->calls >= GAIT_AREA_BEFORE && gait->calls < GAIT_AREA_DECIDES;
+    op->tries_gait = trial_runs(gait, GAIT_AREA_BEFORE, GAIT_AREA_TRIALS);
     if (gait->calls == GAIT_AREA_BEFORE)
         disti_node_use_ring(node);
     op->gait = op->tries_gait ? gait->calls % 2 * NODE_STREAMS : gait->best;
-}
-
-static void gait_learn_area(struct disti_node *node, const struct disti_node_op *op)
-{
-    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
-    struct node_gait *gait = &gaits_of(node, op)->area;
-
-    if (op->tries_gait)
-        gait_record(gait, op);
-    if (++gait->calls == GAIT_AREA_DECIDES)
-        gait_decide(gait, pattern->givers != pattern->takers);
-    if (gait->calls == (gait->tried ? GAIT_CALLS : GAIT_CALLS_FIRST))
-        *gait = (struct node_gait){.best = gait->best, .tried = true};
-}
-
-/* ---- work, and its time ---- */
-
-void disti_node_area_begin(struct disti_node *node, struct disti_node_op *op)
-{
-    gait_choose_area(node, op);
     op->worked_ns = -node_gait_clock(op);
 }
 
@@ -199,8 +197,11 @@ void disti_node_area_take(struct disti_node_op *op)
 
 void disti_node_area_end(struct disti_node *node, struct disti_node_op *op)
 {
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+
     op->worked_ns += node_gait_clock(op);
-    gait_learn_area(node, op);
+    gait_count(&gaits_of(node, op)->area, op, GAIT_AREA_BEFORE + GAIT_AREA_TRIALS,
+               pattern->givers != pattern->takers);
 }
 
 /*
@@ -238,9 +239,6 @@ void disti_node_area_end(struct disti_node *node, struct disti_node_op *op)
 #define MOVER_BEFORE_LONG 2
 /* So many calls in a row with data elsewhere than in segments: boards are taken. */
 #define MOVER_LOOKS 2
-/* After so many calls of a class the trials begin anew, for the first time and then. */
-#define MOVER_CALLS_FIRST 64
-#define MOVER_CALLS 2000
 /* The least class: calls of up to so many bytes. */
 #define MOVER_LEAST 13
 
@@ -265,24 +263,22 @@ static struct node_mover *mover_of(struct disti_node *node, const struct disti_n
     return &node->movers[op->call.collective][disti_node_size_class(op)];
 }
 
-/* How many trials have been before this call; negative while there are none yet. */
-static int mover_trial(const struct node_mover *mover, const struct disti_node_op *op)
+/* Calls before the trial. */
+static int mover_before(const struct disti_node_op *op)
 {
     const bool is_long = op->largest * op->element_bytes >= NODE_ROUNDS * NODE_ROUND_BYTES;
 
-    return mover->calls - (is_long ? MOVER_BEFORE_LONG : MOVER_BEFORE);
+    return is_long ? MOVER_BEFORE_LONG : MOVER_BEFORE;
 }
 
 static bool mover_tries(const struct node_mover *mover, const struct disti_node_op *op)
 {
-    const int trial = mover_trial(mover, op);
-
-    return trial >= 0 && trial < MOVER_TRIALS;
+    return trial_runs(&mover->trial, mover_before(op), MOVER_TRIALS);
 }
 
 static bool mover_decides(const struct node_mover *mover, const struct disti_node_op *op)
 {
-    return mover_trial(mover, op) == MOVER_TRIALS;
+    return mover->trial.calls == mover_before(op) + MOVER_TRIALS;
 }
 
 /* May the kernel copy, in this call? It reduces nothing. */
@@ -291,24 +287,19 @@ static bool mover_may_cma(const struct disti_node *node, const struct disti_node
     return node->cma && !disti_node_pattern(op->call.collective)->reduces;
 }
 
-static void mover_count(struct node_mover *mover)
-{
-    if (++mover->calls == (mover->tried ? MOVER_CALLS : MOVER_CALLS_FIRST))
-        *mover = (struct node_mover){.windows = mover->windows, .tried = true};
-}
-
 static bool mover_begins_with_cma(const struct node_mover *mover, const struct disti_node_op *op)
 {
+    const bool cma_is_best = mover->trial.best == MOVER_CMA;
     int trial;
 
     if (mover->direct)
         return true;
-    if (mover->calls < MOVER_BEFORE_LONG) /* short calls stay here */
-        return !mover->windows;
-    trial = mover_trial(mover, op);
+    if (mover->trial.calls < MOVER_BEFORE_LONG) /* short calls stay here */
+        return cma_is_best;
+    trial = mover->trial.calls - mover_before(op);
     if (trial == MOVER_TRIALS)
         return true;
-    return trial >= 0 && trial < MOVER_TRIALS ? trial < MOVER_TRIALS / 2 : !mover->windows;
+    return trial >= 0 && trial < MOVER_TRIALS ? trial < MOVER_TRIALS / 2 : cma_is_best;
 }
 
 /* Calls of pairs reduce nothing. */
@@ -321,9 +312,9 @@ bool disti_node_mover_takes_area(struct disti_node *node, const struct disti_nod
 {
     struct node_mover *mover = mover_of(node, op);
 
-    if (mover->calls < MOVER_LOOKS)
+    if (mover->trial.calls < MOVER_LOOKS)
         return false;
-    mover_count(mover);
+    trial_count(&mover->trial);
     return true;
 }
 
@@ -332,13 +323,13 @@ void disti_node_mover_choose(struct disti_node *node, struct disti_node_op *op)
     struct node_mover *mover = mover_of(node, op);
 
     op->cma = mover_may_cma(node, op) && mover_begins_with_cma(mover, op);
-    if (mover->calls < MOVER_LOOKS ||
+    if (mover->trial.calls < MOVER_LOOKS ||
         !disti_node_fits_area(op->call.collective, node->ranks, op->largest * op->element_bytes))
         return;
     op->way = NODE_WAY_BOARD;
     op->in_area = op->chosen = true;
     disti_node_roles(node, op);
-    mover_count(mover);
+    trial_count(&mover->trial);
 }
 
 void disti_node_mover_show(struct disti_node *node, const struct disti_node_op *op)
@@ -346,8 +337,10 @@ void disti_node_mover_show(struct disti_node *node, const struct disti_node_op *
     const struct node_mover *mover = mover_of(node, op);
     struct node_locations *locations = &node_slot(node->board, op)->locations;
 
-    if (mover_decides(mover, op))
-        memcpy(locations->mover_ns, mover->ns, sizeof(mover->ns));
+    if (mover_decides(mover, op)) {
+        locations->mover_ns[false] = mover->trial.ns[MOVER_WINDOWS];
+        locations->mover_ns[true] = mover->trial.ns[MOVER_CMA];
+    }
 }
 
 static int64_t mover_clock(const struct disti_node *node)
@@ -365,28 +358,28 @@ void disti_node_mover_fill(struct disti_node *node, struct disti_node_op *op)
         op->filled_ns = mover_clock(node) - begun;
 }
 
-/* In the first trials windows have not found their gait (gait.c): they may take a quarter more. */
-static bool mover_prefers_windows(const struct node_mover *mover, const uint64_t ns[2])
+/* In the first trials windows have not found their gait: they may take a quarter more. */
+static void mover_decide(struct node_trial *trial, const uint64_t ns[2])
 {
-    return mover->tried ? ns[true] >= ns[false] : ns[true] * 5 >= ns[false] * 4;
+    const uint64_t cma = ns[MOVER_CMA], windows = ns[MOVER_WINDOWS];
+    const bool prefers = trial->tried ? cma >= windows : cma * 5 >= windows * 4;
+
+    trial->best = prefers ? MOVER_WINDOWS : MOVER_CMA;
 }
 
-static void mover_decide(const struct disti_node *node, const struct disti_node_op *op,
-                         struct node_mover *mover)
+/* Decides by the sum of all ranks' times; in a call of pairs the leader decides alone. */
+static void mover_agree(const struct disti_node *node, const struct disti_node_op *op,
+                        struct node_trial *trial)
 {
     uint64_t all[2] = {0, 0};
 
-    if (op->paired) { /* who leads decides alone */
-        mover->windows = mover_prefers_windows(mover, mover->ns);
-        return;
-    }
-    for (int r = 0; r < node->ranks; r++) {
+    for (int r = 0; !op->paired && r < node->ranks; r++) {
         const struct node_locations *locations = &node_slot(node->peers[r].board, op)->locations;
 
-        for (int cma = 0; cma < 2; cma++)
-            all[cma] += locations->mover_ns[cma];
+        all[MOVER_WINDOWS] += locations->mover_ns[false];
+        all[MOVER_CMA] += locations->mover_ns[true];
     }
-    mover->windows = mover_prefers_windows(mover, all);
+    mover_decide(trial, op->paired ? trial->ns : all);
 }
 
 void disti_node_mover_begin(struct disti_node *node, struct disti_node_op *op)
@@ -395,26 +388,21 @@ void disti_node_mover_begin(struct disti_node *node, struct disti_node_op *op)
 
     op->begun_ns = 0;
     if (op->way == NODE_WAY_DIRECT) {
-        *mover = (struct node_mover){.direct = true};
+        if (!mover->direct)
+            *mover = (struct node_mover){.direct = true};
         return;
     }
     mover->direct = false;
     if (mover_decides(mover, op))
-        mover_decide(node, op, mover);
+        mover_agree(node, op, &mover->trial);
     else if (mover_tries(mover, op))
         op->begun_ns = mover_clock(node) - op->filled_ns;
-    mover_count(mover);
+    trial_count(&mover->trial);
 }
 
 void disti_node_mover_end(struct disti_node *node, const struct disti_node_op *op)
 {
-    uint64_t bytes = op->largest * op->element_bytes, ns;
-    struct node_mover *mover;
-
-    if (!op->begun_ns)
-        return;
-    mover = mover_of(node, op);
-    ns = (uint64_t)(mover_clock(node) - op->begun_ns) * 1024 / (bytes / 1024 + 1) + 1;
-    if (!mover->ns[op->cma] || ns < mover->ns[op->cma])
-        mover->ns[op->cma] = ns;
+    if (op->begun_ns)
+        trial_record(&mover_of(node, op)->trial, op->cma ? MOVER_CMA : MOVER_WINDOWS, op,
+                     mover_clock(node) - op->begun_ns);
 }
