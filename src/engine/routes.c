@@ -385,8 +385,8 @@ static dist_status list_add_named(const struct dist_host *host, const char *name
  * none. ERR_UNSUPPORTED: they are too many.
  */
 static dist_status route_list_make(const struct dist_backend_config *config,
-                                     const struct dist_engine_config *engine_config,
-                                     struct route_list *list_p)
+                                   const struct dist_engine_config *engine_config,
+                                   struct route_list *list_p)
 {
     const char *names = disti_env("DIST_TRANSPORT");
     dist_status status = DIST_OK;

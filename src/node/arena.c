@@ -116,18 +116,6 @@ static dist_status segment_file_reserve(const struct disti_segment_name *name, s
     return file_reserve_pages(name->fd, offset, bytes) ? DIST_OK : file_no_memory(bytes);
 }
 
-static bool file_size(int fd, size_t bytes, size_t seal_bytes)
-{
-    return disti_file_truncate(fd, bytes + seal_bytes) == 0 &&
-           file_reserve_pages(fd, bytes, seal_bytes);
-}
-
-/* ERR_NO_MEMORY: so many bytes are more than the machine has. */
-static dist_status segment_file_check(size_t bytes)
-{
-    return file_too_large(bytes) ? file_no_memory(bytes) : DIST_OK;
-}
-
 /* A key that is not 0. */
 static bool file_make_key(uint64_t *key_p)
 {
@@ -163,7 +151,8 @@ dist_status disti_segment_file_make(size_t bytes, struct disti_segment_name *nam
     name.fd = disti_file_memory();
     if (name.fd < 0)
         return file_create_failed();
-    if (!file_size(name.fd, bytes, page))
+    if (disti_file_truncate(name.fd, bytes + page) != 0 ||
+        !file_reserve_pages(name.fd, bytes, page))
         status = file_no_memory(bytes + page);
     else if (fcntl(name.fd, F_ADD_SEALS, FILE_SEALS) < 0 || !file_make_key(&name.key) ||
              !file_write_key(name.fd, bytes, name.key))
@@ -205,18 +194,12 @@ static dist_status file_stranger(const struct disti_segment_name *name)
                       name->fd, name->pid);
 }
 
-/* As in a chroot that has none. */
-static dist_status file_no_proc(void)
-{
-    return disti_fail(DIST_ERR_SYSTEM,
-                      "cannot open the memory of other processes, since there is no /proc: mount "
-                      "it (mount -t proc proc /proc)");
-}
-
 static dist_status file_open_failed(const struct disti_segment_name *name)
 {
     if (errno == ENOENT && access(FILE_OWN, F_OK) != 0)
-        return file_no_proc();
+        return disti_fail(DIST_ERR_SYSTEM,
+                          "cannot open the memory of other processes, since there is no /proc: "
+                          "mount it (mount -t proc proc /proc)"); /* as in a chroot */
     if (errno == ENOENT || errno == ESRCH)
         return file_gone(name);
     if (errno == EMFILE || errno == ENFILE)
@@ -649,10 +632,6 @@ static bool arena_try(enum arena_pool pool, unsigned order, struct arena_block *
     return taken;
 }
 
-static void arenas_lock(void);
-
-static void arenas_unlock(void);
-
 /* Several threads that need an arena get one. */
 static bool arena_take_or_grow(enum arena_pool pool, unsigned order, struct arena_block *block_p)
 {
@@ -660,10 +639,10 @@ static bool arena_take_or_grow(enum arena_pool pool, unsigned order, struct aren
 
     if (taken)
         return true;
-    arenas_lock();
+    pthread_mutex_lock(&arena_growth);
     taken = arena_try(pool, order, block_p) ||
             (arena_grow(pool, order) == DIST_OK && arena_try(pool, order, block_p));
-    arenas_unlock();
+    pthread_mutex_unlock(&arena_growth);
     return taken;
 }
 
@@ -673,7 +652,7 @@ dist_status disti_arena_take(enum arena_pool pool, size_t bytes, struct arena_bl
     size_t page = disti_segment_page();
     unsigned order = disti_buddy_order(bytes / page + (bytes % page > 0));
     struct arena_block block;
-    dist_status status = segment_file_check(bytes);
+    dist_status status = file_too_large(bytes) ? file_no_memory(bytes) : DIST_OK;
 
     if (status != DIST_OK)
         return status;
@@ -771,18 +750,7 @@ void disti_segment_retire(void)
     } while (empty);
 }
 
-/* Around a fork: none is being made. In the child its view of all blocks, and no arena. */
-/* ---- a fork ---- */
-
-static void arenas_lock(void)
-{
-    pthread_mutex_lock(&arena_growth);
-}
-
-static void arenas_unlock(void)
-{
-    pthread_mutex_unlock(&arena_growth);
-}
+/* ---- a fork: none is being made; in the child its view of all blocks, and no arena ---- */
 
 static void arena_view(void *arg, size_t unit, size_t units)
 {
@@ -809,7 +777,7 @@ static void arenas_forked(void)
             free(arena);
         }
     }
-    arenas_unlock();
+    pthread_mutex_unlock(&arena_growth);
 }
 
 /* The table of what this process shares, by address; and its end in a forked child. */
@@ -1016,7 +984,7 @@ static void table_forked(void)
 
 static void table_before_fork(void)
 {
-    arenas_lock();
+    pthread_mutex_lock(&arena_growth);
     disti_segment_lock();
     disti_segment_peers_lock();
 }
@@ -1025,7 +993,7 @@ static void table_after_fork(void)
 {
     disti_segment_peers_unlock();
     disti_segment_unlock();
-    arenas_unlock();
+    pthread_mutex_unlock(&arena_growth);
 }
 
 static void table_begin_once(void)

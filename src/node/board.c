@@ -81,15 +81,6 @@ static int board_who_cannot(struct disti_node *node)
     return -1;
 }
 
-/* Nobody looks at it before this rank's first stage stands on it. */
-static void board_begin(struct disti_node *node)
-{
-    node->self = &node->peers[node->rank];
-    node->board = node->self->board;
-    atomic_init(&node->board->cpu, -1);
-    atomic_init(&node->board->writes_to, NODE_TO_NONE);
-}
-
 /* Failures are no errors: messages are used instead. */
 static bool board_map(struct disti_node *node)
 {
@@ -111,18 +102,11 @@ static bool board_map(struct disti_node *node)
         if (r != node->rank)
             *other++ = &boards[r];
     }
-    board_begin(node);
+    node->self = &node->peers[node->rank];
+    node->board = node->self->board; /* nobody reads it before this rank's first stage */
+    atomic_init(&node->board->cpu, -1);
+    atomic_init(&node->board->writes_to, NODE_TO_NONE);
     return true;
-}
-
-static void board_forget(struct disti_node *node, int rank)
-{
-    struct node_peer *peer = &node->peers[rank];
-
-    if (rank == node->rank)
-        return;
-    disti_node_unview(peer);
-    disti_segment_unmap(peer->window_key);
 }
 
 void disti_node_meet(struct disti_node *node, int rank, const struct disti_node_hello *hello)
@@ -131,16 +115,14 @@ void disti_node_meet(struct disti_node *node, int rank, const struct disti_node_
         node->hellos[rank] = *hello;
 }
 
-/* Maps the boards and the windows. -1: done; else the first rank whose memory cannot be mapped. */
-static int board_map_all(struct disti_node *node)
-{
-    return board_map(node) ? disti_node_windows_meet(node, node->ranks <= BOARD_RANKS_MET) : 0;
-}
-
 bool disti_node_map(struct disti_node *node)
 {
-    int cannot = board_who_cannot(node), hidden = cannot < 0 ? board_map_all(node) : -1;
+    int cannot = board_who_cannot(node);
+    int hidden = -1; /* the first rank whose memory cannot be mapped */
 
+    if (cannot < 0)
+        hidden =
+            board_map(node) ? disti_node_windows_meet(node, node->ranks <= BOARD_RANKS_MET) : 0;
     node->used = cannot < 0 && hidden < 0;
     if (cannot >= 0)
         disti_info("no collectives in shared memory: %s",
@@ -245,8 +227,12 @@ void disti_node_close(struct disti_node *node)
     if (!node)
         return;
     now = node->config->left || !node->used;
-    for (int r = 0; node->peers && node->hellos && r < node->ranks; r++)
-        board_forget(node, r);
+    for (int r = 0; node->peers && node->hellos && r < node->ranks; r++) {
+        if (r == node->rank)
+            continue;
+        disti_node_unview(&node->peers[r]);
+        disti_segment_unmap(node->peers[r].window_key);
+    }
     if (node->board)
         disti_segment_unmap(node->hellos[0].boards.name.key);
     disti_node_doorbell_close(node);

@@ -211,7 +211,6 @@ static void copy(char *to, const char *from, size_t bytes)
 
 void disti_node_copy_short(struct disti_node *node, const struct disti_node_op *op)
 {
-
     /* The givers are those that are awaited, and this rank if it gives. */
     for (int r = op->first; r < op->end; r++) {
         int block = copy_out_block(op, r);

@@ -31,11 +31,6 @@ dist_status disti_node_cma_open(struct disti_node_hello *hello)
 
 typedef ssize_t (*cma_call)(int pid, const struct iovec *here, const struct iovec *there);
 
-static int cma_pid(const struct disti_node *node, int rank)
-{
-    return node->hellos[rank].pid;
-}
-
 static void cma_copy(struct disti_node *node, struct disti_node_op *op, int rank, cma_call call,
                      void *here, size_t bytes, const struct iovec *there)
 {
@@ -45,7 +40,7 @@ static void cma_copy(struct disti_node *node, struct disti_node_op *op, int rank
 
     if (*failed)
         return;
-    copied = call(cma_pid(node, rank), &own, there);
+    copied = call(node->hellos[rank].pid, &own, there);
     if (copied < 0)
         *failed = errno;
     else if ((size_t)copied < bytes)
@@ -116,7 +111,7 @@ static bool cma_writes(const struct disti_node *node, int rank)
     int32_t to = atomic_load_explicit(&node->peers[rank].board->writes_to, memory_order_seq_cst);
 
     return (to == node->rank || to == NODE_TO_ANY) &&
-           (kill(cma_pid(node, rank), 0) == 0 || errno != ESRCH);
+           (kill(node->hellos[rank].pid, 0) == 0 || errno != ESRCH);
 }
 
 void disti_node_cma_drain(const struct disti_node *node)
@@ -298,27 +293,15 @@ size_t disti_node_round(const struct disti_node_op *op, size_t count, uint64_t r
     return count - first < op->piece ? count - first : op->piece;
 }
 
-/* Elements whose bytes are a whole number of lines. */
-static size_t slice_grain(const struct disti_node_op *op)
-{
-    return NODE_APART / op->element_bytes;
-}
-
-static size_t slice_start(const struct disti_node *node, const struct disti_node_op *op,
-                          size_t elements, int s)
-{
-    size_t grain = slice_grain(op), ranks = (size_t)node->ranks;
-    size_t share = (elements / ranks + grain) / grain * grain;
-    size_t start = share * (size_t)s;
-
-    return start < elements ? start : elements;
-}
-
 void disti_node_slice(const struct disti_node *node, const struct disti_node_op *op,
                       size_t elements, int s, size_t *from_p, size_t *to_p)
 {
-    *from_p = slice_start(node, op, elements, s);
-    *to_p = slice_start(node, op, elements, s + 1);
+    size_t grain = NODE_APART / op->element_bytes; /* elements on a whole number of lines */
+    size_t share = (elements / (size_t)node->ranks + grain) / grain * grain;
+    size_t from = share * (size_t)s, to = from + share;
+
+    *from_p = from < elements ? from : elements;
+    *to_p = to < elements ? to : elements;
 }
 
 char *disti_node_window(const struct disti_node *node, int rank, uint64_t round)
