@@ -2,8 +2,10 @@
 /* Endpoints: opened, found again by the world's other groups, closed with the world. */
 #include "endpoint/endpoint.h"
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "endpoint/state.h"
 
 #include <stdio.h>
@@ -24,7 +26,7 @@ static void endpoint_shut(struct disti_endpoint *endpoint)
     disti_endpoint_free_notices(endpoint, true);
 }
 
-void disti_endpoint_let_go(struct disti_endpoint *endpoint)
+static void endpoint_let_go(struct disti_endpoint *endpoint)
 {
     if (atomic_fetch_sub(&endpoint->references, 1) > 1)
         return;
@@ -120,7 +122,7 @@ static dist_status endpoint_open(const struct dist_transport *transport,
     if (status == DIST_OK)
         *endpoint_p = endpoint;
     else
-        disti_endpoint_let_go(endpoint);
+        endpoint_let_go(endpoint);
     return status;
 }
 
@@ -215,7 +217,7 @@ void disti_endpoints_close(const char *job, int rank)
         endpoint_lock(endpoint);
         endpoint_shut(endpoint);
         endpoint_unlock(endpoint);
-        disti_endpoint_let_go(endpoint);
+        endpoint_let_go(endpoint);
     }
     pthread_mutex_unlock(&endpoint_list_lock);
 }
@@ -263,16 +265,225 @@ dist_status disti_attachment_open(struct engine_attachment *attachment,
     return DIST_OK;
 }
 
+/* Who of the sleeping threads watches an endpoint, and who is woken. */
+
+/* Endpoints that one thread moves in one call of the library: a few transports of a group. */
+#define WATCH_OWED 8
+
+/* Those that this thread has moved while others slept: it has to see to the watch when it leaves.
+ */
+static _Thread_local struct disti_endpoint *watch_owed[WATCH_OWED];
+static _Thread_local int watch_owed_count;
+
+static bool watch_is_owed(const struct disti_endpoint *endpoint)
+{
+    for (int i = 0; i < watch_owed_count; i++) {
+        if (watch_owed[i] == endpoint)
+            return true;
+    }
+    return false;
+}
+
+static void watch_owe(struct disti_endpoint *endpoint)
+{
+    if (watch_is_owed(endpoint) || watch_owed_count == WATCH_OWED)
+        return;
+    watch_owed[watch_owed_count++] = endpoint;
+    atomic_fetch_add(&endpoint->references, 1);
+    endpoint->movers++;
+}
+
+/* The thread goes to sleep on the endpoint itself. It holds a attachment to it, so it stays. */
+static void watch_release(struct disti_endpoint *endpoint)
+{
+    for (int i = 0; i < watch_owed_count; i++) {
+        if (watch_owed[i] != endpoint)
+            continue;
+        watch_owed[i] = watch_owed[--watch_owed_count];
+        endpoint->movers--;
+        endpoint_let_go(endpoint);
+        return;
+    }
+}
+
+static void watch_disarm(struct disti_endpoint *endpoint)
+{
+    if (endpoint->watcher)
+        endpoint->transport->disarm(endpoint->state);
+    endpoint->watcher = NULL;
+}
+
+/* The calling thread is about to move the endpoint: nobody watches meanwhile. */
+static void endpoint_take_watch(struct disti_endpoint *endpoint)
+{
+    watch_disarm(endpoint);
+    if (endpoint->asleep)
+        watch_owe(endpoint);
+}
+
+/*
+ * Messages may end while the transport is armed, and no progress will tell of them. A failure's
+ * text is for the caller's attachment, if it has one.
+ */
+static int watch_arm(struct disti_endpoint *endpoint, const struct engine_attachment *attachment)
+{
+    int held = disti_cancel_hold();
+    unsigned failures = disti_failures();
+    int fd = endpoint->transport->arm(endpoint->state);
+
+    disti_cancel_let(held);
+    disti_endpoint_happened(endpoint, attachment, failures);
+    return fd;
+}
+
+/* The watcher, if there was one, is gone, or the calling thread leaves: a sleeper shall watch. */
+/* Preferably one that sleeps on the descriptor already: it need not be woken for that. */
+static void endpoint_give_watch(struct disti_endpoint *endpoint)
+{
+    struct engine_attachment *attachment = endpoint->asleep;
+
+    if (!attachment || endpoint->watcher || !endpoint->state || endpoint->broken < 0)
+        return;
+    while (attachment && attachment->fd < 0)
+        attachment = attachment->next_asleep;
+    if (attachment && watch_arm(endpoint, NULL) == attachment->fd) {
+        endpoint->watcher = attachment;
+        return;
+    }
+    if (attachment)
+        endpoint->transport->disarm(endpoint->state);
+    disti_doorbell_ring(attachment ? attachment->doorbell : endpoint->asleep->doorbell);
+}
+
+static bool watch_has_ended(const struct engine_attachment *attachment)
+{
+    const struct engine_request *request;
+
+    for (request = LIST_FIRST(&attachment->out); request; request = LIST_NEXT(request, entry)) {
+        if (request->request.status != DIST_IN_PROGRESS)
+            return true;
+    }
+    return false;
+}
+
+/* Something has happened: rings those that sleep and have something of it. */
+static void endpoint_wake(struct disti_endpoint *endpoint)
+{
+    for (struct engine_attachment *attachment = endpoint->asleep; attachment;
+         attachment = attachment->next_asleep) {
+        if (attachment->from_any || endpoint->broken < 0 || watch_has_ended(attachment))
+            disti_doorbell_ring(attachment->doorbell);
+    }
+}
+
+/* The attachment sleeps no more. */
+static void endpoint_end_sleep(struct disti_endpoint *endpoint,
+                               struct engine_attachment *attachment)
+{
+    struct engine_attachment **at = &endpoint->asleep;
+
+    if (!attachment->asleep)
+        return;
+    while (*at != attachment)
+        at = &(*at)->next_asleep;
+    *at = attachment->next_asleep;
+    attachment->asleep = false;
+    attachment->fd = -1;
+    if (endpoint->watcher != attachment)
+        return;
+    watch_disarm(endpoint);
+    if (endpoint->asleep)
+        watch_owe(endpoint);
+}
+
+static void watch_sleep(struct disti_endpoint *endpoint, struct engine_attachment *attachment,
+                        bool from_any, int fd)
+{
+    attachment->asleep = true;
+    attachment->from_any = from_any;
+    attachment->fd = fd;
+    attachment->next_asleep = endpoint->asleep;
+    endpoint->asleep = attachment;
+    watch_release(endpoint);
+}
+
+static void endpoint_sweep(struct disti_endpoint *endpoint);
+
+/* One that moves the endpoint sees to the watch when it has done. */
+static int watch_begin(struct disti_endpoint *endpoint, struct engine_attachment *attachment,
+                       bool from_any)
+{
+    bool moved = endpoint->movers - watch_is_owed(endpoint) > 0;
+    int fd = -1;
+
+    if (!moved && !endpoint->watcher) {
+        endpoint_sweep(endpoint);
+        fd = watch_arm(endpoint, attachment);
+        if (fd < 0 || watch_has_ended(attachment)) {
+            endpoint->transport->disarm(endpoint->state);
+            return fd < 0 ? fd : DIST_ARM_READY;
+        }
+        endpoint->watcher = attachment;
+    }
+    watch_sleep(endpoint, attachment, from_any, fd);
+    return fd >= 0 ? fd : DISTI_ATTACHMENT_DOORBELL;
+}
+
+int disti_attachment_arm(struct engine_attachment *attachment, bool from_any)
+{
+    struct disti_endpoint *endpoint = attachment->endpoint;
+    int fd;
+
+    if (!endpoint->shared)
+        return attachment->transport->arm(endpoint->state);
+    attachment->doorbell = disti_doorbell();
+    if (attachment->doorbell < 0)
+        return -1;
+    pthread_mutex_lock(&endpoint->lock);
+    fd = endpoint->broken < 0 || watch_has_ended(attachment)
+             ? DIST_ARM_READY
+             : watch_begin(endpoint, attachment, from_any);
+    pthread_mutex_unlock(&endpoint->lock);
+    return fd;
+}
+
+void disti_attachment_disarm(struct engine_attachment *attachment)
+{
+    struct disti_endpoint *endpoint = attachment->endpoint;
+
+    if (!endpoint->shared) {
+        attachment->transport->disarm(endpoint->state);
+        return;
+    }
+    pthread_mutex_lock(&endpoint->lock);
+    endpoint_end_sleep(endpoint, attachment);
+    pthread_mutex_unlock(&endpoint->lock);
+}
+
+void disti_endpoints_release(void)
+{
+    while (watch_owed_count) {
+        struct disti_endpoint *endpoint = watch_owed[--watch_owed_count];
+
+        pthread_mutex_lock(&endpoint->lock);
+        if (--endpoint->movers == 0)
+            endpoint_give_watch(endpoint);
+        pthread_mutex_unlock(&endpoint->lock);
+        endpoint_let_go(endpoint);
+    }
+}
+
 /* ---- closing ---- */
 
 /* A peer hears of a group's end from the store, or meets its own deadline. */
 #define ENDPOINT_ENDED_MS (60 * 1000)
 
+/* Throws away what has come for groups that have ended of late. With the lock held. */
 /*
  * A peer that has not heard of a group's end may still send messages of it, which nobody will ever
  * receive: they are looked for now and then.
  */
-void disti_endpoint_sweep(struct disti_endpoint *endpoint)
+static void endpoint_sweep(struct disti_endpoint *endpoint)
 {
     endpoint->sweeps = 0;
     for (int i = 0; i < ENDPOINT_ENDED && endpoint->broken == DIST_OK; i++) {
@@ -291,7 +502,7 @@ static void endpoint_forget(struct disti_endpoint *endpoint, uint32_t group)
 {
     endpoint->ended[endpoint->ended_next++ % ENDPOINT_ENDED] =
         (struct endpoint_ended){.group = group, .until_ns = disti_deadline_ms(ENDPOINT_ENDED_MS)};
-    disti_endpoint_sweep(endpoint);
+    endpoint_sweep(endpoint);
 }
 
 void disti_attachment_close(struct engine_attachment *attachment)
@@ -301,21 +512,21 @@ void disti_attachment_close(struct engine_attachment *attachment)
     if (!endpoint)
         return;
     endpoint_lock(endpoint);
-    disti_endpoint_end_sleep(endpoint, attachment);
+    endpoint_end_sleep(endpoint, attachment);
     if (endpoint->shared && endpoint->state) {
         endpoint_forget(endpoint, attachment->group);
         endpoint->happened++;
-        disti_endpoint_wake(endpoint);
+        endpoint_wake(endpoint);
     }
     LIST_REMOVE(attachment, entry);
     if (!endpoint->movers)
-        disti_endpoint_give_watch(endpoint);
+        endpoint_give_watch(endpoint);
     endpoint_unlock(endpoint);
     free(attachment->why);
     attachment->why = NULL;
     attachment->endpoint = NULL;
     LIST_INIT(&attachment->out);
-    disti_endpoint_let_go(endpoint);
+    endpoint_let_go(endpoint);
 }
 
 /* The attachment of an engine to an endpoint: messages, in the ranks of the engine's group. */
@@ -456,7 +667,7 @@ void disti_endpoint_happened(struct disti_endpoint *endpoint,
     if (disti_failures() != failures)
         attachment_blame(endpoint, attachment);
     if (endpoint->asleep)
-        disti_endpoint_wake(endpoint);
+        endpoint_wake(endpoint);
 }
 
 static void attachment_start(struct engine_attachment *attachment, int peer,
@@ -474,7 +685,7 @@ static void attachment_start(struct engine_attachment *attachment, int peer,
     request->peer = peer;
     endpoint_lock(endpoint);
     if (endpoint->asleep)
-        disti_endpoint_take_watch(endpoint);
+        endpoint_take_watch(endpoint);
     if (endpoint->broken < 0)
         inner->status = endpoint->broken;
     else
@@ -521,9 +732,9 @@ int disti_endpoint_move(struct disti_endpoint *endpoint, const struct engine_att
     if (endpoint->broken < 0)
         return attachment_broken(endpoint);
     if (endpoint->asleep)
-        disti_endpoint_take_watch(endpoint);
+        endpoint_take_watch(endpoint);
     if (endpoint->shared && ++endpoint->sweeps >= LINK_SWEEP) {
-        disti_endpoint_sweep(endpoint);
+        endpoint_sweep(endpoint);
         swept = true;
     }
     moved = endpoint->transport->progress(endpoint->state);

@@ -4,4 +4,4 @@ libdist_core_sources += \
 	src/endpoint/endpoint.c \
 	src/endpoint/endpoint.h \
 	src/endpoint/state.h \
-	src/endpoint/watch.c
+	src/endpoint/notices.c

@@ -71,22 +71,7 @@ static inline void endpoint_unlock(struct disti_endpoint *endpoint)
 
 /* ---- watch.c; with the lock held ---- */
 
-/* Something has happened: rings those that sleep and have something of it. */
-void disti_endpoint_wake(struct disti_endpoint *endpoint);
-
-/* The calling thread is about to move the endpoint: nobody watches meanwhile. */
-void disti_endpoint_take_watch(struct disti_endpoint *endpoint);
-
-/* The attachment sleeps no more. */
-void disti_endpoint_end_sleep(struct disti_endpoint *endpoint,
-                              struct engine_attachment *attachment);
-
-/* The watcher, if there was one, is gone, or the calling thread leaves: a sleeper shall watch. */
-void disti_endpoint_give_watch(struct disti_endpoint *endpoint);
-
 /* ---- endpoint.c ---- */
-
-void disti_endpoint_let_go(struct disti_endpoint *endpoint);
 
 /*
  * Calls `visit` for each shared endpoint of the world with this name in which this process has this
@@ -94,9 +79,6 @@ void disti_endpoint_let_go(struct disti_endpoint *endpoint);
  */
 void disti_endpoints_visit(const char *job, int rank,
                            void (*visit)(struct disti_endpoint *endpoint, void *arg), void *arg);
-
-/* Throws away what has come for groups that have ended of late. With the lock held. */
-void disti_endpoint_sweep(struct disti_endpoint *endpoint);
 
 /* ---- attachment.c ---- */
 
@@ -116,7 +98,5 @@ int disti_endpoint_move(struct disti_endpoint *endpoint,
 
 /* Frees the notices that have left; all: also those that the transport has dropped. */
 void disti_endpoint_free_notices(struct disti_endpoint *endpoint, bool all);
-
-/* ---- attachment.c ---- */
 
 #endif

@@ -216,11 +216,6 @@ dist_status disti_tune_find(const char *key, struct disti_tuning *tuning_p, int3
 
 /* ---- local.c ---- */
 
-/* How fast this process copies and reduces and goes from thread to thread. Some ms, or 0.1 s. */
-void disti_tune_local(enum tune_effort effort, struct disti_cost *cost);
-/* Bytes that it copies a second, for about that time. */
-double disti_tune_copy(int64_t ns);
-
 /* ---- links.c ---- */
 
 /* Rank 0 and one rank at each distance measure what is between them; the others do nothing. */
@@ -246,12 +241,6 @@ void disti_tune_fit_near(const struct disti_link_times *times, struct disti_link
 /* Between nodes, where the CPUs' part shows too: *network_p, as in struct disti_cost. */
 void disti_tune_fit_far(const struct disti_link_times *times, struct disti_link_cost *link,
                         double *network_p);
-
-/*
- * Inside a machine one distance stands for another that could not be measured. And what is copied
- * there goes no faster than a copy: messages to and fro were in caches, others are not.
- */
-void disti_tune_fit_fill(const bool measured[DISTI_DISTANCES], struct disti_cost *cost);
 
 /* How long one figure may take. */
 int64_t disti_tune_each_ns(enum tune_effort effort);

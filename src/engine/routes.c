@@ -93,7 +93,7 @@ static dist_status route_write(struct dist_engine *engine, struct route_cards *c
     return DIST_OK;
 }
 
-static struct route_head routes_route_head(const struct route_cards *cards, int rank)
+static struct route_head route_card_head(const struct route_cards *cards, int rank)
 {
     struct route_head head;
 
@@ -102,13 +102,11 @@ static struct route_head routes_route_head(const struct route_cards *cards, int 
 }
 
 /* Does that rank's DIST_TRANSPORT name the same besides the backend's own transports? */
-/* Does that rank's DIST_TRANSPORT name the same besides the backend's own transports? */
 static bool route_same_names(const struct route_cards *cards, int rank)
 {
-    return routes_route_head(cards, rank).names == cards->head.names;
+    return route_card_head(cards, rank).names == cards->head.names;
 }
 
-/* The address in that slot of a card; NULL: there is none, or the card is nonsense. */
 /* The address in that slot of a card; NULL: there is none, or the card is nonsense. */
 static const unsigned char *route_address(const struct route_cards *cards, int rank, int slot,
                                           size_t *bytes_p)
@@ -184,7 +182,7 @@ static size_t route_longest(const struct route_cards *cards, int ranks)
     uint64_t most = 0;
 
     for (int r = 0; r < ranks; r++) {
-        struct route_head head = routes_route_head(cards, r);
+        struct route_head head = route_card_head(cards, r);
 
         most = head.bytes > most ? head.bytes : most;
     }
@@ -214,7 +212,6 @@ static dist_status route_show(const struct dist_backend_config *config, const vo
  * Everybody's card; list and this rank's head are set. The offer becomes rank 0's. cards->all is
  * the caller's to free, whatever the status. Blocks, as all_gather does.
  */
-/* The offer becomes rank 0's. cards->all is the caller's to free, whatever the status. */
 static dist_status route_exchange(struct dist_engine *engine, struct disti_tune_offer *offer,
                                   struct route_cards *cards)
 {
@@ -387,9 +384,9 @@ static dist_status list_add_named(const struct dist_host *host, const char *name
  * ERR_INVALID_ARGUMENT: DIST_TRANSPORT names one that neither the backend nor the host has, or
  * none. ERR_UNSUPPORTED: they are too many.
  */
-static dist_status routes_route_list(const struct dist_backend_config *config,
-                                     const struct dist_engine_config *engine_config,
-                                     struct route_list *list_p)
+static dist_status route_list_make(const struct dist_backend_config *config,
+                                   const struct dist_engine_config *engine_config,
+                                   struct route_list *list_p)
 {
     const char *names = disti_env("DIST_TRANSPORT");
     dist_status status = DIST_OK;
@@ -479,7 +476,7 @@ static void route_meet(const struct route_cards *cards, int ranks, struct disti_
         *node_p = NULL;
     }
     for (int r = 0; r < ranks; r++) {
-        struct route_head head = routes_route_head(cards, r);
+        struct route_head head = route_card_head(cards, r);
 
         disti_node_meet(*node_p, r, &head.hello);
     }
@@ -538,7 +535,7 @@ static dist_status route_open_all(struct dist_engine *engine,
     int ranks = engine->config->world_size;
     struct route_list list = {0};
     char reasons[1024] = "";
-    dist_status status = routes_route_list(engine->config, engine_config, &list);
+    dist_status status = route_list_make(engine->config, engine_config, &list);
 
     cards->list = &list;
     cards->head.names = list.names;

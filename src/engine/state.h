@@ -211,7 +211,7 @@ struct dist_engine {
     struct disti_choice choice;
     struct disti_tuning tuning;
     struct disti_chooser chooser;
-    struct engine_measurement *measuring; /* measure/links.c's */
+    struct engine_measurement *measuring; /* links.c's */
     struct engine_attachment links[ENGINE_TRANSPORTS_MAX];
     int link_count;
     struct disti_node *node; /* NULL: the ranks are on several machines, or cannot share memory */
@@ -233,7 +233,7 @@ struct dist_engine {
 };
 
 /*
- * route.c: opens the links and fills `route`; closes them. With the addresses each rank's offer is
+ * routes.c: opens the links and fills `route`; closes them. With the addresses each rank's offer is
  * exchanged, *offer becomes rank 0's; and where its board is: *node_p has met all ranks, NULL: they
  * do not all have transport shm. It is the caller's, whatever the status.
  */
@@ -242,14 +242,14 @@ dist_status disti_route_open(struct dist_engine *engine,
                              struct disti_tune_offer *offer, struct disti_node **node_p);
 void disti_route_close(struct dist_engine *engine);
 
-/* measure/links.c: what is left of a measurement that failed; after disti_route_close. */
+/* links.c: what is left of a measurement that failed; after disti_route_close. */
 void disti_tune_links_free(struct dist_engine *engine);
 
-/* cache.c: the plan for a call; the engine's, valid until it closes. */
+/* engine.c: the plan for a call; the engine's, valid until it closes. */
 dist_status disti_cache_plan(struct dist_engine *engine, const struct dist_call *call,
                              const struct disti_plan **plan_p);
 
-/* bind.c: where in memory a call's blocks are. */
+/* engine.c: where in memory a call's blocks are. */
 
 /* IN's and OUT's. */
 void disti_bind_layouts(const struct dist_call *call, int rank, struct disti_layout layouts[2]);
@@ -261,7 +261,7 @@ bool disti_spans_clash(const struct engine_span a[2], const struct engine_span b
 /* Bytes of a block for the choice of an algorithm: the same on every rank. */
 size_t disti_bind_bytes(const struct dist_call *call, int ranks);
 
-/* task_life.c: making, starting and ending a task. */
+/* task.c: making, starting and ending a task. */
 /* The only way to another state. ERR_INTERNAL: the drawing has no such arrow; it stays. */
 dist_status disti_task_go(struct engine_task *task, enum engine_task_state to);
 dist_status disti_task_create(struct dist_engine *engine, const struct dist_call *call,
@@ -313,9 +313,9 @@ dist_status disti_task_advance(struct dist_engine *engine, struct engine_task *t
 /* Does it wait for something of this peer's? */
 bool disti_task_waits_for(const struct dist_engine *engine, const struct engine_task *task,
                           int peer);
-/* The peers whose messages have not come or gone, each once: "rank 2, rank 5". */
 /* engine.c: "rank 3", or "rank 3 (unreachable)". Returns its length. */
 size_t disti_engine_name(const struct dist_engine *engine, int rank, char *text, size_t size);
+/* The peers whose messages have not come or gone, each once: "rank 2, rank 5". */
 void disti_task_describe(const struct dist_engine *engine, const struct engine_task *task,
                          char *text, size_t size);
 
@@ -329,15 +329,15 @@ bool disti_p2p_waits_for_any(const struct dist_engine *engine);
 /* Must the task wait for a send or receive that was posted before it? */
 bool disti_p2p_clash(const struct dist_engine *engine, const struct engine_task *task);
 
-/* Whose message it waits for: "rank 2". */
-/* hint.c: writes "; " and the likely reason that the oldest call waits, or "". */
+/* on_node.c: writes "; " and the likely reason that the oldest call waits, or "". */
 void disti_engine_hint(const struct dist_engine *engine, const struct engine_task *task,
                        const struct engine_p2p *p2p, char *text, size_t size);
+/* Whose message it waits for: "rank 2". */
 void disti_p2p_describe(const struct dist_engine *engine, const struct engine_p2p *p, char *text,
                         size_t size);
 void disti_p2p_clear(struct dist_engine *engine);
 
-/* envelope.c: what stands on the messages. */
+/* mismatch.c: what stands on the messages. */
 
 /* A collective's messages, by the call's number of 37 bits (disti_mismatch_number). Those of calls
  * under way side by side cannot mix. */
@@ -384,7 +384,5 @@ struct route_cards {
     const struct route_list *list;
     struct route_head head; /* this rank's */
 };
-
-/* ---- cards.c ---- */
 
 #endif

@@ -81,15 +81,6 @@ static int board_who_cannot(struct disti_node *node)
     return -1;
 }
 
-/* Nobody looks at it before this rank's first stage stands on it. */
-static void board_begin(struct disti_node *node)
-{
-    node->self = &node->peers[node->rank];
-    node->board = node->self->board;
-    atomic_init(&node->board->cpu, -1);
-    atomic_init(&node->board->writes_to, NODE_TO_NONE);
-}
-
 /* Failures are no errors: messages are used instead. */
 static bool board_map(struct disti_node *node)
 {
@@ -111,20 +102,11 @@ static bool board_map(struct disti_node *node)
         if (r != node->rank)
             *other++ = &boards[r];
     }
-    board_begin(node);
+    node->self = &node->peers[node->rank];
+    node->board = node->self->board; /* nobody reads it before this rank's first stage */
+    atomic_init(&node->board->cpu, -1);
+    atomic_init(&node->board->writes_to, NODE_TO_NONE);
     return true;
-}
-
-static void node_unview(struct node_peer *peer);
-
-static void board_forget(struct disti_node *node, int rank)
-{
-    struct node_peer *peer = &node->peers[rank];
-
-    if (rank == node->rank)
-        return;
-    node_unview(peer);
-    disti_segment_unmap(peer->window_key);
 }
 
 void disti_node_meet(struct disti_node *node, int rank, const struct disti_node_hello *hello)
@@ -133,16 +115,14 @@ void disti_node_meet(struct disti_node *node, int rank, const struct disti_node_
         node->hellos[rank] = *hello;
 }
 
-/* Maps the boards and the windows. -1: done; else the first rank whose memory cannot be mapped. */
-static int board_map_all(struct disti_node *node)
-{
-    return board_map(node) ? disti_node_windows_meet(node, node->ranks <= BOARD_RANKS_MET) : 0;
-}
-
 bool disti_node_map(struct disti_node *node)
 {
-    int cannot = board_who_cannot(node), hidden = cannot < 0 ? board_map_all(node) : -1;
+    int cannot = board_who_cannot(node);
+    int hidden = -1; /* the first rank whose memory cannot be mapped */
 
+    if (cannot < 0)
+        hidden =
+            board_map(node) ? disti_node_windows_meet(node, node->ranks <= BOARD_RANKS_MET) : 0;
     node->used = cannot < 0 && hidden < 0;
     if (cannot >= 0)
         disti_info("no collectives in shared memory: %s",
@@ -247,8 +227,12 @@ void disti_node_close(struct disti_node *node)
     if (!node)
         return;
     now = node->config->left || !node->used;
-    for (int r = 0; node->peers && node->hellos && r < node->ranks; r++)
-        board_forget(node, r);
+    for (int r = 0; node->peers && node->hellos && r < node->ranks; r++) {
+        if (r == node->rank)
+            continue;
+        disti_node_unview(&node->peers[r]);
+        disti_segment_unmap(node->peers[r].window_key);
+    }
     if (node->board)
         disti_segment_unmap(node->hellos[0].boards.name.key);
     disti_node_doorbell_close(node);
@@ -266,156 +250,4 @@ void disti_node_close(struct disti_node *node)
     for (int i = 0; i < DIST_COLL_COUNT; i++)
         free(node->agains[i]);
     free(node);
-}
-
-/* Segments that hold data of a call: who can map whose. */
-
-/* ---- this rank's segments ---- */
-
-/* What is known of a segment of this rank's; NULL: nothing. */
-static struct node_proof *view_proof(struct disti_node *node, uint64_t key)
-{
-    for (int i = 0; i < NODE_VIEWS; i++) {
-        if (node->proofs[i].key == key)
-            return &node->proofs[i];
-    }
-    return NULL;
-}
-
-bool disti_node_find(struct disti_node *node, const void *memory, size_t bytes,
-                     struct disti_segment_location *location_p, bool *offered_p)
-{
-    const struct node_proof *proof;
-
-    *offered_p = false;
-    if (!disti_segment_find(memory, bytes, location_p))
-        return false;
-    proof = view_proof(node, location_p->name.key);
-    *offered_p = !proof;
-    if (proof && !proof->mapped)
-        location_p->name.key = 0;
-    return proof && proof->mapped;
-}
-
-/* Did all of them map what was offered? */
-static bool view_is_mapped(const struct disti_node *node, const struct disti_node_op *op)
-{
-    for (int r = 0; r < node->ranks; r++) {
-        if (r != node->rank && node_slot(node->peers[r].board, op)->locations.refuses)
-            return false;
-    }
-    return true;
-}
-
-static void view_note(struct disti_node *node, uint64_t key, bool mapped)
-{
-    struct node_proof *proof = view_proof(node, key);
-
-    if (!proof)
-        proof = &node->proofs[node->proof_next++ % NODE_VIEWS];
-    *proof = (struct node_proof){.key = key, .mapped = mapped};
-}
-
-void disti_node_record(struct disti_node *node, const struct disti_node_op *op)
-{
-    const struct node_locations *locations = &node_slot(node->board, op)->locations;
-    bool mapped;
-
-    if (!locations->in_offered && !locations->out_offered)
-        return;
-    mapped = view_is_mapped(node, op);
-    if (locations->in_offered)
-        view_note(node, locations->in.name.key, mapped);
-    if (locations->out_offered)
-        view_note(node, locations->out.name.key, mapped);
-    if (!mapped)
-        disti_info("memory of dist_alloc and dist_register is used as ordinary memory is: another "
-                   "rank cannot map it");
-}
-
-/* ---- the others' ---- */
-
-/* Puts the view at the front, where it is found first. */
-static char *view_use(struct node_peer *peer, int at, struct node_view view)
-{
-    memmove(&peer->views[1], &peer->views[0], (size_t)at * sizeof(view));
-    peer->views[0] = view;
-    return view.memory;
-}
-
-/* The mapping of a segment: one of the last few, or a new one. */
-static dist_status view_map(struct node_peer *peer, const struct disti_segment_name *name,
-                            char **memory_p)
-{
-    void *memory;
-    int at = 0;
-    dist_status status;
-
-    while (at < NODE_VIEWS && peer->views[at].key != name->key)
-        at++;
-    if (at < NODE_VIEWS) {
-        *memory_p = at ? view_use(peer, at, peer->views[at]) : peer->views[0].memory;
-        return DIST_OK;
-    }
-    status = disti_segment_map(name, &memory);
-    if (status != DIST_OK)
-        return status;
-    disti_segment_unmap(peer->views[NODE_VIEWS - 1].key);
-    *memory_p =
-        view_use(peer, NODE_VIEWS - 1, (struct node_view){.key = name->key, .memory = memory});
-    return DIST_OK;
-}
-
-/* Releases what is mapped of a peer. */
-static void node_unview(struct node_peer *peer)
-{
-    for (int i = 0; i < NODE_VIEWS; i++) {
-        disti_segment_unmap(peer->views[i].key);
-        peer->views[i] = (struct node_view){0};
-    }
-}
-
-dist_status disti_node_see(struct node_peer *peer, const struct disti_segment_location *at,
-                           size_t bytes, char **memory_p)
-{
-    char *memory = NULL;
-    dist_status status = DIST_OK;
-
-    if (at->name.key && (at->offset > at->name.bytes || bytes > at->name.bytes - at->offset))
-        return disti_fail(DIST_ERR_INTERNAL, "a peer shows memory beyond its segment's end");
-    if (at->name.key)
-        status = view_map(peer, &at->name, &memory);
-    *memory_p = memory ? memory + at->offset : NULL;
-    return status;
-}
-
-char *disti_node_try_see(struct node_peer *peer, const struct disti_segment_location *at,
-                         size_t bytes)
-{
-    const struct disti_log *log = disti_log_current();
-    char *memory;
-    dist_status status;
-
-    disti_log_use(NULL);
-    status = disti_node_see(peer, at, bytes, &memory);
-    disti_log_use(log);
-    return status == DIST_OK ? memory : NULL;
-}
-
-void disti_node_disprove(struct disti_node *node, uint64_t key)
-{
-    if (key)
-        view_note(node, key, false);
-}
-
-void disti_node_try(struct disti_node *node, const struct disti_node_op *op, struct node_peer *peer,
-                    const struct disti_segment_location *at)
-{
-    const struct disti_log *log = disti_log_current();
-    char *memory;
-
-    disti_log_use(NULL);
-    if (view_map(peer, &at->name, &memory) != DIST_OK)
-        node_slot(node->board, op)->locations.refuses = true;
-    disti_log_use(log);
 }

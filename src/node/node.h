@@ -176,14 +176,14 @@ enum disti_node_way {
     NODE_WAY_WINDOWS, /* they go through windows; */
     NODE_WAY_SWAPPED, /* of two ranks, each of which writes into the other's */
     NODE_WAY_DIRECT,  /* all see them where they lie */
-    NODE_WAY_CMA      /* the kernel copies what a rank does not see (cma.c) */
+    NODE_WAY_CMA      /* the kernel copies what a rank does not see (window.c) */
 };
 
 struct disti_node_op;
 struct node_board;
 typedef void (*node_finish_fn)(struct disti_node *node, const struct disti_node_op *op);
 
-/* Where what a rank gives stands, in a call of pairs (pairs/). */
+/* Where what a rank gives stands, in a call of pairs (pairs.c). */
 enum disti_node_place {
     NODE_NOWHERE, /* it gives nothing, and shows nothing */
     NODE_IN_SLOT,
@@ -205,14 +205,14 @@ struct disti_node_op {
     size_t largest;              /* elements of the largest block */
     size_t piece;                /* elements of a block that go in one round */
     size_t given;                /* BOARD: bytes of this rank's that stand on its board */
-    uint8_t gait;                /* how this rank copies: gait.h */
+    uint8_t gait;                /* how this rank copies: see NODE_ASKS */
     bool tries_gait;             /* its work is timed, */
     int64_t worked_ns;           /* so far */
     bool cma;                    /* it does not begin in windows: the kernel will do */
     int64_t begun_ns;            /* while both are tried: when all had come; 0: it is no trial */
     int64_t filled_ns;           /* the same: what it took to fill its window before */
-    bool chosen;                 /* BOARD: mover.c has chosen it for this call alone */
-    bool paired;                 /* a call of pairs (pairs/), */
+    bool chosen;                 /* BOARD: trial.c has chosen it for this call alone */
+    bool paired;                 /* a call of pairs (pairs.c), */
     bool together;               /* in which this rank and others copy */
     enum disti_node_place place; /* of what it gives */
     bool in_area;                /* BOARD: what is given is too much for a slot */

@@ -274,7 +274,7 @@ static dist_status op_next_stage(struct disti_node *node, struct disti_node_op *
 
 /*
  * Some of a stage's work; true: that was the rest. A rank that has given up may use its memory for
- * something else: the board says that this one writes before it looks who is gone (cma.c).
+ * something else: the board says that this one writes before it looks who is gone (window.c).
  */
 static bool op_bite(struct disti_node *node, struct disti_node_op *op)
 {

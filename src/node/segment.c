@@ -9,17 +9,13 @@
 #include "node/node.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/queue.h>
-#include <sys/random.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/sysinfo.h>
 #include <unistd.h>
 
 /* Whole pages, at least one. */
@@ -170,335 +166,6 @@ bool disti_segment_find(const void *memory, size_t bytes, struct disti_segment_l
     found = segment_holds(memory, bytes, location_p);
     disti_segment_unlock();
     return found;
-}
-
-/* The files that segments are made of: made, sealed, named, and opened by other processes. */
-
-#define FILE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
-#define FILE_OWN DISTI_PROCESS_OWN "/fd"
-/* MLOCK_ONFAULT, which headers of old C libraries lack. */
-#define FILE_LOCK_ON_FAULT 1
-
-size_t disti_segment_page(void)
-{
-    return (size_t)sysconf(_SC_PAGESIZE);
-}
-
-static dist_status file_create_failed(void)
-{
-    if (errno == EMFILE || errno == ENFILE)
-        return disti_fail(DIST_ERR_NO_MEMORY,
-                          "no descriptor is left for shared memory, which takes one a segment: "
-                          "raise `ulimit -n`, or allocate fewer and larger buffers");
-    return disti_fail_call("memfd_create", "cannot make shared memory");
-}
-
-static dist_status file_no_memory(size_t bytes)
-{
-    uint64_t most;
-
-    if (!disti_file_may_have(bytes, &most))
-        return disti_fail(DIST_ERR_NO_MEMORY,
-                          "%zu KiB of shared memory exceed the limit on the size of files, %llu "
-                          "KiB: raise it (ulimit -f)",
-                          bytes >> 10, (unsigned long long)most >> 10);
-    return disti_fail(DIST_ERR_NO_MEMORY,
-                      "no room for %zu KiB of shared memory: free memory, or "
-                      "raise the container's limit",
-                      bytes >> 10);
-}
-
-/* More than the machine has? Memory of a file is not held to what the kernel grants else. */
-static bool file_too_large(size_t bytes)
-{
-    struct sysinfo info;
-    uint64_t units;
-
-    if (bytes > SIZE_MAX / 4)
-        return true;
-    if (sysinfo(&info) < 0)
-        return false;
-    units = (uint64_t)info.totalram + info.totalswap;
-    return bytes / (info.mem_unit ? info.mem_unit : 1) > units;
-}
-
-/*
- * Where the kernel grants no more memory than there is (vm.overcommit_memory=2) a page that cannot
- * be had is a SIGBUS at first touch; so there pages are made at once. Everywhere else a machine or
- * a container without memory is found at first touch, as with malloc.
- */
-static bool file_reads_reserve(void)
-{
-    char text = '0';
-    int fd = open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC);
-
-    if (fd < 0)
-        return false;
-    if (read(fd, &text, 1) != 1)
-        text = '0';
-    close(fd);
-    return text == '2';
-}
-
-static bool file_must_reserve(void)
-{
-    static atomic_int known = -1;
-    int must = atomic_load(&known);
-
-    if (must < 0) {
-        must = file_reads_reserve();
-        atomic_store(&known, must);
-    }
-    return must;
-}
-
-static bool file_reserve_pages(int fd, size_t offset, size_t bytes)
-{
-    return !file_must_reserve() || disti_file_reserve(fd, offset, bytes) == 0;
-}
-
-dist_status disti_segment_file_reserve(const struct disti_segment_name *name, size_t offset,
-                                       size_t bytes)
-{
-    return file_reserve_pages(name->fd, offset, bytes) ? DIST_OK : file_no_memory(bytes);
-}
-
-static bool file_size(int fd, size_t bytes, size_t seal_bytes)
-{
-    return disti_file_truncate(fd, bytes + seal_bytes) == 0 &&
-           file_reserve_pages(fd, bytes, seal_bytes);
-}
-
-dist_status disti_segment_file_check(size_t bytes)
-{
-    return file_too_large(bytes) ? file_no_memory(bytes) : DIST_OK;
-}
-
-/* A key that is not 0. */
-static bool file_make_key(uint64_t *key_p)
-{
-    uint64_t key = 0;
-
-    while (key == 0) {
-        if (getrandom(&key, sizeof(key), 0) != (ssize_t)sizeof(key) && errno != EINTR)
-            return false;
-    }
-    *key_p = key;
-    return true;
-}
-
-/* By a mapping of that one page: what write() makes here may be a huge page. */
-static bool file_write_key(int fd, size_t bytes, uint64_t key)
-{
-    size_t page = disti_segment_page();
-    uint64_t *seal = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)bytes);
-
-    if (seal == MAP_FAILED)
-        return false;
-    *seal = key;
-    munmap(seal, page);
-    return true;
-}
-
-dist_status disti_segment_file_make(size_t bytes, struct disti_segment_name *name_p)
-{
-    size_t page = disti_segment_page();
-    struct disti_segment_name name = {.bytes = bytes, .pid = (int32_t)getpid()};
-    dist_status status = DIST_OK;
-
-    name.fd = disti_file_memory();
-    if (name.fd < 0)
-        return file_create_failed();
-    if (!file_size(name.fd, bytes, page))
-        status = file_no_memory(bytes + page);
-    else if (fcntl(name.fd, F_ADD_SEALS, FILE_SEALS) < 0 || !file_make_key(&name.key) ||
-             !file_write_key(name.fd, bytes, name.key))
-        status =
-            disti_fail_errno(DIST_ERR_SYSTEM, "cannot seal %zu KiB of shared memory", bytes >> 10);
-    if (status == DIST_OK)
-        *name_p = name;
-    else
-        close(name.fd);
-    return status;
-}
-
-void disti_segment_file_punch(const struct disti_segment_name *name, size_t offset, size_t bytes)
-{
-    (void)!fallocate(name->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
-                     (off_t)bytes);
-}
-
-void disti_segment_file_drop(const struct disti_segment_name *name)
-{
-    disti_segment_file_punch(name, 0, name->bytes + disti_segment_page());
-    close(name->fd);
-}
-
-static dist_status file_gone(const struct disti_segment_name *name)
-{
-    return disti_fail(DIST_ERR_SYSTEM,
-                      "process %d has no descriptor %d: it has ended, has freed the memory, or is "
-                      "in another PID namespace",
-                      name->pid, name->fd);
-}
-
-static dist_status file_stranger(const struct disti_segment_name *name)
-{
-    return disti_fail(DIST_ERR_SYSTEM,
-                      "descriptor %d of process %d is not the memory that it offered: that process "
-                      "has freed the memory, or is in another PID namespace",
-                      name->fd, name->pid);
-}
-
-/* As in a chroot that has none. */
-static dist_status file_no_proc(void)
-{
-    return disti_fail(DIST_ERR_SYSTEM,
-                      "cannot open the memory of other processes, since there is no /proc: mount "
-                      "it (mount -t proc proc /proc)");
-}
-
-static dist_status file_open_failed(const struct disti_segment_name *name)
-{
-    if (errno == ENOENT && access(FILE_OWN, F_OK) != 0)
-        return file_no_proc();
-    if (errno == ENOENT || errno == ESRCH)
-        return file_gone(name);
-    if (errno == EMFILE || errno == ENFILE)
-        return file_create_failed();
-    return disti_fail_errno(DIST_ERR_SYSTEM,
-                            "cannot open the memory of process %d: both must run as the same user "
-                            "and be dumpable, in one PID namespace with /proc mounted",
-                            name->pid);
-}
-
-/* Does the file look like a segment of that name? Its key is not seen yet. */
-static bool file_looks(int fd, const struct disti_segment_name *name)
-{
-    size_t page = disti_segment_page(), total;
-    struct stat info;
-
-    return name->bytes % page == 0 && disti_add(name->bytes, page, &total) &&
-           fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && (uint64_t)info.st_size == total;
-}
-
-static bool file_is(int fd, const struct disti_segment_name *name)
-{
-    int seals = fcntl(fd, F_GET_SEALS);
-    uint64_t key = 0;
-
-    return seals >= 0 && (seals & FILE_SEALS) == FILE_SEALS && file_looks(fd, name) &&
-           pread(fd, &key, sizeof(key), (off_t)name->bytes) == (ssize_t)sizeof(key) && key != 0 &&
-           key == name->key;
-}
-
-/* A descriptor that has become another file's meanwhile is looked at before it is really opened:
- * to open a device or a FIFO can have effects. */
-dist_status disti_segment_file_open(const struct disti_segment_name *name, int *fd_p)
-{
-    dist_status status = DIST_OK;
-    char path[DISTI_PROCESS_PATH];
-    int fd, place;
-
-    disti_process_path(name->pid, name->fd, path);
-    place = open(path, O_PATH | O_CLOEXEC);
-    if (place < 0)
-        return file_open_failed(name);
-    if (!file_looks(place, name)) {
-        close(place);
-        return file_stranger(name);
-    }
-    snprintf(path, sizeof(path), FILE_OWN "/%d", place);
-    fd = open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (fd < 0)
-        status = file_open_failed(name);
-    else if (!file_is(fd, name))
-        status = file_stranger(name);
-    close(place);
-    if (status == DIST_OK)
-        *fd_p = fd;
-    else if (fd >= 0)
-        close(fd);
-    return status;
-}
-
-/* An address for `bytes` bytes at a multiple of `align`, free at the moment; MAP_FAILED. */
-static void *file_place(size_t bytes, size_t align)
-{
-    char *space =
-        mmap(NULL, bytes + align, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-    if (space == MAP_FAILED)
-        return space;
-    munmap(space, bytes + align);
-    return space + (-(uintptr_t)space & (align - 1));
-}
-
-/* True if the kernel makes all pages of a new mapping at once: after mlockall(MCL_FUTURE). */
-static bool file_populates(void)
-{
-    unsigned char resident = 0;
-    void *page = mmap(NULL, disti_segment_page(), PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    if (page == MAP_FAILED)
-        return false;
-    (void)mincore(page, disti_segment_page(), &resident);
-    munmap(page, disti_segment_page());
-    return resident & 1;
-}
-
-/*
- * Maps the file without making pages, as most of an arena is never used. If the kernel would make
- * them, the mapping is inaccessible at first, then set to lock each page at its first use.
- */
-static void *file_map_unused(void *place, int fd, size_t offset, size_t bytes)
-{
-    const bool populates = file_populates();
-    const int access = PROT_READ | PROT_WRITE;
-    void *memory =
-        mmap(place, bytes, populates ? PROT_NONE : access, MAP_SHARED, fd, (off_t)offset);
-
-    if (memory == MAP_FAILED || !populates)
-        return memory;
-    if (syscall(SYS_mlock2, memory, bytes, (long)FILE_LOCK_ON_FAULT) < 0)
-        munlock(memory, bytes); /* Linux before 4.4 */
-    if (mprotect(memory, bytes, access) < 0) {
-        munmap(memory, bytes);
-        return MAP_FAILED;
-    }
-    return memory;
-}
-
-/*
- * The address is a hint: if another thread has mapped something there since, the segment gets
- * another address, which may not suit huge pages. MAP_FIXED would need the address space reserved,
- * and if it fails, nobody can tell whether the reservation is still there.
- */
-static void *file_map_huge(int fd, size_t offset, size_t bytes)
-{
-    void *place = file_place(bytes, SEGMENT_HUGE), *memory;
-
-    memory = file_map_unused(place == MAP_FAILED ? NULL : place, fd, offset, bytes);
-    if (memory != MAP_FAILED)
-        madvise(memory, bytes, MADV_HUGEPAGE); /* a wish: kernels without huge pages say EINVAL */
-    return memory;
-}
-
-dist_status disti_segment_file_map(int fd, size_t offset, size_t bytes, void **memory_p)
-{
-    void *memory = bytes >= SEGMENT_HUGE ? file_map_huge(fd, offset, bytes)
-                                         : file_map_unused(NULL, fd, offset, bytes);
-
-    if (memory == MAP_FAILED && errno == EAGAIN)
-        return disti_file_locked_too_much(bytes);
-    if (memory == MAP_FAILED)
-        return disti_fail_errno(DIST_ERR_NO_MEMORY,
-                                "cannot map %zu KiB of shared memory: free memory, or raise "
-                                "vm.max_map_count if very many segments are in use",
-                                bytes >> 10);
-    *memory_p = memory;
-    return DIST_OK;
 }
 
 /* This process's mappings of other processes' segments, held or kept for the next time. */
@@ -795,4 +462,311 @@ void disti_segment_store(void *memory, size_t bytes)
     struct ends ends = ends_find(memory, bytes);
 
     ends_copy(&ends, ends.memory, ends.twin);
+}
+
+/* Memory of the program that becomes a segment in place, and private again. */
+
+static dist_status register_bad(const void *memory, size_t bytes, const char *what)
+{
+    return disti_fail(
+        DIST_ERR_INVALID_ARGUMENT,
+        "cannot register %zu bytes at %p: %s; memory of dist_alloc needs no registration", bytes,
+        memory, what);
+}
+
+/* ---- is it the sort of memory that can be swapped? ---- */
+
+/* A line of /proc/PID/maps. */
+struct register_range {
+    uintptr_t begin, end;
+    char rights[8];
+    uint64_t inode;
+    char name[32];
+};
+
+static bool register_parse(const char *line, struct register_range *range_p)
+{
+    struct register_range range = {.name = ""};
+
+    if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %7s %*s %*s %" SCNu64 " %31s", &range.begin,
+               &range.end, range.rights, &range.inode, range.name) < 4)
+        return false;
+    *range_p = range;
+    return true;
+}
+
+/* What is wrong with that range; NULL: nothing. */
+static const char *register_validate(const struct register_range *range)
+{
+    if (range->rights[3] != 'p')
+        return "it is already shared memory";
+    if (range->inode != 0)
+        return "it belongs to a file";
+    if (strncmp(range->rights, "rw", 2) != 0)
+        return "it is not both readable and writable";
+    if (strncmp(range->name, "[stack", 6) == 0)
+        return "it is the stack";
+    if (range->name[0] && strcmp(range->name, "[heap]") != 0 &&
+        strncmp(range->name, "[anon", 5) != 0)
+        return "it is the kernel's";
+    return NULL;
+}
+
+/*
+ * Goes through what is mapped, from low to high addresses; NULL: nothing is wrong with it. *swaps_p
+ * becomes false where code may run, as in all of a heap under valgrind: shared memory is for data.
+ */
+static const char *register_walk(FILE *maps, uintptr_t begin, uintptr_t end, bool *swaps_p)
+{
+    struct register_range range;
+    const char *wrong = NULL;
+    char *line = NULL;
+    size_t room = 0;
+
+    while (!wrong && begin < end && getline(&line, &room, maps) > 0) {
+        if (!register_parse(line, &range) || range.end <= begin)
+            continue;
+        wrong = range.begin > begin ? "it is not mapped" : register_validate(&range);
+        *swaps_p = *swaps_p && range.rights[2] != 'x';
+        begin = range.end;
+    }
+    free(line);
+    return !wrong && begin < end ? "it is not mapped" : wrong;
+}
+
+/* *swaps_p: false if it must stay as it is, also where no descriptor was left to look at it by. */
+static dist_status register_check(const void *memory, size_t bytes, bool *swaps_p)
+{
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0), begin, end;
+    size_t page = disti_segment_page();
+    const char *wrong;
+    FILE *maps;
+
+    if (bytes == 0)
+        return register_bad(memory, bytes, "it is empty");
+    if (__builtin_add_overflow((uintptr_t)memory, bytes + page - 1, &end) ||
+        bytes > SIZE_MAX - page)
+        return register_bad(memory, bytes, "it wraps round");
+    begin = (uintptr_t)memory & ~(page - 1);
+    end &= ~(page - 1);
+    if (here >= begin && here < end)
+        return register_bad(memory, bytes, "it is the stack");
+    if (disti_segment_table_overlaps(memory, bytes))
+        return register_bad(memory, bytes, "it is already shared memory");
+    maps = fopen(DISTI_PROCESS_OWN "/maps", "re");
+    *swaps_p = maps || (errno != EMFILE && errno != ENFILE);
+    if (!*swaps_p)
+        return DIST_OK;
+    if (!maps)
+        return disti_fail_errno(DIST_ERR_SYSTEM, "cannot read " DISTI_PROCESS_OWN "/maps");
+    wrong = register_walk(maps, begin, end, swaps_p);
+    fclose(maps);
+    return wrong ? register_bad(memory, bytes, wrong) : DIST_OK;
+}
+
+/* ---- the swap ---- */
+
+/*
+ * The kernel may fail after it has unmapped `memory`: maps it again, with the contents of `copy`.
+ * Leaves alone mappings that another thread has made in the hole.
+ */
+static void register_restore(void *memory, const void *copy, size_t bytes)
+{
+    void *at;
+
+    if (madvise(memory, bytes, MADV_NORMAL) == 0 || errno != ENOMEM)
+        return;
+    at = mmap(memory, bytes, PROT_READ | PROT_WRITE,
+              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    if (at == memory)
+        memcpy(memory, copy, bytes);
+    else if (at != MAP_FAILED)
+        munmap(at, bytes);
+}
+
+/*
+ * Moves the pages at `from` to `memory`, in place of the pages there; both have the same contents.
+ * On failure the pages at `from` are gone, wherever the call has moved them.
+ */
+static dist_status register_move(void *from, void *memory, size_t bytes)
+{
+    void *at = disti_pages_move(from, bytes, memory);
+    dist_status status;
+
+    if (at == memory)
+        return DIST_OK;
+    status = at == MAP_FAILED
+                 ? disti_fail_errno(DIST_ERR_NO_MEMORY,
+                                    "cannot swap %zu KiB of memory in place: free memory, or raise "
+                                    "vm.max_map_count",
+                                    bytes >> 10)
+                 : disti_fail(DIST_ERR_SYSTEM,
+                              "cannot swap memory in place: mremap to %p returned %p. Run without "
+                              "the sandbox or tool that changes system calls, or use dist_alloc",
+                              memory, at);
+    if (at != MAP_FAILED)
+        from = at;
+    register_restore(memory, from, bytes);
+    munmap(from, bytes);
+    return status;
+}
+
+/*
+ * Makes UCX, Open MPI and libfabric drop what they have cached for the pages of a segment. They see
+ * calls of libc, not the system call that swaps pages. The contents stay: pages of a file are read
+ * again. Call this while `memory` is shared.
+ */
+static void register_forget(void *memory, size_t bytes)
+{
+    (void)madvise(memory, bytes, MADV_DONTNEED); /* locked pages refuse, after the cache has seen */
+}
+
+/* Fills the page table that register_forget has emptied. Otherwise the next access to each page
+ * would. */
+static void register_populate(void *memory, size_t bytes)
+{
+#ifdef MADV_POPULATE_WRITE
+    (void)madvise(memory, bytes, MADV_POPULATE_WRITE);
+#else
+    (void)memory;
+    (void)bytes;
+#endif
+}
+
+/*
+ * Under the lock, so that a fork sees all of it or nothing. copy: what comes in the place of the
+ * memory's whole pages; NULL: nothing, it stays ordinary memory.
+ */
+static dist_status register_add(const struct segment *segment, void *copy)
+{
+    struct segment_pages pages = disti_segment_pages(segment);
+    dist_status status;
+
+    disti_segment_lock();
+    status = disti_segment_table_room();
+    if (copy && status == DIST_OK)
+        status = register_move(copy, pages.memory, pages.bytes);
+    else if (copy)
+        munmap(copy, pages.bytes);
+    if (copy && status == DIST_OK)
+        register_forget(pages.memory, pages.bytes);
+    if (status == DIST_OK)
+        disti_segment_table_add(segment);
+    disti_segment_unlock();
+    return status;
+}
+
+static dist_status register_private(struct segment *segment)
+{
+    segment->name.key = 0;
+    segment->arena = NULL;
+    return register_add(segment, NULL);
+}
+
+/* The block's whole pages are mapped a second time, where the program's are. */
+static dist_status register_swap(struct segment *segment, const struct arena_block *block)
+{
+    const struct disti_log *log = disti_log_current();
+    struct segment_pages pages;
+    dist_status status;
+    void *copy;
+
+    segment->arena = block->arena;
+    segment->offset = block->offset + (uintptr_t)segment->memory % disti_segment_page();
+    segment->name = *disti_arena_name(block);
+    pages = disti_segment_pages(segment);
+    disti_log_use(NULL); /* it is no error: it is used as ordinary memory is */
+    status = disti_segment_file_map(segment->name.fd, pages.offset, pages.bytes, &copy);
+    if (status == DIST_OK) {
+        memcpy(copy, pages.memory, pages.bytes);
+        status = register_add(segment, copy);
+    }
+    if (status == DIST_OK)
+        register_populate(pages.memory, pages.bytes);
+    disti_log_use(log);
+    return status;
+}
+
+/* The block has room for all pages that the memory lies in. */
+static dist_status register_share(struct segment *segment)
+{
+    size_t before = (uintptr_t)segment->memory % disti_segment_page();
+    struct arena_block block;
+    bool shared;
+    dist_status status = disti_arena_take(ARENA_PROGRAM, before + segment->bytes, &block, &shared);
+
+    if (status != DIST_OK)
+        return status;
+    if (shared && register_swap(segment, &block) == DIST_OK)
+        return DIST_OK;
+    if (shared)
+        disti_arena_give(&block);
+    disti_segment_log_private(segment->bytes);
+    return register_private(segment);
+}
+
+dist_status disti_segment_register(void *memory, size_t bytes)
+{
+    struct segment segment = {.memory = memory, .bytes = bytes, .kind = SEGMENT_REGISTERED};
+    bool swaps = true;
+    dist_status status;
+
+    disti_segment_begin();
+    status = register_check(memory, bytes, &swaps);
+    if (status != DIST_OK)
+        return status;
+    return swaps && disti_segment_pages(&segment).bytes > 0 ? register_share(&segment)
+                                                            : register_private(&segment);
+}
+
+/* With the lock held; the table has room to take it back. */
+static dist_status register_remove(void *memory, void *copy, struct segment *segment_p)
+{
+    dist_status status = disti_segment_table_take(memory, true, segment_p);
+    struct segment_pages pages;
+
+    if (status != DIST_OK)
+        return status;
+    pages = disti_segment_pages(segment_p);
+    register_forget(pages.memory, pages.bytes);
+    status = register_move(copy, pages.memory, pages.bytes);
+    if (status != DIST_OK)
+        disti_segment_table_add(segment_p);
+    return status;
+}
+
+static dist_status register_swap_back(struct segment *segment)
+{
+    struct segment_pages pages = disti_segment_pages(segment);
+    size_t before = (uintptr_t)segment->memory % disti_segment_page();
+    void *copy =
+        mmap(NULL, pages.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    dist_status status;
+
+    if (copy == MAP_FAILED)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no room for %zu KiB of private memory: free some",
+                          pages.bytes >> 10);
+    memcpy(copy, pages.memory, pages.bytes);
+    disti_segment_lock();
+    status = register_remove(segment->memory, copy, segment);
+    disti_segment_unlock();
+    if (status == DIST_OK)
+        disti_arena_give(
+            &(struct arena_block){.arena = segment->arena, .offset = segment->offset - before});
+    return status;
+}
+
+dist_status disti_segment_unregister(void *memory)
+{
+    struct segment segment;
+    dist_status status;
+
+    if (!memory)
+        return DIST_OK;
+    disti_segment_lock();
+    status = disti_segment_table_get(memory, true, &segment);
+    if (status == DIST_OK && !segment.arena)
+        disti_segment_table_remove(memory);
+    disti_segment_unlock();
+    return status == DIST_OK && segment.arena ? register_swap_back(&segment) : status;
 }

@@ -33,19 +33,6 @@ size_t disti_segment_page(void);
  */
 dist_status disti_segment_file_make(size_t bytes, struct disti_segment_name *name_p);
 
-/* ERR_NO_MEMORY: so many bytes are more than the machine has. */
-dist_status disti_segment_file_check(size_t bytes);
-
-/*
- * Where the kernel grants no more memory than there is: makes those pages, so that no touch of them
- * fails. ERR_NO_MEMORY.
- */
-dist_status disti_segment_file_reserve(const struct disti_segment_name *name, size_t offset,
-                                       size_t bytes);
-
-/* Frees those pages, whoever has them mapped; whoever reads there next reads zeros. */
-void disti_segment_file_punch(const struct disti_segment_name *name, size_t offset, size_t bytes);
-
 /* Frees all pages, and closes the owner's descriptor. */
 void disti_segment_file_drop(const struct disti_segment_name *name);
 

@@ -4,6 +4,7 @@
 #ifndef DISTI_NODE_STATE_H
 #define DISTI_NODE_STATE_H
 
+#include "base/clock.h"
 #include "node/node.h"
 
 #include <stdalign.h>
@@ -45,14 +46,14 @@ struct node_locations {
     struct disti_segment_location out;
     struct disti_segment_location window;
     uint64_t in_address, out_address; /* in this rank's own address space */
-    uint64_t mover_ns[2];             /* mover.c: by windows, and by CMA */
+    uint64_t mover_ns[2];             /* trial.c: by windows, and by CMA */
 };
 
 /*
  * Of s slots call number c stands in slot c % s. `stage` is c << NODE_STAGE_BITS | what the rank
  * has reached; it only grows. All else is written before the stage that it belongs to is stored
  * (release), and read after that has been seen (acquire). What a rank gives stands in the slot, or
- * in an area (area.h) if the slot is too small. Of s slots or areas one is written for call c when
+ * in an area if the slot is too small. Of s slots or areas one is written for call c when
  * every rank is known to have begun call c - s + 1, so that all have done with call c - s, whose it
  * was. Two would do; with more a rank that only gives need not wait for those that take.
  *
@@ -180,18 +181,22 @@ static inline uint64_t node_writing(uint64_t number)
 #define NODE_STREAMS 4
 #define NODE_GAITS 8
 
-/* Of one collective in a size class, where data are in segments, or where they are not. */
-struct node_gait {
-    uint32_t ns[NODE_GAITS]; /* of this rank's work on 1 MiB, in its fastest call; 0: none yet */
-    uint16_t calls;          /* since the trials began */
+/*
+ * A trial of alternatives: the first calls take them in turn and are timed, the best is kept, and
+ * the trial begins anew after some thousand calls. What every call reads comes first.
+ */
+struct node_trial {
+    uint16_t calls; /* since the trial began */
     uint8_t best;
-    bool tried; /* the first trials are over */
+    bool tried;              /* the first trial is over */
+    uint64_t ns[NODE_GAITS]; /* for 1 MiB, in the fastest call of each alternative; 0: none yet */
 };
 
+/* Copy modes of one collective in a size class, by where the data are. */
 struct node_gaits {
-    struct node_gait elsewhere, direct;
-    struct node_gait area; /* of what stands in areas */
-    bool was_direct;       /* the last call */
+    struct node_trial elsewhere, direct;
+    struct node_trial area; /* of what stands in areas */
+    bool was_direct;        /* the last call */
 };
 
 /* The gait of what goes into a window. */
@@ -213,6 +218,12 @@ void disti_node_area_begin(struct disti_node *node, struct disti_node_op *op);
 void disti_node_area_shown(struct disti_node_op *op);
 void disti_node_area_take(struct disti_node_op *op);
 void disti_node_area_end(struct disti_node *node, struct disti_node_op *op);
+
+/* The time, in a call whose work is timed. */
+static inline int64_t node_gait_clock(const struct disti_node_op *op)
+{
+    return op->tries_gait ? disti_now_ns() : 0;
+}
 
 /* Some of a stage's work, whose time counts in a trial. True: that was the rest. */
 bool disti_node_work(struct disti_node *node, struct disti_node_op *op);
@@ -279,17 +290,15 @@ static inline unsigned char *node_given(const struct node_peer *peer,
 }
 
 /* How ordinary memory is copied by a collective in a size class; the same on all ranks. */
+enum { MOVER_CMA, MOVER_WINDOWS };
 struct node_mover {
-    uint64_t ns[2]; /* of 1 MiB, in this rank's fastest call by windows and by CMA; 0: none yet */
-    uint16_t calls; /* that took either, since the trials began */
-    bool windows;   /* they are the faster ones */
-    bool tried;     /* the first trials are over */
-    bool direct;    /* the last call needed neither */
+    struct node_trial trial; /* of MOVER_CMA and MOVER_WINDOWS */
+    bool direct;             /* the last call needed neither */
 };
 /* Size classes: factors of two. */
 #define NODE_SIZES 16
 
-/* lead.c's */
+/* Barriers of crowded ranks: see waking.c. */
 struct node_lead {
     int first, end;       /* the ranks that are let go first behind a barrier: [first, end) */
     uint64_t fingerprint; /* of the call in which they are awaited */
@@ -320,7 +329,7 @@ struct disti_node {
     uint64_t rounds;                /* of windows, so far */
     struct node_mover movers[DIST_COLL_COUNT][NODE_SIZES];
     struct node_gaits gaits[DIST_COLL_COUNT][NODE_SIZES];
-    struct node_again *agains[DIST_COLL_COUNT]; /* pairs/again.c's; NULL: there was none yet */
+    struct node_again *agains[DIST_COLL_COUNT]; /* pairs.c; NULL: there was none yet */
     struct node_proof proofs[NODE_VIEWS];
     unsigned proof_next; /* that is written next */
     int gone;            /* a rank that has given up, -1: none is known, */
@@ -329,7 +338,7 @@ struct disti_node {
     int cpu;             /* what the board says */
     int64_t migrate_at_ns, migrate_every_ns; /* time of the next check, and from there on */
     const char *stat_path;                   /* where idle CPUs are counted */
-    struct node_idle *idle;                  /* migrate.c's; NULL: CPUs have not been counted */
+    struct node_idle *idle;                  /* NULL: CPUs have not been counted */
     uint32_t looks;                          /* in vain, so far */
     bool fences;                             /* a stage is stored with a fence */
     bool cma;          /* the kernel copies between ranks, as far as is known; same on all */
@@ -338,7 +347,7 @@ struct disti_node {
     bool has_doorbell; /* with this number among those of the process: */
     uint32_t doorbell_number;
     struct node_lead lead;
-    int sleeper; /* the doorbell of the thread that sleeps, -1: none; guarded by doorbell.c's lock
+    int sleeper; /* the doorbell of the thread that sleeps, -1: none; guarded by waking.c's lock
                   */
     bool armed;
     bool abandoned;
@@ -457,37 +466,32 @@ dist_status disti_node_attach(struct disti_node *node, const struct disti_node_o
 /* Writes where this rank's window is into its slot; makes it if there is none. */
 dist_status disti_node_show_window(struct disti_node *node, struct node_locations *locations);
 
-/* ---- view.c: who can map whose segments ---- */
+/* ---- window.c: who can map whose segments ---- */
 
 /* Is that memory in a segment that the others can map, as far as is known? Writes where. */
 bool disti_node_find(struct disti_node *node, const void *memory, size_t bytes,
                      struct disti_segment_location *location_p, bool *offered_p);
 /* Learns who could map what this rank has offered. All have reached a later stage. */
 void disti_node_record(struct disti_node *node, const struct disti_node_op *op);
-/* An address in the peer's segment, NULL if it has shown none. */
-dist_status disti_node_see(struct node_peer *peer, const struct disti_segment_location *at,
-                           size_t bytes, char **memory_p);
+
 /* The same without a word if it cannot be mapped: NULL. */
 char *disti_node_try_see(struct node_peer *peer, const struct disti_segment_location *at,
                          size_t bytes);
 /* A peer could not map that segment of this rank's. */
 void disti_node_disprove(struct disti_node *node, uint64_t key);
-/* Maps what the peer has offered. Failure is an answer, which this rank's slot then gives. */
-void disti_node_try(struct disti_node *node, const struct disti_node_op *op, struct node_peer *peer,
-                    const struct disti_segment_location *at);
 
-/* ---- move.c: moving long data ---- */
+/* Releases what is mapped of a peer. */
+void disti_node_unview(struct node_peer *peer);
+
+/* ---- copy.c: moving long data ---- */
 
 /* Bytes of a CPU's second-level cache. */
 size_t disti_node_cache(void);
 void disti_node_move(char *to, const char *from, size_t bytes, uint8_t gait);
 /* After moves past the caches, before others are told of them: such stores are in no order. */
 void disti_node_store_fence(void);
-/* Asks for a tile some way behind `at`, if there is one, to be read or written soon. */
-void disti_node_prefetch(const char *memory, size_t bytes, size_t at);
-void disti_node_prefetch_write(char *memory, size_t bytes, size_t at);
 
-/* ---- cma.c: copies that the kernel makes between the ranks' own memory ---- */
+/* ---- window.c: copies that the kernel makes between the ranks' own memory ---- */
 
 /* Reads DIST_SHM_CMA, and says so in the hello. */
 dist_status disti_node_cma_open(struct disti_node_hello *hello);
@@ -501,7 +505,7 @@ bool disti_node_cma_failed(struct disti_node *node, const struct disti_node_op *
 /* This rank has said that it is gone: returns when no peer writes to its memory any more. */
 void disti_node_cma_drain(const struct disti_node *node);
 
-/* ---- start.c ---- */
+/* ---- op.c: a call before it begins ---- */
 
 /* Who gives, takes and is awaited, once the op's way is known. */
 void disti_node_roles(const struct disti_node *node, struct disti_node_op *op);
@@ -516,7 +520,7 @@ void disti_node_cut(const struct disti_node *node, struct disti_node_op *op);
 /* May ordinary memory go by the boards, in blocks of so many bytes? */
 bool disti_node_fits_area(dist_collective collective, int ranks, size_t block);
 
-/* ---- mover.c: which way ordinary memory is copied ---- */
+/* ---- trial.c: which way ordinary memory is copied ---- */
 
 /* The op's size class. */
 int disti_node_size_class(const struct disti_node_op *op);
@@ -535,7 +539,7 @@ void disti_node_mover_fill(struct disti_node *node, struct disti_node_op *op);
 void disti_node_mover_begin(struct disti_node *node, struct disti_node_op *op);
 void disti_node_mover_end(struct disti_node *node, const struct disti_node_op *op);
 
-/* ---- copy.c, reduce.c: the work ---- */
+/* ---- copy.c: the work ---- */
 
 /* Short: takes this rank's result from the boards. */
 void disti_node_copy_short(struct disti_node *node, const struct disti_node_op *op);
@@ -543,16 +547,7 @@ void disti_node_reduce_short(struct disti_node *node, const struct disti_node_op
 /* The same of two ranks, where nothing is left to do with their sum. */
 void disti_node_reduce_pair(struct disti_node *node, const struct disti_node_op *op);
 
-/* Long: some of this rank's part of the op's round, from op->done on. True: that was the rest. */
-bool disti_node_copy_some(struct disti_node *node, struct disti_node_op *op);
-bool disti_node_reduce_some(struct disti_node *node, struct disti_node_op *op);
-
-/* Puts the round's pieces of IN into this rank's window, for others to read. */
-void disti_node_fill(struct disti_node *node, struct disti_node_op *op, uint64_t round);
-/* Fetches the round's slices that others have reduced. */
-void disti_node_drain(struct disti_node *node, struct disti_node_op *op, uint64_t round);
-
-/* ---- ahead.c: how far ranks are ahead of each other, and whether they call the same ---- */
+/* ---- op.c: how far ranks are ahead of each other, and whether they call the same ---- */
 
 /* Has that rank begun the call of that number, or a later one? */
 bool disti_node_has_begun(const struct disti_node *node, int rank, uint64_t number);
@@ -576,7 +571,7 @@ dist_status disti_node_op_left(struct disti_node_op *op, const struct dist_call 
 dist_status disti_node_migrate_open(struct disti_node *node);
 void disti_node_migrate_close(struct disti_node *node);
 
-/* ---- deferred.c: memory that peers read ---- */
+/* ---- op.c: memory that peers read ---- */
 
 /*
  * Frees memory of disti_segment_alloc_shared, now or once every call of the group's ranks must have
@@ -584,7 +579,7 @@ void disti_node_migrate_close(struct disti_node *node);
  */
 void disti_node_free(void *memory, bool now, int timeout_ms);
 
-/* ---- presence.c ---- */
+/* ---- waking.c ---- */
 
 /* Registers this process, whose CPUs others may then have the kernel fence. False: it cannot be. */
 bool disti_node_can_fence(void);
@@ -690,7 +685,7 @@ static inline void short_show(struct disti_node *node, struct node_slot *slot,
     }
 }
 
-/* The store must stand before the look at who sleeps: presence.c says how, without a fence or with.
+/* The store must stand before the look at who sleeps: waking.c says how, without a fence or with.
  */
 static inline void short_publish(struct disti_node *node, struct node_slot *mine, uint64_t stage)
 {

@@ -91,7 +91,7 @@ static void windows_are_streamed_where_that_is_soonest(void **state)
     int streamed = 0;
 
     (void)state;
-    for (int i = 0; i < 8; i++) /* as many as mover.c tries twice */
+    for (int i = 0; i < 8; i++) /* as many as the mover tries twice */
         streamed += (call_once(NODE_WAY_WINDOWS, false, ns) & NODE_STREAMS) != 0;
     assert_int_equal(streamed, 4);
     assert_int_equal(call_often(NODE_WAY_WINDOWS, false, ns), NODE_STREAMS | NODE_ASKS);
@@ -99,7 +99,7 @@ static void windows_are_streamed_where_that_is_soonest(void **state)
     assert_int_equal(call_often(NODE_WAY_DIRECT, false, direct), NODE_ASKS);
 }
 
-/* mover.c compares the kernel's copies with four calls through windows. */
+/* The mover compares the kernel's copies with four calls through windows. */
 static void a_copy_tries_several_soon(void **state)
 {
     const int64_t ns[NODE_GAITS] = {40000, 40000, 40000, 40000, 40000, 40000, 40000, 40000};

@@ -1,0 +1,728 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The work on data: moving, copying and reducing them. */
+#include "base/clock.h"
+#include "base/collective.h"
+#include "base/dtype.h"
+#include "base/kernels/environment.h"
+#include "base/kernels/sink.h"
+#include "node/state.h"
+
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+
+const struct node_pattern disti_node_patterns[DIST_COLL_COUNT] = {
+#define COLLECTIVE(which, in, in_at, out, out_at, kind, count)                                     \
+    [DIST_COLL_##which] = {                                                                        \
+        .taken = DISTI_AT_##in_at != DISTI_AT_PEER,                                                \
+        .reduces = DISTI_KIND_##kind == DISTI_KIND_REDUCES,                                        \
+        .in_blocks = DISTI_BLOCKS_##in == DISTI_BLOCKS_EACH,                                       \
+        .slices =                                                                                  \
+            DISTI_KIND_##kind == DISTI_KIND_REDUCES && DISTI_BLOCKS_##out == DISTI_BLOCKS_VECTOR,  \
+        .rooted = DISTI_KIND_##kind == DISTI_KIND_MOVES &&                                         \
+                  (DISTI_AT_##in_at == DISTI_AT_ROOT || DISTI_AT_##out_at == DISTI_AT_ROOT),       \
+        .paired = DISTI_COUNTS_##count == DISTI_COUNTS_OWN_LISTED,                                 \
+        .givers = DISTI_AT_##in_at == DISTI_AT_ROOT ? NODE_ROOT : NODE_ALL,                        \
+        .takers = DISTI_AT_##out_at == DISTI_AT_ROOT ? NODE_ROOT : NODE_ALL,                       \
+    },
+#include "base/collectives.def"
+#undef COLLECTIVE
+};
+
+/*
+ * Moving long data: asked for before they are needed, and written past the caches where those are
+ * too small anyway.
+ *
+ * A CPU asks for few lines ahead of a loop, and for none beyond the page: data that lie in another
+ * CPU's cache, or in none, come sooner if the loop asks itself, and goes through several pages in
+ * turn:
+ *
+ *   page 0    1 5 9 ..      page 1    2 6 10 ..      page 2    3 7 11 ..      page 3    4 8 12 ..
+ *
+ * A line that is written as a whole need not be read before; but one that is in this CPU's cache
+ * would be thrown out of it, which takes longer than all the rest, so only long data are written
+ * like that.
+ */
+
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
+#define MOVE_PAGE ((size_t)4 << 10)
+#define MOVE_PAGES 4
+/* How far ahead is asked: in each of several pages, and in the only one. */
+#define MOVE_AHEAD_EACH 512
+#define MOVE_AHEAD ((size_t)4 << 10)
+/* Where nobody says how large the second-level cache is. */
+#define MOVE_CACHE ((size_t)2 << 20)
+
+size_t disti_node_cache(void)
+{
+#ifdef _SC_LEVEL2_CACHE_SIZE
+    long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+
+    if (bytes > 0)
+        return (size_t)bytes;
+#endif
+    return MOVE_CACHE;
+}
+
+static size_t move_least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Asks for a tile some way behind `at`, if there is one, to be read or written soon. */
+static void node_prefetch(const char *memory, size_t bytes, size_t at)
+{
+    size_t from = at + MOVE_AHEAD, end = move_least(bytes, from + NODE_TILE);
+
+    for (; from < end; from += NODE_LINE)
+        __builtin_prefetch(memory + from);
+}
+
+static void copy_node_prefetch_write(char *memory, size_t bytes, size_t at)
+{
+    size_t from = at + MOVE_AHEAD;
+
+    if (from < bytes)
+        node_prefetch_write(memory + from, move_least(bytes - from, NODE_TILE));
+}
+
+/* ---- whole lines, of `pages` stretches of so many bytes in turn ---- */
+
+typedef void (*move_lines)(char *to, const char *from, size_t bytes, size_t pages);
+
+#define MOVE_LINES(name, target, move_line)                                                        \
+    target static void name(char *to, const char *from, size_t bytes, size_t pages)                \
+    {                                                                                              \
+        for (size_t at = 0; at < bytes; at += NODE_LINE) {                                         \
+            for (size_t page = 0; page < pages * bytes; page += bytes)                             \
+                move_line(to + page + at, from + page + at);                                       \
+        }                                                                                          \
+    }
+
+static inline void move_prefetch(char *to, const char *from)
+{
+    __builtin_prefetch(from + MOVE_AHEAD_EACH);
+    node_prefetch_write(to + MOVE_AHEAD_EACH, NODE_LINE);
+}
+
+static inline void move_line_near(char *to, const char *from)
+{
+    move_prefetch(to, from);
+    memcpy(to, from, NODE_LINE);
+}
+
+MOVE_LINES(move_near, , move_line_near)
+
+#ifdef __x86_64__
+/* One instruction for a line is what the memory likes best. */
+#define MOVE_WIDE __attribute__((target("avx512f")))
+
+static inline void move_line_past(char *to, const char *from)
+{
+    for (size_t at = 0; at < NODE_LINE; at += sizeof(__m128i))
+        _mm_stream_si128((__m128i *)(void *)(to + at),
+                         _mm_loadu_si128((const __m128i *)(const void *)(from + at)));
+}
+
+MOVE_WIDE static inline void move_line_past_wide(char *to, const char *from)
+{
+    _mm512_stream_si512((void *)to, _mm512_loadu_si512(from));
+}
+
+MOVE_WIDE static inline void move_line_near_wide(char *to, const char *from)
+{
+    move_prefetch(to, from);
+    _mm512_storeu_si512(to, _mm512_loadu_si512(from));
+}
+
+MOVE_LINES(move_past, , move_line_past)
+MOVE_LINES(move_past_wide, MOVE_WIDE, move_line_past_wide)
+MOVE_LINES(move_near_wide, MOVE_WIDE, move_line_near_wide)
+
+static move_lines move_choose(uint8_t gait)
+{
+    bool past = gait & NODE_PAST;
+
+    if (__builtin_cpu_supports("avx512f"))
+        return past ? move_past_wide : move_near_wide;
+    return past ? move_past : move_near;
+}
+
+void disti_node_store_fence(void)
+{
+    _mm_sfence();
+}
+#else
+static move_lines move_choose(uint8_t gait)
+{
+    (void)gait;
+    return move_near;
+}
+
+void disti_node_store_fence(void)
+{
+}
+#endif
+
+void disti_node_move(char *to, const char *from, size_t bytes, uint8_t gait)
+{
+    const size_t turn = MOVE_PAGES * MOVE_PAGE;
+    move_lines move = move_choose(gait);
+    size_t at = move_least(bytes, -(uintptr_t)to % NODE_LINE), lines;
+
+    if (bytes == 0)
+        return;
+    gait &= NODE_ASKS | NODE_PAST;
+    if (gait == 0 || (bytes <= MOVE_PAGE && !(gait & NODE_PAST))) {
+        memcpy(to, from, bytes);
+        return;
+    }
+    memcpy(to, from, at);
+    for (; gait & NODE_ASKS && at + turn <= bytes; at += turn)
+        move(to + at, from + at, MOVE_PAGE, MOVE_PAGES);
+    lines = (bytes - at) / NODE_LINE * NODE_LINE;
+    move(to + at, from + at, lines, 1);
+    memcpy(to + at + lines, from + at + lines, bytes - at - lines);
+}
+
+/* Copies: each taker fetches its blocks from where the givers have them. */
+
+/* The block of OUT that holds what came from `rank`. */
+static int copy_out_block(const struct disti_node_op *op, int rank)
+{
+    return disti_node_pattern(op->call.collective)->givers == NODE_ALL ? rank : 0;
+}
+
+/* The block of a giver's IN that is for this rank. */
+static int copy_in_block(const struct disti_node *node, const struct disti_node_op *op)
+{
+    return disti_node_pattern(op->call.collective)->in_blocks ? node->rank : 0;
+}
+
+static void copy(char *to, const char *from, size_t bytes)
+{
+    if (to != from && bytes)
+        node_copy(to, from, bytes);
+}
+
+void disti_node_copy_short(struct disti_node *node, const struct disti_node_op *op)
+{
+    /* The givers are those that are awaited, and this rank if it gives. */
+    for (int r = op->first; r < op->end; r++) {
+        int block = copy_out_block(op, r);
+        size_t bytes = node_out_count(op, block) * op->element_bytes;
+        char *out = (char *)op->call.out + node_out_first(op, block) * op->element_bytes;
+
+        if (r == node->rank)
+            copy(out, (const char *)op->call.in + op->offset, bytes);
+        else
+            node_copy(out, node_given(&node->peers[r], op) + op->offset, bytes);
+    }
+}
+
+static void move(char *to, const char *from, size_t bytes, uint8_t gait)
+{
+    if (to != from)
+        disti_node_move(to, from, bytes, gait);
+}
+
+/* Elements of a giver's block, from `at` of the round on, into this rank's memory. */
+static void copy_get(struct disti_node *node, struct disti_node_op *op, int giver, char *to,
+                     int block, size_t at, size_t elements)
+{
+    const struct node_peer *peer = &node->peers[giver];
+    size_t bytes = elements * op->element_bytes;
+
+    if (op->way == NODE_WAY_CMA && giver != node->rank && !peer->in)
+        disti_node_cma_get(node, op, giver, to,
+                           peer->in_address + (node_in_first(op, block) + at) * op->element_bytes,
+                           bytes);
+    else
+        move(to, disti_node_in(node, op, giver, block, at), bytes, op->gait);
+}
+
+/* Elements of this rank's IN into a taker's OUT, `offset` bytes behind its beginning. */
+static void copy_put(struct disti_node *node, struct disti_node_op *op, int taker, size_t offset,
+                     int block, size_t at, size_t elements)
+{
+    const struct node_peer *peer = &node->peers[taker];
+    const char *from = disti_node_in(node, op, node->rank, block, at);
+    size_t bytes = elements * op->element_bytes;
+
+    if (peer->out)
+        move(peer->out + offset, from, bytes, op->gait);
+    else
+        disti_node_cma_put(node, op, taker, peer->out_address + offset, from, bytes);
+}
+
+/* From one giver, or as much of that as is one bite. */
+static size_t copy_from(struct disti_node *node, struct disti_node_op *op, int giver, size_t at,
+                        size_t elements, size_t first)
+{
+    size_t bite = node_bite(op, NODE_BITE);
+    size_t take = elements - at < bite ? elements - at : bite;
+    size_t block = node_out_first(op, copy_out_block(op, giver));
+
+    copy_get(node, op, giver, (char *)op->call.out + (block + first + at) * op->element_bytes,
+             copy_in_block(node, op), at, take);
+    return take;
+}
+
+/*
+ * Nobody reads the window of a root that gathers: so it copies its own block while the others fill
+ * theirs.
+ */
+static bool copy_fills_out(const struct disti_node *node, const struct disti_node_op *op)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+
+    return !pattern->reduces && pattern->takers == NODE_ROOT && node->rank == op->call.root &&
+           !node->peers[node->rank].in;
+}
+
+/* The round's elements of each giver in turn, of the next rank first. */
+static bool copy_own(struct disti_node *node, struct disti_node_op *op)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+    size_t moved = 0;
+
+    if (!node_is(pattern->takers, op, node->rank))
+        return true;
+    while (op->others < node->ranks && moved * op->element_bytes < NODE_BITE) {
+        int giver = (node->rank + 1 + op->others) % node->ranks;
+        size_t count = node_out_count(op, copy_out_block(op, giver)), elements = 0, first, took;
+
+        if (node_is(pattern->givers, op, giver) &&
+            !(giver == node->rank && copy_fills_out(node, op)))
+            elements = disti_node_round(op, count, op->round, &first);
+        if (op->done < elements) {
+            took = copy_from(node, op, giver, op->done, elements, first);
+            op->done += took;
+            moved += took;
+        }
+        if (op->done == elements) {
+            op->done = 0;
+            op->others++;
+        }
+    }
+    return op->others == node->ranks;
+}
+
+/* ---- between a root and the others ---- */
+
+/* Has the root a block of its own to copy? It has shown where its IN and OUT are. */
+static bool copy_root_has_own(const struct disti_node *node, const struct disti_node_op *op,
+                              bool gathers)
+{
+    const struct node_locations *root = &node_slot(node->peers[op->call.root].board, op)->locations;
+    uint64_t from = root->in_address, to = root->out_address;
+    uint64_t block = (uint64_t)op->call.root * op->call.count * op->element_bytes;
+
+    if (gathers)
+        return to + block != from;
+    return disti_node_pattern(op->call.collective)->in_blocks && from + block != to;
+}
+
+/*
+ * Nobody is idle: of the block between the root and another each moves a part, if both can reach
+ * all of it. With p ranks the root has p - 1 of them, so that its part is one p-th:
+ *
+ *      block   | the root: 1 / p | the other: the rest |
+ *
+ * If the root has its own block to copy, all have one. The others' copies take twice as long where
+ * they are the kernel's, so there the root does half of its part.
+ */
+static void copy_part(const struct disti_node *node, const struct disti_node_op *op, int other,
+                      size_t *from_p, size_t *to_p)
+{
+    bool gathers = disti_node_pattern(op->call.collective)->takers == NODE_ROOT;
+    bool is_root = node->rank == op->call.root;
+    size_t split, start;
+
+    disti_node_slice(node, op, op->call.count, 0, &start, &split);
+    if (other == op->call.root)
+        split = op->call.count;
+    else if (op->way == NODE_WAY_DIRECT && !node->peers[gathers ? op->call.root : other].out)
+        split = gathers ? op->call.count : 0;
+    else if (copy_root_has_own(node, op, gathers))
+        split = op->way == NODE_WAY_DIRECT ? 0 : split / 2;
+    *from_p = is_root ? 0 : split;
+    *to_p = is_root ? split : op->call.count;
+}
+
+/* Between the root and the other, from `at` on; this rank is one of them. */
+static void copy_between(struct disti_node *node, struct disti_node_op *op, int other, size_t at,
+                         size_t elements)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+    bool gathers = pattern->takers == NODE_ROOT;
+    int giver = gathers ? other : op->call.root, taker = gathers ? op->call.root : other;
+    int block = pattern->in_blocks ? taker : 0;
+    size_t offset = (node_out_first(op, copy_out_block(op, giver)) + at) * op->element_bytes;
+
+    if (taker == node->rank)
+        copy_get(node, op, giver, (char *)op->call.out + offset, block, at, elements);
+    else
+        copy_put(node, op, taker, offset, block, at, elements);
+}
+
+/* The root deals with all others, and with itself, in turn; another with the root. */
+static bool copy_rooted(struct disti_node *node, struct disti_node_op *op)
+{
+    bool is_root = node->rank == op->call.root;
+    size_t bite = node_bite(op, NODE_BITE), from, to;
+    int others = is_root ? node->ranks : 1;
+
+    while (op->others < others && bite > 0) {
+        int other = is_root ? (node->rank + 1 + op->others) % node->ranks : node->rank;
+        size_t take;
+
+        copy_part(node, op, other, &from, &to);
+        take = to - from - op->done < bite ? to - from - op->done : bite;
+        if (take > 0)
+            copy_between(node, op, other, from + op->done, take);
+        bite -= take;
+        op->done += take;
+        if (from + op->done == to) {
+            op->done = 0;
+            op->others++;
+        }
+    }
+    return op->others == others;
+}
+
+/* Long: some of this rank's part of the op's round, from op->done on. True: that was the rest. */
+static bool node_copy_some(struct disti_node *node, struct disti_node_op *op)
+{
+    bool windows = op->way == NODE_WAY_WINDOWS || op->way == NODE_WAY_SWAPPED;
+
+    return !windows && disti_node_pattern(op->call.collective)->rooted ? copy_rooted(node, op)
+                                                                       : copy_own(node, op);
+}
+
+/* Of a vector that is reduced in slices the others do not need this rank's slice. */
+static void fill_around(struct disti_node *node, const struct disti_node_op *op, char *window,
+                        const char *in, size_t elements)
+{
+    size_t from, to;
+
+    disti_node_slice(node, op, elements, node->rank, &from, &to);
+    disti_node_move(window, in, from * op->element_bytes, node_window_gait(op));
+    disti_node_move(window + to * op->element_bytes, in + to * op->element_bytes,
+                    (elements - to) * op->element_bytes, node_window_gait(op));
+}
+
+/* Puts the round's pieces of IN into this rank's window, for others to read. */
+static void node_fill(struct disti_node *node, struct disti_node_op *op, uint64_t round)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+    char *window = disti_node_window(node, node->rank, round);
+    const char *in = op->call.in;
+    size_t first, elements = disti_node_round(op, op->call.count, round, &first);
+
+    if (node->peers[node->rank].in || !node_is(pattern->givers, op, node->rank))
+        return;
+    if (copy_fills_out(node, op)) {
+        move((char *)op->call.out + (node_out_first(op, node->rank) + first) * op->element_bytes,
+             in + first * op->element_bytes, elements * op->element_bytes, op->gait);
+        return;
+    }
+    if (pattern->slices) {
+        fill_around(node, op, window, in + first * op->element_bytes, elements);
+        return;
+    }
+    for (int b = 0; b < (pattern->in_blocks ? node->ranks : 1); b++) {
+        elements = disti_node_round(op, node_in_count(op, b), round, &first);
+        if (!pattern->in_blocks || b != node->rank)
+            disti_node_move(window + (size_t)b * op->piece * op->element_bytes,
+                            in + (node_in_first(op, b) + first) * op->element_bytes,
+                            elements * op->element_bytes, node_window_gait(op));
+    }
+}
+
+/* Reductions: all ranks' data at once, tile by tile, in the order of reproducible results. */
+
+/* What is shorter comes as fast as it can be asked for. */
+#define REDUCE_PREFETCH_FROM (8 * NODE_TILE)
+/* What is asked for at once, before the first tile. */
+#define REDUCE_FIRST (4 * NODE_TILE)
+
+/* One reduction of the same tile of all ranks. */
+struct node_sum {
+    struct disti_node *node;
+    struct dist_sink sink; /* dtype, op, bytes */
+    size_t at;             /* where in the sources the tile begins */
+    int surplus;           /* operands below this are pairs of ranks */
+};
+
+static void sum_two(struct node_sum *sum, char *dst, const char *a, const char *b)
+{
+    sum->sink.dst = dst;
+    sum->sink.src = a;
+    disti_sink_apply(&sum->sink, 0, b, sum->sink.bytes);
+}
+
+/*
+ * The sum of `operands` operands from `first` on: in dst, or where the only source lies. `tiles`
+ * are free to work in, one a level.
+ *
+ *   dst = (left, in dst) + (right, in tiles[0])
+ */
+static const char *sum_operands(struct node_sum *sum, int first, int operands, char *dst,
+                                char *tiles)
+{
+    const char **sources = sum->node->sources;
+    const char *left, *right;
+
+    if (operands == 1 && first >= sum->surplus)
+        return sources[first + sum->surplus] + sum->at;
+    if (operands == 1) {
+        left = sources[2 * first] + sum->at;
+        right = sources[2 * first + 1] + sum->at;
+    } else {
+        left = sum_operands(sum, first, operands / 2, dst, tiles);
+        right = sum_operands(sum, first + operands / 2, operands / 2, tiles, tiles + NODE_TILE);
+    }
+    sum_two(sum, dst, left, right);
+    return dst;
+}
+
+/* All ranks' tile into dst, which may be one of the sources. */
+static void sum_tile(struct node_sum *sum, char *dst, int finish_ranks)
+{
+    int operands = sum->node->operands;
+    char *tiles = sum->node->tiles;
+    const char *left, *right;
+
+    sum->surplus = sum->node->ranks - operands;
+    left = sum_operands(sum, 0, operands / 2, tiles, tiles + NODE_TILE);
+    right = sum_operands(sum, operands / 2, operands / 2, tiles + NODE_TILE, tiles + 2 * NODE_TILE);
+    sum->sink.finish_ranks = finish_ranks;
+    sum_two(sum, dst, left, right); /* the first write to dst, and no source is read after it */
+    sum->sink.finish_ranks = 0;
+}
+
+/* In place a line is fetched once, for being written. */
+static void prefetch_all(struct disti_node *node, size_t bytes, size_t at, int targets)
+{
+    for (int i = 0; i < targets; i++)
+        copy_node_prefetch_write(node->targets[i], bytes, at);
+    for (int r = 0; r < node->ranks; r++)
+        node_prefetch(node->sources[r], bytes, at);
+}
+
+/*
+ * The beginning of each, which nothing has asked for yet: line by line of all of them, so that the
+ * pages of many ranks are looked up side by side.
+ */
+static void prefetch_first(struct disti_node *node, size_t bytes, int targets)
+{
+    size_t end = bytes < REDUCE_FIRST ? bytes : REDUCE_FIRST;
+
+    for (size_t at = 0; at < end; at += NODE_LINE) {
+        for (int i = 0; i < targets; i++)
+            node_prefetch_write(node->targets[i] + at, NODE_LINE);
+        for (int r = 0; r < node->ranks; r++)
+            __builtin_prefetch(node->sources[r] + at);
+    }
+}
+
+/* Two ranks need no tree. The kernel is at hand: a short call has no time to look it up. */
+static inline void reduce_two(const struct disti_node_op *op, void *dst, const void *a,
+                              const void *b, size_t count)
+{
+    if (__builtin_expect(disti_environment_differs(), 0))
+        disti_reduce(op->call.dtype, op->call.op, dst, a, b, count);
+    else
+        op->pair(dst, a, b, count);
+}
+
+static inline void sum_pair(const struct disti_node_op *op, void *dst, const void *a, const void *b,
+                            size_t count)
+{
+    reduce_two(op, dst, a, b, count);
+    if (op->call.op == DIST_AVG)
+        disti_finish(dst, count, op->call.dtype, op->call.op, 2);
+}
+
+/* One tile of all sources, at sum->at, into dst. */
+static void sum_sources(struct node_sum *sum, const struct disti_node_op *op, char *dst)
+{
+    const char **sources = sum->node->sources;
+
+    if (op->pair)
+        sum_pair(op, dst, sources[0] + sum->at, sources[1] + sum->at,
+                 sum->sink.bytes / op->element_bytes);
+    else
+        sum_tile(sum, dst, sum->node->ranks);
+}
+
+/* node->sources of all ranks, summed into node->targets, of which there are `targets`; a window
+ * among them is the last. */
+static void reduce_all(struct disti_node *node, const struct disti_node_op *op, size_t bytes,
+                       int targets, bool window)
+{
+    struct node_sum sum = {
+        .node = node,
+        .sink = {.dtype = op->call.dtype, .op = op->call.op, .reduction = op->call.reduction}};
+    bool direct = op->way == NODE_WAY_DIRECT, is_long = bytes >= REDUCE_PREFETCH_FROM;
+    bool asks = is_long && op->gait & NODE_ASKS;
+    /* Lines of windows are in the caches, and stay. */
+    bool past = is_long && op->gait & NODE_PAST && direct;
+    bool streams = is_long && window && op->gait & NODE_STREAMS;
+    int near = past ? 0 : targets - streams; /* the first of them, which stay in the caches */
+    char *first = node->tiles + (NODE_TILES - 1) * NODE_TILE; /* the tree is not so deep */
+
+    if (direct && node->ranks > 2)
+        prefetch_first(node, bytes, near);
+    for (sum.at = 0; sum.at < bytes; sum.at += NODE_TILE) {
+        if (asks)
+            prefetch_all(node, bytes, sum.at, near);
+        if (near)
+            first = node->targets[0] + sum.at;
+        sum.sink.bytes = bytes - sum.at < NODE_TILE ? bytes - sum.at : NODE_TILE;
+        sum_sources(&sum, op, first);
+        for (int i = near ? 1 : 0; i < targets; i++)
+            disti_node_move(node->targets[i] + sum.at, first, sum.sink.bytes,
+                            i < near ? 0 : NODE_PAST);
+    }
+}
+
+void disti_node_reduce_pair(struct disti_node *node, const struct disti_node_op *op)
+{
+    const struct node_peer *peers = node->peers;
+    const unsigned char *a, *b;
+
+    if (__builtin_expect(op->in_area, 0)) {
+        a = node_given(&peers[0], op);
+        b = node_given(&peers[1], op);
+    } else {
+        a = node_slot(peers[0].board, op)->data;
+        b = node_slot(peers[1].board, op)->data;
+    }
+    reduce_two(op, op->call.out, a + op->offset, b + op->offset, op->call.count);
+}
+
+void disti_node_reduce_short(struct disti_node *node, const struct disti_node_op *op)
+{
+    for (int r = 0; r < node->ranks; r++)
+        node->sources[r] = (const char *)node_given(&node->peers[r], op) + op->offset;
+    node->targets[0] = op->call.out;
+    reduce_all(node, op, op->call.count * op->element_bytes, 1, false);
+}
+
+/* Where the elements of this rank's slice go, from `at` on. Returns to how many places. */
+static int reduce_targets(struct disti_node *node, const struct disti_node_op *op, size_t first,
+                          size_t at, bool *window_p)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+    size_t in_out = (first + at) * op->element_bytes, in_round = at * op->element_bytes;
+    int targets = 0;
+    bool hidden = false, swapped = op->way == NODE_WAY_SWAPPED;
+
+    *window_p = false;
+    if (!pattern->slices) {
+        node->targets[0] = (char *)op->call.out + in_out;
+        return 1;
+    }
+    if (node_is(pattern->takers, op, node->rank)) /* first, as the others are copied from it */
+        node->targets[targets++] = (char *)op->call.out + in_out;
+    for (int r = 0; r < node->ranks; r++) {
+        if (r == node->rank || !node_is(pattern->takers, op, r))
+            continue;
+        if (node->peers[r].out)
+            node->targets[targets++] = node->peers[r].out + in_out;
+        else
+            hidden = true;
+    }
+    if (hidden)
+        node->targets[targets++] =
+            disti_node_window(node, swapped ? 1 - node->rank : node->rank, op->round) + in_round;
+    *window_p = hidden && !swapped; /* a swapped one is written where it has just been read */
+    return targets;
+}
+
+static bool node_reduce_some(struct disti_node *node, struct disti_node_op *op)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+    size_t first, from, to, at, take;
+    size_t elements = disti_node_round(op, op->call.count, op->round, &first);
+    size_t bite = node_bite(op, NODE_BITE / (size_t)node->ranks);
+    bool window;
+    int targets;
+
+    disti_node_slice(node, op, elements, node->rank, &from, &to);
+    if (!pattern->slices)
+        from = 0, to = elements;
+    if (from == to)
+        return true;
+    at = from + op->done;
+    take = to - at < bite ? to - at : bite;
+    for (int r = 0; r < node->ranks; r++)
+        node->sources[r] = disti_node_in(node, op, r, pattern->in_blocks ? node->rank : 0, at);
+    targets = reduce_targets(node, op, first, at, &window);
+    reduce_all(node, op, take * op->element_bytes, targets, window);
+    op->done += take;
+    return at + take == to;
+}
+
+/* Fetches the round's slices that others have reduced. */
+static void node_drain(struct disti_node *node, struct disti_node_op *op, uint64_t round)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+    size_t first, from, to;
+    size_t elements = disti_node_round(op, op->call.count, round, &first);
+    bool swapped = op->way == NODE_WAY_SWAPPED;
+
+    if (!pattern->slices || node->peers[node->rank].out ||
+        !node_is(pattern->takers, op, node->rank))
+        return;
+    for (int i = 1; i < node->ranks; i++) {
+        int s = (node->rank + i) % node->ranks;
+
+        disti_node_slice(node, op, elements, s, &from, &to);
+        disti_node_move((char *)op->call.out + (first + from) * op->element_bytes,
+                        disti_node_window(node, swapped ? node->rank : s, round) +
+                            from * op->element_bytes,
+                        (to - from) * op->element_bytes, op->gait);
+    }
+}
+
+bool disti_node_work(struct disti_node *node, struct disti_node_op *op)
+{
+    int64_t begun = node_gait_clock(op);
+    bool ended;
+
+    if (op->paired)
+        ended = disti_node_pairs_work(node, op);
+    else if (disti_node_pattern(op->call.collective)->reduces)
+        ended = node_reduce_some(node, op);
+    else
+        ended = node_copy_some(node, op);
+    op->worked_ns += node_gait_clock(op) - begun;
+    return ended;
+}
+
+void disti_node_work_fill(struct disti_node *node, struct disti_node_op *op, uint64_t round)
+{
+    int64_t begun = node_gait_clock(op);
+
+    if (op->paired)
+        disti_node_pairs_fill(node, op, round);
+    else
+        node_fill(node, op, round);
+    if (op->gait & NODE_STREAMS)
+        disti_node_store_fence();
+    op->worked_ns += node_gait_clock(op) - begun;
+}
+
+void disti_node_work_drain(struct disti_node *node, struct disti_node_op *op, uint64_t round)
+{
+    int64_t begun = node_gait_clock(op);
+
+    node_drain(node, op, round);
+    op->worked_ns += node_gait_clock(op) - begun;
+}
