@@ -33,9 +33,10 @@ left_processes()
 left_is_mine()
 {
     local state parent
-    # A zombie is its parent's matter, and has no environment any more.
+    # A zombie is its parent's matter. One that is about to be a zombie has no command line any more.
     read -r state parent < <(ps -o s=,ppid= -p "$1") || return 0
-    [ "$state" = Z ] || [ "$parent" = "$BASHPID" ]
+    [ "$state" = Z ] || [ "$parent" = "$BASHPID" ] ||
+        [ -z "$(tr '\0' ' ' 2>/dev/null <"/proc/$1/cmdline")" ]
 }
 
 # The folders that MPIs have for all their jobs may stay, if they are empty.
