@@ -67,8 +67,6 @@ void job_end(struct job *job);
  * say otherwise. */
 void job_oversubscribe(void);
 
-/* ---- between job.c and job_protocol.c ---- */
-
 /*
  * The ranks of this very job as a runner: rank 0 gives the orders and gets the times, over the
  * group that is measured.

@@ -46,7 +46,7 @@ struct options {
 /* Texts point into argv. -1: *failure_p says what is wrong (static storage); exit with 2. */
 int options_parse(int argc, char **argv, struct options *options_p, const char **failure_p);
 
-/* options_table.c: the options, and what holds where none is given. */
+/* options.c: the options, and what holds where none is given. */
 extern const struct args options_args;
 extern const struct options options_defaults;
 

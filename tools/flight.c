@@ -235,7 +235,7 @@ static const char *read_root(const json_t *root, struct flight_group **groups)
     return wrong;
 }
 
-/* read.c: adds what the file says. False: failure says what is wrong with it. */
+/* Adds what the file says. False: failure says what is wrong with it. */
 static bool flight_read(const char *path, struct flight_group **groups,
                         char failure[FLIGHT_FAILURE])
 {
@@ -337,7 +337,7 @@ static void messages_say(const struct flight_group *group, int rank,
     printf("\n");
 }
 
-/* messages.c: prints which sends and receives have not ended, and what their peers did; nothing if
+/* Prints which sends and receives have not ended, and what their peers did; nothing if
  * none has. Each of the ranks has a file, or is not here. */
 static void flight_say_messages(const struct flight_group *group)
 {
@@ -373,7 +373,7 @@ static void say_name(const struct flight_group *group, char *text, size_t size)
         snprintf(text, size, "group %" PRId64, group->number);
 }
 
-/* say.c: "rank 3 (host b, pid 812)" */
+/* flight.c: "rank 3 (host b, pid 812)" */
 static void flight_say_rank(const struct flight_group *group, int r, char *text, size_t size)
 {
     const struct flight_rank *rank = &group->ranks[r];
@@ -645,7 +645,7 @@ static void say_each(const struct flight_group *group)
     }
 }
 
-/* say.c: prints what the files say of a group. */
+/* Prints what the files say of a group. */
 static void flight_say(const struct flight_group *group)
 {
     static bool marks[FLIGHT_RANKS_MAX];

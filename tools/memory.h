@@ -16,7 +16,7 @@ int memory_main(int argc, char **argv);
 #define MEMORY_WORD 32
 bool memory_huge_setting(char path[MEMORY_PATH], char word[MEMORY_WORD]);
 
-/* memory_probe.c */
+/* memory.c */
 
 /*
  * What one process finds when it wants to use the memory of another that the same program started:

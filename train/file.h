@@ -10,7 +10,7 @@
 int file_read(const char *path, uint8_t **bytes_p, size_t *size_p);
 
 /*
- * Makes path consist of head and body: writes a draft beside it (tools/common/draft.h), syncs,
+ * Makes path consist of head and body: writes a draft beside it (tools/common/output.h), syncs,
  * renames, syncs the folder. On failure path is what it was, and the draft is gone.
  */
 int file_replace(const char *path, const void *head, size_t head_size, const void *body,

@@ -287,7 +287,7 @@ static bool place_folder_is_safe(const char *folder, void *arg)
 }
 
 /*
- * module_place.c: can nobody else exchange that file? `place` is its path without links, of which
+ * Can nobody else exchange that file? `place` is its path without links, of which
  * all folders are safe from other users. Else the reason.
  */
 static bool module_place(const char *path, char place[PATH_MAX], char *reason, size_t size)

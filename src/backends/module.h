@@ -29,10 +29,10 @@ dist_status disti_module_load(const char *name, const struct disti_module **modu
 /* True if the module is loaded already. */
 bool disti_module_is_loaded(const char *name);
 
-/* module_file.c: can dlopen be given this file, and is it no other user's? Else the reason. */
+/* module.c: can dlopen be given this file, and is it no other user's? Else the reason. */
 bool disti_module_loadable(const char *path, char *reason, size_t reason_size);
 
-/* ---- folders.c ---- */
+/* ---- module.c ---- */
 
 /* The files of that name, first to last; returns how many were written, `room` at most. */
 int disti_module_locate(const char *name, char paths[][PATH_MAX], int room);

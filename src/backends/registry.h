@@ -28,7 +28,7 @@ const struct dist_backend *disti_backend_faulty(const struct dist_backend *backe
  * Modules run in this process, whose memory they can spoil and which they can keep for ever: a job
  * asks for one, and has it. A fork that tries it first would be a millisecond in each start, and
  * undefined where threads or a driver of a GPU are there already. Lists try each module in a child
- * (apart.c), and so does the error of this function.
+ * (list.c), and so does the error of this function.
  */
 dist_status disti_backend_find(const char *name, const struct dist_backend **backend_p);
 

@@ -294,10 +294,10 @@ void disti_all_reduce_recursive_doubling(const struct disti_shape *shape, struct
  *
  *   and back: each gives all that it has complete and gets as much                     doubling
  *
- * Ranks are virtual ones (fold.h). Round j pairs those that differ in bit j, so that the longest
+ * Ranks are virtual ones (common.h). Round j pairs those that differ in bit j, so that the longest
  * messages are those between neighbours. The half that is given and the half that is reduced are
  * apart, so nothing needs scratch. Surplus ranks are folded in first and get the result at the end
- * (fold.h). Steps: 2 log2 n (+ 2). Bytes sent by a rank: 2 (n - 1) / n of the vector (+ 1).
+ * (common.h). Steps: 2 log2 n (+ 2). Bytes sent by a rank: 2 (n - 1) / n of the vector (+ 1).
  */
 
 struct halving {
@@ -503,7 +503,7 @@ void disti_all_reduce_direct(const struct disti_shape *shape, struct disti_build
 }
 
 /*
- * All-reduce of everybody with everybody (all_reduce/direct.c), which adds in the order of
+ * All-reduce of everybody with everybody, which adds in the order of
  * reproducible results (plan.h).
  *
  *   the vector is cut into n slices, slice i is rank i's own:

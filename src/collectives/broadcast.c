@@ -107,7 +107,7 @@ void disti_broadcast_tree(const struct disti_shape *shape, struct disti_builder 
  * Broadcast as a scatter and an all-gather: van de Geijn; Barnett et al., "Interprocessor
  * collective communication library (InterCom)", 1994.
  *
- *   the vector is cut into n slices, the i-th for position i of the chain (chain.h):
+ *   the vector is cut into n slices, the i-th for position i of the chain (common.h):
  *
  *     scatter, down a binomial tree        position 0 of 6: 0 1 2 3 4 5
  *                                             4: 4 5     2: 2 3     1: 1        3: 3     5: 5

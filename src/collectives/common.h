@@ -72,7 +72,7 @@ static inline int disti_fold_position(const struct disti_fold *fold, int virtual
  * An all-reduce around a ring of `size` ranks, of chunks [first, first + size * segments), which
  * are cut into `size` slices of `segments` chunks. It starts from each chunk's value so far (see
  * disti_build_value) and finishes it. The segments travel on `channels` channels from
- * `channel` on, in turn. It is written down in all_reduce/ring.c.
+ * `channel` on, in turn. It is written down in all_reduce.c.
  */
 struct disti_ring {
     int size, index; /* of this rank on the ring */
@@ -89,7 +89,7 @@ struct disti_ring {
  *
  *   turns 3, segments 2, start 1:   2 3 | 0 1 | 4 5
  *
- * They are written down in all_reduce/direct.c.
+ * They are written down in all_reduce.c.
  */
 struct disti_team {
     const int *ranks;
@@ -117,7 +117,7 @@ void disti_team_reduce(struct disti_builder *b, const struct disti_team *team, u
  * Reduces a chunk over all ranks, by number, at this one into OUT, in the order of reproducible
  * results (plan.h), and finishes it. Each other rank must send it, from IN. Takes log2 `ranks`
  * slots of scratch, from the first on, which are free again when the last step has ended. It is
- * written down in reduce/direct_ordered.c.
+ * written down in reduce.c.
  */
 void disti_ordered_sum(struct disti_builder *b, uint16_t lane, int ranks, int rank, uint32_t chunk);
 

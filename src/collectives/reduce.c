@@ -46,7 +46,7 @@ void disti_reduce_binomial(const struct disti_shape *shape, struct disti_builder
  *   round 2                ---------->
  *
  * In round k the two whose virtual ranks differ in bit k, and who have gone on so far, come
- * together: the one with the root's bit receives. Two ranks that are folded together (fold.h)
+ * together: the one with the root's bit receives. Two ranks that are folded together (common.h)
  * begin: the even one receives, or the root. What passes is in a few slots of scratch. Steps: log2
  * n (+ 1) + segments in sequence. Bytes sent by a rank: one vector.
  */
@@ -128,9 +128,9 @@ void disti_reduce_binomial_ordered(const struct disti_shape *shape, struct disti
  *
  *   root <--0 1 2-- rank <--0 1 2-- rank <--0 1 2-- ...      each adds its own as they pass
  *
- * The chain is the broadcast's (chain.h), from its end: each node is left once. What passes is in a
- * few slots of scratch, so the memory does not grow with the vector.
- * Steps: n - 2 + segments in sequence. Bytes sent by a rank: one vector.
+ * The chain is the broadcast's (common.h), from its end: each node is left once. What passes is in
+ * a few slots of scratch, so the memory does not grow with the vector. Steps: n - 2 + segments in
+ * sequence. Bytes sent by a rank: one vector.
  */
 
 /* The root's end: the last addition goes to OUT. */
@@ -193,7 +193,7 @@ void disti_reduce_direct(const struct disti_shape *shape, struct disti_builder *
 }
 
 /*
- * Reduce at the root only (reduce/direct.c), which adds in the order of reproducible results
+ * Reduce at the root only, which adds in the order of reproducible results
  * (plan.h).
  *
  *   all ranks --IN--> root        which goes through the tree of additions, segment by segment
@@ -372,7 +372,7 @@ void disti_reduce_scatter_gather(const struct disti_shape *shape, struct disti_b
 
 /*
  * Reduce over two binary trees: Sanders, Speck, Traeff, "Two-tree algorithms for full bandwidth
- * broadcast, reduction and scan", 2009; pipelined. The broadcast's (broadcast/tree.c), upwards:
+ * broadcast, reduction and scan", 2009; pipelined. The broadcast's (broadcast.c), upwards:
  *
  *              root
  *        even /    \ odd chunks          both trees span all the other ranks;

@@ -131,13 +131,13 @@ static inline dist_status calls_uneven(dist_group *group, struct calls_kind kind
  * while they are noted, and in a function of the program where they may not wait. */
 void disti_call_hold(int by);
 
-/* support.c: does the group's backend do this, checked but for that? Else UNSUPPORTED. */
+/* calls.c: does the group's backend do this, checked but for that? Else UNSUPPORTED. */
 dist_status disti_call_support(const dist_group *group, const struct dist_call *call);
 
 /* ERR_INVALID_ARGUMENT: "rank 1, reduce: WHAT". */
 dist_status disti_call_bad(const dist_group *group, const char *name, const char *what);
 
-/* batch.c: notes a checked call if dist_group_start is open, and takes what belongs to it. False:
+/* stage.c: notes a checked call if dist_group_start is open, and takes what belongs to it. False:
  * it is not. *status_p: could it be noted? */
 bool disti_batch_note(dist_group *group, const struct disti_start *start, dist_status *status_p);
 /* The same for a work that has been started: dist_group_end will wait for it. */

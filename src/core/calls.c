@@ -619,7 +619,7 @@ static uint32_t repeat_number(dist_group *group, const struct disti_repeat *repe
     return ++group->remembered ?: ++group->remembered;
 }
 
-/* repeat.c: remembers and numbers a checked call with the bytes of IN and OUT, unless the group is
+/* Remembers and numbers a checked call with the bytes of IN and OUT, unless the group is
  * busy. */
 static void call_remember(dist_group *group, struct dist_call *call, size_t in_bytes,
                           size_t out_bytes)

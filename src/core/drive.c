@@ -42,7 +42,7 @@
 /* A gap between two drivers from which on it does not count against the works' deadlines. */
 #define DRIVE_GAP_NS (100LL * 1000 * 1000)
 
-/* The arrows of the drawing in drive.h, by where they begin. */
+/* The arrows of the drawing in group.h, by where they begin. */
 static const uint8_t drive_arrows[] = {
     [DISTI_DRIVE_IDLE] = 1 << DISTI_DRIVE_CALLER | 1 << DISTI_DRIVE_THREAD,
     [DISTI_DRIVE_CALLER] = 1 << DISTI_DRIVE_IDLE | 1 << DISTI_DRIVE_CALLER_SLEEPS |
@@ -453,7 +453,7 @@ static void completion_end(struct dist_group *group, struct disti_work *work)
         disti_change_tell(&group->drive.changed);
 }
 
-/* completion.c: ends every work whose turn has come. The driver calls it, with the lock held; it
+/* Ends every work whose turn has come. The driver calls it, with the lock held; it
  * lets go of the lock while it calls functions of the program. */
 static void drive_complete(struct dist_group *group)
 {

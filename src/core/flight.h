@@ -92,7 +92,7 @@ static inline void disti_flight_ended(struct disti_flight *flight, uint64_t what
     atomic_store_explicit(&entry->sequence, sequence, memory_order_relaxed);
 }
 
-/* ring.c; with the group's lock. */
+/* flight.c; with the group's lock. */
 
 /* Readies a zeroed recorder. ERR_INVALID_ARGUMENT: DIST_FLIGHT is nonsense. */
 dist_status disti_flight_open(struct disti_flight *flight);
@@ -107,7 +107,7 @@ void disti_flight_end(struct disti_flight *flight, const struct dist_call *call,
                       dist_status status);
 void disti_flight_free(struct disti_flight *flight);
 
-/* trigger.c */
+/* flight.c */
 
 struct dist_group;
 
@@ -123,8 +123,6 @@ bool disti_flight_failed(struct dist_group *group, const char *reason,
 /* In a forked child. */
 void disti_flight_forked(void);
 
-/* dump.c */
-
 /* What a dump begins with. */
 struct disti_flight_head {
     const char *reason; /* "timeout", ... */
@@ -137,7 +135,5 @@ struct disti_flight_text {
     size_t used, room;
     bool cut; /* there was no memory for the rest */
 };
-
-/* save.c */
 
 #endif

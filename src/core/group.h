@@ -181,7 +181,7 @@ enum disti_work_kind {
  *                                              without the lock
  *
  * `ended` is set last, with the lock held, and can be read without. A persistent work is ended
- * while it is not started. The program holds a handle (handle.h), never the address.
+ * while it is not started. The program holds a handle (work.h), never the address.
  */
 struct disti_work {
     struct dist_group *group;
@@ -231,19 +231,19 @@ dist_status disti_work_wait_here(struct disti_work *work);
 /* How an ended work ended; dist_last_error has the cause. */
 dist_status disti_work_result(const struct disti_work *work);
 
-/* Gives back a pin of the work (handle.h). The last frees what it owns, and lets go of its group.
+/* Gives back a pin of the work (work.h). The last frees what it owns, and lets go of its group.
  */
 void disti_work_unpin(struct disti_work *work);
 /* The same for one that was claimed, whose handle is good for nothing from now on: the claim's pin,
  * and with pins 2 the library's own too. */
 void disti_work_retire(struct disti_work *work, int pins);
 
-/* call/numerics.c: with DIST_CHECK_NUMERICS=1, tells of the first element that is no number among
+/* calls.c: with DIST_CHECK_NUMERICS=1, tells of the first element that is no number among
  * what this rank gives to a call, or has got from it. Call with the lock held. */
 void disti_numerics_given(const struct disti_work *work);
 void disti_numerics_got(const struct disti_work *work);
 
-/* stream.c: what the program puts on its stream from now on comes after this work of kind STREAM,
+/* stage.c: what the program puts on its stream from now on comes after this work of kind STREAM,
  * and the library sees to its end: it is DETACHED. False: it has ended, or is about to. */
 bool disti_stream_join(struct disti_work *work);
 
@@ -302,7 +302,7 @@ struct disti_drive {
     enum disti_service service;
     bool one_thread;    /* decided with it: no thread but those that post may call the backend */
     pthread_t left_by;  /* the thread that left works behind */
-    atomic_bool listed; /* others.c; changed with the lock of its list, as is the next */
+    atomic_bool listed; /* progress.c; changed with the lock of its list, as is the next */
     STAILQ_ENTRY(dist_group) next_listed;
     struct dist_group *next_served; /* guarded by the list's lock */
     struct dist_group *next_driven; /* the progress thread's own, and so is `driven` */
@@ -365,7 +365,7 @@ void disti_drive_watch(struct dist_group *group);
 /* A ticket may have failed as this work was posted: ends the group. */
 void disti_drive_check(struct dist_group *group, const struct disti_work *newest);
 
-/* sleep.c; with the lock held. */
+/* progress.c; with the lock held. */
 
 /* Nothing has moved: spins, yields or sleeps, as the group's policy says; not beyond `until`. */
 void disti_drive_rest(struct dist_group *group, struct disti_wait *wait, int64_t until);
@@ -439,7 +439,7 @@ struct dist_group {
     atomic_bool is_told;         /* this rank's failure was the first that the store heard of */
     struct group_turn *turns;    /* lists that groups were made of, guarded by the world's lock */
     uint32_t splits;             /* the same */
-    int *reserve;                /* room.c */
+    int *reserve;                /* group.c */
     bool reserve_taken;          /* guarded by the world's lock */
     struct group_turn *spare_turn; /* the same; NULL: it is used, and there was no other */
 
@@ -449,7 +449,7 @@ struct dist_group {
     bool numerics;              /* DIST_CHECK_NUMERICS */
     bool strange[2];            /* the last call was given, or gave, what is no number */
     uint64_t sequence, message_sequence;
-    struct disti_repeat *repeats;         /* call/repeat.c: by collective; NULL: none yet */
+    struct disti_repeat *repeats;         /* calls.c: by collective; NULL: none yet */
     uint32_t remembered;                  /* numbers for them, so far */
     struct disti_work *works, *last_work; /* started and not ended, in order */
     uint32_t barriers;                    /* monitored ones, begun */
@@ -489,7 +489,7 @@ dist_status disti_group_new(struct disti_world *world, const struct disti_group_
 /* Opens the backend. Blocks until all ranks have done so, at most until until_ns. */
 dist_status disti_group_open(struct dist_group *group, const struct dist_backend *backend);
 
-/* Closes the backend, and frees all but what known.c and works need. NULL is accepted. */
+/* Closes the backend, and frees all but what world.c and works need. NULL is accepted. */
 void disti_group_free(struct dist_group *group);
 
 /*
@@ -500,7 +500,7 @@ dist_status disti_groups_check(const struct dist_group *parent, const char *what
                                const struct dist_group_options *given, dist_group **group_p,
                                struct dist_group_options *options);
 
-/* known.c */
+/* world.c */
 
 /* Room for a new group, zeroed; NULL: no memory. The caller frees it until the program knows it. */
 struct dist_group *disti_group_blank(void);
@@ -512,7 +512,7 @@ void disti_group_gone(struct dist_group *group);
  * about to free it. False: there are not so many. */
 bool disti_group_try(int number, struct dist_group **group_p);
 
-/* abort.c: from now on it may be aborted; and it may not any more. */
+/* failure.c: from now on it may be aborted; and it may not any more. */
 void disti_abort_ready(struct dist_group *group);
 void disti_abort_end(struct dist_group *group);
 
@@ -571,7 +571,7 @@ bool disti_compare_same(const struct disti_summary *all, int ranks);
 dist_status disti_compare_explain(struct dist_group *group, const struct disti_summary *sums,
                                   int timeout_ms);
 
-/* agree.c */
+/* leave.c */
 
 /*
  * The ranks of a group to be agree on its number, and that they want the same backend. Blocks until
@@ -598,8 +598,8 @@ void disti_turns_free(struct dist_group *group);
 bool disti_group_number_clashes(struct disti_world *world, uint32_t number);
 
 /*
- * room.c: lists for a group that is made of another's ranks. The parent keeps some in reserve for a
- * rank that has no memory, which then says so where it meets the others.
+ * group.c: lists for a group that is made of another's ranks. The parent keeps some in reserve for
+ * a rank that has no memory, which then says so where it meets the others.
  */
 struct disti_group_room {
     int *ranks, *seen; /* as many as the parent has ranks; seen is zeroed */
@@ -614,10 +614,10 @@ void disti_group_room_give(struct dist_group *parent, const struct disti_group_r
 void disti_memory_reclaim(struct dist_group *group);
 /* In a forked child: what was allocated is the parent's. */
 void disti_memory_forked(void);
-/* shared.c: the same for memory of dist_shared_alloc. */
+/* memory.c: the same for memory of dist_shared_alloc. */
 void disti_shared_forked(void);
 
-/* stream.c */
+/* stage.c */
 
 /* ERR_INVALID_ARGUMENT for one that is not the same in every thread. */
 dist_status disti_stream_check(const void *stream);
@@ -664,7 +664,7 @@ void disti_group_watch(struct dist_group *group, struct disti_work *work);
  */
 void disti_group_check_abort(struct dist_group *group);
 
-/* abort.c: dist_abort was called here, and the group has not failed: ends it. */
+/* failure.c: dist_abort was called here, and the group has not failed: ends it. */
 void disti_group_abort(struct dist_group *group);
 
 /* failure.c: the sentences in which failures are told. With the lock held. */

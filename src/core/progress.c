@@ -442,7 +442,7 @@ void disti_drive_rest(struct dist_group *group, struct disti_wait *wait, int64_t
 struct disti_progress disti_progress = {
     .life = PTHREAD_MUTEX_INITIALIZER, .list = PTHREAD_MUTEX_INITIALIZER, .wake_fd = -1};
 
-/* The arrows of the drawing in progress.h, by where they begin. */
+/* The arrows of the drawing in work.h, by where they begin. */
 static const uint8_t progress_arrows[] = {
     [DISTI_PROGRESS_NONE] = 1 << DISTI_PROGRESS_RUNS,
     [DISTI_PROGRESS_RUNS] =
@@ -842,7 +842,7 @@ static void loop_sleep(struct loop *self)
     }
 }
 
-/* progress_loop.c: what the thread does. */
+/* What the thread does. */
 static void *progress_main(void *arg)
 {
     struct loop self = {.bound = loop_is_bound()};

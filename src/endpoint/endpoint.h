@@ -59,7 +59,8 @@ struct engine_attachment {
 /* What disti_attachment_arm returns besides what a transport does: the doorbell will ring. */
 #define DISTI_ATTACHMENT_DOORBELL (-4)
 
-/* envelope.c: what all tags of a group have in these bits, and no other group's that lives. */
+/* engine/mismatch.c: what all tags of a group have in these bits, and no other group's that lives.
+ */
 #define DISTI_TAG_GROUP_SHIFT 44
 #define DISTI_TAG_CHANNEL_BITS 6 /* DISTI_CHANNELS and one more */
 #define DISTI_TAG_GROUP_MASK (~UINT64_C(0) << DISTI_TAG_GROUP_SHIFT)

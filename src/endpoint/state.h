@@ -69,8 +69,6 @@ static inline void endpoint_unlock(struct disti_endpoint *endpoint)
         pthread_mutex_unlock(&endpoint->lock);
 }
 
-/* ---- watch.c; with the lock held ---- */
-
 /* ---- endpoint.c ---- */
 
 /*
@@ -79,8 +77,6 @@ static inline void endpoint_unlock(struct disti_endpoint *endpoint)
  */
 void disti_endpoints_visit(const char *job, int rank,
                            void (*visit)(struct disti_endpoint *endpoint, void *arg), void *arg);
-
-/* ---- attachment.c ---- */
 
 /*
  * After each call of the transport in which requests may have ended: they are collected, and who

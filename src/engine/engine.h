@@ -142,7 +142,7 @@ void disti_wait_tire(struct disti_wait_policy *policy, int64_t now_ns);
  *   unset                those of the world that it has measured or found before; the cache's;
  *                        measured now in haste, some 20 ms, and written to the cache
  *
- *   all ranks    offer ----- exchanged with the addresses (route.c) -----> rank 0's offer
+ *   all ranks    offer ----- exchanged with the addresses (routes.c) -----> rank 0's offer
  *   rank 0       measures with one rank at each distance, if its offer says so
  *   all ranks    exchange again, if so -----> rank 0's costs
  */
@@ -186,7 +186,7 @@ int disti_tune_node_cpus(const struct disti_topology *topology, int usable_cpus)
  */
 bool disti_tune_recall_cpus(const struct disti_topology *topology, struct disti_cost *cost);
 
-/* ---- cache.c ---- */
+/* ---- tune.c ---- */
 
 #define TUNE_KEY 256
 #define TUNE_PATH 512
@@ -214,15 +214,13 @@ bool disti_tune_write(const struct disti_tuning *tuning, const char *key);
  */
 dist_status disti_tune_find(const char *key, struct disti_tuning *tuning_p, int32_t *effort_p);
 
-/* ---- local.c ---- */
-
 /* ---- links.c ---- */
 
 /* Rank 0 and one rank at each distance measure what is between them; the others do nothing. */
 dist_status disti_tune_links(struct dist_engine *engine, enum tune_effort effort,
                              struct disti_cost *cost);
 
-/* ---- fit.c: from what was measured to costs ---- */
+/* ---- tune.c: from what was measured to costs ---- */
 
 #define DISTI_LINK_MIDDLE ((size_t)64 << 10)
 #define DISTI_LINK_BURST 16

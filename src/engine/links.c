@@ -30,7 +30,7 @@ void disti_tune_fit_near(const struct disti_link_times *times, struct disti_link
 /*
  * Between nodes the CPU's part is the kernel's, and shows as work: in each round trip a message is
  * sent and one is received. What a swap takes longer than a way is work too that is in the way of
- * other work, the two ends' locks for example. See cost.h for the pieces.
+ * other work, the two ends' locks for example. See tuning/tuning.h for the pieces.
  */
 void disti_tune_fit_far(const struct disti_link_times *times, struct disti_link_cost *link,
                         double *network_p)

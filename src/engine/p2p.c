@@ -29,7 +29,7 @@ static bool message_waits(const struct engine_p2p *p)
     return p->bytes > MESSAGE_LONG;
 }
 
-/* p2p_message.c: the messages of one send or receive. */
+/* The messages of one send or receive. */
 static void message_init(const struct dist_engine *engine, struct engine_p2p *p)
 {
     struct dist_envelope *envelope = &p->requests[0].request.envelope;

@@ -271,7 +271,7 @@ static size_t files_a_peer(const struct dist_transport *transport)
     return (size_t)sockets;
 }
 
-/* files.c: once the routes are chosen, and before a peer is called: tells of a limit of open files
+/* Once the routes are chosen, and before a peer is called: tells of a limit of open files
  * that is too small for all of them. Connections are made when they are needed, so it may do. */
 static void route_files(const struct dist_engine *engine)
 {

@@ -287,7 +287,7 @@ void disti_on_node_bind(struct dist_engine *engine, struct engine_task *task);
  * closed. NULL: there is none. No rank goes on before all have come.
  */
 dist_status disti_on_node_open(struct dist_engine *engine, struct disti_node *node);
-/* Numbers the task's call, which has been noted (mismatch.h). Every rank must do so in the order of
+/* Numbers the task's call, which has been noted. Every rank must do so in the order of
  * its calls. */
 void disti_on_node_post(struct dist_engine *engine, struct engine_task *task);
 /* A call that may end at once: true, it has been noted and started in `op`; *status_p as advance

@@ -125,7 +125,7 @@ static bool agent_speaks(const struct disti_run_agent *agent)
     return !agent->options->leashed || agent->options->node_rank <= 0;
 }
 
-/* meeting.c: the meeting with other nodes. ERR_INVALID_ARGUMENT, ERR_RENDEZVOUS and others. */
+/* round.c: the meeting with other nodes. ERR_INVALID_ARGUMENT, ERR_RENDEZVOUS and others. */
 static dist_status meeting_open(struct disti_run_agent *agent)
 {
     const struct disti_run_options *options = agent->options;

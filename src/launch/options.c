@@ -93,7 +93,7 @@ static bool places_bound(struct disti_run_options *options)
 }
 
 /*
- * places.c: the hosts of -H or --hostfile, and how many workers each has. Without hosts -n is the
+ * The hosts of -H or --hostfile, and how many workers each has. Without hosts -n is the
  * workers of this node. False: what is wrong was printed.
  */
 static bool options_read_places(struct disti_run_options *options)

@@ -23,7 +23,7 @@ struct disti_run_options {
     int64_t node_rank, master_port, max_restarts; /* -1: not given; max_restarts: 0 */
     double monitor_interval, shutdown_timeout;    /* seconds */
     bool standalone, no_python, module;
-    bool leashed; /* a starter on another host holds standard input: run/starter.h */
+    bool leashed; /* a starter on another host holds standard input: agent.h */
     int action;   /* help or version was printed; 0: run */
 
     /* What follows from those. */

@@ -17,7 +17,7 @@
  *     |   block  block    block |  ------->  |--- its own mapping -----|
  *
  * Memory comes as blocks of few large segments, the arenas, so that the number of descriptors and
- * mappings does not grow with the number of blocks (arena.h).
+ * mappings does not grow with the number of blocks (segment.h).
  *
  * Pages are made at first touch. Without memory that ends as with malloc: the kernel kills; but
  * where it is set to grant no more than there is (vm.overcommit_memory=2) they are made by alloc.

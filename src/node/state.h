@@ -768,7 +768,7 @@ dist_status disti_node_pairs_take(struct disti_node *node, struct disti_node_op 
 bool disti_node_pairs_remain(struct disti_node *node, struct disti_node_op *op);
 /* Readies the windows for it. */
 dist_status disti_node_pairs_to_windows(struct disti_node *node, struct disti_node_op *op);
-/* again.c: may the op, which has begun, come again: does this rank give little, whatever others do?
+/* pairs.c: may the op, which has begun, come again: does this rank give little, whatever others do?
  * What was known of the last such is forgotten. */
 bool disti_node_pairs_recur(const struct disti_node *node, const struct disti_node_op *op);
 /* As disti_node_start_again. */

@@ -227,8 +227,6 @@ int disti_comm_least(MPI_Comm comm, int value);
  */
 int disti_comm_fail(MPI_Comm comm);
 
-/* ---- channels.c ---- */
-
 /* Ours against MPI's, for one collective and one class of sizes; compare.c's. */
 #define DISTI_CLASSES 16
 #define DISTI_TURNS 6 /* of both sides */

@@ -249,7 +249,7 @@ static enum disti_why reduce_look_up(MPI_Datatype type, MPI_Op op)
     size_t bytes;
 
     if (type == MPI_DATATYPE_NULL || op == MPI_OP_NULL)
-        return DISTI_WHY_SERVED; /* that is: refused, see eligible.c */
+        return DISTI_WHY_SERVED; /* that is: refused, see call.c */
     if (!our_op)
         return DISTI_WHY_OPERATION;
     if (!our_type || !(our_op->takes & REDUCE_BIT(our_type->class)))

@@ -117,12 +117,10 @@ bool disti_type_is_committed(MPI_Datatype type);
 /* Bytes of an element's data; 0: MPI does not know the type. */
 size_t disti_type_size(MPI_Datatype type);
 
-/* ---- pack.c ---- */
-
 /* Does MPI_Pack write nothing but the data? Else types that are not contiguous cannot be served. */
 bool disti_pack_is_data_only(void);
 
-/* ---- eligible.c ---- */
+/* ---- call.c ---- */
 
 /*
  * Whether all ranks serve this call, in args->channel, or hand it on; counts it. NULL: hand it on.
@@ -197,8 +195,6 @@ int disti_call_start(struct disti_call *call, dist_work **work_p);
  */
 int disti_call_finish(const struct disti_call *call);
 
-/* ---- again.c ---- */
-
 /* Does a blocking call if it is like the last of its kind. False: nothing was done. */
 bool disti_again(struct disti_args *args, int *code_p);
 
@@ -250,8 +246,6 @@ static inline bool disti_move(void)
 
 /* Lets MPI move its own messages; arg is NULL, see dist_group_options.meanwhile. */
 void disti_poll_mpi(void *arg);
-
-/* ---- persistent.c ---- */
 
 int disti_serve_persistent(struct disti_args *args, struct disti_comm *comm,
                            MPI_Request *request_p);

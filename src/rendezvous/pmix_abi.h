@@ -3,7 +3,7 @@
  * The part of PMIx's binary interface that is used: no header of it is needed. Structures and
  * numbers are those of the PMIx Standard (its chapter on data structures), and the same in the
  * library's versions 3, 4 and 5, which share the name libpmix.so.2. Version 2 has that name too,
- * and a smaller value. A test compares this with pmix.h, where that is.
+ * and a smaller value. A test compares this with meet.h, where that is.
  */
 #ifndef DISTI_RENDEZVOUS_PMIX_ABI_H
 #define DISTI_RENDEZVOUS_PMIX_ABI_H

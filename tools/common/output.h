@@ -17,7 +17,7 @@ struct output {
 void output_begin(struct output *output);
 
 /*
- * Writes the contents to the file PATH, and frees them. PATH is replaced in one step (draft.h): it
+ * Writes the contents to the file PATH, and frees them. PATH is replaced in one step: it
  * is never empty or incomplete. Returns 0, or -1 with errno: then PATH is as it was. PATH NULL, for
  * contents that lacked memory, is such a failure.
  */

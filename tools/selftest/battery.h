@@ -38,7 +38,7 @@ bool data_is_float(dist_dtype dtype);
 double data_factor(int rank);
 void data_user(void *arg, void *dst, const void *a, const void *b, size_t count, dist_dtype dtype);
 
-/* ---- expect.c ---- */
+/* ---- data.c ---- */
 
 /*
  * Is the element at `found` the i-th of all ranks' rows, reduced? Computed rank by rank in float64,
@@ -191,17 +191,15 @@ struct operation {
     void (*check)(struct test_case *c); /* before the blocks: what is only known now; may be NULL */
 };
 
-/* cases_reduce.c */
+/* cases_collectives.c */
 extern const struct operation operation_all_reduce, operation_all_reduce_coalesced,
     operation_reduce;
 extern const struct operation operation_reduce_scatter, operation_reduce_scatter_v;
-/* cases_gather.c */
 extern const struct operation operation_broadcast, operation_all_gather, operation_all_gather_v;
 extern const struct operation operation_gather, operation_gather_v;
-/* cases_scatter.c */
 extern const struct operation operation_scatter, operation_scatter_v, operation_all_to_all,
     operation_all_to_all_v;
-/* cases_p2p.c */
+/* cases_other.c */
 extern const struct operation operation_exchange, operation_any_source, operation_barrier;
 
 /* case.c, for shape functions: memory of so many elements; a row laid into it; what must come. */

@@ -54,7 +54,7 @@ int disti_native_progress(struct disti_native *native);
 /* Forgets what has not ended. */
 void disti_native_drop(struct disti_native *native);
 
-/* ---- native_takes.c ---- */
+/* ---- native.c ---- */
 
 static inline size_t disti_native_bytes(const struct disti_native *native,
                                         const struct dist_call *call, size_t count)
@@ -70,8 +70,6 @@ static inline unsigned char *disti_native_element(const struct disti_native *nat
     return base ? (unsigned char *)(uintptr_t)base + disti_native_bytes(native, call, n) : NULL;
 }
 
-/* ---- native_start.c ---- */
-
 /* Does the result come to other memory first? Then *count_p is how many elements that takes. */
 bool disti_native_stages(const struct disti_native *native, const struct dist_call *call,
                          size_t *count_p);
@@ -81,6 +79,6 @@ bool disti_native_brings(const struct disti_native *native, const struct dist_ca
 
 /* ---- device.c ---- */
 
-/* ---- native_v.c ---- */
+/* ---- native.c ---- */
 
 #endif

@@ -245,7 +245,7 @@ static bool hear_lost(struct disti_agents *agents, struct disti_agents_event *ev
                                server->host, server->pid, agents->where, why);
 }
 
-/* hear.c: all is over; what comes yet is read, lest it wake anybody again and again. */
+/* All is over; what comes yet is read, lest it wake anybody again and again. */
 static void agents_client_rest(struct agents_client *client)
 {
     enum disti_wire_event event = DISTI_WIRE_MORE;
@@ -258,7 +258,7 @@ static void agents_client_rest(struct agents_client *client)
         disti_agents_link_close(&client->link);
 }
 
-/* hear.c: what a member hears. The same. */
+/* What a member hears. The same. */
 static bool agents_client_hear(struct disti_agents *agents, struct disti_agents_event *event_p,
                                int64_t *when_p)
 {
@@ -653,7 +653,7 @@ static bool reach_note(struct disti_agents *agents, struct disti_agents_event *e
     return true;
 }
 
-/* reach.c: to the server, as far as its challenge's answer. The same. */
+/* To the server, as far as its challenge's answer. The same. */
 static bool agents_client_reach(struct disti_agents *agents, struct disti_agents_event *event_p,
                                 int64_t *when_p)
 {

@@ -95,7 +95,7 @@ dist_status disti_mpi_fail(const struct dist_host *host, const char *call, int c
 dist_status disti_mpi_ended(const struct dist_host *host);
 
 /*
- * communicator.c: a communicator of its own for one group, with the group's ranks. Collective over
+ * mpi.c: a communicator of its own for one group, with the group's ranks. Collective over
  * the group. For the world it waits at most the timeout; for other groups all ranks have agreed on
  * making it when MPI, which knows no such limit, is asked to.
  */

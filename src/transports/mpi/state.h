@@ -8,7 +8,7 @@
 
 /*
  * Control messages go on tag 0. A short message is one; it is sent unasked as far as the credit
- * reaches (credit.h). Any other is announced, and comes in pieces, on a tag that the receiver
+ * reaches (match/match.h). Any other is announced, and comes in pieces, on a tag that the receiver
  * chooses, when its receive is posted: then MPI has nowhere to keep anything.
  *
  *   sender, tag 0:     MESSAGE [envelope, payload]   ANNOUNCE [envelope, name 7]
@@ -97,7 +97,7 @@ void disti_mpi_pull_waiting(struct mpi_state *state, struct mpi_peer *peer);
 int disti_mpi_arrived(struct mpi_state *state, int peer, const struct mpi_arrival *arrival,
                       size_t bytes);
 
-/* ---- transfer.c ---- */
+/* ---- message.c ---- */
 
 /* Moves it along. True: it is over. *moved counts pieces; *code becomes MPI's code. */
 bool disti_mpi_transfer_over(struct mpi_state *state, struct mpi_transfer *t, int *moved,

@@ -470,10 +470,10 @@ static inline struct dist_request *disti_shm_pop(struct dist_request **head)
     return request;
 }
 
-/* cancel.c: the slot of this name. */
+/* send.c: the slot of this name. */
 void disti_shm_cancel(void *opaque, uint64_t tag, uint64_t mask);
 
-/* connection.c, watch.c: making and ending connections, listening. None of these blocks. */
+/* connection.c, receive.c: making and ending connections, listening. None of these blocks. */
 
 /*
  * The only way to another phase. ERR_INTERNAL, which is reported: the drawing has no such arrow,
@@ -501,7 +501,7 @@ void disti_shm_call_want(struct shm_state *state, struct shm_peer *peer);
 /* Calls all that are wanted and not called, now. False: some could not be called yet. */
 bool disti_shm_call_all(struct shm_state *state);
 
-/* announce.c: messages for which there is no credit. */
+/* send.c: messages for which there is no credit. */
 
 /* The receiver wants the message with that name, or never will. False: there is none. */
 bool disti_shm_announce_answered(struct shm_peer *peer, uint32_t name, bool wanted);
@@ -512,7 +512,7 @@ dist_status disti_shm_answer(struct shm_peer *peer, uint32_t name, bool wanted);
 /* Frees what announcing took, without touching a request. */
 void disti_shm_announce_free(struct shm_peer *peer);
 
-/* loan.c: messages that lie in the sender's memory. */
+/* send.c: messages that lie in the sender's memory. */
 
 /* What the note says of a message that came before its receive. [1]: its name. */
 enum shm_note { SHM_NOTE_LENT, SHM_NOTE_ANNOUNCED };

@@ -407,7 +407,7 @@ int disti_tcp_pending_event(struct tcp_state *state, int slot);
 void disti_tcp_pending_tick(struct tcp_state *state);
 void disti_tcp_pending_close(struct tcp_state *state);
 
-/* silence.c: machines that answer no more. */
+/* accept.c: machines that answer no more. */
 
 /* Has the kernel ask an idle connection's peer now and then. */
 void disti_tcp_silence_tune(const struct tcp_state *state, int fd);
@@ -558,7 +558,7 @@ bool disti_tcp_loopback(const struct disti_tcp_endpoint *endpoint);
 void disti_tcp_tune(const struct tcp_state *state, int fd);
 /* Edge-triggered, for reading and writing; `replace`: the descriptor changes its owner. */
 bool disti_tcp_watch(struct tcp_state *state, int fd, int event, int index, bool replace);
-/* connections/greet.c */
+/* conn.c */
 /*
  * Sends a hello of that step, with this rank's nonce, for that peer and socket; `other` is the
  * peer's nonce, for a proof. False if the connection did not take it whole.
@@ -577,7 +577,7 @@ void disti_tcp_hang_up(const struct tcp_state *state, int fd);
 /* Runs the timer that looks at the deadlines. */
 void disti_tcp_tick_on(struct tcp_state *state, bool on);
 
-/* paths/interfaces.c: adds further interfaces that carry, each with a listener. */
+/* socket.c: adds further interfaces that carry, each with a listener. */
 void disti_tcp_interfaces(struct tcp_state *state);
 
 /* paths/congestion.c: congestion control. Reads the setting; the listener hands it on to callers.
@@ -613,7 +613,7 @@ void disti_tcp_lose(struct tcp_state *state, struct tcp_peer *peer, int cause, c
 /* Reports why the peer is lost (disti_fail). */
 dist_status disti_tcp_report(const struct tcp_state *state, const struct tcp_peer *peer);
 
-/* checksum.c: DIST_CHECKSUM. Nothing is done where it is not set. */
+/* wire.c: DIST_CHECKSUM. Nothing is done where it is not set. */
 dist_status disti_tcp_checksum_setting(struct tcp_state *state);
 /* The frame is about to be sent, with so many bytes of the request's data. */
 void disti_tcp_seal(const struct tcp_peer *peer, unsigned char *frame,
@@ -628,7 +628,7 @@ void disti_tcp_sum_again(const struct tcp_peer *peer, struct tcp_incoming *in, c
 /* All of it has. False: it is damaged, and so the peer is lost. */
 bool disti_tcp_sum_fits(struct tcp_state *state, const struct tcp_conn *conn);
 
-/* zerocopy.c: sends that copy nothing. Reads the setting. */
+/* send.c: sends that copy nothing. Reads the setting. */
 dist_status disti_tcp_zerocopy_setting(struct tcp_state *state);
 /* For a socket that is up; NULL: it copies. To be freed when no more is sent. */
 struct tcp_zerocopy *disti_tcp_zerocopy_open(const struct tcp_state *state, int fd);
@@ -674,10 +674,10 @@ bool disti_tcp_can_flush(const struct tcp_peer *peer);
 int disti_tcp_send_turn(struct tcp_state *state, struct tcp_peer *peer);
 void disti_tcp_fail_sends(struct tcp_state *state, struct tcp_peer *peer, dist_status status);
 
-/* cancel.c: the slot of that name. */
+/* peer.c: the slot of that name. */
 void disti_tcp_cancel(void *instance, uint64_t tag, uint64_t mask);
 
-/* frame.c */
+/* wire.c */
 /* A header has come. False: what it begins cannot be taken now, or the peer is lost. */
 bool disti_tcp_frame(struct tcp_state *state, struct tcp_conn *conn, const unsigned char *bytes);
 /* Asks for an offered message that has met its receive. ERR_NO_MEMORY is not reported. */

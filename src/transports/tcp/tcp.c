@@ -438,7 +438,7 @@ static void probe_trouble(const struct tcp_peer *peer, const char *address, char
     }
 }
 
-/* probe.c: the slots of these names (transport.h). */
+/* The slots of these names (transport.h). */
 static void tcp_describe(void *instance, int rank, char *text, size_t size)
 {
     static const char *const states[] = {

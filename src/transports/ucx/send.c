@@ -459,7 +459,7 @@ static bool ucx_pieces_pinned(const struct ucx_peer *peer)
 
 /*
  * What UCX reads or writes it does not give back before it has ended. Most of what leaves is a copy
- * (send.c, pieces.c). With RDMA a peer that stops in the middle of what it has just asked for is
+ * (send.c, send.c). With RDMA a peer that stops in the middle of what it has just asked for is
  * given up with all its groups, which closes its endpoint.
  */
 #define CANCEL_PINNED_MS 500

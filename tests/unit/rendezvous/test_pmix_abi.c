@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is taken for PMIx's binary interface is what pmix.h says. */
+/* What is taken for PMIx's binary interface is what rendezvous/meet.h says. */
 #include "rendezvous/pmix_abi.h"
 
 #include <pmix.h>

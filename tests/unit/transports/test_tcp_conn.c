@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where a connection may go from where it stands: every pair, as connections/conn.h draws it. */
+/* Where a connection may go from where it stands: every pair, as transports/tcp/state.h draws it.
+ */
 #include "base/log.h"
 #include "transports/tcp/state.h"
 

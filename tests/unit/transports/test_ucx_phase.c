@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where a connection of transport ucx may go from where it stands: every pair, as phase.h draws it.
+/* Where a connection of transport ucx may go from where it stands: every pair, as
+ * transports/ucx/state.h draws it.
  */
 #include "transports/ucx/state.h"
 
