@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Receiving: header, match, payload; every message goes to its sink by the shortest way. */
-#include "base/settings/config.h"
-
+#include "base/clock.h"
+#include "base/faults.h"
+#include "base/kernels/crc32c.h"
 #include "base/kernels/sink.h"
+#include "base/log.h"
+#include "base/settings/config.h"
+#include "transports/match/match.h"
 #include "transports/tcp/state.h"
+#include "transports/tcp/tcp.h"
+#include "transports/tcp/wire.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -583,5 +590,379 @@ void disti_tcp_assemblies_fail(struct tcp_peer *peer, dist_status status)
             disti_tcp_unexpected_release(peer, unexpected);
         if (request)
             request->status = status;
+    }
+}
+
+/* What a frame means that has come: a message begins, or a word about messages. */
+
+static bool frame_bad(struct tcp_state *state, struct tcp_conn *conn)
+{
+    disti_tcp_lose(state, conn->peer, 0, "it sent what is not a message of libdist");
+    return false;
+}
+
+/*
+ * No receive waits for this message: it is kept. Where a message has just been received, its
+ * receiver may be about to post the next receive: it has until the next turn, which spares the
+ * copy.
+ */
+static bool frame_unexpected(struct tcp_state *state, struct tcp_conn *conn,
+                             const struct dist_envelope *envelope)
+{
+    if (conn->finished && conn->state == TCP_CONN_UP) {
+        disti_tcp_conn_go(conn, TCP_CONN_RESUMING);
+        return false;
+    }
+    conn->in.unexpected = disti_match_hold(&conn->peer->match, envelope, false);
+    if (!conn->in.unexpected)
+        disti_tcp_lose(state, conn->peer, ENOMEM, NULL);
+    return conn->in.unexpected;
+}
+
+/* An announced message's stripes will find it: this connection goes on without it. */
+static bool frame_announced(struct tcp_state *state, struct tcp_conn *conn,
+                            const struct dist_envelope *envelope)
+{
+    struct tcp_peer *peer = conn->peer;
+    struct tcp_incoming *in = &conn->in;
+    uint64_t number = peer->stripes.arrived++;
+
+    if (!disti_tcp_assemble(peer, number, envelope->bytes, in->request, in->unexpected)) {
+        disti_tcp_lose(state, peer, ENOMEM, NULL);
+        return false;
+    }
+    in->active = false;
+    in->request = NULL;
+    in->unexpected = NULL;
+    return true;
+}
+
+/* A message begins, as a whole or as an announcement. False: it cannot be taken now. */
+static bool frame_message(struct tcp_state *state, struct tcp_conn *conn,
+                          const struct dist_envelope *envelope, bool whole)
+{
+    struct tcp_peer *peer = conn->peer;
+    struct tcp_incoming *in = &conn->in;
+    bool mismatch = false;
+
+    if (!disti_tcp_affords(peer->credit.unused, envelope))
+        return frame_bad(state, conn);
+    in->request = disti_match_arrival(&peer->match, envelope, &mismatch);
+    if (!in->request && !frame_unexpected(state, conn, envelope))
+        return false;
+    if (mismatch)
+        in->request = NULL;
+    peer->credit.unused -= envelope->bytes + DISTI_TCP_MESSAGE_COST;
+    if (!in->unexpected && (whole || !mismatch))
+        disti_tcp_give_back(&peer->credit, envelope->bytes);
+    in->active = true;
+    in->left = envelope->bytes;
+    in->offset = 0;
+    return whole || frame_announced(state, conn, envelope);
+}
+
+dist_status disti_tcp_ask_for(struct tcp_peer *peer, uint64_t number, uint64_t bytes,
+                              struct dist_request *request)
+{
+    dist_status status;
+
+    if (bytes && !disti_tcp_assemble(peer, number, bytes, request, NULL))
+        return DIST_ERR_NO_MEMORY;
+    status = disti_tcp_ask(peer, number, false);
+    if (!bytes && status == DIST_OK) {
+        request->next = peer->control.receives;
+        peer->control.receives = request;
+    }
+    return status;
+}
+
+/* An offer takes its place in the order of messages, or is answered at once. */
+static bool frame_offer(struct tcp_state *state, struct tcp_peer *peer,
+                        const struct dist_envelope *envelope)
+{
+    uint64_t number = peer->stripes.arrived++;
+    struct disti_unexpected *unexpected = NULL;
+    dist_status status = DIST_OK;
+    bool mismatch = false;
+    struct dist_request *request = disti_match_arrival(&peer->match, envelope, &mismatch);
+
+    if (mismatch)
+        status = disti_tcp_ask(peer, number, true);
+    else if (request)
+        status = disti_tcp_ask_for(peer, number, envelope->bytes, request);
+    else
+        unexpected = disti_match_hold(&peer->match, envelope, true);
+    if (unexpected)
+        unexpected->note[0] = number;
+    if (status == DIST_OK && (unexpected || request))
+        return true;
+    if (request && request->status == DIST_IN_PROGRESS)
+        request->status = DIST_ERR_NO_MEMORY;
+    disti_tcp_lose(state, peer, ENOMEM, NULL);
+    return false;
+}
+
+/* A stripe begins. On a further connection it may have to wait for its announcement. */
+static bool frame_stripe(struct tcp_state *state, struct tcp_conn *conn,
+                         const struct dist_envelope *frame)
+{
+    enum tcp_stripe_answer answer = disti_tcp_stripe_begin(conn, frame);
+
+    if (answer == TCP_STRIPE_BAD || (answer == TCP_STRIPE_WAIT && conn->number == 0))
+        return frame_bad(state, conn);
+    if (answer == TCP_STRIPE_WAIT)
+        disti_tcp_conn_go(conn, TCP_CONN_WAITING);
+    return answer == TCP_STRIPE_OK;
+}
+
+static bool frame_has_payload(enum disti_tcp_kind kind)
+{
+    return kind == DISTI_TCP_MESSAGE || kind == DISTI_TCP_STRIPE;
+}
+
+/* Any frame of the first connection but a stripe's. */
+static bool frame_of_first(struct tcp_state *state, struct tcp_conn *conn, enum disti_tcp_kind kind,
+                           const struct dist_envelope *frame)
+{
+    struct tcp_peer *peer = conn->peer;
+
+    switch (kind) {
+    case DISTI_TCP_MESSAGE:
+        return frame_message(state, conn, frame, true);
+    case DISTI_TCP_ANNOUNCED:
+        if (peer->conns == 1 || frame->bytes < DISTI_TCP_STRIPED_LEAST)
+            return frame_bad(state, conn);
+        return frame_message(state, conn, frame, false);
+    case DISTI_TCP_OFFERED:
+        return frame_offer(state, peer, frame);
+    case DISTI_TCP_CREDIT:
+        return disti_tcp_credit_came(peer, frame->tag) || frame_bad(state, conn);
+    case DISTI_TCP_ASK:
+        return disti_tcp_asked(peer, frame->tag, frame->fingerprint) || frame_bad(state, conn);
+    default:
+        return disti_tcp_conn_go(conn, TCP_CONN_LEAVING) == DIST_OK;
+    }
+}
+
+static const unsigned char *tcp_unseal(struct tcp_incoming *in, const unsigned char *frame,
+                                       unsigned char unsealed[DISTI_TCP_FRAME_BYTES]);
+
+bool disti_tcp_frame(struct tcp_state *state, struct tcp_conn *conn, const unsigned char *bytes)
+{
+    unsigned char unsealed[DISTI_TCP_FRAME_BYTES];
+    struct dist_envelope frame;
+    enum disti_tcp_kind kind;
+
+    if (conn->peer->checksum)
+        bytes = tcp_unseal(&conn->in, bytes, unsealed);
+    if (!disti_tcp_frame_decode(bytes, &kind, &frame))
+        return frame_bad(state, conn);
+    if (!frame_has_payload(kind) && !disti_tcp_sum_fits(state, conn))
+        return false;
+    if (kind == DISTI_TCP_STRIPE)
+        return frame_stripe(state, conn, &frame);
+    if (conn->number || conn->state == TCP_CONN_LEAVING)
+        return frame_bad(state, conn);
+    return frame_of_first(state, conn, kind, &frame);
+}
+
+/* DIST_CHECKSUM: what is sent carries a CRC-32C, and what comes is compared with it. */
+
+dist_status disti_tcp_checksum_setting(struct tcp_state *state)
+{
+    int wanted;
+    dist_status status = disti_env_int("DIST_CHECKSUM", 0, 1, 0, &wanted);
+
+    if (status == DIST_OK)
+        state->checksum = wanted;
+    return status;
+}
+
+static uint32_t checksum_header(const unsigned char *frame)
+{
+    return disti_crc32c(0, frame + DISTI_TCP_SUM_BYTES,
+                        DISTI_TCP_FRAME_BYTES - DISTI_TCP_SUM_BYTES);
+}
+
+void disti_tcp_seal(const struct tcp_peer *peer, unsigned char *frame,
+                    const struct dist_request *request, uint64_t offset, uint64_t bytes)
+{
+    uint32_t sum;
+
+    if (!peer->checksum)
+        return;
+    sum = checksum_header(frame);
+    if (bytes)
+        sum = disti_crc32c(sum, (const char *)request->data + offset, (size_t)bytes);
+    if (bytes && disti_faults_is_flipped(request->data)) /* on the wire, that is */
+        sum ^= 1;
+    disti_tcp_frame_put_sum(frame, sum);
+}
+
+/* A sealed frame has come. Returns `unsealed`: what it was before. */
+static const unsigned char *tcp_unseal(struct tcp_incoming *in, const unsigned char *frame,
+                                       unsigned char unsealed[DISTI_TCP_FRAME_BYTES])
+{
+    memcpy(unsealed, frame, DISTI_TCP_FRAME_BYTES);
+    in->sum_wanted = disti_tcp_frame_take_sum(unsealed);
+    in->sum = in->sum_header = checksum_header(unsealed);
+    return unsealed;
+}
+
+void disti_tcp_sum(const struct tcp_peer *peer, struct tcp_incoming *in, const void *data,
+                   size_t bytes)
+{
+    if (peer->checksum)
+        in->sum = disti_crc32c(in->sum, data, bytes);
+}
+
+void disti_tcp_sum_again(const struct tcp_peer *peer, struct tcp_incoming *in, const void *data,
+                         size_t bytes)
+{
+    in->sum = in->sum_header;
+    disti_tcp_sum(peer, in, data, bytes);
+}
+
+bool disti_tcp_sum_fits(struct tcp_state *state, const struct tcp_conn *conn)
+{
+    if (!conn->peer->checksum || conn->in.sum == conn->in.sum_wanted)
+        return true;
+    /* The others' errors may come before this one: they know that a connection ended, not why. */
+    disti_notice("rank %d: what rank %d sent was damaged on the way, DIST_CHECKSUM shows",
+                 state->rank, conn->peer->rank);
+    disti_tcp_lose(state, conn->peer, 0,
+                   "what it sent was damaged on the way, DIST_CHECKSUM shows: look for faulty "
+                   "memory or network cards on both hosts");
+    return false;
+}
+
+/* Receives: posted, met by a message that was there before, ended when none will come. */
+
+bool disti_tcp_has_receives(const struct tcp_peer *peer)
+{
+    return peer->match.posted_head || peer->conn->in.request || peer->control.receives ||
+           disti_tcp_assembles(peer);
+}
+
+void disti_tcp_unexpected_release(struct tcp_peer *peer, struct disti_unexpected *unexpected)
+{
+    if (!unexpected->descriptor)
+        disti_tcp_give_back(&peer->credit, unexpected->envelope.bytes);
+    disti_match_release(&peer->match, unexpected);
+}
+
+void disti_tcp_fail_receives(struct tcp_peer *peer, dist_status status)
+{
+    struct tcp_incoming *in = &peer->conn->in;
+    struct dist_request *request = peer->match.posted_head;
+
+    peer->match.posted_head = peer->match.posted_tail = NULL;
+    while (request) {
+        struct dist_request *next = request->next;
+
+        request->status = status;
+        request = next;
+    }
+    if (!in->assembly && in->unexpected)
+        disti_tcp_unexpected_release(peer, in->unexpected);
+    if (!in->assembly && in->request)
+        in->request->status = status;
+    for (int number = 0; number < peer->conns; number++)
+        disti_tcp_incoming_clear(&peer->conn[number].in);
+    disti_tcp_assemblies_fail(peer, status);
+    disti_tcp_control_end(peer, status);
+    disti_match_release_descriptors(&peer->match);
+}
+
+/* The receive takes a message that came before it, whole or as far as it has come. */
+static void post_claim(struct tcp_peer *peer, struct disti_unexpected *unexpected,
+                       struct dist_request *request)
+{
+    const struct dist_sink *sink = &request->sink;
+    struct tcp_incoming *in = &peer->conn->in;
+    bool whole = unexpected != in->unexpected;
+    size_t rest = 0;
+
+    if (!whole && sink->src)
+        rest = unexpected->arrived % dist_dtype_size(sink->dtype);
+    request->moved = unexpected->arrived - rest;
+    disti_sink_apply(sink, 0, unexpected->payload, request->moved);
+    if (!whole) {
+        if (rest)
+            disti_tcp_sum_again(peer, in, unexpected->payload, request->moved);
+        memcpy(in->small, unexpected->payload + request->moved, rest);
+        in->stash_bytes = rest;
+        in->left += rest;
+        in->offset = request->moved;
+        in->unexpected = NULL;
+        in->request = request;
+    }
+    disti_tcp_unexpected_release(peer, unexpected);
+    if (whole)
+        request->status = DIST_OK;
+}
+
+/* The receive takes a message that was only offered. */
+static void post_claim_offer(struct tcp_state *state, struct tcp_peer *peer,
+                             struct disti_unexpected *unexpected, struct dist_request *request)
+{
+    dist_status status =
+        disti_tcp_ask_for(peer, unexpected->note[0], unexpected->envelope.bytes, request);
+
+    disti_tcp_unexpected_release(peer, unexpected);
+    if (status != DIST_OK) {
+        request->status =
+            disti_fail(status, "tcp: rank %d has no memory to ask rank %d for a message",
+                       state->rank, peer->rank);
+        return;
+    }
+    disti_tcp_list(state, peer);
+    disti_tcp_control(state, peer);
+}
+
+/* A message that had come early is not the one that the receive meant: it goes. */
+static void post_refused(struct tcp_state *state, struct tcp_peer *peer,
+                         struct disti_unexpected *unexpected)
+{
+    struct tcp_incoming *in = &peer->conn->in;
+    dist_status status = DIST_OK;
+
+    if (!unexpected->descriptor && disti_tcp_assembly_refused(peer))
+        return;
+    if (unexpected->descriptor)
+        status = disti_tcp_ask(peer, unexpected->note[0], true);
+    else if (in->unexpected == unexpected)
+        in->unexpected = NULL;
+    disti_tcp_unexpected_release(peer, unexpected);
+    if (status != DIST_OK)
+        disti_tcp_lose(state, peer, ENOMEM, NULL);
+    else
+        disti_tcp_list(state, peer);
+}
+
+static void post_receive(struct tcp_state *state, struct tcp_peer *peer,
+                         struct dist_request *request)
+{
+    struct disti_unexpected *unexpected = disti_match_post(&peer->match, request);
+
+    if (unexpected && unexpected->refused)
+        post_refused(state, peer, unexpected);
+    else if (unexpected && unexpected->descriptor)
+        post_claim_offer(state, peer, unexpected, request);
+    /* What comes in stripes is taken when all are there. */
+    else if (unexpected && !disti_tcp_assembling(peer, unexpected))
+        post_claim(peer, unexpected, request);
+}
+
+void disti_tcp_recv(struct tcp_state *state, struct tcp_peer *peer, struct dist_request *request)
+{
+    request->moved = 0;
+    post_receive(state, peer, request);
+    if (disti_tcp_conn_has_ended(peer->conn) && peer->match.posted_head) {
+        disti_tcp_report(state, peer);
+        disti_tcp_fail_receives(peer, DIST_ERR_PEER_LOST);
+    } else if (request->status == DIST_IN_PROGRESS || peer->conn->state == TCP_CONN_RESUMING ||
+               disti_tcp_can_control(peer)) {
+        disti_tcp_list(state, peer);
     }
 }

@@ -687,6 +687,8 @@ dist_status disti_tcp_ask_for(struct tcp_peer *peer, uint64_t number, uint64_t b
 /* post.c */
 void disti_tcp_recv(struct tcp_state *state, struct tcp_peer *peer, struct dist_request *request);
 bool disti_tcp_has_receives(const struct tcp_peer *peer);
+/* Ends the receives that nothing more will come for. */
+void disti_tcp_fail_receives(struct tcp_peer *peer, dist_status status);
 
 /* Gives its credit back, if it had cost any. */
 void disti_tcp_unexpected_release(struct tcp_peer *peer, struct disti_unexpected *unexpected);
