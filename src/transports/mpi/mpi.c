@@ -86,38 +86,26 @@ struct mpi_state {
 
 /* Messages, sent unasked or announced, and how they meet their receives. */
 
-/* ---- message.c; all with the lock held ---- */
-
-/* Sends it, or announces it. */
-void disti_mpi_send(struct mpi_state *state, struct dist_request *request);
-
-/* Posts a receive, which may meet a message that came first. */
-void disti_mpi_recv(struct mpi_state *state, struct dist_request *request);
-
-/* Starts receives of announced messages that wait for a tag, as far as there are tags. */
-void disti_mpi_pull_waiting(struct mpi_state *state, struct mpi_peer *peer);
-
-/* A control message has come. Negative: it breaks the rules, or there is no memory. */
-int disti_mpi_arrived(struct mpi_state *state, int peer, const struct mpi_arrival *arrival,
-                      size_t bytes);
-
-/* ---- transfer.c ---- */
-
-/* Moves it along. True: it is over. *moved counts pieces; *code becomes MPI's code. */
-bool disti_mpi_transfer_over(struct mpi_state *state, struct mpi_transfer *t, int *moved,
-                             int *code);
-
-void disti_mpi_transfer_free(struct mpi_transfer *t);
-
-/* Gives up a transfer that is not over, and frees it: bounded. */
-void disti_mpi_transfer_drop(struct mpi_transfer *t);
-
-/* Gives up a receive: bounded. */
-void disti_mpi_cancel(MPI_Request *request);
-
+/* Sends a control message with a copy of so much payload. ERR_NO_MEMORY, or what MPI says. */
 static dist_status mpi_control_send(struct mpi_state *state, int peer,
                                     const struct mpi_control *control, const void *payload,
-                                    size_t bytes);
+                                    size_t bytes)
+{
+    struct mpi_transfer *t = calloc(1, sizeof(*t) + bytes);
+    int code;
+
+    if (!t)
+        return state->host->fail(DIST_ERR_NO_MEMORY, "no memory for a message to rank %d", peer);
+    t->sends = true;
+    t->control = *control;
+    if (bytes)
+        memcpy(t->payload, payload, bytes);
+    t->next = state->transfers;
+    state->transfers = t;
+    code = MPI_Isend(&t->control, (int)(sizeof(t->control) + bytes), MPI_BYTE, peer,
+                     MPI_CONTROL_TAG, state->comm, &t->control_request);
+    return code == MPI_SUCCESS ? DIST_OK : disti_mpi_fail(state->host, "MPI_Isend", code);
+}
 
 static dist_status mpi_note(struct mpi_state *state, int peer, enum mpi_kind kind, uint32_t name,
                             uint32_t tag)
@@ -153,7 +141,8 @@ static dist_status mpi_announce(struct mpi_state *state, struct dist_request *re
     return status;
 }
 
-void disti_mpi_send(struct mpi_state *state, struct dist_request *request)
+/* Sends it, or announces it. */
+static void mpi_send_start(struct mpi_state *state, struct dist_request *request)
 {
     const struct disti_credit_out *credit = &state->peers[request->peer].credit;
     uint64_t bytes = request->envelope.bytes;
@@ -167,10 +156,64 @@ void disti_mpi_send(struct mpi_state *state, struct dist_request *request)
         request->status = status;
 }
 
+/* A new transfer of pieces, in the list of transfers. NULL: out of memory, and the request has
+ * ended so.
+ */
 static struct mpi_transfer *mpi_transfer_new(struct mpi_state *state, struct dist_request *request,
-                                             bool sends);
+                                             bool sends)
+{
+    struct mpi_transfer *t = calloc(1, sizeof(*t));
 
-static int mpi_transfer_fill(struct mpi_state *state, struct mpi_transfer *t);
+    if (!t) {
+        request->status = state->host->fail(DIST_ERR_NO_MEMORY,
+                                            "no memory for a message with rank %d", request->peer);
+        return NULL;
+    }
+    t->request = request;
+    t->sends = sends;
+    t->control_request = MPI_REQUEST_NULL;
+    t->next = state->transfers;
+    state->transfers = t;
+    return t;
+}
+
+static size_t mpi_piece_bytes(const struct mpi_transfer *t, size_t offset)
+{
+    size_t left = t->request->envelope.bytes - offset;
+
+    return left < MPI_PIECE_BYTES ? left : MPI_PIECE_BYTES;
+}
+
+static unsigned char *mpi_piece_memory(const struct mpi_transfer *t, size_t offset, unsigned slot)
+{
+    if (t->bounce)
+        return t->bounce + (size_t)slot * MPI_PIECE_BYTES;
+    return (t->sends ? (unsigned char *)(uintptr_t)t->request->data
+                     : (unsigned char *)t->request->sink.dst) +
+           offset;
+}
+
+/* Begins pieces until the window is full. */
+static int mpi_transfer_fill(struct mpi_state *state, struct mpi_transfer *t)
+{
+    int code = MPI_SUCCESS;
+
+    while (code == MPI_SUCCESS && t->begun < t->request->envelope.bytes &&
+           t->begun - t->ended < (size_t)MPI_WINDOW * MPI_PIECE_BYTES) {
+        unsigned slot = (unsigned)(t->begun / MPI_PIECE_BYTES % MPI_WINDOW);
+        int bytes = (int)mpi_piece_bytes(t, t->begun);
+        unsigned char *memory = mpi_piece_memory(t, t->begun, slot);
+
+        if (t->sends)
+            code = MPI_Isend(memory, bytes, MPI_BYTE, t->request->peer, t->tag, state->comm,
+                             &t->window[slot]);
+        else
+            code = MPI_Irecv(memory, bytes, MPI_BYTE, t->request->peer, t->tag, state->comm,
+                             &t->window[slot]);
+        t->begun += (size_t)bytes;
+    }
+    return code;
+}
 
 /* The receiver says of an announced message whether it wants it. */
 static int mpi_answered(struct mpi_state *state, int peer, const struct mpi_control *control)
@@ -232,7 +275,7 @@ static dist_status mpi_pull_on(struct mpi_state *state, struct dist_request *req
 }
 
 /* Starts the receives of announced messages, as far as there are tags. */
-void disti_mpi_pull_waiting(struct mpi_state *state, struct mpi_peer *peer)
+static void mpi_pull_waiting(struct mpi_state *state, struct mpi_peer *peer)
 {
     while (peer->waiting_head) {
         struct dist_request *request = peer->waiting_head;
@@ -261,7 +304,7 @@ static void mpi_pull(struct mpi_state *state, struct dist_request *request, uint
     else
         peer->waiting_head = request;
     peer->waiting_tail = request;
-    disti_mpi_pull_waiting(state, peer);
+    mpi_pull_waiting(state, peer);
 }
 
 /* A message that came first is received or refused. What the receive ends with, or IN_PROGRESS. */
@@ -281,7 +324,8 @@ static dist_status mpi_recv_unexpected(struct mpi_state *state, struct dist_requ
     return mpi_return(state, request->peer, unexpected->envelope.bytes);
 }
 
-void disti_mpi_recv(struct mpi_state *state, struct dist_request *request)
+/* Posts a receive, which may meet a message that came first. */
+static void mpi_recv_start(struct mpi_state *state, struct dist_request *request)
 {
     struct disti_match *match = &state->peers[request->peer].match;
     struct disti_unexpected *unexpected = disti_match_post(match, request);
@@ -347,8 +391,8 @@ static int mpi_came(struct mpi_state *state, int peer, const struct mpi_arrival 
 }
 
 /* A control message. Negative: it breaks the rules, or there is no memory. */
-int disti_mpi_arrived(struct mpi_state *state, int peer, const struct mpi_arrival *arrival,
-                      size_t bytes)
+static int mpi_arrived(struct mpi_state *state, int peer, const struct mpi_arrival *arrival,
+                       size_t bytes)
 {
     const struct mpi_control *control = &arrival->control;
     bool message = bytes >= sizeof(*control) && control->kind == MPI_KIND_MESSAGE;
@@ -382,86 +426,7 @@ _Static_assert(offsetof(struct mpi_transfer, payload) ==
                    offsetof(struct mpi_transfer, control) + sizeof(struct mpi_control),
                "the payload stands right behind the control message");
 
-/* A new transfer of pieces, in the list of transfers. NULL: out of memory, and the request has
- * ended so.
- */
-static struct mpi_transfer *mpi_transfer_new(struct mpi_state *state, struct dist_request *request,
-                                             bool sends)
-{
-    struct mpi_transfer *t = calloc(1, sizeof(*t));
-
-    if (!t) {
-        request->status = state->host->fail(DIST_ERR_NO_MEMORY,
-                                            "no memory for a message with rank %d", request->peer);
-        return NULL;
-    }
-    t->request = request;
-    t->sends = sends;
-    t->control_request = MPI_REQUEST_NULL;
-    t->next = state->transfers;
-    state->transfers = t;
-    return t;
-}
-
-/* Sends a control message with a copy of so much payload. ERR_NO_MEMORY, or what MPI says. */
-static dist_status mpi_control_send(struct mpi_state *state, int peer,
-                                    const struct mpi_control *control, const void *payload,
-                                    size_t bytes)
-{
-    struct mpi_transfer *t = calloc(1, sizeof(*t) + bytes);
-    int code;
-
-    if (!t)
-        return state->host->fail(DIST_ERR_NO_MEMORY, "no memory for a message to rank %d", peer);
-    t->sends = true;
-    t->control = *control;
-    if (bytes)
-        memcpy(t->payload, payload, bytes);
-    t->next = state->transfers;
-    state->transfers = t;
-    code = MPI_Isend(&t->control, (int)(sizeof(t->control) + bytes), MPI_BYTE, peer,
-                     MPI_CONTROL_TAG, state->comm, &t->control_request);
-    return code == MPI_SUCCESS ? DIST_OK : disti_mpi_fail(state->host, "MPI_Isend", code);
-}
-
-static size_t mpi_piece_bytes(const struct mpi_transfer *t, size_t offset)
-{
-    size_t left = t->request->envelope.bytes - offset;
-
-    return left < MPI_PIECE_BYTES ? left : MPI_PIECE_BYTES;
-}
-
-static unsigned char *mpi_piece_memory(const struct mpi_transfer *t, size_t offset, unsigned slot)
-{
-    if (t->bounce)
-        return t->bounce + (size_t)slot * MPI_PIECE_BYTES;
-    return (t->sends ? (unsigned char *)(uintptr_t)t->request->data
-                     : (unsigned char *)t->request->sink.dst) +
-           offset;
-}
-
 /* Begins pieces until the window is full. Returns MPI's code. */
-/* Begins pieces until the window is full. */
-static int mpi_transfer_fill(struct mpi_state *state, struct mpi_transfer *t)
-{
-    int code = MPI_SUCCESS;
-
-    while (code == MPI_SUCCESS && t->begun < t->request->envelope.bytes &&
-           t->begun - t->ended < (size_t)MPI_WINDOW * MPI_PIECE_BYTES) {
-        unsigned slot = (unsigned)(t->begun / MPI_PIECE_BYTES % MPI_WINDOW);
-        int bytes = (int)mpi_piece_bytes(t, t->begun);
-        unsigned char *memory = mpi_piece_memory(t, t->begun, slot);
-
-        if (t->sends)
-            code = MPI_Isend(memory, bytes, MPI_BYTE, t->request->peer, t->tag, state->comm,
-                             &t->window[slot]);
-        else
-            code = MPI_Irecv(memory, bytes, MPI_BYTE, t->request->peer, t->tag, state->comm,
-                             &t->window[slot]);
-        t->begun += (size_t)bytes;
-    }
-    return code;
-}
 
 /* Ends pieces, oldest first. True: all are through. */
 static bool mpi_transfer_step(struct mpi_state *state, struct mpi_transfer *t, int *moved,
@@ -488,7 +453,8 @@ static bool mpi_transfer_step(struct mpi_state *state, struct mpi_transfer *t, i
 }
 
 /* A transfer is over when its pieces are, and its control message has left. */
-bool disti_mpi_transfer_over(struct mpi_state *state, struct mpi_transfer *t, int *moved, int *code)
+static bool mpi_transfer_over(struct mpi_state *state, struct mpi_transfer *t, int *moved,
+                              int *code)
 {
     int done = 1;
 
@@ -499,7 +465,7 @@ bool disti_mpi_transfer_over(struct mpi_state *state, struct mpi_transfer *t, in
     return *code == MPI_SUCCESS && done;
 }
 
-void disti_mpi_transfer_free(struct mpi_transfer *t)
+static void mpi_transfer_free(struct mpi_transfer *t)
 {
     free(t->bounce);
     free(t);
@@ -521,7 +487,7 @@ static bool mpi_transfer_wait(MPI_Request *request, int timeout_ms)
 }
 
 /* Cancels a receive. One that a sender has matched already cannot be: then it soon ends. */
-void disti_mpi_cancel(MPI_Request *request)
+static void mpi_cancel(MPI_Request *request)
 {
     if (*request == MPI_REQUEST_NULL)
         return;
@@ -530,7 +496,8 @@ void disti_mpi_cancel(MPI_Request *request)
         MPI_Request_free(request);
 }
 
-void disti_mpi_transfer_drop(struct mpi_transfer *t)
+/* Gives up a transfer that is not over, and frees it: bounded. */
+static void mpi_transfer_drop(struct mpi_transfer *t)
 {
     size_t offset = t->ended;
 
@@ -538,7 +505,7 @@ void disti_mpi_transfer_drop(struct mpi_transfer *t)
         unsigned slot = (unsigned)(offset / MPI_PIECE_BYTES % MPI_WINDOW);
 
         if (!t->sends)
-            disti_mpi_cancel(&t->window[slot]);
+            mpi_cancel(&t->window[slot]);
         else if (!mpi_transfer_wait(&t->window[slot], 1))
             MPI_Request_free(&t->window[slot]);
     }
@@ -546,7 +513,7 @@ void disti_mpi_transfer_drop(struct mpi_transfer *t)
         MPI_Request_free(&t->control_request);
         return; /* MPI still reads the control message: its memory is left to it */
     }
-    disti_mpi_transfer_free(t);
+    mpi_transfer_free(t);
 }
 
 /* ---- opening ---- */
@@ -630,7 +597,7 @@ static void mpi_send(void *opaque, struct dist_request *request)
         request->status = disti_mpi_ended(state->host);
         return;
     }
-    disti_mpi_send(state, request);
+    mpi_send_start(state, request);
     disti_mpi_unlock();
 }
 
@@ -644,7 +611,7 @@ static void mpi_recv(void *opaque, struct dist_request *request)
         request->status = disti_mpi_ended(state->host);
         return;
     }
-    disti_mpi_recv(state, request);
+    mpi_recv_start(state, request);
     disti_mpi_unlock();
 }
 
@@ -664,7 +631,7 @@ static int mpi_listen_step(struct mpi_state *state)
         if (!done)
             return moved;
         MPI_Get_count(&status, MPI_BYTE, &bytes);
-        got = disti_mpi_arrived(state, status.MPI_SOURCE, &state->arriving[slot], (size_t)bytes);
+        got = mpi_arrived(state, status.MPI_SOURCE, &state->arriving[slot], (size_t)bytes);
         if (got < 0)
             return got;
         code = mpi_listen(state, slot);
@@ -685,9 +652,9 @@ static void mpi_transfer_end(struct mpi_state *state, struct mpi_transfer *t)
         struct mpi_peer *peer = &state->peers[request->peer];
 
         peer->pulls &= ~(UINT32_C(1) << (t->tag - 1));
-        disti_mpi_pull_waiting(state, peer);
+        mpi_pull_waiting(state, peer);
     }
-    disti_mpi_transfer_free(t);
+    mpi_transfer_free(t);
     if (request)
         request->status = DIST_OK;
 }
@@ -699,7 +666,7 @@ static int mpi_move(struct mpi_state *state)
     for (struct mpi_transfer **at = &state->transfers; *at && moved >= 0;) {
         struct mpi_transfer *t = *at;
 
-        if (!disti_mpi_transfer_over(state, t, &moved, &code)) {
+        if (!mpi_transfer_over(state, t, &moved, &code)) {
             if (code != MPI_SUCCESS)
                 return disti_mpi_fail(state->host, "MPI message", code);
             at = &t->next;
@@ -760,12 +727,12 @@ static void mpi_close(void *opaque)
 
         state->transfers = t->next;
         if (alive)
-            disti_mpi_transfer_drop(t);
+            mpi_transfer_drop(t);
         else
-            disti_mpi_transfer_free(t);
+            mpi_transfer_free(t);
     }
     for (int i = 0; alive && state->arriving && i < MPI_CONTROL_RECVS; i++)
-        disti_mpi_cancel(&state->arrivals[i]);
+        mpi_cancel(&state->arrivals[i]);
     if (alive)
         disti_mpi_unlock();
     for (int peer = 0; state->peers && peer < state->ranks; peer++) {

@@ -18,7 +18,8 @@
 
 /* Incoming messages: frames from the ring into sinks. */
 
-int disti_shm_corrupt(struct shm_peer *peer, const char *what)
+/* The peer breaks the rules: says so. Negative. */
+static int shm_corrupt(struct shm_peer *peer, const char *what)
 {
     peer->corrupt = true;
     return disti_fail(DIST_ERR_PEER_LOST,
@@ -27,10 +28,60 @@ int disti_shm_corrupt(struct shm_peer *peer, const char *what)
                       peer->rank, peer->pid, what);
 }
 
+/* Puts one frame into the ring. False: no room for now. */
+static bool shm_send_frame(struct shm_peer *peer, enum shm_kind kind,
+                           const struct dist_envelope *envelope, const void *payload, size_t bytes)
+{
+    struct shm_frame *frame = disti_shm_fifo_reserve(&peer->out, bytes);
+
+    if (!frame)
+        return false;
+    frame->bytes = (uint32_t)bytes;
+    frame->kind = kind;
+    frame->envelope = *envelope;
+    if (bytes)
+        memcpy(disti_shm_frame_payload(frame, bytes), payload, bytes);
+    disti_shm_fifo_publish(&peer->out, frame, bytes);
+    disti_shm_ring(peer);
+    return true;
+}
+
+#define ANNOUNCE_ROOM 64 /* answers that wait, at first */
+
+static bool announce_put(struct shm_peer *peer, struct shm_answer answer)
+{
+    const struct dist_envelope nothing = {0};
+
+    return shm_send_frame(peer, answer.wanted ? SHM_WANTED : SHM_UNWANTED, &nothing, &answer.name,
+                          sizeof(answer.name));
+}
+
+/* Asks for an announced message, or refuses it: now, or when the ring has room. */
+static dist_status shm_answer(struct shm_peer *peer, uint32_t name, bool wanted)
+{
+    struct shm_answers *answers = &peer->answers;
+    const struct shm_answer answer = {.name = name, .wanted = wanted};
+
+    if (!answers->count && announce_put(peer, answer))
+        return DIST_OK;
+    if (answers->count == answers->room) {
+        size_t room = answers->room ? answers->room * 2 : ANNOUNCE_ROOM;
+        struct shm_answer *entries = realloc(answers->entries, room * sizeof(*entries));
+
+        if (!entries)
+            return disti_fail(DIST_ERR_NO_MEMORY, "shm: no memory to ask rank %d for a message",
+                              peer->rank);
+        answers->entries = entries;
+        answers->room = room;
+    }
+    answers->entries[answers->count++] = answer;
+    return DIST_OK;
+}
+
 /* A receive takes an announced message: it is asked for. */
 static dist_status receive_ask(struct shm_peer *peer, struct dist_request *request, uint32_t name)
 {
-    dist_status status = disti_shm_answer(peer, name, true);
+    dist_status status = shm_answer(peer, name, true);
 
     request->own[1] = name;
     request->moved = 0;
@@ -59,10 +110,10 @@ static int receive_announced(struct shm_peer *peer, const struct dist_envelope *
     uint32_t name;
 
     if (!receive_name(payload, bytes, &name))
-        return disti_shm_corrupt(peer, "announcement");
+        return shm_corrupt(peer, "announcement");
     request = disti_match_arrival(&peer->match, envelope, &mismatch);
     if (mismatch)
-        return disti_shm_answer(peer, name, false);
+        return shm_answer(peer, name, false);
     if (request)
         return receive_ask(peer, request, name);
     unexpected = disti_match_hold(&peer->match, envelope, true);
@@ -73,14 +124,54 @@ static int receive_announced(struct shm_peer *peer, const struct dist_envelope *
     return 0;
 }
 
+/* The peer cannot read the loan: queues the message to be copied. False: there is no such loan. */
+static bool shm_loan_declined(struct shm_peer *peer, uint32_t id)
+{
+    struct dist_request *request = id < SHM_LENT_MAX ? peer->lent[id] : NULL;
+    const uint64_t bit = UINT64_C(1) << id % SHM_LENT_MAX;
+    bool gone;
+
+    if (!request)
+        return false;
+    peer->lent[id] = NULL;
+    peer->lent_free |= bit;
+    peer->lend = atomic_load_explicit(&peer->theirs->verdict, memory_order_seq_cst);
+    gone = atomic_fetch_and(&peer->mine->taken_back, ~bit) & bit;
+    request->own[0] = gone ? SHM_SEND_GONE : SHM_SEND_ASKED;
+    if (!gone && !disti_pages_readable(request->data, (size_t)request->envelope.bytes))
+        request->own[0] = SHM_SEND_UNREADABLE;
+    request->own[1] = SHM_NAME_LOAN | id;
+    disti_shm_append(&peer->send_head, &peer->send_tail, request);
+    return true;
+}
+
+/* The receiver wants the message with that name, or never will. False: there is none. */
+static bool shm_announce_answered(struct shm_peer *peer, uint32_t name, bool wanted)
+{
+    struct dist_request *request;
+
+    if (name & SHM_NAME_LOAN)
+        return wanted && shm_loan_declined(peer, name & ~SHM_NAME_LOAN);
+    request = disti_announced_take(&peer->announced, name);
+    if (!request)
+        return false;
+    request->own[0] = wanted ? SHM_SEND_ASKED : SHM_SEND_UNASKED;
+    request->own[1] = name;
+    if (wanted)
+        disti_shm_append(&peer->send_head, &peer->send_tail, request);
+    else
+        disti_shm_end(request, DIST_OK);
+    return true;
+}
+
 /* What the receiver of an announced message says. */
 static int receive_answer(struct shm_peer *peer, const unsigned char *payload, size_t bytes,
                           bool wanted)
 {
     uint32_t name;
 
-    if (!receive_name(payload, bytes, &name) || !disti_shm_announce_answered(peer, name, wanted))
-        return disti_shm_corrupt(peer, "answer to an announcement");
+    if (!receive_name(payload, bytes, &name) || !shm_announce_answered(peer, name, wanted))
+        return shm_corrupt(peer, "answer to an announcement");
     return 0;
 }
 
@@ -143,9 +234,9 @@ static int receive_first(struct shm_peer *peer, const struct dist_envelope *enve
     struct disti_unexpected *unexpected = NULL;
 
     if (peer->arrival.active || (whole ? bytes != envelope->bytes : bytes >= envelope->bytes))
-        return disti_shm_corrupt(peer, "first frame");
+        return shm_corrupt(peer, "first frame");
     if (!disti_credit_came(&peer->debit, envelope->bytes))
-        return disti_shm_corrupt(peer, "message without credit");
+        return shm_corrupt(peer, "message without credit");
     request = disti_match_arrival(&peer->match, envelope, &mismatch);
     if (request)
         receive_return(peer, envelope->bytes);
@@ -176,9 +267,23 @@ static int receive_more(struct shm_peer *peer, const unsigned char *payload, siz
     if (!peer->arrival.active || bytes == 0 ||
         bytes > peer->arrival.bytes - peer->arrival.arrived ||
         (bytes % SHM_LINE && bytes != peer->arrival.bytes - peer->arrival.arrived))
-        return disti_shm_corrupt(peer, "further frame");
+        return shm_corrupt(peer, "further frame");
     receive_piece(peer, payload, bytes);
     return 0;
+}
+
+static dist_status loan_lost(const struct shm_peer *peer)
+{
+    return disti_fail(
+        DIST_ERR_PEER_LOST,
+        "shm: rank %d was sending to this rank when its group ended: its own output says why",
+        peer->rank);
+}
+
+/* Completes the oldest receive that waits for a copied message: the message is not available. */
+static void shm_loan_gone(struct shm_peer *peer)
+{
+    disti_shm_end(disti_shm_pop(&peer->asked_head), loan_lost(peer));
 }
 
 /* The first or only frame of a message that was asked for. */
@@ -189,19 +294,70 @@ static int receive_asked(struct shm_peer *peer, const struct dist_envelope *enve
 
     if (peer->arrival.active || !request || request->own[1] != envelope->tag ||
         bytes > request->envelope.bytes)
-        return disti_shm_corrupt(peer, "message that was asked for");
+        return shm_corrupt(peer, "message that was asked for");
     if (!bytes && envelope->tag & SHM_NAME_LOAN) {
-        disti_shm_loan_gone(peer);
+        shm_loan_gone(peer);
         return 0;
     }
     if (!bytes && request->envelope.bytes)
-        return disti_shm_corrupt(peer, "message that was asked for");
+        return shm_corrupt(peer, "message that was asked for");
     disti_shm_pop(&peer->asked_head);
     peer->arrival = (struct shm_arrival){.active = true,
                                          .request = request,
                                          .bytes = (size_t)request->envelope.bytes,
                                          .skip = request->moved};
     receive_piece(peer, payload, bytes);
+    return 0;
+}
+
+/* The lender may use its memory again. Its ids are few enough for the ring to have room. */
+static void shm_loan_return(struct shm_peer *peer, uint64_t id)
+{
+    uint64_t lap = peer->acks_given / SHM_LENT_MAX + 1;
+
+    atomic_store_explicit(&peer->mine->acks[peer->acks_given % SHM_LENT_MAX], lap << 8 | id,
+                          memory_order_seq_cst);
+    peer->acks_given++;
+    disti_shm_ring(peer);
+}
+
+/* A receive takes a loan: it will be read. */
+static void shm_loan_take(struct shm_peer *peer, struct dist_request *request,
+                          const struct shm_loan *loan)
+{
+    request->moved = 0;
+    request->own[0] = (uintptr_t)loan->address;
+    request->own[1] = (uintptr_t)loan->id;
+    disti_shm_append(&peer->pull_head, &peer->pull_tail, request);
+}
+
+/* A message that lies in the sender's memory. */
+static int shm_loan_came(struct shm_peer *peer, const struct dist_envelope *envelope,
+                         const unsigned char *payload, size_t bytes)
+{
+    struct shm_loan loan;
+    struct dist_request *request;
+    struct disti_unexpected *unexpected;
+    bool mismatch = false;
+
+    if (bytes != sizeof(loan))
+        return shm_corrupt(peer, "loan");
+    memcpy(&loan, payload, sizeof(loan));
+    if (loan.id >= SHM_LENT_MAX)
+        return shm_corrupt(peer, "loan id");
+    request = disti_match_arrival(&peer->match, envelope, &mismatch);
+    if (mismatch) {
+        shm_loan_return(peer, loan.id);
+    } else if (request) {
+        shm_loan_take(peer, request, &loan);
+    } else {
+        unexpected = disti_match_hold(&peer->match, envelope, true);
+        if (!unexpected)
+            return disti_fail(DIST_ERR_NO_MEMORY, "shm: no memory to record a message");
+        unexpected->note[0] = SHM_NOTE_LENT;
+        unexpected->note[1] = loan.id;
+        unexpected->note[2] = loan.address;
+    }
     return 0;
 }
 
@@ -215,10 +371,10 @@ static int receive_frame(struct shm_peer *peer, struct shm_frame *frame, size_t 
 
     if (kind == SHM_PAD) {
         *taken_p = to_end;
-        return bytes == to_end ? 0 : disti_shm_corrupt(peer, "padding");
+        return bytes == to_end ? 0 : shm_corrupt(peer, "padding");
     }
     if (bytes > disti_shm_frame_max(peer->in.size) || disti_shm_frame_bytes(bytes) > to_end)
-        return disti_shm_corrupt(peer, "frame length");
+        return shm_corrupt(peer, "frame length");
     *taken_p = disti_shm_frame_bytes(bytes);
     envelope = frame->envelope;
     payload = disti_shm_frame_payload(frame, bytes);
@@ -229,7 +385,7 @@ static int receive_frame(struct shm_peer *peer, struct shm_frame *frame, size_t 
     case SHM_MORE:
         return receive_more(peer, payload, bytes);
     case SHM_LENT:
-        return disti_shm_loan_came(peer, &envelope, payload, bytes);
+        return shm_loan_came(peer, &envelope, payload, bytes);
     case SHM_ANNOUNCED:
         return receive_announced(peer, &envelope, payload, bytes);
     case SHM_WANTED:
@@ -238,7 +394,7 @@ static int receive_frame(struct shm_peer *peer, struct shm_frame *frame, size_t 
     case SHM_ASKED:
         return receive_asked(peer, &envelope, payload, bytes);
     default:
-        return disti_shm_corrupt(peer, "frame kind");
+        return shm_corrupt(peer, "frame kind");
     }
 }
 
@@ -265,6 +421,9 @@ int disti_shm_receive_turn(struct shm_peer *peer)
     return frames;
 }
 
+static void shm_loan_take(struct shm_peer *peer, struct dist_request *request,
+                          const struct shm_loan *loan);
+
 /* A message that came first is wanted now. */
 static void receive_unexpected(struct shm_peer *peer, struct dist_request *request,
                                struct disti_unexpected *unexpected)
@@ -277,7 +436,7 @@ static void receive_unexpected(struct shm_peer *peer, struct dist_request *reque
         struct shm_loan loan = {.address = unexpected->note[2], .id = unexpected->note[1]};
 
         disti_match_release(&peer->match, unexpected);
-        disti_shm_loan_take(peer, request, &loan);
+        shm_loan_take(peer, request, &loan);
     } else if (unexpected->arrived == unexpected->envelope.bytes) {
         disti_sink_apply(&request->sink, 0, unexpected->payload, unexpected->arrived);
         receive_release(peer, unexpected);
@@ -285,17 +444,18 @@ static void receive_unexpected(struct shm_peer *peer, struct dist_request *reque
     }
 }
 
-void disti_shm_receive_refuse(struct shm_peer *peer, struct disti_unexpected *unexpected)
+/* Nobody will receive this message, which has come or is coming. */
+static void shm_receive_refuse(struct shm_peer *peer, struct disti_unexpected *unexpected)
 {
     bool whole = disti_match_is_whole(unexpected); /* else the rest is still to be taken */
 
     unexpected->refused = true;
     unexpected->claimed = NULL;
     if (unexpected->descriptor && unexpected->note[0] == SHM_NOTE_ANNOUNCED)
-        disti_shm_answer(peer, (uint32_t)unexpected->note[1],
-                         false); /* without memory the sender waits on */
+        shm_answer(peer, (uint32_t)unexpected->note[1],
+                   false); /* without memory the sender waits on */
     else if (unexpected->descriptor)
-        disti_shm_loan_return(peer, unexpected->note[1]);
+        shm_loan_return(peer, unexpected->note[1]);
     else if (whole)
         receive_return(peer, unexpected->envelope.bytes);
     if (whole)
@@ -313,7 +473,7 @@ void disti_shm_receive_start(struct shm_peer *peer, struct dist_request *request
     }
     unexpected = disti_match_post(&peer->match, request);
     if (unexpected && unexpected->refused)
-        disti_shm_receive_refuse(peer, unexpected);
+        shm_receive_refuse(peer, unexpected);
     else if (unexpected)
         receive_unexpected(peer, request, unexpected);
 }
@@ -341,24 +501,6 @@ void disti_shm_receive_fail(struct shm_peer *peer, dist_status status)
 }
 
 /* Outgoing messages: copied into the ring, or lent to the peer where they lie. */
-
-/* Puts one frame into the ring. False: no room for now. */
-static bool shm_send_frame(struct shm_peer *peer, enum shm_kind kind,
-                           const struct dist_envelope *envelope, const void *payload, size_t bytes)
-{
-    struct shm_frame *frame = disti_shm_fifo_reserve(&peer->out, bytes);
-
-    if (!frame)
-        return false;
-    frame->bytes = (uint32_t)bytes;
-    frame->kind = kind;
-    frame->envelope = *envelope;
-    if (bytes)
-        memcpy(disti_shm_frame_payload(frame, bytes), payload, bytes);
-    disti_shm_fifo_publish(&peer->out, frame, bytes);
-    disti_shm_ring(peer);
-    return true;
-}
 
 /*
  * The peer's verdict on reading our memory, asked until it is there. A long message waits
@@ -452,9 +594,37 @@ static dist_status send_status(const struct shm_peer *peer, const struct dist_re
                       peer->rank, request->data, (unsigned long long)request->envelope.bytes);
 }
 
-static bool shm_announce(struct shm_peer *peer, struct dist_request *request);
+/* The head of the send queue: announces it. False: the ring is full. */
+static bool shm_announce(struct shm_peer *peer, struct dist_request *request)
+{
+    dist_status status = DIST_IN_PROGRESS;
+    uint32_t name;
 
-static bool shm_answers_flush(struct shm_peer *peer);
+    if (!disti_announced_add(&peer->announced, request, &name)) {
+        status = disti_fail(DIST_ERR_NO_MEMORY, "shm: no memory to announce a message to rank %d",
+                            peer->rank);
+    } else if (!shm_send_frame(peer, SHM_ANNOUNCED, &request->envelope, &name, sizeof(name))) {
+        disti_announced_take(&peer->announced, name);
+        return false;
+    }
+    disti_shm_pop(&peer->send_head);
+    if (status != DIST_IN_PROGRESS)
+        disti_shm_end(request, status);
+    return true;
+}
+
+/* Sends the answers that wait. False: some still do. */
+static bool shm_answers_flush(struct shm_peer *peer)
+{
+    struct shm_answers *answers = &peer->answers;
+
+    while (answers->sent < answers->count && announce_put(peer, answers->entries[answers->sent]))
+        answers->sent++;
+    if (answers->sent < answers->count)
+        return false;
+    answers->sent = answers->count = 0;
+    return true;
+}
 
 int disti_shm_send_turn(struct shm_peer *peer)
 {
@@ -560,7 +730,14 @@ int disti_shm_send_acks(struct shm_peer *peer)
     return moved;
 }
 
-static void shm_announce_fail(struct shm_peer *peer, dist_status status);
+static void shm_announce_fail(struct shm_peer *peer, dist_status status)
+{
+    struct dist_request *request;
+    uint32_t cursor = 0;
+
+    while ((request = disti_announced_take_next(&peer->announced, &cursor)))
+        disti_shm_end(request, status);
+}
 
 void disti_shm_send_fail(struct shm_peer *peer, dist_status status)
 {
@@ -575,103 +752,7 @@ void disti_shm_send_fail(struct shm_peer *peer, dist_status status)
     peer->lent_free = ~UINT64_C(0);
 }
 
-/* Messages that are announced, since nobody may want them yet, and sent when they are asked for. */
-
-#define ANNOUNCE_ROOM 64 /* answers that wait, at first */
-
-/* The head of the send queue: announces it. False: the ring is full. */
-/* ---- the sender's half ---- */
-
-static bool shm_announce(struct shm_peer *peer, struct dist_request *request)
-{
-    dist_status status = DIST_IN_PROGRESS;
-    uint32_t name;
-
-    if (!disti_announced_add(&peer->announced, request, &name)) {
-        status = disti_fail(DIST_ERR_NO_MEMORY, "shm: no memory to announce a message to rank %d",
-                            peer->rank);
-    } else if (!shm_send_frame(peer, SHM_ANNOUNCED, &request->envelope, &name, sizeof(name))) {
-        disti_announced_take(&peer->announced, name);
-        return false;
-    }
-    disti_shm_pop(&peer->send_head);
-    if (status != DIST_IN_PROGRESS)
-        disti_shm_end(request, status);
-    return true;
-}
-
-static bool shm_loan_declined(struct shm_peer *peer, uint32_t id);
-
-bool disti_shm_announce_answered(struct shm_peer *peer, uint32_t name, bool wanted)
-{
-    struct dist_request *request;
-
-    if (name & SHM_NAME_LOAN)
-        return wanted && shm_loan_declined(peer, name & ~SHM_NAME_LOAN);
-    request = disti_announced_take(&peer->announced, name);
-    if (!request)
-        return false;
-    request->own[0] = wanted ? SHM_SEND_ASKED : SHM_SEND_UNASKED;
-    request->own[1] = name;
-    if (wanted)
-        disti_shm_append(&peer->send_head, &peer->send_tail, request);
-    else
-        disti_shm_end(request, DIST_OK);
-    return true;
-}
-
-static void shm_announce_fail(struct shm_peer *peer, dist_status status)
-{
-    struct dist_request *request;
-    uint32_t cursor = 0;
-
-    while ((request = disti_announced_take_next(&peer->announced, &cursor)))
-        disti_shm_end(request, status);
-}
-
 /* ---- the receiver's half ---- */
-
-static bool announce_put(struct shm_peer *peer, struct shm_answer answer)
-{
-    const struct dist_envelope nothing = {0};
-
-    return shm_send_frame(peer, answer.wanted ? SHM_WANTED : SHM_UNWANTED, &nothing, &answer.name,
-                          sizeof(answer.name));
-}
-
-/* Sends the answers that wait. False: some still do. */
-static bool shm_answers_flush(struct shm_peer *peer)
-{
-    struct shm_answers *answers = &peer->answers;
-
-    while (answers->sent < answers->count && announce_put(peer, answers->entries[answers->sent]))
-        answers->sent++;
-    if (answers->sent < answers->count)
-        return false;
-    answers->sent = answers->count = 0;
-    return true;
-}
-
-dist_status disti_shm_answer(struct shm_peer *peer, uint32_t name, bool wanted)
-{
-    struct shm_answers *answers = &peer->answers;
-    const struct shm_answer answer = {.name = name, .wanted = wanted};
-
-    if (!answers->count && announce_put(peer, answer))
-        return DIST_OK;
-    if (answers->count == answers->room) {
-        size_t room = answers->room ? answers->room * 2 : ANNOUNCE_ROOM;
-        struct shm_answer *entries = realloc(answers->entries, room * sizeof(*entries));
-
-        if (!entries)
-            return disti_fail(DIST_ERR_NO_MEMORY, "shm: no memory to ask rank %d for a message",
-                              peer->rank);
-        answers->entries = entries;
-        answers->room = room;
-    }
-    answers->entries[answers->count++] = answer;
-    return DIST_OK;
-}
 
 void disti_shm_announce_free(struct shm_peer *peer)
 {
@@ -682,74 +763,16 @@ void disti_shm_announce_free(struct shm_peer *peer)
 
 /* Messages that the sender lends: they are read where they lie. */
 
-/* The lender may use its memory again. Its ids are few enough for the ring to have room. */
-void disti_shm_loan_return(struct shm_peer *peer, uint64_t id)
-{
-    uint64_t lap = peer->acks_given / SHM_LENT_MAX + 1;
-
-    atomic_store_explicit(&peer->mine->acks[peer->acks_given % SHM_LENT_MAX], lap << 8 | id,
-                          memory_order_seq_cst);
-    peer->acks_given++;
-    disti_shm_ring(peer);
-}
-
-void disti_shm_loan_take(struct shm_peer *peer, struct dist_request *request,
-                         const struct shm_loan *loan)
-{
-    request->moved = 0;
-    request->own[0] = (uintptr_t)loan->address;
-    request->own[1] = (uintptr_t)loan->id;
-    disti_shm_append(&peer->pull_head, &peer->pull_tail, request);
-}
-
-/* A message that lies in the sender's memory. */
-int disti_shm_loan_came(struct shm_peer *peer, const struct dist_envelope *envelope,
-                        const unsigned char *payload, size_t bytes)
-{
-    struct shm_loan loan;
-    struct dist_request *request;
-    struct disti_unexpected *unexpected;
-    bool mismatch = false;
-
-    if (bytes != sizeof(loan))
-        return disti_shm_corrupt(peer, "loan");
-    memcpy(&loan, payload, sizeof(loan));
-    if (loan.id >= SHM_LENT_MAX)
-        return disti_shm_corrupt(peer, "loan id");
-    request = disti_match_arrival(&peer->match, envelope, &mismatch);
-    if (mismatch) {
-        disti_shm_loan_return(peer, loan.id);
-    } else if (request) {
-        disti_shm_loan_take(peer, request, &loan);
-    } else {
-        unexpected = disti_match_hold(&peer->match, envelope, true);
-        if (!unexpected)
-            return disti_fail(DIST_ERR_NO_MEMORY, "shm: no memory to record a message");
-        unexpected->note[0] = SHM_NOTE_LENT;
-        unexpected->note[1] = loan.id;
-        unexpected->note[2] = loan.address;
-    }
-    return 0;
-}
-
 /* The lender's group has ended: what was read may be anything. */
 static bool loan_is_taken_back(const struct shm_peer *peer, const struct dist_request *request)
 {
     return atomic_load(&peer->theirs->taken_back) & UINT64_C(1) << request->own[1];
 }
 
-static dist_status loan_lost(const struct shm_peer *peer)
-{
-    return disti_fail(
-        DIST_ERR_PEER_LOST,
-        "shm: rank %d was sending to this rank when its group ended: its own output says why",
-        peer->rank);
-}
-
 static void loan_end(struct shm_peer *peer, struct dist_request *request, dist_status status)
 {
     disti_shm_pop(&peer->pull_head);
-    disti_shm_loan_return(peer, request->own[1]);
+    shm_loan_return(peer, request->own[1]);
     disti_shm_end(request, status);
 }
 
@@ -789,33 +812,7 @@ static int loan_decline(struct shm_peer *peer, struct dist_request *request, int
     disti_shm_pop(&peer->pull_head);
     request->own[1] = name;
     disti_shm_append(&peer->asked_head, &peer->asked_tail, request);
-    return disti_shm_answer(peer, name, true);
-}
-
-/* The peer cannot read the loan: queues the message to be copied. False: there is no such loan. */
-static bool shm_loan_declined(struct shm_peer *peer, uint32_t id)
-{
-    struct dist_request *request = id < SHM_LENT_MAX ? peer->lent[id] : NULL;
-    const uint64_t bit = UINT64_C(1) << id % SHM_LENT_MAX;
-    bool gone;
-
-    if (!request)
-        return false;
-    peer->lent[id] = NULL;
-    peer->lent_free |= bit;
-    peer->lend = atomic_load_explicit(&peer->theirs->verdict, memory_order_seq_cst);
-    gone = atomic_fetch_and(&peer->mine->taken_back, ~bit) & bit;
-    request->own[0] = gone ? SHM_SEND_GONE : SHM_SEND_ASKED;
-    if (!gone && !disti_pages_readable(request->data, (size_t)request->envelope.bytes))
-        request->own[0] = SHM_SEND_UNREADABLE;
-    request->own[1] = SHM_NAME_LOAN | id;
-    disti_shm_append(&peer->send_head, &peer->send_tail, request);
-    return true;
-}
-
-void disti_shm_loan_gone(struct shm_peer *peer)
-{
-    disti_shm_end(disti_shm_pop(&peer->asked_head), loan_lost(peer));
+    return shm_answer(peer, name, true);
 }
 
 static int loan_failed(struct shm_peer *peer, struct dist_request *request, int error, void *direct,
@@ -993,7 +990,7 @@ static void cancel_unexpected(struct cancel *cancel)
          unexpected = next) {
         next = unexpected->next;
         if ((unexpected->envelope.tag & cancel->mask) == cancel->tag)
-            disti_shm_receive_refuse(peer, unexpected);
+            shm_receive_refuse(peer, unexpected);
     }
 }
 

@@ -106,7 +106,16 @@ static dist_status shm_address(void *opaque, void *blob, size_t *size_p)
     return DIST_OK;
 }
 
-static bool shm_machine_same(const struct shm_address *mine, const struct shm_address *theirs);
+#define MACHINE_MAGIC 0x6d687364u
+
+/* Can a process at `mine` share memory with one at `theirs`? */
+static bool shm_machine_same(const struct shm_address *mine, const struct shm_address *theirs)
+{
+    return theirs->magic == MACHINE_MAGIC && theirs->abi == mine->abi && theirs->uid == mine->uid &&
+           theirs->network_device == mine->network_device &&
+           theirs->network_inode == mine->network_inode &&
+           memcmp(theirs->boot, mine->boot, sizeof(mine->boot)) == 0;
+}
 
 static dist_status shm_reach(void *opaque, const void *blob, size_t size,
                              struct dist_reach *reach_p)
@@ -321,7 +330,6 @@ const struct dist_transport disti_transport_shm = {
 
 /* Which machine this is, and how its ranks find each other's listeners. */
 
-#define MACHINE_MAGIC 0x6d687364u
 #define MACHINE_BOOT_ID "/proc/sys/kernel/random/boot_id"
 #define MACHINE_NETWORK DISTI_PROCESS_OWN "/ns/net"
 #define MACHINE_NAME "libdist-"
@@ -360,15 +368,6 @@ dist_status disti_shm_machine_self(struct shm_address *address, char *reason, si
     made.network_inode = network.st_ino;
     *address = made;
     return DIST_OK;
-}
-
-/* Can a process at `mine` share memory with one at `theirs`? */
-static bool shm_machine_same(const struct shm_address *mine, const struct shm_address *theirs)
-{
-    return theirs->magic == MACHINE_MAGIC && theirs->abi == mine->abi && theirs->uid == mine->uid &&
-           theirs->network_device == mine->network_device &&
-           theirs->network_inode == mine->network_inode &&
-           memcmp(theirs->boot, mine->boot, sizeof(mine->boot)) == 0;
 }
 
 socklen_t disti_shm_machine_socket(const struct shm_address *address, struct sockaddr_un *name)

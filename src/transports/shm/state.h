@@ -503,12 +503,6 @@ bool disti_shm_call_all(struct shm_state *state);
 
 /* announce.c: messages for which there is no credit. */
 
-/* The receiver wants the message with that name, or never will. False: there is none. */
-bool disti_shm_announce_answered(struct shm_peer *peer, uint32_t name, bool wanted);
-
-/* Asks for an announced message, or refuses it: now, or when the ring has room. */
-dist_status disti_shm_answer(struct shm_peer *peer, uint32_t name, bool wanted);
-
 /* Frees what announcing took, without touching a request. */
 void disti_shm_announce_free(struct shm_peer *peer);
 
@@ -517,17 +511,6 @@ void disti_shm_announce_free(struct shm_peer *peer);
 /* What the note says of a message that came before its receive. [1]: its name. */
 enum shm_note { SHM_NOTE_LENT, SHM_NOTE_ANNOUNCED };
 
-/* A loan was offered; its note[2] is the address. Negative: the peer breaks the rules. */
-int disti_shm_loan_came(struct shm_peer *peer, const struct dist_envelope *envelope,
-                        const unsigned char *payload, size_t bytes);
-/* A receive takes a loan: it will be read. */
-void disti_shm_loan_take(struct shm_peer *peer, struct dist_request *request,
-                         const struct shm_loan *loan);
-/* The lender may use its memory again. */
-void disti_shm_loan_return(struct shm_peer *peer, uint64_t id);
-
-/* Completes the oldest receive that waits for a copied message: the message is not available. */
-void disti_shm_loan_gone(struct shm_peer *peer);
 /* Reads from what the peer lent, at most one turn's worth. Negative: the peer is lost. */
 int disti_shm_loan_pull(struct shm_state *state, struct shm_peer *peer);
 
@@ -547,10 +530,6 @@ void disti_shm_send_fail(struct shm_peer *peer, dist_status status);
 void disti_shm_receive_start(struct shm_peer *peer, struct dist_request *request);
 /* Handles frames, at most about one turn's worth. Negative: the peer breaks the rules. */
 int disti_shm_receive_turn(struct shm_peer *peer);
-/* The peer breaks the rules: says so. Negative. */
-int disti_shm_corrupt(struct shm_peer *peer, const char *what);
-/* Nobody will receive this message, which has come or is coming. */
-void disti_shm_receive_refuse(struct shm_peer *peer, struct disti_unexpected *unexpected);
 /* Everything that has come completely stays; what waits ends in `status`. */
 void disti_shm_receive_fail(struct shm_peer *peer, dist_status status);
 
@@ -558,27 +537,5 @@ void disti_shm_receive_fail(struct shm_peer *peer, dist_status status);
 
 /* What an event of the epoll is about; its data is event << 32 | rank or index. */
 enum shm_event { SHM_ON_LISTENER, SHM_ON_DOORBELL, SHM_ON_PENDING, SHM_ON_SOCKET, SHM_ON_PROCESS };
-
-bool disti_shm_watch(struct shm_state *state, int fd, enum shm_event event, int index,
-                     uint32_t flags);
-
-/* Says once that there are no descriptors. */
-void disti_shm_report_descriptors(struct shm_state *state);
-
-/* There is no descriptor for what came on this socket: it is listened to again in a while. */
-void disti_shm_back_off(struct shm_state *state, int fd, enum shm_event event, int index);
-
-/* The peer's end was seen: what it had sent completely still counts. */
-void disti_shm_connection_ended(struct shm_state *state, struct shm_peer *peer);
-
-/* Calls those whose time has come. */
-void disti_shm_call_due(struct shm_state *state);
-/* The answer to our call may be there. */
-void disti_shm_call_answered(struct shm_state *state, struct shm_peer *peer);
-
-/* The listener, a caller that had not spoken yet, and the time limit for such. */
-void disti_shm_accept_callers(struct shm_state *state);
-void disti_shm_accept_pending(struct shm_state *state, int slot);
-void disti_shm_accept_expire(struct shm_state *state);
 
 #endif

@@ -136,7 +136,92 @@ static bool conn_is_ending(const struct tcp_conn *conn)
            poll(&ask, 1, 0) == 1;
 }
 
-static void tcp_conn_called(struct tcp_state *state, struct tcp_conn *conn);
+/* The session that the peer's certificate has to be for. False: no memory. */
+static bool call_begin_tls(const struct tcp_state *state, struct tcp_conn *conn)
+{
+    char host[TCP_TEXT];
+
+    if (!state->tls)
+        return true;
+    disti_tcp_host_text(&conn->endpoint, host, sizeof(host));
+    conn->tls = disti_tls_call(state->tls, conn->fd, host);
+    return conn->tls != NULL;
+}
+
+/* The peer was there in time, only this rank has not looked: it has the time once more, but once.
+ */
+static void call_spare(const struct tcp_state *state, struct tcp_conn *conn)
+{
+    if (conn->spared || !conn->deadline || !disti_expired(conn->deadline))
+        return;
+    conn->spared = true;
+    conn->deadline = disti_deadline_ms(state->timeout_ms);
+}
+
+/* The proof of a packed hello, which holds on this session alone, if there is one. */
+static void greet_prove(const struct tcp_state *state, struct disti_tls *tls,
+                        const unsigned char *bytes, const unsigned char *nonce,
+                        unsigned char proof[DISTI_HMAC_BYTES])
+{
+    unsigned char binding[DISTI_TLS_BINDING];
+    const struct disti_hmac_piece session = {binding, disti_tls_binding(tls, binding)};
+
+    disti_tcp_hello_prove(&state->key, bytes, nonce, &session, proof);
+}
+
+/*
+ * Sends a hello of that step, with this rank's nonce, for that peer and socket; `other` is the
+ * peer's nonce, for a proof. False if the connection did not take it whole.
+ */
+static bool tcp_greet(const struct tcp_state *state, int fd, struct disti_tls *tls, int to,
+                      int number, enum disti_tcp_step step, const unsigned char *nonce,
+                      const unsigned char *other)
+{
+    unsigned char bytes[DISTI_TCP_HELLO_BYTES];
+    struct disti_tcp_hello hello = {.world_size = (uint32_t)state->world_size,
+                                    .from = (uint32_t)state->rank,
+                                    .to = (uint32_t)to,
+                                    .job = state->job,
+                                    .credit = state->unexpected_limit,
+                                    .socket = number,
+                                    .checksum = state->checksum,
+                                    .step = step};
+
+    memcpy(hello.nonce, nonce, sizeof(hello.nonce));
+    disti_tcp_hello_encode(&hello, bytes);
+    if (step == DISTI_TCP_PROOF || step == DISTI_TCP_ANSWER) {
+        greet_prove(state, tls, bytes, other, hello.proof);
+        disti_tcp_hello_encode(&hello, bytes);
+    }
+    return disti_tls_or_send(tls, fd, bytes, sizeof(bytes)) == (ssize_t)sizeof(bytes);
+}
+
+/* The call has been taken, or has failed: says hello. */
+static void tcp_conn_called(struct tcp_state *state, struct tcp_conn *conn)
+{
+    int failed = 0;
+    socklen_t size = sizeof(failed);
+
+    if (getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &failed, &size))
+        failed = errno;
+    if (!failed && !call_begin_tls(state, conn))
+        failed = ENOMEM;
+    if (!failed &&
+        (!disti_nonce(conn->nonce) || !tcp_greet(state, conn->fd, conn->tls, conn->peer->rank,
+                                                 conn->number, DISTI_TCP_CALL, conn->nonce, NULL)))
+        failed = errno ? errno : EIO;
+    if (failed) {
+        disti_tcp_conn_failed(state, conn, failed, NULL);
+        return;
+    }
+    disti_tcp_conn_go(conn, TCP_CONN_GREETING);
+    conn->hello_bytes = 0;
+    conn->awaited = DISTI_TCP_CHALLENGE;
+    if (conn->number) /* others than the first can wait */
+        conn->deadline = 0;
+    call_spare(state, conn);
+    disti_tcp_conn_read_hello(state, conn);
+}
 
 void disti_tcp_conn_event(struct tcp_state *state, struct tcp_conn *conn, uint32_t events)
 {
@@ -264,18 +349,6 @@ void disti_tcp_conn_call(struct tcp_state *state, struct tcp_conn *conn)
         disti_tcp_conn_failed(state, conn, failed, NULL);
 }
 
-/* The session that the peer's certificate has to be for. False: no memory. */
-static bool call_begin_tls(const struct tcp_state *state, struct tcp_conn *conn)
-{
-    char host[TCP_TEXT];
-
-    if (!state->tls)
-        return true;
-    disti_tcp_host_text(&conn->endpoint, host, sizeof(host));
-    conn->tls = disti_tls_call(state->tls, conn->fd, host);
-    return conn->tls != NULL;
-}
-
 /* What the log says of it, since a peer that is lost keeps no text of its own. */
 static const char *call_tls_failed(const struct tcp_state *state, const struct tcp_conn *conn)
 {
@@ -285,43 +358,6 @@ static const char *call_tls_failed(const struct tcp_state *state, const struct t
     disti_warn("rank %d: the TLS handshake with rank %d (%s) failed: %s", state->rank,
                conn->peer->rank, address, disti_tls_why(conn->tls));
     return "the TLS handshake with it failed, as this rank's log says";
-}
-
-/* The peer was there in time, only this rank has not looked: it has the time once more, but once.
- */
-static void call_spare(const struct tcp_state *state, struct tcp_conn *conn)
-{
-    if (conn->spared || !conn->deadline || !disti_expired(conn->deadline))
-        return;
-    conn->spared = true;
-    conn->deadline = disti_deadline_ms(state->timeout_ms);
-}
-
-/* The call has been taken, or has failed: says hello. */
-static void tcp_conn_called(struct tcp_state *state, struct tcp_conn *conn)
-{
-    int failed = 0;
-    socklen_t size = sizeof(failed);
-
-    if (getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &failed, &size))
-        failed = errno;
-    if (!failed && !call_begin_tls(state, conn))
-        failed = ENOMEM;
-    if (!failed && (!disti_nonce(conn->nonce) ||
-                    !disti_tcp_greet(state, conn->fd, conn->tls, conn->peer->rank, conn->number,
-                                     DISTI_TCP_CALL, conn->nonce, NULL)))
-        failed = errno ? errno : EIO;
-    if (failed) {
-        disti_tcp_conn_failed(state, conn, failed, NULL);
-        return;
-    }
-    disti_tcp_conn_go(conn, TCP_CONN_GREETING);
-    conn->hello_bytes = 0;
-    conn->awaited = DISTI_TCP_CHALLENGE;
-    if (conn->number) /* others than the first can wait */
-        conn->deadline = 0;
-    call_spare(state, conn);
-    disti_tcp_conn_read_hello(state, conn);
 }
 
 /* Reads a hello, as far as it is there. True: it is whole. */
@@ -356,11 +392,31 @@ static bool call_prove(struct tcp_state *state, struct tcp_conn *conn,
 {
     conn->awaited = DISTI_TCP_ANSWER;
     call_spare(state, conn);
-    if (disti_tcp_greet(state, conn->fd, conn->tls, conn->peer->rank, conn->number, DISTI_TCP_PROOF,
-                        conn->nonce, hello->nonce))
+    if (tcp_greet(state, conn->fd, conn->tls, conn->peer->rank, conn->number, DISTI_TCP_PROOF,
+                  conn->nonce, hello->nonce))
         return true;
     disti_tcp_conn_failed(state, conn, errno, NULL);
     return false;
+}
+
+/* Is it the hello of a rank of this job, for this rank, in that step? Not proved yet. */
+static bool tcp_hello_valid(const struct tcp_state *state, const unsigned char *bytes,
+                            enum disti_tcp_step step, struct disti_tcp_hello *hello_p)
+{
+    return disti_tcp_hello_decode(bytes, hello_p) && hello_p->step == step &&
+           hello_p->job == state->job && hello_p->world_size == (uint32_t)state->world_size &&
+           hello_p->checksum == state->checksum && hello_p->to == (uint32_t)state->rank &&
+           hello_p->from < hello_p->world_size && hello_p->from != hello_p->to;
+}
+
+/* Does its proof hold, for this rank's nonce and this session? */
+static bool tcp_hello_proved(const struct tcp_state *state, struct disti_tls *tls,
+                             const unsigned char *bytes, const unsigned char *nonce)
+{
+    unsigned char proof[DISTI_HMAC_BYTES];
+
+    greet_prove(state, tls, bytes, nonce, proof);
+    return disti_hmac_same(proof, bytes + DISTI_TCP_HELLO_BYTES - DISTI_HMAC_BYTES);
 }
 
 /* A whole hello is there. True: there may be another. */
@@ -368,14 +424,14 @@ static bool call_take_hello(struct tcp_state *state, struct tcp_conn *conn)
 {
     struct disti_tcp_hello hello;
 
-    if (!disti_tcp_hello_valid(state, conn->hello, conn->awaited, &hello) ||
+    if (!tcp_hello_valid(state, conn->hello, conn->awaited, &hello) ||
         hello.socket != conn->number || hello.from != (uint32_t)conn->peer->rank) {
         disti_tcp_conn_failed(state, conn, EPROTO, "another program answers at its address");
         return false;
     }
     if (conn->awaited == DISTI_TCP_CHALLENGE)
         return call_prove(state, conn, &hello);
-    if (!disti_tcp_hello_proved(state, conn->tls, conn->hello, conn->nonce)) {
+    if (!tcp_hello_proved(state, conn->tls, conn->hello, conn->nonce)) {
         disti_tcp_conn_failed(
             state, conn, EPROTO,
             "who answers at its address does not prove that he has the world's key");
@@ -414,8 +470,10 @@ static struct tcp_conn *call_wanted(struct tcp_state *state, const struct disti_
     return peer->conn[number].state == TCP_CONN_IDLE ? &peer->conn[number] : NULL;
 }
 
-void disti_tcp_conn_adopt(struct tcp_state *state, int fd, struct disti_tls *tls,
-                          const struct disti_tcp_hello *hello, const unsigned char *nonce)
+/* A caller has proved that he is that rank, and gave its nonce the answer to `nonce`: his
+ * descriptor becomes a connection's, or is closed. */
+static void tcp_conn_adopt(struct tcp_state *state, int fd, struct disti_tls *tls,
+                           const struct disti_tcp_hello *hello, const unsigned char *nonce)
 {
     struct tcp_conn *conn = call_wanted(state, hello);
 
@@ -429,66 +487,14 @@ void disti_tcp_conn_adopt(struct tcp_state *state, int fd, struct disti_tls *tls
     disti_tcp_conn_go(conn, TCP_CONN_GREETING);
     disti_tcp_tune(state, fd);
     if (disti_tcp_watch(state, fd, TCP_EVENT_CONN + conn->number, conn->peer->rank, true) &&
-        disti_tcp_greet(state, fd, tls, conn->peer->rank, conn->number, DISTI_TCP_ANSWER, nonce,
-                        hello->nonce))
+        tcp_greet(state, fd, tls, conn->peer->rank, conn->number, DISTI_TCP_ANSWER, nonce,
+                  hello->nonce))
         tcp_conn_up(state, conn, hello->credit);
     else
         disti_tcp_conn_failed(state, conn, errno, NULL);
 }
 
 /* The hellos of the handshake: making them, and judging them. */
-
-/* The proof of a packed hello, which holds on this session alone, if there is one. */
-static void greet_prove(const struct tcp_state *state, struct disti_tls *tls,
-                        const unsigned char *bytes, const unsigned char *nonce,
-                        unsigned char proof[DISTI_HMAC_BYTES])
-{
-    unsigned char binding[DISTI_TLS_BINDING];
-    const struct disti_hmac_piece session = {binding, disti_tls_binding(tls, binding)};
-
-    disti_tcp_hello_prove(&state->key, bytes, nonce, &session, proof);
-}
-
-bool disti_tcp_greet(const struct tcp_state *state, int fd, struct disti_tls *tls, int to,
-                     int number, enum disti_tcp_step step, const unsigned char *nonce,
-                     const unsigned char *other)
-{
-    unsigned char bytes[DISTI_TCP_HELLO_BYTES];
-    struct disti_tcp_hello hello = {.world_size = (uint32_t)state->world_size,
-                                    .from = (uint32_t)state->rank,
-                                    .to = (uint32_t)to,
-                                    .job = state->job,
-                                    .credit = state->unexpected_limit,
-                                    .socket = number,
-                                    .checksum = state->checksum,
-                                    .step = step};
-
-    memcpy(hello.nonce, nonce, sizeof(hello.nonce));
-    disti_tcp_hello_encode(&hello, bytes);
-    if (step == DISTI_TCP_PROOF || step == DISTI_TCP_ANSWER) {
-        greet_prove(state, tls, bytes, other, hello.proof);
-        disti_tcp_hello_encode(&hello, bytes);
-    }
-    return disti_tls_or_send(tls, fd, bytes, sizeof(bytes)) == (ssize_t)sizeof(bytes);
-}
-
-bool disti_tcp_hello_valid(const struct tcp_state *state, const unsigned char *bytes,
-                           enum disti_tcp_step step, struct disti_tcp_hello *hello_p)
-{
-    return disti_tcp_hello_decode(bytes, hello_p) && hello_p->step == step &&
-           hello_p->job == state->job && hello_p->world_size == (uint32_t)state->world_size &&
-           hello_p->checksum == state->checksum && hello_p->to == (uint32_t)state->rank &&
-           hello_p->from < hello_p->world_size && hello_p->from != hello_p->to;
-}
-
-bool disti_tcp_hello_proved(const struct tcp_state *state, struct disti_tls *tls,
-                            const unsigned char *bytes, const unsigned char *nonce)
-{
-    unsigned char proof[DISTI_HMAC_BYTES];
-
-    greet_prove(state, tls, bytes, nonce, proof);
-    return disti_hmac_same(proof, bytes + DISTI_TCP_HELLO_BYTES - DISTI_HMAC_BYTES);
-}
 
 /* Leaving: a goodbye to every peer, and a close that loses none of what was sent. */
 
@@ -528,6 +534,19 @@ static bool leave_pending(struct tcp_state *state, struct tcp_conn *conn)
     return disti_tcp_zerocopy_pending(conn);
 }
 
+#define TCP_RTO_MAX_MS 44
+
+/*
+ * Before a close: what is sent still goes to a peer that computes. The kernel gives a closed
+ * connection up when its probes are as far apart as they may be, so let that be the most there is.
+ */
+static void tcp_silence_leave(int fd)
+{
+    int apart = 120000;
+
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, &apart, sizeof(apart));
+}
+
 static void leave_close(struct tcp_state *state, struct tcp_conn *conn, int64_t deadline)
 {
     if (conn->fd < 0)
@@ -535,7 +554,7 @@ static void leave_close(struct tcp_state *state, struct tcp_conn *conn, int64_t 
     while (disti_tcp_conn_is_open(conn) && !disti_expired(deadline) &&
            (!leave_drained(state, conn->fd) || leave_pending(state, conn)))
         disti_sleep_ns(100 * 1000);
-    disti_tcp_silence_leave(conn->fd);
+    tcp_silence_leave(conn->fd);
     shutdown(conn->fd, SHUT_WR);
     disti_tcp_close(state, conn);
 }
@@ -627,15 +646,15 @@ static void pending_challenge(struct tcp_state *state, struct tcp_pending *pendi
 {
     struct disti_tcp_hello hello;
 
-    if (!disti_tcp_hello_valid(state, pending->hello, DISTI_TCP_CALL, &hello)) {
+    if (!tcp_hello_valid(state, pending->hello, DISTI_TCP_CALL, &hello)) {
         pending_refuse(state, pending, "it is not a rank of this job");
         return;
     }
     pending->challenged = true;
     pending->bytes = 0;
     if (!disti_nonce(pending->nonce) ||
-        !disti_tcp_greet(state, pending->fd, pending->tls, (int)hello.from, hello.socket,
-                         DISTI_TCP_CHALLENGE, pending->nonce, NULL))
+        !tcp_greet(state, pending->fd, pending->tls, (int)hello.from, hello.socket,
+                   DISTI_TCP_CHALLENGE, pending->nonce, NULL))
         pending_drop(state, pending);
 }
 
@@ -644,13 +663,13 @@ static void pending_check(struct tcp_state *state, struct tcp_pending *pending)
 {
     struct disti_tcp_hello hello;
 
-    if (!disti_tcp_hello_valid(state, pending->hello, DISTI_TCP_PROOF, &hello)) {
+    if (!tcp_hello_valid(state, pending->hello, DISTI_TCP_PROOF, &hello)) {
         pending_refuse(state, pending, "it sent what no rank sends");
-    } else if (!disti_tcp_hello_proved(state, pending->tls, pending->hello, pending->nonce)) {
+    } else if (!tcp_hello_proved(state, pending->tls, pending->hello, pending->nonce)) {
         pending_refuse(state, pending, "it does not prove that it has the world's key");
     } else {
         state->pending_count--;
-        disti_tcp_conn_adopt(state, pending->fd, pending->tls, &hello, pending->nonce);
+        tcp_conn_adopt(state, pending->fd, pending->tls, &hello, pending->nonce);
         pending->tls = NULL;
         pending->fd = -1;
     }
@@ -844,7 +863,6 @@ void disti_tcp_pending_close(struct tcp_state *state)
 #define SILENCE_MOST_MS 1000
 /* Linux 6.15: the longest time between two probes or repetitions, at least 1 s. */
 #ifndef TCP_RTO_MAX_MS
-#define TCP_RTO_MAX_MS 44
 #endif
 
 static int silence_between(int value, int least, int most)
@@ -863,13 +881,6 @@ void disti_tcp_silence_tune(const struct tcp_state *state, int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, &apart, sizeof(apart));
-}
-
-void disti_tcp_silence_leave(int fd)
-{
-    int apart = 120000;
-
     (void)setsockopt(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, &apart, sizeof(apart));
 }
 

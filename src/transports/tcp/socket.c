@@ -306,8 +306,18 @@ static bool interfaces_usable(const struct tcp_state *state, const struct ifaddr
                &((const struct sockaddr_in6 *)(const void *)entry->ifa_addr)->sin6_addr);
 }
 
+/* Is the address in the interface's own network? */
 static bool tcp_in_network(const struct disti_tcp_local *local,
-                           const struct disti_tcp_endpoint *remote);
+                           const struct disti_tcp_endpoint *remote)
+{
+    for (int bit = 0; bit < local->prefix; bit++) {
+        int differ = local->endpoint.host[bit / 8] ^ remote->host[bit / 8];
+
+        if (differ & (0x80 >> bit % 8))
+            return false;
+    }
+    return true;
+}
 
 /*
  * Shall it carry too? If it is named, yes. Unasked, only if it is the first one's equal, in a
@@ -410,19 +420,6 @@ bool disti_tcp_stripe_fits(uint64_t bytes, uint64_t offset, uint64_t stripe)
     return stripe > 0 && offset < bytes && stripe <= bytes - offset &&
            offset % DISTI_TCP_STRIPE_ALIGN == 0 &&
            (stripe % DISTI_TCP_STRIPE_ALIGN == 0 || stripe == bytes - offset);
-}
-
-/* Is the address in the interface's own network? */
-static bool tcp_in_network(const struct disti_tcp_local *local,
-                           const struct disti_tcp_endpoint *remote)
-{
-    for (int bit = 0; bit < local->prefix; bit++) {
-        int differ = local->endpoint.host[bit / 8] ^ remote->host[bit / 8];
-
-        if (differ & (0x80 >> bit % 8))
-            return false;
-    }
-    return true;
 }
 
 /* What is being put together. Bits of the masks: interfaces that are on a way. */

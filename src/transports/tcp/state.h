@@ -141,27 +141,13 @@ bool disti_tcp_asked(struct tcp_peer *peer, uint64_t number, bool refused);
 bool disti_tcp_stripes_can_send(const struct tcp_peer *peer);
 
 /* receive.c */
-/*
- * A message is announced or asked for, and the caller has decided where it goes: to the request, to
- * the unexpected message, or nowhere. False: no memory.
- */
-bool disti_tcp_assemble(struct tcp_peer *peer, uint64_t number, uint64_t bytes,
-                        struct dist_request *request, struct disti_unexpected *unexpected);
 /* A stripe's frame: points `in` at its place. WAIT: its message is not announced yet. */
 enum tcp_stripe_answer { TCP_STRIPE_OK, TCP_STRIPE_WAIT, TCP_STRIPE_BAD };
 enum tcp_stripe_answer disti_tcp_stripe_begin(struct tcp_conn *conn,
                                               const struct dist_envelope *frame);
 
-/* Messages that a receive waits for are being put together. */
-bool disti_tcp_assembles(const struct tcp_peer *peer);
-/* Is this unexpected message being put together? */
-bool disti_tcp_assembling(const struct tcp_peer *peer, const struct disti_unexpected *unexpected);
 /* Nothing that is arriving is written to this message any more. */
 void disti_tcp_forget(struct tcp_peer *peer, const struct disti_unexpected *unexpected);
-/* Frees an unexpected message that was refused while it came; the rest is thrown away. False: none.
- */
-bool disti_tcp_assembly_refused(struct tcp_peer *peer);
-void disti_tcp_assemblies_fail(struct tcp_peer *peer, dist_status status);
 /* Frees them, without touching a request. */
 void disti_tcp_assemblies_clear(struct tcp_peer *peer);
 
@@ -227,8 +213,6 @@ static inline void disti_tcp_give_back(struct tcp_credit *credit, uint64_t bytes
 dist_status disti_tcp_credit_setting(struct tcp_state *state);
 /* The connection is up: the peer's hello has granted so much. */
 void disti_tcp_credit_open(const struct tcp_state *state, struct tcp_peer *peer, uint64_t granted);
-/* The peer gives so much back. False: more than we have used. */
-bool disti_tcp_credit_came(struct tcp_peer *peer, uint64_t bytes);
 /* Asks for an offered message. ERR_NO_MEMORY is not reported. */
 dist_status disti_tcp_ask(struct tcp_peer *peer, uint64_t number, bool refused);
 /* Credit or asks wait to be sent. */
@@ -238,8 +222,6 @@ bool disti_tcp_can_control(const struct tcp_peer *peer);
 /* Sends them, as far as there is room. True: something went. */
 bool disti_tcp_control(struct tcp_state *state, struct tcp_peer *peer);
 void disti_tcp_control_clear(struct tcp_peer *peer);
-/* Ends the receives of no bytes. */
-void disti_tcp_control_end(struct tcp_peer *peer, dist_status status);
 
 /* A connection of the tcp transport: its life, and what is under way on it. */
 
@@ -395,10 +377,6 @@ void disti_tcp_conn_call(struct tcp_state *state, struct tcp_conn *conn);
 
 /* Reads the answer, as far as it is there. */
 void disti_tcp_conn_read_hello(struct tcp_state *state, struct tcp_conn *conn);
-/* A caller has proved that he is that rank, and gave its nonce the answer to `nonce`: his
- * descriptor becomes a connection's, or is closed. */
-void disti_tcp_conn_adopt(struct tcp_state *state, int fd, struct disti_tls *tls,
-                          const struct disti_tcp_hello *hello, const unsigned char *nonce);
 
 /* accept.c: callers that have not proved who they are. */
 dist_status disti_tcp_pending_open(struct tcp_state *state);
@@ -411,11 +389,6 @@ void disti_tcp_pending_close(struct tcp_state *state);
 
 /* Has the kernel ask an idle connection's peer now and then. */
 void disti_tcp_silence_tune(const struct tcp_state *state, int fd);
-/*
- * Before a close: what is sent still goes to a peer that computes. The kernel gives a closed
- * connection up when its probes are as far apart as they may be, so let that be the most there is.
- */
-void disti_tcp_silence_leave(int fd);
 /* Calls may take longer from now on, and so may what is under way. */
 void disti_tcp_silence_extend(struct tcp_state *state);
 /* Looks at the peers that are waited for, if it is time; loses those that have been silent. */
@@ -559,19 +532,6 @@ void disti_tcp_tune(const struct tcp_state *state, int fd);
 /* Edge-triggered, for reading and writing; `replace`: the descriptor changes its owner. */
 bool disti_tcp_watch(struct tcp_state *state, int fd, int event, int index, bool replace);
 /* connections/greet.c */
-/*
- * Sends a hello of that step, with this rank's nonce, for that peer and socket; `other` is the
- * peer's nonce, for a proof. False if the connection did not take it whole.
- */
-bool disti_tcp_greet(const struct tcp_state *state, int fd, struct disti_tls *tls, int to,
-                     int number, enum disti_tcp_step step, const unsigned char *nonce,
-                     const unsigned char *other);
-/* Is it the hello of a rank of this job, for this rank, in that step? Not proved yet. */
-bool disti_tcp_hello_valid(const struct tcp_state *state, const unsigned char *bytes,
-                           enum disti_tcp_step step, struct disti_tcp_hello *hello_p);
-/* Does its proof hold, for this rank's nonce and this session? */
-bool disti_tcp_hello_proved(const struct tcp_state *state, struct disti_tls *tls,
-                            const unsigned char *bytes, const unsigned char *nonce);
 /* Closes a socket that was watched. */
 void disti_tcp_hang_up(const struct tcp_state *state, int fd);
 /* Runs the timer that looks at the deadlines. */
@@ -618,15 +578,6 @@ dist_status disti_tcp_checksum_setting(struct tcp_state *state);
 /* The frame is about to be sent, with so many bytes of the request's data. */
 void disti_tcp_seal(const struct tcp_peer *peer, unsigned char *frame,
                     const struct dist_request *request, uint64_t offset, uint64_t bytes);
-
-/* Its payload has come so far. */
-void disti_tcp_sum(const struct tcp_peer *peer, struct tcp_incoming *in, const void *data,
-                   size_t bytes);
-/* Only so much of its payload has come, all of which is in data: the rest is to be taken again. */
-void disti_tcp_sum_again(const struct tcp_peer *peer, struct tcp_incoming *in, const void *data,
-                         size_t bytes);
-/* All of it has. False: it is damaged, and so the peer is lost. */
-bool disti_tcp_sum_fits(struct tcp_state *state, const struct tcp_conn *conn);
 
 /* zerocopy.c: sends that copy nothing. Reads the setting. */
 dist_status disti_tcp_zerocopy_setting(struct tcp_state *state);
@@ -678,11 +629,6 @@ void disti_tcp_fail_sends(struct tcp_state *state, struct tcp_peer *peer, dist_s
 void disti_tcp_cancel(void *instance, uint64_t tag, uint64_t mask);
 
 /* frame.c */
-/* A header has come. False: what it begins cannot be taken now, or the peer is lost. */
-bool disti_tcp_frame(struct tcp_state *state, struct tcp_conn *conn, const unsigned char *bytes);
-/* Asks for an offered message that has met its receive. ERR_NO_MEMORY is not reported. */
-dist_status disti_tcp_ask_for(struct tcp_peer *peer, uint64_t number, uint64_t bytes,
-                              struct dist_request *request);
 
 /* post.c */
 void disti_tcp_recv(struct tcp_state *state, struct tcp_peer *peer, struct dist_request *request);

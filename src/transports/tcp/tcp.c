@@ -363,53 +363,6 @@ static void tcp_close(void *instance)
     state->open = false;
 }
 
-static void tcp_describe(void *instance, int rank, char *text, size_t size);
-
-static int tcp_probe_tag(void *instance, uint64_t tag);
-
-static void tcp_unexpected(void *instance, uint64_t tag, uint64_t mask, int most,
-                           dist_unexpected_fn see, void *arg);
-
-const struct dist_transport disti_transport_tcp = {
-    .abi = DIST_ABI,
-    .size = sizeof(struct dist_transport),
-    .name = "tcp",
-    .summary = "TCP connections between two ranks, over IPv4 or IPv6",
-    .state_size = sizeof(struct tcp_state),
-    .probe = tcp_probe,
-    .open = tcp_open,
-    .address = tcp_address,
-    .reach = tcp_reach,
-    .connect = tcp_connect,
-    .send = tcp_send,
-    .recv = tcp_recv,
-    .progress = tcp_progress,
-    .probe_tag = tcp_probe_tag,
-    .unexpected = tcp_unexpected,
-    .arm = tcp_arm,
-    .disarm = tcp_disarm,
-    .close = tcp_close,
-    .describe = tcp_describe,
-    .cancel = disti_tcp_cancel,
-};
-
-/* Looks at peers that change nothing: whose message waits for its receive, what can be said. */
-
-static int tcp_probe_tag(void *instance, uint64_t tag)
-{
-    const struct tcp_state *state = instance;
-
-    return disti_match_probe(&state->unexpected, tag);
-}
-
-static void tcp_unexpected(void *instance, uint64_t tag, uint64_t mask, int most,
-                           dist_unexpected_fn see, void *arg)
-{
-    struct tcp_state *state = instance;
-
-    disti_match_show(&state->unexpected, &(struct disti_look){tag, mask, most, see, arg});
-}
-
 /* Writes "; " and why messages to the peer do not get through, or "". */
 static void probe_trouble(const struct tcp_peer *peer, const char *address, char *text, size_t size)
 {
@@ -466,3 +419,43 @@ static void tcp_describe(void *instance, int rank, char *text, size_t size)
              (unsigned long long)peer->received_bytes, peer->match.held_bytes, peer->further + 1,
              trouble);
 }
+
+static int tcp_probe_tag(void *instance, uint64_t tag)
+{
+    const struct tcp_state *state = instance;
+
+    return disti_match_probe(&state->unexpected, tag);
+}
+
+static void tcp_unexpected(void *instance, uint64_t tag, uint64_t mask, int most,
+                           dist_unexpected_fn see, void *arg)
+{
+    struct tcp_state *state = instance;
+
+    disti_match_show(&state->unexpected, &(struct disti_look){tag, mask, most, see, arg});
+}
+
+const struct dist_transport disti_transport_tcp = {
+    .abi = DIST_ABI,
+    .size = sizeof(struct dist_transport),
+    .name = "tcp",
+    .summary = "TCP connections between two ranks, over IPv4 or IPv6",
+    .state_size = sizeof(struct tcp_state),
+    .probe = tcp_probe,
+    .open = tcp_open,
+    .address = tcp_address,
+    .reach = tcp_reach,
+    .connect = tcp_connect,
+    .send = tcp_send,
+    .recv = tcp_recv,
+    .progress = tcp_progress,
+    .probe_tag = tcp_probe_tag,
+    .unexpected = tcp_unexpected,
+    .arm = tcp_arm,
+    .disarm = tcp_disarm,
+    .close = tcp_close,
+    .describe = tcp_describe,
+    .cancel = disti_tcp_cancel,
+};
+
+/* Looks at peers that change nothing: whose message waits for its receive, what can be said. */

@@ -195,10 +195,6 @@ static inline bool ucx_is_lost(const struct ucx_peer *peer)
     return peer->phase >= UCX_FAILED;
 }
 
-/* ---- context.c: UCX's context, one a process, made by the first instance and freed by the last
- * ----
- */
-
 /* ---- peer.c ---- */
 
 /* Makes the endpoint, if need be. False: the peer is lost; it has been said why. */

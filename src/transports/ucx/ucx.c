@@ -291,8 +291,8 @@ void disti_ucx_peers_wait_closed(struct ucx_state *ucx)
 
 /* ---- leaving ---- */
 
-/* Says goodbye to all, sees to it that what was sent leaves, closes all endpoints. Bounded. */
 /*
+ * Says goodbye to all, sees to it that what was sent leaves, closes all endpoints. Bounded.
  * UCX 1.13 crashes where it hears of a peer's close of a connection whose last bytes it has not
  * sent, and which it has closed (tcp_iface.c: the event to read frees what the event to write is
  * for). So where something has not left, the worker ends without another look.
