@@ -10,7 +10,7 @@
 
 /*
  * Control messages go on tag 0. A short message is one; it is sent unasked as far as the credit
- * reaches (credit.h). Any other is announced, and comes in pieces, on a tag that the receiver
+ * reaches (match.h). Any other is announced, and comes in pieces, on a tag that the receiver
  * chooses, when its receive is posted: then MPI has nowhere to keep anything.
  *
  *   sender, tag 0:     MESSAGE [envelope, payload]   ANNOUNCE [envelope, name 7]
@@ -115,16 +115,6 @@ static dist_status mpi_note(struct mpi_state *state, int peer, enum mpi_kind kin
     return mpi_control_send(state, peer, &control, NULL, 0);
 }
 
-/* The payload is copied, so the request ends at once. */
-static dist_status mpi_send_short(struct mpi_state *state, const struct dist_request *request)
-{
-    const struct mpi_control control = {.envelope = request->envelope, .kind = MPI_KIND_MESSAGE};
-
-    disti_credit_spend(&state->peers[request->peer].credit, request->envelope.bytes);
-    return mpi_control_send(state, request->peer, &control, request->data,
-                            (size_t)request->envelope.bytes);
-}
-
 static dist_status mpi_announce(struct mpi_state *state, struct dist_request *request)
 {
     struct mpi_control control = {.envelope = request->envelope, .kind = MPI_KIND_ANNOUNCE};
@@ -139,21 +129,6 @@ static dist_status mpi_announce(struct mpi_state *state, struct dist_request *re
         return DIST_IN_PROGRESS;
     disti_announced_take(announced, control.name);
     return status;
-}
-
-/* Sends it, or announces it. */
-static void mpi_send_start(struct mpi_state *state, struct dist_request *request)
-{
-    const struct disti_credit_out *credit = &state->peers[request->peer].credit;
-    uint64_t bytes = request->envelope.bytes;
-    dist_status status;
-
-    if (bytes <= MPI_INLINE_BYTES && disti_credit_covers(credit, bytes))
-        status = mpi_send_short(state, request);
-    else
-        status = mpi_announce(state, request);
-    if (status != DIST_IN_PROGRESS)
-        request->status = status;
 }
 
 /* A new transfer of pieces, in the list of transfers. NULL: out of memory, and the request has
@@ -322,21 +297,6 @@ static dist_status mpi_recv_unexpected(struct mpi_state *state, struct dist_requ
     if (!unexpected->refused)
         state->host->sink_apply(&request->sink, 0, unexpected->payload, unexpected->arrived);
     return mpi_return(state, request->peer, unexpected->envelope.bytes);
-}
-
-/* Posts a receive, which may meet a message that came first. */
-static void mpi_recv_start(struct mpi_state *state, struct dist_request *request)
-{
-    struct disti_match *match = &state->peers[request->peer].match;
-    struct disti_unexpected *unexpected = disti_match_post(match, request);
-    dist_status status;
-
-    if (!unexpected)
-        return;
-    status = mpi_recv_unexpected(state, request, unexpected);
-    if (request->status == DIST_IN_PROGRESS && status != DIST_IN_PROGRESS)
-        request->status = status;
-    disti_match_release(match, unexpected);
 }
 
 /* Keeps a message that no receive waits for, or a note about it. */
@@ -589,15 +549,29 @@ static dist_status mpi_connect(void *opaque, int peer, const void *blob, size_t 
 
 /* ---- sending ---- */
 
+/* A short message is copied, so its request ends at once. */
 static void mpi_send(void *opaque, struct dist_request *request)
 {
     struct mpi_state *state = opaque;
+    struct disti_credit_out *credit = &state->peers[request->peer].credit;
+    uint64_t bytes = request->envelope.bytes;
+    dist_status status;
 
     if (!disti_mpi_lock()) {
         request->status = disti_mpi_ended(state->host);
         return;
     }
-    mpi_send_start(state, request);
+    if (bytes <= MPI_INLINE_BYTES && disti_credit_covers(credit, bytes)) {
+        disti_credit_spend(credit, bytes);
+        status = mpi_control_send(
+            state, request->peer,
+            &(struct mpi_control){.envelope = request->envelope, .kind = MPI_KIND_MESSAGE},
+            request->data, (size_t)bytes);
+    } else {
+        status = mpi_announce(state, request);
+    }
+    if (status != DIST_IN_PROGRESS)
+        request->status = status;
     disti_mpi_unlock();
 }
 
@@ -606,12 +580,21 @@ static void mpi_send(void *opaque, struct dist_request *request)
 static void mpi_recv(void *opaque, struct dist_request *request)
 {
     struct mpi_state *state = opaque;
+    struct disti_match *match = &state->peers[request->peer].match;
+    struct disti_unexpected *unexpected;
 
     if (!disti_mpi_lock()) {
         request->status = disti_mpi_ended(state->host);
         return;
     }
-    mpi_recv_start(state, request);
+    unexpected = disti_match_post(match, request);
+    if (unexpected) {
+        dist_status status = mpi_recv_unexpected(state, request, unexpected);
+
+        if (request->status == DIST_IN_PROGRESS && status != DIST_IN_PROGRESS)
+            request->status = status;
+        disti_match_release(match, unexpected);
+    }
     disti_mpi_unlock();
 }
 
@@ -693,17 +676,13 @@ static int mpi_progress(void *opaque)
 
 static int mpi_probe_tag(void *opaque, uint64_t tag)
 {
-    const struct mpi_state *state = opaque;
-
-    return disti_match_probe(&state->unexpected, tag);
+    return disti_match_probe(&((const struct mpi_state *)opaque)->unexpected, tag);
 }
 
 static void mpi_unexpected(void *opaque, uint64_t tag, uint64_t mask, int most,
                            dist_unexpected_fn see, void *arg)
 {
-    struct mpi_state *state = opaque;
-
-    disti_match_show(&state->unexpected, &(struct disti_look){tag, mask, most, see, arg});
+    disti_match_show(&((struct mpi_state *)opaque)->unexpected, tag, mask, most, see, arg);
 }
 
 static int mpi_arm(void *opaque)

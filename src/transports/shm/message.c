@@ -88,7 +88,7 @@ static dist_status receive_ask(struct shm_peer *peer, struct dist_request *reque
     if (status == DIST_OK)
         disti_shm_append(&peer->asked_head, &peer->asked_tail, request);
     else
-        disti_shm_end(request, status);
+        request->status = status;
     return status;
 }
 
@@ -160,7 +160,7 @@ static bool shm_announce_answered(struct shm_peer *peer, uint32_t name, bool wan
     if (wanted)
         disti_shm_append(&peer->send_head, &peer->send_tail, request);
     else
-        disti_shm_end(request, DIST_OK);
+        request->status = DIST_OK;
     return true;
 }
 
@@ -196,14 +196,14 @@ static void receive_finish(struct shm_peer *peer)
 
     memset(&peer->arrival, 0, sizeof(peer->arrival));
     if (arrival.request) {
-        disti_shm_end(arrival.request, DIST_OK);
+        arrival.request->status = DIST_OK;
     } else if (arrival.unexpected && arrival.unexpected->refused) {
         receive_release(peer, arrival.unexpected);
     } else if (arrival.unexpected && arrival.unexpected->claimed) {
         claimed = arrival.unexpected->claimed;
         disti_sink_apply(&claimed->sink, 0, arrival.unexpected->payload, arrival.bytes);
         receive_release(peer, arrival.unexpected);
-        disti_shm_end(claimed, DIST_OK);
+        claimed->status = DIST_OK;
     }
 }
 
@@ -242,7 +242,7 @@ static int receive_first(struct shm_peer *peer, const struct dist_envelope *enve
         receive_return(peer, envelope->bytes);
     if (whole && request && !mismatch) {
         disti_sink_apply(&request->sink, 0, payload, bytes);
-        disti_shm_end(request, DIST_OK);
+        request->status = DIST_OK;
         return 0;
     }
     if (mismatch) {
@@ -283,7 +283,7 @@ static dist_status loan_lost(const struct shm_peer *peer)
 /* Completes the oldest receive that waits for a copied message: the message is not available. */
 static void shm_loan_gone(struct shm_peer *peer)
 {
-    disti_shm_end(disti_shm_pop(&peer->asked_head), loan_lost(peer));
+    disti_shm_pop(&peer->asked_head)->status = loan_lost(peer);
 }
 
 /* The first or only frame of a message that was asked for. */
@@ -440,7 +440,7 @@ static void receive_unexpected(struct shm_peer *peer, struct dist_request *reque
     } else if (unexpected->arrived == unexpected->envelope.bytes) {
         disti_sink_apply(&request->sink, 0, unexpected->payload, unexpected->arrived);
         receive_release(peer, unexpected);
-        disti_shm_end(request, DIST_OK);
+        request->status = DIST_OK;
     }
 }
 
@@ -468,7 +468,7 @@ void disti_shm_receive_start(struct shm_peer *peer, struct dist_request *request
     struct disti_unexpected *unexpected;
 
     if (peer->phase == SHM_LOST && (!found || found->descriptor)) {
-        disti_shm_end(request, disti_shm_lost(peer));
+        request->status = disti_shm_lost(peer);
         return;
     }
     unexpected = disti_match_post(&peer->match, request);
@@ -489,14 +489,14 @@ void disti_shm_receive_fail(struct shm_peer *peer, dist_status status)
 
         disti_match_release(&peer->match, arrival.unexpected);
         if (claimed)
-            disti_shm_end(claimed, status);
+            claimed->status = status;
     }
     if (arrival.request)
-        disti_shm_end(arrival.request, status);
+        arrival.request->status = status;
     while (peer->asked_head)
-        disti_shm_end(disti_shm_pop(&peer->asked_head), status);
+        disti_shm_pop(&peer->asked_head)->status = status;
     while (peer->pull_head)
-        disti_shm_end(disti_shm_pop(&peer->pull_head), status);
+        disti_shm_pop(&peer->pull_head)->status = status;
     disti_match_release_descriptors(&peer->match);
 }
 
@@ -609,7 +609,7 @@ static bool shm_announce(struct shm_peer *peer, struct dist_request *request)
     }
     disti_shm_pop(&peer->send_head);
     if (status != DIST_IN_PROGRESS)
-        disti_shm_end(request, status);
+        request->status = status;
     return true;
 }
 
@@ -651,7 +651,7 @@ int disti_shm_send_turn(struct shm_peer *peer)
                 break;
         } else if (send_copy(peer, request, &copied)) {
             disti_shm_pop(&peer->send_head);
-            disti_shm_end(request, send_status(peer, request));
+            request->status = send_status(peer, request);
         } else {
             moved += copied > before;
             peer->send_blocked = copied < SHM_TURN_BYTES;
@@ -670,7 +670,7 @@ void disti_shm_send_start(struct shm_peer *peer, struct dist_request *request)
     request->own[0] = SHM_SEND_UNASKED;
     if (peer->phase == SHM_CONNECTED && !peer->send_head && bytes <= peer->whole_max &&
         send_has_credit(peer, bytes) && send_first(peer, request, bytes)) {
-        disti_shm_end(request, DIST_OK);
+        request->status = DIST_OK;
         return;
     }
     disti_shm_append(&peer->send_head, &peer->send_tail, request);
@@ -724,7 +724,7 @@ int disti_shm_send_acks(struct shm_peer *peer)
         peer->acks_seen++;
         if (atomic_load_explicit(&peer->mine->taken_back, memory_order_relaxed))
             atomic_fetch_and(&peer->mine->taken_back, ~(UINT64_C(1) << id));
-        disti_shm_end(request, DIST_OK);
+        request->status = DIST_OK;
         moved++;
     }
     return moved;
@@ -736,17 +736,17 @@ static void shm_announce_fail(struct shm_peer *peer, dist_status status)
     uint32_t cursor = 0;
 
     while ((request = disti_announced_take_next(&peer->announced, &cursor)))
-        disti_shm_end(request, status);
+        request->status = status;
 }
 
 void disti_shm_send_fail(struct shm_peer *peer, dist_status status)
 {
     while (peer->send_head)
-        disti_shm_end(disti_shm_pop(&peer->send_head), status);
+        disti_shm_pop(&peer->send_head)->status = status;
     shm_announce_fail(peer, status);
     for (int id = 0; id < SHM_LENT_MAX; id++) {
         if (peer->lent[id])
-            disti_shm_end(peer->lent[id], status);
+            peer->lent[id]->status = status;
         peer->lent[id] = NULL;
     }
     peer->lent_free = ~UINT64_C(0);
@@ -773,7 +773,7 @@ static void loan_end(struct shm_peer *peer, struct dist_request *request, dist_s
 {
     disti_shm_pop(&peer->pull_head);
     shm_loan_return(peer, request->own[1]);
-    disti_shm_end(request, status);
+    request->status = status;
 }
 
 /* ---- loans that cannot be read ---- */
@@ -973,34 +973,19 @@ static void cancel_lent(struct cancel *cancel)
     }
 }
 
-static void cancel_arrival(struct cancel *cancel)
-{
-    struct shm_arrival *arrival = &cancel->peer->arrival;
-
-    if (arrival->request && cancel_means(cancel, arrival->request))
-        arrival->request = NULL;
-}
-
-/* Messages that nobody has received. */
-static void cancel_unexpected(struct cancel *cancel)
+static void cancel_peer(struct cancel *cancel)
 {
     struct shm_peer *peer = cancel->peer;
 
+    disti_standin_unpost(&peer->match, cancel->tag, cancel->mask);
+    if (peer->arrival.request && cancel_means(cancel, peer->arrival.request))
+        peer->arrival.request = NULL;
     for (struct disti_unexpected *unexpected = peer->match.unexpected_head, *next; unexpected;
          unexpected = next) {
         next = unexpected->next;
         if ((unexpected->envelope.tag & cancel->mask) == cancel->tag)
             shm_receive_refuse(peer, unexpected);
     }
-}
-
-static void cancel_peer(struct cancel *cancel)
-{
-    struct shm_peer *peer = cancel->peer;
-
-    disti_standin_unpost(&peer->match, cancel->tag, cancel->mask);
-    cancel_arrival(cancel);
-    cancel_unexpected(cancel);
     cancel_list(cancel, &peer->send_head, &peer->send_tail, true);
     cancel_list(cancel, &peer->asked_head, &peer->asked_tail, false);
     cancel_list(cancel, &peer->pull_head, &peer->pull_tail, false);

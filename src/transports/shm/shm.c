@@ -151,7 +151,7 @@ static struct shm_peer *shm_request_peer(struct shm_state *state, struct dist_re
     if (!peer)
         peer = disti_shm_connection_peer(state, request->peer);
     if (!peer)
-        disti_shm_end(request, DIST_ERR_NO_MEMORY);
+        request->status = DIST_ERR_NO_MEMORY;
     return peer;
 }
 
@@ -163,7 +163,7 @@ static void shm_send(void *opaque, struct dist_request *request)
     if (!peer)
         return;
     if (peer->phase == SHM_LOST) {
-        disti_shm_end(request, disti_shm_lost(peer));
+        request->status = disti_shm_lost(peer);
         return;
     }
     disti_shm_send_start(peer, request);
@@ -231,17 +231,13 @@ static int shm_progress(void *opaque)
 /* Also of peers that are lost: what they had sent whole can still be received. */
 static int shm_probe_tag(void *opaque, uint64_t tag)
 {
-    const struct shm_state *state = opaque;
-
-    return disti_match_probe(&state->unexpected, tag);
+    return disti_match_probe(&((const struct shm_state *)opaque)->unexpected, tag);
 }
 
 static void shm_unexpected(void *opaque, uint64_t tag, uint64_t mask, int most,
                            dist_unexpected_fn see, void *arg)
 {
-    struct shm_state *state = opaque;
-
-    disti_match_show(&state->unexpected, &(struct disti_look){tag, mask, most, see, arg});
+    disti_match_show(&((struct shm_state *)opaque)->unexpected, tag, mask, most, see, arg);
 }
 
 static bool shm_ready(struct shm_peer *peer)

@@ -444,12 +444,6 @@ static inline void disti_shm_ring(struct shm_peer *peer)
         disti_shm_ring_slow(peer);
 }
 
-/* The request has ended; nothing of it is touched after this. */
-static inline void disti_shm_end(struct dist_request *request, dist_status status)
-{
-    request->status = status;
-}
-
 /* Singly linked lists of requests, through `next`. */
 static inline void disti_shm_append(struct dist_request **head, struct dist_request **tail,
                                     struct dist_request *request)
@@ -470,10 +464,10 @@ static inline struct dist_request *disti_shm_pop(struct dist_request **head)
     return request;
 }
 
-/* cancel.c: the slot of this name. */
+/* The slot of this name. */
 void disti_shm_cancel(void *opaque, uint64_t tag, uint64_t mask);
 
-/* connection.c, watch.c: making and ending connections, listening. None of these blocks. */
+/* connection.c: making and ending connections, listening. None of these blocks. */
 
 /*
  * The only way to another phase. ERR_INTERNAL, which is reported: the drawing has no such arrow,
@@ -494,19 +488,17 @@ void disti_shm_connection_lose(struct shm_state *state, struct shm_peer *peer, d
 /* A request came for a peer that is lost: reports that, returns what it ends with. */
 dist_status disti_shm_lost(const struct shm_peer *peer);
 
-/* call.c: the caller's half. */
-
 /* A request for a peer that is not connected: see that it becomes so. */
 void disti_shm_call_want(struct shm_state *state, struct shm_peer *peer);
 /* Calls all that are wanted and not called, now. False: some could not be called yet. */
 bool disti_shm_call_all(struct shm_state *state);
 
-/* announce.c: messages for which there is no credit. */
+/* message.c. Messages for which there is no credit. */
 
 /* Frees what announcing took, without touching a request. */
 void disti_shm_announce_free(struct shm_peer *peer);
 
-/* loan.c: messages that lie in the sender's memory. */
+/* Messages that lie in the sender's memory. */
 
 /* What the note says of a message that came before its receive. [1]: its name. */
 enum shm_note { SHM_NOTE_LENT, SHM_NOTE_ANNOUNCED };
@@ -514,7 +506,7 @@ enum shm_note { SHM_NOTE_LENT, SHM_NOTE_ANNOUNCED };
 /* Reads from what the peer lent, at most one turn's worth. Negative: the peer is lost. */
 int disti_shm_loan_pull(struct shm_state *state, struct shm_peer *peer);
 
-/* send.c: outgoing messages. */
+/* Outgoing messages. */
 
 void disti_shm_send_start(struct shm_peer *peer, struct dist_request *request);
 /* Fills the ring from the queue. Returns how much happened. */
@@ -526,7 +518,7 @@ bool disti_shm_send_ready(struct shm_peer *peer);
 bool disti_shm_acks_ready(struct shm_peer *peer);
 void disti_shm_send_fail(struct shm_peer *peer, dist_status status);
 
-/* receive.c: incoming messages. Those that return int return how much happened. */
+/* Incoming messages. Those that return int return how much happened. */
 void disti_shm_receive_start(struct shm_peer *peer, struct dist_request *request);
 /* Handles frames, at most about one turn's worth. Negative: the peer breaks the rules. */
 int disti_shm_receive_turn(struct shm_peer *peer);

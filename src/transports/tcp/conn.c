@@ -21,7 +21,7 @@
 
 #define TO(name) (1 << TCP_CONN_##name)
 
-/* The arrows of the drawing in conn.h, by where they begin. */
+/* The arrows of the drawing in state.h, by where they begin. */
 static const uint16_t conn_arrows[] = {
     [TCP_CONN_IDLE] = TO(CALLING) | TO(GREETING) | TO(LOST),
     [TCP_CONN_CALLING] = TO(IDLE) | TO(GREETING) | TO(LOST),

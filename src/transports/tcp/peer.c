@@ -385,28 +385,6 @@ static void cancel_sends(struct cancel *cancel)
 
 /* ---- receives ---- */
 
-static void cancel_assemblies(struct cancel *cancel)
-{
-    struct tcp_assembly *assembly = cancel->peer->stripes.assemblies;
-
-    for (; assembly; assembly = assembly->next) {
-        if (cancel_means(cancel, assembly->request))
-            assembly->request = NULL;
-    }
-}
-
-static void cancel_asked(struct cancel *cancel)
-{
-    struct dist_request **at = &cancel->peer->control.receives;
-
-    while (*at) {
-        if (cancel_means(cancel, *at))
-            *at = (*at)->next;
-        else
-            at = &(*at)->next;
-    }
-}
-
 /* Messages that nobody has received. What was offered is refused, if anybody is there to hear. */
 static void cancel_unexpected(struct cancel *cancel)
 {
@@ -428,14 +406,24 @@ static void cancel_unexpected(struct cancel *cancel)
 static void cancel_receives(struct cancel *cancel)
 {
     struct tcp_peer *peer = cancel->peer;
+    struct tcp_assembly *assembly = peer->stripes.assemblies;
+    struct dist_request **at = &peer->control.receives;
 
     disti_standin_unpost(&peer->match, cancel->tag, cancel->mask);
     for (int number = 0; number < peer->conns; number++) {
         if (cancel_means(cancel, peer->conn[number].in.request))
             peer->conn[number].in.request = NULL;
     }
-    cancel_assemblies(cancel);
-    cancel_asked(cancel);
+    for (; assembly; assembly = assembly->next) {
+        if (cancel_means(cancel, assembly->request))
+            assembly->request = NULL;
+    }
+    while (*at) {
+        if (cancel_means(cancel, *at))
+            *at = (*at)->next;
+        else
+            at = &(*at)->next;
+    }
     cancel_unexpected(cancel);
 }
 

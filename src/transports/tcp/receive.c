@@ -813,16 +813,6 @@ static void tcp_assemblies_fail(struct tcp_peer *peer, dist_status status)
 
 /* DIST_CHECKSUM: what is sent carries a CRC-32C, and what comes is compared with it. */
 
-dist_status disti_tcp_checksum_setting(struct tcp_state *state)
-{
-    int wanted;
-    dist_status status = disti_env_int("DIST_CHECKSUM", 0, 1, 0, &wanted);
-
-    if (status == DIST_OK)
-        state->checksum = wanted;
-    return status;
-}
-
 void disti_tcp_seal(const struct tcp_peer *peer, unsigned char *frame,
                     const struct dist_request *request, uint64_t offset, uint64_t bytes)
 {

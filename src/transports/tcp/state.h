@@ -153,9 +153,6 @@ void disti_tcp_assemblies_clear(struct tcp_peer *peer);
 
 /* What a peer may send before its receives are posted, and the short frames that tell of it. */
 
-struct tcp_peer;
-struct tcp_state;
-
 /*
  * What nobody receives yet is kept, so it must be bounded; and it must not be in the way of what is
  * received, so the reading never stops. Each rank grants its peer credit for that:
@@ -225,9 +222,6 @@ void disti_tcp_control_clear(struct tcp_peer *peer);
 
 /* A connection of the tcp transport: its life, and what is under way on it. */
 
-struct tcp_assembly;
-struct tcp_peer;
-struct tcp_state;
 struct tcp_zerocopy;
 
 /*
@@ -370,7 +364,7 @@ void disti_tcp_conn_ended(struct tcp_state *state, struct tcp_conn *conn, int ca
 /* Closes its socket for good, if it has not ended. */
 void disti_tcp_conn_end(struct tcp_state *state, struct tcp_conn *conn);
 
-/* call.c: how it comes up. */
+/* How it comes up. */
 
 /* Calls, if it is idle. */
 void disti_tcp_conn_call(struct tcp_state *state, struct tcp_conn *conn);
@@ -378,14 +372,14 @@ void disti_tcp_conn_call(struct tcp_state *state, struct tcp_conn *conn);
 /* Reads the answer, as far as it is there. */
 void disti_tcp_conn_read_hello(struct tcp_state *state, struct tcp_conn *conn);
 
-/* accept.c: callers that have not proved who they are. */
+/* Callers that have not proved who they are. */
 dist_status disti_tcp_pending_open(struct tcp_state *state);
 int disti_tcp_accept(struct tcp_state *state);
 int disti_tcp_pending_event(struct tcp_state *state, int slot);
 void disti_tcp_pending_tick(struct tcp_state *state);
 void disti_tcp_pending_close(struct tcp_state *state);
 
-/* silence.c: machines that answer no more. */
+/* Machines that answer no more. */
 
 /* Has the kernel ask an idle connection's peer now and then. */
 void disti_tcp_silence_tune(const struct tcp_state *state, int fd);
@@ -406,7 +400,7 @@ struct tcp_stuck {
 /* Returns false if there are none. */
 bool disti_tcp_silence_stuck(const struct tcp_conn *conn, struct tcp_stuck *stuck_p);
 
-/* leave.c: says goodbye and closes all connections; takes at most 0.1 s. */
+/* Says goodbye and closes all connections; takes at most 0.1 s. */
 void disti_tcp_leave(struct tcp_state *state);
 
 /* The tcp transport's own state, and what its files offer each other. */
@@ -531,16 +525,15 @@ bool disti_tcp_loopback(const struct disti_tcp_endpoint *endpoint);
 void disti_tcp_tune(const struct tcp_state *state, int fd);
 /* Edge-triggered, for reading and writing; `replace`: the descriptor changes its owner. */
 bool disti_tcp_watch(struct tcp_state *state, int fd, int event, int index, bool replace);
-/* connections/greet.c */
 /* Closes a socket that was watched. */
 void disti_tcp_hang_up(const struct tcp_state *state, int fd);
 /* Runs the timer that looks at the deadlines. */
 void disti_tcp_tick_on(struct tcp_state *state, bool on);
 
-/* paths/interfaces.c: adds further interfaces that carry, each with a listener. */
+/* Adds further interfaces that carry, each with a listener. */
 void disti_tcp_interfaces(struct tcp_state *state);
 
-/* paths/congestion.c: congestion control. Reads the setting; the listener hands it on to callers.
+/* Congestion control. Reads the setting; the listener hands it on to callers.
  */
 dist_status disti_tcp_congestion_open(struct tcp_state *state);
 /* Of a socket that is to call. */
@@ -573,13 +566,12 @@ void disti_tcp_lose(struct tcp_state *state, struct tcp_peer *peer, int cause, c
 /* Reports why the peer is lost (disti_fail). */
 dist_status disti_tcp_report(const struct tcp_state *state, const struct tcp_peer *peer);
 
-/* checksum.c: DIST_CHECKSUM. Nothing is done where it is not set. */
-dist_status disti_tcp_checksum_setting(struct tcp_state *state);
+/* DIST_CHECKSUM. Nothing is done where it is not set. */
 /* The frame is about to be sent, with so many bytes of the request's data. */
 void disti_tcp_seal(const struct tcp_peer *peer, unsigned char *frame,
                     const struct dist_request *request, uint64_t offset, uint64_t bytes);
 
-/* zerocopy.c: sends that copy nothing. Reads the setting. */
+/* Sends that copy nothing. Reads the setting. */
 dist_status disti_tcp_zerocopy_setting(struct tcp_state *state);
 /* For a socket that is up; NULL: it copies. To be freed when no more is sent. */
 struct tcp_zerocopy *disti_tcp_zerocopy_open(const struct tcp_state *state, int fd);
@@ -625,12 +617,9 @@ bool disti_tcp_can_flush(const struct tcp_peer *peer);
 int disti_tcp_send_turn(struct tcp_state *state, struct tcp_peer *peer);
 void disti_tcp_fail_sends(struct tcp_state *state, struct tcp_peer *peer, dist_status status);
 
-/* cancel.c: the slot of that name. */
+/* The slot of that name. */
 void disti_tcp_cancel(void *instance, uint64_t tag, uint64_t mask);
 
-/* frame.c */
-
-/* post.c */
 void disti_tcp_recv(struct tcp_state *state, struct tcp_peer *peer, struct dist_request *request);
 bool disti_tcp_has_receives(const struct tcp_peer *peer);
 /* Ends the receives that nothing more will come for. */

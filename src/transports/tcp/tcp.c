@@ -37,6 +37,7 @@ static dist_status tcp_probe(char *reason, size_t reason_size)
 static dist_status tcp_settings(struct tcp_state *state)
 {
     dist_status status = disti_tcp_credit_setting(state);
+    int checksum = 0;
 
     if (status == DIST_OK)
         status = disti_env_bytes("DIST_TCP_BUFFER", 0, &state->socket_bytes);
@@ -45,7 +46,8 @@ static dist_status tcp_settings(struct tcp_state *state)
     if (status == DIST_OK)
         status = disti_tcp_zerocopy_setting(state);
     if (status == DIST_OK)
-        status = disti_tcp_checksum_setting(state);
+        status = disti_env_int("DIST_CHECKSUM", 0, 1, 0, &checksum);
+    state->checksum = checksum;
     if (status == DIST_OK && disti_env("DIST_TCP_SOCKETS"))
         status = disti_env_int("DIST_TCP_SOCKETS", 1, DISTI_TCP_SOCKETS, 0, &state->sockets);
     return status;
@@ -391,7 +393,6 @@ static void probe_trouble(const struct tcp_peer *peer, const char *address, char
     }
 }
 
-/* probe.c: the slots of these names (transport.h). */
 static void tcp_describe(void *instance, int rank, char *text, size_t size)
 {
     static const char *const states[] = {
@@ -422,17 +423,13 @@ static void tcp_describe(void *instance, int rank, char *text, size_t size)
 
 static int tcp_probe_tag(void *instance, uint64_t tag)
 {
-    const struct tcp_state *state = instance;
-
-    return disti_match_probe(&state->unexpected, tag);
+    return disti_match_probe(&((const struct tcp_state *)instance)->unexpected, tag);
 }
 
 static void tcp_unexpected(void *instance, uint64_t tag, uint64_t mask, int most,
                            dist_unexpected_fn see, void *arg)
 {
-    struct tcp_state *state = instance;
-
-    disti_match_show(&state->unexpected, &(struct disti_look){tag, mask, most, see, arg});
+    disti_match_show(&((struct tcp_state *)instance)->unexpected, tag, mask, most, see, arg);
 }
 
 const struct dist_transport disti_transport_tcp = {

@@ -455,34 +455,23 @@ static bool ucx_pieces_pinned(const struct ucx_peer *peer)
 
 /*
  * What UCX reads or writes it does not give back before it has ended. Most of what leaves is a copy
- * (send.c, pieces.c). With RDMA a peer that stops in the middle of what it has just asked for is
+ * (this file). With RDMA a peer that stops in the middle of what it has just asked for is
  * given up with all its groups, which closes its endpoint.
  */
 #define CANCEL_PINNED_MS 500
 
-struct cancel {
-    uint64_t tag, mask;
-};
-
-/* ---- what is taken back at once ---- */
-
-static void cancel_unexpected(const struct cancel *cancel, struct ucx_peer *peer)
+static void cancel_peer(struct ucx_peer *peer, uint64_t tag, uint64_t mask)
 {
+    disti_standin_unpost(&peer->match, tag, mask);
     for (struct disti_unexpected *unexpected = peer->match.unexpected_head, *next; unexpected;
          unexpected = next) {
         next = unexpected->next;
-        if ((unexpected->envelope.tag & cancel->mask) == cancel->tag)
+        if ((unexpected->envelope.tag & mask) == tag)
             disti_ucx_refuse(peer, unexpected);
     }
-}
-
-static void cancel_peer(const struct cancel *cancel, struct ucx_peer *peer)
-{
-    disti_standin_unpost(&peer->match, cancel->tag, cancel->mask);
-    cancel_unexpected(cancel, peer);
-    disti_ucx_inbounds_forget(peer, cancel->tag, cancel->mask);
-    ucx_sends_forget(peer, cancel->tag, cancel->mask);
-    if (!ucx_pieces_forget(peer, cancel->tag, cancel->mask))
+    disti_ucx_inbounds_forget(peer, tag, mask);
+    ucx_sends_forget(peer, tag, mask);
+    if (!ucx_pieces_forget(peer, tag, mask))
         disti_ucx_peer_lose(peer, "no memory to cancel messages");
 }
 
@@ -531,10 +520,9 @@ static void cancel_give_up(struct ucx_state *ucx)
 void disti_ucx_cancel(void *state, uint64_t tag, uint64_t mask)
 {
     struct ucx_state *ucx = state;
-    const struct cancel cancel = {.tag = tag, .mask = mask};
 
     for (int rank = 0; rank < ucx->ranks; rank++)
-        cancel_peer(&cancel, &ucx->peers[rank]);
+        cancel_peer(&ucx->peers[rank], tag, mask);
     disti_ucx_pulls_start(ucx);
     cancel_unpin(ucx);
     if (cancel_any_is_pinned(ucx))

@@ -537,17 +537,13 @@ static int ucx_progress(void *state)
 
 static int ucx_probe_tag(void *state, uint64_t tag)
 {
-    const struct ucx_state *ucx = state;
-
-    return disti_match_probe(&ucx->unexpected, tag);
+    return disti_match_probe(&((const struct ucx_state *)state)->unexpected, tag);
 }
 
 static void ucx_unexpected(void *state, uint64_t tag, uint64_t mask, int most,
                            dist_unexpected_fn see, void *arg)
 {
-    struct ucx_state *ucx = state;
-
-    disti_match_show(&ucx->unexpected, &(struct disti_look){tag, mask, most, see, arg});
+    disti_match_show(&((struct ucx_state *)state)->unexpected, tag, mask, most, see, arg);
 }
 
 /*
