@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a faulty transport adds to the state of the one behind it; private to this folder. */
+/* A transport before another: breaks its messages as DIST_FAULT says. */
 #include "transports/faulty/faulty.h"
 #include "base/clock.h"
 #include "base/faults.h"
@@ -36,14 +36,6 @@ struct faulty_table {
     struct dist_transport table;
     size_t at; /* where in the state this folder's part is */
 };
-
-void disti_faulty_send(const struct faulty_table *table, void *state, struct dist_request *request);
-int disti_faulty_progress(const struct faulty_table *table, void *state);
-int disti_faulty_arm(const struct faulty_table *table, void *state);
-void disti_faulty_disarm(const struct faulty_table *table, void *state);
-void disti_faulty_close(const struct faulty_table *table, void *state);
-void disti_faulty_cancel(const struct faulty_table *table, void *state, uint64_t tag,
-                         uint64_t mask);
 
 /* Sends with a fault. */
 
@@ -126,7 +118,7 @@ static bool faulty_is_behind(const struct faulty_state *faulty, int peer)
     return send;
 }
 
-void disti_faulty_send(const struct faulty_table *table, void *state, struct dist_request *request)
+static void faulty_send(const struct faulty_table *table, void *state, struct dist_request *request)
 {
     const struct disti_fault *fault = disti_faults_at_message();
     enum disti_fault_kind kind = fault ? fault->kind : DISTI_FAULT_NONE;
@@ -164,7 +156,7 @@ static bool faulty_may_start(const struct faulty_state *faulty, const struct fau
 }
 
 /* Starts what is due, and ends what has ended. */
-int disti_faulty_progress(const struct faulty_table *table, void *state)
+static int faulty_progress(const struct faulty_table *table, void *state)
 {
     struct faulty_state *faulty = faulty_of(table, state);
     int moved = table->inner->progress(state);
@@ -190,7 +182,7 @@ int disti_faulty_progress(const struct faulty_table *table, void *state)
 }
 
 /* While messages are held back nothing would wake the caller for them. */
-int disti_faulty_arm(const struct faulty_table *table, void *state)
+static int faulty_arm(const struct faulty_table *table, void *state)
 {
     struct faulty_state *faulty = faulty_of(table, state);
 
@@ -198,7 +190,7 @@ int disti_faulty_arm(const struct faulty_table *table, void *state)
     return faulty->blind ? -1 : table->inner->arm(state);
 }
 
-void disti_faulty_disarm(const struct faulty_table *table, void *state)
+static void faulty_disarm(const struct faulty_table *table, void *state)
 {
     if (!faulty_of(table, state)->blind)
         table->inner->disarm(state);
@@ -218,13 +210,14 @@ static void faulty_drop(struct faulty_state *faulty, uint64_t tag, uint64_t mask
     }
 }
 
-void disti_faulty_close(const struct faulty_table *table, void *state)
+static void faulty_close(const struct faulty_table *table, void *state)
 {
     table->inner->close(state); /* first: from here on it touches no request */
     faulty_drop(faulty_of(table, state), 0, 0);
 }
 
-void disti_faulty_cancel(const struct faulty_table *table, void *state, uint64_t tag, uint64_t mask)
+static void faulty_cancel(const struct faulty_table *table, void *state, uint64_t tag,
+                          uint64_t mask)
 {
     table->inner->cancel(state, tag, mask);
     faulty_drop(faulty_of(table, state), tag, mask);
@@ -242,27 +235,27 @@ static struct faulty_table tables[TABLES];
 #define TABLES_FUNCTIONS(i)                                                                        \
     static void tables_send_##i(void *state, struct dist_request *request)                         \
     {                                                                                              \
-        disti_faulty_send(&tables[i], state, request);                                             \
+        faulty_send(&tables[i], state, request);                                                   \
     }                                                                                              \
     static int tables_progress_##i(void *state)                                                    \
     {                                                                                              \
-        return disti_faulty_progress(&tables[i], state);                                           \
+        return faulty_progress(&tables[i], state);                                                 \
     }                                                                                              \
     static int tables_arm_##i(void *state)                                                         \
     {                                                                                              \
-        return disti_faulty_arm(&tables[i], state);                                                \
+        return faulty_arm(&tables[i], state);                                                      \
     }                                                                                              \
     static void tables_disarm_##i(void *state)                                                     \
     {                                                                                              \
-        disti_faulty_disarm(&tables[i], state);                                                    \
+        faulty_disarm(&tables[i], state);                                                          \
     }                                                                                              \
     static void tables_close_##i(void *state)                                                      \
     {                                                                                              \
-        disti_faulty_close(&tables[i], state);                                                     \
+        faulty_close(&tables[i], state);                                                           \
     }                                                                                              \
     static void tables_cancel_##i(void *state, uint64_t tag, uint64_t mask)                        \
     {                                                                                              \
-        disti_faulty_cancel(&tables[i], state, tag, mask);                                         \
+        faulty_cancel(&tables[i], state, tag, mask);                                               \
     }
 TABLES_EACH(TABLES_FUNCTIONS)
 

@@ -148,26 +148,20 @@ int disti_match_probe(const struct disti_match_set *set, uint64_t tag)
     return rank;
 }
 
-static void match_show(struct disti_match *match, const struct disti_look *look)
+void disti_match_show(struct disti_match_set *set, uint64_t tag, uint64_t mask, int most,
+                      dist_unexpected_fn see, void *arg)
 {
-    struct disti_unexpected *unexpected = match->unexpected_head;
+    for (struct disti_match *match = LIST_FIRST(set), *next_match; match; match = next_match) {
+        struct disti_unexpected *unexpected = match->unexpected_head, *next;
 
-    for (int i = 0; unexpected && i < look->most; i++) {
-        struct disti_unexpected *next = unexpected->next;
-
-        if ((unexpected->envelope.tag & look->mask) == look->tag && !unexpected->claimed &&
-            !unexpected->refused && look->see(look->arg, match->rank, &unexpected->envelope) &&
-            unexpected->envelope.bytes == 0)
-            disti_match_release(match, unexpected);
-        unexpected = next;
-    }
-}
-
-void disti_match_show(struct disti_match_set *set, const struct disti_look *look)
-{
-    for (struct disti_match *match = LIST_FIRST(set), *next; match; match = next) {
-        next = LIST_NEXT(match, entry); /* one that has shown its last message leaves the set */
-        match_show(match, look);
+        next_match = LIST_NEXT(match, entry); /* one that has shown its last leaves the set */
+        for (int i = 0; unexpected && i < most; i++, unexpected = next) {
+            next = unexpected->next;
+            if ((unexpected->envelope.tag & mask) == tag && !unexpected->claimed &&
+                !unexpected->refused && see(arg, match->rank, &unexpected->envelope) &&
+                unexpected->envelope.bytes == 0)
+                disti_match_release(match, unexpected);
+        }
     }
 }
 

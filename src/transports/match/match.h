@@ -38,14 +38,6 @@ struct disti_match {
 /* The peers of a transport that have unexpected messages. All zero at first. */
 LIST_HEAD(disti_match_set, disti_match);
 
-/* What is looked for among unexpected messages: as in the transport's slot `unexpected`. */
-struct disti_look {
-    uint64_t tag, mask;
-    int most;
-    dist_unexpected_fn see;
-    void *arg;
-};
-
 /* A message that came before its receive. Payload is held here, or described by note. */
 struct disti_unexpected {
     struct disti_unexpected *next, *prev;
@@ -95,7 +87,8 @@ struct disti_unexpected *disti_match_waiting(const struct disti_match *match, ui
 
 /* The slots probe_tag and unexpected of a transport. */
 int disti_match_probe(const struct disti_match_set *set, uint64_t tag);
-void disti_match_show(struct disti_match_set *set, const struct disti_look *look);
+void disti_match_show(struct disti_match_set *set, uint64_t tag, uint64_t mask, int most,
+                      dist_unexpected_fn see, void *arg);
 
 /* Takes an unexpected message off the list and frees it. */
 void disti_match_release(struct disti_match *match, struct disti_unexpected *unexpected);

@@ -1,483 +1,480 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The MPI runtime of this process: begun when it is needed, ended when the process exits. */
+/* Transport mpi: messages as MPI point-to-point. Part of the mpi module. */
 #include "transports/mpi/mpi.h"
 #include "base/backoff.h"
 #include "base/clock.h"
-#include "transports/mpi/state.h"
+#include "transports/match/match.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/types.h>
-#include <unistd.h>
 
-static pthread_mutex_t runtime_lock = PTHREAD_MUTEX_INITIALIZER;
-/* Under the lock. */
-static MPI_Comm runtime_world = MPI_COMM_NULL;
-static bool runtime_is_started, runtime_is_broken, runtime_is_own;
-static int runtime_level = MPI_THREAD_SINGLE;
-static pid_t runtime_process; /* that has started MPI */
-static int (*runtime_on_end)(void);
+/*
+ * Control messages go on tag 0. A short message is one; it is sent unasked as far as the credit
+ * reaches (match.h). Any other is announced, and comes in pieces, on a tag that the receiver
+ * chooses, when its receive is posted: then MPI has nowhere to keep anything.
+ *
+ *   sender, tag 0:     MESSAGE [envelope, payload]   ANNOUNCE [envelope, name 7]
+ *   receiver, tag 0:                                     WANTED [name 7, tag 3]
+ *   sender, tag 3:                                           [piece] [piece] [piece]
+ */
+#define MPI_CONTROL_TAG 0
+#define MPI_INLINE_BYTES (16 * 1024)
+#define MPI_PIECE_BYTES (256 * 1024)
+#define MPI_WINDOW 4 /* pieces under way a message */
+#define MPI_CONTROL_RECVS 16
+#define MPI_PULLS                                                                                  \
+    16 /* messages in pieces of one peer that are received at a time: tags 1 .. 16                 \
+        */
+#define MPI_CREDIT_BYTES ((uint64_t)1 << 20) /* kept for each peer before its receives, at most */
 
-/* How long an exit waits for a thread that is in MPI. */
-#define RUNTIME_NAP_NS (10 * 1000 * 1000)
-#define RUNTIME_LOOKS 100
+enum mpi_kind {
+    MPI_KIND_MESSAGE = 1,
+    MPI_KIND_ANNOUNCE,
+    MPI_KIND_WANTED,
+    MPI_KIND_UNWANTED,
+    MPI_KIND_CREDIT
+};
 
-bool disti_mpi_lock(void)
+struct mpi_control {
+    struct dist_envelope envelope; /* CREDIT: bytes is what was returned, in all */
+    uint32_t kind;
+    uint32_t name; /* ANNOUNCE and the answers */
+    uint32_t tag;  /* WANTED */
+    uint32_t pad;
+};
+
+/* One that arrives: a message brings its payload. */
+struct mpi_arrival {
+    struct mpi_control control;
+    unsigned char payload[MPI_INLINE_BYTES];
+};
+
+/* A message whose pieces are under way. Bytes before `ended` are through, before `begun` begun. */
+struct mpi_transfer {
+    struct mpi_transfer *next;
+    struct dist_request *request; /* NULL: a control message whose send has to end */
+    bool sends;
+    int tag;
+    size_t begun, ended;
+    MPI_Request window[MPI_WINDOW]; /* a ring; the piece at `ended` is the oldest */
+    unsigned char *bounce;          /* reducing receives: MPI_WINDOW pieces */
+    MPI_Request control_request;
+    struct mpi_control control; /* of a control message */
+    unsigned char payload[];    /* right behind it */
+};
+
+struct mpi_peer {
+    struct disti_match match;
+    struct disti_credit_out credit;
+    struct disti_credit_in debit;
+    struct disti_announced announced;                 /* sends, as requests */
+    uint32_t pulls;                                   /* bit i: tag 1 + i is in use */
+    struct dist_request *waiting_head, *waiting_tail; /* receives that wait for a tag */
+};
+
+struct mpi_state {
+    const struct dist_host *host;
+    MPI_Comm comm;
+    int ranks;
+    struct mpi_peer *peers;
+    struct disti_match_set unexpected;
+    struct mpi_transfer *transfers;
+    struct mpi_arrival *arriving; /* MPI_CONTROL_RECVS of them, a ring */
+    MPI_Request arrivals[MPI_CONTROL_RECVS];
+    unsigned oldest;
+};
+
+/* Messages, sent unasked or announced, and how they meet their receives. */
+
+/* Sends a control message with a copy of so much payload. ERR_NO_MEMORY, or what MPI says. */
+static dist_status mpi_control_send(struct mpi_state *state, int peer,
+                                    const struct mpi_control *control, const void *payload,
+                                    size_t bytes)
 {
-    int finalized = 0;
+    struct mpi_transfer *t = calloc(1, sizeof(*t) + bytes);
+    int code;
 
-    pthread_mutex_lock(&runtime_lock);
-    MPI_Finalized(&finalized);
-    if (finalized)
-        pthread_mutex_unlock(&runtime_lock);
-    return !finalized;
+    if (!t)
+        return state->host->fail(DIST_ERR_NO_MEMORY, "no memory for a message to rank %d", peer);
+    t->sends = true;
+    t->control = *control;
+    if (bytes)
+        memcpy(t->payload, payload, bytes);
+    t->next = state->transfers;
+    state->transfers = t;
+    code = MPI_Isend(&t->control, (int)(sizeof(t->control) + bytes), MPI_BYTE, peer,
+                     MPI_CONTROL_TAG, state->comm, &t->control_request);
+    return code == MPI_SUCCESS ? DIST_OK : disti_mpi_fail(state->host, "MPI_Isend", code);
 }
 
-void disti_mpi_unlock(void)
+static dist_status mpi_note(struct mpi_state *state, int peer, enum mpi_kind kind, uint32_t name,
+                            uint32_t tag)
 {
-    pthread_mutex_unlock(&runtime_lock);
+    const struct mpi_control control = {.kind = kind, .name = name, .tag = tag};
+
+    return mpi_control_send(state, peer, &control, NULL, 0);
 }
 
-/* The first thing that MPI_Finalize does, the program's or ours, is to free MPI_COMM_SELF. */
-static int runtime_ending(MPI_Comm self, int key, void *value, void *opaque)
+static dist_status mpi_announce(struct mpi_state *state, struct dist_request *request)
 {
-    (void)self;
-    (void)key;
-    (void)value;
-    (void)opaque;
-    if (getpid() == runtime_process && runtime_on_end)
-        runtime_on_end();
-    return MPI_SUCCESS;
+    struct mpi_control control = {.envelope = request->envelope, .kind = MPI_KIND_ANNOUNCE};
+    struct disti_announced *announced = &state->peers[request->peer].announced;
+    dist_status status;
+
+    if (!disti_announced_add(announced, request, &control.name))
+        return state->host->fail(DIST_ERR_NO_MEMORY, "no memory for a message to rank %d",
+                                 request->peer);
+    status = mpi_control_send(state, request->peer, &control, NULL, 0);
+    if (status == DIST_OK)
+        return DIST_IN_PROGRESS;
+    disti_announced_take(announced, control.name);
+    return status;
 }
 
-void disti_mpi_on_end(int (*call)(void))
+/* A new transfer of pieces, in the list of transfers. NULL: out of memory, and the request has
+ * ended so.
+ */
+static struct mpi_transfer *mpi_transfer_new(struct mpi_state *state, struct dist_request *request,
+                                             bool sends)
 {
-    int key;
+    struct mpi_transfer *t = calloc(1, sizeof(*t));
 
-    if (!disti_mpi_lock())
-        return;
-    if (!runtime_on_end &&
-        MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, runtime_ending, &key, NULL) == MPI_SUCCESS) {
-        runtime_process = getpid();
-        runtime_on_end = call;
-        MPI_Comm_set_attr(MPI_COMM_SELF, key, NULL);
-        MPI_Comm_free_keyval(&key);
+    if (!t) {
+        request->status = state->host->fail(DIST_ERR_NO_MEMORY,
+                                            "no memory for a message with rank %d", request->peer);
+        return NULL;
     }
-    disti_mpi_unlock();
+    t->request = request;
+    t->sends = sends;
+    t->control_request = MPI_REQUEST_NULL;
+    t->next = state->transfers;
+    state->transfers = t;
+    return t;
 }
 
-void disti_mpi_broken(void)
+static size_t mpi_piece_bytes(const struct mpi_transfer *t, size_t offset)
 {
-    pthread_mutex_lock(&runtime_lock);
-    runtime_is_broken = true;
-    pthread_mutex_unlock(&runtime_lock);
+    size_t left = t->request->envelope.bytes - offset;
+
+    return left < MPI_PIECE_BYTES ? left : MPI_PIECE_BYTES;
 }
 
-bool disti_mpi_threads(void)
+static unsigned char *mpi_piece_memory(const struct mpi_transfer *t, size_t offset, unsigned slot)
 {
-    bool fit;
-
-    pthread_mutex_lock(&runtime_lock);
-    fit = runtime_level >= MPI_THREAD_MULTIPLE ||
-          (runtime_level >= MPI_THREAD_SERIALIZED && runtime_is_own);
-    pthread_mutex_unlock(&runtime_lock);
-    return fit;
+    if (t->bounce)
+        return t->bounce + (size_t)slot * MPI_PIECE_BYTES;
+    return (t->sends ? (unsigned char *)(uintptr_t)t->request->data
+                     : (unsigned char *)t->request->sink.dst) +
+           offset;
 }
 
-dist_status disti_mpi_fail(const struct dist_host *host, const char *call, int code)
+/* Begins pieces until the window is full. */
+static int mpi_transfer_fill(struct mpi_state *state, struct mpi_transfer *t)
 {
-    char text[MPI_MAX_ERROR_STRING] = "";
-    int length = 0;
+    int code = MPI_SUCCESS;
 
-    MPI_Error_string(code, text, &length);
-    return host->fail(DIST_ERR_SYSTEM, "%s: %s", call, text);
+    while (code == MPI_SUCCESS && t->begun < t->request->envelope.bytes &&
+           t->begun - t->ended < (size_t)MPI_WINDOW * MPI_PIECE_BYTES) {
+        unsigned slot = (unsigned)(t->begun / MPI_PIECE_BYTES % MPI_WINDOW);
+        int bytes = (int)mpi_piece_bytes(t, t->begun);
+        unsigned char *memory = mpi_piece_memory(t, t->begun, slot);
+
+        if (t->sends)
+            code = MPI_Isend(memory, bytes, MPI_BYTE, t->request->peer, t->tag, state->comm,
+                             &t->window[slot]);
+        else
+            code = MPI_Irecv(memory, bytes, MPI_BYTE, t->request->peer, t->tag, state->comm,
+                             &t->window[slot]);
+        t->begun += (size_t)bytes;
+    }
+    return code;
 }
 
-dist_status disti_mpi_ended(const struct dist_host *host)
+/* The receiver says of an announced message whether it wants it. */
+static int mpi_answered(struct mpi_state *state, int peer, const struct mpi_control *control)
 {
-    return host->fail(DIST_ERR_UNSUPPORTED, "the program has already called MPI_Finalize, and MPI "
-                                            "cannot start twice: create and destroy groups before");
+    struct dist_request *request =
+        disti_announced_take(&state->peers[peer].announced, control->name);
+    struct mpi_transfer *t;
+    int code;
+
+    if (!request || control->tag > MPI_PULLS)
+        return state->host->fail(DIST_ERR_INTERNAL,
+                                 "rank %d asked for a message that does not exist", peer);
+    if (control->kind == MPI_KIND_UNWANTED) {
+        request->status = DIST_OK;
+        return 1;
+    }
+    t = mpi_transfer_new(state, request, true);
+    if (!t)
+        return 1;
+    t->tag = (int)control->tag;
+    code = mpi_transfer_fill(state, t);
+    return code == MPI_SUCCESS ? 1 : disti_mpi_fail(state->host, "MPI_Isend", code);
 }
 
-/* Not longer than until a rank of the group that is being opened is lost. config may be NULL. */
-static bool runtime_wait(MPI_Request *request, int timeout_ms,
-                         const struct dist_backend_config *config, dist_status *lost_p)
+/* A message that was sent unasked is kept no more. */
+static dist_status mpi_return(struct mpi_state *state, int peer, uint64_t bytes)
+{
+    struct disti_credit_in *debit = &state->peers[peer].debit;
+    struct mpi_control control = {.kind = MPI_KIND_CREDIT};
+
+    if (!disti_credit_return(debit, bytes))
+        return DIST_OK;
+    control.envelope.bytes = debit->told;
+    return mpi_control_send(state, peer, &control, NULL, 0);
+}
+
+/* Receives the pieces of an announced message on a tag that is free, and asks for them. */
+static dist_status mpi_pull_on(struct mpi_state *state, struct dist_request *request, unsigned slot)
+{
+    struct mpi_transfer *t = mpi_transfer_new(state, request, false);
+    int code;
+
+    if (!t)
+        return request->status;
+    t->tag = 1 + (int)slot;
+    if (request->sink.src)
+        t->bounce = malloc((size_t)MPI_WINDOW * MPI_PIECE_BYTES);
+    if (request->sink.src && !t->bounce) {
+        t->request = NULL; /* nothing was begun: the list forgets it */
+        return state->host->fail(DIST_ERR_NO_MEMORY, "no memory to receive from rank %d",
+                                 request->peer);
+    }
+    state->peers[request->peer].pulls |= UINT32_C(1) << slot;
+    code = mpi_transfer_fill(state, t);
+    if (code != MPI_SUCCESS)
+        return disti_mpi_fail(state->host, "MPI_Irecv", code);
+    return mpi_note(state, request->peer, MPI_KIND_WANTED, (uint32_t)request->own[0],
+                    (uint32_t)t->tag);
+}
+
+/* Starts the receives of announced messages, as far as there are tags. */
+static void mpi_pull_waiting(struct mpi_state *state, struct mpi_peer *peer)
+{
+    while (peer->waiting_head) {
+        struct dist_request *request = peer->waiting_head;
+        unsigned slot = 0;
+        dist_status status;
+
+        while (slot < MPI_PULLS && peer->pulls >> slot & 1)
+            slot++;
+        if (slot == MPI_PULLS)
+            return;
+        peer->waiting_head = request->next;
+        status = mpi_pull_on(state, request, slot);
+        if (status != DIST_OK)
+            request->status = status;
+    }
+}
+
+static void mpi_pull(struct mpi_state *state, struct dist_request *request, uint32_t name)
+{
+    struct mpi_peer *peer = &state->peers[request->peer];
+
+    request->own[0] = name;
+    request->next = NULL;
+    if (peer->waiting_head)
+        peer->waiting_tail->next = request;
+    else
+        peer->waiting_head = request;
+    peer->waiting_tail = request;
+    mpi_pull_waiting(state, peer);
+}
+
+/* A message that came first is received or refused. What the receive ends with, or IN_PROGRESS. */
+static dist_status mpi_recv_unexpected(struct mpi_state *state, struct dist_request *request,
+                                       const struct disti_unexpected *unexpected)
+{
+    uint32_t name = (uint32_t)unexpected->note[0];
+
+    if (unexpected->descriptor && unexpected->refused)
+        return mpi_note(state, request->peer, MPI_KIND_UNWANTED, name, 0);
+    if (unexpected->descriptor) {
+        mpi_pull(state, request, name);
+        return DIST_IN_PROGRESS;
+    }
+    if (!unexpected->refused)
+        state->host->sink_apply(&request->sink, 0, unexpected->payload, unexpected->arrived);
+    return mpi_return(state, request->peer, unexpected->envelope.bytes);
+}
+
+/* Keeps a message that no receive waits for, or a note about it. */
+static int mpi_keep(struct mpi_state *state, struct disti_match *match,
+                    const struct mpi_arrival *arrival, bool announced)
+{
+    struct disti_unexpected *unexpected =
+        disti_match_hold(match, &arrival->control.envelope, announced);
+
+    if (!unexpected)
+        return state->host->fail(DIST_ERR_NO_MEMORY, "no memory for an unexpected message");
+    unexpected->note[0] = arrival->control.name;
+    if (!announced) {
+        memcpy(unexpected->payload, arrival->payload, (size_t)unexpected->envelope.bytes);
+        unexpected->arrived = (size_t)unexpected->envelope.bytes;
+    }
+    return 1;
+}
+
+static int mpi_announced(struct mpi_state *state, int peer, const struct mpi_arrival *arrival)
+{
+    struct disti_match *match = &state->peers[peer].match;
+    bool mismatch = false;
+    struct dist_request *request =
+        disti_match_arrival(match, &arrival->control.envelope, &mismatch);
+
+    if (!request)
+        return mpi_keep(state, match, arrival, true);
+    if (mismatch)
+        return mpi_note(state, peer, MPI_KIND_UNWANTED, arrival->control.name, 0);
+    mpi_pull(state, request, arrival->control.name);
+    return 1;
+}
+
+static int mpi_came(struct mpi_state *state, int peer, const struct mpi_arrival *arrival)
+{
+    const struct dist_envelope *envelope = &arrival->control.envelope;
+    struct disti_match *match = &state->peers[peer].match;
+    bool mismatch = false;
+    struct dist_request *request;
+
+    if (!disti_credit_came(&state->peers[peer].debit, envelope->bytes))
+        return state->host->fail(DIST_ERR_INTERNAL, "rank %d sent more than it may", peer);
+    request = disti_match_arrival(match, envelope, &mismatch);
+    if (!request)
+        return mpi_keep(state, match, arrival, false);
+    if (!mismatch) {
+        state->host->sink_apply(&request->sink, 0, arrival->payload, (size_t)envelope->bytes);
+        request->status = DIST_OK;
+    }
+    return mpi_return(state, peer, envelope->bytes);
+}
+
+/* A control message. Negative: it breaks the rules, or there is no memory. */
+static int mpi_arrived(struct mpi_state *state, int peer, const struct mpi_arrival *arrival,
+                       size_t bytes)
+{
+    const struct mpi_control *control = &arrival->control;
+    bool message = bytes >= sizeof(*control) && control->kind == MPI_KIND_MESSAGE;
+
+    if (bytes < sizeof(*control) ||
+        bytes - sizeof(*control) != (message ? control->envelope.bytes : 0))
+        return state->host->fail(DIST_ERR_INTERNAL, "rank %d sent a control message of %zu bytes",
+                                 peer, bytes);
+    switch (control->kind) {
+    case MPI_KIND_MESSAGE:
+        return mpi_came(state, peer, arrival);
+    case MPI_KIND_ANNOUNCE:
+        return mpi_announced(state, peer, arrival);
+    case MPI_KIND_WANTED:
+    case MPI_KIND_UNWANTED:
+        return mpi_answered(state, peer, control);
+    case MPI_KIND_CREDIT:
+        if (disti_credit_heard(&state->peers[peer].credit, control->envelope.bytes))
+            return 1;
+        break;
+    }
+    return state->host->fail(
+        DIST_ERR_INTERNAL,
+        "rank %d sent an invalid control message: give all ranks the same version of libdist",
+        peer);
+}
+
+/* Transport mpi: messages whose pieces are under way. */
+
+_Static_assert(offsetof(struct mpi_transfer, payload) ==
+                   offsetof(struct mpi_transfer, control) + sizeof(struct mpi_control),
+               "the payload stands right behind the control message");
+
+/* Begins pieces until the window is full. Returns MPI's code. */
+
+/* Ends pieces, oldest first. True: all are through. */
+static bool mpi_transfer_step(struct mpi_state *state, struct mpi_transfer *t, int *moved,
+                              int *code)
+{
+    while (t->ended < t->begun) {
+        unsigned slot = (unsigned)(t->ended / MPI_PIECE_BYTES % MPI_WINDOW);
+        size_t bytes = mpi_piece_bytes(t, t->ended);
+        int done = 0;
+
+        *code = MPI_Test(&t->window[slot], &done, MPI_STATUS_IGNORE);
+        if (*code != MPI_SUCCESS || !done)
+            return false;
+        if (t->bounce)
+            state->host->sink_apply(&t->request->sink, t->ended,
+                                    mpi_piece_memory(t, t->ended, slot), bytes);
+        t->ended += bytes;
+        ++*moved;
+        *code = mpi_transfer_fill(state, t);
+        if (*code != MPI_SUCCESS)
+            return false;
+    }
+    return true;
+}
+
+/* A transfer is over when its pieces are, and its control message has left. */
+static bool mpi_transfer_over(struct mpi_state *state, struct mpi_transfer *t, int *moved,
+                              int *code)
+{
+    int done = 1;
+
+    if (t->request && !mpi_transfer_step(state, t, moved, code))
+        return false;
+    if (t->control_request != MPI_REQUEST_NULL)
+        *code = MPI_Test(&t->control_request, &done, MPI_STATUS_IGNORE);
+    return *code == MPI_SUCCESS && done;
+}
+
+static void mpi_transfer_free(struct mpi_transfer *t)
+{
+    free(t->bounce);
+    free(t);
+}
+
+/* Waits, for a short time, with the lock held. */
+static bool mpi_transfer_wait(MPI_Request *request, int timeout_ms)
 {
     int64_t deadline = disti_deadline_ms(timeout_ms);
     struct disti_backoff backoff = {0};
     int done = 0;
 
-    while (disti_mpi_lock()) {
-        int code = MPI_Test(request, &done, MPI_STATUS_IGNORE);
-
-        disti_mpi_unlock();
-        if (code != MPI_SUCCESS || done)
-            return code == MPI_SUCCESS;
-        if (config && config->lost)
-            *lost_p = config->lost(config->all_gather_arg);
-        if (*lost_p != DIST_OK || disti_expired(deadline))
+    while (MPI_Test(request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) {
+        if (disti_expired(deadline))
             return false;
         disti_backoff(&backoff);
     }
-    return false;
+    return done;
 }
 
-bool disti_mpi_wait(MPI_Request *request, int timeout_ms)
+/* Cancels a receive. One that a sender has matched already cannot be: then it soon ends. */
+static void mpi_cancel(MPI_Request *request)
 {
-    dist_status lost = DIST_OK;
-
-    return runtime_wait(request, timeout_ms, NULL, &lost);
-}
-
-/* Takes the lock, unless a thread keeps it: perhaps this very one, which exits in a call of MPI's.
- */
-static bool runtime_lock_soon(void)
-{
-    for (int looks = 0; looks < RUNTIME_LOOKS; looks++) {
-        if (pthread_mutex_trylock(&runtime_lock) == 0)
-            return true;
-        disti_sleep_ns(RUNTIME_NAP_NS);
-    }
-    return false;
-}
-
-/* Do all ranks come to their end within that time? With the lock held, but for naps. */
-static bool runtime_all_end(int timeout_ms)
-{
-    MPI_Comm base = runtime_world != MPI_COMM_NULL ? runtime_world : MPI_COMM_WORLD;
-    MPI_Request request;
-    bool come = MPI_Ibarrier(base, &request) == MPI_SUCCESS;
-
-    pthread_mutex_unlock(&runtime_lock);
-    come = come && disti_mpi_wait(&request, timeout_ms);
-    pthread_mutex_lock(&runtime_lock);
-    return come;
-}
-
-/*
- * At exit, in whatever thread. Where groups are left open the others are told, and MPI_Finalize is
- * left out if they do not end as well: then it might wait for ever. A forked child has no MPI.
- */
-static void runtime_end(void)
-{
-    int finalized = 0, wait_ms;
-
-    if (getpid() != runtime_process || !runtime_lock_soon())
+    if (*request == MPI_REQUEST_NULL)
         return;
-    MPI_Finalized(&finalized);
-    if (!finalized && !runtime_is_broken) {
-        wait_ms = runtime_on_end ? runtime_on_end() : 0;
-        if (wait_ms == 0 || runtime_all_end(wait_ms))
-            MPI_Finalize();
+    MPI_Cancel(request);
+    if (!mpi_transfer_wait(request, 100))
+        MPI_Request_free(request);
+}
+
+/* Gives up a transfer that is not over, and frees it: bounded. */
+static void mpi_transfer_drop(struct mpi_transfer *t)
+{
+    size_t offset = t->ended;
+
+    for (; t->request && offset < t->begun; offset += mpi_piece_bytes(t, offset)) {
+        unsigned slot = (unsigned)(offset / MPI_PIECE_BYTES % MPI_WINDOW);
+
+        if (!t->sends)
+            mpi_cancel(&t->window[slot]);
+        else if (!mpi_transfer_wait(&t->window[slot], 1))
+            MPI_Request_free(&t->window[slot]);
     }
-    pthread_mutex_unlock(&runtime_lock);
-}
-
-/* MPI_Init unless the program has called it. With the lock held. */
-static dist_status runtime_init(const struct dist_host *host)
-{
-    int initialized = 0, code;
-
-    MPI_Initialized(&initialized);
-    if (initialized) {
-        MPI_Query_thread(&runtime_level);
-        return DIST_OK;
+    if (t->control_request != MPI_REQUEST_NULL && !mpi_transfer_wait(&t->control_request, 100)) {
+        MPI_Request_free(&t->control_request);
+        return; /* MPI still reads the control message: its memory is left to it */
     }
-    code = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &runtime_level);
-    if (code != MPI_SUCCESS)
-        return disti_mpi_fail(host, "MPI_Init_thread", code);
-    runtime_is_own = true;
-    if (runtime_level < MPI_THREAD_SERIALIZED)
-        host->log(DIST_LOG_WARN, "this MPI is not thread-safe (level %d): use one thread",
-                  runtime_level);
-    runtime_process = getpid();
-    atexit(runtime_end);
-    return DIST_OK;
+    mpi_transfer_free(t);
 }
-
-/* MPI_Init, if need be. That waits for all ranks that mpirun has started, as long as MPI likes. */
-static dist_status mpi_start(const struct dist_host *host)
-{
-    dist_status status = DIST_OK;
-
-    if (!disti_mpi_lock())
-        return disti_mpi_ended(host);
-    if (!runtime_is_started) {
-        status = runtime_init(host);
-        runtime_is_started = status == DIST_OK;
-    }
-    disti_mpi_unlock();
-    return status;
-}
-
-/* Has MPI been started, by whomever? Then *base_p becomes a communicator of all its ranks. */
-static bool mpi_started(MPI_Comm *base_p)
-{
-    int initialized = 0;
-
-    if (!disti_mpi_lock())
-        return false;
-    MPI_Initialized(&initialized);
-    *base_p = runtime_world != MPI_COMM_NULL ? runtime_world : MPI_COMM_WORLD;
-    disti_mpi_unlock();
-    return initialized;
-}
-
-static dist_status runtime_dup_start(const struct dist_host *host, MPI_Comm from, MPI_Comm *copy,
-                                     MPI_Request *request)
-{
-    dist_status status = DIST_OK;
-    int code;
-
-    if (!disti_mpi_lock())
-        return disti_mpi_ended(host);
-    code = MPI_Comm_idup(from, copy, request);
-    if (code != MPI_SUCCESS)
-        status = disti_mpi_fail(host, "MPI_Comm_idup", code);
-    disti_mpi_unlock();
-    return status;
-}
-
-/* A copy of a communicator. Collective over it, waits as above. */
-/* The copy's handle lies in memory of its own, since MPI may write it after we have given up. */
-static dist_status mpi_dup(const struct dist_host *host, const struct dist_backend_config *config,
-                           MPI_Comm from, int timeout_ms, MPI_Comm *comm_p)
-{
-    MPI_Comm *copy = malloc(sizeof(*copy));
-    MPI_Request request;
-    dist_status status, lost = DIST_OK;
-
-    if (!copy)
-        return host->fail(DIST_ERR_NO_MEMORY, "no memory for a communicator");
-    status = runtime_dup_start(host, from, copy, &request);
-    if (status == DIST_OK && !runtime_wait(&request, timeout_ms, config, &lost)) {
-        disti_mpi_broken();
-        if (lost != DIST_OK)
-            return lost;
-        return host->fail(
-            DIST_ERR_TIMEOUT,
-            "not every rank opened backend mpi within %d ms: check what the missing ranks print",
-            timeout_ms);
-    }
-    if (status == DIST_OK && !disti_mpi_lock())
-        status = disti_mpi_ended(host);
-    if (status == DIST_OK) {
-        MPI_Comm_set_errhandler(*copy, MPI_ERRORS_RETURN);
-        disti_mpi_unlock();
-        *comm_p = *copy;
-    }
-    free(copy);
-    return status;
-}
-
-dist_status disti_mpi_begin(const struct dist_host *host, const struct dist_backend_config *config,
-                            int timeout_ms, MPI_Comm *world_p)
-{
-    static pthread_mutex_t begins = PTHREAD_MUTEX_INITIALIZER;
-    dist_status status = mpi_start(host);
-
-    if (status != DIST_OK)
-        return status;
-    pthread_mutex_lock(&begins);
-    *world_p = runtime_world;
-    if (*world_p == MPI_COMM_NULL)
-        status = mpi_dup(host, config, MPI_COMM_WORLD, timeout_ms, world_p);
-    if (status == DIST_OK) {
-        pthread_mutex_lock(&runtime_lock);
-        runtime_world = *world_p;
-        pthread_mutex_unlock(&runtime_lock);
-    }
-    pthread_mutex_unlock(&begins);
-    return status;
-}
-
-/* The communicator of a group: a copy of the world's, or one of some of its ranks. */
-
-#define COMM_NAP_MS 1
-#define COMM_TAGS 32768 /* MPI promises tags up to 32767 */
-
-/* Where this process is among the ranks that MPI has started. */
-static bool comm_locate(MPI_Comm base, int *rank_p, int *ranks_p)
-{
-    if (!disti_mpi_lock())
-        return false;
-    MPI_Comm_rank(base, rank_p);
-    MPI_Comm_size(base, ranks_p);
-    disti_mpi_unlock();
-    return true;
-}
-
-static dist_status comm_of_world(const struct dist_backend_config *config, MPI_Comm *comm_p)
-{
-    const struct dist_host *host = config->host;
-    dist_status status = mpi_start(host);
-    int rank = 0, ranks = 0;
-    MPI_Comm world;
-
-    if (status != DIST_OK)
-        return status;
-    if (!comm_locate(MPI_COMM_WORLD, &rank, &ranks))
-        return disti_mpi_ended(host);
-    if (ranks != config->world_size)
-        return host->fail(DIST_ERR_RENDEZVOUS,
-                          "the world has %d ranks, but MPI started %d: start the program "
-                          "with mpirun -np %d, or choose another backend, such as gloo, for some "
-                          "of an MPI program's ranks",
-                          config->world_size, ranks, config->world_size);
-    if (rank != config->rank)
-        return host->fail(DIST_ERR_RENDEZVOUS,
-                          "rank %d is rank %d for MPI: backend mpi needs the ranks that mpirun "
-                          "gives: do not set them, or choose another backend",
-                          config->rank, rank);
-    /* MPI would wait for a rank that has ended. The store knows of it, up to here. */
-    status = config->all_gather(config->all_gather_arg, NULL, NULL, 0);
-    if (status == DIST_OK)
-        status = disti_mpi_begin(host, config, config->timeout_ms, &world);
-    return status == DIST_OK ? mpi_dup(host, config, world, config->timeout_ms, comm_p) : status;
-}
-
-/*
- * MPI_Comm_create_group blocks, under the lock. Two threads of two processes that make two groups,
- * one first here, the other first there, would wait for each other for ever. So the members vote,
- * through the store, and MPI is asked once each of them has said that nothing stands before it:
- *
- *      rank 0   group A: ready    group B: busy         A: ready -> all are: create
- *      rank 1   group A: busy     group B: ready  nap   A: ready -> all are: create
- */
-enum comm_vote { COMM_READY, COMM_BUSY, COMM_FOREIGN, COMM_LATE };
-
-static pthread_mutex_t comm_creating = PTHREAD_MUTEX_INITIALIZER;
-
-/* READY: comm_creating is held. FOREIGN: the world's ranks are not MPI's. LATE: busy too long. */
-static enum comm_vote comm_vote(const struct dist_backend_config *config, bool late,
-                                MPI_Comm *base_p)
-{
-    int rank = -1, ranks = 0;
-
-    if (!mpi_started(base_p) || !comm_locate(*base_p, &rank, &ranks) ||
-        rank != config->members[config->rank])
-        return COMM_FOREIGN;
-    for (int r = 0; r < config->world_size; r++) {
-        if (config->members[r] < 0 || config->members[r] >= ranks)
-            return COMM_FOREIGN;
-    }
-    if (pthread_mutex_trylock(&comm_creating) == 0)
-        return COMM_READY;
-    return late ? COMM_LATE : COMM_BUSY;
-}
-
-/* What a vote against it means. */
-static dist_status comm_refused(const struct dist_backend_config *config, int rank,
-                                enum comm_vote vote)
-{
-    if (vote == COMM_FOREIGN)
-        return config->host->fail(
-            DIST_ERR_UNSUPPORTED,
-            "rank %d of the world has another rank in MPI, or has not started MPI: start all ranks "
-            "with one mpirun, or choose another backend for this group",
-            config->members[rank]);
-    if (vote == COMM_LATE)
-        return config->host->fail(DIST_ERR_TIMEOUT,
-                                  "rank %d of the world has been creating another group with MPI "
-                                  "for %d ms: check that all ranks of that group create it",
-                                  config->members[rank], config->timeout_ms);
-    return DIST_OK;
-}
-
-/* One round. comm_creating is held afterwards if all have agreed. */
-static dist_status comm_vote_round(const struct dist_backend_config *config, bool late,
-                                   uint8_t *votes, MPI_Comm *base_p, bool *agreed_p)
-{
-    uint8_t mine = (uint8_t)comm_vote(config, late, base_p);
-    dist_status status = config->all_gather(config->all_gather_arg, &mine, votes, sizeof(mine));
-    bool agreed = status == DIST_OK;
-
-    for (int r = 0; r < config->world_size && status == DIST_OK; r++) {
-        agreed = agreed && votes[r] == COMM_READY;
-        status = comm_refused(config, r, (enum comm_vote)votes[r]);
-    }
-    if (mine == COMM_READY && !agreed)
-        pthread_mutex_unlock(&comm_creating);
-    if (status == DIST_OK)
-        *agreed_p = agreed;
-    return status;
-}
-
-/* Returns once all members hold comm_creating. Groups nap differently, so that one gets ahead. */
-static dist_status comm_agree(const struct dist_backend_config *config, MPI_Comm *base_p)
-{
-    int64_t nap_ns = (1 + config->group % 7) * INT64_C(1000000) * COMM_NAP_MS;
-    uint8_t *votes = malloc((size_t)config->world_size);
-    int64_t deadline = disti_deadline_ms(config->timeout_ms);
-    dist_status status = DIST_OK;
-    bool agreed = false;
-
-    if (!votes)
-        return config->host->fail(DIST_ERR_NO_MEMORY, "no memory for a communicator");
-    while (status == DIST_OK && !agreed) {
-        bool late = disti_expired(deadline);
-
-        status = comm_vote_round(config, late, votes, base_p, &agreed);
-        if (status == DIST_OK && !agreed)
-            disti_sleep_ns(nap_ns);
-    }
-    free(votes);
-    return status;
-}
-
-static int comm_create(const struct dist_backend_config *config, MPI_Comm base, MPI_Comm *comm_p)
-{
-    MPI_Group all = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
-    int code = MPI_Comm_group(base, &all);
-
-    if (code == MPI_SUCCESS)
-        code = MPI_Group_incl(all, config->world_size, config->members, &members);
-    if (code == MPI_SUCCESS)
-        code = MPI_Comm_create_group(base, members, (int)(config->group % COMM_TAGS), comm_p);
-    if (code == MPI_SUCCESS)
-        MPI_Comm_set_errhandler(*comm_p, MPI_ERRORS_RETURN);
-    if (members != MPI_GROUP_NULL)
-        MPI_Group_free(&members);
-    if (all != MPI_GROUP_NULL)
-        MPI_Group_free(&all);
-    return code;
-}
-
-static dist_status comm_of_members(const struct dist_backend_config *config, MPI_Comm *comm_p)
-{
-    MPI_Comm base = MPI_COMM_NULL;
-    dist_status status = comm_agree(config, &base);
-
-    if (status != DIST_OK)
-        return status;
-    if (disti_mpi_lock()) {
-        int code = comm_create(config, base, comm_p);
-
-        if (code != MPI_SUCCESS)
-            status = disti_mpi_fail(config->host, "MPI_Comm_create_group", code);
-        disti_mpi_unlock();
-    } else {
-        status = disti_mpi_ended(config->host);
-    }
-    pthread_mutex_unlock(&comm_creating);
-    return status;
-}
-
-dist_status disti_mpi_communicator(const struct dist_backend_config *config, MPI_Comm *comm_p)
-{
-    return config->members ? comm_of_members(config, comm_p) : comm_of_world(config, comm_p);
-}
-
-void disti_mpi_communicator_free(MPI_Comm *comm)
-{
-    if (*comm == MPI_COMM_NULL || !disti_mpi_lock())
-        return;
-    MPI_Comm_free(comm);
-    disti_mpi_unlock();
-}
-
-/* Transport mpi: messages as MPI point-to-point. Part of the mpi module. */
 
 /* ---- opening ---- */
 
@@ -552,15 +549,29 @@ static dist_status mpi_connect(void *opaque, int peer, const void *blob, size_t 
 
 /* ---- sending ---- */
 
+/* A short message is copied, so its request ends at once. */
 static void mpi_send(void *opaque, struct dist_request *request)
 {
     struct mpi_state *state = opaque;
+    struct disti_credit_out *credit = &state->peers[request->peer].credit;
+    uint64_t bytes = request->envelope.bytes;
+    dist_status status;
 
     if (!disti_mpi_lock()) {
         request->status = disti_mpi_ended(state->host);
         return;
     }
-    disti_mpi_send(state, request);
+    if (bytes <= MPI_INLINE_BYTES && disti_credit_covers(credit, bytes)) {
+        disti_credit_spend(credit, bytes);
+        status = mpi_control_send(
+            state, request->peer,
+            &(struct mpi_control){.envelope = request->envelope, .kind = MPI_KIND_MESSAGE},
+            request->data, (size_t)bytes);
+    } else {
+        status = mpi_announce(state, request);
+    }
+    if (status != DIST_IN_PROGRESS)
+        request->status = status;
     disti_mpi_unlock();
 }
 
@@ -569,12 +580,21 @@ static void mpi_send(void *opaque, struct dist_request *request)
 static void mpi_recv(void *opaque, struct dist_request *request)
 {
     struct mpi_state *state = opaque;
+    struct disti_match *match = &state->peers[request->peer].match;
+    struct disti_unexpected *unexpected;
 
     if (!disti_mpi_lock()) {
         request->status = disti_mpi_ended(state->host);
         return;
     }
-    disti_mpi_recv(state, request);
+    unexpected = disti_match_post(match, request);
+    if (unexpected) {
+        dist_status status = mpi_recv_unexpected(state, request, unexpected);
+
+        if (request->status == DIST_IN_PROGRESS && status != DIST_IN_PROGRESS)
+            request->status = status;
+        disti_match_release(match, unexpected);
+    }
     disti_mpi_unlock();
 }
 
@@ -594,7 +614,7 @@ static int mpi_listen_step(struct mpi_state *state)
         if (!done)
             return moved;
         MPI_Get_count(&status, MPI_BYTE, &bytes);
-        got = disti_mpi_arrived(state, status.MPI_SOURCE, &state->arriving[slot], (size_t)bytes);
+        got = mpi_arrived(state, status.MPI_SOURCE, &state->arriving[slot], (size_t)bytes);
         if (got < 0)
             return got;
         code = mpi_listen(state, slot);
@@ -615,9 +635,9 @@ static void mpi_transfer_end(struct mpi_state *state, struct mpi_transfer *t)
         struct mpi_peer *peer = &state->peers[request->peer];
 
         peer->pulls &= ~(UINT32_C(1) << (t->tag - 1));
-        disti_mpi_pull_waiting(state, peer);
+        mpi_pull_waiting(state, peer);
     }
-    disti_mpi_transfer_free(t);
+    mpi_transfer_free(t);
     if (request)
         request->status = DIST_OK;
 }
@@ -629,7 +649,7 @@ static int mpi_move(struct mpi_state *state)
     for (struct mpi_transfer **at = &state->transfers; *at && moved >= 0;) {
         struct mpi_transfer *t = *at;
 
-        if (!disti_mpi_transfer_over(state, t, &moved, &code)) {
+        if (!mpi_transfer_over(state, t, &moved, &code)) {
             if (code != MPI_SUCCESS)
                 return disti_mpi_fail(state->host, "MPI message", code);
             at = &t->next;
@@ -656,17 +676,13 @@ static int mpi_progress(void *opaque)
 
 static int mpi_probe_tag(void *opaque, uint64_t tag)
 {
-    const struct mpi_state *state = opaque;
-
-    return disti_match_probe(&state->unexpected, tag);
+    return disti_match_probe(&((const struct mpi_state *)opaque)->unexpected, tag);
 }
 
 static void mpi_unexpected(void *opaque, uint64_t tag, uint64_t mask, int most,
                            dist_unexpected_fn see, void *arg)
 {
-    struct mpi_state *state = opaque;
-
-    disti_match_show(&state->unexpected, &(struct disti_look){tag, mask, most, see, arg});
+    disti_match_show(&((struct mpi_state *)opaque)->unexpected, tag, mask, most, see, arg);
 }
 
 static int mpi_arm(void *opaque)
@@ -690,12 +706,12 @@ static void mpi_close(void *opaque)
 
         state->transfers = t->next;
         if (alive)
-            disti_mpi_transfer_drop(t);
+            mpi_transfer_drop(t);
         else
-            disti_mpi_transfer_free(t);
+            mpi_transfer_free(t);
     }
     for (int i = 0; alive && state->arriving && i < MPI_CONTROL_RECVS; i++)
-        disti_mpi_cancel(&state->arrivals[i]);
+        mpi_cancel(&state->arrivals[i]);
     if (alive)
         disti_mpi_unlock();
     for (int peer = 0; state->peers && peer < state->ranks; peer++) {

@@ -53,7 +53,7 @@
 /* The MPI runtime of this process, and the transport over it. Built once an MPI, in a module. */
 
 /*
- * runtime.c. MPI is one a process, so this state is too: it is begun by the first group that
+ * MPI is one a process, so this state is too: it is begun by the first group that
  * needs it (unless the program has called MPI_Init itself) and, if it was begun here, ended when
  * the process exits.
  *
@@ -95,7 +95,7 @@ dist_status disti_mpi_fail(const struct dist_host *host, const char *call, int c
 dist_status disti_mpi_ended(const struct dist_host *host);
 
 /*
- * mpi.c: a communicator of its own for one group, with the group's ranks. Collective over
+ * A communicator of its own for one group, with the group's ranks. Collective over
  * the group. For the world it waits at most the timeout; for other groups all ranks have agreed on
  * making it when MPI, which knows no such limit, is asked to.
  */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What two ranks say to each other before they share memory. */
+/* Connections to peers: what two ranks say before they share memory, calling, being called. */
 #include "base/clock.h"
 #include "base/descriptor.h"
+#include "base/kernels/sink.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "transports/shm/state.h"
@@ -11,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -89,7 +91,19 @@ static bool hello_has_room(int socket)
     return count == SHM_HELLO_FDS;
 }
 
-static void shm_close_fds(int *fds, int count);
+/* Closes what is not -1 and makes it -1. */
+static void shm_close_fd(int *fd_p)
+{
+    if (*fd_p >= 0)
+        disti_descriptor_close(*fd_p);
+    *fd_p = -1;
+}
+
+static void shm_close_fds(int *fds, int count)
+{
+    for (int i = 0; i < count; i++)
+        shm_close_fd(&fds[i]);
+}
 
 int disti_shm_hello_receive(int socket, struct shm_hello *hello, int fds[SHM_HELLO_FDS])
 {
@@ -158,20 +172,6 @@ dist_status disti_shm_connection_go(struct shm_state *state, struct shm_peer *pe
     state->wanting += connection_is_wanting(to) - connection_is_wanting(peer->phase);
     peer->phase = to;
     return DIST_OK;
-}
-
-/* Closes what is not -1 and makes it -1. */
-static void shm_close_fd(int *fd_p)
-{
-    if (*fd_p >= 0)
-        disti_descriptor_close(*fd_p);
-    *fd_p = -1;
-}
-
-static void shm_close_fds(int *fds, int count)
-{
-    for (int i = 0; i < count; i++)
-        shm_close_fd(&fds[i]);
 }
 
 struct shm_peer *disti_shm_connection_peer(struct shm_state *state, int rank)
@@ -246,7 +246,8 @@ void disti_shm_connection_lose(struct shm_state *state, struct shm_peer *peer, d
     disti_shm_receive_fail(peer, status);
 }
 
-void disti_shm_connection_ended(struct shm_state *state, struct shm_peer *peer)
+/* The peer's end was seen: what it had sent completely still counts. */
+static void shm_connection_ended(struct shm_state *state, struct shm_peer *peer)
 {
     if (peer->phase == SHM_CONNECTED)
         connection_drain(peer);
@@ -288,6 +289,21 @@ static enum shm_verdict connection_check(const struct shm_state *state, const st
     return SHM_CMA_REFUSED;
 }
 
+static bool watch_epoll(struct shm_state *state, int operation, int fd, uint32_t events,
+                        enum shm_event event, int index)
+{
+    struct epoll_event watched = {.events = events,
+                                  .data.u64 = (uint64_t)event << 32 | (uint32_t)index};
+
+    return epoll_ctl(state->poll, operation, fd, &watched) == 0;
+}
+
+static bool shm_watch(struct shm_state *state, int fd, enum shm_event event, int index,
+                      uint32_t flags)
+{
+    return watch_epoll(state, EPOLL_CTL_ADD, fd, EPOLLIN | flags, event, index);
+}
+
 /* Both have agreed, and this is what the peer said last: messages may flow. `side` is ours. */
 static void shm_connection_connected(struct shm_state *state, struct shm_peer *peer, int side,
                                      const struct shm_hello *hello)
@@ -318,7 +334,7 @@ static void shm_connection_connected(struct shm_state *state, struct shm_peer *p
     if (peer->pid > 0)
         peer->process = disti_descriptor_own((int)syscall(SYS_pidfd_open, peer->pid, 0));
     if (peer->process >= 0)
-        disti_shm_watch(state, peer->process, SHM_ON_PROCESS, peer->rank, 0);
+        shm_watch(state, peer->process, SHM_ON_PROCESS, peer->rank, 0);
     atomic_store_explicit(&peer->mine->verdict, connection_check(state, peer, hello),
                           memory_order_seq_cst);
     disti_shm_ring(peer);
@@ -382,11 +398,22 @@ static void call_retry(struct shm_state *state, struct shm_peer *peer)
     peer->call_ns = disti_now_ns() + CALL_RETRY_NS;
 }
 
+/* Says once that there are no descriptors. */
+static void shm_report_descriptors(struct shm_state *state)
+{
+    if (!state->reported_descriptors)
+        disti_notice(
+            "shm: rank %d has no file descriptor left for a connection to a rank; it tries "
+            "again until there is one: raise `ulimit -n`",
+            state->config.rank);
+    state->reported_descriptors = true;
+}
+
 static bool call_lacks_descriptors(struct shm_state *state)
 {
     if (errno != EMFILE && errno != ENFILE)
         return false;
-    disti_shm_report_descriptors(state);
+    shm_report_descriptors(state);
     return true;
 }
 
@@ -406,7 +433,7 @@ static dist_status call_speak(struct shm_state *state, struct shm_peer *peer)
     peer->fifo_bytes = state->fifo_bytes;
     status = disti_shm_memory_make(peer->fifo_bytes, &peer->memory, &peer->pair);
     if (status == DIST_IN_PROGRESS)
-        disti_shm_report_descriptors(state);
+        shm_report_descriptors(state);
     if (status != DIST_OK)
         return status;
     if (!disti_shm_machine_random(&peer->key, sizeof(peer->key)))
@@ -419,7 +446,7 @@ static dist_status call_speak(struct shm_state *state, struct shm_peer *peer)
     fds[1] = state->doorbell;
     if (!disti_shm_hello_send(peer->socket, &hello, fds, 2))
         return disti_shm_machine_runs(peer->pid) ? DIST_IN_PROGRESS : disti_shm_lost(peer);
-    if (!disti_shm_watch(state, peer->socket, SHM_ON_SOCKET, peer->rank, 0))
+    if (!shm_watch(state, peer->socket, SHM_ON_SOCKET, peer->rank, 0))
         return disti_fail_errno(DIST_ERR_PEER_LOST, "shm: cannot connect to rank %d (pid %d)",
                                 peer->rank, peer->pid);
     return disti_shm_connection_go(state, peer, SHM_CALLING);
@@ -492,7 +519,7 @@ bool disti_shm_call_all(struct shm_state *state)
 }
 
 /* Calls those whose time has come. */
-void disti_shm_call_due(struct shm_state *state)
+static void shm_call_due(struct shm_state *state)
 {
     int64_t now = disti_now_ns();
 
@@ -504,15 +531,25 @@ void disti_shm_call_due(struct shm_state *state)
     }
 }
 
+#define WATCH_BACKOFF_NS (50 * 1000 * 1000) /* without a descriptor */
+
+/* There is no descriptor for what came on this socket: it is listened to again in a while. */
+static void shm_back_off(struct shm_state *state, int fd, enum shm_event event, int index)
+{
+    shm_report_descriptors(state);
+    watch_epoll(state, EPOLL_CTL_MOD, fd, 0, event, index);
+    state->resume_ns = disti_now_ns() + WATCH_BACKOFF_NS;
+}
+
 /* The answer to our call. */
-void disti_shm_call_answered(struct shm_state *state, struct shm_peer *peer)
+static void shm_call_answered(struct shm_state *state, struct shm_peer *peer)
 {
     struct shm_hello hello;
     int fds[SHM_HELLO_FDS];
     int result = disti_shm_hello_receive(peer->socket, &hello, fds);
 
     if (result == 0 && errno != EAGAIN)
-        disti_shm_back_off(state, peer->socket, SHM_ON_SOCKET, peer->rank);
+        shm_back_off(state, peer->socket, SHM_ON_SOCKET, peer->rank);
     if (result == 0)
         return;
     if (result < 0 && disti_shm_machine_runs(peer->pid)) { /* it let others in first, or closes */
@@ -520,7 +557,7 @@ void disti_shm_call_answered(struct shm_state *state, struct shm_peer *peer)
         return;
     }
     if (result < 0) {
-        disti_shm_connection_ended(state, peer);
+        shm_connection_ended(state, peer);
         return;
     }
     if (!shm_hello_valid(&hello, state->config.rank, state->config.world_size, state->job) ||
@@ -585,7 +622,7 @@ static dist_status accept_adopt(struct shm_state *state, struct shm_peer *peer, 
     if (status != DIST_OK)
         return status;
     shm_connection_hello(state, peer, SHM_ACCEPT, &answer);
-    if (!disti_shm_watch(state, socket, SHM_ON_SOCKET, peer->rank, 0) ||
+    if (!shm_watch(state, socket, SHM_ON_SOCKET, peer->rank, 0) ||
         !disti_shm_hello_send(socket, &answer, &state->doorbell, 1))
         return disti_fail_errno(DIST_ERR_PEER_LOST, "shm: cannot answer rank %d (pid %d)",
                                 peer->rank, peer->pid);
@@ -672,7 +709,7 @@ static void accept_park(struct shm_state *state, int socket, int pid)
 
     if (slot < 0)
         slot = accept_evict(state);
-    if (slot < 0 || !disti_shm_watch(state, socket, SHM_ON_PENDING, slot, 0)) {
+    if (slot < 0 || !shm_watch(state, socket, SHM_ON_PENDING, slot, 0)) {
         disti_descriptor_close(socket); /* without memory: it calls again */
         return;
     }
@@ -702,7 +739,8 @@ static bool accept_is_own(const struct shm_state *state, uint32_t uid)
     return uid == state->address.uid || uid == (uint32_t)geteuid();
 }
 
-void disti_shm_accept_callers(struct shm_state *state)
+/* The listener, a caller that had not spoken yet, and the time limit for such. */
+static void shm_accept_callers(struct shm_state *state)
 {
     for (int i = 0; i < ACCEPT_ACCEPTS; i++) {
         int socket = disti_descriptor_own(
@@ -712,7 +750,7 @@ void disti_shm_accept_callers(struct shm_state *state)
 
         if (socket < 0 &&
             (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
-            disti_shm_back_off(state, state->listener, SHM_ON_LISTENER, 0);
+            shm_back_off(state, state->listener, SHM_ON_LISTENER, 0);
         if (socket < 0 && (errno == ECONNABORTED || errno == EINTR))
             continue;
         if (socket < 0)
@@ -726,7 +764,7 @@ void disti_shm_accept_callers(struct shm_state *state)
     }
 }
 
-void disti_shm_accept_pending(struct shm_state *state, int slot)
+static void shm_accept_pending(struct shm_state *state, int slot)
 {
     struct shm_pending *pending = &state->pending[slot];
     int socket = pending->socket;
@@ -739,13 +777,13 @@ void disti_shm_accept_pending(struct shm_state *state, int slot)
         return;
     }
     silent = errno == EAGAIN;
-    disti_shm_watch(state, socket, SHM_ON_PENDING, slot, 0);
+    shm_watch(state, socket, SHM_ON_PENDING, slot, 0);
     if (!silent)
-        disti_shm_back_off(state, socket, SHM_ON_PENDING, slot);
+        shm_back_off(state, socket, SHM_ON_PENDING, slot);
 }
 
 /* Strangers who say nothing for long go. */
-void disti_shm_accept_expire(struct shm_state *state)
+static void shm_accept_expire(struct shm_state *state)
 {
     for (int i = 0; i < state->pending_room; i++) {
         struct shm_pending *pending = &state->pending[i];
@@ -753,4 +791,107 @@ void disti_shm_accept_expire(struct shm_state *state)
         if (pending->socket >= 0 && disti_expired(pending->deadline_ns))
             shm_close_fd(&pending->socket);
     }
+}
+
+/* What the transport listens to: the epoll, who is told of its events, and doing without one. */
+
+#define WATCH_BACKLOG 4096
+#define WATCH_EVENTS 32
+
+static void watch_resume_one(struct shm_state *state, int fd, enum shm_event event, int index)
+{
+    if (fd >= 0)
+        watch_epoll(state, EPOLL_CTL_MOD, fd, EPOLLIN, event, index);
+}
+
+/* What was not listened to for lack of descriptors is, when it is time. */
+static void watch_resume(struct shm_state *state)
+{
+    if (!state->resume_ns || disti_now_ns() < state->resume_ns)
+        return;
+    state->resume_ns = 0;
+    watch_resume_one(state, state->listener, SHM_ON_LISTENER, 0);
+    for (int i = 0; i < state->pending_room; i++)
+        watch_resume_one(state, state->pending[i].socket, SHM_ON_PENDING, i);
+    for (int rank = 0; rank < state->config.world_size; rank++) {
+        if (state->peers[rank] && state->peers[rank]->phase == SHM_CALLING)
+            watch_resume_one(state, state->peers[rank]->socket, SHM_ON_SOCKET, rank);
+    }
+}
+
+dist_status disti_shm_connection_open(struct shm_state *state)
+{
+    struct sockaddr_un name;
+    socklen_t size = disti_shm_machine_socket(&state->address, &name);
+
+    state->poll = disti_descriptor_own(epoll_create1(EPOLL_CLOEXEC));
+    state->doorbell = disti_descriptor_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    state->listener =
+        disti_descriptor_own(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (state->poll < 0 || state->doorbell < 0 || state->listener < 0)
+        return disti_fail_call("epoll_create1, eventfd or socket",
+                               "shm: rank %d cannot listen to its peers", state->config.rank);
+    if (bind(state->listener, (struct sockaddr *)&name, size) < 0 ||
+        listen(state->listener, WATCH_BACKLOG) < 0)
+        return disti_fail_errno(DIST_ERR_SYSTEM, "shm: cannot listen on a Unix socket");
+    /* The doorbell is edge-triggered: it is never read, and counts up to 2^64 rings. */
+    if (!shm_watch(state, state->listener, SHM_ON_LISTENER, 0, 0) ||
+        !shm_watch(state, state->doorbell, SHM_ON_DOORBELL, 0, EPOLLET))
+        return disti_fail_errno(DIST_ERR_SYSTEM, "shm: epoll_ctl failed");
+    return DIST_OK;
+}
+
+/* A connected peer says nothing more on its socket: it becomes readable when it ends. */
+static void watch_socket(struct shm_state *state, struct shm_peer *peer)
+{
+    char byte;
+
+    if (peer->phase == SHM_CALLING)
+        shm_call_answered(state, peer);
+    else if (peer->phase == SHM_CONNECTED &&
+             (recv(peer->socket, &byte, 1, MSG_DONTWAIT) >= 0 || errno != EAGAIN))
+        shm_connection_ended(state, peer);
+}
+
+static void watch_handle(struct shm_state *state, uint64_t data)
+{
+    int index = (int)(uint32_t)data;
+
+    switch ((enum shm_event)(data >> 32)) {
+    case SHM_ON_LISTENER:
+        shm_accept_callers(state);
+        break;
+    case SHM_ON_PENDING:
+        shm_accept_pending(state, index);
+        break;
+    case SHM_ON_SOCKET:
+        watch_socket(state, state->peers[index]);
+        break;
+    case SHM_ON_PROCESS:
+        if (state->peers[index]->phase == SHM_CONNECTED)
+            shm_connection_ended(state, state->peers[index]);
+        break;
+    case SHM_ON_DOORBELL:
+        break;
+    }
+}
+
+int disti_shm_connection_look(struct shm_state *state)
+{
+    struct epoll_event events[WATCH_EVENTS];
+    int count, handled = 0, held = disti_cancel_hold();
+
+    watch_resume(state);
+    count = epoll_wait(state->poll, events, WATCH_EVENTS, 0);
+    state->calls = 0;
+    state->look = count == WATCH_EVENTS;
+    for (int i = 0; i < count; i++) {
+        watch_handle(state, events[i].data.u64);
+        handled += events[i].data.u64 >> 32 != SHM_ON_DOORBELL;
+    }
+    shm_accept_expire(state);
+    if (state->wanting)
+        shm_call_due(state);
+    disti_cancel_let(held);
+    return handled;
 }

@@ -106,7 +106,16 @@ static dist_status shm_address(void *opaque, void *blob, size_t *size_p)
     return DIST_OK;
 }
 
-static bool shm_machine_same(const struct shm_address *mine, const struct shm_address *theirs);
+#define MACHINE_MAGIC 0x6d687364u
+
+/* Can a process at `mine` share memory with one at `theirs`? */
+static bool shm_machine_same(const struct shm_address *mine, const struct shm_address *theirs)
+{
+    return theirs->magic == MACHINE_MAGIC && theirs->abi == mine->abi && theirs->uid == mine->uid &&
+           theirs->network_device == mine->network_device &&
+           theirs->network_inode == mine->network_inode &&
+           memcmp(theirs->boot, mine->boot, sizeof(mine->boot)) == 0;
+}
 
 static dist_status shm_reach(void *opaque, const void *blob, size_t size,
                              struct dist_reach *reach_p)
@@ -142,7 +151,7 @@ static struct shm_peer *shm_request_peer(struct shm_state *state, struct dist_re
     if (!peer)
         peer = disti_shm_connection_peer(state, request->peer);
     if (!peer)
-        disti_shm_end(request, DIST_ERR_NO_MEMORY);
+        request->status = DIST_ERR_NO_MEMORY;
     return peer;
 }
 
@@ -154,7 +163,7 @@ static void shm_send(void *opaque, struct dist_request *request)
     if (!peer)
         return;
     if (peer->phase == SHM_LOST) {
-        disti_shm_end(request, disti_shm_lost(peer));
+        request->status = disti_shm_lost(peer);
         return;
     }
     disti_shm_send_start(peer, request);
@@ -222,17 +231,13 @@ static int shm_progress(void *opaque)
 /* Also of peers that are lost: what they had sent whole can still be received. */
 static int shm_probe_tag(void *opaque, uint64_t tag)
 {
-    const struct shm_state *state = opaque;
-
-    return disti_match_probe(&state->unexpected, tag);
+    return disti_match_probe(&((const struct shm_state *)opaque)->unexpected, tag);
 }
 
 static void shm_unexpected(void *opaque, uint64_t tag, uint64_t mask, int most,
                            dist_unexpected_fn see, void *arg)
 {
-    struct shm_state *state = opaque;
-
-    disti_match_show(&state->unexpected, &(struct disti_look){tag, mask, most, see, arg});
+    disti_match_show(&((struct shm_state *)opaque)->unexpected, tag, mask, most, see, arg);
 }
 
 static bool shm_ready(struct shm_peer *peer)
@@ -321,7 +326,6 @@ const struct dist_transport disti_transport_shm = {
 
 /* Which machine this is, and how its ranks find each other's listeners. */
 
-#define MACHINE_MAGIC 0x6d687364u
 #define MACHINE_BOOT_ID "/proc/sys/kernel/random/boot_id"
 #define MACHINE_NETWORK DISTI_PROCESS_OWN "/ns/net"
 #define MACHINE_NAME "libdist-"
@@ -360,15 +364,6 @@ dist_status disti_shm_machine_self(struct shm_address *address, char *reason, si
     made.network_inode = network.st_ino;
     *address = made;
     return DIST_OK;
-}
-
-/* Can a process at `mine` share memory with one at `theirs`? */
-static bool shm_machine_same(const struct shm_address *mine, const struct shm_address *theirs)
-{
-    return theirs->magic == MACHINE_MAGIC && theirs->abi == mine->abi && theirs->uid == mine->uid &&
-           theirs->network_device == mine->network_device &&
-           theirs->network_inode == mine->network_inode &&
-           memcmp(theirs->boot, mine->boot, sizeof(mine->boot)) == 0;
 }
 
 socklen_t disti_shm_machine_socket(const struct shm_address *address, struct sockaddr_un *name)

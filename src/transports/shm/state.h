@@ -444,12 +444,6 @@ static inline void disti_shm_ring(struct shm_peer *peer)
         disti_shm_ring_slow(peer);
 }
 
-/* The request has ended; nothing of it is touched after this. */
-static inline void disti_shm_end(struct dist_request *request, dist_status status)
-{
-    request->status = status;
-}
-
 /* Singly linked lists of requests, through `next`. */
 static inline void disti_shm_append(struct dist_request **head, struct dist_request **tail,
                                     struct dist_request *request)
@@ -470,10 +464,10 @@ static inline struct dist_request *disti_shm_pop(struct dist_request **head)
     return request;
 }
 
-/* send.c: the slot of this name. */
+/* The slot of this name. */
 void disti_shm_cancel(void *opaque, uint64_t tag, uint64_t mask);
 
-/* connection.c, receive.c: making and ending connections, listening. None of these blocks. */
+/* connection.c: making and ending connections, listening. None of these blocks. */
 
 /*
  * The only way to another phase. ERR_INTERNAL, which is reported: the drawing has no such arrow,
@@ -494,44 +488,25 @@ void disti_shm_connection_lose(struct shm_state *state, struct shm_peer *peer, d
 /* A request came for a peer that is lost: reports that, returns what it ends with. */
 dist_status disti_shm_lost(const struct shm_peer *peer);
 
-/* call.c: the caller's half. */
-
 /* A request for a peer that is not connected: see that it becomes so. */
 void disti_shm_call_want(struct shm_state *state, struct shm_peer *peer);
 /* Calls all that are wanted and not called, now. False: some could not be called yet. */
 bool disti_shm_call_all(struct shm_state *state);
 
-/* send.c: messages for which there is no credit. */
-
-/* The receiver wants the message with that name, or never will. False: there is none. */
-bool disti_shm_announce_answered(struct shm_peer *peer, uint32_t name, bool wanted);
-
-/* Asks for an announced message, or refuses it: now, or when the ring has room. */
-dist_status disti_shm_answer(struct shm_peer *peer, uint32_t name, bool wanted);
+/* message.c. Messages for which there is no credit. */
 
 /* Frees what announcing took, without touching a request. */
 void disti_shm_announce_free(struct shm_peer *peer);
 
-/* send.c: messages that lie in the sender's memory. */
+/* Messages that lie in the sender's memory. */
 
 /* What the note says of a message that came before its receive. [1]: its name. */
 enum shm_note { SHM_NOTE_LENT, SHM_NOTE_ANNOUNCED };
 
-/* A loan was offered; its note[2] is the address. Negative: the peer breaks the rules. */
-int disti_shm_loan_came(struct shm_peer *peer, const struct dist_envelope *envelope,
-                        const unsigned char *payload, size_t bytes);
-/* A receive takes a loan: it will be read. */
-void disti_shm_loan_take(struct shm_peer *peer, struct dist_request *request,
-                         const struct shm_loan *loan);
-/* The lender may use its memory again. */
-void disti_shm_loan_return(struct shm_peer *peer, uint64_t id);
-
-/* Completes the oldest receive that waits for a copied message: the message is not available. */
-void disti_shm_loan_gone(struct shm_peer *peer);
 /* Reads from what the peer lent, at most one turn's worth. Negative: the peer is lost. */
 int disti_shm_loan_pull(struct shm_state *state, struct shm_peer *peer);
 
-/* send.c: outgoing messages. */
+/* Outgoing messages. */
 
 void disti_shm_send_start(struct shm_peer *peer, struct dist_request *request);
 /* Fills the ring from the queue. Returns how much happened. */
@@ -543,14 +518,10 @@ bool disti_shm_send_ready(struct shm_peer *peer);
 bool disti_shm_acks_ready(struct shm_peer *peer);
 void disti_shm_send_fail(struct shm_peer *peer, dist_status status);
 
-/* receive.c: incoming messages. Those that return int return how much happened. */
+/* Incoming messages. Those that return int return how much happened. */
 void disti_shm_receive_start(struct shm_peer *peer, struct dist_request *request);
 /* Handles frames, at most about one turn's worth. Negative: the peer breaks the rules. */
 int disti_shm_receive_turn(struct shm_peer *peer);
-/* The peer breaks the rules: says so. Negative. */
-int disti_shm_corrupt(struct shm_peer *peer, const char *what);
-/* Nobody will receive this message, which has come or is coming. */
-void disti_shm_receive_refuse(struct shm_peer *peer, struct disti_unexpected *unexpected);
 /* Everything that has come completely stays; what waits ends in `status`. */
 void disti_shm_receive_fail(struct shm_peer *peer, dist_status status);
 
@@ -558,27 +529,5 @@ void disti_shm_receive_fail(struct shm_peer *peer, dist_status status);
 
 /* What an event of the epoll is about; its data is event << 32 | rank or index. */
 enum shm_event { SHM_ON_LISTENER, SHM_ON_DOORBELL, SHM_ON_PENDING, SHM_ON_SOCKET, SHM_ON_PROCESS };
-
-bool disti_shm_watch(struct shm_state *state, int fd, enum shm_event event, int index,
-                     uint32_t flags);
-
-/* Says once that there are no descriptors. */
-void disti_shm_report_descriptors(struct shm_state *state);
-
-/* There is no descriptor for what came on this socket: it is listened to again in a while. */
-void disti_shm_back_off(struct shm_state *state, int fd, enum shm_event event, int index);
-
-/* The peer's end was seen: what it had sent completely still counts. */
-void disti_shm_connection_ended(struct shm_state *state, struct shm_peer *peer);
-
-/* Calls those whose time has come. */
-void disti_shm_call_due(struct shm_state *state);
-/* The answer to our call may be there. */
-void disti_shm_call_answered(struct shm_state *state, struct shm_peer *peer);
-
-/* The listener, a caller that had not spoken yet, and the time limit for such. */
-void disti_shm_accept_callers(struct shm_state *state);
-void disti_shm_accept_pending(struct shm_state *state, int slot);
-void disti_shm_accept_expire(struct shm_state *state);
 
 #endif

@@ -141,34 +141,17 @@ bool disti_tcp_asked(struct tcp_peer *peer, uint64_t number, bool refused);
 bool disti_tcp_stripes_can_send(const struct tcp_peer *peer);
 
 /* receive.c */
-/*
- * A message is announced or asked for, and the caller has decided where it goes: to the request, to
- * the unexpected message, or nowhere. False: no memory.
- */
-bool disti_tcp_assemble(struct tcp_peer *peer, uint64_t number, uint64_t bytes,
-                        struct dist_request *request, struct disti_unexpected *unexpected);
 /* A stripe's frame: points `in` at its place. WAIT: its message is not announced yet. */
 enum tcp_stripe_answer { TCP_STRIPE_OK, TCP_STRIPE_WAIT, TCP_STRIPE_BAD };
 enum tcp_stripe_answer disti_tcp_stripe_begin(struct tcp_conn *conn,
                                               const struct dist_envelope *frame);
 
-/* Messages that a receive waits for are being put together. */
-bool disti_tcp_assembles(const struct tcp_peer *peer);
-/* Is this unexpected message being put together? */
-bool disti_tcp_assembling(const struct tcp_peer *peer, const struct disti_unexpected *unexpected);
 /* Nothing that is arriving is written to this message any more. */
 void disti_tcp_forget(struct tcp_peer *peer, const struct disti_unexpected *unexpected);
-/* Frees an unexpected message that was refused while it came; the rest is thrown away. False: none.
- */
-bool disti_tcp_assembly_refused(struct tcp_peer *peer);
-void disti_tcp_assemblies_fail(struct tcp_peer *peer, dist_status status);
 /* Frees them, without touching a request. */
 void disti_tcp_assemblies_clear(struct tcp_peer *peer);
 
 /* What a peer may send before its receives are posted, and the short frames that tell of it. */
-
-struct tcp_peer;
-struct tcp_state;
 
 /*
  * What nobody receives yet is kept, so it must be bounded; and it must not be in the way of what is
@@ -227,8 +210,6 @@ static inline void disti_tcp_give_back(struct tcp_credit *credit, uint64_t bytes
 dist_status disti_tcp_credit_setting(struct tcp_state *state);
 /* The connection is up: the peer's hello has granted so much. */
 void disti_tcp_credit_open(const struct tcp_state *state, struct tcp_peer *peer, uint64_t granted);
-/* The peer gives so much back. False: more than we have used. */
-bool disti_tcp_credit_came(struct tcp_peer *peer, uint64_t bytes);
 /* Asks for an offered message. ERR_NO_MEMORY is not reported. */
 dist_status disti_tcp_ask(struct tcp_peer *peer, uint64_t number, bool refused);
 /* Credit or asks wait to be sent. */
@@ -238,14 +219,9 @@ bool disti_tcp_can_control(const struct tcp_peer *peer);
 /* Sends them, as far as there is room. True: something went. */
 bool disti_tcp_control(struct tcp_state *state, struct tcp_peer *peer);
 void disti_tcp_control_clear(struct tcp_peer *peer);
-/* Ends the receives of no bytes. */
-void disti_tcp_control_end(struct tcp_peer *peer, dist_status status);
 
 /* A connection of the tcp transport: its life, and what is under way on it. */
 
-struct tcp_assembly;
-struct tcp_peer;
-struct tcp_state;
 struct tcp_zerocopy;
 
 /*
@@ -388,34 +364,25 @@ void disti_tcp_conn_ended(struct tcp_state *state, struct tcp_conn *conn, int ca
 /* Closes its socket for good, if it has not ended. */
 void disti_tcp_conn_end(struct tcp_state *state, struct tcp_conn *conn);
 
-/* call.c: how it comes up. */
+/* How it comes up. */
 
 /* Calls, if it is idle. */
 void disti_tcp_conn_call(struct tcp_state *state, struct tcp_conn *conn);
 
 /* Reads the answer, as far as it is there. */
 void disti_tcp_conn_read_hello(struct tcp_state *state, struct tcp_conn *conn);
-/* A caller has proved that he is that rank, and gave its nonce the answer to `nonce`: his
- * descriptor becomes a connection's, or is closed. */
-void disti_tcp_conn_adopt(struct tcp_state *state, int fd, struct disti_tls *tls,
-                          const struct disti_tcp_hello *hello, const unsigned char *nonce);
 
-/* accept.c: callers that have not proved who they are. */
+/* Callers that have not proved who they are. */
 dist_status disti_tcp_pending_open(struct tcp_state *state);
 int disti_tcp_accept(struct tcp_state *state);
 int disti_tcp_pending_event(struct tcp_state *state, int slot);
 void disti_tcp_pending_tick(struct tcp_state *state);
 void disti_tcp_pending_close(struct tcp_state *state);
 
-/* accept.c: machines that answer no more. */
+/* Machines that answer no more. */
 
 /* Has the kernel ask an idle connection's peer now and then. */
 void disti_tcp_silence_tune(const struct tcp_state *state, int fd);
-/*
- * Before a close: what is sent still goes to a peer that computes. The kernel gives a closed
- * connection up when its probes are as far apart as they may be, so let that be the most there is.
- */
-void disti_tcp_silence_leave(int fd);
 /* Calls may take longer from now on, and so may what is under way. */
 void disti_tcp_silence_extend(struct tcp_state *state);
 /* Looks at the peers that are waited for, if it is time; loses those that have been silent. */
@@ -433,7 +400,7 @@ struct tcp_stuck {
 /* Returns false if there are none. */
 bool disti_tcp_silence_stuck(const struct tcp_conn *conn, struct tcp_stuck *stuck_p);
 
-/* leave.c: says goodbye and closes all connections; takes at most 0.1 s. */
+/* Says goodbye and closes all connections; takes at most 0.1 s. */
 void disti_tcp_leave(struct tcp_state *state);
 
 /* The tcp transport's own state, and what its files offer each other. */
@@ -558,29 +525,15 @@ bool disti_tcp_loopback(const struct disti_tcp_endpoint *endpoint);
 void disti_tcp_tune(const struct tcp_state *state, int fd);
 /* Edge-triggered, for reading and writing; `replace`: the descriptor changes its owner. */
 bool disti_tcp_watch(struct tcp_state *state, int fd, int event, int index, bool replace);
-/* conn.c */
-/*
- * Sends a hello of that step, with this rank's nonce, for that peer and socket; `other` is the
- * peer's nonce, for a proof. False if the connection did not take it whole.
- */
-bool disti_tcp_greet(const struct tcp_state *state, int fd, struct disti_tls *tls, int to,
-                     int number, enum disti_tcp_step step, const unsigned char *nonce,
-                     const unsigned char *other);
-/* Is it the hello of a rank of this job, for this rank, in that step? Not proved yet. */
-bool disti_tcp_hello_valid(const struct tcp_state *state, const unsigned char *bytes,
-                           enum disti_tcp_step step, struct disti_tcp_hello *hello_p);
-/* Does its proof hold, for this rank's nonce and this session? */
-bool disti_tcp_hello_proved(const struct tcp_state *state, struct disti_tls *tls,
-                            const unsigned char *bytes, const unsigned char *nonce);
 /* Closes a socket that was watched. */
 void disti_tcp_hang_up(const struct tcp_state *state, int fd);
 /* Runs the timer that looks at the deadlines. */
 void disti_tcp_tick_on(struct tcp_state *state, bool on);
 
-/* socket.c: adds further interfaces that carry, each with a listener. */
+/* Adds further interfaces that carry, each with a listener. */
 void disti_tcp_interfaces(struct tcp_state *state);
 
-/* paths/congestion.c: congestion control. Reads the setting; the listener hands it on to callers.
+/* Congestion control. Reads the setting; the listener hands it on to callers.
  */
 dist_status disti_tcp_congestion_open(struct tcp_state *state);
 /* Of a socket that is to call. */
@@ -613,22 +566,12 @@ void disti_tcp_lose(struct tcp_state *state, struct tcp_peer *peer, int cause, c
 /* Reports why the peer is lost (disti_fail). */
 dist_status disti_tcp_report(const struct tcp_state *state, const struct tcp_peer *peer);
 
-/* wire.c: DIST_CHECKSUM. Nothing is done where it is not set. */
-dist_status disti_tcp_checksum_setting(struct tcp_state *state);
+/* DIST_CHECKSUM. Nothing is done where it is not set. */
 /* The frame is about to be sent, with so many bytes of the request's data. */
 void disti_tcp_seal(const struct tcp_peer *peer, unsigned char *frame,
                     const struct dist_request *request, uint64_t offset, uint64_t bytes);
 
-/* Its payload has come so far. */
-void disti_tcp_sum(const struct tcp_peer *peer, struct tcp_incoming *in, const void *data,
-                   size_t bytes);
-/* Only so much of its payload has come, all of which is in data: the rest is to be taken again. */
-void disti_tcp_sum_again(const struct tcp_peer *peer, struct tcp_incoming *in, const void *data,
-                         size_t bytes);
-/* All of it has. False: it is damaged, and so the peer is lost. */
-bool disti_tcp_sum_fits(struct tcp_state *state, const struct tcp_conn *conn);
-
-/* send.c: sends that copy nothing. Reads the setting. */
+/* Sends that copy nothing. Reads the setting. */
 dist_status disti_tcp_zerocopy_setting(struct tcp_state *state);
 /* For a socket that is up; NULL: it copies. To be freed when no more is sent. */
 struct tcp_zerocopy *disti_tcp_zerocopy_open(const struct tcp_state *state, int fd);
@@ -674,19 +617,13 @@ bool disti_tcp_can_flush(const struct tcp_peer *peer);
 int disti_tcp_send_turn(struct tcp_state *state, struct tcp_peer *peer);
 void disti_tcp_fail_sends(struct tcp_state *state, struct tcp_peer *peer, dist_status status);
 
-/* peer.c: the slot of that name. */
+/* The slot of that name. */
 void disti_tcp_cancel(void *instance, uint64_t tag, uint64_t mask);
 
-/* wire.c */
-/* A header has come. False: what it begins cannot be taken now, or the peer is lost. */
-bool disti_tcp_frame(struct tcp_state *state, struct tcp_conn *conn, const unsigned char *bytes);
-/* Asks for an offered message that has met its receive. ERR_NO_MEMORY is not reported. */
-dist_status disti_tcp_ask_for(struct tcp_peer *peer, uint64_t number, uint64_t bytes,
-                              struct dist_request *request);
-
-/* post.c */
 void disti_tcp_recv(struct tcp_state *state, struct tcp_peer *peer, struct dist_request *request);
 bool disti_tcp_has_receives(const struct tcp_peer *peer);
+/* Ends the receives that nothing more will come for. */
+void disti_tcp_fail_receives(struct tcp_peer *peer, dist_status status);
 
 /* Gives its credit back, if it had cost any. */
 void disti_tcp_unexpected_release(struct tcp_peer *peer, struct disti_unexpected *unexpected);

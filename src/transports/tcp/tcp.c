@@ -37,6 +37,7 @@ static dist_status tcp_probe(char *reason, size_t reason_size)
 static dist_status tcp_settings(struct tcp_state *state)
 {
     dist_status status = disti_tcp_credit_setting(state);
+    int checksum = 0;
 
     if (status == DIST_OK)
         status = disti_env_bytes("DIST_TCP_BUFFER", 0, &state->socket_bytes);
@@ -45,7 +46,8 @@ static dist_status tcp_settings(struct tcp_state *state)
     if (status == DIST_OK)
         status = disti_tcp_zerocopy_setting(state);
     if (status == DIST_OK)
-        status = disti_tcp_checksum_setting(state);
+        status = disti_env_int("DIST_CHECKSUM", 0, 1, 0, &checksum);
+    state->checksum = checksum;
     if (status == DIST_OK && disti_env("DIST_TCP_SOCKETS"))
         status = disti_env_int("DIST_TCP_SOCKETS", 1, DISTI_TCP_SOCKETS, 0, &state->sockets);
     return status;
@@ -363,53 +365,6 @@ static void tcp_close(void *instance)
     state->open = false;
 }
 
-static void tcp_describe(void *instance, int rank, char *text, size_t size);
-
-static int tcp_probe_tag(void *instance, uint64_t tag);
-
-static void tcp_unexpected(void *instance, uint64_t tag, uint64_t mask, int most,
-                           dist_unexpected_fn see, void *arg);
-
-const struct dist_transport disti_transport_tcp = {
-    .abi = DIST_ABI,
-    .size = sizeof(struct dist_transport),
-    .name = "tcp",
-    .summary = "TCP connections between two ranks, over IPv4 or IPv6",
-    .state_size = sizeof(struct tcp_state),
-    .probe = tcp_probe,
-    .open = tcp_open,
-    .address = tcp_address,
-    .reach = tcp_reach,
-    .connect = tcp_connect,
-    .send = tcp_send,
-    .recv = tcp_recv,
-    .progress = tcp_progress,
-    .probe_tag = tcp_probe_tag,
-    .unexpected = tcp_unexpected,
-    .arm = tcp_arm,
-    .disarm = tcp_disarm,
-    .close = tcp_close,
-    .describe = tcp_describe,
-    .cancel = disti_tcp_cancel,
-};
-
-/* Looks at peers that change nothing: whose message waits for its receive, what can be said. */
-
-static int tcp_probe_tag(void *instance, uint64_t tag)
-{
-    const struct tcp_state *state = instance;
-
-    return disti_match_probe(&state->unexpected, tag);
-}
-
-static void tcp_unexpected(void *instance, uint64_t tag, uint64_t mask, int most,
-                           dist_unexpected_fn see, void *arg)
-{
-    struct tcp_state *state = instance;
-
-    disti_match_show(&state->unexpected, &(struct disti_look){tag, mask, most, see, arg});
-}
-
 /* Writes "; " and why messages to the peer do not get through, or "". */
 static void probe_trouble(const struct tcp_peer *peer, const char *address, char *text, size_t size)
 {
@@ -438,7 +393,6 @@ static void probe_trouble(const struct tcp_peer *peer, const char *address, char
     }
 }
 
-/* The slots of these names (transport.h). */
 static void tcp_describe(void *instance, int rank, char *text, size_t size)
 {
     static const char *const states[] = {
@@ -466,3 +420,39 @@ static void tcp_describe(void *instance, int rank, char *text, size_t size)
              (unsigned long long)peer->received_bytes, peer->match.held_bytes, peer->further + 1,
              trouble);
 }
+
+static int tcp_probe_tag(void *instance, uint64_t tag)
+{
+    return disti_match_probe(&((const struct tcp_state *)instance)->unexpected, tag);
+}
+
+static void tcp_unexpected(void *instance, uint64_t tag, uint64_t mask, int most,
+                           dist_unexpected_fn see, void *arg)
+{
+    disti_match_show(&((struct tcp_state *)instance)->unexpected, tag, mask, most, see, arg);
+}
+
+const struct dist_transport disti_transport_tcp = {
+    .abi = DIST_ABI,
+    .size = sizeof(struct dist_transport),
+    .name = "tcp",
+    .summary = "TCP connections between two ranks, over IPv4 or IPv6",
+    .state_size = sizeof(struct tcp_state),
+    .probe = tcp_probe,
+    .open = tcp_open,
+    .address = tcp_address,
+    .reach = tcp_reach,
+    .connect = tcp_connect,
+    .send = tcp_send,
+    .recv = tcp_recv,
+    .progress = tcp_progress,
+    .probe_tag = tcp_probe_tag,
+    .unexpected = tcp_unexpected,
+    .arm = tcp_arm,
+    .disarm = tcp_disarm,
+    .close = tcp_close,
+    .describe = tcp_describe,
+    .cancel = disti_tcp_cancel,
+};
+
+/* Looks at peers that change nothing: whose message waits for its receive, what can be said. */

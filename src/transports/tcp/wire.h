@@ -136,8 +136,13 @@ enum disti_tcp_kind {
 
 void disti_tcp_frame_encode(enum disti_tcp_kind kind, const struct dist_envelope *envelope,
                             unsigned char *bytes);
+/* False: not a frame, or a field that its kind leaves unused is not zero. */
+bool disti_tcp_frame_decode(const unsigned char *bytes, enum disti_tcp_kind *kind_p,
+                            struct dist_envelope *envelope_p);
+
 /* Puts a checksum in place of the magic; and takes it, and puts the magic back. */
 #define DISTI_TCP_SUM_BYTES 4
 void disti_tcp_frame_put_sum(unsigned char *bytes, uint32_t sum);
+uint32_t disti_tcp_frame_take_sum(unsigned char *bytes);
 
 #endif

@@ -35,8 +35,126 @@ static struct ucx_parked *receive_unpark(struct ucx_peer *peer)
     return found;
 }
 
+/* What stands in front of one. Each kind begins with the sender's rank. */
+union receive_head {
+    uint32_t rank;
+    struct ucx_announcement announcement; /* of a MESSAGE: its head alone */
+    struct ucx_piece_head piece;
+    struct ucx_answer answer;
+    struct ucx_returned returned;
+    struct ucx_note note;
+};
+
+/* This receive takes it. False: out of memory; the receive has ended then. */
+static bool ucx_inbound_new(struct ucx_peer *peer, uint32_t serial, struct dist_request *request)
+{
+    struct ucx_inbound *inbound = malloc(sizeof(*inbound));
+
+    if (!inbound) {
+        request->status = peer->ucx->host->fail(DIST_ERR_NO_MEMORY,
+                                                "no memory for a message of rank %d", peer->rank);
+        return false;
+    }
+    *inbound = (struct ucx_inbound){.next = peer->inbounds,
+                                    .peer = peer,
+                                    .serial = serial,
+                                    .request = request,
+                                    .left = request->envelope.bytes};
+    peer->inbounds = inbound;
+    return true;
+}
+
+void disti_ucx_broken(struct ucx_state *ucx, dist_status status, const char *text)
+{
+    ucx->broken = ucx->host->fail(status, "rank %d, transport ucx: %s", ucx->rank, text);
+}
+
+/* A message that was sent unasked is kept no more. */
+static void receive_return(struct ucx_peer *peer, uint64_t bytes)
+{
+    if (disti_credit_return(&peer->debit, bytes))
+        disti_ucx_send_returned(peer);
+}
+
+/* Keeps a message for its receive, or a note about it. NULL: there is no memory, and it was said.
+ */
+static struct disti_unexpected *receive_hold(struct ucx_peer *peer, const struct ucx_head *head,
+                                             bool descriptor)
+{
+    struct disti_unexpected *unexpected =
+        disti_match_hold(&peer->match, &head->envelope, descriptor);
+
+    if (!unexpected)
+        disti_ucx_broken(peer->ucx, DIST_ERR_NO_MEMORY, "no memory for an unexpected message");
+    return unexpected;
+}
+
+/* The payload is here. */
+static void receive_whole(struct ucx_peer *peer, const struct ucx_head *head, const void *payload)
+{
+    struct disti_unexpected *unexpected;
+    bool mismatch;
+    struct dist_request *request = disti_match_arrival(&peer->match, &head->envelope, &mismatch);
+    size_t bytes = (size_t)head->envelope.bytes;
+
+    if (request) {
+        receive_return(peer, bytes);
+        if (mismatch)
+            return;
+        peer->ucx->host->sink_apply(&request->sink, 0, payload, bytes);
+        request->status = DIST_OK;
+        return;
+    }
+    unexpected = receive_hold(peer, head, false);
+    if (!unexpected)
+        return;
+    if (bytes)
+        memcpy(unexpected->payload, payload, bytes);
+    unexpected->arrived = bytes;
+}
+
+/* A receive takes an announced message: it is asked for. */
+static void receive_ask(struct ucx_peer *peer, struct dist_request *request, uint32_t serial,
+                        uint32_t name)
+{
+    if (ucx_is_lost(peer)) {
+        request->status = disti_ucx_peer_gone(peer);
+    } else if (request->envelope.bytes == 0) {
+        disti_ucx_send_answer(peer, name, false);
+        request->status = DIST_OK;
+    } else if (ucx_inbound_new(peer, serial, request)) {
+        disti_ucx_send_answer(peer, name, true);
+    }
+}
+
+static void receive_announced(struct ucx_peer *peer, const struct ucx_announcement *what)
+{
+    struct dist_request *request;
+    struct disti_unexpected *unexpected;
+    bool mismatch;
+
+    request = disti_match_arrival(&peer->match, &what->head.envelope, &mismatch);
+    if (mismatch) {
+        disti_ucx_send_answer(peer, what->name, false);
+    } else if (request) {
+        receive_ask(peer, request, what->head.serial, what->name);
+    } else {
+        unexpected = receive_hold(peer, &what->head, true);
+        if (unexpected)
+            unexpected->note[0] = (uint64_t)what->head.serial << 32 | what->name;
+    }
+}
+
+/* The next message of a peer: an announcement, or one with its payload. */
 static void ucx_take(struct ucx_peer *peer, const struct ucx_announcement *what, bool announced,
-                     const void *payload);
+                     const void *payload)
+{
+    peer->expected++;
+    if (announced)
+        receive_announced(peer, what);
+    else
+        receive_whole(peer, &what->head, payload);
+}
 
 /* What can be taken now, in order; and if that was all of a peer that leaves, it has left. */
 static void receive_catch_up(struct ucx_peer *peer)
@@ -52,16 +170,6 @@ static void receive_catch_up(struct ucx_peer *peer)
 }
 
 /* ---- one function for each kind of active message ---- */
-
-/* What stands in front of one. Each kind begins with the sender's rank. */
-union receive_head {
-    uint32_t rank;
-    struct ucx_announcement announcement; /* of a MESSAGE: its head alone */
-    struct ucx_piece_head piece;
-    struct ucx_answer answer;
-    struct ucx_returned returned;
-    struct ucx_note note;
-};
 
 struct receive_arrival {
     union receive_head head;
@@ -98,13 +206,90 @@ static bool receive_announcement(struct ucx_peer *peer, const struct receive_arr
     return true;
 }
 
-static struct ucx_inbound *ucx_inbound_find(struct ucx_peer *peer, uint32_t serial);
+/* NULL: there is none. */
+static struct ucx_inbound *ucx_inbound_find(struct ucx_peer *peer, uint32_t serial)
+{
+    struct ucx_inbound *inbound = peer->inbounds;
 
+    while (inbound && inbound->serial != serial)
+        inbound = inbound->next;
+    return inbound;
+}
+
+/* Its message has a receive, or is thrown away: it is fetched when its turn comes. */
+static void ucx_pull_ready(struct ucx_state *ucx, struct ucx_pull *pull)
+{
+    struct ucx_pull **at = &ucx->ready;
+
+    while (*at)
+        at = &(*at)->next;
+    pull->next = NULL;
+    pull->inbound->pulling++;
+    *at = pull;
+}
+
+/* A piece of it can be fetched. Takes the descriptor. */
 static void ucx_inbound_piece(struct ucx_inbound *inbound, void *descriptor, size_t offset,
-                              size_t bytes);
+                              size_t bytes)
+{
+    struct ucx_state *ucx = inbound->peer->ucx;
+    struct ucx_pull *pull = malloc(sizeof(*pull));
 
+    if (!pull) {
+        ucx->broken = ucx->host->fail(DIST_ERR_NO_MEMORY, "no memory for a message of rank %d",
+                                      inbound->peer->rank);
+        return;
+    }
+    *pull = (struct ucx_pull){
+        .ucx = ucx, .inbound = inbound, .descriptor = descriptor, .offset = offset, .bytes = bytes};
+    ucx_pull_ready(ucx, pull);
+}
+
+/* True if the message has these bytes: a peer may claim anything. It has a receive. */
+static bool ucx_inbound_holds(struct ucx_inbound *inbound, uint64_t offset, uint64_t bytes)
+{
+    uint64_t total = inbound->request->envelope.bytes;
+
+    if (offset <= total && bytes <= total - offset)
+        return true;
+    inbound->peer->ucx->broken =
+        inbound->peer->ucx->host->fail(DIST_ERR_INTERNAL,
+                                       "rank %d sent %llu bytes at offset %llu of a message of "
+                                       "%llu: give all ranks the same version of libdist",
+                                       inbound->peer->rank, (unsigned long long)bytes,
+                                       (unsigned long long)offset, (unsigned long long)total);
+    return false;
+}
+
+static void inbound_free(struct ucx_inbound *inbound)
+{
+    struct ucx_inbound **at = &inbound->peer->inbounds;
+
+    while (*at != inbound)
+        at = &(*at)->next;
+    *at = inbound->next;
+    free(inbound);
+}
+
+/* Ends it if there is nothing left to do, or nothing that can be done. */
+static void ucx_inbound_finish(struct ucx_inbound *inbound)
+{
+    if (inbound->pulling || (inbound->left && inbound->status == DIST_OK))
+        return;
+    if (inbound->request)
+        inbound->request->status = inbound->status;
+    inbound_free(inbound);
+}
+
+/* A piece of it has come. */
 static void ucx_inbound_bytes(struct ucx_inbound *inbound, const void *data, size_t offset,
-                              size_t bytes);
+                              size_t bytes)
+{
+    if (inbound->request && inbound->status == DIST_OK && ucx_inbound_holds(inbound, offset, bytes))
+        inbound->peer->ucx->host->sink_apply(&inbound->request->sink, offset, data, bytes);
+    inbound->left -= bytes;
+    ucx_inbound_finish(inbound);
+}
 
 static bool receive_piece(struct ucx_peer *peer, const struct receive_arrival *arrival)
 {
@@ -228,7 +413,12 @@ ucs_status_t disti_ucx_listen(struct ucx_state *ucx)
     return status;
 }
 
-static void ucx_inbounds_drop(struct ucx_peer *peer);
+/* Frees everything, without touching a request. */
+static void ucx_inbounds_drop(struct ucx_peer *peer)
+{
+    while (peer->inbounds)
+        inbound_free(peer->inbounds);
+}
 
 void disti_ucx_receive_drop(struct ucx_peer *peer)
 {
@@ -242,101 +432,7 @@ void disti_ucx_receive_drop(struct ucx_peer *peer)
     disti_match_clear(&peer->match);
 }
 
-/* Does the message have these bytes? What a peer says is not believed. It has a receive. */
-/* Transport ucx: messages whose payload is fetched, into place or to be reduced. */
-
-static bool ucx_inbound_holds(struct ucx_inbound *inbound, uint64_t offset, uint64_t bytes)
-{
-    uint64_t total = inbound->request->envelope.bytes;
-
-    if (offset <= total && bytes <= total - offset)
-        return true;
-    inbound->peer->ucx->broken =
-        inbound->peer->ucx->host->fail(DIST_ERR_INTERNAL,
-                                       "rank %d sent %llu bytes at offset %llu of a message of "
-                                       "%llu: give all ranks the same version of libdist",
-                                       inbound->peer->rank, (unsigned long long)bytes,
-                                       (unsigned long long)offset, (unsigned long long)total);
-    return false;
-}
-
-static void inbound_free(struct ucx_inbound *inbound)
-{
-    struct ucx_inbound **at = &inbound->peer->inbounds;
-
-    while (*at != inbound)
-        at = &(*at)->next;
-    *at = inbound->next;
-    free(inbound);
-}
-
-/* Ends it if there is nothing left to do, or nothing that can be done. */
-static void ucx_inbound_finish(struct ucx_inbound *inbound)
-{
-    if (inbound->pulling || (inbound->left && inbound->status == DIST_OK))
-        return;
-    if (inbound->request)
-        inbound->request->status = inbound->status;
-    inbound_free(inbound);
-}
-
-/* This receive takes it. False: out of memory; the receive has ended then. */
-static bool ucx_inbound_new(struct ucx_peer *peer, uint32_t serial, struct dist_request *request)
-{
-    struct ucx_inbound *inbound = malloc(sizeof(*inbound));
-
-    if (!inbound) {
-        request->status = peer->ucx->host->fail(DIST_ERR_NO_MEMORY,
-                                                "no memory for a message of rank %d", peer->rank);
-        return false;
-    }
-    *inbound = (struct ucx_inbound){.next = peer->inbounds,
-                                    .peer = peer,
-                                    .serial = serial,
-                                    .request = request,
-                                    .left = request->envelope.bytes};
-    peer->inbounds = inbound;
-    return true;
-}
-
-/* NULL: there is none. */
-static struct ucx_inbound *ucx_inbound_find(struct ucx_peer *peer, uint32_t serial)
-{
-    struct ucx_inbound *inbound = peer->inbounds;
-
-    while (inbound && inbound->serial != serial)
-        inbound = inbound->next;
-    return inbound;
-}
-
-static void ucx_pull_ready(struct ucx_state *ucx, struct ucx_pull *pull);
-
-/* A piece of it can be fetched. Takes the descriptor. */
-static void ucx_inbound_piece(struct ucx_inbound *inbound, void *descriptor, size_t offset,
-                              size_t bytes)
-{
-    struct ucx_state *ucx = inbound->peer->ucx;
-    struct ucx_pull *pull = malloc(sizeof(*pull));
-
-    if (!pull) {
-        ucx->broken = ucx->host->fail(DIST_ERR_NO_MEMORY, "no memory for a message of rank %d",
-                                      inbound->peer->rank);
-        return;
-    }
-    *pull = (struct ucx_pull){
-        .ucx = ucx, .inbound = inbound, .descriptor = descriptor, .offset = offset, .bytes = bytes};
-    ucx_pull_ready(ucx, pull);
-}
-
-/* A piece of it has come. */
-static void ucx_inbound_bytes(struct ucx_inbound *inbound, const void *data, size_t offset,
-                              size_t bytes)
-{
-    if (inbound->request && inbound->status == DIST_OK && ucx_inbound_holds(inbound, offset, bytes))
-        inbound->peer->ucx->host->sink_apply(&inbound->request->sink, offset, data, bytes);
-    inbound->left -= bytes;
-    ucx_inbound_finish(inbound);
-}
+/* Messages whose payload is fetched, into place or to be reduced. */
 
 /* Ends those of which nothing is being fetched, others when it is. */
 static void ucx_inbounds_fail(struct ucx_peer *peer)
@@ -348,13 +444,6 @@ static void ucx_inbounds_fail(struct ucx_peer *peer)
         inbound->status = DIST_ERR_PEER_LOST;
         ucx_inbound_finish(inbound);
     }
-}
-
-/* Frees everything, without touching a request. */
-static void ucx_inbounds_drop(struct ucx_peer *peer)
-{
-    while (peer->inbounds)
-        inbound_free(peer->inbounds);
 }
 
 /* ---- forgetting ---- */
@@ -374,102 +463,6 @@ bool disti_ucx_inbounds_pinned(const struct ucx_peer *peer)
     while (inbound && !(!inbound->request && inbound->in_place))
         inbound = inbound->next;
     return inbound;
-}
-
-/* Transport ucx: messages meet their receives, and what comes early is kept. */
-
-void disti_ucx_broken(struct ucx_state *ucx, dist_status status, const char *text)
-{
-    ucx->broken = ucx->host->fail(status, "rank %d, transport ucx: %s", ucx->rank, text);
-}
-
-/* ---- messages that come ---- */
-
-/* A message that was sent unasked is kept no more. */
-static void receive_return(struct ucx_peer *peer, uint64_t bytes)
-{
-    if (disti_credit_return(&peer->debit, bytes))
-        disti_ucx_send_returned(peer);
-}
-
-/* Keeps a message for its receive, or a note about it. NULL: there is no memory, and it was said.
- */
-static struct disti_unexpected *receive_hold(struct ucx_peer *peer, const struct ucx_head *head,
-                                             bool descriptor)
-{
-    struct disti_unexpected *unexpected =
-        disti_match_hold(&peer->match, &head->envelope, descriptor);
-
-    if (!unexpected)
-        disti_ucx_broken(peer->ucx, DIST_ERR_NO_MEMORY, "no memory for an unexpected message");
-    return unexpected;
-}
-
-/* The payload is here. */
-static void receive_whole(struct ucx_peer *peer, const struct ucx_head *head, const void *payload)
-{
-    struct disti_unexpected *unexpected;
-    bool mismatch;
-    struct dist_request *request = disti_match_arrival(&peer->match, &head->envelope, &mismatch);
-    size_t bytes = (size_t)head->envelope.bytes;
-
-    if (request) {
-        receive_return(peer, bytes);
-        if (mismatch)
-            return;
-        peer->ucx->host->sink_apply(&request->sink, 0, payload, bytes);
-        request->status = DIST_OK;
-        return;
-    }
-    unexpected = receive_hold(peer, head, false);
-    if (!unexpected)
-        return;
-    if (bytes)
-        memcpy(unexpected->payload, payload, bytes);
-    unexpected->arrived = bytes;
-}
-
-/* A receive takes an announced message: it is asked for. */
-static void receive_ask(struct ucx_peer *peer, struct dist_request *request, uint32_t serial,
-                        uint32_t name)
-{
-    if (ucx_is_lost(peer)) {
-        request->status = disti_ucx_peer_gone(peer);
-    } else if (request->envelope.bytes == 0) {
-        disti_ucx_send_answer(peer, name, false);
-        request->status = DIST_OK;
-    } else if (ucx_inbound_new(peer, serial, request)) {
-        disti_ucx_send_answer(peer, name, true);
-    }
-}
-
-static void receive_announced(struct ucx_peer *peer, const struct ucx_announcement *what)
-{
-    struct dist_request *request;
-    struct disti_unexpected *unexpected;
-    bool mismatch;
-
-    request = disti_match_arrival(&peer->match, &what->head.envelope, &mismatch);
-    if (mismatch) {
-        disti_ucx_send_answer(peer, what->name, false);
-    } else if (request) {
-        receive_ask(peer, request, what->head.serial, what->name);
-    } else {
-        unexpected = receive_hold(peer, &what->head, true);
-        if (unexpected)
-            unexpected->note[0] = (uint64_t)what->head.serial << 32 | what->name;
-    }
-}
-
-/* The next message of a peer: an announcement, or one with its payload. */
-static void ucx_take(struct ucx_peer *peer, const struct ucx_announcement *what, bool announced,
-                     const void *payload)
-{
-    peer->expected++;
-    if (announced)
-        receive_announced(peer, what);
-    else
-        receive_whole(peer, &what->head, payload);
 }
 
 /* ---- receives ---- */
@@ -636,18 +629,6 @@ void disti_ucx_pulls_start(struct ucx_state *ucx)
         *at = pull->next;
         (dropped ? pull_drop : pull_start)(ucx, pull);
     }
-}
-
-/* Its message has a receive, or is thrown away: it is fetched when its turn comes. */
-static void ucx_pull_ready(struct ucx_state *ucx, struct ucx_pull *pull)
-{
-    struct ucx_pull **at = &ucx->ready;
-
-    while (*at)
-        at = &(*at)->next;
-    pull->next = NULL;
-    pull->inbound->pulling++;
-    *at = pull;
 }
 
 void disti_ucx_pulls_drop(struct ucx_state *ucx)

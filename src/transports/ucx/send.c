@@ -75,8 +75,166 @@ static struct ucx_flight *send_copy(struct ucx_peer *peer, struct dist_request *
     return flight;
 }
 
+struct ucx_send_piece {
+    struct ucx_piece_head head;
+    struct ucx_send_pieces *all;
+    size_t bytes;
+    unsigned char *copy; /* what UCX reads, if it is not the program's memory */
+    bool busy;
+    bool pinned; /* UCX reads memory of a send that has been forgotten */
+};
+/*
+ * Place 0 is the announcement's, the others are for pieces. It stands in the peer's table until it
+ * is asked for, and ends when it has been, and nothing is flying.
+ */
+struct ucx_send_pieces {
+    LIST_ENTRY(ucx_send_pieces) entry; /* of the peer's */
+    struct ucx_announcement announcement;
+    struct dist_request *request; /* NULL: it has been forgotten, and nothing more can be sent */
+    struct ucx_peer *peer;
+    size_t bytes, begun;
+    unsigned flying;
+    bool answered;
+    dist_status status;
+    struct ucx_send_piece slots[1 + UCX_WINDOW];
+};
+
+static void piece_ended(void *ucx_request, ucs_status_t status, void *arg);
+
+/* Starts what is in this place. The caller counts as flying: all may end within it. */
+static void piece_start(struct ucx_send_piece *piece, const void *data)
+{
+    struct ucx_send_pieces *all = piece->all;
+    const ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                        UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+        .cb.send = piece_ended,
+        .user_data = piece,
+        .memory_type = UCS_MEMORY_TYPE_HOST,
+    };
+    const void *head = data ? (const void *)&piece->head : &all->announcement;
+    size_t head_bytes = data ? sizeof(piece->head) : sizeof(all->announcement);
+    void *sent;
+
+    /* Where the peer is found dead in the call, this piece may have ended when it returns. */
+    piece->busy = true;
+    all->flying++;
+    sent = ucp_am_send_nbx(all->peer->endpoint, data ? UCX_AM_PIECE : UCX_AM_ANNOUNCE, head,
+                           head_bytes, data, piece->bytes, &param);
+    if (UCS_PTR_IS_PTR(sent))
+        return;
+    piece->busy = false;
+    all->flying--;
+    if (UCS_PTR_IS_ERR(sent))
+        all->status = disti_ucx_ended(all->peer, UCS_PTR_STATUS(sent));
+}
+
+/*
+ * What UCX shall read of the message's memory. Where it reads when the peer takes the piece, which
+ * may be silent, it is a copy: so the send can be forgotten without giving up the peer.
+ */
+static const void *piece_data(struct ucx_send_piece *piece)
+{
+    const struct ucx_send_pieces *all = piece->all;
+    const char *data = (const char *)all->request->data + piece->head.offset;
+
+    if (!all->peer->ucx->copies)
+        return data;
+    if (!piece->copy)
+        piece->copy = malloc(all->bytes < UCX_PIECE_BYTES ? all->bytes : UCX_PIECE_BYTES);
+    return piece->copy ? memcpy(piece->copy, data, piece->bytes) : data;
+}
+
+static void pieces_fill(struct ucx_send_pieces *all)
+{
+    for (int i = 1; i <= UCX_WINDOW && all->status == DIST_OK && !ucx_is_lost(all->peer); i++) {
+        struct ucx_send_piece *piece = &all->slots[i];
+        size_t left = all->bytes - all->begun;
+
+        if (piece->busy || !left)
+            continue;
+        piece->head.offset = all->begun;
+        piece->bytes = left < UCX_PIECE_BYTES ? left : UCX_PIECE_BYTES;
+        all->begun += piece->bytes;
+        piece_start(piece, piece_data(piece));
+        if (!piece->busy)
+            i--; /* it has gone already: the place is free */
+    }
+}
+
+static void pieces_free(struct ucx_send_pieces *all)
+{
+    LIST_REMOVE(all, entry);
+    for (int i = 1; i <= UCX_WINDOW; i++)
+        free(all->slots[i].copy);
+    free(all);
+}
+
+/* Has all of it left, or can no more leave? */
+static void pieces_finish(struct ucx_send_pieces *all)
+{
+    if (all->flying || !all->answered)
+        return;
+    if (all->status == DIST_OK && all->begun < all->bytes)
+        all->status = DIST_ERR_PEER_LOST;
+    if (all->request)
+        all->request->status = all->status;
+    pieces_free(all);
+}
+
+/* Sends what there is place for. */
+static void pieces_go_on(struct ucx_send_pieces *all)
+{
+    all->flying++;
+    pieces_fill(all);
+    all->flying--;
+    pieces_finish(all);
+}
+
+static void piece_ended(void *ucx_request, ucs_status_t status, void *arg)
+{
+    struct ucx_send_piece *piece = arg;
+    struct ucx_send_pieces *all = piece->all;
+    dist_status ended;
+
+    ucp_request_free(ucx_request);
+    piece->busy = piece->pinned = false;
+    if (all->peer->ucx->closing)
+        return;
+    all->peer->ucx->happened++;
+    ended = disti_ucx_ended(all->peer, status); /* a loss gives up all that does not fly */
+    if (ended != DIST_OK)
+        all->status = ended;
+    all->flying--;
+    if (all->answered)
+        pieces_go_on(all);
+}
+
 static void ucx_announce(struct ucx_peer *peer, struct dist_request *request,
-                         const struct ucx_head *head);
+                         const struct ucx_head *head)
+{
+    struct ucx_send_pieces *all = calloc(1, sizeof(*all));
+
+    if (!all || !disti_announced_add(&peer->announced, all, &all->announcement.name)) {
+        free(all);
+        request->status = peer->ucx->host->fail(DIST_ERR_NO_MEMORY,
+                                                "no memory for a message to rank %d", peer->rank);
+        return;
+    }
+    all->request = request;
+    all->bytes = (size_t)request->envelope.bytes;
+    all->peer = peer;
+    LIST_INSERT_HEAD(&peer->pieces, all, entry);
+    all->announcement.head = *head;
+    for (int i = 0; i <= UCX_WINDOW; i++) {
+        all->slots[i].all = all;
+        all->slots[i].head = (struct ucx_piece_head){.rank = head->rank, .serial = head->serial};
+    }
+    all->flying++; /* it must outlive a loss of the peer that shows at once */
+    piece_start(&all->slots[0], NULL);
+    all->flying--;
+    pieces_finish(all);
+}
 
 void disti_ucx_send(void *state, struct dist_request *request)
 {
@@ -205,142 +363,6 @@ void disti_ucx_send_returned(struct ucx_peer *peer)
 
 /* Transport ucx: sending what is announced first, and in pieces once it is asked for. */
 
-struct ucx_send_piece {
-    struct ucx_piece_head head;
-    struct ucx_send_pieces *all;
-    size_t bytes;
-    unsigned char *copy; /* what UCX reads, if it is not the program's memory */
-    bool busy;
-    bool pinned; /* UCX reads memory of a send that has been forgotten */
-};
-
-/*
- * Place 0 is the announcement's, the others are for pieces. It stands in the peer's table until it
- * is asked for, and ends when it has been, and nothing is flying.
- */
-struct ucx_send_pieces {
-    LIST_ENTRY(ucx_send_pieces) entry; /* of the peer's */
-    struct ucx_announcement announcement;
-    struct dist_request *request; /* NULL: it has been forgotten, and nothing more can be sent */
-    struct ucx_peer *peer;
-    size_t bytes, begun;
-    unsigned flying;
-    bool answered;
-    dist_status status;
-    struct ucx_send_piece slots[1 + UCX_WINDOW];
-};
-
-static void piece_ended(void *ucx_request, ucs_status_t status, void *arg);
-
-/* Starts what is in this place. The caller counts as flying: all may end within it. */
-static void piece_start(struct ucx_send_piece *piece, const void *data)
-{
-    struct ucx_send_pieces *all = piece->all;
-    const ucp_request_param_t param = {
-        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-                        UCP_OP_ATTR_FIELD_MEMORY_TYPE,
-        .cb.send = piece_ended,
-        .user_data = piece,
-        .memory_type = UCS_MEMORY_TYPE_HOST,
-    };
-    const void *head = data ? (const void *)&piece->head : &all->announcement;
-    size_t head_bytes = data ? sizeof(piece->head) : sizeof(all->announcement);
-    void *sent;
-
-    /* Where the peer is found dead in the call, this piece may have ended when it returns. */
-    piece->busy = true;
-    all->flying++;
-    sent = ucp_am_send_nbx(all->peer->endpoint, data ? UCX_AM_PIECE : UCX_AM_ANNOUNCE, head,
-                           head_bytes, data, piece->bytes, &param);
-    if (UCS_PTR_IS_PTR(sent))
-        return;
-    piece->busy = false;
-    all->flying--;
-    if (UCS_PTR_IS_ERR(sent))
-        all->status = disti_ucx_ended(all->peer, UCS_PTR_STATUS(sent));
-}
-
-/*
- * What UCX shall read of the message's memory. Where it reads when the peer takes the piece, which
- * may be silent, it is a copy: so the send can be forgotten without giving up the peer.
- */
-static const void *piece_data(struct ucx_send_piece *piece)
-{
-    const struct ucx_send_pieces *all = piece->all;
-    const char *data = (const char *)all->request->data + piece->head.offset;
-
-    if (!all->peer->ucx->copies)
-        return data;
-    if (!piece->copy)
-        piece->copy = malloc(all->bytes < UCX_PIECE_BYTES ? all->bytes : UCX_PIECE_BYTES);
-    return piece->copy ? memcpy(piece->copy, data, piece->bytes) : data;
-}
-
-static void pieces_fill(struct ucx_send_pieces *all)
-{
-    for (int i = 1; i <= UCX_WINDOW && all->status == DIST_OK && !ucx_is_lost(all->peer); i++) {
-        struct ucx_send_piece *piece = &all->slots[i];
-        size_t left = all->bytes - all->begun;
-
-        if (piece->busy || !left)
-            continue;
-        piece->head.offset = all->begun;
-        piece->bytes = left < UCX_PIECE_BYTES ? left : UCX_PIECE_BYTES;
-        all->begun += piece->bytes;
-        piece_start(piece, piece_data(piece));
-        if (!piece->busy)
-            i--; /* it has gone already: the place is free */
-    }
-}
-
-static void pieces_free(struct ucx_send_pieces *all)
-{
-    LIST_REMOVE(all, entry);
-    for (int i = 1; i <= UCX_WINDOW; i++)
-        free(all->slots[i].copy);
-    free(all);
-}
-
-/* Has all of it left, or can no more leave? */
-static void pieces_finish(struct ucx_send_pieces *all)
-{
-    if (all->flying || !all->answered)
-        return;
-    if (all->status == DIST_OK && all->begun < all->bytes)
-        all->status = DIST_ERR_PEER_LOST;
-    if (all->request)
-        all->request->status = all->status;
-    pieces_free(all);
-}
-
-/* Sends what there is place for. */
-static void pieces_go_on(struct ucx_send_pieces *all)
-{
-    all->flying++;
-    pieces_fill(all);
-    all->flying--;
-    pieces_finish(all);
-}
-
-static void piece_ended(void *ucx_request, ucs_status_t status, void *arg)
-{
-    struct ucx_send_piece *piece = arg;
-    struct ucx_send_pieces *all = piece->all;
-    dist_status ended;
-
-    ucp_request_free(ucx_request);
-    piece->busy = piece->pinned = false;
-    if (all->peer->ucx->closing)
-        return;
-    all->peer->ucx->happened++;
-    ended = disti_ucx_ended(all->peer, status); /* a loss gives up all that does not fly */
-    if (ended != DIST_OK)
-        all->status = ended;
-    all->flying--;
-    if (all->answered)
-        pieces_go_on(all);
-}
-
 /* Nobody will ask for it any more. */
 static void pieces_give_up(struct ucx_send_pieces *all, dist_status status)
 {
@@ -348,32 +370,6 @@ static void pieces_give_up(struct ucx_send_pieces *all, dist_status status)
     all->begun = all->bytes;
     if (all->status == DIST_OK)
         all->status = status;
-    pieces_finish(all);
-}
-
-static void ucx_announce(struct ucx_peer *peer, struct dist_request *request,
-                         const struct ucx_head *head)
-{
-    struct ucx_send_pieces *all = calloc(1, sizeof(*all));
-
-    if (!all || !disti_announced_add(&peer->announced, all, &all->announcement.name)) {
-        free(all);
-        request->status = peer->ucx->host->fail(DIST_ERR_NO_MEMORY,
-                                                "no memory for a message to rank %d", peer->rank);
-        return;
-    }
-    all->request = request;
-    all->bytes = (size_t)request->envelope.bytes;
-    all->peer = peer;
-    LIST_INSERT_HEAD(&peer->pieces, all, entry);
-    all->announcement.head = *head;
-    for (int i = 0; i <= UCX_WINDOW; i++) {
-        all->slots[i].all = all;
-        all->slots[i].head = (struct ucx_piece_head){.rank = head->rank, .serial = head->serial};
-    }
-    all->flying++; /* it must outlive a loss of the peer that shows at once */
-    piece_start(&all->slots[0], NULL);
-    all->flying--;
     pieces_finish(all);
 }
 
@@ -459,34 +455,23 @@ static bool ucx_pieces_pinned(const struct ucx_peer *peer)
 
 /*
  * What UCX reads or writes it does not give back before it has ended. Most of what leaves is a copy
- * (send.c, send.c). With RDMA a peer that stops in the middle of what it has just asked for is
+ * (this file). With RDMA a peer that stops in the middle of what it has just asked for is
  * given up with all its groups, which closes its endpoint.
  */
 #define CANCEL_PINNED_MS 500
 
-struct cancel {
-    uint64_t tag, mask;
-};
-
-/* ---- what is taken back at once ---- */
-
-static void cancel_unexpected(const struct cancel *cancel, struct ucx_peer *peer)
+static void cancel_peer(struct ucx_peer *peer, uint64_t tag, uint64_t mask)
 {
+    disti_standin_unpost(&peer->match, tag, mask);
     for (struct disti_unexpected *unexpected = peer->match.unexpected_head, *next; unexpected;
          unexpected = next) {
         next = unexpected->next;
-        if ((unexpected->envelope.tag & cancel->mask) == cancel->tag)
+        if ((unexpected->envelope.tag & mask) == tag)
             disti_ucx_refuse(peer, unexpected);
     }
-}
-
-static void cancel_peer(const struct cancel *cancel, struct ucx_peer *peer)
-{
-    disti_standin_unpost(&peer->match, cancel->tag, cancel->mask);
-    cancel_unexpected(cancel, peer);
-    disti_ucx_inbounds_forget(peer, cancel->tag, cancel->mask);
-    ucx_sends_forget(peer, cancel->tag, cancel->mask);
-    if (!ucx_pieces_forget(peer, cancel->tag, cancel->mask))
+    disti_ucx_inbounds_forget(peer, tag, mask);
+    ucx_sends_forget(peer, tag, mask);
+    if (!ucx_pieces_forget(peer, tag, mask))
         disti_ucx_peer_lose(peer, "no memory to cancel messages");
 }
 
@@ -535,10 +520,9 @@ static void cancel_give_up(struct ucx_state *ucx)
 void disti_ucx_cancel(void *state, uint64_t tag, uint64_t mask)
 {
     struct ucx_state *ucx = state;
-    const struct cancel cancel = {.tag = tag, .mask = mask};
 
     for (int rank = 0; rank < ucx->ranks; rank++)
-        cancel_peer(&cancel, &ucx->peers[rank]);
+        cancel_peer(&ucx->peers[rank], tag, mask);
     disti_ucx_pulls_start(ucx);
     cancel_unpin(ucx);
     if (cancel_any_is_pinned(ucx))

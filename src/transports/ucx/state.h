@@ -41,9 +41,9 @@ static inline bool disti_ucx_phase_leads(enum ucx_phase from, enum ucx_phase to)
 
 /*
  * A message is one active message with its head in front. A long one, and one for which there is no
- * credit (match/match.h), is announced, and comes in pieces once it is asked for; so a reduction
- * needs no memory as large as the message. Whether UCX sends a piece along or lets the receiver
- * fetch it is UCX's choice; a message that nobody asked for is a copy of its own:
+ * credit (match.h), is announced, and comes in pieces once it is asked for; so a reduction needs
+ * no memory as large as the message. Whether UCX sends a piece along or lets the receiver fetch it
+ * is UCX's choice; a message that nobody asked for is a copy of its own:
  *
  *   MESSAGE   [rank, serial 5, envelope] payload
  *   ANNOUNCE  [rank, serial 6, envelope, name 0]
@@ -195,11 +195,7 @@ static inline bool ucx_is_lost(const struct ucx_peer *peer)
     return peer->phase >= UCX_FAILED;
 }
 
-/* ---- ucx.c: UCX's context, one a process, made by the first instance and freed by the last
- * ----
- */
-
-/* ---- peer.c ---- */
+/* ---- ucx.c: peers ---- */
 
 /* Makes the endpoint, if need be. False: the peer is lost; it has been said why. */
 bool disti_ucx_peer_open(struct ucx_peer *peer);
@@ -239,7 +235,7 @@ void disti_ucx_send_answer(struct ucx_peer *peer, uint32_t name, bool wanted);
 /* Tells how much of the peer's credit has been given back. */
 void disti_ucx_send_returned(struct ucx_peer *peer);
 
-/* ---- send.c: messages that are announced, and sent in pieces ---- */
+/* ---- messages that are announced, and sent in pieces ---- */
 
 /* The receiver's answer to an announcement. False: there is none of that name. */
 bool disti_ucx_pieces_answered(struct ucx_peer *peer, uint32_t name, bool wanted);
@@ -258,8 +254,6 @@ ucs_status_t disti_ucx_listen(struct ucx_state *ucx);
 /* Frees all that waits in a peer, without touching a request. */
 void disti_ucx_receive_drop(struct ucx_peer *peer);
 
-/* ---- receive.c: messages and their receives ---- */
-
 void disti_ucx_recv(void *state, struct dist_request *request);
 
 /* Nobody will receive this message: throws it away. */
@@ -271,15 +265,13 @@ void disti_ucx_receive_fail(struct ucx_peer *peer);
 /* The whole transport is broken from now on: reports why. */
 void disti_ucx_broken(struct ucx_state *ucx, dist_status status, const char *text);
 
-/* ---- receive.c: announced messages that were asked for ---- */
+/* ---- announced messages that were asked for ---- */
 
 /* Throws away what comes for receives with such a tag. */
 void disti_ucx_inbounds_forget(struct ucx_peer *peer, uint64_t tag, uint64_t mask);
 
 /* Does UCX still write to memory of receives that were forgotten? */
 bool disti_ucx_inbounds_pinned(const struct ucx_peer *peer);
-
-/* ---- send.c: the slot of this name ---- */
 
 void disti_ucx_cancel(void *state, uint64_t tag, uint64_t mask);
 

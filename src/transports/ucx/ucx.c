@@ -291,8 +291,8 @@ void disti_ucx_peers_wait_closed(struct ucx_state *ucx)
 
 /* ---- leaving ---- */
 
-/* Says goodbye to all, sees to it that what was sent leaves, closes all endpoints. Bounded. */
 /*
+ * Says goodbye to all, sees to it that what was sent leaves, closes all endpoints. Bounded.
  * UCX 1.13 crashes where it hears of a peer's close of a connection whose last bytes it has not
  * sent, and which it has closed (tcp_iface.c: the event to read frees what the event to write is
  * for). So where something has not left, the worker ends without another look.
@@ -537,17 +537,13 @@ static int ucx_progress(void *state)
 
 static int ucx_probe_tag(void *state, uint64_t tag)
 {
-    const struct ucx_state *ucx = state;
-
-    return disti_match_probe(&ucx->unexpected, tag);
+    return disti_match_probe(&((const struct ucx_state *)state)->unexpected, tag);
 }
 
 static void ucx_unexpected(void *state, uint64_t tag, uint64_t mask, int most,
                            dist_unexpected_fn see, void *arg)
 {
-    struct ucx_state *ucx = state;
-
-    disti_match_show(&ucx->unexpected, &(struct disti_look){tag, mask, most, see, arg});
+    disti_match_show(&((struct ucx_state *)state)->unexpected, tag, mask, most, see, arg);
 }
 
 /*

@@ -285,7 +285,6 @@ static void test_set(void **state)
     struct disti_match one = {.rank = 1, .set = &set}, four = {.rank = 4, .set = &set};
     struct disti_unexpected *first;
     int shown = 0;
-    struct disti_look look = {.tag = 7, .mask = ~UINT64_C(0), .most = 9, match_drop, &shown};
 
     (void)state;
     assert_int_equal(disti_match_probe(&set, 7), -1);
@@ -297,7 +296,7 @@ static void test_set(void **state)
     disti_match_release(&four, first);
     assert_int_equal(disti_match_probe(&set, 7), 1);
     match_hold(&four, 7, 0);
-    disti_match_show(&set, &look);
+    disti_match_show(&set, 7, ~UINT64_C(0), 9, match_drop, &shown);
     assert_int_equal(shown, 5);
     assert_int_equal(disti_match_probe(&set, 7), -1);
     assert_int_equal(disti_match_probe(&set, 8), 1);

@@ -1,0 +1,476 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The MPI runtime of this process: begun when it is needed, ended when the process exits. */
+#include "base/backoff.h"
+#include "base/clock.h"
+#include "transports/mpi/mpi.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+static pthread_mutex_t runtime_lock = PTHREAD_MUTEX_INITIALIZER;
+/* Under the lock. */
+static MPI_Comm runtime_world = MPI_COMM_NULL;
+static bool runtime_is_started, runtime_is_broken, runtime_is_own;
+static int runtime_level = MPI_THREAD_SINGLE;
+static pid_t runtime_process; /* that has started MPI */
+static int (*runtime_on_end)(void);
+
+/* How long an exit waits for a thread that is in MPI. */
+#define RUNTIME_NAP_NS (10 * 1000 * 1000)
+#define RUNTIME_LOOKS 100
+
+bool disti_mpi_lock(void)
+{
+    int finalized = 0;
+
+    pthread_mutex_lock(&runtime_lock);
+    MPI_Finalized(&finalized);
+    if (finalized)
+        pthread_mutex_unlock(&runtime_lock);
+    return !finalized;
+}
+
+void disti_mpi_unlock(void)
+{
+    pthread_mutex_unlock(&runtime_lock);
+}
+
+/* The first thing that MPI_Finalize does, the program's or ours, is to free MPI_COMM_SELF. */
+static int runtime_ending(MPI_Comm self, int key, void *value, void *opaque)
+{
+    (void)self;
+    (void)key;
+    (void)value;
+    (void)opaque;
+    if (getpid() == runtime_process && runtime_on_end)
+        runtime_on_end();
+    return MPI_SUCCESS;
+}
+
+void disti_mpi_on_end(int (*call)(void))
+{
+    int key;
+
+    if (!disti_mpi_lock())
+        return;
+    if (!runtime_on_end &&
+        MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, runtime_ending, &key, NULL) == MPI_SUCCESS) {
+        runtime_process = getpid();
+        runtime_on_end = call;
+        MPI_Comm_set_attr(MPI_COMM_SELF, key, NULL);
+        MPI_Comm_free_keyval(&key);
+    }
+    disti_mpi_unlock();
+}
+
+void disti_mpi_broken(void)
+{
+    pthread_mutex_lock(&runtime_lock);
+    runtime_is_broken = true;
+    pthread_mutex_unlock(&runtime_lock);
+}
+
+bool disti_mpi_threads(void)
+{
+    bool fit;
+
+    pthread_mutex_lock(&runtime_lock);
+    fit = runtime_level >= MPI_THREAD_MULTIPLE ||
+          (runtime_level >= MPI_THREAD_SERIALIZED && runtime_is_own);
+    pthread_mutex_unlock(&runtime_lock);
+    return fit;
+}
+
+dist_status disti_mpi_fail(const struct dist_host *host, const char *call, int code)
+{
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+
+    MPI_Error_string(code, text, &length);
+    return host->fail(DIST_ERR_SYSTEM, "%s: %s", call, text);
+}
+
+dist_status disti_mpi_ended(const struct dist_host *host)
+{
+    return host->fail(DIST_ERR_UNSUPPORTED, "the program has already called MPI_Finalize, and MPI "
+                                            "cannot start twice: create and destroy groups before");
+}
+
+/* Not longer than until a rank of the group that is being opened is lost. config may be NULL. */
+static bool runtime_wait(MPI_Request *request, int timeout_ms,
+                         const struct dist_backend_config *config, dist_status *lost_p)
+{
+    int64_t deadline = disti_deadline_ms(timeout_ms);
+    struct disti_backoff backoff = {0};
+    int done = 0;
+
+    while (disti_mpi_lock()) {
+        int code = MPI_Test(request, &done, MPI_STATUS_IGNORE);
+
+        disti_mpi_unlock();
+        if (code != MPI_SUCCESS || done)
+            return code == MPI_SUCCESS;
+        if (config && config->lost)
+            *lost_p = config->lost(config->all_gather_arg);
+        if (*lost_p != DIST_OK || disti_expired(deadline))
+            return false;
+        disti_backoff(&backoff);
+    }
+    return false;
+}
+
+bool disti_mpi_wait(MPI_Request *request, int timeout_ms)
+{
+    dist_status lost = DIST_OK;
+
+    return runtime_wait(request, timeout_ms, NULL, &lost);
+}
+
+/* Takes the lock, unless a thread keeps it: perhaps this very one, which exits in a call of MPI's.
+ */
+static bool runtime_lock_soon(void)
+{
+    for (int looks = 0; looks < RUNTIME_LOOKS; looks++) {
+        if (pthread_mutex_trylock(&runtime_lock) == 0)
+            return true;
+        disti_sleep_ns(RUNTIME_NAP_NS);
+    }
+    return false;
+}
+
+/* Do all ranks come to their end within that time? With the lock held, but for naps. */
+static bool runtime_all_end(int timeout_ms)
+{
+    MPI_Comm base = runtime_world != MPI_COMM_NULL ? runtime_world : MPI_COMM_WORLD;
+    MPI_Request request;
+    bool come = MPI_Ibarrier(base, &request) == MPI_SUCCESS;
+
+    pthread_mutex_unlock(&runtime_lock);
+    come = come && disti_mpi_wait(&request, timeout_ms);
+    pthread_mutex_lock(&runtime_lock);
+    return come;
+}
+
+/*
+ * At exit, in whatever thread. Where groups are left open the others are told, and MPI_Finalize is
+ * left out if they do not end as well: then it might wait for ever. A forked child has no MPI.
+ */
+static void runtime_end(void)
+{
+    int finalized = 0, wait_ms;
+
+    if (getpid() != runtime_process || !runtime_lock_soon())
+        return;
+    MPI_Finalized(&finalized);
+    if (!finalized && !runtime_is_broken) {
+        wait_ms = runtime_on_end ? runtime_on_end() : 0;
+        if (wait_ms == 0 || runtime_all_end(wait_ms))
+            MPI_Finalize();
+    }
+    pthread_mutex_unlock(&runtime_lock);
+}
+
+/* MPI_Init unless the program has called it. With the lock held. */
+static dist_status runtime_init(const struct dist_host *host)
+{
+    int initialized = 0, code;
+
+    MPI_Initialized(&initialized);
+    if (initialized) {
+        MPI_Query_thread(&runtime_level);
+        return DIST_OK;
+    }
+    code = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &runtime_level);
+    if (code != MPI_SUCCESS)
+        return disti_mpi_fail(host, "MPI_Init_thread", code);
+    runtime_is_own = true;
+    if (runtime_level < MPI_THREAD_SERIALIZED)
+        host->log(DIST_LOG_WARN, "this MPI is not thread-safe (level %d): use one thread",
+                  runtime_level);
+    runtime_process = getpid();
+    atexit(runtime_end);
+    return DIST_OK;
+}
+
+/* MPI_Init, if need be. That waits for all ranks that mpirun has started, as long as MPI likes. */
+static dist_status mpi_start(const struct dist_host *host)
+{
+    dist_status status = DIST_OK;
+
+    if (!disti_mpi_lock())
+        return disti_mpi_ended(host);
+    if (!runtime_is_started) {
+        status = runtime_init(host);
+        runtime_is_started = status == DIST_OK;
+    }
+    disti_mpi_unlock();
+    return status;
+}
+
+/* Has MPI been started, by whomever? Then *base_p becomes a communicator of all its ranks. */
+static bool mpi_started(MPI_Comm *base_p)
+{
+    int initialized = 0;
+
+    if (!disti_mpi_lock())
+        return false;
+    MPI_Initialized(&initialized);
+    *base_p = runtime_world != MPI_COMM_NULL ? runtime_world : MPI_COMM_WORLD;
+    disti_mpi_unlock();
+    return initialized;
+}
+
+static dist_status runtime_dup_start(const struct dist_host *host, MPI_Comm from, MPI_Comm *copy,
+                                     MPI_Request *request)
+{
+    dist_status status = DIST_OK;
+    int code;
+
+    if (!disti_mpi_lock())
+        return disti_mpi_ended(host);
+    code = MPI_Comm_idup(from, copy, request);
+    if (code != MPI_SUCCESS)
+        status = disti_mpi_fail(host, "MPI_Comm_idup", code);
+    disti_mpi_unlock();
+    return status;
+}
+
+/* A copy of a communicator. Collective over it, waits as above. */
+/* The copy's handle lies in memory of its own, since MPI may write it after we have given up. */
+static dist_status mpi_dup(const struct dist_host *host, const struct dist_backend_config *config,
+                           MPI_Comm from, int timeout_ms, MPI_Comm *comm_p)
+{
+    MPI_Comm *copy = malloc(sizeof(*copy));
+    MPI_Request request;
+    dist_status status, lost = DIST_OK;
+
+    if (!copy)
+        return host->fail(DIST_ERR_NO_MEMORY, "no memory for a communicator");
+    status = runtime_dup_start(host, from, copy, &request);
+    if (status == DIST_OK && !runtime_wait(&request, timeout_ms, config, &lost)) {
+        disti_mpi_broken();
+        if (lost != DIST_OK)
+            return lost;
+        return host->fail(
+            DIST_ERR_TIMEOUT,
+            "not every rank opened backend mpi within %d ms: check what the missing ranks print",
+            timeout_ms);
+    }
+    if (status == DIST_OK && !disti_mpi_lock())
+        status = disti_mpi_ended(host);
+    if (status == DIST_OK) {
+        MPI_Comm_set_errhandler(*copy, MPI_ERRORS_RETURN);
+        disti_mpi_unlock();
+        *comm_p = *copy;
+    }
+    free(copy);
+    return status;
+}
+
+dist_status disti_mpi_begin(const struct dist_host *host, const struct dist_backend_config *config,
+                            int timeout_ms, MPI_Comm *world_p)
+{
+    static pthread_mutex_t begins = PTHREAD_MUTEX_INITIALIZER;
+    dist_status status = mpi_start(host);
+
+    if (status != DIST_OK)
+        return status;
+    pthread_mutex_lock(&begins);
+    *world_p = runtime_world;
+    if (*world_p == MPI_COMM_NULL)
+        status = mpi_dup(host, config, MPI_COMM_WORLD, timeout_ms, world_p);
+    if (status == DIST_OK) {
+        pthread_mutex_lock(&runtime_lock);
+        runtime_world = *world_p;
+        pthread_mutex_unlock(&runtime_lock);
+    }
+    pthread_mutex_unlock(&begins);
+    return status;
+}
+
+/* The communicator of a group: a copy of the world's, or one of some of its ranks. */
+
+#define COMM_NAP_MS 1
+#define COMM_TAGS 32768 /* MPI promises tags up to 32767 */
+
+/* Where this process is among the ranks that MPI has started. */
+static bool comm_locate(MPI_Comm base, int *rank_p, int *ranks_p)
+{
+    if (!disti_mpi_lock())
+        return false;
+    MPI_Comm_rank(base, rank_p);
+    MPI_Comm_size(base, ranks_p);
+    disti_mpi_unlock();
+    return true;
+}
+
+static dist_status comm_of_world(const struct dist_backend_config *config, MPI_Comm *comm_p)
+{
+    const struct dist_host *host = config->host;
+    dist_status status = mpi_start(host);
+    int rank = 0, ranks = 0;
+    MPI_Comm world;
+
+    if (status != DIST_OK)
+        return status;
+    if (!comm_locate(MPI_COMM_WORLD, &rank, &ranks))
+        return disti_mpi_ended(host);
+    if (ranks != config->world_size)
+        return host->fail(DIST_ERR_RENDEZVOUS,
+                          "the world has %d ranks, but MPI started %d: start the program "
+                          "with mpirun -np %d, or choose another backend, such as gloo, for some "
+                          "of an MPI program's ranks",
+                          config->world_size, ranks, config->world_size);
+    if (rank != config->rank)
+        return host->fail(DIST_ERR_RENDEZVOUS,
+                          "rank %d is rank %d for MPI: backend mpi needs the ranks that mpirun "
+                          "gives: do not set them, or choose another backend",
+                          config->rank, rank);
+    /* MPI would wait for a rank that has ended. The store knows of it, up to here. */
+    status = config->all_gather(config->all_gather_arg, NULL, NULL, 0);
+    if (status == DIST_OK)
+        status = disti_mpi_begin(host, config, config->timeout_ms, &world);
+    return status == DIST_OK ? mpi_dup(host, config, world, config->timeout_ms, comm_p) : status;
+}
+
+/*
+ * MPI_Comm_create_group blocks, under the lock. Two threads of two processes that make two groups,
+ * one first here, the other first there, would wait for each other for ever. So the members vote,
+ * through the store, and MPI is asked once each of them has said that nothing stands before it:
+ *
+ *      rank 0   group A: ready    group B: busy         A: ready -> all are: create
+ *      rank 1   group A: busy     group B: ready  nap   A: ready -> all are: create
+ */
+enum comm_vote { COMM_READY, COMM_BUSY, COMM_FOREIGN, COMM_LATE };
+
+static pthread_mutex_t comm_creating = PTHREAD_MUTEX_INITIALIZER;
+
+/* READY: comm_creating is held. FOREIGN: the world's ranks are not MPI's. LATE: busy too long. */
+static enum comm_vote comm_vote(const struct dist_backend_config *config, bool late,
+                                MPI_Comm *base_p)
+{
+    int rank = -1, ranks = 0;
+
+    if (!mpi_started(base_p) || !comm_locate(*base_p, &rank, &ranks) ||
+        rank != config->members[config->rank])
+        return COMM_FOREIGN;
+    for (int r = 0; r < config->world_size; r++) {
+        if (config->members[r] < 0 || config->members[r] >= ranks)
+            return COMM_FOREIGN;
+    }
+    if (pthread_mutex_trylock(&comm_creating) == 0)
+        return COMM_READY;
+    return late ? COMM_LATE : COMM_BUSY;
+}
+
+/* What a vote against it means. */
+static dist_status comm_refused(const struct dist_backend_config *config, int rank,
+                                enum comm_vote vote)
+{
+    if (vote == COMM_FOREIGN)
+        return config->host->fail(
+            DIST_ERR_UNSUPPORTED,
+            "rank %d of the world has another rank in MPI, or has not started MPI: start all ranks "
+            "with one mpirun, or choose another backend for this group",
+            config->members[rank]);
+    if (vote == COMM_LATE)
+        return config->host->fail(DIST_ERR_TIMEOUT,
+                                  "rank %d of the world has been creating another group with MPI "
+                                  "for %d ms: check that all ranks of that group create it",
+                                  config->members[rank], config->timeout_ms);
+    return DIST_OK;
+}
+
+/* One round. comm_creating is held afterwards if all have agreed. */
+static dist_status comm_vote_round(const struct dist_backend_config *config, bool late,
+                                   uint8_t *votes, MPI_Comm *base_p, bool *agreed_p)
+{
+    uint8_t mine = (uint8_t)comm_vote(config, late, base_p);
+    dist_status status = config->all_gather(config->all_gather_arg, &mine, votes, sizeof(mine));
+    bool agreed = status == DIST_OK;
+
+    for (int r = 0; r < config->world_size && status == DIST_OK; r++) {
+        agreed = agreed && votes[r] == COMM_READY;
+        status = comm_refused(config, r, (enum comm_vote)votes[r]);
+    }
+    if (mine == COMM_READY && !agreed)
+        pthread_mutex_unlock(&comm_creating);
+    if (status == DIST_OK)
+        *agreed_p = agreed;
+    return status;
+}
+
+/* Returns once all members hold comm_creating. Groups nap differently, so that one gets ahead. */
+static dist_status comm_agree(const struct dist_backend_config *config, MPI_Comm *base_p)
+{
+    int64_t nap_ns = (1 + config->group % 7) * INT64_C(1000000) * COMM_NAP_MS;
+    uint8_t *votes = malloc((size_t)config->world_size);
+    int64_t deadline = disti_deadline_ms(config->timeout_ms);
+    dist_status status = DIST_OK;
+    bool agreed = false;
+
+    if (!votes)
+        return config->host->fail(DIST_ERR_NO_MEMORY, "no memory for a communicator");
+    while (status == DIST_OK && !agreed) {
+        bool late = disti_expired(deadline);
+
+        status = comm_vote_round(config, late, votes, base_p, &agreed);
+        if (status == DIST_OK && !agreed)
+            disti_sleep_ns(nap_ns);
+    }
+    free(votes);
+    return status;
+}
+
+static int comm_create(const struct dist_backend_config *config, MPI_Comm base, MPI_Comm *comm_p)
+{
+    MPI_Group all = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
+    int code = MPI_Comm_group(base, &all);
+
+    if (code == MPI_SUCCESS)
+        code = MPI_Group_incl(all, config->world_size, config->members, &members);
+    if (code == MPI_SUCCESS)
+        code = MPI_Comm_create_group(base, members, (int)(config->group % COMM_TAGS), comm_p);
+    if (code == MPI_SUCCESS)
+        MPI_Comm_set_errhandler(*comm_p, MPI_ERRORS_RETURN);
+    if (members != MPI_GROUP_NULL)
+        MPI_Group_free(&members);
+    if (all != MPI_GROUP_NULL)
+        MPI_Group_free(&all);
+    return code;
+}
+
+static dist_status comm_of_members(const struct dist_backend_config *config, MPI_Comm *comm_p)
+{
+    MPI_Comm base = MPI_COMM_NULL;
+    dist_status status = comm_agree(config, &base);
+
+    if (status != DIST_OK)
+        return status;
+    if (disti_mpi_lock()) {
+        int code = comm_create(config, base, comm_p);
+
+        if (code != MPI_SUCCESS)
+            status = disti_mpi_fail(config->host, "MPI_Comm_create_group", code);
+        disti_mpi_unlock();
+    } else {
+        status = disti_mpi_ended(config->host);
+    }
+    pthread_mutex_unlock(&comm_creating);
+    return status;
+}
+
+dist_status disti_mpi_communicator(const struct dist_backend_config *config, MPI_Comm *comm_p)
+{
+    return config->members ? comm_of_members(config, comm_p) : comm_of_world(config, comm_p);
+}
+
+void disti_mpi_communicator_free(MPI_Comm *comm)
+{
+    if (*comm == MPI_COMM_NULL || !disti_mpi_lock())
+        return;
+    MPI_Comm_free(comm);
+    disti_mpi_unlock();
+}
