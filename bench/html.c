@@ -1,365 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A plot as SVG. */
+/* Results as curves: a page of HTML, and a picture in SVG. */
 #include "bench/report.h"
+#include "tools/common/plot.h"
 #include "tools/common/text.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* In the SVG's own units. */
-#define WIDTH PLOT_WIDTH
-#define HEIGHT PLOT_HEIGHT
-#define LEFT 78
-#define RIGHT 20
-#define TOP 34
-#define BOTTOM 56
-#define STYLES 10
-#define TICKS_MAX 12
-#define TICK_WIDTH 54 /* of a size's name */
-
-/* One colour each on a light and on a dark ground. */
-static const char *const style_light[STYLES] = {"#0b62c4", "#c2410c", "#15803d", "#9d174d",
-                                                "#6d28d9", "#a16207", "#0e7490", "#475569",
-                                                "#be123c", "#4d7c0f"};
-static const char *const style_dark[STYLES] = {"#6cb6ff", "#ff9d5c", "#5fd68a", "#f78fb9",
-                                               "#b9a3ff", "#e5c454", "#5bd0e0", "#a9b8cc",
-                                               "#ff8095", "#b6de6a"};
-
-struct scale {
-    bool logarithmic;
-    double least, most; /* of the values */
-    double from, to;    /* in units of the SVG */
-};
-
-struct canvas {
-    FILE *to;
-    const struct plot *plot;
-    struct scale x, y;
-};
-
-static double scale_position(const struct scale *scale, double value)
-{
-    double least = scale->least, most = scale->most;
-
-    if (scale->logarithmic) {
-        value = log(value);
-        least = log(least);
-        most = log(most);
-    }
-    return scale->from + (value - least) / (most - least) * (scale->to - scale->from);
-}
-
-/* Text for people: "64 KiB", "1.23 ms". Both return text. */
-static char *plot_bytes(double bytes, char text[24])
-{
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    int unit = 0;
-
-    while (unit < 4 && bytes >= 1024) {
-        bytes /= 1024;
-        unit++;
-    }
-    snprintf(text, 24, "%.4g %s", bytes, units[unit]);
-    return text;
-}
-
-static char *plot_time(double ns, char text[24])
-{
-    static const char *const units[] = {"ns", "µs", "ms", "s"};
-    int unit = 0;
-
-    while (unit < 3 && ns >= 999.5) {
-        ns /= 1000;
-        unit++;
-    }
-    snprintf(text, 24, "%.3g %s", ns, units[unit]);
-    return text;
-}
-
-static char *plot_value(enum plot_kind kind, double value, char text[24])
-{
-    if (kind == PLOT_TIME)
-        return plot_time(value, text);
-    if (kind == PLOT_RATIO && value >= 100)
-        snprintf(text, 24, "%.0f", value);
-    else
-        snprintf(text, 24, kind == PLOT_RATIO ? "%.3g" : "%.3g GB/s", value);
-    return text;
-}
-
-/* ---- which values, which ticks ---- */
-
-/* The range of all points that are there. */
-static bool find_ranges(const struct plot *plot, struct scale *x, struct scale *y)
-{
-    x->least = y->least = INFINITY;
-    x->most = y->most = 0;
-    for (int s = 0; s < plot->series_count; s++) {
-        const struct plot_series *series = &plot->series[s];
-
-        for (int i = 0; i < series->count; i++) {
-            if (series->y[i] <= 0)
-                continue;
-            x->least = fmin(x->least, series->x[i]);
-            x->most = fmax(x->most, series->x[i]);
-            y->least = fmin(y->least, series->y[i]);
-            y->most = fmax(y->most, series->y[i]);
-        }
-    }
-    if (x->least == x->most) { /* a single size stands in the middle */
-        x->least /= 2;
-        x->most *= 2;
-    }
-    return x->least > 0 && x->least < x->most;
-}
-
-/* The next of 1, 2, 5, 10, 20, ... that is not below value. */
-static double round_up(double value)
-{
-    double power = pow(10, floor(log10(value)));
-
-    for (double m = 1; m <= 10; m = m == 2 ? 5 : m * 2)
-        if (m * power >= value * (1 - 1e-9))
-            return m * power;
-    return 10 * power;
-}
-
-/* Of 0, 1, 2, ... times a round step. */
-static int linear_ticks(struct scale *y, double ticks[TICKS_MAX])
-{
-    double step = round_up(y->most / 6);
-    int count = 0;
-
-    y->least = 0;
-    y->most = ceil(y->most / step * (1 - 1e-9)) * step;
-    for (int i = 0; i < TICKS_MAX && i * step <= y->most * (1 + 1e-9); i++)
-        ticks[count++] = i * step;
-    return count;
-}
-
-/* Powers of two, 1 among them. */
-static int ratio_ticks(struct scale *y, double ticks[TICKS_MAX])
-{
-    int first = (int)floor(log2(fmin(y->least, 0.99)) + 1e-9);
-    int last = (int)ceil(log2(fmax(y->most, 1.01)) - 1e-9);
-    int step = (last - first) / TICKS_MAX + 1, count = 0;
-
-    y->least = ldexp(1, first);
-    y->most = ldexp(1, last);
-    for (int i = first; i <= last; i++) {
-        if (i % step == 0)
-            ticks[count++] = ldexp(1, i);
-    }
-    return count;
-}
-
-/* Decades; of less than two of them 1, 2, 5, 10, 20, ... */
-static int time_ticks(struct scale *y, double ticks[TICKS_MAX])
-{
-    double tick;
-    int count = 0;
-    bool narrow;
-
-    y->most = round_up(y->most * 1.01);
-    y->least = 1 / round_up(1 / (y->least * 0.99));
-    narrow = y->most < 100 * y->least;
-    tick = narrow ? y->least : pow(10, ceil(log10(y->least) - 1e-9));
-    for (; count < TICKS_MAX && tick <= y->most * (1 + 1e-9); count++) {
-        ticks[count] = tick;
-        tick = round_up(narrow ? tick * 1.01 : tick * 9.9);
-    }
-    return count;
-}
-
-/* Widens the range to round numbers and returns how many ticks it has. */
-static int choose_ticks(enum plot_kind kind, struct scale *y, double ticks[TICKS_MAX])
-{
-    if (kind == PLOT_BANDWIDTH)
-        return linear_ticks(y, ticks);
-    return kind == PLOT_RATIO ? ratio_ticks(y, ticks) : time_ticks(y, ticks);
-}
-
-/* ---- drawing ---- */
-
-/* The sizes that were measured, from the largest down, as far as their names have room. */
-static void draw_x(struct canvas *canvas)
-{
-    const struct plot_series *series = &canvas->plot->series[0];
-    double last = INFINITY;
-    char text[24];
-
-    for (int i = series->count - 1; i >= 0; i--) {
-        double position = scale_position(&canvas->x, series->x[i]);
-
-        if (series->x[i] < canvas->x.least || series->x[i] > canvas->x.most ||
-            position > last - TICK_WIDTH)
-            continue;
-        last = position;
-        fprintf(canvas->to,
-                "<path class=\"grid\" d=\"M%.1f %dV%d\"/>"
-                "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text>\n",
-                position, TOP, HEIGHT - BOTTOM, position, HEIGHT - BOTTOM + 18,
-                plot_bytes(series->x[i], text));
-    }
-    fprintf(canvas->to,
-            "<text class=\"name\" x=\"%d\" y=\"%d\" text-anchor=\"middle\">size (bytes)</text>\n",
-            (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 12);
-}
-
-/* Lines between the decades, where there is room for them. */
-static void draw_minor(struct canvas *canvas)
-{
-    double least = canvas->y.least, most = canvas->y.most;
-
-    if (canvas->plot->kind != PLOT_TIME || log10(most / least) > 5)
-        return;
-    for (double power = pow(10, floor(log10(least))); power < most; power *= 10) {
-        for (int m = 2; m < 10; m++) {
-            if (m * power > least && m * power < most * (1 - 1e-9))
-                fprintf(canvas->to, "<path class=\"minor\" d=\"M%d %.1fH%d\"/>\n", LEFT,
-                        scale_position(&canvas->y, m * power), WIDTH - RIGHT);
-        }
-    }
-}
-
-static void draw_y(struct canvas *canvas, const double *ticks, int count)
-{
-    static const char *const names[] = {"time of a call", "bus bandwidth (GB/s)", "relative time"};
-    enum plot_kind kind = canvas->plot->kind;
-    char text[24];
-
-    draw_minor(canvas);
-    for (int i = 0; i < count; i++) {
-        double position = scale_position(&canvas->y, ticks[i]);
-        bool one = kind == PLOT_RATIO && ticks[i] == 1;
-
-        plot_value(kind, ticks[i], text);
-        if (kind == PLOT_BANDWIDTH)
-            text[strcspn(text, " ")] = '\0';
-        else if (kind == PLOT_RATIO && ticks[i] < 1)
-            snprintf(text, sizeof(text), "1/%.0f", 1 / ticks[i]);
-        fprintf(canvas->to,
-                "<path class=\"%s\" d=\"M%d %.1fH%d\"/>"
-                "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
-                one ? "one" : "grid", LEFT, position, WIDTH - RIGHT, LEFT - 8, position + 4, text);
-    }
-    fprintf(canvas->to,
-            "<text class=\"name\" transform=\"translate(16 %d) rotate(-90)\" "
-            "text-anchor=\"middle\">%s</text>\n",
-            (TOP + HEIGHT - BOTTOM) / 2, names[kind]);
-}
-
-/* Circle, square, triangle, diamond, of some 3 units around 0, 0. */
-static void draw_marker(FILE *to, int style, double x, double y)
-{
-    static const char *const shapes[] = {"m-3.6 0a3.6 3.6 0 1 0 7.2 0a3.6 3.6 0 1 0 -7.2 0z",
-                                         "m-3.2 -3.2h6.4v6.4h-6.4z", "m0 -4.4l4.2 7.4h-8.4z",
-                                         "m0 -4.6l4.2 4.6l-4.2 4.6l-4.2 -4.6z"};
-
-    fprintf(to, "<path class=\"f%d\" d=\"M%.1f %.1f%s\">", style % STYLES, x, y, shapes[style % 4]);
-}
-
-/* The line, broken where a value is missing; it carries the points' markers if it has few. */
-static void draw_series(struct canvas *canvas, const struct plot_series *series)
-{
-    char x_text[24], y_text[24];
-    bool down = false;
-
-    fprintf(canvas->to, "<path class=\"line s%d%s\" d=\"", series->style % STYLES,
-            series->dashed ? " bound" : "");
-    for (int i = 0; i < series->count; i++) {
-        if (series->y[i] > 0)
-            fprintf(canvas->to, "%s%.1f %.1f", down ? "L" : "M",
-                    scale_position(&canvas->x, series->x[i]),
-                    scale_position(&canvas->y, series->y[i]));
-        down = series->y[i] > 0;
-    }
-    fprintf(canvas->to, "\"/>\n");
-    for (int i = 0; i < series->count; i++) {
-        if (series->y[i] <= 0)
-            continue;
-        draw_marker(canvas->to, series->style, scale_position(&canvas->x, series->x[i]),
-                    scale_position(&canvas->y, series->y[i]));
-        fprintf(canvas->to, "<title>");
-        markup_escape(series->name, canvas->to);
-        fprintf(canvas->to, ", %s: %s</title></path>\n", plot_bytes(series->x[i], x_text),
-                plot_value(canvas->plot->kind, series->y[i], y_text));
-    }
-}
-
-bool plot_draw(const struct plot *plot, FILE *to)
-{
-    struct canvas canvas = {.to = to, .plot = plot};
-    double ticks[TICKS_MAX + 2];
-    int count;
-
-    if (!find_ranges(plot, &canvas.x, &canvas.y))
-        return false;
-    canvas.x.logarithmic = true;
-    canvas.x.from = LEFT + 8;
-    canvas.x.to = WIDTH - RIGHT - 8;
-    canvas.y.logarithmic = plot->kind != PLOT_BANDWIDTH;
-    canvas.y.from = HEIGHT - BOTTOM;
-    canvas.y.to = TOP;
-    count = choose_ticks(plot->kind, &canvas.y, ticks);
-    fprintf(to, "<text class=\"title\" x=\"%d\" y=\"18\">", LEFT);
-    markup_escape(plot->title, to);
-    fprintf(to, "</text>\n");
-    draw_x(&canvas);
-    draw_y(&canvas, ticks, count);
-    fprintf(to, "<path class=\"frame\" d=\"M%d %dV%dH%d\"/>\n", LEFT, TOP, HEIGHT - BOTTOM,
-            WIDTH - RIGHT);
-    for (int s = plot->series_count; s-- > 0;) /* the first on top */
-        draw_series(&canvas, &plot->series[s]);
-    return true;
-}
-
-/* A line with its marker, 34 wide and 14 high, for a legend. */
-static void plot_key(const struct plot_series *series, FILE *to)
-{
-    fprintf(to, "<path class=\"line s%d%s\" d=\"M1 7H33\"/>", series->style % STYLES,
-            series->dashed ? " bound" : "");
-    draw_marker(to, series->style, 17, 7);
-    fprintf(to, "</path>");
-}
-
-static void style_colours(const char *const *colours, FILE *to)
-{
-    for (int s = 0; s < STYLES; s++)
-        fprintf(to, ".s%d{stroke:%s}.f%d{fill:%s}\n", s, colours[s], s, colours[s]);
-}
-
-static void style_ground(const char *text, const char *faint, const char *grid, const char *ground,
-                         FILE *to)
-{
-    fprintf(to,
-            "svg text{fill:%s}svg .name{fill:%s}.grid,.minor{stroke:%s}.one{stroke:%s}"
-            ".frame{stroke:%s}.ground{fill:%s}\n",
-            text, faint, grid, text, faint, ground);
-}
-
-/* The rules that these need, inside of <style>. */
-static void plot_style(FILE *to)
-{
-    fprintf(to, "svg text{font:12.5px system-ui,sans-serif}"
-                "svg .title{font-size:15px;font-weight:600}\n"
-                "path{fill:none}.minor{opacity:.45}.one{stroke-width:1.4}\n"
-                ".line{stroke-width:2;stroke-linejoin:round}.bound{stroke-dasharray:6 4}\n");
-    style_ground("#1d2530", "#5b6675", "#d9dee5", "#fff", to);
-    style_colours(style_light, to);
-    fprintf(to, "@media(prefers-color-scheme:dark){\n");
-    style_ground("#e4e8ee", "#a3adba", "#343c47", "#14181e", to);
-    style_colours(style_dark, to);
-    fprintf(to, "}\n");
-}
-
-/* -1: no memory. curves_close in either case. */
 /* The results taken apart for drawing. */
 
+/* The measurements of one collective, and what is plotted of them. */
+struct curves {
+    const struct result *result;
+    const struct result_measurement **measurements; /* sizes rise */
+    int count, next;
+    double *x, *y; /* y has a row of measurements for each library */
+    struct plot_series *series;
+    char title[96]; /* of the last plot */
+};
+
+/* -1: no memory. curves_close in either case. */
 static int curves_open(const struct result *result, struct curves *curves)
 {
     const size_t measurements = (size_t)result->measurement_count + 1,
@@ -562,12 +225,7 @@ static void svg_all(struct curves *curves, FILE *to)
     int y = svg_legend_height(curves->result);
     int height = y + svg_count(curves) * (ROW_HEAD + PLOT_HEIGHT);
 
-    fprintf(to,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
-            "viewBox=\"0 0 %d %d\">\n<style>\n",
-            2 * PLOT_WIDTH, height, 2 * PLOT_WIDTH, height);
-    plot_style(to);
-    fprintf(to, "</style>\n<rect class=\"ground\" width=\"100%%\" height=\"100%%\"/>\n");
+    plot_svg_begin(2 * PLOT_WIDTH, height, NULL, 0, "", to);
     svg_legend(curves->result, to);
     for (; curves_next(curves); y += ROW_HEAD + PLOT_HEIGHT)
         svg_row(curves, y, to);
@@ -591,27 +249,6 @@ int svg_write(const struct result *result, FILE *to)
 
 /* The page: a head, then for each collective its curves and its table. */
 
-static const char page_rules[] =
-    ":root{color-scheme:light dark;--text:#1d2530;--faint:#5b6675;--grid:#d9dee5;--ground:#fff;"
-    "--best:#e3f1e5}\n"
-    "@media(prefers-color-scheme:dark){:root{--text:#e4e8ee;--faint:#a3adba;--grid:#343c47;"
-    "--ground:#14181e;--best:#1d3a26}}\n"
-    "body{background:var(--ground);color:var(--text);font:15px/1.5 system-ui,sans-serif;"
-    "max-width:1500px;margin:2em auto;padding:0 1.2em}\n"
-    "h1{font-size:1.5em;margin:0 0 .4em}h2{font-size:1.2em;margin:2em 0 .4em}\n"
-    "code{font-size:.93em;overflow-wrap:anywhere}.faint{color:var(--faint)}\n"
-    "dl{display:grid;grid-template-columns:max-content 1fr;gap:.1em 1.2em;margin:.6em 0}\n"
-    "dt{color:var(--faint)}dd{margin:0}ul.keys{list-style:none;padding:0;margin:.6em 0;"
-    "display:flex;flex-wrap:wrap;gap:.2em 1.6em}\n"
-    ".plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,560px),1fr));"
-    "gap:1em}\n"
-    ".wide{overflow-x:auto}table{border-collapse:collapse;margin:1em 0;"
-    "font-variant-numeric:tabular-nums}\n"
-    "svg{display:block;width:100%;height:auto}.key{display:inline-block;width:34px;height:14px;"
-    "vertical-align:-2px}\n"
-    "th,td{padding:.22em .8em;text-align:right;white-space:nowrap;"
-    "border-bottom:1px solid var(--grid)}th{font-weight:600}td.best{background:var(--best)}\n";
-
 /* ---- head ---- */
 
 static void page_row(const char *name, const char *value, int code, FILE *to)
@@ -625,7 +262,7 @@ static void page_row(const char *name, const char *value, int code, FILE *to)
 
 static void page_head(const struct result *result, FILE *to)
 {
-    char machine[512], how[128];
+    char machine[512], how[128], title[48];
 
     snprintf(machine, sizeof(machine), "%s, %s%s%d CPUs that may be used", result->host,
              result->cpu, *result->cpu ? ", " : "", result->cpus);
@@ -633,13 +270,9 @@ static void page_head(const struct result *result, FILE *to)
              result->measurement_count && result->measurements[0].apart
                  ? "the mean of the ranks', of calls timed one by one behind barriers"
                  : "the slowest rank's, of calls in a row");
-    fprintf(to,
-            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
-            "<meta name=\"viewport\" content=\"width=device-width\">\n"
-            "<title>dist_bench, %d ranks</title>\n<style>\n%s",
-            result->ranks, page_rules);
-    plot_style(to);
-    fprintf(to, "</style></head><body>\n<h1>dist_bench: %d rank%s</h1>\n<dl>\n", result->ranks,
+    snprintf(title, sizeof(title), "dist_bench, %d ranks", result->ranks);
+    plot_page_begin(title, to);
+    fprintf(to, "<h1>dist_bench: %d rank%s</h1>\n<dl>\n", result->ranks,
             result->ranks == 1 ? "" : "s");
     page_row("Command", result->command, 1, to);
     page_row("Machine", machine, 0, to);
@@ -714,7 +347,7 @@ static void page_cell(const struct curves *curves, const struct result_measureme
                       int c, FILE *to)
 {
     const struct result_time *time = &measurement->times[c], *first = &measurement->times[0];
-    char text[24];
+    char text[PLOT_NUMBER];
 
     if (!time->measured) {
         fprintf(to, "<td class=\"faint\" title=\"");
@@ -737,7 +370,7 @@ static void page_cell(const struct curves *curves, const struct result_measureme
 static void page_table(const struct curves *curves, FILE *to)
 {
     const struct result *result = curves->result;
-    char text[24];
+    char text[PLOT_NUMBER];
 
     fprintf(to, "<div class=\"wide\"><table><thead><tr><th>size</th>");
     for (int c = 0; c < result->library_count; c++) {

@@ -87,9 +87,6 @@ dist_status group_runner_serve(dist_group *group, const char *memory);
  * tree that dist_bench lies in, then in the folder where they are installed.
  */
 
-/* The path of the driver of that name, to be freed; NULL: there is none. */
-char *peer_find(const char *name);
-
 /* Who takes part in a comparison, and with which command each is started. */
 
 #define LIBRARY_WORDS_MAX 64

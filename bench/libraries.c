@@ -138,7 +138,8 @@ static bool peer_is(const char *path)
     return stat(path, &what) == 0 && S_ISREG(what.st_mode) && access(path, X_OK) == 0;
 }
 
-char *peer_find(const char *name)
+/* The path of the driver of that name, to be freed; NULL: there is none. */
+static char *peer_find(const char *name)
 {
     char folder[4096], *path = NULL;
 

@@ -53,43 +53,6 @@ struct limit {
     unsigned long long used[LIMIT_SLOTS]; /* the event that used it last */
 };
 
-/* Where another rank has what is here in this one's arena. */
-char *limit_peer_memory(const struct limit *limit, const void *mine, int rank);
-
-/* Waits until the counter has come so far; ERR_TIMEOUT after a minute. */
-dist_status limit_wait(struct limit *limit, atomic_ullong *counter, unsigned long long wanted);
-
-/* This rank has come to the next event. */
-void limit_arrive(struct limit *limit);
-
-/* Waits until that rank, or all, have come as far as this one. */
-dist_status limit_wait_rank(struct limit *limit, int rank);
-dist_status limit_wait_all(struct limit *limit);
-
-/* Memory for a driver's alloc and free. */
-dist_status limit_alloc(struct driver *driver, size_t bytes, void **memory_p);
-void limit_release(struct driver *driver, void *memory, size_t bytes);
-
-/* Is a call so short that it goes through slots? And that call. */
-bool limit_is_short(const struct limit *limit, const struct order *order);
-dist_status limit_short(struct limit *limit, const struct order *order, const void *in, void *out);
-
-/* Sums of vectors that lie side by side in memory. */
-
-/* Can that dtype be summed here? Types that need conversions cannot. */
-bool limit_can_sum(dist_dtype dtype);
-
-/*
- * In one pass: for bytes bytes from offset on, the sum of in[0..ins) into each of out[0..outs). An
- * out may be one of the ins. stream: the outs are long and none of the ins, so that they need not
- * be read into the cache first. bytes is a whole number of elements.
- */
-void limit_sum(dist_dtype dtype, const char *const *in, int ins, char *const *out, int outs,
-               size_t offset, size_t bytes, bool stream);
-
-/* stream: `to` is long, and need not be read into the cache first. */
-void limit_copy(char *to, const char *from, size_t bytes, bool stream);
-
 /* The memory of the bare loop, and how its ranks meet. */
 
 #define LIMIT_SPINS 1024    /* between two looks at the clock */
@@ -139,12 +102,14 @@ static char *limit_arena(const struct limit *limit, int rank)
     return limit->map->arenas + (size_t)rank * limit->map->arena;
 }
 
-char *limit_peer_memory(const struct limit *limit, const void *mine, int rank)
+/* Where another rank has what is here in this one's arena. */
+static char *limit_peer_memory(const struct limit *limit, const void *mine, int rank)
 {
     return limit_arena(limit, rank) + ((const char *)mine - limit_arena(limit, limit->driver.rank));
 }
 
-dist_status limit_alloc(struct driver *driver, size_t bytes, void **memory_p)
+/* Memory for a driver's alloc and free. */
+static dist_status limit_alloc(struct driver *driver, size_t bytes, void **memory_p)
 {
     struct limit *limit = (struct limit *)driver;
 
@@ -157,7 +122,7 @@ dist_status limit_alloc(struct driver *driver, size_t bytes, void **memory_p)
 }
 
 /* The others may still be in the last call that read here. */
-void limit_release(struct driver *driver, void *memory, size_t bytes)
+static void limit_release(struct driver *driver, void *memory, size_t bytes)
 {
     if (driver->barrier(driver) == DIST_OK)
         madvise(memory, (bytes + 4095) / 4096 * 4096, MADV_REMOVE);
@@ -176,7 +141,9 @@ static void limit_back_off(bool crowded, unsigned spins)
 #endif
 }
 
-dist_status limit_wait(struct limit *limit, atomic_ullong *counter, unsigned long long wanted)
+/* Waits until the counter has come so far; ERR_TIMEOUT after a minute. */
+static dist_status limit_wait(struct limit *limit, atomic_ullong *counter,
+                              unsigned long long wanted)
 {
     double since = 0;
 
@@ -194,18 +161,20 @@ dist_status limit_wait(struct limit *limit, atomic_ullong *counter, unsigned lon
     return DIST_OK;
 }
 
-void limit_arrive(struct limit *limit)
+/* This rank has come to the next event. */
+static void limit_arrive(struct limit *limit)
 {
     atomic_store_explicit(&limit->map->boards[limit->driver.rank].flag, ++limit->events,
                           memory_order_release);
 }
 
-dist_status limit_wait_rank(struct limit *limit, int rank)
+/* Waits until that rank, or all, have come as far as this one. */
+static dist_status limit_wait_rank(struct limit *limit, int rank)
 {
     return limit_wait(limit, &limit->map->boards[rank].flag, limit->events);
 }
 
-dist_status limit_wait_all(struct limit *limit)
+static dist_status limit_wait_all(struct limit *limit)
 {
     int rank = limit->driver.rank, ranks = limit->driver.ranks;
     dist_status status = DIST_OK;
@@ -283,7 +252,8 @@ static const struct sum_functions sum_table[DIST_DTYPE_COUNT] = {
     [DIST_INT64] = SUM_ROW(u64),   [DIST_UINT64] = SUM_ROW(u64),
 };
 
-bool limit_can_sum(dist_dtype dtype)
+/* Can that dtype be summed here? Types that need conversions cannot. */
+static bool limit_can_sum(dist_dtype dtype)
 {
     return sum_table[dtype].first != NULL;
 }
@@ -327,7 +297,8 @@ static void sum_ask(const char *memory, size_t offset, size_t end)
         __builtin_prefetch(memory + next, 1);
 }
 
-void limit_copy(char *to, const char *from, size_t bytes, bool stream)
+/* stream: `to` is long, and need not be read into the cache first. */
+static void limit_copy(char *to, const char *from, size_t bytes, bool stream)
 {
     for (size_t done = 0; done < bytes; done += SUM_PIECE) {
         sum_ask(from, done, bytes);
@@ -342,8 +313,13 @@ void limit_copy(char *to, const char *from, size_t bytes, bool stream)
 #endif
 }
 
-void limit_sum(dist_dtype dtype, const char *const *in, int ins, char *const *out, int outs,
-               size_t offset, size_t bytes, bool stream)
+/*
+ * In one pass: for bytes bytes from offset on, the sum of in[0..ins) into each of out[0..outs). An
+ * out may be one of the ins. stream: the outs are long and none of the ins, so that they need not
+ * be read into the cache first. bytes is a whole number of elements.
+ */
+static void limit_sum(dist_dtype dtype, const char *const *in, int ins, char *const *out, int outs,
+                      size_t offset, size_t bytes, bool stream)
 {
     _Alignas(64) char piece[SUM_PIECE];
 
@@ -390,7 +366,8 @@ static size_t short_given(const struct limit *limit, const struct order *order)
                                               : order->bytes;
 }
 
-bool limit_is_short(const struct limit *limit, const struct order *order)
+/* Is a call so short that it goes through slots? And that call. */
+static bool limit_is_short(const struct limit *limit, const struct order *order)
 {
     return order->operation->layout != LAYOUT_NOTHING &&
            order->operation->layout != LAYOUT_MESSAGES &&
@@ -449,7 +426,8 @@ static void short_get_block(const struct limit *limit, const struct order *order
     limit_sum(order->dtype, limit->ins, limit->driver.ranks, limit->outs, 1, 0, block, false);
 }
 
-dist_status limit_short(struct limit *limit, const struct order *order, const void *in, void *out)
+static dist_status limit_short(struct limit *limit, const struct order *order, const void *in,
+                               void *out)
 {
     const struct operation *operation = order->operation;
     int rank = limit->driver.rank, slot;

@@ -109,47 +109,6 @@ int baseline_compare(const struct result *result, const char *file, double toler
  */
 struct result *csv_read(const char *file, const char **failure_p);
 
-/* A plot as SVG: sizes in bytes from left to right, logarithmic. */
-
-/* What a plot takes, in the units of the SVG. */
-#define PLOT_WIDTH 720
-#define PLOT_HEIGHT 400
-
-enum plot_kind { PLOT_TIME, PLOT_BANDWIDTH, PLOT_RATIO };
-
-struct plot_series {
-    const char *name;
-    int style;           /* chooses colour and marker */
-    int dashed;          /* a bound, no library */
-    const double *x, *y; /* bytes above 0, rising; a y of 0 or less is a gap */
-    int count;
-};
-
-struct plot {
-    enum plot_kind kind; /* ns, logarithmic; GB/s, from 0 on; a factor, logarithmic */
-    const char *title;   /* plain text */
-    const struct plot_series *series;
-    int series_count;
-};
-
-/*
- * Draws within an <svg>; false, and nothing, if there is no size above 0 that has a y. The sizes of
- * the first series are written below.
- */
-bool plot_draw(const struct plot *plot, FILE *to);
-
-/* The results taken apart for drawing: what differs in its size only makes curves. */
-
-/* The measurements of one collective, and what is plotted of them. */
-struct curves {
-    const struct result *result;
-    const struct result_measurement **measurements; /* sizes rise */
-    int count, next;
-    double *x, *y; /* y has a row of measurements for each library */
-    struct plot_series *series;
-    char title[96]; /* of the last plot */
-};
-
 /* The results as one picture of curves, which web views of a repository show. */
 
 /* For each collective the times, and beside them those relative to the first library's. -1: it

@@ -249,7 +249,8 @@ static bool flight_read(const char *path, struct flight_group **groups,
     return !wrong;
 }
 #else
-bool flight_read(const char *path, struct flight_group **groups, char failure[FLIGHT_FAILURE])
+static bool flight_read(const char *path, struct flight_group **groups,
+                        char failure[FLIGHT_FAILURE])
 {
     (void)path;
     (void)groups;
@@ -689,19 +690,13 @@ static int flight_run(char **paths, int count)
 
 int flight_main(int argc, char **argv)
 {
-    struct words {
-        int action;
-    } words = {0};
-    static const struct args_row rows[] = {ARGS_HELP_ROWS(struct words, 0)};
-    static const struct args args = {
-        .rows = rows,
-        .count = sizeof(rows) / sizeof(rows[0]),
+    struct args args = {
         .program = "dist_info flight",
         .usage = "FILE...",
         .about = "Says which rank of a job is behind, or called something else than the other "
                  "ranks. The files are those that the flight recorders of the ranks have written, "
                  "dist-flight.RANK.json, after a time-out or on SIGUSR1.\n"};
-    int rest, code = args_begin(&args, argc, argv, &words, argc, &rest);
+    int rest, code = args_begin_bare(&args, argc, argv, argc, &rest);
 
     if (code >= 0)
         return code;

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# What the programs share: command lines, a line of progress, memory of GPUs.
+# What the programs share: command lines, a line of progress, plots, memory of GPUs.
 noinst_LTLIBRARIES += libcommon.la
 libcommon_la_LIBTOOLFLAGS = $(static_only)
 libcommon_la_SOURCES = \
 	tools/common/args.c tools/common/args.h \
 	tools/common/gpu.c tools/common/gpu.h \
+	tools/common/plot.c tools/common/plot.h \
 	tools/common/text.c tools/common/text.h \
 	tools/common/launched.c tools/common/launched.h \
 	tools/common/output.c tools/common/output.h

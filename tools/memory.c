@@ -263,19 +263,13 @@ static void memory_show_huge(void)
 
 int memory_main(int argc, char **argv)
 {
-    struct words {
-        int action;
-    } words = {0};
-    static const struct args_row rows[] = {ARGS_HELP_ROWS(struct words, 0)};
-    static const struct args args = {
-        .rows = rows,
-        .count = sizeof(rows) / sizeof(rows[0]),
+    struct args args = {
         .program = "dist_info memory",
         .usage = "",
         .about = "Tests with two processes whether ranks of this machine can use each other's "
                  "memory, and says what to do if not.\n"};
     struct memory_finding finding = {0};
-    int rest, code = args_begin(&args, argc, argv, &words, 0, &rest);
+    int rest, code = args_begin_bare(&args, argc, argv, 0, &rest);
 
     if (code >= 0)
         return code;

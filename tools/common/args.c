@@ -63,6 +63,18 @@ int args_begin(const struct args *args, int argc, char *const argv[], void *valu
     return -1;
 }
 
+int args_begin_bare(struct args *args, int argc, char *const argv[], int words, int *rest_p)
+{
+    struct words {
+        int action;
+    } values = {0};
+    static const struct args_row rows[] = {ARGS_HELP_ROWS(struct words, 0)};
+
+    args->rows = rows;
+    args->count = sizeof(rows) / sizeof(rows[0]);
+    return args_begin(args, argc, argv, &values, words, rest_p);
+}
+
 /* The help, made from the table. */
 
 enum {

@@ -86,6 +86,9 @@ bool args_number(const char *text, bool bytes, double *value_p);
 int args_begin(const struct args *args, int argc, char *const argv[], void *values, int words,
                int *rest_p);
 
+/* The same for a command whose only options are --help and --version: the rows are set here. */
+int args_begin_bare(struct args *args, int argc, char *const argv[], int words, int *rest_p);
+
 /* Reports a wrong command line. Returns the exit code, 2. */
 int args_wrong(const struct args *args, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

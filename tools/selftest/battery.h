@@ -240,8 +240,6 @@ void case_free(struct test_case *c);
 const char *case_name(const struct test_case *c);
 
 /* ---- the parts of a run ---- */
-void sweep_support(struct battery *b, const char *table); /* every dtype and op; NULL: asks */
-void sweep_counts(struct battery *b);
 void cases_barrier(struct battery *b);
 void cases_works(struct battery *b);
 void cases_special(struct battery *b); /* NaNs, infinities, signed zeros */

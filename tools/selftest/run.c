@@ -33,6 +33,9 @@ static void rank_free_ops(struct battery *b)
 
 /* ---- the run ---- */
 
+static void sweep_support(struct battery *b, const char *table);
+static void sweep_counts(struct battery *b);
+
 static void rank_cases(struct battery *b, const struct selftest *selftest)
 {
     for (int mode = 0; mode < MODE_COUNT; mode++) {
@@ -309,7 +312,8 @@ static void sweep_one(struct battery *b, const struct operation *operation, dist
 
 static void battery_land(struct battery *b);
 
-void sweep_support(struct battery *b, const char *table)
+/* Every dtype and op, by the table; NULL: asks the library. */
+static void sweep_support(struct battery *b, const char *table)
 {
     for (int k = 0; sweep_kinds[k]; k++) {
         const struct operation *operation = sweep_kinds[k];
@@ -391,7 +395,7 @@ static void sweep_long_in_some(struct battery *b)
     battery_land(b);
 }
 
-void sweep_counts(struct battery *b)
+static void sweep_counts(struct battery *b)
 {
     static const dist_dtype dtypes[] = {DIST_FLOAT32, DIST_INT64, DIST_BFLOAT16, DIST_UINT8,
                                         DIST_FLOAT64};

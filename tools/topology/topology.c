@@ -2,6 +2,7 @@
 /* What each rank tells rank 0, and what that makes of it. */
 #include <config.h>
 
+#include "tools/common/plot.h"
 #include "tools/common/text.h"
 #include "topology.h"
 
@@ -310,19 +311,12 @@ static struct svg_layout svg_lay_out(const struct topology_machine *machine)
 
 /* ---- pieces ---- */
 
-static void svg_text(FILE *to, int x, int y, const char *class, const char *text)
-{
-    fprintf(to, "<text x=\"%d\" y=\"%d\" class=\"%s\">", x, y, class);
-    markup_escape(text, to);
-    fprintf(to, "</text>\n");
-}
-
 static void svg_box(FILE *to, int x, int y, int w, int h, const char *class, const char *head)
 {
     fprintf(to, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"4\" class=\"%s\"/>\n", x,
             y, w, h, class);
     if (head)
-        svg_text(to, x + SVG_PAD, y + 15, "head", head);
+        plot_text(x + SVG_PAD, y + 15, "start", "head", head, to);
 }
 
 static int topology_ranks_at(const struct topology *topology, int machine, int core, int gpu,
@@ -354,8 +348,8 @@ static void svg_cell(FILE *to, const struct topology *topology, int machine, int
             : count == 1 ? "one"
                          : "shared",
             NULL);
-    svg_text(to, x + 5, y + 12, "small", name);
-    svg_text(to, x + w / 2, y + 29, "rank", few);
+    plot_text(x + 5, y + 12, "start", "small", name, to);
+    plot_text(x + w / 2, y + 29, "middle", "rank", few, to);
     fprintf(to, "</g>\n");
 }
 
@@ -453,30 +447,26 @@ static void svg_legend(FILE *to, int x, int y)
         const int left = x + (int)(i % 3) * 180, top = y + (int)(i / 3) * 24;
 
         svg_box(to, left, top, 22, 16, items[i][0], NULL);
-        svg_text(to, left + 28, top + 13, "legend", items[i][1]);
+        plot_text(left + 28, top + 13, "start", "legend", items[i][1], to);
     }
 }
 
 static void svg_begin(FILE *to, int w, int h, const struct topology *topology)
 {
-    fprintf(to,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
-            "viewBox=\"0 0 %d %d\" font-family=\"sans-serif\">\n"
-            "<style>rect{stroke:#90a4ae}.page{fill:#fff;stroke:none}.machine{fill:#fafafa}"
-            ".package{fill:#eceff1}.numa{fill:#fff}.idle{fill:#f5f5f5;stroke:#cfd8dc}"
-            ".one{fill:#bbdefb;stroke:#1565c0}.shared{fill:#ffe0b2;stroke:#e65100}"
-            ".gpu{fill:#c8e6c9;stroke:#2e7d32}.idlegpu{fill:#f5f5f5}.head{font-size:12px;"
-            "font-weight:bold;fill:#37474f}.small{font-size:9px;fill:#607d8b}"
-            ".rank{font-size:13px;font-weight:bold;text-anchor:middle;fill:#212121}"
-            ".legend{font-size:12px;fill:#37474f}"
-            "@media(prefers-color-scheme:dark){rect{stroke:#546170}.page{fill:#181c22}"
-            ".machine{fill:#1e242b}.package{fill:#252c35}.numa{fill:#1b2027}"
-            ".idle{fill:#222831;stroke:#3a434f}.one{fill:#16406f;stroke:#5b9bf3}"
-            ".shared{fill:#63390f;stroke:#f0934a}.gpu{fill:#1d4d2b;stroke:#4cb86a}.idlegpu{fill:#"
-            "222831}"
-            ".head,.legend{fill:#c6ccd6}.small{fill:#9aa5b3}.rank{fill:#f1f3f6}}</style>\n",
-            w, h, w, h);
-    fprintf(to, "<rect class=\"page\" width=\"%d\" height=\"%d\"/>\n", w, h);
+    static const struct plot_rule colours[] = {
+        {"rect", "stroke", PLOT_FAINT},     {".machine,.numa", "fill", PLOT_GROUND},
+        {".package", "fill", PLOT_PANEL},   {".idle,.gpu.idlegpu", "fill", PLOT_PANEL},
+        {".idle", "stroke", PLOT_GRID},     {".one", "fill", PLOT_BLUE},
+        {".one", "stroke", PLOT_BLUE},      {".shared", "fill", PLOT_ORANGE},
+        {".shared", "stroke", PLOT_ORANGE}, {".gpu", "fill", PLOT_GREEN},
+        {".gpu", "stroke", PLOT_GREEN},     {"svg .small", "fill", PLOT_FAINT},
+    };
+    static const char shapes[] =
+        ".ground{stroke:none}.one,.shared,.gpu{fill-opacity:.25}.idlegpu{fill-opacity:1}"
+        "svg .head{font-size:12px;font-weight:bold}svg .small{font-size:9px}"
+        "svg .rank{font-size:13px;font-weight:bold}svg .legend{font-size:12px}";
+
+    plot_svg_begin(w, h, colours, sizeof(colours) / sizeof(colours[0]), shapes, to);
     fprintf(to, "<text x=\"%d\" y=\"20\" class=\"head\">", SVG_PAD);
     if (topology->ranks)
         fprintf(to, "%d rank%s on %d machine%s; bold numbers are ranks</text>\n", topology->ranks,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The page and the picture of curves: what must be on them, and where on the plots. */
 #include "bench/report.h"
+#include "tools/common/plot.h"
 
 #include <math.h>
 #include <setjmp.h>
