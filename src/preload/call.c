@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Preload: is a call served, or handed on to MPI? */
-#include "preload/serve.h"
+#include "preload/preload.h"
 
 #include <pthread.h>
 #include <stdint.h>
@@ -150,7 +150,11 @@ static bool eligible_is_of_arguments(int code)
     return false;
 }
 
-int disti_call_handed_on(struct disti_args *args, int code)
+/*
+ * MPI's code of a call that was handed on. What it has refused counts no more, as it has not
+ * happened on other ranks: MPI knows more mistakes than we look for. Returns the code.
+ */
+static int call_handed_on(struct disti_args *args, int code)
 {
     if (code == MPI_SUCCESS || !args->counted || !eligible_is_of_arguments(code))
         return code;
@@ -214,7 +218,13 @@ static enum disti_why eligible_reason(struct disti_args *args, enum disti_form f
     return comparison ? disti_compare(args, comparison) : DISTI_WHY_SERVED;
 }
 
-struct disti_comm *disti_call_is_eligible(struct disti_args *args, enum disti_form form)
+/*
+ * Whether all ranks serve this call, in args->channel, or hand it on; counts it. NULL: hand it on.
+ * Of the arguments only those are left that are heeded. What decides is the same on all ranks, but
+ * for a call that this rank refuses: that is none, and the others may know nothing of it. It is
+ * marked in args->refused, and its communicator returned.
+ */
+static struct disti_comm *call_is_eligible(struct disti_args *args, enum disti_form form)
 {
     struct disti_comm *comm = NULL;
     enum disti_why reason = eligible_reason(args, form, &comm);
@@ -668,7 +678,8 @@ static bool again_place(struct again_call *last, const struct disti_args *args)
     return true;
 }
 
-bool disti_again(struct disti_args *args, int *code_p)
+/* Does a blocking call if it is like the last of its kind. False: nothing was done. */
+static bool call_again(struct disti_args *args, int *code_p)
 {
     struct again_call *last = again_calls ? &again_calls[args->kind] : NULL;
 
@@ -805,3 +816,80 @@ void disti_again_remember(const struct disti_args *args, const struct disti_call
     if (counted)
         again_keep_counts(last, args, call->comm->ranks);
 }
+
+/* Preload: MPI's collectives, blocking, nonblocking and persistent, from the table. */
+
+#define COLLECTIVES_WORDS(...) __VA_ARGS__
+#define COLLECTIVES_ARGS(KIND, fields)                                                             \
+    struct disti_args args;                                                                        \
+                                                                                                   \
+    disti_args_clear(&args, DISTI_##KIND, comm);                                                   \
+    COLLECTIVES_WORDS fields
+
+#define COLLECTIVES_BLOCKING(KIND, name, suffix, parameters, arguments, fields)                    \
+    int MPI_##name##suffix(COLLECTIVES_WORDS parameters)                                           \
+    {                                                                                              \
+        struct disti_comm *served;                                                                 \
+        int code;                                                                                  \
+        COLLECTIVES_ARGS(KIND, fields);                                                            \
+                                                                                                   \
+        if (!call_again(&args, &code)) {                                                           \
+            served = call_is_eligible(&args, DISTI_BLOCKING);                                      \
+            code = served ? disti_serve(&args, served)                                             \
+                          : call_handed_on(&args, PMPI_##name##suffix arguments);                  \
+        }                                                                                          \
+        if (args.comparison)                                                                       \
+            disti_compare_end(&args);                                                              \
+        return code;                                                                               \
+    }
+
+#define COLLECTIVES_NONBLOCKING(KIND, begin, suffix, parameters, arguments, fields)                \
+    int MPI_##begin##suffix(COLLECTIVES_WORDS parameters, MPI_Request *request)                    \
+    {                                                                                              \
+        struct disti_comm *served;                                                                 \
+        COLLECTIVES_ARGS(KIND, fields);                                                            \
+                                                                                                   \
+        args.request = request;                                                                    \
+        served = call_is_eligible(&args, DISTI_NONBLOCKING);                                       \
+        return served ? disti_serve_nonblocking(&args, served, request)                            \
+                      : call_handed_on(                                                            \
+                            &args, PMPI_##begin##suffix(COLLECTIVES_WORDS arguments, request));    \
+    }
+
+#define COLLECTIVES_PERSISTENT(KIND, prefix, name, suffix, parameters, arguments, fields)          \
+    int prefix##name##suffix(COLLECTIVES_WORDS parameters, MPI_Info info, MPI_Request *request)    \
+    {                                                                                              \
+        struct disti_comm *served;                                                                 \
+        COLLECTIVES_ARGS(KIND, fields);                                                            \
+                                                                                                   \
+        args.request = request;                                                                    \
+        served = call_is_eligible(&args, DISTI_PERSISTENT);                                        \
+        return served ? disti_serve_persistent(&args, served, request)                             \
+                      : call_handed_on(&args, P##prefix##name##suffix(COLLECTIVES_WORDS arguments, \
+                                                                      info, request));             \
+    }
+
+#define COLLECTIVES_BOTH(KIND, name, begin, parameters, arguments, fields)                         \
+    COLLECTIVES_BLOCKING(KIND, name, , parameters, arguments, fields)                              \
+    COLLECTIVES_NONBLOCKING(KIND, begin, , parameters, arguments, fields)
+DISTI_CALLS(COLLECTIVES_BOTH, int, int)
+
+#if DISTI_MPI_PERSISTENT
+#define COLLECTIVES_INIT(KIND, name, begin, parameters, arguments, fields)                         \
+    COLLECTIVES_PERSISTENT(KIND, MPI_, name, _init, parameters, arguments, fields)
+DISTI_CALLS(COLLECTIVES_INIT, int, int)
+#endif
+
+#if MPI_VERSION >= 4
+#define COLLECTIVES_LARGE(KIND, name, begin, parameters, arguments, fields)                        \
+    COLLECTIVES_BLOCKING(KIND, name, _c, parameters, arguments, fields)                            \
+    COLLECTIVES_NONBLOCKING(KIND, begin, _c, parameters, arguments, fields)                        \
+    COLLECTIVES_PERSISTENT(KIND, MPI_, name, _init_c, parameters, arguments, fields)
+DISTI_CALLS_COUNTED(COLLECTIVES_LARGE, MPI_Count, MPI_Aint)
+#endif
+
+#ifdef OMPI_HAVE_MPI_EXT_PCOLLREQ
+#define COLLECTIVES_EXT(KIND, name, begin, parameters, arguments, fields)                          \
+    COLLECTIVES_PERSISTENT(KIND, MPIX_, name, _init, parameters, arguments, fields)
+DISTI_CALLS(COLLECTIVES_EXT, int, int)
+#endif

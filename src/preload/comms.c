@@ -2,7 +2,6 @@
 /* Preload: communicators, and which of their calls are served. */
 #include "base/backoff.h"
 #include "preload/preload.h"
-#include "preload/serve.h"
 
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Preload: calls that MPI does faster are handed on to it. */
-#include "preload/serve.h"
+#include "preload/preload.h"
 
 #include <limits.h>
 

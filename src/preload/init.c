@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Preload: MPI_Alloc_mem gives memory that collectives use in place. */
 #include "base/ascii.h"
-#include "preload/names/foreign.h"
 #include "preload/preload.h"
-#include "preload/serve.h"
 
 #include <dist/backend.h>
 #include <limits.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Preload: the memory of a call, as bytes. */
-#include "preload/serve.h"
+#include "preload/preload.h"
 
 #include <limits.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Preload: operations that are under way, and the requests that stand for them. */
 #include "base/backoff.h"
-#include "preload/serve.h"
+#include "preload/preload.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

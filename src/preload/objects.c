@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Preload: what ELF says of the objects that are loaded. */
-#include "preload/names/objects.h"
+#include "preload/objects.h"
 
 #include <string.h>
 #include <sys/mman.h>

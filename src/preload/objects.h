@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Preload: the program and the shared objects that are loaded, as ELF describes them. */
-#ifndef DISTI_PRELOAD_NAMES_OBJECTS_H
-#define DISTI_PRELOAD_NAMES_OBJECTS_H
+#ifndef DISTI_PRELOAD_OBJECTS_H
+#define DISTI_PRELOAD_OBJECTS_H
 
 #include <link.h>
 #include <stdbool.h>
