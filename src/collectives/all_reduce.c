@@ -13,7 +13,6 @@
  * Steps: 2 (n - 1) hops in sequence. Bytes sent by a rank: 2 (n - 1) / n of the vector.
  */
 #include "collectives/algorithms.h"
-#include "collectives/common.h"
 #include "topology/topology.h"
 
 #define RING_CHANNELS 4

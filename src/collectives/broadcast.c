@@ -14,7 +14,6 @@
  * Steps: log2 n in sequence. Bytes sent by a rank: up to log2 n vectors.
  */
 #include "collectives/algorithms.h"
-#include "collectives/common.h"
 #include "topology/topology.h"
 
 void disti_broadcast_binomial(const struct disti_shape *shape, struct disti_builder *b)

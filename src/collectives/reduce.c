@@ -15,7 +15,6 @@
  * Steps: log2 n in sequence. Bytes sent by a rank: one vector.
  */
 #include "collectives/algorithms.h"
-#include "collectives/common.h"
 #include "topology/topology.h"
 
 void disti_reduce_binomial(const struct disti_shape *shape, struct disti_builder *b)

@@ -11,7 +11,6 @@
  * Steps: n - 1 hops in sequence. Bytes sent by a rank: n - 1 blocks.
  */
 #include "collectives/algorithms.h"
-#include "collectives/common.h"
 #include "topology/topology.h"
 
 struct ring {
