@@ -10,25 +10,40 @@
 
 /* ---- what MPI says of the arguments ---- */
 
+/* True if the call has this side on this rank. A broadcast's one buffer is what it receives. */
+static bool call_sends(dist_collective kind, bool at_root)
+{
+    const struct disti_collective *traits = &disti_collectives[kind];
+
+    return !disti_collective_one_buffer(traits) && (at_root || traits->in_at == DISTI_AT_EVERY);
+}
+
+static bool call_receives(dist_collective kind, bool at_root)
+{
+    const struct disti_collective *traits = &disti_collectives[kind];
+
+    return disti_collective_one_buffer(traits) || at_root || traits->out_at == DISTI_AT_EVERY;
+}
+
 /* Clears the arguments that mean nothing on this rank, which may be anything. */
 static void eligible_strip(struct disti_args *args, int rank)
 {
-    if (rank == args->root)
-        return;
-    if (args->kind == DISTI_SCATTER || args->kind == DISTI_SCATTERV) {
+    bool at_root = rank == args->root;
+
+    if (!call_sends(args->kind, at_root)) {
         args->send = NULL;
         args->sendcount = 0;
         args->sendcounts = args->senddispls = (struct disti_numbers){NULL, 0};
         args->sendtype = MPI_DATATYPE_NULL;
     }
-    if (args->kind == DISTI_GATHER || args->kind == DISTI_GATHERV) {
-        args->recv = NULL;
-        args->recvcount = 0;
-        args->recvcounts = args->recvdispls = (struct disti_numbers){NULL, 0};
-        args->recvtype = MPI_DATATYPE_NULL;
-    }
-    if (args->kind == DISTI_REDUCE)
-        args->recv = NULL;
+    if (call_receives(args->kind, at_root))
+        return;
+    args->recv = NULL;
+    if (disti_algorithm_reduces(args->kind)) /* its count and type are those of what it sends too */
+        return;
+    args->recvcount = 0;
+    args->recvcounts = args->recvdispls = (struct disti_numbers){NULL, 0};
+    args->recvtype = MPI_DATATYPE_NULL;
 }
 
 /* Numbers that the call has, but the program does not give. */
@@ -67,44 +82,22 @@ static int eligible_layout(const struct disti_buffer *buffer, int ranks)
 /* Only one side may be in place, and at a root only that of its own block. */
 static bool eligible_in_place_is_bad(const struct disti_args *args, int rank)
 {
-    bool at_root = rank == args->root;
+    bool scatters = !call_sends(args->kind, false);
+    const void *all = scatters ? args->send : args->recv, *own = scatters ? args->recv : args->send;
 
-    switch (args->kind) {
-    case DISTI_SCATTER:
-    case DISTI_SCATTERV:
-        return args->send == MPI_IN_PLACE || (args->recv == MPI_IN_PLACE && !at_root);
-    case DISTI_REDUCE:
-    case DISTI_GATHER:
-    case DISTI_GATHERV:
-        return args->recv == MPI_IN_PLACE || (args->send == MPI_IN_PLACE && !at_root);
-    default:
+    if (args->kind == DIST_COLL_BROADCAST)
         return args->recv == MPI_IN_PLACE;
-    }
-}
-
-/* A side that is not heeded, or in place, has nothing that could be wrong. */
-static int eligible_movers_layouts(const struct disti_args *args, const struct disti_comm *comm)
-{
-    bool at_root = comm->rank == args->root;
-    bool scatters = args->kind == DISTI_SCATTER || args->kind == DISTI_SCATTERV;
-    bool gathers = args->kind == DISTI_GATHER || args->kind == DISTI_GATHERV;
-    bool sends = (at_root || !scatters) && args->send != MPI_IN_PLACE;
-    bool receives = (at_root || !gathers) && args->recv != MPI_IN_PLACE;
-    const struct disti_buffer send = disti_args_send(args), recv = disti_args_recv(args);
-    int code = MPI_SUCCESS;
-
-    if (sends)
-        code = eligible_layout(&send, comm->ranks);
-    if (receives && code == MPI_SUCCESS)
-        code = eligible_layout(&recv, comm->ranks);
-    return code;
+    return all == MPI_IN_PLACE ||
+           (disti_collective_rooted(args->kind) && rank != args->root && own == MPI_IN_PLACE);
 }
 
 /* Is there something in the heeded arguments that MPI refuses? MPI_SUCCESS, or its error code. */
 static int eligible_check(const struct disti_args *args, enum disti_form form,
                           const struct disti_comm *comm)
 {
-    const struct disti_buffer recv = disti_args_recv(args);
+    const struct disti_buffer send = disti_args_send(args), recv = disti_args_recv(args);
+    bool at_root = comm->rank == args->root, reduces = disti_algorithm_reduces(args->kind);
+    int code = MPI_SUCCESS;
 
     if (form != DISTI_BLOCKING && !args->request)
         return ELIGIBLE_ERR_NO_REQUEST;
@@ -112,21 +105,16 @@ static int eligible_check(const struct disti_args *args, enum disti_form form,
         return MPI_ERR_ROOT;
     if (eligible_in_place_is_bad(args, comm->rank))
         return ELIGIBLE_ERR_IN_PLACE;
-    switch (args->kind) {
-    case DISTI_BARRIER:
+    if (args->kind == DIST_COLL_BARRIER)
         return MPI_SUCCESS;
-    case DISTI_ALLREDUCE:
-    case DISTI_REDUCE:
-    case DISTI_REDUCE_SCATTER:
-    case DISTI_REDUCE_SCATTER_BLOCK:
-        if (args->op == MPI_OP_NULL)
-            return MPI_ERR_OP;
-        /* fallthrough */
-    case DISTI_BCAST:
-        return eligible_layout(&recv, comm->ranks);
-    default:
-        return eligible_movers_layouts(args, comm);
-    }
+    if (reduces) /* both sides have one type */
+        return args->op == MPI_OP_NULL ? MPI_ERR_OP : eligible_layout(&recv, comm->ranks);
+    /* A side that is not heeded, or in place, has nothing that could be wrong. */
+    if (call_sends(args->kind, at_root) && args->send != MPI_IN_PLACE)
+        code = eligible_layout(&send, comm->ranks);
+    if (call_receives(args->kind, at_root) && args->recv != MPI_IN_PLACE && code == MPI_SUCCESS)
+        code = eligible_layout(&recv, comm->ranks);
+    return code;
 }
 
 int disti_call_refuse(const struct disti_args *args)
@@ -174,15 +162,9 @@ static enum disti_why eligible_call(const struct disti_args *args, enum disti_fo
 {
     if (form != DISTI_BLOCKING && !disti_preload.background)
         return DISTI_WHY_NO_THREAD;
-    switch (args->kind) {
-    case DISTI_ALLREDUCE:
-    case DISTI_REDUCE:
-    case DISTI_REDUCE_SCATTER:
-    case DISTI_REDUCE_SCATTER_BLOCK:
-        return disti_reduction_is_eligible(args->recvtype, args->op);
-    default:
-        return DISTI_WHY_SERVED;
-    }
+    return disti_algorithm_reduces(args->kind)
+               ? disti_reduction_is_eligible(args->recvtype, args->op)
+               : DISTI_WHY_SERVED;
 }
 
 /* All that is counted here must be the same on all ranks: a refused call leaves it as it was. */
@@ -273,7 +255,7 @@ static int call_open_counts(struct disti_call *call, const struct disti_args *ar
 
     *all_p = call->count * (size_t)ranks;
     *own_p = call->count;
-    if (args->kind == DISTI_REDUCE_SCATTER_BLOCK)
+    if (args->kind == DIST_COLL_REDUCE_SCATTER)
         return MPI_SUCCESS;
     call->counts = calloc((size_t)ranks, sizeof(*call->counts));
     if (!call->counts)
@@ -293,7 +275,7 @@ static int call_open_counts(struct disti_call *call, const struct disti_args *ar
  */
 static int call_open_reduction(struct disti_call *call, const struct disti_args *args)
 {
-    bool scatters = args->kind == DISTI_REDUCE_SCATTER || args->kind == DISTI_REDUCE_SCATTER_BLOCK;
+    bool scatters = disti_collectives[args->kind].in == DISTI_BLOCKS_EACH;
     size_t element, in, out;
     int code = MPI_SUCCESS;
 
@@ -314,27 +296,10 @@ static int call_open_reduction(struct disti_call *call, const struct disti_args 
 
 /* ---- movers of data ---- */
 
-/* How many blocks each side has, at root and elsewhere; ALL: one for each rank. */
-#define ALL (-1)
-static const struct call_shape {
-    int send_root, send_other, recv_root, recv_other;
-} call_shapes[DISTI_KINDS] = {
-    [DISTI_BCAST] = {0, 0, 1, 1},
-    [DISTI_ALLGATHER] = {1, 1, ALL, ALL},
-    [DISTI_ALLGATHERV] = {1, 1, ALL, ALL},
-    [DISTI_ALLTOALL] = {ALL, ALL, ALL, ALL},
-    [DISTI_ALLTOALLV] = {ALL, ALL, ALL, ALL},
-    [DISTI_GATHER] = {1, 1, ALL, 0},
-    [DISTI_GATHERV] = {1, 1, ALL, 0},
-    [DISTI_SCATTER] = {ALL, 0, 1, 1},
-    [DISTI_SCATTERV] = {ALL, 0, 1, 1},
-};
-
-static int call_blocks(const struct disti_call *call, int at_root, int other)
+/* How many blocks a side has, if this rank has that side. */
+static int call_blocks(const struct disti_call *call, uint8_t blocks)
 {
-    int blocks = call->comm->rank == call->root ? at_root : other;
-
-    return blocks == ALL ? call->comm->ranks : blocks;
+    return blocks == DISTI_BLOCKS_EACH ? call->comm->ranks : 1;
 }
 
 /* May what arrives be put where data to be sent stand? Not if one side is a copy. */
@@ -348,12 +313,13 @@ static bool call_layouts_share(const struct disti_call *call)
 
 static int call_open_layouts(struct disti_call *call, const struct disti_args *args)
 {
-    const struct call_shape *shape = &call_shapes[args->kind];
+    const struct disti_collective *traits = &disti_collectives[args->kind];
     const struct disti_buffer recv = disti_args_recv(args), send = disti_args_send(args);
-    bool exchange = args->kind == DISTI_ALLTOALL || args->kind == DISTI_ALLTOALLV;
+    bool exchange = traits->in == DISTI_BLOCKS_EACH && traits->out == DISTI_BLOCKS_EACH;
     bool send_in_place = args->send == MPI_IN_PLACE, recv_in_place = args->recv == MPI_IN_PLACE;
-    int send_blocks = call_blocks(call, shape->send_root, shape->send_other);
-    int recv_blocks = call_blocks(call, shape->recv_root, shape->recv_other);
+    bool at_root = call->comm->rank == call->root;
+    int send_blocks = call_sends(args->kind, at_root) ? call_blocks(call, traits->in) : 0;
+    int recv_blocks = call_receives(args->kind, at_root) ? call_blocks(call, traits->out) : 0;
     int code = MPI_SUCCESS;
 
     if (send_blocks && exchange && send_in_place) /* it all goes: from a copy */
@@ -397,26 +363,11 @@ static int call_open_mover(struct disti_call *call, const struct disti_args *arg
         call->out = send->bytes + disti_layout_offset(send, rank);
     call->count = call_block(send, recv, rank);
     call->loads_own = !send->blocks && args->send == MPI_IN_PLACE;
-    call->loads_recv = args->kind == DISTI_BCAST && rank == args->root;
+    call->loads_recv = args->kind == DIST_COLL_BROADCAST && rank == args->root;
     return MPI_SUCCESS;
 }
 
 /* ---- open, start, finish ---- */
-
-static int call_open(struct disti_call *call, const struct disti_args *args)
-{
-    switch (args->kind) {
-    case DISTI_BARRIER:
-        return MPI_SUCCESS;
-    case DISTI_ALLREDUCE:
-    case DISTI_REDUCE:
-    case DISTI_REDUCE_SCATTER:
-    case DISTI_REDUCE_SCATTER_BLOCK:
-        return call_open_reduction(call, args);
-    default:
-        return call_open_mover(call, args);
-    }
-}
 
 /* Field by field, as in disti_layout_clear. */
 static void call_fill(struct disti_call *call, const struct disti_args *args,
@@ -439,10 +390,13 @@ static void call_fill(struct disti_call *call, const struct disti_args *args,
 
 int disti_call_open(struct disti_call *call, const struct disti_args *args, struct disti_comm *comm)
 {
-    int code;
+    int code = MPI_SUCCESS;
 
     call_fill(call, args, comm);
-    code = call_open(call, args);
+    if (disti_algorithm_reduces(args->kind))
+        code = call_open_reduction(call, args);
+    else if (args->kind != DIST_COLL_BARRIER)
+        code = call_open_mover(call, args);
     if (code != MPI_SUCCESS)
         call->channel->broken = true; /* the others begin it without this rank */
     return code;
@@ -476,58 +430,48 @@ static int call_load(const struct disti_call *call)
 #define CALL_RUN(name, ...)                                                                        \
     (work_p ? dist_##name##_async(__VA_ARGS__, work_p) : dist_##name(__VA_ARGS__))
 
-static dist_status call_reduce(struct disti_call *call, dist_work **work_p)
-{
-    dist_group *group = call->channel->group;
-    const struct disti_reduction *how = &call->reduction;
-
-    switch (call->kind) {
-    case DISTI_ALLREDUCE:
-        return CALL_RUN(all_reduce, group, call->in, call->out, call->count, how->dtype, how->op);
-    case DISTI_REDUCE:
-        return CALL_RUN(reduce, group, call->in, call->out, call->count, how->dtype, how->op,
-                        call->root);
-    case DISTI_REDUCE_SCATTER:
-        return CALL_RUN(reduce_scatter_v, group, call->in, call->out, call->counts, how->dtype,
-                        how->op);
-    default:
-        return CALL_RUN(reduce_scatter, group, call->in, call->out, call->count, how->dtype,
-                        how->op);
-    }
-}
-
-static dist_status call_move(struct disti_call *call, dist_work **work_p)
+static dist_status call_dist(struct disti_call *call, dist_work **work_p)
 {
     const struct disti_layout *send = &call->send, *recv = &call->recv;
+    const struct disti_reduction *how = &call->reduction;
     dist_group *group = call->channel->group;
     const dist_dtype byte = DIST_UINT8;
 
     switch (call->kind) {
-    case DISTI_BARRIER:
+    case DIST_COLL_BARRIER:
         return work_p ? dist_barrier_async(group, work_p) : dist_barrier(group);
-    case DISTI_BCAST:
+    case DIST_COLL_ALL_REDUCE:
+        return CALL_RUN(all_reduce, group, call->in, call->out, call->count, how->dtype, how->op);
+    case DIST_COLL_BROADCAST:
         return CALL_RUN(broadcast, group, call->out, call->count, byte, call->root);
-    case DISTI_ALLGATHER:
+    case DIST_COLL_REDUCE:
+        return CALL_RUN(reduce, group, call->in, call->out, call->count, how->dtype, how->op,
+                        call->root);
+    case DIST_COLL_ALL_GATHER:
         return CALL_RUN(all_gather, group, call->in, call->out, call->count, byte);
-    case DISTI_ALLGATHERV:
+    case DIST_COLL_ALL_GATHER_V:
         return CALL_RUN(all_gather_v, group, call->in, call->out, recv->sizes, recv->offsets, byte);
-    case DISTI_ALLTOALL:
+    case DIST_COLL_REDUCE_SCATTER:
+        return CALL_RUN(reduce_scatter, group, call->in, call->out, call->count, how->dtype,
+                        how->op);
+    case DIST_COLL_REDUCE_SCATTER_V:
+        return CALL_RUN(reduce_scatter_v, group, call->in, call->out, call->counts, how->dtype,
+                        how->op);
+    case DIST_COLL_ALL_TO_ALL:
         return CALL_RUN(all_to_all, group, call->in, call->out, call->count, byte);
-    case DISTI_ALLTOALLV:
+    case DIST_COLL_ALL_TO_ALL_V:
         return CALL_RUN(all_to_all_v, group, call->in, send->sizes, send->offsets, call->out,
                         recv->sizes, recv->offsets, byte);
-    case DISTI_GATHER:
+    case DIST_COLL_GATHER:
         return CALL_RUN(gather, group, call->in, call->out, call->count, byte, call->root);
-    case DISTI_GATHERV:
+    case DIST_COLL_GATHER_V:
         return CALL_RUN(gather_v, group, call->in, call->count, call->out, recv->sizes,
                         recv->offsets, byte, call->root);
-    case DISTI_SCATTER:
+    case DIST_COLL_SCATTER:
         return CALL_RUN(scatter, group, call->in, call->out, call->count, byte, call->root);
-    case DISTI_SCATTERV:
+    default:
         return CALL_RUN(scatter_v, group, call->in, send->sizes, send->offsets, call->out,
                         call->count, byte, call->root);
-    default:
-        return call_reduce(call, work_p);
     }
 }
 
@@ -540,7 +484,7 @@ int disti_call_fail(const struct disti_call *call)
 /* The same without the copying. */
 static int call_run(struct disti_call *call, dist_work **work_p)
 {
-    return call_move(call, work_p) == DIST_OK ? MPI_SUCCESS : disti_call_fail(call);
+    return call_dist(call, work_p) == DIST_OK ? MPI_SUCCESS : disti_call_fail(call);
 }
 
 int disti_call_start(struct disti_call *call, dist_work **work_p)
@@ -620,7 +564,7 @@ static struct again_call *again_make(void)
     struct again_call *calls;
 
     pthread_once(&once, again_open);
-    calls = again_has_key ? calloc(DISTI_KINDS, sizeof(*calls)) : NULL;
+    calls = again_has_key ? calloc(DIST_COLL_COUNT, sizeof(*calls)) : NULL;
     if (calls && pthread_setspecific(again_key, calls) == 0)
         return again_calls = calls;
     free(calls);
@@ -670,7 +614,7 @@ static bool again_place(struct again_call *last, const struct disti_args *args)
 
     if (args->send != MPI_IN_PLACE)
         in = (uintptr_t)args->send + last->in_begins;
-    if (args->send == MPI_IN_PLACE ? args->kind != DISTI_ALLREDUCE
+    if (args->send == MPI_IN_PLACE ? args->kind != DIST_COLL_ALL_REDUCE
                                    : !again_are_apart(last, in, out))
         return false;
     last->call.in = last->gives ? (const void *)in : NULL;
@@ -733,17 +677,11 @@ static void again_keep_counts(struct again_call *last, const struct disti_args *
     call->send.displacements = call->recv.displacements = NULL;
 }
 
-static bool again_reduces(enum disti_kind kind)
-{
-    return kind == DISTI_ALLREDUCE || kind == DISTI_REDUCE || kind == DISTI_REDUCE_SCATTER ||
-           kind == DISTI_REDUCE_SCATTER_BLOCK;
-}
-
 static void again_remember_reduction(struct again_call *last, const struct disti_call *call)
 {
     size_t element = dist_dtype_size(call->reduction.dtype), in = call->count, out = call->count;
 
-    if (call->kind == DISTI_REDUCE_SCATTER_BLOCK)
+    if (call->kind == DIST_COLL_REDUCE_SCATTER)
         in *= (size_t)call->comm->ranks;
     for (int r = 0; call->counts && r < call->comm->ranks; r++)
         in += call->counts[r];
@@ -809,7 +747,7 @@ void disti_again_remember(const struct disti_args *args, const struct disti_call
     last->counted = counted;
     last->gone = disti_comms_gone();
     last->comparison = disti_comparison_find(args, call->comm);
-    if (again_reduces(args->kind))
+    if (disti_algorithm_reduces(args->kind))
         again_remember_reduction(last, call);
     else
         again_remember_mover(last, call, args);
@@ -823,7 +761,7 @@ void disti_again_remember(const struct disti_args *args, const struct disti_call
 #define COLLECTIVES_ARGS(KIND, fields)                                                             \
     struct disti_args args;                                                                        \
                                                                                                    \
-    disti_args_clear(&args, DISTI_##KIND, comm);                                                   \
+    disti_args_clear(&args, DIST_COLL_##KIND, comm);                                               \
     COLLECTIVES_WORDS fields
 
 #define COLLECTIVES_BLOCKING(KIND, name, suffix, parameters, arguments, fields)                    \

@@ -38,17 +38,16 @@ int MPI_Free_mem(void *base)
 
 /* Preload: what was served, what was handed on, and why. */
 
-static const char *const report_names[DISTI_KINDS] = {
-#define REPORT_NAME(KIND, name, ...) [DISTI_##KIND] = #name,
-    DISTI_CALLS(REPORT_NAME, int, int)
-#undef REPORT_NAME
+/* The calls, in the order of the report. */
+static const struct init_call {
+    dist_collective kind;
+    const char *name, *begin; /* of the nonblocking form */
+} init_calls[] = {
+#define INIT_CALL(KIND, name, begin, ...) {DIST_COLL_##KIND, #name, #begin},
+    DISTI_CALLS(INIT_CALL, int, int)
+#undef INIT_CALL
 };
-
-static const char *const report_begun[DISTI_KINDS] = {
-#define REPORT_NAME(KIND, name, begin, ...) [DISTI_##KIND] = #begin,
-    DISTI_CALLS(REPORT_NAME, int, int)
-#undef REPORT_NAME
-};
+#define INIT_CALLS (sizeof(init_calls) / sizeof(init_calls[0]))
 
 static const char *const report_reasons[DISTI_WHY_COUNT] = {
 #define REPORT_REASON(name, text) text,
@@ -56,9 +55,9 @@ static const char *const report_reasons[DISTI_WHY_COUNT] = {
 #undef REPORT_REASON
 };
 
-static atomic_llong report_counts[DISTI_KINDS][DISTI_FORMS][DISTI_WHY_COUNT];
+static atomic_llong report_counts[DIST_COLL_COUNT][DISTI_FORMS][DISTI_WHY_COUNT];
 
-void disti_report_count(enum disti_kind kind, enum disti_form form, enum disti_why reason)
+void disti_report_count(dist_collective kind, enum disti_form form, enum disti_why reason)
 {
     atomic_llong *count = &report_counts[kind][form][reason];
 
@@ -69,9 +68,9 @@ void disti_report_count(enum disti_kind kind, enum disti_form form, enum disti_w
                               memory_order_relaxed);
 }
 
-static void report_row(int kind, int form, const long long counts[DISTI_WHY_COUNT])
+static void report_row(const struct init_call *call, int form,
+                       const long long counts[DISTI_WHY_COUNT])
 {
-    static const char *const prefix = "MPI_";
     long long handed_on = 0;
     char name[64];
 
@@ -79,24 +78,23 @@ static void report_row(int kind, int form, const long long counts[DISTI_WHY_COUN
         handed_on += counts[why];
     if (!counts[DISTI_WHY_SERVED] && !handed_on)
         return;
-    snprintf(name, sizeof(name), "%s%s%s", prefix,
-             form == DISTI_NONBLOCKING ? report_begun[kind] : report_names[kind],
+    snprintf(name, sizeof(name), "MPI_%s%s", form == DISTI_NONBLOCKING ? call->begin : call->name,
              form == DISTI_PERSISTENT ? "_init" : "");
     fprintf(stderr, "libdist: %-30s %10lld %10lld\n", name, counts[DISTI_WHY_SERVED], handed_on);
 }
 
-static void report_table(long long counts[DISTI_KINDS][DISTI_FORMS][DISTI_WHY_COUNT])
+static void report_table(long long counts[DIST_COLL_COUNT][DISTI_FORMS][DISTI_WHY_COUNT])
 {
     long long reasons[DISTI_WHY_COUNT] = {0};
     const char *backend = disti_preload.active ? dist_get_backend(disti_preload.world) : "none";
 
     fprintf(stderr, "libdist: calls of all %d ranks, backend %s\n", disti_preload.ranks, backend);
     fprintf(stderr, "libdist: %-30s %10s %10s\n", "call", "served", "handed on");
-    for (int kind = 0; kind < DISTI_KINDS; kind++) {
+    for (const struct init_call *call = init_calls; call < init_calls + INIT_CALLS; call++) {
         for (int form = 0; form < DISTI_FORMS; form++) {
-            report_row(kind, form, counts[kind][form]);
+            report_row(call, form, counts[call->kind][form]);
             for (int why = 0; why < DISTI_WHY_COUNT; why++)
-                reasons[why] += counts[kind][form][why];
+                reasons[why] += counts[call->kind][form][why];
         }
     }
     for (int why = DISTI_WHY_SERVED + 1; why < DISTI_WHY_COUNT; why++) {
@@ -116,11 +114,11 @@ static bool report_is_wanted(void)
 /* Prints the table on rank 0 if all ranks want it. Collective over MPI_COMM_WORLD. */
 static void report_print(void)
 {
-    long long own[DISTI_KINDS][DISTI_FORMS][DISTI_WHY_COUNT];
-    long long all[DISTI_KINDS][DISTI_FORMS][DISTI_WHY_COUNT] = {0};
+    long long own[DIST_COLL_COUNT][DISTI_FORMS][DISTI_WHY_COUNT];
+    long long all[DIST_COLL_COUNT][DISTI_FORMS][DISTI_WHY_COUNT] = {0};
     long long *from = &own[0][0][0];
     atomic_llong *to = &report_counts[0][0][0];
-    int n = DISTI_KINDS * DISTI_FORMS * DISTI_WHY_COUNT;
+    int n = DIST_COLL_COUNT * DISTI_FORMS * DISTI_WHY_COUNT;
 
     if (!(disti_preload.facts & DISTI_FACT_REPORTS))
         return;
@@ -133,10 +131,8 @@ static void report_print(void)
 
 /* Preload: MPI_Init and MPI_Finalize, between which collectives are served. */
 
-#define INIT_ALL ((1u << DISTI_KINDS) - 1)
-#define INIT_REDUCTIONS                                                                            \
-    (1u << DISTI_ALLREDUCE | 1u << DISTI_REDUCE | 1u << DISTI_REDUCE_SCATTER |                     \
-     1u << DISTI_REDUCE_SCATTER_BLOCK | 1u << DISTI_BARRIER)
+#define INIT_ALL ((1u << DIST_COLL_COUNT) - 1)
+#define INIT_REDUCTIONS ((unsigned)DISTI_REDUCING | 1u << DIST_COLL_BARRIER)
 
 #ifdef OPEN_MPI
 #define INIT_LOCAL_SIZE "OMPI_COMM_WORLD_LOCAL_SIZE"
@@ -150,18 +146,11 @@ struct disti_preload disti_preload = {.self = MPI_COMM_NULL, .silent = MPI_COMM_
 
 static unsigned init_kind(const char *name, size_t length)
 {
-    static const struct {
-        const char *name;
-        unsigned bit;
-    } kinds[] = {
-#define INIT_KIND(KIND, name, ...) {#name, 1u << DISTI_##KIND},
-        DISTI_CALLS(INIT_KIND, int, int)
-#undef INIT_KIND
-    };
+    for (size_t i = 0; i < INIT_CALLS; i++) {
+        const char *known = init_calls[i].name;
 
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-        if (strlen(kinds[i].name) == length && disti_ascii_begins_same(kinds[i].name, name, length))
-            return kinds[i].bit;
+        if (strlen(known) == length && disti_ascii_begins_same(known, name, length))
+            return 1u << init_calls[i].kind;
     }
     fprintf(stderr,
             "libdist: DIST_MPI_SERVE names '%.*s', which is not a collective of MPI: give 0, 1, or "

@@ -14,6 +14,7 @@
 #ifndef DISTI_PRELOAD_PRELOAD_H
 #define DISTI_PRELOAD_PRELOAD_H
 
+#include "base/collective.h"
 #include "preload/calls.h"
 #include "preload/objects.h"
 
@@ -35,13 +36,6 @@
 #else
 #define DISTI_MPI_PERSISTENT 0
 #endif
-
-enum disti_kind {
-#define DISTI_KIND(KIND, ...) DISTI_##KIND,
-    DISTI_CALLS(DISTI_KIND, int, int)
-#undef DISTI_KIND
-        DISTI_KINDS
-};
 
 /* What each thread has for itself, for short calls: no call is needed to find it. */
 #define DISTI_THREAD_LOCAL _Thread_local __attribute__((tls_model("initial-exec")))
@@ -78,7 +72,7 @@ long long disti_number(struct disti_numbers numbers, int i);
 
 /* A call as the program made it. */
 struct disti_args {
-    enum disti_kind kind;
+    dist_collective kind;
     MPI_Comm comm;
     const void *send;
     void *recv;
@@ -95,7 +89,7 @@ struct disti_args {
 };
 
 /* Field by field: to clear it at once takes longer than a short call's share of it. */
-static inline void disti_args_clear(struct disti_args *args, enum disti_kind kind, MPI_Comm comm)
+static inline void disti_args_clear(struct disti_args *args, dist_collective kind, MPI_Comm comm)
 {
     const struct disti_numbers none = {NULL, 0};
 
@@ -175,7 +169,7 @@ void disti_straight_end(void);
 
 /* ---- init.c ---- */
 
-void disti_report_count(enum disti_kind kind, enum disti_form form, enum disti_why reason);
+void disti_report_count(dist_collective kind, enum disti_form form, enum disti_why reason);
 
 /* ---- comms.c ---- */
 
@@ -243,7 +237,7 @@ struct disti_channel {
     struct disti_pending *first, **last; /* under way; requests.c's */
     struct disti_channel *next;          /* of those with operations under way */
     struct channels_list *list;
-    struct disti_comparison comparisons[DISTI_KINDS][DISTI_CLASSES];
+    struct disti_comparison comparisons[DIST_COLL_COUNT][DISTI_CLASSES];
     int slot;
     bool broken; /* a call has failed: it serves nobody else */
 };
@@ -392,7 +386,7 @@ void disti_compare_end(const struct disti_args *args);
 
 /* A call made ready: it may be started, once or again and again. */
 struct disti_call {
-    enum disti_kind kind;
+    dist_collective kind;
     struct disti_comm *comm;
     struct disti_channel *channel;
     int root;

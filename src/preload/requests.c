@@ -395,7 +395,7 @@ static int persistent_keep(struct disti_pending *pending)
 {
     struct disti_call *call = &pending->call;
 
-    if (call->kind != DISTI_ALLREDUCE)
+    if (call->kind != DIST_COLL_ALL_REDUCE)
         return MPI_SUCCESS;
     if (dist_all_reduce_init(call->channel->group, call->in, call->out, call->count,
                              call->reduction.dtype, call->reduction.op, &pending->work) != DIST_OK)
