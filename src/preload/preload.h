@@ -21,6 +21,7 @@
 #include <dist/dist.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 /* What MPI declares, and we define, is for the program to see. */
 #pragma GCC visibility push(default)
@@ -184,7 +185,7 @@ struct disti_comm {
     bool early;       /* to be served from its first call on */
     int credit;       /* to make communicators that are early, the same on all its ranks */
     atomic_int users; /* the program's handle, and operations */
-    struct disti_comm *next_made, **entry; /* of all */
+    LIST_ENTRY(disti_comm) made;
 };
 
 /* Its record, made anew if need be. NULL: no memory. comm is not MPI_COMM_NULL. */
@@ -234,8 +235,8 @@ struct disti_comparison {
 /* A group, in which calls of one communicator or of one persistent request run. */
 struct disti_channel {
     dist_group *group;
-    struct disti_pending *first, **last; /* under way; requests.c's */
-    struct disti_channel *next;          /* of those with operations under way */
+    STAILQ_HEAD(, disti_pending) pending; /* under way; requests.c's */
+    SLIST_ENTRY(disti_channel) next;      /* of those with operations under way */
     struct channels_list *list;
     struct disti_comparison comparisons[DIST_COLL_COUNT][DISTI_CLASSES];
     int slot;
@@ -437,9 +438,9 @@ struct disti_pending {
     MPI_Request request;
     int code; /* how it ended */
     bool persistent, kept, running, abandoned;
-    int tag;                         /* persistent: of the message that completes it */
-    struct disti_pending *next;      /* of those under way in its channel */
-    struct disti_pending *next_made; /* of the persistent ones */
+    int tag;                          /* persistent: of the message that completes it */
+    STAILQ_ENTRY(disti_pending) next; /* of those under way in its channel */
+    struct disti_pending *next_made;  /* of the persistent ones */
 };
 
 /* Serves it to the end. */
