@@ -46,28 +46,19 @@ static void eligible_strip(struct disti_args *args, int rank)
     args->recvtype = MPI_DATATYPE_NULL;
 }
 
-/* Numbers that the call has, but the program does not give. */
-static bool eligible_are_missing(struct disti_numbers numbers)
-{
-    return numbers.bytes && !numbers.array;
-}
-
-static bool eligible_counts_bad(long long count, struct disti_numbers counts, int ranks)
-{
-    for (int r = 0; counts.array && r < ranks; r++) {
-        if (disti_number(counts, r) < 0)
-            return true;
-    }
-    return !counts.array && count < 0;
-}
-
 static int eligible_layout(const struct disti_buffer *buffer, int ranks)
 {
     if (buffer->type == MPI_DATATYPE_NULL || !disti_type_is_committed(buffer->type))
         return MPI_ERR_TYPE;
-    if (eligible_are_missing(buffer->counts) || eligible_are_missing(buffer->displs))
+    /* Numbers that the call has, but the program does not give. */
+    if ((buffer->counts.bytes && !buffer->counts.array) ||
+        (buffer->displs.bytes && !buffer->displs.array))
         return MPI_ERR_ARG;
-    return eligible_counts_bad(buffer->count, buffer->counts, ranks) ? MPI_ERR_COUNT : MPI_SUCCESS;
+    for (int r = 0; buffer->counts.array && r < ranks; r++) {
+        if (disti_number(buffer->counts, r) < 0)
+            return MPI_ERR_COUNT;
+    }
+    return !buffer->counts.array && buffer->count < 0 ? MPI_ERR_COUNT : MPI_SUCCESS;
 }
 
 /* What each MPI says itself of a buffer that may not be in place, and of no room for a request. */
@@ -153,20 +144,6 @@ static int call_handed_on(struct disti_args *args, int code)
 
 /* ---- served or handed on ---- */
 
-/*
- * Whatever the communicator's state, and the same on all its ranks. What does not block must move
- * while the program computes, or waits in whatever call of MPI for a peer that needs it: so by a
- * thread, or by MPI.
- */
-static enum disti_why eligible_call(const struct disti_args *args, enum disti_form form)
-{
-    if (form != DISTI_BLOCKING && !disti_preload.background)
-        return DISTI_WHY_NO_THREAD;
-    return disti_algorithm_reduces(args->kind)
-               ? disti_reduction_is_eligible(args->recvtype, args->op)
-               : DISTI_WHY_SERVED;
-}
-
 /* All that is counted here must be the same on all ranks: a refused call leaves it as it was. */
 static enum disti_why eligible_reason(struct disti_args *args, enum disti_form form,
                                       struct disti_comm **comm_p)
@@ -190,9 +167,15 @@ static enum disti_why eligible_reason(struct disti_args *args, enum disti_form f
         return DISTI_WHY_SERVED;
     comm->calls++;
     args->counted = comm;
-    reason = eligible_call(args, form);
-    if (reason != DISTI_WHY_SERVED)
-        return reason;
+    /* What does not block must move while the program computes, or waits in whatever call of MPI
+     * for a peer that needs it: so by a thread, or by MPI. */
+    if (form != DISTI_BLOCKING && !disti_preload.background)
+        return DISTI_WHY_NO_THREAD;
+    if (disti_algorithm_reduces(args->kind)) {
+        reason = disti_reduction_is_eligible(args->recvtype, args->op);
+        if (reason != DISTI_WHY_SERVED)
+            return reason;
+    }
     args->channel = disti_comm_channel(comm, form);
     if (!args->channel)
         return DISTI_WHY_COMMUNICATOR;
@@ -302,15 +285,6 @@ static int call_blocks(const struct disti_call *call, uint8_t blocks)
     return blocks == DISTI_BLOCKS_EACH ? call->comm->ranks : 1;
 }
 
-/* May what arrives be put where data to be sent stand? Not if one side is a copy. */
-static bool call_layouts_share(const struct disti_call *call)
-{
-    const struct disti_layout *send = &call->send, *recv = &call->recv;
-
-    return send->blocks && recv->blocks && send->contiguous && recv->contiguous &&
-           call_shares(send->bytes, disti_layout_span(send), recv->bytes, disti_layout_span(recv));
-}
-
 static int call_open_layouts(struct disti_call *call, const struct disti_args *args)
 {
     const struct disti_collective *traits = &disti_collectives[args->kind];
@@ -328,7 +302,11 @@ static int call_open_layouts(struct disti_call *call, const struct disti_args *a
         code = disti_layout_open(&call->send, &send, send_blocks, false);
     if (recv_blocks && !recv_in_place && code == MPI_SUCCESS)
         code = disti_layout_open(&call->recv, &recv, recv_blocks, false);
-    if (code == MPI_SUCCESS && call_layouts_share(call)) {
+    /* What arrives may be put where data to be sent stand, unless one side is a copy. */
+    if (code == MPI_SUCCESS && call->send.blocks && call->recv.blocks && call->send.contiguous &&
+        call->recv.contiguous &&
+        call_shares(call->send.bytes, disti_layout_span(&call->send), call->recv.bytes,
+                    disti_layout_span(&call->recv))) {
         disti_layout_close(&call->send);
         code = disti_layout_open(&call->send, &send, send_blocks, true);
     }
@@ -416,16 +394,6 @@ void disti_call_close(struct disti_call *call)
     call->spare = NULL;
 }
 
-/* The program's data, as bytes. */
-static int call_load(const struct disti_call *call)
-{
-    int code = disti_layout_load(&call->send, 0, call->send.blocks);
-
-    if (code == MPI_SUCCESS && (call->loads_own || call->loads_recv))
-        code = disti_layout_load(&call->recv, call->loads_own ? call->comm->rank : 0, 1);
-    return code;
-}
-
 /* The operation, started, or to its end if work_p is NULL. */
 #define CALL_RUN(name, ...)                                                                        \
     (work_p ? dist_##name##_async(__VA_ARGS__, work_p) : dist_##name(__VA_ARGS__))
@@ -489,8 +457,10 @@ static int call_run(struct disti_call *call, dist_work **work_p)
 
 int disti_call_start(struct disti_call *call, dist_work **work_p)
 {
-    int code = call_load(call);
+    int code = disti_layout_load(&call->send, 0, call->send.blocks);
 
+    if (code == MPI_SUCCESS && (call->loads_own || call->loads_recv))
+        code = disti_layout_load(&call->recv, call->loads_own ? call->comm->rank : 0, 1);
     if (code != MPI_SUCCESS) {
         call->channel->broken = true; /* the others begin it */
         PMPI_Comm_call_errhandler(call->comm->comm, code);

@@ -121,7 +121,7 @@ static void foreign_refill_all(const struct foreign_objects *objects, struct dis
 
         if (disti_object_open(&object, &objects->entries[i].info) &&
             object.dynamic != hidden->dynamic)
-            disti_object_slots(&object, foreign_refill, hidden);
+            disti_object_slots(&object, true, foreign_refill, hidden);
     }
 }
 
@@ -179,20 +179,11 @@ static void *foreign_next(const char *name)
     return foreign_find(RTLD_NEXT, again ? name : name + 1);
 }
 
-int disti_foreign_init(int *argc, char ***argv)
+int disti_foreign_init(int *argc, char ***argv, int required, int *provided)
 {
-    int (*init)(int *, char ***);
-
-    *(void **)&init = foreign_next("PMPI_Init");
-    return init(argc, argv);
-}
-
-int disti_foreign_init_thread(int *argc, char ***argv, int required, int *provided)
-{
-    int (*init)(int *, char ***, int, int *);
-
-    *(void **)&init = foreign_next("PMPI_Init_thread");
-    return init(argc, argv, required, provided);
+    return disti_init_by(
+        foreign_next(required == DISTI_NO_LEVEL ? "PMPI_Init" : "PMPI_Init_thread"), argc, argv,
+        required, provided);
 }
 
 /* Preload: is the program's MPI the one that this library was built for? */

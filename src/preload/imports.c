@@ -218,7 +218,7 @@ static int straight_visit(struct dl_phdr_info *info, size_t size, void *visit)
 
     (void)size;
     if (disti_object_open(&object, info))
-        disti_object_imports(&object, *(disti_object_visit **)visit, NULL);
+        disti_object_slots(&object, false, *(disti_object_visit **)visit, NULL);
     return 0;
 }
 
@@ -311,12 +311,6 @@ static bool imports_write(const struct disti_object *object, void **slot, void *
     return false;
 }
 
-/* Is it one of libdist's modules, whose requests are none of the program's? */
-static bool imports_is_module(const struct disti_object *object)
-{
-    return disti_object_find(object, "dist_module_entry");
-}
-
 static bool imports_is_of_requests(const char *name)
 {
     static const char *const beginnings[] = {"PMPI_Wait", "PMPI_Test", "PMPI_Start",
@@ -329,21 +323,11 @@ static bool imports_is_of_requests(const char *name)
     return false;
 }
 
-/* The function for an object that offers the call; `converts` as in imports_convert. */
-static void *imports_target_offered(const struct disti_object *object, const char *call,
-                                    bool converts)
-{
-    bool binding = converts && !disti_object_find(object, call);
-    void *target = binding ? fortran_find(call) : NULL;
-
-    return target ? target : disti_object_find(&imports_own, call);
-}
-
-/* NULL: the import is none of ours to point. */
+/* NULL: the import is none of ours to point. `converts` as in imports_convert. */
 static void *imports_target(const struct disti_object *object, const char *name, bool converts,
                             bool *offers_p)
 {
-    void *target = disti_object_find(&imports_own, name + 1);
+    void *target = disti_object_find(&imports_own, name + 1), *fortran = NULL;
 
     *offers_p = false;
     if (strcmp(name, imports_first) == 0)
@@ -351,9 +335,14 @@ static void *imports_target(const struct disti_object *object, const char *name,
     if (!target)
         return NULL;
     *offers_p = imports_offers(object, name + 1);
-    if (*offers_p)
-        return imports_target_offered(object, name + 1, converts);
-    return imports_is_of_requests(name) && !imports_is_module(object) ? target : NULL;
+    if (*offers_p) { /* a binding offers the call to Fortran alone */
+        if (converts && !disti_object_find(object, name + 1))
+            fortran = fortran_find(name + 1);
+        return fortran ? fortran : target;
+    }
+    /* Requests of libdist's modules are none of the program's. */
+    return imports_is_of_requests(name) && !disti_object_find(object, "dist_module_entry") ? target
+                                                                                           : NULL;
 }
 
 static void imports_point(const struct disti_object *object, const struct disti_import *import,
@@ -391,8 +380,8 @@ static int imports_point_all(struct dl_phdr_info *info, size_t size, void *arg)
     (void)arg;
     if (!disti_object_open(&object, info) || object.dynamic == imports_own.dynamic)
         return 0;
-    disti_object_imports(&object, imports_convert, &converts);
-    disti_object_imports(&object, imports_point, &converts);
+    disti_object_slots(&object, false, imports_convert, &converts);
+    disti_object_slots(&object, false, imports_point, &converts);
     return 0;
 }
 
@@ -472,34 +461,26 @@ int PMPI_Comm_rank(MPI_Comm comm, int *rank)
 }
 #endif
 
-int disti_mpi_init(int *argc, char ***argv)
+int disti_mpi_init(int *argc, char ***argv, int required, int *provided)
 {
-    int (*next)(int *, char ***);
+    void *next = dlsym(RTLD_NEXT, required == DISTI_NO_LEVEL ? "PMPI_Init" : "PMPI_Init_thread");
 
-    *(void **)&next = dlsym(RTLD_NEXT, "PMPI_Init");
-    return next ? next(argc, argv) : MPI_ERR_INTERN;
-}
-
-int disti_mpi_init_thread(int *argc, char ***argv, int required, int *provided)
-{
-    int (*next)(int *, char ***, int, int *);
-
-    *(void **)&next = dlsym(RTLD_NEXT, "PMPI_Init_thread");
-    return next ? next(argc, argv, required, provided) : MPI_ERR_INTERN;
+    return next ? disti_init_by(next, argc, argv, required, provided) : MPI_ERR_INTERN;
 }
 
 /* libdist's own modules call it too. */
 int PMPI_Init_thread(int *argc, char ***argv, int required, int *provided)
 {
     if (disti_mpi_is_foreign())
-        return disti_foreign_init_thread(argc, argv, required, provided);
+        return disti_foreign_init(argc, argv, required, provided);
     return imports_serve() ? MPI_Init_thread(argc, argv, required, provided)
-                           : disti_mpi_init_thread(argc, argv, required, provided);
+                           : disti_mpi_init(argc, argv, required, provided);
 }
 
 int PMPI_Init(int *argc, char ***argv)
 {
     if (disti_mpi_is_foreign())
-        return disti_foreign_init(argc, argv);
-    return imports_serve() ? MPI_Init(argc, argv) : disti_mpi_init(argc, argv);
+        return disti_foreign_init(argc, argv, DISTI_NO_LEVEL, NULL);
+    return imports_serve() ? MPI_Init(argc, argv)
+                           : disti_mpi_init(argc, argv, DISTI_NO_LEVEL, NULL);
 }

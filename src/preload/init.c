@@ -11,15 +11,10 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* Hints are for MPI alone to understand: who gives some gets MPI's memory. */
-static bool memory_is_served(MPI_Aint size, MPI_Info info, const void *base_p)
-{
-    return disti_preload.active && size > 0 && info == MPI_INFO_NULL && base_p;
-}
-
+/* Hints are for MPI alone to understand: a call that gives some gets MPI's memory. */
 int MPI_Alloc_mem(MPI_Aint size, MPI_Info info, void *base_p)
 {
-    if (memory_is_served(size, info, base_p) &&
+    if (disti_preload.active && size > 0 && info == MPI_INFO_NULL && base_p &&
         dist_alloc(NULL, (size_t)size, (void **)base_p) == DIST_OK)
         return MPI_SUCCESS;
     return PMPI_Alloc_mem(size, info, base_p);
@@ -103,14 +98,6 @@ static void report_table(long long counts[DIST_COLL_COUNT][DISTI_FORMS][DISTI_WH
     }
 }
 
-/* True if DIST_MPI_REPORT asks this rank for a report. */
-static bool report_is_wanted(void)
-{
-    const char *asked = secure_getenv("DIST_MPI_REPORT");
-
-    return asked && *asked && strcmp(asked, "0") != 0;
-}
-
 /* Prints the table on rank 0 if all ranks want it. Collective over MPI_COMM_WORLD. */
 static void report_print(void)
 {
@@ -186,14 +173,6 @@ static int init_timeout_ms(void)
     return seconds && *seconds ? 0 : INT_MAX;
 }
 
-/* MPI's calls have no deadline: whoever sets one wants it kept. */
-static bool init_compares(void)
-{
-    const char *wanted = secure_getenv("DIST_MPI_COMPARE");
-
-    return (!wanted || strcmp(wanted, "0") != 0) && init_timeout_ms() == INT_MAX;
-}
-
 /* ---- opening ---- */
 
 /* Enough for all groups; programs that close all they could have open are slow with more. */
@@ -231,14 +210,6 @@ static bool init_copy(MPI_Comm comm, MPI_Comm *copy_p)
     good = PMPI_Comm_create_group(comm, group, 0, copy_p) == MPI_SUCCESS;
     PMPI_Group_free(&group);
     return good;
-}
-
-/* True if the launcher says that all ranks are on this machine. Not every launcher says so. */
-static bool init_is_told_one_machine(void)
-{
-    const char *size = secure_getenv(INIT_LOCAL_SIZE);
-
-    return size && atoi(size) == disti_preload.ranks;
 }
 
 /*
@@ -327,13 +298,23 @@ static void init_warn(bool good)
 
 static unsigned init_facts(void)
 {
+    const char *compares = secure_getenv("DIST_MPI_COMPARE");
+    const char *report = secure_getenv("DIST_MPI_REPORT");
+    const char *size = secure_getenv(INIT_LOCAL_SIZE); /* not every launcher says so */
     int level = MPI_THREAD_SINGLE;
+    unsigned facts = 0;
 
     PMPI_Query_thread(&level);
-    return (level != MPI_THREAD_MULTIPLE ? DISTI_FACT_NO_THREADS : 0) |
-           (init_compares() ? DISTI_FACT_COMPARES : 0) |
-           (report_is_wanted() ? DISTI_FACT_REPORTS : 0) |
-           (init_is_told_one_machine() ? DISTI_FACT_ONE_MACHINE : 0);
+    if (level != MPI_THREAD_MULTIPLE)
+        facts |= DISTI_FACT_NO_THREADS;
+    /* MPI's calls have no deadline: whoever sets one wants it kept. */
+    if ((!compares || strcmp(compares, "0") != 0) && init_timeout_ms() == INT_MAX)
+        facts |= DISTI_FACT_COMPARES;
+    if (report && *report && strcmp(report, "0") != 0)
+        facts |= DISTI_FACT_REPORTS;
+    if (size && atoi(size) == disti_preload.ranks)
+        facts |= DISTI_FACT_ONE_MACHINE;
+    return facts;
 }
 
 /*
@@ -349,15 +330,6 @@ static void init_agree(void)
     PMPI_Allreduce(mine, all, 2, MPI_UNSIGNED, MPI_BAND, MPI_COMM_WORLD);
     disti_preload.serves = all[0];
     disti_preload.facts = all[1];
-}
-
-static bool init_own(void)
-{
-    if (!init_copy(MPI_COMM_SELF, &disti_preload.self) ||
-        !init_copy(MPI_COMM_WORLD, &disti_preload.silent))
-        return false;
-    PMPI_Comm_set_errhandler(disti_preload.self, MPI_ERRORS_RETURN);
-    return disti_comms_open();
 }
 
 /* The least of all ranks' values. 0: a rank could not do it, and rank 0 says why. A world that was
@@ -383,7 +355,12 @@ static void init_open(void)
     if (!disti_preload.serves)
         return;
     init_raise_files();
-    good = init_own();
+    good = init_copy(MPI_COMM_SELF, &disti_preload.self) &&
+           init_copy(MPI_COMM_WORLD, &disti_preload.silent);
+    if (good) {
+        PMPI_Comm_set_errhandler(disti_preload.self, MPI_ERRORS_RETURN);
+        good = disti_comms_open();
+    }
     backend = init_backend();
     if (!init_all(good &&
                   dist_backend_query(backend, DIST_COLL_BARRIER, DIST_UINT8, DIST_SUM) == DIST_OK))
@@ -433,27 +410,14 @@ static int init_level(int required)
     return threads && init_serves() ? MPI_THREAD_MULTIPLE : required;
 }
 
-/* MPI_Init asks for no level: the program's user may tell MPI one, in the environment. */
-#define INIT_NO_LEVEL (-1)
-
-static int init_mpi(int *argc, char ***argv, int required, int *provided)
-{
-    int level = init_level(required);
-
-    return level == INIT_NO_LEVEL ? disti_mpi_init(argc, argv)
-                                  : disti_mpi_init_thread(argc, argv, level, provided);
-}
-
 static int init_both(int *argc, char ***argv, int required, int *provided)
 {
     int code = MPI_ERR_OTHER;
 
     if (disti_mpi_is_foreign())
-        return required == INIT_NO_LEVEL
-                   ? disti_foreign_init(argc, argv)
-                   : disti_foreign_init_thread(argc, argv, required, provided);
+        return disti_foreign_init(argc, argv, required, provided);
     if (disti_mpi_is_own())
-        code = init_mpi(argc, argv, required, provided);
+        code = disti_mpi_init(argc, argv, init_level(required), provided);
     if (code == MPI_SUCCESS) {
         init_open();
         disti_straight_begin();
@@ -471,7 +435,7 @@ int MPI_Init(int *argc, char ***argv)
 {
     int provided;
 
-    return init_both(argc, argv, INIT_NO_LEVEL, &provided);
+    return init_both(argc, argv, DISTI_NO_LEVEL, &provided);
 }
 
 int MPI_Finalize(void)

@@ -158,9 +158,23 @@ bool disti_mpi_is_own(void);
 /* Has calls served that come from objects that the program has opened since. */
 void disti_imports_renew(void);
 
-/* MPI's own MPI_Init and MPI_Init_thread. */
-int disti_mpi_init(int *argc, char ***argv);
-int disti_mpi_init_thread(int *argc, char ***argv, int required, int *provided);
+/* MPI_Init asks for no level: the program's user may tell MPI one, in the environment. */
+#define DISTI_NO_LEVEL (-1)
+
+/* Calls a function that is MPI_Init if `required` is DISTI_NO_LEVEL, else MPI_Init_thread. */
+static inline int disti_init_by(void *function, int *argc, char ***argv, int required,
+                                int *provided)
+{
+    int (*init)(int *, char ***);
+    int (*init_thread)(int *, char ***, int, int *);
+
+    *(void **)&init = *(void **)&init_thread = function;
+    return required == DISTI_NO_LEVEL ? init(argc, argv)
+                                      : init_thread(argc, argv, required, provided);
+}
+
+/* MPI's own MPI_Init or MPI_Init_thread. */
+int disti_mpi_init(int *argc, char ***argv, int required, int *provided);
 
 /* The program's tests and waits go past us, as long as nothing of ours is under way. */
 void disti_straight_begin(void);
@@ -481,12 +495,7 @@ int disti_serve_persistent(struct disti_args *args, struct disti_comm *comm,
 /* MPI_Finalize: forgets all that the program has not freed. */
 void disti_persistent_close(void);
 
-/* Preload: programs whose MPI has an ABI that is not served. */
-
-/* That MPI's own MPI_Init and MPI_Init_thread, or those of a tool that was preloaded after us. */
-int disti_foreign_init(int *argc, char ***argv);
-int disti_foreign_init_thread(int *argc, char ***argv, int required, int *provided);
-
-/* Preload: nonblocking and persistent collectives for Open MPI's Fortran binding. */
+/* That MPI's own MPI_Init or MPI_Init_thread, or that of a tool that was preloaded after us. */
+int disti_foreign_init(int *argc, char ***argv, int required, int *provided);
 
 #endif
