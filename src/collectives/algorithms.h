@@ -80,7 +80,7 @@ static inline int disti_fold_position(const struct disti_fold *fold, int virtual
  * An all-reduce around a ring of `size` ranks, of chunks [first, first + size * segments), which
  * are cut into `size` slices of `segments` chunks. It starts from each chunk's value so far (see
  * disti_build_value) and finishes it. The segments travel on `channels` channels from
- * `channel` on, in turn. It is written down in all_reduce/ring.c.
+ * `channel` on, in turn. It is written down in all_reduce.c.
  */
 struct disti_ring {
     int size, index; /* of this rank on the ring */
@@ -97,13 +97,25 @@ struct disti_ring {
  *
  *   turns 3, segments 2, start 1:   2 3 | 0 1 | 4 5
  *
- * They are written down in all_reduce/direct.c.
+ * They are written down in all_reduce.c.
  */
 struct disti_team {
     const int *ranks;
     int size, index, owners;
     uint32_t turns, segments;
 };
+
+/* A team of all ranks, each of which owns a slice; `ranks` as in the struct. */
+static inline struct disti_team disti_team(const struct disti_shape *shape, const int *ranks)
+{
+    return (struct disti_team){.ranks = ranks,
+                               .size = shape->ranks,
+                               .index =
+                                   ranks ? shape->topology->position[shape->rank] : shape->rank,
+                               .owners = shape->ranks,
+                               .turns = 1,
+                               .segments = shape->segments};
+}
 
 /* The rank of a member, and of the one `distance` members after it (the last is before the first).
  */
@@ -122,10 +134,19 @@ void disti_team_reduce(struct disti_builder *b, const struct disti_team *team, u
                        uint16_t channel, bool finish);
 
 /*
+ * A lane that sends chunks first, first + step, ... below end to a peer, from OUT, each once it is
+ * written; and one that receives them into OUT.
+ */
+void disti_stream_send(struct disti_builder *b, int channel, int peer, uint32_t first,
+                       uint32_t step, uint32_t end);
+void disti_stream_recv(struct disti_builder *b, int channel, int peer, uint32_t first,
+                       uint32_t step, uint32_t end);
+
+/*
  * Reduces a chunk over all ranks, by number, at this one into OUT, in the order of reproducible
  * results (plan.h), and finishes it. Each other rank must send it, from IN. Takes log2 `ranks`
  * slots of scratch, from the first on, which are free again when the last step has ended. It is
- * written down in reduce/direct_ordered.c.
+ * written down in reduce.c.
  */
 void disti_ordered_sum(struct disti_builder *b, uint16_t lane, int ranks, int rank, uint32_t chunk);
 

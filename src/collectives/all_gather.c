@@ -123,7 +123,7 @@ void disti_all_gather_bruck(const struct disti_shape *shape, struct disti_builde
  *
  * Half of the ring's rounds, each with a neighbour in both directions at once. A pair is one
  * message if its blocks lie together, else two. An odd number of ranks cannot be paired: the ring
- * then (all_gather/ring.c).
+ * then (disti_all_gather_ring).
  * Steps: n / 2 in sequence. Bytes sent by a rank: n - 1 blocks.
  */
 
@@ -238,7 +238,7 @@ void disti_all_gather_direct(const struct disti_shape *shape, struct disti_build
  *
  * A segment goes on inside the node as soon as it has come. So a block enters each node once, and
  * the ring has as many hops as there are nodes. Where nodes differ in their number of ranks, there
- * are no i-th ranks: one ring of all then (all_gather/ring.c). Blocks may differ in size.
+ * are no i-th ranks: one ring of all then (disti_all_gather_ring). Blocks may differ in size.
  *
  * With m ranks on each of N nodes: steps: N in sequence. Bytes sent over the network by a rank:
  * N - 1 blocks; inside the node (m - 1) N.

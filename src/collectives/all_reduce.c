@@ -111,11 +111,11 @@ void disti_all_reduce_ring(const struct disti_shape *shape, struct disti_builder
  *       / \     /                    \     / \
  *      0   2   4                      1   3   5        (positions, 6 ranks)
  *
- * The trees are built over the machines and inside each again (topology/trees.c), so n - 1 edges of
- * each lie between n machines.
- * A rank that is inner in one tree is a leaf in the other, so both together use each rank's link
- * fully in both directions. Each tree carries `segments` chunks that follow each other.
- * Steps: 2 log2 n + 2 segments in sequence. Bytes sent by a rank: 2 vectors at most.
+ * The trees are built over the machines and inside each again (topology/topology.c), so n - 1 edges
+ * of each lie between n machines. A rank that is inner in one tree is a leaf in the other, so both
+ * together use each rank's link fully in both directions. Each tree carries `segments` chunks that
+ * follow each other. Steps: 2 log2 n + 2 segments in sequence. Bytes sent by a rank: 2 vectors at
+ * most.
  */
 
 /* Chunks of tree t: t, t + 2, ... */
@@ -154,16 +154,6 @@ static void tree_parent(const struct tree *t)
     }
 }
 
-static void tree_forward(const struct tree *t)
-{
-    for (int i = 0; i < t->tree.children; i++) {
-        uint16_t lane = disti_build_lane(t->b, t->channel);
-        for (uint32_t c = t->first; c < t->end; c += 2)
-            disti_build_send(t->b, .lane = lane, .after = disti_build_written(t->b, c),
-                             .peer = t->tree.child[i], .src = disti_out(c), .data = c);
-    }
-}
-
 void disti_all_reduce_tree(const struct disti_shape *shape, struct disti_builder *b)
 {
     uint32_t chunks = 2 * shape->segments;
@@ -174,7 +164,8 @@ void disti_all_reduce_tree(const struct disti_shape *shape, struct disti_builder
         disti_tree_double(shape->topology, which, shape->rank, &t.tree);
         tree_reduce(&t);
         tree_parent(&t);
-        tree_forward(&t);
+        for (int i = 0; i < t.tree.children; i++)
+            disti_stream_send(b, which, t.tree.child[i], t.first, 2, t.end);
     }
 }
 
@@ -201,7 +192,6 @@ void disti_all_reduce_tree(const struct disti_shape *shape, struct disti_builder
  *   IN -> slot 0 -> OUT -> slot 0 -> OUT
  */
 struct doubling {
-    const struct disti_topology *topology;
     struct disti_builder *b;
     uint16_t send, recv;
     struct disti_chunk_ref value;    /* where the sum so far is */
@@ -237,11 +227,11 @@ static void doubling_exchange(struct doubling *d, int peer)
 }
 
 /* A surplus rank only sends its vector, and receives the result. */
-static void doubling_surplus(struct disti_builder *b, int peer)
+static void fold_surplus(struct disti_builder *b, int peer, uint32_t chunks)
 {
     uint16_t lane = disti_build_lane(b, 0);
-    disti_build_send(b, .lane = lane, .peer = peer, .src = disti_in(0));
-    disti_build_recv(b, .lane = lane, .peer = peer, .dst = disti_out(0));
+    disti_build_send(b, .lane = lane, .peer = peer, .src = disti_in(0), .chunks = chunks);
+    disti_build_recv(b, .lane = lane, .peer = peer, .dst = disti_out(0), .chunks = chunks);
 }
 
 /* Moves the sum to OUT if it is elsewhere. Two ranks: the only reception was beside the only
@@ -262,12 +252,11 @@ void disti_all_reduce_recursive_doubling(const struct disti_shape *shape, struct
     disti_build_chunks(b, 1);
     disti_build_scratch(b, 2);
     if (fold.virtual_rank < 0) {
-        doubling_surplus(b, order[fold.partner]);
+        fold_surplus(b, order[fold.partner], 1);
         return;
     }
     bool folds = fold.partner >= 0;
-    struct doubling d = {.topology = shape->topology,
-                         .b = b,
+    struct doubling d = {.b = b,
                          .send = disti_build_lane(b, 0),
                          .recv = disti_build_lane(b, 0),
                          .value = disti_in(0),
@@ -293,10 +282,11 @@ void disti_all_reduce_recursive_doubling(const struct disti_shape *shape, struct
  *
  *   and back: each gives all that it has complete and gets as much                     doubling
  *
- * Ranks are virtual ones (fold.h). Round j pairs those that differ in bit j, so that the longest
- * messages are those between neighbours. The half that is given and the half that is reduced are
- * apart, so nothing needs scratch. Surplus ranks are folded in first and get the result at the end
- * (fold.h). Steps: 2 log2 n (+ 2). Bytes sent by a rank: 2 (n - 1) / n of the vector (+ 1).
+ * Ranks are virtual ones (disti_fold). Round j pairs those that differ in bit j, so that the
+ * longest messages are those between neighbours. The half that is given and the half that is
+ * reduced are apart, so nothing needs scratch. Surplus ranks are folded in first and get the result
+ * at the end (disti_fold). Steps: 2 log2 n (+ 2). Bytes sent by a rank: 2 (n - 1) / n of the vector
+ * (+ 1).
  */
 
 struct halving {
@@ -345,13 +335,6 @@ static void doubling_round(struct halving *h, int round)
     h->chunks *= 2;
 }
 
-static void halving_surplus(struct disti_builder *b, int peer, uint32_t chunks)
-{
-    uint16_t lane = disti_build_lane(b, 0);
-    disti_build_send(b, .lane = lane, .peer = peer, .src = disti_in(0), .chunks = chunks);
-    disti_build_recv(b, .lane = lane, .peer = peer, .dst = disti_out(0), .chunks = chunks);
-}
-
 void disti_all_reduce_halving_doubling(const struct disti_shape *shape, struct disti_builder *b)
 {
     struct disti_fold fold = disti_fold(shape->ranks, shape->topology->position[shape->rank]);
@@ -359,7 +342,7 @@ void disti_all_reduce_halving_doubling(const struct disti_shape *shape, struct d
     uint32_t chunks = UINT32_C(1) << fold.rounds;
     disti_build_chunks(b, chunks);
     if (fold.virtual_rank < 0) {
-        halving_surplus(b, order[fold.partner], chunks);
+        fold_surplus(b, order[fold.partner], chunks);
         return;
     }
     struct halving h = {.b = b,
@@ -491,18 +474,13 @@ static void team_gather(struct disti_builder *b, const struct disti_team *team, 
 void disti_all_reduce_direct(const struct disti_shape *shape, struct disti_builder *b)
 {
     disti_build_chunks(b, (uint32_t)shape->ranks * shape->segments);
-    struct disti_team team = {.ranks = shape->topology->order,
-                              .size = shape->ranks,
-                              .index = shape->topology->position[shape->rank],
-                              .owners = shape->ranks,
-                              .turns = 1,
-                              .segments = shape->segments};
+    struct disti_team team = disti_team(shape, shape->topology->order);
     disti_team_reduce(b, &team, 0, 0, true);
     team_gather(b, &team, 0, 1);
 }
 
 /*
- * All-reduce of everybody with everybody (all_reduce/direct.c), which adds in the order of
+ * All-reduce of everybody with everybody (disti_all_reduce_direct), which adds in the order of
  * reproducible results (plan.h).
  *
  *   the vector is cut into n slices, slice i is rank i's own:
@@ -519,11 +497,7 @@ enum { CHANNEL_REDUCE, CHANNEL_GATHER };
 void disti_all_reduce_direct_ordered(const struct disti_shape *shape, struct disti_builder *b)
 {
     disti_build_chunks(b, (uint32_t)shape->ranks * shape->segments);
-    struct disti_team team = {.size = shape->ranks,
-                              .index = shape->rank,
-                              .owners = shape->ranks,
-                              .turns = 1,
-                              .segments = shape->segments};
+    struct disti_team team = disti_team(shape, NULL);
     disti_team_give(b, &team, 0, CHANNEL_REDUCE);
     uint16_t lane = disti_build_lane(b, CHANNEL_REDUCE);
     for (uint32_t s = 0; s < shape->segments; s++)
