@@ -46,7 +46,7 @@ static void draw_edge(const struct draw *draw, int from, int to)
 {
     double dx = draw->x[to] - draw->x[from], dy = draw->y[to] - draw->y[from];
     double length = hypot(dx, dy), cut = (DRAW_RADIUS + 1) / (length > 1 ? length : 1);
-    int distance = job_distance(draw->topology, from, to);
+    int distance = (int)disti_distance(draw->topology, from, to);
     fprintf(draw->to,
             "<line x1='%.1f' y1='%.1f' x2='%.1f' y2='%.1f' stroke='%s' stroke-width='2' "
             "marker-end='url(#arrow%d)'/>\n",
