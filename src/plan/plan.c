@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 
 void disti_plan_free(struct disti_plan *plan)
 {
@@ -162,16 +163,15 @@ size_t disti_chunks_extent(const struct disti_plan *plan, const struct disti_lay
 size_t disti_step_elements(const struct disti_plan *plan, const struct disti_layout layouts[2],
                            const struct disti_step *step)
 {
-    struct disti_chunk_ref ref = {step->first,
-                                  DISTI_IN}; /* of blocks that are all alike, one as good */
-    if (!disti_collective_uneven(plan->collective))
-        return disti_chunks_extent(plan, &layouts[ref.space], ref.chunk, step->chunks, NULL);
-    if (step->kind != DISTI_SEND && step->dst.space != DISTI_SCRATCH)
-        ref = step->dst;
-    else if (step->kind != DISTI_RECV && step->src.space != DISTI_SCRATCH)
-        ref = step->src;
-    else if (!disti_plan_locate(plan, DISTI_IN, step->first, &ref))
-        disti_plan_locate(plan, DISTI_OUT, step->first, &ref);
+    struct disti_chunk_ref ref = {step->first, DISTI_IN}; /* enough if all blocks are alike */
+    if (disti_collective_uneven(plan->collective)) {
+        if (step->kind != DISTI_SEND && step->dst.space != DISTI_SCRATCH)
+            ref = step->dst;
+        else if (step->kind != DISTI_RECV && step->src.space != DISTI_SCRATCH)
+            ref = step->src;
+        else if (!disti_plan_locate(plan, DISTI_IN, step->first, &ref))
+            disti_plan_locate(plan, DISTI_OUT, step->first, &ref);
+    }
     return disti_chunks_extent(plan, &layouts[ref.space], ref.chunk, step->chunks, NULL);
 }
 
@@ -200,7 +200,7 @@ struct builder_record {
 };
 
 struct builder_array {
-    struct builder_array *next;
+    SLIST_ENTRY(builder_array) next;
     uint32_t numbers[];
 };
 
@@ -214,7 +214,7 @@ struct disti_builder {
     size_t lane_count, lane_room;
     uint32_t *data; /* the lists, one after the other */
     size_t data_count, data_room;
-    struct builder_array *arrays; /* what the algorithm works with */
+    SLIST_HEAD(, builder_array) arrays; /* what the algorithm works with */
 };
 
 /* The first error stays. */
@@ -284,17 +284,16 @@ uint32_t *disti_build_array(struct disti_builder *b, size_t count)
         builder_fail(b, DIST_ERR_NO_MEMORY);
         return NULL;
     }
-    array->next = b->arrays;
-    b->arrays = array;
+    SLIST_INSERT_HEAD(&b->arrays, array, next);
     return array->numbers;
 }
 
 static void builder_free(struct disti_builder *b)
 {
-    while (b->arrays) {
-        struct builder_array *next = b->arrays->next;
-        free(b->arrays);
-        b->arrays = next;
+    while (!SLIST_EMPTY(&b->arrays)) {
+        struct builder_array *array = SLIST_FIRST(&b->arrays);
+        SLIST_REMOVE_HEAD(&b->arrays, next);
+        free(array);
     }
     free(b->written);
     free(b->records);
@@ -392,15 +391,6 @@ struct disti_step_ref disti_build_step(struct disti_builder *b, enum disti_step_
     return mark;
 }
 
-/* A single rank: its result is what it has. */
-static void builder_single_rank(const struct disti_shape *shape, struct disti_builder *b)
-{
-    disti_build_chunks(b, 1);
-    if (shape->collective == DIST_COLL_BROADCAST || shape->collective == DIST_COLL_BARRIER)
-        return;
-    disti_build_copy(b, .lane = disti_build_lane(b, 0), .dst = disti_out(0), .src = disti_in(0));
-}
-
 /* [plan][lanes][steps][lists] in one allocation; NULL: no memory. */
 static struct disti_plan *builder_flatten(const struct disti_builder *b)
 {
@@ -464,17 +454,12 @@ static dist_status builder_finish(struct disti_builder *b, const struct disti_al
     return DIST_OK;
 }
 
-static bool builder_shape_valid(const struct disti_shape *shape)
-{
-    return shape->ranks >= 1 && shape->rank >= 0 && shape->rank < shape->ranks &&
-           shape->root >= 0 && shape->root < shape->ranks && shape->segments >= 1 &&
-           shape->segments <= 1u << 16;
-}
-
 dist_status disti_plan_write(const struct disti_algorithm *algorithm,
                              const struct disti_shape *shape, struct disti_plan **plan_p)
 {
-    if (!builder_shape_valid(shape) || algorithm->collective != shape->collective)
+    if (shape->ranks < 1 || shape->rank < 0 || shape->rank >= shape->ranks || shape->root < 0 ||
+        shape->root >= shape->ranks || shape->segments < 1 || shape->segments > 1u << 16 ||
+        algorithm->collective != shape->collective)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "no plan of %s for rank %d of %d, root %d, %u segments", algorithm->name,
                           shape->rank, shape->ranks, shape->root, shape->segments);
@@ -483,10 +468,14 @@ dist_status disti_plan_write(const struct disti_algorithm *algorithm,
                                        .ranks = shape->ranks,
                                        .rank = shape->rank,
                                        .root = shape->root}};
-    if (shape->ranks == 1)
-        builder_single_rank(shape, &b);
-    else
+    if (shape->ranks > 1) {
         algorithm->write(shape, &b);
+    } else { /* its result is what it has */
+        disti_build_chunks(&b, 1);
+        if (shape->collective != DIST_COLL_BROADCAST && shape->collective != DIST_COLL_BARRIER)
+            disti_build_copy(&b, .lane = disti_build_lane(&b, 0), .dst = disti_out(0),
+                             .src = disti_in(0));
+    }
     dist_status status = builder_finish(&b, algorithm, plan_p);
     builder_free(&b);
     return status;
@@ -609,11 +598,6 @@ static bool check_known(const struct check *check, const struct disti_step *step
            check_fault(check, "this rank does not know the size of chunk %u", step->first);
 }
 
-static bool check_peer(const struct disti_plan *plan, int peer)
-{
-    return peer >= 0 && peer < plan->ranks && peer != plan->rank;
-}
-
 static bool check_step(const struct check *check, const struct disti_step *step)
 {
     const struct disti_plan *plan = check->plan;
@@ -622,7 +606,8 @@ static bool check_step(const struct check *check, const struct disti_step *step)
         return check_fault(check, "is of kind %d, which does not exist", step->kind);
     if (step->finish && step->kind != DISTI_RECV_REDUCE && step->kind != DISTI_REDUCE)
         return check_fault(check, "finishes, but reduces nothing");
-    if (disti_step_talks(step) && !check_peer(plan, step->peer))
+    if (disti_step_talks(step) &&
+        (step->peer < 0 || step->peer >= plan->ranks || step->peer == plan->rank))
         return check_fault(check, "its peer is rank %d of %d", step->peer, plan->ranks);
     if (writes && step->dst.space == DISTI_IN)
         return check_fault(check, "writes the input");
