@@ -21,7 +21,7 @@
 struct channel {
     struct disti_builder *b;
     const struct disti_ring *ring;
-    uint16_t number, send, recv; /* send, recv: lanes */
+    uint16_t send, recv; /* lanes */
 };
 
 /* Chunk of a segment of a slice; slices count round the ring, backwards too. */
@@ -31,51 +31,26 @@ static uint32_t ring_chunk(const struct disti_ring *ring, int slice, uint32_t se
     return ring->first + (uint32_t)turned * ring->segments + segment;
 }
 
-/* To the next rank: my value of the slice, as far as it has come. */
-static void ring_send_slice(const struct channel *c, int slice)
+/*
+ * A segment of one hop: the next rank gets my value of the slice, as far as it has come. From the
+ * rank before comes its value of the slice before that: its sum, to which mine is added, on the
+ * first way round, and on the second the result.
+ */
+static void ring_hop(const struct channel *c, int hop, uint32_t segment)
 {
-    for (uint32_t s = c->number; s < c->ring->segments; s += c->ring->channels) {
-        uint32_t chunk = ring_chunk(c->ring, slice, s);
-        disti_build_send(c->b, .lane = c->send, .after = disti_build_written(c->b, chunk),
-                         .peer = c->ring->next, .src = disti_build_value(c->b, chunk),
-                         .data = chunk);
-    }
-}
-
-/* From the rank before: its sum of the slice, to which mine is added; last: all ranks' is in. */
-static void ring_reduce_slice(const struct channel *c, int slice, bool last)
-{
-    for (uint32_t s = c->number; s < c->ring->segments; s += c->ring->channels) {
-        uint32_t chunk = ring_chunk(c->ring, slice, s);
-        disti_build_recv_reduce(c->b, .lane = c->recv, .after = disti_build_written(c->b, chunk),
-                                .peer = c->ring->previous, .dst = disti_out(chunk),
-                                .src = disti_build_value(c->b, chunk), .data = chunk,
-                                .finish = last);
-    }
-}
-
-/* From the rank before: the slice, complete. */
-static void ring_recv_slice(const struct channel *c, int slice)
-{
-    for (uint32_t s = c->number; s < c->ring->segments; s += c->ring->channels) {
-        uint32_t chunk = ring_chunk(c->ring, slice, s);
-        disti_build_recv(c->b, .lane = c->recv, .peer = c->ring->previous, .dst = disti_out(chunk),
-                         .data = chunk);
-    }
-}
-
-/* Twice round the ring. */
-static void ring_run(const struct channel *c)
-{
-    int i = c->ring->index, hops = c->ring->size - 1;
-    for (int hop = 0; hop < hops; hop++) { /* reduce-scatter */
-        ring_send_slice(c, i - hop);
-        ring_reduce_slice(c, i - hop - 1, hop == hops - 1);
-    }
-    for (int hop = 0; hop < hops; hop++) { /* all-gather */
-        ring_send_slice(c, i + 1 - hop);
-        ring_recv_slice(c, i - hop);
-    }
+    int hops = c->ring->size - 1;
+    uint32_t out = ring_chunk(c->ring, c->ring->index - hop, segment);
+    uint32_t in = ring_chunk(c->ring, c->ring->index - hop - 1, segment);
+    disti_build_send(c->b, .lane = c->send, .after = disti_build_written(c->b, out),
+                     .peer = c->ring->next, .src = disti_build_value(c->b, out), .data = out);
+    if (hop < hops)
+        disti_build_recv_reduce(c->b, .lane = c->recv, .after = disti_build_written(c->b, in),
+                                .peer = c->ring->previous, .dst = disti_out(in),
+                                .src = disti_build_value(c->b, in), .data = in,
+                                .finish = hop == hops - 1);
+    else
+        disti_build_recv(c->b, .lane = c->recv, .peer = c->ring->previous, .dst = disti_out(in),
+                         .data = in);
 }
 
 static void ring_all_reduce(struct disti_builder *b, const struct disti_ring *ring)
@@ -83,7 +58,10 @@ static void ring_all_reduce(struct disti_builder *b, const struct disti_ring *ri
     for (uint16_t k = 0; ring->size > 1 && k < ring->channels && k < ring->segments; k++) {
         uint16_t send = disti_build_lane(b, ring->channel + k);
         uint16_t recv = disti_build_lane(b, ring->channel + k);
-        ring_run(&(struct channel){b, ring, k, send, recv});
+        const struct channel c = {b, ring, send, recv};
+        for (int hop = 0; hop < 2 * (ring->size - 1); hop++) /* twice round the ring */
+            for (uint32_t s = k; s < ring->segments; s += ring->channels)
+                ring_hop(&c, hop, s);
     }
 }
 
