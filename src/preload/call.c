@@ -571,22 +571,19 @@ static bool again_is_known(const struct again_call *last, const struct disti_arg
            (!last->counted || again_counts_are_known(last, args));
 }
 
-static bool again_are_apart(const struct again_call *last, uintptr_t in, uintptr_t out)
-{
-    return !last->gives || !last->takes ||
-           (out - in >= last->in_bytes && in - out >= last->out_bytes);
-}
-
 /* False: it is to be looked at more closely where its memory is. */
 static bool again_place(struct again_call *last, const struct disti_args *args)
 {
     uintptr_t out = (uintptr_t)args->recv + last->out_begins, in = out;
 
-    if (args->send != MPI_IN_PLACE)
+    if (args->send == MPI_IN_PLACE) {
+        if (args->kind != DIST_COLL_ALL_REDUCE)
+            return false;
+    } else {
         in = (uintptr_t)args->send + last->in_begins;
-    if (args->send == MPI_IN_PLACE ? args->kind != DIST_COLL_ALL_REDUCE
-                                   : !again_are_apart(last, in, out))
-        return false;
+        if (last->gives && last->takes && (out - in < last->in_bytes || in - out < last->out_bytes))
+            return false; /* the two sides overlap */
+    }
     last->call.in = last->gives ? (const void *)in : NULL;
     last->call.out = last->takes ? (void *)out : NULL;
     return true;
@@ -688,13 +685,6 @@ static void again_remember_mover(struct again_call *last, const struct disti_cal
                   (!last->receives || disti_type_stays(args->recvtype));
 }
 
-/* May its memory be the program's the next time? And its counts be kept? */
-static bool again_may_remember(const struct disti_call *call, bool counted)
-{
-    return !call->spare && call->send.contiguous && call->recv.contiguous &&
-           (!counted || call->comm->ranks <= AGAIN_RANKS);
-}
-
 void disti_again_remember(const struct disti_args *args, const struct disti_call *call)
 {
     struct again_call *last = again_calls ? again_calls : again_make();
@@ -704,7 +694,8 @@ void disti_again_remember(const struct disti_args *args, const struct disti_call
         return;
     last += args->kind;
     last->known = last->sends = last->receives = last->gives = last->takes = false;
-    if (!again_may_remember(call, counted))
+    if (call->spare || !call->send.contiguous || !call->recv.contiguous ||
+        (counted && call->comm->ranks > AGAIN_RANKS))
         return;
     last->comm = args->comm;
     last->op = args->op;

@@ -58,27 +58,13 @@ static int foreign_collect(struct dl_phdr_info *info, size_t size, void *arg)
     return 0;
 }
 
-/* This library, and every MPI but the program's. */
-static bool foreign_is_hidden(const struct disti_object *object)
-{
-    if (object->dynamic == foreign_mpi.dynamic)
-        return false;
-    return object->dynamic == _DYNAMIC || disti_object_find(object, "PMPI_Init");
-}
-
 /* ---- hiding ---- */
 
 /* Our own of these say once that calls are passed. */
 static bool foreign_is_kept(const char *name)
 {
-    static const char *const kept[] = {"MPI_Init", "MPI_Init_thread", "PMPI_Init",
-                                       "PMPI_Init_thread"};
-
-    for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++) {
-        if (strcmp(kept[i], name) == 0)
-            return true;
-    }
-    return false;
+    name += *name == 'P';
+    return strcmp(name, "MPI_Init") == 0 || strcmp(name, "MPI_Init_thread") == 0;
 }
 
 /* arg: the object. */
@@ -132,7 +118,10 @@ static bool foreign_pass(const struct foreign_objects *objects)
     for (size_t i = 0; i < objects->count; i++) {
         struct foreign_object *entry = &objects->entries[i];
 
-        entry->hidden = disti_object_open(&object, &entry->info) && foreign_is_hidden(&object);
+        /* this library, and every MPI but the program's */
+        entry->hidden = disti_object_open(&object, &entry->info) &&
+                        object.dynamic != foreign_mpi.dynamic &&
+                        (object.dynamic == _DYNAMIC || disti_object_find(&object, "PMPI_Init"));
         if (entry->hidden && !disti_object_hide(&object, foreign_hides, &object))
             return false;
     }

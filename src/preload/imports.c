@@ -144,15 +144,9 @@ static struct straight_call {
     const char *name;     /* MPI's own; ours has no P before it */
     void *libdist, *mpis; /* NULL: it comes here all the time */
 } straight_calls[] = {
-    {"PMPI_Wait", NULL, NULL},
-    {"PMPI_Waitall", NULL, NULL},
-    {"PMPI_Waitany", NULL, NULL},
-    {"PMPI_Waitsome", NULL, NULL},
-    {"PMPI_Test", NULL, NULL},
-    {"PMPI_Testall", NULL, NULL},
-    {"PMPI_Testany", NULL, NULL},
-    {"PMPI_Testsome", NULL, NULL},
-    {"PMPI_Request_get_status", NULL, NULL},
+    {.name = "PMPI_Wait"},     {.name = "PMPI_Waitall"},  {.name = "PMPI_Waitany"},
+    {.name = "PMPI_Waitsome"}, {.name = "PMPI_Test"},     {.name = "PMPI_Testall"},
+    {.name = "PMPI_Testany"},  {.name = "PMPI_Testsome"}, {.name = "PMPI_Request_get_status"},
 };
 #define STRAIGHT_CALLS (sizeof(straight_calls) / sizeof(straight_calls[0]))
 
@@ -170,12 +164,6 @@ static bool straight_is_here(void *function)
            there.dli_fbase == here.dli_fbase;
 }
 
-static void straight_learn(struct straight_call *call)
-{
-    call->libdist = dlsym(RTLD_DEFAULT, call->name + 1);
-    call->mpis = straight_is_here(call->libdist) ? dlsym(RTLD_NEXT, call->name) : NULL;
-}
-
 /* NULL: the import is none of them. */
 static const struct straight_call *straight_find(const struct disti_object *object,
                                                  const struct disti_import *import)
@@ -191,57 +179,52 @@ static const struct straight_call *straight_find(const struct disti_object *obje
 
 /* ---- the slots ---- */
 
-/* Of the program itself a slot is ours too that the dynamic linker has not filled yet. */
-static void straight_past(const struct disti_object *object, const struct disti_import *import,
-                          void *arg)
+/* arg: true to point it past us. Of the program itself a slot is ours too that the dynamic linker
+ * has not filled yet. */
+static void straight_point(const struct disti_object *object, const struct disti_import *import,
+                           void *arg)
 {
     const struct straight_call *call = straight_find(object, import);
+    bool past = *(const bool *)arg;
 
-    (void)arg;
-    if (call && (*import->slot == call->libdist || !*object->info->dlpi_name))
-        __atomic_store_n(import->slot, call->mpis, __ATOMIC_RELEASE);
+    if (call && (*import->slot == (past ? call->libdist : call->mpis) ||
+                 (past && !*object->info->dlpi_name)))
+        __atomic_store_n(import->slot, past ? call->mpis : call->libdist, __ATOMIC_RELEASE);
 }
 
-static void straight_back(const struct disti_object *object, const struct disti_import *import,
-                          void *arg)
-{
-    const struct straight_call *call = straight_find(object, import);
-
-    (void)arg;
-    if (call && *import->slot == call->mpis)
-        __atomic_store_n(import->slot, call->libdist, __ATOMIC_RELEASE);
-}
-
-static int straight_visit(struct dl_phdr_info *info, size_t size, void *visit)
+static int straight_visit(struct dl_phdr_info *info, size_t size, void *past)
 {
     struct disti_object object;
 
     (void)size;
     if (disti_object_open(&object, info))
-        disti_object_slots(&object, false, *(disti_object_visit **)visit, NULL);
+        disti_object_slots(&object, false, straight_point, past);
     return 0;
 }
 
-static void straight_point(disti_object_visit *visit, bool past)
+static void straight_point_all(bool past)
 {
     pthread_mutex_lock(&straight_lock);
     if (atomic_load(&straight_are_past) != past)
-        dl_iterate_phdr(straight_visit, &visit);
+        dl_iterate_phdr(straight_visit, &past);
     atomic_store(&straight_are_past, past);
     pthread_mutex_unlock(&straight_lock);
 }
 
 void disti_straight_begin(void)
 {
-    for (size_t i = 0; i < STRAIGHT_CALLS; i++)
-        straight_learn(&straight_calls[i]);
-    straight_point(straight_past, true);
+    for (struct straight_call *call = straight_calls; call < straight_calls + STRAIGHT_CALLS;
+         call++) {
+        call->libdist = dlsym(RTLD_DEFAULT, call->name + 1);
+        call->mpis = straight_is_here(call->libdist) ? dlsym(RTLD_NEXT, call->name) : NULL;
+    }
+    straight_point_all(true);
 }
 
 void disti_straight_end(void)
 {
     if (atomic_load(&straight_are_past))
-        straight_point(straight_back, false);
+        straight_point_all(false);
 }
 
 /*
