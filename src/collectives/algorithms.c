@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The table of algorithms. */
 #include "collectives/algorithms.h"
-#include "collectives/common.h"
 
 #include <string.h>
 

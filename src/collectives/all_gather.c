@@ -24,32 +24,23 @@ static uint32_t ring_chunk(const struct ring *r, int position, uint32_t segment)
     return owner * r->shape->segments + segment;
 }
 
-/* To the next rank: the block, each segment once it has come; the own one from IN. */
-static void ring_send_block(const struct ring *r, int position, bool own)
+/* The next rank gets a block that has come, the own one from IN; from the rank before comes one. */
+static void ring_hop(const struct ring *r, int hop, uint32_t segment)
 {
-    for (uint32_t s = 0; s < r->shape->segments; s++) {
-        uint32_t chunk = ring_chunk(r, position, s);
-        disti_build_send(r->b, .lane = r->send,
-                         .after = own ? DISTI_NOW : disti_build_written(r->b, chunk),
-                         .peer = disti_ring_next(r->shape->topology, r->shape->rank),
-                         .src = own ? disti_in(s) : disti_out(chunk), .data = chunk);
-    }
-}
-
-/* From the rank before. */
-static void ring_recv_block(const struct ring *r, int position)
-{
-    for (uint32_t s = 0; s < r->shape->segments; s++) {
-        uint32_t chunk = ring_chunk(r, position, s);
-        disti_build_recv(r->b, .lane = r->recv,
-                         .peer = disti_ring_previous(r->shape->topology, r->shape->rank),
-                         .dst = disti_out(chunk), .data = chunk);
-    }
+    const struct disti_topology *topology = r->shape->topology;
+    int position = topology->position[r->shape->rank];
+    uint32_t out = ring_chunk(r, position - hop, segment);
+    uint32_t in = ring_chunk(r, position - hop - 1, segment);
+    disti_build_send(r->b, .lane = r->send,
+                     .after = hop ? disti_build_written(r->b, out) : DISTI_NOW,
+                     .peer = disti_ring_next(topology, r->shape->rank),
+                     .src = hop ? disti_out(out) : disti_in(segment), .data = out);
+    disti_build_recv(r->b, .lane = r->recv, .peer = disti_ring_previous(topology, r->shape->rank),
+                     .dst = disti_out(in), .data = in);
 }
 
 void disti_all_gather_ring(const struct disti_shape *shape, struct disti_builder *b)
 {
-    int i = shape->topology->position[shape->rank];
     uint32_t own = (uint32_t)shape->rank * shape->segments;
     disti_build_chunks(b, shape->segments);
     disti_build_copy(b, .lane = disti_build_lane(b, 0), .dst = disti_out(own), .src = disti_in(0),
@@ -57,10 +48,9 @@ void disti_all_gather_ring(const struct disti_shape *shape, struct disti_builder
     struct ring r = {.shape = shape, .b = b};
     r.send = disti_build_lane(b, 0);
     r.recv = disti_build_lane(b, 0);
-    for (int hop = 0; hop < shape->ranks - 1; hop++) {
-        ring_send_block(&r, i - hop, hop == 0);
-        ring_recv_block(&r, i - hop - 1);
-    }
+    for (int hop = 0; hop < shape->ranks - 1; hop++)
+        for (uint32_t s = 0; s < shape->segments; s++)
+            ring_hop(&r, hop, s);
 }
 
 /*
@@ -123,7 +113,7 @@ void disti_all_gather_bruck(const struct disti_shape *shape, struct disti_builde
  *
  * Half of the ring's rounds, each with a neighbour in both directions at once. A pair is one
  * message if its blocks lie together, else two. An odd number of ranks cannot be paired: the ring
- * then.
+ * then (disti_all_gather_ring).
  * Steps: n / 2 in sequence. Bytes sent by a rank: n - 1 blocks.
  */
 
@@ -238,7 +228,7 @@ void disti_all_gather_direct(const struct disti_shape *shape, struct disti_build
  *
  * A segment goes on inside the node as soon as it has come. So a block enters each node once, and
  * the ring has as many hops as there are nodes. Where nodes differ in their number of ranks, there
- * are no i-th ranks: one ring of all then. Blocks may differ in size.
+ * are no i-th ranks: one ring of all then (disti_all_gather_ring). Blocks may differ in size.
  *
  * With m ranks on each of N nodes: steps: N in sequence. Bytes sent over the network by a rank:
  * N - 1 blocks; inside the node (m - 1) N.

@@ -13,7 +13,6 @@
  * Steps: 2 (n - 1) hops in sequence. Bytes sent by a rank: 2 (n - 1) / n of the vector.
  */
 #include "collectives/algorithms.h"
-#include "collectives/common.h"
 #include "topology/topology.h"
 
 #define RING_CHANNELS 4
@@ -22,7 +21,7 @@
 struct channel {
     struct disti_builder *b;
     const struct disti_ring *ring;
-    uint16_t number, send, recv; /* send, recv: lanes */
+    uint16_t send, recv; /* lanes */
 };
 
 /* Chunk of a segment of a slice; slices count round the ring, backwards too. */
@@ -32,51 +31,26 @@ static uint32_t ring_chunk(const struct disti_ring *ring, int slice, uint32_t se
     return ring->first + (uint32_t)turned * ring->segments + segment;
 }
 
-/* To the next rank: my value of the slice, as far as it has come. */
-static void ring_send_slice(const struct channel *c, int slice)
+/*
+ * A segment of one hop: the next rank gets my value of the slice, as far as it has come. From the
+ * rank before comes its value of the slice before that: its sum, to which mine is added, on the
+ * first way round, and on the second the result.
+ */
+static void ring_hop(const struct channel *c, int hop, uint32_t segment)
 {
-    for (uint32_t s = c->number; s < c->ring->segments; s += c->ring->channels) {
-        uint32_t chunk = ring_chunk(c->ring, slice, s);
-        disti_build_send(c->b, .lane = c->send, .after = disti_build_written(c->b, chunk),
-                         .peer = c->ring->next, .src = disti_build_value(c->b, chunk),
-                         .data = chunk);
-    }
-}
-
-/* From the rank before: its sum of the slice, to which mine is added; last: all ranks' is in. */
-static void ring_reduce_slice(const struct channel *c, int slice, bool last)
-{
-    for (uint32_t s = c->number; s < c->ring->segments; s += c->ring->channels) {
-        uint32_t chunk = ring_chunk(c->ring, slice, s);
-        disti_build_recv_reduce(c->b, .lane = c->recv, .after = disti_build_written(c->b, chunk),
-                                .peer = c->ring->previous, .dst = disti_out(chunk),
-                                .src = disti_build_value(c->b, chunk), .data = chunk,
-                                .finish = last);
-    }
-}
-
-/* From the rank before: the slice, complete. */
-static void ring_recv_slice(const struct channel *c, int slice)
-{
-    for (uint32_t s = c->number; s < c->ring->segments; s += c->ring->channels) {
-        uint32_t chunk = ring_chunk(c->ring, slice, s);
-        disti_build_recv(c->b, .lane = c->recv, .peer = c->ring->previous, .dst = disti_out(chunk),
-                         .data = chunk);
-    }
-}
-
-/* Twice round the ring. */
-static void ring_run(const struct channel *c)
-{
-    int i = c->ring->index, hops = c->ring->size - 1;
-    for (int hop = 0; hop < hops; hop++) { /* reduce-scatter */
-        ring_send_slice(c, i - hop);
-        ring_reduce_slice(c, i - hop - 1, hop == hops - 1);
-    }
-    for (int hop = 0; hop < hops; hop++) { /* all-gather */
-        ring_send_slice(c, i + 1 - hop);
-        ring_recv_slice(c, i - hop);
-    }
+    int hops = c->ring->size - 1;
+    uint32_t out = ring_chunk(c->ring, c->ring->index - hop, segment);
+    uint32_t in = ring_chunk(c->ring, c->ring->index - hop - 1, segment);
+    disti_build_send(c->b, .lane = c->send, .after = disti_build_written(c->b, out),
+                     .peer = c->ring->next, .src = disti_build_value(c->b, out), .data = out);
+    if (hop < hops)
+        disti_build_recv_reduce(c->b, .lane = c->recv, .after = disti_build_written(c->b, in),
+                                .peer = c->ring->previous, .dst = disti_out(in),
+                                .src = disti_build_value(c->b, in), .data = in,
+                                .finish = hop == hops - 1);
+    else
+        disti_build_recv(c->b, .lane = c->recv, .peer = c->ring->previous, .dst = disti_out(in),
+                         .data = in);
 }
 
 static void ring_all_reduce(struct disti_builder *b, const struct disti_ring *ring)
@@ -84,7 +58,10 @@ static void ring_all_reduce(struct disti_builder *b, const struct disti_ring *ri
     for (uint16_t k = 0; ring->size > 1 && k < ring->channels && k < ring->segments; k++) {
         uint16_t send = disti_build_lane(b, ring->channel + k);
         uint16_t recv = disti_build_lane(b, ring->channel + k);
-        ring_run(&(struct channel){b, ring, k, send, recv});
+        const struct channel c = {b, ring, send, recv};
+        for (int hop = 0; hop < 2 * (ring->size - 1); hop++) /* twice round the ring */
+            for (uint32_t s = k; s < ring->segments; s += ring->channels)
+                ring_hop(&c, hop, s);
     }
 }
 
@@ -112,11 +89,11 @@ void disti_all_reduce_ring(const struct disti_shape *shape, struct disti_builder
  *       / \     /                    \     / \
  *      0   2   4                      1   3   5        (positions, 6 ranks)
  *
- * The trees are built over the machines and inside each again (topology/trees.c), so n - 1 edges of
- * each lie between n machines.
- * A rank that is inner in one tree is a leaf in the other, so both together use each rank's link
- * fully in both directions. Each tree carries `segments` chunks that follow each other.
- * Steps: 2 log2 n + 2 segments in sequence. Bytes sent by a rank: 2 vectors at most.
+ * The trees are built over the machines and inside each again (topology/topology.c), so n - 1 edges
+ * of each lie between n machines. A rank that is inner in one tree is a leaf in the other, so both
+ * together use each rank's link fully in both directions. Each tree carries `segments` chunks that
+ * follow each other. Steps: 2 log2 n + 2 segments in sequence. Bytes sent by a rank: 2 vectors at
+ * most.
  */
 
 /* Chunks of tree t: t, t + 2, ... */
@@ -155,16 +132,6 @@ static void tree_parent(const struct tree *t)
     }
 }
 
-static void tree_forward(const struct tree *t)
-{
-    for (int i = 0; i < t->tree.children; i++) {
-        uint16_t lane = disti_build_lane(t->b, t->channel);
-        for (uint32_t c = t->first; c < t->end; c += 2)
-            disti_build_send(t->b, .lane = lane, .after = disti_build_written(t->b, c),
-                             .peer = t->tree.child[i], .src = disti_out(c), .data = c);
-    }
-}
-
 void disti_all_reduce_tree(const struct disti_shape *shape, struct disti_builder *b)
 {
     uint32_t chunks = 2 * shape->segments;
@@ -175,7 +142,8 @@ void disti_all_reduce_tree(const struct disti_shape *shape, struct disti_builder
         disti_tree_double(shape->topology, which, shape->rank, &t.tree);
         tree_reduce(&t);
         tree_parent(&t);
-        tree_forward(&t);
+        for (int i = 0; i < t.tree.children; i++)
+            disti_stream_send(b, which, t.tree.child[i], t.first, 2, t.end);
     }
 }
 
@@ -202,7 +170,6 @@ void disti_all_reduce_tree(const struct disti_shape *shape, struct disti_builder
  *   IN -> slot 0 -> OUT -> slot 0 -> OUT
  */
 struct doubling {
-    const struct disti_topology *topology;
     struct disti_builder *b;
     uint16_t send, recv;
     struct disti_chunk_ref value;    /* where the sum so far is */
@@ -238,11 +205,11 @@ static void doubling_exchange(struct doubling *d, int peer)
 }
 
 /* A surplus rank only sends its vector, and receives the result. */
-static void doubling_surplus(struct disti_builder *b, int peer)
+static void fold_surplus(struct disti_builder *b, int peer, uint32_t chunks)
 {
     uint16_t lane = disti_build_lane(b, 0);
-    disti_build_send(b, .lane = lane, .peer = peer, .src = disti_in(0));
-    disti_build_recv(b, .lane = lane, .peer = peer, .dst = disti_out(0));
+    disti_build_send(b, .lane = lane, .peer = peer, .src = disti_in(0), .chunks = chunks);
+    disti_build_recv(b, .lane = lane, .peer = peer, .dst = disti_out(0), .chunks = chunks);
 }
 
 /* Moves the sum to OUT if it is elsewhere. Two ranks: the only reception was beside the only
@@ -263,12 +230,11 @@ void disti_all_reduce_recursive_doubling(const struct disti_shape *shape, struct
     disti_build_chunks(b, 1);
     disti_build_scratch(b, 2);
     if (fold.virtual_rank < 0) {
-        doubling_surplus(b, order[fold.partner]);
+        fold_surplus(b, order[fold.partner], 1);
         return;
     }
     bool folds = fold.partner >= 0;
-    struct doubling d = {.topology = shape->topology,
-                         .b = b,
+    struct doubling d = {.b = b,
                          .send = disti_build_lane(b, 0),
                          .recv = disti_build_lane(b, 0),
                          .value = disti_in(0),
@@ -294,10 +260,11 @@ void disti_all_reduce_recursive_doubling(const struct disti_shape *shape, struct
  *
  *   and back: each gives all that it has complete and gets as much                     doubling
  *
- * Ranks are virtual ones (common.h). Round j pairs those that differ in bit j, so that the longest
- * messages are those between neighbours. The half that is given and the half that is reduced are
- * apart, so nothing needs scratch. Surplus ranks are folded in first and get the result at the end
- * (common.h). Steps: 2 log2 n (+ 2). Bytes sent by a rank: 2 (n - 1) / n of the vector (+ 1).
+ * Ranks are virtual ones (disti_fold). Round j pairs those that differ in bit j, so that the
+ * longest messages are those between neighbours. The half that is given and the half that is
+ * reduced are apart, so nothing needs scratch. Surplus ranks are folded in first and get the result
+ * at the end (disti_fold). Steps: 2 log2 n (+ 2). Bytes sent by a rank: 2 (n - 1) / n of the vector
+ * (+ 1).
  */
 
 struct halving {
@@ -346,13 +313,6 @@ static void doubling_round(struct halving *h, int round)
     h->chunks *= 2;
 }
 
-static void halving_surplus(struct disti_builder *b, int peer, uint32_t chunks)
-{
-    uint16_t lane = disti_build_lane(b, 0);
-    disti_build_send(b, .lane = lane, .peer = peer, .src = disti_in(0), .chunks = chunks);
-    disti_build_recv(b, .lane = lane, .peer = peer, .dst = disti_out(0), .chunks = chunks);
-}
-
 void disti_all_reduce_halving_doubling(const struct disti_shape *shape, struct disti_builder *b)
 {
     struct disti_fold fold = disti_fold(shape->ranks, shape->topology->position[shape->rank]);
@@ -360,7 +320,7 @@ void disti_all_reduce_halving_doubling(const struct disti_shape *shape, struct d
     uint32_t chunks = UINT32_C(1) << fold.rounds;
     disti_build_chunks(b, chunks);
     if (fold.virtual_rank < 0) {
-        halving_surplus(b, order[fold.partner], chunks);
+        fold_surplus(b, order[fold.partner], chunks);
         return;
     }
     struct halving h = {.b = b,
@@ -492,18 +452,13 @@ static void team_gather(struct disti_builder *b, const struct disti_team *team, 
 void disti_all_reduce_direct(const struct disti_shape *shape, struct disti_builder *b)
 {
     disti_build_chunks(b, (uint32_t)shape->ranks * shape->segments);
-    struct disti_team team = {.ranks = shape->topology->order,
-                              .size = shape->ranks,
-                              .index = shape->topology->position[shape->rank],
-                              .owners = shape->ranks,
-                              .turns = 1,
-                              .segments = shape->segments};
+    struct disti_team team = disti_team(shape, shape->topology->order);
     disti_team_reduce(b, &team, 0, 0, true);
     team_gather(b, &team, 0, 1);
 }
 
 /*
- * All-reduce of everybody with everybody, which adds in the order of
+ * All-reduce of everybody with everybody (disti_all_reduce_direct), which adds in the order of
  * reproducible results (plan.h).
  *
  *   the vector is cut into n slices, slice i is rank i's own:
@@ -520,11 +475,7 @@ enum { CHANNEL_REDUCE, CHANNEL_GATHER };
 void disti_all_reduce_direct_ordered(const struct disti_shape *shape, struct disti_builder *b)
 {
     disti_build_chunks(b, (uint32_t)shape->ranks * shape->segments);
-    struct disti_team team = {.size = shape->ranks,
-                              .index = shape->rank,
-                              .owners = shape->ranks,
-                              .turns = 1,
-                              .segments = shape->segments};
+    struct disti_team team = disti_team(shape, NULL);
     disti_team_give(b, &team, 0, CHANNEL_REDUCE);
     uint16_t lane = disti_build_lane(b, CHANNEL_REDUCE);
     for (uint32_t s = 0; s < shape->segments; s++)

@@ -14,7 +14,6 @@
  * Steps: log2 n in sequence. Bytes sent by a rank: up to log2 n vectors.
  */
 #include "collectives/algorithms.h"
-#include "collectives/common.h"
 #include "topology/topology.h"
 
 void disti_broadcast_binomial(const struct disti_shape *shape, struct disti_builder *b)
@@ -40,23 +39,34 @@ void disti_broadcast_binomial(const struct disti_shape *shape, struct disti_buil
  * once. Steps: n - 2 + segments in sequence. Bytes sent by a rank: one vector.
  */
 
+void disti_stream_send(struct disti_builder *b, int channel, int peer, uint32_t first,
+                       uint32_t step, uint32_t end)
+{
+    uint16_t lane = disti_build_lane(b, (uint16_t)channel);
+    for (uint32_t c = first; c < end; c += step)
+        disti_build_send(b, .lane = lane, .after = disti_build_written(b, c), .peer = peer,
+                         .src = disti_out(c), .data = c);
+}
+
+void disti_stream_recv(struct disti_builder *b, int channel, int peer, uint32_t first,
+                       uint32_t step, uint32_t end)
+{
+    uint16_t lane = disti_build_lane(b, (uint16_t)channel);
+    for (uint32_t c = first; c < end; c += step)
+        disti_build_recv(b, .lane = lane, .peer = peer, .dst = disti_out(c), .data = c);
+}
+
 void disti_broadcast_chain(const struct disti_shape *shape, struct disti_builder *b)
 {
-    int position = disti_chain_position(shape->topology, shape->root, shape->rank);
+    const struct disti_topology *topology = shape->topology;
+    int position = disti_chain_position(topology, shape->root, shape->rank);
     disti_build_chunks(b, shape->segments);
-    if (position > 0) {
-        uint16_t lane = disti_build_lane(b, 0);
-        int previous = disti_chain_rank(shape->topology, shape->root, position - 1);
-        for (uint32_t c = 0; c < shape->segments; c++)
-            disti_build_recv(b, .lane = lane, .peer = previous, .dst = disti_out(c), .data = c);
-    }
-    if (position < shape->ranks - 1) {
-        uint16_t lane = disti_build_lane(b, 0);
-        int next = disti_chain_rank(shape->topology, shape->root, position + 1);
-        for (uint32_t c = 0; c < shape->segments; c++)
-            disti_build_send(b, .lane = lane, .after = disti_build_written(b, c), .peer = next,
-                             .src = disti_out(c), .data = c);
-    }
+    if (position > 0)
+        disti_stream_recv(b, 0, disti_chain_rank(topology, shape->root, position - 1), 0, 1,
+                          shape->segments);
+    if (position < shape->ranks - 1)
+        disti_stream_send(b, 0, disti_chain_rank(topology, shape->root, position + 1), 0, 1,
+                          shape->segments);
 }
 
 /*
@@ -67,39 +77,22 @@ void disti_broadcast_chain(const struct disti_shape *shape, struct disti_builder
  *        even /    \ odd chunks          both trees span all the other ranks;
  *       tree 0      tree 1               inner in one is leaf in the other
  *
- * The trees are built over the machines and inside each again (topology/trees.c); the root stands
- * outside of both. Steps: log2 n + 2 segments in sequence. Bytes sent by a rank on one machine: one
- * vector at most; by a machine to others: the same.
+ * The trees are built over the machines and inside each again (topology/topology.c); the root
+ * stands outside of both. Steps: log2 n + 2 segments in sequence. Bytes sent by a rank on one
+ * machine: one vector at most; by a machine to others: the same.
  */
-
-/* The chunks of tree t: t, t + 2, ... */
-static void tree_send(const struct disti_shape *shape, struct disti_builder *b, int which,
-                      int child)
-{
-    uint16_t lane = disti_build_lane(b, (uint16_t)which);
-    for (uint32_t c = (uint32_t)which; c < 2 * shape->segments; c += 2)
-        disti_build_send(b, .lane = lane, .after = disti_build_written(b, c), .peer = child,
-                         .src = disti_out(c), .data = c);
-}
-
-static void tree_recv(const struct disti_shape *shape, struct disti_builder *b, int which,
-                      int parent)
-{
-    uint16_t lane = disti_build_lane(b, (uint16_t)which);
-    for (uint32_t c = (uint32_t)which; c < 2 * shape->segments; c += 2)
-        disti_build_recv(b, .lane = lane, .peer = parent, .dst = disti_out(c), .data = c);
-}
 
 void disti_broadcast_tree(const struct disti_shape *shape, struct disti_builder *b)
 {
-    disti_build_chunks(b, 2 * shape->segments);
-    for (int which = 0; which < 2; which++) {
+    uint32_t chunks = 2 * shape->segments;
+    disti_build_chunks(b, chunks);
+    for (int which = 0; which < 2; which++) { /* the chunks of tree t: t, t + 2, ... */
         struct disti_tree_neighbours tree;
         disti_tree_double_rooted(shape->topology, which, shape->root, shape->rank, &tree);
         if (tree.parent >= 0)
-            tree_recv(shape, b, which, tree.parent);
+            disti_stream_recv(b, which, tree.parent, (uint32_t)which, 2, chunks);
         for (int i = 0; i < tree.children; i++)
-            tree_send(shape, b, which, tree.child[i]);
+            disti_stream_send(b, which, tree.child[i], (uint32_t)which, 2, chunks);
     }
 }
 
@@ -107,7 +100,7 @@ void disti_broadcast_tree(const struct disti_shape *shape, struct disti_builder 
  * Broadcast as a scatter and an all-gather: van de Geijn; Barnett et al., "Interprocessor
  * collective communication library (InterCom)", 1994.
  *
- *   the vector is cut into n slices, the i-th for position i of the chain (common.h):
+ *   the vector is cut into n slices, the i-th for position i of the chain (disti_chain_rank):
  *
  *     scatter, down a binomial tree        position 0 of 6: 0 1 2 3 4 5
  *                                             4: 4 5     2: 2 3     1: 1        3: 3     5: 5

@@ -14,7 +14,6 @@
  * Steps: log2 n in sequence. Bytes sent by a rank: the blocks of its subtree.
  */
 #include "collectives/algorithms.h"
-#include "collectives/common.h"
 
 /* At the root: what came packed goes to where it belongs. */
 static void gather_unpack(struct disti_builder *b, uint16_t lane, const uint32_t *list,

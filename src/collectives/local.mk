@@ -4,7 +4,6 @@ libdist_core_sources += \
 	src/collectives/algorithms.c \
 	src/collectives/algorithms.def \
 	src/collectives/algorithms.h \
-	src/collectives/common.h \
 	src/collectives/all_gather.c \
 	src/collectives/all_reduce.c \
 	src/collectives/all_to_all.c \

@@ -15,7 +15,6 @@
  * Steps: log2 n in sequence. Bytes sent by a rank: one vector.
  */
 #include "collectives/algorithms.h"
-#include "collectives/common.h"
 #include "topology/topology.h"
 
 void disti_reduce_binomial(const struct disti_shape *shape, struct disti_builder *b)
@@ -46,7 +45,7 @@ void disti_reduce_binomial(const struct disti_shape *shape, struct disti_builder
  *   round 2                ---------->
  *
  * In round k the two whose virtual ranks differ in bit k, and who have gone on so far, come
- * together: the one with the root's bit receives. Two ranks that are folded together (common.h)
+ * together: the one with the root's bit receives. Two ranks that are folded together (disti_fold)
  * begin: the even one receives, or the root. What passes is in a few slots of scratch. Steps: log2
  * n (+ 1) + segments in sequence. Bytes sent by a rank: one vector.
  */
@@ -128,9 +127,9 @@ void disti_reduce_binomial_ordered(const struct disti_shape *shape, struct disti
  *
  *   root <--0 1 2-- rank <--0 1 2-- rank <--0 1 2-- ...      each adds its own as they pass
  *
- * The chain is the broadcast's (common.h), from its end: each node is left once. What passes is in
- * a few slots of scratch, so the memory does not grow with the vector. Steps: n - 2 + segments in
- * sequence. Bytes sent by a rank: one vector.
+ * The chain is the broadcast's (disti_chain_rank), from its end: each node is left once. What
+ * passes is in a few slots of scratch, so the memory does not grow with the vector. Steps: n - 2 +
+ * segments in sequence. Bytes sent by a rank: one vector.
  */
 
 /* The root's end: the last addition goes to OUT. */
@@ -193,7 +192,7 @@ void disti_reduce_direct(const struct disti_shape *shape, struct disti_builder *
 }
 
 /*
- * Reduce at the root only, which adds in the order of reproducible results
+ * Reduce at the root only (disti_reduce_direct), which adds in the order of reproducible results
  * (plan.h).
  *
  *   all ranks --IN--> root        which goes through the tree of additions, segment by segment
@@ -214,7 +213,7 @@ void disti_reduce_direct(const struct disti_shape *shape, struct disti_builder *
 struct ordered {
     struct disti_builder *b;
     uint16_t lane;
-    int ranks, rank, virtual_rank;
+    int rank, virtual_rank;
     uint32_t chunk;
     uint32_t depth; /* of the stack */
     bool fresh;     /* the lowest is still in IN */
@@ -288,7 +287,6 @@ void disti_ordered_sum(struct disti_builder *b, uint16_t lane, int ranks, int ra
     struct disti_fold fold = disti_fold(ranks, rank);
     struct ordered o = {.b = b,
                         .lane = lane,
-                        .ranks = ranks,
                         .rank = rank,
                         .virtual_rank = fold.virtual_rank < 0 ? rank / 2 : fold.virtual_rank,
                         .chunk = chunk};
@@ -353,12 +351,7 @@ static void slice_reduce(const struct disti_shape *shape, struct disti_builder *
 void disti_reduce_scatter_gather(const struct disti_shape *shape, struct disti_builder *b)
 {
     disti_build_chunks(b, (uint32_t)shape->ranks * shape->segments);
-    struct disti_team team = {.ranks = shape->topology->order,
-                              .size = shape->ranks,
-                              .index = shape->topology->position[shape->rank],
-                              .owners = shape->ranks,
-                              .turns = 1,
-                              .segments = shape->segments};
+    struct disti_team team = disti_team(shape, shape->topology->order);
     disti_team_give(b, &team, 0, CHANNEL_REDUCE);
     slice_reduce(shape, b, &team);
     for (int i = 0; i < team.size && shape->rank == shape->root; i++) {
@@ -372,7 +365,7 @@ void disti_reduce_scatter_gather(const struct disti_shape *shape, struct disti_b
 
 /*
  * Reduce over two binary trees: Sanders, Speck, Traeff, "Two-tree algorithms for full bandwidth
- * broadcast, reduction and scan", 2009; pipelined. The broadcast's (broadcast.c), upwards:
+ * broadcast, reduction and scan", 2009; pipelined. The broadcast's (disti_broadcast_tree), upwards:
  *
  *              root
  *        even /    \ odd chunks          both trees span all the other ranks;

@@ -11,7 +11,6 @@
  * Steps: n - 1 hops in sequence. Bytes sent by a rank: n - 1 blocks.
  */
 #include "collectives/algorithms.h"
-#include "collectives/common.h"
 #include "topology/topology.h"
 
 struct ring {
@@ -78,7 +77,7 @@ void disti_reduce_scatter_ring(const struct disti_shape *shape, struct disti_bui
  *   round 2  0 - 1                  gives 1, reduces 0
  *
  * Ranks in order, since what a rank gives must lie together in IN. Sums are in scratch until the
- * last round. A surplus rank gives all of its vector to its partner first (common.h), which then
+ * last round. A surplus rank gives all of its vector to its partner first (disti_fold), which then
  * has two blocks at the end and gives one back. Steps: log2 n (+ 2). Bytes sent by a rank: n - 1
  * blocks (a surplus rank: n).
  */
@@ -192,17 +191,13 @@ void disti_reduce_scatter_recursive_halving(const struct disti_shape *shape,
 void disti_reduce_scatter_direct(const struct disti_shape *shape, struct disti_builder *b)
 {
     disti_build_chunks(b, shape->segments);
-    struct disti_team team = {.size = shape->ranks,
-                              .index = shape->rank,
-                              .owners = shape->ranks,
-                              .turns = 1,
-                              .segments = shape->segments};
+    struct disti_team team = disti_team(shape, NULL);
     disti_team_reduce(b, &team, 0, 0, true);
 }
 
 /*
- * Reduce-scatter of everybody with everybody, which adds in the order of
- * reproducible results (plan.h).
+ * Reduce-scatter of everybody with everybody (disti_reduce_scatter_direct), which adds in the order
+ * of reproducible results (plan.h).
  *
  *   all ranks --block i of IN--> rank i     which goes through the tree of additions by itself
  *
@@ -214,11 +209,7 @@ void disti_reduce_scatter_direct(const struct disti_shape *shape, struct disti_b
 void disti_reduce_scatter_direct_ordered(const struct disti_shape *shape, struct disti_builder *b)
 {
     disti_build_chunks(b, shape->segments);
-    struct disti_team team = {.size = shape->ranks,
-                              .index = shape->rank,
-                              .owners = shape->ranks,
-                              .turns = 1,
-                              .segments = shape->segments};
+    struct disti_team team = disti_team(shape, NULL);
     disti_team_give(b, &team, 0, 0);
     uint16_t lane = disti_build_lane(b, 0);
     for (uint32_t s = 0; s < shape->segments; s++)
@@ -237,7 +228,7 @@ void disti_reduce_scatter_direct_ordered(const struct disti_shape *shape, struct
  * Blocks are dealt with in the order in which the ring wants them, the own one last. A segment goes
  * on its ring as soon as its node has added it. So a block leaves each node once, and the ring has
  * as many hops as there are nodes. Where nodes differ in their number of ranks, there are no i-th
- * ranks: one ring of all then. Blocks may differ in size.
+ * ranks: one ring of all then (disti_reduce_scatter_ring). Blocks may differ in size.
  *
  * With m ranks on each of N nodes: steps: N in sequence. Bytes sent over the network by a rank:
  * N - 1 blocks; inside the node (m - 1) N.

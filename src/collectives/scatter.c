@@ -15,7 +15,6 @@
  * Steps: log2 n in sequence. Bytes sent by a rank: the blocks below it, each child's its subtree.
  */
 #include "collectives/algorithms.h"
-#include "collectives/common.h"
 
 /* At the root: brings the blocks together that are to travel together. */
 static struct disti_step_ref scatter_pack(struct disti_builder *b, uint16_t lane,

@@ -4,8 +4,11 @@
 #include "base/collective.h"
 #include "base/log.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 
 void disti_plan_free(struct disti_plan *plan)
 {
@@ -160,16 +163,15 @@ size_t disti_chunks_extent(const struct disti_plan *plan, const struct disti_lay
 size_t disti_step_elements(const struct disti_plan *plan, const struct disti_layout layouts[2],
                            const struct disti_step *step)
 {
-    struct disti_chunk_ref ref = {step->first,
-                                  DISTI_IN}; /* of blocks that are all alike, one as good */
-    if (!disti_collective_uneven(plan->collective))
-        return disti_chunks_extent(plan, &layouts[ref.space], ref.chunk, step->chunks, NULL);
-    if (step->kind != DISTI_SEND && step->dst.space != DISTI_SCRATCH)
-        ref = step->dst;
-    else if (step->kind != DISTI_RECV && step->src.space != DISTI_SCRATCH)
-        ref = step->src;
-    else if (!disti_plan_locate(plan, DISTI_IN, step->first, &ref))
-        disti_plan_locate(plan, DISTI_OUT, step->first, &ref);
+    struct disti_chunk_ref ref = {step->first, DISTI_IN}; /* enough if all blocks are alike */
+    if (disti_collective_uneven(plan->collective)) {
+        if (step->kind != DISTI_SEND && step->dst.space != DISTI_SCRATCH)
+            ref = step->dst;
+        else if (step->kind != DISTI_RECV && step->src.space != DISTI_SCRATCH)
+            ref = step->src;
+        else if (!disti_plan_locate(plan, DISTI_IN, step->first, &ref))
+            disti_plan_locate(plan, DISTI_OUT, step->first, &ref);
+    }
     return disti_chunks_extent(plan, &layouts[ref.space], ref.chunk, step->chunks, NULL);
 }
 
@@ -198,7 +200,7 @@ struct builder_record {
 };
 
 struct builder_array {
-    struct builder_array *next;
+    SLIST_ENTRY(builder_array) next;
     uint32_t numbers[];
 };
 
@@ -212,7 +214,7 @@ struct disti_builder {
     size_t lane_count, lane_room;
     uint32_t *data; /* the lists, one after the other */
     size_t data_count, data_room;
-    struct builder_array *arrays; /* what the algorithm works with */
+    SLIST_HEAD(, builder_array) arrays; /* what the algorithm works with */
 };
 
 /* The first error stays. */
@@ -282,17 +284,16 @@ uint32_t *disti_build_array(struct disti_builder *b, size_t count)
         builder_fail(b, DIST_ERR_NO_MEMORY);
         return NULL;
     }
-    array->next = b->arrays;
-    b->arrays = array;
+    SLIST_INSERT_HEAD(&b->arrays, array, next);
     return array->numbers;
 }
 
 static void builder_free(struct disti_builder *b)
 {
-    while (b->arrays) {
-        struct builder_array *next = b->arrays->next;
-        free(b->arrays);
-        b->arrays = next;
+    while (!SLIST_EMPTY(&b->arrays)) {
+        struct builder_array *array = SLIST_FIRST(&b->arrays);
+        SLIST_REMOVE_HEAD(&b->arrays, next);
+        free(array);
     }
     free(b->written);
     free(b->records);
@@ -390,15 +391,6 @@ struct disti_step_ref disti_build_step(struct disti_builder *b, enum disti_step_
     return mark;
 }
 
-/* A single rank: its result is what it has. */
-static void builder_single_rank(const struct disti_shape *shape, struct disti_builder *b)
-{
-    disti_build_chunks(b, 1);
-    if (shape->collective == DIST_COLL_BROADCAST || shape->collective == DIST_COLL_BARRIER)
-        return;
-    disti_build_copy(b, .lane = disti_build_lane(b, 0), .dst = disti_out(0), .src = disti_in(0));
-}
-
 /* [plan][lanes][steps][lists] in one allocation; NULL: no memory. */
 static struct disti_plan *builder_flatten(const struct disti_builder *b)
 {
@@ -462,17 +454,12 @@ static dist_status builder_finish(struct disti_builder *b, const struct disti_al
     return DIST_OK;
 }
 
-static bool builder_shape_valid(const struct disti_shape *shape)
-{
-    return shape->ranks >= 1 && shape->rank >= 0 && shape->rank < shape->ranks &&
-           shape->root >= 0 && shape->root < shape->ranks && shape->segments >= 1 &&
-           shape->segments <= 1u << 16;
-}
-
 dist_status disti_plan_write(const struct disti_algorithm *algorithm,
                              const struct disti_shape *shape, struct disti_plan **plan_p)
 {
-    if (!builder_shape_valid(shape) || algorithm->collective != shape->collective)
+    if (shape->ranks < 1 || shape->rank < 0 || shape->rank >= shape->ranks || shape->root < 0 ||
+        shape->root >= shape->ranks || shape->segments < 1 || shape->segments > 1u << 16 ||
+        algorithm->collective != shape->collective)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "no plan of %s for rank %d of %d, root %d, %u segments", algorithm->name,
                           shape->rank, shape->ranks, shape->root, shape->segments);
@@ -481,11 +468,243 @@ dist_status disti_plan_write(const struct disti_algorithm *algorithm,
                                        .ranks = shape->ranks,
                                        .rank = shape->rank,
                                        .root = shape->root}};
-    if (shape->ranks == 1)
-        builder_single_rank(shape, &b);
-    else
+    if (shape->ranks > 1) {
         algorithm->write(shape, &b);
+    } else { /* its result is what it has */
+        disti_build_chunks(&b, 1);
+        if (shape->collective != DIST_COLL_BROADCAST && shape->collective != DIST_COLL_BARRIER)
+            disti_build_copy(&b, .lane = disti_build_lane(&b, 0), .dst = disti_out(0),
+                             .src = disti_in(0));
+    }
     dist_status status = builder_finish(&b, algorithm, plan_p);
     builder_free(&b);
     return status;
+}
+
+/* Is a plan well formed? */
+
+/* What is being looked at, and where to say what is wrong with it. */
+struct check {
+    const struct disti_plan *plan;
+    uint32_t lane, step;
+    char *text;
+    size_t size;
+};
+
+__attribute__((format(printf, 2, 3))) static bool check_fault(const struct check *check,
+                                                              const char *format, ...)
+{
+    char what[160];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(what, sizeof(what), format, arguments);
+    va_end(arguments);
+    snprintf(check->text, check->size, "rank %d, lane %u, step %u: %s", check->plan->rank,
+             check->lane, check->step, what);
+    return false;
+}
+
+/* Have all chunks the same size? Then slots of scratch are exact. */
+static bool check_equal(const struct disti_plan *plan)
+{
+    return plan->chunks == 1 && !disti_collective_uneven(plan->collective);
+}
+
+/*
+ * Chunks that follow each other in the space do so in the data: if the first and the last of a
+ * range are right all are. Only what an all-to-all receives lies otherwise.
+ */
+static uint32_t check_stride(const struct disti_plan *plan, const struct disti_step *step)
+{
+    bool turned =
+        plan->collective == DIST_COLL_ALL_TO_ALL || plan->collective == DIST_COLL_ALL_TO_ALL_V;
+    return turned || step->list != DISTI_NO_LIST || step->chunks < 2 ? 1 : step->chunks - 1;
+}
+
+/* Does chunk i of the step's range lie at the reference's i-th chunk? */
+static bool check_data(const struct check *check, const struct disti_step *step,
+                       struct disti_chunk_ref ref, const char *name)
+{
+    uint32_t stride = check_stride(check->plan, step);
+    for (uint32_t i = 0; i < step->chunks; i += stride) {
+        struct disti_chunk_ref at = {ref.chunk + i, ref.space};
+        uint32_t holds = disti_plan_data(check->plan, at);
+        uint32_t data = disti_step_data(check->plan, step, i);
+        if (holds != data)
+            return check_fault(check, "%s holds chunk %u, the step's data is chunk %u", name, holds,
+                               data);
+    }
+    return true;
+}
+
+/* Is [chunk, chunk + chunks) inside the space, without a gap, and where the step's data are? */
+static bool check_ref(const struct check *check, const struct disti_step *step,
+                      struct disti_chunk_ref ref, const char *name)
+{
+    const struct disti_plan *plan = check->plan;
+    if (ref.space > DISTI_SCRATCH)
+        return check_fault(check, "%s is in no space there is (%d)", name, ref.space);
+    bool scratch = ref.space == DISTI_SCRATCH;
+    uint64_t end = (uint64_t)ref.chunk + step->chunks;
+    uint64_t limit = scratch ? plan->scratch_chunks : disti_plan_chunks(plan, ref.space);
+    if (end > limit)
+        return check_fault(check, "%s ends at chunk %llu, its space at %llu", name,
+                           (unsigned long long)end, (unsigned long long)limit);
+    if (scratch && step->chunks > 1 && !check_equal(plan))
+        return check_fault(check, "%s is several slots of scratch, whose chunks may differ in size",
+                           name);
+    if (!scratch && disti_collective_uneven(plan->collective) &&
+        ref.chunk / plan->chunks != (end - 1) / plan->chunks)
+        return check_fault(check, "%s goes over the end of a block, and these may lie anywhere",
+                           name);
+    return scratch || check_data(check, step, ref, name);
+}
+
+/* The step's data: inside what there is, and a list only where chunks are alike. */
+static bool check_range(const struct check *check, const struct disti_step *step)
+{
+    const struct disti_plan *plan = check->plan;
+    uint64_t end = (uint64_t)step->list + step->chunks;
+    if (step->list != DISTI_NO_LIST && (!check_equal(plan) || end > plan->data_count))
+        return check_fault(check, "its data is a list of chunks that %s",
+                           check_equal(plan) ? "does not exist" : "may differ in size");
+    for (uint32_t i = 0; i < step->chunks; i += check_stride(plan, step))
+        if (disti_step_data(plan, step, i) >= disti_plan_data_chunks(plan))
+            return check_fault(check, "chunk %u of its data does not exist",
+                               disti_step_data(plan, step, i));
+    return step->chunks > 0 || check_fault(check, "it has no data");
+}
+
+static bool check_wait(const struct check *check, const struct disti_step *step)
+{
+    const struct disti_plan *plan = check->plan;
+    if (step->wait_lane == DISTI_NO_LANE)
+        return true;
+    if (step->wait_lane >= plan->lane_count ||
+        step->wait_step >= plan->lanes[step->wait_lane].count)
+        return check_fault(check, "waits for lane %u, step %u, which does not exist",
+                           step->wait_lane, step->wait_step);
+    return true;
+}
+
+/* In a _V form a rank knows the size of what IN or OUT holds, of nothing else. */
+static bool check_known(const struct check *check, const struct disti_step *step)
+{
+    const struct disti_plan *plan = check->plan;
+    struct disti_chunk_ref ref;
+    return !disti_collective_uneven(plan->collective) ||
+           disti_plan_locate(plan, DISTI_IN, step->first, &ref) ||
+           disti_plan_locate(plan, DISTI_OUT, step->first, &ref) ||
+           check_fault(check, "this rank does not know the size of chunk %u", step->first);
+}
+
+static bool check_step(const struct check *check, const struct disti_step *step)
+{
+    const struct disti_plan *plan = check->plan;
+    bool reads = step->kind != DISTI_RECV, writes = step->kind != DISTI_SEND;
+    if (step->kind > DISTI_COPY)
+        return check_fault(check, "is of kind %d, which does not exist", step->kind);
+    if (step->finish && step->kind != DISTI_RECV_REDUCE && step->kind != DISTI_REDUCE)
+        return check_fault(check, "finishes, but reduces nothing");
+    if (disti_step_talks(step) &&
+        (step->peer < 0 || step->peer >= plan->ranks || step->peer == plan->rank))
+        return check_fault(check, "its peer is rank %d of %d", step->peer, plan->ranks);
+    if (writes && step->dst.space == DISTI_IN)
+        return check_fault(check, "writes the input");
+    return check_range(check, step) && check_known(check, step) &&
+           (!reads || check_ref(check, step, step->src, "its source")) &&
+           (!writes || check_ref(check, step, step->dst, "its destination")) &&
+           check_wait(check, step);
+}
+
+/* A lane has messages to or from a peer on its channel. */
+struct check_end {
+    uint64_t key; /* channel, peer, direction */
+    uint32_t lane, step;
+};
+
+static int check_compare(const void *left, const void *right)
+{
+    const struct check_end *a = left, *b = right;
+    if (a->key != b->key)
+        return a->key < b->key ? -1 : 1;
+    return a->lane != b->lane ? (a->lane < b->lane ? -1 : 1)
+                              : (a->step > b->step) - (a->step < b->step);
+}
+
+/* Most lanes talk to few peers in turn: what was noted just now is not noted again. */
+static void check_note(const struct check *check, const struct disti_step *step,
+                       struct check_end *ends, uint32_t *count)
+{
+    uint64_t channel = check->plan->lanes[check->lane].channel, sends = step->kind == DISTI_SEND;
+    struct check_end end = {(channel << 32 | (uint32_t)step->peer) << 1 | sends, check->lane,
+                            check->step};
+    for (uint32_t back = 1; back <= 4 && back <= *count; back++)
+        if (ends[*count - back].key == end.key && ends[*count - back].lane == end.lane)
+            return;
+    ends[(*count)++] = end;
+}
+
+static bool check_lanes(struct check *check, struct check_end *ends, uint32_t *count)
+{
+    const struct disti_plan *plan = check->plan;
+    for (check->lane = 0; check->lane < plan->lane_count; check->lane++) {
+        const struct disti_lane *lane = &plan->lanes[check->lane];
+        for (check->step = 0; check->step < lane->count; check->step++) {
+            const struct disti_step *step = &plan->steps[lane->first + check->step];
+            if (!check_step(check, step))
+                return false;
+            if (disti_step_talks(step))
+                check_note(check, step, ends, count);
+        }
+    }
+    return true;
+}
+
+/* Messages to one peer on one channel come from one lane, and from one peer go to one. */
+static bool check_ends(struct check *check, struct check_end *ends, uint32_t count)
+{
+    if (count > 0)
+        qsort(ends, count, sizeof(*ends), check_compare);
+    for (uint32_t i = 1; i < count; i++) {
+        if (ends[i].key != ends[i - 1].key || ends[i].lane == ends[i - 1].lane)
+            continue;
+        check->lane = ends[i].lane;
+        check->step = ends[i].step;
+        return check_fault(check, "lane %u also has messages %s rank %u on channel %u",
+                           ends[i - 1].lane, ends[i].key & 1 ? "to" : "from",
+                           (uint32_t)(ends[i].key >> 1), (uint32_t)(ends[i].key >> 33));
+    }
+    return true;
+}
+
+/* Do the lanes follow each other without a gap? */
+static bool check_layout(const struct check *check)
+{
+    const struct disti_plan *plan = check->plan;
+    uint64_t end = 0;
+    for (uint32_t l = 0; l < plan->lane_count; l++) {
+        if (plan->lanes[l].first != end)
+            return check_fault(check, "lane %u begins at step %u of the plan, not at %llu", l,
+                               plan->lanes[l].first, (unsigned long long)end);
+        end += plan->lanes[l].count;
+    }
+    if (end != plan->step_count)
+        return check_fault(check, "the lanes have %llu steps, the plan %u", (unsigned long long)end,
+                           plan->step_count);
+    return true;
+}
+
+dist_status disti_plan_check(const struct disti_plan *plan, char *text, size_t size)
+{
+    struct check check = {.plan = plan, .text = text, .size = size};
+    if (!check_layout(&check))
+        return DIST_ERR_INTERNAL;
+    uint32_t count = 0;
+    struct check_end *ends = malloc(((size_t)plan->step_count + 1) * sizeof(*ends));
+    if (!ends)
+        return DIST_ERR_NO_MEMORY;
+    bool sound = check_lanes(&check, ends, &count) && check_ends(&check, ends, count);
+    free(ends);
+    return sound ? DIST_OK : DIST_ERR_INTERNAL;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Preload: is a call served, or handed on to MPI? */
-#include "preload/serve.h"
+#include "preload/preload.h"
 
 #include <pthread.h>
 #include <stdint.h>
@@ -10,49 +10,71 @@
 
 /* ---- what MPI says of the arguments ---- */
 
+/* How many blocks each side of a call has, at the root and elsewhere; ALL: one for each rank. A
+ * broadcast's one buffer is what it receives. */
+#define ALL (-1)
+static const struct call_shape {
+    int send_root, send, recv_root, recv;
+} call_shapes[DIST_COLL_COUNT] = {
+    [DIST_COLL_ALL_REDUCE] = {1, 1, 1, 1},
+    [DIST_COLL_REDUCE] = {1, 1, 1, 0},
+    [DIST_COLL_REDUCE_SCATTER] = {ALL, ALL, 1, 1},
+    [DIST_COLL_REDUCE_SCATTER_V] = {ALL, ALL, 1, 1},
+    [DIST_COLL_BROADCAST] = {0, 0, 1, 1},
+    [DIST_COLL_ALL_GATHER] = {1, 1, ALL, ALL},
+    [DIST_COLL_ALL_GATHER_V] = {1, 1, ALL, ALL},
+    [DIST_COLL_ALL_TO_ALL] = {ALL, ALL, ALL, ALL},
+    [DIST_COLL_ALL_TO_ALL_V] = {ALL, ALL, ALL, ALL},
+    [DIST_COLL_GATHER] = {1, 1, ALL, 0},
+    [DIST_COLL_GATHER_V] = {1, 1, ALL, 0},
+    [DIST_COLL_SCATTER] = {ALL, 0, 1, 1},
+    [DIST_COLL_SCATTER_V] = {ALL, 0, 1, 1},
+};
+
+static int call_sends(dist_collective kind, bool at_root)
+{
+    return at_root ? call_shapes[kind].send_root : call_shapes[kind].send;
+}
+
+static int call_receives(dist_collective kind, bool at_root)
+{
+    return at_root ? call_shapes[kind].recv_root : call_shapes[kind].recv;
+}
+
 /* Clears the arguments that mean nothing on this rank, which may be anything. */
 static void eligible_strip(struct disti_args *args, int rank)
 {
-    if (rank == args->root)
-        return;
-    if (args->kind == DISTI_SCATTER || args->kind == DISTI_SCATTERV) {
+    bool at_root = rank == args->root;
+
+    if (!call_sends(args->kind, at_root)) {
         args->send = NULL;
         args->sendcount = 0;
         args->sendcounts = args->senddispls = (struct disti_numbers){NULL, 0};
         args->sendtype = MPI_DATATYPE_NULL;
     }
-    if (args->kind == DISTI_GATHER || args->kind == DISTI_GATHERV) {
-        args->recv = NULL;
-        args->recvcount = 0;
-        args->recvcounts = args->recvdispls = (struct disti_numbers){NULL, 0};
-        args->recvtype = MPI_DATATYPE_NULL;
-    }
-    if (args->kind == DISTI_REDUCE)
-        args->recv = NULL;
-}
-
-/* Numbers that the call has, but the program does not give. */
-static bool eligible_are_missing(struct disti_numbers numbers)
-{
-    return numbers.bytes && !numbers.array;
-}
-
-static bool eligible_counts_bad(long long count, struct disti_numbers counts, int ranks)
-{
-    for (int r = 0; counts.array && r < ranks; r++) {
-        if (disti_number(counts, r) < 0)
-            return true;
-    }
-    return !counts.array && count < 0;
+    if (call_receives(args->kind, at_root))
+        return;
+    args->recv = NULL;
+    if (disti_kind_reduces(args->kind)) /* its count and type are those of what it sends too */
+        return;
+    args->recvcount = 0;
+    args->recvcounts = args->recvdispls = (struct disti_numbers){NULL, 0};
+    args->recvtype = MPI_DATATYPE_NULL;
 }
 
 static int eligible_layout(const struct disti_buffer *buffer, int ranks)
 {
     if (buffer->type == MPI_DATATYPE_NULL || !disti_type_is_committed(buffer->type))
         return MPI_ERR_TYPE;
-    if (eligible_are_missing(buffer->counts) || eligible_are_missing(buffer->displs))
+    /* Numbers that the call has, but the program does not give. */
+    if ((buffer->counts.bytes && !buffer->counts.array) ||
+        (buffer->displs.bytes && !buffer->displs.array))
         return MPI_ERR_ARG;
-    return eligible_counts_bad(buffer->count, buffer->counts, ranks) ? MPI_ERR_COUNT : MPI_SUCCESS;
+    for (int r = 0; buffer->counts.array && r < ranks; r++) {
+        if (disti_number(buffer->counts, r) < 0)
+            return MPI_ERR_COUNT;
+    }
+    return !buffer->counts.array && buffer->count < 0 ? MPI_ERR_COUNT : MPI_SUCCESS;
 }
 
 /* What each MPI says itself of a buffer that may not be in place, and of no room for a request. */
@@ -67,44 +89,23 @@ static int eligible_layout(const struct disti_buffer *buffer, int ranks)
 /* Only one side may be in place, and at a root only that of its own block. */
 static bool eligible_in_place_is_bad(const struct disti_args *args, int rank)
 {
-    bool at_root = rank == args->root;
+    const struct call_shape *shape = &call_shapes[args->kind];
+    bool scatters = !shape->send;
+    bool rooted = shape->send_root != shape->send || shape->recv_root != shape->recv;
+    const void *all = scatters ? args->send : args->recv, *own = scatters ? args->recv : args->send;
 
-    switch (args->kind) {
-    case DISTI_SCATTER:
-    case DISTI_SCATTERV:
-        return args->send == MPI_IN_PLACE || (args->recv == MPI_IN_PLACE && !at_root);
-    case DISTI_REDUCE:
-    case DISTI_GATHER:
-    case DISTI_GATHERV:
-        return args->recv == MPI_IN_PLACE || (args->send == MPI_IN_PLACE && !at_root);
-    default:
+    if (args->kind == DIST_COLL_BROADCAST)
         return args->recv == MPI_IN_PLACE;
-    }
-}
-
-/* A side that is not heeded, or in place, has nothing that could be wrong. */
-static int eligible_movers_layouts(const struct disti_args *args, const struct disti_comm *comm)
-{
-    bool at_root = comm->rank == args->root;
-    bool scatters = args->kind == DISTI_SCATTER || args->kind == DISTI_SCATTERV;
-    bool gathers = args->kind == DISTI_GATHER || args->kind == DISTI_GATHERV;
-    bool sends = (at_root || !scatters) && args->send != MPI_IN_PLACE;
-    bool receives = (at_root || !gathers) && args->recv != MPI_IN_PLACE;
-    const struct disti_buffer send = disti_args_send(args), recv = disti_args_recv(args);
-    int code = MPI_SUCCESS;
-
-    if (sends)
-        code = eligible_layout(&send, comm->ranks);
-    if (receives && code == MPI_SUCCESS)
-        code = eligible_layout(&recv, comm->ranks);
-    return code;
+    return all == MPI_IN_PLACE || (rooted && rank != args->root && own == MPI_IN_PLACE);
 }
 
 /* Is there something in the heeded arguments that MPI refuses? MPI_SUCCESS, or its error code. */
 static int eligible_check(const struct disti_args *args, enum disti_form form,
                           const struct disti_comm *comm)
 {
-    const struct disti_buffer recv = disti_args_recv(args);
+    const struct disti_buffer send = disti_args_send(args), recv = disti_args_recv(args);
+    bool at_root = comm->rank == args->root, reduces = disti_kind_reduces(args->kind);
+    int code = MPI_SUCCESS;
 
     if (form != DISTI_BLOCKING && !args->request)
         return ELIGIBLE_ERR_NO_REQUEST;
@@ -112,21 +113,16 @@ static int eligible_check(const struct disti_args *args, enum disti_form form,
         return MPI_ERR_ROOT;
     if (eligible_in_place_is_bad(args, comm->rank))
         return ELIGIBLE_ERR_IN_PLACE;
-    switch (args->kind) {
-    case DISTI_BARRIER:
+    if (args->kind == DIST_COLL_BARRIER)
         return MPI_SUCCESS;
-    case DISTI_ALLREDUCE:
-    case DISTI_REDUCE:
-    case DISTI_REDUCE_SCATTER:
-    case DISTI_REDUCE_SCATTER_BLOCK:
-        if (args->op == MPI_OP_NULL)
-            return MPI_ERR_OP;
-        /* fallthrough */
-    case DISTI_BCAST:
-        return eligible_layout(&recv, comm->ranks);
-    default:
-        return eligible_movers_layouts(args, comm);
-    }
+    if (reduces) /* both sides have one type */
+        return args->op == MPI_OP_NULL ? MPI_ERR_OP : eligible_layout(&recv, comm->ranks);
+    /* A side that is not heeded, or in place, has nothing that could be wrong. */
+    if (call_sends(args->kind, at_root) && args->send != MPI_IN_PLACE)
+        code = eligible_layout(&send, comm->ranks);
+    if (call_receives(args->kind, at_root) && args->recv != MPI_IN_PLACE && code == MPI_SUCCESS)
+        code = eligible_layout(&recv, comm->ranks);
+    return code;
 }
 
 int disti_call_refuse(const struct disti_args *args)
@@ -150,7 +146,11 @@ static bool eligible_is_of_arguments(int code)
     return false;
 }
 
-int disti_call_handed_on(struct disti_args *args, int code)
+/*
+ * MPI's code of a call that was handed on. What it has refused counts no more, as it has not
+ * happened on other ranks: MPI knows more mistakes than we look for. Returns the code.
+ */
+static int call_handed_on(struct disti_args *args, int code)
 {
     if (code == MPI_SUCCESS || !args->counted || !eligible_is_of_arguments(code))
         return code;
@@ -160,26 +160,6 @@ int disti_call_handed_on(struct disti_args *args, int code)
 }
 
 /* ---- served or handed on ---- */
-
-/*
- * Whatever the communicator's state, and the same on all its ranks. What does not block must move
- * while the program computes, or waits in whatever call of MPI for a peer that needs it: so by a
- * thread, or by MPI.
- */
-static enum disti_why eligible_call(const struct disti_args *args, enum disti_form form)
-{
-    if (form != DISTI_BLOCKING && !disti_preload.background)
-        return DISTI_WHY_NO_THREAD;
-    switch (args->kind) {
-    case DISTI_ALLREDUCE:
-    case DISTI_REDUCE:
-    case DISTI_REDUCE_SCATTER:
-    case DISTI_REDUCE_SCATTER_BLOCK:
-        return disti_reduction_is_eligible(args->recvtype, args->op);
-    default:
-        return DISTI_WHY_SERVED;
-    }
-}
 
 /* All that is counted here must be the same on all ranks: a refused call leaves it as it was. */
 static enum disti_why eligible_reason(struct disti_args *args, enum disti_form form,
@@ -204,9 +184,15 @@ static enum disti_why eligible_reason(struct disti_args *args, enum disti_form f
         return DISTI_WHY_SERVED;
     comm->calls++;
     args->counted = comm;
-    reason = eligible_call(args, form);
-    if (reason != DISTI_WHY_SERVED)
-        return reason;
+    /* What does not block must move while the program computes, or waits in whatever call of MPI
+     * for a peer that needs it: so by a thread, or by MPI. */
+    if (form != DISTI_BLOCKING && !disti_preload.background)
+        return DISTI_WHY_NO_THREAD;
+    if (disti_kind_reduces(args->kind)) {
+        reason = disti_reduction_is_eligible(args->recvtype, args->op);
+        if (reason != DISTI_WHY_SERVED)
+            return reason;
+    }
     args->channel = disti_comm_channel(comm, form);
     if (!args->channel)
         return DISTI_WHY_COMMUNICATOR;
@@ -214,7 +200,13 @@ static enum disti_why eligible_reason(struct disti_args *args, enum disti_form f
     return comparison ? disti_compare(args, comparison) : DISTI_WHY_SERVED;
 }
 
-struct disti_comm *disti_call_is_eligible(struct disti_args *args, enum disti_form form)
+/*
+ * Whether all ranks serve this call, in args->channel, or hand it on; counts it. NULL: hand it on.
+ * Of the arguments only those are left that are heeded. What decides is the same on all ranks, but
+ * for a call that this rank refuses: that is none, and the others may know nothing of it. It is
+ * marked in args->refused, and its communicator returned.
+ */
+static struct disti_comm *call_is_eligible(struct disti_args *args, enum disti_form form)
 {
     struct disti_comm *comm = NULL;
     enum disti_why reason = eligible_reason(args, form, &comm);
@@ -263,7 +255,7 @@ static int call_open_counts(struct disti_call *call, const struct disti_args *ar
 
     *all_p = call->count * (size_t)ranks;
     *own_p = call->count;
-    if (args->kind == DISTI_REDUCE_SCATTER_BLOCK)
+    if (args->kind == DIST_COLL_REDUCE_SCATTER)
         return MPI_SUCCESS;
     call->counts = calloc((size_t)ranks, sizeof(*call->counts));
     if (!call->counts)
@@ -283,7 +275,7 @@ static int call_open_counts(struct disti_call *call, const struct disti_args *ar
  */
 static int call_open_reduction(struct disti_call *call, const struct disti_args *args)
 {
-    bool scatters = args->kind == DISTI_REDUCE_SCATTER || args->kind == DISTI_REDUCE_SCATTER_BLOCK;
+    bool scatters = call_shapes[args->kind].send == ALL;
     size_t element, in, out;
     int code = MPI_SUCCESS;
 
@@ -304,55 +296,29 @@ static int call_open_reduction(struct disti_call *call, const struct disti_args 
 
 /* ---- movers of data ---- */
 
-/* How many blocks each side has, at root and elsewhere; ALL: one for each rank. */
-#define ALL (-1)
-static const struct call_shape {
-    int send_root, send_other, recv_root, recv_other;
-} call_shapes[DISTI_KINDS] = {
-    [DISTI_BCAST] = {0, 0, 1, 1},
-    [DISTI_ALLGATHER] = {1, 1, ALL, ALL},
-    [DISTI_ALLGATHERV] = {1, 1, ALL, ALL},
-    [DISTI_ALLTOALL] = {ALL, ALL, ALL, ALL},
-    [DISTI_ALLTOALLV] = {ALL, ALL, ALL, ALL},
-    [DISTI_GATHER] = {1, 1, ALL, 0},
-    [DISTI_GATHERV] = {1, 1, ALL, 0},
-    [DISTI_SCATTER] = {ALL, 0, 1, 1},
-    [DISTI_SCATTERV] = {ALL, 0, 1, 1},
-};
-
-static int call_blocks(const struct disti_call *call, int at_root, int other)
-{
-    int blocks = call->comm->rank == call->root ? at_root : other;
-
-    return blocks == ALL ? call->comm->ranks : blocks;
-}
-
-/* May what arrives be put where data to be sent stand? Not if one side is a copy. */
-static bool call_layouts_share(const struct disti_call *call)
-{
-    const struct disti_layout *send = &call->send, *recv = &call->recv;
-
-    return send->blocks && recv->blocks && send->contiguous && recv->contiguous &&
-           call_shares(send->bytes, disti_layout_span(send), recv->bytes, disti_layout_span(recv));
-}
-
 static int call_open_layouts(struct disti_call *call, const struct disti_args *args)
 {
-    const struct call_shape *shape = &call_shapes[args->kind];
     const struct disti_buffer recv = disti_args_recv(args), send = disti_args_send(args);
-    bool exchange = args->kind == DISTI_ALLTOALL || args->kind == DISTI_ALLTOALLV;
+    bool at_root = call->comm->rank == call->root;
+    int send_blocks = call_sends(args->kind, at_root),
+        recv_blocks = call_receives(args->kind, at_root);
+    bool exchange = send_blocks == ALL && recv_blocks == ALL;
     bool send_in_place = args->send == MPI_IN_PLACE, recv_in_place = args->recv == MPI_IN_PLACE;
-    int send_blocks = call_blocks(call, shape->send_root, shape->send_other);
-    int recv_blocks = call_blocks(call, shape->recv_root, shape->recv_other);
     int code = MPI_SUCCESS;
 
+    send_blocks = send_blocks == ALL ? call->comm->ranks : send_blocks;
+    recv_blocks = recv_blocks == ALL ? call->comm->ranks : recv_blocks;
     if (send_blocks && exchange && send_in_place) /* it all goes: from a copy */
         code = disti_layout_open(&call->send, &recv, send_blocks, true);
     else if (send_blocks && !send_in_place)
         code = disti_layout_open(&call->send, &send, send_blocks, false);
     if (recv_blocks && !recv_in_place && code == MPI_SUCCESS)
         code = disti_layout_open(&call->recv, &recv, recv_blocks, false);
-    if (code == MPI_SUCCESS && call_layouts_share(call)) {
+    /* What arrives may be put where data to be sent stand, unless one side is a copy. */
+    if (code == MPI_SUCCESS && call->send.blocks && call->recv.blocks && call->send.contiguous &&
+        call->recv.contiguous &&
+        call_shares(call->send.bytes, disti_layout_span(&call->send), call->recv.bytes,
+                    disti_layout_span(&call->recv))) {
         disti_layout_close(&call->send);
         code = disti_layout_open(&call->send, &send, send_blocks, true);
     }
@@ -387,26 +353,11 @@ static int call_open_mover(struct disti_call *call, const struct disti_args *arg
         call->out = send->bytes + disti_layout_offset(send, rank);
     call->count = call_block(send, recv, rank);
     call->loads_own = !send->blocks && args->send == MPI_IN_PLACE;
-    call->loads_recv = args->kind == DISTI_BCAST && rank == args->root;
+    call->loads_recv = args->kind == DIST_COLL_BROADCAST && rank == args->root;
     return MPI_SUCCESS;
 }
 
 /* ---- open, start, finish ---- */
-
-static int call_open(struct disti_call *call, const struct disti_args *args)
-{
-    switch (args->kind) {
-    case DISTI_BARRIER:
-        return MPI_SUCCESS;
-    case DISTI_ALLREDUCE:
-    case DISTI_REDUCE:
-    case DISTI_REDUCE_SCATTER:
-    case DISTI_REDUCE_SCATTER_BLOCK:
-        return call_open_reduction(call, args);
-    default:
-        return call_open_mover(call, args);
-    }
-}
 
 /* Field by field, as in disti_layout_clear. */
 static void call_fill(struct disti_call *call, const struct disti_args *args,
@@ -429,10 +380,13 @@ static void call_fill(struct disti_call *call, const struct disti_args *args,
 
 int disti_call_open(struct disti_call *call, const struct disti_args *args, struct disti_comm *comm)
 {
-    int code;
+    int code = MPI_SUCCESS;
 
     call_fill(call, args, comm);
-    code = call_open(call, args);
+    if (disti_kind_reduces(args->kind))
+        code = call_open_reduction(call, args);
+    else if (args->kind != DIST_COLL_BARRIER)
+        code = call_open_mover(call, args);
     if (code != MPI_SUCCESS)
         call->channel->broken = true; /* the others begin it without this rank */
     return code;
@@ -452,72 +406,52 @@ void disti_call_close(struct disti_call *call)
     call->spare = NULL;
 }
 
-/* The program's data, as bytes. */
-static int call_load(const struct disti_call *call)
-{
-    int code = disti_layout_load(&call->send, 0, call->send.blocks);
-
-    if (code == MPI_SUCCESS && (call->loads_own || call->loads_recv))
-        code = disti_layout_load(&call->recv, call->loads_own ? call->comm->rank : 0, 1);
-    return code;
-}
-
 /* The operation, started, or to its end if work_p is NULL. */
 #define CALL_RUN(name, ...)                                                                        \
     (work_p ? dist_##name##_async(__VA_ARGS__, work_p) : dist_##name(__VA_ARGS__))
 
-static dist_status call_reduce(struct disti_call *call, dist_work **work_p)
-{
-    dist_group *group = call->channel->group;
-    const struct disti_reduction *how = &call->reduction;
-
-    switch (call->kind) {
-    case DISTI_ALLREDUCE:
-        return CALL_RUN(all_reduce, group, call->in, call->out, call->count, how->dtype, how->op);
-    case DISTI_REDUCE:
-        return CALL_RUN(reduce, group, call->in, call->out, call->count, how->dtype, how->op,
-                        call->root);
-    case DISTI_REDUCE_SCATTER:
-        return CALL_RUN(reduce_scatter_v, group, call->in, call->out, call->counts, how->dtype,
-                        how->op);
-    default:
-        return CALL_RUN(reduce_scatter, group, call->in, call->out, call->count, how->dtype,
-                        how->op);
-    }
-}
-
-static dist_status call_move(struct disti_call *call, dist_work **work_p)
+static dist_status call_dist(struct disti_call *call, dist_work **work_p)
 {
     const struct disti_layout *send = &call->send, *recv = &call->recv;
+    const struct disti_reduction *how = &call->reduction;
     dist_group *group = call->channel->group;
     const dist_dtype byte = DIST_UINT8;
 
     switch (call->kind) {
-    case DISTI_BARRIER:
+    case DIST_COLL_BARRIER:
         return work_p ? dist_barrier_async(group, work_p) : dist_barrier(group);
-    case DISTI_BCAST:
+    case DIST_COLL_ALL_REDUCE:
+        return CALL_RUN(all_reduce, group, call->in, call->out, call->count, how->dtype, how->op);
+    case DIST_COLL_BROADCAST:
         return CALL_RUN(broadcast, group, call->out, call->count, byte, call->root);
-    case DISTI_ALLGATHER:
+    case DIST_COLL_REDUCE:
+        return CALL_RUN(reduce, group, call->in, call->out, call->count, how->dtype, how->op,
+                        call->root);
+    case DIST_COLL_ALL_GATHER:
         return CALL_RUN(all_gather, group, call->in, call->out, call->count, byte);
-    case DISTI_ALLGATHERV:
+    case DIST_COLL_ALL_GATHER_V:
         return CALL_RUN(all_gather_v, group, call->in, call->out, recv->sizes, recv->offsets, byte);
-    case DISTI_ALLTOALL:
+    case DIST_COLL_REDUCE_SCATTER:
+        return CALL_RUN(reduce_scatter, group, call->in, call->out, call->count, how->dtype,
+                        how->op);
+    case DIST_COLL_REDUCE_SCATTER_V:
+        return CALL_RUN(reduce_scatter_v, group, call->in, call->out, call->counts, how->dtype,
+                        how->op);
+    case DIST_COLL_ALL_TO_ALL:
         return CALL_RUN(all_to_all, group, call->in, call->out, call->count, byte);
-    case DISTI_ALLTOALLV:
+    case DIST_COLL_ALL_TO_ALL_V:
         return CALL_RUN(all_to_all_v, group, call->in, send->sizes, send->offsets, call->out,
                         recv->sizes, recv->offsets, byte);
-    case DISTI_GATHER:
+    case DIST_COLL_GATHER:
         return CALL_RUN(gather, group, call->in, call->out, call->count, byte, call->root);
-    case DISTI_GATHERV:
+    case DIST_COLL_GATHER_V:
         return CALL_RUN(gather_v, group, call->in, call->count, call->out, recv->sizes,
                         recv->offsets, byte, call->root);
-    case DISTI_SCATTER:
+    case DIST_COLL_SCATTER:
         return CALL_RUN(scatter, group, call->in, call->out, call->count, byte, call->root);
-    case DISTI_SCATTERV:
+    default:
         return CALL_RUN(scatter_v, group, call->in, send->sizes, send->offsets, call->out,
                         call->count, byte, call->root);
-    default:
-        return call_reduce(call, work_p);
     }
 }
 
@@ -530,13 +464,15 @@ int disti_call_fail(const struct disti_call *call)
 /* The same without the copying. */
 static int call_run(struct disti_call *call, dist_work **work_p)
 {
-    return call_move(call, work_p) == DIST_OK ? MPI_SUCCESS : disti_call_fail(call);
+    return call_dist(call, work_p) == DIST_OK ? MPI_SUCCESS : disti_call_fail(call);
 }
 
 int disti_call_start(struct disti_call *call, dist_work **work_p)
 {
-    int code = call_load(call);
+    int code = disti_layout_load(&call->send, 0, call->send.blocks);
 
+    if (code == MPI_SUCCESS && (call->loads_own || call->loads_recv))
+        code = disti_layout_load(&call->recv, call->loads_own ? call->comm->rank : 0, 1);
     if (code != MPI_SUCCESS) {
         call->channel->broken = true; /* the others begin it */
         PMPI_Comm_call_errhandler(call->comm->comm, code);
@@ -610,7 +546,7 @@ static struct again_call *again_make(void)
     struct again_call *calls;
 
     pthread_once(&once, again_open);
-    calls = again_has_key ? calloc(DISTI_KINDS, sizeof(*calls)) : NULL;
+    calls = again_has_key ? calloc(DIST_COLL_COUNT, sizeof(*calls)) : NULL;
     if (calls && pthread_setspecific(again_key, calls) == 0)
         return again_calls = calls;
     free(calls);
@@ -647,28 +583,26 @@ static bool again_is_known(const struct again_call *last, const struct disti_arg
            (!last->counted || again_counts_are_known(last, args));
 }
 
-static bool again_are_apart(const struct again_call *last, uintptr_t in, uintptr_t out)
-{
-    return !last->gives || !last->takes ||
-           (out - in >= last->in_bytes && in - out >= last->out_bytes);
-}
-
 /* False: it is to be looked at more closely where its memory is. */
 static bool again_place(struct again_call *last, const struct disti_args *args)
 {
     uintptr_t out = (uintptr_t)args->recv + last->out_begins, in = out;
 
-    if (args->send != MPI_IN_PLACE)
+    if (args->send == MPI_IN_PLACE) {
+        if (args->kind != DIST_COLL_ALL_REDUCE)
+            return false;
+    } else {
         in = (uintptr_t)args->send + last->in_begins;
-    if (args->send == MPI_IN_PLACE ? args->kind != DISTI_ALLREDUCE
-                                   : !again_are_apart(last, in, out))
-        return false;
+        if (last->gives && last->takes && (out - in < last->in_bytes || in - out < last->out_bytes))
+            return false; /* the two sides overlap */
+    }
     last->call.in = last->gives ? (const void *)in : NULL;
     last->call.out = last->takes ? (void *)out : NULL;
     return true;
 }
 
-bool disti_again(struct disti_args *args, int *code_p)
+/* Does a blocking call if it is like the last of its kind. False: nothing was done. */
+static bool call_again(struct disti_args *args, int *code_p)
 {
     struct again_call *last = again_calls ? &again_calls[args->kind] : NULL;
 
@@ -722,17 +656,11 @@ static void again_keep_counts(struct again_call *last, const struct disti_args *
     call->send.displacements = call->recv.displacements = NULL;
 }
 
-static bool again_reduces(enum disti_kind kind)
-{
-    return kind == DISTI_ALLREDUCE || kind == DISTI_REDUCE || kind == DISTI_REDUCE_SCATTER ||
-           kind == DISTI_REDUCE_SCATTER_BLOCK;
-}
-
 static void again_remember_reduction(struct again_call *last, const struct disti_call *call)
 {
     size_t element = dist_dtype_size(call->reduction.dtype), in = call->count, out = call->count;
 
-    if (call->kind == DISTI_REDUCE_SCATTER_BLOCK)
+    if (call->kind == DIST_COLL_REDUCE_SCATTER)
         in *= (size_t)call->comm->ranks;
     for (int r = 0; call->counts && r < call->comm->ranks; r++)
         in += call->counts[r];
@@ -769,13 +697,6 @@ static void again_remember_mover(struct again_call *last, const struct disti_cal
                   (!last->receives || disti_type_stays(args->recvtype));
 }
 
-/* May its memory be the program's the next time? And its counts be kept? */
-static bool again_may_remember(const struct disti_call *call, bool counted)
-{
-    return !call->spare && call->send.contiguous && call->recv.contiguous &&
-           (!counted || call->comm->ranks <= AGAIN_RANKS);
-}
-
 void disti_again_remember(const struct disti_args *args, const struct disti_call *call)
 {
     struct again_call *last = again_calls ? again_calls : again_make();
@@ -785,7 +706,8 @@ void disti_again_remember(const struct disti_args *args, const struct disti_call
         return;
     last += args->kind;
     last->known = last->sends = last->receives = last->gives = last->takes = false;
-    if (!again_may_remember(call, counted))
+    if (call->spare || !call->send.contiguous || !call->recv.contiguous ||
+        (counted && call->comm->ranks > AGAIN_RANKS))
         return;
     last->comm = args->comm;
     last->op = args->op;
@@ -798,10 +720,87 @@ void disti_again_remember(const struct disti_args *args, const struct disti_call
     last->counted = counted;
     last->gone = disti_comms_gone();
     last->comparison = disti_comparison_find(args, call->comm);
-    if (again_reduces(args->kind))
+    if (disti_kind_reduces(args->kind))
         again_remember_reduction(last, call);
     else
         again_remember_mover(last, call, args);
     if (counted)
         again_keep_counts(last, args, call->comm->ranks);
 }
+
+/* Preload: MPI's collectives, blocking, nonblocking and persistent, from the table. */
+
+#define COLLECTIVES_WORDS(...) __VA_ARGS__
+#define COLLECTIVES_ARGS(KIND, fields)                                                             \
+    struct disti_args args;                                                                        \
+                                                                                                   \
+    disti_args_clear(&args, DIST_COLL_##KIND, comm);                                               \
+    COLLECTIVES_WORDS fields
+
+#define COLLECTIVES_BLOCKING(KIND, name, suffix, parameters, arguments, fields)                    \
+    int MPI_##name##suffix(COLLECTIVES_WORDS parameters)                                           \
+    {                                                                                              \
+        struct disti_comm *served;                                                                 \
+        int code;                                                                                  \
+        COLLECTIVES_ARGS(KIND, fields);                                                            \
+                                                                                                   \
+        if (!call_again(&args, &code)) {                                                           \
+            served = call_is_eligible(&args, DISTI_BLOCKING);                                      \
+            code = served ? disti_serve(&args, served)                                             \
+                          : call_handed_on(&args, PMPI_##name##suffix arguments);                  \
+        }                                                                                          \
+        if (args.comparison)                                                                       \
+            disti_compare_end(&args);                                                              \
+        return code;                                                                               \
+    }
+
+#define COLLECTIVES_NONBLOCKING(KIND, begin, suffix, parameters, arguments, fields)                \
+    int MPI_##begin##suffix(COLLECTIVES_WORDS parameters, MPI_Request *request)                    \
+    {                                                                                              \
+        struct disti_comm *served;                                                                 \
+        COLLECTIVES_ARGS(KIND, fields);                                                            \
+                                                                                                   \
+        args.request = request;                                                                    \
+        served = call_is_eligible(&args, DISTI_NONBLOCKING);                                       \
+        return served ? disti_serve_nonblocking(&args, served, request)                            \
+                      : call_handed_on(                                                            \
+                            &args, PMPI_##begin##suffix(COLLECTIVES_WORDS arguments, request));    \
+    }
+
+#define COLLECTIVES_PERSISTENT(KIND, prefix, name, suffix, parameters, arguments, fields)          \
+    int prefix##name##suffix(COLLECTIVES_WORDS parameters, MPI_Info info, MPI_Request *request)    \
+    {                                                                                              \
+        struct disti_comm *served;                                                                 \
+        COLLECTIVES_ARGS(KIND, fields);                                                            \
+                                                                                                   \
+        args.request = request;                                                                    \
+        served = call_is_eligible(&args, DISTI_PERSISTENT);                                        \
+        return served ? disti_serve_persistent(&args, served, request)                             \
+                      : call_handed_on(&args, P##prefix##name##suffix(COLLECTIVES_WORDS arguments, \
+                                                                      info, request));             \
+    }
+
+#define COLLECTIVES_BOTH(KIND, name, begin, parameters, arguments, fields)                         \
+    COLLECTIVES_BLOCKING(KIND, name, , parameters, arguments, fields)                              \
+    COLLECTIVES_NONBLOCKING(KIND, begin, , parameters, arguments, fields)
+DISTI_CALLS(COLLECTIVES_BOTH, int, int)
+
+#if DISTI_MPI_PERSISTENT
+#define COLLECTIVES_INIT(KIND, name, begin, parameters, arguments, fields)                         \
+    COLLECTIVES_PERSISTENT(KIND, MPI_, name, _init, parameters, arguments, fields)
+DISTI_CALLS(COLLECTIVES_INIT, int, int)
+#endif
+
+#if MPI_VERSION >= 4
+#define COLLECTIVES_LARGE(KIND, name, begin, parameters, arguments, fields)                        \
+    COLLECTIVES_BLOCKING(KIND, name, _c, parameters, arguments, fields)                            \
+    COLLECTIVES_NONBLOCKING(KIND, begin, _c, parameters, arguments, fields)                        \
+    COLLECTIVES_PERSISTENT(KIND, MPI_, name, _init_c, parameters, arguments, fields)
+DISTI_CALLS_COUNTED(COLLECTIVES_LARGE, MPI_Count, MPI_Aint)
+#endif
+
+#ifdef OMPI_HAVE_MPI_EXT_PCOLLREQ
+#define COLLECTIVES_EXT(KIND, name, begin, parameters, arguments, fields)                          \
+    COLLECTIVES_PERSISTENT(KIND, MPIX_, name, _init, parameters, arguments, fields)
+DISTI_CALLS(COLLECTIVES_EXT, int, int)
+#endif

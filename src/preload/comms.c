@@ -2,7 +2,6 @@
 /* Preload: communicators, and which of their calls are served. */
 #include "base/backoff.h"
 #include "preload/preload.h"
-#include "preload/serve.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -37,7 +36,7 @@ static DISTI_THREAD_LOCAL struct {
 } comms_last;
 
 static pthread_mutex_t comms_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct disti_comm *comms_made;
+static LIST_HEAD(, disti_comm) comms_made = LIST_HEAD_INITIALIZER(comms_made);
 
 /* ---- agreement ---- */
 
@@ -82,26 +81,6 @@ static bool comms_is_foreign(MPI_Comm comm)
     return foreign;
 }
 
-static void comms_insert(struct disti_comm *comm)
-{
-    pthread_mutex_lock(&comms_lock);
-    comm->next_made = comms_made;
-    comm->entry = &comms_made;
-    if (comms_made)
-        comms_made->entry = &comm->next_made;
-    comms_made = comm;
-    pthread_mutex_unlock(&comms_lock);
-}
-
-static void comms_remove(struct disti_comm *comm)
-{
-    pthread_mutex_lock(&comms_lock);
-    *comm->entry = comm->next_made;
-    if (comm->next_made)
-        comm->next_made->entry = comm->entry;
-    pthread_mutex_unlock(&comms_lock);
-}
-
 /* NULL: no memory. */
 static struct disti_comm *comms_attach(MPI_Comm comm, bool foreign, int share)
 {
@@ -121,7 +100,9 @@ static struct disti_comm *comms_attach(MPI_Comm comm, bool foreign, int share)
         free(made);
         return NULL;
     }
-    comms_insert(made);
+    pthread_mutex_lock(&comms_lock);
+    LIST_INSERT_HEAD(&comms_made, made, made);
+    pthread_mutex_unlock(&comms_lock);
     return made;
 }
 
@@ -204,7 +185,9 @@ void disti_comm_let_go(struct disti_comm *comm)
 {
     if (atomic_fetch_sub(&comm->users, 1) > 1)
         return;
-    comms_remove(comm);
+    pthread_mutex_lock(&comms_lock);
+    LIST_REMOVE(comm, made);
+    pthread_mutex_unlock(&comms_lock);
     if (comm->channel)
         disti_channel_give(comm->channel);
     free(comm);
@@ -250,12 +233,6 @@ static void comm_release(MPI_Comm comm)
 
 /* ---- which calls are served ---- */
 
-/* The ranks of a communicator begin its collectives in one order, so they count alike. */
-static bool comms_is_due(const struct disti_comm *comm)
-{
-    return comm->early || comm->calls > COMMS_CALLS;
-}
-
 static struct disti_channel *channel_take(struct disti_comm *comm);
 
 /*
@@ -264,11 +241,14 @@ static struct disti_channel *channel_take(struct disti_comm *comm);
  */
 struct disti_channel *disti_comm_channel(struct disti_comm *comm, enum disti_form form)
 {
+    /* The ranks of a communicator begin its collectives in one order, so they count alike. */
+    bool due = comm->early || comm->calls > COMMS_CALLS;
+
     if (form == DISTI_PERSISTENT)
-        return comms_is_due(comm) ? channel_take(comm) : NULL;
+        return due ? channel_take(comm) : NULL;
     if (comm->channel || comm->left)
         return comm->channel;
-    if (!comms_is_due(comm) || (form == DISTI_NONBLOCKING && comm->ranks > 1))
+    if (!due || (form == DISTI_NONBLOCKING && comm->ranks > 1))
         return NULL;
     comm->channel = channel_take(comm);
     comm->left = !comm->channel;
@@ -295,10 +275,10 @@ void disti_comms_start(void)
 void disti_comms_close(void)
 {
     atomic_fetch_add(&comms_gone, 1);
-    while (comms_made) {
-        struct disti_comm *comm = comms_made;
+    while (!LIST_EMPTY(&comms_made)) {
+        struct disti_comm *comm = LIST_FIRST(&comms_made);
 
-        comms_made = comm->next_made;
+        LIST_REMOVE(comm, made);
         free(comm);
     }
     if (comms_key != MPI_KEYVAL_INVALID)
@@ -345,36 +325,28 @@ int disti_comm_fail(MPI_Comm comm)
       (comm, indegree, sources, sourceweights, outdegree, destinations, destweights, info,         \
        reorder, newcomm))
 
+/* The same, collective over the ranks of newcomm only. */
+#define CREATORS_APART(X)                                                                          \
+    X(Comm_create_group, (MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *newcomm),             \
+      (comm, group, tag, newcomm))                                                                 \
+    X(Intercomm_merge, (MPI_Comm comm, int high, MPI_Comm *newcomm), (comm, high, newcomm))
+
 #define CREATORS_WORDS(...) __VA_ARGS__
-#define CREATORS_DEFINE(name, parameters, arguments)                                               \
+#define CREATORS_DEFINE_AS(name, parameters, arguments, adopt)                                     \
     int MPI_##name(CREATORS_WORDS parameters)                                                      \
     {                                                                                              \
         int code = PMPI_##name arguments;                                                          \
                                                                                                    \
         if (code == MPI_SUCCESS)                                                                   \
-            comm_adopt(comm, *newcomm);                                                            \
+            adopt;                                                                                 \
         return code;                                                                               \
     }
+#define CREATORS_DEFINE(name, parameters, arguments)                                               \
+    CREATORS_DEFINE_AS(name, parameters, arguments, comm_adopt(comm, *newcomm))
+#define CREATORS_DEFINE_APART(name, parameters, arguments)                                         \
+    CREATORS_DEFINE_AS(name, parameters, arguments, comm_adopt_apart(*newcomm))
 CREATORS(CREATORS_DEFINE)
-
-/* Collective over the group only. */
-int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *newcomm)
-{
-    int code = PMPI_Comm_create_group(comm, group, tag, newcomm);
-
-    if (code == MPI_SUCCESS)
-        comm_adopt_apart(*newcomm);
-    return code;
-}
-
-int MPI_Intercomm_merge(MPI_Comm comm, int high, MPI_Comm *newcomm)
-{
-    int code = PMPI_Intercomm_merge(comm, high, newcomm);
-
-    if (code == MPI_SUCCESS)
-        comm_adopt_apart(*newcomm);
-    return code;
-}
+CREATORS_APART(CREATORS_DEFINE_APART)
 
 /* MPI refuses what is not there. */
 int MPI_Comm_free(MPI_Comm *comm)
@@ -417,7 +389,7 @@ int MPI_Comm_disconnect(MPI_Comm *comm)
 
 /* All groups that were made of one list of ranks. `lock` guards the bits. */
 struct channels_list {
-    struct channels_list *next;
+    SLIST_ENTRY(channels_list) next;
     int *members; /* in MPI_COMM_WORLD */
     int size;
     uint64_t idle, free;
@@ -425,7 +397,7 @@ struct channels_list {
 };
 
 static pthread_mutex_t channels_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct channels_list *channels_lists;
+static SLIST_HEAD(, channels_list) channels_lists = SLIST_HEAD_INITIALIZER(channels_lists);
 static atomic_int channels_made;
 
 /* Channels are taken by turns: see channels_turn. */
@@ -456,20 +428,6 @@ static int *channels_members(const struct disti_comm *comm)
     return NULL;
 }
 
-static struct channels_list *channels_new_list(int *members, int size)
-{
-    struct channels_list *list = calloc(1, sizeof(*list));
-
-    if (!list)
-        return NULL;
-    list->members = members;
-    list->size = size;
-    list->free = UINT64_MAX;
-    list->next = channels_lists;
-    channels_lists = list;
-    return list;
-}
-
 /* NULL: no memory. */
 static struct channels_list *channels_find_list(const struct disti_comm *comm)
 {
@@ -479,12 +437,18 @@ static struct channels_list *channels_find_list(const struct disti_comm *comm)
     if (!members)
         return NULL;
     pthread_mutex_lock(&channels_lock);
-    list = channels_lists;
-    while (list && (list->size != comm->ranks ||
-                    memcmp(list->members, members, (size_t)list->size * sizeof(int)) != 0))
-        list = list->next;
-    if (!list)
-        list = channels_new_list(members, comm->ranks);
+    SLIST_FOREACH(list, &channels_lists, next)
+    {
+        if (list->size == comm->ranks &&
+            memcmp(list->members, members, (size_t)list->size * sizeof(int)) == 0)
+            break;
+    }
+    if (!list && (list = calloc(1, sizeof(*list)))) {
+        list->members = members;
+        list->size = comm->ranks;
+        list->free = UINT64_MAX;
+        SLIST_INSERT_HEAD(&channels_lists, list, next);
+    }
     pthread_mutex_unlock(&channels_lock);
     if (!list || list->members != members)
         free(members);
@@ -628,10 +592,10 @@ void disti_channel_give(struct disti_channel *channel)
 
 void disti_channels_close(void)
 {
-    while (channels_lists) {
-        struct channels_list *list = channels_lists;
+    while (!SLIST_EMPTY(&channels_lists)) {
+        struct channels_list *list = SLIST_FIRST(&channels_lists);
 
-        channels_lists = list->next;
+        SLIST_REMOVE_HEAD(&channels_lists, next);
         for (int slot = 0; slot < CHANNELS_SLOTS; slot++)
             free(list->slots[slot]);
         free(list->members);

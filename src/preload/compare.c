@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Preload: calls that MPI does faster are handed on to it. */
-#include "preload/serve.h"
+#include "preload/preload.h"
 
 #include <limits.h>
 
@@ -36,32 +36,29 @@ enum compare_side { COMPARE_LIBDIST, COMPARE_MPI };
 static bool compare_is_possible(const struct disti_args *args)
 {
     switch (args->kind) {
-    case DISTI_BARRIER:
-    case DISTI_BCAST:
-    case DISTI_ALLGATHER:
-    case DISTI_ALLTOALL:
-    case DISTI_GATHER:
-    case DISTI_SCATTER:
-        return true;
-    case DISTI_ALLREDUCE:
-    case DISTI_REDUCE:
-    case DISTI_REDUCE_SCATTER_BLOCK:
-        return disti_reduction_is_exact(args->recvtype, args->op);
-    default:
+    case DIST_COLL_ALL_GATHER_V:
+    case DIST_COLL_REDUCE_SCATTER_V:
+    case DIST_COLL_GATHER_V:
+    case DIST_COLL_SCATTER_V:
+    case DIST_COLL_ALL_TO_ALL_V:
         return false;
+    default:
+        return !disti_kind_reduces(args->kind) ||
+               disti_reduction_is_exact(args->recvtype, args->op);
     }
 }
 
 /* A block, in powers of 4: the arguments that mean something on this rank tell. */
 static int compare_class(const struct disti_args *args, int rank)
 {
-    bool sends = rank == args->root ? args->kind == DISTI_SCATTER : args->kind == DISTI_GATHER;
+    bool sends =
+        rank == args->root ? args->kind == DIST_COLL_SCATTER : args->kind == DIST_COLL_GATHER;
     long long count = sends ? args->sendcount : args->recvcount;
     MPI_Datatype type = sends ? args->sendtype : args->recvtype;
     unsigned long long bytes;
     int class;
 
-    if (args->kind == DISTI_BARRIER || count <= 0 || type == MPI_DATATYPE_NULL)
+    if (args->kind == DIST_COLL_BARRIER || count <= 0 || type == MPI_DATATYPE_NULL)
         return 0;
     bytes = (unsigned long long)count * disti_type_size(type);
     class = bytes ? (65 - __builtin_clzll(bytes)) / 2 : 0;

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Preload: MPI_Alloc_mem gives memory that collectives use in place. */
 #include "base/ascii.h"
-#include "preload/names/foreign.h"
 #include "preload/preload.h"
-#include "preload/serve.h"
 
 #include <dist/backend.h>
 #include <limits.h>
@@ -13,15 +11,10 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* Hints are for MPI alone to understand: who gives some gets MPI's memory. */
-static bool memory_is_served(MPI_Aint size, MPI_Info info, const void *base_p)
-{
-    return disti_preload.active && size > 0 && info == MPI_INFO_NULL && base_p;
-}
-
+/* Hints are for MPI alone to understand: a call that gives some gets MPI's memory. */
 int MPI_Alloc_mem(MPI_Aint size, MPI_Info info, void *base_p)
 {
-    if (memory_is_served(size, info, base_p) &&
+    if (disti_preload.active && size > 0 && info == MPI_INFO_NULL && base_p &&
         dist_alloc(NULL, (size_t)size, (void **)base_p) == DIST_OK)
         return MPI_SUCCESS;
     return PMPI_Alloc_mem(size, info, base_p);
@@ -40,17 +33,16 @@ int MPI_Free_mem(void *base)
 
 /* Preload: what was served, what was handed on, and why. */
 
-static const char *const report_names[DISTI_KINDS] = {
-#define REPORT_NAME(KIND, name, ...) [DISTI_##KIND] = #name,
-    DISTI_CALLS(REPORT_NAME, int, int)
-#undef REPORT_NAME
+/* The calls, in the order of the report. */
+static const struct init_call {
+    dist_collective kind;
+    const char *name, *begin; /* of the nonblocking form */
+} init_calls[] = {
+#define INIT_CALL(KIND, name, begin, ...) {DIST_COLL_##KIND, #name, #begin},
+    DISTI_CALLS(INIT_CALL, int, int)
+#undef INIT_CALL
 };
-
-static const char *const report_begun[DISTI_KINDS] = {
-#define REPORT_NAME(KIND, name, begin, ...) [DISTI_##KIND] = #begin,
-    DISTI_CALLS(REPORT_NAME, int, int)
-#undef REPORT_NAME
-};
+#define INIT_CALLS (sizeof(init_calls) / sizeof(init_calls[0]))
 
 static const char *const report_reasons[DISTI_WHY_COUNT] = {
 #define REPORT_REASON(name, text) text,
@@ -58,9 +50,9 @@ static const char *const report_reasons[DISTI_WHY_COUNT] = {
 #undef REPORT_REASON
 };
 
-static atomic_llong report_counts[DISTI_KINDS][DISTI_FORMS][DISTI_WHY_COUNT];
+static atomic_llong report_counts[DIST_COLL_COUNT][DISTI_FORMS][DISTI_WHY_COUNT];
 
-void disti_report_count(enum disti_kind kind, enum disti_form form, enum disti_why reason)
+void disti_report_count(dist_collective kind, enum disti_form form, enum disti_why reason)
 {
     atomic_llong *count = &report_counts[kind][form][reason];
 
@@ -71,9 +63,9 @@ void disti_report_count(enum disti_kind kind, enum disti_form form, enum disti_w
                               memory_order_relaxed);
 }
 
-static void report_row(int kind, int form, const long long counts[DISTI_WHY_COUNT])
+static void report_row(const struct init_call *call, int form,
+                       const long long counts[DISTI_WHY_COUNT])
 {
-    static const char *const prefix = "MPI_";
     long long handed_on = 0;
     char name[64];
 
@@ -81,24 +73,23 @@ static void report_row(int kind, int form, const long long counts[DISTI_WHY_COUN
         handed_on += counts[why];
     if (!counts[DISTI_WHY_SERVED] && !handed_on)
         return;
-    snprintf(name, sizeof(name), "%s%s%s", prefix,
-             form == DISTI_NONBLOCKING ? report_begun[kind] : report_names[kind],
+    snprintf(name, sizeof(name), "MPI_%s%s", form == DISTI_NONBLOCKING ? call->begin : call->name,
              form == DISTI_PERSISTENT ? "_init" : "");
     fprintf(stderr, "libdist: %-30s %10lld %10lld\n", name, counts[DISTI_WHY_SERVED], handed_on);
 }
 
-static void report_table(long long counts[DISTI_KINDS][DISTI_FORMS][DISTI_WHY_COUNT])
+static void report_table(long long counts[DIST_COLL_COUNT][DISTI_FORMS][DISTI_WHY_COUNT])
 {
     long long reasons[DISTI_WHY_COUNT] = {0};
     const char *backend = disti_preload.active ? dist_get_backend(disti_preload.world) : "none";
 
     fprintf(stderr, "libdist: calls of all %d ranks, backend %s\n", disti_preload.ranks, backend);
     fprintf(stderr, "libdist: %-30s %10s %10s\n", "call", "served", "handed on");
-    for (int kind = 0; kind < DISTI_KINDS; kind++) {
+    for (const struct init_call *call = init_calls; call < init_calls + INIT_CALLS; call++) {
         for (int form = 0; form < DISTI_FORMS; form++) {
-            report_row(kind, form, counts[kind][form]);
+            report_row(call, form, counts[call->kind][form]);
             for (int why = 0; why < DISTI_WHY_COUNT; why++)
-                reasons[why] += counts[kind][form][why];
+                reasons[why] += counts[call->kind][form][why];
         }
     }
     for (int why = DISTI_WHY_SERVED + 1; why < DISTI_WHY_COUNT; why++) {
@@ -107,22 +98,14 @@ static void report_table(long long counts[DISTI_KINDS][DISTI_FORMS][DISTI_WHY_CO
     }
 }
 
-/* True if DIST_MPI_REPORT asks this rank for a report. */
-static bool report_is_wanted(void)
-{
-    const char *asked = secure_getenv("DIST_MPI_REPORT");
-
-    return asked && *asked && strcmp(asked, "0") != 0;
-}
-
 /* Prints the table on rank 0 if all ranks want it. Collective over MPI_COMM_WORLD. */
 static void report_print(void)
 {
-    long long own[DISTI_KINDS][DISTI_FORMS][DISTI_WHY_COUNT];
-    long long all[DISTI_KINDS][DISTI_FORMS][DISTI_WHY_COUNT] = {0};
+    long long own[DIST_COLL_COUNT][DISTI_FORMS][DISTI_WHY_COUNT];
+    long long all[DIST_COLL_COUNT][DISTI_FORMS][DISTI_WHY_COUNT] = {0};
     long long *from = &own[0][0][0];
     atomic_llong *to = &report_counts[0][0][0];
-    int n = DISTI_KINDS * DISTI_FORMS * DISTI_WHY_COUNT;
+    int n = DIST_COLL_COUNT * DISTI_FORMS * DISTI_WHY_COUNT;
 
     if (!(disti_preload.facts & DISTI_FACT_REPORTS))
         return;
@@ -135,10 +118,8 @@ static void report_print(void)
 
 /* Preload: MPI_Init and MPI_Finalize, between which collectives are served. */
 
-#define INIT_ALL ((1u << DISTI_KINDS) - 1)
-#define INIT_REDUCTIONS                                                                            \
-    (1u << DISTI_ALLREDUCE | 1u << DISTI_REDUCE | 1u << DISTI_REDUCE_SCATTER |                     \
-     1u << DISTI_REDUCE_SCATTER_BLOCK | 1u << DISTI_BARRIER)
+#define INIT_ALL ((1u << DIST_COLL_COUNT) - 1)
+#define INIT_REDUCTIONS (DISTI_REDUCTIONS | 1u << DIST_COLL_BARRIER)
 
 #ifdef OPEN_MPI
 #define INIT_LOCAL_SIZE "OMPI_COMM_WORLD_LOCAL_SIZE"
@@ -152,18 +133,11 @@ struct disti_preload disti_preload = {.self = MPI_COMM_NULL, .silent = MPI_COMM_
 
 static unsigned init_kind(const char *name, size_t length)
 {
-    static const struct {
-        const char *name;
-        unsigned bit;
-    } kinds[] = {
-#define INIT_KIND(KIND, name, ...) {#name, 1u << DISTI_##KIND},
-        DISTI_CALLS(INIT_KIND, int, int)
-#undef INIT_KIND
-    };
+    for (size_t i = 0; i < INIT_CALLS; i++) {
+        const char *known = init_calls[i].name;
 
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-        if (strlen(kinds[i].name) == length && disti_ascii_begins_same(kinds[i].name, name, length))
-            return kinds[i].bit;
+        if (strlen(known) == length && disti_ascii_begins_same(known, name, length))
+            return 1u << init_calls[i].kind;
     }
     fprintf(stderr,
             "libdist: DIST_MPI_SERVE names '%.*s', which is not a collective of MPI: give 0, 1, or "
@@ -197,14 +171,6 @@ static int init_timeout_ms(void)
     const char *seconds = secure_getenv("DIST_TIMEOUT");
 
     return seconds && *seconds ? 0 : INT_MAX;
-}
-
-/* MPI's calls have no deadline: whoever sets one wants it kept. */
-static bool init_compares(void)
-{
-    const char *wanted = secure_getenv("DIST_MPI_COMPARE");
-
-    return (!wanted || strcmp(wanted, "0") != 0) && init_timeout_ms() == INT_MAX;
 }
 
 /* ---- opening ---- */
@@ -244,14 +210,6 @@ static bool init_copy(MPI_Comm comm, MPI_Comm *copy_p)
     good = PMPI_Comm_create_group(comm, group, 0, copy_p) == MPI_SUCCESS;
     PMPI_Group_free(&group);
     return good;
-}
-
-/* True if the launcher says that all ranks are on this machine. Not every launcher says so. */
-static bool init_is_told_one_machine(void)
-{
-    const char *size = secure_getenv(INIT_LOCAL_SIZE);
-
-    return size && atoi(size) == disti_preload.ranks;
 }
 
 /*
@@ -340,13 +298,23 @@ static void init_warn(bool good)
 
 static unsigned init_facts(void)
 {
+    const char *compares = secure_getenv("DIST_MPI_COMPARE");
+    const char *report = secure_getenv("DIST_MPI_REPORT");
+    const char *size = secure_getenv(INIT_LOCAL_SIZE); /* not every launcher says so */
     int level = MPI_THREAD_SINGLE;
+    unsigned facts = 0;
 
     PMPI_Query_thread(&level);
-    return (level != MPI_THREAD_MULTIPLE ? DISTI_FACT_NO_THREADS : 0) |
-           (init_compares() ? DISTI_FACT_COMPARES : 0) |
-           (report_is_wanted() ? DISTI_FACT_REPORTS : 0) |
-           (init_is_told_one_machine() ? DISTI_FACT_ONE_MACHINE : 0);
+    if (level != MPI_THREAD_MULTIPLE)
+        facts |= DISTI_FACT_NO_THREADS;
+    /* MPI's calls have no deadline: whoever sets one wants it kept. */
+    if ((!compares || strcmp(compares, "0") != 0) && init_timeout_ms() == INT_MAX)
+        facts |= DISTI_FACT_COMPARES;
+    if (report && *report && strcmp(report, "0") != 0)
+        facts |= DISTI_FACT_REPORTS;
+    if (size && atoi(size) == disti_preload.ranks)
+        facts |= DISTI_FACT_ONE_MACHINE;
+    return facts;
 }
 
 /*
@@ -362,15 +330,6 @@ static void init_agree(void)
     PMPI_Allreduce(mine, all, 2, MPI_UNSIGNED, MPI_BAND, MPI_COMM_WORLD);
     disti_preload.serves = all[0];
     disti_preload.facts = all[1];
-}
-
-static bool init_own(void)
-{
-    if (!init_copy(MPI_COMM_SELF, &disti_preload.self) ||
-        !init_copy(MPI_COMM_WORLD, &disti_preload.silent))
-        return false;
-    PMPI_Comm_set_errhandler(disti_preload.self, MPI_ERRORS_RETURN);
-    return disti_comms_open();
 }
 
 /* The least of all ranks' values. 0: a rank could not do it, and rank 0 says why. A world that was
@@ -396,7 +355,12 @@ static void init_open(void)
     if (!disti_preload.serves)
         return;
     init_raise_files();
-    good = init_own();
+    good = init_copy(MPI_COMM_SELF, &disti_preload.self) &&
+           init_copy(MPI_COMM_WORLD, &disti_preload.silent);
+    if (good) {
+        PMPI_Comm_set_errhandler(disti_preload.self, MPI_ERRORS_RETURN);
+        good = disti_comms_open();
+    }
     backend = init_backend();
     if (!init_all(good &&
                   dist_backend_query(backend, DIST_COLL_BARRIER, DIST_UINT8, DIST_SUM) == DIST_OK))
@@ -446,27 +410,14 @@ static int init_level(int required)
     return threads && init_serves() ? MPI_THREAD_MULTIPLE : required;
 }
 
-/* MPI_Init asks for no level: the program's user may tell MPI one, in the environment. */
-#define INIT_NO_LEVEL (-1)
-
-static int init_mpi(int *argc, char ***argv, int required, int *provided)
-{
-    int level = init_level(required);
-
-    return level == INIT_NO_LEVEL ? disti_mpi_init(argc, argv)
-                                  : disti_mpi_init_thread(argc, argv, level, provided);
-}
-
 static int init_both(int *argc, char ***argv, int required, int *provided)
 {
     int code = MPI_ERR_OTHER;
 
     if (disti_mpi_is_foreign())
-        return required == INIT_NO_LEVEL
-                   ? disti_foreign_init(argc, argv)
-                   : disti_foreign_init_thread(argc, argv, required, provided);
+        return disti_foreign_init(argc, argv, required, provided);
     if (disti_mpi_is_own())
-        code = init_mpi(argc, argv, required, provided);
+        code = disti_mpi_init(argc, argv, init_level(required), provided);
     if (code == MPI_SUCCESS) {
         init_open();
         disti_straight_begin();
@@ -484,7 +435,7 @@ int MPI_Init(int *argc, char ***argv)
 {
     int provided;
 
-    return init_both(argc, argv, INIT_NO_LEVEL, &provided);
+    return init_both(argc, argv, DISTI_NO_LEVEL, &provided);
 }
 
 int MPI_Finalize(void)

@@ -3,23 +3,16 @@
 preload_sources = \
 	src/preload/call.c \
 	src/preload/calls.h \
-	src/preload/collectives.c \
 	src/preload/compare.c \
 	src/preload/comms.c \
-	src/preload/names/flavour.c \
-	src/preload/names/foreign.c \
-	src/preload/names/foreign.h \
-	src/preload/names/fortran.c \
-	src/preload/names/fortran.h \
-	src/preload/names/imports.c \
+	src/preload/foreign.c \
+	src/preload/imports.c \
 	src/preload/init.c \
-	src/preload/names/objects.c \
-	src/preload/names/objects.h \
-	src/preload/names/straight.c \
+	src/preload/objects.c \
+	src/preload/objects.h \
 	src/preload/preload.h \
 	src/preload/reduce.c \
 	src/preload/requests.c \
-	src/preload/serve.h \
 	src/preload/layout.c
 
 # An installation that was moved finds libdist from where it is itself.

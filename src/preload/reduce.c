@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Preload: MPI's types and operations of reductions, and libdist's. */
-#include "preload/serve.h"
+#include "preload/preload.h"
 
 #include <limits.h>
 #include <pthread.h>

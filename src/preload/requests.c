@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Preload: operations that are under way, and the requests that stand for them. */
 #include "base/backoff.h"
-#include "preload/serve.h"
+#include "preload/preload.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -15,7 +15,7 @@
 
 /* Guards the lists. Held by whoever moves operations along, never while waiting for anybody. */
 static pthread_mutex_t requests_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct disti_channel *requests_channels;
+static SLIST_HEAD(, disti_channel) requests_channels = SLIST_HEAD_INITIALIZER(requests_channels);
 atomic_int disti_requests_pending;
 DISTI_THREAD_LOCAL MPI_Request disti_request_made;
 
@@ -61,14 +61,11 @@ static bool requests_poll(struct disti_pending *pending, MPI_Comm *failed_p)
 /* Operations of one group end in the order in which they began. Returns how many ended. */
 static int requests_move_channel(struct disti_channel *channel, MPI_Comm *failed_p)
 {
+    struct disti_pending *pending;
     int ended = 0;
 
-    while (channel->first && requests_poll(channel->first, failed_p)) {
-        struct disti_pending *pending = channel->first;
-
-        channel->first = pending->next;
-        if (!channel->first)
-            channel->last = &channel->first;
+    while ((pending = STAILQ_FIRST(&channel->pending)) && requests_poll(pending, failed_p)) {
+        STAILQ_REMOVE_HEAD(&channel->pending, next);
         requests_end(pending);
         ended++;
     }
@@ -77,18 +74,16 @@ static int requests_move_channel(struct disti_channel *channel, MPI_Comm *failed
 
 bool disti_requests_move(void)
 {
+    struct disti_channel *channel, *next;
     MPI_Comm failed = MPI_COMM_NULL;
 
     if (pthread_mutex_trylock(&requests_lock) != 0)
         return true; /* another thread is at it */
-    for (struct disti_channel **entry = &requests_channels; *entry;) {
-        struct disti_channel *channel = *entry;
-
+    for (channel = SLIST_FIRST(&requests_channels); channel; channel = next) {
+        next = SLIST_NEXT(channel, next);
         atomic_fetch_sub(&disti_requests_pending, requests_move_channel(channel, &failed));
-        if (channel->first)
-            entry = &channel->next;
-        else
-            *entry = channel->next;
+        if (STAILQ_EMPTY(&channel->pending))
+            SLIST_REMOVE(&requests_channels, channel, disti_channel, next);
     }
     pthread_mutex_unlock(&requests_lock);
     if (failed != MPI_COMM_NULL)
@@ -104,15 +99,12 @@ static void pending_add(struct disti_pending *pending)
     disti_imports_renew(); /* who waits for it has to come here */
     disti_straight_end();
     pthread_mutex_lock(&requests_lock);
-    if (!channel->first) {
-        channel->last = &channel->first;
-        channel->next = requests_channels;
-        requests_channels = channel;
+    if (STAILQ_EMPTY(&channel->pending)) {
+        STAILQ_INIT(&channel->pending); /* all zero at first */
+        SLIST_INSERT_HEAD(&requests_channels, channel, next);
     }
     pending->running = true;
-    pending->next = NULL;
-    *channel->last = pending;
-    channel->last = &pending->next;
+    STAILQ_INSERT_TAIL(&channel->pending, pending, next);
     atomic_fetch_add(&disti_requests_pending, 1);
     pthread_mutex_unlock(&requests_lock);
 }
@@ -122,7 +114,7 @@ bool disti_pending_any(const struct disti_channel *channel)
     bool any;
 
     pthread_mutex_lock(&requests_lock);
-    any = channel->first != NULL;
+    any = !STAILQ_EMPTY(&channel->pending);
     pthread_mutex_unlock(&requests_lock);
     return any;
 }
@@ -395,7 +387,7 @@ static int persistent_keep(struct disti_pending *pending)
 {
     struct disti_call *call = &pending->call;
 
-    if (call->kind != DISTI_ALLREDUCE)
+    if (call->kind != DIST_COLL_ALL_REDUCE)
         return MPI_SUCCESS;
     if (dist_all_reduce_init(call->channel->group, call->in, call->out, call->count,
                              call->reduction.dtype, call->reduction.op, &pending->work) != DIST_OK)

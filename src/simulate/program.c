@@ -116,22 +116,35 @@ static void machine_ranks(struct sim *sim)
 
 /* ---- wires ---- */
 
-static uint8_t machine_distance(const struct disti_topology *t, uint32_t from, uint32_t to)
+static int end_compare(const void *left, const void *right)
 {
-    const struct dist_place *a = &t->localities[t->order[from]], *b = &t->localities[t->order[to]];
-    if (a->node != b->node)
-        return t->rack_nodes && a->node / t->rack_nodes != b->node / t->rack_nodes
-                   ? DISTI_OTHER_RACK
-                   : DISTI_OTHER_NODE;
-    return a->package == b->package && a->numa == b->numa ? DISTI_SAME_NUMA : DISTI_SAME_NODE;
+    const struct sim_end *a = left, *b = right;
+    if (a->channel != b->channel)
+        return a->channel < b->channel ? -1 : 1;
+    return a->offset < b->offset ? -1 : a->offset > b->offset;
 }
 
-static uint32_t sim_end_find(const struct sim_end *ends, uint32_t count, struct sim_end end);
+/* The number of the end among count sorted ones, or SIM_NONE. */
+static uint32_t sim_end_find(const struct sim_end *ends, uint32_t count, struct sim_end end)
+{
+    const struct sim_end *found = bsearch(&end, ends, count, sizeof(end), end_compare);
+    return found ? (uint32_t)(found - ends) : SIM_NONE;
+}
+
+enum disti_distance disti_distance(const struct disti_topology *topology, int one, int other)
+{
+    const struct dist_place *a = &topology->localities[one], *b = &topology->localities[other];
+    int rack = topology->rack_nodes;
+    if (a->node != b->node)
+        return rack && a->node / rack != b->node / rack ? DISTI_OTHER_RACK : DISTI_OTHER_NODE;
+    return a->package == b->package && a->numa == b->numa ? DISTI_SAME_NUMA : DISTI_SAME_NODE;
+}
 
 /* Finds for each send of the rank the wire at the receiver. */
 static dist_status machine_routes(struct sim *sim, uint32_t rank)
 {
     const struct sim_program *program = sim->programs->at[rank];
+    const int *order = sim->topology->order;
     for (uint32_t i = 0; i < program->send_count; i++) {
         struct sim_end end = program->sends[i];
         uint32_t to = (rank + end.offset) % sim->programs->ranks, stands = to % sim->count;
@@ -142,7 +155,7 @@ static dist_status machine_routes(struct sim *sim, uint32_t rank)
             return disti_fail(DIST_ERR_INTERNAL, "nobody receives what position %u sends to %u",
                               rank, to);
         wire += sim->ranks[stands].first_wire;
-        sim->wires[wire].distance = machine_distance(sim->topology, rank, to);
+        sim->wires[wire].distance = (uint8_t)disti_distance(sim->topology, order[rank], order[to]);
         sim->routes[sim->ranks[rank].first_send + i] = wire;
     }
     return DIST_OK;
@@ -233,35 +246,6 @@ uint64_t disti_sim_work(struct sim *sim, uint32_t rank, uint64_t from, uint64_t 
 }
 
 /* Programs: plans as the simulator needs them, those that are alike kept once. */
-
-/* ---- ends ---- */
-
-static int end_compare(const void *left, const void *right)
-{
-    const struct sim_end *a = left, *b = right;
-    if (a->channel != b->channel)
-        return a->channel < b->channel ? -1 : 1;
-    return a->offset < b->offset ? -1 : a->offset > b->offset;
-}
-
-/* The number of the end among count sorted ones, or SIM_NONE. */
-static uint32_t sim_end_find(const struct sim_end *ends, uint32_t count, struct sim_end end)
-{
-    uint32_t low = 0;
-    while (count > 0) {
-        uint32_t half = count / 2;
-        int order = end_compare(&ends[low + half], &end);
-        if (order == 0)
-            return low + half;
-        if (order < 0) {
-            low += half + 1;
-            count -= half + 1;
-        } else {
-            count = half;
-        }
-    }
-    return SIM_NONE;
-}
 
 /* ---- one plan's program ---- */
 
@@ -482,14 +466,6 @@ static dist_status programs_rank(struct sim_programs *programs, struct draft *dr
     return status;
 }
 
-/* Do the ranks at two positions have the same place in their nodes? */
-static bool programs_alike(const struct disti_topology *t, int one, int other)
-{
-    const struct dist_place *a = &t->localities[t->order[one]],
-                            *b = &t->localities[t->order[other]];
-    return a->package == b->package && a->numa == b->numa;
-}
-
 /*
  * Where all nodes are alike and every rank does the same as the one a node further, the ranks of
  * one node stand for all: what they send to the next node comes from the node before.
@@ -504,9 +480,12 @@ static uint32_t programs_period(const struct disti_topology *t)
     int period = disti_node_size(t, 0) * (t->rack_nodes ? t->rack_nodes : 1);
     if (!t->uniform || t->ranks % period)
         period = t->ranks;
-    for (int i = period; i < t->ranks; i++)
-        if (!programs_alike(t, i, i - period))
+    for (int i = period; i < t->ranks; i++) {
+        const struct dist_place *a = &t->localities[t->order[i]],
+                                *b = &t->localities[t->order[i - period]];
+        if (a->package != b->package || a->numa != b->numa)
             return (uint32_t)t->ranks;
+    }
     return (uint32_t)period;
 }
 
@@ -519,16 +498,6 @@ static bool programs_turn(const struct sim_programs *programs, uint32_t period)
     return true;
 }
 
-static bool programs_allocate(struct sim_programs *programs)
-{
-    programs->bucket_count = 64;
-    while (programs->bucket_count < programs->period)
-        programs->bucket_count *= 2;
-    programs->at = calloc(programs->ranks, sizeof(*programs->at));
-    programs->buckets = calloc(programs->bucket_count, sizeof(*programs->buckets));
-    return programs->at && programs->buckets;
-}
-
 dist_status disti_sim_programs_write(const struct disti_algorithm *algorithm,
                                      const struct disti_shape *shape, struct sim_programs *programs)
 {
@@ -537,7 +506,12 @@ dist_status disti_sim_programs_write(const struct disti_algorithm *algorithm,
     programs->ranks = (uint32_t)shape->ranks;
     uint32_t period = programs_period(shape->topology);
     programs->period = algorithm->turns ? period : programs->ranks;
-    if (!programs_allocate(programs))
+    programs->bucket_count = 64;
+    while (programs->bucket_count < programs->period)
+        programs->bucket_count *= 2;
+    programs->at = calloc(programs->ranks, sizeof(*programs->at));
+    programs->buckets = calloc(programs->bucket_count, sizeof(*programs->buckets));
+    if (!programs->at || !programs->buckets)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory to simulate %d ranks", shape->ranks);
     for (uint32_t i = 0; i < programs->period && status == DIST_OK; i++)
         status = programs_rank(programs, &draft, algorithm, shape, i);

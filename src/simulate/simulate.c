@@ -12,7 +12,7 @@ static inline bool event_before(const struct sim_event *a, const struct sim_even
     return a->time != b->time ? a->time < b->time : a->order < b->order;
 }
 
-/* There is room for every lane and every message (run_room). */
+/* There is room for every lane and every message (message_room). */
 static void event_put(struct sim *sim, uint64_t time, uint32_t target)
 {
     struct sim_event event = {time, sim->orders[sim->unit]++, target};
@@ -60,21 +60,6 @@ static bool message_room(struct sim *sim)
         return false;
     sim->message_room = room;
     return true;
-}
-
-static uint32_t message_new(struct sim *sim)
-{
-    uint32_t number = sim->unused;
-    if (number == SIM_NONE)
-        return sim->message_count++;
-    sim->unused = sim->messages[number].lane;
-    return number;
-}
-
-static void message_done(struct sim *sim, uint32_t number)
-{
-    sim->messages[number].lane = sim->unused;
-    sim->unused = number;
 }
 
 static inline uint64_t later(uint64_t a, uint64_t b)
@@ -200,7 +185,8 @@ static void run_message(struct sim *sim, uint32_t number)
     struct sim_line *line = message_line(sim, message);
     if (!line) {
         run_arrival(sim, message);
-        message_done(sim, number);
+        message->lane = sim->unused;
+        sim->unused = number;
         return;
     }
     uint64_t begin = later(sim->now, line->free), time = sim_bytes(message->bytes, line->per_byte);
@@ -223,7 +209,11 @@ static dist_status run_send(struct sim *sim, uint32_t lane, const struct sim_ste
 {
     if (!message_room(sim))
         return DIST_ERR_NO_MEMORY;
-    uint32_t rank = sim->lanes[lane].rank, number = message_new(sim);
+    uint32_t rank = sim->lanes[lane].rank, number = sim->unused;
+    if (number == SIM_NONE)
+        number = sim->message_count++;
+    else
+        sim->unused = sim->messages[number].lane;
     uint32_t wire = sim->routes[sim->ranks[rank].first_send + step->end];
     uint8_t distance = sim->wires[wire].distance;
     const struct sim_link *link = &sim->links[distance];
@@ -316,19 +306,15 @@ static dist_status run_advance(struct sim *sim, uint32_t lane)
     return status;
 }
 
-/* Whose lines or ranks the message is about to keep busy. */
-static uint32_t message_rank(const struct sim *sim, const struct sim_message *message)
+/* The rank of the lane, or the one whose lines or CPU the message is about to keep busy. */
+static uint32_t event_rank(const struct sim *sim, const struct sim_event *event)
 {
+    if (!(event->target & SIM_MESSAGE))
+        return sim->lanes[event->target].rank;
+    const struct sim_message *message = &sim->messages[event->target & ~SIM_MESSAGE];
     const struct sim_wire *wire = &sim->wires[message->wire];
     int sender_stages = wire->distance == DISTI_OTHER_RACK ? 2 : 1;
     return message->stage < sender_stages ? sim->lanes[message->lane].rank : wire->rank;
-}
-
-static uint32_t event_rank(const struct sim *sim, const struct sim_event *event)
-{
-    if (event->target & SIM_MESSAGE)
-        return message_rank(sim, &sim->messages[event->target & ~SIM_MESSAGE]);
-    return sim->lanes[event->target].rank;
 }
 
 /* Runs all programs to their end. ERR_NO_MEMORY; ERR_INTERNAL if they do not come to an end. */
@@ -411,14 +397,6 @@ static void simulate_report(const struct sim *sim, struct disti_forecast *foreca
     forecast->simulated = (int)sim->count;
 }
 
-static uint64_t simulate_steps(const struct sim *sim)
-{
-    uint64_t steps = 0;
-    for (uint32_t i = 0; i < sim->count; i++)
-        steps += sim->programs->at[i]->step_count;
-    return steps;
-}
-
 struct disti_simulation {
     dist_collective collective;
     struct sim_programs programs;
@@ -469,7 +447,10 @@ static dist_status simulate_run(const struct disti_simulation *simulation, size_
         disti_fail(status, "no memory to simulate %d ranks", sim.topology->ranks);
         goto out;
     }
-    if (sim.steps_done != simulate_steps(&sim)) {
+    uint64_t steps = 0;
+    for (uint32_t i = 0; i < sim.count; i++)
+        steps += sim.programs->at[i]->step_count;
+    if (sim.steps_done != steps) {
         status = disti_fail(DIST_ERR_INTERNAL, "the plans of %d ranks never complete",
                             sim.topology->ranks);
         goto out;

@@ -330,14 +330,13 @@ static bool choose_knows(struct choose *choose, dist_status status)
 
 const char *disti_reason_string(enum disti_reason reason)
 {
-    switch (reason) {
-#define REASON_CASE(name, text)                                                                    \
-    case DISTI_REASON_##name:                                                                      \
-        return text;
-        DISTI_REASON_MAP(REASON_CASE)
-#undef REASON_CASE
-    }
-    return "";
+    static const char *const texts[] = {
+#define REASON_TEXT(name, text) [DISTI_REASON_##name] = text,
+        DISTI_REASON_MAP(REASON_TEXT)
+#undef REASON_TEXT
+    };
+
+    return texts[reason];
 }
 
 /* What rank 0 alone has to do for its plan: the whole takes no less. Seconds. */
@@ -354,7 +353,7 @@ static double choose_least(const struct choose *choose, const struct disti_plan 
     for (uint32_t i = 0; i < plan->step_count; i++) {
         const struct disti_step *step = &plan->steps[i];
 
-        if (step->kind == DISTI_SEND || step->kind == DISTI_RECV || step->kind == DISTI_RECV_REDUCE)
+        if (disti_step_talks(step))
             least += disti_node_of(choose->topology, step->peer) == node ? inside : outside;
     }
     return least;

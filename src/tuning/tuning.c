@@ -13,6 +13,62 @@
 #define TUNING_LINE 512
 #define TUNING_WORDS 16
 
+/* ---- costs ---- */
+
+#define NS 1e-9
+#define SECOND_NS 1000000000ull
+#define TERABYTE 1000000000000ull
+
+#define TERM(word, field, unit, least, most)                                                       \
+    {                                                                                              \
+        word, offsetof(struct disti_cost, field), unit, least, most                                \
+    }
+#define LINK(word, distance)                                                                       \
+    TERM(word "_latency_ns", links[distance].latency_s, NS, 1, SECOND_NS),                         \
+        TERM(word "_overhead_ns", links[distance].overhead_s, NS, 0, SECOND_NS),                   \
+        TERM(word "_bytes_per_second", links[distance].bytes_per_second, 1, 1000, 100 * TERABYTE)
+
+/* Numbers of struct disti_cost: written as a whole number of units within [least, most]. */
+static const struct tuning_term {
+    const char *word;
+    size_t offset;
+    double unit;
+    uint64_t least, most;
+} tuning_terms[] = {
+    LINK("same_numa", DISTI_SAME_NUMA),
+    LINK("same_node", DISTI_SAME_NODE),
+    LINK("other_node", DISTI_OTHER_NODE),
+    LINK("other_rack", DISTI_OTHER_RACK),
+    TERM("copy_bytes_per_second", copy_bytes_per_second, 1, 1000000, 100 * TERABYTE),
+    TERM("reduce_bytes_per_second", reduce_bytes_per_second, 1, 1000000, 100 * TERABYTE),
+    TERM("node_bytes_per_second", node_bytes_per_second, 1, 1000000, 100 * TERABYTE),
+    TERM("network_bytes_per_second", network_bytes_per_second, 1, 1000000, 100 * TERABYTE),
+    TERM("step_ns", step_s, NS, 1, SECOND_NS),
+    TERM("switch_ns", switch_s, NS, 1, SECOND_NS),
+    {NULL, 0, 0, 0, 0},
+};
+
+/* In units. */
+static double term_units(const struct disti_cost *cost, const struct tuning_term *term)
+{
+    return *(const double *)((const char *)cost + term->offset) / term->unit;
+}
+
+/* In units, brought into the range. */
+static uint64_t term_get(const struct disti_cost *cost, const struct tuning_term *term)
+{
+    double units = term_units(cost, term) + 0.5;
+
+    if (!(units > (double)term->least)) /* not a number, too */
+        return term->least;
+    return units >= (double)term->most ? term->most : (uint64_t)units;
+}
+
+static void term_set(struct disti_cost *cost, const struct tuning_term *term, uint64_t value)
+{
+    *(double *)((char *)cost + term->offset) = (double)value * term->unit;
+}
+
 /* ---- writing ---- */
 
 __attribute__((format(printf, 4, 5))) static void text_add(char *text, size_t size, size_t *length,
@@ -26,15 +82,13 @@ __attribute__((format(printf, 4, 5))) static void text_add(char *text, size_t si
     va_end(args);
 }
 
-static uint64_t term_get(const struct disti_cost *cost, const struct tuning_term *term);
-
 size_t disti_tuning_print(const struct disti_tuning *tuning, const char *key, char *text,
                           size_t size)
 {
     size_t length = 0;
 
     text_add(text, size, &length, TUNING_TITLE "\nkey %s\n", key);
-    for (const struct tuning_term *term = disti_tuning_terms; term->word; term++)
+    for (const struct tuning_term *term = tuning_terms; term->word; term++)
         text_add(text, size, &length, "%s %llu\n", term->word,
                  (unsigned long long)term_get(&tuning->cost, term));
     for (uint32_t i = 0; i < tuning->fixed_count; i++) {
@@ -95,8 +149,6 @@ static dist_status text_next(struct text_reader *reader, const char **text_p)
     }
     return DIST_OK;
 }
-
-static void term_set(struct disti_cost *cost, const struct tuning_term *term, uint64_t value);
 
 static dist_status text_number(const struct text_reader *reader, const struct tuning_term *term,
                                struct disti_cost *cost)
@@ -207,7 +259,7 @@ static int text_collective(const char *word)
 
 static dist_status text_line(const struct text_reader *reader, struct disti_tuning *tuning)
 {
-    const struct tuning_term *term = disti_tuning_terms;
+    const struct tuning_term *term = tuning_terms;
     int collective = text_collective(reader->words[0]);
 
     if (strcmp(reader->words[0], "key") == 0)
@@ -267,55 +319,6 @@ dist_status disti_tuning_parse(const char *text, const char *name, const char *k
     return DIST_OK;
 }
 
-/* Costs and fixed choices: their ranges, and which one fits. */
-
-#define NS 1e-9
-#define SECOND_NS 1000000000ull
-#define TERABYTE 1000000000000ull
-
-#define TERM(word, field, unit, least, most)                                                       \
-    {                                                                                              \
-        word, offsetof(struct disti_cost, field), unit, least, most                                \
-    }
-#define LINK(word, distance)                                                                       \
-    TERM(word "_latency_ns", links[distance].latency_s, NS, 1, SECOND_NS),                         \
-        TERM(word "_overhead_ns", links[distance].overhead_s, NS, 0, SECOND_NS),                   \
-        TERM(word "_bytes_per_second", links[distance].bytes_per_second, 1, 1000, 100 * TERABYTE)
-
-const struct tuning_term disti_tuning_terms[] = {
-    LINK("same_numa", DISTI_SAME_NUMA),
-    LINK("same_node", DISTI_SAME_NODE),
-    LINK("other_node", DISTI_OTHER_NODE),
-    LINK("other_rack", DISTI_OTHER_RACK),
-    TERM("copy_bytes_per_second", copy_bytes_per_second, 1, 1000000, 100 * TERABYTE),
-    TERM("reduce_bytes_per_second", reduce_bytes_per_second, 1, 1000000, 100 * TERABYTE),
-    TERM("node_bytes_per_second", node_bytes_per_second, 1, 1000000, 100 * TERABYTE),
-    TERM("network_bytes_per_second", network_bytes_per_second, 1, 1000000, 100 * TERABYTE),
-    TERM("step_ns", step_s, NS, 1, SECOND_NS),
-    TERM("switch_ns", switch_s, NS, 1, SECOND_NS),
-    {NULL, 0, 0, 0, 0},
-};
-
-static double *tuning_value(struct disti_cost *cost, const struct tuning_term *term)
-{
-    return (double *)((char *)cost + term->offset);
-}
-
-/* In units, brought into the range. */
-static uint64_t term_get(const struct disti_cost *cost, const struct tuning_term *term)
-{
-    double units = *(const double *)((const char *)cost + term->offset) / term->unit + 0.5;
-
-    if (!(units > (double)term->least)) /* not a number, too */
-        return term->least;
-    return units >= (double)term->most ? term->most : (uint64_t)units;
-}
-
-static void term_set(struct disti_cost *cost, const struct tuning_term *term, uint64_t value)
-{
-    *tuning_value(cost, term) = (double)value * term->unit;
-}
-
 void disti_tuning_usual(struct disti_tuning *tuning_p)
 {
     memset(tuning_p, 0, sizeof(*tuning_p));
@@ -326,16 +329,8 @@ void disti_tuning_usual(struct disti_tuning *tuning_p)
 
 void disti_tuning_round(struct disti_tuning *tuning)
 {
-    for (const struct tuning_term *term = disti_tuning_terms; term->word; term++)
+    for (const struct tuning_term *term = tuning_terms; term->word; term++)
         term_set(&tuning->cost, term, term_get(&tuning->cost, term));
-}
-
-/* Rounding leaves what is within its range, but for half a unit. */
-static bool tuning_in_range(const struct disti_cost *cost, const struct tuning_term *term)
-{
-    double units = *(const double *)((const char *)cost + term->offset) / term->unit;
-
-    return units >= (double)term->least - 0.5 && units <= (double)term->most * 1.000001;
 }
 
 static bool tuning_fixed_sane(const struct disti_fixed *fixed)
@@ -354,8 +349,12 @@ bool disti_tuning_sane(const struct disti_tuning *tuning)
     bool sane = tuning->predict <= 1 && tuning->fixed_count <= DISTI_FIXED_MAX &&
                 memchr(tuning->source, '\0', sizeof(tuning->source));
 
-    for (const struct tuning_term *term = disti_tuning_terms; sane && term->word; term++)
-        sane = tuning_in_range(&tuning->cost, term);
+    for (const struct tuning_term *term = tuning_terms; sane && term->word; term++) {
+        double units = term_units(&tuning->cost, term);
+
+        /* Rounding leaves what is within its range, but for half a unit. */
+        sane = units >= (double)term->least - 0.5 && units <= (double)term->most * 1.000001;
+    }
     for (uint32_t i = 0; sane && i < tuning->fixed_count; i++)
         sane = tuning_fixed_sane(&tuning->fixed[i]);
     return sane;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The words of a tuning file's costs; private to this folder. */
+/* What things cost, predictions, and the files in which costs are kept. */
 #ifndef DISTI_TUNING_TUNING_H
 #define DISTI_TUNING_TUNING_H
 
@@ -15,6 +15,8 @@ enum disti_distance {
     DISTI_OTHER_RACK, /* only where the topology has racks */
     DISTI_DISTANCES
 };
+
+enum disti_distance disti_distance(const struct disti_topology *topology, int one, int other);
 
 /*
  * A message of b bytes arrives latency_s + b / bytes_per_second after its send began (if nothing is
@@ -121,17 +123,6 @@ dist_status disti_simulate(const struct disti_algorithm *algorithm, const struct
                            size_t bytes, const struct disti_cost *cost, double *seconds_p);
 
 #define DISTI_SEGMENTS_MOST 1024
-
-/* A number of struct disti_cost: written as a whole number of units within [least, most]. */
-struct tuning_term {
-    const char *word;
-    size_t offset;
-    double unit;
-    uint64_t least, most;
-};
-
-/* Ends with one without a word. */
-extern const struct tuning_term disti_tuning_terms[];
 
 /* What a choice of algorithms is made from: costs, and choices that somebody fixed. As text too. */
 

@@ -80,6 +80,7 @@ struct verify {
     uint32_t *order;             /* the steps as the run executed them; a SEND before its RECV* */
     uint32_t *when;              /* by step: where in order */
     uint32_t executed;
+    uint32_t *queue, queued; /* lanes that the run has to look at, each at most once */
     uint64_t *knows; /* BARRIER, by step: which ranks of the window have started before it ends */
     uint32_t window; /* ranks [window, window + 64) */
 };

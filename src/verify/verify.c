@@ -86,28 +86,20 @@ static uint32_t reader_from(const struct verify *v, uint32_t data)
     return low;
 }
 
-static void reader_item(struct verify *v, uint32_t chunk, uint32_t at)
-{
-    struct verify_item *item = list_add(v, &v->items);
-    if (item)
-        *item = (struct verify_item){chunk, at};
-}
-
 /* Lists those of the step's chunks that are followed. Returns how many. */
 static uint32_t reader_items(struct verify *v, const struct disti_plan *plan,
                              const struct disti_step *step)
 {
     size_t before = v->items.count;
-    if (step->list != DISTI_NO_LIST) {
-        for (uint32_t i = 0; i < step->chunks; i++) {
-            uint32_t data = disti_step_data(plan, step, i), chunk = reader_from(v, data);
-            if (chunk < v->count && v->followed[chunk] == data)
-                reader_item(v, chunk, i);
+    bool list = step->list != DISTI_NO_LIST;
+    for (uint32_t i = 0; i < (list ? step->chunks : 1); i++) {
+        uint32_t data = disti_step_data(plan, step, i), chunks = list ? 1 : step->chunks;
+        for (uint32_t chunk = reader_from(v, data);
+             chunk < v->count && v->followed[chunk] - data < chunks; chunk++) {
+            struct verify_item *item = list_add(v, &v->items);
+            if (item)
+                *item = (struct verify_item){chunk, i + v->followed[chunk] - data};
         }
-    } else {
-        for (uint32_t chunk = reader_from(v, step->first);
-             chunk < v->count && v->followed[chunk] - step->first < step->chunks; chunk++)
-            reader_item(v, chunk, v->followed[chunk] - step->first);
     }
     return (uint32_t)(v->items.count - before);
 }
@@ -327,8 +319,8 @@ static struct verify_message *match_sort(struct verify_list *messages)
     return messages->items;
 }
 
-/* Matches all messages, before anything runs. The same. */
-/* Sorted alike, the k-th of the sends must be the k-th of the receives. */
+/* Matches all messages before anything runs: sorted alike, the k-th of the sends must be the k-th
+ * of the receives. */
 static bool verify_match(struct verify *v)
 {
     const struct verify_message *send = match_sort(&v->sends), *recv = match_sort(&v->recvs);
@@ -351,21 +343,14 @@ static bool verify_match(struct verify *v)
  * can happen in any order with the same outcome, so one order is as good as all.
  */
 
-/* Lanes to be looked at; each at most once. */
-struct run {
-    struct verify *v;
-    uint32_t *queue;
-    uint32_t queued;
-};
-
 /* ---- lanes ---- */
 
-static void run_queue(struct run *run, uint32_t lane)
+static void run_queue(struct verify *v, uint32_t lane)
 {
-    if (verify_lane(run->v, lane)->queued)
+    if (verify_lane(v, lane)->queued)
         return;
-    verify_lane(run->v, lane)->queued = true;
-    run->queue[run->queued++] = lane;
+    verify_lane(v, lane)->queued = true;
+    v->queue[v->queued++] = lane;
 }
 
 static uint32_t run_head(const struct verify *v, uint32_t lane)
@@ -387,10 +372,10 @@ static uint32_t run_waited(const struct verify *v, uint32_t step)
 }
 
 /* Remembers the lane with the one that it waits for. */
-static void run_park(struct run *run, uint32_t lane, uint32_t waited)
+static void run_park(struct verify *v, uint32_t lane, uint32_t waited)
 {
-    struct verify_lane *l = verify_lane(run->v, lane);
-    struct verify_lane *other = verify_lane(run->v, verify_step(run->v, waited)->lane);
+    struct verify_lane *l = verify_lane(v, lane);
+    struct verify_lane *other = verify_lane(v, verify_step(v, waited)->lane);
     if (l->parked)
         return;
     l->parked = true;
@@ -399,9 +384,8 @@ static void run_park(struct run *run, uint32_t lane, uint32_t waited)
 }
 
 /* The step, the head of its lane, has ended: whoever waits for the lane looks again. */
-static void run_advance(struct run *run, uint32_t step)
+static void run_advance(struct verify *v, uint32_t step)
 {
-    struct verify *v = run->v;
     struct verify_lane *l = verify_lane(v, verify_step(v, step)->lane);
     uint32_t waiter = l->waiters;
     l->done++;
@@ -410,13 +394,63 @@ static void run_advance(struct run *run, uint32_t step)
     v->order[v->executed++] = step;
     for (; waiter != VERIFY_NONE; waiter = verify_lane(v, waiter)->next_waiter) {
         verify_lane(v, waiter)->parked = false;
-        run_queue(run, waiter);
+        run_queue(v, waiter);
     }
-    run_queue(run, verify_step(v, step)->lane);
+    run_queue(v, verify_step(v, step)->lane);
 }
 
-static struct verify_cell *verify_verify_cell(const struct verify *v, uint32_t rank,
-                                              struct disti_chunk_ref ref, uint32_t chunk);
+/* ---- contributions ---- */
+
+/* Spreads all bits over all (splitmix64). */
+static uint64_t verify_mix(uint64_t z)
+{
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+/* A rank's contribution by itself: a hash. */
+static uint64_t verify_leaf(uint32_t rank)
+{
+    return verify_mix((uint64_t)rank + 1);
+}
+
+/* Two expressions added, in either order: a hash. */
+static uint64_t verify_added(uint64_t one, uint64_t other)
+{
+    return verify_mix(verify_mix(one) + verify_mix(other) + 1);
+}
+
+/* What stands for a rank's contribution in a sum. */
+static uint64_t verify_number(const struct verify *v, uint32_t rank)
+{
+    return verify_few(v) ? UINT64_C(1) << rank : verify_leaf(rank);
+}
+
+/* ---- memory ---- */
+
+/* The shape as the rank has it, to ask what lies where. */
+static struct disti_plan verify_shape(const struct verify *v, uint32_t rank)
+{
+    struct disti_plan shape = v->shape;
+    shape.rank = (int)rank;
+    return shape;
+}
+
+/* The cell of a chunk that is followed, where the reference says, on a rank. */
+static struct verify_cell *verify_cell(const struct verify *v, uint32_t rank,
+                                       struct disti_chunk_ref ref, uint32_t chunk)
+{
+    uint8_t space = ref.space;
+    if (space == DISTI_SCRATCH)
+        return &v->scratch[v->rank[rank].first_slot + ref.chunk];
+    if (space == DISTI_IN && v->aliased) {
+        struct disti_plan shape = verify_shape(v, rank);
+        if (disti_plan_locate(&shape, DISTI_OUT, v->followed[chunk], &ref))
+            space = DISTI_OUT;
+    }
+    return &v->cells[((size_t)rank * 2 + space) * v->count + chunk];
+}
 
 /* ---- data ---- */
 
@@ -426,7 +460,7 @@ static bool run_read(struct verify *v, uint32_t step, struct disti_chunk_ref ref
 {
     const struct verify_item *item = &verify_items(v, step)[i];
     ref.chunk += item->offset;
-    *value_p = *verify_verify_cell(v, verify_step(v, step)->rank, ref, item->chunk);
+    *value_p = *verify_cell(v, verify_step(v, step)->rank, ref, item->chunk);
     if (!value_p->written)
         return disti_verify_fault(v, step, "reads chunk %u of %s, which is not written yet",
                                   ref.chunk, ref.space == DISTI_SCRATCH ? "scratch" : "its memory");
@@ -441,10 +475,8 @@ static void run_write(struct verify *v, uint32_t step, uint32_t i, struct verify
     const struct verify_step *s = verify_step(v, step);
     const struct verify_item *item = &verify_items(v, step)[i];
     struct disti_chunk_ref ref = {s->dst.chunk + item->offset, s->dst.space};
-    *verify_verify_cell(v, s->rank, ref, item->chunk) = value;
+    *verify_cell(v, s->rank, ref, item->chunk) = value;
 }
-
-static uint64_t verify_added(uint64_t one, uint64_t other);
 
 /* Adds `other` to *value_p; both must be parts of one unfinished sum. */
 static bool run_sum(struct verify *v, uint32_t step, struct verify_cell *value_p,
@@ -502,9 +534,8 @@ static void run_learn(struct verify *v, uint32_t step)
 }
 
 /* A step by itself, or a receive with the SEND that it meets. Barriers move no data. */
-static bool run_step(struct run *run, uint32_t step)
+static bool run_step(struct verify *v, uint32_t step)
 {
-    struct verify *v = run->v;
     uint32_t from = verify_receives(verify_step(v, step)) ? verify_step(v, step)->match : step;
     if (v->knows) {
         run_learn(v, from);
@@ -514,30 +545,29 @@ static bool run_step(struct run *run, uint32_t step)
         return false;
     }
     if (from != step)
-        run_advance(run, from);
-    run_advance(run, step);
+        run_advance(v, from);
+    run_advance(v, step);
     return true;
 }
 
 /* Does the lane's next step if it can be done. False: a fault. */
-static bool run_lane(struct run *run, uint32_t lane)
+static bool run_lane(struct verify *v, uint32_t lane)
 {
-    struct verify *v = run->v;
     uint32_t step = run_head(v, lane);
     if (step == VERIFY_NONE)
         return true;
     uint32_t waited = run_waited(v, step);
     if (waited != VERIFY_NONE) {
-        run_park(run, lane, waited);
+        run_park(v, lane, waited);
         return true;
     }
     const struct verify_step *s = verify_step(v, step);
     if (s->kind > DISTI_RECV_REDUCE)
-        return run_step(run, step);
+        return run_step(v, step);
     if (run_head(v, verify_step(v, s->match)->lane) != s->match ||
         run_waited(v, s->match) != VERIFY_NONE)
         return true; /* the other looks for this one when it has come so far */
-    return run_step(run, s->kind == DISTI_SEND ? s->match : step);
+    return run_step(v, s->kind == DISTI_SEND ? s->match : step);
 }
 
 /* Names the first lane that is stuck, and for what. */
@@ -559,21 +589,22 @@ static bool run_deadlock(struct verify *v)
 /* Runs all steps as far as they go. The same. */
 static bool verify_run(struct verify *v)
 {
-    struct run run = {.v = v, .queue = malloc((v->lanes.count + 1) * sizeof(*run.queue))};
-    bool good = run.queue;
+    v->queue = malloc((v->lanes.count + 1) * sizeof(*v->queue));
+    v->queued = 0;
+    bool good = v->queue;
     v->lost = !good;
     v->executed = 0;
     for (uint32_t lane = (uint32_t)v->lanes.count; lane > 0 && good; lane--) {
         struct verify_lane *l = verify_lane(v, lane - 1);
         *l = (struct verify_lane){.first = l->first, .count = l->count, .waiters = VERIFY_NONE};
-        run_queue(&run, lane - 1);
+        run_queue(v, lane - 1);
     }
-    while (good && run.queued > 0) {
-        uint32_t lane = run.queue[--run.queued];
+    while (good && v->queued > 0) {
+        uint32_t lane = v->queue[--v->queued];
         verify_lane(v, lane)->queued = false;
-        good = run_lane(&run, lane);
+        good = run_lane(v, lane);
     }
-    free(run.queue);
+    free(v->queue);
     return good && run_deadlock(v);
 }
 
@@ -615,59 +646,6 @@ bool disti_verify_fault(struct verify *v, uint32_t step, const char *format, ...
     return false;
 }
 
-/* ---- contributions ---- */
-
-/* Spreads all bits over all (splitmix64). */
-static uint64_t verify_mix(uint64_t z)
-{
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return z ^ z >> 31;
-}
-
-/* A rank's contribution by itself: a hash. */
-static uint64_t verify_leaf(uint32_t rank)
-{
-    return verify_mix((uint64_t)rank + 1);
-}
-
-/* Two expressions added, in either order: a hash. */
-static uint64_t verify_added(uint64_t one, uint64_t other)
-{
-    return verify_mix(verify_mix(one) + verify_mix(other) + 1);
-}
-
-/* What stands for a rank's contribution in a sum. */
-static uint64_t verify_number(const struct verify *v, uint32_t rank)
-{
-    return verify_few(v) ? UINT64_C(1) << rank : verify_leaf(rank);
-}
-
-/* ---- memory ---- */
-
-/* The shape as the rank has it, to ask what lies where. */
-static struct disti_plan verify_shape(const struct verify *v, uint32_t rank)
-{
-    struct disti_plan shape = v->shape;
-    shape.rank = (int)rank;
-    return shape;
-}
-
-/* The cell of a chunk that is followed, where the reference says, on a rank. */
-static struct verify_cell *verify_verify_cell(const struct verify *v, uint32_t rank,
-                                              struct disti_chunk_ref ref, uint32_t chunk)
-{
-    uint8_t space = ref.space;
-    if (space == DISTI_SCRATCH)
-        return &v->scratch[v->rank[rank].first_slot + ref.chunk];
-    if (space == DISTI_IN && v->aliased) {
-        struct disti_plan shape = verify_shape(v, rank);
-        if (disti_plan_locate(&shape, DISTI_OUT, v->followed[chunk], &ref))
-            space = DISTI_OUT;
-    }
-    return &v->cells[((size_t)rank * 2 + space) * v->count + chunk];
-}
-
 /* What the ranks have before anything happens. */
 static void verify_fill(struct verify *v)
 {
@@ -677,11 +655,10 @@ static void verify_fill(struct verify *v)
         struct disti_chunk_ref ref;
         for (uint32_t c = 0; c < v->count && has; c++)
             if (disti_plan_locate(&shape, DISTI_IN, v->followed[c], &ref))
-                *verify_verify_cell(v, rank, ref, c) =
-                    (struct verify_cell){.sum = verify_number(v, rank),
-                                         .order = verify_leaf(rank),
-                                         .chunk = c,
-                                         .written = true};
+                *verify_cell(v, rank, ref, c) = (struct verify_cell){.sum = verify_number(v, rank),
+                                                                     .order = verify_leaf(rank),
+                                                                     .chunk = c,
+                                                                     .written = true};
     }
 }
 
@@ -700,7 +677,7 @@ static uint32_t verify_giver(const struct verify *v, uint32_t data)
 /* Has one chunk of one rank's output what was promised? */
 static bool verify_output(struct verify *v, uint32_t rank, struct disti_chunk_ref ref, uint32_t c)
 {
-    const struct verify_cell *cell = verify_verify_cell(v, rank, ref, c);
+    const struct verify_cell *cell = verify_cell(v, rank, ref, c);
     bool reduces = disti_algorithm_reduces(v->shape.collective);
     bool finished = reduces && v->ranks > 1;
     uint64_t sum = reduces ? v->all : verify_number(v, verify_giver(v, v->followed[c]));
@@ -750,7 +727,7 @@ static bool verify_outputs(struct verify *v, uint64_t order)
                 continue;
             if (!verify_output(v, rank, ref, c))
                 return false;
-            if (verify_verify_cell(v, rank, ref, c)->order != order)
+            if (verify_cell(v, rank, ref, c)->order != order)
                 v->verdict->ordered = false;
         }
     }
@@ -779,30 +756,28 @@ static bool verify_met(struct verify *v)
 }
 
 /* A race makes the run's result meaningless, but it is the lesser news: the result comes first. */
-static bool verify_data_moved(struct verify *v)
+static void verify_data_moved(struct verify *v)
 {
     size_t slots = v->rank[v->ranks].first_slot;
     uint64_t *sums = calloc(v->ranks, sizeof(*sums));
     v->cells = calloc((size_t)v->ranks * 2 * v->count, sizeof(*v->cells));
     v->scratch = calloc(slots + 1, sizeof(*v->scratch));
     v->lost = !sums || !v->cells || !v->scratch;
-    bool good = !v->lost;
-    if (good) {
+    if (!v->lost) {
         verify_fill(v);
-        good = verify_run(v) && verify_outputs(v, verify_order(v->ranks, sums));
+        if (verify_run(v) && verify_outputs(v, verify_order(v->ranks, sums)) && verify_few(v))
+            disti_verify_races(v);
     }
     free(sums);
-    return good && (!verify_few(v) || disti_verify_races(v));
 }
 
-static bool verify_barrier(struct verify *v)
+static void verify_barrier(struct verify *v)
 {
-    bool good = true;
     v->knows = calloc(v->steps.count + 1, sizeof(*v->knows));
     v->lost = !v->knows;
-    for (v->window = 0; v->window < v->ranks && good && !v->lost; v->window += 64)
-        good = verify_run(v) && verify_met(v);
-    return good;
+    for (v->window = 0; v->window < v->ranks && !v->lost; v->window += 64)
+        if (!verify_run(v) || !verify_met(v))
+            return;
 }
 
 /* All plans are collected: is what they do right? */

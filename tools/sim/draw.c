@@ -46,7 +46,7 @@ static void draw_edge(const struct draw *draw, int from, int to)
 {
     double dx = draw->x[to] - draw->x[from], dy = draw->y[to] - draw->y[from];
     double length = hypot(dx, dy), cut = (DRAW_RADIUS + 1) / (length > 1 ? length : 1);
-    int distance = job_distance(draw->topology, from, to);
+    int distance = (int)disti_distance(draw->topology, from, to);
     fprintf(draw->to,
             "<line x1='%.1f' y1='%.1f' x2='%.1f' y2='%.1f' stroke='%s' stroke-width='2' "
             "marker-end='url(#arrow%d)'/>\n",
@@ -187,28 +187,6 @@ static void draw_legend(struct draw *draw)
     draw->top += DRAW_MARGIN;
 }
 
-static void draw_markers(const struct draw *draw)
-{
-    for (int d = 0; d < DISTI_DISTANCES; d++)
-        fprintf(draw->to,
-                "<marker id='arrow%d' viewBox='0 0 8 8' refX='7' refY='4' markerWidth='8' "
-                "markerHeight='8' markerUnits='userSpaceOnUse' orient='auto'>"
-                "<path d='M0 0 L8 4 L0 8 z' fill='%s'/></marker>\n",
-                d, draw_colours[d]);
-}
-
-/* The picture is as high as what was drawn, so its head is written last: here to memory. */
-static void draw_all(struct draw *draw, int root)
-{
-    char title[64];
-    snprintf(title, sizeof(title), "The binomial tree from rank %d", root);
-    draw_legend(draw);
-    draw_ring(draw);
-    draw_tree(draw, -1, root, title);
-    draw_tree(draw, 0, root, "The first of two trees");
-    draw_tree(draw, 1, root, "The second of two trees");
-}
-
 static double draw_width(int ranks)
 {
     double ring = 2 * (draw_ring_radius(ranks) + DRAW_LABEL), tree = ranks * DRAW_SPACING;
@@ -233,7 +211,7 @@ static dist_status draw_write(const struct draw *draw, const char *parts, const 
 
 dist_status job_draw(const struct disti_topology *topology, int root, const char *file)
 {
-    char *parts = NULL;
+    char *parts = NULL, title[64];
     size_t size = 0;
     if (topology->ranks > DRAW_RANKS_MAX)
         return disti_fail(DIST_ERR_UNSUPPORTED,
@@ -241,11 +219,22 @@ dist_status job_draw(const struct disti_topology *topology, int root, const char
                           "topology of at most %d",
                           topology->ranks, DRAW_RANKS_MAX);
     struct draw draw = {.topology = topology, .width = draw_width(topology->ranks), .top = 24};
+    /* The picture is as high as what was drawn, so its head is written last: here to memory. */
     draw.to = open_memstream(&parts, &size);
     if (!draw.to)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a picture");
-    draw_markers(&draw);
-    draw_all(&draw, root);
+    for (int d = 0; d < DISTI_DISTANCES; d++)
+        fprintf(draw.to,
+                "<marker id='arrow%d' viewBox='0 0 8 8' refX='7' refY='4' markerWidth='8' "
+                "markerHeight='8' markerUnits='userSpaceOnUse' orient='auto'>"
+                "<path d='M0 0 L8 4 L0 8 z' fill='%s'/></marker>\n",
+                d, draw_colours[d]);
+    snprintf(title, sizeof(title), "The binomial tree from rank %d", root);
+    draw_legend(&draw);
+    draw_ring(&draw);
+    draw_tree(&draw, -1, root, title);
+    draw_tree(&draw, 0, root, "The first of two trees");
+    draw_tree(&draw, 1, root, "The second of two trees");
     bool lost = ferror(draw.to);
     dist_status status = fclose(draw.to) != 0 || lost
                              ? disti_fail(DIST_ERR_NO_MEMORY, "no memory for a picture")

@@ -71,8 +71,7 @@ dist_status job_draw(const struct disti_topology *topology, int root, const char
 /* The names of distances, as job_links and all outputs have them. */
 extern const char *const job_distances[DISTI_DISTANCES];
 
-/* The distance of two ranks; and is it one that this topology has? */
-int job_distance(const struct disti_topology *topology, int one, int other);
+/* True if two ranks of the topology are at this distance. */
 bool job_has(const struct disti_topology *topology, int distance);
 
 #endif

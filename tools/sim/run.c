@@ -408,15 +408,6 @@ void job_print(const struct job *job, const struct job_result *result, FILE *to)
 /* More steps than these are not proved, lest it take minutes. */
 #define RUN_PROVED (UINT64_C(1) << 27)
 
-int job_distance(const struct disti_topology *topology, int one, int other)
-{
-    const struct dist_place *a = &topology->localities[one], *b = &topology->localities[other];
-    int rack = topology->rack_nodes;
-    if (a->node != b->node)
-        return rack && a->node / rack != b->node / rack ? DISTI_OTHER_RACK : DISTI_OTHER_NODE;
-    return a->package == b->package && a->numa == b->numa ? DISTI_SAME_NUMA : DISTI_SAME_NODE;
-}
-
 bool job_has(const struct disti_topology *topology, int distance)
 {
     int rack = topology->rack_nodes ? topology->rack_nodes : topology->nodes;
@@ -425,7 +416,7 @@ bool job_has(const struct disti_topology *topology, int distance)
     if (distance == DISTI_OTHER_NODE)
         return topology->nodes > 1 && rack > 1;
     for (int i = 1; i < topology->ranks; i++)
-        if (job_distance(topology, topology->order[i], topology->order[i - 1]) == distance)
+        if ((int)disti_distance(topology, topology->order[i], topology->order[i - 1]) == distance)
             return true;
     return false;
 }

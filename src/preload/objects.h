@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Preload: the program and the shared objects that are loaded, as ELF describes them. */
-#ifndef DISTI_PRELOAD_NAMES_OBJECTS_H
-#define DISTI_PRELOAD_NAMES_OBJECTS_H
+#ifndef DISTI_PRELOAD_OBJECTS_H
+#define DISTI_PRELOAD_OBJECTS_H
 
 #include <link.h>
 #include <stdbool.h>
@@ -45,10 +45,10 @@ bool disti_object_hide(const struct disti_object *object, disti_object_wanted *w
 
 typedef void disti_object_visit(const struct disti_object *object,
                                 const struct disti_import *import, void *arg);
-void disti_object_imports(const struct disti_object *object, disti_object_visit *visit, void *arg);
 
-/* The same, and slots for what the object defines itself, which may be another object's too. */
-void disti_object_slots(const struct disti_object *object, disti_object_visit *visit, void *arg);
+/* own: also slots for functions that the object defines itself, which may be another object's. */
+void disti_object_slots(const struct disti_object *object, bool own, disti_object_visit *visit,
+                        void *arg);
 
 /* Writes to a slot, in memory that is read-only too. False: it cannot, for the reason in errno. */
 bool disti_object_write(const struct disti_object *object, void **slot, void *target);

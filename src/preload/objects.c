@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Preload: what ELF says of the objects that are loaded. */
-#include "preload/names/objects.h"
+#include "preload/objects.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -170,12 +170,6 @@ static void object_bounds(const struct disti_object *object, size_t *first_p, si
     *end_p = last + 1;
 }
 
-static int object_protection(const ElfW(Phdr) * segment)
-{
-    return (segment->p_flags & PF_R ? PROT_READ : 0) | (segment->p_flags & PF_W ? PROT_WRITE : 0) |
-           (segment->p_flags & PF_X ? PROT_EXEC : 0);
-}
-
 /* The dynamic linker passes over a symbol without a value. */
 bool disti_object_hide(const struct disti_object *object, disti_object_wanted *wanted, void *arg)
 {
@@ -187,7 +181,9 @@ bool disti_object_hide(const struct disti_object *object, disti_object_wanted *w
     object_bounds(object, &first, &last);
     if (!segment || first == last)
         return true;
-    protection = object_protection(segment);
+    protection = (segment->p_flags & PF_R ? PROT_READ : 0) |
+                 (segment->p_flags & PF_W ? PROT_WRITE : 0) |
+                 (segment->p_flags & PF_X ? PROT_EXEC : 0);
     start = (uintptr_t)&object->symbols[first] / page * page;
     end = ((uintptr_t)&object->symbols[last] + page - 1) / page * page;
     if (mprotect((void *)start, end - start, protection | PROT_WRITE) != 0)
@@ -208,33 +204,29 @@ struct object_walk {
     const struct disti_object *object;
     disti_object_visit *visit;
     void *arg;
-    bool own; /* with functions that it defines itself */
+    bool own;
 };
 
-static bool object_visits(const struct object_walk *walk, const ElfW(Sym) * symbol)
-{
-    if (symbol->st_shndx == SHN_UNDEF)
-        return true;
-    return walk->own && (symbol->st_info & 0xf) == STT_FUNC;
-}
-
-static void object_slot(const struct object_walk *walk, ElfW(Addr) offset, size_t symbol,
+static void object_slot(const struct object_walk *walk, ElfW(Addr) offset, size_t number,
                         bool called)
 {
     const struct disti_object *object = walk->object;
+    const ElfW(Sym) *symbol = &object->symbols[number];
     const struct disti_import import = {
-        .name = object->names + object->symbols[symbol].st_name,
+        .name = object->names + symbol->st_name,
         .slot = (void **)(object->info->dlpi_addr + offset),
         .called = called,
     };
+    bool own = walk->own && (symbol->st_info & 0xf) == STT_FUNC;
 
-    if (symbol && object_visits(walk, &object->symbols[symbol]))
+    if (number && (symbol->st_shndx == SHN_UNDEF || own))
         walk->visit(object, &import, walk->arg);
 }
 
-static void object_walk(const struct object_walk *walk)
+void disti_object_slots(const struct disti_object *object, bool own, disti_object_visit *visit,
+                        void *arg)
 {
-    const struct disti_object *object = walk->object;
+    const struct object_walk walk = {object, visit, arg, own};
     const char *calls = object_address(object, DT_JMPREL),
                *end = calls + object_value(object, DT_PLTRELSZ);
     const ElfW(Rela) *pointer = object_address(object, DT_RELA);
@@ -244,22 +236,12 @@ static void object_walk(const struct object_walk *walk)
     for (; calls && calls < end; calls += entry) {
         const ElfW(Rel) *call = (const void *)calls;
 
-        object_slot(walk, call->r_offset, OBJECT_SYMBOL(call->r_info), true);
+        object_slot(&walk, call->r_offset, OBJECT_SYMBOL(call->r_info), true);
     }
     for (size_t n = object_value(object, DT_RELASZ) / sizeof(*pointer); n; n--, pointer++) {
         if (!pointer->r_addend)
-            object_slot(walk, pointer->r_offset, OBJECT_SYMBOL(pointer->r_info), false);
+            object_slot(&walk, pointer->r_offset, OBJECT_SYMBOL(pointer->r_info), false);
     }
-}
-
-void disti_object_imports(const struct disti_object *object, disti_object_visit *visit, void *arg)
-{
-    object_walk(&(struct object_walk){object, visit, arg, false});
-}
-
-void disti_object_slots(const struct disti_object *object, disti_object_visit *visit, void *arg)
-{
-    object_walk(&(struct object_walk){object, visit, arg, true});
 }
 
 /* What the dynamic linker made read-only begins and ends with a page. */
