@@ -10,35 +10,19 @@
 
 /* ---- what MPI says of the arguments ---- */
 
-/* How many blocks each side of a call has, at the root and elsewhere; ALL: one for each rank. A
- * broadcast's one buffer is what it receives. */
-#define ALL (-1)
-static const struct call_shape {
-    int send_root, send, recv_root, recv;
-} call_shapes[DIST_COLL_COUNT] = {
-    [DIST_COLL_ALL_REDUCE] = {1, 1, 1, 1},
-    [DIST_COLL_REDUCE] = {1, 1, 1, 0},
-    [DIST_COLL_REDUCE_SCATTER] = {ALL, ALL, 1, 1},
-    [DIST_COLL_REDUCE_SCATTER_V] = {ALL, ALL, 1, 1},
-    [DIST_COLL_BROADCAST] = {0, 0, 1, 1},
-    [DIST_COLL_ALL_GATHER] = {1, 1, ALL, ALL},
-    [DIST_COLL_ALL_GATHER_V] = {1, 1, ALL, ALL},
-    [DIST_COLL_ALL_TO_ALL] = {ALL, ALL, ALL, ALL},
-    [DIST_COLL_ALL_TO_ALL_V] = {ALL, ALL, ALL, ALL},
-    [DIST_COLL_GATHER] = {1, 1, ALL, 0},
-    [DIST_COLL_GATHER_V] = {1, 1, ALL, 0},
-    [DIST_COLL_SCATTER] = {ALL, 0, 1, 1},
-    [DIST_COLL_SCATTER_V] = {ALL, 0, 1, 1},
-};
-
-static int call_sends(dist_collective kind, bool at_root)
+/* True if the call has this side on this rank. A broadcast's one buffer is what it receives. */
+static bool call_sends(dist_collective kind, bool at_root)
 {
-    return at_root ? call_shapes[kind].send_root : call_shapes[kind].send;
+    const struct disti_collective *traits = &disti_collectives[kind];
+
+    return !disti_collective_one_buffer(traits) && (at_root || traits->in_at == DISTI_AT_EVERY);
 }
 
-static int call_receives(dist_collective kind, bool at_root)
+static bool call_receives(dist_collective kind, bool at_root)
 {
-    return at_root ? call_shapes[kind].recv_root : call_shapes[kind].recv;
+    const struct disti_collective *traits = &disti_collectives[kind];
+
+    return disti_collective_one_buffer(traits) || at_root || traits->out_at == DISTI_AT_EVERY;
 }
 
 /* Clears the arguments that mean nothing on this rank, which may be anything. */
@@ -55,7 +39,7 @@ static void eligible_strip(struct disti_args *args, int rank)
     if (call_receives(args->kind, at_root))
         return;
     args->recv = NULL;
-    if (disti_kind_reduces(args->kind)) /* its count and type are those of what it sends too */
+    if (disti_algorithm_reduces(args->kind)) /* its count and type are those of what it sends too */
         return;
     args->recvcount = 0;
     args->recvcounts = args->recvdispls = (struct disti_numbers){NULL, 0};
@@ -89,14 +73,13 @@ static int eligible_layout(const struct disti_buffer *buffer, int ranks)
 /* Only one side may be in place, and at a root only that of its own block. */
 static bool eligible_in_place_is_bad(const struct disti_args *args, int rank)
 {
-    const struct call_shape *shape = &call_shapes[args->kind];
-    bool scatters = !shape->send;
-    bool rooted = shape->send_root != shape->send || shape->recv_root != shape->recv;
+    bool scatters = !call_sends(args->kind, false);
     const void *all = scatters ? args->send : args->recv, *own = scatters ? args->recv : args->send;
 
     if (args->kind == DIST_COLL_BROADCAST)
         return args->recv == MPI_IN_PLACE;
-    return all == MPI_IN_PLACE || (rooted && rank != args->root && own == MPI_IN_PLACE);
+    return all == MPI_IN_PLACE ||
+           (disti_collective_rooted(args->kind) && rank != args->root && own == MPI_IN_PLACE);
 }
 
 /* Is there something in the heeded arguments that MPI refuses? MPI_SUCCESS, or its error code. */
@@ -104,7 +87,7 @@ static int eligible_check(const struct disti_args *args, enum disti_form form,
                           const struct disti_comm *comm)
 {
     const struct disti_buffer send = disti_args_send(args), recv = disti_args_recv(args);
-    bool at_root = comm->rank == args->root, reduces = disti_kind_reduces(args->kind);
+    bool at_root = comm->rank == args->root, reduces = disti_algorithm_reduces(args->kind);
     int code = MPI_SUCCESS;
 
     if (form != DISTI_BLOCKING && !args->request)
@@ -188,7 +171,7 @@ static enum disti_why eligible_reason(struct disti_args *args, enum disti_form f
      * for a peer that needs it: so by a thread, or by MPI. */
     if (form != DISTI_BLOCKING && !disti_preload.background)
         return DISTI_WHY_NO_THREAD;
-    if (disti_kind_reduces(args->kind)) {
+    if (disti_algorithm_reduces(args->kind)) {
         reason = disti_reduction_is_eligible(args->recvtype, args->op);
         if (reason != DISTI_WHY_SERVED)
             return reason;
@@ -275,7 +258,7 @@ static int call_open_counts(struct disti_call *call, const struct disti_args *ar
  */
 static int call_open_reduction(struct disti_call *call, const struct disti_args *args)
 {
-    bool scatters = call_shapes[args->kind].send == ALL;
+    bool scatters = disti_collectives[args->kind].in == DISTI_BLOCKS_EACH;
     size_t element, in, out;
     int code = MPI_SUCCESS;
 
@@ -296,18 +279,23 @@ static int call_open_reduction(struct disti_call *call, const struct disti_args 
 
 /* ---- movers of data ---- */
 
+/* How many blocks a side has, if this rank has that side. */
+static int call_blocks(const struct disti_call *call, uint8_t blocks)
+{
+    return blocks == DISTI_BLOCKS_EACH ? call->comm->ranks : 1;
+}
+
 static int call_open_layouts(struct disti_call *call, const struct disti_args *args)
 {
+    const struct disti_collective *traits = &disti_collectives[args->kind];
     const struct disti_buffer recv = disti_args_recv(args), send = disti_args_send(args);
-    bool at_root = call->comm->rank == call->root;
-    int send_blocks = call_sends(args->kind, at_root),
-        recv_blocks = call_receives(args->kind, at_root);
-    bool exchange = send_blocks == ALL && recv_blocks == ALL;
+    bool exchange = traits->in == DISTI_BLOCKS_EACH && traits->out == DISTI_BLOCKS_EACH;
     bool send_in_place = args->send == MPI_IN_PLACE, recv_in_place = args->recv == MPI_IN_PLACE;
+    bool at_root = call->comm->rank == call->root;
+    int send_blocks = call_sends(args->kind, at_root) ? call_blocks(call, traits->in) : 0;
+    int recv_blocks = call_receives(args->kind, at_root) ? call_blocks(call, traits->out) : 0;
     int code = MPI_SUCCESS;
 
-    send_blocks = send_blocks == ALL ? call->comm->ranks : send_blocks;
-    recv_blocks = recv_blocks == ALL ? call->comm->ranks : recv_blocks;
     if (send_blocks && exchange && send_in_place) /* it all goes: from a copy */
         code = disti_layout_open(&call->send, &recv, send_blocks, true);
     else if (send_blocks && !send_in_place)
@@ -383,7 +371,7 @@ int disti_call_open(struct disti_call *call, const struct disti_args *args, stru
     int code = MPI_SUCCESS;
 
     call_fill(call, args, comm);
-    if (disti_kind_reduces(args->kind))
+    if (disti_algorithm_reduces(args->kind))
         code = call_open_reduction(call, args);
     else if (args->kind != DIST_COLL_BARRIER)
         code = call_open_mover(call, args);
@@ -720,7 +708,7 @@ void disti_again_remember(const struct disti_args *args, const struct disti_call
     last->counted = counted;
     last->gone = disti_comms_gone();
     last->comparison = disti_comparison_find(args, call->comm);
-    if (disti_kind_reduces(args->kind))
+    if (disti_algorithm_reduces(args->kind))
         again_remember_reduction(last, call);
     else
         again_remember_mover(last, call, args);

@@ -35,17 +35,9 @@ enum compare_side { COMPARE_LIBDIST, COMPARE_MPI };
 
 static bool compare_is_possible(const struct disti_args *args)
 {
-    switch (args->kind) {
-    case DIST_COLL_ALL_GATHER_V:
-    case DIST_COLL_REDUCE_SCATTER_V:
-    case DIST_COLL_GATHER_V:
-    case DIST_COLL_SCATTER_V:
-    case DIST_COLL_ALL_TO_ALL_V:
-        return false;
-    default:
-        return !disti_kind_reduces(args->kind) ||
-               disti_reduction_is_exact(args->recvtype, args->op);
-    }
+    return !disti_collective_uneven(args->kind) &&
+           (!disti_algorithm_reduces(args->kind) ||
+            disti_reduction_is_exact(args->recvtype, args->op));
 }
 
 /* A block, in powers of 4: the arguments that mean something on this rank tell. */

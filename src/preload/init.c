@@ -119,7 +119,7 @@ static void report_print(void)
 /* Preload: MPI_Init and MPI_Finalize, between which collectives are served. */
 
 #define INIT_ALL ((1u << DIST_COLL_COUNT) - 1)
-#define INIT_REDUCTIONS (DISTI_REDUCTIONS | 1u << DIST_COLL_BARRIER)
+#define INIT_REDUCTIONS ((unsigned)DISTI_REDUCING | 1u << DIST_COLL_BARRIER)
 
 #ifdef OPEN_MPI
 #define INIT_LOCAL_SIZE "OMPI_COMM_WORLD_LOCAL_SIZE"

@@ -14,10 +14,10 @@
 #ifndef DISTI_PRELOAD_PRELOAD_H
 #define DISTI_PRELOAD_PRELOAD_H
 
+#include "base/collective.h"
 #include "preload/calls.h"
 #include "preload/objects.h"
 
-#include <dist/backend.h>
 #include <dist/dist.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -37,16 +37,6 @@
 #else
 #define DISTI_MPI_PERSISTENT 0
 #endif
-
-/* The kinds of calls that reduce, as bits. */
-#define DISTI_REDUCTIONS                                                                           \
-    (1u << DIST_COLL_ALL_REDUCE | 1u << DIST_COLL_REDUCE | 1u << DIST_COLL_REDUCE_SCATTER |        \
-     1u << DIST_COLL_REDUCE_SCATTER_V)
-
-static inline bool disti_kind_reduces(dist_collective kind)
-{
-    return DISTI_REDUCTIONS >> kind & 1;
-}
 
 /* What each thread has for itself, for short calls: no call is needed to find it. */
 #define DISTI_THREAD_LOCAL _Thread_local __attribute__((tls_model("initial-exec")))
