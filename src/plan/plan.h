@@ -259,7 +259,7 @@ struct disti_promise {
  * A row of the table of algorithms.
  *
  * The order of reproducible results, for each element: ranks 2 i and 2 i + 1 of the first 2 surplus
- * ranks are added (collectives/collectives.h), then virtual ranks by distances 1, 2, 4, ...:
+ * ranks are added (collectives/algorithms.h), then virtual ranks by distances 1, 2, 4, ...:
  *
  *   6 ranks   ((0 + 1) + (2 + 3)) + (4 + 5)      surplus 2, virtual ranks {0, 1} {2, 3} 4 5
  *
