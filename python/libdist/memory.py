@@ -31,11 +31,12 @@ def allocate(count: int) -> ctypes.Array:
 def _numpy_dtype(number: int) -> Any:
     import numpy
 
-    if NAMES[number] != "bfloat16":
+    try:
         return numpy.dtype(NAMES[number])
-    import ml_dtypes  # numpy has no bfloat16 of its own
+    except TypeError:
+        import ml_dtypes  # the types that numpy itself does not have, such as bfloat16
 
-    return numpy.dtype(ml_dtypes.bfloat16)
+        return numpy.dtype(getattr(ml_dtypes, NAMES[number]))
 
 
 def empty(shape: Union[int, Sequence[int]], dtype: Any = "float32") -> Any:

@@ -353,7 +353,7 @@ struct dtype_kernels {
     void (*scale)(void *dst, const void *src, size_t count, const double *factor);
 };
 
-#define DTYPE_INT(type, bits)                                                                      \
+#define DTYPE_INTEGER(type, bits)                                                                  \
     {                                                                                              \
         .reduce =                                                                                  \
             {[DIST_SUM] = int_sum##bits, [DIST_AVG] = int_sum##bits, [DIST_PROD] = int_prod##bits, \
@@ -369,24 +369,23 @@ struct dtype_kernels {
         .divide = type##_divide, .scale = type##_scale                                             \
     }
 
+#define DTYPE_BOOLEAN                                                                              \
+    {                                                                                              \
+        .reduce = {                                                                                \
+            [DIST_SUM] = bool_or,                                                                  \
+            [DIST_PROD] = bool_and,                                                                \
+            [DIST_MIN] = bool_and,                                                                 \
+            [DIST_MAX] = bool_or,                                                                  \
+            [DIST_BAND] = bool_and,                                                                \
+            [DIST_BOR] = bool_or,                                                                  \
+            [DIST_BXOR] = bool_xor                                                                 \
+        }                                                                                          \
+    }
+
 static const struct dtype_kernels dtype_kernels[DIST_DTYPE_COUNT] = {
-    [DIST_INT8] = DTYPE_INT(int8, 8),
-    [DIST_UINT8] = DTYPE_INT(uint8, 8),
-    [DIST_INT32] = DTYPE_INT(int32, 32),
-    [DIST_UINT32] = DTYPE_INT(uint32, 32),
-    [DIST_INT64] = DTYPE_INT(int64, 64),
-    [DIST_UINT64] = DTYPE_INT(uint64, 64),
-    [DIST_FLOAT16] = DTYPE_FLOATING(float16),
-    [DIST_BFLOAT16] = DTYPE_FLOATING(bfloat16),
-    [DIST_FLOAT32] = DTYPE_FLOATING(float32),
-    [DIST_FLOAT64] = DTYPE_FLOATING(float64),
-    [DIST_BOOL] = {.reduce = {[DIST_SUM] = bool_or,
-                              [DIST_PROD] = bool_and,
-                              [DIST_MIN] = bool_and,
-                              [DIST_MAX] = bool_or,
-                              [DIST_BAND] = bool_and,
-                              [DIST_BOR] = bool_or,
-                              [DIST_BXOR] = bool_xor}},
+#define DTYPE(name, kernels, ...) [DIST_##name] = DTYPE_##kernels,
+#include "base/dtypes.def"
+#undef DTYPE
 };
 
 bool disti_dtype_valid(dist_dtype dtype)

@@ -5,6 +5,23 @@
 
 #include <dist/dist.h>
 
+/* The format of a floating-point type (dtypes.def); zeros for another type. */
+struct disti_dtype_format {
+    uint8_t exponent; /* bits */
+    uint64_t special; /* magnitudes from this one on, as bits, are infinite or NaNs */
+};
+
+static const struct disti_dtype_format disti_dtype_formats[DIST_DTYPE_COUNT] = {
+#define DTYPE(name, kernels, exponent, special, ...) [DIST_##name] = {exponent, special},
+#include "base/dtypes.def"
+#undef DTYPE
+};
+
+static inline bool disti_dtype_is_float(dist_dtype dtype)
+{
+    return disti_dtype_formats[dtype].exponent > 0;
+}
+
 bool disti_dtype_valid(dist_dtype dtype);
 bool disti_op_valid(dist_op op);
 

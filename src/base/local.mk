@@ -5,7 +5,7 @@ libdist_core_sources += \
 	src/base/backoff.h \
 	src/base/checked.h \
 	src/base/clock.c src/base/clock.h \
-	src/base/collective.h src/base/collectives.def \
+	src/base/collective.h src/base/collectives.def src/base/dtypes.def \
 	src/base/settings/config.h \
 	src/base/process.c src/base/process.h \
 	src/base/descriptor.c src/base/descriptor.h \

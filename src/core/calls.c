@@ -794,40 +794,23 @@ dist_status disti_call_uneven(dist_group *group, struct calls_kind kind, const v
 
 #define NUMERICS_FOUND_NOTHING SIZE_MAX
 
-/* An IEEE number is a NaN or an infinity if its exponent's bits are all set. 0: no such type. */
-static uint64_t numerics_exponent(dist_dtype dtype)
-{
-    switch (dtype) {
-    case DIST_FLOAT32:
-        return UINT64_C(0x7f800000);
-    case DIST_FLOAT64:
-        return UINT64_C(0x7ff0000000000000);
-    case DIST_FLOAT16:
-        return UINT64_C(0x7c00);
-    case DIST_BFLOAT16:
-        return UINT64_C(0x7f80);
-    default:
-        return 0;
-    }
-}
-
-/* An element of 2, 4 or 8 bytes, wherever it lies; the machine is little-endian. */
-static inline uint64_t numerics_bits(const char *at, size_t bytes)
+/* The magnitude's bits of an element at any address; the machine is little-endian. */
+static inline uint64_t numerics_magnitude(const char *at, size_t bytes)
 {
     uint64_t bits = 0;
 
     memcpy(&bits, at, bytes);
-    return bits;
+    return bits & (UINT64_MAX >> (65 - 8 * bytes));
 }
 
-/* The index of the first in one block. */
+/* The index of the first NaN or infinity in one block. */
 static size_t numerics_find(const char *block, size_t count, dist_dtype dtype)
 {
-    const uint64_t exponent = numerics_exponent(dtype);
+    const uint64_t special = disti_dtype_formats[dtype].special;
     const size_t bytes = dist_dtype_size(dtype);
 
     for (size_t i = 0; i < count; i++) {
-        if ((numerics_bits(block + i * bytes, bytes) & exponent) == exponent)
+        if (numerics_magnitude(block + i * bytes, bytes) >= special)
             return i;
     }
     return NUMERICS_FOUND_NOTHING;
@@ -858,16 +841,16 @@ static size_t numerics_find_in(const struct disti_work *work, bool out)
 
 static void numerics_tell(const struct disti_work *work, bool out, size_t at)
 {
-    const char *element = (const char *)(out ? work->call.out : work->call.in) +
-                          at * dist_dtype_size(work->call.dtype);
-    const uint64_t exponent = numerics_exponent(work->call.dtype);
-    const uint64_t bits = numerics_bits(element, dist_dtype_size(work->call.dtype));
+    const size_t bytes = dist_dtype_size(work->call.dtype);
+    const char *element = (const char *)(out ? work->call.out : work->call.in) + at * bytes;
+    const uint64_t mantissa =
+        UINT64_MAX >> (65 - 8 * bytes + disti_dtype_formats[work->call.dtype].exponent);
+    const bool nan = numerics_magnitude(element, bytes) & mantissa;
     char call[GROUP_CALL], name[GROUP_NAME];
 
     disti_notice("%s: %s %s %s at element %zu (DIST_CHECK_NUMERICS)",
                  disti_failure_call(work, call), disti_group_name(work->group, name),
-                 out ? "gets" : "gives", bits & ((exponent & -exponent) - 1) ? "NaN" : "infinity",
-                 at);
+                 out ? "gets" : "gives", nan ? "NaN" : "infinity", at);
 }
 
 /* Tells of the first of several calls in a row. Only the host's memory can be read. */
@@ -875,7 +858,7 @@ static void numerics_look(const struct disti_work *work, bool out)
 {
     size_t at = NUMERICS_FOUND_NOTHING;
 
-    if (work->call.memory != DIST_MEMORY_HOST || !numerics_exponent(work->call.dtype))
+    if (work->call.memory != DIST_MEMORY_HOST || !disti_dtype_is_float(work->call.dtype))
         return;
     at = numerics_find_in(work, out);
     if (at != NUMERICS_FOUND_NOTHING && !work->group->strange[out])

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The order of gradients, once it is known in which one they really come. */
 #include "ddp/ddp.h"
+
 #include "base/checked.h"
+#include "base/dtype.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "device/driver.h"
@@ -370,20 +372,14 @@ static dist_status ddp_options(const struct dist_ddp_options *given,
                           (int)options->wire, DIST_DDP_WIRE_SAME, DIST_DDP_WIRE_INT8);
     if (options->hook && options->wire != DIST_DDP_WIRE_SAME)
         return ddp_bad("options have both a hook and a wire: take one of them");
-    switch (options->dtype) {
-    case DIST_FLOAT32:
-        return DIST_OK;
-    case DIST_FLOAT64:
-    case DIST_FLOAT16:
-    case DIST_BFLOAT16:
-        return options->wire == DIST_DDP_WIRE_SAME ? DIST_OK
-                                                   : ddp_bad("options.wire is for float32 only");
-    default:
+    if ((unsigned)options->dtype >= DIST_DTYPE_COUNT || !disti_dtype_is_float(options->dtype))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "dist_ddp_create: options.dtype is %d (%s): set it to a floating-point "
                           "type: float32, float64, float16 or bfloat16",
                           (int)options->dtype, dist_dtype_string(options->dtype));
-    }
+    if (options->wire != DIST_DDP_WIRE_SAME && options->dtype != DIST_FLOAT32)
+        return ddp_bad("options.wire is for float32 only");
+    return DIST_OK;
 }
 
 static dist_status ddp_parameter_copy(struct ddp_parameter *to,

@@ -12,12 +12,9 @@
 static MPI_Datatype native_type(dist_dtype dtype)
 {
     static const MPI_Datatype types[DIST_DTYPE_COUNT] = {
-        [DIST_FLOAT32] = MPI_FLOAT,         [DIST_FLOAT64] = MPI_DOUBLE,
-        [DIST_INT8] = MPI_INT8_T,           [DIST_UINT8] = MPI_UINT8_T,
-        [DIST_INT32] = MPI_INT32_T,         [DIST_UINT32] = MPI_UINT32_T,
-        [DIST_INT64] = MPI_INT64_T,         [DIST_UINT64] = MPI_UINT64_T,
-        [DIST_FLOAT16] = MPI_DATATYPE_NULL, [DIST_BFLOAT16] = MPI_DATATYPE_NULL,
-        [DIST_BOOL] = MPI_DATATYPE_NULL, /* has other rules there */
+#define DTYPE(name, kernels, exponent, special, mpi, nccl) [DIST_##name] = MPI_##mpi,
+#include "base/dtypes.def"
+#undef DTYPE
     };
 
     return (unsigned)dtype < DIST_DTYPE_COUNT ? types[dtype] : MPI_DATATYPE_NULL;
@@ -34,13 +31,13 @@ static bool native_is_float(dist_dtype dtype)
  */
 static MPI_Op native_op(dist_op op, dist_dtype dtype)
 {
-    static const MPI_Op ops[] = {
-        [DIST_SUM] = MPI_SUM, [DIST_AVG] = MPI_SUM,   [DIST_PROD] = MPI_PROD,
-        [DIST_MIN] = MPI_MIN, [DIST_MAX] = MPI_MAX,   [DIST_BAND] = MPI_BAND,
-        [DIST_BOR] = MPI_BOR, [DIST_BXOR] = MPI_BXOR,
+    static const MPI_Op ops[DIST_OP_COUNT] = {
+#define OP(name, mpi, nccl) [DIST_##name] = MPI_##mpi,
+#include "base/dtypes.def"
+#undef OP
     };
 
-    if ((unsigned)op >= sizeof(ops) / sizeof(*ops) || (op == DIST_AVG && !native_is_float(dtype)))
+    if ((unsigned)op >= DIST_OP_COUNT || (op == DIST_AVG && !native_is_float(dtype)))
         return MPI_OP_NULL;
     return ops[op];
 }

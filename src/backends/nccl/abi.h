@@ -17,6 +17,9 @@
 #define DISTI_NCCL_MAGIC 0xcafebeefu
 #define DISTI_NCCL_UNDEFINED INT_MIN
 
+/* No dtype or op of NCCL. */
+enum { DISTI_NCCL_NONE = -1 };
+
 /* ncclResult_t */
 enum disti_nccl_result {
     DISTI_NCCL_SUCCESS = 0,

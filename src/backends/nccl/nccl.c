@@ -665,30 +665,14 @@ static dist_status nccl_probe(char *reason, size_t reason_size)
     return DIST_ERR_NO_BACKEND;
 }
 
-static bool nccl_has_op(dist_op op, dist_dtype dtype)
-{
-    switch (op) {
-    case DIST_SUM:
-    case DIST_AVG:
-    case DIST_PROD:
-    case DIST_MIN:
-    case DIST_MAX:
-        return true;
-    case DIST_PREMUL_SUM:
-        return dtype == DIST_FLOAT64 || dtype == DIST_FLOAT32 || dtype == DIST_FLOAT16 ||
-               dtype == DIST_BFLOAT16;
-    default:
-        return false;
-    }
-}
-
 static dist_status nccl_query(const void *state, dist_collective collective, dist_dtype dtype,
                               dist_op op)
 {
     (void)state;
     if ((unsigned)collective >= DIST_COLL_COUNT || (unsigned)dtype >= DIST_DTYPE_COUNT)
         return DIST_ERR_UNSUPPORTED;
-    if (disti_algorithm_reduces(collective) && (dtype == DIST_BOOL || !nccl_has_op(op, dtype)))
+    if (disti_algorithm_reduces(collective) &&
+        (dtype == DIST_BOOL || !disti_nccl_has_op(op, dtype)))
         return DIST_ERR_UNSUPPORTED;
     return DIST_OK;
 }

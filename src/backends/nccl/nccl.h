@@ -140,6 +140,9 @@ dist_status disti_nccl_wait(struct disti_nccl_state *nccl, const char *what);
 /* NCCL's number of a type; bools are bytes. */
 int disti_nccl_dtype(dist_dtype dtype);
 
+/* True if NCCL reduces elements of this type with this operation. */
+bool disti_nccl_has_op(dist_op op, dist_dtype dtype);
+
 /* ---- stage.c: collectives of sends and receives, within a group. NCCL's result ---- */
 
 int disti_nccl_compose(const struct disti_nccl_state *nccl, const struct dist_call *call, int op,

@@ -4,6 +4,7 @@
 #include "base/backoff.h"
 #include "base/clock.h"
 #include "base/collective.h"
+#include "base/dtype.h"
 #include "base/kernels/half.h"
 
 #include <stdio.h>
@@ -286,22 +287,26 @@ static dist_status nccl_self(struct disti_nccl_state *nccl, struct disti_nccl_ca
 /* Backend nccl: calls handed to NCCL, several as one group. */
 
 static const int issue_dtypes[DIST_DTYPE_COUNT] = {
-    [DIST_FLOAT32] = DISTI_NCCL_FLOAT32, [DIST_FLOAT64] = DISTI_NCCL_FLOAT64,
-    [DIST_FLOAT16] = DISTI_NCCL_FLOAT16, [DIST_BFLOAT16] = DISTI_NCCL_BFLOAT16,
-    [DIST_INT8] = DISTI_NCCL_INT8,       [DIST_UINT8] = DISTI_NCCL_UINT8,
-    [DIST_INT32] = DISTI_NCCL_INT32,     [DIST_UINT32] = DISTI_NCCL_UINT32,
-    [DIST_INT64] = DISTI_NCCL_INT64,     [DIST_UINT64] = DISTI_NCCL_UINT64,
-    [DIST_BOOL] = DISTI_NCCL_UINT8,
+#define DTYPE(name, kernels, exponent, special, mpi, nccl) [DIST_##name] = DISTI_NCCL_##nccl,
+#include "base/dtypes.def"
+#undef DTYPE
 };
 
 static const int issue_ops[DIST_OP_COUNT] = {
-    [DIST_SUM] = DISTI_NCCL_SUM, [DIST_AVG] = DISTI_NCCL_AVG, [DIST_PROD] = DISTI_NCCL_PROD,
-    [DIST_MIN] = DISTI_NCCL_MIN, [DIST_MAX] = DISTI_NCCL_MAX,
+#define OP(name, mpi, nccl) [DIST_##name] = DISTI_NCCL_##nccl,
+#include "base/dtypes.def"
+#undef OP
 };
 
 int disti_nccl_dtype(dist_dtype dtype)
 {
     return issue_dtypes[dtype];
+}
+
+bool disti_nccl_has_op(dist_op op, dist_dtype dtype)
+{
+    return op == DIST_PREMUL_SUM ? disti_dtype_is_float(dtype)
+                                 : (unsigned)op < DIST_OP_COUNT && issue_ops[op] != DISTI_NCCL_NONE;
 }
 
 /* "rank 2: all_reduce number 12 of 1024 x float32 on device 0" */
