@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # What people read: man pages, README, documents, and the programs that they show.
 dist_man_MANS += \
-	man/dist-env.7 \
 	man/dist-nccl.7 \
 	man/dist-tuning.7 \
 	man/dist-ucx.7 \
@@ -13,8 +12,9 @@ dist_man_MANS += \
 	man/dist_transport.3 \
 	man/distrun.1 \
 	man/libdist.3
-# The synopsis of these is made of the public headers.
-function_pages = \
+# The synopsis of these is made of the public headers, and dist-env(7)'s table of the variables' rows.
+made_pages = \
+	man/dist-env.7 \
 	man/dist_abort.3 \
 	man/dist_all_gather.3 \
 	man/dist_all_reduce.3 \
@@ -34,16 +34,20 @@ function_pages = \
 	man/dist_spawn.3 \
 	man/dist_wait.3 \
 	man/dist_zero.3
-nodist_man_MANS = $(function_pages)
-CLEANFILES += $(function_pages)
-$(function_pages): man/synopsis.awk $(distinclude_HEADERS)
-SUFFIXES = .3.in .3
+nodist_man_MANS = $(made_pages)
+CLEANFILES += $(made_pages)
+variable_rows = src/base/settings/variables.def
+$(made_pages): man/synopsis.awk $(distinclude_HEADERS) $(variable_rows)
+SUFFIXES = .3.in .3 .7.in .7
+make_page = $(AM_V_GEN)$(MKDIR_P) man && cd $(srcdir) && \
+    $(AWK) -f man/synopsis.awk $(distinclude_HEADERS) $(variable_rows) $@.in >'$(abs_builddir)/$@.new' && \
+    mv '$(abs_builddir)/$@.new' '$(abs_builddir)/$@'
 .3.in.3:
-	$(AM_V_GEN)$(MKDIR_P) man && cd $(srcdir) && \
-	    $(AWK) -f man/synopsis.awk $(distinclude_HEADERS) $@.in >'$(abs_builddir)/$@.new' && \
-	    mv '$(abs_builddir)/$@.new' '$(abs_builddir)/$@'
+	$(make_page)
+.7.in.7:
+	$(make_page)
 dist_doc_DATA += CONTRIBUTING.md README.md README.zh-CN.md
-EXTRA_DIST += $(function_pages:=.in) man/links.sh man/synopsis.awk
+EXTRA_DIST += $(made_pages:=.in) man/links.sh man/synopsis.awk
 
 # One page serves several functions: each other name becomes a file that points to it.
 install-data-hook:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# synopsis.awk HEADER... PAGE: prints a man page in which each line "@synopsis@" is replaced by the
-# prototypes of those functions of its NAME section that the header of the line ".In" above declares.
+# synopsis.awk HEADER... variables.def PAGE: prints a man page in which each line "@synopsis@" is replaced
+# by the prototypes of those functions of its NAME section that the header of the line ".In" above
+# declares, and "@variables@" by a table of the environment variables.
 
 FILENAME ~ /\.h$/ {
     if (FNR == 1) {
@@ -14,6 +15,21 @@ FILENAME ~ /\.h$/ {
 }
 
 FNR == 1 { parse() }
+
+FILENAME ~ /\.def$/ {
+    row = row $0
+    if (row !~ /^VARIABLE\(/ || row ~ /\)$/) {
+        if (row ~ /^VARIABLE\(/)
+            table = table variable(row)
+        row = ""
+    }
+    next
+}
+
+/^@variables@$/ {
+    printf ".Bl -column DIST_AGENT_STORE_SECRET \"auto, plan, native\"\n.It Sy Variable Ta Sy Values Ta Sy Unset\n%s.El\n", table
+    next
+}
 
 /^\.Sh/ { naming = ($2 == "NAME") }
 
@@ -65,4 +81,32 @@ function arguments(list,    i, depth, c, one, lines)
             one = one c
     }
     return lines
+}
+
+# VARIABLE(name, values, "meaning", "unset") as a row of a column list.
+function variable(row,    name, values, text)
+{
+    match(row, /^VARIABLE\([A-Z_]+, /)
+    name = substr(row, RSTART + 9, RLENGTH - 11)
+    values = substr(row, RSTART + RLENGTH)
+    text = values
+    sub(/, ".*/, "", values)
+    match(text, /"[^"]*"\)$/)
+    text = substr(text, RSTART + 1, RLENGTH - 3)
+    if (values == "TEXT")
+        values = ""
+    else if (values == "FLAG")
+        values = "0, 1"
+    else if (values ~ /^BYTES/)
+        values = "bytes"
+    else if (values ~ /^WORDS/) {
+        gsub(/^WORDS\("|"\)$/, "", values)
+        gsub(/,/, ", ", values)
+    } else {
+        gsub(/^NUMBER\(|\)$/, "", values)
+        sub(/, INT_MAX/, " or more", values)
+        sub(/1 << 20/, "1048576", values)
+        sub(/, /, " to ", values)
+    }
+    return ".It Ev " name " Ta " values " Ta " text "\n"
 }

@@ -14,7 +14,7 @@ extern "C" {
  * states the ABI that it was built for. The library accepts no other, and no table smaller than its
  * own: it returns ERR_ABI before it calls anything in the table.
  */
-#define DIST_ABI 7
+#define DIST_ABI 8
 
 /* A transport's address has 1 to this many bytes. */
 #define DIST_ADDRESS_MAX 2048
@@ -274,6 +274,19 @@ struct dist_transport {
      * context is NULL. Without this slot each group opens an instance of its own.
      */
     void (*cancel)(void *state, uint64_t tag, uint64_t mask);
+
+    /*
+     * True if the transport reaches ranks of its own node only, by shared memory. A backend runs
+     * collectives in node memory if it lists such a transport, DIST_TRANSPORT allows it, and all
+     * ranks have opened it.
+     */
+    bool shares_memory;
+
+    /*
+     * Optional. Returns how many file descriptors a connected peer takes; without this slot 1. The
+     * engine adds them up, and warns if the limit of open files is lower. Any thread may call it.
+     */
+    int (*files)(void);
 };
 
 #ifdef __cplusplus

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which algorithm would be chosen, and why, for those who ask from outside. */
+#include "backends/registry.h"
 #include "base/log.h"
 #include "base/settings/config.h"
 #include "engine/engine.h"
@@ -94,14 +95,17 @@ static dist_status explain_check(const struct dist_question *question,
     return wrong ? disti_fail(DIST_ERR_INVALID_ARGUMENT, "explain: %s", wrong) : DIST_OK;
 }
 
-/* Does DIST_TRANSPORT leave shared memory in? */
+/* True if DIST_TRANSPORT allows a transport by shared memory. */
 static bool explain_has_shm(const char *transports)
 {
     char item[16];
 
     for (int i = 0; disti_list_item(transports, ',', i, item, sizeof(item)); i++) {
-        if (strcmp(item, "shm") == 0)
-            return true;
+        for (int t = 0; disti_built_in_transport(t); t++) {
+            if (disti_built_in_transport(t)->shares_memory &&
+                strcmp(disti_built_in_transport(t)->name, item) == 0)
+                return true;
+        }
     }
     return false;
 }
@@ -112,7 +116,7 @@ static dist_status explain_open(const struct dist_question *question, struct exp
     const char *allowed = disti_env("DIST_TRANSPORT"), *transports = allowed ? allowed : "shm,tcp";
     char key[TUNE_KEY];
     int reproducible = 0;
-    dist_status status = disti_env_int("DIST_REPRODUCIBLE", 0, 1, 0, &reproducible);
+    dist_status status = disti_variable_int("DIST_REPRODUCIBLE", 0, &reproducible);
 
     if (status == DIST_OK)
         status = disti_choice_parse(disti_env("DIST_ALGO"), reproducible, &explain->choice);
@@ -127,7 +131,7 @@ static dist_status explain_open(const struct dist_question *question, struct exp
         int wanted = 1;
 
         /* As the engine decides, if the machine lets ranks map each other's memory. */
-        status = disti_env_int("DIST_NODE_MEMORY", 0, 1, 1, &wanted);
+        status = disti_variable_int("DIST_NODE_MEMORY", 1, &wanted);
         if (wanted && explain->topology->nodes == 1 && explain->topology->ranks > 1 &&
             explain_has_shm(transports) && disti_node_knows(question->collective) &&
             !explain->choice.forced[question->collective] && !explain->choice.forced_segments)

@@ -14,7 +14,6 @@
 #include "base/settings/variables.h"
 #include "base/tls/tls.h"
 #include "engine/engine.h"
-#include "transports/tcp/wire.h"
 #include "tuning/choose.h"
 
 #include <limits.h>
@@ -115,56 +114,32 @@ static dist_status settings_tuning(const char *value)
 
 /* ---- all of them ---- */
 
-/* The values of a variable: a number, a size, one of some words, or as `check` says. */
-struct settings_form {
+/* Variables whose values are TEXT (variables.def) and can be checked in advance. */
+static const struct {
     const char *name;
-    int min, max; /* a number; both 0: none */
-    size_t bytes; /* the largest size; 0: none */
-    const char *words;
     dist_status (*check)(const char *value);
+} settings_checks[] = {
+    {"DIST_ALGO", settings_algo},
+    {"DIST_DEBUG", settings_log},
+    {"DIST_DEBUG_FILE", settings_log},
+    {"DIST_DEBUG_SUBSYS", settings_log},
+    {"DIST_FAULT", settings_fault},
+    {"DIST_SECRET_FILE", settings_secret},
+    {"DIST_SOCKET_IFNAME", settings_interface},
+    {"DIST_TLS_CA", settings_tls},
+    {"DIST_TLS_CERT", settings_tls},
+    {"DIST_TLS_KEY", settings_tls},
+    {"DIST_TRANSPORT", settings_transport},
+    {"DIST_TUNING", settings_tuning},
 };
 
-static const struct settings_form settings_forms[] = {
-    {"DIST_ALGO", .check = settings_algo},
-    {"DIST_AUTH", .words = "auto,cookie,none"},
-    {"DIST_CHECKSUM", .max = 1},
-    {"DIST_CHECK_NUMERICS", .max = 1},
-    {"DIST_DEBUG", .check = settings_log},
-    {"DIST_DEBUG_FILE", .check = settings_log},
-    {"DIST_DEBUG_SUBSYS", .check = settings_log},
-    {"DIST_DEVICE", .max = INT_MAX},
-    {"DIST_FAULT", .check = settings_fault},
-    {"DIST_FLIGHT", .max = 1 << 20},
-    {"DIST_LAUNCHER_WATCH", .max = 1},
-    {"DIST_MPI_COLL", .words = "auto,plan,native"},
-    {"DIST_NODE_MEMORY", .max = 1},
-    {"DIST_PMIX", .max = 1},
-    {"DIST_PROGRESS_THREAD", .max = 1},
-    {"DIST_REPRODUCIBLE", .max = 1},
-    {"DIST_SECRET_FILE", .check = settings_secret},
-    {"DIST_SEGMENTS", .min = 1, .max = 1024},
-    {"DIST_SHM_CMA", .max = 1},
-    {"DIST_SOCKET_IFNAME", .check = settings_interface},
-    {"DIST_STEP_ASIDE", .max = 1},
-    {"DIST_TCP_BUFFER", .bytes = (size_t)1 << 30},
-    {"DIST_TCP_EARLY_LIMIT", .bytes = SIZE_MAX},
-    {"DIST_TCP_SOCKETS", .min = 1, .max = DISTI_TCP_SOCKETS},
-    {"DIST_TCP_ZEROCOPY", .words = "off,auto,on"},
-    {"DIST_TIMEOUT", .min = 1, .max = INT_MAX},
-    {"DIST_TLS_CA", .check = settings_tls},
-    {"DIST_TLS_CERT", .check = settings_tls},
-    {"DIST_TLS_KEY", .check = settings_tls},
-    {"DIST_TRANSPORT", .check = settings_transport},
-    {"DIST_TUNING", .check = settings_tuning},
-};
-
-static dist_status settings_words(const struct settings_form *form, const char *value)
+static dist_status settings_words(const struct disti_variable *variable, const char *value)
 {
     char word[16], next[16], all[64];
     size_t used = 0;
 
-    for (int i = 0; disti_list_item(form->words, ',', i, word, sizeof(word)); i++) {
-        const bool last = !disti_list_item(form->words, ',', i + 1, next, sizeof(next));
+    for (int i = 0; disti_list_item(variable->words, ',', i, word, sizeof(word)); i++) {
+        const bool last = !disti_list_item(variable->words, ',', i + 1, next, sizeof(next));
 
         if (strcmp(word, value) == 0)
             return DIST_OK;
@@ -174,53 +149,58 @@ static dist_status settings_words(const struct settings_form *form, const char *
                                   : ", ",
                            word);
     }
-    return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s is \"%.64s\": set it to %s", form->name, value,
-                      all);
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s is \"%.64s\": set it to %s", variable->name,
+                      value, all);
 }
 
-static dist_status settings_bytes(const struct settings_form *form, const char *value)
+static dist_status settings_bytes(const struct disti_variable *variable, const char *value)
 {
     size_t bytes = 0;
-    dist_status status = disti_parse_bytes(form->name, value, &bytes);
+    dist_status status = disti_parse_bytes(variable->name, value, &bytes);
 
-    if (status != DIST_OK || bytes <= form->bytes)
+    if (status != DIST_OK || bytes <= variable->bytes)
         return status;
     return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s is %.64s: set it to at most %zu bytes",
-                      form->name, value, form->bytes);
+                      variable->name, value, variable->bytes);
 }
 
 /* Empty words, lists and files are as if unset; empty numbers are wrong. */
-static dist_status settings_check(const struct settings_form *form)
+static dist_status settings_check(const struct disti_variable *variable)
 {
-    const char *value = disti_env_raw(form->name);
+    const char *value = disti_env_raw(variable->name);
     int number;
 
     if (!value)
         return DIST_OK;
-    if (form->max)
-        return disti_parse_int(form->name, value, form->min, form->max, &number);
-    if (form->bytes)
-        return settings_bytes(form, value);
+    if (variable->most)
+        return disti_parse_int(variable->name, value, variable->least, variable->most, &number);
+    if (variable->bytes)
+        return settings_bytes(variable, value);
     if (!value[0])
         return DIST_OK;
-    return form->words ? settings_words(form, value) : form->check(value);
+    if (variable->words)
+        return settings_words(variable, value);
+    for (size_t i = 0; i < sizeof(settings_checks) / sizeof(*settings_checks); i++) {
+        if (strcmp(settings_checks[i].name, variable->name) == 0)
+            return settings_checks[i].check(value);
+    }
+    return DIST_OK;
 }
 
 dist_status disti_settings_check(void)
 {
     dist_status status = DIST_OK;
 
-    for (size_t i = 0; status == DIST_OK && i < sizeof(settings_forms) / sizeof(*settings_forms);
-         i++)
-        status = settings_check(&settings_forms[i]);
+    for (size_t i = 0; status == DIST_OK && i < disti_variable_count; i++)
+        status = settings_check(&disti_variables[i]);
     return status;
 }
 
 dist_status disti_setting_check(const char *name)
 {
-    for (size_t i = 0; i < sizeof(settings_forms) / sizeof(*settings_forms); i++) {
-        if (strcmp(settings_forms[i].name, name) == 0)
-            return settings_check(&settings_forms[i]);
+    for (size_t i = 0; i < disti_variable_count; i++) {
+        if (strcmp(disti_variables[i].name, name) == 0)
+            return settings_check(&disti_variables[i]);
     }
     return DIST_OK;
 }

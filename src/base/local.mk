@@ -28,6 +28,6 @@ libdist_core_sources += \
 	src/base/kernels/sink.h \
 	src/base/status.c \
 	src/base/tls.c src/base/tls/context.h src/base/tls/tls.h \
-	src/base/settings/variables.c src/base/settings/variables.h
+	src/base/settings/variables.c src/base/settings/variables.h src/base/settings/variables.def
 
 # The kernels ask for -O3 and for clones by CPU themselves (kernels.h): no flags here.

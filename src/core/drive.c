@@ -670,7 +670,7 @@ dist_status disti_group_open_works(struct dist_group *group)
     atomic_store(&group->drive.references, 1);
     status = disti_flight_open(&group->flight);
     if (status == DIST_OK)
-        status = disti_env_int("DIST_CHECK_NUMERICS", 0, 1, 0, &numerics);
+        status = disti_variable_int("DIST_CHECK_NUMERICS", 0, &numerics);
     group->numerics = numerics;
     return status == DIST_OK ? disti_progress_check() : status;
 }

@@ -25,7 +25,6 @@
 #include <unistd.h>
 
 #define RING_CALLS 1024
-#define RING_MOST (1 << 20)
 
 dist_status disti_flight_open(struct disti_flight *flight)
 {
@@ -34,7 +33,7 @@ dist_status disti_flight_open(struct disti_flight *flight)
 
     atomic_init(&flight->calls.entries, &flight->none);
     atomic_init(&flight->messages.entries, &flight->none);
-    status = disti_env_int("DIST_FLIGHT", 0, RING_MOST, RING_CALLS, &calls);
+    status = disti_variable_int("DIST_FLIGHT", RING_CALLS, &calls);
     flight->off = status == DIST_OK && calls == 0;
     return status;
 }
@@ -54,7 +53,7 @@ static void ring_make(struct disti_flight *flight, struct disti_flight_ring *rin
 
     if (flight->off || atomic_load_explicit(&ring->entries, memory_order_relaxed) != &flight->none)
         return;
-    if (disti_env_int("DIST_FLIGHT", 0, RING_MOST, RING_CALLS, &calls) != DIST_OK)
+    if (disti_variable_int("DIST_FLIGHT", RING_CALLS, &calls) != DIST_OK)
         calls = 0;
     count = 1;
     while (count < (uint64_t)calls)

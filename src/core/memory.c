@@ -249,7 +249,7 @@ static dist_status shared_offer(const struct dist_group *group, size_t bytes,
                                 struct shared_parts *parts, struct shared_offer *offer)
 {
     int wanted;
-    dist_status status = disti_env_int("DIST_NODE_MEMORY", 0, 1, 1, &wanted);
+    dist_status status = disti_variable_int("DIST_NODE_MEMORY", 1, &wanted);
 
     offer->bytes = bytes > 0 ? bytes : 1;
     if (status == DIST_OK && !wanted)

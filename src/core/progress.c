@@ -492,7 +492,7 @@ dist_status disti_progress_check(void)
 {
     int on;
 
-    return disti_env_int("DIST_PROGRESS_THREAD", 0, 1, 1, &on);
+    return disti_variable_int("DIST_PROGRESS_THREAD", 1, &on);
 }
 
 /* The thread is not in the child. The parent's groups are of no use there. */
@@ -547,7 +547,7 @@ static void progress_serve(struct dist_group *group)
     group->drive.service = DISTI_SERVICE_NO;
     group->drive.one_thread = backend->threads && !backend->threads(group->state);
     if (group->world_size == 1 || group->drive.one_thread ||
-        disti_env_int("DIST_PROGRESS_THREAD", 0, 1, 1, &on) != DIST_OK || !on)
+        disti_variable_int("DIST_PROGRESS_THREAD", 1, &on) != DIST_OK || !on)
         return;
     pthread_mutex_lock(&disti_progress.life);
     started = progress_start();

@@ -305,9 +305,9 @@ static dist_status init_options(struct dist_options *options)
     if (status == DIST_OK && !options->timeout_ms)
         options->timeout_ms = timeout_ms;
     if (status == DIST_OK)
-        status = disti_env_int("DIST_REPRODUCIBLE", 0, 1, 0, &reproducible);
+        status = disti_variable_int("DIST_REPRODUCIBLE", 0, &reproducible);
     if (status == DIST_OK && options->device < 0)
-        status = disti_env_int("DIST_DEVICE", 0, INT_MAX, -1, &options->device);
+        status = disti_variable_int("DIST_DEVICE", -1, &options->device);
     if (status == DIST_OK)
         status = disti_stream_check(options->stream);
     options->reproducible = options->reproducible || reproducible;

@@ -241,8 +241,6 @@ static dist_status route_exchange(struct dist_engine *engine, struct disti_tune_
 
 /* Can this process have a descriptor for all that the routes may need? */
 
-/* Of a peer that is reached by shared memory: memory, socket, doorbell, and its process. */
-#define FILES_SHM 4
 /* What a call may need for a moment. */
 #define FILES_SPARE 4
 
@@ -259,18 +257,6 @@ static size_t files_open(void)
     return count;
 }
 
-static size_t files_a_peer(const struct dist_transport *transport)
-{
-    int sockets = 1;
-
-    if (strcmp(transport->name, "shm") == 0)
-        return FILES_SHM;
-    if (strcmp(transport->name, "tcp") == 0 &&
-        disti_env_int("DIST_TCP_SOCKETS", 1, INT_MAX, 1, &sockets) != DIST_OK)
-        sockets = 1;
-    return (size_t)sockets;
-}
-
 /* Once the routes are chosen, and before a peer is called: tells of a limit of open files
  * that is too small for all of them. Connections are made when they are needed, so it may do. */
 static void route_files(const struct dist_engine *engine)
@@ -281,8 +267,12 @@ static void route_files(const struct dist_engine *engine)
         return;
     open = files_open();
     wanted = open + FILES_SPARE;
-    for (int i = 0; i < engine->link_count; i++)
-        wanted += (size_t)engine->links[i].peers * files_a_peer(engine->links[i].transport);
+    for (int i = 0; i < engine->link_count; i++) {
+        const struct engine_attachment *link = &engine->links[i];
+
+        wanted +=
+            (size_t)link->peers * (size_t)(link->transport->files ? link->transport->files() : 1);
+    }
     most = disti_descriptor_allow(wanted);
     if (most < wanted)
         disti_notice("rank %d may have %zu open files, has %zu, and needs %zu to talk to all %d "
@@ -433,12 +423,12 @@ static dist_status route_open_links(struct dist_engine *engine, const struct rou
     return status;
 }
 
-/* The slot of the backend's transport shm; list->own: it has none. */
+/* The slot of the backend's transport by shared memory; list->own: it has none. */
 static int route_shm(const struct route_list *list)
 {
     int slot = 0;
 
-    while (slot < list->own && strcmp(list->transports[slot]->name, "shm") != 0)
+    while (slot < list->own && !list->transports[slot]->shares_memory)
         slot++;
     return slot;
 }

@@ -46,7 +46,7 @@ static dist_status board_make_all(struct disti_node *node, struct disti_node_hel
 static dist_status board_make(struct disti_node *node, struct disti_node_hello *hello)
 {
     int wanted;
-    dist_status status = disti_env_int("DIST_NODE_MEMORY", 0, 1, 1, &wanted);
+    dist_status status = disti_variable_int("DIST_NODE_MEMORY", 1, &wanted);
 
     if (status != DIST_OK || !wanted || disti_faults_need_messages())
         return status;

@@ -38,7 +38,7 @@ struct node_idle {
 dist_status disti_node_migrate_open(struct disti_node *node)
 {
     int wanted;
-    dist_status status = disti_env_int("DIST_STEP_ASIDE", 0, 1, 1, &wanted);
+    dist_status status = disti_variable_int("DIST_STEP_ASIDE", 1, &wanted);
 
     if (status == DIST_OK)
         node->stays = !wanted || disti_node_is_crowded(node);

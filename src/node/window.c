@@ -22,7 +22,7 @@
 dist_status disti_node_cma_open(struct disti_node_hello *hello)
 {
     int wanted;
-    dist_status status = disti_env_int("DIST_SHM_CMA", 0, 1, 1, &wanted);
+    dist_status status = disti_variable_int("DIST_SHM_CMA", 1, &wanted);
 
     if (status == DIST_OK)
         hello->cma = wanted;

@@ -555,9 +555,9 @@ dist_status disti_launch_detect(struct disti_launch *launch_p)
     dist_status status = disti_env_int("MASTER_PORT", 1, 65535, DISTI_PORT_DEFAULT, &launch.port);
 
     if (status == DIST_OK)
-        status = disti_env_int("DIST_PMIX", 0, 1, -1, &pmix);
+        status = disti_variable_int("DIST_PMIX", -1, &pmix);
     if (status == DIST_OK)
-        status = disti_env_int("DIST_LAUNCHER_WATCH", 0, 1, 1, &watch);
+        status = disti_variable_int("DIST_LAUNCHER_WATCH", 1, &watch);
     if (status != DIST_OK)
         return status;
     launch.inside = launch_is_inside_distrun();

@@ -288,7 +288,7 @@ dist_status disti_choice_parse(const char *text, bool reproducible, struct disti
     if (status != DIST_OK)
         return status;
     int segments = 0;
-    status = disti_env_int("DIST_SEGMENTS", 1, 1024, 0, &segments);
+    status = disti_variable_int("DIST_SEGMENTS", 0, &segments);
     if (status != DIST_OK)
         return status;
     choice.forced_segments = (uint32_t)segments;

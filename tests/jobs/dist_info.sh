@@ -31,7 +31,7 @@ job_check "it says that CMA is not used" grep -qE '\(CMA\) +no ' "$job_output"
 job_fails "unknown argument 'all'" self 1 dist_info memory all
 
 # env: all that the table has, with who set it, and names that are wrong.
-own=$(grep -c '^    {"DIST_' "$srcdir/src/base/settings/variables.c")
+own=$(grep -c '^VARIABLE(' "$srcdir/src/base/settings/variables.def")
 DIST_ALGO=all_reduce:ring DIST_BACKND=gloo job self 1 dist_info env
 job_check "every variable is listed" [ "$(grep -cE '^  DIST_' "$job_output")" = $((own + 1)) ]
 job_check "a value, and who has set it" grep -qE '^  DIST_ALGO +all_reduce:ring  \[set by .*bash.* \([0-9]+\)\]' \

@@ -64,15 +64,16 @@ sow()
 # variables NAME...: the table of them, without DIST_.
 variables()
 {
-    c_file src/base/settings/variables.c 'const char *const rows[][2] = {' \
-        "${@/#/    {\"DIST_}" '    {"LAST", ""},' '};'
-    sed -i 's/^\(    {"DIST_[A-Z]*\)$/\1", "a thing"},/' "$tree/src/base/settings/variables.c"
+    c_file src/base/settings/variables.def "${@/#/VARIABLE(DIST_}"
+    sed -i 's/^VARIABLE(.*/&, TEXT, "a thing", "")/' "$tree/src/base/settings/variables.def"
+    c_file src/base/settings/variables.c 'const char *const rows[][2] = {' '    {"LAST", ""},' '};'
 }
 
 man_page()
 {
     printf '.\\" %s\n.Dd January 1, 2026\n.Dt %s %s\n.Os\n.Sh NAME\n.Nm %s\n.Nd test\n.Sh DESCRIPTION\n%s\n' \
         "$licence" "${1^^}" "$2" "$1" "$3" >"$tree/man/$1.$2"
+    [ "$1" != dist-env ] || mv "$tree/man/dist-env.7" "$tree/man/dist-env.7.in"
 }
 
 # function_page FUNCTION...: the page of all of them.

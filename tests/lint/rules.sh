@@ -250,16 +250,16 @@ lint_backends()
 
 rule_environment()
 {
-    local table=src/base/settings/variables.c
+    local table=src/base/settings/variables.def
     [ -f $table ] || { echo "skip: no $table"; return; }
-    lint_sources src | grep -vx $table | xargs -r grep -HoE '"DIST_[A-Z0-9_]+"' | tr -d '"' | sort -u |
+    lint_sources src | grep -vx src/base/settings/variables.c | xargs -r grep -HoE '"DIST_[A-Z0-9_]+"' | tr -d '"' | sort -u |
         grep -vE ":($(lint_variables | paste -sd '|'))\$" | sed "s|\(.*\):\(.*\)|\1: \2 is not in $table|"
-    diff <(lint_variables) <(sed -n 's/^\.It Ev \(DIST_[A-Z0-9_]*\)$/\1/p' man/dist-env.7) |
-        sed -n 's/^< \(.*\)/\1: not in man\/dist-env.7, or not in the order of the alphabet/p
-                s/^> \(.*\)/\1: in man\/dist-env.7, but not in src\/base\/settings\/variables.c, or twice/p'
-    lint_sources src | grep -vx $table | xargs -r grep -hoE '"DIST_[A-Z0-9_]+"' | tr -d '"' | sort -u |
+    diff <(lint_variables) <(sed -n 's/^\.It Ev \(DIST_[A-Z0-9_]*\)$/\1/p' man/dist-env.7.in) |
+        sed -n 's/^< \(.*\)/\1: not in man\/dist-env.7.in, or not in the order of the alphabet/p
+                s/^> \(.*\)/\1: in man\/dist-env.7.in, but not in src\/base\/settings\/variables.def, or twice/p'
+    lint_sources src | xargs -r grep -hoE '"DIST_[A-Z0-9_]+"' | tr -d '"' | sort -u |
         comm -23 <(lint_variables | sort -u) - | sed "s|\$|: in $table, but nothing reads it|"
-    rule_environment_foreign "$table"
+    rule_environment_foreign src/base/settings/variables.c
 }
 
 # Those that others set: by the beginnings of their names. The two left out are values of MS_ROLE.
@@ -270,13 +270,13 @@ rule_environment_foreign()
     lint_sources src | grep -v -e "^$1" -e ^src/preload/ | xargs -r grep -hoE "\"$own\"" | tr -d '"' |
         grep -vx -e MS_WORKER -e MS_SCHED | sort -u | comm -23 - <(echo "$foreign") | sed "s|\$|: read, but not in $1|"
     for name in $foreign; do
-        [ "$name" = LAST ] || grep -qw -- "$name" man/dist*.7 ||
+        [ "$name" = LAST ] || grep -qw -- "$name" man/dist*.7* ||
             echo "$name: in $1, but in no page dist*(7)"
     done
 }
 
 # The names in the table of variables.
-lint_variables() { sed -n 's/^    {"\(DIST_[A-Z0-9_]*\)".*/\1/p' src/base/settings/variables.c; }
+lint_variables() { sed -n 's/^VARIABLE(\(DIST_[A-Z0-9_]*\),.*/\1/p' src/base/settings/variables.def; }
 
 rule_man()
 {
@@ -286,8 +286,8 @@ rule_man()
     command -v mandoc >/dev/null || { echo "skip: no mandoc"; return; }
     # shellcheck disable=SC2086
     mandoc -T lint -W warning $pages
-    for pages in man/*.3.in; do
-        [ ! -e "$pages" ] || awk -f "$lint_home/../../man/synopsis.awk" include/dist/*.h "$pages" |
+    for pages in man/*.[37].in; do
+        [ ! -e "$pages" ] || awk -f "$lint_home/../../man/synopsis.awk" include/dist/*.h src/base/settings/*.def "$pages" |
             mandoc -T lint -W warning | sed "s|<stdin>|$pages|"
     done
 }

@@ -19,6 +19,9 @@ dist_status disti_parse_bytes(const char *what, const char *text, size_t *value_
 /* An integer from the environment; `fallback` if unset. */
 dist_status disti_env_int(const char *name, int min, int max, int fallback, int *value_p);
 
+/* A number of the library's own, within the range in variables.def; `fallback` if unset. */
+dist_status disti_variable_int(const char *name, int fallback, int *value_p);
+
 /*
  * Whole seconds from the environment, 1 or more, as milliseconds: INT_MAX, 24.8 days, if these are
  * more. `fallback_ms` if unset.

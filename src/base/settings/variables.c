@@ -18,54 +18,14 @@
 #define VARIABLES_PREFIX "DIST_"
 
 const struct disti_variable disti_variables[] = {
-    {"DIST_AGENT_FILES", "set by distrun and dist_spawn: the files that their processes inherit",
-     ""},
-    {"DIST_AGENT_LAST_CALL", "set by distrun: the file that it reads a rank's last call from", ""},
-    {"DIST_AGENT_STORE", "set by distrun and dist_spawn, which then hold the store", ""},
-    {"DIST_AGENT_STORE_SECRET", "set by distrun: the file with what its store asks for", ""},
-    {"DIST_ALGO", "the algorithms to be used", "the tuned choice"},
-    {"DIST_AUTH", "which secret is taken where no file is named", "auto"},
-    {"DIST_BACKEND", "the backend, if the program names none", "gloo"},
-    {"DIST_CHECKSUM", "whether transport tcp checks what it carries", "0"},
-    {"DIST_CHECK_NUMERICS", "whether NaNs and infinities in calls are told", "0"},
-    {"DIST_DEBUG", "what is logged", "0"},
-    {"DIST_DEBUG_FILE", "the file that log lines go to", "standard error"},
-    {"DIST_DEBUG_SUBSYS", "the parts of the library whose info and trace lines are logged", "all"},
-    {"DIST_DEVICE", "the GPU of this rank", "the local rank"},
-    {"DIST_FAULT", "the faults that a rank is to suffer on purpose", ""},
-    {"DIST_FLIGHT", "how many calls of each group the flight recorder keeps", "1024"},
-    {"DIST_FLIGHT_FILE", "the file that the flight recorder writes", "dist-flight.%r.json"},
-    {"DIST_GPU_DRIVER", "the file of the GPU's driver library", "libcuda.so.1 or libamdhip64.so"},
-    {"DIST_LAUNCHER_WATCH", "whether a rank's calls end when its launcher has ended", "1"},
-    {"DIST_MPI_COLL", "how backend mpi runs collectives", "auto"},
-    {"DIST_MPI_COMPARE", "libdist_mpi.so hands on what MPI does faster", "1"},
-    {"DIST_MPI_CUDA", "whether MPI takes GPU memory directly", "as the MPI says"},
-    {"DIST_MPI_REPORT", "libdist_mpi.so prints what it has served", "0"},
-    {"DIST_MPI_SERVE", "what libdist_mpi.so serves", "1"},
-    {"DIST_NCCL_LIBRARY", "the file of NCCL's library", "libnccl.so.2 or librccl.so.1"},
-    {"DIST_NODE_MEMORY", "whether ranks of a machine share memory", "1"},
-    {"DIST_PLUGIN_PATH", "the folders that contain modules", ""},
-    {"DIST_PMIX", "whether ranks meet through the launcher's PMIx", "where no other way is left"},
-    {"DIST_PROGRESS_THREAD", "whether a progress thread advances started works", "1"},
-    {"DIST_REPRODUCIBLE", "whether the bits of a reduction depend on the number of ranks alone",
-     "0"},
-    {"DIST_SECRET_FILE", "the file of the secret that the nodes of a job share", ""},
-    {"DIST_SEGMENTS", "into how many segments pipelined algorithms cut", "the predicted best"},
-    {"DIST_SHM_CMA", "whether the kernel copies between processes", "1"},
-    {"DIST_SOCKET_IFNAME", "the interfaces whose addresses the listeners bind",
-     "those that lead to the peers"},
-    {"DIST_STEP_ASIDE", "whether a rank migrates from a CPU that it shares", "1"},
-    {"DIST_TCP_BUFFER", "the bytes of each socket buffer", "the kernel's"},
-    {"DIST_TCP_CONGESTION", "the congestion control of transport tcp", "the system's"},
-    {"DIST_TCP_EARLY_LIMIT", "the bytes of unexpected messages that are kept", "16M"},
-    {"DIST_TCP_SOCKETS", "how many sockets a pair of ranks has", "one for each interface"},
-    {"DIST_TCP_ZEROCOPY", "whether transport tcp sends without copying", "off"},
-    {"DIST_TIMEOUT", "the seconds that a blocking call may wait", "300"},
-    {"DIST_TLS_CA", "the certificates of those who may sign the ranks'", ""},
-    {"DIST_TLS_CERT", "the certificate of this rank, for TLS", ""},
-    {"DIST_TLS_KEY", "the key of that certificate", ""},
-    {"DIST_TRANSPORT", "the transports that the backend may use", "the backend's"},
-    {"DIST_TUNING", "how algorithms are chosen", "from the cache"},
+#define VALUES_TEXT 0, 0, 0, NULL
+#define VALUES_FLAG 0, 1, 0, NULL
+#define VALUES_NUMBER(least, most) least, most, 0, NULL
+#define VALUES_BYTES(most) 0, 0, most, NULL
+#define VALUES_WORDS(words) 0, 0, 0, words
+#define VARIABLE(name, values, meaning, unset) {#name, meaning, unset, VALUES_##values},
+#include "base/settings/variables.def"
+#undef VARIABLE
 };
 const size_t disti_variable_count = sizeof(disti_variables) / sizeof(disti_variables[0]);
 
@@ -207,6 +167,16 @@ dist_status disti_env_int(const char *name, int min, int max, int fallback, int 
         return disti_parse_int(name, text, min, max, value_p);
     *value_p = fallback;
     return DIST_OK;
+}
+
+dist_status disti_variable_int(const char *name, int fallback, int *value_p)
+{
+    size_t i = 0;
+
+    while (i + 1 < disti_variable_count && strcmp(disti_variables[i].name, name) != 0)
+        i++;
+    return disti_env_int(name, disti_variables[i].least, disti_variables[i].most, fallback,
+                         value_p);
 }
 
 dist_status disti_env_seconds(const char *name, int fallback_ms, int *ms_p)

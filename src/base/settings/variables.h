@@ -7,11 +7,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* One of the library's own; dist-env(7) says more of each, and a lint test that it says it of all.
- */
+/* A variable of the library's own, from variables.def. */
 struct disti_variable {
     const char *name, *meaning;
     const char *unset; /* what holds without it, in words; "": nothing to say */
+    int least, most;   /* of a number; both 0: no number */
+    size_t bytes;      /* the largest size; 0: no size */
+    const char *words; /* the values, with commas between; NULL: no list */
 };
 extern const struct disti_variable disti_variables[];
 extern const size_t disti_variable_count;

@@ -79,7 +79,7 @@ static dist_status shm_open_transport(void *opaque, const struct dist_transport_
     state->opened = true;
     state->listener = state->doorbell = state->poll = -1;
     state->config = *config;
-    status = disti_env_int("DIST_SHM_CMA", 0, 1, 1, &cma);
+    status = disti_variable_int("DIST_SHM_CMA", 1, &cma);
     if (status != DIST_OK)
         return status;
     state->cma = cma;
@@ -301,6 +301,12 @@ static void shm_describe(void *opaque, int rank, char *text, size_t size)
                  phases[peer->phase], peer->pid, peer->fifo_bytes >> 10, verdicts[peer->lend]);
 }
 
+/* The peer's memory, its socket, the doorbell and its process. */
+static int shm_files(void)
+{
+    return 4;
+}
+
 const struct dist_transport disti_transport_shm = {
     .abi = DIST_ABI,
     .size = sizeof(struct dist_transport),
@@ -322,6 +328,8 @@ const struct dist_transport disti_transport_shm = {
     .close = shm_close,
     .describe = shm_describe,
     .cancel = disti_shm_cancel,
+    .shares_memory = true,
+    .files = shm_files,
 };
 
 /* Which machine this is, and how its ranks find each other's listeners. */

@@ -46,10 +46,10 @@ static dist_status tcp_settings(struct tcp_state *state)
     if (status == DIST_OK)
         status = disti_tcp_zerocopy_setting(state);
     if (status == DIST_OK)
-        status = disti_env_int("DIST_CHECKSUM", 0, 1, 0, &checksum);
+        status = disti_variable_int("DIST_CHECKSUM", 0, &checksum);
     state->checksum = checksum;
     if (status == DIST_OK && disti_env("DIST_TCP_SOCKETS"))
-        status = disti_env_int("DIST_TCP_SOCKETS", 1, DISTI_TCP_SOCKETS, 0, &state->sockets);
+        status = disti_variable_int("DIST_TCP_SOCKETS", 0, &state->sockets);
     return status;
 }
 
@@ -432,6 +432,13 @@ static void tcp_unexpected(void *instance, uint64_t tag, uint64_t mask, int most
     disti_match_show(&((struct tcp_state *)instance)->unexpected, tag, mask, most, see, arg);
 }
 
+static int tcp_files(void)
+{
+    int sockets = 1;
+
+    return disti_variable_int("DIST_TCP_SOCKETS", 1, &sockets) == DIST_OK ? sockets : 1;
+}
+
 const struct dist_transport disti_transport_tcp = {
     .abi = DIST_ABI,
     .size = sizeof(struct dist_transport),
@@ -453,6 +460,7 @@ const struct dist_transport disti_transport_tcp = {
     .close = tcp_close,
     .describe = tcp_describe,
     .cancel = disti_tcp_cancel,
+    .files = tcp_files,
 };
 
 /* Looks at peers that change nothing: whose message waits for its receive, what can be said. */

@@ -22,7 +22,7 @@
 #define DISTI_TCP_FURTHER_BYTES 24
 /* Interfaces of a rank that carry, and sockets of a pair. */
 #define DISTI_TCP_INTERFACES 8
-#define DISTI_TCP_SOCKETS 16
+#define DISTI_TCP_SOCKETS 16 /* as DIST_TCP_SOCKETS allows in variables.def */
 
 struct disti_tcp_endpoint {
     int family; /* 4 or 6 */
