@@ -35,8 +35,8 @@ static const struct {
 } log_core_parts[] = {
     {"call", " calls.c memory.c public.c "},
     {"flight", " flight.c "},
-    {"group", " failure.c group.c groups.c leave.c news.c world.c "},
-    {"work", " drive.c progress.c stage.c work.c "},
+    {"group", " failure.c group.c groups.c world.c "},
+    {"work", " progress.c stage.c work.c "},
 };
 
 static _Thread_local char log_last_error[LOG_TEXT_MAX];

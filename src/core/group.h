@@ -337,7 +337,7 @@ void disti_group_unlock(struct dist_group *group);
 void disti_group_enter(struct dist_group *group);
 void disti_group_exit(struct dist_group *group);
 
-/* drive.c; with the lock held. */
+/* progress.c; with the lock held. */
 
 /* Follows an arrow of the drawing. ERR_INTERNAL where there is none: the state is as it was. */
 dist_status disti_drive_go(struct disti_drive *drive, enum disti_drive_state to);
@@ -535,7 +535,7 @@ const char *disti_group_name(const struct dist_group *group, char text[GROUP_NAM
 /* Readable when there is news of lost ranks; -1: there is nothing to wait for. */
 int disti_group_news_fd(const struct dist_group *group);
 
-/* news.c */
+/* failure.c */
 
 /* From now on news that concern the group are kept for it; and what is known already. */
 void disti_news_subscribe(struct dist_group *group);
@@ -571,7 +571,7 @@ bool disti_compare_same(const struct disti_summary *all, int ranks);
 dist_status disti_compare_explain(struct dist_group *group, const struct disti_summary *sums,
                                   int timeout_ms);
 
-/* leave.c */
+/* groups.c */
 
 /*
  * The ranks of a group to be agree on its number, and that they want the same backend. Blocks until

@@ -3,7 +3,6 @@
 libdist_core_sources += \
 	src/core/calls.c \
 	src/core/call.h \
-	src/core/drive.c \
 	src/core/progress.c \
 	src/core/flight.h \
 	src/core/flight.c \
@@ -12,9 +11,7 @@ libdist_core_sources += \
 	src/core/groups.c \
 	src/core/work.c \
 	src/core/work.h \
-	src/core/leave.c \
 	src/core/memory.c \
-	src/core/news.c \
 	src/core/public.c \
 	src/core/stage.c \
 	src/core/world.c \

@@ -16,7 +16,7 @@
  *
  * All groups of a world share connections. A number of 20 bits comes again after a million groups;
  * a group that has then lived since the last time is told from the new one by nothing, so the core
- * gives no such number (core/leave.c). Messages of one tag stay in order, so that a call two
+ * gives no such number (core/groups.c). Messages of one tag stay in order, so that a call two
  * million calls later, with the same number, is no danger.
  */
 #define ENVELOPE_NUMBER ((UINT64_C(1) << 37) - 1)

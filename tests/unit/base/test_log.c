@@ -112,7 +112,7 @@ static void test_subsystems(void **state)
     disti_log_from("../src/core/world.c", DIST_LOG_INFO, "x");
     disti_log_from("../src/core/calls.c", DIST_LOG_INFO, "x");
     assert_int_equal(capture.lines, 7);
-    disti_log_from("../src/core/drive.c", DIST_LOG_INFO, "x");
+    disti_log_from("../src/core/progress.c", DIST_LOG_INFO, "x");
     disti_log_from("../src/node/calls.c", DIST_LOG_INFO, "x");
     assert_int_equal(capture.lines, 7);
     disti_log_use(NULL);
