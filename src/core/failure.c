@@ -294,7 +294,12 @@ static int news_next_untold(struct disti_world *world, bool *to)
     return rank;
 }
 
-bool disti_news_listen(struct disti_world *world)
+/*
+ * If the store is lost, looks for deaths without it: the processes of this machine, the connections
+ * of the endpoints, and what other ranks tell. Tells them in turn. Returns false if there is a
+ * store. Call with a group's lock held; blocks for at most half a second, once for each dead rank.
+ */
+static bool news_listen(struct disti_world *world)
 {
     struct disti_store *store = world->bootstrap.store;
     bool *to;
@@ -320,7 +325,9 @@ bool disti_news_listen(struct disti_world *world)
     return true;
 }
 
-bool disti_news_tell_failure(struct dist_group *group, dist_status status, const char *text)
+/* If the store is lost, tells the group's other ranks that it failed here. False: there is a store,
+ * which is to tell them. With the group's lock held. */
+static bool news_tell_failure(struct dist_group *group, dist_status status, const char *text)
 {
     struct disti_world *world = group->world;
     bool *to;
@@ -339,7 +346,8 @@ bool disti_news_tell_failure(struct dist_group *group, dist_status status, const
     return true;
 }
 
-bool disti_news_is_seen(const struct dist_group *group, int rank)
+/* True if this rank would learn of the end of that rank's process. */
+static bool news_is_seen(const struct dist_group *group, int rank)
 {
     struct disti_world *world = group->world;
     bool seen;
@@ -420,7 +428,8 @@ static void news_hand_out(const struct dist_group *group, const struct disti_not
                dist_get_group_rank(group, news->rank), news->rank, news->text + length);
 }
 
-bool disti_news_leaver(struct dist_group *group, struct disti_notice *notice_p)
+/* Has one of its ranks begun to leave the group? Without a lock while none has. */
+static bool news_leaver(struct dist_group *group, struct disti_notice *notice_p)
 {
     if (!atomic_load_explicit(&group->is_left, memory_order_relaxed))
         return false;
@@ -584,7 +593,7 @@ static bool failure_is_unreachable(const struct dist_group *group, int rank)
 /* Without a store the death of a process that this rank cannot see may stay unknown. */
 static bool failure_is_unknown(const struct dist_group *group, int rank)
 {
-    return failure_waits_for(group, rank) && !disti_news_is_seen(group, rank);
+    return failure_waits_for(group, rank) && !news_is_seen(group, rank);
 }
 
 /* Whom it waits for, as the backend says: kept for the flight recorder too. */
@@ -765,7 +774,7 @@ static void fault_tell(struct dist_group *group, dist_status status, const char 
         !group->aborted) /* no dist_abort: the group may be a parent */
         status = DIST_ERR_PEER_LOST;
     if (group->world_size > 1 && store &&
-        !disti_news_tell_failure(group, status, group->aborted ? NULL : text))
+        !news_tell_failure(group, status, group->aborted ? NULL : text))
         disti_store_report(store, &party, status, text);
 }
 
@@ -830,7 +839,7 @@ static void fault_lost(struct dist_group *group, const struct disti_work *work)
 
     /* Without a store no other rank may have heard of it. A death is told as such. */
     if (!group->lost_process)
-        disti_news_tell_failure(group, status, group->lost_text);
+        news_tell_failure(group, status, group->lost_text);
     fault_end(group, status, text, true);
 }
 
@@ -873,7 +882,7 @@ static bool fault_read_news(struct dist_group *group)
 /* The same, also if the store is lost. */
 static bool fault_look_for_news(struct dist_group *group)
 {
-    disti_news_listen(group->world);
+    news_listen(group->world);
     return fault_read_news(group);
 }
 
@@ -979,7 +988,7 @@ void disti_group_fail(struct dist_group *group, const struct disti_work *work, d
      * Without a store the other ranks look for the cause themselves. They must not see this rank
      * exit before, and may need its help to connect.
      */
-    if (status == DIST_ERR_PEER_LOST && disti_news_listen(group->world)) {
+    if (status == DIST_ERR_PEER_LOST && news_listen(group->world)) {
         while (group->lost_rank >= 0 && !disti_expired(group->lost_until_ns)) {
             fault_wait_for_news(group);
             fault_look_for_news(group);
@@ -1023,7 +1032,7 @@ static void fault_left(struct dist_group *group)
     struct disti_notice leaver;
     char text[GROUP_TEXT];
 
-    if (!disti_news_leaver(group, &leaver))
+    if (!news_leaver(group, &leaver))
         return;
     if (!group->lost_until_ns) /* the backend is looked at once more, at least */
         group->lost_until_ns = disti_now_ns() + FAULT_GRACE_NS;

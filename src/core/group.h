@@ -341,9 +341,6 @@ void disti_group_exit(struct dist_group *group);
 
 /* Follows an arrow of the drawing. ERR_INTERNAL where there is none: the state is as it was. */
 dist_status disti_drive_go(struct disti_drive *drive, enum disti_drive_state to);
-/* The same from a state of a driver: to the first if that is a caller, else to the second. */
-dist_status disti_drive_go_either(struct disti_drive *drive, enum disti_drive_state caller,
-                                  enum disti_drive_state thread);
 
 /* Drives, or waits while another thread does, until `work` has ended (NULL: all have), or the point
  * in time `until` (INT64_MAX: without end; the works have deadlines). */
@@ -354,38 +351,22 @@ int disti_drive_once(struct dist_group *group);
  * that somebody drives the rest. */
 void disti_drive_kick(struct dist_group *group);
 
-/* Nobody drives any more: tells those who wait for that, and the progress thread. */
-void disti_drive_release(struct dist_group *group);
-/* Unlocks for a moment if other threads want the lock. Between two looks, not while armed. */
-void disti_drive_let_in(struct dist_group *group);
-/* One look at the backend; ends works. Returns how much happened. */
-int disti_drive_poll(struct dist_group *group);
-/* A look at the oldest work's deadline, and at news of ranks that are gone. */
-void disti_drive_watch(struct dist_group *group);
 /* A ticket may have failed as this work was posted: ends the group. */
 void disti_drive_check(struct dist_group *group, const struct disti_work *newest);
 
 /* progress.c; with the lock held. */
 
-/* Nothing has moved: spins, yields or sleeps, as the group's policy says; not beyond `until`. */
-void disti_drive_rest(struct dist_group *group, struct disti_wait *wait, int64_t until);
 /* Before a call of the backend, and after a change that the driver must see: ends its sleep. */
 void disti_drive_wake(struct dist_group *group);
-
-/* After the sleep. */
-void disti_drive_disarm(struct dist_group *group);
 
 /* progress.c: the thread of the process. */
 
 /* Does DIST_PROGRESS_THREAD hold something sensible? */
 dist_status disti_progress_check(void);
-/* Works are pending and nobody drives: the thread shall. Call with the lock held. */
-void disti_progress_notice(struct dist_group *group);
+
 /* And it is long work: the thread is to come now, not at its next tick. Call without the lock,
  * which the thread wants as soon as it is awake. */
 void disti_progress_hurry(void);
-/* The group is closed. Ends the thread if it was the last. Call without the lock. */
-void disti_progress_forget(struct dist_group *group);
 
 /* A process group and its works; private to the core. */
 
@@ -492,14 +473,6 @@ dist_status disti_group_open(struct dist_group *group, const struct dist_backend
 /* Closes the backend, and frees all but what world.c and works need. NULL is accepted. */
 void disti_group_free(struct dist_group *group);
 
-/*
- * groups.c: checks the arguments that all calls have which make groups. `options` becomes a copy of
- * `given` with every default filled in. `what`: the call, for the message.
- */
-dist_status disti_groups_check(const struct dist_group *parent, const char *what,
-                               const struct dist_group_options *given, dist_group **group_p,
-                               struct dist_group_options *options);
-
 /* world.c */
 
 /* Room for a new group, zeroed; NULL: no memory. The caller frees it until the program knows it. */
@@ -542,19 +515,7 @@ void disti_news_subscribe(struct dist_group *group);
 void disti_news_unsubscribe(struct dist_group *group);
 /* The first news that concern the group, without waiting; false: there are none yet. */
 bool disti_news_read(struct dist_group *group, struct disti_notice *notice_p);
-/*
- * If the store is lost, looks for deaths without it: the processes of this machine, the connections
- * of the endpoints, and what other ranks tell. Tells them in turn. Returns false if there is a
- * store. Call with a group's lock held; blocks for at most half a second, once for each dead rank.
- */
-bool disti_news_listen(struct disti_world *world);
-/* If the store is lost, tells the group's other ranks that it failed here. False: there is a store,
- * which is to tell them. With the group's lock held. */
-bool disti_news_tell_failure(struct dist_group *group, dist_status status, const char *text);
-/* True if this rank would learn of the end of that rank's process. */
-bool disti_news_is_seen(const struct dist_group *group, int rank);
-/* Has one of its ranks begun to leave the group? Without a lock while none has. */
-bool disti_news_leaver(struct dist_group *group, struct disti_notice *notice_p);
+
 /* Has that rank left the job, or was it lost, as far as the store has told? Not this one. */
 bool disti_news_is_gone(struct disti_world *world, int world_rank);
 
@@ -565,37 +526,12 @@ struct disti_summary {
     uint64_t calls, kept; /* collectives called, and recorded at most */
     uint64_t hash;        /* of the recorded ones */
 };
-void disti_compare_summarize(struct dist_group *group, struct disti_summary *summary_p);
-bool disti_compare_same(const struct disti_summary *all, int ranks);
-/* They are not the same: all ranks exchange details. Reports and returns ERR_MISMATCH. */
-dist_status disti_compare_explain(struct dist_group *group, const struct disti_summary *sums,
-                                  int timeout_ms);
 
 /* groups.c */
 
-/*
- * The ranks of a group to be agree on its number, and that they want the same backend. Blocks until
- * all have come, at most until until_ns: ERR_TIMEOUT names who did not.
- */
-dist_status disti_group_agree(struct dist_group *parent, const struct disti_group_spec *spec,
-                              const char *backend, uint32_t *number_p);
-/*
- * Instead of disti_group_agree, by a rank whose program passed wrong arguments, as dist_last_error
- * says: the other ranks' calls end with that. `members` are ranks of the world. Does not wait.
- * Returns status, and leaves the last error as it is.
- */
-dist_status disti_group_decline(struct dist_group *parent, const int *members, int count,
-                                dist_status status);
-/* True if another rank has declined, or the parent was aborted, on all ranks. */
-bool disti_group_is_declined(dist_status status);
-/* The status that the other ranks get: `status` if it says something of arguments, or ERR_ABORTED.
- */
-dist_status disti_group_decline_status(dist_status status);
 /* NULL: no memory. */
 struct group_turn *disti_turn_new(void);
 void disti_turns_free(struct dist_group *group);
-/* Would messages of a group with that number be those of one that lives? Numbers are cut off. */
-bool disti_group_number_clashes(struct disti_world *world, uint32_t number);
 
 /*
  * group.c: lists for a group that is made of another's ranks. The parent keeps some in reserve for

@@ -81,6 +81,13 @@ static void leave_late(void *arg)
     }
 }
 
+static void compare_summarize(struct dist_group *group, struct disti_summary *summary_p);
+
+static bool compare_same(const struct disti_summary *all, int ranks);
+
+static dist_status compare_explain(struct dist_group *group, const struct disti_summary *sums,
+                                   int timeout_ms);
+
 /* All ranks have come: nobody's last messages are cut off, no goodbye looks like a death. */
 static dist_status leave_together(struct dist_group *group, int64_t until)
 {
@@ -95,7 +102,7 @@ static dist_status leave_together(struct dist_group *group, int64_t until)
         return DIST_OK;
     party.what = "for the others to leave the group";
     snprintf(key, sizeof(key), "dist/leave/%u", group->number);
-    disti_compare_summarize(group, &own);
+    compare_summarize(group, &own);
     all = calloc((size_t)group->world_size, sizeof(*all)); /* NULL: this rank compares nothing */
     status = disti_store_leave(store, &party, key, &own, all, sizeof(own), disti_left_ms(until),
                                leave_late, group);
@@ -104,8 +111,8 @@ static dist_status leave_together(struct dist_group *group, int64_t until)
         disti_store_report(store, &party, status, dist_last_error());
     if (group->failed) /* by what leave_look found */
         status = disti_fail(group->failed, "%s", group->cause);
-    else if (status == DIST_OK && all && !disti_compare_same(all, group->world_size))
-        status = disti_compare_explain(group, all, disti_left_ms(until));
+    else if (status == DIST_OK && all && !compare_same(all, group->world_size))
+        status = compare_explain(group, all, disti_left_ms(until));
     free(all);
     return status;
 }
@@ -252,6 +259,13 @@ static dist_status shrink_check_store(const struct dist_group *group)
                       group->world->rank, why);
 }
 
+static dist_status groups_check(const struct dist_group *parent, const char *what,
+                                const struct dist_group_options *given, dist_group **group_p,
+                                struct dist_group_options *options);
+
+static dist_status group_decline(struct dist_group *parent, const int *members, int count,
+                                 dist_status status);
+
 dist_status dist_shrink(dist_group *group, const struct dist_group_options *given,
                         dist_group **group_p)
 {
@@ -265,14 +279,14 @@ dist_status dist_shrink(dist_group *group, const struct dist_group_options *give
     ranks = calloc((size_t)group->world_size, sizeof(*ranks));
     if (!ranks)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d ranks", group->world_size);
-    status = disti_groups_check(group, "dist_shrink", given, group_p, &options);
+    status = groups_check(group, "dist_shrink", given, group_p, &options);
     if (status != DIST_OK) {
         const int declined = shrink_list(group, ranks);
 
         /* The ranks that are left and call dist_shrink are told why this rank does not come. */
         for (int i = 0; i < declined; i++)
             ranks[i] = group->members[ranks[i]];
-        status = disti_group_decline(group, ranks, declined, status);
+        status = group_decline(group, ranks, declined, status);
         goto out;
     }
     until = disti_deadline_ms(options.timeout_ms);
@@ -359,7 +373,8 @@ void disti_turns_free(struct dist_group *group)
     }
 }
 
-bool disti_group_number_clashes(struct disti_world *world, uint32_t number)
+/* Would messages of a group with that number be those of one that lives? Numbers are cut off. */
+static bool group_number_clashes(struct disti_world *world, uint32_t number)
 {
     const struct dist_group *group;
 
@@ -423,7 +438,7 @@ static dist_status agree_new_number(struct disti_world *world, uint32_t *number_
     do {
         while (status == DIST_OK && !agree_own_number(world, &number))
             status = agree_fetch_numbers(world);
-    } while (status == DIST_OK && disti_group_number_clashes(world, (uint32_t)number));
+    } while (status == DIST_OK && group_number_clashes(world, (uint32_t)number));
     *number_p = (uint32_t)number;
     return status;
 }
@@ -483,20 +498,28 @@ static uint64_t agree_hash(const int *members, int count)
     return disti_hash_bytes(DISTI_HASH_START, members, (size_t)count * sizeof(*members));
 }
 
-bool disti_group_is_declined(dist_status status)
+/* True if another rank has declined, or the parent was aborted, on all ranks. */
+static bool group_is_declined(dist_status status)
 {
     return status == DIST_ERR_INVALID_ARGUMENT || status == DIST_ERR_NO_BACKEND ||
            status == DIST_ERR_ABI || status == DIST_ERR_UNSUPPORTED || status == DIST_ERR_ABORTED;
 }
 
-dist_status disti_group_decline_status(dist_status status)
+/* The status that the other ranks get: `status` if it says something of arguments, or ERR_ABORTED.
+ */
+static dist_status group_decline_status(dist_status status)
 {
-    return disti_group_is_declined(status) ? status : DIST_ERR_ABORTED;
+    return group_is_declined(status) ? status : DIST_ERR_ABORTED;
 }
 
+/*
+ * Instead of disti_group_agree, by a rank whose program passed wrong arguments, as dist_last_error
+ * says: the other ranks' calls end with that. `members` are ranks of the world. Does not wait.
+ * Returns status, and leaves the last error as it is.
+ */
 /* A rank that declined has used its turn, and so has every other rank. */
-dist_status disti_group_decline(struct dist_group *parent, const int *members, int count,
-                                dist_status status)
+static dist_status group_decline(struct dist_group *parent, const int *members, int count,
+                                 dist_status status)
 {
     const struct disti_party party = {.group = DISTI_NO_GROUP, .ranks = members, .count = count};
     const uint64_t hash = agree_hash(members, count);
@@ -509,7 +532,7 @@ dist_status disti_group_decline(struct dist_group *parent, const int *members, i
     disti_text(why, sizeof(why), "%s", dist_last_error());
     if (agree_take_turn(parent, hash, &turn) == DIST_OK)
         disti_store_refuse(store, &party, agree_key(key, parent, count, hash, turn),
-                           disti_group_decline_status(status), why);
+                           group_decline_status(status), why);
     disti_fail_unlogged(why);
     return status;
 }
@@ -537,7 +560,7 @@ static dist_status agree_exchange(struct dist_group *parent, const struct disti_
     status = disti_store_all_gather(parent->world->bootstrap.store, &party,
                                     agree_key(key, parent, spec->size, hash, turn), mine, offers,
                                     sizeof(*mine), disti_left_ms(spec->until_ns));
-    if (status != DIST_OK && !disti_group_is_declined(status)) {
+    if (status != DIST_OK && !group_is_declined(status)) {
         struct group_turn *given;
 
         /* The ranks did not meet: a next try, which some begin late, shall meet them. */
@@ -569,8 +592,12 @@ static dist_status agree_offer(struct disti_world *world, const struct disti_gro
     return status;
 }
 
-dist_status disti_group_agree(struct dist_group *parent, const struct disti_group_spec *given,
-                              const char *backend, uint32_t *number_p)
+/*
+ * The ranks of a group to be agree on its number, and that they want the same backend. Blocks until
+ * all have come, at most until until_ns: ERR_TIMEOUT names who did not.
+ */
+static dist_status group_agree(struct dist_group *parent, const struct disti_group_spec *given,
+                               const char *backend, uint32_t *number_p)
 {
     struct disti_group_spec spec = *given;
     struct agree_offer *offers = disti_calloc(spec.size, sizeof(*offers)), mine;
@@ -660,9 +687,13 @@ static bool groups_is_auto(const char *backend)
     return !backend || !*backend || strcmp(backend, "auto") == 0;
 }
 
-dist_status disti_groups_check(const struct dist_group *parent, const char *what,
-                               const struct dist_group_options *given, dist_group **group_p,
-                               struct dist_group_options *options)
+/*
+ * groups.c: checks the arguments that all calls have which make groups. `options` becomes a copy of
+ * `given` with every default filled in. `what`: the call, for the message.
+ */
+static dist_status groups_check(const struct dist_group *parent, const char *what,
+                                const struct dist_group_options *given, dist_group **group_p,
+                                struct dist_group_options *options)
 {
     static const struct dist_group_options fresh = DIST_GROUP_OPTIONS_INIT;
     const struct dist_backend *backend;
@@ -714,7 +745,7 @@ static dist_status groups_try_open(struct disti_world *world, const struct disti
 
     if (status != DIST_OK)
         return status;
-    if (disti_group_number_clashes(world, spec->number))
+    if (group_number_clashes(world, spec->number))
         status = disti_fail(DIST_ERR_UNSUPPORTED,
                             "rank %d has kept a group while a million others were made, and the "
                             "new one would share its number: create the group again",
@@ -750,7 +781,7 @@ static dist_status groups_make(struct dist_group *parent, int *ranks, int count,
 
     for (int i = 0; i < count; i++)
         ranks[i] = parent->members[ranks[i]];
-    status = disti_group_agree(parent, &spec, backend, &spec.number);
+    status = group_agree(parent, &spec, backend, &spec.number);
     if (status == DIST_OK) {
         const struct disti_party party = {
             .group = (int32_t)spec.number, .ranks = spec.members, .count = spec.size};
@@ -823,11 +854,11 @@ dist_status dist_new_group(dist_group *parent, const int *ranks, int count,
     if (status != DIST_OK)
         goto out;
     memcpy(room.ranks, ranks, (size_t)count * sizeof(*ranks));
-    status = disti_groups_check(parent, what, given, group_p, &options);
+    status = groups_check(parent, what, given, group_p, &options);
     if (status != DIST_OK && mine) {
         for (int i = 0; i < count; i++)
             room.ranks[i] = parent->members[room.ranks[i]];
-        status = disti_group_decline(parent, room.ranks, count, status);
+        status = group_decline(parent, room.ranks, count, status);
     }
     if (status == DIST_OK && mine)
         status = groups_make_now(parent, &room, count, &options, group_p);
@@ -848,9 +879,9 @@ dist_status dist_dup_group(dist_group *parent, const struct dist_group_options *
 
     if (status != DIST_OK)
         return status;
-    status = disti_groups_check(parent, what, given, group_p, &options);
+    status = groups_check(parent, what, given, group_p, &options);
     if (status != DIST_OK)
-        return disti_group_decline(parent, parent->members, parent->world_size, status);
+        return group_decline(parent, parent->members, parent->world_size, status);
     status = disti_group_room_take(parent, &room);
     if (status != DIST_OK)
         return status;
@@ -870,7 +901,7 @@ dist_status dist_decline_dup_group(dist_group *parent, dist_status status)
     if (status >= DIST_OK)
         return groups_bad(parent, "dist_decline_dup_group", "status is %d: pass a DIST_ERR_",
                           (int)status);
-    return disti_group_decline(parent, parent->members, parent->world_size, status);
+    return group_decline(parent, parent->members, parent->world_size, status);
 }
 
 /* By key, then by rank. */
@@ -897,7 +928,7 @@ static uint32_t split_take_turn(struct dist_group *parent, char key[SPLIT_KEY])
     return turn;
 }
 
-/* As disti_group_decline. */
+/* As group_decline. */
 static dist_status split_decline(struct dist_group *parent, dist_status status)
 {
     struct disti_party party = disti_group_party(parent);
@@ -907,8 +938,8 @@ static dist_status split_decline(struct dist_group *parent, dist_status status)
         return status;
     party.group = DISTI_NO_GROUP;
     split_take_turn(parent, key);
-    disti_store_refuse(parent->world->bootstrap.store, &party, key,
-                       disti_group_decline_status(status), dist_last_error());
+    disti_store_refuse(parent->world->bootstrap.store, &party, key, group_decline_status(status),
+                       dist_last_error());
     return status;
 }
 
@@ -931,7 +962,7 @@ static dist_status split_exchange(struct dist_group *parent, const struct split_
     turn = split_take_turn(parent, key);
     status = disti_store_all_gather(parent->world->bootstrap.store, &party, key, mine, all,
                                     sizeof(*mine), disti_left_ms(until));
-    if (status == DIST_OK || disti_group_is_declined(status))
+    if (status == DIST_OK || group_is_declined(status))
         return status;
     pthread_mutex_lock(&parent->world->lock);
     if (parent->splits == turn + 1) /* the next try shall meet those that were late */
@@ -1002,7 +1033,7 @@ dist_status dist_split_group(dist_group *parent, int color, int key,
 
     if (status != DIST_OK)
         return status;
-    status = disti_groups_check(parent, what, given, group_p, &options);
+    status = groups_check(parent, what, given, group_p, &options);
     if (status == DIST_OK && color < 0 && color != DIST_NO_COLOR)
         status = groups_bad(parent, what, "color is %d: give 0 or more, or DIST_NO_COLOR", color);
     if (status != DIST_OK)
@@ -1067,7 +1098,7 @@ static uint64_t compare_kept(const struct dist_group *group)
     return atomic_load(&calls->entries) == &group->flight.none ? 0 : calls->mask + 1;
 }
 
-void disti_compare_summarize(struct dist_group *group, struct disti_summary *summary_p)
+static void compare_summarize(struct dist_group *group, struct disti_summary *summary_p)
 {
     const uint64_t kept = compare_kept(group);
     const uint64_t window = kept < COMPARE_CALLS ? kept : COMPARE_CALLS;
@@ -1082,7 +1113,7 @@ void disti_compare_summarize(struct dist_group *group, struct disti_summary *sum
     *summary_p = (struct disti_summary){.calls = group->sequence, .kept = kept, .hash = hash};
 }
 
-bool disti_compare_same(const struct disti_summary *all, int ranks)
+static bool compare_same(const struct disti_summary *all, int ranks)
 {
     bool same = true;
 
@@ -1179,8 +1210,9 @@ static dist_status compare_report(const struct dist_group *group, const struct d
         name, first, (unsigned long long)sequence, rank, other);
 }
 
-dist_status disti_compare_explain(struct dist_group *group, const struct disti_summary *sums,
-                                  int timeout_ms)
+/* They are not the same: all ranks exchange details. Reports and returns ERR_MISMATCH. */
+static dist_status compare_explain(struct dist_group *group, const struct disti_summary *sums,
+                                   int timeout_ms)
 {
     struct disti_party party = disti_group_party(group);
     struct compare_details *all = calloc((size_t)group->world_size + 1, sizeof(*all));

@@ -72,8 +72,9 @@ dist_status disti_drive_go(struct disti_drive *drive, enum disti_drive_state to)
     return DIST_OK;
 }
 
-dist_status disti_drive_go_either(struct disti_drive *drive, enum disti_drive_state caller,
-                                  enum disti_drive_state thread)
+/* The same from a state of a driver: to the first if that is a caller, else to the second. */
+static dist_status drive_go_either(struct disti_drive *drive, enum disti_drive_state caller,
+                                   enum disti_drive_state thread)
 {
     return disti_drive_go(drive, disti_drive_by_thread(disti_drive_state(drive)) ? thread : caller);
 }
@@ -105,8 +106,9 @@ void disti_group_exit(struct dist_group *group)
     disti_group_unlock(group);
 }
 
+/* Unlocks for a moment if other threads want the lock. Between two looks, not while armed. */
 /* The lock is not fair: whoever unlocks and locks again at once would get it nearly always. */
-void disti_drive_let_in(struct dist_group *group)
+static void drive_let_in(struct dist_group *group)
 {
     if (!atomic_load_explicit(&group->drive.wanted, memory_order_relaxed))
         return;
@@ -116,17 +118,21 @@ void disti_drive_let_in(struct dist_group *group)
     disti_group_lock(group);
 }
 
+static void drive_disarm(struct dist_group *group);
+
 /* This thread becomes the driver. False: another caller is, or the group is closed. */
 static bool drive_take(struct dist_group *group)
 {
     enum disti_drive_state state = disti_drive_state(&group->drive);
 
     if (state == DISTI_DRIVE_THREAD_SLEEPS)
-        disti_drive_disarm(group); /* it will see that another drives */
+        drive_disarm(group); /* it will see that another drives */
     else if (state != DISTI_DRIVE_THREAD && state != DISTI_DRIVE_IDLE)
         return false;
     return disti_drive_go(&group->drive, DISTI_DRIVE_CALLER) == DIST_OK;
 }
+
+static void progress_notice(struct dist_group *group);
 
 /* Nobody drives any more. */
 static void drive_go_idle(struct dist_group *group)
@@ -135,11 +141,12 @@ static void drive_go_idle(struct dist_group *group)
     if (group->drive.waiters)
         disti_change_tell(&group->drive.changed);
     if (group->works)
-        disti_progress_notice(group);
+        progress_notice(group);
     disti_endpoints_release();
 }
 
-void disti_drive_release(struct dist_group *group)
+/* Nobody drives any more: tells those who wait for that, and the progress thread. */
+static void drive_release(struct dist_group *group)
 {
     if (group->works)
         group->drive.released_ns = disti_now_ns();
@@ -187,7 +194,8 @@ void disti_drive_check(struct dist_group *group, const struct disti_work *newest
 
 static void drive_complete(struct dist_group *group);
 
-int disti_drive_poll(struct dist_group *group)
+/* One look at the backend; ends works. Returns how much happened. */
+static int drive_poll(struct dist_group *group)
 {
     int moved = group->failed ? 0 : group->backend->progress(group->state);
 
@@ -201,7 +209,8 @@ int disti_drive_poll(struct dist_group *group)
     return moved;
 }
 
-void disti_drive_watch(struct dist_group *group)
+/* A look at the oldest work's deadline, and at news of ranks that are gone. */
+static void drive_watch(struct dist_group *group)
 {
     if (group->works) /* the first has the earliest deadline */
         disti_group_watch(group, group->works);
@@ -241,6 +250,10 @@ static int64_t drive_meanwhile(struct dist_group *group, uint32_t rounds, bool n
     return now + DRIVE_MEANWHILE_NS;
 }
 
+static void drive_rest(struct dist_group *group, struct disti_wait *wait, int64_t until);
+
+static int others_move(void);
+
 static void drive_along(struct dist_group *group, const struct disti_work *work, int64_t until)
 {
     struct disti_wait wait = {0};
@@ -251,24 +264,24 @@ static void drive_along(struct dist_group *group, const struct disti_work *work,
     if (group->drive.completion_due)
         drive_complete(group);
     while (!drive_is_done(group, work)) {
-        moved = disti_drive_poll(group);
+        moved = drive_poll(group);
         if (drive_is_done(group, work) || drive_is_late(until))
             break;
         if (rounds == 0)
             held = disti_cancel_hold();
         if (++rounds % DRIVE_WATCH_POLLS == 0)
-            disti_drive_watch(group);
+            drive_watch(group);
         if (disti_others_wait(group) && (moved <= 0 || rounds % DRIVE_OTHERS_POLLS == 0)) {
             disti_group_unlock(group);
-            moved += disti_others_move();
+            moved += others_move();
             disti_group_lock(group);
         }
         due_ns = drive_meanwhile(group, rounds, wait.nap_ns != 0, due_ns);
         if (moved > 0)
             wait = (struct disti_wait){0};
         else
-            disti_drive_rest(group, &wait, due_ns && due_ns < until ? due_ns : until);
-        disti_drive_let_in(group);
+            drive_rest(group, &wait, due_ns && due_ns < until ? due_ns : until);
+        drive_let_in(group);
     }
     if (rounds)
         disti_cancel_let(held);
@@ -283,7 +296,7 @@ void disti_drive_until(struct dist_group *group, const struct disti_work *work, 
             if (group->works != work || work->next) /* else it has just been started, or ended */
                 drive_extend_deadlines(group, until == INT64_MAX);
             drive_along(group, work, until);
-            disti_drive_release(group);
+            drive_release(group);
         } else {
             int64_t soon = disti_now_ns() + DRIVE_TURN_NS;
 
@@ -293,7 +306,7 @@ void disti_drive_until(struct dist_group *group, const struct disti_work *work, 
             /* The progress thread left the rest to the waiters; this one may be done. */
             if (group->works && !group->drive.waiters &&
                 disti_drive_state(&group->drive) == DISTI_DRIVE_IDLE)
-                disti_progress_notice(group);
+                progress_notice(group);
         }
         if (drive_is_late(until))
             break;
@@ -308,15 +321,15 @@ int disti_drive_once(struct dist_group *group)
     if (!drive_take(group))
         return 0;
     drive_extend_deadlines(group, false);
-    moved = disti_drive_poll(group);
+    moved = drive_poll(group);
     now = disti_now_ns();
     group->drive.test_ns = now;
     if (now - group->drive.watch_ns > DRIVE_WATCH_NS) {
         group->drive.watch_ns = now;
-        disti_drive_watch(group);
+        drive_watch(group);
         drive_complete(group);
     }
-    disti_drive_release(group);
+    drive_release(group);
     return moved;
 }
 
@@ -327,7 +340,7 @@ void disti_drive_kick(struct dist_group *group)
         drive_complete(group);
         drive_go_idle(group); /* it has not driven */
     } else if (group->works && disti_drive_state(&group->drive) == DISTI_DRIVE_IDLE) {
-        disti_progress_notice(group);
+        progress_notice(group);
     } else if (group->drive.completion_due) {
         disti_drive_wake(group);
     }
@@ -409,14 +422,14 @@ static void complete_call(const struct disti_work *work, dist_work_fn fn, void *
 /* The driver goes into a function of the program, without the lock. */
 static void completion_enter(struct dist_group *group)
 {
-    disti_drive_go_either(&group->drive, DISTI_DRIVE_CALLER_CALLS, DISTI_DRIVE_THREAD_CALLS);
+    drive_go_either(&group->drive, DISTI_DRIVE_CALLER_CALLS, DISTI_DRIVE_THREAD_CALLS);
     disti_group_unlock(group);
 }
 
 static void completion_return(struct dist_group *group)
 {
     disti_group_lock(group);
-    disti_drive_go_either(&group->drive, DISTI_DRIVE_CALLER, DISTI_DRIVE_THREAD);
+    drive_go_either(&group->drive, DISTI_DRIVE_CALLER, DISTI_DRIVE_THREAD);
 }
 
 static void completion_finish(struct dist_group *group, struct disti_work *work)
@@ -591,7 +604,7 @@ static bool wait_test(struct disti_work *work)
         disti_group_exit(group);
     }
     if (disti_others_wait(group) && !disti_work_is_calling())
-        disti_others_move();
+        others_move();
     return wait_has_ended(work);
 }
 
@@ -696,6 +709,10 @@ void disti_group_release(struct dist_group *group)
     disti_group_gone(group);
 }
 
+static void progress_forget(struct dist_group *group);
+
+static void others_forget(struct dist_group *group);
+
 dist_status disti_group_drain(struct dist_group *group)
 {
     dist_status status = DIST_OK;
@@ -715,8 +732,8 @@ dist_status disti_group_drain(struct dist_group *group)
         disti_change_wait(&group->drive.changed, &group->lock, disti_now_ns() + CLOSE_LOOK_NS);
     disti_drive_go(&group->drive, DISTI_DRIVE_CLOSED);
     disti_group_unlock(group);
-    disti_progress_forget(group);
-    disti_others_forget(group);
+    progress_forget(group);
+    others_forget(group);
     return status;
 }
 
@@ -782,7 +799,8 @@ static void others_add(struct dist_group *group)
     pthread_mutex_unlock(&others_lock);
 }
 
-void disti_others_forget(struct dist_group *group)
+/* The group is closed. */
+static void others_forget(struct dist_group *group)
 {
     bool listed;
 
@@ -854,7 +872,11 @@ static bool others_enter(struct dist_group *group, bool *held_p)
     return false;
 }
 
-int disti_others_move(void)
+/*
+ * One look at each of some groups, in turn; ends works. Returns how much happened. Does not block.
+ * Call without any lock, and not in a function of the program.
+ */
+static int others_move(void)
 {
     const struct disti_log *log = disti_log_current();
     struct dist_group *groups[OTHERS_AT_ONCE];
@@ -880,10 +902,10 @@ static bool others_arm(struct dist_group *group, struct pollfd *polls, int room,
                        int *count, int64_t *ns)
 {
     disti_drive_go(&group->drive, DISTI_DRIVE_THREAD);
-    disti_drive_watch(group);
+    drive_watch(group);
     if (drive_arm(group, polls[0].fd, polls, room, nap_ns, count, ns))
         return true;
-    disti_drive_release(group);
+    drive_release(group);
     return false;
 }
 
@@ -893,8 +915,8 @@ static void others_disarm(struct dist_group *group, int doorbell)
     disti_group_enter(group);
     if (disti_drive_by_thread(disti_drive_state(&group->drive)) &&
         group->drive.wake_fd == doorbell) {
-        disti_drive_disarm(group);
-        disti_drive_release(group);
+        drive_disarm(group);
+        drive_release(group);
     }
     disti_group_unlock(group);
     disti_group_release(group);
@@ -1000,7 +1022,7 @@ void disti_others_poll(int fd, int64_t until_ns)
         struct disti_wait wait = {0};
 
         while (!polls[1].revents && !disti_expired(until_ns) && disti_others_wait(NULL)) {
-            ns = disti_others_move() > 0 ? 0 : until_ns - disti_now_ns();
+            ns = others_move() > 0 ? 0 : until_ns - disti_now_ns();
             others_sleep(polls, 2, OTHERS_DESCRIPTORS, disti_wait_nap(&wait), ns < 0 ? 0 : ns);
             disti_doorbell_hear();
         }
@@ -1021,11 +1043,12 @@ void disti_others_poll(int fd, int64_t until_ns)
 #define SLEEP_DESCRIPTORS 16
 #define SLEEP_CALLER_DESCRIPTORS 128
 
-void disti_drive_disarm(struct dist_group *group)
+/* After the sleep. */
+static void drive_disarm(struct dist_group *group)
 {
     if (!disti_drive_sleeps(disti_drive_state(&group->drive)))
         return;
-    disti_drive_go_either(&group->drive, DISTI_DRIVE_CALLER, DISTI_DRIVE_THREAD);
+    drive_go_either(&group->drive, DISTI_DRIVE_CALLER, DISTI_DRIVE_THREAD);
     if (group->backend->disarm)
         group->backend->disarm(group->state);
 }
@@ -1034,7 +1057,7 @@ void disti_drive_wake(struct dist_group *group)
 {
     if (!disti_drive_sleeps(disti_drive_state(&group->drive)))
         return;
-    disti_drive_disarm(group);
+    drive_disarm(group);
     disti_endpoints_release(); /* the driver may have watched for others */
     disti_doorbell_ring(group->drive.wake_fd);
 }
@@ -1103,8 +1126,8 @@ static bool drive_arm(struct dist_group *group, int wake_fd, struct pollfd *poll
             sleep_add(polls, count_p, fd);
     }
     group->drive.wake_fd = wake_fd;
-    return disti_drive_go_either(&group->drive, DISTI_DRIVE_CALLER_SLEEPS,
-                                 DISTI_DRIVE_THREAD_SLEEPS) == DIST_OK;
+    return drive_go_either(&group->drive, DISTI_DRIVE_CALLER_SLEEPS, DISTI_DRIVE_THREAD_SLEEPS) ==
+           DIST_OK;
 }
 
 /* Sleeps, without the lock, until something may have happened, here or to a group that nobody
@@ -1124,11 +1147,12 @@ static void sleep_caller(struct dist_group *group, int64_t nap_ns, int64_t until
     others_sleep(polls, count, SLEEP_CALLER_DESCRIPTORS, nap_ns, ns);
     disti_doorbell_hear();
     disti_group_lock(group);
-    disti_drive_disarm(group);
+    drive_disarm(group);
 }
 
+/* Nothing has moved: spins, yields or sleeps, as the group's policy says; not beyond `until`. */
 /* Nothing has moved: spins, yields or sleeps, as the policy says. */
-void disti_drive_rest(struct dist_group *group, struct disti_wait *wait, int64_t until)
+static void drive_rest(struct dist_group *group, struct disti_wait *wait, int64_t until)
 {
     bool yields = wait->polls >= group->policy.spins;
     bool tired;
@@ -1142,7 +1166,7 @@ void disti_drive_rest(struct dist_group *group, struct disti_wait *wait, int64_t
     }
     if (!tired)
         return;
-    disti_drive_watch(group);
+    drive_watch(group);
     sleep_caller(group, disti_wait_nap(wait), until);
 }
 
@@ -1273,7 +1297,8 @@ static void progress_serve(struct dist_group *group)
                    "the library");
 }
 
-void disti_progress_notice(struct dist_group *group)
+/* Works are pending and nobody drives: the thread shall. Call with the lock held. */
+static void progress_notice(struct dist_group *group)
 {
     if (group->drive.service == DISTI_SERVICE_UNKNOWN)
         progress_serve(group);
@@ -1295,7 +1320,8 @@ static void progress_unlink(struct dist_group *group)
     pthread_mutex_unlock(&disti_progress.list);
 }
 
-void disti_progress_forget(struct dist_group *group)
+/* The group is closed. Ends the thread if it was the last. Call without the lock. */
+static void progress_forget(struct dist_group *group)
 {
     if (group->drive.service != DISTI_SERVICE_YES)
         return;
@@ -1435,13 +1461,13 @@ static bool loop_look(struct dist_group *group, bool watch, int *moved)
 
     if (!loop_enter(group))
         return false;
-    *moved += disti_drive_poll(group);
+    *moved += drive_poll(group);
     if (watch)
-        disti_drive_watch(group);
-    disti_drive_let_in(group);
+        drive_watch(group);
+    drive_let_in(group);
     keep = group->works && loop_drives(group);
     if (!keep && loop_drives(group))
-        disti_drive_release(group);
+        drive_release(group);
     disti_group_exit(group);
     return keep;
 }
@@ -1503,7 +1529,7 @@ static bool loop_arm(struct loop *self, struct pollfd *polls, int *count, int64_
          group = group->drive.next_driven) {
         if (!loop_enter(group))
             continue;
-        disti_drive_watch(group);
+        drive_watch(group);
         quiet = drive_arm(group, disti_progress.wake_fd, polls, LOOP_DESCRIPTORS, nap, count, ns);
         disti_group_exit(group);
     }
@@ -1546,7 +1572,7 @@ static void loop_sleep(struct loop *self)
     for (struct dist_group *group = self->driven; group; group = group->drive.next_driven) {
         if (!loop_enter(group))
             continue;
-        disti_drive_disarm(group);
+        drive_disarm(group);
         disti_group_exit(group);
     }
 }

@@ -44,15 +44,6 @@ static inline bool disti_others_wait(const struct dist_group *group)
     return atomic_load_explicit(&disti_others_count, memory_order_relaxed) > own;
 }
 
-/* The group is closed. */
-void disti_others_forget(struct dist_group *group);
-
-/*
- * One look at each of some groups, in turn; ends works. Returns how much happened. Does not block.
- * Call without any lock, and not in a function of the program.
- */
-int disti_others_move(void);
-
 /* Waits until fd is readable, or until_ns; moves these groups meanwhile. May return early. Call as
  * disti_others_move. */
 void disti_others_poll(int fd, int64_t until_ns);
