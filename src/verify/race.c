@@ -52,10 +52,9 @@ static bool race_passes(const struct race *race, uint32_t step, uint32_t chunk)
 
 static void race_push(struct race *race, uint32_t *depth_p, uint32_t step)
 {
-    if (race->seen[step] == race->searches)
-        return;
+    if (race->seen[step] != race->searches)
+        race->stack[(*depth_p)++] = step;
     race->seen[step] = race->searches;
-    race->stack[(*depth_p)++] = step;
 }
 
 /* Is it the step itself, or a later one of its lane? */
@@ -101,34 +100,20 @@ static bool race_fault(struct race *race, uint32_t early, uint32_t late, const c
     return disti_verify_fault(race->v, late, "race: %s, unordered with %s", what, text);
 }
 
-static uint64_t *race_row(const struct race *race, uint32_t event)
-{
-    return race->before + event * race->words;
-}
-
 static bool race_bit(const struct race *race, uint32_t early, uint32_t late)
 {
-    return race_row(race, late)[early / 64] >> early % 64 & 1;
+    return race->before[late * race->words + early / 64] >> early % 64 & 1;
 }
 
 /* Adds to the row of `late` what was over before `early`, and early itself if it is over. */
 static void race_join(struct race *race, uint32_t late, uint32_t early, bool over)
 {
-    uint64_t *to = race_row(race, late);
-    const uint64_t *from = race_row(race, early);
+    uint64_t *to = race->before + late * race->words;
+    const uint64_t *from = race->before + early * race->words;
     for (size_t w = 0; w <= early / 64; w++)
         to[w] |= from[w];
     if (over)
         to[early / 64] |= UINT64_C(1) << early % 64;
-}
-
-/* The latest event in the waited step's lane that is not behind that step. */
-static uint32_t race_waited(const struct race *race, const uint32_t *steps, uint32_t waited)
-{
-    uint32_t event = race->latest[verify_step(race->v, waited)->lane];
-    while (event != VERIFY_NONE && steps[event] > waited)
-        event = race->previous[event];
-    return event;
 }
 
 /* What is over before this event touches memory. A RECV's SEND is the event just before it. */
@@ -137,12 +122,16 @@ static void race_order(struct race *race, const uint32_t *steps, uint32_t event)
     const struct verify *v = race->v;
     uint32_t step = steps[event];
     uint32_t *latest = &race->latest[verify_step(v, step)->lane];
-    memset(race_row(race, event), 0, race->words * sizeof(uint64_t));
+    memset(race->before + event * race->words, 0, race->words * sizeof(uint64_t));
     race->previous[event] = *latest;
     if (*latest != VERIFY_NONE)
         race_join(race, event, *latest, true);
     for (uint32_t i = 1; i <= verify_step(v, step)->waits; i++) {
-        uint32_t other = race_waited(race, steps, verify_wait(v, step, i));
+        /* The latest event in the waited step's lane that is not behind that step. */
+        uint32_t waited = verify_wait(v, step, i);
+        uint32_t other = race->latest[verify_step(v, waited)->lane];
+        while (other != VERIFY_NONE && steps[other] > waited)
+            other = race->previous[other];
         if (other != VERIFY_NONE)
             race_join(race, event, other, true);
     }
@@ -165,9 +154,8 @@ static bool race_pair(struct race *race, const uint32_t *steps, uint32_t early, 
         return true;
     if (verify_step(race->v, steps[early])->kind == DISTI_SEND && race_bit(race, early + 1, late))
         return true;
-    if (race_search(race, steps[early], steps[late], race->chunk))
-        return true;
-    return race_fault(race, steps[early], steps[late], what);
+    return race_search(race, steps[early], steps[late], race->chunk) ||
+           race_fault(race, steps[early], steps[late], what);
 }
 
 /* One event against what the rank has done to the chunk before. */
@@ -228,6 +216,7 @@ static bool race_uses_slot(const struct verify_step *step, uint32_t slot, bool w
            slot - ref.chunk < step->items;
 }
 
+/* The two steps must be ordered, whatever of their chunks is empty. */
 static bool race_slot_pair(struct race *race, uint32_t early, uint32_t late, const char *what)
 {
     uint32_t chunks = race->v->shape.chunks;
@@ -275,25 +264,13 @@ static bool race_scratch(struct race *race, uint32_t rank)
     return true;
 }
 
-/* Sorts the steps by the chunks they touch, each chunk's in the run's order. */
-static void race_deal(struct race *race)
+static bool race_allocate(struct race *race)
 {
     const struct verify *v = race->v;
-    for (uint32_t i = 0; i < v->steps.count; i++) {
-        const struct verify_step *s = verify_step(v, v->order[i]);
-        for (uint32_t c = 0; c < s->items; c++)
-            race->steps[race->first[verify_data(v, v->order[i], c)]++] = v->order[i];
-    }
-    /* first[c] is where chunk c ends now, which is where c + 1 begins */
-    memmove(race->first + 1, race->first, v->data_chunks * sizeof(*race->first));
-    race->first[0] = 0;
-}
-
-/* How many events each chunk has, and how many there are at most. Returns how many in all. */
-static size_t race_count(struct race *race)
-{
-    const struct verify *v = race->v;
-    size_t events = 0;
+    race->first = calloc((size_t)v->data_chunks + 1, sizeof(uint32_t));
+    if (!race->first)
+        return false;
+    size_t events = 0, steps = (size_t)v->steps.count + 1;
     for (uint32_t step = 0; step < v->steps.count; step++)
         for (uint32_t c = 0; c < verify_step(v, step)->items; c++)
             race->first[verify_data(v, step, c)]++;
@@ -303,16 +280,6 @@ static size_t race_count(struct race *race)
         race->first[c] = (uint32_t)events;
         events += count;
     }
-    return events;
-}
-
-static bool race_allocate(struct race *race)
-{
-    const struct verify *v = race->v;
-    race->first = calloc((size_t)v->data_chunks + 1, sizeof(uint32_t));
-    if (!race->first)
-        return false;
-    size_t events = race_count(race), steps = (size_t)v->steps.count + 1;
     size_t words = (size_t)race->most / 64 + 1;
     race->steps = calloc((events > steps ? events : steps), sizeof(uint32_t));
     race->before = calloc((size_t)race->most + 1, words * sizeof(uint64_t));
@@ -334,7 +301,14 @@ bool disti_verify_races(struct verify *v)
         goto out;
     }
     memset(race.latest, 0xff, v->lanes.count * sizeof(*race.latest)); /* VERIFY_NONE */
-    race_deal(&race);
+    for (uint32_t i = 0; i < v->steps.count; i++) {
+        const struct verify_step *s = verify_step(v, v->order[i]);
+        for (uint32_t c = 0; c < s->items; c++)
+            race.steps[race.first[verify_data(v, v->order[i], c)]++] = v->order[i];
+    }
+    /* first[c] is where chunk c ends now, which is where c + 1 begins */
+    memmove(race.first + 1, race.first, v->data_chunks * sizeof(*race.first));
+    race.first[0] = 0;
     for (uint32_t chunk = 0; chunk < v->data_chunks && good; chunk++)
         good = race_chunk(&race, chunk);
     for (uint32_t rank = 0; rank < v->ranks && good; rank++)

@@ -43,17 +43,6 @@ static uint32_t *collect_counter(const struct verify *v, const struct disti_lane
     return &v->counters[(size_t)(direction + lane->channel) * v->ranks + (uint32_t)step->peer];
 }
 
-/* What was counted, one by one: of many ranks a plan talks to few. */
-static void collect_counters_clear(const struct verify *v, const struct disti_plan *plan)
-{
-    for (uint32_t l = 0; l < plan->lane_count; l++)
-        for (uint32_t i = 0; i < plan->lanes[l].count; i++) {
-            const struct disti_step *step = &plan->steps[plan->lanes[l].first + i];
-            if (disti_step_talks(step))
-                *collect_counter(v, &plan->lanes[l], step) = 0;
-        }
-}
-
 /* ---- steps ---- */
 
 /* A step that is waited for. */
@@ -104,34 +93,6 @@ static uint32_t reader_items(struct verify *v, const struct disti_plan *plan,
     return (uint32_t)(v->items.count - before);
 }
 
-/* A message is about each chunk once. */
-static bool reader_once(struct verify *v, uint32_t step)
-{
-    for (uint32_t i = 0; i < verify_step(v, step)->items; i++) {
-        uint32_t chunk = verify_items(v, step)[i].chunk;
-        if (v->seen[chunk] == step + 1)
-            return disti_verify_fault(v, step, "its data has chunk %u twice", v->followed[chunk]);
-        v->seen[chunk] = step + 1;
-    }
-    return true;
-}
-
-static void reader_message(struct verify *v, const struct reader *r, const struct disti_lane *lane,
-                           const struct disti_step *step, uint32_t number)
-{
-    bool sends = step->kind == DISTI_SEND;
-    uint32_t own = (uint32_t)r->plan->rank, peer = (uint32_t)step->peer;
-    uint32_t *counter = collect_counter(v, lane, step);
-    struct verify_message *message =
-        number == VERIFY_NONE ? NULL : list_add(v, sends ? &v->sends : &v->recvs);
-    if (message)
-        *message = (struct verify_message){sends ? own : peer, sends ? peer : own, lane->channel,
-                                           *counter, number};
-    ++*counter;
-    v->verdict->messages += sends;
-    v->verdict->chunks_sent += sends ? step->chunks : 0;
-}
-
 /* Keeps the step if it handles chunks that are followed. */
 static bool reader_step(struct verify *v, struct reader *r, const struct disti_lane *lane,
                         uint32_t at, uint32_t lane_number)
@@ -154,37 +115,31 @@ static bool reader_step(struct verify *v, struct reader *r, const struct disti_l
                                     .src = step->src,
                                     .kind = step->kind,
                                     .finish = step->finish};
-    if (disti_step_talks(step))
-        reader_message(v, r, lane, step, r->kept[at]);
-    return !own || v->lost || step->list == DISTI_NO_LIST || reader_once(v, r->kept[at]);
-}
-
-static bool reader_lane(struct verify *v, struct reader *r, const struct disti_lane *lane)
-{
-    uint32_t first = (uint32_t)v->steps.count, number = (uint32_t)v->lanes.count;
-    struct verify_lane *own = list_add(v, &v->lanes);
-    bool good = own;
-    if (own)
-        *own = (struct verify_lane){.first = first};
-    for (uint32_t i = 0; i < lane->count && good; i++)
-        good = reader_step(v, r, lane, lane->first + i, number);
-    if (own)
-        verify_lane(v, number)->count = (uint32_t)v->steps.count - first;
-    return good && !v->lost;
+    if (disti_step_talks(step)) {
+        bool sends = step->kind == DISTI_SEND;
+        uint32_t rank = (uint32_t)r->plan->rank, peer = (uint32_t)step->peer;
+        uint32_t *counter = collect_counter(v, lane, step);
+        struct verify_message *message = own ? list_add(v, sends ? &v->sends : &v->recvs) : NULL;
+        if (message)
+            *message = (struct verify_message){sends ? rank : peer, sends ? peer : rank,
+                                               lane->channel, *counter, r->kept[at]};
+        ++*counter;
+        v->verdict->messages += sends;
+        v->verdict->chunks_sent += sends ? step->chunks : 0;
+    }
+    if (!own || v->lost || step->list == DISTI_NO_LIST)
+        return true;
+    for (uint32_t i = 0; i < items; i++) { /* a message is about each chunk once */
+        uint32_t chunk = verify_items(v, r->kept[at])[i].chunk;
+        if (v->seen[chunk] == r->kept[at] + 1)
+            return disti_verify_fault(v, r->kept[at], "its data has chunk %u twice",
+                                      v->followed[chunk]);
+        v->seen[chunk] = r->kept[at] + 1;
+    }
+    return true;
 }
 
 /* ---- waits ---- */
-
-/* Most steps wait for nothing, and are passed over. */
-static void reader_waits(struct reader *r, const struct disti_lane *lane)
-{
-    uint32_t next = lane->first + lane->count;
-    for (uint32_t at = next; at-- > lane->first;) {
-        if (r->plan->steps[at].wait_lane != DISTI_NO_LANE)
-            next = at;
-        r->waits[at] = next;
-    }
-}
 
 /* Notes the kept steps that end before `mark` has ended, but for those known for this lane. */
 static void reader_cover(struct verify *v, struct reader *r, uint32_t lane, struct reader_wait mark)
@@ -246,16 +201,6 @@ static bool reader_allocate(struct reader *r)
     return r->kept && r->before && r->waits && r->stack && r->covered && r->stamp;
 }
 
-static void reader_free(struct reader *r)
-{
-    free(r->kept);
-    free(r->before);
-    free(r->waits);
-    free(r->stack);
-    free(r->covered);
-    free(r->stamp);
-}
-
 /* Adds what the plan's steps do with the chunks that are followed. False: a fault, or lost. */
 static bool verify_collect(struct verify *v, const struct disti_plan *plan)
 {
@@ -263,14 +208,42 @@ static bool verify_collect(struct verify *v, const struct disti_plan *plan)
     struct verify_rank *rank = &v->rank[plan->rank];
     v->lost = !reader_allocate(&r);
     bool good = !v->lost;
-    for (uint32_t l = 0; l < plan->lane_count && good; l++)
-        good = reader_lane(v, &r, &plan->lanes[l]);
-    for (uint32_t l = 0; l < plan->lane_count && good; l++)
-        reader_waits(&r, &plan->lanes[l]);
+    for (uint32_t l = 0; l < plan->lane_count && good; l++) {
+        const struct disti_lane *lane = &plan->lanes[l];
+        uint32_t first = (uint32_t)v->steps.count, number = (uint32_t)v->lanes.count;
+        struct verify_lane *own = list_add(v, &v->lanes);
+        good = own;
+        for (uint32_t i = 0; i < lane->count && good; i++)
+            good = reader_step(v, &r, lane, lane->first + i, number);
+        if (own)
+            *verify_lane(v, number) =
+                (struct verify_lane){.first = first, .count = (uint32_t)v->steps.count - first};
+        good = good && !v->lost;
+    }
+    for (uint32_t l = 0; l < plan->lane_count && good; l++) {
+        /* Most steps wait for nothing, and are passed over. */
+        uint32_t begin = plan->lanes[l].first, next = begin + plan->lanes[l].count;
+        for (uint32_t at = next; at-- > begin;) {
+            if (plan->steps[at].wait_lane != DISTI_NO_LANE)
+                next = at;
+            r.waits[at] = next;
+        }
+    }
     for (uint32_t l = 0; l < plan->lane_count && good; l++)
         reader_lane_waits(v, &r, l);
-    reader_free(&r);
-    collect_counters_clear(v, plan);
+    free(r.kept);
+    free(r.before);
+    free(r.waits);
+    free(r.stack);
+    free(r.covered);
+    free(r.stamp);
+    /* Clears what was counted, one by one: of many ranks a plan talks to few. */
+    for (uint32_t l = 0; l < plan->lane_count; l++)
+        for (uint32_t i = 0; i < plan->lanes[l].count; i++) {
+            const struct disti_step *step = &plan->steps[plan->lanes[l].first + i];
+            if (disti_step_talks(step))
+                *collect_counter(v, &plan->lanes[l], step) = 0;
+        }
     rank[1] = (struct verify_rank){.first_lane = (uint32_t)v->lanes.count,
                                    .first_step = (uint32_t)v->steps.count,
                                    .first_slot = rank[0].first_slot + plan->scratch_chunks};
@@ -290,49 +263,34 @@ static int match_compare(const void *left, const void *right)
     return 0;
 }
 
-static bool match_same_data(const struct verify *v, uint32_t one, uint32_t other)
-{
-    uint32_t items = verify_step(v, one)->items;
-    bool same = verify_step(v, other)->items == items;
-    for (uint32_t i = 0; i < items && same; i++)
-        same = verify_items(v, one)[i].chunk == verify_items(v, other)[i].chunk;
-    return same;
-}
-
-static bool match_pair(struct verify *v, uint32_t send, uint32_t recv)
-{
-    if (!match_same_data(v, recv, send)) {
-        char text[128];
-        disti_verify_describe(v, send, text, sizeof(text));
-        return disti_verify_fault(v, recv, "expects %u chunks, but meets %u of %s",
-                                  verify_step(v, recv)->items, verify_step(v, send)->items, text);
-    }
-    verify_step(v, send)->match = recv;
-    verify_step(v, recv)->match = send;
-    return true;
-}
-
-static struct verify_message *match_sort(struct verify_list *messages)
-{
-    if (messages->count > 0)
-        qsort(messages->items, messages->count, messages->size, match_compare);
-    return messages->items;
-}
-
 /* Matches all messages before anything runs: sorted alike, the k-th of the sends must be the k-th
  * of the receives. */
 static bool verify_match(struct verify *v)
 {
-    const struct verify_message *send = match_sort(&v->sends), *recv = match_sort(&v->recvs);
     size_t sends = v->sends.count, recvs = v->recvs.count;
+    if (sends > 0)
+        qsort(v->sends.items, sends, v->sends.size, match_compare);
+    if (recvs > 0)
+        qsort(v->recvs.items, recvs, v->recvs.size, match_compare);
+    const struct verify_message *send = v->sends.items, *recv = v->recvs.items;
     for (; sends > 0 || recvs > 0; sends--, recvs--, send++, recv++) {
         int order = sends == 0 ? 1 : recvs == 0 ? -1 : match_compare(send, recv);
         if (order > 0)
             return disti_verify_fault(v, recv->step, "no rank sends to it");
         if (order < 0)
             return disti_verify_fault(v, send->step, "nobody receives it");
-        if (!match_pair(v, send->step, recv->step))
-            return false;
+        struct verify_step *one = verify_step(v, send->step), *other = verify_step(v, recv->step);
+        bool same = one->items == other->items;
+        for (uint32_t i = 0; i < one->items && same; i++)
+            same = verify_items(v, send->step)[i].chunk == verify_items(v, recv->step)[i].chunk;
+        if (!same) {
+            char text[128];
+            disti_verify_describe(v, send->step, text, sizeof(text));
+            return disti_verify_fault(v, recv->step, "expects %u chunks, but meets %u of %s",
+                                      other->items, one->items, text);
+        }
+        one->match = recv->step;
+        other->match = send->step;
     }
     return true;
 }
@@ -369,18 +327,6 @@ static uint32_t run_waited(const struct verify *v, uint32_t step)
             return waited;
     }
     return VERIFY_NONE;
-}
-
-/* Remembers the lane with the one that it waits for. */
-static void run_park(struct verify *v, uint32_t lane, uint32_t waited)
-{
-    struct verify_lane *l = verify_lane(v, lane);
-    struct verify_lane *other = verify_lane(v, verify_step(v, waited)->lane);
-    if (l->parked)
-        return;
-    l->parked = true;
-    l->next_waiter = other->waiters;
-    other->waiters = lane;
 }
 
 /* The step, the head of its lane, has ended: whoever waits for the lane looks again. */
@@ -470,14 +416,6 @@ static bool run_read(struct verify *v, uint32_t step, struct disti_chunk_ref ref
     return true;
 }
 
-static void run_write(struct verify *v, uint32_t step, uint32_t i, struct verify_cell value)
-{
-    const struct verify_step *s = verify_step(v, step);
-    const struct verify_item *item = &verify_items(v, step)[i];
-    struct disti_chunk_ref ref = {s->dst.chunk + item->offset, s->dst.space};
-    *verify_cell(v, s->rank, ref, item->chunk) = value;
-}
-
 /* Adds `other` to *value_p; both must be parts of one unfinished sum. */
 static bool run_sum(struct verify *v, uint32_t step, struct verify_cell *value_p,
                     const struct verify_cell *other)
@@ -512,7 +450,9 @@ static bool run_data(struct verify *v, uint32_t from, uint32_t step)
         if (reduces && (!run_read(v, step, s->kind == DISTI_REDUCE ? s->dst : s->src, i, &other) ||
                         !run_sum(v, step, &value, &other)))
             return false;
-        run_write(v, step, i, value);
+        const struct verify_item *item = &verify_items(v, step)[i];
+        struct disti_chunk_ref ref = {s->dst.chunk + item->offset, s->dst.space};
+        *verify_cell(v, s->rank, ref, item->chunk) = value;
     }
     return true;
 }
@@ -557,8 +497,14 @@ static bool run_lane(struct verify *v, uint32_t lane)
     if (step == VERIFY_NONE)
         return true;
     uint32_t waited = run_waited(v, step);
-    if (waited != VERIFY_NONE) {
-        run_park(v, lane, waited);
+    if (waited != VERIFY_NONE) { /* the lane is remembered with the one that it waits for */
+        struct verify_lane *l = verify_lane(v, lane);
+        struct verify_lane *other = verify_lane(v, verify_step(v, waited)->lane);
+        if (!l->parked) {
+            l->parked = true;
+            l->next_waiter = other->waiters;
+            other->waiters = lane;
+        }
         return true;
     }
     const struct verify_step *s = verify_step(v, step);
@@ -568,22 +514,6 @@ static bool run_lane(struct verify *v, uint32_t lane)
         run_waited(v, s->match) != VERIFY_NONE)
         return true; /* the other looks for this one when it has come so far */
     return run_step(v, s->kind == DISTI_SEND ? s->match : step);
-}
-
-/* Names the first lane that is stuck, and for what. */
-static bool run_deadlock(struct verify *v)
-{
-    for (uint32_t lane = 0; lane < v->lanes.count; lane++) {
-        uint32_t step = run_head(v, lane);
-        if (step == VERIFY_NONE)
-            continue;
-        uint32_t cause = run_waited(v, step);
-        char text[128];
-        disti_verify_describe(v, cause == VERIFY_NONE ? verify_step(v, step)->match : cause, text,
-                              sizeof(text));
-        return disti_verify_fault(v, step, "deadlock, it waits for %s", text);
-    }
-    return true;
 }
 
 /* Runs all steps as far as they go. The same. */
@@ -605,7 +535,17 @@ static bool verify_run(struct verify *v)
         good = run_lane(v, lane);
     }
     free(v->queue);
-    return good && run_deadlock(v);
+    for (uint32_t lane = 0; lane < v->lanes.count && good; lane++) {
+        uint32_t step = run_head(v, lane);
+        if (step == VERIFY_NONE)
+            continue;
+        uint32_t cause = run_waited(v, step); /* the first lane that is stuck */
+        char text[128];
+        disti_verify_describe(v, cause == VERIFY_NONE ? verify_step(v, step)->match : cause, text,
+                              sizeof(text));
+        good = disti_verify_fault(v, step, "deadlock, it waits for %s", text);
+    }
+    return good;
 }
 
 /* The verifier: collects all ranks' steps, has them matched and run, and judges what that left. */
@@ -646,33 +586,7 @@ bool disti_verify_fault(struct verify *v, uint32_t step, const char *format, ...
     return false;
 }
 
-/* What the ranks have before anything happens. */
-static void verify_fill(struct verify *v)
-{
-    for (uint32_t rank = 0; rank < v->ranks; rank++) {
-        struct disti_plan shape = verify_shape(v, rank);
-        bool has = shape.collective != DIST_COLL_BROADCAST || shape.rank == shape.root;
-        struct disti_chunk_ref ref;
-        for (uint32_t c = 0; c < v->count && has; c++)
-            if (disti_plan_locate(&shape, DISTI_IN, v->followed[c], &ref))
-                *verify_cell(v, rank, ref, c) = (struct verify_cell){.sum = verify_number(v, rank),
-                                                                     .order = verify_leaf(rank),
-                                                                     .chunk = c,
-                                                                     .written = true};
-    }
-}
-
 /* ---- results ---- */
-
-/* The rank whose data chunk this is, in a collective that does not reduce. */
-static uint32_t verify_giver(const struct verify *v, uint32_t data)
-{
-    const struct disti_plan *shape = &v->shape;
-    if (disti_collective_rooted(shape->collective) && disti_plan_blocks(shape, DISTI_OUT) == 1)
-        return (uint32_t)shape->root; /* broadcast, scatter */
-    uint64_t of_a_rank = disti_plan_data_blocks(shape) / v->ranks;
-    return (uint32_t)(data / shape->chunks / of_a_rank);
-}
 
 /* Has one chunk of one rank's output what was promised? */
 static bool verify_output(struct verify *v, uint32_t rank, struct disti_chunk_ref ref, uint32_t c)
@@ -680,7 +594,16 @@ static bool verify_output(struct verify *v, uint32_t rank, struct disti_chunk_re
     const struct verify_cell *cell = verify_cell(v, rank, ref, c);
     bool reduces = disti_algorithm_reduces(v->shape.collective);
     bool finished = reduces && v->ranks > 1;
-    uint64_t sum = reduces ? v->all : verify_number(v, verify_giver(v, v->followed[c]));
+    uint64_t sum = v->all;
+    if (!reduces) { /* the number of the rank whose data chunk this is */
+        const struct disti_plan *shape = &v->shape;
+        bool root_gives = /* broadcast, scatter */
+            disti_collective_rooted(shape->collective) && disti_plan_blocks(shape, DISTI_OUT) == 1;
+        uint64_t block = v->followed[c] / shape->chunks;
+        sum = verify_number(
+            v, root_gives ? (uint32_t)shape->root
+                          : (uint32_t)(block / (disti_plan_data_blocks(shape) / v->ranks)));
+    }
     if (!cell->written)
         return disti_verify_fault(v, VERIFY_NONE, "rank %u: output chunk %u is never written", rank,
                                   ref.chunk);
@@ -755,64 +678,49 @@ static bool verify_met(struct verify *v)
     return true;
 }
 
-/* A race makes the run's result meaningless, but it is the lesser news: the result comes first. */
-static void verify_data_moved(struct verify *v)
+/*
+ * All plans are collected: is what they do right? A race makes the run's result meaningless, but it
+ * is the lesser news: the result comes first.
+ */
+static void verify_all(struct verify *v)
 {
-    size_t slots = v->rank[v->ranks].first_slot;
     uint64_t *sums = calloc(v->ranks, sizeof(*sums));
-    v->cells = calloc((size_t)v->ranks * 2 * v->count, sizeof(*v->cells));
-    v->scratch = calloc(slots + 1, sizeof(*v->scratch));
-    v->lost = !sums || !v->cells || !v->scratch;
-    if (!v->lost) {
-        verify_fill(v);
-        if (verify_run(v) && verify_outputs(v, verify_order(v->ranks, sums)) && verify_few(v))
-            disti_verify_races(v);
+    v->order = calloc(v->steps.count + 1, sizeof(*v->order));
+    v->when = calloc(v->steps.count + 1, sizeof(*v->when));
+    v->lost = !sums || !v->order || !v->when;
+    if (v->lost || !verify_match(v))
+        goto out;
+    if (v->shape.collective == DIST_COLL_BARRIER) {
+        v->knows = calloc(v->steps.count + 1, sizeof(*v->knows));
+        v->lost = !v->knows;
+        for (v->window = 0; v->window < v->ranks && !v->lost; v->window += 64)
+            if (!verify_run(v) || !verify_met(v))
+                break;
+        goto out;
     }
+    v->cells = calloc((size_t)v->ranks * 2 * v->count, sizeof(*v->cells));
+    v->scratch = calloc(v->rank[v->ranks].first_slot + 1, sizeof(*v->scratch));
+    v->lost = !v->cells || !v->scratch;
+    if (v->lost)
+        goto out;
+    for (uint32_t rank = 0; rank < v->ranks; rank++) { /* what ranks have at first */
+        struct disti_plan shape = verify_shape(v, rank);
+        bool has = shape.collective != DIST_COLL_BROADCAST || shape.rank == shape.root;
+        struct disti_chunk_ref ref;
+        for (uint32_t c = 0; c < v->count && has; c++)
+            if (disti_plan_locate(&shape, DISTI_IN, v->followed[c], &ref))
+                *verify_cell(v, rank, ref, c) = (struct verify_cell){.sum = verify_number(v, rank),
+                                                                     .order = verify_leaf(rank),
+                                                                     .chunk = c,
+                                                                     .written = true};
+    }
+    if (verify_run(v) && verify_outputs(v, verify_order(v->ranks, sums)) && verify_few(v))
+        disti_verify_races(v);
+out:
     free(sums);
 }
 
-static void verify_barrier(struct verify *v)
-{
-    v->knows = calloc(v->steps.count + 1, sizeof(*v->knows));
-    v->lost = !v->knows;
-    for (v->window = 0; v->window < v->ranks && !v->lost; v->window += 64)
-        if (!verify_run(v) || !verify_met(v))
-            return;
-}
-
-/* All plans are collected: is what they do right? */
-static void verify_all(struct verify *v)
-{
-    v->order = calloc(v->steps.count + 1, sizeof(*v->order));
-    v->when = calloc(v->steps.count + 1, sizeof(*v->when));
-    v->lost = !v->order || !v->when;
-    if (v->lost || !verify_match(v))
-        return;
-    if (v->shape.collective == DIST_COLL_BARRIER)
-        verify_barrier(v);
-    else
-        verify_data_moved(v);
-}
-
 /* ---- plans ---- */
-
-/* As many chunks as fit, spread evenly; all, if they fit, or ranks are few. */
-static void verify_follow(struct verify *v)
-{
-    uint64_t most = VERIFY_STEPS / VERIFY_STEPS_EACH / v->ranks;
-    v->data_chunks = disti_plan_data_chunks(&v->shape);
-    v->count = v->data_chunks;
-    if (v->count > most && !verify_few(v))
-        v->count = most ? (uint32_t)most : 1;
-    v->verdict->all = v->count == v->data_chunks;
-    v->followed = malloc(v->count * sizeof(*v->followed));
-    v->seen = calloc(v->count, sizeof(*v->seen));
-    v->rank = calloc((size_t)v->ranks + 1, sizeof(*v->rank));
-    v->counters = calloc((size_t)2 * DISTI_CHANNELS * v->ranks, sizeof(*v->counters));
-    v->lost = !v->followed || !v->seen || !v->rank || !v->counters;
-    for (uint32_t i = 0; i < v->count && v->followed; i++)
-        v->followed[i] = (uint32_t)((uint64_t)i * v->data_chunks / v->count);
-}
 
 /* What the first plan says of all. */
 static void verify_open(struct verify *v, const struct disti_plan *plan, bool in_place,
@@ -834,7 +742,20 @@ static void verify_open(struct verify *v, const struct disti_plan *plan, bool in
                          .verdict = verdict};
     for (uint32_t rank = 0; rank < v->ranks; rank++)
         v->all += verify_number(v, rank);
-    verify_follow(v);
+    /* As many chunks as fit, spread evenly; all, if they fit, or ranks are few. */
+    uint64_t most = VERIFY_STEPS / VERIFY_STEPS_EACH / v->ranks;
+    v->data_chunks = disti_plan_data_chunks(&v->shape);
+    v->count = v->data_chunks;
+    if (v->count > most && !verify_few(v))
+        v->count = most ? (uint32_t)most : 1;
+    verdict->all = v->count == v->data_chunks;
+    v->followed = malloc(v->count * sizeof(*v->followed));
+    v->seen = calloc(v->count, sizeof(*v->seen));
+    v->rank = calloc((size_t)v->ranks + 1, sizeof(*v->rank));
+    v->counters = calloc((size_t)2 * DISTI_CHANNELS * v->ranks, sizeof(*v->counters));
+    v->lost = !v->followed || !v->seen || !v->rank || !v->counters;
+    for (uint32_t i = 0; i < v->count && v->followed; i++)
+        v->followed[i] = (uint32_t)((uint64_t)i * v->data_chunks / v->count);
 }
 
 /* All have been collected, if status is DIST_OK and there is no fault yet. */
