@@ -31,11 +31,14 @@ static size_t pinned_size(size_t bytes)
     return size;
 }
 
-/* A kept piece of that size; NULL: none. */
-static void *pinned_reuse(size_t size)
+void *disti_pinned_take(const struct disti_driver *driver, const void *device, size_t bytes)
 {
     struct pinned_piece **entry = &pinned_free, *piece;
+    size_t size = pinned_size(bytes);
+    void *memory = NULL;
 
+    if (!size)
+        return NULL;
     pthread_mutex_lock(&pinned_lock);
     while (*entry && (*entry)->bytes != size)
         entry = &(*entry)->next;
@@ -45,15 +48,8 @@ static void *pinned_reuse(size_t size)
         pinned_kept -= size;
     }
     pthread_mutex_unlock(&pinned_lock);
-    return piece;
-}
-
-void *disti_pinned_take(const struct disti_driver *driver, const void *device, size_t bytes)
-{
-    size_t size = pinned_size(bytes);
-    void *memory = size ? pinned_reuse(size) : NULL;
-
-    if (memory || !size || !disti_driver_enter(driver, device))
+    memory = piece;
+    if (memory || !disti_driver_enter(driver, device))
         return memory;
     if (driver->host_alloc(&memory, size, DISTI_DRIVER_HOST_PORTABLE))
         memory = NULL;
@@ -61,12 +57,15 @@ void *disti_pinned_take(const struct disti_driver *driver, const void *device, s
     return memory;
 }
 
-/* False: enough is kept. */
-static bool pinned_keep(void *memory, size_t size)
+void disti_pinned_give(const struct disti_driver *driver, const void *device, void *memory,
+                       size_t bytes)
 {
     struct pinned_piece *piece = memory;
+    size_t size = pinned_size(bytes);
     bool keep;
 
+    if (!memory)
+        return;
     pthread_mutex_lock(&pinned_lock);
     keep = pinned_kept + size <= PINNED_KEPT;
     if (keep) {
@@ -76,13 +75,7 @@ static bool pinned_keep(void *memory, size_t size)
         pinned_kept += size;
     }
     pthread_mutex_unlock(&pinned_lock);
-    return keep;
-}
-
-void disti_pinned_give(const struct disti_driver *driver, const void *device, void *memory,
-                       size_t bytes)
-{
-    if (!memory || pinned_keep(memory, pinned_size(bytes)))
+    if (keep)
         return;
     if (!disti_driver_enter(driver, device))
         return; /* the context is gone, and its memory with it */

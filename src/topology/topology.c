@@ -59,35 +59,6 @@ static void topology_order(struct topology_item *items, int ranks,
     }
 }
 
-/* Nodes follow each other by their first ranks, whatever numbers they came with. */
-static void topology_sort(struct topology_item *items, int ranks)
-{
-    topology_order(items, ranks, topology_by_number);
-    for (int i = 0; i < ranks; i++) {
-        bool same = i > 0 && items[i].locality.node == items[i - 1].locality.node;
-        items[i].lead = same ? items[i - 1].lead : items[i].rank;
-    }
-    topology_order(items, ranks, topology_by_locality);
-}
-
-static void topology_fill(struct disti_topology *topology, const struct topology_item *items)
-{
-    for (int i = 0; i < topology->ranks; i++) {
-        int rank = items[i].rank;
-        if (i == 0 || items[i].lead != items[i - 1].lead)
-            topology->node_first[topology->nodes++] = i;
-        topology->order[i] = rank;
-        topology->position[rank] = i;
-        topology->localities[rank] = items[i].locality;
-        topology->localities[rank].node = topology->nodes - 1;
-    }
-    topology->node_first[topology->nodes] = topology->ranks;
-    topology->uniform = true;
-    for (int node = 1; node < topology->nodes; node++)
-        if (disti_node_size(topology, node) != disti_node_size(topology, 0))
-            topology->uniform = false;
-}
-
 dist_status disti_topology_create(const struct dist_place *localities, int ranks,
                                   struct disti_topology **topology_p)
 {
@@ -108,8 +79,27 @@ dist_status disti_topology_create(const struct dist_place *localities, int ranks
         goto out;
     for (int rank = 0; rank < ranks; rank++)
         items[rank] = (struct topology_item){.locality = localities[rank], .rank = rank};
-    topology_sort(items, ranks);
-    topology_fill(topology, items);
+    topology_order(items, ranks, topology_by_number);
+    for (int i = 0; i < ranks; i++) {
+        bool same = i > 0 && items[i].locality.node == items[i - 1].locality.node;
+        items[i].lead = same ? items[i - 1].lead : items[i].rank;
+    }
+    /* Nodes follow each other by their first ranks, whatever numbers they came with. */
+    topology_order(items, ranks, topology_by_locality);
+    for (int i = 0; i < ranks; i++) {
+        int rank = items[i].rank;
+        if (i == 0 || items[i].lead != items[i - 1].lead)
+            topology->node_first[topology->nodes++] = i;
+        topology->order[i] = rank;
+        topology->position[rank] = i;
+        topology->localities[rank] = items[i].locality;
+        topology->localities[rank].node = topology->nodes - 1;
+    }
+    topology->node_first[topology->nodes] = ranks;
+    topology->uniform = true;
+    for (int node = 1; node < topology->nodes; node++)
+        if (disti_node_size(topology, node) != disti_node_size(topology, 0))
+            topology->uniform = false;
     *topology_p = topology;
     topology = NULL;
     status = DIST_OK;
@@ -143,15 +133,6 @@ int disti_node_leader(const struct disti_topology *topology, int node)
 
 /* ---- ranks that share CPUs ---- */
 
-static bool crowd_meets(const uint64_t *a, const uint64_t *b)
-{
-    for (int w = 0; w < DISTI_CPU_WORDS; w++) {
-        if (a[w] & b[w])
-            return true;
-    }
-    return false;
-}
-
 /* Adds b to a. True: a grew. */
 static bool crowd_join(uint64_t *a, const uint64_t *b)
 {
@@ -173,33 +154,29 @@ static int crowd_count(const uint64_t *cpus)
     return count;
 }
 
-/* The quota is of the group of processes, that is of all ranks on the machine. */
-static int crowd_on_machine(const struct disti_locality *localities, int ranks, int rank)
-{
-    int count = 0;
-
-    for (int r = 0; r < ranks; r++)
-        count += localities[r].machine == localities[rank].machine;
-    return count;
-}
-
 bool disti_crowded(const struct disti_locality *localities, int ranks, int rank)
 {
     const struct disti_locality *mine = &localities[rank];
     uint64_t cpus[DISTI_CPU_WORDS];
-    int sharers = 0;
+    int sharers = 0, neighbours = 0;
     bool grew;
 
-    if (mine->quota_cpus > 0 && crowd_on_machine(localities, ranks, rank) > mine->quota_cpus)
+    for (int r = 0; r < ranks; r++)
+        neighbours += localities[r].machine == mine->machine;
+    /* The quota is of the group of processes, that is of all ranks on the machine. */
+    if (mine->quota_cpus > 0 && neighbours > mine->quota_cpus)
         return true;
     memcpy(cpus, mine->cpus, sizeof(cpus));
     if (crowd_count(cpus) == 0) /* unknown */
-        return crowd_on_machine(localities, ranks, rank) > mine->usable_cpus;
+        return neighbours > mine->usable_cpus;
     do {
         grew = false;
         sharers = 0;
         for (int r = 0; r < ranks; r++) {
-            if (localities[r].kernel != mine->kernel || !crowd_meets(cpus, localities[r].cpus))
+            bool meets = false;
+            for (int w = 0; w < DISTI_CPU_WORDS; w++)
+                meets = meets || (cpus[w] & localities[r].cpus[w]);
+            if (localities[r].kernel != mine->kernel || !meets)
                 continue;
             sharers++;
             grew = crowd_join(cpus, localities[r].cpus) || grew;
@@ -244,44 +221,34 @@ enum { LEVEL_RACK, LEVEL_NODE, LEVEL_PACKAGE, LEVEL_NUMA, LEVEL_CORE, LEVELS };
 
 static const char *const synthetic_levels[LEVELS] = {"rack", "node", "package", "numa", "core"};
 
-/* Reads one "level:count" from *text_p, moves on behind it. Returns what is wrong, or NULL. */
-static const char *synthetic_item(const char **text_p, int *level_p, int *count_p)
-{
-    const char *text = *text_p;
-    size_t length = strcspn(text, ": ");
-    int level = 0;
-    while (level < LEVELS && (strlen(synthetic_levels[level]) != length ||
-                              strncmp(text, synthetic_levels[level], length) != 0))
-        level++;
-    if (level == LEVELS)
-        return "a level is none of rack, node, package, numa, core";
-    text += length;
-    if (*text++ != ':' || *text < '0' || *text > '9')
-        return "a level has no count";
-    char *end;
-    long count = strtol(text, &end, 10);
-    if (count < 1 || count > SYNTHETIC_RANKS_MAX || (*end != '\0' && *end != ' '))
-        return "a count is not a number of at least 1";
-    *text_p = end;
-    *level_p = level;
-    *count_p = (int)count;
-    return NULL;
-}
-
-/* counts[level]: how many in each of the level above; 0: not described. */
+/*
+ * Reads "level:count" items. counts[level]: how many in each of the level above; 0: not described.
+ * Returns what is wrong, or NULL.
+ */
 static const char *synthetic_parse(const char *text, int counts[LEVELS], int *ranks_p)
 {
     int below = 0; /* levels before this one may not come any more */
     long ranks = 1;
     for (text += strspn(text, " "); *text; text += strspn(text, " ")) {
-        int level, count;
-        const char *why = synthetic_item(&text, &level, &count);
-        if (why)
-            return why;
+        size_t length = strcspn(text, ": ");
+        int level = 0;
+        while (level < LEVELS && (strlen(synthetic_levels[level]) != length ||
+                                  strncmp(text, synthetic_levels[level], length) != 0))
+            level++;
+        if (level == LEVELS)
+            return "a level is none of rack, node, package, numa, core";
+        text += length;
+        if (*text++ != ':' || *text < '0' || *text > '9')
+            return "a level has no count";
+        char *end;
+        long count = strtol(text, &end, 10);
+        if (count < 1 || count > SYNTHETIC_RANKS_MAX || (*end != '\0' && *end != ' '))
+            return "a count is not a number of at least 1";
+        text = end;
         if (level < below)
             return "the levels go rack, node, package, numa, core, each once";
         below = level + 1;
-        counts[level] = count;
+        counts[level] = (int)count;
         ranks *= count;
         if (ranks > SYNTHETIC_RANKS_MAX)
             return "that is more than a million ranks";
