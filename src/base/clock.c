@@ -25,24 +25,20 @@ static int64_t clock_job_ns(int64_t monotonic_ns, int64_t number)
     return number < 0 ? -number : monotonic_ns - number;
 }
 
-/* The process may be stopped between the two looks: then the number has changed. */
-static int64_t clock_followed_ns(_Atomic int64_t *suspended)
+int64_t disti_now_ns(void)
 {
+    _Atomic int64_t *suspended = atomic_load_explicit(&clock_suspended, memory_order_relaxed);
+
     int64_t number, now;
 
-    do {
+    if (!suspended)
+        return clock_ns(CLOCK_MONOTONIC);
+    do { /* the process may be stopped between the two looks: then the number has changed */
         number = atomic_load_explicit(suspended, memory_order_acquire);
         now = clock_ns(CLOCK_MONOTONIC);
         atomic_thread_fence(memory_order_acquire);
     } while (number != atomic_load_explicit(suspended, memory_order_relaxed));
     return clock_job_ns(now, number) + clock_base;
-}
-
-int64_t disti_now_ns(void)
-{
-    _Atomic int64_t *suspended = atomic_load_explicit(&clock_suspended, memory_order_relaxed);
-
-    return suspended ? clock_followed_ns(suspended) : clock_ns(CLOCK_MONOTONIC);
 }
 
 struct timespec disti_clock_timespec(int64_t time_ns)
