@@ -7,13 +7,166 @@
  *                  |                   from c, through e, which is not kept, to f.
  *   lane 1    f    e
  */
+#include "verify/verify.h"
 #include "base/log.h"
-#include "verify/internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define VERIFY_NONE UINT32_MAX
+/* Of so few ranks each has a bit, every chunk is followed, and races are searched for. */
+#define VERIFY_RANKS_FEW 64
+
+/* What a chunk of memory holds, symbolically. */
+struct verify_cell {
+    uint64_t sum;   /* of the numbers of those ranks whose contributions are in it */
+    uint64_t order; /* in what order they were added: a hash of the expression */
+    uint32_t chunk; /* which of those that are followed */
+    bool finished, written;
+};
+
+/* A step of any rank that handles chunks that are followed. Steps are numbered over all ranks. */
+struct verify_step {
+    uint32_t rank, lane, index; /* lanes are numbered over all ranks; index: in its lane */
+    uint32_t first;             /* the first chunk of its data */
+    uint32_t first_item, items;
+    uint32_t first_wait, waits; /* steps that it waits for, besides that before it in its lane */
+    uint32_t match;             /* the step at the peer that it meets */
+    int32_t peer;
+    struct disti_chunk_ref dst, src;
+    uint8_t kind;
+    bool finish;
+};
+
+/* A chunk of a step's data that is followed. */
+struct verify_item {
+    uint32_t chunk;  /* which of those that are followed */
+    uint32_t offset; /* which of the step's chunks */
+};
+
+/* One end of a message: the number-th from one rank to another on a channel. */
+struct verify_message {
+    uint32_t from, to, channel, number, step;
+};
+
+struct verify_lane {
+    uint32_t first, count; /* its steps: [first, first + count) of all steps */
+    uint32_t done;
+    uint32_t waiters, next_waiter; /* lanes that wait for a step of this one: a list */
+    bool queued, parked;
+};
+
+/* Where one rank's things begin in the lists of all. */
+struct verify_rank {
+    uint32_t first_lane, first_step;
+    size_t first_slot;
+};
+
+/* A list that grows. */
+struct verify_list {
+    void *items;
+    size_t count, room, size;
+};
+
+struct verify {
+    struct disti_plan shape; /* of all plans: one without steps, of rank 0 */
+    uint32_t ranks;
+    bool aliased; /* what IN and OUT both hold is one memory */
+    bool lost;    /* no memory */
+    uint64_t all; /* the sum of all ranks' numbers */
+    uint32_t data_chunks;
+    uint32_t count, *followed; /* chunks of the data, ascending */
+    struct disti_verdict *verdict;
+
+    struct verify_rank *rank; /* ranks + 1 */
+    struct verify_list steps, items, waits, lanes, sends, recvs;
+    uint32_t *counters;          /* of messages: by direction, channel, peer */
+    uint32_t *seen;              /* by chunk that is followed: the list that had it last */
+    struct verify_cell *cells;   /* [rank][IN, OUT][count] */
+    struct verify_cell *scratch; /* the slots of all ranks */
+    uint32_t *order;             /* the steps as the run executed them; a SEND before its RECV* */
+    uint32_t *when;              /* by step: where in order */
+    uint32_t executed;
+    uint32_t *queue, queued; /* lanes that the run has to look at, each at most once */
+    uint64_t *knows; /* BARRIER, by step: which ranks of the window have started before it ends */
+    uint32_t window; /* ranks [window, window + 64) */
+};
+
+static inline struct verify_step *verify_step(const struct verify *v, uint32_t step)
+{
+    return &((struct verify_step *)v->steps.items)[step];
+}
+
+static inline struct verify_lane *verify_lane(const struct verify *v, uint32_t lane)
+{
+    return &((struct verify_lane *)v->lanes.items)[lane];
+}
+
+static inline const struct verify_item *verify_items(const struct verify *v, uint32_t step)
+{
+    return &((const struct verify_item *)v->items.items)[verify_step(v, step)->first_item];
+}
+
+/* The step's i-th chunk of data. */
+static inline uint32_t verify_data(const struct verify *v, uint32_t step, uint32_t i)
+{
+    return v->followed[verify_items(v, step)[i].chunk];
+}
+
+/* The i-th step that must end before this one begins: 0 is that before it in its lane, if any. */
+static inline uint32_t verify_wait(const struct verify *v, uint32_t step, uint32_t i)
+{
+    const struct verify_step *s = verify_step(v, step);
+    if (i == 0)
+        return step > verify_lane(v, s->lane)->first ? step - 1 : VERIFY_NONE;
+    return ((const uint32_t *)v->waits.items)[s->first_wait + i - 1];
+}
+
+static inline bool verify_receives(const struct verify_step *step)
+{
+    return step->kind == DISTI_RECV || step->kind == DISTI_RECV_REDUCE;
+}
+
+static inline bool verify_few(const struct verify *v)
+{
+    return v->ranks <= VERIFY_RANKS_FEW;
+}
+
+/* ---- faults ---- */
+
+/* "rank 3, lane 1, step 4 (SEND to rank 2, chunk 5)" */
+static void verify_describe(const struct verify *v, uint32_t step, char *text, size_t size)
+{
+    static const char *const names[] = {"SEND to", "RECV from", "RECV_REDUCE from", "REDUCE",
+                                        "COPY"};
+    const struct verify_step *s = verify_step(v, step);
+    char peer[24] = "";
+    if (s->kind <= DISTI_RECV_REDUCE)
+        snprintf(peer, sizeof(peer), " rank %d", s->peer);
+    snprintf(text, size, "rank %u, lane %u, step %u (%s%s, chunk %u)", s->rank,
+             s->lane - v->rank[s->rank].first_lane, s->index, names[s->kind], peer, s->first);
+}
+
+/* Notes the first fault, at a step, or in general if step is VERIFY_NONE. Returns false. */
+__attribute__((format(printf, 3, 4))) static bool verify_fault(struct verify *v, uint32_t step,
+                                                               const char *format, ...)
+{
+    struct disti_verdict *verdict = v->verdict;
+    if (!verdict->ok)
+        return false;
+    char where[128] = "", what[320];
+    if (step != VERIFY_NONE)
+        verify_describe(v, step, where, sizeof(where));
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(what, sizeof(what), format, arguments);
+    va_end(arguments);
+    verdict->ok = false;
+    snprintf(verdict->text, sizeof(verdict->text), "%s%s%s", where, *where ? ": " : "", what);
+    return false;
+}
 
 /* ---- lists ---- */
 
@@ -132,8 +285,7 @@ static bool reader_step(struct verify *v, struct reader *r, const struct disti_l
     for (uint32_t i = 0; i < items; i++) { /* a message is about each chunk once */
         uint32_t chunk = verify_items(v, r->kept[at])[i].chunk;
         if (v->seen[chunk] == r->kept[at] + 1)
-            return disti_verify_fault(v, r->kept[at], "its data has chunk %u twice",
-                                      v->followed[chunk]);
+            return verify_fault(v, r->kept[at], "its data has chunk %u twice", v->followed[chunk]);
         v->seen[chunk] = r->kept[at] + 1;
     }
     return true;
@@ -276,18 +428,18 @@ static bool verify_match(struct verify *v)
     for (; sends > 0 || recvs > 0; sends--, recvs--, send++, recv++) {
         int order = sends == 0 ? 1 : recvs == 0 ? -1 : match_compare(send, recv);
         if (order > 0)
-            return disti_verify_fault(v, recv->step, "no rank sends to it");
+            return verify_fault(v, recv->step, "no rank sends to it");
         if (order < 0)
-            return disti_verify_fault(v, send->step, "nobody receives it");
+            return verify_fault(v, send->step, "nobody receives it");
         struct verify_step *one = verify_step(v, send->step), *other = verify_step(v, recv->step);
         bool same = one->items == other->items;
         for (uint32_t i = 0; i < one->items && same; i++)
             same = verify_items(v, send->step)[i].chunk == verify_items(v, recv->step)[i].chunk;
         if (!same) {
             char text[128];
-            disti_verify_describe(v, send->step, text, sizeof(text));
-            return disti_verify_fault(v, recv->step, "expects %u chunks, but meets %u of %s",
-                                      other->items, one->items, text);
+            verify_describe(v, send->step, text, sizeof(text));
+            return verify_fault(v, recv->step, "expects %u chunks, but meets %u of %s",
+                                other->items, one->items, text);
         }
         one->match = recv->step;
         other->match = send->step;
@@ -408,11 +560,11 @@ static bool run_read(struct verify *v, uint32_t step, struct disti_chunk_ref ref
     ref.chunk += item->offset;
     *value_p = *verify_cell(v, verify_step(v, step)->rank, ref, item->chunk);
     if (!value_p->written)
-        return disti_verify_fault(v, step, "reads chunk %u of %s, which is not written yet",
-                                  ref.chunk, ref.space == DISTI_SCRATCH ? "scratch" : "its memory");
+        return verify_fault(v, step, "reads chunk %u of %s, which is not written yet", ref.chunk,
+                            ref.space == DISTI_SCRATCH ? "scratch" : "its memory");
     if (value_p->chunk != item->chunk)
-        return disti_verify_fault(v, step, "uses chunk %u as chunk %u", v->followed[value_p->chunk],
-                                  v->followed[item->chunk]);
+        return verify_fault(v, step, "uses chunk %u as chunk %u", v->followed[value_p->chunk],
+                            v->followed[item->chunk]);
     return true;
 }
 
@@ -421,20 +573,20 @@ static bool run_sum(struct verify *v, uint32_t step, struct verify_cell *value_p
                     const struct verify_cell *other)
 {
     if (verify_few(v) && value_p->sum & other->sum)
-        return disti_verify_fault(v, step, "adds the contributions of ranks %#llx a second time",
-                                  (unsigned long long)(value_p->sum & other->sum));
+        return verify_fault(v, step, "adds the contributions of ranks %#llx a second time",
+                            (unsigned long long)(value_p->sum & other->sum));
     if (value_p->finished || other->finished)
-        return disti_verify_fault(v, step, "adds to what is already finished");
+        return verify_fault(v, step, "adds to what is already finished");
     value_p->sum += other->sum;
     value_p->order = verify_added(value_p->order, other->order);
     value_p->finished = verify_step(v, step)->finish;
     if (value_p->finished && value_p->sum != v->all)
         return verify_few(v)
-                   ? disti_verify_fault(v, step,
-                                        "finishes what has only the contributions of ranks %#llx",
-                                        (unsigned long long)value_p->sum)
-                   : disti_verify_fault(
-                         v, step, "finishes what has not each rank's contribution exactly once");
+                   ? verify_fault(v, step,
+                                  "finishes what has only the contributions of ranks %#llx",
+                                  (unsigned long long)value_p->sum)
+                   : verify_fault(v, step,
+                                  "finishes what has not each rank's contribution exactly once");
     return true;
 }
 
@@ -541,9 +693,9 @@ static bool verify_run(struct verify *v)
             continue;
         uint32_t cause = run_waited(v, step); /* the first lane that is stuck */
         char text[128];
-        disti_verify_describe(v, cause == VERIFY_NONE ? verify_step(v, step)->match : cause, text,
-                              sizeof(text));
-        good = disti_verify_fault(v, step, "deadlock, it waits for %s", text);
+        verify_describe(v, cause == VERIFY_NONE ? verify_step(v, step)->match : cause, text,
+                        sizeof(text));
+        good = verify_fault(v, step, "deadlock, it waits for %s", text);
     }
     return good;
 }
@@ -554,37 +706,6 @@ static bool verify_run(struct verify *v)
 #define VERIFY_STEPS_EACH 4
 /* Steps that are kept at most, about, where not every chunk needs to be followed: 300 MB. */
 #define VERIFY_STEPS (UINT32_C(1) << 22)
-
-/* ---- faults ---- */
-
-void disti_verify_describe(const struct verify *v, uint32_t step, char *text, size_t size)
-{
-    static const char *const names[] = {"SEND to", "RECV from", "RECV_REDUCE from", "REDUCE",
-                                        "COPY"};
-    const struct verify_step *s = verify_step(v, step);
-    char peer[24] = "";
-    if (s->kind <= DISTI_RECV_REDUCE)
-        snprintf(peer, sizeof(peer), " rank %d", s->peer);
-    snprintf(text, size, "rank %u, lane %u, step %u (%s%s, chunk %u)", s->rank,
-             s->lane - v->rank[s->rank].first_lane, s->index, names[s->kind], peer, s->first);
-}
-
-bool disti_verify_fault(struct verify *v, uint32_t step, const char *format, ...)
-{
-    struct disti_verdict *verdict = v->verdict;
-    if (!verdict->ok)
-        return false;
-    char where[128] = "", what[320];
-    if (step != VERIFY_NONE)
-        disti_verify_describe(v, step, where, sizeof(where));
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(what, sizeof(what), format, arguments);
-    va_end(arguments);
-    verdict->ok = false;
-    snprintf(verdict->text, sizeof(verdict->text), "%s%s%s", where, *where ? ": " : "", what);
-    return false;
-}
 
 /* ---- results ---- */
 
@@ -605,19 +726,19 @@ static bool verify_output(struct verify *v, uint32_t rank, struct disti_chunk_re
                           : (uint32_t)(block / (disti_plan_data_blocks(shape) / v->ranks)));
     }
     if (!cell->written)
-        return disti_verify_fault(v, VERIFY_NONE, "rank %u: output chunk %u is never written", rank,
-                                  ref.chunk);
+        return verify_fault(v, VERIFY_NONE, "rank %u: output chunk %u is never written", rank,
+                            ref.chunk);
     if (cell->sum != sum && verify_few(v))
-        return disti_verify_fault(
+        return verify_fault(
             v, VERIFY_NONE,
             "rank %u: output chunk %u holds the contributions of ranks %#llx, not %#llx", rank,
             ref.chunk, (unsigned long long)cell->sum, (unsigned long long)sum);
     if (cell->sum != sum)
-        return disti_verify_fault(
-            v, VERIFY_NONE, "rank %u: output chunk %u does not hold what it must", rank, ref.chunk);
+        return verify_fault(v, VERIFY_NONE, "rank %u: output chunk %u does not hold what it must",
+                            rank, ref.chunk);
     if (cell->finished != finished)
-        return disti_verify_fault(v, VERIFY_NONE, "rank %u: output chunk %u was finished %d times",
-                                  rank, ref.chunk, cell->finished);
+        return verify_fault(v, VERIFY_NONE, "rank %u: output chunk %u was finished %d times", rank,
+                            ref.chunk, cell->finished);
     return true;
 }
 
@@ -669,13 +790,335 @@ static bool verify_met(struct verify *v)
         for (uint32_t s = v->rank[rank].first_step; s < v->rank[rank + 1].first_step; s++)
             knows |= v->knows[s];
         if (knows != all)
-            return disti_verify_fault(
+            return verify_fault(
                 v, VERIFY_NONE,
                 "rank %u passes the barrier after hearing of ranks %#llx only, of 64 from rank "
                 "%u on",
                 rank, (unsigned long long)knows, v->window);
     }
     return true;
+}
+
+/*
+ * The search for races: two accesses of one rank to one chunk, at least one a write, which nothing
+ * puts in order. What orders steps is the least that a transport keeps:
+ *
+ *   lane order, waits:   end of a step    -> begin of the next, of the one that waits
+ *   a message:           begin of SEND    -> the writing by RECV (not its begin) -> end of RECV
+ *
+ * The reading by a SEND is over when the SEND has ended, or the RECV that it meets.
+ *
+ * Chunk by chunk, the steps that touch the chunk are taken in the order of the run, with
+ * the set of those that are over before each. That finds nearly all orders, since data carry
+ * them; what is left is searched for through all steps (race_search).
+ */
+
+/* Steps that touch the chunk in hand, numbered in the order of the run: events. */
+struct race {
+    struct verify *v;
+    uint32_t chunk;
+    uint32_t *first;    /* by chunk: its events are steps[first[c] .. first[c + 1]) */
+    uint32_t *steps;    /* by chunk and event */
+    uint32_t most;      /* events of a chunk */
+    uint64_t *before;   /* a row of bits an event: those over before it touches memory */
+    size_t words;       /* of a row */
+    uint32_t *previous; /* by event: the one before in its lane */
+    uint32_t *latest;   /* by lane: its latest event */
+    uint32_t *readers;  /* by event, or step: the next that has read since the last write */
+    uint32_t *seen;     /* by step, for race_search: the search that was there last */
+    uint32_t *stack;
+    uint32_t searches;
+};
+
+/* What one rank has done to the chunk's memory. */
+struct race_memory {
+    uint32_t write, reads; /* the last write; the list of reads since */
+};
+
+/*
+ * May data of chunk pass when `step`'s message does? Where a call has fewer elements than chunks,
+ * the last chunks of each block are empty and their messages are not sent.
+ */
+static bool race_passes(const struct race *race, uint32_t step, uint32_t chunk)
+{
+    uint32_t chunks = race->v->shape.chunks;
+    const struct verify_step *s = verify_step(race->v, step);
+    return s->first % chunks <= chunk % chunks || s->first % chunks + s->items > chunks;
+}
+
+static void race_push(struct race *race, uint32_t *depth_p, uint32_t step)
+{
+    if (race->seen[step] != race->searches)
+        race->stack[(*depth_p)++] = step;
+    race->seen[step] = race->searches;
+}
+
+/* Is it the step itself, or a later one of its lane? */
+static bool race_behind(const struct verify *v, uint32_t step, uint32_t early)
+{
+    return verify_step(v, step)->lane == verify_step(v, early)->lane && step >= early;
+}
+
+/*
+ * Is `early` over before `late` touches memory? Goes back from late over all that comes before. The
+ * run's order respects every such order, so what ran before early needs no looking at. `chunk`:
+ * messages of chunks that may be empty when this one is not do not count.
+ */
+static bool race_search(struct race *race, uint32_t early, uint32_t late, uint32_t chunk)
+{
+    const struct verify *v = race->v;
+    bool sends = verify_step(v, early)->kind == DISTI_SEND;
+    uint32_t taken = sends ? verify_step(v, early)->match : early, depth = 0;
+    race->searches++;
+    if (verify_receives(verify_step(v, late)))
+        race_push(race, &depth, verify_step(v, late)->match);
+    race_push(race, &depth, late); /* its own rank is where the answer mostly is */
+    while (depth > 0) {
+        uint32_t step = race->stack[--depth];
+        for (uint32_t i = 0; i <= verify_step(v, step)->waits; i++) {
+            uint32_t end = verify_wait(v, step, i);
+            if (end == VERIFY_NONE || v->when[end] < v->when[early])
+                continue;
+            if (race_behind(v, end, early) || race_behind(v, end, taken))
+                return true;
+            if (verify_receives(verify_step(v, end)) && race_passes(race, end, chunk))
+                race_push(race, &depth, verify_step(v, end)->match);
+            race_push(race, &depth, end);
+        }
+    }
+    return false;
+}
+
+static bool race_fault(struct race *race, uint32_t early, uint32_t late, const char *what)
+{
+    char text[128];
+    verify_describe(race->v, early, text, sizeof(text));
+    return verify_fault(race->v, late, "race: %s, unordered with %s", what, text);
+}
+
+static bool race_bit(const struct race *race, uint32_t early, uint32_t late)
+{
+    return race->before[late * race->words + early / 64] >> early % 64 & 1;
+}
+
+/* Adds to the row of `late` what was over before `early`, and early itself if it is over. */
+static void race_join(struct race *race, uint32_t late, uint32_t early, bool over)
+{
+    uint64_t *to = race->before + late * race->words;
+    const uint64_t *from = race->before + early * race->words;
+    for (size_t w = 0; w <= early / 64; w++)
+        to[w] |= from[w];
+    if (over)
+        to[early / 64] |= UINT64_C(1) << early % 64;
+}
+
+/* What is over before this event touches memory. A RECV's SEND is the event just before it. */
+static void race_order(struct race *race, const uint32_t *steps, uint32_t event)
+{
+    const struct verify *v = race->v;
+    uint32_t step = steps[event];
+    uint32_t *latest = &race->latest[verify_step(v, step)->lane];
+    memset(race->before + event * race->words, 0, race->words * sizeof(uint64_t));
+    race->previous[event] = *latest;
+    if (*latest != VERIFY_NONE)
+        race_join(race, event, *latest, true);
+    for (uint32_t i = 1; i <= verify_step(v, step)->waits; i++) {
+        /* The latest event in the waited step's lane that is not behind that step. */
+        uint32_t waited = verify_wait(v, step, i);
+        uint32_t other = race->latest[verify_step(v, waited)->lane];
+        while (other != VERIFY_NONE && steps[other] > waited)
+            other = race->previous[other];
+        if (other != VERIFY_NONE)
+            race_join(race, event, other, true);
+    }
+    if (verify_receives(verify_step(v, step)))
+        race_join(race, event, event - 1, false);
+    *latest = event;
+}
+
+/* Is it the chunk in OUT, be it under IN's name? (IN is not written otherwise.) */
+static bool race_touches(const struct race *race, struct disti_chunk_ref ref)
+{
+    return ref.space == DISTI_OUT || (ref.space == DISTI_IN && race->v->aliased);
+}
+
+/* Must be ordered; `early` an event before `late`. */
+static bool race_pair(struct race *race, const uint32_t *steps, uint32_t early, uint32_t late,
+                      const char *what)
+{
+    if (early == VERIFY_NONE || race_bit(race, early, late))
+        return true;
+    if (verify_step(race->v, steps[early])->kind == DISTI_SEND && race_bit(race, early + 1, late))
+        return true;
+    return race_search(race, steps[early], steps[late], race->chunk) ||
+           race_fault(race, steps[early], steps[late], what);
+}
+
+/* One event against what the rank has done to the chunk before. */
+static bool race_event(struct race *race, const uint32_t *steps, uint32_t event,
+                       struct race_memory *memory)
+{
+    const struct verify_step *s = verify_step(race->v, steps[event]);
+    bool reads = s->kind != DISTI_RECV && race_touches(race, s->src);
+    bool writes = s->kind != DISTI_SEND && race_touches(race, s->dst);
+    if (s->kind == DISTI_COPY && reads && writes)
+        return true; /* the same memory: it does nothing */
+    if (s->kind == DISTI_REDUCE && writes)
+        reads = true;
+    if ((reads || writes) &&
+        !race_pair(race, steps, memory->write, event,
+                   writes ? "it writes what was written" : "it reads what was written"))
+        return false;
+    if (writes) {
+        for (uint32_t r = memory->reads; r != VERIFY_NONE; r = race->readers[r])
+            if (!race_pair(race, steps, r, event, "it writes what may still be read"))
+                return false;
+        *memory = (struct race_memory){.write = event, .reads = VERIFY_NONE};
+    } else if (reads) {
+        race->readers[event] = memory->reads;
+        memory->reads = event;
+    }
+    return true;
+}
+
+static bool race_chunk(struct race *race, uint32_t chunk)
+{
+    const struct verify *v = race->v;
+    const uint32_t *steps = race->steps + race->first[chunk];
+    uint32_t events = race->first[chunk + 1] - race->first[chunk];
+    struct race_memory memory[VERIFY_RANKS_FEW];
+    for (uint32_t rank = 0; rank < v->ranks; rank++)
+        memory[rank] = (struct race_memory){VERIFY_NONE, VERIFY_NONE};
+    race->chunk = chunk;
+    race->words = events / 64 + 1;
+    for (uint32_t event = 0; event < events; event++) {
+        race_order(race, steps, event);
+        if (!race_event(race, steps, event, &memory[verify_step(v, steps[event])->rank]))
+            return false;
+    }
+    for (uint32_t event = 0; event < events; event++)
+        race->latest[verify_step(v, steps[event])->lane] = VERIFY_NONE;
+    return true;
+}
+
+/* Does the step read, or write, the slot? */
+static bool race_uses_slot(const struct verify_step *step, uint32_t slot, bool write)
+{
+    bool uses = write ? step->kind != DISTI_SEND : step->kind != DISTI_RECV;
+    struct disti_chunk_ref ref = write ? step->dst : step->src;
+    if (!write && step->kind == DISTI_REDUCE && race_uses_slot(step, slot, true))
+        return true;
+    return uses && ref.space == DISTI_SCRATCH && slot >= ref.chunk &&
+           slot - ref.chunk < step->items;
+}
+
+/* The two steps must be ordered, whatever of their chunks is empty. */
+static bool race_slot_pair(struct race *race, uint32_t early, uint32_t late, const char *what)
+{
+    uint32_t chunks = race->v->shape.chunks;
+    uint32_t a = verify_step(race->v, early)->first % chunks,
+             b = verify_step(race->v, late)->first % chunks;
+    return race_search(race, early, late, a > b ? a : b) || race_fault(race, early, late, what);
+}
+
+/* Slots hold now this chunk, now that, so they are gone through apart; steps in the run's order. */
+static bool race_slot(struct race *race, const uint32_t *steps, uint32_t count, uint32_t slot)
+{
+    struct race_memory memory = {VERIFY_NONE, VERIFY_NONE};
+    for (uint32_t i = 0; i < count; i++) {
+        const struct verify_step *s = verify_step(race->v, steps[i]);
+        bool reads = race_uses_slot(s, slot, false), writes = race_uses_slot(s, slot, true);
+        if ((reads || writes) && memory.write != VERIFY_NONE &&
+            !race_slot_pair(race, memory.write, steps[i], "it uses scratch that was written"))
+            return false;
+        for (uint32_t r = memory.reads; r != VERIFY_NONE && writes; r = race->readers[r])
+            if (!race_slot_pair(race, r, steps[i], "it writes scratch that may still be read"))
+                return false;
+        if (writes) {
+            memory = (struct race_memory){.write = steps[i], .reads = VERIFY_NONE};
+        } else if (reads) {
+            race->readers[steps[i]] = memory.reads;
+            memory.reads = steps[i];
+        }
+    }
+    return true;
+}
+
+static bool race_scratch(struct race *race, uint32_t rank)
+{
+    const struct verify *v = race->v;
+    uint32_t count = 0, *own = race->steps; /* the events are dealt with */
+    size_t slots = v->rank[rank + 1].first_slot - v->rank[rank].first_slot;
+    if (slots == 0)
+        return true;
+    for (uint32_t i = 0; i < v->steps.count; i++)
+        if (verify_step(v, v->order[i])->rank == rank)
+            own[count++] = v->order[i];
+    for (uint32_t slot = 0; slot < slots; slot++)
+        if (!race_slot(race, own, count, slot))
+            return false;
+    return true;
+}
+
+static bool race_allocate(struct race *race)
+{
+    const struct verify *v = race->v;
+    race->first = calloc((size_t)v->data_chunks + 1, sizeof(uint32_t));
+    if (!race->first)
+        return false;
+    size_t events = 0, steps = (size_t)v->steps.count + 1;
+    for (uint32_t step = 0; step < v->steps.count; step++)
+        for (uint32_t c = 0; c < verify_step(v, step)->items; c++)
+            race->first[verify_data(v, step, c)]++;
+    for (uint32_t c = 0; c < v->data_chunks; c++) {
+        uint32_t count = race->first[c];
+        race->most = count > race->most ? count : race->most;
+        race->first[c] = (uint32_t)events;
+        events += count;
+    }
+    size_t words = (size_t)race->most / 64 + 1;
+    race->steps = calloc((events > steps ? events : steps), sizeof(uint32_t));
+    race->before = calloc((size_t)race->most + 1, words * sizeof(uint64_t));
+    race->previous = calloc((size_t)race->most + 1, sizeof(uint32_t));
+    race->latest = malloc(((size_t)v->lanes.count + 1) * sizeof(uint32_t));
+    race->readers = calloc(steps + race->most, sizeof(uint32_t));
+    race->seen = calloc(steps, sizeof(uint32_t));
+    race->stack = calloc(steps, sizeof(uint32_t));
+    return race->steps && race->before && race->previous && race->latest && race->readers &&
+           race->seen && race->stack;
+}
+
+static bool verify_races(struct verify *v)
+{
+    struct race race = {.v = v};
+    bool good = race_allocate(&race);
+    if (!good) {
+        v->lost = true;
+        goto out;
+    }
+    memset(race.latest, 0xff, v->lanes.count * sizeof(*race.latest)); /* VERIFY_NONE */
+    for (uint32_t i = 0; i < v->steps.count; i++) {
+        const struct verify_step *s = verify_step(v, v->order[i]);
+        for (uint32_t c = 0; c < s->items; c++)
+            race.steps[race.first[verify_data(v, v->order[i], c)]++] = v->order[i];
+    }
+    /* first[c] is where chunk c ends now, which is where c + 1 begins */
+    memmove(race.first + 1, race.first, v->data_chunks * sizeof(*race.first));
+    race.first[0] = 0;
+    for (uint32_t chunk = 0; chunk < v->data_chunks && good; chunk++)
+        good = race_chunk(&race, chunk);
+    for (uint32_t rank = 0; rank < v->ranks && good; rank++)
+        good = race_scratch(&race, rank);
+out:
+    free(race.first);
+    free(race.steps);
+    free(race.before);
+    free(race.previous);
+    free(race.latest);
+    free(race.readers);
+    free(race.seen);
+    free(race.stack);
+    return good;
 }
 
 /*
@@ -715,7 +1158,7 @@ static void verify_all(struct verify *v)
                                                                      .written = true};
     }
     if (verify_run(v) && verify_outputs(v, verify_order(v->ranks, sums)) && verify_few(v))
-        disti_verify_races(v);
+        verify_races(v);
 out:
     free(sums);
 }
@@ -795,13 +1238,13 @@ static bool verify_plan(struct verify *v, const struct disti_plan *plan, int ran
     const struct disti_plan *shape = &v->shape;
     if (plan->collective != shape->collective || plan->chunks != shape->chunks ||
         plan->root != shape->root || plan->ranks != shape->ranks || plan->rank != rank)
-        return disti_verify_fault(v, VERIFY_NONE, "rank %d's plan does not match those of %d ranks",
-                                  rank, shape->ranks);
+        return verify_fault(v, VERIFY_NONE, "rank %d's plan does not match those of %d ranks", rank,
+                            shape->ranks);
     char text[256];
     *status_p = disti_plan_check(plan, text, sizeof(text));
     if (*status_p == DIST_ERR_INTERNAL) {
         *status_p = DIST_OK;
-        return disti_verify_fault(v, VERIFY_NONE, "%s", text);
+        return verify_fault(v, VERIFY_NONE, "%s", text);
     }
     return *status_p == DIST_OK;
 }
