@@ -126,11 +126,6 @@ int disti_node_member(const struct disti_topology *topology, int node, int i)
     return topology->order[topology->node_first[node] + i];
 }
 
-int disti_node_leader(const struct disti_topology *topology, int node)
-{
-    return disti_node_member(topology, node, 0);
-}
-
 /* ---- ranks that share CPUs ---- */
 
 /* Adds b to a. True: a grew. */

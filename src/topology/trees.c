@@ -38,7 +38,7 @@ static void tree_add_child(struct disti_tree_neighbours *tree, int *sizes, int c
 /* The rank of a node that stands for it between the nodes. */
 static int tree_delegate(const struct disti_topology *topology, int node, int root)
 {
-    return node == disti_node_of(topology, root) ? root : disti_node_leader(topology, node);
+    return node == disti_node_of(topology, root) ? root : disti_node_member(topology, node, 0);
 }
 
 /* Between the nodes, counted from the root's node. */
@@ -214,12 +214,6 @@ void disti_tree_double(const struct disti_topology *topology, int which, int ran
                        struct disti_tree_neighbours *tree_p)
 {
     double_neighbours(topology, which, -1, rank, -1, tree_p);
-}
-
-int disti_tree_double_root(const struct disti_topology *topology, int which)
-{
-    return double_delegate(topology, which,
-                           double_label(topology->nodes, which, inorder_root(topology->nodes)));
 }
 
 void disti_tree_double_rooted(const struct disti_topology *topology, int which, int root, int rank,
