@@ -70,11 +70,6 @@ void disti_clock_follow(_Atomic int64_t *number)
     atomic_store_explicit(&clock_suspended, number, memory_order_release);
 }
 
-int64_t disti_thread_ns(void)
-{
-    return clock_ns(CLOCK_THREAD_CPUTIME_ID);
-}
-
 int64_t disti_deadline_ms(int64_t ms)
 {
     int64_t ns, deadline;

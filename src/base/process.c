@@ -214,43 +214,6 @@ void *disti_pages_move(void *from, size_t bytes, void *to)
                            to);
 }
 
-/* Pages that one system call checks. */
-#define PAGES_BATCH 64
-
-/* Copies one byte of each page between this process and itself, as the CPU would on the near side:
- * so pages of devices pass. If the kernel denies the call, the memory counts as usable. */
-static bool pages_pass(const void *memory, size_t bytes, vm_call call)
-{
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    uintptr_t at = (uintptr_t)memory;
-    const uintptr_t end = at + bytes;
-    unsigned char own[PAGES_BATCH] = {0};
-    struct iovec here[PAGES_BATCH], there = {.iov_base = own};
-
-    while (at < end) {
-        size_t count = 0;
-        ssize_t copied;
-
-        for (; at < end && count < PAGES_BATCH; at += page - at % page)
-            here[count++] = (struct iovec){.iov_base = (void *)at, .iov_len = 1};
-        there.iov_len = count;
-        copied = call(getpid(), here, count, &there, 1, 0);
-        if (copied < 0 ? errno == EFAULT : (size_t)copied < count)
-            return false;
-    }
-    return true;
-}
-
-bool disti_pages_readable(const void *memory, size_t bytes)
-{
-    return pages_pass(memory, bytes, process_vm_writev);
-}
-
-bool disti_pages_writable(void *memory, size_t bytes)
-{
-    return pages_pass(memory, bytes, process_vm_readv);
-}
-
 /* ---- memory and descriptors of another process, also if only its first thread has ended ---- */
 
 /* A thread that was found may end before it is used, and the next one too. */
