@@ -181,24 +181,19 @@ static dist_status int8_open(struct dist_ddp *ddp, struct ddp_bucket *bucket)
     return DIST_OK;
 }
 
-/* 0 where its inverse would be infinite: then all of the block is left for later. */
-static float int8_scale(const float *values)
+/* values keeps what rounding took: nothing of what is no finite number. */
+static void int8_encode(float *values, struct int8_block *block)
 {
-    float most = 0.0f;
+    float most = 0.0f, scale, inverse;
 
     for (int i = 0; i < INT8_BLOCK; i++) {
         float size = fabsf(values[i]);
 
         most = size > most && isfinite(size) ? size : most;
     }
-    return most / INT8_MOST >= FLT_MIN ? most / INT8_MOST : 0.0f;
-}
-
-/* values keeps what rounding took: nothing of what is no finite number. */
-static void int8_encode(float *values, struct int8_block *block)
-{
-    const float scale = int8_scale(values), inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
-
+    /* 0 where its inverse would be infinite: then all of the block is left for later. */
+    scale = most / INT8_MOST >= FLT_MIN ? most / INT8_MOST : 0.0f;
+    inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
     block->scale = scale;
     for (int i = 0; i < INT8_BLOCK; i++) {
         if (isfinite(values[i])) {
@@ -295,19 +290,6 @@ static dist_status int8_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, in
 
 /* The program's own way to reduce a bucket. */
 
-/* What its status means, where it may not have said so itself. */
-static dist_status hook_fail(const struct dist_ddp *ddp, const struct ddp_bucket *bucket, int stage,
-                             dist_status status)
-{
-    if (stage >= ddp->stage_count)
-        return disti_fail(status,
-                          "rank %d: the hook wants to start an operation in stage %d: set "
-                          "hook_stages in the options to %d",
-                          ddp->rank, stage, stage + 1);
-    return disti_fail(status, "rank %d: the hook returned \"%s\" for bucket %d in stage %d",
-                      ddp->rank, dist_status_string(status), bucket->shape.index, stage);
-}
-
 static dist_status hook_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, int stage,
                              dist_work **work_p)
 {
@@ -317,10 +299,13 @@ static dist_status hook_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, in
         ddp->options.hook(ddp->options.hook_arg, group, &bucket->shape, stage, work_p);
 
     if (!group && (*work_p || status != DIST_OK))
-        return hook_fail(ddp, bucket, stage,
-                         status == DIST_OK ? DIST_ERR_INVALID_ARGUMENT : status);
-    if (status != DIST_OK && failures == disti_failures())
-        return hook_fail(ddp, bucket, stage, status);
+        return disti_fail(status == DIST_OK ? DIST_ERR_INVALID_ARGUMENT : status,
+                          "rank %d: the hook wants to start an operation in stage %d: set "
+                          "hook_stages in the options to %d",
+                          ddp->rank, stage, stage + 1);
+    if (status != DIST_OK && failures == disti_failures()) /* it may not have said why itself */
+        return disti_fail(status, "rank %d: the hook returned \"%s\" for bucket %d in stage %d",
+                          ddp->rank, dist_status_string(status), bucket->shape.index, stage);
     return status;
 }
 

@@ -334,43 +334,7 @@ static dist_status sim_machine_open(struct sim *sim, size_t bytes, const struct 
     return status;
 }
 
-static void sim_machine_close(struct sim *sim)
-{
-    free(sim->ranks);
-    free(sim->nodes);
-    free(sim->node_lines);
-    free(sim->rack_lines);
-    free(sim->lanes);
-    free(sim->routes);
-    free(sim->wires);
-    free(sim->cpus);
-    free(sim->orders);
-    free(sim->messages);
-    free(sim->heap);
-}
-
 /* ---- work ---- */
-
-/*
- * The CPU that can run the rank first: the one it ran on last needs no change. Nor is there one if
- * the rank has its turn, and does what has come up meanwhile.
- */
-static struct sim_cpu *work_cpu(const struct sim *sim, const struct sim_node *node, uint32_t rank,
-                                bool wakes, uint64_t from, uint64_t *start_p)
-{
-    struct sim_cpu *best = NULL;
-    for (int i = 0; i < node->cpu_count; i++) {
-        struct sim_cpu *cpu = &node->cpus[i];
-        uint64_t start = from > cpu->free ? from : cpu->free;
-        if (wakes && cpu->last != rank + 1 && cpu->last != 0)
-            start += sim->change;
-        if (!best || start < *start_p) {
-            best = cpu;
-            *start_p = start;
-        }
-    }
-    return best;
-}
 
 /*
  * The rank works for `work`, from `from` on at the earliest, and moves `memory` through its node's
@@ -385,13 +349,25 @@ static uint64_t sim_work(struct sim *sim, uint32_t rank, uint64_t from, uint64_t
     struct sim_rank *r = &sim->ranks[rank];
     struct sim_node *node = &sim->nodes[r->node];
     struct sim_cpu *cpu = NULL;
-    uint64_t start = from > r->free ? from : r->free;
-    if (node->cpus)
-        cpu = work_cpu(sim, node, rank, from > r->free || !r->free, start, &start);
+    uint64_t begin = from > r->free ? from : r->free, start = begin;
+    bool wakes = from > r->free || !r->free;
+    /*
+     * The CPU that can run the rank first: the one it ran on last needs no change. Nor is there one
+     * if the rank has its turn, and does what has come up meanwhile.
+     */
+    for (int i = 0; i < node->cpu_count && node->cpus; i++) {
+        struct sim_cpu *other = &node->cpus[i];
+        uint64_t at = begin > other->free ? begin : other->free;
+        if (wakes && other->last != rank + 1 && other->last != 0)
+            at += sim->change;
+        if (!cpu || at < start) {
+            cpu = other;
+            start = at;
+        }
+    }
     uint64_t end = start + work;
     if (memory) {
-        uint64_t begin = sim->now > node->memory_free ? sim->now : node->memory_free;
-        node->memory_free = begin + memory;
+        node->memory_free = (sim->now > node->memory_free ? sim->now : node->memory_free) + memory;
         if (end < node->memory_free)
             end = node->memory_free;
     }
@@ -531,25 +507,6 @@ static bool program_same(const struct sim_program *a, const struct sim_program *
            !memcmp(a->steps, b->steps, a->step_count * sizeof(*a->steps));
 }
 
-/* [program][steps][lanes][sends][recvs] in one allocation; NULL: no memory. */
-static struct sim_program *program_copy(const struct sim_program *draft)
-{
-    size_t steps = draft->step_count * sizeof(*draft->steps);
-    size_t lanes = draft->lane_count * sizeof(*draft->lanes);
-    size_t sends = draft->send_count * sizeof(*draft->sends);
-    size_t recvs = draft->recv_count * sizeof(*draft->recvs);
-    struct sim_program *program = malloc(sizeof(*program) + steps + lanes + sends + recvs);
-    if (!program)
-        return NULL;
-    *program = *draft;
-    char *at = (char *)(program + 1);
-    program->steps = memcpy(at, draft->steps, steps);
-    program->lanes = memcpy(at += steps, draft->lanes, lanes);
-    program->sends = memcpy(at += lanes, draft->sends, sends);
-    program->recvs = memcpy(at += sends, draft->recvs, recvs);
-    return program;
-}
-
 static dist_status programs_keep(struct sim_programs *programs, uint32_t position,
                                  const struct sim_program *draft)
 {
@@ -562,9 +519,20 @@ static dist_status programs_keep(struct sim_programs *programs, uint32_t positio
     programs->kept_steps += draft->step_count;
     if (programs->kept_steps > SIM_KEPT_MAX)
         return DIST_ERR_UNSUPPORTED;
-    struct sim_program *program = program_copy(draft);
+    /* [program][steps][lanes][sends][recvs] in one allocation */
+    size_t steps = draft->step_count * sizeof(*draft->steps);
+    size_t lanes = draft->lane_count * sizeof(*draft->lanes);
+    size_t sends = draft->send_count * sizeof(*draft->sends);
+    size_t recvs = draft->recv_count * sizeof(*draft->recvs);
+    struct sim_program *program = malloc(sizeof(*program) + steps + lanes + sends + recvs);
     if (!program)
         return DIST_ERR_NO_MEMORY;
+    *program = *draft;
+    char *at = (char *)(program + 1);
+    program->steps = memcpy(at, draft->steps, steps);
+    program->lanes = memcpy(at += steps, draft->lanes, lanes);
+    program->sends = memcpy(at += lanes, draft->sends, sends);
+    program->recvs = memcpy(at += sends, draft->recvs, recvs);
     program->next = *bucket;
     programs->at[position] = *bucket = program;
     return DIST_OK;
@@ -668,18 +636,6 @@ static dist_status sim_programs_write(const struct disti_algorithm *algorithm,
     free(draft.sends);
     free(draft.recvs);
     return status;
-}
-
-static void sim_programs_free(struct sim_programs *programs)
-{
-    for (uint32_t b = 0; programs->buckets && b < programs->bucket_count; b++)
-        while (programs->buckets[b]) {
-            struct sim_program *next = programs->buckets[b]->next;
-            free(programs->buckets[b]);
-            programs->buckets[b] = next;
-        }
-    free(programs->buckets);
-    free(programs->at);
 }
 
 /* ---- the heap: the earliest event first, four children a place ---- */
@@ -899,32 +855,23 @@ static dist_status run_send(struct sim *sim, uint32_t lane, const struct sim_ste
 
 /* ---- lanes ---- */
 
-/* Does the lane's step wait still? Then the lane is remembered with the one that it waits for. */
-static bool run_waits(struct sim *sim, uint32_t lane, const struct sim_step *step)
-{
-    if (step->wait_lane == DISTI_NO_LANE)
-        return false;
-    struct sim_lane *l = &sim->lanes[lane];
-    struct sim_lane *other = &sim->lanes[sim->ranks[l->rank].first_lane + step->wait_lane];
-    if (other->next > step->wait_step)
-        return false;
-    if (other->waiters == SIM_NONE || step->wait_step < other->awaited)
-        other->awaited = step->wait_step;
-    l->next_waiter = other->waiters;
-    other->waiters = lane;
-    return true;
-}
-
 /* The lane's next step begins now if it waits for nothing. */
 static dist_status run_begin(struct sim *sim, uint32_t lane)
 {
-    const struct sim_lane *l = &sim->lanes[lane];
+    struct sim_lane *l = &sim->lanes[lane];
     const struct sim_rank *rank = &sim->ranks[l->rank];
     if (l->next == sim->programs->at[l->rank]->lanes[lane - rank->first_lane].count)
         return DIST_OK;
     const struct sim_step *step = lane_step(sim, lane);
-    if (run_waits(sim, lane, step))
+    struct sim_lane *other =
+        step->wait_lane == DISTI_NO_LANE ? NULL : &sim->lanes[rank->first_lane + step->wait_lane];
+    if (other && other->next <= step->wait_step) { /* the lane is remembered with the other */
+        if (other->waiters == SIM_NONE || step->wait_step < other->awaited)
+            other->awaited = step->wait_step;
+        l->next_waiter = other->waiters;
+        other->waiters = lane;
         return DIST_OK;
+    }
     if (step->kind == DISTI_SEND)
         return run_send(sim, lane, step);
     if (step->kind == DISTI_RECV || step->kind == DISTI_RECV_REDUCE) {
@@ -1086,7 +1033,15 @@ void disti_simulation_close(struct disti_simulation *simulation)
 {
     if (!simulation)
         return;
-    sim_programs_free(&simulation->programs);
+    struct sim_programs *programs = &simulation->programs;
+    for (uint32_t b = 0; programs->buckets && b < programs->bucket_count; b++)
+        while (programs->buckets[b]) {
+            struct sim_program *next = programs->buckets[b]->next;
+            free(programs->buckets[b]);
+            programs->buckets[b] = next;
+        }
+    free(programs->buckets);
+    free(programs->at);
     free(simulation);
 }
 
@@ -1120,7 +1075,17 @@ static dist_status simulation_run(const struct disti_simulation *simulation, siz
     simulate_report(&sim, &forecast);
     *forecast_p = forecast;
 out:
-    sim_machine_close(&sim);
+    free(sim.ranks);
+    free(sim.nodes);
+    free(sim.node_lines);
+    free(sim.rack_lines);
+    free(sim.lanes);
+    free(sim.routes);
+    free(sim.wires);
+    free(sim.cpus);
+    free(sim.orders);
+    free(sim.messages);
+    free(sim.heap);
     return status;
 }
 

@@ -322,43 +322,21 @@ static void reader_cover(struct verify *v, struct reader *r, uint32_t lane, stru
     }
 }
 
-static void reader_lane_waits(struct verify *v, struct reader *r, uint32_t l)
-{
-    const struct disti_lane *lane = &r->plan->lanes[l];
-    uint32_t first = (uint32_t)v->waits.count;
-    for (uint32_t i = 0; i < lane->count; i++) {
-        const struct disti_step *step = &r->plan->steps[lane->first + i];
-        uint32_t kept = r->kept[lane->first + i];
-        if (step->wait_lane != DISTI_NO_LANE)
-            reader_cover(v, r, l, (struct reader_wait){step->wait_lane, step->wait_step});
-        if (kept == VERIFY_NONE || v->lost)
-            continue;
-        verify_step(v, kept)->first_wait = first;
-        verify_step(v, kept)->waits = (uint32_t)v->waits.count - first;
-        first = (uint32_t)v->waits.count;
-    }
-}
-
 /* ---- all ---- */
-
-static bool reader_allocate(struct reader *r)
-{
-    const struct disti_plan *plan = r->plan;
-    r->kept = malloc((plan->step_count + 1) * sizeof(*r->kept));
-    r->before = malloc((plan->step_count + 1) * sizeof(*r->before));
-    r->waits = malloc((plan->step_count + 1) * sizeof(*r->waits));
-    r->stack = malloc((plan->step_count + 2) * sizeof(*r->stack));
-    r->covered = calloc(plan->lane_count + 1, sizeof(*r->covered));
-    r->stamp = calloc(plan->lane_count + 1, sizeof(*r->stamp));
-    return r->kept && r->before && r->waits && r->stack && r->covered && r->stamp;
-}
 
 /* Adds what the plan's steps do with the chunks that are followed. False: a fault, or lost. */
 static bool verify_collect(struct verify *v, const struct disti_plan *plan)
 {
-    struct reader r = {.plan = plan};
+    size_t steps = plan->step_count + 1, lanes = plan->lane_count + 1;
+    struct reader r = {.plan = plan,
+                       .kept = malloc(steps * sizeof(*r.kept)),
+                       .before = malloc(steps * sizeof(*r.before)),
+                       .waits = malloc(steps * sizeof(*r.waits)),
+                       .stack = malloc((steps + 1) * sizeof(*r.stack)),
+                       .covered = calloc(lanes, sizeof(*r.covered)),
+                       .stamp = calloc(lanes, sizeof(*r.stamp))};
     struct verify_rank *rank = &v->rank[plan->rank];
-    v->lost = !reader_allocate(&r);
+    v->lost = !r.kept || !r.before || !r.waits || !r.stack || !r.covered || !r.stamp;
     bool good = !v->lost;
     for (uint32_t l = 0; l < plan->lane_count && good; l++) {
         const struct disti_lane *lane = &plan->lanes[l];
@@ -381,8 +359,20 @@ static bool verify_collect(struct verify *v, const struct disti_plan *plan)
             r.waits[at] = next;
         }
     }
-    for (uint32_t l = 0; l < plan->lane_count && good; l++)
-        reader_lane_waits(v, &r, l);
+    for (uint32_t l = 0; l < plan->lane_count && good; l++) {
+        const struct disti_lane *lane = &plan->lanes[l];
+        uint32_t first = (uint32_t)v->waits.count;
+        for (uint32_t at = lane->first; at < lane->first + lane->count; at++) {
+            const struct disti_step *step = &plan->steps[at];
+            if (step->wait_lane != DISTI_NO_LANE)
+                reader_cover(v, &r, l, (struct reader_wait){step->wait_lane, step->wait_step});
+            if (r.kept[at] == VERIFY_NONE || v->lost)
+                continue;
+            verify_step(v, r.kept[at])->first_wait = first;
+            verify_step(v, r.kept[at])->waits = (uint32_t)v->waits.count - first;
+            first = (uint32_t)v->waits.count;
+        }
+    }
     free(r.kept);
     free(r.before);
     free(r.waits);
@@ -835,17 +825,6 @@ struct race_memory {
     uint32_t write, reads; /* the last write; the list of reads since */
 };
 
-/*
- * May data of chunk pass when `step`'s message does? Where a call has fewer elements than chunks,
- * the last chunks of each block are empty and their messages are not sent.
- */
-static bool race_passes(const struct race *race, uint32_t step, uint32_t chunk)
-{
-    uint32_t chunks = race->v->shape.chunks;
-    const struct verify_step *s = verify_step(race->v, step);
-    return s->first % chunks <= chunk % chunks || s->first % chunks + s->items > chunks;
-}
-
 static void race_push(struct race *race, uint32_t *depth_p, uint32_t step)
 {
     if (race->seen[step] != race->searches)
@@ -868,6 +847,7 @@ static bool race_search(struct race *race, uint32_t early, uint32_t late, uint32
 {
     const struct verify *v = race->v;
     bool sends = verify_step(v, early)->kind == DISTI_SEND;
+    uint32_t chunks = v->shape.chunks;
     uint32_t taken = sends ? verify_step(v, early)->match : early, depth = 0;
     race->searches++;
     if (verify_receives(verify_step(v, late)))
@@ -881,7 +861,13 @@ static bool race_search(struct race *race, uint32_t early, uint32_t late, uint32
                 continue;
             if (race_behind(v, end, early) || race_behind(v, end, taken))
                 return true;
-            if (verify_receives(verify_step(v, end)) && race_passes(race, end, chunk))
+            /*
+             * May data of the chunk pass when the message does? Where a call has fewer elements
+             * than chunks, the last chunks of each block are empty and their messages are not sent.
+             */
+            if (verify_receives(verify_step(v, end)) &&
+                (verify_step(v, end)->first % chunks <= chunk % chunks ||
+                 verify_step(v, end)->first % chunks + verify_step(v, end)->items > chunks))
                 race_push(race, &depth, verify_step(v, end)->match);
             race_push(race, &depth, end);
         }
@@ -1044,22 +1030,6 @@ static bool race_slot(struct race *race, const uint32_t *steps, uint32_t count, 
     return true;
 }
 
-static bool race_scratch(struct race *race, uint32_t rank)
-{
-    const struct verify *v = race->v;
-    uint32_t count = 0, *own = race->steps; /* the events are dealt with */
-    size_t slots = v->rank[rank + 1].first_slot - v->rank[rank].first_slot;
-    if (slots == 0)
-        return true;
-    for (uint32_t i = 0; i < v->steps.count; i++)
-        if (verify_step(v, v->order[i])->rank == rank)
-            own[count++] = v->order[i];
-    for (uint32_t slot = 0; slot < slots; slot++)
-        if (!race_slot(race, own, count, slot))
-            return false;
-    return true;
-}
-
 static bool race_allocate(struct race *race)
 {
     const struct verify *v = race->v;
@@ -1107,8 +1077,15 @@ static bool verify_races(struct verify *v)
     race.first[0] = 0;
     for (uint32_t chunk = 0; chunk < v->data_chunks && good; chunk++)
         good = race_chunk(&race, chunk);
-    for (uint32_t rank = 0; rank < v->ranks && good; rank++)
-        good = race_scratch(&race, rank);
+    for (uint32_t rank = 0; rank < v->ranks && good; rank++) {
+        uint32_t count = 0, *own = race.steps; /* the events are dealt with */
+        size_t slots = v->rank[rank + 1].first_slot - v->rank[rank].first_slot;
+        for (uint32_t i = 0; i < v->steps.count && slots > 0; i++)
+            if (verify_step(v, v->order[i])->rank == rank)
+                own[count++] = v->order[i];
+        for (uint32_t slot = 0; slot < slots && good; slot++)
+            good = race_slot(&race, own, count, slot);
+    }
 out:
     free(race.first);
     free(race.steps);
@@ -1230,25 +1207,6 @@ static dist_status verify_close(struct verify *v, dist_status status,
     return status;
 }
 
-/* The plan must be for the same thing as the first, and well formed. False: a fault, or *status_p.
- */
-static bool verify_plan(struct verify *v, const struct disti_plan *plan, int rank,
-                        dist_status *status_p)
-{
-    const struct disti_plan *shape = &v->shape;
-    if (plan->collective != shape->collective || plan->chunks != shape->chunks ||
-        plan->root != shape->root || plan->ranks != shape->ranks || plan->rank != rank)
-        return verify_fault(v, VERIFY_NONE, "rank %d's plan does not match those of %d ranks", rank,
-                            shape->ranks);
-    char text[256];
-    *status_p = disti_plan_check(plan, text, sizeof(text));
-    if (*status_p == DIST_ERR_INTERNAL) {
-        *status_p = DIST_OK;
-        return verify_fault(v, VERIFY_NONE, "%s", text);
-    }
-    return *status_p == DIST_OK;
-}
-
 dist_status disti_verify(struct disti_plan *const *plans, bool in_place,
                          struct disti_verdict *verdict_p)
 {
@@ -1256,9 +1214,24 @@ dist_status disti_verify(struct disti_plan *const *plans, bool in_place,
     struct verify v;
     dist_status status = DIST_OK;
     verify_open(&v, plans[0], in_place, &verdict);
-    for (int rank = 0; rank < plans[0]->ranks && !v.lost; rank++)
-        if (!verify_plan(&v, plans[rank], rank, &status) || !verify_collect(&v, plans[rank]))
+    for (int rank = 0; rank < plans[0]->ranks && !v.lost; rank++) {
+        /* The plan must be for the same thing as the first, and well formed. */
+        const struct disti_plan *plan = plans[rank], *shape = &v.shape;
+        char text[256];
+        if (plan->collective != shape->collective || plan->chunks != shape->chunks ||
+            plan->root != shape->root || plan->ranks != shape->ranks || plan->rank != rank) {
+            verify_fault(&v, VERIFY_NONE, "rank %d's plan does not match those of %d ranks", rank,
+                         shape->ranks);
             break;
+        }
+        status = disti_plan_check(plan, text, sizeof(text));
+        if (status == DIST_ERR_INTERNAL) {
+            status = DIST_OK;
+            verify_fault(&v, VERIFY_NONE, "%s", text);
+        }
+        if (status != DIST_OK || !verdict.ok || !verify_collect(&v, plan))
+            break;
+    }
     return verify_close(&v, status, verdict_p);
 }
 
