@@ -632,11 +632,6 @@ static uintptr_t place_begin(const struct ddp_parameter *parameter)
     return (uintptr_t)parameter->gradient;
 }
 
-static uintptr_t place_end(const struct dist_ddp *ddp, const struct ddp_parameter *parameter)
-{
-    return place_begin(parameter) + ddp_span(ddp, parameter) * dist_dtype_size(ddp->options.dtype);
-}
-
 static int place_compare(const void *a, const void *b)
 {
     const uintptr_t left = place_begin(*(struct ddp_parameter *const *)a);
@@ -645,38 +640,13 @@ static int place_compare(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* All gradients, by address. */
-static dist_status place_check(struct dist_ddp *ddp, struct ddp_parameter **sorted)
-{
-    for (int i = 0; i < ddp->gradients; i++) {
-        sorted[i] = &ddp->parameters[ddp->order[i]];
-        if (place_begin(sorted[i]) % dist_dtype_size(ddp->options.dtype) != 0)
-            return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                              "dist_ddp_create: the gradient of %s is not aligned to its elements",
-                              sorted[i]->name);
-    }
-    qsort((void *)sorted, (size_t)ddp->gradients, sizeof(*sorted), place_compare);
-    for (int i = 1; i < ddp->gradients; i++)
-        if (place_begin(sorted[i]) < place_end(ddp, sorted[i - 1]))
-            return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                              "dist_ddp_create: the gradients of %s and %s share memory: list what "
-                              "they share once",
-                              sorted[i - 1]->name, sorted[i]->name);
-    for (int i = 0; i < ddp->gradients; i++) {
-        const bool joined =
-            i + 1 < ddp->gradients && place_end(ddp, sorted[i]) == place_begin(sorted[i + 1]);
-
-        sorted[i]->next = joined ? (int)(sorted[i + 1] - ddp->parameters) : -1;
-    }
-    return DIST_OK;
-}
-
 /*
  * Places the gradients that have no memory, checks those that have, and sets the order: the last
  * parameter first. Local.
  */
 static dist_status ddp_place(struct dist_ddp *ddp, dist_group *group)
 {
+    const size_t element = dist_dtype_size(ddp->options.dtype);
     struct ddp_parameter **sorted;
     dist_status status;
     size_t bytes, all = 0, at = 0;
@@ -684,8 +654,8 @@ static dist_status ddp_place(struct dist_ddp *ddp, dist_group *group)
     for (int i = 0; i < ddp->count; i++) {
         const struct ddp_parameter *parameter = &ddp->parameters[i];
 
-        if (!place_padded(parameter->count, dist_dtype_size(ddp->options.dtype), &bytes) ||
-            !disti_add(all, bytes, &all) || all > PTRDIFF_MAX)
+        if (!place_padded(parameter->count, element, &bytes) || !disti_add(all, bytes, &all) ||
+            all > PTRDIFF_MAX)
             return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                               "dist_ddp_create: %d parameters are together larger than any memory",
                               ddp->count);
@@ -701,15 +671,41 @@ static dist_status ddp_place(struct dist_ddp *ddp, dist_group *group)
 
         if (parameter->own) {
             parameter->gradient = (char *)ddp->memory + at;
-            place_padded(parameter->count, dist_dtype_size(ddp->options.dtype), &bytes);
+            place_padded(parameter->count, element, &bytes);
             at += bytes;
         }
         if (parameter->gradient)
             ddp->order[ddp->gradients++] = i;
     }
     sorted = (struct ddp_parameter **)calloc((size_t)ddp->count, sizeof(*sorted));
-    status = sorted ? place_check(ddp, sorted)
-                    : disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d parameters", ddp->count);
+    if (!sorted)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d parameters", ddp->count);
+    for (int i = 0; i < ddp->gradients; i++) {
+        sorted[i] = &ddp->parameters[ddp->order[i]];
+        if (place_begin(sorted[i]) % element != 0) {
+            status =
+                disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                           "dist_ddp_create: the gradient of %s is not aligned to its elements",
+                           sorted[i]->name);
+            goto out;
+        }
+    }
+    qsort((void *)sorted, (size_t)ddp->gradients, sizeof(*sorted), place_compare);
+    for (int i = 0; i < ddp->gradients; i++) {
+        struct ddp_parameter *next = i + 1 < ddp->gradients ? sorted[i + 1] : NULL;
+        const uintptr_t end = place_begin(sorted[i]) + ddp_span(ddp, sorted[i]) * element;
+
+        if (next && place_begin(next) < end) {
+            status = disti_fail(
+                DIST_ERR_INVALID_ARGUMENT,
+                "dist_ddp_create: the gradients of %s and %s share memory: list what they share "
+                "once",
+                sorted[i]->name, next->name);
+            goto out;
+        }
+        sorted[i]->next = next && end == place_begin(next) ? (int)(next - ddp->parameters) : -1;
+    }
+out:
     free((void *)sorted);
     return status;
 }
@@ -874,8 +870,8 @@ static dist_status ddp_prepare(struct dist_ddp *ddp, dist_group *group,
                                const struct dist_ddp_parameter *parameters, int count,
                                const struct dist_ddp_options *options)
 {
-    const struct disti_driver *driver = disti_driver_loaded();
     dist_status status = ddp_options(options, &ddp->options);
+    const struct disti_driver *driver;
     bool tallies;
 
     if (status == DIST_OK && count < 1)
@@ -912,6 +908,7 @@ static dist_status ddp_prepare(struct dist_ddp *ddp, dist_group *group,
                                     : bytes > DDP_BUCKET     ? DDP_BUCKET
                                                              : bytes;
     }
+    driver = disti_driver_loaded();
     for (int i = 0; driver && i < ddp->gradients && !ddp->device; i++)
         ddp->device = disti_driver_owns(driver, ddp->parameters[ddp->order[i]].gradient);
     if (ddp->device && ddp->options.wire != DIST_DDP_WIRE_SAME)

@@ -708,25 +708,18 @@ static dist_status zero_prepare(struct dist_zero *zero,
     return zero_layout(zero);
 }
 
-/* What all ranks have to say alike. */
-static uint64_t zero_hash(const struct dist_zero *zero)
+static dist_status zero_agree(const struct dist_zero *zero, dist_group *group, dist_status status)
 {
     const struct dist_zero_options *options = &zero->options;
     const uint64_t settings[] = {options->first_bucket_bytes, options->bucket_bytes, options->sum,
                                  (uint64_t)options->state_floats, (uint64_t)zero->count};
-    uint64_t hash = disti_hash_bytes(DISTI_HASH_START, settings, sizeof(settings));
-
-    hash = disti_hash_bytes(hash, &options->max_norm, sizeof(options->max_norm));
-    for (int i = 0; i < zero->count; i++)
-        hash = disti_hash_bytes(hash, &zero->parameters[i].count, sizeof(size_t));
-    return hash;
-}
-
-static dist_status zero_agree(const struct dist_zero *zero, dist_group *group, dist_status status)
-{
-    const struct ddp_word mine = {.alike = zero_hash(zero)};
+    struct ddp_word mine = {.alike =
+                                disti_hash_bytes(DISTI_HASH_START, settings, sizeof(settings))};
     bool apart = false;
 
+    mine.alike = disti_hash_bytes(mine.alike, &options->max_norm, sizeof(options->max_norm));
+    for (int i = 0; i < zero->count; i++)
+        mine.alike = disti_hash_bytes(mine.alike, &zero->parameters[i].count, sizeof(size_t));
     return disti_ddp_agree(group, "dist_zero_create", status, mine, &apart);
 }
 

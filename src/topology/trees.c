@@ -41,49 +41,38 @@ static int tree_delegate(const struct disti_topology *topology, int node, int ro
     return node == disti_node_of(topology, root) ? root : disti_node_member(topology, node, 0);
 }
 
-/* Between the nodes, counted from the root's node. */
-static void tree_across(const struct disti_topology *topology, int root, int rank,
-                        struct disti_tree_neighbours *tree, int *sizes)
-{
-    int nodes = topology->nodes, home = disti_node_of(topology, root);
-    int number = (disti_node_of(topology, rank) - home + nodes) % nodes;
-    if (number > 0)
-        tree->parent = tree_delegate(topology, ((number & (number - 1)) + home) % nodes, root);
-    for (int64_t bit = binomial_limit(number, nodes) / 2; bit > 0; bit /= 2) {
-        if (number + bit >= nodes)
-            continue;
-        int node = (int)((number + bit + home) % nodes), below = 0; /* ranks of the subtree */
-        for (int64_t i = 0; i < bit && number + bit + i < nodes; i++)
-            below += disti_node_size(topology, (int)((node + i) % nodes));
-        tree_add_child(tree, sizes, tree_delegate(topology, node, root), below);
-    }
-}
-
-/* Inside the rank's node, counted from its delegate. */
-static void tree_inside(const struct disti_topology *topology, int root, int rank,
-                        struct disti_tree_neighbours *tree, int *sizes)
-{
-    int node = disti_node_of(topology, rank), size = disti_node_size(topology, node);
-    int first = topology->node_first[node];
-    int home = topology->position[tree_delegate(topology, node, root)] - first;
-    int number = (topology->position[rank] - first - home + size) % size;
-    if (number > 0)
-        tree->parent = disti_node_member(topology, node, ((number & (number - 1)) + home) % size);
-    for (int64_t bit = binomial_limit(number, size) / 2; bit > 0; bit /= 2)
-        if (number + bit < size)
-            tree_add_child(tree, sizes,
-                           disti_node_member(topology, node, (int)((number + bit + home) % size)),
-                           (int)(bit < size - number - bit ? bit : size - number - bit));
-}
-
 void disti_tree_binomial(const struct disti_topology *topology, int root, int rank,
                          struct disti_tree_neighbours *tree_p)
 {
+    int node = disti_node_of(topology, rank), nodes = topology->nodes;
+    int size = disti_node_size(topology, node), first = topology->node_first[node];
     int sizes[DISTI_TREE_CHILDREN];
     *tree_p = (struct disti_tree_neighbours){.parent = -1};
-    if (tree_delegate(topology, disti_node_of(topology, rank), root) == rank)
-        tree_across(topology, root, rank, tree_p, sizes);
-    tree_inside(topology, root, rank, tree_p, sizes);
+    if (tree_delegate(topology, node, root) == rank) {
+        /* Between the nodes, counted from the root's node. */
+        int home = disti_node_of(topology, root), number = (node - home + nodes) % nodes;
+        if (number > 0)
+            tree_p->parent =
+                tree_delegate(topology, ((number & (number - 1)) + home) % nodes, root);
+        for (int64_t bit = binomial_limit(number, nodes) / 2; bit > 0; bit /= 2) {
+            if (number + bit >= nodes)
+                continue;
+            int child = (int)((number + bit + home) % nodes), below = 0; /* ranks of the subtree */
+            for (int64_t i = 0; i < bit && number + bit + i < nodes; i++)
+                below += disti_node_size(topology, (int)((child + i) % nodes));
+            tree_add_child(tree_p, sizes, tree_delegate(topology, child, root), below);
+        }
+    }
+    /* Inside the rank's node, counted from its delegate. */
+    int home = topology->position[tree_delegate(topology, node, root)] - first;
+    int number = (topology->position[rank] - first - home + size) % size;
+    if (number > 0)
+        tree_p->parent = disti_node_member(topology, node, ((number & (number - 1)) + home) % size);
+    for (int64_t bit = binomial_limit(number, size) / 2; bit > 0; bit /= 2)
+        if (number + bit < size)
+            tree_add_child(tree_p, sizes,
+                           disti_node_member(topology, node, (int)((number + bit + home) % size)),
+                           (int)(bit < size - number - bit ? bit : size - number - bit));
 }
 
 /*
@@ -164,21 +153,6 @@ static int double_node(const struct disti_topology *topology, int home, int labe
     return (home + 1 + label) % topology->nodes;
 }
 
-/* The delegate's neighbours in other nodes. top: the parent of the first node's. */
-static void double_across(const struct disti_topology *topology, int which, int home, int node,
-                          int top, struct disti_tree_neighbours *tree)
-{
-    int nodes = topology->nodes;
-    struct disti_tree_neighbours over;
-    double_tree(home < 0 ? nodes : nodes - 1, which, (node - home - 1 + nodes) % nodes, &over);
-    tree->parent = top;
-    if (over.parent >= 0)
-        tree->parent = double_delegate(topology, which, double_node(topology, home, over.parent));
-    for (int i = 0; i < over.children; i++)
-        tree->child[tree->children++] =
-            double_delegate(topology, which, double_node(topology, home, over.child[i]));
-}
-
 /* The members of a node without the one at `skip` (-1: all of them), from the one behind it on. */
 static int double_member(const struct disti_topology *topology, int node, int skip, int label)
 {
@@ -199,14 +173,22 @@ static void double_inside(const struct disti_topology *topology, int which, int 
         tree->child[tree->children++] = double_member(topology, node, skip, in.child[i]);
 }
 
-/* Far children first: what they get has the longest way. */
+/* Far children first: what they get has the longest way. top: the parent of the first node's. */
 static void double_neighbours(const struct disti_topology *topology, int which, int home, int rank,
                               int top, struct disti_tree_neighbours *tree_p)
 {
-    int node = disti_node_of(topology, rank);
+    int node = disti_node_of(topology, rank), nodes = topology->nodes;
     *tree_p = (struct disti_tree_neighbours){.parent = top};
-    if (double_delegate(topology, which, node) == rank)
-        double_across(topology, which, home, node, top, tree_p);
+    if (double_delegate(topology, which, node) == rank) { /* its neighbours in other nodes */
+        struct disti_tree_neighbours over;
+        double_tree(home < 0 ? nodes : nodes - 1, which, (node - home - 1 + nodes) % nodes, &over);
+        if (over.parent >= 0)
+            tree_p->parent =
+                double_delegate(topology, which, double_node(topology, home, over.parent));
+        for (int i = 0; i < over.children; i++)
+            tree_p->child[tree_p->children++] =
+                double_delegate(topology, which, double_node(topology, home, over.child[i]));
+    }
     double_inside(topology, which, rank, -1, tree_p);
 }
 
