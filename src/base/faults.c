@@ -45,29 +45,6 @@ static bool parse_number(const char *text, int64_t *value_p)
     return true;
 }
 
-static dist_status parse_where(const char *item, char *text, struct disti_fault *fault)
-{
-    static const char *const places[] = {"", "join", "open", "close"};
-    char *step = strchr(text, '/');
-
-    if (step)
-        *step++ = '\0';
-    if (step && !parse_number(step, &fault->step))
-        return parse_bad(item, step, "no step: give the number of a message, or *");
-    for (int place = DISTI_FAULT_JOIN; place <= DISTI_FAULT_CLOSE; place++) {
-        if (strcmp(text, places[place]) == 0)
-            fault->place = (enum disti_fault_place)place;
-    }
-    if (fault->place != DISTI_FAULT_OPERATION && (step || fault->kind >= DISTI_FAULT_MESSAGES))
-        return parse_bad(item, text, "no operation, and only operations have messages");
-    if (fault->place == DISTI_FAULT_OPERATION && !parse_number(text, &fault->operation))
-        return parse_bad(item, text,
-                         "no operation: give its number, *, or one of join, open and close");
-    if (!step && fault->kind >= DISTI_FAULT_MESSAGES)
-        fault->step = DISTI_FAULT_ANY;
-    return DIST_OK;
-}
-
 static dist_status parse_parameter(const char *item, const char *text, struct disti_fault *fault)
 {
     int64_t seed, each;
@@ -108,8 +85,9 @@ static dist_status parse_fault(const char *item, struct disti_fault *fault)
         DISTI_FAULT_MAP(PARSE_NAME)
 #undef PARSE_NAME
     };
-    char part[PARSE_ITEM], *where;
-    dist_status status;
+    static const char *const places[] = {"", "join", "open", "close"};
+    char part[PARSE_ITEM], *where, *step;
+    dist_status status = DIST_OK;
     int64_t rank;
     int kind = 0;
 
@@ -127,7 +105,21 @@ static dist_status parse_fault(const char *item, struct disti_fault *fault)
     if (!parse_number(part, &rank) || rank > INT32_MAX)
         return parse_bad(item, part, "no rank: give a number, or *");
     fault->rank = (int)rank;
-    status = parse_where(item, where, fault);
+    step = strchr(where, '/');
+    if (step)
+        *step++ = '\0';
+    if (step && !parse_number(step, &fault->step))
+        return parse_bad(item, step, "no step: give the number of a message, or *");
+    for (int place = DISTI_FAULT_JOIN; place <= DISTI_FAULT_CLOSE; place++)
+        if (strcmp(where, places[place]) == 0)
+            fault->place = (enum disti_fault_place)place;
+    if (fault->place != DISTI_FAULT_OPERATION && (step || fault->kind >= DISTI_FAULT_MESSAGES))
+        return parse_bad(item, where, "no operation, and only operations have messages");
+    if (fault->place == DISTI_FAULT_OPERATION && !parse_number(where, &fault->operation))
+        return parse_bad(item, where,
+                         "no operation: give its number, *, or one of join, open and close");
+    if (!step && fault->kind >= DISTI_FAULT_MESSAGES)
+        fault->step = DISTI_FAULT_ANY;
     for (int i = 2; status == DIST_OK && disti_list_item(item, ':', i, part, sizeof(part)); i++)
         status = parse_parameter(item, part, fault);
     return status;

@@ -231,22 +231,18 @@ bool disti_log_trying(bool trying)
     return before;
 }
 
-/* The caller's errno stays. */
-static void log_tell(dist_log_level level, const char *format, va_list args)
+/* What goes wrong is told whoever finds it; what goes well, of the subsystems that are asked for.
+ * The caller's errno stays. */
+static void log_tell(const char *path, dist_log_level level, const char *format, va_list args)
 {
     int saved = errno;
     char text[LOG_TEXT_MAX];
 
+    if (!log_wanted(level) || (level > DIST_LOG_WARN && !log_is_chosen(path)))
+        return;
     log_format(text, sizeof(text), format, args);
     log_emit(level, text);
     errno = saved;
-}
-
-/* What goes wrong is told whoever finds it; what goes well, of the subsystems that are asked for.
- */
-static bool log_is_due(const char *path, dist_log_level level)
-{
-    return log_wanted(level) && (level <= DIST_LOG_WARN || log_is_chosen(path));
 }
 
 void disti_log_from(const char *path, dist_log_level level, const char *format, ...)
@@ -254,8 +250,7 @@ void disti_log_from(const char *path, dist_log_level level, const char *format, 
     va_list args;
 
     va_start(args, format);
-    if (log_is_due(path, level))
-        log_tell(level, format, args);
+    log_tell(path, level, format, args);
     va_end(args);
 }
 
@@ -264,19 +259,23 @@ void disti_log_line(dist_log_level level, const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    if (log_is_due(LOG_MODULES, level))
-        log_tell(level, format, args);
+    log_tell(LOG_MODULES, level, format, args);
     va_end(args);
 }
 
 void disti_notice(const char *format, ...)
 {
+    const int saved = errno;
+    char text[LOG_TEXT_MAX];
     va_list args;
 
+    if (!log_used || log_used->mute)
+        return;
     va_start(args, format);
-    if (log_used && !log_used->mute)
-        log_tell(DIST_LOG_WARN, format, args);
+    log_format(text, sizeof(text), format, args);
     va_end(args);
+    log_emit(DIST_LOG_WARN, text);
+    errno = saved;
 }
 
 /* Keeps and writes an error, with ": strerror(errno)" appended, which stays whole, if `cause`. The

@@ -583,6 +583,8 @@ static dist_status programs_rank(struct sim_programs *programs, struct draft *dr
 }
 
 /*
+ * Writes the plans of the ranks that stand for all. ERR_NO_MEMORY, ERR_UNSUPPORTED.
+ *
  * Where all nodes are alike and every rank does the same as the one a node further, the ranks of
  * one node stand for all: what they send to the next node comes from the node before.
  *
@@ -591,21 +593,6 @@ static dist_status programs_rank(struct sim_programs *programs, struct draft *dr
  *
  * If there are racks, the ranks of one rack do.
  */
-static uint32_t programs_period(const struct disti_topology *t)
-{
-    int period = disti_node_size(t, 0) * (t->rack_nodes ? t->rack_nodes : 1);
-    if (!t->uniform || t->ranks % period)
-        period = t->ranks;
-    for (int i = period; i < t->ranks; i++) {
-        const struct dist_place *a = &t->localities[t->order[i]],
-                                *b = &t->localities[t->order[i - period]];
-        if (a->package != b->package || a->numa != b->numa)
-            return (uint32_t)t->ranks;
-    }
-    return (uint32_t)period;
-}
-
-/* Writes the plans of the ranks that stand for all. ERR_NO_MEMORY, ERR_UNSUPPORTED. */
 static dist_status sim_programs_write(const struct disti_algorithm *algorithm,
                                       const struct disti_shape *shape,
                                       struct sim_programs *programs)
@@ -613,7 +600,15 @@ static dist_status sim_programs_write(const struct disti_algorithm *algorithm,
     struct draft draft = {.topology = shape->topology};
     dist_status status = DIST_OK;
     programs->ranks = (uint32_t)shape->ranks;
-    uint32_t period = programs_period(shape->topology);
+    const struct disti_topology *t = shape->topology;
+    uint32_t period = (uint32_t)(disti_node_size(t, 0) * (t->rack_nodes ? t->rack_nodes : 1));
+    bool alike = t->uniform && programs->ranks % period == 0;
+    for (uint32_t i = period; i < programs->ranks && alike; i++) {
+        const struct dist_place *a = &t->localities[t->order[i]],
+                                *b = &t->localities[t->order[i - period]];
+        alike = a->package == b->package && a->numa == b->numa;
+    }
+    period = alike ? period : programs->ranks;
     programs->period = algorithm->turns ? period : programs->ranks;
     programs->bucket_count = 64;
     while (programs->bucket_count < programs->period)
@@ -987,25 +982,6 @@ static void simulate_lines(const struct sim *sim, const struct sim_line *lines, 
     traffic->waited_s += waited * (double)stands / SIM_SECOND;
 }
 
-/* Each simulated rank stands for `stands` ranks. */
-static void simulate_report(const struct sim *sim, struct disti_forecast *forecast)
-{
-    uint64_t stands = sim->programs->ranks / sim->count, busy = 0;
-    struct disti_traffic *links = forecast->links;
-    simulate_lines(sim, sim->node_lines, 2 * sim->node_count, stands, &links[DISTI_OTHER_NODE]);
-    simulate_lines(sim, sim->rack_lines, 2 * sim->rack_count, stands, &links[DISTI_OTHER_RACK]);
-    for (int d = 0; d < DISTI_DISTANCES; d++) {
-        links[d].messages *= stands;
-        links[d].bytes = (double)(sim->chunks[d] * stands) * sim->chunk_bytes;
-    }
-    for (uint32_t i = 0; i < sim->count; i++)
-        busy = sim->ranks[i].busy > busy ? sim->ranks[i].busy : busy;
-    forecast->busiest_rank = (double)busy / (sim->now ? (double)sim->now : 1);
-    forecast->seconds = (double)sim->now / SIM_SECOND;
-    forecast->steps = sim->steps_done * stands;
-    forecast->simulated = (int)sim->count;
-}
-
 struct disti_simulation {
     dist_collective collective;
     struct sim_programs programs;
@@ -1072,7 +1048,21 @@ static dist_status simulation_run(const struct disti_simulation *simulation, siz
                             sim.topology->ranks);
         goto out;
     }
-    simulate_report(&sim, &forecast);
+    /* Each simulated rank stands for `stands` ranks. */
+    uint64_t stands = sim.programs->ranks / sim.count, busy = 0;
+    struct disti_traffic *links = forecast.links;
+    simulate_lines(&sim, sim.node_lines, 2 * sim.node_count, stands, &links[DISTI_OTHER_NODE]);
+    simulate_lines(&sim, sim.rack_lines, 2 * sim.rack_count, stands, &links[DISTI_OTHER_RACK]);
+    for (int d = 0; d < DISTI_DISTANCES; d++) {
+        links[d].messages *= stands;
+        links[d].bytes = (double)(sim.chunks[d] * stands) * sim.chunk_bytes;
+    }
+    for (uint32_t i = 0; i < sim.count; i++)
+        busy = sim.ranks[i].busy > busy ? sim.ranks[i].busy : busy;
+    forecast.busiest_rank = (double)busy / (sim.now ? (double)sim.now : 1);
+    forecast.seconds = (double)sim.now / SIM_SECOND;
+    forecast.steps = sim.steps_done * stands;
+    forecast.simulated = (int)sim.count;
     *forecast_p = forecast;
 out:
     free(sim.ranks);

@@ -345,23 +345,6 @@ static uint64_t discover_namespace(uint64_t kernel, const char *path)
 
 #ifdef HAVE_HWLOC
 
-/* This rank's share of the cores; of the hardware threads, if the machine tells of no cores. */
-static hwloc_obj_t discover_core(hwloc_topology_t topology, hwloc_const_bitmap_t cpus,
-                                 int local_rank, int local_ranks)
-{
-    hwloc_obj_type_t types[] = {HWLOC_OBJ_CORE, HWLOC_OBJ_PU};
-    hwloc_obj_t core = NULL, o = NULL;
-    for (int i = 0; i < 2 && !core; i++) {
-        int count = 0, mine;
-        while ((o = hwloc_get_next_obj_covering_cpuset_by_type(topology, cpus, types[i], o)))
-            count++;
-        mine = discover_share(local_rank, local_ranks, count);
-        while (mine-- >= 0 && count)
-            core = hwloc_get_next_obj_covering_cpuset_by_type(topology, cpus, types[i], core);
-    }
-    return core;
-}
-
 static void discover_by_hwloc(int local_rank, int local_ranks, struct dist_place *locality)
 {
     hwloc_topology_t topology;
@@ -391,7 +374,17 @@ static void discover_by_hwloc(int local_rank, int local_ranks, struct dist_place
             hwloc_bitmap_copy(cpus, all);
         else
             hwloc_bitmap_and(cpus, cpus, all);
-        hwloc_obj_t core = discover_core(topology, cpus, local_rank, local_ranks);
+        /* This rank's share of the cores; of the hardware threads, if no cores are told of. */
+        hwloc_obj_type_t types[] = {HWLOC_OBJ_CORE, HWLOC_OBJ_PU};
+        hwloc_obj_t core = NULL, o = NULL;
+        for (int i = 0; i < 2 && !core; i++) {
+            int count = 0, mine;
+            while ((o = hwloc_get_next_obj_covering_cpuset_by_type(topology, cpus, types[i], o)))
+                count++;
+            mine = discover_share(local_rank, local_ranks, count);
+            while (mine-- >= 0 && count)
+                core = hwloc_get_next_obj_covering_cpuset_by_type(topology, cpus, types[i], core);
+        }
         if (core) {
             hwloc_obj_t package = hwloc_get_ancestor_obj_by_type(topology, HWLOC_OBJ_PACKAGE, core);
             /* NUMA nodes hang beside the tree, so they are found by their CPUs. */

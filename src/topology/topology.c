@@ -254,25 +254,6 @@ static const char *synthetic_parse(const char *text, int counts[LEVELS], int *ra
     return NULL;
 }
 
-/* Numbers count within the level that contains them, the last level fastest. */
-static struct dist_place synthetic_locality(const int counts[LEVELS], int rank)
-{
-    int32_t number[LEVELS];
-    for (int level = LEVELS - 1; level >= 0; level--) {
-        number[level] = counts[level] ? rank % counts[level] : -1;
-        rank = counts[level] ? rank / counts[level] : rank;
-    }
-    int32_t node = number[LEVEL_NODE];
-    if (counts[LEVEL_RACK]) /* nodes are numbered over all racks; a rack without any is one */
-        node = counts[LEVEL_NODE] ? number[LEVEL_RACK] * counts[LEVEL_NODE] + node
-                                  : number[LEVEL_RACK];
-    return (struct dist_place){.node = node,
-                               .package = number[LEVEL_PACKAGE],
-                               .numa = number[LEVEL_NUMA],
-                               .core = number[LEVEL_CORE],
-                               .gpu = -1};
-}
-
 dist_status disti_topology_synthetic(const char *description, struct disti_topology **topology_p)
 {
     int counts[LEVELS] = {0}, ranks = 0;
@@ -284,8 +265,23 @@ dist_status disti_topology_synthetic(const char *description, struct disti_topol
     struct dist_place *localities = calloc((size_t)ranks, sizeof(*localities));
     if (!localities)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a topology of %d ranks", ranks);
-    for (int rank = 0; rank < ranks; rank++)
-        localities[rank] = synthetic_locality(counts, rank);
+    for (int rank = 0; rank < ranks; rank++) {
+        /* Numbers count within the level that contains them, the last level fastest. */
+        int32_t number[LEVELS];
+        for (int level = LEVELS - 1, left = rank; level >= 0; level--) {
+            number[level] = counts[level] ? left % counts[level] : -1;
+            left = counts[level] ? left / counts[level] : left;
+        }
+        int32_t node = number[LEVEL_NODE];
+        if (counts[LEVEL_RACK]) /* nodes are numbered over all racks; a rack without any is one */
+            node = counts[LEVEL_NODE] ? number[LEVEL_RACK] * counts[LEVEL_NODE] + node
+                                      : number[LEVEL_RACK];
+        localities[rank] = (struct dist_place){.node = node,
+                                               .package = number[LEVEL_PACKAGE],
+                                               .numa = number[LEVEL_NUMA],
+                                               .core = number[LEVEL_CORE],
+                                               .gpu = -1};
+    }
     dist_status status = disti_topology_create(localities, ranks, topology_p);
     if (status == DIST_OK && counts[LEVEL_RACK])
         (*topology_p)->rack_nodes = counts[LEVEL_NODE] ? counts[LEVEL_NODE] : 1;
