@@ -27,58 +27,37 @@ static void wire_close(struct dist_ddp *ddp, struct ddp_bucket *bucket)
     dist_free(NULL, bucket->wire);
 }
 
-static void half_encode(const struct dist_ddp *ddp, const struct ddp_bucket *bucket,
-                        dist_dtype dtype)
-{
-    const struct dist_ddp_bucket *shape = &bucket->shape;
-    uint16_t *to = bucket->wire;
-    const disti_environment saved = disti_environment_enter();
-    /* Divided before they are added up, so that a sum stays finite where the mean does. */
-    const float factor = ddp->options.sum ? 1.0f : 1.0f / (float)ddp->world;
-
-    for (int p = 0; p < shape->piece_count; to += shape->counts[p++]) {
-        const float *from = shape->pieces[p];
-
-        if (dtype == DIST_FLOAT16)
-            for (size_t i = 0; i < shape->counts[p]; i++)
-                to[i] = disti_float16_from_float(from[i] * factor);
-        else
-            for (size_t i = 0; i < shape->counts[p]; i++)
-                to[i] = disti_bfloat16_from_float(from[i] * factor);
-    }
-    disti_environment_leave(saved);
-}
-
-static void half_decode(const struct ddp_bucket *bucket, dist_dtype dtype)
-{
-    const struct dist_ddp_bucket *shape = &bucket->shape;
-    const uint16_t *from = bucket->wire;
-    const disti_environment saved = disti_environment_enter();
-
-    for (int p = 0; p < shape->piece_count; from += shape->counts[p++]) {
-        float *to = shape->pieces[p];
-
-        if (dtype == DIST_FLOAT16)
-            for (size_t i = 0; i < shape->counts[p]; i++)
-                to[i] = disti_float16_to_float(from[i]);
-        else
-            for (size_t i = 0; i < shape->counts[p]; i++)
-                to[i] = disti_bfloat16_to_float(from[i]);
-    }
-    disti_environment_leave(saved);
-}
-
 static dist_status half_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, int stage,
                              dist_work **work_p)
 {
     const dist_dtype dtype =
         ddp->options.wire == DIST_DDP_WIRE_FLOAT16 ? DIST_FLOAT16 : DIST_BFLOAT16;
+    const struct dist_ddp_bucket *shape = &bucket->shape;
+    const disti_environment saved = disti_environment_enter();
+    /* Divided before they are added up, so that a sum stays finite where the mean does. */
+    const float factor = ddp->options.sum ? 1.0f : 1.0f / (float)ddp->world;
+    uint16_t *half = bucket->wire;
 
-    if (stage > 0) {
-        half_decode(bucket, dtype);
-        return DIST_OK;
+    for (int p = 0; p < shape->piece_count; half += shape->counts[p++]) {
+        float *full = shape->pieces[p];
+        const size_t count = shape->counts[p];
+
+        if (stage == 0 && dtype == DIST_FLOAT16)
+            for (size_t i = 0; i < count; i++)
+                half[i] = disti_float16_from_float(full[i] * factor);
+        else if (stage == 0)
+            for (size_t i = 0; i < count; i++)
+                half[i] = disti_bfloat16_from_float(full[i] * factor);
+        else if (dtype == DIST_FLOAT16)
+            for (size_t i = 0; i < count; i++)
+                full[i] = disti_float16_to_float(half[i]);
+        else
+            for (size_t i = 0; i < count; i++)
+                full[i] = disti_bfloat16_to_float(half[i]);
     }
-    half_encode(ddp, bucket, dtype);
+    disti_environment_leave(saved);
+    if (stage > 0)
+        return DIST_OK;
     return dist_all_reduce_async(ddp->stages[0], bucket->wire, bucket->wire, bucket->shape.count,
                                  dtype, DIST_SUM, work_p);
 }
