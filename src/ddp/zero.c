@@ -412,6 +412,7 @@ static dist_status machine_update(struct dist_zero *zero, const struct zero_bloc
     return zero_update(zero, block, machine_reduce(zero, block));
 }
 
+/* Adds the squares of a block to zero->squares. */
 static void zero_square(struct dist_zero *zero, const float *gradients, size_t count)
 {
     const disti_environment saved = disti_environment_enter();
@@ -516,12 +517,7 @@ static dist_status network_sync(struct dist_zero *zero)
 static const struct zero_form zero_network = {
     .start = network_start, .finish = network_finish, .sync = network_sync};
 
-/* A step, as far as it is the same in both forms. */
-
-/* Adds the squares of a block to zero->squares. */
-/* ---- for each block ---- */
-
-/* Values, gradients and state: on one machine the values are there once. */
+/* ---- values, gradients and state: on one machine the values are there once ---- */
 
 /* Levels of a sum over ranks, and the block itself: no machine has 2^24 ranks. */
 #define ZERO_TILES 25

@@ -188,9 +188,7 @@ static double machine_per_byte(double bytes_per_second)
     return bytes_per_second > 0 ? SIM_SECOND / bytes_per_second : 0;
 }
 
-/* ---- ranks and nodes ---- */
-
-/* ---- wires ---- */
+/* ---- the machine: ranks, nodes and wires ---- */
 
 static int end_compare(const void *left, const void *right)
 {
