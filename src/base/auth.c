@@ -25,40 +25,6 @@ static bool cookie_wrong(char *why, const char *path, const char *what)
     return false;
 }
 
-/* The folder of the file, and that in which it is; false: neither variable is set, or too long. */
-static bool cookie_place(char folder[DISTI_SECRET_PATH], char *why)
-{
-    const char *config = disti_env("XDG_CONFIG_HOME"), *home = disti_env("HOME");
-    const char *base = config ? config : home;
-    int length =
-        base ? snprintf(folder, DISTI_SECRET_PATH, "%s%s/libdist", base, config ? "" : "/.config")
-             : 0;
-
-    /* A setuid program's variables count for nothing, and its files are another user's. */
-    if (base && base[0] == '/' && length + 64 < DISTI_SECRET_PATH && getuid() == geteuid())
-        return true;
-    snprintf(why, DISTI_SECRET_WHY, "there is no place for a cookie file: HOME is not set");
-    return false;
-}
-
-/*
- * In a folder of this user's, that is: sudo may have kept another user's HOME, where folders of
- * root's would be in the way.
- */
-static void cookie_make_folders(char *folder)
-{
-    struct stat here = {.st_uid = geteuid() + 1};
-
-    for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        if (stat(folder, &here) != 0 && here.st_uid == geteuid())
-            (void)mkdir(folder, 0700);
-        *slash = '/';
-    }
-    if (here.st_uid == geteuid())
-        (void)mkdir(folder, 0700);
-}
-
 /* A new file with a name that nobody else has, whole on the disk. */
 static bool cookie_draft(const char *folder, char draft[DISTI_SECRET_PATH], char *why)
 {
@@ -91,10 +57,22 @@ static bool cookie_draft(const char *folder, char draft[DISTI_SECRET_PATH], char
 /* Who links first has made it: the others throw their drafts away. link(2) never replaces. */
 static bool cookie_create(char folder[DISTI_SECRET_PATH], const char *path, char *why)
 {
+    struct stat here = {.st_uid = geteuid() + 1};
     char draft[DISTI_SECRET_PATH];
     bool made;
 
-    cookie_make_folders(folder);
+    /*
+     * In a folder of this user's, that is: sudo may have kept another user's HOME, where folders of
+     * root's would be in the way.
+     */
+    for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (stat(folder, &here) != 0 && here.st_uid == geteuid())
+            (void)mkdir(folder, 0700);
+        *slash = '/';
+    }
+    if (here.st_uid == geteuid())
+        (void)mkdir(folder, 0700);
     if (!cookie_draft(folder, draft, why))
         return false;
     made = link(draft, path) == 0 || errno == EEXIST;
@@ -106,13 +84,20 @@ static bool cookie_create(char folder[DISTI_SECRET_PATH], const char *path, char
 
 bool disti_secret_cookie(struct disti_secret *secret_p, char why[DISTI_SECRET_WHY])
 {
+    const char *config = disti_env("XDG_CONFIG_HOME"), *home = disti_env("HOME");
+    const char *base = config ? config : home;
     char folder[DISTI_SECRET_PATH], path[DISTI_SECRET_PATH];
     struct stat file, holder;
     bool taken;
+    int length =
+        base ? snprintf(folder, sizeof(folder), "%s%s/libdist", base, config ? "" : "/.config") : 0;
 
     disti_secret_wipe(secret_p);
-    if (!cookie_place(folder, why))
+    /* A setuid program's variables count for nothing, and its files are another user's. */
+    if (!base || base[0] != '/' || length + 64 >= DISTI_SECRET_PATH || getuid() != geteuid()) {
+        snprintf(why, DISTI_SECRET_WHY, "there is no place for a cookie file: HOME is not set");
         return false;
+    }
     snprintf(path, sizeof(path), "%.*s/cookie", DISTI_SECRET_PATH - 16, folder);
     if (lstat(path, &file) != 0 && !cookie_create(folder, path, why))
         return false;
@@ -274,23 +259,6 @@ static bool secret_is_groups(const struct stat *file)
     return held;
 }
 
-/* The owner's alone; a pipe, such as a shell's <(...), is so too. */
-static bool secret_is_own(const char *path, int fd, char *why)
-{
-    struct stat file;
-
-    if (fstat(fd, &file) != 0)
-        return secret_wrong(why, path, "cannot be looked at", strerror(errno));
-    if (!S_ISREG(file.st_mode) && !S_ISFIFO(file.st_mode))
-        return secret_wrong(why, path, "is no file", "name one that holds the job's secret");
-    if (file.st_uid != geteuid() && file.st_uid != 0)
-        return secret_wrong(why, path, "belongs to another user", "make one of your own");
-    if ((file.st_mode & (S_IRWXG | S_IRWXO)) && !secret_is_groups(&file))
-        return secret_wrong(why, path, "can be opened by others",
-                            "chmod 600 it, and change the secret");
-    return true;
-}
-
 /* All of it, but for the end of the last line. */
 static bool secret_take(const char *path, int fd, struct disti_secret *secret, char *why)
 {
@@ -318,6 +286,7 @@ static bool secret_take(const char *path, int fd, struct disti_secret *secret, c
 
 bool disti_secret_read(const char *path, struct disti_secret *secret_p, char why[DISTI_SECRET_WHY])
 {
+    struct stat file;
     bool taken;
     int fd;
 
@@ -329,7 +298,18 @@ bool disti_secret_read(const char *path, struct disti_secret *secret_p, char why
         return secret_wrong(why, path, "is a link of another user's", "name the file itself");
     if (fd < 0)
         return secret_wrong(why, path, "cannot be read", strerror(errno));
-    taken = secret_is_own(path, fd, why) && secret_take(path, fd, secret_p, why);
+    /* The owner's alone; a pipe, such as a shell's <(...), is so too. */
+    if (fstat(fd, &file) != 0)
+        taken = secret_wrong(why, path, "cannot be looked at", strerror(errno));
+    else if (!S_ISREG(file.st_mode) && !S_ISFIFO(file.st_mode))
+        taken = secret_wrong(why, path, "is no file", "name one that holds the job's secret");
+    else if (file.st_uid != geteuid() && file.st_uid != 0)
+        taken = secret_wrong(why, path, "belongs to another user", "make one of your own");
+    else if ((file.st_mode & (S_IRWXG | S_IRWXO)) && !secret_is_groups(&file))
+        taken = secret_wrong(why, path, "can be opened by others",
+                             "chmod 600 it, and change the secret");
+    else
+        taken = secret_take(path, fd, secret_p, why);
     close(fd);
     if (taken)
         snprintf(secret_p->path, sizeof(secret_p->path), "%s", path);

@@ -25,24 +25,20 @@ static int64_t clock_job_ns(int64_t monotonic_ns, int64_t number)
     return number < 0 ? -number : monotonic_ns - number;
 }
 
-/* The process may be stopped between the two looks: then the number has changed. */
-static int64_t clock_followed_ns(_Atomic int64_t *suspended)
+int64_t disti_now_ns(void)
 {
+    _Atomic int64_t *suspended = atomic_load_explicit(&clock_suspended, memory_order_relaxed);
+
     int64_t number, now;
 
-    do {
+    if (!suspended)
+        return clock_ns(CLOCK_MONOTONIC);
+    do { /* the process may be stopped between the two looks: then the number has changed */
         number = atomic_load_explicit(suspended, memory_order_acquire);
         now = clock_ns(CLOCK_MONOTONIC);
         atomic_thread_fence(memory_order_acquire);
     } while (number != atomic_load_explicit(suspended, memory_order_relaxed));
     return clock_job_ns(now, number) + clock_base;
-}
-
-int64_t disti_now_ns(void)
-{
-    _Atomic int64_t *suspended = atomic_load_explicit(&clock_suspended, memory_order_relaxed);
-
-    return suspended ? clock_followed_ns(suspended) : clock_ns(CLOCK_MONOTONIC);
 }
 
 struct timespec disti_clock_timespec(int64_t time_ns)
@@ -72,11 +68,6 @@ void disti_clock_follow(_Atomic int64_t *number)
 
     clock_base = number ? now - clock_job_ns(now, atomic_load(number)) : 0;
     atomic_store_explicit(&clock_suspended, number, memory_order_release);
-}
-
-int64_t disti_thread_ns(void)
-{
-    return clock_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
 int64_t disti_deadline_ms(int64_t ms)

@@ -28,9 +28,6 @@ int64_t disti_clock_resume(int64_t number);
 /* The rank: from now on the clock of this process follows that number; NULL: none. */
 void disti_clock_follow(_Atomic int64_t *number);
 
-/* Nanoseconds for which this thread has had a CPU, the kernel's work for it included. */
-int64_t disti_thread_ns(void);
-
 /* The point in time `ms` milliseconds from now; never overflows. */
 int64_t disti_deadline_ms(int64_t ms);
 

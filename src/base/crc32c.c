@@ -54,20 +54,6 @@ uint32_t disti_crc32c_tables(uint32_t crc, const void *data, size_t bytes)
 #if defined(__x86_64__)
 #include <nmmintrin.h>
 
-/* Asked once: the instruction that tells is slow in virtual machines. */
-static bool crc32c_has_instruction(void)
-{
-    static signed char known;
-    signed char answer = __atomic_load_n(&known, __ATOMIC_RELAXED);
-
-    if (answer == 0) {
-        __builtin_cpu_init();
-        answer = __builtin_cpu_supports("sse4.2") ? 1 : -1;
-        __atomic_store_n(&known, answer, __ATOMIC_RELAXED);
-    }
-    return answer > 0;
-}
-
 __attribute__((target("sse4.2"))) static uint32_t crc32c_instruction(uint32_t crc, const void *data,
                                                                      size_t bytes)
 {
@@ -88,8 +74,17 @@ __attribute__((target("sse4.2"))) static uint32_t crc32c_instruction(uint32_t cr
 
 uint32_t disti_crc32c(uint32_t crc, const void *data, size_t bytes)
 {
-    return crc32c_has_instruction() ? crc32c_instruction(crc, data, bytes)
-                                    : disti_crc32c_tables(crc, data, bytes);
+    static signed char
+        known; /* asked once: the instruction that tells is slow in virtual machines */
+    signed char answer = __atomic_load_n(&known, __ATOMIC_RELAXED);
+
+    if (answer == 0) {
+        __builtin_cpu_init();
+        answer = __builtin_cpu_supports("sse4.2") ? 1 : -1;
+        __atomic_store_n(&known, answer, __ATOMIC_RELAXED);
+    }
+    return answer > 0 ? crc32c_instruction(crc, data, bytes)
+                      : disti_crc32c_tables(crc, data, bytes);
 }
 #else
 uint32_t disti_crc32c(uint32_t crc, const void *data, size_t bytes)

@@ -45,69 +45,24 @@ static bool parse_number(const char *text, int64_t *value_p)
     return true;
 }
 
-static dist_status parse_kind(const char *item, const char *text, struct disti_fault *fault)
-{
-    static const char *const names[] = {
-#define PARSE_NAME(name, text) text,
-        DISTI_FAULT_MAP(PARSE_NAME)
-#undef PARSE_NAME
-    };
-
-    for (int kind = 0; kind < DISTI_FAULT_NONE; kind++) {
-        if (strcmp(text, names[kind]) == 0) {
-            fault->kind = (enum disti_fault_kind)kind;
-            return DIST_OK;
-        }
-    }
-    return parse_bad(item, text, "no kind of fault: there are " PARSE_KINDS);
-}
-
-static dist_status parse_where(const char *item, char *text, struct disti_fault *fault)
-{
-    static const char *const places[] = {"", "join", "open", "close"};
-    char *step = strchr(text, '/');
-
-    if (step)
-        *step++ = '\0';
-    if (step && !parse_number(step, &fault->step))
-        return parse_bad(item, step, "no step: give the number of a message, or *");
-    for (int place = DISTI_FAULT_JOIN; place <= DISTI_FAULT_CLOSE; place++) {
-        if (strcmp(text, places[place]) == 0)
-            fault->place = (enum disti_fault_place)place;
-    }
-    if (fault->place != DISTI_FAULT_OPERATION && (step || fault->kind >= DISTI_FAULT_MESSAGES))
-        return parse_bad(item, text, "no operation, and only operations have messages");
-    if (fault->place == DISTI_FAULT_OPERATION && !parse_number(text, &fault->operation))
-        return parse_bad(item, text,
-                         "no operation: give its number, *, or one of join, open and close");
-    if (!step && fault->kind >= DISTI_FAULT_MESSAGES)
-        fault->step = DISTI_FAULT_ANY;
-    return DIST_OK;
-}
-
-static dist_status parse_time(const char *item, const char *text, struct disti_fault *fault)
-{
-    char *unit;
-    long value;
-    int64_t each;
-
-    errno = 0;
-    value = strtol(text, &unit, 10);
-    each = strcmp(unit, "s") == 0 ? PARSE_SECOND_NS : PARSE_SECOND_NS / 1000;
-    if (!strspn(text, "0123456789") || errno || (strcmp(unit, "s") && strcmp(unit, "ms")) ||
-        value > PARSE_TIME_LONGEST_S * (PARSE_SECOND_NS / each))
-        return parse_bad(item, text, "no time of a day at most: give one such as 50ms or 2s");
-    fault->time_ns = value * each;
-    return DIST_OK;
-}
-
 static dist_status parse_parameter(const char *item, const char *text, struct disti_fault *fault)
 {
-    int64_t seed;
+    int64_t seed, each;
     char *end;
 
-    if (strncmp(text, "time=", 5) == 0)
-        return parse_time(item, text + 5, fault);
+    if (strncmp(text, "time=", 5) == 0) {
+        long value;
+
+        text += 5;
+        errno = 0;
+        value = strtol(text, &end, 10);
+        each = strcmp(end, "s") == 0 ? PARSE_SECOND_NS : PARSE_SECOND_NS / 1000;
+        if (!strspn(text, "0123456789") || errno || (strcmp(end, "s") && strcmp(end, "ms")) ||
+            value > PARSE_TIME_LONGEST_S * (PARSE_SECOND_NS / each))
+            return parse_bad(item, text, "no time of a day at most: give one such as 50ms or 2s");
+        fault->time_ns = value * each;
+        return DIST_OK;
+    }
     if (strncmp(text, "p=", 2) == 0) {
         fault->p = disti_ascii_real(text + 2, &end);
         if (!text[2] || *end || !(fault->p >= 0 && fault->p <= 1))
@@ -125,23 +80,46 @@ static dist_status parse_parameter(const char *item, const char *text, struct di
 /* KIND : RANK@WHERE : PARAMETER : ... */
 static dist_status parse_fault(const char *item, struct disti_fault *fault)
 {
-    char part[PARSE_ITEM], *where;
-    dist_status status;
+    static const char *const names[] = {
+#define PARSE_NAME(name, text) text,
+        DISTI_FAULT_MAP(PARSE_NAME)
+#undef PARSE_NAME
+    };
+    static const char *const places[] = {"", "join", "open", "close"};
+    char part[PARSE_ITEM], *where, *step;
+    dist_status status = DIST_OK;
     int64_t rank;
+    int kind = 0;
 
     *fault = (struct disti_fault){.step = DISTI_FAULT_NO_STEP, .time_ns = PARSE_TIME_NS, .p = 1};
     if (!disti_list_item(item, ':', 0, part, sizeof(part)))
         return parse_bad(item, item, "no fault");
-    status = parse_kind(item, part, fault);
-    if (status != DIST_OK)
-        return status;
+    while (kind < DISTI_FAULT_NONE && strcmp(part, names[kind]) != 0)
+        kind++;
+    if (kind == DISTI_FAULT_NONE)
+        return parse_bad(item, part, "no kind of fault: there are " PARSE_KINDS);
+    fault->kind = (enum disti_fault_kind)kind;
     if (!disti_list_item(item, ':', 1, part, sizeof(part)) || !(where = strchr(part, '@')))
         return parse_bad(item, item, "without RANK@OPERATION");
     *where++ = '\0';
     if (!parse_number(part, &rank) || rank > INT32_MAX)
         return parse_bad(item, part, "no rank: give a number, or *");
     fault->rank = (int)rank;
-    status = parse_where(item, where, fault);
+    step = strchr(where, '/');
+    if (step)
+        *step++ = '\0';
+    if (step && !parse_number(step, &fault->step))
+        return parse_bad(item, step, "no step: give the number of a message, or *");
+    for (int place = DISTI_FAULT_JOIN; place <= DISTI_FAULT_CLOSE; place++)
+        if (strcmp(where, places[place]) == 0)
+            fault->place = (enum disti_fault_place)place;
+    if (fault->place != DISTI_FAULT_OPERATION && (step || fault->kind >= DISTI_FAULT_MESSAGES))
+        return parse_bad(item, where, "no operation, and only operations have messages");
+    if (fault->place == DISTI_FAULT_OPERATION && !parse_number(where, &fault->operation))
+        return parse_bad(item, where,
+                         "no operation: give its number, *, or one of join, open and close");
+    if (!step && fault->kind >= DISTI_FAULT_MESSAGES)
+        fault->step = DISTI_FAULT_ANY;
     for (int i = 2; status == DIST_OK && disti_list_item(item, ':', i, part, sizeof(part)); i++)
         status = parse_parameter(item, part, fault);
     return status;
@@ -220,56 +198,39 @@ int disti_faults_own_rank(void)
     return faults.rank;
 }
 
-/* From 0 to 1, the same at each run of a program that makes its calls in the same order. */
-static double faults_chance(const struct disti_fault *fault)
-{
-    uint64_t asked = atomic_fetch_add(&faults.asked, 1);
-    uint64_t hash = disti_hash_call(disti_hash_call(fault->seed, (uint64_t)faults.rank), asked);
-
-    return (double)(disti_hash_call(hash, asked) >> 11) * 0x1p-53;
-}
-
 /* ANY is any number, but not that there is none. */
 static bool faults_fits(int64_t wanted, int64_t number)
 {
     return wanted == number || (wanted == DISTI_FAULT_ANY && number >= 0);
 }
 
-static bool faults_is_due(const struct disti_fault *fault, enum disti_fault_place place,
-                          int64_t operation, int64_t step)
-{
-    return fault->place == place && faults_fits(fault->rank, faults.rank) &&
-           faults_fits(fault->operation, operation) && faults_fits(fault->step, step) &&
-           (fault->p >= 1 || faults_chance(fault) < fault->p);
-}
-
-/* What concerns the whole process. False: it is for the message. */
-static bool faults_do(const struct disti_fault *fault)
-{
-    if (fault->kind >= DISTI_FAULT_MESSAGES)
-        return false;
-    switch (fault->kind) {
-    case DISTI_FAULT_KILL:
-        kill(getpid(), SIGKILL);
-        break;
-    case DISTI_FAULT_STOP:
-        raise(SIGSTOP);
-        break;
-    default:
-        disti_sleep_ns(fault->time_ns);
-    }
-    return true;
-}
-
-/* Does what is due; returns the first that is for the message. */
+/* Does what is due to the whole process; returns the first that is for the message. */
 static const struct disti_fault *faults_all(enum disti_fault_place place, int64_t operation,
                                             int64_t step)
 {
     for (int i = 0; i < faults.set.count; i++) {
         const struct disti_fault *fault = &faults.set.all[i];
 
-        if (faults_is_due(fault, place, operation, step) && !faults_do(fault))
+        if (fault->place != place || !faults_fits(fault->rank, faults.rank) ||
+            !faults_fits(fault->operation, operation) || !faults_fits(fault->step, step))
+            continue;
+        if (fault->p < 1) {
+            /* From 0 to 1, the same at each run of a program that makes its calls in one order. */
+            uint64_t asked = atomic_fetch_add(&faults.asked, 1);
+            uint64_t hash =
+                disti_hash_call(disti_hash_call(fault->seed, (uint64_t)faults.rank), asked);
+
+            if ((double)(disti_hash_call(hash, asked) >> 11) * 0x1p-53 >= fault->p)
+                continue;
+        }
+        if (fault->kind >= DISTI_FAULT_MESSAGES)
             return fault;
+        if (fault->kind == DISTI_FAULT_KILL)
+            kill(getpid(), SIGKILL);
+        else if (fault->kind == DISTI_FAULT_STOP)
+            raise(SIGSTOP);
+        else
+            disti_sleep_ns(fault->time_ns);
     }
     return NULL;
 }

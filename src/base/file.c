@@ -31,19 +31,14 @@ struct file_guard {
     bool pending; /* one was before: it is not ours */
 };
 
-static void file_signal(sigset_t *set)
-{
-    sigemptyset(set);
-    sigaddset(set, SIGXFSZ);
-}
-
 static void file_guard_begin(struct file_guard *guard)
 {
     sigset_t set;
 
     sigpending(&set);
     guard->pending = sigismember(&set, SIGXFSZ) == 1;
-    file_signal(&set);
+    sigemptyset(&set);
+    sigaddset(&set, SIGXFSZ);
     pthread_sigmask(SIG_BLOCK, &set, &guard->mask);
     errno = 0;
 }
@@ -54,7 +49,8 @@ static void file_guard_end(const struct file_guard *guard)
     int error = errno;
     sigset_t set;
 
-    file_signal(&set);
+    sigemptyset(&set);
+    sigaddset(&set, SIGXFSZ);
     if (error == EFBIG && !guard->pending)
         sigtimedwait(&set, NULL, &now);
     pthread_sigmask(SIG_SETMASK, &guard->mask, NULL);
@@ -158,24 +154,23 @@ int disti_file_private(void)
 /* The kernel's number for users whom this container does not know (overflowuid). */
 #define FILE_UNKNOWN 65534
 
-/* Does the container know a user of that number himself? */
-static bool file_is_known(unsigned user)
-{
-    FILE *map = fopen("/proc/thread-self/uid_map", "re");
-    unsigned first, outside, count;
-    bool known = !map;
-
-    while (map && !known && fscanf(map, "%u %u %u", &first, &outside, &count) == 3)
-        known = user >= first && user - first < count;
-    if (map)
-        fclose(map);
-    return known;
-}
-
 bool disti_file_owner_is_safe(uid_t owner)
 {
-    return owner == geteuid() || owner == 0 ||
-           (owner == FILE_UNKNOWN && !file_is_known(FILE_UNKNOWN));
+    unsigned first, outside, count;
+    bool known = false; /* the container knows a user of that number himself */
+    FILE *map;
+
+    if (owner == geteuid() || owner == 0)
+        return true;
+    if (owner != FILE_UNKNOWN)
+        return false;
+    map = fopen("/proc/thread-self/uid_map", "re");
+    if (!map)
+        return false;
+    while (!known && fscanf(map, "%u %u %u", &first, &outside, &count) == 3)
+        known = FILE_UNKNOWN >= first && FILE_UNKNOWN - first < count;
+    fclose(map);
+    return !known;
 }
 
 #define FILE_LINKS 16
@@ -244,27 +239,6 @@ int disti_file_open(const char *name)
 
 /* ---- names of files of one process ---- */
 
-void disti_file_rank(int rank, char *text, size_t size)
-{
-    if (rank < 0)
-        snprintf(text, size, "-");
-    else
-        snprintf(text, size, "%d", rank);
-}
-
-/* What stands for one letter behind a '%'. */
-static void file_name_item(char letter, int rank, char item[DISTI_HOST_SIZE])
-{
-    if (letter == 'h')
-        disti_host_short(item);
-    else if (letter == 'p')
-        snprintf(item, DISTI_HOST_SIZE, "%ld", (long)getpid());
-    else if (letter == 'r')
-        disti_file_rank(rank, item, DISTI_HOST_SIZE);
-    else
-        snprintf(item, DISTI_HOST_SIZE, "%%");
-}
-
 void disti_file_name(const char *pattern, int rank, char *name, size_t size)
 {
     size_t used = 0;
@@ -272,8 +246,17 @@ void disti_file_name(const char *pattern, int rank, char *name, size_t size)
     for (const char *from = pattern; *from && used + 1 < size; from++) {
         char item[DISTI_HOST_SIZE] = {*from, '\0'};
 
-        if (*from == '%' && from[1] && strchr("hpr%", from[1]))
-            file_name_item(*++from, rank, item);
+        if (*from == '%' && from[1] && strchr("hpr%", from[1])) {
+            from++;
+            if (*from == 'h')
+                disti_host_short(item);
+            else if (*from == 'p')
+                snprintf(item, sizeof(item), "%ld", (long)getpid());
+            else if (*from == 'r' && rank >= 0)
+                snprintf(item, sizeof(item), "%d", rank);
+            else
+                snprintf(item, sizeof(item), "%s", *from == 'r' ? "-" : "%");
+        }
         used += (size_t)snprintf(name + used, size - used, "%s", item);
     }
     name[used < size ? used : size - 1] = '\0';

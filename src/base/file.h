@@ -55,7 +55,5 @@ dist_status disti_file_locked_too_much(size_t bytes);
  * a name is cut.
  */
 void disti_file_name(const char *pattern, int rank, char *name, size_t size);
-/* The text for %r. */
-void disti_file_rank(int rank, char *text, size_t size);
 
 #endif

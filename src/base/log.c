@@ -76,33 +76,39 @@ const struct disti_log *disti_log_current(void)
     return log_used;
 }
 
-static bool log_parse_level(const char *text, dist_log_level *level_p)
+dist_status disti_log_init(struct disti_log *log, dist_log_fn fn, void *arg)
 {
-    for (int level = DIST_LOG_ERROR; level <= DIST_LOG_TRACE; level++)
-        if (disti_ascii_same(text, log_names[level])) {
-            *level_p = (dist_log_level)level;
-            return true;
-        }
-    return false;
-}
-
-/* Is the text one of the folders? */
-static bool log_is_room(const char *text)
-{
-    for (size_t i = 0; i < sizeof(log_rooms) / sizeof(log_rooms[0]); i++) {
-        if (strcmp(text, log_rooms[i]) == 0)
-            return true;
-    }
-    return false;
-}
-
-static dist_status log_init_rooms(struct disti_log *log)
-{
+    struct disti_log made = {.fn = fn, .arg = arg, .level = DIST_LOG_INFO, .rank = -1};
+    const char *level = disti_env("DIST_DEBUG");
+    const char *file = disti_env("DIST_DEBUG_FILE");
     const char *wanted = disti_env("DIST_DEBUG_SUBSYS");
+    int known = DIST_LOG_ERROR;
     char room[32];
 
+    while (level && known <= DIST_LOG_TRACE && !disti_ascii_same(level, log_names[known]))
+        known++;
+    if (!level || strcmp(level, "0") == 0)
+        made.silent = !fn;
+    else if (known <= DIST_LOG_TRACE)
+        made.level = (dist_log_level)known;
+    else
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "DIST_DEBUG is \"%.64s\": set it to 0, error, warn, info or trace",
+                          level);
+    made.mute = level && (made.silent || made.level < DIST_LOG_WARN);
+    if (file && strlen(file) >= sizeof(made.file))
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "DIST_DEBUG_FILE is too long: give at most %zu characters",
+                          sizeof(made.file) - 1);
+    if (file)
+        strcpy(made.file, file);
+    *log = made;
     for (int i = 0; wanted && disti_list_item(wanted, ',', i, room, sizeof(room)); i++) {
-        if (!log_is_room(room))
+        size_t r = 0;
+
+        while (r < sizeof(log_rooms) / sizeof(log_rooms[0]) && strcmp(room, log_rooms[r]) != 0)
+            r++;
+        if (r == sizeof(log_rooms) / sizeof(log_rooms[0]))
             return disti_fail(
                 DIST_ERR_INVALID_ARGUMENT,
                 "DIST_DEBUG_SUBSYS names \"%s\": give some of backends, base, core, "
@@ -119,57 +125,14 @@ static dist_status log_init_rooms(struct disti_log *log)
     return DIST_OK;
 }
 
-dist_status disti_log_init(struct disti_log *log, dist_log_fn fn, void *arg)
-{
-    struct disti_log made = {.fn = fn, .arg = arg, .level = DIST_LOG_INFO, .rank = -1};
-    const char *level = disti_env("DIST_DEBUG");
-    const char *file = disti_env("DIST_DEBUG_FILE");
-
-    if (!level || strcmp(level, "0") == 0)
-        made.silent = !fn;
-    else if (!log_parse_level(level, &made.level))
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "DIST_DEBUG is \"%.64s\": set it to 0, error, warn, info or trace",
-                          level);
-    made.mute = level && (made.silent || made.level < DIST_LOG_WARN);
-    if (file && strlen(file) >= sizeof(made.file))
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "DIST_DEBUG_FILE is too long: give at most %zu characters",
-                          sizeof(made.file) - 1);
-    if (file)
-        strcpy(made.file, file);
-    *log = made;
-    return log_init_rooms(log);
-}
-
-/* One write a line, so that the lines of many processes do not mix. The file is opened for each
- * line: it may be rotated, and nothing is left to be closed. */
-static void log_write(const struct disti_log *log, char *line, size_t length)
-{
-    int held = disti_cancel_hold(); /* a caller may have a lock */
-    char name[512];
-    int file = -1;
-
-    if (log->file[0]) {
-        disti_file_name(log->file, log->rank, name, sizeof(name));
-        file = open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644);
-    }
-    line[length] = '\n';
-    if (disti_file_write(file >= 0 ? file : STDERR_FILENO, line, length + 1) < 0)
-        errno = 0; /* nowhere to report it */
-    if (file >= 0)
-        close(file);
-    disti_cancel_let(held);
-}
-
 static void log_emit(dist_log_level level, const char *text)
 {
     const struct disti_log *log = log_used;
-    char line[LOG_LINE_MAX + 1], host[DISTI_HOST_SIZE], rank[16];
-    int length;
+    char line[LOG_LINE_MAX + 1], host[DISTI_HOST_SIZE], rank[16], name[512];
+    int length, held, file = -1;
 
     disti_host_short(host);
-    disti_file_rank(log->rank, rank, sizeof(rank));
+    disti_file_name("%r", log->rank, rank, sizeof(rank));
     length = snprintf(line, LOG_LINE_MAX, "%s:%ld [%s] dist %s %s", host, (long)getpid(), rank,
                       log_names[level], text);
     if (length >= LOG_LINE_MAX)
@@ -179,10 +142,23 @@ static void log_emit(dist_log_level level, const char *text)
         if ((unsigned char)*c < ' ' || *c == '\x7f')
             *c = ' ';
     }
-    if (log->fn)
+    if (log->fn) {
         log->fn(log->arg, level, line);
-    else
-        log_write(log, line, (size_t)length);
+        return;
+    }
+    /* One write a line, so that the lines of many processes do not mix. The file is opened for each
+     * line: it may be rotated, and nothing is left to be closed. */
+    held = disti_cancel_hold(); /* a caller may have a lock */
+    if (log->file[0]) {
+        disti_file_name(log->file, log->rank, name, sizeof(name));
+        file = open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644);
+    }
+    line[length] = '\n';
+    if (disti_file_write(file >= 0 ? file : STDERR_FILENO, line, (size_t)length + 1) < 0)
+        errno = 0; /* nowhere to report it */
+    if (file >= 0)
+        close(file);
+    disti_cancel_let(held);
 }
 
 static bool log_wanted(dist_log_level level)
@@ -190,31 +166,21 @@ static bool log_wanted(dist_log_level level)
     return log_used && !log_used->silent && level <= log_used->level;
 }
 
-/* True if the file is of that part of core. */
-static bool log_is_of_core(const char *path, const char *part)
-{
-    char file[32];
-
-    if (strncmp(path, "/core/", strlen("/core/")) != 0)
-        return false;
-    snprintf(file, sizeof(file), " %s ", path + strlen("/core/"));
-    for (size_t i = 0; i < sizeof(log_core_parts) / sizeof(log_core_parts[0]); i++) {
-        if (strcmp(part, log_core_parts[i].name) == 0)
-            return strstr(log_core_parts[i].files, file) != NULL;
-    }
-    return false;
-}
-
 /* Does the path go through a folder that DIST_DEBUG_SUBSYS names? */
 static bool log_is_chosen(const char *path)
 {
-    char room[34] = "/";
+    char room[34] = "/", file[32]; /* file: of core, which has parts */
+    bool is_core;
 
     for (const char *at = strstr(path, "src/"); at; at = strstr(path, "src/"))
         path = at + strlen("src"); /* from src/ on */
+    is_core = strncmp(path, "/core/", strlen("/core/")) == 0;
+    snprintf(file, sizeof(file), " %s ", is_core ? path + strlen("/core/") : "");
     for (int i = 0; disti_list_item(log_used->rooms, ',', i, room + 1, sizeof(room) - 2); i++) {
-        if (log_is_of_core(path, room + 1))
-            return true;
+        for (size_t p = 0; is_core && p < sizeof(log_core_parts) / sizeof(log_core_parts[0]); p++)
+            if (strcmp(room + 1, log_core_parts[p].name) == 0 &&
+                strstr(log_core_parts[p].files, file))
+                return true;
         strcat(room, "/");
         if (strstr(path, room))
             return true;
@@ -265,22 +231,18 @@ bool disti_log_trying(bool trying)
     return before;
 }
 
-/* The caller's errno stays. */
-static void log_tell(dist_log_level level, const char *format, va_list args)
+/* What goes wrong is told whoever finds it; what goes well, of the subsystems that are asked for.
+ * The caller's errno stays. */
+static void log_tell(const char *path, dist_log_level level, const char *format, va_list args)
 {
     int saved = errno;
     char text[LOG_TEXT_MAX];
 
+    if (!log_wanted(level) || (level > DIST_LOG_WARN && !log_is_chosen(path)))
+        return;
     log_format(text, sizeof(text), format, args);
     log_emit(level, text);
     errno = saved;
-}
-
-/* What goes wrong is told whoever finds it; what goes well, of the subsystems that are asked for.
- */
-static bool log_is_due(const char *path, dist_log_level level)
-{
-    return log_wanted(level) && (level <= DIST_LOG_WARN || log_is_chosen(path));
 }
 
 void disti_log_from(const char *path, dist_log_level level, const char *format, ...)
@@ -288,8 +250,7 @@ void disti_log_from(const char *path, dist_log_level level, const char *format, 
     va_list args;
 
     va_start(args, format);
-    if (log_is_due(path, level))
-        log_tell(level, format, args);
+    log_tell(path, level, format, args);
     va_end(args);
 }
 
@@ -298,19 +259,23 @@ void disti_log_line(dist_log_level level, const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    if (log_is_due(LOG_MODULES, level))
-        log_tell(level, format, args);
+    log_tell(LOG_MODULES, level, format, args);
     va_end(args);
 }
 
 void disti_notice(const char *format, ...)
 {
+    const int saved = errno;
+    char text[LOG_TEXT_MAX];
     va_list args;
 
+    if (!log_used || log_used->mute)
+        return;
     va_start(args, format);
-    if (log_used && !log_used->mute)
-        log_tell(DIST_LOG_WARN, format, args);
+    log_format(text, sizeof(text), format, args);
     va_end(args);
+    log_emit(DIST_LOG_WARN, text);
+    errno = saved;
 }
 
 /* Keeps and writes an error, with ": strerror(errno)" appended, which stays whole, if `cause`. The

@@ -73,54 +73,17 @@ static void *resolve_run(void *arg)
     return NULL;
 }
 
-static struct resolve_lookup *resolve_new(const char *host, const char *service)
-{
-    const size_t length = strlen(host) + 1;
-    struct resolve_lookup *lookup = calloc(1, sizeof(*lookup) + length);
-    pthread_condattr_t monotonic;
-
-    if (!lookup)
-        return NULL;
-    memcpy(lookup->host, host, length);
-    snprintf(lookup->service, sizeof(lookup->service), "%s", service);
-    pthread_mutex_init(&lookup->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&lookup->done_changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    return lookup;
-}
-
-/* Returns the lookup's code, or EAI_AGAIN at the deadline. Frees the lookup, or leaves it. */
-static int resolve_wait(struct resolve_lookup *lookup, int64_t deadline,
-                        struct addrinfo **addresses_p)
-{
-    const struct timespec until = disti_clock_timespec(deadline);
-    int code, error = 0;
-
-    pthread_mutex_lock(&lookup->lock);
-    while (!lookup->done && !error)
-        error = pthread_cond_timedwait(&lookup->done_changed, &lookup->lock, &until);
-    if (!lookup->done) {
-        lookup->abandoned = true;
-        pthread_mutex_unlock(&lookup->lock);
-        return EAI_AGAIN;
-    }
-    pthread_mutex_unlock(&lookup->lock);
-    code = lookup->code;
-    *addresses_p = lookup->addresses;
-    lookup->addresses = NULL;
-    resolve_free(lookup);
-    return code;
-}
-
 int disti_resolve(const char *host, int port, int64_t deadline, struct addrinfo **addresses_p)
 {
+    const size_t length = strlen(host) + 1;
     struct addrinfo numeric = resolve_hints;
     struct resolve_lookup *lookup;
+    pthread_condattr_t monotonic;
+    struct timespec until;
     char service[16];
     pthread_t thread;
-    int code, held;
+    int code, held, error = 0;
+    bool abandoned;
 
     *addresses_p = NULL;
     numeric.ai_flags |= AI_NUMERICHOST;
@@ -128,13 +91,33 @@ int disti_resolve(const char *host, int port, int64_t deadline, struct addrinfo 
     code = getaddrinfo(host, service, &numeric, addresses_p);
     if (code != EAI_NONAME)
         return code;
-    lookup = resolve_new(host, service);
+    lookup = calloc(1, sizeof(*lookup) + length);
     if (!lookup)
         return EAI_MEMORY;
+    memcpy(lookup->host, host, length);
+    snprintf(lookup->service, sizeof(lookup->service), "%s", service);
+    pthread_mutex_init(&lookup->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&lookup->done_changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     held = disti_cancel_hold();
     if (disti_thread_create(&thread, resolve_run, lookup) == 0) {
         pthread_detach(thread);
-        code = resolve_wait(lookup, deadline, addresses_p);
+        until = disti_clock_timespec(deadline);
+        pthread_mutex_lock(&lookup->lock);
+        while (!lookup->done && !error)
+            error = pthread_cond_timedwait(&lookup->done_changed, &lookup->lock, &until);
+        code = lookup->done ? lookup->code : EAI_AGAIN;
+        if (lookup->done) {
+            *addresses_p = lookup->addresses;
+            lookup->addresses = NULL;
+        } else
+            lookup->abandoned = true;
+        abandoned = lookup->abandoned;
+        pthread_mutex_unlock(&lookup->lock);
+        if (!abandoned)
+            resolve_free(lookup);
     } else {
         resolve_free(lookup);
         code = getaddrinfo(host, service, &resolve_hints, addresses_p);
@@ -416,41 +399,32 @@ static dist_status socket_listen_failed(const char *host, int port, const char *
                             "cannot listen on %s port %d", numeric, port);
 }
 
-/*
- * Listens at the first of the addresses that this machine has; 0 or errno. A machine's own
- * name often stands for 127.0.1.1 too, where nobody else could come: that is tried last.
- */
-static int socket_listen_any(const struct addrinfo *addresses, char numeric[DISTI_HOST_SIZE],
-                             int *fd_p, int *port_p)
-{
-    int error = EADDRNOTAVAIL;
-
-    for (int loopback = 0; loopback < 2; loopback++) {
-        for (const struct addrinfo *a = addresses; a; a = a->ai_next) {
-            if (address_is_loopback(a->ai_addr) != (loopback == 1))
-                continue;
-            disti_address_text(a->ai_addr, numeric);
-            error = socket_listen_at(a, fd_p, port_p);
-            /* Not an own one, or of a family that this machine does not have: the next one. */
-            if (error != EADDRNOTAVAIL && error != EAFNOSUPPORT)
-                return error;
-        }
-    }
-    return error;
-}
-
 dist_status disti_listen(const char *host, int port, int64_t deadline, int *fd_p, int *port_p)
 {
     char numeric[DISTI_HOST_SIZE] = "no address", why[256];
     struct addrinfo *addresses;
-    int error, code = disti_resolve(host, port, deadline, &addresses);
+    int error = EADDRNOTAVAIL, code = disti_resolve(host, port, deadline, &addresses);
+    bool next = true;
 
     if (code)
         return disti_fail(DIST_ERR_RENDEZVOUS,
                           "cannot resolve \"%s\": %s; set MASTER_ADDR, or the init method, to a "
                           "host that this machine can resolve",
                           host, gai_strerror(code));
-    error = socket_listen_any(addresses, numeric, fd_p, port_p);
+    /*
+     * Listens at the first of the addresses that this machine has. A machine's own name often
+     * stands for 127.0.1.1 too, where nobody else could come: that is tried last.
+     */
+    for (int loopback = 0; loopback < 2 && next; loopback++) {
+        for (const struct addrinfo *a = addresses; a && next; a = a->ai_next) {
+            if (address_is_loopback(a->ai_addr) != (loopback == 1))
+                continue;
+            disti_address_text(a->ai_addr, numeric);
+            error = socket_listen_at(a, fd_p, port_p);
+            /* Not an own one, or of a family that this machine does not have: the next one. */
+            next = error == EADDRNOTAVAIL || error == EAFNOSUPPORT;
+        }
+    }
     if (error && !addresses->ai_next &&
         disti_address_is_hopeless(addresses->ai_addr, error, why, sizeof(why))) {
         freeaddrinfo(addresses);

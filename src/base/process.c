@@ -78,25 +78,18 @@ dist_status disti_process_limit_fail(const char *format, ...)
 
 /* ---- the out-of-memory killer ---- */
 
+/* A buffer of the caller's: a launcher looks here for each process that was killed. */
 #define OOM_BUFFER 1024
-
-/* Reads with a buffer of the caller's: a launcher looks here for each process that was killed. */
-static FILE *oom_open(const char *path, char buffer[OOM_BUFFER])
-{
-    FILE *file = fopen(path, "re");
-
-    if (file)
-        setvbuf(file, buffer, _IOFBF, OOM_BUFFER);
-    return file;
-}
 
 /* The number in the line "oom_kill N" of a file; -1: there is none. */
 static int64_t oom_read(const char *path)
 {
     char buffer[OOM_BUFFER], line[128];
-    FILE *file = oom_open(path, buffer);
+    FILE *file = fopen(path, "re");
     int64_t kills = -1;
 
+    if (file)
+        setvbuf(file, buffer, _IOFBF, sizeof(buffer));
     while (file && kills < 0 && fgets(line, sizeof(line), file)) {
         if (sscanf(line, "oom_kill %" SCNd64, &kills) != 1)
             kills = -1;
@@ -148,30 +141,27 @@ bool disti_cgroup_controls(const char *controllers, const char *name)
     return false;
 }
 
-/* Version 2 has no controllers, and is mounted at the top, or beside those of version 1. */
-static int64_t oom_of_line(char *line, const char *mounts)
-{
-    char *controllers, *group;
-    int64_t kills;
-
-    if (!disti_cgroup_split(line, &controllers, &group))
-        return -1;
-    if (disti_cgroup_controls(controllers, "memory"))
-        return oom_of_group(mounts, "/memory", group, "memory.oom_control");
-    if (*controllers)
-        return -1;
-    kills = oom_of_group(mounts, "", group, "memory.events");
-    return kills >= 0 ? kills : oom_of_group(mounts, "/unified", group, "memory.events");
-}
-
 int64_t disti_process_oom_kills_in(const char *membership, const char *mounts, const char *vmstat)
 {
     char buffer[OOM_BUFFER], line[PATH_MAX + 256];
-    FILE *file = oom_open(membership, buffer);
+    FILE *file = fopen(membership, "re");
+    char *controllers, *group;
     int64_t kills = -1;
 
-    while (file && kills < 0 && fgets(line, sizeof(line), file))
-        kills = oom_of_line(line, mounts);
+    if (file)
+        setvbuf(file, buffer, _IOFBF, sizeof(buffer));
+    while (file && kills < 0 && fgets(line, sizeof(line), file)) {
+        if (!disti_cgroup_split(line, &controllers, &group))
+            continue;
+        /* Version 2 has no controllers, and is mounted at the top, or beside those of version 1. */
+        if (disti_cgroup_controls(controllers, "memory"))
+            kills = oom_of_group(mounts, "/memory", group, "memory.oom_control");
+        else if (!*controllers) {
+            kills = oom_of_group(mounts, "", group, "memory.events");
+            if (kills < 0)
+                kills = oom_of_group(mounts, "/unified", group, "memory.events");
+        }
+    }
     if (file)
         fclose(file);
     if (kills < 0)
@@ -224,43 +214,6 @@ void *disti_pages_move(void *from, size_t bytes, void *to)
                            to);
 }
 
-/* Pages that one system call checks. */
-#define PAGES_BATCH 64
-
-/* Copies one byte of each page between this process and itself, as the CPU would on the near side:
- * so pages of devices pass. If the kernel denies the call, the memory counts as usable. */
-static bool pages_pass(const void *memory, size_t bytes, vm_call call)
-{
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    uintptr_t at = (uintptr_t)memory;
-    const uintptr_t end = at + bytes;
-    unsigned char own[PAGES_BATCH] = {0};
-    struct iovec here[PAGES_BATCH], there = {.iov_base = own};
-
-    while (at < end) {
-        size_t count = 0;
-        ssize_t copied;
-
-        for (; at < end && count < PAGES_BATCH; at += page - at % page)
-            here[count++] = (struct iovec){.iov_base = (void *)at, .iov_len = 1};
-        there.iov_len = count;
-        copied = call(getpid(), here, count, &there, 1, 0);
-        if (copied < 0 ? errno == EFAULT : (size_t)copied < count)
-            return false;
-    }
-    return true;
-}
-
-bool disti_pages_readable(const void *memory, size_t bytes)
-{
-    return pages_pass(memory, bytes, process_vm_writev);
-}
-
-bool disti_pages_writable(void *memory, size_t bytes)
-{
-    return pages_pass(memory, bytes, process_vm_readv);
-}
-
 /* ---- memory and descriptors of another process, also if only its first thread has ended ---- */
 
 /* A thread that was found may end before it is used, and the next one too. */
@@ -272,29 +225,22 @@ static _Thread_local struct {
     int pid, thread;
 } reach_last;
 
-/* The number of a thread that has ended may be another process's by now. */
-static int reach_thread(int pid, bool again)
-{
-    if (again || reach_last.pid != pid || !reach_last.thread ||
-        syscall(SYS_tgkill, pid, reach_last.thread, 0) != 0) {
-        reach_last.pid = pid;
-        reach_last.thread = disti_process_thread(pid);
-    }
-    return reach_last.thread;
-}
-
 static ssize_t reach_copy(vm_call call, int pid, const struct iovec *here,
                           const struct iovec *there)
 {
     ssize_t copied = call(pid, here, 1, there, 1, 0);
 
     for (int tries = 0; copied < 0 && errno == ESRCH && tries < REACH_TRIES; tries++) {
-        const int thread = reach_thread(pid, tries > 0);
-
+        /* The number of a thread that has ended may be another process's by now. */
+        if (tries > 0 || reach_last.pid != pid || !reach_last.thread ||
+            syscall(SYS_tgkill, pid, reach_last.thread, 0) != 0) {
+            reach_last.pid = pid;
+            reach_last.thread = disti_process_thread(pid);
+        }
         errno = ESRCH;
-        if (!thread)
+        if (!reach_last.thread)
             break;
-        copied = call(thread, here, 1, there, 1, 0);
+        copied = call(reach_last.thread, here, 1, there, 1, 0);
     }
     return copied;
 }
@@ -379,51 +325,41 @@ const char *disti_process_elsewhere(uint32_t space)
 /* ---- threads of another process (/proc/PID/stat) ---- */
 
 /* Counted from the field behind the command's ")". */
-#define STAT_STATE 0
 #define STAT_FLAGS 6
 #define STAT_EXIT_CODE 49
 /* The kernel's mark of a thread that is about to end. */
 #define STAT_EXITING 0x4u
 
-/* The fields behind the command, which may hold anything. NULL: none. */
-static const char *stat_read(const char *path, char *text, size_t size)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t length;
-    char *end;
-
-    if (fd < 0)
-        return NULL;
-    length = read(fd, text, size - 1);
-    close(fd);
-    if (length <= 0)
-        return NULL;
-    text[length] = '\0';
-    end = strrchr(text, ')');
-    return end && end[1] == ' ' ? end + 2 : NULL;
-}
-
-static const char *stat_field(const char *fields, int number)
-{
-    while (fields && number-- > 0) {
-        fields = strchr(fields, ' ');
-        fields = fields ? fields + 1 : NULL;
-    }
-    return fields;
-}
-
 /* False: nothing is known. There is a status from the moment that a thread begins to end. */
 static bool stat_ends(const char *path, bool *ends_p, int *status_p)
 {
-    char text[1024];
-    const char *fields = stat_read(path, text, sizeof(text));
-    const char *code = stat_field(fields, STAT_EXIT_CODE);
+    char text[1024], *field;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
     unsigned flags = 0;
+    char state;
 
-    if (!code || sscanf(stat_field(fields, STAT_FLAGS), "%u", &flags) != 1 ||
-        sscanf(code, "%d", status_p) != 1)
+    if (fd >= 0)
+        close(fd);
+    if (length <= 0)
         return false;
-    *ends_p = fields[STAT_STATE] == 'Z' || (flags & STAT_EXITING);
+    text[length] = '\0';
+    field = strrchr(text, ')'); /* the command before it may hold anything */
+    if (!field || field[1] != ' ')
+        return false;
+    field += 2;
+    state = *field;
+    for (int number = 0; number < STAT_EXIT_CODE; number++) {
+        if (number == STAT_FLAGS && sscanf(field, "%u", &flags) != 1)
+            return false;
+        field = strchr(field, ' ');
+        if (!field)
+            return false;
+        field++;
+    }
+    if (sscanf(field, "%d", status_p) != 1)
+        return false;
+    *ends_p = state == 'Z' || (flags & STAT_EXITING);
     return true;
 }
 

@@ -84,13 +84,6 @@ void *disti_pages_grow(void *memory, size_t bytes, size_t new_bytes);
  * they are still at `from`. Callers check for an address other than `to`. */
 void *disti_pages_move(void *from, size_t bytes, void *to);
 
-/*
- * True if the CPU can read the bytes, or write them. This includes pages of devices, for which
- * process_vm_readv(2) fails with EFAULT. disti_pages_writable zeroes the first byte of each page.
- */
-bool disti_pages_readable(const void *memory, size_t bytes);
-bool disti_pages_writable(void *memory, size_t bytes);
-
 /* ---- memory and descriptors of another process, also if only its first thread has ended ---- */
 
 /*

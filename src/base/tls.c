@@ -48,7 +48,7 @@ dist_status disti_tls_open(struct disti_tls_context **context_p)
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- libssl, loaded once a process ---- */
+/* ---- libssl, loaded once a process, when TLS is first asked for: other jobs do not pay ---- */
 
 #define LIBRARY_TEXT_OF(version) #version
 #define LIBRARY_TEXT(version) LIBRARY_TEXT_OF(version)
@@ -77,19 +77,6 @@ static void library_load(void)
     DISTI_TLS_FUNCTIONS(LIBRARY_FIND)
 }
 
-/* NULL: `why` says what is missing. It stays loaded. */
-static const struct disti_tls_library *library_get(char *why, size_t size)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-    pthread_once(&once, library_load);
-    if (!library_why[0])
-        return &library;
-    snprintf(why, size,
-             "TLS needs OpenSSL's libssl (Debian package libssl3), which cannot be loaded: %.150s",
-             library_why);
-    return NULL;
-}
 /* ---- certificate, key and trust ---- */
 
 /* A key with a passphrase would have OpenSSL ask at the terminal. */
@@ -103,7 +90,8 @@ static int context_no_passphrase(char *text, int size, int writing, void *arg)
 struct context_file {
     const char *setting, *path;
     int fd;
-    char name[64];
+    char own[64];
+    const char *name;
 };
 
 static bool context_wrong(const struct context_file *file, const char *what, char *why, size_t size)
@@ -132,32 +120,9 @@ static bool context_open(struct context_file *file, mode_t closed_to, char *why,
                              why, size);
     if (status.st_mode & closed_to)
         return context_wrong(file, "can be changed by others: chmod go-w it", why, size);
-    snprintf(file->name, sizeof(file->name), DISTI_PROCESS_OWN "/fd/%d", file->fd);
-    return true;
-}
-
-/* Without /proc it is opened by its own name again. */
-static const char *context_name(const struct context_file *file)
-{
-    return access(file->name, R_OK) == 0 ? file->name : file->path;
-}
-
-static bool context_use(struct disti_tls_context *context, const struct context_file of[3],
-                        char *why, size_t size)
-{
-    const struct disti_tls_library *lib = context->lib;
-
-    if (lib->SSL_CTX_use_certificate_chain_file(context->ssl, context_name(&of[0])) != 1)
-        return context_wrong(
-            &of[0], "begins with no certificate that can be used: give one in PEM form", why, size);
-    if (lib->SSL_CTX_use_PrivateKey_file(context->ssl, context_name(&of[1]), SSL_FILETYPE_PEM) != 1)
-        return context_wrong(&of[1],
-                             "does not hold the key of DIST_TLS_CERT, in PEM form and without a "
-                             "passphrase: give that key",
-                             why, size);
-    if (lib->SSL_CTX_load_verify_file(context->ssl, context_name(&of[2])) != 1)
-        return context_wrong(&of[2], "holds no certificate of an authority: give it in PEM form",
-                             why, size);
+    snprintf(file->own, sizeof(file->own), DISTI_PROCESS_OWN "/fd/%d", file->fd);
+    /* Without /proc it is opened by its own name again. */
+    file->name = access(file->own, R_OK) == 0 ? file->own : file->path;
     return true;
 }
 
@@ -165,17 +130,17 @@ static bool context_use(struct disti_tls_context *context, const struct context_
 static bool context_fits(struct disti_tls_context *context, const struct context_file *cert,
                          char *why, size_t size)
 {
-    X509 *own = context->lib->SSL_CTX_get0_certificate(context->ssl);
+    X509 *own = library.SSL_CTX_get0_certificate(context->ssl);
     X509_STORE_CTX *check = X509_STORE_CTX_new();
     int error = X509_V_ERR_OUT_OF_MEM;
     char what[140];
 
     if (check &&
-        X509_STORE_CTX_init(check, context->lib->SSL_CTX_get_cert_store(context->ssl), own, NULL)) {
+        X509_STORE_CTX_init(check, library.SSL_CTX_get_cert_store(context->ssl), own, NULL)) {
         /* The file may hold a chain. */
         STACK_OF(X509) *chain = NULL;
 
-        context->lib->SSL_CTX_ctrl(context->ssl, SSL_CTRL_GET_CHAIN_CERTS, 0, &chain);
+        library.SSL_CTX_ctrl(context->ssl, SSL_CTRL_GET_CHAIN_CERTS, 0, &chain);
         X509_STORE_CTX_set0_untrusted(check, chain);
         (void)X509_verify_cert(check);
         error = X509_STORE_CTX_get_error(check);
@@ -194,15 +159,30 @@ static bool context_load(struct disti_tls_context *context, const struct disti_t
                          char *why, size_t size)
 {
     struct context_file of[3] = {
-        {"DIST_TLS_CERT", files->cert, -1, ""},
-        {"DIST_TLS_KEY", files->key, -1, ""},
-        {"DIST_TLS_CA", files->ca, -1, ""},
+        {"DIST_TLS_CERT", files->cert, .fd = -1},
+        {"DIST_TLS_KEY", files->key, .fd = -1},
+        {"DIST_TLS_CA", files->ca, .fd = -1},
     };
-    const bool loaded =
-        context_open(&of[0], S_IWOTH, why, size) && context_open(&of[1], S_IRWXO, why, size) &&
-        context_open(&of[2], S_IWOTH, why, size) && context_use(context, of, why, size) &&
-        context_fits(context, &of[0], why, size);
+    bool loaded = context_open(&of[0], S_IWOTH, why, size) &&
+                  context_open(&of[1], S_IRWXO, why, size) &&
+                  context_open(&of[2], S_IWOTH, why, size);
 
+    if (!loaded)
+        goto out;
+    if (library.SSL_CTX_use_certificate_chain_file(context->ssl, of[0].name) != 1)
+        loaded = context_wrong(
+            &of[0], "begins with no certificate that can be used: give one in PEM form", why, size);
+    else if (library.SSL_CTX_use_PrivateKey_file(context->ssl, of[1].name, SSL_FILETYPE_PEM) != 1)
+        loaded = context_wrong(&of[1],
+                               "does not hold the key of DIST_TLS_CERT, in PEM form and without a "
+                               "passphrase: give that key",
+                               why, size);
+    else if (library.SSL_CTX_load_verify_file(context->ssl, of[2].name) != 1)
+        loaded = context_wrong(&of[2], "holds no certificate of an authority: give it in PEM form",
+                               why, size);
+    else
+        loaded = context_fits(context, &of[0], why, size);
+out:
     for (int i = 0; i < 3; i++) {
         if (of[i].fd >= 0)
             close(of[i].fd);
@@ -210,41 +190,41 @@ static bool context_load(struct disti_tls_context *context, const struct disti_t
     return loaded;
 }
 
-static bool context_rules(struct disti_tls_context *context)
-{
-    const struct disti_tls_library *lib = context->lib;
-
-    lib->SSL_CTX_ctrl(context->ssl, SSL_CTRL_MODE,
-                      SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
-                          SSL_MODE_RELEASE_BUFFERS,
-                      NULL);
-    lib->SSL_CTX_ctrl(context->ssl, SSL_CTRL_SET_SESS_CACHE_MODE, SSL_SESS_CACHE_OFF, NULL);
-    /* The frames inside say how a connection ends. */
-    lib->SSL_CTX_set_options(context->ssl, SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_NO_TICKET);
-    lib->SSL_CTX_set_num_tickets(context->ssl, 0);
-    lib->SSL_CTX_set_verify(context->ssl, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
-    lib->SSL_CTX_set_default_passwd_cb(context->ssl, context_no_passphrase);
-    return lib->SSL_CTX_ctrl(context->ssl, SSL_CTRL_SET_MIN_PROTO_VERSION, TLS1_3_VERSION, NULL);
-}
-
 struct disti_tls_context *disti_tls_context_new(const struct disti_tls_files *files, char *why,
                                                 size_t size)
 {
-    const struct disti_tls_library *lib = library_get(why, size);
-    struct disti_tls_context *context = lib ? calloc(1, sizeof(*context)) : NULL;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    struct disti_tls_context *context;
 
-    if (!lib)
+    pthread_once(&once, library_load);
+    if (library_why[0]) {
+        snprintf(why, size,
+                 "TLS needs OpenSSL's libssl (Debian package libssl3), which cannot be loaded: "
+                 "%.150s",
+                 library_why);
         return NULL;
-    if (context) {
-        context->lib = lib;
-        context->ssl = lib->SSL_CTX_new(lib->TLS_method());
     }
+    context = calloc(1, sizeof(*context));
+    if (context)
+        *context = (struct disti_tls_context){.lib = &library,
+                                              .ssl = library.SSL_CTX_new(library.TLS_method())};
     if (!context || !context->ssl) {
         snprintf(why, size, "TLS cannot be set up: no memory");
         free(context);
         return NULL;
     }
-    if (!context_rules(context))
+    library.SSL_CTX_ctrl(context->ssl, SSL_CTRL_MODE,
+                         SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                             SSL_MODE_RELEASE_BUFFERS,
+                         NULL);
+    library.SSL_CTX_ctrl(context->ssl, SSL_CTRL_SET_SESS_CACHE_MODE, SSL_SESS_CACHE_OFF, NULL);
+    /* The frames inside say how a connection ends. */
+    library.SSL_CTX_set_options(context->ssl, SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_NO_TICKET);
+    library.SSL_CTX_set_num_tickets(context->ssl, 0);
+    library.SSL_CTX_set_verify(context->ssl, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT,
+                               NULL);
+    library.SSL_CTX_set_default_passwd_cb(context->ssl, context_no_passphrase);
+    if (!library.SSL_CTX_ctrl(context->ssl, SSL_CTRL_SET_MIN_PROTO_VERSION, TLS1_3_VERSION, NULL))
         snprintf(why, size,
                  "TLS 1.3 is not to be had: this machine's OpenSSL was built without it, or "
                  "its configuration (openssl.cnf) forbids it");
@@ -258,7 +238,7 @@ void disti_tls_context_free(struct disti_tls_context *context)
 {
     if (!context)
         return;
-    context->lib->SSL_CTX_free(context->ssl);
+    library.SSL_CTX_free(context->ssl);
     free(context);
 }
 /* ---- a BIO over the socket; OpenSSL's own would raise SIGPIPE ---- */
@@ -340,26 +320,11 @@ static void wire_begin(void)
     BIO_meth_set_ctrl(wire_method, wire_control);
 }
 
-/* Of a wire that outlives it. NULL: no memory. */
-static BIO *wire_bio(struct wire *wire)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    BIO *bio;
-
-    pthread_once(&once, wire_begin);
-    bio = wire_method ? BIO_new(wire_method) : NULL;
-    if (!bio)
-        return NULL;
-    BIO_set_data(bio, wire);
-    BIO_set_init(bio, 1);
-    return bio;
-}
 /* ---- sessions ---- */
 
 #define SESSION_RECORD 16384 /* RFC 8446: the most that a record holds */
 
 struct disti_tls {
-    const struct disti_tls_library *lib;
     SSL *ssl;
     struct wire wire;
     bool up;
@@ -384,7 +349,7 @@ static void session_explain(struct disti_tls *tls)
     static const unsigned char alert[] = {0x15, 3, 3, 0, 2, SSL3_AL_FATAL, SSL_AD_PROTOCOL_VERSION};
     unsigned long error = ERR_peek_last_error();
     const char *text = ERR_reason_error_string(error);
-    long verified = tls->lib->SSL_get_verify_result(tls->ssl);
+    long verified = library.SSL_get_verify_result(tls->ssl);
     int reason = ERR_GET_REASON(error);
 
     tls->ended = tls->broken = true;
@@ -421,7 +386,7 @@ static ssize_t session_error(int error)
 /* After a call that gave `result`: -1 and errno, or 0 at the end of the stream. */
 static ssize_t session_failed(struct disti_tls *tls, int result)
 {
-    int error = tls->wire.error, kind = tls->lib->SSL_get_error(tls->ssl, result);
+    int error = tls->wire.error, kind = library.SSL_get_error(tls->ssl, result);
 
     if (kind == SSL_ERROR_WANT_READ || kind == SSL_ERROR_WANT_WRITE)
         return session_error(error ? error : EAGAIN);
@@ -447,7 +412,7 @@ static bool session_put_record(struct disti_tls *tls)
     int written;
 
     ERR_clear_error();
-    written = tls->lib->SSL_write(tls->ssl, tls->record, (int)tls->record_bytes);
+    written = library.SSL_write(tls->ssl, tls->record, (int)tls->record_bytes);
     if (written > 0) {
         tls->record_bytes = 0;
         return true;
@@ -464,7 +429,7 @@ static ssize_t session_go_up(struct disti_tls *tls)
 
     if (!tls->up) {
         ERR_clear_error();
-        result = tls->lib->SSL_do_handshake(tls->ssl);
+        result = library.SSL_do_handshake(tls->ssl);
         if (result != 1)
             return session_failed(tls, result);
         tls->up = true;
@@ -477,26 +442,6 @@ static ssize_t session_go_up(struct disti_tls *tls)
     return tls->broken ? session_error(EPROTO) : 1;
 }
 
-/* Reads until there is no more or `room` is full. *end_p: what the last call did, if not full. */
-static size_t session_read(struct disti_tls *tls, char *to, size_t room, ssize_t *end_p)
-{
-    size_t got = 0;
-
-    while (got < room) {
-        size_t left = room - got;
-        int n;
-
-        ERR_clear_error();
-        n = tls->lib->SSL_read(tls->ssl, to + got, left < INT32_MAX ? (int)left : INT32_MAX);
-        if (n <= 0) {
-            *end_p = session_failed(tls, n);
-            break;
-        }
-        got += (size_t)n;
-    }
-    return got;
-}
-
 ssize_t disti_tls_recv(struct disti_tls *tls, const struct iovec *parts, int count)
 {
     size_t got = 0;
@@ -505,7 +450,20 @@ ssize_t disti_tls_recv(struct disti_tls *tls, const struct iovec *parts, int cou
     if (tls->broken)
         return session_error(EPROTO);
     for (int i = 0; i < count && end > 0; i++)
-        got += session_read(tls, parts[i].iov_base, parts[i].iov_len, &end);
+        for (size_t at = 0; at < parts[i].iov_len;) { /* until there is no more or it is full */
+            size_t left = parts[i].iov_len - at;
+            int n;
+
+            ERR_clear_error();
+            n = library.SSL_read(tls->ssl, (char *)parts[i].iov_base + at,
+                                 left < INT32_MAX ? (int)left : INT32_MAX);
+            if (n <= 0) {
+                end = session_failed(tls, n);
+                break;
+            }
+            at += (size_t)n;
+            got += (size_t)n;
+        }
     /* What came before an end is the owner's first; the next call says the same again. */
     return got ? (ssize_t)got : end;
 }
@@ -530,30 +488,25 @@ static size_t session_gather(const struct iovec *parts, int count, size_t skip, 
     return copied;
 }
 
-/* Before the handshake has ended: keeps it, and goes on with that. */
-static ssize_t session_send_early(struct disti_tls *tls, const struct iovec *parts, int count)
-{
-    size_t room = sizeof(tls->early) - tls->early_bytes;
-    size_t taken = session_gather(parts, count, 0, tls->early + tls->early_bytes, room);
-    ssize_t up;
-
-    tls->early_bytes += taken;
-    up = session_go_up(tls);
-    if (up == 0)
-        return session_error(EPIPE);
-    if (up < 0 && errno != EAGAIN)
-        return -1;
-    return taken ? (ssize_t)taken : session_error(EAGAIN);
-}
-
 ssize_t disti_tls_send(struct disti_tls *tls, const struct iovec *parts, int count)
 {
     size_t sent = tls->owed;
 
     if (tls->ended)
         return session_error(tls->broken ? EPROTO : EPIPE);
-    if (!tls->up)
-        return session_send_early(tls, parts, count);
+    if (!tls->up) { /* keeps it until the handshake has ended, and goes on with that */
+        size_t room = sizeof(tls->early) - tls->early_bytes;
+        size_t taken = session_gather(parts, count, 0, tls->early + tls->early_bytes, room);
+        ssize_t up;
+
+        tls->early_bytes += taken;
+        up = session_go_up(tls);
+        if (up == 0)
+            return session_error(EPIPE);
+        if (up < 0 && errno != EAGAIN)
+            return -1;
+        return taken ? (ssize_t)taken : session_error(EAGAIN);
+    }
     /* The owner comes with the byte that he is owed, and what follows it. */
     if (tls->record_bytes && !session_put_record(tls))
         return -1;
@@ -595,8 +548,8 @@ size_t disti_tls_binding(struct disti_tls *tls, unsigned char binding[DISTI_TLS_
     static const char label[] = "EXPORTER-Channel-Binding";
 
     if (!tls || !tls->up ||
-        tls->lib->SSL_export_keying_material(tls->ssl, binding, DISTI_TLS_BINDING, label,
-                                             sizeof(label) - 1, NULL, 0, 1) != 1)
+        library.SSL_export_keying_material(tls->ssl, binding, DISTI_TLS_BINDING, label,
+                                           sizeof(label) - 1, NULL, 0, 1) != 1)
         return 0;
     return DISTI_TLS_BINDING;
 }
@@ -604,27 +557,30 @@ size_t disti_tls_binding(struct disti_tls *tls, unsigned char binding[DISTI_TLS_
 static struct disti_tls *session_new(struct disti_tls_context *context, int fd)
 {
     struct disti_tls *tls = calloc(1, sizeof(*tls));
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     BIO *bio;
 
     if (!tls)
         return NULL;
-    tls->lib = context->lib;
     tls->wire.fd = fd;
     tls->wire.most = DISTI_TLS_HANDSHAKE_MOST;
-    tls->ssl = tls->lib->SSL_new(context->ssl);
-    bio = tls->ssl ? wire_bio(&tls->wire) : NULL;
+    tls->ssl = library.SSL_new(context->ssl);
+    pthread_once(&once, wire_begin);
+    bio = tls->ssl && wire_method ? BIO_new(wire_method) : NULL;
     if (!bio) {
         disti_tls_free(tls);
         return NULL;
     }
-    tls->lib->SSL_set_bio(tls->ssl, bio, bio);
+    BIO_set_data(bio, &tls->wire);
+    BIO_set_init(bio, 1);
+    library.SSL_set_bio(tls->ssl, bio, bio);
     return tls;
 }
 
 struct disti_tls *disti_tls_call(struct disti_tls_context *context, int fd, const char *host)
 {
     struct disti_tls *tls = session_new(context, fd);
-    X509_VERIFY_PARAM *rules = tls ? tls->lib->SSL_get0_param(tls->ssl) : NULL;
+    X509_VERIFY_PARAM *rules = tls ? library.SSL_get0_param(tls->ssl) : NULL;
     unsigned char numeric[16];
     bool named;
 
@@ -640,7 +596,7 @@ struct disti_tls *disti_tls_call(struct disti_tls_context *context, int fd, cons
         disti_tls_free(tls);
         return NULL;
     }
-    tls->lib->SSL_set_connect_state(tls->ssl);
+    library.SSL_set_connect_state(tls->ssl);
     return tls;
 }
 
@@ -649,7 +605,7 @@ struct disti_tls *disti_tls_accept(struct disti_tls_context *context, int fd)
     struct disti_tls *tls = session_new(context, fd);
 
     if (tls)
-        tls->lib->SSL_set_accept_state(tls->ssl);
+        library.SSL_set_accept_state(tls->ssl);
     return tls;
 }
 
@@ -657,7 +613,7 @@ void disti_tls_free(struct disti_tls *tls)
 {
     if (!tls)
         return;
-    tls->lib->SSL_free(tls->ssl);
+    library.SSL_free(tls->ssl);
     explicit_bzero(tls, sizeof(*tls));
     free(tls);
 }

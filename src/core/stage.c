@@ -10,10 +10,12 @@
  *      pinned:  [ in ]  [ out ]        |  [ out          in          ]
  *                   the call is about these
  */
+#include "base/lock.h"
 #include "core/call.h"
 #include "core/group.h"
-#include "device/memory.h"
+#include "device/driver.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,6 +38,131 @@ struct stage {
     size_t pinned_bytes;
     void *owned; /* what belonged to the call */
 };
+
+/* ---- bytes between a device and the host, through memory that the driver has pinned ---- */
+
+/* What is kept of memory that was given back: to pin a page takes longer than to copy it. */
+#define PINNED_KEPT ((size_t)64 << 20)
+/* Pieces have powers of two of bytes, this many at least. */
+#define PINNED_LEAST ((size_t)64 << 10)
+
+/* A piece that nobody uses; it stands at its own beginning. */
+struct pinned_piece {
+    struct pinned_piece *next;
+    size_t bytes;
+};
+
+DISTI_PROCESS_LOCK(pinned_lock);
+static struct pinned_piece *pinned_free;
+static size_t pinned_kept;
+
+/* 0: there is no such size. */
+static size_t pinned_size(size_t bytes)
+{
+    size_t size = PINNED_LEAST;
+
+    while (size && size < bytes)
+        size *= 2;
+    return size;
+}
+
+/*
+ * Pinned host memory, beside a piece of device memory that it is for; from a pool of the process,
+ * which keeps up to 64 MiB of what is given back. NULL: the driver has none left.
+ */
+static void *pinned_take(const struct disti_driver *driver, const void *device, size_t bytes)
+{
+    struct pinned_piece **entry = &pinned_free, *piece;
+    size_t size = pinned_size(bytes);
+    void *memory = NULL;
+
+    if (!size)
+        return NULL;
+    pthread_mutex_lock(&pinned_lock);
+    while (*entry && (*entry)->bytes != size)
+        entry = &(*entry)->next;
+    piece = *entry;
+    if (piece) {
+        *entry = piece->next;
+        pinned_kept -= size;
+    }
+    pthread_mutex_unlock(&pinned_lock);
+    memory = piece;
+    if (memory || !disti_driver_enter(driver, device))
+        return memory;
+    if (driver->host_alloc(&memory, size, DISTI_DRIVER_HOST_PORTABLE))
+        memory = NULL;
+    disti_driver_exit(driver);
+    return memory;
+}
+
+/* device: as above; it may be gone. NULL is accepted. bytes: as they were taken. */
+static void pinned_give(const struct disti_driver *driver, const void *device, void *memory,
+                        size_t bytes)
+{
+    struct pinned_piece *piece = memory;
+    size_t size = pinned_size(bytes);
+    bool keep;
+
+    if (!memory)
+        return;
+    pthread_mutex_lock(&pinned_lock);
+    keep = pinned_kept + size <= PINNED_KEPT;
+    if (keep) {
+        piece->next = pinned_free;
+        piece->bytes = size;
+        pinned_free = piece;
+        pinned_kept += size;
+    }
+    pthread_mutex_unlock(&pinned_lock);
+    if (keep)
+        return;
+    if (!disti_driver_enter(driver, device))
+        return; /* the context is gone, and its memory with it */
+    driver->host_free(memory);
+    disti_driver_exit(driver);
+}
+
+/*
+ * Copies device memory to the host, after what is on the stream; blocks until that is done. 0, or
+ * the driver's error number.
+ */
+static int device_fetch(const struct disti_driver *driver, void *to, const void *device,
+                        size_t bytes, void *stream)
+{
+    int error;
+
+    if (!disti_driver_enter(driver, device))
+        return DISTI_DRIVER_NO_CONTEXT;
+    error = bytes ? driver->copy_out(to, (uintptr_t)device, bytes, stream) : 0;
+    if (!error)
+        error = driver->stream_synchronize(stream);
+    disti_driver_exit(driver);
+    return error;
+}
+
+/*
+ * Copies host memory to the device at once, on a stream of its own, as the program's may have work
+ * for a long time; blocks until that is done. 0, or the driver's error number.
+ */
+static int device_store(const struct disti_driver *driver, void *device, const void *from,
+                        size_t bytes)
+{
+    void *stream = NULL;
+    int error;
+
+    if (!disti_driver_enter(driver, device))
+        return DISTI_DRIVER_NO_CONTEXT;
+    error = driver->stream_create(&stream, DISTI_DRIVER_STREAM_NON_BLOCKING);
+    if (!error)
+        error = driver->copy_in((uintptr_t)device, from, bytes, stream);
+    if (!error)
+        error = driver->stream_synchronize(stream);
+    if (stream)
+        driver->stream_destroy(stream);
+    disti_driver_exit(driver);
+    return error;
+}
 
 /* ---- where it is ---- */
 
@@ -95,12 +222,10 @@ static dist_status stage_begin(void *owned)
 
     /* Even if nothing is copied, what is on the stream may still work with `out`. */
     if (!in->copy || !stage_gives(stage))
-        error = disti_device_fetch(stage->driver, stage->pinned,
-                                   stage->out.copy ? stage->out.user : in->user, 0,
-                                   stage->group->stream);
+        error = device_fetch(stage->driver, stage->pinned,
+                             stage->out.copy ? stage->out.user : in->user, 0, stage->group->stream);
     else
-        error =
-            disti_device_fetch(stage->driver, in->copy, in->user, in->bytes, stage->group->stream);
+        error = device_fetch(stage->driver, in->copy, in->user, in->bytes, stage->group->stream);
     return error ? stage_failed(stage, "the copy to the host", in->bytes, error) : DIST_OK;
 }
 
@@ -108,8 +233,7 @@ static int stage_store(const struct stage *stage, size_t offset, size_t bytes)
 {
     const struct stage_part *out = &stage->out;
 
-    return bytes ? disti_device_store(stage->driver, out->user + offset, out->copy + offset, bytes)
-                 : 0;
+    return bytes ? device_store(stage->driver, out->user + offset, out->copy + offset, bytes) : 0;
 }
 
 static dist_status stage_finish(void *owned)
@@ -136,9 +260,9 @@ dist_status disti_stage_copy(const struct dist_group *group, void *to, const voi
     int error = 0;
 
     if (stage_is_device(driver, from, bytes))
-        error = disti_device_fetch(driver, to, from, bytes, group->stream);
+        error = device_fetch(driver, to, from, bytes, group->stream);
     else if (stage_is_device(driver, to, bytes))
-        error = disti_device_store(driver, to, from, bytes);
+        error = device_store(driver, to, from, bytes);
     else
         memcpy(to, from, bytes);
     if (!error)
@@ -153,8 +277,8 @@ static void stage_release(void *owned)
 {
     struct stage *stage = owned;
 
-    disti_pinned_give(stage->driver, stage->out.copy ? stage->out.user : stage->in.user,
-                      stage->pinned, stage->pinned_bytes);
+    pinned_give(stage->driver, stage->out.copy ? stage->out.user : stage->in.user, stage->pinned,
+                stage->pinned_bytes);
     free(stage->owned);
     free(stage);
 }
@@ -201,8 +325,8 @@ static dist_status stage_allocate(struct stage *stage, const struct disti_start 
     stage->out.user = start->call.out;
     stage->out.bytes = start->out_bytes;
     stage->pinned_bytes = stage_lay(stage, NULL, in, out);
-    stage->pinned = disti_pinned_take(stage->driver, in ? start->call.in : start->call.out,
-                                      stage->pinned_bytes);
+    stage->pinned =
+        pinned_take(stage->driver, in ? start->call.in : start->call.out, stage->pinned_bytes);
     if (!stage->pinned)
         return disti_fail(
             DIST_ERR_NO_MEMORY,

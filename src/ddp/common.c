@@ -34,24 +34,6 @@ static dist_status common_gather(dist_group *group, uint64_t *words, size_t coun
     return dist_all_reduce(group, words, words, count, DIST_UINT64, DIST_MAX);
 }
 
-/* Names a rank whose word is another than this one's. */
-static dist_status common_differ(dist_group *group, const char *call, uint64_t mine,
-                                 const struct common_words *all)
-{
-    const int rank = dist_get_rank(group), world = dist_get_world_size(group);
-    const bool most = mine == all->alike_most, least = mine == ~all->alike_least;
-    uint64_t firsts[] = {most ? (uint64_t)(world - rank) : 0, least ? (uint64_t)(world - rank) : 0};
-    const dist_status status = common_gather(group, firsts, 2);
-
-    if (status != DIST_OK)
-        return status;
-    return disti_fail(DIST_ERR_MISMATCH,
-                      "rank %d: %s: rank %d has other parameters or options than this rank; give "
-                      "all ranks the same list, counts and options, and gradients in memory of "
-                      "their own on all or none",
-                      rank, call, world - (int)firsts[most]);
-}
-
 dist_status disti_ddp_agree(dist_group *group, const char *call, dist_status status,
                             struct ddp_word mine, bool *apart_p)
 {
@@ -76,8 +58,21 @@ dist_status disti_ddp_agree(dist_group *group, const char *call, dist_status sta
         return disti_fail(DIST_ERR_ABORTED,
                           "rank %d: %s failed on rank %d, whose own message says why", rank, call,
                           world - (int)all.failed);
-    if (all.alike_most != ~all.alike_least)
-        return common_differ(group, call, mine.alike, &all);
+    if (all.alike_most != ~all.alike_least) {
+        /* Names a rank whose word is another than this one's. */
+        const bool most = mine.alike == all.alike_most, least = mine.alike == ~all.alike_least;
+        uint64_t firsts[] = {most ? (uint64_t)(world - rank) : 0,
+                             least ? (uint64_t)(world - rank) : 0};
+
+        status = common_gather(group, firsts, 2);
+        if (status != DIST_OK)
+            return status;
+        return disti_fail(DIST_ERR_MISMATCH,
+                          "rank %d: %s: rank %d has other parameters or options than this rank; "
+                          "give all ranks the same list, counts and options, and gradients in "
+                          "memory of their own on all or none",
+                          rank, call, world - (int)firsts[most]);
+    }
     *apart_p = all.apart_most != ~all.apart_least;
     return DIST_OK;
 }
@@ -104,6 +99,32 @@ void disti_ddp_keep_destroyed(void *handle)
     common_destroyed[common_destroyed_next++ % DDP_DESTROYED] = handle;
     pthread_mutex_unlock(&common_lock);
     free(oldest);
+}
+
+/* ---- sums of squares ---- */
+
+/* Sums that run beside each other, so that they vectorise. The order of additions is fixed. */
+enum { NORM_LANES = 8 };
+
+double disti_squares(const void *x, size_t count, dist_dtype dtype)
+{
+    const float *singles = x;
+    const double *doubles = x;
+    double sums[NORM_LANES] = {0.0}, sum = 0.0;
+    size_t i = 0;
+
+    if (dtype == DIST_FLOAT32) {
+        for (; i + NORM_LANES <= count; i += NORM_LANES)
+            for (int j = 0; j < NORM_LANES; j++)
+                sums[j] += (double)singles[i + (size_t)j] * (double)singles[i + (size_t)j];
+        for (; i < count; i++)
+            sums[0] += (double)singles[i] * (double)singles[i];
+    } else
+        for (; i < count; i++)
+            sums[i % NORM_LANES] += doubles[i] * doubles[i];
+    for (int j = 0; j < NORM_LANES; j++)
+        sum += sums[j];
+    return sum;
 }
 
 /* ---- names ---- */

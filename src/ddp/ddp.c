@@ -1,144 +1,98 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The order of gradients, once it is known in which one they really come. */
+/* Data-parallel training: buckets of gradients, steps, the start and the end. */
 #include "ddp/ddp.h"
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/dtype.h"
 #include "base/hash.h"
+#include "base/kernels/environment.h"
 #include "base/log.h"
 #include "device/driver.h"
 
 #include <dist/backend.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static dist_status ddp_buckets_make(struct dist_ddp *ddp);
+/* ---- failures ---- */
 
-static void ddp_buckets_free(struct dist_ddp *ddp)
+static dist_status ddp_tally_end(struct dist_ddp *ddp)
 {
-    for (int i = 0; i < ddp->bucket_count; i++) {
-        struct ddp_bucket *bucket = &ddp->buckets[i];
+    dist_work *work = ddp->tally_work;
 
-        if (ddp->wire->close)
-            ddp->wire->close(ddp, bucket);
-        free((void *)bucket->shape.pieces);
-        free((void *)bucket->shape.counts);
-    }
-    ddp->bucket_count = 0;
+    ddp->tally_work = NULL;
+    return work ? dist_wait(work) : DIST_OK;
 }
 
-dist_status disti_ddp_decide_order(struct dist_ddp *ddp)
+/* Ends it on all ranks. Returns status, which stays. */
+static dist_status ddp_fail(struct dist_ddp *ddp, dist_status status)
 {
-    dist_status status;
-    int at = ddp->came_count;
+    char text[1024];
 
-    for (int i = 0; i < ddp->came_count; i++)
-        ddp->parameters[ddp->came[i]].ready = true;
-    for (int i = 0; i < ddp->gradients; i++)
-        if (!ddp->parameters[ddp->order[i]].ready)
-            ddp->came[at++] = ddp->order[i];
+    if (ddp->failed == DIST_OK) {
+        disti_text(text, sizeof(text), "%s", dist_last_error());
+        ddp->failed = status;
+        for (int i = 0; i < ddp->stage_count; i++)
+            dist_abort(ddp->stages[i]);
+        ddp_tally_end(ddp);
+        for (int i = 0; i < ddp->bucket_count; i++) {
+            dist_work *work = ddp->buckets[i].work;
+
+            ddp->buckets[i].work = NULL;
+            if (work)
+                dist_wait(work);
+        }
+        disti_fail_unlogged(text);
+    }
+    return ddp->failed;
+}
+
+/* Says why a call comes at the wrong time or with a wrong argument: failed, NULL, destroyed. */
+static dist_status ddp_check(const struct dist_ddp *ddp, const char *call)
+{
+    if (!ddp)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s: ddp is NULL", call);
+    if (ddp->destroyed)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s: the dist_ddp was destroyed", call);
+    if (ddp->failed != DIST_OK)
+        return disti_fail(DIST_ERR_ABORTED,
+                          "rank %d: %s: the dist_ddp ended with an earlier error (%s): destroy it",
+                          ddp->rank, call, dist_status_string(ddp->failed));
+    return DIST_OK;
+}
+
+static bool ddp_has_ready(const struct dist_ddp *ddp)
+{
     for (int i = 0; i < ddp->count; i++)
-        ddp->parameters[i].ready = false;
-    ddp->came_count = -1;
-    status = dist_broadcast(ddp->stages[0], ddp->came, (size_t)ddp->gradients, DIST_INT32, 0);
-    if (status != DIST_OK ||
-        memcmp(ddp->came, ddp->order, (size_t)ddp->gradients * sizeof(*ddp->order)) == 0)
-        return status;
-    ddp_buckets_free(ddp);
-    memcpy(ddp->order, ddp->came, (size_t)ddp->gradients * sizeof(*ddp->order));
-    return ddp_buckets_make(ddp);
+        if (ddp->parameters[i].ready)
+            return true;
+    return false;
 }
 
-/* Which gradients travel together. */
-
-/* Makes the bucket's last piece longer, if the gradient lies at either end of it. */
-static bool ddp_bucket_extend(const struct dist_ddp *ddp, void **piece, size_t *count,
-                              char *gradient, size_t span)
+/* True if a gradient of a step that is reduced has been given. */
+static bool ddp_is_in_step(const struct dist_ddp *ddp)
 {
-    const size_t element = dist_dtype_size(ddp->options.dtype);
-
-    if (ddp->scattered)
-        return false;
-    if (gradient + span * element == *piece)
-        *piece = gradient;
-    else if ((char *)*piece + *count * element != gradient)
-        return false;
-    *count += span;
-    return true;
+    return !ddp->local && ddp_has_ready(ddp);
 }
 
-static size_t ddp_span(const struct dist_ddp *ddp, const struct ddp_parameter *parameter);
-
-static void ddp_bucket_append(const struct dist_ddp *ddp, struct dist_ddp_bucket *shape,
-                              void **pieces, size_t *counts, const struct ddp_parameter *parameter)
+/* The same for what only comes between steps. */
+static dist_status ddp_check_between(const struct dist_ddp *ddp, const char *call)
 {
-    const size_t span = ddp_span(ddp, parameter);
-    const int last = shape->piece_count - 1;
+    dist_status status = ddp_check(ddp, call);
 
-    if (last < 0 ||
-        !ddp_bucket_extend(ddp, &pieces[last], &counts[last], parameter->gradient, span)) {
-        pieces[shape->piece_count] = parameter->gradient;
-        counts[shape->piece_count++] = span;
-    }
-    shape->count += span;
-}
-
-/* The pieces of a bucket, whose gradients are known. */
-static dist_status ddp_bucket_shape(struct dist_ddp *ddp, struct ddp_bucket *bucket)
-{
-    const size_t n = (size_t)bucket->count;
-    void **pieces = calloc(n, sizeof(*pieces));
-    size_t *counts = calloc(n, sizeof(*counts));
-
-    bucket->shape = (struct dist_ddp_bucket){.index = (int)(bucket - ddp->buckets),
-                                             .dtype = ddp->options.dtype,
-                                             .pieces = pieces,
-                                             .counts = counts};
-    if (!pieces || !counts)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a bucket of %zu gradients", n);
-    for (int i = bucket->first; i < bucket->first + bucket->count; i++) {
-        struct ddp_parameter *parameter = &ddp->parameters[ddp->order[i]];
-
-        parameter->bucket = bucket->shape.index;
-        ddp_bucket_append(ddp, &bucket->shape, pieces, counts, parameter);
-    }
-    bucket->missing = bucket->count;
-    return ddp->wire->open ? ddp->wire->open(ddp, bucket) : DIST_OK;
-}
-
-/* Divides the order: a bucket ends with the gradient that reaches its bytes. */
-static void ddp_divide(struct dist_ddp *ddp)
-{
-    const size_t element = dist_dtype_size(ddp->options.dtype);
-    size_t limit = ddp->options.first_bucket_bytes, bytes = 0;
-
-    ddp->bucket_count = 0;
-    for (int i = 0, first = 0; i < ddp->gradients; i++) {
-        bytes += ddp_span(ddp, &ddp->parameters[ddp->order[i]]) * element;
-        if (bytes < limit && i + 1 < ddp->gradients)
-            continue;
-        ddp->buckets[ddp->bucket_count++] =
-            (struct ddp_bucket){.state = DDP_FILLING, .first = first, .count = i + 1 - first};
-        first = i + 1;
-        bytes = 0;
-        limit = ddp->options.bucket_bytes;
-    }
-    ddp->next = 0;
-}
-
-/* Buckets follow the order: made anew by the first, freed by the second. */
-static dist_status ddp_buckets_make(struct dist_ddp *ddp)
-{
-    dist_status status = DIST_OK;
-
-    ddp_divide(ddp);
-    for (int i = 0; i < ddp->bucket_count && status == DIST_OK; i++)
-        status = ddp_bucket_shape(ddp, &ddp->buckets[i]);
-    ddp->stats.buckets = ddp->bucket_count;
+    if (status == DIST_OK && ddp_is_in_step(ddp))
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "%s: a step is under way: call dist_ddp_finish before", call);
     return status;
 }
 
-/* Where each gradient is. */
+void *dist_ddp_gradient(const dist_ddp *ddp, int index)
+{
+    return ddp && index >= 0 && index < ddp->count ? ddp->parameters[index].gradient : NULL;
+}
+
+/* ---- which gradients travel together ---- */
 
 /* Each gradient of ours begins on a cache line, with no gap before it: what is between is zero. */
 #define DDP_ALIGN ((size_t)64)
@@ -163,31 +117,521 @@ static size_t ddp_span(const struct dist_ddp *ddp, const struct ddp_parameter *p
     return bytes / element;
 }
 
-/* Bytes of all gradients that have no memory yet. False: no machine has room for all. */
-static bool place_bytes(const struct dist_ddp *ddp, size_t *bytes_p)
+static void ddp_buckets_free(struct dist_ddp *ddp)
 {
-    size_t bytes, all = 0;
+    for (int i = 0; i < ddp->bucket_count; i++) {
+        struct ddp_bucket *bucket = &ddp->buckets[i];
 
-    *bytes_p = 0;
-    for (int i = 0; i < ddp->count; i++) {
-        const struct ddp_parameter *parameter = &ddp->parameters[i];
-
-        if (!place_padded(parameter->count, dist_dtype_size(ddp->options.dtype), &bytes) ||
-            !disti_add(all, bytes, &all) || all > PTRDIFF_MAX)
-            return false;
-        *bytes_p += parameter->own ? bytes : 0;
+        if (ddp->wire->close)
+            ddp->wire->close(ddp, bucket);
+        free((void *)bucket->shape.pieces);
+        free((void *)bucket->shape.counts);
     }
-    return true;
+    ddp->bucket_count = 0;
 }
+
+/*
+ * Sets the pieces of a bucket, whose gradients are known. A gradient that lies at either end of the
+ * last piece makes that longer.
+ */
+static dist_status ddp_bucket_shape(struct dist_ddp *ddp, struct ddp_bucket *bucket)
+{
+    const size_t n = (size_t)bucket->count;
+    void **pieces = calloc(n, sizeof(*pieces));
+    size_t *counts = calloc(n, sizeof(*counts));
+
+    bucket->shape = (struct dist_ddp_bucket){.index = (int)(bucket - ddp->buckets),
+                                             .dtype = ddp->options.dtype,
+                                             .pieces = pieces,
+                                             .counts = counts};
+    if (!pieces || !counts)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a bucket of %zu gradients", n);
+    for (int i = bucket->first; i < bucket->first + bucket->count; i++) {
+        struct ddp_parameter *parameter = &ddp->parameters[ddp->order[i]];
+        const size_t span = ddp_span(ddp, parameter), element = dist_dtype_size(ddp->options.dtype);
+        const int last = bucket->shape.piece_count - 1;
+        char *begin = last < 0 || ddp->scattered ? NULL : pieces[last];
+
+        parameter->bucket = bucket->shape.index;
+        bucket->shape.count += span;
+        if (begin && parameter->gradient + span * element == begin) {
+            pieces[last] = parameter->gradient;
+            counts[last] += span;
+        } else if (begin && begin + counts[last] * element == parameter->gradient)
+            counts[last] += span;
+        else {
+            pieces[bucket->shape.piece_count] = parameter->gradient;
+            counts[bucket->shape.piece_count++] = span;
+        }
+    }
+    bucket->missing = bucket->count;
+    return ddp->wire->open ? ddp->wire->open(ddp, bucket) : DIST_OK;
+}
+
+/* Divides the order into buckets: one ends with the gradient that reaches its bytes. */
+static dist_status ddp_buckets_make(struct dist_ddp *ddp)
+{
+    const size_t element = dist_dtype_size(ddp->options.dtype);
+    size_t limit = ddp->options.first_bucket_bytes, bytes = 0;
+    dist_status status = DIST_OK;
+
+    ddp->bucket_count = 0;
+    for (int i = 0, first = 0; i < ddp->gradients; i++) {
+        bytes += ddp_span(ddp, &ddp->parameters[ddp->order[i]]) * element;
+        if (bytes < limit && i + 1 < ddp->gradients)
+            continue;
+        ddp->buckets[ddp->bucket_count++] =
+            (struct ddp_bucket){.state = DDP_FILLING, .first = first, .count = i + 1 - first};
+        first = i + 1;
+        bytes = 0;
+        limit = ddp->options.bucket_bytes;
+    }
+    ddp->next = 0;
+    for (int i = 0; i < ddp->bucket_count && status == DIST_OK; i++)
+        status = ddp_bucket_shape(ddp, &ddp->buckets[i]);
+    ddp->stats.buckets = ddp->bucket_count;
+    return status;
+}
+
+/* After the first step: rank 0's order for all. Collective. */
+static dist_status ddp_decide_order(struct dist_ddp *ddp)
+{
+    dist_status status;
+    int at = ddp->came_count;
+
+    for (int i = 0; i < ddp->came_count; i++)
+        ddp->parameters[ddp->came[i]].ready = true;
+    for (int i = 0; i < ddp->gradients; i++)
+        if (!ddp->parameters[ddp->order[i]].ready)
+            ddp->came[at++] = ddp->order[i];
+    for (int i = 0; i < ddp->count; i++)
+        ddp->parameters[i].ready = false;
+    ddp->came_count = -1;
+    status = dist_broadcast(ddp->stages[0], ddp->came, (size_t)ddp->gradients, DIST_INT32, 0);
+    if (status != DIST_OK ||
+        memcmp(ddp->came, ddp->order, (size_t)ddp->gradients * sizeof(*ddp->order)) == 0)
+        return status;
+    ddp_buckets_free(ddp);
+    memcpy(ddp->order, ddp->came, (size_t)ddp->gradients * sizeof(*ddp->order));
+    return ddp_buckets_make(ddp);
+}
+
+bool dist_ddp_is_used(const dist_ddp *ddp, int index)
+{
+    if (!dist_ddp_gradient(ddp, index))
+        return false;
+    return !ddp->options.find_unused || ddp->stats.steps == 0 || ddp->tally[1 + index] > 0;
+}
+
+int dist_ddp_active(const dist_ddp *ddp)
+{
+    if (!ddp)
+        return 0;
+    return ddp->options.uneven && ddp->stats.steps > 0 ? ddp->tally[0] : ddp->world;
+}
+
+/* ---- the norm of all gradients, and clipping by it ---- */
+
+/* Called in the library's floating-point environment. */
+#define NORM_APART __attribute__((noinline))
+
+static void norm_square(const struct dist_ddp *ddp, struct ddp_parameter *parameter)
+{
+    parameter->squares = disti_squares(parameter->gradient, parameter->count, ddp->options.dtype);
+}
+
+/*
+ * Adds squares up in the order of the parameters, whatever the buckets are. Returns the norm before
+ * clipping.
+ */
+NORM_APART static double norm_clip(struct dist_ddp *ddp, double max_norm)
+{
+    double norm = 0.0;
+
+    for (int i = 0; i < ddp->count; i++) {
+        if (!ddp->parameters[i].gradient)
+            continue;
+        if (!ddp->squared)
+            norm_square(ddp, &ddp->parameters[i]);
+        norm += ddp->parameters[i].squares;
+    }
+    norm = sqrt(norm);
+    ddp->clips = true;
+    if (isfinite(norm) && norm > max_norm) {
+        const double factor = max_norm / (norm + 1e-6);
+
+        for (int i = 0; i < ddp->count; i++) {
+            void *gradient = ddp->parameters[i].gradient;
+            const size_t count = gradient ? ddp->parameters[i].count : 0;
+
+            if (ddp->options.dtype == DIST_FLOAT32)
+                for (size_t j = 0; j < count; j++)
+                    ((float *)gradient)[j] *= (float)factor;
+            else
+                for (size_t j = 0; j < count; j++)
+                    ((double *)gradient)[j] *= factor;
+        }
+        ddp->squared = false;
+    }
+    return norm;
+}
+
+dist_status dist_ddp_clip(dist_ddp *ddp, double max_norm, double *norm_p)
+{
+    dist_status status = ddp_check_between(ddp, "dist_ddp_clip");
+    disti_environment saved;
+    double norm;
+
+    if (status != DIST_OK)
+        return status;
+    if (!(max_norm >= 0.0))
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "dist_ddp_clip: max_norm is %g: give 0 or more", max_norm);
+    if (ddp->device || (ddp->options.dtype != DIST_FLOAT32 && ddp->options.dtype != DIST_FLOAT64))
+        return disti_fail(DIST_ERR_UNSUPPORTED,
+                          "dist_ddp_clip: it is for float32 and float64 in host memory");
+    saved = disti_environment_enter();
+    norm = norm_clip(ddp, max_norm);
+    disti_environment_leave(saved);
+    if (norm_p)
+        *norm_p = norm;
+    return DIST_OK;
+}
+
+/* ---- a step: buckets start when they are full, and all of them end in dist_ddp_finish ---- */
+
+/* The work that moved the bucket, if there was one, has ended well: its next stage. */
+static dist_status ddp_bucket_next(struct dist_ddp *ddp, struct ddp_bucket *bucket)
+{
+    dist_status status;
+
+    bucket->stage = bucket->state == DDP_FILLING ? 0 : bucket->stage + 1;
+    if (bucket->stage == 0)
+        bucket->began = disti_now_ns();
+    bucket->work = NULL;
+    status = ddp->wire->next(ddp, bucket, bucket->stage, &bucket->work);
+    if (status != DIST_OK)
+        return status;
+    bucket->state = bucket->work ? DDP_MOVING : DDP_REDUCED;
+    if (bucket->state == DDP_MOVING)
+        return DIST_OK;
+    bucket->ended = disti_now_ns();
+    if (ddp->clips) {
+        const disti_environment saved = disti_environment_enter();
+
+        for (int i = bucket->first; i < bucket->first + bucket->count; i++)
+            norm_square(ddp, &ddp->parameters[ddp->order[i]]);
+        disti_environment_leave(saved);
+    }
+    return DIST_OK;
+}
+
+static dist_status ddp_bucket_wait(struct dist_ddp *ddp, struct ddp_bucket *bucket)
+{
+    dist_status status = dist_wait(bucket->work);
+
+    bucket->work = NULL;
+    return status == DIST_OK ? ddp_bucket_next(ddp, bucket) : status;
+}
+
+/*
+ * Moves started buckets on whose works have ended, and starts buckets that are full. Does not
+ * block. A stage's operations start in the order of the buckets on every rank, so none overtakes
+ * the one before it; stages have a group each, for between them there is no such order.
+ */
+static dist_status ddp_advance(struct dist_ddp *ddp)
+{
+    const struct ddp_bucket *before = NULL;
+    dist_status status = DIST_OK;
+    bool done;
+
+    for (int i = 0; i < ddp->next && status == DIST_OK; i++) {
+        struct ddp_bucket *bucket = &ddp->buckets[i];
+
+        if (bucket->state != DDP_MOVING)
+            continue;
+        if (before && before->state == DDP_MOVING && before->stage <= bucket->stage)
+            break;
+        before = bucket;
+        status = dist_test(bucket->work, &done);
+        if (status == DIST_OK && done)
+            status = ddp_bucket_wait(ddp, bucket);
+    }
+    while (status == DIST_OK && ddp->next < ddp->bucket_count &&
+           ddp->buckets[ddp->next].missing == 0)
+        status = ddp_bucket_next(ddp, &ddp->buckets[ddp->next++]);
+    return status;
+}
+
+/* While it has joined, dist_ddp_join makes the steps. */
+static dist_status ddp_check_step(const struct dist_ddp *ddp, const char *call)
+{
+    dist_status status = ddp_check(ddp, call);
+
+    if (status == DIST_OK && ddp->joined)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "%s: dist_ddp_join makes the steps: the function that it calls only "
+                          "updates the parameters",
+                          call);
+    return status;
+}
+
+dist_status dist_ddp_ready(dist_ddp *ddp, int index)
+{
+    dist_status status = ddp_check_step(ddp, "dist_ddp_ready");
+    struct ddp_parameter *parameter;
+
+    if (status != DIST_OK)
+        return status;
+    if (!dist_ddp_gradient(ddp, index))
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "dist_ddp_ready: there is no gradient %d; dist_ddp_create was given %d "
+                          "parameters, and buffers have none",
+                          index, ddp->count);
+    parameter = &ddp->parameters[index];
+    if (parameter->ready)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "dist_ddp_ready: gradient %s is ready for the second time in this step; "
+                          "call it once, when all of the gradient is there",
+                          parameter->name);
+    parameter->touched = true;
+    parameter->ready = true;
+    ddp->squared = false;
+    if (ddp->local)
+        return DIST_OK;
+    ddp->buckets[parameter->bucket].missing--;
+    if (ddp->came_count >= 0)
+        ddp->came[ddp->came_count++] = index;
+    status = ddp_advance(ddp);
+    return status == DIST_OK ? DIST_OK : ddp_fail(ddp, status);
+}
+
+/* Zeroes what bucket has of this rank's gradients that were left out. Host memory. */
+static void ddp_clear(struct ddp_parameter *parameter, dist_dtype dtype)
+{
+    memset(parameter->gradient, 0, parameter->count * dist_dtype_size(dtype));
+}
+
+/* Gradients left out are zero; those of earlier, local steps are there already. */
+static dist_status ddp_fill(struct dist_ddp *ddp)
+{
+    struct ddp_list missing = {.count = 0};
+
+    for (int i = 0; i < ddp->count && !ddp->options.find_unused && !ddp->joined; i++)
+        if (ddp->parameters[i].gradient && !ddp->parameters[i].touched)
+            disti_ddp_list_add(&missing, ddp->parameters[i].name);
+    if (missing.count > 0)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "rank %d: dist_ddp_finish: there is no gradient for %s; call "
+                          "dist_ddp_ready for each of them, or set find_unused in the options if "
+                          "steps may leave some out",
+                          ddp->rank, disti_ddp_list_end(&missing));
+    for (int i = 0; i < ddp->count; i++) {
+        struct ddp_parameter *parameter = &ddp->parameters[i];
+
+        if (!parameter->gradient || parameter->ready)
+            continue;
+        if (ddp->joined || !parameter->touched)
+            ddp_clear(parameter, ddp->options.dtype);
+        parameter->ready = true;
+        ddp->buckets[parameter->bucket].missing--;
+    }
+    return ddp_advance(ddp);
+}
+
+/* All of them are in the library's hands no more. */
+static void ddp_begin(struct dist_ddp *ddp)
+{
+    for (int i = 0; i < ddp->count; i++)
+        ddp->parameters[i].ready = false;
+    for (int i = 0; i < ddp->bucket_count; i++) {
+        ddp->buckets[i].state = DDP_FILLING;
+        ddp->buckets[i].missing = ddp->buckets[i].count;
+    }
+    ddp->next = 0;
+}
+
+/* Reduces a step, whatever is ready. Blocks. */
+static dist_status ddp_reduce(struct dist_ddp *ddp)
+{
+    const int64_t began = disti_now_ns();
+    dist_status status = ddp_fill(ddp);
+    bool moving = true;
+
+    if (status == DIST_OK && ddp->tally) {
+        ddp->tally[0] = !ddp->joined;
+        for (int i = 0; i < ddp->count; i++)
+            ddp->tally[1 + i] = !ddp->joined && ddp->parameters[i].touched;
+        status =
+            dist_all_reduce_async(ddp->stages[0], ddp->tally, ddp->tally, (size_t)ddp->count + 1,
+                                  DIST_INT32, DIST_SUM, &ddp->tally_work);
+    }
+    while (moving && status == DIST_OK) { /* a sweep moves each bucket by one stage, in order */
+        moving = false;
+        for (int i = 0; i < ddp->bucket_count && status == DIST_OK; i++) {
+            if (ddp->buckets[i].state != DDP_MOVING)
+                continue;
+            status = ddp_bucket_wait(ddp, &ddp->buckets[i]);
+            moving = true;
+        }
+    }
+    if (status == DIST_OK)
+        status = ddp_tally_end(ddp);
+    if (status == DIST_OK) {
+        /* The step in which all ranks find that all have joined does not count. */
+        if (!ddp->options.uneven || ddp->tally[0] != 0) {
+            ddp->stats.steps++;
+            for (int i = 0; i < ddp->count; i++)
+                if (ddp->parameters[i].gradient)
+                    ddp->stats.bytes +=
+                        ddp->parameters[i].count * dist_dtype_size(ddp->options.dtype);
+        }
+        for (int i = 0; i < ddp->count; i++)
+            ddp->parameters[i].touched = false;
+        ddp_begin(ddp);
+        ddp->squared = ddp->clips;
+        /*
+         * Int8 sends what its rounding left of earlier steps, with gradients too that no rank had:
+         * those are zero all the same.
+         */
+        for (int i = 0;
+             i < ddp->count && ddp->options.find_unused && ddp->options.wire == DIST_DDP_WIRE_INT8;
+             i++)
+            if (ddp->parameters[i].gradient && ddp->tally[1 + i] == 0) {
+                ddp_clear(&ddp->parameters[i], ddp->options.dtype);
+                ddp->squared = false;
+            }
+        status = ddp->came_count >= 0 ? ddp_decide_order(ddp) : DIST_OK;
+    }
+    ddp->stats.waited += (double)(disti_now_ns() - began) * 1e-9;
+    return status == DIST_OK ? DIST_OK : ddp_fail(ddp, status);
+}
+
+dist_status dist_ddp_finish(dist_ddp *ddp)
+{
+    dist_status status = ddp_check_step(ddp, "dist_ddp_finish");
+
+    if (status != DIST_OK)
+        return status;
+    if (!ddp->local)
+        return ddp_reduce(ddp);
+    ddp_begin(ddp);
+    return DIST_OK;
+}
+
+/* ---- what a program asks and sets between steps ---- */
+
+dist_status dist_ddp_set_sync(dist_ddp *ddp, bool sync)
+{
+    dist_status status = ddp_check(ddp, "dist_ddp_set_sync");
+
+    if (status != DIST_OK)
+        return status;
+    if (ddp->local == sync && ddp_has_ready(ddp))
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "dist_ddp_set_sync: a step is under way: call dist_ddp_finish before");
+    ddp->local = !sync;
+    return DIST_OK;
+}
+
+dist_status dist_ddp_zero_gradients(dist_ddp *ddp)
+{
+    dist_status status = ddp_check_between(ddp, "dist_ddp_zero_gradients");
+
+    if (status != DIST_OK)
+        return status;
+    if (ddp->device)
+        return disti_fail(DIST_ERR_UNSUPPORTED,
+                          "dist_ddp_zero_gradients: they are memory of a GPU: "
+                          "fill them there");
+    for (int i = 0; i < ddp->count; i++)
+        if (ddp->parameters[i].gradient)
+            ddp_clear(&ddp->parameters[i], ddp->options.dtype);
+    ddp->squared = false;
+    return DIST_OK;
+}
+
+dist_status dist_ddp_sync_buffers(dist_ddp *ddp)
+{
+    dist_status status = ddp_check_between(ddp, "dist_ddp_sync_buffers");
+
+    if (status != DIST_OK)
+        return status;
+    for (int i = 0; i < ddp->count && status == DIST_OK; i++)
+        if (!ddp->parameters[i].gradient)
+            status = dist_broadcast(ddp->stages[0], ddp->parameters[i].values,
+                                    ddp->parameters[i].count, ddp->options.dtype, 0);
+    return status == DIST_OK ? DIST_OK : ddp_fail(ddp, status);
+}
+
+dist_status dist_ddp_set_stream(dist_ddp *ddp, void *stream)
+{
+    dist_status status = ddp_check(ddp, "dist_ddp_set_stream");
+
+    for (int i = 0; status == DIST_OK && i < ddp->stage_count; i++)
+        status = dist_set_stream(ddp->stages[i], stream);
+    return status;
+}
+
+/* The caller's struct of results: its size, of which `most` is the largest. */
+static dist_status ddp_check_result(const struct dist_ddp *ddp, const char *call,
+                                    const size_t *size, size_t most)
+{
+    if (!ddp || ddp->destroyed)
+        return ddp_check(ddp, call);
+    if (!size)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s: the struct for the result is NULL", call);
+    if (*size >= sizeof(*size) && *size <= most)
+        return DIST_OK;
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                      "%s: size is %zu: set it to the sizeof of the struct (at most %zu)", call,
+                      *size, most);
+}
+
+dist_status dist_ddp_get_stats(const dist_ddp *ddp, struct dist_ddp_stats *stats_p)
+{
+    dist_status status = ddp_check_result(ddp, "dist_ddp_get_stats",
+                                          stats_p ? &stats_p->size : NULL, sizeof(*stats_p));
+
+    if (status != DIST_OK)
+        return status;
+    memcpy((char *)stats_p + sizeof(stats_p->size),
+           (const char *)&ddp->stats + sizeof(ddp->stats.size),
+           stats_p->size - sizeof(stats_p->size));
+    return DIST_OK;
+}
+
+dist_status dist_ddp_get_bucket_times(const dist_ddp *ddp, int bucket,
+                                      struct dist_ddp_bucket_times *times_p)
+{
+    struct dist_ddp_bucket_times times;
+    const struct ddp_bucket *own;
+    size_t count = 0; /* of the gradients alone: between them are elements that only travel along */
+    dist_status status = ddp_check_result(ddp, "dist_ddp_get_bucket_times",
+                                          times_p ? &times_p->size : NULL, sizeof(*times_p));
+
+    if (status != DIST_OK)
+        return status;
+    if (bucket < 0 || bucket >= ddp->bucket_count)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "dist_ddp_get_bucket_times: bucket is %d: there are %d, from 0", bucket,
+                          ddp->bucket_count);
+    own = &ddp->buckets[bucket];
+    for (int i = 0; i < own->count; i++)
+        count += ddp->parameters[ddp->order[own->first + i]].count;
+    times = (struct dist_ddp_bucket_times){.size = times_p->size,
+                                           .began_ns = own->began,
+                                           .ended_ns = own->ended,
+                                           .bytes = count * dist_dtype_size(ddp->options.dtype)};
+    memcpy(times_p, &times, times_p->size);
+    return DIST_OK;
+}
+
+/* ---- where each gradient is ---- */
 
 static uintptr_t place_begin(const struct ddp_parameter *parameter)
 {
     return (uintptr_t)parameter->gradient;
-}
-
-static uintptr_t place_end(const struct dist_ddp *ddp, const struct ddp_parameter *parameter)
-{
-    return place_begin(parameter) + ddp_span(ddp, parameter) * dist_dtype_size(ddp->options.dtype);
 }
 
 static int place_compare(const void *a, const void *b)
@@ -198,85 +642,74 @@ static int place_compare(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* All gradients, by address. */
-static dist_status place_check(struct dist_ddp *ddp, struct ddp_parameter **sorted)
-{
-    for (int i = 0; i < ddp->gradients; i++) {
-        sorted[i] = &ddp->parameters[ddp->order[i]];
-        if (place_begin(sorted[i]) % dist_dtype_size(ddp->options.dtype) != 0)
-            return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                              "dist_ddp_create: the gradient of %s is not aligned to its elements",
-                              sorted[i]->name);
-    }
-    qsort((void *)sorted, (size_t)ddp->gradients, sizeof(*sorted), place_compare);
-    for (int i = 1; i < ddp->gradients; i++)
-        if (place_begin(sorted[i]) < place_end(ddp, sorted[i - 1]))
-            return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                              "dist_ddp_create: the gradients of %s and %s share memory: list what "
-                              "they share once",
-                              sorted[i - 1]->name, sorted[i]->name);
-    for (int i = 0; i < ddp->gradients; i++) {
-        const bool joined =
-            i + 1 < ddp->gradients && place_end(ddp, sorted[i]) == place_begin(sorted[i + 1]);
-
-        sorted[i]->next = joined ? (int)(sorted[i + 1] - ddp->parameters) : -1;
-    }
-    return DIST_OK;
-}
-
-static void place_all(struct dist_ddp *ddp)
-{
-    size_t bytes, at = 0;
-
-    ddp->gradients = 0;
-    for (int i = ddp->count - 1; i >= 0; i--) {
-        struct ddp_parameter *parameter = &ddp->parameters[i];
-
-        if (parameter->own) {
-            parameter->gradient = (char *)ddp->memory + at;
-            place_padded(parameter->count, dist_dtype_size(ddp->options.dtype), &bytes);
-            at += bytes;
-        }
-        if (parameter->gradient)
-            ddp->order[ddp->gradients++] = i;
-    }
-}
-
 /*
  * Places the gradients that have no memory, checks those that have, and sets the order: the last
  * parameter first. Local.
  */
 static dist_status ddp_place(struct dist_ddp *ddp, dist_group *group)
 {
+    const size_t element = dist_dtype_size(ddp->options.dtype);
     struct ddp_parameter **sorted;
     dist_status status;
-    size_t bytes;
+    size_t bytes, all = 0, at = 0;
 
-    if (!place_bytes(ddp, &bytes))
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "dist_ddp_create: %d parameters are together larger than any memory",
-                          ddp->count);
-    status = dist_alloc(group, bytes, &ddp->memory);
+    for (int i = 0; i < ddp->count; i++) {
+        const struct ddp_parameter *parameter = &ddp->parameters[i];
+
+        if (!place_padded(parameter->count, element, &bytes) || !disti_add(all, bytes, &all) ||
+            all > PTRDIFF_MAX)
+            return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                              "dist_ddp_create: %d parameters are together larger than any memory",
+                              ddp->count);
+        at += parameter->own ? bytes : 0;
+    }
+    status = dist_alloc(group, at, &ddp->memory);
     if (status != DIST_OK)
         return status;
-    place_all(ddp);
+    at = 0;
+    ddp->gradients = 0;
+    for (int i = ddp->count - 1; i >= 0; i--) {
+        struct ddp_parameter *parameter = &ddp->parameters[i];
+
+        if (parameter->own) {
+            parameter->gradient = (char *)ddp->memory + at;
+            place_padded(parameter->count, element, &bytes);
+            at += bytes;
+        }
+        if (parameter->gradient)
+            ddp->order[ddp->gradients++] = i;
+    }
     sorted = (struct ddp_parameter **)calloc((size_t)ddp->count, sizeof(*sorted));
-    status = sorted ? place_check(ddp, sorted)
-                    : disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d parameters", ddp->count);
+    if (!sorted)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d parameters", ddp->count);
+    for (int i = 0; i < ddp->gradients; i++) {
+        sorted[i] = &ddp->parameters[ddp->order[i]];
+        if (place_begin(sorted[i]) % element != 0) {
+            status =
+                disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                           "dist_ddp_create: the gradient of %s is not aligned to its elements",
+                           sorted[i]->name);
+            goto out;
+        }
+    }
+    qsort((void *)sorted, (size_t)ddp->gradients, sizeof(*sorted), place_compare);
+    for (int i = 0; i < ddp->gradients; i++) {
+        struct ddp_parameter *next = i + 1 < ddp->gradients ? sorted[i + 1] : NULL;
+        const uintptr_t end = place_begin(sorted[i]) + ddp_span(ddp, sorted[i]) * element;
+
+        if (next && place_begin(next) < end) {
+            status = disti_fail(
+                DIST_ERR_INVALID_ARGUMENT,
+                "dist_ddp_create: the gradients of %s and %s share memory: list what they share "
+                "once",
+                sorted[i]->name, next->name);
+            goto out;
+        }
+        sorted[i]->next = next && end == place_begin(next) ? (int)(next - ddp->parameters) : -1;
+    }
+out:
     free((void *)sorted);
     return status;
-}
-
-/* A hash of which gradients lie next to each other: buckets have the same pieces on all ranks. */
-static uint64_t ddp_place_hash(const struct dist_ddp *ddp)
-{
-    uint64_t hash = DISTI_HASH_START;
-
-    for (int i = 0; i < ddp->count; i++)
-        if (ddp->parameters[i].gradient)
-            hash =
-                disti_hash_bytes(hash, &ddp->parameters[i].next, sizeof(ddp->parameters[i].next));
-    return hash;
 }
 
 /* A rank that has no more batches, while others have. */
@@ -287,27 +720,9 @@ static uint64_t ddp_place_hash(const struct dist_ddp *ddp)
  *      rank 2   step  step  join............
  *      active     3     2     1     0
  */
-static dist_status ddp_shadow(struct dist_ddp *ddp, int (*step)(void *arg), void *arg)
-{
-    dist_status status;
-    int result;
-
-    for (;;) {
-        status = disti_ddp_reduce(ddp);
-        if (status != DIST_OK || ddp->tally[0] == 0)
-            return status;
-        result = step ? step(arg) : 0;
-        if (result != 0)
-            return disti_ddp_fail(ddp, disti_fail(DIST_ERR_ABORTED,
-                                                  "rank %d: dist_ddp_join: the "
-                                                  "program's step returned %d",
-                                                  ddp->rank, result));
-    }
-}
-
 dist_status dist_ddp_join(dist_ddp *ddp, int (*step)(void *arg), void *arg)
 {
-    dist_status status = disti_ddp_check(ddp, "dist_ddp_join");
+    dist_status status = ddp_check(ddp, "dist_ddp_join");
 
     if (status != DIST_OK)
         return status;
@@ -322,11 +737,23 @@ dist_status dist_ddp_join(dist_ddp *ddp, int (*step)(void *arg), void *arg)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "dist_ddp_join: steps stay on this rank: call "
                           "dist_ddp_set_sync with true, and end the step, before");
-    status = disti_ddp_check_between(ddp, "dist_ddp_join");
+    status = ddp_check_between(ddp, "dist_ddp_join");
     if (status != DIST_OK)
         return status;
     ddp->joined = true;
-    status = ddp_shadow(ddp, step, arg);
+    while (status == DIST_OK) {
+        int result;
+
+        status = ddp_reduce(ddp);
+        if (status != DIST_OK || ddp->tally[0] == 0)
+            break;
+        result = step ? step(arg) : 0;
+        if (result != 0)
+            status = ddp_fail(ddp, disti_fail(DIST_ERR_ABORTED,
+                                              "rank %d: dist_ddp_join: the program's step returned "
+                                              "%d",
+                                              ddp->rank, result));
+    }
     ddp->joined = false;
     return status;
 }
@@ -408,28 +835,8 @@ static dist_status ddp_parameter_copy(struct ddp_parameter *to,
     return to->name ? DIST_OK : disti_fail(DIST_ERR_NO_MEMORY, "no memory for a parameter's name");
 }
 
-static dist_status ddp_parameters_copy(struct dist_ddp *ddp,
-                                       const struct dist_ddp_parameter *parameters, int count)
-{
-    dist_status status = DIST_OK;
-
-    ddp->parameters = calloc((size_t)count, sizeof(*ddp->parameters));
-    ddp->order = calloc((size_t)count, sizeof(*ddp->order));
-    ddp->came = calloc((size_t)count, sizeof(*ddp->came));
-    ddp->buckets = calloc((size_t)count, sizeof(*ddp->buckets));
-    if (ddp->options.find_unused || ddp->options.uneven)
-        ddp->tally = calloc((size_t)count + 1, sizeof(*ddp->tally));
-    if (!ddp->parameters || !ddp->order || !ddp->came || !ddp->buckets ||
-        (!ddp->tally && (ddp->options.find_unused || ddp->options.uneven)))
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d parameters", count);
-    ddp->count = count;
-    for (int i = 0; i < count && status == DIST_OK; i++)
-        status = ddp_parameter_copy(&ddp->parameters[i], &parameters[i], i, ddp->options.dtype);
-    return status;
-}
-
-/* What all ranks have to say alike. */
-static uint64_t ddp_hash(const struct dist_ddp *ddp)
+/* Alike: lists and options. Apart: which gradients lie next to each other, as pieces follow it. */
+static struct ddp_word ddp_hash(const struct dist_ddp *ddp)
 {
     const struct dist_ddp_options *options = &ddp->options;
     const uint64_t settings[] = {(uint64_t)options->dtype,       options->first_bucket_bytes,
@@ -437,26 +844,21 @@ static uint64_t ddp_hash(const struct dist_ddp *ddp)
                                  options->find_unused,           options->uneven,
                                  (uint64_t)options->wire,        options->hook != NULL,
                                  (uint64_t)options->hook_stages, (uint64_t)ddp->count};
-    uint64_t hash = disti_hash_bytes(DISTI_HASH_START, settings, sizeof(settings));
+    struct ddp_word word = {
+        .alike = disti_hash_bytes(DISTI_HASH_START, settings, sizeof(settings)),
+        .apart = DISTI_HASH_START,
+    };
 
     for (int i = 0; i < ddp->count; i++) {
         const struct ddp_parameter *parameter = &ddp->parameters[i];
         const uint64_t facts[] = {parameter->count, parameter->gradient != NULL, parameter->own,
                                   parameter->values != NULL};
 
-        hash = disti_hash_bytes(hash, facts, sizeof(facts));
+        word.alike = disti_hash_bytes(word.alike, facts, sizeof(facts));
+        if (parameter->gradient)
+            word.apart = disti_hash_bytes(word.apart, &parameter->next, sizeof(parameter->next));
     }
-    return hash;
-}
-
-static bool ddp_is_device(const struct dist_ddp *ddp)
-{
-    const struct disti_driver *driver = disti_driver_loaded();
-
-    for (int i = 0; driver && i < ddp->gradients; i++)
-        if (disti_driver_owns(driver, ddp->parameters[ddp->order[i]].gradient))
-            return true;
-    return false;
+    return word;
 }
 
 /* What a rank does alone. */
@@ -465,14 +867,28 @@ static dist_status ddp_prepare(struct dist_ddp *ddp, dist_group *group,
                                const struct dist_ddp_options *options)
 {
     dist_status status = ddp_options(options, &ddp->options);
+    const struct disti_driver *driver;
+    bool tallies;
 
     if (status == DIST_OK && count < 1)
         status = disti_fail(DIST_ERR_INVALID_ARGUMENT,
                             "dist_ddp_create: count is %d: list at least one parameter", count);
     if (status == DIST_OK && !parameters)
         status = ddp_bad("parameters is NULL");
-    if (status == DIST_OK)
-        status = ddp_parameters_copy(ddp, parameters, count);
+    if (status != DIST_OK)
+        return status;
+    tallies = ddp->options.find_unused || ddp->options.uneven;
+    ddp->parameters = calloc((size_t)count, sizeof(*ddp->parameters));
+    ddp->order = calloc((size_t)count, sizeof(*ddp->order));
+    ddp->came = calloc((size_t)count, sizeof(*ddp->came));
+    ddp->buckets = calloc((size_t)count, sizeof(*ddp->buckets));
+    if (tallies)
+        ddp->tally = calloc((size_t)count + 1, sizeof(*ddp->tally));
+    if (!ddp->parameters || !ddp->order || !ddp->came || !ddp->buckets || (!ddp->tally && tallies))
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d parameters", count);
+    ddp->count = count;
+    for (int i = 0; i < count && status == DIST_OK; i++)
+        status = ddp_parameter_copy(&ddp->parameters[i], &parameters[i], i, ddp->options.dtype);
     if (status == DIST_OK)
         status = ddp_place(ddp, group);
     if (status != DIST_OK)
@@ -488,10 +904,12 @@ static dist_status ddp_prepare(struct dist_ddp *ddp, dist_group *group,
                                     : bytes > DDP_BUCKET     ? DDP_BUCKET
                                                              : bytes;
     }
-    ddp->device = ddp_is_device(ddp);
+    driver = disti_driver_loaded();
+    for (int i = 0; driver && i < ddp->gradients && !ddp->device; i++)
+        ddp->device = disti_driver_owns(driver, ddp->parameters[ddp->order[i]].gradient);
     if (ddp->device && ddp->options.wire != DIST_DDP_WIRE_SAME)
         return disti_fail(DIST_ERR_UNSUPPORTED, "dist_ddp_create: options.wire is for host memory");
-    if (ddp->device && (ddp->options.uneven || ddp->options.find_unused))
+    if (ddp->device && tallies)
         return disti_fail(DIST_ERR_UNSUPPORTED, "dist_ddp_create: uneven and find_unused are for "
                                                 "gradients in host memory");
     ddp->wire = disti_ddp_wire(&ddp->options);
@@ -526,7 +944,7 @@ static dist_status ddp_release(struct dist_ddp *ddp)
  */
 static dist_status ddp_create(struct dist_ddp *ddp, dist_group *group)
 {
-    const struct ddp_word mine = {.alike = ddp_hash(ddp), .apart = ddp_place_hash(ddp)};
+    const struct ddp_word mine = ddp_hash(ddp);
     dist_status status = dist_dup_group(group, NULL, &ddp->stages[0]);
     bool apart = false;
 
@@ -571,7 +989,7 @@ dist_status dist_ddp_create(dist_group *group, const struct dist_ddp_parameter *
 
         disti_text(text, sizeof(text), "%s", dist_last_error());
         if (ddp->stage_count > 0)
-            disti_ddp_fail(ddp, status);
+            ddp_fail(ddp, status);
         ddp_release(ddp);
         free(ddp);
         disti_fail_unlogged(text);
@@ -586,12 +1004,12 @@ dist_status dist_ddp_destroy(dist_ddp *ddp)
     if (!ddp)
         return DIST_OK;
     if (ddp->destroyed)
-        return disti_ddp_check(ddp, "dist_ddp_destroy");
+        return ddp_check(ddp, "dist_ddp_destroy");
     status = DIST_ERR_ABORTED;
-    if (ddp->failed == DIST_OK && !disti_ddp_is_in_step(ddp))
+    if (ddp->failed == DIST_OK && !ddp_is_in_step(ddp))
         status = disti_ddp_leave(ddp->stages[0]);
     if (status != DIST_OK)
-        disti_ddp_fail(ddp, status);
+        ddp_fail(ddp, status);
     status = ddp_release(ddp);
     *ddp = (struct dist_ddp){.destroyed = true};
     disti_ddp_keep_destroyed(ddp);

@@ -5,10 +5,8 @@ libdist_core_sources += \
 	src/ddp/ddp.h \
 	src/ddp/ddp.c \
 	src/ddp/sampler.c \
-	src/ddp/step.c \
 	src/ddp/wire.c \
-	src/ddp/zero.c \
-	src/ddp/zero_step.c
+	src/ddp/zero.c
 
 # Square roots that set no errno vectorise.
 libdist_optimizers_la_SOURCES = src/ddp/optimizers.c

@@ -33,45 +33,27 @@ static uint64_t permute_mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* A key from two numbers; nearby ones give keys that have nothing in common. */
-static uint64_t permute_key(uint64_t seed, uint64_t epoch)
-{
-    return permute_mix(permute_mix(seed) ^ epoch);
-}
-
-/* Half the bits of the least even number of bits that count - 1 fits in, at least 1. */
-static unsigned permute_half(uint64_t count)
-{
-    unsigned half = 1;
-
-    while (half < 32 && (count - 1) >> (2 * half) != 0)
-        half++;
-    return half;
-}
-
-static uint64_t permute_once(unsigned half, uint64_t key, uint64_t at)
-{
-    const uint64_t mask = (UINT64_C(1) << half) - 1;
-    uint64_t left = at >> half, right = at & mask;
-
-    for (int round = 0; round < PERMUTE_ROUNDS; round++) {
-        uint64_t mixed = permute_mix(permute_mix(right ^ key) + (uint64_t)round);
-        uint64_t next = left ^ (mixed & mask);
-
-        left = right;
-        right = next;
-    }
-    return left << half | right;
-}
-
 /* Where `at` < count goes to in the order `key`: a bijection of 0 .. count - 1. */
 static uint64_t sampler_permute(uint64_t count, uint64_t key, uint64_t at)
 {
-    const unsigned half = permute_half(count);
+    unsigned half = 1; /* of the least even number of bits that count - 1 fits in, at least 1 */
+    uint64_t mask;
 
-    do
-        at = permute_once(half, key, at);
-    while (at >= count);
+    while (half < 32 && (count - 1) >> (2 * half) != 0)
+        half++;
+    mask = (UINT64_C(1) << half) - 1;
+    do {
+        uint64_t left = at >> half, right = at & mask;
+
+        for (int round = 0; round < PERMUTE_ROUNDS; round++) {
+            uint64_t mixed = permute_mix(permute_mix(right ^ key) + (uint64_t)round);
+            uint64_t next = left ^ (mixed & mask);
+
+            left = right;
+            right = next;
+        }
+        at = left << half | right;
+    } while (at >= count);
     return at;
 }
 
@@ -176,7 +158,8 @@ void dist_sampler_set_epoch(dist_sampler *sampler, uint64_t epoch)
     if (!sampler_is_there(sampler))
         return;
     sampler->epoch = epoch;
-    sampler->key = permute_key(sampler->options.seed, epoch);
+    /* From two numbers; nearby ones give keys that have nothing in common. */
+    sampler->key = permute_mix(permute_mix(sampler->options.seed) ^ epoch);
     sampler->start = 0;
     sampler->taken = 0;
 }

@@ -27,58 +27,37 @@ static void wire_close(struct dist_ddp *ddp, struct ddp_bucket *bucket)
     dist_free(NULL, bucket->wire);
 }
 
-static void half_encode(const struct dist_ddp *ddp, const struct ddp_bucket *bucket,
-                        dist_dtype dtype)
-{
-    const struct dist_ddp_bucket *shape = &bucket->shape;
-    uint16_t *to = bucket->wire;
-    const disti_environment saved = disti_environment_enter();
-    /* Divided before they are added up, so that a sum stays finite where the mean does. */
-    const float factor = ddp->options.sum ? 1.0f : 1.0f / (float)ddp->world;
-
-    for (int p = 0; p < shape->piece_count; to += shape->counts[p++]) {
-        const float *from = shape->pieces[p];
-
-        if (dtype == DIST_FLOAT16)
-            for (size_t i = 0; i < shape->counts[p]; i++)
-                to[i] = disti_float16_from_float(from[i] * factor);
-        else
-            for (size_t i = 0; i < shape->counts[p]; i++)
-                to[i] = disti_bfloat16_from_float(from[i] * factor);
-    }
-    disti_environment_leave(saved);
-}
-
-static void half_decode(const struct ddp_bucket *bucket, dist_dtype dtype)
-{
-    const struct dist_ddp_bucket *shape = &bucket->shape;
-    const uint16_t *from = bucket->wire;
-    const disti_environment saved = disti_environment_enter();
-
-    for (int p = 0; p < shape->piece_count; from += shape->counts[p++]) {
-        float *to = shape->pieces[p];
-
-        if (dtype == DIST_FLOAT16)
-            for (size_t i = 0; i < shape->counts[p]; i++)
-                to[i] = disti_float16_to_float(from[i]);
-        else
-            for (size_t i = 0; i < shape->counts[p]; i++)
-                to[i] = disti_bfloat16_to_float(from[i]);
-    }
-    disti_environment_leave(saved);
-}
-
 static dist_status half_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, int stage,
                              dist_work **work_p)
 {
     const dist_dtype dtype =
         ddp->options.wire == DIST_DDP_WIRE_FLOAT16 ? DIST_FLOAT16 : DIST_BFLOAT16;
+    const struct dist_ddp_bucket *shape = &bucket->shape;
+    const disti_environment saved = disti_environment_enter();
+    /* Divided before they are added up, so that a sum stays finite where the mean does. */
+    const float factor = ddp->options.sum ? 1.0f : 1.0f / (float)ddp->world;
+    uint16_t *half = bucket->wire;
 
-    if (stage > 0) {
-        half_decode(bucket, dtype);
-        return DIST_OK;
+    for (int p = 0; p < shape->piece_count; half += shape->counts[p++]) {
+        float *full = shape->pieces[p];
+        const size_t count = shape->counts[p];
+
+        if (stage == 0 && dtype == DIST_FLOAT16)
+            for (size_t i = 0; i < count; i++)
+                half[i] = disti_float16_from_float(full[i] * factor);
+        else if (stage == 0)
+            for (size_t i = 0; i < count; i++)
+                half[i] = disti_bfloat16_from_float(full[i] * factor);
+        else if (dtype == DIST_FLOAT16)
+            for (size_t i = 0; i < count; i++)
+                full[i] = disti_float16_to_float(half[i]);
+        else
+            for (size_t i = 0; i < count; i++)
+                full[i] = disti_bfloat16_to_float(half[i]);
     }
-    half_encode(ddp, bucket, dtype);
+    disti_environment_leave(saved);
+    if (stage > 0)
+        return DIST_OK;
     return dist_all_reduce_async(ddp->stages[0], bucket->wire, bucket->wire, bucket->shape.count,
                                  dtype, DIST_SUM, work_p);
 }
@@ -181,24 +160,19 @@ static dist_status int8_open(struct dist_ddp *ddp, struct ddp_bucket *bucket)
     return DIST_OK;
 }
 
-/* 0 where its inverse would be infinite: then all of the block is left for later. */
-static float int8_scale(const float *values)
+/* values keeps what rounding took: nothing of what is no finite number. */
+static void int8_encode(float *values, struct int8_block *block)
 {
-    float most = 0.0f;
+    float most = 0.0f, scale, inverse;
 
     for (int i = 0; i < INT8_BLOCK; i++) {
         float size = fabsf(values[i]);
 
         most = size > most && isfinite(size) ? size : most;
     }
-    return most / INT8_MOST >= FLT_MIN ? most / INT8_MOST : 0.0f;
-}
-
-/* values keeps what rounding took: nothing of what is no finite number. */
-static void int8_encode(float *values, struct int8_block *block)
-{
-    const float scale = int8_scale(values), inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
-
+    /* 0 where its inverse would be infinite: then all of the block is left for later. */
+    scale = most / INT8_MOST >= FLT_MIN ? most / INT8_MOST : 0.0f;
+    inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
     block->scale = scale;
     for (int i = 0; i < INT8_BLOCK; i++) {
         if (isfinite(values[i])) {
@@ -295,19 +269,6 @@ static dist_status int8_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, in
 
 /* The program's own way to reduce a bucket. */
 
-/* What its status means, where it may not have said so itself. */
-static dist_status hook_fail(const struct dist_ddp *ddp, const struct ddp_bucket *bucket, int stage,
-                             dist_status status)
-{
-    if (stage >= ddp->stage_count)
-        return disti_fail(status,
-                          "rank %d: the hook wants to start an operation in stage %d: set "
-                          "hook_stages in the options to %d",
-                          ddp->rank, stage, stage + 1);
-    return disti_fail(status, "rank %d: the hook returned \"%s\" for bucket %d in stage %d",
-                      ddp->rank, dist_status_string(status), bucket->shape.index, stage);
-}
-
 static dist_status hook_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, int stage,
                              dist_work **work_p)
 {
@@ -317,10 +278,13 @@ static dist_status hook_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, in
         ddp->options.hook(ddp->options.hook_arg, group, &bucket->shape, stage, work_p);
 
     if (!group && (*work_p || status != DIST_OK))
-        return hook_fail(ddp, bucket, stage,
-                         status == DIST_OK ? DIST_ERR_INVALID_ARGUMENT : status);
-    if (status != DIST_OK && failures == disti_failures())
-        return hook_fail(ddp, bucket, stage, status);
+        return disti_fail(status == DIST_OK ? DIST_ERR_INVALID_ARGUMENT : status,
+                          "rank %d: the hook wants to start an operation in stage %d: set "
+                          "hook_stages in the options to %d",
+                          ddp->rank, stage, stage + 1);
+    if (status != DIST_OK && failures == disti_failures()) /* it may not have said why itself */
+        return disti_fail(status, "rank %d: the hook returned \"%s\" for bucket %d in stage %d",
+                          ddp->rank, dist_status_string(status), bucket->shape.index, stage);
     return status;
 }
 

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where parameters lie, and which rank owns what of them. */
+/* The sharded optimizer: which rank owns what of the parameters, and its steps. */
 #include "base/checked.h"
+#include "base/clock.h"
+#include "base/dtype.h"
 #include "base/hash.h"
+#include "base/kernels/environment.h"
 #include "base/log.h"
 #include "ddp/ddp.h"
 #include "device/driver.h"
@@ -12,45 +15,86 @@
 #include <stdlib.h>
 #include <string.h>
 
+/*
+ * Values and gradients are two arrays of all parameters in their order. Buckets begin at the end,
+ * where gradients come first. A bucket is cut into a share for each rank, which that rank owns:
+ *
+ *     |------------- bucket 1 -------------|------------- bucket 0 -------------|
+ *     |   w0    |b0|     w1      |b1|   w2 |       w3        |b3|  w4   | b4    |
+ *     | rank 0    | rank 1    | rank 2     | rank 0    | rank 1    | rank 2     |
+ *
+ * The state of what a rank owns lies bucket by bucket, an array for each of its numbers.
+ */
+struct zero_parameter {
+    char *name;
+    size_t count;
+    const float *source; /* the program's gradient; NULL: it writes to ours */
+    size_t at;           /* in values and gradients, in elements; as all offsets here */
+    int bucket;
+    bool ready; /* in this step: the gradient belongs to the library */
+};
+
+struct zero_bucket {
+    size_t at, count;
+    size_t *counts, *offsets; /* of each rank's share, from `at` on */
+    size_t owned_at;          /* of this rank's share, in an array of the state */
+    int first, last;          /* parameters */
+    int missing;              /* gradients that are not ready */
+    dist_work *work;          /* that moves it; NULL: none */
+};
+
+/* Some elements of a parameter that this rank owns. */
+struct zero_block {
+    int parameter;
+    size_t first, count; /* of the parameter */
+    size_t at;           /* in values and gradients */
+    size_t owned_at;     /* in an array of the state */
+};
+
+/* How the ranks reach each other's gradients and values. */
+struct zero_form {
+    dist_status (*start)(struct dist_zero *zero); /* a gradient has become ready; may be NULL */
+    dist_status (*finish)(struct dist_zero *zero);
+    dist_status (*sync)(struct dist_zero *zero); /* values become rank 0's */
+};
+
+/* Elements of a block, at most: it, its state and its sums stay in a core's own cache. */
+#define ZERO_BLOCK 4096
+
+struct dist_zero {
+    dist_group *group;
+    int rank, world;
+    struct dist_zero_options options;
+    const struct zero_form *form;
+    struct zero_parameter *parameters;
+    int count;
+    struct zero_bucket *buckets;
+    int bucket_count;
+    int next;        /* the first bucket that has not started */
+    size_t *shares;  /* counts and offsets of all buckets */
+    size_t elements; /* of values, and of gradients */
+    size_t owned;    /* of these by this rank */
+    float *values, *gradients;
+    void *memory;  /* both, in the form of the network */
+    void **parts;  /* by rank, in that of the machine: what each rank has */
+    float **peers; /* the gradients of all ranks, the same */
+    float *tiles;  /* the same: sums of blocks */
+    float *state;
+    double squares;     /* of the reduced gradients that this rank owns */
+    float scale;        /* of the gradients, by max_norm */
+    uint64_t made;      /* steps, by the program's count */
+    dist_status failed; /* what ended it */
+    bool destroyed;     /* all other members are zero */
+    struct dist_zero_stats stats;
+};
+
+/* Visits a block that this rank owns. */
+typedef dist_status (*zero_visit_fn)(struct dist_zero *zero, const struct zero_block *block);
+
 enum { ZERO_FIRST_BUCKET = 1 << 20, ZERO_BUCKET = 25 << 20 };
 
 /* Shares begin on cache lines, which so have one owner. In elements. */
 #define ZERO_LINE ((size_t)64 / sizeof(float))
-
-/* One after the other. False: they are larger than any memory. */
-static bool layout_place(struct dist_zero *zero)
-{
-    const size_t most = PTRDIFF_MAX / sizeof(float) / (DIST_ZERO_STATE_MAX + 2);
-
-    for (int i = 0; i < zero->count; i++) {
-        zero->parameters[i].at = zero->elements;
-        if (!disti_add(zero->elements, zero->parameters[i].count, &zero->elements) ||
-            zero->elements > most)
-            return false;
-    }
-    return true;
-}
-
-/* From the last parameter on: a bucket ends with the gradient that reaches its bytes. */
-static void layout_divide(struct dist_zero *zero)
-{
-    const size_t first = zero->options.first_bucket_bytes, others = zero->options.bucket_bytes;
-    size_t limit = first ? first : ZERO_FIRST_BUCKET, end = zero->elements;
-    int last = zero->count - 1;
-
-    for (int i = last; i >= 0; i--) {
-        const size_t at = zero->parameters[i].at;
-
-        zero->parameters[i].bucket = zero->bucket_count;
-        if ((end - at) * sizeof(float) < limit && i > 0)
-            continue;
-        zero->buckets[zero->bucket_count++] = (struct zero_bucket){
-            .at = at, .count = end - at, .first = i, .last = last, .missing = last - i + 1};
-        limit = others ? others : ZERO_BUCKET;
-        end = at;
-        last = i - 1;
-    }
-}
 
 /* Shares of whole lines of the arrays, as equal as these can be. */
 static void layout_share(struct dist_zero *zero, struct zero_bucket *bucket)
@@ -73,15 +117,39 @@ static void layout_share(struct dist_zero *zero, struct zero_bucket *bucket)
     zero->owned += bucket->counts[zero->rank];
 }
 
-/* layout.c: where everything lies. */
+/*
+ * Places the parameters one after the other, and divides them from the last one on: a bucket ends
+ * with the gradient that reaches its bytes.
+ */
 static dist_status zero_layout(struct dist_zero *zero)
 {
+    const size_t most = PTRDIFF_MAX / sizeof(float) / (DIST_ZERO_STATE_MAX + 2);
+    const size_t first = zero->options.first_bucket_bytes, others = zero->options.bucket_bytes;
     const size_t world = (size_t)zero->world;
+    size_t limit = first ? first : ZERO_FIRST_BUCKET, end;
+    int last = zero->count - 1;
 
-    if (!layout_place(zero))
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "dist_zero_create: the parameters are together larger than any memory");
-    layout_divide(zero);
+    for (int i = 0; i < zero->count; i++) {
+        zero->parameters[i].at = zero->elements;
+        if (!disti_add(zero->elements, zero->parameters[i].count, &zero->elements) ||
+            zero->elements > most)
+            return disti_fail(
+                DIST_ERR_INVALID_ARGUMENT,
+                "dist_zero_create: the parameters are together larger than any memory");
+    }
+    end = zero->elements;
+    for (int i = last; i >= 0; i--) {
+        const size_t at = zero->parameters[i].at;
+
+        zero->parameters[i].bucket = zero->bucket_count;
+        if ((end - at) * sizeof(float) < limit && i > 0)
+            continue;
+        zero->buckets[zero->bucket_count++] = (struct zero_bucket){
+            .at = at, .count = end - at, .first = i, .last = last, .missing = last - i + 1};
+        limit = others ? others : ZERO_BUCKET;
+        end = at;
+        last = i - 1;
+    }
     zero->shares = calloc((size_t)zero->bucket_count * world, 2 * sizeof(*zero->shares));
     if (!zero->shares)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d buckets", zero->bucket_count);
@@ -93,13 +161,13 @@ static dist_status zero_layout(struct dist_zero *zero)
     return DIST_OK;
 }
 
-size_t disti_zero_own(const struct dist_zero *zero, const struct zero_bucket *bucket)
+static size_t zero_own(const struct dist_zero *zero, const struct zero_bucket *bucket)
 {
     return bucket->at + bucket->offsets[zero->rank];
 }
 
 /* What rank `rank` owns of a parameter: *first_p and, of that, how many elements. */
-static size_t zero_zero_part(const struct dist_zero *zero, int index, int rank, size_t *first_p)
+static size_t zero_part(const struct dist_zero *zero, int index, int rank, size_t *first_p)
 {
     const struct zero_parameter *parameter = &zero->parameters[index];
     const struct zero_bucket *bucket = &zero->buckets[parameter->bucket];
@@ -112,14 +180,14 @@ static size_t zero_zero_part(const struct dist_zero *zero, int index, int rank, 
     return first < limit ? limit - first : 0;
 }
 
-dist_status disti_zero_each(struct dist_zero *zero, const struct zero_bucket *bucket,
-                            zero_visit_fn visit)
+static dist_status zero_each(struct dist_zero *zero, const struct zero_bucket *bucket,
+                             zero_visit_fn visit)
 {
-    const size_t begin = disti_zero_own(zero, bucket);
+    const size_t begin = zero_own(zero, bucket);
     dist_status status = DIST_OK;
 
     for (int i = bucket->first; i <= bucket->last; i++) {
-        size_t first, left = zero_zero_part(zero, i, zero->rank, &first);
+        size_t first, left = zero_part(zero, i, zero->rank, &first);
 
         while (left > 0 && status == DIST_OK) {
             const size_t at = zero->parameters[i].at + first;
@@ -137,121 +205,403 @@ dist_status disti_zero_each(struct dist_zero *zero, const struct zero_bucket *bu
     return status;
 }
 
-/* Values, gradients and state: on one machine the values are there once. */
+/* ---- failures ---- */
+
+/* Waits for a work, of which the bucket then has none; there may be none. */
+static dist_status zero_wait(struct dist_zero *zero, struct zero_bucket *bucket)
+{
+    const int64_t began = disti_now_ns();
+    dist_work *work = bucket->work;
+    dist_status status;
+
+    bucket->work = NULL;
+    status = work ? dist_wait(work) : DIST_OK;
+    zero->stats.waited += (double)(disti_now_ns() - began) * 1e-9;
+    return status;
+}
+
+/* Ends it after an error: aborts the group, and ends the works. Returns what ended it. */
+static dist_status zero_fail(struct dist_zero *zero, dist_status status)
+{
+    char text[1024];
+
+    if (zero->failed == DIST_OK) {
+        disti_text(text, sizeof(text), "%s", dist_last_error());
+        zero->failed = status;
+        dist_abort(zero->group);
+        for (int i = 0; i < zero->bucket_count; i++)
+            zero_wait(zero, &zero->buckets[i]);
+        disti_fail_unlogged(text);
+    }
+    return zero->failed;
+}
+
+/* Says why a call may not use it; `call` is for the message. */
+static dist_status zero_check(const struct dist_zero *zero, const char *call)
+{
+    if (!zero)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s: zero is NULL", call);
+    if (zero->destroyed)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s: the dist_zero was destroyed", call);
+    if (zero->failed != DIST_OK)
+        return disti_fail(DIST_ERR_ABORTED,
+                          "rank %d: %s: the dist_zero ended with an earlier error (%s): destroy it",
+                          zero->rank, call, dist_status_string(zero->failed));
+    return DIST_OK;
+}
+
+static bool zero_is_in_step(const struct dist_zero *zero)
+{
+    for (int i = 0; i < zero->count; i++)
+        if (zero->parameters[i].ready)
+            return true;
+    return false;
+}
+
+/* The same, and that no step is under way. */
+static dist_status zero_check_between(const struct dist_zero *zero, const char *call)
+{
+    dist_status status = zero_check(zero, call);
+
+    if (status == DIST_OK && zero_is_in_step(zero))
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "%s: a step is under way: call dist_zero_finish before", call);
+    return status;
+}
+
+/* ---- the step of a block ---- */
+
+/* Sets the norm over all ranks, and the scale that brings it down to max_norm. Collective. */
+static dist_status zero_clip(struct dist_zero *zero)
+{
+    const int64_t began = disti_now_ns();
+    dist_status status =
+        dist_all_reduce(zero->group, &zero->squares, &zero->squares, 1, DIST_FLOAT64, DIST_SUM);
+
+    zero->stats.waited += (double)(disti_now_ns() - began) * 1e-9;
+    if (status == DIST_OK) {
+        const disti_environment saved = disti_environment_enter();
+        const double limit = zero->options.max_norm, norm = sqrt(zero->squares);
+
+        zero->stats.norm = norm;
+        if (isfinite(norm) && norm > limit)
+            zero->scale = (float)(limit / (norm + 1e-6));
+        disti_environment_leave(saved);
+    }
+    return status;
+}
+
+/* The optimizer's step for a block, of which these are the gradients. */
+static dist_status zero_update(struct dist_zero *zero, const struct zero_block *block,
+                               float *gradients)
+{
+    float *state[DIST_ZERO_STATE_MAX];
+    struct dist_zero_slice slice = {.parameter = block->parameter,
+                                    .first = block->first,
+                                    .count = block->count,
+                                    .values = zero->values + block->at,
+                                    .gradients = gradients,
+                                    .state = state,
+                                    .state_floats = zero->options.state_floats,
+                                    .step = zero->made + 1};
+    int result;
+
+    for (int k = 0; k < slice.state_floats; k++)
+        state[k] = zero->state + (size_t)k * zero->owned + block->owned_at;
+    if (zero->scale < 1.0f) {
+        const disti_environment saved = disti_environment_enter();
+
+        for (size_t i = 0; i < block->count; i++)
+            gradients[i] *= zero->scale;
+        disti_environment_leave(saved);
+    }
+    result = zero->options.step(zero->options.step_arg, &slice);
+    if (result == 0)
+        return DIST_OK;
+    return disti_fail(DIST_ERR_ABORTED,
+                      "rank %d: dist_zero_finish: the step function returned %d for %s", zero->rank,
+                      result, zero->parameters[block->parameter].name);
+}
+
+/* This rank's share of buckets. */
+static dist_status zero_work(struct dist_zero *zero, int first, int count, zero_visit_fn visit)
+{
+    const int64_t began = disti_now_ns();
+    dist_status status = DIST_OK;
+
+    for (int i = first; i < first + count && status == DIST_OK; i++)
+        status = zero_each(zero, &zero->buckets[i], visit);
+    zero->stats.worked += (double)(disti_now_ns() - began) * 1e-9;
+    return status;
+}
+
+static dist_status update_in_place(struct dist_zero *zero, const struct zero_block *block)
+{
+    return zero_update(zero, block, zero->gradients + block->at);
+}
+
+/* ---- ranks of one machine: each updates its share of the one copy of the parameters ---- */
+
+/*
+ *     rank 0   forward  backward  |barrier|  sum and update share 0  |barrier|  forward ...
+ *     rank 1   forward  backward  |       |  sum and update share 1  |       |  forward ...
+ *
+ * Before the first barrier all read the parameters and nobody writes them. Between the two each
+ * rank reads its share of everyone's gradients and writes its share of the parameters, and nobody
+ * touches anything else. With max_norm the sum of squares is between sums and updates.
+ */
+static dist_status machine_barrier(struct dist_zero *zero)
+{
+    const int64_t began = disti_now_ns();
+    dist_status status = dist_barrier(zero->group);
+
+    zero->stats.waited += (double)(disti_now_ns() - began) * 1e-9;
+    return status;
+}
+
+/* Operands `first` to `first + operands - 1`, of which those below `surplus` are two ranks each. */
+struct machine_sum {
+    const struct dist_zero *zero;
+    size_t at, count;
+    int surplus;
+};
+
+/*
+ * As all-reduces of one machine and reproducible ones add: the ranks up to a power of two are a
+ * balanced tree, in which the first operands stand for the ranks beyond it too. So the bits are
+ * those of dist_ddp.
+ */
+static float *machine_add(const struct machine_sum *sum, int first, int operands, float *dst,
+                          float *tiles)
+{
+    float *const *peers = sum->zero->peers;
+    const float *left, *right;
+
+    if (operands == 1 && first >= sum->surplus)
+        return peers[first + sum->surplus] + sum->at;
+    if (operands == 1) {
+        left = peers[2 * first] + sum->at;
+        right = peers[2 * first + 1] + sum->at;
+    } else {
+        left = machine_add(sum, first, operands / 2, dst, tiles);
+        right = machine_add(sum, first + operands / 2, operands / 2, tiles, tiles + ZERO_BLOCK);
+    }
+    disti_reduce(DIST_FLOAT32, DIST_SUM, dst, left, right, sum->count);
+    return dst;
+}
+
+/* The sum or mean of all ranks' gradients. In the tiles; of one rank, where they are. */
+static float *machine_reduce(const struct dist_zero *zero, const struct zero_block *block)
+{
+    const dist_op op = zero->options.sum ? DIST_SUM : DIST_AVG;
+    struct machine_sum sum = {.zero = zero, .at = block->at, .count = block->count};
+    float *reduced;
+    int operands = 1;
+
+    while (operands * 2 <= zero->world)
+        operands *= 2;
+    sum.surplus = zero->world - operands;
+    reduced = machine_add(&sum, 0, operands, zero->tiles, zero->tiles + ZERO_BLOCK);
+    disti_finish(reduced, block->count, DIST_FLOAT32, op, zero->world);
+    return reduced;
+}
+
+/* While the sums are in cache. */
+static dist_status machine_update(struct dist_zero *zero, const struct zero_block *block)
+{
+    return zero_update(zero, block, machine_reduce(zero, block));
+}
+
+/* Adds the squares of a block to zero->squares. */
+static void zero_square(struct dist_zero *zero, const float *gradients, size_t count)
+{
+    const disti_environment saved = disti_environment_enter();
+
+    zero->squares += disti_squares(gradients, count, DIST_FLOAT32);
+    disti_environment_leave(saved);
+}
+
+/* In place: nobody else reads what this rank owns of its own gradients. */
+static dist_status machine_square(struct dist_zero *zero, const struct zero_block *block)
+{
+    const float *reduced = machine_reduce(zero, block);
+
+    memmove(zero->gradients + block->at, reduced, block->count * sizeof(*reduced));
+    zero_square(zero, reduced, block->count);
+    return DIST_OK;
+}
+
+static dist_status machine_finish(struct dist_zero *zero)
+{
+    const bool clips = zero->options.max_norm > 0.0;
+    dist_status status = machine_barrier(zero);
+
+    if (status == DIST_OK && clips)
+        status = zero_work(zero, 0, zero->bucket_count, machine_square);
+    if (status == DIST_OK && clips)
+        status = zero_clip(zero);
+    if (status == DIST_OK)
+        status = zero_work(zero, 0, zero->bucket_count, clips ? update_in_place : machine_update);
+    return status == DIST_OK ? machine_barrier(zero) : status;
+}
+
+/* What rank 0 wrote the others see behind a barrier. */
+static const struct zero_form zero_machine = {.finish = machine_finish, .sync = machine_barrier};
+
+/* Ranks of several machines: buckets are reduced to their owners, and gathered when updated. */
+
+/* Buckets start in their order on every rank. The first that moves is looked at for programs
+ * without a progress thread. */
+static dist_status network_start(struct dist_zero *zero)
+{
+    dist_status status = DIST_OK;
+    bool done;
+
+    while (zero->next < zero->bucket_count && zero->buckets[zero->next].missing == 0 &&
+           status == DIST_OK) {
+        struct zero_bucket *bucket = &zero->buckets[zero->next++];
+
+        status = dist_reduce_scatter_v_async(
+            zero->group, zero->gradients + bucket->at, zero->gradients + zero_own(zero, bucket),
+            bucket->counts, DIST_FLOAT32, zero->options.sum ? DIST_SUM : DIST_AVG, &bucket->work);
+    }
+    if (status == DIST_OK && zero->next > 0)
+        status = dist_test(zero->buckets[0].work, &done);
+    return status;
+}
+
+static dist_status network_square(struct dist_zero *zero, const struct zero_block *block)
+{
+    zero_square(zero, zero->gradients + block->at, block->count);
+    return DIST_OK;
+}
+
+/* Every gradient has to be there before the first may be scaled. */
+static dist_status network_clip(struct dist_zero *zero)
+{
+    dist_status status = DIST_OK;
+
+    for (int i = 0; i < zero->bucket_count && status == DIST_OK; i++) {
+        status = zero_wait(zero, &zero->buckets[i]);
+        if (status == DIST_OK)
+            status = zero_work(zero, i, 1, network_square);
+    }
+    return status == DIST_OK ? zero_clip(zero) : status;
+}
+
+/* A bucket's parameters travel while the next is updated. */
+static dist_status network_finish(struct dist_zero *zero)
+{
+    dist_status status = zero->options.max_norm > 0.0 ? network_clip(zero) : DIST_OK;
+
+    for (int i = 0; i < zero->bucket_count && status == DIST_OK; i++) {
+        status = zero_wait(zero, &zero->buckets[i]);
+        if (status == DIST_OK)
+            status = zero_work(zero, i, 1, update_in_place);
+        if (status == DIST_OK)
+            status = dist_all_gather_v_async(
+                zero->group, zero->values + zero_own(zero, &zero->buckets[i]),
+                zero->values + zero->buckets[i].at, zero->buckets[i].counts,
+                zero->buckets[i].offsets, DIST_FLOAT32, &zero->buckets[i].work);
+    }
+    for (int i = 0; i < zero->bucket_count && status == DIST_OK; i++)
+        status = zero_wait(zero, &zero->buckets[i]);
+    return status;
+}
+
+static dist_status network_sync(struct dist_zero *zero)
+{
+    return dist_broadcast(zero->group, zero->values, zero->elements, DIST_FLOAT32, 0);
+}
+
+static const struct zero_form zero_network = {
+    .start = network_start, .finish = network_finish, .sync = network_sync};
+
+/* ---- values, gradients and state: on one machine the values are there once ---- */
 
 /* Levels of a sum over ranks, and the block itself: no machine has 2^24 ranks. */
 #define ZERO_TILES 25
 
-/* Elements from the values to the gradients, where both are in one allocation: whole lines. */
-static size_t memory_apart(const struct dist_zero *zero)
-{
-    return (zero->elements + 15) / 16 * 16;
-}
-
 /*
+ * Allocates the memory of all, which decides the form. Collective; may fail on some ranks only.
+ *
  *     part of rank 0   | values | gradients |
  *     part of rank 1            | gradients |
  *     part of rank 2            | gradients |
  */
-static dist_status memory_share(struct dist_zero *zero)
+static dist_status zero_memory(struct dist_zero *zero)
 {
-    const size_t bytes = memory_apart(zero) * sizeof(float);
+    /* From the values to the gradients, where both are in one allocation: whole lines. */
+    const size_t apart = (zero->elements + 15) / 16 * 16, bytes = apart * sizeof(float);
     const bool tried = disti_log_trying(true);
     dist_status status =
         dist_shared_alloc(zero->group, zero->rank == 0 ? 2 * bytes : bytes, zero->parts);
-
-    disti_log_trying(tried);
-    if (status != DIST_OK)
-        return status;
-    zero->form = &disti_zero_machine;
-    zero->values = zero->parts[0];
-    for (int r = 0; r < zero->world; r++)
-        zero->peers[r] = (float *)zero->parts[r] + (r == 0 ? memory_apart(zero) : 0);
-    zero->gradients = zero->peers[zero->rank];
-    return DIST_OK;
-}
-
-/* The memory of all, which decides the form. Collective; may fail on some ranks only. */
-static dist_status zero_memory(struct dist_zero *zero)
-{
-    const size_t state_bytes = zero->owned * (size_t)zero->options.state_floats * sizeof(float);
-    dist_status status = memory_share(zero);
     void *state;
 
-    if (status == DIST_ERR_UNSUPPORTED) {
-        status = dist_alloc(NULL, 2 * memory_apart(zero) * sizeof(float), &zero->memory);
+    disti_log_trying(tried);
+    if (status == DIST_OK) {
+        zero->form = &zero_machine;
+        zero->values = zero->parts[0];
+        for (int r = 0; r < zero->world; r++)
+            zero->peers[r] = (float *)zero->parts[r] + (r == 0 ? apart : 0);
+        zero->gradients = zero->peers[zero->rank];
+    } else if (status == DIST_ERR_UNSUPPORTED) {
+        status = dist_alloc(NULL, 2 * bytes, &zero->memory);
         if (status != DIST_OK)
             return status;
-        zero->form = &disti_zero_network;
+        zero->form = &zero_network;
         zero->values = zero->memory;
-        zero->gradients = zero->values + memory_apart(zero);
+        zero->gradients = zero->values + apart;
     }
     if (status == DIST_OK)
-        status = dist_alloc(NULL, state_bytes, &state);
+        status = dist_alloc(NULL, zero->owned * (size_t)zero->options.state_floats * sizeof(float),
+                            &state);
     if (status == DIST_OK)
         zero->state = state;
     return status;
 }
 
-/* The start and the end. */
+/* ---- the start and the end ---- */
 
 static dist_status zero_bad(const char *what)
 {
     return disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_zero_create: %s", what);
 }
 
-/* Refuses a number of an optimizer below 0, from `below` on, or that is none. */
-static dist_status zero_check_number(const char *name, double value, double below)
+/* Checks the numbers of an optimizer of ours, and its need of state. */
+static dist_status zero_check_optimizer(const struct dist_zero_options *options, bool is_sgd)
 {
-    if (value >= 0.0 && value < below)
-        return DIST_OK;
-    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                      "dist_zero_create: options.step_arg: %s is %g: set it to a number from 0 to "
-                      "less than %g",
-                      name, value, below);
-}
+    const struct dist_zero_sgd *sgd = is_sgd ? options->step_arg : NULL;
+    const struct dist_zero_adam *adam = is_sgd ? NULL : options->step_arg;
+    const struct {
+        const char *name;
+        double value, below;
+    } numbers[] = {
+        {"rate", is_sgd ? sgd->rate : adam->rate, INFINITY},
+        {"momentum", is_sgd ? sgd->momentum : 0.0, INFINITY},
+        {"beta1", is_sgd ? 0.0 : adam->beta1, 1.0},
+        {"beta2", is_sgd ? 0.0 : adam->beta2, 1.0},
+        {"epsilon", is_sgd ? 0.0 : adam->epsilon, INFINITY},
+        {"weight_decay", is_sgd ? sgd->weight_decay : adam->weight_decay, INFINITY},
+    };
+    const int needed = !is_sgd                ? DIST_ZERO_ADAM_STATE
+                       : sgd->momentum != 0.0 ? DIST_ZERO_SGD_STATE
+                                              : 0;
 
-static dist_status zero_check_state(const struct dist_zero_options *options, int needed,
-                                    const char *why)
-{
-    if (options->state_floats >= needed)
-        return DIST_OK;
-    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                      "dist_zero_create: options.state_floats is %d, but %s needs %d: set it to "
-                      "that",
-                      options->state_floats, why, needed);
-}
-
-static dist_status zero_check_sgd(const struct dist_zero_options *options)
-{
-    const struct dist_zero_sgd *sgd = options->step_arg;
-    dist_status status = zero_check_number("rate", sgd->rate, INFINITY);
-
-    if (status == DIST_OK)
-        status = zero_check_number("momentum", sgd->momentum, INFINITY);
-    if (status == DIST_OK)
-        status = zero_check_number("weight_decay", sgd->weight_decay, INFINITY);
-    if (status == DIST_OK && sgd->momentum != 0.0)
-        status = zero_check_state(options, DIST_ZERO_SGD_STATE, "dist_zero_sgd_step with momentum");
-    return status;
-}
-
-static dist_status zero_check_adam(const struct dist_zero_options *options)
-{
-    const struct dist_zero_adam *adam = options->step_arg;
-    dist_status status = zero_check_number("rate", adam->rate, INFINITY);
-
-    if (status == DIST_OK)
-        status = zero_check_number("beta1", adam->beta1, 1.0);
-    if (status == DIST_OK)
-        status = zero_check_number("beta2", adam->beta2, 1.0);
-    if (status == DIST_OK)
-        status = zero_check_number("epsilon", adam->epsilon, INFINITY);
-    if (status == DIST_OK)
-        status = zero_check_number("weight_decay", adam->weight_decay, INFINITY);
-    if (status == DIST_OK)
-        status = zero_check_state(options, DIST_ZERO_ADAM_STATE, "dist_zero_adam_step");
-    return status;
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
+        if (!(numbers[i].value >= 0.0 && numbers[i].value < numbers[i].below))
+            return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                              "dist_zero_create: options.step_arg: %s is %g: set it to a number "
+                              "from 0 to less than %g",
+                              numbers[i].name, numbers[i].value, numbers[i].below);
+    if (options->state_floats < needed)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "dist_zero_create: options.state_floats is %d, but %s needs %d: set it "
+                          "to that",
+                          options->state_floats,
+                          is_sgd ? "dist_zero_sgd_step with momentum" : "dist_zero_adam_step",
+                          needed);
+    return DIST_OK;
 }
 
 /* The options that the program gave, with what they leave to us. */
@@ -288,7 +638,7 @@ static dist_status zero_options(const struct dist_zero_options *given,
             return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                               "dist_zero_create: options.step_arg is NULL: set it to a struct %s",
                               sgd ? "dist_zero_sgd" : "dist_zero_adam");
-        return sgd ? zero_check_sgd(options) : zero_check_adam(options);
+        return zero_check_optimizer(options, sgd);
     }
     return disti_fail(DIST_ERR_UNSUPPORTED,
                       "dist_zero_create: options.dtype is %s: it is for "
@@ -323,21 +673,6 @@ static dist_status zero_parameter_copy(struct zero_parameter *to,
     return to->name ? DIST_OK : disti_fail(DIST_ERR_NO_MEMORY, "no memory for a parameter's name");
 }
 
-static dist_status zero_parameters_copy(struct dist_zero *zero,
-                                        const struct dist_zero_parameter *parameters, int count)
-{
-    dist_status status = DIST_OK;
-
-    zero->parameters = calloc((size_t)count, sizeof(*zero->parameters));
-    zero->buckets = calloc((size_t)count, sizeof(*zero->buckets));
-    if (!zero->parameters || !zero->buckets)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d parameters", count);
-    zero->count = count;
-    for (int i = 0; i < count && status == DIST_OK; i++)
-        status = zero_parameter_copy(&zero->parameters[i], &parameters[i], i);
-    return status;
-}
-
 /* What a rank does alone. */
 static dist_status zero_prepare(struct dist_zero *zero,
                                 const struct dist_zero_parameter *parameters, int count,
@@ -350,8 +685,15 @@ static dist_status zero_prepare(struct dist_zero *zero,
                             "dist_zero_create: count is %d: list at least one parameter", count);
     if (status == DIST_OK && !parameters)
         status = zero_bad("parameters is NULL");
-    if (status == DIST_OK)
-        status = zero_parameters_copy(zero, parameters, count);
+    if (status != DIST_OK)
+        return status;
+    zero->parameters = calloc((size_t)count, sizeof(*zero->parameters));
+    zero->buckets = calloc((size_t)count, sizeof(*zero->buckets));
+    if (!zero->parameters || !zero->buckets)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d parameters", count);
+    zero->count = count;
+    for (int i = 0; i < count && status == DIST_OK; i++)
+        status = zero_parameter_copy(&zero->parameters[i], &parameters[i], i);
     if (status != DIST_OK)
         return status;
     zero->parts = calloc((size_t)zero->world, sizeof(*zero->parts));
@@ -362,25 +704,18 @@ static dist_status zero_prepare(struct dist_zero *zero,
     return zero_layout(zero);
 }
 
-/* What all ranks have to say alike. */
-static uint64_t zero_hash(const struct dist_zero *zero)
+static dist_status zero_agree(const struct dist_zero *zero, dist_group *group, dist_status status)
 {
     const struct dist_zero_options *options = &zero->options;
     const uint64_t settings[] = {options->first_bucket_bytes, options->bucket_bytes, options->sum,
                                  (uint64_t)options->state_floats, (uint64_t)zero->count};
-    uint64_t hash = disti_hash_bytes(DISTI_HASH_START, settings, sizeof(settings));
-
-    hash = disti_hash_bytes(hash, &options->max_norm, sizeof(options->max_norm));
-    for (int i = 0; i < zero->count; i++)
-        hash = disti_hash_bytes(hash, &zero->parameters[i].count, sizeof(size_t));
-    return hash;
-}
-
-static dist_status zero_agree(const struct dist_zero *zero, dist_group *group, dist_status status)
-{
-    const struct ddp_word mine = {.alike = zero_hash(zero)};
+    struct ddp_word mine = {.alike =
+                                disti_hash_bytes(DISTI_HASH_START, settings, sizeof(settings))};
     bool apart = false;
 
+    mine.alike = disti_hash_bytes(mine.alike, &options->max_norm, sizeof(options->max_norm));
+    for (int i = 0; i < zero->count; i++)
+        mine.alike = disti_hash_bytes(mine.alike, &zero->parameters[i].count, sizeof(size_t));
     return disti_ddp_agree(group, "dist_zero_create", status, mine, &apart);
 }
 
@@ -413,7 +748,7 @@ static dist_status zero_release(struct dist_zero *zero)
 {
     dist_status status;
 
-    if (zero->form == &disti_zero_machine)
+    if (zero->form == &zero_machine)
         dist_shared_free(zero->parts[zero->rank]);
     dist_free(NULL, zero->memory);
     dist_free(NULL, zero->state);
@@ -451,7 +786,7 @@ dist_status dist_zero_create(dist_group *group, const struct dist_zero_parameter
 
         disti_text(text, sizeof(text), "%s", dist_last_error());
         if (zero->group)
-            disti_zero_fail(zero, status);
+            zero_fail(zero, status);
         zero_release(zero);
         free(zero);
         disti_fail_unlogged(text);
@@ -461,18 +796,10 @@ dist_status dist_zero_create(dist_group *group, const struct dist_zero_parameter
         zero->owned * (size_t)zero->options.state_floats * sizeof(*zero->state);
     zero->stats.gradient_bytes = zero->elements * sizeof(*zero->gradients);
     zero->stats.value_bytes = zero->elements * sizeof(*zero->values);
-    zero->stats.sharers = zero->form == &disti_zero_machine ? zero->world : 1;
+    zero->stats.sharers = zero->form == &zero_machine ? zero->world : 1;
     zero->stats.buckets = zero->bucket_count;
     *zero_p = zero;
     return DIST_OK;
-}
-
-static bool zero_is_in_step(const struct dist_zero *zero)
-{
-    for (int i = 0; i < zero->count; i++)
-        if (zero->parameters[i].ready)
-            return true;
-    return false;
 }
 
 dist_status dist_zero_destroy(dist_zero *zero)
@@ -482,12 +809,12 @@ dist_status dist_zero_destroy(dist_zero *zero)
     if (!zero)
         return DIST_OK;
     if (zero->destroyed)
-        return disti_zero_check(zero, "dist_zero_destroy");
+        return zero_check(zero, "dist_zero_destroy");
     status = DIST_ERR_ABORTED;
     if (zero->failed == DIST_OK && !zero_is_in_step(zero))
         status = disti_ddp_leave(zero->group);
     if (status != DIST_OK)
-        disti_zero_fail(zero, status);
+        zero_fail(zero, status);
     status = zero_release(zero);
     *zero = (struct dist_zero){.destroyed = true};
     disti_ddp_keep_destroyed(zero);
@@ -495,45 +822,6 @@ dist_status dist_zero_destroy(dist_zero *zero)
 }
 
 /* What a program asks and sets between steps, and how it all fails. */
-
-dist_status disti_zero_fail(struct dist_zero *zero, dist_status status)
-{
-    char text[1024];
-
-    if (zero->failed == DIST_OK) {
-        disti_text(text, sizeof(text), "%s", dist_last_error());
-        zero->failed = status;
-        dist_abort(zero->group);
-        for (int i = 0; i < zero->bucket_count; i++)
-            disti_zero_wait(zero, &zero->buckets[i]);
-        disti_fail_unlogged(text);
-    }
-    return zero->failed;
-}
-
-dist_status disti_zero_check(const struct dist_zero *zero, const char *call)
-{
-    if (!zero)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s: zero is NULL", call);
-    if (zero->destroyed)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s: the dist_zero was destroyed", call);
-    if (zero->failed != DIST_OK)
-        return disti_fail(DIST_ERR_ABORTED,
-                          "rank %d: %s: the dist_zero ended with an earlier error (%s): destroy it",
-                          zero->rank, call, dist_status_string(zero->failed));
-    return DIST_OK;
-}
-
-/* The same, and that no step is under way. */
-static dist_status zero_check_between(const struct dist_zero *zero, const char *call)
-{
-    dist_status status = disti_zero_check(zero, call);
-
-    if (status == DIST_OK && zero_is_in_step(zero))
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "%s: a step is under way: call dist_zero_finish before", call);
-    return status;
-}
 
 static bool query_has(const struct dist_zero *zero, int index)
 {
@@ -563,11 +851,10 @@ dist_status dist_zero_sync_values(dist_zero *zero)
 {
     dist_status status = zero_check_between(zero, "dist_zero_sync_values");
 
-    if (status == DIST_OK) {
-        status = zero->form->sync(zero);
-        status = status == DIST_OK ? DIST_OK : disti_zero_fail(zero, status);
-    }
-    return status;
+    if (status != DIST_OK)
+        return status;
+    status = zero->form->sync(zero);
+    return status == DIST_OK ? DIST_OK : zero_fail(zero, status);
 }
 
 uint64_t dist_zero_get_steps(const dist_zero *zero)
@@ -592,7 +879,7 @@ dist_status dist_zero_set_steps(dist_zero *zero, uint64_t steps)
 dist_status dist_zero_get_stats(const dist_zero *zero, struct dist_zero_stats *stats_p)
 {
     if (!zero || zero->destroyed)
-        return disti_zero_check(zero, "dist_zero_get_stats");
+        return zero_check(zero, "dist_zero_get_stats");
     if (!stats_p)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_zero_get_stats: stats_p is NULL");
     if (stats_p->size < sizeof(stats_p->size) || stats_p->size > sizeof(*stats_p))
@@ -608,15 +895,14 @@ dist_status dist_zero_get_stats(const dist_zero *zero, struct dist_zero_stats *s
 
 /* The state of a whole parameter, gathered from its owners and scattered to them. */
 
-/* What each rank has of a parameter, for the root. */
-struct state_parts {
-    size_t *counts, *offsets;
-};
-
-static dist_status state_check(const struct dist_zero *zero, const char *call, int index, int which,
-                               const float *values, int root)
+/* Gathers to values, or scatters from `from`, which is NULL where it gathers. */
+static dist_status state_move(struct dist_zero *zero, const char *call, int index, int which,
+                              float *values, const float *from, bool gathers, int root)
 {
     dist_status status = zero_check_between(zero, call);
+    size_t *counts, *offsets;
+    const struct zero_bucket *bucket;
+    float *own;
 
     if (status != DIST_OK)
         return status;
@@ -630,70 +916,94 @@ static dist_status state_check(const struct dist_zero *zero, const char *call, i
     if (root < 0 || root >= zero->world)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s: there is no rank %d, of %d", call, root,
                           zero->world);
-    if (zero->rank == root && !values)
+    if (zero->rank == root && !(gathers ? values : from))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s: values is NULL at root", call);
-    return DIST_OK;
-}
-
-/* The caller frees what it has, whatever the status. */
-static dist_status state_divide(const struct dist_zero *zero, int index, struct state_parts *parts)
-{
-    parts->counts = calloc((size_t)zero->world, sizeof(*parts->counts));
-    parts->offsets = calloc((size_t)zero->world, sizeof(*parts->offsets));
-    if (!parts->counts || !parts->offsets)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for the parts of %d ranks", zero->world);
+    counts = calloc((size_t)zero->world, 2 * sizeof(*counts));
+    if (!counts) {
+        status = disti_fail(DIST_ERR_NO_MEMORY, "no memory for the parts of %d ranks", zero->world);
+        return zero_fail(zero, status);
+    }
+    offsets = counts + zero->world;
     for (int r = 0; r < zero->world; r++)
-        parts->counts[r] = zero_zero_part(zero, index, r, &parts->offsets[r]);
-    return DIST_OK;
-}
-
-static void state_free(struct state_parts *parts)
-{
-    free(parts->counts);
-    free(parts->offsets);
-}
-
-/* This rank's elements of it. */
-static float *state_own(const struct dist_zero *zero, int index, int which)
-{
-    const struct zero_parameter *parameter = &zero->parameters[index];
-    const struct zero_bucket *bucket = &zero->buckets[parameter->bucket];
-    float *array = zero->state + (size_t)which * zero->owned + bucket->owned_at;
-    size_t first;
-
-    if (zero_zero_part(zero, index, zero->rank, &first) == 0)
-        return array;
-    return array + (parameter->at + first - disti_zero_own(zero, bucket));
+        counts[r] = zero_part(zero, index, r, &offsets[r]);
+    bucket = &zero->buckets[zero->parameters[index].bucket];
+    own = zero->state + (size_t)which * zero->owned + bucket->owned_at;
+    if (counts[zero->rank] > 0)
+        own += zero->parameters[index].at + offsets[zero->rank] - zero_own(zero, bucket);
+    status = gathers ? dist_gather_v(zero->group, own, counts[zero->rank], values, counts, offsets,
+                                     DIST_FLOAT32, root)
+                     : dist_scatter_v(zero->group, from, counts, offsets, own, counts[zero->rank],
+                                      DIST_FLOAT32, root);
+    free(counts);
+    return status == DIST_OK ? DIST_OK : zero_fail(zero, status);
 }
 
 dist_status dist_zero_gather_state(dist_zero *zero, int index, int which, float *values, int root)
 {
-    dist_status status = state_check(zero, "dist_zero_gather_state", index, which, values, root);
-    struct state_parts parts;
-
-    if (status != DIST_OK)
-        return status;
-    status = state_divide(zero, index, &parts);
-    if (status == DIST_OK)
-        status = dist_gather_v(zero->group, state_own(zero, index, which), parts.counts[zero->rank],
-                               values, parts.counts, parts.offsets, DIST_FLOAT32, root);
-    state_free(&parts);
-    return status == DIST_OK ? DIST_OK : disti_zero_fail(zero, status);
+    return state_move(zero, "dist_zero_gather_state", index, which, values, NULL, true, root);
 }
 
 dist_status dist_zero_scatter_state(dist_zero *zero, int index, int which, const float *values,
                                     int root)
 {
-    dist_status status = state_check(zero, "dist_zero_scatter_state", index, which, values, root);
-    struct state_parts parts;
+    return state_move(zero, "dist_zero_scatter_state", index, which, NULL, values, false, root);
+}
+
+/* ---- the public calls ---- */
+
+dist_status dist_zero_ready(dist_zero *zero, int index)
+{
+    dist_status status = zero_check(zero, "dist_zero_ready");
+    struct zero_parameter *parameter;
 
     if (status != DIST_OK)
         return status;
-    status = state_divide(zero, index, &parts);
-    if (status == DIST_OK)
-        status = dist_scatter_v(zero->group, values, parts.counts, parts.offsets,
-                                state_own(zero, index, which), parts.counts[zero->rank],
-                                DIST_FLOAT32, root);
-    state_free(&parts);
-    return status == DIST_OK ? DIST_OK : disti_zero_fail(zero, status);
+    if (!dist_zero_gradient(zero, index))
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "dist_zero_ready: there is no parameter %d; dist_zero_create was given "
+                          "%d",
+                          index, zero->count);
+    parameter = &zero->parameters[index];
+    if (parameter->ready)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "dist_zero_ready: gradient %s is ready for the second time in this step; "
+                          "call it once, when all of the gradient is there",
+                          parameter->name);
+    if (parameter->source)
+        memcpy(zero->gradients + parameter->at, parameter->source,
+               parameter->count * sizeof(*parameter->source));
+    parameter->ready = true;
+    zero->buckets[parameter->bucket].missing--;
+    status = zero->form->start ? zero->form->start(zero) : DIST_OK;
+    return status == DIST_OK ? DIST_OK : zero_fail(zero, status);
+}
+
+dist_status dist_zero_finish(dist_zero *zero)
+{
+    dist_status status = zero_check(zero, "dist_zero_finish");
+    struct ddp_list missing = {.count = 0};
+
+    if (status != DIST_OK)
+        return status;
+    zero->squares = 0.0;
+    zero->scale = 1.0f;
+    for (int i = 0; i < zero->count; i++)
+        if (!zero->parameters[i].ready)
+            disti_ddp_list_add(&missing, zero->parameters[i].name);
+    status = missing.count == 0
+                 ? zero->form->finish(zero)
+                 : disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                              "rank %d: dist_zero_finish: there is no gradient for %s; call "
+                              "dist_zero_ready for each of them",
+                              zero->rank, disti_ddp_list_end(&missing));
+    if (status != DIST_OK)
+        return zero_fail(zero, status);
+    for (int i = 0; i < zero->count; i++)
+        zero->parameters[i].ready = false;
+    for (int i = 0; i < zero->bucket_count; i++)
+        zero->buckets[i].missing = zero->buckets[i].last - zero->buckets[i].first + 1;
+    zero->next = 0;
+    zero->made++;
+    zero->stats.steps++;
+    return DIST_OK;
 }

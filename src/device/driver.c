@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Finding the driver of GPUs, and asking it about memory. */
 #include "device/driver.h"
-#include "base/settings/env.h"
-
 #include "base/lock.h"
+#include "base/settings/env.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -52,24 +51,6 @@ static const char *driver_resolve(void *handle, struct disti_driver *driver)
     return NULL;
 }
 
-static bool driver_publish(void *handle, const char *file, char *reason, size_t reason_size)
-{
-    const char *missing = driver_resolve(handle, &driver_table);
-    int error = missing ? 0 : driver_table.init(0);
-
-    if (missing)
-        snprintf(reason, reason_size, "the GPU driver %s has no %s: install a newer driver", file,
-                 missing);
-    else if (error)
-        snprintf(reason, reason_size, "the GPU driver %s does not start: %s", file,
-                 disti_driver_text(&driver_table, error));
-    if (missing || error)
-        return false;
-    snprintf(driver_table.file, sizeof(driver_table.file), "%s", file);
-    atomic_store(&driver_found, &driver_table);
-    return true;
-}
-
 /* mode: RTLD_NOLOAD, or 0. */
 static const struct disti_driver *driver_find(int mode, char *reason, size_t reason_size)
 {
@@ -85,8 +66,23 @@ static const struct disti_driver *driver_find(int mode, char *reason, size_t rea
         file = *files;
         handle = dlopen(file, RTLD_NOW | RTLD_LOCAL | mode);
     }
-    if (handle && !driver_publish(handle, file, reason, reason_size))
-        dlclose(handle);
+    if (handle) {
+        const char *missing = driver_resolve(handle, &driver_table);
+        int error = missing ? 0 : driver_table.init(0);
+
+        if (missing)
+            snprintf(reason, reason_size, "the GPU driver %s has no %s: install a newer driver",
+                     file, missing);
+        else if (error)
+            snprintf(reason, reason_size, "the GPU driver %s does not start: %s", file,
+                     disti_driver_text(&driver_table, error));
+        if (missing || error)
+            dlclose(handle);
+        else {
+            snprintf(driver_table.file, sizeof(driver_table.file), "%s", file);
+            atomic_store(&driver_found, &driver_table);
+        }
+    }
     driver = atomic_load(&driver_found);
     if (!driver && !handle && given[0])
         snprintf(reason, reason_size, "DIST_GPU_DRIVER: %s", dlerror());
@@ -170,37 +166,29 @@ const char *disti_driver_text(const struct disti_driver *driver, int error)
     return driver->error_text(error, &text) == 0 && text ? text : "an error without a name";
 }
 
-/*
- * What is mapped (ncclMemAlloc) or comes from a pool (cudaMallocAsync) belongs to no context: its
- * device's main one will do. That is kept from then on, as CUDA's runtime does.
- */
-static void *driver_device_context(const struct disti_driver *driver, const void *address)
+bool disti_driver_enter(const struct disti_driver *driver, const void *address)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static void *contexts[DRIVER_DEVICES];
     void *context = NULL;
     int ordinal = -1, device;
 
-    if (!driver_attribute(driver, DRIVER_DEVICE, &ordinal, address) || ordinal < 0 ||
-        ordinal >= DRIVER_DEVICES)
-        return NULL;
-    pthread_mutex_lock(&lock);
-    if (!contexts[ordinal] && (driver->device_get(&device, ordinal) ||
-                               driver->context_retain(&contexts[ordinal], device)))
-        contexts[ordinal] = NULL;
-    context = contexts[ordinal];
-    pthread_mutex_unlock(&lock);
-    return context;
-}
-
-bool disti_driver_enter(const struct disti_driver *driver, const void *address)
-{
-    void *context = NULL;
-
     if (!driver_attribute(driver, DRIVER_CONTEXT, &context, address))
         return false;
-    if (!context)
-        context = driver_device_context(driver, address);
+    if (!context && driver_attribute(driver, DRIVER_DEVICE, &ordinal, address) && ordinal >= 0 &&
+        ordinal < DRIVER_DEVICES) {
+        /*
+         * What is mapped (ncclMemAlloc) or comes from a pool (cudaMallocAsync) belongs to no
+         * context: its device's main one will do. That is kept from then on, as CUDA's runtime
+         * does.
+         */
+        pthread_mutex_lock(&lock);
+        if (!contexts[ordinal] && (driver->device_get(&device, ordinal) ||
+                                   driver->context_retain(&contexts[ordinal], device)))
+            contexts[ordinal] = NULL;
+        context = contexts[ordinal];
+        pthread_mutex_unlock(&lock);
+    }
     if (!context || driver->context_push(context))
         return false;
     driver_mode = DISTI_DRIVER_CAPTURE_RELAXED;

@@ -2,9 +2,7 @@
 # Memory and streams of GPUs, through a driver that is found at run time. Modules may have it too.
 libdist_core_sources += \
 	src/device/driver.c \
-	src/device/driver.h \
-	src/device/memory.c \
-	src/device/memory.h
+	src/device/driver.h
 mpi_module_sources += \
 	src/device/driver.c \
 	src/device/driver.h

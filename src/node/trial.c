@@ -345,7 +345,13 @@ void disti_node_mover_show(struct disti_node *node, const struct disti_node_op *
 
 static int64_t mover_clock(const struct disti_node *node)
 {
-    return disti_node_is_crowded(node) ? disti_thread_ns() : disti_now_ns();
+    struct timespec
+        now; /* for which this thread has had a CPU, the kernel's work for it included */
+
+    if (!disti_node_is_crowded(node))
+        return disti_now_ns();
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
 void disti_node_mover_fill(struct disti_node *node, struct disti_node_op *op)

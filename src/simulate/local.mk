@@ -2,5 +2,4 @@
 # The simulator: how long a plan takes on machines as described.
 libdist_core_sources += \
 	src/simulate/internal.h \
-	src/simulate/program.c \
 	src/simulate/simulate.c

@@ -1,9 +1,635 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The run: events in the order of time. */
+/*
+ * The simulator: programs, which are plans as it needs them; the machine, of ranks, nodes, lines
+ * and wires; the run, which is events in the order of time.
+ */
 #include "base/log.h"
 #include "simulate/internal.h"
+#include "topology/topology.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+#define SIM_NONE UINT32_MAX
+
+/*
+ * More than this is refused, lest it take minutes: steps that are kept (16 bytes each), and that
+ * are simulated.
+ */
+#define SIM_KEPT_MAX (UINT32_C(1) << 24)
+#define SIM_STEPS_MAX (UINT32_C(50) << 20)
+
+/* ---- what a program is ---- */
+
+/* A step, without what the time does not depend on. */
+struct sim_step {
+    uint32_t end; /* SEND: which of the program's sends; RECV*: which of its receives */
+    uint32_t chunks;
+    uint32_t wait_step;
+    uint16_t wait_lane;
+    uint8_t kind, none; /* none: 0, as programs are compared byte by byte */
+};
+
+struct sim_span {
+    uint32_t first, count; /* steps */
+};
+
+/* Where messages go to or come from: the rank that stands `offset` positions further, cyclic. */
+struct sim_end {
+    uint32_t offset, channel;
+};
+
+/*
+ * A plan seen from where its rank stands on the ring. So ranks that do the same with their
+ * neighbours have the same program, and it is kept once.
+ */
+struct sim_program {
+    struct sim_program *next; /* in its bucket */
+    uint64_t hash;
+    uint32_t lane_count, step_count, send_count, recv_count;
+    const struct sim_span *lanes;
+    const struct sim_step *steps;
+    const struct sim_end *sends, *recvs; /* sorted */
+};
+
+/* The programs of all ranks, by position: those of the first `period` stand for all. */
+struct sim_programs {
+    uint32_t ranks, period;
+    uint32_t chunks; /* a block */
+    struct sim_program **at, **buckets;
+    uint32_t bucket_count; /* a power of two */
+    uint64_t steps, kept_steps;
+    uint32_t shortest; /* steps */
+};
+
+/* ---- what a machine is ---- */
+
+/* What serves first who comes first. Times are in picoseconds: sums are exact, everywhere alike. */
+struct sim_line {
+    uint64_t free, busy, waited;
+    double per_byte;
+};
+
+struct sim_cpu {
+    uint64_t free;
+    uint32_t last; /* the rank that it served last, plus 1; 0: none yet */
+};
+
+struct sim_node {
+    uint64_t memory_free;
+    struct sim_cpu *cpus; /* NULL: a CPU for each rank; may be those of all nodes */
+    int cpu_count;
+};
+
+struct sim_rank {
+    uint32_t node;
+    uint32_t first_lane, first_send, first_wire;
+    uint64_t free, busy;
+};
+
+struct sim_link {
+    uint64_t latency, overhead;
+    double per_byte;
+};
+
+/* ---- what a run is ---- */
+
+struct sim_lane {
+    uint32_t rank;
+    uint32_t next;                 /* step */
+    uint64_t since;                /* its receive was posted then */
+    uint32_t waiters, next_waiter; /* lanes that wait for a step of this one: a list */
+    uint32_t awaited;              /* the first of these steps */
+};
+
+/* The way of the messages of one pair of ranks on one channel, at the receiver. */
+struct sim_wire {
+    uint32_t rank;    /* the receiver */
+    uint32_t arrived; /* messages that are not received yet */
+    uint32_t lane;    /* that waits for a message, or SIM_NONE */
+    uint32_t sender;  /* lane whose send ends when the last of these is received, or SIM_NONE */
+    uint8_t distance;
+};
+
+/* A message on its way. */
+struct sim_message {
+    uint32_t lane; /* the sender's; when not in use: the next unused one */
+    uint32_t wire;
+    uint8_t stage;
+    bool blocks; /* its send ends only when it is received */
+    double bytes;
+    uint64_t head, tail; /* when its first and its last byte are where it is now */
+    uint64_t sent;       /* the sender's CPU is done with it */
+};
+
+/*
+ * At `time` the lane's step has ended, or the message is at the next stage of its way. Of two at
+ * the same time that is first which was caused first. Each unit counts what it causes for itself:
+ * so what happens in one does not hang on where it stands among others that do the same.
+ */
+struct sim_event {
+    uint64_t time;
+    uint32_t order;
+    uint32_t target; /* SIM_MESSAGE | message, or lane */
+};
+#define SIM_MESSAGE (UINT32_C(1) << 31)
+
+struct sim {
+    const struct sim_programs *programs;
+    const struct disti_topology *topology;
+    uint32_t count;  /* ranks that are simulated */
+    uint32_t period; /* the ranks of a unit: those that could stand for all, else all */
+    double chunk_bytes;
+    double reduce_per_byte, copy_per_byte, memory_per_byte, network_per_byte;
+    uint64_t step, change; /* step_s, switch_s */
+    size_t eager;
+    int node_cpus, all_cpus; /* all_cpus 0: there is one for each rank, or nodes have their own */
+    struct sim_link links[DISTI_DISTANCES];
+
+    struct sim_rank *ranks;
+    struct sim_node *nodes;
+    struct sim_line *node_lines, *rack_lines; /* of each its line out, its line in */
+    uint32_t node_count, rack_count, lane_count;
+    struct sim_cpu *cpus;
+    struct sim_lane *lanes;
+    uint32_t *routes; /* by send: its wire */
+    struct sim_wire *wires;
+
+    struct sim_message *messages;
+    uint32_t message_count, message_room, unused; /* unused: a list */
+    struct sim_event *heap;
+    uint32_t events;
+    uint32_t *orders; /* by unit: events that it has caused */
+    uint32_t unit;    /* of what is going on */
+
+    uint64_t now;
+    uint64_t steps_done;
+    uint64_t chunks[DISTI_DISTANCES]; /* that were sent */
+    struct disti_forecast *forecast;
+};
+
+/* A duration in picoseconds: of so many bytes. At most about a week. */
+#define SIM_TIME_MAX 6e17
+#define SIM_SECOND 1e12
+static inline uint64_t sim_bytes(double bytes, double per_byte)
+{
+    double time = bytes * per_byte;
+    return time < SIM_TIME_MAX ? (uint64_t)time : (uint64_t)SIM_TIME_MAX;
+}
+
+/* Picoseconds. */
+static uint64_t machine_time(double seconds)
+{
+    return seconds > 0 ? sim_bytes(seconds, SIM_SECOND) : 0;
+}
+
+static double machine_per_byte(double bytes_per_second)
+{
+    return bytes_per_second > 0 ? SIM_SECOND / bytes_per_second : 0;
+}
+
+/* ---- the machine: ranks, nodes and wires ---- */
+
+static int end_compare(const void *left, const void *right)
+{
+    const struct sim_end *a = left, *b = right;
+    if (a->channel != b->channel)
+        return a->channel < b->channel ? -1 : 1;
+    return a->offset < b->offset ? -1 : a->offset > b->offset;
+}
+
+/* The number of the end among count sorted ones, or SIM_NONE. */
+static uint32_t sim_end_find(const struct sim_end *ends, uint32_t count, struct sim_end end)
+{
+    const struct sim_end *found = bsearch(&end, ends, count, sizeof(end), end_compare);
+    return found ? (uint32_t)(found - ends) : SIM_NONE;
+}
+
+enum disti_distance disti_distance(const struct disti_topology *topology, int one, int other)
+{
+    const struct dist_place *a = &topology->localities[one], *b = &topology->localities[other];
+    int rack = topology->rack_nodes;
+    if (a->node != b->node)
+        return rack && a->node / rack != b->node / rack ? DISTI_OTHER_RACK : DISTI_OTHER_NODE;
+    return a->package == b->package && a->numa == b->numa ? DISTI_SAME_NUMA : DISTI_SAME_NODE;
+}
+
+/* Finds for each send of the rank the wire at the receiver. */
+static dist_status machine_routes(struct sim *sim, uint32_t rank)
+{
+    const struct sim_program *program = sim->programs->at[rank];
+    const int *order = sim->topology->order;
+    for (uint32_t i = 0; i < program->send_count; i++) {
+        struct sim_end end = program->sends[i];
+        uint32_t to = (rank + end.offset) % sim->programs->ranks, stands = to % sim->count;
+        const struct sim_program *other = sim->programs->at[stands];
+        struct sim_end back = {sim->programs->ranks - end.offset, end.channel};
+        uint32_t wire = sim_end_find(other->recvs, other->recv_count, back);
+        if (wire == SIM_NONE)
+            return disti_fail(DIST_ERR_INTERNAL, "nobody receives what position %u sends to %u",
+                              rank, to);
+        wire += sim->ranks[stands].first_wire;
+        sim->wires[wire].distance = (uint8_t)disti_distance(sim->topology, order[rank], order[to]);
+        sim->routes[sim->ranks[rank].first_send + i] = wire;
+    }
+    return DIST_OK;
+}
+
+static void machine_costs(struct sim *sim, size_t bytes, const struct disti_cost *cost)
+{
+    sim->chunk_bytes = (double)bytes / sim->programs->chunks;
+    sim->reduce_per_byte = machine_per_byte(cost->reduce_bytes_per_second);
+    sim->copy_per_byte = machine_per_byte(cost->copy_bytes_per_second);
+    sim->memory_per_byte = machine_per_byte(cost->node_bytes_per_second);
+    sim->network_per_byte = machine_per_byte(cost->network_bytes_per_second);
+    sim->step = machine_time(cost->step_s);
+    sim->change = machine_time(cost->switch_s);
+    sim->eager = cost->eager_bytes;
+    sim->node_cpus = cost->node_cpus;
+    sim->all_cpus = sim->topology->ranks > cost->all_cpus ? cost->all_cpus : 0;
+    for (int d = 0; d < DISTI_DISTANCES; d++)
+        sim->links[d] =
+            (struct sim_link){.latency = machine_time(cost->links[d].latency_s),
+                              .overhead = machine_time(cost->links[d].overhead_s),
+                              .per_byte = machine_per_byte(cost->links[d].bytes_per_second)};
+}
+
+static bool machine_allocate(struct sim *sim, uint32_t sends, uint32_t wires)
+{
+    uint32_t cpus = sim->all_cpus        ? (uint32_t)sim->all_cpus
+                    : sim->node_cpus > 0 ? (uint32_t)sim->node_cpus * sim->node_count
+                                         : 0;
+    sim->ranks = calloc(sim->count, sizeof(*sim->ranks));
+    sim->nodes = calloc(sim->node_count, sizeof(*sim->nodes));
+    sim->node_lines = calloc(sim->node_count, 2 * sizeof(*sim->node_lines));
+    sim->rack_lines = calloc(sim->rack_count + 1, 2 * sizeof(*sim->rack_lines));
+    sim->lanes = calloc(sim->lane_count + 1, sizeof(*sim->lanes));
+    sim->routes = calloc(sends + 1, sizeof(*sim->routes));
+    sim->wires = calloc(wires + 1, sizeof(*sim->wires));
+    sim->cpus = calloc(cpus + 1, sizeof(*sim->cpus));
+    sim->orders = calloc(sim->count / sim->period, sizeof(*sim->orders));
+    return sim->ranks && sim->nodes && sim->node_lines && sim->rack_lines && sim->lanes &&
+           sim->routes && sim->wires && sim->cpus && sim->orders;
+}
+
+/*
+ * Lays the machine out, and the wires; whole: of all ranks, even where some could stand for all.
+ * ERR_NO_MEMORY, ERR_UNSUPPORTED, ERR_INTERNAL.
+ */
+static dist_status sim_machine_open(struct sim *sim, size_t bytes, const struct disti_cost *cost,
+                                    bool whole)
+{
+    uint64_t lanes = 0, sends = 0, wires = 0;
+    uint32_t lane = 0, send = 0, wire = 0;
+    dist_status status = DIST_OK;
+    machine_costs(sim, bytes, cost);
+    sim->period = sim->all_cpus ? sim->programs->ranks : sim->programs->period;
+    sim->count = whole ? sim->programs->ranks : sim->period;
+    for (uint32_t i = 0; i < sim->count; i++) {
+        const struct sim_program *program = sim->programs->at[i];
+        lanes += program->lane_count;
+        sends += program->send_count;
+        wires += program->recv_count;
+    }
+    if (lanes > SIM_STEPS_MAX)
+        return disti_fail(DIST_ERR_UNSUPPORTED,
+                          "%u ranks have %llu lanes to simulate, more than %u: give fewer ranks",
+                          sim->count, (unsigned long long)lanes, SIM_STEPS_MAX);
+    sim->node_count =
+        (uint32_t)disti_node_of(sim->topology, sim->topology->order[sim->count - 1]) + 1;
+    if (sim->topology->rack_nodes)
+        sim->rack_count = (sim->node_count - 1) / (uint32_t)sim->topology->rack_nodes + 1;
+    sim->lane_count = (uint32_t)lanes;
+    if (!machine_allocate(sim, (uint32_t)sends, (uint32_t)wires))
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory to simulate %u ranks", sim->count);
+    for (uint32_t n = 0; n < sim->node_count; n++) {
+        struct sim_node *node = &sim->nodes[n];
+        node->cpu_count = sim->all_cpus ? sim->all_cpus : sim->node_cpus;
+        if (sim->all_cpus)
+            node->cpus = sim->cpus;
+        else if (sim->node_cpus > 0 && disti_node_size(sim->topology, (int)n) > sim->node_cpus)
+            node->cpus = sim->cpus + n * (uint32_t)sim->node_cpus; /* more ranks than CPUs */
+    }
+    for (uint32_t n = 0; n < 2 * sim->node_count; n++)
+        sim->node_lines[n].per_byte = sim->links[DISTI_OTHER_NODE].per_byte;
+    for (uint32_t n = 0; n < 2 * sim->rack_count; n++)
+        sim->rack_lines[n].per_byte = sim->links[DISTI_OTHER_RACK].per_byte;
+    for (uint32_t i = 0; i < sim->count; i++) {
+        const struct sim_program *program = sim->programs->at[i];
+        sim->ranks[i] = (struct sim_rank){
+            .node = (uint32_t)disti_node_of(sim->topology, sim->topology->order[i]),
+            .first_lane = lane,
+            .first_send = send,
+            .first_wire = wire};
+        for (uint32_t l = 0; l < program->lane_count; l++)
+            sim->lanes[lane++] = (struct sim_lane){.rank = i, .waiters = SIM_NONE};
+        for (uint32_t w = 0; w < program->recv_count; w++)
+            sim->wires[wire++] = (struct sim_wire){.rank = i, .lane = SIM_NONE, .sender = SIM_NONE};
+        send += program->send_count;
+    }
+    for (uint32_t i = 0; i < sim->count && status == DIST_OK; i++)
+        status = machine_routes(sim, i);
+    return status;
+}
+
+/* ---- work ---- */
+
+/*
+ * The rank works for `work`, from `from` on at the earliest, and moves `memory` through its node's
+ * memory meanwhile (as a time: what the memory needs for it). Returns the end.
+ *
+ * The memory is claimed as from now, even if the rank comes to it later only: else what a busy rank
+ * has claimed for later would keep others from what is free before.
+ */
+static uint64_t sim_work(struct sim *sim, uint32_t rank, uint64_t from, uint64_t work,
+                         uint64_t memory, uint64_t *start_p)
+{
+    struct sim_rank *r = &sim->ranks[rank];
+    struct sim_node *node = &sim->nodes[r->node];
+    struct sim_cpu *cpu = NULL;
+    uint64_t begin = from > r->free ? from : r->free, start = begin;
+    bool wakes = from > r->free || !r->free;
+    /*
+     * The CPU that can run the rank first: the one it ran on last needs no change. Nor is there one
+     * if the rank has its turn, and does what has come up meanwhile.
+     */
+    for (int i = 0; i < node->cpu_count && node->cpus; i++) {
+        struct sim_cpu *other = &node->cpus[i];
+        uint64_t at = begin > other->free ? begin : other->free;
+        if (wakes && other->last != rank + 1 && other->last != 0)
+            at += sim->change;
+        if (!cpu || at < start) {
+            cpu = other;
+            start = at;
+        }
+    }
+    uint64_t end = start + work;
+    if (memory) {
+        node->memory_free = (sim->now > node->memory_free ? sim->now : node->memory_free) + memory;
+        if (end < node->memory_free)
+            end = node->memory_free;
+    }
+    if (cpu)
+        *cpu = (struct sim_cpu){.free = end, .last = rank + 1};
+    r->busy += end - start;
+    r->free = end;
+    *start_p = start;
+    return end;
+}
+
+/* Programs: plans as the simulator needs them, those that are alike kept once. */
+
+/* ---- one plan's program ---- */
+
+/* Where the program under way is put together; used again for the next one. */
+struct draft {
+    const struct disti_topology *topology;
+    const struct disti_plan *plan;
+    struct sim_program program;
+    struct sim_span *lanes;
+    struct sim_step *steps;
+    struct sim_end *sends, *recvs;
+    size_t lane_room, step_room;
+};
+
+static bool draft_room(struct draft *draft)
+{
+    const struct disti_plan *plan = draft->plan;
+    if (plan->lane_count >= draft->lane_room) {
+        free(draft->lanes);
+        draft->lane_room = plan->lane_count + 1;
+        draft->lanes = malloc(draft->lane_room * sizeof(*draft->lanes));
+    }
+    if (plan->step_count >= draft->step_room) {
+        free(draft->steps);
+        free(draft->sends);
+        free(draft->recvs);
+        draft->step_room = plan->step_count + 1;
+        draft->steps = malloc(draft->step_room * sizeof(*draft->steps));
+        draft->sends = malloc(draft->step_room * sizeof(*draft->sends));
+        draft->recvs = malloc(draft->step_room * sizeof(*draft->recvs));
+    }
+    return draft->lanes && draft->steps && draft->sends && draft->recvs;
+}
+
+static struct sim_end draft_end(const struct draft *draft, const struct disti_lane *lane,
+                                const struct disti_step *step)
+{
+    const int *position = draft->topology->position;
+    int offset = position[step->peer] - position[draft->plan->rank];
+    if (offset < 0)
+        offset += draft->plan->ranks;
+    return (struct sim_end){(uint32_t)offset, lane->channel};
+}
+
+/* Adds an end. Most lanes talk to one peer many times, so repetitions are left out first. */
+static void draft_add(struct sim_end *ends, uint32_t *count, struct sim_end end)
+{
+    uint32_t n = *count;
+    for (uint32_t back = 1; back <= 4 && back <= n; back++)
+        if (end_compare(&ends[n - back], &end) == 0)
+            return;
+    ends[(*count)++] = end;
+}
+
+/* Sorts the ends, and keeps each once. */
+static void draft_sort(struct sim_end *ends, uint32_t *count)
+{
+    uint32_t kept = 0;
+    qsort(ends, *count, sizeof(*ends), end_compare);
+    for (uint32_t i = 0; i < *count; i++)
+        if (i == 0 || end_compare(&ends[i], &ends[i - 1]) != 0)
+            ends[kept++] = ends[i];
+    *count = kept;
+}
+
+static uint64_t draft_mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ hash >> 29;
+}
+
+/* Collects the ends, then writes the steps, which refer to them by number. */
+static void draft_steps(struct draft *draft)
+{
+    const struct disti_plan *plan = draft->plan;
+    struct sim_program *program = &draft->program;
+    uint64_t hash = plan->lane_count;
+    for (uint32_t l = 0; l < plan->lane_count; l++) {
+        const struct disti_lane *lane = &plan->lanes[l];
+        for (uint32_t i = 0; i < lane->count; i++) {
+            const struct disti_step *step = &plan->steps[lane->first + i];
+            if (step->kind == DISTI_SEND)
+                draft_add(draft->sends, &program->send_count, draft_end(draft, lane, step));
+            else if (disti_step_talks(step))
+                draft_add(draft->recvs, &program->recv_count, draft_end(draft, lane, step));
+        }
+    }
+    draft_sort(draft->sends, &program->send_count);
+    draft_sort(draft->recvs, &program->recv_count);
+    for (uint32_t l = 0; l < plan->lane_count; l++) {
+        const struct disti_lane *lane = &plan->lanes[l];
+        draft->lanes[l] = (struct sim_span){lane->first, lane->count};
+        hash = draft_mix(hash, lane->count);
+        for (uint32_t i = lane->first; i < lane->first + lane->count; i++) {
+            const struct disti_step *step = &plan->steps[i];
+            struct sim_step *own = &draft->steps[i];
+            *own = (struct sim_step){.end = SIM_NONE,
+                                     .chunks = step->chunks,
+                                     .wait_step = step->wait_step,
+                                     .wait_lane = step->wait_lane,
+                                     .kind = step->kind};
+            if (step->kind == DISTI_SEND)
+                own->end =
+                    sim_end_find(draft->sends, program->send_count, draft_end(draft, lane, step));
+            else if (disti_step_talks(step))
+                own->end =
+                    sim_end_find(draft->recvs, program->recv_count, draft_end(draft, lane, step));
+            hash = draft_mix(hash, (uint64_t)own->end << 32 | own->chunks);
+            hash = draft_mix(hash, (uint64_t)own->wait_step << 32 | (uint64_t)own->wait_lane << 8 |
+                                       own->kind);
+        }
+    }
+    program->hash = hash;
+}
+
+/* ---- keeping ---- */
+
+static bool program_same(const struct sim_program *a, const struct sim_program *b)
+{
+    return a->hash == b->hash && a->lane_count == b->lane_count && a->step_count == b->step_count &&
+           a->send_count == b->send_count && a->recv_count == b->recv_count &&
+           !memcmp(a->lanes, b->lanes, a->lane_count * sizeof(*a->lanes)) &&
+           !memcmp(a->sends, b->sends, a->send_count * sizeof(*a->sends)) &&
+           !memcmp(a->recvs, b->recvs, a->recv_count * sizeof(*a->recvs)) &&
+           !memcmp(a->steps, b->steps, a->step_count * sizeof(*a->steps));
+}
+
+static dist_status programs_keep(struct sim_programs *programs, uint32_t position,
+                                 const struct sim_program *draft)
+{
+    struct sim_program **bucket = &programs->buckets[draft->hash % programs->bucket_count];
+    for (struct sim_program *kept = *bucket; kept; kept = kept->next)
+        if (program_same(kept, draft)) {
+            programs->at[position] = kept;
+            return DIST_OK;
+        }
+    programs->kept_steps += draft->step_count;
+    if (programs->kept_steps > SIM_KEPT_MAX)
+        return DIST_ERR_UNSUPPORTED;
+    /* [program][steps][lanes][sends][recvs] in one allocation */
+    size_t steps = draft->step_count * sizeof(*draft->steps);
+    size_t lanes = draft->lane_count * sizeof(*draft->lanes);
+    size_t sends = draft->send_count * sizeof(*draft->sends);
+    size_t recvs = draft->recv_count * sizeof(*draft->recvs);
+    struct sim_program *program = malloc(sizeof(*program) + steps + lanes + sends + recvs);
+    if (!program)
+        return DIST_ERR_NO_MEMORY;
+    *program = *draft;
+    char *at = (char *)(program + 1);
+    program->steps = memcpy(at, draft->steps, steps);
+    program->lanes = memcpy(at += steps, draft->lanes, lanes);
+    program->sends = memcpy(at += lanes, draft->sends, sends);
+    program->recvs = memcpy(at += sends, draft->recvs, recvs);
+    program->next = *bucket;
+    programs->at[position] = *bucket = program;
+    return DIST_OK;
+}
+
+#define PROGRAMS_SEEN 16
+static dist_status programs_rank(struct sim_programs *programs, struct draft *draft,
+                                 const struct disti_algorithm *algorithm,
+                                 const struct disti_shape *shape, uint32_t position)
+{
+    struct disti_shape own = *shape;
+    struct disti_plan *plan = NULL;
+    own.rank = shape->topology->order[position];
+    dist_status status = disti_plan_write(algorithm, &own, &plan);
+    if (status != DIST_OK)
+        return status;
+    draft->plan = plan;
+    programs->chunks = plan->chunks;
+    if (draft_room(draft)) {
+        draft->program = (struct sim_program){.lane_count = plan->lane_count,
+                                              .step_count = plan->step_count,
+                                              .lanes = draft->lanes,
+                                              .steps = draft->steps,
+                                              .sends = draft->sends,
+                                              .recvs = draft->recvs};
+        draft_steps(draft);
+        status = programs_keep(programs, position, &draft->program);
+        programs->steps += plan->step_count;
+        if (position == 0 || plan->step_count < programs->shortest)
+            programs->shortest = plan->step_count;
+        /* Too many steps, by those so far, or if the others have as many as the least of these. */
+        uint64_t all = (uint64_t)programs->shortest * programs->period;
+        if (status == DIST_OK && (programs->steps > SIM_STEPS_MAX ||
+                                  (position + 1 >= PROGRAMS_SEEN && all > SIM_STEPS_MAX)))
+            status = DIST_ERR_UNSUPPORTED;
+    } else {
+        status = DIST_ERR_NO_MEMORY;
+    }
+    disti_plan_free(plan);
+    if (status == DIST_ERR_NO_MEMORY)
+        disti_fail(status, "no memory to simulate %d ranks", shape->ranks);
+    if (status == DIST_ERR_UNSUPPORTED)
+        disti_fail(status,
+                   "the plans of %s for %d ranks, segments: %u, are too long to simulate: give "
+                   "fewer segments or fewer ranks",
+                   algorithm->name, shape->ranks, shape->segments);
+    return status;
+}
+
+/*
+ * Writes the plans of the ranks that stand for all. ERR_NO_MEMORY, ERR_UNSUPPORTED.
+ *
+ * Where all nodes are alike and every rank does the same as the one a node further, the ranks of
+ * one node stand for all: what they send to the next node comes from the node before.
+ *
+ *   0 1 2 3 | 4 5 6 7 | 8 9 10 11          0 1 2 3
+ *         3 -> 4    7 -> 8    11 -> 0            3 -> 0    over the line, not inside the node
+ *
+ * If there are racks, the ranks of one rack do.
+ */
+static dist_status sim_programs_write(const struct disti_algorithm *algorithm,
+                                      const struct disti_shape *shape,
+                                      struct sim_programs *programs)
+{
+    struct draft draft = {.topology = shape->topology};
+    dist_status status = DIST_OK;
+    programs->ranks = (uint32_t)shape->ranks;
+    const struct disti_topology *t = shape->topology;
+    uint32_t period = (uint32_t)(disti_node_size(t, 0) * (t->rack_nodes ? t->rack_nodes : 1));
+    bool alike = t->uniform && programs->ranks % period == 0;
+    for (uint32_t i = period; i < programs->ranks && alike; i++) {
+        const struct dist_place *a = &t->localities[t->order[i]],
+                                *b = &t->localities[t->order[i - period]];
+        alike = a->package == b->package && a->numa == b->numa;
+    }
+    period = alike ? period : programs->ranks;
+    programs->period = algorithm->turns ? period : programs->ranks;
+    programs->bucket_count = 64;
+    while (programs->bucket_count < programs->period)
+        programs->bucket_count *= 2;
+    programs->at = calloc(programs->ranks, sizeof(*programs->at));
+    programs->buckets = calloc(programs->bucket_count, sizeof(*programs->buckets));
+    if (!programs->at || !programs->buckets)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory to simulate %d ranks", shape->ranks);
+    for (uint32_t i = 0; i < programs->period && status == DIST_OK; i++)
+        status = programs_rank(programs, &draft, algorithm, shape, i);
+    for (uint32_t i = programs->period; i < programs->ranks; i++)
+        programs->at[i] = programs->at[i - programs->period];
+    bool turns = status == DIST_OK; /* some algorithms do with some numbers of ranks only */
+    for (uint32_t i = period; i < programs->ranks && turns; i++)
+        turns = programs->at[i] == programs->at[i - period];
+    if (turns)
+        programs->period = period;
+    free(draft.lanes);
+    free(draft.steps);
+    free(draft.sends);
+    free(draft.recvs);
+    return status;
+}
 
 /* ---- the heap: the earliest event first, four children a place ---- */
 
@@ -114,8 +740,7 @@ static void run_receive(struct sim *sim, uint32_t lane, struct sim_wire *wire, u
         work -= run_piece(sim, bytes);
     }
     uint64_t posted = sim->lanes[lane].since;
-    uint64_t end =
-        disti_sim_work(sim, wire->rank, later(posted, head), work + engine, memory, &start);
+    uint64_t end = sim_work(sim, wire->rank, later(posted, head), work + engine, memory, &start);
     if (end < tail + engine)
         end = sim->ranks[wire->rank].free = tail + engine;
     event_put(sim, end, lane);
@@ -123,32 +748,6 @@ static void run_receive(struct sim *sim, uint32_t lane, struct sim_wire *wire, u
         event_put(sim, end, wire->sender);
         wire->sender = SIM_NONE;
     }
-}
-
-static void run_arrival(struct sim *sim, const struct sim_message *message)
-{
-    struct sim_wire *wire = &sim->wires[message->wire];
-    uint32_t lane = wire->lane;
-    if (message->blocks)
-        wire->sender = message->lane;
-    if (lane == SIM_NONE) {
-        wire->arrived++;
-        return;
-    }
-    wire->lane = SIM_NONE;
-    run_receive(sim, lane, wire, message->head, message->tail);
-}
-
-static void run_post(struct sim *sim, uint32_t lane, uint32_t number)
-{
-    struct sim_wire *wire = &sim->wires[number];
-    sim->lanes[lane].since = sim->now;
-    if (wire->arrived == 0) {
-        wire->lane = lane;
-        return;
-    }
-    wire->arrived--;
-    run_receive(sim, lane, wire, sim->now, sim->now);
 }
 
 /* ---- sending ---- */
@@ -184,7 +783,16 @@ static void run_message(struct sim *sim, uint32_t number)
     struct sim_message *message = &sim->messages[number];
     struct sim_line *line = message_line(sim, message);
     if (!line) {
-        run_arrival(sim, message);
+        struct sim_wire *wire = &sim->wires[message->wire];
+        uint32_t lane = wire->lane;
+        if (message->blocks)
+            wire->sender = message->lane;
+        if (lane == SIM_NONE)
+            wire->arrived++;
+        else {
+            wire->lane = SIM_NONE;
+            run_receive(sim, lane, wire, message->head, message->tail);
+        }
         message->lane = sim->unused;
         sim->unused = number;
         return;
@@ -221,7 +829,7 @@ static dist_status run_send(struct sim *sim, uint32_t lane, const struct sim_ste
     bool inside = distance < DISTI_OTHER_NODE;
     uint64_t put = inside ? 0 : sim_bytes(bytes, sim->network_per_byte);
     uint64_t start;
-    uint64_t end = disti_sim_work(sim, rank, sim->now, sim->step + link->overhead + put, 0, &start);
+    uint64_t end = sim_work(sim, rank, sim->now, sim->step + link->overhead + put, 0, &start);
     uint64_t begin = start + sim->step + (inside ? link->latency : run_piece(sim, bytes));
     sim->messages[number] = (struct sim_message){.lane = lane,
                                                  .wire = wire,
@@ -240,49 +848,43 @@ static dist_status run_send(struct sim *sim, uint32_t lane, const struct sim_ste
 
 /* ---- lanes ---- */
 
-static void run_local(struct sim *sim, uint32_t lane, const struct sim_step *step)
-{
-    bool reduces = step->kind == DISTI_REDUCE;
-    double bytes = step->chunks * sim->chunk_bytes;
-    uint64_t start, work = run_vector(bytes, reduces ? sim->reduce_per_byte : sim->copy_per_byte);
-    event_put(sim,
-              disti_sim_work(sim, sim->lanes[lane].rank, sim->now, sim->step + work,
-                             sim_bytes(bytes, sim->memory_per_byte), &start),
-              lane);
-}
-
-/* Does the lane's step wait still? Then the lane is remembered with the one that it waits for. */
-static bool run_waits(struct sim *sim, uint32_t lane, const struct sim_step *step)
-{
-    if (step->wait_lane == DISTI_NO_LANE)
-        return false;
-    struct sim_lane *l = &sim->lanes[lane];
-    struct sim_lane *other = &sim->lanes[sim->ranks[l->rank].first_lane + step->wait_lane];
-    if (other->next > step->wait_step)
-        return false;
-    if (other->waiters == SIM_NONE || step->wait_step < other->awaited)
-        other->awaited = step->wait_step;
-    l->next_waiter = other->waiters;
-    other->waiters = lane;
-    return true;
-}
-
 /* The lane's next step begins now if it waits for nothing. */
 static dist_status run_begin(struct sim *sim, uint32_t lane)
 {
-    const struct sim_lane *l = &sim->lanes[lane];
+    struct sim_lane *l = &sim->lanes[lane];
     const struct sim_rank *rank = &sim->ranks[l->rank];
     if (l->next == sim->programs->at[l->rank]->lanes[lane - rank->first_lane].count)
         return DIST_OK;
     const struct sim_step *step = lane_step(sim, lane);
-    if (run_waits(sim, lane, step))
+    struct sim_lane *other =
+        step->wait_lane == DISTI_NO_LANE ? NULL : &sim->lanes[rank->first_lane + step->wait_lane];
+    if (other && other->next <= step->wait_step) { /* the lane is remembered with the other */
+        if (other->waiters == SIM_NONE || step->wait_step < other->awaited)
+            other->awaited = step->wait_step;
+        l->next_waiter = other->waiters;
+        other->waiters = lane;
         return DIST_OK;
+    }
     if (step->kind == DISTI_SEND)
         return run_send(sim, lane, step);
-    if (step->kind == DISTI_RECV || step->kind == DISTI_RECV_REDUCE)
-        run_post(sim, lane, rank->first_wire + step->end);
-    else
-        run_local(sim, lane, step);
+    if (step->kind == DISTI_RECV || step->kind == DISTI_RECV_REDUCE) {
+        struct sim_wire *wire = &sim->wires[rank->first_wire + step->end];
+        sim->lanes[lane].since = sim->now;
+        if (wire->arrived == 0)
+            wire->lane = lane;
+        else {
+            wire->arrived--;
+            run_receive(sim, lane, wire, sim->now, sim->now);
+        }
+        return DIST_OK;
+    }
+    double bytes = step->chunks * sim->chunk_bytes;
+    uint64_t start, work = run_vector(bytes, step->kind == DISTI_REDUCE ? sim->reduce_per_byte
+                                                                        : sim->copy_per_byte);
+    event_put(sim,
+              sim_work(sim, l->rank, sim->now, sim->step + work,
+                       sim_bytes(bytes, sim->memory_per_byte), &start),
+              lane);
     return DIST_OK;
 }
 
@@ -306,17 +908,6 @@ static dist_status run_advance(struct sim *sim, uint32_t lane)
     return status;
 }
 
-/* The rank of the lane, or the one whose lines or CPU the message is about to keep busy. */
-static uint32_t event_rank(const struct sim *sim, const struct sim_event *event)
-{
-    if (!(event->target & SIM_MESSAGE))
-        return sim->lanes[event->target].rank;
-    const struct sim_message *message = &sim->messages[event->target & ~SIM_MESSAGE];
-    const struct sim_wire *wire = &sim->wires[message->wire];
-    int sender_stages = wire->distance == DISTI_OTHER_RACK ? 2 : 1;
-    return message->stage < sender_stages ? sim->lanes[message->lane].rank : wire->rank;
-}
-
 /* Runs all programs to their end. ERR_NO_MEMORY; ERR_INTERNAL if they do not come to an end. */
 static dist_status sim_run(struct sim *sim)
 {
@@ -329,8 +920,19 @@ static dist_status sim_run(struct sim *sim)
     while (sim->events > 0 && status == DIST_OK) {
         struct sim_event event = event_take(sim);
         sim->now = event.time;
-        if (units)
-            sim->unit = event_rank(sim, &event) / sim->period;
+        if (units) {
+            /* The rank of the lane, or that whose lines or CPU the message is about to use. */
+            uint32_t rank;
+            if (event.target & SIM_MESSAGE) {
+                const struct sim_message *message = &sim->messages[event.target & ~SIM_MESSAGE];
+                const struct sim_wire *wire = &sim->wires[message->wire];
+                int sender_stages = wire->distance == DISTI_OTHER_RACK ? 2 : 1;
+                bool sends = message->stage < sender_stages;
+                rank = sends ? sim->lanes[message->lane].rank : wire->rank;
+            } else
+                rank = sim->lanes[event.target].rank;
+            sim->unit = rank / sim->period;
+        }
         if (event.target & SIM_MESSAGE)
             run_message(sim, event.target & ~SIM_MESSAGE);
         else
@@ -378,25 +980,6 @@ static void simulate_lines(const struct sim *sim, const struct sim_line *lines, 
     traffic->waited_s += waited * (double)stands / SIM_SECOND;
 }
 
-/* Each simulated rank stands for `stands` ranks. */
-static void simulate_report(const struct sim *sim, struct disti_forecast *forecast)
-{
-    uint64_t stands = sim->programs->ranks / sim->count, busy = 0;
-    struct disti_traffic *links = forecast->links;
-    simulate_lines(sim, sim->node_lines, 2 * sim->node_count, stands, &links[DISTI_OTHER_NODE]);
-    simulate_lines(sim, sim->rack_lines, 2 * sim->rack_count, stands, &links[DISTI_OTHER_RACK]);
-    for (int d = 0; d < DISTI_DISTANCES; d++) {
-        links[d].messages *= stands;
-        links[d].bytes = (double)(sim->chunks[d] * stands) * sim->chunk_bytes;
-    }
-    for (uint32_t i = 0; i < sim->count; i++)
-        busy = sim->ranks[i].busy > busy ? sim->ranks[i].busy : busy;
-    forecast->busiest_rank = (double)busy / (sim->now ? (double)sim->now : 1);
-    forecast->seconds = (double)sim->now / SIM_SECOND;
-    forecast->steps = sim->steps_done * stands;
-    forecast->simulated = (int)sim->count;
-}
-
 struct disti_simulation {
     dist_collective collective;
     struct sim_programs programs;
@@ -412,12 +995,11 @@ dist_status disti_simulation_open(const struct disti_algorithm *algorithm,
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory to simulate %d ranks", shape->ranks);
     simulation->collective = shape->collective;
     simulation->topology = shape->topology;
-    dist_status status = disti_sim_programs_write(algorithm, shape, &simulation->programs);
-    if (status == DIST_OK) {
+    dist_status status = sim_programs_write(algorithm, shape, &simulation->programs);
+    if (status == DIST_OK)
         *simulation_p = simulation;
-        simulation = NULL;
-    }
-    disti_simulation_close(simulation);
+    else
+        disti_simulation_close(simulation);
     return status;
 }
 
@@ -425,12 +1007,21 @@ void disti_simulation_close(struct disti_simulation *simulation)
 {
     if (!simulation)
         return;
-    disti_sim_programs_free(&simulation->programs);
+    struct sim_programs *programs = &simulation->programs;
+    for (uint32_t b = 0; programs->buckets && b < programs->bucket_count; b++)
+        while (programs->buckets[b]) {
+            struct sim_program *next = programs->buckets[b]->next;
+            free(programs->buckets[b]);
+            programs->buckets[b] = next;
+        }
+    free(programs->buckets);
+    free(programs->at);
     free(simulation);
 }
 
-static dist_status simulate_run(const struct disti_simulation *simulation, size_t bytes, bool whole,
-                                const struct disti_cost *cost, struct disti_forecast *forecast_p)
+static dist_status simulation_run(const struct disti_simulation *simulation, size_t bytes,
+                                  bool whole, const struct disti_cost *cost,
+                                  struct disti_forecast *forecast_p)
 {
     struct disti_forecast forecast = {0};
     struct sim sim = {.programs = &simulation->programs,
@@ -439,7 +1030,7 @@ static dist_status simulate_run(const struct disti_simulation *simulation, size_
                       .forecast = &forecast};
     if (simulation->collective == DIST_COLL_BARRIER) /* moves no data */
         bytes = 0;
-    dist_status status = disti_sim_machine_open(&sim, bytes, cost, whole);
+    dist_status status = sim_machine_open(&sim, bytes, cost, whole);
     if (status != DIST_OK)
         goto out;
     status = sim_run(&sim);
@@ -455,23 +1046,47 @@ static dist_status simulate_run(const struct disti_simulation *simulation, size_
                             sim.topology->ranks);
         goto out;
     }
-    simulate_report(&sim, &forecast);
+    /* Each simulated rank stands for `stands` ranks. */
+    uint64_t stands = sim.programs->ranks / sim.count, busy = 0;
+    struct disti_traffic *links = forecast.links;
+    simulate_lines(&sim, sim.node_lines, 2 * sim.node_count, stands, &links[DISTI_OTHER_NODE]);
+    simulate_lines(&sim, sim.rack_lines, 2 * sim.rack_count, stands, &links[DISTI_OTHER_RACK]);
+    for (int d = 0; d < DISTI_DISTANCES; d++) {
+        links[d].messages *= stands;
+        links[d].bytes = (double)(sim.chunks[d] * stands) * sim.chunk_bytes;
+    }
+    for (uint32_t i = 0; i < sim.count; i++)
+        busy = sim.ranks[i].busy > busy ? sim.ranks[i].busy : busy;
+    forecast.busiest_rank = (double)busy / (sim.now ? (double)sim.now : 1);
+    forecast.seconds = (double)sim.now / SIM_SECOND;
+    forecast.steps = sim.steps_done * stands;
+    forecast.simulated = (int)sim.count;
     *forecast_p = forecast;
 out:
-    disti_sim_machine_close(&sim);
+    free(sim.ranks);
+    free(sim.nodes);
+    free(sim.node_lines);
+    free(sim.rack_lines);
+    free(sim.lanes);
+    free(sim.routes);
+    free(sim.wires);
+    free(sim.cpus);
+    free(sim.orders);
+    free(sim.messages);
+    free(sim.heap);
     return status;
 }
 
 dist_status disti_simulation_run(const struct disti_simulation *simulation, size_t bytes,
                                  const struct disti_cost *cost, struct disti_forecast *forecast_p)
 {
-    return simulate_run(simulation, bytes, false, cost, forecast_p);
+    return simulation_run(simulation, bytes, false, cost, forecast_p);
 }
 
 dist_status disti_sim_whole_run(const struct disti_simulation *simulation, size_t bytes,
                                 const struct disti_cost *cost, struct disti_forecast *forecast_p)
 {
-    return simulate_run(simulation, bytes, true, cost, forecast_p);
+    return simulation_run(simulation, bytes, true, cost, forecast_p);
 }
 
 dist_status disti_forecast(const struct disti_algorithm *algorithm, const struct disti_shape *shape,

@@ -9,7 +9,6 @@
 #include "base/process.h"
 #include "base/settings/env.h"
 
-#include <fcntl.h>
 #include <limits.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -97,20 +96,6 @@ static bool sysfs_mark_file(const char *root, const char *format, int number,
     return true;
 }
 
-/* One CPU, with all that share its core and its package. */
-static bool sysfs_mark_cpu(const char *root, int cpu, struct sysfs_machine *machine)
-{
-    if (cpu >= SYSFS_CPUS)
-        return false;
-    if (machine->core[cpu] < 0 && !sysfs_mark_file(root, "cpu/cpu%d/topology/thread_siblings_list",
-                                                   cpu, machine, machine->core))
-        return false;
-    if (machine->package[cpu] < 0)
-        sysfs_mark_file(root, "cpu/cpu%d/topology/core_siblings_list", cpu, machine,
-                        machine->package);
-    return machine->core[cpu] >= 0;
-}
-
 static bool sysfs_load(const char *root, struct sysfs_machine *machine)
 {
     const char *list = machine->list;
@@ -122,7 +107,16 @@ static bool sysfs_load(const char *root, struct sysfs_machine *machine)
         return false;
     while (sysfs_range(&list, &first, &last)) {
         for (int cpu = first; cpu <= last; cpu++) {
-            if (!sysfs_mark_cpu(root, cpu, machine))
+            if (cpu >= SYSFS_CPUS)
+                return false;
+            if (machine->core[cpu] < 0 &&
+                !sysfs_mark_file(root, "cpu/cpu%d/topology/thread_siblings_list", cpu, machine,
+                                 machine->core))
+                return false;
+            if (machine->package[cpu] < 0)
+                sysfs_mark_file(root, "cpu/cpu%d/topology/core_siblings_list", cpu, machine,
+                                machine->package);
+            if (machine->core[cpu] < 0)
                 return false;
         }
     }
@@ -146,22 +140,6 @@ static int sysfs_compare(const void *a, const void *b)
             return x[i] < y[i] ? -1 : 1;
     }
     return 0;
-}
-
-/* Lists the cores in order: package, NUMA node, lowest CPU. Returns how many there are. */
-static int sysfs_cores(struct sysfs_machine *machine)
-{
-    int(*cores)[3] = machine->cores, count = 0;
-
-    for (int cpu = 0; cpu < SYSFS_CPUS; cpu++) {
-        if (machine->core[cpu] != cpu)
-            continue;
-        cores[count][0] = machine->package[cpu];
-        cores[count][1] = machine->numa[cpu];
-        cores[count++][2] = cpu;
-    }
-    qsort(cores, (size_t)count, sizeof(*cores), sysfs_compare);
-    return count;
 }
 
 static bool sysfs_meets(const struct sysfs_machine *machine, int core, const uint64_t *cpus)
@@ -195,33 +173,35 @@ static int discover_share(int local_rank, int local_ranks, int count)
     return local_ranks > 0 ? (int)(turn * count / local_ranks) : 0;
 }
 
-static bool sysfs_place(struct sysfs_machine *machine, const uint64_t *cpus, int local_rank,
-                        int local_ranks, struct dist_place *locality_p)
+bool disti_sysfs_locality(const char *root, const uint64_t *cpus, int local_rank, int local_ranks,
+                          struct dist_place *locality_p)
 {
-    const int(*cores)[3] = (const int(*)[3])machine->cores;
-    int count = sysfs_cores(machine), usable = 0, mine;
+    struct sysfs_machine *machine = malloc(sizeof(*machine));
+    int(*cores)[3] = machine ? machine->cores : NULL, count = 0, usable = 0, mine;
+    bool found = false;
 
+    if (!machine || !sysfs_load(root, machine))
+        goto out;
+    for (int cpu = 0; cpu < SYSFS_CPUS; cpu++) {
+        if (machine->core[cpu] != cpu)
+            continue;
+        cores[count][0] = machine->package[cpu];
+        cores[count][1] = machine->numa[cpu];
+        cores[count++][2] = cpu;
+    }
+    qsort(cores, (size_t)count, sizeof(*cores), sysfs_compare);
     for (int i = 0; i < count; i++)
         usable += sysfs_meets(machine, cores[i][2], cpus);
     mine = discover_share(local_rank, local_ranks, usable);
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count && !found; i++) {
         if (!sysfs_meets(machine, cores[i][2], cpus) || mine-- > 0)
             continue;
         locality_p->core = i;
         locality_p->package = sysfs_number(machine->package, cores[i][0]);
         locality_p->numa = sysfs_number(machine->numa, cores[i][1]);
-        return true;
+        found = true;
     }
-    return false;
-}
-
-bool disti_sysfs_locality(const char *root, const uint64_t *cpus, int local_rank, int local_ranks,
-                          struct dist_place *locality_p)
-{
-    struct sysfs_machine *machine = malloc(sizeof(*machine));
-    bool found = machine && sysfs_load(root, machine) &&
-                 sysfs_place(machine, cpus, local_rank, local_ranks, locality_p);
-
+out:
     free(machine);
     return found;
 }
@@ -292,27 +272,23 @@ static int cpus_of_path(struct cpus_paths *paths, const char *mount, const char 
     }
 }
 
-/* A line is "hierarchy:controllers:path"; version 2 has the hierarchy 0 and no controllers. */
-static int cpus_of_line(struct cpus_paths *paths, const char *mounts)
-{
-    char *controllers, *group;
-    if (!disti_cgroup_split(paths->line, &controllers, &group))
-        return 0;
-    if (strcmp(paths->line, "0") == 0 && !*controllers)
-        return cpus_of_path(paths, mounts, group, 2);
-    if (!disti_cgroup_controls(controllers, "cpu") ||
-        snprintf(paths->mount, sizeof(paths->mount), "%s/cpu", mounts) >= (int)sizeof(paths->mount))
-        return 0;
-    return cpus_of_path(paths, paths->mount, group, 1);
-}
-
 int disti_quota_cpus(const char *membership, const char *mounts)
 {
     struct cpus_paths *paths = malloc(sizeof(*paths));
     int cpus = 0;
     FILE *file = fopen(membership, "re");
-    while (file && paths && fgets(paths->line, sizeof(paths->line), file))
-        cpus = cpus_tighter(cpus, cpus_of_line(paths, mounts));
+    while (file && paths && fgets(paths->line, sizeof(paths->line), file)) {
+        char *controllers, *group;
+        if (!disti_cgroup_split(paths->line, &controllers, &group))
+            continue;
+        /* Version 2 has the hierarchy 0 and no controllers. */
+        if (strcmp(paths->line, "0") == 0 && !*controllers)
+            cpus = cpus_tighter(cpus, cpus_of_path(paths, mounts, group, 2));
+        else if (disti_cgroup_controls(controllers, "cpu") &&
+                 snprintf(paths->mount, sizeof(paths->mount), "%s/cpu", mounts) <
+                     (int)sizeof(paths->mount))
+            cpus = cpus_tighter(cpus, cpus_of_path(paths, paths->mount, group, 1));
+    }
     if (file)
         fclose(file);
     free(paths);
@@ -340,13 +316,6 @@ static int cpus_of_affinity(uint64_t *words, int word_count)
     return 0;
 }
 
-/* The affinity's CPUs, or the quota if that is fewer; at least 1. */
-static int usable_within(int quota)
-{
-    int cpus = cpus_tighter(cpus_of_affinity(NULL, 0), quota);
-    return cpus > 0 ? cpus : 1;
-}
-
 int disti_usable_cpus(void)
 {
     /* The quota is asked for with every group: its many files are read once. */
@@ -357,24 +326,11 @@ int disti_usable_cpus(void)
         quota = disti_quota_cpus(DISTI_PROCESS_OWN "/cgroup", "/sys/fs/cgroup");
         atomic_store(&known, quota);
     }
-    return usable_within(quota);
+    int cpus = cpus_tighter(cpus_of_affinity(NULL, 0), quota);
+    return cpus > 0 ? cpus : 1;
 }
 
 /* ---- the machine, and the locality in it ---- */
-
-/* The kernel's boot: stands for the CPUs and the memory. */
-static uint64_t discover_kernel(const char *host)
-{
-    uint64_t hash = DISTI_HASH_START;
-    char boot[64];
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    ssize_t length = fd < 0 ? -1 : read(fd, boot, sizeof(boot));
-    if (fd >= 0)
-        close(fd);
-    if (length > 0)
-        return disti_hash_bytes(hash, boot, (size_t)length);
-    return disti_hash_text(hash, host);
-}
 
 /* 0: the namespace is not known. */
 static uint64_t discover_namespace(uint64_t kernel, const char *path)
@@ -389,65 +345,46 @@ static uint64_t discover_namespace(uint64_t kernel, const char *path)
 
 #ifdef HAVE_HWLOC
 
-/* Only what a locality is made of, the rest would cost most of the time; groups carry NUMA nodes.
- */
-static bool discover_load(hwloc_topology_t *topology_p)
-{
-    hwloc_topology_t topology;
-    if (hwloc_topology_init(&topology) != 0)
-        return false;
-    hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
-    hwloc_topology_set_type_filter(topology, HWLOC_OBJ_PACKAGE, HWLOC_TYPE_FILTER_KEEP_ALL);
-    hwloc_topology_set_type_filter(topology, HWLOC_OBJ_CORE, HWLOC_TYPE_FILTER_KEEP_ALL);
-    hwloc_topology_set_type_filter(topology, HWLOC_OBJ_GROUP, HWLOC_TYPE_FILTER_KEEP_STRUCTURE);
-    if (hwloc_topology_load(topology) == 0) {
-        *topology_p = topology;
-        return true;
-    }
-    hwloc_topology_destroy(topology);
-    return false;
-}
-
-/* The CPUs this process may run on; of a machine that is only described: all. */
-static void discover_bound(hwloc_topology_t topology, hwloc_bitmap_t cpus)
-{
-    hwloc_const_bitmap_t all = hwloc_topology_get_topology_cpuset(topology);
-    if (!hwloc_topology_is_thissystem(topology) ||
-        hwloc_get_cpubind(topology, cpus, HWLOC_CPUBIND_PROCESS) != 0 ||
-        !hwloc_bitmap_intersects(cpus, all))
-        hwloc_bitmap_copy(cpus, all);
-    else
-        hwloc_bitmap_and(cpus, cpus, all);
-}
-
-/* This rank's share of the cores; of the hardware threads, if the machine tells of no cores. */
-static hwloc_obj_t discover_core(hwloc_topology_t topology, hwloc_const_bitmap_t cpus,
-                                 int local_rank, int local_ranks)
-{
-    hwloc_obj_type_t types[] = {HWLOC_OBJ_CORE, HWLOC_OBJ_PU};
-    hwloc_obj_t core = NULL, o = NULL;
-    for (int i = 0; i < 2 && !core; i++) {
-        int count = 0, mine;
-        while ((o = hwloc_get_next_obj_covering_cpuset_by_type(topology, cpus, types[i], o)))
-            count++;
-        mine = discover_share(local_rank, local_ranks, count);
-        while (mine-- >= 0 && count)
-            core = hwloc_get_next_obj_covering_cpuset_by_type(topology, cpus, types[i], core);
-    }
-    return core;
-}
-
 static void discover_by_hwloc(int local_rank, int local_ranks, struct dist_place *locality)
 {
     hwloc_topology_t topology;
-    if (!discover_load(&topology)) {
+    bool loaded = hwloc_topology_init(&topology) == 0;
+    if (loaded) {
+        /* Only what a locality is made of, the rest would cost most of the time; groups carry NUMA
+         * nodes. */
+        hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
+        hwloc_topology_set_type_filter(topology, HWLOC_OBJ_PACKAGE, HWLOC_TYPE_FILTER_KEEP_ALL);
+        hwloc_topology_set_type_filter(topology, HWLOC_OBJ_CORE, HWLOC_TYPE_FILTER_KEEP_ALL);
+        hwloc_topology_set_type_filter(topology, HWLOC_OBJ_GROUP, HWLOC_TYPE_FILTER_KEEP_STRUCTURE);
+        loaded = hwloc_topology_load(topology) == 0;
+        if (!loaded)
+            hwloc_topology_destroy(topology);
+    }
+    if (!loaded) {
         disti_warn("hwloc cannot read this machine's topology: ranks are ordered by number alone");
         return;
     }
     hwloc_bitmap_t cpus = hwloc_bitmap_alloc();
     if (cpus) {
-        discover_bound(topology, cpus);
-        hwloc_obj_t core = discover_core(topology, cpus, local_rank, local_ranks);
+        /* The CPUs this process may run on; of a machine that is only described: all. */
+        hwloc_const_bitmap_t all = hwloc_topology_get_topology_cpuset(topology);
+        if (!hwloc_topology_is_thissystem(topology) ||
+            hwloc_get_cpubind(topology, cpus, HWLOC_CPUBIND_PROCESS) != 0 ||
+            !hwloc_bitmap_intersects(cpus, all))
+            hwloc_bitmap_copy(cpus, all);
+        else
+            hwloc_bitmap_and(cpus, cpus, all);
+        /* This rank's share of the cores; of the hardware threads, if no cores are told of. */
+        hwloc_obj_type_t types[] = {HWLOC_OBJ_CORE, HWLOC_OBJ_PU};
+        hwloc_obj_t core = NULL, o = NULL;
+        for (int i = 0; i < 2 && !core; i++) {
+            int count = 0, mine;
+            while ((o = hwloc_get_next_obj_covering_cpuset_by_type(topology, cpus, types[i], o)))
+                count++;
+            mine = discover_share(local_rank, local_ranks, count);
+            while (mine-- >= 0 && count)
+                core = hwloc_get_next_obj_covering_cpuset_by_type(topology, cpus, types[i], core);
+        }
         if (core) {
             hwloc_obj_t package = hwloc_get_ancestor_obj_by_type(topology, HWLOC_OBJ_PACKAGE, core);
             /* NUMA nodes hang beside the tree, so they are found by their CPUs. */
@@ -472,25 +409,21 @@ static void discover_by_hwloc(int local_rank, int local_ranks, struct dist_place
 
 #endif
 
-/* Does the environment tell hwloc where to look? Then the machine is not what the kernel says. */
-static bool discover_is_told(void)
-{
-    static const char *const names[] = {"HWLOC_SYNTHETIC", "HWLOC_XMLFILE", "HWLOC_FSROOT",
-                                        "HWLOC_COMPONENTS", "HWLOC_CPUID_PATH"};
-    bool told = false;
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
-        told = told || disti_env(names[i]);
-    return told;
-}
-
 dist_status disti_discover(int local_rank, int local_ranks, struct disti_locality *locality_p)
 {
     struct disti_locality locality;
+    /* Variables that make hwloc look elsewhere: then the machine is not what the kernel says. */
+    static const char *const names[] = {"HWLOC_SYNTHETIC", "HWLOC_XMLFILE", "HWLOC_FSROOT",
+                                        "HWLOC_COMPONENTS", "HWLOC_CPUID_PATH"};
+    char boot[64];
+    bool told = false;
     memset(&locality, 0, sizeof(locality)); /* padding too: it goes to the other ranks */
     locality.place = (struct dist_place){-1, -1, -1, -1, -1};
     disti_host_name(locality.host);
-    locality.kernel = discover_kernel(locality.host);
+    /* The kernel's boot stands for the CPUs and the memory. */
+    locality.kernel = disti_hash_text(
+        DISTI_HASH_START,
+        read_text("/proc/sys/kernel/random/boot_id", boot, sizeof(boot)) ? boot : locality.host);
     /* With the network namespace: two containers of one machine that cannot reach each other's
      * sockets must not take each other for neighbours. */
     locality.machine = discover_namespace(locality.kernel, DISTI_PROCESS_OWN "/ns/net");
@@ -498,12 +431,14 @@ dist_status disti_discover(int local_rank, int local_ranks, struct disti_localit
         locality.machine = locality.kernel;
     locality.processes = discover_namespace(locality.kernel, DISTI_PROCESS_OWN "/ns/pid");
     locality.quota_cpus = disti_quota_cpus(DISTI_PROCESS_OWN "/cgroup", "/sys/fs/cgroup");
-    locality.usable_cpus = usable_within(locality.quota_cpus);
-    cpus_of_affinity(locality.cpus, DISTI_CPU_WORDS);
+    int cpus = cpus_tighter(cpus_of_affinity(locality.cpus, DISTI_CPU_WORDS), locality.quota_cpus);
+    locality.usable_cpus = cpus > 0 ? cpus : 1;
     locality.pid = getpid();
     /* The kernel's files first: hwloc loads its plugins, a quarter of MiB and most of a start. */
-    if (discover_is_told() || !disti_sysfs_locality("/sys/devices/system", locality.cpus,
-                                                    local_rank, local_ranks, &locality.place))
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+        told = told || disti_env(names[i]);
+    if (told || !disti_sysfs_locality("/sys/devices/system", locality.cpus, local_rank, local_ranks,
+                                      &locality.place))
         discover_by_hwloc(local_rank, local_ranks, &locality.place);
     *locality_p = locality;
     return DIST_OK;

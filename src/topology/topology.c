@@ -59,35 +59,6 @@ static void topology_order(struct topology_item *items, int ranks,
     }
 }
 
-/* Nodes follow each other by their first ranks, whatever numbers they came with. */
-static void topology_sort(struct topology_item *items, int ranks)
-{
-    topology_order(items, ranks, topology_by_number);
-    for (int i = 0; i < ranks; i++) {
-        bool same = i > 0 && items[i].locality.node == items[i - 1].locality.node;
-        items[i].lead = same ? items[i - 1].lead : items[i].rank;
-    }
-    topology_order(items, ranks, topology_by_locality);
-}
-
-static void topology_fill(struct disti_topology *topology, const struct topology_item *items)
-{
-    for (int i = 0; i < topology->ranks; i++) {
-        int rank = items[i].rank;
-        if (i == 0 || items[i].lead != items[i - 1].lead)
-            topology->node_first[topology->nodes++] = i;
-        topology->order[i] = rank;
-        topology->position[rank] = i;
-        topology->localities[rank] = items[i].locality;
-        topology->localities[rank].node = topology->nodes - 1;
-    }
-    topology->node_first[topology->nodes] = topology->ranks;
-    topology->uniform = true;
-    for (int node = 1; node < topology->nodes; node++)
-        if (disti_node_size(topology, node) != disti_node_size(topology, 0))
-            topology->uniform = false;
-}
-
 dist_status disti_topology_create(const struct dist_place *localities, int ranks,
                                   struct disti_topology **topology_p)
 {
@@ -108,8 +79,27 @@ dist_status disti_topology_create(const struct dist_place *localities, int ranks
         goto out;
     for (int rank = 0; rank < ranks; rank++)
         items[rank] = (struct topology_item){.locality = localities[rank], .rank = rank};
-    topology_sort(items, ranks);
-    topology_fill(topology, items);
+    topology_order(items, ranks, topology_by_number);
+    for (int i = 0; i < ranks; i++) {
+        bool same = i > 0 && items[i].locality.node == items[i - 1].locality.node;
+        items[i].lead = same ? items[i - 1].lead : items[i].rank;
+    }
+    /* Nodes follow each other by their first ranks, whatever numbers they came with. */
+    topology_order(items, ranks, topology_by_locality);
+    for (int i = 0; i < ranks; i++) {
+        int rank = items[i].rank;
+        if (i == 0 || items[i].lead != items[i - 1].lead)
+            topology->node_first[topology->nodes++] = i;
+        topology->order[i] = rank;
+        topology->position[rank] = i;
+        topology->localities[rank] = items[i].locality;
+        topology->localities[rank].node = topology->nodes - 1;
+    }
+    topology->node_first[topology->nodes] = ranks;
+    topology->uniform = true;
+    for (int node = 1; node < topology->nodes; node++)
+        if (disti_node_size(topology, node) != disti_node_size(topology, 0))
+            topology->uniform = false;
     *topology_p = topology;
     topology = NULL;
     status = DIST_OK;
@@ -136,21 +126,7 @@ int disti_node_member(const struct disti_topology *topology, int node, int i)
     return topology->order[topology->node_first[node] + i];
 }
 
-int disti_node_leader(const struct disti_topology *topology, int node)
-{
-    return disti_node_member(topology, node, 0);
-}
-
 /* ---- ranks that share CPUs ---- */
-
-static bool crowd_meets(const uint64_t *a, const uint64_t *b)
-{
-    for (int w = 0; w < DISTI_CPU_WORDS; w++) {
-        if (a[w] & b[w])
-            return true;
-    }
-    return false;
-}
 
 /* Adds b to a. True: a grew. */
 static bool crowd_join(uint64_t *a, const uint64_t *b)
@@ -173,33 +149,29 @@ static int crowd_count(const uint64_t *cpus)
     return count;
 }
 
-/* The quota is of the group of processes, that is of all ranks on the machine. */
-static int crowd_on_machine(const struct disti_locality *localities, int ranks, int rank)
-{
-    int count = 0;
-
-    for (int r = 0; r < ranks; r++)
-        count += localities[r].machine == localities[rank].machine;
-    return count;
-}
-
 bool disti_crowded(const struct disti_locality *localities, int ranks, int rank)
 {
     const struct disti_locality *mine = &localities[rank];
     uint64_t cpus[DISTI_CPU_WORDS];
-    int sharers = 0;
+    int sharers = 0, neighbours = 0;
     bool grew;
 
-    if (mine->quota_cpus > 0 && crowd_on_machine(localities, ranks, rank) > mine->quota_cpus)
+    for (int r = 0; r < ranks; r++)
+        neighbours += localities[r].machine == mine->machine;
+    /* The quota is of the group of processes, that is of all ranks on the machine. */
+    if (mine->quota_cpus > 0 && neighbours > mine->quota_cpus)
         return true;
     memcpy(cpus, mine->cpus, sizeof(cpus));
     if (crowd_count(cpus) == 0) /* unknown */
-        return crowd_on_machine(localities, ranks, rank) > mine->usable_cpus;
+        return neighbours > mine->usable_cpus;
     do {
         grew = false;
         sharers = 0;
         for (int r = 0; r < ranks; r++) {
-            if (localities[r].kernel != mine->kernel || !crowd_meets(cpus, localities[r].cpus))
+            bool meets = false;
+            for (int w = 0; w < DISTI_CPU_WORDS; w++)
+                meets = meets || (cpus[w] & localities[r].cpus[w]);
+            if (localities[r].kernel != mine->kernel || !meets)
                 continue;
             sharers++;
             grew = crowd_join(cpus, localities[r].cpus) || grew;
@@ -244,44 +216,34 @@ enum { LEVEL_RACK, LEVEL_NODE, LEVEL_PACKAGE, LEVEL_NUMA, LEVEL_CORE, LEVELS };
 
 static const char *const synthetic_levels[LEVELS] = {"rack", "node", "package", "numa", "core"};
 
-/* Reads one "level:count" from *text_p, moves on behind it. Returns what is wrong, or NULL. */
-static const char *synthetic_item(const char **text_p, int *level_p, int *count_p)
-{
-    const char *text = *text_p;
-    size_t length = strcspn(text, ": ");
-    int level = 0;
-    while (level < LEVELS && (strlen(synthetic_levels[level]) != length ||
-                              strncmp(text, synthetic_levels[level], length) != 0))
-        level++;
-    if (level == LEVELS)
-        return "a level is none of rack, node, package, numa, core";
-    text += length;
-    if (*text++ != ':' || *text < '0' || *text > '9')
-        return "a level has no count";
-    char *end;
-    long count = strtol(text, &end, 10);
-    if (count < 1 || count > SYNTHETIC_RANKS_MAX || (*end != '\0' && *end != ' '))
-        return "a count is not a number of at least 1";
-    *text_p = end;
-    *level_p = level;
-    *count_p = (int)count;
-    return NULL;
-}
-
-/* counts[level]: how many in each of the level above; 0: not described. */
+/*
+ * Reads "level:count" items. counts[level]: how many in each of the level above; 0: not described.
+ * Returns what is wrong, or NULL.
+ */
 static const char *synthetic_parse(const char *text, int counts[LEVELS], int *ranks_p)
 {
     int below = 0; /* levels before this one may not come any more */
     long ranks = 1;
     for (text += strspn(text, " "); *text; text += strspn(text, " ")) {
-        int level, count;
-        const char *why = synthetic_item(&text, &level, &count);
-        if (why)
-            return why;
+        size_t length = strcspn(text, ": ");
+        int level = 0;
+        while (level < LEVELS && (strlen(synthetic_levels[level]) != length ||
+                                  strncmp(text, synthetic_levels[level], length) != 0))
+            level++;
+        if (level == LEVELS)
+            return "a level is none of rack, node, package, numa, core";
+        text += length;
+        if (*text++ != ':' || *text < '0' || *text > '9')
+            return "a level has no count";
+        char *end;
+        long count = strtol(text, &end, 10);
+        if (count < 1 || count > SYNTHETIC_RANKS_MAX || (*end != '\0' && *end != ' '))
+            return "a count is not a number of at least 1";
+        text = end;
         if (level < below)
             return "the levels go rack, node, package, numa, core, each once";
         below = level + 1;
-        counts[level] = count;
+        counts[level] = (int)count;
         ranks *= count;
         if (ranks > SYNTHETIC_RANKS_MAX)
             return "that is more than a million ranks";
@@ -290,25 +252,6 @@ static const char *synthetic_parse(const char *text, int counts[LEVELS], int *ra
         return "it is empty";
     *ranks_p = (int)ranks;
     return NULL;
-}
-
-/* Numbers count within the level that contains them, the last level fastest. */
-static struct dist_place synthetic_locality(const int counts[LEVELS], int rank)
-{
-    int32_t number[LEVELS];
-    for (int level = LEVELS - 1; level >= 0; level--) {
-        number[level] = counts[level] ? rank % counts[level] : -1;
-        rank = counts[level] ? rank / counts[level] : rank;
-    }
-    int32_t node = number[LEVEL_NODE];
-    if (counts[LEVEL_RACK]) /* nodes are numbered over all racks; a rack without any is one */
-        node = counts[LEVEL_NODE] ? number[LEVEL_RACK] * counts[LEVEL_NODE] + node
-                                  : number[LEVEL_RACK];
-    return (struct dist_place){.node = node,
-                               .package = number[LEVEL_PACKAGE],
-                               .numa = number[LEVEL_NUMA],
-                               .core = number[LEVEL_CORE],
-                               .gpu = -1};
 }
 
 dist_status disti_topology_synthetic(const char *description, struct disti_topology **topology_p)
@@ -322,8 +265,23 @@ dist_status disti_topology_synthetic(const char *description, struct disti_topol
     struct dist_place *localities = calloc((size_t)ranks, sizeof(*localities));
     if (!localities)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a topology of %d ranks", ranks);
-    for (int rank = 0; rank < ranks; rank++)
-        localities[rank] = synthetic_locality(counts, rank);
+    for (int rank = 0; rank < ranks; rank++) {
+        /* Numbers count within the level that contains them, the last level fastest. */
+        int32_t number[LEVELS];
+        for (int level = LEVELS - 1, left = rank; level >= 0; level--) {
+            number[level] = counts[level] ? left % counts[level] : -1;
+            left = counts[level] ? left / counts[level] : left;
+        }
+        int32_t node = number[LEVEL_NODE];
+        if (counts[LEVEL_RACK]) /* nodes are numbered over all racks; a rack without any is one */
+            node = counts[LEVEL_NODE] ? number[LEVEL_RACK] * counts[LEVEL_NODE] + node
+                                      : number[LEVEL_RACK];
+        localities[rank] = (struct dist_place){.node = node,
+                                               .package = number[LEVEL_PACKAGE],
+                                               .numa = number[LEVEL_NUMA],
+                                               .core = number[LEVEL_CORE],
+                                               .gpu = -1};
+    }
     dist_status status = disti_topology_create(localities, ranks, topology_p);
     if (status == DIST_OK && counts[LEVEL_RACK])
         (*topology_p)->rack_nodes = counts[LEVEL_NODE] ? counts[LEVEL_NODE] : 1;

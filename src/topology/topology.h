@@ -47,8 +47,6 @@ int disti_ring_previous(const struct disti_topology *topology, int rank);
 int disti_node_of(const struct disti_topology *topology, int rank);
 int disti_node_size(const struct disti_topology *topology, int node);
 int disti_node_member(const struct disti_topology *topology, int node, int i);
-int disti_node_leader(const struct disti_topology *topology, int node);
-
 /* A rank's neighbours in a rooted tree. */
 #define DISTI_TREE_CHILDREN 64
 struct disti_tree_neighbours {
@@ -73,7 +71,6 @@ void disti_tree_binomial(const struct disti_topology *topology, int root, int ra
  */
 void disti_tree_double(const struct disti_topology *topology, int which, int rank,
                        struct disti_tree_neighbours *tree_p);
-int disti_tree_double_root(const struct disti_topology *topology, int which);
 void disti_tree_double_rooted(const struct disti_topology *topology, int which, int root, int rank,
                               struct disti_tree_neighbours *tree_p);
 

@@ -4,7 +4,8 @@
 
 /*
  * Binomial, over 0 .. count - 1, root 0: the parent is the number without its lowest bit, the
- * children add a bit below that one. The subtree of v under a bit is [v, v + bit).
+ * children add a bit below that one, which this returns. The subtree of v under a bit is
+ * [v, v + bit).
  *
  *          0
  *       /  |  \
@@ -12,12 +13,6 @@
  *     /|   |
  *    6 5   3
  */
-static int binomial_parent(int number)
-{
-    return number == 0 ? -1 : number & (number - 1);
-}
-
-/* The bits of the children are those below this one. */
 static int64_t binomial_limit(int number, int count)
 {
     int64_t limit = 1;
@@ -26,15 +21,6 @@ static int64_t binomial_limit(int number, int count)
     while (limit < count)
         limit *= 2;
     return limit;
-}
-
-/* Ranks on `count` nodes from `node` on, round the end. */
-static int tree_node_ranks(const struct disti_topology *topology, int node, int64_t count)
-{
-    int ranks = 0;
-    for (int64_t i = 0; i < count; i++)
-        ranks += disti_node_size(topology, (int)((node + i) % topology->nodes));
-    return ranks;
 }
 
 /* Inserts a child by the size of its subtree, behind those as large. */
@@ -49,61 +35,44 @@ static void tree_add_child(struct disti_tree_neighbours *tree, int *sizes, int c
     tree->child[i] = child;
 }
 
-static int64_t tree_least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* The rank of a node that stands for it between the nodes. */
 static int tree_delegate(const struct disti_topology *topology, int node, int root)
 {
-    return node == disti_node_of(topology, root) ? root : disti_node_leader(topology, node);
-}
-
-/* Between the nodes, counted from the root's node. */
-static void tree_across(const struct disti_topology *topology, int root, int rank,
-                        struct disti_tree_neighbours *tree, int *sizes)
-{
-    int nodes = topology->nodes, home = disti_node_of(topology, root);
-    int number = (disti_node_of(topology, rank) - home + nodes) % nodes;
-    int parent = binomial_parent(number);
-    if (parent >= 0)
-        tree->parent = tree_delegate(topology, (parent + home) % nodes, root);
-    for (int64_t bit = binomial_limit(number, nodes) / 2; bit > 0; bit /= 2) {
-        if (number + bit >= nodes)
-            continue;
-        int node = (int)((number + bit + home) % nodes);
-        int below = tree_node_ranks(topology, node, tree_least(bit, nodes - number - bit));
-        tree_add_child(tree, sizes, tree_delegate(topology, node, root), below);
-    }
-}
-
-/* Inside the rank's node, counted from its delegate. */
-static void tree_inside(const struct disti_topology *topology, int root, int rank,
-                        struct disti_tree_neighbours *tree, int *sizes)
-{
-    int node = disti_node_of(topology, rank), size = disti_node_size(topology, node);
-    int first = topology->node_first[node];
-    int home = topology->position[tree_delegate(topology, node, root)] - first;
-    int number = (topology->position[rank] - first - home + size) % size;
-    int parent = binomial_parent(number);
-    if (parent >= 0)
-        tree->parent = disti_node_member(topology, node, (parent + home) % size);
-    for (int64_t bit = binomial_limit(number, size) / 2; bit > 0; bit /= 2)
-        if (number + bit < size)
-            tree_add_child(tree, sizes,
-                           disti_node_member(topology, node, (int)((number + bit + home) % size)),
-                           (int)tree_least(bit, size - number - bit));
+    return node == disti_node_of(topology, root) ? root : disti_node_member(topology, node, 0);
 }
 
 void disti_tree_binomial(const struct disti_topology *topology, int root, int rank,
                          struct disti_tree_neighbours *tree_p)
 {
+    int node = disti_node_of(topology, rank), nodes = topology->nodes;
+    int size = disti_node_size(topology, node), first = topology->node_first[node];
     int sizes[DISTI_TREE_CHILDREN];
     *tree_p = (struct disti_tree_neighbours){.parent = -1};
-    if (tree_delegate(topology, disti_node_of(topology, rank), root) == rank)
-        tree_across(topology, root, rank, tree_p, sizes);
-    tree_inside(topology, root, rank, tree_p, sizes);
+    if (tree_delegate(topology, node, root) == rank) {
+        /* Between the nodes, counted from the root's node. */
+        int home = disti_node_of(topology, root), number = (node - home + nodes) % nodes;
+        if (number > 0)
+            tree_p->parent =
+                tree_delegate(topology, ((number & (number - 1)) + home) % nodes, root);
+        for (int64_t bit = binomial_limit(number, nodes) / 2; bit > 0; bit /= 2) {
+            if (number + bit >= nodes)
+                continue;
+            int child = (int)((number + bit + home) % nodes), below = 0; /* ranks of the subtree */
+            for (int64_t i = 0; i < bit && number + bit + i < nodes; i++)
+                below += disti_node_size(topology, (int)((child + i) % nodes));
+            tree_add_child(tree_p, sizes, tree_delegate(topology, child, root), below);
+        }
+    }
+    /* Inside the rank's node, counted from its delegate. */
+    int home = topology->position[tree_delegate(topology, node, root)] - first;
+    int number = (topology->position[rank] - first - home + size) % size;
+    if (number > 0)
+        tree_p->parent = disti_node_member(topology, node, ((number & (number - 1)) + home) % size);
+    for (int64_t bit = binomial_limit(number, size) / 2; bit > 0; bit /= 2)
+        if (number + bit < size)
+            tree_add_child(tree_p, sizes,
+                           disti_node_member(topology, node, (int)((number + bit + home) % size)),
+                           (int)(bit < size - number - bit ? bit : size - number - bit));
 }
 
 /*
@@ -115,16 +84,6 @@ void disti_tree_binomial(const struct disti_topology *topology, int root, int ra
  *       2     6       10              the first of its left descendants that exists
  *      1 3   5 7     9
  */
-static int64_t inorder_up(int64_t number, int64_t count)
-{
-    int64_t bit = number & -number, up = number;
-    do {
-        up = (up & ~bit) | bit << 1;
-        bit <<= 1;
-    } while (up > count);
-    return up;
-}
-
 static int64_t inorder_root(int64_t count)
 {
     int64_t root = 1;
@@ -133,26 +92,10 @@ static int64_t inorder_root(int64_t count)
     return root;
 }
 
-/* The right child is half the height above, or less where the tree has its edge. */
-static int64_t inorder_right(int64_t number, int64_t count)
-{
-    int64_t half = (number & -number) / 2;
-    while (half > 0 && number + half > count)
-        half /= 2;
-    return half > 0 ? number + half : 0;
-}
-
 /*
  * Tree 1 is tree 0 with the numbers turned so that odd and even change sides: mirrored when the
  * count is even, shifted by one when it is odd.
  */
-static int double_number(int count, int which, int label)
-{
-    if (which == 0)
-        return label + 1;
-    return count % 2 == 0 ? count - label : (label + 1) % count + 1;
-}
-
 static int double_label(int count, int which, int64_t number)
 {
     if (which == 0)
@@ -160,23 +103,28 @@ static int double_label(int count, int which, int64_t number)
     return count % 2 == 0 ? count - (int)number : ((int)number - 2 + count) % count;
 }
 
-/* The trees over labels 0 .. count - 1 instead of ranks: parent and children are labels. */
-static int double_tree_root(int count, int which)
-{
-    return double_label(count, which, inorder_root(count));
-}
-
 static void double_tree(int count, int which, int label, struct disti_tree_neighbours *tree_p)
 {
-    int64_t number = double_number(count, which, label), half = (number & -number) / 2;
-    int64_t right = inorder_right(number, count);
+    int64_t number = which == 0       ? label + 1
+                     : count % 2 == 0 ? count - label
+                                      : (label + 1) % count + 1;
+    int64_t half = (number & -number) / 2, right = half;
+    /* The right child is half the height above, or less where the tree has its edge. */
+    while (right > 0 && number + right > count)
+        right /= 2;
     *tree_p = (struct disti_tree_neighbours){.parent = -1};
-    if (number != inorder_root(count))
-        tree_p->parent = double_label(count, which, inorder_up(number, count));
+    if (number != inorder_root(count)) {
+        int64_t bit = number & -number, up = number;
+        do {
+            up = (up & ~bit) | bit << 1;
+            bit <<= 1;
+        } while (up > count);
+        tree_p->parent = double_label(count, which, up);
+    }
     if (half > 0)
         tree_p->child[tree_p->children++] = double_label(count, which, number - half);
     if (right > 0)
-        tree_p->child[tree_p->children++] = double_label(count, which, right);
+        tree_p->child[tree_p->children++] = double_label(count, which, number + right);
 }
 
 /*
@@ -196,28 +144,13 @@ static void double_tree(int count, int which, int label, struct disti_tree_neigh
 static int double_delegate(const struct disti_topology *topology, int which, int node)
 {
     int size = disti_node_size(topology, node);
-    return disti_node_member(topology, node, double_tree_root(size, which));
+    return disti_node_member(topology, node, double_label(size, which, inorder_root(size)));
 }
 
 /* The nodes without `home` (-1: all of them), numbered from the one behind it on. */
 static int double_node(const struct disti_topology *topology, int home, int label)
 {
     return (home + 1 + label) % topology->nodes;
-}
-
-/* The delegate's neighbours in other nodes. top: the parent of the first node's. */
-static void double_across(const struct disti_topology *topology, int which, int home, int node,
-                          int top, struct disti_tree_neighbours *tree)
-{
-    int nodes = topology->nodes;
-    struct disti_tree_neighbours over;
-    double_tree(home < 0 ? nodes : nodes - 1, which, (node - home - 1 + nodes) % nodes, &over);
-    tree->parent = top;
-    if (over.parent >= 0)
-        tree->parent = double_delegate(topology, which, double_node(topology, home, over.parent));
-    for (int i = 0; i < over.children; i++)
-        tree->child[tree->children++] =
-            double_delegate(topology, which, double_node(topology, home, over.child[i]));
 }
 
 /* The members of a node without the one at `skip` (-1: all of them), from the one behind it on. */
@@ -240,14 +173,22 @@ static void double_inside(const struct disti_topology *topology, int which, int 
         tree->child[tree->children++] = double_member(topology, node, skip, in.child[i]);
 }
 
-/* Far children first: what they get has the longest way. */
+/* Far children first: what they get has the longest way. top: the parent of the first node's. */
 static void double_neighbours(const struct disti_topology *topology, int which, int home, int rank,
                               int top, struct disti_tree_neighbours *tree_p)
 {
-    int node = disti_node_of(topology, rank);
+    int node = disti_node_of(topology, rank), nodes = topology->nodes;
     *tree_p = (struct disti_tree_neighbours){.parent = top};
-    if (double_delegate(topology, which, node) == rank)
-        double_across(topology, which, home, node, top, tree_p);
+    if (double_delegate(topology, which, node) == rank) { /* its neighbours in other nodes */
+        struct disti_tree_neighbours over;
+        double_tree(home < 0 ? nodes : nodes - 1, which, (node - home - 1 + nodes) % nodes, &over);
+        if (over.parent >= 0)
+            tree_p->parent =
+                double_delegate(topology, which, double_node(topology, home, over.parent));
+        for (int i = 0; i < over.children; i++)
+            tree_p->child[tree_p->children++] =
+                double_delegate(topology, which, double_node(topology, home, over.child[i]));
+    }
     double_inside(topology, which, rank, -1, tree_p);
 }
 
@@ -255,11 +196,6 @@ void disti_tree_double(const struct disti_topology *topology, int which, int ran
                        struct disti_tree_neighbours *tree_p)
 {
     double_neighbours(topology, which, -1, rank, -1, tree_p);
-}
-
-int disti_tree_double_root(const struct disti_topology *topology, int which)
-{
-    return double_delegate(topology, which, double_tree_root(topology->nodes, which));
 }
 
 void disti_tree_double_rooted(const struct disti_topology *topology, int which, int root, int rank,
@@ -277,10 +213,12 @@ void disti_tree_double_rooted(const struct disti_topology *topology, int which, 
         return;
     }
     if (topology->nodes > 1)
-        tree_p->child[tree_p->children++] = double_delegate(
-            topology, which,
-            double_node(topology, home, double_tree_root(topology->nodes - 1, which)));
-    if (size > 1)
         tree_p->child[tree_p->children++] =
-            double_member(topology, home, skip, double_tree_root(size - 1, which));
+            double_delegate(topology, which,
+                            double_node(topology, home,
+                                        double_label(topology->nodes - 1, which,
+                                                     inorder_root(topology->nodes - 1))));
+    if (size > 1)
+        tree_p->child[tree_p->children++] = double_member(
+            topology, home, skip, double_label(size - 1, which, inorder_root(size - 1)));
 }

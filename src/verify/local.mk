@@ -3,8 +3,6 @@
 noinst_LTLIBRARIES += libverify.la
 libverify_la_LIBTOOLFLAGS = $(static_only)
 libverify_la_SOURCES = \
-	src/verify/internal.h \
-	src/verify/race.c \
 	src/verify/verify.c \
 	src/verify/verify.h
 libverify_la_LIBADD = libdist_core.la

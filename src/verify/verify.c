@@ -7,13 +7,166 @@
  *                  |                   from c, through e, which is not kept, to f.
  *   lane 1    f    e
  */
+#include "verify/verify.h"
 #include "base/log.h"
-#include "verify/internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define VERIFY_NONE UINT32_MAX
+/* Of so few ranks each has a bit, every chunk is followed, and races are searched for. */
+#define VERIFY_RANKS_FEW 64
+
+/* What a chunk of memory holds, symbolically. */
+struct verify_cell {
+    uint64_t sum;   /* of the numbers of those ranks whose contributions are in it */
+    uint64_t order; /* in what order they were added: a hash of the expression */
+    uint32_t chunk; /* which of those that are followed */
+    bool finished, written;
+};
+
+/* A step of any rank that handles chunks that are followed. Steps are numbered over all ranks. */
+struct verify_step {
+    uint32_t rank, lane, index; /* lanes are numbered over all ranks; index: in its lane */
+    uint32_t first;             /* the first chunk of its data */
+    uint32_t first_item, items;
+    uint32_t first_wait, waits; /* steps that it waits for, besides that before it in its lane */
+    uint32_t match;             /* the step at the peer that it meets */
+    int32_t peer;
+    struct disti_chunk_ref dst, src;
+    uint8_t kind;
+    bool finish;
+};
+
+/* A chunk of a step's data that is followed. */
+struct verify_item {
+    uint32_t chunk;  /* which of those that are followed */
+    uint32_t offset; /* which of the step's chunks */
+};
+
+/* One end of a message: the number-th from one rank to another on a channel. */
+struct verify_message {
+    uint32_t from, to, channel, number, step;
+};
+
+struct verify_lane {
+    uint32_t first, count; /* its steps: [first, first + count) of all steps */
+    uint32_t done;
+    uint32_t waiters, next_waiter; /* lanes that wait for a step of this one: a list */
+    bool queued, parked;
+};
+
+/* Where one rank's things begin in the lists of all. */
+struct verify_rank {
+    uint32_t first_lane, first_step;
+    size_t first_slot;
+};
+
+/* A list that grows. */
+struct verify_list {
+    void *items;
+    size_t count, room, size;
+};
+
+struct verify {
+    struct disti_plan shape; /* of all plans: one without steps, of rank 0 */
+    uint32_t ranks;
+    bool aliased; /* what IN and OUT both hold is one memory */
+    bool lost;    /* no memory */
+    uint64_t all; /* the sum of all ranks' numbers */
+    uint32_t data_chunks;
+    uint32_t count, *followed; /* chunks of the data, ascending */
+    struct disti_verdict *verdict;
+
+    struct verify_rank *rank; /* ranks + 1 */
+    struct verify_list steps, items, waits, lanes, sends, recvs;
+    uint32_t *counters;          /* of messages: by direction, channel, peer */
+    uint32_t *seen;              /* by chunk that is followed: the list that had it last */
+    struct verify_cell *cells;   /* [rank][IN, OUT][count] */
+    struct verify_cell *scratch; /* the slots of all ranks */
+    uint32_t *order;             /* the steps as the run executed them; a SEND before its RECV* */
+    uint32_t *when;              /* by step: where in order */
+    uint32_t executed;
+    uint32_t *queue, queued; /* lanes that the run has to look at, each at most once */
+    uint64_t *knows; /* BARRIER, by step: which ranks of the window have started before it ends */
+    uint32_t window; /* ranks [window, window + 64) */
+};
+
+static inline struct verify_step *verify_step(const struct verify *v, uint32_t step)
+{
+    return &((struct verify_step *)v->steps.items)[step];
+}
+
+static inline struct verify_lane *verify_lane(const struct verify *v, uint32_t lane)
+{
+    return &((struct verify_lane *)v->lanes.items)[lane];
+}
+
+static inline const struct verify_item *verify_items(const struct verify *v, uint32_t step)
+{
+    return &((const struct verify_item *)v->items.items)[verify_step(v, step)->first_item];
+}
+
+/* The step's i-th chunk of data. */
+static inline uint32_t verify_data(const struct verify *v, uint32_t step, uint32_t i)
+{
+    return v->followed[verify_items(v, step)[i].chunk];
+}
+
+/* The i-th step that must end before this one begins: 0 is that before it in its lane, if any. */
+static inline uint32_t verify_wait(const struct verify *v, uint32_t step, uint32_t i)
+{
+    const struct verify_step *s = verify_step(v, step);
+    if (i == 0)
+        return step > verify_lane(v, s->lane)->first ? step - 1 : VERIFY_NONE;
+    return ((const uint32_t *)v->waits.items)[s->first_wait + i - 1];
+}
+
+static inline bool verify_receives(const struct verify_step *step)
+{
+    return step->kind == DISTI_RECV || step->kind == DISTI_RECV_REDUCE;
+}
+
+static inline bool verify_few(const struct verify *v)
+{
+    return v->ranks <= VERIFY_RANKS_FEW;
+}
+
+/* ---- faults ---- */
+
+/* "rank 3, lane 1, step 4 (SEND to rank 2, chunk 5)" */
+static void verify_describe(const struct verify *v, uint32_t step, char *text, size_t size)
+{
+    static const char *const names[] = {"SEND to", "RECV from", "RECV_REDUCE from", "REDUCE",
+                                        "COPY"};
+    const struct verify_step *s = verify_step(v, step);
+    char peer[24] = "";
+    if (s->kind <= DISTI_RECV_REDUCE)
+        snprintf(peer, sizeof(peer), " rank %d", s->peer);
+    snprintf(text, size, "rank %u, lane %u, step %u (%s%s, chunk %u)", s->rank,
+             s->lane - v->rank[s->rank].first_lane, s->index, names[s->kind], peer, s->first);
+}
+
+/* Notes the first fault, at a step, or in general if step is VERIFY_NONE. Returns false. */
+__attribute__((format(printf, 3, 4))) static bool verify_fault(struct verify *v, uint32_t step,
+                                                               const char *format, ...)
+{
+    struct disti_verdict *verdict = v->verdict;
+    if (!verdict->ok)
+        return false;
+    char where[128] = "", what[320];
+    if (step != VERIFY_NONE)
+        verify_describe(v, step, where, sizeof(where));
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(what, sizeof(what), format, arguments);
+    va_end(arguments);
+    verdict->ok = false;
+    snprintf(verdict->text, sizeof(verdict->text), "%s%s%s", where, *where ? ": " : "", what);
+    return false;
+}
 
 /* ---- lists ---- */
 
@@ -41,17 +194,6 @@ static uint32_t *collect_counter(const struct verify *v, const struct disti_lane
 {
     uint32_t direction = step->kind == DISTI_SEND ? 0 : DISTI_CHANNELS;
     return &v->counters[(size_t)(direction + lane->channel) * v->ranks + (uint32_t)step->peer];
-}
-
-/* What was counted, one by one: of many ranks a plan talks to few. */
-static void collect_counters_clear(const struct verify *v, const struct disti_plan *plan)
-{
-    for (uint32_t l = 0; l < plan->lane_count; l++)
-        for (uint32_t i = 0; i < plan->lanes[l].count; i++) {
-            const struct disti_step *step = &plan->steps[plan->lanes[l].first + i];
-            if (disti_step_talks(step))
-                *collect_counter(v, &plan->lanes[l], step) = 0;
-        }
 }
 
 /* ---- steps ---- */
@@ -104,34 +246,6 @@ static uint32_t reader_items(struct verify *v, const struct disti_plan *plan,
     return (uint32_t)(v->items.count - before);
 }
 
-/* A message is about each chunk once. */
-static bool reader_once(struct verify *v, uint32_t step)
-{
-    for (uint32_t i = 0; i < verify_step(v, step)->items; i++) {
-        uint32_t chunk = verify_items(v, step)[i].chunk;
-        if (v->seen[chunk] == step + 1)
-            return disti_verify_fault(v, step, "its data has chunk %u twice", v->followed[chunk]);
-        v->seen[chunk] = step + 1;
-    }
-    return true;
-}
-
-static void reader_message(struct verify *v, const struct reader *r, const struct disti_lane *lane,
-                           const struct disti_step *step, uint32_t number)
-{
-    bool sends = step->kind == DISTI_SEND;
-    uint32_t own = (uint32_t)r->plan->rank, peer = (uint32_t)step->peer;
-    uint32_t *counter = collect_counter(v, lane, step);
-    struct verify_message *message =
-        number == VERIFY_NONE ? NULL : list_add(v, sends ? &v->sends : &v->recvs);
-    if (message)
-        *message = (struct verify_message){sends ? own : peer, sends ? peer : own, lane->channel,
-                                           *counter, number};
-    ++*counter;
-    v->verdict->messages += sends;
-    v->verdict->chunks_sent += sends ? step->chunks : 0;
-}
-
 /* Keeps the step if it handles chunks that are followed. */
 static bool reader_step(struct verify *v, struct reader *r, const struct disti_lane *lane,
                         uint32_t at, uint32_t lane_number)
@@ -154,37 +268,30 @@ static bool reader_step(struct verify *v, struct reader *r, const struct disti_l
                                     .src = step->src,
                                     .kind = step->kind,
                                     .finish = step->finish};
-    if (disti_step_talks(step))
-        reader_message(v, r, lane, step, r->kept[at]);
-    return !own || v->lost || step->list == DISTI_NO_LIST || reader_once(v, r->kept[at]);
-}
-
-static bool reader_lane(struct verify *v, struct reader *r, const struct disti_lane *lane)
-{
-    uint32_t first = (uint32_t)v->steps.count, number = (uint32_t)v->lanes.count;
-    struct verify_lane *own = list_add(v, &v->lanes);
-    bool good = own;
-    if (own)
-        *own = (struct verify_lane){.first = first};
-    for (uint32_t i = 0; i < lane->count && good; i++)
-        good = reader_step(v, r, lane, lane->first + i, number);
-    if (own)
-        verify_lane(v, number)->count = (uint32_t)v->steps.count - first;
-    return good && !v->lost;
+    if (disti_step_talks(step)) {
+        bool sends = step->kind == DISTI_SEND;
+        uint32_t rank = (uint32_t)r->plan->rank, peer = (uint32_t)step->peer;
+        uint32_t *counter = collect_counter(v, lane, step);
+        struct verify_message *message = own ? list_add(v, sends ? &v->sends : &v->recvs) : NULL;
+        if (message)
+            *message = (struct verify_message){sends ? rank : peer, sends ? peer : rank,
+                                               lane->channel, *counter, r->kept[at]};
+        ++*counter;
+        v->verdict->messages += sends;
+        v->verdict->chunks_sent += sends ? step->chunks : 0;
+    }
+    if (!own || v->lost || step->list == DISTI_NO_LIST)
+        return true;
+    for (uint32_t i = 0; i < items; i++) { /* a message is about each chunk once */
+        uint32_t chunk = verify_items(v, r->kept[at])[i].chunk;
+        if (v->seen[chunk] == r->kept[at] + 1)
+            return verify_fault(v, r->kept[at], "its data has chunk %u twice", v->followed[chunk]);
+        v->seen[chunk] = r->kept[at] + 1;
+    }
+    return true;
 }
 
 /* ---- waits ---- */
-
-/* Most steps wait for nothing, and are passed over. */
-static void reader_waits(struct reader *r, const struct disti_lane *lane)
-{
-    uint32_t next = lane->first + lane->count;
-    for (uint32_t at = next; at-- > lane->first;) {
-        if (r->plan->steps[at].wait_lane != DISTI_NO_LANE)
-            next = at;
-        r->waits[at] = next;
-    }
-}
 
 /* Notes the kept steps that end before `mark` has ended, but for those known for this lane. */
 static void reader_cover(struct verify *v, struct reader *r, uint32_t lane, struct reader_wait mark)
@@ -215,62 +322,70 @@ static void reader_cover(struct verify *v, struct reader *r, uint32_t lane, stru
     }
 }
 
-static void reader_lane_waits(struct verify *v, struct reader *r, uint32_t l)
-{
-    const struct disti_lane *lane = &r->plan->lanes[l];
-    uint32_t first = (uint32_t)v->waits.count;
-    for (uint32_t i = 0; i < lane->count; i++) {
-        const struct disti_step *step = &r->plan->steps[lane->first + i];
-        uint32_t kept = r->kept[lane->first + i];
-        if (step->wait_lane != DISTI_NO_LANE)
-            reader_cover(v, r, l, (struct reader_wait){step->wait_lane, step->wait_step});
-        if (kept == VERIFY_NONE || v->lost)
-            continue;
-        verify_step(v, kept)->first_wait = first;
-        verify_step(v, kept)->waits = (uint32_t)v->waits.count - first;
-        first = (uint32_t)v->waits.count;
-    }
-}
-
 /* ---- all ---- */
-
-static bool reader_allocate(struct reader *r)
-{
-    const struct disti_plan *plan = r->plan;
-    r->kept = malloc((plan->step_count + 1) * sizeof(*r->kept));
-    r->before = malloc((plan->step_count + 1) * sizeof(*r->before));
-    r->waits = malloc((plan->step_count + 1) * sizeof(*r->waits));
-    r->stack = malloc((plan->step_count + 2) * sizeof(*r->stack));
-    r->covered = calloc(plan->lane_count + 1, sizeof(*r->covered));
-    r->stamp = calloc(plan->lane_count + 1, sizeof(*r->stamp));
-    return r->kept && r->before && r->waits && r->stack && r->covered && r->stamp;
-}
-
-static void reader_free(struct reader *r)
-{
-    free(r->kept);
-    free(r->before);
-    free(r->waits);
-    free(r->stack);
-    free(r->covered);
-    free(r->stamp);
-}
 
 /* Adds what the plan's steps do with the chunks that are followed. False: a fault, or lost. */
 static bool verify_collect(struct verify *v, const struct disti_plan *plan)
 {
-    struct reader r = {.plan = plan};
+    size_t steps = plan->step_count + 1, lanes = plan->lane_count + 1;
+    struct reader r = {.plan = plan,
+                       .kept = malloc(steps * sizeof(*r.kept)),
+                       .before = malloc(steps * sizeof(*r.before)),
+                       .waits = malloc(steps * sizeof(*r.waits)),
+                       .stack = malloc((steps + 1) * sizeof(*r.stack)),
+                       .covered = calloc(lanes, sizeof(*r.covered)),
+                       .stamp = calloc(lanes, sizeof(*r.stamp))};
     struct verify_rank *rank = &v->rank[plan->rank];
-    v->lost = !reader_allocate(&r);
+    v->lost = !r.kept || !r.before || !r.waits || !r.stack || !r.covered || !r.stamp;
     bool good = !v->lost;
-    for (uint32_t l = 0; l < plan->lane_count && good; l++)
-        good = reader_lane(v, &r, &plan->lanes[l]);
-    for (uint32_t l = 0; l < plan->lane_count && good; l++)
-        reader_waits(&r, &plan->lanes[l]);
-    for (uint32_t l = 0; l < plan->lane_count && good; l++)
-        reader_lane_waits(v, &r, l);
-    reader_free(&r);
-    collect_counters_clear(v, plan);
+    for (uint32_t l = 0; l < plan->lane_count && good; l++) {
+        const struct disti_lane *lane = &plan->lanes[l];
+        uint32_t first = (uint32_t)v->steps.count, number = (uint32_t)v->lanes.count;
+        struct verify_lane *own = list_add(v, &v->lanes);
+        good = own;
+        for (uint32_t i = 0; i < lane->count && good; i++)
+            good = reader_step(v, &r, lane, lane->first + i, number);
+        if (own)
+            *verify_lane(v, number) =
+                (struct verify_lane){.first = first, .count = (uint32_t)v->steps.count - first};
+        good = good && !v->lost;
+    }
+    for (uint32_t l = 0; l < plan->lane_count && good; l++) {
+        /* Most steps wait for nothing, and are passed over. */
+        uint32_t begin = plan->lanes[l].first, next = begin + plan->lanes[l].count;
+        for (uint32_t at = next; at-- > begin;) {
+            if (plan->steps[at].wait_lane != DISTI_NO_LANE)
+                next = at;
+            r.waits[at] = next;
+        }
+    }
+    for (uint32_t l = 0; l < plan->lane_count && good; l++) {
+        const struct disti_lane *lane = &plan->lanes[l];
+        uint32_t first = (uint32_t)v->waits.count;
+        for (uint32_t at = lane->first; at < lane->first + lane->count; at++) {
+            const struct disti_step *step = &plan->steps[at];
+            if (step->wait_lane != DISTI_NO_LANE)
+                reader_cover(v, &r, l, (struct reader_wait){step->wait_lane, step->wait_step});
+            if (r.kept[at] == VERIFY_NONE || v->lost)
+                continue;
+            verify_step(v, r.kept[at])->first_wait = first;
+            verify_step(v, r.kept[at])->waits = (uint32_t)v->waits.count - first;
+            first = (uint32_t)v->waits.count;
+        }
+    }
+    free(r.kept);
+    free(r.before);
+    free(r.waits);
+    free(r.stack);
+    free(r.covered);
+    free(r.stamp);
+    /* Clears what was counted, one by one: of many ranks a plan talks to few. */
+    for (uint32_t l = 0; l < plan->lane_count; l++)
+        for (uint32_t i = 0; i < plan->lanes[l].count; i++) {
+            const struct disti_step *step = &plan->steps[plan->lanes[l].first + i];
+            if (disti_step_talks(step))
+                *collect_counter(v, &plan->lanes[l], step) = 0;
+        }
     rank[1] = (struct verify_rank){.first_lane = (uint32_t)v->lanes.count,
                                    .first_step = (uint32_t)v->steps.count,
                                    .first_slot = rank[0].first_slot + plan->scratch_chunks};
@@ -290,49 +405,34 @@ static int match_compare(const void *left, const void *right)
     return 0;
 }
 
-static bool match_same_data(const struct verify *v, uint32_t one, uint32_t other)
-{
-    uint32_t items = verify_step(v, one)->items;
-    bool same = verify_step(v, other)->items == items;
-    for (uint32_t i = 0; i < items && same; i++)
-        same = verify_items(v, one)[i].chunk == verify_items(v, other)[i].chunk;
-    return same;
-}
-
-static bool match_pair(struct verify *v, uint32_t send, uint32_t recv)
-{
-    if (!match_same_data(v, recv, send)) {
-        char text[128];
-        disti_verify_describe(v, send, text, sizeof(text));
-        return disti_verify_fault(v, recv, "expects %u chunks, but meets %u of %s",
-                                  verify_step(v, recv)->items, verify_step(v, send)->items, text);
-    }
-    verify_step(v, send)->match = recv;
-    verify_step(v, recv)->match = send;
-    return true;
-}
-
-static struct verify_message *match_sort(struct verify_list *messages)
-{
-    if (messages->count > 0)
-        qsort(messages->items, messages->count, messages->size, match_compare);
-    return messages->items;
-}
-
 /* Matches all messages before anything runs: sorted alike, the k-th of the sends must be the k-th
  * of the receives. */
 static bool verify_match(struct verify *v)
 {
-    const struct verify_message *send = match_sort(&v->sends), *recv = match_sort(&v->recvs);
     size_t sends = v->sends.count, recvs = v->recvs.count;
+    if (sends > 0)
+        qsort(v->sends.items, sends, v->sends.size, match_compare);
+    if (recvs > 0)
+        qsort(v->recvs.items, recvs, v->recvs.size, match_compare);
+    const struct verify_message *send = v->sends.items, *recv = v->recvs.items;
     for (; sends > 0 || recvs > 0; sends--, recvs--, send++, recv++) {
         int order = sends == 0 ? 1 : recvs == 0 ? -1 : match_compare(send, recv);
         if (order > 0)
-            return disti_verify_fault(v, recv->step, "no rank sends to it");
+            return verify_fault(v, recv->step, "no rank sends to it");
         if (order < 0)
-            return disti_verify_fault(v, send->step, "nobody receives it");
-        if (!match_pair(v, send->step, recv->step))
-            return false;
+            return verify_fault(v, send->step, "nobody receives it");
+        struct verify_step *one = verify_step(v, send->step), *other = verify_step(v, recv->step);
+        bool same = one->items == other->items;
+        for (uint32_t i = 0; i < one->items && same; i++)
+            same = verify_items(v, send->step)[i].chunk == verify_items(v, recv->step)[i].chunk;
+        if (!same) {
+            char text[128];
+            verify_describe(v, send->step, text, sizeof(text));
+            return verify_fault(v, recv->step, "expects %u chunks, but meets %u of %s",
+                                other->items, one->items, text);
+        }
+        one->match = recv->step;
+        other->match = send->step;
     }
     return true;
 }
@@ -369,18 +469,6 @@ static uint32_t run_waited(const struct verify *v, uint32_t step)
             return waited;
     }
     return VERIFY_NONE;
-}
-
-/* Remembers the lane with the one that it waits for. */
-static void run_park(struct verify *v, uint32_t lane, uint32_t waited)
-{
-    struct verify_lane *l = verify_lane(v, lane);
-    struct verify_lane *other = verify_lane(v, verify_step(v, waited)->lane);
-    if (l->parked)
-        return;
-    l->parked = true;
-    l->next_waiter = other->waiters;
-    other->waiters = lane;
 }
 
 /* The step, the head of its lane, has ended: whoever waits for the lane looks again. */
@@ -462,20 +550,12 @@ static bool run_read(struct verify *v, uint32_t step, struct disti_chunk_ref ref
     ref.chunk += item->offset;
     *value_p = *verify_cell(v, verify_step(v, step)->rank, ref, item->chunk);
     if (!value_p->written)
-        return disti_verify_fault(v, step, "reads chunk %u of %s, which is not written yet",
-                                  ref.chunk, ref.space == DISTI_SCRATCH ? "scratch" : "its memory");
+        return verify_fault(v, step, "reads chunk %u of %s, which is not written yet", ref.chunk,
+                            ref.space == DISTI_SCRATCH ? "scratch" : "its memory");
     if (value_p->chunk != item->chunk)
-        return disti_verify_fault(v, step, "uses chunk %u as chunk %u", v->followed[value_p->chunk],
-                                  v->followed[item->chunk]);
+        return verify_fault(v, step, "uses chunk %u as chunk %u", v->followed[value_p->chunk],
+                            v->followed[item->chunk]);
     return true;
-}
-
-static void run_write(struct verify *v, uint32_t step, uint32_t i, struct verify_cell value)
-{
-    const struct verify_step *s = verify_step(v, step);
-    const struct verify_item *item = &verify_items(v, step)[i];
-    struct disti_chunk_ref ref = {s->dst.chunk + item->offset, s->dst.space};
-    *verify_cell(v, s->rank, ref, item->chunk) = value;
 }
 
 /* Adds `other` to *value_p; both must be parts of one unfinished sum. */
@@ -483,20 +563,20 @@ static bool run_sum(struct verify *v, uint32_t step, struct verify_cell *value_p
                     const struct verify_cell *other)
 {
     if (verify_few(v) && value_p->sum & other->sum)
-        return disti_verify_fault(v, step, "adds the contributions of ranks %#llx a second time",
-                                  (unsigned long long)(value_p->sum & other->sum));
+        return verify_fault(v, step, "adds the contributions of ranks %#llx a second time",
+                            (unsigned long long)(value_p->sum & other->sum));
     if (value_p->finished || other->finished)
-        return disti_verify_fault(v, step, "adds to what is already finished");
+        return verify_fault(v, step, "adds to what is already finished");
     value_p->sum += other->sum;
     value_p->order = verify_added(value_p->order, other->order);
     value_p->finished = verify_step(v, step)->finish;
     if (value_p->finished && value_p->sum != v->all)
         return verify_few(v)
-                   ? disti_verify_fault(v, step,
-                                        "finishes what has only the contributions of ranks %#llx",
-                                        (unsigned long long)value_p->sum)
-                   : disti_verify_fault(
-                         v, step, "finishes what has not each rank's contribution exactly once");
+                   ? verify_fault(v, step,
+                                  "finishes what has only the contributions of ranks %#llx",
+                                  (unsigned long long)value_p->sum)
+                   : verify_fault(v, step,
+                                  "finishes what has not each rank's contribution exactly once");
     return true;
 }
 
@@ -512,7 +592,9 @@ static bool run_data(struct verify *v, uint32_t from, uint32_t step)
         if (reduces && (!run_read(v, step, s->kind == DISTI_REDUCE ? s->dst : s->src, i, &other) ||
                         !run_sum(v, step, &value, &other)))
             return false;
-        run_write(v, step, i, value);
+        const struct verify_item *item = &verify_items(v, step)[i];
+        struct disti_chunk_ref ref = {s->dst.chunk + item->offset, s->dst.space};
+        *verify_cell(v, s->rank, ref, item->chunk) = value;
     }
     return true;
 }
@@ -557,8 +639,14 @@ static bool run_lane(struct verify *v, uint32_t lane)
     if (step == VERIFY_NONE)
         return true;
     uint32_t waited = run_waited(v, step);
-    if (waited != VERIFY_NONE) {
-        run_park(v, lane, waited);
+    if (waited != VERIFY_NONE) { /* the lane is remembered with the one that it waits for */
+        struct verify_lane *l = verify_lane(v, lane);
+        struct verify_lane *other = verify_lane(v, verify_step(v, waited)->lane);
+        if (!l->parked) {
+            l->parked = true;
+            l->next_waiter = other->waiters;
+            other->waiters = lane;
+        }
         return true;
     }
     const struct verify_step *s = verify_step(v, step);
@@ -568,22 +656,6 @@ static bool run_lane(struct verify *v, uint32_t lane)
         run_waited(v, s->match) != VERIFY_NONE)
         return true; /* the other looks for this one when it has come so far */
     return run_step(v, s->kind == DISTI_SEND ? s->match : step);
-}
-
-/* Names the first lane that is stuck, and for what. */
-static bool run_deadlock(struct verify *v)
-{
-    for (uint32_t lane = 0; lane < v->lanes.count; lane++) {
-        uint32_t step = run_head(v, lane);
-        if (step == VERIFY_NONE)
-            continue;
-        uint32_t cause = run_waited(v, step);
-        char text[128];
-        disti_verify_describe(v, cause == VERIFY_NONE ? verify_step(v, step)->match : cause, text,
-                              sizeof(text));
-        return disti_verify_fault(v, step, "deadlock, it waits for %s", text);
-    }
-    return true;
 }
 
 /* Runs all steps as far as they go. The same. */
@@ -605,7 +677,17 @@ static bool verify_run(struct verify *v)
         good = run_lane(v, lane);
     }
     free(v->queue);
-    return good && run_deadlock(v);
+    for (uint32_t lane = 0; lane < v->lanes.count && good; lane++) {
+        uint32_t step = run_head(v, lane);
+        if (step == VERIFY_NONE)
+            continue;
+        uint32_t cause = run_waited(v, step); /* the first lane that is stuck */
+        char text[128];
+        verify_describe(v, cause == VERIFY_NONE ? verify_step(v, step)->match : cause, text,
+                        sizeof(text));
+        good = verify_fault(v, step, "deadlock, it waits for %s", text);
+    }
+    return good;
 }
 
 /* The verifier: collects all ranks' steps, has them matched and run, and judges what that left. */
@@ -615,64 +697,7 @@ static bool verify_run(struct verify *v)
 /* Steps that are kept at most, about, where not every chunk needs to be followed: 300 MB. */
 #define VERIFY_STEPS (UINT32_C(1) << 22)
 
-/* ---- faults ---- */
-
-void disti_verify_describe(const struct verify *v, uint32_t step, char *text, size_t size)
-{
-    static const char *const names[] = {"SEND to", "RECV from", "RECV_REDUCE from", "REDUCE",
-                                        "COPY"};
-    const struct verify_step *s = verify_step(v, step);
-    char peer[24] = "";
-    if (s->kind <= DISTI_RECV_REDUCE)
-        snprintf(peer, sizeof(peer), " rank %d", s->peer);
-    snprintf(text, size, "rank %u, lane %u, step %u (%s%s, chunk %u)", s->rank,
-             s->lane - v->rank[s->rank].first_lane, s->index, names[s->kind], peer, s->first);
-}
-
-bool disti_verify_fault(struct verify *v, uint32_t step, const char *format, ...)
-{
-    struct disti_verdict *verdict = v->verdict;
-    if (!verdict->ok)
-        return false;
-    char where[128] = "", what[320];
-    if (step != VERIFY_NONE)
-        disti_verify_describe(v, step, where, sizeof(where));
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(what, sizeof(what), format, arguments);
-    va_end(arguments);
-    verdict->ok = false;
-    snprintf(verdict->text, sizeof(verdict->text), "%s%s%s", where, *where ? ": " : "", what);
-    return false;
-}
-
-/* What the ranks have before anything happens. */
-static void verify_fill(struct verify *v)
-{
-    for (uint32_t rank = 0; rank < v->ranks; rank++) {
-        struct disti_plan shape = verify_shape(v, rank);
-        bool has = shape.collective != DIST_COLL_BROADCAST || shape.rank == shape.root;
-        struct disti_chunk_ref ref;
-        for (uint32_t c = 0; c < v->count && has; c++)
-            if (disti_plan_locate(&shape, DISTI_IN, v->followed[c], &ref))
-                *verify_cell(v, rank, ref, c) = (struct verify_cell){.sum = verify_number(v, rank),
-                                                                     .order = verify_leaf(rank),
-                                                                     .chunk = c,
-                                                                     .written = true};
-    }
-}
-
 /* ---- results ---- */
-
-/* The rank whose data chunk this is, in a collective that does not reduce. */
-static uint32_t verify_giver(const struct verify *v, uint32_t data)
-{
-    const struct disti_plan *shape = &v->shape;
-    if (disti_collective_rooted(shape->collective) && disti_plan_blocks(shape, DISTI_OUT) == 1)
-        return (uint32_t)shape->root; /* broadcast, scatter */
-    uint64_t of_a_rank = disti_plan_data_blocks(shape) / v->ranks;
-    return (uint32_t)(data / shape->chunks / of_a_rank);
-}
 
 /* Has one chunk of one rank's output what was promised? */
 static bool verify_output(struct verify *v, uint32_t rank, struct disti_chunk_ref ref, uint32_t c)
@@ -680,21 +705,30 @@ static bool verify_output(struct verify *v, uint32_t rank, struct disti_chunk_re
     const struct verify_cell *cell = verify_cell(v, rank, ref, c);
     bool reduces = disti_algorithm_reduces(v->shape.collective);
     bool finished = reduces && v->ranks > 1;
-    uint64_t sum = reduces ? v->all : verify_number(v, verify_giver(v, v->followed[c]));
+    uint64_t sum = v->all;
+    if (!reduces) { /* the number of the rank whose data chunk this is */
+        const struct disti_plan *shape = &v->shape;
+        bool root_gives = /* broadcast, scatter */
+            disti_collective_rooted(shape->collective) && disti_plan_blocks(shape, DISTI_OUT) == 1;
+        uint64_t block = v->followed[c] / shape->chunks;
+        sum = verify_number(
+            v, root_gives ? (uint32_t)shape->root
+                          : (uint32_t)(block / (disti_plan_data_blocks(shape) / v->ranks)));
+    }
     if (!cell->written)
-        return disti_verify_fault(v, VERIFY_NONE, "rank %u: output chunk %u is never written", rank,
-                                  ref.chunk);
+        return verify_fault(v, VERIFY_NONE, "rank %u: output chunk %u is never written", rank,
+                            ref.chunk);
     if (cell->sum != sum && verify_few(v))
-        return disti_verify_fault(
+        return verify_fault(
             v, VERIFY_NONE,
             "rank %u: output chunk %u holds the contributions of ranks %#llx, not %#llx", rank,
             ref.chunk, (unsigned long long)cell->sum, (unsigned long long)sum);
     if (cell->sum != sum)
-        return disti_verify_fault(
-            v, VERIFY_NONE, "rank %u: output chunk %u does not hold what it must", rank, ref.chunk);
+        return verify_fault(v, VERIFY_NONE, "rank %u: output chunk %u does not hold what it must",
+                            rank, ref.chunk);
     if (cell->finished != finished)
-        return disti_verify_fault(v, VERIFY_NONE, "rank %u: output chunk %u was finished %d times",
-                                  rank, ref.chunk, cell->finished);
+        return verify_fault(v, VERIFY_NONE, "rank %u: output chunk %u was finished %d times", rank,
+                            ref.chunk, cell->finished);
     return true;
 }
 
@@ -746,7 +780,7 @@ static bool verify_met(struct verify *v)
         for (uint32_t s = v->rank[rank].first_step; s < v->rank[rank + 1].first_step; s++)
             knows |= v->knows[s];
         if (knows != all)
-            return disti_verify_fault(
+            return verify_fault(
                 v, VERIFY_NONE,
                 "rank %u passes the barrier after hearing of ranks %#llx only, of 64 from rank "
                 "%u on",
@@ -755,64 +789,358 @@ static bool verify_met(struct verify *v)
     return true;
 }
 
-/* A race makes the run's result meaningless, but it is the lesser news: the result comes first. */
-static void verify_data_moved(struct verify *v)
+/*
+ * The search for races: two accesses of one rank to one chunk, at least one a write, which nothing
+ * puts in order. What orders steps is the least that a transport keeps:
+ *
+ *   lane order, waits:   end of a step    -> begin of the next, of the one that waits
+ *   a message:           begin of SEND    -> the writing by RECV (not its begin) -> end of RECV
+ *
+ * The reading by a SEND is over when the SEND has ended, or the RECV that it meets.
+ *
+ * Chunk by chunk, the steps that touch the chunk are taken in the order of the run, with
+ * the set of those that are over before each. That finds nearly all orders, since data carry
+ * them; what is left is searched for through all steps (race_search).
+ */
+
+/* Steps that touch the chunk in hand, numbered in the order of the run: events. */
+struct race {
+    struct verify *v;
+    uint32_t chunk;
+    uint32_t *first;    /* by chunk: its events are steps[first[c] .. first[c + 1]) */
+    uint32_t *steps;    /* by chunk and event */
+    uint32_t most;      /* events of a chunk */
+    uint64_t *before;   /* a row of bits an event: those over before it touches memory */
+    size_t words;       /* of a row */
+    uint32_t *previous; /* by event: the one before in its lane */
+    uint32_t *latest;   /* by lane: its latest event */
+    uint32_t *readers;  /* by event, or step: the next that has read since the last write */
+    uint32_t *seen;     /* by step, for race_search: the search that was there last */
+    uint32_t *stack;
+    uint32_t searches;
+};
+
+/* What one rank has done to the chunk's memory. */
+struct race_memory {
+    uint32_t write, reads; /* the last write; the list of reads since */
+};
+
+static void race_push(struct race *race, uint32_t *depth_p, uint32_t step)
 {
-    size_t slots = v->rank[v->ranks].first_slot;
-    uint64_t *sums = calloc(v->ranks, sizeof(*sums));
-    v->cells = calloc((size_t)v->ranks * 2 * v->count, sizeof(*v->cells));
-    v->scratch = calloc(slots + 1, sizeof(*v->scratch));
-    v->lost = !sums || !v->cells || !v->scratch;
-    if (!v->lost) {
-        verify_fill(v);
-        if (verify_run(v) && verify_outputs(v, verify_order(v->ranks, sums)) && verify_few(v))
-            disti_verify_races(v);
+    if (race->seen[step] != race->searches)
+        race->stack[(*depth_p)++] = step;
+    race->seen[step] = race->searches;
+}
+
+/* Is it the step itself, or a later one of its lane? */
+static bool race_behind(const struct verify *v, uint32_t step, uint32_t early)
+{
+    return verify_step(v, step)->lane == verify_step(v, early)->lane && step >= early;
+}
+
+/*
+ * Is `early` over before `late` touches memory? Goes back from late over all that comes before. The
+ * run's order respects every such order, so what ran before early needs no looking at. `chunk`:
+ * messages of chunks that may be empty when this one is not do not count.
+ */
+static bool race_search(struct race *race, uint32_t early, uint32_t late, uint32_t chunk)
+{
+    const struct verify *v = race->v;
+    bool sends = verify_step(v, early)->kind == DISTI_SEND;
+    uint32_t chunks = v->shape.chunks;
+    uint32_t taken = sends ? verify_step(v, early)->match : early, depth = 0;
+    race->searches++;
+    if (verify_receives(verify_step(v, late)))
+        race_push(race, &depth, verify_step(v, late)->match);
+    race_push(race, &depth, late); /* its own rank is where the answer mostly is */
+    while (depth > 0) {
+        uint32_t step = race->stack[--depth];
+        for (uint32_t i = 0; i <= verify_step(v, step)->waits; i++) {
+            uint32_t end = verify_wait(v, step, i);
+            if (end == VERIFY_NONE || v->when[end] < v->when[early])
+                continue;
+            if (race_behind(v, end, early) || race_behind(v, end, taken))
+                return true;
+            /*
+             * May data of the chunk pass when the message does? Where a call has fewer elements
+             * than chunks, the last chunks of each block are empty and their messages are not sent.
+             */
+            if (verify_receives(verify_step(v, end)) &&
+                (verify_step(v, end)->first % chunks <= chunk % chunks ||
+                 verify_step(v, end)->first % chunks + verify_step(v, end)->items > chunks))
+                race_push(race, &depth, verify_step(v, end)->match);
+            race_push(race, &depth, end);
+        }
     }
+    return false;
+}
+
+static bool race_fault(struct race *race, uint32_t early, uint32_t late, const char *what)
+{
+    char text[128];
+    verify_describe(race->v, early, text, sizeof(text));
+    return verify_fault(race->v, late, "race: %s, unordered with %s", what, text);
+}
+
+static bool race_bit(const struct race *race, uint32_t early, uint32_t late)
+{
+    return race->before[late * race->words + early / 64] >> early % 64 & 1;
+}
+
+/* Adds to the row of `late` what was over before `early`, and early itself if it is over. */
+static void race_join(struct race *race, uint32_t late, uint32_t early, bool over)
+{
+    uint64_t *to = race->before + late * race->words;
+    const uint64_t *from = race->before + early * race->words;
+    for (size_t w = 0; w <= early / 64; w++)
+        to[w] |= from[w];
+    if (over)
+        to[early / 64] |= UINT64_C(1) << early % 64;
+}
+
+/* What is over before this event touches memory. A RECV's SEND is the event just before it. */
+static void race_order(struct race *race, const uint32_t *steps, uint32_t event)
+{
+    const struct verify *v = race->v;
+    uint32_t step = steps[event];
+    uint32_t *latest = &race->latest[verify_step(v, step)->lane];
+    memset(race->before + event * race->words, 0, race->words * sizeof(uint64_t));
+    race->previous[event] = *latest;
+    if (*latest != VERIFY_NONE)
+        race_join(race, event, *latest, true);
+    for (uint32_t i = 1; i <= verify_step(v, step)->waits; i++) {
+        /* The latest event in the waited step's lane that is not behind that step. */
+        uint32_t waited = verify_wait(v, step, i);
+        uint32_t other = race->latest[verify_step(v, waited)->lane];
+        while (other != VERIFY_NONE && steps[other] > waited)
+            other = race->previous[other];
+        if (other != VERIFY_NONE)
+            race_join(race, event, other, true);
+    }
+    if (verify_receives(verify_step(v, step)))
+        race_join(race, event, event - 1, false);
+    *latest = event;
+}
+
+/* Is it the chunk in OUT, be it under IN's name? (IN is not written otherwise.) */
+static bool race_touches(const struct race *race, struct disti_chunk_ref ref)
+{
+    return ref.space == DISTI_OUT || (ref.space == DISTI_IN && race->v->aliased);
+}
+
+/* Must be ordered; `early` an event before `late`. */
+static bool race_pair(struct race *race, const uint32_t *steps, uint32_t early, uint32_t late,
+                      const char *what)
+{
+    if (early == VERIFY_NONE || race_bit(race, early, late))
+        return true;
+    if (verify_step(race->v, steps[early])->kind == DISTI_SEND && race_bit(race, early + 1, late))
+        return true;
+    return race_search(race, steps[early], steps[late], race->chunk) ||
+           race_fault(race, steps[early], steps[late], what);
+}
+
+/* One event against what the rank has done to the chunk before. */
+static bool race_event(struct race *race, const uint32_t *steps, uint32_t event,
+                       struct race_memory *memory)
+{
+    const struct verify_step *s = verify_step(race->v, steps[event]);
+    bool reads = s->kind != DISTI_RECV && race_touches(race, s->src);
+    bool writes = s->kind != DISTI_SEND && race_touches(race, s->dst);
+    if (s->kind == DISTI_COPY && reads && writes)
+        return true; /* the same memory: it does nothing */
+    if (s->kind == DISTI_REDUCE && writes)
+        reads = true;
+    if ((reads || writes) &&
+        !race_pair(race, steps, memory->write, event,
+                   writes ? "it writes what was written" : "it reads what was written"))
+        return false;
+    if (writes) {
+        for (uint32_t r = memory->reads; r != VERIFY_NONE; r = race->readers[r])
+            if (!race_pair(race, steps, r, event, "it writes what may still be read"))
+                return false;
+        *memory = (struct race_memory){.write = event, .reads = VERIFY_NONE};
+    } else if (reads) {
+        race->readers[event] = memory->reads;
+        memory->reads = event;
+    }
+    return true;
+}
+
+static bool race_chunk(struct race *race, uint32_t chunk)
+{
+    const struct verify *v = race->v;
+    const uint32_t *steps = race->steps + race->first[chunk];
+    uint32_t events = race->first[chunk + 1] - race->first[chunk];
+    struct race_memory memory[VERIFY_RANKS_FEW];
+    for (uint32_t rank = 0; rank < v->ranks; rank++)
+        memory[rank] = (struct race_memory){VERIFY_NONE, VERIFY_NONE};
+    race->chunk = chunk;
+    race->words = events / 64 + 1;
+    for (uint32_t event = 0; event < events; event++) {
+        race_order(race, steps, event);
+        if (!race_event(race, steps, event, &memory[verify_step(v, steps[event])->rank]))
+            return false;
+    }
+    for (uint32_t event = 0; event < events; event++)
+        race->latest[verify_step(v, steps[event])->lane] = VERIFY_NONE;
+    return true;
+}
+
+/* Does the step read, or write, the slot? */
+static bool race_uses_slot(const struct verify_step *step, uint32_t slot, bool write)
+{
+    bool uses = write ? step->kind != DISTI_SEND : step->kind != DISTI_RECV;
+    struct disti_chunk_ref ref = write ? step->dst : step->src;
+    if (!write && step->kind == DISTI_REDUCE && race_uses_slot(step, slot, true))
+        return true;
+    return uses && ref.space == DISTI_SCRATCH && slot >= ref.chunk &&
+           slot - ref.chunk < step->items;
+}
+
+/* The two steps must be ordered, whatever of their chunks is empty. */
+static bool race_slot_pair(struct race *race, uint32_t early, uint32_t late, const char *what)
+{
+    uint32_t chunks = race->v->shape.chunks;
+    uint32_t a = verify_step(race->v, early)->first % chunks,
+             b = verify_step(race->v, late)->first % chunks;
+    return race_search(race, early, late, a > b ? a : b) || race_fault(race, early, late, what);
+}
+
+/* Slots hold now this chunk, now that, so they are gone through apart; steps in the run's order. */
+static bool race_slot(struct race *race, const uint32_t *steps, uint32_t count, uint32_t slot)
+{
+    struct race_memory memory = {VERIFY_NONE, VERIFY_NONE};
+    for (uint32_t i = 0; i < count; i++) {
+        const struct verify_step *s = verify_step(race->v, steps[i]);
+        bool reads = race_uses_slot(s, slot, false), writes = race_uses_slot(s, slot, true);
+        if ((reads || writes) && memory.write != VERIFY_NONE &&
+            !race_slot_pair(race, memory.write, steps[i], "it uses scratch that was written"))
+            return false;
+        for (uint32_t r = memory.reads; r != VERIFY_NONE && writes; r = race->readers[r])
+            if (!race_slot_pair(race, r, steps[i], "it writes scratch that may still be read"))
+                return false;
+        if (writes) {
+            memory = (struct race_memory){.write = steps[i], .reads = VERIFY_NONE};
+        } else if (reads) {
+            race->readers[steps[i]] = memory.reads;
+            memory.reads = steps[i];
+        }
+    }
+    return true;
+}
+
+static bool race_allocate(struct race *race)
+{
+    const struct verify *v = race->v;
+    race->first = calloc((size_t)v->data_chunks + 1, sizeof(uint32_t));
+    if (!race->first)
+        return false;
+    size_t events = 0, steps = (size_t)v->steps.count + 1;
+    for (uint32_t step = 0; step < v->steps.count; step++)
+        for (uint32_t c = 0; c < verify_step(v, step)->items; c++)
+            race->first[verify_data(v, step, c)]++;
+    for (uint32_t c = 0; c < v->data_chunks; c++) {
+        uint32_t count = race->first[c];
+        race->most = count > race->most ? count : race->most;
+        race->first[c] = (uint32_t)events;
+        events += count;
+    }
+    size_t words = (size_t)race->most / 64 + 1;
+    race->steps = calloc((events > steps ? events : steps), sizeof(uint32_t));
+    race->before = calloc((size_t)race->most + 1, words * sizeof(uint64_t));
+    race->previous = calloc((size_t)race->most + 1, sizeof(uint32_t));
+    race->latest = malloc(((size_t)v->lanes.count + 1) * sizeof(uint32_t));
+    race->readers = calloc(steps + race->most, sizeof(uint32_t));
+    race->seen = calloc(steps, sizeof(uint32_t));
+    race->stack = calloc(steps, sizeof(uint32_t));
+    return race->steps && race->before && race->previous && race->latest && race->readers &&
+           race->seen && race->stack;
+}
+
+static bool verify_races(struct verify *v)
+{
+    struct race race = {.v = v};
+    bool good = race_allocate(&race);
+    if (!good) {
+        v->lost = true;
+        goto out;
+    }
+    memset(race.latest, 0xff, v->lanes.count * sizeof(*race.latest)); /* VERIFY_NONE */
+    for (uint32_t i = 0; i < v->steps.count; i++) {
+        const struct verify_step *s = verify_step(v, v->order[i]);
+        for (uint32_t c = 0; c < s->items; c++)
+            race.steps[race.first[verify_data(v, v->order[i], c)]++] = v->order[i];
+    }
+    /* first[c] is where chunk c ends now, which is where c + 1 begins */
+    memmove(race.first + 1, race.first, v->data_chunks * sizeof(*race.first));
+    race.first[0] = 0;
+    for (uint32_t chunk = 0; chunk < v->data_chunks && good; chunk++)
+        good = race_chunk(&race, chunk);
+    for (uint32_t rank = 0; rank < v->ranks && good; rank++) {
+        uint32_t count = 0, *own = race.steps; /* the events are dealt with */
+        size_t slots = v->rank[rank + 1].first_slot - v->rank[rank].first_slot;
+        for (uint32_t i = 0; i < v->steps.count && slots > 0; i++)
+            if (verify_step(v, v->order[i])->rank == rank)
+                own[count++] = v->order[i];
+        for (uint32_t slot = 0; slot < slots && good; slot++)
+            good = race_slot(&race, own, count, slot);
+    }
+out:
+    free(race.first);
+    free(race.steps);
+    free(race.before);
+    free(race.previous);
+    free(race.latest);
+    free(race.readers);
+    free(race.seen);
+    free(race.stack);
+    return good;
+}
+
+/*
+ * All plans are collected: is what they do right? A race makes the run's result meaningless, but it
+ * is the lesser news: the result comes first.
+ */
+static void verify_all(struct verify *v)
+{
+    uint64_t *sums = calloc(v->ranks, sizeof(*sums));
+    v->order = calloc(v->steps.count + 1, sizeof(*v->order));
+    v->when = calloc(v->steps.count + 1, sizeof(*v->when));
+    v->lost = !sums || !v->order || !v->when;
+    if (v->lost || !verify_match(v))
+        goto out;
+    if (v->shape.collective == DIST_COLL_BARRIER) {
+        v->knows = calloc(v->steps.count + 1, sizeof(*v->knows));
+        v->lost = !v->knows;
+        for (v->window = 0; v->window < v->ranks && !v->lost; v->window += 64)
+            if (!verify_run(v) || !verify_met(v))
+                break;
+        goto out;
+    }
+    v->cells = calloc((size_t)v->ranks * 2 * v->count, sizeof(*v->cells));
+    v->scratch = calloc(v->rank[v->ranks].first_slot + 1, sizeof(*v->scratch));
+    v->lost = !v->cells || !v->scratch;
+    if (v->lost)
+        goto out;
+    for (uint32_t rank = 0; rank < v->ranks; rank++) { /* what ranks have at first */
+        struct disti_plan shape = verify_shape(v, rank);
+        bool has = shape.collective != DIST_COLL_BROADCAST || shape.rank == shape.root;
+        struct disti_chunk_ref ref;
+        for (uint32_t c = 0; c < v->count && has; c++)
+            if (disti_plan_locate(&shape, DISTI_IN, v->followed[c], &ref))
+                *verify_cell(v, rank, ref, c) = (struct verify_cell){.sum = verify_number(v, rank),
+                                                                     .order = verify_leaf(rank),
+                                                                     .chunk = c,
+                                                                     .written = true};
+    }
+    if (verify_run(v) && verify_outputs(v, verify_order(v->ranks, sums)) && verify_few(v))
+        verify_races(v);
+out:
     free(sums);
 }
 
-static void verify_barrier(struct verify *v)
-{
-    v->knows = calloc(v->steps.count + 1, sizeof(*v->knows));
-    v->lost = !v->knows;
-    for (v->window = 0; v->window < v->ranks && !v->lost; v->window += 64)
-        if (!verify_run(v) || !verify_met(v))
-            return;
-}
-
-/* All plans are collected: is what they do right? */
-static void verify_all(struct verify *v)
-{
-    v->order = calloc(v->steps.count + 1, sizeof(*v->order));
-    v->when = calloc(v->steps.count + 1, sizeof(*v->when));
-    v->lost = !v->order || !v->when;
-    if (v->lost || !verify_match(v))
-        return;
-    if (v->shape.collective == DIST_COLL_BARRIER)
-        verify_barrier(v);
-    else
-        verify_data_moved(v);
-}
-
 /* ---- plans ---- */
-
-/* As many chunks as fit, spread evenly; all, if they fit, or ranks are few. */
-static void verify_follow(struct verify *v)
-{
-    uint64_t most = VERIFY_STEPS / VERIFY_STEPS_EACH / v->ranks;
-    v->data_chunks = disti_plan_data_chunks(&v->shape);
-    v->count = v->data_chunks;
-    if (v->count > most && !verify_few(v))
-        v->count = most ? (uint32_t)most : 1;
-    v->verdict->all = v->count == v->data_chunks;
-    v->followed = malloc(v->count * sizeof(*v->followed));
-    v->seen = calloc(v->count, sizeof(*v->seen));
-    v->rank = calloc((size_t)v->ranks + 1, sizeof(*v->rank));
-    v->counters = calloc((size_t)2 * DISTI_CHANNELS * v->ranks, sizeof(*v->counters));
-    v->lost = !v->followed || !v->seen || !v->rank || !v->counters;
-    for (uint32_t i = 0; i < v->count && v->followed; i++)
-        v->followed[i] = (uint32_t)((uint64_t)i * v->data_chunks / v->count);
-}
 
 /* What the first plan says of all. */
 static void verify_open(struct verify *v, const struct disti_plan *plan, bool in_place,
@@ -834,7 +1162,20 @@ static void verify_open(struct verify *v, const struct disti_plan *plan, bool in
                          .verdict = verdict};
     for (uint32_t rank = 0; rank < v->ranks; rank++)
         v->all += verify_number(v, rank);
-    verify_follow(v);
+    /* As many chunks as fit, spread evenly; all, if they fit, or ranks are few. */
+    uint64_t most = VERIFY_STEPS / VERIFY_STEPS_EACH / v->ranks;
+    v->data_chunks = disti_plan_data_chunks(&v->shape);
+    v->count = v->data_chunks;
+    if (v->count > most && !verify_few(v))
+        v->count = most ? (uint32_t)most : 1;
+    verdict->all = v->count == v->data_chunks;
+    v->followed = malloc(v->count * sizeof(*v->followed));
+    v->seen = calloc(v->count, sizeof(*v->seen));
+    v->rank = calloc((size_t)v->ranks + 1, sizeof(*v->rank));
+    v->counters = calloc((size_t)2 * DISTI_CHANNELS * v->ranks, sizeof(*v->counters));
+    v->lost = !v->followed || !v->seen || !v->rank || !v->counters;
+    for (uint32_t i = 0; i < v->count && v->followed; i++)
+        v->followed[i] = (uint32_t)((uint64_t)i * v->data_chunks / v->count);
 }
 
 /* All have been collected, if status is DIST_OK and there is no fault yet. */
@@ -866,25 +1207,6 @@ static dist_status verify_close(struct verify *v, dist_status status,
     return status;
 }
 
-/* The plan must be for the same thing as the first, and well formed. False: a fault, or *status_p.
- */
-static bool verify_plan(struct verify *v, const struct disti_plan *plan, int rank,
-                        dist_status *status_p)
-{
-    const struct disti_plan *shape = &v->shape;
-    if (plan->collective != shape->collective || plan->chunks != shape->chunks ||
-        plan->root != shape->root || plan->ranks != shape->ranks || plan->rank != rank)
-        return disti_verify_fault(v, VERIFY_NONE, "rank %d's plan does not match those of %d ranks",
-                                  rank, shape->ranks);
-    char text[256];
-    *status_p = disti_plan_check(plan, text, sizeof(text));
-    if (*status_p == DIST_ERR_INTERNAL) {
-        *status_p = DIST_OK;
-        return disti_verify_fault(v, VERIFY_NONE, "%s", text);
-    }
-    return *status_p == DIST_OK;
-}
-
 dist_status disti_verify(struct disti_plan *const *plans, bool in_place,
                          struct disti_verdict *verdict_p)
 {
@@ -892,9 +1214,24 @@ dist_status disti_verify(struct disti_plan *const *plans, bool in_place,
     struct verify v;
     dist_status status = DIST_OK;
     verify_open(&v, plans[0], in_place, &verdict);
-    for (int rank = 0; rank < plans[0]->ranks && !v.lost; rank++)
-        if (!verify_plan(&v, plans[rank], rank, &status) || !verify_collect(&v, plans[rank]))
+    for (int rank = 0; rank < plans[0]->ranks && !v.lost; rank++) {
+        /* The plan must be for the same thing as the first, and well formed. */
+        const struct disti_plan *plan = plans[rank], *shape = &v.shape;
+        char text[256];
+        if (plan->collective != shape->collective || plan->chunks != shape->chunks ||
+            plan->root != shape->root || plan->ranks != shape->ranks || plan->rank != rank) {
+            verify_fault(&v, VERIFY_NONE, "rank %d's plan does not match those of %d ranks", rank,
+                         shape->ranks);
             break;
+        }
+        status = disti_plan_check(plan, text, sizeof(text));
+        if (status == DIST_ERR_INTERNAL) {
+            status = DIST_OK;
+            verify_fault(&v, VERIFY_NONE, "%s", text);
+        }
+        if (status != DIST_OK || !verdict.ok || !verify_collect(&v, plan))
+            break;
+    }
     return verify_close(&v, status, verdict_p);
 }
 

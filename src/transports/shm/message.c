@@ -15,6 +15,40 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/* Pages that one system call checks. */
+#define PAGES_BATCH 64
+
+/*
+ * True if the CPU can read the bytes, or write them, which zeroes the first byte of each page.
+ * Copies one byte of each page between this process and itself, as the CPU would on the near side:
+ * so pages of devices pass, for which process_vm_readv(2) fails with EFAULT at the far side. If the
+ * kernel denies the call, the memory counts as usable.
+ */
+static bool pages_pass(const void *memory, size_t bytes, bool writes)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    uintptr_t at = (uintptr_t)memory;
+    const uintptr_t end = at + bytes;
+    unsigned char own[PAGES_BATCH] = {0};
+    struct iovec here[PAGES_BATCH], there = {.iov_base = own};
+
+    while (at < end) {
+        size_t count = 0;
+        ssize_t copied;
+
+        for (; at < end && count < PAGES_BATCH; at += page - at % page)
+            here[count++] = (struct iovec){.iov_base = (void *)at, .iov_len = 1};
+        there.iov_len = count;
+        copied = writes ? process_vm_readv(getpid(), here, count, &there, 1, 0)
+                        : process_vm_writev(getpid(), here, count, &there, 1, 0);
+        if (copied < 0 ? errno == EFAULT : (size_t)copied < count)
+            return false;
+    }
+    return true;
+}
 
 /* Incoming messages: frames from the ring into sinks. */
 
@@ -138,7 +172,7 @@ static bool shm_loan_declined(struct shm_peer *peer, uint32_t id)
     peer->lend = atomic_load_explicit(&peer->theirs->verdict, memory_order_seq_cst);
     gone = atomic_fetch_and(&peer->mine->taken_back, ~bit) & bit;
     request->own[0] = gone ? SHM_SEND_GONE : SHM_SEND_ASKED;
-    if (!gone && !disti_pages_readable(request->data, (size_t)request->envelope.bytes))
+    if (!gone && !pages_pass(request->data, (size_t)request->envelope.bytes, false))
         request->own[0] = SHM_SEND_UNREADABLE;
     request->own[1] = SHM_NAME_LOAN | id;
     disti_shm_append(&peer->send_head, &peer->send_tail, request);
@@ -829,7 +863,7 @@ static int loan_failed(struct shm_peer *peer, struct dist_request *request, int 
                                 "its own output says why it ended",
                                 peer->rank, peer->pid);
     }
-    if (error == EFAULT && direct && !disti_pages_writable(direct, piece)) {
+    if (error == EFAULT && direct && !pages_pass(direct, piece, true)) {
         loan_end(peer, request,
                  disti_fail(DIST_ERR_INVALID_ARGUMENT,
                             "shm: a message of rank %d cannot be stored at %p: no writable memory "

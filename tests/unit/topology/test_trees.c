@@ -86,7 +86,9 @@ static void double_check(const struct disti_topology *topology, int root)
                 disti_tree_double_rooted(topology, which, root, rank, tree);
             assert_true(tree->children <= 4);
         }
-        int top = root < 0 ? disti_tree_double_root(topology, which) : root;
+        int top = root;
+        for (int rank = 0; rank < topology->ranks && top < 0; rank++)
+            top = trees[which][rank].parent < 0 ? rank : -1;
         int depth = tree_check(trees[which], topology->ranks, top);
         assert_true(depth <= limit + (root >= 0));
         assert_crossings(topology, trees[which]);
