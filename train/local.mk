@@ -6,7 +6,6 @@ libtrain_la_SOURCES = \
 	train/arch_cnn.c \
 	train/arch_mlp.c \
 	train/arch_resnet20.c \
-	train/chart.c train/chart.h \
 	train/checkpoint.c train/checkpoint.h \
 	train/cifar10.c \
 	train/comm.c train/comm.h \

@@ -16,19 +16,6 @@
 
 /* ---- how long the ranks take ---- */
 
-int balance_open(int world, struct balance *balance)
-{
-    balance->world = world;
-    balance->ranks = calloc((size_t)world, sizeof(*balance->ranks));
-    return balance->ranks ? 0 : failure("out of memory");
-}
-
-void balance_close(struct balance *balance)
-{
-    free(balance->ranks);
-    balance->ranks = NULL;
-}
-
 /* Divides the waits since the last time into communication and waiting for others. */
 static dist_status balance_compare(struct balance *balance, dist_group *group)
 {
@@ -132,9 +119,10 @@ static int records_open_page(struct records *records)
         return failure("out of memory");
     records->page = page;
     page->setup = &records->setup;
-    if (balance_open(records->setup.world, &page->balance) < 0)
-        return -1;
-    page->fact_count = host_facts(NULL, page->facts);
+    page->balance.world = records->setup.world;
+    page->balance.ranks = calloc((size_t)page->balance.world, sizeof(*page->balance.ranks));
+    if (!page->balance.ranks)
+        return failure("out of memory");
     return records->setup.rank == 0 ? page_write(page, records->setup.options->report) : 0;
 }
 
@@ -164,7 +152,7 @@ static void records_free(struct records *records)
     metrics_close(&records->events);
     trace_close(&records->trace);
     if (records->page) {
-        balance_close(&records->page->balance);
+        free(records->page->balance.ranks);
         free(records->page->topology);
         free(records->page);
     }
@@ -206,7 +194,7 @@ static int records_start_page(struct records *records)
     }
     free(topology.machine);
     free(topology.rank);
-    records->page->fact_count = host_facts(records->group, records->page->facts);
+    records->page->group = records->group;
     return records_collective(status);
 }
 

@@ -150,7 +150,4 @@ struct balance {
     int world;
 };
 
-int balance_open(int world, struct balance *balance);
-void balance_close(struct balance *balance);
-
 #endif
