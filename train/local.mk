@@ -8,7 +8,6 @@ libtrain_la_SOURCES = \
 	train/arch_resnet20.c \
 	train/checkpoint.c train/checkpoint.h \
 	train/cifar10.c \
-	train/comm.c train/comm.h \
 	train/conv.c \
 	train/dataset.c train/dataset.h \
 	train/device.c train/device.h \
@@ -27,13 +26,11 @@ libtrain_la_SOURCES = \
 	train/options.c train/options.h \
 	train/page.c train/page.h \
 	train/records.c train/records.h \
-	train/report.c train/report.h \
 	train/rng.h \
 	train/safetensors.c train/safetensors.h \
 	train/tile_body.h \
 	train/trace.c train/trace.h \
 	train/trainer.c train/trainer.h \
-	train/trainer_ddp.c \
 	train/trainer_keep.c
 
 # The loops over arrays are marked for vectors; that needs no errno from sqrtf and no traps.

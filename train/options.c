@@ -276,34 +276,6 @@ int options_facts(const struct options *options, struct record_fact *facts, int 
     return count;
 }
 
-/* What says how a rank is reached and what it has to compute with is its own; so are its files. */
-const char *options_common(const struct options *options, int *row_p, uint64_t *value_p)
-{
-    while (*row_p < options_args.count) {
-        const struct args_row *row = &options_args.rows[(*row_p)++];
-
-        if (row->kind == ARGS_GROUP &&
-            (strncmp(row->names, "Processes", 9) == 0 || strcmp(row->names, "Machine") == 0)) {
-            while (*row_p < options_args.count && options_args.rows[*row_p].kind != ARGS_GROUP)
-                ++*row_p;
-        } else if (row->kind != ARGS_GROUP && row->kind != ARGS_TEXT && row->kind != ARGS_ACTION) {
-            const void *at = (const char *)options + row->offset;
-
-            /* Bits of the value; of a choice, its first letters. */
-            *value_p = 0;
-            if (row->kind == ARGS_FLAG || row->kind == ARGS_SWITCH)
-                *value_p = *(const bool *)at;
-            else if (row->kind == ARGS_CHOICE)
-                memcpy(value_p, *(const char *const *)at,
-                       strnlen(*(const char *const *)at, sizeof(*value_p)));
-            else
-                memcpy(value_p, at, sizeof(*value_p));
-            return row->names;
-        }
-    }
-    return NULL;
-}
-
 /* ---- the command line: what belongs together ---- */
 
 /* What no option can say by itself. */

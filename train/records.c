@@ -218,12 +218,6 @@ void records_span(struct records *records, enum record_part part, int64_t step, 
         trace_add(&records->trace, &span);
 }
 
-bool records_is_due(const struct records *records, int64_t step)
-{
-    return records && (records->setup.options->metrics || records->setup.options->tensorboard) &&
-           step % records->setup.options->record_interval == 0;
-}
-
 int records_step(struct records *records, const struct record_step *step)
 {
     records->pending[records->steps++ % RECORDS_AHEAD] = *step;

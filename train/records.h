@@ -9,10 +9,20 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
+
+#include <dist/dist.h>
 
 struct options;
 
-#include <dist/dist.h>
+/* Seconds on a clock that only goes forward. */
+static inline double comm_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
 
 /* What a rank does in a step, and what of it is told apart. */
 enum record_part {
@@ -84,9 +94,6 @@ int records_start(struct records *records, dist_group *group);
 /* Where the time goes, for the timeline: seconds of comm_now. `number` tells buckets apart. */
 void records_span(struct records *records, enum record_part part, int64_t step, int number,
                   double began, double ended);
-
-/* Whether the loss of this step must be known now: the same on all ranks. */
-bool records_is_due(const struct records *records, int64_t step);
 
 /*
  * A step has ended; in order. At most RECORDS_AHEAD steps may be without their losses. Collective

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "comm.h"
 #include "failure.h"
 #include "file.h"
 #include "tools/common/output.h"

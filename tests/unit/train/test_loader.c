@@ -2,7 +2,7 @@
 /* Batches that are loaded ahead: the same ones, in order, whatever the number of threads. */
 #include "unit.h"
 
-#include "train/comm.h"
+#include "train/rng.h"
 #include "train/dataset.h"
 
 enum { SAMPLES = 500, CAPACITY = 7 };
