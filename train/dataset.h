@@ -59,6 +59,30 @@ void dataset_destroy(struct dataset *dataset); /* a zeroed one is accepted */
 /* Writes the image of sample index < count and returns its label. */
 uint8_t dataset_get(const struct dataset *dataset, size_t index, uint8_t *image);
 
+/* ---- IDX: big-endian sizes, then unsigned bytes; plain or compressed with gzip ---- */
+
+/*
+ *   byte 0, 1   0
+ *   byte 2      8: the elements are unsigned bytes
+ *   byte 3      number of dimensions
+ *   byte 4...   each dimension's size, 32 bits, big-endian
+ *   then        the elements, last dimension innermost, and nothing after them
+ */
+enum { IDX_MAX_DIMENSIONS = 3 };
+
+struct idx {
+    uint32_t sizes[IDX_MAX_DIMENSIONS]; /* each at least 1 */
+    size_t count;                       /* their product */
+    uint8_t *bytes;                     /* count; the caller frees it */
+};
+
+/*
+ * Reads the whole file, which must have exactly `dimensions` dimensions and exactly the
+ * bytes that they call for. Memory is asked for only once the file is known to be able
+ * to hold that many. -1: the text names file, byte offset and what was expected.
+ */
+int idx_read(const char *path, int dimensions, struct idx *idx);
+
 /* ---- the samples of one pass, as the model wants them ---- */
 
 struct batch {

@@ -7,7 +7,6 @@ libtrain_la_SOURCES = \
 	train/arch_mlp.c \
 	train/arch_resnet20.c \
 	train/checkpoint.c train/checkpoint.h \
-	train/cifar10.c \
 	train/conv.c \
 	train/dataset.c train/dataset.h \
 	train/device.c train/device.h \
@@ -15,12 +14,11 @@ libtrain_la_SOURCES = \
 	train/file.c train/file.h \
 	train/gemm.c train/gemm.h \
 	train/grid.c train/grid.h \
-	train/idx.c train/idx.h \
 	train/kernel.h \
 	train/layer.h \
 	train/layers.c \
+	train/loader.c \
 	train/metrics.c train/metrics.h \
-	train/mnist.c \
 	train/model.c train/model.h \
 	train/optimizer.c train/optimizer.h \
 	train/options.c train/options.h \
