@@ -25,7 +25,6 @@ libtrain_la_SOURCES = \
 	train/page.c train/page.h \
 	train/records.c train/records.h \
 	train/rng.h \
-	train/safetensors.c train/safetensors.h \
 	train/tile_body.h \
 	train/trace.c train/trace.h \
 	train/trainer.c train/trainer.h \

@@ -9,7 +9,6 @@
 #include "train/checkpoint.h"
 #include "train/dataset.h"
 #include "train/file.h"
-#include "train/safetensors.h"
 
 static struct model *make_model(const char *arch)
 {
