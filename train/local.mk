@@ -18,7 +18,6 @@ libtrain_la_SOURCES = \
 	train/layer.h \
 	train/layers.c \
 	train/loader.c \
-	train/metrics.c train/metrics.h \
 	train/model.c train/model.h \
 	train/optimizer.c train/optimizer.h \
 	train/options.c train/options.h \
@@ -26,7 +25,6 @@ libtrain_la_SOURCES = \
 	train/records.c train/records.h \
 	train/rng.h \
 	train/tile_body.h \
-	train/trace.c train/trace.h \
 	train/trainer.c train/trainer.h \
 	train/trainer_keep.c
 

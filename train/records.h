@@ -7,8 +7,10 @@
 #ifndef TRAIN_RECORDS_H
 #define TRAIN_RECORDS_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <time.h>
 
 #include <dist/dist.h>
@@ -38,9 +40,6 @@ enum record_part {
 
 /* Parts that follow each other in a step: all before the buckets. */
 #define RECORD_IN_STEP RECORD_BUCKET
-
-/* Names of lower-case words. */
-extern const char *const record_part_names[RECORD_PARTS];
 
 /* One row of a table: "batch-size", "64". */
 struct record_fact {
@@ -156,5 +155,59 @@ struct balance {
     struct balance_rank *ranks; /* of each rank, as it was when it was gathered last */
     int world;
 };
+
+/* ---- for tests: the parts of --trace, and a checksum ---- */
+
+/*
+ * The clocks of all ranks, seen from rank 0's.
+ *
+ * In an all-gather no rank leaves before all have entered. So of two ranks a and b
+ *
+ *     a entered  <=  b left        and        b entered  <=  a left
+ *
+ * on any one clock. Each round bounds how far their clocks are apart; of many rounds the narrowest
+ * bounds hold.
+ */
+
+struct clock_offset {
+    double at;     /* rank 0's clock, about when they were compared */
+    double offset; /* seconds to take from the rank's clock to have rank 0's */
+    double error;  /* at most so many seconds off, either way */
+};
+
+/* The narrowest bounds of these rounds: when one rank entered and left, and the other. */
+struct clock_offset clock_bound(const double *enter0, const double *leave0, const double *enter,
+                                const double *leave, int rounds);
+
+/* When that was on rank 0's clock; between two comparisons the clocks drift evenly. */
+double clock_aligned(const struct clock_offset *first, const struct clock_offset *last,
+                     double time);
+
+/* Spans that a rank keeps, the last ones: 1 MiB. */
+enum { TRACE_ROOM = 1 << 15 };
+
+struct trace_span {
+    double began, ended; /* seconds of the rank's clock */
+    int64_t step;
+    int32_t part, number; /* of enum record_part; of the bucket */
+};
+
+/* A rank's part of the file, without its spans. */
+struct trace_track {
+    char host[HOST_NAME_MAX + 1];
+    int32_t rank;
+    int64_t count, lost; /* spans; earlier ones, for which there was no room */
+    double earliest;     /* of the spans, on the rank's clock */
+    struct clock_offset first, last;
+};
+
+/* The file's text: its beginning, each rank's track, its end. error: of the clocks, in seconds. */
+void trace_begin(double error, FILE *to);
+void trace_track(const struct trace_track *track, const struct trace_span *spans, double origin,
+                 FILE *to);
+void trace_end(FILE *to);
+
+/* The checksum of TensorBoard's records: CRC-32C (Castagnoli; RFC 3720). */
+uint32_t crc32c(const void *bytes, size_t size);
 
 #endif
