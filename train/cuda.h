@@ -9,7 +9,6 @@
 #endif
 
 #include "device.h"
-#include "grid.h"
 
 /*
  * Everything is put on one stream, in the order in which the CPU would do it. Memory:
@@ -72,7 +71,7 @@ struct cuda {
 
     bool adadelta;
     float momentum, weight_decay;
-    float *first, *second; /* the optimizer's state, as in optimizer.c */
+    float *first, *second; /* the optimizer's state, as in device.c */
     float *steps;          /* of the grid */
     unsigned *most;        /* magnitudes of the tensors' largest gradients */
     float *partial[2];     /* sums of rows on their way */

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "cuda.h"
-#include "optimizer.h"
 
 /* ---- making it ready: which one it is, its memory, its stream ---- */
 

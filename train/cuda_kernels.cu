@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Layers, loss, grid and optimizer as kernels; layouts and formulas are those of layers.c, conv.c,
- * model.c, grid.c and optimizer.c.
+ * Layers, loss, grid and optimizer as kernels; layouts and formulas are those of layers.c, model.c
+ * and device.c.
  */
 #include <string.h>
 
 #include "cuda.h"
-#include "optimizer.h"
 #include "rng.h"
 
 /* As gemm(). cuBLAS has columns next to each other: it is given the transposed product. */
@@ -81,7 +80,7 @@ static void cuda_bias_backward(struct cuda *cuda, int rows, int columns, const f
 
 /* ---- convolution ---- */
 
-/* windows (samples * pixels) x (kernel * run): see conv.c. */
+/* windows (samples * pixels) x (kernel * run): see layers.c. */
 static __global__ void cuda_gather(size_t count, struct shape in, struct shape out, int kernel,
                                    const float *from, float *windows)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The devices by name: the CPU, and a GPU by a module that is loaded at run time. */
+/* Where a rank computes: the CPU's optimizers, sums and passes; and a GPU by a module that is
+ * loaded at run time. */
 #include "device.h"
 
 #include <dlfcn.h>
@@ -13,9 +14,179 @@
 #include <dist/backend.h>
 
 #include "failure.h"
-#include "grid.h"
-#include "model.h"
-#include "optimizer.h"
+
+/* ---- optimizers over flat parameter memory ---- */
+
+struct optimizer {
+    optimizer_fn step;
+    size_t count;
+    float momentum, weight_decay;
+    int states;
+    float *state[OPTIMIZER_STATES]; /* NULL: others keep it */
+};
+
+/* Velocity starts at 0, and momentum * 0 + g is g: the first step needs no case of its own. */
+KERNEL static void optimizer_sgd(const struct optimizer *optimizer, float lr,
+                                 const struct optimizer_slice *slice)
+{
+    const float momentum = optimizer->momentum, decay = optimizer->weight_decay;
+    const float *gradients = slice->gradients;
+    float *weights = slice->weights, *velocity = slice->state[0];
+    const size_t count = slice->count;
+
+#pragma omp simd
+    for (size_t i = 0; i < count; i++) {
+        velocity[i] = momentum * velocity[i] + (gradients[i] + decay * weights[i]);
+        weights[i] -= lr * velocity[i];
+    }
+}
+
+/* The running means of squared gradients, and of squared moves. */
+KERNEL static void optimizer_adadelta(const struct optimizer *optimizer, float lr,
+                                      const struct optimizer_slice *slice)
+{
+    const float rho = OPTIMIZER_RHO, epsilon = OPTIMIZER_EPSILON;
+    const float decay = optimizer->weight_decay;
+    const float *gradients = slice->gradients;
+    float *weights = slice->weights, *squares = slice->state[0], *moves = slice->state[1];
+    const size_t count = slice->count;
+
+#pragma omp simd
+    for (size_t i = 0; i < count; i++) {
+        const float g = gradients[i] + decay * weights[i];
+        const float square = rho * squares[i] + (1.0F - rho) * (g * g);
+        const float move = sqrtf((moves[i] + epsilon) / (square + epsilon)) * g;
+
+        squares[i] = square;
+        moves[i] = rho * moves[i] + (1.0F - rho) * (move * move);
+        weights[i] -= lr * move;
+    }
+}
+
+/* Others keep the state from now on, zeroes at first: all steps are of slices. */
+static void optimizer_release(struct optimizer *optimizer)
+{
+    for (int k = 0; k < optimizer->states; k++) {
+        free(optimizer->state[k]);
+        optimizer->state[k] = NULL;
+    }
+}
+
+void optimizer_destroy(struct optimizer *optimizer)
+{
+    if (optimizer)
+        optimizer_release(optimizer);
+    free(optimizer);
+}
+
+int optimizer_create(const char *name, size_t count, float momentum, float weight_decay,
+                     struct optimizer **optimizer_p)
+{
+    const int adadelta = strcmp(name, "adadelta") == 0;
+    struct optimizer *optimizer;
+
+    if (!adadelta && strcmp(name, "sgd") != 0)
+        return failure("unknown optimizer '%s': there are adadelta and sgd", name);
+    optimizer = calloc(1, sizeof(*optimizer));
+    if (!optimizer)
+        return failure("out of memory for the optimizer");
+    optimizer->step = adadelta ? optimizer_adadelta : optimizer_sgd;
+    optimizer->count = count;
+    optimizer->momentum = momentum;
+    optimizer->weight_decay = weight_decay;
+    optimizer->states = adadelta ? 2 : 1;
+    for (int k = 0; k < optimizer->states; k++) {
+        optimizer->state[k] = calloc(count, sizeof(float));
+        if (!optimizer->state[k]) {
+            optimizer_destroy(optimizer);
+            return failure("out of memory for the optimizer's state of %zu parameters", count);
+        }
+    }
+    *optimizer_p = optimizer;
+    return 0;
+}
+
+/* What it remembers from step to step, copied to `state` (save) or from it. Zeroes are what it
+ * begins with. */
+static void optimizer_state(struct optimizer *optimizer, bool save, float *state)
+{
+    const size_t bytes = optimizer->count * sizeof(float);
+
+    for (int k = 0; k < optimizer->states && optimizer->state[k]; k++, state += optimizer->count)
+        memcpy(save ? state : optimizer->state[k], save ? optimizer->state[k] : state, bytes);
+}
+
+void optimizer_step(struct optimizer *optimizer, float lr, float *weights, const float *gradients)
+{
+    const struct optimizer_slice slice = {.count = optimizer->count,
+                                          .weights = weights,
+                                          .gradients = gradients,
+                                          .state = optimizer->state};
+
+    optimizer->step(optimizer, lr, &slice);
+}
+
+/* ---- sums of gradients that do not depend on the order of the additions ---- */
+
+void grid_start(const struct model *model, struct grid *grid)
+{
+    *grid = (struct grid){.count = model->tensor_count};
+    for (int i = 0; i < grid->count; i++)
+        grid->steps[i] = ldexpf(1.0F, -GRID_BITS - 3);
+}
+
+/* A float without its sign; the order of such bits is that of the magnitudes. */
+static inline uint32_t grid_magnitude(float x)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &x, sizeof(bits));
+    return bits & 0x7fffffffu;
+}
+
+/* to becomes, or grows by (add), the rounded numbers. Returns the largest magnitude. */
+KERNEL static float grid_round(float step, size_t count, const float *from, bool add, float *to)
+{
+    const float shift = grid_shift(step);
+    uint32_t most = 0;
+    float largest;
+
+#pragma omp simd reduction(max : most)
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t size = grid_magnitude(from[i]);
+        const float rounded = (from[i] + shift) - shift;
+
+        most = size > most ? size : most;
+        to[i] = add ? to[i] + rounded : rounded;
+    }
+    memcpy(&largest, &most, sizeof(largest));
+    return largest;
+}
+
+void grid_add(const struct grid *grid, const struct model *model, int scale, float loss, bool add,
+              float *sums)
+{
+    const size_t tensors = (size_t)model->tensor_count;
+    float *tail = &sums[model->parameters], *largest = tail + 1;
+
+    for (size_t i = 0; i < tensors; i++) {
+        const struct model_tensor *place = &model->tensors[i];
+        const float step = grid->steps[i] * (float)scale;
+        const float most = grid_round(step, place->count, model->gradients + place->offset, add,
+                                      sums + place->offset);
+
+        largest[i] = (add ? largest[i] : 0.0F) + grid_power(most);
+    }
+    *tail = (add ? *tail : 0.0F) + loss;
+    if (!add)
+        memset(largest + tensors, 0, (GRID_TAIL - 1 - tensors) * sizeof(*largest));
+}
+
+void grid_advance(struct grid *grid, const struct model *model, const float *sums)
+{
+    for (int i = 0; i < grid->count; i++)
+        grid->steps[i] = ldexpf(grid_power(sums[model->parameters + 1 + (size_t)i]), -GRID_BITS);
+}
 
 /* ---- the CPU: the model's own memory, its layers, the grid and the optimizer ---- */
 
@@ -69,7 +240,7 @@ static int device_cpu_open(const struct device_setup *setup, struct device **dev
         device_cpu_close(&cpu->device);
         return -1;
     }
-    cpu->device.optimizer_states = optimizer_states(cpu->optimizer);
+    cpu->device.optimizer_states = cpu->optimizer->states;
     cpu->device.state_count =
         setup->model->parameters * (size_t)cpu->device.optimizer_states + MODEL_MAX_TENSORS;
     if (cpu->sharded)
@@ -158,7 +329,9 @@ static int device_cpu_update(struct device *device, float lr)
 
 static void device_cpu_slice(struct device *device, float lr, const struct optimizer_slice *slice)
 {
-    optimizer_step_slice(device_cpu_of(device)->optimizer, lr, slice);
+    const struct optimizer *optimizer = device_cpu_of(device)->optimizer;
+
+    optimizer->step(optimizer, lr, slice);
 }
 
 static int device_cpu_losses(struct device *device, int count, double *losses)

@@ -86,7 +86,10 @@ extern const struct layer_kind layer_add;       /* the layer before it plus an e
 extern const struct layer_kind layer_mean;      /* of all pixels, channel by channel */
 
 /* Floats of scratch memory that the layer needs. */
-size_t layer_scratch_size(const struct layer *layer);
+static inline size_t layer_scratch_size(const struct layer *layer)
+{
+    return layer->kind->scratch_size ? layer->kind->scratch_size(layer) : 0;
+}
 
 /* Elements of weight and bias; 0 without a name. */
 size_t layer_weight_size(const struct layer *layer);
@@ -99,16 +102,6 @@ size_t layer_buffer_size(const struct layer *layer);
  * is increased by what came through the sum. Follows the backward of `add`.
  */
 void add_join(const struct layer *add, const struct pass *pass, float *dsource);
-
-/* out[row][column] += bias[column] unless bias is NULL, then max(0, .) if relu. */
-void bias_forward(int rows, int columns, const float *bias, bool relu, float *out);
-
-/*
- * dout becomes 0 where relu cut (out is 0). dbias, unless it is NULL, is, or grows by (add), the
- * column sums of dout.
- */
-void bias_backward(int rows, int columns, const float *out, bool relu, bool add, float *dout,
-                   float *dbias);
 
 /*
  * For tests: convolutions use, from here on, the numberth kind of tile that this CPU can run, 0 for

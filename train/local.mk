@@ -7,19 +7,16 @@ libtrain_la_SOURCES = \
 	train/arch_mlp.c \
 	train/arch_resnet20.c \
 	train/checkpoint.c train/checkpoint.h \
-	train/conv.c \
 	train/dataset.c train/dataset.h \
 	train/device.c train/device.h \
 	train/failure.c train/failure.h \
 	train/file.c train/file.h \
 	train/gemm.c train/gemm.h \
-	train/grid.c train/grid.h \
 	train/kernel.h \
 	train/layer.h \
 	train/layers.c \
 	train/loader.c \
 	train/model.c train/model.h \
-	train/optimizer.c train/optimizer.h \
 	train/options.c train/options.h \
 	train/page.c train/page.h \
 	train/records.c train/records.h \
@@ -54,8 +51,7 @@ cuda_module_headers = train/cuda.h
 EXTRA_DIST += $(cuda_module_sources) $(cuda_module_headers)
 
 # What the module shares with the program.
-cuda_module_shared = train/dataset.h train/device.h train/grid.h train/kernel.h train/layer.h train/model.h \
-	train/optimizer.h train/rng.h
+cuda_module_shared = train/dataset.h train/device.h train/kernel.h train/layer.h train/model.h train/rng.h
 
 # No contraction of a * b + c, and no fast divisions or roots: the CPU's bits.
 cuda_module_flags = -std=c++17 -O2 -fmad=false $(NVCC_ARCHITECTURES) $(NVCC_WERROR) \

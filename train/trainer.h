@@ -12,7 +12,6 @@
 #include "checkpoint.h"
 #include "dataset.h"
 #include "device.h"
-#include "grid.h"
 #include "model.h"
 #include "options.h"
 #include "records.h"

@@ -7,7 +7,7 @@
 
 #include "train/dataset.h"
 #include "train/model.h"
-#include "train/optimizer.h"
+#include "train/device.h"
 
 enum { BATCH = 64, SKIPPED = 77 };
 

@@ -4,7 +4,6 @@
 
 #include <math.h>
 
-#include "train/grid.h"
 #include "train/rng.h"
 #include "train/trainer.h"
 
