@@ -120,7 +120,7 @@ void grid_advance(struct grid *grid, const struct model *model, const float *sum
  *     trainer.c            batches, epochs, what is printed
  *         |  struct device_kind
  *         +-- device.c, the CPU              layers, grid and optimizer
- *         +-- device.c, GPUs -- dlopen --> cuda_*.cu: the same arithmetic as kernels
+ *         +-- device.c, GPUs -- dlopen --> cuda.cu: the same arithmetic as kernels
  *
  * Functions return 0, or -1 with a text (failure_text). None communicates.
  */

@@ -46,9 +46,8 @@ dist_man_MANS += man/train_mnist.1 man/train_cifar10.1
 
 # train_mnist's kernels for GPUs: a module that is loaded for --device cuda alone. It links CUDA's
 # runtime itself, and cuBLAS; the driver comes with the runtime.
-cuda_module_sources = train/cuda_device.cu train/cuda_kernels.cu
-cuda_module_headers = train/cuda.h
-EXTRA_DIST += $(cuda_module_sources) $(cuda_module_headers)
+cuda_module_sources = train/cuda.cu
+EXTRA_DIST += $(cuda_module_sources)
 
 # What the module shares with the program.
 cuda_module_shared = train/dataset.h train/device.h train/kernel.h train/layer.h train/model.h train/rng.h
@@ -61,7 +60,7 @@ if HAVE_NVCC
 # Beside the library, as long as nothing is installed: where it looks for its modules too.
 cudamoduledir = $(moduledir)
 nodist_cudamodule_DATA = .libs/train_mnist_cuda.so
-.libs/train_mnist_cuda.so: $(cuda_module_sources) $(cuda_module_headers) $(cuda_module_shared)
+.libs/train_mnist_cuda.so: $(cuda_module_sources) $(cuda_module_shared)
 	$(AM_V_GEN)$(MKDIR_P) .libs && cd $(srcdir) && $(NVCC) $(cuda_module_flags) $(NVCCFLAGS) \
 		-shared -t 0 -o $(abs_builddir)/$@.tmp $(cuda_module_sources) -lcublas \
 		-Xlinker -z,defs -Xlinker --exclude-libs=ALL && mv $(abs_builddir)/$@.tmp $(abs_builddir)/$@
