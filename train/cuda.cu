@@ -948,7 +948,7 @@ static void cuda_pass(struct cuda *cuda, const struct pass *pass, const float *i
 {
     cuda_forward(cuda, pass, images);
     cuda_loss(cuda, pass->batch, labels, pass->weight,
-              cuda->model.deltas[(cuda->model.count - 1) % 2]);
+              model_output_gradient(&cuda->model));
     cuda_backward(cuda, pass, images, listener);
 }
 

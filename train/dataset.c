@@ -42,12 +42,6 @@ int dataset_read(const struct dataset_kind *kind, const char *folder, bool train
     return 0;
 }
 
-void dataset_draw(const struct dataset_kind *kind, size_t count, bool train, uint64_t seed,
-                  struct dataset *dataset)
-{
-    *dataset = (struct dataset){.kind = kind, .count = count, .seed = seed, .train = train};
-}
-
 void dataset_destroy(struct dataset *dataset)
 {
     free(dataset->images);

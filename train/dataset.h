@@ -51,8 +51,11 @@ int dataset_read(const struct dataset_kind *kind, const char *folder, bool train
                  struct dataset *dataset);
 
 /* A set of count drawn images. Nothing is drawn yet. */
-void dataset_draw(const struct dataset_kind *kind, size_t count, bool train, uint64_t seed,
-                  struct dataset *dataset);
+static inline void dataset_draw(const struct dataset_kind *kind, size_t count, bool train,
+                                uint64_t seed, struct dataset *dataset)
+{
+    *dataset = (struct dataset){kind, count, NULL, NULL, seed, train};
+}
 
 void dataset_destroy(struct dataset *dataset); /* a zeroed one is accepted */
 

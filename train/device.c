@@ -4,6 +4,7 @@
 #include "device.h"
 
 #include <dlfcn.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -186,6 +187,59 @@ void grid_advance(struct grid *grid, const struct model *model, const float *sum
 {
     for (int i = 0; i < grid->count; i++)
         grid->steps[i] = ldexpf(grid_power(sums[model->parameters + 1 + (size_t)i]), -GRID_BITS);
+}
+
+/* ---- where in a model the numbers stopped being numbers ---- */
+
+static bool blame_is_finite(const float *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!isfinite(values[i]))
+            return false;
+    }
+    return true;
+}
+
+/* Up to "the loss is ": of a step that is under way, or a test behind the last. */
+static int blame(const struct pass *pass, double loss, const char *why)
+{
+    if (pass->training)
+        return failure("step %" PRIu64 ": the loss is %f%s", pass->step + 1, loss, why);
+    return failure("the test after step %" PRIu64 ": the loss is %f%s", pass->step, loss, why);
+}
+
+/*
+ * Says (failure_text) where the loss of that forward pass became infinite or no number: which layer
+ * is the first whose outputs are, or whose parameters are since the step before. Of a step, or of a
+ * test, as pass->training has it. Returns -1.
+ */
+static int model_blame(const struct model *model, const struct pass *pass, const float *images,
+                       double loss)
+{
+    char text[512];
+
+    if (!blame_is_finite(images, (size_t)pass->batch * (size_t)shape_size(model->input)))
+        return blame(pass, loss, ": the images are not finite");
+    for (int i = 0; i < model->count; i++) {
+        const struct layer *layer = &model->layers[i];
+        const size_t size = (size_t)pass->batch * (size_t)shape_size(layer->out);
+        const char *what = NULL, *hint = "";
+
+        if (layer->name && (!blame_is_finite(layer->weight, layer_weight_size(layer)) ||
+                            !blame_is_finite(layer->bias, layer_bias_size(layer))))
+            what = "parameters", hint = ": so was its gradient in the step before, or the learning "
+                                        "rate is too high";
+        else if (!blame_is_finite(model->activations[i], size))
+            what = "outputs";
+        if (!what)
+            continue;
+        /* A layer without parameters is named by what it does, and by its place. */
+        snprintf(text, sizeof(text),
+                 ": the first %s that are not finite are those of layer %d, %s%s", what, i + 1,
+                 layer->name ? layer->name : layer->kind->name, hint);
+        return blame(pass, loss, text);
+    }
+    return blame(pass, loss, ", though all outputs are finite");
 }
 
 /* ---- the CPU: the model's own memory, its layers, the grid and the optimizer ---- */
@@ -447,10 +501,4 @@ int device_open(const char *name, struct device_setup *setup, struct device **de
     if (cuda && device_cuda_find(&kind) < 0)
         return -1;
     return kind->open(setup, device_p);
-}
-
-void device_close(struct device *device)
-{
-    if (device)
-        device->kind->close(device);
 }

@@ -193,7 +193,11 @@ int device_parse(const char *name, bool *cuda_p, int *number_p);
 
 /* Opens the device of that name; setup->number is set from it. */
 int device_open(const char *name, struct device_setup *setup, struct device **device_p);
-void device_close(struct device *device); /* NULL is accepted */
+static inline void device_close(struct device *device)
+{
+    if (device)
+        device->kind->close(device);
+}
 
 /* ---- between train_mnist and its module for GPUs, train_mnist_cuda.so ---- */
 

@@ -91,11 +91,21 @@ static inline size_t layer_scratch_size(const struct layer *layer)
     return layer->kind->scratch_size ? layer->kind->scratch_size(layer) : 0;
 }
 
-/* Elements of weight and bias; 0 without a name. */
-size_t layer_weight_size(const struct layer *layer);
-size_t layer_bias_size(const struct layer *layer);
-/* Of mean, and of variance. */
-size_t layer_buffer_size(const struct layer *layer);
+/* Elements of weight and bias; 0 without a name. Of mean, and of variance. */
+static inline size_t layer_weight_size(const struct layer *layer)
+{
+    return layer->name ? (size_t)layer->spatial * layer->inputs * layer->out.channels : 0;
+}
+
+static inline size_t layer_bias_size(const struct layer *layer)
+{
+    return layer->name && !layer->no_bias ? (size_t)layer->out.channels : 0;
+}
+
+static inline size_t layer_buffer_size(const struct layer *layer)
+{
+    return layer->kind == &layer_batchnorm ? (size_t)layer->out.channels : 0;
+}
 
 /*
  * dsource (batch x side_shape), the gradient by the layer that `add` took as its other summand,

@@ -9,21 +9,6 @@
 #include "layer.h"
 #include "rng.h"
 
-size_t layer_weight_size(const struct layer *layer)
-{
-    return layer->name ? (size_t)layer->spatial * layer->inputs * layer->out.channels : 0;
-}
-
-size_t layer_bias_size(const struct layer *layer)
-{
-    return layer->name && !layer->no_bias ? (size_t)layer->out.channels : 0;
-}
-
-size_t layer_buffer_size(const struct layer *layer)
-{
-    return layer->kind == &layer_batchnorm ? (size_t)layer->out.channels : 0;
-}
-
 /* ---- bias and relu, which follow every matrix product; one pass over memory for both ---- */
 
 KERNEL static void bias_add(int rows, int columns, const float *bias, bool relu, float *out)

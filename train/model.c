@@ -325,11 +325,6 @@ void model_init(struct model *model, uint64_t seed)
     }
 }
 
-bool model_mixes_samples(const struct model *model)
-{
-    return model->buffer_count > 0;
-}
-
 const float *model_forward(struct model *model, const struct pass *pass, const float *images)
 {
     const float *in = images;
@@ -341,11 +336,6 @@ const float *model_forward(struct model *model, const struct pass *pass, const f
         in = model->activations[i];
     }
     return in;
-}
-
-float *model_output_gradient(struct model *model)
-{
-    return model->deltas[(model->count - 1) % 2];
 }
 
 void model_backward(struct model *model, const struct pass *pass, const float *images,
@@ -361,52 +351,4 @@ void model_backward(struct model *model, const struct pass *pass, const float *i
                               i > 0 ? model->deltas[(i + 1) % 2] : NULL);
         model_listen(listener, layer);
     }
-}
-
-/* ---- where in a model the numbers stopped being numbers ---- */
-
-static bool blame_is_finite(const float *values, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (!isfinite(values[i]))
-            return false;
-    }
-    return true;
-}
-
-/* Up to "the loss is ": of a step that is under way, or a test behind the last. */
-static int blame(const struct pass *pass, double loss, const char *why)
-{
-    if (pass->training)
-        return failure("step %" PRIu64 ": the loss is %f%s", pass->step + 1, loss, why);
-    return failure("the test after step %" PRIu64 ": the loss is %f%s", pass->step, loss, why);
-}
-
-int model_blame(const struct model *model, const struct pass *pass, const float *images,
-                double loss)
-{
-    char text[512];
-
-    if (!blame_is_finite(images, (size_t)pass->batch * (size_t)shape_size(model->input)))
-        return blame(pass, loss, ": the images are not finite");
-    for (int i = 0; i < model->count; i++) {
-        const struct layer *layer = &model->layers[i];
-        const size_t size = (size_t)pass->batch * (size_t)shape_size(layer->out);
-        const char *what = NULL, *hint = "";
-
-        if (layer->name && (!blame_is_finite(layer->weight, layer_weight_size(layer)) ||
-                            !blame_is_finite(layer->bias, layer_bias_size(layer))))
-            what = "parameters", hint = ": so was its gradient in the step before, or the learning "
-                                        "rate is too high";
-        else if (!blame_is_finite(model->activations[i], size))
-            what = "outputs";
-        if (!what)
-            continue;
-        /* A layer without parameters is named by what it does, and by its place. */
-        snprintf(text, sizeof(text),
-                 ": the first %s that are not finite are those of layer %d, %s%s", what, i + 1,
-                 layer->name ? layer->name : layer->kind->name, hint);
-        return blame(pass, loss, text);
-    }
-    return blame(pass, loss, ", though all outputs are finite");
 }

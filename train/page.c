@@ -766,7 +766,7 @@ static void page_base64(const char *text, FILE *to)
     }
 }
 
-void page_print(const struct page *page, FILE *to)
+static void page_print(const struct page *page, FILE *to)
 {
     const struct records_setup *setup = page->setup;
     const struct balance_rank sum = bars_sum(&page->balance);

@@ -52,9 +52,6 @@ struct page {
 void page_add_step(struct page *page, const struct record_step *step, double loss);
 void page_add_test(struct page *page, const struct record_test *test);
 
-/* The text of the file. */
-void page_print(const struct page *page, FILE *to);
-
 /* Replaces the file. */
 int page_write(const struct page *page, const char *path);
 

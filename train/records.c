@@ -350,14 +350,6 @@ struct trace {
     struct clock_offset *first, *last; /* rank 0: of each rank; compared at the start, at the end */
 };
 
-void trace_begin(double error, FILE *to)
-{
-    fprintf(to,
-            "{\"displayTimeUnit\": \"ms\", \"otherData\": {\"clock_error_us\": %.3f},\n"
-            "\"traceEvents\": [\n",
-            error * 1e6);
-}
-
 /* A name for a process (row -1) or one of its rows. */
 static void trace_name(int rank, int row, const char *name, FILE *to)
 {
@@ -417,11 +409,6 @@ void trace_track(const struct trace_track *track, const struct trace_span *spans
         trace_event(track, &spans[i], origin, to);
 }
 
-void trace_end(FILE *to)
-{
-    fputs("\n]}\n", to);
-}
-
 /* ---- from all ranks into one file ---- */
 
 enum { TRACE_TAG = 1 };
@@ -445,7 +432,10 @@ static dist_status trace_put(const struct trace *trace, dist_group *group,
             origin = fmin(origin, clock_aligned(&track->first, &track->last, track->earliest));
     }
     origin = isfinite(origin) ? origin : 0;
-    trace_begin(error, to);
+    fprintf(to,
+            "{\"displayTimeUnit\": \"ms\", \"otherData\": {\"clock_error_us\": %.3f},\n"
+            "\"traceEvents\": [\n",
+            error * 1e6);
     trace_track(&tracks[0], spans, origin, to);
     for (int rank = 1; rank < world && status == DIST_OK; rank++) {
         status = dist_recv(group, spans, (size_t)tracks[rank].count * sizeof(*spans), DIST_UINT8,
@@ -453,7 +443,7 @@ static dist_status trace_put(const struct trace *trace, dist_group *group,
         if (status == DIST_OK)
             trace_track(&tracks[rank], spans, origin, to);
     }
-    trace_end(to);
+    fputs("\n]}\n", to);
     return status;
 }
 
@@ -786,12 +776,6 @@ void records_losses(struct records *records, const double *losses, int count)
     }
 }
 
-void records_share(struct records *records, double share)
-{
-    if (records && records->page)
-        records->page->share = share;
-}
-
 int records_test(struct records *records, const struct record_test *test)
 {
     const struct events_scalar scalars[] = {
@@ -812,6 +796,7 @@ int records_test(struct records *records, const struct record_test *test)
     if (!records->page)
         return 0;
     page_add_test(records->page, test);
+    records->page->share = test->share;
     balance = &records->page->balance;
     status = balance_compare(balance, records->group);
     if (status == DIST_OK)
@@ -840,7 +825,7 @@ static void records_end_trace(struct records *records, bool ended)
 }
 
 /* Closing is when some file systems say that they are full. */
-int records_close(struct records *records, const char *failed)
+int records_close(struct records *records, const char *failed, double share)
 {
     int result = 0;
 
@@ -852,6 +837,8 @@ int records_close(struct records *records, const char *failed)
     if (records->page) {
         records->page->ended = true;
         records->page->failed = failed;
+        if (!failed)
+            records->page->share = share;
         records_write_page(records);
     }
     if (metrics_close(&records->metrics) < 0)

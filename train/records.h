@@ -73,6 +73,7 @@ struct record_test {
     int64_t step, epoch; /* done by then */
     double loss;
     int64_t correct, count;
+    double share; /* of this run's time that was communication, 0 to 1 */
 };
 
 struct records;
@@ -104,18 +105,15 @@ int records_step(struct records *records, const struct record_step *step);
 /* The mean losses, over all samples, of the earliest steps that have none yet. */
 void records_losses(struct records *records, const double *losses, int count);
 
-/* The share of this run's time that was communication, 0 to 1, as the last line on the terminal. */
-void records_share(struct records *records, double share);
-
 /* An epoch and its test have ended. Collective, as records_start. */
 int records_test(struct records *records, const struct record_test *test);
 
 /*
  * The last call. failed NULL: the training ended well, and all ranks come here: then the trace is
- * gathered from them, else it has this rank's part only. failed: why it did. Frees the records.
- * Returns -1 if a file is incomplete.
+ * gathered from them, else it has this rank's part only. failed: why it did. share: as in the
+ * tests; only of a training that ended well. Frees the records. Returns -1 if a file is incomplete.
  */
-int records_close(struct records *records, const char *failed);
+int records_close(struct records *records, const char *failed, double share);
 
 /*
  * A file that cannot be written any more, as on a full disk, is reported once, on standard error.
@@ -201,11 +199,9 @@ struct trace_track {
     struct clock_offset first, last;
 };
 
-/* The file's text: its beginning, each rank's track, its end. error: of the clocks, in seconds. */
-void trace_begin(double error, FILE *to);
+/* Writes a rank's part of the file's text. */
 void trace_track(const struct trace_track *track, const struct trace_span *spans, double origin,
                  FILE *to);
-void trace_end(FILE *to);
 
 /* The checksum of TensorBoard's records: CRC-32C (Castagnoli; RFC 3720). */
 uint32_t crc32c(const void *bytes, size_t size);

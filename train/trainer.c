@@ -827,7 +827,7 @@ int trainer_close(struct trainer *trainer)
 
     /* What is written now may fail too: that is not why the training did. */
     snprintf(failed, sizeof(failed), "%s", failure_text());
-    records_close(trainer->records.to, failed);
+    records_close(trainer->records.to, failed, 0);
     free(trainer->records.settings);
     /* Lines go out one by one: an earlier one may have failed. */
     if (trainer->loss_log && (fclose(trainer->loss_log) != 0 || lost))
@@ -1050,6 +1050,8 @@ static int trainer_test(struct trainer *trainer, struct report_result *result)
     const struct model *model = trainer->model;
     const double began = comm_now();
     double sums[3] = {0.0, 0.0, 0.0};
+    struct report_result whole = {.share = 0};
+    struct record_test test;
     int tested;
 
     /* Running means become rank 0's. A dist_zero has parameters alone. */
@@ -1074,18 +1076,16 @@ static int trainer_test(struct trainer *trainer, struct report_result *result)
                      " (%.0f%%)\n\n",
                      result->loss, result->correct, result->count,
                      100.0 * (double)result->correct / (double)result->count);
-    if (trainer->options->report) {
-        struct report_result whole;
-
-        if (trainer_measure(trainer, trainer->began, trainer->communicated, &whole) < 0)
-            return -1;
-        records_share(trainer->records.to, whole.share);
-    }
-    return records_test(trainer->records.to, &(struct record_test){.step = trainer->progress.step,
-                                                                   .epoch = trainer->progress.epoch,
-                                                                   .loss = result->loss,
-                                                                   .correct = result->correct,
-                                                                   .count = result->count});
+    if (trainer->options->report &&
+        trainer_measure(trainer, trainer->began, trainer->communicated, &whole) < 0)
+        return -1;
+    test = (struct record_test){.step = trainer->progress.step,
+                                .epoch = trainer->progress.epoch,
+                                .loss = result->loss,
+                                .correct = result->correct,
+                                .count = result->count,
+                                .share = whole.share};
+    return records_test(trainer->records.to, &test);
 }
 
 /* Brings the weights to the host, for the file that follows as well. */
@@ -1175,7 +1175,6 @@ int trainer_run(const struct options *options, struct comm *comm, struct trainer
     if ((options->save_model && trainer_save(trainer, "") < 0) ||
         trainer_measure(trainer, trainer->began, trainer->communicated, &result) < 0)
         return -1;
-    records_share(trainer->records.to, result.share);
     if (comm->rank == 0)
         output_print("Final: accuracy %.2f%% (%" PRId64 "/%" PRId64
                      ") | time %.1f s | communication "
@@ -1183,7 +1182,7 @@ int trainer_run(const struct options *options, struct comm *comm, struct trainer
                      100.0 * (double)result.correct / (double)result.count, result.correct,
                      result.count, result.seconds, 100.0 * result.share,
                      dist_get_backend(comm->group), comm->world, comm->world == 1 ? "" : "s");
-    ended = records_close(trainer->records.to, NULL);
+    ended = records_close(trainer->records.to, NULL, result.share);
     trainer->records.to = NULL;
     return ended;
 }
