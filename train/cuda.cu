@@ -448,11 +448,9 @@ static void cuda_dropout_forward(struct cuda *cuda, const struct layer *layer,
 }
 
 static void cuda_dropout_backward(struct cuda *cuda, const struct layer *layer,
-                                  const struct pass *pass, const float *in, const float *out,
+                                  const struct pass *pass, const float *, const float *,
                                   float *dout, float *din)
 {
-    (void)in;
-    (void)out;
     if (din)
         cuda_dropout_apply(cuda, layer, pass, dout, din);
 }
@@ -473,19 +471,6 @@ static void cuda_forward(struct cuda *cuda, const struct pass *pass, const float
     for (int i = 0; i < model->count; i++)
         cuda->kinds[i]->forward(cuda, &model->layers[i], pass,
                                 i > 0 ? model->activations[i - 1] : images, model->activations[i]);
-}
-
-static void cuda_backward(struct cuda *cuda, const struct pass *pass, const float *images,
-                          const struct model_listener *listener)
-{
-    struct model *model = &cuda->model;
-
-    for (int i = model->count - 1; i >= 0; i--) {
-        cuda->kinds[i]->backward(cuda, &model->layers[i], pass,
-                                 i > 0 ? model->activations[i - 1] : images, model->activations[i],
-                                 model->deltas[i % 2], i > 0 ? model->deltas[(i + 1) % 2] : NULL);
-        model_listen(listener, &model->layers[i]);
-    }
 }
 
 /* ---- loss ---- */
@@ -570,13 +555,6 @@ static __global__ void cuda_tail(size_t count, const struct cuda_result *result,
         return;
     x = i == 0 ? (float)(result->total * (double)weight) : grid_power(__uint_as_float(most[i - 1]));
     tail[i] = (add ? tail[i] : 0.0F) + x;
-}
-
-/* The result's total times weight, behind the sums. For what is not rounded. */
-static void cuda_add_loss(struct cuda *cuda, float weight, bool add)
-{
-    CUDA_LAUNCH(cuda, cuda_tail, 1, cuda->result, weight, cuda->most, add,
-                cuda->device.sums + cuda->model.parameters);
 }
 
 static __global__ void cuda_advance(size_t count, const float *largest, float *steps)
@@ -762,20 +740,6 @@ static bool cuda_open_state(struct cuda *cuda, int capacity)
            cuda->correct && cuda->result && cuda->batch;
 }
 
-/* No tensor cores and no shortcuts: products in float32, as the CPU's. */
-static int cuda_open_stream(struct cuda *cuda)
-{
-    if (cuda_check(cuda, cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking),
-                   "making a stream") < 0)
-        return -1;
-    cuda->device.stream = cuda->stream;
-    if (cuda_check_blas(cuda, cublasCreate(&cuda->blas), "starting") < 0 ||
-        cuda_check_blas(cuda, cublasSetStream(cuda->blas, cuda->stream), "setting its stream") < 0)
-        return -1;
-    return cuda_check_blas(cuda, cublasSetMathMode(cuda->blas, CUBLAS_PEDANTIC_MATH),
-                           "asking for float32");
-}
-
 /* cuda is zeroed but for device; cuda_close is called either way. */
 static int cuda_open(struct cuda *cuda, const struct device_setup *setup)
 {
@@ -805,7 +769,16 @@ static int cuda_open(struct cuda *cuda, const struct device_setup *setup)
                                           kind, cuda->host->arch);
     }
     if (cuda_open_gpu(cuda, setup, setup->model->parameters + GRID_TAIL) < 0 ||
-        cuda_open_stream(cuda) < 0)
+        cuda_check(cuda, cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking),
+                   "making a stream") < 0)
+        return -1;
+    cuda->device.stream = cuda->stream;
+    /* No tensor cores and no shortcuts: products in float32, as the CPU's. */
+    if (cuda_check_blas(cuda, cublasCreate(&cuda->blas), "starting") < 0 ||
+        cuda_check_blas(cuda, cublasSetStream(cuda->blas, cuda->stream), "setting its stream") <
+            0 ||
+        cuda_check_blas(cuda, cublasSetMathMode(cuda->blas, CUBLAS_PEDANTIC_MATH),
+                        "asking for float32") < 0)
         return -1;
     if (!cuda_open_model(cuda, setup->capacity) || !cuda_open_state(cuda, setup->capacity))
         return cuda_services->failure("GPU %d: out of memory for a model of %d samples a pass: "
@@ -946,10 +919,16 @@ static int cuda_upload(struct cuda *cuda, const struct batch *batch, struct cuda
 static void cuda_pass(struct cuda *cuda, const struct pass *pass, const float *images,
                       const uint8_t *labels, const struct model_listener *listener)
 {
+    struct model *model = &cuda->model;
+
     cuda_forward(cuda, pass, images);
-    cuda_loss(cuda, pass->batch, labels, pass->weight,
-              model_output_gradient(&cuda->model));
-    cuda_backward(cuda, pass, images, listener);
+    cuda_loss(cuda, pass->batch, labels, pass->weight, model_output_gradient(model));
+    for (int i = model->count - 1; i >= 0; i--) {
+        cuda->kinds[i]->backward(cuda, &model->layers[i], pass,
+                                 i > 0 ? model->activations[i - 1] : images, model->activations[i],
+                                 model->deltas[i % 2], i > 0 ? model->deltas[(i + 1) % 2] : NULL);
+        model_listen(listener, &model->layers[i]);
+    }
 }
 
 static int cuda_gradients(struct device *device, const struct pass *pass, const struct batch *batch,
@@ -964,7 +943,9 @@ static int cuda_gradients(struct device *device, const struct pass *pass, const 
     part.positions = there.positions;
     if (!cuda->rounds) {
         cuda_pass(cuda, &part, there.images, there.labels, listener);
-        cuda_add_loss(cuda, pass->weight, pass->add);
+        /* The result's total times weight, behind the sums. */
+        CUDA_LAUNCH(cuda, cuda_tail, 1, cuda->result, pass->weight, cuda->most, pass->add,
+                    device->sums + cuda->model.parameters);
         return cuda_check_all(cuda);
     }
     /* A micro-batch after the other, each rounded before it is added. */

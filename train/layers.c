@@ -155,23 +155,20 @@ static const struct tile_kernels {
 
 static int tile_passed; /* over by tile_use, of those that this CPU can run */
 
-static bool tile_runs(const struct tile_kernels *kernels)
-{
-#ifdef TILE_VECTORS
-    if (kernels->rows == 8)
-        return __builtin_cpu_supports("avx512f");
-    if (kernels->rows == 4)
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-#endif
-    return kernels->rows == 0;
-}
-
 /* Number `number` of those that this CPU can run; NULL: there are not so many. */
 static const struct tile_kernels *tile_find(int number)
 {
-    for (size_t i = 0; i < sizeof(tile_table) / sizeof(tile_table[0]); i++)
-        if (tile_runs(&tile_table[i]) && number-- == 0)
+    for (size_t i = 0; i < sizeof(tile_table) / sizeof(tile_table[0]); i++) {
+        const int rows = tile_table[i].rows;
+        bool runs = rows == 0;
+
+#ifdef TILE_VECTORS
+        runs = runs || (rows == 8 && __builtin_cpu_supports("avx512f")) ||
+               (rows == 4 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"));
+#endif
+        if (runs && number-- == 0)
             return &tile_table[i];
+    }
     return NULL;
 }
 
@@ -408,28 +405,21 @@ static void conv_backward_weight(const struct layer *layer, const struct pass *p
     }
 }
 
-/* turned[last - k][out][in] = weight[k][in][out] */
-static void conv_turn(const struct layer *layer, float *turned)
-{
-    const int inputs = layer->inputs, channels = layer->out.channels;
-    const float *weight = layer->weight;
-
-    for (int k = layer->spatial - 1; k >= 0; k--) {
-        for (int i = 0; i < inputs; i++) {
-            for (int c = 0; c < channels; c++)
-                turned[((size_t)k * channels + c) * inputs + i] = *weight++;
-        }
-    }
-}
-
 static void conv_backward_tiles(const struct layer *layer, const struct pass *pass,
                                 const struct tile_job *job, const struct tile_kernels *tiles,
                                 const float *dout, float *din)
 {
     const struct conv_scratch scratch = conv_scratch(layer);
-    const int edge = conv_edge(layer);
+    const int edge = conv_edge(layer), inputs = layer->inputs, channels = layer->out.channels;
+    const float *weight = layer->weight;
 
-    conv_turn(layer, scratch.turned);
+    /* turned[last - k][out][in] = weight[k][in][out] */
+    for (int k = layer->spatial - 1; k >= 0; k--) {
+        for (int i = 0; i < inputs; i++) {
+            for (int c = 0; c < channels; c++)
+                scratch.turned[((size_t)k * channels + c) * inputs + i] = *weight++;
+        }
+    }
     memset(scratch.around, 0, conv_frame_size(layer->out, edge) * sizeof(float));
     for (int i = 0; i < pass->batch; i++) {
         tiles->forward(job, conv_frame_fill(layer->out, edge, dout, scratch.around), scratch.turned,

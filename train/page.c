@@ -527,12 +527,6 @@ static void table_count(double value, char text[TABLE_TEXT])
     text[at] = '\0';
 }
 
-static void table_tile(const char *name, const char *value, const char *below, FILE *to)
-{
-    fprintf(to, "<div class=\"tile\"><span>%s</span><b>%s</b><i>%s</i></div>\n", name, value,
-            below);
-}
-
 /* What the training is, and how far. */
 static void page_subtitle(const struct page *page, FILE *to)
 {
@@ -562,46 +556,43 @@ static void page_subtitle(const struct page *page, FILE *to)
 /* The figures that matter most. */
 static void page_tiles(const struct page *page, const struct balance_rank *sum, FILE *to)
 {
+    static const char *const names[] = {"Accuracy",       "Test loss",     "Samples a second",
+                                        "Time of a step", "Communication", "Waiting"};
+    enum { TILES = sizeof(names) / sizeof(names[0]) };
     const struct record_test *best = &page->best, *last = &page->last;
     const double total = bars_total(sum) * sum->steps;
-    char value[TABLE_TEXT], below[TABLE_TEXT + 16], duration[TABLE_TEXT];
+    char value[TILES][TABLE_TEXT], below[TILES][TABLE_TEXT + 16], duration[TABLE_TEXT];
 
-    fputs("<div class=\"tiles\">\n", to);
-    if (last->count == 0) {
-        table_tile("Accuracy", "&ndash;", "no test yet", to);
-        table_tile("Test loss", "&ndash;", "no test yet", to);
-    } else {
-        snprintf(value, sizeof(value), "%.2f %%",
+    for (int i = 0; i < TILES; i++) {
+        strcpy(value[i], "&ndash;");
+        strcpy(below[i], i < 2 ? "no test yet" : "no step yet");
+    }
+    if (last->count > 0) {
+        snprintf(value[0], TABLE_TEXT, "%.2f %%",
                  100.0 * (double)last->correct / (double)last->count);
-        snprintf(below, sizeof(below), "best %.2f %%, epoch %" PRId64,
+        snprintf(below[0], TABLE_TEXT, "best %.2f %%, epoch %" PRId64,
                  100.0 * (double)best->correct / (double)best->count, best->epoch);
-        table_tile("Accuracy", value, below, to);
-        snprintf(value, sizeof(value), isfinite(last->loss) ? "%.4f" : "not finite", last->loss);
-        snprintf(below, sizeof(below), "of %" PRId64 " samples", last->count);
-        table_tile("Test loss", value, below, to);
+        snprintf(value[1], TABLE_TEXT, isfinite(last->loss) ? "%.4f" : "not finite", last->loss);
+        snprintf(below[1], TABLE_TEXT, "of %" PRId64 " samples", last->count);
     }
-    if (page->steps == 0 || page->seconds <= 0) {
-        table_tile("Samples a second", "&ndash;", "no step yet", to);
-        table_tile("Time of a step", "&ndash;", "no step yet", to);
-    } else {
-        table_count((double)page->samples / page->seconds, value);
-        snprintf(below, sizeof(below), "%.1f a rank",
+    if (page->steps > 0 && page->seconds > 0) {
+        table_count((double)page->samples / page->seconds, value[2]);
+        snprintf(below[2], TABLE_TEXT, "%.1f a rank",
                  (double)page->samples / page->seconds / page->setup->world);
-        table_tile("Samples a second", value, below, to);
-        snprintf(value, sizeof(value), "%.3g ms", 1e3 * page->seconds / (double)page->steps);
+        snprintf(value[3], TABLE_TEXT, "%.3g ms", 1e3 * page->seconds / (double)page->steps);
         table_duration(page->seconds, duration);
-        snprintf(below, sizeof(below), "%s in steps", duration);
-        table_tile("Time of a step", value, below, to);
+        snprintf(below[3], sizeof(below[3]), "%s in steps", duration);
     }
-    if (total <= 0) {
-        table_tile("Communication", "&ndash;", "no step yet", to);
-        table_tile("Waiting", "&ndash;", "no step yet", to);
-    } else {
-        snprintf(value, sizeof(value), "%.1f %%", 100 * page->share);
-        table_tile("Communication", value, "of the time, waiting included", to);
-        snprintf(value, sizeof(value), "%.1f %%", 100 * sum->seconds[BALANCE_WAITING] / total);
-        table_tile("Waiting", value, "of a step, for the slowest rank", to);
+    if (total > 0) {
+        snprintf(value[4], TABLE_TEXT, "%.1f %%", 100 * page->share);
+        strcpy(below[4], "of the time, waiting included");
+        snprintf(value[5], TABLE_TEXT, "%.1f %%", 100 * sum->seconds[BALANCE_WAITING] / total);
+        strcpy(below[5], "of a step, for the slowest rank");
     }
+    fputs("<div class=\"tiles\">\n", to);
+    for (int i = 0; i < TILES; i++)
+        fprintf(to, "<div class=\"tile\"><span>%s</span><b>%s</b><i>%s</i></div>\n", names[i],
+                value[i], below[i]);
     fputs("</div>\n", to);
 }
 

@@ -72,31 +72,21 @@ static void message_varint(struct message *message, uint64_t value)
     message->bytes[message->size++] = (uint8_t)value;
 }
 
-static void message_key(struct message *message, int field, int kind)
+/* A number of 4 or 8 bytes, or bytes. */
+static void message_field(struct message *message, int field, int kind, const void *value,
+                          size_t size)
 {
     message_varint(message, (uint64_t)(field << 3 | kind));
-}
-
-/* A number of 4 or 8 bytes. */
-static void message_fixed(struct message *message, int field, const void *value, size_t size)
-{
-    message_key(message, field, size == 8 ? KIND_64 : KIND_32);
+    if (kind == KIND_BYTES)
+        message_varint(message, size);
     memcpy(message->bytes + message->size, value, size);
     message->size += size;
 }
 
 static void message_int(struct message *message, int field, int64_t value)
 {
-    message_key(message, field, KIND_VARINT);
+    message_varint(message, (uint64_t)(field << 3 | KIND_VARINT));
     message_varint(message, (uint64_t)value);
-}
-
-static void message_bytes(struct message *message, int field, const void *bytes, size_t size)
-{
-    message_key(message, field, KIND_BYTES);
-    message_varint(message, size);
-    memcpy(message->bytes + message->size, bytes, size);
-    message->size += size;
 }
 
 /* Every event begins with when it was. */
@@ -105,7 +95,7 @@ static void message_begin(struct message *message, int64_t step)
     const double seconds = wall_time();
 
     message->size = 0;
-    message_fixed(message, 1, &seconds, sizeof(seconds));
+    message_field(message, 1, KIND_64, &seconds, sizeof(seconds));
     message_int(message, 2, step);
 }
 
@@ -169,14 +159,14 @@ static int events_open(const char *folder, int64_t step, int resumed, FILE **fil
     if (!*file_p)
         return failure("%s", strerror(errno));
     message_begin(&event, 0);
-    message_bytes(&event, 3, version, sizeof(version) - 1);
+    message_field(&event, 3, KIND_BYTES, version, sizeof(version) - 1);
     if (events_write(*file_p, &event) < 0)
         return -1;
     if (!resumed)
         return 0;
     message_int(&session, 1, 1);
     message_begin(&event, step + 1);
-    message_bytes(&event, 7, session.bytes, session.size);
+    message_field(&event, 7, KIND_BYTES, session.bytes, session.size);
     return events_write(*file_p, &event);
 }
 
@@ -194,12 +184,12 @@ static int events_scalars(FILE *file, int64_t step, const struct events_scalar *
         const float number = (float)scalars[i].value;
 
         value.size = 0;
-        message_bytes(&value, 1, scalars[i].tag, strnlen(scalars[i].tag, EVENTS_TAG));
-        message_fixed(&value, 2, &number, sizeof(number));
-        message_bytes(&summary, 1, value.bytes, value.size);
+        message_field(&value, 1, KIND_BYTES, scalars[i].tag, strnlen(scalars[i].tag, EVENTS_TAG));
+        message_field(&value, 2, KIND_32, &number, sizeof(number));
+        message_field(&summary, 1, KIND_BYTES, value.bytes, value.size);
     }
     message_begin(&event, step);
-    message_bytes(&event, 5, summary.bytes, summary.size);
+    message_field(&event, 5, KIND_BYTES, summary.bytes, summary.size);
     return events_write(file, &event);
 }
 
@@ -359,21 +349,6 @@ static void trace_name(int rank, int row, const char *name, FILE *to)
     fputs("}},\n", to);
 }
 
-static void trace_event(const struct trace_track *track, const struct trace_span *span,
-                        double origin, FILE *to)
-{
-    const double began = clock_aligned(&track->first, &track->last, span->began);
-    const double ended = clock_aligned(&track->first, &track->last, span->ended);
-    const char *name = (uint32_t)span->part < RECORD_PARTS ? record_part_names[span->part] : "?";
-    const bool bucket = span->part == RECORD_BUCKET;
-
-    fprintf(to, ",\n{\"ph\": \"X\", \"pid\": %d, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f, ",
-            track->rank, bucket ? TRACE_ROW_BUCKETS + span->number : TRACE_ROW_STEPS,
-            (began - origin) * 1e6, ended > began ? (ended - began) * 1e6 : 0.0);
-    fprintf(to, "\"name\": \"%s\", \"cat\": \"%s\", \"args\": {\"step\": %" PRId64 "}}", name,
-            bucket ? "communication" : "step", span->step);
-}
-
 void trace_track(const struct trace_track *track, const struct trace_span *spans, double origin,
                  FILE *to)
 {
@@ -405,8 +380,20 @@ void trace_track(const struct trace_track *track, const struct trace_span *spans
             track->rank, TRACE_ROW_STEPS,
             (clock_aligned(&track->first, &track->last, track->earliest) - origin) * 1e6,
             track->lost);
-    for (int64_t i = 0; i < track->count; i++)
-        trace_event(track, &spans[i], origin, to);
+    for (int64_t i = 0; i < track->count; i++) {
+        const struct trace_span *span = &spans[i];
+        const double began = clock_aligned(&track->first, &track->last, span->began);
+        const double ended = clock_aligned(&track->first, &track->last, span->ended);
+        const char *part =
+            span->part >= 0 && span->part < RECORD_PARTS ? record_part_names[span->part] : "?";
+        const bool bucket = span->part == RECORD_BUCKET;
+
+        fprintf(to, ",\n{\"ph\": \"X\", \"pid\": %d, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f, ",
+                track->rank, bucket ? TRACE_ROW_BUCKETS + span->number : TRACE_ROW_STEPS,
+                (began - origin) * 1e6, ended > began ? (ended - began) * 1e6 : 0.0);
+        fprintf(to, "\"name\": \"%s\", \"cat\": \"%s\", \"args\": {\"step\": %" PRId64 "}}", part,
+                bucket ? "communication" : "step", span->step);
+    }
 }
 
 /* ---- from all ranks into one file ---- */
@@ -530,28 +517,6 @@ static dist_status balance_compare(struct balance *balance, dist_group *group)
     }
     balance->pending = 0;
     return status;
-}
-
-/* Collective once in BALANCE_ROOM steps. */
-static dist_status balance_step(struct balance *balance, dist_group *group,
-                                const struct record_step *step)
-{
-    static const enum balance_part parts[RECORD_IN_STEP] = {
-        [RECORD_DATA] = BALANCE_DATA,         [RECORD_FORWARD] = BALANCE_FORWARD,
-        [RECORD_BACKWARD] = BALANCE_BACKWARD, [RECORD_WAIT] = BALANCE_PARTS,
-        [RECORD_UPDATE] = BALANCE_UPDATE,
-    };
-    double other = step->seconds;
-
-    for (int i = 0; i < RECORD_IN_STEP; i++) {
-        other -= step->parts[i];
-        if (parts[i] != BALANCE_PARTS)
-            balance->own.seconds[parts[i]] += step->parts[i];
-    }
-    balance->own.seconds[BALANCE_OTHER] += other > 0 ? other : 0;
-    balance->own.steps++;
-    balance->waits[balance->pending++] = (float)step->parts[RECORD_WAIT];
-    return balance->pending == BALANCE_ROOM ? balance_compare(balance, group) : DIST_OK;
 }
 
 /* ---- the records ---- */
@@ -719,10 +684,29 @@ void records_span(struct records *records, enum record_part part, int64_t step, 
 
 int records_step(struct records *records, const struct record_step *step)
 {
+    static const enum balance_part parts[RECORD_IN_STEP] = {
+        [RECORD_DATA] = BALANCE_DATA,         [RECORD_FORWARD] = BALANCE_FORWARD,
+        [RECORD_BACKWARD] = BALANCE_BACKWARD, [RECORD_WAIT] = BALANCE_PARTS,
+        [RECORD_UPDATE] = BALANCE_UPDATE,
+    };
+    double other = step->seconds;
+    struct balance *balance;
+
     records->pending[records->steps++ % RECORDS_AHEAD] = *step;
     if (!records->page)
         return 0;
-    return records_collective(balance_step(&records->page->balance, records->group, step));
+    balance = &records->page->balance;
+    for (int i = 0; i < RECORD_IN_STEP; i++) {
+        other -= step->parts[i];
+        if (parts[i] != BALANCE_PARTS)
+            balance->own.seconds[parts[i]] += step->parts[i];
+    }
+    balance->own.seconds[BALANCE_OTHER] += other > 0 ? other : 0;
+    balance->own.steps++;
+    balance->waits[balance->pending++] = (float)step->parts[RECORD_WAIT];
+    return balance->pending == BALANCE_ROOM
+               ? records_collective(balance_compare(balance, records->group))
+               : 0;
 }
 
 /* The steps since the last line become one. */
@@ -808,32 +792,26 @@ int records_test(struct records *records, const struct record_test *test)
     return 0;
 }
 
-static void records_end_trace(struct records *records, bool ended)
-{
-    dist_group *group = ended ? records->group : NULL;
-    dist_status status = DIST_OK;
-    int result = 0;
-
-    if (group)
-        status = clock_compare(group, records->trace.last);
-    if (status == DIST_OK && (group || records->setup.rank == 0))
-        result = trace_write(&records->trace, records->setup.options->trace, group, &status);
-    if (status != DIST_OK)
-        result = failure_dist("gathering it from the ranks");
-    if (result < 0 && records->setup.rank == 0)
-        records_lose(records, "--trace", records->setup.options->trace, NULL);
-}
-
 /* Closing is when some file systems say that they are full. */
 int records_close(struct records *records, const char *failed, double share)
 {
+    dist_group *group = records && !failed ? records->group : NULL;
+    dist_status status = DIST_OK;
     int result = 0;
 
     if (!records)
         return 0;
     records_line(records);
-    if (records->trace.spans)
-        records_end_trace(records, !failed);
+    if (records->trace.spans) {
+        if (group)
+            status = clock_compare(group, records->trace.last);
+        if (status == DIST_OK && (group || records->setup.rank == 0))
+            result = trace_write(&records->trace, records->setup.options->trace, group, &status);
+        if (status != DIST_OK)
+            result = failure_dist("gathering it from the ranks");
+        if (result < 0 && records->setup.rank == 0)
+            records_lose(records, "--trace", records->setup.options->trace, NULL);
+    }
     if (records->page) {
         records->page->ended = true;
         records->page->failed = failed;
@@ -845,6 +823,7 @@ int records_close(struct records *records, const char *failed, double share)
         records_lose(records, "--metrics", records->setup.options->metrics, NULL);
     if (metrics_close(&records->events) < 0)
         records_lose(records, "--tensorboard", records->setup.options->tensorboard, NULL);
+    result = 0;
     if (records->lost)
         result = failure("%s: the file is incomplete: see the warning above", records->lost);
     records_free(records);
