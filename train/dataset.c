@@ -205,10 +205,16 @@ static int idx_take(struct source *source, const char *what, void *to, size_t si
     return 0;
 }
 
-static int idx_read_header(struct source *source, int dimensions, struct idx *idx)
+/* Reads the header, checks that the file can have all the data, and reads them. */
+static int idx_read_all(struct source *source, int dimensions, struct idx *idx)
 {
     const char *path = source->path;
+    const uint64_t ratio = source->compressed ? SOURCE_DEFLATE_RATIO : 1;
+    const uint64_t most = source->size > UINT64_MAX / ratio ? UINT64_MAX : source->size * ratio;
+    const size_t begin = 4 + 4 * (size_t)dimensions;
     uint8_t header[4 + 4 * IDX_MAX_DIMENSIONS];
+    uint8_t more;
+    size_t got;
 
     if (idx_take(source, "the header", header, 4) < 0)
         return -1;
@@ -235,24 +241,11 @@ static int idx_read_header(struct source *source, int dimensions, struct idx *id
                            path, 4 + 4 * i, size);
         idx->sizes[i] = size;
     }
-    return 0;
-}
-
-/* Checks that the file can have all the data, and reads them. */
-static int idx_read_data(struct source *source, struct idx *idx)
-{
-    const char *path = source->path;
-    const size_t header = (size_t)source->offset;
-    const uint64_t ratio = source->compressed ? SOURCE_DEFLATE_RATIO : 1;
-    const uint64_t most = source->size > UINT64_MAX / ratio ? UINT64_MAX : source->size * ratio;
-    uint8_t more;
-    size_t got;
-
     /* A header that lies must not make us allocate what the file cannot contain. */
-    if (most < header || idx->count > most - header)
+    if (most < begin || idx->count > most - begin)
         return failure("%s: byte %llu: the file cannot reach further, expected %zu bytes after its "
                        "header of %zu: it is truncated or its sizes are corrupt",
-                       path, (unsigned long long)most, idx->count, header);
+                       path, (unsigned long long)most, idx->count, begin);
     idx->bytes = malloc(idx->count);
     if (!idx->bytes)
         return failure("%s: out of memory for %zu bytes", path, idx->count);
@@ -262,7 +255,7 @@ static int idx_read_data(struct source *source, struct idx *idx)
     if (got > 0)
         return failure("%s: byte %zu: more data than the header announces, expected the end of the "
                        "file",
-                       path, header + idx->count);
+                       path, begin + idx->count);
     return 0;
 }
 
@@ -272,8 +265,8 @@ int idx_read(const char *path, int dimensions, struct idx *idx)
     struct source *source = NULL;
     int result = -1;
 
-    if (source_open(path, &source) == 0 && idx_read_header(source, dimensions, &read) == 0)
-        result = idx_read_data(source, &read);
+    if (source_open(path, &source) == 0)
+        result = idx_read_all(source, dimensions, &read);
     source_close(source);
     if (result == 0)
         *idx = read;

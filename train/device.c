@@ -257,14 +257,9 @@ struct device_of_cpu {
     int64_t updates;
 };
 
-static struct device_of_cpu *device_cpu_of(struct device *device)
-{
-    return (struct device_of_cpu *)device;
-}
-
 static void device_cpu_close(struct device *device)
 {
-    struct device_of_cpu *cpu = device_cpu_of(device);
+    struct device_of_cpu *cpu = (struct device_of_cpu *)device;
 
     buffer_destroy(&cpu->sums);
     optimizer_destroy(cpu->optimizer);
@@ -312,7 +307,7 @@ static int device_cpu_keep(struct device *device)
 
 static int device_cpu_state(struct device *device, bool save, float *state)
 {
-    struct device_of_cpu *cpu = device_cpu_of(device);
+    struct device_of_cpu *cpu = (struct device_of_cpu *)device;
     float *steps = state + device->state_count - MODEL_MAX_TENSORS;
 
     optimizer_state(cpu->optimizer, save, state);
@@ -344,7 +339,7 @@ static int device_cpu_gradients(struct device *device, const struct pass *pass,
                                 const struct batch *batch, int micro_batches,
                                 const struct model_listener *listener)
 {
-    struct device_of_cpu *cpu = device_cpu_of(device);
+    struct device_of_cpu *cpu = (struct device_of_cpu *)device;
     const size_t size = (size_t)shape_size(cpu->model->input);
     float *sum = &device->sums[cpu->model->parameters];
     struct pass part = *pass;
@@ -371,7 +366,7 @@ static int device_cpu_gradients(struct device *device, const struct pass *pass,
 
 static int device_cpu_update(struct device *device, float lr)
 {
-    struct device_of_cpu *cpu = device_cpu_of(device);
+    struct device_of_cpu *cpu = (struct device_of_cpu *)device;
 
     if (cpu->rounds)
         grid_advance(&cpu->grid, cpu->model, device->sums);
@@ -383,14 +378,14 @@ static int device_cpu_update(struct device *device, float lr)
 
 static void device_cpu_slice(struct device *device, float lr, const struct optimizer_slice *slice)
 {
-    const struct optimizer *optimizer = device_cpu_of(device)->optimizer;
+    const struct optimizer *optimizer = ((struct device_of_cpu *)device)->optimizer;
 
     optimizer->step(optimizer, lr, slice);
 }
 
 static int device_cpu_losses(struct device *device, int count, double *losses)
 {
-    const struct device_of_cpu *cpu = device_cpu_of(device);
+    const struct device_of_cpu *cpu = (struct device_of_cpu *)device;
 
     for (int i = 0; i < count; i++)
         losses[i] = cpu->losses[(cpu->updates - count + i) % DEVICE_AHEAD];
@@ -400,8 +395,8 @@ static int device_cpu_losses(struct device *device, int count, double *losses)
 static int device_cpu_test(struct device *device, const struct pass *pass,
                            const struct batch *batch, struct loss *loss)
 {
-    const struct model *model = device_cpu_of(device)->model;
-    const float *outputs = model_forward(device_cpu_of(device)->model, pass, batch->images);
+    struct model *model = ((struct device_of_cpu *)device)->model;
+    const float *outputs = model_forward(model, pass, batch->images);
 
     *loss = loss_nll(pass->batch, MODEL_CLASSES, outputs, batch->labels, 0.0F, NULL);
     return isfinite(loss->total) ? 0 : model_blame(model, pass, batch->images, loss->total);

@@ -156,38 +156,12 @@ void loader_begin(struct loader *loader, int64_t count, loader_plan_fn plan, voi
     pthread_mutex_unlock(&loader->lock);
 }
 
-static int loader_open(struct loader *loader, int workers, int capacity)
-{
-    loader->slots = calloc((size_t)loader->slot_count, sizeof(*loader->slots));
-    loader->threads = calloc((size_t)workers + 1, sizeof(*loader->threads));
-    if (!loader->slots || !loader->threads)
-        return failure("out of memory for %d workers", workers);
-    for (int i = 0; i < loader->slot_count; i++) {
-        struct loader_slot *slot = &loader->slots[i];
-
-        slot->items = calloc((size_t)capacity, sizeof(*slot->items));
-        if (!slot->items)
-            return failure("out of memory for %d batches that are loaded ahead",
-                           loader->slot_count);
-        if (batch_create(loader->dataset->kind, capacity, &slot->batch) < 0)
-            return -1;
-    }
-    for (; loader->workers < workers; loader->workers++) {
-        const int error =
-            pthread_create(&loader->threads[loader->workers], NULL, loader_work, loader);
-
-        if (error)
-            return failure("cannot start worker %d of %d: %s", loader->workers + 1, workers,
-                           strerror(error));
-    }
-    return 0;
-}
-
 /* Each thread loads a batch, one is ready, and one is the caller's. */
 int loader_create(const struct dataset *dataset, int workers, int capacity,
                   struct loader **loader_p)
 {
     struct loader *loader = calloc(1, sizeof(*loader));
+    int error = 0;
 
     if (!loader)
         return failure("out of memory for a loader");
@@ -196,12 +170,35 @@ int loader_create(const struct dataset *dataset, int workers, int capacity,
     pthread_mutex_init(&loader->lock, NULL);
     pthread_cond_init(&loader->work, NULL);
     pthread_cond_init(&loader->done, NULL);
-    if (loader_open(loader, workers, capacity) < 0) {
-        loader_destroy(loader);
-        return -1;
+    loader->slots = calloc((size_t)loader->slot_count, sizeof(*loader->slots));
+    loader->threads = calloc((size_t)workers + 1, sizeof(*loader->threads));
+    if (!loader->slots || !loader->threads) {
+        failure("out of memory for %d workers", workers);
+        goto failed;
+    }
+    for (int i = 0; i < loader->slot_count; i++) {
+        struct loader_slot *slot = &loader->slots[i];
+
+        slot->items = calloc((size_t)capacity, sizeof(*slot->items));
+        if (!slot->items)
+            failure("out of memory for %d batches that are loaded ahead", loader->slot_count);
+        if (!slot->items || batch_create(dataset->kind, capacity, &slot->batch) < 0)
+            goto failed;
+    }
+    for (; loader->workers < workers; loader->workers++) {
+        error = pthread_create(&loader->threads[loader->workers], NULL, loader_work, loader);
+        if (error) {
+            failure("cannot start worker %d of %d: %s", loader->workers + 1, workers,
+                    strerror(error));
+            goto failed;
+        }
     }
     *loader_p = loader;
     return 0;
+
+failed:
+    loader_destroy(loader);
+    return -1;
 }
 
 void loader_destroy(struct loader *loader)

@@ -210,37 +210,22 @@ static void model_lay_out(struct model *model)
     }
 }
 
-/* All that one pass needs, for as many samples as the model is for. */
-static bool model_allocate_pass(struct model *model)
+static int model_allocate(struct model *model, dist_group *group)
 {
     size_t scratch = 1, widest = 1, side = 1;
     bool complete = true;
 
+    /* Lists the tensors, and so counts the parameters; and what one pass needs, for as many samples
+     * as the model is for. */
     for (int i = 0; i < model->count; i++) {
-        const size_t size = shape_size(model->layers[i].out);
-        const size_t wanted = layer_scratch_size(&model->layers[i]);
+        struct layer *layer = &model->layers[i];
+        const size_t size = shape_size(layer->out), wanted = layer_scratch_size(layer);
 
         model->activations[i] = model_floats(size * model->capacity);
         complete = complete && model->activations[i];
         widest = size > widest ? size : widest;
-        side = model->layers[i].kind == &layer_add && size > side ? size : side;
+        side = layer->kind == &layer_add && size > side ? size : side;
         scratch = wanted > scratch ? wanted : scratch;
-    }
-    model->deltas[0] = model_floats(widest * model->capacity);
-    model->deltas[1] = model_floats(widest * model->capacity);
-    model->side = model_floats(side * model->capacity);
-    model->scratch = model_floats(scratch);
-    return complete && model->deltas[0] && model->deltas[1] && model->side && model->scratch;
-}
-
-static int model_allocate(struct model *model, dist_group *group)
-{
-    bool complete = model_allocate_pass(model);
-
-    /* Lists the tensors, and so counts the parameters. */
-    for (int i = 0; i < model->count; i++) {
-        struct layer *layer = &model->layers[i];
-
         model->buffer_count += 2 * layer_buffer_size(layer);
         if (!layer->name)
             continue;
@@ -248,11 +233,17 @@ static int model_allocate(struct model *model, dist_group *group)
         if (!layer->no_bias)
             model_add_tensor(model, layer->name, "bias", layer_bias_size(layer));
     }
+    model->deltas[0] = model_floats(widest * model->capacity);
+    model->deltas[1] = model_floats(widest * model->capacity);
+    model->side = model_floats(side * model->capacity);
+    model->scratch = model_floats(scratch);
     model->buffers = model_floats(model->buffer_count);
     model->stats = model_floats(model->buffer_count);
-    complete = complete && buffer_create(group, model->parameters, &model->weights_buffer) == 0 &&
+    complete = complete && model->deltas[0] && model->deltas[1] && model->side && model->scratch &&
+               model->buffers && model->stats &&
+               buffer_create(group, model->parameters, &model->weights_buffer) == 0 &&
                buffer_create(group, model->parameters + MODEL_TAIL, &model->gradients_buffer) == 0;
-    if (!complete || !model->buffers || !model->stats)
+    if (!complete)
         return failure("out of memory for a model of %d samples a pass: lower --batch-size",
                        model->capacity);
     model->weights = model->weights_buffer.floats;

@@ -54,25 +54,6 @@ const struct task task_cifar10 = {
 
 /* ---- the one table of options ---- */
 
-/* Where none is given and the task says nothing. */
-static const struct options options_defaults = {
-    .start_epoch = -1,
-    .test_batch_size = 1000,
-    .lr = -1.0,
-    .momentum = 0.9,
-    .seed = 1,
-    .max_steps = -1,
-    .accumulate = 1,
-    .wire = "same",
-    .record_interval = 1,
-    .world_size = -1,
-    .rank = -1,
-    .local_rank = -1,
-    .port = -1,
-    .timeout = -1,
-    .device = "cpu",
-};
-
 #define AT(member) offsetof(struct options, member)
 #define GROUP(name) name, 0, ARGS_GROUP, 0, 0, 0, NULL, NULL
 #define FLAG(names, letter, member, help) names, letter, ARGS_FLAG, AT(member), 0, 0, NULL, help
@@ -205,20 +186,34 @@ const struct args options_args = {.rows = options_rows,
 /* What holds in the task's program where nothing is given. */
 static struct options options_usual(const struct task *task)
 {
-    struct options options = options_defaults;
-
-    options.task = task;
-    options.arch = task->arch;
-    options.optimizer = task->optimizer;
-    options.schedule = task->schedule;
-    options.epochs = task->epochs;
-    options.batch_size = task->batch_size;
-    options.train_samples = task->train_samples;
-    options.test_samples = task->test_samples;
-    options.gamma = task->gamma;
-    options.weight_decay = task->weight_decay;
-    options.augment = task->augment;
-    return options;
+    return (struct options){
+        .task = task,
+        .train_samples = task->train_samples,
+        .test_samples = task->test_samples,
+        .augment = task->augment,
+        .arch = task->arch,
+        .epochs = task->epochs,
+        .start_epoch = -1,
+        .batch_size = task->batch_size,
+        .test_batch_size = 1000,
+        .optimizer = task->optimizer,
+        .lr = -1.0,
+        .schedule = task->schedule,
+        .gamma = task->gamma,
+        .momentum = 0.9,
+        .weight_decay = task->weight_decay,
+        .seed = 1,
+        .max_steps = -1,
+        .accumulate = 1,
+        .wire = "same",
+        .record_interval = 1,
+        .world_size = -1,
+        .rank = -1,
+        .local_rank = -1,
+        .port = -1,
+        .timeout = -1,
+        .device = "cpu",
+    };
 }
 
 /* The value as the command line has it; "": there is none, so numbers are below the least. */

@@ -347,30 +347,7 @@ static int zero_open(struct trainer *trainer)
     return trainer->resumed ? zero_state(trainer, false) : 0;
 }
 
-/* Waiting for other ranks is what communication costs; the rest is the optimizer's. */
-static int zero_finish(struct trainer *trainer)
-{
-    struct dist_zero_stats before = {.size = sizeof(before)}, after = {.size = sizeof(after)};
-    dist_status status;
-
-    dist_zero_get_stats(trainer->zero, &before);
-    status = dist_zero_finish(trainer->zero);
-    dist_zero_get_stats(trainer->zero, &after);
-    trainer->times[RECORD_WAIT] += after.waited - before.waited;
-    trainer->times[RECORD_UPDATE] += after.worked - before.worked;
-    return status < 0 ? failure_dist("averaging the gradients and updating the parameters") : 0;
-}
-
 /* ---- the mean of gradients ---- */
-
-static dist_ddp_wire ddp_wire(const char *name)
-{
-    if (strcmp(name, "fp16") == 0)
-        return DIST_DDP_WIRE_FLOAT16;
-    if (strcmp(name, "bf16") == 0)
-        return DIST_DDP_WIRE_BFLOAT16;
-    return strcmp(name, "int8") == 0 ? DIST_DDP_WIRE_INT8 : DIST_DDP_WIRE_SAME;
-}
 
 /* Makes the weights rank 0's; collective. */
 static int trainer_ddp_open(struct trainer *trainer)
@@ -378,6 +355,7 @@ static int trainer_ddp_open(struct trainer *trainer)
     struct dist_ddp_options options = DIST_DDP_OPTIONS_INIT;
     struct dist_ddp_parameter parameters[MODEL_MAX_TENSORS + 2];
     const struct model *model = trainer->model;
+    const char *wire = trainer->options->wire;
     float *sums = trainer->device->sums;
     int count = 0;
 
@@ -402,7 +380,10 @@ static int trainer_ddp_open(struct trainer *trainer)
             parameters[count++] = (struct dist_ddp_parameter){
                 "running means and variances", model->buffers, model->buffer_count, NULL, true};
     }
-    options.wire = ddp_wire(trainer->options->wire);
+    options.wire = strcmp(wire, "fp16") == 0   ? DIST_DDP_WIRE_FLOAT16
+                   : strcmp(wire, "bf16") == 0 ? DIST_DDP_WIRE_BFLOAT16
+                   : strcmp(wire, "int8") == 0 ? DIST_DDP_WIRE_INT8
+                                               : DIST_DDP_WIRE_SAME;
     options.bucket_bytes = (size_t)(trainer->options->bucket_mb * (1 << 20));
     if (options.bucket_bytes > 0 && options.bucket_bytes < 1 << 20)
         options.first_bucket_bytes = options.bucket_bytes;
@@ -472,8 +453,17 @@ static int trainer_ddp_finish(struct trainer *trainer)
     }
     if (trainer->failed)
         return -1;
-    if (trainer->zero)
-        return zero_finish(trainer);
+    if (trainer->zero) {
+        struct dist_zero_stats before = {.size = sizeof(before)}, after = {.size = sizeof(after)};
+
+        /* Waiting for other ranks is what communication costs; the rest is the optimizer's. */
+        dist_zero_get_stats(trainer->zero, &before);
+        status = dist_zero_finish(trainer->zero);
+        dist_zero_get_stats(trainer->zero, &after);
+        trainer->times[RECORD_WAIT] += after.waited - before.waited;
+        trainer->times[RECORD_UPDATE] += after.worked - before.worked;
+        return status < 0 ? failure_dist("averaging the gradients and updating the parameters") : 0;
+    }
     status = dist_ddp_finish(trainer->ddp);
     trainer_spent(trainer, RECORD_WAIT, start);
     if (status < 0)
