@@ -74,67 +74,47 @@ struct source {
 #endif
 };
 
+/*
+ * Opens a file; path must outlive the source, which source_close frees either way. Compression is
+ * recognised by content, not by name. Without zlib a compressed file is refused.
+ */
+static int source_open(const char *path, struct source *source)
+{
+    struct stat status;
+    uint8_t magic[2];
+
+    *source = (struct source){.path = path, .fd = open(path, O_RDONLY | O_CLOEXEC)};
+    if (source->fd < 0 || fstat(source->fd, &status) < 0)
+        return failure("%s: %s", path, strerror(errno));
+    if (!S_ISREG(status.st_mode))
+        return failure("%s: not a regular file", path);
+    source->size = (uint64_t)status.st_size;
+    source->compressed =
+        pread(source->fd, magic, 2, 0) == 2 && magic[0] == 0x1f && magic[1] == 0x8b;
+    if (!source->compressed)
+        return 0;
+#ifdef HAVE_ZLIB
+    source->gz = gzdopen(source->fd, "rb");
+    if (!source->gz)
+        return failure("%s: out of memory", path);
+    source->fd = -1;
+    gzbuffer(source->gz, 1 << 17);
+    return 0;
+#else
+    return failure("%s: is compressed with gzip, and this program was built without zlib: "
+                   "run gunzip on it",
+                   path);
+#endif
+}
+
 static void source_close(struct source *source)
 {
-    if (!source)
-        return;
     if (source->fd >= 0)
         close(source->fd);
 #ifdef HAVE_ZLIB
     if (source->gz)
         gzclose(source->gz);
 #endif
-    free(source);
-}
-
-/*
- * Opens a file; path must outlive the source. Compression is recognised by content, not by name.
- * Without zlib a compressed file is refused. On success *source_p is the caller's, for
- * source_close.
- */
-static int source_open(const char *path, struct source **source_p)
-{
-    struct source *source = calloc(1, sizeof(*source));
-    struct stat status;
-    uint8_t magic[2];
-
-    if (!source)
-        return failure("%s: out of memory", path);
-    source->path = path;
-    source->fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (source->fd < 0 || fstat(source->fd, &status) < 0) {
-        failure("%s: %s", path, strerror(errno));
-        goto failed;
-    }
-    if (!S_ISREG(status.st_mode)) {
-        failure("%s: not a regular file", path);
-        goto failed;
-    }
-    source->size = (uint64_t)status.st_size;
-    source->compressed =
-        pread(source->fd, magic, 2, 0) == 2 && magic[0] == 0x1f && magic[1] == 0x8b;
-    if (source->compressed) {
-#ifdef HAVE_ZLIB
-        source->gz = gzdopen(source->fd, "rb");
-        if (!source->gz) {
-            failure("%s: out of memory", path);
-            goto failed;
-        }
-        source->fd = -1;
-        gzbuffer(source->gz, 1 << 17);
-#else
-        failure("%s: is compressed with gzip, and this program was built without zlib: "
-                "run gunzip on it",
-                path);
-        goto failed;
-#endif
-    }
-    *source_p = source;
-    return 0;
-
-failed:
-    source_close(source);
-    return -1;
 }
 
 /* One piece; 0 at the end. */
@@ -262,12 +242,12 @@ static int idx_read_all(struct source *source, int dimensions, struct idx *idx)
 int idx_read(const char *path, int dimensions, struct idx *idx)
 {
     struct idx read = {.bytes = NULL};
-    struct source *source = NULL;
-    int result = -1;
+    struct source source;
+    int result = source_open(path, &source);
 
-    if (source_open(path, &source) == 0)
-        result = idx_read_all(source, dimensions, &read);
-    source_close(source);
+    if (result == 0)
+        result = idx_read_all(&source, dimensions, &read);
+    source_close(&source);
     if (result == 0)
         *idx = read;
     else
@@ -851,19 +831,17 @@ static int cifar10_read(const char *folder, bool train, struct dataset *dataset)
     if (cifar10_find(folder, place, sizeof(place)) < 0)
         return -1;
     for (int i = 1; i <= (train ? 5 : 1); i++) {
-        struct source *source = NULL;
+        struct source source;
         int result;
 
         if (train)
             snprintf(path, sizeof(path), "%s/data_batch_%d.bin", place, i);
         else
             snprintf(path, sizeof(path), "%s/test_batch.bin", place);
-        if (source_open(path, &source) < 0)
-            return -1;
-        do {
-            result = cifar10_take(source, dataset);
-        } while (result == 0);
-        source_close(source);
+        result = source_open(path, &source);
+        while (result == 0)
+            result = cifar10_take(&source, dataset);
+        source_close(&source);
         if (result < 0)
             return -1;
     }
