@@ -7,6 +7,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <pthread.h>
@@ -42,7 +43,8 @@ static const struct tensor *tensors_find(const struct tensors *tensors, const ch
     return NULL;
 }
 
-const char *tensors_note(const struct tensors *tensors, const char *key)
+/* The text of that note, or NULL. */
+static const char *tensors_note(const struct tensors *tensors, const char *key)
 {
     for (int i = 0; i < tensors->note_count; i++) {
         if (strcmp(tensors->notes[i].key, key) == 0)
@@ -51,7 +53,9 @@ const char *tensors_note(const struct tensors *tensors, const char *key)
     return NULL;
 }
 
-void tensors_add_note(struct tensors *tensors, const char *key, const char *format, ...)
+/* Adds a note: at most TENSORS_NOTES; longer texts are cut off. */
+__attribute__((format(printf, 3, 4))) static void
+tensors_add_note(struct tensors *tensors, const char *key, const char *format, ...)
 {
     struct tensors_note *note = &tensors->notes[tensors->note_count++];
     va_list args;
@@ -359,12 +363,6 @@ float *image_data(const struct image *image, const char *name)
     return tensor ? image->data + tensor->begin / sizeof(float) : NULL;
 }
 
-void image_free(struct image *image)
-{
-    free(image->data);
-    image->data = NULL;
-}
-
 int image_write(const char *path, struct image *image)
 {
     size_t size = 0;
@@ -381,6 +379,55 @@ int image_write(const char *path, struct image *image)
                  : file_replace(path, head, size, image->data, image_bytes(image));
     free(head);
     return result;
+}
+
+static int file_is_others(const struct stat *status)
+{
+    return status->st_uid != geteuid() && status->st_uid != 0;
+}
+
+/* Reads a regular file of this user's or root's; the caller frees *bytes_p. */
+static int file_read(const char *path, uint8_t **bytes_p, size_t *size_p)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    const int refused = errno;
+    uint8_t *bytes = NULL;
+    size_t done = 0;
+    struct stat status, link;
+    int result = -1;
+
+    if (lstat(path, &link) == 0 && S_ISLNK(link.st_mode) && file_is_others(&link)) {
+        failure("%s: it is a link of user %u's: name the file itself", path, (unsigned)link.st_uid);
+    } else if (fd < 0 || fstat(fd, &status) < 0) {
+        failure("%s: %s", path, strerror(fd < 0 ? refused : errno));
+    } else if (!S_ISREG(status.st_mode)) {
+        failure("%s: not a regular file", path);
+    } else if (file_is_others(&status)) {
+        failure("%s: it belongs to user %u: copy it, if you trust it", path,
+                (unsigned)status.st_uid);
+    } else if (!(bytes = malloc((size_t)status.st_size + 1))) {
+        failure("%s: out of memory for %lld bytes", path, (long long)status.st_size);
+    } else {
+        result = 0;
+    }
+    while (result == 0 && done < (size_t)status.st_size) {
+        const ssize_t got = read(fd, bytes + done, (size_t)status.st_size - done);
+
+        if (got == 0)
+            result = failure("%s: byte %zu: the file became shorter while it was read", path, done);
+        else if (got < 0 && errno != EINTR)
+            result = failure("%s: byte %zu: %s", path, done, strerror(errno));
+        done += got > 0 ? (size_t)got : 0;
+    }
+    if (fd >= 0)
+        close(fd);
+    if (result < 0) {
+        free(bytes);
+        return -1;
+    }
+    *bytes_p = bytes;
+    *size_p = (size_t)status.st_size;
+    return 0;
 }
 
 /* Takes the file apart; the data part begins at *data_p. */

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include "model.h"
 
@@ -49,13 +50,6 @@ struct tensors {
     char sum[TENSORS_SUM + 1]; /* checksum of the header, "" or as read: see tensors_sum */
 };
 
-/* The text of that note, or NULL. */
-const char *tensors_note(const struct tensors *tensors, const char *key);
-
-/* Adds a note: at most TENSORS_NOTES; longer texts are cut off. */
-__attribute__((format(printf, 3, 4))) void
-tensors_add_note(struct tensors *tensors, const char *key, const char *format, ...);
-
 /*
  * The checksum of size bytes, as digits: CRC-32 as zlib has it, which notices any burst of up to 32
  * bits. In the metadata "crc32.NAME" is a tensor's, and "crc32" that of the header, with eight
@@ -86,7 +80,11 @@ int image_allocate(const char *path, struct image *image);
 /* Where the data of the tensor of that name are, or NULL. */
 float *image_data(const struct image *image, const char *name);
 
-void image_free(struct image *image); /* a zeroed one is accepted */
+static inline void image_free(struct image *image) /* a zeroed one is accepted */
+{
+    free(image->data);
+    image->data = NULL;
+}
 
 /* Sets the checksums, and makes path this file as file_replace does. */
 int image_write(const char *path, struct image *image);

@@ -42,13 +42,6 @@ int dataset_read(const struct dataset_kind *kind, const char *folder, bool train
     return 0;
 }
 
-void dataset_destroy(struct dataset *dataset)
-{
-    free(dataset->images);
-    free(dataset->labels);
-    dataset->images = dataset->labels = NULL;
-}
-
 uint8_t dataset_get(const struct dataset *dataset, size_t index, uint8_t *image)
 {
     const size_t size = (size_t)shape_size(dataset->kind->shape);

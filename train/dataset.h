@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include "layer.h"
 
@@ -57,7 +58,12 @@ static inline void dataset_draw(const struct dataset_kind *kind, size_t count, b
     *dataset = (struct dataset){kind, count, NULL, NULL, seed, train};
 }
 
-void dataset_destroy(struct dataset *dataset); /* a zeroed one is accepted */
+static inline void dataset_destroy(struct dataset *dataset) /* a zeroed one is accepted */
+{
+    free(dataset->images);
+    free(dataset->labels);
+    dataset->images = dataset->labels = NULL;
+}
 
 /* Writes the image of sample index < count and returns its label. */
 uint8_t dataset_get(const struct dataset *dataset, size_t index, uint8_t *image);
@@ -97,7 +103,15 @@ struct batch {
 
 /* -1: out of memory. */
 int batch_create(const struct dataset_kind *kind, int capacity, struct batch *batch);
-void batch_destroy(struct batch *batch); /* a zeroed one is accepted */
+static inline void batch_destroy(struct batch *batch) /* a zeroed one is accepted */
+{
+    free(batch->images);
+    free(batch->labels);
+    free(batch->positions);
+    batch->images = NULL;
+    batch->labels = NULL;
+    batch->positions = NULL;
+}
 
 /*
  * Appends sample index of the set (count < capacity). augment_key 0: as it is; else it is

@@ -107,16 +107,6 @@ int optimizer_create(const char *name, size_t count, float momentum, float weigh
     return 0;
 }
 
-/* What it remembers from step to step, copied to `state` (save) or from it. Zeroes are what it
- * begins with. */
-static void optimizer_state(struct optimizer *optimizer, bool save, float *state)
-{
-    const size_t bytes = optimizer->count * sizeof(float);
-
-    for (int k = 0; k < optimizer->states && optimizer->state[k]; k++, state += optimizer->count)
-        memcpy(save ? state : optimizer->state[k], save ? optimizer->state[k] : state, bytes);
-}
-
 void optimizer_step(struct optimizer *optimizer, float lr, float *weights, const float *gradients)
 {
     const struct optimizer_slice slice = {.count = optimizer->count,
@@ -136,15 +126,6 @@ void grid_start(const struct model *model, struct grid *grid)
         grid->steps[i] = ldexpf(1.0F, -GRID_BITS - 3);
 }
 
-/* A float without its sign; the order of such bits is that of the magnitudes. */
-static inline uint32_t grid_magnitude(float x)
-{
-    uint32_t bits;
-
-    memcpy(&bits, &x, sizeof(bits));
-    return bits & 0x7fffffffu;
-}
-
 /* to becomes, or grows by (add), the rounded numbers. Returns the largest magnitude. */
 KERNEL static float grid_round(float step, size_t count, const float *from, bool add, float *to)
 {
@@ -154,9 +135,12 @@ KERNEL static float grid_round(float step, size_t count, const float *from, bool
 
 #pragma omp simd reduction(max : most)
     for (size_t i = 0; i < count; i++) {
-        const uint32_t size = grid_magnitude(from[i]);
+        uint32_t size;
         const float rounded = (from[i] + shift) - shift;
 
+        /* Without its sign; the order of such bits is that of the magnitudes. */
+        memcpy(&size, &from[i], sizeof(size));
+        size &= 0x7fffffffu;
         most = size > most ? size : most;
         to[i] = add ? to[i] + rounded : rounded;
     }
@@ -308,9 +292,12 @@ static int device_cpu_keep(struct device *device)
 static int device_cpu_state(struct device *device, bool save, float *state)
 {
     struct device_of_cpu *cpu = (struct device_of_cpu *)device;
+    struct optimizer *optimizer = cpu->optimizer;
     float *steps = state + device->state_count - MODEL_MAX_TENSORS;
 
-    optimizer_state(cpu->optimizer, save, state);
+    for (int k = 0; k < optimizer->states && optimizer->state[k]; k++, state += optimizer->count)
+        memcpy(save ? state : optimizer->state[k], save ? optimizer->state[k] : state,
+               optimizer->count * sizeof(float));
     memcpy(save ? steps : cpu->grid.steps, save ? cpu->grid.steps : steps, sizeof(cpu->grid.steps));
     return 0;
 }

@@ -23,13 +23,14 @@ KERNEL static void bias_add(int rows, int columns, const float *bias, bool relu,
     }
 }
 
-KERNEL static void bias_relu(int rows, int columns, float *out)
+/* dout becomes 0 where out is not above 0; they may be the same. */
+KERNEL static void bias_cut(int rows, int columns, const float *out, float *dout)
 {
     const size_t count = (size_t)rows * columns;
 
 #pragma omp simd
     for (size_t i = 0; i < count; i++)
-        out[i] = out[i] > 0.0F ? out[i] : 0.0F;
+        dout[i] = out[i] > 0.0F ? dout[i] : 0.0F;
 }
 
 /* out[row][column] += bias[column] unless bias is NULL, then max(0, .) if relu. */
@@ -38,7 +39,7 @@ static void bias_forward(int rows, int columns, const float *bias, bool relu, fl
     if (bias)
         bias_add(rows, columns, bias, relu, out);
     else if (relu)
-        bias_relu(rows, columns, out);
+        bias_cut(rows, columns, out, out);
 }
 
 KERNEL static void bias_sum(int rows, int columns, const float *dout, float *dbias)
@@ -61,15 +62,6 @@ KERNEL static void bias_sum_relu(int rows, int columns, const float *out, float 
             dbias[i] += x;
         }
     }
-}
-
-KERNEL static void bias_cut(int rows, int columns, const float *out, float *dout)
-{
-    const size_t count = (size_t)rows * columns;
-
-#pragma omp simd
-    for (size_t i = 0; i < count; i++)
-        dout[i] = out[i] > 0.0F ? dout[i] : 0.0F;
 }
 
 /*

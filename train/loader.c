@@ -23,14 +23,6 @@ int batch_create(const struct dataset_kind *kind, int capacity, struct batch *ba
     return failure("out of memory for a batch of %d samples", capacity);
 }
 
-void batch_destroy(struct batch *batch)
-{
-    free(batch->images);
-    free(batch->labels);
-    free(batch->positions);
-    *batch = (struct batch){.capacity = 0};
-}
-
 void batch_add(struct batch *batch, const struct dataset *dataset, size_t index, uint32_t position,
                uint64_t augment_key)
 {

@@ -84,7 +84,6 @@ static int run_rank(int rank, void *arg)
     const char *lost;
     int result;
 
-    gemm_set_threads((int)options->threads);
     result = join(options, rank >= 0, &comm);
     if (result == JOIN_SCHEDULER)
         return EXIT_OK;

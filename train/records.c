@@ -569,21 +569,6 @@ static void records_write_page(struct records *records)
     records->page_lost = true;
 }
 
-static int records_open_page(struct records *records)
-{
-    struct page *page = calloc(1, sizeof(*page));
-
-    if (!page)
-        return failure("out of memory");
-    records->page = page;
-    page->setup = &records->setup;
-    page->balance.world = records->setup.world;
-    page->balance.ranks = calloc((size_t)page->balance.world, sizeof(*page->balance.ranks));
-    if (!page->balance.ranks)
-        return failure("out of memory");
-    return records->setup.rank == 0 ? page_write(page, records->setup.options->report) : 0;
-}
-
 static int records_open_files(struct records *records)
 {
     const struct records_setup *setup = &records->setup;
@@ -595,8 +580,20 @@ static int records_open_files(struct records *records)
     if (options->tensorboard && first &&
         events_open(options->tensorboard, setup->step, setup->resumed, &records->events) < 0)
         return records_refuse("--tensorboard", options->tensorboard);
-    if (options->report && records_open_page(records) < 0)
-        return records_refuse("--report", options->report);
+    if (options->report) {
+        struct page *page = records->page = calloc(1, sizeof(*page));
+        struct balance_rank *ranks = calloc((size_t)setup->world, sizeof(*ranks));
+
+        if (!page || !ranks) {
+            free(ranks);
+            return failure("--report %s: out of memory", options->report);
+        }
+        page->setup = setup;
+        page->balance.world = setup->world;
+        page->balance.ranks = ranks;
+        if (first && page_write(page, options->report) < 0)
+            return records_refuse("--report", options->report);
+    }
     if (options->trace) {
         struct trace *trace = &records->trace;
 

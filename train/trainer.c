@@ -193,22 +193,6 @@ static void report_draw(struct trainer *trainer, int64_t done)
             report->steps, elapsed, left, rate, trainer->loss);
 }
 
-/* Step `step` (from 0) of the epoch has ended. */
-static void report_step(struct trainer *trainer, int64_t step)
-{
-    const struct report *report = &trainer->report;
-    const double before = (double)report->before / (double)report->batch; /* in steps */
-
-    if (report->bar)
-        report_draw(trainer, step + 1);
-    else if (trainer->comm->rank == 0 && step % report->interval == 0)
-        output_print("Train Epoch: %" PRId64 " [%" PRId64 "/%zu (%.0f%%)]\tLoss: %.6f\n",
-                     trainer->progress.epoch + 1, report->before + step * report->batch,
-                     trainer->train.count,
-                     100.0 * (before + (double)step) / (before + (double)report->steps),
-                     trainer->loss);
-}
-
 /* ---- telling the records what happens ---- */
 
 static_assert((int)RECORDS_AHEAD >= (int)DEVICE_AHEAD, "losses come so late");
@@ -618,6 +602,7 @@ static int64_t trainer_part(const struct trainer *trainer, int64_t batch)
 static int trainer_open_model(struct trainer *trainer)
 {
     const struct options *options = trainer->options;
+    const char *products = gemm_start((int)options->threads);
     const bool host = strcmp(options->device, "cpu") == 0;
     struct dist_sampler_options sampler = DIST_SAMPLER_OPTIONS_INIT;
     int64_t capacity = trainer_part(trainer, options->test_batch_size);
@@ -647,7 +632,7 @@ static int trainer_open_model(struct trainer *trainer)
     if (device_open(options->device, &setup, &trainer->device) < 0)
         return -1;
     if (host && trainer->comm->rank == 0)
-        output_print("Matrix products: %s\n", blas_name());
+        output_print("Matrix products: %s\n", products);
     if (batch_create(options->task->data, setup.capacity, &trainer->batch) < 0 ||
         loader_create(&trainer->train, (int)options->workers, (int)trainer->local_batch,
                       &trainer->loader) < 0)
@@ -929,11 +914,13 @@ static int trainer_keep(struct trainer *trainer)
 /* Step `step` of the epoch: all of it. */
 static int trainer_step(struct trainer *trainer, int64_t step)
 {
-    const int64_t world = trainer->comm->world, interval = trainer->options->checkpoint_interval;
     const int64_t all = (int64_t)trainer->train.count;
     const struct options *options = trainer->options;
+    const struct report *report = &trainer->report;
+    const int64_t world = trainer->comm->world, interval = options->checkpoint_interval;
+    const double before = (double)report->before / (double)report->batch; /* in steps */
     /* Whether the loss must be known now: the same on all ranks. Else an earlier one is shown. */
-    const bool due = step % trainer->report.interval == 0 || step + 1 >= trainer->report.steps ||
+    const bool due = step % report->interval == 0 || step + 1 >= report->steps ||
                      ((options->metrics || options->tensorboard) &&
                       (trainer->progress.step + 1) % options->record_interval == 0);
 
@@ -947,7 +934,14 @@ static int trainer_step(struct trainer *trainer, int64_t step)
     trainer->progress.samples = trainer->progress.samples < all ? trainer->progress.samples : all;
     if ((due || trainer->pending == DEVICE_AHEAD) && trainer_take_losses(trainer) < 0)
         return -1;
-    report_step(trainer, step);
+    if (report->bar)
+        report_draw(trainer, step + 1);
+    else if (trainer->comm->rank == 0 && step % report->interval == 0)
+        output_print("Train Epoch: %" PRId64 " [%" PRId64 "/%zu (%.0f%%)]\tLoss: %.6f\n",
+                     trainer->progress.epoch + 1, report->before + step * report->batch,
+                     trainer->train.count,
+                     100.0 * (before + (double)step) / (before + (double)report->steps),
+                     trainer->loss);
     return interval > 0 && trainer->progress.step % interval == 0 ? trainer_keep(trainer) : 0;
 }
 
