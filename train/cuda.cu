@@ -565,21 +565,6 @@ static __global__ void cuda_advance(size_t count, const float *largest, float *s
         steps[i] = ldexpf(grid_power(largest[i]), -GRID_BITS);
 }
 
-/* As grid_add; the loss is the result's total times weight. */
-static void cuda_grid_add(struct cuda *cuda, float weight, bool add)
-{
-    cudaMemsetAsync(cuda->most, 0, GRID_TAIL * sizeof(*cuda->most), cuda->stream);
-    for (int i = 0; i < cuda->model.tensor_count; i++) {
-        const struct model_tensor *place = &cuda->model.tensors[i];
-
-        CUDA_LAUNCH(cuda, cuda_round, place->count, cuda->steps + i, (float)cuda->world, add,
-                    cuda->model.gradients + place->offset, cuda->device.sums + place->offset,
-                    cuda->most + i);
-    }
-    CUDA_LAUNCH(cuda, cuda_tail, GRID_TAIL, cuda->result, weight, cuda->most, add,
-                cuda->device.sums + cuda->model.parameters);
-}
-
 /* ---- optimizer ---- */
 
 static __global__ void cuda_sgd(size_t count, float momentum, float decay, float lr,
@@ -681,8 +666,9 @@ static float *cuda_floats(struct cuda *cuda, size_t count)
     return (float *)cuda_alloc(cuda, count * sizeof(float));
 }
 
-/* The shapes of the host's model, and memory of the GPU where that has the host's. */
-static bool cuda_open_model(struct cuda *cuda, int capacity)
+/* The shapes of the host's model, and memory of the GPU where that has the host's; and what all
+ * passes and updates need. */
+static bool cuda_open_memory(struct cuda *cuda, int capacity)
 {
     const int chunk = capacity < CUDA_CHUNK ? capacity : CUDA_CHUNK;
     struct model *model = &cuda->model;
@@ -710,15 +696,10 @@ static bool cuda_open_model(struct cuda *cuda, int capacity)
         complete = complete && model->deltas[i] && cuda->partial[i];
     }
     model->scratch = cuda_floats(cuda, windows * chunk);
-    return complete && model->weights && cuda->device.sums && model->gradients && model->scratch;
-}
-
-static bool cuda_open_state(struct cuda *cuda, int capacity)
-{
-    const size_t parameters = cuda->model.parameters;
-
-    cuda->first = cuda_floats(cuda, parameters);
-    cuda->second = cuda_floats(cuda, cuda->adadelta ? parameters : 1);
+    complete =
+        complete && model->weights && cuda->device.sums && model->gradients && model->scratch;
+    cuda->first = cuda_floats(cuda, model->parameters);
+    cuda->second = cuda_floats(cuda, cuda->adadelta ? model->parameters : 1);
     cuda->steps = cuda_floats(cuda, GRID_TAIL);
     cuda->most = (unsigned *)cuda_alloc(cuda, GRID_TAIL * sizeof(unsigned));
     cuda->losses = cuda_floats(cuda, capacity);
@@ -736,7 +717,7 @@ static bool cuda_open_state(struct cuda *cuda, int capacity)
         cudaHostAlloc((void **)&cuda->result_host, sizeof(struct cuda_result),
                       cudaHostAllocDefault) != cudaSuccess)
         return false;
-    return cuda->first && cuda->second && cuda->steps && cuda->most && cuda->losses &&
+    return complete && cuda->first && cuda->second && cuda->steps && cuda->most && cuda->losses &&
            cuda->correct && cuda->result && cuda->batch;
 }
 
@@ -780,7 +761,7 @@ static int cuda_open(struct cuda *cuda, const struct device_setup *setup)
         cuda_check_blas(cuda, cublasSetMathMode(cuda->blas, CUBLAS_PEDANTIC_MATH),
                         "asking for float32") < 0)
         return -1;
-    if (!cuda_open_model(cuda, setup->capacity) || !cuda_open_state(cuda, setup->capacity))
+    if (!cuda_open_memory(cuda, setup->capacity))
         return cuda_services->failure("GPU %d: out of memory for a model of %d samples a pass: "
                                       "%s: lower --batch-size",
                                       cuda->gpu, setup->capacity,
@@ -952,12 +933,24 @@ static int cuda_gradients(struct device *device, const struct pass *pass, const 
     part.add = false;
     part.batch = pass->batch / micro_batches;
     for (int m = 0; m < micro_batches; m++) {
+        const struct model *model = &cuda->model;
         const size_t begin = (size_t)m * part.batch;
+        const bool add = pass->add || m > 0;
 
         part.positions = there.positions + begin;
         cuda_pass(cuda, &part, there.images + begin * cuda_pixels(cuda), there.labels + begin,
                   NULL);
-        cuda_grid_add(cuda, pass->weight, pass->add || m > 0);
+        /* As grid_add; the loss is the result's total times weight. */
+        cudaMemsetAsync(cuda->most, 0, GRID_TAIL * sizeof(*cuda->most), cuda->stream);
+        for (int i = 0; i < model->tensor_count; i++) {
+            const struct model_tensor *place = &model->tensors[i];
+
+            CUDA_LAUNCH(cuda, cuda_round, place->count, cuda->steps + i, (float)cuda->world, add,
+                        model->gradients + place->offset, device->sums + place->offset,
+                        cuda->most + i);
+        }
+        CUDA_LAUNCH(cuda, cuda_tail, GRID_TAIL, cuda->result, pass->weight, cuda->most, add,
+                    device->sums + model->parameters);
     }
     return cuda_check_all(cuda);
 }

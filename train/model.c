@@ -28,36 +28,27 @@ static float *model_floats(size_t count)
     return floats;
 }
 
-/* NULL: there is no such memory here, or it is a GPU's. */
-static float *buffer_shared(dist_group *group, size_t bytes)
+int buffer_create(dist_group *group, size_t count, struct buffer *buffer)
 {
+    const size_t bytes = (count * sizeof(float) + 63) / 64 * 64;
     void *memory = NULL;
-    bool readable = false;
     int ends[2];
 
-    if (dist_alloc(group, bytes, &memory) != DIST_OK) {
+    buffer->shared = false;
+    if (group && dist_alloc(group, bytes, &memory) != DIST_OK) {
+        memory = NULL;
         fprintf(stderr, "warning: rank %d: using ordinary memory for %zu KiB: %s\n",
                 dist_get_rank(group), bytes >> 10, dist_last_error());
-        return NULL;
     }
     /* The kernel tries to read it, since this process would be ended by memory of a GPU. */
-    if (pipe2(ends, O_CLOEXEC) == 0) {
-        readable = write(ends[1], memory, 1) == 1;
+    if (memory && pipe2(ends, O_CLOEXEC) == 0) {
+        buffer->shared = write(ends[1], memory, 1) == 1;
         close(ends[0]);
         close(ends[1]);
     }
-    if (readable)
-        return memory;
-    dist_free(group, memory);
-    return NULL;
-}
-
-int buffer_create(dist_group *group, size_t count, struct buffer *buffer)
-{
-    float *shared = group ? buffer_shared(group, (count * sizeof(float) + 63) / 64 * 64) : NULL;
-
-    buffer->shared = shared != NULL;
-    buffer->floats = shared ? shared : model_floats(count);
+    if (memory && !buffer->shared)
+        dist_free(group, memory);
+    buffer->floats = buffer->shared ? memory : model_floats(count);
     return buffer->floats ? 0 : -1;
 }
 

@@ -434,34 +434,6 @@ static dist_status trace_put(const struct trace *trace, dist_group *group,
     return status;
 }
 
-/* Into a new file beside it, which then takes its name. */
-static int trace_replace(const struct trace *trace, const char *path, dist_group *group,
-                         struct trace_track *tracks, int world, struct trace_span *spans,
-                         dist_status *status_p)
-{
-    char *draft;
-    const int fd = draft_open(path, &draft);
-    FILE *to = fd >= 0 ? fdopen(fd, "w") : NULL;
-    int result;
-
-    result = to ? 0 : failure("%s", strerror(errno));
-    /* The others send in any case: what cannot be kept is read all the same. */
-    if (!to)
-        to = fopen("/dev/null", "we");
-    *status_p = to ? trace_put(trace, group, tracks, world, spans, to) : DIST_ERR_SYSTEM;
-    /* Nothing of it may be lost on the way: only a whole one takes the name. */
-    errno = 0;
-    if (result == 0 && *status_p == DIST_OK &&
-        (fflush(to) != 0 || ferror(to) || draft_finish(draft, fileno(to)) < 0))
-        result = failure("%s", errno ? strerror(errno) : "a write failed");
-    if (draft && (result < 0 || *status_p != DIST_OK))
-        unlink(draft);
-    if (to)
-        fclose(to);
-    free(draft);
-    return result;
-}
-
 /*
  * Brings all ranks' spans to rank 0, which writes the file by temporary file and rename. Collective
  * with a group; with NULL the file has this rank's part alone. What the collectives came to is in
@@ -474,7 +446,9 @@ static int trace_write(const struct trace *trace, const char *path, dist_group *
     struct trace_track own = {.rank = group ? dist_get_rank(group) : 0};
     struct trace_track *tracks = calloc((size_t)world, sizeof(*tracks));
     struct trace_span *spans = calloc(TRACE_ROOM, sizeof(*spans)); /* rank 0: of others as well */
-    int result = 0;
+    char *draft = NULL;
+    FILE *to = NULL;
+    int result = 0, fd;
 
     gethostname(own.host, sizeof(own.host));
     /* The spans in the order in which they ended. */
@@ -490,11 +464,29 @@ static int trace_write(const struct trace *trace, const char *path, dist_group *
         *status_p = dist_gather(group, &own, tracks, sizeof(own), DIST_UINT8, 0);
     else if (*status_p == DIST_OK)
         tracks[0] = own;
-    if (*status_p == DIST_OK && own.rank == 0)
-        result = trace_replace(trace, path, group, tracks, world, spans, status_p);
-    else if (*status_p == DIST_OK)
+    if (*status_p == DIST_OK && own.rank != 0) {
         *status_p =
             dist_send(group, spans, (size_t)own.count * sizeof(*spans), DIST_UINT8, 0, TRACE_TAG);
+    } else if (*status_p == DIST_OK) {
+        /* Into a new file beside it, which then takes its name. */
+        fd = draft_open(path, &draft);
+        to = fd >= 0 ? fdopen(fd, "w") : NULL;
+        result = to ? 0 : failure("%s", strerror(errno));
+        /* The others send in any case: what cannot be kept is read all the same. */
+        if (!to)
+            to = fopen("/dev/null", "we");
+        *status_p = to ? trace_put(trace, group, tracks, world, spans, to) : DIST_ERR_SYSTEM;
+        /* Nothing of it may be lost on the way: only a whole one takes the name. */
+        errno = 0;
+        if (result == 0 && *status_p == DIST_OK &&
+            (fflush(to) != 0 || ferror(to) || draft_finish(draft, fileno(to)) < 0))
+            result = failure("%s", errno ? strerror(errno) : "a write failed");
+        if (draft && (result < 0 || *status_p != DIST_OK))
+            unlink(draft);
+        if (to)
+            fclose(to);
+        free(draft);
+    }
     free(tracks);
     free(spans);
     return result;

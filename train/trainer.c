@@ -1109,27 +1109,6 @@ static bool trainer_is_enough(const struct trainer *trainer)
     return patience > 0 && trainer->progress.idle >= patience;
 }
 
-/*
- * An epoch and its test. The file that is kept knows of the test, unless --max-steps ended the
- * epoch: whoever goes on from there has not made it.
- */
-static int trainer_learn(struct trainer *trainer, struct report_result *result)
-{
-    bool better = false;
-
-    if (trainer_epoch(trainer, result) < 0 || trainer_test(trainer, result) < 0 ||
-        trainer_check_hash(trainer) < 0)
-        return -1;
-    if (trainer->progress.samples == 0) {
-        better = trainer->progress.tests++ == 0 || result->loss < trainer->progress.best;
-        trainer->progress.best = better ? result->loss : trainer->progress.best;
-        trainer->progress.idle = better ? 0 : trainer->progress.idle + 1;
-    }
-    if (trainer_keep(trainer) < 0)
-        return -1;
-    return better && trainer->options->save_best ? trainer_save(trainer, "_best") : 0;
-}
-
 int trainer_run(const struct options *options, struct comm *comm, struct trainer *trainer)
 {
     struct report_result result = {.loss = 0};
@@ -1144,7 +1123,21 @@ int trainer_run(const struct options *options, struct comm *comm, struct trainer
         trainer->progress.step = trainer->progress.epoch * trainer_steps(trainer);
     while (!options->evaluate && !trainer_is_enough(trainer) &&
            trainer->progress.epoch < options->epochs && !trainer_is_done(trainer)) {
-        if (trainer_learn(trainer, &result) < 0)
+        struct checkpoint_rest *progress = &trainer->progress;
+        bool better = false;
+
+        if (trainer_epoch(trainer, &result) < 0 || trainer_test(trainer, &result) < 0 ||
+            trainer_check_hash(trainer) < 0)
+            return -1;
+        /* The file that is kept knows of the test, unless --max-steps ended the epoch: whoever goes
+         * on from there has not made it. */
+        if (progress->samples == 0) {
+            better = progress->tests++ == 0 || result.loss < progress->best;
+            progress->best = better ? result.loss : progress->best;
+            progress->idle = better ? 0 : progress->idle + 1;
+        }
+        if (trainer_keep(trainer) < 0 ||
+            (better && options->save_best && trainer_save(trainer, "_best") < 0))
             return -1;
         tested = true;
     }
