@@ -30,12 +30,11 @@
  */
 
 enum {
-    CUDA_THREADS = 256,                 /* of a block */
-    CUDA_ROWS = 32,                     /* added by one thread */
-    CUDA_CHUNK = 64,                    /* samples whose windows are multiplied at once */
-    CUDA_OWNED = 40,                    /* allocations at most */
-    CUDA_SLOTS = 2,                     /* batches between host and device */
-    CUDA_GRID_STEPS = MODEL_MAX_TENSORS /* floats of a grid, as on the CPU */
+    CUDA_THREADS = 256, /* of a block */
+    CUDA_ROWS = 32,     /* added by one thread */
+    CUDA_CHUNK = 64,    /* samples whose windows are multiplied at once */
+    CUDA_OWNED = 40,    /* allocations at most */
+    CUDA_SLOTS = 2      /* batches between host and device */
 };
 
 /* A batch in memory of the device, or on its way there. */
@@ -855,7 +854,7 @@ static int cuda_state(struct device *device, bool save, float *state)
             return -1;
         state += parameters;
     }
-    return cuda_copy(cuda, cuda->steps, state, CUDA_GRID_STEPS, save);
+    return cuda_copy(cuda, cuda->steps, state, MODEL_MAX_TENSORS, save);
 }
 
 /* ---- batches ---- */
@@ -1031,7 +1030,8 @@ static int cuda_device_open(const struct device_setup *setup, struct device **de
         cuda_close(&cuda->device);
         return -1;
     }
-    cuda->device.state_count = cuda->model.parameters * (cuda->adadelta ? 2 : 1) + CUDA_GRID_STEPS;
+    cuda->device.state_count =
+        cuda->model.parameters * (cuda->adadelta ? 2 : 1) + MODEL_MAX_TENSORS;
     *device_p = &cuda->device;
     return 0;
 }

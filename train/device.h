@@ -133,7 +133,6 @@ struct device_setup {
     int capacity;        /* samples in one batch at most */
     bool grid;           /* sums are rounded so that their order does not matter: see struct grid */
     bool sharded;        /* the optimizer's state is not here, and updates are of slices */
-    int micro_batches;   /* of this rank in a pass, at most; 1 without grid */
     int world;           /* ranks whose sums go into the mean */
     const char *optimizer;
     float momentum, weight_decay;

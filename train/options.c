@@ -228,7 +228,6 @@ static void facts_value(const struct args_row *row, const void *options, char *t
         snprintf(text, size, "%s", *(const bool *)at ? "yes" : "no");
         break;
     case ARGS_INT:
-    case ARGS_BYTES:
         if ((double)*(const int64_t *)at >= row->least)
             snprintf(text, size, "%" PRId64, *(const int64_t *)at);
         break;

@@ -610,7 +610,6 @@ static int trainer_open_model(struct trainer *trainer)
         .group = trainer->comm->group,
         .grid = options->reproducible,
         .sharded = options->zero,
-        .micro_batches = trainer->micro_batches,
         .world = trainer->comm->world,
         .optimizer = options->optimizer,
         .momentum = (float)options->momentum,
