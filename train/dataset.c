@@ -27,19 +27,17 @@
 int dataset_read(const struct dataset_kind *kind, const char *folder, bool train,
                  struct dataset *dataset)
 {
-    struct dataset read = {.kind = kind, .train = train};
     struct stat status;
 
+    *dataset = (struct dataset){.kind = kind, .train = train};
     if (stat(folder, &status) < 0)
         return failure("--data %s: %s", folder, strerror(errno));
     if (!S_ISDIR(status.st_mode))
         return failure("--data %s: not a folder; give the one that holds the files", folder);
-    if (kind->read(folder, train, &read) < 0) {
-        dataset_destroy(&read);
-        return -1;
-    }
-    *dataset = read;
-    return 0;
+    if (kind->read(folder, train, dataset) == 0)
+        return 0;
+    dataset_destroy(dataset);
+    return -1;
 }
 
 uint8_t dataset_get(const struct dataset *dataset, size_t index, uint8_t *image)

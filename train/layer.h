@@ -57,7 +57,7 @@ struct layer {
     int index;        /* among the model's layers: keeps their dropouts apart */
     struct shape in, out;
     int kernel;          /* side of the window: conv, pool */
-    int stride;          /* conv: pixels from window to window; 0: 1 */
+    int stride;          /* conv: pixels from window to window; 0 in a table: 1 */
     int padding;         /* conv: pixels of zeros on each side */
     int skip;            /* add: how many layers before this one the other summand comes out */
     bool relu;           /* conv, dense, batchnorm, add: max(0, .) at the end */

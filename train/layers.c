@@ -199,11 +199,6 @@ static const struct tile_kernels *tile_for(const struct tile_job *job)
  *   well, because channels are innermost. So the copy is a few long moves.
  */
 
-static int conv_stride(const struct layer *layer)
-{
-    return layer->stride > 0 ? layer->stride : 1;
-}
-
 /* ---- frames of zeros ---- */
 
 static struct shape conv_frame_shape(struct shape inside, int edge)
@@ -283,7 +278,7 @@ static inline void conv_copy_windows(const struct layer *layer, int run, const f
                                      float *windows)
 {
     const int row = (layer->in.width + 2 * layer->padding) * layer->in.channels;
-    const int stride = conv_stride(layer), step = stride * layer->in.channels;
+    const int stride = layer->stride, step = stride * layer->in.channels;
 
     for (int y = 0; y < layer->out.height; y++) {
         for (int x = 0; x < layer->out.width; x++) {
@@ -317,7 +312,7 @@ KERNEL static void conv_scatter_add(const struct layer *layer, const float *dwin
 {
     const struct shape frame = conv_frame_shape(layer->in, layer->padding);
     const int row = frame.width * frame.channels, run = layer->kernel * frame.channels;
-    const int stride = conv_stride(layer), step = stride * frame.channels;
+    const int stride = layer->stride, step = stride * frame.channels;
 
     memset(din, 0, (size_t)shape_size(frame) * sizeof(*din));
     for (int y = 0; y < layer->out.height; y++) {
@@ -342,7 +337,7 @@ static struct tile_job conv_job(const struct layer *layer)
         .width = layer->out.width,
         .channels = layer->out.channels,
         .kernel = layer->kernel,
-        .stride = conv_stride(layer),
+        .stride = layer->stride,
         .frame_width = layer->in.width + 2 * layer->padding,
         .inputs = layer->inputs,
     };
@@ -456,7 +451,7 @@ static void conv_backward(const struct layer *layer, const struct pass *pass, co
         .inputs = layer->out.channels,
     };
     const struct tile_kernels *tiles =
-        din && conv_stride(layer) == 1 && edge >= 0 ? tile_for(&job) : NULL;
+        din && layer->stride == 1 && edge >= 0 ? tile_for(&job) : NULL;
 
     bias_backward(pass->batch * pixels, layer->out.channels, out, layer->relu, pass->add, dout,
                   layer->dbias);

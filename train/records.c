@@ -701,6 +701,7 @@ int records_step(struct records *records, const struct record_step *step)
 /* The steps since the last line become one. */
 static void records_line(struct records *records)
 {
+    const struct options *options = records->setup.options;
     const struct record_step *sum = &records->sum;
     double loss;
 
@@ -708,7 +709,7 @@ static void records_line(struct records *records)
         return;
     loss = records->losses / records->summed;
     if (records->metrics && metrics_step(records->metrics, sum, loss, records->summed) < 0)
-        records_lose(records, "--metrics", records->setup.options->metrics, &records->metrics);
+        records_lose(records, "--metrics", options->metrics, &records->metrics);
     if (records->events) {
         const struct events_scalar scalars[] = {
             {"loss/train", loss},
@@ -717,8 +718,7 @@ static void records_line(struct records *records)
         };
 
         if (events_scalars(records->events, sum->step, scalars, 3) < 0)
-            records_lose(records, "--tensorboard", records->setup.options->tensorboard,
-                         &records->events);
+            records_lose(records, "--tensorboard", options->tensorboard, &records->events);
     }
     records->sum = (struct record_step){.step = 0};
     records->losses = 0;
