@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include "layer.h"
 
@@ -51,13 +52,45 @@ int dataset_read(const struct dataset_kind *kind, const char *folder, bool train
                  struct dataset *dataset);
 
 /* A set of count drawn images. Nothing is drawn yet. */
-void dataset_draw(const struct dataset_kind *kind, size_t count, bool train, uint64_t seed,
-                  struct dataset *dataset);
+static inline void dataset_draw(const struct dataset_kind *kind, size_t count, bool train,
+                                uint64_t seed, struct dataset *dataset)
+{
+    *dataset = (struct dataset){kind, count, NULL, NULL, seed, train};
+}
 
-void dataset_destroy(struct dataset *dataset); /* a zeroed one is accepted */
+static inline void dataset_destroy(struct dataset *dataset) /* a zeroed one is accepted */
+{
+    free(dataset->images);
+    free(dataset->labels);
+    dataset->images = dataset->labels = NULL;
+}
 
 /* Writes the image of sample index < count and returns its label. */
 uint8_t dataset_get(const struct dataset *dataset, size_t index, uint8_t *image);
+
+/* ---- IDX: big-endian sizes, then unsigned bytes; plain or compressed with gzip ---- */
+
+/*
+ *   byte 0, 1   0
+ *   byte 2      8: the elements are unsigned bytes
+ *   byte 3      number of dimensions
+ *   byte 4...   each dimension's size, 32 bits, big-endian
+ *   then        the elements, last dimension innermost, and nothing after them
+ */
+enum { IDX_MAX_DIMENSIONS = 3 };
+
+struct idx {
+    uint32_t sizes[IDX_MAX_DIMENSIONS]; /* each at least 1 */
+    size_t count;                       /* their product */
+    uint8_t *bytes;                     /* count; the caller frees it */
+};
+
+/*
+ * Reads the whole file, which must have exactly `dimensions` dimensions and exactly the
+ * bytes that they call for. Memory is asked for only once the file is known to be able
+ * to hold that many. -1: the text names file, byte offset and what was expected.
+ */
+int idx_read(const char *path, int dimensions, struct idx *idx);
 
 /* ---- the samples of one pass, as the model wants them ---- */
 
@@ -70,7 +103,15 @@ struct batch {
 
 /* -1: out of memory. */
 int batch_create(const struct dataset_kind *kind, int capacity, struct batch *batch);
-void batch_destroy(struct batch *batch); /* a zeroed one is accepted */
+static inline void batch_destroy(struct batch *batch) /* a zeroed one is accepted */
+{
+    free(batch->images);
+    free(batch->labels);
+    free(batch->positions);
+    batch->images = NULL;
+    batch->labels = NULL;
+    batch->positions = NULL;
+}
 
 /*
  * Appends sample index of the set (count < capacity). augment_key 0: as it is; else it is

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The devices by name: the CPU, and a GPU by a module that is loaded at run time. */
+/* Where a rank computes: the CPU's optimizers, sums and passes; and a GPU by a module that is
+ * loaded at run time. */
 #include "device.h"
 
 #include <dlfcn.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,9 +15,216 @@
 #include <dist/backend.h>
 
 #include "failure.h"
-#include "grid.h"
-#include "model.h"
-#include "optimizer.h"
+
+/* ---- optimizers over flat parameter memory ---- */
+
+struct optimizer {
+    optimizer_fn step;
+    size_t count;
+    float momentum, weight_decay;
+    int states;
+    float *state[OPTIMIZER_STATES]; /* NULL: others keep it */
+};
+
+/* Velocity starts at 0, and momentum * 0 + g is g: the first step needs no case of its own. */
+KERNEL static void optimizer_sgd(const struct optimizer *optimizer, float lr,
+                                 const struct optimizer_slice *slice)
+{
+    const float momentum = optimizer->momentum, decay = optimizer->weight_decay;
+    const float *gradients = slice->gradients;
+    float *weights = slice->weights, *velocity = slice->state[0];
+    const size_t count = slice->count;
+
+#pragma omp simd
+    for (size_t i = 0; i < count; i++) {
+        velocity[i] = momentum * velocity[i] + (gradients[i] + decay * weights[i]);
+        weights[i] -= lr * velocity[i];
+    }
+}
+
+/* The running means of squared gradients, and of squared moves. */
+KERNEL static void optimizer_adadelta(const struct optimizer *optimizer, float lr,
+                                      const struct optimizer_slice *slice)
+{
+    const float rho = OPTIMIZER_RHO, epsilon = OPTIMIZER_EPSILON;
+    const float decay = optimizer->weight_decay;
+    const float *gradients = slice->gradients;
+    float *weights = slice->weights, *squares = slice->state[0], *moves = slice->state[1];
+    const size_t count = slice->count;
+
+#pragma omp simd
+    for (size_t i = 0; i < count; i++) {
+        const float g = gradients[i] + decay * weights[i];
+        const float square = rho * squares[i] + (1.0F - rho) * (g * g);
+        const float move = sqrtf((moves[i] + epsilon) / (square + epsilon)) * g;
+
+        squares[i] = square;
+        moves[i] = rho * moves[i] + (1.0F - rho) * (move * move);
+        weights[i] -= lr * move;
+    }
+}
+
+/* Others keep the state from now on, zeroes at first: all steps are of slices. */
+static void optimizer_release(struct optimizer *optimizer)
+{
+    for (int k = 0; k < optimizer->states; k++) {
+        free(optimizer->state[k]);
+        optimizer->state[k] = NULL;
+    }
+}
+
+void optimizer_destroy(struct optimizer *optimizer)
+{
+    if (optimizer)
+        optimizer_release(optimizer);
+    free(optimizer);
+}
+
+int optimizer_create(const char *name, size_t count, float momentum, float weight_decay,
+                     struct optimizer **optimizer_p)
+{
+    const int adadelta = strcmp(name, "adadelta") == 0;
+    struct optimizer *optimizer;
+
+    if (!adadelta && strcmp(name, "sgd") != 0)
+        return failure("unknown optimizer '%s': there are adadelta and sgd", name);
+    optimizer = calloc(1, sizeof(*optimizer));
+    if (!optimizer)
+        return failure("out of memory for the optimizer");
+    optimizer->step = adadelta ? optimizer_adadelta : optimizer_sgd;
+    optimizer->count = count;
+    optimizer->momentum = momentum;
+    optimizer->weight_decay = weight_decay;
+    optimizer->states = adadelta ? 2 : 1;
+    for (int k = 0; k < optimizer->states; k++) {
+        optimizer->state[k] = calloc(count, sizeof(float));
+        if (!optimizer->state[k]) {
+            optimizer_destroy(optimizer);
+            return failure("out of memory for the optimizer's state of %zu parameters", count);
+        }
+    }
+    *optimizer_p = optimizer;
+    return 0;
+}
+
+void optimizer_step(struct optimizer *optimizer, float lr, float *weights, const float *gradients)
+{
+    const struct optimizer_slice slice = {.count = optimizer->count,
+                                          .weights = weights,
+                                          .gradients = gradients,
+                                          .state = optimizer->state};
+
+    optimizer->step(optimizer, lr, &slice);
+}
+
+/* ---- sums of gradients that do not depend on the order of the additions ---- */
+
+void grid_start(const struct model *model, struct grid *grid)
+{
+    *grid = (struct grid){.count = model->tensor_count};
+    for (int i = 0; i < grid->count; i++)
+        grid->steps[i] = ldexpf(1.0F, -GRID_BITS - 3);
+}
+
+/* to becomes, or grows by (add), the rounded numbers. Returns the largest magnitude. */
+KERNEL static float grid_round(float step, size_t count, const float *from, bool add, float *to)
+{
+    const float shift = grid_shift(step);
+    uint32_t most = 0;
+    float largest;
+
+#pragma omp simd reduction(max : most)
+    for (size_t i = 0; i < count; i++) {
+        uint32_t size;
+        const float rounded = (from[i] + shift) - shift;
+
+        /* Without its sign; the order of such bits is that of the magnitudes. */
+        memcpy(&size, &from[i], sizeof(size));
+        size &= 0x7fffffffu;
+        most = size > most ? size : most;
+        to[i] = add ? to[i] + rounded : rounded;
+    }
+    memcpy(&largest, &most, sizeof(largest));
+    return largest;
+}
+
+void grid_add(const struct grid *grid, const struct model *model, int scale, float loss, bool add,
+              float *sums)
+{
+    const size_t tensors = (size_t)model->tensor_count;
+    float *tail = &sums[model->parameters], *largest = tail + 1;
+
+    for (size_t i = 0; i < tensors; i++) {
+        const struct model_tensor *place = &model->tensors[i];
+        const float step = grid->steps[i] * (float)scale;
+        const float most = grid_round(step, place->count, model->gradients + place->offset, add,
+                                      sums + place->offset);
+
+        largest[i] = (add ? largest[i] : 0.0F) + grid_power(most);
+    }
+    *tail = (add ? *tail : 0.0F) + loss;
+    if (!add)
+        memset(largest + tensors, 0, (GRID_TAIL - 1 - tensors) * sizeof(*largest));
+}
+
+void grid_advance(struct grid *grid, const struct model *model, const float *sums)
+{
+    for (int i = 0; i < grid->count; i++)
+        grid->steps[i] = ldexpf(grid_power(sums[model->parameters + 1 + (size_t)i]), -GRID_BITS);
+}
+
+/* ---- where in a model the numbers stopped being numbers ---- */
+
+static bool blame_is_finite(const float *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!isfinite(values[i]))
+            return false;
+    }
+    return true;
+}
+
+/* Up to "the loss is ": of a step that is under way, or a test behind the last. */
+static int blame(const struct pass *pass, double loss, const char *why)
+{
+    if (pass->training)
+        return failure("step %" PRIu64 ": the loss is %f%s", pass->step + 1, loss, why);
+    return failure("the test after step %" PRIu64 ": the loss is %f%s", pass->step, loss, why);
+}
+
+/*
+ * Says (failure_text) where the loss of that forward pass became infinite or no number: which layer
+ * is the first whose outputs are, or whose parameters are since the step before. Of a step, or of a
+ * test, as pass->training has it. Returns -1.
+ */
+static int model_blame(const struct model *model, const struct pass *pass, const float *images,
+                       double loss)
+{
+    char text[512];
+
+    if (!blame_is_finite(images, (size_t)pass->batch * (size_t)shape_size(model->input)))
+        return blame(pass, loss, ": the images are not finite");
+    for (int i = 0; i < model->count; i++) {
+        const struct layer *layer = &model->layers[i];
+        const size_t size = (size_t)pass->batch * (size_t)shape_size(layer->out);
+        const char *what = NULL, *hint = "";
+
+        if (layer->name && (!blame_is_finite(layer->weight, layer_weight_size(layer)) ||
+                            !blame_is_finite(layer->bias, layer_bias_size(layer))))
+            what = "parameters", hint = ": so was its gradient in the step before, or the learning "
+                                        "rate is too high";
+        else if (!blame_is_finite(model->activations[i], size))
+            what = "outputs";
+        if (!what)
+            continue;
+        /* A layer without parameters is named by what it does, and by its place. */
+        snprintf(text, sizeof(text),
+                 ": the first %s that are not finite are those of layer %d, %s%s", what, i + 1,
+                 layer->name ? layer->name : layer->kind->name, hint);
+        return blame(pass, loss, text);
+    }
+    return blame(pass, loss, ", though all outputs are finite");
+}
 
 /* ---- the CPU: the model's own memory, its layers, the grid and the optimizer ---- */
 
@@ -32,14 +241,9 @@ struct device_of_cpu {
     int64_t updates;
 };
 
-static struct device_of_cpu *device_cpu_of(struct device *device)
-{
-    return (struct device_of_cpu *)device;
-}
-
 static void device_cpu_close(struct device *device)
 {
-    struct device_of_cpu *cpu = device_cpu_of(device);
+    struct device_of_cpu *cpu = (struct device_of_cpu *)device;
 
     buffer_destroy(&cpu->sums);
     optimizer_destroy(cpu->optimizer);
@@ -69,7 +273,7 @@ static int device_cpu_open(const struct device_setup *setup, struct device **dev
         device_cpu_close(&cpu->device);
         return -1;
     }
-    cpu->device.optimizer_states = optimizer_states(cpu->optimizer);
+    cpu->device.optimizer_states = cpu->optimizer->states;
     cpu->device.state_count =
         setup->model->parameters * (size_t)cpu->device.optimizer_states + MODEL_MAX_TENSORS;
     if (cpu->sharded)
@@ -87,10 +291,13 @@ static int device_cpu_keep(struct device *device)
 
 static int device_cpu_state(struct device *device, bool save, float *state)
 {
-    struct device_of_cpu *cpu = device_cpu_of(device);
+    struct device_of_cpu *cpu = (struct device_of_cpu *)device;
+    struct optimizer *optimizer = cpu->optimizer;
     float *steps = state + device->state_count - MODEL_MAX_TENSORS;
 
-    optimizer_state(cpu->optimizer, save, state);
+    for (int k = 0; k < optimizer->states && optimizer->state[k]; k++, state += optimizer->count)
+        memcpy(save ? state : optimizer->state[k], save ? optimizer->state[k] : state,
+               optimizer->count * sizeof(float));
     memcpy(save ? steps : cpu->grid.steps, save ? cpu->grid.steps : steps, sizeof(cpu->grid.steps));
     return 0;
 }
@@ -119,7 +326,7 @@ static int device_cpu_gradients(struct device *device, const struct pass *pass,
                                 const struct batch *batch, int micro_batches,
                                 const struct model_listener *listener)
 {
-    struct device_of_cpu *cpu = device_cpu_of(device);
+    struct device_of_cpu *cpu = (struct device_of_cpu *)device;
     const size_t size = (size_t)shape_size(cpu->model->input);
     float *sum = &device->sums[cpu->model->parameters];
     struct pass part = *pass;
@@ -146,7 +353,7 @@ static int device_cpu_gradients(struct device *device, const struct pass *pass,
 
 static int device_cpu_update(struct device *device, float lr)
 {
-    struct device_of_cpu *cpu = device_cpu_of(device);
+    struct device_of_cpu *cpu = (struct device_of_cpu *)device;
 
     if (cpu->rounds)
         grid_advance(&cpu->grid, cpu->model, device->sums);
@@ -158,12 +365,14 @@ static int device_cpu_update(struct device *device, float lr)
 
 static void device_cpu_slice(struct device *device, float lr, const struct optimizer_slice *slice)
 {
-    optimizer_step_slice(device_cpu_of(device)->optimizer, lr, slice);
+    const struct optimizer *optimizer = ((struct device_of_cpu *)device)->optimizer;
+
+    optimizer->step(optimizer, lr, slice);
 }
 
 static int device_cpu_losses(struct device *device, int count, double *losses)
 {
-    const struct device_of_cpu *cpu = device_cpu_of(device);
+    const struct device_of_cpu *cpu = (struct device_of_cpu *)device;
 
     for (int i = 0; i < count; i++)
         losses[i] = cpu->losses[(cpu->updates - count + i) % DEVICE_AHEAD];
@@ -173,8 +382,8 @@ static int device_cpu_losses(struct device *device, int count, double *losses)
 static int device_cpu_test(struct device *device, const struct pass *pass,
                            const struct batch *batch, struct loss *loss)
 {
-    const struct model *model = device_cpu_of(device)->model;
-    const float *outputs = model_forward(device_cpu_of(device)->model, pass, batch->images);
+    struct model *model = ((struct device_of_cpu *)device)->model;
+    const float *outputs = model_forward(model, pass, batch->images);
 
     *loss = loss_nll(pass->batch, MODEL_CLASSES, outputs, batch->labels, 0.0F, NULL);
     return isfinite(loss->total) ? 0 : model_blame(model, pass, batch->images, loss->total);
@@ -274,10 +483,4 @@ int device_open(const char *name, struct device_setup *setup, struct device **de
     if (cuda && device_cuda_find(&kind) < 0)
         return -1;
     return kind->open(setup, device_p);
-}
-
-void device_close(struct device *device)
-{
-    if (device)
-        device->kind->close(device);
 }

@@ -3,6 +3,8 @@
 #ifndef TRAIN_DEVICE_H
 #define TRAIN_DEVICE_H
 
+#include <assert.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -10,16 +12,115 @@
 #include <dist/dist.h>
 
 #include "dataset.h"
-#include "grid.h"
+#include "kernel.h"
 #include "layer.h"
 #include "model.h"
-#include "optimizer.h"
+
+/* ---- optimizers over flat parameter memory: SGD with momentum, Adadelta ---- */
+
+/* Adadelta's constants. */
+#define OPTIMIZER_RHO 0.9F
+#define OPTIMIZER_EPSILON 1e-6F
+
+#define OPTIMIZER_STATES 2 /* numbers that one keeps for a parameter, at most */
+
+struct optimizer;
+
+/* Some parameters, and what the optimizer keeps of them: an array for each number. */
+struct optimizer_slice {
+    size_t count;
+    float *weights;
+    const float *gradients;
+    float *const *state;
+};
+typedef void (*optimizer_fn)(const struct optimizer *optimizer, float lr,
+                             const struct optimizer_slice *slice);
+
+/*
+ * name is "sgd" (v = momentum v + g; w -= lr v, the first v being g) or "adadelta"
+ * (Zeiler 2012, with rho 0.9 and epsilon 1e-6; momentum is not used). Both as PyTorch
+ * has them; weight decay adds decay * w to the gradient. count: parameters. On success
+ * *optimizer_p is the caller's. -1: unknown name, out of memory.
+ */
+int optimizer_create(const char *name, size_t count, float momentum, float weight_decay,
+                     struct optimizer **optimizer_p);
+void optimizer_destroy(struct optimizer *optimizer); /* NULL is accepted */
+
+/*
+ * Moves the parameters one step. No sum runs across elements and nothing is fused, so the
+ * same inputs give the same bits on every processor.
+ */
+void optimizer_step(struct optimizer *optimizer, float lr, float *weights, const float *gradients);
+
+/* ---- sums of gradients that do not depend on the order of the additions ---- */
+
+/*
+ * Training is chaotic: a difference in the last bit of a gradient, which is what another
+ * order of additions makes, grows to the size of the loss within some ten steps. So a
+ * step is cut into micro-batches that are the same for any number of ranks, and each
+ * one's gradients are rounded to multiples of a step so large that all sums of them are
+ * exact: float32 holds 24 bits,
+ *
+ *     16 bits of gradient | 8 bits for adding up to 8 and for gradients that grow
+ *
+ * Sums of multiples are then the same bits in any order, through any algorithm. The step
+ * is a power of two, one for each tensor, from the largest gradients of the step before.
+ * A gradient too large for it is not harmed, its sum is merely rounded as usual.
+ */
+struct grid {
+    int count;                      /* tensors: a weight and a bias of each layer */
+    float steps[MODEL_MAX_TENSORS]; /* of the mean over all ranks; 0: no rounding */
+};
+
+/* Floats that the sums carry behind the gradients: the loss, then the tensors' largest. */
+enum { GRID_TAIL = 1 + MODEL_MAX_TENSORS };
+static_assert((int)GRID_TAIL <= (int)MODEL_TAIL, "the gradients have room for the tail");
+
+/* The largest gradient, in steps: grid_power of a power of two is twice that, which leaves 2^16. */
+enum { GRID_BITS = 17 };
+
+/* The next power of two, so that sums of them are exact as well; 0 for what is no number. */
+ANYWHERE float grid_power(float most)
+{
+    int exponent = 0;
+
+    if (!(most > 0.0F) || isinf(most))
+        return 0.0F;
+    frexpf(most, &exponent);
+    return ldexpf(1.0F, exponent);
+}
+
+/*
+ * Adding 1.5 * 2^23 steps leaves no room for what is below a step; taking it away again leaves the
+ * rounded number.
+ */
+ANYWHERE float grid_shift(float step)
+{
+    return 0x1.8p23F * step;
+}
+
+/* Steps for the first batch, whose gradients are taken to be below 1. */
+void grid_start(const struct model *model, struct grid *grid);
+
+/*
+ * sums (model->parameters + GRID_TAIL floats) becomes, or is increased by (`add`), the
+ * model's gradients, rounded. The largest of each tensor, as a power of two, and loss
+ * follow in the tail. scale: how often this rank's sums go into the mean, that is the
+ * number of ranks. sums may be model->gradients unless `add`.
+ */
+void grid_add(const struct grid *grid, const struct model *model, int scale, float loss, bool add,
+              float *sums);
+
+/* Sets the steps from the tail of the sums, once they have been averaged over the ranks. */
+void grid_advance(struct grid *grid, const struct model *model, const float *sums);
+
+/* ---- devices ---- */
 
 /*
  *     trainer.c            batches, epochs, what is printed
  *         |  struct device_kind
  *         +-- device.c, the CPU              layers, grid and optimizer
- *         +-- device.c, GPUs -- dlopen --> cuda_*.cu: the same arithmetic as kernels
+ *         +-- device.c, GPUs -- dlopen --> cuda.cu: the same arithmetic as kernels
  *
  * Functions return 0, or -1 with a text (failure_text). None communicates.
  */
@@ -30,9 +131,8 @@ struct device_setup {
     struct model *model; /* its shapes, and the host's copy of the weights; outlives the device */
     dist_group *group;   /* whose ranks get the sums; NULL: nobody's */
     int capacity;        /* samples in one batch at most */
-    bool grid;           /* sums are rounded so that their order does not matter: see grid.h */
+    bool grid;           /* sums are rounded so that their order does not matter: see struct grid */
     bool sharded;        /* the optimizer's state is not here, and updates are of slices */
-    int micro_batches;   /* of this rank in a pass, at most; 1 without grid */
     int world;           /* ranks whose sums go into the mean */
     const char *optimizer;
     float momentum, weight_decay;
@@ -92,7 +192,11 @@ int device_parse(const char *name, bool *cuda_p, int *number_p);
 
 /* Opens the device of that name; setup->number is set from it. */
 int device_open(const char *name, struct device_setup *setup, struct device **device_p);
-void device_close(struct device *device); /* NULL is accepted */
+static inline void device_close(struct device *device)
+{
+    if (device)
+        device->kind->close(device);
+}
 
 /* ---- between train_mnist and its module for GPUs, train_mnist_cuda.so ---- */
 

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Whole files: read one, replace one without a moment in which it is half written. */
+/* Whole files: replace one without a moment in which it is half written. */
 #ifndef TRAIN_FILE_H
 #define TRAIN_FILE_H
 
 #include <stddef.h>
-#include <stdint.h>
-
-/* Reads a regular file of this user's or root's; the caller frees *bytes_p. */
-int file_read(const char *path, uint8_t **bytes_p, size_t *size_p);
 
 /*
  * Makes path consist of head and body: writes a draft beside it (tools/common/output.h), syncs,

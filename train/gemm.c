@@ -96,25 +96,10 @@ void gemm(bool transpose_a, bool transpose_b, int m, int n, int k, const float *
 }
 #endif
 
-#ifdef HAVE_OPENBLAS_SET_NUM_THREADS
-void openblas_set_num_threads(int threads);
-#endif
-
-void gemm_set_threads(int threads)
-{
-#ifdef HAVE_OPENBLAS_SET_NUM_THREADS
-    if (threads > 0)
-        openblas_set_num_threads(threads);
-    else if (!getenv("OPENBLAS_NUM_THREADS") && !getenv("OMP_NUM_THREADS"))
-        openblas_set_num_threads(1);
-#else
-    (void)threads;
-#endif
-}
-
 /* OpenBLAS looks for its kernels by the CPU's model; this looks at what the CPU can do. */
 
 #ifdef HAVE_OPENBLAS_SET_NUM_THREADS
+void openblas_set_num_threads(int threads);
 char *openblas_get_corename(void);
 #endif
 
@@ -166,16 +151,22 @@ void blas_choose(char *argv[])
 #endif
 }
 
-const char *blas_name(void)
+const char *gemm_start(int threads)
 {
 #if defined(HAVE_OPENBLAS_SET_NUM_THREADS)
     static char name[64];
 
+    if (threads > 0)
+        openblas_set_num_threads(threads);
+    else if (!getenv("OPENBLAS_NUM_THREADS") && !getenv("OMP_NUM_THREADS"))
+        openblas_set_num_threads(1);
     snprintf(name, sizeof(name), "OpenBLAS, kernels for %s", openblas_get_corename());
     return name;
 #elif defined(HAVE_CBLAS)
+    (void)threads;
     return "CBLAS";
 #else
+    (void)threads;
     return "the program's own";
 #endif
 }

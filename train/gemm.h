@@ -13,12 +13,6 @@
 void gemm(bool transpose_a, bool transpose_b, int m, int n, int k, const float *a, const float *b,
           bool add, float *c);
 
-/*
- * Threads of one rank's multiplications. 0: one, unless OPENBLAS_NUM_THREADS or
- * OMP_NUM_THREADS says otherwise. Without OpenBLAS there is always one.
- */
-void gemm_set_threads(int threads);
-
 /* ---- which kernels the library uses ---- */
 
 /* What kernels need of the CPU, in rising order. */
@@ -37,7 +31,11 @@ enum blas_level blas_level_of(const char *core);
  */
 void blas_choose(char *argv[]);
 
-/* "OpenBLAS, kernels for SkylakeX", or what else multiplies. */
-const char *blas_name(void);
+/*
+ * To be called before the first multiplication. threads: of one rank's multiplications. 0: one,
+ * unless OPENBLAS_NUM_THREADS or OMP_NUM_THREADS says otherwise. Without OpenBLAS there is always
+ * one. Returns "OpenBLAS, kernels for SkylakeX", or what else multiplies.
+ */
+const char *gemm_start(int threads);
 
 #endif

@@ -57,7 +57,7 @@ struct layer {
     int index;        /* among the model's layers: keeps their dropouts apart */
     struct shape in, out;
     int kernel;          /* side of the window: conv, pool */
-    int stride;          /* conv: pixels from window to window; 0: 1 */
+    int stride;          /* conv: pixels from window to window; 0 in a table: 1 */
     int padding;         /* conv: pixels of zeros on each side */
     int skip;            /* add: how many layers before this one the other summand comes out */
     bool relu;           /* conv, dense, batchnorm, add: max(0, .) at the end */
@@ -86,29 +86,32 @@ extern const struct layer_kind layer_add;       /* the layer before it plus an e
 extern const struct layer_kind layer_mean;      /* of all pixels, channel by channel */
 
 /* Floats of scratch memory that the layer needs. */
-size_t layer_scratch_size(const struct layer *layer);
+static inline size_t layer_scratch_size(const struct layer *layer)
+{
+    return layer->kind->scratch_size ? layer->kind->scratch_size(layer) : 0;
+}
 
-/* Elements of weight and bias; 0 without a name. */
-size_t layer_weight_size(const struct layer *layer);
-size_t layer_bias_size(const struct layer *layer);
-/* Of mean, and of variance. */
-size_t layer_buffer_size(const struct layer *layer);
+/* Elements of weight and bias; 0 without a name. Of mean, and of variance. */
+static inline size_t layer_weight_size(const struct layer *layer)
+{
+    return layer->name ? (size_t)layer->spatial * layer->inputs * layer->out.channels : 0;
+}
+
+static inline size_t layer_bias_size(const struct layer *layer)
+{
+    return layer->name && !layer->no_bias ? (size_t)layer->out.channels : 0;
+}
+
+static inline size_t layer_buffer_size(const struct layer *layer)
+{
+    return layer->kind == &layer_batchnorm ? (size_t)layer->out.channels : 0;
+}
 
 /*
  * dsource (batch x side_shape), the gradient by the layer that `add` took as its other summand,
  * is increased by what came through the sum. Follows the backward of `add`.
  */
 void add_join(const struct layer *add, const struct pass *pass, float *dsource);
-
-/* out[row][column] += bias[column] unless bias is NULL, then max(0, .) if relu. */
-void bias_forward(int rows, int columns, const float *bias, bool relu, float *out);
-
-/*
- * dout becomes 0 where relu cut (out is 0). dbias, unless it is NULL, is, or grows by (add), the
- * column sums of dout.
- */
-void bias_backward(int rows, int columns, const float *out, bool relu, bool add, float *dout,
-                   float *dbias);
 
 /*
  * For tests: convolutions use, from here on, the numberth kind of tile that this CPU can run, 0 for

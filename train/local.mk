@@ -6,35 +6,23 @@ libtrain_la_SOURCES = \
 	train/arch_cnn.c \
 	train/arch_mlp.c \
 	train/arch_resnet20.c \
-	train/chart.c train/chart.h \
 	train/checkpoint.c train/checkpoint.h \
-	train/cifar10.c \
-	train/comm.c train/comm.h \
-	train/conv.c \
 	train/dataset.c train/dataset.h \
 	train/device.c train/device.h \
 	train/failure.c train/failure.h \
 	train/file.c train/file.h \
 	train/gemm.c train/gemm.h \
-	train/grid.c train/grid.h \
-	train/idx.c train/idx.h \
 	train/kernel.h \
 	train/layer.h \
 	train/layers.c \
-	train/metrics.c train/metrics.h \
-	train/mnist.c \
+	train/loader.c \
 	train/model.c train/model.h \
-	train/optimizer.c train/optimizer.h \
 	train/options.c train/options.h \
 	train/page.c train/page.h \
 	train/records.c train/records.h \
-	train/report.c train/report.h \
 	train/rng.h \
-	train/safetensors.c train/safetensors.h \
 	train/tile_body.h \
-	train/trace.c train/trace.h \
 	train/trainer.c train/trainer.h \
-	train/trainer_ddp.c \
 	train/trainer_keep.c
 
 # The loops over arrays are marked for vectors; that needs no errno from sqrtf and no traps.
@@ -58,13 +46,11 @@ dist_man_MANS += man/train_mnist.1 man/train_cifar10.1
 
 # train_mnist's kernels for GPUs: a module that is loaded for --device cuda alone. It links CUDA's
 # runtime itself, and cuBLAS; the driver comes with the runtime.
-cuda_module_sources = train/cuda_device.cu train/cuda_kernels.cu
-cuda_module_headers = train/cuda.h
-EXTRA_DIST += $(cuda_module_sources) $(cuda_module_headers)
+cuda_module_sources = train/cuda.cu
+EXTRA_DIST += $(cuda_module_sources)
 
 # What the module shares with the program.
-cuda_module_shared = train/dataset.h train/device.h train/grid.h train/kernel.h train/layer.h train/model.h \
-	train/optimizer.h train/rng.h
+cuda_module_shared = train/dataset.h train/device.h train/kernel.h train/layer.h train/model.h train/rng.h
 
 # No contraction of a * b + c, and no fast divisions or roots: the CPU's bits.
 cuda_module_flags = -std=c++17 -O2 -fmad=false $(NVCC_ARCHITECTURES) $(NVCC_WERROR) \
@@ -74,7 +60,7 @@ if HAVE_NVCC
 # Beside the library, as long as nothing is installed: where it looks for its modules too.
 cudamoduledir = $(moduledir)
 nodist_cudamodule_DATA = .libs/train_mnist_cuda.so
-.libs/train_mnist_cuda.so: $(cuda_module_sources) $(cuda_module_headers) $(cuda_module_shared)
+.libs/train_mnist_cuda.so: $(cuda_module_sources) $(cuda_module_shared)
 	$(AM_V_GEN)$(MKDIR_P) .libs && cd $(srcdir) && $(NVCC) $(cuda_module_flags) $(NVCCFLAGS) \
 		-shared -t 0 -o $(abs_builddir)/$@.tmp $(cuda_module_sources) -lcublas \
 		-Xlinker -z,defs -Xlinker --exclude-libs=ALL && mv $(abs_builddir)/$@.tmp $(abs_builddir)/$@

@@ -3,9 +3,11 @@
  * train_mnist and train_cifar10: this file is compiled for each, with TRAIN_TASK as its task.
  * Trains with as many processes as were started.
  */
+#include <limits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "failure.h"
 #include "gemm.h"
@@ -28,51 +30,84 @@ static void complain(int rank)
 }
 
 /*
- * Everything in the group; it is left whether training went well or not. What ended a training is
- * said before it is closed, where more may go wrong.
+ * Joins the ranks. spawned: this process was started by dist_spawn, which says who it
+ * is; rank and world size of the options are not looked at. JOIN_SCHEDULER: this process was the
+ * job's scheduler, and the job has ended well.
  */
-static int train(const struct options *options, struct comm *comm)
+enum { JOIN_SCHEDULER = 1 };
+static int join(const struct options *options, bool spawned, struct comm *comm)
 {
-    struct trainer trainer = {.options = options};
-    int result = trainer_open(options, comm, &trainer);
+    const char *host = options->addr ? options->addr : "127.0.0.1";
+    const bool bracket = strchr(host, ':') && host[0] != '[';
+    struct dist_options group = DIST_OPTIONS_INIT;
+    dist_status status;
+    char url[512];
+    bool cuda;
 
-    if (result == 0)
-        result = trainer_run(&trainer);
-    if (result < 0)
-        complain(comm->rank);
-    if (trainer_close(&trainer) < 0 && result == 0) {
-        complain(comm->rank);
-        result = -1;
+    if (options->addr && strlen(options->addr) > 255)
+        return failure("--addr: longer than any host name");
+    group.backend = options->dist_backend;
+    group.device = -1; /* none in particular, unless --device says one */
+    device_parse(options->device, &cuda, &group.device);
+    group.init_method = options->dist_url; /* NULL is left to the library */
+    if (options->addr || options->port >= 0) {
+        snprintf(url, sizeof(url), "tcp://%s%s%s:%d", bracket ? "[" : "", host, bracket ? "]" : "",
+                 options->port < 0 ? 29500 : (int)options->port);
+        group.init_method = url;
     }
-    return result;
+    if (!spawned) {
+        group.rank = (int)options->rank;
+        group.world_size = (int)options->world_size;
+        group.local_rank = (int)options->local_rank;
+    }
+    if (options->timeout > 0)
+        group.timeout_ms =
+            options->timeout > INT_MAX / 1000 ? INT_MAX : (int)options->timeout * 1000;
+    *comm = (struct comm){.group = NULL};
+    status = dist_init_process_group(&group, &comm->group);
+    if (status == DIST_ERR_SCHEDULER)
+        return JOIN_SCHEDULER;
+    if (status != DIST_OK)
+        return failure_dist("cannot join the process group");
+    comm->rank = dist_get_rank(comm->group);
+    comm->world = dist_get_world_size(comm->group);
+    comm->local_rank = dist_get_local_rank(comm->group);
+    return 0;
 }
 
 /* One rank from start to end. rank: what dist_spawn says; -1: the process was not spawned. */
 static int run_rank(int rank, void *arg)
 {
     const struct options *options = arg;
+    struct trainer trainer = {.options = options};
     struct comm comm;
     const char *lost;
     int result;
 
-    gemm_set_threads((int)options->threads);
-    result = comm_open(options, rank >= 0, &comm);
-    if (result == COMM_SCHEDULER)
+    result = join(options, rank >= 0, &comm);
+    if (result == JOIN_SCHEDULER)
         return EXIT_OK;
     if (result < 0) {
         complain(rank >= 0 ? rank : (int)options->rank);
         return EXIT_FAILED;
     }
-    rank = comm.rank;
-    result = train(options, &comm);
-    if (comm_close(&comm) < 0 && result == 0) {
-        complain(rank);
+    /* What ended a training is said before it is closed, where more may go wrong. */
+    result = trainer_run(options, &comm, &trainer);
+    if (result < 0)
+        complain(comm.rank);
+    if (trainer_close(&trainer) < 0 && result == 0) {
+        complain(comm.rank);
         result = -1;
+    }
+    /* The group is left whether training went well or not. */
+    if (dist_destroy_process_group(comm.group) < 0 && result == 0) {
+        result = failure_dist("cannot leave the process group");
+        complain(comm.rank);
     }
     lost = output_failure();
     if (lost && result == 0) {
         result = failure("cannot write to standard output: %s", lost);
-        complain(rank);
+        complain(comm.rank);
     }
     return result < 0 ? EXIT_FAILED : EXIT_OK;
 }

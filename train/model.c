@@ -28,36 +28,27 @@ static float *model_floats(size_t count)
     return floats;
 }
 
-/* NULL: there is no such memory here, or it is a GPU's. */
-static float *buffer_shared(dist_group *group, size_t bytes)
+int buffer_create(dist_group *group, size_t count, struct buffer *buffer)
 {
+    const size_t bytes = (count * sizeof(float) + 63) / 64 * 64;
     void *memory = NULL;
-    bool readable = false;
     int ends[2];
 
-    if (dist_alloc(group, bytes, &memory) != DIST_OK) {
+    buffer->shared = false;
+    if (group && dist_alloc(group, bytes, &memory) != DIST_OK) {
+        memory = NULL;
         fprintf(stderr, "warning: rank %d: using ordinary memory for %zu KiB: %s\n",
                 dist_get_rank(group), bytes >> 10, dist_last_error());
-        return NULL;
     }
     /* The kernel tries to read it, since this process would be ended by memory of a GPU. */
-    if (pipe2(ends, O_CLOEXEC) == 0) {
-        readable = write(ends[1], memory, 1) == 1;
+    if (memory && pipe2(ends, O_CLOEXEC) == 0) {
+        buffer->shared = write(ends[1], memory, 1) == 1;
         close(ends[0]);
         close(ends[1]);
     }
-    if (readable)
-        return memory;
-    dist_free(group, memory);
-    return NULL;
-}
-
-int buffer_create(dist_group *group, size_t count, struct buffer *buffer)
-{
-    float *shared = group ? buffer_shared(group, (count * sizeof(float) + 63) / 64 * 64) : NULL;
-
-    buffer->shared = shared != NULL;
-    buffer->floats = shared ? shared : model_floats(count);
+    if (memory && !buffer->shared)
+        dist_free(group, memory);
+    buffer->floats = buffer->shared ? memory : model_floats(count);
     return buffer->floats ? 0 : -1;
 }
 
@@ -210,37 +201,22 @@ static void model_lay_out(struct model *model)
     }
 }
 
-/* All that one pass needs, for as many samples as the model is for. */
-static bool model_allocate_pass(struct model *model)
+static int model_allocate(struct model *model, dist_group *group)
 {
     size_t scratch = 1, widest = 1, side = 1;
     bool complete = true;
 
+    /* Lists the tensors, and so counts the parameters; and what one pass needs, for as many samples
+     * as the model is for. */
     for (int i = 0; i < model->count; i++) {
-        const size_t size = shape_size(model->layers[i].out);
-        const size_t wanted = layer_scratch_size(&model->layers[i]);
+        struct layer *layer = &model->layers[i];
+        const size_t size = shape_size(layer->out), wanted = layer_scratch_size(layer);
 
         model->activations[i] = model_floats(size * model->capacity);
         complete = complete && model->activations[i];
         widest = size > widest ? size : widest;
-        side = model->layers[i].kind == &layer_add && size > side ? size : side;
+        side = layer->kind == &layer_add && size > side ? size : side;
         scratch = wanted > scratch ? wanted : scratch;
-    }
-    model->deltas[0] = model_floats(widest * model->capacity);
-    model->deltas[1] = model_floats(widest * model->capacity);
-    model->side = model_floats(side * model->capacity);
-    model->scratch = model_floats(scratch);
-    return complete && model->deltas[0] && model->deltas[1] && model->side && model->scratch;
-}
-
-static int model_allocate(struct model *model, dist_group *group)
-{
-    bool complete = model_allocate_pass(model);
-
-    /* Lists the tensors, and so counts the parameters. */
-    for (int i = 0; i < model->count; i++) {
-        struct layer *layer = &model->layers[i];
-
         model->buffer_count += 2 * layer_buffer_size(layer);
         if (!layer->name)
             continue;
@@ -248,11 +224,17 @@ static int model_allocate(struct model *model, dist_group *group)
         if (!layer->no_bias)
             model_add_tensor(model, layer->name, "bias", layer_bias_size(layer));
     }
+    model->deltas[0] = model_floats(widest * model->capacity);
+    model->deltas[1] = model_floats(widest * model->capacity);
+    model->side = model_floats(side * model->capacity);
+    model->scratch = model_floats(scratch);
     model->buffers = model_floats(model->buffer_count);
     model->stats = model_floats(model->buffer_count);
-    complete = complete && buffer_create(group, model->parameters, &model->weights_buffer) == 0 &&
+    complete = complete && model->deltas[0] && model->deltas[1] && model->side && model->scratch &&
+               model->buffers && model->stats &&
+               buffer_create(group, model->parameters, &model->weights_buffer) == 0 &&
                buffer_create(group, model->parameters + MODEL_TAIL, &model->gradients_buffer) == 0;
-    if (!complete || !model->buffers || !model->stats)
+    if (!complete)
         return failure("out of memory for a model of %d samples a pass: lower --batch-size",
                        model->capacity);
     model->weights = model->weights_buffer.floats;
@@ -325,11 +307,6 @@ void model_init(struct model *model, uint64_t seed)
     }
 }
 
-bool model_mixes_samples(const struct model *model)
-{
-    return model->buffer_count > 0;
-}
-
 const float *model_forward(struct model *model, const struct pass *pass, const float *images)
 {
     const float *in = images;
@@ -341,11 +318,6 @@ const float *model_forward(struct model *model, const struct pass *pass, const f
         in = model->activations[i];
     }
     return in;
-}
-
-float *model_output_gradient(struct model *model)
-{
-    return model->deltas[(model->count - 1) % 2];
 }
 
 void model_backward(struct model *model, const struct pass *pass, const float *images,
@@ -361,52 +333,4 @@ void model_backward(struct model *model, const struct pass *pass, const float *i
                               i > 0 ? model->deltas[(i + 1) % 2] : NULL);
         model_listen(listener, layer);
     }
-}
-
-/* ---- where in a model the numbers stopped being numbers ---- */
-
-static bool blame_is_finite(const float *values, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (!isfinite(values[i]))
-            return false;
-    }
-    return true;
-}
-
-/* Up to "the loss is ": of a step that is under way, or a test behind the last. */
-static int blame(const struct pass *pass, double loss, const char *why)
-{
-    if (pass->training)
-        return failure("step %" PRIu64 ": the loss is %f%s", pass->step + 1, loss, why);
-    return failure("the test after step %" PRIu64 ": the loss is %f%s", pass->step, loss, why);
-}
-
-int model_blame(const struct model *model, const struct pass *pass, const float *images,
-                double loss)
-{
-    char text[512];
-
-    if (!blame_is_finite(images, (size_t)pass->batch * (size_t)shape_size(model->input)))
-        return blame(pass, loss, ": the images are not finite");
-    for (int i = 0; i < model->count; i++) {
-        const struct layer *layer = &model->layers[i];
-        const size_t size = (size_t)pass->batch * (size_t)shape_size(layer->out);
-        const char *what = NULL, *hint = "";
-
-        if (layer->name && (!blame_is_finite(layer->weight, layer_weight_size(layer)) ||
-                            !blame_is_finite(layer->bias, layer_bias_size(layer))))
-            what = "parameters", hint = ": so was its gradient in the step before, or the learning "
-                                        "rate is too high";
-        else if (!blame_is_finite(model->activations[i], size))
-            what = "outputs";
-        if (!what)
-            continue;
-        /* A layer without parameters is named by what it does, and by its place. */
-        snprintf(text, sizeof(text),
-                 ": the first %s that are not finite are those of layer %d, %s%s", what, i + 1,
-                 layer->name ? layer->name : layer->kind->name, hint);
-        return blame(pass, loss, text);
-    }
-    return blame(pass, loss, ", though all outputs are finite");
 }

@@ -119,7 +119,7 @@ struct model {
     float *deltas[2]; /* gradients by activations, of the layer at hand and the one before */
     float *side;      /* the gradient that goes round a block of layers: blocks are not nested */
     float *scratch;
-    size_t buffer_count; /* elements of buffers */
+    size_t buffer_count; /* elements of buffers; without any, samples do not mix in training */
     float *buffers;      /* running means and variances, layer after layer */
     float *stats;        /* what batchnorm keeps from forward to backward, in the same order */
     struct buffer weights_buffer, gradients_buffer; /* where these two are */
@@ -146,12 +146,6 @@ void model_move(struct model *model, float *weights);
  */
 void model_init(struct model *model, uint64_t seed);
 
-/*
- * Whether what a sample's outputs are in training depends on the samples beside it: that is so
- * with batchnorm.
- */
-bool model_mixes_samples(const struct model *model);
-
 /* images: pass->batch of the shape input. Returns the outputs (batch x 10), the model's own. */
 const float *model_forward(struct model *model, const struct pass *pass, const float *images);
 
@@ -161,14 +155,9 @@ const float *model_forward(struct model *model, const struct pass *pass, const f
  */
 void model_backward(struct model *model, const struct pass *pass, const float *images,
                     const struct model_listener *listener);
-float *model_output_gradient(struct model *model); /* capacity x 10 */
-
-/*
- * Says (failure_text) where the loss of that forward pass became infinite or no number: which layer
- * is the first whose outputs are, or whose parameters are since the step before. Of a step, or of a
- * test, as pass->training has it. Returns -1.
- */
-int model_blame(const struct model *model, const struct pass *pass, const float *images,
-                double loss);
+static inline float *model_output_gradient(struct model *model) /* capacity x 10 */
+{
+    return model->deltas[(model->count - 1) % 2];
+}
 
 #endif

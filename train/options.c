@@ -54,25 +54,6 @@ const struct task task_cifar10 = {
 
 /* ---- the one table of options ---- */
 
-/* Where none is given and the task says nothing. */
-static const struct options options_defaults = {
-    .start_epoch = -1,
-    .test_batch_size = 1000,
-    .lr = -1.0,
-    .momentum = 0.9,
-    .seed = 1,
-    .max_steps = -1,
-    .accumulate = 1,
-    .wire = "same",
-    .record_interval = 1,
-    .world_size = -1,
-    .rank = -1,
-    .local_rank = -1,
-    .port = -1,
-    .timeout = -1,
-    .device = "cpu",
-};
-
 #define AT(member) offsetof(struct options, member)
 #define GROUP(name) name, 0, ARGS_GROUP, 0, 0, 0, NULL, NULL
 #define FLAG(names, letter, member, help) names, letter, ARGS_FLAG, AT(member), 0, 0, NULL, help
@@ -205,20 +186,34 @@ const struct args options_args = {.rows = options_rows,
 /* What holds in the task's program where nothing is given. */
 static struct options options_usual(const struct task *task)
 {
-    struct options options = options_defaults;
-
-    options.task = task;
-    options.arch = task->arch;
-    options.optimizer = task->optimizer;
-    options.schedule = task->schedule;
-    options.epochs = task->epochs;
-    options.batch_size = task->batch_size;
-    options.train_samples = task->train_samples;
-    options.test_samples = task->test_samples;
-    options.gamma = task->gamma;
-    options.weight_decay = task->weight_decay;
-    options.augment = task->augment;
-    return options;
+    return (struct options){
+        .task = task,
+        .train_samples = task->train_samples,
+        .test_samples = task->test_samples,
+        .augment = task->augment,
+        .arch = task->arch,
+        .epochs = task->epochs,
+        .start_epoch = -1,
+        .batch_size = task->batch_size,
+        .test_batch_size = 1000,
+        .optimizer = task->optimizer,
+        .lr = -1.0,
+        .schedule = task->schedule,
+        .gamma = task->gamma,
+        .momentum = 0.9,
+        .weight_decay = task->weight_decay,
+        .seed = 1,
+        .max_steps = -1,
+        .accumulate = 1,
+        .wire = "same",
+        .record_interval = 1,
+        .world_size = -1,
+        .rank = -1,
+        .local_rank = -1,
+        .port = -1,
+        .timeout = -1,
+        .device = "cpu",
+    };
 }
 
 /* The value as the command line has it; "": there is none, so numbers are below the least. */
@@ -233,7 +228,6 @@ static void facts_value(const struct args_row *row, const void *options, char *t
         snprintf(text, size, "%s", *(const bool *)at ? "yes" : "no");
         break;
     case ARGS_INT:
-    case ARGS_BYTES:
         if ((double)*(const int64_t *)at >= row->least)
             snprintf(text, size, "%" PRId64, *(const int64_t *)at);
         break;
@@ -274,34 +268,6 @@ int options_facts(const struct options *options, struct record_fact *facts, int 
         count++;
     }
     return count;
-}
-
-/* What says how a rank is reached and what it has to compute with is its own; so are its files. */
-const char *options_common(const struct options *options, int *row_p, uint64_t *value_p)
-{
-    while (*row_p < options_args.count) {
-        const struct args_row *row = &options_args.rows[(*row_p)++];
-
-        if (row->kind == ARGS_GROUP &&
-            (strncmp(row->names, "Processes", 9) == 0 || strcmp(row->names, "Machine") == 0)) {
-            while (*row_p < options_args.count && options_args.rows[*row_p].kind != ARGS_GROUP)
-                ++*row_p;
-        } else if (row->kind != ARGS_GROUP && row->kind != ARGS_TEXT && row->kind != ARGS_ACTION) {
-            const void *at = (const char *)options + row->offset;
-
-            /* Bits of the value; of a choice, its first letters. */
-            *value_p = 0;
-            if (row->kind == ARGS_FLAG || row->kind == ARGS_SWITCH)
-                *value_p = *(const bool *)at;
-            else if (row->kind == ARGS_CHOICE)
-                memcpy(value_p, *(const char *const *)at,
-                       strnlen(*(const char *const *)at, sizeof(*value_p)));
-            else
-                memcpy(value_p, at, sizeof(*value_p));
-            return row->names;
-        }
-    }
-    return NULL;
 }
 
 /* ---- the command line: what belongs together ---- */

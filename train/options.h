@@ -92,13 +92,6 @@ void options_help(const struct task *task, FILE *to);
 struct record_fact;
 int options_facts(const struct options *options, struct record_fact *facts, int room);
 
-/*
- * The options that all ranks must have alike, one after the other: *row_p is where to go on, 0 at
- * first. Returns the name of the next one, NULL behind the last, and in *value_p its value, or bits
- * that tell it from others.
- */
-const char *options_common(const struct options *options, int *row_p, uint64_t *value_p);
-
 /* The table of options. */
 extern const struct args options_args;
 

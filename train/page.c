@@ -1,23 +1,442 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* --report: what the page says, from its top to its end. */
+/* --report: what the page says, from its top to its end, and its pictures in SVG: values over the
+ * steps, and where the time of a step goes. */
 #include "page.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
 #include <time.h>
 
-#include "chart.h"
 #include "failure.h"
 #include "file.h"
+#include "tools/common/plot.h"
 #include "tools/common/text.h"
 
+/* ---- a value over the steps of a run ---- */
+
+static void history_merge(struct history_bin *into, const struct history_bin *from)
+{
+    if (from->finite) {
+        into->least = into->finite ? fmin(into->least, from->least) : from->least;
+        into->most = into->finite ? fmax(into->most, from->most) : from->most;
+    }
+    into->last = from->last;
+    into->sum += from->sum;
+    into->finite += from->finite;
+    into->bad += from->bad;
+}
+
+/* x does not fall. When there is no more room, each two bins become one. */
+static void history_add(struct history *history, double x, double y)
+{
+    const struct history_bin point = isfinite(y) ? (struct history_bin){x, x, y, y, y, 1, 0}
+                                                 : (struct history_bin){x, x, 0, 0, 0, 0, 1};
+    struct history_bin *bins = history->bins, *last = bins + history->count - 1;
+
+    if (history->stride == 0)
+        history->stride = 1;
+    if (history->count > 0 && last->finite + last->bad < history->stride) {
+        history_merge(last, &point);
+        return;
+    }
+    if (history->count == HISTORY_ROOM) {
+        for (int i = 0; i < HISTORY_ROOM / 2; i++) {
+            bins[i] = bins[2 * i];
+            history_merge(&bins[i], &bins[2 * i + 1]);
+        }
+        history->count = HISTORY_ROOM / 2;
+        history->stride *= 2;
+    }
+    bins[history->count++] = point;
+}
+
+/* The mean of a bin's finite points; NaN: it has none. */
+static double history_mean(const struct history_bin *bin)
+{
+    return bin->finite ? bin->sum / (double)bin->finite : (double)NAN;
+}
+
+void page_add_step(struct page *page, const struct record_step *step, double loss)
+{
+    const double at = (double)step->step;
+
+    history_add(&page->loss, at, loss);
+    history_add(&page->lr, at, step->lr);
+    history_add(&page->pace, at,
+                step->seconds > 0 ? step->seconds / (double)step->samples : (double)NAN);
+    if (!isfinite(loss) && page->bad++ == 0)
+        page->bad_step = step->step;
+    page->steps++;
+    page->samples += step->samples;
+    page->seconds += step->seconds;
+    page->epoch = step->epoch;
+}
+
+void page_add_test(struct page *page, const struct record_test *test)
+{
+    const double accuracy = (double)test->correct / (double)test->count;
+
+    history_add(&page->test_loss, (double)test->step, test->loss);
+    history_add(&page->accuracy, (double)test->step, accuracy);
+    if (page->best.count == 0 || accuracy > (double)page->best.correct / (double)page->best.count)
+        page->best = *test;
+    page->last = *test;
+}
+
+/* ---- a picture of values over the steps ---- */
+
+/* In the picture's own units; it is as wide as the page lets it. */
+enum { CHART_W = 640, CHART_H = 290, CHART_LEFT = 66, CHART_RIGHT = 18, CHART_TOP = 14 };
+enum { CHART_BOTTOM = 46, CHART_POINTS_MOST = 60 };
+
+struct chart_series {
+    const struct history *history;
+    const char *name;
+    const char *class; /* of its line; "NAME-band" is the class of the band behind it */
+    bool points;       /* a mark at each value, if they are few */
+};
+
+struct chart {
+    const char *heading;
+    const char *title;             /* for who cannot see it */
+    const char *y;                 /* what the axis counts, with its unit */
+    bool percent;                  /* shares are shown, at most 100; else the y axis begins at 0 */
+    bool inverse;                  /* 1 / value is shown: so of rates the mean over time */
+    struct chart_series series[2]; /* the second may be empty */
+};
+
+/* What the axes show. */
+struct chart_frame {
+    const struct chart *chart;
+    struct plot_axis x, y;
+    bool empty; /* there is no finite value */
+};
+
+static void svg_line(double x1, double y1, double x2, double y2, const char *class, FILE *to)
+{
+    fprintf(to, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" class=\"%s\"/>\n", x1, y1,
+            x2, y2, class);
+}
+
+/* The x axis at height `bottom`: lines of that class at its ticks from `top` on, and numbers. */
+static void svg_axis(const struct plot_axis *x, double tick, double top, double bottom,
+                     const char *class, FILE *to)
+{
+    char text[PLOT_NUMBER];
+
+    for (double value = ceil(x->least / tick - 1e-9) * tick; value <= x->most + tick * 1e-6;
+         value += tick) {
+        const double at = plot_at(x, value);
+
+        svg_line(at, top, at, bottom + 5, class, to);
+        plot_text(at, bottom + 19, "middle", "tick", plot_number(value, tick, text), to);
+    }
+    svg_line(x->from, bottom, x->to, bottom, "axis", to);
+}
+
+/* What is shown of a value. */
+static double chart_value(const struct chart *chart, double value)
+{
+    return (chart->inverse ? 1 / value : value) * (chart->percent ? 100 : 1);
+}
+
+/* Coordinates of a bin's middle, and of a value. */
+static double chart_x(const struct chart_frame *frame, const struct history_bin *bin)
+{
+    return plot_at(&frame->x, (bin->first + bin->last) / 2);
+}
+
+static double chart_y(const struct chart_frame *frame, double value)
+{
+    return plot_at(&frame->y, chart_value(frame->chart, value));
+}
+
+/* Axes that reach over all steps and values, end at ticks, and are not empty. */
+static struct chart_frame chart_frame(const struct chart *chart, const struct history *steps)
+{
+    struct chart_frame frame = {
+        .chart = chart,
+        .x = {.from = CHART_LEFT, .to = CHART_W - CHART_RIGHT},
+        .y = {.from = CHART_H - CHART_BOTTOM,
+              .to = CHART_TOP,
+              .least = INFINITY,
+              .most = -INFINITY},
+    };
+    struct plot_axis *x = &frame.x, *y = &frame.y;
+
+    if (steps->count > 0) {
+        x->least = steps->bins[0].first;
+        x->most = steps->bins[steps->count - 1].last;
+    }
+    for (int s = 0; s < 2 && chart->series[s].history; s++) {
+        const struct history *history = chart->series[s].history;
+
+        for (int i = 0; i < history->count; i++) {
+            const double a = chart_value(chart, history->bins[i].least);
+            const double b = chart_value(chart, history->bins[i].most);
+
+            if (!history->bins[i].finite)
+                continue;
+            y->least = fmin(y->least, fmin(a, b));
+            y->most = fmax(y->most, fmax(a, b));
+        }
+    }
+    frame.empty = y->least > y->most;
+    if (frame.empty)
+        y->least = 0, y->most = 1;
+    if (!chart->percent && y->least > 0)
+        y->least = 0;
+    if (y->most - y->least < fabs(y->most) * 1e-9 || y->most == y->least) {
+        const double around = y->most != 0 ? fabs(y->most) / 10 : 1;
+
+        y->least -= chart->percent ? around : 0;
+        y->most += around;
+    }
+    plot_axis_round(y, 5);
+    if (chart->percent)
+        y->most = fmin(y->most, 100);
+    if (x->most <= x->least)
+        x->least -= x->least >= 1 ? 1 : 0, x->most = x->least + 2;
+    return frame;
+}
+
+/* A piece of the line without a gap. A single value is a point. Where bins have several values, a
+ * band shows the smallest and the largest. */
+static void chart_piece(const struct chart_frame *frame, const struct chart_series *series,
+                        int from, int end, FILE *to)
+{
+    const struct history_bin *bins = series->history->bins;
+
+    if (series->history->stride > 1) {
+        fprintf(to, "<polygon class=\"%s-band\" points=\"", series->class);
+        for (int i = from; i < end; i++)
+            fprintf(to, "%.1f,%.1f ", chart_x(frame, &bins[i]), chart_y(frame, bins[i].most));
+        for (int i = end - 1; i >= from; i--)
+            fprintf(to, "%.1f,%.1f ", chart_x(frame, &bins[i]), chart_y(frame, bins[i].least));
+        fputs("\"/>\n", to);
+    }
+    if (end - from == 1)
+        fprintf(to, "<circle class=\"%s-dot\" r=\"3\" cx=\"%.1f\" cy=\"%.1f\"/>\n", series->class,
+                chart_x(frame, &bins[from]), chart_y(frame, history_mean(&bins[from])));
+    fprintf(to, "<polyline class=\"%s\" points=\"", series->class);
+    for (int i = from; i < end; i++)
+        fprintf(to, "%.1f,%.1f ", chart_x(frame, &bins[i]), chart_y(frame, history_mean(&bins[i])));
+    fputs("\"/>\n", to);
+}
+
+/* A column behind bins [from, end), whose values are not all finite. */
+static void chart_bad(const struct chart_frame *frame, const struct chart_series *series, int from,
+                      int end, FILE *to)
+{
+    const struct history_bin *bins = series->history->bins;
+    const double first = bins[from].first, last = bins[end - 1].last;
+    const double x = plot_at(&frame->x, first);
+    int64_t bad = 0;
+
+    for (int i = from; i < end; i++)
+        bad += bins[i].bad;
+    fprintf(to,
+            "<rect class=\"bad\" x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\"><title>%s: "
+            "%" PRId64 " not finite, steps %.0f to %.0f</title></rect>\n",
+            x - 1.5, CHART_TOP, plot_at(&frame->x, last) - x + 3,
+            CHART_H - CHART_BOTTOM - CHART_TOP, series->name, bad, first, last);
+}
+
+/* Draws each run of bins that have numbers that are not finite, or that have finite ones; then, if
+ * they are few, each value as a mark to rest the mouse on. */
+static void chart_series(const struct chart_frame *frame, const struct chart_series *series,
+                         FILE *to)
+{
+    const struct history *history = series->history;
+
+    for (int bad = 1; bad >= 0; bad--) {
+        for (int i = 0, from = 0; i <= history->count; i++) {
+            if (i < history->count && (bad ? history->bins[i].bad : history->bins[i].finite) > 0)
+                continue;
+            if (i > from)
+                (bad ? chart_bad : chart_piece)(frame, series, from, i, to);
+            from = i + 1;
+        }
+    }
+    for (int i = 0; series->points && history->count <= CHART_POINTS_MOST && i < history->count;
+         i++) {
+        const struct history_bin *bin = &history->bins[i];
+
+        if (!bin->finite)
+            continue;
+        fprintf(to,
+                "<circle class=\"%s-dot\" r=\"4\" cx=\"%.1f\" cy=\"%.1f\"><title>%s: %.6g, step "
+                "%.0f</title></circle>\n",
+                series->class, chart_x(frame, bin), chart_y(frame, history_mean(bin)), series->name,
+                chart_value(frame->chart, history_mean(bin)), (bin->first + bin->last) / 2);
+    }
+}
+
+/*
+ * Draws it as a card: heading, legend, picture; whatever the values: none, one, equal ones, some
+ * that are not finite (a column marks them). The x axis reaches over `steps`.
+ */
+static void chart_draw(const struct chart *chart, const struct history *steps, FILE *to)
+{
+    const struct chart_frame frame = chart_frame(chart, steps);
+    const struct plot_axis *x = &frame.x, *y = &frame.y;
+    char text[PLOT_NUMBER];
+
+    fprintf(to, "<section class=\"card\"><div class=\"head\"><h2>%s</h2><div class=\"key\">",
+            chart->heading);
+    for (int i = 0; i < 2 && chart->series[i].history; i++)
+        fprintf(to, "<span style=\"--c:var(--%s)\">%s</span>",
+                strcmp(chart->series[i].class, "lr") == 0 ? "data" : chart->series[i].class,
+                chart->series[i].name);
+    fprintf(to, "</div></div>\n<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n",
+            CHART_W, CHART_H, chart->title);
+    for (int i = 0; i < y->count && y->ticks[i] <= y->most; i++) {
+        const double at = plot_at(y, y->ticks[i]);
+
+        svg_line(x->from, at, x->to, at, "grid", to);
+        plot_text(x->from - 9, at + 4, "end", "tick",
+                  plot_number(y->ticks[i], y->ticks[1] - y->ticks[0], text), to);
+    }
+    svg_axis(x, fmax(1, plot_tick(x->least, x->most, 7)), y->from, y->from, "axis", to);
+    plot_text((x->from + x->to) / 2, CHART_H - 6, "middle", "label", "step", to);
+    fprintf(to, "<g transform=\"translate(14,%.1f) rotate(-90)\">", (y->to + y->from) / 2);
+    plot_text(0, 0, "middle", "label", chart->y, to);
+    fputs("</g>\n", to);
+    for (int i = 0; i < 2 && chart->series[i].history; i++)
+        chart_series(&frame, &chart->series[i], to);
+    if (frame.empty)
+        plot_text((x->from + x->to) / 2, y->from / 2, "middle", "none", "no values", to);
+    fputs("</svg>\n</section>\n", to);
+}
+
+/* ---- where the time of a step goes, as bars of the parts behind each other ---- */
+
+enum { BARS_W = 1000, BARS_LEFT = 76, BARS_RIGHT = 20, BARS_AXIS = 44 };
+
+static const struct {
+    const char *name, *class; /* of its colour */
+} bars_parts[BALANCE_PARTS] = {
+    [BALANCE_FORWARD] = {"forward", "forward"},
+    [BALANCE_BACKWARD] = {"backward", "backward"},
+    [BALANCE_UPDATE] = {"update", "update"},
+    [BALANCE_DATA] = {"data", "data"},
+    [BALANCE_COMMUNICATION] = {"exposed communication", "communication"},
+    [BALANCE_WAITING] = {"waiting for the slowest", "waiting"},
+    [BALANCE_OTHER] = {"other", "other"},
+};
+
+/* Seconds a step of a rank: all of it; without what it waits for others. */
+static double bars_total(const struct balance_rank *rank)
+{
+    double sum = 0;
+
+    for (int i = 0; i < BALANCE_PARTS; i++)
+        sum += rank->seconds[i];
+    return rank->steps > 0 ? sum / rank->steps : 0;
+}
+
+static double bars_work(const struct balance_rank *rank)
+{
+    const double not_own = rank->seconds[BALANCE_WAITING] + rank->seconds[BALANCE_COMMUNICATION];
+
+    return rank->steps > 0 ? bars_total(rank) - not_own / rank->steps : 0;
+}
+
+/* All ranks added up. */
+static struct balance_rank bars_sum(const struct balance *balance)
+{
+    struct balance_rank sum = {.steps = 0};
+
+    for (int rank = 0; rank < balance->world; rank++) {
+        for (int i = 0; i < BALANCE_PARTS; i++)
+            sum.seconds[i] += balance->ranks[rank].seconds[i];
+        sum.steps += balance->ranks[rank].steps;
+    }
+    return sum;
+}
+
+/* The picture up to its bars, `height` high, with an axis in milliseconds that has `most` seconds.
+ * Returns the axis. */
+static struct plot_axis bars_begin(double most, double height, const char *title, FILE *to)
+{
+    struct plot_axis x = {
+        .from = BARS_LEFT, .to = BARS_W - BARS_RIGHT, .most = most > 0 ? most * 1e3 : 1};
+    const double tick = plot_tick(0, x.most, 8);
+
+    x.most = ceil(x.most / tick - 1e-9) * tick;
+    fprintf(to, "<svg viewBox=\"0 0 %d %.0f\" role=\"img\" aria-label=\"%s\">\n", BARS_W,
+            height + BARS_AXIS, title);
+    svg_axis(&x, plot_tick(0, x.most, 8), 0, height, "grid", to);
+    plot_text((x.from + x.to) / 2, height + 38, "middle", "label", "milliseconds a step", to);
+    return x;
+}
+
+static void bars_draw(const struct balance_rank *rank, const char *label, const struct plot_axis *x,
+                      double y, double height, FILE *to)
+{
+    double done = 0;
+
+    if (height >= 9)
+        plot_text(BARS_LEFT - 9, y + height / 2 + (height < 12 ? 3.5 : 4), "end",
+                  height < 12 ? "small" : "tick", label, to);
+    for (int i = 0; i < BALANCE_PARTS && rank->steps > 0; i++) {
+        const double part = rank->seconds[i] / rank->steps * 1e3;
+
+        if (part > 0)
+            fprintf(to,
+                    "<rect class=\"%s\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\">"
+                    "<title>%s, %s: %.3f ms</title></rect>\n",
+                    bars_parts[i].class, plot_at(x, done), y, plot_at(x, part) - BARS_LEFT, height,
+                    label, bars_parts[i].name, part);
+        done += part;
+    }
+}
+
+/* Whose own work takes longest comes first. */
+static int bars_compare(const void *a, const void *b, void *arg)
+{
+    const struct balance_rank *ranks = arg;
+    const double left = bars_work(&ranks[*(const int *)a]);
+    const double right = bars_work(&ranks[*(const int *)b]);
+
+    return left < right ? 1 : left > right ? -1 : 0;
+}
+
+/* A bar a rank; of more than BARS_MOST those whose own work takes longest. */
+static void bars_ranks(const struct balance *balance, FILE *to)
+{
+    const int count = balance->world < BARS_MOST ? balance->world : BARS_MOST;
+    const double pitch = count <= 8 ? 30 : count <= 32 ? 20 : 13;
+    int *order = calloc((size_t)balance->world, sizeof(*order));
+    struct plot_axis x;
+    double most = 0;
+    char label[32];
+
+    if (!order)
+        return;
+    for (int i = 0; i < balance->world; i++)
+        order[i] = i;
+    if (count < balance->world)
+        qsort_r(order, (size_t)balance->world, sizeof(*order), bars_compare, balance->ranks);
+    for (int i = 0; i < count; i++)
+        most = fmax(most, bars_total(&balance->ranks[order[i]]));
+    x = bars_begin(most, count * pitch, "where the time of a step goes, rank by rank", to);
+    for (int i = 0; i < count; i++) {
+        snprintf(label, sizeof(label), "rank %d", order[i]);
+        bars_draw(&balance->ranks[order[i]], label, &x, i * pitch + pitch * 0.1, pitch * 0.8, to);
+    }
+    fputs("</svg>\n", to);
+    free(order);
+}
+
 /* ---- the machine and the job ---- */
+
+enum { HOST_FACTS = 8 };
 
 static void host_add(struct record_fact *facts, int *count, const char *name, const char *value)
 {
@@ -31,7 +450,8 @@ static void host_add(struct record_fact *facts, int *count, const char *name, co
     (*count)++;
 }
 
-int host_facts(dist_group *group, struct record_fact facts[HOST_FACTS])
+/* Fills in what is known of this machine and the group, NULL: of none. Returns how many facts. */
+static int host_facts(dist_group *group, struct record_fact facts[HOST_FACTS])
 {
     FILE *file = fopen("/proc/cpuinfo", "re");
     char line[256], text[256] = "";
@@ -107,12 +527,6 @@ static void table_count(double value, char text[TABLE_TEXT])
     text[at] = '\0';
 }
 
-static void table_tile(const char *name, const char *value, const char *below, FILE *to)
-{
-    fprintf(to, "<div class=\"tile\"><span>%s</span><b>%s</b><i>%s</i></div>\n", name, value,
-            below);
-}
-
 /* What the training is, and how far. */
 static void page_subtitle(const struct page *page, FILE *to)
 {
@@ -140,68 +554,63 @@ static void page_subtitle(const struct page *page, FILE *to)
 }
 
 /* The figures that matter most. */
-static void page_tiles(const struct page *page, FILE *to)
+static void page_tiles(const struct page *page, const struct balance_rank *sum, FILE *to)
 {
+    static const char *const names[] = {"Accuracy",       "Test loss",     "Samples a second",
+                                        "Time of a step", "Communication", "Waiting"};
+    enum { TILES = sizeof(names) / sizeof(names[0]) };
     const struct record_test *best = &page->best, *last = &page->last;
-    const struct balance_rank sum = bars_sum(&page->balance);
-    const double total = bars_total(&sum) * sum.steps;
-    char value[TABLE_TEXT], below[TABLE_TEXT + 16], duration[TABLE_TEXT];
+    const double total = bars_total(sum) * sum->steps;
+    char value[TILES][TABLE_TEXT], below[TILES][TABLE_TEXT + 16], duration[TABLE_TEXT];
 
-    fputs("<div class=\"tiles\">\n", to);
-    if (last->count == 0) {
-        table_tile("Accuracy", "&ndash;", "no test yet", to);
-        table_tile("Test loss", "&ndash;", "no test yet", to);
-    } else {
-        snprintf(value, sizeof(value), "%.2f %%",
+    for (int i = 0; i < TILES; i++) {
+        strcpy(value[i], "&ndash;");
+        strcpy(below[i], i < 2 ? "no test yet" : "no step yet");
+    }
+    if (last->count > 0) {
+        snprintf(value[0], TABLE_TEXT, "%.2f %%",
                  100.0 * (double)last->correct / (double)last->count);
-        snprintf(below, sizeof(below), "best %.2f %%, epoch %" PRId64,
+        snprintf(below[0], TABLE_TEXT, "best %.2f %%, epoch %" PRId64,
                  100.0 * (double)best->correct / (double)best->count, best->epoch);
-        table_tile("Accuracy", value, below, to);
-        snprintf(value, sizeof(value), isfinite(last->loss) ? "%.4f" : "not finite", last->loss);
-        snprintf(below, sizeof(below), "of %" PRId64 " samples", last->count);
-        table_tile("Test loss", value, below, to);
+        snprintf(value[1], TABLE_TEXT, isfinite(last->loss) ? "%.4f" : "not finite", last->loss);
+        snprintf(below[1], TABLE_TEXT, "of %" PRId64 " samples", last->count);
     }
-    if (page->steps == 0 || page->seconds <= 0) {
-        table_tile("Samples a second", "&ndash;", "no step yet", to);
-        table_tile("Time of a step", "&ndash;", "no step yet", to);
-    } else {
-        table_count((double)page->samples / page->seconds, value);
-        snprintf(below, sizeof(below), "%.1f a rank",
+    if (page->steps > 0 && page->seconds > 0) {
+        table_count((double)page->samples / page->seconds, value[2]);
+        snprintf(below[2], TABLE_TEXT, "%.1f a rank",
                  (double)page->samples / page->seconds / page->setup->world);
-        table_tile("Samples a second", value, below, to);
-        snprintf(value, sizeof(value), "%.3g ms", 1e3 * page->seconds / (double)page->steps);
+        snprintf(value[3], TABLE_TEXT, "%.3g ms", 1e3 * page->seconds / (double)page->steps);
         table_duration(page->seconds, duration);
-        snprintf(below, sizeof(below), "%s in steps", duration);
-        table_tile("Time of a step", value, below, to);
+        snprintf(below[3], sizeof(below[3]), "%s in steps", duration);
     }
-    if (total <= 0) {
-        table_tile("Communication", "&ndash;", "no step yet", to);
-        table_tile("Waiting", "&ndash;", "no step yet", to);
-    } else {
-        snprintf(value, sizeof(value), "%.1f %%", 100 * page->share);
-        table_tile("Communication", value, "of the time, waiting included", to);
-        snprintf(value, sizeof(value), "%.1f %%", 100 * sum.seconds[BALANCE_WAITING] / total);
-        table_tile("Waiting", value, "of a step, for the slowest rank", to);
+    if (total > 0) {
+        snprintf(value[4], TABLE_TEXT, "%.1f %%", 100 * page->share);
+        strcpy(below[4], "of the time, waiting included");
+        snprintf(value[5], TABLE_TEXT, "%.1f %%", 100 * sum->seconds[BALANCE_WAITING] / total);
+        strcpy(below[5], "of a step, for the slowest rank");
     }
+    fputs("<div class=\"tiles\">\n", to);
+    for (int i = 0; i < TILES; i++)
+        fprintf(to, "<div class=\"tile\"><span>%s</span><b>%s</b><i>%s</i></div>\n", names[i],
+                value[i], below[i]);
     fputs("</div>\n", to);
 }
 
 /* The parts of a step in figures, the mean of all ranks. */
-static void page_parts(const struct balance *balance, FILE *to)
+static void page_parts(const struct balance_rank *sum, FILE *to)
 {
-    const struct balance_rank sum = bars_sum(balance);
-    const double total = bars_total(&sum);
+    const double total = bars_total(sum);
 
     fputs("<table class=\"parts\"><tr><th>part</th><th class=\"n\">ms a step</th>"
           "<th class=\"n\">share</th></tr>\n",
           to);
     for (int i = 0; i < BALANCE_PARTS; i++) {
-        const double part = sum.steps > 0 ? sum.seconds[i] / sum.steps : 0;
+        const double part = sum->steps > 0 ? sum->seconds[i] / sum->steps : 0;
 
         fprintf(to,
                 "<tr><td><span class=\"chip\" style=\"background:var(--%s)\"></span>%s</td>"
                 "<td class=\"n\">%.3f</td><td class=\"n\">%.1f %%</td></tr>\n",
-                bars_class((enum balance_part)i), bars_name((enum balance_part)i), part * 1e3,
+                bars_parts[i].class, bars_parts[i].name, part * 1e3,
                 total > 0 ? 100 * part / total : 0);
     }
     fprintf(to,
@@ -329,92 +738,6 @@ static const char page_style[] =
 
 /* ---- the page ---- */
 
-void page_add_step(struct page *page, const struct record_step *step, double loss)
-{
-    const double at = (double)step->step;
-
-    history_add(&page->loss, at, loss);
-    history_add(&page->lr, at, step->lr);
-    history_add(&page->pace, at,
-                step->seconds > 0 ? step->seconds / (double)step->samples : (double)NAN);
-    if (!isfinite(loss) && page->bad++ == 0)
-        page->bad_step = step->step;
-    page->steps++;
-    page->samples += step->samples;
-    page->seconds += step->seconds;
-    page->epoch = step->epoch;
-}
-
-void page_add_test(struct page *page, const struct record_test *test)
-{
-    const double accuracy = (double)test->correct / (double)test->count;
-
-    history_add(&page->test_loss, (double)test->step, test->loss);
-    history_add(&page->accuracy, (double)test->step, accuracy);
-    if (page->best.count == 0 || accuracy > (double)page->best.correct / (double)page->best.count)
-        page->best = *test;
-    page->last = *test;
-}
-
-/* A card: heading, the legend of what is drawn, then the chart. */
-static void page_chart(const char *heading, const struct chart *chart, FILE *to)
-{
-    fprintf(to, "<section class=\"card\"><div class=\"head\"><h2>%s</h2><div class=\"key\">",
-            heading);
-    for (int i = 0; i < chart->series_count; i++)
-        fprintf(to, "<span style=\"--c:var(--%s)\">%s</span>",
-                chart->series[i].class[0] == 'l' && chart->series[i].class[1] == 'r'
-                    ? "data"
-                    : chart->series[i].class,
-                chart->series[i].name);
-    fputs("</div></div>\n", to);
-    chart_draw(chart, to);
-    fputs("</section>\n", to);
-}
-
-static void page_curves(const struct page *page, FILE *to)
-{
-    const struct chart loss = {.title = "loss over the steps",
-                               .x = "step",
-                               .y = "loss (mean cross-entropy)",
-                               .scale = 1,
-                               .from_zero = true,
-                               .series_count = 2,
-                               .series = {{&page->loss, "training", "loss", false},
-                                          {&page->test_loss, "test", "test", true}}};
-    const struct chart accuracy = {
-        .title = "accuracy over the steps",
-        .x = "step",
-        .y = "test accuracy (%)",
-        .scale = 100,
-        .ceiling = 100,
-        .steps = &page->loss,
-        .series_count = 1,
-        .series = {{&page->accuracy, "test, after each epoch", "acc", true}}};
-    const struct chart rate = {.title = "samples a second over the steps",
-                               .x = "step",
-                               .y = "samples / s, all ranks",
-                               .inverse = true,
-                               .scale = 1,
-                               .from_zero = true,
-                               .series_count = 1,
-                               .series = {{&page->pace, "in steps, without tests", "rate", false}}};
-    const struct chart lr = {.title = "learning rate over the steps",
-                             .x = "step",
-                             .y = "learning rate",
-                             .scale = 1,
-                             .from_zero = true,
-                             .series_count = 1,
-                             .series = {{&page->lr, "of the optimizer", "lr", false}}};
-
-    fputs("<div class=\"two\">\n", to);
-    page_chart("Loss", &loss, to);
-    page_chart("Accuracy", &accuracy, to);
-    page_chart("Throughput", &rate, to);
-    page_chart("Learning rate", &lr, to);
-    fputs("</div>\n", to);
-}
-
 /* Sixteen-bit groups of four characters. As a picture of its own it keeps its styles to itself. */
 static void page_base64(const char *text, FILE *to)
 {
@@ -434,9 +757,23 @@ static void page_base64(const char *text, FILE *to)
     }
 }
 
-void page_print(const struct page *page, FILE *to)
+static void page_print(const struct page *page, FILE *to)
 {
     const struct records_setup *setup = page->setup;
+    const struct balance_rank sum = bars_sum(&page->balance);
+    const struct chart charts[] = {
+        {"Loss", "loss over the steps", "loss (mean cross-entropy)",
+         .series = {{&page->loss, "training", "loss", false},
+                    {&page->test_loss, "test", "test", true}}},
+        {"Accuracy", "accuracy over the steps", "test accuracy (%)", .percent = true,
+         .series = {{&page->accuracy, "test, after each epoch", "acc", true}}},
+        {"Throughput", "samples a second over the steps", "samples / s, all ranks", .inverse = true,
+         .series = {{&page->pace, "in steps, without tests", "rate", false}}},
+        {"Learning rate", "learning rate over the steps", "learning rate",
+         .series = {{&page->lr, "of the optimizer", "lr", false}}},
+    };
+    struct record_fact facts[HOST_FACTS];
+    struct plot_axis x;
 
     fprintf(to,
             "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
@@ -457,19 +794,24 @@ void page_print(const struct page *page, FILE *to)
                 " step%s, first in "
                 "step %" PRId64 ".</p>\n",
                 page->bad, page->bad == 1 ? "" : "s", page->bad_step);
-    page_tiles(page, to);
-    page_curves(page, to);
+    page_tiles(page, &sum, to);
+    fputs("<div class=\"two\">\n", to);
+    for (int i = 0; i < 4; i++)
+        chart_draw(&charts[i], &page->loss, to);
+    fputs("</div>\n", to);
     fputs("<section class=\"card wide\"><div class=\"head\"><h2>Where the time of a step goes</h2>"
           "</div>\n",
           to);
-    bars_mean(&page->balance, to);
-    page_parts(&page->balance, to);
+    x = bars_begin(bars_total(&sum), 44, "where the time of a step goes, mean of the ranks", to);
+    bars_draw(&sum, setup->world == 1 ? "rank 0" : "mean", &x, 4, 36, to);
+    fputs("</svg>\n", to);
+    page_parts(&sum, to);
     fputs("</section>\n<section class=\"card wide\"><div class=\"head\"><h2>Rank by rank</h2>"
           "<div class=\"key\">",
           to);
     for (int i = 0; i < BALANCE_PARTS; i++)
-        fprintf(to, "<span style=\"--c:var(--%s)\">%s</span>", bars_class((enum balance_part)i),
-                bars_name((enum balance_part)i));
+        fprintf(to, "<span style=\"--c:var(--%s)\">%s</span>", bars_parts[i].class,
+                bars_parts[i].name);
     fputs("</div></div>\n", to);
     bars_ranks(&page->balance, to);
     page_slowest(&page->balance, to);
@@ -486,7 +828,7 @@ void page_print(const struct page *page, FILE *to)
         fputs("<p class=\"note\">Not known yet.</p>\n", to);
     }
     fputs("</section>\n", to);
-    page_facts("Machine", page->facts, page->fact_count, NULL, to);
+    page_facts("Machine", facts, host_facts(page->group, facts), NULL, to);
     page_facts("Settings", page->setup->settings, page->setup->setting_count,
                "Bold: not the default.", to);
     fputs("<footer>Written by libdist ", to);

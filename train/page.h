@@ -7,19 +7,34 @@
 
 #include <dist/dist.h>
 
-#include "chart.h"
 #include "records.h"
 
-/* ---- what the page says of the machine and the job ---- */
+/* ---- a value over the steps of a run of any length, in memory that does not grow ---- */
 
-enum { HOST_FACTS = 8 };
+enum { HISTORY_ROOM = 1024 }; /* even; more than a picture has pixels */
 
-/* Fills in what is known of this machine and the group, NULL: of none. Returns how many facts. */
-int host_facts(dist_group *group, struct record_fact facts[HOST_FACTS]);
+/* Points next to each other. Numbers that are not finite only count as `bad`. */
+struct history_bin {
+    double first, last;      /* x */
+    double least, most, sum; /* y, of the finite ones */
+    int64_t finite, bad;
+};
+
+/* All bins but the last have `stride` points. */
+struct history {
+    struct history_bin bins[HISTORY_ROOM];
+    int count;
+    int64_t stride; /* 0 is 1: a zeroed history is empty */
+};
+
+/* ---- the page ---- */
+
+enum { BARS_MOST = 128 }; /* ranks of which each has a bar */
 
 /* All that it shows. */
 struct page {
     const struct records_setup *setup;
+    dist_group *group;                  /* NULL: not known yet */
     struct history loss, lr, pace;      /* over the steps; seconds a sample */
     struct history test_loss, accuracy; /* over the steps, at the end of epochs */
     struct record_test last, best;      /* tests; count 0: there was none yet */
@@ -29,8 +44,6 @@ struct page {
     double seconds;                     /* rank 0's, in steps */
     double share;                       /* of the time, that was communication; 0 to 1 */
     struct balance balance;
-    struct record_fact facts[HOST_FACTS];
-    int fact_count;
     char *topology;     /* a picture, SVG; NULL: it is not known */
     bool ended;         /* nothing more comes: else the page asks to be loaded again */
     const char *failed; /* why the training did; NULL: it did not */
@@ -38,9 +51,6 @@ struct page {
 
 void page_add_step(struct page *page, const struct record_step *step, double loss);
 void page_add_test(struct page *page, const struct record_test *test);
-
-/* The text of the file. */
-void page_print(const struct page *page, FILE *to);
 
 /* Replaces the file. */
 int page_write(const struct page *page, const char *path);

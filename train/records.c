@@ -1,33 +1,498 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Passes on what the trainer tells to the records that were asked for. */
+/* What a training leaves behind: --metrics, --tensorboard, --trace, and the balance of --report. */
 #include "records.h"
 
-#include <stdio.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "failure.h"
 #include "file.h"
-#include "metrics.h"
 #include "options.h"
 #include "page.h"
+#include "tools/common/output.h"
+#include "tools/common/text.h"
 #include "tools/topology/topology.h"
-#include "trace.h"
+
+/* Names of lower-case words. */
+static const char *const record_part_names[RECORD_PARTS] = {
+    [RECORD_DATA] = "data", [RECORD_FORWARD] = "forward", [RECORD_BACKWARD] = "backward",
+    [RECORD_WAIT] = "wait", [RECORD_UPDATE] = "update",   [RECORD_BUCKET] = "bucket",
+    [RECORD_TEST] = "test",
+};
+
+/* Seconds since 1970. */
+static double wall_time(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* ---- --tensorboard ---- */
+
+/*
+ * TensorBoard's file: records of
+ *
+ *     length (8 bytes) | checksum of it (4) | an event (length) | checksum of it (4)
+ *
+ * little-endian, as this program is. An event is a protobuf message: fields of a key, number << 3 |
+ * kind, and a value.
+ *
+ *     Event       1 wall_time (double)  2 step (int64)  3 file_version (string)
+ *                 5 summary: Summary    7 session_log: SessionLog
+ *     Summary     1 value: Value, repeated
+ *     Value       1 tag (string)        2 simple_value (float)
+ *     SessionLog  1 status (enum; START is 1)
+ */
+
+enum { EVENTS_SCALARS = 16, EVENTS_TAG = 64 };
+
+/* Room for the largest record: a tag with its number, so many times, and some bytes more. */
+enum { EVENTS_BYTES = EVENTS_SCALARS * (EVENTS_TAG + 16) + 64 };
+
+/* Kinds of values. */
+enum { KIND_VARINT = 0, KIND_64 = 1, KIND_BYTES = 2, KIND_32 = 5 };
+
+struct message {
+    uint8_t bytes[EVENTS_BYTES];
+    size_t size;
+};
+
+static void message_varint(struct message *message, uint64_t value)
+{
+    for (; value > 127; value >>= 7)
+        message->bytes[message->size++] = (uint8_t)(value | 128);
+    message->bytes[message->size++] = (uint8_t)value;
+}
+
+/* A number of 4 or 8 bytes, or bytes. */
+static void message_field(struct message *message, int field, int kind, const void *value,
+                          size_t size)
+{
+    message_varint(message, (uint64_t)(field << 3 | kind));
+    if (kind == KIND_BYTES)
+        message_varint(message, size);
+    memcpy(message->bytes + message->size, value, size);
+    message->size += size;
+}
+
+static void message_int(struct message *message, int field, int64_t value)
+{
+    message_varint(message, (uint64_t)(field << 3 | KIND_VARINT));
+    message_varint(message, (uint64_t)value);
+}
+
+/* Every event begins with when it was. */
+static void message_begin(struct message *message, int64_t step)
+{
+    const double seconds = wall_time();
+
+    message->size = 0;
+    message_field(message, 1, KIND_64, &seconds, sizeof(seconds));
+    message_int(message, 2, step);
+}
+
+/* CRC-32C, a bit at a time: records are a hundred bytes. */
+uint32_t crc32c(const void *bytes, size_t size)
+{
+    const uint8_t *at = bytes;
+    uint32_t crc = 0xffffffff;
+
+    while (size-- > 0) {
+        crc ^= *at++;
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78 : 0);
+    }
+    return ~crc;
+}
+
+/* The checksum turned and shifted, so that a record may hold checksums itself. */
+static void message_checksum(struct message *message, const struct message *of)
+{
+    uint32_t crc = crc32c(of->bytes, of->size);
+
+    crc = (crc >> 15 | crc << 17) + 0xa282ead8;
+    memcpy(message->bytes + message->size, &crc, sizeof(crc));
+    message->size += sizeof(crc);
+}
+
+/* A record, in one write. */
+static int events_write(FILE *file, const struct message *event)
+{
+    const uint64_t size = event->size;
+    struct message record = {.size = sizeof(size)};
+
+    memcpy(record.bytes, &size, sizeof(size));
+    message_checksum(&record, &record);
+    memcpy(record.bytes + record.size, event->bytes, event->size);
+    record.size += event->size;
+    message_checksum(&record, event);
+    return fwrite(record.bytes, 1, record.size, file) == record.size && fflush(file) == 0
+               ? 0
+               : failure("%s", strerror(errno));
+}
+
+/*
+ * Makes the folder, unless it is there, and in it a new file events.out.tfevents.TIME.HOST.PID.
+ * resumed: TensorBoard drops what earlier files of the folder have from the step after `step` on.
+ */
+static int events_open(const char *folder, int64_t step, int resumed, FILE **file_p)
+{
+    static const char version[] = "brain.Event:2";
+    char path[PATH_MAX], host[HOST_NAME_MAX + 1] = "";
+    struct message event, session = {.size = 0};
+
+    if (mkdir(folder, 0777) < 0 && errno != EEXIST)
+        return failure("%s", strerror(errno));
+    gethostname(host, sizeof(host));
+    if (snprintf(path, sizeof(path), "%s/events.out.tfevents.%lld.%s.%ld", folder,
+                 (long long)time(NULL), host, (long)getpid()) >= (int)sizeof(path))
+        return failure("%s", strerror(ENAMETOOLONG));
+    *file_p = fopen(path, "wxe");
+    if (!*file_p)
+        return failure("%s", strerror(errno));
+    message_begin(&event, 0);
+    message_field(&event, 3, KIND_BYTES, version, sizeof(version) - 1);
+    if (events_write(*file_p, &event) < 0)
+        return -1;
+    if (!resumed)
+        return 0;
+    message_int(&session, 1, 1);
+    message_begin(&event, step + 1);
+    message_field(&event, 7, KIND_BYTES, session.bytes, session.size);
+    return events_write(*file_p, &event);
+}
+
+struct events_scalar {
+    const char *tag;
+    double value;
+};
+
+/* Values of one step, now: one record, in the file when this returns. At most 16 of them. */
+static int events_scalars(FILE *file, int64_t step, const struct events_scalar *scalars, int count)
+{
+    struct message event, summary = {.size = 0}, value;
+
+    for (int i = 0; i < count && i < EVENTS_SCALARS; i++) {
+        const float number = (float)scalars[i].value;
+
+        value.size = 0;
+        message_field(&value, 1, KIND_BYTES, scalars[i].tag, strnlen(scalars[i].tag, EVENTS_TAG));
+        message_field(&value, 2, KIND_32, &number, sizeof(number));
+        message_field(&summary, 1, KIND_BYTES, value.bytes, value.size);
+    }
+    message_begin(&event, step);
+    message_field(&event, 5, KIND_BYTES, summary.bytes, summary.size);
+    return events_write(file, &event);
+}
+
+/* ---- --metrics: lines of JSON, in one write each ---- */
+
+/* JSON has no number for what is not finite. */
+static void metrics_number(FILE *file, const char *name, double value)
+{
+    if (isfinite(value))
+        fprintf(file, ", \"%s\": %.9g", name, value);
+    else
+        fprintf(file, ", \"%s\": null", name);
+}
+
+static void metrics_begin(FILE *file, const char *event, int64_t step, int64_t epoch)
+{
+    fprintf(file, "{\"event\": \"%s\", \"time\": %.6f, \"step\": %" PRId64 ", \"epoch\": %" PRId64,
+            event, wall_time(), step, epoch);
+}
+
+static int metrics_end(FILE *file)
+{
+    fputs("}\n", file);
+    return fflush(file) == 0 ? 0 : failure("%s", strerror(errno));
+}
+
+/* setup->resumed: adds to the file, and ends its last line if that was cut. */
+static int metrics_open(const char *path, const struct records_setup *setup, FILE **file_p)
+{
+    FILE *file = fopen(path, setup->resumed ? "a+e" : "we");
+
+    *file_p = file;
+    if (!file)
+        return failure("%s", strerror(errno));
+    if (setup->resumed && fseek(file, -1, SEEK_END) == 0 && getc(file) != '\n') {
+        fseek(file, 0, SEEK_END);
+        fputc('\n', file);
+    }
+    metrics_begin(file, setup->resumed ? "resume" : "start", setup->step, 0);
+    fprintf(file, ", \"world_size\": %d", setup->world);
+    return metrics_end(file);
+}
+
+/* A line for `steps` steps up to *step, which has their times and samples added up, and for their
+ * mean loss. */
+static int metrics_step(FILE *file, const struct record_step *step, double loss, int steps)
+{
+    metrics_begin(file, "step", step->step, step->epoch);
+    fprintf(file, ", \"steps\": %d, \"samples\": %" PRId64, steps, step->samples);
+    metrics_number(file, "loss", loss);
+    metrics_number(file, "lr", step->lr);
+    metrics_number(file, "samples_per_s", (double)step->samples / step->seconds);
+    metrics_number(file, "step_s", step->seconds / steps);
+    for (int i = 0; i < RECORD_IN_STEP; i++) {
+        char name[32];
+
+        snprintf(name, sizeof(name), "%s_s", record_part_names[i]);
+        metrics_number(file, name, step->parts[i] / steps);
+    }
+    return metrics_end(file);
+}
+
+static int metrics_test(FILE *file, const struct record_test *test)
+{
+    metrics_begin(file, "test", test->step, test->epoch);
+    metrics_number(file, "loss", test->loss);
+    metrics_number(file, "accuracy", (double)test->correct / (double)test->count);
+    fprintf(file, ", \"correct\": %" PRId64 ", \"count\": %" PRId64, test->correct, test->count);
+    return metrics_end(file);
+}
+
+/* Closes a file of either kind. */
+static int metrics_close(FILE **file_p)
+{
+    FILE *file = *file_p;
+
+    *file_p = NULL;
+    return !file || fclose(file) == 0 ? 0 : failure("%s", strerror(errno));
+}
+
+/* ---- the clocks of all ranks ---- */
+
+enum { CLOCK_ROUNDS = 24 };
+
+/* When a rank entered and left each round. */
+struct clock_card {
+    double enter[CLOCK_ROUNDS], leave[CLOCK_ROUNDS];
+};
+
+struct clock_offset clock_bound(const double *enter0, const double *leave0, const double *enter,
+                                const double *leave, int rounds)
+{
+    struct clock_offset offset = {.at = leave0[rounds - 1]};
+    double least = -INFINITY, most = INFINITY;
+
+    for (int i = 0; i < rounds; i++) {
+        least = fmax(least, enter[i] - leave0[i]);
+        most = fmin(most, leave[i] - enter0[i]);
+    }
+    /* On one machine all ranks have the same clock, which is within the bounds then. */
+    offset.offset = least <= 0 && most >= 0 ? 0 : (least + most) / 2;
+    offset.error = fmax(most - offset.offset, offset.offset - least);
+    return offset;
+}
+
+/* Collective; blocks. offsets: a rank each, on rank 0; elsewhere it is not touched. */
+static dist_status clock_compare(dist_group *group, struct clock_offset *offsets)
+{
+    const int world = dist_get_world_size(group);
+    struct clock_card own, *cards = calloc((size_t)world, sizeof(*cards));
+    dist_status status = cards ? DIST_OK : DIST_ERR_NO_MEMORY;
+
+    /* What the rounds gather is of no interest: they have room for a card of each rank. */
+    for (int i = 0; i < CLOCK_ROUNDS && status == DIST_OK; i++) {
+        own.enter[i] = comm_now();
+        status = dist_all_gather(group, own.enter + i, cards, 1, DIST_FLOAT64);
+        own.leave[i] = comm_now();
+    }
+    if (status == DIST_OK)
+        status = dist_all_gather(group, &own, cards, sizeof(own) / sizeof(double), DIST_FLOAT64);
+    if (status == DIST_OK && dist_get_rank(group) == 0) {
+        for (int rank = 0; rank < world; rank++)
+            offsets[rank] = clock_bound(cards[0].enter, cards[0].leave, cards[rank].enter,
+                                        cards[rank].leave, CLOCK_ROUNDS);
+        offsets[0].error = 0;
+    }
+    free(cards);
+    return status;
+}
+
+double clock_aligned(const struct clock_offset *first, const struct clock_offset *last, double time)
+{
+    const double span = last->at - first->at;
+    double part = span > 0 ? (time - first->offset - first->at) / span : 0;
+
+    part = part < 0 ? 0 : part > 1 ? 1 : part;
+    return time - (first->offset + part * (last->offset - first->offset));
+}
+
+/* ---- --trace: what a rank keeps, and the file ---- */
+
+/* Rows of a rank: what it does one after the other, and a row for each bucket. */
+enum { TRACE_ROW_STEPS = 0, TRACE_ROW_BUCKETS = 1 };
+
+struct trace {
+    struct trace_span *spans; /* a ring of TRACE_ROOM; NULL: no trace */
+    int64_t count;            /* that were ever added: the last is at (count - 1) % TRACE_ROOM */
+    struct clock_offset *first, *last; /* rank 0: of each rank; compared at the start, at the end */
+};
+
+/* A name for a process (row -1) or one of its rows. */
+static void trace_name(int rank, int row, const char *name, FILE *to)
+{
+    fprintf(to, "{\"ph\": \"M\", \"pid\": %d, \"tid\": %d, \"name\": \"%s\", \"args\": {\"name\": ",
+            rank, row < 0 ? 0 : row, row < 0 ? "process_name" : "thread_name");
+    json_string(name, to);
+    fputs("}},\n", to);
+}
+
+void trace_track(const struct trace_track *track, const struct trace_span *spans, double origin,
+                 FILE *to)
+{
+    char name[128];
+    int buckets = 0;
+
+    for (int64_t i = 0; i < track->count; i++)
+        if (spans[i].part == RECORD_BUCKET && spans[i].number >= buckets)
+            buckets = spans[i].number + 1;
+    if (track->rank > 0)
+        fputs(",\n", to);
+    snprintf(name, sizeof(name), "rank %d on %s", track->rank, track->host);
+    trace_name(track->rank, -1, name, to);
+    trace_name(track->rank, TRACE_ROW_STEPS, "steps", to);
+    for (int i = 0; i < buckets; i++) {
+        snprintf(name, sizeof(name), "bucket %d", i);
+        trace_name(track->rank, TRACE_ROW_BUCKETS + i, name, to);
+    }
+    /* Viewers show processes by this number. */
+    fprintf(to,
+            "{\"ph\": \"M\", \"pid\": %d, \"tid\": 0, \"name\": \"process_sort_index\", \"args\": "
+            "{\"sort_index\": %d}}",
+            track->rank, track->rank);
+    if (track->lost > 0)
+        fprintf(
+            to,
+            ",\n{\"ph\": \"i\", \"s\": \"p\", \"pid\": %d, \"tid\": %d, \"ts\": %.3f, \"name\": "
+            "\"%" PRId64 " earlier spans were not kept\"}",
+            track->rank, TRACE_ROW_STEPS,
+            (clock_aligned(&track->first, &track->last, track->earliest) - origin) * 1e6,
+            track->lost);
+    for (int64_t i = 0; i < track->count; i++) {
+        const struct trace_span *span = &spans[i];
+        const double began = clock_aligned(&track->first, &track->last, span->began);
+        const double ended = clock_aligned(&track->first, &track->last, span->ended);
+        const char *part =
+            span->part >= 0 && span->part < RECORD_PARTS ? record_part_names[span->part] : "?";
+        const bool bucket = span->part == RECORD_BUCKET;
+
+        fprintf(to, ",\n{\"ph\": \"X\", \"pid\": %d, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f, ",
+                track->rank, bucket ? TRACE_ROW_BUCKETS + span->number : TRACE_ROW_STEPS,
+                (began - origin) * 1e6, ended > began ? (ended - began) * 1e6 : 0.0);
+        fprintf(to, "\"name\": \"%s\", \"cat\": \"%s\", \"args\": {\"step\": %" PRId64 "}}", part,
+                bucket ? "communication" : "step", span->step);
+    }
+}
+
+/* ---- from all ranks into one file ---- */
+
+enum { TRACE_TAG = 1 };
+
+/* Rank 0's part, once it knows every rank's track: one rank's spans at a time are in memory. */
+static dist_status trace_put(const struct trace *trace, dist_group *group,
+                             struct trace_track *tracks, int world, struct trace_span *spans,
+                             FILE *to)
+{
+    dist_status status = DIST_OK;
+    double error = 0, origin = INFINITY;
+
+    /* The earliest moment of all, on rank 0's clock, is the timeline's zero. */
+    for (int rank = 0; rank < world; rank++) {
+        struct trace_track *track = &tracks[rank];
+
+        track->first = trace->first[rank];
+        track->last = trace->last[rank];
+        error = fmax(error, fmax(track->first.error, track->last.error));
+        if (track->count)
+            origin = fmin(origin, clock_aligned(&track->first, &track->last, track->earliest));
+    }
+    origin = isfinite(origin) ? origin : 0;
+    fprintf(to,
+            "{\"displayTimeUnit\": \"ms\", \"otherData\": {\"clock_error_us\": %.3f},\n"
+            "\"traceEvents\": [\n",
+            error * 1e6);
+    trace_track(&tracks[0], spans, origin, to);
+    for (int rank = 1; rank < world && status == DIST_OK; rank++) {
+        status = dist_recv(group, spans, (size_t)tracks[rank].count * sizeof(*spans), DIST_UINT8,
+                           rank, TRACE_TAG, NULL);
+        if (status == DIST_OK)
+            trace_track(&tracks[rank], spans, origin, to);
+    }
+    fputs("\n]}\n", to);
+    return status;
+}
+
+/*
+ * Brings all ranks' spans to rank 0, which writes the file by temporary file and rename. Collective
+ * with a group; with NULL the file has this rank's part alone. What the collectives came to is in
+ * *status_p. -1: the file could not be written.
+ */
+static int trace_write(const struct trace *trace, const char *path, dist_group *group,
+                       dist_status *status_p)
+{
+    const int world = group ? dist_get_world_size(group) : 1;
+    struct trace_track own = {.rank = group ? dist_get_rank(group) : 0};
+    struct trace_track *tracks = calloc((size_t)world, sizeof(*tracks));
+    struct trace_span *spans = calloc(TRACE_ROOM, sizeof(*spans)); /* rank 0: of others as well */
+    char *draft = NULL;
+    FILE *to = NULL;
+    int result = 0, fd;
+
+    gethostname(own.host, sizeof(own.host));
+    /* The spans in the order in which they ended. */
+    own.count = trace->count < TRACE_ROOM ? trace->count : TRACE_ROOM;
+    own.lost = trace->count - own.count;
+    own.earliest = own.count ? INFINITY : 0;
+    for (int64_t i = 0; spans && i < own.count; i++) {
+        spans[i] = trace->spans[(own.lost + i) % TRACE_ROOM];
+        own.earliest = fmin(own.earliest, spans[i].began);
+    }
+    *status_p = tracks && spans ? DIST_OK : DIST_ERR_NO_MEMORY;
+    if (*status_p == DIST_OK && group)
+        *status_p = dist_gather(group, &own, tracks, sizeof(own), DIST_UINT8, 0);
+    else if (*status_p == DIST_OK)
+        tracks[0] = own;
+    if (*status_p == DIST_OK && own.rank != 0) {
+        *status_p =
+            dist_send(group, spans, (size_t)own.count * sizeof(*spans), DIST_UINT8, 0, TRACE_TAG);
+    } else if (*status_p == DIST_OK) {
+        /* Into a new file beside it, which then takes its name. */
+        fd = draft_open(path, &draft);
+        to = fd >= 0 ? fdopen(fd, "w") : NULL;
+        result = to ? 0 : failure("%s", strerror(errno));
+        /* The others send in any case: what cannot be kept is read all the same. */
+        if (!to)
+            to = fopen("/dev/null", "we");
+        *status_p = to ? trace_put(trace, group, tracks, world, spans, to) : DIST_ERR_SYSTEM;
+        /* Nothing of it may be lost on the way: only a whole one takes the name. */
+        errno = 0;
+        if (result == 0 && *status_p == DIST_OK &&
+            (fflush(to) != 0 || ferror(to) || draft_finish(draft, fileno(to)) < 0))
+            result = failure("%s", errno ? strerror(errno) : "a write failed");
+        if (draft && (result < 0 || *status_p != DIST_OK))
+            unlink(draft);
+        if (to)
+            fclose(to);
+        free(draft);
+    }
+    free(tracks);
+    free(spans);
+    return result;
+}
 
 /* ---- how long the ranks take ---- */
-
-int balance_open(int world, struct balance *balance)
-{
-    balance->world = world;
-    balance->ranks = calloc((size_t)world, sizeof(*balance->ranks));
-    return balance->ranks ? 0 : failure("out of memory");
-}
-
-void balance_close(struct balance *balance)
-{
-    free(balance->ranks);
-    balance->ranks = NULL;
-}
 
 /* Divides the waits since the last time into communication and waiting for others. */
 static dist_status balance_compare(struct balance *balance, dist_group *group)
@@ -46,28 +511,6 @@ static dist_status balance_compare(struct balance *balance, dist_group *group)
     return status;
 }
 
-/* Collective once in BALANCE_ROOM steps. */
-static dist_status balance_step(struct balance *balance, dist_group *group,
-                                const struct record_step *step)
-{
-    static const enum balance_part parts[RECORD_IN_STEP] = {
-        [RECORD_DATA] = BALANCE_DATA,         [RECORD_FORWARD] = BALANCE_FORWARD,
-        [RECORD_BACKWARD] = BALANCE_BACKWARD, [RECORD_WAIT] = BALANCE_PARTS,
-        [RECORD_UPDATE] = BALANCE_UPDATE,
-    };
-    double other = step->seconds;
-
-    for (int i = 0; i < RECORD_IN_STEP; i++) {
-        other -= step->parts[i];
-        if (parts[i] != BALANCE_PARTS)
-            balance->own.seconds[parts[i]] += step->parts[i];
-    }
-    balance->own.seconds[BALANCE_OTHER] += other > 0 ? other : 0;
-    balance->own.steps++;
-    balance->waits[balance->pending++] = (float)step->parts[RECORD_WAIT];
-    return balance->pending == BALANCE_ROOM ? balance_compare(balance, group) : DIST_OK;
-}
-
 /* ---- the records ---- */
 
 struct records {
@@ -83,12 +526,6 @@ struct records {
     struct page *page; /* NULL: no report. All ranks have one, for the balance; rank 0 writes it */
     bool page_lost;    /* it could not be written: that was said */
     const char *lost;  /* the option of a file that is incomplete; NULL: all are complete */
-};
-
-const char *const record_part_names[RECORD_PARTS] = {
-    [RECORD_DATA] = "data", [RECORD_FORWARD] = "forward", [RECORD_BACKWARD] = "backward",
-    [RECORD_WAIT] = "wait", [RECORD_UPDATE] = "update",   [RECORD_BUCKET] = "bucket",
-    [RECORD_TEST] = "test",
 };
 
 /* What goes wrong at the start ends the job. */
@@ -124,20 +561,6 @@ static void records_write_page(struct records *records)
     records->page_lost = true;
 }
 
-static int records_open_page(struct records *records)
-{
-    struct page *page = calloc(1, sizeof(*page));
-
-    if (!page)
-        return failure("out of memory");
-    records->page = page;
-    page->setup = &records->setup;
-    if (balance_open(records->setup.world, &page->balance) < 0)
-        return -1;
-    page->fact_count = host_facts(NULL, page->facts);
-    return records->setup.rank == 0 ? page_write(page, records->setup.options->report) : 0;
-}
-
 static int records_open_files(struct records *records)
 {
     const struct records_setup *setup = &records->setup;
@@ -149,12 +572,32 @@ static int records_open_files(struct records *records)
     if (options->tensorboard && first &&
         events_open(options->tensorboard, setup->step, setup->resumed, &records->events) < 0)
         return records_refuse("--tensorboard", options->tensorboard);
-    if (options->report && records_open_page(records) < 0)
-        return records_refuse("--report", options->report);
-    /* It is written at the end; whether it can be is known now. */
-    if (options->trace && (trace_open(setup->world, &records->trace) < 0 ||
-                           (first && file_can_replace(options->trace) < 0)))
-        return records_refuse("--trace", options->trace);
+    if (options->report) {
+        struct page *page = records->page = calloc(1, sizeof(*page));
+        struct balance_rank *ranks = calloc((size_t)setup->world, sizeof(*ranks));
+
+        if (!page || !ranks) {
+            free(ranks);
+            return failure("--report %s: out of memory", options->report);
+        }
+        page->setup = setup;
+        page->balance.world = setup->world;
+        page->balance.ranks = ranks;
+        if (first && page_write(page, options->report) < 0)
+            return records_refuse("--report", options->report);
+    }
+    if (options->trace) {
+        struct trace *trace = &records->trace;
+
+        trace->spans = calloc(TRACE_ROOM, sizeof(*trace->spans));
+        trace->first = calloc((size_t)setup->world, sizeof(*trace->first));
+        trace->last = calloc((size_t)setup->world, sizeof(*trace->last));
+        if (!trace->spans || !trace->first || !trace->last)
+            return failure("--trace %s: out of memory", options->trace);
+        /* It is written at the end; whether it can be is known now. */
+        if (first && file_can_replace(options->trace) < 0)
+            return records_refuse("--trace", options->trace);
+    }
     return 0;
 }
 
@@ -162,9 +605,11 @@ static void records_free(struct records *records)
 {
     metrics_close(&records->metrics);
     metrics_close(&records->events);
-    trace_close(&records->trace);
+    free(records->trace.spans);
+    free(records->trace.first);
+    free(records->trace.last);
     if (records->page) {
-        balance_close(&records->page->balance);
+        free(records->page->balance.ranks);
         free(records->page->topology);
         free(records->page);
     }
@@ -186,39 +631,35 @@ int records_open(const struct records_setup *setup, struct records **records_p)
     return 0;
 }
 
-/* Rank 0 has the picture of dist_info topology. */
-static int records_start_page(struct records *records)
+int records_start(struct records *records, dist_group *group)
 {
     struct topology topology;
-    const dist_status status = topology_gather_group(records->group, &topology);
+    dist_status status = DIST_OK;
+    char *text = NULL;
     size_t size;
+    FILE *to = NULL;
 
-    if (status == DIST_OK && records->setup.rank == 0) {
-        char *text = NULL;
-        FILE *to = open_memstream(&text, &size);
-
+    if (!records)
+        return 0;
+    records->group = group;
+    if (records->page) {
+        records->page->group = group;
+        status = topology_gather_group(group, &topology);
+        /* Rank 0 has the picture of dist_info topology. */
+        if (status == DIST_OK && records->setup.rank == 0)
+            to = open_memstream(&text, &size);
         if (to)
             topology_draw(&topology, to);
         if (to && fclose(to) == 0)
             records->page->topology = text;
         else
             free(text);
+        free(topology.machine);
+        free(topology.rank);
     }
-    free(topology.machine);
-    free(topology.rank);
-    records->page->fact_count = host_facts(records->group, records->page->facts);
+    if (status == DIST_OK && records->trace.spans)
+        status = clock_compare(group, records->trace.first);
     return records_collective(status);
-}
-
-int records_start(struct records *records, dist_group *group)
-{
-    if (!records)
-        return 0;
-    records->group = group;
-    if (records->page && records_start_page(records) < 0)
-        return -1;
-    return records->trace.spans ? records_collective(clock_compare(group, records->trace.first))
-                                : 0;
 }
 
 void records_span(struct records *records, enum record_part part, int64_t step, int number,
@@ -227,26 +668,40 @@ void records_span(struct records *records, enum record_part part, int64_t step, 
     const struct trace_span span = {began, ended, step, part, number};
 
     if (records && records->trace.spans)
-        trace_add(&records->trace, &span);
-}
-
-bool records_is_due(const struct records *records, int64_t step)
-{
-    return records && (records->setup.options->metrics || records->setup.options->tensorboard) &&
-           step % records->setup.options->record_interval == 0;
+        records->trace.spans[records->trace.count++ % TRACE_ROOM] = span;
 }
 
 int records_step(struct records *records, const struct record_step *step)
 {
+    static const enum balance_part parts[RECORD_IN_STEP] = {
+        [RECORD_DATA] = BALANCE_DATA,         [RECORD_FORWARD] = BALANCE_FORWARD,
+        [RECORD_BACKWARD] = BALANCE_BACKWARD, [RECORD_WAIT] = BALANCE_PARTS,
+        [RECORD_UPDATE] = BALANCE_UPDATE,
+    };
+    double other = step->seconds;
+    struct balance *balance;
+
     records->pending[records->steps++ % RECORDS_AHEAD] = *step;
     if (!records->page)
         return 0;
-    return records_collective(balance_step(&records->page->balance, records->group, step));
+    balance = &records->page->balance;
+    for (int i = 0; i < RECORD_IN_STEP; i++) {
+        other -= step->parts[i];
+        if (parts[i] != BALANCE_PARTS)
+            balance->own.seconds[parts[i]] += step->parts[i];
+    }
+    balance->own.seconds[BALANCE_OTHER] += other > 0 ? other : 0;
+    balance->own.steps++;
+    balance->waits[balance->pending++] = (float)step->parts[RECORD_WAIT];
+    return balance->pending == BALANCE_ROOM
+               ? records_collective(balance_compare(balance, records->group))
+               : 0;
 }
 
 /* The steps since the last line become one. */
 static void records_line(struct records *records)
 {
+    const struct options *options = records->setup.options;
     const struct record_step *sum = &records->sum;
     double loss;
 
@@ -254,7 +709,7 @@ static void records_line(struct records *records)
         return;
     loss = records->losses / records->summed;
     if (records->metrics && metrics_step(records->metrics, sum, loss, records->summed) < 0)
-        records_lose(records, "--metrics", records->setup.options->metrics, &records->metrics);
+        records_lose(records, "--metrics", options->metrics, &records->metrics);
     if (records->events) {
         const struct events_scalar scalars[] = {
             {"loss/train", loss},
@@ -263,8 +718,7 @@ static void records_line(struct records *records)
         };
 
         if (events_scalars(records->events, sum->step, scalars, 3) < 0)
-            records_lose(records, "--tensorboard", records->setup.options->tensorboard,
-                         &records->events);
+            records_lose(records, "--tensorboard", options->tensorboard, &records->events);
     }
     records->sum = (struct record_step){.step = 0};
     records->losses = 0;
@@ -295,12 +749,6 @@ void records_losses(struct records *records, const double *losses, int count)
     }
 }
 
-void records_share(struct records *records, double share)
-{
-    if (records && records->page)
-        records->page->share = share;
-}
-
 int records_test(struct records *records, const struct record_test *test)
 {
     const struct events_scalar scalars[] = {
@@ -321,6 +769,7 @@ int records_test(struct records *records, const struct record_test *test)
     if (!records->page)
         return 0;
     page_add_test(records->page, test);
+    records->page->share = test->share;
     balance = &records->page->balance;
     status = balance_compare(balance, records->group);
     if (status == DIST_OK)
@@ -332,41 +781,38 @@ int records_test(struct records *records, const struct record_test *test)
     return 0;
 }
 
-static void records_end_trace(struct records *records, bool ended)
-{
-    dist_group *group = ended ? records->group : NULL;
-    dist_status status = DIST_OK;
-    int result = 0;
-
-    if (group)
-        status = clock_compare(group, records->trace.last);
-    if (status == DIST_OK && (group || records->setup.rank == 0))
-        result = trace_write(&records->trace, records->setup.options->trace, group, &status);
-    if (status != DIST_OK)
-        result = failure_dist("gathering it from the ranks");
-    if (result < 0 && records->setup.rank == 0)
-        records_lose(records, "--trace", records->setup.options->trace, NULL);
-}
-
 /* Closing is when some file systems say that they are full. */
-int records_close(struct records *records, const char *failed)
+int records_close(struct records *records, const char *failed, double share)
 {
+    dist_group *group = records && !failed ? records->group : NULL;
+    dist_status status = DIST_OK;
     int result = 0;
 
     if (!records)
         return 0;
     records_line(records);
-    if (records->trace.spans)
-        records_end_trace(records, !failed);
+    if (records->trace.spans) {
+        if (group)
+            status = clock_compare(group, records->trace.last);
+        if (status == DIST_OK && (group || records->setup.rank == 0))
+            result = trace_write(&records->trace, records->setup.options->trace, group, &status);
+        if (status != DIST_OK)
+            result = failure_dist("gathering it from the ranks");
+        if (result < 0 && records->setup.rank == 0)
+            records_lose(records, "--trace", records->setup.options->trace, NULL);
+    }
     if (records->page) {
         records->page->ended = true;
         records->page->failed = failed;
+        if (!failed)
+            records->page->share = share;
         records_write_page(records);
     }
     if (metrics_close(&records->metrics) < 0)
         records_lose(records, "--metrics", records->setup.options->metrics, NULL);
     if (metrics_close(&records->events) < 0)
         records_lose(records, "--tensorboard", records->setup.options->tensorboard, NULL);
+    result = 0;
     if (records->lost)
         result = failure("%s: the file is incomplete: see the warning above", records->lost);
     records_free(records);

@@ -7,12 +7,24 @@
 #ifndef TRAIN_RECORDS_H
 #define TRAIN_RECORDS_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <time.h>
+
+#include <dist/dist.h>
 
 struct options;
 
-#include <dist/dist.h>
+/* Seconds on a clock that only goes forward. */
+static inline double comm_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
 
 /* What a rank does in a step, and what of it is told apart. */
 enum record_part {
@@ -28,9 +40,6 @@ enum record_part {
 
 /* Parts that follow each other in a step: all before the buckets. */
 #define RECORD_IN_STEP RECORD_BUCKET
-
-/* Names of lower-case words. */
-extern const char *const record_part_names[RECORD_PARTS];
 
 /* One row of a table: "batch-size", "64". */
 struct record_fact {
@@ -64,6 +73,7 @@ struct record_test {
     int64_t step, epoch; /* done by then */
     double loss;
     int64_t correct, count;
+    double share; /* of this run's time that was communication, 0 to 1 */
 };
 
 struct records;
@@ -85,9 +95,6 @@ int records_start(struct records *records, dist_group *group);
 void records_span(struct records *records, enum record_part part, int64_t step, int number,
                   double began, double ended);
 
-/* Whether the loss of this step must be known now: the same on all ranks. */
-bool records_is_due(const struct records *records, int64_t step);
-
 /*
  * A step has ended; in order. At most RECORDS_AHEAD steps may be without their losses. Collective
  * at some steps, as records_start.
@@ -98,18 +105,15 @@ int records_step(struct records *records, const struct record_step *step);
 /* The mean losses, over all samples, of the earliest steps that have none yet. */
 void records_losses(struct records *records, const double *losses, int count);
 
-/* The share of this run's time that was communication, 0 to 1, as the last line on the terminal. */
-void records_share(struct records *records, double share);
-
 /* An epoch and its test have ended. Collective, as records_start. */
 int records_test(struct records *records, const struct record_test *test);
 
 /*
  * The last call. failed NULL: the training ended well, and all ranks come here: then the trace is
- * gathered from them, else it has this rank's part only. failed: why it did. Frees the records.
- * Returns -1 if a file is incomplete.
+ * gathered from them, else it has this rank's part only. failed: why it did. share: as in the
+ * tests; only of a training that ended well. Frees the records. Returns -1 if a file is incomplete.
  */
-int records_close(struct records *records, const char *failed);
+int records_close(struct records *records, const char *failed, double share);
 
 /*
  * A file that cannot be written any more, as on a full disk, is reported once, on standard error.
@@ -150,7 +154,56 @@ struct balance {
     int world;
 };
 
-int balance_open(int world, struct balance *balance);
-void balance_close(struct balance *balance);
+/* ---- for tests: the parts of --trace, and a checksum ---- */
+
+/*
+ * The clocks of all ranks, seen from rank 0's.
+ *
+ * In an all-gather no rank leaves before all have entered. So of two ranks a and b
+ *
+ *     a entered  <=  b left        and        b entered  <=  a left
+ *
+ * on any one clock. Each round bounds how far their clocks are apart; of many rounds the narrowest
+ * bounds hold.
+ */
+
+struct clock_offset {
+    double at;     /* rank 0's clock, about when they were compared */
+    double offset; /* seconds to take from the rank's clock to have rank 0's */
+    double error;  /* at most so many seconds off, either way */
+};
+
+/* The narrowest bounds of these rounds: when one rank entered and left, and the other. */
+struct clock_offset clock_bound(const double *enter0, const double *leave0, const double *enter,
+                                const double *leave, int rounds);
+
+/* When that was on rank 0's clock; between two comparisons the clocks drift evenly. */
+double clock_aligned(const struct clock_offset *first, const struct clock_offset *last,
+                     double time);
+
+/* Spans that a rank keeps, the last ones: 1 MiB. */
+enum { TRACE_ROOM = 1 << 15 };
+
+struct trace_span {
+    double began, ended; /* seconds of the rank's clock */
+    int64_t step;
+    int32_t part, number; /* of enum record_part; of the bucket */
+};
+
+/* A rank's part of the file, without its spans. */
+struct trace_track {
+    char host[HOST_NAME_MAX + 1];
+    int32_t rank;
+    int64_t count, lost; /* spans; earlier ones, for which there was no room */
+    double earliest;     /* of the spans, on the rank's clock */
+    struct clock_offset first, last;
+};
+
+/* Writes a rank's part of the file's text. */
+void trace_track(const struct trace_track *track, const struct trace_span *spans, double origin,
+                 FILE *to);
+
+/* The checksum of TensorBoard's records: CRC-32C (Castagnoli; RFC 3720). */
+uint32_t crc32c(const void *bytes, size_t size);
 
 #endif

@@ -3,7 +3,9 @@
 #ifndef TRAIN_RNG_H
 #define TRAIN_RNG_H
 
+#include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "kernel.h"
 
@@ -63,6 +65,26 @@ ANYWHERE float rng_between(struct rng *rng, float low, float high)
 ANYWHERE uint32_t rng_below(struct rng *rng, uint32_t bound)
 {
     return (uint32_t)(((uint64_t)rng_u32(rng->key, rng->next++) * bound) >> 32);
+}
+
+/* ---- a hash of memory, to see whether the ranks hold the same parameters ---- */
+
+/*
+ * As FNV-1a, but a float at a time, and with a final mix. Depends on every bit and on the order.
+ * For finding accidents, not for keeping out attackers.
+ */
+static inline uint64_t hash_floats(const float *floats, size_t count)
+{
+    uint64_t hash = UINT64_C(0xCBF29CE484222325) ^ count;
+
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+
+        memcpy(&bits, &floats[i], sizeof(bits));
+        hash = (hash ^ bits) * UINT64_C(0x9E3779B97F4A7C15);
+        hash ^= hash >> 32;
+    }
+    return rng_mix(hash);
 }
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Part of conv.c, which includes it for each kind of CPU: TILE(name) is a function's name for it,
+ * Part of layers.c, which includes it for each kind of CPU: TILE(name) is a function's name for it,
  * TILE_ROWS the vectors of a tile. A tile is TILE_ROWS rows (pixels, or inputs of weights) of
  * TILE_LANES channels. For one step of a sum, the vector of one operand is multiplied with one
  * number of the other for each row.

@@ -1,18 +1,197 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One rank's training: making it ready, and the loops over steps and epochs. */
+/* One rank's training: making it ready, what it asks of the other ranks, what rank 0 prints, and
+ * the loops over steps and epochs. */
 #include "trainer.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <langinfo.h>
+#include <locale.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "failure.h"
 #include "gemm.h"
 #include "rng.h"
+#include "tools/common/output.h"
+
+/* ---- calls to the other ranks: each blocks until all ranks make it, or the group's timeout ----
+ */
+
+/* Adds the time since start, and turns a status into 0 or -1. */
+static int comm_ended(struct comm *comm, double start, dist_status status, const char *what)
+{
+    comm->seconds += comm_now() - start;
+    return status < 0 ? failure_dist(what) : 0;
+}
+
+/* Over the ranks: DIST_SUM of results, or DIST_AVG of losses. */
+static int comm_reduce(struct comm *comm, double *values, size_t count, dist_op op)
+{
+    const double start = comm_now();
+
+    return comm_ended(comm, start,
+                      dist_all_reduce(comm->group, values, values, count, DIST_FLOAT64, op),
+                      op == DIST_AVG ? "averaging the losses" : "adding up the results");
+}
+
+/* From rank 0. */
+static int comm_broadcast(struct comm *comm, float *values, size_t count)
+{
+    const double start = comm_now();
+
+    return comm_ended(comm, start, dist_broadcast(comm->group, values, count, DIST_FLOAT32, 0),
+                      "receiving the parameters of rank 0");
+}
+
+/* Every rank's value; the caller frees *values_p. */
+static int comm_gather(struct comm *comm, uint64_t value, uint64_t **values_p)
+{
+    uint64_t *values = calloc((size_t)comm->world, sizeof(*values));
+    const double start = comm_now();
+
+    if (!values)
+        return failure("out of memory for a value of each of %d ranks", comm->world);
+    if (comm_ended(comm, start, dist_all_gather(comm->group, &value, values, 1, DIST_UINT64),
+                   "comparing the ranks") < 0) {
+        free(values);
+        return -1;
+    }
+    *values_p = values;
+    return 0;
+}
+
+/* "3, 5, 7 and 12 more": the ranks whose value is not `value`. Returns how many they are. */
+static int comm_list_others(const struct comm *comm, const uint64_t *values, uint64_t value,
+                            char *text, size_t size)
+{
+    int others = 0, shown = 0;
+    size_t length = 0;
+
+    text[0] = '\0';
+    for (int i = 0; i < comm->world; i++) {
+        if (values[i] == value)
+            continue;
+        others++;
+        if (length + 40 > size)
+            continue;
+        length += (size_t)snprintf(text + length, size - length, "%s%d", shown++ ? ", " : "", i);
+    }
+    if (others > shown)
+        snprintf(text + length, size - length, " and %d more", others - shown);
+    return others;
+}
+
+/*
+ * Every rank says how it fared at something that it did alone: result is 0 or -1. Returns
+ * 0 if all are well. Otherwise -1 on every rank, so that none waits for one that has
+ * given up; the text is the rank's own, or names the ranks that failed to do `what`.
+ */
+static int comm_agree(struct comm *comm, int result, const char *what)
+{
+    char own[1024], ranks[256];
+    uint64_t *values = NULL;
+    int failed;
+
+    snprintf(own, sizeof(own), "%s", failure_text());
+    if (comm_gather(comm, result < 0, &values) < 0)
+        return result < 0 ? failure("%s", own) : -1;
+    failed = comm_list_others(comm, values, 0, ranks, sizeof(ranks));
+    free(values);
+    if (result < 0)
+        return failure("%s", own);
+    if (failed == 0)
+        return 0;
+    return failure(failed == 1 ? "rank %s could not %s: its own message says why"
+                               : "ranks %s could not %s: their messages say why",
+                   ranks, what);
+}
+
+/* -1 if not all ranks give the same value: the text names those that differ from the most. */
+static int comm_compare(struct comm *comm, uint64_t value, const char *what)
+{
+    uint64_t *values = NULL, common = 0;
+    int others, most = 0;
+    char ranks[256];
+
+    if (comm_gather(comm, value, &values) < 0)
+        return -1;
+    /* The value that most ranks have; the lowest rank's among equals. */
+    for (int i = 0; i < comm->world; i++) {
+        int count = 0;
+
+        for (int j = 0; j < comm->world; j++)
+            count += values[j] == values[i];
+        if (count > most) {
+            most = count;
+            common = values[i];
+        }
+    }
+    others = comm_list_others(comm, values, common, ranks, sizeof(ranks));
+    free(values);
+    if (others > 0)
+        return failure(
+            "the ranks disagree on the %s: it is %016" PRIx64 " here, %s %s differ%s from "
+            "%016" PRIx64,
+            what, value, others == 1 ? "rank" : "ranks", ranks, others == 1 ? "s" : "", common);
+    return 0;
+}
+
+/* ---- what rank 0 prints: lines on stdout, a progress bar where stderr is a terminal ---- */
+
+enum { REPORT_BAR = 10 };   /* characters of the progress bar */
+enum { REPORT_LINES = 10 }; /* of an epoch */
+
+static const double report_redraw = 0.1; /* seconds between two drawings of the bar */
+
+/* "mm:ss", or "h:mm:ss" from an hour on. */
+static void report_clock(double seconds, char *text, size_t size)
+{
+    const long whole = seconds < 0 ? 0 : (long)seconds;
+
+    if (whole >= 3600)
+        snprintf(text, size, "%ld:%02ld:%02ld", whole / 3600, whole / 60 % 60, whole % 60);
+    else
+        snprintf(text, size, "%02ld:%02ld", whole / 60, whole % 60);
+}
+
+/*
+ * tqdm's layout: what:  42%|####      | 42/100 [00:03<00:04, 13.90it/s, loss=0.1]
+ * A terminal that is too narrow is told not to wrap, so that it stays one line.
+ */
+static void report_draw(struct trainer *trainer, int64_t done)
+{
+    static const char *const eighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+    struct report *report = &trainer->report;
+    const int filled = (int)((double)done / (double)report->steps * REPORT_BAR * 8);
+    const double now = comm_now(), passed = now - report->started;
+    const double rate = passed > 0 ? (double)done / passed : 0.0;
+    char fill[REPORT_BAR * 4 + 1] = "", elapsed[32], left[32];
+    int shown = 0;
+
+    if (done < report->steps && now - report->drawn < report_redraw)
+        return;
+    report->drawn = now;
+    /* To an eighth of a character in UTF-8. */
+    for (; shown < filled / 8; shown++)
+        strcat(fill, report->blocks ? "█" : "#");
+    if (report->blocks && filled % 8) {
+        strcat(fill, eighths[filled % 8]);
+        shown++;
+    }
+    for (; shown < REPORT_BAR; shown++)
+        strcat(fill, " ");
+    report_clock(passed, elapsed, sizeof(elapsed));
+    report_clock(rate > 0 ? (double)(report->steps - done) / rate : 0, left, sizeof(left));
+    fprintf(stderr,
+            "\r\x1b[?7lEpoch %" PRId64 ": %3d%%|%s| %" PRId64 "/%" PRId64
+            " [%s<%s, %.2fit/s, loss=%.4f]\x1b[K\x1b[?7h",
+            trainer->progress.epoch + 1, (int)(100 * done / report->steps), fill, done,
+            report->steps, elapsed, left, rate, trainer->loss);
+}
 
 /* ---- telling the records what happens ---- */
 
@@ -43,39 +222,8 @@ static int trainer_records_open(struct trainer *trainer)
     return records_open(&setup, &trainer->records.to);
 }
 
-static int trainer_records_start(struct trainer *trainer)
-{
-    const struct options *options = trainer->options;
-    const uint64_t asked = (uint64_t)(options->metrics || options->tensorboard) |
-                           (uint64_t)(options->report != NULL) << 1 |
-                           (uint64_t)(options->trace != NULL) << 2 |
-                           (uint64_t)options->record_interval << 3;
-
-    if (comm_compare(trainer->comm, asked, "records that are asked for") < 0)
-        return -1;
-    return records_start(trainer->records.to, trainer->comm->group);
-}
-
-static int trainer_records_end(struct trainer *trainer)
-{
-    const int result = records_close(trainer->records.to, NULL);
-
-    trainer->records.to = NULL;
-    return result;
-}
-
-/* What is written now may fail too: that is not why the training did. */
-static void trainer_records_close(struct trainer *trainer)
-{
-    char failed[1024];
-
-    snprintf(failed, sizeof(failed), "%s", failure_text());
-    records_close(trainer->records.to, failed);
-    free(trainer->records.settings);
-    trainer->records = (struct trainer_records){.to = NULL};
-}
-
-void trainer_spent(struct trainer *trainer, enum record_part part, double began)
+/* This rank was at that part of a step since `began`, and is done with it. */
+static void trainer_spent(struct trainer *trainer, enum record_part part, double began)
 {
     const double ended = comm_now();
 
@@ -110,6 +258,209 @@ static int trainer_records_step(struct trainer *trainer)
             records_span(trainer->records.to, RECORD_BUCKET, trainer->progress.step, i,
                          1e-9 * (double)times.began_ns, 1e-9 * (double)times.ended_ns);
     return records_step(trainer->records.to, &step);
+}
+
+/* ---- --zero: each rank updates its share of the parameters, for all ---- */
+
+static int zero_step(void *arg, const struct dist_zero_slice *from)
+{
+    struct trainer *trainer = arg;
+    const struct optimizer_slice slice = {.count = from->count,
+                                          .weights = from->values,
+                                          .gradients = from->gradients,
+                                          .state = from->state};
+
+    trainer->device->kind->slice(trainer->device, (float)trainer->lr, &slice);
+    return 0;
+}
+
+/* What a file had of the optimizer, which rank 0 has read, or what goes there. */
+static int zero_state(struct trainer *trainer, bool save)
+{
+    const struct model *model = trainer->model;
+
+    for (int k = 0; k < trainer->device->optimizer_states; k++)
+        for (int i = 0; i < model->tensor_count; i++) {
+            float *state =
+                trainer->progress.state + (size_t)k * model->parameters + model->tensors[i].offset;
+            const dist_status status = save
+                                           ? dist_zero_gather_state(trainer->zero, i, k, state, 0)
+                                           : dist_zero_scatter_state(trainer->zero, i, k, state, 0);
+
+            if (status < 0)
+                return failure_dist("the optimizer's state");
+        }
+    return 0;
+}
+
+/* The model's weights are the dist_zero's from now on, and on one machine all ranks' together. */
+static int zero_open(struct trainer *trainer)
+{
+    struct model *model = trainer->model;
+    const int states = trainer->device->optimizer_states;
+    struct dist_zero_options options = DIST_ZERO_OPTIONS_INIT;
+    struct dist_zero_parameter parameters[MODEL_MAX_TENSORS];
+    struct dist_zero_stats stats = {.size = sizeof(stats)};
+
+    options.bucket_bytes = (size_t)(trainer->options->bucket_mb * (1 << 20));
+    if (options.bucket_bytes > 0 && options.bucket_bytes < 1 << 20)
+        options.first_bucket_bytes = options.bucket_bytes;
+    options.max_norm = trainer->options->clip;
+    options.state_floats = states;
+    options.step = zero_step;
+    options.step_arg = trainer;
+    for (int i = 0; i < model->tensor_count; i++) {
+        const struct model_tensor *tensor = &model->tensors[i];
+
+        parameters[i] = (struct dist_zero_parameter){
+            .name = tensor->name,
+            .values = model->weights + tensor->offset,
+            .count = tensor->count,
+            .gradient = trainer->device->sums + tensor->offset,
+        };
+    }
+    if (dist_zero_create(trainer->comm->group, parameters, model->tensor_count, &options,
+                         &trainer->zero) < 0)
+        return failure_dist("receiving the parameters of rank 0");
+    model_move(model, dist_zero_values(trainer->zero, 0));
+    if (dist_zero_get_stats(trainer->zero, &stats) == DIST_OK && trainer->comm->rank == 0)
+        output_print("Optimizer state: %" PRIu64 " of %zu bytes a rank | "
+                     "a copy of the parameters for %d rank%s\n",
+                     stats.state_bytes, (size_t)states * sizeof(float) * model->parameters,
+                     stats.sharers, stats.sharers == 1 ? "" : "s");
+    return trainer->resumed ? zero_state(trainer, false) : 0;
+}
+
+/* ---- the mean of gradients ---- */
+
+/* Makes the weights rank 0's; collective. */
+static int trainer_ddp_open(struct trainer *trainer)
+{
+    struct dist_ddp_options options = DIST_DDP_OPTIONS_INIT;
+    struct dist_ddp_parameter parameters[MODEL_MAX_TENSORS + 2];
+    const struct model *model = trainer->model;
+    const char *wire = trainer->options->wire;
+    float *sums = trainer->device->sums;
+    int count = 0;
+
+    /*
+     * What the ranks average. With --reproducible the rounded sums are there only at the end, and
+     * are one call; behind them, what the grid wants of all ranks.
+     */
+    if (trainer->options->reproducible) {
+        parameters[count++] = (struct dist_ddp_parameter){"all gradients", model->weights,
+                                                          model->parameters, sums, false};
+        parameters[count++] =
+            (struct dist_ddp_parameter){"loss", NULL, GRID_TAIL, sums + model->parameters, false};
+    } else {
+        for (; count < model->tensor_count; count++) {
+            const struct model_tensor *tensor = &model->tensors[count];
+
+            parameters[count] =
+                (struct dist_ddp_parameter){tensor->name, model->weights + tensor->offset,
+                                            tensor->count, sums + tensor->offset, false};
+        }
+        if (model->buffer_count > 0)
+            parameters[count++] = (struct dist_ddp_parameter){
+                "running means and variances", model->buffers, model->buffer_count, NULL, true};
+    }
+    options.wire = strcmp(wire, "fp16") == 0   ? DIST_DDP_WIRE_FLOAT16
+                   : strcmp(wire, "bf16") == 0 ? DIST_DDP_WIRE_BFLOAT16
+                   : strcmp(wire, "int8") == 0 ? DIST_DDP_WIRE_INT8
+                                               : DIST_DDP_WIRE_SAME;
+    options.bucket_bytes = (size_t)(trainer->options->bucket_mb * (1 << 20));
+    if (options.bucket_bytes > 0 && options.bucket_bytes < 1 << 20)
+        options.first_bucket_bytes = options.bucket_bytes;
+    if (dist_ddp_create(trainer->comm->group, parameters, count, &options, &trainer->ddp) < 0)
+        return failure_dist("receiving the parameters of rank 0");
+    if (trainer->device->streamed && dist_ddp_set_stream(trainer->ddp, trainer->device->stream) < 0)
+        return failure_dist("the stream of the GPU");
+    return 0;
+}
+
+/* The first failure says why; trainer_ddp_finish passes it on. */
+static void ddp_ready(void *arg, int tensor)
+{
+    struct trainer *trainer = arg;
+    dist_status status;
+
+    if (trainer->failed)
+        return;
+    status = trainer->zero ? dist_zero_ready(trainer->zero, tensor)
+                           : dist_ddp_ready(trainer->ddp, tensor);
+    trainer->failed = status < 0 && failure_dist("averaging the gradients") < 0;
+}
+
+/* A pass begins on the CPU. */
+static void ddp_begins(void *arg, bool backward)
+{
+    struct trainer *trainer = arg;
+
+    if (trainer->records.pass != RECORD_PARTS)
+        trainer_spent(trainer, trainer->records.pass, trainer->records.mark);
+    trainer->records.mark = comm_now();
+    trainer->records.pass = backward ? RECORD_BACKWARD : RECORD_FORWARD;
+}
+
+/*
+ * Scales the gradients such that the root of the sum of their squares is at most max_norm, unless
+ * it is no finite number. The same bits give the same bits. Several sums beside each other, so that
+ * they vectorise in one order.
+ */
+static void clip(double max_norm, float *gradients, size_t count)
+{
+    enum { SUMS = 8 };
+    double sums[SUMS] = {0.0}, norm = 0.0;
+    float scale;
+
+    for (size_t i = 0; i < count; i++)
+        sums[i % SUMS] += (double)gradients[i] * (double)gradients[i];
+    for (int i = 0; i < SUMS; i++)
+        norm += sums[i];
+    norm = sqrt(norm);
+    if (!isfinite(norm) || norm <= max_norm)
+        return;
+    scale = (float)(max_norm / (norm + 1e-6));
+    for (size_t i = 0; i < count; i++)
+        gradients[i] *= scale;
+}
+
+/* Waits until the sums are the mean over the ranks; with --zero updates the parameters as well. */
+static int trainer_ddp_finish(struct trainer *trainer)
+{
+    const double start = comm_now(), most = trainer->options->clip;
+    dist_status status;
+
+    if (trainer->options->reproducible) {
+        ddp_ready(trainer, 1);
+        ddp_ready(trainer, 0);
+    }
+    if (trainer->failed)
+        return -1;
+    if (trainer->zero) {
+        struct dist_zero_stats before = {.size = sizeof(before)}, after = {.size = sizeof(after)};
+
+        /* Waiting for other ranks is what communication costs; the rest is the optimizer's. */
+        dist_zero_get_stats(trainer->zero, &before);
+        status = dist_zero_finish(trainer->zero);
+        dist_zero_get_stats(trainer->zero, &after);
+        trainer->times[RECORD_WAIT] += after.waited - before.waited;
+        trainer->times[RECORD_UPDATE] += after.worked - before.worked;
+        return status < 0 ? failure_dist("averaging the gradients and updating the parameters") : 0;
+    }
+    status = dist_ddp_finish(trainer->ddp);
+    trainer_spent(trainer, RECORD_WAIT, start);
+    if (status < 0)
+        return failure_dist("averaging the gradients");
+    if (most <= 0.0)
+        return 0;
+    /* What stands behind the sums with --reproducible is no gradient, and the ddp would count it.
+     */
+    if (trainer->options->reproducible)
+        clip(most, trainer->device->sums, trainer->model->parameters);
+    else if (dist_ddp_clip(trainer->ddp, most, NULL) < 0)
+        return failure_dist("--clip");
+    return 0;
 }
 
 /* ---- a step ---- */
@@ -206,8 +557,9 @@ int trainer_gradients(struct trainer *trainer, int64_t step)
     for (int64_t first = begin; first < end; first += trainer->local_batch) {
         const double started = comm_now();
         const struct batch *batch = loader_next(trainer->loader);
-        const struct model_listener listener =
-            trainer_ddp_listener(trainer, end - first <= trainer->local_batch);
+        const bool listens = end - first <= trainer->local_batch &&
+                             (trainer->ddp || trainer->zero) && !trainer->options->reproducible;
+        const struct model_listener listener = {listens ? ddp_ready : NULL, trainer, ddp_begins};
         struct pass pass = trainer_pass(trainer, batch, true);
         int result;
 
@@ -240,22 +592,6 @@ int trainer_update(struct trainer *trainer)
 
 enum { TRAINER_TEST_MOST = 64 }; /* samples of a test pass: more only need memory */
 
-static int trainer_open_data(struct trainer *trainer)
-{
-    const struct options *options = trainer->options;
-    const struct dataset_kind *kind = options->task->data;
-    const uint64_t seed = (uint64_t)options->seed;
-
-    if (!options->data) {
-        dataset_draw(kind, (size_t)options->train_samples, true, seed, &trainer->train);
-        dataset_draw(kind, (size_t)options->test_samples, false, seed, &trainer->test);
-        return 0;
-    }
-    if (dataset_read(kind, options->data, true, &trainer->train) < 0)
-        return -1;
-    return dataset_read(kind, options->data, false, &trainer->test);
-}
-
 /* This rank's part of a global batch: at least one sample. */
 static int64_t trainer_part(const struct trainer *trainer, int64_t batch)
 {
@@ -263,16 +599,17 @@ static int64_t trainer_part(const struct trainer *trainer, int64_t batch)
 }
 
 /* Of a model that computes on a GPU the host has nothing but the weights. */
-static int trainer_open_device(struct trainer *trainer, int capacity)
+static int trainer_open_model(struct trainer *trainer)
 {
     const struct options *options = trainer->options;
+    const char *products = gemm_start((int)options->threads);
     const bool host = strcmp(options->device, "cpu") == 0;
+    struct dist_sampler_options sampler = DIST_SAMPLER_OPTIONS_INIT;
+    int64_t capacity = trainer_part(trainer, options->test_batch_size);
     struct device_setup setup = {
         .group = trainer->comm->group,
-        .capacity = capacity,
         .grid = options->reproducible,
         .sharded = options->zero,
-        .micro_batches = trainer->micro_batches,
         .world = trainer->comm->world,
         .optimizer = options->optimizer,
         .momentum = (float)options->momentum,
@@ -280,31 +617,22 @@ static int trainer_open_device(struct trainer *trainer, int capacity)
         .local_rank = trainer->comm->local_rank,
     };
 
-    if (model_create(options->arch, options->task->data->shape, host ? capacity : 1,
+    capacity = capacity < TRAINER_TEST_MOST ? capacity : TRAINER_TEST_MOST;
+    capacity = capacity > trainer->local_batch ? capacity : trainer->local_batch;
+    setup.capacity = (int)capacity;
+    if (model_create(options->arch, options->task->data->shape, host ? setup.capacity : 1,
                      host ? setup.group : NULL, &trainer->model) < 0)
         return -1;
-    if (options->reproducible && model_mixes_samples(trainer->model))
+    if (options->reproducible && trainer->model->buffer_count > 0)
         return failure("--reproducible: the running means and variances of %s depend on the number "
                        "of ranks: leave it out, or use another --arch",
                        trainer->model->arch);
     setup.model = trainer->model;
     if (device_open(options->device, &setup, &trainer->device) < 0)
         return -1;
-    if (host)
-        report_products(&trainer->report, blas_name());
-    return 0;
-}
-
-static int trainer_open_model(struct trainer *trainer)
-{
-    const struct options *options = trainer->options;
-    struct dist_sampler_options sampler = DIST_SAMPLER_OPTIONS_INIT;
-    int64_t capacity = trainer_part(trainer, options->test_batch_size);
-
-    capacity = capacity < TRAINER_TEST_MOST ? capacity : TRAINER_TEST_MOST;
-    capacity = capacity > trainer->local_batch ? capacity : trainer->local_batch;
-    if (trainer_open_device(trainer, (int)capacity) < 0 ||
-        batch_create(options->task->data, (int)capacity, &trainer->batch) < 0 ||
+    if (host && trainer->comm->rank == 0)
+        output_print("Matrix products: %s\n", products);
+    if (batch_create(options->task->data, setup.capacity, &trainer->batch) < 0 ||
         loader_create(&trainer->train, (int)options->workers, (int)trainer->local_batch,
                       &trainer->loader) < 0)
         return -1;
@@ -318,26 +646,23 @@ static int trainer_open_model(struct trainer *trainer)
     return 0;
 }
 
-/* Lines go out one by one: an earlier one may have failed. */
-static int trainer_close_log(struct trainer *trainer)
-{
-    FILE *log = trainer->loss_log;
-    const int lost = log && ferror(log);
-
-    trainer->loss_log = NULL;
-    if (!log || (fclose(log) == 0 && !lost))
-        return 0;
-    return failure("--loss-log %s: %s", trainer->options->loss_log,
-                   lost ? "not all of it could be written" : strerror(errno));
-}
-
 int trainer_prepare(const struct options *options, struct comm *comm, struct trainer *trainer)
 {
+    const struct dataset_kind *kind = options->task->data;
     const int64_t global = options->batch_size, world = comm->world;
+    const uint64_t seed = (uint64_t)options->seed;
+    locale_t user = (locale_t)0;
 
     trainer->options = options;
     trainer->comm = comm;
-    report_open(&trainer->report, comm->rank == 0, options->log_interval);
+    if (comm->rank == 0) {
+        trainer->report.bar = isatty(STDERR_FILENO);
+        /* The user's locale; setlocale would change what the program parses and prints. */
+        user = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
+    }
+    trainer->report.blocks = user && strcmp(nl_langinfo_l(CODESET, user), "UTF-8") == 0;
+    if (user)
+        freelocale(user);
     trainer->local_batch = trainer_part(trainer, global);
     trainer->micro_batches = 1;
     if (options->reproducible && TRAINER_MICRO_BATCHES % world == 0)
@@ -348,8 +673,14 @@ int trainer_prepare(const struct options *options, struct comm *comm, struct tra
                 "ranks: using %" PRId64 " (%" PRId64 " a rank)\n",
                 options->task->program, global, comm->world, trainer->local_batch * world,
                 trainer->local_batch);
-    if (trainer_open_data(trainer) < 0 || trainer_open_model(trainer) < 0 ||
-        trainer_keep_open(trainer) < 0)
+    if (!options->data) {
+        dataset_draw(kind, (size_t)options->train_samples, true, seed, &trainer->train);
+        dataset_draw(kind, (size_t)options->test_samples, false, seed, &trainer->test);
+    } else if (dataset_read(kind, options->data, true, &trainer->train) < 0 ||
+               dataset_read(kind, options->data, false, &trainer->test) < 0) {
+        return -1;
+    }
+    if (trainer_open_model(trainer) < 0 || trainer_keep_open(trainer) < 0)
         return -1;
     if (options->loss_log && comm->rank == 0) {
         trainer->loss_log = fopen(options->loss_log, trainer->resumed ? "a" : "w");
@@ -360,33 +691,91 @@ int trainer_prepare(const struct options *options, struct comm *comm, struct tra
     return trainer_records_open(trainer);
 }
 
-/* Ranks that were started with other options would wait for each other until the timeout. One after
- * the other only where they differ, to name one. */
+/*
+ * Ranks that were started with other options would wait for each other until the timeout. One after
+ * the other only where they differ, to name one. What says how a rank is reached and what it has to
+ * compute with is its own; so are its files.
+ */
 static int trainer_compare_options(const struct options *options, struct comm *comm)
 {
     const uint64_t files = options->checkpoint || options->resume;
-    uint64_t hash = files, value;
-    const char *names;
+    uint64_t hash = files;
     char text[64];
-    int row = 0;
 
-    /* The factor is odd, so that one value that differs gives another hash. */
-    while (options_common(options, &row, &value))
-        hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
-    if (comm_compare(comm, hash, "options") == 0)
-        return 0;
-    row = 0;
-    while ((names = options_common(options, &row, &value))) {
-        snprintf(text, sizeof(text), "option --%.*s", (int)strcspn(names, ","), names);
-        if (comm_compare(comm, value, text) < 0)
-            return -1;
+    for (int round = 0; round < 2; round++) {
+        bool own = false; /* in a group of options that may differ */
+
+        for (int i = 0; i < options_args.count; i++) {
+            const struct args_row *row = &options_args.rows[i];
+            const void *at = (const char *)options + row->offset;
+            uint64_t value = 0;
+
+            if (row->kind == ARGS_GROUP)
+                own =
+                    strncmp(row->names, "Processes", 9) == 0 || strcmp(row->names, "Machine") == 0;
+            if (own || row->kind == ARGS_GROUP || row->kind == ARGS_TEXT ||
+                row->kind == ARGS_ACTION)
+                continue;
+            /* Bits of the value; of a choice, its first letters. */
+            if (row->kind == ARGS_FLAG || row->kind == ARGS_SWITCH)
+                value = *(const bool *)at;
+            else if (row->kind == ARGS_CHOICE)
+                memcpy(&value, *(const char *const *)at,
+                       strnlen(*(const char *const *)at, sizeof(value)));
+            else
+                memcpy(&value, at, sizeof(value));
+            /* The factor is odd, so that one value that differs gives another hash. */
+            hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
+            snprintf(text, sizeof(text), "option --%.*s", (int)strcspn(row->names, ","),
+                     row->names);
+            if (round > 0 && comm_compare(comm, value, text) < 0)
+                return -1;
+        }
+        if (round == 0 && comm_compare(comm, hash, "options") == 0)
+            return 0;
     }
     return comm_compare(comm, files, "option --checkpoint or --resume");
 }
 
-int trainer_open(const struct options *options, struct comm *comm, struct trainer *trainer)
+/* All ranks learn what rank 0 has read of a file; collective. */
+static int trainer_keep_share(struct trainer *trainer)
+{
+    int64_t *const numbers[] = {&trainer->progress.epoch, &trainer->progress.samples,
+                                &trainer->progress.step, &trainer->progress.tests,
+                                &trainer->progress.idle};
+    enum { NUMBERS = sizeof(numbers) / sizeof(numbers[0]) };
+    double far[NUMBERS + 2] = {[NUMBERS] = trainer->progress.best, trainer->resumed};
+
+    if (!trainer->progress.state)
+        return 0;
+    for (int i = 0; i < NUMBERS; i++)
+        far[i] = (double)*numbers[i];
+    if (trainer->comm->rank != 0)
+        memset(far, 0, sizeof(far));
+    if (comm_reduce(trainer->comm, far, NUMBERS + 2, DIST_SUM) < 0)
+        return -1;
+    for (int i = 0; i < NUMBERS; i++)
+        *numbers[i] = (int64_t)far[i];
+    trainer->progress.best = far[NUMBERS];
+    trainer->resumed = far[NUMBERS + 1] != 0.0;
+    if (!trainer->resumed)
+        return 0;
+    if (comm_broadcast(trainer->comm, trainer->progress.state, trainer->progress.count) < 0)
+        return -1;
+    return trainer->device->kind->state(trainer->device, false, trainer->progress.state);
+}
+
+/*
+ * Reads or draws the data, makes the model, and gives every rank the same parameters. All
+ * ranks succeed or all fail.
+ */
+static int trainer_open(const struct options *options, struct comm *comm, struct trainer *trainer)
 {
     const int result = trainer_prepare(options, comm, trainer);
+    const uint64_t records = (uint64_t)(options->metrics || options->tensorboard) |
+                             (uint64_t)(options->report != NULL) << 1 |
+                             (uint64_t)(options->trace != NULL) << 2 |
+                             (uint64_t)options->record_interval << 3;
 
     if (comm_agree(comm, result, "get ready") < 0 || trainer_compare_options(options, comm) < 0 ||
         comm_compare(comm, trainer->train.count, "number of training samples") < 0 ||
@@ -397,21 +786,32 @@ int trainer_open(const struct options *options, struct comm *comm, struct traine
     if (!trainer->resumed && options->start_epoch >= 0)
         trainer->progress.epoch = options->start_epoch;
     if (comm_compare(comm, (uint64_t)trainer->progress.epoch, "epoch to start from") < 0 ||
-        trainer_ddp_open(trainer) < 0 || trainer_records_start(trainer) < 0)
+        (options->zero ? zero_open(trainer) : trainer_ddp_open(trainer)) < 0 ||
+        comm_compare(comm, records, "records that are asked for") < 0 ||
+        records_start(trainer->records.to, comm->group) < 0)
         return -1;
     return comm_agree(comm, trainer->device->kind->put(trainer->device), "get ready");
 }
 
 int trainer_close(struct trainer *trainer)
 {
-    int result;
+    const int lost = trainer->loss_log && ferror(trainer->loss_log);
+    int result = 0;
+    char failed[1024];
 
-    trainer_records_close(trainer);
-    result = trainer_close_log(trainer);
-    if (trainer_ddp_close(trainer) < 0)
+    /* What is written now may fail too: that is not why the training did. */
+    snprintf(failed, sizeof(failed), "%s", failure_text());
+    records_close(trainer->records.to, failed, 0);
+    free(trainer->records.settings);
+    /* Lines go out one by one: an earlier one may have failed. */
+    if (trainer->loss_log && (fclose(trainer->loss_log) != 0 || lost))
+        result = failure("--loss-log %s: %s", trainer->options->loss_log,
+                         lost ? "not all of it could be written" : strerror(errno));
+    if ((trainer->zero ? dist_zero_destroy(trainer->zero) : dist_ddp_destroy(trainer->ddp)) < 0)
+        result = failure_dist("the end of the training");
+    if (writer_destroy(trainer->writer) < 0)
         result = -1;
-    if (trainer_keep_close(trainer) < 0)
-        result = -1;
+    free(trainer->progress.state);
     device_close(trainer->device);
     model_destroy(trainer->model);
     batch_destroy(&trainer->batch);
@@ -423,6 +823,13 @@ int trainer_close(struct trainer *trainer)
 }
 
 /* ---- the loops ---- */
+
+/* What an epoch, or the whole run, came to. */
+struct report_result {
+    double loss, seconds;
+    double share; /* of seconds, spent in communication, 0 to 1, mean of the ranks */
+    int64_t correct, count;
+};
 
 /* Whether --max-steps or --dry-run end the training here. */
 static bool trainer_is_done(const struct trainer *trainer)
@@ -491,13 +898,30 @@ static int trainer_take_losses(struct trainer *trainer)
     return 0;
 }
 
+/* Copies the training into a file of --checkpoint, which is written in the background; a failure of
+ * that comes out of the next one, or of the end. Collective. */
+static int trainer_keep(struct trainer *trainer)
+{
+    if (!trainer->options->checkpoint)
+        return 0;
+    if (trainer->zero && zero_state(trainer, true) < 0)
+        return -1;
+    return comm_agree(trainer->comm, trainer->writer ? trainer_keep_write(trainer) : 0,
+                      "keep the training");
+}
+
 /* Step `step` of the epoch: all of it. */
 static int trainer_step(struct trainer *trainer, int64_t step)
 {
-    const int64_t world = trainer->comm->world, interval = trainer->options->checkpoint_interval;
     const int64_t all = (int64_t)trainer->train.count;
-    const bool due = report_is_due(&trainer->report, step) ||
-                     records_is_due(trainer->records.to, trainer->progress.step + 1);
+    const struct options *options = trainer->options;
+    const struct report *report = &trainer->report;
+    const int64_t world = trainer->comm->world, interval = options->checkpoint_interval;
+    const double before = (double)report->before / (double)report->batch; /* in steps */
+    /* Whether the loss must be known now: the same on all ranks. Else an earlier one is shown. */
+    const bool due = step % report->interval == 0 || step + 1 >= report->steps ||
+                     ((options->metrics || options->tensorboard) &&
+                      (trainer->progress.step + 1) % options->record_interval == 0);
 
     trainer->lr = trainer_rate(trainer);
     if (trainer_gradients(trainer, step) < 0 || trainer_ddp_finish(trainer) < 0 ||
@@ -509,7 +933,14 @@ static int trainer_step(struct trainer *trainer, int64_t step)
     trainer->progress.samples = trainer->progress.samples < all ? trainer->progress.samples : all;
     if ((due || trainer->pending == DEVICE_AHEAD) && trainer_take_losses(trainer) < 0)
         return -1;
-    report_step(&trainer->report, step, trainer->loss);
+    if (report->bar)
+        report_draw(trainer, step + 1);
+    else if (trainer->comm->rank == 0 && step % report->interval == 0)
+        output_print("Train Epoch: %" PRId64 " [%" PRId64 "/%zu (%.0f%%)]\tLoss: %.6f\n",
+                     trainer->progress.epoch + 1, report->before + step * report->batch,
+                     trainer->train.count,
+                     100.0 * (before + (double)step) / (before + (double)report->steps),
+                     trainer->loss);
     return interval > 0 && trainer->progress.step % interval == 0 ? trainer_keep(trainer) : 0;
 }
 
@@ -523,6 +954,7 @@ static int trainer_epoch(struct trainer *trainer, struct report_result *result)
     const struct dist_sampler_state state = {.seed = (uint64_t)trainer->options->seed,
                                              .epoch = (uint64_t)trainer->progress.epoch,
                                              .seen = (uint64_t)trainer->progress.samples};
+    struct report *report = &trainer->report;
     int64_t step = 0, steps;
 
     *result = (struct report_result){0};
@@ -531,8 +963,16 @@ static int trainer_epoch(struct trainer *trainer, struct report_result *result)
     steps = trainer_steps(trainer);
     trainer->losses = 0.0;
     trainer->records.since = comm_now();
-    report_epoch(&trainer->report, trainer->progress.epoch + 1, steps, global, all,
-                 trainer->progress.samples);
+    report->steps = steps;
+    report->batch = global;
+    report->before = trainer->progress.samples;
+    report->interval = trainer->options->log_interval;
+    if (report->interval == 0)
+        report->interval = (report->before / global + steps + REPORT_LINES - 1) / REPORT_LINES;
+    if (report->interval == 0)
+        report->interval = 1;
+    report->started = comm_now();
+    report->drawn = 0.0;
     for (; step < steps && !trainer_is_done(trainer); step++) {
         if (trainer_step(trainer, step) < 0)
             return -1;
@@ -543,7 +983,14 @@ static int trainer_epoch(struct trainer *trainer, struct report_result *result)
     result->loss = step > 0 ? trainer->losses / (double)step : 0.0;
     if (trainer_measure(trainer, began, communicated, result) < 0)
         return -1;
-    report_epoch_end(&trainer->report, result, trainer->lr, step);
+    if (report->bar && step > 0)
+        fputc('\n', stderr);
+    if (trainer->comm->rank == 0 && step > 0)
+        output_print("epoch %" PRId64 " | loss %.6f | lr %.2e | %.2f ms/step | %.0f samples/s | "
+                     "communication %.1f%%\n",
+                     trainer->progress.epoch + 1, result->loss, trainer->lr,
+                     1e3 * result->seconds / (double)step, (double)result->count / result->seconds,
+                     100.0 * result->share);
     if (trainer->progress.samples >= all) {
         trainer->progress.epoch++;
         trainer->progress.samples = 0;
@@ -583,12 +1030,19 @@ static int trainer_test_own(struct trainer *trainer, double sums[3])
  */
 static int trainer_test(struct trainer *trainer, struct report_result *result)
 {
+    const struct model *model = trainer->model;
     const double began = comm_now();
     double sums[3] = {0.0, 0.0, 0.0};
+    struct report_result whole = {.share = 0};
+    struct record_test test;
     int tested;
 
-    if (trainer_ddp_sync(trainer) < 0)
+    /* Running means become rank 0's. A dist_zero has parameters alone. */
+    if (model->buffer_count > 0 && !trainer->ddp &&
+        comm_broadcast(trainer->comm, model->buffers, model->buffer_count) < 0)
         return -1;
+    if (model->buffer_count > 0 && trainer->ddp && dist_ddp_sync_buffers(trainer->ddp) < 0)
+        return failure_dist("the running means of rank 0");
     tested = trainer_test_own(trainer, sums);
     sums[0] = tested < 0 ? (double)NAN : sums[0];
     if (comm_reduce(trainer->comm, sums, 3, DIST_SUM) < 0 || tested < 0)
@@ -600,19 +1054,21 @@ static int trainer_test(struct trainer *trainer, struct report_result *result)
     result->correct = (int64_t)sums[1];
     result->count = (int64_t)sums[2];
     trainer_spent(trainer, RECORD_TEST, began);
-    report_test(&trainer->report, result);
-    if (trainer->options->report) {
-        struct report_result whole;
-
-        if (trainer_measure(trainer, trainer->began, trainer->communicated, &whole) < 0)
-            return -1;
-        records_share(trainer->records.to, whole.share);
-    }
-    return records_test(trainer->records.to, &(struct record_test){.step = trainer->progress.step,
-                                                                   .epoch = trainer->progress.epoch,
-                                                                   .loss = result->loss,
-                                                                   .correct = result->correct,
-                                                                   .count = result->count});
+    if (trainer->comm->rank == 0)
+        output_print("\nTest set: Average loss: %.4f, Accuracy: %" PRId64 "/%" PRId64
+                     " (%.0f%%)\n\n",
+                     result->loss, result->correct, result->count,
+                     100.0 * (double)result->correct / (double)result->count);
+    if (trainer->options->report &&
+        trainer_measure(trainer, trainer->began, trainer->communicated, &whole) < 0)
+        return -1;
+    test = (struct record_test){.step = trainer->progress.step,
+                                .epoch = trainer->progress.epoch,
+                                .loss = result->loss,
+                                .correct = result->correct,
+                                .count = result->count,
+                                .share = whole.share};
+    return records_test(trainer->records.to, &test);
 }
 
 /* Brings the weights to the host, for the file that follows as well. */
@@ -625,7 +1081,9 @@ static int trainer_check_hash(struct trainer *trainer)
     hash = hash_floats(trainer->model->weights, trainer->model->parameters);
     if (comm_compare(trainer->comm, hash, "parameter hash") < 0)
         return -1;
-    report_hash(&trainer->report, hash, trainer->comm->world);
+    if (trainer->comm->rank == 0)
+        output_print("Parameter hash: %016" PRIx64 " (%d rank%s)\n", hash, trainer->comm->world,
+                     trainer->comm->world == 1 ? "" : "s agree");
     return 0;
 }
 
@@ -650,52 +1108,57 @@ static bool trainer_is_enough(const struct trainer *trainer)
     return patience > 0 && trainer->progress.idle >= patience;
 }
 
-/*
- * An epoch and its test. The file that is kept knows of the test, unless --max-steps ended the
- * epoch: whoever goes on from there has not made it.
- */
-static int trainer_learn(struct trainer *trainer, struct report_result *result)
+int trainer_run(const struct options *options, struct comm *comm, struct trainer *trainer)
 {
-    bool better = false;
-
-    if (trainer_epoch(trainer, result) < 0 || trainer_test(trainer, result) < 0 ||
-        trainer_check_hash(trainer) < 0)
-        return -1;
-    if (trainer->progress.samples == 0) {
-        better = trainer->progress.tests++ == 0 || result->loss < trainer->progress.best;
-        trainer->progress.best = better ? result->loss : trainer->progress.best;
-        trainer->progress.idle = better ? 0 : trainer->progress.idle + 1;
-    }
-    if (trainer_keep(trainer) < 0)
-        return -1;
-    return better && trainer->options->save_best ? trainer_save(trainer, "_best") : 0;
-}
-
-int trainer_run(struct trainer *trainer)
-{
-    const struct options *options = trainer->options;
     struct report_result result = {.loss = 0};
     bool tested = false;
+    int ended;
 
+    if (trainer_open(options, comm, trainer) < 0)
+        return -1;
     trainer->began = comm_now();
     trainer->communicated = trainer_communicated(trainer);
     if (!trainer->resumed)
         trainer->progress.step = trainer->progress.epoch * trainer_steps(trainer);
     while (!options->evaluate && !trainer_is_enough(trainer) &&
            trainer->progress.epoch < options->epochs && !trainer_is_done(trainer)) {
-        if (trainer_learn(trainer, &result) < 0)
+        struct checkpoint_rest *progress = &trainer->progress;
+        bool better = false;
+
+        if (trainer_epoch(trainer, &result) < 0 || trainer_test(trainer, &result) < 0 ||
+            trainer_check_hash(trainer) < 0)
+            return -1;
+        /* The file that is kept knows of the test, unless --max-steps ended the epoch: whoever goes
+         * on from there has not made it. */
+        if (progress->samples == 0) {
+            better = progress->tests++ == 0 || result.loss < progress->best;
+            progress->best = better ? result.loss : progress->best;
+            progress->idle = better ? 0 : progress->idle + 1;
+        }
+        if (trainer_keep(trainer) < 0 ||
+            (better && options->save_best && trainer_save(trainer, "_best") < 0))
             return -1;
         tested = true;
     }
-    if (trainer_is_enough(trainer))
-        report_enough(&trainer->report, trainer->progress.idle, trainer->progress.best);
+    if (trainer_is_enough(trainer) && comm->rank == 0)
+        output_print("stopping early: no test in %" PRId64 " epochs had a smaller loss than %.4f\n",
+                     trainer->progress.idle, trainer->progress.best);
     if (!tested && (trainer_test(trainer, &result) < 0 || trainer_check_hash(trainer) < 0))
         return -1;
-    if (trainer_keep_check(trainer) < 0 || (options->save_model && trainer_save(trainer, "") < 0) ||
+    if (options->checkpoint && comm_agree(comm, trainer->writer ? writer_wait(trainer->writer) : 0,
+                                          "keep the training") < 0)
+        return -1;
+    if ((options->save_model && trainer_save(trainer, "") < 0) ||
         trainer_measure(trainer, trainer->began, trainer->communicated, &result) < 0)
         return -1;
-    records_share(trainer->records.to, result.share);
-    report_end(&trainer->report, &result, dist_get_backend(trainer->comm->group),
-               trainer->comm->world);
-    return trainer_records_end(trainer);
+    if (comm->rank == 0)
+        output_print("Final: accuracy %.2f%% (%" PRId64 "/%" PRId64
+                     ") | time %.1f s | communication "
+                     "%.1f%% | backend %s | %d rank%s\n",
+                     100.0 * (double)result.correct / (double)result.count, result.correct,
+                     result.count, result.seconds, 100.0 * result.share,
+                     dist_get_backend(comm->group), comm->world, comm->world == 1 ? "" : "s");
+    ended = records_close(trainer->records.to, NULL, result.share);
+    trainer->records.to = NULL;
+    return ended;
 }

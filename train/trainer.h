@@ -10,14 +10,11 @@
 #include <dist/zero.h>
 
 #include "checkpoint.h"
-#include "comm.h"
 #include "dataset.h"
 #include "device.h"
-#include "grid.h"
 #include "model.h"
 #include "options.h"
 #include "records.h"
-#include "report.h"
 
 /*
  * With --reproducible: micro-batches of all ranks together, in one step. Micro-batch m has the
@@ -25,6 +22,22 @@
  * same samples in the same order. With other numbers a rank's part is one micro-batch.
  */
 enum { TRAINER_MICRO_BATCHES = 8 };
+
+/* The ranks. */
+struct comm {
+    dist_group *group;
+    int rank, world, local_rank;
+    double seconds; /* spent in calls that only exchange results */
+};
+
+/* What rank 0 shows of an epoch. */
+struct report {
+    bool bar;                     /* stderr is a terminal, where a bar is drawn */
+    bool blocks;                  /* it shows UTF-8 */
+    int64_t interval;             /* steps between lines */
+    int64_t steps, batch, before; /* before: samples that were taken before this run went on */
+    double started, drawn;        /* when the epoch began, when the bar was last drawn */
+};
 
 /* What --metrics and its like keep of this run. */
 struct trainer_records {
@@ -67,56 +80,27 @@ struct trainer {
 };
 
 /*
- * Reads or draws the data, makes the model, and gives every rank the same parameters. All
- * ranks succeed or all fail. The trainer must be zeroed; trainer_close frees it either way.
- * trainer_prepare is the part of it that a rank does alone.
+ * Trains, tests, saves, as the options say. Collective. The trainer must be zeroed; trainer_close
+ * frees it either way. trainer_prepare is the part of it that a rank does alone at the start.
  */
-int trainer_open(const struct options *options, struct comm *comm, struct trainer *trainer);
+int trainer_run(const struct options *options, struct comm *comm, struct trainer *trainer);
 int trainer_prepare(const struct options *options, struct comm *comm, struct trainer *trainer);
-int trainer_close(struct trainer *trainer); /* -1: the loss log could not be written */
-
-/* Trains, tests, saves, as the options say. Collective. */
-int trainer_run(struct trainer *trainer);
+int trainer_close(struct trainer *trainer); /* -1: a file is incomplete */
 
 /*
- * The parts of a step. The first sets the device's sums to this rank's gradients for step `step`
+ * Parts of a step. The first sets the device's sums to this rank's gradients for step `step`
  * of the epoch, which come one after the other from 0 on, and gives them to the ddp as they come,
- * if there is one. The third updates the parameters, once the sums are the mean over the ranks.
- * Only trainer_ddp_finish blocks.
+ * if there is one. The second updates the parameters, once the sums are the mean over the ranks.
  */
 int trainer_gradients(struct trainer *trainer, int64_t step);
-int trainer_ddp_finish(struct trainer *trainer);
 int trainer_update(struct trainer *trainer);
 
 /*
- * Who averages the gradients. To open it makes the weights rank 0's. Both are collective; the
- * second accepts a trainer that has none.
- */
-int trainer_ddp_open(struct trainer *trainer);
-int trainer_ddp_close(struct trainer *trainer);
-/* Running means become rank 0's; collective. */
-int trainer_ddp_sync(struct trainer *trainer);
-struct model_listener trainer_ddp_listener(struct trainer *trainer, bool last);
-
-/*
- * With --zero: gathers the optimizer's state for a file, to rank 0's progress.state; collective.
- * Without --zero nothing.
- */
-int trainer_zero_keep(struct trainer *trainer);
-
-/*
  * --checkpoint and --resume: files of the whole training, which the first rank writes and reads.
- * The first makes room, and reads what is there; then all ranks learn what it said, after the
- * weights. The third copies the training, which is written in the background; a failure of
- * that comes out of the next one, or the fourth, which waits. Those three are collective.
+ * The first makes room, and reads what is there. The second copies the training, which is written
+ * in the background; a failure of that comes out of the next one, or of the writer.
  */
 int trainer_keep_open(struct trainer *trainer);
-int trainer_keep_share(struct trainer *trainer);
-int trainer_keep(struct trainer *trainer);
-int trainer_keep_check(struct trainer *trainer);
-int trainer_keep_close(struct trainer *trainer); /* -1: a file could not be written */
-
-/* This rank was at that part of a step since `began`, and is done with it. */
-void trainer_spent(struct trainer *trainer, enum record_part part, double began);
+int trainer_keep_write(struct trainer *trainer);
 
 #endif

@@ -159,45 +159,8 @@ int trainer_keep_open(struct trainer *trainer)
     return writer_create(&trainer->writer);
 }
 
-int trainer_keep_close(struct trainer *trainer)
-{
-    const int result = writer_destroy(trainer->writer);
-
-    trainer->writer = NULL;
-    free(trainer->progress.state);
-    trainer->progress.state = NULL;
-    return result;
-}
-
-int trainer_keep_share(struct trainer *trainer)
-{
-    int64_t *const numbers[] = {&trainer->progress.epoch, &trainer->progress.samples,
-                                &trainer->progress.step, &trainer->progress.tests,
-                                &trainer->progress.idle};
-    enum { NUMBERS = sizeof(numbers) / sizeof(numbers[0]) };
-    double far[NUMBERS + 2] = {[NUMBERS] = trainer->progress.best, trainer->resumed};
-
-    if (!trainer->progress.state)
-        return 0;
-    for (int i = 0; i < NUMBERS; i++)
-        far[i] = (double)*numbers[i];
-    if (trainer->comm->rank != 0)
-        memset(far, 0, sizeof(far));
-    if (comm_reduce(trainer->comm, far, NUMBERS + 2, DIST_SUM) < 0)
-        return -1;
-    for (int i = 0; i < NUMBERS; i++)
-        *numbers[i] = (int64_t)far[i];
-    trainer->progress.best = far[NUMBERS];
-    trainer->resumed = far[NUMBERS + 1] != 0.0;
-    if (!trainer->resumed)
-        return 0;
-    if (comm_broadcast(trainer->comm, trainer->progress.state, trainer->progress.count) < 0)
-        return -1;
-    return trainer->device->kind->state(trainer->device, false, trainer->progress.state);
-}
-
 /* Copies the training, and lets the writer have it. */
-static int keep_start_writing(struct trainer *trainer)
+int trainer_keep_write(struct trainer *trainer)
 {
     const struct device_kind *kind = trainer->device->kind;
     const struct model *model = trainer->model;
@@ -219,22 +182,4 @@ static int keep_start_writing(struct trainer *trainer)
         return -1;
     return writer_start(trainer->writer, path, &image,
                         folder_is(trainer->options->checkpoint) ? (int)keep : 0);
-}
-
-int trainer_keep(struct trainer *trainer)
-{
-    if (!trainer->options->checkpoint)
-        return 0;
-    if (trainer_zero_keep(trainer) < 0)
-        return -1;
-    return comm_agree(trainer->comm, trainer->writer ? keep_start_writing(trainer) : 0,
-                      "keep the training");
-}
-
-int trainer_keep_check(struct trainer *trainer)
-{
-    if (!trainer->options->checkpoint)
-        return 0;
-    return comm_agree(trainer->comm, trainer->writer ? writer_wait(trainer->writer) : 0,
-                      "keep the training");
 }

@@ -3,7 +3,6 @@
 #include "tests/fuzz/fuzz.h"
 
 #include "train/checkpoint.h"
-#include "train/safetensors.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,6 @@
 #include "tests/fuzz/fuzz.h"
 
 #include "train/dataset.h"
-#include "train/idx.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,5 +3,4 @@
 #define TRAIN_CUDA_ON_HOST
 #include "cuda_on_host.h"
 
-#include "train/cuda_device.cu"
-#include "train/cuda_kernels.cu"
+#include "train/cuda.cu"

@@ -39,7 +39,6 @@ static struct side open_side(const char *name, const char *arch, const char *opt
     struct device_setup setup = {
         .capacity = CAPACITY,
         .grid = true,
-        .micro_batches = 4,
         .world = 2,
         .optimizer = optimizer,
         .weight_decay = 0.01F,

@@ -7,7 +7,6 @@
 #include "unit.h"
 
 #include "train/dataset.h"
-#include "train/idx.h"
 
 #ifdef HAVE_ZLIB
 #include <zlib.h>

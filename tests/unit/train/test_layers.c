@@ -32,6 +32,7 @@ static struct layer make(const struct layer_kind *kind, struct shape from, struc
         .in = from,
         .out = to,
         .kernel = kernel,
+        .stride = 1,
         .spatial = kind == &layer_conv ? kernel * kernel : from.height * from.width,
         .inputs = from.channels,
         .weight = weight,

@@ -2,8 +2,8 @@
 /* Batches that are loaded ahead: the same ones, in order, whatever the number of threads. */
 #include "unit.h"
 
-#include "train/comm.h"
 #include "train/dataset.h"
+#include "train/rng.h"
 
 enum { SAMPLES = 500, CAPACITY = 7 };
 

@@ -6,8 +6,8 @@
 #include <dist/sampler.h>
 
 #include "train/dataset.h"
+#include "train/device.h"
 #include "train/model.h"
-#include "train/optimizer.h"
 
 enum { BATCH = 64, SKIPPED = 77 };
 

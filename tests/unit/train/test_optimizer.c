@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "train/optimizer.h"
+#include "train/device.h"
 
 static void test_sgd(void **state)
 {

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "train/chart.h"
+#include "tools/common/plot.h"
 #include "train/page.h"
 
 static int count_of(const char *text, const char *part)
@@ -16,50 +16,21 @@ static int count_of(const char *text, const char *part)
     return count;
 }
 
-/* ---- a value over the steps ---- */
-
-static void test_history(void **state)
-{
-    static struct history history;
-    int64_t points = 0, bad = 0;
-    double sum = 0, most = 0, last = 0;
-
-    (void)state;
-    for (int i = 1; i <= 1000000; i++)
-        history_add(&history, i, i % 1000 == 0 ? (double)NAN : i);
-    assert_true(history.count > HISTORY_ROOM / 2 && history.count <= HISTORY_ROOM);
-    for (int i = 0; i < history.count; i++) {
-        const struct history_bin *bin = &history.bins[i];
-
-        assert_true(bin->first > last && bin->last >= bin->first);
-        last = bin->last;
-        points += bin->finite;
-        bad += bin->bad;
-        sum += bin->sum;
-        most = fmax(most, bin->most);
-    }
-    assert_int_equal(points, 999000);
-    assert_int_equal(bad, 1000);
-    assert_true(sum == 1e6 * 1000001 / 2 - 1000.0 * 1000 * 1001 / 2);
-    assert_true(most == 999999 && last == 1000000);
-}
-
 /* ---- numbers at axes ---- */
 
 static void check_number(double value, double tick, const char *expected)
 {
-    char text[SVG_NUMBER];
+    char text[PLOT_NUMBER];
 
-    svg_number(value, tick, text);
-    assert_string_equal(text, expected);
+    assert_string_equal(plot_number(value, tick, text), expected);
 }
 
 static void test_numbers(void **state)
 {
     (void)state;
-    assert_true(svg_tick(0, 10, 5) == 2);
-    assert_true(fabs(svg_tick(0, 0.3, 5) - 0.05) < 1e-12);
-    assert_true(svg_tick(3, 3, 5) == 1);
+    assert_true(plot_tick(0, 10, 5) == 2);
+    assert_true(fabs(plot_tick(0, 0.3, 5) - 0.05) < 1e-12);
+    assert_true(plot_tick(3, 3, 5) == 1);
     check_number(0, 0.1, "0");
     check_number(-1e-17, 0.1, "0");
     check_number(0.3, 0.1, "0.3");
@@ -75,12 +46,14 @@ static void test_numbers(void **state)
 static char *print(const struct page *page)
 {
     char *text = NULL;
-    size_t size;
-    FILE *to = open_memstream(&text, &size);
+    size_t size = 0;
+    FILE *from;
 
-    assert_non_null(to);
-    page_print(page, to);
-    assert_int_equal(fclose(to), 0);
+    assert_int_equal(page_write(page, "page.html"), 0);
+    from = fopen("page.html", "r");
+    assert_non_null(from);
+    assert_true(getdelim(&text, &size, '\0', from) > 0);
+    fclose(from);
     return text;
 }
 
@@ -110,7 +83,9 @@ static struct page *make_page(const struct records_setup *setup)
 
     assert_non_null(page);
     page->setup = setup;
-    assert_int_equal(balance_open(setup->world, &page->balance), 0);
+    page->balance.world = setup->world;
+    page->balance.ranks = calloc((size_t)setup->world, sizeof(*page->balance.ranks));
+    assert_non_null(page->balance.ranks);
     for (int rank = 0; rank < setup->world && setup->step >= 0; rank++) {
         for (int i = 0; i < BALANCE_PARTS; i++)
             page->balance.ranks[rank].seconds[i] = 0.001 * (i + 1) + 0.0001 * rank;
@@ -121,9 +96,39 @@ static struct page *make_page(const struct records_setup *setup)
 
 static void free_page(struct page *page)
 {
-    balance_close(&page->balance);
+    free(page->balance.ranks);
     free(page->topology);
     free(page);
+}
+
+static void test_history(void **state)
+{
+    const struct records_setup setup = {.program = "p", .world = 1};
+    struct page *page = make_page(&setup);
+    const struct history *history = &page->loss;
+    int64_t points = 0, bad = 0;
+    double sum = 0, most = 0, last = 0;
+
+    (void)state;
+    for (int i = 1; i <= 1000000; i++)
+        page_add_step(page, &(struct record_step){.step = i, .samples = 1},
+                      i % 1000 == 0 ? (double)NAN : i);
+    assert_true(history->count > HISTORY_ROOM / 2 && history->count <= HISTORY_ROOM);
+    for (int i = 0; i < history->count; i++) {
+        const struct history_bin *bin = &history->bins[i];
+
+        assert_true(bin->first > last && bin->last >= bin->first);
+        last = bin->last;
+        points += bin->finite;
+        bad += bin->bad;
+        sum += bin->sum;
+        most = fmax(most, bin->most);
+    }
+    assert_int_equal(points, 999000);
+    assert_int_equal(bad, 1000);
+    assert_true(sum == 1e6 * 1000001 / 2 - 1000.0 * 1000 * 1001 / 2);
+    assert_true(most == 999999 && last == 1000000);
+    free_page(page);
 }
 
 static void add_steps(struct page *page, int64_t steps, double loss)
@@ -157,7 +162,7 @@ static void test_page_of_steps(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
-        const struct record_test test = {counts[i], 1, 0.5, 3, 4};
+        const struct record_test test = {counts[i], 1, 0.5, 3, 4, 0};
         struct page *page = make_page(&setup);
 
         add_steps(page, counts[i], 0.25);
@@ -175,7 +180,7 @@ static void test_page_of_bad_numbers(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(losses) / sizeof(losses[0]); i++) {
-        const struct record_test test = {3, 1, losses[i], 0, 4};
+        const struct record_test test = {3, 1, losses[i], 0, 4, 0};
         struct page *page = make_page(&setup);
         char *text;
 

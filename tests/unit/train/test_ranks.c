@@ -4,8 +4,6 @@
 
 #include <math.h>
 
-#include "train/comm.h"
-#include "train/grid.h"
 #include "train/rng.h"
 #include "train/trainer.h"
 

@@ -6,8 +6,8 @@
 #include <dirent.h>
 #include <math.h>
 
-#include "train/metrics.h"
-#include "train/trace.h"
+#include "train/options.h"
+#include "train/records.h"
 
 /* The file's text; the caller frees it. */
 static char *slurp(const char *path, size_t *size_p)
@@ -175,8 +175,13 @@ static void check_scalar(const struct field *value, const char *tag, float numbe
 
 static void test_events(void **state)
 {
-    const struct events_scalar scalars[] = {{"loss/train", 0.5}, {"lr", NAN}};
-    FILE *events;
+    const struct options options = {.tensorboard = "logs", .record_interval = 1};
+    const struct records_setup setup = {
+        .options = &options, .step = 299, .resumed = true, .world = 1};
+    const struct record_step step = {
+        .step = 300, .epoch = 1, .samples = 1, .lr = NAN, .seconds = 1};
+    const double loss = 0.5;
+    struct records *to;
     struct record records[4];
     struct field field;
     const uint8_t *at;
@@ -184,9 +189,10 @@ static void test_events(void **state)
     size_t size;
 
     (void)state;
-    assert_int_equal(events_open("logs", 299, 1, &events), 0);
-    assert_int_equal(events_scalars(events, 300, scalars, 2), 0);
-    assert_int_equal(metrics_close(&events), 0);
+    assert_int_equal(records_open(&setup, &to), 0);
+    assert_int_equal(records_step(to, &step), 0);
+    records_losses(to, &loss, 1);
+    assert_int_equal(records_close(to, NULL, 0), 0);
     find_event_file(path, sizeof(path));
     text = slurp(path, &size);
     assert_int_equal(read_records((uint8_t *)text, size, records, 4), 3);
@@ -218,30 +224,42 @@ static void test_events(void **state)
 
 static void test_events_refused(void **state)
 {
-    FILE *events;
+    struct options options = {.tensorboard = "plain"};
+    const struct records_setup setup = {.options = &options, .world = 1};
+    struct records *records;
 
     (void)state;
     unit_write("plain", "x", 1);
-    assert_int_equal(events_open("plain", 0, 0, &events), -1);
+    assert_int_equal(records_open(&setup, &records), -1);
     unit_failed_with("Not a directory");
-    assert_int_equal(events_open("no/where", 0, 0, &events), -1);
+    options.tensorboard = "no/where";
+    assert_int_equal(records_open(&setup, &records), -1);
     unit_failed_with("No such file");
 }
 
 /* ---- lines of JSON ---- */
 
+/* Two steps, which become one line, and a test. */
 static void write_metrics(bool resumed, int64_t first)
 {
-    const struct records_setup setup = {.resumed = resumed, .step = first - 1, .world = 2};
-    struct record_step step = {.step = first, .epoch = 1, .samples = 64, .seconds = .5};
+    const struct options options = {.metrics = "metrics.jsonl", .record_interval = 2};
+    const struct records_setup setup = {
+        .options = &options, .resumed = resumed, .step = first - 1, .world = 2};
     const struct record_test test = {
-        .step = first, .epoch = 1, .loss = 2, .correct = 3, .count = 4};
-    FILE *metrics;
+        .step = first + 1, .epoch = 1, .loss = 2, .correct = 3, .count = 4};
+    const double losses[2] = {NAN, 1};
+    struct records *records;
 
-    assert_int_equal(metrics_open("metrics.jsonl", &setup, &metrics), 0);
-    assert_int_equal(metrics_step(metrics, &step, NAN, 2), 0);
-    assert_int_equal(metrics_test(metrics, &test), 0);
-    assert_int_equal(metrics_close(&metrics), 0);
+    assert_int_equal(records_open(&setup, &records), 0);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(records_step(records, &(struct record_step){.step = first + i,
+                                                                     .epoch = 1,
+                                                                     .samples = 32,
+                                                                     .seconds = .25}),
+                         0);
+    records_losses(records, losses, 2);
+    assert_int_equal(records_test(records, &test), 0);
+    assert_int_equal(records_close(records, NULL, 0), 0);
 }
 
 static int count_of(const char *text, const char *part)
@@ -265,7 +283,7 @@ static void test_metrics(void **state)
     file = fopen("metrics.jsonl", "a");
     fputs("{\"event\": \"st", file);
     fclose(file);
-    write_metrics(true, 2);
+    write_metrics(true, 3);
     text = slurp("metrics.jsonl", &size);
     assert_int_equal(count_of(text, "\n"), 7);
     assert_int_equal(count_of(text, "\n{\"event\": \"resume\""), 1);
@@ -283,15 +301,15 @@ static void test_metrics(void **state)
 
 static void test_metrics_full_disk(void **state)
 {
-    const struct records_setup setup = {.world = 1};
-    FILE *metrics;
+    const struct options options = {.metrics = "/dev/full"};
+    const struct records_setup setup = {.options = &options, .world = 1};
+    struct records *records;
 
     (void)state;
     if (access("/dev/full", W_OK) != 0)
         skip();
-    assert_int_equal(metrics_open("/dev/full", &setup, &metrics), -1);
+    assert_int_equal(records_open(&setup, &records), -1);
     unit_failed_with("No space left");
-    metrics_close(&metrics);
 }
 
 /* ---- clocks and the timeline ---- */
@@ -327,21 +345,17 @@ static void test_clock(void **state)
 /* More than it has room for: the last stay, and the file says how many do not. */
 static void test_trace(void **state)
 {
-    struct trace trace;
-    dist_status status;
+    const struct options options = {.trace = "trace.json"};
+    const struct records_setup setup = {.options = &options, .world = 1};
+    struct records *records;
     size_t size;
     char *text;
 
     (void)state;
-    assert_int_equal(trace_open(1, &trace), 0);
-    for (int i = 0; i < TRACE_ROOM + 10; i++) {
-        const struct trace_span span = {i, i + 0.5, i, i % 2 ? RECORD_BUCKET : RECORD_FORWARD, 3};
-
-        trace_add(&trace, &span);
-    }
-    assert_int_equal(trace_write(&trace, "trace.json", NULL, &status), 0);
-    assert_int_equal(status, DIST_OK);
-    trace_close(&trace);
+    assert_int_equal(records_open(&setup, &records), 0);
+    for (int i = 0; i < TRACE_ROOM + 10; i++)
+        records_span(records, i % 2 ? RECORD_BUCKET : RECORD_FORWARD, i, 3, i, i + 0.5);
+    assert_int_equal(records_close(records, NULL, 0), 0);
     assert_int_equal(unit_count("trace.json.tmp-*"), 0);
     text = slurp("trace.json", &size);
     assert_non_null(strstr(text, "\"name\": \"10 earlier spans were not kept\""));
@@ -350,21 +364,27 @@ static void test_trace(void **state)
     free(text);
 }
 
-/* The reader of JSON is in the job's test: here is what a whole small file looks like. */
+/* The reader of JSON is in the job's test: here is what a whole small file looks like, and a rank's
+ * name. */
 static void test_trace_text(void **state)
 {
     const struct trace_track track = {.rank = 0, .host = "a\"b", .count = 0};
+    const struct options options = {.trace = "small.json"};
+    const struct records_setup setup = {.options = &options, .world = 1};
+    struct records *records;
     char *text = NULL;
     size_t size;
     FILE *to = open_memstream(&text, &size);
 
     (void)state;
-    trace_begin(2e-6, to);
     trace_track(&track, NULL, 0, to);
-    trace_end(to);
     fclose(to);
-    assert_non_null(strstr(text, "\"clock_error_us\": 2.000"));
     assert_non_null(strstr(text, "rank 0 on a\\\"b"));
+    free(text);
+    assert_int_equal(records_open(&setup, &records), 0);
+    assert_int_equal(records_close(records, NULL, 0), 0);
+    text = slurp("small.json", &size);
+    assert_non_null(strstr(text, "\"clock_error_us\": 0.000"));
     assert_non_null(strstr(text, "}\n]}\n"));
     free(text);
 }

@@ -65,4 +65,19 @@ static inline void unit_write(const char *path, const void *bytes, size_t size)
     assert_int_equal(fclose(file), 0);
 }
 
+/* The file's bytes; the caller frees them. */
+static inline uint8_t *unit_read(const char *path, size_t *size_p)
+{
+    const size_t room = 1 << 24;
+    FILE *file = fopen(path, "rb");
+    uint8_t *bytes = malloc(room);
+
+    assert_non_null(file);
+    assert_non_null(bytes);
+    *size_p = fread(bytes, 1, room, file);
+    assert_true(*size_p < room);
+    fclose(file);
+    return bytes;
+}
+
 #endif
