@@ -63,10 +63,6 @@ void job_wait_for_ranks(struct job *job, bool (*stopped)(void));
 void job_quit(struct job *job);
 void job_end(struct job *job);
 
-/* Lets an mpirun that this process executes start more ranks than cores, unless the user's settings
- * say otherwise. */
-void job_oversubscribe(void);
-
 /*
  * The ranks of this very job as a runner: rank 0 gives the orders and gets the times, over the
  * group that is measured.

@@ -74,10 +74,6 @@ bool doctor_exists(const char *pattern, char *path, size_t size);
 void doctor_launch(struct doctor_report *report);
 void doctor_network(struct doctor_report *report);
 void doctor_tls(struct doctor_report *report);
-void doctor_limits(struct doctor_report *report);
-void doctor_memory(struct doctor_report *report);
-void doctor_cpus(struct doctor_report *report);
-void doctor_gpu(struct doctor_report *report);
 
 /* Print one machine's report; return how many faults it has. */
 int doctor_print(const struct doctor_report *report, bool json, FILE *to);

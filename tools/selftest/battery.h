@@ -21,9 +21,6 @@ struct data {
 /* Does the op make sense for the dtype? */
 bool data_fits(dist_dtype dtype, dist_op op);
 
-/* The bits of element i of rank's row, as the type's bytes lie in a little-endian number. */
-uint64_t data_bits(const struct data *d, int rank, size_t i);
-
 /* Writes count elements of rank's row, from element `first` on. */
 void data_fill(const struct data *d, int rank, size_t first, size_t count, void *memory);
 
@@ -111,7 +108,6 @@ struct battery {
 };
 
 /* This is what comes now: whoever looks on sees it, and the time that it may take begins. */
-void battery_begin(struct battery *b, const char *what);
 /* Prints "rank R: FAULT ..." (the first few) and counts it. */
 void battery_fault(struct battery *b, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -210,13 +206,6 @@ void case_expect(struct test_case *c, size_t at, size_t count, int giver, size_t
 void *case_at(const struct test_case *c, const struct buffer *buffer, size_t element);
 /* The same in the buffer's image, for the host. */
 void *case_image(const struct test_case *c, const struct buffer *buffer, size_t element);
-/* The offsets of a layout's blocks, one a rank. All elements, gaps included. */
-size_t case_layout(struct test_case *c, const size_t *counts, size_t *offsets);
-size_t case_block_count(const struct test_case *c, int from, int to);
-/* True if the layout needs offsets. Without them blocks are contiguous. */
-bool case_has_offsets(const struct test_case *c);
-/* Makes counts and offsets of one block a rank, each rank's own. All elements. */
-size_t case_blocks(struct test_case *c, size_t **counts_p, size_t **offsets_p);
 
 /* run.c: makes a case, runs it in the battery's mode, and checks it, now or when it is landed. */
 enum place { PLACE_APART, PLACE_IN, PLACE_IN_ON_ODD_RANKS, PLACE_COUNT };
@@ -228,8 +217,6 @@ struct variant {
     enum layout layout;
     enum place place;
 };
-void battery_run(struct battery *b, const struct operation *operation,
-                 const struct variant *variant);
 
 /* case.c */
 struct test_case *case_new(struct battery *b, const struct operation *operation,
@@ -241,8 +228,5 @@ const char *case_name(const struct test_case *c);
 
 /* ---- the parts of a run ---- */
 void cases_barrier(struct battery *b);
-void cases_works(struct battery *b);
-void cases_special(struct battery *b); /* NaNs, infinities, signed zeros */
-void cases_lacks(struct battery *b);   /* what it says it lacks is refused */
 
 #endif

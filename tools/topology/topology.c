@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What each rank tells rank 0, and what that makes of it. */
-#include <config.h>
-
+/* dist_info topology: the machine, or the machines and ranks of a job, in lines or as a picture. */
+#include "topology.h"
+#include "tools/common/args.h"
+#include "tools/common/launched.h"
+#include "tools/common/output.h"
 #include "tools/common/plot.h"
 #include "tools/common/text.h"
-#include "topology.h"
 
+#include <config.h>
+#include <errno.h>
+#include <hwloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -80,7 +84,11 @@ dist_status topology_gather_group(dist_group *group, struct topology *topology_p
     return status;
 }
 
-dist_status topology_gather(struct topology *topology_p)
+/*
+ * On every rank of a job: gathers the machines and places. Sets *topology_p on rank 0, empty
+ * elsewhere; the caller frees its two arrays. Errors: as of the calls it makes.
+ */
+static dist_status topology_gather(struct topology *topology_p)
 {
     struct dist_options options = DIST_OPTIONS_INIT;
     dist_group *group = NULL;
@@ -121,7 +129,6 @@ static bool topology_part_has_gpu(const struct topology_machine *machine,
 }
 
 #ifdef HAVE_HWLOC
-#include <hwloc.h>
 
 static int machine_above(hwloc_topology_t hwloc, hwloc_obj_type_t type, hwloc_obj_t object)
 {
@@ -208,7 +215,8 @@ static void machine_by_hwloc(struct topology_machine *machine)
 }
 #endif
 
-void topology_discover(struct topology_machine *machine)
+/* Fills in this machine, or what hwloc's variables describe in its place. */
+static void topology_discover(struct topology_machine *machine)
 {
     memset(machine, 0, sizeof(*machine));
     gethostname(machine->host, sizeof(machine->host));
@@ -624,7 +632,7 @@ static void text_machine(const struct topology *topology, int machine, FILE *to)
     text_gpus(topology, machine, NULL, to);
 }
 
-void topology_print(const struct topology *topology, FILE *to)
+static void topology_print(const struct topology *topology, FILE *to)
 {
     for (int machine = 0; machine < topology->machines; machine++) {
         text_machine(topology, machine, to);
@@ -633,4 +641,102 @@ void topology_print(const struct topology *topology, FILE *to)
                 fprintf(to, "      rank %d, on no core that is known\n", rank);
         }
     }
+}
+
+/* dist_info topology: the machine, or the machines and ranks of a job, in lines or as a picture. */
+
+struct words {
+    int64_t ranks;
+    const char *svg;
+    int action;
+};
+
+#define AT(member) offsetof(struct words, member)
+static const struct args_row words_rows[] = {
+    {"ranks", 0, ARGS_INT, AT(ranks), 1, 4096, "N",
+     "start N ranks here, and show where they are (default: those of the launcher, or none)"},
+    {"svg", 0, ARGS_TEXT, AT(svg), 0, 0, "FILE", "draw a picture into that file; - is the output"},
+    ARGS_HELP_ROWS(struct words, 0),
+};
+static const struct args words_args = {
+    .rows = words_rows,
+    .count = sizeof(words_rows) / sizeof(words_rows[0]),
+    .program = "dist_info topology",
+    .usage = "[--ranks N] [--svg FILE]",
+    .about = "Shows packages, NUMA nodes, cores and GPUs, and the ranks on them.\n"};
+
+static int topology_show(const struct topology *topology, const struct words *words)
+{
+    struct output file;
+
+    if (!words->svg) {
+        topology_print(topology, stdout);
+        return output_exit("dist_info", 0);
+    }
+    if (strcmp(words->svg, "-") == 0) {
+        topology_draw(topology, stdout);
+        return output_exit("dist_info", 0);
+    }
+    output_begin(&file);
+    if (file.to)
+        topology_draw(topology, file.to);
+    if (output_end(&file, words->svg) == 0)
+        return 0;
+    fprintf(stderr, "dist_info: topology: --svg %s: cannot write: %s\n", words->svg,
+            strerror(errno));
+    return 1;
+}
+
+/* One rank of a job; rank 0 shows. */
+static int topology_rank(int rank, void *arg)
+{
+    struct topology topology;
+    dist_status status = topology_gather(&topology);
+    int code = 0;
+
+    (void)rank;
+    if (status != DIST_OK) {
+        fprintf(stderr, "dist_info: topology: %s\n", dist_last_error());
+        code = 1;
+    } else if (topology.ranks) {
+        code = topology_show(&topology, arg);
+    }
+    free(topology.machine);
+    free(topology.rank);
+    return code;
+}
+
+/* The machine without ranks. */
+static int topology_alone(const struct words *words)
+{
+    struct topology topology = {.machines = 1, .machine = malloc(sizeof(*topology.machine))};
+    int code;
+
+    if (!topology.machine) {
+        fprintf(stderr, "dist_info: out of memory\n");
+        return 1;
+    }
+    topology_discover(topology.machine);
+    code = topology_show(&topology, words);
+    free(topology.machine);
+    return code;
+}
+
+int topology_main(int argc, char **argv)
+{
+    struct words words = {0};
+    int rest, code = args_begin(&words_args, argc, argv, &words, 0, &rest);
+
+    if (code >= 0)
+        return code;
+    code = 0;
+    if (!words.ranks)
+        return launched_in_job() ? topology_rank(0, &words) : topology_alone(&words);
+    if (dist_spawn((int)words.ranks, topology_rank, &words, &code) != DIST_OK) {
+        fprintf(stderr, "dist_info: %s\n", dist_last_error());
+        return 1;
+    }
+    if (code != 0)
+        launched_tell_end("dist_info", code);
+    return code;
 }
