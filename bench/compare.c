@@ -63,16 +63,6 @@ static double summary_quantile(const double *times, int ranks, long samples, dou
     return quantile;
 }
 
-/* Their mean. */
-static double summary_mean(const double *times, int ranks, long samples)
-{
-    double sum = 0;
-
-    for (long s = 0; s < samples; s++)
-        sum += summary_slowest(times, ranks, samples, s);
-    return sum / (double)samples;
-}
-
 static double summary_middle(const double *times, int ranks, long samples, long s)
 {
     double sum = 0;
@@ -80,13 +70,6 @@ static double summary_middle(const double *times, int ranks, long samples, long 
     for (int r = 0; r < ranks; r++)
         sum += times[(size_t)r * (size_t)samples + (size_t)s];
     return sum / ranks;
-}
-
-static double summary_sample(const struct summary *summary, const double *times, long samples,
-                             long s)
-{
-    return summary->scale * (summary->mean ? summary_middle(times, summary->ranks, samples, s)
-                                           : summary_slowest(times, summary->ranks, samples, s));
 }
 
 int summary_add(struct summary *summary, const double *times, long samples)
@@ -100,7 +83,9 @@ int summary_add(struct summary *summary, const double *times, long samples)
     summary->samples = more;
     turn = more + summary->count;
     for (long s = 0; s < samples; s++)
-        turn[s] = summary_sample(summary, times, samples, s);
+        turn[s] =
+            summary->scale * (summary->mean ? summary_middle(times, summary->ranks, samples, s)
+                                            : summary_slowest(times, summary->ranks, samples, s));
     for (int r = 0; r < summary->ranks; r++) {
         for (long s = 0; s < samples; s++)
             summary->sums[r] += summary->scale * times[(size_t)r * count + (size_t)s];
@@ -304,17 +289,6 @@ static void measurement_set_counts(struct measurement *m, int c, long batch)
         order->warmup = options->warmup;
 }
 
-/*
- * The next turn is planned by this one, and by its mean: where others use the CPUs too, some calls
- * take thousands of times as long as most. Turns grow by a factor only, so that none can take very
- * long.
- */
-static void measurement_adapt(struct measurement *m, int c)
-{
-    m->calls[c] = summary_mean(m->times, m->schedule->runners[c]->ranks, m->order->samples);
-    m->most[c] = (double)m->order->samples * MEASUREMENT_GROWTH;
-}
-
 static void measurement_round(struct measurement *m, int round, long batch)
 {
     const struct options *options = m->schedule->options;
@@ -329,44 +303,24 @@ static void measurement_round(struct measurement *m, int round, long batch)
         m->order->check = options->check && !options->no_check && round + 1 == m->rounds;
         if (measurement_turn(m, c) != 0)
             continue;
-        if (summary_add(&m->summaries[c], m->times, m->order->samples) != 0)
+        if (summary_add(&m->summaries[c], m->times, m->order->samples) != 0) {
             measurement_exclude(m, c, OUTCOME_FAILED, "dist_bench has no memory for its times");
-        else
-            measurement_adapt(m, c);
+        } else {
+            /*
+             * The next turn is planned by this one, and by its mean: where others use the CPUs too,
+             * some calls take thousands of times as long as most. Turns grow by a factor only, so
+             * that none can take very long.
+             */
+            /* Their mean. */
+            double sum = 0;
+
+            for (long s = 0; s < m->order->samples; s++)
+                sum +=
+                    summary_slowest(m->times, m->schedule->runners[c]->ranks, m->order->samples, s);
+            m->calls[c] = sum / (double)m->order->samples;
+            m->most[c] = (double)m->order->samples * MEASUREMENT_GROWTH;
+        }
     }
-}
-
-static void measurement_all_rounds(struct measurement *m)
-{
-    long batch;
-
-    measurement_calibrate(m);
-    batch = measurement_common_batch(m);
-    for (int round = 0; round < m->rounds; round++)
-        measurement_round(m, round, batch);
-    for (int c = 0; c < m->schedule->count; c++) {
-        if (m->calls[c] > 0 && summary_end(&m->summaries[c], batch, &m->result->times[c]) != 0)
-            measurement_exclude(m, c, OUTCOME_FAILED, "the run was stopped");
-    }
-}
-
-static struct result_measurement measurement_head(const struct order *order, int ranks)
-{
-    const struct operation *operation = order->operation;
-
-    return (struct result_measurement){
-        .collective = operation->name,
-        .dtype = dist_dtype_string(order->dtype),
-        .op = operation->reduces ? dist_op_string(order->op) : NULL,
-        .root = operation->rooted ? order->root : -1,
-        .in_place = buffers_in_place(order),
-        .bytes = order->bytes,
-        .block = order_block(order, ranks),
-        .element = dist_dtype_size(order->dtype),
-        .buffers = buffers_sets(order, ranks),
-        .apart = order->apart,
-        .window =
-            operation->id == OPERATION_bw || operation->id == OPERATION_bibw ? order->window : 1};
 }
 
 /*
@@ -380,7 +334,21 @@ static struct result_measurement *measurement_take(const struct schedule *schedu
 {
     struct measurement m = {
         .schedule = schedule, .order = order, .rounds = (int)schedule->options->rounds};
-    struct result_measurement head = measurement_head(order, result->ranks);
+    const struct operation *operation = order->operation;
+
+    struct result_measurement head = {
+        .collective = operation->name,
+        .dtype = dist_dtype_string(order->dtype),
+        .op = operation->reduces ? dist_op_string(order->op) : NULL,
+        .root = operation->rooted ? order->root : -1,
+        .in_place = buffers_in_place(order),
+        .bytes = order->bytes,
+        .block = order_block(order, result->ranks),
+        .element = dist_dtype_size(order->dtype),
+        .buffers = buffers_sets(order, result->ranks),
+        .apart = order->apart,
+        .window =
+            operation->id == OPERATION_bw || operation->id == OPERATION_bibw ? order->window : 1};
     bool good = false;
 
     m.result = result_add_measurement(result, &head);
@@ -394,7 +362,16 @@ static struct result_measurement *measurement_take(const struct schedule *schedu
         if (summary_begin(&m.summaries[c], order, result->ranks, m.rounds) != 0)
             goto out;
     }
-    measurement_all_rounds(&m);
+    long batch;
+
+    measurement_calibrate(&m);
+    batch = measurement_common_batch(&m);
+    for (int round = 0; round < m.rounds; round++)
+        measurement_round(&m, round, batch);
+    for (int c = 0; c < m.schedule->count; c++) {
+        if (m.calls[c] > 0 && summary_end(&m.summaries[c], batch, &m.result->times[c]) != 0)
+            measurement_exclude(&m, c, OUTCOME_FAILED, "the run was stopped");
+    }
     good = true;
 out:
     for (int c = 0; m.summaries && c < schedule->count; c++)
@@ -408,18 +385,6 @@ out:
 }
 
 /* ---- which measurements ---- */
-
-/* OSU's sizes are those of a block, NCCL's and ours of all blocks. */
-static size_t measurement_bytes(const struct options *options, const struct operation *operation,
-                                int ranks, int64_t size)
-{
-    size_t element = dist_dtype_size(options->dtype),
-           blocks = (size_t)operation_blocks(operation, ranks);
-    size_t total = (size_t)size * (strcmp(options->format, "osu") == 0 ? blocks : 1);
-
-    total -= total % (element * blocks);
-    return total || size == 0 ? total : element * blocks;
-}
 
 static int measurement_sizes(const struct options *options, int ranks, struct order *order,
                              int (*each)(void *arg, struct order *order, bool first), void *arg)
@@ -439,7 +404,13 @@ static int measurement_sizes(const struct options *options, int ranks, struct or
     if (most < least)
         most = least;
     for (int64_t size = least; size <= most && !ended;) {
-        size_t bytes = measurement_bytes(options, operation, ranks, size);
+        /* OSU's sizes are those of a block, NCCL's and ours of all blocks. */
+        size_t element = dist_dtype_size(options->dtype),
+               blocks = (size_t)operation_blocks(operation, ranks);
+        size_t total = (size_t)size * (strcmp(options->format, "osu") == 0 ? blocks : 1);
+
+        total -= total % (element * blocks);
+        size_t bytes = total || size == 0 ? total : element * blocks;
 
         if (first || bytes != order->bytes) {
             order->bytes = bytes;
@@ -539,23 +510,6 @@ static bool run_is_reported(const struct result *result, int c)
     return reason && before && strcmp(reason, before) == 0;
 }
 
-static void run_report(struct run_state *state, const struct result_measurement *measurement)
-{
-    const struct result *result = state->run->result;
-
-    for (int c = 0; c < result->library_count; c++) {
-        const struct result_time *time = &measurement->times[c];
-
-        state->measured += time->measured;
-        state->wrong += time->wrong;
-        if (!time->measured && time->reason && !result->libraries[c].reason &&
-            !run_is_reported(result, c))
-            fprintf(stderr, "dist_bench: %s: %s of %zu bytes: %s%s\n", result->libraries[c].name,
-                    measurement->collective, measurement->bytes,
-                    time->wrong ? "WRONG RESULT: " : "", time->reason);
-    }
-}
-
 /* Copies the measurement, since the next one may move it: its times stay where they are. */
 static int run_point(struct run_state *state, struct order *order,
                      struct result_measurement *measurement_p)
@@ -572,7 +526,19 @@ static int run_point(struct run_state *state, struct order *order,
         return -1;
     }
     *measurement_p = *measurement;
-    run_report(state, measurement);
+    const struct result *result = state->run->result;
+
+    for (int c = 0; c < result->library_count; c++) {
+        const struct result_time *time = &measurement->times[c];
+
+        state->measured += time->measured;
+        state->wrong += time->wrong;
+        if (!time->measured && time->reason && !result->libraries[c].reason &&
+            !run_is_reported(result, c))
+            fprintf(stderr, "dist_bench: %s: %s of %zu bytes: %s%s\n", result->libraries[c].name,
+                    measurement->collective, measurement->bytes,
+                    time->wrong ? "WRONG RESULT: " : "", time->reason);
+    }
     if (state->run->measured)
         state->run->measured(state->run->arg);
     return 0;
@@ -903,16 +869,6 @@ static bool compare_stopped(void)
     return compare_signal != 0;
 }
 
-/* No SA_RESTART: who waits in poll shall see it. */
-static void compare_catch(void)
-{
-    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-    struct sigaction note = {.sa_handler = compare_note_signal};
-
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-        sigaction(numbers[i], &note, NULL);
-}
-
 static int compare_largest(void *arg, struct order *order, bool first)
 {
     size_t *largest = arg;
@@ -950,43 +906,6 @@ static void compare_note_all(void *arg)
 
     for (int c = 0; c < compare->libraries.count; c++)
         compare_note_library(compare, c);
-}
-
-/* All are started, then all are waited for. */
-static void compare_start(struct compare *compare)
-{
-    const struct libraries *libraries = &compare->libraries;
-
-    compare->absent.gone = true;
-    for (int c = 0; c < libraries->count; c++) {
-        struct library *one = &libraries->entries[c];
-
-        if (one->word_count > 0)
-            compare->jobs[c] = job_start(compare->folder, one->name, (int)compare->options->ranks,
-                                         one->words, (double)compare->options->timeout * 1e9);
-        compare->runners[c] = compare->jobs[c] ? &compare->jobs[c]->runner : &compare->absent;
-    }
-    for (int c = 0; c < libraries->count; c++) {
-        if (compare->jobs[c])
-            job_wait_for_ranks(compare->jobs[c], compare_stopped);
-        compare_note_library(compare, c);
-    }
-}
-
-static void compare_close(struct compare *compare)
-{
-    for (int c = 0; compare->jobs && c < compare->libraries.count; c++) {
-        if (compare->jobs[c])
-            job_quit(compare->jobs[c]);
-    }
-    for (int c = 0; compare->jobs && c < compare->libraries.count; c++)
-        job_end(compare->jobs[c]);
-    if (*compare->folder)
-        rmdir(compare->folder);
-    libraries_free(&compare->libraries);
-    result_free(compare->result);
-    free(compare->jobs);
-    free(compare->runners);
 }
 
 /* ---- the run ---- */
@@ -1033,18 +952,51 @@ static int compare_run(struct compare *compare, int argc, char **argv)
                       .arg = compare};
     int code = RUN_FAILED;
 
-    compare_catch();
+    /* No SA_RESTART: who waits in poll shall see it. */
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction note = {.sa_handler = compare_note_signal};
+
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+        sigaction(numbers[i], &note, NULL);
     if (compare_prepare(compare, argc, argv) != 0) {
         fprintf(stderr, "dist_bench: cannot start: %s\n", strerror(errno));
     } else {
-        compare_start(compare);
+        /* All are started, then all are waited for. */
+        const struct libraries *libraries = &compare->libraries;
+
+        compare->absent.gone = true;
+        for (int c = 0; c < libraries->count; c++) {
+            struct library *one = &libraries->entries[c];
+
+            if (one->word_count > 0)
+                compare->jobs[c] =
+                    job_start(compare->folder, one->name, (int)compare->options->ranks, one->words,
+                              (double)compare->options->timeout * 1e9);
+            compare->runners[c] = compare->jobs[c] ? &compare->jobs[c]->runner : &compare->absent;
+        }
+        for (int c = 0; c < libraries->count; c++) {
+            if (compare->jobs[c])
+                job_wait_for_ranks(compare->jobs[c], compare_stopped);
+            compare_note_library(compare, c);
+        }
         run.result = compare->result;
         run.runners = compare->runners;
         if (!compare_stopped())
             code = run_all(&run);
         code = compare_code(compare, code);
     }
-    compare_close(compare);
+    for (int c = 0; compare->jobs && c < compare->libraries.count; c++) {
+        if (compare->jobs[c])
+            job_quit(compare->jobs[c]);
+    }
+    for (int c = 0; compare->jobs && c < compare->libraries.count; c++)
+        job_end(compare->jobs[c]);
+    if (*compare->folder)
+        rmdir(compare->folder);
+    libraries_free(&compare->libraries);
+    result_free(compare->result);
+    free(compare->jobs);
+    free(compare->runners);
     return code;
 }
 

@@ -262,20 +262,6 @@ static bool libdist_is_gpu(const struct libdist *libdist)
             strcmp(dist_get_backend(libdist->group), "nccl") == 0);
 }
 
-static dist_status libdist_alloc_gpu(struct libdist *libdist, size_t bytes, void **memory_p)
-{
-    dist_status status;
-
-    libdist->error = gpu_open(dist_get_local_rank(libdist->group));
-    if (libdist->error)
-        return DIST_ERR_SYSTEM;
-    status = dist_set_stream(libdist->group, gpu_stream());
-    if (status != DIST_OK || libdist->memory == LIBDIST_DIST)
-        return status == DIST_OK ? dist_alloc(libdist->group, bytes, memory_p) : status;
-    *memory_p = gpu_alloc(bytes);
-    return libdist_wrong(libdist, *memory_p, "no memory of the GPU: give smaller sizes with -m");
-}
-
 static dist_status libdist_put(struct driver *driver, void *to, const void *from, size_t bytes)
 {
     return libdist_wrong((struct libdist *)driver, gpu_put(to, from, bytes),
@@ -293,30 +279,38 @@ static dist_status libdist_synchronize(struct driver *driver)
     return libdist_wrong((struct libdist *)driver, gpu_synchronize(), "the GPU's stream failed");
 }
 
-/* Of malloc, as a program has it that does not know dist_alloc. */
-static dist_status libdist_alloc_registered(struct libdist *libdist, size_t bytes, void **memory_p)
-{
-    void *memory = malloc(bytes);
-    dist_status status = libdist_wrong(libdist, memory, "no memory: give smaller sizes with -m");
-
-    if (status == DIST_OK)
-        status = dist_register(libdist->group, memory, bytes);
-    if (status == DIST_OK)
-        *memory_p = memory;
-    else
-        free(memory);
-    return status;
-}
-
 static dist_status libdist_alloc(struct driver *driver, size_t bytes, void **memory_p)
 {
     struct libdist *libdist = (struct libdist *)driver;
 
     libdist->error = NULL;
-    if (libdist_is_gpu(libdist))
-        return libdist_alloc_gpu(libdist, bytes, memory_p);
-    if (libdist->memory == LIBDIST_REGISTERED)
-        return libdist_alloc_registered(libdist, bytes, memory_p);
+    if (libdist_is_gpu(libdist)) {
+        dist_status status;
+
+        libdist->error = gpu_open(dist_get_local_rank(libdist->group));
+        if (libdist->error)
+            return DIST_ERR_SYSTEM;
+        status = dist_set_stream(libdist->group, gpu_stream());
+        if (status != DIST_OK || libdist->memory == LIBDIST_DIST)
+            return status == DIST_OK ? dist_alloc(libdist->group, bytes, memory_p) : status;
+        *memory_p = gpu_alloc(bytes);
+        return libdist_wrong(libdist, *memory_p,
+                             "no memory of the GPU: give smaller sizes with -m");
+    }
+    if (libdist->memory == LIBDIST_REGISTERED) {
+        /* Of malloc, as a program has it that does not know dist_alloc. */
+        void *memory = malloc(bytes);
+        dist_status status =
+            libdist_wrong(libdist, memory, "no memory: give smaller sizes with -m");
+
+        if (status == DIST_OK)
+            status = dist_register(libdist->group, memory, bytes);
+        if (status == DIST_OK)
+            *memory_p = memory;
+        else
+            free(memory);
+        return status;
+    }
     return dist_alloc(libdist->group, bytes, memory_p);
 }
 

@@ -164,13 +164,6 @@ static int svg_keys_a_line(const struct result *result)
     return keys > 1 ? keys : 1;
 }
 
-static int svg_legend_height(const struct result *result)
-{
-    int keys = svg_keys_a_line(result);
-
-    return 12 + (result->library_count + keys - 1) / keys * KEY_HEIGHT;
-}
-
 static void svg_legend(const struct result *result, FILE *to)
 {
     int keys = svg_keys_a_line(result), width = 2 * PLOT_WIDTH / keys;
@@ -197,18 +190,6 @@ static void svg_plot(struct curves *curves, enum plot_kind kind, int x, int y, F
     fprintf(to, "</g>\n");
 }
 
-static void svg_row(struct curves *curves, int y, FILE *to)
-{
-    char what[128];
-
-    fprintf(to, "<text class=\"title\" x=\"20\" y=\"%d\">%s, %s, %d rank%s</text>\n", y + 24,
-            curves->measurements[0]->collective, curves_what(curves, what), curves->result->ranks,
-            curves->result->ranks == 1 ? "" : "s");
-    svg_plot(curves, PLOT_TIME, 0, y + ROW_HEAD, to);
-    svg_plot(curves, curves->result->library_count > 1 ? PLOT_RATIO : PLOT_BANDWIDTH, PLOT_WIDTH,
-             y + ROW_HEAD, to);
-}
-
 /* How many collectives there are; they are gone through again afterwards. */
 static int svg_count(struct curves *curves)
 {
@@ -220,25 +201,30 @@ static int svg_count(struct curves *curves)
     return count;
 }
 
-static void svg_all(struct curves *curves, FILE *to)
-{
-    int y = svg_legend_height(curves->result);
-    int height = y + svg_count(curves) * (ROW_HEAD + PLOT_HEIGHT);
-
-    plot_svg_begin(2 * PLOT_WIDTH, height, NULL, 0, "", to);
-    svg_legend(curves->result, to);
-    for (; curves_next(curves); y += ROW_HEAD + PLOT_HEIGHT)
-        svg_row(curves, y, to);
-    fprintf(to, "</svg>\n");
-}
-
 int svg_write(const struct result *result, FILE *to)
 {
     struct curves curves;
     int status = -1;
 
     if (curves_open(result, &curves) == 0) {
-        svg_all(&curves, to);
+        int keys = svg_keys_a_line(curves.result);
+
+        int y = 12 + (curves.result->library_count + keys - 1) / keys * KEY_HEIGHT;
+        int height = y + svg_count(&curves) * (ROW_HEAD + PLOT_HEIGHT);
+
+        plot_svg_begin(2 * PLOT_WIDTH, height, NULL, 0, "", to);
+        svg_legend(curves.result, to);
+        for (; curves_next(&curves); y += ROW_HEAD + PLOT_HEIGHT) {
+            char what[128];
+
+            fprintf(to, "<text class=\"title\" x=\"20\" y=\"%d\">%s, %s, %d rank%s</text>\n",
+                    y + 24, curves.measurements[0]->collective, curves_what(&curves, what),
+                    curves.result->ranks, curves.result->ranks == 1 ? "" : "s");
+            svg_plot(&curves, PLOT_TIME, 0, y + ROW_HEAD, to);
+            svg_plot(&curves, curves.result->library_count > 1 ? PLOT_RATIO : PLOT_BANDWIDTH,
+                     PLOT_WIDTH, y + ROW_HEAD, to);
+        }
+        fprintf(to, "</svg>\n");
         status = fflush(to) == 0 && !ferror(to) ? 0 : -1;
     } else {
         errno = ENOMEM;
@@ -283,30 +269,6 @@ static void page_head(const struct result *result, FILE *to)
     fprintf(to, "</dl>\n");
 }
 
-/* Each library with its line in the plots, its library, and why it went. */
-static void page_legend(const struct result *result, FILE *to)
-{
-    fprintf(to, "<ul class=\"keys\">\n");
-    for (int c = 0; c < result->library_count; c++) {
-        const struct result_library *one = &result->libraries[c];
-        struct plot_series series = {.name = one->name, .style = c, .dashed = one->limit};
-
-        fprintf(to, "<li><svg class=\"key\" viewBox=\"0 0 34 14\">");
-        plot_key(&series, to);
-        fprintf(to, "</svg> ");
-        markup_escape(one->name, to);
-        fprintf(to, " <span class=\"faint\">");
-        markup_escape(one->release, to);
-        if (one->reason) {
-            fprintf(to, " (left out: ");
-            markup_escape(one->reason, to);
-            fprintf(to, ")");
-        }
-        fprintf(to, "</span></li>\n");
-    }
-    fprintf(to, "</ul>\n");
-}
-
 /* ---- curves ---- */
 
 static void page_plot(struct curves *curves, enum plot_kind kind, FILE *to)
@@ -316,16 +278,6 @@ static void page_plot(struct curves *curves, enum plot_kind kind, FILE *to)
     fprintf(to, "<svg viewBox=\"0 0 %d %d\" role=\"img\">\n", PLOT_WIDTH, PLOT_HEIGHT);
     plot_draw(&plot, to);
     fprintf(to, "</svg>\n");
-}
-
-static void page_plots(struct curves *curves, FILE *to)
-{
-    fprintf(to, "<div class=\"plots\">\n");
-    page_plot(curves, PLOT_TIME, to);
-    page_plot(curves, PLOT_BANDWIDTH, to);
-    if (curves->result->library_count > 1)
-        page_plot(curves, PLOT_RATIO, to);
-    fprintf(to, "</div>\n");
 }
 
 /* ---- table ---- */
@@ -394,17 +346,6 @@ static void page_table(const struct curves *curves, FILE *to)
 
 /* ---- all ---- */
 
-static void page_collective(struct curves *curves, FILE *to)
-{
-    char what[128];
-
-    fprintf(to, "<h2>%s <span class=\"faint\">%s</span></h2>\n",
-            curves->measurements[0]->collective, curves_what(curves, what));
-    page_legend(curves->result, to);
-    page_plots(curves, to);
-    page_table(curves, to);
-}
-
 int html_write(const struct result *result, FILE *to)
 {
     struct curves curves;
@@ -412,8 +353,39 @@ int html_write(const struct result *result, FILE *to)
 
     if (curves_open(result, &curves) == 0) {
         page_head(result, to);
-        while (curves_next(&curves))
-            page_collective(&curves, to);
+        while (curves_next(&curves)) {
+            char what[128];
+
+            fprintf(to, "<h2>%s <span class=\"faint\">%s</span></h2>\n",
+                    curves.measurements[0]->collective, curves_what(&curves, what));
+            /* Each library with its line in the plots, its library, and why it went. */
+            fprintf(to, "<ul class=\"keys\">\n");
+            for (int c = 0; c < curves.result->library_count; c++) {
+                const struct result_library *one = &curves.result->libraries[c];
+                struct plot_series series = {.name = one->name, .style = c, .dashed = one->limit};
+
+                fprintf(to, "<li><svg class=\"key\" viewBox=\"0 0 34 14\">");
+                plot_key(&series, to);
+                fprintf(to, "</svg> ");
+                markup_escape(one->name, to);
+                fprintf(to, " <span class=\"faint\">");
+                markup_escape(one->release, to);
+                if (one->reason) {
+                    fprintf(to, " (left out: ");
+                    markup_escape(one->reason, to);
+                    fprintf(to, ")");
+                }
+                fprintf(to, "</span></li>\n");
+            }
+            fprintf(to, "</ul>\n");
+            fprintf(to, "<div class=\"plots\">\n");
+            page_plot(&curves, PLOT_TIME, to);
+            page_plot(&curves, PLOT_BANDWIDTH, to);
+            if (curves.result->library_count > 1)
+                page_plot(&curves, PLOT_RATIO, to);
+            fprintf(to, "</div>\n");
+            page_table(&curves, to);
+        }
         fprintf(to, "</body></html>\n");
         status = ferror(to) ? -1 : 0;
     } else {

@@ -196,6 +196,8 @@ static int job_output(struct job *job)
     return job->output >= 0 ? 0 : -1;
 }
 
+/* Lets an mpirun that this process executes start more ranks than cores, unless the user's settings
+ * say otherwise. */
 static void job_oversubscribe(void)
 {
     setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);                  /* Open MPI 4 */
@@ -203,30 +205,6 @@ static void job_oversubscribe(void)
 }
 
 /* In a process group of its own, that ends with this process; prints into the file. */
-static void job_child(const struct job *job, char *const argv[], pid_t parent)
-    __attribute__((noreturn));
-static void job_child(const struct job *job, char *const argv[], pid_t parent)
-{
-    int none = open("/dev/null", O_RDONLY);
-    sigset_t all;
-
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent)
-        _exit(128 + SIGKILL);
-    setpgid(0, 0);
-    sigemptyset(&all);
-    sigprocmask(SIG_SETMASK, &all, NULL);
-    signal(SIGINT, SIG_DFL);
-    signal(SIGTERM, SIG_DFL);
-    dup2(none, 0);
-    dup2(job->output, 1);
-    dup2(job->output, 2);
-    setenv(BENCH_SOCKET, job->path, 1);
-    job_oversubscribe();
-    execvp(argv[0], argv);
-    dprintf(2, "cannot start %s: %s\n", argv[0], strerror(errno));
-    _exit(127);
-}
 
 static int job_fork(struct job *job, char *const argv[])
 {
@@ -234,8 +212,27 @@ static int job_fork(struct job *job, char *const argv[])
 
     fflush(NULL);
     job->pid = fork();
-    if (job->pid == 0)
-        job_child(job, argv, parent);
+    if (job->pid == 0) {
+        int none = open("/dev/null", O_RDONLY);
+        sigset_t all;
+
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent)
+            _exit(128 + SIGKILL);
+        setpgid(0, 0);
+        sigemptyset(&all);
+        sigprocmask(SIG_SETMASK, &all, NULL);
+        signal(SIGINT, SIG_DFL);
+        signal(SIGTERM, SIG_DFL);
+        dup2(none, 0);
+        dup2(job->output, 1);
+        dup2(job->output, 2);
+        setenv(BENCH_SOCKET, job->path, 1);
+        job_oversubscribe();
+        execvp(argv[0], argv);
+        dprintf(2, "cannot start %s: %s\n", argv[0], strerror(errno));
+        _exit(127);
+    }
     if (job->pid < 0)
         return job->pid = 0, -1;
     setpgid(job->pid, job->pid); /* whoever of the two comes first */
@@ -488,24 +485,6 @@ static void protocol_read_answers(struct job *job, struct protocol_round *round,
     }
 }
 
-static void protocol_wait(struct job *job, struct protocol_round *round, const struct order *order,
-                          double *times, char *reason)
-{
-    double until = measure_now() + job->timeout;
-
-    while (round->missing && !job->runner.gone) {
-        int come = poll(round->waiting, (nfds_t)job->runner.ranks, 100);
-
-        if (come > 0)
-            protocol_read_answers(job, round, order, times, reason);
-        else if (come == 0 && measure_now() > until)
-            job_fail(job, "%d of its ranks have not answered within %.0f s", round->missing,
-                     job->timeout / 1e9);
-        else if (come < 0) /* a signal */
-            job_fail(job, "the run was stopped");
-    }
-}
-
 static enum outcome job_turn(struct runner *runner, const struct order *order, double *times,
                              char *reason)
 {
@@ -513,12 +492,24 @@ static enum outcome job_turn(struct runner *runner, const struct order *order, d
     struct protocol_round round = {.missing = runner->ranks, .worst = OUTCOME_TOOK};
 
     round.waiting = calloc((size_t)runner->ranks, sizeof(*round.waiting));
-    if (!round.waiting)
+    if (!round.waiting) {
         job_fail(job, "dist_bench has no memory");
-    else if (protocol_order(job, order) == 0) {
+    } else if (protocol_order(job, order) == 0) {
         for (int r = 0; r < runner->ranks; r++)
             round.waiting[r] = (struct pollfd){.fd = job->members[r].fd, .events = POLLIN};
-        protocol_wait(job, &round, order, times, reason);
+        double until = measure_now() + job->timeout;
+
+        while (round.missing && !job->runner.gone) {
+            int come = poll(round.waiting, (nfds_t)job->runner.ranks, 100);
+
+            if (come > 0)
+                protocol_read_answers(job, &round, order, times, reason);
+            else if (come == 0 && measure_now() > until)
+                job_fail(job, "%d of its ranks have not answered within %.0f s", round.missing,
+                         job->timeout / 1e9);
+            else if (come < 0) /* a signal */
+                job_fail(job, "the run was stopped");
+        }
     }
     free(round.waiting);
     if (!runner->gone)
@@ -752,24 +743,6 @@ int spec_apply(const struct spec *spec)
 
 /* ---- folders ---- */
 
-/* bench/peers beside this program; libtool puts it into .libs. */
-static int peer_beside(char *folder, size_t size)
-{
-    char self[4096];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    char *slash;
-
-    if (length <= 0)
-        return -1;
-    self[length] = '\0';
-    slash = strrchr(self, '/');
-    *slash = '\0';
-    slash = strrchr(self, '/');
-    if (slash && strcmp(slash, "/.libs") == 0)
-        *slash = '\0';
-    return snprintf(folder, size, "%s/bench/peers", self) < (int)size ? 0 : -1;
-}
-
 /* The i-th folder; -1: that one does not exist. */
 static int peer_folder(int i, char *folder, size_t size)
 {
@@ -777,8 +750,22 @@ static int peer_folder(int i, char *folder, size_t size)
 
     if (i == 0)
         return own && *own && snprintf(folder, size, "%s", own) < (int)size ? 0 : -1;
-    if (i == 1)
-        return peer_beside(folder, size);
+    if (i == 1) {
+        /* bench/peers beside this program; libtool puts it into .libs. */
+        char self[4096];
+        ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+        char *slash;
+
+        if (length <= 0)
+            return -1;
+        self[length] = '\0';
+        slash = strrchr(self, '/');
+        *slash = '\0';
+        slash = strrchr(self, '/');
+        if (slash && strcmp(slash, "/.libs") == 0)
+            *slash = '\0';
+        return snprintf(folder, size, "%s/bench/peers", self) < (int)size ? 0 : -1;
+    }
     return snprintf(folder, size, "%s/dist/peers", BENCH_LIBEXECDIR) < (int)size ? 0 : -1;
 }
 
@@ -942,40 +929,6 @@ static void library_number(struct library *one, const char *option, unsigned lon
     library_word(one, text);
 }
 
-/* The command that starts an MPI's ranks, at its blanks. */
-static void library_mpirun(const struct libraries_maker *making, struct library *one)
-{
-    const char *command = making->options->mpirun;
-    char *copy;
-
-    if (!command)
-        command = *BENCH_OPENMPI_RUN ? BENCH_OPENMPI_RUN : BENCH_MPICH_RUN;
-    copy = strdup(*command ? command : "mpirun");
-    for (char *word = copy ? strtok(copy, " ") : NULL; word; word = strtok(NULL, " "))
-        library_word(one, word);
-    free(copy);
-    library_number(one, "-np", (unsigned long long)making->options->ranks);
-}
-
-/* dist_bench itself, as a worker. */
-static void library_libdist(const struct libraries_maker *making, struct library *one,
-                            const struct spec *spec)
-{
-    char self[4096];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
-
-    self[length > 0 ? length : 0] = '\0';
-    if (spec->launched)
-        library_mpirun(making, one);
-    library_word(one, self);
-    library_word(one, "--worker");
-    library_word(one, one->name);
-    if (!spec->launched)
-        library_number(one, "-n", (unsigned long long)making->options->ranks);
-    library_number(one, "-e", making->largest);
-    one->limit = spec->limit;
-}
-
 /* ---- the list ---- */
 
 static struct library *libraries_add(struct libraries_maker *making, const char *name)
@@ -1043,8 +996,33 @@ static int libraries_add_libdist(struct libraries_maker *making, const char *tex
     if (spec_read(text, &spec, &failure) != 0)
         return libraries_wrong("--compare: %s", failure);
     one = libraries_add(making, text);
-    if (one)
-        library_libdist(making, one, &spec);
+    if (one) {
+        /* dist_bench itself, as a worker. */
+        char self[4096];
+        ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+        self[length > 0 ? length : 0] = '\0';
+        if (spec.launched) {
+            /* The command that starts an MPI's ranks, at its blanks. */
+            const char *command = making->options->mpirun;
+            char *copy;
+
+            if (!command)
+                command = *BENCH_OPENMPI_RUN ? BENCH_OPENMPI_RUN : BENCH_MPICH_RUN;
+            copy = strdup(*command ? command : "mpirun");
+            for (char *word = copy ? strtok(copy, " ") : NULL; word; word = strtok(NULL, " "))
+                library_word(one, word);
+            free(copy);
+            library_number(one, "-np", (unsigned long long)making->options->ranks);
+        }
+        library_word(one, self);
+        library_word(one, "--worker");
+        library_word(one, one->name);
+        if (!spec.launched)
+            library_number(one, "-n", (unsigned long long)making->options->ranks);
+        library_number(one, "-e", making->largest);
+        one->limit = spec.limit;
+    }
     spec_free(&spec);
     return one ? 0 : libraries_wrong("no memory");
 }

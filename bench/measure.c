@@ -197,15 +197,6 @@ static dist_status buffers_alloc_piece(struct driver *driver, size_t bytes, void
     return posix_memalign(memory_p, 4096, bytes) == 0 ? DIST_OK : DIST_ERR_NO_MEMORY;
 }
 
-static dist_status buffers_alloc(struct buffers *b, struct driver *driver)
-{
-    dist_status status = DIST_OK;
-
-    for (int i = 0; i < b->piece_count && status == DIST_OK; i++)
-        status = buffers_alloc_piece(driver, b->bytes, &b->pieces[i]);
-    return status == DIST_OK ? buffers_touch(b, driver) : status;
-}
-
 /* Makes them fit the order, touched. Those that fit already are kept. All ranks call it. */
 static dist_status buffers_fit(struct buffers *buffers, struct driver *driver,
                                const struct order *order)
@@ -228,7 +219,11 @@ static dist_status buffers_fit(struct buffers *buffers, struct driver *driver,
     if (!fresh.pieces)
         return DIST_ERR_NO_MEMORY;
     *buffers = fresh;
-    return buffers_alloc(buffers, driver);
+    dist_status status = DIST_OK;
+
+    for (int i = 0; i < buffers->piece_count && status == DIST_OK; i++)
+        status = buffers_alloc_piece(driver, buffers->bytes, &buffers->pieces[i]);
+    return status == DIST_OK ? buffers_touch(buffers, driver) : status;
 }
 
 void buffers_free(struct buffers *buffers, struct driver *driver)
@@ -268,15 +263,6 @@ double measure_now(void)
     return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
-static struct pattern measure_pattern(const struct measure *m, unsigned seed)
-{
-    return (struct pattern){.dtype = m->order->dtype,
-                            .op = m->order->op,
-                            .reduces = m->order->operation->reduces,
-                            .ranks = m->driver->ranks,
-                            .seed = seed};
-}
-
 /* ---- a set as the host sees it: the memory itself, or its mirror ---- */
 
 static char *measure_set(const struct measure *m, int set)
@@ -300,31 +286,7 @@ static dist_status measure_show(const struct measure *m, int set)
                      : DIST_OK;
 }
 
-static dist_status measure_look(const struct measure *m, int set)
-{
-    return m->mirror ? m->driver->get(m->driver, m->mirror, measure_set(m, set), m->buffers->stride)
-                     : DIST_OK;
-}
-
 /* ---- fresh data ---- */
-
-/* Fills what this rank gives, and poisons what it gets. */
-static void measure_fill(const struct measure *m, const struct pattern *pattern, int set)
-{
-    const struct order *order = m->order;
-    struct buffers *b = m->buffers;
-    int rank = m->driver->rank;
-    bool gives = true;
-    size_t size = dist_dtype_size(order->dtype);
-    void *in = measure_in(m, set), *out = measure_out(m, set);
-    size_t bytes = order->operation->in == PART_NONE ? b->out_bytes : b->in_bytes;
-
-    memset(out, MEASURE_POISON, b->out_bytes);
-    if (order->operation->id == OPERATION_broadcast || order->operation->in == PART_WHOLE)
-        gives = !order->operation->rooted || order->operation->reduces || rank == order->root;
-    if (gives)
-        pattern_fill(pattern, rank, 0, order->operation->in == PART_NONE ? out : in, bytes / size);
-}
 
 /* ---- what should be there ---- */
 
@@ -404,17 +366,36 @@ static int measure_call(struct measure *m)
 /* A checked call on the next set; -1: the run has ended. */
 static int measure_checked(struct measure *m, unsigned seed)
 {
-    struct pattern pattern = measure_pattern(m, seed);
+    struct pattern pattern = {.dtype = m->order->dtype,
+                              .op = m->order->op,
+                              .reduces = m->order->operation->reduces,
+                              .ranks = m->driver->ranks,
+                              .seed = seed};
     size_t bad = 0;
     int set = m->next;
 
     if (m->order->operation->layout == LAYOUT_NOTHING)
         return measure_call(m);
-    measure_fill(m, &pattern, set);
+    /* Fills what this rank gives, and poisons what it gets. */
+    const struct order *order = m->order;
+    struct buffers *b = m->buffers;
+    int rank = m->driver->rank;
+    bool gives = true;
+    size_t size = dist_dtype_size(order->dtype);
+    void *in = measure_in(m, set), *out = measure_out(m, set);
+    size_t bytes = order->operation->in == PART_NONE ? b->out_bytes : b->in_bytes;
+
+    memset(out, MEASURE_POISON, b->out_bytes);
+    if (order->operation->id == OPERATION_broadcast || order->operation->in == PART_WHOLE)
+        gives = !order->operation->rooted || order->operation->reduces || rank == order->root;
+    if (gives)
+        pattern_fill(&pattern, rank, 0, order->operation->in == PART_NONE ? out : in, bytes / size);
     /* Another may write here as soon as it is in the call. */
     if (measure_end(m, measure_show(m, set)) != 0 ||
         measure_end(m, m->driver->barrier(m->driver)) != 0 || measure_call(m) != 0 ||
-        measure_end(m, measure_look(m, set)) != 0)
+        measure_end(m, m->mirror ? m->driver->get(m->driver, m->mirror, measure_set(m, set),
+                                                  m->buffers->stride)
+                                 : DIST_OK) != 0)
         return -1;
     if (m->outcome == OUTCOME_TOOK && !measure_is_right(m, &pattern, set, &bad)) {
         m->outcome = OUTCOME_WRONG;
@@ -448,24 +429,20 @@ static int measure_one(struct measure *m, double *time_p)
     return 0;
 }
 
-static int measure_apart(struct measure *m, double *time_p)
-{
-    *time_p = 0;
-    for (long i = 0; i < m->order->batch; i++) {
-        if (measure_one(m, time_p) != 0)
-            return -1;
-    }
-    return 0;
-}
-
 static int measure_sample(struct measure *m, double *time_p)
 {
     double start;
 
     if (measure_synchronize(m) != 0 || measure_end(m, m->driver->barrier(m->driver)) != 0)
         return -1;
-    if (m->order->apart && m->order->operation->layout != LAYOUT_MESSAGES)
-        return measure_apart(m, time_p);
+    if (m->order->apart && m->order->operation->layout != LAYOUT_MESSAGES) {
+        *time_p = 0;
+        for (long i = 0; i < m->order->batch; i++) {
+            if (measure_one(m, time_p) != 0)
+                return -1;
+        }
+        return 0;
+    }
     start = measure_now();
     for (long i = 0; i < m->order->batch; i++) {
         if (measure_call(m) != 0)
@@ -575,14 +552,6 @@ static int serve_connect(struct server *server, const char *name)
     return server->out ? 0 : serve_fail(name, "cannot talk to dist_bench", strerror(errno));
 }
 
-/* Line breaks would end the answer. */
-static void serve_reason(struct server *server, enum outcome outcome, char *reason)
-{
-    for (char *at = reason; (at = strpbrk(at, "\r\n"));)
-        *at = ' ';
-    fprintf(server->out, "%s %s\n", outcome_words[outcome], reason);
-}
-
 /* -1: the line is no order, or the driver is of no more use. */
 static int serve_order(struct server *server, const char *line)
 {
@@ -596,8 +565,12 @@ static int serve_order(struct server *server, const char *line)
     times = calloc((size_t)order.samples, sizeof(double));
     if (times)
         outcome = measure_run(server->driver, &server->buffers, &order, times, reason);
-    if (outcome != OUTCOME_TOOK)
-        serve_reason(server, outcome, reason);
+    if (outcome != OUTCOME_TOOK) {
+        /* Line breaks would end the answer. */
+        for (char *at = reason; (at = strpbrk(at, "\r\n"));)
+            *at = ' ';
+        fprintf(server->out, "%s %s\n", outcome_words[outcome], reason);
+    }
     for (long s = 0; outcome == OUTCOME_TOOK && s < order.samples; s++)
         fprintf(server->out, "%s%.3f%s", s ? " " : "took ", times[s],
                 s + 1 == order.samples ? "\n" : "");

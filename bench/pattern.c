@@ -129,19 +129,6 @@ void number_write(dist_dtype dtype, double value, void *element)
     }
 }
 
-static double number_whole(dist_dtype dtype, const void *element)
-{
-    size_t size = dist_dtype_size(dtype);
-    bool is_signed = dtype == DIST_INT8 || dtype == DIST_INT32 || dtype == DIST_INT64;
-    uint64_t bits = 0;
-
-    for (size_t i = 0; i < size; i++)
-        bits |= (uint64_t)((const unsigned char *)element)[i] << (8 * i);
-    if (is_signed && size < 8 && bits >> (8 * size - 1))
-        bits |= ~UINT64_C(0) << (8 * size);
-    return is_signed ? (double)(int64_t)bits : (double)bits;
-}
-
 double number_read(dist_dtype dtype, const void *element)
 {
     float single;
@@ -160,8 +147,17 @@ double number_read(dist_dtype dtype, const void *element)
         memcpy(&half, element, sizeof(half));
         return dtype == DIST_FLOAT16 ? number_of_half(half) : number_of_brain(half);
     default:
-        return number_whole(dtype, element);
+        break;
     }
+    size_t size = dist_dtype_size(dtype);
+    bool is_signed = dtype == DIST_INT8 || dtype == DIST_INT32 || dtype == DIST_INT64;
+    uint64_t bits = 0;
+
+    for (size_t i = 0; i < size; i++)
+        bits |= (uint64_t)((const unsigned char *)element)[i] << (8 * i);
+    if (is_signed && size < 8 && bits >> (8 * size - 1))
+        bits |= ~UINT64_C(0) << (8 * size);
+    return is_signed ? (double)(int64_t)bits : (double)bits;
 }
 
 /* Data whose result is known. */

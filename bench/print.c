@@ -244,33 +244,28 @@ static const char *csv_status(const struct options *options, const struct result
     return options->check && !options->no_check ? "right" : "unchecked";
 }
 
-static void csv_row(const struct options *options, const struct result *result,
-                    const struct result_measurement *measurement, int c)
-{
-    const struct result_time *time = &measurement->times[c];
-
-    printf("%s,%zu,%zu,%s,%s,%d,%d,%d,%s,", measurement->collective, measurement->bytes,
-           measurement->block, measurement->dtype, measurement->op ? measurement->op : "-",
-           measurement->root, measurement->in_place, result->ranks, result->libraries[c].name);
-    if (time->measured)
-        printf("%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%.4f,%.4f,%ld", time->median / 1e3, time->min / 1e3,
-               time->mean / 1e3, time->max / 1e3, time->p50 / 1e3, time->p99 / 1e3,
-               result_algorithm_bandwidth(measurement, time->median),
-               result_bus_bandwidth(measurement, result->ranks, time->median),
-               time->samples * time->batch);
-    else
-        printf(",,,,,,,,");
-    printf(",%d,%s,%s\n", measurement->buffers, result_timing(measurement),
-           csv_status(options, time));
-}
-
 static void csv_point(const struct options *options, const struct result *result,
                       const struct result_measurement *a, const struct result_measurement *b)
 {
     const struct result_measurement *measurement = a ? a : b;
 
-    for (int c = 0; c < result->library_count; c++)
-        csv_row(options, result, measurement, c);
+    for (int c = 0; c < result->library_count; c++) {
+        const struct result_time *time = &measurement->times[c];
+
+        printf("%s,%zu,%zu,%s,%s,%d,%d,%d,%s,", measurement->collective, measurement->bytes,
+               measurement->block, measurement->dtype, measurement->op ? measurement->op : "-",
+               measurement->root, measurement->in_place, result->ranks, result->libraries[c].name);
+        if (time->measured)
+            printf("%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%.4f,%.4f,%ld", time->median / 1e3,
+                   time->min / 1e3, time->mean / 1e3, time->max / 1e3, time->p50 / 1e3,
+                   time->p99 / 1e3, result_algorithm_bandwidth(measurement, time->median),
+                   result_bus_bandwidth(measurement, result->ranks, time->median),
+                   time->samples * time->batch);
+        else
+            printf(",,,,,,,,");
+        printf(",%d,%s,%s\n", measurement->buffers, result_timing(measurement),
+               csv_status(options, time));
+    }
     output_flush();
 }
 
@@ -294,37 +289,6 @@ static void json_line(FILE *to, const char *name, const char *text)
     fprintf(to, ",\n");
 }
 
-static void json_libraries(FILE *to, const struct result *result)
-{
-    fprintf(to, "  \"contestants\": [");
-    for (int c = 0; c < result->library_count; c++) {
-        fprintf(to, "%s\n    {\"name\": ", c ? "," : "");
-        json_text(to, result->libraries[c].name);
-        fprintf(to, ", \"library\": ");
-        json_text(to, result->libraries[c].release);
-        fprintf(to, ", \"limit\": %s, \"reason\": ", result->libraries[c].limit ? "true" : "false");
-        json_text(to, result->libraries[c].reason);
-        fprintf(to, "}");
-    }
-    fprintf(to, "\n  ],\n");
-}
-
-static void json_times(FILE *to, const struct result *result,
-                       const struct result_measurement *measurement, const struct result_time *time)
-{
-    fprintf(to,
-            "\"time\": %.4f, \"min_us\": %.4f, \"avg_us\": %.4f, \"max_us\": %.4f, "
-            "\"p50_us\": %.4f, \"p99_us\": %.4f, \"alg_bw\": %.5f, \"bus_bw\": %.5f, "
-            "\"nwrong\": 0, \"samples\": %ld, \"batch\": %ld, \"rounds_us\": [",
-            time->median / 1e3, time->min / 1e3, time->mean / 1e3, time->max / 1e3, time->p50 / 1e3,
-            time->p99 / 1e3, result_algorithm_bandwidth(measurement, time->median),
-            result_bus_bandwidth(measurement, result->ranks, time->median), time->samples,
-            time->batch);
-    for (int r = 0; r < time->round_count; r++)
-        fprintf(to, "%s%.4f", r ? ", " : "", time->rounds[r] / 1e3);
-    fprintf(to, "]");
-}
-
 static void json_point(FILE *to, const struct result *result,
                        const struct result_measurement *measurement)
 {
@@ -344,7 +308,18 @@ static void json_point(FILE *to, const struct result *result,
         json_text(to, result->libraries[c].name);
         fprintf(to, ", ");
         if (time->measured) {
-            json_times(to, result, measurement, time);
+            fprintf(to,
+                    "\"time\": %.4f, \"min_us\": %.4f, \"avg_us\": %.4f, \"max_us\": %.4f, "
+                    "\"p50_us\": %.4f, \"p99_us\": %.4f, \"alg_bw\": %.5f, \"bus_bw\": %.5f, "
+                    "\"nwrong\": 0, \"samples\": %ld, \"batch\": %ld, \"rounds_us\": [",
+                    time->median / 1e3, time->min / 1e3, time->mean / 1e3, time->max / 1e3,
+                    time->p50 / 1e3, time->p99 / 1e3,
+                    result_algorithm_bandwidth(measurement, time->median),
+                    result_bus_bandwidth(measurement, result->ranks, time->median), time->samples,
+                    time->batch);
+            for (int r = 0; r < time->round_count; r++)
+                fprintf(to, "%s%.4f", r ? ", " : "", time->rounds[r] / 1e3);
+            fprintf(to, "]");
         } else {
             fprintf(to, "\"nwrong\": %d, \"reason\": ", time->wrong);
             json_text(to, time->reason);
@@ -365,7 +340,17 @@ int print_json_file(const struct result *result, FILE *to)
     json_line(to, "cpu", result->cpu);
     fprintf(to, "  \"cpus\": %d,\n  \"ranks\": %d,\n  \"rounds\": %d,\n", result->cpus,
             result->ranks, result->rounds);
-    json_libraries(to, result);
+    fprintf(to, "  \"contestants\": [");
+    for (int c = 0; c < result->library_count; c++) {
+        fprintf(to, "%s\n    {\"name\": ", c ? "," : "");
+        json_text(to, result->libraries[c].name);
+        fprintf(to, ", \"library\": ");
+        json_text(to, result->libraries[c].release);
+        fprintf(to, ", \"limit\": %s, \"reason\": ", result->libraries[c].limit ? "true" : "false");
+        json_text(to, result->libraries[c].reason);
+        fprintf(to, "}");
+    }
+    fprintf(to, "\n  ],\n");
     fprintf(to, "  \"results\": [");
     for (int p = 0; p < result->measurement_count; p++) {
         fprintf(to, "%s\n", p ? "," : "");

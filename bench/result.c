@@ -31,43 +31,6 @@ static char *result_command(int argc, char *const argv[])
     return text;
 }
 
-static char *result_date(void)
-{
-    time_t now = time(NULL);
-    struct tm local;
-    char text[64] = "";
-
-    if (localtime_r(&now, &local))
-        strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S%z", &local);
-    return strdup(text);
-}
-
-/* "model name : ..." of the first CPU; "" where the kernel does not say. */
-static char *result_cpu(void)
-{
-    FILE *file = fopen("/proc/cpuinfo", "re");
-    char line[512], *model = NULL;
-
-    while (file && !model && fgets(line, sizeof(line), file)) {
-        char *colon = strchr(line, ':');
-
-        line[strcspn(line, "\n")] = '\0';
-        if (colon && strncmp(line, "model name", 10) == 0)
-            model = strdup(colon + 1 + strspn(colon + 1, " "));
-    }
-    if (file)
-        fclose(file);
-    return model ? model : strdup("");
-}
-
-static int result_cpus(void)
-{
-    cpu_set_t set;
-
-    return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set)
-                                                        : (int)sysconf(_SC_NPROCESSORS_ONLN);
-}
-
 struct result *result_new(int ranks, int argc, char *const argv[])
 {
     struct result *result = calloc(1, sizeof(*result));
@@ -80,13 +43,36 @@ struct result *result_new(int ranks, int argc, char *const argv[])
     }
     snprintf(kernel, sizeof(kernel), "%s %s %s", system.sysname, system.release, system.machine);
     result->ranks = ranks;
-    result->cpus = result_cpus();
+    cpu_set_t set;
+
+    result->cpus = sched_getaffinity(0, sizeof(set), &set) == 0
+                       ? CPU_COUNT(&set)
+                       : (int)sysconf(_SC_NPROCESSORS_ONLN);
     result->command = result_command(argc, argv);
     result->version = strdup(dist_version());
-    result->date = result_date();
+    time_t now = time(NULL);
+    struct tm local;
+    char text[64] = "";
+
+    if (localtime_r(&now, &local))
+        strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S%z", &local);
+    result->date = strdup(text);
     result->host = strdup(system.nodename);
     result->system = strdup(kernel);
-    result->cpu = result_cpu();
+    /* "model name : ..." of the first CPU; "" where the kernel does not say. */
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    char line[512], *model = NULL;
+
+    while (file && !model && fgets(line, sizeof(line), file)) {
+        char *colon = strchr(line, ':');
+
+        line[strcspn(line, "\n")] = '\0';
+        if (colon && strncmp(line, "model name", 10) == 0)
+            model = strdup(colon + 1 + strspn(colon + 1, " "));
+    }
+    if (file)
+        fclose(file);
+    result->cpu = model ? model : strdup("");
     if (result->command && result->version && result->date && result->host && result->system &&
         result->cpu)
         return result;

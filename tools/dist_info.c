@@ -280,38 +280,6 @@ static bool env_take(char *text, struct env_line *line)
     return true;
 }
 
-/* The heading of each kind in the table. */
-static void env_head(const char *kind)
-{
-    if (strcmp(kind, "own") == 0)
-        printf("Variables of libdist\n");
-    else if (strcmp(kind, "foreign") == 0)
-        printf("\nVariables of launchers and others\n");
-    else if (strcmp(kind, "wrong") == 0)
-        printf("\nVariables with a value that every job refuses\n");
-    else
-        printf("\nVariables that nobody reads\n");
-}
-
-static void env_row(const struct env_line *line)
-{
-    printf("  %-28s ", line->name);
-    if (line->value)
-        printf("%s  [set by %s]\n", *line->value ? line->value : "(empty)", line->from);
-    else if (strcmp(line->kind, "own") == 0 && *line->note)
-        printf("-  [default: %s]\n", line->note);
-    else
-        printf("-\n");
-    if (strcmp(line->kind, "foreign") == 0)
-        printf("      %s: %s\n", line->note, line->meaning);
-    else if (strcmp(line->kind, "own") == 0 || strcmp(line->kind, "wrong") == 0)
-        printf("      %s\n", line->meaning);
-    else if (*line->note)
-        printf("      did you mean %s, %s?\n", line->note, line->meaning);
-    else
-        printf("      no variable has a name like it\n");
-}
-
 static void env_object(const struct env_line *line, bool first)
 {
     static const char *const notes[][2] = {
@@ -346,13 +314,37 @@ static void env_print(char *text, bool json)
 
         if (!env_take(item, &line))
             continue;
-        if (!json && strcmp(kind, line.kind) != 0)
-            env_head(line.kind);
+        if (!json && strcmp(kind, line.kind) != 0) {
+            /* The heading of each kind in the table. */
+            if (strcmp(line.kind, "own") == 0)
+                printf("Variables of libdist\n");
+            else if (strcmp(line.kind, "foreign") == 0)
+                printf("\nVariables of launchers and others\n");
+            else if (strcmp(line.kind, "wrong") == 0)
+                printf("\nVariables with a value that every job refuses\n");
+            else
+                printf("\nVariables that nobody reads\n");
+        }
         kind = line.kind;
-        if (json)
+        if (json) {
             env_object(&line, first);
-        else
-            env_row(&line);
+        } else {
+            printf("  %-28s ", line.name);
+            if (line.value)
+                printf("%s  [set by %s]\n", *line.value ? line.value : "(empty)", line.from);
+            else if (strcmp(line.kind, "own") == 0 && *line.note)
+                printf("-  [default: %s]\n", line.note);
+            else
+                printf("-\n");
+            if (strcmp(line.kind, "foreign") == 0)
+                printf("      %s: %s\n", line.note, line.meaning);
+            else if (strcmp(line.kind, "own") == 0 || strcmp(line.kind, "wrong") == 0)
+                printf("      %s\n", line.meaning);
+            else if (*line.note)
+                printf("      did you mean %s, %s?\n", line.note, line.meaning);
+            else
+                printf("      no variable has a name like it\n");
+        }
         first = false;
     }
     printf("%s", json ? "\n]\n" : "");
@@ -415,58 +407,7 @@ static int info_ops(dist_collective collective)
 
 /* ---- csv ---- */
 
-static void info_csv(const char *backend)
-{
-    for (int c = 0; c < DIST_COLL_COUNT; c++) {
-        dist_collective collective = (dist_collective)c;
-
-        for (int dtype = 0; dtype < DIST_DTYPE_COUNT; dtype++) {
-            for (int op = 0; op < info_ops(collective); op++)
-                printf("%s,%s,%s,%s,%s\n", backend, dist_collective_string(collective),
-                       dist_dtype_string((dist_dtype)dtype),
-                       dist_collective_reduces(collective) ? dist_op_string((dist_op)op) : "-",
-                       info_supports(backend, collective, dtype, op) ? "yes" : "no");
-        }
-    }
-}
-
 /* ---- the table ---- */
-
-/* How many dtypes go with that collective, with any op. */
-static int info_dtypes(const char *backend, dist_collective collective,
-                       bool taken[DIST_DTYPE_COUNT])
-{
-    int count = 0;
-
-    for (int dtype = 0; dtype < DIST_DTYPE_COUNT; dtype++) {
-        taken[dtype] = false;
-        for (int op = 0; op < info_ops(collective); op++)
-            taken[dtype] = taken[dtype] || info_supports(backend, collective, dtype, op);
-        count += taken[dtype];
-    }
-    return count;
-}
-
-static void info_row(const char *backend, dist_collective collective)
-{
-    bool taken[DIST_DTYPE_COUNT];
-    int count = info_dtypes(backend, collective, taken);
-
-    printf("  %-16s", dist_collective_string(collective));
-    if (count == 0)
-        printf("  no");
-    else if (collective == DIST_COLL_BARRIER)
-        printf("  yes");
-    else if (count == DIST_DTYPE_COUNT)
-        printf("  every dtype");
-    for (int dtype = 0; dtype < DIST_DTYPE_COUNT && count < DIST_DTYPE_COUNT; dtype++) {
-        if (taken[dtype])
-            printf("  %s", dist_dtype_string((dist_dtype)dtype));
-    }
-    if (count && dist_collective_reduces(collective))
-        printf(", ops below");
-    printf("\n");
-}
 
 /* Do two collectives that reduce support the same? */
 static bool info_same(const char *backend, dist_collective a, dist_collective b)
@@ -478,21 +419,6 @@ static bool info_same(const char *backend, dist_collective a, dist_collective b)
         }
     }
     return true;
-}
-
-static void info_matrix(const char *backend, dist_collective collective)
-{
-    printf("  %-10s", "");
-    for (int op = 0; op < DIST_OP_COUNT; op++)
-        printf(" %s", dist_op_string((dist_op)op));
-    printf("\n");
-    for (int dtype = 0; dtype < DIST_DTYPE_COUNT; dtype++) {
-        printf("  %-10s", dist_dtype_string((dist_dtype)dtype));
-        for (int op = 0; op < DIST_OP_COUNT; op++)
-            printf(" %-*s", (int)strlen(dist_op_string((dist_op)op)),
-                   info_supports(backend, collective, dtype, op) ? "yes" : "-");
-        printf("\n");
-    }
 }
 
 /* One matrix for all collectives that share it. */
@@ -512,16 +438,18 @@ static void info_matrices(const char *backend)
             printf("%s %s", other == c ? "" : ",", dist_collective_string((dist_collective)other));
         }
         printf(":\n");
-        info_matrix(backend, (dist_collective)c);
+        printf("  %-10s", "");
+        for (int op = 0; op < DIST_OP_COUNT; op++)
+            printf(" %s", dist_op_string((dist_op)op));
+        printf("\n");
+        for (int dtype = 0; dtype < DIST_DTYPE_COUNT; dtype++) {
+            printf("  %-10s", dist_dtype_string((dist_dtype)dtype));
+            for (int op = 0; op < DIST_OP_COUNT; op++)
+                printf(" %-*s", (int)strlen(dist_op_string((dist_op)op)),
+                       info_supports(backend, (dist_collective)c, dtype, op) ? "yes" : "-");
+            printf("\n");
+        }
     }
-}
-
-static void info_table(const char *backend)
-{
-    printf("%s\n", backend);
-    for (int c = 0; c < DIST_COLL_COUNT; c++)
-        info_row(backend, (dist_collective)c);
-    info_matrices(backend);
 }
 
 /* ---- what is asked for ---- */
@@ -530,19 +458,6 @@ static int info_no_memory(void)
 {
     fprintf(stderr, "dist_info: out of memory or processes\n");
     return 1;
-}
-
-static void info_folders(void)
-{
-    size_t size = dist_list_module_folders(NULL, 0) + 1;
-    char *folders = malloc(size), *rest;
-
-    if (folders)
-        dist_list_module_folders(folders, size);
-    for (char *line = folders ? strtok_r(folders, "\n", &rest) : NULL; line;
-         line = strtok_r(NULL, "\n", &rest))
-        printf("  %s\n", line);
-    free(folders);
 }
 
 static void info_lines(const struct modules_list *list, bool backends)
@@ -561,7 +476,15 @@ static int info_summary(void)
     bool asked;
 
     printf("libdist %s\n\nModules (dist_NAME.so) are looked for in\n", dist_version());
-    info_folders();
+    size_t size = dist_list_module_folders(NULL, 0) + 1;
+    char *folders = malloc(size), *rest;
+
+    if (folders)
+        dist_list_module_folders(folders, size);
+    for (char *line = folders ? strtok_r(folders, "\n", &rest) : NULL; line;
+         line = strtok_r(NULL, "\n", &rest))
+        printf("  %s\n", line);
+    free(folders);
     asked = modules_ask_all(&list);
     if (asked) {
         printf("\nBackends, and whether they can run here\n");
@@ -575,10 +498,50 @@ static int info_summary(void)
 
 static void info_show(const struct info *info, const char *backend)
 {
-    if (info->csv)
-        info_csv(backend);
-    else
-        info_table(backend);
+    if (info->csv) {
+        for (int c = 0; c < DIST_COLL_COUNT; c++) {
+            dist_collective collective = (dist_collective)c;
+
+            for (int dtype = 0; dtype < DIST_DTYPE_COUNT; dtype++) {
+                for (int op = 0; op < info_ops(collective); op++)
+                    printf("%s,%s,%s,%s,%s\n", backend, dist_collective_string(collective),
+                           dist_dtype_string((dist_dtype)dtype),
+                           dist_collective_reduces(collective) ? dist_op_string((dist_op)op) : "-",
+                           info_supports(backend, collective, dtype, op) ? "yes" : "no");
+            }
+        }
+    } else {
+        printf("%s\n", backend);
+        for (int c = 0; c < DIST_COLL_COUNT; c++) {
+            dist_collective collective = (dist_collective)c;
+            bool taken[DIST_DTYPE_COUNT];
+            /* How many dtypes go with that collective, with any op. */
+            int count = 0;
+
+            for (int dtype = 0; dtype < DIST_DTYPE_COUNT; dtype++) {
+                taken[dtype] = false;
+                for (int op = 0; op < info_ops(collective); op++)
+                    taken[dtype] = taken[dtype] || info_supports(backend, collective, dtype, op);
+                count += taken[dtype];
+            }
+
+            printf("  %-16s", dist_collective_string(collective));
+            if (count == 0)
+                printf("  no");
+            else if (collective == DIST_COLL_BARRIER)
+                printf("  yes");
+            else if (count == DIST_DTYPE_COUNT)
+                printf("  every dtype");
+            for (int dtype = 0; dtype < DIST_DTYPE_COUNT && count < DIST_DTYPE_COUNT; dtype++) {
+                if (taken[dtype])
+                    printf("  %s", dist_dtype_string((dist_dtype)dtype));
+            }
+            if (count && dist_collective_reduces(collective))
+                printf(", ops below");
+            printf("\n");
+        }
+        info_matrices(backend);
+    }
 }
 
 static int info_show_all(const struct info *info)
@@ -600,16 +563,6 @@ static int info_show_all(const struct info *info)
     return first ? 1 : 0;
 }
 
-/* Why it cannot be shown. What did no harm in a child does none here, and says more. */
-static int info_refuse(const char *backend, const struct modules_list *list)
-{
-    if (list->count && list->lines[0].lost)
-        fprintf(stderr, "dist_info: %s\n", list->lines[0].text);
-    else if (dist_backend_query(backend, DIST_COLL_BARRIER, DIST_UINT8, DIST_SUM) != DIST_OK)
-        fprintf(stderr, "dist_info: %s\n", dist_last_error());
-    return 1;
-}
-
 static int info_backends(const struct info *info)
 {
     struct modules_list list;
@@ -617,12 +570,19 @@ static int info_backends(const struct info *info)
 
     if (!info->backend)
         return info_show_all(info);
-    if (!modules_ask(info->backend, &list))
+    if (!modules_ask(info->backend, &list)) {
         code = info_no_memory();
-    else if (list.count && list.lines[0].backend && list.lines[0].usable)
+    } else if (list.count && list.lines[0].backend && list.lines[0].usable) {
         info_show(info, info->backend);
-    else
-        code = info_refuse(info->backend, &list);
+    } else {
+        /* Why it cannot be shown. What did no harm in a child does none here, and says more. */
+        if (list.count && list.lines[0].lost)
+            fprintf(stderr, "dist_info: %s\n", list.lines[0].text);
+        else if (dist_backend_query(info->backend, DIST_COLL_BARRIER, DIST_UINT8, DIST_SUM) !=
+                 DIST_OK)
+            fprintf(stderr, "dist_info: %s\n", dist_last_error());
+        code = 1;
+    }
     free(list.lines);
     return code;
 }

@@ -35,37 +35,12 @@ static void print_time(double seconds, const char *before)
     printf(" %10s", text);
 }
 
-static void print_prediction(const struct dist_candidate *candidate)
-{
-    if (candidate->seconds >= 0)
-        print_time(candidate->seconds, "");
-    else if (candidate->least > 0)
-        print_time(candidate->least, "> ");
-    else
-        printf(" %10s", "-");
-}
-
 static void print_measured(double seconds)
 {
     if (seconds >= 0)
         print_time(seconds, "");
     else
         printf(" %10s", "-");
-}
-
-static void print_row(const struct explain_report *report, int row)
-{
-    const struct dist_candidate *candidate = &report->candidates[row];
-
-    printf("%c %-20s", candidate->chosen ? '*' : ' ', candidate->algorithm);
-    if (candidate->segments)
-        printf(" %8d", candidate->segments);
-    else
-        printf(" %8s", "-");
-    print_prediction(candidate);
-    if (report->run)
-        print_measured(report->measured[row]);
-    printf("  %s%s\n", candidate->summary, candidate->rules ? " (the rules' choice)" : "");
 }
 
 static void print_table(const struct explain_report *report)
@@ -80,8 +55,24 @@ static void print_table(const struct explain_report *report)
     if (report->run)
         printf(" %10s", "measured");
     printf("\n");
-    for (int i = 0; i < report->count; i++)
-        print_row(report, i);
+    for (int i = 0; i < report->count; i++) {
+        const struct dist_candidate *candidate = &report->candidates[i];
+
+        printf("%c %-20s", candidate->chosen ? '*' : ' ', candidate->algorithm);
+        if (candidate->segments)
+            printf(" %8d", candidate->segments);
+        else
+            printf(" %8s", "-");
+        if (candidate->seconds >= 0)
+            print_time(candidate->seconds, "");
+        else if (candidate->least > 0)
+            print_time(candidate->least, "> ");
+        else
+            printf(" %10s", "-");
+        if (report->run)
+            print_measured(report->measured[i]);
+        printf("  %s%s\n", candidate->summary, candidate->rules ? " (the rules' choice)" : "");
+    }
     if (report->free >= 0) {
         printf("  %-20s %8s %*s", "(nothing forced)", "", 10, "");
         print_measured(report->free);
@@ -97,25 +88,6 @@ static void print_table(const struct explain_report *report)
 
 /* ---- for programs ---- */
 
-static void print_csv(const struct explain_report *report)
-{
-    printf("collective,bytes,ranks,nodes,algorithm,segments,predicted_s,measured_s,chosen,rules\n");
-    for (int i = 0; i < report->count; i++) {
-        const struct dist_candidate *candidate = &report->candidates[i];
-        char predicted[32] = "", measured[32] = "";
-
-        if (candidate->seconds >= 0)
-            snprintf(predicted, sizeof(predicted), "%.9f", candidate->seconds);
-        if (report->measured[i] >= 0)
-            snprintf(measured, sizeof(measured), "%.9f", report->measured[i]);
-        printf("%s,%zu,%d,%d,%s,%d,%s,%s,%s,%s\n",
-               dist_collective_string(report->question.collective), report->question.bytes,
-               report->explanation.ranks, report->explanation.nodes, candidate->algorithm,
-               candidate->segments, predicted, measured, candidate->chosen ? "yes" : "no",
-               candidate->rules ? "yes" : "no");
-    }
-}
-
 static void print_seconds(const char *name, double seconds)
 {
     if (seconds >= 0)
@@ -124,42 +96,54 @@ static void print_seconds(const char *name, double seconds)
         printf(", \"%s\": null", name);
 }
 
-static void print_json(const struct explain_report *report)
-{
-    const struct dist_explanation *explanation = &report->explanation;
-
-    printf("{");
-    json_member("collective", dist_collective_string(report->question.collective), true, stdout);
-    printf(", \"bytes\": %zu, \"ranks\": %d, \"nodes\": %d", report->question.bytes,
-           explanation->ranks, explanation->nodes);
-    json_member("reason", explanation->reason, false, stdout);
-    json_member("costs", explanation->costs, false, stdout);
-    print_seconds("unforced_s", report->free);
-    printf(", \"candidates\": [");
-    for (int i = 0; i < report->count; i++) {
-        const struct dist_candidate *candidate = &report->candidates[i];
-
-        printf("%s\n  {", i ? "," : "");
-        json_member("algorithm", candidate->algorithm, true, stdout);
-        printf(", \"segments\": %d", candidate->segments);
-        print_seconds("predicted_s", candidate->seconds);
-        print_seconds("least_s", candidate->least);
-        print_seconds("measured_s", report->measured[i]);
-        printf(", \"chosen\": %s, \"rules\": %s}", candidate->chosen ? "true" : "false",
-               candidate->rules ? "true" : "false");
-    }
-    printf("\n]}\n");
-}
-
 /* Prints it in its format. */
 static void explain_print(const struct explain_report *report)
 {
-    if (report->format == EXPLAIN_CSV)
-        print_csv(report);
-    else if (report->format == EXPLAIN_JSON)
-        print_json(report);
-    else
+    if (report->format == EXPLAIN_CSV) {
+        printf("collective,bytes,ranks,nodes,algorithm,segments,predicted_s,measured_s,chosen,"
+               "rules\n");
+        for (int i = 0; i < report->count; i++) {
+            const struct dist_candidate *candidate = &report->candidates[i];
+            char predicted[32] = "", measured[32] = "";
+
+            if (candidate->seconds >= 0)
+                snprintf(predicted, sizeof(predicted), "%.9f", candidate->seconds);
+            if (report->measured[i] >= 0)
+                snprintf(measured, sizeof(measured), "%.9f", report->measured[i]);
+            printf("%s,%zu,%d,%d,%s,%d,%s,%s,%s,%s\n",
+                   dist_collective_string(report->question.collective), report->question.bytes,
+                   report->explanation.ranks, report->explanation.nodes, candidate->algorithm,
+                   candidate->segments, predicted, measured, candidate->chosen ? "yes" : "no",
+                   candidate->rules ? "yes" : "no");
+        }
+    } else if (report->format == EXPLAIN_JSON) {
+        const struct dist_explanation *explanation = &report->explanation;
+
+        printf("{");
+        json_member("collective", dist_collective_string(report->question.collective), true,
+                    stdout);
+        printf(", \"bytes\": %zu, \"ranks\": %d, \"nodes\": %d", report->question.bytes,
+               explanation->ranks, explanation->nodes);
+        json_member("reason", explanation->reason, false, stdout);
+        json_member("costs", explanation->costs, false, stdout);
+        print_seconds("unforced_s", report->free);
+        printf(", \"candidates\": [");
+        for (int i = 0; i < report->count; i++) {
+            const struct dist_candidate *candidate = &report->candidates[i];
+
+            printf("%s\n  {", i ? "," : "");
+            json_member("algorithm", candidate->algorithm, true, stdout);
+            printf(", \"segments\": %d", candidate->segments);
+            print_seconds("predicted_s", candidate->seconds);
+            print_seconds("least_s", candidate->least);
+            print_seconds("measured_s", report->measured[i]);
+            printf(", \"chosen\": %s, \"rules\": %s}", candidate->chosen ? "true" : "false",
+                   candidate->rules ? "true" : "false");
+        }
+        printf("\n]}\n");
+    } else {
         print_table(report);
+    }
 }
 
 /* dist_info explain --run: what each candidate takes on ranks of this machine. */
@@ -318,14 +302,6 @@ static bool run_alloc(struct run *run)
     return true;
 }
 
-static void run_free(struct run *run)
-{
-    free(run->in);
-    free(run->out);
-    free(run->counts);
-    free(run->offsets);
-}
-
 /* In a group of its own, which reads the settings anew. */
 static dist_status run_item(dist_group *world, struct run *run, const struct run_item *item,
                             double *seconds_p)
@@ -365,7 +341,10 @@ static dist_status run_items(dist_group *world, const struct run_list *list)
         status = run_item(world, &run, &list->items[i], &list->found->seconds[i]);
     if (status != DIST_OK && there)
         fprintf(stderr, "dist_info: rank %d: %s\n", dist_get_rank(world), dist_last_error());
-    run_free(&run);
+    free(run.in);
+    free(run.out);
+    free(run.counts);
+    free(run.offsets);
     return status;
 }
 
@@ -511,38 +490,6 @@ static dist_status run_ask(dist_group *world, struct run_list *list)
     return status;
 }
 
-static int explain_run_job(struct explain_report *report)
-{
-    struct run_found found;
-    struct run_list list = {.report = report, .found = &found};
-    char topology[64];
-    dist_group *world;
-    dist_status status = run_open(&world);
-
-    if (status != DIST_OK)
-        return 1;
-    if (dist_get_world_size(world) == 1 || !run_topology(world, topology, sizeof(topology))) {
-        fprintf(stderr, "dist_info: %s\n",
-                dist_get_world_size(world) == 1
-                    ? "--run in a job of one rank: give --ranks, or start it as you start your job"
-                    : "--run: the job's machines must have equal numbers of ranks");
-        dist_destroy_process_group(world);
-        return 1;
-    }
-    report->question.topology = topology;
-    status = run_ask(world, &list);
-    if (status == DIST_OK)
-        status = run_items(world, &list);
-    if (status == DIST_OK && dist_get_rank(world) == 0) {
-        run_take(&list);
-        explain_print(&found.report);
-    }
-    report->question.topology = NULL;
-    if (dist_destroy_process_group(world) != DIST_OK)
-        status = DIST_ERR_ABORTED;
-    return status == DIST_OK ? 0 : 1;
-}
-
 /* dist_info explain: reads what is asked, asks the library, has it printed. */
 
 static bool explain_dtype(const char *text, dist_dtype *dtype_p)
@@ -591,45 +538,6 @@ static const struct args explain_args = {
     .about = "Shows which algorithm libdist chooses for blocks of that size, the predicted time "
              "of each algorithm, and why. COLLECTIVE is such as all_reduce or broadcast.\n"};
 
-/* Returns -1, or the exit code: 2 for an unknown name. */
-static int explain_collective(const char *text, dist_collective *collective_p)
-{
-    char names[512] = "";
-    size_t used = 0;
-
-    for (int c = 0; c < DIST_COLL_SEND; c++) {
-        const char *name = dist_collective_string((dist_collective)c);
-
-        if (strcmp(text, name) == 0) {
-            *collective_p = (dist_collective)c;
-            return -1;
-        }
-        used += (size_t)snprintf(names + used, sizeof(names) - used, " %s", name);
-    }
-    return args_wrong(&explain_args, "there is no collective '%s'; choose from%s", text, names);
-}
-
-/* Returns -1, or the exit code: 2 for a wrong command line. */
-static int explain_take(const struct explain_words *words, const char *collective,
-                        struct explain_report *report)
-{
-    report->question.bytes = (size_t)words->bytes;
-    report->question.ranks = (int)words->ranks;
-    report->question.topology = words->topology;
-    report->run = words->run;
-    report->format = strcmp(words->format, "csv") == 0    ? EXPLAIN_CSV
-                     : strcmp(words->format, "json") == 0 ? EXPLAIN_JSON
-                                                          : EXPLAIN_TABLE;
-    if (words->run && words->topology)
-        return args_wrong(&explain_args, "--run measures real ranks: omit --topology, and give "
-                                         "--ranks or start dist_info as you start your job");
-    if (!explain_dtype(words->dtype, &report->dtype))
-        return args_wrong(&explain_args,
-                          "--dtype: there is no type '%s'; `dist_info backends` lists the types",
-                          words->dtype);
-    return explain_collective(collective, &report->question.collective);
-}
-
 static int explain_options(int argc, char **argv, struct explain_report *report)
 {
     struct explain_words words = {.bytes = 1 << 20, .dtype = "float32", .format = "table"};
@@ -639,15 +547,34 @@ static int explain_options(int argc, char **argv, struct explain_report *report)
         return code;
     if (rest == argc)
         return args_wrong(&explain_args, "name a collective, such as all_reduce");
-    return explain_take(&words, argv[rest], report);
-}
+    report->question.bytes = (size_t)words.bytes;
+    report->question.ranks = (int)words.ranks;
+    report->question.topology = words.topology;
+    report->run = words.run;
+    report->format = strcmp(words.format, "csv") == 0    ? EXPLAIN_CSV
+                     : strcmp(words.format, "json") == 0 ? EXPLAIN_JSON
+                                                         : EXPLAIN_TABLE;
+    if (words.run && words.topology)
+        return args_wrong(&explain_args, "--run measures real ranks: omit --topology, and give "
+                                         "--ranks or start dist_info as you start your job");
+    if (!explain_dtype(words.dtype, &report->dtype))
+        return args_wrong(&explain_args,
+                          "--dtype: there is no type '%s'; `dist_info backends` lists the types",
+                          words.dtype);
+    char names[512] = "";
+    size_t used = 0;
 
-/* As many ranks as CPUs, if nothing is said, but two at least. */
-static int explain_default_ranks(void)
-{
-    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    for (int c = 0; c < DIST_COLL_SEND; c++) {
+        const char *name = dist_collective_string((dist_collective)c);
 
-    return cpus < 2 ? 2 : cpus > 64 ? 64 : (int)cpus;
+        if (strcmp(argv[rest], name) == 0) {
+            report->question.collective = (dist_collective)c;
+            return -1;
+        }
+        used += (size_t)snprintf(names + used, sizeof(names) - used, " %s", name);
+    }
+    return args_wrong(&explain_args, "there is no collective '%s'; choose from%s", argv[rest],
+                      names);
 }
 
 /* Asks the library, and says what is wrong. */
@@ -679,10 +606,43 @@ int explain_main(int argc, char **argv)
         report.measured[i] = -1;
     if (report.question.collective == DIST_COLL_BARRIER)
         report.question.bytes = 0;
-    if (report.run && !report.question.ranks)
-        return explain_run_job(&report);
-    if (!report.question.ranks && !report.question.topology)
-        report.question.ranks = explain_default_ranks();
+    if (report.run && !report.question.ranks) {
+        struct run_found found;
+        struct run_list list = {.report = &report, .found = &found};
+        char topology[64];
+        dist_group *world;
+        dist_status status = run_open(&world);
+
+        if (status != DIST_OK)
+            return 1;
+        if (dist_get_world_size(world) == 1 || !run_topology(world, topology, sizeof(topology))) {
+            fprintf(
+                stderr, "dist_info: %s\n",
+                dist_get_world_size(world) == 1
+                    ? "--run in a job of one rank: give --ranks, or start it as you start your job"
+                    : "--run: the job's machines must have equal numbers of ranks");
+            dist_destroy_process_group(world);
+            return 1;
+        }
+        report.question.topology = topology;
+        status = run_ask(world, &list);
+        if (status == DIST_OK)
+            status = run_items(world, &list);
+        if (status == DIST_OK && dist_get_rank(world) == 0) {
+            run_take(&list);
+            explain_print(&found.report);
+        }
+        report.question.topology = NULL;
+        if (dist_destroy_process_group(world) != DIST_OK)
+            status = DIST_ERR_ABORTED;
+        return status == DIST_OK ? 0 : 1;
+    }
+    if (!report.question.ranks && !report.question.topology) {
+        /* As many ranks as CPUs, if nothing is said, but two at least. */
+        long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+        report.question.ranks = cpus < 2 ? 2 : cpus > 64 ? 64 : (int)cpus;
+    }
     if (explain_ask(&report) != DIST_OK)
         return 1;
     if (report.run && explain_run_here(&report) != DIST_OK) {

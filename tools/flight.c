@@ -10,21 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void flight_free(struct flight_group *groups)
-{
-    while (groups) {
-        struct flight_group *group = groups;
-
-        groups = group->next;
-        for (int r = 0; r < group->size; r++) {
-            free(group->ranks[r].calls);
-            free(group->ranks[r].messages);
-        }
-        free(group->ranks);
-        free(group);
-    }
-}
-
 #ifdef HAVE_JANSSON
 #include <jansson.h>
 
@@ -55,24 +40,6 @@ static bool read_ends(const char *text, const char *end)
     return length >= wanted && strcmp(text + length - wanted, end) == 0;
 }
 
-/* "sum" or "root 2", if the call has such; "": it has not. */
-static void read_kind(const json_t *json, const char *name, char *text, size_t size)
-{
-    const bool reduces = strncmp(name, "all_reduce", 10) == 0 || strncmp(name, "reduce", 6) == 0;
-    const bool rooted = strcmp(name, "reduce") == 0 || strcmp(name, "broadcast") == 0 ||
-                        strncmp(name, "gather", 6) == 0 || strncmp(name, "scatter", 7) == 0;
-    char op[24];
-    int64_t root = 0;
-
-    read_text(json, "op", op, sizeof(op));
-    read_number(json, "root", INT32_MIN, INT32_MAX, &root);
-    text[0] = '\0';
-    if (reduces)
-        snprintf(text, size, ", %s", op);
-    if (rooted)
-        snprintf(text + strlen(text), size - strlen(text), ", root %" PRId64, root);
-}
-
 static bool read_call(const json_t *json, struct flight_call *call)
 {
     char name[48], dtype[16], kind[48];
@@ -85,7 +52,21 @@ static bool read_call(const json_t *json, struct flight_call *call)
     read_text(json, "dtype", dtype, sizeof(dtype));
     read_text(json, "state", call->state, sizeof(call->state));
     call->begun = json_real_value(json_object_get(json, "begun"));
-    read_kind(json, name, kind, sizeof(kind));
+    /* "sum" or "root 2", if the call has such; "": it has not. */
+    size_t size = sizeof(kind);
+    const bool reduces = strncmp(name, "all_reduce", 10) == 0 || strncmp(name, "reduce", 6) == 0;
+    const bool rooted = strcmp(name, "reduce") == 0 || strcmp(name, "broadcast") == 0 ||
+                        strncmp(name, "gather", 6) == 0 || strncmp(name, "scatter", 7) == 0;
+    char op[24];
+    int64_t root = 0;
+
+    read_text(json, "op", op, sizeof(op));
+    read_number(json, "root", INT32_MIN, INT32_MAX, &root);
+    kind[0] = '\0';
+    if (reduces)
+        snprintf(kind, size, ", %s", op);
+    if (rooted)
+        snprintf(kind + strlen(kind), size - strlen(kind), ", root %" PRId64, root);
     call->pending = strcmp(call->state, "done") != 0;
     if (strcmp(name, "barrier") == 0)
         snprintf(call->words, sizeof(call->words), "barrier #%" PRId64, call->sequence);
@@ -320,46 +301,6 @@ static void messages_say_peer(const struct flight_group *group, int rank,
         printf("; %s never called that %s", who, call);
 }
 
-/* "rank 2 (host a, pid 9) waits in recv from rank 0, tag 7 (float32 x 8); ..." */
-static void messages_say(const struct flight_group *group, int rank,
-                         const struct flight_message *message)
-{
-    const bool failed =
-        strcmp(message->state, "failed") == 0 || strcmp(message->state, "refused") == 0;
-    char who[160], peer[24] = "any rank";
-
-    if (message->peer >= 0)
-        snprintf(peer, sizeof(peer), "rank %d", message->peer);
-    flight_say_rank(group, rank, who, sizeof(who));
-    printf("%s %s in %s %s, tag %" PRId64 " (%s)", who, failed ? "failed" : "waits",
-           message->sends ? "send to" : "recv from", peer, message->tag, message->what);
-    if (message->peer >= 0)
-        messages_say_peer(group, rank, message);
-    printf("\n");
-}
-
-/* Prints which sends and receives have not ended, and what their peers did; nothing if
- * none has. Each of the ranks has a file, or is not here. */
-static void flight_say_messages(const struct flight_group *group)
-{
-    int said = 0, left = 0;
-
-    for (int r = 0; r < group->size; r++) {
-        const struct flight_rank *rank = &group->ranks[r];
-
-        for (int i = 0; i < rank->message_count; i++) {
-            if (!rank->messages[i].pending)
-                continue;
-            if (said < MESSAGES_MOST)
-                messages_say(group, r, &rank->messages[i]);
-            said++;
-        }
-    }
-    left = said - MESSAGES_MOST;
-    if (left > 0)
-        printf("%d more sends and receives have not ended\n", left);
-}
-
 /* What the records of a group's ranks say together: who called something else, who is behind. */
 
 #define SAY_LIST 512
@@ -510,19 +451,6 @@ static bool say_mismatch(const struct flight_group *group, bool *marks)
     return true;
 }
 
-/* The lowest of those that have called least. -1: there is no file of any rank. */
-static int say_behind(const struct flight_group *group)
-{
-    int behind = -1;
-
-    for (int r = 0; r < group->size; r++) {
-        if (group->ranks[r].here &&
-            (behind < 0 || say_last(&group->ranks[r]) < say_last(&group->ranks[behind])))
-            behind = r;
-    }
-    return behind;
-}
-
 /* "; ranks 0-2 wait for it", of those that are in call `sequence` or a later one. */
 static void say_waiters(const struct flight_group *group, int64_t sequence, bool *marks)
 {
@@ -600,30 +528,17 @@ static void say_are_level(const struct flight_group *group, int64_t last, bool *
     }
     count = say_list(group, marks, list);
     say_name(group, name, sizeof(name));
-    if (last < 0)
+    if (last < 0) {
         printf("%s: no rank has called a collective\n", name);
-    else if (!count)
+    } else if (!count) {
         printf("%s: every rank has ended %s: nobody waits in a collective\n", name,
                say_theirs(group, last)->words);
-    else {
+    } else {
         printf("%s: every rank has called %s, which has not ended on %s%s", name,
                say_theirs(group, last)->words, count == here ? "any of " : "", list);
         say_latest(group, last);
         printf("\n");
     }
-}
-
-static void say_absent(const struct flight_group *group, bool *marks)
-{
-    char list[SAY_LIST], name[32];
-
-    for (int r = 0; r < group->size; r++)
-        marks[r] = !group->ranks[r].here;
-    say_name(group, name, sizeof(name));
-    if (say_list(group, marks, list))
-        printf("%s: no file is of %s: that may be who the others wait for; have it write one "
-               "(kill -USR1), or see how it ended\n",
-               name, list);
 }
 
 /* A line a rank. */
@@ -650,7 +565,13 @@ static void say_each(const struct flight_group *group)
 static void flight_say(const struct flight_group *group)
 {
     static bool marks[FLIGHT_RANKS_MAX];
-    const int behind = say_behind(group);
+    int behind = -1; /* the lowest rank of those that have called least; -1: no rank has a file */
+
+    for (int r = 0; r < group->size; r++) {
+        if (group->ranks[r].here &&
+            (behind < 0 || say_last(&group->ranks[r]) < say_last(&group->ranks[behind])))
+            behind = r;
+    }
     int64_t last = -1;
 
     for (int r = 0; r < group->size; r++)
@@ -661,8 +582,47 @@ static void flight_say(const struct flight_group *group)
         else
             say_are_level(group, last, marks);
     }
-    flight_say_messages(group);
-    say_absent(group, marks);
+    /* Prints which sends and receives have not ended, and what their peers did; nothing if
+     * none has. Each of the ranks has a file, or is not here. */
+    int said = 0, left = 0;
+
+    for (int r = 0; r < group->size; r++) {
+        const struct flight_rank *rank = &group->ranks[r];
+
+        for (int i = 0; i < rank->message_count; i++) {
+            if (!rank->messages[i].pending)
+                continue;
+            if (said < MESSAGES_MOST) {
+                /* "rank 2 (host a, pid 9) waits in recv from rank 0, tag 7 (float32 x 8); ..." */
+                const bool failed = strcmp(rank->messages[i].state, "failed") == 0 ||
+                                    strcmp(rank->messages[i].state, "refused") == 0;
+                char who[160], peer[24] = "any rank";
+
+                if (rank->messages[i].peer >= 0)
+                    snprintf(peer, sizeof(peer), "rank %d", rank->messages[i].peer);
+                flight_say_rank(group, r, who, sizeof(who));
+                printf("%s %s in %s %s, tag %" PRId64 " (%s)", who, failed ? "failed" : "waits",
+                       rank->messages[i].sends ? "send to" : "recv from", peer,
+                       rank->messages[i].tag, rank->messages[i].what);
+                if (rank->messages[i].peer >= 0)
+                    messages_say_peer(group, r, &rank->messages[i]);
+                printf("\n");
+            }
+            said++;
+        }
+    }
+    left = said - MESSAGES_MOST;
+    if (left > 0)
+        printf("%d more sends and receives have not ended\n", left);
+    char list[SAY_LIST], name[32];
+
+    for (int r = 0; r < group->size; r++)
+        marks[r] = !group->ranks[r].here;
+    say_name(group, name, sizeof(name));
+    if (say_list(group, marks, list))
+        printf("%s: no file is of %s: that may be who the others wait for; have it write one "
+               "(kill -USR1), or see how it ended\n",
+               name, list);
     say_each(group);
 }
 
@@ -684,7 +644,17 @@ static int flight_run(char **paths, int count)
         flight_say(group);
     if (!groups && !code)
         printf("no group was there when the files were written\n");
-    flight_free(groups);
+    while (groups) {
+        struct flight_group *group = groups;
+
+        groups = group->next;
+        for (int r = 0; r < group->size; r++) {
+            free(group->ranks[r].calls);
+            free(group->ranks[r].messages);
+        }
+        free(group->ranks);
+        free(group);
+    }
     return code;
 }
 

@@ -267,24 +267,6 @@ static const char *mpi_error(struct driver *driver)
     return ((struct mpi *)driver)->error;
 }
 
-/* "Open MPI v4.1.4, package: ...", "MPICH Version:      4.0.2\n...": the name and the version. */
-static void mpi_release(char text[MPI_MAX_LIBRARY_VERSION_STRING])
-{
-    static const char label[] = "Version:";
-    char *version;
-    int length = 0;
-
-    MPI_Get_library_version(text, &length);
-    text[strcspn(text, ",\n")] = '\0';
-    version = strstr(text, label);
-    if (version) {
-        char *rest = version + strlen(label);
-
-        rest += strspn(rest, " \t");
-        memmove(version, rest, strlen(rest) + 1);
-    }
-}
-
 int main(int argc, char **argv)
 {
     char release[MPI_MAX_LIBRARY_VERSION_STRING];
@@ -295,7 +277,21 @@ int main(int argc, char **argv)
                                  .error = mpi_error}};
     int status;
 
-    mpi_release(release);
+    /* "Open MPI v4.1.4, package: ...", "MPICH Version:      4.0.2\n...": the name and the version.
+     */
+    static const char label[] = "Version:";
+    char *version;
+    int length = 0;
+
+    MPI_Get_library_version(release, &length);
+    release[strcspn(release, ",\n")] = '\0';
+    version = strstr(release, label);
+    if (version) {
+        char *rest = version + strlen(label);
+
+        rest += strspn(rest, " \t");
+        memmove(version, rest, strlen(rest) + 1);
+    }
     if (argc > 1 && strcmp(argv[1], "--version") == 0) {
         puts(release);
         return 0;

@@ -112,23 +112,6 @@ static void model_multiply(const struct model *model, const float *in, const flo
     }
 }
 
-/* out (width, width) = deltas transposed * in. */
-static void model_multiply_transposed(const struct model *model, const float *deltas,
-                                      const float *in, float *out)
-{
-    const size_t width = (size_t)model->width;
-
-    for (size_t k = 0; k < width; k++) {
-        memset(out + k * width, 0, width * sizeof(float));
-        for (size_t row = 0; row < (size_t)model->batch; row++) {
-            const float factor = deltas[row * width + k];
-
-            for (size_t i = 0; i < width; i++)
-                out[k * width + i] += factor * in[row * width + i];
-        }
-    }
-}
-
 void model_forward(struct model *model)
 {
     const size_t rows = model_row_count(model), count = model_count(model);
@@ -143,8 +126,19 @@ void model_backward(struct model *model, int layer, float *gradient)
 {
     float *deltas = model->next;
 
-    model_multiply_transposed(model, model->deltas,
-                              model->values + (size_t)layer * model_row_count(model), gradient);
+    /* out (width, width) = deltas transposed * in. */
+    const float *in = model->values + (size_t)layer * model_row_count(model);
+    const size_t width = (size_t)model->width;
+
+    for (size_t k = 0; k < width; k++) {
+        memset(gradient + k * width, 0, width * sizeof(float));
+        for (size_t row = 0; row < (size_t)model->batch; row++) {
+            const float factor = model->deltas[row * width + k];
+
+            for (size_t i = 0; i < width; i++)
+                gradient[k * width + i] += factor * in[row * width + i];
+        }
+    }
     model_multiply(model, model->deltas, model->weights + (size_t)layer * model_count(model),
                    deltas);
     model->next = model->deltas;
@@ -328,46 +322,6 @@ static void choose_batch(struct overlap *o)
     o->options.batch = (int64_t)(batch + 0.5);
 }
 
-static void create(struct overlap *o, int wire)
-{
-    struct dist_ddp_options options = DIST_DDP_OPTIONS_INIT;
-    struct dist_ddp_parameter *parameters = calloc((size_t)o->model.layers, sizeof(*parameters));
-
-    if (!parameters)
-        stop("no memory");
-    for (int i = 0; i < o->model.layers; i++)
-        parameters[i].count = model_count(&o->model);
-    options.first_bucket_bytes = (size_t)o->options.first_bucket;
-    options.bucket_bytes = (size_t)o->options.bucket;
-    options.wire = (dist_ddp_wire)wire;
-    need(dist_ddp_create(o->group, parameters, o->model.layers, &options, &o->ddp[wire]), "create");
-    free(parameters);
-}
-
-/* A round: each kind of step once. */
-static void measure_round(struct overlap *o, int wire, int round)
-{
-    for (int manner = 0; manner < MANNERS; manner++) {
-        const uint64_t before = bytes_sent();
-        const double waits = waited(o, wire);
-
-        o->seconds[manner][round] = step(o, wire, (enum manner)manner, true);
-        if (manner == HIDDEN) {
-            o->waited[round] = waited(o, wire) - waits;
-            o->sent += bytes_sent() - before;
-        }
-    }
-}
-
-/* A first step, in which dist_ddp finds the order of the gradients, is not counted. */
-static void measure(struct overlap *o, int wire)
-{
-    o->sent = 0;
-    step(o, wire, HIDDEN, true);
-    for (int round = 0; round < o->options.rounds; round++)
-        measure_round(o, wire, round);
-}
-
 static void print_head(const struct overlap *o)
 {
     const double mib = (double)model_count(&o->model) * o->model.layers * sizeof(float) / 1048576;
@@ -385,27 +339,28 @@ static void print_head(const struct overlap *o)
     fflush(stdout);
 }
 
-static void print_line(struct overlap *o, int wire)
-{
-    const int rounds = (int)o->options.rounds;
-    const double alone = median(o->seconds[ALONE], rounds);
-    const double after = median(o->seconds[AFTER], rounds);
-    const double hidden = median(o->seconds[HIDDEN], rounds);
-
-    printf("%-9s %9.1f %9.1f %9.1f %9.1f %6.1f %% %14.2f\n", wire_names[wire], 1e3 * alone,
-           1e3 * after, 1e3 * hidden, 1e3 * median(o->waited, rounds),
-           100 * (1 - (hidden - alone) / (after - alone)), (double)o->sent / rounds / 1048576);
-    fflush(stdout);
-}
-
 static void run(struct overlap *o)
 {
     const bool first = dist_get_rank(o->group) == 0;
 
     if (model_create((int)o->options.layers, (int)o->options.width, &o->model) < 0)
         stop("no memory for the model");
-    for (int wire = 0; wire < WIRES; wire++)
-        create(o, wire);
+    for (int wire = 0; wire < WIRES; wire++) {
+        struct dist_ddp_options options = DIST_DDP_OPTIONS_INIT;
+        struct dist_ddp_parameter *parameters =
+            calloc((size_t)o->model.layers, sizeof(*parameters));
+
+        if (!parameters)
+            stop("no memory");
+        for (int i = 0; i < o->model.layers; i++)
+            parameters[i].count = model_count(&o->model);
+        options.first_bucket_bytes = (size_t)o->options.first_bucket;
+        options.bucket_bytes = (size_t)o->options.bucket;
+        options.wire = (dist_ddp_wire)wire;
+        need(dist_ddp_create(o->group, parameters, o->model.layers, &options, &o->ddp[wire]),
+             "create");
+        free(parameters);
+    }
     if (o->options.batch == 0)
         choose_batch(o);
     if (model_resize(&o->model, (int)o->options.batch) < 0)
@@ -413,9 +368,34 @@ static void run(struct overlap *o)
     if (first)
         print_head(o);
     for (int wire = 0; wire < WIRES; wire++) {
-        measure(o, wire);
-        if (first)
-            print_line(o, wire);
+        /* A first step, in which dist_ddp finds the order of the gradients, is not counted. */
+        o->sent = 0;
+        step(o, wire, HIDDEN, true);
+        for (int round = 0; round < o->options.rounds; round++) {
+            /* A round: each kind of step once. */
+            for (int manner = 0; manner < MANNERS; manner++) {
+                const uint64_t before = bytes_sent();
+                const double waits = waited(o, wire);
+
+                o->seconds[manner][round] = step(o, wire, (enum manner)manner, true);
+                if (manner == HIDDEN) {
+                    o->waited[round] = waited(o, wire) - waits;
+                    o->sent += bytes_sent() - before;
+                }
+            }
+        }
+        if (first) {
+            const int rounds = (int)o->options.rounds;
+            const double alone = median(o->seconds[ALONE], rounds);
+            const double after = median(o->seconds[AFTER], rounds);
+            const double hidden = median(o->seconds[HIDDEN], rounds);
+
+            printf("%-9s %9.1f %9.1f %9.1f %9.1f %6.1f %% %14.2f\n", wire_names[wire], 1e3 * alone,
+                   1e3 * after, 1e3 * hidden, 1e3 * median(o->waited, rounds),
+                   100 * (1 - (hidden - alone) / (after - alone)),
+                   (double)o->sent / rounds / 1048576);
+            fflush(stdout);
+        }
     }
     for (int wire = 0; wire < WIRES; wire++)
         need(dist_ddp_destroy(o->ddp[wire]), "destroy");

@@ -290,23 +290,6 @@ static bool curves_range(const struct plot *plot, struct plot_axis *x, struct pl
     return x->least > 0 && x->least < x->most;
 }
 
-/* The sizes that were measured; of many, those with room for a label. */
-static void curves_sizes(const struct plot_series *series, struct plot_axis *x)
-{
-    double last = INFINITY;
-    int first = PLOT_TICKS_MAX;
-
-    for (int i = series->count - 1; i >= 0 && first > 0; i--) {
-        if (series->x[i] < x->least || series->x[i] > x->most ||
-            plot_at(x, series->x[i]) > last - TICK_WIDTH)
-            continue;
-        last = plot_at(x, series->x[i]);
-        x->ticks[--first] = series->x[i];
-    }
-    x->count = PLOT_TICKS_MAX - first;
-    memmove(x->ticks, x->ticks + first, (size_t)x->count * sizeof(x->ticks[0]));
-}
-
 static char *curves_size_label(double bytes, double distance, char text[PLOT_NUMBER])
 {
     (void)distance;
@@ -341,37 +324,6 @@ static double curves_round_up(double value)
     return 10 * power;
 }
 
-/* Powers of two, 1 among them. */
-static void curves_ratio_ticks(struct plot_axis *y)
-{
-    int first = (int)floor(log2(fmin(y->least, 0.99)) + 1e-9);
-    int last = (int)ceil(log2(fmax(y->most, 1.01)) - 1e-9);
-    int step = (last - first) / CURVE_TICKS + 1;
-
-    y->least = ldexp(1, first);
-    y->most = ldexp(1, last);
-    for (int i = first; i <= last; i++) {
-        if (i % step == 0)
-            y->ticks[y->count++] = ldexp(1, i);
-    }
-}
-
-/* Decades; of less than two of them 1, 2, 5, 10, 20, ... */
-static void curves_time_ticks(struct plot_axis *y)
-{
-    double tick;
-    bool narrow;
-
-    y->most = curves_round_up(y->most * 1.01);
-    y->least = 1 / curves_round_up(1 / (y->least * 0.99));
-    narrow = y->most < 100 * y->least;
-    tick = narrow ? y->least : pow(10, ceil(log10(y->least) - 1e-9));
-    while (y->count < CURVE_TICKS && tick <= y->most * (1 + 1e-9)) {
-        y->ticks[y->count++] = tick;
-        tick = curves_round_up(narrow ? tick * 1.01 : tick * 9.9);
-    }
-}
-
 /* The y axis of that kind; the range of the values is set already. */
 static void curves_y(enum plot_kind kind, struct plot_axis *y)
 {
@@ -379,7 +331,18 @@ static void curves_y(enum plot_kind kind, struct plot_axis *y)
     if (kind == PLOT_TIME) {
         y->name = "time of a call";
         y->label = curves_time_label;
-        curves_time_ticks(y);
+        /* Decades; of less than two of them 1, 2, 5, 10, 20, ... */
+        double tick;
+        bool narrow;
+
+        y->most = curves_round_up(y->most * 1.01);
+        y->least = 1 / curves_round_up(1 / (y->least * 0.99));
+        narrow = y->most < 100 * y->least;
+        tick = narrow ? y->least : pow(10, ceil(log10(y->least) - 1e-9));
+        while (y->count < CURVE_TICKS && tick <= y->most * (1 + 1e-9)) {
+            y->ticks[y->count++] = tick;
+            tick = curves_round_up(narrow ? tick * 1.01 : tick * 9.9);
+        }
     } else if (kind == PLOT_BANDWIDTH) {
         y->name = "bus bandwidth (GB/s)";
         y->least = 0;
@@ -388,7 +351,17 @@ static void curves_y(enum plot_kind kind, struct plot_axis *y)
         y->name = "relative time";
         y->label = curves_ratio_label;
         y->strong = 1;
-        curves_ratio_ticks(y);
+        /* Powers of two, 1 among them. */
+        int first = (int)floor(log2(fmin(y->least, 0.99)) + 1e-9);
+        int last = (int)ceil(log2(fmax(y->most, 1.01)) - 1e-9);
+        int step = (last - first) / CURVE_TICKS + 1;
+
+        y->least = ldexp(1, first);
+        y->most = ldexp(1, last);
+        for (int i = first; i <= last; i++) {
+            if (i % step == 0)
+                y->ticks[y->count++] = ldexp(1, i);
+        }
     }
 }
 
@@ -462,7 +435,19 @@ bool plot_draw(const struct plot *plot, FILE *to)
 
     if (!curves_range(plot, &x, &y))
         return false;
-    curves_sizes(&plot->series[0], &x);
+    /* The sizes that were measured; of many, those with room for a label. */
+    double last = INFINITY;
+    int first = PLOT_TICKS_MAX;
+
+    for (int i = plot->series[0].count - 1; i >= 0 && first > 0; i--) {
+        if (plot->series[0].x[i] < x.least || plot->series[0].x[i] > x.most ||
+            plot_at(&x, plot->series[0].x[i]) > last - TICK_WIDTH)
+            continue;
+        last = plot_at(&x, plot->series[0].x[i]);
+        x.ticks[--first] = plot->series[0].x[i];
+    }
+    x.count = PLOT_TICKS_MAX - first;
+    memmove(x.ticks, x.ticks + first, (size_t)x.count * sizeof(x.ticks[0]));
     curves_y(plot->kind, &y);
     plot_text(4, 18, "start", "title", plot->title, to);
     if (plot->kind == PLOT_TIME)

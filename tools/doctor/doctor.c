@@ -121,14 +121,14 @@ static long limits_tasks(void)
     return tasks;
 }
 
-/* How many more processes there may be; -1: any number. *cgroup_p: it is the cgroup that limits. */
-static long limits_room(bool *cgroup_p)
+static void limits_processes(struct doctor_report *report)
 {
+    const long needed = LIMITS_PROCESSES + (long)report->ranks * LIMITS_PROCESSES_EACH;
     char most[32], now[32];
     struct rlimit limit;
-    long room = -1;
+    long room = -1;      /* for more processes; -1: any number */
+    bool cgroup = false; /* it is the cgroup that limits */
 
-    *cgroup_p = false;
     if (getuid() != 0 && getrlimit(RLIMIT_NPROC, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
         room = (long)limit.rlim_cur - limits_tasks();
         room = room < 0 ? 0 : room;
@@ -137,16 +137,8 @@ static long limits_room(bool *cgroup_p)
         doctor_cgroup("pids.current", "pids", "pids.current", now, sizeof(now)) &&
         (room < 0 || atol(most) - atol(now) < room)) {
         room = atol(most) > atol(now) ? atol(most) - atol(now) : 0;
-        *cgroup_p = true;
+        cgroup = true;
     }
-    return room;
-}
-
-static void limits_processes(struct doctor_report *report)
-{
-    const long needed = LIMITS_PROCESSES + (long)report->ranks * LIMITS_PROCESSES_EACH;
-    bool cgroup;
-    const long room = limits_room(&cgroup);
 
     if (room < 0) {
         doctor_ok(report, "processes", "no limit");
@@ -198,60 +190,10 @@ static void limits_cache(struct doctor_report *report)
                         "mkdir -p -m 700 \"$XDG_CACHE_HOME\"");
 }
 
-static void doctor_limits(struct doctor_report *report)
-{
-    limits_files(report);
-    limits_locked(report);
-    limits_processes(report);
-    limits_cache(report);
-}
-
 /* Memory: what ranks of this machine can share, /dev/shm, huge pages. */
 
 /* Docker gives 64 MiB, which NCCL, MPI and torch's loaders use up. */
 #define MEMORY_SHM ((unsigned long long)64 << 20)
-
-static void memory_share(struct doctor_report *report, const struct memory_finding *finding)
-{
-    if (finding->share) {
-        doctor_fault(report, "shared-memory", "memfd_create: %s", strerror(finding->share));
-        doctor_other(report, "allow memfd_create in the seccomp profile: docker run --security-opt "
-                             "seccomp=unconfined");
-    } else if (finding->map == ENOENT) {
-        doctor_fault(report, "shared-memory", "a process does not find another's in /proc");
-        doctor_mend(report, "mount -t proc proc /proc");
-        doctor_other(report, "run all ranks in one PID namespace");
-    } else if (finding->map) {
-        doctor_fault(report, "shared-memory", "mapping another process's memory: %s",
-                     strerror(finding->map));
-        doctor_other(report, "run all ranks as one user, without set-user-id or capabilities");
-    } else {
-        doctor_ok(report, "shared-memory", "ranks can map each other's memory");
-    }
-}
-
-static void memory_direct(struct doctor_report *report, const struct memory_finding *finding)
-{
-    const char *setting = getenv("DIST_SHM_CMA");
-    char scope[16] = "0";
-
-    if (!finding->direct && setting && strcmp(setting, "0") == 0) {
-        doctor_fault(report, "cma", "it works, but DIST_SHM_CMA=0 turns it off");
-        doctor_mend(report, "unset DIST_SHM_CMA");
-    } else if (!finding->direct) {
-        doctor_ok(report, "cma", "ranks can read each other's memory");
-    } else if (doctor_read("/proc/sys/kernel/yama/ptrace_scope", scope, sizeof(scope)) &&
-               strcmp(scope, "0") != 0) {
-        doctor_fault(report, "cma", "ranks cannot read each other's memory: ptrace_scope is %s",
-                     scope);
-        doctor_mend(report, "echo 0 >/proc/sys/kernel/yama/ptrace_scope");
-        doctor_other(report, "docker run --cap-add SYS_PTRACE");
-    } else {
-        doctor_fault(report, "cma", "ranks cannot read each other's memory: %s",
-                     strerror(finding->direct));
-        doctor_other(report, "docker run --cap-add SYS_PTRACE --security-opt seccomp=unconfined");
-    }
-}
 
 static void memory_probes(struct doctor_report *report)
 {
@@ -261,8 +203,40 @@ static void memory_probes(struct doctor_report *report)
         doctor_fault(report, "shared-memory", "two processes for a test cannot be started");
         return;
     }
-    memory_share(report, &finding);
-    memory_direct(report, &finding);
+    if (finding.share) {
+        doctor_fault(report, "shared-memory", "memfd_create: %s", strerror(finding.share));
+        doctor_other(report, "allow memfd_create in the seccomp profile: docker run --security-opt "
+                             "seccomp=unconfined");
+    } else if (finding.map == ENOENT) {
+        doctor_fault(report, "shared-memory", "a process does not find another's in /proc");
+        doctor_mend(report, "mount -t proc proc /proc");
+        doctor_other(report, "run all ranks in one PID namespace");
+    } else if (finding.map) {
+        doctor_fault(report, "shared-memory", "mapping another process's memory: %s",
+                     strerror(finding.map));
+        doctor_other(report, "run all ranks as one user, without set-user-id or capabilities");
+    } else {
+        doctor_ok(report, "shared-memory", "ranks can map each other's memory");
+    }
+    const char *setting = getenv("DIST_SHM_CMA");
+    char scope[16] = "0";
+
+    if (!finding.direct && setting && strcmp(setting, "0") == 0) {
+        doctor_fault(report, "cma", "it works, but DIST_SHM_CMA=0 turns it off");
+        doctor_mend(report, "unset DIST_SHM_CMA");
+    } else if (!finding.direct) {
+        doctor_ok(report, "cma", "ranks can read each other's memory");
+    } else if (doctor_read("/proc/sys/kernel/yama/ptrace_scope", scope, sizeof(scope)) &&
+               strcmp(scope, "0") != 0) {
+        doctor_fault(report, "cma", "ranks cannot read each other's memory: ptrace_scope is %s",
+                     scope);
+        doctor_mend(report, "echo 0 >/proc/sys/kernel/yama/ptrace_scope");
+        doctor_other(report, "docker run --cap-add SYS_PTRACE");
+    } else {
+        doctor_fault(report, "cma", "ranks cannot read each other's memory: %s",
+                     strerror(finding.direct));
+        doctor_other(report, "docker run --cap-add SYS_PTRACE --security-opt seccomp=unconfined");
+    }
 }
 
 static void memory_shm(struct doctor_report *report)
@@ -292,29 +266,6 @@ static void memory_shm(struct doctor_report *report)
     }
 }
 
-static void memory_huge(struct doctor_report *report)
-{
-    char path[MEMORY_PATH], word[MEMORY_WORD];
-
-    if (!memory_huge_setting(path, word)) {
-        doctor_note(report, "huge-pages", "the kernel has none for shared memory");
-    } else if (strcmp(word, "never") != 0 && strcmp(word, "deny") != 0) {
-        doctor_ok(report, "huge-pages", "shmem_enabled is %s", word);
-    } else {
-        doctor_note(report, "huge-pages",
-                    "none for shared memory: large buffers of dist_alloc "
-                    "would be a little faster");
-        doctor_mend(report, "echo advise >%s", path);
-    }
-}
-
-static void doctor_memory(struct doctor_report *report)
-{
-    memory_probes(report);
-    memory_shm(report);
-    memory_huge(report);
-}
-
 /* How many CPUs this process may run on. */
 /* The machine, its CPUs and clocks: quotas against threads, BLAS kernels, time. */
 
@@ -332,18 +283,6 @@ static int doctor_cpu_count(void)
             return count;
     }
     return 1;
-}
-
-/* What should be alike on all machines of a job. */
-static void cpus_system(struct doctor_report *report)
-{
-    const long long bytes = (long long)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
-    struct utsname kernel;
-
-    if (uname(&kernel) == 0)
-        doctor_ok(report, "system", "libdist %s, %s %s %s, %d CPUs, %.1f GiB", dist_version(),
-                  kernel.sysname, kernel.release, kernel.machine, doctor_cpu_count(),
-                  (double)bytes / (1 << 30));
 }
 
 /* ---- the quota ---- */
@@ -462,31 +401,6 @@ static void cpus_clock(struct doctor_report *report)
     } else {
         doctor_ok(report, "clock", "driven by %s", source);
     }
-}
-
-/* Certificates, and logs of several machines, need the time. 1.7e9 s: late in 2023. */
-static void cpus_time(struct doctor_report *report)
-{
-    struct timex state = {0};
-
-    if (report->clock < 1.7e9) {
-        doctor_fault(report, "time", "the clock is years behind");
-        doctor_mend(report, "timedatectl set-ntp true");
-    } else if (adjtimex(&state) == TIME_ERROR || (state.status & STA_UNSYNC)) {
-        doctor_note(report, "time", "no server keeps the clock right");
-        doctor_mend(report, "timedatectl set-ntp true");
-    } else {
-        doctor_ok(report, "time", "kept right by a server");
-    }
-}
-
-static void doctor_cpus(struct doctor_report *report)
-{
-    cpus_system(report);
-    cpus_against_quota(report);
-    cpus_blas(report);
-    cpus_clock(report);
-    cpus_time(report);
 }
 
 /* GPUs: devices on the bus, their driver, and whether it is new enough for the runtime. */
@@ -647,31 +561,7 @@ static void gpu_loaded(struct doctor_report *report, const struct gpu_answer *an
     }
 }
 
-static void doctor_gpu(struct doctor_report *report)
-{
-    struct gpu_answer answer = {0};
-    const int bus = gpu_on_bus();
-
-    if (!gpu_ask_apart(&answer)) {
-        doctor_fault(report, "gpu", "the driver crashes, or does not come back");
-        doctor_other(report, "dmesg may say why");
-    } else if (answer.loaded) {
-        gpu_loaded(report, &answer, bus);
-    } else {
-        gpu_not_loaded(report, &answer, bus);
-    }
-}
-
 /* dist_info doctor --job: the reports of all ranks, gathered by libdist itself. */
-
-/* Shortly after a barrier, so that clocks can be compared. */
-static double job_clock(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 /* Gathers into *reports_p on rank 0, to be freed; elsewhere that is NULL. */
 static dist_status job_gather(dist_group *group, struct doctor_report *report,
@@ -685,7 +575,11 @@ static dist_status job_gather(dist_group *group, struct doctor_report *report,
     if (report->rank == 0 && !*reports_p)
         return DIST_ERR_NO_MEMORY;
     status = dist_barrier(group);
-    report->clock = job_clock();
+    /* Shortly after a barrier, so that clocks can be compared. */
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    report->clock = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
     if (status == DIST_OK)
         status = dist_gather(group, report, *reports_p, sizeof(*report), DIST_UINT8, 0);
     return status;
@@ -773,13 +667,61 @@ static void doctor_examine(struct doctor_report *report)
 {
     gethostname(report->host, sizeof(report->host));
     report->clock = (double)time(NULL);
-    doctor_cpus(report);
+    /* What should be alike on all machines of a job. */
+    const long long bytes = (long long)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    struct utsname kernel;
+
+    if (uname(&kernel) == 0)
+        doctor_ok(report, "system", "libdist %s, %s %s %s, %d CPUs, %.1f GiB", dist_version(),
+                  kernel.sysname, kernel.release, kernel.machine, doctor_cpu_count(),
+                  (double)bytes / (1 << 30));
+    cpus_against_quota(report);
+    cpus_blas(report);
+    cpus_clock(report);
+    /* Certificates, and logs of several machines, need the time. 1.7e9 s: late in 2023. */
+    struct timex state = {0};
+
+    if (report->clock < 1.7e9) {
+        doctor_fault(report, "time", "the clock is years behind");
+        doctor_mend(report, "timedatectl set-ntp true");
+    } else if (adjtimex(&state) == TIME_ERROR || (state.status & STA_UNSYNC)) {
+        doctor_note(report, "time", "no server keeps the clock right");
+        doctor_mend(report, "timedatectl set-ntp true");
+    } else {
+        doctor_ok(report, "time", "kept right by a server");
+    }
     doctor_launch(report);
     doctor_network(report);
     doctor_tls(report);
-    doctor_limits(report);
-    doctor_memory(report);
-    doctor_gpu(report);
+    limits_files(report);
+    limits_locked(report);
+    limits_processes(report);
+    limits_cache(report);
+    memory_probes(report);
+    memory_shm(report);
+    char path[MEMORY_PATH], word[MEMORY_WORD];
+
+    if (!memory_huge_setting(path, word)) {
+        doctor_note(report, "huge-pages", "the kernel has none for shared memory");
+    } else if (strcmp(word, "never") != 0 && strcmp(word, "deny") != 0) {
+        doctor_ok(report, "huge-pages", "shmem_enabled is %s", word);
+    } else {
+        doctor_note(report, "huge-pages",
+                    "none for shared memory: large buffers of dist_alloc "
+                    "would be a little faster");
+        doctor_mend(report, "echo advise >%s", path);
+    }
+    struct gpu_answer answer = {0};
+    const int bus = gpu_on_bus();
+
+    if (!gpu_ask_apart(&answer)) {
+        doctor_fault(report, "gpu", "the driver crashes, or does not come back");
+        doctor_other(report, "dmesg may say why");
+    } else if (answer.loaded) {
+        gpu_loaded(report, &answer, bus);
+    } else {
+        gpu_not_loaded(report, &answer, bus);
+    }
 }
 
 /* -1: go on; else the exit code. */

@@ -164,19 +164,6 @@ static void doctor_print_finding(const struct doctor_finding *finding, const cha
         fprintf(to, "    %s%s\n", *finding->mend ? "or: " : "", finding->other);
 }
 
-static void print_object(const struct doctor_finding *finding, bool first, FILE *to)
-{
-    static const char *const levels[] = {"ok", "note", "fault"};
-
-    fprintf(to, "%s\n  {", first ? "" : ",");
-    json_member("check", finding->check, true, to);
-    json_member("level", levels[finding->level], false, to);
-    json_member("text", finding->text, false, to);
-    json_member("mend", finding->mend, false, to);
-    json_member("other", finding->other, false, to);
-    fprintf(to, "}");
-}
-
 int doctor_print(const struct doctor_report *report, bool json, FILE *to)
 {
     int faults = 0;
@@ -185,10 +172,19 @@ int doctor_print(const struct doctor_report *report, bool json, FILE *to)
         fprintf(to, "[");
     for (int i = 0; i < report->count; i++) {
         faults += report->findings[i].level == DOCTOR_FAULT;
-        if (json)
-            print_object(&report->findings[i], i == 0, to);
-        else
+        if (json) {
+            static const char *const levels[] = {"ok", "note", "fault"};
+
+            fprintf(to, "%s\n  {", (i == 0) ? "" : ",");
+            json_member("check", report->findings[i].check, true, to);
+            json_member("level", levels[report->findings[i].level], false, to);
+            json_member("text", report->findings[i].text, false, to);
+            json_member("mend", report->findings[i].mend, false, to);
+            json_member("other", report->findings[i].other, false, to);
+            fprintf(to, "}");
+        } else {
             doctor_print_finding(&report->findings[i], "", to);
+        }
     }
     if (json)
         fprintf(to, "\n]\n");
@@ -203,16 +199,13 @@ int doctor_print(const struct doctor_report *report, bool json, FILE *to)
 /* Seconds by which clocks may differ: ranks look at them one after the other. */
 #define COMPARE_CLOCKS 2.0
 
-static bool compare_same(const struct doctor_finding *a, const struct doctor_finding *b)
-{
-    return strcmp(a->check, b->check) == 0 && a->level == b->level &&
-           strcmp(a->text, b->text) == 0 && strcmp(a->mend, b->mend) == 0;
-}
-
 static bool compare_has(const struct doctor_report *report, const struct doctor_finding *finding)
 {
     for (int i = 0; i < report->count; i++) {
-        if (compare_same(&report->findings[i], finding))
+        if (strcmp(report->findings[i].check, finding->check) == 0 &&
+            report->findings[i].level == finding->level &&
+            strcmp(report->findings[i].text, finding->text) == 0 &&
+            strcmp(report->findings[i].mend, finding->mend) == 0)
             return true;
     }
     return false;

@@ -231,21 +231,6 @@ static uint64_t expect_bool(const struct data *d, int ranks, size_t i)
     return truths == (uint64_t)ranks;
 }
 
-/* Bytes added to bytes. */
-static uint64_t expect_user(const struct data *d, int ranks, size_t i)
-{
-    uint64_t result = 0;
-
-    for (unsigned byte = 0; byte < dist_dtype_size(d->dtype); byte++) {
-        uint64_t sum = 0;
-
-        for (int r = 0; r < ranks; r++)
-            sum += data_bits(d, r, i) >> 8 * byte & 0xff;
-        result |= (sum & 0xff) << 8 * byte;
-    }
-    return result;
-}
-
 /* Half the distance between 1 and the next number. */
 static double expect_unit(dist_dtype dtype)
 {
@@ -309,9 +294,19 @@ bool data_reduced(const struct data *d, int ranks, size_t i, const void *found, 
         *found_p = data_float(d->dtype, bits);
         return fabs(*expected_p - *found_p) <= room; /* false for a NaN */
     }
-    if (d->op == DIST_USER)
-        expected = expect_user(d, ranks, i);
-    else if (d->dtype == DIST_BOOL)
+    if (d->op == DIST_USER) {
+        /* Bytes added to bytes. */
+        uint64_t result = 0;
+
+        for (unsigned byte = 0; byte < dist_dtype_size(d->dtype); byte++) {
+            uint64_t sum = 0;
+
+            for (int r = 0; r < ranks; r++)
+                sum += data_bits(d, r, i) >> 8 * byte & 0xff;
+            result |= (sum & 0xff) << 8 * byte;
+        }
+        expected = result;
+    } else if (d->dtype == DIST_BOOL)
         expected = expect_bool(d, ranks, i);
     else
         expected = expect_integer(d, ranks, i);
@@ -525,14 +520,6 @@ static void *case_nowhere(const struct test_case *c, void *own, const void *othe
     }
 }
 
-static void case_empty(struct test_case *c)
-{
-    if (c->in.memory && !c->in.bytes)
-        c->give = case_nowhere(c, c->in.data, c->get);
-    if (c->out.memory && !c->out.bytes)
-        c->get = case_nowhere(c, c->out.data, c->give);
-}
-
 struct test_case *case_new(struct battery *b, const struct operation *operation,
                            const struct variant *variant)
 {
@@ -548,7 +535,10 @@ struct test_case *case_new(struct battery *b, const struct operation *operation,
                                 (variant->place == PLACE_IN_ON_ODD_RANKS && b->rank % 2));
     c->tag = b->lacks & DIST_LACKS_TAGS ? 0 : (int)(b->seed % 1000);
     operation->shape(c);
-    case_empty(c);
+    if (c->in.memory && !c->in.bytes)
+        c->give = case_nowhere(c, c->in.data, c->get);
+    if (c->out.memory && !c->out.bytes)
+        c->get = case_nowhere(c, c->out.data, c->give);
     if (!c->works_needed)
         c->works_needed = 1;
     c->works = battery_alloc((size_t)c->works_needed, sizeof(*c->works));
@@ -704,13 +694,6 @@ static double barrier_now(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-static void barrier_nap(int ms)
-{
-    const struct timespec nap = {ms / 1000, ms % 1000 * 1000000L};
-
-    nanosleep(&nap, NULL);
-}
-
 static dist_status barrier_monitored(dist_group *group)
 {
     return dist_monitored_barrier(group, 0);
@@ -733,8 +716,11 @@ static void barrier_holds(struct battery *b, dist_status (*barrier)(dist_group *
     double *came = battery_alloc((size_t)b->ranks, sizeof(*came)), mine, left;
 
     for (int late = 0; late < b->ranks; late++) {
-        if (b->rank == late)
-            barrier_nap(2);
+        if (b->rank == late) {
+            const struct timespec nap = {2 / 1000, 2 % 1000 * 1000000L};
+
+            nanosleep(&nap, NULL);
+        }
         mine = barrier_now();
         battery_ok(b, barrier(b->group), name);
         left = barrier_now();

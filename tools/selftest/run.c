@@ -21,6 +21,9 @@
  */
 #define EXCHANGE_MESSAGES 3
 
+/* Cases in flight hold no more memory than this, on each rank. */
+#define RUN_FLIGHT_BYTES ((size_t)8 << 20)
+
 /*
  * Who exchanges with whom: rank and partner add up to the root, round the world. So every rank has
  * one partner, which has it, and where it is the rank itself it sends to itself.
@@ -440,6 +443,22 @@ static void special_check(const struct special *s, const unsigned char *out)
     }
 }
 
+static void battery_begin(struct battery *b, const char *what)
+{
+    struct selftest_count *count = b->count;
+
+    count->cases = b->cases;
+    count->refusals = b->refusals;
+    count->checks = b->checks;
+    count->faults = b->faults;
+    snprintf(count->now, sizeof(count->now), "%s", what);
+    if (b->rank == 0 && b->ranks > 0)
+        progress_show("%d rank%s, %ld cases: %s", b->ranks, b->ranks == 1 ? "" : "s", b->cases,
+                      what);
+    if (b->stuck_s)
+        alarm((unsigned)b->stuck_s);
+}
+
 static void special_run(const struct special *s)
 {
     size_t size = dist_dtype_size(s->dtype);
@@ -462,24 +481,6 @@ static void special_run(const struct special *s)
 }
 
 /* ---- all of them ---- */
-
-static void cases_special(struct battery *b)
-{
-    static const dist_collective collectives[] = {DIST_COLL_ALL_REDUCE, DIST_COLL_REDUCE,
-                                                  DIST_COLL_REDUCE_SCATTER};
-    struct special s = {.b = b};
-
-    for (int i = 0; i < 3 * DIST_DTYPE_COUNT * DIST_OP_COUNT; i++) {
-        s.collective = collectives[i % 3];
-        s.op = (dist_op)(i / 3 % DIST_OP_COUNT);
-        s.dtype = (dist_dtype)(i / 3 / DIST_OP_COUNT);
-        if (!data_is_float(s.dtype) || s.op > DIST_MAX ||
-            dist_backend_query(b->backend, s.collective, s.dtype, s.op) != DIST_OK)
-            continue;
-        for (s.who = 0; s.who<b->ranks; s.who += b->ranks> 3 ? 2 : 1)
-            special_run(&s);
-    }
-}
 
 /* Works: polled, waited for in part, told of their end, and started again and again. */
 
@@ -522,19 +523,6 @@ static dist_work *works_start(struct battery *b, struct works_data *d)
                                      DIST_SUM, &work),
                "starting a work");
     return work;
-}
-
-static void works_polled(struct battery *b)
-{
-    struct works_data d = {.numbers = NULL};
-    dist_work *work = works_start(b, &d);
-    bool done = false;
-
-    while (work && !done && battery_ok(b, dist_test(work, &done), "test"))
-        sched_yield();
-    if (work && battery_ok(b, dist_wait(work), "wait after test"))
-        works_check(b, &d, "a work that was polled");
-    free(d.numbers);
 }
 
 static void works_waited_for_in_part(struct battery *b)
@@ -622,35 +610,11 @@ static void works_persistent(struct battery *b)
     free(d.numbers);
 }
 
-static void cases_works(struct battery *b)
-{
-    works_polled(b);
-    works_waited_for_in_part(b);
-    works_in_progress(b);
-    works_told_of_their_end(b);
-    works_persistent(b);
-}
-
 /* One rank's run of the battery: joining, all its parts one after the other, and leaving. */
 
 #define RANK_TIMEOUT_MS (60 * 1000)
 
 /* ---- operations of our own ---- */
-
-static void rank_make_ops(struct battery *b)
-{
-    for (int op = 0; op < DIST_OP_COUNT; op++)
-        b->ops[op] = (dist_op)op;
-    battery_ok(b, dist_op_create_premul_sum(data_factor(b->rank), &b->ops[DIST_PREMUL_SUM]),
-               "op_create_premul_sum");
-    battery_ok(b, dist_op_create(data_user, NULL, &b->ops[DIST_USER]), "op_create");
-}
-
-static void rank_free_ops(struct battery *b)
-{
-    battery_ok(b, dist_op_free(b->ops[DIST_PREMUL_SUM]), "op_free");
-    battery_ok(b, dist_op_free(b->ops[DIST_USER]), "op_free");
-}
 
 /* ---- the run ---- */
 
@@ -669,12 +633,37 @@ static void rank_cases(struct battery *b, const struct selftest *selftest)
     if (selftest->only)
         return;
     battery_begin(b, "works");
-    cases_works(b);
+    struct works_data d = {.numbers = NULL};
+    dist_work *work = works_start(b, &d);
+    bool done = false;
+
+    while (work && !done && battery_ok(b, dist_test(work, &done), "test"))
+        sched_yield();
+    if (work && battery_ok(b, dist_wait(work), "wait after test"))
+        works_check(b, &d, "a work that was polled");
+    free(d.numbers);
+    works_waited_for_in_part(b);
+    works_in_progress(b);
+    works_told_of_their_end(b);
+    works_persistent(b);
     battery_begin(b, "barriers");
     cases_barrier(b);
     battery_begin(b, "what the backend lacks");
     cases_lacks(b);
-    cases_special(b);
+    static const dist_collective collectives[] = {DIST_COLL_ALL_REDUCE, DIST_COLL_REDUCE,
+                                                  DIST_COLL_REDUCE_SCATTER};
+    struct special s = {.b = b};
+
+    for (int i = 0; i < 3 * DIST_DTYPE_COUNT * DIST_OP_COUNT; i++) {
+        s.collective = collectives[i % 3];
+        s.op = (dist_op)(i / 3 % DIST_OP_COUNT);
+        s.dtype = (dist_dtype)(i / 3 / DIST_OP_COUNT);
+        if (!data_is_float(s.dtype) || s.op > DIST_MAX ||
+            dist_backend_query(b->backend, s.collective, s.dtype, s.op) != DIST_OK)
+            continue;
+        for (s.who = 0; s.who<b->ranks; s.who += b->ranks> 3 ? 2 : 1)
+            special_run(&s);
+    }
 }
 
 static void rank_in_group(struct battery *b, const struct selftest *selftest)
@@ -684,9 +673,14 @@ static void rank_in_group(struct battery *b, const struct selftest *selftest)
     if (gpu_stream())
         battery_ok(b, dist_set_stream(b->group, gpu_stream()), "set_stream");
     battery_ok(b, dist_backend_lacks(b->backend, &b->lacks), "backend_lacks");
-    rank_make_ops(b);
+    for (int op = 0; op < DIST_OP_COUNT; op++)
+        b->ops[op] = (dist_op)op;
+    battery_ok(b, dist_op_create_premul_sum(data_factor(b->rank), &b->ops[DIST_PREMUL_SUM]),
+               "op_create_premul_sum");
+    battery_ok(b, dist_op_create(data_user, NULL, &b->ops[DIST_USER]), "op_create");
     rank_cases(b, selftest);
-    rank_free_ops(b);
+    battery_ok(b, dist_op_free(b->ops[DIST_PREMUL_SUM]), "op_free");
+    battery_ok(b, dist_op_free(b->ops[DIST_USER]), "op_free");
 }
 
 /* In a group whose ranks are not the world's; the world goes on behind it. */
@@ -707,18 +701,6 @@ static void rank_reversed(struct battery *b, const struct selftest *selftest)
     battery_ok(b, dist_barrier(world), "barrier of the world");
 }
 
-/* A device, if data may be there; what dist_alloc gives may be a device's too. */
-static bool rank_find_device(struct battery *b)
-{
-    const char *wrong =
-        b->memory == MEMORY_ORDINARY ? NULL : gpu_open(dist_get_local_rank(b->group));
-
-    if (!wrong || b->memory != MEMORY_DEVICE)
-        return true; /* it goes without */
-    snprintf(b->count->refused, sizeof(b->count->refused), "%s", wrong);
-    return false;
-}
-
 static bool rank_join(const struct selftest *selftest, int rank, struct battery *b)
 {
     struct dist_options options = DIST_OPTIONS_INIT;
@@ -732,8 +714,16 @@ static bool rank_join(const struct selftest *selftest, int rank, struct battery 
     if (!options.timeout_ms && !getenv("DIST_TIMEOUT"))
         options.timeout_ms = RANK_TIMEOUT_MS;
     status = dist_init_process_group(&options, &b->group);
-    if (status == DIST_OK)
-        return rank_find_device(b);
+    if (status == DIST_OK) {
+        /* A device, if data may be there; what dist_alloc gives may be a device's too. */
+        const char *wrong =
+            b->memory == MEMORY_ORDINARY ? NULL : gpu_open(dist_get_local_rank(b->group));
+
+        if (!wrong || b->memory != MEMORY_DEVICE)
+            return true; /* it goes without */
+        snprintf(b->count->refused, sizeof(b->count->refused), "%s", wrong);
+        return false;
+    }
     snprintf(b->count->refused, sizeof(b->count->refused), "%s: %s", dist_status_string(status),
              dist_last_error());
     return false;
@@ -757,14 +747,6 @@ static void rank_stuck(int signal_number)
     _exit(1);
 }
 
-static void rank_watch(struct selftest_count *count)
-{
-    const struct sigaction action = {.sa_handler = rank_stuck};
-
-    rank_watched = count;
-    sigaction(SIGALRM, &action, NULL);
-}
-
 int selftest_rank(const struct selftest *selftest, int rank, struct selftest_count *count_p)
 {
     struct battery b = {.seed = 1,
@@ -777,8 +759,12 @@ int selftest_rank(const struct selftest *selftest, int rank, struct selftest_cou
                         .count = count_p,
                         .stuck_s = selftest->stuck_s};
 
-    if (b.stuck_s)
-        rank_watch(count_p);
+    if (b.stuck_s) {
+        const struct sigaction action = {.sa_handler = rank_stuck};
+
+        rank_watched = count_p;
+        sigaction(SIGALRM, &action, NULL);
+    }
     if (!rank_join(selftest, rank, &b))
         return 1;
     count_p->rank = dist_get_rank(b.group);
@@ -899,6 +885,125 @@ static bool sweep_supported(struct battery *b, const char *table, const struct o
 static void battery_refused(struct battery *b, const struct operation *operation,
                             const struct variant *variant);
 
+/* With nothing in flight, and at the same place on every rank. */
+static void run_compare_bits(struct battery *b)
+{
+    uint64_t *all = battery_alloc((size_t)b->ranks * BATTERY_HASHES, sizeof(*all));
+
+    if (battery_ok(b, dist_all_gather(b->group, b->hashes, all, BATTERY_HASHES, DIST_UINT64),
+                   "comparing bits")) {
+        for (int i = 0; i < b->ranks * BATTERY_HASHES; i++) {
+            int at = i % BATTERY_HASHES;
+
+            if (at < b->hash_count && all[i] != b->hashes[at])
+                battery_fault(b, "%s: ranks %d and %d have different bits", b->hashed[at], b->rank,
+                              i / BATTERY_HASHES);
+        }
+    }
+    b->hash_count = 0;
+    free(all);
+}
+
+static uint64_t run_hash(uint64_t hash, const unsigned char *data, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        hash = (hash ^ data[i]) * 0x100000001b3u;
+    return hash;
+}
+
+static void run_note_bits(struct test_case *c)
+{
+    struct battery *b = c->b;
+    uint64_t hash = 0xcbf29ce484222325u;
+
+    if (!(c->operation->flags & OPERATION_AGREES))
+        return;
+    for (int i = 0; i < c->block_count; i++)
+        hash = run_hash(hash, case_image(c, &c->out, c->blocks[i].at),
+                        c->blocks[i].count * dist_dtype_size(c->data.dtype));
+    b->hashes[b->hash_count] = hash;
+    snprintf(b->hashed[b->hash_count++], sizeof(b->hashed[0]), "%s", case_name(c));
+}
+
+static void run_finish(struct test_case *c, dist_status status)
+{
+    struct battery *b = c->b;
+
+    if (battery_ok(b, status, case_name(c)))
+        case_check(c);
+    run_note_bits(c);
+    case_free(c);
+}
+
+/* Waits for all works of a case that were started. Returns the first failure. */
+static dist_status run_wait(struct test_case *c, dist_status status)
+{
+    for (int w = 0; w < c->works_needed; w++) {
+        dist_status ended = c->works[w] ? dist_wait(c->works[w]) : DIST_OK;
+
+        if (status == DIST_OK)
+            status = ended;
+    }
+    return status;
+}
+
+/* Waits for what is in flight, and checks it; the ranks compare their bits. */
+static void battery_land(struct battery *b)
+{
+    if (b->flying && b->mode == MODE_FLOOD) {
+        /* Ranks wait in different orders, each in another than it started. */
+        for (int i = 0; i < b->flying; i++) {
+            struct test_case *c =
+                b->flight[(2 * b->flying - 1 - i - b->rank % b->flying) % b->flying];
+
+            battery_ok(b, run_wait(c, DIST_OK), case_name(c));
+        }
+    }
+    if (b->flying && b->mode == MODE_GROUP)
+        battery_ok(b, dist_group_end(), "group_end");
+    for (int i = 0; i < b->flying; i++) {
+        run_finish(b->flight[i], DIST_OK);
+        if (b->hash_count == BATTERY_HASHES)
+            run_compare_bits(b);
+    }
+    b->flying = 0;
+    b->flight_bytes = 0;
+    if (b->hash_count)
+        run_compare_bits(b);
+}
+
+static size_t run_bytes(const struct test_case *c)
+{
+    size_t blocks = c->operation->flags & OPERATION_BLOCKS ? (size_t)c->b->ranks : 1;
+
+    return c->count * blocks * dist_dtype_size(c->data.dtype);
+}
+
+static void battery_run(struct battery *b, const struct operation *operation,
+                        const struct variant *variant)
+{
+    struct test_case *c = case_new(b, operation, variant);
+
+    b->cases++;
+    battery_begin(b, case_name(c));
+    if (b->mode == MODE_FLOOD || b->mode == MODE_GROUP) {
+        dist_status status;
+
+        if (b->mode == MODE_GROUP && b->flying == 0)
+            battery_ok(b, dist_group_start(), "group_start");
+        status = c->operation->call(c, b->mode == MODE_FLOOD ? c->works : NULL);
+        battery_ok(b, status, case_name(c));
+        b->flight[b->flying++] = c;
+        b->flight_bytes += run_bytes(c);
+        if (b->flying == BATTERY_FLIGHT || b->flight_bytes > RUN_FLIGHT_BYTES)
+            battery_land(b);
+        return;
+    }
+    run_finish(c, run_wait(c, operation->call(c, b->mode == MODE_ASYNC ? c->works : NULL)));
+    if (b->hash_count == BATTERY_HASHES)
+        run_compare_bits(b);
+}
+
 /* After a refusal the next call works as if nothing had been. */
 static void sweep_refused(struct battery *b, const struct operation *operation,
                           const struct variant *variant)
@@ -930,8 +1035,6 @@ static void sweep_one(struct battery *b, const struct operation *operation, dist
         battery_run(b, operation, &variant);
     }
 }
-
-static void battery_land(struct battery *b);
 
 /* Every dtype and op, by the table; NULL: asks the library. */
 static void sweep_support(struct battery *b, const char *table)
@@ -1000,22 +1103,6 @@ static void sweep_some(struct battery *b, const struct operation *operation, str
     battery_run(b, operation, &variant);
 }
 
-/* Long, and in place on some ranks only: MPIs choose their algorithms by both. */
-static void sweep_long_in_some(struct battery *b)
-{
-    const struct variant variant = {
-        .dtype = DIST_FLOAT32, .op = DIST_SUM, .count = 65537, .place = PLACE_IN_ON_ODD_RANKS};
-
-    static const struct operation *const operations[] = {&operation_all_reduce,
-                                                         &operation_all_gather};
-
-    for (int i = 0; i < 2; i++) {
-        if (!sweep_skips(b, operations[i]))
-            battery_run(b, operations[i], &variant);
-    }
-    battery_land(b);
-}
-
 static void sweep_counts(struct battery *b)
 {
     static const dist_dtype dtypes[] = {DIST_FLOAT32, DIST_INT64, DIST_BFLOAT16, DIST_UINT8,
@@ -1041,31 +1128,24 @@ static void sweep_counts(struct battery *b)
         }
         battery_land(b);
     }
-    sweep_long_in_some(b);
+    /* Long, and in place on some ranks only: MPIs choose their algorithms by both. */
+    const struct variant variant = {
+        .dtype = DIST_FLOAT32, .op = DIST_SUM, .count = 65537, .place = PLACE_IN_ON_ODD_RANKS};
+
+    static const struct operation *const operations[] = {&operation_all_reduce,
+                                                         &operation_all_gather};
+
+    for (int i = 0; i < 2; i++) {
+        if (!sweep_skips(b, operations[i]))
+            battery_run(b, operations[i], &variant);
+    }
+    battery_land(b);
 }
 
 /* Running cases: one after the other, or many in flight; and comparing bits between ranks. */
 
 /* Faults that a rank prints. */
 #define RUN_FAULTS_SHOWN 5
-/* Cases in flight hold no more memory than this, on each rank. */
-#define RUN_FLIGHT_BYTES ((size_t)8 << 20)
-
-static void battery_begin(struct battery *b, const char *what)
-{
-    struct selftest_count *count = b->count;
-
-    count->cases = b->cases;
-    count->refusals = b->refusals;
-    count->checks = b->checks;
-    count->faults = b->faults;
-    snprintf(count->now, sizeof(count->now), "%s", what);
-    if (b->rank == 0 && b->ranks > 0)
-        progress_show("%d rank%s, %ld cases: %s", b->ranks, b->ranks == 1 ? "" : "s", b->cases,
-                      what);
-    if (b->stuck_s)
-        alarm((unsigned)b->stuck_s);
-}
 
 void battery_fault(struct battery *b, const char *format, ...)
 {
@@ -1091,134 +1171,7 @@ bool battery_ok(struct battery *b, dist_status status, const char *what)
 
 /* ---- the same bits on every rank ---- */
 
-static uint64_t run_hash(uint64_t hash, const unsigned char *data, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++)
-        hash = (hash ^ data[i]) * 0x100000001b3u;
-    return hash;
-}
-
-static void run_note_bits(struct test_case *c)
-{
-    struct battery *b = c->b;
-    uint64_t hash = 0xcbf29ce484222325u;
-
-    if (!(c->operation->flags & OPERATION_AGREES))
-        return;
-    for (int i = 0; i < c->block_count; i++)
-        hash = run_hash(hash, case_image(c, &c->out, c->blocks[i].at),
-                        c->blocks[i].count * dist_dtype_size(c->data.dtype));
-    b->hashes[b->hash_count] = hash;
-    snprintf(b->hashed[b->hash_count++], sizeof(b->hashed[0]), "%s", case_name(c));
-}
-
-/* With nothing in flight, and at the same place on every rank. */
-static void run_compare_bits(struct battery *b)
-{
-    uint64_t *all = battery_alloc((size_t)b->ranks * BATTERY_HASHES, sizeof(*all));
-
-    if (battery_ok(b, dist_all_gather(b->group, b->hashes, all, BATTERY_HASHES, DIST_UINT64),
-                   "comparing bits")) {
-        for (int i = 0; i < b->ranks * BATTERY_HASHES; i++) {
-            int at = i % BATTERY_HASHES;
-
-            if (at < b->hash_count && all[i] != b->hashes[at])
-                battery_fault(b, "%s: ranks %d and %d have different bits", b->hashed[at], b->rank,
-                              i / BATTERY_HASHES);
-        }
-    }
-    b->hash_count = 0;
-    free(all);
-}
-
 /* ---- one case ---- */
-
-static void run_finish(struct test_case *c, dist_status status)
-{
-    struct battery *b = c->b;
-
-    if (battery_ok(b, status, case_name(c)))
-        case_check(c);
-    run_note_bits(c);
-    case_free(c);
-}
-
-/* Waits for all works of a case that were started. Returns the first failure. */
-static dist_status run_wait(struct test_case *c, dist_status status)
-{
-    for (int w = 0; w < c->works_needed; w++) {
-        dist_status ended = c->works[w] ? dist_wait(c->works[w]) : DIST_OK;
-
-        if (status == DIST_OK)
-            status = ended;
-    }
-    return status;
-}
-
-static size_t run_bytes(const struct test_case *c)
-{
-    size_t blocks = c->operation->flags & OPERATION_BLOCKS ? (size_t)c->b->ranks : 1;
-
-    return c->count * blocks * dist_dtype_size(c->data.dtype);
-}
-
-static void run_take_off(struct battery *b, struct test_case *c)
-{
-    dist_status status;
-
-    if (b->mode == MODE_GROUP && b->flying == 0)
-        battery_ok(b, dist_group_start(), "group_start");
-    status = c->operation->call(c, b->mode == MODE_FLOOD ? c->works : NULL);
-    battery_ok(b, status, case_name(c));
-    b->flight[b->flying++] = c;
-    b->flight_bytes += run_bytes(c);
-    if (b->flying == BATTERY_FLIGHT || b->flight_bytes > RUN_FLIGHT_BYTES)
-        battery_land(b);
-}
-
-static void battery_run(struct battery *b, const struct operation *operation,
-                        const struct variant *variant)
-{
-    struct test_case *c = case_new(b, operation, variant);
-
-    b->cases++;
-    battery_begin(b, case_name(c));
-    if (b->mode == MODE_FLOOD || b->mode == MODE_GROUP) {
-        run_take_off(b, c);
-        return;
-    }
-    run_finish(c, run_wait(c, operation->call(c, b->mode == MODE_ASYNC ? c->works : NULL)));
-    if (b->hash_count == BATTERY_HASHES)
-        run_compare_bits(b);
-}
-
-/* Ranks wait in different orders, each in another than it started. */
-static void run_wait_all(struct battery *b)
-{
-    for (int i = 0; i < b->flying; i++) {
-        struct test_case *c = b->flight[(2 * b->flying - 1 - i - b->rank % b->flying) % b->flying];
-
-        battery_ok(b, run_wait(c, DIST_OK), case_name(c));
-    }
-}
-
-/* Waits for what is in flight, and checks it; the ranks compare their bits. */
-static void battery_land(struct battery *b)
-{
-    if (b->flying && b->mode == MODE_FLOOD)
-        run_wait_all(b);
-    if (b->flying && b->mode == MODE_GROUP)
-        battery_ok(b, dist_group_end(), "group_end");
-    for (int i = 0; i < b->flying; i++) {
-        run_finish(b->flight[i], DIST_OK);
-        if (b->hash_count == BATTERY_HASHES)
-            run_compare_bits(b);
-    }
-    b->flying = 0;
-    b->flight_bytes = 0;
-    if (b->hash_count)
-        run_compare_bits(b);
-}
 
 /* ---- refusals ---- */
 

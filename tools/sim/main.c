@@ -151,21 +151,6 @@ static bool links_is(const char *name, const char *text, size_t length)
     return strlen(name) == length && strncmp(name, text, length) == 0;
 }
 
-/* "cpus=8" or "eager=8K". */
-static bool links_count(const char *name, size_t name_length, const char *value, size_t length,
-                        struct disti_cost *cost)
-{
-    char copy[32];
-    if (length >= sizeof(copy))
-        return false;
-    memcpy(copy, value, length);
-    copy[length] = '\0';
-    if (links_is("cpus", name, name_length))
-        return disti_parse_int("cpus", copy, 0, 1 << 16, &cost->node_cpus) == DIST_OK;
-    return links_is("eager", name, name_length) &&
-           disti_parse_bytes("eager", copy, &cost->eager_bytes) == DIST_OK;
-}
-
 static bool links_item(const char *text, size_t length, struct disti_cost *cost)
 {
     const char *equals = memchr(text, '=', length);
@@ -179,7 +164,16 @@ static bool links_item(const char *text, size_t length, struct disti_cost *cost)
         if (links_is(links_words[i].name, text, name))
             return links_number(equals + 1, rest, links_words[i].units,
                                 (double *)((char *)cost + links_words[i].offset));
-    return links_count(text, name, equals + 1, rest, cost);
+    /* "cpus=8" or "eager=8K". */
+    char copy[32];
+    if (rest >= sizeof(copy))
+        return false;
+    memcpy(copy, equals + 1, rest);
+    copy[rest] = '\0';
+    if (links_is("cpus", text, name))
+        return disti_parse_int("cpus", copy, 0, 1 << 16, &cost->node_cpus) == DIST_OK;
+    return links_is("eager", text, name) &&
+           disti_parse_bytes("eager", copy, &cost->eager_bytes) == DIST_OK;
 }
 
 static dist_status links_words_of(const char *text, struct disti_cost *cost)
@@ -220,15 +214,6 @@ static dist_status links_file(const char *name, struct disti_cost *cost)
     tuning.cost.eager_bytes = cost->eager_bytes;
     *cost = tuning.cost;
     return DIST_OK;
-}
-
-/*
- * "other_node=20us/10gbit/5us,step=100ns", or without any '=' the name of a tuning file; changes
- * *cost. ERR_INVALID_ARGUMENT.
- */
-static dist_status job_links(const char *text, struct disti_cost *cost)
-{
-    return strchr(text, '=') ? links_words_of(text, cost) : links_file(text, cost);
 }
 
 /* What dist_sim found out, as text, csv and json. */
@@ -276,48 +261,18 @@ static void job_rate_text(double bytes_per_second, char text[24])
 
 /* ---- text ---- */
 
-static void text_head(const struct job *job, FILE *to)
+/* True if two ranks of the topology are at this distance. */
+static bool job_has(const struct disti_topology *topology, int distance)
 {
-    const struct disti_topology *t = job->topology;
-    fprintf(to, "%s of %d ranks on %d node%s", dist_collective_string(job->collective), t->ranks,
-            t->nodes, t->nodes == 1 ? "" : "s");
-    if (t->rack_nodes)
-        fprintf(to, " in %d racks", (t->nodes - 1) / t->rack_nodes + 1);
-    fprintf(to, "\n\n%-12s %12s %12s %12s\n", "link", "latency", "overhead", "rate");
-    for (int d = 0; d < DISTI_DISTANCES; d++) {
-        const struct disti_link_cost *link = &job->cost.links[d];
-        char latency[24], overhead[24], rate[24];
-        if (!job_has(t, d))
-            continue;
-        job_time_text(link->latency_s, latency);
-        job_time_text(link->overhead_s, overhead);
-        job_rate_text(link->bytes_per_second, rate);
-        fprintf(to, "%-12s %12s %12s %12s\n", job_distances[d], latency, overhead, rate);
-    }
-}
-
-/* Which algorithm is the fastest where: marked with a star. */
-static void text_table(const struct job *job, const struct job_result *result, FILE *to)
-{
-    char text[24];
-    fprintf(to, "\n%-20s", "algorithm");
-    for (int i = 0; i < job->size_count; i++) {
-        job_size_text(job->sizes[i], text);
-        fprintf(to, " %10s ", text);
-    }
-    fprintf(to, "\n");
-    for (int r = 0; r < result->count; r++) {
-        fprintf(to, "%-20s", result->rows[r].algorithm->name);
-        for (int i = 0; i < job->size_count; i++) {
-            const struct job_cell *cell = &result->rows[r].cells[i];
-            if (cell->status == DIST_OK)
-                job_time_text(cell->forecast.seconds, text);
-            else
-                snprintf(text, sizeof(text), "-");
-            fprintf(to, " %10s%c", text, result->best[i] == r ? '*' : ' ');
-        }
-        fprintf(to, "\n");
-    }
+    int rack = topology->rack_nodes ? topology->rack_nodes : topology->nodes;
+    if (distance == DISTI_OTHER_RACK)
+        return rack < topology->nodes;
+    if (distance == DISTI_OTHER_NODE)
+        return topology->nodes > 1 && rack > 1;
+    for (int i = 1; i < topology->ranks; i++)
+        if ((int)disti_distance(topology, topology->order[i], topology->order[i - 1]) == distance)
+            return true;
+    return false;
 }
 
 static const char *text_proof(const struct job *job, const struct job_row *row)
@@ -331,7 +286,16 @@ static const char *text_proof(const struct job *job, const struct job_row *row)
     return row->verdict.all ? "verified" : "a sample verified";
 }
 
-static const char *job_why(const struct job *job, const struct job_row *row);
+/* What is wrong with the row: of its plans, or what could not be done; "": nothing. */
+static const char *job_why(const struct job *job, const struct job_row *row)
+{
+    if (row->verdict.text[0])
+        return row->verdict.text;
+    for (int i = 0; i < job->size_count; i++)
+        if (row->cells[i].why[0])
+            return row->cells[i].why;
+    return row->why;
+}
 
 /* What the links carry with the largest size. */
 static void text_detail(const struct job *job, const struct job_row *row, FILE *to)
@@ -369,8 +333,42 @@ static void text_detail(const struct job *job, const struct job_row *row, FILE *
 static void print_text(const struct job *job, const struct job_result *result, FILE *to)
 {
     char size[24];
-    text_head(job, to);
-    text_table(job, result, to);
+    const struct disti_topology *t = job->topology;
+    fprintf(to, "%s of %d ranks on %d node%s", dist_collective_string(job->collective), t->ranks,
+            t->nodes, t->nodes == 1 ? "" : "s");
+    if (t->rack_nodes)
+        fprintf(to, " in %d racks", (t->nodes - 1) / t->rack_nodes + 1);
+    fprintf(to, "\n\n%-12s %12s %12s %12s\n", "link", "latency", "overhead", "rate");
+    for (int d = 0; d < DISTI_DISTANCES; d++) {
+        const struct disti_link_cost *link = &job->cost.links[d];
+        char latency[24], overhead[24], rate[24];
+        if (!job_has(t, d))
+            continue;
+        job_time_text(link->latency_s, latency);
+        job_time_text(link->overhead_s, overhead);
+        job_rate_text(link->bytes_per_second, rate);
+        fprintf(to, "%-12s %12s %12s %12s\n", job_distances[d], latency, overhead, rate);
+    }
+    /* Which algorithm is the fastest where: marked with a star. */
+    char text[24];
+    fprintf(to, "\n%-20s", "algorithm");
+    for (int i = 0; i < job->size_count; i++) {
+        job_size_text(job->sizes[i], text);
+        fprintf(to, " %10s ", text);
+    }
+    fprintf(to, "\n");
+    for (int r = 0; r < result->count; r++) {
+        fprintf(to, "%-20s", result->rows[r].algorithm->name);
+        for (int i = 0; i < job->size_count; i++) {
+            const struct job_cell *cell = &result->rows[r].cells[i];
+            if (cell->status == DIST_OK)
+                job_time_text(cell->forecast.seconds, text);
+            else
+                snprintf(text, sizeof(text), "-");
+            fprintf(to, " %10s%c", text, result->best[i] == r ? '*' : ' ');
+        }
+        fprintf(to, "\n");
+    }
     job_size_text(job->sizes[job->size_count - 1], size);
     fprintf(to, "\nWith %s:\n", size);
     for (int r = 0; r < result->count; r++)
@@ -466,43 +464,6 @@ static void job_print(const struct job *job, const struct job_result *result, FI
 /* More steps than these are not proved, lest it take minutes. */
 #define RUN_PROVED (UINT64_C(1) << 27)
 
-/* True if two ranks of the topology are at this distance. */
-static bool job_has(const struct disti_topology *topology, int distance)
-{
-    int rack = topology->rack_nodes ? topology->rack_nodes : topology->nodes;
-    if (distance == DISTI_OTHER_RACK)
-        return rack < topology->nodes;
-    if (distance == DISTI_OTHER_NODE)
-        return topology->nodes > 1 && rack > 1;
-    for (int i = 1; i < topology->ranks; i++)
-        if ((int)disti_distance(topology, topology->order[i], topology->order[i - 1]) == distance)
-            return true;
-    return false;
-}
-
-/* What is wrong with the row: of its plans, or what could not be done; "": nothing. */
-static const char *job_why(const struct job *job, const struct job_row *row)
-{
-    if (row->verdict.text[0])
-        return row->verdict.text;
-    for (int i = 0; i < job->size_count; i++)
-        if (row->cells[i].why[0])
-            return row->cells[i].why;
-    return row->why;
-}
-
-/* As many as the library would take, unless they were given. */
-static uint32_t run_segments(const struct job *job, const struct disti_algorithm *algorithm,
-                             size_t bytes)
-{
-    struct disti_choice choice = {.forced_segments = job->segments};
-    const struct disti_algorithm *same;
-    uint32_t segments;
-    choice.forced[job->collective] = algorithm;
-    disti_select(&choice, job->collective, bytes, job->topology, &same, &segments);
-    return segments;
-}
-
 static struct disti_shape run_shape(const struct job *job, const struct job_cell *cell)
 {
     return (struct disti_shape){.collective = job->collective,
@@ -533,14 +494,6 @@ static dist_status run_proof(const struct job *job, struct job_row *row)
         return DIST_ERR_UNSUPPORTED;
     }
     return disti_verify_algorithm(row->algorithm, &shape, false, &row->verdict);
-}
-
-static void run_verify(const struct job *job, struct job_row *row)
-{
-    row->status = run_proof(job, row);
-    row->verified = row->status == DIST_OK && row->verdict.ok;
-    if (row->status != DIST_OK && !row->why[0])
-        run_why(row->why);
 }
 
 /* ---- tasks ---- */
@@ -584,7 +537,10 @@ static void task_run(const struct run *run, const struct task *task, int number)
     if (!job->verify || task->first + task->count < job->size_count)
         return;
     progress_show("%d of %d: %s: verifying", number + 1, run->count, name);
-    run_verify(job, task->row);
+    task->row->status = run_proof(job, task->row);
+    task->row->verified = task->row->status == DIST_OK && task->row->verdict.ok;
+    if (task->row->status != DIST_OK && !task->row->why[0])
+        run_why(task->row->why);
 }
 
 static void *run_thread(void *arg)
@@ -600,8 +556,15 @@ static void *run_thread(void *arg)
 static void run_row(struct run *run, struct job_row *row)
 {
     const struct job *job = run->job;
-    for (int i = 0; i < job->size_count; i++)
-        row->cells[i].segments = run_segments(job, row->algorithm, job->sizes[i]);
+    for (int i = 0; i < job->size_count; i++) {
+        /* As many as the library would take, unless they were given. */
+        struct disti_choice choice = {.forced_segments = job->segments};
+        const struct disti_algorithm *same;
+        uint32_t segments;
+        choice.forced[job->collective] = row->algorithm;
+        disti_select(&choice, job->collective, job->sizes[i], job->topology, &same, &segments);
+        row->cells[i].segments = segments;
+    }
     for (int end = job->size_count, i = end - 1; i >= 0; i--) {
         if (i > 0 && row->cells[i - 1].segments == row->cells[i].segments)
             continue;
@@ -612,30 +575,6 @@ static void run_row(struct run *run, struct job_row *row)
 
 /* On all CPUs that there are. Where there is no other thread, this one does it all. */
 #define RUN_THREADS 16
-static void run_tasks(struct run *run)
-{
-    pthread_t threads[RUN_THREADS];
-    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    int started = 0;
-    while (started + 1 < cpus && started + 1 < run->count && started < RUN_THREADS &&
-           pthread_create(&threads[started], NULL, run_thread, run) == 0)
-        started++;
-    run_thread(run);
-    while (started > 0)
-        pthread_join(threads[--started], NULL);
-}
-
-static int run_best(const struct job_result *result, int size)
-{
-    int best = -1;
-    for (int r = 0; r < result->count; r++) {
-        const struct job_cell *cell = &result->rows[r].cells[size];
-        if (cell->status == DIST_OK &&
-            (best < 0 || cell->forecast.seconds < result->rows[best].cells[size].forecast.seconds))
-            best = r;
-    }
-    return best;
-}
 
 /* Verifies and simulates. Of what fails for single algorithms the result tells. */
 static void job_run(const struct job *job, struct job_result *result)
@@ -650,10 +589,26 @@ static void job_run(const struct job *job, struct job_result *result)
         row->algorithm = a;
         run_row(&run, row);
     }
-    run_tasks(&run);
+    pthread_t threads[RUN_THREADS];
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    int started = 0;
+    while (started + 1 < cpus && started + 1 < run.count && started < RUN_THREADS &&
+           pthread_create(&threads[started], NULL, run_thread, &run) == 0)
+        started++;
+    run_thread(&run);
+    while (started > 0)
+        pthread_join(threads[--started], NULL);
     progress_clear();
-    for (int i = 0; i < job->size_count; i++)
-        result->best[i] = run_best(result, i);
+    for (int i = 0; i < job->size_count; i++) {
+        int best = -1;
+        for (int r = 0; r < result->count; r++) {
+            const struct job_cell *cell = &result->rows[r].cells[i];
+            if (cell->status == DIST_OK &&
+                (best < 0 || cell->forecast.seconds < result->rows[best].cells[i].forecast.seconds))
+                best = r;
+        }
+        result->best[i] = best;
+    }
 }
 
 /* Pictures: the ring, and the trees that follow from a topology, as SVG. */
@@ -757,16 +712,6 @@ static void draw_ring(struct draw *draw)
 
 /* ---- trees ---- */
 
-/* which: 0 or 1 of the double tree; -1: the binomial one. */
-static void tree_neighbours(const struct disti_topology *t, int which, int root, int rank,
-                            struct disti_tree_neighbours *tree_p)
-{
-    if (which < 0)
-        disti_tree_binomial(t, root, rank, tree_p);
-    else
-        disti_tree_double(t, which, rank, tree_p);
-}
-
 /* The binomial tree's columns: a rank, then the trees below it, the smallest first. */
 static int tree_columns(const struct disti_topology *t, int root, int rank, int level, int column,
                         int *columns, int *levels)
@@ -780,15 +725,7 @@ static int tree_columns(const struct disti_topology *t, int root, int rank, int 
     return column;
 }
 
-static int tree_level(const struct disti_topology *t, int which, int rank)
-{
-    struct disti_tree_neighbours tree;
-    int level = 0;
-    for (disti_tree_double(t, which, rank, &tree); tree.parent >= 0; level++)
-        disti_tree_double(t, which, tree.parent, &tree);
-    return level;
-}
-
+/* which: 0 or 1 of the double tree; -1: the binomial one. */
 static void draw_tree(struct draw *draw, int which, int root, const char *title)
 {
     const struct disti_topology *t = draw->topology;
@@ -798,7 +735,11 @@ static void draw_tree(struct draw *draw, int which, int root, const char *title)
     for (int rank = 0; rank < t->ranks; rank++) {
         if (which >= 0) { /* it is one of search: positions go from left to right */
             columns[rank] = t->position[rank];
-            levels[rank] = tree_level(t, which, rank);
+            struct disti_tree_neighbours tree;
+            int level = 0;
+            for (disti_tree_double(t, which, rank, &tree); tree.parent >= 0; level++)
+                disti_tree_double(t, which, tree.parent, &tree);
+            levels[rank] = level;
         }
         deepest = levels[rank] > deepest ? levels[rank] : deepest;
     }
@@ -810,7 +751,10 @@ static void draw_tree(struct draw *draw, int which, int root, const char *title)
     }
     for (int rank = 0; rank < t->ranks; rank++) {
         struct disti_tree_neighbours tree;
-        tree_neighbours(t, which, root, rank, &tree);
+        if (which < 0)
+            disti_tree_binomial(t, root, rank, &tree);
+        else
+            disti_tree_double(t, which, rank, &tree);
         if (tree.parent >= 0)
             draw_edge(draw, tree.parent, rank);
     }
@@ -819,22 +763,6 @@ static void draw_tree(struct draw *draw, int which, int root, const char *title)
 }
 
 /* ---- the picture ---- */
-
-static void draw_legend(struct draw *draw)
-{
-    double x = DRAW_MARGIN;
-    for (int d = 0; d < DISTI_DISTANCES; d++) {
-        if (!job_has(draw->topology, d))
-            continue;
-        fprintf(draw->to,
-                "<line x1='%.0f' y1='%.0f' x2='%.0f' y2='%.0f' stroke='%s' stroke-width='3'/>"
-                "<text x='%.0f' y='%.0f' font-size='12'>%s</text>\n",
-                x, draw->top, x + 24, draw->top, draw_colours[d], x + 30, draw->top + 4,
-                draw_names[d]);
-        x += 160;
-    }
-    draw->top += DRAW_MARGIN;
-}
 
 static double draw_width(int ranks)
 {
@@ -880,7 +808,18 @@ static dist_status job_draw(const struct disti_topology *topology, int root, con
                 "<path d='M0 0 L8 4 L0 8 z' fill='%s'/></marker>\n",
                 d, draw_colours[d]);
     snprintf(title, sizeof(title), "The binomial tree from rank %d", root);
-    draw_legend(&draw);
+    double x = DRAW_MARGIN;
+    for (int d = 0; d < DISTI_DISTANCES; d++) {
+        if (!job_has(draw.topology, d))
+            continue;
+        fprintf(draw.to,
+                "<line x1='%.0f' y1='%.0f' x2='%.0f' y2='%.0f' stroke='%s' stroke-width='3'/>"
+                "<text x='%.0f' y='%.0f' font-size='12'>%s</text>\n",
+                x, draw.top, x + 24, draw.top, draw_colours[d], x + 30, draw.top + 4,
+                draw_names[d]);
+        x += 160;
+    }
+    draw.top += DRAW_MARGIN;
     draw_ring(&draw);
     draw_tree(&draw, -1, root, title);
     draw_tree(&draw, 0, root, "The first of two trees");
@@ -1018,7 +957,8 @@ static dist_status options_complete(struct job *job, const struct options *optio
     if (status == DIST_OK && options->bytes)
         status = options_sizes(job, options->bytes);
     for (int i = 0; status == DIST_OK && options->links[i]; i++)
-        status = job_links(options->links[i], &job->cost);
+        status = strchr(options->links[i], '=') ? links_words_of(options->links[i], &job->cost)
+                                                : links_file(options->links[i], &job->cost);
     if (status != DIST_OK)
         return status;
     job->root = (int)options->root;

@@ -22,15 +22,89 @@ struct gather_card {
     int32_t device; /* as DIST_DEVICE says; -1: by local rank */
 };
 
-static void gather_fill(dist_group *group, struct gather_card *card)
+static int machine_above(hwloc_topology_t hwloc, hwloc_obj_type_t type, hwloc_obj_t object)
 {
-    const char *device = getenv("DIST_DEVICE");
+    hwloc_obj_t above = hwloc_get_ancestor_obj_by_type(hwloc, type, object);
 
-    topology_discover(&card->machine);
-    card->local_rank = dist_get_local_rank(group);
-    card->device = device && *device ? atoi(device) : -1;
-    if (dist_get_place(group, dist_get_rank(group), &card->place) != DIST_OK)
-        card->place = (struct dist_place){0, -1, -1, -1, -1};
+    return above ? (int)above->logical_index : -1;
+}
+
+/* NUMA nodes hang beside the tree: the first that shares CPUs. */
+static int machine_numa(hwloc_topology_t hwloc, hwloc_const_cpuset_t cpus)
+{
+    hwloc_obj_t numa = NULL;
+
+    while (cpus && (numa = hwloc_get_next_obj_by_type(hwloc, HWLOC_OBJ_NUMANODE, numa))) {
+        if (hwloc_bitmap_intersects(numa->cpuset, cpus))
+            return (int)numa->logical_index;
+    }
+    return -1;
+}
+
+/* What computes and displays nothing, or displays and is of a maker of GPUs. */
+static bool machine_is_gpu(hwloc_obj_t device)
+{
+    enum { MACHINE_NVIDIA = 0x10de, MACHINE_AMD = 0x1002 };
+    const unsigned vendor = device->attr->pcidev.vendor_id;
+
+    return device->attr->pcidev.class_id >> 8 == 0x03 &&
+           (vendor == MACHINE_NVIDIA || vendor == MACHINE_AMD);
+}
+
+static void machine_by_hwloc(struct topology_machine *machine)
+{
+    hwloc_topology_t hwloc;
+
+    if (hwloc_topology_init(&hwloc) != 0)
+        return;
+    hwloc_topology_set_io_types_filter(hwloc, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+    if (hwloc_topology_load(hwloc) == 0) {
+        /* The cores, or the hardware threads where the machine tells of no cores. */
+        const bool cores = hwloc_get_nbobjs_by_type(hwloc, HWLOC_OBJ_CORE) > 0;
+        hwloc_obj_t core = NULL;
+
+        while ((core = hwloc_get_next_obj_by_type(hwloc, cores ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU,
+                                                  core)) &&
+               machine->cores < TOPOLOGY_CORES)
+            machine->core[machine->cores++] =
+                (struct topology_core){(int16_t)machine_above(hwloc, HWLOC_OBJ_PACKAGE, core),
+                                       (int16_t)machine_numa(hwloc, core->cpuset),
+                                       (int16_t)hwloc_bitmap_weight(core->cpuset)};
+        hwloc_obj_t device = NULL, host;
+
+        while ((device = hwloc_get_next_pcidev(hwloc, device)) && machine->gpus < TOPOLOGY_GPUS) {
+            struct topology_gpu *gpu = &machine->gpu[machine->gpus];
+
+            if (!machine_is_gpu(device))
+                continue;
+            host = hwloc_get_non_io_ancestor_obj(hwloc, device);
+            gpu->package = host->type == HWLOC_OBJ_PACKAGE
+                               ? (int16_t)host->logical_index
+                               : (int16_t)machine_above(hwloc, HWLOC_OBJ_PACKAGE, host);
+            gpu->numa = host->type == HWLOC_OBJ_MACHINE &&
+                                hwloc_get_nbobjs_by_type(hwloc, HWLOC_OBJ_NUMANODE) > 1
+                            ? -1
+                            : (int16_t)machine_numa(hwloc, host->cpuset);
+            snprintf(gpu->name, sizeof(gpu->name), "%s", device->name ? device->name : "");
+            machine->gpus++;
+        }
+    }
+    hwloc_topology_destroy(hwloc);
+}
+
+/* Fills in this machine, or what hwloc's variables describe in its place. */
+static void topology_discover(struct topology_machine *machine)
+{
+    memset(machine, 0, sizeof(*machine));
+    gethostname(machine->host, sizeof(machine->host));
+    machine_by_hwloc(machine);
+    if (machine->cores)
+        return;
+    /* All that is known is how many CPUs there are. */
+    machine->cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    machine->cores = machine->cores > TOPOLOGY_CORES ? TOPOLOGY_CORES : machine->cores;
+    for (int i = 0; i < machine->cores; i++)
+        machine->core[i] = (struct topology_core){-1, -1, 1};
 }
 
 /* Places count nodes from 0 in rank order, so a new one is the next. */
@@ -78,29 +152,15 @@ dist_status topology_gather_group(dist_group *group, struct topology *topology_p
     *topology_p = (struct topology){0};
     if (!card)
         return DIST_ERR_NO_MEMORY;
-    gather_fill(group, card);
+    const char *device = getenv("DIST_DEVICE");
+
+    topology_discover(&card->machine);
+    card->local_rank = dist_get_local_rank(group);
+    card->device = device && *device ? atoi(device) : -1;
+    if (dist_get_place(group, dist_get_rank(group), &card->place) != DIST_OK)
+        card->place = (struct dist_place){0, -1, -1, -1, -1};
     status = gather_cards(group, card, topology_p);
     free(card);
-    return status;
-}
-
-/*
- * On every rank of a job: gathers the machines and places. Sets *topology_p on rank 0, empty
- * elsewhere; the caller frees its two arrays. Errors: as of the calls it makes.
- */
-static dist_status topology_gather(struct topology *topology_p)
-{
-    struct dist_options options = DIST_OPTIONS_INIT;
-    dist_group *group = NULL;
-    dist_status status;
-
-    *topology_p = (struct topology){0};
-    options.backend = "gloo";
-    status = dist_init_process_group(&options, &group);
-    if (status == DIST_OK)
-        status = topology_gather_group(group, topology_p);
-    if (group)
-        dist_destroy_process_group(group);
     return status;
 }
 
@@ -130,105 +190,12 @@ static bool topology_part_has_gpu(const struct topology_machine *machine,
 
 #ifdef HAVE_HWLOC
 
-static int machine_above(hwloc_topology_t hwloc, hwloc_obj_type_t type, hwloc_obj_t object)
-{
-    hwloc_obj_t above = hwloc_get_ancestor_obj_by_type(hwloc, type, object);
-
-    return above ? (int)above->logical_index : -1;
-}
-
-/* NUMA nodes hang beside the tree: the first that shares CPUs. */
-static int machine_numa(hwloc_topology_t hwloc, hwloc_const_cpuset_t cpus)
-{
-    hwloc_obj_t numa = NULL;
-
-    while (cpus && (numa = hwloc_get_next_obj_by_type(hwloc, HWLOC_OBJ_NUMANODE, numa))) {
-        if (hwloc_bitmap_intersects(numa->cpuset, cpus))
-            return (int)numa->logical_index;
-    }
-    return -1;
-}
-
-/* The cores, or the hardware threads where the machine tells of no cores. */
-static void machine_cores(hwloc_topology_t hwloc, struct topology_machine *machine)
-{
-    const bool cores = hwloc_get_nbobjs_by_type(hwloc, HWLOC_OBJ_CORE) > 0;
-    hwloc_obj_t core = NULL;
-
-    while (
-        (core = hwloc_get_next_obj_by_type(hwloc, cores ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU, core)) &&
-        machine->cores < TOPOLOGY_CORES)
-        machine->core[machine->cores++] = (struct topology_core){
-            (int16_t)machine_above(hwloc, HWLOC_OBJ_PACKAGE, core),
-            (int16_t)machine_numa(hwloc, core->cpuset), (int16_t)hwloc_bitmap_weight(core->cpuset)};
-}
-
-/* What computes and displays nothing, or displays and is of a maker of GPUs. */
-static bool machine_is_gpu(hwloc_obj_t device)
-{
-    enum { MACHINE_NVIDIA = 0x10de, MACHINE_AMD = 0x1002 };
-    const unsigned vendor = device->attr->pcidev.vendor_id;
-
-    return device->attr->pcidev.class_id >> 8 == 0x03 &&
-           (vendor == MACHINE_NVIDIA || vendor == MACHINE_AMD);
-}
-
-static void machine_gpus(hwloc_topology_t hwloc, struct topology_machine *machine)
-{
-    hwloc_obj_t device = NULL, host;
-
-    while ((device = hwloc_get_next_pcidev(hwloc, device)) && machine->gpus < TOPOLOGY_GPUS) {
-        struct topology_gpu *gpu = &machine->gpu[machine->gpus];
-
-        if (!machine_is_gpu(device))
-            continue;
-        host = hwloc_get_non_io_ancestor_obj(hwloc, device);
-        gpu->package = host->type == HWLOC_OBJ_PACKAGE
-                           ? (int16_t)host->logical_index
-                           : (int16_t)machine_above(hwloc, HWLOC_OBJ_PACKAGE, host);
-        gpu->numa = host->type == HWLOC_OBJ_MACHINE &&
-                            hwloc_get_nbobjs_by_type(hwloc, HWLOC_OBJ_NUMANODE) > 1
-                        ? -1
-                        : (int16_t)machine_numa(hwloc, host->cpuset);
-        snprintf(gpu->name, sizeof(gpu->name), "%s", device->name ? device->name : "");
-        machine->gpus++;
-    }
-}
-
-static void machine_by_hwloc(struct topology_machine *machine)
-{
-    hwloc_topology_t hwloc;
-
-    if (hwloc_topology_init(&hwloc) != 0)
-        return;
-    hwloc_topology_set_io_types_filter(hwloc, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
-    if (hwloc_topology_load(hwloc) == 0) {
-        machine_cores(hwloc, machine);
-        machine_gpus(hwloc, machine);
-    }
-    hwloc_topology_destroy(hwloc);
-}
 #else
 static void machine_by_hwloc(struct topology_machine *machine)
 {
     machine->cores = 0;
 }
 #endif
-
-/* Fills in this machine, or what hwloc's variables describe in its place. */
-static void topology_discover(struct topology_machine *machine)
-{
-    memset(machine, 0, sizeof(*machine));
-    gethostname(machine->host, sizeof(machine->host));
-    machine_by_hwloc(machine);
-    if (machine->cores)
-        return;
-    /* All that is known is how many CPUs there are. */
-    machine->cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    machine->cores = machine->cores > TOPOLOGY_CORES ? TOPOLOGY_CORES : machine->cores;
-    for (int i = 0; i < machine->cores; i++)
-        machine->core[i] = (struct topology_core){-1, -1, 1};
-}
 
 /* The machines and their ranks as a picture. */
 
@@ -443,22 +410,6 @@ static void svg_machine(FILE *to, const struct topology *topology, int machine,
                   svg_rows(packages, layout->package_columns) * (layout->package_h + SVG_PAD));
 }
 
-static void svg_legend(FILE *to, int x, int y)
-{
-    static const char *const items[][2] = {{"one", "core of one rank"},
-                                           {"shared", "core that ranks share"},
-                                           {"idle", "core without ranks"},
-                                           {"gpu", "GPU of a rank"},
-                                           {"gpu idlegpu", "GPU without ranks"}};
-
-    for (size_t i = 0; i < sizeof(items) / sizeof(items[0]); i++) {
-        const int left = x + (int)(i % 3) * 180, top = y + (int)(i / 3) * 24;
-
-        svg_box(to, left, top, 22, 16, items[i][0], NULL);
-        plot_text(left + 28, top + 13, "start", "legend", items[i][1], to);
-    }
-}
-
 static void svg_begin(FILE *to, int w, int h, const struct topology *topology)
 {
     static const struct plot_rule colours[] = {
@@ -502,7 +453,18 @@ void topology_draw(const struct topology *topology, FILE *to)
         layout = svg_lay_out(&topology->machine[i]);
         svg_machine(to, topology, i, &layout, SVG_PAD + i % columns * w, 30 + i / columns * h);
     }
-    svg_legend(to, SVG_PAD, 30 + rows * h);
+    static const char *const items[][2] = {{"one", "core of one rank"},
+                                           {"shared", "core that ranks share"},
+                                           {"idle", "core without ranks"},
+                                           {"gpu", "GPU of a rank"},
+                                           {"gpu idlegpu", "GPU without ranks"}};
+
+    for (size_t i = 0; i < sizeof(items) / sizeof(items[0]); i++) {
+        const int left = SVG_PAD + (int)(i % 3) * 180, top = (30 + rows * h) + (int)(i / 3) * 24;
+
+        svg_box(to, left, top, 22, 16, items[i][0], NULL);
+        plot_text(left + 28, top + 13, "start", "legend", items[i][1], to);
+    }
     fprintf(to, "</svg>\n");
 }
 
@@ -608,41 +570,6 @@ static void text_gpus(const struct topology *topology, int machine,
     }
 }
 
-static void text_machine(const struct topology *topology, int machine, FILE *to)
-{
-    const struct topology_machine *of = &topology->machine[machine];
-    int package = -2;
-
-    fprintf(to, "%s: %d cores", of->host, of->cores);
-    if (of->core[0].threads > 1)
-        fprintf(to, " of %d threads", of->core[0].threads);
-    fprintf(to, ", %d GPU%s\n", of->gpus, of->gpus == 1 ? "" : "s");
-    for (int core = 0; core < of->cores;) {
-        struct topology_part part = topology_part_at(of, core);
-
-        if (part.package != package && part.package >= 0)
-            fprintf(to, "  package %d\n", part.package);
-        package = part.package;
-        if (part.numa >= 0)
-            fprintf(to, "    NUMA node %d\n", part.numa);
-        text_cores(topology, machine, &part, to);
-        text_gpus(topology, machine, &part, to);
-        core += part.cores;
-    }
-    text_gpus(topology, machine, NULL, to);
-}
-
-static void topology_print(const struct topology *topology, FILE *to)
-{
-    for (int machine = 0; machine < topology->machines; machine++) {
-        text_machine(topology, machine, to);
-        for (int rank = 0; rank < topology->ranks; rank++) {
-            if (topology->rank[rank].machine == machine && topology->rank[rank].core < 0)
-                fprintf(to, "      rank %d, on no core that is known\n", rank);
-        }
-    }
-}
-
 /* dist_info topology: the machine, or the machines and ranks of a job, in lines or as a picture. */
 
 struct words {
@@ -670,7 +597,32 @@ static int topology_show(const struct topology *topology, const struct words *wo
     struct output file;
 
     if (!words->svg) {
-        topology_print(topology, stdout);
+        for (int machine = 0; machine < topology->machines; machine++) {
+            const struct topology_machine *of = &topology->machine[machine];
+            int package = -2;
+
+            fprintf(stdout, "%s: %d cores", of->host, of->cores);
+            if (of->core[0].threads > 1)
+                fprintf(stdout, " of %d threads", of->core[0].threads);
+            fprintf(stdout, ", %d GPU%s\n", of->gpus, of->gpus == 1 ? "" : "s");
+            for (int core = 0; core < of->cores;) {
+                struct topology_part part = topology_part_at(of, core);
+
+                if (part.package != package && part.package >= 0)
+                    fprintf(stdout, "  package %d\n", part.package);
+                package = part.package;
+                if (part.numa >= 0)
+                    fprintf(stdout, "    NUMA node %d\n", part.numa);
+                text_cores(topology, machine, &part, stdout);
+                text_gpus(topology, machine, &part, stdout);
+                core += part.cores;
+            }
+            text_gpus(topology, machine, NULL, stdout);
+            for (int rank = 0; rank < topology->ranks; rank++) {
+                if (topology->rank[rank].machine == machine && topology->rank[rank].core < 0)
+                    fprintf(stdout, "      rank %d, on no core that is known\n", rank);
+            }
+        }
         return output_exit("dist_info", 0);
     }
     if (strcmp(words->svg, "-") == 0) {
@@ -690,11 +642,19 @@ static int topology_show(const struct topology *topology, const struct words *wo
 /* One rank of a job; rank 0 shows. */
 static int topology_rank(int rank, void *arg)
 {
-    struct topology topology;
-    dist_status status = topology_gather(&topology);
+    struct topology topology = {0};
+    struct dist_options options = DIST_OPTIONS_INIT;
+    dist_group *group = NULL;
+    dist_status status;
     int code = 0;
 
     (void)rank;
+    options.backend = "gloo";
+    status = dist_init_process_group(&options, &group);
+    if (status == DIST_OK)
+        status = topology_gather_group(group, &topology);
+    if (group)
+        dist_destroy_process_group(group);
     if (status != DIST_OK) {
         fprintf(stderr, "dist_info: topology: %s\n", dist_last_error());
         code = 1;
