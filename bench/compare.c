@@ -1,653 +1,716 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Measures libraries in turns, prints, saves and compares; our side of the protocol. */
+/* Jobs of processes that measure: ours, those of other libraries, and comparing them. */
 #include "bench/jobs.h"
 #include "bench/measure.h"
 #include "bench/options.h"
+#include "bench/protocol.h"
 #include "bench/report.h"
 #include "bench/rounds.h"
 #include "tools/common/launched.h"
 #include "tools/common/output.h"
 
+#include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <poll.h>
 #include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-int summary_begin(struct summary *summary, const struct order *order, int ranks, int rounds)
-{
-    *summary = (struct summary){.ranks = ranks, .scale = 1};
-    if (order->operation->layout == LAYOUT_MESSAGES)
-        summary->ranks = ranks < 2 ? ranks : 2;
-    if (order->operation->id == OPERATION_latency) /* there and back */
-        summary->scale = 0.5;
-    summary->mean = order->apart && order->operation->layout != LAYOUT_MESSAGES;
-    summary->rounds = calloc((size_t)rounds, sizeof(double));
-    summary->sums = calloc((size_t)ranks, sizeof(double));
-    if (summary->rounds && summary->sums)
-        return 0;
-    summary_free(summary);
-    return -1;
-}
+/* A library: a job of processes that speak the protocol of protocol.h, as a runner. */
 
-void summary_free(struct summary *summary)
-{
-    free(summary->samples);
-    free(summary->rounds);
-    free(summary->sums);
-    *summary = (struct summary){0};
-}
+/* Of one process that has come. */
+struct job_rank {
+    int fd;     /* -1: not there */
+    pid_t pid;  /* as the kernel says */
+    char *line; /* what has come of a line */
+    size_t length, room;
+};
 
-static double summary_slowest(const double *times, int ranks, long samples, long s)
-{
-    double slowest = 0;
+struct job {
+    struct runner runner; /* first */
+    char *name;
+    char *release;               /* as it says itself; NULL: not yet */
+    char reason[MEASURE_REASON]; /* why it is gone */
+    char *path;                  /* of the socket */
+    int listener;
+    pid_t pid;  /* of what was started, the leader of its process group; 0: it was reaped */
+    int output; /* a file with no name: what it has printed */
+    struct job_rank *members; /* by rank */
+    int joined;
+    double timeout; /* ns */
+};
 
-    for (int r = 0; r < ranks; r++) {
-        if (times[(size_t)r * (size_t)samples + (size_t)s] > slowest)
-            slowest = times[(size_t)r * (size_t)samples + (size_t)s];
+#define JOB_LOOK_MS 50         /* between two looks whether it has ended */
+#define JOB_GO_NS 5e9          /* from "quit" to SIGTERM */
+#define JOB_TERM_NS 3e9        /* and on to SIGKILL */
+#define JOB_TAIL ((off_t)4096) /* of what it printed, for the reason */
+
+/* ---- what it printed ---- */
+
+/* The last line with a letter in it: rules and blank lines say nothing. "" if there is none. */
+static void job_last_line(const struct job *job, char *text, size_t size)
+{
+    char tail[JOB_TAIL + 1];
+    off_t end = lseek(job->output, 0, SEEK_END);
+    ssize_t length = pread(job->output, tail, JOB_TAIL, end > JOB_TAIL ? end - JOB_TAIL : 0);
+
+    *text = '\0';
+    tail[length > 0 ? length : 0] = '\0';
+    for (char *line = strtok(tail, "\n"); line; line = strtok(NULL, "\n")) {
+        bool says = false;
+
+        for (const char *at = line; *at; at++)
+            says = says || isalpha((unsigned char)*at);
+        if (says)
+            snprintf(text, size, "%s", line);
     }
-    return slowest;
 }
 
-/* A quantile of the slowest ranks' samples of one turn. 0: no memory. */
-static double summary_quantile(const double *times, int ranks, long samples, double q)
-{
-    double *slowest = calloc((size_t)samples, sizeof(double)), quantile;
+/* ---- ending ---- */
 
-    if (!slowest)
+static bool job_is_open(const struct job_rank *rank)
+{
+    char byte;
+
+    return rank->fd >= 0 && recv(rank->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 0;
+}
+
+/* Those whose line is still open live, so their ids are theirs. */
+static void job_kill_ranks(struct job *job)
+{
+    for (int r = 0; r < job->runner.ranks; r++) {
+        if (job_is_open(&job->members[r]) && job->members[r].pid > 1)
+            kill(job->members[r].pid, SIGKILL);
+    }
+}
+
+static void job_close_ranks(struct job *job)
+{
+    for (int r = 0; r < job->runner.ranks; r++) {
+        if (job->members[r].fd >= 0)
+            close(job->members[r].fd);
+        job->members[r].fd = -1;
+    }
+}
+
+/* The job is gone, for that reason; its processes are killed. */
+__attribute__((format(printf, 2, 3))) static void job_fail(struct job *job, const char *format, ...)
+{
+    char last[256];
+    va_list arguments;
+    int length;
+
+    if (job->runner.gone)
+        return;
+    job->runner.gone = true;
+    va_start(arguments, format);
+    length = vsnprintf(job->reason, sizeof(job->reason), format, arguments);
+    va_end(arguments);
+    job_last_line(job, last, sizeof(last));
+    if (*last && length >= 0 && (size_t)length < sizeof(job->reason))
+        snprintf(job->reason + length, sizeof(job->reason) - (size_t)length, "; it said: %s", last);
+    job_kill_ranks(job);
+    job_close_ranks(job);
+    if (job->pid > 0)
+        kill(-job->pid, SIGTERM);
+}
+
+/* Has what was started ended? Its exit is then in *text, 64 bytes. */
+static bool job_has_ended(struct job *job, char *text)
+{
+    int how;
+
+    if (job->pid > 0 && waitpid(job->pid, &how, WNOHANG) == job->pid) {
+        job->pid = 0;
+        if (WIFSIGNALED(how))
+            snprintf(text, 64, "was ended by signal %d", WTERMSIG(how));
+        else
+            snprintf(text, 64, "ended with exit code %d", WEXITSTATUS(how));
+    }
+    return job->pid == 0;
+}
+
+/* Waits so long for what was started to end. */
+static bool job_wait(struct job *job, double limit)
+{
+    double until = measure_now() + limit;
+    char text[64];
+
+    while (!job_has_ended(job, text)) {
+        if (measure_now() > until)
+            return false;
+        poll(NULL, 0, 10);
+    }
+    return true;
+}
+
+/* Sends its processes home, ends what has not gone within some seconds, and frees. NULL is
+ * accepted. Two steps for many jobs: job_quit sends home and does not wait. */
+static void job_quit(struct job *job)
+{
+    for (int r = 0; r < job->runner.ranks; r++) {
+        if (job->members[r].fd >= 0)
+            send(job->members[r].fd, "quit\n", 5, MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+}
+
+static void job_end(struct job *job)
+{
+    if (!job)
+        return;
+    if (job->members) {
+        job_quit(job);
+        if (!job->runner.gone && job->pid > 0 && !job_wait(job, JOB_GO_NS))
+            kill(-job->pid, SIGTERM);
+        job_kill_ranks(job);
+        if (job->pid > 0 && !job_wait(job, JOB_TERM_NS)) {
+            kill(-job->pid, SIGKILL);
+            job_wait(job, JOB_TERM_NS);
+        }
+        job_close_ranks(job);
+        for (int r = 0; r < job->runner.ranks; r++)
+            free(job->members[r].line);
+    }
+    if (job->listener >= 0)
+        close(job->listener);
+    if (job->output >= 0)
+        close(job->output);
+    if (job->path)
+        unlink(job->path);
+    free(job->members);
+    free(job->path);
+    free(job->release);
+    free(job->name);
+    free(job);
+}
+
+/* ---- starting ---- */
+
+static int job_listen(struct job *job, const char *folder)
+{
+    static int number;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+    if (asprintf(&job->path, "%s/%d", folder, number++) < 0)
+        return job->path = NULL, -1;
+    if (strlen(job->path) >= sizeof(address.sun_path))
+        return errno = ENAMETOOLONG, -1;
+    strcpy(address.sun_path, job->path);
+    job->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    return job->listener >= 0 &&
+                   bind(job->listener, (struct sockaddr *)&address, sizeof(address)) == 0 &&
+                   listen(job->listener, 4096) == 0
+               ? 0
+               : -1;
+}
+
+static int job_output(struct job *job)
+{
+    char *path;
+
+    if (asprintf(&path, "%s.out", job->path) < 0)
+        return -1;
+    job->output = open(path, O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
+    unlink(path);
+    free(path);
+    return job->output >= 0 ? 0 : -1;
+}
+
+void job_oversubscribe(void)
+{
+    setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);                  /* Open MPI 4 */
+    setenv("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe", 0); /* Open MPI 5 */
+}
+
+/* In a process group of its own, that ends with this process; prints into the file. */
+
+static int job_fork(struct job *job, char *const argv[])
+{
+    pid_t parent = getpid();
+
+    fflush(NULL);
+    job->pid = fork();
+    if (job->pid == 0) {
+        int none = open("/dev/null", O_RDONLY);
+        sigset_t all;
+
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent)
+            _exit(128 + SIGKILL);
+        setpgid(0, 0);
+        sigemptyset(&all);
+        sigprocmask(SIG_SETMASK, &all, NULL);
+        signal(SIGINT, SIG_DFL);
+        signal(SIGTERM, SIG_DFL);
+        dup2(none, 0);
+        dup2(job->output, 1);
+        dup2(job->output, 2);
+        setenv(BENCH_SOCKET, job->path, 1);
+        job_oversubscribe();
+        execvp(argv[0], argv);
+        dprintf(2, "cannot start %s: %s\n", argv[0], strerror(errno));
+        _exit(127);
+    }
+    if (job->pid < 0)
+        return job->pid = 0, -1;
+    setpgid(job->pid, job->pid); /* whoever of the two comes first */
+    return 0;
+}
+
+static enum outcome job_turn(struct runner *runner, const struct order *order, double *times,
+                             char *reason);
+
+/*
+ * Starts argv (execvp) with DIST_BENCH_SOCKET set to a socket in folder. Its processes are not
+ * waited for: job_wait_for_ranks does. On success *job_p is to be given to job_end. NULL: no
+ * memory, or the system refused; it has been said.
+ */
+static struct job *job_start(const char *folder, const char *name, int ranks, char *const argv[],
+                             double timeout)
+{
+    struct job *job = calloc(1, sizeof(*job));
+
+    if (!job)
+        return NULL;
+    job->listener = job->output = -1;
+    job->timeout = timeout;
+    job->runner = (struct runner){.ranks = ranks, .turn = job_turn};
+    job->name = strdup(name);
+    job->members = calloc((size_t)ranks, sizeof(*job->members));
+    for (int r = 0; job->members && r < ranks; r++)
+        job->members[r].fd = -1;
+    if (job->name && job->members && job_listen(job, folder) == 0 && job_output(job) == 0 &&
+        job_fork(job, argv) == 0)
+        return job;
+    fprintf(stderr, "dist_bench: cannot start %s: %s\n", name, strerror(errno));
+    job_end(job);
+    return NULL;
+}
+
+static void job_accept(struct job *job, double deadline);
+
+/* Waits until all its processes have come; those that have not in time, or have ended, make it
+ * gone. Stopped early if stopped() says so. */
+static void job_wait_for_ranks(struct job *job, bool (*stopped)(void))
+{
+    double until = measure_now() + job->timeout;
+    struct pollfd waiting = {.fd = job->listener, .events = POLLIN};
+    char text[64];
+
+    while (!job->runner.gone && job->joined < job->runner.ranks && !stopped()) {
+        /* Ended is looked for first: what it has sent before is seen then. */
+        bool ended = job_has_ended(job, text);
+
+        if (poll(&waiting, 1, JOB_LOOK_MS) > 0)
+            job_accept(job, until);
+        else if (ended)
+            job_fail(job, "it %s before its ranks had come", text);
+        else if (measure_now() > until)
+            job_fail(job, "only %d of its %d ranks have come within %.0f s", job->joined,
+                     job->runner.ranks, job->timeout / 1e9);
+    }
+}
+
+/* Libraries as processes: what is said. What they say is checked, not believed. */
+
+#define PROTOCOL_HELLO_NS 5e9 /* from connecting to the hello */
+#define PROTOCOL_PIECE ((size_t)65536)
+#define PROTOCOL_LINE_MAX ((size_t)1 << 30)
+#define PROTOCOL_LEAST_NS 0.1 /* no call is faster; a clock that stands still is a lie */
+
+/* ---- lines ---- */
+
+static int protocol_reserve(struct job_rank *rank)
+{
+    char *more;
+
+    if (rank->room - rank->length > PROTOCOL_PIECE)
         return 0;
-    for (long s = 0; s < samples; s++)
-        slowest[s] = summary_slowest(times, ranks, samples, s);
-    quantile = result_quantile(slowest, (size_t)samples, q);
-    free(slowest);
-    return quantile;
-}
-
-static double summary_middle(const double *times, int ranks, long samples, long s)
-{
-    double sum = 0;
-
-    for (int r = 0; r < ranks; r++)
-        sum += times[(size_t)r * (size_t)samples + (size_t)s];
-    return sum / ranks;
-}
-
-int summary_add(struct summary *summary, const double *times, long samples)
-{
-    size_t count = (size_t)samples;
-    double *more = realloc(summary->samples, (summary->count + count) * sizeof(double));
-    double *turn;
-
+    if (rank->room > PROTOCOL_LINE_MAX)
+        return -1;
+    more = realloc(rank->line, 2 * rank->room + 2 * PROTOCOL_PIECE);
     if (!more)
         return -1;
-    summary->samples = more;
-    turn = more + summary->count;
-    for (long s = 0; s < samples; s++)
-        turn[s] =
-            summary->scale * (summary->mean ? summary_middle(times, summary->ranks, samples, s)
-                                            : summary_slowest(times, summary->ranks, samples, s));
-    for (int r = 0; r < summary->ranks; r++) {
-        for (long s = 0; s < samples; s++)
-            summary->sums[r] += summary->scale * times[(size_t)r * count + (size_t)s];
-    }
-    summary->count += count;
-    summary->rounds[summary->round_count++] = result_quantile(turn, count, 0.5);
+    rank->line = more;
+    rank->room = 2 * rank->room + 2 * PROTOCOL_PIECE;
     return 0;
-}
-
-int summary_end(struct summary *summary, long batch, struct result_time *time)
-{
-    double *sorted = calloc((size_t)summary->round_count + 1, sizeof(double));
-    double count = (double)summary->count;
-
-    if (!sorted || summary->count == 0) {
-        free(sorted);
-        return -1;
-    }
-    memcpy(sorted, summary->rounds, (size_t)summary->round_count * sizeof(double));
-    time->median = result_quantile(sorted, (size_t)summary->round_count, 0.5);
-    free(sorted);
-    time->p50 = result_quantile(summary->samples, summary->count, 0.5);
-    time->p99 = result_quantile(summary->samples, summary->count, 0.99);
-    time->min = summary->samples[0]; /* they are sorted now */
-    time->max = summary->samples[summary->count - 1];
-    for (size_t i = 0; i < summary->count; i++)
-        time->mean += summary->samples[i] / count;
-    for (int r = 0; r < summary->ranks; r++) {
-        double mean = summary->sums[r] / count;
-
-        time->rank_avg += mean / summary->ranks;
-        time->rank_min = r == 0 || mean < time->rank_min ? mean : time->rank_min;
-        time->rank_max = mean > time->rank_max ? mean : time->rank_max;
-    }
-    time->rounds = summary->rounds;
-    summary->rounds = NULL;
-    time->round_count = summary->round_count;
-    time->samples = (long)summary->count;
-    time->batch = batch;
-    time->measured = true;
-    return 0;
-}
-
-/* One measurement: how long is a call, then rounds of turns. */
-
-/* The clock reads in tens of ns, and a barrier leaves the ranks some hundred ns apart. */
-#define MEASUREMENT_SAMPLE 20e3
-#define MEASUREMENT_SAMPLES_LEAST 5
-#define MEASUREMENT_SAMPLES_MOST 2000
-#define MEASUREMENT_BATCH_MOST 1000
-#define MEASUREMENT_TRIAL 3 /* samples */
-#define MEASUREMENT_GROWTH 10
-
-#define MEASUREMENT_MESSAGES_MOST ((int64_t)4 << 20)
-#define MEASUREMENT_MOST ((int64_t)1 << 20)
-
-struct measurement {
-    const struct schedule *schedule;
-    struct order *order;
-    struct result_measurement *result;
-    struct summary *summaries;
-    double *calls;   /* ns of a call, by library; 0: it does not take part */
-    double *fastest; /* of the trial */
-    double *most;    /* samples of the next turn at most */
-    double *times;   /* of a turn */
-    int rounds;
-};
-
-static double *measurement_reserve(struct measurement *m, const struct runner *runner, long samples)
-{
-    double *more = realloc(m->times, (size_t)runner->ranks * (size_t)samples * sizeof(*more));
-
-    if (more)
-        m->times = more;
-    return more;
-}
-
-/* The library takes no part in this measurement any more. */
-static void measurement_exclude(struct measurement *m, int c, enum outcome outcome,
-                                const char *reason)
-{
-    struct result_time *time = &m->result->times[c];
-
-    time->wrong = outcome == OUTCOME_WRONG;
-    free(time->reason);
-    time->reason = strdup(reason);
-    m->calls[c] = 0;
-}
-
-/* A run of a barrier makes the others' memory free. */
-static void measurement_release_memory(struct runner *runner)
-{
-    struct order rest = {.operation = &operation_table[OPERATION_barrier],
-                         .dtype = DIST_UINT8,
-                         .op = DIST_SUM,
-                         .samples = 1,
-                         .batch = 1,
-                         .window = 1};
-    double *times = calloc((size_t)runner->ranks, sizeof(double));
-    char reason[MEASURE_REASON];
-
-    if (times)
-        runner->turn(runner, &rest, times, reason);
-    free(times);
-}
-
-static int measurement_turn(struct measurement *m, int c)
-{
-    struct runner *runner = m->schedule->runners[c];
-    char reason[MEASURE_REASON] = "";
-    enum outcome outcome;
-
-    if (!measurement_reserve(m, runner, m->order->samples))
-        return -1;
-    outcome = runner->turn(runner, m->order, m->times, reason);
-    if (outcome != OUTCOME_TOOK)
-        measurement_exclude(m, c, outcome, reason);
-    else if (m->schedule->frugal)
-        measurement_release_memory(runner);
-    return outcome == OUTCOME_TOOK ? 0 : -1;
-}
-
-/* ---- how long is a call? ---- */
-
-static double measurement_trial(struct measurement *m, int c, long warmup, long batch)
-{
-    struct order *order = m->order;
-    int ranks = m->schedule->runners[c]->ranks;
-
-    order->warmup = warmup;
-    order->samples = MEASUREMENT_TRIAL;
-    order->batch = batch;
-    if (measurement_turn(m, c) != 0)
-        return 0;
-    m->fastest[c] = summary_quantile(m->times, ranks, MEASUREMENT_TRIAL, 0);
-    m->most[c] = MEASUREMENT_TRIAL * MEASUREMENT_GROWTH;
-    return summary_quantile(m->times, ranks, MEASUREMENT_TRIAL, 0.5);
-}
-
-static long measurement_batch(double call)
-{
-    double batch = call > 0 ? MEASUREMENT_SAMPLE / call + 1 : 1;
-
-    return batch > MEASUREMENT_BATCH_MOST ? MEASUREMENT_BATCH_MOST : (long)batch;
-}
-
-static void measurement_calibrate(struct measurement *m)
-{
-    const struct options *options = m->schedule->options;
-    bool check = options->check && !options->no_check;
-
-    for (int c = 0; c < m->schedule->count; c++) {
-        if (m->schedule->runners[c]->gone || m->schedule->stopped()) {
-            measurement_exclude(m, c, OUTCOME_FAILED, "it was left out before");
-            continue;
-        }
-        m->order->check = check;
-        m->calls[c] = measurement_trial(m, c, 1, 1);
-        m->order->check = false;
-        if (m->calls[c] > 0 && measurement_batch(m->fastest[c]) > 1)
-            m->calls[c] = measurement_trial(m, c, measurement_batch(m->fastest[c]),
-                                            measurement_batch(m->fastest[c]));
-    }
-}
-
-/* ---- the rounds ---- */
-
-/* Calls in a sample: enough for the fastest, and the same for all. */
-static long measurement_common_batch(const struct measurement *m)
-{
-    double fastest = 0;
-
-    if (m->schedule->options->iterations > 0)
-        return 1;
-    for (int c = 0; c < m->schedule->count; c++) {
-        if (m->calls[c] > 0 && (fastest == 0 || m->fastest[c] < fastest))
-            fastest = m->fastest[c];
-    }
-    return measurement_batch(fastest);
-}
-
-static void measurement_set_counts(struct measurement *m, int c, long batch)
-{
-    const struct options *options = m->schedule->options;
-    struct order *order = m->order;
-    double turn = options->time * 1e9 / (double)options->rounds;
-    double samples = turn / (m->calls[c] * (double)batch);
-
-    if (samples < MEASUREMENT_SAMPLES_LEAST)
-        samples =
-            samples * 4 < MEASUREMENT_SAMPLES_LEAST ? samples * 4 + 1 : MEASUREMENT_SAMPLES_LEAST;
-    if (samples > m->most[c])
-        samples = m->most[c];
-    if (samples > MEASUREMENT_SAMPLES_MOST)
-        samples = MEASUREMENT_SAMPLES_MOST;
-    order->batch = batch;
-    order->samples = options->iterations > 0 ? options->iterations : (long)samples;
-    order->warmup = order->samples * batch / 20;
-    order->warmup = order->warmup < 1 ? 1 : order->warmup > 50 ? 50 : order->warmup;
-    if (options->warmup >= 0)
-        order->warmup = options->warmup;
-}
-
-static void measurement_round(struct measurement *m, int round, long batch)
-{
-    const struct options *options = m->schedule->options;
-    int count = m->schedule->count;
-
-    for (int i = 0; i < count && !m->schedule->stopped(); i++) {
-        int c = (round + i) % count;
-
-        if (m->calls[c] <= 0)
-            continue;
-        measurement_set_counts(m, c, batch);
-        m->order->check = options->check && !options->no_check && round + 1 == m->rounds;
-        if (measurement_turn(m, c) != 0)
-            continue;
-        if (summary_add(&m->summaries[c], m->times, m->order->samples) != 0) {
-            measurement_exclude(m, c, OUTCOME_FAILED, "dist_bench has no memory for its times");
-        } else {
-            /*
-             * The next turn is planned by this one, and by its mean: where others use the CPUs too,
-             * some calls take thousands of times as long as most. Turns grow by a factor only, so
-             * that none can take very long.
-             */
-            /* Their mean. */
-            double sum = 0;
-
-            for (long s = 0; s < m->order->samples; s++)
-                sum +=
-                    summary_slowest(m->times, m->schedule->runners[c]->ranks, m->order->samples, s);
-            m->calls[c] = sum / (double)m->order->samples;
-            m->most[c] = (double)m->order->samples * MEASUREMENT_GROWTH;
-        }
-    }
 }
 
 /*
- * First each is asked how long a call takes. From that follow the calls in a sample, which are the
- * same for all, and the samples in a turn; then the rounds, each beginning with another library.
- * order: its operation, bytes, dtype, op, root, in_place and window are set. Appends a measurement
- * to the result, whose times say who could not and why. NULL: no memory.
+ * Reads what has come of a rank. 1: a whole line is in rank->line, its end cut off; take it away
+ * with job_line_done. 0: not yet. -1: the end of the stream, or nonsense.
  */
-static struct result_measurement *measurement_take(const struct schedule *schedule,
-                                                   struct order *order, struct result *result)
+static int job_read(struct job_rank *rank)
 {
-    struct measurement m = {
-        .schedule = schedule, .order = order, .rounds = (int)schedule->options->rounds};
-    const struct operation *operation = order->operation;
+    char *end;
+    ssize_t got;
 
-    struct result_measurement head = {
-        .collective = operation->name,
-        .dtype = dist_dtype_string(order->dtype),
-        .op = operation->reduces ? dist_op_string(order->op) : NULL,
-        .root = operation->rooted ? order->root : -1,
-        .in_place = buffers_in_place(order),
-        .bytes = order->bytes,
-        .block = order_block(order, result->ranks),
-        .element = dist_dtype_size(order->dtype),
-        .buffers = buffers_sets(order, result->ranks),
-        .apart = order->apart,
-        .window =
-            operation->id == OPERATION_bw || operation->id == OPERATION_bibw ? order->window : 1};
-    bool good = false;
-
-    m.result = result_add_measurement(result, &head);
-    m.calls = calloc((size_t)schedule->count, sizeof(double));
-    m.most = calloc((size_t)schedule->count, sizeof(double));
-    m.fastest = calloc((size_t)schedule->count, sizeof(double));
-    m.summaries = calloc((size_t)schedule->count, sizeof(*m.summaries));
-    if (!m.result || !m.calls || !m.most || !m.fastest || !m.summaries)
-        goto out;
-    for (int c = 0; c < schedule->count; c++) {
-        if (summary_begin(&m.summaries[c], order, result->ranks, m.rounds) != 0)
-            goto out;
-    }
-    long batch;
-
-    measurement_calibrate(&m);
-    batch = measurement_common_batch(&m);
-    for (int round = 0; round < m.rounds; round++)
-        measurement_round(&m, round, batch);
-    for (int c = 0; c < m.schedule->count; c++) {
-        if (m.calls[c] > 0 && summary_end(&m.summaries[c], batch, &m.result->times[c]) != 0)
-            measurement_exclude(&m, c, OUTCOME_FAILED, "the run was stopped");
-    }
-    good = true;
-out:
-    for (int c = 0; m.summaries && c < schedule->count; c++)
-        summary_free(&m.summaries[c]);
-    free(m.summaries);
-    free(m.calls);
-    free(m.fastest);
-    free(m.most);
-    free(m.times);
-    return good ? m.result : NULL;
-}
-
-/* ---- which measurements ---- */
-
-static int measurement_sizes(const struct options *options, int ranks, struct order *order,
-                             int (*each)(void *arg, struct order *order, bool first), void *arg)
-{
-    const struct operation *operation = order->operation;
-    int64_t standard =
-        operation->layout == LAYOUT_MESSAGES ? MEASUREMENT_MESSAGES_MOST : MEASUREMENT_MOST;
-    int64_t most = options->most >= 0 ? options->most : standard;
-    int64_t least = options->least >= 0 ? options->least : most < 4 ? most : 4;
-    bool first = true;
-    int ended = 0;
-
-    if (operation->layout == LAYOUT_NOTHING) {
-        order->bytes = 0;
-        return each(arg, order, true);
-    }
-    if (most < least)
-        most = least;
-    for (int64_t size = least; size <= most && !ended;) {
-        /* OSU's sizes are those of a block, NCCL's and ours of all blocks. */
-        size_t element = dist_dtype_size(options->dtype),
-               blocks = (size_t)operation_blocks(operation, ranks);
-        size_t total = (size_t)size * (strcmp(options->format, "osu") == 0 ? blocks : 1);
-
-        total -= total % (element * blocks);
-        size_t bytes = total || size == 0 ? total : element * blocks;
-
-        if (first || bytes != order->bytes) {
-            order->bytes = bytes;
-            ended = each(arg, order, first);
-            first = false;
-        }
-        size = options->step ? size + options->step : size ? size * options->factor : 1;
-    }
-    return ended;
-}
-
-/*
- * Calls each for every measurement of the options, in order: operation by operation, size by size.
- * At each one's first, *first is true. Stops at the first that returns other than 0, and returns
- * that.
- */
-static int measurement_each(const struct options *options, int ranks,
-                            int (*each)(void *arg, struct order *order, bool first), void *arg)
-{
-    int ended = 0;
-
-    for (int k = 0; k < OPERATION_COUNT && !ended; k++) {
-        struct order order = {.operation = &operation_table[k],
-                              .dtype = options->dtype,
-                              .op = options->op,
-                              .root = (int)options->root,
-                              .in_place = options->in_place,
-                              .window = (int)options->window,
-                              .buffers = (int)options->buffers,
-                              .apart = options_apart(options)};
-
-        if (options->operations[k])
-            ended = measurement_sizes(options, ranks, &order, each, arg);
-    }
-    return ended;
-}
-
-/* A whole run. */
-
-struct run_state {
-    struct run *run;
-    struct schedule schedule;
-    const struct print_format *format;
-    int measured, wrong;
-    bool failed;
-};
-
-static bool run_never(void)
-{
-    return false;
-}
-
-/* ---- memory ---- */
-
-/* Bytes that this machine has left; SIZE_MAX where it does not say. */
-static size_t run_available(void)
-{
-    FILE *file = fopen("/proc/meminfo", "re");
-    char line[256];
-    unsigned long long kilobytes = 0;
-
-    while (file && fgets(line, sizeof(line), file)) {
-        if (sscanf(line, "MemAvailable: %llu kB", &kilobytes) == 1)
-            break;
-    }
-    if (file)
-        fclose(file);
-    return kilobytes ? (size_t)kilobytes << 10 : SIZE_MAX;
-}
-
-static bool run_fits(const struct run_state *state, const struct order *order)
-{
-    size_t need = buffers_need(order, state->run->result->ranks);
-
-    if (need <= (size_t)state->run->options->memory_limit)
-        return true;
-    fprintf(stderr,
-            "dist_bench: %s of %zu bytes is left out: its buffers take more than --mem-limit "
-            "(%lld bytes) of each rank\n",
-            order->operation->name, order->bytes, (long long)state->run->options->memory_limit);
-    return false;
-}
-
-/* ---- measurements ---- */
-
-/* Said for the measurement before, of the same collective? */
-static bool run_is_reported(const struct result *result, int c)
-{
-    const struct result_measurement *measurement =
-        &result->measurements[result->measurement_count - 1];
-    const char *reason = measurement->times[c].reason, *before;
-
-    if (result->measurement_count < 2 ||
-        strcmp(measurement[-1].collective, measurement->collective) != 0)
-        return false;
-    before = measurement[-1].times[c].reason;
-    return reason && before && strcmp(reason, before) == 0;
-}
-
-/* Copies the measurement, since the next one may move it: its times stay where they are. */
-static int run_point(struct run_state *state, struct order *order,
-                     struct result_measurement *measurement_p)
-{
-    struct result_measurement *measurement;
-    size_t ranks = (size_t)state->run->result->ranks, count = (size_t)state->schedule.count;
-
-    state->schedule.frugal = buffers_need(order, (int)ranks) > run_available() / 2 / ranks / count;
-    progress_show("%s of %zu bytes", order->operation->name, order->bytes);
-    measurement = measurement_take(&state->schedule, order, state->run->result);
-    progress_clear();
-    if (!measurement) {
-        fprintf(stderr, "dist_bench: no memory for the results\n");
+    if (protocol_reserve(rank) != 0)
         return -1;
-    }
-    *measurement_p = *measurement;
-    const struct result *result = state->run->result;
+    got = recv(rank->fd, rank->line + rank->length, PROTOCOL_PIECE, MSG_DONTWAIT);
+    if (got < 0)
+        return errno == EAGAIN || errno == EINTR ? 0 : -1;
+    if (got == 0)
+        return -1;
+    end = memchr(rank->line + rank->length, '\n', (size_t)got);
+    rank->length += (size_t)got;
+    if (!end)
+        return 0;
+    if (end + 1 != rank->line + rank->length) /* more than one answer */
+        return -1;
+    *end = '\0';
+    return 1;
+}
 
-    for (int c = 0; c < result->library_count; c++) {
-        const struct result_time *time = &measurement->times[c];
+static void job_line_done(struct job_rank *rank)
+{
+    rank->length = 0;
+}
 
-        state->measured += time->measured;
-        state->wrong += time->wrong;
-        if (!time->measured && time->reason && !result->libraries[c].reason &&
-            !run_is_reported(result, c))
-            fprintf(stderr, "dist_bench: %s: %s of %zu bytes: %s%s\n", result->libraries[c].name,
-                    measurement->collective, measurement->bytes,
-                    time->wrong ? "WRONG RESULT: " : "", time->reason);
+/* ---- hello ---- */
+
+static int protocol_read_hello(struct job_rank *rank, double deadline)
+{
+    double until = measure_now() + PROTOCOL_HELLO_NS;
+    struct pollfd waiting = {.fd = rank->fd, .events = POLLIN};
+    int come = 0;
+
+    until = deadline < until ? deadline : until;
+    while (come == 0 && measure_now() < until) {
+        if (poll(&waiting, 1, 50) > 0)
+            come = job_read(rank);
     }
-    if (state->run->measured)
-        state->run->measured(state->run->arg);
+    return come == 1 ? 0 : -1;
+}
+
+/* -1: this is no hello of this job. */
+static int protocol_hello(struct job *job, const char *line, int *rank_p)
+{
+    int rank, ranks, text = 0;
+
+    if (sscanf(line, "hello %*s %d %d %n", &rank, &ranks, &text) != 2 || text == 0)
+        return -1;
+    if (ranks != job->runner.ranks || rank < 0 || rank >= ranks || job->members[rank].fd >= 0)
+        return -1;
+    if (!job->release)
+        job->release = strdup(line + text);
+    *rank_p = rank;
     return 0;
 }
 
-static bool run_over(const struct run_state *state)
+/* Takes a process that has connected, once its hello is there. */
+static void job_accept(struct job *job, double deadline)
 {
-    bool gone = true;
+    struct job_rank rank = {.fd = accept4(job->listener, NULL, NULL, SOCK_CLOEXEC)};
+    struct ucred who = {0};
+    socklen_t length = sizeof(who);
+    int number;
 
-    for (int c = 0; c < state->schedule.count; c++)
-        gone = gone && state->schedule.runners[c]->gone;
-    return gone || state->schedule.stopped();
+    if (rank.fd < 0)
+        return;
+    if (getsockopt(rank.fd, SOL_SOCKET, SO_PEERCRED, &who, &length) == 0)
+        rank.pid = who.pid;
+    if (protocol_read_hello(&rank, deadline) == 0 && protocol_hello(job, rank.line, &number) == 0) {
+        job_line_done(&rank);
+        job->members[number] = rank;
+        job->joined++;
+        return;
+    }
+    job_fail(job, "one of its processes said '%.80s' instead of a hello of one of %d ranks",
+             rank.length ? rank.line : "", job->runner.ranks);
+    if (rank.pid > 1)
+        kill(rank.pid, SIGKILL);
+    close(rank.fd);
+    free(rank.line);
 }
 
-/* One size: as asked, or for a format of pairs out of place and in place. */
-static int run_each(void *arg, struct order *order, bool first)
-{
-    struct run_state *state = arg;
-    struct run *run = state->run;
-    enum operation_in_place place = order->operation->in_place;
-    bool pairs = state->format->pairs && !run->options->in_place;
-    bool apart = pairs ? place != IN_PLACE_ALWAYS : !run->options->in_place;
-    struct result_measurement measurements[2];
+/* ---- a turn ---- */
 
-    if (!run_fits(state, order))
-        return 0;
-    order->in_place = false;
-    if (apart && run_point(state, order, &measurements[0]) != 0)
-        return -1;
-    order->in_place = true;
-    if ((!apart || (pairs && place != IN_PLACE_NEVER && !run_over(state))) &&
-        run_point(state, order, &measurements[1]) != 0)
-        return -1;
-    if (first && state->format->head)
-        state->format->head(run->options, run->result, &measurements[apart ? 0 : 1]);
-    if (state->format->measurement)
-        state->format->measurement(run->options, run->result, apart ? &measurements[0] : NULL,
-                                   !apart || (pairs && place != IN_PLACE_NEVER) ? &measurements[1]
-                                                                                : NULL);
-    state->failed = state->failed || run_over(state);
-    return run_over(state) ? 1 : 0;
+/* -1: these are not so many times. */
+static int protocol_times(const char *text, long samples, bool counts, double *times)
+{
+    char *end;
+
+    for (long s = 0; s < samples; s++) {
+        times[s] = strtod(text, &end);
+        if (end == text || !isfinite(times[s]) || times[s] < (counts ? PROTOCOL_LEAST_NS : 0))
+            return -1;
+        text = end;
+    }
+    return text[strspn(text, " \r")] ? -1 : 0;
 }
 
-/* ---- files ---- */
-
-/* Whether the file can be written, found out before anything is measured. */
-static bool run_can_write(const char *option, const char *file)
+/* The outcome that a line's first word names, *rest_p what follows; -1: none. */
+static int outcome_read(const char *line, const char **rest_p)
 {
-    if (!file || draft_is_possible(file) == 0)
-        return true;
-    fprintf(stderr, "dist_bench: --%s %s: cannot write: %s\n", option, file, strerror(errno));
-    return false;
-}
+    for (int i = 0; i < OUTCOME_COUNT; i++) {
+        size_t length = strlen(outcome_words[i]);
 
-/* Writes a file of the results, if the option that names it was given. */
-static int run_write(const struct run *run, const char *option, const char *file,
-                     int (*write)(const struct result *result, FILE *to))
-{
-    struct output output;
-    bool complete;
-
-    if (!file)
-        return 0;
-    output_begin(&output);
-    complete = output.to && write(run->result, output.to) == 0;
-    if (output_end(&output, complete ? file : NULL) == 0)
-        return 0;
-    fprintf(stderr, "dist_bench: --%s %s: cannot write: %s\n", option, file, strerror(errno));
+        if (strncmp(line, outcome_words[i], length) == 0 &&
+            (line[length] == ' ' || line[length] == '\0')) {
+            *rest_p = line + length + (line[length] == ' ');
+            return i;
+        }
+    }
     return -1;
 }
 
-/* ---- a run ---- */
-
-static int run_after(struct run_state *state)
+/* What one rank answered. A lie is a failure. */
+static enum outcome protocol_answer(struct job *job, int rank, const struct order *order,
+                                    double *times, char *reason)
 {
-    struct run *run = state->run;
-    const struct options *options = run->options;
-    bool for_programs = strcmp(options->format, "csv") == 0 || strcmp(options->format, "json") == 0;
-    int slower = 0, written = 0;
+    const char *line = job->members[rank].line, *rest = "";
+    int outcome = outcome_read(line, &rest);
+    bool counts = order->operation->layout != LAYOUT_MESSAGES || rank < 2;
 
-    if (state->format->end)
-        state->format->end(options, run->result);
-    written += run_write(run, "save", options->save, print_json_file);
-    written += run_write(run, "html", options->html, html_write);
-    if (options->baseline)
-        slower = baseline_compare(run->result, options->baseline, options->tolerance, for_programs);
-    if (output_exit("dist_bench", 0) != 0 || written < 0 || slower < 0 || state->failed ||
-        state->wrong || !state->measured)
-        return RUN_FAILED;
-    return slower ? RUN_SLOWER : RUN_OK;
+    if (outcome < 0 || (outcome == OUTCOME_TOOK &&
+                        protocol_times(rest, order->samples, counts,
+                                       times + (size_t)rank * (size_t)order->samples) != 0)) {
+        job_fail(job, "rank %d answered '%.60s', which is not %ld times", rank, line,
+                 order->samples);
+        snprintf(reason, MEASURE_REASON, "%s", job->reason);
+        return OUTCOME_FAILED;
+    }
+    if (outcome != OUTCOME_TOOK)
+        snprintf(reason, MEASURE_REASON, "%s", rest);
+    if (outcome == OUTCOME_FAILED)
+        job_fail(job, "%s", rest);
+    return (enum outcome)outcome;
 }
 
-/* Measures, prints, saves, compares. The exit code. */
-static int run_all(struct run *run)
+static int protocol_order(struct job *job, const struct order *order)
 {
-    struct run_state state = {.run = run, .format = print_find(run->options->format)};
+    char line[ORDER_LINE];
 
-    state.schedule = (struct schedule){.options = run->options,
-                                       .runners = run->runners,
-                                       .count = run->result->library_count,
-                                       .stopped = run->stopped ? run->stopped : run_never};
-    run->result->rounds = (int)run->options->rounds;
-    if (!run_can_write("save", run->options->save) || !run_can_write("html", run->options->html))
-        return RUN_FAILED;
-    if (state.format->begin)
-        state.format->begin(run->options, run->result);
-    if (measurement_each(run->options, run->result->ranks, run_each, &state) < 0)
-        return RUN_FAILED;
-    return run_after(&state);
+    order_write(order, line);
+    for (int r = 0; r < job->runner.ranks; r++) {
+        size_t length = strlen(line);
+
+        if (send(job->members[r].fd, line, length, MSG_NOSIGNAL | MSG_DONTWAIT) !=
+            (ssize_t)length) {
+            job_fail(job, "rank %d has ended", r);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* Answers that are still missing. Those that have come are looked into. */
+struct protocol_round {
+    struct pollfd *waiting; /* by rank; fd -1: it has answered */
+    int missing;
+    enum outcome worst;
+};
+
+static void protocol_read_answers(struct job *job, struct protocol_round *round,
+                                  const struct order *order, double *times, char *reason)
+{
+    for (int r = 0; r < job->runner.ranks && !job->runner.gone; r++) {
+        char text[MEASURE_REASON];
+        enum outcome outcome;
+        int come = round->waiting[r].revents ? job_read(&job->members[r]) : 0;
+
+        if (come < 0)
+            job_fail(job, "rank %d has ended, or sent more than it was asked for", r);
+        if (come <= 0)
+            continue;
+        outcome = protocol_answer(job, r, order, times, text);
+        job_line_done(&job->members[r]);
+        if (outcome > round->worst)
+            snprintf(reason, MEASURE_REASON, "%s", text);
+        if (outcome > round->worst)
+            round->worst = outcome;
+        round->waiting[r].fd = -1;
+        round->missing--;
+    }
+}
+
+static enum outcome job_turn(struct runner *runner, const struct order *order, double *times,
+                             char *reason)
+{
+    struct job *job = (struct job *)runner;
+    struct protocol_round round = {.missing = runner->ranks, .worst = OUTCOME_TOOK};
+
+    round.waiting = calloc((size_t)runner->ranks, sizeof(*round.waiting));
+    if (!round.waiting) {
+        job_fail(job, "dist_bench has no memory");
+    } else if (protocol_order(job, order) == 0) {
+        for (int r = 0; r < runner->ranks; r++)
+            round.waiting[r] = (struct pollfd){.fd = job->members[r].fd, .events = POLLIN};
+        double until = measure_now() + job->timeout;
+
+        while (round.missing && !job->runner.gone) {
+            int come = poll(round.waiting, (nfds_t)job->runner.ranks, 100);
+
+            if (come > 0)
+                protocol_read_answers(job, &round, order, times, reason);
+            else if (come == 0 && measure_now() > until)
+                job_fail(job, "%d of its ranks have not answered within %.0f s", round.missing,
+                         job->timeout / 1e9);
+            else if (come < 0) /* a signal */
+                job_fail(job, "the run was stopped");
+        }
+    }
+    free(round.waiting);
+    if (!runner->gone)
+        return round.worst;
+    snprintf(reason, MEASURE_REASON, "%s", job->reason);
+    return OUTCOME_FAILED;
+}
+
+/*
+ * The ranks of this very job as a runner: rank 0 gives the orders and gets the times, over the
+ * group that is measured.
+ */
+
+struct group_runner {
+    struct runner runner; /* first */
+    dist_group *group;
+    struct driver *driver;
+    struct buffers buffers;
+    double *times; /* of this rank */
+};
+
+static void group_runner_close(struct group_runner *self)
+{
+    if (self->driver)
+        buffers_free(&self->buffers, self->driver);
+    libdist_free(self->driver);
+    free(self->times);
+    free(self);
+}
+
+static dist_status group_runner_open(dist_group *group, const char *memory,
+                                     struct group_runner **self_p)
+{
+    struct group_runner *self = calloc(1, sizeof(*self));
+    dist_status status;
+
+    if (!self)
+        return DIST_ERR_NO_MEMORY;
+    self->group = group;
+    self->runner.ranks = dist_get_world_size(group);
+    status = libdist_new(group, memory, &self->driver);
+    if (status != DIST_OK)
+        group_runner_close(self);
+    else
+        *self_p = self;
+    return status;
+}
+
+/* The worst outcome of all ranks, and the words of the lowest that has it. Ranks get it alike. */
+static dist_status group_runner_combine(struct group_runner *self, enum outcome *outcome_p,
+                                        char *reason)
+{
+    int32_t mine = (int32_t)*outcome_p, worst = 0;
+    int32_t lowest = self->runner.ranks, rank = self->driver->rank;
+    dist_status status;
+
+    status = dist_all_reduce(self->group, &mine, &worst, 1, DIST_INT32, DIST_MAX);
+    *outcome_p = (enum outcome)worst;
+    if (status != DIST_OK || worst == OUTCOME_TOOK)
+        return status;
+    if (mine != worst)
+        rank = self->runner.ranks;
+    status = dist_all_reduce(self->group, &rank, &lowest, 1, DIST_INT32, DIST_MIN);
+    if (status != DIST_OK)
+        return status;
+    return dist_broadcast(self->group, reason, MEASURE_REASON, DIST_UINT8, (int)lowest);
+}
+
+/* Runs the order; at rank 0 all_times gets everybody's. */
+static enum outcome group_runner_run(struct group_runner *self, const struct order *order,
+                                     double *all_times, char *reason)
+{
+    double *more = realloc(self->times, (size_t)order->samples * sizeof(double));
+    dist_status status = DIST_ERR_NO_MEMORY;
+    enum outcome outcome;
+
+    if (more) {
+        self->times = more;
+        outcome = measure_run(self->driver, &self->buffers, order, more, reason);
+        if (outcome == OUTCOME_FAILED)
+            return outcome; /* the group has ended */
+        status = group_runner_combine(self, &outcome, reason);
+    }
+    if (status == DIST_OK)
+        status = dist_gather(self->group, more, all_times, (size_t)order->samples, DIST_FLOAT64, 0);
+    if (status == DIST_OK)
+        return outcome;
+    snprintf(reason, MEASURE_REASON, "%s", dist_last_error());
+    return OUTCOME_FAILED;
+}
+
+static enum outcome group_runner_turn(struct runner *runner, const struct order *order,
+                                      double *times, char *reason)
+{
+    struct group_runner *self = (struct group_runner *)runner;
+    char line[ORDER_LINE] = "";
+    enum outcome outcome = OUTCOME_FAILED;
+
+    order_write(order, line);
+    if (dist_broadcast(self->group, line, ORDER_LINE, DIST_UINT8, 0) == DIST_OK)
+        outcome = group_runner_run(self, order, times, reason);
+    else
+        snprintf(reason, MEASURE_REASON, "%s", dist_last_error());
+    runner->gone = outcome == OUTCOME_FAILED;
+    return outcome;
+}
+
+/* On rank 0. The group stays the caller's. On success to be given to group_runner_free. */
+static dist_status group_runner_new(dist_group *group, const char *memory, struct runner **runner_p)
+{
+    struct group_runner *self = NULL;
+    dist_status status = group_runner_open(group, memory, &self);
+
+    if (status != DIST_OK)
+        return status;
+    self->runner.turn = group_runner_turn;
+    *runner_p = &self->runner;
+    return DIST_OK;
+}
+
+/* Sends the others home. NULL is accepted. */
+static void group_runner_free(struct runner *runner)
+{
+    char line[ORDER_LINE] = "quit\n";
+
+    if (!runner)
+        return;
+    if (!runner->gone)
+        dist_broadcast(((struct group_runner *)runner)->group, line, ORDER_LINE, DIST_UINT8, 0);
+    group_runner_close((struct group_runner *)runner);
+}
+
+/* On the other ranks: does what rank 0 orders until it sends home. A failure has been reported. */
+static dist_status group_runner_serve(dist_group *group, const char *memory)
+{
+    struct group_runner *self = NULL;
+    char line[ORDER_LINE], reason[MEASURE_REASON] = "";
+    struct order order;
+    dist_status status = group_runner_open(group, memory, &self);
+
+    while (status == DIST_OK) {
+        status = dist_broadcast(group, line, ORDER_LINE, DIST_UINT8, 0);
+        if (status != DIST_OK || order_read(line, self->runner.ranks, &order) != 0)
+            break;
+        if (group_runner_run(self, &order, NULL, reason) == OUTCOME_FAILED)
+            status = DIST_ERR_ABORTED;
+    }
+    if (self)
+        group_runner_close(self);
+    return status;
 }
 
 /* Our side of the protocol: dist_bench --worker SPEC, as a job of processes. */
@@ -707,7 +770,11 @@ static int worker_rank(int rank, void *arg)
     return (worker->map ? worker_limit(worker, rank) : worker_dist(worker)) == 0 ? 0 : 1;
 }
 
-int worker_main(const struct options *options)
+/*
+ * options->worker says which; with a number of ranks these are started here, without, this process
+ * is a rank that a launcher started. options->most: the largest size, for limit. The exit code.
+ */
+static int worker_main(const struct options *options)
 {
     struct worker worker = {.options = options};
     const char *failure;
@@ -820,7 +887,7 @@ static int single_rank(int rank, void *arg)
 }
 
 /* With -i every call is a sample, in one round, as OSU has it. */
-int single_main(const struct options *options, int argc, char **argv)
+static int single_main(const struct options *options, int argc, char **argv)
 {
     struct options own = *options;
     struct single single = {.options = &own, .argc = argc, .argv = argv};
@@ -1000,7 +1067,8 @@ static int compare_run(struct compare *compare, int argc, char **argv)
     return code;
 }
 
-int compare_main(const struct options *options, int argc, char **argv)
+/* The exit code. */
+static int compare_main(const struct options *options, int argc, char **argv)
 {
     struct options own = *options;
     struct compare compare = {.options = &own};
@@ -1021,4 +1089,26 @@ int compare_main(const struct options *options, int argc, char **argv)
         return RUN_USAGE;
     }
     return compare_run(&compare, argc, argv);
+}
+
+int bench_main(int argc, char **argv)
+{
+    struct options options;
+    const char *failure;
+
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit on files fails, and is reported */
+    if (options_parse(argc, argv, &options, &failure) != 0) {
+        return args_wrong(&options_args, "%s", failure);
+    }
+    if (options.action == OPTIONS_HELP)
+        args_help(&options_args, stdout);
+    else if (options.action == OPTIONS_VERSION)
+        args_version(&options_args);
+    else if (options.worker)
+        return worker_main(&options);
+    else if (options_compares(&options))
+        return compare_main(&options, argc, argv);
+    else
+        return single_main(&options, argc, argv);
+    return output_exit("dist_bench", RUN_OK);
 }

@@ -3,7 +3,8 @@
 noinst_LTLIBRARIES += libbench.la
 libbench_la_LIBTOOLFLAGS = $(static_only)
 libbench_la_SOURCES = \
-	bench/compare.c bench/rounds.h \
+	bench/compare.c \
+	bench/rounds.c bench/rounds.h \
 	bench/options.c bench/options.h \
 	bench/protocol.h
 libbench_la_LIBADD = libcommon.la $(JANSSON_LIBS)
@@ -47,7 +48,7 @@ libbench_la_SOURCES += \
 
 # Who is measured: jobs of processes, and the ranks of this one.
 libbench_la_SOURCES += \
-	bench/job.c bench/jobs.h
+	bench/libraries.c bench/jobs.h
 
 # What it costs to be there: start, memory, descriptors.
 startup_sources = bench/footprint/startup.c bench/footprint/startup.h

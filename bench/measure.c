@@ -81,20 +81,6 @@ size_t order_count(const struct order *order, int ranks)
     return order_block(order, ranks) / dist_dtype_size(order->dtype);
 }
 
-int outcome_read(const char *line, const char **rest_p)
-{
-    for (int i = 0; i < OUTCOME_COUNT; i++) {
-        size_t length = strlen(outcome_words[i]);
-
-        if (strncmp(line, outcome_words[i], length) == 0 &&
-            (line[length] == ' ' || line[length] == '\0')) {
-            *rest_p = line + length + (line[length] == ' ');
-            return i;
-        }
-    }
-    return -1;
-}
-
 /* The buffers of a run. */
 
 /* Long buffers begin on pages, as malloc gives them nearly; short ones on cache lines. */

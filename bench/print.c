@@ -263,7 +263,7 @@ static void csv_point(const struct options *options, const struct result *result
                    time->samples * time->batch);
         else
             printf(",,,,,,,,");
-        printf(",%d,%s,%s\n", measurement->buffers, result_timing(measurement),
+        printf(",%d,%s,%s\n", measurement->buffers, measurement->apart ? "osu" : "row",
                csv_status(options, time));
     }
     output_flush();
@@ -300,7 +300,7 @@ static void json_point(FILE *to, const struct result *result,
             measurement->element ? measurement->block / measurement->element : 0,
             measurement->dtype, measurement->op ? measurement->op : "none", measurement->root,
             measurement->in_place ? "true" : "false", measurement->buffers,
-            result_timing(measurement));
+            measurement->apart ? "osu" : "row");
     for (int c = 0; c < result->library_count; c++) {
         const struct result_time *time = &measurement->times[c];
 

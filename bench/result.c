@@ -146,11 +146,6 @@ struct result_measurement *result_add_measurement(struct result *result,
     return more;
 }
 
-const char *result_timing(const struct result_measurement *measurement)
-{
-    return measurement->apart ? "osu" : "row";
-}
-
 double result_algorithm_bandwidth(const struct result_measurement *measurement, double time)
 {
     double messages =
@@ -211,7 +206,7 @@ static bool baseline_same(json_t *saved, const struct result_measurement *measur
     return json_unpack(saved, "{s:s, s:s, s:s, s:I, s:i, s?i, s?b, s?s}", "collective", &collective,
                        "type", &dtype, "redop", &op, "size", &bytes, "root", &root, "buffers",
                        &buffers, "in_place", &in_place, "timing", &timing) == 0 &&
-           strcmp(timing, result_timing(measurement)) == 0 &&
+           strcmp(timing, measurement->apart ? "osu" : "row") == 0 &&
            strcmp(collective, measurement->collective) == 0 &&
            strcmp(dtype, measurement->dtype) == 0 &&
            strcmp(op, measurement->op ? measurement->op : "none") == 0 &&

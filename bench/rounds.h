@@ -39,6 +39,14 @@ struct schedule {
     bool (*stopped)(void);
 };
 
+/*
+ * Calls each for every measurement of the options, in order: operation by operation, size by size.
+ * At each one's first, *first is true. Stops at the first that returns other than 0, and returns
+ * that.
+ */
+int measurement_each(const struct options *options, int ranks,
+                     int (*each)(void *arg, struct order *order, bool first), void *arg);
+
 /* A whole run: all measurements, printed, saved and compared. */
 
 /* Exit codes. */
@@ -53,5 +61,8 @@ struct run {
                                 they went; NULL: nothing */
     void *arg;
 };
+
+/* Measures, prints, saves, compares. The exit code. */
+int run_all(struct run *run);
 
 #endif

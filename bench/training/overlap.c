@@ -17,20 +17,6 @@ struct model {
     float *deltas, *next; /* of such rows: what the backward pass hands from layer to layer */
 };
 
-/* -1: no memory. */
-int model_create(int layers, int width, struct model *model);
-void model_destroy(struct model *model);
-
-/* Room for another number of samples a step. -1: no memory. */
-int model_resize(struct model *model, int batch);
-
-size_t model_count(const struct model *model); /* gradients of a layer */
-
-void model_forward(struct model *model);
-
-/* The backward pass of one layer, the last one first; writes its gradient. */
-void model_backward(struct model *model, int layer, float *gradient);
-
 /* Small: layer after layer the values neither vanish nor grow beyond bounds. */
 static void model_fill(float *values, size_t count, float bound)
 {
@@ -42,7 +28,7 @@ static void model_fill(float *values, size_t count, float bound)
     }
 }
 
-size_t model_count(const struct model *model)
+static size_t model_count(const struct model *model)
 {
     return (size_t)model->width * (size_t)model->width;
 }
@@ -52,7 +38,7 @@ static size_t model_row_count(const struct model *model)
     return (size_t)model->batch * (size_t)model->width;
 }
 
-int model_create(int layers, int width, struct model *model)
+static int model_create(int layers, int width, struct model *model)
 {
     const size_t count = (size_t)layers * (size_t)width * (size_t)width;
 
@@ -72,14 +58,16 @@ static void model_free_values(struct model *model)
     model->values = model->deltas = model->next = NULL;
 }
 
-void model_destroy(struct model *model)
+/* -1: no memory. */
+static void model_destroy(struct model *model)
 {
     model_free_values(model);
     free(model->weights);
     model->weights = NULL;
 }
 
-int model_resize(struct model *model, int batch)
+/* Room for another number of samples a step. -1: no memory. */
+static int model_resize(struct model *model, int batch)
 {
     size_t count;
 
@@ -112,7 +100,7 @@ static void model_multiply(const struct model *model, const float *in, const flo
     }
 }
 
-void model_forward(struct model *model)
+static void model_forward(struct model *model)
 {
     const size_t rows = model_row_count(model), count = model_count(model);
 
@@ -122,7 +110,8 @@ void model_forward(struct model *model)
     memcpy(model->deltas, model->values + (size_t)model->layers * rows, rows * sizeof(float));
 }
 
-void model_backward(struct model *model, int layer, float *gradient)
+/* The backward pass of one layer, the last one first; writes its gradient. */
+static void model_backward(struct model *model, int layer, float *gradient)
 {
     float *deltas = model->next;
 

@@ -1,0 +1,484 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which libraries take part, and with which command. */
+#include "bench/jobs.h"
+#include "bench/measure.h"
+#include "bench/protocol.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* A library of ours, as the command line has it. */
+
+static char spec_failure[256];
+
+static int spec_variables(struct spec *spec, char *text)
+{
+    for (char *one = strtok(text, "+"); one; one = strtok(NULL, "+")) {
+        if (!strchr(one, '=') || *one == '=' || spec->variable_count == SPEC_VARIABLES_MAX - 1) {
+            snprintf(spec_failure, sizeof(spec_failure),
+                     "'%s': after a + comes VARIABLE=VALUE, at most %d times", one,
+                     SPEC_VARIABLES_MAX - 1);
+            return -1;
+        }
+        spec->variables[spec->variable_count++] = one;
+    }
+    return 0;
+}
+
+static int spec_cut(struct spec *spec, char *text)
+{
+    char *plus = strchr(text, '+'), *slash;
+
+    if (plus) {
+        *plus = '\0';
+        if (spec_variables(spec, plus + 1) != 0)
+            return -1;
+    }
+    slash = strchr(text, '/');
+    spec->memory = slash ? slash + 1 : "malloc";
+    if (slash)
+        *slash = '\0';
+    spec->backend = text;
+    if (strcmp(text, "mpi-native") == 0) {
+        spec->backend = "mpi";
+        spec->variables[spec->variable_count++] = "DIST_MPI_COLL=native";
+    }
+    spec->launched = strcmp(spec->backend, "mpi") == 0;
+    spec->limit = strcmp(text, "limit") == 0;
+    if (*text && libdist_has_memory(spec->memory))
+        return 0;
+    snprintf(spec_failure, sizeof(spec_failure),
+             "write BACKEND[/malloc|/registered|/dist][+VARIABLE=VALUE], not '%s/%s'", text,
+             spec->memory);
+    return -1;
+}
+
+int spec_read(const char *text, struct spec *spec_p, const char **failure_p)
+{
+    struct spec spec = {.text = strdup(text)};
+
+    *failure_p = spec_failure;
+    if (!spec.text || spec_cut(&spec, spec.text) != 0) {
+        free(spec.text);
+        return -1;
+    }
+    *spec_p = spec;
+    return 0;
+}
+
+void spec_free(struct spec *spec)
+{
+    free(spec->text);
+    *spec = (struct spec){0};
+}
+
+int spec_apply(const struct spec *spec)
+{
+    for (int i = 0; i < spec->variable_count; i++) {
+        char *variable = strdup(spec->variables[i]), *value;
+
+        if (!variable)
+            return -1;
+        value = strchr(variable, '=');
+        *value++ = '\0';
+        setenv(variable, value, 1);
+        free(variable);
+    }
+    return 0;
+}
+
+/* Drivers of other libraries: where they are, and whether they can be used here. */
+
+#define PEER_FOLDERS 3
+#define PEER_PROBE_NS 30e9 /* an MPI starts for it */
+
+/* ---- folders ---- */
+
+/* The i-th folder; -1: that one does not exist. */
+static int peer_folder(int i, char *folder, size_t size)
+{
+    const char *own = secure_getenv("DIST_BENCH_PEERS");
+
+    if (i == 0)
+        return own && *own && snprintf(folder, size, "%s", own) < (int)size ? 0 : -1;
+    if (i == 1) {
+        /* bench/peers beside this program; libtool puts it into .libs. */
+        char self[4096];
+        ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+        char *slash;
+
+        if (length <= 0)
+            return -1;
+        self[length] = '\0';
+        slash = strrchr(self, '/');
+        *slash = '\0';
+        slash = strrchr(self, '/');
+        if (slash && strcmp(slash, "/.libs") == 0)
+            *slash = '\0';
+        return snprintf(folder, size, "%s/bench/peers", self) < (int)size ? 0 : -1;
+    }
+    return snprintf(folder, size, "%s/dist/peers", BENCH_LIBEXECDIR) < (int)size ? 0 : -1;
+}
+
+static bool peer_is(const char *path)
+{
+    struct stat what;
+
+    return stat(path, &what) == 0 && S_ISREG(what.st_mode) && access(path, X_OK) == 0;
+}
+
+/* The path of the driver of that name, to be freed; NULL: there is none. */
+static char *peer_find(const char *name)
+{
+    char folder[4096], *path = NULL;
+
+    for (int i = 0; !strchr(name, '/') && i < PEER_FOLDERS; i++) {
+        if (peer_folder(i, folder, sizeof(folder)) != 0 ||
+            asprintf(&path, "%s/%s", folder, name) < 0)
+            continue;
+        if (peer_is(path))
+            return path;
+        free(path);
+    }
+    return NULL;
+}
+
+/* Names with a dot are what the build and people leave there; two programs make drivers. */
+static int peer_chosen(const struct dirent *entry)
+{
+    return !strchr(entry->d_name, '.') && strcmp(entry->d_name, "setup") != 0 &&
+           strcmp(entry->d_name, "write-peer") != 0;
+}
+
+/* Calls each(arg, name) for every driver, by name. Stops at the first that returns other than 0. */
+/* Those of an earlier folder come first, and hide others of the same name. */
+static int peer_each(int (*each)(void *arg, const char *name), void *arg)
+{
+    char folder[4096], path[8192];
+    int ended = 0;
+
+    for (int i = 0; i < PEER_FOLDERS; i++) {
+        struct dirent **names = NULL;
+        int count = -1;
+
+        if (peer_folder(i, folder, sizeof(folder)) == 0)
+            count = scandir(folder, &names, peer_chosen, alphasort);
+        for (int n = 0; n < count; n++) {
+            char *found = peer_find(names[n]->d_name);
+
+            snprintf(path, sizeof(path), "%s/%s", folder, names[n]->d_name);
+            if (!ended && found && strcmp(found, path) == 0)
+                ended = each(arg, names[n]->d_name);
+            free(found);
+            free(names[n]);
+        }
+        free(names);
+    }
+    return ended;
+}
+
+/* ---- probing ---- */
+
+static pid_t peer_start(const char *path, int out)
+{
+    pid_t pid = fork();
+
+    if (pid != 0)
+        return pid;
+    setpgid(0, 0);
+    dup2(open("/dev/null", O_RDONLY), 0);
+    dup2(out, 1);
+    dup2(out, 2);
+    job_oversubscribe();
+    execl(path, path, "--probe", (char *)NULL);
+    _exit(127);
+}
+
+/* Its exit code; -1: a signal, or it did not end. */
+static int peer_wait(pid_t pid)
+{
+    double until = measure_now() + PEER_PROBE_NS;
+    int how = -1;
+
+    while (waitpid(pid, &how, WNOHANG) == 0) {
+        if (measure_now() > until) {
+            kill(-pid, SIGKILL);
+            waitpid(pid, &how, 0);
+            return -1;
+        }
+        poll(NULL, 0, 10);
+    }
+    return WIFEXITED(how) ? WEXITSTATUS(how) : -1;
+}
+
+/*
+ * Runs PATH --probe. Can it be used here? text, size bytes: library and version, or why not.
+ * Blocks for some seconds at most.
+ */
+static bool peer_probe(const char *path, char *text, int size)
+{
+    FILE *out = tmpfile();
+    pid_t pid;
+    int code = -1;
+
+    snprintf(text, (size_t)size, "it could not be probed");
+    if (!out)
+        return false;
+    fflush(NULL);
+    pid = peer_start(path, fileno(out));
+    if (pid > 0) {
+        setpgid(pid, pid);
+        code = peer_wait(pid);
+    }
+    rewind(out);
+    if (fgets(text, size, out))
+        text[strcspn(text, "\n")] = '\0';
+    else if (code != 0)
+        snprintf(text, (size_t)size, "its probe ended with code %d and said nothing", code);
+    fclose(out);
+    return code == 0;
+}
+
+/* Who takes part in a comparison. */
+
+#define LIBRARIES_PEER "peer:"
+
+static char libraries_failure[512];
+
+struct libraries_maker {
+    const struct options *options;
+    size_t largest;
+    struct libraries libraries;
+    bool asked;
+};
+
+static int libraries_wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static int libraries_wrong(const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(libraries_failure, sizeof(libraries_failure), format, arguments);
+    va_end(arguments);
+    return -1;
+}
+
+/* ---- commands ---- */
+
+static void library_word(struct library *one, const char *word)
+{
+    if (one->word_count < LIBRARY_WORDS_MAX)
+        one->words[one->word_count++] = strdup(word);
+}
+
+static void library_number(struct library *one, const char *option, unsigned long long number)
+{
+    char text[32];
+
+    snprintf(text, sizeof(text), "%llu", number);
+    library_word(one, option);
+    library_word(one, text);
+}
+
+/* ---- the list ---- */
+
+static struct library *libraries_add(struct libraries_maker *making, const char *name)
+{
+    struct libraries *libraries = &making->libraries;
+    struct library *more =
+        realloc(libraries->entries, ((size_t)libraries->count + 1) * sizeof(*more));
+
+    if (!more)
+        return NULL;
+    libraries->entries = more;
+    more += libraries->count;
+    *more = (struct library){.name = strdup(name), .asked = making->asked};
+    libraries->count += more->name != NULL;
+    return more->name ? more : NULL;
+}
+
+static bool libraries_is_libdist(const char *name)
+{
+    static const char *const backends[] = {"gloo", "mpi", "mpi-native", "self", "auto", "limit"};
+
+    for (size_t i = 0; i < sizeof(backends) / sizeof(backends[0]); i++) {
+        if (strcmp(backends[i], name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A peer that has the name of a backend of ours is told from it. */
+static int libraries_add_peer(void *arg, const char *name)
+{
+    struct libraries_maker *making = arg;
+    char shown[256], text[256];
+    char *path = peer_find(name);
+    bool usable = path && peer_probe(path, text, sizeof(text));
+    struct library *one;
+
+    if (!path && making->asked)
+        return libraries_wrong("there is no driver of a library '%s': DIST_BENCH_PEERS names the "
+                               "folder with yours",
+                               name);
+    snprintf(shown, sizeof(shown), "%s%s", libraries_is_libdist(name) ? LIBRARIES_PEER : "", name);
+    one = path && (usable || making->asked) ? libraries_add(making, shown) : NULL;
+    if (!one && path)
+        fprintf(stderr, "dist_bench: %s is left out: %s\n", name, text);
+    if (one && !usable)
+        one->reason = strdup(text);
+    if (one && usable) {
+        char ranks[16];
+
+        snprintf(ranks, sizeof(ranks), "%d", (int)making->options->ranks);
+        library_word(one, path);
+        library_word(one, ranks);
+    }
+    free(path);
+    return 0;
+}
+
+static int libraries_add_libdist(struct libraries_maker *making, const char *text)
+{
+    const char *failure;
+    struct library *one;
+    struct spec spec;
+
+    if (spec_read(text, &spec, &failure) != 0)
+        return libraries_wrong("--compare: %s", failure);
+    one = libraries_add(making, text);
+    if (one) {
+        /* dist_bench itself, as a worker. */
+        char self[4096];
+        ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+        self[length > 0 ? length : 0] = '\0';
+        if (spec.launched) {
+            /* The command that starts an MPI's ranks, at its blanks. */
+            const char *command = making->options->mpirun;
+            char *copy;
+
+            if (!command)
+                command = *BENCH_OPENMPI_RUN ? BENCH_OPENMPI_RUN : BENCH_MPICH_RUN;
+            copy = strdup(*command ? command : "mpirun");
+            for (char *word = copy ? strtok(copy, " ") : NULL; word; word = strtok(NULL, " "))
+                library_word(one, word);
+            free(copy);
+            library_number(one, "-np", (unsigned long long)making->options->ranks);
+        }
+        library_word(one, self);
+        library_word(one, "--worker");
+        library_word(one, one->name);
+        if (!spec.launched)
+            library_number(one, "-n", (unsigned long long)making->options->ranks);
+        library_number(one, "-e", making->largest);
+        one->limit = spec.limit;
+    }
+    spec_free(&spec);
+    return one ? 0 : libraries_wrong("no memory");
+}
+
+static bool libraries_has(const struct libraries *libraries, const char *name)
+{
+    for (int i = 0; i < libraries->count; i++) {
+        if (strcmp(libraries->entries[i].name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A word of --compare or --peer. */
+static int libraries_add_named(struct libraries_maker *making, const char *name, bool peer)
+{
+    char *path = NULL;
+    int failed = 0;
+
+    if (strncmp(name, LIBRARIES_PEER, strlen(LIBRARIES_PEER)) == 0) {
+        name += strlen(LIBRARIES_PEER);
+        peer = true;
+    }
+    if (!peer && !libraries_is_libdist(name))
+        path = peer_find(name);
+    if (!libraries_has(&making->libraries, name) || peer)
+        failed =
+            peer || path ? libraries_add_peer(making, name) : libraries_add_libdist(making, name);
+    free(path);
+    return failed;
+}
+
+static int libraries_add_list(struct libraries_maker *making, const char *list, bool peers)
+{
+    char *copy = strdup(list ? list : ""), *rest = copy, *name;
+    int failed = copy ? 0 : -1;
+
+    making->asked = true;
+    while (!failed && (name = strsep(&rest, ","))) {
+        if (*name)
+            failed = libraries_add_named(making, name, peers);
+    }
+    making->asked = false;
+    free(copy);
+    return failed;
+}
+
+static int libraries_add_unasked(void *arg, const char *name)
+{
+    struct libraries_maker *making = arg;
+    char shown[256];
+
+    snprintf(shown, sizeof(shown), LIBRARIES_PEER "%s", name);
+    if (libraries_has(&making->libraries, libraries_is_libdist(name) ? shown : name))
+        return 0;
+    return libraries_add_peer(making, name);
+}
+
+int libraries_make(const struct options *options, size_t largest, struct libraries *libraries_p,
+                   const char **failure_p)
+{
+    struct libraries_maker making = {.options = options, .largest = largest};
+    int failed;
+
+    *failure_p = libraries_failure;
+    failed = libraries_add_list(&making, options->compare ? options->compare : "gloo", false);
+    if (!failed)
+        failed = libraries_add_list(&making, options->peer, true);
+    if (!failed && options->peers)
+        failed = peer_each(libraries_add_unasked, &making);
+    if (!failed && options->limit)
+        failed = libraries_add_list(&making, "limit", false);
+    if (!failed && making.libraries.count > 0) {
+        *libraries_p = making.libraries;
+        return 0;
+    }
+    if (!failed)
+        libraries_wrong("--compare names nobody: give a list such as gloo,gloo/dist,mpi");
+    libraries_free(&making.libraries);
+    return -1;
+}
+
+void libraries_free(struct libraries *libraries)
+{
+    for (int i = 0; i < libraries->count; i++) {
+        for (int w = 0; w < libraries->entries[i].word_count; w++)
+            free(libraries->entries[i].words[w]);
+        free(libraries->entries[i].name);
+        free(libraries->entries[i].reason);
+    }
+    free(libraries->entries);
+    *libraries = (struct libraries){0};
+}

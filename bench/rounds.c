@@ -1,0 +1,645 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Measures libraries in turns, prints, saves and compares. */
+#include "bench/rounds.h"
+#include "bench/jobs.h"
+#include "bench/measure.h"
+#include "bench/options.h"
+#include "bench/report.h"
+#include "tools/common/launched.h"
+#include "tools/common/output.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int summary_begin(struct summary *summary, const struct order *order, int ranks, int rounds)
+{
+    *summary = (struct summary){.ranks = ranks, .scale = 1};
+    if (order->operation->layout == LAYOUT_MESSAGES)
+        summary->ranks = ranks < 2 ? ranks : 2;
+    if (order->operation->id == OPERATION_latency) /* there and back */
+        summary->scale = 0.5;
+    summary->mean = order->apart && order->operation->layout != LAYOUT_MESSAGES;
+    summary->rounds = calloc((size_t)rounds, sizeof(double));
+    summary->sums = calloc((size_t)ranks, sizeof(double));
+    if (summary->rounds && summary->sums)
+        return 0;
+    summary_free(summary);
+    return -1;
+}
+
+void summary_free(struct summary *summary)
+{
+    free(summary->samples);
+    free(summary->rounds);
+    free(summary->sums);
+    *summary = (struct summary){0};
+}
+
+static double summary_slowest(const double *times, int ranks, long samples, long s)
+{
+    double slowest = 0;
+
+    for (int r = 0; r < ranks; r++) {
+        if (times[(size_t)r * (size_t)samples + (size_t)s] > slowest)
+            slowest = times[(size_t)r * (size_t)samples + (size_t)s];
+    }
+    return slowest;
+}
+
+/* A quantile of the slowest ranks' samples of one turn. 0: no memory. */
+static double summary_quantile(const double *times, int ranks, long samples, double q)
+{
+    double *slowest = calloc((size_t)samples, sizeof(double)), quantile;
+
+    if (!slowest)
+        return 0;
+    for (long s = 0; s < samples; s++)
+        slowest[s] = summary_slowest(times, ranks, samples, s);
+    quantile = result_quantile(slowest, (size_t)samples, q);
+    free(slowest);
+    return quantile;
+}
+
+static double summary_middle(const double *times, int ranks, long samples, long s)
+{
+    double sum = 0;
+
+    for (int r = 0; r < ranks; r++)
+        sum += times[(size_t)r * (size_t)samples + (size_t)s];
+    return sum / ranks;
+}
+
+int summary_add(struct summary *summary, const double *times, long samples)
+{
+    size_t count = (size_t)samples;
+    double *more = realloc(summary->samples, (summary->count + count) * sizeof(double));
+    double *turn;
+
+    if (!more)
+        return -1;
+    summary->samples = more;
+    turn = more + summary->count;
+    for (long s = 0; s < samples; s++)
+        turn[s] =
+            summary->scale * (summary->mean ? summary_middle(times, summary->ranks, samples, s)
+                                            : summary_slowest(times, summary->ranks, samples, s));
+    for (int r = 0; r < summary->ranks; r++) {
+        for (long s = 0; s < samples; s++)
+            summary->sums[r] += summary->scale * times[(size_t)r * count + (size_t)s];
+    }
+    summary->count += count;
+    summary->rounds[summary->round_count++] = result_quantile(turn, count, 0.5);
+    return 0;
+}
+
+int summary_end(struct summary *summary, long batch, struct result_time *time)
+{
+    double *sorted = calloc((size_t)summary->round_count + 1, sizeof(double));
+    double count = (double)summary->count;
+
+    if (!sorted || summary->count == 0) {
+        free(sorted);
+        return -1;
+    }
+    memcpy(sorted, summary->rounds, (size_t)summary->round_count * sizeof(double));
+    time->median = result_quantile(sorted, (size_t)summary->round_count, 0.5);
+    free(sorted);
+    time->p50 = result_quantile(summary->samples, summary->count, 0.5);
+    time->p99 = result_quantile(summary->samples, summary->count, 0.99);
+    time->min = summary->samples[0]; /* they are sorted now */
+    time->max = summary->samples[summary->count - 1];
+    for (size_t i = 0; i < summary->count; i++)
+        time->mean += summary->samples[i] / count;
+    for (int r = 0; r < summary->ranks; r++) {
+        double mean = summary->sums[r] / count;
+
+        time->rank_avg += mean / summary->ranks;
+        time->rank_min = r == 0 || mean < time->rank_min ? mean : time->rank_min;
+        time->rank_max = mean > time->rank_max ? mean : time->rank_max;
+    }
+    time->rounds = summary->rounds;
+    summary->rounds = NULL;
+    time->round_count = summary->round_count;
+    time->samples = (long)summary->count;
+    time->batch = batch;
+    time->measured = true;
+    return 0;
+}
+
+/* One measurement: how long is a call, then rounds of turns. */
+
+/* The clock reads in tens of ns, and a barrier leaves the ranks some hundred ns apart. */
+#define MEASUREMENT_SAMPLE 20e3
+#define MEASUREMENT_SAMPLES_LEAST 5
+#define MEASUREMENT_SAMPLES_MOST 2000
+#define MEASUREMENT_BATCH_MOST 1000
+#define MEASUREMENT_TRIAL 3 /* samples */
+#define MEASUREMENT_GROWTH 10
+
+#define MEASUREMENT_MESSAGES_MOST ((int64_t)4 << 20)
+#define MEASUREMENT_MOST ((int64_t)1 << 20)
+
+struct measurement {
+    const struct schedule *schedule;
+    struct order *order;
+    struct result_measurement *result;
+    struct summary *summaries;
+    double *calls;   /* ns of a call, by library; 0: it does not take part */
+    double *fastest; /* of the trial */
+    double *most;    /* samples of the next turn at most */
+    double *times;   /* of a turn */
+    int rounds;
+};
+
+static double *measurement_reserve(struct measurement *m, const struct runner *runner, long samples)
+{
+    double *more = realloc(m->times, (size_t)runner->ranks * (size_t)samples * sizeof(*more));
+
+    if (more)
+        m->times = more;
+    return more;
+}
+
+/* The library takes no part in this measurement any more. */
+static void measurement_exclude(struct measurement *m, int c, enum outcome outcome,
+                                const char *reason)
+{
+    struct result_time *time = &m->result->times[c];
+
+    time->wrong = outcome == OUTCOME_WRONG;
+    free(time->reason);
+    time->reason = strdup(reason);
+    m->calls[c] = 0;
+}
+
+/* A run of a barrier makes the others' memory free. */
+static void measurement_release_memory(struct runner *runner)
+{
+    struct order rest = {.operation = &operation_table[OPERATION_barrier],
+                         .dtype = DIST_UINT8,
+                         .op = DIST_SUM,
+                         .samples = 1,
+                         .batch = 1,
+                         .window = 1};
+    double *times = calloc((size_t)runner->ranks, sizeof(double));
+    char reason[MEASURE_REASON];
+
+    if (times)
+        runner->turn(runner, &rest, times, reason);
+    free(times);
+}
+
+static int measurement_turn(struct measurement *m, int c)
+{
+    struct runner *runner = m->schedule->runners[c];
+    char reason[MEASURE_REASON] = "";
+    enum outcome outcome;
+
+    if (!measurement_reserve(m, runner, m->order->samples))
+        return -1;
+    outcome = runner->turn(runner, m->order, m->times, reason);
+    if (outcome != OUTCOME_TOOK)
+        measurement_exclude(m, c, outcome, reason);
+    else if (m->schedule->frugal)
+        measurement_release_memory(runner);
+    return outcome == OUTCOME_TOOK ? 0 : -1;
+}
+
+/* ---- how long is a call? ---- */
+
+static double measurement_trial(struct measurement *m, int c, long warmup, long batch)
+{
+    struct order *order = m->order;
+    int ranks = m->schedule->runners[c]->ranks;
+
+    order->warmup = warmup;
+    order->samples = MEASUREMENT_TRIAL;
+    order->batch = batch;
+    if (measurement_turn(m, c) != 0)
+        return 0;
+    m->fastest[c] = summary_quantile(m->times, ranks, MEASUREMENT_TRIAL, 0);
+    m->most[c] = MEASUREMENT_TRIAL * MEASUREMENT_GROWTH;
+    return summary_quantile(m->times, ranks, MEASUREMENT_TRIAL, 0.5);
+}
+
+static long measurement_batch(double call)
+{
+    double batch = call > 0 ? MEASUREMENT_SAMPLE / call + 1 : 1;
+
+    return batch > MEASUREMENT_BATCH_MOST ? MEASUREMENT_BATCH_MOST : (long)batch;
+}
+
+static void measurement_calibrate(struct measurement *m)
+{
+    const struct options *options = m->schedule->options;
+    bool check = options->check && !options->no_check;
+
+    for (int c = 0; c < m->schedule->count; c++) {
+        if (m->schedule->runners[c]->gone || m->schedule->stopped()) {
+            measurement_exclude(m, c, OUTCOME_FAILED, "it was left out before");
+            continue;
+        }
+        m->order->check = check;
+        m->calls[c] = measurement_trial(m, c, 1, 1);
+        m->order->check = false;
+        if (m->calls[c] > 0 && measurement_batch(m->fastest[c]) > 1)
+            m->calls[c] = measurement_trial(m, c, measurement_batch(m->fastest[c]),
+                                            measurement_batch(m->fastest[c]));
+    }
+}
+
+/* ---- the rounds ---- */
+
+/* Calls in a sample: enough for the fastest, and the same for all. */
+static long measurement_common_batch(const struct measurement *m)
+{
+    double fastest = 0;
+
+    if (m->schedule->options->iterations > 0)
+        return 1;
+    for (int c = 0; c < m->schedule->count; c++) {
+        if (m->calls[c] > 0 && (fastest == 0 || m->fastest[c] < fastest))
+            fastest = m->fastest[c];
+    }
+    return measurement_batch(fastest);
+}
+
+static void measurement_set_counts(struct measurement *m, int c, long batch)
+{
+    const struct options *options = m->schedule->options;
+    struct order *order = m->order;
+    double turn = options->time * 1e9 / (double)options->rounds;
+    double samples = turn / (m->calls[c] * (double)batch);
+
+    if (samples < MEASUREMENT_SAMPLES_LEAST)
+        samples =
+            samples * 4 < MEASUREMENT_SAMPLES_LEAST ? samples * 4 + 1 : MEASUREMENT_SAMPLES_LEAST;
+    if (samples > m->most[c])
+        samples = m->most[c];
+    if (samples > MEASUREMENT_SAMPLES_MOST)
+        samples = MEASUREMENT_SAMPLES_MOST;
+    order->batch = batch;
+    order->samples = options->iterations > 0 ? options->iterations : (long)samples;
+    order->warmup = order->samples * batch / 20;
+    order->warmup = order->warmup < 1 ? 1 : order->warmup > 50 ? 50 : order->warmup;
+    if (options->warmup >= 0)
+        order->warmup = options->warmup;
+}
+
+static void measurement_round(struct measurement *m, int round, long batch)
+{
+    const struct options *options = m->schedule->options;
+    int count = m->schedule->count;
+
+    for (int i = 0; i < count && !m->schedule->stopped(); i++) {
+        int c = (round + i) % count;
+
+        if (m->calls[c] <= 0)
+            continue;
+        measurement_set_counts(m, c, batch);
+        m->order->check = options->check && !options->no_check && round + 1 == m->rounds;
+        if (measurement_turn(m, c) != 0)
+            continue;
+        if (summary_add(&m->summaries[c], m->times, m->order->samples) != 0) {
+            measurement_exclude(m, c, OUTCOME_FAILED, "dist_bench has no memory for its times");
+        } else {
+            /*
+             * The next turn is planned by this one, and by its mean: where others use the CPUs too,
+             * some calls take thousands of times as long as most. Turns grow by a factor only, so
+             * that none can take very long.
+             */
+            /* Their mean. */
+            double sum = 0;
+
+            for (long s = 0; s < m->order->samples; s++)
+                sum +=
+                    summary_slowest(m->times, m->schedule->runners[c]->ranks, m->order->samples, s);
+            m->calls[c] = sum / (double)m->order->samples;
+            m->most[c] = (double)m->order->samples * MEASUREMENT_GROWTH;
+        }
+    }
+}
+
+/*
+ * First each is asked how long a call takes. From that follow the calls in a sample, which are the
+ * same for all, and the samples in a turn; then the rounds, each beginning with another library.
+ * order: its operation, bytes, dtype, op, root, in_place and window are set. Appends a measurement
+ * to the result, whose times say who could not and why. NULL: no memory.
+ */
+static struct result_measurement *measurement_take(const struct schedule *schedule,
+                                                   struct order *order, struct result *result)
+{
+    struct measurement m = {
+        .schedule = schedule, .order = order, .rounds = (int)schedule->options->rounds};
+    const struct operation *operation = order->operation;
+
+    struct result_measurement head = {
+        .collective = operation->name,
+        .dtype = dist_dtype_string(order->dtype),
+        .op = operation->reduces ? dist_op_string(order->op) : NULL,
+        .root = operation->rooted ? order->root : -1,
+        .in_place = buffers_in_place(order),
+        .bytes = order->bytes,
+        .block = order_block(order, result->ranks),
+        .element = dist_dtype_size(order->dtype),
+        .buffers = buffers_sets(order, result->ranks),
+        .apart = order->apart,
+        .window =
+            operation->id == OPERATION_bw || operation->id == OPERATION_bibw ? order->window : 1};
+    bool good = false;
+
+    m.result = result_add_measurement(result, &head);
+    m.calls = calloc((size_t)schedule->count, sizeof(double));
+    m.most = calloc((size_t)schedule->count, sizeof(double));
+    m.fastest = calloc((size_t)schedule->count, sizeof(double));
+    m.summaries = calloc((size_t)schedule->count, sizeof(*m.summaries));
+    if (!m.result || !m.calls || !m.most || !m.fastest || !m.summaries)
+        goto out;
+    for (int c = 0; c < schedule->count; c++) {
+        if (summary_begin(&m.summaries[c], order, result->ranks, m.rounds) != 0)
+            goto out;
+    }
+    long batch;
+
+    measurement_calibrate(&m);
+    batch = measurement_common_batch(&m);
+    for (int round = 0; round < m.rounds; round++)
+        measurement_round(&m, round, batch);
+    for (int c = 0; c < m.schedule->count; c++) {
+        if (m.calls[c] > 0 && summary_end(&m.summaries[c], batch, &m.result->times[c]) != 0)
+            measurement_exclude(&m, c, OUTCOME_FAILED, "the run was stopped");
+    }
+    good = true;
+out:
+    for (int c = 0; m.summaries && c < schedule->count; c++)
+        summary_free(&m.summaries[c]);
+    free(m.summaries);
+    free(m.calls);
+    free(m.fastest);
+    free(m.most);
+    free(m.times);
+    return good ? m.result : NULL;
+}
+
+/* ---- which measurements ---- */
+
+static int measurement_sizes(const struct options *options, int ranks, struct order *order,
+                             int (*each)(void *arg, struct order *order, bool first), void *arg)
+{
+    const struct operation *operation = order->operation;
+    int64_t standard =
+        operation->layout == LAYOUT_MESSAGES ? MEASUREMENT_MESSAGES_MOST : MEASUREMENT_MOST;
+    int64_t most = options->most >= 0 ? options->most : standard;
+    int64_t least = options->least >= 0 ? options->least : most < 4 ? most : 4;
+    bool first = true;
+    int ended = 0;
+
+    if (operation->layout == LAYOUT_NOTHING) {
+        order->bytes = 0;
+        return each(arg, order, true);
+    }
+    if (most < least)
+        most = least;
+    for (int64_t size = least; size <= most && !ended;) {
+        /* OSU's sizes are those of a block, NCCL's and ours of all blocks. */
+        size_t element = dist_dtype_size(options->dtype),
+               blocks = (size_t)operation_blocks(operation, ranks);
+        size_t total = (size_t)size * (strcmp(options->format, "osu") == 0 ? blocks : 1);
+
+        total -= total % (element * blocks);
+        size_t bytes = total || size == 0 ? total : element * blocks;
+
+        if (first || bytes != order->bytes) {
+            order->bytes = bytes;
+            ended = each(arg, order, first);
+            first = false;
+        }
+        size = options->step ? size + options->step : size ? size * options->factor : 1;
+    }
+    return ended;
+}
+
+int measurement_each(const struct options *options, int ranks,
+                     int (*each)(void *arg, struct order *order, bool first), void *arg)
+{
+    int ended = 0;
+
+    for (int k = 0; k < OPERATION_COUNT && !ended; k++) {
+        struct order order = {.operation = &operation_table[k],
+                              .dtype = options->dtype,
+                              .op = options->op,
+                              .root = (int)options->root,
+                              .in_place = options->in_place,
+                              .window = (int)options->window,
+                              .buffers = (int)options->buffers,
+                              .apart = options_apart(options)};
+
+        if (options->operations[k])
+            ended = measurement_sizes(options, ranks, &order, each, arg);
+    }
+    return ended;
+}
+
+/* A whole run. */
+
+struct run_state {
+    struct run *run;
+    struct schedule schedule;
+    const struct print_format *format;
+    int measured, wrong;
+    bool failed;
+};
+
+static bool run_never(void)
+{
+    return false;
+}
+
+/* ---- memory ---- */
+
+/* Bytes that this machine has left; SIZE_MAX where it does not say. */
+static size_t run_available(void)
+{
+    FILE *file = fopen("/proc/meminfo", "re");
+    char line[256];
+    unsigned long long kilobytes = 0;
+
+    while (file && fgets(line, sizeof(line), file)) {
+        if (sscanf(line, "MemAvailable: %llu kB", &kilobytes) == 1)
+            break;
+    }
+    if (file)
+        fclose(file);
+    return kilobytes ? (size_t)kilobytes << 10 : SIZE_MAX;
+}
+
+static bool run_fits(const struct run_state *state, const struct order *order)
+{
+    size_t need = buffers_need(order, state->run->result->ranks);
+
+    if (need <= (size_t)state->run->options->memory_limit)
+        return true;
+    fprintf(stderr,
+            "dist_bench: %s of %zu bytes is left out: its buffers take more than --mem-limit "
+            "(%lld bytes) of each rank\n",
+            order->operation->name, order->bytes, (long long)state->run->options->memory_limit);
+    return false;
+}
+
+/* ---- measurements ---- */
+
+/* Said for the measurement before, of the same collective? */
+static bool run_is_reported(const struct result *result, int c)
+{
+    const struct result_measurement *measurement =
+        &result->measurements[result->measurement_count - 1];
+    const char *reason = measurement->times[c].reason, *before;
+
+    if (result->measurement_count < 2 ||
+        strcmp(measurement[-1].collective, measurement->collective) != 0)
+        return false;
+    before = measurement[-1].times[c].reason;
+    return reason && before && strcmp(reason, before) == 0;
+}
+
+/* Copies the measurement, since the next one may move it: its times stay where they are. */
+static int run_point(struct run_state *state, struct order *order,
+                     struct result_measurement *measurement_p)
+{
+    struct result_measurement *measurement;
+    size_t ranks = (size_t)state->run->result->ranks, count = (size_t)state->schedule.count;
+
+    state->schedule.frugal = buffers_need(order, (int)ranks) > run_available() / 2 / ranks / count;
+    progress_show("%s of %zu bytes", order->operation->name, order->bytes);
+    measurement = measurement_take(&state->schedule, order, state->run->result);
+    progress_clear();
+    if (!measurement) {
+        fprintf(stderr, "dist_bench: no memory for the results\n");
+        return -1;
+    }
+    *measurement_p = *measurement;
+    const struct result *result = state->run->result;
+
+    for (int c = 0; c < result->library_count; c++) {
+        const struct result_time *time = &measurement->times[c];
+
+        state->measured += time->measured;
+        state->wrong += time->wrong;
+        if (!time->measured && time->reason && !result->libraries[c].reason &&
+            !run_is_reported(result, c))
+            fprintf(stderr, "dist_bench: %s: %s of %zu bytes: %s%s\n", result->libraries[c].name,
+                    measurement->collective, measurement->bytes,
+                    time->wrong ? "WRONG RESULT: " : "", time->reason);
+    }
+    if (state->run->measured)
+        state->run->measured(state->run->arg);
+    return 0;
+}
+
+static bool run_over(const struct run_state *state)
+{
+    bool gone = true;
+
+    for (int c = 0; c < state->schedule.count; c++)
+        gone = gone && state->schedule.runners[c]->gone;
+    return gone || state->schedule.stopped();
+}
+
+/* One size: as asked, or for a format of pairs out of place and in place. */
+static int run_each(void *arg, struct order *order, bool first)
+{
+    struct run_state *state = arg;
+    struct run *run = state->run;
+    enum operation_in_place place = order->operation->in_place;
+    bool pairs = state->format->pairs && !run->options->in_place;
+    bool apart = pairs ? place != IN_PLACE_ALWAYS : !run->options->in_place;
+    struct result_measurement measurements[2];
+
+    if (!run_fits(state, order))
+        return 0;
+    order->in_place = false;
+    if (apart && run_point(state, order, &measurements[0]) != 0)
+        return -1;
+    order->in_place = true;
+    if ((!apart || (pairs && place != IN_PLACE_NEVER && !run_over(state))) &&
+        run_point(state, order, &measurements[1]) != 0)
+        return -1;
+    if (first && state->format->head)
+        state->format->head(run->options, run->result, &measurements[apart ? 0 : 1]);
+    if (state->format->measurement)
+        state->format->measurement(run->options, run->result, apart ? &measurements[0] : NULL,
+                                   !apart || (pairs && place != IN_PLACE_NEVER) ? &measurements[1]
+                                                                                : NULL);
+    state->failed = state->failed || run_over(state);
+    return run_over(state) ? 1 : 0;
+}
+
+/* ---- files ---- */
+
+/* Whether the file can be written, found out before anything is measured. */
+static bool run_can_write(const char *option, const char *file)
+{
+    if (!file || draft_is_possible(file) == 0)
+        return true;
+    fprintf(stderr, "dist_bench: --%s %s: cannot write: %s\n", option, file, strerror(errno));
+    return false;
+}
+
+/* Writes a file of the results, if the option that names it was given. */
+static int run_write(const struct run *run, const char *option, const char *file,
+                     int (*write)(const struct result *result, FILE *to))
+{
+    struct output output;
+    bool complete;
+
+    if (!file)
+        return 0;
+    output_begin(&output);
+    complete = output.to && write(run->result, output.to) == 0;
+    if (output_end(&output, complete ? file : NULL) == 0)
+        return 0;
+    fprintf(stderr, "dist_bench: --%s %s: cannot write: %s\n", option, file, strerror(errno));
+    return -1;
+}
+
+/* ---- a run ---- */
+
+static int run_after(struct run_state *state)
+{
+    struct run *run = state->run;
+    const struct options *options = run->options;
+    bool for_programs = strcmp(options->format, "csv") == 0 || strcmp(options->format, "json") == 0;
+    int slower = 0, written = 0;
+
+    if (state->format->end)
+        state->format->end(options, run->result);
+    written += run_write(run, "save", options->save, print_json_file);
+    written += run_write(run, "html", options->html, html_write);
+    if (options->baseline)
+        slower = baseline_compare(run->result, options->baseline, options->tolerance, for_programs);
+    if (output_exit("dist_bench", 0) != 0 || written < 0 || slower < 0 || state->failed ||
+        state->wrong || !state->measured)
+        return RUN_FAILED;
+    return slower ? RUN_SLOWER : RUN_OK;
+}
+
+int run_all(struct run *run)
+{
+    struct run_state state = {.run = run, .format = print_find(run->options->format)};
+
+    state.schedule = (struct schedule){.options = run->options,
+                                       .runners = run->runners,
+                                       .count = run->result->library_count,
+                                       .stopped = run->stopped ? run->stopped : run_never};
+    run->result->rounds = (int)run->options->rounds;
+    if (!run_can_write("save", run->options->save) || !run_can_write("html", run->options->html))
+        return RUN_FAILED;
+    if (state.format->begin)
+        state.format->begin(run->options, run->result);
+    if (measurement_each(run->options, run->result->ranks, run_each, &state) < 0)
+        return RUN_FAILED;
+    return run_after(&state);
+}
