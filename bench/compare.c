@@ -79,18 +79,15 @@ static void job_last_line(const struct job *job, char *text, size_t size)
 
 /* ---- ending ---- */
 
-static bool job_is_open(const struct job_rank *rank)
-{
-    char byte;
-
-    return rank->fd >= 0 && recv(rank->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 0;
-}
-
 /* Those whose line is still open live, so their ids are theirs. */
 static void job_kill_ranks(struct job *job)
 {
     for (int r = 0; r < job->runner.ranks; r++) {
-        if (job_is_open(&job->members[r]) && job->members[r].pid > 1)
+        char byte;
+
+        if (job->members[r].fd >= 0 &&
+            recv(job->members[r].fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 0 &&
+            job->members[r].pid > 1)
             kill(job->members[r].pid, SIGKILL);
     }
 }
@@ -380,20 +377,6 @@ static void job_line_done(struct job_rank *rank)
 
 /* ---- hello ---- */
 
-static int protocol_read_hello(struct job_rank *rank, double deadline)
-{
-    double until = measure_now() + PROTOCOL_HELLO_NS;
-    struct pollfd waiting = {.fd = rank->fd, .events = POLLIN};
-    int come = 0;
-
-    until = deadline < until ? deadline : until;
-    while (come == 0 && measure_now() < until) {
-        if (poll(&waiting, 1, 50) > 0)
-            come = job_read(rank);
-    }
-    return come == 1 ? 0 : -1;
-}
-
 /* -1: this is no hello of this job. */
 static int protocol_hello(struct job *job, const char *line, int *rank_p)
 {
@@ -421,7 +404,16 @@ static void job_accept(struct job *job, double deadline)
         return;
     if (getsockopt(rank.fd, SOL_SOCKET, SO_PEERCRED, &who, &length) == 0)
         rank.pid = who.pid;
-    if (protocol_read_hello(&rank, deadline) == 0 && protocol_hello(job, rank.line, &number) == 0) {
+    double until = measure_now() + PROTOCOL_HELLO_NS;
+    struct pollfd waiting = {.fd = rank.fd, .events = POLLIN};
+    int come = 0;
+
+    until = deadline < until ? deadline : until;
+    while (come == 0 && measure_now() < until) {
+        if (poll(&waiting, 1, 50) > 0)
+            come = job_read(&rank);
+    }
+    if (come == 1 && protocol_hello(job, rank.line, &number) == 0) {
         job_line_done(&rank);
         job->members[number] = rank;
         job->joined++;

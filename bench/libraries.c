@@ -135,13 +135,6 @@ static int peer_folder(int i, char *folder, size_t size)
     return snprintf(folder, size, "%s/dist/peers", BENCH_LIBEXECDIR) < (int)size ? 0 : -1;
 }
 
-static bool peer_is(const char *path)
-{
-    struct stat what;
-
-    return stat(path, &what) == 0 && S_ISREG(what.st_mode) && access(path, X_OK) == 0;
-}
-
 /* The path of the driver of that name, to be freed; NULL: there is none. */
 static char *peer_find(const char *name)
 {
@@ -151,7 +144,8 @@ static char *peer_find(const char *name)
         if (peer_folder(i, folder, sizeof(folder)) != 0 ||
             asprintf(&path, "%s/%s", folder, name) < 0)
             continue;
-        if (peer_is(path))
+        struct stat what;
+        if (stat(path, &what) == 0 && S_ISREG(what.st_mode) && access(path, X_OK) == 0)
             return path;
         free(path);
     }

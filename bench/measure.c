@@ -32,18 +32,6 @@ void order_write(const struct order *order, char *line)
     snprintf(line + length, ORDER_LINE - (size_t)length, "\n");
 }
 
-static bool order_is_good(const struct order *order, int ranks)
-{
-    size_t element = dist_dtype_size(order->dtype);
-
-    return order->operation &&
-           order->bytes % (element * (size_t)operation_blocks(order->operation, ranks)) == 0 &&
-           order->root >= 0 && order->root < ranks && order->warmup >= 0 && order->samples >= 1 &&
-           order->samples <= ORDER_SAMPLES_MAX && order->batch >= 1 && order->window >= 1 &&
-           order->window <= ORDER_WINDOW_MAX && order->buffers >= 0 &&
-           order->buffers <= ORDER_BUFFERS_MAX;
-}
-
 int order_read(const char *line, int ranks, struct order *order_p)
 {
     char name[64], dtype[32], op[32];
@@ -65,7 +53,13 @@ int order_read(const char *line, int ranks, struct order *order_p)
     order.in_place = in_place != 0;
     order.check = check != 0;
     order.apart = apart != 0;
-    if (!order_is_good(&order, ranks))
+    size_t element = dist_dtype_size(order.dtype);
+    if (!(order.operation &&
+          order.bytes % (element * (size_t)operation_blocks(order.operation, ranks)) == 0 &&
+          order.root >= 0 && order.root < ranks && order.warmup >= 0 && order.samples >= 1 &&
+          order.samples <= ORDER_SAMPLES_MAX && order.batch >= 1 && order.window >= 1 &&
+          order.window <= ORDER_WINDOW_MAX && order.buffers >= 0 &&
+          order.buffers <= ORDER_BUFFERS_MAX))
         return -1;
     *order_p = order;
     return 0;

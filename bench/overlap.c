@@ -115,14 +115,6 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static size_t parse_bytes(const char *text)
-{
-    char *end;
-    size_t value = strtoull(text, &end, 10);
-
-    return *end == 'K' ? value << 10 : *end == 'M' ? value << 20 : value;
-}
-
 static int run(int rank, void *arg)
 {
     static const char *const usual[] = {"1M", "4M", "16M", "64M", NULL};
@@ -138,7 +130,10 @@ static int run(int rank, void *arg)
         printf("# %10s %6s %12s %12s %12s\n", "bytes", "calls", "blocking us", "thread us",
                "speed");
     for (sizes = *sizes ? sizes : usual; *sizes; sizes++) {
-        size_t bytes = parse_bytes(*sizes);
+        char *end;
+        size_t value = strtoull(*sizes, &end, 10);
+
+        size_t bytes = *end == 'K' ? value << 10 : *end == 'M' ? value << 20 : value;
         double times[2][ROUNDS];
         size_t sets = bytes ? SETS_BYTES / bytes : SETS_MOST;
 

@@ -197,23 +197,6 @@ double result_quantile(double *values, size_t count, double q)
 #include <jansson.h>
 #include <string.h>
 
-static bool baseline_same(json_t *saved, const struct result_measurement *measurement)
-{
-    int root, in_place = 0, buffers = measurement->buffers;
-    const char *collective, *dtype, *op, *timing = "row";
-    json_int_t bytes;
-
-    return json_unpack(saved, "{s:s, s:s, s:s, s:I, s:i, s?i, s?b, s?s}", "collective", &collective,
-                       "type", &dtype, "redop", &op, "size", &bytes, "root", &root, "buffers",
-                       &buffers, "in_place", &in_place, "timing", &timing) == 0 &&
-           strcmp(timing, measurement->apart ? "osu" : "row") == 0 &&
-           strcmp(collective, measurement->collective) == 0 &&
-           strcmp(dtype, measurement->dtype) == 0 &&
-           strcmp(op, measurement->op ? measurement->op : "none") == 0 &&
-           bytes == (json_int_t)measurement->bytes && root == measurement->root &&
-           buffers == measurement->buffers && (bool)in_place == measurement->in_place;
-}
-
 /* The saved time of that library at that measurement, in ns; -1: there is none. */
 static double baseline_time(const json_t *saved, const struct result_measurement *measurement,
                             const char *library)
@@ -225,7 +208,18 @@ static double baseline_time(const json_t *saved, const struct result_measurement
 
     json_array_foreach(json_object_get(saved, "results"), p, same)
     {
-        if (!baseline_same(same, measurement))
+        int root, in_place = 0, buffers = measurement->buffers;
+        const char *collective, *dtype, *op, *timing = "row";
+        json_int_t bytes;
+        if (!(json_unpack(same, "{s:s, s:s, s:s, s:I, s:i, s?i, s?b, s?s}", "collective",
+                          &collective, "type", &dtype, "redop", &op, "size", &bytes, "root", &root,
+                          "buffers", &buffers, "in_place", &in_place, "timing", &timing) == 0 &&
+              strcmp(timing, measurement->apart ? "osu" : "row") == 0 &&
+              strcmp(collective, measurement->collective) == 0 &&
+              strcmp(dtype, measurement->dtype) == 0 &&
+              strcmp(op, measurement->op ? measurement->op : "none") == 0 &&
+              bytes == (json_int_t)measurement->bytes && root == measurement->root &&
+              buffers == measurement->buffers && (bool)in_place == measurement->in_place))
             continue;
         json_array_foreach(json_object_get(same, "times"), t, time)
         {

@@ -154,15 +154,6 @@ struct measurement {
     int rounds;
 };
 
-static double *measurement_reserve(struct measurement *m, const struct runner *runner, long samples)
-{
-    double *more = realloc(m->times, (size_t)runner->ranks * (size_t)samples * sizeof(*more));
-
-    if (more)
-        m->times = more;
-    return more;
-}
-
 /* The library takes no part in this measurement any more. */
 static void measurement_exclude(struct measurement *m, int c, enum outcome outcome,
                                 const char *reason)
@@ -198,8 +189,12 @@ static int measurement_turn(struct measurement *m, int c)
     char reason[MEASURE_REASON] = "";
     enum outcome outcome;
 
-    if (!measurement_reserve(m, runner, m->order->samples))
+    double *more =
+        realloc(m->times, (size_t)runner->ranks * (size_t)m->order->samples * sizeof(*more));
+
+    if (!more)
         return -1;
+    m->times = more;
     outcome = runner->turn(runner, m->order, m->times, reason);
     if (outcome != OUTCOME_TOOK)
         measurement_exclude(m, c, outcome, reason);
@@ -335,7 +330,6 @@ static struct result_measurement *measurement_take(const struct schedule *schedu
     struct measurement m = {
         .schedule = schedule, .order = order, .rounds = (int)schedule->options->rounds};
     const struct operation *operation = order->operation;
-
     struct result_measurement head = {
         .collective = operation->name,
         .dtype = dist_dtype_string(order->dtype),

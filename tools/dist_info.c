@@ -72,12 +72,6 @@ static bool modules_ask_one(const char *name, struct modules_list *list)
     return added;
 }
 
-static bool modules_ask(const char *name, struct modules_list *list_p)
-{
-    *list_p = (struct modules_list){0};
-    return modules_ask_one(name, list_p);
-}
-
 /*
  * Asks what there is under a name, or under every name: a module that crashes or does not come back
  * within some seconds is a line too, and harms this process in no way. Blocks meanwhile. False: no
@@ -280,28 +274,6 @@ static bool env_take(char *text, struct env_line *line)
     return true;
 }
 
-static void env_object(const struct env_line *line, bool first)
-{
-    static const char *const notes[][2] = {
-        {"own", "default"}, {"foreign", "owner"}, {"unknown", "meant"}};
-
-    printf("%s\n  {", first ? "" : ",");
-    json_member("name", line->name, true, stdout);
-    json_member("kind", line->kind, false, stdout);
-    if (line->value) {
-        json_member("value", line->value, false, stdout);
-        json_member("from", line->from, false, stdout);
-    } else {
-        printf(", \"value\": null, \"from\": null");
-    }
-    for (size_t i = 0; i < sizeof(notes) / sizeof(notes[0]); i++) {
-        if (strcmp(notes[i][0], line->kind) == 0)
-            json_member(notes[i][1], line->note, false, stdout);
-    }
-    json_member("meaning", line->meaning, false, stdout);
-    printf("}");
-}
-
 static void env_print(char *text, bool json)
 {
     const char *kind = "";
@@ -327,7 +299,24 @@ static void env_print(char *text, bool json)
         }
         kind = line.kind;
         if (json) {
-            env_object(&line, first);
+            static const char *const notes[][2] = {
+                {"own", "default"}, {"foreign", "owner"}, {"unknown", "meant"}};
+
+            printf("%s\n  {", first ? "" : ",");
+            json_member("name", line.name, true, stdout);
+            json_member("kind", line.kind, false, stdout);
+            if (line.value) {
+                json_member("value", line.value, false, stdout);
+                json_member("from", line.from, false, stdout);
+            } else {
+                printf(", \"value\": null, \"from\": null");
+            }
+            for (size_t i = 0; i < sizeof(notes) / sizeof(notes[0]); i++) {
+                if (strcmp(notes[i][0], line.kind) == 0)
+                    json_member(notes[i][1], line.note, false, stdout);
+            }
+            json_member("meaning", line.meaning, false, stdout);
+            printf("}");
         } else {
             printf("  %-28s ", line.name);
             if (line.value)
@@ -570,7 +559,8 @@ static int info_backends(const struct info *info)
 
     if (!info->backend)
         return info_show_all(info);
-    if (!modules_ask(info->backend, &list)) {
+    list = (struct modules_list){0};
+    if (!modules_ask_one(info->backend, &list)) {
         code = info_no_memory();
     } else if (list.count && list.lines[0].backend && list.lines[0].usable) {
         info_show(info, info->backend);

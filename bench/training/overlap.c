@@ -58,14 +58,6 @@ static void model_free_values(struct model *model)
     model->values = model->deltas = model->next = NULL;
 }
 
-/* -1: no memory. */
-static void model_destroy(struct model *model)
-{
-    model_free_values(model);
-    free(model->weights);
-    model->weights = NULL;
-}
-
 /* Room for another number of samples a step. -1: no memory. */
 static int model_resize(struct model *model, int batch)
 {
@@ -388,7 +380,9 @@ static void run(struct overlap *o)
     }
     for (int wire = 0; wire < WIRES; wire++)
         need(dist_ddp_destroy(o->ddp[wire]), "destroy");
-    model_destroy(&o->model);
+    model_free_values(&o->model);
+    free(o->model.weights);
+    o->model.weights = NULL;
 }
 
 static int act(struct overlap *o, int argc, char **argv)

@@ -520,33 +520,6 @@ static void args_add_name(struct args_getopt *made, const struct args *args, int
         (struct option){copy, args_needs(&args->rows[i]), NULL, ARGS_FIRST_ROW + i};
 }
 
-static void args_make_getopt(const struct args *args, struct args_getopt *made)
-{
-    char *letter = made->shorts;
-
-    memset(made, 0, sizeof(*made));
-    if (args->stops)
-        *letter++ = '+';
-    *letter++ = ':'; /* tell a missing value from an unknown option */
-    for (int i = 0; i < args->count; i++) {
-        const struct args_row *row = &args->rows[i];
-
-        for (const char *name = row->names;
-             row->kind != ARGS_GROUP && row->kind != ARGS_WORDS && *name;) {
-            const size_t length = strcspn(name, ",");
-
-            args_add_name(made, args, i, name, length, '-');
-            if (memchr(name, '-', length))
-                args_add_name(made, args, i, name, length, '_');
-            name += length + (name[length] == ',');
-        }
-        if (row->letter)
-            *letter++ = (char)row->letter;
-        if (row->letter && args_needs(row) == required_argument)
-            *letter++ = ':';
-    }
-}
-
 /* The row that getopt's value stands for. */
 static const struct args_row *args_row(const struct args *args, int value)
 {
@@ -570,7 +543,29 @@ int args_read(const struct args *args, int argc, char *const argv[], void *value
         args_complete(args, argc - 2, argv + 1);
         exit(fflush(stdout) == 0 ? 0 : 1);
     }
-    args_make_getopt(args, &made);
+    char *letter = made.shorts;
+
+    memset(&made, 0, sizeof(made));
+    if (args->stops)
+        *letter++ = '+';
+    *letter++ = ':'; /* tell a missing value from an unknown option */
+    for (int i = 0; i < args->count; i++) {
+        const struct args_row *row = &args->rows[i];
+
+        for (const char *name = row->names;
+             row->kind != ARGS_GROUP && row->kind != ARGS_WORDS && *name;) {
+            const size_t length = strcspn(name, ",");
+
+            args_add_name(&made, args, i, name, length, '-');
+            if (memchr(name, '-', length))
+                args_add_name(&made, args, i, name, length, '_');
+            name += length + (name[length] == ',');
+        }
+        if (row->letter)
+            *letter++ = (char)row->letter;
+        if (row->letter && args_needs(row) == required_argument)
+            *letter++ = ':';
+    }
     optind = 0; /* start over: a program may read several command lines */
     opterr = 0;
     while (result == 0 && (value = getopt_long(argc, argv, made.shorts, made.longs, NULL)) != -1) {

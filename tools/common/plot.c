@@ -266,30 +266,6 @@ void plot_axes(const struct plot_axis *x, const struct plot_axis *y, FILE *to)
 
 /* ---- curves ---- */
 
-/* The range of all points that are there. */
-static bool curves_range(const struct plot *plot, struct plot_axis *x, struct plot_axis *y)
-{
-    x->least = y->least = INFINITY;
-    x->most = y->most = 0;
-    for (int s = 0; s < plot->series_count; s++) {
-        const struct plot_series *series = &plot->series[s];
-
-        for (int i = 0; i < series->count; i++) {
-            if (series->y[i] <= 0)
-                continue;
-            x->least = fmin(x->least, series->x[i]);
-            x->most = fmax(x->most, series->x[i]);
-            y->least = fmin(y->least, series->y[i]);
-            y->most = fmax(y->most, series->y[i]);
-        }
-    }
-    if (x->least == x->most) { /* a single size is drawn in the middle */
-        x->least /= 2;
-        x->most *= 2;
-    }
-    return x->least > 0 && x->least < x->most;
-}
-
 static char *curves_size_label(double bytes, double distance, char text[PLOT_NUMBER])
 {
     (void)distance;
@@ -433,7 +409,26 @@ bool plot_draw(const struct plot *plot, FILE *to)
                           .label = curves_size_label};
     struct plot_axis y = {.from = PLOT_HEIGHT - BOTTOM, .to = TOP};
 
-    if (!curves_range(plot, &x, &y))
+    /* The range of all points that are there. */
+    x.least = y.least = INFINITY;
+    x.most = y.most = 0;
+    for (int s = 0; s < plot->series_count; s++) {
+        const struct plot_series *series = &plot->series[s];
+
+        for (int i = 0; i < series->count; i++) {
+            if (series->y[i] <= 0)
+                continue;
+            x.least = fmin(x.least, series->x[i]);
+            x.most = fmax(x.most, series->x[i]);
+            y.least = fmin(y.least, series->y[i]);
+            y.most = fmax(y.most, series->y[i]);
+        }
+    }
+    if (x.least == x.most) { /* a single size is drawn in the middle */
+        x.least /= 2;
+        x.most *= 2;
+    }
+    if (!(x.least > 0 && x.least < x.most))
         return false;
     /* The sizes that were measured; of many, those with room for a label. */
     double last = INFINITY;

@@ -80,24 +80,6 @@ static int network_links(struct network_link *links)
     return count;
 }
 
-/* The interface of the default route; false: there is none. */
-static bool network_route(char name[IF_NAMESIZE])
-{
-    FILE *routes = fopen("/proc/net/route", "re");
-    char line[256], interface[64];
-    unsigned long destination;
-    bool found = false;
-
-    while (routes && !found && fgets(line, sizeof(line), routes)) {
-        found = sscanf(line, "%15s %lx", interface, &destination) == 2 && destination == 0;
-        if (found)
-            snprintf(name, IF_NAMESIZE, "%.15s", interface);
-    }
-    if (routes)
-        fclose(routes);
-    return found;
-}
-
 /*
  * From which address packets to that host would go. 1: that address; 0: the host has none; -1: no
  * route leads to it. Nothing is sent.
@@ -143,7 +125,20 @@ static const struct network_link *network_taken(const struct network_link *links
         if (!spec || !*spec || network_fits(spec, links[i].name))
             first = &links[i];
     }
-    if (!network_route(route) || (spec && *spec && *spec != '^'))
+    /* The interface of the default route; false: there is none. */
+    FILE *routes = fopen("/proc/net/route", "re");
+    char line[256], interface[64];
+    unsigned long destination;
+    bool found = false;
+
+    while (routes && !found && fgets(line, sizeof(line), routes)) {
+        found = sscanf(line, "%15s %lx", interface, &destination) == 2 && destination == 0;
+        if (found)
+            snprintf(route, IF_NAMESIZE, "%.15s", interface);
+    }
+    if (routes)
+        fclose(routes);
+    if (!found || (spec && *spec && *spec != '^'))
         return first;
     for (int i = 0; i < count; i++) {
         if (strcmp(links[i].name, route) == 0 && (!spec || !*spec || network_fits(spec, route)))
@@ -681,15 +676,6 @@ static void launch_unknown(struct doctor_report *report, char *line)
 
 /* ---- where the ranks meet ---- */
 
-static bool launch_is_loopback(const struct addrinfo *at)
-{
-    const struct sockaddr_in *four = (const void *)at->ai_addr;
-    const struct sockaddr_in6 *six = (const void *)at->ai_addr;
-
-    return at->ai_family == AF_INET ? ntohl(four->sin_addr.s_addr) >> 24 == 127
-                                    : IN6_IS_ADDR_LOOPBACK(&six->sin6_addr);
-}
-
 /* More ranks in the job than on this machine? */
 static bool launch_several_machines(void)
 {
@@ -727,7 +713,11 @@ static void launch_meeting(struct doctor_report *report)
         doctor_other(report, "with several machines: an address of the first one");
         return;
     }
-    if (launch_is_loopback(found) && launch_several_machines() && !launch_is_first_machine(host)) {
+    const struct sockaddr_in *four = (const void *)found->ai_addr;
+    const struct sockaddr_in6 *six = (const void *)found->ai_addr;
+    if ((found->ai_family == AF_INET ? ntohl(four->sin_addr.s_addr) >> 24 == 127
+                                     : IN6_IS_ADDR_LOOPBACK(&six->sin6_addr)) &&
+        launch_several_machines() && !launch_is_first_machine(host)) {
         doctor_fault(report, "meeting",
                      "MASTER_ADDR=%.60s is this machine here, but rank 0 is on another", host);
         doctor_other(report, "set MASTER_ADDR to an address of the first machine that the others "

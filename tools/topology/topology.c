@@ -41,16 +41,6 @@ static int machine_numa(hwloc_topology_t hwloc, hwloc_const_cpuset_t cpus)
     return -1;
 }
 
-/* What computes and displays nothing, or displays and is of a maker of GPUs. */
-static bool machine_is_gpu(hwloc_obj_t device)
-{
-    enum { MACHINE_NVIDIA = 0x10de, MACHINE_AMD = 0x1002 };
-    const unsigned vendor = device->attr->pcidev.vendor_id;
-
-    return device->attr->pcidev.class_id >> 8 == 0x03 &&
-           (vendor == MACHINE_NVIDIA || vendor == MACHINE_AMD);
-}
-
 static void machine_by_hwloc(struct topology_machine *machine)
 {
     hwloc_topology_t hwloc;
@@ -75,7 +65,11 @@ static void machine_by_hwloc(struct topology_machine *machine)
         while ((device = hwloc_get_next_pcidev(hwloc, device)) && machine->gpus < TOPOLOGY_GPUS) {
             struct topology_gpu *gpu = &machine->gpu[machine->gpus];
 
-            if (!machine_is_gpu(device))
+            /* What computes and displays nothing, or displays and is of a maker of GPUs. */
+            enum { MACHINE_NVIDIA = 0x10de, MACHINE_AMD = 0x1002 };
+            const unsigned vendor = device->attr->pcidev.vendor_id;
+            if (!(device->attr->pcidev.class_id >> 8 == 0x03 &&
+                  (vendor == MACHINE_NVIDIA || vendor == MACHINE_AMD)))
                 continue;
             host = hwloc_get_non_io_ancestor_obj(hwloc, device);
             gpu->package = host->type == HWLOC_OBJ_PACKAGE
