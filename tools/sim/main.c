@@ -4,6 +4,7 @@
 #include "base/settings/config.h"
 #include "tools/common/args.h"
 #include "tools/common/output.h"
+#include "tools/common/plot.h"
 #include "tools/common/text.h"
 #include "topology/topology.h"
 #include "tuning/choose.h"
@@ -24,7 +25,7 @@
 #define JOB_ALGORITHMS_MAX 16
 #define JOB_WHY_MAX 512
 
-enum job_format { JOB_TEXT, JOB_CSV, JOB_JSON };
+struct job_result;
 
 /* What the command line asks for. */
 struct job {
@@ -36,7 +37,7 @@ struct job {
     const struct disti_algorithm *only; /* NULL: all */
     uint32_t segments;                  /* 0: what the library takes */
     int root;
-    enum job_format format;
+    void (*print)(const struct job *job, const struct job_result *result, FILE *to);
     const char *draw; /* a file; NULL: nothing is drawn */
     bool verify;
 };
@@ -65,10 +66,7 @@ struct job_result {
     int best[JOB_SIZES_MAX]; /* by size: the fastest row; -1: none could be simulated */
 };
 
-/* The names of distances, as job_links and all outputs have them. */
-
-/* What things cost, as dist_sim's --links says it. */
-
+/* The names of distances, as --links and all outputs have them. */
 static const char *const job_distances[DISTI_DISTANCES] = {
     [DISTI_SAME_NUMA] = "same_numa",
     [DISTI_SAME_NODE] = "same_node",
@@ -76,7 +74,7 @@ static const char *const job_distances[DISTI_DISTANCES] = {
     [DISTI_OTHER_RACK] = "other_rack",
 };
 
-/* ---- numbers with units ---- */
+/* ---- --links: numbers with units ---- */
 
 struct links_unit {
     const char *name;
@@ -90,18 +88,13 @@ static const struct links_unit links_rates[] = {
     {"kbit", 1e3 / 8}, {"mbit", 1e6 / 8}, {"gbit", 1e9 / 8}, {"kB", 1e3},
     {"MB", 1e6},       {"GB", 1e9},       {"TB", 1e12},      {NULL, 0}};
 
-/* "20us" of text[length]. False: it is no such number. 0 needs no unit. */
-static bool links_number(const char *text, size_t length, const struct links_unit *unit,
-                         double *value_p)
+/* "20us". False: it is no such number. 0 needs no unit. */
+static bool links_number(const char *text, const struct links_unit *unit, double *value_p)
 {
-    char copy[32], *end;
-    if (length == 0 || length >= sizeof(copy))
+    char *end;
+    if (!text || !*text || strlen(text) >= 32 || !strchr("0123456789.", *text))
         return false;
-    memcpy(copy, text, length);
-    copy[length] = '\0';
-    if (!strchr("0123456789.", copy[0]))
-        return false;
-    double value = strtod(copy, &end);
+    double value = strtod(text, &end);
     while (unit->name && strcmp(unit->name, end) != 0)
         unit++;
     if (!unit->name && !(value == 0 && *end == '\0'))
@@ -111,25 +104,6 @@ static bool links_number(const char *text, size_t length, const struct links_uni
 }
 
 /* ---- words ---- */
-
-/* "20us/10gbit/5us": latency, rate, and if it is there overhead. */
-static bool links_distance(const char *text, size_t length, struct disti_link_cost *link)
-{
-    const char *end = text + length, *rate = memchr(text, '/', length), *overhead;
-    struct disti_link_cost own = *link;
-    if (!rate || !links_number(text, (size_t)(rate - text), links_times, &own.latency_s))
-        return false;
-    rate++;
-    overhead = memchr(rate, '/', (size_t)(end - rate));
-    if (!links_number(rate, (size_t)((overhead ? overhead : end) - rate), links_rates,
-                      &own.bytes_per_second))
-        return false;
-    if (overhead &&
-        !links_number(overhead + 1, (size_t)(end - overhead - 1), links_times, &own.overhead_s))
-        return false;
-    *link = own;
-    return true;
-}
 
 struct links_word {
     const char *name;
@@ -146,41 +120,40 @@ static const struct links_word links_words[] = {
     {"switch", offsetof(struct disti_cost, switch_s), links_times},
 };
 
-static bool links_is(const char *name, const char *text, size_t length)
+/* "other_node=20us/10gbit/5us" (latency, rate, and if it is there overhead), "cpus=8". */
+static bool links_item(char *value, struct disti_cost *cost)
 {
-    return strlen(name) == length && strncmp(name, text, length) == 0;
-}
-
-static bool links_item(const char *text, size_t length, struct disti_cost *cost)
-{
-    const char *equals = memchr(text, '=', length);
-    if (!equals)
+    const char *name = strsep(&value, "=");
+    if (!value)
         return false;
-    size_t name = (size_t)(equals - text), rest = length - name - 1;
-    for (int d = 0; d < DISTI_DISTANCES; d++)
-        if (links_is(job_distances[d], text, name))
-            return links_distance(equals + 1, rest, &cost->links[d]);
+    for (int d = 0; d < DISTI_DISTANCES; d++) {
+        struct disti_link_cost link = cost->links[d];
+        if (strcmp(job_distances[d], name) != 0)
+            continue;
+        if (!links_number(strsep(&value, "/"), links_times, &link.latency_s) ||
+            !links_number(strsep(&value, "/"), links_rates, &link.bytes_per_second) ||
+            (value && !links_number(value, links_times, &link.overhead_s)))
+            return false;
+        cost->links[d] = link;
+        return true;
+    }
     for (size_t i = 0; i < sizeof(links_words) / sizeof(*links_words); i++)
-        if (links_is(links_words[i].name, text, name))
-            return links_number(equals + 1, rest, links_words[i].units,
+        if (strcmp(links_words[i].name, name) == 0)
+            return links_number(value, links_words[i].units,
                                 (double *)((char *)cost + links_words[i].offset));
-    /* "cpus=8" or "eager=8K". */
-    char copy[32];
-    if (rest >= sizeof(copy))
-        return false;
-    memcpy(copy, equals + 1, rest);
-    copy[rest] = '\0';
-    if (links_is("cpus", text, name))
-        return disti_parse_int("cpus", copy, 0, 1 << 16, &cost->node_cpus) == DIST_OK;
-    return links_is("eager", text, name) &&
-           disti_parse_bytes("eager", copy, &cost->eager_bytes) == DIST_OK;
+    if (strcmp(name, "cpus") == 0)
+        return disti_parse_int("cpus", value, 0, 1 << 16, &cost->node_cpus) == DIST_OK;
+    return strcmp(name, "eager") == 0 &&
+           disti_parse_bytes("eager", value, &cost->eager_bytes) == DIST_OK;
 }
 
 static dist_status links_words_of(const char *text, struct disti_cost *cost)
 {
     for (text += strspn(text, ", "); *text; text += strspn(text, ", ")) {
         size_t length = strcspn(text, ", ");
-        if (!links_item(text, length, cost))
+        char item[128];
+        snprintf(item, sizeof(item), "%.*s", (int)length, text);
+        if (length >= sizeof(item) || !links_item(item, cost))
             return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                               "--links: \"%.*s\" is not a price; give for example "
                               "other_node=20us/10gbit/5us, or memory=25GB, step=100ns, cpus=8",
@@ -218,10 +191,9 @@ static dist_status links_file(const char *name, struct disti_cost *cost)
 
 /* What dist_sim found out, as text, csv and json. */
 
-/* "64M", "1.5 ms", "3.2 GB/s". */
-/* ---- numbers for people ---- */
+/* ---- numbers for people: "64M", "1.5 ms", "3.2 GB/s"; all return text ---- */
 
-static void job_size_text(size_t bytes, char text[24])
+static char *job_size_text(size_t bytes, char text[24])
 {
     static const char units[] = " KMGT";
     int unit = 0;
@@ -230,10 +202,11 @@ static void job_size_text(size_t bytes, char text[24])
         unit++;
     }
     snprintf(text, 24, unit ? "%zu%c" : "%zu", bytes, units[unit]);
+    return text;
 }
 
 /* Three digits, in the unit that fits: units[i] is 1000 times units[i - 1]. */
-static void print_scaled(double value, const char *const *units, int count, char text[24])
+static char *print_scaled(double value, const char *const *units, int count, char text[24])
 {
     int unit = 0;
     while (value >= 999.5 && unit < count - 1) {
@@ -242,21 +215,21 @@ static void print_scaled(double value, const char *const *units, int count, char
     }
     int digits = value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
     snprintf(text, 24, "%.*f %s", digits, value, units[unit]);
+    return text;
 }
 
-static void job_time_text(double seconds, char text[24])
+static char *job_time_text(double seconds, char text[24])
 {
     static const char *const units[] = {"ns", "us", "ms", "s"};
-    print_scaled(seconds * 1e9, units, 4, text);
+    return print_scaled(seconds * 1e9, units, 4, text);
 }
 
-static void job_rate_text(double bytes_per_second, char text[24])
+static char *job_rate_text(double bytes_per_second, char text[24])
 {
     static const char *const units[] = {"B/s", "kB/s", "MB/s", "GB/s", "TB/s"};
-    if (bytes_per_second > 0)
-        print_scaled(bytes_per_second, units, 5, text);
-    else
-        snprintf(text, 24, "no limit");
+    if (bytes_per_second <= 0)
+        return strcpy(text, "no limit");
+    return print_scaled(bytes_per_second, units, 5, text);
 }
 
 /* ---- text ---- */
@@ -305,11 +278,12 @@ static void text_detail(const struct job *job, const struct job_row *row, FILE *
     char time[24], rate[24], bytes[24];
     fprintf(to, "\n%s: %s", row->algorithm->name, text_proof(job, row));
     if (cell->status == DIST_OK) {
-        job_time_text(f->seconds, time);
-        job_rate_text((double)job->sizes[job->size_count - 1] / f->seconds, rate);
+        size_t size = job->sizes[job->size_count - 1];
         fprintf(to, ", %u segment%s, %llu steps, %s, %s, busiest rank %.0f %%", cell->segments,
-                cell->segments == 1 ? "" : "s", (unsigned long long)f->steps, time,
-                job->sizes[job->size_count - 1] ? rate : "no data", 100 * f->busiest_rank);
+                cell->segments == 1 ? "" : "s", (unsigned long long)f->steps,
+                job_time_text(f->seconds, time),
+                size ? job_rate_text((double)size / f->seconds, rate) : "no data",
+                100 * f->busiest_rank);
     }
     fprintf(to, "\n");
     for (int d = 0; d < DISTI_DISTANCES && cell->status == DIST_OK; d++) {
@@ -332,7 +306,6 @@ static void text_detail(const struct job *job, const struct job_row *row, FILE *
 
 static void print_text(const struct job *job, const struct job_result *result, FILE *to)
 {
-    char size[24];
     const struct disti_topology *t = job->topology;
     fprintf(to, "%s of %d ranks on %d node%s", dist_collective_string(job->collective), t->ranks,
             t->nodes, t->nodes == 1 ? "" : "s");
@@ -344,33 +317,27 @@ static void print_text(const struct job *job, const struct job_result *result, F
         char latency[24], overhead[24], rate[24];
         if (!job_has(t, d))
             continue;
-        job_time_text(link->latency_s, latency);
-        job_time_text(link->overhead_s, overhead);
-        job_rate_text(link->bytes_per_second, rate);
-        fprintf(to, "%-12s %12s %12s %12s\n", job_distances[d], latency, overhead, rate);
+        fprintf(to, "%-12s %12s %12s %12s\n", job_distances[d],
+                job_time_text(link->latency_s, latency), job_time_text(link->overhead_s, overhead),
+                job_rate_text(link->bytes_per_second, rate));
     }
     /* Which algorithm is the fastest where: marked with a star. */
     char text[24];
     fprintf(to, "\n%-20s", "algorithm");
-    for (int i = 0; i < job->size_count; i++) {
-        job_size_text(job->sizes[i], text);
-        fprintf(to, " %10s ", text);
-    }
+    for (int i = 0; i < job->size_count; i++)
+        fprintf(to, " %10s ", job_size_text(job->sizes[i], text));
     fprintf(to, "\n");
     for (int r = 0; r < result->count; r++) {
         fprintf(to, "%-20s", result->rows[r].algorithm->name);
         for (int i = 0; i < job->size_count; i++) {
             const struct job_cell *cell = &result->rows[r].cells[i];
-            if (cell->status == DIST_OK)
-                job_time_text(cell->forecast.seconds, text);
-            else
-                snprintf(text, sizeof(text), "-");
-            fprintf(to, " %10s%c", text, result->best[i] == r ? '*' : ' ');
+            fprintf(to, " %10s%c",
+                    cell->status == DIST_OK ? job_time_text(cell->forecast.seconds, text) : "-",
+                    result->best[i] == r ? '*' : ' ');
         }
         fprintf(to, "\n");
     }
-    job_size_text(job->sizes[job->size_count - 1], size);
-    fprintf(to, "\nWith %s:\n", size);
+    fprintf(to, "\nWith %s:\n", job_size_text(job->sizes[job->size_count - 1], text));
     for (int r = 0; r < result->count; r++)
         text_detail(job, &result->rows[r], to);
 }
@@ -379,9 +346,7 @@ static void print_text(const struct job *job, const struct job_result *result, F
 
 static const char *print_verified(const struct job_row *row)
 {
-    if (!row->verified)
-        return "no";
-    return row->verdict.all ? "yes" : "sample";
+    return !row->verified ? "no" : row->verdict.all ? "yes" : "sample";
 }
 
 static void print_csv(const struct job *job, const struct job_result *result, FILE *to)
@@ -411,29 +376,6 @@ static void print_csv(const struct job *job, const struct job_result *result, FI
     }
 }
 
-static void json_cell(const struct job *job, const struct job_result *result, int r, int i,
-                      FILE *to)
-{
-    const struct job_cell *cell = &result->rows[r].cells[i];
-    const struct disti_forecast *f = &cell->forecast;
-    fprintf(to, "%s\n        {\"bytes\": %zu, \"segments\": %u", i ? "," : "", job->sizes[i],
-            cell->segments);
-    if (cell->status != DIST_OK) {
-        fprintf(to, ", \"seconds\": null}");
-        return;
-    }
-    fprintf(to, ", \"seconds\": %.9g, \"best\": %s, \"steps\": %llu, \"busiest_rank\": %.4f",
-            f->seconds, result->best[i] == r ? "true" : "false", (unsigned long long)f->steps,
-            f->busiest_rank);
-    for (int d = 0; d < DISTI_DISTANCES; d++)
-        fprintf(to,
-                ", \"%s\": {\"messages\": %llu, \"bytes\": %.0f, \"waited_s\": %.9g, "
-                "\"busiest\": %.4f}",
-                job_distances[d], (unsigned long long)f->links[d].messages, f->links[d].bytes,
-                f->links[d].waited_s, f->links[d].busiest);
-    fprintf(to, "}");
-}
-
 static void print_json(const struct job *job, const struct job_result *result, FILE *to)
 {
     fprintf(to, "{\"collective\": \"%s\", \"ranks\": %d, \"nodes\": %d,\n  \"algorithms\": [",
@@ -445,18 +387,29 @@ static void print_json(const struct job *job, const struct job_result *result, F
                 row->algorithm->name, print_verified(row));
         json_string(job_why(job, row), to);
         fprintf(to, ", \"sizes\": [");
-        for (int i = 0; i < job->size_count; i++)
-            json_cell(job, result, r, i, to);
+        for (int i = 0; i < job->size_count; i++) {
+            const struct disti_forecast *f = &row->cells[i].forecast;
+            fprintf(to, "%s\n        {\"bytes\": %zu, \"segments\": %u", i ? "," : "",
+                    job->sizes[i], row->cells[i].segments);
+            if (row->cells[i].status != DIST_OK) {
+                fprintf(to, ", \"seconds\": null}");
+                continue;
+            }
+            fprintf(to,
+                    ", \"seconds\": %.9g, \"best\": %s, \"steps\": %llu, \"busiest_rank\": %.4f",
+                    f->seconds, result->best[i] == r ? "true" : "false",
+                    (unsigned long long)f->steps, f->busiest_rank);
+            for (int d = 0; d < DISTI_DISTANCES; d++)
+                fprintf(to,
+                        ", \"%s\": {\"messages\": %llu, \"bytes\": %.0f, \"waited_s\": %.9g, "
+                        "\"busiest\": %.4f}",
+                        job_distances[d], (unsigned long long)f->links[d].messages,
+                        f->links[d].bytes, f->links[d].waited_s, f->links[d].busiest);
+            fprintf(to, "}");
+        }
         fprintf(to, "]}");
     }
     fprintf(to, "]}\n");
-}
-
-static void job_print(const struct job *job, const struct job_result *result, FILE *to)
-{
-    static void (*const formats[])(const struct job *, const struct job_result *, FILE *) = {
-        [JOB_TEXT] = print_text, [JOB_CSV] = print_csv, [JOB_JSON] = print_json};
-    formats[job->format](job, result, to);
 }
 
 /* Every algorithm with every size: verified once, simulated each. */
@@ -524,8 +477,8 @@ static void task_run(const struct run *run, const struct task *task, int number)
     dist_status status = disti_simulation_open(task->row->algorithm, &shape, &simulation);
     for (int i = 0; i < task->count; i++) {
         struct job_cell *cell = &cells[i];
-        job_size_text(job->sizes[task->first + i], size);
-        progress_show("%d of %d: %s: %s", number + 1, run->count, name, size);
+        progress_show("%d of %d: %s: %s", number + 1, run->count, name,
+                      job_size_text(job->sizes[task->first + i], size));
         cell->status = status;
         if (status == DIST_OK)
             cell->status = disti_simulation_run(simulation, job->sizes[task->first + i], &job->cost,
@@ -624,8 +577,8 @@ static void job_run(const struct job *job, struct job_result *result)
 #define DRAW_LABEL 70  /* room for the names of nodes around the ring */
 #define DRAW_WIDTH 680 /* at least, for titles and the legend */
 
-static const char *const draw_colours[DISTI_DISTANCES] = {"#2e7d32", "#1565c0", "#ef6c00",
-                                                          "#c62828"};
+/* Colours of the palette for data: green, blue, orange, red. */
+static const int draw_colours[DISTI_DISTANCES] = {2, 0, 1, 8};
 static const char *const draw_names[DISTI_DISTANCES] = {"same NUMA node", "same node", "other node",
                                                         "other rack"};
 
@@ -640,8 +593,7 @@ struct draw {
 
 static void draw_title(struct draw *draw, const char *text)
 {
-    fprintf(draw->to, "<text x='%d' y='%.0f' font-size='16' font-weight='bold'>%s</text>\n",
-            DRAW_MARGIN, draw->top + 16, text);
+    plot_text(DRAW_MARGIN, draw->top + 16, "start", "title", text, draw->to);
     draw->top += DRAW_TITLE;
 }
 
@@ -650,24 +602,27 @@ static void draw_edge(const struct draw *draw, int from, int to)
 {
     double dx = draw->x[to] - draw->x[from], dy = draw->y[to] - draw->y[from];
     double length = hypot(dx, dy), cut = (DRAW_RADIUS + 1) / (length > 1 ? length : 1);
-    int distance = (int)disti_distance(draw->topology, from, to);
+    int colour = draw_colours[disti_distance(draw->topology, from, to)];
     fprintf(draw->to,
-            "<line x1='%.1f' y1='%.1f' x2='%.1f' y2='%.1f' stroke='%s' stroke-width='2' "
-            "marker-end='url(#arrow%d)'/>\n",
-            draw->x[from] + dx * cut, draw->y[from] + dy * cut, draw->x[to] - dx * cut,
-            draw->y[to] - dy * cut, draw_colours[distance], distance);
+            "<path class=\"line s%d\" d=\"M%.1f %.1fL%.1f %.1f\" "
+            "marker-end=\"url(#arrow%d)\"/>\n",
+            colour, draw->x[from] + dx * cut, draw->y[from] + dy * cut, draw->x[to] - dx * cut,
+            draw->y[to] - dy * cut, colour);
 }
 
-/* Nodes that follow each other have different shades. */
+/* Neighbouring nodes have different colours: two in turn, and a third for the last of an odd
+ * number, which the ring joins to the first. */
 static void draw_ranks(const struct draw *draw)
 {
+    const int nodes = draw->topology->nodes;
+    char text[16];
     for (int rank = 0; rank < draw->topology->ranks; rank++) {
-        bool odd = disti_node_of(draw->topology, rank) % 2;
-        fprintf(draw->to,
-                "<circle cx='%.1f' cy='%.1f' r='%d' fill='%s' stroke='#444'/>"
-                "<text x='%.1f' y='%.1f' font-size='11' text-anchor='middle'>%d</text>\n",
-                draw->x[rank], draw->y[rank], DRAW_RADIUS, odd ? "#dce6f2" : "#fff4d6",
-                draw->x[rank], draw->y[rank] + 4, rank);
+        int node = disti_node_of(draw->topology, rank);
+        snprintf(text, sizeof(text), "%d", rank);
+        fprintf(draw->to, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%d\" class=\"n%d\"/>", draw->x[rank],
+                draw->y[rank], DRAW_RADIUS,
+                node > 0 && node == nodes - 1 && nodes % 2 ? 2 : node % 2);
+        plot_text(draw->x[rank], draw->y[rank] + 4, "middle", "rank", text, draw->to);
     }
 }
 
@@ -678,11 +633,13 @@ static void draw_node_name(const struct draw *draw, int node, double cx, double 
     double middle = t->node_first[node] + (disti_node_size(t, node) - 1) / 2.0;
     double angle = 360 * middle / t->ranks - 90;
     bool left = angle > 90;
-    fprintf(draw->to,
-            "<text font-size='11' text-anchor='%s' "
-            "transform='translate(%.1f %.1f) rotate(%.1f)'>node %d</text>\n",
-            left ? "end" : "start", cx + radius * cos(angle * M_PI / 180),
-            cy + radius * sin(angle * M_PI / 180), left ? angle - 180 : angle, node);
+    char text[24];
+    snprintf(text, sizeof(text), "node %d", node);
+    fprintf(draw->to, "<g transform=\"translate(%.1f %.1f) rotate(%.1f)\">",
+            cx + radius * cos(angle * M_PI / 180), cy + radius * sin(angle * M_PI / 180),
+            left ? angle - 180 : angle);
+    plot_text(0, 0, left ? "end" : "start", "rank", text, draw->to);
+    fprintf(draw->to, "</g>\n");
 }
 
 static double draw_ring_radius(int ranks)
@@ -764,29 +721,25 @@ static void draw_tree(struct draw *draw, int which, int root, const char *title)
 
 /* ---- the picture ---- */
 
-static double draw_width(int ranks)
-{
-    double ring = 2 * (draw_ring_radius(ranks) + DRAW_LABEL), tree = ranks * DRAW_SPACING;
-    double width = (ring > tree ? ring : tree) + 2 * DRAW_MARGIN;
-    return width < DRAW_WIDTH ? DRAW_WIDTH : width;
-}
-
 static dist_status draw_write(const struct draw *draw, const char *parts, const char *file)
 {
+    static const struct plot_rule colours[] = {{".n0", "fill", PLOT_ORANGE},
+                                               {".n1", "fill", PLOT_BLUE},
+                                               {".n2", "fill", PLOT_GREEN},
+                                               {"circle", "stroke", PLOT_FAINT}};
     struct output output;
     output_begin(&output);
-    if (output.to)
-        fprintf(output.to,
-                "<svg xmlns='http://www.w3.org/2000/svg' width='%.0f' height='%.0f' "
-                "font-family='sans-serif'>\n<rect width='100%%' height='100%%' fill='white'/>\n%s"
-                "</svg>\n",
-                draw->width, draw->top, parts);
+    if (output.to) {
+        plot_svg_begin((int)draw->width, (int)draw->top, colours,
+                       sizeof(colours) / sizeof(colours[0]),
+                       "circle{fill-opacity:.25}svg .rank{font-size:11px}", output.to);
+        fprintf(output.to, "%s</svg>\n", parts);
+    }
     if (output_end(&output, file) < 0)
         return disti_fail(DIST_ERR_SYSTEM, "--draw %s: cannot write: %s", file, strerror(errno));
     return DIST_OK;
 }
 
-/* Draws the ring and the trees. ERR_SYSTEM, ERR_UNSUPPORTED: too many ranks for a picture. */
 static dist_status job_draw(const struct disti_topology *topology, int root, const char *file)
 {
     char *parts = NULL, title[64];
@@ -796,29 +749,28 @@ static dist_status job_draw(const struct disti_topology *topology, int root, con
                           "--draw: a picture of %d ranks would be too large to read; give a "
                           "topology of at most %d",
                           topology->ranks, DRAW_RANKS_MAX);
-    struct draw draw = {.topology = topology, .width = draw_width(topology->ranks), .top = 24};
+    double ring = 2 * (draw_ring_radius(topology->ranks) + DRAW_LABEL);
+    struct draw draw = {.topology = topology, .top = 24};
+    draw.width = fmax(DRAW_WIDTH, fmax(ring, topology->ranks * DRAW_SPACING) + 2 * DRAW_MARGIN);
     /* The picture is as high as what was drawn, so its head is written last: here to memory. */
     draw.to = open_memstream(&parts, &size);
     if (!draw.to)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a picture");
-    for (int d = 0; d < DISTI_DISTANCES; d++)
-        fprintf(draw.to,
-                "<marker id='arrow%d' viewBox='0 0 8 8' refX='7' refY='4' markerWidth='8' "
-                "markerHeight='8' markerUnits='userSpaceOnUse' orient='auto'>"
-                "<path d='M0 0 L8 4 L0 8 z' fill='%s'/></marker>\n",
-                d, draw_colours[d]);
-    snprintf(title, sizeof(title), "The binomial tree from rank %d", root);
     double x = DRAW_MARGIN;
     for (int d = 0; d < DISTI_DISTANCES; d++) {
-        if (!job_has(draw.topology, d))
+        int colour = draw_colours[d];
+        if (!job_has(topology, d))
             continue;
         fprintf(draw.to,
-                "<line x1='%.0f' y1='%.0f' x2='%.0f' y2='%.0f' stroke='%s' stroke-width='3'/>"
-                "<text x='%.0f' y='%.0f' font-size='12'>%s</text>\n",
-                x, draw.top, x + 24, draw.top, draw_colours[d], x + 30, draw.top + 4,
-                draw_names[d]);
+                "<marker id=\"arrow%d\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" "
+                "markerWidth=\"8\" markerHeight=\"8\" markerUnits=\"userSpaceOnUse\" "
+                "orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" class=\"f%d\"/></marker>\n"
+                "<path class=\"line s%d\" d=\"M%.0f %.0fh24\"/>",
+                colour, colour, colour, x, draw.top);
+        plot_text(x + 30, draw.top + 4, "start", "tick", draw_names[d], draw.to);
         x += 160;
     }
+    snprintf(title, sizeof(title), "The binomial tree from rank %d", root);
     draw.top += DRAW_MARGIN;
     draw_ring(&draw);
     draw_tree(&draw, -1, root, title);
@@ -915,14 +867,6 @@ static dist_status options_sizes(struct job *job, const char *text)
     return DIST_OK;
 }
 
-/* csv for "csv". args_read lets none but the choices pass. */
-static enum job_format options_format(const char *text)
-{
-    if (!text || strcmp(text, "text") == 0)
-        return JOB_TEXT;
-    return strcmp(text, "csv") == 0 ? JOB_CSV : JOB_JSON;
-}
-
 static dist_status options_collective(const char *name, struct job *job)
 {
     for (int c = 0; c < DIST_COLL_COUNT; c++) {
@@ -962,7 +906,9 @@ static dist_status options_complete(struct job *job, const struct options *optio
     if (status != DIST_OK)
         return status;
     job->root = (int)options->root;
-    job->format = options_format(options->format);
+    job->print = print_text;
+    if (options->format && strcmp(options->format, "text") != 0)
+        job->print = strcmp(options->format, "csv") == 0 ? print_csv : print_json;
     job->draw = options->draw;
     job->verify = !options->no_verify;
     if (job->root >= job->topology->ranks)
@@ -1039,7 +985,7 @@ int main(int argc, char **argv)
         goto out;
     }
     job_run(&job, result);
-    job_print(&job, result, stdout);
+    job.print(&job, result, stdout);
     code = sim_result(&job, result);
 out:
     free(result);
