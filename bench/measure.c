@@ -96,17 +96,6 @@ bool buffers_in_place(const struct order *order)
            (order->in_place && order->operation->in_place == IN_PLACE_ASKED);
 }
 
-static int buffers_count(const struct order *order, size_t stride)
-{
-    size_t sets = BENCH_SETS_BYTES / stride;
-
-    if (order->buffers)
-        return order->buffers;
-    return sets > BENCH_SETS_MAX   ? BENCH_SETS_MAX
-           : sets < BENCH_SETS_MIN ? BENCH_SETS_MIN
-                                   : (int)sets;
-}
-
 /*
  *   apart    | in      | out             |     each rounded up
  *   in place | out, the whole, in its block of it |, or the other way round
@@ -114,7 +103,7 @@ static int buffers_count(const struct order *order, size_t stride)
 static void buffers_lay(struct buffers *b, const struct order *order, int rank, int ranks)
 {
     const struct operation *operation = order->operation;
-    size_t block = (size_t)rank * order_block(order, ranks);
+    size_t block = (size_t)rank * order_block(order, ranks), sets;
 
     b->in_bytes = buffers_part(operation->in, order, ranks);
     b->out_bytes = buffers_part(operation->out, order, ranks);
@@ -131,7 +120,9 @@ static void buffers_lay(struct buffers *b, const struct order *order, int rank, 
     }
     if (b->stride == 0)
         b->stride = 64;
-    b->sets = buffers_count(order, b->stride);
+    sets = BENCH_SETS_BYTES / b->stride;
+    sets = sets > BENCH_SETS_MAX ? BENCH_SETS_MAX : sets < BENCH_SETS_MIN ? BENCH_SETS_MIN : sets;
+    b->sets = order->buffers ? order->buffers : (int)sets;
 }
 
 int buffers_sets(const struct order *order, int ranks)
@@ -170,18 +161,12 @@ static dist_status buffers_touch(const struct buffers *b, struct driver *driver)
     return status;
 }
 
-static dist_status buffers_alloc_piece(struct driver *driver, size_t bytes, void **memory_p)
-{
-    if (driver->alloc)
-        return driver->alloc(driver, bytes, memory_p);
-    return posix_memalign(memory_p, 4096, bytes) == 0 ? DIST_OK : DIST_ERR_NO_MEMORY;
-}
-
 /* Makes them fit the order, touched. Those that fit already are kept. All ranks call it. */
 static dist_status buffers_fit(struct buffers *buffers, struct driver *driver,
                                const struct order *order)
 {
     struct buffers fresh = {0};
+    dist_status status = DIST_OK;
 
     buffers_lay(&fresh, order, driver->rank, driver->ranks);
     if (driver->block_in_front && order->operation->reduces && buffers_in_place(order))
@@ -199,10 +184,12 @@ static dist_status buffers_fit(struct buffers *buffers, struct driver *driver,
     if (!fresh.pieces)
         return DIST_ERR_NO_MEMORY;
     *buffers = fresh;
-    dist_status status = DIST_OK;
-
-    for (int i = 0; i < buffers->piece_count && status == DIST_OK; i++)
-        status = buffers_alloc_piece(driver, buffers->bytes, &buffers->pieces[i]);
+    for (int i = 0; i < buffers->piece_count && status == DIST_OK; i++) {
+        if (driver->alloc)
+            status = driver->alloc(driver, buffers->bytes, &buffers->pieces[i]);
+        else if (posix_memalign(&buffers->pieces[i], 4096, buffers->bytes) != 0)
+            status = DIST_ERR_NO_MEMORY;
+    }
     return status == DIST_OK ? buffers_touch(buffers, driver) : status;
 }
 
@@ -245,11 +232,6 @@ double measure_now(void)
 
 /* ---- a set as the host sees it: the memory itself, or its mirror ---- */
 
-static char *measure_set(const struct measure *m, int set)
-{
-    return buffers_set(m->buffers, set);
-}
-
 static void *measure_in(const struct measure *m, int set)
 {
     return m->mirror ? m->mirror + m->buffers->in_offset : buffers_in(m->buffers, set);
@@ -262,11 +244,10 @@ static void *measure_out(const struct measure *m, int set)
 
 static dist_status measure_show(const struct measure *m, int set)
 {
-    return m->mirror ? m->driver->put(m->driver, measure_set(m, set), m->mirror, m->buffers->stride)
+    return m->mirror ? m->driver->put(m->driver, buffers_set(m->buffers, set), m->mirror,
+                                      m->buffers->stride)
                      : DIST_OK;
 }
-
-/* ---- fresh data ---- */
 
 /* ---- what should be there ---- */
 
@@ -286,18 +267,6 @@ static bool measure_blocks(const struct measure *m, const struct pattern *patter
     return true;
 }
 
-/* Of messages: 1 hears from 0, and but for bw 0 hears from 1. */
-static bool measure_messages(const struct measure *m, const struct pattern *pattern,
-                             const void *out, size_t *bad_p)
-{
-    int rank = m->driver->rank;
-
-    if (rank > 1 || (rank == 0 && m->order->operation->id == OPERATION_bw))
-        return true;
-    return pattern_is(pattern, 1 - rank, 0, out,
-                      m->buffers->out_bytes / dist_dtype_size(m->order->dtype), bad_p);
-}
-
 static bool measure_is_right(const struct measure *m, const struct pattern *pattern, int set,
                              size_t *bad_p)
 {
@@ -308,8 +277,10 @@ static bool measure_is_right(const struct measure *m, const struct pattern *patt
     size_t count = m->buffers->out_bytes / dist_dtype_size(order->dtype);
     size_t mine = (size_t)rank * order_count(order, m->driver->ranks);
 
+    /* Of messages: 1 hears from 0, and but for bw 0 hears from 1. */
     if (operation->layout == LAYOUT_MESSAGES)
-        return measure_messages(m, pattern, out, bad_p);
+        return rank > 1 || (rank == 0 && operation->id == OPERATION_bw) ||
+               pattern_is(pattern, 1 - rank, 0, out, count, bad_p);
     if (operation->rooted && operation->out == PART_WHOLE && operation->id != OPERATION_broadcast &&
         rank != order->root)
         return true;
@@ -373,8 +344,8 @@ static int measure_checked(struct measure *m, unsigned seed)
     /* Another may write here as soon as it is in the call. */
     if (measure_end(m, measure_show(m, set)) != 0 ||
         measure_end(m, m->driver->barrier(m->driver)) != 0 || measure_call(m) != 0 ||
-        measure_end(m, m->mirror ? m->driver->get(m->driver, m->mirror, measure_set(m, set),
-                                                  m->buffers->stride)
+        measure_end(m, m->mirror ? m->driver->get(m->driver, m->mirror,
+                                                  buffers_set(m->buffers, set), m->buffers->stride)
                                  : DIST_OK) != 0)
         return -1;
     if (m->outcome == OUTCOME_TOOK && !measure_is_right(m, &pattern, set, &bad)) {
