@@ -265,60 +265,6 @@ static int job_fork(struct job *job, char *const argv[])
     return 0;
 }
 
-static enum outcome job_turn(struct runner *runner, const struct order *order, double *times,
-                             char *reason);
-
-/*
- * Starts argv (execvp) with DIST_BENCH_SOCKET set to a socket in folder. Its processes are not
- * waited for: job_wait_for_ranks does. On success *job_p is to be given to job_end. NULL: no
- * memory, or the system refused; it has been said.
- */
-static struct job *job_start(const char *folder, const char *name, int ranks, char *const argv[],
-                             double timeout)
-{
-    struct job *job = calloc(1, sizeof(*job));
-
-    if (!job)
-        return NULL;
-    job->listener = job->output = -1;
-    job->timeout = timeout;
-    job->runner = (struct runner){.ranks = ranks, .turn = job_turn};
-    job->name = strdup(name);
-    job->members = calloc((size_t)ranks, sizeof(*job->members));
-    for (int r = 0; job->members && r < ranks; r++)
-        job->members[r].fd = -1;
-    if (job->name && job->members && job_listen(job, folder) == 0 && job_output(job) == 0 &&
-        job_fork(job, argv) == 0)
-        return job;
-    fprintf(stderr, "dist_bench: cannot start %s: %s\n", name, strerror(errno));
-    job_end(job);
-    return NULL;
-}
-
-static void job_accept(struct job *job, double deadline);
-
-/* Waits until all its processes have come; those that have not in time, or have ended, make it
- * gone. Stopped early if stopped() says so. */
-static void job_wait_for_ranks(struct job *job, bool (*stopped)(void))
-{
-    double until = measure_now() + job->timeout;
-    struct pollfd waiting = {.fd = job->listener, .events = POLLIN};
-    char text[64];
-
-    while (!job->runner.gone && job->joined < job->runner.ranks && !stopped()) {
-        /* Ended is looked for first: what it has sent before is seen then. */
-        bool ended = job_has_ended(job, text);
-
-        if (poll(&waiting, 1, JOB_LOOK_MS) > 0)
-            job_accept(job, until);
-        else if (ended)
-            job_fail(job, "it %s before its ranks had come", text);
-        else if (measure_now() > until)
-            job_fail(job, "only %d of its %d ranks have come within %.0f s", job->joined,
-                     job->runner.ranks, job->timeout / 1e9);
-    }
-}
-
 /* Libraries as processes: what is said. What they say is checked, not believed. */
 
 #define PROTOCOL_HELLO_NS 5e9 /* from connecting to the hello */
@@ -326,35 +272,31 @@ static void job_wait_for_ranks(struct job *job, bool (*stopped)(void))
 #define PROTOCOL_LINE_MAX ((size_t)1 << 30)
 #define PROTOCOL_LEAST_NS 0.1 /* no call is faster; a clock that stands still is a lie */
 
-/* ---- lines ---- */
-
-static int protocol_reserve(struct job_rank *rank)
-{
-    char *more;
-
-    if (rank->room - rank->length > PROTOCOL_PIECE)
-        return 0;
-    if (rank->room > PROTOCOL_LINE_MAX)
-        return -1;
-    more = realloc(rank->line, 2 * rank->room + 2 * PROTOCOL_PIECE);
-    if (!more)
-        return -1;
-    rank->line = more;
-    rank->room = 2 * rank->room + 2 * PROTOCOL_PIECE;
-    return 0;
-}
+/* Answers that are still missing. Those that have come are looked into. */
+struct protocol_round {
+    struct pollfd *waiting; /* by rank; fd -1: it has answered */
+    int missing;
+    enum outcome worst;
+};
 
 /*
  * Reads what has come of a rank. 1: a whole line is in rank->line, its end cut off; take it away
- * with job_line_done. 0: not yet. -1: the end of the stream, or nonsense.
+ * by setting rank->length to 0. 0: not yet. -1: the end of the stream, or nonsense.
  */
 static int job_read(struct job_rank *rank)
 {
     char *end;
     ssize_t got;
 
-    if (protocol_reserve(rank) != 0)
-        return -1;
+    if (rank->room - rank->length <= PROTOCOL_PIECE) {
+        size_t room = 2 * rank->room + 2 * PROTOCOL_PIECE;
+        char *more = rank->room > PROTOCOL_LINE_MAX ? NULL : realloc(rank->line, room);
+
+        if (!more)
+            return -1;
+        rank->line = more;
+        rank->room = room;
+    }
     got = recv(rank->fd, rank->line + rank->length, PROTOCOL_PIECE, MSG_DONTWAIT);
     if (got < 0)
         return errno == EAGAIN || errno == EINTR ? 0 : -1;
@@ -369,65 +311,6 @@ static int job_read(struct job_rank *rank)
     *end = '\0';
     return 1;
 }
-
-static void job_line_done(struct job_rank *rank)
-{
-    rank->length = 0;
-}
-
-/* ---- hello ---- */
-
-/* -1: this is no hello of this job. */
-static int protocol_hello(struct job *job, const char *line, int *rank_p)
-{
-    int rank, ranks, text = 0;
-
-    if (sscanf(line, "hello %*s %d %d %n", &rank, &ranks, &text) != 2 || text == 0)
-        return -1;
-    if (ranks != job->runner.ranks || rank < 0 || rank >= ranks || job->members[rank].fd >= 0)
-        return -1;
-    if (!job->release)
-        job->release = strdup(line + text);
-    *rank_p = rank;
-    return 0;
-}
-
-/* Takes a process that has connected, once its hello is there. */
-static void job_accept(struct job *job, double deadline)
-{
-    struct job_rank rank = {.fd = accept4(job->listener, NULL, NULL, SOCK_CLOEXEC)};
-    struct ucred who = {0};
-    socklen_t length = sizeof(who);
-    int number;
-
-    if (rank.fd < 0)
-        return;
-    if (getsockopt(rank.fd, SOL_SOCKET, SO_PEERCRED, &who, &length) == 0)
-        rank.pid = who.pid;
-    double until = measure_now() + PROTOCOL_HELLO_NS;
-    struct pollfd waiting = {.fd = rank.fd, .events = POLLIN};
-    int come = 0;
-
-    until = deadline < until ? deadline : until;
-    while (come == 0 && measure_now() < until) {
-        if (poll(&waiting, 1, 50) > 0)
-            come = job_read(&rank);
-    }
-    if (come == 1 && protocol_hello(job, rank.line, &number) == 0) {
-        job_line_done(&rank);
-        job->members[number] = rank;
-        job->joined++;
-        return;
-    }
-    job_fail(job, "one of its processes said '%.80s' instead of a hello of one of %d ranks",
-             rank.length ? rank.line : "", job->runner.ranks);
-    if (rank.pid > 1)
-        kill(rank.pid, SIGKILL);
-    close(rank.fd);
-    free(rank.line);
-}
-
-/* ---- a turn ---- */
 
 /* -1: these are not so many times. */
 static int protocol_times(const char *text, long samples, bool counts, double *times)
@@ -481,30 +364,6 @@ static enum outcome protocol_answer(struct job *job, int rank, const struct orde
     return (enum outcome)outcome;
 }
 
-static int protocol_order(struct job *job, const struct order *order)
-{
-    char line[ORDER_LINE];
-
-    order_write(order, line);
-    for (int r = 0; r < job->runner.ranks; r++) {
-        size_t length = strlen(line);
-
-        if (send(job->members[r].fd, line, length, MSG_NOSIGNAL | MSG_DONTWAIT) !=
-            (ssize_t)length) {
-            job_fail(job, "rank %d has ended", r);
-            return -1;
-        }
-    }
-    return 0;
-}
-
-/* Answers that are still missing. Those that have come are looked into. */
-struct protocol_round {
-    struct pollfd *waiting; /* by rank; fd -1: it has answered */
-    int missing;
-    enum outcome worst;
-};
-
 static void protocol_read_answers(struct job *job, struct protocol_round *round,
                                   const struct order *order, double *times, char *reason)
 {
@@ -518,7 +377,7 @@ static void protocol_read_answers(struct job *job, struct protocol_round *round,
         if (come <= 0)
             continue;
         outcome = protocol_answer(job, r, order, times, text);
-        job_line_done(&job->members[r]);
+        job->members[r].length = 0;
         if (outcome > round->worst)
             snprintf(reason, MEASURE_REASON, "%s", text);
         if (outcome > round->worst)
@@ -537,12 +396,20 @@ static enum outcome job_turn(struct runner *runner, const struct order *order, d
     round.waiting = calloc((size_t)runner->ranks, sizeof(*round.waiting));
     if (!round.waiting) {
         job_fail(job, "dist_bench has no memory");
-    } else if (protocol_order(job, order) == 0) {
-        for (int r = 0; r < runner->ranks; r++)
-            round.waiting[r] = (struct pollfd){.fd = job->members[r].fd, .events = POLLIN};
+    } else {
         double until = measure_now() + job->timeout;
+        char line[ORDER_LINE];
 
-        while (round.missing && !job->runner.gone) {
+        order_write(order, line);
+        for (int r = 0; r < runner->ranks && !runner->gone; r++) {
+            ssize_t length = (ssize_t)strlen(line);
+
+            round.waiting[r] = (struct pollfd){.fd = job->members[r].fd, .events = POLLIN};
+            if (send(job->members[r].fd, line, (size_t)length, MSG_NOSIGNAL | MSG_DONTWAIT) !=
+                length)
+                job_fail(job, "rank %d has ended", r);
+        }
+        while (round.missing && !runner->gone) {
             int come = poll(round.waiting, (nfds_t)job->runner.ranks, 100);
 
             if (come > 0)
@@ -559,6 +426,94 @@ static enum outcome job_turn(struct runner *runner, const struct order *order, d
         return round.worst;
     snprintf(reason, MEASURE_REASON, "%s", job->reason);
     return OUTCOME_FAILED;
+}
+
+/*
+ * Starts argv (execvp) with DIST_BENCH_SOCKET set to a socket in folder. Its processes are not
+ * waited for: job_wait_for_ranks does. On success *job_p is to be given to job_end. NULL: no
+ * memory, or the system refused; it has been said.
+ */
+static struct job *job_start(const char *folder, const char *name, int ranks, char *const argv[],
+                             double timeout)
+{
+    struct job *job = calloc(1, sizeof(*job));
+
+    if (!job)
+        return NULL;
+    job->listener = job->output = -1;
+    job->timeout = timeout;
+    job->runner = (struct runner){.ranks = ranks, .turn = job_turn};
+    job->name = strdup(name);
+    job->members = calloc((size_t)ranks, sizeof(*job->members));
+    for (int r = 0; job->members && r < ranks; r++)
+        job->members[r].fd = -1;
+    if (job->name && job->members && job_listen(job, folder) == 0 && job_output(job) == 0 &&
+        job_fork(job, argv) == 0)
+        return job;
+    fprintf(stderr, "dist_bench: cannot start %s: %s\n", name, strerror(errno));
+    job_end(job);
+    return NULL;
+}
+
+/* Takes a process that has connected, once its hello is there. */
+static void job_accept(struct job *job, double deadline)
+{
+    struct job_rank rank = {.fd = accept4(job->listener, NULL, NULL, SOCK_CLOEXEC)};
+    struct ucred who = {0};
+    socklen_t length = sizeof(who);
+    int number, ranks, text = 0;
+
+    if (rank.fd < 0)
+        return;
+    if (getsockopt(rank.fd, SOL_SOCKET, SO_PEERCRED, &who, &length) == 0)
+        rank.pid = who.pid;
+    double until = measure_now() + PROTOCOL_HELLO_NS;
+    struct pollfd waiting = {.fd = rank.fd, .events = POLLIN};
+    int come = 0;
+
+    until = deadline < until ? deadline : until;
+    while (come == 0 && measure_now() < until) {
+        if (poll(&waiting, 1, 50) > 0)
+            come = job_read(&rank);
+    }
+    if (come == 1 && sscanf(rank.line, "hello %*s %d %d %n", &number, &ranks, &text) == 2 &&
+        text > 0 && ranks == job->runner.ranks && number >= 0 && number < ranks &&
+        job->members[number].fd < 0) {
+        if (!job->release)
+            job->release = strdup(rank.line + text);
+        rank.length = 0;
+        job->members[number] = rank;
+        job->joined++;
+        return;
+    }
+    job_fail(job, "one of its processes said '%.80s' instead of a hello of one of %d ranks",
+             rank.length ? rank.line : "", job->runner.ranks);
+    if (rank.pid > 1)
+        kill(rank.pid, SIGKILL);
+    close(rank.fd);
+    free(rank.line);
+}
+
+/* Waits until all its processes have come; those that have not in time, or have ended, make it
+ * gone. Stopped early if stopped() says so. */
+static void job_wait_for_ranks(struct job *job, bool (*stopped)(void))
+{
+    double until = measure_now() + job->timeout;
+    struct pollfd waiting = {.fd = job->listener, .events = POLLIN};
+    char text[64];
+
+    while (!job->runner.gone && job->joined < job->runner.ranks && !stopped()) {
+        /* Ended is looked for first: what it has sent before is seen then. */
+        bool ended = job_has_ended(job, text);
+
+        if (poll(&waiting, 1, JOB_LOOK_MS) > 0)
+            job_accept(job, until);
+        else if (ended)
+            job_fail(job, "it %s before its ranks had come", text);
+        else if (measure_now() > until)
+            job_fail(job, "only %d of its %d ranks have come within %.0f s", job->joined,
+                     job->runner.ranks, job->timeout / 1e9);
+    }
 }
 
 /*
@@ -581,24 +536,6 @@ static void group_runner_close(struct group_runner *self)
     libdist_free(self->driver);
     free(self->times);
     free(self);
-}
-
-static dist_status group_runner_open(dist_group *group, const char *memory,
-                                     struct group_runner **self_p)
-{
-    struct group_runner *self = calloc(1, sizeof(*self));
-    dist_status status;
-
-    if (!self)
-        return DIST_ERR_NO_MEMORY;
-    self->group = group;
-    self->runner.ranks = dist_get_world_size(group);
-    status = libdist_new(group, memory, &self->driver);
-    if (status != DIST_OK)
-        group_runner_close(self);
-    else
-        *self_p = self;
-    return status;
 }
 
 /* The worst outcome of all ranks, and the words of the lowest that has it. Ranks get it alike. */
@@ -660,29 +597,34 @@ static enum outcome group_runner_turn(struct runner *runner, const struct order 
     return outcome;
 }
 
-/* On rank 0. The group stays the caller's. On success to be given to group_runner_free. */
-static dist_status group_runner_new(dist_group *group, const char *memory, struct runner **runner_p)
+static dist_status group_runner_open(dist_group *group, const char *memory,
+                                     struct group_runner **self_p)
 {
-    struct group_runner *self = NULL;
-    dist_status status = group_runner_open(group, memory, &self);
+    struct group_runner *self = calloc(1, sizeof(*self));
+    dist_status status;
 
+    if (!self)
+        return DIST_ERR_NO_MEMORY;
+    self->group = group;
+    self->runner = (struct runner){.ranks = dist_get_world_size(group), .turn = group_runner_turn};
+    status = libdist_new(group, memory, &self->driver);
     if (status != DIST_OK)
-        return status;
-    self->runner.turn = group_runner_turn;
-    *runner_p = &self->runner;
-    return DIST_OK;
+        group_runner_close(self);
+    else
+        *self_p = self;
+    return status;
 }
 
 /* Sends the others home. NULL is accepted. */
-static void group_runner_free(struct runner *runner)
+static void group_runner_free(struct group_runner *self)
 {
     char line[ORDER_LINE] = "quit\n";
 
-    if (!runner)
+    if (!self)
         return;
-    if (!runner->gone)
-        dist_broadcast(((struct group_runner *)runner)->group, line, ORDER_LINE, DIST_UINT8, 0);
-    group_runner_close((struct group_runner *)runner);
+    if (!self->runner.gone)
+        dist_broadcast(self->group, line, ORDER_LINE, DIST_UINT8, 0);
+    group_runner_close(self);
 }
 
 /* On the other ranks: does what rank 0 orders until it sends home. A failure has been reported. */
@@ -833,21 +775,23 @@ static int single_lead(const struct single *single, dist_group *group)
 {
     const struct options *options = single->options;
     struct result *result = result_new(dist_get_world_size(group), single->argc, single->argv);
-    struct runner *runner = NULL;
+    struct group_runner *self = NULL;
+    struct runner *runner;
     struct run run = {.options = options, .runners = &runner};
     int code = RUN_FAILED;
 
     run.result = result;
     if (result && options->root < result->ranks &&
         single_name(result, group, options->memory) == 0 &&
-        group_runner_new(group, options->memory, &runner) == DIST_OK)
+        group_runner_open(group, options->memory, &self) == DIST_OK) {
+        runner = &self->runner;
         code = run_all(&run);
-    else if (result && options->root >= result->ranks)
+    } else if (result && options->root >= result->ranks)
         fprintf(stderr, "dist_bench: --root %d: there are ranks 0 to %d\n", (int)options->root,
                 result->ranks - 1);
     else
         fprintf(stderr, "dist_bench: %s\n", dist_last_error());
-    group_runner_free(runner);
+    group_runner_free(self);
     result_free(result);
     return code;
 }
@@ -992,17 +936,6 @@ static int compare_prepare(struct compare *compare, int argc, char **argv)
     return -1;
 }
 
-/* Someone who was asked for by name and left is a failure. */
-static int compare_code(const struct compare *compare, int code)
-{
-    for (int c = 0; c < compare->libraries.count; c++) {
-        if (code == RUN_OK && compare->libraries.entries[c].asked &&
-            compare->result->libraries[c].reason)
-            code = RUN_FAILED;
-    }
-    return compare_stopped() ? 128 + (int)compare_signal : code;
-}
-
 static int compare_run(struct compare *compare, int argc, char **argv)
 {
     struct run run = {.options = compare->options,
@@ -1042,7 +975,14 @@ static int compare_run(struct compare *compare, int argc, char **argv)
         run.runners = compare->runners;
         if (!compare_stopped())
             code = run_all(&run);
-        code = compare_code(compare, code);
+        /* Someone who was asked for by name and left is a failure. */
+        for (int c = 0; c < libraries->count; c++) {
+            if (code == RUN_OK && libraries->entries[c].asked &&
+                compare->result->libraries[c].reason)
+                code = RUN_FAILED;
+        }
+        if (compare_stopped())
+            code = 128 + (int)compare_signal;
     }
     for (int c = 0; compare->jobs && c < compare->libraries.count; c++) {
         if (compare->jobs[c])
@@ -1089,9 +1029,8 @@ int bench_main(int argc, char **argv)
     const char *failure;
 
     signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit on files fails, and is reported */
-    if (options_parse(argc, argv, &options, &failure) != 0) {
+    if (options_parse(argc, argv, &options, &failure) != 0)
         return args_wrong(&options_args, "%s", failure);
-    }
     if (options.action == OPTIONS_HELP)
         args_help(&options_args, stdout);
     else if (options.action == OPTIONS_VERSION)
