@@ -58,25 +58,6 @@ struct job {
 
 /* ---- what it printed ---- */
 
-/* The last line with a letter in it: rules and blank lines say nothing. "" if there is none. */
-static void job_last_line(const struct job *job, char *text, size_t size)
-{
-    char tail[JOB_TAIL + 1];
-    off_t end = lseek(job->output, 0, SEEK_END);
-    ssize_t length = pread(job->output, tail, JOB_TAIL, end > JOB_TAIL ? end - JOB_TAIL : 0);
-
-    *text = '\0';
-    tail[length > 0 ? length : 0] = '\0';
-    for (char *line = strtok(tail, "\n"); line; line = strtok(NULL, "\n")) {
-        bool says = false;
-
-        for (const char *at = line; *at; at++)
-            says = says || isalpha((unsigned char)*at);
-        if (says)
-            snprintf(text, size, "%s", line);
-    }
-}
-
 /* ---- ending ---- */
 
 /* Those whose line is still open live, so their ids are theirs. */
@@ -114,7 +95,21 @@ __attribute__((format(printf, 2, 3))) static void job_fail(struct job *job, cons
     va_start(arguments, format);
     length = vsnprintf(job->reason, sizeof(job->reason), format, arguments);
     va_end(arguments);
-    job_last_line(job, last, sizeof(last));
+    /* The last line with a letter in it: rules and blank lines say nothing. "" if there is none. */
+    char tail[JOB_TAIL + 1];
+    off_t end = lseek(job->output, 0, SEEK_END);
+    ssize_t got = pread(job->output, tail, JOB_TAIL, end > JOB_TAIL ? end - JOB_TAIL : 0);
+
+    *last = '\0';
+    tail[got > 0 ? got : 0] = '\0';
+    for (char *line = strtok(tail, "\n"); line; line = strtok(NULL, "\n")) {
+        bool says = false;
+
+        for (const char *at = line; *at; at++)
+            says = says || isalpha((unsigned char)*at);
+        if (says)
+            snprintf(last, sizeof(last), "%s", line);
+    }
     if (*last && length >= 0 && (size_t)length < sizeof(job->reason))
         snprintf(job->reason + length, sizeof(job->reason) - (size_t)length, "; it said: %s", last);
     job_kill_ranks(job);
@@ -364,29 +359,6 @@ static enum outcome protocol_answer(struct job *job, int rank, const struct orde
     return (enum outcome)outcome;
 }
 
-static void protocol_read_answers(struct job *job, struct protocol_round *round,
-                                  const struct order *order, double *times, char *reason)
-{
-    for (int r = 0; r < job->runner.ranks && !job->runner.gone; r++) {
-        char text[MEASURE_REASON];
-        enum outcome outcome;
-        int come = round->waiting[r].revents ? job_read(&job->members[r]) : 0;
-
-        if (come < 0)
-            job_fail(job, "rank %d has ended, or sent more than it was asked for", r);
-        if (come <= 0)
-            continue;
-        outcome = protocol_answer(job, r, order, times, text);
-        job->members[r].length = 0;
-        if (outcome > round->worst)
-            snprintf(reason, MEASURE_REASON, "%s", text);
-        if (outcome > round->worst)
-            round->worst = outcome;
-        round->waiting[r].fd = -1;
-        round->missing--;
-    }
-}
-
 static enum outcome job_turn(struct runner *runner, const struct order *order, double *times,
                              char *reason)
 {
@@ -412,9 +384,26 @@ static enum outcome job_turn(struct runner *runner, const struct order *order, d
         while (round.missing && !runner->gone) {
             int come = poll(round.waiting, (nfds_t)job->runner.ranks, 100);
 
-            if (come > 0)
-                protocol_read_answers(job, &round, order, times, reason);
-            else if (come == 0 && measure_now() > until)
+            if (come > 0) {
+                for (int r = 0; r < job->runner.ranks && !job->runner.gone; r++) {
+                    char text[MEASURE_REASON];
+                    enum outcome outcome;
+                    int got = round.waiting[r].revents ? job_read(&job->members[r]) : 0;
+
+                    if (got < 0)
+                        job_fail(job, "rank %d has ended, or sent more than it was asked for", r);
+                    if (got <= 0)
+                        continue;
+                    outcome = protocol_answer(job, r, order, times, text);
+                    job->members[r].length = 0;
+                    if (outcome > round.worst)
+                        snprintf(reason, MEASURE_REASON, "%s", text);
+                    if (outcome > round.worst)
+                        round.worst = outcome;
+                    round.waiting[r].fd = -1;
+                    round.missing--;
+                }
+            } else if (come == 0 && measure_now() > until)
                 job_fail(job, "%d of its ranks have not answered within %.0f s", round.missing,
                          job->timeout / 1e9);
             else if (come < 0) /* a signal */

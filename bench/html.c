@@ -246,29 +246,6 @@ static void page_row(const char *name, const char *value, int code, FILE *to)
     fprintf(to, "%s</dd>\n", code ? "</code>" : "");
 }
 
-static void page_head(const struct result *result, FILE *to)
-{
-    char machine[512], how[128], title[48];
-
-    snprintf(machine, sizeof(machine), "%s, %s%s%d CPUs that may be used", result->host,
-             result->cpu, *result->cpu ? ", " : "", result->cpus);
-    snprintf(how, sizeof(how), "medians of %d rounds in turns; a time is %s", result->rounds,
-             result->measurement_count && result->measurements[0].apart
-                 ? "the mean of the ranks', of calls timed one by one behind barriers"
-                 : "the slowest rank's, of calls in a row");
-    snprintf(title, sizeof(title), "dist_bench, %d ranks", result->ranks);
-    plot_page_begin(title, to);
-    fprintf(to, "<h1>dist_bench: %d rank%s</h1>\n<dl>\n", result->ranks,
-            result->ranks == 1 ? "" : "s");
-    page_row("Command", result->command, 1, to);
-    page_row("Machine", machine, 0, to);
-    page_row("System", result->system, 0, to);
-    page_row("libdist", result->version, 0, to);
-    page_row("Date", result->date, 0, to);
-    page_row("Figures", how, 0, to);
-    fprintf(to, "</dl>\n");
-}
-
 /* ---- curves ---- */
 
 static void page_plot(struct curves *curves, enum plot_kind kind, FILE *to)
@@ -352,7 +329,25 @@ int html_write(const struct result *result, FILE *to)
     int status = -1;
 
     if (curves_open(result, &curves) == 0) {
-        page_head(result, to);
+        char machine[512], how[128], title[48];
+
+        snprintf(machine, sizeof(machine), "%s, %s%s%d CPUs that may be used", result->host,
+                 result->cpu, *result->cpu ? ", " : "", result->cpus);
+        snprintf(how, sizeof(how), "medians of %d rounds in turns; a time is %s", result->rounds,
+                 result->measurement_count && result->measurements[0].apart
+                     ? "the mean of the ranks', of calls timed one by one behind barriers"
+                     : "the slowest rank's, of calls in a row");
+        snprintf(title, sizeof(title), "dist_bench, %d ranks", result->ranks);
+        plot_page_begin(title, to);
+        fprintf(to, "<h1>dist_bench: %d rank%s</h1>\n<dl>\n", result->ranks,
+                result->ranks == 1 ? "" : "s");
+        page_row("Command", result->command, 1, to);
+        page_row("Machine", machine, 0, to);
+        page_row("System", result->system, 0, to);
+        page_row("libdist", result->version, 0, to);
+        page_row("Date", result->date, 0, to);
+        page_row("Figures", how, 0, to);
+        fprintf(to, "</dl>\n");
         while (curves_next(&curves)) {
             char what[128];
 

@@ -396,25 +396,6 @@ static bool libraries_has(const struct libraries *libraries, const char *name)
     return false;
 }
 
-/* A word of --compare or --peer. */
-static int libraries_add_named(struct libraries_maker *making, const char *name, bool peer)
-{
-    char *path = NULL;
-    int failed = 0;
-
-    if (strncmp(name, LIBRARIES_PEER, strlen(LIBRARIES_PEER)) == 0) {
-        name += strlen(LIBRARIES_PEER);
-        peer = true;
-    }
-    if (!peer && !libraries_is_libdist(name))
-        path = peer_find(name);
-    if (!libraries_has(&making->libraries, name) || peer)
-        failed =
-            peer || path ? libraries_add_peer(making, name) : libraries_add_libdist(making, name);
-    free(path);
-    return failed;
-}
-
 static int libraries_add_list(struct libraries_maker *making, const char *list, bool peers)
 {
     char *copy = strdup(list ? list : ""), *rest = copy, *name;
@@ -422,8 +403,22 @@ static int libraries_add_list(struct libraries_maker *making, const char *list, 
 
     making->asked = true;
     while (!failed && (name = strsep(&rest, ","))) {
-        if (*name)
-            failed = libraries_add_named(making, name, peers);
+        if (*name) {
+            /* A word of --compare or --peer. */
+            bool peer = peers;
+            char *path = NULL;
+
+            if (strncmp(name, LIBRARIES_PEER, strlen(LIBRARIES_PEER)) == 0) {
+                name += strlen(LIBRARIES_PEER);
+                peer = true;
+            }
+            if (!peer && !libraries_is_libdist(name))
+                path = peer_find(name);
+            if (!libraries_has(&making->libraries, name) || peer)
+                failed = peer || path ? libraries_add_peer(making, name)
+                                      : libraries_add_libdist(making, name);
+            free(path);
+        }
     }
     making->asked = false;
     free(copy);

@@ -251,22 +251,6 @@ static dist_status measure_show(const struct measure *m, int set)
 
 /* ---- what should be there ---- */
 
-/* Blocks of all ranks, one after the other: block s begins with that rank's element `first`. */
-static bool measure_blocks(const struct measure *m, const struct pattern *pattern, size_t first,
-                           const char *out, size_t *bad_p)
-{
-    size_t count = order_count(m->order, m->driver->ranks);
-    size_t block = order_block(m->order, m->driver->ranks);
-
-    for (int s = 0; s < m->driver->ranks; s++) {
-        if (!pattern_is(pattern, s, first, out + (size_t)s * block, count, bad_p)) {
-            *bad_p += (size_t)s * count;
-            return false;
-        }
-    }
-    return true;
-}
-
 static bool measure_is_right(const struct measure *m, const struct pattern *pattern, int set,
                              size_t *bad_p)
 {
@@ -291,7 +275,18 @@ static bool measure_is_right(const struct measure *m, const struct pattern *patt
         return pattern_is(pattern, order->root, 0, out, count, bad_p);
     if (operation->out == PART_BLOCK) /* scatter */
         return pattern_is(pattern, order->root, mine, out, count, bad_p);
-    return measure_blocks(m, pattern, operation->in == PART_WHOLE ? mine : 0, out, bad_p);
+    /* Blocks of all ranks, one after the other: block s begins with that rank's element `first`. */
+    size_t each = order_count(m->order, m->driver->ranks);
+    size_t block = order_block(m->order, m->driver->ranks);
+
+    for (int s = 0; s < m->driver->ranks; s++) {
+        if (!pattern_is(pattern, s, operation->in == PART_WHOLE ? mine : 0, out + (size_t)s * block,
+                        each, bad_p)) {
+            *bad_p += (size_t)s * each;
+            return false;
+        }
+    }
+    return true;
 }
 
 /* ---- running ---- */

@@ -166,23 +166,6 @@ static void measurement_exclude(struct measurement *m, int c, enum outcome outco
     m->calls[c] = 0;
 }
 
-/* A run of a barrier makes the others' memory free. */
-static void measurement_release_memory(struct runner *runner)
-{
-    struct order rest = {.operation = &operation_table[OPERATION_barrier],
-                         .dtype = DIST_UINT8,
-                         .op = DIST_SUM,
-                         .samples = 1,
-                         .batch = 1,
-                         .window = 1};
-    double *times = calloc((size_t)runner->ranks, sizeof(double));
-    char reason[MEASURE_REASON];
-
-    if (times)
-        runner->turn(runner, &rest, times, reason);
-    free(times);
-}
-
 static int measurement_turn(struct measurement *m, int c)
 {
     struct runner *runner = m->schedule->runners[c];
@@ -196,10 +179,23 @@ static int measurement_turn(struct measurement *m, int c)
         return -1;
     m->times = more;
     outcome = runner->turn(runner, m->order, m->times, reason);
-    if (outcome != OUTCOME_TOOK)
+    if (outcome != OUTCOME_TOOK) {
         measurement_exclude(m, c, outcome, reason);
-    else if (m->schedule->frugal)
-        measurement_release_memory(runner);
+    } else if (m->schedule->frugal) {
+        /* A run of a barrier makes the others' memory free. */
+        struct order rest = {.operation = &operation_table[OPERATION_barrier],
+                             .dtype = DIST_UINT8,
+                             .op = DIST_SUM,
+                             .samples = 1,
+                             .batch = 1,
+                             .window = 1};
+        double *times = calloc((size_t)runner->ranks, sizeof(double));
+        char unused[MEASURE_REASON];
+
+        if (times)
+            runner->turn(runner, &rest, times, unused);
+        free(times);
+    }
     return outcome == OUTCOME_TOOK ? 0 : -1;
 }
 
@@ -225,25 +221,6 @@ static long measurement_batch(double call)
     double batch = call > 0 ? MEASUREMENT_SAMPLE / call + 1 : 1;
 
     return batch > MEASUREMENT_BATCH_MOST ? MEASUREMENT_BATCH_MOST : (long)batch;
-}
-
-static void measurement_calibrate(struct measurement *m)
-{
-    const struct options *options = m->schedule->options;
-    bool check = options->check && !options->no_check;
-
-    for (int c = 0; c < m->schedule->count; c++) {
-        if (m->schedule->runners[c]->gone || m->schedule->stopped()) {
-            measurement_exclude(m, c, OUTCOME_FAILED, "it was left out before");
-            continue;
-        }
-        m->order->check = check;
-        m->calls[c] = measurement_trial(m, c, 1, 1);
-        m->order->check = false;
-        if (m->calls[c] > 0 && measurement_batch(m->fastest[c]) > 1)
-            m->calls[c] = measurement_trial(m, c, measurement_batch(m->fastest[c]),
-                                            measurement_batch(m->fastest[c]));
-    }
 }
 
 /* ---- the rounds ---- */
@@ -358,7 +335,21 @@ static struct result_measurement *measurement_take(const struct schedule *schedu
     }
     long batch;
 
-    measurement_calibrate(&m);
+    const struct options *options = m.schedule->options;
+    bool check = options->check && !options->no_check;
+
+    for (int c = 0; c < m.schedule->count; c++) {
+        if (m.schedule->runners[c]->gone || m.schedule->stopped()) {
+            measurement_exclude(&m, c, OUTCOME_FAILED, "it was left out before");
+            continue;
+        }
+        m.order->check = check;
+        m.calls[c] = measurement_trial(&m, c, 1, 1);
+        m.order->check = false;
+        if (m.calls[c] > 0 && measurement_batch(m.fastest[c]) > 1)
+            m.calls[c] = measurement_trial(&m, c, measurement_batch(m.fastest[c]),
+                                           measurement_batch(m.fastest[c]));
+    }
     batch = measurement_common_batch(&m);
     for (int round = 0; round < m.rounds; round++)
         measurement_round(&m, round, batch);

@@ -459,32 +459,6 @@ static void info_lines(const struct modules_list *list, bool backends)
     }
 }
 
-static int info_summary(void)
-{
-    struct modules_list list;
-    bool asked;
-
-    printf("libdist %s\n\nModules (dist_NAME.so) are looked for in\n", dist_version());
-    size_t size = dist_list_module_folders(NULL, 0) + 1;
-    char *folders = malloc(size), *rest;
-
-    if (folders)
-        dist_list_module_folders(folders, size);
-    for (char *line = folders ? strtok_r(folders, "\n", &rest) : NULL; line;
-         line = strtok_r(NULL, "\n", &rest))
-        printf("  %s\n", line);
-    free(folders);
-    asked = modules_ask_all(&list);
-    if (asked) {
-        printf("\nBackends, and whether they can run here\n");
-        info_lines(&list, true);
-        printf("\nTransports (DIST_TRANSPORT), and whether they can run here\n");
-        info_lines(&list, false);
-    }
-    free(list.lines);
-    return asked ? 0 : info_no_memory();
-}
-
 static void info_show(const struct info *info, const char *backend)
 {
     if (info->csv) {
@@ -533,32 +507,28 @@ static void info_show(const struct info *info, const char *backend)
     }
 }
 
-static int info_show_all(const struct info *info)
-{
-    struct modules_list list;
-    bool asked = modules_ask_all(&list), first = true;
-
-    for (int i = 0; i < list.count && asked; i++) {
-        if (!list.lines[i].backend || !list.lines[i].usable)
-            continue;
-        if (!first && !info->csv)
-            printf("\n");
-        info_show(info, list.lines[i].name);
-        first = false;
-    }
-    free(list.lines);
-    if (!asked)
-        return info_no_memory();
-    return first ? 1 : 0;
-}
-
 static int info_backends(const struct info *info)
 {
     struct modules_list list;
     int code = 0;
 
-    if (!info->backend)
-        return info_show_all(info);
+    if (!info->backend) {
+        struct modules_list all;
+        bool asked = modules_ask_all(&all), first = true;
+
+        for (int i = 0; i < all.count && asked; i++) {
+            if (!all.lines[i].backend || !all.lines[i].usable)
+                continue;
+            if (!first && !info->csv)
+                printf("\n");
+            info_show(info, all.lines[i].name);
+            first = false;
+        }
+        free(all.lines);
+        if (!asked)
+            return info_no_memory();
+        return first ? 1 : 0;
+    }
     list = (struct modules_list){0};
     if (!modules_ask_one(info->backend, &list)) {
         code = info_no_memory();
@@ -660,8 +630,30 @@ static int info_run(int argc, char **argv)
         return info_help(), 0;
     if (info.action == ARGS_SHOW_VERSION)
         return args_version(&info_args), 0;
-    if (rest == argc)
-        return info_summary();
+    if (rest == argc) {
+        struct modules_list list;
+        bool asked;
+
+        printf("libdist %s\n\nModules (dist_NAME.so) are looked for in\n", dist_version());
+        size_t size = dist_list_module_folders(NULL, 0) + 1;
+        char *folders = malloc(size), *next;
+
+        if (folders)
+            dist_list_module_folders(folders, size);
+        for (char *line = folders ? strtok_r(folders, "\n", &next) : NULL; line;
+             line = strtok_r(NULL, "\n", &next))
+            printf("  %s\n", line);
+        free(folders);
+        asked = modules_ask_all(&list);
+        if (asked) {
+            printf("\nBackends, and whether they can run here\n");
+            info_lines(&list, true);
+            printf("\nTransports (DIST_TRANSPORT), and whether they can run here\n");
+            info_lines(&list, false);
+        }
+        free(list.lines);
+        return asked ? 0 : info_no_memory();
+    }
     return args_wrong(&info_args, "unknown command '%s'", argv[rest]);
 }
 

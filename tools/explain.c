@@ -195,28 +195,6 @@ static double run_now(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* The v-forms, all blocks alike. */
-static dist_status run_call_v(const struct run *run)
-{
-    dist_dtype dtype = run->report->dtype;
-
-    switch (run->report->question.collective) {
-    case DIST_COLL_ALL_GATHER_V:
-        return dist_all_gather_v(run->group, run->in, run->out, run->counts, run->offsets, dtype);
-    case DIST_COLL_REDUCE_SCATTER_V:
-        return dist_reduce_scatter_v(run->group, run->in, run->out, run->counts, dtype, DIST_SUM);
-    case DIST_COLL_GATHER_V:
-        return dist_gather_v(run->group, run->in, run->count, run->out, run->counts, run->offsets,
-                             dtype, 0);
-    case DIST_COLL_SCATTER_V:
-        return dist_scatter_v(run->group, run->in, run->counts, run->offsets, run->out, run->count,
-                              dtype, 0);
-    default:
-        return dist_all_to_all_v(run->group, run->in, run->counts, run->offsets, run->out,
-                                 run->counts, run->offsets, dtype);
-    }
-}
-
 static dist_status run_call(const struct run *run)
 {
     dist_dtype dtype = run->report->dtype;
@@ -243,7 +221,26 @@ static dist_status run_call(const struct run *run)
     case DIST_COLL_ALL_TO_ALL:
         return dist_all_to_all(group, run->in, run->out, count, dtype);
     default:
-        return run_call_v(run);
+        /* The v-forms, all blocks alike. */
+        dist_dtype type = run->report->dtype;
+
+        switch (run->report->question.collective) {
+        case DIST_COLL_ALL_GATHER_V:
+            return dist_all_gather_v(run->group, run->in, run->out, run->counts, run->offsets,
+                                     type);
+        case DIST_COLL_REDUCE_SCATTER_V:
+            return dist_reduce_scatter_v(run->group, run->in, run->out, run->counts, type,
+                                         DIST_SUM);
+        case DIST_COLL_GATHER_V:
+            return dist_gather_v(run->group, run->in, run->count, run->out, run->counts,
+                                 run->offsets, type, 0);
+        case DIST_COLL_SCATTER_V:
+            return dist_scatter_v(run->group, run->in, run->counts, run->offsets, run->out,
+                                  run->count, type, 0);
+        default:
+            return dist_all_to_all_v(run->group, run->in, run->counts, run->offsets, run->out,
+                                     run->counts, run->offsets, type);
+        }
     }
 }
 
@@ -256,30 +253,6 @@ static dist_status run_calls(const struct run *run, int calls, double *seconds_p
     for (int i = 0; i < calls && status == DIST_OK; i++)
         status = run_call(run);
     *seconds_p = (run_now() - begin) / calls;
-    return status;
-}
-
-/* Rank 0's clock counts, and it says how many calls there are. */
-static dist_status run_measure(const struct run *run, double *seconds_p)
-{
-    double seconds = 0, best = 1e9;
-    int32_t calls = 0;
-    dist_status status = run_calls(run, RUN_WARM, &seconds);
-
-    if (status == DIST_OK)
-        status = run_calls(run, RUN_WARM, &seconds);
-    calls = seconds * RUN_BATCHES * RUN_CALLS_MAX < RUN_SECONDS
-                ? RUN_CALLS_MAX
-                : (int32_t)(RUN_SECONDS / RUN_BATCHES / seconds);
-    calls = calls < 2 ? 2 : calls;
-    if (status == DIST_OK)
-        status = dist_broadcast(run->group, &calls, 1, DIST_INT32, 0);
-    for (int i = 0; i < RUN_BATCHES && status == DIST_OK; i++) {
-        status = run_calls(run, calls, &seconds);
-        best = seconds < best ? seconds : best;
-    }
-    if (status == DIST_OK)
-        *seconds_p = best;
     return status;
 }
 
@@ -319,7 +292,24 @@ static dist_status run_item(dist_group *world, struct run *run, const struct run
     status = dist_dup_group(world, NULL, &run->group);
     if (status != DIST_OK)
         return status;
-    status = run_measure(run, seconds_p);
+    /* Rank 0's clock counts, and it says how many calls there are. */
+    double seconds = 0, best = 1e9;
+    int32_t calls = 0;
+    status = run_calls(run, RUN_WARM, &seconds);
+    if (status == DIST_OK)
+        status = run_calls(run, RUN_WARM, &seconds);
+    calls = seconds * RUN_BATCHES * RUN_CALLS_MAX < RUN_SECONDS
+                ? RUN_CALLS_MAX
+                : (int32_t)(RUN_SECONDS / RUN_BATCHES / seconds);
+    calls = calls < 2 ? 2 : calls;
+    if (status == DIST_OK)
+        status = dist_broadcast(run->group, &calls, 1, DIST_INT32, 0);
+    for (int i = 0; i < RUN_BATCHES && status == DIST_OK; i++) {
+        status = run_calls(run, calls, &seconds);
+        best = seconds < best ? seconds : best;
+    }
+    if (status == DIST_OK)
+        *seconds_p = best;
     return status == DIST_OK ? dist_destroy_process_group(run->group) : status;
 }
 

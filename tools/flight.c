@@ -451,23 +451,6 @@ static bool say_mismatch(const struct flight_group *group, bool *marks)
     return true;
 }
 
-/* "; ranks 0-2 wait for it", of those that are in call `sequence` or a later one. */
-static void say_waiters(const struct flight_group *group, int64_t sequence, bool *marks)
-{
-    char list[SAY_LIST];
-    int count;
-
-    for (int r = 0; r < group->size; r++) {
-        const struct flight_call *call = say_pending(&group->ranks[r]);
-
-        marks[r] = call && call->sequence >= sequence;
-    }
-    count = say_list(group, marks, list);
-    if (count)
-        printf("; %s wait%s for it", list, count == 1 ? "s" : "");
-    printf("\n");
-}
-
 /* It has called less than another rank. */
 static void say_is_behind(const struct flight_group *group, int behind, bool *marks)
 {
@@ -486,7 +469,19 @@ static void say_is_behind(const struct flight_group *group, int behind, bool *ma
         printf("its last call was %s", rank->calls[rank->count - 1].words);
     else
         printf("it has called nothing");
-    say_waiters(group, next, marks);
+    /* "; ranks 0-2 wait for it", of those that are in call `sequence` or a later one. */
+    char list[SAY_LIST];
+    int count;
+
+    for (int r = 0; r < group->size; r++) {
+        const struct flight_call *waiting = say_pending(&group->ranks[r]);
+
+        marks[r] = waiting && waiting->sequence >= next;
+    }
+    count = say_list(group, marks, list);
+    if (count)
+        printf("; %s wait%s for it", list, count == 1 ? "s" : "");
+    printf("\n");
 }
 
 /* Who came so late to a call that the others had given up, perhaps. */
@@ -628,36 +623,6 @@ static void flight_say(const struct flight_group *group)
 
 /* dist_info flight FILE...: the command. */
 
-static int flight_run(char **paths, int count)
-{
-    struct flight_group *groups = NULL;
-    char failure[FLIGHT_FAILURE];
-    int code = 0;
-
-    for (int i = 0; i < count && !code; i++) {
-        if (flight_read(paths[i], &groups, failure))
-            continue;
-        fprintf(stderr, "dist_info: %s\n", failure);
-        code = 1;
-    }
-    for (const struct flight_group *group = groups; group && !code; group = group->next)
-        flight_say(group);
-    if (!groups && !code)
-        printf("no group was there when the files were written\n");
-    while (groups) {
-        struct flight_group *group = groups;
-
-        groups = group->next;
-        for (int r = 0; r < group->size; r++) {
-            free(group->ranks[r].calls);
-            free(group->ranks[r].messages);
-        }
-        free(group->ranks);
-        free(group);
-    }
-    return code;
-}
-
 int flight_main(int argc, char **argv)
 {
     struct args args = {
@@ -672,5 +637,30 @@ int flight_main(int argc, char **argv)
         return code;
     if (rest == argc)
         return args_wrong(&args, "name the files to read");
-    return flight_run(argv + rest, argc - rest);
+    struct flight_group *groups = NULL;
+    char failure[FLIGHT_FAILURE];
+    int result = 0;
+
+    for (int i = rest; i < argc && !result; i++) {
+        if (flight_read(argv[i], &groups, failure))
+            continue;
+        fprintf(stderr, "dist_info: %s\n", failure);
+        result = 1;
+    }
+    for (const struct flight_group *group = groups; group && !result; group = group->next)
+        flight_say(group);
+    if (!groups && !result)
+        printf("no group was there when the files were written\n");
+    while (groups) {
+        struct flight_group *group = groups;
+
+        groups = group->next;
+        for (int r = 0; r < group->size; r++) {
+            free(group->ranks[r].calls);
+            free(group->ranks[r].messages);
+        }
+        free(group->ranks);
+        free(group);
+    }
+    return result;
 }

@@ -28,24 +28,6 @@ struct probe {
     const uint64_t *place; /* of a word in the owner's ordinary memory */
 };
 
-/* The owner must not be the reader's parent or child: to these the kernel allows more. */
-static void probe_own(struct probe *probe, int ready, int hold)
-{
-    uint64_t word = PROBE_WORD ^ (uint64_t)getpid();
-    char byte;
-
-    alarm(PROBE_SECONDS);
-    probe->owner = getpid();
-    probe->place = &word;
-    probe->fd = memfd_create("libdist", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (probe->fd < 0 || pwrite(probe->fd, &word, sizeof(word), 0) != (ssize_t)sizeof(word) ||
-        ftruncate(probe->fd, PROBE_BYTES) < 0)
-        probe->finding.share = errno;
-    if (write(ready, "x", 1) != 1 || read(hold, &byte, 1) != 0)
-        _exit(1);
-    _exit(0);
-}
-
 static int probe_map(const struct probe *probe, uint64_t word)
 {
     uint64_t *memory;
@@ -92,7 +74,20 @@ static int probe_run(struct probe *probe, int ready[2], int hold[2], pid_t *owne
 
     if (owner == 0) {
         probe_close(&hold[1]);
-        probe_own(probe, ready[1], hold[0]);
+        /* The owner must not be the reader's parent or child: to these the kernel allows more. */
+        uint64_t word = PROBE_WORD ^ (uint64_t)getpid();
+        char sent;
+
+        alarm(PROBE_SECONDS);
+        probe->owner = getpid();
+        probe->place = &word;
+        probe->fd = memfd_create("libdist", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        if (probe->fd < 0 || pwrite(probe->fd, &word, sizeof(word), 0) != (ssize_t)sizeof(word) ||
+            ftruncate(probe->fd, PROBE_BYTES) < 0)
+            probe->finding.share = errno;
+        if (write(ready[1], "x", 1) != 1 || read(hold[0], &sent, 1) != 0)
+            _exit(1);
+        _exit(0);
     }
     probe_close(&ready[1]); /* so that the end of an owner that fails is the end of the file */
     if (owner < 0)

@@ -604,33 +604,6 @@ static int job_alone(const struct doctor_report *report)
     return 1;
 }
 
-/*
- * On every rank of a job: gathers the reports of all, and prints on rank 0 what all have, and what
- * only some have. Returns the exit code.
- */
-static int doctor_job(struct doctor_report *report, int timeout_s)
-{
-    struct dist_options options = DIST_OPTIONS_INIT;
-    struct doctor_report *reports = NULL;
-    dist_group *group = NULL;
-    dist_status status;
-    int code = 0;
-
-    options.backend = "gloo";
-    options.timeout_ms = timeout_s * 1000;
-    status = dist_init_process_group(&options, &group);
-    if (status == DIST_OK)
-        status = job_gather(group, report, &reports);
-    if (status != DIST_OK)
-        code = job_alone(report);
-    else if (reports)
-        code = doctor_compare(reports, dist_get_world_size(group), stdout) > 0;
-    if (group)
-        dist_destroy_process_group(group);
-    free(reports);
-    return code;
-}
-
 /* dist_info doctor: looks for what keeps jobs from running, or from running fast. */
 
 struct words {
@@ -762,13 +735,34 @@ int doctor_main(int argc, char **argv)
         fprintf(stderr, "dist_info: out of memory\n");
         return 1;
     }
+    code = 0;
     report->ranks = words.ranks ? (int)words.ranks : doctor_local_ranks();
     fflush(stdout);
     doctor_examine(report);
-    if (words.job && launched_in_job())
-        code = doctor_job(report, (int)words.timeout);
-    else
+    if (words.job && launched_in_job()) {
+        /*
+         * On every rank of a job: gathers the reports of all, and prints on rank 0 what all have,
+         * and what only some have.
+         */
+        struct dist_options options = DIST_OPTIONS_INIT;
+        struct doctor_report *reports = NULL;
+        dist_group *group = NULL;
+        dist_status status;
+        options.backend = "gloo";
+        options.timeout_ms = (int)words.timeout * 1000;
+        status = dist_init_process_group(&options, &group);
+        if (status == DIST_OK)
+            status = job_gather(group, report, &reports);
+        if (status != DIST_OK)
+            code = job_alone(report);
+        else if (reports)
+            code = doctor_compare(reports, dist_get_world_size(group), stdout) > 0;
+        if (group)
+            dist_destroy_process_group(group);
+        free(reports);
+    } else {
         code = doctor_print(report, words.format && strcmp(words.format, "json") == 0, stdout) > 0;
+    }
     if (words.job && !launched_in_job()) {
         fprintf(stderr, "dist_info: doctor: --job: no launcher has started this process\n");
         code = 1;

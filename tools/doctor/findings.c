@@ -237,28 +237,6 @@ static bool compare_leads(const struct doctor_report *reports, int rank)
     return true;
 }
 
-/* "node0, node1", with the ranks of a host if not all of them have it; "" if every rank has. */
-static void compare_where(const struct doctor_report *reports, int ranks,
-                          const struct doctor_finding *finding, char *where, size_t size)
-{
-    size_t used = 0;
-    int with = 0;
-
-    where[0] = '\0';
-    for (int rank = 0; rank < ranks; rank++)
-        with += compare_has(&reports[rank], finding);
-    for (int rank = 0; rank < ranks && with < ranks && used < size; rank++) {
-        const char *comma = used ? ", " : "";
-        const int of_host = compare_host(reports, ranks, reports[rank].host, finding);
-
-        if (of_host == COMPARE_ALL && compare_leads(reports, rank))
-            used += (size_t)snprintf(where + used, size - used, "%s%s", comma, reports[rank].host);
-        else if (of_host == COMPARE_SOME && compare_has(&reports[rank], finding))
-            used += (size_t)snprintf(where + used, size - used, "%srank %d on %s", comma, rank,
-                                     reports[rank].host);
-    }
-}
-
 /* Has no rank before this one that finding, nor this one before it? */
 static bool compare_is_first(const struct doctor_report *reports, int rank, int i)
 {
@@ -284,7 +262,26 @@ static void compare_check(const struct doctor_report *reports, int ranks, const 
 
             if (strcmp(finding->check, check) != 0 || !compare_is_first(reports, rank, i))
                 continue;
-            compare_where(reports, ranks, finding, where, sizeof(where));
+            /* "node0, node1", with the ranks of a host if not all of them have it; "" if every rank
+             * has. */
+            const size_t size = sizeof(where);
+            size_t used = 0;
+            int with = 0;
+
+            where[0] = '\0';
+            for (int other = 0; other < ranks; other++)
+                with += compare_has(&reports[other], finding);
+            for (int other = 0; other < ranks && with < ranks && used < size; other++) {
+                const char *comma = used ? ", " : "";
+                const int of_host = compare_host(reports, ranks, reports[other].host, finding);
+
+                if (of_host == COMPARE_ALL && compare_leads(reports, other))
+                    used += (size_t)snprintf(where + used, size - used, "%s%s", comma,
+                                             reports[other].host);
+                else if (of_host == COMPARE_SOME && compare_has(&reports[other], finding))
+                    used += (size_t)snprintf(where + used, size - used, "%srank %d on %s", comma,
+                                             other, reports[other].host);
+            }
             doctor_print_finding(finding, where, to);
             *faults += finding->level == DOCTOR_FAULT;
             differs = differs || (*where && !finding->own);

@@ -97,39 +97,36 @@ static double data_value(dist_op op, unsigned k)
     return ((double)k - DATA_FLOATS / 2.0) / 16;
 }
 
-static uint64_t data_float_bits(dist_dtype dtype, dist_op op, unsigned k)
-{
-    static uint16_t halves[2][2][DATA_FLOATS]; /* the search is slow: its results are kept */
-    static bool known[2][2];
-    int exponent_bits = dtype == DIST_FLOAT16 ? 5 : 8, prod = op == DIST_PROD ? 1 : 0;
-    int format = dtype == DIST_FLOAT16 ? 1 : 0;
-    double value = data_value(op, k);
-    float f = (float)value;
-    uint32_t low;
-    uint64_t bits;
-
-    if (dtype == DIST_FLOAT32) {
-        memcpy(&low, &f, sizeof(low));
-        return low;
-    }
-    if (dtype == DIST_FLOAT64) {
-        memcpy(&bits, &value, sizeof(bits));
-        return bits;
-    }
-    for (unsigned i = 0; !known[format][prod] && i < DATA_FLOATS; i++)
-        halves[format][prod][i] = (uint16_t)data_to_half(data_value(op, i), exponent_bits);
-    known[format][prod] = true;
-    return halves[format][prod][k];
-}
-
 /* The bits of element i of rank's row, as the type's bytes lie in a little-endian number. */
 static uint64_t data_bits(const struct data *d, int rank, size_t i)
 {
     uint64_t mixed = data_mix(data_mix(d->seed + (uint64_t)rank * 0x10001) + i);
     size_t size = dist_dtype_size(d->dtype);
 
-    if (data_is_float(d->dtype))
-        return data_float_bits(d->dtype, d->op, (unsigned)(mixed % DATA_FLOATS));
+    if (data_is_float(d->dtype)) {
+        unsigned k = (unsigned)(mixed % DATA_FLOATS);
+        static uint16_t halves[2][2][DATA_FLOATS]; /* the search is slow: its results are kept */
+        static bool known[2][2];
+        int exponent_bits = d->dtype == DIST_FLOAT16 ? 5 : 8, prod = d->op == DIST_PROD ? 1 : 0;
+        int format = d->dtype == DIST_FLOAT16 ? 1 : 0;
+        double value = data_value(d->op, k);
+        float f = (float)value;
+        uint32_t low;
+        uint64_t bits;
+
+        if (d->dtype == DIST_FLOAT32) {
+            memcpy(&low, &f, sizeof(low));
+            return low;
+        }
+        if (d->dtype == DIST_FLOAT64) {
+            memcpy(&bits, &value, sizeof(bits));
+            return bits;
+        }
+        for (unsigned n = 0; !known[format][prod] && n < DATA_FLOATS; n++)
+            halves[format][prod][n] = (uint16_t)data_to_half(data_value(d->op, n), exponent_bits);
+        known[format][prod] = true;
+        return halves[format][prod][k];
+    }
     if (d->dtype == DIST_BOOL)
         return mixed % 8 ? 1 + (mixed >> 8) % 255 : 0; /* some AND of eight shall be true */
     return size == 8 ? mixed : mixed & ((UINT64_C(1) << 8 * size) - 1);

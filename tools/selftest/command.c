@@ -205,19 +205,14 @@ static int64_t command_timeout(void)
     return seconds <= COMMAND_TIMEOUT_MOST_S ? seconds : COMMAND_TIMEOUT_MOST_S;
 }
 
-/* -1: go on, else the exit code. */
-static int command_options(int argc, char **argv, struct command *command)
-{
-    struct command_words words = {.mode = "all", .timeout = command_timeout()};
-    int rest, code = args_begin(&command_args, argc, argv, &words, 0, &rest);
-
-    return code < 0 ? command_take(&words, command) : code;
-}
-
 int selftest_main(int argc, char **argv)
 {
     struct command command = {0};
-    int code = command_options(argc, argv, &command);
+    /* -1: go on, else the exit code. */
+    struct command_words words = {.mode = "all", .timeout = command_timeout()};
+    int rest, result = args_begin(&command_args, argc, argv, &words, 0, &rest);
+
+    int code = result < 0 ? command_take(&words, &command) : result;
 
     if (code >= 0)
         return code;

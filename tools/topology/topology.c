@@ -101,43 +101,6 @@ static void topology_discover(struct topology_machine *machine)
         machine->core[i] = (struct topology_core){-1, -1, 1};
 }
 
-/* Places count nodes from 0 in rank order, so a new one is the next. */
-static void gather_sort(const struct gather_card *cards, struct topology *topology)
-{
-    for (int rank = 0; rank < topology->ranks; rank++) {
-        const struct gather_card *card = &cards[rank];
-        const int gpu = card->device >= 0 ? card->device : card->local_rank;
-
-        if (card->place.node == topology->machines)
-            topology->machine[topology->machines++] = card->machine;
-        topology->rank[rank] = (struct topology_rank){
-            card->place.node, card->place.core < card->machine.cores ? card->place.core : -1,
-            gpu < card->machine.gpus ? gpu : -1};
-    }
-}
-
-static dist_status gather_cards(dist_group *group, struct gather_card *card,
-                                struct topology *topology)
-{
-    const int ranks = dist_get_world_size(group);
-    const bool root = dist_get_rank(group) == 0;
-    struct gather_card *cards = root ? calloc((size_t)ranks, sizeof(*cards)) : NULL;
-    dist_status status = DIST_ERR_NO_MEMORY;
-
-    if (root) {
-        topology->machine = calloc((size_t)ranks, sizeof(*topology->machine));
-        topology->rank = calloc((size_t)ranks, sizeof(*topology->rank));
-    }
-    if (!root || (cards && topology->machine && topology->rank))
-        status = dist_gather(group, card, cards, sizeof(*card), DIST_UINT8, 0);
-    if (root && status == DIST_OK) {
-        topology->ranks = ranks;
-        gather_sort(cards, topology);
-    }
-    free(cards);
-    return status;
-}
-
 dist_status topology_gather_group(dist_group *group, struct topology *topology_p)
 {
     struct gather_card *card = calloc(1, sizeof(*card));
@@ -153,7 +116,33 @@ dist_status topology_gather_group(dist_group *group, struct topology *topology_p
     card->device = device && *device ? atoi(device) : -1;
     if (dist_get_place(group, dist_get_rank(group), &card->place) != DIST_OK)
         card->place = (struct dist_place){0, -1, -1, -1, -1};
-    status = gather_cards(group, card, topology_p);
+    const int ranks = dist_get_world_size(group);
+    const bool root = dist_get_rank(group) == 0;
+    struct gather_card *cards = root ? calloc((size_t)ranks, sizeof(*cards)) : NULL;
+
+    status = DIST_ERR_NO_MEMORY;
+    if (root) {
+        topology_p->machine = calloc((size_t)ranks, sizeof(*topology_p->machine));
+        topology_p->rank = calloc((size_t)ranks, sizeof(*topology_p->rank));
+    }
+    if (!root || (cards && topology_p->machine && topology_p->rank))
+        status = dist_gather(group, card, cards, sizeof(*card), DIST_UINT8, 0);
+    if (root && status == DIST_OK) {
+        topology_p->ranks = ranks;
+        /* Places count nodes from 0 in rank order, so a new one is the next. */
+        for (int rank = 0; rank < topology_p->ranks; rank++) {
+            const struct gather_card *moved = &cards[rank];
+            const int gpu = moved->device >= 0 ? moved->device : moved->local_rank;
+
+            if (moved->place.node == topology_p->machines)
+                topology_p->machine[topology_p->machines++] = moved->machine;
+            topology_p->rank[rank] = (struct topology_rank){
+                moved->place.node,
+                moved->place.core < moved->machine.cores ? moved->place.core : -1,
+                gpu < moved->machine.gpus ? gpu : -1};
+        }
+    }
+    free(cards);
     free(card);
     return status;
 }
