@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Cases of the battery: their data, their memory, and those of collectives. */
-#include "battery.h"
 #include "tools/common/gpu.h"
 #include "tools/selftest/battery.h"
 
@@ -229,29 +228,17 @@ static uint64_t expect_bool(const struct data *d, int ranks, size_t i)
 }
 
 /* Half the distance between 1 and the next number. */
-static double expect_unit(dist_dtype dtype)
-{
-    switch (dtype) {
-    case DIST_FLOAT32:
-        return 0x1p-24;
-    case DIST_FLOAT64:
-        return 0x1p-53;
-    case DIST_FLOAT16:
-        return 0x1p-11;
-    default:
-        return 0x1p-8;
-    }
-}
+static const double expect_units[] = {[DIST_FLOAT32] = 0x1p-24,
+                                      [DIST_FLOAT64] = 0x1p-53,
+                                      [DIST_FLOAT16] = 0x1p-11,
+                                      [DIST_BFLOAT16] = 0x1p-8};
 
 static double expect_float_step(dist_op op, double a, double b)
 {
-    if (op == DIST_PROD)
-        return a * b;
-    if (op == DIST_MIN)
-        return fmin(a, b);
-    if (op == DIST_MAX)
-        return fmax(a, b);
-    return a + b;
+    return op == DIST_PROD  ? a * b
+           : op == DIST_MIN ? fmin(a, b)
+           : op == DIST_MAX ? fmax(a, b)
+                            : a + b;
 }
 
 /* The value, and the room that rounding needs: some roundings of the size of the sum a step. */
@@ -270,7 +257,7 @@ static double expect_float(const struct data *d, int ranks, size_t i, double *ro
         else
             size += fabs(value);
     }
-    *room_p = size * expect_unit(d->dtype) * (ranks + 1);
+    *room_p = size * expect_units[d->dtype] * (ranks + 1);
     if (d->op == DIST_MIN || d->op == DIST_MAX)
         *room_p = 0;
     if (d->op != DIST_AVG)
@@ -764,6 +751,16 @@ void cases_barrier(struct battery *b)
 
 /* The collectives that copy from one to all, or bring together: broadcast, all_gather, gather. */
 
+/* The call of that name, or its _async form if a case asks for works. */
+#define CALL(name, ...)                                                                            \
+    (works ? dist_##name##_async(c->b->group, __VA_ARGS__, works)                                  \
+           : dist_##name(c->b->group, __VA_ARGS__))
+
+/* A collective that has a call, name_call, and no check of its own. */
+#define OPERATION(name, NAME, flags, shape)                                                        \
+    const struct operation operation_##name = {#name,         DIST_COLL_##NAME, flags,             \
+                                               shape##_shape, name##_call,      NULL}
+
 /* ---- broadcast ---- */
 
 static void broadcast_shape(struct test_case *c)
@@ -776,18 +773,10 @@ static void broadcast_shape(struct test_case *c)
 
 static dist_status broadcast_call(struct test_case *c, dist_work **works)
 {
-    if (!works)
-        return dist_broadcast(c->b->group, c->get, c->count, c->data.dtype, c->root);
-    return dist_broadcast_async(c->b->group, c->get, c->count, c->data.dtype, c->root, works);
+    return CALL(broadcast, c->get, c->count, c->data.dtype, c->root);
 }
 
-const struct operation operation_broadcast = {
-    .name = "broadcast",
-    .collective = DIST_COLL_BROADCAST,
-    .flags = OPERATION_ROOTED,
-    .shape = broadcast_shape,
-    .call = broadcast_call,
-};
+OPERATION(broadcast, BROADCAST, OPERATION_ROOTED, broadcast);
 
 /* ---- all_gather and gather ---- */
 
@@ -825,77 +814,44 @@ static void gather_shape(struct test_case *c)
 
 static dist_status all_gather_call(struct test_case *c, dist_work **works)
 {
-    if (!works)
-        return dist_all_gather(c->b->group, c->give, c->get, c->count, c->data.dtype);
-    return dist_all_gather_async(c->b->group, c->give, c->get, c->count, c->data.dtype, works);
+    return CALL(all_gather, c->give, c->get, c->count, c->data.dtype);
 }
 
-const struct operation operation_all_gather = {
-    .name = "all_gather",
-    .collective = DIST_COLL_ALL_GATHER,
-    .flags = OPERATION_IN_PLACE | OPERATION_BLOCKS,
-    .shape = gather_shape,
-    .call = all_gather_call,
-};
+OPERATION(all_gather, ALL_GATHER, OPERATION_IN_PLACE | OPERATION_BLOCKS, gather);
 
 /* Blocks one after the other need no offsets. */
-static const size_t *gather_offsets(const struct test_case *c)
+static const size_t *case_offsets(const struct test_case *c, const size_t *offsets)
 {
-    return case_has_offsets(c) ? c->out_offsets : NULL;
+    return case_has_offsets(c) ? offsets : NULL;
 }
 
 static dist_status all_gather_v_call(struct test_case *c, dist_work **works)
 {
-    if (!works)
-        return dist_all_gather_v(c->b->group, c->give, c->get, c->out_counts, gather_offsets(c),
-                                 c->data.dtype);
-    return dist_all_gather_v_async(c->b->group, c->give, c->get, c->out_counts, gather_offsets(c),
-                                   c->data.dtype, works);
+    return CALL(all_gather_v, c->give, c->get, c->out_counts, case_offsets(c, c->out_offsets),
+                c->data.dtype);
 }
 
-const struct operation operation_all_gather_v = {
-    .name = "all_gather_v",
-    .collective = DIST_COLL_ALL_GATHER_V,
-    .flags = OPERATION_IN_PLACE | OPERATION_LAYOUTS | OPERATION_BLOCKS,
-    .shape = gather_shape,
-    .call = all_gather_v_call,
-};
+OPERATION(all_gather_v, ALL_GATHER_V, OPERATION_IN_PLACE | OPERATION_LAYOUTS | OPERATION_BLOCKS,
+          gather);
 
 static dist_status gather_call(struct test_case *c, dist_work **works)
 {
-    if (!works)
-        return dist_gather(c->b->group, c->give, c->get, c->count, c->data.dtype, c->root);
-    return dist_gather_async(c->b->group, c->give, c->get, c->count, c->data.dtype, c->root, works);
+    return CALL(gather, c->give, c->get, c->count, c->data.dtype, c->root);
 }
 
-const struct operation operation_gather = {
-    .name = "gather",
-    .collective = DIST_COLL_GATHER,
-    .flags = OPERATION_IN_PLACE | OPERATION_ROOTED | OPERATION_BLOCKS,
-    .shape = gather_shape,
-    .call = gather_call,
-};
+OPERATION(gather, GATHER, OPERATION_IN_PLACE | OPERATION_ROOTED | OPERATION_BLOCKS, gather);
 
 static dist_status gather_v_call(struct test_case *c, dist_work **works)
 {
     const size_t *counts = gather_passes(c) ? c->out_counts : NULL;
-    const size_t *offsets = counts ? gather_offsets(c) : NULL;
+    const size_t *offsets = counts ? case_offsets(c, c->out_offsets) : NULL;
     size_t own = c->out_counts[c->b->rank];
 
-    if (!works)
-        return dist_gather_v(c->b->group, c->give, own, c->get, counts, offsets, c->data.dtype,
-                             c->root);
-    return dist_gather_v_async(c->b->group, c->give, own, c->get, counts, offsets, c->data.dtype,
-                               c->root, works);
+    return CALL(gather_v, c->give, own, c->get, counts, offsets, c->data.dtype, c->root);
 }
 
-const struct operation operation_gather_v = {
-    .name = "gather_v",
-    .collective = DIST_COLL_GATHER_V,
-    .flags = OPERATION_IN_PLACE | OPERATION_ROOTED | OPERATION_LAYOUTS | OPERATION_BLOCKS,
-    .shape = gather_shape,
-    .call = gather_v_call,
-};
+OPERATION(gather_v, GATHER_V,
+          OPERATION_IN_PLACE | OPERATION_ROOTED | OPERATION_LAYOUTS | OPERATION_BLOCKS, gather);
 
 /* The collectives that reduce. */
 
@@ -927,36 +883,18 @@ static dist_op reduce_op(const struct test_case *c)
 
 static dist_status all_reduce_call(struct test_case *c, dist_work **works)
 {
-    if (!works)
-        return dist_all_reduce(c->b->group, c->give, c->get, c->count, c->data.dtype, reduce_op(c));
-    return dist_all_reduce_async(c->b->group, c->give, c->get, c->count, c->data.dtype,
-                                 reduce_op(c), works);
+    return CALL(all_reduce, c->give, c->get, c->count, c->data.dtype, reduce_op(c));
 }
 
-const struct operation operation_all_reduce = {
-    .name = "all_reduce",
-    .collective = DIST_COLL_ALL_REDUCE,
-    .flags = OPERATION_REDUCES | OPERATION_IN_PLACE | OPERATION_AGREES,
-    .shape = reduce_shape,
-    .call = all_reduce_call,
-};
+OPERATION(all_reduce, ALL_REDUCE, OPERATION_REDUCES | OPERATION_IN_PLACE | OPERATION_AGREES,
+          reduce);
 
 static dist_status reduce_call(struct test_case *c, dist_work **works)
 {
-    if (!works)
-        return dist_reduce(c->b->group, c->give, c->get, c->count, c->data.dtype, reduce_op(c),
-                           c->root);
-    return dist_reduce_async(c->b->group, c->give, c->get, c->count, c->data.dtype, reduce_op(c),
-                             c->root, works);
+    return CALL(reduce, c->give, c->get, c->count, c->data.dtype, reduce_op(c), c->root);
 }
 
-const struct operation operation_reduce = {
-    .name = "reduce",
-    .collective = DIST_COLL_REDUCE,
-    .flags = OPERATION_REDUCES | OPERATION_IN_PLACE | OPERATION_ROOTED,
-    .shape = reduce_shape,
-    .call = reduce_call,
-};
+OPERATION(reduce, REDUCE, OPERATION_REDUCES | OPERATION_IN_PLACE | OPERATION_ROOTED, reduce);
 
 /* ---- all_reduce_coalesced ---- */
 
@@ -986,7 +924,7 @@ static void coalesced_shape(struct test_case *c)
     }
 }
 
-static dist_status coalesced_call(struct test_case *c, dist_work **works)
+static dist_status all_reduce_coalesced_call(struct test_case *c, dist_work **works)
 {
     void *buffers[COALESCED_BUFFERS];
     size_t counts[COALESCED_BUFFERS];
@@ -995,20 +933,11 @@ static dist_status coalesced_call(struct test_case *c, dist_work **works)
         counts[i] = coalesced_count(c, i);
         buffers[i] = counts[i] ? case_at(c, &c->out, c->blocks[i].at) : NULL;
     }
-    if (!works)
-        return dist_all_reduce_coalesced(c->b->group, buffers, counts, COALESCED_BUFFERS,
-                                         c->data.dtype, reduce_op(c));
-    return dist_all_reduce_coalesced_async(c->b->group, buffers, counts, COALESCED_BUFFERS,
-                                           c->data.dtype, reduce_op(c), works);
+    return CALL(all_reduce_coalesced, buffers, counts, COALESCED_BUFFERS, c->data.dtype,
+                reduce_op(c));
 }
 
-const struct operation operation_all_reduce_coalesced = {
-    .name = "all_reduce_coalesced",
-    .collective = DIST_COLL_ALL_REDUCE,
-    .flags = OPERATION_REDUCES | OPERATION_AGREES,
-    .shape = coalesced_shape,
-    .call = coalesced_call,
-};
+OPERATION(all_reduce_coalesced, ALL_REDUCE, OPERATION_REDUCES | OPERATION_AGREES, coalesced);
 
 /* ---- reduce_scatter ---- */
 
@@ -1036,28 +965,15 @@ static void reduce_scatter_shape(struct test_case *c)
 
 static dist_status reduce_scatter_call(struct test_case *c, dist_work **works)
 {
-    if (!works)
-        return dist_reduce_scatter(c->b->group, c->give, c->get, c->count, c->data.dtype,
-                                   reduce_op(c));
-    return dist_reduce_scatter_async(c->b->group, c->give, c->get, c->count, c->data.dtype,
-                                     reduce_op(c), works);
+    return CALL(reduce_scatter, c->give, c->get, c->count, c->data.dtype, reduce_op(c));
 }
 
-const struct operation operation_reduce_scatter = {
-    .name = "reduce_scatter",
-    .collective = DIST_COLL_REDUCE_SCATTER,
-    .flags = OPERATION_REDUCES | OPERATION_IN_PLACE | OPERATION_BLOCKS,
-    .shape = reduce_scatter_shape,
-    .call = reduce_scatter_call,
-};
+OPERATION(reduce_scatter, REDUCE_SCATTER, OPERATION_REDUCES | OPERATION_IN_PLACE | OPERATION_BLOCKS,
+          reduce_scatter);
 
 static dist_status reduce_scatter_v_call(struct test_case *c, dist_work **works)
 {
-    if (!works)
-        return dist_reduce_scatter_v(c->b->group, c->give, c->get, c->in_counts, c->data.dtype,
-                                     reduce_op(c));
-    return dist_reduce_scatter_v_async(c->b->group, c->give, c->get, c->in_counts, c->data.dtype,
-                                       reduce_op(c), works);
+    return CALL(reduce_scatter_v, c->give, c->get, c->in_counts, c->data.dtype, reduce_op(c));
 }
 
 /* It has no offsets: gaps are left out. */
@@ -1068,13 +984,9 @@ static void reduce_scatter_v_shape(struct test_case *c)
     reduce_scatter_shape(c);
 }
 
-const struct operation operation_reduce_scatter_v = {
-    .name = "reduce_scatter_v",
-    .collective = DIST_COLL_REDUCE_SCATTER_V,
-    .flags = OPERATION_REDUCES | OPERATION_IN_PLACE | OPERATION_LAYOUTS | OPERATION_BLOCKS,
-    .shape = reduce_scatter_v_shape,
-    .call = reduce_scatter_v_call,
-};
+OPERATION(reduce_scatter_v, REDUCE_SCATTER_V,
+          OPERATION_REDUCES | OPERATION_IN_PLACE | OPERATION_LAYOUTS | OPERATION_BLOCKS,
+          reduce_scatter_v);
 
 /* The collectives that hand out blocks: scatter and all_to_all. */
 
@@ -1115,46 +1027,22 @@ static void scatter_shape(struct test_case *c)
 
 static dist_status scatter_call(struct test_case *c, dist_work **works)
 {
-    if (!works)
-        return dist_scatter(c->b->group, c->give, c->get, c->count, c->data.dtype, c->root);
-    return dist_scatter_async(c->b->group, c->give, c->get, c->count, c->data.dtype, c->root,
-                              works);
+    return CALL(scatter, c->give, c->get, c->count, c->data.dtype, c->root);
 }
 
-const struct operation operation_scatter = {
-    .name = "scatter",
-    .collective = DIST_COLL_SCATTER,
-    .flags = OPERATION_IN_PLACE | OPERATION_ROOTED | OPERATION_BLOCKS,
-    .shape = scatter_shape,
-    .call = scatter_call,
-};
-
-/* Blocks one after the other need no offsets. */
-static const size_t *scatter_offsets(const struct test_case *c, const size_t *offsets)
-{
-    return case_has_offsets(c) ? offsets : NULL;
-}
+OPERATION(scatter, SCATTER, OPERATION_IN_PLACE | OPERATION_ROOTED | OPERATION_BLOCKS, scatter);
 
 static dist_status scatter_v_call(struct test_case *c, dist_work **works)
 {
     const size_t *counts = scatter_passes(c) ? c->in_counts : NULL;
-    const size_t *offsets = counts ? scatter_offsets(c, c->in_offsets) : NULL;
+    const size_t *offsets = counts ? case_offsets(c, c->in_offsets) : NULL;
     size_t own = c->in_counts[c->b->rank];
 
-    if (!works)
-        return dist_scatter_v(c->b->group, c->give, counts, offsets, c->get, own, c->data.dtype,
-                              c->root);
-    return dist_scatter_v_async(c->b->group, c->give, counts, offsets, c->get, own, c->data.dtype,
-                                c->root, works);
+    return CALL(scatter_v, c->give, counts, offsets, c->get, own, c->data.dtype, c->root);
 }
 
-const struct operation operation_scatter_v = {
-    .name = "scatter_v",
-    .collective = DIST_COLL_SCATTER_V,
-    .flags = OPERATION_IN_PLACE | OPERATION_ROOTED | OPERATION_LAYOUTS | OPERATION_BLOCKS,
-    .shape = scatter_shape,
-    .call = scatter_v_call,
-};
+OPERATION(scatter_v, SCATTER_V,
+          OPERATION_IN_PLACE | OPERATION_ROOTED | OPERATION_LAYOUTS | OPERATION_BLOCKS, scatter);
 
 /* ---- all_to_all ---- */
 
@@ -1200,35 +1088,18 @@ static void to_all_shape(struct test_case *c)
 
 static dist_status all_to_all_call(struct test_case *c, dist_work **works)
 {
-    if (!works)
-        return dist_all_to_all(c->b->group, c->give, c->get, c->count, c->data.dtype);
-    return dist_all_to_all_async(c->b->group, c->give, c->get, c->count, c->data.dtype, works);
+    return CALL(all_to_all, c->give, c->get, c->count, c->data.dtype);
 }
 
-const struct operation operation_all_to_all = {
-    .name = "all_to_all",
-    .collective = DIST_COLL_ALL_TO_ALL,
-    .flags = OPERATION_BLOCKS,
-    .shape = to_all_shape,
-    .call = all_to_all_call,
-};
+OPERATION(all_to_all, ALL_TO_ALL, OPERATION_BLOCKS, to_all);
 
 static dist_status all_to_all_v_call(struct test_case *c, dist_work **works)
 {
-    const size_t *in_offsets = scatter_offsets(c, c->in_offsets);
-    const size_t *out_offsets = scatter_offsets(c, c->out_offsets);
+    const size_t *in_offsets = case_offsets(c, c->in_offsets);
+    const size_t *out_offsets = case_offsets(c, c->out_offsets);
 
-    if (!works)
-        return dist_all_to_all_v(c->b->group, c->give, c->in_counts, in_offsets, c->get,
-                                 c->out_counts, out_offsets, c->data.dtype);
-    return dist_all_to_all_v_async(c->b->group, c->give, c->in_counts, in_offsets, c->get,
-                                   c->out_counts, out_offsets, c->data.dtype, works);
+    return CALL(all_to_all_v, c->give, c->in_counts, in_offsets, c->get, c->out_counts, out_offsets,
+                c->data.dtype);
 }
 
-const struct operation operation_all_to_all_v = {
-    .name = "all_to_all_v",
-    .collective = DIST_COLL_ALL_TO_ALL_V,
-    .flags = OPERATION_LAYOUTS | OPERATION_BLOCKS,
-    .shape = to_all_shape,
-    .call = all_to_all_v_call,
-};
+OPERATION(all_to_all_v, ALL_TO_ALL_V, OPERATION_LAYOUTS | OPERATION_BLOCKS, to_all);
