@@ -57,10 +57,27 @@ static const size_t *call_counts(const struct call *c)
 
 /* ---- collectives ---- */
 
-static dist_status call_all_reduce(const struct call *c)
-{
-    return dist_all_reduce(c->group, c->in, c->out, c->count, c->dtype, c->op);
-}
+/* call_name, a call of dist_name. */
+#define CALL(name, ...)                                                                            \
+    static dist_status call_##name(const struct call *c)                                           \
+    {                                                                                              \
+        return dist_##name(c->group, ##__VA_ARGS__);                                               \
+    }
+
+CALL(all_reduce, c->in, c->out, c->count, c->dtype, c->op)
+CALL(reduce, c->in, c->out, c->count, c->dtype, c->op, c->root)
+CALL(broadcast, c->out, c->count, c->dtype, c->root)
+CALL(all_gather, c->in, c->out, c->count, c->dtype)
+CALL(all_gather_v, c->in, c->out, call_counts(c), NULL, c->dtype)
+CALL(reduce_scatter, c->in, c->out, c->count, c->dtype, c->op)
+CALL(reduce_scatter_v, c->in, c->out, call_counts(c), c->dtype, c->op)
+CALL(gather, c->in, c->out, c->count, c->dtype, c->root)
+CALL(gather_v, c->in, c->count, c->out, call_counts(c), NULL, c->dtype, c->root)
+CALL(scatter, c->in, c->out, c->count, c->dtype, c->root)
+CALL(scatter_v, c->in, call_counts(c), NULL, c->out, c->count, c->dtype, c->root)
+CALL(all_to_all, c->in, c->out, c->count, c->dtype)
+CALL(barrier)
+CALL(monitored_barrier, 0)
 
 static dist_status call_all_reduce_coalesced(const struct call *c)
 {
@@ -76,78 +93,11 @@ static dist_status call_all_reduce_coalesced(const struct call *c)
     return dist_all_reduce_coalesced(c->group, buffers, counts, BENCH_COALESCED, c->dtype, c->op);
 }
 
-static dist_status call_reduce(const struct call *c)
-{
-    return dist_reduce(c->group, c->in, c->out, c->count, c->dtype, c->op, c->root);
-}
-
-static dist_status call_broadcast(const struct call *c)
-{
-    return dist_broadcast(c->group, c->out, c->count, c->dtype, c->root);
-}
-
-static dist_status call_all_gather(const struct call *c)
-{
-    return dist_all_gather(c->group, c->in, c->out, c->count, c->dtype);
-}
-
-static dist_status call_all_gather_v(const struct call *c)
-{
-    return dist_all_gather_v(c->group, c->in, c->out, call_counts(c), NULL, c->dtype);
-}
-
-static dist_status call_reduce_scatter(const struct call *c)
-{
-    return dist_reduce_scatter(c->group, c->in, c->out, c->count, c->dtype, c->op);
-}
-
-static dist_status call_reduce_scatter_v(const struct call *c)
-{
-    return dist_reduce_scatter_v(c->group, c->in, c->out, call_counts(c), c->dtype, c->op);
-}
-
-static dist_status call_gather(const struct call *c)
-{
-    return dist_gather(c->group, c->in, c->out, c->count, c->dtype, c->root);
-}
-
-static dist_status call_gather_v(const struct call *c)
-{
-    return dist_gather_v(c->group, c->in, c->count, c->out, call_counts(c), NULL, c->dtype,
-                         c->root);
-}
-
-static dist_status call_scatter(const struct call *c)
-{
-    return dist_scatter(c->group, c->in, c->out, c->count, c->dtype, c->root);
-}
-
-static dist_status call_scatter_v(const struct call *c)
-{
-    return dist_scatter_v(c->group, c->in, call_counts(c), NULL, c->out, c->count, c->dtype,
-                          c->root);
-}
-
-static dist_status call_all_to_all(const struct call *c)
-{
-    return dist_all_to_all(c->group, c->in, c->out, c->count, c->dtype);
-}
-
 static dist_status call_all_to_all_v(const struct call *c)
 {
     const size_t *counts = call_counts(c);
 
     return dist_all_to_all_v(c->group, c->in, counts, NULL, c->out, counts, NULL, c->dtype);
-}
-
-static dist_status call_barrier(const struct call *c)
-{
-    return dist_barrier(c->group);
-}
-
-static dist_status call_monitored_barrier(const struct call *c)
-{
-    return dist_monitored_barrier(c->group, 0);
 }
 
 /* ---- messages ---- */

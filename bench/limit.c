@@ -341,13 +341,6 @@ static void limit_sum(dist_dtype dtype, const char *const *in, int ins, char *co
 /* All ranks add all vectors: that pays as long as they are short together. */
 #define SHORT_SUM_MAX ((size_t)16384)
 
-static bool short_only_root_gives(const struct operation *operation)
-{
-    return operation->rooted &&
-           (operation->id == OPERATION_broadcast || operation->in == PART_WHOLE) &&
-           !operation->reduces;
-}
-
 /* What a rank gives is at in, or if there is none at out. */
 static size_t short_given(const struct limit *limit, const struct order *order)
 {
@@ -399,8 +392,9 @@ static dist_status limit_short(struct limit *limit, const struct order *order, c
     const struct operation *operation = order->operation;
     int rank = limit->driver.rank, slot;
     bool root = rank == order->root;
-    bool gives = root || !short_only_root_gives(operation),
-         gets = root || !(operation->rooted && !short_only_root_gives(operation));
+    bool from_root = operation->rooted && !operation->reduces &&
+                     (operation->id == OPERATION_broadcast || operation->in == PART_WHOLE);
+    bool gives = root || !from_root, gets = root || !operation->rooted || from_root;
     dist_status status = short_slot(limit, gives, &slot);
 
     if (status != DIST_OK)
@@ -411,8 +405,7 @@ static dist_status limit_short(struct limit *limit, const struct order *order, c
     limit_arrive(limit);
     if (!gets || (root && operation->id == OPERATION_broadcast))
         return DIST_OK;
-    status = short_only_root_gives(operation) ? limit_wait_rank(limit, order->root)
-                                              : limit_wait_all(limit);
+    status = from_root ? limit_wait_rank(limit, order->root) : limit_wait_all(limit);
     if (status != DIST_OK)
         return status;
     if (operation->reduces && operation->out == PART_BLOCK) {
@@ -548,27 +541,20 @@ static dist_status limit_messages(struct limit *limit, const struct order *order
 
 /* ---- as a driver ---- */
 
-static bool limit_supports(struct limit *limit, const struct order *order)
-{
-    if (!order->operation->reduces ||
-        (order->op == DIST_SUM && (sum_table[order->dtype].first != NULL)))
-        return true;
-    limit->error =
-        "the bare loop only sums integers, float32 and float64: choose --op sum and one of these";
-    return false;
-}
-
 static dist_status limit_call(struct driver *driver, const struct order *order, const void *in,
                               void *out)
 {
     struct limit *limit = (struct limit *)driver;
     dist_status status;
 
-    if (!limit_supports(limit, order))
+    if (order->operation->reduces && (order->op != DIST_SUM || !sum_table[order->dtype].first)) {
+        limit->error = "the bare loop only sums integers, float32 and float64: choose --op sum and "
+                       "one of these";
         return DIST_ERR_UNSUPPORTED;
+    }
     if (order->operation->layout == LAYOUT_MESSAGES)
         return limit_messages(limit, order, in, out);
-    if (order->operation->layout != LAYOUT_NOTHING && order->operation->layout != LAYOUT_MESSAGES &&
+    if (order->operation->layout != LAYOUT_NOTHING &&
         short_given(limit, order) <= LIMIT_SLOT_BYTES &&
         (!order->operation->reduces || order->bytes * (size_t)limit->driver.ranks <= SHORT_SUM_MAX))
         return limit_short(limit, order, in, out);
