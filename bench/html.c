@@ -190,28 +190,18 @@ static void svg_plot(struct curves *curves, enum plot_kind kind, int x, int y, F
     fprintf(to, "</g>\n");
 }
 
-/* How many collectives there are; they are gone through again afterwards. */
-static int svg_count(struct curves *curves)
-{
-    int count = 0;
-
-    while (curves_next(curves))
-        count++;
-    curves->next = 0;
-    return count;
-}
-
 int svg_write(const struct result *result, FILE *to)
 {
     struct curves curves;
     int status = -1;
 
     if (curves_open(result, &curves) == 0) {
-        int keys = svg_keys_a_line(curves.result);
+        int keys = svg_keys_a_line(result);
+        int y = 12 + (result->library_count + keys - 1) / keys * KEY_HEIGHT, height = y;
 
-        int y = 12 + (curves.result->library_count + keys - 1) / keys * KEY_HEIGHT;
-        int height = y + svg_count(&curves) * (ROW_HEAD + PLOT_HEIGHT);
-
+        while (curves_next(&curves))
+            height += ROW_HEAD + PLOT_HEIGHT;
+        curves.next = 0; /* they are gone through again */
         plot_svg_begin(2 * PLOT_WIDTH, height, NULL, 0, "", to);
         svg_legend(curves.result, to);
         for (; curves_next(&curves); y += ROW_HEAD + PLOT_HEIGHT) {

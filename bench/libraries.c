@@ -4,21 +4,15 @@
 #include "bench/measure.h"
 #include "bench/protocol.h"
 
-#include <ctype.h>
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -159,33 +153,6 @@ static int peer_chosen(const struct dirent *entry)
            strcmp(entry->d_name, "write-peer") != 0;
 }
 
-/* Calls each(arg, name) for every driver, by name. Stops at the first that returns other than 0. */
-/* Those of an earlier folder come first, and hide others of the same name. */
-static int peer_each(int (*each)(void *arg, const char *name), void *arg)
-{
-    char folder[4096], path[8192];
-    int ended = 0;
-
-    for (int i = 0; i < PEER_FOLDERS; i++) {
-        struct dirent **names = NULL;
-        int count = -1;
-
-        if (peer_folder(i, folder, sizeof(folder)) == 0)
-            count = scandir(folder, &names, peer_chosen, alphasort);
-        for (int n = 0; n < count; n++) {
-            char *found = peer_find(names[n]->d_name);
-
-            snprintf(path, sizeof(path), "%s/%s", folder, names[n]->d_name);
-            if (!ended && found && strcmp(found, path) == 0)
-                ended = each(arg, names[n]->d_name);
-            free(found);
-            free(names[n]);
-        }
-        free(names);
-    }
-    return ended;
-}
-
 /* ---- probing ---- */
 
 static pid_t peer_start(const char *path, int out)
@@ -261,8 +228,7 @@ struct libraries_maker {
     bool asked;
 };
 
-static int libraries_wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static int libraries_wrong(const char *format, ...)
+__attribute__((format(printf, 1, 2))) static int libraries_wrong(const char *format, ...)
 {
     va_list arguments;
 
@@ -318,9 +284,8 @@ static bool libraries_is_libdist(const char *name)
 }
 
 /* A peer that has the name of a backend of ours is told from it. */
-static int libraries_add_peer(void *arg, const char *name)
+static int libraries_add_peer(struct libraries_maker *making, const char *name)
 {
-    struct libraries_maker *making = arg;
     char shown[256], text[256];
     char *path = peer_find(name);
     bool usable = path && peer_probe(path, text, sizeof(text));
@@ -425,15 +390,34 @@ static int libraries_add_list(struct libraries_maker *making, const char *list, 
     return failed;
 }
 
-static int libraries_add_unasked(void *arg, const char *name)
+/* Every driver, by name. Those of an earlier folder come first, and hide others of the same name.
+ */
+static int libraries_add_unasked(struct libraries_maker *making)
 {
-    struct libraries_maker *making = arg;
-    char shown[256];
+    char folder[4096], path[8192], shown[300];
+    int failed = 0;
 
-    snprintf(shown, sizeof(shown), LIBRARIES_PEER "%s", name);
-    if (libraries_has(&making->libraries, libraries_is_libdist(name) ? shown : name))
-        return 0;
-    return libraries_add_peer(making, name);
+    for (int i = 0; i < PEER_FOLDERS; i++) {
+        struct dirent **names = NULL;
+        int count = -1;
+
+        if (peer_folder(i, folder, sizeof(folder)) == 0)
+            count = scandir(folder, &names, peer_chosen, alphasort);
+        for (int n = 0; n < count; n++) {
+            const char *name = names[n]->d_name;
+            char *found = peer_find(name);
+
+            snprintf(path, sizeof(path), "%s/%s", folder, name);
+            snprintf(shown, sizeof(shown), LIBRARIES_PEER "%s", name);
+            if (!failed && found && strcmp(found, path) == 0 &&
+                !libraries_has(&making->libraries, libraries_is_libdist(name) ? shown : name))
+                failed = libraries_add_peer(making, name);
+            free(found);
+            free(names[n]);
+        }
+        free(names);
+    }
+    return failed;
 }
 
 int libraries_make(const struct options *options, size_t largest, struct libraries *libraries_p,
@@ -447,7 +431,7 @@ int libraries_make(const struct options *options, size_t largest, struct librari
     if (!failed)
         failed = libraries_add_list(&making, options->peer, true);
     if (!failed && options->peers)
-        failed = peer_each(libraries_add_unasked, &making);
+        failed = libraries_add_unasked(&making);
     if (!failed && options->limit)
         failed = libraries_add_list(&making, "limit", false);
     if (!failed && making.libraries.count > 0) {

@@ -16,7 +16,6 @@
 #include "bench/protocol.h"
 
 #include <dist/dist.h>
-#include <errno.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>

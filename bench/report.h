@@ -137,8 +137,6 @@ struct print_format {
     void (*end)(const struct options *options, const struct result *result);
 };
 
-extern const struct print_format print_osu, print_nccl, print_table, print_csv, print_json;
-
 const struct print_format *print_find(const char *name);
 
 /* The results as JSON; returns 0, or -1 if writing failed. */

@@ -231,22 +231,6 @@ static double baseline_time(const json_t *saved, const struct result_measurement
     return -1;
 }
 
-/* One line; 1 if it is too slow now, 0 if not, -1 if there is nothing to compare. */
-static int baseline_line(FILE *to, const json_t *saved,
-                         const struct result_measurement *measurement, const char *library,
-                         double now, double tolerance)
-{
-    double before = baseline_time(saved, measurement, library);
-    bool slower = before > 0 && now > before * (1 + tolerance / 100);
-
-    if (before <= 0)
-        return -1;
-    fprintf(to, "%-20s %12zu %-16s %12.2f %12.2f %7.2f%s\n", measurement->collective,
-            measurement->bytes, library, before / 1e3, now / 1e3, now / before,
-            slower ? "  SLOWER" : "");
-    return slower;
-}
-
 static int baseline_lines(FILE *to, const struct result *result, const json_t *saved,
                           double tolerance)
 {
@@ -257,14 +241,19 @@ static int baseline_lines(FILE *to, const struct result *result, const json_t *s
             date ? date : "?", "collective", "bytes", "contestant", "baseline", "now", "ratio");
     for (int p = 0; p < result->measurement_count; p++) {
         for (int c = 0; c < result->library_count; c++) {
-            const struct result_time *time = &result->measurements[p].times[c];
-            int line = !time->measured
-                           ? -1
-                           : baseline_line(to, saved, &result->measurements[p],
-                                           result->libraries[c].name, time->median, tolerance);
+            const struct result_measurement *measurement = &result->measurements[p];
+            const struct result_time *time = &measurement->times[c];
+            const char *library = result->libraries[c].name;
+            double before = time->measured ? baseline_time(saved, measurement, library) : -1;
+            bool is_slower = time->median > before * (1 + tolerance / 100);
 
-            compared += line >= 0;
-            slower += line > 0;
+            if (before <= 0)
+                continue;
+            fprintf(to, "%-20s %12zu %-16s %12.2f %12.2f %7.2f%s\n", measurement->collective,
+                    measurement->bytes, library, before / 1e3, time->median / 1e3,
+                    time->median / before, is_slower ? "  SLOWER" : "");
+            compared++;
+            slower += is_slower;
         }
     }
     return compared ? slower : -1;

@@ -5,11 +5,9 @@
 #include "bench/measure.h"
 #include "bench/options.h"
 #include "bench/report.h"
-#include "tools/common/launched.h"
 #include "tools/common/output.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
