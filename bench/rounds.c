@@ -36,15 +36,18 @@ void summary_free(struct summary *summary)
     *summary = (struct summary){0};
 }
 
-static double summary_slowest(const double *times, int ranks, long samples, long s)
+/* Sample s of the slowest rank, or the mean of all ranks'. */
+static double summary_sample(const double *times, int ranks, long samples, long s, bool mean)
 {
-    double slowest = 0;
+    double slowest = 0, sum = 0;
 
     for (int r = 0; r < ranks; r++) {
-        if (times[(size_t)r * (size_t)samples + (size_t)s] > slowest)
-            slowest = times[(size_t)r * (size_t)samples + (size_t)s];
+        double time = times[(size_t)r * (size_t)samples + (size_t)s];
+
+        slowest = time > slowest ? time : slowest;
+        sum += time;
     }
-    return slowest;
+    return mean ? sum / ranks : slowest;
 }
 
 /* A quantile of the slowest ranks' samples of one turn. 0: no memory. */
@@ -55,19 +58,10 @@ static double summary_quantile(const double *times, int ranks, long samples, dou
     if (!slowest)
         return 0;
     for (long s = 0; s < samples; s++)
-        slowest[s] = summary_slowest(times, ranks, samples, s);
+        slowest[s] = summary_sample(times, ranks, samples, s, false);
     quantile = result_quantile(slowest, (size_t)samples, q);
     free(slowest);
     return quantile;
-}
-
-static double summary_middle(const double *times, int ranks, long samples, long s)
-{
-    double sum = 0;
-
-    for (int r = 0; r < ranks; r++)
-        sum += times[(size_t)r * (size_t)samples + (size_t)s];
-    return sum / ranks;
 }
 
 int summary_add(struct summary *summary, const double *times, long samples)
@@ -81,9 +75,7 @@ int summary_add(struct summary *summary, const double *times, long samples)
     summary->samples = more;
     turn = more + summary->count;
     for (long s = 0; s < samples; s++)
-        turn[s] =
-            summary->scale * (summary->mean ? summary_middle(times, summary->ranks, samples, s)
-                                            : summary_slowest(times, summary->ranks, samples, s));
+        turn[s] = summary->scale * summary_sample(times, summary->ranks, samples, s, summary->mean);
     for (int r = 0; r < summary->ranks; r++) {
         for (long s = 0; s < samples; s++)
             summary->sums[r] += summary->scale * times[(size_t)r * count + (size_t)s];
@@ -223,20 +215,6 @@ static long measurement_batch(double call)
 
 /* ---- the rounds ---- */
 
-/* Calls in a sample: enough for the fastest, and the same for all. */
-static long measurement_common_batch(const struct measurement *m)
-{
-    double fastest = 0;
-
-    if (m->schedule->options->iterations > 0)
-        return 1;
-    for (int c = 0; c < m->schedule->count; c++) {
-        if (m->calls[c] > 0 && (fastest == 0 || m->fastest[c] < fastest))
-            fastest = m->fastest[c];
-    }
-    return measurement_batch(fastest);
-}
-
 static void measurement_set_counts(struct measurement *m, int c, long batch)
 {
     const struct options *options = m->schedule->options;
@@ -281,12 +259,11 @@ static void measurement_round(struct measurement *m, int round, long batch)
              * some calls take thousands of times as long as most. Turns grow by a factor only, so
              * that none can take very long.
              */
-            /* Their mean. */
+            int ranks = m->schedule->runners[c]->ranks;
             double sum = 0;
 
             for (long s = 0; s < m->order->samples; s++)
-                sum +=
-                    summary_slowest(m->times, m->schedule->runners[c]->ranks, m->order->samples, s);
+                sum += summary_sample(m->times, ranks, m->order->samples, s, false);
             m->calls[c] = sum / (double)m->order->samples;
             m->most[c] = (double)m->order->samples * MEASUREMENT_GROWTH;
         }
@@ -335,6 +312,7 @@ static struct result_measurement *measurement_take(const struct schedule *schedu
 
     const struct options *options = m.schedule->options;
     bool check = options->check && !options->no_check;
+    double fastest = 0;
 
     for (int c = 0; c < m.schedule->count; c++) {
         if (m.schedule->runners[c]->gone || m.schedule->stopped()) {
@@ -347,8 +325,11 @@ static struct result_measurement *measurement_take(const struct schedule *schedu
         if (m.calls[c] > 0 && measurement_batch(m.fastest[c]) > 1)
             m.calls[c] = measurement_trial(&m, c, measurement_batch(m.fastest[c]),
                                            measurement_batch(m.fastest[c]));
+        if (m.calls[c] > 0 && (fastest == 0 || m.fastest[c] < fastest))
+            fastest = m.fastest[c];
     }
-    batch = measurement_common_batch(&m);
+    /* Calls in a sample: enough for the fastest, and the same for all. */
+    batch = options->iterations > 0 ? 1 : measurement_batch(fastest);
     for (int round = 0; round < m.rounds; round++)
         measurement_round(&m, round, batch);
     for (int c = 0; c < m.schedule->count; c++) {

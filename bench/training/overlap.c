@@ -12,6 +12,7 @@
 
 struct model {
     int layers, width, batch;
+    size_t count, rows;   /* floats of a layer, and of its batch */
     float *weights;       /* layers matrices of width rows and columns */
     float *values;        /* layers + 1 of batch rows and width columns */
     float *deltas, *next; /* of such rows: what the backward pass hands from layer to layer */
@@ -28,50 +29,19 @@ static void model_fill(float *values, size_t count, float bound)
     }
 }
 
-static size_t model_count(const struct model *model)
-{
-    return (size_t)model->width * (size_t)model->width;
-}
-
-static size_t model_row_count(const struct model *model)
-{
-    return (size_t)model->batch * (size_t)model->width;
-}
-
-static int model_create(int layers, int width, struct model *model)
-{
-    const size_t count = (size_t)layers * (size_t)width * (size_t)width;
-
-    *model = (struct model){.layers = layers, .width = width};
-    model->weights = malloc(count * sizeof(float));
-    if (!model->weights)
-        return -1;
-    model_fill(model->weights, count, 1.0f / (float)width);
-    return 0;
-}
-
-static void model_free_values(struct model *model)
-{
-    free(model->values);
-    free(model->deltas);
-    free(model->next);
-    model->values = model->deltas = model->next = NULL;
-}
-
 /* Room for another number of samples a step. -1: no memory. */
 static int model_resize(struct model *model, int batch)
 {
-    size_t count;
+    const size_t rows = (size_t)batch * (size_t)model->width;
 
-    model_free_values(model);
     model->batch = batch;
-    count = model_row_count(model);
-    model->values = malloc((size_t)(model->layers + 1) * count * sizeof(float));
-    model->deltas = malloc(count * sizeof(float));
-    model->next = malloc(count * sizeof(float));
+    model->rows = rows;
+    model->values = realloc(model->values, (size_t)(model->layers + 1) * rows * sizeof(float));
+    model->deltas = realloc(model->deltas, rows * sizeof(float));
+    model->next = realloc(model->next, rows * sizeof(float));
     if (!model->values || !model->deltas || !model->next)
         return -1;
-    model_fill(model->values, count, 1.0f);
+    model_fill(model->values, rows, 1.0f);
     return 0;
 }
 
@@ -81,7 +51,7 @@ static void model_multiply(const struct model *model, const float *in, const flo
 {
     const size_t width = (size_t)model->width;
 
-    memset(out, 0, model_row_count(model) * sizeof(float));
+    memset(out, 0, model->rows * sizeof(float));
     for (size_t k = 0; k < width; k++) {
         for (size_t row = 0; row < (size_t)model->batch; row++) {
             const float factor = in[row * width + k];
@@ -94,7 +64,7 @@ static void model_multiply(const struct model *model, const float *in, const flo
 
 static void model_forward(struct model *model)
 {
-    const size_t rows = model_row_count(model), count = model_count(model);
+    const size_t rows = model->rows, count = model->count;
 
     for (int i = 0; i < model->layers; i++)
         model_multiply(model, model->values + (size_t)i * rows, model->weights + (size_t)i * count,
@@ -108,7 +78,7 @@ static void model_backward(struct model *model, int layer, float *gradient)
     float *deltas = model->next;
 
     /* out (width, width) = deltas transposed * in. */
-    const float *in = model->values + (size_t)layer * model_row_count(model);
+    const float *in = model->values + (size_t)layer * model->rows;
     const size_t width = (size_t)model->width;
 
     for (size_t k = 0; k < width; k++) {
@@ -120,8 +90,7 @@ static void model_backward(struct model *model, int layer, float *gradient)
                 gradient[k * width + i] += factor * in[row * width + i];
         }
     }
-    model_multiply(model, model->deltas, model->weights + (size_t)layer * model_count(model),
-                   deltas);
+    model_multiply(model, model->deltas, model->weights + (size_t)layer * model->count, deltas);
     model->next = model->deltas;
     model->deltas = deltas;
 }
@@ -305,7 +274,7 @@ static void choose_batch(struct overlap *o)
 
 static void print_head(const struct overlap *o)
 {
-    const double mib = (double)model_count(&o->model) * o->model.layers * sizeof(float) / 1048576;
+    const double mib = (double)o->model.count * o->model.layers * sizeof(float) / 1048576;
     struct dist_ddp_stats stats = {.size = sizeof(stats)};
 
     need(dist_ddp_get_stats(o->ddp[0], &stats), "get_stats");
@@ -324,8 +293,16 @@ static void run(struct overlap *o)
 {
     const bool first = dist_get_rank(o->group) == 0;
 
-    if (model_create((int)o->options.layers, (int)o->options.width, &o->model) < 0)
+    const size_t width = (size_t)o->options.width, count = width * width;
+    const size_t weights = (size_t)o->options.layers * count;
+
+    o->model = (struct model){.layers = (int)o->options.layers,
+                              .width = (int)width,
+                              .count = count,
+                              .weights = malloc(weights * sizeof(float))};
+    if (!o->model.weights)
         stop("no memory for the model");
+    model_fill(o->model.weights, weights, 1.0f / (float)width);
     for (int wire = 0; wire < WIRES; wire++) {
         struct dist_ddp_options options = DIST_DDP_OPTIONS_INIT;
         struct dist_ddp_parameter *parameters =
@@ -334,7 +311,7 @@ static void run(struct overlap *o)
         if (!parameters)
             stop("no memory");
         for (int i = 0; i < o->model.layers; i++)
-            parameters[i].count = model_count(&o->model);
+            parameters[i].count = count;
         options.first_bucket_bytes = (size_t)o->options.first_bucket;
         options.bucket_bytes = (size_t)o->options.bucket;
         options.wire = (dist_ddp_wire)wire;
@@ -380,9 +357,10 @@ static void run(struct overlap *o)
     }
     for (int wire = 0; wire < WIRES; wire++)
         need(dist_ddp_destroy(o->ddp[wire]), "destroy");
-    model_free_values(&o->model);
+    free(o->model.values);
+    free(o->model.deltas);
+    free(o->model.next);
     free(o->model.weights);
-    o->model.weights = NULL;
 }
 
 static int act(struct overlap *o, int argc, char **argv)
