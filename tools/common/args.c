@@ -237,33 +237,18 @@ void args_help(const struct args *args, FILE *to)
 
 /* What a word of a command line may become, from the table, for a shell that completes it. */
 
-/* What has been typed. An option's '=' is a word of its own, as bash cuts them. */
-struct completion {
-    const struct args *args;
-    const char *partial; /* the word that the cursor is in */
-    const char *option;  /* the one whose value that word is; NULL: none's */
-};
-
-static void complete_candidate(const struct completion *completion, const char *prefix,
-                               const char *word, size_t length)
+/* Prints what partial may become: each item of "a|b|c", or of another separator. */
+static void complete_list(const char *partial, const char *prefix, const char *list, char separator)
 {
-    const char *partial = completion->partial;
-    size_t begin = strlen(prefix), typed = strlen(partial);
+    const size_t typed = strlen(partial), begin = strlen(prefix);
 
-    if (typed > begin + length || strncmp(partial, prefix, typed < begin ? typed : begin) != 0 ||
-        (typed > begin && strncmp(partial + begin, word, typed - begin) != 0))
-        return;
-    printf("%s%.*s\n", prefix, (int)length, word);
-}
-
-/* Each item of "a|b|c", or of another separator. */
-static void complete_list(const struct completion *completion, const char *prefix, const char *list,
-                          char separator)
-{
     while (*list) {
         const size_t length = (size_t)(strchrnul(list, separator) - list);
 
-        complete_candidate(completion, prefix, list, length);
+        if (typed <= begin + length &&
+            strncmp(partial, prefix, typed < begin ? typed : begin) == 0 &&
+            (typed <= begin || strncmp(partial + begin, list, typed - begin) == 0))
+            printf("%s%.*s\n", prefix, (int)length, list);
         list += length + (list[length] == separator);
     }
 }
@@ -338,34 +323,31 @@ static bool complete_is_behind(const struct args *args, int count, char *const *
  */
 static void args_complete(const struct args *args, int count, char *const *words)
 {
-    /* Finds out whose value the last word is. */
-    struct completion completion = {args, count > 0 ? words[count - 1] : "", NULL};
-    bool equals = strcmp(completion.partial, "=") == 0;
-    int option = count - 2;
+    /* An option's '=' is a word of its own, as bash cuts them. */
+    const char *partial = count > 0 ? words[count - 1] : "";
+    bool equals = strcmp(partial, "=") == 0;
+    int option = count - 2; /* whose value the last word may be */
 
     if (equals)
-        completion.partial = "";
+        partial = "";
     else if (count > 2 && strcmp(words[count - 2], "=") == 0)
         equals = true, option--;
-    if (option >= 0 && complete_takes_value(args, words[option], equals))
-        completion.option = words[option];
-
     if (complete_is_behind(args, count, words))
         return;
-    if (completion.option) {
-        const struct args_row *row = complete_row(args, completion.option);
+    if (option >= 0 && complete_takes_value(args, words[option], equals)) {
+        const struct args_row *row = complete_row(args, words[option]);
 
         if (row->kind == ARGS_CHOICE || row->kind == ARGS_SWITCH)
-            complete_list(&completion, "", row->kind == ARGS_SWITCH ? "0|1" : row->argument, '|');
+            complete_list(partial, "", row->kind == ARGS_SWITCH ? "0|1" : row->argument, '|');
         return;
     }
     for (int i = 0; i < args->count; i++) {
         const struct args_row *row = &args->rows[i];
 
-        if (row->kind == ARGS_WORDS && completion.partial[0] != '-')
-            complete_list(&completion, "", row->argument, '|');
-        else if (row->kind != ARGS_GROUP && row->kind != ARGS_WORDS && completion.partial[0] == '-')
-            complete_list(&completion, "--", row->names, ',');
+        if (row->kind == ARGS_WORDS && partial[0] != '-')
+            complete_list(partial, "", row->argument, '|');
+        else if (row->kind != ARGS_GROUP && row->kind != ARGS_WORDS && partial[0] == '-')
+            complete_list(partial, "--", row->names, ',');
     }
 }
 
@@ -394,9 +376,8 @@ struct args_reading {
     char *failure;
 };
 
-static int args_reject(const struct args_reading *reading, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-static int args_reject(const struct args_reading *reading, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static int args_reject(const struct args_reading *reading,
+                                                             const char *format, ...)
 {
     int length = snprintf(reading->failure, ARGS_FAILURE, "--%s: ", reading->name);
     va_list arguments;

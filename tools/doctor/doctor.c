@@ -24,6 +24,68 @@
 #include <time.h>
 #include <unistd.h>
 
+/* Reads file in that group below the mount, or else in the closest group above it that has one. */
+static bool report_in_group(const char *mount, char *group, const char *file, char *text,
+                            size_t size)
+{
+    char path[2 * PATH_MAX], *slash;
+
+    for (;;) {
+        snprintf(path, sizeof(path), "/sys/fs/cgroup%s%s/%s", mount,
+                 strcmp(group, "/") == 0 ? "" : group, file);
+        if (doctor_read(path, text, size))
+            return true;
+        slash = strrchr(group, '/');
+        if (!slash)
+            return false;
+        *slash = '\0';
+    }
+}
+
+/* Is the controller among "cpu,cpuacct:"? */
+static bool report_controls(const char *controllers, const char *controller)
+{
+    while (*controllers) {
+        const size_t length = strcspn(controllers, ",");
+
+        if (length == strlen(controller) && strncmp(controllers, controller, length) == 0)
+            return true;
+        controllers += length + (controllers[length] == ',');
+    }
+    return false;
+}
+
+/*
+ * The value of that file in this process's cgroup or the closest one above it that has it:
+ * `file` of version 2, or `old` in the hierarchy of `controller` of version 1. False: none has.
+ * A line of /proc/self/cgroup is "NUMBER:CONTROLLERS:PATH"; version 2 names no controllers.
+ */
+static bool doctor_cgroup(const char *file, const char *controller, const char *old, char *text,
+                          size_t size)
+{
+    char line[PATH_MAX], mount[64];
+    FILE *groups = fopen("/proc/self/cgroup", "re");
+    bool found = false;
+
+    snprintf(mount, sizeof(mount), "/%s", controller);
+    while (groups && !found && fgets(line, sizeof(line), groups)) {
+        char *controllers = strchr(line, ':');
+        char *group = controllers ? strchr(controllers + 1, ':') : NULL;
+
+        if (!group)
+            continue;
+        *group++ = '\0';
+        group[strcspn(group, "\n")] = '\0';
+        if (!controllers[1])
+            found = report_in_group("", group, file, text, size);
+        else if (report_controls(controllers + 1, controller))
+            found = report_in_group(mount, group, old, text, size);
+    }
+    if (groups)
+        fclose(groups);
+    return found;
+}
+
 /* Of a rank: for itself, and for each other one that it talks to. The library raises soft limits.
  */
 enum { LIMITS_FILES = 128, LIMITS_FILES_EACH = 4, LIMITS_FILES_LEAST = 1024 };

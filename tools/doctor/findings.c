@@ -8,10 +8,11 @@
 #include <stdarg.h>
 #include <string.h>
 
-static void report_add(struct doctor_report *report, const char *check, enum doctor_level level,
-                       const char *format, va_list arguments)
+void doctor_add(struct doctor_report *report, enum doctor_level level, const char *check,
+                const char *format, ...)
 {
     struct doctor_finding *finding = &report->findings[report->count];
+    va_list arguments;
 
     report->full = report->count == DOCTOR_FINDINGS;
     if (report->full)
@@ -19,24 +20,13 @@ static void report_add(struct doctor_report *report, const char *check, enum doc
     memset(finding, 0, sizeof(*finding));
     snprintf(finding->check, sizeof(finding->check), "%s", check);
     finding->level = (int)level;
+    va_start(arguments, format);
     vsnprintf(finding->text, sizeof(finding->text), format, arguments);
+    va_end(arguments);
     report->count++;
 }
 
-#define REPORT_LEVEL(name, level)                                                                  \
-    void doctor_##name(struct doctor_report *report, const char *check, const char *format, ...)   \
-    {                                                                                              \
-        va_list arguments;                                                                         \
-                                                                                                   \
-        va_start(arguments, format);                                                               \
-        report_add(report, check, level, format, arguments);                                       \
-        va_end(arguments);                                                                         \
-    }
-REPORT_LEVEL(ok, DOCTOR_OK)
-REPORT_LEVEL(note, DOCTOR_NOTE)
-REPORT_LEVEL(fault, DOCTOR_FAULT)
-
-void doctor_mend(struct doctor_report *report, const char *format, ...)
+void doctor_fix(struct doctor_report *report, bool other, const char *format, ...)
 {
     struct doctor_finding *last = &report->findings[report->count - 1];
     va_list arguments;
@@ -44,19 +34,8 @@ void doctor_mend(struct doctor_report *report, const char *format, ...)
     if (report->full)
         return;
     va_start(arguments, format);
-    vsnprintf(last->mend, sizeof(last->mend), format, arguments);
-    va_end(arguments);
-}
-
-void doctor_other(struct doctor_report *report, const char *format, ...)
-{
-    struct doctor_finding *last = &report->findings[report->count - 1];
-    va_list arguments;
-
-    if (report->full)
-        return;
-    va_start(arguments, format);
-    vsnprintf(last->other, sizeof(last->other), format, arguments);
+    vsnprintf(other ? last->other : last->mend, other ? sizeof(last->other) : sizeof(last->mend),
+              format, arguments);
     va_end(arguments);
 }
 
@@ -91,64 +70,6 @@ bool doctor_exists(const char *pattern, char *path, size_t size)
     return exists;
 }
 
-/* Reads file in that group below the mount, or else in the closest group above it that has one. */
-static bool report_in_group(const char *mount, char *group, const char *file, char *text,
-                            size_t size)
-{
-    char path[2 * PATH_MAX], *slash;
-
-    for (;;) {
-        snprintf(path, sizeof(path), "/sys/fs/cgroup%s%s/%s", mount,
-                 strcmp(group, "/") == 0 ? "" : group, file);
-        if (doctor_read(path, text, size))
-            return true;
-        slash = strrchr(group, '/');
-        if (!slash)
-            return false;
-        *slash = '\0';
-    }
-}
-
-/* Is the controller among "cpu,cpuacct:"? */
-static bool report_controls(const char *controllers, const char *controller)
-{
-    while (*controllers) {
-        const size_t length = strcspn(controllers, ",");
-
-        if (length == strlen(controller) && strncmp(controllers, controller, length) == 0)
-            return true;
-        controllers += length + (controllers[length] == ',');
-    }
-    return false;
-}
-
-/* A line of /proc/self/cgroup is "NUMBER:CONTROLLERS:PATH"; version 2 names no controllers. */
-bool doctor_cgroup(const char *file, const char *controller, const char *old, char *text,
-                   size_t size)
-{
-    char line[PATH_MAX], mount[64];
-    FILE *groups = fopen("/proc/self/cgroup", "re");
-    bool found = false;
-
-    snprintf(mount, sizeof(mount), "/%s", controller);
-    while (groups && !found && fgets(line, sizeof(line), groups)) {
-        char *controllers = strchr(line, ':');
-        char *group = controllers ? strchr(controllers + 1, ':') : NULL;
-
-        if (!group)
-            continue;
-        *group++ = '\0';
-        group[strcspn(group, "\n")] = '\0';
-        if (!controllers[1])
-            found = report_in_group("", group, file, text, size);
-        else if (report_controls(controllers + 1, controller))
-            found = report_in_group(mount, group, old, text, size);
-    }
-    if (groups)
-        fclose(groups);
-    return found;
-}
-
 /* What the doctor says, for people and for programs. */
 
 static const char *const print_levels[] = {"ok", "note", "FAULT"};
@@ -175,7 +96,7 @@ int doctor_print(const struct doctor_report *report, bool json, FILE *to)
         if (json) {
             static const char *const levels[] = {"ok", "note", "fault"};
 
-            fprintf(to, "%s\n  {", (i == 0) ? "" : ",");
+            fprintf(to, "%s\n  {", i == 0 ? "" : ",");
             json_member("check", report->findings[i].check, true, to);
             json_member("level", levels[report->findings[i].level], false, to);
             json_member("text", report->findings[i].text, false, to);

@@ -187,7 +187,7 @@ struct operation {
     void (*check)(struct test_case *c); /* before the blocks: what is only known now; may be NULL */
 };
 
-/* cases_collectives.c */
+/* cases.c */
 extern const struct operation operation_all_reduce, operation_all_reduce_coalesced,
     operation_reduce;
 extern const struct operation operation_reduce_scatter, operation_reduce_scatter_v;
@@ -195,10 +195,8 @@ extern const struct operation operation_broadcast, operation_all_gather, operati
 extern const struct operation operation_gather, operation_gather_v;
 extern const struct operation operation_scatter, operation_scatter_v, operation_all_to_all,
     operation_all_to_all_v;
-/* cases_other.c */
-extern const struct operation operation_exchange, operation_any_source, operation_barrier;
 
-/* case.c, for shape functions: memory of so many elements; a row laid into it; what must come. */
+/* For shape functions: memory of so many elements; a row laid into it; what must come. */
 void case_in(struct test_case *c, size_t count);
 void case_out(struct test_case *c, size_t count);
 void case_give(struct test_case *c, struct buffer *to, size_t at, size_t first, size_t count);
@@ -218,7 +216,7 @@ struct variant {
     enum place place;
 };
 
-/* case.c */
+/* cases.c */
 struct test_case *case_new(struct battery *b, const struct operation *operation,
                            const struct variant *variant);
 void case_check(struct test_case *c);

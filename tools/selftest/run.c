@@ -149,7 +149,7 @@ static void exchange_check(struct test_case *c)
     }
 }
 
-const struct operation operation_exchange = {
+static const struct operation operation_exchange = {
     .name = "send",
     .collective = DIST_COLL_SEND,
     .flags = OPERATION_ROOTED,
@@ -221,7 +221,7 @@ static void any_check(struct test_case *c)
     }
 }
 
-const struct operation operation_any_source = {
+static const struct operation operation_any_source = {
     .name = "recv",
     .collective = DIST_COLL_RECV,
     .flags = OPERATION_ROOTED | OPERATION_BLOCKS,
@@ -280,7 +280,7 @@ static dist_status barrier_call(struct test_case *c, dist_work **works)
     return works ? dist_barrier_async(c->b->group, works) : dist_barrier(c->b->group);
 }
 
-const struct operation operation_barrier = {
+static const struct operation operation_barrier = {
     .name = "barrier",
     .collective = DIST_COLL_BARRIER,
     .shape = barrier_shape,
@@ -653,6 +653,7 @@ static void rank_cases(struct battery *b, const struct selftest *selftest)
     static const dist_collective collectives[] = {DIST_COLL_ALL_REDUCE, DIST_COLL_REDUCE,
                                                   DIST_COLL_REDUCE_SCATTER};
     struct special s = {.b = b};
+    const int ranks = b->ranks;
 
     for (int i = 0; i < 3 * DIST_DTYPE_COUNT * DIST_OP_COUNT; i++) {
         s.collective = collectives[i % 3];
@@ -661,7 +662,7 @@ static void rank_cases(struct battery *b, const struct selftest *selftest)
         if (!data_is_float(s.dtype) || s.op > DIST_MAX ||
             dist_backend_query(b->backend, s.collective, s.dtype, s.op) != DIST_OK)
             continue;
-        for (s.who = 0; s.who<b->ranks; s.who += b->ranks> 3 ? 2 : 1)
+        for (s.who = 0; s.who<ranks; s.who += ranks> 3 ? 2 : 1)
             special_run(&s);
     }
 }
