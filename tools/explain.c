@@ -220,27 +220,17 @@ static dist_status run_call(const struct run *run)
         return dist_scatter(group, run->in, run->out, count, dtype, 0);
     case DIST_COLL_ALL_TO_ALL:
         return dist_all_to_all(group, run->in, run->out, count, dtype);
+    case DIST_COLL_ALL_GATHER_V: /* the v-forms: all blocks alike */
+        return dist_all_gather_v(group, run->in, run->out, run->counts, run->offsets, dtype);
+    case DIST_COLL_REDUCE_SCATTER_V:
+        return dist_reduce_scatter_v(group, run->in, run->out, run->counts, dtype, DIST_SUM);
+    case DIST_COLL_GATHER_V:
+        return dist_gather_v(group, run->in, count, run->out, run->counts, run->offsets, dtype, 0);
+    case DIST_COLL_SCATTER_V:
+        return dist_scatter_v(group, run->in, run->counts, run->offsets, run->out, count, dtype, 0);
     default:
-        /* The v-forms, all blocks alike. */
-        dist_dtype type = run->report->dtype;
-
-        switch (run->report->question.collective) {
-        case DIST_COLL_ALL_GATHER_V:
-            return dist_all_gather_v(run->group, run->in, run->out, run->counts, run->offsets,
-                                     type);
-        case DIST_COLL_REDUCE_SCATTER_V:
-            return dist_reduce_scatter_v(run->group, run->in, run->out, run->counts, type,
-                                         DIST_SUM);
-        case DIST_COLL_GATHER_V:
-            return dist_gather_v(run->group, run->in, run->count, run->out, run->counts,
-                                 run->offsets, type, 0);
-        case DIST_COLL_SCATTER_V:
-            return dist_scatter_v(run->group, run->in, run->counts, run->offsets, run->out,
-                                  run->count, type, 0);
-        default:
-            return dist_all_to_all_v(run->group, run->in, run->counts, run->offsets, run->out,
-                                     run->counts, run->offsets, type);
-        }
+        return dist_all_to_all_v(group, run->in, run->counts, run->offsets, run->out, run->counts,
+                                 run->offsets, dtype);
     }
 }
 

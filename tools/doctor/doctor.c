@@ -328,9 +328,9 @@ static void memory_shm(struct doctor_report *report)
     }
 }
 
-/* How many CPUs this process may run on. */
 /* The machine, its CPUs and clocks: quotas against threads, BLAS kernels, time. */
 
+/* How many CPUs this process may run on. */
 static int doctor_cpu_count(void)
 {
     for (int bits = 1024; bits <= 1 << 18; bits *= 2) {

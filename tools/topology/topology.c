@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* dist_info topology: the machine, or the machines and ranks of a job, in lines or as a picture. */
-#include "topology.h"
+#include <config.h>
+
 #include "tools/common/args.h"
 #include "tools/common/launched.h"
 #include "tools/common/output.h"
 #include "tools/common/plot.h"
 #include "tools/common/text.h"
+#include "topology.h"
 
-#include <config.h>
 #include <errno.h>
-#include <hwloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,6 +21,10 @@ struct gather_card {
     int32_t local_rank;
     int32_t device; /* as DIST_DEVICE says; -1: by local rank */
 };
+
+/* This machine: its packages, NUMA nodes, cores and GPUs, by hwloc. */
+#ifdef HAVE_HWLOC
+#include <hwloc.h>
 
 static int machine_above(hwloc_topology_t hwloc, hwloc_obj_type_t type, hwloc_obj_t object)
 {
@@ -85,6 +89,12 @@ static void machine_by_hwloc(struct topology_machine *machine)
     }
     hwloc_topology_destroy(hwloc);
 }
+#else
+static void machine_by_hwloc(struct topology_machine *machine)
+{
+    machine->cores = 0;
+}
+#endif
 
 /* Fills in this machine, or what hwloc's variables describe in its place. */
 static void topology_discover(struct topology_machine *machine)
@@ -148,8 +158,6 @@ dist_status topology_gather_group(dist_group *group, struct topology *topology_p
 }
 
 /* The part that begins with that core. */
-/* This machine: its packages, NUMA nodes, cores and GPUs, by hwloc. */
-
 static struct topology_part topology_part_at(const struct topology_machine *machine, int core)
 {
     struct topology_part part = {machine->core[core].package, machine->core[core].numa, core, 0};
@@ -170,15 +178,6 @@ static bool topology_part_has_gpu(const struct topology_machine *machine,
     return of->numa >= 0 && of->numa == part->numa &&
            (of->package < 0 || of->package == part->package);
 }
-
-#ifdef HAVE_HWLOC
-
-#else
-static void machine_by_hwloc(struct topology_machine *machine)
-{
-    machine->cores = 0;
-}
-#endif
 
 /* The machines and their ranks as a picture. */
 
