@@ -32,15 +32,7 @@ static void print_time(double seconds, const char *before)
              : value < 100 ? 1
                            : 0,
              value, unit);
-    printf(" %10s", text);
-}
-
-static void print_measured(double seconds)
-{
-    if (seconds >= 0)
-        print_time(seconds, "");
-    else
-        printf(" %10s", "-");
+    printf(" %10s", seconds >= 0 ? text : "-");
 }
 
 static void print_table(const struct explain_report *report)
@@ -63,19 +55,17 @@ static void print_table(const struct explain_report *report)
             printf(" %8d", candidate->segments);
         else
             printf(" %8s", "-");
-        if (candidate->seconds >= 0)
-            print_time(candidate->seconds, "");
-        else if (candidate->least > 0)
+        if (candidate->seconds < 0 && candidate->least > 0)
             print_time(candidate->least, "> ");
         else
-            printf(" %10s", "-");
+            print_time(candidate->seconds, "");
         if (report->run)
-            print_measured(report->measured[i]);
+            print_time(report->measured[i], "");
         printf("  %s%s\n", candidate->summary, candidate->rules ? " (the rules' choice)" : "");
     }
     if (report->free >= 0) {
         printf("  %-20s %8s %*s", "(nothing forced)", "", 10, "");
-        print_measured(report->free);
+        print_time(report->free, "");
         printf("\n");
     }
     for (int i = 0; i < report->count; i++) {
@@ -357,20 +347,6 @@ static void run_list(struct run_list *list)
     unsetenv("DIST_SEGMENTS");
 }
 
-/* The time of the item that the row was, when it was listed. */
-static void run_take_row(const struct run_list *list, struct explain_report *report, int row)
-{
-    const struct dist_candidate *candidate = &report->candidates[row];
-
-    for (int i = 1; i < list->count; i++) {
-        const struct run_item *item = &list->items[i];
-
-        if (item->segments == candidate->segments &&
-            (!item->segments || strcmp(item->algorithm, candidate->algorithm) == 0))
-            report->measured[row] = list->found->seconds[i];
-    }
-}
-
 /* On rank 0. */
 static void run_take(const struct run_list *list)
 {
@@ -378,8 +354,18 @@ static void run_take(const struct run_list *list)
 
     *report = *list->report;
     report->free = list->found->seconds[0];
-    for (int i = 0; i < report->count; i++)
-        run_take_row(list, report, i);
+    for (int row = 0; row < report->count; row++) {
+        const struct dist_candidate *candidate = &report->candidates[row];
+
+        /* The time of the item that the row was, when it was listed. */
+        for (int i = 1; i < list->count; i++) {
+            const struct run_item *item = &list->items[i];
+
+            if (item->segments == candidate->segments &&
+                (!item->segments || strcmp(item->algorithm, candidate->algorithm) == 0))
+                report->measured[row] = list->found->seconds[i];
+        }
+    }
 }
 
 /* ---- on ranks that are started here ---- */
@@ -444,7 +430,20 @@ static bool run_topology(dist_group *world, char *text, size_t size)
     return (int64_t)lasts * most == ranks;
 }
 
-static dist_status explain_ask(struct explain_report *report);
+/* Asks the library, and says what is wrong. */
+static dist_status explain_ask(struct explain_report *report)
+{
+    dist_status status =
+        dist_explain(&report->question, report->candidates, EXPLAIN_ROOM, &report->explanation);
+
+    if (status != DIST_OK)
+        fprintf(stderr, "dist_info: %s\n", dist_last_error());
+    else
+        report->count = report->explanation.candidates < EXPLAIN_ROOM
+                            ? report->explanation.candidates
+                            : EXPLAIN_ROOM;
+    return status;
+}
 
 /* Rank 0 asks, and tells the others what there is. */
 static dist_status run_ask(dist_group *world, struct run_list *list)
@@ -555,21 +554,6 @@ static int explain_options(int argc, char **argv, struct explain_report *report)
     }
     return args_wrong(&explain_args, "there is no collective '%s'; choose from%s", argv[rest],
                       names);
-}
-
-/* Asks the library, and says what is wrong. */
-static dist_status explain_ask(struct explain_report *report)
-{
-    dist_status status =
-        dist_explain(&report->question, report->candidates, EXPLAIN_ROOM, &report->explanation);
-
-    if (status != DIST_OK)
-        fprintf(stderr, "dist_info: %s\n", dist_last_error());
-    else
-        report->count = report->explanation.candidates < EXPLAIN_ROOM
-                            ? report->explanation.candidates
-                            : EXPLAIN_ROOM;
-    return status;
 }
 
 int explain_main(int argc, char **argv)

@@ -149,6 +149,7 @@ static struct flight_group *read_find(struct flight_group **groups, const char *
         }
         snprintf(made->job, sizeof(made->job), "%s", job);
         made->number = number;
+        snprintf(made->name, sizeof(made->name), number ? "group %" PRId64 : "group world", number);
         made->size = size;
         made->ranks = ranks;
         *entry = made;
@@ -279,7 +280,17 @@ static bool messages_met(const struct flight_group *group, int rank,
                           message->sequence);
 }
 
-static void flight_say_rank(const struct flight_group *group, int r, char *text, size_t size);
+/* flight.c: "rank 3 (host b, pid 812)" */
+static void flight_say_rank(const struct flight_group *group, int r, char *text, size_t size)
+{
+    const struct flight_rank *rank = &group->ranks[r];
+
+    if (group->number == 0)
+        snprintf(text, size, "rank %d (host %s, pid %" PRId64 ")", r, rank->host, rank->pid);
+    else
+        snprintf(text, size, "rank %d (world rank %d, host %s, pid %" PRId64 ")", r,
+                 rank->world_rank, rank->host, rank->pid);
+}
 
 /* "; rank 0 (host a, pid 7) has not called that send", if its record tells. */
 static void messages_say_peer(const struct flight_group *group, int rank,
@@ -306,26 +317,6 @@ static void messages_say_peer(const struct flight_group *group, int rank,
 #define SAY_LIST 512
 
 /* ---- words ---- */
-
-static void say_name(const struct flight_group *group, char *text, size_t size)
-{
-    if (group->number == 0)
-        snprintf(text, size, "group world");
-    else
-        snprintf(text, size, "group %" PRId64, group->number);
-}
-
-/* flight.c: "rank 3 (host b, pid 812)" */
-static void flight_say_rank(const struct flight_group *group, int r, char *text, size_t size)
-{
-    const struct flight_rank *rank = &group->ranks[r];
-
-    if (group->number == 0)
-        snprintf(text, size, "rank %d (host %s, pid %" PRId64 ")", r, rank->host, rank->pid);
-    else
-        snprintf(text, size, "rank %d (world rank %d, host %s, pid %" PRId64 ")", r,
-                 rank->world_rank, rank->host, rank->pid);
-}
 
 /* "rank 3" or "ranks 0-2, 5", of those with a mark; "..." at its end: and more. Returns how many.
  */
@@ -438,16 +429,15 @@ static const struct flight_call *say_other(const struct flight_group *group)
 static bool say_mismatch(const struct flight_group *group, bool *marks)
 {
     const struct flight_call *other = say_other(group), *first;
-    char same[SAY_LIST], rest[SAY_LIST], name[32];
+    char same[SAY_LIST], rest[SAY_LIST];
 
     if (!other)
         return false;
     first = say_theirs(group, other->sequence);
     say_callers(group, first, marks, same);
     say_callers(group, other, marks, rest);
-    say_name(group, name, sizeof(name));
     printf("%s: %s called %s, but %s called %s: make every rank call the same, in the same order\n",
-           name, same, first->words, rest, other->words);
+           group->name, same, first->words, rest, other->words);
     return true;
 }
 
@@ -457,14 +447,13 @@ static void say_is_behind(const struct flight_group *group, int behind, bool *ma
     const struct flight_rank *rank = &group->ranks[behind];
     const int64_t next = say_last(rank) + 1;
     const struct flight_call *call = say_theirs(group, next);
-    char who[160], name[32];
+    char who[160];
 
     flight_say_rank(group, behind, who, sizeof(who));
-    say_name(group, name, sizeof(name));
     if (call)
-        printf("%s has not called %s of %s; ", who, call->words, name);
+        printf("%s has not called %s of %s; ", who, call->words, group->name);
     else
-        printf("%s has not made call #%" PRId64 " of %s; ", who, next, name);
+        printf("%s has not made call #%" PRId64 " of %s; ", who, next, group->name);
     if (rank->count)
         printf("its last call was %s", rank->calls[rank->count - 1].words);
     else
@@ -512,7 +501,7 @@ static void say_latest(const struct flight_group *group, int64_t sequence)
 /* All of them have made the same last call. */
 static void say_are_level(const struct flight_group *group, int64_t last, bool *marks)
 {
-    char name[32], list[SAY_LIST];
+    char list[SAY_LIST];
     int here = 0, count;
 
     for (int r = 0; r < group->size; r++) {
@@ -522,14 +511,13 @@ static void say_are_level(const struct flight_group *group, int64_t last, bool *
         marks[r] = call && group->ranks[r].here;
     }
     count = say_list(group, marks, list);
-    say_name(group, name, sizeof(name));
     if (last < 0) {
-        printf("%s: no rank has called a collective\n", name);
+        printf("%s: no rank has called a collective\n", group->name);
     } else if (!count) {
-        printf("%s: every rank has ended %s: nobody waits in a collective\n", name,
+        printf("%s: every rank has ended %s: nobody waits in a collective\n", group->name,
                say_theirs(group, last)->words);
     } else {
-        printf("%s: every rank has called %s, which has not ended on %s%s", name,
+        printf("%s: every rank has called %s, which has not ended on %s%s", group->name,
                say_theirs(group, last)->words, count == here ? "any of " : "", list);
         say_latest(group, last);
         printf("\n");
@@ -609,15 +597,14 @@ static void flight_say(const struct flight_group *group)
     left = said - MESSAGES_MOST;
     if (left > 0)
         printf("%d more sends and receives have not ended\n", left);
-    char list[SAY_LIST], name[32];
+    char list[SAY_LIST];
 
     for (int r = 0; r < group->size; r++)
         marks[r] = !group->ranks[r].here;
-    say_name(group, name, sizeof(name));
     if (say_list(group, marks, list))
         printf("%s: no file is of %s: that may be who the others wait for; have it write one "
                "(kill -USR1), or see how it ended\n",
-               name, list);
+               group->name, list);
     say_each(group);
 }
 

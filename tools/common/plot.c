@@ -225,12 +225,13 @@ void plot_axis_round(struct plot_axis *axis, int wanted)
         axis->ticks[axis->count] = (first + axis->count) * step, axis->count++;
 }
 
-/* The labels of the x axis from the largest down, as far as they have room. */
-static void axes_x(const struct plot_axis *x, const struct plot_axis *y, FILE *to)
+void plot_axes(const struct plot_axis *x, const struct plot_axis *y, FILE *to)
 {
+    const double left = x->from - INSET, right = x->to + INSET;
     double last = INFINITY;
     char text[PLOT_NUMBER];
 
+    /* The labels of the x axis from the largest down, as far as they have room. */
     for (int i = x->count - 1; i >= 0; i--) {
         const double at = plot_at(x, x->ticks[i]);
 
@@ -242,14 +243,6 @@ static void axes_x(const struct plot_axis *x, const struct plot_axis *y, FILE *t
                   x->label(x->ticks[i], x->ticks[1] - x->ticks[0], text), to);
     }
     plot_text((x->from + x->to) / 2, y->from + 44, "middle", "name", x->name, to);
-}
-
-void plot_axes(const struct plot_axis *x, const struct plot_axis *y, FILE *to)
-{
-    const double left = x->from - INSET, right = x->to + INSET;
-    char text[PLOT_NUMBER];
-
-    axes_x(x, y, to);
     for (int i = 0; i < y->count; i++) {
         const double at = plot_at(y, y->ticks[i]);
 
@@ -337,20 +330,6 @@ static void curves_y(enum plot_kind kind, struct plot_axis *y)
         for (int i = first; i <= last; i++) {
             if (i % step == 0)
                 y->ticks[y->count++] = ldexp(1, i);
-        }
-    }
-}
-
-/* Lines between the decades, where there is room for them. */
-static void curves_minor(const struct plot_axis *x, const struct plot_axis *y, FILE *to)
-{
-    if (log10(y->most / y->least) > 5)
-        return;
-    for (double power = pow(10, floor(log10(y->least))); power < y->most; power *= 10) {
-        for (int m = 2; m < 10; m++) {
-            if (m * power > y->least && m * power < y->most * (1 - 1e-9))
-                fprintf(to, "<path class=\"minor\" d=\"M%.1f %.1fH%.1f\"/>\n", x->from - INSET,
-                        plot_at(y, m * power), x->to + INSET);
         }
     }
 }
@@ -445,8 +424,15 @@ bool plot_draw(const struct plot *plot, FILE *to)
     memmove(x.ticks, x.ticks + first, (size_t)x.count * sizeof(x.ticks[0]));
     curves_y(plot->kind, &y);
     plot_text(4, 18, "start", "title", plot->title, to);
-    if (plot->kind == PLOT_TIME)
-        curves_minor(&x, &y, to);
+    /* Lines between the decades, where there is room for them. */
+    for (double power = pow(10, floor(log10(y.least)));
+         plot->kind == PLOT_TIME && log10(y.most / y.least) <= 5 && power < y.most; power *= 10) {
+        for (int m = 2; m < 10; m++) {
+            if (m * power > y.least && m * power < y.most * (1 - 1e-9))
+                fprintf(to, "<path class=\"minor\" d=\"M%.1f %.1fH%.1f\"/>\n", x.from - INSET,
+                        plot_at(&y, m * power), x.to + INSET);
+        }
+    }
     plot_axes(&x, &y, to);
     for (int s = plot->series_count; s-- > 0;) /* the first on top */
         curves_series(&plot->series[s], plot->kind, &x, &y, to);

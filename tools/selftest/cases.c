@@ -233,14 +233,6 @@ static const double expect_units[] = {[DIST_FLOAT32] = 0x1p-24,
                                       [DIST_FLOAT16] = 0x1p-11,
                                       [DIST_BFLOAT16] = 0x1p-8};
 
-static double expect_float_step(dist_op op, double a, double b)
-{
-    return op == DIST_PROD  ? a * b
-           : op == DIST_MIN ? fmin(a, b)
-           : op == DIST_MAX ? fmax(a, b)
-                            : a + b;
-}
-
 /* The value, and the room that rounding needs: some roundings of the size of the sum a step. */
 static double expect_float(const struct data *d, int ranks, size_t i, double *room_p)
 {
@@ -251,7 +243,11 @@ static double expect_float(const struct data *d, int ranks, size_t i, double *ro
 
         if (d->op == DIST_PREMUL_SUM)
             value *= data_factor(r);
-        result = r == 0 ? value : expect_float_step(d->op, result, value);
+        result = r == 0 ? value
+                        : (d->op == DIST_PROD  ? result * value
+                           : d->op == DIST_MIN ? fmin(result, value)
+                           : d->op == DIST_MAX ? fmax(result, value)
+                                               : result + value);
         if (d->op == DIST_PROD)
             size = fmax(size, 1) * fmax(fabs(value), 1);
         else

@@ -276,8 +276,46 @@ static void svg_box(FILE *to, int x, int y, int w, int h, const char *class, con
         plot_text(x + SVG_PAD, y + 15, "start", "head", head, to);
 }
 
+static bool text_is_at(const struct topology_rank *rank, int machine, int core, int gpu)
+{
+    return rank->machine == machine && (core >= 0 ? rank->core == core : rank->gpu == gpu);
+}
+
+/*
+ * The ranks of a machine on that core, or, with core -1, on that GPU: "0-3,8". Cut to "0-3 +4"
+ * where size is short. Returns how many they are.
+ */
 static int topology_ranks_at(const struct topology *topology, int machine, int core, int gpu,
-                             char *text, size_t size);
+                             char *text, size_t size)
+{
+    int count = 0, shown = 0;
+    size_t used = 0;
+    bool full = false;
+
+    text[0] = '\0';
+    for (int rank = 0; rank < topology->ranks; rank++) {
+        int last = rank;
+        char item[32];
+
+        if (!text_is_at(&topology->rank[rank], machine, core, gpu))
+            continue;
+        while (last + 1 < topology->ranks &&
+               text_is_at(&topology->rank[last + 1], machine, core, gpu))
+            last++;
+        count += last - rank + 1;
+        snprintf(item, sizeof(item), last > rank ? "%s%d-%d" : "%s%d", used ? "," : "", rank, last);
+        full = full || used + strlen(item) + (used ? strlen(" +999") : 0) >= size;
+        if (!full) {
+            memcpy(text + used, item, strlen(item) + 1);
+            used += strlen(item);
+            shown = count;
+        }
+        rank = last;
+    }
+    if (shown < count)
+        snprintf(text + used, size - used, " +%d", count - shown);
+    return count;
+}
 
 /* A core or GPU: its own name above, its ranks below, all of them where the mouse rests. */
 static void svg_cell(FILE *to, const struct topology *topology, int machine, int core, int gpu,
@@ -451,47 +489,6 @@ void topology_draw(const struct topology *topology, FILE *to)
 }
 
 /* The machines and their ranks in lines. */
-
-static bool text_is_at(const struct topology_rank *rank, int machine, int core, int gpu)
-{
-    return rank->machine == machine && (core >= 0 ? rank->core == core : rank->gpu == gpu);
-}
-
-/*
- * The ranks of a machine on that core, or, with core -1, on that GPU: "0-3,8". Cut to "0-3 +4"
- * where size is short. Returns how many they are.
- */
-static int topology_ranks_at(const struct topology *topology, int machine, int core, int gpu,
-                             char *text, size_t size)
-{
-    int count = 0, shown = 0;
-    size_t used = 0;
-    bool full = false;
-
-    text[0] = '\0';
-    for (int rank = 0; rank < topology->ranks; rank++) {
-        int last = rank;
-        char item[32];
-
-        if (!text_is_at(&topology->rank[rank], machine, core, gpu))
-            continue;
-        while (last + 1 < topology->ranks &&
-               text_is_at(&topology->rank[last + 1], machine, core, gpu))
-            last++;
-        count += last - rank + 1;
-        snprintf(item, sizeof(item), last > rank ? "%s%d-%d" : "%s%d", used ? "," : "", rank, last);
-        full = full || used + strlen(item) + (used ? strlen(" +999") : 0) >= size;
-        if (!full) {
-            memcpy(text + used, item, strlen(item) + 1);
-            used += strlen(item);
-            shown = count;
-        }
-        rank = last;
-    }
-    if (shown < count)
-        snprintf(text + used, size - used, " +%d", count - shown);
-    return count;
-}
 
 /* Ranks of a core, or GPU, as "ranks 0-3" behind a gap; nothing where there are none. */
 static void text_ranks(const struct topology *topology, int machine, int core, int gpu, int gap,
