@@ -187,10 +187,12 @@ static void job_end(struct job *job)
 
 /* ---- starting ---- */
 
+/* Makes the socket, and the file that the job prints into. */
 static int job_listen(struct job *job, const char *folder)
 {
     static int number;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
+    char *path;
 
     if (asprintf(&job->path, "%s/%d", folder, number++) < 0)
         return job->path = NULL, -1;
@@ -198,18 +200,9 @@ static int job_listen(struct job *job, const char *folder)
         return errno = ENAMETOOLONG, -1;
     strcpy(address.sun_path, job->path);
     job->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    return job->listener >= 0 &&
-                   bind(job->listener, (struct sockaddr *)&address, sizeof(address)) == 0 &&
-                   listen(job->listener, 4096) == 0
-               ? 0
-               : -1;
-}
-
-static int job_output(struct job *job)
-{
-    char *path;
-
-    if (asprintf(&path, "%s.out", job->path) < 0)
+    if (job->listener < 0 ||
+        bind(job->listener, (struct sockaddr *)&address, sizeof(address)) != 0 ||
+        listen(job->listener, 4096) != 0 || asprintf(&path, "%s.out", job->path) < 0)
         return -1;
     job->output = open(path, O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
     unlink(path);
@@ -434,8 +427,7 @@ static struct job *job_start(const char *folder, const char *name, int ranks, ch
     job->members = calloc((size_t)ranks, sizeof(*job->members));
     for (int r = 0; job->members && r < ranks; r++)
         job->members[r].fd = -1;
-    if (job->name && job->members && job_listen(job, folder) == 0 && job_output(job) == 0 &&
-        job_fork(job, argv) == 0)
+    if (job->name && job->members && job_listen(job, folder) == 0 && job_fork(job, argv) == 0)
         return job;
     fprintf(stderr, "dist_bench: cannot start %s: %s\n", name, strerror(errno));
     job_end(job);
@@ -650,18 +642,6 @@ static int worker_fail(const char *text)
 
 /* ---- one rank ---- */
 
-static int worker_limit(const struct worker *worker, int rank)
-{
-    struct driver *driver;
-    int status;
-
-    if (limit_new(worker->map, rank, &driver) != DIST_OK)
-        return worker_fail("no memory");
-    status = serve(driver, worker->options->worker, "a bare loop over shared memory");
-    limit_free(driver);
-    return status;
-}
-
 static int worker_dist(const struct worker *worker)
 {
     struct dist_options init = DIST_OPTIONS_INIT;
@@ -687,8 +667,16 @@ static int worker_dist(const struct worker *worker)
 static int worker_rank(int rank, void *arg)
 {
     const struct worker *worker = arg;
+    struct driver *driver;
+    int status;
 
-    return (worker->map ? worker_limit(worker, rank) : worker_dist(worker)) == 0 ? 0 : 1;
+    if (!worker->map)
+        return worker_dist(worker) == 0 ? 0 : 1;
+    if (limit_new(worker->map, rank, &driver) != DIST_OK)
+        return worker_fail("no memory"), 1;
+    status = serve(driver, worker->options->worker, "a bare loop over shared memory");
+    limit_free(driver);
+    return status == 0 ? 0 : 1;
 }
 
 /*

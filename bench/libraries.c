@@ -155,21 +155,6 @@ static int peer_chosen(const struct dirent *entry)
 
 /* ---- probing ---- */
 
-static pid_t peer_start(const char *path, int out)
-{
-    pid_t pid = fork();
-
-    if (pid != 0)
-        return pid;
-    setpgid(0, 0);
-    dup2(open("/dev/null", O_RDONLY), 0);
-    dup2(out, 1);
-    dup2(out, 2);
-    job_oversubscribe();
-    execl(path, path, "--probe", (char *)NULL);
-    _exit(127);
-}
-
 /* Its exit code; -1: a signal, or it did not end. */
 static int peer_wait(pid_t pid)
 {
@@ -201,7 +186,16 @@ static bool peer_probe(const char *path, char *text, int size)
     if (!out)
         return false;
     fflush(NULL);
-    pid = peer_start(path, fileno(out));
+    pid = fork();
+    if (pid == 0) {
+        setpgid(0, 0);
+        dup2(open("/dev/null", O_RDONLY), 0);
+        dup2(fileno(out), 1);
+        dup2(fileno(out), 2);
+        job_oversubscribe();
+        execl(path, path, "--probe", (char *)NULL);
+        _exit(127);
+    }
     if (pid > 0) {
         setpgid(pid, pid);
         code = peer_wait(pid);

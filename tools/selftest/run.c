@@ -606,122 +606,6 @@ static void works_persistent(struct battery *b)
 
 #define RANK_TIMEOUT_MS (60 * 1000)
 
-/* ---- operations of our own ---- */
-
-/* ---- the run ---- */
-
-static void sweep_support(struct battery *b, const char *table);
-static void sweep_counts(struct battery *b);
-
-static void rank_cases(struct battery *b, const struct selftest *selftest)
-{
-    for (int mode = 0; mode < MODE_COUNT; mode++) {
-        if (selftest->mode != MODE_COUNT && selftest->mode != mode)
-            continue;
-        b->mode = (enum battery_mode)mode;
-        sweep_support(b, selftest->table);
-        sweep_counts(b);
-    }
-    if (selftest->only)
-        return;
-    battery_begin(b, "works");
-    struct works_data d = {.numbers = NULL};
-    dist_work *work = works_start(b, &d);
-    bool done = false;
-
-    while (work && !done && battery_ok(b, dist_test(work, &done), "test"))
-        sched_yield();
-    if (work && battery_ok(b, dist_wait(work), "wait after test"))
-        works_check(b, &d, "a work that was polled");
-    free(d.numbers);
-    works_waited_for_in_part(b);
-    works_in_progress(b);
-    works_told_of_their_end(b);
-    works_persistent(b);
-    battery_begin(b, "barriers");
-    cases_barrier(b);
-    battery_begin(b, "what the backend lacks");
-    cases_lacks(b);
-    static const dist_collective collectives[] = {DIST_COLL_ALL_REDUCE, DIST_COLL_REDUCE,
-                                                  DIST_COLL_REDUCE_SCATTER};
-    struct special s = {.b = b};
-    const int ranks = b->ranks;
-
-    for (int i = 0; i < 3 * DIST_DTYPE_COUNT * DIST_OP_COUNT; i++) {
-        s.collective = collectives[i % 3];
-        s.op = (dist_op)(i / 3 % DIST_OP_COUNT);
-        s.dtype = (dist_dtype)(i / 3 / DIST_OP_COUNT);
-        if (!data_is_float(s.dtype) || s.op > DIST_MAX ||
-            dist_backend_query(b->backend, s.collective, s.dtype, s.op) != DIST_OK)
-            continue;
-        for (s.who = 0; s.who<ranks; s.who += ranks> 3 ? 2 : 1)
-            special_run(&s);
-    }
-}
-
-static void rank_in_group(struct battery *b, const struct selftest *selftest)
-{
-    b->rank = dist_get_rank(b->group);
-    b->ranks = dist_get_world_size(b->group);
-    if (gpu_stream())
-        battery_ok(b, dist_set_stream(b->group, gpu_stream()), "set_stream");
-    battery_ok(b, dist_backend_lacks(b->backend, &b->lacks), "backend_lacks");
-    for (int op = 0; op < DIST_OP_COUNT; op++)
-        b->ops[op] = (dist_op)op;
-    battery_ok(b, dist_op_create_premul_sum(data_factor(b->rank), &b->ops[DIST_PREMUL_SUM]),
-               "op_create_premul_sum");
-    battery_ok(b, dist_op_create(data_user, NULL, &b->ops[DIST_USER]), "op_create");
-    rank_cases(b, selftest);
-    battery_ok(b, dist_op_free(b->ops[DIST_PREMUL_SUM]), "op_free");
-    battery_ok(b, dist_op_free(b->ops[DIST_USER]), "op_free");
-}
-
-/* In a group whose ranks are not the world's; the world goes on behind it. */
-static void rank_reversed(struct battery *b, const struct selftest *selftest)
-{
-    dist_group *world = b->group;
-    int count = dist_get_world_size(world), *ranks = battery_alloc((size_t)count, sizeof(*ranks));
-
-    for (int r = 0; r < count; r++)
-        ranks[r] = count - 1 - r;
-    if (battery_ok(b, dist_new_group(world, ranks, count, NULL, &b->group), "new_group")) {
-        rank_in_group(b, selftest);
-        battery_ok(b, dist_destroy_process_group(b->group), "destroy of the group");
-    }
-    b->group = world;
-    b->rank = dist_get_rank(world);
-    free(ranks);
-    battery_ok(b, dist_barrier(world), "barrier of the world");
-}
-
-static bool rank_join(const struct selftest *selftest, int rank, struct battery *b)
-{
-    struct dist_options options = DIST_OPTIONS_INIT;
-    dist_status status;
-
-    battery_begin(b, "joining");
-    if (selftest->mixed && rank == selftest->mixed - 1)
-        setenv("DIST_TRANSPORT", "tcp", 1);
-    options.backend = selftest->backend;
-    options.timeout_ms = selftest->timeout_ms;
-    if (!options.timeout_ms && !getenv("DIST_TIMEOUT"))
-        options.timeout_ms = RANK_TIMEOUT_MS;
-    status = dist_init_process_group(&options, &b->group);
-    if (status == DIST_OK) {
-        /* A device, if data may be there; what dist_alloc gives may be a device's too. */
-        const char *wrong =
-            b->memory == MEMORY_ORDINARY ? NULL : gpu_open(dist_get_local_rank(b->group));
-
-        if (!wrong || b->memory != MEMORY_DEVICE)
-            return true; /* it goes without */
-        snprintf(b->count->refused, sizeof(b->count->refused), "%s", wrong);
-        return false;
-    }
-    snprintf(b->count->refused, sizeof(b->count->refused), "%s: %s", dist_status_string(status),
-             dist_last_error());
-    return false;
-}
-
 /* ---- a rank that does not come back ---- */
 
 static struct selftest_count *rank_watched;
@@ -738,37 +622,6 @@ static void rank_stuck(int signal_number)
     (void)written;
     rank_watched->faults++;
     _exit(1);
-}
-
-int selftest_rank(const struct selftest *selftest, int rank, struct selftest_count *count_p)
-{
-    struct battery b = {.seed = 1,
-                        .backend = selftest->backend,
-                        .only = selftest->only,
-                        .memory = (enum battery_memory)selftest->memory,
-                        .brief = selftest->brief,
-                        .apart = selftest->apart,
-                        .complete = selftest->complete,
-                        .count = count_p,
-                        .stuck_s = selftest->stuck_s};
-
-    if (b.stuck_s) {
-        const struct sigaction action = {.sa_handler = rank_stuck};
-
-        rank_watched = count_p;
-        sigaction(SIGALRM, &action, NULL);
-    }
-    if (!rank_join(selftest, rank, &b))
-        return 1;
-    count_p->rank = dist_get_rank(b.group);
-    count_p->ranks = dist_get_world_size(b.group);
-    (selftest->reversed ? rank_reversed : rank_in_group)(&b, selftest);
-    battery_begin(&b, "leaving");
-    battery_ok(&b, dist_destroy_process_group(b.group), "destroy");
-    battery_begin(&b, "");
-    progress_clear();
-    alarm(0);
-    return b.faults || !b.checks ? 1 : 0;
 }
 
 /* ---- words ---- */
@@ -1190,4 +1043,146 @@ static void battery_refused(struct battery *b, const struct operation *operation
         battery_fault(b, "%s: was refused, but a work came of it", case_name(c));
     run_wait(c, DIST_OK);
     case_free(c);
+}
+
+/* ---- the run ---- */
+
+static void rank_cases(struct battery *b, const struct selftest *selftest)
+{
+    for (int mode = 0; mode < MODE_COUNT; mode++) {
+        if (selftest->mode != MODE_COUNT && selftest->mode != mode)
+            continue;
+        b->mode = (enum battery_mode)mode;
+        sweep_support(b, selftest->table);
+        sweep_counts(b);
+    }
+    if (selftest->only)
+        return;
+    battery_begin(b, "works");
+    struct works_data d = {.numbers = NULL};
+    dist_work *work = works_start(b, &d);
+    bool done = false;
+
+    while (work && !done && battery_ok(b, dist_test(work, &done), "test"))
+        sched_yield();
+    if (work && battery_ok(b, dist_wait(work), "wait after test"))
+        works_check(b, &d, "a work that was polled");
+    free(d.numbers);
+    works_waited_for_in_part(b);
+    works_in_progress(b);
+    works_told_of_their_end(b);
+    works_persistent(b);
+    battery_begin(b, "barriers");
+    cases_barrier(b);
+    battery_begin(b, "what the backend lacks");
+    cases_lacks(b);
+    static const dist_collective collectives[] = {DIST_COLL_ALL_REDUCE, DIST_COLL_REDUCE,
+                                                  DIST_COLL_REDUCE_SCATTER};
+    struct special s = {.b = b};
+    const int ranks = b->ranks;
+
+    for (int i = 0; i < 3 * DIST_DTYPE_COUNT * DIST_OP_COUNT; i++) {
+        s.collective = collectives[i % 3];
+        s.op = (dist_op)(i / 3 % DIST_OP_COUNT);
+        s.dtype = (dist_dtype)(i / 3 / DIST_OP_COUNT);
+        if (!data_is_float(s.dtype) || s.op > DIST_MAX ||
+            dist_backend_query(b->backend, s.collective, s.dtype, s.op) != DIST_OK)
+            continue;
+        for (s.who = 0; s.who<ranks; s.who += ranks> 3 ? 2 : 1)
+            special_run(&s);
+    }
+}
+
+static void rank_in_group(struct battery *b, const struct selftest *selftest)
+{
+    b->rank = dist_get_rank(b->group);
+    b->ranks = dist_get_world_size(b->group);
+    if (gpu_stream())
+        battery_ok(b, dist_set_stream(b->group, gpu_stream()), "set_stream");
+    battery_ok(b, dist_backend_lacks(b->backend, &b->lacks), "backend_lacks");
+    for (int op = 0; op < DIST_OP_COUNT; op++)
+        b->ops[op] = (dist_op)op;
+    battery_ok(b, dist_op_create_premul_sum(data_factor(b->rank), &b->ops[DIST_PREMUL_SUM]),
+               "op_create_premul_sum");
+    battery_ok(b, dist_op_create(data_user, NULL, &b->ops[DIST_USER]), "op_create");
+    rank_cases(b, selftest);
+    battery_ok(b, dist_op_free(b->ops[DIST_PREMUL_SUM]), "op_free");
+    battery_ok(b, dist_op_free(b->ops[DIST_USER]), "op_free");
+}
+
+/* In a group whose ranks are not the world's; the world goes on behind it. */
+static void rank_reversed(struct battery *b, const struct selftest *selftest)
+{
+    dist_group *world = b->group;
+    int count = dist_get_world_size(world), *ranks = battery_alloc((size_t)count, sizeof(*ranks));
+
+    for (int r = 0; r < count; r++)
+        ranks[r] = count - 1 - r;
+    if (battery_ok(b, dist_new_group(world, ranks, count, NULL, &b->group), "new_group")) {
+        rank_in_group(b, selftest);
+        battery_ok(b, dist_destroy_process_group(b->group), "destroy of the group");
+    }
+    b->group = world;
+    b->rank = dist_get_rank(world);
+    free(ranks);
+    battery_ok(b, dist_barrier(world), "barrier of the world");
+}
+
+static bool rank_join(const struct selftest *selftest, int rank, struct battery *b)
+{
+    struct dist_options options = DIST_OPTIONS_INIT;
+    dist_status status;
+
+    battery_begin(b, "joining");
+    if (selftest->mixed && rank == selftest->mixed - 1)
+        setenv("DIST_TRANSPORT", "tcp", 1);
+    options.backend = selftest->backend;
+    options.timeout_ms = selftest->timeout_ms;
+    if (!options.timeout_ms && !getenv("DIST_TIMEOUT"))
+        options.timeout_ms = RANK_TIMEOUT_MS;
+    status = dist_init_process_group(&options, &b->group);
+    if (status == DIST_OK) {
+        /* A device, if data may be there; what dist_alloc gives may be a device's too. */
+        const char *wrong =
+            b->memory == MEMORY_ORDINARY ? NULL : gpu_open(dist_get_local_rank(b->group));
+
+        if (!wrong || b->memory != MEMORY_DEVICE)
+            return true; /* it goes without */
+        snprintf(b->count->refused, sizeof(b->count->refused), "%s", wrong);
+        return false;
+    }
+    snprintf(b->count->refused, sizeof(b->count->refused), "%s: %s", dist_status_string(status),
+             dist_last_error());
+    return false;
+}
+
+int selftest_rank(const struct selftest *selftest, int rank, struct selftest_count *count_p)
+{
+    struct battery b = {.seed = 1,
+                        .backend = selftest->backend,
+                        .only = selftest->only,
+                        .memory = (enum battery_memory)selftest->memory,
+                        .brief = selftest->brief,
+                        .apart = selftest->apart,
+                        .complete = selftest->complete,
+                        .count = count_p,
+                        .stuck_s = selftest->stuck_s};
+
+    if (b.stuck_s) {
+        const struct sigaction action = {.sa_handler = rank_stuck};
+
+        rank_watched = count_p;
+        sigaction(SIGALRM, &action, NULL);
+    }
+    if (!rank_join(selftest, rank, &b))
+        return 1;
+    count_p->rank = dist_get_rank(b.group);
+    count_p->ranks = dist_get_world_size(b.group);
+    (selftest->reversed ? rank_reversed : rank_in_group)(&b, selftest);
+    battery_begin(&b, "leaving");
+    battery_ok(&b, dist_destroy_process_group(b.group), "destroy");
+    battery_begin(&b, "");
+    progress_clear();
+    alarm(0);
+    return b.faults || !b.checks ? 1 : 0;
 }
