@@ -605,15 +605,6 @@ static const struct args info_args = {
     .about = "Says what this installation of libdist can do. Without a command: the version, where "
              "modules are looked for, and the backends and transports that can run here.\n"};
 
-static void info_help(void)
-{
-    args_help(&info_args, stdout);
-    printf("\nCommands:\n");
-    for (size_t i = 0; i < sizeof(info_commands) / sizeof(info_commands[0]); i++)
-        args_item(info_commands[i].name, 14, info_commands[i].what, stdout);
-    args_text("\n'dist_info COMMAND --help' lists the options of a command.\n", stdout);
-}
-
 static int info_run(int argc, char **argv)
 {
     struct info info = {0};
@@ -626,8 +617,14 @@ static int info_run(int argc, char **argv)
     }
     if (args_read(&info_args, argc, argv, &info, &rest, failure) != 0)
         return args_wrong(&info_args, "%s", failure);
-    if (info.action == ARGS_SHOW_HELP)
-        return info_help(), 0;
+    if (info.action == ARGS_SHOW_HELP) {
+        args_help(&info_args, stdout);
+        printf("\nCommands:\n");
+        for (size_t i = 0; i < sizeof(info_commands) / sizeof(info_commands[0]); i++)
+            args_item(info_commands[i].name, 14, info_commands[i].what, stdout);
+        args_text("\n'dist_info COMMAND --help' lists the options of a command.\n", stdout);
+        return 0;
+    }
     if (info.action == ARGS_SHOW_VERSION)
         return args_version(&info_args), 0;
     if (rest == argc) {

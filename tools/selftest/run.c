@@ -812,13 +812,6 @@ static void battery_land(struct battery *b)
         run_compare_bits(b);
 }
 
-static size_t run_bytes(const struct test_case *c)
-{
-    size_t blocks = c->operation->flags & OPERATION_BLOCKS ? (size_t)c->b->ranks : 1;
-
-    return c->count * blocks * dist_dtype_size(c->data.dtype);
-}
-
 static void battery_run(struct battery *b, const struct operation *operation,
                         const struct variant *variant)
 {
@@ -827,6 +820,7 @@ static void battery_run(struct battery *b, const struct operation *operation,
     b->cases++;
     battery_begin(b, case_name(c));
     if (b->mode == MODE_FLOOD || b->mode == MODE_GROUP) {
+        size_t blocks = operation->flags & OPERATION_BLOCKS ? (size_t)b->ranks : 1;
         dist_status status;
 
         if (b->mode == MODE_GROUP && b->flying == 0)
@@ -834,7 +828,7 @@ static void battery_run(struct battery *b, const struct operation *operation,
         status = c->operation->call(c, b->mode == MODE_FLOOD ? c->works : NULL);
         battery_ok(b, status, case_name(c));
         b->flight[b->flying++] = c;
-        b->flight_bytes += run_bytes(c);
+        b->flight_bytes += c->count * blocks * dist_dtype_size(c->data.dtype);
         if (b->flying == BATTERY_FLIGHT || b->flight_bytes > RUN_FLIGHT_BYTES)
             battery_land(b);
         return;
