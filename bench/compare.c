@@ -1,16 +1,632 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Our side of the protocol: dist_bench --worker SPEC, as a job of processes. */
+/* Jobs of processes that measure: ours, those of other libraries, and comparing them. */
 #include "bench/jobs.h"
 #include "bench/measure.h"
 #include "bench/options.h"
+#include "bench/protocol.h"
+#include "bench/report.h"
 #include "bench/rounds.h"
 #include "tools/common/launched.h"
+#include "tools/common/output.h"
 
+#include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <poll.h>
 #include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+/* A library: a job of processes that speak the protocol of protocol.h, as a runner. */
+
+/* Of one process that has come. */
+struct job_rank {
+    int fd;     /* -1: not there */
+    pid_t pid;  /* as the kernel says */
+    char *line; /* what has come of a line */
+    size_t length, room;
+};
+
+struct job {
+    struct runner runner; /* first */
+    char *name;
+    char *release;               /* as it says itself; NULL: not yet */
+    char reason[MEASURE_REASON]; /* why it is gone */
+    char *path;                  /* of the socket */
+    int listener;
+    pid_t pid;  /* of what was started, the leader of its process group; 0: it was reaped */
+    int output; /* a file with no name: what it has printed */
+    struct job_rank *members; /* by rank */
+    int joined;
+    double timeout; /* ns */
+};
+
+#define JOB_LOOK_MS 50         /* between two looks whether it has ended */
+#define JOB_GO_NS 5e9          /* from "quit" to SIGTERM */
+#define JOB_TERM_NS 3e9        /* and on to SIGKILL */
+#define JOB_TAIL ((off_t)4096) /* of what it printed, for the reason */
+
+/* ---- what it printed ---- */
+
+/* ---- ending ---- */
+
+/* Those whose line is still open live, so their ids are theirs. */
+static void job_kill_ranks(struct job *job)
+{
+    for (int r = 0; r < job->runner.ranks; r++) {
+        char byte;
+
+        if (job->members[r].fd >= 0 &&
+            recv(job->members[r].fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 0 &&
+            job->members[r].pid > 1)
+            kill(job->members[r].pid, SIGKILL);
+    }
+}
+
+static void job_close_ranks(struct job *job)
+{
+    for (int r = 0; r < job->runner.ranks; r++) {
+        if (job->members[r].fd >= 0)
+            close(job->members[r].fd);
+        job->members[r].fd = -1;
+    }
+}
+
+/* The job is gone, for that reason; its processes are killed. */
+__attribute__((format(printf, 2, 3))) static void job_fail(struct job *job, const char *format, ...)
+{
+    char last[256];
+    va_list arguments;
+    int length;
+
+    if (job->runner.gone)
+        return;
+    job->runner.gone = true;
+    va_start(arguments, format);
+    length = vsnprintf(job->reason, sizeof(job->reason), format, arguments);
+    va_end(arguments);
+    /* The last line with a letter in it: rules and blank lines say nothing. "" if there is none. */
+    char tail[JOB_TAIL + 1];
+    off_t end = lseek(job->output, 0, SEEK_END);
+    ssize_t got = pread(job->output, tail, JOB_TAIL, end > JOB_TAIL ? end - JOB_TAIL : 0);
+
+    *last = '\0';
+    tail[got > 0 ? got : 0] = '\0';
+    for (char *line = strtok(tail, "\n"); line; line = strtok(NULL, "\n")) {
+        bool says = false;
+
+        for (const char *at = line; *at; at++)
+            says = says || isalpha((unsigned char)*at);
+        if (says)
+            snprintf(last, sizeof(last), "%s", line);
+    }
+    if (*last && length >= 0 && (size_t)length < sizeof(job->reason))
+        snprintf(job->reason + length, sizeof(job->reason) - (size_t)length, "; it said: %s", last);
+    job_kill_ranks(job);
+    job_close_ranks(job);
+    if (job->pid > 0)
+        kill(-job->pid, SIGTERM);
+}
+
+/* Has what was started ended? Its exit is then in *text, 64 bytes. */
+static bool job_has_ended(struct job *job, char *text)
+{
+    int how;
+
+    if (job->pid > 0 && waitpid(job->pid, &how, WNOHANG) == job->pid) {
+        job->pid = 0;
+        if (WIFSIGNALED(how))
+            snprintf(text, 64, "was ended by signal %d", WTERMSIG(how));
+        else
+            snprintf(text, 64, "ended with exit code %d", WEXITSTATUS(how));
+    }
+    return job->pid == 0;
+}
+
+/* Waits so long for what was started to end. */
+static bool job_wait(struct job *job, double limit)
+{
+    double until = measure_now() + limit;
+    char text[64];
+
+    while (!job_has_ended(job, text)) {
+        if (measure_now() > until)
+            return false;
+        poll(NULL, 0, 10);
+    }
+    return true;
+}
+
+/* Sends its processes home, ends what has not gone within some seconds, and frees. NULL is
+ * accepted. Two steps for many jobs: job_quit sends home and does not wait. */
+static void job_quit(struct job *job)
+{
+    for (int r = 0; r < job->runner.ranks; r++) {
+        if (job->members[r].fd >= 0)
+            send(job->members[r].fd, "quit\n", 5, MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+}
+
+static void job_end(struct job *job)
+{
+    if (!job)
+        return;
+    if (job->members) {
+        job_quit(job);
+        if (!job->runner.gone && job->pid > 0 && !job_wait(job, JOB_GO_NS))
+            kill(-job->pid, SIGTERM);
+        job_kill_ranks(job);
+        if (job->pid > 0 && !job_wait(job, JOB_TERM_NS)) {
+            kill(-job->pid, SIGKILL);
+            job_wait(job, JOB_TERM_NS);
+        }
+        job_close_ranks(job);
+        for (int r = 0; r < job->runner.ranks; r++)
+            free(job->members[r].line);
+    }
+    if (job->listener >= 0)
+        close(job->listener);
+    if (job->output >= 0)
+        close(job->output);
+    if (job->path)
+        unlink(job->path);
+    free(job->members);
+    free(job->path);
+    free(job->release);
+    free(job->name);
+    free(job);
+}
+
+/* ---- starting ---- */
+
+/* Makes the socket, and the file that the job prints into. */
+static int job_listen(struct job *job, const char *folder)
+{
+    static int number;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    char *path;
+
+    if (asprintf(&job->path, "%s/%d", folder, number++) < 0)
+        return job->path = NULL, -1;
+    if (strlen(job->path) >= sizeof(address.sun_path))
+        return errno = ENAMETOOLONG, -1;
+    strcpy(address.sun_path, job->path);
+    job->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (job->listener < 0 ||
+        bind(job->listener, (struct sockaddr *)&address, sizeof(address)) != 0 ||
+        listen(job->listener, 4096) != 0 || asprintf(&path, "%s.out", job->path) < 0)
+        return -1;
+    job->output = open(path, O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
+    unlink(path);
+    free(path);
+    return job->output >= 0 ? 0 : -1;
+}
+
+void job_oversubscribe(void)
+{
+    setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);                  /* Open MPI 4 */
+    setenv("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe", 0); /* Open MPI 5 */
+}
+
+/* In a process group of its own, that ends with this process; prints into the file. */
+
+static int job_fork(struct job *job, char *const argv[])
+{
+    pid_t parent = getpid();
+
+    fflush(NULL);
+    job->pid = fork();
+    if (job->pid == 0) {
+        int none = open("/dev/null", O_RDONLY);
+        sigset_t all;
+
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent)
+            _exit(128 + SIGKILL);
+        setpgid(0, 0);
+        sigemptyset(&all);
+        sigprocmask(SIG_SETMASK, &all, NULL);
+        signal(SIGINT, SIG_DFL);
+        signal(SIGTERM, SIG_DFL);
+        dup2(none, 0);
+        dup2(job->output, 1);
+        dup2(job->output, 2);
+        setenv(BENCH_SOCKET, job->path, 1);
+        job_oversubscribe();
+        execvp(argv[0], argv);
+        dprintf(2, "cannot start %s: %s\n", argv[0], strerror(errno));
+        _exit(127);
+    }
+    if (job->pid < 0)
+        return job->pid = 0, -1;
+    setpgid(job->pid, job->pid); /* whoever of the two comes first */
+    return 0;
+}
+
+/* Libraries as processes: what is said. What they say is checked, not believed. */
+
+#define PROTOCOL_HELLO_NS 5e9 /* from connecting to the hello */
+#define PROTOCOL_PIECE ((size_t)65536)
+#define PROTOCOL_LINE_MAX ((size_t)1 << 30)
+#define PROTOCOL_LEAST_NS 0.1 /* no call is faster; a clock that stands still is a lie */
+
+/* Answers that are still missing. Those that have come are looked into. */
+struct protocol_round {
+    struct pollfd *waiting; /* by rank; fd -1: it has answered */
+    int missing;
+    enum outcome worst;
+};
+
+/*
+ * Reads what has come of a rank. 1: a whole line is in rank->line, its end cut off; take it away
+ * by setting rank->length to 0. 0: not yet. -1: the end of the stream, or nonsense.
+ */
+static int job_read(struct job_rank *rank)
+{
+    char *end;
+    ssize_t got;
+
+    if (rank->room - rank->length <= PROTOCOL_PIECE) {
+        size_t room = 2 * rank->room + 2 * PROTOCOL_PIECE;
+        char *more = rank->room > PROTOCOL_LINE_MAX ? NULL : realloc(rank->line, room);
+
+        if (!more)
+            return -1;
+        rank->line = more;
+        rank->room = room;
+    }
+    got = recv(rank->fd, rank->line + rank->length, PROTOCOL_PIECE, MSG_DONTWAIT);
+    if (got < 0)
+        return errno == EAGAIN || errno == EINTR ? 0 : -1;
+    if (got == 0)
+        return -1;
+    end = memchr(rank->line + rank->length, '\n', (size_t)got);
+    rank->length += (size_t)got;
+    if (!end)
+        return 0;
+    if (end + 1 != rank->line + rank->length) /* more than one answer */
+        return -1;
+    *end = '\0';
+    return 1;
+}
+
+/* -1: these are not so many times. */
+static int protocol_times(const char *text, long samples, bool counts, double *times)
+{
+    char *end;
+
+    for (long s = 0; s < samples; s++) {
+        times[s] = strtod(text, &end);
+        if (end == text || !isfinite(times[s]) || times[s] < (counts ? PROTOCOL_LEAST_NS : 0))
+            return -1;
+        text = end;
+    }
+    return text[strspn(text, " \r")] ? -1 : 0;
+}
+
+/* The outcome that a line's first word names, *rest_p what follows; -1: none. */
+static int outcome_read(const char *line, const char **rest_p)
+{
+    for (int i = 0; i < OUTCOME_COUNT; i++) {
+        size_t length = strlen(outcome_words[i]);
+
+        if (strncmp(line, outcome_words[i], length) == 0 &&
+            (line[length] == ' ' || line[length] == '\0')) {
+            *rest_p = line + length + (line[length] == ' ');
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* What one rank answered. A lie is a failure. */
+static enum outcome protocol_answer(struct job *job, int rank, const struct order *order,
+                                    double *times, char *reason)
+{
+    const char *line = job->members[rank].line, *rest = "";
+    int outcome = outcome_read(line, &rest);
+    bool counts = order->operation->layout != LAYOUT_MESSAGES || rank < 2;
+
+    if (outcome < 0 || (outcome == OUTCOME_TOOK &&
+                        protocol_times(rest, order->samples, counts,
+                                       times + (size_t)rank * (size_t)order->samples) != 0)) {
+        job_fail(job, "rank %d answered '%.60s', which is not %ld times", rank, line,
+                 order->samples);
+        snprintf(reason, MEASURE_REASON, "%s", job->reason);
+        return OUTCOME_FAILED;
+    }
+    if (outcome != OUTCOME_TOOK)
+        snprintf(reason, MEASURE_REASON, "%s", rest);
+    if (outcome == OUTCOME_FAILED)
+        job_fail(job, "%s", rest);
+    return (enum outcome)outcome;
+}
+
+static enum outcome job_turn(struct runner *runner, const struct order *order, double *times,
+                             char *reason)
+{
+    struct job *job = (struct job *)runner;
+    struct protocol_round round = {.missing = runner->ranks, .worst = OUTCOME_TOOK};
+
+    round.waiting = calloc((size_t)runner->ranks, sizeof(*round.waiting));
+    if (!round.waiting) {
+        job_fail(job, "dist_bench has no memory");
+    } else {
+        double until = measure_now() + job->timeout;
+        char line[ORDER_LINE];
+
+        order_write(order, line);
+        for (int r = 0; r < runner->ranks && !runner->gone; r++) {
+            ssize_t length = (ssize_t)strlen(line);
+
+            round.waiting[r] = (struct pollfd){.fd = job->members[r].fd, .events = POLLIN};
+            if (send(job->members[r].fd, line, (size_t)length, MSG_NOSIGNAL | MSG_DONTWAIT) !=
+                length)
+                job_fail(job, "rank %d has ended", r);
+        }
+        while (round.missing && !runner->gone) {
+            int come = poll(round.waiting, (nfds_t)job->runner.ranks, 100);
+
+            if (come > 0) {
+                for (int r = 0; r < job->runner.ranks && !job->runner.gone; r++) {
+                    char text[MEASURE_REASON];
+                    enum outcome outcome;
+                    int got = round.waiting[r].revents ? job_read(&job->members[r]) : 0;
+
+                    if (got < 0)
+                        job_fail(job, "rank %d has ended, or sent more than it was asked for", r);
+                    if (got <= 0)
+                        continue;
+                    outcome = protocol_answer(job, r, order, times, text);
+                    job->members[r].length = 0;
+                    if (outcome > round.worst)
+                        snprintf(reason, MEASURE_REASON, "%s", text);
+                    if (outcome > round.worst)
+                        round.worst = outcome;
+                    round.waiting[r].fd = -1;
+                    round.missing--;
+                }
+            } else if (come == 0 && measure_now() > until)
+                job_fail(job, "%d of its ranks have not answered within %.0f s", round.missing,
+                         job->timeout / 1e9);
+            else if (come < 0) /* a signal */
+                job_fail(job, "the run was stopped");
+        }
+    }
+    free(round.waiting);
+    if (!runner->gone)
+        return round.worst;
+    snprintf(reason, MEASURE_REASON, "%s", job->reason);
+    return OUTCOME_FAILED;
+}
+
+/*
+ * Starts argv (execvp) with DIST_BENCH_SOCKET set to a socket in folder. Its processes are not
+ * waited for: job_wait_for_ranks does. On success *job_p is to be given to job_end. NULL: no
+ * memory, or the system refused; it has been said.
+ */
+static struct job *job_start(const char *folder, const char *name, int ranks, char *const argv[],
+                             double timeout)
+{
+    struct job *job = calloc(1, sizeof(*job));
+
+    if (!job)
+        return NULL;
+    job->listener = job->output = -1;
+    job->timeout = timeout;
+    job->runner = (struct runner){.ranks = ranks, .turn = job_turn};
+    job->name = strdup(name);
+    job->members = calloc((size_t)ranks, sizeof(*job->members));
+    for (int r = 0; job->members && r < ranks; r++)
+        job->members[r].fd = -1;
+    if (job->name && job->members && job_listen(job, folder) == 0 && job_fork(job, argv) == 0)
+        return job;
+    fprintf(stderr, "dist_bench: cannot start %s: %s\n", name, strerror(errno));
+    job_end(job);
+    return NULL;
+}
+
+/* Takes a process that has connected, once its hello is there. */
+static void job_accept(struct job *job, double deadline)
+{
+    struct job_rank rank = {.fd = accept4(job->listener, NULL, NULL, SOCK_CLOEXEC)};
+    struct ucred who = {0};
+    socklen_t length = sizeof(who);
+    int number, ranks, text = 0;
+
+    if (rank.fd < 0)
+        return;
+    if (getsockopt(rank.fd, SOL_SOCKET, SO_PEERCRED, &who, &length) == 0)
+        rank.pid = who.pid;
+    double until = measure_now() + PROTOCOL_HELLO_NS;
+    struct pollfd waiting = {.fd = rank.fd, .events = POLLIN};
+    int come = 0;
+
+    until = deadline < until ? deadline : until;
+    while (come == 0 && measure_now() < until) {
+        if (poll(&waiting, 1, 50) > 0)
+            come = job_read(&rank);
+    }
+    if (come == 1 && sscanf(rank.line, "hello %*s %d %d %n", &number, &ranks, &text) == 2 &&
+        text > 0 && ranks == job->runner.ranks && number >= 0 && number < ranks &&
+        job->members[number].fd < 0) {
+        if (!job->release)
+            job->release = strdup(rank.line + text);
+        rank.length = 0;
+        job->members[number] = rank;
+        job->joined++;
+        return;
+    }
+    job_fail(job, "one of its processes said '%.80s' instead of a hello of one of %d ranks",
+             rank.length ? rank.line : "", job->runner.ranks);
+    if (rank.pid > 1)
+        kill(rank.pid, SIGKILL);
+    close(rank.fd);
+    free(rank.line);
+}
+
+/* Waits until all its processes have come; those that have not in time, or have ended, make it
+ * gone. Stopped early if stopped() says so. */
+static void job_wait_for_ranks(struct job *job, bool (*stopped)(void))
+{
+    double until = measure_now() + job->timeout;
+    struct pollfd waiting = {.fd = job->listener, .events = POLLIN};
+    char text[64];
+
+    while (!job->runner.gone && job->joined < job->runner.ranks && !stopped()) {
+        /* Ended is looked for first: what it has sent before is seen then. */
+        bool ended = job_has_ended(job, text);
+
+        if (poll(&waiting, 1, JOB_LOOK_MS) > 0)
+            job_accept(job, until);
+        else if (ended)
+            job_fail(job, "it %s before its ranks had come", text);
+        else if (measure_now() > until)
+            job_fail(job, "only %d of its %d ranks have come within %.0f s", job->joined,
+                     job->runner.ranks, job->timeout / 1e9);
+    }
+}
+
+/*
+ * The ranks of this very job as a runner: rank 0 gives the orders and gets the times, over the
+ * group that is measured.
+ */
+
+struct group_runner {
+    struct runner runner; /* first */
+    dist_group *group;
+    struct driver *driver;
+    struct buffers buffers;
+    double *times; /* of this rank */
+};
+
+static void group_runner_close(struct group_runner *self)
+{
+    if (self->driver)
+        buffers_free(&self->buffers, self->driver);
+    libdist_free(self->driver);
+    free(self->times);
+    free(self);
+}
+
+/* The worst outcome of all ranks, and the words of the lowest that has it. Ranks get it alike. */
+static dist_status group_runner_combine(struct group_runner *self, enum outcome *outcome_p,
+                                        char *reason)
+{
+    int32_t mine = (int32_t)*outcome_p, worst = 0;
+    int32_t lowest = self->runner.ranks, rank = self->driver->rank;
+    dist_status status;
+
+    status = dist_all_reduce(self->group, &mine, &worst, 1, DIST_INT32, DIST_MAX);
+    *outcome_p = (enum outcome)worst;
+    if (status != DIST_OK || worst == OUTCOME_TOOK)
+        return status;
+    if (mine != worst)
+        rank = self->runner.ranks;
+    status = dist_all_reduce(self->group, &rank, &lowest, 1, DIST_INT32, DIST_MIN);
+    if (status != DIST_OK)
+        return status;
+    return dist_broadcast(self->group, reason, MEASURE_REASON, DIST_UINT8, (int)lowest);
+}
+
+/* Runs the order; at rank 0 all_times gets everybody's. */
+static enum outcome group_runner_run(struct group_runner *self, const struct order *order,
+                                     double *all_times, char *reason)
+{
+    double *more = realloc(self->times, (size_t)order->samples * sizeof(double));
+    dist_status status = DIST_ERR_NO_MEMORY;
+    enum outcome outcome;
+
+    if (more) {
+        self->times = more;
+        outcome = measure_run(self->driver, &self->buffers, order, more, reason);
+        if (outcome == OUTCOME_FAILED)
+            return outcome; /* the group has ended */
+        status = group_runner_combine(self, &outcome, reason);
+    }
+    if (status == DIST_OK)
+        status = dist_gather(self->group, more, all_times, (size_t)order->samples, DIST_FLOAT64, 0);
+    if (status == DIST_OK)
+        return outcome;
+    snprintf(reason, MEASURE_REASON, "%s", dist_last_error());
+    return OUTCOME_FAILED;
+}
+
+static enum outcome group_runner_turn(struct runner *runner, const struct order *order,
+                                      double *times, char *reason)
+{
+    struct group_runner *self = (struct group_runner *)runner;
+    char line[ORDER_LINE] = "";
+    enum outcome outcome = OUTCOME_FAILED;
+
+    order_write(order, line);
+    if (dist_broadcast(self->group, line, ORDER_LINE, DIST_UINT8, 0) == DIST_OK)
+        outcome = group_runner_run(self, order, times, reason);
+    else
+        snprintf(reason, MEASURE_REASON, "%s", dist_last_error());
+    runner->gone = outcome == OUTCOME_FAILED;
+    return outcome;
+}
+
+static dist_status group_runner_open(dist_group *group, const char *memory,
+                                     struct group_runner **self_p)
+{
+    struct group_runner *self = calloc(1, sizeof(*self));
+    dist_status status;
+
+    if (!self)
+        return DIST_ERR_NO_MEMORY;
+    self->group = group;
+    self->runner = (struct runner){.ranks = dist_get_world_size(group), .turn = group_runner_turn};
+    status = libdist_new(group, memory, &self->driver);
+    if (status != DIST_OK)
+        group_runner_close(self);
+    else
+        *self_p = self;
+    return status;
+}
+
+/* Sends the others home. NULL is accepted. */
+static void group_runner_free(struct group_runner *self)
+{
+    char line[ORDER_LINE] = "quit\n";
+
+    if (!self)
+        return;
+    if (!self->runner.gone)
+        dist_broadcast(self->group, line, ORDER_LINE, DIST_UINT8, 0);
+    group_runner_close(self);
+}
+
+/* On the other ranks: does what rank 0 orders until it sends home. A failure has been reported. */
+static dist_status group_runner_serve(dist_group *group, const char *memory)
+{
+    struct group_runner *self = NULL;
+    char line[ORDER_LINE], reason[MEASURE_REASON] = "";
+    struct order order;
+    dist_status status = group_runner_open(group, memory, &self);
+
+    while (status == DIST_OK) {
+        status = dist_broadcast(group, line, ORDER_LINE, DIST_UINT8, 0);
+        if (status != DIST_OK || order_read(line, self->runner.ranks, &order) != 0)
+            break;
+        if (group_runner_run(self, &order, NULL, reason) == OUTCOME_FAILED)
+            status = DIST_ERR_ABORTED;
+    }
+    if (self)
+        group_runner_close(self);
+    return status;
+}
+
+/* Our side of the protocol: dist_bench --worker SPEC, as a job of processes. */
 
 struct worker {
     const struct options *options;
@@ -25,18 +641,6 @@ static int worker_fail(const char *text)
 }
 
 /* ---- one rank ---- */
-
-static int worker_limit(const struct worker *worker, int rank)
-{
-    struct driver *driver;
-    int status;
-
-    if (limit_new(worker->map, rank, &driver) != DIST_OK)
-        return worker_fail("no memory");
-    status = serve(driver, worker->options->worker, "a bare loop over shared memory");
-    limit_free(driver);
-    return status;
-}
 
 static int worker_dist(const struct worker *worker)
 {
@@ -63,11 +667,23 @@ static int worker_dist(const struct worker *worker)
 static int worker_rank(int rank, void *arg)
 {
     const struct worker *worker = arg;
+    struct driver *driver;
+    int status;
 
-    return (worker->map ? worker_limit(worker, rank) : worker_dist(worker)) == 0 ? 0 : 1;
+    if (!worker->map)
+        return worker_dist(worker) == 0 ? 0 : 1;
+    if (limit_new(worker->map, rank, &driver) != DIST_OK)
+        return worker_fail("no memory"), 1;
+    status = serve(driver, worker->options->worker, "a bare loop over shared memory");
+    limit_free(driver);
+    return status == 0 ? 0 : 1;
 }
 
-int worker_main(const struct options *options)
+/*
+ * options->worker says which; with a number of ranks these are started here, without, this process
+ * is a rank that a launcher started. options->most: the largest size, for limit. The exit code.
+ */
+static int worker_main(const struct options *options)
 {
     struct worker worker = {.options = options};
     const char *failure;
@@ -134,21 +750,23 @@ static int single_lead(const struct single *single, dist_group *group)
 {
     const struct options *options = single->options;
     struct result *result = result_new(dist_get_world_size(group), single->argc, single->argv);
-    struct runner *runner = NULL;
+    struct group_runner *self = NULL;
+    struct runner *runner;
     struct run run = {.options = options, .runners = &runner};
     int code = RUN_FAILED;
 
     run.result = result;
     if (result && options->root < result->ranks &&
         single_name(result, group, options->memory) == 0 &&
-        group_runner_new(group, options->memory, &runner) == DIST_OK)
+        group_runner_open(group, options->memory, &self) == DIST_OK) {
+        runner = &self->runner;
         code = run_all(&run);
-    else if (result && options->root >= result->ranks)
+    } else if (result && options->root >= result->ranks)
         fprintf(stderr, "dist_bench: --root %d: there are ranks 0 to %d\n", (int)options->root,
                 result->ranks - 1);
     else
         fprintf(stderr, "dist_bench: %s\n", dist_last_error());
-    group_runner_free(runner);
+    group_runner_free(self);
     result_free(result);
     return code;
 }
@@ -180,7 +798,7 @@ static int single_rank(int rank, void *arg)
 }
 
 /* With -i every call is a sample, in one round, as OSU has it. */
-int single_main(const struct options *options, int argc, char **argv)
+static int single_main(const struct options *options, int argc, char **argv)
 {
     struct options own = *options;
     struct single single = {.options = &own, .argc = argc, .argv = argv};
@@ -229,16 +847,6 @@ static bool compare_stopped(void)
     return compare_signal != 0;
 }
 
-/* No SA_RESTART: who waits in poll shall see it. */
-static void compare_catch(void)
-{
-    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-    struct sigaction note = {.sa_handler = compare_note_signal};
-
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-        sigaction(numbers[i], &note, NULL);
-}
-
 static int compare_largest(void *arg, struct order *order, bool first)
 {
     size_t *largest = arg;
@@ -278,43 +886,6 @@ static void compare_note_all(void *arg)
         compare_note_library(compare, c);
 }
 
-/* All are started, then all are waited for. */
-static void compare_start(struct compare *compare)
-{
-    const struct libraries *libraries = &compare->libraries;
-
-    compare->absent.gone = true;
-    for (int c = 0; c < libraries->count; c++) {
-        struct library *one = &libraries->entries[c];
-
-        if (one->word_count > 0)
-            compare->jobs[c] = job_start(compare->folder, one->name, (int)compare->options->ranks,
-                                         one->words, (double)compare->options->timeout * 1e9);
-        compare->runners[c] = compare->jobs[c] ? &compare->jobs[c]->runner : &compare->absent;
-    }
-    for (int c = 0; c < libraries->count; c++) {
-        if (compare->jobs[c])
-            job_wait_for_ranks(compare->jobs[c], compare_stopped);
-        compare_note_library(compare, c);
-    }
-}
-
-static void compare_close(struct compare *compare)
-{
-    for (int c = 0; compare->jobs && c < compare->libraries.count; c++) {
-        if (compare->jobs[c])
-            job_quit(compare->jobs[c]);
-    }
-    for (int c = 0; compare->jobs && c < compare->libraries.count; c++)
-        job_end(compare->jobs[c]);
-    if (*compare->folder)
-        rmdir(compare->folder);
-    libraries_free(&compare->libraries);
-    result_free(compare->result);
-    free(compare->jobs);
-    free(compare->runners);
-}
-
 /* ---- the run ---- */
 
 static int compare_prepare(struct compare *compare, int argc, char **argv)
@@ -340,17 +911,6 @@ static int compare_prepare(struct compare *compare, int argc, char **argv)
     return -1;
 }
 
-/* Someone who was asked for by name and left is a failure. */
-static int compare_code(const struct compare *compare, int code)
-{
-    for (int c = 0; c < compare->libraries.count; c++) {
-        if (code == RUN_OK && compare->libraries.entries[c].asked &&
-            compare->result->libraries[c].reason)
-            code = RUN_FAILED;
-    }
-    return compare_stopped() ? 128 + (int)compare_signal : code;
-}
-
 static int compare_run(struct compare *compare, int argc, char **argv)
 {
     struct run run = {.options = compare->options,
@@ -359,22 +919,63 @@ static int compare_run(struct compare *compare, int argc, char **argv)
                       .arg = compare};
     int code = RUN_FAILED;
 
-    compare_catch();
+    /* No SA_RESTART: who waits in poll shall see it. */
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction note = {.sa_handler = compare_note_signal};
+
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+        sigaction(numbers[i], &note, NULL);
     if (compare_prepare(compare, argc, argv) != 0) {
         fprintf(stderr, "dist_bench: cannot start: %s\n", strerror(errno));
     } else {
-        compare_start(compare);
+        /* All are started, then all are waited for. */
+        const struct libraries *libraries = &compare->libraries;
+
+        compare->absent.gone = true;
+        for (int c = 0; c < libraries->count; c++) {
+            struct library *one = &libraries->entries[c];
+
+            if (one->word_count > 0)
+                compare->jobs[c] =
+                    job_start(compare->folder, one->name, (int)compare->options->ranks, one->words,
+                              (double)compare->options->timeout * 1e9);
+            compare->runners[c] = compare->jobs[c] ? &compare->jobs[c]->runner : &compare->absent;
+        }
+        for (int c = 0; c < libraries->count; c++) {
+            if (compare->jobs[c])
+                job_wait_for_ranks(compare->jobs[c], compare_stopped);
+            compare_note_library(compare, c);
+        }
         run.result = compare->result;
         run.runners = compare->runners;
         if (!compare_stopped())
             code = run_all(&run);
-        code = compare_code(compare, code);
+        /* Someone who was asked for by name and left is a failure. */
+        for (int c = 0; c < libraries->count; c++) {
+            if (code == RUN_OK && libraries->entries[c].asked &&
+                compare->result->libraries[c].reason)
+                code = RUN_FAILED;
+        }
+        if (compare_stopped())
+            code = 128 + (int)compare_signal;
     }
-    compare_close(compare);
+    for (int c = 0; compare->jobs && c < compare->libraries.count; c++) {
+        if (compare->jobs[c])
+            job_quit(compare->jobs[c]);
+    }
+    for (int c = 0; compare->jobs && c < compare->libraries.count; c++)
+        job_end(compare->jobs[c]);
+    if (*compare->folder)
+        rmdir(compare->folder);
+    libraries_free(&compare->libraries);
+    result_free(compare->result);
+    free(compare->jobs);
+    free(compare->runners);
     return code;
 }
 
-int compare_main(const struct options *options, int argc, char **argv)
+/* The exit code. */
+static int compare_main(const struct options *options, int argc, char **argv)
 {
     struct options own = *options;
     struct compare compare = {.options = &own};
@@ -395,4 +996,25 @@ int compare_main(const struct options *options, int argc, char **argv)
         return RUN_USAGE;
     }
     return compare_run(&compare, argc, argv);
+}
+
+int bench_main(int argc, char **argv)
+{
+    struct options options;
+    const char *failure;
+
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit on files fails, and is reported */
+    if (options_parse(argc, argv, &options, &failure) != 0)
+        return args_wrong(&options_args, "%s", failure);
+    if (options.action == OPTIONS_HELP)
+        args_help(&options_args, stdout);
+    else if (options.action == OPTIONS_VERSION)
+        args_version(&options_args);
+    else if (options.worker)
+        return worker_main(&options);
+    else if (options_compares(&options))
+        return compare_main(&options, argc, argv);
+    else
+        return single_main(&options, argc, argv);
+    return output_exit("dist_bench", RUN_OK);
 }

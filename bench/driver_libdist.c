@@ -57,10 +57,27 @@ static const size_t *call_counts(const struct call *c)
 
 /* ---- collectives ---- */
 
-static dist_status call_all_reduce(const struct call *c)
-{
-    return dist_all_reduce(c->group, c->in, c->out, c->count, c->dtype, c->op);
-}
+/* call_name, a call of dist_name. */
+#define CALL(name, ...)                                                                            \
+    static dist_status call_##name(const struct call *c)                                           \
+    {                                                                                              \
+        return dist_##name(c->group, ##__VA_ARGS__);                                               \
+    }
+
+CALL(all_reduce, c->in, c->out, c->count, c->dtype, c->op)
+CALL(reduce, c->in, c->out, c->count, c->dtype, c->op, c->root)
+CALL(broadcast, c->out, c->count, c->dtype, c->root)
+CALL(all_gather, c->in, c->out, c->count, c->dtype)
+CALL(all_gather_v, c->in, c->out, call_counts(c), NULL, c->dtype)
+CALL(reduce_scatter, c->in, c->out, c->count, c->dtype, c->op)
+CALL(reduce_scatter_v, c->in, c->out, call_counts(c), c->dtype, c->op)
+CALL(gather, c->in, c->out, c->count, c->dtype, c->root)
+CALL(gather_v, c->in, c->count, c->out, call_counts(c), NULL, c->dtype, c->root)
+CALL(scatter, c->in, c->out, c->count, c->dtype, c->root)
+CALL(scatter_v, c->in, call_counts(c), NULL, c->out, c->count, c->dtype, c->root)
+CALL(all_to_all, c->in, c->out, c->count, c->dtype)
+CALL(barrier)
+CALL(monitored_barrier, 0)
 
 static dist_status call_all_reduce_coalesced(const struct call *c)
 {
@@ -76,78 +93,11 @@ static dist_status call_all_reduce_coalesced(const struct call *c)
     return dist_all_reduce_coalesced(c->group, buffers, counts, BENCH_COALESCED, c->dtype, c->op);
 }
 
-static dist_status call_reduce(const struct call *c)
-{
-    return dist_reduce(c->group, c->in, c->out, c->count, c->dtype, c->op, c->root);
-}
-
-static dist_status call_broadcast(const struct call *c)
-{
-    return dist_broadcast(c->group, c->out, c->count, c->dtype, c->root);
-}
-
-static dist_status call_all_gather(const struct call *c)
-{
-    return dist_all_gather(c->group, c->in, c->out, c->count, c->dtype);
-}
-
-static dist_status call_all_gather_v(const struct call *c)
-{
-    return dist_all_gather_v(c->group, c->in, c->out, call_counts(c), NULL, c->dtype);
-}
-
-static dist_status call_reduce_scatter(const struct call *c)
-{
-    return dist_reduce_scatter(c->group, c->in, c->out, c->count, c->dtype, c->op);
-}
-
-static dist_status call_reduce_scatter_v(const struct call *c)
-{
-    return dist_reduce_scatter_v(c->group, c->in, c->out, call_counts(c), c->dtype, c->op);
-}
-
-static dist_status call_gather(const struct call *c)
-{
-    return dist_gather(c->group, c->in, c->out, c->count, c->dtype, c->root);
-}
-
-static dist_status call_gather_v(const struct call *c)
-{
-    return dist_gather_v(c->group, c->in, c->count, c->out, call_counts(c), NULL, c->dtype,
-                         c->root);
-}
-
-static dist_status call_scatter(const struct call *c)
-{
-    return dist_scatter(c->group, c->in, c->out, c->count, c->dtype, c->root);
-}
-
-static dist_status call_scatter_v(const struct call *c)
-{
-    return dist_scatter_v(c->group, c->in, call_counts(c), NULL, c->out, c->count, c->dtype,
-                          c->root);
-}
-
-static dist_status call_all_to_all(const struct call *c)
-{
-    return dist_all_to_all(c->group, c->in, c->out, c->count, c->dtype);
-}
-
 static dist_status call_all_to_all_v(const struct call *c)
 {
     const size_t *counts = call_counts(c);
 
     return dist_all_to_all_v(c->group, c->in, counts, NULL, c->out, counts, NULL, c->dtype);
-}
-
-static dist_status call_barrier(const struct call *c)
-{
-    return dist_barrier(c->group);
-}
-
-static dist_status call_monitored_barrier(const struct call *c)
-{
-    return dist_monitored_barrier(c->group, 0);
 }
 
 /* ---- messages ---- */
@@ -262,20 +212,6 @@ static bool libdist_is_gpu(const struct libdist *libdist)
             strcmp(dist_get_backend(libdist->group), "nccl") == 0);
 }
 
-static dist_status libdist_alloc_gpu(struct libdist *libdist, size_t bytes, void **memory_p)
-{
-    dist_status status;
-
-    libdist->error = gpu_open(dist_get_local_rank(libdist->group));
-    if (libdist->error)
-        return DIST_ERR_SYSTEM;
-    status = dist_set_stream(libdist->group, gpu_stream());
-    if (status != DIST_OK || libdist->memory == LIBDIST_DIST)
-        return status == DIST_OK ? dist_alloc(libdist->group, bytes, memory_p) : status;
-    *memory_p = gpu_alloc(bytes);
-    return libdist_wrong(libdist, *memory_p, "no memory of the GPU: give smaller sizes with -m");
-}
-
 static dist_status libdist_put(struct driver *driver, void *to, const void *from, size_t bytes)
 {
     return libdist_wrong((struct libdist *)driver, gpu_put(to, from, bytes),
@@ -293,30 +229,38 @@ static dist_status libdist_synchronize(struct driver *driver)
     return libdist_wrong((struct libdist *)driver, gpu_synchronize(), "the GPU's stream failed");
 }
 
-/* Of malloc, as a program has it that does not know dist_alloc. */
-static dist_status libdist_alloc_registered(struct libdist *libdist, size_t bytes, void **memory_p)
-{
-    void *memory = malloc(bytes);
-    dist_status status = libdist_wrong(libdist, memory, "no memory: give smaller sizes with -m");
-
-    if (status == DIST_OK)
-        status = dist_register(libdist->group, memory, bytes);
-    if (status == DIST_OK)
-        *memory_p = memory;
-    else
-        free(memory);
-    return status;
-}
-
 static dist_status libdist_alloc(struct driver *driver, size_t bytes, void **memory_p)
 {
     struct libdist *libdist = (struct libdist *)driver;
 
     libdist->error = NULL;
-    if (libdist_is_gpu(libdist))
-        return libdist_alloc_gpu(libdist, bytes, memory_p);
-    if (libdist->memory == LIBDIST_REGISTERED)
-        return libdist_alloc_registered(libdist, bytes, memory_p);
+    if (libdist_is_gpu(libdist)) {
+        dist_status status;
+
+        libdist->error = gpu_open(dist_get_local_rank(libdist->group));
+        if (libdist->error)
+            return DIST_ERR_SYSTEM;
+        status = dist_set_stream(libdist->group, gpu_stream());
+        if (status != DIST_OK || libdist->memory == LIBDIST_DIST)
+            return status == DIST_OK ? dist_alloc(libdist->group, bytes, memory_p) : status;
+        *memory_p = gpu_alloc(bytes);
+        return libdist_wrong(libdist, *memory_p,
+                             "no memory of the GPU: give smaller sizes with -m");
+    }
+    if (libdist->memory == LIBDIST_REGISTERED) {
+        /* Of malloc, as a program has it that does not know dist_alloc. */
+        void *memory = malloc(bytes);
+        dist_status status =
+            libdist_wrong(libdist, memory, "no memory: give smaller sizes with -m");
+
+        if (status == DIST_OK)
+            status = dist_register(libdist->group, memory, bytes);
+        if (status == DIST_OK)
+            *memory_p = memory;
+        else
+            free(memory);
+        return status;
+    }
     return dist_alloc(libdist->group, bytes, memory_p);
 }
 

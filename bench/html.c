@@ -164,13 +164,6 @@ static int svg_keys_a_line(const struct result *result)
     return keys > 1 ? keys : 1;
 }
 
-static int svg_legend_height(const struct result *result)
-{
-    int keys = svg_keys_a_line(result);
-
-    return 12 + (result->library_count + keys - 1) / keys * KEY_HEIGHT;
-}
-
 static void svg_legend(const struct result *result, FILE *to)
 {
     int keys = svg_keys_a_line(result), width = 2 * PLOT_WIDTH / keys;
@@ -197,48 +190,31 @@ static void svg_plot(struct curves *curves, enum plot_kind kind, int x, int y, F
     fprintf(to, "</g>\n");
 }
 
-static void svg_row(struct curves *curves, int y, FILE *to)
-{
-    char what[128];
-
-    fprintf(to, "<text class=\"title\" x=\"20\" y=\"%d\">%s, %s, %d rank%s</text>\n", y + 24,
-            curves->measurements[0]->collective, curves_what(curves, what), curves->result->ranks,
-            curves->result->ranks == 1 ? "" : "s");
-    svg_plot(curves, PLOT_TIME, 0, y + ROW_HEAD, to);
-    svg_plot(curves, curves->result->library_count > 1 ? PLOT_RATIO : PLOT_BANDWIDTH, PLOT_WIDTH,
-             y + ROW_HEAD, to);
-}
-
-/* How many collectives there are; they are gone through again afterwards. */
-static int svg_count(struct curves *curves)
-{
-    int count = 0;
-
-    while (curves_next(curves))
-        count++;
-    curves->next = 0;
-    return count;
-}
-
-static void svg_all(struct curves *curves, FILE *to)
-{
-    int y = svg_legend_height(curves->result);
-    int height = y + svg_count(curves) * (ROW_HEAD + PLOT_HEIGHT);
-
-    plot_svg_begin(2 * PLOT_WIDTH, height, NULL, 0, "", to);
-    svg_legend(curves->result, to);
-    for (; curves_next(curves); y += ROW_HEAD + PLOT_HEIGHT)
-        svg_row(curves, y, to);
-    fprintf(to, "</svg>\n");
-}
-
 int svg_write(const struct result *result, FILE *to)
 {
     struct curves curves;
     int status = -1;
 
     if (curves_open(result, &curves) == 0) {
-        svg_all(&curves, to);
+        int keys = svg_keys_a_line(result);
+        int y = 12 + (result->library_count + keys - 1) / keys * KEY_HEIGHT, height = y;
+
+        while (curves_next(&curves))
+            height += ROW_HEAD + PLOT_HEIGHT;
+        curves.next = 0; /* they are gone through again */
+        plot_svg_begin(2 * PLOT_WIDTH, height, NULL, 0, "", to);
+        svg_legend(curves.result, to);
+        for (; curves_next(&curves); y += ROW_HEAD + PLOT_HEIGHT) {
+            char what[128];
+
+            fprintf(to, "<text class=\"title\" x=\"20\" y=\"%d\">%s, %s, %d rank%s</text>\n",
+                    y + 24, curves.measurements[0]->collective, curves_what(&curves, what),
+                    curves.result->ranks, curves.result->ranks == 1 ? "" : "s");
+            svg_plot(&curves, PLOT_TIME, 0, y + ROW_HEAD, to);
+            svg_plot(&curves, curves.result->library_count > 1 ? PLOT_RATIO : PLOT_BANDWIDTH,
+                     PLOT_WIDTH, y + ROW_HEAD, to);
+        }
+        fprintf(to, "</svg>\n");
         status = fflush(to) == 0 && !ferror(to) ? 0 : -1;
     } else {
         errno = ENOMEM;
@@ -260,53 +236,6 @@ static void page_row(const char *name, const char *value, int code, FILE *to)
     fprintf(to, "%s</dd>\n", code ? "</code>" : "");
 }
 
-static void page_head(const struct result *result, FILE *to)
-{
-    char machine[512], how[128], title[48];
-
-    snprintf(machine, sizeof(machine), "%s, %s%s%d CPUs that may be used", result->host,
-             result->cpu, *result->cpu ? ", " : "", result->cpus);
-    snprintf(how, sizeof(how), "medians of %d rounds in turns; a time is %s", result->rounds,
-             result->measurement_count && result->measurements[0].apart
-                 ? "the mean of the ranks', of calls timed one by one behind barriers"
-                 : "the slowest rank's, of calls in a row");
-    snprintf(title, sizeof(title), "dist_bench, %d ranks", result->ranks);
-    plot_page_begin(title, to);
-    fprintf(to, "<h1>dist_bench: %d rank%s</h1>\n<dl>\n", result->ranks,
-            result->ranks == 1 ? "" : "s");
-    page_row("Command", result->command, 1, to);
-    page_row("Machine", machine, 0, to);
-    page_row("System", result->system, 0, to);
-    page_row("libdist", result->version, 0, to);
-    page_row("Date", result->date, 0, to);
-    page_row("Figures", how, 0, to);
-    fprintf(to, "</dl>\n");
-}
-
-/* Each library with its line in the plots, its library, and why it went. */
-static void page_legend(const struct result *result, FILE *to)
-{
-    fprintf(to, "<ul class=\"keys\">\n");
-    for (int c = 0; c < result->library_count; c++) {
-        const struct result_library *one = &result->libraries[c];
-        struct plot_series series = {.name = one->name, .style = c, .dashed = one->limit};
-
-        fprintf(to, "<li><svg class=\"key\" viewBox=\"0 0 34 14\">");
-        plot_key(&series, to);
-        fprintf(to, "</svg> ");
-        markup_escape(one->name, to);
-        fprintf(to, " <span class=\"faint\">");
-        markup_escape(one->release, to);
-        if (one->reason) {
-            fprintf(to, " (left out: ");
-            markup_escape(one->reason, to);
-            fprintf(to, ")");
-        }
-        fprintf(to, "</span></li>\n");
-    }
-    fprintf(to, "</ul>\n");
-}
-
 /* ---- curves ---- */
 
 static void page_plot(struct curves *curves, enum plot_kind kind, FILE *to)
@@ -316,16 +245,6 @@ static void page_plot(struct curves *curves, enum plot_kind kind, FILE *to)
     fprintf(to, "<svg viewBox=\"0 0 %d %d\" role=\"img\">\n", PLOT_WIDTH, PLOT_HEIGHT);
     plot_draw(&plot, to);
     fprintf(to, "</svg>\n");
-}
-
-static void page_plots(struct curves *curves, FILE *to)
-{
-    fprintf(to, "<div class=\"plots\">\n");
-    page_plot(curves, PLOT_TIME, to);
-    page_plot(curves, PLOT_BANDWIDTH, to);
-    if (curves->result->library_count > 1)
-        page_plot(curves, PLOT_RATIO, to);
-    fprintf(to, "</div>\n");
 }
 
 /* ---- table ---- */
@@ -394,26 +313,64 @@ static void page_table(const struct curves *curves, FILE *to)
 
 /* ---- all ---- */
 
-static void page_collective(struct curves *curves, FILE *to)
-{
-    char what[128];
-
-    fprintf(to, "<h2>%s <span class=\"faint\">%s</span></h2>\n",
-            curves->measurements[0]->collective, curves_what(curves, what));
-    page_legend(curves->result, to);
-    page_plots(curves, to);
-    page_table(curves, to);
-}
-
 int html_write(const struct result *result, FILE *to)
 {
     struct curves curves;
     int status = -1;
 
     if (curves_open(result, &curves) == 0) {
-        page_head(result, to);
-        while (curves_next(&curves))
-            page_collective(&curves, to);
+        char machine[512], how[128], title[48];
+
+        snprintf(machine, sizeof(machine), "%s, %s%s%d CPUs that may be used", result->host,
+                 result->cpu, *result->cpu ? ", " : "", result->cpus);
+        snprintf(how, sizeof(how), "medians of %d rounds in turns; a time is %s", result->rounds,
+                 result->measurement_count && result->measurements[0].apart
+                     ? "the mean of the ranks', of calls timed one by one behind barriers"
+                     : "the slowest rank's, of calls in a row");
+        snprintf(title, sizeof(title), "dist_bench, %d ranks", result->ranks);
+        plot_page_begin(title, to);
+        fprintf(to, "<h1>dist_bench: %d rank%s</h1>\n<dl>\n", result->ranks,
+                result->ranks == 1 ? "" : "s");
+        page_row("Command", result->command, 1, to);
+        page_row("Machine", machine, 0, to);
+        page_row("System", result->system, 0, to);
+        page_row("libdist", result->version, 0, to);
+        page_row("Date", result->date, 0, to);
+        page_row("Figures", how, 0, to);
+        fprintf(to, "</dl>\n");
+        while (curves_next(&curves)) {
+            char what[128];
+
+            fprintf(to, "<h2>%s <span class=\"faint\">%s</span></h2>\n",
+                    curves.measurements[0]->collective, curves_what(&curves, what));
+            /* Each library with its line in the plots, its library, and why it went. */
+            fprintf(to, "<ul class=\"keys\">\n");
+            for (int c = 0; c < curves.result->library_count; c++) {
+                const struct result_library *one = &curves.result->libraries[c];
+                struct plot_series series = {.name = one->name, .style = c, .dashed = one->limit};
+
+                fprintf(to, "<li><svg class=\"key\" viewBox=\"0 0 34 14\">");
+                plot_key(&series, to);
+                fprintf(to, "</svg> ");
+                markup_escape(one->name, to);
+                fprintf(to, " <span class=\"faint\">");
+                markup_escape(one->release, to);
+                if (one->reason) {
+                    fprintf(to, " (left out: ");
+                    markup_escape(one->reason, to);
+                    fprintf(to, ")");
+                }
+                fprintf(to, "</span></li>\n");
+            }
+            fprintf(to, "</ul>\n");
+            fprintf(to, "<div class=\"plots\">\n");
+            page_plot(&curves, PLOT_TIME, to);
+            page_plot(&curves, PLOT_BANDWIDTH, to);
+            if (curves.result->library_count > 1)
+                page_plot(&curves, PLOT_RATIO, to);
+            fprintf(to, "</div>\n");
+            page_table(&curves, to);
+        }
         fprintf(to, "</body></html>\n");
         status = ferror(to) ? -1 : 0;
     } else {

@@ -22,64 +22,9 @@ struct runner {
                          char *reason);
 };
 
-/* A library: a job of processes that speak the protocol of protocol.h, as a runner. */
-
-/* Of one process that has come. */
-struct job_rank {
-    int fd;     /* -1: not there */
-    pid_t pid;  /* as the kernel says */
-    char *line; /* what has come of a line */
-    size_t length, room;
-};
-
-struct job {
-    struct runner runner; /* first */
-    char *name;
-    char *release;               /* as it says itself; NULL: not yet */
-    char reason[MEASURE_REASON]; /* why it is gone */
-    char *path;                  /* of the socket */
-    int listener;
-    pid_t pid;  /* of what was started, the leader of its process group; 0: it was reaped */
-    int output; /* a file with no name: what it has printed */
-    struct job_rank *members; /* by rank */
-    int joined;
-    double timeout; /* ns */
-};
-
-/*
- * Starts argv (execvp) with DIST_BENCH_SOCKET set to a socket in folder. Its processes are not
- * waited for: job_wait_for_ranks does. On success *job_p is to be given to job_end. NULL: no
- * memory, or the system refused; it has been said.
- */
-struct job *job_start(const char *folder, const char *name, int ranks, char *const argv[],
-                      double timeout);
-
-/* Waits until all its processes have come; those that have not in time, or have ended, make it
- * gone. Stopped early if stopped() says so. */
-void job_wait_for_ranks(struct job *job, bool (*stopped)(void));
-
-/* Sends its processes home, ends what has not gone within some seconds, and frees. NULL is
- * accepted. Two steps for many jobs: job_quit sends home and does not wait. */
-void job_quit(struct job *job);
-void job_end(struct job *job);
-
 /* Lets an mpirun that this process executes start more ranks than cores, unless the user's settings
  * say otherwise. */
 void job_oversubscribe(void);
-
-/*
- * The ranks of this very job as a runner: rank 0 gives the orders and gets the times, over the
- * group that is measured.
- */
-
-/* On rank 0. The group stays the caller's. On success to be given to group_runner_free. */
-dist_status group_runner_new(dist_group *group, const char *memory, struct runner **runner_p);
-
-/* Sends the others home. NULL is accepted. */
-void group_runner_free(struct runner *runner);
-
-/* On the other ranks: does what rank 0 orders until it sends home. A failure has been reported. */
-dist_status group_runner_serve(dist_group *group, const char *memory);
 
 /*
  * Drivers of other libraries: executable files that speak the protocol of protocol.h.

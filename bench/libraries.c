@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A library of ours, as the command line has it. */
+/* Which libraries take part, and with which command. */
 #include "bench/jobs.h"
 #include "bench/measure.h"
+#include "bench/protocol.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -15,6 +15,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+/* A library of ours, as the command line has it. */
 
 static char spec_failure[256];
 
@@ -101,24 +103,6 @@ int spec_apply(const struct spec *spec)
 
 /* ---- folders ---- */
 
-/* bench/peers beside this program; libtool puts it into .libs. */
-static int peer_beside(char *folder, size_t size)
-{
-    char self[4096];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    char *slash;
-
-    if (length <= 0)
-        return -1;
-    self[length] = '\0';
-    slash = strrchr(self, '/');
-    *slash = '\0';
-    slash = strrchr(self, '/');
-    if (slash && strcmp(slash, "/.libs") == 0)
-        *slash = '\0';
-    return snprintf(folder, size, "%s/bench/peers", self) < (int)size ? 0 : -1;
-}
-
 /* The i-th folder; -1: that one does not exist. */
 static int peer_folder(int i, char *folder, size_t size)
 {
@@ -126,16 +110,23 @@ static int peer_folder(int i, char *folder, size_t size)
 
     if (i == 0)
         return own && *own && snprintf(folder, size, "%s", own) < (int)size ? 0 : -1;
-    if (i == 1)
-        return peer_beside(folder, size);
+    if (i == 1) {
+        /* bench/peers beside this program; libtool puts it into .libs. */
+        char self[4096];
+        ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+        char *slash;
+
+        if (length <= 0)
+            return -1;
+        self[length] = '\0';
+        slash = strrchr(self, '/');
+        *slash = '\0';
+        slash = strrchr(self, '/');
+        if (slash && strcmp(slash, "/.libs") == 0)
+            *slash = '\0';
+        return snprintf(folder, size, "%s/bench/peers", self) < (int)size ? 0 : -1;
+    }
     return snprintf(folder, size, "%s/dist/peers", BENCH_LIBEXECDIR) < (int)size ? 0 : -1;
-}
-
-static bool peer_is(const char *path)
-{
-    struct stat what;
-
-    return stat(path, &what) == 0 && S_ISREG(what.st_mode) && access(path, X_OK) == 0;
 }
 
 /* The path of the driver of that name, to be freed; NULL: there is none. */
@@ -147,7 +138,8 @@ static char *peer_find(const char *name)
         if (peer_folder(i, folder, sizeof(folder)) != 0 ||
             asprintf(&path, "%s/%s", folder, name) < 0)
             continue;
-        if (peer_is(path))
+        struct stat what;
+        if (stat(path, &what) == 0 && S_ISREG(what.st_mode) && access(path, X_OK) == 0)
             return path;
         free(path);
     }
@@ -161,49 +153,7 @@ static int peer_chosen(const struct dirent *entry)
            strcmp(entry->d_name, "write-peer") != 0;
 }
 
-/* Calls each(arg, name) for every driver, by name. Stops at the first that returns other than 0. */
-/* Those of an earlier folder come first, and hide others of the same name. */
-static int peer_each(int (*each)(void *arg, const char *name), void *arg)
-{
-    char folder[4096], path[8192];
-    int ended = 0;
-
-    for (int i = 0; i < PEER_FOLDERS; i++) {
-        struct dirent **names = NULL;
-        int count = -1;
-
-        if (peer_folder(i, folder, sizeof(folder)) == 0)
-            count = scandir(folder, &names, peer_chosen, alphasort);
-        for (int n = 0; n < count; n++) {
-            char *found = peer_find(names[n]->d_name);
-
-            snprintf(path, sizeof(path), "%s/%s", folder, names[n]->d_name);
-            if (!ended && found && strcmp(found, path) == 0)
-                ended = each(arg, names[n]->d_name);
-            free(found);
-            free(names[n]);
-        }
-        free(names);
-    }
-    return ended;
-}
-
 /* ---- probing ---- */
-
-static pid_t peer_start(const char *path, int out)
-{
-    pid_t pid = fork();
-
-    if (pid != 0)
-        return pid;
-    setpgid(0, 0);
-    dup2(open("/dev/null", O_RDONLY), 0);
-    dup2(out, 1);
-    dup2(out, 2);
-    job_oversubscribe();
-    execl(path, path, "--probe", (char *)NULL);
-    _exit(127);
-}
 
 /* Its exit code; -1: a signal, or it did not end. */
 static int peer_wait(pid_t pid)
@@ -236,7 +186,16 @@ static bool peer_probe(const char *path, char *text, int size)
     if (!out)
         return false;
     fflush(NULL);
-    pid = peer_start(path, fileno(out));
+    pid = fork();
+    if (pid == 0) {
+        setpgid(0, 0);
+        dup2(open("/dev/null", O_RDONLY), 0);
+        dup2(fileno(out), 1);
+        dup2(fileno(out), 2);
+        job_oversubscribe();
+        execl(path, path, "--probe", (char *)NULL);
+        _exit(127);
+    }
     if (pid > 0) {
         setpgid(pid, pid);
         code = peer_wait(pid);
@@ -263,8 +222,7 @@ struct libraries_maker {
     bool asked;
 };
 
-static int libraries_wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static int libraries_wrong(const char *format, ...)
+__attribute__((format(printf, 1, 2))) static int libraries_wrong(const char *format, ...)
 {
     va_list arguments;
 
@@ -289,40 +247,6 @@ static void library_number(struct library *one, const char *option, unsigned lon
     snprintf(text, sizeof(text), "%llu", number);
     library_word(one, option);
     library_word(one, text);
-}
-
-/* The command that starts an MPI's ranks, at its blanks. */
-static void library_mpirun(const struct libraries_maker *making, struct library *one)
-{
-    const char *command = making->options->mpirun;
-    char *copy;
-
-    if (!command)
-        command = *BENCH_OPENMPI_RUN ? BENCH_OPENMPI_RUN : BENCH_MPICH_RUN;
-    copy = strdup(*command ? command : "mpirun");
-    for (char *word = copy ? strtok(copy, " ") : NULL; word; word = strtok(NULL, " "))
-        library_word(one, word);
-    free(copy);
-    library_number(one, "-np", (unsigned long long)making->options->ranks);
-}
-
-/* dist_bench itself, as a worker. */
-static void library_libdist(const struct libraries_maker *making, struct library *one,
-                            const struct spec *spec)
-{
-    char self[4096];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
-
-    self[length > 0 ? length : 0] = '\0';
-    if (spec->launched)
-        library_mpirun(making, one);
-    library_word(one, self);
-    library_word(one, "--worker");
-    library_word(one, one->name);
-    if (!spec->launched)
-        library_number(one, "-n", (unsigned long long)making->options->ranks);
-    library_number(one, "-e", making->largest);
-    one->limit = spec->limit;
 }
 
 /* ---- the list ---- */
@@ -354,9 +278,8 @@ static bool libraries_is_libdist(const char *name)
 }
 
 /* A peer that has the name of a backend of ours is told from it. */
-static int libraries_add_peer(void *arg, const char *name)
+static int libraries_add_peer(struct libraries_maker *making, const char *name)
 {
-    struct libraries_maker *making = arg;
     char shown[256], text[256];
     char *path = peer_find(name);
     bool usable = path && peer_probe(path, text, sizeof(text));
@@ -392,8 +315,33 @@ static int libraries_add_libdist(struct libraries_maker *making, const char *tex
     if (spec_read(text, &spec, &failure) != 0)
         return libraries_wrong("--compare: %s", failure);
     one = libraries_add(making, text);
-    if (one)
-        library_libdist(making, one, &spec);
+    if (one) {
+        /* dist_bench itself, as a worker. */
+        char self[4096];
+        ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+        self[length > 0 ? length : 0] = '\0';
+        if (spec.launched) {
+            /* The command that starts an MPI's ranks, at its blanks. */
+            const char *command = making->options->mpirun;
+            char *copy;
+
+            if (!command)
+                command = *BENCH_OPENMPI_RUN ? BENCH_OPENMPI_RUN : BENCH_MPICH_RUN;
+            copy = strdup(*command ? command : "mpirun");
+            for (char *word = copy ? strtok(copy, " ") : NULL; word; word = strtok(NULL, " "))
+                library_word(one, word);
+            free(copy);
+            library_number(one, "-np", (unsigned long long)making->options->ranks);
+        }
+        library_word(one, self);
+        library_word(one, "--worker");
+        library_word(one, one->name);
+        if (!spec.launched)
+            library_number(one, "-n", (unsigned long long)making->options->ranks);
+        library_number(one, "-e", making->largest);
+        one->limit = spec.limit;
+    }
     spec_free(&spec);
     return one ? 0 : libraries_wrong("no memory");
 }
@@ -407,25 +355,6 @@ static bool libraries_has(const struct libraries *libraries, const char *name)
     return false;
 }
 
-/* A word of --compare or --peer. */
-static int libraries_add_named(struct libraries_maker *making, const char *name, bool peer)
-{
-    char *path = NULL;
-    int failed = 0;
-
-    if (strncmp(name, LIBRARIES_PEER, strlen(LIBRARIES_PEER)) == 0) {
-        name += strlen(LIBRARIES_PEER);
-        peer = true;
-    }
-    if (!peer && !libraries_is_libdist(name))
-        path = peer_find(name);
-    if (!libraries_has(&making->libraries, name) || peer)
-        failed =
-            peer || path ? libraries_add_peer(making, name) : libraries_add_libdist(making, name);
-    free(path);
-    return failed;
-}
-
 static int libraries_add_list(struct libraries_maker *making, const char *list, bool peers)
 {
     char *copy = strdup(list ? list : ""), *rest = copy, *name;
@@ -433,23 +362,56 @@ static int libraries_add_list(struct libraries_maker *making, const char *list, 
 
     making->asked = true;
     while (!failed && (name = strsep(&rest, ","))) {
-        if (*name)
-            failed = libraries_add_named(making, name, peers);
+        if (*name) {
+            /* A word of --compare or --peer. */
+            bool peer = peers;
+            char *path = NULL;
+
+            if (strncmp(name, LIBRARIES_PEER, strlen(LIBRARIES_PEER)) == 0) {
+                name += strlen(LIBRARIES_PEER);
+                peer = true;
+            }
+            if (!peer && !libraries_is_libdist(name))
+                path = peer_find(name);
+            if (!libraries_has(&making->libraries, name) || peer)
+                failed = peer || path ? libraries_add_peer(making, name)
+                                      : libraries_add_libdist(making, name);
+            free(path);
+        }
     }
     making->asked = false;
     free(copy);
     return failed;
 }
 
-static int libraries_add_unasked(void *arg, const char *name)
+/* Every driver, by name. Those of an earlier folder come first, and hide others of the same name.
+ */
+static int libraries_add_unasked(struct libraries_maker *making)
 {
-    struct libraries_maker *making = arg;
-    char shown[256];
+    char folder[4096], path[8192], shown[300];
+    int failed = 0;
 
-    snprintf(shown, sizeof(shown), LIBRARIES_PEER "%s", name);
-    if (libraries_has(&making->libraries, libraries_is_libdist(name) ? shown : name))
-        return 0;
-    return libraries_add_peer(making, name);
+    for (int i = 0; i < PEER_FOLDERS; i++) {
+        struct dirent **names = NULL;
+        int count = -1;
+
+        if (peer_folder(i, folder, sizeof(folder)) == 0)
+            count = scandir(folder, &names, peer_chosen, alphasort);
+        for (int n = 0; n < count; n++) {
+            const char *name = names[n]->d_name;
+            char *found = peer_find(name);
+
+            snprintf(path, sizeof(path), "%s/%s", folder, name);
+            snprintf(shown, sizeof(shown), LIBRARIES_PEER "%s", name);
+            if (!failed && found && strcmp(found, path) == 0 &&
+                !libraries_has(&making->libraries, libraries_is_libdist(name) ? shown : name))
+                failed = libraries_add_peer(making, name);
+            free(found);
+            free(names[n]);
+        }
+        free(names);
+    }
+    return failed;
 }
 
 int libraries_make(const struct options *options, size_t largest, struct libraries *libraries_p,
@@ -463,7 +425,7 @@ int libraries_make(const struct options *options, size_t largest, struct librari
     if (!failed)
         failed = libraries_add_list(&making, options->peer, true);
     if (!failed && options->peers)
-        failed = peer_each(libraries_add_unasked, &making);
+        failed = libraries_add_unasked(&making);
     if (!failed && options->limit)
         failed = libraries_add_list(&making, "limit", false);
     if (!failed && making.libraries.count > 0) {

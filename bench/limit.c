@@ -16,7 +16,6 @@
 #include "bench/protocol.h"
 
 #include <dist/dist.h>
-#include <errno.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -252,12 +251,6 @@ static const struct sum_functions sum_table[DIST_DTYPE_COUNT] = {
     [DIST_INT64] = SUM_ROW(u64),   [DIST_UINT64] = SUM_ROW(u64),
 };
 
-/* Can that dtype be summed here? Types that need conversions cannot. */
-static bool limit_can_sum(dist_dtype dtype)
-{
-    return sum_table[dtype].first != NULL;
-}
-
 /* Past the caches, where the processor can and the place allows it. */
 static void sum_put(char *to, const char *from, size_t bytes, bool stream)
 {
@@ -347,33 +340,11 @@ static void limit_sum(dist_dtype dtype, const char *const *in, int ins, char *co
 /* All ranks add all vectors: that pays as long as they are short together. */
 #define SHORT_SUM_MAX ((size_t)16384)
 
-static bool short_only_root_gives(const struct operation *operation)
-{
-    return operation->rooted &&
-           (operation->id == OPERATION_broadcast || operation->in == PART_WHOLE) &&
-           !operation->reduces;
-}
-
-static bool short_only_root_gets(const struct operation *operation)
-{
-    return operation->rooted && !short_only_root_gives(operation);
-}
-
 /* What a rank gives is at in, or if there is none at out. */
 static size_t short_given(const struct limit *limit, const struct order *order)
 {
     return order->operation->in == PART_BLOCK ? order_block(order, limit->driver.ranks)
                                               : order->bytes;
-}
-
-/* Is a call so short that it goes through slots? And that call. */
-static bool limit_is_short(const struct limit *limit, const struct order *order)
-{
-    return order->operation->layout != LAYOUT_NOTHING &&
-           order->operation->layout != LAYOUT_MESSAGES &&
-           short_given(limit, order) <= LIMIT_SLOT_BYTES &&
-           (!order->operation->reduces ||
-            order->bytes * (size_t)limit->driver.ranks <= SHORT_SUM_MAX);
 }
 
 /* The slot of this call; all must have come past its last use before it is written. */
@@ -414,26 +385,15 @@ static void short_get(const struct limit *limit, const struct order *order, int 
                limit->ins[r] + (operation->in == PART_WHOLE ? mine : 0), block);
 }
 
-/* Of reduce_scatter a rank adds its block alone. */
-static void short_get_block(const struct limit *limit, const struct order *order, int slot,
-                            void *out)
-{
-    size_t block = order_block(order, limit->driver.ranks);
-
-    for (int r = 0; r < limit->driver.ranks; r++)
-        limit->ins[r] = limit->map->boards[r].slots[slot] + (size_t)limit->driver.rank * block;
-    limit->outs[0] = out;
-    limit_sum(order->dtype, limit->ins, limit->driver.ranks, limit->outs, 1, 0, block, false);
-}
-
 static dist_status limit_short(struct limit *limit, const struct order *order, const void *in,
                                void *out)
 {
     const struct operation *operation = order->operation;
     int rank = limit->driver.rank, slot;
     bool root = rank == order->root;
-    bool gives = root || !short_only_root_gives(operation),
-         gets = root || !short_only_root_gets(operation);
+    bool from_root = operation->rooted && !operation->reduces &&
+                     (operation->id == OPERATION_broadcast || operation->in == PART_WHOLE);
+    bool gives = root || !from_root, gets = root || !operation->rooted || from_root;
     dist_status status = short_slot(limit, gives, &slot);
 
     if (status != DIST_OK)
@@ -444,14 +404,20 @@ static dist_status limit_short(struct limit *limit, const struct order *order, c
     limit_arrive(limit);
     if (!gets || (root && operation->id == OPERATION_broadcast))
         return DIST_OK;
-    status = short_only_root_gives(operation) ? limit_wait_rank(limit, order->root)
-                                              : limit_wait_all(limit);
+    status = from_root ? limit_wait_rank(limit, order->root) : limit_wait_all(limit);
     if (status != DIST_OK)
         return status;
-    if (operation->reduces && operation->out == PART_BLOCK)
-        short_get_block(limit, order, slot, out);
-    else
+    if (operation->reduces && operation->out == PART_BLOCK) {
+        /* Of reduce_scatter a rank adds its block alone. */
+        size_t block = order_block(order, limit->driver.ranks);
+
+        for (int r = 0; r < limit->driver.ranks; r++)
+            limit->ins[r] = limit->map->boards[r].slots[slot] + (size_t)limit->driver.rank * block;
+        limit->outs[0] = out;
+        limit_sum(order->dtype, limit->ins, limit->driver.ranks, limit->outs, 1, 0, block, false);
+    } else {
         short_get(limit, order, slot, out);
+    }
     return DIST_OK;
 }
 
@@ -491,39 +457,6 @@ static void limit_slice(const struct limit *limit, size_t bytes, size_t *from_p,
 
     *from_p = from < bytes ? from : bytes;
     *length_p = (to < bytes ? to : bytes) - *from_p;
-}
-
-/* All ranks' vectors are added slice by slice, into all outs or the root's. */
-static void limit_reduce(const struct limit *limit, const struct order *order, const void *in,
-                         void *out)
-{
-    int ranks = limit->driver.ranks;
-    bool all = order->operation->id != OPERATION_reduce, in_place = buffers_in_place(order);
-    size_t from, length, outs = all ? (size_t)ranks : 1;
-
-    for (int r = 0; r < ranks; r++) {
-        limit->ins[r] = limit_peer_memory(limit, order->operation->in == PART_NONE ? out : in, r);
-        limit->outs[r] = limit_peer_memory(limit, out, all ? r : order->root);
-    }
-    limit_slice(limit, order->bytes, &from, &length);
-    limit_sum(order->dtype, limit->ins, ranks, limit->outs, (int)outs, from, length,
-              !in_place && order->bytes * outs > LIMIT_STREAM);
-}
-
-/* This rank's block of all vectors, into its out. */
-static void limit_reduce_scatter(const struct limit *limit, const struct order *order,
-                                 const void *in, void *out)
-{
-    size_t block = order_block(order, limit->driver.ranks);
-    size_t offset = (size_t)limit->driver.rank * block;
-    bool in_place = buffers_in_place(order);
-    const char *whole = in_place ? (const char *)out - offset : in;
-
-    for (int r = 0; r < limit->driver.ranks; r++)
-        limit->ins[r] = limit_peer_memory(limit, whole, r) + offset;
-    limit->outs[0] = out;
-    limit_sum(order->dtype, limit->ins, limit->driver.ranks, limit->outs, 1, 0, block,
-              !in_place && order->bytes > LIMIT_STREAM);
 }
 
 /* Block s of the out is rank s's in, or of it the block for this rank. */
@@ -576,48 +509,7 @@ static void limit_between(const struct limit *limit, const struct order *order, 
     limit_copy(to + first, from + first, last - first, 2 * bytes > LIMIT_STREAM);
 }
 
-/* Between a root and each of the others both move a part; its own block only the root. */
-static void limit_with_root(const struct limit *limit, const struct order *order, const void *in,
-                            void *out)
-{
-    int root = order->root, rank = limit->driver.rank;
-    size_t block = order_block(order, limit->driver.ranks), offset = (size_t)root * block;
-    bool gathers = order->operation->out == PART_WHOLE;
-
-    for (int r = 0; r < limit->driver.ranks; r++) {
-        if (r != root && (rank == root || rank == r))
-            limit_between(limit, order, in, out, r);
-    }
-    if (rank == root && order->operation->id != OPERATION_broadcast && !buffers_in_place(order))
-        memcpy((char *)out + (gathers ? offset : 0), (const char *)in + (gathers ? 0 : offset),
-               block);
-}
-
-static void limit_move(const struct limit *limit, const struct order *order, const void *in,
-                       void *out)
-{
-    if (order->operation->id == OPERATION_reduce_scatter ||
-        order->operation->id == OPERATION_reduce_scatter_v)
-        limit_reduce_scatter(limit, order, in, out);
-    else if (order->operation->reduces)
-        limit_reduce(limit, order, in, out);
-    else if (order->operation->rooted)
-        limit_with_root(limit, order, in, out);
-    else
-        limit_gather(limit, order, in, out);
-}
-
 /* ---- messages: a counter that both look at ---- */
-
-/* Into the other's out, so that it is there when the other looks. */
-static void limit_push(struct limit *limit, const struct order *order, const void *in, void *out)
-{
-    int messages = order->operation->id == OPERATION_latency ? 1 : order->window;
-
-    for (int i = 0; i < messages; i++)
-        memcpy(limit_peer_memory(limit, out, 1 - limit->driver.rank), in, order->bytes);
-    limit_step(limit);
-}
 
 /* Rank 0 pushes, then 1 does or only says that it has seen; in bibw both at once. */
 static dist_status limit_messages(struct limit *limit, const struct order *order, const void *in,
@@ -630,10 +522,16 @@ static dist_status limit_messages(struct limit *limit, const struct order *order
         return DIST_OK;
     if (rank == 1 && !both)
         status = limit_steps(limit, 1);
-    if (rank == 1 && order->operation->id == OPERATION_bw)
+    if (rank == 1 && order->operation->id == OPERATION_bw) {
         limit_step(limit);
-    else if (status == DIST_OK)
-        limit_push(limit, order, in, out);
+    } else if (status == DIST_OK) {
+        /* Into the other's out, so that it is there when the other looks. */
+        int messages = order->operation->id == OPERATION_latency ? 1 : order->window;
+
+        for (int i = 0; i < messages; i++)
+            memcpy(limit_peer_memory(limit, out, 1 - limit->driver.rank), in, order->bytes);
+        limit_step(limit);
+    }
     if (rank == 0 || both)
         status = limit_steps(limit, 2);
     limit->steps += 2;
@@ -642,31 +540,69 @@ static dist_status limit_messages(struct limit *limit, const struct order *order
 
 /* ---- as a driver ---- */
 
-static bool limit_supports(struct limit *limit, const struct order *order)
-{
-    if (!order->operation->reduces || (order->op == DIST_SUM && limit_can_sum(order->dtype)))
-        return true;
-    limit->error =
-        "the bare loop only sums integers, float32 and float64: choose --op sum and one of these";
-    return false;
-}
-
 static dist_status limit_call(struct driver *driver, const struct order *order, const void *in,
                               void *out)
 {
     struct limit *limit = (struct limit *)driver;
     dist_status status;
 
-    if (!limit_supports(limit, order))
+    if (order->operation->reduces && (order->op != DIST_SUM || !sum_table[order->dtype].first)) {
+        limit->error = "the bare loop only sums integers, float32 and float64: choose --op sum and "
+                       "one of these";
         return DIST_ERR_UNSUPPORTED;
+    }
     if (order->operation->layout == LAYOUT_MESSAGES)
         return limit_messages(limit, order, in, out);
-    if (limit_is_short(limit, order))
+    if (order->operation->layout != LAYOUT_NOTHING &&
+        short_given(limit, order) <= LIMIT_SLOT_BYTES &&
+        (!order->operation->reduces || order->bytes * (size_t)limit->driver.ranks <= SHORT_SUM_MAX))
         return limit_short(limit, order, in, out);
     status = limit_barrier(driver);
     if (status != DIST_OK || order->operation->layout == LAYOUT_NOTHING)
         return status;
-    limit_move(limit, order, in, out);
+    if (order->operation->id == OPERATION_reduce_scatter ||
+        order->operation->id == OPERATION_reduce_scatter_v) {
+        /* This rank's block of all vectors, into its out. */
+        size_t block = order_block(order, limit->driver.ranks);
+        size_t offset = (size_t)limit->driver.rank * block;
+        bool in_place = buffers_in_place(order);
+        const char *whole = in_place ? (const char *)out - offset : in;
+
+        for (int r = 0; r < limit->driver.ranks; r++)
+            limit->ins[r] = limit_peer_memory(limit, whole, r) + offset;
+        limit->outs[0] = out;
+        limit_sum(order->dtype, limit->ins, limit->driver.ranks, limit->outs, 1, 0, block,
+                  !in_place && order->bytes > LIMIT_STREAM);
+    } else if (order->operation->reduces) {
+        /* All ranks' vectors are added slice by slice, into all outs or the root's. */
+        int ranks = limit->driver.ranks;
+        bool all = order->operation->id != OPERATION_reduce, in_place = buffers_in_place(order);
+        size_t from, length, outs = all ? (size_t)ranks : 1;
+
+        for (int r = 0; r < ranks; r++) {
+            limit->ins[r] =
+                limit_peer_memory(limit, order->operation->in == PART_NONE ? out : in, r);
+            limit->outs[r] = limit_peer_memory(limit, out, all ? r : order->root);
+        }
+        limit_slice(limit, order->bytes, &from, &length);
+        limit_sum(order->dtype, limit->ins, ranks, limit->outs, (int)outs, from, length,
+                  !in_place && order->bytes * outs > LIMIT_STREAM);
+    } else if (order->operation->rooted) {
+        /* Between a root and each of the others both move a part; its own block only the root. */
+        int root = order->root, rank = limit->driver.rank;
+        size_t block = order_block(order, limit->driver.ranks), offset = (size_t)root * block;
+        bool gathers = order->operation->out == PART_WHOLE;
+
+        for (int r = 0; r < limit->driver.ranks; r++) {
+            if (r != root && (rank == root || rank == r))
+                limit_between(limit, order, in, out, r);
+        }
+        if (rank == root && order->operation->id != OPERATION_broadcast && !buffers_in_place(order))
+            memcpy((char *)out + (gathers ? offset : 0), (const char *)in + (gathers ? 0 : offset),
+                   block);
+    } else {
+        limit_gather(limit, order, in, out);
+    }
     return limit_barrier(driver);
 }
 

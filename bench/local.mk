@@ -4,8 +4,9 @@ noinst_LTLIBRARIES += libbench.la
 libbench_la_LIBTOOLFLAGS = $(static_only)
 libbench_la_SOURCES = \
 	bench/compare.c \
+	bench/rounds.c bench/rounds.h \
 	bench/options.c bench/options.h \
-	 bench/protocol.h 
+	bench/protocol.h
 libbench_la_LIBADD = libcommon.la $(JANSSON_LIBS)
 libbench_la_CPPFLAGS = $(AM_CPPFLAGS) \
 	-DBENCH_LIBEXECDIR='"$(libexecdir)"' \
@@ -37,7 +38,7 @@ bench_draw_LDADD = libbench.la libdist.la -lm
 
 # The bound of this machine.
 libbench_la_SOURCES += \
-	 bench/limit.c
+	bench/limit.c
 
 # What one rank does: its buffers, its calls, its times, its checks.
 libbench_la_SOURCES += \
@@ -47,13 +48,7 @@ libbench_la_SOURCES += \
 
 # Who is measured: jobs of processes, and the ranks of this one.
 libbench_la_SOURCES += \
-	bench/job.c \
-	bench/jobs.h \
-	bench/libraries.c 
-
-# When who is measured: rounds, in turns.
-libbench_la_SOURCES += \
-	bench/rounds.c bench/rounds.h
+	bench/libraries.c bench/jobs.h
 
 # What it costs to be there: start, memory, descriptors.
 startup_sources = bench/footprint/startup.c bench/footprint/startup.h

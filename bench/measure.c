@@ -32,18 +32,6 @@ void order_write(const struct order *order, char *line)
     snprintf(line + length, ORDER_LINE - (size_t)length, "\n");
 }
 
-static bool order_is_good(const struct order *order, int ranks)
-{
-    size_t element = dist_dtype_size(order->dtype);
-
-    return order->operation &&
-           order->bytes % (element * (size_t)operation_blocks(order->operation, ranks)) == 0 &&
-           order->root >= 0 && order->root < ranks && order->warmup >= 0 && order->samples >= 1 &&
-           order->samples <= ORDER_SAMPLES_MAX && order->batch >= 1 && order->window >= 1 &&
-           order->window <= ORDER_WINDOW_MAX && order->buffers >= 0 &&
-           order->buffers <= ORDER_BUFFERS_MAX;
-}
-
 int order_read(const char *line, int ranks, struct order *order_p)
 {
     char name[64], dtype[32], op[32];
@@ -65,7 +53,13 @@ int order_read(const char *line, int ranks, struct order *order_p)
     order.in_place = in_place != 0;
     order.check = check != 0;
     order.apart = apart != 0;
-    if (!order_is_good(&order, ranks))
+    size_t element = dist_dtype_size(order.dtype);
+    if (!(order.operation &&
+          order.bytes % (element * (size_t)operation_blocks(order.operation, ranks)) == 0 &&
+          order.root >= 0 && order.root < ranks && order.warmup >= 0 && order.samples >= 1 &&
+          order.samples <= ORDER_SAMPLES_MAX && order.batch >= 1 && order.window >= 1 &&
+          order.window <= ORDER_WINDOW_MAX && order.buffers >= 0 &&
+          order.buffers <= ORDER_BUFFERS_MAX))
         return -1;
     *order_p = order;
     return 0;
@@ -79,20 +73,6 @@ size_t order_block(const struct order *order, int ranks)
 size_t order_count(const struct order *order, int ranks)
 {
     return order_block(order, ranks) / dist_dtype_size(order->dtype);
-}
-
-int outcome_read(const char *line, const char **rest_p)
-{
-    for (int i = 0; i < OUTCOME_COUNT; i++) {
-        size_t length = strlen(outcome_words[i]);
-
-        if (strncmp(line, outcome_words[i], length) == 0 &&
-            (line[length] == ' ' || line[length] == '\0')) {
-            *rest_p = line + length + (line[length] == ' ');
-            return i;
-        }
-    }
-    return -1;
 }
 
 /* The buffers of a run. */
@@ -116,17 +96,6 @@ bool buffers_in_place(const struct order *order)
            (order->in_place && order->operation->in_place == IN_PLACE_ASKED);
 }
 
-static int buffers_count(const struct order *order, size_t stride)
-{
-    size_t sets = BENCH_SETS_BYTES / stride;
-
-    if (order->buffers)
-        return order->buffers;
-    return sets > BENCH_SETS_MAX   ? BENCH_SETS_MAX
-           : sets < BENCH_SETS_MIN ? BENCH_SETS_MIN
-                                   : (int)sets;
-}
-
 /*
  *   apart    | in      | out             |     each rounded up
  *   in place | out, the whole, in its block of it |, or the other way round
@@ -134,7 +103,7 @@ static int buffers_count(const struct order *order, size_t stride)
 static void buffers_lay(struct buffers *b, const struct order *order, int rank, int ranks)
 {
     const struct operation *operation = order->operation;
-    size_t block = (size_t)rank * order_block(order, ranks);
+    size_t block = (size_t)rank * order_block(order, ranks), sets;
 
     b->in_bytes = buffers_part(operation->in, order, ranks);
     b->out_bytes = buffers_part(operation->out, order, ranks);
@@ -151,7 +120,9 @@ static void buffers_lay(struct buffers *b, const struct order *order, int rank, 
     }
     if (b->stride == 0)
         b->stride = 64;
-    b->sets = buffers_count(order, b->stride);
+    sets = BENCH_SETS_BYTES / b->stride;
+    sets = sets > BENCH_SETS_MAX ? BENCH_SETS_MAX : sets < BENCH_SETS_MIN ? BENCH_SETS_MIN : sets;
+    b->sets = order->buffers ? order->buffers : (int)sets;
 }
 
 int buffers_sets(const struct order *order, int ranks)
@@ -190,27 +161,12 @@ static dist_status buffers_touch(const struct buffers *b, struct driver *driver)
     return status;
 }
 
-static dist_status buffers_alloc_piece(struct driver *driver, size_t bytes, void **memory_p)
-{
-    if (driver->alloc)
-        return driver->alloc(driver, bytes, memory_p);
-    return posix_memalign(memory_p, 4096, bytes) == 0 ? DIST_OK : DIST_ERR_NO_MEMORY;
-}
-
-static dist_status buffers_alloc(struct buffers *b, struct driver *driver)
-{
-    dist_status status = DIST_OK;
-
-    for (int i = 0; i < b->piece_count && status == DIST_OK; i++)
-        status = buffers_alloc_piece(driver, b->bytes, &b->pieces[i]);
-    return status == DIST_OK ? buffers_touch(b, driver) : status;
-}
-
 /* Makes them fit the order, touched. Those that fit already are kept. All ranks call it. */
 static dist_status buffers_fit(struct buffers *buffers, struct driver *driver,
                                const struct order *order)
 {
     struct buffers fresh = {0};
+    dist_status status = DIST_OK;
 
     buffers_lay(&fresh, order, driver->rank, driver->ranks);
     if (driver->block_in_front && order->operation->reduces && buffers_in_place(order))
@@ -228,7 +184,13 @@ static dist_status buffers_fit(struct buffers *buffers, struct driver *driver,
     if (!fresh.pieces)
         return DIST_ERR_NO_MEMORY;
     *buffers = fresh;
-    return buffers_alloc(buffers, driver);
+    for (int i = 0; i < buffers->piece_count && status == DIST_OK; i++) {
+        if (driver->alloc)
+            status = driver->alloc(driver, buffers->bytes, &buffers->pieces[i]);
+        else if (posix_memalign(&buffers->pieces[i], 4096, buffers->bytes) != 0)
+            status = DIST_ERR_NO_MEMORY;
+    }
+    return status == DIST_OK ? buffers_touch(buffers, driver) : status;
 }
 
 void buffers_free(struct buffers *buffers, struct driver *driver)
@@ -268,21 +230,7 @@ double measure_now(void)
     return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
-static struct pattern measure_pattern(const struct measure *m, unsigned seed)
-{
-    return (struct pattern){.dtype = m->order->dtype,
-                            .op = m->order->op,
-                            .reduces = m->order->operation->reduces,
-                            .ranks = m->driver->ranks,
-                            .seed = seed};
-}
-
 /* ---- a set as the host sees it: the memory itself, or its mirror ---- */
-
-static char *measure_set(const struct measure *m, int set)
-{
-    return buffers_set(m->buffers, set);
-}
 
 static void *measure_in(const struct measure *m, int set)
 {
@@ -296,65 +244,12 @@ static void *measure_out(const struct measure *m, int set)
 
 static dist_status measure_show(const struct measure *m, int set)
 {
-    return m->mirror ? m->driver->put(m->driver, measure_set(m, set), m->mirror, m->buffers->stride)
+    return m->mirror ? m->driver->put(m->driver, buffers_set(m->buffers, set), m->mirror,
+                                      m->buffers->stride)
                      : DIST_OK;
-}
-
-static dist_status measure_look(const struct measure *m, int set)
-{
-    return m->mirror ? m->driver->get(m->driver, m->mirror, measure_set(m, set), m->buffers->stride)
-                     : DIST_OK;
-}
-
-/* ---- fresh data ---- */
-
-/* Fills what this rank gives, and poisons what it gets. */
-static void measure_fill(const struct measure *m, const struct pattern *pattern, int set)
-{
-    const struct order *order = m->order;
-    struct buffers *b = m->buffers;
-    int rank = m->driver->rank;
-    bool gives = true;
-    size_t size = dist_dtype_size(order->dtype);
-    void *in = measure_in(m, set), *out = measure_out(m, set);
-    size_t bytes = order->operation->in == PART_NONE ? b->out_bytes : b->in_bytes;
-
-    memset(out, MEASURE_POISON, b->out_bytes);
-    if (order->operation->id == OPERATION_broadcast || order->operation->in == PART_WHOLE)
-        gives = !order->operation->rooted || order->operation->reduces || rank == order->root;
-    if (gives)
-        pattern_fill(pattern, rank, 0, order->operation->in == PART_NONE ? out : in, bytes / size);
 }
 
 /* ---- what should be there ---- */
-
-/* Blocks of all ranks, one after the other: block s begins with that rank's element `first`. */
-static bool measure_blocks(const struct measure *m, const struct pattern *pattern, size_t first,
-                           const char *out, size_t *bad_p)
-{
-    size_t count = order_count(m->order, m->driver->ranks);
-    size_t block = order_block(m->order, m->driver->ranks);
-
-    for (int s = 0; s < m->driver->ranks; s++) {
-        if (!pattern_is(pattern, s, first, out + (size_t)s * block, count, bad_p)) {
-            *bad_p += (size_t)s * count;
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Of messages: 1 hears from 0, and but for bw 0 hears from 1. */
-static bool measure_messages(const struct measure *m, const struct pattern *pattern,
-                             const void *out, size_t *bad_p)
-{
-    int rank = m->driver->rank;
-
-    if (rank > 1 || (rank == 0 && m->order->operation->id == OPERATION_bw))
-        return true;
-    return pattern_is(pattern, 1 - rank, 0, out,
-                      m->buffers->out_bytes / dist_dtype_size(m->order->dtype), bad_p);
-}
 
 static bool measure_is_right(const struct measure *m, const struct pattern *pattern, int set,
                              size_t *bad_p)
@@ -366,8 +261,10 @@ static bool measure_is_right(const struct measure *m, const struct pattern *patt
     size_t count = m->buffers->out_bytes / dist_dtype_size(order->dtype);
     size_t mine = (size_t)rank * order_count(order, m->driver->ranks);
 
+    /* Of messages: 1 hears from 0, and but for bw 0 hears from 1. */
     if (operation->layout == LAYOUT_MESSAGES)
-        return measure_messages(m, pattern, out, bad_p);
+        return rank > 1 || (rank == 0 && operation->id == OPERATION_bw) ||
+               pattern_is(pattern, 1 - rank, 0, out, count, bad_p);
     if (operation->rooted && operation->out == PART_WHOLE && operation->id != OPERATION_broadcast &&
         rank != order->root)
         return true;
@@ -378,7 +275,18 @@ static bool measure_is_right(const struct measure *m, const struct pattern *patt
         return pattern_is(pattern, order->root, 0, out, count, bad_p);
     if (operation->out == PART_BLOCK) /* scatter */
         return pattern_is(pattern, order->root, mine, out, count, bad_p);
-    return measure_blocks(m, pattern, operation->in == PART_WHOLE ? mine : 0, out, bad_p);
+    /* Blocks of all ranks, one after the other: block s begins with that rank's element `first`. */
+    size_t each = order_count(m->order, m->driver->ranks);
+    size_t block = order_block(m->order, m->driver->ranks);
+
+    for (int s = 0; s < m->driver->ranks; s++) {
+        if (!pattern_is(pattern, s, operation->in == PART_WHOLE ? mine : 0, out + (size_t)s * block,
+                        each, bad_p)) {
+            *bad_p += (size_t)s * each;
+            return false;
+        }
+    }
+    return true;
 }
 
 /* ---- running ---- */
@@ -404,17 +312,36 @@ static int measure_call(struct measure *m)
 /* A checked call on the next set; -1: the run has ended. */
 static int measure_checked(struct measure *m, unsigned seed)
 {
-    struct pattern pattern = measure_pattern(m, seed);
+    struct pattern pattern = {.dtype = m->order->dtype,
+                              .op = m->order->op,
+                              .reduces = m->order->operation->reduces,
+                              .ranks = m->driver->ranks,
+                              .seed = seed};
     size_t bad = 0;
     int set = m->next;
 
     if (m->order->operation->layout == LAYOUT_NOTHING)
         return measure_call(m);
-    measure_fill(m, &pattern, set);
+    /* Fills what this rank gives, and poisons what it gets. */
+    const struct order *order = m->order;
+    struct buffers *b = m->buffers;
+    int rank = m->driver->rank;
+    bool gives = true;
+    size_t size = dist_dtype_size(order->dtype);
+    void *in = measure_in(m, set), *out = measure_out(m, set);
+    size_t bytes = order->operation->in == PART_NONE ? b->out_bytes : b->in_bytes;
+
+    memset(out, MEASURE_POISON, b->out_bytes);
+    if (order->operation->id == OPERATION_broadcast || order->operation->in == PART_WHOLE)
+        gives = !order->operation->rooted || order->operation->reduces || rank == order->root;
+    if (gives)
+        pattern_fill(&pattern, rank, 0, order->operation->in == PART_NONE ? out : in, bytes / size);
     /* Another may write here as soon as it is in the call. */
     if (measure_end(m, measure_show(m, set)) != 0 ||
         measure_end(m, m->driver->barrier(m->driver)) != 0 || measure_call(m) != 0 ||
-        measure_end(m, measure_look(m, set)) != 0)
+        measure_end(m, m->mirror ? m->driver->get(m->driver, m->mirror,
+                                                  buffers_set(m->buffers, set), m->buffers->stride)
+                                 : DIST_OK) != 0)
         return -1;
     if (m->outcome == OUTCOME_TOOK && !measure_is_right(m, &pattern, set, &bad)) {
         m->outcome = OUTCOME_WRONG;
@@ -448,24 +375,20 @@ static int measure_one(struct measure *m, double *time_p)
     return 0;
 }
 
-static int measure_apart(struct measure *m, double *time_p)
-{
-    *time_p = 0;
-    for (long i = 0; i < m->order->batch; i++) {
-        if (measure_one(m, time_p) != 0)
-            return -1;
-    }
-    return 0;
-}
-
 static int measure_sample(struct measure *m, double *time_p)
 {
     double start;
 
     if (measure_synchronize(m) != 0 || measure_end(m, m->driver->barrier(m->driver)) != 0)
         return -1;
-    if (m->order->apart && m->order->operation->layout != LAYOUT_MESSAGES)
-        return measure_apart(m, time_p);
+    if (m->order->apart && m->order->operation->layout != LAYOUT_MESSAGES) {
+        *time_p = 0;
+        for (long i = 0; i < m->order->batch; i++) {
+            if (measure_one(m, time_p) != 0)
+                return -1;
+        }
+        return 0;
+    }
     start = measure_now();
     for (long i = 0; i < m->order->batch; i++) {
         if (measure_call(m) != 0)
@@ -575,14 +498,6 @@ static int serve_connect(struct server *server, const char *name)
     return server->out ? 0 : serve_fail(name, "cannot talk to dist_bench", strerror(errno));
 }
 
-/* Line breaks would end the answer. */
-static void serve_reason(struct server *server, enum outcome outcome, char *reason)
-{
-    for (char *at = reason; (at = strpbrk(at, "\r\n"));)
-        *at = ' ';
-    fprintf(server->out, "%s %s\n", outcome_words[outcome], reason);
-}
-
 /* -1: the line is no order, or the driver is of no more use. */
 static int serve_order(struct server *server, const char *line)
 {
@@ -596,8 +511,12 @@ static int serve_order(struct server *server, const char *line)
     times = calloc((size_t)order.samples, sizeof(double));
     if (times)
         outcome = measure_run(server->driver, &server->buffers, &order, times, reason);
-    if (outcome != OUTCOME_TOOK)
-        serve_reason(server, outcome, reason);
+    if (outcome != OUTCOME_TOOK) {
+        /* Line breaks would end the answer. */
+        for (char *at = reason; (at = strpbrk(at, "\r\n"));)
+            *at = ' ';
+        fprintf(server->out, "%s %s\n", outcome_words[outcome], reason);
+    }
     for (long s = 0; outcome == OUTCOME_TOOK && s < order.samples; s++)
         fprintf(server->out, "%s%.3f%s", s ? " " : "took ", times[s],
                 s + 1 == order.samples ? "\n" : "");

@@ -105,9 +105,6 @@ size_t order_block(const struct order *order, int ranks);
 enum outcome { OUTCOME_TOOK, OUTCOME_UNSUPPORTED, OUTCOME_WRONG, OUTCOME_FAILED, OUTCOME_COUNT };
 extern const char *const outcome_words[OUTCOME_COUNT];
 
-/* The outcome that a line's first word names, *rest_p what follows; -1: none. */
-int outcome_read(const char *line, const char **rest_p);
-
 /* What is measured: something that can run an order's calls, seen from one rank. */
 
 struct buffers;

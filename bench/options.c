@@ -145,8 +145,7 @@ const struct args options_args = {
 
 static char options_failure[ARGS_FAILURE];
 
-static int options_wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static int options_wrong(const char *format, ...)
+__attribute__((format(printf, 1, 2))) static int options_wrong(const char *format, ...)
 {
     va_list arguments;
 
@@ -200,9 +199,10 @@ static int options_sizes(struct options *options)
     return 0;
 }
 
-static int options_names(struct options *options)
+static int options_fit(struct options *options)
 {
     int dtype = operation_dtype(options->dtype_name), op = operation_op(options->op_name);
+    bool compares = options_compares(options);
 
     if (dtype < 0)
         return options_wrong("--dtype %s: give one such as float32, bfloat16, int64, uint8",
@@ -218,23 +218,6 @@ static int options_names(struct options *options)
     if (!libdist_has_memory(options->memory))
         return options_wrong("--mem %s: this build does not support it; give malloc",
                              options->memory);
-    return 0;
-}
-
-bool options_apart(const struct options *options)
-{
-    return strcmp(options->timing, "osu") == 0;
-}
-
-bool options_compares(const struct options *options)
-{
-    return options->compare || options->peers || options->peer || options->limit;
-}
-
-static int options_fit(struct options *options)
-{
-    bool compares = options_compares(options);
-
     if (!options->format)
         options->format = compares ? "table" : "osu";
     if (options_apart(options) && !options->buffers)
@@ -251,6 +234,16 @@ static int options_fit(struct options *options)
     return 0;
 }
 
+bool options_apart(const struct options *options)
+{
+    return strcmp(options->timing, "osu") == 0;
+}
+
+bool options_compares(const struct options *options)
+{
+    return options->compare || options->peers || options->peer || options->limit;
+}
+
 int options_parse(int argc, char **argv, struct options *options_p, const char **failure_p)
 {
     struct options options = options_defaults;
@@ -261,8 +254,7 @@ int options_parse(int argc, char **argv, struct options *options_p, const char *
         return -1;
     if (options.action == OPTIONS_RUN &&
         (options_operations(&options, argc - rest, argv + rest) != 0 ||
-         options_sizes(&options) != 0 || options_names(&options) != 0 ||
-         options_fit(&options) != 0))
+         options_sizes(&options) != 0 || options_fit(&options) != 0))
         return -1;
     *options_p = options;
     return 0;

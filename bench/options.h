@@ -56,22 +56,7 @@ bool options_apart(const struct options *options);
 /* Is this a run of several libraries? */
 bool options_compares(const struct options *options);
 
-/* Measuring several libraries in one run, in turns. */
-
-/* The exit code. */
-int compare_main(const struct options *options, int argc, char **argv);
-
-/* Measuring libdist by itself: the ranks of a launcher, or ranks that are started here. */
-
-/* The exit code. */
-int single_main(const struct options *options, int argc, char **argv);
-
-/* dist_bench as one of the libraries of another dist_bench. */
-
-/*
- * options->worker says which; with a number of ranks these are started here, without, this process
- * is a rank that a launcher started. options->most: the largest size, for limit. The exit code.
- */
-int worker_main(const struct options *options);
+/* The program. The exit code. */
+int bench_main(int argc, char **argv);
 
 #endif

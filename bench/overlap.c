@@ -81,14 +81,6 @@ static dist_status posted(struct overlap *o)
     return status;
 }
 
-static void fill(const struct overlap *o, float value)
-{
-    for (int s = 0; s < o->count_sets; s++) {
-        for (size_t i = 0; i < o->count; i++)
-            o->sets[s][i] = value + (float)s;
-    }
-}
-
 /* The calls on fresh data, whose sums are looked at; the slowest rank's time. */
 static double once(struct overlap *o, int round, bool blocks)
 {
@@ -96,7 +88,10 @@ static double once(struct overlap *o, int round, bool blocks)
     double start, took, slowest;
     dist_status status;
 
-    fill(o, value);
+    for (int s = 0; s < o->count_sets; s++) {
+        for (size_t i = 0; i < o->count; i++)
+            o->sets[s][i] = value + (float)s;
+    }
     if (dist_barrier(o->group) != DIST_OK)
         stop("barrier");
     start = now_us();
@@ -120,47 +115,6 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void measure(struct overlap *o, size_t bytes)
-{
-    double times[2][ROUNDS];
-    size_t sets = bytes ? SETS_BYTES / bytes : SETS_MOST;
-
-    o->count = bytes / sizeof(float);
-    o->count_sets = (int)(sets < SETS_LEAST ? SETS_LEAST : sets > SETS_MOST ? SETS_MOST : sets);
-    for (int s = 0; s < o->count_sets; s++) {
-        void *memory;
-
-        if (dist_alloc(o->group, bytes, &memory) != DIST_OK)
-            stop("alloc");
-        o->sets[s] = memory;
-    }
-    for (int round = -2; round < ROUNDS; round++) {
-        for (int k = 0; k < 2; k++) {
-            int blocks = (k + round) & 1; /* who goes first changes */
-            double took = once(o, round + 2, blocks);
-
-            if (round >= 0)
-                times[blocks][round] = took;
-        }
-    }
-    for (int k = 0; k < 2; k++)
-        qsort(times[k], ROUNDS, sizeof(double), compare);
-    if (dist_get_rank(o->group) == 0)
-        printf("%12zu %6d %12.1f %12.1f %10.0f %%\n", bytes, o->count_sets, times[1][ROUNDS / 2],
-               times[0][ROUNDS / 2], 100 * times[1][ROUNDS / 2] / times[0][ROUNDS / 2]);
-    fflush(stdout);
-    for (int s = 0; s < o->count_sets; s++)
-        dist_free(o->group, o->sets[s]);
-}
-
-static size_t parse_bytes(const char *text)
-{
-    char *end;
-    size_t value = strtoull(text, &end, 10);
-
-    return *end == 'K' ? value << 10 : *end == 'M' ? value << 20 : value;
-}
-
 static int run(int rank, void *arg)
 {
     static const char *const usual[] = {"1M", "4M", "16M", "64M", NULL};
@@ -175,8 +129,41 @@ static int run(int rank, void *arg)
     if (dist_get_rank(o.group) == 0)
         printf("# %10s %6s %12s %12s %12s\n", "bytes", "calls", "blocking us", "thread us",
                "speed");
-    for (sizes = *sizes ? sizes : usual; *sizes; sizes++)
-        measure(&o, parse_bytes(*sizes));
+    for (sizes = *sizes ? sizes : usual; *sizes; sizes++) {
+        char *end;
+        size_t value = strtoull(*sizes, &end, 10);
+
+        size_t bytes = *end == 'K' ? value << 10 : *end == 'M' ? value << 20 : value;
+        double times[2][ROUNDS];
+        size_t sets = bytes ? SETS_BYTES / bytes : SETS_MOST;
+
+        o.count = bytes / sizeof(float);
+        o.count_sets = (int)(sets < SETS_LEAST ? SETS_LEAST : sets > SETS_MOST ? SETS_MOST : sets);
+        for (int s = 0; s < o.count_sets; s++) {
+            void *memory;
+
+            if (dist_alloc(o.group, bytes, &memory) != DIST_OK)
+                stop("alloc");
+            o.sets[s] = memory;
+        }
+        for (int round = -2; round < ROUNDS; round++) {
+            for (int k = 0; k < 2; k++) {
+                int blocks = (k + round) & 1; /* who goes first changes */
+                double took = once(&o, round + 2, blocks);
+
+                if (round >= 0)
+                    times[blocks][round] = took;
+            }
+        }
+        for (int k = 0; k < 2; k++)
+            qsort(times[k], ROUNDS, sizeof(double), compare);
+        if (dist_get_rank(o.group) == 0)
+            printf("%12zu %6d %12.1f %12.1f %10.0f %%\n", bytes, o.count_sets, times[1][ROUNDS / 2],
+                   times[0][ROUNDS / 2], 100 * times[1][ROUNDS / 2] / times[0][ROUNDS / 2]);
+        fflush(stdout);
+        for (int s = 0; s < o.count_sets; s++)
+            dist_free(o.group, o.sets[s]);
+    }
     return dist_destroy_process_group(o.group) == DIST_OK ? 0 : 1;
 }
 

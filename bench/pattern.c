@@ -88,79 +88,52 @@ static double number_of_half(uint16_t bits)
     return sign * ldexp(fraction | 0x400, exponent - 25);
 }
 
-static uint16_t number_brain(double value)
-{
-    float single = (float)value;
-    uint32_t bits;
-
-    memcpy(&bits, &single, sizeof(bits));
-    return (uint16_t)(bits >> 16);
-}
-
-static double number_of_brain(uint16_t half)
-{
-    uint32_t bits = (uint32_t)half << 16;
-    float single;
-
-    memcpy(&single, &bits, sizeof(single));
-    return single;
-}
-
+/* Elements are the low bytes of `bits`: the wire formats, on little-endian machines. A bfloat16 is
+ * the upper half of a float. */
 void number_write(dist_dtype dtype, double value, void *element)
 {
     float single = (float)value;
-    uint16_t half = dtype == DIST_FLOAT16 ? number_half(value) : number_brain(value);
-    int64_t whole = (int64_t)value;
+    uint32_t low;
+    uint64_t bits;
 
-    switch (dtype) {
-    case DIST_FLOAT32:
-        memcpy(element, &single, sizeof(single));
-        break;
-    case DIST_FLOAT64:
-        memcpy(element, &value, sizeof(value));
-        break;
-    case DIST_FLOAT16:
-    case DIST_BFLOAT16:
-        memcpy(element, &half, sizeof(half));
-        break;
-    default: /* the low bytes, however many; as the wire formats, for little-endian machines */
-        for (size_t i = 0; i < dist_dtype_size(dtype); i++)
-            ((unsigned char *)element)[i] = (unsigned char)((uint64_t)whole >> (8 * i));
-    }
-}
-
-static double number_whole(dist_dtype dtype, const void *element)
-{
-    size_t size = dist_dtype_size(dtype);
-    bool is_signed = dtype == DIST_INT8 || dtype == DIST_INT32 || dtype == DIST_INT64;
-    uint64_t bits = 0;
-
-    for (size_t i = 0; i < size; i++)
-        bits |= (uint64_t)((const unsigned char *)element)[i] << (8 * i);
-    if (is_signed && size < 8 && bits >> (8 * size - 1))
-        bits |= ~UINT64_C(0) << (8 * size);
-    return is_signed ? (double)(int64_t)bits : (double)bits;
+    memcpy(&low, &single, sizeof(low));
+    memcpy(&bits, &value, sizeof(bits));
+    if (dtype == DIST_FLOAT16)
+        bits = number_half(value);
+    else if (dtype == DIST_FLOAT32 || dtype == DIST_BFLOAT16)
+        bits = dtype == DIST_FLOAT32 ? low : low >> 16;
+    else if (dtype != DIST_FLOAT64)
+        bits = (uint64_t)(int64_t)value;
+    memcpy(element, &bits, dist_dtype_size(dtype));
 }
 
 double number_read(dist_dtype dtype, const void *element)
 {
+    size_t size = dist_dtype_size(dtype);
+    unsigned spare = 64 - 8 * (unsigned)size;
+    uint64_t bits = 0;
+    uint32_t low;
     float single;
     double twice;
-    uint16_t half;
 
+    memcpy(&bits, element, size);
+    low = (uint32_t)(dtype == DIST_FLOAT32 ? bits : bits << 16);
+    memcpy(&single, &low, sizeof(single));
+    memcpy(&twice, &bits, sizeof(twice));
     switch (dtype) {
     case DIST_FLOAT32:
-        memcpy(&single, element, sizeof(single));
+    case DIST_BFLOAT16:
         return single;
     case DIST_FLOAT64:
-        memcpy(&twice, element, sizeof(twice));
         return twice;
     case DIST_FLOAT16:
-    case DIST_BFLOAT16:
-        memcpy(&half, element, sizeof(half));
-        return dtype == DIST_FLOAT16 ? number_of_half(half) : number_of_brain(half);
+        return number_of_half((uint16_t)bits);
+    case DIST_INT8:
+    case DIST_INT32:
+    case DIST_INT64:
+        return (double)((int64_t)(bits << spare) >> spare);
     default:
-        return number_whole(dtype, element);
+        return (double)bits;
     }
 }
 
@@ -178,21 +151,19 @@ static int pattern_active(int ranks, int most)
     return active < 1 ? 1 : active > PATTERN_PERIOD ? PATTERN_PERIOD : active;
 }
 
-static bool pattern_is_and(dist_op op)
+/* Element i of that rank: one of the 61 values. */
+static double pattern_value(const struct pattern *pattern, int rank, size_t i)
 {
-    return op == DIST_PROD || op == DIST_MIN || op == DIST_BAND;
-}
-
-/* The t-th of the 61 values. */
-static double pattern_value(const struct pattern *pattern, int t)
-{
+    int t = (int)((i + (size_t)rank * PATTERN_STEP + pattern->seed) % PATTERN_PERIOD);
     int ranks = pattern->ranks;
+    dist_op op = pattern->op;
 
     if (!pattern->reduces)
         return pattern->dtype == DIST_BOOL ? t % 2 : t;
     if (pattern->dtype == DIST_BOOL)
-        return (t < pattern_active(ranks, 1)) != pattern_is_and(pattern->op);
-    switch (pattern->op) {
+        return (t < pattern_active(ranks, 1)) !=
+               (op == DIST_PROD || op == DIST_MIN || op == DIST_BAND);
+    switch (op) {
     case DIST_PROD:
         return t < pattern_active(ranks, 6) ? 2 : 1;
     case DIST_SUM:
@@ -204,16 +175,9 @@ static double pattern_value(const struct pattern *pattern, int t)
     }
 }
 
-static int pattern_place(const struct pattern *pattern, int rank, size_t i)
-{
-    return (int)((i + (size_t)rank * PATTERN_STEP + pattern->seed) % PATTERN_PERIOD);
-}
-
 /* a op b as whole numbers; a bool's sum is a logical or, and so on. */
 static int64_t pattern_combine(const struct pattern *pattern, int64_t a, int64_t b)
 {
-    bool logical = pattern->dtype == DIST_BOOL;
-
     switch (pattern->op) {
     case DIST_PROD:
         return a * b;
@@ -228,25 +192,19 @@ static int64_t pattern_combine(const struct pattern *pattern, int64_t a, int64_t
     case DIST_BXOR:
         return a ^ b;
     default:
-        return logical ? a | b : a + b;
+        return pattern->dtype == DIST_BOOL ? a | b : a + b;
     }
-}
-
-static bool pattern_is_float(dist_dtype dtype)
-{
-    return dtype <= DIST_BFLOAT16;
 }
 
 /* Element i of the result, as a number that the dtype could hold. */
 static double pattern_expected(const struct pattern *pattern, size_t i)
 {
     unsigned char element[PATTERN_ELEMENT_MAX];
-    int64_t total = (int64_t)pattern_value(pattern, pattern_place(pattern, 0, i));
+    int64_t total = (int64_t)pattern_value(pattern, 0, i);
     double expected;
 
     for (int r = 1; r < pattern->ranks; r++)
-        total = pattern_combine(pattern, total,
-                                (int64_t)pattern_value(pattern, pattern_place(pattern, r, i)));
+        total = pattern_combine(pattern, total, (int64_t)pattern_value(pattern, r, i));
     expected = (double)total;
     if (pattern->op == DIST_PREMUL_SUM)
         expected *= PATTERN_FACTOR;
@@ -255,15 +213,7 @@ static double pattern_expected(const struct pattern *pattern, size_t i)
     if (pattern->op != DIST_AVG)
         return expected;
     expected /= pattern->ranks;
-    return pattern_is_float(pattern->dtype) ? expected : trunc(expected);
-}
-
-/* Only averages are rounded: to 1 in 128 at worst, bfloat16's step. */
-static bool pattern_agrees(const struct pattern *pattern, double value, double expected)
-{
-    if (pattern->op == DIST_AVG && pattern_is_float(pattern->dtype))
-        return fabs(value - expected) <= fabs(expected) / 128;
-    return value == expected;
+    return pattern->dtype <= DIST_BFLOAT16 ? expected : trunc(expected);
 }
 
 void pattern_fill(const struct pattern *pattern, int rank, size_t first, void *data, size_t count)
@@ -272,9 +222,7 @@ void pattern_fill(const struct pattern *pattern, int rank, size_t first, void *d
     char *to = data;
 
     for (; done < count && done < PATTERN_PERIOD; done++)
-        number_write(pattern->dtype,
-                     pattern_value(pattern, pattern_place(pattern, rank, first + done)),
-                     to + done * size);
+        number_write(pattern->dtype, pattern_value(pattern, rank, first + done), to + done * size);
     while (done < count) {
         size_t more = done < count - done ? done : count - done;
 
@@ -318,11 +266,14 @@ bool pattern_is_reduced(const struct pattern *pattern, size_t first, const void 
 {
     size_t size = dist_dtype_size(pattern->dtype);
     const char *from = data;
+    /* Only averages are rounded: to 1 in 128 at worst, bfloat16's step. */
+    bool rounded = pattern->op == DIST_AVG && pattern->dtype <= DIST_BFLOAT16;
 
     for (size_t i = 0; i < count && i < PATTERN_PERIOD; i++) {
+        double expected = pattern_expected(pattern, first + i);
         double value = number_read(pattern->dtype, from + i * size);
 
-        if (!pattern_agrees(pattern, value, pattern_expected(pattern, first + i))) {
+        if (value != expected && !(rounded && fabs(value - expected) <= fabs(expected) / 128)) {
             *bad_p = i;
             return false;
         }

@@ -11,18 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct print_format *print_find(const char *name)
-{
-    static const struct print_format *const formats[] = {&print_osu, &print_nccl, &print_table,
-                                                         &print_csv, &print_json};
-
-    for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++) {
-        if (strcmp(formats[i]->name, name) == 0)
-            return formats[i];
-    }
-    return NULL;
-}
-
 /* ---- OSU 7.4 ---- */
 
 static bool osu_is_bandwidth(const struct result_measurement *measurement)
@@ -86,8 +74,6 @@ static void osu_point(const struct options *options, const struct result *result
     output_flush();
 }
 
-const struct print_format print_osu = {.name = "osu", .head = osu_head, .measurement = osu_point};
-
 /* ---- nccl-tests ---- */
 
 static void nccl_head(const struct options *options, const struct result *result,
@@ -149,9 +135,6 @@ static void nccl_end(const struct options *options, const struct result *result)
     printf("# Out of bounds values : %d %s\n", wrong, wrong ? "FAILED" : "OK");
     printf("# Avg bus bandwidth    : %g\n#\n", count ? sum / count : 0);
 }
-
-const struct print_format print_nccl = {
-    .name = "nccl", .pairs = true, .head = nccl_head, .measurement = nccl_point, .end = nccl_end};
 
 /* Prints several libraries side by side, and as CSV. */
 
@@ -223,9 +206,6 @@ static void table_end(const struct options *options, const struct result *result
     }
 }
 
-const struct print_format print_table = {
-    .name = "table", .head = table_head, .measurement = table_point, .end = table_end};
-
 /* ---- CSV ---- */
 
 static void csv_begin(const struct options *options, const struct result *result)
@@ -244,37 +224,30 @@ static const char *csv_status(const struct options *options, const struct result
     return options->check && !options->no_check ? "right" : "unchecked";
 }
 
-static void csv_row(const struct options *options, const struct result *result,
-                    const struct result_measurement *measurement, int c)
-{
-    const struct result_time *time = &measurement->times[c];
-
-    printf("%s,%zu,%zu,%s,%s,%d,%d,%d,%s,", measurement->collective, measurement->bytes,
-           measurement->block, measurement->dtype, measurement->op ? measurement->op : "-",
-           measurement->root, measurement->in_place, result->ranks, result->libraries[c].name);
-    if (time->measured)
-        printf("%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%.4f,%.4f,%ld", time->median / 1e3, time->min / 1e3,
-               time->mean / 1e3, time->max / 1e3, time->p50 / 1e3, time->p99 / 1e3,
-               result_algorithm_bandwidth(measurement, time->median),
-               result_bus_bandwidth(measurement, result->ranks, time->median),
-               time->samples * time->batch);
-    else
-        printf(",,,,,,,,");
-    printf(",%d,%s,%s\n", measurement->buffers, result_timing(measurement),
-           csv_status(options, time));
-}
-
 static void csv_point(const struct options *options, const struct result *result,
                       const struct result_measurement *a, const struct result_measurement *b)
 {
     const struct result_measurement *measurement = a ? a : b;
 
-    for (int c = 0; c < result->library_count; c++)
-        csv_row(options, result, measurement, c);
+    for (int c = 0; c < result->library_count; c++) {
+        const struct result_time *time = &measurement->times[c];
+
+        printf("%s,%zu,%zu,%s,%s,%d,%d,%d,%s,", measurement->collective, measurement->bytes,
+               measurement->block, measurement->dtype, measurement->op ? measurement->op : "-",
+               measurement->root, measurement->in_place, result->ranks, result->libraries[c].name);
+        if (time->measured)
+            printf("%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%.4f,%.4f,%ld", time->median / 1e3,
+                   time->min / 1e3, time->mean / 1e3, time->max / 1e3, time->p50 / 1e3,
+                   time->p99 / 1e3, result_algorithm_bandwidth(measurement, time->median),
+                   result_bus_bandwidth(measurement, result->ranks, time->median),
+                   time->samples * time->batch);
+        else
+            printf(",,,,,,,,");
+        printf(",%d,%s,%s\n", measurement->buffers, measurement->apart ? "osu" : "row",
+               csv_status(options, time));
+    }
     output_flush();
 }
-
-const struct print_format print_csv = {.name = "csv", .begin = csv_begin, .measurement = csv_point};
 
 /* The results as JSON: for --format json and --save. Keys are nccl-tests' where it has them. */
 
@@ -294,37 +267,6 @@ static void json_line(FILE *to, const char *name, const char *text)
     fprintf(to, ",\n");
 }
 
-static void json_libraries(FILE *to, const struct result *result)
-{
-    fprintf(to, "  \"contestants\": [");
-    for (int c = 0; c < result->library_count; c++) {
-        fprintf(to, "%s\n    {\"name\": ", c ? "," : "");
-        json_text(to, result->libraries[c].name);
-        fprintf(to, ", \"library\": ");
-        json_text(to, result->libraries[c].release);
-        fprintf(to, ", \"limit\": %s, \"reason\": ", result->libraries[c].limit ? "true" : "false");
-        json_text(to, result->libraries[c].reason);
-        fprintf(to, "}");
-    }
-    fprintf(to, "\n  ],\n");
-}
-
-static void json_times(FILE *to, const struct result *result,
-                       const struct result_measurement *measurement, const struct result_time *time)
-{
-    fprintf(to,
-            "\"time\": %.4f, \"min_us\": %.4f, \"avg_us\": %.4f, \"max_us\": %.4f, "
-            "\"p50_us\": %.4f, \"p99_us\": %.4f, \"alg_bw\": %.5f, \"bus_bw\": %.5f, "
-            "\"nwrong\": 0, \"samples\": %ld, \"batch\": %ld, \"rounds_us\": [",
-            time->median / 1e3, time->min / 1e3, time->mean / 1e3, time->max / 1e3, time->p50 / 1e3,
-            time->p99 / 1e3, result_algorithm_bandwidth(measurement, time->median),
-            result_bus_bandwidth(measurement, result->ranks, time->median), time->samples,
-            time->batch);
-    for (int r = 0; r < time->round_count; r++)
-        fprintf(to, "%s%.4f", r ? ", " : "", time->rounds[r] / 1e3);
-    fprintf(to, "]");
-}
-
 static void json_point(FILE *to, const struct result *result,
                        const struct result_measurement *measurement)
 {
@@ -336,7 +278,7 @@ static void json_point(FILE *to, const struct result *result,
             measurement->element ? measurement->block / measurement->element : 0,
             measurement->dtype, measurement->op ? measurement->op : "none", measurement->root,
             measurement->in_place ? "true" : "false", measurement->buffers,
-            result_timing(measurement));
+            measurement->apart ? "osu" : "row");
     for (int c = 0; c < result->library_count; c++) {
         const struct result_time *time = &measurement->times[c];
 
@@ -344,7 +286,18 @@ static void json_point(FILE *to, const struct result *result,
         json_text(to, result->libraries[c].name);
         fprintf(to, ", ");
         if (time->measured) {
-            json_times(to, result, measurement, time);
+            fprintf(to,
+                    "\"time\": %.4f, \"min_us\": %.4f, \"avg_us\": %.4f, \"max_us\": %.4f, "
+                    "\"p50_us\": %.4f, \"p99_us\": %.4f, \"alg_bw\": %.5f, \"bus_bw\": %.5f, "
+                    "\"nwrong\": 0, \"samples\": %ld, \"batch\": %ld, \"rounds_us\": [",
+                    time->median / 1e3, time->min / 1e3, time->mean / 1e3, time->max / 1e3,
+                    time->p50 / 1e3, time->p99 / 1e3,
+                    result_algorithm_bandwidth(measurement, time->median),
+                    result_bus_bandwidth(measurement, result->ranks, time->median), time->samples,
+                    time->batch);
+            for (int r = 0; r < time->round_count; r++)
+                fprintf(to, "%s%.4f", r ? ", " : "", time->rounds[r] / 1e3);
+            fprintf(to, "]");
         } else {
             fprintf(to, "\"nwrong\": %d, \"reason\": ", time->wrong);
             json_text(to, time->reason);
@@ -365,7 +318,17 @@ int print_json_file(const struct result *result, FILE *to)
     json_line(to, "cpu", result->cpu);
     fprintf(to, "  \"cpus\": %d,\n  \"ranks\": %d,\n  \"rounds\": %d,\n", result->cpus,
             result->ranks, result->rounds);
-    json_libraries(to, result);
+    fprintf(to, "  \"contestants\": [");
+    for (int c = 0; c < result->library_count; c++) {
+        fprintf(to, "%s\n    {\"name\": ", c ? "," : "");
+        json_text(to, result->libraries[c].name);
+        fprintf(to, ", \"library\": ");
+        json_text(to, result->libraries[c].release);
+        fprintf(to, ", \"limit\": %s, \"reason\": ", result->libraries[c].limit ? "true" : "false");
+        json_text(to, result->libraries[c].reason);
+        fprintf(to, "}");
+    }
+    fprintf(to, "\n  ],\n");
     fprintf(to, "  \"results\": [");
     for (int p = 0; p < result->measurement_count; p++) {
         fprintf(to, "%s\n", p ? "," : "");
@@ -381,7 +344,22 @@ static void json_end(const struct options *options, const struct result *result)
     print_json_file(result, stdout);
 }
 
-const struct print_format print_json = {.name = "json", .end = json_end};
+static const struct print_format print_formats[] = {
+    {.name = "osu", .head = osu_head, .measurement = osu_point},
+    {.name = "nccl", .pairs = true, .head = nccl_head, .measurement = nccl_point, .end = nccl_end},
+    {.name = "table", .head = table_head, .measurement = table_point, .end = table_end},
+    {.name = "csv", .begin = csv_begin, .measurement = csv_point},
+    {.name = "json", .end = json_end},
+};
+
+const struct print_format *print_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof(print_formats) / sizeof(print_formats[0]); i++) {
+        if (strcmp(print_formats[i].name, name) == 0)
+            return &print_formats[i];
+    }
+    return NULL;
+}
 
 /* Reads what --format csv writes, twice: libraries come before the first measurement. */
 
@@ -414,9 +392,8 @@ struct csv {
 
 static char csv_failure[512];
 
-static int csv_wrong(const struct csv *csv, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-static int csv_wrong(const struct csv *csv, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static int csv_wrong(const struct csv *csv,
+                                                           const char *format, ...)
 {
     char line[16] = "";
     va_list arguments;
@@ -510,36 +487,26 @@ static int csv_add_library(const struct csv *csv, struct result *result)
     return 0;
 }
 
-static int csv_read_point(const struct csv *csv, struct result_measurement *measurement_p)
-{
-    const struct operation *operation = operation_find(csv->fields[COLLECTIVE]);
-    int dtype = operation_dtype(csv->fields[DTYPE]), op = operation_op(csv->fields[OP]);
-    char *end;
-
-    *measurement_p = (struct result_measurement){.root = atoi(csv->fields[ROOT]),
-                                                 .in_place = csv->fields[IN_PLACE][0] == '1',
-                                                 .apart = strcmp(csv->fields[TIMING], "osu") == 0,
-                                                 .bytes = strtoul(csv->fields[SIZE], &end, 10),
-                                                 .window = 1};
-    if (!operation || dtype < 0 || end == csv->fields[SIZE] || *end)
-        return csv_wrong(csv, "'%s', '%s', '%s' are not a collective, a size and a dtype",
-                         csv->fields[COLLECTIVE], csv->fields[SIZE], csv->fields[DTYPE]);
-    measurement_p->collective = operation->name;
-    measurement_p->dtype = dist_dtype_string((dist_dtype)dtype);
-    measurement_p->op = op < 0 ? NULL : dist_op_string((dist_op)op);
-    return 0;
-}
-
 /* One line of the second reading. The lines of a measurement stand together. */
 static int csv_add_time(const struct csv *csv, struct result *result)
 {
-    struct result_measurement read,
-        *measurement =
-            result->measurement_count ? &result->measurements[result->measurement_count - 1] : NULL;
-    int c = csv_library(result, csv->fields[CONTESTANT]);
+    const struct operation *operation = operation_find(csv->fields[COLLECTIVE]);
+    int dtype = operation_dtype(csv->fields[DTYPE]), op = operation_op(csv->fields[OP]);
+    int c = csv_library(result, csv->fields[CONTESTANT]), last = result->measurement_count - 1;
+    struct result_measurement *measurement = last >= 0 ? &result->measurements[last] : NULL;
+    char *end;
+    struct result_measurement read = {.root = atoi(csv->fields[ROOT]),
+                                      .in_place = csv->fields[IN_PLACE][0] == '1',
+                                      .apart = strcmp(csv->fields[TIMING], "osu") == 0,
+                                      .bytes = strtoul(csv->fields[SIZE], &end, 10),
+                                      .window = 1};
 
-    if (csv_read_point(csv, &read) != 0)
-        return -1;
+    if (!operation || dtype < 0 || end == csv->fields[SIZE] || *end)
+        return csv_wrong(csv, "'%s', '%s', '%s' are not a collective, a size and a dtype",
+                         csv->fields[COLLECTIVE], csv->fields[SIZE], csv->fields[DTYPE]);
+    read.collective = operation->name;
+    read.dtype = dist_dtype_string((dist_dtype)dtype);
+    read.op = op < 0 ? NULL : dist_op_string((dist_op)op);
     if (!measurement || measurement->collective != read.collective ||
         measurement->bytes != read.bytes || measurement->dtype != read.dtype ||
         measurement->op != read.op || measurement->root != read.root ||

@@ -76,9 +76,6 @@ int result_add_library(struct result *result, const char *name, bool limit);
 struct result_measurement *result_add_measurement(struct result *result,
                                                   const struct result_measurement *like);
 
-/* How it was timed, as the option --timing and files have it. */
-const char *result_timing(const struct result_measurement *measurement);
-
 /*
  * Bandwidths in GB/s (1e9 bytes a second) of a time in ns, as nccl-tests define them: the size over
  * the time, and that times what the collective must move at least over each link. 0 where the size
@@ -139,8 +136,6 @@ struct print_format {
                         const struct result_measurement *a, const struct result_measurement *b);
     void (*end)(const struct options *options, const struct result *result);
 };
-
-extern const struct print_format print_osu, print_nccl, print_table, print_csv, print_json;
 
 const struct print_format *print_find(const char *name);
 

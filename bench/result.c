@@ -31,43 +31,6 @@ static char *result_command(int argc, char *const argv[])
     return text;
 }
 
-static char *result_date(void)
-{
-    time_t now = time(NULL);
-    struct tm local;
-    char text[64] = "";
-
-    if (localtime_r(&now, &local))
-        strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S%z", &local);
-    return strdup(text);
-}
-
-/* "model name : ..." of the first CPU; "" where the kernel does not say. */
-static char *result_cpu(void)
-{
-    FILE *file = fopen("/proc/cpuinfo", "re");
-    char line[512], *model = NULL;
-
-    while (file && !model && fgets(line, sizeof(line), file)) {
-        char *colon = strchr(line, ':');
-
-        line[strcspn(line, "\n")] = '\0';
-        if (colon && strncmp(line, "model name", 10) == 0)
-            model = strdup(colon + 1 + strspn(colon + 1, " "));
-    }
-    if (file)
-        fclose(file);
-    return model ? model : strdup("");
-}
-
-static int result_cpus(void)
-{
-    cpu_set_t set;
-
-    return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set)
-                                                        : (int)sysconf(_SC_NPROCESSORS_ONLN);
-}
-
 struct result *result_new(int ranks, int argc, char *const argv[])
 {
     struct result *result = calloc(1, sizeof(*result));
@@ -80,13 +43,36 @@ struct result *result_new(int ranks, int argc, char *const argv[])
     }
     snprintf(kernel, sizeof(kernel), "%s %s %s", system.sysname, system.release, system.machine);
     result->ranks = ranks;
-    result->cpus = result_cpus();
+    cpu_set_t set;
+
+    result->cpus = sched_getaffinity(0, sizeof(set), &set) == 0
+                       ? CPU_COUNT(&set)
+                       : (int)sysconf(_SC_NPROCESSORS_ONLN);
     result->command = result_command(argc, argv);
     result->version = strdup(dist_version());
-    result->date = result_date();
+    time_t now = time(NULL);
+    struct tm local;
+    char text[64] = "";
+
+    if (localtime_r(&now, &local))
+        strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S%z", &local);
+    result->date = strdup(text);
     result->host = strdup(system.nodename);
     result->system = strdup(kernel);
-    result->cpu = result_cpu();
+    /* "model name : ..." of the first CPU; "" where the kernel does not say. */
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    char line[512], *model = NULL;
+
+    while (file && !model && fgets(line, sizeof(line), file)) {
+        char *colon = strchr(line, ':');
+
+        line[strcspn(line, "\n")] = '\0';
+        if (colon && strncmp(line, "model name", 10) == 0)
+            model = strdup(colon + 1 + strspn(colon + 1, " "));
+    }
+    if (file)
+        fclose(file);
+    result->cpu = model ? model : strdup("");
     if (result->command && result->version && result->date && result->host && result->system &&
         result->cpu)
         return result;
@@ -160,11 +146,6 @@ struct result_measurement *result_add_measurement(struct result *result,
     return more;
 }
 
-const char *result_timing(const struct result_measurement *measurement)
-{
-    return measurement->apart ? "osu" : "row";
-}
-
 double result_algorithm_bandwidth(const struct result_measurement *measurement, double time)
 {
     double messages =
@@ -216,23 +197,6 @@ double result_quantile(double *values, size_t count, double q)
 #include <jansson.h>
 #include <string.h>
 
-static bool baseline_same(json_t *saved, const struct result_measurement *measurement)
-{
-    int root, in_place = 0, buffers = measurement->buffers;
-    const char *collective, *dtype, *op, *timing = "row";
-    json_int_t bytes;
-
-    return json_unpack(saved, "{s:s, s:s, s:s, s:I, s:i, s?i, s?b, s?s}", "collective", &collective,
-                       "type", &dtype, "redop", &op, "size", &bytes, "root", &root, "buffers",
-                       &buffers, "in_place", &in_place, "timing", &timing) == 0 &&
-           strcmp(timing, result_timing(measurement)) == 0 &&
-           strcmp(collective, measurement->collective) == 0 &&
-           strcmp(dtype, measurement->dtype) == 0 &&
-           strcmp(op, measurement->op ? measurement->op : "none") == 0 &&
-           bytes == (json_int_t)measurement->bytes && root == measurement->root &&
-           buffers == measurement->buffers && (bool)in_place == measurement->in_place;
-}
-
 /* The saved time of that library at that measurement, in ns; -1: there is none. */
 static double baseline_time(const json_t *saved, const struct result_measurement *measurement,
                             const char *library)
@@ -244,7 +208,18 @@ static double baseline_time(const json_t *saved, const struct result_measurement
 
     json_array_foreach(json_object_get(saved, "results"), p, same)
     {
-        if (!baseline_same(same, measurement))
+        int root, in_place = 0, buffers = measurement->buffers;
+        const char *collective, *dtype, *op, *timing = "row";
+        json_int_t bytes;
+        if (!(json_unpack(same, "{s:s, s:s, s:s, s:I, s:i, s?i, s?b, s?s}", "collective",
+                          &collective, "type", &dtype, "redop", &op, "size", &bytes, "root", &root,
+                          "buffers", &buffers, "in_place", &in_place, "timing", &timing) == 0 &&
+              strcmp(timing, measurement->apart ? "osu" : "row") == 0 &&
+              strcmp(collective, measurement->collective) == 0 &&
+              strcmp(dtype, measurement->dtype) == 0 &&
+              strcmp(op, measurement->op ? measurement->op : "none") == 0 &&
+              bytes == (json_int_t)measurement->bytes && root == measurement->root &&
+              buffers == measurement->buffers && (bool)in_place == measurement->in_place))
             continue;
         json_array_foreach(json_object_get(same, "times"), t, time)
         {
@@ -254,22 +229,6 @@ static double baseline_time(const json_t *saved, const struct result_measurement
         }
     }
     return -1;
-}
-
-/* One line; 1 if it is too slow now, 0 if not, -1 if there is nothing to compare. */
-static int baseline_line(FILE *to, const json_t *saved,
-                         const struct result_measurement *measurement, const char *library,
-                         double now, double tolerance)
-{
-    double before = baseline_time(saved, measurement, library);
-    bool slower = before > 0 && now > before * (1 + tolerance / 100);
-
-    if (before <= 0)
-        return -1;
-    fprintf(to, "%-20s %12zu %-16s %12.2f %12.2f %7.2f%s\n", measurement->collective,
-            measurement->bytes, library, before / 1e3, now / 1e3, now / before,
-            slower ? "  SLOWER" : "");
-    return slower;
 }
 
 static int baseline_lines(FILE *to, const struct result *result, const json_t *saved,
@@ -282,14 +241,19 @@ static int baseline_lines(FILE *to, const struct result *result, const json_t *s
             date ? date : "?", "collective", "bytes", "contestant", "baseline", "now", "ratio");
     for (int p = 0; p < result->measurement_count; p++) {
         for (int c = 0; c < result->library_count; c++) {
-            const struct result_time *time = &result->measurements[p].times[c];
-            int line = !time->measured
-                           ? -1
-                           : baseline_line(to, saved, &result->measurements[p],
-                                           result->libraries[c].name, time->median, tolerance);
+            const struct result_measurement *measurement = &result->measurements[p];
+            const struct result_time *time = &measurement->times[c];
+            const char *library = result->libraries[c].name;
+            double before = time->measured ? baseline_time(saved, measurement, library) : -1;
+            bool is_slower = time->median > before * (1 + tolerance / 100);
 
-            compared += line >= 0;
-            slower += line > 0;
+            if (before <= 0)
+                continue;
+            fprintf(to, "%-20s %12zu %-16s %12.2f %12.2f %7.2f%s\n", measurement->collective,
+                    measurement->bytes, library, before / 1e3, time->median / 1e3,
+                    time->median / before, is_slower ? "  SLOWER" : "");
+            compared++;
+            slower += is_slower;
         }
     }
     return compared ? slower : -1;

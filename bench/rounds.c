@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Samples of turns to times. */
+/* Measures libraries in turns, prints, saves and compares. */
 #include "bench/rounds.h"
+#include "bench/jobs.h"
 #include "bench/measure.h"
+#include "bench/options.h"
 #include "bench/report.h"
 #include "tools/common/output.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 int summary_begin(struct summary *summary, const struct order *order, int ranks, int rounds)
 {
@@ -33,15 +36,18 @@ void summary_free(struct summary *summary)
     *summary = (struct summary){0};
 }
 
-static double summary_slowest(const double *times, int ranks, long samples, long s)
+/* Sample s of the slowest rank, or the mean of all ranks'. */
+static double summary_sample(const double *times, int ranks, long samples, long s, bool mean)
 {
-    double slowest = 0;
+    double slowest = 0, sum = 0;
 
     for (int r = 0; r < ranks; r++) {
-        if (times[(size_t)r * (size_t)samples + (size_t)s] > slowest)
-            slowest = times[(size_t)r * (size_t)samples + (size_t)s];
+        double time = times[(size_t)r * (size_t)samples + (size_t)s];
+
+        slowest = time > slowest ? time : slowest;
+        sum += time;
     }
-    return slowest;
+    return mean ? sum / ranks : slowest;
 }
 
 /* A quantile of the slowest ranks' samples of one turn. 0: no memory. */
@@ -52,36 +58,10 @@ static double summary_quantile(const double *times, int ranks, long samples, dou
     if (!slowest)
         return 0;
     for (long s = 0; s < samples; s++)
-        slowest[s] = summary_slowest(times, ranks, samples, s);
+        slowest[s] = summary_sample(times, ranks, samples, s, false);
     quantile = result_quantile(slowest, (size_t)samples, q);
     free(slowest);
     return quantile;
-}
-
-/* Their mean. */
-static double summary_mean(const double *times, int ranks, long samples)
-{
-    double sum = 0;
-
-    for (long s = 0; s < samples; s++)
-        sum += summary_slowest(times, ranks, samples, s);
-    return sum / (double)samples;
-}
-
-static double summary_middle(const double *times, int ranks, long samples, long s)
-{
-    double sum = 0;
-
-    for (int r = 0; r < ranks; r++)
-        sum += times[(size_t)r * (size_t)samples + (size_t)s];
-    return sum / ranks;
-}
-
-static double summary_sample(const struct summary *summary, const double *times, long samples,
-                             long s)
-{
-    return summary->scale * (summary->mean ? summary_middle(times, summary->ranks, samples, s)
-                                           : summary_slowest(times, summary->ranks, samples, s));
 }
 
 int summary_add(struct summary *summary, const double *times, long samples)
@@ -95,7 +75,7 @@ int summary_add(struct summary *summary, const double *times, long samples)
     summary->samples = more;
     turn = more + summary->count;
     for (long s = 0; s < samples; s++)
-        turn[s] = summary_sample(summary, times, samples, s);
+        turn[s] = summary->scale * summary_sample(times, summary->ranks, samples, s, summary->mean);
     for (int r = 0; r < summary->ranks; r++) {
         for (long s = 0; s < samples; s++)
             summary->sums[r] += summary->scale * times[(size_t)r * count + (size_t)s];
@@ -164,15 +144,6 @@ struct measurement {
     int rounds;
 };
 
-static double *measurement_reserve(struct measurement *m, const struct runner *runner, long samples)
-{
-    double *more = realloc(m->times, (size_t)runner->ranks * (size_t)samples * sizeof(*more));
-
-    if (more)
-        m->times = more;
-    return more;
-}
-
 /* The library takes no part in this measurement any more. */
 static void measurement_exclude(struct measurement *m, int c, enum outcome outcome,
                                 const char *reason)
@@ -185,36 +156,36 @@ static void measurement_exclude(struct measurement *m, int c, enum outcome outco
     m->calls[c] = 0;
 }
 
-/* A run of a barrier makes the others' memory free. */
-static void measurement_release_memory(struct runner *runner)
-{
-    struct order rest = {.operation = &operation_table[OPERATION_barrier],
-                         .dtype = DIST_UINT8,
-                         .op = DIST_SUM,
-                         .samples = 1,
-                         .batch = 1,
-                         .window = 1};
-    double *times = calloc((size_t)runner->ranks, sizeof(double));
-    char reason[MEASURE_REASON];
-
-    if (times)
-        runner->turn(runner, &rest, times, reason);
-    free(times);
-}
-
 static int measurement_turn(struct measurement *m, int c)
 {
     struct runner *runner = m->schedule->runners[c];
     char reason[MEASURE_REASON] = "";
     enum outcome outcome;
 
-    if (!measurement_reserve(m, runner, m->order->samples))
+    double *more =
+        realloc(m->times, (size_t)runner->ranks * (size_t)m->order->samples * sizeof(*more));
+
+    if (!more)
         return -1;
+    m->times = more;
     outcome = runner->turn(runner, m->order, m->times, reason);
-    if (outcome != OUTCOME_TOOK)
+    if (outcome != OUTCOME_TOOK) {
         measurement_exclude(m, c, outcome, reason);
-    else if (m->schedule->frugal)
-        measurement_release_memory(runner);
+    } else if (m->schedule->frugal) {
+        /* A run of a barrier makes the others' memory free. */
+        struct order rest = {.operation = &operation_table[OPERATION_barrier],
+                             .dtype = DIST_UINT8,
+                             .op = DIST_SUM,
+                             .samples = 1,
+                             .batch = 1,
+                             .window = 1};
+        double *times = calloc((size_t)runner->ranks, sizeof(double));
+        char unused[MEASURE_REASON];
+
+        if (times)
+            runner->turn(runner, &rest, times, unused);
+        free(times);
+    }
     return outcome == OUTCOME_TOOK ? 0 : -1;
 }
 
@@ -242,40 +213,7 @@ static long measurement_batch(double call)
     return batch > MEASUREMENT_BATCH_MOST ? MEASUREMENT_BATCH_MOST : (long)batch;
 }
 
-static void measurement_calibrate(struct measurement *m)
-{
-    const struct options *options = m->schedule->options;
-    bool check = options->check && !options->no_check;
-
-    for (int c = 0; c < m->schedule->count; c++) {
-        if (m->schedule->runners[c]->gone || m->schedule->stopped()) {
-            measurement_exclude(m, c, OUTCOME_FAILED, "it was left out before");
-            continue;
-        }
-        m->order->check = check;
-        m->calls[c] = measurement_trial(m, c, 1, 1);
-        m->order->check = false;
-        if (m->calls[c] > 0 && measurement_batch(m->fastest[c]) > 1)
-            m->calls[c] = measurement_trial(m, c, measurement_batch(m->fastest[c]),
-                                            measurement_batch(m->fastest[c]));
-    }
-}
-
 /* ---- the rounds ---- */
-
-/* Calls in a sample: enough for the fastest, and the same for all. */
-static long measurement_common_batch(const struct measurement *m)
-{
-    double fastest = 0;
-
-    if (m->schedule->options->iterations > 0)
-        return 1;
-    for (int c = 0; c < m->schedule->count; c++) {
-        if (m->calls[c] > 0 && (fastest == 0 || m->fastest[c] < fastest))
-            fastest = m->fastest[c];
-    }
-    return measurement_batch(fastest);
-}
 
 static void measurement_set_counts(struct measurement *m, int c, long batch)
 {
@@ -299,17 +237,6 @@ static void measurement_set_counts(struct measurement *m, int c, long batch)
         order->warmup = options->warmup;
 }
 
-/*
- * The next turn is planned by this one, and by its mean: where others use the CPUs too, some calls
- * take thousands of times as long as most. Turns grow by a factor only, so that none can take very
- * long.
- */
-static void measurement_adapt(struct measurement *m, int c)
-{
-    m->calls[c] = summary_mean(m->times, m->schedule->runners[c]->ranks, m->order->samples);
-    m->most[c] = (double)m->order->samples * MEASUREMENT_GROWTH;
-}
-
 static void measurement_round(struct measurement *m, int round, long batch)
 {
     const struct options *options = m->schedule->options;
@@ -324,44 +251,23 @@ static void measurement_round(struct measurement *m, int round, long batch)
         m->order->check = options->check && !options->no_check && round + 1 == m->rounds;
         if (measurement_turn(m, c) != 0)
             continue;
-        if (summary_add(&m->summaries[c], m->times, m->order->samples) != 0)
+        if (summary_add(&m->summaries[c], m->times, m->order->samples) != 0) {
             measurement_exclude(m, c, OUTCOME_FAILED, "dist_bench has no memory for its times");
-        else
-            measurement_adapt(m, c);
+        } else {
+            /*
+             * The next turn is planned by this one, and by its mean: where others use the CPUs too,
+             * some calls take thousands of times as long as most. Turns grow by a factor only, so
+             * that none can take very long.
+             */
+            int ranks = m->schedule->runners[c]->ranks;
+            double sum = 0;
+
+            for (long s = 0; s < m->order->samples; s++)
+                sum += summary_sample(m->times, ranks, m->order->samples, s, false);
+            m->calls[c] = sum / (double)m->order->samples;
+            m->most[c] = (double)m->order->samples * MEASUREMENT_GROWTH;
+        }
     }
-}
-
-static void measurement_all_rounds(struct measurement *m)
-{
-    long batch;
-
-    measurement_calibrate(m);
-    batch = measurement_common_batch(m);
-    for (int round = 0; round < m->rounds; round++)
-        measurement_round(m, round, batch);
-    for (int c = 0; c < m->schedule->count; c++) {
-        if (m->calls[c] > 0 && summary_end(&m->summaries[c], batch, &m->result->times[c]) != 0)
-            measurement_exclude(m, c, OUTCOME_FAILED, "the run was stopped");
-    }
-}
-
-static struct result_measurement measurement_head(const struct order *order, int ranks)
-{
-    const struct operation *operation = order->operation;
-
-    return (struct result_measurement){
-        .collective = operation->name,
-        .dtype = dist_dtype_string(order->dtype),
-        .op = operation->reduces ? dist_op_string(order->op) : NULL,
-        .root = operation->rooted ? order->root : -1,
-        .in_place = buffers_in_place(order),
-        .bytes = order->bytes,
-        .block = order_block(order, ranks),
-        .element = dist_dtype_size(order->dtype),
-        .buffers = buffers_sets(order, ranks),
-        .apart = order->apart,
-        .window =
-            operation->id == OPERATION_bw || operation->id == OPERATION_bibw ? order->window : 1};
 }
 
 /*
@@ -375,7 +281,20 @@ static struct result_measurement *measurement_take(const struct schedule *schedu
 {
     struct measurement m = {
         .schedule = schedule, .order = order, .rounds = (int)schedule->options->rounds};
-    struct result_measurement head = measurement_head(order, result->ranks);
+    const struct operation *operation = order->operation;
+    struct result_measurement head = {
+        .collective = operation->name,
+        .dtype = dist_dtype_string(order->dtype),
+        .op = operation->reduces ? dist_op_string(order->op) : NULL,
+        .root = operation->rooted ? order->root : -1,
+        .in_place = buffers_in_place(order),
+        .bytes = order->bytes,
+        .block = order_block(order, result->ranks),
+        .element = dist_dtype_size(order->dtype),
+        .buffers = buffers_sets(order, result->ranks),
+        .apart = order->apart,
+        .window =
+            operation->id == OPERATION_bw || operation->id == OPERATION_bibw ? order->window : 1};
     bool good = false;
 
     m.result = result_add_measurement(result, &head);
@@ -389,7 +308,34 @@ static struct result_measurement *measurement_take(const struct schedule *schedu
         if (summary_begin(&m.summaries[c], order, result->ranks, m.rounds) != 0)
             goto out;
     }
-    measurement_all_rounds(&m);
+    long batch;
+
+    const struct options *options = m.schedule->options;
+    bool check = options->check && !options->no_check;
+    double fastest = 0;
+
+    for (int c = 0; c < m.schedule->count; c++) {
+        if (m.schedule->runners[c]->gone || m.schedule->stopped()) {
+            measurement_exclude(&m, c, OUTCOME_FAILED, "it was left out before");
+            continue;
+        }
+        m.order->check = check;
+        m.calls[c] = measurement_trial(&m, c, 1, 1);
+        m.order->check = false;
+        if (m.calls[c] > 0 && measurement_batch(m.fastest[c]) > 1)
+            m.calls[c] = measurement_trial(&m, c, measurement_batch(m.fastest[c]),
+                                           measurement_batch(m.fastest[c]));
+        if (m.calls[c] > 0 && (fastest == 0 || m.fastest[c] < fastest))
+            fastest = m.fastest[c];
+    }
+    /* Calls in a sample: enough for the fastest, and the same for all. */
+    batch = options->iterations > 0 ? 1 : measurement_batch(fastest);
+    for (int round = 0; round < m.rounds; round++)
+        measurement_round(&m, round, batch);
+    for (int c = 0; c < m.schedule->count; c++) {
+        if (m.calls[c] > 0 && summary_end(&m.summaries[c], batch, &m.result->times[c]) != 0)
+            measurement_exclude(&m, c, OUTCOME_FAILED, "the run was stopped");
+    }
     good = true;
 out:
     for (int c = 0; m.summaries && c < schedule->count; c++)
@@ -403,18 +349,6 @@ out:
 }
 
 /* ---- which measurements ---- */
-
-/* OSU's sizes are those of a block, NCCL's and ours of all blocks. */
-static size_t measurement_bytes(const struct options *options, const struct operation *operation,
-                                int ranks, int64_t size)
-{
-    size_t element = dist_dtype_size(options->dtype),
-           blocks = (size_t)operation_blocks(operation, ranks);
-    size_t total = (size_t)size * (strcmp(options->format, "osu") == 0 ? blocks : 1);
-
-    total -= total % (element * blocks);
-    return total || size == 0 ? total : element * blocks;
-}
 
 static int measurement_sizes(const struct options *options, int ranks, struct order *order,
                              int (*each)(void *arg, struct order *order, bool first), void *arg)
@@ -434,7 +368,13 @@ static int measurement_sizes(const struct options *options, int ranks, struct or
     if (most < least)
         most = least;
     for (int64_t size = least; size <= most && !ended;) {
-        size_t bytes = measurement_bytes(options, operation, ranks, size);
+        /* OSU's sizes are those of a block, NCCL's and ours of all blocks. */
+        size_t element = dist_dtype_size(options->dtype),
+               blocks = (size_t)operation_blocks(operation, ranks);
+        size_t total = (size_t)size * (strcmp(options->format, "osu") == 0 ? blocks : 1);
+
+        total -= total % (element * blocks);
+        size_t bytes = total || size == 0 ? total : element * blocks;
 
         if (first || bytes != order->bytes) {
             order->bytes = bytes;
@@ -529,23 +469,6 @@ static bool run_is_reported(const struct result *result, int c)
     return reason && before && strcmp(reason, before) == 0;
 }
 
-static void run_report(struct run_state *state, const struct result_measurement *measurement)
-{
-    const struct result *result = state->run->result;
-
-    for (int c = 0; c < result->library_count; c++) {
-        const struct result_time *time = &measurement->times[c];
-
-        state->measured += time->measured;
-        state->wrong += time->wrong;
-        if (!time->measured && time->reason && !result->libraries[c].reason &&
-            !run_is_reported(result, c))
-            fprintf(stderr, "dist_bench: %s: %s of %zu bytes: %s%s\n", result->libraries[c].name,
-                    measurement->collective, measurement->bytes,
-                    time->wrong ? "WRONG RESULT: " : "", time->reason);
-    }
-}
-
 /* Copies the measurement, since the next one may move it: its times stay where they are. */
 static int run_point(struct run_state *state, struct order *order,
                      struct result_measurement *measurement_p)
@@ -562,7 +485,19 @@ static int run_point(struct run_state *state, struct order *order,
         return -1;
     }
     *measurement_p = *measurement;
-    run_report(state, measurement);
+    const struct result *result = state->run->result;
+
+    for (int c = 0; c < result->library_count; c++) {
+        const struct result_time *time = &measurement->times[c];
+
+        state->measured += time->measured;
+        state->wrong += time->wrong;
+        if (!time->measured && time->reason && !result->libraries[c].reason &&
+            !run_is_reported(result, c))
+            fprintf(stderr, "dist_bench: %s: %s of %zu bytes: %s%s\n", result->libraries[c].name,
+                    measurement->collective, measurement->bytes,
+                    time->wrong ? "WRONG RESULT: " : "", time->reason);
+    }
     if (state->run->measured)
         state->run->measured(state->run->arg);
     return 0;

@@ -1,21 +1,380 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* dist_info: the version, the backends there are, and what each of them supports. */
-#include "common/args.h"
-#include "common/output.h"
-#include "doctor/doctor.h"
-#include "explain.h"
-#include "memory.h"
-#include "modules.h"
-#include "selftest/selftest.h"
-#include "tools/env.h"
+/* dist_info: the version, the backends there are, what each of them supports, and small commands.
+ */
+#include "tools/common/args.h"
+#include "tools/common/launched.h"
+#include "tools/common/output.h"
+#include "tools/common/text.h"
+#include "tools/doctor/doctor.h"
+#include "tools/explain.h"
 #include "tools/flight.h"
-#include "topology/topology.h"
+#include "tools/memory.h"
+#include "tools/selftest/selftest.h"
+#include "tools/topology/topology.h"
 
 #include <dist/backend.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+/* "backend NAME yes|no TEXT" or "transport ...", taken apart. */
+struct modules_line {
+    bool backend; /* else a transport */
+    bool usable;
+    bool lost; /* loading it, or its probe, crashed or did not come back */
+    char name[64];
+    char text[1100];
+};
+
+/* In the order of dist_list_names; `lines` is the caller's to free. */
+struct modules_list {
+    struct modules_line *lines;
+    int count;
+};
+
+/* Takes apart what dist_probe_name writes of each module. */
+
+/* What is said under one name: two lines, each with a reason. */
+#define MODULES_TEXT 2400
+
+static bool modules_add(struct modules_list *list, const char *text)
+{
+    struct modules_line line = {.text = ""}, *lines;
+    char kind[16], runs[8];
+    int at = 0;
+
+    if (sscanf(text, "%15s %63s %7s %n", kind, line.name, runs, &at) < 3)
+        return true; /* a module's reason with a line of its own */
+    line.backend = strcmp(kind, "transport") != 0;
+    line.lost = strcmp(kind, "lost") == 0;
+    line.usable = strcmp(runs, "yes") == 0;
+    snprintf(line.text, sizeof(line.text), "%s", text + at);
+    lines = realloc(list->lines, (size_t)(list->count + 1) * sizeof(*lines));
+    if (!lines)
+        return false;
+    list->lines = lines;
+    list->lines[list->count++] = line;
+    return true;
+}
+
+static bool modules_ask_one(const char *name, struct modules_list *list)
+{
+    char text[MODULES_TEXT], *rest;
+    bool added = true;
+
+    dist_probe_name(name, text, sizeof(text));
+    for (char *line = strtok_r(text, "\n", &rest); line && added;
+         line = strtok_r(NULL, "\n", &rest))
+        added = modules_add(list, line);
+    return added;
+}
+
+/*
+ * Asks what there is under a name, or under every name: a module that crashes or does not come back
+ * within some seconds is a line too, and harms this process in no way. Blocks meanwhile. False: no
+ * memory.
+ */
+static bool modules_ask_all(struct modules_list *list_p)
+{
+    size_t size = dist_list_names(NULL, 0) + 1;
+    char *names = malloc(size), *rest;
+    bool asked = names != NULL;
+
+    *list_p = (struct modules_list){0};
+    if (names)
+        dist_list_names(names, size);
+    for (char *name = names ? strtok_r(names, "\n", &rest) : NULL; name && asked;
+         name = strtok_r(NULL, "\n", &rest))
+        asked = modules_ask_one(name, list_p);
+    free(names);
+    return asked;
+}
+
+/* dist_info tune: measures with care what messages cost, and leaves it in the cache. */
+
+/* Of the library's log, what it says of its costs is shown. */
+static void tune_log(void *arg, dist_log_level level, const char *line)
+{
+    const char *text = strstr(line, "tuning: ");
+
+    (void)level;
+    (void)arg;
+    progress_clear();
+    if (text)
+        printf("%s\n", text + strlen("tuning: "));
+}
+
+/* A rank of the job. Joining is what measures. */
+static int tune_rank(int rank, void *arg)
+{
+    struct dist_options options = DIST_OPTIONS_INIT;
+    dist_group *group = NULL;
+    dist_status status;
+    int ranks = 0;
+
+    (void)arg;
+    options.log = tune_log;
+    if (rank == 0)
+        progress_show("measuring what messages cost, which takes some seconds");
+    status = dist_init_process_group(&options, &group);
+    progress_clear();
+    if (status == DIST_OK) {
+        ranks = dist_get_world_size(group);
+        status = dist_destroy_process_group(group);
+    }
+    if (status != DIST_OK)
+        fprintf(stderr, "dist_info: %s\n", dist_last_error());
+    else if (ranks == 1)
+        fprintf(stderr, "dist_info: tune needs two ranks or more: give --ranks, or start dist_info "
+                        "as you start your job\n");
+    return output_exit("dist_info", status == DIST_OK && ranks > 1 ? 0 : 1);
+}
+
+static int tune_main(int argc, char **argv)
+{
+    struct words {
+        int64_t ranks;
+        int action;
+    } words = {0};
+    static const struct args_row rows[] = {
+        {"ranks", 0, ARGS_INT, offsetof(struct words, ranks), 1, EXPLAIN_RANKS_MAX, "N",
+         "start N ranks here (default: those of the job that starts this program)"},
+        ARGS_HELP_ROWS(struct words, 0),
+    };
+    static const struct args args = {
+        .rows = rows,
+        .count = sizeof(rows) / sizeof(rows[0]),
+        .program = "dist_info tune",
+        .usage = "[--ranks N]",
+        .about = "Measures the cost of messages, and keeps it for later jobs.\n"};
+    int rest, code = args_begin(&args, argc, argv, &words, 0, &rest);
+
+    if (code >= 0)
+        return code;
+    code = 0;
+    setenv("DIST_TUNING", "measure", 1);
+    unsetenv("DIST_DEBUG");
+    if (!words.ranks)
+        return tune_rank(0, NULL);
+    if (dist_spawn((int)words.ranks, tune_rank, NULL, &code) != DIST_OK) {
+        fprintf(stderr, "dist_info: %s\n", dist_last_error());
+        return 1;
+    }
+    if (code != 0)
+        launched_tell_end("dist_info", code);
+    return code;
+}
+
+/* Where a variable comes from: /proc keeps the environment that each process was started with. */
+
+enum { ORIGIN_MOST = 1 << 20 }; /* of an environment; Linux takes little more by default */
+
+static char *origin_read(int pid, const char *what, size_t *length_p)
+{
+    char path[64], *text = malloc(ORIGIN_MOST);
+    FILE *file;
+
+    snprintf(path, sizeof(path), "/proc/%d/%s", pid, what);
+    file = fopen(path, "re");
+    *length_p = file && text ? fread(text, 1, ORIGIN_MOST - 1, file) : 0;
+    if (file)
+        fclose(file);
+    if (text)
+        text[*length_p] = '\0';
+    return text;
+}
+
+/* 1: it was started with that value; 0: it was not; -1: that cannot be read. */
+static int origin_started_with(int pid, const char *name, const char *value)
+{
+    const size_t name_length = strlen(name);
+    size_t length;
+    char *text = origin_read(pid, "environ", &length);
+    int found = length ? 0 : -1;
+
+    for (size_t at = 0; at < length; at += strlen(text + at) + 1) {
+        if (strncmp(text + at, name, name_length) == 0 && text[at + name_length] == '=')
+            found = strcmp(text + at + name_length + 1, value) == 0;
+    }
+    free(text);
+    return found;
+}
+
+/* "PID (NAME) STATE PARENT ..."; the name may have blanks and brackets in it. */
+static int origin_parent(int pid, char name[32])
+{
+    size_t length;
+    char *text = origin_read(pid, "stat", &length), *begin, *end;
+    int parent = 0;
+
+    begin = text ? strchr(text, '(') : NULL;
+    end = text ? strrchr(text, ')') : NULL;
+    if (begin && end && sscanf(end + 1, " %*c %d", &parent) == 1)
+        snprintf(name, 32, "%.*s", (int)(end - begin - 1), begin + 1);
+    free(text);
+    return parent;
+}
+
+/* /proc may be that of another PID namespace, in which our pids are other processes. */
+static bool origin_is_own(void)
+{
+    char pid[16] = "";
+
+    return readlink("/proc/self", pid, sizeof(pid) - 1) > 0 && atoi(pid) == getpid();
+}
+
+/*
+ * Writes who has set it to text[size]: "bash (1234)" for the closest ancestor that was itself
+ * started with another value or none; "the environment" where no ancestor that can be looked at
+ * was.
+ */
+static void origin_of(const char *name, const char *value, char *text, size_t size)
+{
+    char process[32];
+    int pid = getppid();
+
+    snprintf(text, size, "the environment");
+    while (pid > 0 && origin_is_own()) {
+        int with = origin_started_with(pid, name, value), parent = origin_parent(pid, process);
+
+        if (with < 0)
+            return;
+        if (with == 0) {
+            snprintf(text, size, "%s (%d)", process, pid);
+            return;
+        }
+        pid = parent;
+    }
+}
+
+/* dist_info env: every variable, its value, who has set it, and what it is for. */
+
+/* A line of dist_list_variables, taken apart. */
+struct env_line {
+    const char *kind, *name, *note, *meaning;
+    const char *value; /* NULL: unset */
+    char from[64];
+};
+
+static bool env_take(char *text, struct env_line *line)
+{
+    char *fields[4];
+
+    for (int i = 0; i < 4; i++) {
+        fields[i] = strsep(&text, "\t");
+        if (!fields[i])
+            return false;
+    }
+    *line = (struct env_line){fields[0], fields[1], fields[2], fields[3], getenv(fields[1]), ""};
+    if (line->value)
+        origin_of(line->name, line->value, line->from, sizeof(line->from));
+    return true;
+}
+
+static void env_print(char *text, bool json)
+{
+    const char *kind = "";
+    bool first = true;
+    char *item;
+
+    printf("%s", json ? "[" : "");
+    while ((item = strsep(&text, "\n"))) {
+        struct env_line line;
+
+        if (!env_take(item, &line))
+            continue;
+        if (!json && strcmp(kind, line.kind) != 0) {
+            /* The heading of each kind in the table. */
+            if (strcmp(line.kind, "own") == 0)
+                printf("Variables of libdist\n");
+            else if (strcmp(line.kind, "foreign") == 0)
+                printf("\nVariables of launchers and others\n");
+            else if (strcmp(line.kind, "wrong") == 0)
+                printf("\nVariables with a value that every job refuses\n");
+            else
+                printf("\nVariables that nobody reads\n");
+        }
+        kind = line.kind;
+        if (json) {
+            static const char *const notes[][2] = {
+                {"own", "default"}, {"foreign", "owner"}, {"unknown", "meant"}};
+
+            printf("%s\n  {", first ? "" : ",");
+            json_member("name", line.name, true, stdout);
+            json_member("kind", line.kind, false, stdout);
+            if (line.value) {
+                json_member("value", line.value, false, stdout);
+                json_member("from", line.from, false, stdout);
+            } else {
+                printf(", \"value\": null, \"from\": null");
+            }
+            for (size_t i = 0; i < sizeof(notes) / sizeof(notes[0]); i++) {
+                if (strcmp(notes[i][0], line.kind) == 0)
+                    json_member(notes[i][1], line.note, false, stdout);
+            }
+            json_member("meaning", line.meaning, false, stdout);
+            printf("}");
+        } else {
+            printf("  %-28s ", line.name);
+            if (line.value)
+                printf("%s  [set by %s]\n", *line.value ? line.value : "(empty)", line.from);
+            else if (strcmp(line.kind, "own") == 0 && *line.note)
+                printf("-  [default: %s]\n", line.note);
+            else
+                printf("-\n");
+            if (strcmp(line.kind, "foreign") == 0)
+                printf("      %s: %s\n", line.note, line.meaning);
+            else if (strcmp(line.kind, "own") == 0 || strcmp(line.kind, "wrong") == 0)
+                printf("      %s\n", line.meaning);
+            else if (*line.note)
+                printf("      did you mean %s, %s?\n", line.note, line.meaning);
+            else
+                printf("      no variable has a name like it\n");
+        }
+        first = false;
+    }
+    printf("%s", json ? "\n]\n" : "");
+}
+
+static int env_main(int argc, char **argv)
+{
+    struct words {
+        const char *format;
+        int action;
+    } words = {0};
+    static const struct args_row rows[] = {
+        {"format", 0, ARGS_CHOICE, offsetof(struct words, format), 0, 0, "table|json",
+         "for people (the default), or for programs"},
+        ARGS_HELP_ROWS(struct words, 0),
+    };
+    static const struct args args = {
+        .rows = rows,
+        .count = sizeof(rows) / sizeof(rows[0]),
+        .program = "dist_info env",
+        .usage = "[--format table|json]",
+        .about = "Prints every environment variable that libdist reads: its value, which process "
+                 "has set it, its default, and what it is for.\n"};
+    size_t size = dist_list_variables(NULL, 0) + 1;
+    char *text;
+    int rest, code = args_begin(&args, argc, argv, &words, 0, &rest);
+
+    if (code >= 0)
+        return code;
+    text = malloc(size);
+    if (!text) {
+        fprintf(stderr, "dist_info: out of memory\n");
+        return 1;
+    }
+    dist_list_variables(text, size);
+    env_print(text, words.format && strcmp(words.format, "json") == 0);
+    free(text);
+    return 0;
+}
+
+/* dist_info: the version, the backends there are, and what each of them supports. */
 
 /* What the command line asks for. */
 struct info {
@@ -37,58 +396,7 @@ static int info_ops(dist_collective collective)
 
 /* ---- csv ---- */
 
-static void info_csv(const char *backend)
-{
-    for (int c = 0; c < DIST_COLL_COUNT; c++) {
-        dist_collective collective = (dist_collective)c;
-
-        for (int dtype = 0; dtype < DIST_DTYPE_COUNT; dtype++) {
-            for (int op = 0; op < info_ops(collective); op++)
-                printf("%s,%s,%s,%s,%s\n", backend, dist_collective_string(collective),
-                       dist_dtype_string((dist_dtype)dtype),
-                       dist_collective_reduces(collective) ? dist_op_string((dist_op)op) : "-",
-                       info_supports(backend, collective, dtype, op) ? "yes" : "no");
-        }
-    }
-}
-
 /* ---- the table ---- */
-
-/* How many dtypes go with that collective, with any op. */
-static int info_dtypes(const char *backend, dist_collective collective,
-                       bool taken[DIST_DTYPE_COUNT])
-{
-    int count = 0;
-
-    for (int dtype = 0; dtype < DIST_DTYPE_COUNT; dtype++) {
-        taken[dtype] = false;
-        for (int op = 0; op < info_ops(collective); op++)
-            taken[dtype] = taken[dtype] || info_supports(backend, collective, dtype, op);
-        count += taken[dtype];
-    }
-    return count;
-}
-
-static void info_row(const char *backend, dist_collective collective)
-{
-    bool taken[DIST_DTYPE_COUNT];
-    int count = info_dtypes(backend, collective, taken);
-
-    printf("  %-16s", dist_collective_string(collective));
-    if (count == 0)
-        printf("  no");
-    else if (collective == DIST_COLL_BARRIER)
-        printf("  yes");
-    else if (count == DIST_DTYPE_COUNT)
-        printf("  every dtype");
-    for (int dtype = 0; dtype < DIST_DTYPE_COUNT && count < DIST_DTYPE_COUNT; dtype++) {
-        if (taken[dtype])
-            printf("  %s", dist_dtype_string((dist_dtype)dtype));
-    }
-    if (count && dist_collective_reduces(collective))
-        printf(", ops below");
-    printf("\n");
-}
 
 /* Do two collectives that reduce support the same? */
 static bool info_same(const char *backend, dist_collective a, dist_collective b)
@@ -100,21 +408,6 @@ static bool info_same(const char *backend, dist_collective a, dist_collective b)
         }
     }
     return true;
-}
-
-static void info_matrix(const char *backend, dist_collective collective)
-{
-    printf("  %-10s", "");
-    for (int op = 0; op < DIST_OP_COUNT; op++)
-        printf(" %s", dist_op_string((dist_op)op));
-    printf("\n");
-    for (int dtype = 0; dtype < DIST_DTYPE_COUNT; dtype++) {
-        printf("  %-10s", dist_dtype_string((dist_dtype)dtype));
-        for (int op = 0; op < DIST_OP_COUNT; op++)
-            printf(" %-*s", (int)strlen(dist_op_string((dist_op)op)),
-                   info_supports(backend, collective, dtype, op) ? "yes" : "-");
-        printf("\n");
-    }
 }
 
 /* One matrix for all collectives that share it. */
@@ -134,16 +427,18 @@ static void info_matrices(const char *backend)
             printf("%s %s", other == c ? "" : ",", dist_collective_string((dist_collective)other));
         }
         printf(":\n");
-        info_matrix(backend, (dist_collective)c);
+        printf("  %-10s", "");
+        for (int op = 0; op < DIST_OP_COUNT; op++)
+            printf(" %s", dist_op_string((dist_op)op));
+        printf("\n");
+        for (int dtype = 0; dtype < DIST_DTYPE_COUNT; dtype++) {
+            printf("  %-10s", dist_dtype_string((dist_dtype)dtype));
+            for (int op = 0; op < DIST_OP_COUNT; op++)
+                printf(" %-*s", (int)strlen(dist_op_string((dist_op)op)),
+                       info_supports(backend, (dist_collective)c, dtype, op) ? "yes" : "-");
+            printf("\n");
+        }
     }
-}
-
-static void info_table(const char *backend)
-{
-    printf("%s\n", backend);
-    for (int c = 0; c < DIST_COLL_COUNT; c++)
-        info_row(backend, (dist_collective)c);
-    info_matrices(backend);
 }
 
 /* ---- what is asked for ---- */
@@ -152,19 +447,6 @@ static int info_no_memory(void)
 {
     fprintf(stderr, "dist_info: out of memory or processes\n");
     return 1;
-}
-
-static void info_folders(void)
-{
-    size_t size = dist_list_module_folders(NULL, 0) + 1;
-    char *folders = malloc(size), *rest;
-
-    if (folders)
-        dist_list_module_folders(folders, size);
-    for (char *line = folders ? strtok_r(folders, "\n", &rest) : NULL; line;
-         line = strtok_r(NULL, "\n", &rest))
-        printf("  %s\n", line);
-    free(folders);
 }
 
 static void info_lines(const struct modules_list *list, bool backends)
@@ -177,59 +459,52 @@ static void info_lines(const struct modules_list *list, bool backends)
     }
 }
 
-static int info_summary(void)
-{
-    struct modules_list list;
-    bool asked;
-
-    printf("libdist %s\n\nModules (dist_NAME.so) are looked for in\n", dist_version());
-    info_folders();
-    asked = modules_ask_all(&list);
-    if (asked) {
-        printf("\nBackends, and whether they can run here\n");
-        info_lines(&list, true);
-        printf("\nTransports (DIST_TRANSPORT), and whether they can run here\n");
-        info_lines(&list, false);
-    }
-    free(list.lines);
-    return asked ? 0 : info_no_memory();
-}
-
 static void info_show(const struct info *info, const char *backend)
 {
-    if (info->csv)
-        info_csv(backend);
-    else
-        info_table(backend);
-}
+    if (info->csv) {
+        for (int c = 0; c < DIST_COLL_COUNT; c++) {
+            dist_collective collective = (dist_collective)c;
 
-static int info_show_all(const struct info *info)
-{
-    struct modules_list list;
-    bool asked = modules_ask_all(&list), first = true;
+            for (int dtype = 0; dtype < DIST_DTYPE_COUNT; dtype++) {
+                for (int op = 0; op < info_ops(collective); op++)
+                    printf("%s,%s,%s,%s,%s\n", backend, dist_collective_string(collective),
+                           dist_dtype_string((dist_dtype)dtype),
+                           dist_collective_reduces(collective) ? dist_op_string((dist_op)op) : "-",
+                           info_supports(backend, collective, dtype, op) ? "yes" : "no");
+            }
+        }
+    } else {
+        printf("%s\n", backend);
+        for (int c = 0; c < DIST_COLL_COUNT; c++) {
+            dist_collective collective = (dist_collective)c;
+            bool taken[DIST_DTYPE_COUNT];
+            /* How many dtypes go with that collective, with any op. */
+            int count = 0;
 
-    for (int i = 0; i < list.count && asked; i++) {
-        if (!list.lines[i].backend || !list.lines[i].usable)
-            continue;
-        if (!first && !info->csv)
+            for (int dtype = 0; dtype < DIST_DTYPE_COUNT; dtype++) {
+                taken[dtype] = false;
+                for (int op = 0; op < info_ops(collective); op++)
+                    taken[dtype] = taken[dtype] || info_supports(backend, collective, dtype, op);
+                count += taken[dtype];
+            }
+
+            printf("  %-16s", dist_collective_string(collective));
+            if (count == 0)
+                printf("  no");
+            else if (collective == DIST_COLL_BARRIER)
+                printf("  yes");
+            else if (count == DIST_DTYPE_COUNT)
+                printf("  every dtype");
+            for (int dtype = 0; dtype < DIST_DTYPE_COUNT && count < DIST_DTYPE_COUNT; dtype++) {
+                if (taken[dtype])
+                    printf("  %s", dist_dtype_string((dist_dtype)dtype));
+            }
+            if (count && dist_collective_reduces(collective))
+                printf(", ops below");
             printf("\n");
-        info_show(info, list.lines[i].name);
-        first = false;
+        }
+        info_matrices(backend);
     }
-    free(list.lines);
-    if (!asked)
-        return info_no_memory();
-    return first ? 1 : 0;
-}
-
-/* Why it cannot be shown. What did no harm in a child does none here, and says more. */
-static int info_refuse(const char *backend, const struct modules_list *list)
-{
-    if (list->count && list->lines[0].lost)
-        fprintf(stderr, "dist_info: %s\n", list->lines[0].text);
-    else if (dist_backend_query(backend, DIST_COLL_BARRIER, DIST_UINT8, DIST_SUM) != DIST_OK)
-        fprintf(stderr, "dist_info: %s\n", dist_last_error());
-    return 1;
 }
 
 static int info_backends(const struct info *info)
@@ -237,14 +512,37 @@ static int info_backends(const struct info *info)
     struct modules_list list;
     int code = 0;
 
-    if (!info->backend)
-        return info_show_all(info);
-    if (!modules_ask(info->backend, &list))
+    if (!info->backend) {
+        struct modules_list all;
+        bool asked = modules_ask_all(&all), first = true;
+
+        for (int i = 0; i < all.count && asked; i++) {
+            if (!all.lines[i].backend || !all.lines[i].usable)
+                continue;
+            if (!first && !info->csv)
+                printf("\n");
+            info_show(info, all.lines[i].name);
+            first = false;
+        }
+        free(all.lines);
+        if (!asked)
+            return info_no_memory();
+        return first ? 1 : 0;
+    }
+    list = (struct modules_list){0};
+    if (!modules_ask_one(info->backend, &list)) {
         code = info_no_memory();
-    else if (list.count && list.lines[0].backend && list.lines[0].usable)
+    } else if (list.count && list.lines[0].backend && list.lines[0].usable) {
         info_show(info, info->backend);
-    else
-        code = info_refuse(info->backend, &list);
+    } else {
+        /* Why it cannot be shown. What did no harm in a child does none here, and says more. */
+        if (list.count && list.lines[0].lost)
+            fprintf(stderr, "dist_info: %s\n", list.lines[0].text);
+        else if (dist_backend_query(info->backend, DIST_COLL_BARRIER, DIST_UINT8, DIST_SUM) !=
+                 DIST_OK)
+            fprintf(stderr, "dist_info: %s\n", dist_last_error());
+        code = 1;
+    }
     free(list.lines);
     return code;
 }
@@ -307,15 +605,6 @@ static const struct args info_args = {
     .about = "Says what this installation of libdist can do. Without a command: the version, where "
              "modules are looked for, and the backends and transports that can run here.\n"};
 
-static void info_help(void)
-{
-    args_help(&info_args, stdout);
-    printf("\nCommands:\n");
-    for (size_t i = 0; i < sizeof(info_commands) / sizeof(info_commands[0]); i++)
-        args_item(info_commands[i].name, 14, info_commands[i].what, stdout);
-    args_text("\n'dist_info COMMAND --help' lists the options of a command.\n", stdout);
-}
-
 static int info_run(int argc, char **argv)
 {
     struct info info = {0};
@@ -328,12 +617,40 @@ static int info_run(int argc, char **argv)
     }
     if (args_read(&info_args, argc, argv, &info, &rest, failure) != 0)
         return args_wrong(&info_args, "%s", failure);
-    if (info.action == ARGS_SHOW_HELP)
-        return info_help(), 0;
+    if (info.action == ARGS_SHOW_HELP) {
+        args_help(&info_args, stdout);
+        printf("\nCommands:\n");
+        for (size_t i = 0; i < sizeof(info_commands) / sizeof(info_commands[0]); i++)
+            args_item(info_commands[i].name, 14, info_commands[i].what, stdout);
+        args_text("\n'dist_info COMMAND --help' lists the options of a command.\n", stdout);
+        return 0;
+    }
     if (info.action == ARGS_SHOW_VERSION)
         return args_version(&info_args), 0;
-    if (rest == argc)
-        return info_summary();
+    if (rest == argc) {
+        struct modules_list list;
+        bool asked;
+
+        printf("libdist %s\n\nModules (dist_NAME.so) are looked for in\n", dist_version());
+        size_t size = dist_list_module_folders(NULL, 0) + 1;
+        char *folders = malloc(size), *next;
+
+        if (folders)
+            dist_list_module_folders(folders, size);
+        for (char *line = folders ? strtok_r(folders, "\n", &next) : NULL; line;
+             line = strtok_r(NULL, "\n", &next))
+            printf("  %s\n", line);
+        free(folders);
+        asked = modules_ask_all(&list);
+        if (asked) {
+            printf("\nBackends, and whether they can run here\n");
+            info_lines(&list, true);
+            printf("\nTransports (DIST_TRANSPORT), and whether they can run here\n");
+            info_lines(&list, false);
+        }
+        free(list.lines);
+        return asked ? 0 : info_no_memory();
+    }
     return args_wrong(&info_args, "unknown command '%s'", argv[rest]);
 }
 

@@ -32,40 +32,7 @@ static void print_time(double seconds, const char *before)
              : value < 100 ? 1
                            : 0,
              value, unit);
-    printf(" %10s", text);
-}
-
-static void print_prediction(const struct dist_candidate *candidate)
-{
-    if (candidate->seconds >= 0)
-        print_time(candidate->seconds, "");
-    else if (candidate->least > 0)
-        print_time(candidate->least, "> ");
-    else
-        printf(" %10s", "-");
-}
-
-static void print_measured(double seconds)
-{
-    if (seconds >= 0)
-        print_time(seconds, "");
-    else
-        printf(" %10s", "-");
-}
-
-static void print_row(const struct explain_report *report, int row)
-{
-    const struct dist_candidate *candidate = &report->candidates[row];
-
-    printf("%c %-20s", candidate->chosen ? '*' : ' ', candidate->algorithm);
-    if (candidate->segments)
-        printf(" %8d", candidate->segments);
-    else
-        printf(" %8s", "-");
-    print_prediction(candidate);
-    if (report->run)
-        print_measured(report->measured[row]);
-    printf("  %s%s\n", candidate->summary, candidate->rules ? " (the rules' choice)" : "");
+    printf(" %10s", seconds >= 0 ? text : "-");
 }
 
 static void print_table(const struct explain_report *report)
@@ -80,11 +47,25 @@ static void print_table(const struct explain_report *report)
     if (report->run)
         printf(" %10s", "measured");
     printf("\n");
-    for (int i = 0; i < report->count; i++)
-        print_row(report, i);
+    for (int i = 0; i < report->count; i++) {
+        const struct dist_candidate *candidate = &report->candidates[i];
+
+        printf("%c %-20s", candidate->chosen ? '*' : ' ', candidate->algorithm);
+        if (candidate->segments)
+            printf(" %8d", candidate->segments);
+        else
+            printf(" %8s", "-");
+        if (candidate->seconds < 0 && candidate->least > 0)
+            print_time(candidate->least, "> ");
+        else
+            print_time(candidate->seconds, "");
+        if (report->run)
+            print_time(report->measured[i], "");
+        printf("  %s%s\n", candidate->summary, candidate->rules ? " (the rules' choice)" : "");
+    }
     if (report->free >= 0) {
         printf("  %-20s %8s %*s", "(nothing forced)", "", 10, "");
-        print_measured(report->free);
+        print_time(report->free, "");
         printf("\n");
     }
     for (int i = 0; i < report->count; i++) {
@@ -97,25 +78,6 @@ static void print_table(const struct explain_report *report)
 
 /* ---- for programs ---- */
 
-static void print_csv(const struct explain_report *report)
-{
-    printf("collective,bytes,ranks,nodes,algorithm,segments,predicted_s,measured_s,chosen,rules\n");
-    for (int i = 0; i < report->count; i++) {
-        const struct dist_candidate *candidate = &report->candidates[i];
-        char predicted[32] = "", measured[32] = "";
-
-        if (candidate->seconds >= 0)
-            snprintf(predicted, sizeof(predicted), "%.9f", candidate->seconds);
-        if (report->measured[i] >= 0)
-            snprintf(measured, sizeof(measured), "%.9f", report->measured[i]);
-        printf("%s,%zu,%d,%d,%s,%d,%s,%s,%s,%s\n",
-               dist_collective_string(report->question.collective), report->question.bytes,
-               report->explanation.ranks, report->explanation.nodes, candidate->algorithm,
-               candidate->segments, predicted, measured, candidate->chosen ? "yes" : "no",
-               candidate->rules ? "yes" : "no");
-    }
-}
-
 static void print_seconds(const char *name, double seconds)
 {
     if (seconds >= 0)
@@ -124,42 +86,54 @@ static void print_seconds(const char *name, double seconds)
         printf(", \"%s\": null", name);
 }
 
-static void print_json(const struct explain_report *report)
-{
-    const struct dist_explanation *explanation = &report->explanation;
-
-    printf("{");
-    json_member("collective", dist_collective_string(report->question.collective), true, stdout);
-    printf(", \"bytes\": %zu, \"ranks\": %d, \"nodes\": %d", report->question.bytes,
-           explanation->ranks, explanation->nodes);
-    json_member("reason", explanation->reason, false, stdout);
-    json_member("costs", explanation->costs, false, stdout);
-    print_seconds("unforced_s", report->free);
-    printf(", \"candidates\": [");
-    for (int i = 0; i < report->count; i++) {
-        const struct dist_candidate *candidate = &report->candidates[i];
-
-        printf("%s\n  {", i ? "," : "");
-        json_member("algorithm", candidate->algorithm, true, stdout);
-        printf(", \"segments\": %d", candidate->segments);
-        print_seconds("predicted_s", candidate->seconds);
-        print_seconds("least_s", candidate->least);
-        print_seconds("measured_s", report->measured[i]);
-        printf(", \"chosen\": %s, \"rules\": %s}", candidate->chosen ? "true" : "false",
-               candidate->rules ? "true" : "false");
-    }
-    printf("\n]}\n");
-}
-
 /* Prints it in its format. */
 static void explain_print(const struct explain_report *report)
 {
-    if (report->format == EXPLAIN_CSV)
-        print_csv(report);
-    else if (report->format == EXPLAIN_JSON)
-        print_json(report);
-    else
+    if (report->format == EXPLAIN_CSV) {
+        printf("collective,bytes,ranks,nodes,algorithm,segments,predicted_s,measured_s,chosen,"
+               "rules\n");
+        for (int i = 0; i < report->count; i++) {
+            const struct dist_candidate *candidate = &report->candidates[i];
+            char predicted[32] = "", measured[32] = "";
+
+            if (candidate->seconds >= 0)
+                snprintf(predicted, sizeof(predicted), "%.9f", candidate->seconds);
+            if (report->measured[i] >= 0)
+                snprintf(measured, sizeof(measured), "%.9f", report->measured[i]);
+            printf("%s,%zu,%d,%d,%s,%d,%s,%s,%s,%s\n",
+                   dist_collective_string(report->question.collective), report->question.bytes,
+                   report->explanation.ranks, report->explanation.nodes, candidate->algorithm,
+                   candidate->segments, predicted, measured, candidate->chosen ? "yes" : "no",
+                   candidate->rules ? "yes" : "no");
+        }
+    } else if (report->format == EXPLAIN_JSON) {
+        const struct dist_explanation *explanation = &report->explanation;
+
+        printf("{");
+        json_member("collective", dist_collective_string(report->question.collective), true,
+                    stdout);
+        printf(", \"bytes\": %zu, \"ranks\": %d, \"nodes\": %d", report->question.bytes,
+               explanation->ranks, explanation->nodes);
+        json_member("reason", explanation->reason, false, stdout);
+        json_member("costs", explanation->costs, false, stdout);
+        print_seconds("unforced_s", report->free);
+        printf(", \"candidates\": [");
+        for (int i = 0; i < report->count; i++) {
+            const struct dist_candidate *candidate = &report->candidates[i];
+
+            printf("%s\n  {", i ? "," : "");
+            json_member("algorithm", candidate->algorithm, true, stdout);
+            printf(", \"segments\": %d", candidate->segments);
+            print_seconds("predicted_s", candidate->seconds);
+            print_seconds("least_s", candidate->least);
+            print_seconds("measured_s", report->measured[i]);
+            printf(", \"chosen\": %s, \"rules\": %s}", candidate->chosen ? "true" : "false",
+                   candidate->rules ? "true" : "false");
+        }
+        printf("\n]}\n");
+    } else {
         print_table(report);
+    }
 }
 
 /* dist_info explain --run: what each candidate takes on ranks of this machine. */
@@ -211,28 +185,6 @@ static double run_now(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* The v-forms, all blocks alike. */
-static dist_status run_call_v(const struct run *run)
-{
-    dist_dtype dtype = run->report->dtype;
-
-    switch (run->report->question.collective) {
-    case DIST_COLL_ALL_GATHER_V:
-        return dist_all_gather_v(run->group, run->in, run->out, run->counts, run->offsets, dtype);
-    case DIST_COLL_REDUCE_SCATTER_V:
-        return dist_reduce_scatter_v(run->group, run->in, run->out, run->counts, dtype, DIST_SUM);
-    case DIST_COLL_GATHER_V:
-        return dist_gather_v(run->group, run->in, run->count, run->out, run->counts, run->offsets,
-                             dtype, 0);
-    case DIST_COLL_SCATTER_V:
-        return dist_scatter_v(run->group, run->in, run->counts, run->offsets, run->out, run->count,
-                              dtype, 0);
-    default:
-        return dist_all_to_all_v(run->group, run->in, run->counts, run->offsets, run->out,
-                                 run->counts, run->offsets, dtype);
-    }
-}
-
 static dist_status run_call(const struct run *run)
 {
     dist_dtype dtype = run->report->dtype;
@@ -258,8 +210,17 @@ static dist_status run_call(const struct run *run)
         return dist_scatter(group, run->in, run->out, count, dtype, 0);
     case DIST_COLL_ALL_TO_ALL:
         return dist_all_to_all(group, run->in, run->out, count, dtype);
+    case DIST_COLL_ALL_GATHER_V: /* the v-forms: all blocks alike */
+        return dist_all_gather_v(group, run->in, run->out, run->counts, run->offsets, dtype);
+    case DIST_COLL_REDUCE_SCATTER_V:
+        return dist_reduce_scatter_v(group, run->in, run->out, run->counts, dtype, DIST_SUM);
+    case DIST_COLL_GATHER_V:
+        return dist_gather_v(group, run->in, count, run->out, run->counts, run->offsets, dtype, 0);
+    case DIST_COLL_SCATTER_V:
+        return dist_scatter_v(group, run->in, run->counts, run->offsets, run->out, count, dtype, 0);
     default:
-        return run_call_v(run);
+        return dist_all_to_all_v(group, run->in, run->counts, run->offsets, run->out, run->counts,
+                                 run->offsets, dtype);
     }
 }
 
@@ -272,30 +233,6 @@ static dist_status run_calls(const struct run *run, int calls, double *seconds_p
     for (int i = 0; i < calls && status == DIST_OK; i++)
         status = run_call(run);
     *seconds_p = (run_now() - begin) / calls;
-    return status;
-}
-
-/* Rank 0's clock counts, and it says how many calls there are. */
-static dist_status run_measure(const struct run *run, double *seconds_p)
-{
-    double seconds = 0, best = 1e9;
-    int32_t calls = 0;
-    dist_status status = run_calls(run, RUN_WARM, &seconds);
-
-    if (status == DIST_OK)
-        status = run_calls(run, RUN_WARM, &seconds);
-    calls = seconds * RUN_BATCHES * RUN_CALLS_MAX < RUN_SECONDS
-                ? RUN_CALLS_MAX
-                : (int32_t)(RUN_SECONDS / RUN_BATCHES / seconds);
-    calls = calls < 2 ? 2 : calls;
-    if (status == DIST_OK)
-        status = dist_broadcast(run->group, &calls, 1, DIST_INT32, 0);
-    for (int i = 0; i < RUN_BATCHES && status == DIST_OK; i++) {
-        status = run_calls(run, calls, &seconds);
-        best = seconds < best ? seconds : best;
-    }
-    if (status == DIST_OK)
-        *seconds_p = best;
     return status;
 }
 
@@ -318,14 +255,6 @@ static bool run_alloc(struct run *run)
     return true;
 }
 
-static void run_free(struct run *run)
-{
-    free(run->in);
-    free(run->out);
-    free(run->counts);
-    free(run->offsets);
-}
-
 /* In a group of its own, which reads the settings anew. */
 static dist_status run_item(dist_group *world, struct run *run, const struct run_item *item,
                             double *seconds_p)
@@ -343,7 +272,24 @@ static dist_status run_item(dist_group *world, struct run *run, const struct run
     status = dist_dup_group(world, NULL, &run->group);
     if (status != DIST_OK)
         return status;
-    status = run_measure(run, seconds_p);
+    /* Rank 0's clock counts, and it says how many calls there are. */
+    double seconds = 0, best = 1e9;
+    int32_t calls = 0;
+    status = run_calls(run, RUN_WARM, &seconds);
+    if (status == DIST_OK)
+        status = run_calls(run, RUN_WARM, &seconds);
+    calls = seconds * RUN_BATCHES * RUN_CALLS_MAX < RUN_SECONDS
+                ? RUN_CALLS_MAX
+                : (int32_t)(RUN_SECONDS / RUN_BATCHES / seconds);
+    calls = calls < 2 ? 2 : calls;
+    if (status == DIST_OK)
+        status = dist_broadcast(run->group, &calls, 1, DIST_INT32, 0);
+    for (int i = 0; i < RUN_BATCHES && status == DIST_OK; i++) {
+        status = run_calls(run, calls, &seconds);
+        best = seconds < best ? seconds : best;
+    }
+    if (status == DIST_OK)
+        *seconds_p = best;
     return status == DIST_OK ? dist_destroy_process_group(run->group) : status;
 }
 
@@ -365,7 +311,10 @@ static dist_status run_items(dist_group *world, const struct run_list *list)
         status = run_item(world, &run, &list->items[i], &list->found->seconds[i]);
     if (status != DIST_OK && there)
         fprintf(stderr, "dist_info: rank %d: %s\n", dist_get_rank(world), dist_last_error());
-    run_free(&run);
+    free(run.in);
+    free(run.out);
+    free(run.counts);
+    free(run.offsets);
     return status;
 }
 
@@ -398,20 +347,6 @@ static void run_list(struct run_list *list)
     unsetenv("DIST_SEGMENTS");
 }
 
-/* The time of the item that the row was, when it was listed. */
-static void run_take_row(const struct run_list *list, struct explain_report *report, int row)
-{
-    const struct dist_candidate *candidate = &report->candidates[row];
-
-    for (int i = 1; i < list->count; i++) {
-        const struct run_item *item = &list->items[i];
-
-        if (item->segments == candidate->segments &&
-            (!item->segments || strcmp(item->algorithm, candidate->algorithm) == 0))
-            report->measured[row] = list->found->seconds[i];
-    }
-}
-
 /* On rank 0. */
 static void run_take(const struct run_list *list)
 {
@@ -419,8 +354,18 @@ static void run_take(const struct run_list *list)
 
     *report = *list->report;
     report->free = list->found->seconds[0];
-    for (int i = 0; i < report->count; i++)
-        run_take_row(list, report, i);
+    for (int row = 0; row < report->count; row++) {
+        const struct dist_candidate *candidate = &report->candidates[row];
+
+        /* The time of the item that the row was, when it was listed. */
+        for (int i = 1; i < list->count; i++) {
+            const struct run_item *item = &list->items[i];
+
+            if (item->segments == candidate->segments &&
+                (!item->segments || strcmp(item->algorithm, candidate->algorithm) == 0))
+                report->measured[row] = list->found->seconds[i];
+        }
+    }
 }
 
 /* ---- on ranks that are started here ---- */
@@ -485,7 +430,20 @@ static bool run_topology(dist_group *world, char *text, size_t size)
     return (int64_t)lasts * most == ranks;
 }
 
-static dist_status explain_ask(struct explain_report *report);
+/* Asks the library, and says what is wrong. */
+static dist_status explain_ask(struct explain_report *report)
+{
+    dist_status status =
+        dist_explain(&report->question, report->candidates, EXPLAIN_ROOM, &report->explanation);
+
+    if (status != DIST_OK)
+        fprintf(stderr, "dist_info: %s\n", dist_last_error());
+    else
+        report->count = report->explanation.candidates < EXPLAIN_ROOM
+                            ? report->explanation.candidates
+                            : EXPLAIN_ROOM;
+    return status;
+}
 
 /* Rank 0 asks, and tells the others what there is. */
 static dist_status run_ask(dist_group *world, struct run_list *list)
@@ -509,38 +467,6 @@ static dist_status run_ask(dist_group *world, struct run_list *list)
     unsetenv("DIST_ALGO");
     unsetenv("DIST_SEGMENTS");
     return status;
-}
-
-static int explain_run_job(struct explain_report *report)
-{
-    struct run_found found;
-    struct run_list list = {.report = report, .found = &found};
-    char topology[64];
-    dist_group *world;
-    dist_status status = run_open(&world);
-
-    if (status != DIST_OK)
-        return 1;
-    if (dist_get_world_size(world) == 1 || !run_topology(world, topology, sizeof(topology))) {
-        fprintf(stderr, "dist_info: %s\n",
-                dist_get_world_size(world) == 1
-                    ? "--run in a job of one rank: give --ranks, or start it as you start your job"
-                    : "--run: the job's machines must have equal numbers of ranks");
-        dist_destroy_process_group(world);
-        return 1;
-    }
-    report->question.topology = topology;
-    status = run_ask(world, &list);
-    if (status == DIST_OK)
-        status = run_items(world, &list);
-    if (status == DIST_OK && dist_get_rank(world) == 0) {
-        run_take(&list);
-        explain_print(&found.report);
-    }
-    report->question.topology = NULL;
-    if (dist_destroy_process_group(world) != DIST_OK)
-        status = DIST_ERR_ABORTED;
-    return status == DIST_OK ? 0 : 1;
 }
 
 /* dist_info explain: reads what is asked, asks the library, has it printed. */
@@ -591,45 +517,6 @@ static const struct args explain_args = {
     .about = "Shows which algorithm libdist chooses for blocks of that size, the predicted time "
              "of each algorithm, and why. COLLECTIVE is such as all_reduce or broadcast.\n"};
 
-/* Returns -1, or the exit code: 2 for an unknown name. */
-static int explain_collective(const char *text, dist_collective *collective_p)
-{
-    char names[512] = "";
-    size_t used = 0;
-
-    for (int c = 0; c < DIST_COLL_SEND; c++) {
-        const char *name = dist_collective_string((dist_collective)c);
-
-        if (strcmp(text, name) == 0) {
-            *collective_p = (dist_collective)c;
-            return -1;
-        }
-        used += (size_t)snprintf(names + used, sizeof(names) - used, " %s", name);
-    }
-    return args_wrong(&explain_args, "there is no collective '%s'; choose from%s", text, names);
-}
-
-/* Returns -1, or the exit code: 2 for a wrong command line. */
-static int explain_take(const struct explain_words *words, const char *collective,
-                        struct explain_report *report)
-{
-    report->question.bytes = (size_t)words->bytes;
-    report->question.ranks = (int)words->ranks;
-    report->question.topology = words->topology;
-    report->run = words->run;
-    report->format = strcmp(words->format, "csv") == 0    ? EXPLAIN_CSV
-                     : strcmp(words->format, "json") == 0 ? EXPLAIN_JSON
-                                                          : EXPLAIN_TABLE;
-    if (words->run && words->topology)
-        return args_wrong(&explain_args, "--run measures real ranks: omit --topology, and give "
-                                         "--ranks or start dist_info as you start your job");
-    if (!explain_dtype(words->dtype, &report->dtype))
-        return args_wrong(&explain_args,
-                          "--dtype: there is no type '%s'; `dist_info backends` lists the types",
-                          words->dtype);
-    return explain_collective(collective, &report->question.collective);
-}
-
 static int explain_options(int argc, char **argv, struct explain_report *report)
 {
     struct explain_words words = {.bytes = 1 << 20, .dtype = "float32", .format = "table"};
@@ -639,30 +526,34 @@ static int explain_options(int argc, char **argv, struct explain_report *report)
         return code;
     if (rest == argc)
         return args_wrong(&explain_args, "name a collective, such as all_reduce");
-    return explain_take(&words, argv[rest], report);
-}
+    report->question.bytes = (size_t)words.bytes;
+    report->question.ranks = (int)words.ranks;
+    report->question.topology = words.topology;
+    report->run = words.run;
+    report->format = strcmp(words.format, "csv") == 0    ? EXPLAIN_CSV
+                     : strcmp(words.format, "json") == 0 ? EXPLAIN_JSON
+                                                         : EXPLAIN_TABLE;
+    if (words.run && words.topology)
+        return args_wrong(&explain_args, "--run measures real ranks: omit --topology, and give "
+                                         "--ranks or start dist_info as you start your job");
+    if (!explain_dtype(words.dtype, &report->dtype))
+        return args_wrong(&explain_args,
+                          "--dtype: there is no type '%s'; `dist_info backends` lists the types",
+                          words.dtype);
+    char names[512] = "";
+    size_t used = 0;
 
-/* As many ranks as CPUs, if nothing is said, but two at least. */
-static int explain_default_ranks(void)
-{
-    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    for (int c = 0; c < DIST_COLL_SEND; c++) {
+        const char *name = dist_collective_string((dist_collective)c);
 
-    return cpus < 2 ? 2 : cpus > 64 ? 64 : (int)cpus;
-}
-
-/* Asks the library, and says what is wrong. */
-static dist_status explain_ask(struct explain_report *report)
-{
-    dist_status status =
-        dist_explain(&report->question, report->candidates, EXPLAIN_ROOM, &report->explanation);
-
-    if (status != DIST_OK)
-        fprintf(stderr, "dist_info: %s\n", dist_last_error());
-    else
-        report->count = report->explanation.candidates < EXPLAIN_ROOM
-                            ? report->explanation.candidates
-                            : EXPLAIN_ROOM;
-    return status;
+        if (strcmp(argv[rest], name) == 0) {
+            report->question.collective = (dist_collective)c;
+            return -1;
+        }
+        used += (size_t)snprintf(names + used, sizeof(names) - used, " %s", name);
+    }
+    return args_wrong(&explain_args, "there is no collective '%s'; choose from%s", argv[rest],
+                      names);
 }
 
 int explain_main(int argc, char **argv)
@@ -679,10 +570,43 @@ int explain_main(int argc, char **argv)
         report.measured[i] = -1;
     if (report.question.collective == DIST_COLL_BARRIER)
         report.question.bytes = 0;
-    if (report.run && !report.question.ranks)
-        return explain_run_job(&report);
-    if (!report.question.ranks && !report.question.topology)
-        report.question.ranks = explain_default_ranks();
+    if (report.run && !report.question.ranks) {
+        struct run_found found;
+        struct run_list list = {.report = &report, .found = &found};
+        char topology[64];
+        dist_group *world;
+        dist_status status = run_open(&world);
+
+        if (status != DIST_OK)
+            return 1;
+        if (dist_get_world_size(world) == 1 || !run_topology(world, topology, sizeof(topology))) {
+            fprintf(
+                stderr, "dist_info: %s\n",
+                dist_get_world_size(world) == 1
+                    ? "--run in a job of one rank: give --ranks, or start it as you start your job"
+                    : "--run: the job's machines must have equal numbers of ranks");
+            dist_destroy_process_group(world);
+            return 1;
+        }
+        report.question.topology = topology;
+        status = run_ask(world, &list);
+        if (status == DIST_OK)
+            status = run_items(world, &list);
+        if (status == DIST_OK && dist_get_rank(world) == 0) {
+            run_take(&list);
+            explain_print(&found.report);
+        }
+        report.question.topology = NULL;
+        if (dist_destroy_process_group(world) != DIST_OK)
+            status = DIST_ERR_ABORTED;
+        return status == DIST_OK ? 0 : 1;
+    }
+    if (!report.question.ranks && !report.question.topology) {
+        /* As many ranks as CPUs, if nothing is said, but two at least. */
+        long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+        report.question.ranks = cpus < 2 ? 2 : cpus > 64 ? 64 : (int)cpus;
+    }
     if (explain_ask(&report) != DIST_OK)
         return 1;
     if (report.run && explain_run_here(&report) != DIST_OK) {

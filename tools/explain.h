@@ -25,6 +25,5 @@ struct explain_report {
 
 /* The program's commands, with their names as argv[0]. Return the exit code. */
 int explain_main(int argc, char **argv);
-int tune_main(int argc, char **argv);
 
 #endif

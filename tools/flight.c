@@ -10,21 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void flight_free(struct flight_group *groups)
-{
-    while (groups) {
-        struct flight_group *group = groups;
-
-        groups = group->next;
-        for (int r = 0; r < group->size; r++) {
-            free(group->ranks[r].calls);
-            free(group->ranks[r].messages);
-        }
-        free(group->ranks);
-        free(group);
-    }
-}
-
 #ifdef HAVE_JANSSON
 #include <jansson.h>
 
@@ -55,24 +40,6 @@ static bool read_ends(const char *text, const char *end)
     return length >= wanted && strcmp(text + length - wanted, end) == 0;
 }
 
-/* "sum" or "root 2", if the call has such; "": it has not. */
-static void read_kind(const json_t *json, const char *name, char *text, size_t size)
-{
-    const bool reduces = strncmp(name, "all_reduce", 10) == 0 || strncmp(name, "reduce", 6) == 0;
-    const bool rooted = strcmp(name, "reduce") == 0 || strcmp(name, "broadcast") == 0 ||
-                        strncmp(name, "gather", 6) == 0 || strncmp(name, "scatter", 7) == 0;
-    char op[24];
-    int64_t root = 0;
-
-    read_text(json, "op", op, sizeof(op));
-    read_number(json, "root", INT32_MIN, INT32_MAX, &root);
-    text[0] = '\0';
-    if (reduces)
-        snprintf(text, size, ", %s", op);
-    if (rooted)
-        snprintf(text + strlen(text), size - strlen(text), ", root %" PRId64, root);
-}
-
 static bool read_call(const json_t *json, struct flight_call *call)
 {
     char name[48], dtype[16], kind[48];
@@ -85,7 +52,21 @@ static bool read_call(const json_t *json, struct flight_call *call)
     read_text(json, "dtype", dtype, sizeof(dtype));
     read_text(json, "state", call->state, sizeof(call->state));
     call->begun = json_real_value(json_object_get(json, "begun"));
-    read_kind(json, name, kind, sizeof(kind));
+    /* "sum" or "root 2", if the call has such; "": it has not. */
+    size_t size = sizeof(kind);
+    const bool reduces = strncmp(name, "all_reduce", 10) == 0 || strncmp(name, "reduce", 6) == 0;
+    const bool rooted = strcmp(name, "reduce") == 0 || strcmp(name, "broadcast") == 0 ||
+                        strncmp(name, "gather", 6) == 0 || strncmp(name, "scatter", 7) == 0;
+    char op[24];
+    int64_t root = 0;
+
+    read_text(json, "op", op, sizeof(op));
+    read_number(json, "root", INT32_MIN, INT32_MAX, &root);
+    kind[0] = '\0';
+    if (reduces)
+        snprintf(kind, size, ", %s", op);
+    if (rooted)
+        snprintf(kind + strlen(kind), size - strlen(kind), ", root %" PRId64, root);
     call->pending = strcmp(call->state, "done") != 0;
     if (strcmp(name, "barrier") == 0)
         snprintf(call->words, sizeof(call->words), "barrier #%" PRId64, call->sequence);
@@ -168,6 +149,7 @@ static struct flight_group *read_find(struct flight_group **groups, const char *
         }
         snprintf(made->job, sizeof(made->job), "%s", job);
         made->number = number;
+        snprintf(made->name, sizeof(made->name), number ? "group %" PRId64 : "group world", number);
         made->size = size;
         made->ranks = ranks;
         *entry = made;
@@ -298,7 +280,17 @@ static bool messages_met(const struct flight_group *group, int rank,
                           message->sequence);
 }
 
-static void flight_say_rank(const struct flight_group *group, int r, char *text, size_t size);
+/* flight.c: "rank 3 (host b, pid 812)" */
+static void flight_say_rank(const struct flight_group *group, int r, char *text, size_t size)
+{
+    const struct flight_rank *rank = &group->ranks[r];
+
+    if (group->number == 0)
+        snprintf(text, size, "rank %d (host %s, pid %" PRId64 ")", r, rank->host, rank->pid);
+    else
+        snprintf(text, size, "rank %d (world rank %d, host %s, pid %" PRId64 ")", r,
+                 rank->world_rank, rank->host, rank->pid);
+}
 
 /* "; rank 0 (host a, pid 7) has not called that send", if its record tells. */
 static void messages_say_peer(const struct flight_group *group, int rank,
@@ -320,71 +312,11 @@ static void messages_say_peer(const struct flight_group *group, int rank,
         printf("; %s never called that %s", who, call);
 }
 
-/* "rank 2 (host a, pid 9) waits in recv from rank 0, tag 7 (float32 x 8); ..." */
-static void messages_say(const struct flight_group *group, int rank,
-                         const struct flight_message *message)
-{
-    const bool failed =
-        strcmp(message->state, "failed") == 0 || strcmp(message->state, "refused") == 0;
-    char who[160], peer[24] = "any rank";
-
-    if (message->peer >= 0)
-        snprintf(peer, sizeof(peer), "rank %d", message->peer);
-    flight_say_rank(group, rank, who, sizeof(who));
-    printf("%s %s in %s %s, tag %" PRId64 " (%s)", who, failed ? "failed" : "waits",
-           message->sends ? "send to" : "recv from", peer, message->tag, message->what);
-    if (message->peer >= 0)
-        messages_say_peer(group, rank, message);
-    printf("\n");
-}
-
-/* Prints which sends and receives have not ended, and what their peers did; nothing if
- * none has. Each of the ranks has a file, or is not here. */
-static void flight_say_messages(const struct flight_group *group)
-{
-    int said = 0, left = 0;
-
-    for (int r = 0; r < group->size; r++) {
-        const struct flight_rank *rank = &group->ranks[r];
-
-        for (int i = 0; i < rank->message_count; i++) {
-            if (!rank->messages[i].pending)
-                continue;
-            if (said < MESSAGES_MOST)
-                messages_say(group, r, &rank->messages[i]);
-            said++;
-        }
-    }
-    left = said - MESSAGES_MOST;
-    if (left > 0)
-        printf("%d more sends and receives have not ended\n", left);
-}
-
 /* What the records of a group's ranks say together: who called something else, who is behind. */
 
 #define SAY_LIST 512
 
 /* ---- words ---- */
-
-static void say_name(const struct flight_group *group, char *text, size_t size)
-{
-    if (group->number == 0)
-        snprintf(text, size, "group world");
-    else
-        snprintf(text, size, "group %" PRId64, group->number);
-}
-
-/* flight.c: "rank 3 (host b, pid 812)" */
-static void flight_say_rank(const struct flight_group *group, int r, char *text, size_t size)
-{
-    const struct flight_rank *rank = &group->ranks[r];
-
-    if (group->number == 0)
-        snprintf(text, size, "rank %d (host %s, pid %" PRId64 ")", r, rank->host, rank->pid);
-    else
-        snprintf(text, size, "rank %d (world rank %d, host %s, pid %" PRId64 ")", r,
-                 rank->world_rank, rank->host, rank->pid);
-}
 
 /* "rank 3" or "ranks 0-2, 5", of those with a mark; "..." at its end: and more. Returns how many.
  */
@@ -497,47 +429,16 @@ static const struct flight_call *say_other(const struct flight_group *group)
 static bool say_mismatch(const struct flight_group *group, bool *marks)
 {
     const struct flight_call *other = say_other(group), *first;
-    char same[SAY_LIST], rest[SAY_LIST], name[32];
+    char same[SAY_LIST], rest[SAY_LIST];
 
     if (!other)
         return false;
     first = say_theirs(group, other->sequence);
     say_callers(group, first, marks, same);
     say_callers(group, other, marks, rest);
-    say_name(group, name, sizeof(name));
     printf("%s: %s called %s, but %s called %s: make every rank call the same, in the same order\n",
-           name, same, first->words, rest, other->words);
+           group->name, same, first->words, rest, other->words);
     return true;
-}
-
-/* The lowest of those that have called least. -1: there is no file of any rank. */
-static int say_behind(const struct flight_group *group)
-{
-    int behind = -1;
-
-    for (int r = 0; r < group->size; r++) {
-        if (group->ranks[r].here &&
-            (behind < 0 || say_last(&group->ranks[r]) < say_last(&group->ranks[behind])))
-            behind = r;
-    }
-    return behind;
-}
-
-/* "; ranks 0-2 wait for it", of those that are in call `sequence` or a later one. */
-static void say_waiters(const struct flight_group *group, int64_t sequence, bool *marks)
-{
-    char list[SAY_LIST];
-    int count;
-
-    for (int r = 0; r < group->size; r++) {
-        const struct flight_call *call = say_pending(&group->ranks[r]);
-
-        marks[r] = call && call->sequence >= sequence;
-    }
-    count = say_list(group, marks, list);
-    if (count)
-        printf("; %s wait%s for it", list, count == 1 ? "s" : "");
-    printf("\n");
 }
 
 /* It has called less than another rank. */
@@ -546,19 +447,30 @@ static void say_is_behind(const struct flight_group *group, int behind, bool *ma
     const struct flight_rank *rank = &group->ranks[behind];
     const int64_t next = say_last(rank) + 1;
     const struct flight_call *call = say_theirs(group, next);
-    char who[160], name[32];
+    char who[160];
 
     flight_say_rank(group, behind, who, sizeof(who));
-    say_name(group, name, sizeof(name));
     if (call)
-        printf("%s has not called %s of %s; ", who, call->words, name);
+        printf("%s has not called %s of %s; ", who, call->words, group->name);
     else
-        printf("%s has not made call #%" PRId64 " of %s; ", who, next, name);
+        printf("%s has not made call #%" PRId64 " of %s; ", who, next, group->name);
     if (rank->count)
         printf("its last call was %s", rank->calls[rank->count - 1].words);
     else
         printf("it has called nothing");
-    say_waiters(group, next, marks);
+    /* "; ranks 0-2 wait for it", of those that are in call `sequence` or a later one. */
+    char list[SAY_LIST];
+    int count;
+
+    for (int r = 0; r < group->size; r++) {
+        const struct flight_call *waiting = say_pending(&group->ranks[r]);
+
+        marks[r] = waiting && waiting->sequence >= next;
+    }
+    count = say_list(group, marks, list);
+    if (count)
+        printf("; %s wait%s for it", list, count == 1 ? "s" : "");
+    printf("\n");
 }
 
 /* Who came so late to a call that the others had given up, perhaps. */
@@ -589,7 +501,7 @@ static void say_latest(const struct flight_group *group, int64_t sequence)
 /* All of them have made the same last call. */
 static void say_are_level(const struct flight_group *group, int64_t last, bool *marks)
 {
-    char name[32], list[SAY_LIST];
+    char list[SAY_LIST];
     int here = 0, count;
 
     for (int r = 0; r < group->size; r++) {
@@ -599,31 +511,17 @@ static void say_are_level(const struct flight_group *group, int64_t last, bool *
         marks[r] = call && group->ranks[r].here;
     }
     count = say_list(group, marks, list);
-    say_name(group, name, sizeof(name));
-    if (last < 0)
-        printf("%s: no rank has called a collective\n", name);
-    else if (!count)
-        printf("%s: every rank has ended %s: nobody waits in a collective\n", name,
+    if (last < 0) {
+        printf("%s: no rank has called a collective\n", group->name);
+    } else if (!count) {
+        printf("%s: every rank has ended %s: nobody waits in a collective\n", group->name,
                say_theirs(group, last)->words);
-    else {
-        printf("%s: every rank has called %s, which has not ended on %s%s", name,
+    } else {
+        printf("%s: every rank has called %s, which has not ended on %s%s", group->name,
                say_theirs(group, last)->words, count == here ? "any of " : "", list);
         say_latest(group, last);
         printf("\n");
     }
-}
-
-static void say_absent(const struct flight_group *group, bool *marks)
-{
-    char list[SAY_LIST], name[32];
-
-    for (int r = 0; r < group->size; r++)
-        marks[r] = !group->ranks[r].here;
-    say_name(group, name, sizeof(name));
-    if (say_list(group, marks, list))
-        printf("%s: no file is of %s: that may be who the others wait for; have it write one "
-               "(kill -USR1), or see how it ended\n",
-               name, list);
 }
 
 /* A line a rank. */
@@ -650,7 +548,13 @@ static void say_each(const struct flight_group *group)
 static void flight_say(const struct flight_group *group)
 {
     static bool marks[FLIGHT_RANKS_MAX];
-    const int behind = say_behind(group);
+    int behind = -1; /* the lowest rank of those that have called least; -1: no rank has a file */
+
+    for (int r = 0; r < group->size; r++) {
+        if (group->ranks[r].here &&
+            (behind < 0 || say_last(&group->ranks[r]) < say_last(&group->ranks[behind])))
+            behind = r;
+    }
     int64_t last = -1;
 
     for (int r = 0; r < group->size; r++)
@@ -661,32 +565,50 @@ static void flight_say(const struct flight_group *group)
         else
             say_are_level(group, last, marks);
     }
-    flight_say_messages(group);
-    say_absent(group, marks);
+    /* Prints which sends and receives have not ended, and what their peers did; nothing if
+     * none has. Each of the ranks has a file, or is not here. */
+    int said = 0, left = 0;
+
+    for (int r = 0; r < group->size; r++) {
+        const struct flight_rank *rank = &group->ranks[r];
+
+        for (int i = 0; i < rank->message_count; i++) {
+            if (!rank->messages[i].pending)
+                continue;
+            if (said < MESSAGES_MOST) {
+                /* "rank 2 (host a, pid 9) waits in recv from rank 0, tag 7 (float32 x 8); ..." */
+                const bool failed = strcmp(rank->messages[i].state, "failed") == 0 ||
+                                    strcmp(rank->messages[i].state, "refused") == 0;
+                char who[160], peer[24] = "any rank";
+
+                if (rank->messages[i].peer >= 0)
+                    snprintf(peer, sizeof(peer), "rank %d", rank->messages[i].peer);
+                flight_say_rank(group, r, who, sizeof(who));
+                printf("%s %s in %s %s, tag %" PRId64 " (%s)", who, failed ? "failed" : "waits",
+                       rank->messages[i].sends ? "send to" : "recv from", peer,
+                       rank->messages[i].tag, rank->messages[i].what);
+                if (rank->messages[i].peer >= 0)
+                    messages_say_peer(group, r, &rank->messages[i]);
+                printf("\n");
+            }
+            said++;
+        }
+    }
+    left = said - MESSAGES_MOST;
+    if (left > 0)
+        printf("%d more sends and receives have not ended\n", left);
+    char list[SAY_LIST];
+
+    for (int r = 0; r < group->size; r++)
+        marks[r] = !group->ranks[r].here;
+    if (say_list(group, marks, list))
+        printf("%s: no file is of %s: that may be who the others wait for; have it write one "
+               "(kill -USR1), or see how it ended\n",
+               group->name, list);
     say_each(group);
 }
 
 /* dist_info flight FILE...: the command. */
-
-static int flight_run(char **paths, int count)
-{
-    struct flight_group *groups = NULL;
-    char failure[FLIGHT_FAILURE];
-    int code = 0;
-
-    for (int i = 0; i < count && !code; i++) {
-        if (flight_read(paths[i], &groups, failure))
-            continue;
-        fprintf(stderr, "dist_info: %s\n", failure);
-        code = 1;
-    }
-    for (const struct flight_group *group = groups; group && !code; group = group->next)
-        flight_say(group);
-    if (!groups && !code)
-        printf("no group was there when the files were written\n");
-    flight_free(groups);
-    return code;
-}
 
 int flight_main(int argc, char **argv)
 {
@@ -702,5 +624,30 @@ int flight_main(int argc, char **argv)
         return code;
     if (rest == argc)
         return args_wrong(&args, "name the files to read");
-    return flight_run(argv + rest, argc - rest);
+    struct flight_group *groups = NULL;
+    char failure[FLIGHT_FAILURE];
+    int result = 0;
+
+    for (int i = rest; i < argc && !result; i++) {
+        if (flight_read(argv[i], &groups, failure))
+            continue;
+        fprintf(stderr, "dist_info: %s\n", failure);
+        result = 1;
+    }
+    for (const struct flight_group *group = groups; group && !result; group = group->next)
+        flight_say(group);
+    if (!groups && !result)
+        printf("no group was there when the files were written\n");
+    while (groups) {
+        struct flight_group *group = groups;
+
+        groups = group->next;
+        for (int r = 0; r < group->size; r++) {
+            free(group->ranks[r].calls);
+            free(group->ranks[r].messages);
+        }
+        free(group->ranks);
+        free(group);
+    }
+    return result;
 }

@@ -49,6 +49,7 @@ struct flight_group {
     struct flight_group *next;
     char job[32];
     int64_t number; /* 0: the world */
+    char name[32];  /* "group world", "group 3" */
     int size;
     struct flight_rank *ranks;
 };

@@ -18,10 +18,7 @@ dist_info_SOURCES = \
 	tools/explain.c \
 	tools/explain.h \
 	tools/memory.c \
-	tools/memory.h \
-	tools/modules.c \
-	tools/modules.h \
-	tools/tune.c
+	tools/memory.h
 dist_info_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(OPENSSL_CFLAGS)
 dist_info_LDADD = libselftest.la libtopology.la libcommon.la libdist.la $(JANSSON_LIBS) $(OPENSSL_LIBS) -lm
 
@@ -38,11 +35,7 @@ completed = dist_bench dist_sim distrun train_mnist train_cifar10
 
 # dist_sim, the tool for plans. It links the library's insides, since plans are not public.
 bin_PROGRAMS += dist_sim
-dist_sim_SOURCES = \
-	tools/sim/draw.c \
-	tools/sim/job.h \
-	tools/sim/main.c \
-	tools/sim/run.c
+dist_sim_SOURCES = tools/sim/main.c
 dist_sim_LDADD = libverify.la libcommon.la libdist_core.la
 
 # dist_info doctor.
@@ -50,13 +43,7 @@ dist_info_SOURCES += \
 	tools/doctor/findings.c \
 	tools/doctor/doctor.c \
 	tools/doctor/doctor.h \
-	tools/doctor/machine.c \
 	tools/doctor/network.c
-
-# dist_info env.
-dist_info_SOURCES += \
-	tools/env.h \
-	tools/env.c
 
 # dist_info flight.
 dist_info_SOURCES += \
@@ -72,18 +59,13 @@ libtopology_la_SOURCES = \
 	tools/topology/topology.h
 libtopology_la_LIBADD = $(HWLOC_LIBS)
 
-dist_info_SOURCES += tools/topology/command.c
-
 # The battery that runs against every backend and transport: dist_info selftest, and the tests'.
 noinst_LTLIBRARIES += libselftest.la
 libselftest_la_LIBTOOLFLAGS = $(static_only)
 libselftest_la_SOURCES = \
 	tools/selftest/battery.h \
-	tools/selftest/case.c \
-	tools/selftest/cases_collectives.c \
-	tools/selftest/cases_other.c \
+	tools/selftest/cases.c \
 	tools/selftest/command.c \
-	tools/selftest/data.c \
 	tools/selftest/run.c \
 	tools/selftest/selftest.h
 libselftest_la_LIBADD = libcommon.la

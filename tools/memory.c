@@ -28,24 +28,6 @@ struct probe {
     const uint64_t *place; /* of a word in the owner's ordinary memory */
 };
 
-/* The owner must not be the reader's parent or child: to these the kernel allows more. */
-static void probe_own(struct probe *probe, int ready, int hold)
-{
-    uint64_t word = PROBE_WORD ^ (uint64_t)getpid();
-    char byte;
-
-    alarm(PROBE_SECONDS);
-    probe->owner = getpid();
-    probe->place = &word;
-    probe->fd = memfd_create("libdist", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (probe->fd < 0 || pwrite(probe->fd, &word, sizeof(word), 0) != (ssize_t)sizeof(word) ||
-        ftruncate(probe->fd, PROBE_BYTES) < 0)
-        probe->finding.share = errno;
-    if (write(ready, "x", 1) != 1 || read(hold, &byte, 1) != 0)
-        _exit(1);
-    _exit(0);
-}
-
 static int probe_map(const struct probe *probe, uint64_t word)
 {
     uint64_t *memory;
@@ -76,17 +58,6 @@ static int probe_direct(const struct probe *probe, uint64_t word)
     return copy == word ? 0 : EIO;
 }
 
-static void probe_use(struct probe *probe)
-{
-    uint64_t word = PROBE_WORD ^ (uint64_t)probe->owner;
-
-    alarm(PROBE_SECONDS);
-    if (probe->finding.share == 0)
-        probe->finding.map = probe_map(probe, word);
-    probe->finding.direct = probe_direct(probe, word);
-    _exit(0);
-}
-
 static void probe_close(int *end)
 {
     if (*end >= 0)
@@ -103,7 +74,20 @@ static int probe_run(struct probe *probe, int ready[2], int hold[2], pid_t *owne
 
     if (owner == 0) {
         probe_close(&hold[1]);
-        probe_own(probe, ready[1], hold[0]);
+        /* The owner must not be the reader's parent or child: to these the kernel allows more. */
+        uint64_t word = PROBE_WORD ^ (uint64_t)getpid();
+        char sent;
+
+        alarm(PROBE_SECONDS);
+        probe->owner = getpid();
+        probe->place = &word;
+        probe->fd = memfd_create("libdist", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        if (probe->fd < 0 || pwrite(probe->fd, &word, sizeof(word), 0) != (ssize_t)sizeof(word) ||
+            ftruncate(probe->fd, PROBE_BYTES) < 0)
+            probe->finding.share = errno;
+        if (write(ready[1], "x", 1) != 1 || read(hold[0], &sent, 1) != 0)
+            _exit(1);
+        _exit(0);
     }
     probe_close(&ready[1]); /* so that the end of an owner that fails is the end of the file */
     if (owner < 0)
@@ -112,8 +96,15 @@ static int probe_run(struct probe *probe, int ready[2], int hold[2], pid_t *owne
     if (read(ready[0], &byte, 1) != 1)
         return -1;
     user = fork();
-    if (user == 0)
-        probe_use(probe);
+    if (user == 0) {
+        uint64_t word = PROBE_WORD ^ (uint64_t)probe->owner;
+
+        alarm(PROBE_SECONDS);
+        if (probe->finding.share == 0)
+            probe->finding.map = probe_map(probe, word);
+        probe->finding.direct = probe_direct(probe, word);
+        _exit(0);
+    }
     if (user < 0 || waitpid(user, &status, 0) != user)
         return -1;
     return status == 0 ? 0 : -1;
@@ -182,37 +173,6 @@ static void memory_show_map(const struct memory_finding *finding)
 
 /* ---- memory that is not shared ---- */
 
-static void memory_advise_direct(int error)
-{
-    char scope[16] = "0";
-
-    if (error == ENOSYS) {
-        memory_advice("The kernel is built without CONFIG_CROSS_MEMORY_ATTACH.");
-    } else if (doctor_read(MEMORY_YAMA, scope, sizeof(scope)) && strcmp(scope, "0") != 0) {
-        printf("      kernel.yama.ptrace_scope is %s: set it to 0 with\n", scope);
-        memory_advice("sysctl kernel.yama.ptrace_scope=0");
-    } else {
-        memory_advice("In a container, give it the capability SYS_PTRACE or allow the system call");
-        memory_advice("process_vm_readv in its seccomp profile; else run all ranks as one user.");
-    }
-    memory_advice("Until then long messages in ordinary memory are copied twice.");
-}
-
-static void memory_show_direct(const struct memory_finding *finding)
-{
-    static const char what[] = "reading a peer's memory (CMA)";
-    const char *setting = getenv("DIST_SHM_CMA");
-
-    if (finding->direct) {
-        memory_line(what, false, strerror(finding->direct));
-        memory_advise_direct(finding->direct);
-    } else if (setting && strcmp(setting, "0") == 0) {
-        memory_line(what, false, "it works, but DIST_SHM_CMA=0 turns it off");
-    } else {
-        memory_line(what, true, "long messages in ordinary memory are copied once");
-    }
-}
-
 /* ---- huge pages ---- */
 
 /* The chosen word of a setting: "always [advise] never" is advise. False: there is no such file. */
@@ -280,7 +240,30 @@ int memory_main(int argc, char **argv)
     }
     printf("What ranks of this machine, started as this program was, can do\n");
     memory_show_map(&finding);
-    memory_show_direct(&finding);
+    static const char what[] = "reading a peer's memory (CMA)";
+    const char *setting = getenv("DIST_SHM_CMA");
+
+    if (finding.direct) {
+        memory_line(what, false, strerror(finding.direct));
+        char scope[16] = "0";
+
+        if (finding.direct == ENOSYS) {
+            memory_advice("The kernel is built without CONFIG_CROSS_MEMORY_ATTACH.");
+        } else if (doctor_read(MEMORY_YAMA, scope, sizeof(scope)) && strcmp(scope, "0") != 0) {
+            printf("      kernel.yama.ptrace_scope is %s: set it to 0 with\n", scope);
+            memory_advice("sysctl kernel.yama.ptrace_scope=0");
+        } else {
+            memory_advice(
+                "In a container, give it the capability SYS_PTRACE or allow the system call");
+            memory_advice(
+                "process_vm_readv in its seccomp profile; else run all ranks as one user.");
+        }
+        memory_advice("Until then long messages in ordinary memory are copied twice.");
+    } else if (setting && strcmp(setting, "0") == 0) {
+        memory_line(what, false, "it works, but DIST_SHM_CMA=0 turns it off");
+    } else {
+        memory_line(what, true, "long messages in ordinary memory are copied once");
+    }
     memory_show_huge();
     return 0;
 }

@@ -86,32 +86,32 @@ static void report(const char *phase, long long began, long long cpu)
 
 static int all_to_all(void)
 {
-    return startup_all_to_all(ranks);
+    return startup.all_to_all(ranks);
 }
 
 static int idle(void)
 {
     if (rank == 0)
         sleep(1);
-    return startup_barrier();
+    return startup.barrier();
 }
 
 static int join(void)
 {
-    return startup_join(&rank, &ranks);
+    return startup.join(&rank, &ranks);
 }
 
 static int job(void)
 {
-    static const struct {
+    const struct {
         const char *name;
         int (*run)(void);
     } phases[] = {{"join", join},
-                  {"all_reduce", startup_all_reduce},
+                  {"all_reduce", startup.all_reduce},
                   {"all_to_all", all_to_all},
-                  {"barrier", startup_barrier},
+                  {"barrier", startup.barrier},
                   {"idle", idle},
-                  {"leave", startup_leave}};
+                  {"leave", startup.leave}};
 
     report("begin", now_us(), cpu_us());
     for (size_t i = 0; i < sizeof(phases) / sizeof(*phases); i++) {
@@ -126,5 +126,5 @@ static int job(void)
 
 int main(int argc, char **argv)
 {
-    return startup_main(argc, argv, job);
+    return startup.start(argc, argv, job);
 }

@@ -24,7 +24,7 @@ static int spawned(int rank, void *arg)
     return (*job)();
 }
 
-int startup_main(int argc, char **argv, int (*job)(void))
+static int start(int argc, char **argv, int (*job)(void))
 {
     int code = 0;
 
@@ -33,7 +33,7 @@ int startup_main(int argc, char **argv, int (*job)(void))
     return said(dist_spawn(atoi(argv[2]), spawned, &job, &code)) || code;
 }
 
-int startup_join(int *rank_p, int *ranks_p)
+static int join(int *rank_p, int *ranks_p)
 {
     struct dist_options options = DIST_OPTIONS_INIT;
 
@@ -44,14 +44,14 @@ int startup_join(int *rank_p, int *ranks_p)
     return 0;
 }
 
-int startup_all_reduce(void)
+static int all_reduce(void)
 {
     double in = 1, out;
 
     return said(dist_all_reduce(group, &in, &out, 1, DIST_FLOAT64, DIST_SUM));
 }
 
-int startup_all_to_all(int ranks)
+static int all_to_all(int ranks)
 {
     double *in = calloc((size_t)ranks, sizeof(*in)), *out = calloc((size_t)ranks, sizeof(*out));
     int failed = !in || !out || said(dist_all_to_all(group, in, out, 1, DIST_FLOAT64));
@@ -61,12 +61,14 @@ int startup_all_to_all(int ranks)
     return failed;
 }
 
-int startup_barrier(void)
+static int barrier(void)
 {
     return said(dist_barrier(group));
 }
 
-int startup_leave(void)
+static int leave(void)
 {
     return said(dist_destroy_process_group(group));
 }
+
+const struct startup startup = {start, join, all_reduce, all_to_all, barrier, leave};

@@ -5,14 +5,14 @@
 #include <mpi.h>
 #include <stdlib.h>
 
-int startup_main(int argc, char **argv, int (*job)(void))
+static int start(int argc, char **argv, int (*job)(void))
 {
     (void)argc;
     (void)argv;
     return job();
 }
 
-int startup_join(int *rank_p, int *ranks_p)
+static int join(int *rank_p, int *ranks_p)
 {
     MPI_Init(NULL, NULL);
     MPI_Comm_rank(MPI_COMM_WORLD, rank_p);
@@ -20,14 +20,14 @@ int startup_join(int *rank_p, int *ranks_p)
     return 0;
 }
 
-int startup_all_reduce(void)
+static int all_reduce(void)
 {
     double in = 1, out;
 
     return MPI_Allreduce(&in, &out, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
 }
 
-int startup_all_to_all(int ranks)
+static int all_to_all(int ranks)
 {
     double *in = calloc((size_t)ranks, sizeof(*in)), *out = calloc((size_t)ranks, sizeof(*out));
     int failed = !in || !out || MPI_Alltoall(in, 1, MPI_DOUBLE, out, 1, MPI_DOUBLE, MPI_COMM_WORLD);
@@ -37,12 +37,14 @@ int startup_all_to_all(int ranks)
     return failed;
 }
 
-int startup_barrier(void)
+static int barrier(void)
 {
     return MPI_Barrier(MPI_COMM_WORLD);
 }
 
-int startup_leave(void)
+static int leave(void)
 {
     return MPI_Finalize();
 }
+
+const struct startup startup = {start, join, all_reduce, all_to_all, barrier, leave};

@@ -35,54 +35,23 @@ struct arguments {
 
 /* ---- what MPI has ---- */
 
-static MPI_Datatype mpi_dtype(dist_dtype dtype)
-{
-    switch (dtype) {
-    case DIST_FLOAT32:
-        return MPI_FLOAT;
-    case DIST_FLOAT64:
-        return MPI_DOUBLE;
-    case DIST_INT8:
-        return MPI_INT8_T;
-    case DIST_UINT8:
-        return MPI_UINT8_T;
-    case DIST_INT32:
-        return MPI_INT32_T;
-    case DIST_UINT32:
-        return MPI_UINT32_T;
-    case DIST_INT64:
-        return MPI_INT64_T;
-    case DIST_UINT64:
-        return MPI_UINT64_T;
-    default:
-        return MPI_DATATYPE_NULL;
-    }
-}
-
-static MPI_Op mpi_op(dist_op op)
-{
-    switch (op) {
-    case DIST_SUM:
-        return MPI_SUM;
-    case DIST_PROD:
-        return MPI_PROD;
-    case DIST_MIN:
-        return MPI_MIN;
-    case DIST_MAX:
-        return MPI_MAX;
-    default:
-        return MPI_OP_NULL;
-    }
-}
+/* NULL or 0: MPI has none. */
+static const MPI_Datatype mpi_dtypes[DIST_DTYPE_COUNT] = {
+    [DIST_FLOAT32] = MPI_FLOAT, [DIST_FLOAT64] = MPI_DOUBLE,  [DIST_INT8] = MPI_INT8_T,
+    [DIST_UINT8] = MPI_UINT8_T, [DIST_INT32] = MPI_INT32_T,   [DIST_UINT32] = MPI_UINT32_T,
+    [DIST_INT64] = MPI_INT64_T, [DIST_UINT64] = MPI_UINT64_T,
+};
+static const MPI_Op mpi_ops[DIST_OP_COUNT] = {
+    [DIST_SUM] = MPI_SUM, [DIST_PROD] = MPI_PROD, [DIST_MIN] = MPI_MIN, [DIST_MAX] = MPI_MAX};
 
 /* Why the call is not possible; NULL: it is. */
 static const char *mpi_refuses(const struct arguments *a, size_t count, int ranks)
 {
     size_t blocks = (size_t)operation_blocks(a->order->operation, ranks);
 
-    if (a->dtype == MPI_DATATYPE_NULL)
+    if (!a->dtype)
         return "no such type here";
-    if (a->order->operation->reduces && a->op == MPI_OP_NULL)
+    if (a->order->operation->reduces && !a->op)
         return "no such reduction here";
     if (count > (size_t)INT_MAX / blocks)
         return "MPI counts with int";
@@ -150,33 +119,7 @@ static int mpi_window(const struct arguments *a, int rank, const void *in, void 
 
 /* ---- collectives ---- */
 
-/* The v-forms; -1: it is none. */
-static int mpi_v(const struct arguments *a, const void *in, void *out)
-{
-    const void *from = a->in_place ? MPI_IN_PLACE : in;
-    void *to = a->in_place ? MPI_IN_PLACE : out;
-    MPI_Datatype dtype = a->dtype;
-    int count = a->count;
-
-    switch (a->order->operation->id) {
-    case OPERATION_all_gather_v:
-        return MPI_Allgatherv(from, count, dtype, out, a->counts, a->offsets, dtype, WORLD);
-    case OPERATION_reduce_scatter_v:
-        return MPI_Reduce_scatter(from, out, a->counts, dtype, a->op, WORLD);
-    case OPERATION_gather_v:
-        return MPI_Gatherv(a->is_root ? from : in, count, dtype, out, a->counts, a->offsets, dtype,
-                           a->root, WORLD);
-    case OPERATION_scatter_v:
-        return MPI_Scatterv(in, a->counts, a->offsets, dtype, a->is_root ? to : out, count, dtype,
-                            a->root, WORLD);
-    case OPERATION_all_to_all_v:
-        return MPI_Alltoallv(in, a->counts, a->offsets, dtype, out, a->counts, a->offsets, dtype,
-                             WORLD);
-    default:
-        return -1;
-    }
-}
-
+/* -1: there is no such collective. */
 static int mpi_collective(const struct arguments *a, int rank, const void *in, void *out)
 {
     const void *from = a->in_place ? MPI_IN_PLACE : in;
@@ -209,8 +152,21 @@ static int mpi_collective(const struct arguments *a, int rank, const void *in, v
     case OPERATION_bw:
     case OPERATION_bibw:
         return rank > 1 ? MPI_SUCCESS : mpi_window(a, rank, in, out);
+    case OPERATION_all_gather_v:
+        return MPI_Allgatherv(from, count, dtype, out, a->counts, a->offsets, dtype, WORLD);
+    case OPERATION_reduce_scatter_v:
+        return MPI_Reduce_scatter(from, out, a->counts, dtype, a->op, WORLD);
+    case OPERATION_gather_v:
+        return MPI_Gatherv(a->is_root ? from : in, count, dtype, out, a->counts, a->offsets, dtype,
+                           a->root, WORLD);
+    case OPERATION_scatter_v:
+        return MPI_Scatterv(in, a->counts, a->offsets, dtype, a->is_root ? to : out, count, dtype,
+                            a->root, WORLD);
+    case OPERATION_all_to_all_v:
+        return MPI_Alltoallv(in, a->counts, a->offsets, dtype, out, a->counts, a->offsets, dtype,
+                             WORLD);
     default:
-        return mpi_v(a, in, out);
+        return -1;
     }
 }
 
@@ -237,8 +193,8 @@ static dist_status mpi_call(struct driver *driver, const struct order *order, co
 {
     const struct mpi *mpi = (const struct mpi *)driver;
     size_t count = order_count(order, driver->ranks);
-    struct arguments a = {.dtype = mpi_dtype(order->dtype),
-                          .op = mpi_op(order->op),
+    struct arguments a = {.dtype = mpi_dtypes[order->dtype],
+                          .op = mpi_ops[order->op],
                           .count = (int)count,
                           .root = order->root,
                           .in_place = buffers_in_place(order),
@@ -267,24 +223,6 @@ static const char *mpi_error(struct driver *driver)
     return ((struct mpi *)driver)->error;
 }
 
-/* "Open MPI v4.1.4, package: ...", "MPICH Version:      4.0.2\n...": the name and the version. */
-static void mpi_release(char text[MPI_MAX_LIBRARY_VERSION_STRING])
-{
-    static const char label[] = "Version:";
-    char *version;
-    int length = 0;
-
-    MPI_Get_library_version(text, &length);
-    text[strcspn(text, ",\n")] = '\0';
-    version = strstr(text, label);
-    if (version) {
-        char *rest = version + strlen(label);
-
-        rest += strspn(rest, " \t");
-        memmove(version, rest, strlen(rest) + 1);
-    }
-}
-
 int main(int argc, char **argv)
 {
     char release[MPI_MAX_LIBRARY_VERSION_STRING];
@@ -295,7 +233,21 @@ int main(int argc, char **argv)
                                  .error = mpi_error}};
     int status;
 
-    mpi_release(release);
+    /* "Open MPI v4.1.4, package: ...", "MPICH Version:      4.0.2\n...": the name and the version.
+     */
+    static const char label[] = "Version:";
+    char *version;
+    int length = 0;
+
+    MPI_Get_library_version(release, &length);
+    release[strcspn(release, ",\n")] = '\0';
+    version = strstr(release, label);
+    if (version) {
+        char *rest = version + strlen(label);
+
+        rest += strspn(rest, " \t");
+        memmove(version, rest, strlen(rest) + 1);
+    }
     if (argc > 1 && strcmp(argv[1], "--version") == 0) {
         puts(release);
         return 0;

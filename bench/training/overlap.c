@@ -12,24 +12,11 @@
 
 struct model {
     int layers, width, batch;
+    size_t count, rows;   /* floats of a layer, and of its batch */
     float *weights;       /* layers matrices of width rows and columns */
     float *values;        /* layers + 1 of batch rows and width columns */
     float *deltas, *next; /* of such rows: what the backward pass hands from layer to layer */
 };
-
-/* -1: no memory. */
-int model_create(int layers, int width, struct model *model);
-void model_destroy(struct model *model);
-
-/* Room for another number of samples a step. -1: no memory. */
-int model_resize(struct model *model, int batch);
-
-size_t model_count(const struct model *model); /* gradients of a layer */
-
-void model_forward(struct model *model);
-
-/* The backward pass of one layer, the last one first; writes its gradient. */
-void model_backward(struct model *model, int layer, float *gradient);
 
 /* Small: layer after layer the values neither vanish nor grow beyond bounds. */
 static void model_fill(float *values, size_t count, float bound)
@@ -42,56 +29,19 @@ static void model_fill(float *values, size_t count, float bound)
     }
 }
 
-size_t model_count(const struct model *model)
+/* Room for another number of samples a step. -1: no memory. */
+static int model_resize(struct model *model, int batch)
 {
-    return (size_t)model->width * (size_t)model->width;
-}
+    const size_t rows = (size_t)batch * (size_t)model->width;
 
-static size_t model_row_count(const struct model *model)
-{
-    return (size_t)model->batch * (size_t)model->width;
-}
-
-int model_create(int layers, int width, struct model *model)
-{
-    const size_t count = (size_t)layers * (size_t)width * (size_t)width;
-
-    *model = (struct model){.layers = layers, .width = width};
-    model->weights = malloc(count * sizeof(float));
-    if (!model->weights)
-        return -1;
-    model_fill(model->weights, count, 1.0f / (float)width);
-    return 0;
-}
-
-static void model_free_values(struct model *model)
-{
-    free(model->values);
-    free(model->deltas);
-    free(model->next);
-    model->values = model->deltas = model->next = NULL;
-}
-
-void model_destroy(struct model *model)
-{
-    model_free_values(model);
-    free(model->weights);
-    model->weights = NULL;
-}
-
-int model_resize(struct model *model, int batch)
-{
-    size_t count;
-
-    model_free_values(model);
     model->batch = batch;
-    count = model_row_count(model);
-    model->values = malloc((size_t)(model->layers + 1) * count * sizeof(float));
-    model->deltas = malloc(count * sizeof(float));
-    model->next = malloc(count * sizeof(float));
+    model->rows = rows;
+    model->values = realloc(model->values, (size_t)(model->layers + 1) * rows * sizeof(float));
+    model->deltas = realloc(model->deltas, rows * sizeof(float));
+    model->next = realloc(model->next, rows * sizeof(float));
     if (!model->values || !model->deltas || !model->next)
         return -1;
-    model_fill(model->values, count, 1.0f);
+    model_fill(model->values, rows, 1.0f);
     return 0;
 }
 
@@ -101,7 +51,7 @@ static void model_multiply(const struct model *model, const float *in, const flo
 {
     const size_t width = (size_t)model->width;
 
-    memset(out, 0, model_row_count(model) * sizeof(float));
+    memset(out, 0, model->rows * sizeof(float));
     for (size_t k = 0; k < width; k++) {
         for (size_t row = 0; row < (size_t)model->batch; row++) {
             const float factor = in[row * width + k];
@@ -112,26 +62,9 @@ static void model_multiply(const struct model *model, const float *in, const flo
     }
 }
 
-/* out (width, width) = deltas transposed * in. */
-static void model_multiply_transposed(const struct model *model, const float *deltas,
-                                      const float *in, float *out)
+static void model_forward(struct model *model)
 {
-    const size_t width = (size_t)model->width;
-
-    for (size_t k = 0; k < width; k++) {
-        memset(out + k * width, 0, width * sizeof(float));
-        for (size_t row = 0; row < (size_t)model->batch; row++) {
-            const float factor = deltas[row * width + k];
-
-            for (size_t i = 0; i < width; i++)
-                out[k * width + i] += factor * in[row * width + i];
-        }
-    }
-}
-
-void model_forward(struct model *model)
-{
-    const size_t rows = model_row_count(model), count = model_count(model);
+    const size_t rows = model->rows, count = model->count;
 
     for (int i = 0; i < model->layers; i++)
         model_multiply(model, model->values + (size_t)i * rows, model->weights + (size_t)i * count,
@@ -139,14 +72,25 @@ void model_forward(struct model *model)
     memcpy(model->deltas, model->values + (size_t)model->layers * rows, rows * sizeof(float));
 }
 
-void model_backward(struct model *model, int layer, float *gradient)
+/* The backward pass of one layer, the last one first; writes its gradient. */
+static void model_backward(struct model *model, int layer, float *gradient)
 {
     float *deltas = model->next;
 
-    model_multiply_transposed(model, model->deltas,
-                              model->values + (size_t)layer * model_row_count(model), gradient);
-    model_multiply(model, model->deltas, model->weights + (size_t)layer * model_count(model),
-                   deltas);
+    /* out (width, width) = deltas transposed * in. */
+    const float *in = model->values + (size_t)layer * model->rows;
+    const size_t width = (size_t)model->width;
+
+    for (size_t k = 0; k < width; k++) {
+        memset(gradient + k * width, 0, width * sizeof(float));
+        for (size_t row = 0; row < (size_t)model->batch; row++) {
+            const float factor = model->deltas[row * width + k];
+
+            for (size_t i = 0; i < width; i++)
+                gradient[k * width + i] += factor * in[row * width + i];
+        }
+    }
+    model_multiply(model, model->deltas, model->weights + (size_t)layer * model->count, deltas);
     model->next = model->deltas;
     model->deltas = deltas;
 }
@@ -328,49 +272,9 @@ static void choose_batch(struct overlap *o)
     o->options.batch = (int64_t)(batch + 0.5);
 }
 
-static void create(struct overlap *o, int wire)
-{
-    struct dist_ddp_options options = DIST_DDP_OPTIONS_INIT;
-    struct dist_ddp_parameter *parameters = calloc((size_t)o->model.layers, sizeof(*parameters));
-
-    if (!parameters)
-        stop("no memory");
-    for (int i = 0; i < o->model.layers; i++)
-        parameters[i].count = model_count(&o->model);
-    options.first_bucket_bytes = (size_t)o->options.first_bucket;
-    options.bucket_bytes = (size_t)o->options.bucket;
-    options.wire = (dist_ddp_wire)wire;
-    need(dist_ddp_create(o->group, parameters, o->model.layers, &options, &o->ddp[wire]), "create");
-    free(parameters);
-}
-
-/* A round: each kind of step once. */
-static void measure_round(struct overlap *o, int wire, int round)
-{
-    for (int manner = 0; manner < MANNERS; manner++) {
-        const uint64_t before = bytes_sent();
-        const double waits = waited(o, wire);
-
-        o->seconds[manner][round] = step(o, wire, (enum manner)manner, true);
-        if (manner == HIDDEN) {
-            o->waited[round] = waited(o, wire) - waits;
-            o->sent += bytes_sent() - before;
-        }
-    }
-}
-
-/* A first step, in which dist_ddp finds the order of the gradients, is not counted. */
-static void measure(struct overlap *o, int wire)
-{
-    o->sent = 0;
-    step(o, wire, HIDDEN, true);
-    for (int round = 0; round < o->options.rounds; round++)
-        measure_round(o, wire, round);
-}
-
 static void print_head(const struct overlap *o)
 {
-    const double mib = (double)model_count(&o->model) * o->model.layers * sizeof(float) / 1048576;
+    const double mib = (double)o->model.count * o->model.layers * sizeof(float) / 1048576;
     struct dist_ddp_stats stats = {.size = sizeof(stats)};
 
     need(dist_ddp_get_stats(o->ddp[0], &stats), "get_stats");
@@ -385,27 +289,36 @@ static void print_head(const struct overlap *o)
     fflush(stdout);
 }
 
-static void print_line(struct overlap *o, int wire)
-{
-    const int rounds = (int)o->options.rounds;
-    const double alone = median(o->seconds[ALONE], rounds);
-    const double after = median(o->seconds[AFTER], rounds);
-    const double hidden = median(o->seconds[HIDDEN], rounds);
-
-    printf("%-9s %9.1f %9.1f %9.1f %9.1f %6.1f %% %14.2f\n", wire_names[wire], 1e3 * alone,
-           1e3 * after, 1e3 * hidden, 1e3 * median(o->waited, rounds),
-           100 * (1 - (hidden - alone) / (after - alone)), (double)o->sent / rounds / 1048576);
-    fflush(stdout);
-}
-
 static void run(struct overlap *o)
 {
     const bool first = dist_get_rank(o->group) == 0;
 
-    if (model_create((int)o->options.layers, (int)o->options.width, &o->model) < 0)
+    const size_t width = (size_t)o->options.width, count = width * width;
+    const size_t weights = (size_t)o->options.layers * count;
+
+    o->model = (struct model){.layers = (int)o->options.layers,
+                              .width = (int)width,
+                              .count = count,
+                              .weights = malloc(weights * sizeof(float))};
+    if (!o->model.weights)
         stop("no memory for the model");
-    for (int wire = 0; wire < WIRES; wire++)
-        create(o, wire);
+    model_fill(o->model.weights, weights, 1.0f / (float)width);
+    for (int wire = 0; wire < WIRES; wire++) {
+        struct dist_ddp_options options = DIST_DDP_OPTIONS_INIT;
+        struct dist_ddp_parameter *parameters =
+            calloc((size_t)o->model.layers, sizeof(*parameters));
+
+        if (!parameters)
+            stop("no memory");
+        for (int i = 0; i < o->model.layers; i++)
+            parameters[i].count = count;
+        options.first_bucket_bytes = (size_t)o->options.first_bucket;
+        options.bucket_bytes = (size_t)o->options.bucket;
+        options.wire = (dist_ddp_wire)wire;
+        need(dist_ddp_create(o->group, parameters, o->model.layers, &options, &o->ddp[wire]),
+             "create");
+        free(parameters);
+    }
     if (o->options.batch == 0)
         choose_batch(o);
     if (model_resize(&o->model, (int)o->options.batch) < 0)
@@ -413,13 +326,41 @@ static void run(struct overlap *o)
     if (first)
         print_head(o);
     for (int wire = 0; wire < WIRES; wire++) {
-        measure(o, wire);
-        if (first)
-            print_line(o, wire);
+        /* A first step, in which dist_ddp finds the order of the gradients, is not counted. */
+        o->sent = 0;
+        step(o, wire, HIDDEN, true);
+        for (int round = 0; round < o->options.rounds; round++) {
+            /* A round: each kind of step once. */
+            for (int manner = 0; manner < MANNERS; manner++) {
+                const uint64_t before = bytes_sent();
+                const double waits = waited(o, wire);
+
+                o->seconds[manner][round] = step(o, wire, (enum manner)manner, true);
+                if (manner == HIDDEN) {
+                    o->waited[round] = waited(o, wire) - waits;
+                    o->sent += bytes_sent() - before;
+                }
+            }
+        }
+        if (first) {
+            const int rounds = (int)o->options.rounds;
+            const double alone = median(o->seconds[ALONE], rounds);
+            const double after = median(o->seconds[AFTER], rounds);
+            const double hidden = median(o->seconds[HIDDEN], rounds);
+
+            printf("%-9s %9.1f %9.1f %9.1f %9.1f %6.1f %% %14.2f\n", wire_names[wire], 1e3 * alone,
+                   1e3 * after, 1e3 * hidden, 1e3 * median(o->waited, rounds),
+                   100 * (1 - (hidden - alone) / (after - alone)),
+                   (double)o->sent / rounds / 1048576);
+            fflush(stdout);
+        }
     }
     for (int wire = 0; wire < WIRES; wire++)
         need(dist_ddp_destroy(o->ddp[wire]), "destroy");
-    model_destroy(&o->model);
+    free(o->model.values);
+    free(o->model.deltas);
+    free(o->model.next);
+    free(o->model.weights);
 }
 
 static int act(struct overlap *o, int argc, char **argv)

@@ -31,33 +31,24 @@ void args_version(const struct args *args)
     printf("%.*s (libdist) %s\n", (int)strcspn(args->program, " "), args->program, dist_version());
 }
 
-/* The action that was read: all rows of one table have the same member. */
-static int begin_action(const struct args *args, const void *values)
-{
-    for (int i = 0; i < args->count; i++) {
-        if (args->rows[i].kind == ARGS_ACTION)
-            return *(const int *)(const void *)((const char *)values + args->rows[i].offset);
-    }
-    return ARGS_RUN;
-}
-
 int args_begin(const struct args *args, int argc, char *const argv[], void *values, int words,
                int *rest_p)
 {
     char failure[ARGS_FAILURE];
+    int action = ARGS_RUN;
 
     if (args_read(args, argc, argv, values, rest_p, failure) != 0)
         return args_wrong(args, "%s", failure);
-    switch (begin_action(args, values)) {
-    case ARGS_SHOW_HELP:
-        args_help(args, stdout);
-        return 0;
-    case ARGS_SHOW_VERSION:
-        args_version(args);
-        return 0;
-    default:
-        break;
+    for (int i = 0; i < args->count; i++) { /* all rows of one table have the same member */
+        if (args->rows[i].kind == ARGS_ACTION)
+            action = *(const int *)(const void *)((const char *)values + args->rows[i].offset);
     }
+    if (action == ARGS_SHOW_HELP)
+        args_help(args, stdout);
+    if (action == ARGS_SHOW_VERSION)
+        args_version(args);
+    if (action == ARGS_SHOW_HELP || action == ARGS_SHOW_VERSION)
+        return 0;
     if (argc - *rest_p > words)
         return args_wrong(args, "unknown argument '%s'", argv[*rest_p + words]);
     return -1;
@@ -187,28 +178,7 @@ void args_item(const char *name, int column, const char *text, FILE *to)
     help_beside(text, fprintf(to, "  %s", name), column, to);
 }
 
-static void help_row(const struct args_row *row, FILE *to)
-{
-    char names[256];
-    int used = 0, at;
-
-    for (const char *name = row->names; *name && used < (int)sizeof(names);) {
-        const int length = (int)strcspn(name, ",");
-
-        used += snprintf(names + used, sizeof(names) - (size_t)used, "--%.*s%s", length, name,
-                         name[length] ? ", " : "");
-        name += length + (name[length] == ',');
-    }
-    if (row->argument && used < (int)sizeof(names))
-        used += snprintf(names + used, sizeof(names) - (size_t)used, "=%s", row->argument);
-    if (row->kind == ARGS_SWITCH && used < (int)sizeof(names))
-        snprintf(names + used, sizeof(names) - (size_t)used, "[=0|1]");
-    at = row->letter ? fprintf(to, "  -%c, ", row->letter) : fprintf(to, "      ");
-    at = help_wrap(names, (int)strlen(names), at, at, help_width(to), to);
-    help_beside(row->help, at, HELP_COLUMN, to);
-}
-
-static void help_usage(const struct args *args, FILE *to)
+void args_help(const struct args *args, FILE *to)
 {
     const int width = help_width(to);
     const char *line = args->usage;
@@ -223,25 +193,34 @@ static void help_usage(const struct args *args, FILE *to)
         fputc('\n', to);
         line += length + (line[length] == '\n');
     }
-}
-
-static void help_group(const char *name, FILE *to)
-{
-    char heading[128];
-
-    snprintf(heading, sizeof(heading), "\n%s:\n", name);
-    args_text(heading, to);
-}
-
-void args_help(const struct args *args, FILE *to)
-{
-    help_usage(args, to);
     args_text(args->about, to);
     for (int i = 0; i < args->count; i++) {
-        if (args->rows[i].kind == ARGS_GROUP)
-            help_group(args->rows[i].names, to);
-        else if (args->rows[i].kind != ARGS_WORDS && args->rows[i].help)
-            help_row(&args->rows[i], to);
+        if (args->rows[i].kind == ARGS_GROUP) {
+            char heading[128];
+
+            snprintf(heading, sizeof(heading), "\n%s:\n", args->rows[i].names);
+            args_text(heading, to);
+        } else if (args->rows[i].kind != ARGS_WORDS && args->rows[i].help) {
+            char names[256];
+            int used = 0, at;
+
+            for (const char *name = args->rows[i].names; *name && used < (int)sizeof(names);) {
+                const int length = (int)strcspn(name, ",");
+
+                used += snprintf(names + used, sizeof(names) - (size_t)used, "--%.*s%s", length,
+                                 name, name[length] ? ", " : "");
+                name += length + (name[length] == ',');
+            }
+            if (args->rows[i].argument && used < (int)sizeof(names))
+                used += snprintf(names + used, sizeof(names) - (size_t)used, "=%s",
+                                 args->rows[i].argument);
+            if (args->rows[i].kind == ARGS_SWITCH && used < (int)sizeof(names))
+                snprintf(names + used, sizeof(names) - (size_t)used, "[=0|1]");
+            at = args->rows[i].letter ? fprintf(to, "  -%c, ", args->rows[i].letter)
+                                      : fprintf(to, "      ");
+            at = help_wrap(names, (int)strlen(names), at, at, help_width(to), to);
+            help_beside(args->rows[i].help, at, HELP_COLUMN, to);
+        }
     }
     if (args->after)
         args_text(args->after, to);
@@ -249,33 +228,18 @@ void args_help(const struct args *args, FILE *to)
 
 /* What a word of a command line may become, from the table, for a shell that completes it. */
 
-/* What has been typed. An option's '=' is a word of its own, as bash cuts them. */
-struct completion {
-    const struct args *args;
-    const char *partial; /* the word that the cursor is in */
-    const char *option;  /* the one whose value that word is; NULL: none's */
-};
-
-static void complete_candidate(const struct completion *completion, const char *prefix,
-                               const char *word, size_t length)
+/* Prints what partial may become: each item of "a|b|c", or of another separator. */
+static void complete_list(const char *partial, const char *prefix, const char *list, char separator)
 {
-    const char *partial = completion->partial;
-    size_t begin = strlen(prefix), typed = strlen(partial);
+    const size_t typed = strlen(partial), begin = strlen(prefix);
 
-    if (typed > begin + length || strncmp(partial, prefix, typed < begin ? typed : begin) != 0 ||
-        (typed > begin && strncmp(partial + begin, word, typed - begin) != 0))
-        return;
-    printf("%s%.*s\n", prefix, (int)length, word);
-}
-
-/* Each item of "a|b|c", or of another separator. */
-static void complete_list(const struct completion *completion, const char *prefix, const char *list,
-                          char separator)
-{
     while (*list) {
         const size_t length = (size_t)(strchrnul(list, separator) - list);
 
-        complete_candidate(completion, prefix, list, length);
+        if (typed <= begin + length &&
+            strncmp(partial, prefix, typed < begin ? typed : begin) == 0 &&
+            (typed <= begin || strncmp(partial + begin, list, typed - begin) == 0))
+            printf("%s%.*s\n", prefix, (int)length, list);
         list += length + (list[length] == separator);
     }
 }
@@ -343,22 +307,6 @@ static bool complete_is_behind(const struct args *args, int count, char *const *
     return false;
 }
 
-/* Finds out whose value the last word is. */
-static struct completion complete_begin(const struct args *args, int count, char *const *words)
-{
-    struct completion completion = {args, count > 0 ? words[count - 1] : "", NULL};
-    bool equals = strcmp(completion.partial, "=") == 0;
-    int option = count - 2;
-
-    if (equals)
-        completion.partial = "";
-    else if (count > 2 && strcmp(words[count - 2], "=") == 0)
-        equals = true, option--;
-    if (option >= 0 && complete_takes_value(args, words[option], equals))
-        completion.option = words[option];
-    return completion;
-}
-
 /*
  * What the last of the words may become: names of options, an option's choices, or words; nothing
  * where any text is good, or the word is an argument of the program that another word names: the
@@ -366,24 +314,31 @@ static struct completion complete_begin(const struct args *args, int count, char
  */
 static void args_complete(const struct args *args, int count, char *const *words)
 {
-    struct completion completion = complete_begin(args, count, words);
+    /* An option's '=' is a word of its own, as bash cuts them. */
+    const char *partial = count > 0 ? words[count - 1] : "";
+    bool equals = strcmp(partial, "=") == 0;
+    int option = count - 2; /* whose value the last word may be */
 
+    if (equals)
+        partial = "";
+    else if (count > 2 && strcmp(words[count - 2], "=") == 0)
+        equals = true, option--;
     if (complete_is_behind(args, count, words))
         return;
-    if (completion.option) {
-        const struct args_row *row = complete_row(args, completion.option);
+    if (option >= 0 && complete_takes_value(args, words[option], equals)) {
+        const struct args_row *row = complete_row(args, words[option]);
 
         if (row->kind == ARGS_CHOICE || row->kind == ARGS_SWITCH)
-            complete_list(&completion, "", row->kind == ARGS_SWITCH ? "0|1" : row->argument, '|');
+            complete_list(partial, "", row->kind == ARGS_SWITCH ? "0|1" : row->argument, '|');
         return;
     }
     for (int i = 0; i < args->count; i++) {
         const struct args_row *row = &args->rows[i];
 
-        if (row->kind == ARGS_WORDS && completion.partial[0] != '-')
-            complete_list(&completion, "", row->argument, '|');
-        else if (row->kind != ARGS_GROUP && row->kind != ARGS_WORDS && completion.partial[0] == '-')
-            complete_list(&completion, "--", row->names, ',');
+        if (row->kind == ARGS_WORDS && partial[0] != '-')
+            complete_list(partial, "", row->argument, '|');
+        else if (row->kind != ARGS_GROUP && row->kind != ARGS_WORDS && partial[0] == '-')
+            complete_list(partial, "--", row->names, ',');
     }
 }
 
@@ -412,9 +367,8 @@ struct args_reading {
     char *failure;
 };
 
-static int args_reject(const struct args_reading *reading, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-static int args_reject(const struct args_reading *reading, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static int args_reject(const struct args_reading *reading,
+                                                             const char *format, ...)
 {
     int length = snprintf(reading->failure, ARGS_FAILURE, "--%s: ", reading->name);
     va_list arguments;
@@ -443,8 +397,56 @@ bool args_number(const char *text, bool bytes, double *value_p)
     return !end[unit ? 1 : 0];
 }
 
-static int args_set_number(const struct args_reading *reading, const char *text)
+/* Whether text is one of choices, "a|b|c". */
+static bool args_is_choice(const char *choices, const char *text)
 {
+    const size_t length = strlen(text);
+
+    for (const char *at = choices; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL) {
+        if (strncmp(at, text, length) == 0 && (at[length] == '|' || at[length] == '\0'))
+            return true;
+    }
+    return false;
+}
+
+static int args_set(const struct args_reading *reading, const char *text)
+{
+    switch (reading->row->kind) {
+    case ARGS_ACTION:
+        *(int *)(void *)reading->member = (int)reading->row->least;
+        return 0;
+    case ARGS_FLAG:
+        *(bool *)reading->member = true;
+        return 0;
+    case ARGS_SWITCH:
+        if (text && strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
+            return args_reject(reading, "'%s' is neither 0 nor 1", text);
+        *(bool *)reading->member = !text || *text == '1';
+        return 0;
+    case ARGS_TEXTS: {
+        const char **texts = (const char **)(void *)reading->member;
+        int count = 0;
+
+        while (texts[count])
+            count++;
+        if (!*text)
+            return args_reject(reading, "the value is empty");
+        if (count == ARGS_TEXTS_ROOM - 1)
+            return args_reject(reading, "more than %d of them", count);
+        texts[count] = text;
+        return 0;
+    }
+    case ARGS_TEXT:
+    case ARGS_CHOICE:
+        if (!*text)
+            return args_reject(reading, "the value is empty");
+        if (reading->row->kind == ARGS_CHOICE && !args_is_choice(reading->row->argument, text))
+            return args_reject(reading, "'%s' is none of %s", text, reading->row->argument);
+        *(const char **)(void *)reading->member = text;
+        return 0;
+    default:
+        break;
+    }
     const struct args_row *row = reading->row;
     const bool real = row->kind == ARGS_REAL;
     double value;
@@ -463,67 +465,6 @@ static int args_set_number(const struct args_reading *reading, const char *text)
     else
         *(int64_t *)(void *)reading->member = (int64_t)value;
     return 0;
-}
-
-/* Whether text is one of choices, "a|b|c". */
-static bool args_is_choice(const char *choices, const char *text)
-{
-    const size_t length = strlen(text);
-
-    for (const char *at = choices; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL) {
-        if (strncmp(at, text, length) == 0 && (at[length] == '|' || at[length] == '\0'))
-            return true;
-    }
-    return false;
-}
-
-static int args_set_text(const struct args_reading *reading, const char *text)
-{
-    if (!*text)
-        return args_reject(reading, "the value is empty");
-    if (reading->row->kind == ARGS_CHOICE && !args_is_choice(reading->row->argument, text))
-        return args_reject(reading, "'%s' is none of %s", text, reading->row->argument);
-    *(const char **)(void *)reading->member = text;
-    return 0;
-}
-
-static int args_add_text(const struct args_reading *reading, const char *text)
-{
-    const char **texts = (const char **)(void *)reading->member;
-    int count = 0;
-
-    while (texts[count])
-        count++;
-    if (!*text)
-        return args_reject(reading, "the value is empty");
-    if (count == ARGS_TEXTS_ROOM - 1)
-        return args_reject(reading, "more than %d of them", count);
-    texts[count] = text;
-    return 0;
-}
-
-static int args_set(const struct args_reading *reading, const char *text)
-{
-    switch (reading->row->kind) {
-    case ARGS_ACTION:
-        *(int *)(void *)reading->member = (int)reading->row->least;
-        return 0;
-    case ARGS_FLAG:
-        *(bool *)reading->member = true;
-        return 0;
-    case ARGS_SWITCH:
-        if (text && strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
-            return args_reject(reading, "'%s' is neither 0 nor 1", text);
-        *(bool *)reading->member = !text || *text == '1';
-        return 0;
-    case ARGS_TEXTS:
-        return args_add_text(reading, text);
-    case ARGS_TEXT:
-    case ARGS_CHOICE:
-        return args_set_text(reading, text);
-    default:
-        return args_set_number(reading, text);
-    }
 }
 
 /* ---- getopt's tables ---- */
@@ -551,37 +492,6 @@ static void args_add_name(struct args_getopt *made, const struct args *args, int
         (struct option){copy, args_needs(&args->rows[i]), NULL, ARGS_FIRST_ROW + i};
 }
 
-static bool args_is_option(const struct args_row *row)
-{
-    return row->kind != ARGS_GROUP && row->kind != ARGS_WORDS;
-}
-
-static void args_make_getopt(const struct args *args, struct args_getopt *made)
-{
-    char *letter = made->shorts;
-
-    memset(made, 0, sizeof(*made));
-    if (args->stops)
-        *letter++ = '+';
-    *letter++ = ':'; /* tell a missing value from an unknown option */
-    for (int i = 0; i < args->count; i++) {
-        const struct args_row *row = &args->rows[i];
-
-        for (const char *name = row->names; args_is_option(row) && *name;) {
-            const size_t length = strcspn(name, ",");
-
-            args_add_name(made, args, i, name, length, '-');
-            if (memchr(name, '-', length))
-                args_add_name(made, args, i, name, length, '_');
-            name += length + (name[length] == ',');
-        }
-        if (row->letter)
-            *letter++ = (char)row->letter;
-        if (row->letter && args_needs(row) == required_argument)
-            *letter++ = ':';
-    }
-}
-
 /* The row that getopt's value stands for. */
 static const struct args_row *args_row(const struct args *args, int value)
 {
@@ -592,20 +502,6 @@ static const struct args_row *args_row(const struct args *args, int value)
             return &args->rows[i];
     }
     return NULL;
-}
-
-/* What getopt has stopped at. */
-static int args_refuse(int value, const char *argument, char failure[ARGS_FAILURE])
-{
-    if (value == ':')
-        snprintf(failure, ARGS_FAILURE, "%s: a value is missing", argument);
-    else if (optopt >= ARGS_FIRST_ROW)
-        snprintf(failure, ARGS_FAILURE, "%s: takes no value", argument);
-    else if (optopt)
-        snprintf(failure, ARGS_FAILURE, "-%c: there is no such option", optopt);
-    else
-        snprintf(failure, ARGS_FAILURE, "%s: there is no such option, or several fit", argument);
-    return -1;
 }
 
 int args_read(const struct args *args, int argc, char *const argv[], void *values, int *rest_p,
@@ -619,14 +515,48 @@ int args_read(const struct args *args, int argc, char *const argv[], void *value
         args_complete(args, argc - 2, argv + 1);
         exit(fflush(stdout) == 0 ? 0 : 1);
     }
-    args_make_getopt(args, &made);
+    char *letter = made.shorts;
+
+    memset(&made, 0, sizeof(made));
+    if (args->stops)
+        *letter++ = '+';
+    *letter++ = ':'; /* tell a missing value from an unknown option */
+    for (int i = 0; i < args->count; i++) {
+        const struct args_row *row = &args->rows[i];
+
+        for (const char *name = row->names;
+             row->kind != ARGS_GROUP && row->kind != ARGS_WORDS && *name;) {
+            const size_t length = strcspn(name, ",");
+
+            args_add_name(&made, args, i, name, length, '-');
+            if (memchr(name, '-', length))
+                args_add_name(&made, args, i, name, length, '_');
+            name += length + (name[length] == ',');
+        }
+        if (row->letter)
+            *letter++ = (char)row->letter;
+        if (row->letter && args_needs(row) == required_argument)
+            *letter++ = ':';
+    }
     optind = 0; /* start over: a program may read several command lines */
     opterr = 0;
     while (result == 0 && (value = getopt_long(argc, argv, made.shorts, made.longs, NULL)) != -1) {
         struct args_reading reading = {.failure = failure};
 
-        if (value == ':' || value == '?')
-            return args_refuse(value, argv[optind - 1], failure);
+        if (value == ':' || value == '?') {
+            /* What getopt has stopped at. */
+            const char *argument = argv[optind - 1];
+            if (value == ':')
+                snprintf(failure, ARGS_FAILURE, "%s: a value is missing", argument);
+            else if (optopt >= ARGS_FIRST_ROW)
+                snprintf(failure, ARGS_FAILURE, "%s: takes no value", argument);
+            else if (optopt)
+                snprintf(failure, ARGS_FAILURE, "-%c: there is no such option", optopt);
+            else
+                snprintf(failure, ARGS_FAILURE, "%s: there is no such option, or several fit",
+                         argument);
+            return -1;
+        }
         reading.row = args_row(args, value);
         reading.member = (char *)values + reading.row->offset;
         snprintf(reading.name, sizeof(reading.name), "%.*s", (int)strcspn(reading.row->names, ","),

@@ -66,23 +66,19 @@ static const char *gpu_resolve(void *handle)
     return NULL;
 }
 
-static int gpu_device(int local_rank, int count)
-{
-    const char *given = getenv("DIST_DEVICE");
-
-    return given && *given ? (int)strtol(given, NULL, 10) : local_rank % count;
-}
-
 /* 0, or an error of the driver; below 0: there is no device. */
 static int gpu_start(int local_rank)
 {
+    const char *given = getenv("DIST_DEVICE");
     void *context;
     int count = 0, error = gpu.init(0);
 
     error = error ? error : gpu.count(&count);
     if (!error && count == 0)
         return -1;
-    error = error ? error : gpu.retain(&context, gpu_device(local_rank, count));
+    if (!error)
+        error = gpu.retain(&context,
+                           given && *given ? (int)strtol(given, NULL, 10) : local_rank % count);
     error = error ? error : gpu.push(context);
     return error ? error : gpu.create(&gpu.stream, GPU_NON_BLOCKING);
 }

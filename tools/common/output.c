@@ -133,24 +133,6 @@ void draft_remove_dead(DIR *folder, const char *name)
     close(fd);
 }
 
-static void draft_sweep(const char *path)
-{
-    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
-    char *where = slash ? strndup(path, (size_t)(base - path)) : strdup(".");
-    DIR *folder = where ? opendir(where) : NULL;
-    const struct dirent *entry;
-
-    while (folder && (entry = readdir(folder))) {
-        const size_t length = draft_base(entry->d_name);
-
-        if (length > 0 && length == strlen(base) && memcmp(entry->d_name, base, length) == 0)
-            draft_remove_dead(folder, entry->d_name);
-    }
-    if (folder)
-        closedir(folder);
-    free(where);
-}
-
 /* Before it was locked, another process may have taken it for a dead one's. */
 static int draft_is_ours(int fd)
 {
@@ -159,11 +141,6 @@ static int draft_is_ours(int fd)
     if (flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
         return 0;
     return fstat(fd, &status) == 0 && status.st_nlink > 0;
-}
-
-static int draft_is_others(const struct stat *status)
-{
-    return status->st_uid != geteuid() && status->st_uid != 0;
 }
 
 /*
@@ -177,7 +154,7 @@ static char *draft_target(const char *path, struct stat *status)
     memset(status, 0, sizeof(*status));
     if (lstat(path, &link) < 0)
         return errno == ENOENT ? strdup(path) : NULL;
-    if (S_ISLNK(link.st_mode) && draft_is_others(&link)) {
+    if (S_ISLNK(link.st_mode) && (link.st_uid != geteuid() && link.st_uid != 0)) {
         errno = EPERM;
         return NULL;
     }
@@ -242,7 +219,20 @@ int draft_open(const char *path, char **name_p)
     } else if (target && status.st_mode != 0 && !S_ISREG(status.st_mode)) {
         fd = open(target, O_WRONLY | O_CLOEXEC | O_NOCTTY);
     } else if (target && (status.st_mode == 0 || access(target, W_OK) == 0)) {
-        draft_sweep(target);
+        const char *slash = strrchr(target, '/'), *base = slash ? slash + 1 : target;
+        char *where = slash ? strndup(target, (size_t)(base - target)) : strdup(".");
+        DIR *folder = where ? opendir(where) : NULL;
+        const struct dirent *entry;
+
+        while (folder && (entry = readdir(folder))) {
+            const size_t length = draft_base(entry->d_name);
+
+            if (length > 0 && length == strlen(base) && memcmp(entry->d_name, base, length) == 0)
+                draft_remove_dead(folder, entry->d_name);
+        }
+        if (folder)
+            closedir(folder);
+        free(where);
         fd = draft_create(target, name_p);
         if (fd >= 0 && status.st_mode != 0)
             (void)!fchmod(fd, status.st_mode & 07777);

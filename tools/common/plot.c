@@ -225,12 +225,13 @@ void plot_axis_round(struct plot_axis *axis, int wanted)
         axis->ticks[axis->count] = (first + axis->count) * step, axis->count++;
 }
 
-/* The labels of the x axis from the largest down, as far as they have room. */
-static void axes_x(const struct plot_axis *x, const struct plot_axis *y, FILE *to)
+void plot_axes(const struct plot_axis *x, const struct plot_axis *y, FILE *to)
 {
+    const double left = x->from - INSET, right = x->to + INSET;
     double last = INFINITY;
     char text[PLOT_NUMBER];
 
+    /* The labels of the x axis from the largest down, as far as they have room. */
     for (int i = x->count - 1; i >= 0; i--) {
         const double at = plot_at(x, x->ticks[i]);
 
@@ -242,14 +243,6 @@ static void axes_x(const struct plot_axis *x, const struct plot_axis *y, FILE *t
                   x->label(x->ticks[i], x->ticks[1] - x->ticks[0], text), to);
     }
     plot_text((x->from + x->to) / 2, y->from + 44, "middle", "name", x->name, to);
-}
-
-void plot_axes(const struct plot_axis *x, const struct plot_axis *y, FILE *to)
-{
-    const double left = x->from - INSET, right = x->to + INSET;
-    char text[PLOT_NUMBER];
-
-    axes_x(x, y, to);
     for (int i = 0; i < y->count; i++) {
         const double at = plot_at(y, y->ticks[i]);
 
@@ -265,47 +258,6 @@ void plot_axes(const struct plot_axis *x, const struct plot_axis *y, FILE *to)
 }
 
 /* ---- curves ---- */
-
-/* The range of all points that are there. */
-static bool curves_range(const struct plot *plot, struct plot_axis *x, struct plot_axis *y)
-{
-    x->least = y->least = INFINITY;
-    x->most = y->most = 0;
-    for (int s = 0; s < plot->series_count; s++) {
-        const struct plot_series *series = &plot->series[s];
-
-        for (int i = 0; i < series->count; i++) {
-            if (series->y[i] <= 0)
-                continue;
-            x->least = fmin(x->least, series->x[i]);
-            x->most = fmax(x->most, series->x[i]);
-            y->least = fmin(y->least, series->y[i]);
-            y->most = fmax(y->most, series->y[i]);
-        }
-    }
-    if (x->least == x->most) { /* a single size is drawn in the middle */
-        x->least /= 2;
-        x->most *= 2;
-    }
-    return x->least > 0 && x->least < x->most;
-}
-
-/* The sizes that were measured; of many, those with room for a label. */
-static void curves_sizes(const struct plot_series *series, struct plot_axis *x)
-{
-    double last = INFINITY;
-    int first = PLOT_TICKS_MAX;
-
-    for (int i = series->count - 1; i >= 0 && first > 0; i--) {
-        if (series->x[i] < x->least || series->x[i] > x->most ||
-            plot_at(x, series->x[i]) > last - TICK_WIDTH)
-            continue;
-        last = plot_at(x, series->x[i]);
-        x->ticks[--first] = series->x[i];
-    }
-    x->count = PLOT_TICKS_MAX - first;
-    memmove(x->ticks, x->ticks + first, (size_t)x->count * sizeof(x->ticks[0]));
-}
 
 static char *curves_size_label(double bytes, double distance, char text[PLOT_NUMBER])
 {
@@ -341,37 +293,6 @@ static double curves_round_up(double value)
     return 10 * power;
 }
 
-/* Powers of two, 1 among them. */
-static void curves_ratio_ticks(struct plot_axis *y)
-{
-    int first = (int)floor(log2(fmin(y->least, 0.99)) + 1e-9);
-    int last = (int)ceil(log2(fmax(y->most, 1.01)) - 1e-9);
-    int step = (last - first) / CURVE_TICKS + 1;
-
-    y->least = ldexp(1, first);
-    y->most = ldexp(1, last);
-    for (int i = first; i <= last; i++) {
-        if (i % step == 0)
-            y->ticks[y->count++] = ldexp(1, i);
-    }
-}
-
-/* Decades; of less than two of them 1, 2, 5, 10, 20, ... */
-static void curves_time_ticks(struct plot_axis *y)
-{
-    double tick;
-    bool narrow;
-
-    y->most = curves_round_up(y->most * 1.01);
-    y->least = 1 / curves_round_up(1 / (y->least * 0.99));
-    narrow = y->most < 100 * y->least;
-    tick = narrow ? y->least : pow(10, ceil(log10(y->least) - 1e-9));
-    while (y->count < CURVE_TICKS && tick <= y->most * (1 + 1e-9)) {
-        y->ticks[y->count++] = tick;
-        tick = curves_round_up(narrow ? tick * 1.01 : tick * 9.9);
-    }
-}
-
 /* The y axis of that kind; the range of the values is set already. */
 static void curves_y(enum plot_kind kind, struct plot_axis *y)
 {
@@ -379,7 +300,18 @@ static void curves_y(enum plot_kind kind, struct plot_axis *y)
     if (kind == PLOT_TIME) {
         y->name = "time of a call";
         y->label = curves_time_label;
-        curves_time_ticks(y);
+        /* Decades; of less than two of them 1, 2, 5, 10, 20, ... */
+        double tick;
+        bool narrow;
+
+        y->most = curves_round_up(y->most * 1.01);
+        y->least = 1 / curves_round_up(1 / (y->least * 0.99));
+        narrow = y->most < 100 * y->least;
+        tick = narrow ? y->least : pow(10, ceil(log10(y->least) - 1e-9));
+        while (y->count < CURVE_TICKS && tick <= y->most * (1 + 1e-9)) {
+            y->ticks[y->count++] = tick;
+            tick = curves_round_up(narrow ? tick * 1.01 : tick * 9.9);
+        }
     } else if (kind == PLOT_BANDWIDTH) {
         y->name = "bus bandwidth (GB/s)";
         y->least = 0;
@@ -388,20 +320,16 @@ static void curves_y(enum plot_kind kind, struct plot_axis *y)
         y->name = "relative time";
         y->label = curves_ratio_label;
         y->strong = 1;
-        curves_ratio_ticks(y);
-    }
-}
+        /* Powers of two, 1 among them. */
+        int first = (int)floor(log2(fmin(y->least, 0.99)) + 1e-9);
+        int last = (int)ceil(log2(fmax(y->most, 1.01)) - 1e-9);
+        int step = (last - first) / CURVE_TICKS + 1;
 
-/* Lines between the decades, where there is room for them. */
-static void curves_minor(const struct plot_axis *x, const struct plot_axis *y, FILE *to)
-{
-    if (log10(y->most / y->least) > 5)
-        return;
-    for (double power = pow(10, floor(log10(y->least))); power < y->most; power *= 10) {
-        for (int m = 2; m < 10; m++) {
-            if (m * power > y->least && m * power < y->most * (1 - 1e-9))
-                fprintf(to, "<path class=\"minor\" d=\"M%.1f %.1fH%.1f\"/>\n", x->from - INSET,
-                        plot_at(y, m * power), x->to + INSET);
+        y->least = ldexp(1, first);
+        y->most = ldexp(1, last);
+        for (int i = first; i <= last; i++) {
+            if (i % step == 0)
+                y->ticks[y->count++] = ldexp(1, i);
         }
     }
 }
@@ -460,13 +388,51 @@ bool plot_draw(const struct plot *plot, FILE *to)
                           .label = curves_size_label};
     struct plot_axis y = {.from = PLOT_HEIGHT - BOTTOM, .to = TOP};
 
-    if (!curves_range(plot, &x, &y))
+    /* The range of all points that are there. */
+    x.least = y.least = INFINITY;
+    x.most = y.most = 0;
+    for (int s = 0; s < plot->series_count; s++) {
+        const struct plot_series *series = &plot->series[s];
+
+        for (int i = 0; i < series->count; i++) {
+            if (series->y[i] <= 0)
+                continue;
+            x.least = fmin(x.least, series->x[i]);
+            x.most = fmax(x.most, series->x[i]);
+            y.least = fmin(y.least, series->y[i]);
+            y.most = fmax(y.most, series->y[i]);
+        }
+    }
+    if (x.least == x.most) { /* a single size is drawn in the middle */
+        x.least /= 2;
+        x.most *= 2;
+    }
+    if (!(x.least > 0 && x.least < x.most))
         return false;
-    curves_sizes(&plot->series[0], &x);
+    /* The sizes that were measured; of many, those with room for a label. */
+    double last = INFINITY;
+    int first = PLOT_TICKS_MAX;
+
+    for (int i = plot->series[0].count - 1; i >= 0 && first > 0; i--) {
+        if (plot->series[0].x[i] < x.least || plot->series[0].x[i] > x.most ||
+            plot_at(&x, plot->series[0].x[i]) > last - TICK_WIDTH)
+            continue;
+        last = plot_at(&x, plot->series[0].x[i]);
+        x.ticks[--first] = plot->series[0].x[i];
+    }
+    x.count = PLOT_TICKS_MAX - first;
+    memmove(x.ticks, x.ticks + first, (size_t)x.count * sizeof(x.ticks[0]));
     curves_y(plot->kind, &y);
     plot_text(4, 18, "start", "title", plot->title, to);
-    if (plot->kind == PLOT_TIME)
-        curves_minor(&x, &y, to);
+    /* Lines between the decades, where there is room for them. */
+    for (double power = pow(10, floor(log10(y.least)));
+         plot->kind == PLOT_TIME && log10(y.most / y.least) <= 5 && power < y.most; power *= 10) {
+        for (int m = 2; m < 10; m++) {
+            if (m * power > y.least && m * power < y.most * (1 - 1e-9))
+                fprintf(to, "<path class=\"minor\" d=\"M%.1f %.1fH%.1f\"/>\n", x.from - INSET,
+                        plot_at(&y, m * power), x.to + INSET);
+        }
+    }
     plot_axes(&x, &y, to);
     for (int s = plot->series_count; s-- > 0;) /* the first on top */
         curves_series(&plot->series[s], plot->kind, &x, &y, to);

@@ -44,27 +44,19 @@ int doctor_main(int argc, char **argv);
  * Add a finding of that check, which a format says; doctor_mend and doctor_other say of the last
  * one what mends it. Of findings beyond the room nothing is kept.
  */
-void doctor_ok(struct doctor_report *report, const char *check, const char *format, ...)
+#define doctor_ok(report, ...) doctor_add(report, DOCTOR_OK, __VA_ARGS__)
+#define doctor_note(report, ...) doctor_add(report, DOCTOR_NOTE, __VA_ARGS__)
+#define doctor_fault(report, ...) doctor_add(report, DOCTOR_FAULT, __VA_ARGS__)
+#define doctor_mend(report, ...) doctor_fix(report, false, __VA_ARGS__)
+#define doctor_other(report, ...) doctor_fix(report, true, __VA_ARGS__)
+void doctor_add(struct doctor_report *report, enum doctor_level level, const char *check,
+                const char *format, ...) __attribute__((format(printf, 4, 5)));
+void doctor_fix(struct doctor_report *report, bool other, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-void doctor_note(struct doctor_report *report, const char *check, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-void doctor_fault(struct doctor_report *report, const char *check, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-void doctor_mend(struct doctor_report *report, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-void doctor_other(struct doctor_report *report, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
 void doctor_own(struct doctor_report *report);
 
 /* The first line of a file, without its end. False: it cannot be read. */
 bool doctor_read(const char *path, char *text, size_t size);
-
-/*
- * The value of that file in this process's cgroup or the closest one above it that has it:
- * `file` of version 2, or `old` in the hierarchy of `controller` of version 1. False: none has.
- */
-bool doctor_cgroup(const char *file, const char *controller, const char *old, char *text,
-                   size_t size);
 
 /* Is there a file of that pattern, as glob has them? Copies the first one's path if path is given.
  */
@@ -74,10 +66,6 @@ bool doctor_exists(const char *pattern, char *path, size_t size);
 void doctor_launch(struct doctor_report *report);
 void doctor_network(struct doctor_report *report);
 void doctor_tls(struct doctor_report *report);
-void doctor_limits(struct doctor_report *report);
-void doctor_memory(struct doctor_report *report);
-void doctor_cpus(struct doctor_report *report);
-void doctor_gpu(struct doctor_report *report);
 
 /* Print one machine's report; return how many faults it has. */
 int doctor_print(const struct doctor_report *report, bool json, FILE *to);

@@ -8,10 +8,11 @@
 #include <stdarg.h>
 #include <string.h>
 
-static void report_add(struct doctor_report *report, const char *check, enum doctor_level level,
-                       const char *format, va_list arguments)
+void doctor_add(struct doctor_report *report, enum doctor_level level, const char *check,
+                const char *format, ...)
 {
     struct doctor_finding *finding = &report->findings[report->count];
+    va_list arguments;
 
     report->full = report->count == DOCTOR_FINDINGS;
     if (report->full)
@@ -19,24 +20,13 @@ static void report_add(struct doctor_report *report, const char *check, enum doc
     memset(finding, 0, sizeof(*finding));
     snprintf(finding->check, sizeof(finding->check), "%s", check);
     finding->level = (int)level;
+    va_start(arguments, format);
     vsnprintf(finding->text, sizeof(finding->text), format, arguments);
+    va_end(arguments);
     report->count++;
 }
 
-#define REPORT_LEVEL(name, level)                                                                  \
-    void doctor_##name(struct doctor_report *report, const char *check, const char *format, ...)   \
-    {                                                                                              \
-        va_list arguments;                                                                         \
-                                                                                                   \
-        va_start(arguments, format);                                                               \
-        report_add(report, check, level, format, arguments);                                       \
-        va_end(arguments);                                                                         \
-    }
-REPORT_LEVEL(ok, DOCTOR_OK)
-REPORT_LEVEL(note, DOCTOR_NOTE)
-REPORT_LEVEL(fault, DOCTOR_FAULT)
-
-void doctor_mend(struct doctor_report *report, const char *format, ...)
+void doctor_fix(struct doctor_report *report, bool other, const char *format, ...)
 {
     struct doctor_finding *last = &report->findings[report->count - 1];
     va_list arguments;
@@ -44,19 +34,8 @@ void doctor_mend(struct doctor_report *report, const char *format, ...)
     if (report->full)
         return;
     va_start(arguments, format);
-    vsnprintf(last->mend, sizeof(last->mend), format, arguments);
-    va_end(arguments);
-}
-
-void doctor_other(struct doctor_report *report, const char *format, ...)
-{
-    struct doctor_finding *last = &report->findings[report->count - 1];
-    va_list arguments;
-
-    if (report->full)
-        return;
-    va_start(arguments, format);
-    vsnprintf(last->other, sizeof(last->other), format, arguments);
+    vsnprintf(other ? last->other : last->mend, other ? sizeof(last->other) : sizeof(last->mend),
+              format, arguments);
     va_end(arguments);
 }
 
@@ -91,64 +70,6 @@ bool doctor_exists(const char *pattern, char *path, size_t size)
     return exists;
 }
 
-/* Reads file in that group below the mount, or else in the closest group above it that has one. */
-static bool report_in_group(const char *mount, char *group, const char *file, char *text,
-                            size_t size)
-{
-    char path[2 * PATH_MAX], *slash;
-
-    for (;;) {
-        snprintf(path, sizeof(path), "/sys/fs/cgroup%s%s/%s", mount,
-                 strcmp(group, "/") == 0 ? "" : group, file);
-        if (doctor_read(path, text, size))
-            return true;
-        slash = strrchr(group, '/');
-        if (!slash)
-            return false;
-        *slash = '\0';
-    }
-}
-
-/* Is the controller among "cpu,cpuacct:"? */
-static bool report_controls(const char *controllers, const char *controller)
-{
-    while (*controllers) {
-        const size_t length = strcspn(controllers, ",");
-
-        if (length == strlen(controller) && strncmp(controllers, controller, length) == 0)
-            return true;
-        controllers += length + (controllers[length] == ',');
-    }
-    return false;
-}
-
-/* A line of /proc/self/cgroup is "NUMBER:CONTROLLERS:PATH"; version 2 names no controllers. */
-bool doctor_cgroup(const char *file, const char *controller, const char *old, char *text,
-                   size_t size)
-{
-    char line[PATH_MAX], mount[64];
-    FILE *groups = fopen("/proc/self/cgroup", "re");
-    bool found = false;
-
-    snprintf(mount, sizeof(mount), "/%s", controller);
-    while (groups && !found && fgets(line, sizeof(line), groups)) {
-        char *controllers = strchr(line, ':');
-        char *group = controllers ? strchr(controllers + 1, ':') : NULL;
-
-        if (!group)
-            continue;
-        *group++ = '\0';
-        group[strcspn(group, "\n")] = '\0';
-        if (!controllers[1])
-            found = report_in_group("", group, file, text, size);
-        else if (report_controls(controllers + 1, controller))
-            found = report_in_group(mount, group, old, text, size);
-    }
-    if (groups)
-        fclose(groups);
-    return found;
-}
-
 /* What the doctor says, for people and for programs. */
 
 static const char *const print_levels[] = {"ok", "note", "FAULT"};
@@ -164,19 +85,6 @@ static void doctor_print_finding(const struct doctor_finding *finding, const cha
         fprintf(to, "    %s%s\n", *finding->mend ? "or: " : "", finding->other);
 }
 
-static void print_object(const struct doctor_finding *finding, bool first, FILE *to)
-{
-    static const char *const levels[] = {"ok", "note", "fault"};
-
-    fprintf(to, "%s\n  {", first ? "" : ",");
-    json_member("check", finding->check, true, to);
-    json_member("level", levels[finding->level], false, to);
-    json_member("text", finding->text, false, to);
-    json_member("mend", finding->mend, false, to);
-    json_member("other", finding->other, false, to);
-    fprintf(to, "}");
-}
-
 int doctor_print(const struct doctor_report *report, bool json, FILE *to)
 {
     int faults = 0;
@@ -185,10 +93,19 @@ int doctor_print(const struct doctor_report *report, bool json, FILE *to)
         fprintf(to, "[");
     for (int i = 0; i < report->count; i++) {
         faults += report->findings[i].level == DOCTOR_FAULT;
-        if (json)
-            print_object(&report->findings[i], i == 0, to);
-        else
+        if (json) {
+            static const char *const levels[] = {"ok", "note", "fault"};
+
+            fprintf(to, "%s\n  {", i == 0 ? "" : ",");
+            json_member("check", report->findings[i].check, true, to);
+            json_member("level", levels[report->findings[i].level], false, to);
+            json_member("text", report->findings[i].text, false, to);
+            json_member("mend", report->findings[i].mend, false, to);
+            json_member("other", report->findings[i].other, false, to);
+            fprintf(to, "}");
+        } else {
             doctor_print_finding(&report->findings[i], "", to);
+        }
     }
     if (json)
         fprintf(to, "\n]\n");
@@ -203,16 +120,13 @@ int doctor_print(const struct doctor_report *report, bool json, FILE *to)
 /* Seconds by which clocks may differ: ranks look at them one after the other. */
 #define COMPARE_CLOCKS 2.0
 
-static bool compare_same(const struct doctor_finding *a, const struct doctor_finding *b)
-{
-    return strcmp(a->check, b->check) == 0 && a->level == b->level &&
-           strcmp(a->text, b->text) == 0 && strcmp(a->mend, b->mend) == 0;
-}
-
 static bool compare_has(const struct doctor_report *report, const struct doctor_finding *finding)
 {
     for (int i = 0; i < report->count; i++) {
-        if (compare_same(&report->findings[i], finding))
+        if (strcmp(report->findings[i].check, finding->check) == 0 &&
+            report->findings[i].level == finding->level &&
+            strcmp(report->findings[i].text, finding->text) == 0 &&
+            strcmp(report->findings[i].mend, finding->mend) == 0)
             return true;
     }
     return false;
@@ -244,28 +158,6 @@ static bool compare_leads(const struct doctor_report *reports, int rank)
     return true;
 }
 
-/* "node0, node1", with the ranks of a host if not all of them have it; "" if every rank has. */
-static void compare_where(const struct doctor_report *reports, int ranks,
-                          const struct doctor_finding *finding, char *where, size_t size)
-{
-    size_t used = 0;
-    int with = 0;
-
-    where[0] = '\0';
-    for (int rank = 0; rank < ranks; rank++)
-        with += compare_has(&reports[rank], finding);
-    for (int rank = 0; rank < ranks && with < ranks && used < size; rank++) {
-        const char *comma = used ? ", " : "";
-        const int of_host = compare_host(reports, ranks, reports[rank].host, finding);
-
-        if (of_host == COMPARE_ALL && compare_leads(reports, rank))
-            used += (size_t)snprintf(where + used, size - used, "%s%s", comma, reports[rank].host);
-        else if (of_host == COMPARE_SOME && compare_has(&reports[rank], finding))
-            used += (size_t)snprintf(where + used, size - used, "%srank %d on %s", comma, rank,
-                                     reports[rank].host);
-    }
-}
-
 /* Has no rank before this one that finding, nor this one before it? */
 static bool compare_is_first(const struct doctor_report *reports, int rank, int i)
 {
@@ -291,7 +183,26 @@ static void compare_check(const struct doctor_report *reports, int ranks, const 
 
             if (strcmp(finding->check, check) != 0 || !compare_is_first(reports, rank, i))
                 continue;
-            compare_where(reports, ranks, finding, where, sizeof(where));
+            /* "node0, node1", with the ranks of a host if not all of them have it; "" if every rank
+             * has. */
+            const size_t size = sizeof(where);
+            size_t used = 0;
+            int with = 0;
+
+            where[0] = '\0';
+            for (int other = 0; other < ranks; other++)
+                with += compare_has(&reports[other], finding);
+            for (int other = 0; other < ranks && with < ranks && used < size; other++) {
+                const char *comma = used ? ", " : "";
+                const int of_host = compare_host(reports, ranks, reports[other].host, finding);
+
+                if (of_host == COMPARE_ALL && compare_leads(reports, other))
+                    used += (size_t)snprintf(where + used, size - used, "%s%s", comma,
+                                             reports[other].host);
+                else if (of_host == COMPARE_SOME && compare_has(&reports[other], finding))
+                    used += (size_t)snprintf(where + used, size - used, "%srank %d on %s", comma,
+                                             other, reports[other].host);
+            }
             doctor_print_finding(finding, where, to);
             *faults += finding->level == DOCTOR_FAULT;
             differs = differs || (*where && !finding->own);

@@ -80,24 +80,6 @@ static int network_links(struct network_link *links)
     return count;
 }
 
-/* The interface of the default route; false: there is none. */
-static bool network_route(char name[IF_NAMESIZE])
-{
-    FILE *routes = fopen("/proc/net/route", "re");
-    char line[256], interface[64];
-    unsigned long destination;
-    bool found = false;
-
-    while (routes && !found && fgets(line, sizeof(line), routes)) {
-        found = sscanf(line, "%15s %lx", interface, &destination) == 2 && destination == 0;
-        if (found)
-            snprintf(name, IF_NAMESIZE, "%.15s", interface);
-    }
-    if (routes)
-        fclose(routes);
-    return found;
-}
-
 /*
  * From which address packets to that host would go. 1: that address; 0: the host has none; -1: no
  * route leads to it. Nothing is sent.
@@ -143,7 +125,20 @@ static const struct network_link *network_taken(const struct network_link *links
         if (!spec || !*spec || network_fits(spec, links[i].name))
             first = &links[i];
     }
-    if (!network_route(route) || (spec && *spec && *spec != '^'))
+    /* The interface of the default route; false: there is none. */
+    FILE *routes = fopen("/proc/net/route", "re");
+    char line[256], interface[64];
+    unsigned long destination;
+    bool found = false;
+
+    while (routes && !found && fgets(line, sizeof(line), routes)) {
+        found = sscanf(line, "%15s %lx", interface, &destination) == 2 && destination == 0;
+        if (found)
+            snprintf(route, IF_NAMESIZE, "%.15s", interface);
+    }
+    if (routes)
+        fclose(routes);
+    if (!found || (spec && *spec && *spec != '^'))
         return first;
     for (int i = 0; i < count; i++) {
         if (strcmp(links[i].name, route) == 0 && (!spec || !*spec || network_fits(spec, route)))
@@ -227,35 +222,14 @@ static const char *network_resolve(const char *name, char address[INET6_ADDRSTRL
     return NULL;
 }
 
-/*
- * As Debian has it in /etc/hosts: 127.0.1.1. libdist, distrun and Open MPI ask the interfaces, so
- * it does them no harm; MPICH's mpirun tells its other hosts to call that name.
- */
-static void network_hidden(struct doctor_report *report, const struct network_link *taken,
-                           const char *address)
+void doctor_network(struct doctor_report *report)
 {
-    const char *hosts = getenv("HYDRA_HOST_FILE"), *interface = getenv("HYDRA_IFACE");
+    struct network_link links[NETWORK_LINKS];
+    const int count = network_links(links);
 
-    if (hosts && *hosts && !(interface && *interface))
-        doctor_fault(report, "host-name",
-                     "/etc/hosts maps this machine's name, %s, to %s, so the other hosts of "
-                     "HYDRA_HOST_FILE do not reach MPICH's mpirun here",
-                     report->host, address);
-    else
-        doctor_note(report, "host-name",
-                    "/etc/hosts maps this machine's name, %s, to %s: no matter to libdist, but "
-                    "MPICH's mpirun over several hosts needs -iface %s then",
-                    report->host, address, taken->name);
-    /* Not sed -i: in a container the file is a mount, which cannot be replaced. */
-    doctor_mend(report,
-                "hosts=$(sed '/^127\\./s/[[:space:]]%s\\>//' /etc/hosts) && "
-                "printf '%%s\\n%%s\\n' '%s %s' \"$hosts\" >/etc/hosts",
-                report->host, taken->address, report->host);
-    doctor_other(report, "export HYDRA_IFACE=%s", taken->name);
-}
-
-static void network_name(struct doctor_report *report, const struct network_link *taken)
-{
+    network_interface(report, links, count);
+    network_meeting(report, network_physical(links, count));
+    const struct network_link *taken = network_taken(links, count);
     char address[INET6_ADDRSTRLEN];
     const char *wrong = network_resolve(report->host, address);
 
@@ -265,21 +239,33 @@ static void network_name(struct doctor_report *report, const struct network_link
         doctor_mend(report, "echo '%s %s' >>/etc/hosts", taken ? taken->address : "127.0.0.1",
                     report->host);
     } else if (strncmp(address, "127.", 4) == 0 && taken) {
-        network_hidden(report, taken, address);
+        /*
+         * As Debian has it in /etc/hosts: 127.0.1.1. libdist, distrun and Open MPI ask the
+         * interfaces, so it does them no harm; MPICH's mpirun tells its other hosts to call that
+         * name.
+         */
+        const char *hosts = getenv("HYDRA_HOST_FILE"), *interface = getenv("HYDRA_IFACE");
+
+        if (hosts && *hosts && !(interface && *interface))
+            doctor_fault(report, "host-name",
+                         "/etc/hosts maps this machine's name, %s, to %s, so the other hosts of "
+                         "HYDRA_HOST_FILE do not reach MPICH's mpirun here",
+                         report->host, address);
+        else
+            doctor_note(report, "host-name",
+                        "/etc/hosts maps this machine's name, %s, to %s: no matter to libdist, but "
+                        "MPICH's mpirun over several hosts needs -iface %s then",
+                        report->host, address, taken->name);
+        /* Not sed -i: in a container the file is a mount, which cannot be replaced. */
+        doctor_mend(report,
+                    "hosts=$(sed '/^127\\./s/[[:space:]]%s\\>//' /etc/hosts) && "
+                    "printf '%%s\\n%%s\\n' '%s %s' \"$hosts\" >/etc/hosts",
+                    report->host, taken->address, report->host);
+        doctor_other(report, "export HYDRA_IFACE=%s", taken->name);
     } else {
         doctor_ok(report, "host-name", "%s is %s", report->host, address);
     }
     doctor_own(report);
-}
-
-void doctor_network(struct doctor_report *report)
-{
-    struct network_link links[NETWORK_LINKS];
-    const int count = network_links(links);
-
-    network_interface(report, links, count);
-    network_meeting(report, network_physical(links, count));
-    network_name(report, network_taken(links, count));
 }
 
 /* TLS: the files that DIST_TLS_CERT, DIST_TLS_KEY and DIST_TLS_CA name, and the names in them. */
@@ -287,34 +273,6 @@ void doctor_network(struct doctor_report *report)
 /* By the variables: the certificate, its key, and who has signed it and the others'. */
 enum { TLS_CERT, TLS_KEY, TLS_CA, TLS_FILES };
 static const char *const tls_variables[] = {"DIST_TLS_CERT", "DIST_TLS_KEY", "DIST_TLS_CA"};
-
-/* Their values; "" for one that is not set. Returns how many are. */
-static int tls_paths(const char *paths[TLS_FILES])
-{
-    int set = 0;
-
-    for (int i = 0; i < TLS_FILES; i++) {
-        const char *value = getenv(tls_variables[i]);
-
-        paths[i] = value ? value : "";
-        set += *paths[i] != '\0';
-    }
-    return set;
-}
-
-static void tls_incomplete(struct doctor_report *report, const char *const paths[TLS_FILES])
-{
-    int missing = 0;
-
-    while (*paths[missing])
-        missing++;
-    doctor_fault(report, "tls",
-                 "%s is not set: TLS needs all three of DIST_TLS_CERT, DIST_TLS_KEY "
-                 "and DIST_TLS_CA",
-                 tls_variables[missing]);
-    doctor_mend(report, "unset DIST_TLS_CERT DIST_TLS_KEY DIST_TLS_CA");
-    doctor_other(report, "set it to the path of a PEM file, on all ranks");
-}
 
 #ifdef HAVE_OPENSSL
 #include <arpa/inet.h>
@@ -488,53 +446,6 @@ struct tls_names {
     char addresses[160]; /* the machine's, as a new certificate would have them */
 };
 
-/* Ranks call each other by address; the host name counts only where the store is called by it. */
-static void tls_names_machine(const struct tls_found *found, struct tls_names *names)
-{
-    const size_t size = sizeof(names->addresses);
-    char name[HOST_NAME_MAX + 1] = "", text[INET6_ADDRSTRLEN];
-    struct ifaddrs *all = NULL;
-    size_t used = 0;
-
-    *names = (struct tls_names){0};
-    gethostname(name, sizeof(name));
-    names->host =
-        X509_check_host(found->cert, name, 0, X509_CHECK_FLAG_NEVER_CHECK_SUBJECT, NULL) == 1;
-    for (struct ifaddrs *at = getifaddrs(&all) == 0 ? all : NULL; at; at = at->ifa_next) {
-        if (!tls_address(at->ifa_addr, text, sizeof(text)))
-            continue;
-        if (X509_check_ip_asc(found->cert, text, 0) == 1)
-            *(at->ifa_flags & IFF_LOOPBACK ? &names->loopback : &names->address) = true;
-        if (used + sizeof(text) + 4 < size)
-            used += (size_t)snprintf(names->addresses + used, size - used, "%sIP:%s",
-                                     used ? "," : "", text);
-    }
-    freeifaddrs(all);
-}
-
-static void tls_named(struct doctor_report *report, const struct tls_found *found)
-{
-    struct tls_names names;
-
-    tls_names_machine(found, &names);
-    if (names.address) {
-        doctor_ok(report, "tls",
-                  "certificate, key and authority fit, and name an address of this machine");
-    } else if (names.loopback) {
-        doctor_note(report, "tls",
-                    "%.120s names this machine by the loopback alone: its ranks can "
-                    "have no others",
-                    found->paths[TLS_CERT]);
-        doctor_other(report, "for several machines: subjectAltName=%s", names.addresses);
-    } else {
-        doctor_fault(report, "tls", "%.120s names %s: no rank will connect with one here",
-                     found->paths[TLS_CERT],
-                     names.host ? "this machine by its host name alone, not by an address"
-                                : "no address of this machine");
-        doctor_other(report, "have one made with subjectAltName=%s", names.addresses);
-    }
-}
-
 static void tls_files(struct doctor_report *report, const char *const paths[TLS_FILES])
 {
     struct tls_found found = {.paths = {paths[TLS_CERT], paths[TLS_KEY], paths[TLS_CA]}};
@@ -543,8 +454,48 @@ static void tls_files(struct doctor_report *report, const char *const paths[TLS_
     for (int i = 0; i < TLS_FILES && fine; i++)
         fine = tls_readable(report, &found, i);
     if (fine && tls_pair(report, &found) && tls_in_time(report, &found) &&
-        tls_signed(report, &found))
-        tls_named(report, &found);
+        tls_signed(report, &found)) {
+        struct tls_names names;
+
+        /* Ranks call each other by address; the host name counts only where the store is called by
+         * it.
+         */
+        const size_t size = sizeof(names.addresses);
+        char name[HOST_NAME_MAX + 1] = "", text[INET6_ADDRSTRLEN];
+        struct ifaddrs *all = NULL;
+        size_t used = 0;
+
+        names = (struct tls_names){0};
+        gethostname(name, sizeof(name));
+        names.host =
+            X509_check_host(found.cert, name, 0, X509_CHECK_FLAG_NEVER_CHECK_SUBJECT, NULL) == 1;
+        for (struct ifaddrs *at = getifaddrs(&all) == 0 ? all : NULL; at; at = at->ifa_next) {
+            if (!tls_address(at->ifa_addr, text, sizeof(text)))
+                continue;
+            if (X509_check_ip_asc(found.cert, text, 0) == 1)
+                *(at->ifa_flags & IFF_LOOPBACK ? &names.loopback : &names.address) = true;
+            if (used + sizeof(text) + 4 < size)
+                used += (size_t)snprintf(names.addresses + used, size - used, "%sIP:%s",
+                                         used ? "," : "", text);
+        }
+        freeifaddrs(all);
+        if (names.address) {
+            doctor_ok(report, "tls",
+                      "certificate, key and authority fit, and name an address of this machine");
+        } else if (names.loopback) {
+            doctor_note(report, "tls",
+                        "%.120s names this machine by the loopback alone: its ranks can "
+                        "have no others",
+                        found.paths[TLS_CERT]);
+            doctor_other(report, "for several machines: subjectAltName=%s", names.addresses);
+        } else {
+            doctor_fault(report, "tls", "%.120s names %s: no rank will connect with one here",
+                         found.paths[TLS_CERT],
+                         names.host ? "this machine by its host name alone, not by an address"
+                                    : "no address of this machine");
+            doctor_other(report, "have one made with subjectAltName=%s", names.addresses);
+        }
+    }
     X509_free(found.cert);
     EVP_PKEY_free(found.key);
 }
@@ -561,14 +512,31 @@ static void tls_files(struct doctor_report *report, const char *const paths[TLS_
 void doctor_tls(struct doctor_report *report)
 {
     const char *paths[TLS_FILES];
-    const int set = tls_paths(paths);
+    int set = 0;
 
-    if (!set)
+    for (int i = 0; i < TLS_FILES; i++) {
+        const char *value = getenv(tls_variables[i]);
+
+        paths[i] = value ? value : "";
+        set += *paths[i] != '\0';
+    }
+
+    if (!set) {
         doctor_ok(report, "tls", "not asked for: DIST_TLS_CERT is not set");
-    else if (set < TLS_FILES)
-        tls_incomplete(report, paths);
-    else
+    } else if (set < TLS_FILES) {
+        int missing = 0;
+
+        while (*paths[missing])
+            missing++;
+        doctor_fault(report, "tls",
+                     "%s is not set: TLS needs all three of DIST_TLS_CERT, DIST_TLS_KEY "
+                     "and DIST_TLS_CA",
+                     tls_variables[missing]);
+        doctor_mend(report, "unset DIST_TLS_CERT DIST_TLS_KEY DIST_TLS_CA");
+        doctor_other(report, "set it to the path of a PEM file, on all ranks");
+    } else {
         tls_files(report, paths);
+    }
 }
 
 /* Launchers and settings: slots, root, Open MPI's parameters, where the ranks meet, names. */
@@ -596,9 +564,18 @@ static int launch_openmpi(void)
     return version;
 }
 
-/* Cores, not hardware threads, of the CPUs there are: what Open MPI counts as slots. */
-static int launch_cores(void)
+static bool launch_is_set(const char *name)
 {
+    const char *value = getenv(name);
+
+    return value && *value;
+}
+
+static void launch_slots(struct doctor_report *report, int version)
+{
+    const char *variable = version < 5 ? "OMPI_MCA_rmaps_base_oversubscribe=1"
+                                       : "PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe";
+    /* Cores, not hardware threads, of the CPUs there are: what Open MPI counts as slots. */
     static int seen[4096]; /* too large for a small stack */
     char path[128], package[16], core[16];
     int cores = 0;
@@ -620,21 +597,7 @@ static int launch_cores(void)
         if (i == cores)
             seen[cores++] = key;
     }
-    return cores ? cores : (int)cpus;
-}
-
-static bool launch_is_set(const char *name)
-{
-    const char *value = getenv(name);
-
-    return value && *value;
-}
-
-static void launch_slots(struct doctor_report *report, int version)
-{
-    const char *variable = version < 5 ? "OMPI_MCA_rmaps_base_oversubscribe=1"
-                                       : "PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe";
-    const int slots = launch_cores();
+    const int slots = cores ? cores : (int)cpus;
 
     if (launch_is_set(version < 5 ? "OMPI_MCA_rmaps_base_oversubscribe"
                                   : "PRTE_MCA_rmaps_default_mapping_policy")) {
@@ -649,20 +612,6 @@ static void launch_slots(struct doctor_report *report, int version)
     } else {
         doctor_ok(report, "slots", "%d: Open MPI starts more ranks with --oversubscribe only",
                   slots);
-    }
-}
-
-static void launch_root(struct doctor_report *report)
-{
-    if (geteuid() != 0) {
-        doctor_ok(report, "root", "not root");
-    } else if (launch_is_set("OMPI_ALLOW_RUN_AS_ROOT") &&
-               launch_is_set("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")) {
-        doctor_ok(report, "root", "Open MPI is allowed to run as root");
-    } else {
-        doctor_fault(report, "root", "Open MPI refuses to run as root");
-        doctor_mend(report, "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1");
-        doctor_other(report, "run jobs as another user");
     }
 }
 
@@ -725,47 +674,7 @@ static void launch_unknown(struct doctor_report *report, char *line)
         doctor_mend(report, "unset %.80s", name);
 }
 
-static void launch_wrong(struct doctor_report *report, char *line)
-{
-    const char *name;
-
-    strsep(&line, "\t");
-    name = strsep(&line, "\t");
-    strsep(&line, "\t");
-    doctor_fault(report, "variables", "%.300s", line ? line : name);
-    doctor_mend(report, "unset %.80s", name);
-}
-
-static void launch_variables(struct doctor_report *report)
-{
-    const size_t size = dist_list_variables(NULL, 0) + 1;
-    char *text = malloc(size), *rest = text, *line;
-    int before = report->count;
-
-    if (text)
-        dist_list_variables(text, size);
-    while ((line = strsep(&rest, "\n"))) {
-        if (strncmp(line, "unknown\t", strlen("unknown\t")) == 0)
-            launch_unknown(report, line);
-        else if (strncmp(line, "wrong\t", strlen("wrong\t")) == 0)
-            launch_wrong(report, line);
-    }
-    free(text);
-    if (report->count == before)
-        doctor_ok(report, "variables",
-                  "libdist knows every DIST_ variable that is set, and its value");
-}
-
 /* ---- where the ranks meet ---- */
-
-static bool launch_is_loopback(const struct addrinfo *at)
-{
-    const struct sockaddr_in *four = (const void *)at->ai_addr;
-    const struct sockaddr_in6 *six = (const void *)at->ai_addr;
-
-    return at->ai_family == AF_INET ? ntohl(four->sin_addr.s_addr) >> 24 == 127
-                                    : IN6_IS_ADDR_LOOPBACK(&six->sin6_addr);
-}
 
 /* More ranks in the job than on this machine? */
 static bool launch_several_machines(void)
@@ -804,7 +713,11 @@ static void launch_meeting(struct doctor_report *report)
         doctor_other(report, "with several machines: an address of the first one");
         return;
     }
-    if (launch_is_loopback(found) && launch_several_machines() && !launch_is_first_machine(host)) {
+    const struct sockaddr_in *four = (const void *)found->ai_addr;
+    const struct sockaddr_in6 *six = (const void *)found->ai_addr;
+    if ((found->ai_family == AF_INET ? ntohl(four->sin_addr.s_addr) >> 24 == 127
+                                     : IN6_IS_ADDR_LOOPBACK(&six->sin6_addr)) &&
+        launch_several_machines() && !launch_is_first_machine(host)) {
         doctor_fault(report, "meeting",
                      "MASTER_ADDR=%.60s is this machine here, but rank 0 is on another", host);
         doctor_other(report, "set MASTER_ADDR to an address of the first machine that the others "
@@ -821,9 +734,40 @@ void doctor_launch(struct doctor_report *report)
 
     if (version) {
         launch_slots(report, version);
-        launch_root(report);
+        if (geteuid() != 0) {
+            doctor_ok(report, "root", "not root");
+        } else if (launch_is_set("OMPI_ALLOW_RUN_AS_ROOT") &&
+                   launch_is_set("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")) {
+            doctor_ok(report, "root", "Open MPI is allowed to run as root");
+        } else {
+            doctor_fault(report, "root", "Open MPI refuses to run as root");
+            doctor_mend(report, "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1");
+            doctor_other(report, "run jobs as another user");
+        }
     }
     launch_ucx(report);
-    launch_variables(report);
+    const size_t size = dist_list_variables(NULL, 0) + 1;
+    char *text = malloc(size), *rest = text, *line;
+    int before = report->count;
+
+    if (text)
+        dist_list_variables(text, size);
+    while ((line = strsep(&rest, "\n"))) {
+        if (strncmp(line, "unknown\t", strlen("unknown\t")) == 0) {
+            launch_unknown(report, line);
+        } else if (strncmp(line, "wrong\t", strlen("wrong\t")) == 0) {
+            const char *name;
+
+            strsep(&line, "\t");
+            name = strsep(&line, "\t");
+            strsep(&line, "\t");
+            doctor_fault(report, "variables", "%.300s", line ? line : name);
+            doctor_mend(report, "unset %.80s", name);
+        }
+    }
+    free(text);
+    if (report->count == before)
+        doctor_ok(report, "variables",
+                  "libdist knows every DIST_ variable that is set, and its value");
     launch_meeting(report);
 }

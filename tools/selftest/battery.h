@@ -21,9 +21,6 @@ struct data {
 /* Does the op make sense for the dtype? */
 bool data_fits(dist_dtype dtype, dist_op op);
 
-/* The bits of element i of rank's row, as the type's bytes lie in a little-endian number. */
-uint64_t data_bits(const struct data *d, int rank, size_t i);
-
 /* Writes count elements of rank's row, from element `first` on. */
 void data_fill(const struct data *d, int rank, size_t first, size_t count, void *memory);
 
@@ -111,7 +108,6 @@ struct battery {
 };
 
 /* This is what comes now: whoever looks on sees it, and the time that it may take begins. */
-void battery_begin(struct battery *b, const char *what);
 /* Prints "rank R: FAULT ..." (the first few) and counts it. */
 void battery_fault(struct battery *b, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -191,7 +187,7 @@ struct operation {
     void (*check)(struct test_case *c); /* before the blocks: what is only known now; may be NULL */
 };
 
-/* cases_collectives.c */
+/* cases.c */
 extern const struct operation operation_all_reduce, operation_all_reduce_coalesced,
     operation_reduce;
 extern const struct operation operation_reduce_scatter, operation_reduce_scatter_v;
@@ -199,10 +195,8 @@ extern const struct operation operation_broadcast, operation_all_gather, operati
 extern const struct operation operation_gather, operation_gather_v;
 extern const struct operation operation_scatter, operation_scatter_v, operation_all_to_all,
     operation_all_to_all_v;
-/* cases_other.c */
-extern const struct operation operation_exchange, operation_any_source, operation_barrier;
 
-/* case.c, for shape functions: memory of so many elements; a row laid into it; what must come. */
+/* For shape functions: memory of so many elements; a row laid into it; what must come. */
 void case_in(struct test_case *c, size_t count);
 void case_out(struct test_case *c, size_t count);
 void case_give(struct test_case *c, struct buffer *to, size_t at, size_t first, size_t count);
@@ -210,13 +204,6 @@ void case_expect(struct test_case *c, size_t at, size_t count, int giver, size_t
 void *case_at(const struct test_case *c, const struct buffer *buffer, size_t element);
 /* The same in the buffer's image, for the host. */
 void *case_image(const struct test_case *c, const struct buffer *buffer, size_t element);
-/* The offsets of a layout's blocks, one a rank. All elements, gaps included. */
-size_t case_layout(struct test_case *c, const size_t *counts, size_t *offsets);
-size_t case_block_count(const struct test_case *c, int from, int to);
-/* True if the layout needs offsets. Without them blocks are contiguous. */
-bool case_has_offsets(const struct test_case *c);
-/* Makes counts and offsets of one block a rank, each rank's own. All elements. */
-size_t case_blocks(struct test_case *c, size_t **counts_p, size_t **offsets_p);
 
 /* run.c: makes a case, runs it in the battery's mode, and checks it, now or when it is landed. */
 enum place { PLACE_APART, PLACE_IN, PLACE_IN_ON_ODD_RANKS, PLACE_COUNT };
@@ -228,10 +215,8 @@ struct variant {
     enum layout layout;
     enum place place;
 };
-void battery_run(struct battery *b, const struct operation *operation,
-                 const struct variant *variant);
 
-/* case.c */
+/* cases.c */
 struct test_case *case_new(struct battery *b, const struct operation *operation,
                            const struct variant *variant);
 void case_check(struct test_case *c);
@@ -241,8 +226,5 @@ const char *case_name(const struct test_case *c);
 
 /* ---- the parts of a run ---- */
 void cases_barrier(struct battery *b);
-void cases_works(struct battery *b);
-void cases_special(struct battery *b); /* NaNs, infinities, signed zeros */
-void cases_lacks(struct battery *b);   /* what it says it lacks is refused */
 
 #endif

@@ -61,21 +61,6 @@ static int command_verdict(const struct command *command, bool passed)
 
 /* ---- as a rank of somebody's job ---- */
 
-/* Rank 0 tells of itself, the others only what is wrong. */
-static int command_as_rank(struct command *command)
-{
-    struct selftest_count count = {0};
-    bool passed = selftest_rank(&command->selftest, 0, &count) == 0;
-
-    if (*count.refused)
-        fprintf(stderr, "dist_info: %s\n", count.refused);
-    else if (count.rank == 0)
-        command_head(command), command_row(&count);
-    else if (!passed)
-        fprintf(stderr, "dist_info: rank %d: %ld faults\n", count.rank, count.faults);
-    return count.rank == 0 || !passed ? command_verdict(command, passed) : 0;
-}
-
 /* ---- with ranks of its own ---- */
 
 static int command_child(int rank, void *arg)
@@ -95,29 +80,6 @@ static const char *command_refused(const struct command *command, int ranks)
     return NULL;
 }
 
-/* Some ranks did not come to their end: the one that went first, and what each was doing. */
-static void command_tell_lost(const struct command *command, int ranks)
-{
-    fprintf(stderr, "dist_info: %s\n", dist_last_error());
-    for (int r = 0; r < ranks && r < COMMAND_SHOWN; r++) {
-        if (*command->counts[r].now)
-            fprintf(stderr, "  rank %d was busy with: %s\n", r, command->counts[r].now);
-    }
-}
-
-static void command_sum(const struct command *command, int ranks, struct selftest_count *sum_p)
-{
-    *sum_p = (struct selftest_count){.ranks = ranks};
-    for (int r = 0; r < ranks; r++) {
-        const struct selftest_count *count = &command->counts[r];
-
-        sum_p->cases = count->cases > sum_p->cases ? count->cases : sum_p->cases;
-        sum_p->checks += count->checks;
-        sum_p->refusals += count->refusals;
-        sum_p->faults += count->faults;
-    }
-}
-
 static bool command_report(const struct command *command, int ranks, int code)
 {
     const char *refused = command_refused(command, ranks);
@@ -128,10 +90,25 @@ static bool command_report(const struct command *command, int ranks, int code)
                 refused);
         return false;
     }
-    command_sum(command, ranks, &sum);
+    sum = (struct selftest_count){.ranks = ranks};
+    for (int r = 0; r < ranks; r++) {
+        const struct selftest_count *count = &command->counts[r];
+
+        sum.cases = count->cases > sum.cases ? count->cases : sum.cases;
+        sum.checks += count->checks;
+        sum.refusals += count->refusals;
+        sum.faults += count->faults;
+    }
     command_row(&sum);
-    if (code && (!sum.faults || code > 128))
-        command_tell_lost(command, ranks);
+    if (code && (!sum.faults || code > 128)) {
+        /* Some ranks did not come to their end: the one that went first, and what each was doing.
+         */
+        fprintf(stderr, "dist_info: %s\n", dist_last_error());
+        for (int r = 0; r < ranks && r < COMMAND_SHOWN; r++) {
+            if (*command->counts[r].now)
+                fprintf(stderr, "  rank %d was busy with: %s\n", r, command->counts[r].now);
+        }
+    }
     return code == 0;
 }
 
@@ -152,18 +129,6 @@ static bool command_world(struct command *command, int ranks)
     if (command->counts != MAP_FAILED)
         munmap(command->counts, bytes);
     return passed;
-}
-
-static int command_worlds(struct command *command)
-{
-    bool passed = true;
-
-    command_head(command);
-    if (command->ranks)
-        return command_verdict(command, command_world(command, command->ranks));
-    for (size_t i = 0; i < sizeof(command_sizes) / sizeof(command_sizes[0]) && passed; i++)
-        passed = command_world(command, command_sizes[i]);
-    return command_verdict(command, passed);
 }
 
 /* ---- options ---- */
@@ -240,19 +205,14 @@ static int64_t command_timeout(void)
     return seconds <= COMMAND_TIMEOUT_MOST_S ? seconds : COMMAND_TIMEOUT_MOST_S;
 }
 
-/* -1: go on, else the exit code. */
-static int command_options(int argc, char **argv, struct command *command)
-{
-    struct command_words words = {.mode = "all", .timeout = command_timeout()};
-    int rest, code = args_begin(&command_args, argc, argv, &words, 0, &rest);
-
-    return code < 0 ? command_take(&words, command) : code;
-}
-
 int selftest_main(int argc, char **argv)
 {
     struct command command = {0};
-    int code = command_options(argc, argv, &command);
+    /* -1: go on, else the exit code. */
+    struct command_words words = {.mode = "all", .timeout = command_timeout()};
+    int rest, result = args_begin(&command_args, argc, argv, &words, 0, &rest);
+
+    int code = result < 0 ? command_take(&words, &command) : result;
 
     if (code >= 0)
         return code;
@@ -263,7 +223,25 @@ int selftest_main(int argc, char **argv)
         setenv("DIST_TRANSPORT", command.transport, 1);
         setenv("DIST_NODE_MEMORY", "0", 1); /* all goes through the transport */
     }
-    if (!command.ranks && launched_in_job())
-        return command_as_rank(&command);
-    return command_worlds(&command);
+    if (!command.ranks && launched_in_job()) {
+        /* Rank 0 tells of itself, the others only what is wrong. */
+        struct selftest_count count = {0};
+        bool passed = selftest_rank(&command.selftest, 0, &count) == 0;
+
+        if (*count.refused)
+            fprintf(stderr, "dist_info: %s\n", count.refused);
+        else if (count.rank == 0)
+            command_head(&command), command_row(&count);
+        else if (!passed)
+            fprintf(stderr, "dist_info: rank %d: %ld faults\n", count.rank, count.faults);
+        return count.rank == 0 || !passed ? command_verdict(&command, passed) : 0;
+    }
+    bool passed = true;
+
+    command_head(&command);
+    if (command.ranks)
+        return command_verdict(&command, command_world(&command, command.ranks));
+    for (size_t i = 0; i < sizeof(command_sizes) / sizeof(command_sizes[0]) && passed; i++)
+        passed = command_world(&command, command_sizes[i]);
+    return command_verdict(&command, passed);
 }

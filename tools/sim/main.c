@@ -1,14 +1,790 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* dist_sim's command line. */
+/* dist_sim: verifies and simulates algorithms on machines that need not be there. */
 #include "base/log.h"
 #include "base/settings/config.h"
 #include "tools/common/args.h"
 #include "tools/common/output.h"
-#include "tools/sim/job.h"
+#include "tools/common/plot.h"
+#include "tools/common/text.h"
+#include "topology/topology.h"
+#include "tuning/choose.h"
+#include "tuning/tuning.h"
+#include "verify/verify.h"
 
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#define JOB_SIZES_MAX 32
+#define JOB_ALGORITHMS_MAX 16
+#define JOB_WHY_MAX 512
+
+struct job_result;
+
+/* What the command line asks for. */
+struct job {
+    dist_collective collective;
+    struct disti_topology *topology;
+    struct disti_cost cost;
+    size_t sizes[JOB_SIZES_MAX]; /* bytes of a block, ascending */
+    int size_count;
+    const struct disti_algorithm *only; /* NULL: all */
+    uint32_t segments;                  /* 0: what the library takes */
+    int root;
+    void (*print)(const struct job *job, const struct job_result *result, FILE *to);
+    const char *draw; /* a file; NULL: nothing is drawn */
+    bool verify;
+};
+
+/* One algorithm with one size. */
+struct job_cell {
+    uint32_t segments;
+    dist_status status;
+    struct disti_forecast forecast; /* if that is DIST_OK */
+    char why[JOB_WHY_MAX];          /* if it is not */
+};
+
+/* One algorithm. */
+struct job_row {
+    const struct disti_algorithm *algorithm;
+    bool verified;
+    dist_status status; /* of the verification */
+    struct disti_verdict verdict;
+    char why[JOB_WHY_MAX]; /* it could not be verified */
+    struct job_cell cells[JOB_SIZES_MAX];
+};
+
+struct job_result {
+    int count;
+    struct job_row rows[JOB_ALGORITHMS_MAX];
+    int best[JOB_SIZES_MAX]; /* by size: the fastest row; -1: none could be simulated */
+};
+
+/* The names of distances, as --links and all outputs have them. */
+static const char *const job_distances[DISTI_DISTANCES] = {
+    [DISTI_SAME_NUMA] = "same_numa",
+    [DISTI_SAME_NODE] = "same_node",
+    [DISTI_OTHER_NODE] = "other_node",
+    [DISTI_OTHER_RACK] = "other_rack",
+};
+
+/* ---- --links: numbers with units ---- */
+
+struct links_unit {
+    const char *name;
+    double value;
+};
+
+static const struct links_unit links_times[] = {
+    {"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {NULL, 0}};
+
+static const struct links_unit links_rates[] = {
+    {"kbit", 1e3 / 8}, {"mbit", 1e6 / 8}, {"gbit", 1e9 / 8}, {"kB", 1e3},
+    {"MB", 1e6},       {"GB", 1e9},       {"TB", 1e12},      {NULL, 0}};
+
+/* "20us". False: it is no such number. 0 needs no unit. */
+static bool links_number(const char *text, const struct links_unit *unit, double *value_p)
+{
+    char *end;
+    if (!text || !*text || strlen(text) >= 32 || !strchr("0123456789.", *text))
+        return false;
+    double value = strtod(text, &end);
+    while (unit->name && strcmp(unit->name, end) != 0)
+        unit++;
+    if (!unit->name && !(value == 0 && *end == '\0'))
+        return false;
+    *value_p = unit->name ? value * unit->value : 0;
+    return value >= 0 && value < 1e15;
+}
+
+/* ---- words ---- */
+
+struct links_word {
+    const char *name;
+    size_t offset; /* of a double in struct disti_cost */
+    const struct links_unit *units;
+};
+
+static const struct links_word links_words[] = {
+    {"copy", offsetof(struct disti_cost, copy_bytes_per_second), links_rates},
+    {"reduce", offsetof(struct disti_cost, reduce_bytes_per_second), links_rates},
+    {"memory", offsetof(struct disti_cost, node_bytes_per_second), links_rates},
+    {"network", offsetof(struct disti_cost, network_bytes_per_second), links_rates},
+    {"step", offsetof(struct disti_cost, step_s), links_times},
+    {"switch", offsetof(struct disti_cost, switch_s), links_times},
+};
+
+/* "other_node=20us/10gbit/5us" (latency, rate, and if it is there overhead), "cpus=8". */
+static bool links_item(char *value, struct disti_cost *cost)
+{
+    const char *name = strsep(&value, "=");
+    if (!value)
+        return false;
+    for (int d = 0; d < DISTI_DISTANCES; d++) {
+        struct disti_link_cost link = cost->links[d];
+        if (strcmp(job_distances[d], name) != 0)
+            continue;
+        if (!links_number(strsep(&value, "/"), links_times, &link.latency_s) ||
+            !links_number(strsep(&value, "/"), links_rates, &link.bytes_per_second) ||
+            (value && !links_number(value, links_times, &link.overhead_s)))
+            return false;
+        cost->links[d] = link;
+        return true;
+    }
+    for (size_t i = 0; i < sizeof(links_words) / sizeof(*links_words); i++)
+        if (strcmp(links_words[i].name, name) == 0)
+            return links_number(value, links_words[i].units,
+                                (double *)((char *)cost + links_words[i].offset));
+    if (strcmp(name, "cpus") == 0)
+        return disti_parse_int("cpus", value, 0, 1 << 16, &cost->node_cpus) == DIST_OK;
+    return strcmp(name, "eager") == 0 &&
+           disti_parse_bytes("eager", value, &cost->eager_bytes) == DIST_OK;
+}
+
+static dist_status links_words_of(const char *text, struct disti_cost *cost)
+{
+    for (text += strspn(text, ", "); *text; text += strspn(text, ", ")) {
+        size_t length = strcspn(text, ", ");
+        char item[128];
+        snprintf(item, sizeof(item), "%.*s", (int)length, text);
+        if (length >= sizeof(item) || !links_item(item, cost))
+            return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                              "--links: \"%.*s\" is not a price; give for example "
+                              "other_node=20us/10gbit/5us, or memory=25GB, step=100ns, cpus=8",
+                              (int)(length < 100 ? length : 100), text);
+        text += length;
+    }
+    return DIST_OK;
+}
+
+/* A tuning file has CPUs and the limit of short messages not in it: those stay. */
+static dist_status links_file(const char *name, struct disti_cost *cost)
+{
+    static char text[2 * DISTI_TUNING_TEXT]; /* too large for a small stack */
+    char why[256];
+    struct disti_tuning tuning;
+    FILE *file = fopen(name, "r");
+    if (!file)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "--links %s: %s", name, strerror(errno));
+    size_t length = fread(text, 1, sizeof(text), file);
+    bool failed = ferror(file);
+    fclose(file);
+    if (failed || length == sizeof(text))
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "--links %s: the file cannot be read, or is too long for a tuning file",
+                          name);
+    text[length] = '\0';
+    dist_status status = disti_tuning_parse(text, name, NULL, &tuning, why, sizeof(why));
+    if (status != DIST_OK)
+        return disti_fail(status, "--links %s", why);
+    tuning.cost.node_cpus = cost->node_cpus;
+    tuning.cost.eager_bytes = cost->eager_bytes;
+    *cost = tuning.cost;
+    return DIST_OK;
+}
+
+/* What dist_sim found out, as text, csv and json. */
+
+/* ---- numbers for people: "64M", "1.5 ms", "3.2 GB/s"; all return text ---- */
+
+static char *job_size_text(size_t bytes, char text[24])
+{
+    static const char units[] = " KMGT";
+    int unit = 0;
+    while (bytes >= 1024 && bytes % 1024 == 0 && unit < 4) {
+        bytes /= 1024;
+        unit++;
+    }
+    snprintf(text, 24, unit ? "%zu%c" : "%zu", bytes, units[unit]);
+    return text;
+}
+
+/* Three digits, in the unit that fits: units[i] is 1000 times units[i - 1]. */
+static char *print_scaled(double value, const char *const *units, int count, char text[24])
+{
+    int unit = 0;
+    while (value >= 999.5 && unit < count - 1) {
+        value /= 1000;
+        unit++;
+    }
+    int digits = value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
+    snprintf(text, 24, "%.*f %s", digits, value, units[unit]);
+    return text;
+}
+
+static char *job_time_text(double seconds, char text[24])
+{
+    static const char *const units[] = {"ns", "us", "ms", "s"};
+    return print_scaled(seconds * 1e9, units, 4, text);
+}
+
+static char *job_rate_text(double bytes_per_second, char text[24])
+{
+    static const char *const units[] = {"B/s", "kB/s", "MB/s", "GB/s", "TB/s"};
+    if (bytes_per_second <= 0)
+        return strcpy(text, "no limit");
+    return print_scaled(bytes_per_second, units, 5, text);
+}
+
+/* ---- text ---- */
+
+/* True if two ranks of the topology are at this distance. */
+static bool job_has(const struct disti_topology *topology, int distance)
+{
+    int rack = topology->rack_nodes ? topology->rack_nodes : topology->nodes;
+    if (distance == DISTI_OTHER_RACK)
+        return rack < topology->nodes;
+    if (distance == DISTI_OTHER_NODE)
+        return topology->nodes > 1 && rack > 1;
+    for (int i = 1; i < topology->ranks; i++)
+        if ((int)disti_distance(topology, topology->order[i], topology->order[i - 1]) == distance)
+            return true;
+    return false;
+}
+
+static const char *text_proof(const struct job *job, const struct job_row *row)
+{
+    if (!job->verify)
+        return "not verified";
+    if (row->status != DIST_OK)
+        return "could not be verified";
+    if (!row->verdict.ok)
+        return "WRONG";
+    return row->verdict.all ? "verified" : "a sample verified";
+}
+
+/* What is wrong with the row: of its plans, or what could not be done; "": nothing. */
+static const char *job_why(const struct job *job, const struct job_row *row)
+{
+    if (row->verdict.text[0])
+        return row->verdict.text;
+    for (int i = 0; i < job->size_count; i++)
+        if (row->cells[i].why[0])
+            return row->cells[i].why;
+    return row->why;
+}
+
+/* What the links carry with the largest size. */
+static void text_detail(const struct job *job, const struct job_row *row, FILE *to)
+{
+    const struct job_cell *cell = &row->cells[job->size_count - 1];
+    const struct disti_forecast *f = &cell->forecast;
+    char time[24], rate[24], bytes[24];
+    fprintf(to, "\n%s: %s", row->algorithm->name, text_proof(job, row));
+    if (cell->status == DIST_OK) {
+        size_t size = job->sizes[job->size_count - 1];
+        fprintf(to, ", %u segment%s, %llu steps, %s, %s, busiest rank %.0f %%", cell->segments,
+                cell->segments == 1 ? "" : "s", (unsigned long long)f->steps,
+                job_time_text(f->seconds, time),
+                size ? job_rate_text((double)size / f->seconds, rate) : "no data",
+                100 * f->busiest_rank);
+    }
+    fprintf(to, "\n");
+    for (int d = 0; d < DISTI_DISTANCES && cell->status == DIST_OK; d++) {
+        const struct disti_traffic *link = &f->links[d];
+        if (!link->messages && link->busiest <= 0)
+            continue;
+        job_rate_text(link->bytes, bytes);
+        bytes[strlen(bytes) - 2] = '\0'; /* bytes, not bytes a second */
+        fprintf(to, "  %-12s %12llu messages %12s", job_distances[d],
+                (unsigned long long)link->messages, link->bytes > 0 ? bytes : "0 B");
+        if (d >= DISTI_OTHER_NODE) {
+            job_time_text(link->messages ? link->waited_s / (double)link->messages : 0, time);
+            fprintf(to, ", busiest line %3.0f %%, a message waits %s", 100 * link->busiest, time);
+        }
+        fprintf(to, "\n");
+    }
+    if (job_why(job, row)[0])
+        fprintf(to, "  %s\n", job_why(job, row));
+}
+
+static void print_text(const struct job *job, const struct job_result *result, FILE *to)
+{
+    const struct disti_topology *t = job->topology;
+    fprintf(to, "%s of %d ranks on %d node%s", dist_collective_string(job->collective), t->ranks,
+            t->nodes, t->nodes == 1 ? "" : "s");
+    if (t->rack_nodes)
+        fprintf(to, " in %d racks", (t->nodes - 1) / t->rack_nodes + 1);
+    fprintf(to, "\n\n%-12s %12s %12s %12s\n", "link", "latency", "overhead", "rate");
+    for (int d = 0; d < DISTI_DISTANCES; d++) {
+        const struct disti_link_cost *link = &job->cost.links[d];
+        char latency[24], overhead[24], rate[24];
+        if (!job_has(t, d))
+            continue;
+        fprintf(to, "%-12s %12s %12s %12s\n", job_distances[d],
+                job_time_text(link->latency_s, latency), job_time_text(link->overhead_s, overhead),
+                job_rate_text(link->bytes_per_second, rate));
+    }
+    /* Which algorithm is the fastest where: marked with a star. */
+    char text[24];
+    fprintf(to, "\n%-20s", "algorithm");
+    for (int i = 0; i < job->size_count; i++)
+        fprintf(to, " %10s ", job_size_text(job->sizes[i], text));
+    fprintf(to, "\n");
+    for (int r = 0; r < result->count; r++) {
+        fprintf(to, "%-20s", result->rows[r].algorithm->name);
+        for (int i = 0; i < job->size_count; i++) {
+            const struct job_cell *cell = &result->rows[r].cells[i];
+            fprintf(to, " %10s%c",
+                    cell->status == DIST_OK ? job_time_text(cell->forecast.seconds, text) : "-",
+                    result->best[i] == r ? '*' : ' ');
+        }
+        fprintf(to, "\n");
+    }
+    fprintf(to, "\nWith %s:\n", job_size_text(job->sizes[job->size_count - 1], text));
+    for (int r = 0; r < result->count; r++)
+        text_detail(job, &result->rows[r], to);
+}
+
+/* ---- for programs ---- */
+
+static const char *print_verified(const struct job_row *row)
+{
+    return !row->verified ? "no" : row->verdict.all ? "yes" : "sample";
+}
+
+static void print_csv(const struct job *job, const struct job_result *result, FILE *to)
+{
+    fprintf(to, "collective,ranks,nodes,algorithm,bytes,segments,seconds,best,verified,steps,"
+                "busiest_rank");
+    for (int d = 0; d < DISTI_DISTANCES; d++)
+        fprintf(to, ",%s_messages,%s_bytes,%s_waited_s,%s_busiest", job_distances[d],
+                job_distances[d], job_distances[d], job_distances[d]);
+    fprintf(to, "\n");
+    for (int r = 0; r < result->count; r++) {
+        const struct job_row *row = &result->rows[r];
+        for (int i = 0; i < job->size_count; i++) {
+            const struct disti_forecast *f = &row->cells[i].forecast;
+            fprintf(to, "%s,%d,%d,%s,%zu,%u,", dist_collective_string(job->collective),
+                    job->topology->ranks, job->topology->nodes, row->algorithm->name, job->sizes[i],
+                    row->cells[i].segments);
+            if (row->cells[i].status == DIST_OK)
+                fprintf(to, "%.9g", f->seconds);
+            fprintf(to, ",%s,%s,%llu,%.4f", result->best[i] == r ? "yes" : "no",
+                    print_verified(row), (unsigned long long)f->steps, f->busiest_rank);
+            for (int d = 0; d < DISTI_DISTANCES; d++)
+                fprintf(to, ",%llu,%.0f,%.9g,%.4f", (unsigned long long)f->links[d].messages,
+                        f->links[d].bytes, f->links[d].waited_s, f->links[d].busiest);
+            fprintf(to, "\n");
+        }
+    }
+}
+
+static void print_json(const struct job *job, const struct job_result *result, FILE *to)
+{
+    fprintf(to, "{\"collective\": \"%s\", \"ranks\": %d, \"nodes\": %d,\n  \"algorithms\": [",
+            dist_collective_string(job->collective), job->topology->ranks, job->topology->nodes);
+    for (int r = 0; r < result->count; r++) {
+        const struct job_row *row = &result->rows[r];
+        fprintf(to,
+                "%s\n    {\"algorithm\": \"%s\", \"verified\": \"%s\", \"why_not\": ", r ? "," : "",
+                row->algorithm->name, print_verified(row));
+        json_string(job_why(job, row), to);
+        fprintf(to, ", \"sizes\": [");
+        for (int i = 0; i < job->size_count; i++) {
+            const struct disti_forecast *f = &row->cells[i].forecast;
+            fprintf(to, "%s\n        {\"bytes\": %zu, \"segments\": %u", i ? "," : "",
+                    job->sizes[i], row->cells[i].segments);
+            if (row->cells[i].status != DIST_OK) {
+                fprintf(to, ", \"seconds\": null}");
+                continue;
+            }
+            fprintf(to,
+                    ", \"seconds\": %.9g, \"best\": %s, \"steps\": %llu, \"busiest_rank\": %.4f",
+                    f->seconds, result->best[i] == r ? "true" : "false",
+                    (unsigned long long)f->steps, f->busiest_rank);
+            for (int d = 0; d < DISTI_DISTANCES; d++)
+                fprintf(to,
+                        ", \"%s\": {\"messages\": %llu, \"bytes\": %.0f, \"waited_s\": %.9g, "
+                        "\"busiest\": %.4f}",
+                        job_distances[d], (unsigned long long)f->links[d].messages,
+                        f->links[d].bytes, f->links[d].waited_s, f->links[d].busiest);
+            fprintf(to, "}");
+        }
+        fprintf(to, "]}");
+    }
+    fprintf(to, "]}\n");
+}
+
+/* Every algorithm with every size: verified once, simulated each. */
+
+/* More steps than these are not proved, lest it take minutes. */
+#define RUN_PROVED (UINT64_C(1) << 27)
+
+static struct disti_shape run_shape(const struct job *job, const struct job_cell *cell)
+{
+    return (struct disti_shape){.collective = job->collective,
+                                .ranks = job->topology->ranks,
+                                .root = job->root,
+                                .segments = cell->segments,
+                                .topology = job->topology};
+}
+
+static void run_why(char *why)
+{
+    snprintf(why, JOB_WHY_MAX, "%s", dist_last_error());
+}
+
+/* The proof writes the plans of all ranks, even where a few stand for all in the simulation. */
+static dist_status run_proof(const struct job *job, struct job_row *row)
+{
+    const struct job_cell *cell = &row->cells[job->size_count - 1];
+    struct disti_shape shape = run_shape(job, cell);
+    if (cell->status != DIST_OK) { /* what is too long is too long for this as well */
+        memcpy(row->why, cell->why, sizeof(row->why));
+        return cell->status;
+    }
+    if (cell->forecast.steps > RUN_PROVED) {
+        snprintf(row->why, sizeof(row->why),
+                 "too long to be proved: %llu steps of all ranks, more than %llu; give fewer ranks",
+                 (unsigned long long)cell->forecast.steps, (unsigned long long)RUN_PROVED);
+        return DIST_ERR_UNSUPPORTED;
+    }
+    return disti_verify_algorithm(row->algorithm, &shape, false, &row->verdict);
+}
+
+/* ---- tasks ---- */
+
+/* One algorithm's sizes that have the same number of segments, thus the same plans. */
+struct task {
+    struct job_row *row;
+    int first, count; /* cells */
+};
+
+/* What all threads share. */
+struct run {
+    const struct job *job;
+    struct task tasks[JOB_ALGORITHMS_MAX * JOB_SIZES_MAX];
+    int count;
+    atomic_int next;
+};
+
+static void task_run(const struct run *run, const struct task *task, int number)
+{
+    const struct job *job = run->job;
+    struct job_cell *cells = &task->row->cells[task->first];
+    struct disti_shape shape = run_shape(job, cells);
+    struct disti_simulation *simulation = NULL;
+    const char *name = task->row->algorithm->name;
+    char size[24];
+    progress_show("%d of %d: %s: plans", number + 1, run->count, name);
+    dist_status status = disti_simulation_open(task->row->algorithm, &shape, &simulation);
+    for (int i = 0; i < task->count; i++) {
+        struct job_cell *cell = &cells[i];
+        progress_show("%d of %d: %s: %s", number + 1, run->count, name,
+                      job_size_text(job->sizes[task->first + i], size));
+        cell->status = status;
+        if (status == DIST_OK)
+            cell->status = disti_simulation_run(simulation, job->sizes[task->first + i], &job->cost,
+                                                &cell->forecast);
+        if (cell->status != DIST_OK)
+            run_why(cell->why);
+    }
+    disti_simulation_close(simulation);
+    if (!job->verify || task->first + task->count < job->size_count)
+        return;
+    progress_show("%d of %d: %s: verifying", number + 1, run->count, name);
+    task->row->status = run_proof(job, task->row);
+    task->row->verified = task->row->status == DIST_OK && task->row->verdict.ok;
+    if (task->row->status != DIST_OK && !task->row->why[0])
+        run_why(task->row->why);
+}
+
+static void *run_thread(void *arg)
+{
+    struct run *run = arg;
+    int number;
+    while ((number = atomic_fetch_add(&run->next, 1)) < run->count)
+        task_run(run, &run->tasks[number], number);
+    return NULL;
+}
+
+/* The longest plans first, so that no thread is left alone with them at the end. */
+static void run_row(struct run *run, struct job_row *row)
+{
+    const struct job *job = run->job;
+    for (int i = 0; i < job->size_count; i++) {
+        /* As many as the library would take, unless they were given. */
+        struct disti_choice choice = {.forced_segments = job->segments};
+        const struct disti_algorithm *same;
+        uint32_t segments;
+        choice.forced[job->collective] = row->algorithm;
+        disti_select(&choice, job->collective, job->sizes[i], job->topology, &same, &segments);
+        row->cells[i].segments = segments;
+    }
+    for (int end = job->size_count, i = end - 1; i >= 0; i--) {
+        if (i > 0 && row->cells[i - 1].segments == row->cells[i].segments)
+            continue;
+        run->tasks[run->count++] = (struct task){row, i, end - i};
+        end = i;
+    }
+}
+
+/* On all CPUs that there are. Where there is no other thread, this one does it all. */
+#define RUN_THREADS 16
+
+/* Verifies and simulates. Of what fails for single algorithms the result tells. */
+static void job_run(const struct job *job, struct job_result *result)
+{
+    struct run run = {.job = job};
+    memset(result, 0, sizeof(*result));
+    for (const struct disti_algorithm *a = disti_algorithms; a->name; a++) {
+        if (a->collective != job->collective || (job->only && job->only != a) ||
+            result->count == JOB_ALGORITHMS_MAX)
+            continue;
+        struct job_row *row = &result->rows[result->count++];
+        row->algorithm = a;
+        run_row(&run, row);
+    }
+    pthread_t threads[RUN_THREADS];
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    int started = 0;
+    while (started + 1 < cpus && started + 1 < run.count && started < RUN_THREADS &&
+           pthread_create(&threads[started], NULL, run_thread, &run) == 0)
+        started++;
+    run_thread(&run);
+    while (started > 0)
+        pthread_join(threads[--started], NULL);
+    progress_clear();
+    for (int i = 0; i < job->size_count; i++) {
+        int best = -1;
+        for (int r = 0; r < result->count; r++) {
+            const struct job_cell *cell = &result->rows[r].cells[i];
+            if (cell->status == DIST_OK &&
+                (best < 0 || cell->forecast.seconds < result->rows[best].cells[i].forecast.seconds))
+                best = r;
+        }
+        result->best[i] = best;
+    }
+}
+
+/* Pictures: the ring, and the trees that follow from a topology, as SVG. */
+
+/* More do not fit into a picture that one can read. */
+#define DRAW_RANKS_MAX 256
+#define DRAW_SPACING 28 /* between the middles of two ranks */
+#define DRAW_RING 40    /* the same on the ring, where arrows are between them */
+#define DRAW_RADIUS 11  /* of a rank */
+#define DRAW_LEVEL 60   /* from one level of a tree to the next */
+#define DRAW_MARGIN 40
+#define DRAW_TITLE 30
+#define DRAW_LABEL 70  /* room for the names of nodes around the ring */
+#define DRAW_WIDTH 680 /* at least, for titles and the legend */
+
+/* Colours of the palette for data: green, blue, orange, red. */
+static const int draw_colours[DISTI_DISTANCES] = {2, 0, 1, 8};
+static const char *const draw_names[DISTI_DISTANCES] = {"same NUMA node", "same node", "other node",
+                                                        "other rack"};
+
+struct draw {
+    FILE *to;
+    const struct disti_topology *topology;
+    double x[DRAW_RANKS_MAX], y[DRAW_RANKS_MAX]; /* by rank */
+    double width, top;                           /* of the picture; where the next part begins */
+};
+
+/* ---- parts ---- */
+
+static void draw_title(struct draw *draw, const char *text)
+{
+    plot_text(DRAW_MARGIN, draw->top + 16, "start", "title", text, draw->to);
+    draw->top += DRAW_TITLE;
+}
+
+/* From rim to rim; the data go from `from` to `to`. */
+static void draw_edge(const struct draw *draw, int from, int to)
+{
+    double dx = draw->x[to] - draw->x[from], dy = draw->y[to] - draw->y[from];
+    double length = hypot(dx, dy), cut = (DRAW_RADIUS + 1) / (length > 1 ? length : 1);
+    int colour = draw_colours[disti_distance(draw->topology, from, to)];
+    fprintf(draw->to,
+            "<path class=\"line s%d\" d=\"M%.1f %.1fL%.1f %.1f\" "
+            "marker-end=\"url(#arrow%d)\"/>\n",
+            colour, draw->x[from] + dx * cut, draw->y[from] + dy * cut, draw->x[to] - dx * cut,
+            draw->y[to] - dy * cut, colour);
+}
+
+/* Neighbouring nodes have different colours: two in turn, and a third for the last of an odd
+ * number, which the ring joins to the first. */
+static void draw_ranks(const struct draw *draw)
+{
+    const int nodes = draw->topology->nodes;
+    char text[16];
+    for (int rank = 0; rank < draw->topology->ranks; rank++) {
+        int node = disti_node_of(draw->topology, rank);
+        snprintf(text, sizeof(text), "%d", rank);
+        fprintf(draw->to, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%d\" class=\"n%d\"/>", draw->x[rank],
+                draw->y[rank], DRAW_RADIUS,
+                node > 0 && node == nodes - 1 && nodes % 2 ? 2 : node % 2);
+        plot_text(draw->x[rank], draw->y[rank] + 4, "middle", "rank", text, draw->to);
+    }
+}
+
+/* The name of a node outside the ring, along the radius so that neighbours have room. */
+static void draw_node_name(const struct draw *draw, int node, double cx, double cy, double radius)
+{
+    const struct disti_topology *t = draw->topology;
+    double middle = t->node_first[node] + (disti_node_size(t, node) - 1) / 2.0;
+    double angle = 360 * middle / t->ranks - 90;
+    bool left = angle > 90;
+    char text[24];
+    snprintf(text, sizeof(text), "node %d", node);
+    fprintf(draw->to, "<g transform=\"translate(%.1f %.1f) rotate(%.1f)\">",
+            cx + radius * cos(angle * M_PI / 180), cy + radius * sin(angle * M_PI / 180),
+            left ? angle - 180 : angle);
+    plot_text(0, 0, left ? "end" : "start", "rank", text, draw->to);
+    fprintf(draw->to, "</g>\n");
+}
+
+static double draw_ring_radius(int ranks)
+{
+    double radius = ranks * DRAW_RING / (2 * M_PI);
+    return radius < 70 ? 70 : radius;
+}
+
+static void draw_ring(struct draw *draw)
+{
+    const struct disti_topology *t = draw->topology;
+    double radius = draw_ring_radius(t->ranks), cx = draw->width / 2;
+    draw_title(draw, "The ring");
+    double cy = draw->top + DRAW_LABEL + radius;
+    for (int i = 0; i < t->ranks; i++) {
+        double angle = 2 * M_PI * i / t->ranks - M_PI / 2;
+        draw->x[t->order[i]] = cx + radius * cos(angle);
+        draw->y[t->order[i]] = cy + radius * sin(angle);
+    }
+    for (int rank = 0; rank < t->ranks && t->ranks > 1; rank++)
+        draw_edge(draw, rank, disti_ring_next(t, rank));
+    draw_ranks(draw);
+    for (int node = 0; node < t->nodes && t->nodes > 1; node++)
+        draw_node_name(draw, node, cx, cy, radius + DRAW_RADIUS + 8);
+    draw->top = cy + radius + DRAW_LABEL + DRAW_MARGIN;
+}
+
+/* ---- trees ---- */
+
+/* The binomial tree's columns: a rank, then the trees below it, the smallest first. */
+static int tree_columns(const struct disti_topology *t, int root, int rank, int level, int column,
+                        int *columns, int *levels)
+{
+    struct disti_tree_neighbours tree;
+    disti_tree_binomial(t, root, rank, &tree);
+    columns[rank] = column++;
+    levels[rank] = level;
+    for (int i = tree.children - 1; i >= 0; i--)
+        column = tree_columns(t, root, tree.child[i], level + 1, column, columns, levels);
+    return column;
+}
+
+/* which: 0 or 1 of the double tree; -1: the binomial one. */
+static void draw_tree(struct draw *draw, int which, int root, const char *title)
+{
+    const struct disti_topology *t = draw->topology;
+    int columns[DRAW_RANKS_MAX], levels[DRAW_RANKS_MAX], deepest = 0;
+    if (which < 0)
+        tree_columns(t, root, root, 0, 0, columns, levels);
+    for (int rank = 0; rank < t->ranks; rank++) {
+        if (which >= 0) { /* it is one of search: positions go from left to right */
+            columns[rank] = t->position[rank];
+            struct disti_tree_neighbours tree;
+            int level = 0;
+            for (disti_tree_double(t, which, rank, &tree); tree.parent >= 0; level++)
+                disti_tree_double(t, which, tree.parent, &tree);
+            levels[rank] = level;
+        }
+        deepest = levels[rank] > deepest ? levels[rank] : deepest;
+    }
+    draw_title(draw, title);
+    double left = (draw->width - (t->ranks - 1) * DRAW_SPACING) / 2;
+    for (int rank = 0; rank < t->ranks; rank++) {
+        draw->x[rank] = left + columns[rank] * DRAW_SPACING;
+        draw->y[rank] = draw->top + DRAW_RADIUS + levels[rank] * DRAW_LEVEL;
+    }
+    for (int rank = 0; rank < t->ranks; rank++) {
+        struct disti_tree_neighbours tree;
+        if (which < 0)
+            disti_tree_binomial(t, root, rank, &tree);
+        else
+            disti_tree_double(t, which, rank, &tree);
+        if (tree.parent >= 0)
+            draw_edge(draw, tree.parent, rank);
+    }
+    draw_ranks(draw);
+    draw->top += deepest * DRAW_LEVEL + 2 * DRAW_RADIUS + DRAW_MARGIN;
+}
+
+/* ---- the picture ---- */
+
+static dist_status draw_write(const struct draw *draw, const char *parts, const char *file)
+{
+    static const struct plot_rule colours[] = {{".n0", "fill", PLOT_ORANGE},
+                                               {".n1", "fill", PLOT_BLUE},
+                                               {".n2", "fill", PLOT_GREEN},
+                                               {"circle", "stroke", PLOT_FAINT}};
+    struct output output;
+    output_begin(&output);
+    if (output.to) {
+        plot_svg_begin((int)draw->width, (int)draw->top, colours,
+                       sizeof(colours) / sizeof(colours[0]),
+                       "circle{fill-opacity:.25}svg .rank{font-size:11px}", output.to);
+        fprintf(output.to, "%s</svg>\n", parts);
+    }
+    if (output_end(&output, file) < 0)
+        return disti_fail(DIST_ERR_SYSTEM, "--draw %s: cannot write: %s", file, strerror(errno));
+    return DIST_OK;
+}
+
+static dist_status job_draw(const struct disti_topology *topology, int root, const char *file)
+{
+    char *parts = NULL, title[64];
+    size_t size = 0;
+    if (topology->ranks > DRAW_RANKS_MAX)
+        return disti_fail(DIST_ERR_UNSUPPORTED,
+                          "--draw: a picture of %d ranks would be too large to read; give a "
+                          "topology of at most %d",
+                          topology->ranks, DRAW_RANKS_MAX);
+    double ring = 2 * (draw_ring_radius(topology->ranks) + DRAW_LABEL);
+    struct draw draw = {.topology = topology, .top = 24};
+    draw.width = fmax(DRAW_WIDTH, fmax(ring, topology->ranks * DRAW_SPACING) + 2 * DRAW_MARGIN);
+    /* The picture is as high as what was drawn, so its head is written last: here to memory. */
+    draw.to = open_memstream(&parts, &size);
+    if (!draw.to)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a picture");
+    double x = DRAW_MARGIN;
+    for (int d = 0; d < DISTI_DISTANCES; d++) {
+        int colour = draw_colours[d];
+        if (!job_has(topology, d))
+            continue;
+        fprintf(draw.to,
+                "<marker id=\"arrow%d\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" "
+                "markerWidth=\"8\" markerHeight=\"8\" markerUnits=\"userSpaceOnUse\" "
+                "orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" class=\"f%d\"/></marker>\n"
+                "<path class=\"line s%d\" d=\"M%.0f %.0fh24\"/>",
+                colour, colour, colour, x, draw.top);
+        plot_text(x + 30, draw.top + 4, "start", "tick", draw_names[d], draw.to);
+        x += 160;
+    }
+    snprintf(title, sizeof(title), "The binomial tree from rank %d", root);
+    draw.top += DRAW_MARGIN;
+    draw_ring(&draw);
+    draw_tree(&draw, -1, root, title);
+    draw_tree(&draw, 0, root, "The first of two trees");
+    draw_tree(&draw, 1, root, "The second of two trees");
+    bool lost = ferror(draw.to);
+    dist_status status = fclose(draw.to) != 0 || lost
+                             ? disti_fail(DIST_ERR_NO_MEMORY, "no memory for a picture")
+                             : draw_write(&draw, parts, file);
+    free(parts);
+    return status;
+}
+
+/* dist_sim's command line. */
 
 /* What is kept until everything has been read. */
 struct options {
@@ -91,14 +867,6 @@ static dist_status options_sizes(struct job *job, const char *text)
     return DIST_OK;
 }
 
-/* csv for "csv". args_read lets none but the choices pass. */
-static enum job_format options_format(const char *text)
-{
-    if (!text || strcmp(text, "text") == 0)
-        return JOB_TEXT;
-    return strcmp(text, "csv") == 0 ? JOB_CSV : JOB_JSON;
-}
-
 static dist_status options_collective(const char *name, struct job *job)
 {
     for (int c = 0; c < DIST_COLL_COUNT; c++) {
@@ -133,11 +901,14 @@ static dist_status options_complete(struct job *job, const struct options *optio
     if (status == DIST_OK && options->bytes)
         status = options_sizes(job, options->bytes);
     for (int i = 0; status == DIST_OK && options->links[i]; i++)
-        status = job_links(options->links[i], &job->cost);
+        status = strchr(options->links[i], '=') ? links_words_of(options->links[i], &job->cost)
+                                                : links_file(options->links[i], &job->cost);
     if (status != DIST_OK)
         return status;
     job->root = (int)options->root;
-    job->format = options_format(options->format);
+    job->print = print_text;
+    if (options->format && strcmp(options->format, "text") != 0)
+        job->print = strcmp(options->format, "csv") == 0 ? print_csv : print_json;
     job->draw = options->draw;
     job->verify = !options->no_verify;
     if (job->root >= job->topology->ranks)
@@ -214,7 +985,7 @@ int main(int argc, char **argv)
         goto out;
     }
     job_run(&job, result);
-    job_print(&job, result, stdout);
+    job.print(&job, result, stdout);
     code = sim_result(&job, result);
 out:
     free(result);

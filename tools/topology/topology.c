@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What each rank tells rank 0, and what that makes of it. */
+/* dist_info topology: the machine, or the machines and ranks of a job, in lines or as a picture. */
 #include <config.h>
 
+#include "tools/common/args.h"
+#include "tools/common/launched.h"
+#include "tools/common/output.h"
 #include "tools/common/plot.h"
 #include "tools/common/text.h"
 #include "topology.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,108 +22,7 @@ struct gather_card {
     int32_t device; /* as DIST_DEVICE says; -1: by local rank */
 };
 
-static void gather_fill(dist_group *group, struct gather_card *card)
-{
-    const char *device = getenv("DIST_DEVICE");
-
-    topology_discover(&card->machine);
-    card->local_rank = dist_get_local_rank(group);
-    card->device = device && *device ? atoi(device) : -1;
-    if (dist_get_place(group, dist_get_rank(group), &card->place) != DIST_OK)
-        card->place = (struct dist_place){0, -1, -1, -1, -1};
-}
-
-/* Places count nodes from 0 in rank order, so a new one is the next. */
-static void gather_sort(const struct gather_card *cards, struct topology *topology)
-{
-    for (int rank = 0; rank < topology->ranks; rank++) {
-        const struct gather_card *card = &cards[rank];
-        const int gpu = card->device >= 0 ? card->device : card->local_rank;
-
-        if (card->place.node == topology->machines)
-            topology->machine[topology->machines++] = card->machine;
-        topology->rank[rank] = (struct topology_rank){
-            card->place.node, card->place.core < card->machine.cores ? card->place.core : -1,
-            gpu < card->machine.gpus ? gpu : -1};
-    }
-}
-
-static dist_status gather_cards(dist_group *group, struct gather_card *card,
-                                struct topology *topology)
-{
-    const int ranks = dist_get_world_size(group);
-    const bool root = dist_get_rank(group) == 0;
-    struct gather_card *cards = root ? calloc((size_t)ranks, sizeof(*cards)) : NULL;
-    dist_status status = DIST_ERR_NO_MEMORY;
-
-    if (root) {
-        topology->machine = calloc((size_t)ranks, sizeof(*topology->machine));
-        topology->rank = calloc((size_t)ranks, sizeof(*topology->rank));
-    }
-    if (!root || (cards && topology->machine && topology->rank))
-        status = dist_gather(group, card, cards, sizeof(*card), DIST_UINT8, 0);
-    if (root && status == DIST_OK) {
-        topology->ranks = ranks;
-        gather_sort(cards, topology);
-    }
-    free(cards);
-    return status;
-}
-
-dist_status topology_gather_group(dist_group *group, struct topology *topology_p)
-{
-    struct gather_card *card = calloc(1, sizeof(*card));
-    dist_status status;
-
-    *topology_p = (struct topology){0};
-    if (!card)
-        return DIST_ERR_NO_MEMORY;
-    gather_fill(group, card);
-    status = gather_cards(group, card, topology_p);
-    free(card);
-    return status;
-}
-
-dist_status topology_gather(struct topology *topology_p)
-{
-    struct dist_options options = DIST_OPTIONS_INIT;
-    dist_group *group = NULL;
-    dist_status status;
-
-    *topology_p = (struct topology){0};
-    options.backend = "gloo";
-    status = dist_init_process_group(&options, &group);
-    if (status == DIST_OK)
-        status = topology_gather_group(group, topology_p);
-    if (group)
-        dist_destroy_process_group(group);
-    return status;
-}
-
-/* The part that begins with that core. */
 /* This machine: its packages, NUMA nodes, cores and GPUs, by hwloc. */
-
-static struct topology_part topology_part_at(const struct topology_machine *machine, int core)
-{
-    struct topology_part part = {machine->core[core].package, machine->core[core].numa, core, 0};
-
-    while (core < machine->cores && machine->core[core].package == part.package &&
-           machine->core[core].numa == part.numa)
-        core++;
-    part.cores = core - part.first;
-    return part;
-}
-
-/* Is the GPU in that part? One without a known place is in none. */
-static bool topology_part_has_gpu(const struct topology_machine *machine,
-                                  const struct topology_part *part, int gpu)
-{
-    const struct topology_gpu *of = &machine->gpu[gpu];
-
-    return of->numa >= 0 && of->numa == part->numa &&
-           (of->package < 0 || of->package == part->package);
-}
-
 #ifdef HAVE_HWLOC
 #include <hwloc.h>
 
@@ -142,52 +45,6 @@ static int machine_numa(hwloc_topology_t hwloc, hwloc_const_cpuset_t cpus)
     return -1;
 }
 
-/* The cores, or the hardware threads where the machine tells of no cores. */
-static void machine_cores(hwloc_topology_t hwloc, struct topology_machine *machine)
-{
-    const bool cores = hwloc_get_nbobjs_by_type(hwloc, HWLOC_OBJ_CORE) > 0;
-    hwloc_obj_t core = NULL;
-
-    while (
-        (core = hwloc_get_next_obj_by_type(hwloc, cores ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU, core)) &&
-        machine->cores < TOPOLOGY_CORES)
-        machine->core[machine->cores++] = (struct topology_core){
-            (int16_t)machine_above(hwloc, HWLOC_OBJ_PACKAGE, core),
-            (int16_t)machine_numa(hwloc, core->cpuset), (int16_t)hwloc_bitmap_weight(core->cpuset)};
-}
-
-/* What computes and displays nothing, or displays and is of a maker of GPUs. */
-static bool machine_is_gpu(hwloc_obj_t device)
-{
-    enum { MACHINE_NVIDIA = 0x10de, MACHINE_AMD = 0x1002 };
-    const unsigned vendor = device->attr->pcidev.vendor_id;
-
-    return device->attr->pcidev.class_id >> 8 == 0x03 &&
-           (vendor == MACHINE_NVIDIA || vendor == MACHINE_AMD);
-}
-
-static void machine_gpus(hwloc_topology_t hwloc, struct topology_machine *machine)
-{
-    hwloc_obj_t device = NULL, host;
-
-    while ((device = hwloc_get_next_pcidev(hwloc, device)) && machine->gpus < TOPOLOGY_GPUS) {
-        struct topology_gpu *gpu = &machine->gpu[machine->gpus];
-
-        if (!machine_is_gpu(device))
-            continue;
-        host = hwloc_get_non_io_ancestor_obj(hwloc, device);
-        gpu->package = host->type == HWLOC_OBJ_PACKAGE
-                           ? (int16_t)host->logical_index
-                           : (int16_t)machine_above(hwloc, HWLOC_OBJ_PACKAGE, host);
-        gpu->numa = host->type == HWLOC_OBJ_MACHINE &&
-                            hwloc_get_nbobjs_by_type(hwloc, HWLOC_OBJ_NUMANODE) > 1
-                        ? -1
-                        : (int16_t)machine_numa(hwloc, host->cpuset);
-        snprintf(gpu->name, sizeof(gpu->name), "%s", device->name ? device->name : "");
-        machine->gpus++;
-    }
-}
-
 static void machine_by_hwloc(struct topology_machine *machine)
 {
     hwloc_topology_t hwloc;
@@ -196,8 +53,39 @@ static void machine_by_hwloc(struct topology_machine *machine)
         return;
     hwloc_topology_set_io_types_filter(hwloc, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
     if (hwloc_topology_load(hwloc) == 0) {
-        machine_cores(hwloc, machine);
-        machine_gpus(hwloc, machine);
+        /* The cores, or the hardware threads where the machine tells of no cores. */
+        const bool cores = hwloc_get_nbobjs_by_type(hwloc, HWLOC_OBJ_CORE) > 0;
+        hwloc_obj_t core = NULL;
+
+        while ((core = hwloc_get_next_obj_by_type(hwloc, cores ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU,
+                                                  core)) &&
+               machine->cores < TOPOLOGY_CORES)
+            machine->core[machine->cores++] =
+                (struct topology_core){(int16_t)machine_above(hwloc, HWLOC_OBJ_PACKAGE, core),
+                                       (int16_t)machine_numa(hwloc, core->cpuset),
+                                       (int16_t)hwloc_bitmap_weight(core->cpuset)};
+        hwloc_obj_t device = NULL, host;
+
+        while ((device = hwloc_get_next_pcidev(hwloc, device)) && machine->gpus < TOPOLOGY_GPUS) {
+            struct topology_gpu *gpu = &machine->gpu[machine->gpus];
+
+            /* What computes and displays nothing, or displays and is of a maker of GPUs. */
+            enum { MACHINE_NVIDIA = 0x10de, MACHINE_AMD = 0x1002 };
+            const unsigned vendor = device->attr->pcidev.vendor_id;
+            if (!(device->attr->pcidev.class_id >> 8 == 0x03 &&
+                  (vendor == MACHINE_NVIDIA || vendor == MACHINE_AMD)))
+                continue;
+            host = hwloc_get_non_io_ancestor_obj(hwloc, device);
+            gpu->package = host->type == HWLOC_OBJ_PACKAGE
+                               ? (int16_t)host->logical_index
+                               : (int16_t)machine_above(hwloc, HWLOC_OBJ_PACKAGE, host);
+            gpu->numa = host->type == HWLOC_OBJ_MACHINE &&
+                                hwloc_get_nbobjs_by_type(hwloc, HWLOC_OBJ_NUMANODE) > 1
+                            ? -1
+                            : (int16_t)machine_numa(hwloc, host->cpuset);
+            snprintf(gpu->name, sizeof(gpu->name), "%s", device->name ? device->name : "");
+            machine->gpus++;
+        }
     }
     hwloc_topology_destroy(hwloc);
 }
@@ -208,7 +96,8 @@ static void machine_by_hwloc(struct topology_machine *machine)
 }
 #endif
 
-void topology_discover(struct topology_machine *machine)
+/* Fills in this machine, or what hwloc's variables describe in its place. */
+static void topology_discover(struct topology_machine *machine)
 {
     memset(machine, 0, sizeof(*machine));
     gethostname(machine->host, sizeof(machine->host));
@@ -220,6 +109,74 @@ void topology_discover(struct topology_machine *machine)
     machine->cores = machine->cores > TOPOLOGY_CORES ? TOPOLOGY_CORES : machine->cores;
     for (int i = 0; i < machine->cores; i++)
         machine->core[i] = (struct topology_core){-1, -1, 1};
+}
+
+dist_status topology_gather_group(dist_group *group, struct topology *topology_p)
+{
+    struct gather_card *card = calloc(1, sizeof(*card));
+    dist_status status;
+
+    *topology_p = (struct topology){0};
+    if (!card)
+        return DIST_ERR_NO_MEMORY;
+    const char *device = getenv("DIST_DEVICE");
+
+    topology_discover(&card->machine);
+    card->local_rank = dist_get_local_rank(group);
+    card->device = device && *device ? atoi(device) : -1;
+    if (dist_get_place(group, dist_get_rank(group), &card->place) != DIST_OK)
+        card->place = (struct dist_place){0, -1, -1, -1, -1};
+    const int ranks = dist_get_world_size(group);
+    const bool root = dist_get_rank(group) == 0;
+    struct gather_card *cards = root ? calloc((size_t)ranks, sizeof(*cards)) : NULL;
+
+    status = DIST_ERR_NO_MEMORY;
+    if (root) {
+        topology_p->machine = calloc((size_t)ranks, sizeof(*topology_p->machine));
+        topology_p->rank = calloc((size_t)ranks, sizeof(*topology_p->rank));
+    }
+    if (!root || (cards && topology_p->machine && topology_p->rank))
+        status = dist_gather(group, card, cards, sizeof(*card), DIST_UINT8, 0);
+    if (root && status == DIST_OK) {
+        topology_p->ranks = ranks;
+        /* Places count nodes from 0 in rank order, so a new one is the next. */
+        for (int rank = 0; rank < topology_p->ranks; rank++) {
+            const struct gather_card *moved = &cards[rank];
+            const int gpu = moved->device >= 0 ? moved->device : moved->local_rank;
+
+            if (moved->place.node == topology_p->machines)
+                topology_p->machine[topology_p->machines++] = moved->machine;
+            topology_p->rank[rank] = (struct topology_rank){
+                moved->place.node,
+                moved->place.core < moved->machine.cores ? moved->place.core : -1,
+                gpu < moved->machine.gpus ? gpu : -1};
+        }
+    }
+    free(cards);
+    free(card);
+    return status;
+}
+
+/* The part that begins with that core. */
+static struct topology_part topology_part_at(const struct topology_machine *machine, int core)
+{
+    struct topology_part part = {machine->core[core].package, machine->core[core].numa, core, 0};
+
+    while (core < machine->cores && machine->core[core].package == part.package &&
+           machine->core[core].numa == part.numa)
+        core++;
+    part.cores = core - part.first;
+    return part;
+}
+
+/* Is the GPU in that part? One without a known place is in none. */
+static bool topology_part_has_gpu(const struct topology_machine *machine,
+                                  const struct topology_part *part, int gpu)
+{
+    const struct topology_gpu *of = &machine->gpu[gpu];
+
+    return of->numa >= 0 && of->numa == part->numa &&
+           (of->package < 0 || of->package == part->package);
 }
 
 /* The machines and their ranks as a picture. */
@@ -319,8 +276,46 @@ static void svg_box(FILE *to, int x, int y, int w, int h, const char *class, con
         plot_text(x + SVG_PAD, y + 15, "start", "head", head, to);
 }
 
+static bool text_is_at(const struct topology_rank *rank, int machine, int core, int gpu)
+{
+    return rank->machine == machine && (core >= 0 ? rank->core == core : rank->gpu == gpu);
+}
+
+/*
+ * The ranks of a machine on that core, or, with core -1, on that GPU: "0-3,8". Cut to "0-3 +4"
+ * where size is short. Returns how many they are.
+ */
 static int topology_ranks_at(const struct topology *topology, int machine, int core, int gpu,
-                             char *text, size_t size);
+                             char *text, size_t size)
+{
+    int count = 0, shown = 0;
+    size_t used = 0;
+    bool full = false;
+
+    text[0] = '\0';
+    for (int rank = 0; rank < topology->ranks; rank++) {
+        int last = rank;
+        char item[32];
+
+        if (!text_is_at(&topology->rank[rank], machine, core, gpu))
+            continue;
+        while (last + 1 < topology->ranks &&
+               text_is_at(&topology->rank[last + 1], machine, core, gpu))
+            last++;
+        count += last - rank + 1;
+        snprintf(item, sizeof(item), last > rank ? "%s%d-%d" : "%s%d", used ? "," : "", rank, last);
+        full = full || used + strlen(item) + (used ? strlen(" +999") : 0) >= size;
+        if (!full) {
+            memcpy(text + used, item, strlen(item) + 1);
+            used += strlen(item);
+            shown = count;
+        }
+        rank = last;
+    }
+    if (shown < count)
+        snprintf(text + used, size - used, " +%d", count - shown);
+    return count;
+}
 
 /* A core or GPU: its own name above, its ranks below, all of them where the mouse rests. */
 static void svg_cell(FILE *to, const struct topology *topology, int machine, int core, int gpu,
@@ -435,22 +430,6 @@ static void svg_machine(FILE *to, const struct topology *topology, int machine,
                   svg_rows(packages, layout->package_columns) * (layout->package_h + SVG_PAD));
 }
 
-static void svg_legend(FILE *to, int x, int y)
-{
-    static const char *const items[][2] = {{"one", "core of one rank"},
-                                           {"shared", "core that ranks share"},
-                                           {"idle", "core without ranks"},
-                                           {"gpu", "GPU of a rank"},
-                                           {"gpu idlegpu", "GPU without ranks"}};
-
-    for (size_t i = 0; i < sizeof(items) / sizeof(items[0]); i++) {
-        const int left = x + (int)(i % 3) * 180, top = y + (int)(i / 3) * 24;
-
-        svg_box(to, left, top, 22, 16, items[i][0], NULL);
-        plot_text(left + 28, top + 13, "start", "legend", items[i][1], to);
-    }
-}
-
 static void svg_begin(FILE *to, int w, int h, const struct topology *topology)
 {
     static const struct plot_rule colours[] = {
@@ -494,52 +473,22 @@ void topology_draw(const struct topology *topology, FILE *to)
         layout = svg_lay_out(&topology->machine[i]);
         svg_machine(to, topology, i, &layout, SVG_PAD + i % columns * w, 30 + i / columns * h);
     }
-    svg_legend(to, SVG_PAD, 30 + rows * h);
+    static const char *const items[][2] = {{"one", "core of one rank"},
+                                           {"shared", "core that ranks share"},
+                                           {"idle", "core without ranks"},
+                                           {"gpu", "GPU of a rank"},
+                                           {"gpu idlegpu", "GPU without ranks"}};
+
+    for (size_t i = 0; i < sizeof(items) / sizeof(items[0]); i++) {
+        const int left = SVG_PAD + (int)(i % 3) * 180, top = (30 + rows * h) + (int)(i / 3) * 24;
+
+        svg_box(to, left, top, 22, 16, items[i][0], NULL);
+        plot_text(left + 28, top + 13, "start", "legend", items[i][1], to);
+    }
     fprintf(to, "</svg>\n");
 }
 
 /* The machines and their ranks in lines. */
-
-static bool text_is_at(const struct topology_rank *rank, int machine, int core, int gpu)
-{
-    return rank->machine == machine && (core >= 0 ? rank->core == core : rank->gpu == gpu);
-}
-
-/*
- * The ranks of a machine on that core, or, with core -1, on that GPU: "0-3,8". Cut to "0-3 +4"
- * where size is short. Returns how many they are.
- */
-static int topology_ranks_at(const struct topology *topology, int machine, int core, int gpu,
-                             char *text, size_t size)
-{
-    int count = 0, shown = 0;
-    size_t used = 0;
-    bool full = false;
-
-    text[0] = '\0';
-    for (int rank = 0; rank < topology->ranks; rank++) {
-        int last = rank;
-        char item[32];
-
-        if (!text_is_at(&topology->rank[rank], machine, core, gpu))
-            continue;
-        while (last + 1 < topology->ranks &&
-               text_is_at(&topology->rank[last + 1], machine, core, gpu))
-            last++;
-        count += last - rank + 1;
-        snprintf(item, sizeof(item), last > rank ? "%s%d-%d" : "%s%d", used ? "," : "", rank, last);
-        full = full || used + strlen(item) + (used ? strlen(" +999") : 0) >= size;
-        if (!full) {
-            memcpy(text + used, item, strlen(item) + 1);
-            used += strlen(item);
-            shown = count;
-        }
-        rank = last;
-    }
-    if (shown < count)
-        snprintf(text + used, size - used, " +%d", count - shown);
-    return count;
-}
 
 /* Ranks of a core, or GPU, as "ranks 0-3" behind a gap; nothing where there are none. */
 static void text_ranks(const struct topology *topology, int machine, int core, int gpu, int gap,
@@ -600,37 +549,133 @@ static void text_gpus(const struct topology *topology, int machine,
     }
 }
 
-static void text_machine(const struct topology *topology, int machine, FILE *to)
+/* dist_info topology: the machine, or the machines and ranks of a job, in lines or as a picture. */
+
+struct words {
+    int64_t ranks;
+    const char *svg;
+    int action;
+};
+
+#define AT(member) offsetof(struct words, member)
+static const struct args_row words_rows[] = {
+    {"ranks", 0, ARGS_INT, AT(ranks), 1, 4096, "N",
+     "start N ranks here, and show where they are (default: those of the launcher, or none)"},
+    {"svg", 0, ARGS_TEXT, AT(svg), 0, 0, "FILE", "draw a picture into that file; - is the output"},
+    ARGS_HELP_ROWS(struct words, 0),
+};
+static const struct args words_args = {
+    .rows = words_rows,
+    .count = sizeof(words_rows) / sizeof(words_rows[0]),
+    .program = "dist_info topology",
+    .usage = "[--ranks N] [--svg FILE]",
+    .about = "Shows packages, NUMA nodes, cores and GPUs, and the ranks on them.\n"};
+
+static int topology_show(const struct topology *topology, const struct words *words)
 {
-    const struct topology_machine *of = &topology->machine[machine];
-    int package = -2;
+    struct output file;
 
-    fprintf(to, "%s: %d cores", of->host, of->cores);
-    if (of->core[0].threads > 1)
-        fprintf(to, " of %d threads", of->core[0].threads);
-    fprintf(to, ", %d GPU%s\n", of->gpus, of->gpus == 1 ? "" : "s");
-    for (int core = 0; core < of->cores;) {
-        struct topology_part part = topology_part_at(of, core);
+    if (!words->svg) {
+        for (int machine = 0; machine < topology->machines; machine++) {
+            const struct topology_machine *of = &topology->machine[machine];
+            int package = -2;
 
-        if (part.package != package && part.package >= 0)
-            fprintf(to, "  package %d\n", part.package);
-        package = part.package;
-        if (part.numa >= 0)
-            fprintf(to, "    NUMA node %d\n", part.numa);
-        text_cores(topology, machine, &part, to);
-        text_gpus(topology, machine, &part, to);
-        core += part.cores;
+            fprintf(stdout, "%s: %d cores", of->host, of->cores);
+            if (of->core[0].threads > 1)
+                fprintf(stdout, " of %d threads", of->core[0].threads);
+            fprintf(stdout, ", %d GPU%s\n", of->gpus, of->gpus == 1 ? "" : "s");
+            for (int core = 0; core < of->cores;) {
+                struct topology_part part = topology_part_at(of, core);
+
+                if (part.package != package && part.package >= 0)
+                    fprintf(stdout, "  package %d\n", part.package);
+                package = part.package;
+                if (part.numa >= 0)
+                    fprintf(stdout, "    NUMA node %d\n", part.numa);
+                text_cores(topology, machine, &part, stdout);
+                text_gpus(topology, machine, &part, stdout);
+                core += part.cores;
+            }
+            text_gpus(topology, machine, NULL, stdout);
+            for (int rank = 0; rank < topology->ranks; rank++) {
+                if (topology->rank[rank].machine == machine && topology->rank[rank].core < 0)
+                    fprintf(stdout, "      rank %d, on no core that is known\n", rank);
+            }
+        }
+        return output_exit("dist_info", 0);
     }
-    text_gpus(topology, machine, NULL, to);
+    if (strcmp(words->svg, "-") == 0) {
+        topology_draw(topology, stdout);
+        return output_exit("dist_info", 0);
+    }
+    output_begin(&file);
+    if (file.to)
+        topology_draw(topology, file.to);
+    if (output_end(&file, words->svg) == 0)
+        return 0;
+    fprintf(stderr, "dist_info: topology: --svg %s: cannot write: %s\n", words->svg,
+            strerror(errno));
+    return 1;
 }
 
-void topology_print(const struct topology *topology, FILE *to)
+/* One rank of a job; rank 0 shows. */
+static int topology_rank(int rank, void *arg)
 {
-    for (int machine = 0; machine < topology->machines; machine++) {
-        text_machine(topology, machine, to);
-        for (int rank = 0; rank < topology->ranks; rank++) {
-            if (topology->rank[rank].machine == machine && topology->rank[rank].core < 0)
-                fprintf(to, "      rank %d, on no core that is known\n", rank);
-        }
+    struct topology topology = {0};
+    struct dist_options options = DIST_OPTIONS_INIT;
+    dist_group *group = NULL;
+    dist_status status;
+    int code = 0;
+
+    (void)rank;
+    options.backend = "gloo";
+    status = dist_init_process_group(&options, &group);
+    if (status == DIST_OK)
+        status = topology_gather_group(group, &topology);
+    if (group)
+        dist_destroy_process_group(group);
+    if (status != DIST_OK) {
+        fprintf(stderr, "dist_info: topology: %s\n", dist_last_error());
+        code = 1;
+    } else if (topology.ranks) {
+        code = topology_show(&topology, arg);
     }
+    free(topology.machine);
+    free(topology.rank);
+    return code;
+}
+
+/* The machine without ranks. */
+static int topology_alone(const struct words *words)
+{
+    struct topology topology = {.machines = 1, .machine = malloc(sizeof(*topology.machine))};
+    int code;
+
+    if (!topology.machine) {
+        fprintf(stderr, "dist_info: out of memory\n");
+        return 1;
+    }
+    topology_discover(topology.machine);
+    code = topology_show(&topology, words);
+    free(topology.machine);
+    return code;
+}
+
+int topology_main(int argc, char **argv)
+{
+    struct words words = {0};
+    int rest, code = args_begin(&words_args, argc, argv, &words, 0, &rest);
+
+    if (code >= 0)
+        return code;
+    code = 0;
+    if (!words.ranks)
+        return launched_in_job() ? topology_rank(0, &words) : topology_alone(&words);
+    if (dist_spawn((int)words.ranks, topology_rank, &words, &code) != DIST_OK) {
+        fprintf(stderr, "dist_info: %s\n", dist_last_error());
+        return 1;
+    }
+    if (code != 0)
+        launched_tell_end("dist_info", code);
+    return code;
 }

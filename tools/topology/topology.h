@@ -50,19 +50,9 @@ struct topology_part {
 /* argv[0] is "topology". Returns the exit code. */
 int topology_main(int argc, char **argv);
 
-/* Fills in this machine, or what hwloc's variables describe in its place. */
-void topology_discover(struct topology_machine *machine);
-
-/*
- * On every rank of a job: gathers the machines and places. Sets *topology_p on rank 0, empty
- * elsewhere; the caller frees its two arrays. Errors: as of the calls it makes.
- */
-dist_status topology_gather(struct topology *topology_p);
-
 /* The same of a group's ranks; places are those of the group. */
 dist_status topology_gather_group(dist_group *group, struct topology *topology_p);
 
-void topology_print(const struct topology *topology, FILE *to);
 void topology_draw(const struct topology *topology, FILE *to);
 
 #endif
