@@ -18,7 +18,6 @@ librun_la_SOURCES = \
 	src/launch/failure.c src/launch/failure.h \
 	src/launch/options.c src/launch/options.h \
 	src/launch/output.c src/launch/output.h \
-	src/launch/round.c \
 	src/launch/starter.c \
 	src/launch/words.c src/launch/words.h \
 	src/launch/workers.c src/launch/workers.h

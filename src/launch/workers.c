@@ -8,6 +8,7 @@
 #include "launch/workers.h"
 #include "topology/discover.h"
 
+#include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +17,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -426,4 +431,68 @@ dist_status disti_run_worker_start(const struct disti_run_start *start, pid_t *p
                             : error == ENOENT ? " (what it names behind #!, or its loader, is not "
                                                 "there)"
                                               : "");
+}
+
+/* Used by agent and starter. */
+
+/* Below those that Linux takes by itself for connections that go out. */
+enum { PORT_FIRST = 10000, PORT_COUNT = 10000, PORT_TRIES = 20 };
+
+/* Port 0: any. At all addresses. */
+static bool port_is_free(int port, int *port_p)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    socklen_t size = sizeof(address);
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool is_free = fd >= 0 && bind(fd, (struct sockaddr *)&address, size) == 0 &&
+                         getsockname(fd, (struct sockaddr *)&address, &size) == 0;
+    const int error = errno;
+
+    if (fd >= 0)
+        close(fd);
+    errno = error;
+    if (is_free)
+        *port_p = ntohs(address.sin_port);
+    return is_free;
+}
+
+/*
+ * Rank 0 may listen at any address. The port is not kept: a program need not say that it shares
+ * addresses. So that nobody gets it before, which on a busy machine is seconds, it is none of those
+ * that a connection of another program may get, and at random, so that two jobs which start
+ * together hardly have the same.
+ */
+dist_status disti_run_free_port(int *port_p)
+{
+    unsigned number;
+
+    for (int tries = 0; tries < PORT_TRIES; tries++) {
+        if (getrandom(&number, sizeof(number), GRND_NONBLOCK) == (ssize_t)sizeof(number) &&
+            port_is_free(PORT_FIRST + (int)(number % PORT_COUNT), port_p))
+            return DIST_OK;
+    }
+    if (port_is_free(0, port_p))
+        return DIST_OK;
+    return disti_fail_errno(DIST_ERR_SYSTEM, "there is no free port: give one by --master-port");
+}
+
+enum { OPEN_FILES = 65536 };
+
+/* Each worker takes up to five descriptors here; it gets the limit that the agent found. */
+bool disti_run_open(struct rlimit *found_p, int *child_fd_p, int *done_fd_p)
+{
+    struct rlimit files;
+    sigset_t child;
+
+    if (getrlimit(RLIMIT_NOFILE, found_p) == 0) {
+        files = *found_p;
+        if (files.rlim_cur < OPEN_FILES)
+            files.rlim_cur = files.rlim_max < OPEN_FILES ? files.rlim_max : OPEN_FILES;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    *child_fd_p = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+    *done_fd_p = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return *child_fd_p >= 0 && *done_fd_p >= 0;
 }

@@ -14,6 +14,8 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
+#define DISTI_RUN_PATH 1024
+
 /* A round: the workers of all nodes run once, with the ranks of that round. */
 
 struct disti_run_round {
@@ -39,6 +41,12 @@ static inline int disti_run_rank(const struct disti_run_round *round, int local_
 
 /* A port that is free here now, at all addresses. ERR_SYSTEM: there is none. Does not block. */
 dist_status disti_run_free_port(int *port_p);
+
+/*
+ * Raises this process's limit on open files, as far as it may; *found_p is what it was. Opens a
+ * signalfd for SIGCHLD and an eventfd for outputs that end. False: see errno.
+ */
+bool disti_run_open(struct rlimit *found_p, int *child_fd_p, int *done_fd_p);
 
 /* Where the store of all can be reached. */
 const char *disti_run_store_host(const struct disti_run_round *round);
