@@ -4,6 +4,7 @@
 #include "preload/preload.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -41,12 +42,13 @@ static LIST_HEAD(, disti_comm) comms_made = LIST_HEAD_INITIALIZER(comms_made);
 /* ---- agreement ---- */
 
 /*
- * The blocking call: Open MPI's progress, which every test of the program's runs through, asks its
- * nonblocking collectives too from the first one on, for good. What is under way in libdist is
+ * As MPI_Allreduce, whoever serves that. False: MPI has failed. Collective; blocks. It makes the
+ * blocking call, since Open MPI's progress, which every test of the program's runs through, asks
+ * its nonblocking collectives too from the first one on, for good. What is under way in libdist is
  * moved by its thread meanwhile.
  */
-bool disti_comm_agree(MPI_Comm comm, const void *mine, void *all, int count, MPI_Datatype type,
-                      MPI_Op op)
+static bool comm_agree(MPI_Comm comm, const void *mine, void *all, int count, MPI_Datatype type,
+                       MPI_Op op)
 {
     return PMPI_Allreduce(mine, all, count, type, op, comm) == MPI_SUCCESS;
 }
@@ -55,7 +57,7 @@ int disti_comm_least(MPI_Comm comm, int value)
 {
     int least;
 
-    return disti_comm_agree(comm, &value, &least, 1, MPI_INT, MPI_MIN) ? least : value;
+    return comm_agree(comm, &value, &least, 1, MPI_INT, MPI_MIN) ? least : value;
 }
 
 /* ---- the records ---- */
@@ -521,7 +523,7 @@ static void channels_agree(const struct disti_comm *comm, struct channels_list *
         mine[1] = room ? list->free : 0;
         pthread_mutex_unlock(&channels_lock);
     }
-    (void)disti_comm_agree(comm->comm, mine, all, 2, MPI_UINT64_T, MPI_BAND);
+    (void)comm_agree(comm->comm, mine, all, 2, MPI_UINT64_T, MPI_BAND);
     *idle_p = all[0];
     *free_p = all[1];
 }
@@ -601,4 +603,146 @@ void disti_channels_close(void)
         free(list->members);
         free(list);
     }
+}
+
+/* Preload: calls that MPI does faster are handed on to it. */
+
+/*
+ * What is faster is measured where it counts: in the program, on its ranks, by collective and size.
+ * After some calls that are served both sides take turns, a few calls each, and the times of all
+ * ranks together decide for good:
+ *
+ *    calls   0 ... 15   16..23   24..31   32..39   40..47   48..55   56..63   64 ...
+ *            served   libdist    MPI   libdist    MPI   libdist    MPI   the faster one
+ *
+ * The first call of a turn is not timed, since ranks are still busy with the other side's last. A
+ * side is faster if the longest of its turns is shorter than the shortest of the other's. Where
+ * ranks come late or CPUs are taken away neither is: the call is served, and they are compared
+ * again later. All ranks count alike and learn the same sums, so they decide alike. Only calls are
+ * compared whose size all ranks know, and whose result does not depend on who computes it: not sums
+ * of floating-point numbers, lest two runs of a program differ.
+ */
+#define COMPARE_SERVED 16
+#define COMPARE_TURN 8
+
+/* So often they are compared, each time after eight times as many calls: a shift of 3. */
+#define COMPARE_TRIES 5
+#define COMPARE_LATER 3
+
+/* One must be faster by so much, in percent. */
+#define COMPARE_AHEAD 10
+
+enum compare_side { COMPARE_LIBDIST, COMPARE_MPI };
+
+/* ---- which calls ---- */
+
+static bool compare_is_possible(const struct disti_args *args)
+{
+    return !disti_collective_uneven(args->kind) &&
+           (!disti_algorithm_reduces(args->kind) ||
+            disti_reduction_is_exact(args->recvtype, args->op));
+}
+
+/* A block, in powers of 4: the arguments that mean something on this rank tell. */
+static int compare_class(const struct disti_args *args, int rank)
+{
+    bool sends =
+        rank == args->root ? args->kind == DIST_COLL_SCATTER : args->kind == DIST_COLL_GATHER;
+    long long count = sends ? args->sendcount : args->recvcount;
+    MPI_Datatype type = sends ? args->sendtype : args->recvtype;
+    unsigned long long bytes;
+    int class;
+
+    if (args->kind == DIST_COLL_BARRIER || count <= 0 || type == MPI_DATATYPE_NULL)
+        return 0;
+    bytes = (unsigned long long)count * disti_type_size(type);
+    class = bytes ? (65 - __builtin_clzll(bytes)) / 2 : 0;
+    return class < DISTI_CLASSES ? class : DISTI_CLASSES - 1;
+}
+
+/* ---- the turns ---- */
+
+/* Calls that are served before the turns. */
+static int compare_served(const struct disti_comparison *comparison)
+{
+    return COMPARE_SERVED << (comparison->tries * COMPARE_LATER);
+}
+
+struct disti_comparison *disti_comparison_find(const struct disti_args *args,
+                                               const struct disti_comm *comm)
+{
+    if (!disti_preload.compares || comm->ranks == 1 || !compare_is_possible(args))
+        return NULL;
+    return &args->channel->comparisons[args->kind][compare_class(args, comm->rank)];
+}
+
+enum disti_why disti_compare(struct disti_args *args, struct disti_comparison *comparison)
+{
+    int served, turn;
+
+    if (comparison->served)
+        return DISTI_WHY_SERVED;
+    if (comparison->handed_on)
+        return DISTI_WHY_SLOWER;
+    served = compare_served(comparison);
+    if (comparison->calls < served) {
+        comparison->calls++;
+        return DISTI_WHY_SERVED;
+    }
+    turn = (comparison->calls - served) / COMPARE_TURN;
+    args->comparison = comparison;
+    comparison->begun_s = PMPI_Wtime();
+    return turn % 2 == COMPARE_LIBDIST ? DISTI_WHY_SERVED : DISTI_WHY_COMPARED;
+}
+
+/* Were all turns of this side shorter than all of the other's? Of all ranks together. */
+static bool compare_is_faster(const long long turns_ns[DISTI_TURNS], enum compare_side side)
+{
+    long long longest = 0, least = LLONG_MAX;
+
+    for (int turn = 0; turn < DISTI_TURNS; turn++) {
+        if (turn % 2 == (int)side)
+            longest = turns_ns[turn] > longest ? turns_ns[turn] : longest;
+        else
+            least = turns_ns[turn] < least ? turns_ns[turn] : least;
+    }
+    return longest * 100 < least * (100 - COMPARE_AHEAD);
+}
+
+/* The figures do not tell: later they may. */
+static void compare_again(struct disti_comparison *comparison)
+{
+    if (++comparison->tries == COMPARE_TRIES) {
+        comparison->served = true;
+        return;
+    }
+    comparison->calls = 0;
+    for (int turn = 0; turn < DISTI_TURNS; turn++)
+        comparison->turns_s[turn] = 0;
+}
+
+/* Sums of integers are the same on every rank. If MPI does not sum, it is in no state to decide. */
+static void compare_decide(struct disti_comparison *comparison, MPI_Comm comm)
+{
+    long long mine[DISTI_TURNS], all[DISTI_TURNS] = {0};
+
+    for (int turn = 0; turn < DISTI_TURNS; turn++)
+        mine[turn] = (long long)(comparison->turns_s[turn] * 1e9f);
+    (void)comm_agree(comm, mine, all, DISTI_TURNS, MPI_LONG_LONG, MPI_SUM);
+    comparison->handed_on = compare_is_faster(all, COMPARE_MPI);
+    comparison->served = compare_is_faster(all, COMPARE_LIBDIST);
+    if (!comparison->handed_on && !comparison->served)
+        compare_again(comparison);
+}
+
+void disti_compare_end(const struct disti_args *args)
+{
+    struct disti_comparison *comparison = args->comparison;
+    double took_s = PMPI_Wtime() - comparison->begun_s;
+    int call = comparison->calls++ - compare_served(comparison), turn = call / COMPARE_TURN;
+
+    if (call % COMPARE_TURN != 0)
+        comparison->turns_s[turn] += (float)took_s;
+    if (call == DISTI_TURNS * COMPARE_TURN - 1)
+        compare_decide(comparison, args->comm);
 }

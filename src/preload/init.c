@@ -198,7 +198,7 @@ static void init_raise_files(void)
 
 /*
  * A communicator of our own, of comm's ranks. What else makes one has Open MPI begin a nonblocking
- * collective in comm: see disti_comm_agree.
+ * collective in comm.
  */
 static bool init_copy(MPI_Comm comm, MPI_Comm *copy_p)
 {

@@ -16,7 +16,6 @@
 
 #include "base/collective.h"
 #include "preload/calls.h"
-#include "preload/objects.h"
 
 #include <dist/dist.h>
 #include <stdatomic.h>
@@ -69,7 +68,6 @@ struct disti_numbers {
     size_t bytes; /* of one: an int, or an MPI_Count or MPI_Aint */
 };
 #define DISTI_NUMBERS(array) ((struct disti_numbers){(array), sizeof(*(array))})
-long long disti_number(struct disti_numbers numbers, int i);
 
 /* A call as the program made it. */
 struct disti_args {
@@ -223,10 +221,6 @@ bool disti_comms_open(void);
 void disti_comms_start(void); /* collective over MPI_COMM_WORLD; blocks */
 void disti_comms_close(void); /* after the groups */
 
-/* As MPI_Allreduce, whoever serves that. False: MPI has failed. Collective; blocks. */
-bool disti_comm_agree(MPI_Comm comm, const void *mine, void *all, int count, MPI_Datatype type,
-                      MPI_Op op);
-
 /* The smallest value of all ranks of comm, each giving its own. Collective; blocks. */
 int disti_comm_least(MPI_Comm comm, int value);
 
@@ -337,39 +331,17 @@ static inline void disti_layout_clear(struct disti_layout *layout)
     layout->displacements = NULL;
 }
 
-/* copy: even if contiguous. 0, or an error code of MPI. Always to be closed. */
-int disti_layout_open(struct disti_layout *layout, const struct disti_buffer *buffer, int blocks,
-                      bool copy);
-void disti_layout_close(struct disti_layout *layout);
-
 /* Is there anything that closing would free? */
 static inline bool disti_layout_owns(const struct disti_layout *layout)
 {
     return !layout->contiguous || layout->sizes || layout->offsets || layout->displacements;
 }
 
-/* Block's bytes, and where they are from `bytes`. */
-size_t disti_layout_size(const struct disti_layout *layout, int block);
-size_t disti_layout_offset(const struct disti_layout *layout, int block);
-
-/* From `bytes` to the end of the last block. */
-size_t disti_layout_span(const struct disti_layout *layout);
-
-/* Copy blocks [first, first + blocks) between memory and bytes; nothing to do if contiguous. */
-int disti_layout_load(const struct disti_layout *layout, int first, int blocks);
-int disti_layout_store(const struct disti_layout *layout, int first, int blocks);
-
 /* Memory at a displacement that may be negative, from a base that may be MPI_BOTTOM. */
 static inline char *disti_layout_address(char *base, MPI_Aint displacement)
 {
     return (char *)((uintptr_t)base + (uintptr_t)displacement);
 }
-
-/* Is it the last that was used, and nobody's to free? */
-bool disti_type_stays(MPI_Datatype type);
-
-/* May the program communicate with it? MPI says so by packing nothing. */
-bool disti_type_is_committed(MPI_Datatype type);
 
 /* Bytes of an element's data; 0: MPI does not know the type. */
 size_t disti_type_size(MPI_Datatype type);
