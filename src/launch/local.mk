@@ -6,7 +6,6 @@ noinst_LTLIBRARIES += libagents.la librun.la
 libagents_la_LIBTOOLFLAGS = $(static_only)
 libagents_la_SOURCES = \
 	src/launch/agents/agents.c src/launch/agents/agents.h \
-	src/launch/agents/config.c \
 	src/launch/agents/message.c src/launch/agents/message.h \
 	src/launch/agents/server.c src/launch/agents/server.h \
 	src/launch/hosts.c src/launch/hosts.h
