@@ -354,25 +354,6 @@ static void meeting_close(struct agent *agent)
     agent->agents = NULL;
 }
 
-/* The more, the likelier it is the cause of the others. */
-static int failure_weight(const struct disti_run_worker *worker)
-{
-    return 4 * !worker->has_lost + 2 * WIFSIGNALED(worker->how) + (worker->local_rank >= 0);
-}
-
-/*
- * Of two that are seen at once the one that failed first; NULL: neither has. `first` has failed or
- * is NULL, `next` has ended. Causes go before what follows from them: who has lost another goes
- * last, one that a signal ended goes before one that exited, a worker before the scheduler.
- */
-static const struct disti_run_worker *failure_first(const struct disti_run_worker *first,
-                                                    const struct disti_run_worker *next)
-{
-    if (!disti_run_worker_has_failed(next))
-        return first;
-    return !first || failure_weight(next) > failure_weight(first) ? next : first;
-}
-
 /* Starts a round: the store, the workers with their files and pipes, and who reads those. */
 
 /* Where the streams of all workers come from: stdout's, then stderr's. */
@@ -761,7 +742,7 @@ static void watch_reap(struct agent *agent)
         worker->has_lost =
             disti_last_call_has_lost(agent->last_calls_fd, (int)(worker - agent->workers));
         if (!decided)
-            first = failure_first(first, worker);
+            first = disti_run_first_failure(first, worker);
     }
     agent->childless = pid < 0 && errno == ECHILD;
     if (agent->state != AGENT_WORKING)

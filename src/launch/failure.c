@@ -235,6 +235,20 @@ int disti_run_exit_code(const struct disti_agents_failure *failure)
     return failure->signal ? 128 + failure->signal : failure->exit_code;
 }
 
+/* The more, the likelier it is the cause of the others. */
+static int failure_weight(const struct disti_run_worker *worker)
+{
+    return 4 * !worker->has_lost + 2 * WIFSIGNALED(worker->how) + (worker->local_rank >= 0);
+}
+
+const struct disti_run_worker *disti_run_first_failure(const struct disti_run_worker *first,
+                                                       const struct disti_run_worker *next)
+{
+    if (!disti_run_worker_has_failed(next))
+        return first;
+    return !first || failure_weight(next) > failure_weight(first) ? next : first;
+}
+
 /* In torchrun's format: the worker's own error file, if it has written one. */
 static void failure_print_cause(const struct disti_run_options *options,
                                 const struct disti_agents_failure *failure,

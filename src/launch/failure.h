@@ -15,6 +15,14 @@ void disti_run_failure_of(const struct disti_run_round *round,
 int disti_run_exit_code(const struct disti_agents_failure *failure);
 
 /*
+ * Of two that are seen at once the one that failed first; NULL: neither has. `first` has failed or
+ * is NULL, `next` has ended. Causes go before what follows from them: who has lost another goes
+ * last, one that a signal ended goes before one that exited, a worker before the scheduler.
+ */
+const struct disti_run_worker *disti_run_first_failure(const struct disti_run_worker *first,
+                                                       const struct disti_run_worker *next);
+
+/*
  * Prints the block to stderr, in one piece: `first`, which may be another node's, and workers of
  * this node that failed too. Those that were told to end did not.
  */
