@@ -187,21 +187,6 @@ static void alarm_flush(struct disti_store *store)
     }
 }
 
-/* Takes the right to put a frame on the connection, which alarms need too. */
-static void alarm_take_line(struct disti_store *store)
-{
-    struct disti_backoff backoff = {0};
-
-    while (atomic_exchange(&store->sending, true))
-        disti_backoff(&backoff);
-}
-
-static void alarm_release_line(struct disti_store *store)
-{
-    atomic_store(&store->sending, false);
-    alarm_flush(store);
-}
-
 struct disti_store_alarm *disti_store_alarm_new(struct disti_store *store,
                                                 const struct disti_party *party)
 {
@@ -331,25 +316,6 @@ static void store_client_lose(struct disti_store *store, const char *why)
         inbox_add_news(store, rank, DISTI_NO_GROUP, 0, store->lost_text, strlen(store->lost_text));
 }
 
-static void inbox_add_end(struct disti_store *store, const struct client_process *process)
-{
-    char text[DISTI_NEWS_MAX], host[DISTI_HOST_SIZE], why[96];
-    const char *end;
-
-    if (process->rank < 0) {
-        if (!store->lost) /* rank 0, which held it, may have left in order: others go on */
-            inbox_end(store);
-        disti_text(store->lost_text, sizeof(store->lost_text), "%s", process->text);
-        disti_text(text, sizeof(text), "%s", process->text);
-    } else {
-        disti_host_name(host);
-        end = disti_process_end(host, disti_process_space(), process->pid, why, sizeof(why));
-        disti_text(text, sizeof(text), "%s %s", process->text,
-                   end == why ? why : "ended without leaving the job");
-    }
-    inbox_add_news(store, process->rank, DISTI_NO_GROUP, 0, text, strlen(text));
-}
-
 bool disti_store_watch_process(struct disti_store *store, int pidfd, int rank, int pid,
                                const char *text)
 {
@@ -387,10 +353,23 @@ static void inbox_look_at_processes(struct disti_store *store)
     count = epoll_wait(store->epoll_fd, events, INBOX_PROCESSES, 0);
     for (int i = 0; i < count; i++) {
         struct client_process *process = events[i].data.ptr, **at = &store->processes;
+        char text[DISTI_NEWS_MAX], host[DISTI_HOST_SIZE], why[96];
+        const char *end;
 
         if (!process)
             continue;
-        inbox_add_end(store, process);
+        if (process->rank < 0) {
+            if (!store->lost) /* rank 0, which held it, may have left in order: others go on */
+                inbox_end(store);
+            disti_text(store->lost_text, sizeof(store->lost_text), "%s", process->text);
+            disti_text(text, sizeof(text), "%s", process->text);
+        } else {
+            disti_host_name(host);
+            end = disti_process_end(host, disti_process_space(), process->pid, why, sizeof(why));
+            disti_text(text, sizeof(text), "%s %s", process->text,
+                       end == why ? why : "ended without leaving the job");
+        }
+        inbox_add_news(store, process->rank, DISTI_NO_GROUP, 0, text, strlen(text));
         while (*at != process)
             at = &(*at)->next;
         *at = process->next;
@@ -398,20 +377,6 @@ static void inbox_look_at_processes(struct disti_store *store)
         disti_descriptor_close(process->fd);
         free(process);
     }
-}
-
-/* Those that heed the group wait no longer. */
-static void inbox_note_abort(struct disti_store *store, int32_t group, int rank)
-{
-    struct client_abort *abort = calloc(1, sizeof(*abort));
-
-    if (!abort)
-        return;
-    abort->group = group;
-    abort->rank = rank;
-    abort->next = store->aborts;
-    store->aborts = abort;
-    pthread_cond_broadcast(&store->turn);
 }
 
 static void inbox_take_notice(struct disti_store *store)
@@ -427,8 +392,18 @@ static void inbox_take_notice(struct disti_store *store)
         store->holder_left = store->holder_left ||
                              ((manner & DISTI_WIRE_GRACEFUL) && head->arg == store->holder.rank);
         failure = value[5] ? disti_wire_failure(-value[5]) : DIST_OK;
-        if (failure == DIST_ERR_ABORTED)
-            inbox_note_abort(store, (int32_t)disti_wire_get32(value), head->arg);
+        if (failure == DIST_ERR_ABORTED) {
+            struct client_abort *abort = calloc(1, sizeof(*abort));
+
+            /* Those that heed the group wait no longer. */
+            if (abort) {
+                abort->group = (int32_t)disti_wire_get32(value);
+                abort->rank = head->arg;
+                abort->next = store->aborts;
+                store->aborts = abort;
+                pthread_cond_broadcast(&store->turn);
+            }
+        }
         notice = inbox_add_news(store, head->arg, (int32_t)disti_wire_get32(value), manner,
                                 (const char *)value + before, (size_t)head->value_bytes - before);
         if (notice)
@@ -439,22 +414,6 @@ static void inbox_take_notice(struct disti_store *store)
          * nothing. Nor does who has ended since the holder of the store left, or that itself. */
         if (notice && notice->group == DISTI_NO_GROUP && !store->holder_left && !store->cause[0])
             disti_text(store->cause, sizeof(store->cause), "%s", notice->text);
-    }
-    disti_wire_next(&store->in);
-}
-
-/* Hands the reply to who asked; nobody: the answer to a request that was given up. */
-static void inbox_take_reply(struct disti_store *store)
-{
-    struct client_call *call = store->calls;
-
-    while (call && (call->done || call->id != store->in.head.id))
-        call = call->next;
-    if (call) {
-        call->reply = store->in;
-        call->done = true;
-        store->in.body = NULL;
-        pthread_cond_broadcast(&store->turn);
     }
     disti_wire_next(&store->in);
 }
@@ -471,14 +430,26 @@ static void inbox_take_nonsense(struct disti_store *store)
  */
 static void inbox_take(struct disti_store *store)
 {
-    if (store->in.head.op == DISTI_WIRE_REPLY)
-        inbox_take_reply(store);
-    else if (!store->holder.host[0])
-        inbox_take_nonsense(store);
-    else if (store->in.head.op == DISTI_WIRE_NOTICE)
-        inbox_take_notice(store);
-    else
+    if (store->in.head.op == DISTI_WIRE_REPLY) {
+        struct client_call *call = store->calls;
+
+        /* Hands the reply to who asked; nobody: the answer to a request that was given up. */
+        while (call && (call->done || call->id != store->in.head.id))
+            call = call->next;
+        if (call) {
+            call->reply = store->in;
+            call->done = true;
+            store->in.body = NULL;
+            pthread_cond_broadcast(&store->turn);
+        }
         disti_wire_next(&store->in);
+    } else if (!store->holder.host[0]) {
+        inbox_take_nonsense(store);
+    } else if (store->in.head.op == DISTI_WIRE_NOTICE) {
+        inbox_take_notice(store);
+    } else {
+        disti_wire_next(&store->in);
+    }
 }
 
 /* Reads what is there, and gives it to who waits for it. */
@@ -668,6 +639,7 @@ static dist_status client_send(struct disti_store *store, const struct client_re
                                int64_t deadline)
 {
     dist_status status;
+    struct disti_backoff backoff = {0};
 
     while (store->halfway) {
         const struct timespec until = disti_clock_timespec(deadline);
@@ -678,9 +650,12 @@ static dist_status client_send(struct disti_store *store, const struct client_re
             return DIST_IN_PROGRESS;
         pthread_cond_timedwait(&store->turn, &store->lock, &until);
     }
-    alarm_take_line(store);
+    /* Takes the right to put a frame on the connection, which alarms need too. */
+    while (atomic_exchange(&store->sending, true))
+        disti_backoff(&backoff);
     status = client_send_frame(store, request, deadline);
-    alarm_release_line(store);
+    atomic_store(&store->sending, false);
+    alarm_flush(store);
     pthread_cond_broadcast(&store->turn);
     return status;
 }

@@ -48,18 +48,6 @@ void disti_handed_name(int fd, char text[DISTI_HANDED_TEXT])
     snprintf(text, DISTI_HANDED_TEXT, "%d:%" PRIu64, fd, (uint64_t)file.st_ino);
 }
 
-/* False: the launcher has told of no such file. */
-static bool handed_find(enum disti_handed which, int *fd_p, uint64_t *inode_p)
-{
-    const char *text = disti_env("DIST_AGENT_FILES");
-
-    for (int i = 0; text && i < (int)which; i++) {
-        text = strchr(text, ',');
-        text = text ? text + 1 : NULL;
-    }
-    return text && sscanf(text, "%d:%" SCNu64, fd_p, inode_p) == 2;
-}
-
 /* Only files in memory have seals. */
 static bool handed_is(int fd, uint64_t inode)
 {
@@ -68,12 +56,28 @@ static bool handed_is(int fd, uint64_t inode)
     return fcntl(fd, F_GET_SEALS) >= 0 && fstat(fd, &file) == 0 && (uint64_t)file.st_ino == inode;
 }
 
-/* To open a device or a FIFO may have effects, so the inode is compared first. */
-static int handed_open_path(const char *path, int flags, uint64_t inode)
+int disti_handed_open(enum disti_handed which, const char *path, int flags, int *inherited_p)
 {
+    uint64_t inode;
+    int inherited = -1;
+    const char *text;
     struct stat file;
     int fd;
 
+    /* False: the launcher has told of no such file. */
+    text = disti_env("DIST_AGENT_FILES");
+    for (int i = 0; text && i < (int)which; i++) {
+        text = strchr(text, ',');
+        text = text ? text + 1 : NULL;
+    }
+    if (!text || sscanf(text, "%d:%" SCNu64, &inherited, &inode) != 2) {
+        *inherited_p = -1;
+        return open(path, flags | O_CLOEXEC);
+    }
+    *inherited_p = inherited;
+    if (handed_is(inherited, inode))
+        return fcntl(inherited, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    /* To open a device or a FIFO may have effects, so the inode is compared first. */
     if (stat(path, &file) != 0)
         return -1;
     errno = ESTALE;
@@ -85,21 +89,6 @@ static int handed_open_path(const char *path, int flags, uint64_t inode)
     close(fd);
     errno = ESTALE;
     return -1;
-}
-
-int disti_handed_open(enum disti_handed which, const char *path, int flags, int *inherited_p)
-{
-    uint64_t inode;
-    int inherited = -1;
-
-    if (!handed_find(which, &inherited, &inode)) {
-        *inherited_p = -1;
-        return open(path, flags | O_CLOEXEC);
-    }
-    *inherited_p = inherited;
-    if (handed_is(inherited, inode))
-        return fcntl(inherited, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-    return handed_open_path(path, flags, inode);
 }
 
 /* ---- the client's side of the handshake: hello, challenge, proof, welcome ---- */
@@ -209,56 +198,6 @@ static dist_status hello_nonsense(const struct disti_store *store,
                       target->rank, store->where, what);
 }
 
-/* Certificates that do not fit today will not in a moment. */
-static dist_status hello_no_tls(const struct disti_store *store,
-                                const struct disti_store_target *target,
-                                struct disti_store_tries *tries)
-{
-    const char *why = disti_tls_why(store->tls);
-
-    store_tried(tries, "%s: TLS: %s", store->where, why);
-    if (target->doubtful || target->probe)
-        return DIST_IN_PROGRESS;
-    return disti_fail(DIST_ERR_RENDEZVOUS,
-                      "rank %d has no TLS connection with the store at %s, called \"%s\": %s",
-                      target->rank, store->where, target->host, why);
-}
-
-/* A store may be slow, and one that is just ending hangs up: only who says nonsense is none. */
-static dist_status hello_no_answer(struct disti_store *store, dist_status status,
-                                   const struct disti_store_target *target,
-                                   struct disti_store_tries *tries)
-{
-    const struct client_request withdraw = {.op = DISTI_WIRE_GOODBYE, .arg = DISTI_WIRE_WITHDRAW};
-
-    if (store->no_tls)
-        return hello_no_tls(store, target, tries);
-    if (status == DIST_IN_PROGRESS) /* it may read our hello yet, and we may come again */
-        disti_store_client_send(store, &withdraw, 0);
-    store_tried(tries, "%s: %s", store->where,
-                store->asks_tls                ? "speaks TLS"
-                : disti_tls_why(store->tls)[0] ? disti_tls_why(store->tls)
-                : store->tls && !disti_tls_is_up(store->tls)
-                    ? "does not go on with the TLS handshake"
-                : status == DIST_ERR_RENDEZVOUS ? "answers in another protocol"
-                : status == DIST_ERR_PEER_LOST  ? "closed the connection"
-                                                : "accepts connections but does not answer");
-    tries->stranger = true;
-    tries->tls_ended |= disti_tls_why(store->tls)[0] != '\0';
-    if (target->doubtful || status != DIST_ERR_RENDEZVOUS)
-        return DIST_IN_PROGRESS;
-    if (store->asks_tls)
-        return disti_fail(DIST_ERR_RENDEZVOUS,
-                          "rank %d: the store at %s speaks TLS, and this rank does not: set "
-                          "DIST_TLS_CERT, DIST_TLS_KEY and DIST_TLS_CA on all ranks, or on none",
-                          target->rank, store->where);
-    return disti_fail(
-        DIST_ERR_RENDEZVOUS,
-        "rank %d: what listens on %s is not a store of libdist (it answers in another protocol): "
-        "another program has that port; choose another one (MASTER_PORT)",
-        target->rank, store->where);
-}
-
 /* Asks, and takes a reply of that size. OK: *reply_p is to be given to disti_wire_next. */
 static dist_status hello_ask(struct disti_store *store, const struct disti_store_target *target,
                              const struct client_request *request, size_t bytes, int64_t deadline,
@@ -266,8 +205,50 @@ static dist_status hello_ask(struct disti_store *store, const struct disti_store
 {
     dist_status status = disti_store_client_call(store, request, deadline, reply_p);
 
-    if (status != DIST_OK)
-        return hello_no_answer(store, status, target, tries);
+    if (status != DIST_OK) {
+        const struct client_request withdraw = {.op = DISTI_WIRE_GOODBYE,
+                                                .arg = DISTI_WIRE_WITHDRAW};
+
+        /* A store may be slow, and one that is just ending hangs up: only who says nonsense is
+         * none. */
+        if (store->no_tls) {
+            const char *why = disti_tls_why(store->tls);
+
+            /* Certificates that do not fit today will not in a moment. */
+            store_tried(tries, "%s: TLS: %s", store->where, why);
+            if (target->doubtful || target->probe)
+                return DIST_IN_PROGRESS;
+            return disti_fail(
+                DIST_ERR_RENDEZVOUS,
+                "rank %d has no TLS connection with the store at %s, called \"%s\": %s",
+                target->rank, store->where, target->host, why);
+        }
+        if (status == DIST_IN_PROGRESS) /* it may read our hello yet, and we may come again */
+            disti_store_client_send(store, &withdraw, 0);
+        store_tried(tries, "%s: %s", store->where,
+                    store->asks_tls                ? "speaks TLS"
+                    : disti_tls_why(store->tls)[0] ? disti_tls_why(store->tls)
+                    : store->tls && !disti_tls_is_up(store->tls)
+                        ? "does not go on with the TLS handshake"
+                    : status == DIST_ERR_RENDEZVOUS ? "answers in another protocol"
+                    : status == DIST_ERR_PEER_LOST  ? "closed the connection"
+                                                    : "accepts connections but does not answer");
+        tries->stranger = true;
+        tries->tls_ended |= disti_tls_why(store->tls)[0] != '\0';
+        if (target->doubtful || status != DIST_ERR_RENDEZVOUS)
+            return DIST_IN_PROGRESS;
+        if (store->asks_tls)
+            return disti_fail(
+                DIST_ERR_RENDEZVOUS,
+                "rank %d: the store at %s speaks TLS, and this rank does not: set "
+                "DIST_TLS_CERT, DIST_TLS_KEY and DIST_TLS_CA on all ranks, or on none",
+                target->rank, store->where);
+        return disti_fail(DIST_ERR_RENDEZVOUS,
+                          "rank %d: what listens on %s is not a store of libdist (it answers in "
+                          "another protocol): "
+                          "another program has that port; choose another one (MASTER_PORT)",
+                          target->rank, store->where);
+    }
     if (reply_p->head.arg != DIST_OK)
         status = hello_take_refusal(store, target, reply_p, tries);
     else if (reply_p->head.value_bytes != bytes)
@@ -518,23 +499,6 @@ static dist_status connect_address(const struct addrinfo *address,
     return status;
 }
 
-static dist_status connect_unresolved(const struct disti_store_target *target, int code,
-                                      struct disti_store_tries *tries)
-{
-    store_tried(tries, "%s: %s", target->host, gai_strerror(code));
-    tries->unresolved = code == EAI_AGAIN;
-    if (tries->unresolved) /* the name server does not answer yet */
-        return DIST_IN_PROGRESS;
-    if (!tries->unresolved_by)
-        tries->unresolved_by = disti_deadline_ms(UNRESOLVED_MS);
-    if (!disti_expired(tries->unresolved_by))
-        return DIST_IN_PROGRESS;
-    return disti_fail(DIST_ERR_RENDEZVOUS,
-                      "rank %d cannot find the address of \"%s\": %s. Give MASTER_ADDR or the init "
-                      "method a name that this machine knows, or a numeric address",
-                      target->rank, target->host, gai_strerror(code));
-}
-
 dist_status disti_store_try(const struct disti_store_target *target, int64_t deadline,
                             struct disti_store_tries *tries, struct disti_store **store_p)
 {
@@ -547,8 +511,21 @@ dist_status disti_store_try(const struct disti_store_target *target, int64_t dea
         return DIST_IN_PROGRESS; /* no time is left: keep what the round before met */
     tries->text[0] = 0;
     tries->stranger = tries->unresolved = false;
-    if (code)
-        return connect_unresolved(target, code, tries);
+    if (code) {
+        store_tried(tries, "%s: %s", target->host, gai_strerror(code));
+        tries->unresolved = code == EAI_AGAIN;
+        if (tries->unresolved) /* the name server does not answer yet */
+            return DIST_IN_PROGRESS;
+        if (!tries->unresolved_by)
+            tries->unresolved_by = disti_deadline_ms(UNRESOLVED_MS);
+        if (!disti_expired(tries->unresolved_by))
+            return DIST_IN_PROGRESS;
+        return disti_fail(
+            DIST_ERR_RENDEZVOUS,
+            "rank %d cannot find the address of \"%s\": %s. Give MASTER_ADDR or the init "
+            "method a name that this machine knows, or a numeric address",
+            target->rank, target->host, gai_strerror(code));
+    }
     for (a = addresses; a && status == DIST_IN_PROGRESS; a = a->ai_next) {
         status = connect_address(a, target, deadline, tries, store_p, &hopeless);
         all_hopeless = all_hopeless && hopeless;

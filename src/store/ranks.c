@@ -147,29 +147,6 @@ static struct store_failure *failures_find(const struct disti_store_server *serv
     return failure;
 }
 
-static void failures_add(struct disti_store_server *server, const struct disti_notice *notice)
-{
-    const size_t bytes = strlen(notice->text) + 1;
-    struct store_failure *failure = malloc(sizeof(*failure) + bytes), **oldest;
-
-    if (!failure)
-        return;
-    failure->group = notice->group;
-    failure->rank = notice->rank;
-    failure->status = notice->status;
-    failure->echoed = false;
-    memcpy(failure->news, notice->text, bytes);
-    failure->next = server->failures;
-    server->failures = failure;
-    if (++server->failure_count <= STORE_FAILURES_MAX)
-        return;
-    for (oldest = &server->failures; (*oldest)->next; oldest = &(*oldest)->next)
-        ;
-    free(*oldest);
-    *oldest = NULL;
-    server->failure_count--;
-}
-
 void disti_store_failures_clear(struct disti_store_server *server)
 {
     while (server->failures) {
@@ -312,13 +289,32 @@ static void ranks_group_failed(struct disti_store_server *server, int rank,
 {
     struct disti_notice notice = {.rank = rank, .group = party->group, .status = status};
     struct store_failure *first = failures_find(server, party->group);
+    size_t bytes;
+    struct store_failure *failure, **oldest;
 
     if (first) {
         ranks_echo(server, first, &notice, why);
         return;
     }
     ranks_tell(server, &notice, why);
-    failures_add(server, &notice);
+    bytes = strlen(notice.text) + 1;
+    failure = malloc(sizeof(*failure) + bytes);
+    if (failure) {
+        failure->group = notice.group;
+        failure->rank = notice.rank;
+        failure->status = notice.status;
+        failure->echoed = false;
+        memcpy(failure->news, notice.text, bytes);
+        failure->next = server->failures;
+        server->failures = failure;
+        if (++server->failure_count > STORE_FAILURES_MAX) {
+            for (oldest = &server->failures; (*oldest)->next; oldest = &(*oldest)->next)
+                ;
+            free(*oldest);
+            *oldest = NULL;
+            server->failure_count--;
+        }
+    }
     if (party->group) /* it ends by that; who leaves the world comes to no other group either */
         leavings_drop(server, party->group);
     disti_store_ranks_push(server, &notice, party);
@@ -431,21 +427,6 @@ void disti_store_ranks_report(struct disti_store_server *server, struct store_pe
         ranks_gone(server, peer->rank, STORE_FAILED, why);
 }
 
-/* Everybody has left in order: a launcher's store is as new for the next group. */
-static void ranks_reset(struct disti_store_server *server)
-{
-    for (int r = 0; r < server->world_size; r++)
-        memset(&server->ranks[r], 0, sizeof(server->ranks[r]));
-    server->left = server->gone = 0;
-    server->formed = server->over = false;
-    server->broken[0] = 0;
-    disti_store_coll_clear(server);
-    disti_store_failures_clear(server);
-    disti_store_leavings_clear(server);
-    server->numbers = 0;
-    disti_store_server_renew(server);
-}
-
 void disti_store_ranks_goodbye(struct disti_store_server *server, struct store_peer *peer)
 {
     struct store_rank *slot = &server->ranks[peer->rank];
@@ -465,8 +446,19 @@ void disti_store_ranks_goodbye(struct disti_store_server *server, struct store_p
     server->left++;
     ranks_gone(server, peer->rank, STORE_LEFT, "has left the job");
     /* A rank's own server ends with its group instead, and the next group has another. */
-    if (server->left == server->world_size && server->holder < 0)
-        ranks_reset(server);
+    if (server->left == server->world_size && server->holder < 0) {
+        /* Everybody has left in order: a launcher's store is as new for the next group. */
+        for (int r = 0; r < server->world_size; r++)
+            memset(&server->ranks[r], 0, sizeof(server->ranks[r]));
+        server->left = server->gone = 0;
+        server->formed = server->over = false;
+        server->broken[0] = 0;
+        disti_store_coll_clear(server);
+        disti_store_failures_clear(server);
+        disti_store_leavings_clear(server);
+        server->numbers = 0;
+        disti_store_server_renew(server);
+    }
 }
 
 /* Refuses a hello. Before all have come it also ends the waiting of the others. */
@@ -489,12 +481,26 @@ static void ranks_refuse(struct disti_store_server *server, struct store_peer *p
     disti_store_coll_fail(server, -1, DISTI_NO_GROUP, DIST_ERR_RENDEZVOUS, text);
 }
 
-/* May a client come as that rank now? Answers the hello if not. */
-static bool ranks_check_state(struct disti_store_server *server, struct store_peer *peer,
-                              const struct disti_wire_id *id)
+/* Does the hello belong here? Answers it if not. */
+static bool ranks_check(struct disti_store_server *server, struct store_peer *peer,
+                        const struct disti_wire_id *id)
 {
-    const struct store_rank *slot = &server->ranks[id->rank];
+    const struct store_rank *slot;
 
+    if (id->world_size != (uint32_t)server->world_size) {
+        ranks_refuse(server, peer,
+                     "rank %d (host %s, pid %u) has world size %u, but the store has world size "
+                     "%d: give every rank the same",
+                     id->rank, id->host, id->pid, id->world_size, server->world_size);
+        return false;
+    }
+    if (id->rank < 0 || id->rank >= server->world_size) {
+        ranks_refuse(server, peer, "rank %d (host %s, pid %u) is not in 0 to %d", id->rank,
+                     id->host, id->pid, server->world_size - 1);
+        return false;
+    }
+    /* May a client come as that rank now? Answers the hello if not. */
+    slot = &server->ranks[id->rank];
     if (slot->state == STORE_LEFT) {
         peer->closing = true;
         disti_store_peer_refuse(server, peer, peer->in.head.id, DIST_IN_PROGRESS,
@@ -520,25 +526,6 @@ static bool ranks_check_state(struct disti_store_server *server, struct store_pe
         return false;
     }
     return true;
-}
-
-/* Does the hello belong here? Answers it if not. */
-static bool ranks_check(struct disti_store_server *server, struct store_peer *peer,
-                        const struct disti_wire_id *id)
-{
-    if (id->world_size != (uint32_t)server->world_size) {
-        ranks_refuse(server, peer,
-                     "rank %d (host %s, pid %u) has world size %u, but the store has world size "
-                     "%d: give every rank the same",
-                     id->rank, id->host, id->pid, id->world_size, server->world_size);
-        return false;
-    }
-    if (id->rank < 0 || id->rank >= server->world_size) {
-        ranks_refuse(server, peer, "rank %d (host %s, pid %u) is not in 0 to %d", id->rank,
-                     id->host, id->pid, server->world_size - 1);
-        return false;
-    }
-    return ranks_check_state(server, peer, id);
 }
 
 /* The rank that a client without one gets: the lowest that nobody has. If there is none: the lowest
@@ -685,32 +672,13 @@ static void coll_list(const struct store_coll *coll, char *text, size_t size)
     }
 }
 
-/* A rank that is missing in a new group has passed another list of ranks to dist_new_group. */
-static void coll_lists(const struct disti_store_server *server, const struct store_coll *coll,
-                       char *text, size_t size)
-{
-    char list[STORE_LIST];
-
-    for (int i = 0; coll_makes_group(coll) && i < coll->size; i++) {
-        const struct store_rank *slot = &server->ranks[coll->ranks[i]];
-
-        if (coll->arrivals[i].here || !slot->list[0] || slot->list_until_ns < coll->begun_ns)
-            continue;
-        coll_list(coll, list, sizeof(list));
-        snprintf(text, size,
-                 "; the ranks passed different lists: world ranks %s here, but world ranks %s on "
-                 "world rank %d. Pass the same ranks in the same order on all of them",
-                 list, slot->list, coll->ranks[i]);
-        return;
-    }
-}
-
 /* "ranks 3, 5 and 9 more did not come" */
 static void coll_missing(const struct disti_store_server *server, const struct store_coll *coll,
                          char *text, size_t size)
 {
     int missing = coll->size - coll->count, named = 0;
     size_t used = (size_t)snprintf(text, size, missing == 1 ? "rank" : "ranks");
+    char list[STORE_LIST];
 
     for (int i = 0; i < coll->size && named < COLL_NAMES && used + 160 < size; i++) {
         if (coll->arrivals[i].here)
@@ -722,7 +690,19 @@ static void coll_missing(const struct disti_store_server *server, const struct s
     if (missing > named)
         used += (size_t)snprintf(text + used, size - used, " and %d more", missing - named);
     used += (size_t)snprintf(text + used, size - used, " did not come");
-    coll_lists(server, coll, text + used, size - used);
+    /* A rank that is missing in a new group has passed another list of ranks to dist_new_group. */
+    for (int i = 0; coll_makes_group(coll) && i < coll->size; i++) {
+        const struct store_rank *slot = &server->ranks[coll->ranks[i]];
+
+        if (coll->arrivals[i].here || !slot->list[0] || slot->list_until_ns < coll->begun_ns)
+            continue;
+        coll_list(coll, list, sizeof(list));
+        snprintf(text + used, size - used,
+                 "; the ranks passed different lists: world ranks %s here, but world ranks %s on "
+                 "world rank %d. Pass the same ranks in the same order on all of them",
+                 list, slot->list, coll->ranks[i]);
+        return;
+    }
 }
 
 /* The rank at this index has waited long enough. True: that ends the collective for all. */
@@ -928,42 +908,6 @@ static void coll_drop_refused(struct disti_store_server *server, struct store_co
         coll_free(server, coll);
 }
 
-/* The rank has come, with its bytes; with the last rank it is over. */
-static void coll_enter(struct disti_store_server *server, struct store_peer *peer,
-                       const struct store_request *request, struct store_coll *coll,
-                       const unsigned char *data, size_t bytes)
-{
-    int index = coll_index(coll, peer->rank);
-    struct store_arrival *arrival = &coll->arrivals[index];
-    int32_t group = coll->group;
-    bool leave = coll->op == DISTI_WIRE_LEAVE;
-
-    coll->count += !arrival->here;
-    if (coll->refusal) {
-        arrival->here = true;
-        disti_store_peer_refuse(server, peer, request->id, coll->refused, "%s", coll->refusal);
-        coll_drop_refused(server, coll);
-        return;
-    }
-    if (coll_makes_group(coll)) {
-        coll_list(coll, server->ranks[peer->rank].list, STORE_LIST);
-        server->ranks[peer->rank].list_until_ns = INT64_MAX;
-    }
-    /* A client that gave up may ask once more: its last request is answered. */
-    *arrival = (struct store_arrival){true, true, request->id, request->deadline};
-    coll->due = request->deadline < coll->due ? request->deadline : coll->due;
-    if (!coll_put(coll, index, data, bytes)) {
-        coll_end(server, coll, DIST_ERR_NO_MEMORY, "the store has no memory for it");
-        return;
-    }
-    if (coll->count < coll->size)
-        return;
-    server->over = server->over || (leave && group == 0 && !coll->ranks);
-    coll_end(server, coll, DIST_OK, "");
-    if (leave && group != DISTI_NO_GROUP)
-        disti_store_coll_fail(server, -1, group, DIST_ERR_PEER_LOST, "the group has ended");
-}
-
 static bool coll_includes(const struct disti_wire_party *party, int rank)
 {
     for (uint32_t i = 0; i < party->count; i++) {
@@ -988,8 +932,38 @@ static void coll_begin(struct disti_store_server *server, struct store_peer *pee
             server, peer, request->id, DIST_ERR_NO_MEMORY,
             "the store has no memory for %zu bytes from each rank: free some on its machine",
             bytes);
-    else
-        coll_enter(server, peer, request, coll, disti_wire_value(&peer->in) + before, bytes);
+    else {
+        int index = coll_index(coll, peer->rank);
+        struct store_arrival *arrival = &coll->arrivals[index];
+        int32_t group = coll->group;
+        bool leave = coll->op == DISTI_WIRE_LEAVE;
+
+        /* The rank has come, with its bytes; with the last rank it is over. */
+        coll->count += !arrival->here;
+        if (coll->refusal) {
+            arrival->here = true;
+            disti_store_peer_refuse(server, peer, request->id, coll->refused, "%s", coll->refusal);
+            coll_drop_refused(server, coll);
+            return;
+        }
+        if (coll_makes_group(coll)) {
+            coll_list(coll, server->ranks[peer->rank].list, STORE_LIST);
+            server->ranks[peer->rank].list_until_ns = INT64_MAX;
+        }
+        /* A client that gave up may ask once more: its last request is answered. */
+        *arrival = (struct store_arrival){true, true, request->id, request->deadline};
+        coll->due = request->deadline < coll->due ? request->deadline : coll->due;
+        if (!coll_put(coll, index, disti_wire_value(&peer->in) + before, bytes)) {
+            coll_end(server, coll, DIST_ERR_NO_MEMORY, "the store has no memory for it");
+            return;
+        }
+        if (coll->count < coll->size)
+            return;
+        server->over = server->over || (leave && group == 0 && !coll->ranks);
+        coll_end(server, coll, DIST_OK, "");
+        if (leave && group != DISTI_NO_GROUP)
+            disti_store_coll_fail(server, -1, group, DIST_ERR_PEER_LOST, "the group has ended");
+    }
 }
 
 void disti_store_coll_join(struct disti_store_server *server, struct store_peer *peer,

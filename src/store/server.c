@@ -50,31 +50,6 @@ static void schedule_list_absent(const struct disti_store_server *server, char *
         snprintf(text + at, size - at, " and %d more", more);
 }
 
-static void schedule_expire(struct disti_store_server *server)
-{
-    char absent[256] = "", text[512];
-
-    schedule_list_absent(server, absent, sizeof(absent));
-    snprintf(text, sizeof(text),
-             "the scheduler waited %d ms for all %d workers, and %d have come; missing: %s. Check "
-             "whether they run and have the same MS_SCHED_HOST and MS_SCHED_PORT, or raise "
-             "MS_CLUSTER_TIMEOUT (seconds)",
-             server->schedule->timeout_ms, server->world_size, server->here, absent);
-    schedule_fail(server->schedule, DIST_ERR_TIMEOUT, text);
-    snprintf(text, sizeof(text), "the scheduler waits no longer; missing: %s", absent);
-    disti_store_coll_fail(server, -1, DISTI_NO_GROUP, DIST_ERR_TIMEOUT, text);
-}
-
-/* Nobody is here: how long may that be so? */
-static int64_t schedule_idle_until(const struct disti_store_server *server)
-{
-    const struct store_schedule *schedule = server->schedule;
-
-    if (schedule->formed)
-        return disti_deadline_ms(SCHEDULE_NEXT_MS);
-    return schedule->status == DIST_OK ? schedule->come_by : disti_deadline_ms(SCHEDULE_LATE_MS);
-}
-
 static void schedule_stop(struct disti_store_server *server)
 {
     atomic_store(&server->stop_by, 0);
@@ -96,10 +71,27 @@ static int64_t schedule_tick(struct disti_store_server *server)
     /* Ranks may have come and gone since the last look. */
     if (server->here > 0 || schedule->formed != formed || schedule->status != status)
         schedule->end_at = 0;
-    if (server->here == 0 && !schedule->end_at)
-        schedule->end_at = schedule_idle_until(server);
+    if (server->here == 0 && !schedule->end_at) {
+        /* Nobody is here: how long may that be so? */
+        if (schedule->formed)
+            schedule->end_at = disti_deadline_ms(SCHEDULE_NEXT_MS);
+        else
+            schedule->end_at = schedule->status == DIST_OK ? schedule->come_by
+                                                           : disti_deadline_ms(SCHEDULE_LATE_MS);
+    }
     if (!schedule->formed && disti_expired(schedule->come_by)) {
-        schedule_expire(server);
+        char absent[256] = "", text[512];
+
+        schedule_list_absent(server, absent, sizeof(absent));
+        snprintf(
+            text, sizeof(text),
+            "the scheduler waited %d ms for all %d workers, and %d have come; missing: %s. Check "
+            "whether they run and have the same MS_SCHED_HOST and MS_SCHED_PORT, or raise "
+            "MS_CLUSTER_TIMEOUT (seconds)",
+            server->schedule->timeout_ms, server->world_size, server->here, absent);
+        schedule_fail(server->schedule, DIST_ERR_TIMEOUT, text);
+        snprintf(text, sizeof(text), "the scheduler waits no longer; missing: %s", absent);
+        disti_store_coll_fail(server, -1, DISTI_NO_GROUP, DIST_ERR_TIMEOUT, text);
         schedule_stop(server);
     }
     if (schedule->end_at && disti_expired(schedule->end_at))
@@ -160,24 +152,6 @@ static void admission_challenge(struct disti_store_server *server, struct store_
                            disti_blob_copy(challenge, DISTI_WIRE_CHALLENGE));
 }
 
-/* What a refused client is told is no secret; the log also says where the store's own is from. */
-static void admission_unproved(struct disti_store_server *server, struct store_peer *peer,
-                               const struct disti_wire_id *id)
-{
-    char host[DISTI_HOST_SIZE];
-
-    disti_host_name(host);
-    refusal(server, peer,
-            "who says to be rank %d on host %s does not prove that it has this job's "
-            "secret, which is here on %s %s%.80s",
-            id->rank, id->host, host, server->secret.path[0] ? "that in " : "known",
-            server->secret.path);
-    peer->closing = true;
-    disti_store_peer_refuse(server, peer, peer->in.head.id, DIST_ERR_MISMATCH,
-                            "the store there belongs to another job (choose another port, "
-                            "MASTER_PORT), or its secret is another");
-}
-
 static void admission_check(struct disti_store_server *server, struct store_peer *peer)
 {
     const struct disti_wire_reader *in = &peer->in;
@@ -190,10 +164,24 @@ static void admission_check(struct disti_store_server *server, struct store_peer
         return;
     }
     disti_wire_prove_client(&peer->said, &server->secret, proof);
-    if (disti_hmac_same(proof, disti_wire_value(in)))
+    if (disti_hmac_same(proof, disti_wire_value(in))) {
         disti_store_ranks_join(server, peer, &id);
-    else
-        admission_unproved(server, peer, &id);
+    } else {
+        char host[DISTI_HOST_SIZE];
+
+        /* What a refused client is told is no secret; the log also says where the store's own is
+         * from. */
+        disti_host_name(host);
+        refusal(server, peer,
+                "who says to be rank %d on host %s does not prove that it has this job's "
+                "secret, which is here on %s %s%.80s",
+                &id.rank, &id.host, host, server->secret.path[0] ? "that in " : "known",
+                server->secret.path);
+        peer->closing = true;
+        disti_store_peer_refuse(server, peer, peer->in.head.id, DIST_ERR_MISMATCH,
+                                "the store there belongs to another job (choose another port, "
+                                "MASTER_PORT), or its secret is another");
+    }
 }
 
 /* A frame of a peer that has not yet proved that it belongs here. */
@@ -558,35 +546,6 @@ static void serve_numbers(struct disti_store_server *server, struct store_peer *
     disti_store_peer_reply(server, peer, head->id, DIST_OK, disti_blob_copy(first, sizeof(first)));
 }
 
-/* A request with a key. */
-static void serve_request(struct disti_store_server *server, struct store_peer *peer)
-{
-    const struct disti_wire_head *head = &peer->in.head;
-    struct store_request request = {.op = head->op,
-                                    .id = head->id,
-                                    .deadline = disti_deadline_ms(head->arg > 0 ? head->arg : 0)};
-
-    request.key.length = head->key_bytes;
-    memcpy(request.key.bytes, peer->in.body, head->key_bytes);
-    switch (head->op) {
-    case DISTI_WIRE_NUMBERS:
-        serve_numbers(server, peer);
-        break;
-    case DISTI_WIRE_SEEN:
-        disti_store_peer_reply(server, peer, head->id, DIST_OK,
-                               disti_blob_copy(server->seen, strlen(server->seen)));
-        break;
-    case DISTI_WIRE_ALL_GATHER:
-    case DISTI_WIRE_ARRIVE:
-    case DISTI_WIRE_BROADCAST:
-    case DISTI_WIRE_LEAVE:
-        disti_store_coll_join(server, peer, &request);
-        break;
-    default:
-        peer->dead = server->reap = true;
-    }
-}
-
 /* A complete frame of a peer. */
 static void serve_frame(struct disti_store_server *server, struct store_peer *peer)
 {
@@ -602,8 +561,33 @@ static void serve_frame(struct disti_store_server *server, struct store_peer *pe
         disti_store_coll_take_refusal(server, peer);
     else if (head->op == DISTI_WIRE_GOODBYE)
         disti_store_ranks_goodbye(server, peer);
-    else
-        serve_request(server, peer);
+    else {
+        struct store_request request = {.op = head->op,
+                                        .id = head->id,
+                                        .deadline =
+                                            disti_deadline_ms(head->arg > 0 ? head->arg : 0)};
+
+        /* A request with a key. */
+        request.key.length = head->key_bytes;
+        memcpy(request.key.bytes, peer->in.body, head->key_bytes);
+        switch (head->op) {
+        case DISTI_WIRE_NUMBERS:
+            serve_numbers(server, peer);
+            break;
+        case DISTI_WIRE_SEEN:
+            disti_store_peer_reply(server, peer, head->id, DIST_OK,
+                                   disti_blob_copy(server->seen, strlen(server->seen)));
+            break;
+        case DISTI_WIRE_ALL_GATHER:
+        case DISTI_WIRE_ARRIVE:
+        case DISTI_WIRE_BROADCAST:
+        case DISTI_WIRE_LEAVE:
+            disti_store_coll_join(server, peer, &request);
+            break;
+        default:
+            peer->dead = server->reap = true;
+        }
+    }
 }
 
 /* One connection at the store's server: accepting, reading, writing, ending. */
@@ -748,22 +732,6 @@ void disti_store_peer_refuse(struct disti_store_server *server, struct store_pee
     disti_store_peer_reply(server, peer, id, status, disti_blob_copy(text, strlen(text)));
 }
 
-/* The connection is of no use any more. */
-static void peer_broken(struct disti_store_server *server, struct store_peer *peer,
-                        enum disti_wire_event event)
-{
-    if (peer->rank < 0 && event == DISTI_WIRE_NO_TLS)
-        refusal(server, peer, "%s", disti_tls_why(peer->tls));
-    else if (peer->rank < 0 && event == DISTI_WIRE_STRANGE && !peer->tls &&
-             disti_tls_looks_like(peer->in.head_bytes))
-        refusal(server, peer,
-                "it speaks TLS, and the store does not: set DIST_TLS_CERT, "
-                "DIST_TLS_KEY and DIST_TLS_CA on all ranks, or on none");
-    else if (peer->rank < 0 && event != DISTI_WIRE_CLOSED)
-        refusal(server, peer, "it speaks another protocol");
-    peer_die(server, peer);
-}
-
 static void peer_read(struct disti_store_server *server, struct store_peer *peer)
 {
     enum disti_wire_event event = DISTI_WIRE_FRAME;
@@ -780,7 +748,17 @@ static void peer_read(struct disti_store_server *server, struct store_peer *peer
                 admit(server, peer);
             disti_wire_next(&peer->in);
         } else if (event != DISTI_WIRE_MORE) {
-            peer_broken(server, peer, event);
+            /* The connection is of no use any more. */
+            if (peer->rank < 0 && event == DISTI_WIRE_NO_TLS)
+                refusal(server, peer, "%s", disti_tls_why(peer->tls));
+            else if (peer->rank < 0 && event == DISTI_WIRE_STRANGE && !peer->tls &&
+                     disti_tls_looks_like(peer->in.head_bytes))
+                refusal(server, peer,
+                        "it speaks TLS, and the store does not: set DIST_TLS_CERT, "
+                        "DIST_TLS_KEY and DIST_TLS_CA on all ranks, or on none");
+            else if (peer->rank < 0 && event != DISTI_WIRE_CLOSED)
+                refusal(server, peer, "it speaks another protocol");
+            peer_die(server, peer);
         }
     }
 }
