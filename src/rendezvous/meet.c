@@ -163,12 +163,23 @@ static dist_status secret_refuse(const struct disti_meeting *meeting, const char
     return disti_fail(DIST_ERR_RENDEZVOUS, "rank %d: %s", meeting->rank, why);
 }
 
-static dist_status secret_take(const struct disti_meeting *meeting, const char *host,
-                               enum secret_wish wish, struct disti_secret *secret_p)
+/*
+ * The secret of a job whose ranks nobody hands one, as they meet at that host: the file that
+ * DIST_SECRET_FILE names; else, where all ranks are on this machine, the user's cookie; else none.
+ * DIST_AUTH asks for the cookie in any case, or for none. A failure is reported.
+ */
+static dist_status meet_secret(const struct disti_meeting *meeting, const char *host,
+                               struct disti_secret *secret_p)
 {
-    const char *path = disti_env("DIST_SECRET_FILE");
+    enum secret_wish wish;
+    dist_status status = secret_wish(&wish);
+    const char *path;
     char why[DISTI_SECRET_WHY];
 
+    disti_secret_wipe(secret_p);
+    if (status != DIST_OK || wish == SECRET_NONE)
+        return status;
+    path = disti_env("DIST_SECRET_FILE");
     if ((path || wish == SECRET_COOKIE) && !disti_hmac_exists())
         return secret_refuse(meeting, "this libdist was built without OpenSSL, and cannot prove "
                                       "that it has a secret: build it with libssl-dev");
@@ -190,23 +201,6 @@ static dist_status secret_take(const struct disti_meeting *meeting, const char *
                "DIST_SECRET_FILE names another file; DIST_AUTH=none means that no secret is wanted",
                meeting->rank, why);
     return DIST_OK;
-}
-
-/*
- * The secret of a job whose ranks nobody hands one, as they meet at that host: the file that
- * DIST_SECRET_FILE names; else, where all ranks are on this machine, the user's cookie; else none.
- * DIST_AUTH asks for the cookie in any case, or for none. A failure is reported.
- */
-static dist_status meet_secret(const struct disti_meeting *meeting, const char *host,
-                               struct disti_secret *secret_p)
-{
-    enum secret_wish wish;
-    dist_status status = secret_wish(&wish);
-
-    disti_secret_wipe(secret_p);
-    if (status != DIST_OK || wish == SECRET_NONE)
-        return status;
-    return secret_take(meeting, host, wish, secret_p);
 }
 
 /* ---- meeting by host and port, and functions that all ways to meet share ---- */

@@ -95,21 +95,6 @@ static bool library_try(char reason[PMIX_REASON])
 }
 
 /*
- * Its functions, or NULL and why not. It is opened once, and not closed again: threads of it may
- * run. Any thread.
- */
-static const struct pmix_api *pmix_load(char reason[PMIX_REASON])
-{
-    bool loaded;
-
-    pthread_mutex_lock(&library_lock);
-    library_loaded = library_loaded || library_try(reason);
-    loaded = library_loaded;
-    pthread_mutex_unlock(&library_lock);
-    return loaded ? &library_api : NULL;
-}
-
-/*
  * ---- asking, by a thread that may be left behind ----
  *
  * The functions that ask block until the deadline at most, whatever the server does, and on false
@@ -283,8 +268,17 @@ static bool pmix_open(int64_t deadline, char reason[PMIX_REASON])
 {
     struct pmix_question *question;
     bool open;
+    bool loaded;
 
-    pmix_api = pmix_load(reason);
+    /*
+     * Its functions, or NULL and why not. It is opened once, and not closed again: threads of it
+     * may run. Any thread.
+     */
+    pthread_mutex_lock(&library_lock);
+    library_loaded = library_loaded || library_try(reason);
+    loaded = library_loaded;
+    pthread_mutex_unlock(&library_lock);
+    pmix_api = loaded ? &library_api : NULL;
     if (!pmix_api || pmix_is_connected())
         return pmix_api;
     if (pmix_connected) {
@@ -486,22 +480,6 @@ static dist_status pmix_read(const struct disti_meeting *meeting, const char *te
                       meeting->rank);
 }
 
-/* The server also answers at once that ranks are missing: where a process of theirs has ended. */
-static dist_status pmix_fail_to_meet(const struct disti_meeting *meeting, const char *reason)
-{
-    if (disti_expired(meeting->deadline))
-        return disti_fail(DIST_ERR_RENDEZVOUS,
-                          "rank %d waited at most %d ms for the other %d ranks to meet through the "
-                          "launcher's PMIx (%s): check that all of them call "
-                          "dist_init_process_group, or set MASTER_ADDR and MASTER_PORT",
-                          meeting->rank, meeting->timeout_ms, meeting->world_size - 1, reason);
-    return disti_fail(DIST_ERR_RENDEZVOUS,
-                      "rank %d could not meet the other %d ranks through the launcher's PMIx (%s): "
-                      "check whether one of them has ended; if it has run another program before, "
-                      "start each by a launcher of its own, or set MASTER_ADDR and MASTER_PORT",
-                      meeting->rank, meeting->world_size - 1, reason);
-}
-
 dist_status disti_meet_pmix(const struct disti_meeting *meeting, bool one_machine,
                             struct disti_bootstrap *bootstrap)
 {
@@ -515,7 +493,21 @@ dist_status disti_meet_pmix(const struct disti_meeting *meeting, bool one_machin
         listens = pmix_listen(meeting, one_machine, text, &server);
     if (!pmix_spread(meeting->rank, text, meeting->deadline, reason)) {
         disti_store_server_stop(server, 0);
-        return pmix_fail_to_meet(meeting, reason);
+        /* The server also answers at once that ranks are missing: where a process of theirs has
+         * ended. */
+        if (disti_expired(meeting->deadline))
+            return disti_fail(
+                DIST_ERR_RENDEZVOUS,
+                "rank %d waited at most %d ms for the other %d ranks to meet through the "
+                "launcher's PMIx (%s): check that all of them call "
+                "dist_init_process_group, or set MASTER_ADDR and MASTER_PORT",
+                meeting->rank, meeting->timeout_ms, meeting->world_size - 1, reason);
+        return disti_fail(
+            DIST_ERR_RENDEZVOUS,
+            "rank %d could not meet the other %d ranks through the launcher's PMIx (%s): "
+            "check whether one of them has ended; if it has run another program before, "
+            "start each by a launcher of its own, or set MASTER_ADDR and MASTER_PORT",
+            meeting->rank, meeting->world_size - 1, reason);
     }
     if (listens != DIST_OK)
         return listens;

@@ -83,20 +83,6 @@ static dist_status facts_gather(const struct dist_options *options, struct disti
     return DIST_OK;
 }
 
-/* What the launcher says when it is asked, where it does not say it unasked. Blocks until then. */
-static dist_status facts_ask_launcher(struct disti_facts *facts, int64_t deadline)
-{
-    struct disti_launch *launch = &facts->launch;
-    dist_status status;
-
-    if (!launch->pmix || launch->world_size >= 0)
-        return DIST_OK;
-    status = disti_launch_ask_pmix(launch, deadline);
-    if (status == DIST_OK)
-        facts_pick_all(facts);
-    return status;
-}
-
 static dist_status facts_missing(const struct disti_facts *facts)
 {
     if (facts->rank.value < 0 && facts->world_size.value < 0)
@@ -448,8 +434,12 @@ static dist_status rendezvous_run(const struct dist_options *options, int timeou
     int64_t deadline = disti_deadline_ms(timeout_ms);
     dist_status status = facts_gather(options ? options : &defaults, &facts);
 
-    if (status == DIST_OK)
-        status = facts_ask_launcher(&facts, deadline);
+    /* Asks the launcher what it does not say unasked. Blocks until it answers. */
+    if (status == DIST_OK && facts.launch.pmix && facts.launch.world_size < 0) {
+        status = disti_launch_ask_pmix(&facts.launch, deadline);
+        if (status == DIST_OK)
+            facts_pick_all(&facts);
+    }
     if (status == DIST_OK)
         status = facts_complete(&facts);
     if (status != DIST_OK)
