@@ -101,42 +101,35 @@ static bool type_is_committed(MPI_Datatype type)
            PMPI_Pack(&nothing, 0, type, &nothing, 0, &used, disti_preload.self) == MPI_SUCCESS;
 }
 
-static void layout_remember(const struct disti_layout *layout, MPI_Datatype type)
-{
-    int ignored, combiner = MPI_COMBINER_DUP;
-
-    if (!layout->contiguous ||
-        PMPI_Type_get_envelope(type, &ignored, &ignored, &ignored, &combiner) != MPI_SUCCESS ||
-        combiner != MPI_COMBINER_NAMED)
-        return;
-    layout_last.type = type;
-    layout_last.size = layout->size;
-}
-
-static int layout_ask(struct disti_layout *layout, MPI_Datatype type, bool copy)
-{
-    MPI_Aint lower;
-    MPI_Count size;
-    int code = PMPI_Type_size_x(type, &size);
-
-    if (code == MPI_SUCCESS)
-        code = PMPI_Type_get_extent(type, &lower, &layout->extent);
-    if (code != MPI_SUCCESS)
-        return code;
-    layout->size = (size_t)size;
-    layout->contiguous = !copy && layout_type_is_contiguous(type);
-    layout_remember(layout, type);
-    if (layout->contiguous)
-        return MPI_SUCCESS;
-    if (!layout->memory)
-        return layout_type_above(layout, type);
-    return PMPI_Type_dup(type, &layout->type); /* the program may free its own before we are done */
-}
-
 static int layout_type(struct disti_layout *layout, MPI_Datatype type, bool copy)
 {
-    if (copy || !type_stays(type))
-        return layout_ask(layout, type, copy);
+    if (copy || !type_stays(type)) {
+        int ignored, combiner;
+
+        MPI_Aint lower;
+        MPI_Count size;
+        int code = PMPI_Type_size_x(type, &size);
+
+        if (code == MPI_SUCCESS)
+            code = PMPI_Type_get_extent(type, &lower, &layout->extent);
+        if (code != MPI_SUCCESS)
+            return code;
+        layout->size = (size_t)size;
+        layout->contiguous = !copy && layout_type_is_contiguous(type);
+        combiner = MPI_COMBINER_DUP;
+        if (layout->contiguous &&
+            PMPI_Type_get_envelope(type, &ignored, &ignored, &ignored, &combiner) == MPI_SUCCESS &&
+            combiner == MPI_COMBINER_NAMED) {
+            layout_last.type = type;
+            layout_last.size = layout->size;
+        }
+        if (layout->contiguous)
+            return MPI_SUCCESS;
+        if (!layout->memory)
+            return layout_type_above(layout, type);
+        return PMPI_Type_dup(type,
+                             &layout->type); /* the program may free its own before we are done */
+    }
     layout->size = layout_last.size;
     layout->extent = (MPI_Aint)layout_last.size;
     return MPI_SUCCESS;
@@ -245,11 +238,6 @@ static int layout_copy_blocks(const struct disti_layout *layout, int first, int 
 static int layout_load(const struct disti_layout *layout, int first, int blocks)
 {
     return layout_copy_blocks(layout, first, blocks, true);
-}
-
-static int layout_store(const struct disti_layout *layout, int first, int blocks)
-{
-    return layout_copy_blocks(layout, first, blocks, false);
 }
 
 /* ---- blocks ---- */
@@ -685,14 +673,6 @@ static int call_open_layouts(struct disti_call *call, const struct disti_args *a
     return code;
 }
 
-/* Bytes of what this rank gives or gets: the one block of a side, or its own of many. */
-static size_t call_block(const struct disti_layout *send, const struct disti_layout *recv, int rank)
-{
-    if (send->blocks == 1 || recv->blocks == 1)
-        return layout_size(send->blocks == 1 ? send : recv, 0);
-    return layout_size(send->blocks ? send : recv, rank);
-}
-
 /* What libdist is told. A side that is not there is in place, in this rank's block of the other. */
 static int call_open_mover(struct disti_call *call, const struct disti_args *args)
 {
@@ -709,7 +689,11 @@ static int call_open_mover(struct disti_call *call, const struct disti_args *arg
         call->out = recv->bytes;
     else if (args->recv == MPI_IN_PLACE)
         call->out = send->bytes + layout_offset(send, rank);
-    call->count = call_block(send, recv, rank);
+    /* Bytes of what this rank gives or gets: the one block of a side, or its own of many. */
+    if (send->blocks == 1 || recv->blocks == 1)
+        call->count = layout_size(send->blocks == 1 ? send : recv, 0);
+    else
+        call->count = layout_size(send->blocks ? send : recv, rank);
     call->loads_own = !send->blocks && args->send == MPI_IN_PLACE;
     call->loads_recv = args->kind == DIST_COLL_BROADCAST && rank == args->root;
     return MPI_SUCCESS;
@@ -717,10 +701,11 @@ static int call_open_mover(struct disti_call *call, const struct disti_args *arg
 
 /* ---- open, start, finish ---- */
 
-/* Field by field, as in disti_layout_clear. */
-static void call_fill(struct disti_call *call, const struct disti_args *args,
-                      struct disti_comm *comm)
+int disti_call_open(struct disti_call *call, const struct disti_args *args, struct disti_comm *comm)
 {
+    int code = MPI_SUCCESS;
+
+    /* Field by field, as in disti_layout_clear. */
     call->kind = args->kind;
     call->comm = comm;
     call->channel = args->channel;
@@ -734,13 +719,6 @@ static void call_fill(struct disti_call *call, const struct disti_args *args,
     call->spare = NULL;
     call->loads_own = false;
     call->loads_recv = false;
-}
-
-int disti_call_open(struct disti_call *call, const struct disti_args *args, struct disti_comm *comm)
-{
-    int code = MPI_SUCCESS;
-
-    call_fill(call, args, comm);
     if (disti_algorithm_reduces(args->kind))
         code = call_open_reduction(call, args);
     else if (args->kind != DIST_COLL_BARRIER)
@@ -843,7 +821,8 @@ int disti_call_finish(const struct disti_call *call)
 {
     if (call->spare && call->spare_bytes)
         memcpy(call->spare_goes, call->spare, call->spare_bytes);
-    return call->loads_recv ? MPI_SUCCESS : layout_store(&call->recv, 0, call->recv.blocks);
+    return call->loads_recv ? MPI_SUCCESS
+                            : layout_copy_blocks(&call->recv, 0, call->recv.blocks, false);
 }
 
 /* Preload: a blocking call that is like the last of its collective, but for where its memory is. */
@@ -1014,45 +993,10 @@ static void again_keep_counts(struct again_call *last, const struct disti_args *
     call->send.displacements = call->recv.displacements = NULL;
 }
 
-static void again_remember_reduction(struct again_call *last, const struct disti_call *call)
-{
-    size_t element = dist_dtype_size(call->reduction.dtype), in = call->count, out = call->count;
-
-    if (call->kind == DIST_COLL_REDUCE_SCATTER)
-        in *= (size_t)call->comm->ranks;
-    for (int r = 0; call->counts && r < call->comm->ranks; r++)
-        in += call->counts[r];
-    if (call->counts)
-        out = call->counts[call->comm->rank];
-    last->receives = true; /* what both sides have is said there */
-    last->gives = true;
-    last->takes = call->out;
-    last->in_begins = last->out_begins = 0;
-    last->in_bytes = in * element;
-    last->out_bytes = out * element;
-    last->known = true;
-}
-
 /* From the program's buffer to where libdist's begins. */
 static uintptr_t again_begins(const struct disti_layout *layout)
 {
     return layout->blocks ? (uintptr_t)layout->bytes - (uintptr_t)layout->memory : 0;
-}
-
-static void again_remember_mover(struct again_call *last, const struct disti_call *call,
-                                 const struct disti_args *args)
-{
-    const struct disti_layout *send = &call->send, *recv = &call->recv;
-
-    last->sends = last->gives = send->blocks > 0;
-    last->receives = last->takes = recv->blocks > 0;
-    last->in_begins = again_begins(send);
-    last->out_begins = again_begins(recv);
-    last->in_bytes = layout_span(send);
-    last->out_bytes = layout_span(recv);
-    last->known = args->send != MPI_IN_PLACE && args->recv != MPI_IN_PLACE &&
-                  (!last->sends || type_stays(args->sendtype)) &&
-                  (!last->receives || type_stays(args->recvtype));
 }
 
 void disti_again_remember(const struct disti_args *args, const struct disti_call *call)
@@ -1078,10 +1022,36 @@ void disti_again_remember(const struct disti_args *args, const struct disti_call
     last->counted = counted;
     last->gone = disti_comms_gone();
     last->comparison = disti_comparison_find(args, call->comm);
-    if (disti_algorithm_reduces(args->kind))
-        again_remember_reduction(last, call);
-    else
-        again_remember_mover(last, call, args);
+    if (disti_algorithm_reduces(args->kind)) {
+        size_t element = dist_dtype_size(call->reduction.dtype), in = call->count,
+               out = call->count;
+
+        if (call->kind == DIST_COLL_REDUCE_SCATTER)
+            in *= (size_t)call->comm->ranks;
+        for (int r = 0; call->counts && r < call->comm->ranks; r++)
+            in += call->counts[r];
+        if (call->counts)
+            out = call->counts[call->comm->rank];
+        last->receives = true; /* what both sides have is said there */
+        last->gives = true;
+        last->takes = call->out;
+        last->in_begins = last->out_begins = 0;
+        last->in_bytes = in * element;
+        last->out_bytes = out * element;
+        last->known = true;
+    } else {
+        const struct disti_layout *send = &call->send, *recv = &call->recv;
+
+        last->sends = last->gives = send->blocks > 0;
+        last->receives = last->takes = recv->blocks > 0;
+        last->in_begins = again_begins(send);
+        last->out_begins = again_begins(recv);
+        last->in_bytes = layout_span(send);
+        last->out_bytes = layout_span(recv);
+        last->known = args->send != MPI_IN_PLACE && args->recv != MPI_IN_PLACE &&
+                      (!last->sends || type_stays(args->sendtype)) &&
+                      (!last->receives || type_stays(args->recvtype));
+    }
     if (counted)
         again_keep_counts(last, args, call->comm->ranks);
 }

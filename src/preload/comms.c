@@ -119,17 +119,6 @@ static int comms_forget(MPI_Comm comm, int key, void *record, void *extra)
     return MPI_SUCCESS;
 }
 
-static struct disti_comm *comms_ask(MPI_Comm comm)
-{
-    struct disti_comm *found = NULL;
-    int there = 0;
-
-    if (comms_key == MPI_KEYVAL_INVALID ||
-        PMPI_Comm_get_attr(comm, comms_key, &found, &there) != MPI_SUCCESS)
-        return NULL;
-    return there ? found : comms_attach(comm, comms_is_foreign(comm), 0);
-}
-
 unsigned disti_comms_gone(void)
 {
     return atomic_load_explicit(&comms_gone, memory_order_acquire);
@@ -138,10 +127,16 @@ unsigned disti_comms_gone(void)
 struct disti_comm *disti_comm_find(MPI_Comm comm)
 {
     unsigned gone = disti_comms_gone();
+    struct disti_comm *found = NULL;
+    int there = 0;
 
     if (comms_last.handle == comm && comms_last.record && comms_last.gone == gone)
         return comms_last.record;
-    comms_last.record = comms_ask(comm);
+    if (comms_key == MPI_KEYVAL_INVALID ||
+        PMPI_Comm_get_attr(comm, comms_key, &found, &there) != MPI_SUCCESS)
+        comms_last.record = NULL;
+    else
+        comms_last.record = there ? found : comms_attach(comm, comms_is_foreign(comm), 0);
     comms_last.handle = comm;
     comms_last.gone = gone;
     return comms_last.record;
@@ -206,19 +201,6 @@ static struct disti_comm *comms_record(MPI_Comm comm)
         PMPI_Comm_get_attr(comm, comms_key, &found, &there) != MPI_SUCCESS || !there)
         return NULL;
     return found;
-}
-
-/* Waits for the operations that were begun on it. */
-static void comm_finish(MPI_Comm comm)
-{
-    const struct disti_comm *found = comms_record(comm);
-    struct disti_backoff backoff = {0};
-
-    while (found && found->channel && disti_pending_any(found->channel)) {
-        disti_move();
-        disti_poll_mpi(NULL);
-        disti_backoff(&backoff);
-    }
 }
 
 /* The program is about to free it. Local; waits for nobody. */
@@ -362,7 +344,15 @@ int MPI_Comm_free(MPI_Comm *comm)
 int MPI_Comm_disconnect(MPI_Comm *comm)
 {
     if (comm) {
-        comm_finish(*comm);
+        const struct disti_comm *found = comms_record(*comm);
+        struct disti_backoff backoff = {0};
+
+        /* Waits for the operations that were begun on it. */
+        while (found && found->channel && disti_pending_any(found->channel)) {
+            disti_move();
+            disti_poll_mpi(NULL);
+            disti_backoff(&backoff);
+        }
         comm_release(*comm);
     }
     return PMPI_Comm_disconnect(comm);
@@ -709,18 +699,6 @@ static bool compare_is_faster(const long long turns_ns[DISTI_TURNS], enum compar
     return longest * 100 < least * (100 - COMPARE_AHEAD);
 }
 
-/* The figures do not tell: later they may. */
-static void compare_again(struct disti_comparison *comparison)
-{
-    if (++comparison->tries == COMPARE_TRIES) {
-        comparison->served = true;
-        return;
-    }
-    comparison->calls = 0;
-    for (int turn = 0; turn < DISTI_TURNS; turn++)
-        comparison->turns_s[turn] = 0;
-}
-
 /* Sums of integers are the same on every rank. If MPI does not sum, it is in no state to decide. */
 static void compare_decide(struct disti_comparison *comparison, MPI_Comm comm)
 {
@@ -731,8 +709,16 @@ static void compare_decide(struct disti_comparison *comparison, MPI_Comm comm)
     (void)comm_agree(comm, mine, all, DISTI_TURNS, MPI_LONG_LONG, MPI_SUM);
     comparison->handed_on = compare_is_faster(all, COMPARE_MPI);
     comparison->served = compare_is_faster(all, COMPARE_LIBDIST);
-    if (!comparison->handed_on && !comparison->served)
-        compare_again(comparison);
+    if (!comparison->handed_on && !comparison->served) {
+        /* The figures do not tell: later they may. */
+        if (++comparison->tries == COMPARE_TRIES) {
+            comparison->served = true;
+            return;
+        }
+        comparison->calls = 0;
+        for (int turn = 0; turn < DISTI_TURNS; turn++)
+            comparison->turns_s[turn] = 0;
+    }
 }
 
 void disti_compare_end(const struct disti_args *args)

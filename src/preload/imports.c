@@ -103,12 +103,6 @@ static const ElfW(Phdr) * object_segment(const struct object *object, const void
     return NULL;
 }
 
-/* True if the address is in its code or data. */
-static bool object_contains(const struct object *object, const void *address)
-{
-    return object_segment(object, address) != NULL;
-}
-
 /* ---- what it defines ---- */
 
 static bool object_is_named(const struct object *object, uint32_t symbol, const char *name)
@@ -157,26 +151,22 @@ static uint32_t object_hash_of(const char *name)
     return hash;
 }
 
-/* The same in the table that every linker made once, which has what is imported too. */
-static uint32_t object_find_old(const struct object *object, const char *name)
-{
-    const uint32_t *table = object->hash, *chain = table + 2 + table[0];
-    uint32_t i = table[0] ? table[2 + object_hash_of(name) % table[0]] : 0;
-
-    while (i && (object->symbols[i].st_shndx == SHN_UNDEF || !object_is_named(object, i, name)))
-        i = chain[i];
-    return i;
-}
-
 /* The address of what the object itself defines by that name; NULL: it does not. */
 static void *object_find(const struct object *object, const char *name)
 {
     uint32_t symbol = 0;
 
-    if (object->gnu_hash)
+    if (object->gnu_hash) {
         symbol = object_find_gnu(object, name);
-    else if (object->hash)
-        symbol = object_find_old(object, name);
+    } else if (object->hash) {
+        const uint32_t *table = object->hash, *chain = table + 2 + table[0];
+        uint32_t i = table[0] ? table[2 + object_hash_of(name) % table[0]] : 0;
+
+        /* The same in the table that every linker made once, which has what is imported too. */
+        while (i && (object->symbols[i].st_shndx == SHN_UNDEF || !object_is_named(object, i, name)))
+            i = chain[i];
+        symbol = i;
+    }
     if (!symbol || !object->symbols[symbol].st_value) /* none, or hidden */
         return NULL;
     return (void *)(object->info->dlpi_addr + object->symbols[symbol].st_value);
@@ -400,7 +390,7 @@ static void foreign_refill(const struct object *object, const struct import *imp
 {
     const struct object *hidden = arg;
 
-    if (!object_contains(hidden, *import->slot) ||
+    if (!object_segment(hidden, *import->slot) ||
         (hidden->dynamic == _DYNAMIC && foreign_is_kept(import->name)) ||
         !object_find(&foreign_mpi, import->name))
         return;
@@ -609,19 +599,6 @@ __attribute__((constructor)) static void flavour_begin(void)
     flavour_pass_standard();
 }
 
-/* The MPIs that were loaded at the beginning. */
-static void flavour_pass_unknown(void)
-{
-    char text[DISTI_MPI_VERSION_TEXT];
-
-    for (size_t i = 0; i < flavour_count && flavour_foreign.state == FLAVOUR_NONE; i++) {
-        enum disti_mpi_abi abi = flavour_abi(&flavour_mpis[i].object, text);
-
-        if (abi == DISTI_MPI_ABI_STANDARD || abi == DISTI_MPI_ABI_UNKNOWN)
-            flavour_pass(&flavour_mpis[i], abi);
-    }
-}
-
 /* Launchers tell which rank this is. */
 static bool flavour_is_first(void)
 {
@@ -661,8 +638,17 @@ bool disti_mpi_is_foreign(void)
 {
     struct flavour_foreign *foreign = &flavour_foreign;
 
-    if (foreign->state == FLAVOUR_NONE && !flavour_pass_standard())
-        flavour_pass_unknown();
+    if (foreign->state == FLAVOUR_NONE && !flavour_pass_standard()) {
+        char text[DISTI_MPI_VERSION_TEXT];
+
+        /* The MPIs that were loaded at the beginning. */
+        for (size_t i = 0; i < flavour_count && flavour_foreign.state == FLAVOUR_NONE; i++) {
+            enum disti_mpi_abi abi = flavour_abi(&flavour_mpis[i].object, text);
+
+            if (abi == DISTI_MPI_ABI_STANDARD || abi == DISTI_MPI_ABI_UNKNOWN)
+                flavour_pass(&flavour_mpis[i], abi);
+        }
+    }
     if (foreign->state == FLAVOUR_PASSED && !foreign->said && flavour_is_first())
         flavour_say_passed(foreign);
     foreign->said = true;
