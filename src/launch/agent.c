@@ -183,25 +183,6 @@ static int logs_folder(const struct logs *logs)
     return -1;
 }
 
-/* Makes the folder of a worker, for the round after `restarts`. */
-static dist_status logs_add(const struct logs *logs, int restarts, int local_rank)
-{
-    char path[DISTI_RUN_PATH + 64], attempt[32];
-    int folder;
-    bool made;
-
-    if (!logs->folder[0])
-        return DIST_OK;
-    logs_path(logs, restarts, local_rank, "", path);
-    snprintf(attempt, sizeof(attempt), "attempt_%d", restarts);
-    folder = logs_folder(logs);
-    made = folder >= 0 && (mkdirat(folder, attempt, 0777) == 0 || errno == EEXIST) &&
-           (mkdirat(folder, path + strlen(logs->folder) + 1, 0777) == 0 || errno == EEXIST);
-    if (folder >= 0)
-        close(folder);
-    return made ? DIST_OK : logs_fail(path);
-}
-
 /* Opens "stdout.log" or another file of it to write. *fd_p is the caller's. */
 static dist_status logs_file(const struct logs *logs, int restarts, int local_rank,
                              const char *name, int *fd_p)
@@ -232,44 +213,6 @@ static int run_processes(const struct disti_run_options *options,
                          const struct disti_run_round *round)
 {
     return round->workers + (options->scheduler && round->node_rank == 0);
-}
-
-/*
- * The round of a node that is the only one. ERR_ADDRESS_IN_USE, ERR_SYSTEM: there is no port for
- * rank 0. Does not block.
- */
-static dist_status run_round_local(const struct disti_run_options *options, int restarts,
-                                   struct disti_run_round *round_p)
-{
-    const char *host = options->master_addr ? options->master_addr : disti_loopback();
-    char id[33];
-    dist_status status = DIST_OK;
-
-    round_p->restarts = round_p->attempt = restarts;
-    round_p->node_rank = round_p->first_rank = 0;
-    round_p->nodes = 1;
-    round_p->workers = round_p->world_size = options->workers;
-    round_p->processes = run_processes(options, round_p);
-    snprintf(round_p->master_address, sizeof(round_p->master_address), "%s", host);
-    disti_host_normalize(round_p->master_address);
-    round_p->master_port = (int)options->master_port;
-    round_p->store_port = 0;
-    if (options->master_port < 0)
-        status = disti_run_free_port(&round_p->master_port);
-    if (status == DIST_OK && options->scheduler)
-        status = disti_run_free_port(&round_p->store_port);
-    if (options->rdzv_id) {
-        snprintf(round_p->job, sizeof(round_p->job), "%s", options->rdzv_id);
-    } else if (status == DIST_OK && !round_p->job[0]) {
-        /* As torch names a job that has no name: 8-4-4-4-12 hexadecimal digits. */
-        status = disti_random_id(id);
-        if (status == DIST_OK)
-            snprintf(round_p->job, sizeof(round_p->job), "%.8s-%.4s-%.4s-%.4s-%.12s", id, id + 8,
-                     id + 12, id + 16, id + 20);
-    }
-    if (status == DIST_OK)
-        status = disti_random_id(round_p->store_word);
-    return status;
 }
 
 /* What the agents of other nodes say, as orders for this one. */
@@ -311,26 +254,6 @@ static dist_status meeting_open(struct agent *agent)
     if (options->rdzv_conf)
         status = disti_agents_configure(&config, options->rdzv_conf);
     return status == DIST_OK ? disti_agents_open(&config, &agent->agents) : status;
-}
-
-static void meeting_take_round(struct agent *agent, const struct disti_agents_round *from)
-{
-    struct disti_run_round *round = &agent->round;
-
-    round->restarts = from->restarts;
-    round->attempt = from->round;
-    round->node_rank = from->node_rank;
-    round->nodes = from->nodes;
-    round->first_rank = from->first_rank;
-    round->workers = agent->options->workers;
-    round->world_size = from->world_size;
-    round->processes = run_processes(agent->options, round);
-    snprintf(round->master_address, sizeof(round->master_address), "%s", from->master_address);
-    round->master_port = from->master_port;
-    round->store_port = from->store_port;
-    memcpy(round->store_word, from->store_secret, sizeof(round->store_word));
-    snprintf(round->job, sizeof(round->job), "%s", from->job);
-    agent->met = agent->has_met = true;
 }
 
 static void meeting_fail(struct agent *agent, const struct disti_agents_failure *failure)
@@ -473,9 +396,25 @@ static dist_status start_error_file(struct agent *agent, struct disti_run_worker
 {
     worker->error_fd = -1;
     if (agent->logs.folder[0]) {
+        const struct logs *logs;
+        char path[DISTI_RUN_PATH + 64], attempt[32];
+        int folder;
+        bool made;
+
         logs_path(&agent->logs, agent->round.attempt, worker->local_rank, "error.json",
                   worker->error_file);
-        return logs_add(&agent->logs, agent->round.attempt, worker->local_rank);
+        /* Makes the folder of a worker, for the round after `restarts`. */
+        logs = &agent->logs;
+        if (!logs->folder[0])
+            return DIST_OK;
+        logs_path(logs, agent->round.attempt, worker->local_rank, "", path);
+        snprintf(attempt, sizeof(attempt), "attempt_%d", agent->round.attempt);
+        folder = logs_folder(logs);
+        made = folder >= 0 && (mkdirat(folder, attempt, 0777) == 0 || errno == EEXIST) &&
+               (mkdirat(folder, path + strlen(logs->folder) + 1, 0777) == 0 || errno == EEXIST);
+        if (folder >= 0)
+            close(folder);
+        return made ? DIST_OK : logs_fail(path);
     }
     worker->error_fd = disti_file_private();
     if (worker->error_fd < 0)
@@ -485,44 +424,6 @@ static dist_status start_error_file(struct agent *agent, struct disti_run_worker
 }
 
 /* ---- workers ---- */
-
-static dist_status start_process(struct agent *agent, struct disti_run_worker *worker,
-                                 const int fds[3])
-{
-    const bool bound = agent->binding.cpus && worker->local_rank >= 0;
-    struct disti_run_list environment = {0};
-    char last_calls[64], secret[DISTI_HANDED_TEXT], calls[DISTI_HANDED_TEXT];
-    char files[2 * DISTI_HANDED_TEXT], name[32];
-    const struct disti_run_place place = {
-        .local_rank = worker->local_rank,
-        .error_file = worker->error_file,
-        .last_calls = last_calls,
-        .files = files,
-        .threads = agent->round.workers > 1 ? agent->binding.threads : 0};
-    struct disti_run_start start = {.name = name,
-                                    .path = agent->options->path,
-                                    .command = agent->options->command,
-                                    .fds = {fds[0], fds[1], fds[2]},
-                                    .cpus = bound ? &agent->binding.cpus[worker->local_rank] : NULL,
-                                    .mask = agent->mask,
-                                    .files = agent->files,
-                                    .group = agent->group,
-                                    .inherited = {agent->secret_fd, agent->last_calls_fd}};
-    dist_status status;
-
-    disti_run_worker_name(disti_run_rank(&agent->round, worker->local_rank), name);
-    start_path(agent->last_calls_fd, last_calls, sizeof(last_calls));
-    disti_handed_name(agent->secret_fd, secret);
-    disti_handed_name(agent->last_calls_fd, calls);
-    snprintf(files, sizeof(files), "%s,%s", secret, calls);
-    disti_run_environment(agent->options, &agent->round, &place, &environment);
-    start.environment = environment.words;
-    status = environment.failed
-                 ? disti_fail(DIST_ERR_NO_MEMORY, "no memory for the workers' environment")
-                 : disti_run_worker_start(&start, &worker->pid);
-    disti_run_list_free(&environment);
-    return status;
-}
 
 static dist_status start_worker(struct agent *agent, struct disti_run_worker *worker,
                                 struct start_sources *sources)
@@ -535,8 +436,40 @@ static dist_status start_worker(struct agent *agent, struct disti_run_worker *wo
         fds[0] = disti_descriptor_raise(open("/dev/null", O_RDONLY | O_CLOEXEC));
     for (int s = 0; s < 2 && status == DIST_OK; s++)
         status = start_stream(agent, worker, s, sources, &fds[1 + s]);
-    if (status == DIST_OK)
-        status = start_process(agent, worker, fds);
+    if (status == DIST_OK) {
+        const bool bound = agent->binding.cpus && worker->local_rank >= 0;
+        struct disti_run_list environment = {0};
+        char last_calls[64], secret[DISTI_HANDED_TEXT], calls[DISTI_HANDED_TEXT];
+        char files[2 * DISTI_HANDED_TEXT], name[32];
+        const struct disti_run_place place = {
+            .local_rank = worker->local_rank,
+            .error_file = worker->error_file,
+            .last_calls = last_calls,
+            .files = files,
+            .threads = agent->round.workers > 1 ? agent->binding.threads : 0};
+        struct disti_run_start start = {.name = name,
+                                        .path = agent->options->path,
+                                        .command = agent->options->command,
+                                        .fds = {fds[0], fds[1], fds[2]},
+                                        .cpus =
+                                            bound ? &agent->binding.cpus[worker->local_rank] : NULL,
+                                        .mask = agent->mask,
+                                        .files = agent->files,
+                                        .group = agent->group,
+                                        .inherited = {agent->secret_fd, agent->last_calls_fd}};
+
+        disti_run_worker_name(disti_run_rank(&agent->round, worker->local_rank), name);
+        start_path(agent->last_calls_fd, last_calls, sizeof(last_calls));
+        disti_handed_name(agent->secret_fd, secret);
+        disti_handed_name(agent->last_calls_fd, calls);
+        snprintf(files, sizeof(files), "%s,%s", secret, calls);
+        disti_run_environment(agent->options, &agent->round, &place, &environment);
+        start.environment = environment.words;
+        status = environment.failed
+                     ? disti_fail(DIST_ERR_NO_MEMORY, "no memory for the workers' environment")
+                     : disti_run_worker_start(&start, &worker->pid);
+        disti_run_list_free(&environment);
+    }
     for (int s = 0; s < 3; s++) {
         if (fds[s] >= 0)
             close(fds[s]);
@@ -661,30 +594,25 @@ static void watch_stop(struct agent *agent, int signal_number, double seconds)
     watch_kill_in(agent, seconds);
 }
 
-/* Says once a round that workers had too little time to end, and names the option. */
-static void watch_tell_killed(struct agent *agent)
+static void watch_kill(struct agent *agent)
 {
     const struct disti_run_worker *first = NULL;
     char name[32];
 
+    /* Says once a round that workers had too little time to end, and names the option. */
     for (int w = 0; w < watch_workers(agent) && !first; w++) {
         if (agent->workers[w].pid && !agent->workers[w].ended)
             first = &agent->workers[w];
     }
-    if (agent->killed || agent->hurry || agent->state != AGENT_STOPPING || !first)
-        return;
-    agent->killed = true;
-    disti_run_worker_name(disti_run_rank(&agent->round, first->local_rank), name);
-    fprintf(stderr,
-            "distrun: %d worker%s not ended %g s after the signal to end, as %s (pid %d): "
-            "killing (--shutdown-timeout)\n",
-            agent->alive, agent->alive == 1 ? " has" : "s have", agent->options->shutdown_timeout,
-            name, (int)first->pid);
-}
-
-static void watch_kill(struct agent *agent)
-{
-    watch_tell_killed(agent);
+    if (!agent->killed && !agent->hurry && agent->state == AGENT_STOPPING && first) {
+        agent->killed = true;
+        disti_run_worker_name(disti_run_rank(&agent->round, first->local_rank), name);
+        fprintf(stderr,
+                "distrun: %d worker%s not ended %g s after the signal to end, as %s (pid %d): "
+                "killing (--shutdown-timeout)\n",
+                agent->alive, agent->alive == 1 ? " has" : "s have",
+                agent->options->shutdown_timeout, name, (int)first->pid);
+    }
     watch_tell(agent, SIGKILL, true);
     watch_kill_in(agent, WATCH_KILL_MS / 1e3);
     if (disti_run_family_signal(SIGKILL) || agent->state != AGENT_SWEEPING)
@@ -803,20 +731,6 @@ static void watch_abandoned(struct agent *agent)
         watch_resume(agent);
 }
 
-static void watch_signals(struct agent *agent)
-{
-    struct disti_run_signal news;
-    ssize_t got;
-
-    while ((got = recv(agent->signals_fd, &news, sizeof(news), MSG_DONTWAIT)) == sizeof(news))
-        watch_pass_on(agent, &news);
-    if (got != 0)
-        return;
-    close(agent->signals_fd);
-    agent->signals_fd = -1;
-    watch_abandoned(agent);
-}
-
 /* What the starter says, again and again: a signal as the starter had it. A terminal's goes to all
  * that a terminal here would reach. The starter's end is that of the job. */
 static void watch_leash(struct agent *agent)
@@ -860,58 +774,6 @@ static void watch_report(struct agent *agent, const struct disti_run_worker *wor
     }
 }
 
-/* With --on-failure continue each failure is reported as it is seen, and the other workers go on,
- * unless it is the scheduler's, which holds the store. */
-static void watch_go_on(struct agent *agent)
-{
-    for (int w = 0; w < watch_workers(agent); w++) {
-        struct disti_run_worker *worker = &agent->workers[w];
-
-        if (!worker->ended || worker->was_reported || !disti_run_worker_has_failed(worker))
-            continue;
-        /* A scheduler that has lost a rank fails when all ranks have left. */
-        if (worker->local_rank < 0 && worker->has_lost)
-            continue;
-        worker->was_reported = true;
-        if (worker->local_rank < 0)
-            watch_stop(agent, SIGTERM, agent->options->shutdown_timeout);
-        watch_report(agent, worker);
-    }
-}
-
-static void watch_advance(struct agent *agent)
-{
-    if (agent->state == AGENT_WORKING && agent->options->goes_on) {
-        watch_go_on(agent);
-    } else if (agent->state == AGENT_WORKING && agent->first && !watch_expects_cause(agent)) {
-        watch_stop(agent, SIGTERM, agent->options->shutdown_timeout);
-        watch_report(agent, agent->first);
-    }
-    if (agent->state <= AGENT_STOPPING && agent->alive == 0) {
-        agent->state = AGENT_SWEEPING;
-        if (!agent->childless) {
-            disti_run_family_signal(SIGTERM);
-            disti_run_family_signal(SIGCONT);
-            watch_resume(agent);
-            watch_kill_in(agent, WATCH_CHILDREN_MS / 1e3);
-        }
-    }
-    if (agent->state == AGENT_SWEEPING && agent->childless) {
-        agent->state = AGENT_DRAINING;
-        agent->kill_at = INT64_MAX;
-    }
-    if (agent->state == AGENT_DRAINING && (agent->outputs_left == 0 || agent->hurry)) {
-        agent->state = AGENT_OVER;
-        agent->succeeded = 0;
-        for (int w = 0; w < watch_workers(agent); w++)
-            agent->succeeded += agent->workers[w].local_rank >= 0 &&
-                                !disti_run_worker_has_failed(&agent->workers[w]);
-        if (agent->agents && (!agent->first || agent->options->goes_on) && !agent->stop_signal &&
-            agent->order == DISTI_AGENTS_NOTE)
-            disti_agents_ended(agent->agents, agent->succeeded);
-    }
-}
-
 /* What follows a round is about that round: it waits until the round has begun. */
 static void meeting_move(struct agent *agent)
 {
@@ -919,7 +781,23 @@ static void meeting_move(struct agent *agent)
 
     while (!agent->met && disti_agents_next_event(agent->agents, &event)) {
         if (event.type == DISTI_AGENTS_ROUND) {
-            meeting_take_round(agent, &event.round);
+            struct disti_run_round *round = &agent->round;
+
+            round->restarts = event.round.restarts;
+            round->attempt = event.round.round;
+            round->node_rank = event.round.node_rank;
+            round->nodes = event.round.nodes;
+            round->first_rank = event.round.first_rank;
+            round->workers = agent->options->workers;
+            round->world_size = event.round.world_size;
+            round->processes = run_processes(agent->options, round);
+            snprintf(round->master_address, sizeof(round->master_address), "%s",
+                     event.round.master_address);
+            round->master_port = event.round.master_port;
+            round->store_port = event.round.store_port;
+            memcpy(round->store_word, event.round.store_secret, sizeof(round->store_word));
+            snprintf(round->job, sizeof(round->job), "%s", event.round.job);
+            agent->met = agent->has_met = true;
         } else if (event.type == DISTI_AGENTS_NOTE) {
             if (agent_speaks(agent) || !agent->has_met)
                 fprintf(stderr, "distrun: %s\n", event.text);
@@ -953,8 +831,18 @@ static void watch_wait(struct agent *agent)
         return;
     if (fds[0].revents)
         (void)!read(agent->child_fd, &child, sizeof(child));
-    if (fds[1].revents)
-        watch_signals(agent);
+    if (fds[1].revents) {
+        struct disti_run_signal news;
+        ssize_t got;
+
+        while ((got = recv(agent->signals_fd, &news, sizeof(news), MSG_DONTWAIT)) == sizeof(news))
+            watch_pass_on(agent, &news);
+        if (got == 0) {
+            close(agent->signals_fd);
+            agent->signals_fd = -1;
+            watch_abandoned(agent);
+        }
+    }
     if (fds[2].revents && read(agent->done_fd, &done, sizeof(done)) == sizeof(done))
         agent->outputs_left -= (int)done;
     if (fds[4].revents)
@@ -967,7 +855,49 @@ static void watch_round(struct agent *agent)
         watch_reap(agent);
         if (agent->agents)
             meeting_move(agent);
-        watch_advance(agent);
+        if (agent->state == AGENT_WORKING && agent->options->goes_on) {
+            /* With --on-failure continue each failure is reported as it is seen, and the other
+             * workers go on, unless it is the scheduler's, which holds the store. */
+            for (int w = 0; w < watch_workers(agent); w++) {
+                struct disti_run_worker *worker = &agent->workers[w];
+
+                if (!worker->ended || worker->was_reported || !disti_run_worker_has_failed(worker))
+                    continue;
+                /* A scheduler that has lost a rank fails when all ranks have left. */
+                if (worker->local_rank < 0 && worker->has_lost)
+                    continue;
+                worker->was_reported = true;
+                if (worker->local_rank < 0)
+                    watch_stop(agent, SIGTERM, agent->options->shutdown_timeout);
+                watch_report(agent, worker);
+            }
+        } else if (agent->state == AGENT_WORKING && agent->first && !watch_expects_cause(agent)) {
+            watch_stop(agent, SIGTERM, agent->options->shutdown_timeout);
+            watch_report(agent, agent->first);
+        }
+        if (agent->state <= AGENT_STOPPING && agent->alive == 0) {
+            agent->state = AGENT_SWEEPING;
+            if (!agent->childless) {
+                disti_run_family_signal(SIGTERM);
+                disti_run_family_signal(SIGCONT);
+                watch_resume(agent);
+                watch_kill_in(agent, WATCH_CHILDREN_MS / 1e3);
+            }
+        }
+        if (agent->state == AGENT_SWEEPING && agent->childless) {
+            agent->state = AGENT_DRAINING;
+            agent->kill_at = INT64_MAX;
+        }
+        if (agent->state == AGENT_DRAINING && (agent->outputs_left == 0 || agent->hurry)) {
+            agent->state = AGENT_OVER;
+            agent->succeeded = 0;
+            for (int w = 0; w < watch_workers(agent); w++)
+                agent->succeeded += agent->workers[w].local_rank >= 0 &&
+                                    !disti_run_worker_has_failed(&agent->workers[w]);
+            if (agent->agents && (!agent->first || agent->options->goes_on) &&
+                !agent->stop_signal && agent->order == DISTI_AGENTS_NOTE)
+                disti_agents_ended(agent->agents, agent->succeeded);
+        }
         /* Over, once it is known what comes next. */
         if (agent->state == AGENT_OVER && (!agent->agents || agent->met || agent->stop_signal ||
                                            agent->order != DISTI_AGENTS_NOTE))
@@ -994,22 +924,6 @@ static bool agent_take_leash(struct agent *agent)
         return false;
     close(nothing);
     return true;
-}
-
-/* One line that says who may run where. */
-static void agent_tell_binding(const struct agent *agent)
-{
-    const struct disti_run_binding *binding = &agent->binding;
-    const char *set = disti_env("OMP_NUM_THREADS");
-    char threads[32];
-
-    if ((binding->workers == 1 && !binding->cpus) || !agent_speaks(agent))
-        return;
-    snprintf(threads, sizeof(threads), "%d", binding->threads);
-    fprintf(stderr, "distrun: %d worker%s on %d CPU%s, bound to: %s; OMP_NUM_THREADS=%s%s\n",
-            binding->workers, binding->workers == 1 ? "" : "s", binding->usable,
-            binding->usable == 1 ? "" : "s", binding->mode, set ? set : threads,
-            set ? " (as it was set)" : "");
 }
 
 /* distrun's exit code for a failure of its own. */
@@ -1076,27 +990,6 @@ static int agent_conclude(const struct agent *agent)
     return AGENT_FAILED;
 }
 
-/* Of a node that is the only one, what the others would tell it. */
-static void agent_decide(struct agent *agent)
-{
-    bool again = agent->round.restarts < agent->options->max_restarts && !agent->hurry;
-    char name[32];
-
-    if (!agent->first) {
-        agent->order = DISTI_AGENTS_FINISHED;
-        return;
-    }
-    if (agent->options->goes_on && agent->first->local_rank >= 0)
-        again = again && agent->succeeded == 0;
-    disti_run_failure_of(&agent->round, agent->first, agent->last_calls_fd, &agent->failure);
-    agent->order = again ? DISTI_AGENTS_RESTART : DISTI_AGENTS_GIVEN_UP;
-    disti_run_worker_name(agent->failure.rank, name);
-    snprintf(agent->why, sizeof(agent->why), "%s (pid %d) ended with %s %d%s", name,
-             agent->failure.pid, agent->failure.signal ? "signal" : "exit code",
-             agent->failure.signal ? agent->failure.signal : agent->failure.exit_code,
-             disti_process_oom_text(agent->failure.is_out_of_memory));
-}
-
 /* The workers could not be started, here or anywhere: the other nodes need not try. */
 static void agent_fail_to_start(struct agent *agent, dist_status why)
 {
@@ -1138,13 +1031,35 @@ static void agent_round(struct agent *agent)
     else if (agent->suspended_at)
         watch_suspend(agent);
     watch_round(agent);
-    if (!agent->agents && agent->order == DISTI_AGENTS_NOTE)
-        agent_decide(agent);
+    if (!agent->agents && agent->order == DISTI_AGENTS_NOTE) {
+        bool again = agent->round.restarts < agent->options->max_restarts && !agent->hurry;
+        char name[32];
+
+        /* Of a node that is the only one, what the others would tell it. */
+        if (!agent->first) {
+            agent->order = DISTI_AGENTS_FINISHED;
+            return;
+        }
+        if (agent->options->goes_on && agent->first->local_rank >= 0)
+            again = again && agent->succeeded == 0;
+        disti_run_failure_of(&agent->round, agent->first, agent->last_calls_fd, &agent->failure);
+        agent->order = again ? DISTI_AGENTS_RESTART : DISTI_AGENTS_GIVEN_UP;
+        disti_run_worker_name(agent->failure.rank, name);
+        snprintf(agent->why, sizeof(agent->why), "%s (pid %d) ended with %s %d%s", name,
+                 agent->failure.pid, agent->failure.signal ? "signal" : "exit code",
+                 agent->failure.signal ? agent->failure.signal : agent->failure.exit_code,
+                 disti_process_oom_text(agent->failure.is_out_of_memory));
+    }
 }
 
 /* False: there is none, and the order says why. */
 static bool agent_next_round(struct agent *agent, int restarts)
 {
+    struct disti_run_round *round_p;
+    const char *host;
+    char id[33];
+    dist_status status = DIST_OK;
+
     agent->order = DISTI_AGENTS_NOTE;
     if (agent->agents) {
         if (restarts > 0)
@@ -1152,7 +1067,37 @@ static bool agent_next_round(struct agent *agent, int restarts)
         watch_round(agent);
         return agent->met && !agent->stop_signal;
     }
-    if (run_round_local(agent->options, restarts, &agent->round) == DIST_OK)
+    /*
+     * The round of a node that is the only one. ERR_ADDRESS_IN_USE, ERR_SYSTEM: there is no port
+     * for rank 0. Does not block.
+     */
+    round_p = &agent->round;
+    host = agent->options->master_addr ? agent->options->master_addr : disti_loopback();
+    round_p->restarts = round_p->attempt = restarts;
+    round_p->node_rank = round_p->first_rank = 0;
+    round_p->nodes = 1;
+    round_p->workers = round_p->world_size = agent->options->workers;
+    round_p->processes = run_processes(agent->options, round_p);
+    snprintf(round_p->master_address, sizeof(round_p->master_address), "%s", host);
+    disti_host_normalize(round_p->master_address);
+    round_p->master_port = (int)agent->options->master_port;
+    round_p->store_port = 0;
+    if (agent->options->master_port < 0)
+        status = disti_run_free_port(&round_p->master_port);
+    if (status == DIST_OK && agent->options->scheduler)
+        status = disti_run_free_port(&round_p->store_port);
+    if (agent->options->rdzv_id) {
+        snprintf(round_p->job, sizeof(round_p->job), "%s", agent->options->rdzv_id);
+    } else if (status == DIST_OK && !round_p->job[0]) {
+        /* As torch names a job that has no name: 8-4-4-4-12 hexadecimal digits. */
+        status = disti_random_id(id);
+        if (status == DIST_OK)
+            snprintf(round_p->job, sizeof(round_p->job), "%.8s-%.4s-%.4s-%.4s-%.12s", id, id + 8,
+                     id + 12, id + 16, id + 20);
+    }
+    if (status == DIST_OK)
+        status = disti_random_id(round_p->store_word);
+    if (status == DIST_OK)
         return true;
     agent->order = DISTI_AGENTS_BROKEN;
     snprintf(agent->why, sizeof(agent->why), "%s", dist_last_error());
@@ -1205,8 +1150,21 @@ int disti_run_agent(int signals_fd, const sigset_t *mask, const struct disti_run
         return code;
     }
     status = disti_run_binding_make(options->numa, options->workers, &agent.binding);
-    if (status == DIST_OK)
-        agent_tell_binding(&agent);
+    if (status == DIST_OK) {
+        const struct disti_run_binding *binding = &agent.binding;
+        const char *set = disti_env("OMP_NUM_THREADS");
+        char threads[32];
+
+        /* One line that says who may run where. */
+        if ((binding->workers != 1 || binding->cpus) && agent_speaks(&agent)) {
+            snprintf(threads, sizeof(threads), "%d", binding->threads);
+            fprintf(stderr,
+                    "distrun: %d worker%s on %d CPU%s, bound to: %s; OMP_NUM_THREADS=%s%s\n",
+                    binding->workers, binding->workers == 1 ? "" : "s", binding->usable,
+                    binding->usable == 1 ? "" : "s", binding->mode, set ? set : threads,
+                    set ? " (as it was set)" : "");
+        }
+    }
     if (status == DIST_OK && options->most_nodes > 1)
         status = meeting_open(&agent);
     if (status == DIST_OK) {

@@ -87,20 +87,6 @@ static const char *json_member(const char *at, const char *name)
 
 /* ---- its strings ---- */
 
-static void error_put_code(unsigned code, FILE *to)
-{
-    if (code < 0x80) {
-        fputc((int)code, to);
-    } else if (code < 0x800) {
-        fprintf(to, "%c%c", 0xc0 | code >> 6, 0x80 | (code & 0x3f));
-    } else if (code < 0x10000) {
-        fprintf(to, "%c%c%c", 0xe0 | code >> 12, 0x80 | (code >> 6 & 0x3f), 0x80 | (code & 0x3f));
-    } else {
-        fprintf(to, "%c%c%c%c", 0xf0 | code >> 18, 0x80 | (code >> 12 & 0x3f),
-                0x80 | (code >> 6 & 0x3f), 0x80 | (code & 0x3f));
-    }
-}
-
 /* The four digits behind \u; 0: there are none. */
 static unsigned error_digits(const char *at)
 {
@@ -150,10 +136,21 @@ static void error_put_string(const char *at, FILE *to)
         }
         for (; lines > 0; lines--)
             fputs("\n  ", to);
-        if (byte && (code == '\t' || (code >= ' ' && code != 0x7f)))
+        if (byte && (code == '\t' || (code >= ' ' && code != 0x7f))) {
             fputc((int)code, to);
-        else if (!byte && (code == '\t' || (code >= ' ' && code < 0x7f) || code >= 0xa0))
-            error_put_code(code, to);
+        } else if (!byte && (code == '\t' || (code >= ' ' && code < 0x7f) || code >= 0xa0)) {
+            if (code < 0x80) {
+                fputc((int)code, to);
+            } else if (code < 0x800) {
+                fprintf(to, "%c%c", 0xc0 | code >> 6, 0x80 | (code & 0x3f));
+            } else if (code < 0x10000) {
+                fprintf(to, "%c%c%c", 0xe0 | code >> 12, 0x80 | (code >> 6 & 0x3f),
+                        0x80 | (code & 0x3f));
+            } else {
+                fprintf(to, "%c%c%c%c", 0xf0 | code >> 18, 0x80 | (code >> 12 & 0x3f),
+                        0x80 | (code >> 6 & 0x3f), 0x80 | (code & 0x3f));
+            }
+        }
     }
 }
 

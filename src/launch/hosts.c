@@ -265,32 +265,6 @@ static void start_quote(FILE *script, const char *text)
     fputc('\'', script);
 }
 
-/* The shell has read all of this before it becomes the program. */
-static void start_write(FILE *script, const struct disti_hosts_start *start)
-{
-    if (start->folder) {
-        fputs("cd ", script);
-        start_quote(script, start->folder);
-        fputs(" || exit 126\n", script);
-    }
-    for (const char *const *e = start->environment; e && *e; e++) {
-        const char *equals = strchr(*e, '=');
-
-        fprintf(script, "export %.*s=", (int)(equals - *e), *e);
-        start_quote(script, equals + 1);
-        fputc('\n', script);
-    }
-    fputs("exec", script);
-    for (const char *const *a = start->argv; *a; a++) {
-        fputc(' ', script);
-        start_quote(script, *a);
-    }
-    if (start->secret)
-        fprintf(script, " %d<<'%s'\n%s\n%s", DISTI_HOSTS_SECRET, SECRET_END, start->secret,
-                SECRET_END);
-    fputc('\n', script);
-}
-
 /* The child: becomes the agent's command, or tells the parent why it cannot. */
 static void start_child(char *const *words, int in_fd, int out_fd, int err_fd, int told,
                         pid_t parent)
@@ -367,8 +341,30 @@ dist_status disti_hosts_script(const struct disti_hosts_start *start, char **scr
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "no program to be started on another host");
     *script_p = NULL;
     script = open_memstream(script_p, bytes_p);
-    if (script)
-        start_write(script, start);
+    if (script) {
+        /* The shell has read all of this before it becomes the program. */
+        if (start->folder) {
+            fputs("cd ", script);
+            start_quote(script, start->folder);
+            fputs(" || exit 126\n", script);
+        }
+        for (const char *const *e = start->environment; e && *e; e++) {
+            const char *equals = strchr(*e, '=');
+
+            fprintf(script, "export %.*s=", (int)(equals - *e), *e);
+            start_quote(script, equals + 1);
+            fputc('\n', script);
+        }
+        fputs("exec", script);
+        for (const char *const *a = start->argv; *a; a++) {
+            fputc(' ', script);
+            start_quote(script, *a);
+        }
+        if (start->secret)
+            fprintf(script, " %d<<'%s'\n%s\n%s", DISTI_HOSTS_SECRET, SECRET_END, start->secret,
+                    SECRET_END);
+        fputc('\n', script);
+    }
     if (script && fclose(script) == 0 && *script_p)
         return DIST_OK;
     free(*script_p);

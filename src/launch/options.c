@@ -244,24 +244,6 @@ static bool command_find(const char *name, char path[PATH_MAX])
     return true;
 }
 
-/* The first word of the remote shell, where one is needed. */
-static bool command_remote(const struct disti_run_options *options, char path[PATH_MAX])
-{
-    const char *shell = options->remote_shell ? options->remote_shell : DISTI_HOSTS_AGENT;
-    char *name = NULL;
-    bool found = true;
-
-    for (int h = 0; h < options->hosts.count; h++)
-        found &= disti_run_host_is_here(options, h);
-    if (!found) {
-        shell += strspn(shell, " \t");
-        name = strndup(shell, strcspn(shell, " \t"));
-        found = command_find(name ? name : "", path);
-    }
-    free(name);
-    return found;
-}
-
 /* Finds the program, and what runs it, into path, command and program; on other hosts
  * they look for it themselves, but the remote shell is to be here. */
 static bool options_command(char *words[], struct disti_run_options *options)
@@ -273,8 +255,22 @@ static bool options_command(char *words[], struct disti_run_options *options)
 
     options->program = words[0];
     options->command = words;
-    if (options->hosts.count > 0)
-        return command_remote(options, path);
+    if (options->hosts.count > 0) {
+        const char *shell = options->remote_shell ? options->remote_shell : DISTI_HOSTS_AGENT;
+        char *name = NULL;
+        bool found = true;
+
+        /* The first word of the remote shell, where one is needed. */
+        for (int h = 0; h < options->hosts.count; h++)
+            found &= disti_run_host_is_here(options, h);
+        if (!found) {
+            shell += strspn(shell, " \t");
+            name = strndup(shell, strcspn(shell, " \t"));
+            found = command_find(name ? name : "", path);
+        }
+        free(name);
+        return found;
+    }
     options->python = options->module || (length > 3 && !options->no_python &&
                                           strcmp(words[0] + length - 3, ".py") == 0);
     if (!interpreter)
@@ -460,9 +456,9 @@ static bool options_read_line(int argc, char *argv[], struct disti_run_options *
         if (args_read(&options_args, argc - from, argv + from, options, &rest, failure) != 0)
             return options_wrong(failure);
         rest += from;
-        if (!options->total_text)
+        if (!options->total_text) {
             options->total_text = before;
-        else if (strcmp(options->total_text, "p") == 0) {
+        } else if (strcmp(options->total_text, "p") == 0) {
             if (rest == argc)
                 return options_wrong("-np: a value is missing");
             options->total_text = argv[rest];

@@ -48,23 +48,6 @@ static sighandler_t spawn_handler(int signal_number)
     return sigaction(signal_number, NULL, &action) == 0 ? action.sa_handler : SIG_DFL;
 }
 
-/* From here on the signals wait for sigtimedwait, so none is missed between two looks. */
-static void spawn_catch(struct spawn *spawn)
-{
-    static const int passed_on[] = {SIGINT, SIGTERM, SIGHUP};
-    struct sigaction standard = {.sa_handler = SIG_DFL};
-
-    sigemptyset(&spawn->caught);
-    sigaddset(&spawn->caught, SIGCHLD);
-    for (size_t i = 0; i < sizeof(passed_on) / sizeof(passed_on[0]); i++) {
-        if (spawn_handler(passed_on[i]) != SIG_IGN)
-            sigaddset(&spawn->caught, passed_on[i]);
-    }
-    /* An ignored SIGCHLD would let the children vanish with their exit codes. */
-    sigaction(SIGCHLD, &standard, &spawn->old_child);
-    pthread_sigmask(SIG_BLOCK, &spawn->caught, &spawn->old_mask);
-}
-
 static void spawn_release(struct spawn *spawn)
 {
     sigaction(SIGCHLD, &spawn->old_child, NULL);
@@ -79,11 +62,19 @@ static void spawn_setenv_int(const char *name, int value)
     setenv(name, text, 1);
 }
 
-/* What torchrun sets, so that the child is known as launched whatever launched its parent. */
-static void spawn_environment(const struct spawn *spawn, int rank)
+static void spawn_child(struct spawn *spawn, int rank, pid_t parent, int (*fn)(int rank, void *arg),
+                        void *arg) __attribute__((noreturn));
+static void spawn_child(struct spawn *spawn, int rank, pid_t parent, int (*fn)(int rank, void *arg),
+                        void *arg)
 {
+    int code;
     char file[DISTI_HANDED_TEXT];
 
+    /* Nobody outlives the parent, even one that is killed; it may be dead already. */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(128 + SIGKILL);
+    /* What torchrun sets, so that the child is known as launched whatever launched its parent. */
     spawn_setenv_int("RANK", rank);
     spawn_setenv_int("LOCAL_RANK", rank);
     spawn_setenv_int("WORLD_SIZE", spawn->ranks);
@@ -99,26 +90,12 @@ static void spawn_environment(const struct spawn *spawn, int rank)
     unsetenv("DIST_AGENT_LAST_CALL");
     unsetenv("DIST_AGENT_STORE_SECRET");
     unsetenv("DIST_AGENT_FILES");
-    if (spawn->secret_fd < 0)
-        return;
-    disti_handed_name(spawn->secret_fd, file);
-    setenv("DIST_AGENT_STORE_SECRET", spawn->secret, 1);
-    setenv("DIST_AGENT_FILES", file, 1);
-    fcntl(spawn->secret_fd, F_SETFD, 0); /* the child may run another program */
-}
-
-static void spawn_child(struct spawn *spawn, int rank, pid_t parent, int (*fn)(int rank, void *arg),
-                        void *arg) __attribute__((noreturn));
-static void spawn_child(struct spawn *spawn, int rank, pid_t parent, int (*fn)(int rank, void *arg),
-                        void *arg)
-{
-    int code;
-
-    /* Nobody outlives the parent, even one that is killed; it may be dead already. */
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent)
-        _exit(128 + SIGKILL);
-    spawn_environment(spawn, rank);
+    if (spawn->secret_fd >= 0) {
+        disti_handed_name(spawn->secret_fd, file);
+        setenv("DIST_AGENT_STORE_SECRET", spawn->secret, 1);
+        setenv("DIST_AGENT_FILES", file, 1);
+        fcntl(spawn->secret_fd, F_SETFD, 0); /* the child may run another program */
+    }
     disti_store_server_forget(spawn->server);
     free(spawn->pids);
     spawn_release(spawn);
@@ -189,58 +166,6 @@ static void spawn_ended(struct spawn *spawn, int rank, int how)
                    code);
 }
 
-/* Only our own children: the program may have others. */
-static void spawn_reap(struct spawn *spawn)
-{
-    int how;
-
-    for (int r = 0; r < spawn->started; r++) {
-        pid_t pid = spawn->pids[r] ? waitpid(spawn->pids[r], &how, WNOHANG) : 0;
-
-        if (pid > 0)
-            spawn_ended(spawn, r, how);
-        else if (pid < 0 && errno == ECHILD) /* the program has reaped it elsewhere */
-            spawn_ended(spawn, r, 1 << 8);
-    }
-    /* Not before all have been looked at: SIGTERM is no cause. */
-    if (spawn->exit_code && !spawn->options.continue_on_failure)
-        spawn_end(spawn);
-    spawn->decided = spawn->exit_code != 0;
-}
-
-/* A signal for the parent is one for all. */
-static void spawn_pass_on(struct spawn *spawn, const siginfo_t *info)
-{
-    if (spawn_handler(info->si_signo) != SIG_IGN && spawn_handler(info->si_signo) != SIG_DFL)
-        spawn->signal = info->si_signo;
-    /* Ctrl-C goes to the whole process group, so the children have it already. */
-    if (info->si_code != SI_KERNEL)
-        spawn_kill(spawn, info->si_signo);
-    if (spawn->kill_at == INT64_MAX)
-        spawn->kill_at = disti_deadline_ms(SPAWN_TERM_MS);
-    if (!spawn->decided)
-        spawn->exit_code = 128 + info->si_signo;
-    spawn->decided = true;
-}
-
-static void spawn_watch(struct spawn *spawn)
-{
-    siginfo_t info;
-
-    while (spawn->alive) {
-        int left_ms = spawn->kill_at == INT64_MAX ? 1000 : disti_left_ms(spawn->kill_at);
-        struct timespec wait = {left_ms / 1000, left_ms % 1000 * 1000000L};
-
-        if (left_ms == 0) {
-            spawn_kill(spawn, SIGKILL);
-            spawn->kill_at = disti_deadline_ms(1000);
-        } else if (sigtimedwait(&spawn->caught, &info, &wait) > 0 && info.si_signo != SIGCHLD) {
-            spawn_pass_on(spawn, &info);
-        }
-        spawn_reap(spawn);
-    }
-}
-
 /* Writes the store's secret to a file that the children inherit. Its path names this thread, which
  * stays until they have ended, since the process's first thread may have ended. */
 static dist_status spawn_keep_secret(struct spawn *spawn)
@@ -266,8 +191,20 @@ static dist_status spawn_keep_secret(struct spawn *spawn)
 static dist_status spawn_run(struct spawn *spawn, int (*fn)(int rank, void *arg), void *arg)
 {
     dist_status status;
+    siginfo_t info;
+    static const int passed_on[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction standard = {.sa_handler = SIG_DFL};
 
-    spawn_catch(spawn);
+    /* From here on the signals wait for sigtimedwait, so none is missed between two looks. */
+    sigemptyset(&spawn->caught);
+    sigaddset(&spawn->caught, SIGCHLD);
+    for (size_t i = 0; i < sizeof(passed_on) / sizeof(passed_on[0]); i++) {
+        if (spawn_handler(passed_on[i]) != SIG_IGN)
+            sigaddset(&spawn->caught, passed_on[i]);
+    }
+    /* An ignored SIGCHLD would let the children vanish with their exit codes. */
+    sigaction(SIGCHLD, &standard, &spawn->old_child);
+    pthread_sigmask(SIG_BLOCK, &spawn->caught, &spawn->old_mask);
     spawn->oom_kills = disti_process_oom_kills();
     status = spawn_start(spawn, fn, arg);
     /* The thread comes after the forks: a child of a process with threads may use little. */
@@ -279,7 +216,41 @@ static dist_status spawn_run(struct spawn *spawn, int (*fn)(int rank, void *arg)
         spawn->decided = true;
         spawn_end(spawn);
     }
-    spawn_watch(spawn);
+    while (spawn->alive) {
+        int left_ms = spawn->kill_at == INT64_MAX ? 1000 : disti_left_ms(spawn->kill_at);
+        struct timespec wait = {left_ms / 1000, left_ms % 1000 * 1000000L};
+        int how;
+
+        if (left_ms == 0) {
+            spawn_kill(spawn, SIGKILL);
+            spawn->kill_at = disti_deadline_ms(1000);
+        } else if (sigtimedwait(&spawn->caught, &info, &wait) > 0 && info.si_signo != SIGCHLD) {
+            /* A signal for the parent is one for all. */
+            if (spawn_handler(info.si_signo) != SIG_IGN && spawn_handler(info.si_signo) != SIG_DFL)
+                spawn->signal = info.si_signo;
+            /* Ctrl-C goes to the whole process group, so the children have it already. */
+            if (info.si_code != SI_KERNEL)
+                spawn_kill(spawn, info.si_signo);
+            if (spawn->kill_at == INT64_MAX)
+                spawn->kill_at = disti_deadline_ms(SPAWN_TERM_MS);
+            if (!spawn->decided)
+                spawn->exit_code = 128 + info.si_signo;
+            spawn->decided = true;
+        }
+        /* Only our own children: the program may have others. */
+        for (int r = 0; r < spawn->started; r++) {
+            pid_t pid = spawn->pids[r] ? waitpid(spawn->pids[r], &how, WNOHANG) : 0;
+
+            if (pid > 0)
+                spawn_ended(spawn, r, how);
+            else if (pid < 0 && errno == ECHILD) /* the program has reaped it elsewhere */
+                spawn_ended(spawn, r, 1 << 8);
+        }
+        /* Not before all have been looked at: SIGTERM is no cause. */
+        if (spawn->exit_code && !spawn->options.continue_on_failure)
+            spawn_end(spawn);
+        spawn->decided = spawn->exit_code != 0;
+    }
     spawn_release(spawn);
     if (spawn->signal)
         raise(spawn->signal);

@@ -192,44 +192,6 @@ static const char *const environment_dropped[] = {"DIST_AGENT_FILES",     "DIST_
 static const char *const environment_ranks[] = {"LOCAL_RANK", "MS_NODE_ID", "RANK", "ROLE_RANK"};
 #define ENVIRONMENT_COUNT(names) ((int)(sizeof(names) / sizeof((names)[0])))
 
-/* ROLE_RANK and ROLE_WORLD_SIZE are RANK and WORLD_SIZE: a job of this launcher has one role. */
-static void environment_torch(struct disti_run_list *made, const struct disti_run_options *options,
-                              const struct disti_run_round *round,
-                              const struct disti_run_place *place)
-{
-    disti_run_list_add(made, "WORLD_SIZE=%d", round->world_size);
-    disti_run_list_add(made, "LOCAL_WORLD_SIZE=%d", round->workers);
-    disti_run_list_add(made, "GROUP_RANK=%d", round->node_rank);
-    disti_run_list_add(made, "GROUP_WORLD_SIZE=%d", round->nodes);
-    disti_run_list_add(made, "ROLE_NAME=%s", options->role);
-    disti_run_list_add(made, "ROLE_WORLD_SIZE=%d", round->world_size);
-    disti_run_list_add(made, "MASTER_ADDR=%s", round->master_address);
-    disti_run_list_add(made, "MASTER_PORT=%d", round->master_port);
-    disti_run_list_add(made, "TORCHELASTIC_RESTART_COUNT=%d", round->restarts);
-    disti_run_list_add(made, "TORCHELASTIC_MAX_RESTARTS=%d", (int)options->max_restarts);
-    disti_run_list_add(made, "TORCHELASTIC_RUN_ID=%s", round->job);
-    /* torch's rank 0 then makes torch's store at MASTER_PORT; the agent's is another. */
-    disti_run_list_add(made, "TORCHELASTIC_USE_AGENT_STORE=False");
-    disti_run_list_add(made, "TORCHELASTIC_ERROR_FILE=%s", place->error_file);
-    disti_run_list_add(made, "TORCHELASTIC_SIGNALS_TO_HANDLE=%s", options->signals_text);
-    if (!disti_env("TORCH_NCCL_ASYNC_ERROR_HANDLING"))
-        disti_run_list_add(made, "TORCH_NCCL_ASYNC_ERROR_HANDLING=1");
-    if (!disti_env("OMP_NUM_THREADS") && place->threads > 0)
-        disti_run_list_add(made, "OMP_NUM_THREADS=%d", place->threads);
-}
-
-/* A scheduler of MindSpore itself may take rank 0's port: libdist's store has another. */
-static void environment_mindspore(struct disti_run_list *made, const struct disti_run_round *round,
-                                  int local_rank)
-{
-    disti_run_list_add(made, "MS_ROLE=%s", local_rank < 0 ? "MS_SCHED" : "MS_WORKER");
-    disti_run_list_add(made, "MS_WORKER_NUM=%d", round->world_size);
-    disti_run_list_add(made, "MS_SCHED_HOST=%s", disti_run_store_host(round));
-    disti_run_list_add(made, "MS_SCHED_PORT=%d", round->master_port);
-    if (local_rank >= 0)
-        disti_run_list_add(made, "MS_NODE_ID=%d", round->first_rank + local_rank);
-}
-
 /* True if a name, which may have a value too, is that of the variable. */
 static bool environment_is_in(const char *const *names, int count, const char *variable)
 {
@@ -250,14 +212,41 @@ void disti_run_environment(const struct disti_run_options *options,
     const int rank = round->first_rank + place->local_rank;
     int own;
 
-    environment_torch(made, options, round, place);
+    /* ROLE_RANK and ROLE_WORLD_SIZE are RANK and WORLD_SIZE: a job of this launcher has one role.
+     */
+    disti_run_list_add(made, "WORLD_SIZE=%d", round->world_size);
+    disti_run_list_add(made, "LOCAL_WORLD_SIZE=%d", round->workers);
+    disti_run_list_add(made, "GROUP_RANK=%d", round->node_rank);
+    disti_run_list_add(made, "GROUP_WORLD_SIZE=%d", round->nodes);
+    disti_run_list_add(made, "ROLE_NAME=%s", options->role);
+    disti_run_list_add(made, "ROLE_WORLD_SIZE=%d", round->world_size);
+    disti_run_list_add(made, "MASTER_ADDR=%s", round->master_address);
+    disti_run_list_add(made, "MASTER_PORT=%d", round->master_port);
+    disti_run_list_add(made, "TORCHELASTIC_RESTART_COUNT=%d", round->restarts);
+    disti_run_list_add(made, "TORCHELASTIC_MAX_RESTARTS=%d", (int)options->max_restarts);
+    disti_run_list_add(made, "TORCHELASTIC_RUN_ID=%s", round->job);
+    /* torch's rank 0 then makes torch's store at MASTER_PORT; the agent's is another. */
+    disti_run_list_add(made, "TORCHELASTIC_USE_AGENT_STORE=False");
+    disti_run_list_add(made, "TORCHELASTIC_ERROR_FILE=%s", place->error_file);
+    disti_run_list_add(made, "TORCHELASTIC_SIGNALS_TO_HANDLE=%s", options->signals_text);
+    if (!disti_env("TORCH_NCCL_ASYNC_ERROR_HANDLING"))
+        disti_run_list_add(made, "TORCH_NCCL_ASYNC_ERROR_HANDLING=1");
+    if (!disti_env("OMP_NUM_THREADS") && place->threads > 0)
+        disti_run_list_add(made, "OMP_NUM_THREADS=%d", place->threads);
     if (is_rank) {
         disti_run_list_add(made, "RANK=%d", rank);
         disti_run_list_add(made, "LOCAL_RANK=%d", place->local_rank);
         disti_run_list_add(made, "ROLE_RANK=%d", rank);
     }
-    if (options->scheduler)
-        environment_mindspore(made, round, place->local_rank);
+    if (options->scheduler) {
+        /* A scheduler of MindSpore itself may take rank 0's port: libdist's store has another. */
+        disti_run_list_add(made, "MS_ROLE=%s", place->local_rank < 0 ? "MS_SCHED" : "MS_WORKER");
+        disti_run_list_add(made, "MS_WORKER_NUM=%d", round->world_size);
+        disti_run_list_add(made, "MS_SCHED_HOST=%s", disti_run_store_host(round));
+        disti_run_list_add(made, "MS_SCHED_PORT=%d", round->master_port);
+        if (place->local_rank >= 0)
+            disti_run_list_add(made, "MS_NODE_ID=%d", round->first_rank + place->local_rank);
+    }
     disti_run_list_add(made, "DIST_AGENT_LAST_CALL=%s", place->last_calls);
     disti_run_list_add(made, "DIST_AGENT_STORE=%s", round->store);
     disti_run_list_add(made, "DIST_AGENT_FILES=%s", place->files);
@@ -303,33 +292,6 @@ static pid_t family_parent(const char *pid)
     return behind && sscanf(behind + 1, " %c %d", &state, &parent) == 2 ? parent : 0;
 }
 
-static void family_read(struct family *family)
-{
-    DIR *folder = opendir("/proc");
-    const struct dirent *entry;
-    struct family_member *members;
-
-    while (folder && (entry = readdir(folder))) {
-        const pid_t pid = (pid_t)atoi(entry->d_name);
-
-        if (pid <= 0)
-            continue;
-        if (family->count == family->room) {
-            const int room = family->room ? 2 * family->room : 256;
-
-            members = realloc(family->members, (size_t)room * sizeof(*members));
-            if (!members)
-                break;
-            family->members = members;
-            family->room = room;
-        }
-        family->members[family->count++] =
-            (struct family_member){.pid = pid, .parent = family_parent(entry->d_name)};
-    }
-    if (folder)
-        closedir(folder);
-}
-
 static int family_compare(const void *a, const void *b)
 {
     const struct family_member *first = a, *second = b;
@@ -343,10 +305,32 @@ bool disti_run_family_signal(int signal_number)
 {
     struct family family = {0};
     const pid_t self = getpid();
+    DIR *folder;
+    const struct dirent *entry;
+    struct family_member *members;
 
     if (!disti_process_proc_is_own())
         return false;
-    family_read(&family);
+    folder = opendir("/proc");
+    while (folder && (entry = readdir(folder))) {
+        const pid_t pid = (pid_t)atoi(entry->d_name);
+
+        if (pid <= 0)
+            continue;
+        if (family.count == family.room) {
+            const int room = family.room ? 2 * family.room : 256;
+
+            members = realloc(family.members, (size_t)room * sizeof(*members));
+            if (!members)
+                break;
+            family.members = members;
+            family.room = room;
+        }
+        family.members[family.count++] =
+            (struct family_member){.pid = pid, .parent = family_parent(entry->d_name)};
+    }
+    if (folder)
+        closedir(folder);
     if (family.members)
         qsort(family.members, (size_t)family.count, sizeof(*family.members), family_compare);
     for (bool new = true; new;) {

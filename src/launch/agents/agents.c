@@ -248,19 +248,6 @@ static bool hear_lost(struct disti_agents *agents, struct disti_agents_event *ev
                                server->host, server->pid, agents->where, why);
 }
 
-/* All is over; what comes yet is read, lest it wake anybody again and again. */
-static void agents_client_rest(struct agents_client *client)
-{
-    enum disti_wire_event event = DISTI_WIRE_MORE;
-
-    disti_agents_link_flush(&client->link);
-    while (client->link.fd >= 0 &&
-           (event = disti_agents_link_read(&client->link)) == DISTI_WIRE_FRAME)
-        disti_wire_next(&client->link.in);
-    if (event != DISTI_WIRE_MORE || client->link.is_broken)
-        disti_agents_link_close(&client->link);
-}
-
 /* What a member hears. The same. */
 static bool agents_client_hear(struct disti_agents *agents, struct disti_agents_event *event_p,
                                int64_t *when_p)
@@ -302,17 +289,6 @@ static bool agents_client_hear(struct disti_agents *agents, struct disti_agents_
 #define NOTE_MS 5000
 #define DELAY_FIRST_MS 20
 #define DELAY_MAX_MS 500
-
-static void agents_client_begin(struct disti_agents *agents)
-{
-    struct agents_client *client = &agents->client;
-
-    client->state = AGENTS_SEEKING;
-    client->link.fd = client->master_port.fd = client->store_port.fd = -1;
-    client->join_by_ns = disti_deadline_ms(agents->config.join_timeout_ms);
-    client->note_ns = disti_deadline_ms(NOTE_MS);
-    client->delay_ms = DELAY_FIRST_MS;
-}
 
 /* This attempt has failed: the next address, or all again after a while. */
 static bool reach_failed(struct disti_agents *agents, const char *format, ...)
@@ -474,28 +450,6 @@ static bool reach_begin_tls(struct disti_agents *agents)
     return link->in.tls || disti_fail(DIST_ERR_NO_MEMORY, "no memory for TLS") == DIST_OK;
 }
 
-/* Has the call been answered? */
-static void reach_called(struct disti_agents *agents)
-{
-    struct agents_client *client = &agents->client;
-    struct pollfd ready = {.fd = client->link.fd, .events = POLLOUT};
-    socklen_t size = sizeof(int);
-    int error = 0;
-
-    if (poll(&ready, 1, 0) < 1)
-        return;
-    if (getsockopt(client->link.fd, SOL_SOCKET, SO_ERROR, &error, &size))
-        error = errno;
-    if (!error && reach_met_itself(client->link.fd))
-        error = ECONNREFUSED;
-    if (error)
-        reach_failed(agents, "%s: %s", agents->where, strerror(error));
-    else if (!reach_begin_tls(agents))
-        reach_failed(agents, "%s", dist_last_error());
-    else
-        reach_hello(agents);
-}
-
 /* The address by which the others find this node: what was given, else that of its connection. */
 static void reach_address(const struct disti_agents *agents, char text[AGENTS_ADDRESS])
 {
@@ -576,43 +530,37 @@ static bool reach_welcomed(struct disti_agents *agents, const struct disti_wire_
     return true;
 }
 
-/* One frame of the server. True: an event. */
-static bool reach_frame(struct disti_agents *agents, struct disti_agents_event *event_p)
+/* The server's answer, if it has come. True: an event. */
+static bool reach_answered(struct disti_agents *agents, struct disti_agents_event *event_p)
 {
     struct agents_client *client = &agents->client;
     const struct disti_wire_reader *in = &client->link.in;
     char text[DISTI_AGENTS_TEXT];
-    bool sense;
-
-    if (in->head.op == AGENTS_REFUSED && disti_agents_get_sentence(in, text)) {
-        /* Who says that has proved nothing yet: nothing of it may act on a terminal. */
-        for (char *c = text; *c; c++)
-            *c = *c >= ' ' && *c <= '~' ? *c : '?';
-        return agents_client_break(agents, event_p, "%s refused this node: %s", agents->where,
-                                   text);
-    }
-    sense = client->state == AGENTS_GREETING ? reach_challenged(agents, in)
-                                             : reach_welcomed(agents, in);
-    if (!sense)
-        return agents_client_break(
-            agents, event_p,
-            client->state == AGENTS_GREETING
-                ? "what listens on %s is no agent: another program has that port; choose another "
-                  "one (--rdzv-endpoint)"
-                : "what listens on %s does not have the job's secret: it is no agent of this job",
-            agents->where);
-    disti_wire_next(&client->link.in);
-    return false;
-}
-
-static bool reach_answered(struct disti_agents *agents, struct disti_agents_event *event_p)
-{
-    struct agents_client *client = &agents->client;
     const char *why;
+    bool sense;
 
     switch (disti_agents_link_read(&client->link)) {
     case DISTI_WIRE_FRAME:
-        return reach_frame(agents, event_p);
+        if (in->head.op == AGENTS_REFUSED && disti_agents_get_sentence(in, text)) {
+            /* Who says that has proved nothing yet: nothing of it may act on a terminal. */
+            for (char *c = text; *c; c++)
+                *c = *c >= ' ' && *c <= '~' ? *c : '?';
+            return agents_client_break(agents, event_p, "%s refused this node: %s", agents->where,
+                                       text);
+        }
+        sense = client->state == AGENTS_GREETING ? reach_challenged(agents, in)
+                                                 : reach_welcomed(agents, in);
+        if (!sense)
+            return agents_client_break(agents, event_p,
+                                       client->state == AGENTS_GREETING
+                                           ? "what listens on %s is no agent: another program has "
+                                             "that port; choose another "
+                                             "one (--rdzv-endpoint)"
+                                           : "what listens on %s does not have the job's secret: "
+                                             "it is no agent of this job",
+                                       agents->where);
+        disti_wire_next(&client->link.in);
+        return false;
     case DISTI_WIRE_MORE:
         return false;
     case DISTI_WIRE_CLOSED:
@@ -673,8 +621,25 @@ static bool agents_client_reach(struct disti_agents *agents, struct disti_agents
     agents_sooner(when_p, client->join_by_ns);
     if (client->state == AGENTS_SEEKING && reach_seek(agents, event_p, when_p))
         return true;
-    if (client->state == AGENTS_CALLING)
-        reach_called(agents);
+    if (client->state == AGENTS_CALLING) {
+        struct pollfd ready = {.fd = client->link.fd, .events = POLLOUT};
+        socklen_t size = sizeof(int);
+        int error = 0;
+
+        /* Has the call been answered? */
+        if (poll(&ready, 1, 0) >= 1) {
+            if (getsockopt(client->link.fd, SOL_SOCKET, SO_ERROR, &error, &size))
+                error = errno;
+            if (!error && reach_met_itself(client->link.fd))
+                error = ECONNREFUSED;
+            if (error)
+                reach_failed(agents, "%s: %s", agents->where, strerror(error));
+            else if (!reach_begin_tls(agents))
+                reach_failed(agents, "%s", dist_last_error());
+            else
+                reach_hello(agents);
+        }
+    }
     if (client->state == AGENTS_GREETING || client->state == AGENTS_PROVING) {
         disti_agents_link_flush(&client->link);
         if (reach_answered(agents, event_p))
@@ -726,6 +691,7 @@ dist_status disti_agents_open(const struct disti_agents_config *config,
     struct disti_agents *agents;
     struct disti_tls_context *tls = NULL;
     dist_status status = disti_agents_config_check(config);
+    struct agents_client *client;
 
     if (status == DIST_OK)
         status = disti_tls_open(&tls); /* what is wrong with it is said before any wait */
@@ -743,7 +709,12 @@ dist_status disti_agents_open(const struct disti_agents_config *config,
         status = disti_fail_errno(DIST_ERR_SYSTEM, "cannot open an agent's descriptors");
     if (!disti_agents_config_copy(&agents->config, config) && status == DIST_OK)
         status = disti_fail(DIST_ERR_NO_MEMORY, "no memory for an agent: free some");
-    agents_client_begin(agents);
+    client = &agents->client;
+    client->state = AGENTS_SEEKING;
+    client->link.fd = client->master_port.fd = client->store_port.fd = -1;
+    client->join_by_ns = disti_deadline_ms(agents->config.join_timeout_ms);
+    client->note_ns = disti_deadline_ms(NOTE_MS);
+    client->delay_ms = DELAY_FIRST_MS;
     if (status == DIST_OK)
         status = agents_serve(agents);
     if (status != DIST_OK) {
@@ -780,10 +751,20 @@ bool disti_agents_next_event(struct disti_agents *agents, struct disti_agents_ev
         when = INT64_MAX;
         again = agents->server && disti_agents_server_move(agents->server, &when);
         is_event = *state < AGENTS_CLIENT_READY && agents_client_reach(agents, event_p, &when);
-        if (!is_event && *state == AGENTS_CLIENT_OVER)
-            agents_client_rest(&agents->client);
-        else if (!is_event && *state >= AGENTS_CLIENT_READY)
+        if (!is_event && *state == AGENTS_CLIENT_OVER) {
+            struct agents_client *client = &agents->client;
+            enum disti_wire_event event = DISTI_WIRE_MORE;
+
+            /* All is over; what comes yet is read, lest it wake anybody again and again. */
+            disti_agents_link_flush(&client->link);
+            while (client->link.fd >= 0 &&
+                   (event = disti_agents_link_read(&client->link)) == DISTI_WIRE_FRAME)
+                disti_wire_next(&client->link.in);
+            if (event != DISTI_WIRE_MORE || client->link.is_broken)
+                disti_agents_link_close(&client->link);
+        } else if (!is_event && *state >= AGENTS_CLIENT_READY) {
             is_event = agents_client_hear(agents, event_p, &when);
+        }
         if (is_event || !again)
             break;
     }

@@ -269,23 +269,6 @@ out:
     free(peers);
 }
 
-/* "2 of at least 3 nodes came within 600 s: node1 (10.0.0.1), node2 (10.0.0.2)". */
-static void meeting_too_few(struct agents_server *server, int ready)
-{
-    char text[DISTI_AGENTS_TEXT / 2] = "";
-
-    for (const struct agents_peer *p = server->peers; p; p = p->next) {
-        size_t at = strlen(text);
-
-        if (p->state == AGENTS_PEER_READY)
-            snprintf(text + at, sizeof(text) - at, "%s%s (%.64s)", at ? ", " : "", p->member.host,
-                     p->member.address);
-    }
-    disti_agents_break(server, "only %d of at least %d nodes met at %s port %d within %.1f s: %s",
-                       ready, server->config->min_nodes, server->config->endpoint_host,
-                       server->port, server->config->join_timeout_ms / 1e3, text);
-}
-
 static void agents_meeting_look(struct agents_server *server, int64_t *when_p)
 {
     int ready = agents_count(server, AGENTS_PEER_READY);
@@ -304,8 +287,22 @@ static void agents_meeting_look(struct agents_server *server, int64_t *when_p)
                         ready, server->config->min_nodes, disti_left_ms(server->meet_by_ns) / 1e3);
         if (!stopping) /* some must come anew, so others may too */
             server->is_patient = true;
-        if (late)
-            meeting_too_few(server, ready);
+        if (late) {
+            char text[DISTI_AGENTS_TEXT / 2] = "";
+
+            /* "2 of at least 3 nodes came within 600 s: node1 (10.0.0.1), node2 (10.0.0.2)". */
+            for (const struct agents_peer *p = server->peers; p; p = p->next) {
+                size_t at = strlen(text);
+
+                if (p->state == AGENTS_PEER_READY)
+                    snprintf(text + at, sizeof(text) - at, "%s%s (%.64s)", at ? ", " : "",
+                             p->member.host, p->member.address);
+            }
+            disti_agents_break(server,
+                               "only %d of at least %d nodes met at %s port %d within %.1f s: %s",
+                               ready, server->config->min_nodes, server->config->endpoint_host,
+                               server->port, server->config->join_timeout_ms / 1e3, text);
+        }
         return;
     }
     if (!late && stopping)
@@ -414,18 +411,6 @@ static void course_fail(struct agents_server *server, const struct disti_agents_
     server->decide_ns = disti_deadline_ms(failure->is_consequence ? CAUSE_MS : 0);
 }
 
-static void agents_course_look(struct agents_server *server, int64_t *when_p)
-{
-    if (server->phase != AGENTS_RUNNING || !server->decide_ns)
-        return;
-    if (course_goes_on(server, &server->failure) && agents_count(server, AGENTS_PEER_RUNNING) > 0)
-        return;
-    if (disti_expired(server->decide_ns))
-        course_decide(server);
-    else
-        agents_sooner(when_p, server->decide_ns);
-}
-
 static void agents_course_joined(struct agents_server *server, struct agents_peer *peer)
 {
     int running = agents_count(server, AGENTS_PEER_RUNNING);
@@ -457,17 +442,6 @@ static void course_finish(struct agents_server *server)
         if (agents_is_member(p))
             disti_agents_link_send(&p->link, AGENTS_FINISHED, NULL, 0);
     }
-}
-
-static void agents_course_failed(struct agents_server *server, struct agents_peer *peer,
-                                 struct disti_agents_failure *failure)
-{
-    if (peer->state != AGENTS_PEER_RUNNING)
-        return;
-    failure->cause = DISTI_AGENTS_WORKER_FAILED;
-    failure->node_rank = peer->node_rank;
-    memcpy(failure->host, peer->member.host, sizeof(failure->host));
-    course_fail(server, failure);
 }
 
 /* Of a member that was READY or later, once it is none any more. */
@@ -816,7 +790,12 @@ static bool server_hear(struct agents_server *server, struct agents_peer *peer)
     case AGENTS_FAILED:
         if (!disti_agents_get_failure(in, &failure))
             return false;
-        agents_course_failed(server, peer, &failure);
+        if (peer->state == AGENTS_PEER_RUNNING) {
+            failure.cause = DISTI_AGENTS_WORKER_FAILED;
+            failure.node_rank = peer->node_rank;
+            memcpy(failure.host, peer->member.host, sizeof(failure.host));
+            course_fail(server, &failure);
+        }
         return true;
     case AGENTS_LEAVE:
         if (!disti_agents_get_sentence(in, why))
@@ -853,32 +832,14 @@ static void server_read(struct agents_server *server, struct agents_peer *peer)
     peer->link.is_broken = true;
 }
 
-/* Signs of life, to and from all. */
-static void server_watch(struct agents_server *server, int64_t *when_p)
-{
-    uint32_t interval = (uint32_t)server->config->keep_alive_interval_ms;
-    uint32_t silence = interval * (uint32_t)server->config->keep_alive_max_attempt;
-    char why[DISTI_AGENTS_TEXT];
-
-    snprintf(why, sizeof(why), "it gave no sign of life for %.1f s", silence / 1e3);
-    for (struct agents_peer *p = server->peers; p; p = p->next) {
-        if (!agents_is_member(p)) {
-            agents_sooner(when_p, p->until_ns);
-            continue;
-        }
-        disti_agents_link_beat(&p->link, interval, when_p);
-        if (p->link.is_broken)
-            server_lose(server, p, "its connection broke");
-        else if (disti_agents_link_is_silent(&p->link, silence, when_p))
-            server_lose(server, p, why);
-    }
-}
-
 bool disti_agents_server_move(struct agents_server *server, int64_t *when_p)
 {
     struct epoll_event events[EVENTS];
     bool some = server_accept(server, when_p);
     int n = epoll_wait(server->epoll_fd, events, EVENTS, 0);
+    uint32_t interval;
+    uint32_t silence;
+    char why[DISTI_AGENTS_TEXT];
 
     for (int i = 0; i < n; i++) {
         struct agents_peer *peer = events[i].data.ptr;
@@ -903,8 +864,29 @@ bool disti_agents_server_move(struct agents_server *server, int64_t *when_p)
     if (n == EVENTS && !disti_expired(server->look_by_ns))
         return true;
     server->look_by_ns = 0;
-    agents_course_look(server, when_p);
-    server_watch(server, when_p);
+    if (server->phase == AGENTS_RUNNING && server->decide_ns &&
+        (!course_goes_on(server, &server->failure) ||
+         agents_count(server, AGENTS_PEER_RUNNING) <= 0)) {
+        if (disti_expired(server->decide_ns))
+            course_decide(server);
+        else
+            agents_sooner(when_p, server->decide_ns);
+    }
+    /* Signs of life, to and from all. */
+    interval = (uint32_t)server->config->keep_alive_interval_ms;
+    silence = interval * (uint32_t)server->config->keep_alive_max_attempt;
+    snprintf(why, sizeof(why), "it gave no sign of life for %.1f s", silence / 1e3);
+    for (struct agents_peer *p = server->peers; p; p = p->next) {
+        if (!agents_is_member(p)) {
+            agents_sooner(when_p, p->until_ns);
+            continue;
+        }
+        disti_agents_link_beat(&p->link, interval, when_p);
+        if (p->link.is_broken)
+            server_lose(server, p, "its connection broke");
+        else if (disti_agents_link_is_silent(&p->link, silence, when_p))
+            server_lose(server, p, why);
+    }
     agents_meeting_look(server, when_p);
     return some;
 }
