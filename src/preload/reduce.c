@@ -207,25 +207,6 @@ static void reduce_local(void *arg, void *dst, const void *a, const void *b, siz
     }
 }
 
-static dist_status reduce_make(const struct reduce_type *type, const struct reduce_op *op,
-                               dist_op *op_p)
-{
-    struct reduce_own *own = &reduce_own[type - reduce_types][op - reduce_ops];
-    dist_status status = DIST_OK;
-
-    pthread_mutex_lock(&reduce_lock);
-    if (!own->made) {
-        own->type = type->type;
-        own->op = op->op;
-        status = dist_op_create(reduce_local, own, &own->dist);
-        own->made = status == DIST_OK;
-    }
-    if (status == DIST_OK)
-        *op_p = own->dist;
-    pthread_mutex_unlock(&reduce_lock);
-    return status;
-}
-
 /* ---- both ---- */
 
 /* What this thread reduced last. Only predefined types and operations come here, which stay. */
@@ -271,12 +252,25 @@ static dist_status reduce_find(MPI_Datatype type, MPI_Op op, struct disti_reduct
     const struct reduce_type *our_type = reduce_type_find(type);
     const struct reduce_op *our_op = reduce_op_find(op);
     size_t bytes = reduce_bytes(type);
+    struct reduce_own *own;
+    dist_status status = DIST_OK;
 
     if (reduce_native(our_type, our_op, bytes, reduction_p))
         return DIST_OK;
     reduction_p->parts = 1;
     reduce_carrier(bytes, &reduction_p->dtype);
-    return reduce_make(our_type, our_op, &reduction_p->op);
+    own = &reduce_own[our_type - reduce_types][our_op - reduce_ops];
+    pthread_mutex_lock(&reduce_lock);
+    if (!own->made) {
+        own->type = our_type->type;
+        own->op = our_op->op;
+        status = dist_op_create(reduce_local, own, &own->dist);
+        own->made = status == DIST_OK;
+    }
+    if (status == DIST_OK)
+        reduction_p->op = own->dist;
+    pthread_mutex_unlock(&reduce_lock);
+    return status;
 }
 
 /* Integers, by libdist itself: what MPI computes for it may round. */

@@ -396,31 +396,6 @@ static int persistent_keep(struct disti_pending *pending)
     return MPI_SUCCESS;
 }
 
-static int persistent_open(struct disti_pending *pending, struct disti_args *args,
-                           struct disti_comm *comm)
-{
-    int code = disti_call_open(&pending->call, args, comm);
-
-    if (code == MPI_SUCCESS)
-        code = persistent_keep(pending);
-    if (code != MPI_SUCCESS)
-        return code;
-    disti_imports_renew(); /* who starts it has to come here */
-    pthread_mutex_lock(&persistent_lock);
-    pending->persistent = true;
-    pending->tag = persistent_next_tag();
-    code =
-        PMPI_Recv_init(NULL, 0, MPI_BYTE, 0, pending->tag, disti_preload.self, &pending->request);
-    if (code == MPI_SUCCESS) {
-        disti_comm_hold(comm);
-        pending->next_made = persistent_made;
-        persistent_made = pending;
-        atomic_fetch_add(&persistent_count, 1);
-    }
-    pthread_mutex_unlock(&persistent_lock);
-    return code;
-}
-
 int disti_serve_persistent(struct disti_args *args, struct disti_comm *comm, MPI_Request *request_p)
 {
     struct disti_pending *pending;
@@ -435,7 +410,24 @@ int disti_serve_persistent(struct disti_args *args, struct disti_comm *comm, MPI
         PMPI_Comm_call_errhandler(args->comm, MPI_ERR_NO_MEM);
         return MPI_ERR_NO_MEM;
     }
-    code = persistent_open(pending, args, comm);
+    code = disti_call_open(&pending->call, args, comm);
+    if (code == MPI_SUCCESS)
+        code = persistent_keep(pending);
+    if (code == MPI_SUCCESS) {
+        disti_imports_renew(); /* who starts it has to come here */
+        pthread_mutex_lock(&persistent_lock);
+        pending->persistent = true;
+        pending->tag = persistent_next_tag();
+        code = PMPI_Recv_init(NULL, 0, MPI_BYTE, 0, pending->tag, disti_preload.self,
+                              &pending->request);
+        if (code == MPI_SUCCESS) {
+            disti_comm_hold(comm);
+            pending->next_made = persistent_made;
+            persistent_made = pending;
+            atomic_fetch_add(&persistent_count, 1);
+        }
+        pthread_mutex_unlock(&persistent_lock);
+    }
     if (code == MPI_SUCCESS) {
         *request_p = disti_request_made = pending->request;
         return code;

@@ -266,19 +266,6 @@ static bool rendezvous_is_local(const struct disti_launch *launch)
            launch->local_world_size == launch->world_size;
 }
 
-/* Do the ranks meet through the launcher's PMIx? What has been guessed does not count then. */
-static void rendezvous_try_pmix(struct disti_facts *facts, int64_t deadline)
-{
-    struct disti_launch *launch = &facts->launch;
-
-    facts->by_pmix = !facts->options->oob_all_gather && facts->url.kind == DISTI_URL_NONE &&
-                     facts->rank.value == launch->rank &&
-                     facts->world_size.value == launch->world_size &&
-                     disti_launch_meets_by_pmix(launch, rendezvous_is_local(launch), deadline);
-    if (facts->by_pmix)
-        launch->host[0] = 0;
-}
-
 static dist_status rendezvous_no_way(const struct disti_facts *facts, int rank)
 {
     if (facts->url.kind == DISTI_URL_MPI)
@@ -343,19 +330,6 @@ static bool rendezvous_is_hidden(const struct disti_facts *facts, int64_t deadli
         (launch->world_size > 0 && launch->local_world_size == launch->world_size))
         return false;
     return disti_host_is_hidden(by_url ? facts->url.host : launch->host, deadline);
-}
-
-/* The address for this rank's listeners: of the interface asked for, else the one that reaches
- * the store; that may be the loopback's where the store is, which its name hides. */
-static dist_status rendezvous_bind_host(const struct disti_meeting *meeting,
-                                        struct disti_bootstrap *bootstrap)
-{
-    bootstrap->hidden = meeting->hidden && !disti_env("DIST_SOCKET_IFNAME");
-    if (disti_env("DIST_SOCKET_IFNAME") || bootstrap->hidden)
-        return disti_primary_address(bootstrap->bind_host);
-    snprintf(bootstrap->bind_host, sizeof(bootstrap->bind_host), "%s",
-             bootstrap->store ? bootstrap->store->local_host : disti_loopback());
-    return DIST_OK;
 }
 
 /* The launcher may say how long all have to come; a caller in a hurry does not wait for that. */
@@ -433,6 +407,7 @@ static dist_status rendezvous_run(const struct dist_options *options, int timeou
     struct disti_facts facts;
     int64_t deadline = disti_deadline_ms(timeout_ms);
     dist_status status = facts_gather(options ? options : &defaults, &facts);
+    struct disti_launch *launch;
 
     /* Asks the launcher what it does not say unasked. Blocks until it answers. */
     if (status == DIST_OK && facts.launch.pmix && facts.launch.world_size < 0) {
@@ -444,7 +419,14 @@ static dist_status rendezvous_run(const struct dist_options *options, int timeou
         status = facts_complete(&facts);
     if (status != DIST_OK)
         return status;
-    rendezvous_try_pmix(&facts, deadline);
+    /* Do the ranks meet through the launcher's PMIx? What has been guessed does not count then. */
+    launch = &facts.launch;
+    facts.by_pmix = !facts.options->oob_all_gather && facts.url.kind == DISTI_URL_NONE &&
+                    facts.rank.value == launch->rank &&
+                    facts.world_size.value == launch->world_size &&
+                    disti_launch_meets_by_pmix(launch, rendezvous_is_local(launch), deadline);
+    if (facts.by_pmix)
+        launch->host[0] = 0;
     meeting = rendezvous_plan(&facts, timeout_ms);
     if (facts_are_scheduler(&facts))
         return rendezvous_schedule(&facts, &meeting);
@@ -458,8 +440,18 @@ static dist_status rendezvous_run(const struct dist_options *options, int timeou
         status = disti_random_id(bootstrap.job);
     else
         status = rendezvous_meet(&facts, &meeting, &bootstrap);
-    if (status == DIST_OK)
-        status = rendezvous_bind_host(&meeting, &bootstrap);
+    if (status == DIST_OK) {
+        /* The address for this rank's listeners: of the interface asked for, else the one that
+         * reaches the store; that may be the loopback's where the store is, which its name hides.
+         */
+        bootstrap.hidden = meeting.hidden && !disti_env("DIST_SOCKET_IFNAME");
+        if (disti_env("DIST_SOCKET_IFNAME") || bootstrap.hidden) {
+            status = disti_primary_address(bootstrap.bind_host);
+        } else {
+            snprintf(bootstrap.bind_host, sizeof(bootstrap.bind_host), "%s",
+                     bootstrap.store ? bootstrap.store->local_host : disti_loopback());
+        }
+    }
     if (status != DIST_OK) {
         if (bootstrap.store) /* the others are to hear why it comes no further */
             disti_store_report(bootstrap.store, NULL, status, dist_last_error());

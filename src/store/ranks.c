@@ -119,23 +119,6 @@ static bool leavings_concerns(const struct store_leaving *leaving,
     return party->count == 0;
 }
 
-/* As hopeless above, for what is no leaving. `text`: room for the reason. */
-static const char *leavings_hopeless(const struct disti_store_server *server,
-                                     const struct disti_wire_party *party,
-                                     char text[DISTI_NEWS_MAX])
-{
-    const struct store_leaving *leaving = leavings_find(server, party->group);
-    struct disti_notice notice;
-
-    if (!leavings_concerns(leaving, party))
-        leaving = leavings_find(server, 0);
-    if (!leavings_concerns(leaving, party))
-        return NULL;
-    leavings_tell(server, leaving, &notice);
-    snprintf(text, DISTI_NEWS_MAX, "%s", notice.text);
-    return text;
-}
-
 /* ---- groups that failed: later requests of such a group are refused at once ---- */
 
 static struct store_failure *failures_find(const struct disti_store_server *server, int32_t group)
@@ -983,8 +966,18 @@ void disti_store_coll_join(struct disti_store_server *server, struct store_peer 
         return;
     }
     hopeless = failures_hopeless(server, &party, &status);
-    if (!hopeless && !coll && request->op != DISTI_WIRE_LEAVE)
-        hopeless = leavings_hopeless(server, &party, text);
+    if (!hopeless && !coll && request->op != DISTI_WIRE_LEAVE) {
+        const struct store_leaving *leaving = leavings_find(server, party.group);
+        struct disti_notice notice;
+
+        if (!leavings_concerns(leaving, &party))
+            leaving = leavings_find(server, 0);
+        if (leavings_concerns(leaving, &party)) {
+            leavings_tell(server, leaving, &notice);
+            snprintf(text, DISTI_NEWS_MAX, "%s", notice.text);
+            hopeless = text;
+        }
+    }
     if (hopeless)
         disti_store_peer_refuse(server, peer, request->id, status, "%s", hopeless);
     else if (!coll || coll_matches(server, peer, request, coll, &party,
