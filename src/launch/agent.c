@@ -6,14 +6,10 @@
 #include "base/descriptor.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/net.h"
 #include "base/process.h"
 #include "base/settings/env.h"
 #include "launch/failure.h"
-#include "launch/output.h"
-#include "launch/words.h"
 #include "store/server.h"
-#include "store/store.h"
 
 #include <errno.h>
 #include <fcntl.h>

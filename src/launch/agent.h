@@ -10,9 +10,6 @@
 #include "store/store.h"
 
 #include <signal.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <sys/types.h>
 
 /* A signal on its way from the guard to the agent. The stream ends when the guard is gone. */
 struct disti_run_signal {

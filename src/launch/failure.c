@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Prints the failure block, with what a worker wrote to its error file. */
 #include "launch/failure.h"
-#include "base/net.h"
 #include "base/process.h"
-#include "launch/words.h"
 #include "store/store.h"
 
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,6 @@
 #include "base/net.h"
 #include "base/settings/config.h"
 #include "base/settings/env.h"
-#include "launch/words.h"
 #include "tools/common/args.h"
 #include "topology/discover.h"
 

@@ -8,7 +8,6 @@
 #include "launch/words.h"
 
 #include <signal.h>
-#include <stdbool.h>
 #include <stdint.h>
 
 /* Texts point into the command line or the environment; NULL: not given. */

@@ -6,7 +6,6 @@
 #include "base/process.h"
 #include "base/settings/env.h"
 #include "base/thread.h"
-#include "launch/words.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,8 +5,6 @@
 
 #include "launch/options.h"
 
-#include <dist/dist.h>
-
 /*
  * A stream of the agent, stdout or stderr, with a thread that copies what the workers write to
  * theirs. It blocks where the reader is slow; so do the workers then, once their pipes are full,

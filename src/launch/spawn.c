@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* dist_spawn: a function in new processes of this machine, with a store held by the parent. */
-#include <dist/dist.h>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -14,7 +13,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -7,12 +7,8 @@
 #include "launch/options.h"
 #include "launch/output.h"
 
-#include <dist/dist.h>
 #include <sched.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <sys/resource.h>
-#include <sys/types.h>
 
 #define DISTI_RUN_PATH 1024
 

@@ -5,7 +5,6 @@
 
 #include <dist/backend.h>
 #include <limits.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,6 @@
 #include "preload/preload.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 
 /*

@@ -7,10 +7,6 @@
 #include "rendezvous/rendezvous.h"
 #include "store/client.h"
 
-#include <dist/dist.h>
-#include <stdbool.h>
-#include <stdint.h>
-
 /* ---- rank and world size, before the ranks meet ---- */
 
 /* A number and where it comes from, for the errors. */

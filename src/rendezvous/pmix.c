@@ -12,7 +12,6 @@
 
 #include <dlfcn.h>
 #include <limits.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,13 +5,11 @@
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/log.h"
-#include "base/net.h"
 #include "base/process.h"
 #include "base/settings/config.h"
 #include "rendezvous/meet.h"
 #include "store/client.h"
 #include "store/server.h"
-#include "store/store.h"
 
 #include <errno.h>
 #include <fcntl.h>

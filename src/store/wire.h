@@ -7,9 +7,6 @@
 #include "base/tls/tls.h"
 #include "store/store.h"
 
-#include <dist/dist.h>
-#include <stddef.h>
-
 struct disti_blob {
     size_t refs, bytes;
     unsigned char data[];

@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/log.h"
-#include "base/net.h"
 #include "base/process.h"
 #include "launch/agents/message.h"
 #include "launch/agents/server.h"

@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/log.h"
-#include "base/net.h"
 
 #include <errno.h>
 #include <limits.h>
