@@ -30,8 +30,6 @@ struct import {
     bool called; /* the slot is for calls alone: the program never sees the address */
 };
 
-typedef bool object_wanted(const char *name, void *arg);
-
 typedef void object_visit(const struct object *object, const struct import *import, void *arg);
 
 /* Preload: what ELF says of the objects that are loaded. */
@@ -169,7 +167,7 @@ static void *object_find(const struct object *object, const char *name)
     return (void *)(object->info->dlpi_addr + object->symbols[symbol].st_value);
 }
 
-/* ---- hiding what it defines ---- */
+/* ---- what searches can find ---- */
 
 /* Symbols that searches can find: [first, end) has them all. */
 static void object_bounds(const struct object *object, size_t *first_p, size_t *end_p)
@@ -192,37 +190,6 @@ static void object_bounds(const struct object *object, size_t *first_p, size_t *
         last++;
     *first_p = table[1];
     *end_p = last + 1;
-}
-
-/*
- * Hides the names that `wanted` accepts, of those that the object defines: later searches do not
- * find them. False: its symbols cannot be written to, for the reason in errno.
- */
-static bool object_hide(const struct object *object, object_wanted *wanted, void *arg)
-{
-    const ElfW(Phdr) *segment = object_segment(object, object->symbols);
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start, end;
-    size_t first, last;
-    int protection;
-
-    object_bounds(object, &first, &last);
-    if (!segment || first == last)
-        return true;
-    protection = (segment->p_flags & PF_R ? PROT_READ : 0) |
-                 (segment->p_flags & PF_W ? PROT_WRITE : 0) |
-                 (segment->p_flags & PF_X ? PROT_EXEC : 0);
-    start = (uintptr_t)&object->symbols[first] / page * page;
-    end = ((uintptr_t)&object->symbols[last] + page - 1) / page * page;
-    if (mprotect((void *)start, end - start, protection | PROT_WRITE) != 0)
-        return false;
-    for (size_t i = first; i < last; i++) {
-        ElfW(Sym) *symbol = (ElfW(Sym) *)(uintptr_t)&object->symbols[i];
-
-        if (symbol->st_shndx != SHN_UNDEF && wanted(object->names + symbol->st_name, arg))
-            symbol->st_value = 0; /* the dynamic linker passes over it */
-    }
-    mprotect((void *)start, end - start, protection);
-    return true;
 }
 
 /* ---- what it has from others ---- */
@@ -319,8 +286,19 @@ static bool object_write(const struct object *object, void **slot, void *target)
  * dynamic linker would find it, and slots that are filled with it already are filled again.
  */
 
-static struct dl_phdr_info foreign_info;
-static struct object foreign_mpi;
+struct flavour_mpi {
+    struct dl_phdr_info info;
+    struct object object;
+};
+
+static struct flavour_foreign {
+    struct flavour_mpi mpi; /* the program's */
+    enum disti_mpi_abi abi;
+    enum { FLAVOUR_NONE, FLAVOUR_PASSED, FLAVOUR_STUCK } state;
+    int error; /* STUCK: of the system */
+    bool said;
+} flavour_foreign;
+static const struct object *const foreign_mpi = &flavour_foreign.mpi.object;
 
 /* ---- the objects that are loaded ---- */
 
@@ -362,14 +340,38 @@ static bool foreign_is_kept(const char *name)
     return strcmp(name, "MPI_Init") == 0 || strcmp(name, "MPI_Init_thread") == 0;
 }
 
-/* arg: the object. */
-static bool foreign_hides(const char *name, void *arg)
+/*
+ * Hides what the object defines and the program's MPI too: later searches do not find it. False:
+ * its symbols cannot be written to, for the reason in errno.
+ */
+static bool foreign_hide(const struct object *object)
 {
-    const struct object *object = arg;
+    const ElfW(Phdr) *segment = object_segment(object, object->symbols);
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start, end;
+    const bool own = object->dynamic == _DYNAMIC;
+    size_t first, last;
+    int protection;
 
-    if (object->dynamic == _DYNAMIC && foreign_is_kept(name))
+    object_bounds(object, &first, &last);
+    if (!segment || first == last)
+        return true;
+    protection = (segment->p_flags & PF_R ? PROT_READ : 0) |
+                 (segment->p_flags & PF_W ? PROT_WRITE : 0) |
+                 (segment->p_flags & PF_X ? PROT_EXEC : 0);
+    start = (uintptr_t)&object->symbols[first] / page * page;
+    end = ((uintptr_t)&object->symbols[last] + page - 1) / page * page;
+    if (mprotect((void *)start, end - start, protection | PROT_WRITE) != 0)
         return false;
-    return object_find(&foreign_mpi, name) != NULL;
+    for (size_t i = first; i < last; i++) {
+        ElfW(Sym) *symbol = (ElfW(Sym) *)(uintptr_t)&object->symbols[i];
+        const char *name = object->names + symbol->st_name;
+
+        if (symbol->st_shndx != SHN_UNDEF && !(own && foreign_is_kept(name)) &&
+            object_find(foreign_mpi, name))
+            symbol->st_value = 0; /* the dynamic linker passes over it */
+    }
+    mprotect((void *)start, end - start, protection);
+    return true;
 }
 
 /* ---- slots that are filled ---- */
@@ -379,7 +381,7 @@ static void *foreign_find(void *where, const char *name)
 {
     void *found = dlsym(where, name);
 
-    return found ? found : object_find(&foreign_mpi, name);
+    return found ? found : object_find(foreign_mpi, name);
 }
 
 /* arg: the hidden object that the slot may point to. */
@@ -389,61 +391,34 @@ static void foreign_refill(const struct object *object, const struct import *imp
 
     if (!object_segment(hidden, *import->slot) ||
         (hidden->dynamic == _DYNAMIC && foreign_is_kept(import->name)) ||
-        !object_find(&foreign_mpi, import->name))
+        !object_find(foreign_mpi, import->name))
         return;
     object_write(object, import->slot, foreign_find(RTLD_DEFAULT, import->name));
 }
 
-static void foreign_refill_all(const struct foreign_objects *objects, struct object *hidden)
-{
-    for (size_t i = 0; i < objects->count; i++) {
-        struct object object;
-
-        if (object_open(&object, &objects->entries[i].info) && object.dynamic != hidden->dynamic)
-            object_slots(&object, true, foreign_refill, hidden);
-    }
-}
-
 static bool foreign_pass(const struct foreign_objects *objects)
 {
-    struct object object;
+    struct object hidden, object;
 
     for (size_t i = 0; i < objects->count; i++) {
         struct foreign_object *entry = &objects->entries[i];
 
         /* this library, and every MPI but the program's */
         entry->hidden = object_open(&object, &entry->info) &&
-                        object.dynamic != foreign_mpi.dynamic &&
+                        object.dynamic != foreign_mpi->dynamic &&
                         (object.dynamic == _DYNAMIC || object_find(&object, "PMPI_Init"));
-        if (entry->hidden && !object_hide(&object, foreign_hides, &object))
+        if (entry->hidden && !foreign_hide(&object))
             return false;
     }
     for (size_t i = 0; i < objects->count; i++) {
-        if (objects->entries[i].hidden && object_open(&object, &objects->entries[i].info))
-            foreign_refill_all(objects, &object);
+        if (!objects->entries[i].hidden || !object_open(&hidden, &objects->entries[i].info))
+            continue;
+        for (size_t k = 0; k < objects->count; k++) {
+            if (object_open(&object, &objects->entries[k].info) && object.dynamic != hidden.dynamic)
+                object_slots(&object, true, foreign_refill, &hidden);
+        }
     }
     return true;
-}
-
-/*
- * The program's MPI is this one: from now on its calls go there and not to this library, other than
- * MPI_Init and MPI_Init_thread. False: they cannot be passed, for the reason in errno.
- */
-static bool foreign_redirect(const struct object *mpi)
-{
-    struct foreign_objects objects = {0};
-    int error;
-    bool good;
-
-    foreign_info = *mpi->info;
-    foreign_mpi = *mpi;
-    foreign_mpi.info = &foreign_info;
-    error = dl_iterate_phdr(foreign_collect, &objects);
-    good = !error && foreign_pass(&objects);
-    free(objects.entries);
-    if (error)
-        errno = error;
-    return good;
 }
 
 /* ---- beginning ---- */
@@ -484,10 +459,7 @@ int disti_foreign_init(int *argc, char ***argv, int required, int *provided)
  * All MPIs that were there when the program began: this library brings one itself. By the name of a
  * call we may get that one, where the program's own is only what its Fortran binding needs.
  */
-static struct flavour_mpi {
-    struct dl_phdr_info info;
-    struct object object;
-} flavour_mpis[8];
+static struct flavour_mpi flavour_mpis[8];
 static size_t flavour_count;
 
 static bool flavour_open(struct flavour_mpi *mpi, const struct dl_phdr_info *info)
@@ -522,17 +494,6 @@ static int flavour_find_standard(struct dl_phdr_info *info, size_t size, void *a
 
 /* ---- what they are ---- */
 
-/* An MPI that has the standard ABI under another name says so; other MPIs say -1. May be asked
- * before MPI_Init. */
-static bool flavour_says_standard(const struct object *object)
-{
-    int (*ask)(int *major, int *minor);
-    int major = -1, minor = -1;
-
-    *(void **)&ask = object_find(object, "PMPI_Abi_get_version");
-    return ask && ask(&major, &minor) == 0 && major > 0;
-}
-
 static void flavour_version(const struct object *object, char text[DISTI_MPI_VERSION_TEXT])
 {
     int (*version)(char *text, int *length);
@@ -545,12 +506,17 @@ static void flavour_version(const struct object *object, char text[DISTI_MPI_VER
     text[strcspn(text, ",\n")] = '\0';
 }
 
-/* text: the beginning of its version. */
+/* text: the beginning of its version. An MPI that has the standard ABI under another name says so;
+ * other MPIs say -1. May be asked before MPI_Init. */
 static enum disti_mpi_abi flavour_abi(const struct object *object,
                                       char text[DISTI_MPI_VERSION_TEXT])
 {
+    int (*ask)(int *major, int *minor);
+    int major = -1, minor = -1;
+
     flavour_version(object, text);
-    if (flavour_is_standard_file(object) || flavour_says_standard(object))
+    *(void **)&ask = object_find(object, "PMPI_Abi_get_version");
+    if (flavour_is_standard_file(object) || (ask && ask(&major, &minor) == 0 && major > 0))
         return DISTI_MPI_ABI_STANDARD;
     return disti_mpi_abi_of(object_name(object), text,
                             object_find(object, DISTI_MPI_OPENMPI_HANDLE));
@@ -558,24 +524,23 @@ static enum disti_mpi_abi flavour_abi(const struct object *object,
 
 /* ---- an MPI that is not served ---- */
 
-static struct flavour_foreign {
-    struct flavour_mpi mpi;
-    enum disti_mpi_abi abi;
-    enum { FLAVOUR_NONE, FLAVOUR_PASSED, FLAVOUR_STUCK } state;
-    int error; /* STUCK: of the system */
-    bool said;
-} flavour_foreign;
-
-/* Its calls go past this library. */
+/*
+ * The program's MPI is this one: from now on its calls go there and not to this library, other than
+ * MPI_Init and MPI_Init_thread.
+ */
 static void flavour_pass(const struct flavour_mpi *mpi, enum disti_mpi_abi abi)
 {
     struct flavour_foreign *foreign = &flavour_foreign;
+    struct foreign_objects objects = {0};
+    int error;
 
     foreign->mpi = *mpi;
     foreign->mpi.object.info = &foreign->mpi.info;
     foreign->abi = abi;
-    foreign->state = foreign_redirect(&foreign->mpi.object) ? FLAVOUR_PASSED : FLAVOUR_STUCK;
-    foreign->error = errno;
+    error = dl_iterate_phdr(foreign_collect, &objects);
+    foreign->state = !error && foreign_pass(&objects) ? FLAVOUR_PASSED : FLAVOUR_STUCK;
+    foreign->error = error ? error : errno;
+    free(objects.entries);
 }
 
 /* Only the file's name is looked at: the library may not be ready to be called. */
