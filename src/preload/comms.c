@@ -213,30 +213,6 @@ static void comm_release(MPI_Comm comm)
     disti_comm_let_go(found);
 }
 
-/* ---- which calls are served ---- */
-
-static struct disti_channel *channel_take(struct disti_comm *comm);
-
-/*
- * Making a group waits for the other ranks, which a nonblocking call must not: then MPI does it,
- * as long as the communicator has no group.
- */
-struct disti_channel *disti_comm_channel(struct disti_comm *comm, enum disti_form form)
-{
-    /* The ranks of a communicator begin its collectives in one order, so they count alike. */
-    bool due = comm->early || comm->calls > COMMS_CALLS;
-
-    if (form == DISTI_PERSISTENT)
-        return due ? channel_take(comm) : NULL;
-    if (comm->channel || comm->left)
-        return comm->channel;
-    if (!due || (form == DISTI_NONBLOCKING && comm->ranks > 1))
-        return NULL;
-    comm->channel = channel_take(comm);
-    comm->left = !comm->channel;
-    return comm->channel;
-}
-
 /* ---- the beginning and the end ---- */
 
 bool disti_comms_open(void)
@@ -390,16 +366,17 @@ static pthread_mutex_t channels_lock = PTHREAD_MUTEX_INITIALIZER;
 static SLIST_HEAD(, channels_list) channels_lists = SLIST_HEAD_INITIALIZER(channels_lists);
 static atomic_int channels_made;
 
-/* Channels are taken by turns: see channels_turn. */
+/* Channels are taken by turns: see channel_take. */
 static pthread_mutex_t channels_leading = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- lists ---- */
 
-/* The communicator's ranks in MPI_COMM_WORLD; NULL: no memory. */
-static int *channels_members(const struct disti_comm *comm)
+/* The list of the communicator's ranks in MPI_COMM_WORLD. NULL: no memory. */
+static struct channels_list *channels_find_list(const struct disti_comm *comm)
 {
     size_t bytes = (size_t)comm->ranks * sizeof(int);
     int *own = malloc(bytes), *members = malloc(bytes);
+    struct channels_list *list = NULL;
     MPI_Group group, world;
     bool good = own && members;
 
@@ -412,34 +389,21 @@ static int *channels_members(const struct disti_comm *comm)
     PMPI_Group_free(&group);
     PMPI_Group_free(&world);
     free(own);
-    if (good)
-        return members;
-    free(members);
-    return NULL;
-}
-
-/* NULL: no memory. */
-static struct channels_list *channels_find_list(const struct disti_comm *comm)
-{
-    int *members = channels_members(comm);
-    struct channels_list *list;
-
-    if (!members)
-        return NULL;
-    pthread_mutex_lock(&channels_lock);
-    SLIST_FOREACH(list, &channels_lists, next)
-    {
-        if (list->size == comm->ranks &&
-            memcmp(list->members, members, (size_t)list->size * sizeof(int)) == 0)
-            break;
+    if (good) {
+        pthread_mutex_lock(&channels_lock);
+        SLIST_FOREACH(list, &channels_lists, next)
+        {
+            if (list->size == comm->ranks && memcmp(list->members, members, bytes) == 0)
+                break;
+        }
+        if (!list && (list = calloc(1, sizeof(*list)))) {
+            list->members = members;
+            list->size = comm->ranks;
+            list->free = UINT64_MAX;
+            SLIST_INSERT_HEAD(&channels_lists, list, next);
+        }
+        pthread_mutex_unlock(&channels_lock);
     }
-    if (!list && (list = calloc(1, sizeof(*list)))) {
-        list->members = members;
-        list->size = comm->ranks;
-        list->free = UINT64_MAX;
-        SLIST_INSERT_HEAD(&channels_lists, list, next);
-    }
-    pthread_mutex_unlock(&channels_lock);
     if (!list || list->members != members)
         free(members);
     return list;
@@ -499,11 +463,12 @@ static bool channels_make(const struct disti_comm *comm, struct channels_list *l
 
 /* ---- taking one ---- */
 
-/* What all ranks have: slots that are idle, and slots that are free. */
-static void channels_agree(const struct disti_comm *comm, struct channels_list *list, bool room,
-                           uint64_t *idle_p, uint64_t *free_p)
+static struct disti_channel *channels_pick(struct disti_comm *comm, struct channels_list *list)
 {
-    uint64_t mine[2] = {0}, all[2] = {0};
+    struct disti_channel *made = calloc(1, sizeof(*made));
+    bool room = made && channels_have_room(comm);
+    uint64_t mine[2] = {0}, all[2] = {0}; /* slots that are idle, and slots that are free */
+    int slot;
 
     if (list) {
         pthread_mutex_lock(&channels_lock);
@@ -512,25 +477,12 @@ static void channels_agree(const struct disti_comm *comm, struct channels_list *
         pthread_mutex_unlock(&channels_lock);
     }
     (void)comm_agree(comm->comm, mine, all, 2, MPI_UINT64_T, MPI_BAND);
-    *idle_p = all[0];
-    *free_p = all[1];
-}
-
-static struct disti_channel *channels_pick(struct disti_comm *comm, struct channels_list *list)
-{
-    struct disti_channel *made = calloc(1, sizeof(*made));
-    uint64_t idle, free_slots;
-    int slot;
-
-    channels_agree(comm, list, made && channels_have_room(comm), &idle, &free_slots);
-    if (!idle) {
-        if (free_slots && channels_make(comm, list, __builtin_ctzll(free_slots), made))
-            return made;
-        free(made);
-        return NULL;
-    }
+    if (!all[0] && all[1] && channels_make(comm, list, __builtin_ctzll(all[1]), made))
+        return made;
     free(made);
-    slot = __builtin_ctzll(idle);
+    if (!all[0])
+        return NULL;
+    slot = __builtin_ctzll(all[0]);
     pthread_mutex_lock(&channels_lock);
     list->idle &= ~(UINT64_C(1) << slot);
     pthread_mutex_unlock(&channels_lock);
@@ -538,15 +490,25 @@ static struct disti_channel *channels_pick(struct disti_comm *comm, struct chann
 }
 
 /*
+ * A channel for the ranks of comm, on all of them or, NULL, on none. Collective over comm; blocks
+ * until all ranks have come.
+ *
  * Threads may take channels of one list at the same time, in another order on each rank. So the
  * member that is first in MPI_COMM_WORLD leads: when all have come it takes one at a time, and the
  * others begin when it says so. Only leaders hold the lock, and what they wait for needs no lock.
  */
-static struct disti_channel *channels_turn(struct disti_comm *comm, struct channels_list *list)
+static struct disti_channel *channel_take(struct disti_comm *comm)
 {
-    int leader = disti_comm_least(comm->comm, disti_preload.rank);
+    struct channels_list *list;
     struct disti_channel *channel;
+    int leader;
 
+    if (comm->foreign)
+        return NULL;
+    list = channels_find_list(comm);
+    if (!disti_preload.turns)
+        return channels_pick(comm, list);
+    leader = disti_comm_least(comm->comm, disti_preload.rank);
     if (disti_preload.rank == leader)
         pthread_mutex_lock(&channels_leading);
     disti_comm_least(comm->comm, 0); /* it ends once the leader has begun */
@@ -557,17 +519,23 @@ static struct disti_channel *channels_turn(struct disti_comm *comm, struct chann
 }
 
 /*
- * A channel for the ranks of comm, on all of them or, NULL, on none. Collective over comm; blocks
- * until all ranks have come.
+ * Making a group waits for the other ranks, which a nonblocking call must not: then MPI does it,
+ * as long as the communicator has no group.
  */
-static struct disti_channel *channel_take(struct disti_comm *comm)
+struct disti_channel *disti_comm_channel(struct disti_comm *comm, enum disti_form form)
 {
-    struct channels_list *list;
+    /* The ranks of a communicator begin its collectives in one order, so they count alike. */
+    bool due = comm->early || comm->calls > COMMS_CALLS;
 
-    if (comm->foreign)
+    if (form == DISTI_PERSISTENT)
+        return due ? channel_take(comm) : NULL;
+    if (comm->channel || comm->left)
+        return comm->channel;
+    if (!due || (form == DISTI_NONBLOCKING && comm->ranks > 1))
         return NULL;
-    list = channels_find_list(comm);
-    return disti_preload.turns ? channels_turn(comm, list) : channels_pick(comm, list);
+    comm->channel = channel_take(comm);
+    comm->left = !comm->channel;
+    return comm->channel;
 }
 
 void disti_channel_give(struct disti_channel *channel)
