@@ -258,21 +258,6 @@ static void meeting_fail(struct agent *agent, const struct disti_agents_failure 
         disti_agents_failed(agent->agents, failure);
 }
 
-/* Leaves; the others hear why, if the job has not ended. */
-static void meeting_close(struct agent *agent)
-{
-    const bool over =
-        agent->order == DISTI_AGENTS_FINISHED || agent->order == DISTI_AGENTS_GIVEN_UP;
-    char why[64] = "could not start the workers", name[16];
-
-    if (agent->stop_signal) {
-        disti_run_signal_name(agent->stop_signal, name);
-        snprintf(why, sizeof(why), "stopped by %s", name);
-    }
-    disti_agents_close(agent->agents, over ? NULL : why, MEETING_LINGER_MS);
-    agent->agents = NULL;
-}
-
 /* Starts a round: the store, the workers with their files and pipes, and who reads those. */
 
 /* Where the streams of all workers come from: stdout's, then stderr's. */
@@ -307,33 +292,6 @@ static dist_status start_serve(struct agent *agent)
     round->store_port = disti_store_server_port(agent->store);
     disti_store_server_set_word(agent->store, round->store_word);
     return disti_store_server_run(agent->store);
-}
-
-/*
- * The first node's agent has the store of all, or the scheduler that it starts: it outlives rank 0,
- * so that all ranks hear of its end too. The workers of the other nodes wait until it is there. The
- * store's secret is in a file for the workers; with DIST_AUTH=none there is none.
- */
-static dist_status start_store(struct agent *agent)
-{
-    struct disti_run_round *round = &agent->round;
-    const char *auth = disti_env("DIST_AUTH");
-    dist_status status = DIST_OK;
-
-    round->store_secret[0] = '\0';
-    if (auth && strcmp(auth, "none") == 0) {
-        round->store_word[0] = '\0';
-    } else {
-        agent->secret_fd = disti_handed_secret(round->store_word);
-        if (agent->secret_fd < 0)
-            return disti_file_memory_fail("keep the store's secret");
-        start_path(agent->secret_fd, round->store_secret, sizeof(round->store_secret));
-    }
-    if (round->node_rank == 0 && !agent->options->scheduler)
-        status = start_serve(agent);
-    snprintf(round->store, sizeof(round->store), "%s:%d", disti_run_store_host(round),
-             round->store_port);
-    return status;
 }
 
 /* ---- a worker's streams ---- */
@@ -392,22 +350,18 @@ static dist_status start_error_file(struct agent *agent, struct disti_run_worker
 {
     worker->error_fd = -1;
     if (agent->logs.folder[0]) {
-        const struct logs *logs;
         char path[DISTI_RUN_PATH + 64], attempt[32];
         int folder;
         bool made;
 
         logs_path(&agent->logs, agent->round.attempt, worker->local_rank, "error.json",
                   worker->error_file);
-        /* Makes the folder of a worker, for the round after `restarts`. */
-        logs = &agent->logs;
-        if (!logs->folder[0])
-            return DIST_OK;
-        logs_path(logs, agent->round.attempt, worker->local_rank, "", path);
+        logs_path(&agent->logs, agent->round.attempt, worker->local_rank, "", path);
         snprintf(attempt, sizeof(attempt), "attempt_%d", agent->round.attempt);
-        folder = logs_folder(logs);
-        made = folder >= 0 && (mkdirat(folder, attempt, 0777) == 0 || errno == EEXIST) &&
-               (mkdirat(folder, path + strlen(logs->folder) + 1, 0777) == 0 || errno == EEXIST);
+        folder = logs_folder(&agent->logs);
+        made =
+            folder >= 0 && (mkdirat(folder, attempt, 0777) == 0 || errno == EEXIST) &&
+            (mkdirat(folder, path + strlen(agent->logs.folder) + 1, 0777) == 0 || errno == EEXIST);
         if (folder >= 0)
             close(folder);
         return made ? DIST_OK : logs_fail(path);
@@ -504,11 +458,33 @@ static dist_status start_workers(struct agent *agent, struct start_sources *sour
     return status == DIST_OK ? outputs : disti_fail(status, "%s", why);
 }
 
+/*
+ * Starts workers, outputs and store of agent->round. On failure some may run.
+ *
+ * The first node's agent has the store of all, or the scheduler that it starts: it outlives rank 0,
+ * so that all ranks hear of its end too. The workers of the other nodes wait until it is there. The
+ * store's secret is in a file for the workers; with DIST_AUTH=none there is none.
+ */
 static dist_status start_round(struct agent *agent)
 {
     struct start_sources sources = {{NULL, NULL}, {0, 0}};
-    dist_status status = start_store(agent);
+    struct disti_run_round *round = &agent->round;
+    const char *auth = disti_env("DIST_AUTH");
+    dist_status status = DIST_OK;
 
+    round->store_secret[0] = '\0';
+    if (auth && strcmp(auth, "none") == 0) {
+        round->store_word[0] = '\0';
+    } else {
+        agent->secret_fd = disti_handed_secret(round->store_word);
+        if (agent->secret_fd < 0)
+            return disti_file_memory_fail("keep the store's secret");
+        start_path(agent->secret_fd, round->store_secret, sizeof(round->store_secret));
+    }
+    if (round->node_rank == 0 && !agent->options->scheduler)
+        status = start_serve(agent);
+    snprintf(round->store, sizeof(round->store), "%s:%d", disti_run_store_host(round),
+             round->store_port);
     if (status == DIST_OK)
         status = start_workers(agent, &sources);
     free(sources.of[0]);
@@ -986,28 +962,6 @@ static int agent_conclude(const struct agent *agent)
     return AGENT_FAILED;
 }
 
-/* The workers could not be started, here or anywhere: the other nodes need not try. */
-static void agent_fail_to_start(struct agent *agent, dist_status why)
-{
-    struct disti_agents_failure failure = {.cause = DISTI_AGENTS_WORKER_FAILED,
-                                           .node_rank = agent->round.node_rank,
-                                           .rank = -1,
-                                           .local_rank = -1,
-                                           .pid = -1,
-                                           .exit_code = agent_code(why),
-                                           .is_final = true};
-
-    snprintf(failure.text, sizeof(failure.text), "%s", dist_last_error());
-    watch_stop(agent, SIGTERM, agent->options->shutdown_timeout);
-    if (agent->agents) {
-        meeting_fail(agent, &failure);
-        return;
-    }
-    agent->order = DISTI_AGENTS_BROKEN;
-    agent->failure = failure;
-    snprintf(agent->why, sizeof(agent->why), "%s", failure.text);
-}
-
 /* From the start of the workers until they are gone, and it is known what comes next. */
 static void agent_round(struct agent *agent)
 {
@@ -1022,10 +976,28 @@ static void agent_round(struct agent *agent)
     agent->order = DISTI_AGENTS_NOTE;
     agent->oom_kills = disti_process_oom_kills();
     status = start_round(agent);
-    if (status != DIST_OK)
-        agent_fail_to_start(agent, status);
-    else if (agent->suspended_at)
+    if (status != DIST_OK) {
+        /* The workers could not be started, here or anywhere: the other nodes need not try. */
+        struct disti_agents_failure failure = {.cause = DISTI_AGENTS_WORKER_FAILED,
+                                               .node_rank = agent->round.node_rank,
+                                               .rank = -1,
+                                               .local_rank = -1,
+                                               .pid = -1,
+                                               .exit_code = agent_code(status),
+                                               .is_final = true};
+
+        snprintf(failure.text, sizeof(failure.text), "%s", dist_last_error());
+        watch_stop(agent, SIGTERM, agent->options->shutdown_timeout);
+        if (agent->agents) {
+            meeting_fail(agent, &failure);
+        } else {
+            agent->order = DISTI_AGENTS_BROKEN;
+            agent->failure = failure;
+            snprintf(agent->why, sizeof(agent->why), "%s", failure.text);
+        }
+    } else if (agent->suspended_at) {
         watch_suspend(agent);
+    }
     watch_round(agent);
     if (!agent->agents && agent->order == DISTI_AGENTS_NOTE) {
         bool again = agent->round.restarts < agent->options->max_restarts && !agent->hurry;
@@ -1131,6 +1103,7 @@ int disti_run_agent(int signals_fd, const sigset_t *mask, const struct disti_run
                           .last_calls_fd = -1,
                           .state = AGENT_OVER,
                           .kill_at = INT64_MAX};
+    char why[64] = "could not start the workers", name[16];
     int code = AGENT_FAILED;
     dist_status status;
     sigset_t stops;
@@ -1173,7 +1146,15 @@ int disti_run_agent(int signals_fd, const sigset_t *mask, const struct disti_run
     agent_end_round(&agent);
     if (agent.unsaid && code == 0)
         code = AGENT_FAILED;
-    meeting_close(&agent);
+    if (agent.stop_signal) {
+        disti_run_signal_name(agent.stop_signal, name);
+        snprintf(why, sizeof(why), "stopped by %s", name);
+    }
+    /* The others hear why this agent leaves, if the job has not ended. */
+    disti_agents_close(
+        agent.agents,
+        agent.order == DISTI_AGENTS_FINISHED || agent.order == DISTI_AGENTS_GIVEN_UP ? NULL : why,
+        MEETING_LINGER_MS);
     free(agent.binding.cpus);
     /* Threads that wait for a reader go with the process, and what they hold. */
     if (agent.hurry)

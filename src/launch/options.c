@@ -73,24 +73,6 @@ bool disti_run_host_is_here(const struct disti_run_options *options, int h)
     return !options->remote_shell && disti_hosts_is_local(options->hosts.entries[h].name);
 }
 
-/* How many of the hosts are enough. */
-static bool places_bound(struct disti_run_options *options)
-{
-    int least, most;
-
-    if (!disti_run_nodes(options->nodes_text, &least, &most))
-        return places_wrong("--nnodes is neither a number of nodes, 1 to 16384, nor MIN:MAX");
-    options->least_hosts = least;
-    options->nodes_text = "1"; /* as long as only the starter is looked at */
-    if (least <= options->hosts.count && options->hosts.count <= most)
-        return true;
-    fprintf(stderr,
-            "distrun: --nnodes %d:%d, but there are %d hosts: name as many as MAX says, or at "
-            "least MIN\n",
-            least, most, options->hosts.count);
-    return false;
-}
-
 /*
  * The hosts of -H or --hostfile, and how many workers each has. Without hosts -n is the
  * workers of this node. False: what is wrong was printed.
@@ -100,6 +82,7 @@ static bool options_read_places(struct disti_run_options *options)
     static char count[16];
     const bool elastic = strchr(options->nodes_text, ':') != NULL;
     dist_status status;
+    int most;
 
     if (!options->hosts_text && !options->hostfile) {
         options->workers_text = options->total_text ? options->total_text : options->workers_text;
@@ -113,8 +96,18 @@ static bool options_read_places(struct disti_run_options *options)
         status = places_deal(options);
     if (status != DIST_OK)
         return places_wrong(dist_last_error());
-    if (elastic && !places_bound(options))
-        return false;
+    if (elastic) { /* how many of the hosts are enough */
+        if (!disti_run_nodes(options->nodes_text, &options->least_hosts, &most))
+            return places_wrong("--nnodes is neither a number of nodes, 1 to 16384, nor MIN:MAX");
+        options->nodes_text = "1"; /* as long as only the starter is looked at */
+        if (options->hosts.count < options->least_hosts || options->hosts.count > most) {
+            fprintf(stderr,
+                    "distrun: --nnodes %d:%d, but there are %d hosts: name as many as MAX says, or "
+                    "at least MIN\n",
+                    options->least_hosts, most, options->hosts.count);
+            return false;
+        }
+    }
     /* This machine alone needs no remote shell, unless one is named. */
     if (options->hosts.count == 1 && disti_run_host_is_here(options, 0)) {
         snprintf(count, sizeof(count), "%d", options->hosts.entries[0].slots);
@@ -471,25 +464,6 @@ static bool options_read_line(int argc, char *argv[], struct disti_run_options *
 
 /* ---- checks ---- */
 
-static bool options_check_texts(struct disti_run_options *options)
-{
-    const char *wrong;
-
-    if (disti_run_streams(options->redirects, 0) < 0)
-        return options_wrong("--redirects is neither 0 to 3 nor a list such as 0:1,1:2");
-    if (disti_run_streams(options->tee, 0) < 0)
-        return options_wrong("--tee is neither 0 to 3 nor a list such as 0:1,1:2");
-    if (disti_run_is_listed(options->shown, 0) < 0)
-        return options_wrong("--local-ranks-filter is no list of local ranks such as 0,2");
-    wrong = disti_run_signals(options->signals_text, &options->signals);
-    if (wrong)
-        args_wrong(
-            &options_args,
-            "--signals-to-handle: '%s' is no signal that can be handled; give SIGTERM,SIGINT",
-            wrong);
-    return !wrong;
-}
-
 static bool options_check_nodes(struct disti_run_options *options)
 {
     if (!disti_run_nodes(options->nodes_text, &options->least_nodes, &options->most_nodes) ||
@@ -522,13 +496,27 @@ static bool options_check_nodes(struct disti_run_options *options)
 
 static bool options_check(struct disti_run_options *options)
 {
+    const char *wrong;
     char why[160];
 
     options->goes_on = strcmp(options->on_failure, "continue") == 0;
     options->scheduler = strcmp(options->role, "mindspore") == 0;
-    if (!options_read_places(options) || !options_check_nodes(options) ||
-        !options_check_texts(options))
+    if (!options_read_places(options) || !options_check_nodes(options))
         return false;
+    if (disti_run_streams(options->redirects, 0) < 0)
+        return options_wrong("--redirects is neither 0 to 3 nor a list such as 0:1,1:2");
+    if (disti_run_streams(options->tee, 0) < 0)
+        return options_wrong("--tee is neither 0 to 3 nor a list such as 0:1,1:2");
+    if (disti_run_is_listed(options->shown, 0) < 0)
+        return options_wrong("--local-ranks-filter is no list of local ranks such as 0,2");
+    wrong = disti_run_signals(options->signals_text, &options->signals);
+    if (wrong) {
+        args_wrong(
+            &options_args,
+            "--signals-to-handle: '%s' is no signal that can be handled; give SIGTERM,SIGINT",
+            wrong);
+        return false;
+    }
     if (options->hosts.count > 0 && !options->workers_text)
         return true;
     options->workers =
