@@ -68,11 +68,6 @@ static dist_status places_deal(struct disti_run_options *options)
     return status;
 }
 
-bool disti_run_host_is_here(const struct disti_run_options *options, int h)
-{
-    return !options->remote_shell && disti_hosts_is_local(options->hosts.entries[h].name);
-}
-
 /*
  * The hosts of -H or --hostfile, and how many workers each has. Without hosts -n is the
  * workers of this node. False: what is wrong was printed.

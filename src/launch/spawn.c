@@ -81,7 +81,7 @@ static void spawn_child(struct spawn *spawn, int rank, pid_t parent, int (*fn)(i
     spawn_setenv_int("GROUP_WORLD_SIZE", 1);
     spawn_setenv_int("MASTER_PORT", disti_store_server_port(spawn->server));
     setenv("MASTER_ADDR", disti_loopback(), 1);
-    setenv("TORCHELASTIC_RUN_ID", disti_store_server_job(spawn->server), 1);
+    setenv("TORCHELASTIC_RUN_ID", spawn->server->job, 1);
     setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
     setenv("DIST_AGENT_STORE", "1", 1);
     /* The launcher that started the parent has files too. */

@@ -187,6 +187,16 @@ static void alarm_flush(struct disti_store *store)
     }
 }
 
+static void client_put_party(unsigned char *bytes, const struct disti_party *party)
+{
+    int count = party && party->ranks ? party->count : 0;
+
+    disti_wire_put32(bytes, (uint32_t)(party ? party->group : DISTI_NO_GROUP));
+    disti_wire_put32(bytes + 4, (uint32_t)count);
+    for (int i = 0; i < count; i++)
+        disti_wire_put32(bytes + disti_wire_party_bytes((size_t)i), (uint32_t)party->ranks[i]);
+}
+
 struct disti_store_alarm *disti_store_alarm_new(struct disti_store *store,
                                                 const struct disti_party *party)
 {
@@ -200,7 +210,7 @@ struct disti_store_alarm *disti_store_alarm_new(struct disti_store *store,
     alarm->store = store;
     alarm->bytes = DISTI_WIRE_HEAD + bytes;
     disti_wire_put_head(alarm->frame, &head);
-    disti_wire_put_party(alarm->frame + DISTI_WIRE_HEAD, party);
+    client_put_party(alarm->frame + DISTI_WIRE_HEAD, party);
     return alarm;
 }
 
@@ -611,7 +621,7 @@ static dist_status client_send_frame(struct disti_store *store,
     store->last_id = head.id;
     disti_wire_put_head(head_bytes, &head);
     if (before_bytes) /* into room that is there, so that a rank without memory can still tell */
-        disti_wire_put_party(store->packed, party);
+        client_put_party(store->packed, party);
     while (left && !store->lost) {
         ssize_t n = disti_tls_or_sendmsg(store->tls, store->fd, &message);
 

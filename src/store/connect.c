@@ -315,6 +315,7 @@ static dist_status hello_take_welcome(struct disti_store *store,
                                       const struct disti_wire_handshake *said,
                                       const unsigned char *welcome)
 {
+    const struct disti_hmac_piece seed = {welcome + DISTI_WIRE_ID + 4, DISTI_WIRE_SEED};
     unsigned char proof[DISTI_HMAC_BYTES];
     int rank = (int32_t)disti_wire_get32(welcome + DISTI_WIRE_ID);
 
@@ -324,7 +325,8 @@ static dist_status hello_take_welcome(struct disti_store *store,
     if (!disti_wire_get_id(welcome, &store->holder) || rank < 0 || rank >= target->world_size ||
         (target->rank >= 0 && rank != target->rank))
         return hello_nonsense(store, target, "answers with a welcome that makes no sense");
-    disti_wire_key(hello_secret(target), welcome + DISTI_WIRE_ID + 4, store->key);
+    /* The key of the world, which only those know who have the secret and have heard the seed. */
+    disti_prove(hello_secret(target), "libdist world", &seed, 1, store->key);
     store->rank = rank;
     store->in.limit = DISTI_WIRE_GATHER_MAX;
     disti_tls_trust(store->tls);
@@ -556,18 +558,18 @@ static const char *connect_advice(const struct disti_store_target *target,
            "ranks, or raise the timeout given to init_process_group, else DIST_TIMEOUT (seconds)";
 }
 
-int64_t disti_store_warn_at(int64_t deadline)
-{
-    return connect_sooner(disti_deadline_ms(WARN_MS),
-                          disti_deadline_ms(disti_left_ms(deadline) / 2));
-}
-
 void disti_store_back_off(int *ms, int most_ms, int64_t deadline)
 {
     int left = disti_left_ms(deadline);
 
     disti_sleep_ns((int64_t)(*ms < left ? *ms : left) * 1000000);
     *ms = *ms * 2 < most_ms ? *ms * 2 : most_ms;
+}
+
+int64_t disti_store_warn_at(int64_t deadline)
+{
+    return connect_sooner(disti_deadline_ms(WARN_MS),
+                          disti_deadline_ms(disti_left_ms(deadline) / 2));
 }
 
 dist_status disti_store_reach(const struct disti_store_target *target, int timeout_ms,

@@ -328,11 +328,6 @@ dist_status disti_store_server_renew(struct disti_store_server *server)
     return DIST_OK;
 }
 
-const char *disti_store_server_job(const struct disti_store_server *server)
-{
-    return server->job;
-}
-
 void disti_store_server_set_discovery(struct disti_store_server *server, int fd)
 {
     server->discovery_fd = fd;

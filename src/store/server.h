@@ -182,8 +182,6 @@ struct disti_store_server {
 
 /* What clients must prove to have: a word; "": nothing, as after listen. */
 void disti_store_server_set_word(struct disti_store_server *server, const char *word);
-/* The job's name. */
-const char *disti_store_server_job(const struct disti_store_server *server);
 /* Another name, and another key for the next world. */
 dist_status disti_store_server_renew(struct disti_store_server *server);
 

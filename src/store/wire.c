@@ -177,24 +177,6 @@ void disti_wire_prove_server(const struct disti_wire_handshake *said,
     disti_prove(secret, "libdist store server", pieces, 5, proof);
 }
 
-void disti_wire_key(const struct disti_secret *secret, const unsigned char *seed,
-                    unsigned char key[DISTI_STORE_KEY])
-{
-    const struct disti_hmac_piece piece = {seed, DISTI_WIRE_SEED};
-
-    disti_prove(secret, "libdist world", &piece, 1, key);
-}
-
-void disti_wire_put_party(unsigned char *bytes, const struct disti_party *party)
-{
-    int count = party && party->ranks ? party->count : 0;
-
-    wire_put(bytes, (uint32_t)(party ? party->group : DISTI_NO_GROUP), 4);
-    wire_put(bytes + 4, (uint32_t)count, 4);
-    for (int i = 0; i < count; i++)
-        wire_put(bytes + disti_wire_party_bytes((size_t)i), (uint32_t)party->ranks[i], 4);
-}
-
 bool disti_wire_get_party(const unsigned char *bytes, size_t size, int world_size,
                           struct disti_wire_party *party_p)
 {
