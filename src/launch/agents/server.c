@@ -518,13 +518,17 @@ static void admission_welcome(struct agents_server *server, struct agents_peer *
     server->strangers--;
 }
 
-/* What is wrong between this agent and those that are there; false: nothing. */
-static bool admission_clashes(const struct agents_server *server, const struct agents_peer *peer,
-                              char text[DISTI_AGENTS_TEXT])
+/* What clashes before the first round is nobody's fault more than another's: all end. */
+static void admission_join(struct agents_server *server, struct agents_peer *peer)
 {
     const struct disti_agents_config *config = server->config;
-    const struct agents_member *m = &peer->member;
+    int nodes = agents_count(server, AGENTS_PEER_RUNNING) + agents_count(server, AGENTS_PEER_DONE);
+    char text[DISTI_AGENTS_TEXT];
+    bool clashes;
+    const struct agents_member *m;
 
+    /* What is wrong between this agent and those that are there; false: nothing. */
+    m = &peer->member;
     text[0] = '\0';
     if ((int)m->min_nodes != config->min_nodes || (int)m->max_nodes != config->max_nodes ||
         (int)m->max_restarts != config->max_restarts ||
@@ -555,17 +559,7 @@ static bool admission_clashes(const struct agents_server *server, const struct a
                      m->node_rank, p->member.host, p->member.address, m->host, m->address);
         }
     }
-    return text[0];
-}
-
-/* What clashes before the first round is nobody's fault more than another's: all end. */
-static void admission_join(struct agents_server *server, struct agents_peer *peer)
-{
-    const struct disti_agents_config *config = server->config;
-    int nodes = agents_count(server, AGENTS_PEER_RUNNING) + agents_count(server, AGENTS_PEER_DONE);
-    char text[DISTI_AGENTS_TEXT];
-    bool clashes = admission_clashes(server, peer, text);
-
+    clashes = text[0];
     if (clashes && server->round == 0 && server->phase == AGENTS_MEETING) {
         admission_welcome(server, peer);
         disti_agents_break(server, "%s", text);
