@@ -24,9 +24,6 @@ struct disti_facts {
     bool by_pmix; /* the ranks meet through the launcher's PMIx */
 };
 
-/* What is known of a launcher before its variables are read: nothing. */
-extern const struct disti_launch disti_launch_unknown;
-
 /* ---- the discovery: a Unix socket by which the ranks of one machine find their store ---- */
 
 /*

@@ -21,6 +21,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+/* What is known of a launcher before its variables are read: nothing. */
+static const struct disti_launch launch_unknown = {.launcher = "none",
+                                                   .rank = -1,
+                                                   .world_size = -1,
+                                                   .local_rank = -1,
+                                                   .local_world_size = -1,
+                                                   .port = DISTI_PORT_DEFAULT,
+                                                   .timeout_ms = -1};
+
 static struct disti_facts_number facts_pick(int option, int url, int launch, const char *launcher)
 {
     if (option >= 0)
@@ -67,7 +76,7 @@ static dist_status facts_gather(const struct dist_options *options, struct disti
                  facts->url.kind == DISTI_URL_FILE);
 
     facts->options = options;
-    facts->launch = disti_launch_unknown;
+    facts->launch = launch_unknown;
     if (told)
         facts->launch.launcher = "the program itself";
     /* Whoever is told everything does not look at the environment, nonsense or not. */
@@ -79,25 +88,6 @@ static dist_status facts_gather(const struct dist_options *options, struct disti
     facts_compare("the rank", &facts->rank, &facts->launch, facts->launch.rank);
     facts_compare("the world size", &facts->world_size, &facts->launch, facts->launch.world_size);
     return DIST_OK;
-}
-
-static dist_status facts_missing(const struct disti_facts *facts)
-{
-    if (facts->rank.value < 0 && facts->world_size.value < 0)
-        return disti_fail(DIST_ERR_RENDEZVOUS,
-                          "neither rank nor world size is known: set RANK and WORLD_SIZE for each "
-                          "process, give both to dist_init_process_group, or use a launcher such "
-                          "as mpirun");
-    if (facts->rank.value < 0)
-        return disti_fail(DIST_ERR_RENDEZVOUS,
-                          "the world size is %d (%s), but this process's rank is not known: set "
-                          "RANK to 0 to %d, a different one for each process",
-                          facts->world_size.value, facts->world_size.from,
-                          facts->world_size.value - 1);
-    return disti_fail(DIST_ERR_RENDEZVOUS,
-                      "this is rank %d (%s), but the world size is not known: set WORLD_SIZE to "
-                      "the number of processes",
-                      facts->rank.value, facts->rank.from);
 }
 
 /* May a scheduler have part in the meeting? */
@@ -124,8 +114,22 @@ static dist_status facts_complete(struct disti_facts *facts)
         facts->rank.value = 0, facts->world_size.value = 1;
     if (facts->world_size.value == 1 && facts->rank.value < 0 && !facts_are_scheduler(facts))
         facts->rank.value = 0;
-    if (facts->world_size.value < 0 || (facts->rank.value < 0 && !facts_are_scheduled(facts)))
-        return facts_missing(facts);
+    if (facts->world_size.value < 0 && facts->rank.value < 0)
+        return disti_fail(DIST_ERR_RENDEZVOUS,
+                          "neither rank nor world size is known: set RANK and WORLD_SIZE for each "
+                          "process, give both to dist_init_process_group, or use a launcher such "
+                          "as mpirun");
+    if (facts->world_size.value < 0)
+        return disti_fail(DIST_ERR_RENDEZVOUS,
+                          "this is rank %d (%s), but the world size is not known: set WORLD_SIZE "
+                          "to the number of processes",
+                          facts->rank.value, facts->rank.from);
+    if (facts->rank.value < 0 && !facts_are_scheduled(facts))
+        return disti_fail(DIST_ERR_RENDEZVOUS,
+                          "the world size is %d (%s), but this process's rank is not known: set "
+                          "RANK to 0 to %d, a different one for each process",
+                          facts->world_size.value, facts->world_size.from,
+                          facts->world_size.value - 1);
     if (facts->world_size.value == 0)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "the world size is 0 (%s): give the number of processes, 1 or more",
@@ -317,19 +321,6 @@ static dist_status rendezvous_meet(const struct disti_facts *facts,
     return rendezvous_no_way(facts, meeting->rank);
 }
 
-/* Is this the machine of the store, and known to others by an address that its name hides here? */
-static bool rendezvous_is_hidden(const struct disti_facts *facts, int64_t deadline)
-{
-    const struct disti_launch *launch = &facts->launch;
-    bool by_url = facts->url.kind == DISTI_URL_TCP;
-
-    if (facts->options->oob_all_gather || facts->url.kind == DISTI_URL_FILE ||
-        facts->url.kind == DISTI_URL_MPI || facts->world_size.value == 1 ||
-        (launch->world_size > 0 && launch->local_world_size == launch->world_size))
-        return false;
-    return disti_host_is_hidden(by_url ? facts->url.host : launch->host, deadline);
-}
-
 /* The launcher may say how long all have to come; a caller in a hurry does not wait for that. */
 static struct disti_meeting rendezvous_plan(const struct disti_facts *facts, int timeout_ms)
 {
@@ -337,20 +328,28 @@ static struct disti_meeting rendezvous_plan(const struct disti_facts *facts, int
     const bool guessed = launch->guessed && facts->url.kind <= DISTI_URL_ENV &&
                          facts->rank.value == launch->rank &&
                          facts->world_size.value == launch->world_size;
+    const bool by_url = facts->url.kind == DISTI_URL_TCP;
+    /* Is the store's machine perhaps known to others by an address that its name hides here? */
+    const bool may_hide =
+        !facts->options->oob_all_gather && facts->url.kind != DISTI_URL_FILE &&
+        facts->url.kind != DISTI_URL_MPI && facts->world_size.value != 1 &&
+        (launch->world_size <= 0 || launch->local_world_size != launch->world_size);
     bool hurry = timeout_ms < facts->options->timeout_ms;
     int64_t deadline;
 
     if (launch->timeout_ms > 0 && !hurry)
         timeout_ms = launch->timeout_ms;
     deadline = disti_deadline_ms(timeout_ms);
-    return (struct disti_meeting){.rank = facts->rank.value,
-                                  .world_size = facts->world_size.value,
-                                  .timeout_ms = timeout_ms,
-                                  .deadline = deadline,
-                                  .one_machine = facts->local_world_size == facts->world_size.value,
-                                  .serves = guessed ? launch->serves : facts->rank.value == 0,
-                                  .warns = facts->local_rank <= 0,
-                                  .hidden = rendezvous_is_hidden(facts, deadline)};
+    return (struct disti_meeting){
+        .rank = facts->rank.value,
+        .world_size = facts->world_size.value,
+        .timeout_ms = timeout_ms,
+        .deadline = deadline,
+        .one_machine = facts->local_world_size == facts->world_size.value,
+        .serves = guessed ? launch->serves : facts->rank.value == 0,
+        .warns = facts->local_rank <= 0,
+        .hidden =
+            may_hide && disti_host_is_hidden(by_url ? facts->url.host : launch->host, deadline)};
 }
 
 static dist_status rendezvous_schedule(const struct disti_facts *facts,
@@ -669,72 +668,38 @@ bool disti_slurm_first_host(const char *text, char *host, size_t size)
     return at > 0;
 }
 
-/* A port that all processes of the step work out alike from its name: 20000 to 29499. */
-static int slurm_port(const char *job)
-{
-    unsigned hash = 5381;
-
-    for (; *job; job++)
-        hash = hash * 33 + (unsigned char)*job;
-    return 20000 + (int)(hash % 9500);
-}
-
 /* ---- MindSpore's variables ---- */
-
-static dist_status mindspore_role(struct disti_launch *launch)
-{
-    const char *role = disti_env("MS_ROLE");
-
-    if (launch->world_size < 0)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "MS_ROLE is %.40s, but MS_WORKER_NUM is not set: set it to the number of "
-                          "workers, the same for the scheduler and all of them",
-                          role);
-    launch->scheduler = DISTI_SCHEDULER_POSSIBLE;
-    if (role && strcmp(role, "MS_WORKER") == 0)
-        launch->scheduler = DISTI_SCHEDULER_EXPECTED;
-    else if (role && strcmp(role, "MS_SCHED") == 0)
-        launch->scheduler = DISTI_SCHEDULER_SELF;
-    else if (role)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "MS_ROLE is %.40s: set it to MS_WORKER for the processes that take part, "
-                          "and to MS_SCHED for one that serves them",
-                          role);
-    return DIST_OK;
-}
-
-/*
- * Of a process of distrun --role mindspore. Its numbers, and the place of the store, are in the
- * variables that all processes of distrun have; who has no rank is the scheduler, which holds it.
- */
-static dist_status launch_mindspore_agent(struct disti_launch *launch)
-{
-    const char *role = disti_env("MS_ROLE");
-
-    if (!role)
-        return DIST_OK;
-    if (strcmp(role, "MS_SCHED") == 0 && launch->rank < 0)
-        launch->scheduler = DISTI_SCHEDULER_SELF;
-    return disti_env_seconds("MS_CLUSTER_TIMEOUT", -1, &launch->timeout_ms);
-}
 
 /* What MindSpore's variables say besides the numbers: role, place and time. ERR_INVALID_ARGUMENT
  * names the one that is wrong, or is not there. A scheduler of MindSpore itself may hold
  * MS_SCHED_PORT: our store, whoever holds it, takes the next. */
 static dist_status launch_mindspore(struct disti_launch *launch)
 {
-    const char *host = disti_env("MS_SCHED_HOST");
+    const char *host = disti_env("MS_SCHED_HOST"), *role = disti_env("MS_ROLE");
     int port = -1;
     dist_status status = disti_env_int("MS_SCHED_PORT", 1, 65534, -1, &port);
 
     if (status == DIST_OK)
         status = disti_env_seconds("MS_CLUSTER_TIMEOUT", -1, &launch->timeout_ms);
-    if (status == DIST_OK)
-        status = mindspore_role(launch);
     if (status != DIST_OK)
         return status;
-    if (launch->scheduler == DISTI_SCHEDULER_SELF)
+    if (launch->world_size < 0)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "MS_ROLE is %.40s, but MS_WORKER_NUM is not set: set it to the number of "
+                          "workers, the same for the scheduler and all of them",
+                          role);
+    launch->scheduler = DISTI_SCHEDULER_POSSIBLE;
+    if (role && strcmp(role, "MS_WORKER") == 0) {
+        launch->scheduler = DISTI_SCHEDULER_EXPECTED;
+    } else if (role && strcmp(role, "MS_SCHED") == 0) {
+        launch->scheduler = DISTI_SCHEDULER_SELF;
         launch->rank = -1;
+    } else if (role) {
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "MS_ROLE is %.40s: set it to MS_WORKER for the processes that take part, "
+                          "and to MS_SCHED for one that serves them",
+                          role);
+    }
     if (!launch->host[0] && host) {
         snprintf(launch->host, sizeof(launch->host), "%s", host);
         disti_host_normalize(launch->host);
@@ -752,10 +717,22 @@ static void launch_job(struct disti_launch *launch, const char *launcher, const 
     snprintf(launch->job, sizeof(launch->job), "%s.%s%s%s", launcher, a, b ? "." : "", b ? b : "");
 }
 
-static dist_status launch_no_secret(const char *path, int inherited)
+/* The store's secret is stored in a file that no other user can read. */
+static dist_status launch_secret(const char *path, char secret[128])
 {
-    const char *why = errno == ESTALE ? "is another file in this PID namespace" : strerror(errno);
+    int inherited;
+    const int fd = disti_handed_open(DISTI_HANDED_SECRET, path, O_RDONLY, &inherited);
+    const ssize_t got = fd >= 0 ? pread(fd, secret, 127, 0) : -1;
+    const int error = got == 0 ? ENODATA : errno;
+    const char *why = error == ESTALE ? "is another file in this PID namespace" : strerror(error);
 
+    if (fd >= 0)
+        close(fd);
+    if (got > 0) {
+        secret[got] = '\0';
+        secret[strcspn(secret, "\n")] = '\0';
+        return DIST_OK;
+    }
     if (inherited < 0)
         return disti_fail(
             DIST_ERR_RENDEZVOUS,
@@ -770,24 +747,6 @@ static dist_status launch_no_secret(const char *path, int inherited)
         "in the launcher's PID and user namespaces, with /proc mounted, or set DIST_AUTH=none for "
         "the launcher",
         inherited, path, why, inherited);
-}
-
-/* The store's secret is stored in a file that no other user can read. */
-static dist_status launch_secret(const char *path, char secret[128])
-{
-    int inherited;
-    const int fd = disti_handed_open(DISTI_HANDED_SECRET, path, O_RDONLY, &inherited);
-    const ssize_t got = fd >= 0 ? pread(fd, secret, 127, 0) : -1;
-    const int error = got == 0 ? ENODATA : errno;
-
-    if (fd >= 0)
-        close(fd);
-    errno = error;
-    if (got <= 0)
-        return launch_no_secret(path, inherited);
-    secret[got] = '\0';
-    secret[strcspn(secret, "\n")] = '\0';
-    return DIST_OK;
 }
 
 /* Our own launcher's store: at MASTER_ADDR and MASTER_PORT ("1"), or at HOST:PORT. */
@@ -825,8 +784,15 @@ static dist_status launch_torchrun(struct disti_launch *launch)
 
     launch_job(launch, "torchrun", disti_env("TORCHELASTIC_RUN_ID"), disti_env("MASTER_PORT"));
     if (own && (!has_store || strcmp(own, "1") == 0)) {
+        const char *role = disti_env("MS_ROLE");
         const dist_status status = launch_agent_store(own, launch);
-        return status == DIST_OK ? launch_mindspore_agent(launch) : status;
+
+        if (status != DIST_OK || !role)
+            return status;
+        /* Of distrun --role mindspore who has no rank is the scheduler, which holds the store. */
+        if (strcmp(role, "MS_SCHED") == 0 && launch->rank < 0)
+            launch->scheduler = DISTI_SCHEDULER_SELF;
+        return disti_env_seconds("MS_CLUSTER_TIMEOUT", -1, &launch->timeout_ms);
     }
     if (has_store && launch->port > 0)
         launch->port += launch->port < 65535 ? 1 : -1;
@@ -871,6 +837,7 @@ static dist_status launch_srun(struct disti_launch *launch)
     const char *tasks = disti_env("SLURM_STEP_TASKS_PER_NODE");
     const char *nodes = disti_env("SLURM_STEP_NODELIST");
     const char *job = disti_env("SLURM_JOB_ID");
+    unsigned hash = 5381;
     int node = 0;
     dist_status status = disti_env_int("SLURM_NODEID", 0, INT_MAX, 0, &node);
 
@@ -894,8 +861,11 @@ static dist_status launch_srun(struct disti_launch *launch)
                               nodes);
         launch->guessed = true;
         launch->serves = node == 0 && launch->local_rank == 0;
+        /* A port that all processes of the step work out alike from its name: 20000 to 29499. */
+        for (const char *c = launch->job; *c; c++)
+            hash = hash * 33 + (unsigned char)*c;
         if (!disti_env("MASTER_PORT"))
-            launch->port = slurm_port(launch->job);
+            launch->port = 20000 + (int)(hash % 9500);
     }
     return DIST_OK;
 }
@@ -1050,17 +1020,9 @@ static const struct launch_source *launch_find(bool pmix)
     return NULL;
 }
 
-const struct disti_launch disti_launch_unknown = {.launcher = "none",
-                                                  .rank = -1,
-                                                  .world_size = -1,
-                                                  .local_rank = -1,
-                                                  .local_world_size = -1,
-                                                  .port = DISTI_PORT_DEFAULT,
-                                                  .timeout_ms = -1};
-
 dist_status disti_launch_detect(struct disti_launch *launch_p)
 {
-    struct disti_launch launch = disti_launch_unknown;
+    struct disti_launch launch = launch_unknown;
     const struct launch_source *source;
     const char *host = disti_env("MASTER_ADDR");
     int pmix = -1, watch = 1;
