@@ -562,35 +562,6 @@ static bool client_poll(struct disti_store *store, short events, int64_t deadlin
            (poll(&ready, 1, disti_left_ms(deadline)) >= 0 || errno == EINTR);
 }
 
-/* Skips `sent` bytes of the parts that are already gone. */
-static void client_advance(struct iovec *parts, int count, size_t sent)
-{
-    for (int i = 0; i < count && sent; i++) {
-        size_t n = sent < parts[i].iov_len ? sent : parts[i].iov_len;
-
-        if (n)
-            parts[i].iov_base = (char *)parts[i].iov_base + n;
-        parts[i].iov_len -= n;
-        sent -= n;
-    }
-}
-
-/*
- * Sleeps until there is room for the rest of a frame, letting others in meanwhile: they read, and
- * put nothing between its parts. False: there was none in time.
- */
-static bool client_wait_room(struct disti_store *store, int64_t deadline)
-{
-    bool in_time;
-
-    store->halfway = true;
-    pthread_mutex_unlock(&store->lock);
-    in_time = client_poll(store, POLLIN | POLLOUT, deadline);
-    pthread_mutex_lock(&store->lock);
-    store->halfway = false;
-    return in_time;
-}
-
 static dist_status client_lost(const struct disti_store *store)
 {
     return store->strange ? DIST_ERR_RENDEZVOUS : DIST_ERR_PEER_LOST;
@@ -616,7 +587,7 @@ static dist_status client_send_frame(struct disti_store *store,
                              {store->packed, before_bytes},
                              {(void *)(uintptr_t)request->value, request->bytes}};
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = 4};
-    bool begun = false;
+    bool begun = false, in_time;
 
     store->last_id = head.id;
     disti_wire_put_head(head_bytes, &head);
@@ -628,10 +599,26 @@ static dist_status client_send_frame(struct disti_store *store,
         if (n >= 0) {
             begun = true;
             left -= (size_t)n;
-            client_advance(parts, 4, (size_t)n);
+            for (int i = 0; i < 4; i++) { /* skips what is already gone */
+                size_t gone = (size_t)n < parts[i].iov_len ? (size_t)n : parts[i].iov_len;
+
+                if (gone)
+                    parts[i].iov_base = (char *)parts[i].iov_base + gone;
+                parts[i].iov_len -= gone;
+                n -= (ssize_t)gone;
+            }
         } else if (errno == EAGAIN) {
             store_client_pump(store); /* the server may be waiting for us to read */
-            if (store->lost || client_wait_room(store, deadline))
+            if (store->lost)
+                continue;
+            /* Sleeps until there is room for the rest of a frame, letting others in meanwhile: they
+             * read, and put nothing between its parts. */
+            store->halfway = true;
+            pthread_mutex_unlock(&store->lock);
+            in_time = client_poll(store, POLLIN | POLLOUT, deadline);
+            pthread_mutex_lock(&store->lock);
+            store->halfway = false;
+            if (in_time)
                 continue;
             if (begun) /* half a frame makes the connection useless */
                 store_client_lose(store, "does not answer");

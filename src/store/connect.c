@@ -160,31 +160,20 @@ static void hello_remedy(const struct disti_store_target *target, char text[DIST
                  host);
 }
 
-/* What a server said that has proved nothing: nothing of it may act on a terminal. */
-static void hello_quote(const struct disti_wire_reader *reply, char text[DISTI_NEWS_MAX])
-{
-    const unsigned char *said = disti_wire_value(reply);
-    size_t length = reply->head.value_bytes;
-
-    if (length > DISTI_NEWS_MAX - 1)
-        length = DISTI_NEWS_MAX - 1;
-    for (size_t i = 0; i < length; i++)
-        text[i] = said[i] >= ' ' && said[i] <= '~' ? (char)said[i] : '?';
-    text[length] = '\0';
-}
-
-/* The server's answer was a refusal. */
+/* The server's answer was a refusal. It has proved nothing: nothing of it may act on a terminal. */
 static dist_status hello_take_refusal(const struct disti_store *store,
                                       const struct disti_store_target *target,
                                       const struct disti_wire_reader *reply,
                                       struct disti_store_tries *tries)
 {
-    char remedy[DISTI_SECRET_WHY] = "", said[DISTI_NEWS_MAX];
+    const unsigned char *value = disti_wire_value(reply);
+    char remedy[DISTI_SECRET_WHY] = "", said[DISTI_NEWS_MAX] = "";
     bool other = reply->head.arg == DIST_ERR_MISMATCH;
 
     if (other)
         hello_remedy(target, remedy);
-    hello_quote(reply, said);
+    for (size_t i = 0; i < reply->head.value_bytes && i < DISTI_NEWS_MAX - 1; i++)
+        said[i] = value[i] >= ' ' && value[i] <= '~' ? (char)value[i] : '?';
     return hello_refused(store, target, reply->head.arg, tries, "%s%s%s", said, other ? "; " : "",
                          remedy);
 }
@@ -418,40 +407,6 @@ static bool connect_met_itself(int fd)
                                                     disti_address_port((struct sockaddr *)&other);
 }
 
-/* The session with a store whose certificate is for the host that was asked for. */
-static dist_status connect_tls(int fd, const struct disti_store_target *target,
-                               struct disti_tls **tls_p)
-{
-    struct disti_tls_context *context;
-    dist_status status = disti_tls_open(&context);
-
-    *tls_p = NULL;
-    if (status != DIST_OK || !context)
-        return status;
-    *tls_p = disti_tls_call(context, fd, target->host);
-    disti_tls_context_free(context);
-    return *tls_p ? DIST_OK : disti_fail(DIST_ERR_NO_MEMORY, "no memory for a TLS session");
-}
-
-static struct disti_store *connect_store(int fd, struct disti_tls *tls,
-                                         const struct addrinfo *address)
-{
-    struct disti_store *store = disti_store_client_new(fd, tls);
-    struct sockaddr_storage own;
-    socklen_t size = sizeof(own);
-    char host[DISTI_HOST_SIZE];
-
-    if (!store)
-        return NULL;
-    disti_socket_tune(fd);
-    if (getsockname(fd, (struct sockaddr *)&own, &size) == 0)
-        disti_address_text((struct sockaddr *)&own, store->local_host);
-    disti_address_text(address->ai_addr, host);
-    snprintf(store->where, sizeof(store->where), "%s port %d", host,
-             disti_address_port(address->ai_addr));
-    return store;
-}
-
 /* *hopeless_p: to try the address again cannot help, as the last of tries->text says. */
 static dist_status connect_address(const struct addrinfo *address,
                                    const struct disti_store_target *target, int64_t deadline,
@@ -459,7 +414,10 @@ static dist_status connect_address(const struct addrinfo *address,
                                    bool *hopeless_p)
 {
     struct disti_store *store;
-    struct disti_tls *tls;
+    struct disti_tls_context *context;
+    struct disti_tls *tls = NULL;
+    struct sockaddr_storage own;
+    socklen_t size = sizeof(own);
     char host[DISTI_HOST_SIZE], why[256];
     dist_status status;
     int64_t connect_by = disti_deadline_ms(target->doubtful ? DOUBTFUL_MS : CONNECT_MS);
@@ -483,15 +441,27 @@ static dist_status connect_address(const struct addrinfo *address,
         store_tried(tries, "%s port %d: nothing listens there", host, target->port);
         return DIST_IN_PROGRESS;
     }
-    status = connect_tls(fd, target, &tls);
+    /* The session with a store whose certificate is for the host that was asked for. */
+    status = disti_tls_open(&context);
+    if (status == DIST_OK && context) {
+        tls = disti_tls_call(context, fd, target->host);
+        disti_tls_context_free(context);
+        if (!tls)
+            status = disti_fail(DIST_ERR_NO_MEMORY, "no memory for a TLS session");
+    }
     if (status != DIST_OK) {
         disti_descriptor_close(fd);
         return status;
     }
-    store = connect_store(fd, tls, address);
+    store = disti_store_client_new(fd, tls);
     if (!store)
         return disti_fail_call("epoll_create1 or eventfd",
                                "rank %d cannot set up its end of the store", target->rank);
+    disti_socket_tune(fd);
+    if (getsockname(fd, (struct sockaddr *)&own, &size) == 0)
+        disti_address_text((struct sockaddr *)&own, store->local_host);
+    snprintf(store->where, sizeof(store->where), "%s port %d", host,
+             disti_address_port(address->ai_addr));
     status = store_client_greet(
         store, target, target->doubtful ? connect_sooner(deadline, welcome_by) : deadline, tries);
     if (status == DIST_OK)

@@ -104,8 +104,8 @@ static int64_t schedule_tick(struct disti_store_server *server)
 /* ---- the server's side of the handshake ---- */
 
 /* Says in the log whom the store does not let in, and why; the first of them as warnings. */
-static void refusal(struct disti_store_server *server, const struct store_peer *peer,
-                    const char *format, ...)
+__attribute__((format(printf, 3, 4))) static void
+refusal(struct disti_store_server *server, const struct store_peer *peer, const char *format, ...)
 {
     const struct sockaddr *from = (const struct sockaddr *)&peer->from;
     char why[256], host[DISTI_HOST_SIZE];
@@ -174,7 +174,7 @@ static void admission_check(struct disti_store_server *server, struct store_peer
         refusal(server, peer,
                 "who says to be rank %d on host %s does not prove that it has this job's "
                 "secret, which is here on %s %s%.80s",
-                &id.rank, &id.host, host, server->secret.path[0] ? "that in " : "known",
+                id.rank, id.host, host, server->secret.path[0] ? "that in " : "known",
                 server->secret.path);
         peer->closing = true;
         disti_store_peer_refuse(server, peer, peer->in.head.id, DIST_ERR_MISMATCH,
