@@ -25,9 +25,8 @@
 #define BLANKS " \t\r\n"
 
 /* Where a word stands, for the error: "-H" or "FILE line 3". */
-static dist_status hosts_wrong(const char *where, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-static dist_status hosts_wrong(const char *where, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static dist_status hosts_wrong(const char *where,
+                                                                     const char *format, ...)
 {
     char text[400];
     va_list args;

@@ -60,10 +60,8 @@ static void spawn_setenv_int(const char *name, int value)
     setenv(name, text, 1);
 }
 
-static void spawn_child(struct spawn *spawn, int rank, pid_t parent, int (*fn)(int rank, void *arg),
-                        void *arg) __attribute__((noreturn));
-static void spawn_child(struct spawn *spawn, int rank, pid_t parent, int (*fn)(int rank, void *arg),
-                        void *arg)
+__attribute__((noreturn)) static void spawn_child(struct spawn *spawn, int rank, pid_t parent,
+                                                  int (*fn)(int rank, void *arg), void *arg)
 {
     int code;
     char file[DISTI_HANDED_TEXT];

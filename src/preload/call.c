@@ -208,7 +208,11 @@ static int layout_pack(const struct disti_layout *layout, char *memory, char *by
     return code;
 }
 
-static size_t layout_size(const struct disti_layout *layout, int block);
+/* Block's bytes, and where they are from `bytes`. */
+static size_t layout_size(const struct disti_layout *layout, int block)
+{
+    return layout->sizes ? layout->sizes[block] : layout->block;
+}
 
 static size_t layout_offset(const struct disti_layout *layout, int block)
 {
@@ -240,12 +244,6 @@ static int layout_load(const struct disti_layout *layout, int first, int blocks)
 }
 
 /* ---- blocks ---- */
-
-/* Block's bytes, and where they are from `bytes`. */
-static size_t layout_size(const struct disti_layout *layout, int block)
-{
-    return layout->sizes ? layout->sizes[block] : layout->block;
-}
 
 /* From `bytes` to the end of the last block. */
 static size_t layout_span(const struct disti_layout *layout)

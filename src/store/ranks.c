@@ -445,10 +445,8 @@ void disti_store_ranks_goodbye(struct disti_store_server *server, struct store_p
 }
 
 /* Refuses a hello. Before all have come it also ends the waiting of the others. */
-static void ranks_refuse(struct disti_store_server *server, struct store_peer *peer,
-                         const char *format, ...) __attribute__((format(printf, 3, 4)));
-static void ranks_refuse(struct disti_store_server *server, struct store_peer *peer,
-                         const char *format, ...)
+__attribute__((format(printf, 3, 4))) static void
+ranks_refuse(struct disti_store_server *server, struct store_peer *peer, const char *format, ...)
 {
     char text[sizeof(server->broken)];
     va_list args;

@@ -290,9 +290,8 @@ static bool agents_client_hear(struct disti_agents *agents, struct disti_agents_
 #define DELAY_MAX_MS 500
 
 /* This attempt has failed: the next address, or all again after a while. */
-static bool reach_failed(struct disti_agents *agents, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-static bool reach_failed(struct disti_agents *agents, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static bool reach_failed(struct disti_agents *agents,
+                                                               const char *format, ...)
 {
     struct agents_client *client = &agents->client;
     va_list args;
