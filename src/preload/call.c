@@ -148,28 +148,23 @@ static int layout_type(struct disti_layout *layout, MPI_Datatype type, bool copy
 /* One element is received at a time, lest two threads get each other's. */
 static pthread_mutex_t pack_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* So many packed bytes, as a type. */
-static int pack_whole(size_t size, MPI_Datatype *whole_p)
+/* As a message to this process itself, which may be as long as it likes; received as one element of
+ * a type of as many packed bytes. */
+static int pack_long(const struct disti_layout *layout, char *memory, char *bytes, bool packs)
 {
+    const size_t size = layout->size;
     const int lengths[2] = {(int)(size / PACK_BYTES), (int)(size % PACK_BYTES)};
     const MPI_Aint places[2] = {0, (MPI_Aint)(size - size % PACK_BYTES)};
-    MPI_Datatype types[2] = {MPI_DATATYPE_NULL, MPI_PACKED};
+    MPI_Datatype types[2] = {MPI_DATATYPE_NULL, MPI_PACKED}, whole;
+    MPI_Comm self = disti_preload.self;
     int code = PMPI_Type_contiguous(PACK_BYTES, MPI_PACKED, &types[0]);
 
     if (code != MPI_SUCCESS)
         return code;
-    code = PMPI_Type_create_struct(2, lengths, places, types, whole_p);
+    code = PMPI_Type_create_struct(2, lengths, places, types, &whole);
     PMPI_Type_free(&types[0]);
-    return code == MPI_SUCCESS ? PMPI_Type_commit(whole_p) : code;
-}
-
-/* As a message to this process itself, which may be as long as it likes. */
-static int pack_long(const struct disti_layout *layout, char *memory, char *bytes, bool packs)
-{
-    MPI_Comm self = disti_preload.self;
-    MPI_Datatype whole;
-    int code = pack_whole(layout->size, &whole);
-
+    if (code == MPI_SUCCESS)
+        code = PMPI_Type_commit(&whole);
     if (code != MPI_SUCCESS)
         return code;
     pthread_mutex_lock(&pack_lock);
@@ -219,6 +214,8 @@ static size_t layout_offset(const struct disti_layout *layout, int block)
     return layout->sizes ? layout->offsets[block] : layout->block * (size_t)block;
 }
 
+/* Copies blocks [first, first + blocks) between memory and bytes, unless contiguous; packs: to the
+ * bytes. */
 static int layout_copy_blocks(const struct disti_layout *layout, int first, int blocks, bool packs)
 {
     int code = MPI_SUCCESS;
@@ -235,12 +232,6 @@ static int layout_copy_blocks(const struct disti_layout *layout, int first, int 
                            layout->bytes + layout_offset(layout, b), elements, packs);
     }
     return code;
-}
-
-/* Copy blocks [first, first + blocks) between memory and bytes; nothing to do if contiguous. */
-static int layout_load(const struct disti_layout *layout, int first, int blocks)
-{
-    return layout_copy_blocks(layout, first, blocks, true);
 }
 
 /* ---- blocks ---- */
@@ -260,36 +251,26 @@ static size_t layout_span(const struct disti_layout *layout)
     return span;
 }
 
-/* The least displacement, so that offsets from there are not negative. */
-static long long layout_least(const struct disti_layout *layout, const struct disti_buffer *buffer)
-{
-    long long least = 0;
-    bool any = false;
-
-    for (int b = 0; b < layout->blocks; b++) {
-        long long displ = number(buffer->displs, b);
-
-        if (layout->sizes[b] && (!any || displ < least)) {
-            least = displ;
-            any = true;
-        }
-    }
-    return least;
-}
-
 static int layout_spread(struct disti_layout *layout, const struct disti_buffer *buffer)
 {
     size_t blocks = (size_t)layout->blocks, packed = 0;
-    long long least;
+    long long least = 0; /* displacement, so that offsets from there are not negative */
+    bool any = false;
 
     layout->sizes = calloc(blocks, sizeof(*layout->sizes));
     layout->offsets = calloc(blocks, sizeof(*layout->offsets));
     layout->displacements = calloc(blocks, sizeof(*layout->displacements));
     if (!layout->sizes || !layout->offsets || !layout->displacements)
         return MPI_ERR_NO_MEM;
-    for (size_t b = 0; b < blocks; b++)
+    for (size_t b = 0; b < blocks; b++) {
+        long long displ = number(buffer->displs, (int)b);
+
         layout->sizes[b] = (size_t)number(buffer->counts, (int)b) * layout->size;
-    least = layout_least(layout, buffer);
+        if (layout->sizes[b] && (!any || displ < least)) {
+            least = displ;
+            any = true;
+        }
+    }
     if (layout->contiguous)
         layout->bytes = disti_layout_address(layout->memory, (MPI_Aint)least * layout->extent);
     for (size_t b = 0; b < blocks; b++) {
@@ -425,35 +406,28 @@ static int eligible_layout(const struct disti_buffer *buffer, int ranks)
 #define ELIGIBLE_ERR_NO_REQUEST MPI_ERR_ARG
 #endif
 
-/* Only one side may be in place, and at a root only that of its own block. */
-static bool eligible_in_place_is_bad(const struct disti_args *args, int rank)
-{
-    bool scatters = !call_sends(args->kind, false);
-    const void *all = scatters ? args->send : args->recv, *own = scatters ? args->recv : args->send;
-
-    if (args->kind == DIST_COLL_BROADCAST)
-        return args->recv == MPI_IN_PLACE;
-    return all == MPI_IN_PLACE ||
-           (disti_collective_rooted(args->kind) && rank != args->root && own == MPI_IN_PLACE);
-}
-
 /* Is there something in the heeded arguments that MPI refuses? MPI_SUCCESS, or its error code. */
 static int eligible_check(const struct disti_args *args, enum disti_form form,
                           const struct disti_comm *comm)
 {
     const struct disti_buffer send = disti_args_send(args), recv = disti_args_recv(args);
-    bool at_root = comm->rank == args->root, reduces = disti_algorithm_reduces(args->kind);
+    bool at_root = comm->rank == args->root, scatters = !call_sends(args->kind, false);
+    const void *all = scatters ? args->send : args->recv, *own = scatters ? args->recv : args->send;
     int code = MPI_SUCCESS;
 
     if (form != DISTI_BLOCKING && !args->request)
         return ELIGIBLE_ERR_NO_REQUEST;
     if (args->root < 0 || args->root >= comm->ranks)
         return MPI_ERR_ROOT;
-    if (eligible_in_place_is_bad(args, comm->rank))
+    /* Only one side may be in place, and at a root only that of its own block. */
+    if (args->kind == DIST_COLL_BROADCAST
+            ? args->recv == MPI_IN_PLACE
+            : all == MPI_IN_PLACE ||
+                  (disti_collective_rooted(args->kind) && !at_root && own == MPI_IN_PLACE))
         return ELIGIBLE_ERR_IN_PLACE;
     if (args->kind == DIST_COLL_BARRIER)
         return MPI_SUCCESS;
-    if (reduces) /* both sides have one type */
+    if (disti_algorithm_reduces(args->kind)) /* both sides have one type */
         return args->op == MPI_OP_NULL ? MPI_ERR_OP : eligible_layout(&recv, comm->ranks);
     /* A side that is not heeded, or in place, has nothing that could be wrong. */
     if (call_sends(args->kind, at_root) && args->send != MPI_IN_PLACE)
@@ -802,10 +776,10 @@ static int call_run(struct disti_call *call, dist_work **work_p)
 
 int disti_call_start(struct disti_call *call, dist_work **work_p)
 {
-    int code = layout_load(&call->send, 0, call->send.blocks);
+    int code = layout_copy_blocks(&call->send, 0, call->send.blocks, true);
 
     if (code == MPI_SUCCESS && (call->loads_own || call->loads_recv))
-        code = layout_load(&call->recv, call->loads_own ? call->comm->rank : 0, 1);
+        code = layout_copy_blocks(&call->recv, call->loads_own ? call->comm->rank : 0, 1, true);
     if (code != MPI_SUCCESS) {
         call->channel->broken = true; /* the others begin it */
         PMPI_Comm_call_errhandler(call->comm->comm, code);
