@@ -208,29 +208,6 @@ static bool meeting_refuse_clash(struct agents_server *server)
     return false;
 }
 
-static void meeting_tell(struct agents_server *server, struct agents_peer **nodes,
-                         const struct disti_agents_round *common)
-{
-    size_t bytes = AGENTS_ROUND_BYTES + 4 * (size_t)common->nodes;
-    unsigned char *value = malloc(bytes);
-    struct disti_agents_round round = *common;
-
-    if (!value) {
-        disti_agents_break(server, "no memory on %s to begin a round: free some", server->host);
-        return;
-    }
-    server->phase = AGENTS_RUNNING;
-    server->is_patient = false;
-    for (int i = 0; i < round.nodes; i++) {
-        round.node_rank = i;
-        disti_agents_put_round(value, &round);
-        nodes[i]->node_rank = i;
-        nodes[i]->state = AGENTS_PEER_RUNNING;
-        disti_agents_link_send(&nodes[i]->link, AGENTS_ROUND, value, bytes);
-    }
-    free(value);
-}
-
 /* Of n peers that are READY, those that come first take part. */
 static void meeting_close(struct agents_server *server, int n)
 {
@@ -238,10 +215,12 @@ static void meeting_close(struct agents_server *server, int n)
     struct agents_peer **peers = meeting_peers(server, n);
     struct agents_peer **nodes = calloc((size_t)n, sizeof(struct agents_peer *));
     int *numbers = calloc(2 * (size_t)n, sizeof(*numbers)), *order = numbers ? numbers + n : NULL;
+    size_t bytes = AGENTS_ROUND_BYTES + 4 * (size_t)count;
+    unsigned char *value = malloc(bytes);
     struct disti_agents_round round = {
         .round = server->round, .restarts = server->restarts, .nodes = count, .workers = numbers};
 
-    if (!peers || !nodes || !numbers) {
+    if (!peers || !nodes || !numbers || !value) {
         disti_agents_break(server, "no memory on %s to begin a round: free some", server->host);
         goto out;
     }
@@ -255,14 +234,26 @@ static void meeting_close(struct agents_server *server, int n)
     round.master_port = (int)nodes[0]->member.master_port;
     round.store_port = (int)nodes[0]->member.store_port;
     memcpy(round.master_address, nodes[0]->member.address, sizeof(round.master_address));
-    if (disti_random_id(round.store_secret) != DIST_OK)
+    if (disti_random_id(round.store_secret) != DIST_OK) {
         disti_agents_break(server, "on %s: %s", server->host, dist_last_error());
-    else if (disti_agents_round_count(&round))
-        meeting_tell(server, nodes, &round);
-    else
+        goto out;
+    }
+    if (!disti_agents_round_count(&round)) {
         disti_agents_break(server, "%d nodes have more workers together than can be counted",
                            count);
+        goto out;
+    }
+    server->phase = AGENTS_RUNNING;
+    server->is_patient = false;
+    for (int i = 0; i < count; i++) {
+        round.node_rank = i;
+        disti_agents_put_round(value, &round);
+        nodes[i]->node_rank = i;
+        nodes[i]->state = AGENTS_PEER_RUNNING;
+        disti_agents_link_send(&nodes[i]->link, AGENTS_ROUND, value, bytes);
+    }
 out:
+    free(value);
     free(numbers);
     free(nodes);
     free(peers);
@@ -443,29 +434,6 @@ static void course_finish(struct agents_server *server)
     }
 }
 
-/* Of a member that was READY or later, once it is none any more. */
-/* Whose workers have succeeded may go; whose have not takes the round along. */
-static void agents_course_lost(struct agents_server *server, const struct agents_peer *peer,
-                               enum agents_peer_state was, const char *why)
-{
-    struct disti_agents_failure loss = {.cause = DISTI_AGENTS_NODE_LOST,
-                                        .node_rank = peer->node_rank,
-                                        .rank = -1,
-                                        .local_rank = -1,
-                                        .pid = (int)peer->member.pid,
-                                        .time_ms = course_time_ms()};
-
-    if (server->phase == AGENTS_OVER)
-        return;
-    memcpy(loss.host, peer->member.host, sizeof(loss.host));
-    snprintf(loss.text, sizeof(loss.text), "%s", why);
-    if (was == AGENTS_PEER_RUNNING)
-        course_fail(server, &loss);
-    else
-        agents_note(server, "the node %s (%.64s) is gone: %.512s", peer->member.host,
-                    peer->member.address, why);
-}
-
 /* Admission: who comes proves that it has the secret, and is looked at for what it wants. */
 
 static bool admission_hello(struct agents_server *server, struct agents_peer *peer)
@@ -523,13 +491,10 @@ static void admission_join(struct agents_server *server, struct agents_peer *pee
 {
     const struct disti_agents_config *config = server->config;
     int nodes = agents_count(server, AGENTS_PEER_RUNNING) + agents_count(server, AGENTS_PEER_DONE);
-    char text[DISTI_AGENTS_TEXT];
+    const struct agents_member *m = &peer->member;
+    char text[DISTI_AGENTS_TEXT] = ""; /* what is wrong between this agent and those there */
     bool clashes;
-    const struct agents_member *m;
 
-    /* What is wrong between this agent and those that are there; false: nothing. */
-    m = &peer->member;
-    text[0] = '\0';
     if ((int)m->min_nodes != config->min_nodes || (int)m->max_nodes != config->max_nodes ||
         (int)m->max_restarts != config->max_restarts ||
         (m->same_workers != 0) != config->same_workers) {
@@ -739,17 +704,32 @@ static bool server_accept(struct agents_server *server, int64_t *when_p)
     return some;
 }
 
-/* No member hears of it any more; the job does. */
+/* No member hears of it any more; the job does. A member whose workers have succeeded may go; one
+ * whose workers have not takes the round along. */
 static void server_lose(struct agents_server *server, struct agents_peer *peer, const char *why)
 {
-    enum agents_peer_state was = peer->state;
+    const bool was_running = peer->state == AGENTS_PEER_RUNNING;
+    struct disti_agents_failure loss = {.cause = DISTI_AGENTS_NODE_LOST,
+                                        .node_rank = peer->node_rank,
+                                        .rank = -1,
+                                        .local_rank = -1,
+                                        .pid = (int)peer->member.pid,
+                                        .time_ms = course_time_ms()};
 
     if (!agents_is_member(peer)) {
         peer->link.is_broken = true;
         return;
     }
     server_let_go(server, peer, why);
-    agents_course_lost(server, peer, was, why);
+    if (server->phase == AGENTS_OVER)
+        return;
+    memcpy(loss.host, peer->member.host, sizeof(loss.host));
+    snprintf(loss.text, sizeof(loss.text), "%s", why);
+    if (was_running)
+        course_fail(server, &loss);
+    else
+        agents_note(server, "the node %s (%.64s) is gone: %.512s", peer->member.host,
+                    peer->member.address, why);
 }
 
 /* False: senseless. */
@@ -830,8 +810,7 @@ bool disti_agents_server_move(struct agents_server *server, int64_t *when_p)
     struct epoll_event events[EVENTS];
     bool some = server_accept(server, when_p);
     int n = epoll_wait(server->epoll_fd, events, EVENTS, 0);
-    uint32_t interval;
-    uint32_t silence;
+    uint32_t interval, silence;
     char why[DISTI_AGENTS_TEXT];
 
     for (int i = 0; i < n; i++) {
