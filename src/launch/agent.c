@@ -391,12 +391,6 @@ static dist_status start_worker(struct agent *agent, struct disti_run_worker *wo
         struct disti_run_list environment = {0};
         char last_calls[64], secret[DISTI_HANDED_TEXT], calls[DISTI_HANDED_TEXT];
         char files[2 * DISTI_HANDED_TEXT], name[32];
-        const struct disti_run_place place = {
-            .local_rank = worker->local_rank,
-            .error_file = worker->error_file,
-            .last_calls = last_calls,
-            .files = files,
-            .threads = agent->round.workers > 1 ? agent->binding.threads : 0};
         struct disti_run_start start = {.name = name,
                                         .path = agent->options->path,
                                         .command = agent->options->command,
@@ -413,7 +407,8 @@ static dist_status start_worker(struct agent *agent, struct disti_run_worker *wo
         disti_handed_name(agent->secret_fd, secret);
         disti_handed_name(agent->last_calls_fd, calls);
         snprintf(files, sizeof(files), "%s,%s", secret, calls);
-        disti_run_environment(agent->options, &agent->round, &place, &environment);
+        disti_run_environment(agent->options, &agent->round, worker, last_calls, files,
+                              agent->round.workers > 1 ? agent->binding.threads : 0, &environment);
         start.environment = environment.words;
         status = environment.failed
                      ? disti_fail(DIST_ERR_NO_MEMORY, "no memory for the workers' environment")

@@ -374,18 +374,6 @@ static bool options_wrong(const char *text)
 
 /* ---- variables ---- */
 
-/* PET_NPROC_PER_NODE for nproc-per-node; the first name of several. */
-static const char *options_variable(const struct args_row *row)
-{
-    char name[64] = "PET_";
-    size_t length = strcspn(row->names, ",");
-
-    for (size_t i = 0; i < length; i++)
-        name[4 + i] = row->names[i] == '-' ? '_' : disti_ascii_upper(row->names[i]);
-    name[4 + length] = '\0';
-    return disti_env(name);
-}
-
 /* One as if it stood on the command line; its name in `failure` if it is wrong. */
 static bool options_read_variable(const struct args_row *row, const char *value,
                                   struct disti_run_options *options, char failure[ARGS_FAILURE])
@@ -411,14 +399,21 @@ static bool options_read_variable(const struct args_row *row, const char *value,
     return true;
 }
 
+/* PET_NPROC_PER_NODE for nproc-per-node; the first name of several. */
 static bool options_read_variables(struct disti_run_options *options)
 {
     for (int i = 0; i < options_args.count; i++) {
         const struct args_row *row = &options_rows[i];
-        const char *value =
-            row->kind == ARGS_GROUP || row->kind == ARGS_ACTION ? NULL : options_variable(row);
-        char failure[ARGS_FAILURE];
+        char name[64] = "PET_", failure[ARGS_FAILURE];
+        size_t length = strcspn(row->names, ",");
+        const char *value;
 
+        if (row->kind == ARGS_GROUP || row->kind == ARGS_ACTION)
+            continue;
+        for (size_t c = 0; c < length; c++)
+            name[4 + c] = row->names[c] == '-' ? '_' : disti_ascii_upper(row->names[c]);
+        name[4 + length] = '\0';
+        value = disti_env(name);
         if (value && !options_read_variable(row, value, options, failure)) {
             args_wrong(&options_args, "in a PET_ variable: %s", failure);
             return false;

@@ -114,20 +114,6 @@ static void output_put(struct disti_run_output *output, const char *bytes, size_
     output->out_used += count;
 }
 
-/* A line or a piece of one. What another source has left without an end gets one. */
-static void output_piece(struct disti_run_output *output, const struct output_source *from,
-                         const char *bytes, size_t count)
-{
-    if (output->out_used + count + from->prefix_bytes + 1 > OUTPUT_WRITE)
-        output_flush(output); /* here, so that a line is not cut between two writes */
-    if (output->open && output->open != from)
-        output_put(output, "\n", 1);
-    if (output->open != from)
-        output_put(output, from->source.prefix, from->prefix_bytes);
-    output_put(output, bytes, count);
-    output->open = bytes[count - 1] == '\n' ? NULL : from;
-}
-
 /* All lines that are whole; with `all` the rest too. */
 static void output_lines(struct disti_run_output *output, struct output_source *from, bool all)
 {
@@ -139,8 +125,16 @@ static void output_lines(struct disti_run_output *output, struct output_source *
 
         if (!end && !all && count < OUTPUT_LINE)
             break;
-        output_piece(output, from, from->line + at, count);
+        /* A line or a piece of one. What another source has left without an end gets one. */
+        if (output->out_used + count + from->prefix_bytes + 1 > OUTPUT_WRITE)
+            output_flush(output); /* here, so that a line is not cut between two writes */
+        if (output->open && output->open != from)
+            output_put(output, "\n", 1);
+        if (output->open != from)
+            output_put(output, from->source.prefix, from->prefix_bytes);
+        output_put(output, from->line + at, count);
         at += count;
+        output->open = end ? NULL : from;
     }
     memmove(from->line, from->line + at, from->used - at);
     from->used -= at;

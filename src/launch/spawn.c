@@ -100,24 +100,6 @@ __attribute__((noreturn)) static void spawn_child(struct spawn *spawn, int rank,
     _exit(code);
 }
 
-static dist_status spawn_start(struct spawn *spawn, int (*fn)(int rank, void *arg), void *arg)
-{
-    pid_t parent = getpid(), pid;
-
-    /* Else every child would print what the parent has buffered. */
-    fflush(NULL);
-    for (; spawn->started < spawn->ranks; spawn->started++) {
-        pid = fork();
-        if (pid == 0)
-            spawn_child(spawn, spawn->started, parent, fn, arg);
-        if (pid < 0)
-            return disti_process_limit_fail("start rank %d of %d", spawn->started, spawn->ranks);
-        spawn->pids[spawn->started] = pid;
-        spawn->alive++;
-    }
-    return DIST_OK;
-}
-
 static void spawn_kill(const struct spawn *spawn, int signal_number)
 {
     for (int r = 0; r < spawn->started; r++) {
@@ -186,10 +168,11 @@ static dist_status spawn_keep_secret(struct spawn *spawn)
 
 static dist_status spawn_run(struct spawn *spawn, int (*fn)(int rank, void *arg), void *arg)
 {
-    dist_status status;
-    siginfo_t info;
     static const int passed_on[] = {SIGINT, SIGTERM, SIGHUP};
     struct sigaction standard = {.sa_handler = SIG_DFL};
+    dist_status status = DIST_OK;
+    pid_t parent = getpid();
+    siginfo_t info;
 
     /* From here on the signals wait for sigtimedwait, so none is missed between two looks. */
     sigemptyset(&spawn->caught);
@@ -202,7 +185,20 @@ static dist_status spawn_run(struct spawn *spawn, int (*fn)(int rank, void *arg)
     sigaction(SIGCHLD, &standard, &spawn->old_child);
     pthread_sigmask(SIG_BLOCK, &spawn->caught, &spawn->old_mask);
     spawn->oom_kills = disti_process_oom_kills();
-    status = spawn_start(spawn, fn, arg);
+    /* Else every child would print what the parent has buffered. */
+    fflush(NULL);
+    for (; spawn->started < spawn->ranks; spawn->started++) {
+        pid_t pid = fork();
+
+        if (pid == 0)
+            spawn_child(spawn, spawn->started, parent, fn, arg);
+        if (pid < 0) {
+            status = disti_process_limit_fail("start rank %d of %d", spawn->started, spawn->ranks);
+            break;
+        }
+        spawn->pids[spawn->started] = pid;
+        spawn->alive++;
+    }
     /* The thread comes after the forks: a child of a process with threads may use little. */
     if (status == DIST_OK)
         status = disti_store_server_run(spawn->server);

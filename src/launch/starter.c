@@ -378,45 +378,41 @@ static void starter_lost(struct starter_host *host)
 }
 
 /* All agents of a job end together: they know of a failure as soon as we do, or it is their own. */
-static void starter_ended(struct starter *starter, struct starter_host *host, int how)
-{
-    bool failed, goes_on;
-    int unread;
-
-    host->ended = true;
-    host->killed = WIFSIGNALED(how);
-    host->code = WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
-    /* A pipe keeps what nobody has read of it. */
-    unread = 0;
-    host->begun = host->to_fd < 0 || ioctl(host->to_fd, FIONREAD, &unread) != 0 ||
-                  (size_t)unread < host->sent;
-    starter->alive--;
-    failed = host->code != 0 || !host->begun;
-    /* With --on-failure continue the job goes on without the host if its agent had begun, and was
-     * lost. An agent that could not begin exits with a code below 128. */
-    goes_on = starter->goes_on && host != starter->hosts && host->begun && host->code > 128;
-    if (starter->elastic ? host == starter->hosts : starter->first < 0 && failed && !goes_on) {
-        /* The end of all, as this host says: who does not follow by itself is told. */
-        if (host->code != 0 || !host->begun)
-            starter->first = (int)(host - starter->hosts);
-        if (!starter->word) {
-            starter_end(starter, SIGTERM, STARTER_AGREE_MS + starter_time_ms(starter));
-            starter->tell_at = disti_deadline_ms(STARTER_AGREE_MS);
-        }
-    } else if (starter->elastic && failed) {
-        starter_lost(host);
-    }
-}
-
 static void starter_reap(struct starter *starter)
 {
     pid_t pid;
     int how;
 
     while ((pid = waitpid(-1, &how, WNOHANG)) > 0) {
-        for (int h = 0; h < starter->count; h++) {
-            if (starter->hosts[h].pid == pid && !starter->hosts[h].ended)
-                starter_ended(starter, &starter->hosts[h], how);
+        struct starter_host *host = starter->hosts;
+        int left = starter->count, unread = 0;
+        bool failed, goes_on;
+
+        for (; left > 0 && (host->pid != pid || host->ended); left--)
+            host++;
+        if (left == 0) /* an adopted process */
+            continue;
+        host->ended = true;
+        host->killed = WIFSIGNALED(how);
+        host->code = WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
+        /* A pipe keeps what nobody has read of it. */
+        host->begun = host->to_fd < 0 || ioctl(host->to_fd, FIONREAD, &unread) != 0 ||
+                      (size_t)unread < host->sent;
+        starter->alive--;
+        failed = host->code != 0 || !host->begun;
+        /* With --on-failure continue the job goes on without the host if its agent had begun, and
+         * was lost. An agent that could not begin exits with a code below 128. */
+        goes_on = starter->goes_on && host != starter->hosts && host->begun && host->code > 128;
+        if (starter->elastic ? host == starter->hosts : starter->first < 0 && failed && !goes_on) {
+            /* The end of all, as this host says: who does not follow by itself is told. */
+            if (failed)
+                starter->first = (int)(host - starter->hosts);
+            if (!starter->word) {
+                starter_end(starter, SIGTERM, STARTER_AGREE_MS + starter_time_ms(starter));
+                starter->tell_at = disti_deadline_ms(STARTER_AGREE_MS);
+            }
+        } else if (starter->elastic && failed) {
+            starter_lost(host);
         }
     }
 }

@@ -49,24 +49,6 @@ struct binding_machine {
     hwloc_bitmap_t usable;
 };
 
-static bool binding_open(struct binding_machine *machine)
-{
-    machine->usable = hwloc_bitmap_alloc();
-    if (!machine->usable || hwloc_topology_init(&machine->topology) != 0) {
-        hwloc_bitmap_free(machine->usable);
-        return false;
-    }
-    if (hwloc_topology_load(machine->topology) == 0) {
-        if (hwloc_get_cpubind(machine->topology, machine->usable, HWLOC_CPUBIND_PROCESS) != 0)
-            hwloc_bitmap_copy(machine->usable,
-                              hwloc_topology_get_allowed_cpuset(machine->topology));
-        return true;
-    }
-    hwloc_topology_destroy(machine->topology);
-    hwloc_bitmap_free(machine->usable);
-    return false;
-}
-
 /* The index-th part of that type that has a usable CPU; NULL: there are no more. */
 static hwloc_obj_t binding_part(const struct binding_machine *machine, hwloc_obj_type_t type,
                                 int index)
@@ -132,14 +114,19 @@ static dist_status binding_apply(const struct binding_machine *machine,
 
 static dist_status binding_choose(const char *mode, struct disti_run_binding *binding)
 {
-    struct binding_machine machine;
+    struct binding_machine machine = {.usable = hwloc_bitmap_alloc()};
+    const bool is_new = machine.usable && hwloc_topology_init(&machine.topology) == 0;
     dist_status status = DIST_OK;
     int parts;
 
-    if (!binding_open(&machine))
-        return mode ? disti_fail(DIST_ERR_SYSTEM, "--numa-binding: hwloc cannot see this machine: "
-                                                  "give none")
-                    : DIST_OK;
+    if (!is_new || hwloc_topology_load(machine.topology) != 0) {
+        if (mode)
+            status = disti_fail(DIST_ERR_SYSTEM, "--numa-binding: hwloc cannot see this machine: "
+                                                 "give none");
+        goto out;
+    }
+    if (hwloc_get_cpubind(machine.topology, machine.usable, HWLOC_CPUBIND_PROCESS) != 0)
+        hwloc_bitmap_copy(machine.usable, hwloc_topology_get_allowed_cpuset(machine.topology));
     parts = binding_parts(&machine, HWLOC_OBJ_NUMANODE);
     if (!mode && parts > 1 && binding->workers >= parts)
         mode = "node";
@@ -147,7 +134,9 @@ static dist_status binding_choose(const char *mode, struct disti_run_binding *bi
         if (strcmp(mode, binding_modes[i].name) == 0)
             status = binding_apply(&machine, &binding_modes[i], binding);
     }
-    hwloc_topology_destroy(machine.topology);
+out:
+    if (is_new)
+        hwloc_topology_destroy(machine.topology);
     hwloc_bitmap_free(machine.usable);
     return status;
 }
@@ -204,11 +193,12 @@ static bool environment_is_in(const char *const *names, int count, const char *v
 }
 
 void disti_run_environment(const struct disti_run_options *options,
-                           const struct disti_run_round *round, const struct disti_run_place *place,
-                           struct disti_run_list *made)
+                           const struct disti_run_round *round,
+                           const struct disti_run_worker *worker, const char *last_calls,
+                           const char *files, int threads, struct disti_run_list *made)
 {
-    const bool is_rank = place->local_rank >= 0;
-    const int rank = round->first_rank + place->local_rank;
+    const bool is_rank = worker->local_rank >= 0;
+    const int rank = round->first_rank + worker->local_rank;
     int own;
 
     /* ROLE_RANK and ROLE_WORLD_SIZE are RANK and WORLD_SIZE: a job of this launcher has one role.
@@ -226,29 +216,29 @@ void disti_run_environment(const struct disti_run_options *options,
     disti_run_list_add(made, "TORCHELASTIC_RUN_ID=%s", round->job);
     /* torch's rank 0 then makes torch's store at MASTER_PORT; the agent's is another. */
     disti_run_list_add(made, "TORCHELASTIC_USE_AGENT_STORE=False");
-    disti_run_list_add(made, "TORCHELASTIC_ERROR_FILE=%s", place->error_file);
+    disti_run_list_add(made, "TORCHELASTIC_ERROR_FILE=%s", worker->error_file);
     disti_run_list_add(made, "TORCHELASTIC_SIGNALS_TO_HANDLE=%s", options->signals_text);
     if (!disti_env("TORCH_NCCL_ASYNC_ERROR_HANDLING"))
         disti_run_list_add(made, "TORCH_NCCL_ASYNC_ERROR_HANDLING=1");
-    if (!disti_env("OMP_NUM_THREADS") && place->threads > 0)
-        disti_run_list_add(made, "OMP_NUM_THREADS=%d", place->threads);
+    if (!disti_env("OMP_NUM_THREADS") && threads > 0)
+        disti_run_list_add(made, "OMP_NUM_THREADS=%d", threads);
     if (is_rank) {
         disti_run_list_add(made, "RANK=%d", rank);
-        disti_run_list_add(made, "LOCAL_RANK=%d", place->local_rank);
+        disti_run_list_add(made, "LOCAL_RANK=%d", worker->local_rank);
         disti_run_list_add(made, "ROLE_RANK=%d", rank);
     }
     if (options->scheduler) {
         /* A scheduler of MindSpore itself may take rank 0's port: libdist's store has another. */
-        disti_run_list_add(made, "MS_ROLE=%s", place->local_rank < 0 ? "MS_SCHED" : "MS_WORKER");
+        disti_run_list_add(made, "MS_ROLE=%s", worker->local_rank < 0 ? "MS_SCHED" : "MS_WORKER");
         disti_run_list_add(made, "MS_WORKER_NUM=%d", round->world_size);
         disti_run_list_add(made, "MS_SCHED_HOST=%s", disti_run_store_host(round));
         disti_run_list_add(made, "MS_SCHED_PORT=%d", round->master_port);
-        if (place->local_rank >= 0)
-            disti_run_list_add(made, "MS_NODE_ID=%d", round->first_rank + place->local_rank);
+        if (worker->local_rank >= 0)
+            disti_run_list_add(made, "MS_NODE_ID=%d", round->first_rank + worker->local_rank);
     }
-    disti_run_list_add(made, "DIST_AGENT_LAST_CALL=%s", place->last_calls);
+    disti_run_list_add(made, "DIST_AGENT_LAST_CALL=%s", last_calls);
     disti_run_list_add(made, "DIST_AGENT_STORE=%s", round->store);
-    disti_run_list_add(made, "DIST_AGENT_FILES=%s", place->files);
+    disti_run_list_add(made, "DIST_AGENT_FILES=%s", files);
     if (round->store_secret[0])
         disti_run_list_add(made, "DIST_AGENT_STORE_SECRET=%s", round->store_secret);
     own = made->count;

@@ -76,20 +76,6 @@ int disti_run_binding_part(int local_rank, int workers, int parts);
 
 /* The variables of a worker: torchrun's, MindSpore's, and where the agent's store is. */
 
-/* What differs between the workers of a node. */
-struct disti_run_place {
-    int local_rank;         /* -1: it is the scheduler */
-    const char *error_file; /* TORCHELASTIC_ERROR_FILE */
-    const char *last_calls; /* DIST_AGENT_LAST_CALL */
-    const char *files;      /* DIST_AGENT_FILES */
-    int threads;            /* OMP_NUM_THREADS, unless that is set; 0: stays unset */
-};
-
-/* Adds the agent's own environment with the worker's variables, for execve. */
-void disti_run_environment(const struct disti_run_options *options,
-                           const struct disti_run_round *round, const struct disti_run_place *place,
-                           struct disti_run_list *made);
-
 /* The processes that run the program on this node. */
 
 struct disti_run_worker {
@@ -105,6 +91,15 @@ struct disti_run_worker {
     int error_fd;          /* a memfd for its error file; -1: that is a file of its own */
     char error_file[DISTI_RUN_PATH + 64];
 };
+
+/*
+ * Adds the agent's own environment with the worker's variables, for execve: its error file,
+ * DIST_AGENT_LAST_CALL, DIST_AGENT_FILES, and OMP_NUM_THREADS, unless that is set or 0.
+ */
+void disti_run_environment(const struct disti_run_options *options,
+                           const struct disti_run_round *round,
+                           const struct disti_run_worker *worker, const char *last_calls,
+                           const char *files, int threads, struct disti_run_list *made);
 
 /* Has it ended otherwise than by 0? */
 static inline bool disti_run_worker_has_failed(const struct disti_run_worker *worker)
