@@ -686,36 +686,29 @@ static void coll_missing(const struct disti_store_server *server, const struct s
     }
 }
 
-/* The rank at this index has waited long enough. True: that ends the collective for all. */
-static bool coll_expired(struct disti_store_server *server, struct store_coll *coll, int index)
-{
-    struct store_peer *peer;
-    char text[1024];
-
-    coll_missing(server, coll, text, sizeof(text));
-    if (coll->op != DISTI_WIRE_ARRIVE) {
-        coll_end(server, coll, DIST_ERR_TIMEOUT, text);
-        return true;
-    }
-    peer = coll_stop_waiting(server, coll, index);
-    disti_store_peer_refuse(server, peer, coll->arrivals[index].id, DIST_ERR_TIMEOUT, "%s", text);
-    return false;
-}
-
 /* Looks at every deadline. Returns when the next one is, or that it has ended: INT64_MAX. */
 static int64_t coll_check_deadlines(struct disti_store_server *server, struct store_coll *coll)
 {
     int64_t soonest = INT64_MAX;
+    struct store_peer *peer;
+    char text[1024];
 
     for (int i = 0; i < coll->size; i++) {
         const struct store_arrival *arrival = &coll->arrivals[i];
 
         if (!arrival->waits)
             continue;
-        if (!disti_expired(arrival->deadline))
+        if (!disti_expired(arrival->deadline)) {
             soonest = arrival->deadline < soonest ? arrival->deadline : soonest;
-        else if (coll_expired(server, coll, i))
+            continue;
+        }
+        coll_missing(server, coll, text, sizeof(text));
+        if (coll->op != DISTI_WIRE_ARRIVE) {
+            coll_end(server, coll, DIST_ERR_TIMEOUT, text);
             return INT64_MAX;
+        }
+        peer = coll_stop_waiting(server, coll, i);
+        disti_store_peer_refuse(server, peer, arrival->id, DIST_ERR_TIMEOUT, "%s", text);
     }
     coll->due = soonest;
     return soonest;
@@ -795,16 +788,6 @@ static int coll_party_size(const struct disti_store_server *server,
     return party->count ? (int)party->count : server->world_size;
 }
 
-static bool coll_copy_ranks(struct store_coll *coll, const struct disti_wire_party *party)
-{
-    if (party->count == 0)
-        return true;
-    coll->ranks = calloc(party->count, sizeof(*coll->ranks));
-    for (uint32_t i = 0; coll->ranks && i < party->count; i++)
-        coll->ranks[i] = disti_wire_party_rank(party, i);
-    return coll->ranks != NULL;
-}
-
 /* NULL: no memory, or more bytes than the store takes. */
 static struct store_coll *coll_new(struct disti_store_server *server,
                                    const struct store_request *request,
@@ -834,7 +817,10 @@ static struct store_coll *coll_new(struct disti_store_server *server,
     coll->result = one ? NULL : disti_blob_new(total);
     coll->next = server->colls;
     server->colls = coll;
-    if (coll->arrivals && (one || coll->result) && coll_copy_ranks(coll, party))
+    coll->ranks = party->count ? calloc(party->count, sizeof(*coll->ranks)) : NULL;
+    for (uint32_t i = 0; coll->ranks && i < party->count; i++)
+        coll->ranks[i] = disti_wire_party_rank(party, i);
+    if (coll->arrivals && (one || coll->result) && (coll->ranks || !party->count))
         return coll;
     coll_free(server, coll);
     return NULL;

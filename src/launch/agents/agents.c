@@ -806,11 +806,21 @@ void disti_agents_failed(struct disti_agents *agents, const struct disti_agents_
     disti_agents_link_send(&agents->client.link, AGENTS_FAILED, value, sizeof(value));
 }
 
-/* Until all that was to be told is sent, and those who are served have gone. */
-static void agents_linger(struct disti_agents *agents, int64_t deadline)
+void disti_agents_close(struct disti_agents *agents, const char *why, int linger_ms)
 {
-    struct pollfd ready = {.fd = agents->epoll_fd, .events = POLLIN};
+    const int64_t deadline = disti_deadline_ms(linger_ms);
+    struct pollfd ready = {.events = POLLIN};
 
+    if (!agents)
+        return;
+    if (agents->client.state < AGENTS_CLIENT_READY)
+        agents_client_end(agents);
+    if (agents->client.link.fd >= 0)
+        disti_agents_link_send_text(&agents->client.link, AGENTS_LEAVE, why ? why : "it has left");
+    if (agents->server && agents->server->phase != AGENTS_OVER)
+        disti_agents_break(agents->server, "the agent on %s, where all others meet, has left: %s",
+                           agents->config.host, why ? why : "no reason given");
+    /* Until all that was to be told is sent, and those who are served have gone. */
     while (!disti_expired(deadline)) {
         int64_t when = deadline;
 
@@ -821,24 +831,11 @@ static void agents_linger(struct disti_agents *agents, int64_t deadline)
             disti_agents_link_close(&agents->client.link);
         if (agents->client.link.fd < 0 &&
             (!agents->server || disti_agents_server_count(agents->server) == 0))
-            return;
+            break;
         agents_arm(agents, when);
+        ready.fd = agents->epoll_fd;
         poll(&ready, 1, disti_left_ms(deadline));
     }
-}
-
-void disti_agents_close(struct disti_agents *agents, const char *why, int linger_ms)
-{
-    if (!agents)
-        return;
-    if (agents->client.state < AGENTS_CLIENT_READY)
-        agents_client_end(agents);
-    if (agents->client.link.fd >= 0)
-        disti_agents_link_send_text(&agents->client.link, AGENTS_LEAVE, why ? why : "it has left");
-    if (agents->server && agents->server->phase != AGENTS_OVER)
-        disti_agents_break(agents->server, "the agent on %s, where all others meet, has left: %s",
-                           agents->config.host, why ? why : "no reason given");
-    agents_linger(agents, disti_deadline_ms(linger_ms));
     agents_free(agents);
 }
 
@@ -929,36 +926,35 @@ static bool config_set(struct disti_agents_config *config, const char *key, cons
     return *known_p = false;
 }
 
-static dist_status config_entry(struct disti_agents_config *config, char *entry)
-{
-    char *value = strchr(entry, '=');
-    bool known;
-
-    if (!value)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "--rdzv-conf: \"%s\" is not of the form KEY=VALUE", entry);
-    *value++ = 0;
-    if (config_set(config, entry, value, &known))
-        return DIST_OK;
-    if (known)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "--rdzv-conf: \"%s\" is no value for %s",
-                          value, entry);
-    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                      "--rdzv-conf knows no \"%s\": it has join_timeout, last_call_timeout, "
-                      "keep_alive_interval, keep_alive_max_attempt, is_host, rank, join",
-                      entry);
-}
-
 dist_status disti_agents_configure(struct disti_agents_config *config, const char *conf)
 {
-    char *copy = strdup(conf), *rest = NULL, *entry;
+    char *copy = strdup(conf), *rest = NULL, *entry, *value;
     dist_status status = DIST_OK;
+    bool known;
 
     if (!copy)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for --rdzv-conf: free some");
     for (entry = strtok_r(copy, ",", &rest); entry && status == DIST_OK;
-         entry = strtok_r(NULL, ",", &rest))
-        status = config_entry(config, entry);
+         entry = strtok_r(NULL, ",", &rest)) {
+        value = strchr(entry, '=');
+        if (!value) {
+            status = disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                                "--rdzv-conf: \"%s\" is not of the form KEY=VALUE", entry);
+            break;
+        }
+        *value++ = 0;
+        if (config_set(config, entry, value, &known))
+            continue;
+        if (known)
+            status = disti_fail(DIST_ERR_INVALID_ARGUMENT, "--rdzv-conf: \"%s\" is no value for %s",
+                                value, entry);
+        else
+            status =
+                disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                           "--rdzv-conf knows no \"%s\": it has join_timeout, last_call_timeout, "
+                           "keep_alive_interval, keep_alive_max_attempt, is_host, rank, join",
+                           entry);
+    }
     free(copy);
     return status;
 }
