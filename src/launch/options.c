@@ -112,24 +112,6 @@ static bool options_read_places(struct disti_run_options *options)
     return true;
 }
 
-/* Reads the job's secret, if the options or the environment name a file of it. False: what is wrong
- * was printed. */
-static bool options_read_secret(struct disti_run_options *options)
-{
-    const char *path = options->secret_file ? options->secret_file : disti_env("DIST_SECRET_FILE");
-    char why[DISTI_SECRET_WHY];
-    bool taken;
-
-    if (!path || !*path)
-        return true;
-    taken = disti_secret_read(path, &options->secret, why);
-    if (!taken)
-        fprintf(stderr, "distrun: %s\n", why);
-    else if (options->leashed)
-        close(DISTI_HOSTS_SECRET); /* the workers need not have it */
-    return taken;
-}
-
 /* ---- workers, secret and program ---- */
 
 enum { COUNTS_MAX = 65536 };
@@ -519,7 +501,8 @@ static bool options_check(struct disti_run_options *options)
 
 bool disti_run_options_read(int argc, char *argv[], struct disti_run_options *options)
 {
-    const char *grace = disti_env("TORCH_ELASTIC_SHUTDOWN_TIMEOUT");
+    const char *grace = disti_env("TORCH_ELASTIC_SHUTDOWN_TIMEOUT"), *secret;
+    char why[DISTI_SECRET_WHY];
     int rest;
 
     *options =
@@ -547,8 +530,17 @@ bool disti_run_options_read(int argc, char *argv[], struct disti_run_options *op
         return true;
     if (strcmp(options->prefix, "none") == 0)
         options->prefix = "";
-    if (!options_check(options) || !options_read_secret(options))
+    if (!options_check(options))
         return false;
+    secret = options->secret_file ? options->secret_file : disti_env("DIST_SECRET_FILE");
+    if (secret && *secret) {
+        if (!disti_secret_read(secret, &options->secret, why)) {
+            fprintf(stderr, "distrun: %s\n", why);
+            return false;
+        }
+        if (options->leashed)
+            close(DISTI_HOSTS_SECRET); /* the workers need not have it */
+    }
     if (rest == argc)
         return options_wrong("no program is given: name it behind the options");
     return options_command(argv + rest, options);
