@@ -221,7 +221,7 @@ static bool agent_speaks(const struct agent *agent)
     return !agent->options->leashed || agent->options->node_rank <= 0;
 }
 
-/* round.c: the meeting with other nodes. ERR_INVALID_ARGUMENT, ERR_RENDEZVOUS and others. */
+/* Opens the meeting with other nodes. ERR_INVALID_ARGUMENT, ERR_RENDEZVOUS and others. */
 static dist_status meeting_open(struct agent *agent)
 {
     const struct disti_run_options *options = agent->options;

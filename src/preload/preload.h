@@ -137,7 +137,7 @@ struct disti_preload {
 };
 extern struct disti_preload disti_preload;
 
-/* ---- foreign.c ---- */
+/* ---- imports.c ---- */
 
 /*
  * True if the program's MPI has an ABI that no libdist_mpi.so serves. Then all calls but MPI_Init
@@ -150,8 +150,6 @@ bool disti_mpi_is_foreign(void);
  * handed on. False: it is another, which has been said. After disti_mpi_is_foreign.
  */
 bool disti_mpi_is_own(void);
-
-/* ---- imports.c ---- */
 
 /* Has calls served that come from objects that the program has opened since. */
 void disti_imports_renew(void);
@@ -230,7 +228,7 @@ int disti_comm_least(MPI_Comm comm, int value);
  */
 int disti_comm_fail(MPI_Comm comm);
 
-/* Ours against MPI's, for one collective and one class of sizes; compare.c's. */
+/* Ours against MPI's, for one collective and one class of sizes. */
 #define DISTI_CLASSES 16
 #define DISTI_TURNS 6 /* of both sides */
 struct disti_comparison {
@@ -279,7 +277,7 @@ dist_status disti_reduction_find(MPI_Datatype type, MPI_Op op, struct disti_redu
 /* Of one that may be found: is the result the same whoever computes it? */
 bool disti_reduction_is_exact(MPI_Datatype type, MPI_Op op);
 
-/* ---- layout.c ---- */
+/* ---- call.c: layouts ---- */
 
 /*
  * What a call reads from, or writes to: blocks of elements in the program's memory. libdist sees
@@ -354,7 +352,7 @@ bool disti_pack_is_data_only(void);
 /* Refuses a call that is so marked: calls the error handler. Returns the error code. */
 int disti_call_refuse(const struct disti_args *args);
 
-/* ---- compare.c ---- */
+/* ---- comms.c: comparisons ---- */
 
 /* For blocking calls like this one, which could be served by args->channel. NULL: not compared. */
 struct disti_comparison *disti_comparison_find(const struct disti_args *args,

@@ -357,7 +357,7 @@ static bool persistent_has_tag(int tag)
     return pending;
 }
 
-/* One that no other request has, nor layout.c. MPI says the greatest on MPI_COMM_WORLD alone. Lock
+/* One that no other request has, nor call.c. MPI says the greatest on MPI_COMM_WORLD alone. Lock
  * held. */
 static int persistent_next_tag(void)
 {

@@ -489,7 +489,6 @@ bool disti_store_peer_came_by(int fd, char text[DISTI_HOST_SIZE])
     return strncmp(text, "127.", 4) != 0 && strcmp(text, "::1") != 0;
 }
 
-/* peer.c */
 static void peer_accept(struct disti_store_server *server)
 {
     struct store_peer *oldest;
@@ -597,27 +596,11 @@ static bool server_watch(struct disti_store_server *server, int *fd)
     return epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, *fd, &event) == 0;
 }
 
-static struct disti_store_server *server_new(int world_size)
-{
-    struct disti_store_server *server = calloc(1, sizeof(*server));
-
-    if (!server)
-        return NULL;
-    server->epoll_fd = server->listen_fd = server->wake_fd = server->discovery_fd = -1;
-    server->world_size = world_size;
-    server->holder = -1;
-    server->ranks = calloc((size_t)world_size, sizeof(*server->ranks));
-    if (!server->ranks) {
-        free(server);
-        return NULL;
-    }
-    return server;
-}
-
 dist_status disti_store_server_listen(const char *host, int port, int world_size, int64_t deadline,
                                       struct disti_store_server **server_p)
 {
     struct disti_store_server *server;
+    struct store_rank *ranks;
     size_t wanted, most;
     dist_status status;
 
@@ -633,11 +616,19 @@ dist_status disti_store_server_listen(const char *host, int port, int world_size
             "the store needs a descriptor for each of %d ranks, and this process may have "
             "%zu in all: raise the hard limit of open files (ulimit -Hn) to %zu or more",
             world_size, most, wanted);
-    server = server_new(world_size);
-    if (!server)
+    server = calloc(1, sizeof(*server));
+    ranks = calloc((size_t)world_size, sizeof(*ranks));
+    if (!server || !ranks) {
+        free(server);
+        free(ranks);
         return disti_fail(DIST_ERR_NO_MEMORY,
                           "no memory for a store of %d ranks: free some, or start fewer",
                           world_size);
+    }
+    server->epoll_fd = server->listen_fd = server->wake_fd = server->discovery_fd = -1;
+    server->world_size = world_size;
+    server->holder = -1;
+    server->ranks = ranks;
     server->everywhere = !host;
     status = disti_store_server_renew(server);
     if (status == DIST_OK)
@@ -773,20 +764,6 @@ static void server_formed(struct disti_store_server *server)
     server->formed_fn = NULL;
 }
 
-static void server_dispatch(struct disti_store_server *server, const struct epoll_event *event)
-{
-    uint64_t count;
-
-    if (event->data.ptr == &server->listen_fd)
-        peer_accept(server);
-    else if (event->data.ptr == &server->discovery_fd)
-        disti_store_discovery_answer(server);
-    else if (event->data.ptr == &server->wake_fd)
-        (void)!read(server->wake_fd, &count, sizeof(count));
-    else
-        peer_event(server, event->data.ptr, event->events);
-}
-
 /* True if it is to stop, and nobody is here, nor still to come and would look for the store in
  * vain; or at the time limit. */
 static bool server_done(const struct disti_store_server *server)
@@ -807,6 +784,7 @@ static void *server_main(void *arg)
                                          .graceful = true,
                                          .text = "the store was closed"};
     struct epoll_event events[64];
+    uint64_t woken;
 
     disti_log_use(server->log);
     while (!server_done(server)) {
@@ -814,8 +792,18 @@ static void *server_main(void *arg)
         int count = epoll_wait(server->epoll_fd, events, 64, wait_ms);
 
         /* Peers are only marked dead here, and freed by server_reap: no event dangles. */
-        for (int i = 0; i < count; i++)
-            server_dispatch(server, &events[i]);
+        for (int i = 0; i < count; i++) {
+            const struct epoll_event *event = &events[i];
+
+            if (event->data.ptr == &server->listen_fd)
+                peer_accept(server);
+            else if (event->data.ptr == &server->discovery_fd)
+                disti_store_discovery_answer(server);
+            else if (event->data.ptr == &server->wake_fd)
+                (void)!read(server->wake_fd, &woken, sizeof(woken));
+            else
+                peer_event(server, event->data.ptr, event->events);
+        }
         server_reap(server);
         if (server->formed && (server->formed_fn || server->discovery_fd >= 0))
             server_formed(server);

@@ -220,7 +220,6 @@ bool disti_store_ranks_is_gone(const struct disti_store_server *server, int rank
 /* How a peer came: the address at this end of its socket, numeric; false: by the loopback. */
 bool disti_store_peer_came_by(int fd, char text[DISTI_HOST_SIZE]);
 
-/* coll.c */
 void disti_store_coll_join(struct disti_store_server *server, struct store_peer *peer,
                            const struct store_request *request);
 /* Takes a REFUSE: the other ranks of the collective are told, at once or when they ask. */
