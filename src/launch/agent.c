@@ -998,7 +998,7 @@ static void agent_round(struct agent *agent)
         bool again = agent->round.restarts < agent->options->max_restarts && !agent->hurry;
         char name[32];
 
-        /* Of a node that is the only one, what the others would tell it. */
+        /* A node that is the only one decides what other nodes would tell it. */
         if (!agent->first) {
             agent->order = DISTI_AGENTS_FINISHED;
             return;
@@ -1030,10 +1030,7 @@ static bool agent_next_round(struct agent *agent, int restarts)
         watch_round(agent);
         return agent->met && !agent->stop_signal;
     }
-    /*
-     * The round of a node that is the only one. ERR_ADDRESS_IN_USE, ERR_SYSTEM: there is no port
-     * for rank 0. Does not block.
-     */
+    /* The round of a node that is the only one. */
     round_p = &agent->round;
     host = agent->options->master_addr ? agent->options->master_addr : disti_loopback();
     round_p->restarts = round_p->attempt = restarts;

@@ -229,7 +229,7 @@ static bool options_command(char *words[], struct disti_run_options *options)
         char *name = NULL;
         bool found = true;
 
-        /* The first word of the remote shell, where one is needed. */
+        /* Only the remote shell is looked for, where one is needed. */
         for (int h = 0; h < options->hosts.count; h++)
             found &= disti_run_host_is_here(options, h);
         if (!found) {

@@ -242,8 +242,7 @@ static dist_status starter_shells(struct starter *starter)
     while (status == DIST_OK && starter->alive < starter->count) {
         struct starter_host *host = &starter->hosts[starter->alive];
 
-        /* Starts the first remote shell of a host. On failure the near ends are closed with the
-         * process. */
+        /* On failure the near ends are closed with the process. */
         for (int s = 0; s < 2 && status == DIST_OK; s++) {
             int ends[2] = {-1, -1};
 
@@ -294,8 +293,8 @@ static int starter_conclude(const struct starter *starter)
     first = &starter->hosts[starter->first];
     for (int h = 0; h < starter->count && !starter->elastic && !starter->goes_on; h++)
         is_alike &= starter->hosts[h].code == first->code;
-    /* What is said of a host where it was most likely no worker that failed, or where nobody else
-     * may have said anything; else "". */
+    /* The reason is given where it was most likely no worker that failed, or where nobody else may
+     * have said anything. */
     if (starter->elastic && (first->killed || !first->begun || starter_is_shells(first)))
         reason = ": the nodes meet there, so the job ends";
     else if (!first->begun)

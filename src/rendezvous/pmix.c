@@ -263,13 +263,9 @@ static int pmix_connect(struct pmix_question *question)
 static bool pmix_open(int64_t deadline, char reason[PMIX_REASON])
 {
     struct pmix_question *question;
-    bool open;
-    bool loaded;
+    bool open, loaded;
 
-    /*
-     * Its functions, or NULL and why not. It is opened once, and not closed again: threads of it
-     * may run. Any thread.
-     */
+    /* The library is opened once, and not closed again: threads of it may run. */
     pthread_mutex_lock(&library_lock);
     library_loaded = library_loaded || library_try(reason);
     loaded = library_loaded;

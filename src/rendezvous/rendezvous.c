@@ -329,7 +329,7 @@ static struct disti_meeting rendezvous_plan(const struct disti_facts *facts, int
                          facts->rank.value == launch->rank &&
                          facts->world_size.value == launch->world_size;
     const bool by_url = facts->url.kind == DISTI_URL_TCP;
-    /* Is the store's machine perhaps known to others by an address that its name hides here? */
+    /* True if others may know the store's machine by an address that its name hides here. */
     const bool may_hide =
         !facts->options->oob_all_gather && facts->url.kind != DISTI_URL_FILE &&
         facts->url.kind != DISTI_URL_MPI && facts->world_size.value != 1 &&
@@ -416,7 +416,7 @@ static dist_status rendezvous_run(const struct dist_options *options, int timeou
         status = facts_complete(&facts);
     if (status != DIST_OK)
         return status;
-    /* Do the ranks meet through the launcher's PMIx? What has been guessed does not count then. */
+    /* Where the ranks meet through the launcher's PMIx, what has been guessed does not count. */
     launch = &facts.launch;
     facts.by_pmix = !facts.options->oob_all_gather && facts.url.kind == DISTI_URL_NONE &&
                     facts.rank.value == launch->rank &&

@@ -443,7 +443,7 @@ static void inbox_take(struct disti_store *store)
     if (store->in.head.op == DISTI_WIRE_REPLY) {
         struct client_call *call = store->calls;
 
-        /* Hands the reply to who asked; nobody: the answer to a request that was given up. */
+        /* Gives the reply to the call that waits for it; none does if the request was given up. */
         while (call && (call->done || call->id != store->in.head.id))
             call = call->next;
         if (call) {

@@ -64,7 +64,7 @@ int disti_handed_open(enum disti_handed which, const char *path, int flags, int 
     struct stat file;
     int fd;
 
-    /* False: the launcher has told of no such file. */
+    /* The launcher's numbers of that file, if it has told of it. */
     text = disti_env("DIST_AGENT_FILES");
     for (int i = 0; text && i < (int)which; i++) {
         text = strchr(text, ',');

@@ -480,7 +480,7 @@ static bool ranks_check(struct disti_store_server *server, struct store_peer *pe
                      id->host, id->pid, server->world_size - 1);
         return false;
     }
-    /* May a client come as that rank now? Answers the hello if not. */
+    /* The rank may come only while it is absent. */
     slot = &server->ranks[id->rank];
     if (slot->state == STORE_LEFT) {
         peer->closing = true;

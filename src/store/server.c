@@ -240,7 +240,6 @@ static void serve_frame(struct disti_store_server *server, struct store_peer *pe
                                         .deadline =
                                             disti_deadline_ms(head->arg > 0 ? head->arg : 0)};
 
-        /* A request with a key. */
         request.key.length = head->key_bytes;
         memcpy(request.key.bytes, peer->in.body, head->key_bytes);
         switch (head->op) {

@@ -102,8 +102,6 @@ static void agents_client_end(struct disti_agents *agents)
 }
 
 /* The end: BROKEN, with the text. Returns true. */
-/* What a member hears of the server, as events. */
-
 __attribute__((format(printf, 3, 4))) static bool
 agents_client_break(struct disti_agents *agents, struct disti_agents_event *event_p,
                     const char *format, ...)
@@ -624,7 +622,7 @@ static bool agents_client_reach(struct disti_agents *agents, struct disti_agents
         socklen_t size = sizeof(int);
         int error = 0;
 
-        /* Has the call been answered? */
+        /* The call may have been answered. */
         if (poll(&ready, 1, 0) >= 1) {
             if (getsockopt(client->link.fd, SOL_SOCKET, SO_ERROR, &error, &size))
                 error = errno;
