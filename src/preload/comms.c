@@ -665,36 +665,33 @@ static bool compare_is_faster(const long long turns_ns[DISTI_TURNS], enum compar
     return longest * 100 < least * (100 - COMPARE_AHEAD);
 }
 
-/* Sums of integers are the same on every rank. If MPI does not sum, it is in no state to decide. */
-static void compare_decide(struct disti_comparison *comparison, MPI_Comm comm)
-{
-    long long mine[DISTI_TURNS], all[DISTI_TURNS] = {0};
-
-    for (int turn = 0; turn < DISTI_TURNS; turn++)
-        mine[turn] = (long long)(comparison->turns_s[turn] * 1e9f);
-    (void)comm_agree(comm, mine, all, DISTI_TURNS, MPI_LONG_LONG, MPI_SUM);
-    comparison->handed_on = compare_is_faster(all, COMPARE_MPI);
-    comparison->served = compare_is_faster(all, COMPARE_LIBDIST);
-    if (!comparison->handed_on && !comparison->served) {
-        /* The figures do not tell: later they may. */
-        if (++comparison->tries == COMPARE_TRIES) {
-            comparison->served = true;
-            return;
-        }
-        comparison->calls = 0;
-        for (int turn = 0; turn < DISTI_TURNS; turn++)
-            comparison->turns_s[turn] = 0;
-    }
-}
-
 void disti_compare_end(const struct disti_args *args)
 {
     struct disti_comparison *comparison = args->comparison;
     double took_s = PMPI_Wtime() - comparison->begun_s;
     int call = comparison->calls++ - compare_served(comparison), turn = call / COMPARE_TURN;
+    long long mine[DISTI_TURNS], all[DISTI_TURNS] = {0};
 
     if (call % COMPARE_TURN != 0)
         comparison->turns_s[turn] += (float)took_s;
-    if (call == DISTI_TURNS * COMPARE_TURN - 1)
-        compare_decide(comparison, args->comm);
+    if (call != DISTI_TURNS * COMPARE_TURN - 1)
+        return;
+    /* Sums of integers are the same on every rank. If MPI does not sum, it is in no state to
+     * decide.
+     */
+    for (int t = 0; t < DISTI_TURNS; t++)
+        mine[t] = (long long)(comparison->turns_s[t] * 1e9f);
+    (void)comm_agree(args->comm, mine, all, DISTI_TURNS, MPI_LONG_LONG, MPI_SUM);
+    comparison->handed_on = compare_is_faster(all, COMPARE_MPI);
+    comparison->served = compare_is_faster(all, COMPARE_LIBDIST);
+    if (comparison->handed_on || comparison->served)
+        return;
+    /* The figures do not tell: later they may. */
+    if (++comparison->tries == COMPARE_TRIES) {
+        comparison->served = true;
+        return;
+    }
+    comparison->calls = 0;
+    for (int t = 0; t < DISTI_TURNS; t++)
+        comparison->turns_s[t] = 0;
 }

@@ -218,35 +218,28 @@ static bool init_background(void)
            (strcmp(backend, "mpi") == 0 && level == MPI_THREAD_MULTIPLE);
 }
 
-static unsigned init_facts(void)
-{
-    const char *compares = secure_getenv("DIST_MPI_COMPARE");
-    const char *report = secure_getenv("DIST_MPI_REPORT");
-    const char *size = secure_getenv(INIT_LOCAL_SIZE); /* not every launcher says so */
-    int level = MPI_THREAD_SINGLE;
-    unsigned facts = 0;
-
-    PMPI_Query_thread(&level);
-    if (level != MPI_THREAD_MULTIPLE)
-        facts |= DISTI_FACT_NO_THREADS;
-    /* MPI's calls have no deadline: whoever sets one wants it kept. */
-    if ((!compares || strcmp(compares, "0") != 0) && init_timeout_ms() == INT_MAX)
-        facts |= DISTI_FACT_COMPARES;
-    if (report && *report && strcmp(report, "0") != 0)
-        facts |= DISTI_FACT_REPORTS;
-    if (size && atoi(size) == disti_preload.ranks)
-        facts |= DISTI_FACT_ONE_MACHINE;
-    return facts;
-}
-
 /*
  * Agrees on the calls that all ranks serve (0: none) and on the facts of all. One call of MPI, as
  * each costs ranks that share CPUs several time slices.
  */
 static void init_agree(void)
 {
-    unsigned mine[2] = {init_serves(), init_facts()}, all[2] = {0};
+    const char *compares = secure_getenv("DIST_MPI_COMPARE");
+    const char *report = secure_getenv("DIST_MPI_REPORT");
+    const char *size = secure_getenv(INIT_LOCAL_SIZE); /* not every launcher says so */
+    unsigned mine[2] = {init_serves(), 0}, all[2] = {0};
+    int level = MPI_THREAD_SINGLE;
 
+    PMPI_Query_thread(&level);
+    if (level != MPI_THREAD_MULTIPLE)
+        mine[1] |= DISTI_FACT_NO_THREADS;
+    /* MPI's calls have no deadline: whoever sets one wants it kept. */
+    if ((!compares || strcmp(compares, "0") != 0) && init_timeout_ms() == INT_MAX)
+        mine[1] |= DISTI_FACT_COMPARES;
+    if (report && *report && strcmp(report, "0") != 0)
+        mine[1] |= DISTI_FACT_REPORTS;
+    if (size && atoi(size) == disti_preload.ranks)
+        mine[1] |= DISTI_FACT_ONE_MACHINE;
     if (!disti_pack_is_data_only())
         mine[0] &= INIT_REDUCTIONS;
     PMPI_Allreduce(mine, all, 2, MPI_UNSIGNED, MPI_BAND, MPI_COMM_WORLD);
