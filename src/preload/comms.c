@@ -670,7 +670,7 @@ void disti_compare_end(const struct disti_args *args)
     struct disti_comparison *comparison = args->comparison;
     double took_s = PMPI_Wtime() - comparison->begun_s;
     int call = comparison->calls++ - compare_served(comparison), turn = call / COMPARE_TURN;
-    long long mine[DISTI_TURNS], all[DISTI_TURNS] = {0};
+    long long mine[DISTI_TURNS], all[DISTI_TURNS];
 
     if (call % COMPARE_TURN != 0)
         comparison->turns_s[turn] += (float)took_s;
@@ -679,8 +679,10 @@ void disti_compare_end(const struct disti_args *args)
     /* Sums of integers are the same on every rank. If MPI does not sum, it is in no state to
      * decide.
      */
-    for (int t = 0; t < DISTI_TURNS; t++)
+    for (int t = 0; t < DISTI_TURNS; t++) {
         mine[t] = (long long)(comparison->turns_s[t] * 1e9f);
+        all[t] = 0;
+    }
     (void)comm_agree(args->comm, mine, all, DISTI_TURNS, MPI_LONG_LONG, MPI_SUM);
     comparison->handed_on = compare_is_faster(all, COMPARE_MPI);
     comparison->served = compare_is_faster(all, COMPARE_LIBDIST);
