@@ -1,68 +1,202 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The agent: rounds until the workers succeed, or no restart is left. */
+/* The agent: rounds until the workers succeed, or no restart is left. Each round starts the store
+ * and the workers, and watches over them. */
 #include "launch/agent.h"
+#include "base/clock.h"
 #include "base/descriptor.h"
+#include "base/file.h"
 #include "base/log.h"
-#include "base/net.h"
 #include "base/process.h"
 #include "base/settings/env.h"
 #include "launch/failure.h"
+#include "store/server.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
-/* The round of a single node. */
+/* The files of a job, in torchrun's folders: DIR/JOB_RANDOM/attempt_0/0/stdout.log. */
 
-/* Below those that Linux takes by itself for connections that go out. */
-enum { ROUND_PORT_FIRST = 10000, ROUND_PORTS = 10000, ROUND_TRIES = 20 };
+struct logs {
+    char folder[DISTI_RUN_PATH]; /* of the job; "": it has no files */
+};
 
-/* Port 0: any. At all addresses. */
-static bool round_is_free(int port, int *port_p)
+/* The agent: the process that starts a node's workers and watches over them. */
+
+/*
+ * A round:
+ *
+ *     WORKING -- a worker fails, a signal comes --> STOPPING     the other workers were told to end
+ *        |                                             |
+ *        '-- all workers have ended -- SWEEPING <------'     their children are told to end
+ *                                         |
+ *                                      DRAINING      what they printed is on its way
+ *                                         |
+ *                                       OVER
+ *
+ * With --on-failure continue a worker's failure is reported and the round stays WORKING.
+ */
+enum agent_state { AGENT_WORKING, AGENT_STOPPING, AGENT_SWEEPING, AGENT_DRAINING, AGENT_OVER };
+
+struct agent {
+    const struct disti_run_options *options;
+    struct logs logs;
+    struct disti_run_binding binding;
+    sigset_t mask;       /* for the workers: as the agent found them */
+    struct rlimit files; /* the same */
+    pid_t group;         /* the guard's process group, in which the workers are */
+    int signals_fd;      /* from the guard */
+    int child_fd;        /* a signalfd for SIGCHLD */
+    int done_fd;         /* an eventfd: outputs that have ended */
+    int leash_fd;        /* from the starter on another host, see above; -1: there is none */
+
+    /* Of this round. */
+    struct disti_run_round round;
+    struct disti_run_worker *workers; /* of round.processes; the scheduler is the last */
+    int secret_fd;                    /* a memfd with the store's secret; -1: the store has none */
+    int last_calls_fd; /* a memfd: what they called last (store/store.h); -1: not known */
+    struct disti_store_server *store;
+    struct disti_run_output *outputs[2];
+    enum agent_state state;
+    int alive; /* workers, and the scheduler */
+    int outputs_left;
+    bool childless;    /* nothing is below this process */
+    int64_t oom_kills; /* processes that the kernel's out-of-memory killer had ended before */
+    bool killed;       /* a line has said that workers are killed */
+    int64_t kill_at;   /* SIGKILL for whoever is left; INT64_MAX: not yet */
+    int succeeded;     /* workers, once all have ended */
+    const struct disti_run_worker *first; /* that failed; NULL: none */
+    int64_t cause_by;                     /* until then its cause may be seen */
+
+    /* Of the meeting with other nodes. */
+    struct disti_agents *agents;         /* NULL: this node is the only one */
+    bool met;                            /* there is a new round to be started */
+    bool has_met;                        /* there was one before */
+    enum disti_agents_event_type order;  /* how this round ends; DISTI_AGENTS_NOTE: not known yet */
+    struct disti_agents_failure failure; /* why, if it is a failure */
+    char why[DISTI_AGENTS_TEXT];         /* the same for people */
+
+    /* Of the job. */
+    int stop_signal;      /* that ended it; 0: none */
+    int64_t stopped_at;   /* when it came */
+    int64_t clocks;       /* of this round's processes: see disti_last_call_suspend */
+    int64_t suspended_at; /* when SIGTSTP stopped the processes; 0: they run */
+    bool unsaid;          /* something that workers printed could not be written */
+    bool hurry;           /* do not wait for output to be read */
+};
+
+static dist_status logs_fail(const char *path)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    socklen_t size = sizeof(address);
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const bool is_free = fd >= 0 && bind(fd, (struct sockaddr *)&address, size) == 0 &&
-                         getsockname(fd, (struct sockaddr *)&address, &size) == 0;
-    const int error = errno;
+    return disti_fail_errno(
+        DIST_ERR_SYSTEM, "cannot make %.400s: give --log-dir a folder where you may write", path);
+}
 
-    if (fd >= 0)
-        close(fd);
-    errno = error;
-    if (is_free)
-        *port_p = ntohs(address.sin_port);
-    return is_free;
+/* With all folders above it. */
+static dist_status logs_make(const char *path)
+{
+    char part[DISTI_RUN_PATH + 64];
+
+    snprintf(part, sizeof(part), "%s", path);
+    for (char *at = part + 1; *at; at++) {
+        if (*at != '/')
+            continue;
+        *at = '\0';
+        if (mkdir(part, 0777) != 0 && errno != EEXIST)
+            return logs_fail(part);
+        *at = '/';
+    }
+    return mkdir(part, 0777) != 0 && errno != EEXIST ? logs_fail(part) : DIST_OK;
 }
 
 /*
- * Rank 0 may listen at any address. The port is not kept: a program need not say that it shares
- * addresses. So that nobody gets it before, which on a busy machine is seconds, it is none of those
- * that a connection of another program may get, and at random, so that two jobs which start
- * together hardly have the same.
+ * Makes the job's folder, if --log-dir is given, or a stream goes to a file: then without --log-dir
+ * below TMPDIR, and says where. ERR_SYSTEM names the folder that cannot be made.
  */
-dist_status disti_run_free_port(int *port_p)
+static dist_status logs_open(const struct disti_run_options *options, const char *job,
+                             struct logs *logs_p)
 {
-    unsigned number;
+    const char *temporary = disti_env("TMPDIR");
+    char base[DISTI_RUN_PATH / 2] = "", name[160];
+    dist_status status = DIST_OK;
 
-    for (int tries = 0; tries < ROUND_TRIES; tries++) {
-        if (getrandom(&number, sizeof(number), GRND_NONBLOCK) == (ssize_t)sizeof(number) &&
-            round_is_free(ROUND_PORT_FIRST + (int)(number % ROUND_PORTS), port_p))
-            return DIST_OK;
-    }
-    if (round_is_free(0, port_p))
+    logs_p->folder[0] = '\0';
+    if (!options->log_dir && !options->redirects && !options->tee)
         return DIST_OK;
-    return disti_fail_errno(DIST_ERR_SYSTEM, "there is no free port: give one by --master-port");
+    if (options->log_dir && strlen(options->log_dir) >= sizeof(base))
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "--log-dir: the path is too long");
+    if (options->log_dir) {
+        snprintf(base, sizeof(base), "%s", options->log_dir);
+        status = logs_make(base);
+    } else {
+        snprintf(base, sizeof(base), "%s/distrun_XXXXXX", temporary ? temporary : "/tmp");
+        if (!mkdtemp(base))
+            return logs_fail(base);
+        fprintf(stderr, "distrun: the output goes to %s\n", base);
+    }
+    if (status != DIST_OK)
+        return status;
+    snprintf(name, sizeof(name), "%s_XXXXXX", job);
+    for (char *slash = name; (slash = strchr(slash, '/'));) /* the job's name may be a path */
+        *slash = '_';
+    snprintf(logs_p->folder, sizeof(logs_p->folder), "%s/%s", base, name);
+    if (!mkdtemp(logs_p->folder))
+        return logs_fail(logs_p->folder);
+    /* mkdtemp's is for its user alone; log files are as open as others. */
+    return chmod(logs_p->folder, 0755) == 0 ? DIST_OK : logs_fail(logs_p->folder);
+}
+
+/* Its path. */
+static void logs_path(const struct logs *logs, int restarts, int local_rank, const char *name,
+                      char path[DISTI_RUN_PATH + 64])
+{
+    char worker[16];
+
+    disti_run_rank_name(local_rank, worker);
+    snprintf(path, DISTI_RUN_PATH + 64, "%s/attempt_%d/%s%s%s", logs->folder, restarts, worker,
+             *name ? "/" : "", name);
+}
+
+/* The job's folder, open; -1: errno. Who has the folder above may have put another in its place. */
+static int logs_folder(const struct logs *logs)
+{
+    const int fd = open(logs->folder, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    struct stat status;
+
+    if (fd < 0 || (fstat(fd, &status) == 0 && status.st_uid == geteuid()))
+        return fd;
+    close(fd);
+    errno = EPERM;
+    return -1;
+}
+
+/* Opens "stdout.log" or another file of it to write. *fd_p is the caller's. */
+static dist_status logs_file(const struct logs *logs, int restarts, int local_rank,
+                             const char *name, int *fd_p)
+{
+    char path[DISTI_RUN_PATH + 64];
+    int folder, fd = -1;
+
+    logs_path(logs, restarts, local_rank, name, path);
+    folder = logs_folder(logs);
+    if (folder >= 0) {
+        fd = openat(folder, path + strlen(logs->folder) + 1,
+                    O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
+        close(folder);
+    }
+    if (fd < 0)
+        return logs_fail(path);
+    *fd_p = fd;
+    return DIST_OK;
 }
 
 const char *disti_run_store_host(const struct disti_run_round *round)
@@ -77,56 +211,18 @@ static int run_processes(const struct disti_run_options *options,
     return round->workers + (options->scheduler && round->node_rank == 0);
 }
 
-/*
- * The round of a node that is the only one. ERR_ADDRESS_IN_USE, ERR_SYSTEM: there is no port for
- * rank 0. Does not block.
- */
-static dist_status run_round_local(const struct disti_run_options *options, int restarts,
-                                   struct disti_run_round *round_p)
-{
-    const char *host = options->master_addr ? options->master_addr : disti_loopback();
-    char id[33];
-    dist_status status = DIST_OK;
-
-    round_p->restarts = round_p->attempt = restarts;
-    round_p->node_rank = round_p->first_rank = 0;
-    round_p->nodes = 1;
-    round_p->workers = round_p->world_size = options->workers;
-    round_p->processes = run_processes(options, round_p);
-    snprintf(round_p->master_address, sizeof(round_p->master_address), "%s", host);
-    disti_host_normalize(round_p->master_address);
-    round_p->master_port = (int)options->master_port;
-    round_p->store_port = 0;
-    if (options->master_port < 0)
-        status = disti_run_free_port(&round_p->master_port);
-    if (status == DIST_OK && options->scheduler)
-        status = disti_run_free_port(&round_p->store_port);
-    if (options->rdzv_id) {
-        snprintf(round_p->job, sizeof(round_p->job), "%s", options->rdzv_id);
-    } else if (status == DIST_OK && !round_p->job[0]) {
-        /* As torch names a job that has no name: 8-4-4-4-12 hexadecimal digits. */
-        status = disti_random_id(id);
-        if (status == DIST_OK)
-            snprintf(round_p->job, sizeof(round_p->job), "%.8s-%.4s-%.4s-%.4s-%.12s", id, id + 8,
-                     id + 12, id + 16, id + 20);
-    }
-    if (status == DIST_OK)
-        status = disti_random_id(round_p->store_word);
-    return status;
-}
-
 /* What the agents of other nodes say, as orders for this one. */
 
 enum { MEETING_LINGER_MS = 2000 }; /* until the others have heard the last word */
 
 /* Is this agent to tell what all of them know? Of those that a starter started the first one is. */
-static bool agent_speaks(const struct disti_run_agent *agent)
+static bool agent_speaks(const struct agent *agent)
 {
     return !agent->options->leashed || agent->options->node_rank <= 0;
 }
 
-/* round.c: the meeting with other nodes. ERR_INVALID_ARGUMENT, ERR_RENDEZVOUS and others. */
-static dist_status meeting_open(struct disti_run_agent *agent)
+/* Opens the meeting with other nodes. ERR_INVALID_ARGUMENT, ERR_RENDEZVOUS and others. */
+static dist_status meeting_open(struct agent *agent)
 {
     const struct disti_run_options *options = agent->options;
     struct disti_agents_config config;
@@ -156,34 +252,519 @@ static dist_status meeting_open(struct disti_run_agent *agent)
     return status == DIST_OK ? disti_agents_open(&config, &agent->agents) : status;
 }
 
-static void meeting_take_round(struct disti_run_agent *agent, const struct disti_agents_round *from)
+static void meeting_fail(struct agent *agent, const struct disti_agents_failure *failure)
+{
+    if (agent->order == DISTI_AGENTS_NOTE)
+        disti_agents_failed(agent->agents, failure);
+}
+
+/* Starts a round: the store, the workers with their files and pipes, and who reads those. */
+
+/* Where the streams of all workers come from: stdout's, then stderr's. */
+struct start_sources {
+    struct disti_run_source *of[2];
+    int count[2];
+};
+
+static const char *const start_files[] = {"stdout.log", "stderr.log"};
+
+/* The path by which another process of this user opens our memfd: nothing lies about if we die. */
+static void start_path(int fd, char *path, size_t size)
+{
+    snprintf(path, size, "/proc/%d/fd/%d", (int)getpid(), fd);
+}
+
+/* ---- the store ---- */
+
+/* Holds the store of all at the round's port, until the round ends. The others may know this
+ * machine by an address that a router translates, or by a name, which may stand for something else
+ * here: then the store listens at all addresses. */
+static dist_status start_serve(struct agent *agent)
 {
     struct disti_run_round *round = &agent->round;
+    const char *host = disti_run_store_host(round);
+    const dist_status status =
+        disti_store_server_listen(disti_hosts_is_own_address(host) ? host : NULL, round->store_port,
+                                  round->world_size, 0, &agent->store);
 
-    round->restarts = from->restarts;
-    round->attempt = from->round;
-    round->node_rank = from->node_rank;
-    round->nodes = from->nodes;
-    round->first_rank = from->first_rank;
-    round->workers = agent->options->workers;
-    round->world_size = from->world_size;
-    round->processes = run_processes(agent->options, round);
-    snprintf(round->master_address, sizeof(round->master_address), "%s", from->master_address);
-    round->master_port = from->master_port;
-    round->store_port = from->store_port;
-    memcpy(round->store_word, from->store_secret, sizeof(round->store_word));
-    snprintf(round->job, sizeof(round->job), "%s", from->job);
-    agent->met = agent->has_met = true;
+    if (status != DIST_OK)
+        return status;
+    round->store_port = disti_store_server_port(agent->store);
+    disti_store_server_set_word(agent->store, round->store_word);
+    return disti_store_server_run(agent->store);
+}
+
+/* ---- a worker's streams ---- */
+
+/* What the worker writes to, *to_p: a file, nothing, or a pipe, whose other end is a source. */
+static dist_status start_stream(struct agent *agent, const struct disti_run_worker *worker,
+                                int stream, struct start_sources *sources, int *to_p)
+{
+    const struct disti_run_options *options = agent->options;
+    const int bit = stream == 0 ? DISTI_RUN_STDOUT : DISTI_RUN_STDERR;
+    const bool tee = disti_run_streams(options->tee, worker->local_rank) & bit;
+    const bool redirect = disti_run_streams(options->redirects, worker->local_rank) & bit;
+    struct disti_run_source *source = &sources->of[stream][sources->count[stream]];
+    dist_status status = DIST_OK;
+    char host[DISTI_HOST_SIZE];
+    int log_fd = -1, ends[2];
+
+    *source = (struct disti_run_source){
+        .shown = disti_run_is_listed(options->shown, worker->local_rank) != 0};
+    if (tee || redirect)
+        status = logs_file(&agent->logs, agent->round.attempt, worker->local_rank,
+                           start_files[stream], &log_fd);
+    if (status != DIST_OK)
+        return status;
+    if (log_fd >= 0 && (!tee || !source->shown)) {
+        *to_p = log_fd;
+        return DIST_OK;
+    }
+    if (!source->shown) {
+        *to_p = open("/dev/null", O_WRONLY | O_CLOEXEC);
+        return DIST_OK;
+    }
+    disti_host_name(host);
+    disti_run_prefix(
+        options->prefix,
+        &(struct disti_run_names){.role = options->role,
+                                  .host = host,
+                                  .rank = disti_run_rank(&agent->round, worker->local_rank),
+                                  .local_rank = worker->local_rank},
+        source->prefix, sizeof(source->prefix));
+    source->log_fd = log_fd;
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        status = disti_fail_call("pipe2", "cannot read what the workers print");
+        if (log_fd >= 0)
+            close(log_fd);
+        return status;
+    }
+    source->fd = ends[0];
+    *to_p = ends[1];
+    sources->count[stream]++;
+    return DIST_OK;
+}
+
+/* torch's main writes its exception there: into a file of the job's folder, or into memory. */
+static dist_status start_error_file(struct agent *agent, struct disti_run_worker *worker)
+{
+    worker->error_fd = -1;
+    if (agent->logs.folder[0]) {
+        char path[DISTI_RUN_PATH + 64], attempt[32];
+        int folder;
+        bool made;
+
+        logs_path(&agent->logs, agent->round.attempt, worker->local_rank, "error.json",
+                  worker->error_file);
+        logs_path(&agent->logs, agent->round.attempt, worker->local_rank, "", path);
+        snprintf(attempt, sizeof(attempt), "attempt_%d", agent->round.attempt);
+        folder = logs_folder(&agent->logs);
+        made =
+            folder >= 0 && (mkdirat(folder, attempt, 0777) == 0 || errno == EEXIST) &&
+            (mkdirat(folder, path + strlen(agent->logs.folder) + 1, 0777) == 0 || errno == EEXIST);
+        if (folder >= 0)
+            close(folder);
+        return made ? DIST_OK : logs_fail(path);
+    }
+    worker->error_fd = disti_file_private();
+    if (worker->error_fd < 0)
+        return disti_file_memory_fail("make the workers' error files");
+    start_path(worker->error_fd, worker->error_file, sizeof(worker->error_file));
+    return DIST_OK;
+}
+
+/* ---- workers ---- */
+
+static dist_status start_worker(struct agent *agent, struct disti_run_worker *worker,
+                                struct start_sources *sources)
+{
+    int fds[3] = {-1, -1, -1};
+    dist_status status = start_error_file(agent, worker);
+
+    /* Rank 0 reads the standard input of distrun, all other processes read nothing. */
+    if (disti_run_rank(&agent->round, worker->local_rank) != 0)
+        fds[0] = disti_descriptor_raise(open("/dev/null", O_RDONLY | O_CLOEXEC));
+    for (int s = 0; s < 2 && status == DIST_OK; s++)
+        status = start_stream(agent, worker, s, sources, &fds[1 + s]);
+    if (status == DIST_OK) {
+        const bool bound = agent->binding.cpus && worker->local_rank >= 0;
+        struct disti_run_list environment = {0};
+        char last_calls[64], secret[DISTI_HANDED_TEXT], calls[DISTI_HANDED_TEXT];
+        char files[2 * DISTI_HANDED_TEXT], name[32];
+        struct disti_run_start start = {.name = name,
+                                        .path = agent->options->path,
+                                        .command = agent->options->command,
+                                        .fds = {fds[0], fds[1], fds[2]},
+                                        .cpus =
+                                            bound ? &agent->binding.cpus[worker->local_rank] : NULL,
+                                        .mask = agent->mask,
+                                        .files = agent->files,
+                                        .group = agent->group,
+                                        .inherited = {agent->secret_fd, agent->last_calls_fd}};
+
+        disti_run_worker_name(disti_run_rank(&agent->round, worker->local_rank), name);
+        start_path(agent->last_calls_fd, last_calls, sizeof(last_calls));
+        disti_handed_name(agent->secret_fd, secret);
+        disti_handed_name(agent->last_calls_fd, calls);
+        snprintf(files, sizeof(files), "%s,%s", secret, calls);
+        disti_run_environment(agent->options, &agent->round, worker, last_calls, files,
+                              agent->round.workers > 1 ? agent->binding.threads : 0, &environment);
+        start.environment = environment.words;
+        status = environment.failed
+                     ? disti_fail(DIST_ERR_NO_MEMORY, "no memory for the workers' environment")
+                     : disti_run_worker_start(&start, &worker->pid);
+        disti_run_list_free(&environment);
+    }
+    for (int s = 0; s < 3; s++) {
+        if (fds[s] >= 0)
+            close(fds[s]);
+    }
+    if (status == DIST_OK)
+        agent->alive++;
+    return status;
+}
+
+/* Starts the workers, and readers for all that were started, even if others could not be. */
+static dist_status start_workers(struct agent *agent, struct start_sources *sources)
+{
+    const size_t count = (size_t)agent->round.processes;
+    dist_status status = DIST_OK, outputs;
+    char why[DISTI_AGENTS_TEXT];
+
+    agent->workers = calloc(count, sizeof(*agent->workers));
+    for (int s = 0; s < 2; s++)
+        sources->of[s] = calloc(count + 1, sizeof(*sources->of[s]));
+    if (!agent->workers || !sources->of[0] || !sources->of[1])
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %zu workers: start fewer", count);
+    agent->last_calls_fd = disti_last_call_file(agent->round.processes);
+    /* Under a tight limit on file sizes, or if memfd_create is denied, the job runs without. */
+    if (agent->last_calls_fd < 0 && errno != EFBIG && !disti_call_denied(errno))
+        return disti_file_memory_fail("make the file of the workers' last calls");
+    for (size_t w = 0; w < count; w++) {
+        agent->workers[w].local_rank = (int)w < agent->round.workers ? (int)w : -1;
+        agent->workers[w].error_fd = -1;
+    }
+    for (size_t w = 0; w < count && status == DIST_OK; w++)
+        status = start_worker(agent, &agent->workers[w], sources);
+    if (status != DIST_OK)
+        snprintf(why, sizeof(why), "%s", dist_last_error());
+    outputs = disti_run_outputs_start(sources->of, sources->count, agent->done_fd, agent->outputs,
+                                      &agent->outputs_left);
+    return status == DIST_OK ? outputs : disti_fail(status, "%s", why);
+}
+
+/*
+ * Starts workers, outputs and store of agent->round. On failure some may run.
+ *
+ * The first node's agent has the store of all, or the scheduler that it starts: it outlives rank 0,
+ * so that all ranks hear of its end too. The workers of the other nodes wait until it is there. The
+ * store's secret is in a file for the workers; with DIST_AUTH=none there is none.
+ */
+static dist_status start_round(struct agent *agent)
+{
+    struct start_sources sources = {{NULL, NULL}, {0, 0}};
+    struct disti_run_round *round = &agent->round;
+    const char *auth = disti_env("DIST_AUTH");
+    dist_status status = DIST_OK;
+
+    round->store_secret[0] = '\0';
+    if (auth && strcmp(auth, "none") == 0) {
+        round->store_word[0] = '\0';
+    } else {
+        agent->secret_fd = disti_handed_secret(round->store_word);
+        if (agent->secret_fd < 0)
+            return disti_file_memory_fail("keep the store's secret");
+        start_path(agent->secret_fd, round->store_secret, sizeof(round->store_secret));
+    }
+    if (round->node_rank == 0 && !agent->options->scheduler)
+        status = start_serve(agent);
+    snprintf(round->store, sizeof(round->store), "%s:%d", disti_run_store_host(round),
+             round->store_port);
+    if (status == DIST_OK)
+        status = start_workers(agent, &sources);
+    free(sources.of[0]);
+    free(sources.of[1]);
+    return status;
+}
+
+/* What happens in a round: workers end, signals come, times run out. */
+
+enum {
+    WATCH_CHILDREN_MS = 1000, /* from SIGTERM to SIGKILL for those whose worker has ended */
+    WATCH_KILL_MS = 100,      /* between two rounds of SIGKILL: new processes may have come */
+    WATCH_CAUSE_MS = 300,     /* from the end of one that has lost another to that one's end */
+    WATCH_TWICE_MS = 200      /* a second signal counts after this: the same may come by two ways */
+};
+
+/* The scheduler is one. Between rounds, and if the store cannot be started, there are none. */
+static int watch_workers(const struct agent *agent)
+{
+    return agent->workers ? agent->round.processes : 0;
+}
+
+static void watch_tell(struct agent *agent, int signal_number, bool to_end)
+{
+    for (int w = 0; w < watch_workers(agent); w++) {
+        struct disti_run_worker *worker = &agent->workers[w];
+
+        if (!worker->pid || worker->ended)
+            continue;
+        worker->was_told |= to_end;
+        kill(worker->pid, signal_number);
+    }
+}
+
+static void watch_kill_in(struct agent *agent, double seconds)
+{
+    agent->kill_at = disti_deadline_ms((int64_t)(seconds * 1000));
+}
+
+/* To the workers' children too, some of which may have process groups of their own. */
+static void watch_tell_all(struct agent *agent, int signal_number)
+{
+    watch_tell(agent, signal_number, false);
+    disti_run_family_signal(signal_number);
+}
+
+static void watch_suspend(struct agent *agent)
+{
+    if (!agent->suspended_at)
+        agent->suspended_at = disti_now_ns();
+    disti_last_call_suspend(agent->last_calls_fd, agent->round.processes, &agent->clocks);
+    watch_tell_all(agent, SIGSTOP);
+}
+
+/* No time passes for the job while it is suspended. */
+static void watch_resume(struct agent *agent)
+{
+    int64_t *const times[] = {&agent->kill_at, &agent->cause_by, &agent->stopped_at};
+    const int64_t passed = disti_now_ns() - agent->suspended_at;
+
+    if (!agent->suspended_at)
+        return;
+    agent->suspended_at = 0;
+    for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
+        if (*times[i] < INT64_MAX - passed)
+            *times[i] += passed;
+    }
+    disti_last_call_resume(agent->last_calls_fd, agent->round.processes, &agent->clocks);
+    watch_tell_all(agent, SIGCONT);
+}
+
+static void watch_stop(struct agent *agent, int signal_number, double seconds)
+{
+    watch_tell(agent, signal_number, true);
+    /* A stopped process sees the signal only once it goes on. */
+    watch_tell(agent, SIGCONT, true);
+    watch_resume(agent);
+    agent->state = AGENT_STOPPING;
+    watch_kill_in(agent, seconds);
+}
+
+static void watch_kill(struct agent *agent)
+{
+    const struct disti_run_worker *first = NULL;
+    char name[32];
+
+    /* Says once a round that workers had too little time to end, and names the option. */
+    for (int w = 0; w < watch_workers(agent) && !first; w++) {
+        if (agent->workers[w].pid && !agent->workers[w].ended)
+            first = &agent->workers[w];
+    }
+    if (!agent->killed && !agent->hurry && agent->state == AGENT_STOPPING && first) {
+        agent->killed = true;
+        disti_run_worker_name(disti_run_rank(&agent->round, first->local_rank), name);
+        fprintf(stderr,
+                "distrun: %d worker%s not ended %g s after the signal to end, as %s (pid %d): "
+                "killing (--shutdown-timeout)\n",
+                agent->alive, agent->alive == 1 ? " has" : "s have",
+                agent->options->shutdown_timeout, name, (int)first->pid);
+    }
+    watch_tell(agent, SIGKILL, true);
+    watch_kill_in(agent, WATCH_KILL_MS / 1e3);
+    if (disti_run_family_signal(SIGKILL) || agent->state != AGENT_SWEEPING)
+        return;
+    /* Children of ended workers can be found in /proc only. */
+    fprintf(stderr, "distrun: a process that a worker started goes on: it cannot be found and "
+                    "ended, since /proc is not mounted for this PID namespace "
+                    "(unshare --mount-proc)\n");
+    agent->state = AGENT_DRAINING;
+    agent->kill_at = INT64_MAX;
+    agent->hurry = true;
+}
+
+/* ---- workers ---- */
+
+static void watch_reap(struct agent *agent)
+{
+    const struct disti_run_worker *first = agent->state == AGENT_WORKING ? agent->first : NULL;
+    /* Workers that went on fail later, for reasons of their own. */
+    const bool decided = first && agent->options->goes_on && disti_expired(agent->cause_by);
+    struct timespec now;
+    pid_t pid;
+    int how;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    while ((pid = waitpid(-1, &how, WNOHANG)) > 0) {
+        struct disti_run_worker *worker = agent->workers;
+        int left = watch_workers(agent);
+
+        for (; left > 0 && (worker->pid != pid || worker->ended); left--)
+            worker++;
+        if (left == 0) /* an adopted process */
+            continue;
+        worker->ended = true;
+        worker->how = how;
+        worker->ended_at = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+        worker->is_out_of_memory = !worker->was_told && WIFSIGNALED(how) &&
+                                   WTERMSIG(how) == SIGKILL &&
+                                   disti_process_oom_kills() > agent->oom_kills;
+        agent->oom_kills += worker->is_out_of_memory;
+        agent->alive--;
+        /* A program that knows of no schedulers may take its part in a job that ended well for an
+         * error. And once the node's workers have ended well a scheduler only tells who left
+         * without a goodbye: who fails on another node is known from there. */
+        if (worker->local_rank < 0 && WIFEXITED(how) &&
+            (agent->alive == 0 ||
+             disti_last_call_served(agent->last_calls_fd, agent->round.workers)))
+            worker->how = 0;
+        /* A scheduler that has ended well ends no workers, which may not have met yet, or may meet
+         * again: they need a store. */
+        if (worker->local_rank < 0 && worker->how == 0 && agent->alive > 0 && !agent->store &&
+            start_serve(agent) != DIST_OK)
+            fprintf(stderr, "distrun: cannot hold the store now that the scheduler has ended: %s\n",
+                    dist_last_error());
+        worker->has_lost =
+            disti_last_call_has_lost(agent->last_calls_fd, (int)(worker - agent->workers));
+        if (!decided)
+            first = disti_run_first_failure(first, worker);
+    }
+    agent->childless = pid < 0 && errno == ECHILD;
+    if (agent->state != AGENT_WORKING)
+        return;
+    if (first && !agent->first)
+        agent->cause_by = disti_deadline_ms(WATCH_CAUSE_MS);
+    agent->first = first;
+}
+
+/* One that has lost another may have ended a moment before that. */
+static bool watch_expects_cause(const struct agent *agent)
+{
+    return agent->state == AGENT_WORKING && agent->first && agent->first->has_lost &&
+           agent->alive > 0 && !disti_expired(agent->cause_by);
+}
+
+/* ---- signals ---- */
+
+static void watch_hurry(struct agent *agent)
+{
+    if (!agent->stop_signal)
+        agent->stop_signal = SIGKILL;
+    agent->hurry = true;
+    watch_resume(agent);
+    watch_kill(agent);
+}
+
+static void watch_pass_on(struct agent *agent, const struct disti_run_signal *news)
+{
+    if (sigismember(&agent->options->signals, news->number) != 1) {
+        if (news->number == SIGTSTP)
+            watch_suspend(agent);
+        else if (news->number == SIGCONT)
+            watch_resume(agent);
+        else if (!news->from_terminal)
+            watch_tell(agent, news->number, false);
+    } else if (!agent->stop_signal) {
+        agent->stop_signal = news->number;
+        if (agent->state == AGENT_WORKING)
+            watch_stop(agent, news->from_terminal ? 0 : news->number,
+                       agent->options->shutdown_timeout);
+        else
+            watch_resume(agent);
+        agent->stopped_at = disti_now_ns();
+    } else if (disti_now_ns() - agent->stopped_at > WATCH_TWICE_MS * INT64_C(1000000)) {
+        watch_hurry(agent);
+    }
+}
+
+/* The guard or the starter is gone: nobody waits for this job any more. */
+static void watch_abandoned(struct agent *agent)
+{
+    agent->stop_signal = SIGKILL;
+    agent->hurry = true;
+    if (agent->state <= AGENT_STOPPING)
+        watch_stop(agent, SIGTERM, WATCH_CHILDREN_MS / 1e3);
+    else
+        watch_resume(agent);
+}
+
+/* What the starter says, again and again: a signal as the starter had it. A terminal's goes to all
+ * that a terminal here would reach. The starter's end is that of the job. */
+static void watch_leash(struct agent *agent)
+{
+    unsigned char words[64];
+    const ssize_t got = read(agent->leash_fd, words, sizeof(words));
+
+    for (ssize_t w = 0; w < got; w++) {
+        const struct disti_run_signal news = {words[w] % DISTI_RUN_TERMINAL,
+                                              words[w] >= DISTI_RUN_TERMINAL};
+
+        if (words[w] == DISTI_RUN_HURRY) {
+            watch_hurry(agent);
+        } else if (news.number != agent->stop_signal) {
+            if (news.from_terminal)
+                disti_run_family_signal(news.number);
+            watch_pass_on(agent, &news);
+        }
+    }
+    if (got > 0 || (got < 0 && errno == EINTR))
+        return;
+    close(agent->leash_fd);
+    agent->leash_fd = -1;
+    watch_abandoned(agent);
+}
+
+/* ---- the round ---- */
+
+static void watch_report(struct agent *agent, const struct disti_run_worker *worker)
+{
+    struct disti_agents_failure failure;
+    char text[DISTI_AGENTS_TEXT];
+
+    disti_run_failure_of(&agent->round, worker, agent->last_calls_fd, &failure);
+    if (agent->agents) {
+        meeting_fail(agent, &failure);
+    } else if (agent->options->goes_on && failure.rank >= 0) {
+        disti_agents_describe(&failure, text, sizeof(text));
+        fprintf(stderr, "distrun: %s%s\n", text,
+                agent->alive > 0 ? "; the other workers go on" : "");
+    }
 }
 
 /* What follows a round is about that round: it waits until the round has begun. */
-void disti_run_meeting_move(struct disti_run_agent *agent)
+static void meeting_move(struct agent *agent)
 {
     struct disti_agents_event event;
 
     while (!agent->met && disti_agents_next_event(agent->agents, &event)) {
         if (event.type == DISTI_AGENTS_ROUND) {
-            meeting_take_round(agent, &event.round);
+            struct disti_run_round *round = &agent->round;
+
+            round->restarts = event.round.restarts;
+            round->attempt = event.round.round;
+            round->node_rank = event.round.node_rank;
+            round->nodes = event.round.nodes;
+            round->first_rank = event.round.first_rank;
+            round->workers = agent->options->workers;
+            round->world_size = event.round.world_size;
+            round->processes = run_processes(agent->options, round);
+            snprintf(round->master_address, sizeof(round->master_address), "%s",
+                     event.round.master_address);
+            round->master_port = event.round.master_port;
+            round->store_port = event.round.store_port;
+            memcpy(round->store_word, event.round.store_secret, sizeof(round->store_word));
+            snprintf(round->job, sizeof(round->job), "%s", event.round.job);
+            agent->met = agent->has_met = true;
         } else if (event.type == DISTI_AGENTS_NOTE) {
             if (agent_speaks(agent) || !agent->has_met)
                 fprintf(stderr, "distrun: %s\n", event.text);
@@ -192,59 +773,115 @@ void disti_run_meeting_move(struct disti_run_agent *agent)
             agent->failure = event.failure;
             snprintf(agent->why, sizeof(agent->why), "%s", event.text);
             /* What the workers are to do is the same for all orders: end, if they run. */
-            if (agent->state == DISTI_RUN_WORKING)
-                disti_run_agent_stop(agent, SIGTERM, agent->options->shutdown_timeout);
+            if (agent->state == AGENT_WORKING)
+                watch_stop(agent, SIGTERM, agent->options->shutdown_timeout);
         }
     }
 }
 
-void disti_run_meeting_fail(struct disti_run_agent *agent,
-                            const struct disti_agents_failure *failure)
+static void watch_wait(struct agent *agent)
 {
-    if (agent->order == DISTI_AGENTS_NOTE)
-        disti_agents_failed(agent->agents, failure);
+    struct pollfd fds[] = {
+        {.fd = agent->child_fd, .events = POLLIN},
+        {.fd = agent->signals_fd, .events = POLLIN},
+        {.fd = agent->done_fd, .events = POLLIN},
+        {.fd = agent->agents ? disti_agents_fd(agent->agents) : -1, .events = POLLIN},
+        {.fd = agent->leash_fd, .events = POLLIN}};
+    const bool expects = !agent->options->goes_on && watch_expects_cause(agent);
+    const int64_t until = expects ? agent->cause_by : agent->kill_at;
+    const bool timeless = until == INT64_MAX || agent->suspended_at;
+    const int wait_ms = timeless ? -1 : disti_left_ms(until);
+    struct signalfd_siginfo child;
+    uint64_t done;
+
+    if (poll(fds, 5, wait_ms) <= 0)
+        return;
+    if (fds[0].revents)
+        (void)!read(agent->child_fd, &child, sizeof(child));
+    if (fds[1].revents) {
+        struct disti_run_signal news;
+        ssize_t got;
+
+        while ((got = recv(agent->signals_fd, &news, sizeof(news), MSG_DONTWAIT)) == sizeof(news))
+            watch_pass_on(agent, &news);
+        if (got == 0) {
+            close(agent->signals_fd);
+            agent->signals_fd = -1;
+            watch_abandoned(agent);
+        }
+    }
+    if (fds[2].revents && read(agent->done_fd, &done, sizeof(done)) == sizeof(done))
+        agent->outputs_left -= (int)done;
+    if (fds[4].revents)
+        watch_leash(agent);
 }
 
-/* Leaves; the others hear why, if the job has not ended. */
-static void meeting_close(struct disti_run_agent *agent)
+static void watch_round(struct agent *agent)
 {
-    const bool over =
-        agent->order == DISTI_AGENTS_FINISHED || agent->order == DISTI_AGENTS_GIVEN_UP;
-    char why[64] = "could not start the workers", name[16];
+    for (;;) {
+        watch_reap(agent);
+        if (agent->agents)
+            meeting_move(agent);
+        if (agent->state == AGENT_WORKING && agent->options->goes_on) {
+            /* With --on-failure continue each failure is reported as it is seen, and the other
+             * workers go on, unless it is the scheduler's, which holds the store. */
+            for (int w = 0; w < watch_workers(agent); w++) {
+                struct disti_run_worker *worker = &agent->workers[w];
 
-    if (agent->stop_signal) {
-        disti_run_signal_name(agent->stop_signal, name);
-        snprintf(why, sizeof(why), "stopped by %s", name);
+                if (!worker->ended || worker->was_reported || !disti_run_worker_has_failed(worker))
+                    continue;
+                /* A scheduler that has lost a rank fails when all ranks have left. */
+                if (worker->local_rank < 0 && worker->has_lost)
+                    continue;
+                worker->was_reported = true;
+                if (worker->local_rank < 0)
+                    watch_stop(agent, SIGTERM, agent->options->shutdown_timeout);
+                watch_report(agent, worker);
+            }
+        } else if (agent->state == AGENT_WORKING && agent->first && !watch_expects_cause(agent)) {
+            watch_stop(agent, SIGTERM, agent->options->shutdown_timeout);
+            watch_report(agent, agent->first);
+        }
+        if (agent->state <= AGENT_STOPPING && agent->alive == 0) {
+            agent->state = AGENT_SWEEPING;
+            if (!agent->childless) {
+                disti_run_family_signal(SIGTERM);
+                disti_run_family_signal(SIGCONT);
+                watch_resume(agent);
+                watch_kill_in(agent, WATCH_CHILDREN_MS / 1e3);
+            }
+        }
+        if (agent->state == AGENT_SWEEPING && agent->childless) {
+            agent->state = AGENT_DRAINING;
+            agent->kill_at = INT64_MAX;
+        }
+        if (agent->state == AGENT_DRAINING && (agent->outputs_left == 0 || agent->hurry)) {
+            agent->state = AGENT_OVER;
+            agent->succeeded = 0;
+            for (int w = 0; w < watch_workers(agent); w++)
+                agent->succeeded += agent->workers[w].local_rank >= 0 &&
+                                    !disti_run_worker_has_failed(&agent->workers[w]);
+            if (agent->agents && (!agent->first || agent->options->goes_on) &&
+                !agent->stop_signal && agent->order == DISTI_AGENTS_NOTE)
+                disti_agents_ended(agent->agents, agent->succeeded);
+        }
+        /* Over, once it is known what comes next. */
+        if (agent->state == AGENT_OVER && (!agent->agents || agent->met || agent->stop_signal ||
+                                           agent->order != DISTI_AGENTS_NOTE))
+            return;
+        if (!agent->suspended_at && disti_expired(agent->kill_at))
+            watch_kill(agent);
+        else
+            watch_wait(agent);
     }
-    disti_agents_close(agent->agents, over ? NULL : why, MEETING_LINGER_MS);
-    agent->agents = NULL;
 }
 
 /* The agent's life: rounds until the workers succeed, or no restart is left. */
 
-enum { AGENT_FILES = 65536, AGENT_FAILED = 1, AGENT_WRONG = 2 /* what was asked for */ };
-
-/* Each worker takes up to five descriptors here; it gets the limit that the agent found. */
-bool disti_run_open(struct rlimit *found_p, int *child_fd_p, int *done_fd_p)
-{
-    struct rlimit files;
-    sigset_t child;
-
-    if (getrlimit(RLIMIT_NOFILE, found_p) == 0) {
-        files = *found_p;
-        if (files.rlim_cur < AGENT_FILES)
-            files.rlim_cur = files.rlim_max < AGENT_FILES ? files.rlim_max : AGENT_FILES;
-        setrlimit(RLIMIT_NOFILE, &files);
-    }
-    sigemptyset(&child);
-    sigaddset(&child, SIGCHLD);
-    *child_fd_p = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
-    *done_fd_p = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    return *child_fd_p >= 0 && *done_fd_p >= 0;
-}
+enum { AGENT_FAILED = 1, AGENT_WRONG = 2 /* what was asked for */ };
 
 /* The starter holds the other end of standard input, of which the workers have no need. */
-static bool agent_take_leash(struct disti_run_agent *agent)
+static bool agent_take_leash(struct agent *agent)
 {
     int nothing;
 
@@ -256,22 +893,6 @@ static bool agent_take_leash(struct disti_run_agent *agent)
     return true;
 }
 
-/* One line that says who may run where. */
-static void agent_tell_binding(const struct disti_run_agent *agent)
-{
-    const struct disti_run_binding *binding = &agent->binding;
-    const char *set = disti_env("OMP_NUM_THREADS");
-    char threads[32];
-
-    if ((binding->workers == 1 && !binding->cpus) || !agent_speaks(agent))
-        return;
-    snprintf(threads, sizeof(threads), "%d", binding->threads);
-    fprintf(stderr, "distrun: %d worker%s on %d CPU%s, bound to: %s; OMP_NUM_THREADS=%s%s\n",
-            binding->workers, binding->workers == 1 ? "" : "s", binding->usable,
-            binding->usable == 1 ? "" : "s", binding->mode, set ? set : threads,
-            set ? " (as it was set)" : "");
-}
-
 /* distrun's exit code for a failure of its own. */
 static int agent_code(dist_status status)
 {
@@ -281,7 +902,7 @@ static int agent_code(dist_status status)
 /* ---- rounds ---- */
 
 /* The round's things; its processes are gone, unless nobody waits for their output. */
-static void agent_end_round(struct disti_run_agent *agent)
+static void agent_end_round(struct agent *agent)
 {
     for (int s = 0; s < 2 && !agent->hurry; s++) {
         agent->unsaid |= !disti_run_output_end(agent->outputs[s]);
@@ -304,7 +925,7 @@ static void agent_end_round(struct disti_run_agent *agent)
 
 /* What is to be said of the last round, and distrun's exit code. A starter has its own word for its
  * signal, which may come when all is over but the workers' end. */
-static int agent_conclude(const struct disti_run_agent *agent)
+static int agent_conclude(const struct agent *agent)
 {
     const bool failed = agent->order == DISTI_AGENTS_GIVEN_UP &&
                         agent->failure.cause == DISTI_AGENTS_WORKER_FAILED &&
@@ -336,55 +957,12 @@ static int agent_conclude(const struct disti_run_agent *agent)
     return AGENT_FAILED;
 }
 
-/* Of a node that is the only one, what the others would tell it. */
-static void agent_decide(struct disti_run_agent *agent)
-{
-    bool again = agent->round.restarts < agent->options->max_restarts && !agent->hurry;
-    char name[32];
-
-    if (!agent->first) {
-        agent->order = DISTI_AGENTS_FINISHED;
-        return;
-    }
-    if (agent->options->goes_on && agent->first->local_rank >= 0)
-        again = again && agent->succeeded == 0;
-    disti_run_failure_of(&agent->round, agent->first, agent->last_calls_fd, &agent->failure);
-    agent->order = again ? DISTI_AGENTS_RESTART : DISTI_AGENTS_GIVEN_UP;
-    disti_run_worker_name(agent->failure.rank, name);
-    snprintf(agent->why, sizeof(agent->why), "%s (pid %d) ended with %s %d%s", name,
-             agent->failure.pid, agent->failure.signal ? "signal" : "exit code",
-             agent->failure.signal ? agent->failure.signal : agent->failure.exit_code,
-             disti_process_oom_text(agent->failure.is_out_of_memory));
-}
-
-/* The workers could not be started, here or anywhere: the other nodes need not try. */
-static void agent_fail_to_start(struct disti_run_agent *agent, dist_status why)
-{
-    struct disti_agents_failure failure = {.cause = DISTI_AGENTS_WORKER_FAILED,
-                                           .node_rank = agent->round.node_rank,
-                                           .rank = -1,
-                                           .local_rank = -1,
-                                           .pid = -1,
-                                           .exit_code = agent_code(why),
-                                           .is_final = true};
-
-    snprintf(failure.text, sizeof(failure.text), "%s", dist_last_error());
-    disti_run_agent_stop(agent, SIGTERM, agent->options->shutdown_timeout);
-    if (agent->agents) {
-        disti_run_meeting_fail(agent, &failure);
-        return;
-    }
-    agent->order = DISTI_AGENTS_BROKEN;
-    agent->failure = failure;
-    snprintf(agent->why, sizeof(agent->why), "%s", failure.text);
-}
-
 /* From the start of the workers until they are gone, and it is known what comes next. */
-static void agent_round(struct disti_run_agent *agent)
+static void agent_round(struct agent *agent)
 {
     dist_status status;
 
-    agent->state = DISTI_RUN_WORKING;
+    agent->state = AGENT_WORKING;
     agent->alive = agent->outputs_left = 0;
     agent->kill_at = INT64_MAX;
     agent->clocks = 0;
@@ -392,27 +970,94 @@ static void agent_round(struct disti_run_agent *agent)
     agent->met = agent->killed = false;
     agent->order = DISTI_AGENTS_NOTE;
     agent->oom_kills = disti_process_oom_kills();
-    status = disti_run_agent_start(agent);
-    if (status != DIST_OK)
-        agent_fail_to_start(agent, status);
-    else if (agent->suspended_at)
-        disti_run_agent_suspend(agent);
-    disti_run_agent_watch(agent);
-    if (!agent->agents && agent->order == DISTI_AGENTS_NOTE)
-        agent_decide(agent);
+    status = start_round(agent);
+    if (status != DIST_OK) {
+        /* The workers could not be started, here or anywhere: the other nodes need not try. */
+        struct disti_agents_failure failure = {.cause = DISTI_AGENTS_WORKER_FAILED,
+                                               .node_rank = agent->round.node_rank,
+                                               .rank = -1,
+                                               .local_rank = -1,
+                                               .pid = -1,
+                                               .exit_code = agent_code(status),
+                                               .is_final = true};
+
+        snprintf(failure.text, sizeof(failure.text), "%s", dist_last_error());
+        watch_stop(agent, SIGTERM, agent->options->shutdown_timeout);
+        if (agent->agents) {
+            meeting_fail(agent, &failure);
+        } else {
+            agent->order = DISTI_AGENTS_BROKEN;
+            agent->failure = failure;
+            snprintf(agent->why, sizeof(agent->why), "%s", failure.text);
+        }
+    } else if (agent->suspended_at) {
+        watch_suspend(agent);
+    }
+    watch_round(agent);
+    if (!agent->agents && agent->order == DISTI_AGENTS_NOTE) {
+        bool again = agent->round.restarts < agent->options->max_restarts && !agent->hurry;
+        char name[32];
+
+        /* A node that is the only one decides what other nodes would tell it. */
+        if (!agent->first) {
+            agent->order = DISTI_AGENTS_FINISHED;
+            return;
+        }
+        if (agent->options->goes_on && agent->first->local_rank >= 0)
+            again = again && agent->succeeded == 0;
+        disti_run_failure_of(&agent->round, agent->first, agent->last_calls_fd, &agent->failure);
+        agent->order = again ? DISTI_AGENTS_RESTART : DISTI_AGENTS_GIVEN_UP;
+        disti_run_worker_name(agent->failure.rank, name);
+        snprintf(agent->why, sizeof(agent->why), "%s (pid %d) ended with %s %d%s", name,
+                 agent->failure.pid, agent->failure.signal ? "signal" : "exit code",
+                 agent->failure.signal ? agent->failure.signal : agent->failure.exit_code,
+                 disti_process_oom_text(agent->failure.is_out_of_memory));
+    }
 }
 
 /* False: there is none, and the order says why. */
-static bool agent_next_round(struct disti_run_agent *agent, int restarts)
+static bool agent_next_round(struct agent *agent, int restarts)
 {
+    struct disti_run_round *round_p;
+    const char *host;
+    char id[33];
+    dist_status status = DIST_OK;
+
     agent->order = DISTI_AGENTS_NOTE;
     if (agent->agents) {
         if (restarts > 0)
             disti_agents_ready(agent->agents);
-        disti_run_agent_watch(agent);
+        watch_round(agent);
         return agent->met && !agent->stop_signal;
     }
-    if (run_round_local(agent->options, restarts, &agent->round) == DIST_OK)
+    /* The round of a node that is the only one. */
+    round_p = &agent->round;
+    host = agent->options->master_addr ? agent->options->master_addr : disti_loopback();
+    round_p->restarts = round_p->attempt = restarts;
+    round_p->node_rank = round_p->first_rank = 0;
+    round_p->nodes = 1;
+    round_p->workers = round_p->world_size = agent->options->workers;
+    round_p->processes = run_processes(agent->options, round_p);
+    snprintf(round_p->master_address, sizeof(round_p->master_address), "%s", host);
+    disti_host_normalize(round_p->master_address);
+    round_p->master_port = (int)agent->options->master_port;
+    round_p->store_port = 0;
+    if (agent->options->master_port < 0)
+        status = disti_run_free_port(&round_p->master_port);
+    if (status == DIST_OK && agent->options->scheduler)
+        status = disti_run_free_port(&round_p->store_port);
+    if (agent->options->rdzv_id) {
+        snprintf(round_p->job, sizeof(round_p->job), "%s", agent->options->rdzv_id);
+    } else if (status == DIST_OK && !round_p->job[0]) {
+        /* As torch names a job that has no name: 8-4-4-4-12 hexadecimal digits. */
+        status = disti_random_id(id);
+        if (status == DIST_OK)
+            snprintf(round_p->job, sizeof(round_p->job), "%.8s-%.4s-%.4s-%.4s-%.12s", id, id + 8,
+                     id + 12, id + 16, id + 20);
+    }
+    if (status == DIST_OK)
+        status = disti_random_id(round_p->store_word);
+    if (status == DIST_OK)
         return true;
     agent->order = DISTI_AGENTS_BROKEN;
     snprintf(agent->why, sizeof(agent->why), "%s", dist_last_error());
@@ -420,11 +1065,10 @@ static bool agent_next_round(struct disti_run_agent *agent, int restarts)
 }
 
 /* The first round names the job, which the folder of its files is called by. */
-static void agent_rounds(struct disti_run_agent *agent)
+static void agent_rounds(struct agent *agent)
 {
     for (int restarts = 0; agent_next_round(agent, restarts); restarts++) {
-        if (restarts == 0 &&
-            disti_run_logs_open(agent->options, agent->round.job, &agent->logs) != DIST_OK) {
+        if (restarts == 0 && logs_open(agent->options, agent->round.job, &agent->logs) != DIST_OK) {
             agent->order = DISTI_AGENTS_BROKEN;
             snprintf(agent->why, sizeof(agent->why), "%s", dist_last_error());
             return;
@@ -442,15 +1086,16 @@ static void agent_rounds(struct disti_run_agent *agent)
  * writes to the terminal, even if that stops others in the background. */
 int disti_run_agent(int signals_fd, const sigset_t *mask, const struct disti_run_options *options)
 {
-    struct disti_run_agent agent = {.options = options,
-                                    .mask = *mask,
-                                    .group = getpgrp(),
-                                    .signals_fd = signals_fd,
-                                    .secret_fd = -1,
-                                    .leash_fd = -1,
-                                    .last_calls_fd = -1,
-                                    .state = DISTI_RUN_OVER,
-                                    .kill_at = INT64_MAX};
+    struct agent agent = {.options = options,
+                          .mask = *mask,
+                          .group = getpgrp(),
+                          .signals_fd = signals_fd,
+                          .secret_fd = -1,
+                          .leash_fd = -1,
+                          .last_calls_fd = -1,
+                          .state = AGENT_OVER,
+                          .kill_at = INT64_MAX};
+    char why[64] = "could not start the workers", name[16];
     int code = AGENT_FAILED;
     dist_status status;
     sigset_t stops;
@@ -466,8 +1111,21 @@ int disti_run_agent(int signals_fd, const sigset_t *mask, const struct disti_run
         return code;
     }
     status = disti_run_binding_make(options->numa, options->workers, &agent.binding);
-    if (status == DIST_OK)
-        agent_tell_binding(&agent);
+    if (status == DIST_OK) {
+        const struct disti_run_binding *binding = &agent.binding;
+        const char *set = disti_env("OMP_NUM_THREADS");
+        char threads[32];
+
+        /* One line that says who may run where. */
+        if ((binding->workers != 1 || binding->cpus) && agent_speaks(&agent)) {
+            snprintf(threads, sizeof(threads), "%d", binding->threads);
+            fprintf(stderr,
+                    "distrun: %d worker%s on %d CPU%s, bound to: %s; OMP_NUM_THREADS=%s%s\n",
+                    binding->workers, binding->workers == 1 ? "" : "s", binding->usable,
+                    binding->usable == 1 ? "" : "s", binding->mode, set ? set : threads,
+                    set ? " (as it was set)" : "");
+        }
+    }
     if (status == DIST_OK && options->most_nodes > 1)
         status = meeting_open(&agent);
     if (status == DIST_OK) {
@@ -480,7 +1138,15 @@ int disti_run_agent(int signals_fd, const sigset_t *mask, const struct disti_run
     agent_end_round(&agent);
     if (agent.unsaid && code == 0)
         code = AGENT_FAILED;
-    meeting_close(&agent);
+    if (agent.stop_signal) {
+        disti_run_signal_name(agent.stop_signal, name);
+        snprintf(why, sizeof(why), "stopped by %s", name);
+    }
+    /* The others hear why this agent leaves, if the job has not ended. */
+    disti_agents_close(
+        agent.agents,
+        agent.order == DISTI_AGENTS_FINISHED || agent.order == DISTI_AGENTS_GIVEN_UP ? NULL : why,
+        MEETING_LINGER_MS);
     free(agent.binding.cpus);
     /* Threads that wait for a reader go with the process, and what they hold. */
     if (agent.hurry)

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Prints the failure block, with what a worker wrote to its error file. */
 #include "launch/failure.h"
-#include "base/net.h"
 #include "base/process.h"
-#include "launch/words.h"
 #include "store/store.h"
 
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,20 +84,6 @@ static const char *json_member(const char *at, const char *name)
 
 /* ---- its strings ---- */
 
-static void error_put_code(unsigned code, FILE *to)
-{
-    if (code < 0x80) {
-        fputc((int)code, to);
-    } else if (code < 0x800) {
-        fprintf(to, "%c%c", 0xc0 | code >> 6, 0x80 | (code & 0x3f));
-    } else if (code < 0x10000) {
-        fprintf(to, "%c%c%c", 0xe0 | code >> 12, 0x80 | (code >> 6 & 0x3f), 0x80 | (code & 0x3f));
-    } else {
-        fprintf(to, "%c%c%c%c", 0xf0 | code >> 18, 0x80 | (code >> 12 & 0x3f),
-                0x80 | (code >> 6 & 0x3f), 0x80 | (code & 0x3f));
-    }
-}
-
 /* The four digits behind \u; 0: there are none. */
 static unsigned error_digits(const char *at)
 {
@@ -150,10 +133,21 @@ static void error_put_string(const char *at, FILE *to)
         }
         for (; lines > 0; lines--)
             fputs("\n  ", to);
-        if (byte && (code == '\t' || (code >= ' ' && code != 0x7f)))
+        if (byte && (code == '\t' || (code >= ' ' && code != 0x7f))) {
             fputc((int)code, to);
-        else if (!byte && (code == '\t' || (code >= ' ' && code < 0x7f) || code >= 0xa0))
-            error_put_code(code, to);
+        } else if (!byte && (code == '\t' || (code >= ' ' && code < 0x7f) || code >= 0xa0)) {
+            if (code < 0x80) {
+                fputc((int)code, to);
+            } else if (code < 0x800) {
+                fprintf(to, "%c%c", 0xc0 | code >> 6, 0x80 | (code & 0x3f));
+            } else if (code < 0x10000) {
+                fprintf(to, "%c%c%c", 0xe0 | code >> 12, 0x80 | (code >> 6 & 0x3f),
+                        0x80 | (code & 0x3f));
+            } else {
+                fprintf(to, "%c%c%c%c", 0xf0 | code >> 18, 0x80 | (code >> 12 & 0x3f),
+                        0x80 | (code >> 6 & 0x3f), 0x80 | (code & 0x3f));
+            }
+        }
     }
 }
 
@@ -249,13 +243,29 @@ const struct disti_run_worker *disti_run_first_failure(const struct disti_run_wo
     return !first || failure_weight(next) > failure_weight(first) ? next : first;
 }
 
-/* In torchrun's format: the worker's own error file, if it has written one. */
-static void failure_print_cause(const struct disti_run_options *options,
-                                const struct disti_agents_failure *failure,
-                                const struct disti_run_worker *worker, FILE *to)
+/* In torchrun's format, with the worker's own error file, if it has written one. worker is NULL on
+ * another node. */
+static void failure_print_one(const struct disti_run_options *options, int index,
+                              const struct disti_agents_failure *failure,
+                              const struct disti_run_worker *worker, FILE *to)
 {
-    char *words = worker ? disti_run_error_text(worker->error_file) : NULL, name[16] = "";
+    const time_t second = (time_t)(failure->time_ms / 1000);
+    /* torch writes there if its main is recorded. */
+    const bool has_file = worker && worker->error_fd < 0 && access(worker->error_file, R_OK) == 0;
+    char when[32] = "", rank[16], local_rank[16], name[16], *words;
+    struct tm parts;
 
+    disti_run_rank_name(failure->rank, rank);
+    disti_run_rank_name(failure->local_rank, local_rank);
+    if (localtime_r(&second, &parts))
+        strftime(when, sizeof(when), "%Y-%m-%d_%H:%M:%S", &parts);
+    fprintf(to,
+            "[%d]:\n  time      : %s\n  host      : %s\n  rank      : %s (local_rank: %s)\n"
+            "  exitcode  : %d (pid: %d)\n  error_file: %s\n",
+            index, when, failure->host, rank, local_rank,
+            failure->signal ? -failure->signal : failure->exit_code, failure->pid,
+            has_file ? worker->error_file : "<N/A>");
+    words = worker ? disti_run_error_text(worker->error_file) : NULL;
     if (words) {
         fprintf(to, "  traceback : %s\n", words);
     } else if (failure->signal) {
@@ -270,31 +280,6 @@ static void failure_print_cause(const struct disti_run_options *options,
                     "https://pytorch.org/docs/stable/elastic/errors.html\n");
     }
     free(words);
-}
-
-/* worker is NULL on another node. */
-static void failure_print_one(const struct disti_run_options *options, int index,
-                              const struct disti_agents_failure *failure,
-                              const struct disti_run_worker *worker, FILE *to)
-{
-    const time_t second = (time_t)(failure->time_ms / 1000);
-    /* torch writes there if its main is recorded. */
-    const bool has_file = worker && worker->error_fd < 0 && access(worker->error_file, R_OK) == 0;
-    char when[32] = "", rank[16], local_rank[16];
-    struct tm parts;
-
-    disti_run_rank_name(failure->rank, rank);
-    disti_run_rank_name(failure->local_rank, local_rank);
-
-    if (localtime_r(&second, &parts))
-        strftime(when, sizeof(when), "%Y-%m-%d_%H:%M:%S", &parts);
-    fprintf(to,
-            "[%d]:\n  time      : %s\n  host      : %s\n  rank      : %s (local_rank: %s)\n"
-            "  exitcode  : %d (pid: %d)\n  error_file: %s\n",
-            index, when, failure->host, rank, local_rank,
-            failure->signal ? -failure->signal : failure->exit_code, failure->pid,
-            has_file ? worker->error_file : "<N/A>");
-    failure_print_cause(options, failure, worker, to);
     if (failure->text[0])
         fprintf(to, "  last call : %s\n", failure->text);
 }

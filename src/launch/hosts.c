@@ -25,9 +25,8 @@
 #define BLANKS " \t\r\n"
 
 /* Where a word stands, for the error: "-H" or "FILE line 3". */
-static dist_status hosts_wrong(const char *where, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-static dist_status hosts_wrong(const char *where, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static dist_status hosts_wrong(const char *where,
+                                                                     const char *format, ...)
 {
     char text[400];
     va_list args;
@@ -106,30 +105,13 @@ static dist_status hosts_part(const char *where, char *word, char **name_p, int 
     return hosts_slots(where, colon + 1, slots_p);
 }
 
-static dist_status hosts_word(const char *where, char *word, int *slots)
-{
-    static const char *const maximum[] = {"max_slots=", "max-slots=", "maxslots="};
-    int most;
-
-    if (strncmp(word, "slots=", 6) == 0) {
-        if (*slots)
-            return hosts_wrong(where, "the slots are said twice");
-        return hosts_slots(where, word + 6, slots);
-    }
-    for (int i = 0; i < 3; i++) {
-        if (strncmp(word, maximum[i], strlen(maximum[i])) == 0)
-            return hosts_slots(where, word + strlen(maximum[i]), &most);
-    }
-    return hosts_wrong(where, "\"%.64s\" behind a host: only slots=N and max_slots=N are known",
-                       word);
-}
-
 /* A host, and what is said of it. An empty line is one too. */
 static dist_status hosts_line(const char *where, char *line, struct disti_hosts *hosts)
 {
+    static const char *const maximum[] = {"max_slots=", "max-slots=", "maxslots="};
     char *comment = strchr(line, '#'), *rest = NULL, *word, *name;
     dist_status status;
-    int slots;
+    int slots, most, i;
 
     if (comment)
         *comment = 0;
@@ -137,8 +119,19 @@ static dist_status hosts_line(const char *where, char *line, struct disti_hosts 
     if (!word)
         return DIST_OK;
     status = hosts_part(where, word, &name, &slots);
-    while (status == DIST_OK && (word = strtok_r(NULL, BLANKS, &rest)))
-        status = hosts_word(where, word, &slots);
+    while (status == DIST_OK && (word = strtok_r(NULL, BLANKS, &rest))) {
+        for (i = 0; i < 3 && strncmp(word, maximum[i], strlen(maximum[i])) != 0; i++)
+            continue;
+        if (i < 3)
+            status = hosts_slots(where, word + strlen(maximum[i]), &most);
+        else if (strncmp(word, "slots=", 6) != 0)
+            status = hosts_wrong(
+                where, "\"%.64s\" behind a host: only slots=N and max_slots=N are known", word);
+        else if (slots)
+            status = hosts_wrong(where, "the slots are said twice");
+        else
+            status = hosts_slots(where, word + 6, &slots);
+    }
     return status == DIST_OK ? hosts_add(where, hosts, name, slots) : status;
 }
 
@@ -265,73 +258,37 @@ static void start_quote(FILE *script, const char *text)
     fputc('\'', script);
 }
 
-/* The shell has read all of this before it becomes the program. */
-static void start_write(FILE *script, const struct disti_hosts_start *start)
-{
-    if (start->folder) {
-        fputs("cd ", script);
-        start_quote(script, start->folder);
-        fputs(" || exit 126\n", script);
-    }
-    for (const char *const *e = start->environment; e && *e; e++) {
-        const char *equals = strchr(*e, '=');
-
-        fprintf(script, "export %.*s=", (int)(equals - *e), *e);
-        start_quote(script, equals + 1);
-        fputc('\n', script);
-    }
-    fputs("exec", script);
-    for (const char *const *a = start->argv; *a; a++) {
-        fputc(' ', script);
-        start_quote(script, *a);
-    }
-    if (start->secret)
-        fprintf(script, " %d<<'%s'\n%s\n%s", DISTI_HOSTS_SECRET, SECRET_END, start->secret,
-                SECRET_END);
-    fputc('\n', script);
-}
-
-/* The child: becomes the agent's command, or tells the parent why it cannot. */
-static void start_child(char *const *words, int in_fd, int out_fd, int err_fd, int told,
-                        pid_t parent)
-{
-    sigset_t none;
-    int error;
-
-    setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent)
-        _exit(126);
-    for (int i = 1; i < NSIG; i++)
-        signal(i, SIG_DFL);
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    /* Out of the way of the three first, whichever those are. */
-    out_fd = fcntl(out_fd, F_DUPFD_CLOEXEC, 3);
-    err_fd = fcntl(err_fd, F_DUPFD_CLOEXEC, 3);
-    in_fd = fcntl(in_fd, F_DUPFD_CLOEXEC, 3);
-    told = fcntl(told, F_DUPFD_CLOEXEC, 3);
-    if (dup2(in_fd, STDIN_FILENO) == 0 && dup2(out_fd, STDOUT_FILENO) == 1 &&
-        dup2(err_fd, STDERR_FILENO) == 2)
-        execvp(words[0], words);
-    error = errno;
-    if (write(told, &error, sizeof(error)) < 0)
-        _exit(126);
-    _exit(127);
-}
-
-/* Forks; 0, or the errno of what failed, in the child too. */
+/* Forks; 0, or the errno of what failed, in the child too, which becomes the agent's command. */
 static int start_fork(char *const *words, int in_fd, int out_fd, int err_fd, pid_t *pid_p)
 {
     int ends[2], error = 0;
     pid_t parent = getpid(), pid;
+    sigset_t none;
     ssize_t n;
 
     if (pipe2(ends, O_CLOEXEC))
         return errno;
     pid = fork();
-    if (pid == 0)
-        start_child(words, in_fd, out_fd, err_fd, ends[1], parent);
+    if (pid == 0) {
+        setpgid(0, 0);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent)
+            _exit(126);
+        for (int i = 1; i < NSIG; i++)
+            signal(i, SIG_DFL);
+        sigemptyset(&none);
+        sigprocmask(SIG_SETMASK, &none, NULL);
+        /* Out of the way of the three first, whichever those are. */
+        out_fd = fcntl(out_fd, F_DUPFD_CLOEXEC, 3);
+        err_fd = fcntl(err_fd, F_DUPFD_CLOEXEC, 3);
+        in_fd = fcntl(in_fd, F_DUPFD_CLOEXEC, 3);
+        ends[1] = fcntl(ends[1], F_DUPFD_CLOEXEC, 3);
+        if (dup2(in_fd, STDIN_FILENO) == 0 && dup2(out_fd, STDOUT_FILENO) == 1 &&
+            dup2(err_fd, STDERR_FILENO) == 2)
+            execvp(words[0], words);
+        error = errno;
+        _exit(write(ends[1], &error, sizeof(error)) < 0 ? 126 : 127);
+    }
     if (pid < 0)
         error = errno;
     close(ends[1]);
@@ -367,8 +324,30 @@ dist_status disti_hosts_script(const struct disti_hosts_start *start, char **scr
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "no program to be started on another host");
     *script_p = NULL;
     script = open_memstream(script_p, bytes_p);
-    if (script)
-        start_write(script, start);
+    if (script) {
+        /* The shell has read all of this before it becomes the program. */
+        if (start->folder) {
+            fputs("cd ", script);
+            start_quote(script, start->folder);
+            fputs(" || exit 126\n", script);
+        }
+        for (const char *const *e = start->environment; e && *e; e++) {
+            const char *equals = strchr(*e, '=');
+
+            fprintf(script, "export %.*s=", (int)(equals - *e), *e);
+            start_quote(script, equals + 1);
+            fputc('\n', script);
+        }
+        fputs("exec", script);
+        for (const char *const *a = start->argv; *a; a++) {
+            fputc(' ', script);
+            start_quote(script, *a);
+        }
+        if (start->secret)
+            fprintf(script, " %d<<'%s'\n%s\n%s", DISTI_HOSTS_SECRET, SECRET_END, start->secret,
+                    SECRET_END);
+        fputc('\n', script);
+    }
     if (script && fclose(script) == 0 && *script_p)
         return DIST_OK;
     free(*script_p);

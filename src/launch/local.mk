@@ -6,7 +6,6 @@ noinst_LTLIBRARIES += libagents.la librun.la
 libagents_la_LIBTOOLFLAGS = $(static_only)
 libagents_la_SOURCES = \
 	src/launch/agents/agents.c src/launch/agents/agents.h \
-	src/launch/agents/config.c \
 	src/launch/agents/message.c src/launch/agents/message.h \
 	src/launch/agents/server.c src/launch/agents/server.h \
 	src/launch/hosts.c src/launch/hosts.h
@@ -18,7 +17,6 @@ librun_la_SOURCES = \
 	src/launch/failure.c src/launch/failure.h \
 	src/launch/options.c src/launch/options.h \
 	src/launch/output.c src/launch/output.h \
-	src/launch/round.c \
 	src/launch/starter.c \
 	src/launch/words.c src/launch/words.h \
 	src/launch/workers.c src/launch/workers.h

@@ -78,6 +78,13 @@ static int guard_wait(pid_t keeper, int fd, const sigset_t *set)
     }
 }
 
+static int guard_failed(void)
+{
+    disti_process_limit_fail("start the agent");
+    fprintf(stderr, "distrun: %s\n", dist_last_error());
+    return 1;
+}
+
 /* The keeper: it ends as the agent does, and hears no signals. */
 static int guard_keep(pid_t agent)
 {
@@ -94,39 +101,11 @@ static int guard_keep(pid_t agent)
     return WIFSIGNALED(how) ? guard_end_all("agent", how) : WEXITSTATUS(how);
 }
 
-static int guard_failed(void)
-{
-    disti_process_limit_fail("start the agent");
-    fprintf(stderr, "distrun: %s\n", dist_last_error());
-    return 1;
-}
-
-/* From now on processes below this one whose parent ends become its own children, so that none is
- * lost: none is left when this one has no child any more. */
-static void guard_adopt(void)
-{
-    prctl(PR_SET_CHILD_SUBREAPER, 1);
-}
-
-/* In the guard's child. */
-static int guard_begin(const struct disti_run_options *options, int fd, const sigset_t *mask)
-{
-    pid_t pid;
-
-    guard_adopt();
-    pid = fork();
-    if (pid == 0) {
-        guard_adopt();
-        return options->hosts.count > 0 ? disti_run_starter(fd, options)
-                                        : disti_run_agent(fd, mask, options);
-    }
-    close(fd);
-    return pid < 0 ? guard_failed() : guard_keep(pid);
-}
-
 /*
  * Starts keeper and agent, or starter. Returns the exit code: the agent's, or if that was killed
- * 128 and the signal; all processes below are ended then.
+ * 128 and the signal; all processes below are ended then. Each process of distrun is a subreaper:
+ * processes below it whose parent ends become its own children, so that none is left when it has no
+ * child any more.
  */
 static int guard_run(const struct disti_run_options *options)
 {
@@ -146,18 +125,26 @@ static int guard_run(const struct disti_run_options *options)
     for (size_t i = 0; i < sizeof(left) / sizeof(left[0]); i++)
         sigdelset(&set, left[i]);
     sigprocmask(SIG_BLOCK, &set, &mask);
-    guard_adopt();
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
     fflush(NULL);
     pid = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0 ? fork() : -1;
     if (pid < 0)
         return guard_failed();
+    if (pid > 0) {
+        close(ends[1]);
+        signal(SIGPIPE, SIG_IGN); /* as the keeper */
+        return guard_wait(pid, ends[0], &set);
+    }
+    close(ends[0]);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    pid = fork();
     if (pid == 0) {
-        close(ends[0]);
-        return guard_begin(options, ends[1], &mask);
+        prctl(PR_SET_CHILD_SUBREAPER, 1);
+        return options->hosts.count > 0 ? disti_run_starter(ends[1], options)
+                                        : disti_run_agent(ends[1], &mask, options);
     }
     close(ends[1]);
-    signal(SIGPIPE, SIG_IGN); /* as the keeper */
-    return guard_wait(pid, ends[0], &set);
+    return pid < 0 ? guard_failed() : guard_keep(pid);
 }
 
 enum { MAIN_WRONG = 2 }; /* the command line is, as with torchrun */

@@ -6,7 +6,6 @@
 #include "base/net.h"
 #include "base/settings/config.h"
 #include "base/settings/env.h"
-#include "launch/words.h"
 #include "tools/common/args.h"
 #include "topology/discover.h"
 
@@ -69,29 +68,6 @@ static dist_status places_deal(struct disti_run_options *options)
     return status;
 }
 
-bool disti_run_host_is_here(const struct disti_run_options *options, int h)
-{
-    return !options->remote_shell && disti_hosts_is_local(options->hosts.entries[h].name);
-}
-
-/* How many of the hosts are enough. */
-static bool places_bound(struct disti_run_options *options)
-{
-    int least, most;
-
-    if (!disti_run_nodes(options->nodes_text, &least, &most))
-        return places_wrong("--nnodes is neither a number of nodes, 1 to 16384, nor MIN:MAX");
-    options->least_hosts = least;
-    options->nodes_text = "1"; /* as long as only the starter is looked at */
-    if (least <= options->hosts.count && options->hosts.count <= most)
-        return true;
-    fprintf(stderr,
-            "distrun: --nnodes %d:%d, but there are %d hosts: name as many as MAX says, or at "
-            "least MIN\n",
-            least, most, options->hosts.count);
-    return false;
-}
-
 /*
  * The hosts of -H or --hostfile, and how many workers each has. Without hosts -n is the
  * workers of this node. False: what is wrong was printed.
@@ -101,6 +77,7 @@ static bool options_read_places(struct disti_run_options *options)
     static char count[16];
     const bool elastic = strchr(options->nodes_text, ':') != NULL;
     dist_status status;
+    int most;
 
     if (!options->hosts_text && !options->hostfile) {
         options->workers_text = options->total_text ? options->total_text : options->workers_text;
@@ -114,8 +91,18 @@ static bool options_read_places(struct disti_run_options *options)
         status = places_deal(options);
     if (status != DIST_OK)
         return places_wrong(dist_last_error());
-    if (elastic && !places_bound(options))
-        return false;
+    if (elastic) { /* how many of the hosts are enough */
+        if (!disti_run_nodes(options->nodes_text, &options->least_hosts, &most))
+            return places_wrong("--nnodes is neither a number of nodes, 1 to 16384, nor MIN:MAX");
+        options->nodes_text = "1"; /* as long as only the starter is looked at */
+        if (options->hosts.count < options->least_hosts || options->hosts.count > most) {
+            fprintf(stderr,
+                    "distrun: --nnodes %d:%d, but there are %d hosts: name as many as MAX says, or "
+                    "at least MIN\n",
+                    options->least_hosts, most, options->hosts.count);
+            return false;
+        }
+    }
     /* This machine alone needs no remote shell, unless one is named. */
     if (options->hosts.count == 1 && disti_run_host_is_here(options, 0)) {
         snprintf(count, sizeof(count), "%d", options->hosts.entries[0].slots);
@@ -123,24 +110,6 @@ static bool options_read_places(struct disti_run_options *options)
         disti_hosts_free(&options->hosts);
     }
     return true;
-}
-
-/* Reads the job's secret, if the options or the environment name a file of it. False: what is wrong
- * was printed. */
-static bool options_read_secret(struct disti_run_options *options)
-{
-    const char *path = options->secret_file ? options->secret_file : disti_env("DIST_SECRET_FILE");
-    char why[DISTI_SECRET_WHY];
-    bool taken;
-
-    if (!path || !*path)
-        return true;
-    taken = disti_secret_read(path, &options->secret, why);
-    if (!taken)
-        fprintf(stderr, "distrun: %s\n", why);
-    else if (options->leashed)
-        close(DISTI_HOSTS_SECRET); /* the workers need not have it */
-    return taken;
 }
 
 /* ---- workers, secret and program ---- */
@@ -244,24 +213,6 @@ static bool command_find(const char *name, char path[PATH_MAX])
     return true;
 }
 
-/* The first word of the remote shell, where one is needed. */
-static bool command_remote(const struct disti_run_options *options, char path[PATH_MAX])
-{
-    const char *shell = options->remote_shell ? options->remote_shell : DISTI_HOSTS_AGENT;
-    char *name = NULL;
-    bool found = true;
-
-    for (int h = 0; h < options->hosts.count; h++)
-        found &= disti_run_host_is_here(options, h);
-    if (!found) {
-        shell += strspn(shell, " \t");
-        name = strndup(shell, strcspn(shell, " \t"));
-        found = command_find(name ? name : "", path);
-    }
-    free(name);
-    return found;
-}
-
 /* Finds the program, and what runs it, into path, command and program; on other hosts
  * they look for it themselves, but the remote shell is to be here. */
 static bool options_command(char *words[], struct disti_run_options *options)
@@ -273,8 +224,22 @@ static bool options_command(char *words[], struct disti_run_options *options)
 
     options->program = words[0];
     options->command = words;
-    if (options->hosts.count > 0)
-        return command_remote(options, path);
+    if (options->hosts.count > 0) {
+        const char *shell = options->remote_shell ? options->remote_shell : DISTI_HOSTS_AGENT;
+        char *name = NULL;
+        bool found = true;
+
+        /* Only the remote shell is looked for, where one is needed. */
+        for (int h = 0; h < options->hosts.count; h++)
+            found &= disti_run_host_is_here(options, h);
+        if (!found) {
+            shell += strspn(shell, " \t");
+            name = strndup(shell, strcspn(shell, " \t"));
+            found = command_find(name ? name : "", path);
+        }
+        free(name);
+        return found;
+    }
     options->python = options->module || (length > 3 && !options->no_python &&
                                           strcmp(words[0] + length - 3, ".py") == 0);
     if (!interpreter)
@@ -391,18 +356,6 @@ static bool options_wrong(const char *text)
 
 /* ---- variables ---- */
 
-/* PET_NPROC_PER_NODE for nproc-per-node; the first name of several. */
-static const char *options_variable(const struct args_row *row)
-{
-    char name[64] = "PET_";
-    size_t length = strcspn(row->names, ",");
-
-    for (size_t i = 0; i < length; i++)
-        name[4 + i] = row->names[i] == '-' ? '_' : disti_ascii_upper(row->names[i]);
-    name[4 + length] = '\0';
-    return disti_env(name);
-}
-
 /* One as if it stood on the command line; its name in `failure` if it is wrong. */
 static bool options_read_variable(const struct args_row *row, const char *value,
                                   struct disti_run_options *options, char failure[ARGS_FAILURE])
@@ -428,14 +381,21 @@ static bool options_read_variable(const struct args_row *row, const char *value,
     return true;
 }
 
+/* PET_NPROC_PER_NODE for nproc-per-node; the first name of several. */
 static bool options_read_variables(struct disti_run_options *options)
 {
     for (int i = 0; i < options_args.count; i++) {
         const struct args_row *row = &options_rows[i];
-        const char *value =
-            row->kind == ARGS_GROUP || row->kind == ARGS_ACTION ? NULL : options_variable(row);
-        char failure[ARGS_FAILURE];
+        char name[64] = "PET_", failure[ARGS_FAILURE];
+        size_t length = strcspn(row->names, ",");
+        const char *value;
 
+        if (row->kind == ARGS_GROUP || row->kind == ARGS_ACTION)
+            continue;
+        for (size_t c = 0; c < length; c++)
+            name[4 + c] = row->names[c] == '-' ? '_' : disti_ascii_upper(row->names[c]);
+        name[4 + length] = '\0';
+        value = disti_env(name);
         if (value && !options_read_variable(row, value, options, failure)) {
             args_wrong(&options_args, "in a PET_ variable: %s", failure);
             return false;
@@ -460,9 +420,9 @@ static bool options_read_line(int argc, char *argv[], struct disti_run_options *
         if (args_read(&options_args, argc - from, argv + from, options, &rest, failure) != 0)
             return options_wrong(failure);
         rest += from;
-        if (!options->total_text)
+        if (!options->total_text) {
             options->total_text = before;
-        else if (strcmp(options->total_text, "p") == 0) {
+        } else if (strcmp(options->total_text, "p") == 0) {
             if (rest == argc)
                 return options_wrong("-np: a value is missing");
             options->total_text = argv[rest];
@@ -475,25 +435,6 @@ static bool options_read_line(int argc, char *argv[], struct disti_run_options *
 }
 
 /* ---- checks ---- */
-
-static bool options_check_texts(struct disti_run_options *options)
-{
-    const char *wrong;
-
-    if (disti_run_streams(options->redirects, 0) < 0)
-        return options_wrong("--redirects is neither 0 to 3 nor a list such as 0:1,1:2");
-    if (disti_run_streams(options->tee, 0) < 0)
-        return options_wrong("--tee is neither 0 to 3 nor a list such as 0:1,1:2");
-    if (disti_run_is_listed(options->shown, 0) < 0)
-        return options_wrong("--local-ranks-filter is no list of local ranks such as 0,2");
-    wrong = disti_run_signals(options->signals_text, &options->signals);
-    if (wrong)
-        args_wrong(
-            &options_args,
-            "--signals-to-handle: '%s' is no signal that can be handled; give SIGTERM,SIGINT",
-            wrong);
-    return !wrong;
-}
 
 static bool options_check_nodes(struct disti_run_options *options)
 {
@@ -527,13 +468,27 @@ static bool options_check_nodes(struct disti_run_options *options)
 
 static bool options_check(struct disti_run_options *options)
 {
+    const char *wrong;
     char why[160];
 
     options->goes_on = strcmp(options->on_failure, "continue") == 0;
     options->scheduler = strcmp(options->role, "mindspore") == 0;
-    if (!options_read_places(options) || !options_check_nodes(options) ||
-        !options_check_texts(options))
+    if (!options_read_places(options) || !options_check_nodes(options))
         return false;
+    if (disti_run_streams(options->redirects, 0) < 0)
+        return options_wrong("--redirects is neither 0 to 3 nor a list such as 0:1,1:2");
+    if (disti_run_streams(options->tee, 0) < 0)
+        return options_wrong("--tee is neither 0 to 3 nor a list such as 0:1,1:2");
+    if (disti_run_is_listed(options->shown, 0) < 0)
+        return options_wrong("--local-ranks-filter is no list of local ranks such as 0,2");
+    wrong = disti_run_signals(options->signals_text, &options->signals);
+    if (wrong) {
+        args_wrong(
+            &options_args,
+            "--signals-to-handle: '%s' is no signal that can be handled; give SIGTERM,SIGINT",
+            wrong);
+        return false;
+    }
     if (options->hosts.count > 0 && !options->workers_text)
         return true;
     options->workers =
@@ -546,7 +501,8 @@ static bool options_check(struct disti_run_options *options)
 
 bool disti_run_options_read(int argc, char *argv[], struct disti_run_options *options)
 {
-    const char *grace = disti_env("TORCH_ELASTIC_SHUTDOWN_TIMEOUT");
+    const char *grace = disti_env("TORCH_ELASTIC_SHUTDOWN_TIMEOUT"), *secret;
+    char why[DISTI_SECRET_WHY];
     int rest;
 
     *options =
@@ -574,8 +530,17 @@ bool disti_run_options_read(int argc, char *argv[], struct disti_run_options *op
         return true;
     if (strcmp(options->prefix, "none") == 0)
         options->prefix = "";
-    if (!options_check(options) || !options_read_secret(options))
+    if (!options_check(options))
         return false;
+    secret = options->secret_file ? options->secret_file : disti_env("DIST_SECRET_FILE");
+    if (secret && *secret) {
+        if (!disti_secret_read(secret, &options->secret, why)) {
+            fprintf(stderr, "distrun: %s\n", why);
+            return false;
+        }
+        if (options->leashed)
+            close(DISTI_HOSTS_SECRET); /* the workers need not have it */
+    }
     if (rest == argc)
         return options_wrong("no program is given: name it behind the options");
     return options_command(argv + rest, options);

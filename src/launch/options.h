@@ -8,7 +8,6 @@
 #include "launch/words.h"
 
 #include <signal.h>
-#include <stdbool.h>
 #include <stdint.h>
 
 /* Texts point into the command line or the environment; NULL: not given. */
@@ -53,7 +52,10 @@ struct disti_run_options {
 bool disti_run_options_read(int argc, char *argv[], struct disti_run_options *options);
 
 /* Does host h need no remote shell? It is this machine, and no such shell is named. */
-bool disti_run_host_is_here(const struct disti_run_options *options, int h);
+static inline bool disti_run_host_is_here(const struct disti_run_options *options, int h)
+{
+    return !options->remote_shell && disti_hosts_is_local(options->hosts.entries[h].name);
+}
 
 /*
  * Adds the options as words for a command line, but for those that say where the workers run, and

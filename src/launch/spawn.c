@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* dist_spawn: a function in new processes of this machine, with a store held by the parent. */
-#include <dist/dist.h>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -14,7 +13,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,23 +46,6 @@ static sighandler_t spawn_handler(int signal_number)
     return sigaction(signal_number, NULL, &action) == 0 ? action.sa_handler : SIG_DFL;
 }
 
-/* From here on the signals wait for sigtimedwait, so none is missed between two looks. */
-static void spawn_catch(struct spawn *spawn)
-{
-    static const int passed_on[] = {SIGINT, SIGTERM, SIGHUP};
-    struct sigaction standard = {.sa_handler = SIG_DFL};
-
-    sigemptyset(&spawn->caught);
-    sigaddset(&spawn->caught, SIGCHLD);
-    for (size_t i = 0; i < sizeof(passed_on) / sizeof(passed_on[0]); i++) {
-        if (spawn_handler(passed_on[i]) != SIG_IGN)
-            sigaddset(&spawn->caught, passed_on[i]);
-    }
-    /* An ignored SIGCHLD would let the children vanish with their exit codes. */
-    sigaction(SIGCHLD, &standard, &spawn->old_child);
-    pthread_sigmask(SIG_BLOCK, &spawn->caught, &spawn->old_mask);
-}
-
 static void spawn_release(struct spawn *spawn)
 {
     sigaction(SIGCHLD, &spawn->old_child, NULL);
@@ -79,11 +60,17 @@ static void spawn_setenv_int(const char *name, int value)
     setenv(name, text, 1);
 }
 
-/* What torchrun sets, so that the child is known as launched whatever launched its parent. */
-static void spawn_environment(const struct spawn *spawn, int rank)
+__attribute__((noreturn)) static void spawn_child(struct spawn *spawn, int rank, pid_t parent,
+                                                  int (*fn)(int rank, void *arg), void *arg)
 {
+    int code;
     char file[DISTI_HANDED_TEXT];
 
+    /* Nobody outlives the parent, even one that is killed; it may be dead already. */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(128 + SIGKILL);
+    /* What torchrun sets, so that the child is known as launched whatever launched its parent. */
     spawn_setenv_int("RANK", rank);
     spawn_setenv_int("LOCAL_RANK", rank);
     spawn_setenv_int("WORLD_SIZE", spawn->ranks);
@@ -92,57 +79,25 @@ static void spawn_environment(const struct spawn *spawn, int rank)
     spawn_setenv_int("GROUP_WORLD_SIZE", 1);
     spawn_setenv_int("MASTER_PORT", disti_store_server_port(spawn->server));
     setenv("MASTER_ADDR", disti_loopback(), 1);
-    setenv("TORCHELASTIC_RUN_ID", disti_store_server_job(spawn->server), 1);
+    setenv("TORCHELASTIC_RUN_ID", spawn->server->job, 1);
     setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
     setenv("DIST_AGENT_STORE", "1", 1);
     /* The launcher that started the parent has files too. */
     unsetenv("DIST_AGENT_LAST_CALL");
     unsetenv("DIST_AGENT_STORE_SECRET");
     unsetenv("DIST_AGENT_FILES");
-    if (spawn->secret_fd < 0)
-        return;
-    disti_handed_name(spawn->secret_fd, file);
-    setenv("DIST_AGENT_STORE_SECRET", spawn->secret, 1);
-    setenv("DIST_AGENT_FILES", file, 1);
-    fcntl(spawn->secret_fd, F_SETFD, 0); /* the child may run another program */
-}
-
-static void spawn_child(struct spawn *spawn, int rank, pid_t parent, int (*fn)(int rank, void *arg),
-                        void *arg) __attribute__((noreturn));
-static void spawn_child(struct spawn *spawn, int rank, pid_t parent, int (*fn)(int rank, void *arg),
-                        void *arg)
-{
-    int code;
-
-    /* Nobody outlives the parent, even one that is killed; it may be dead already. */
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent)
-        _exit(128 + SIGKILL);
-    spawn_environment(spawn, rank);
+    if (spawn->secret_fd >= 0) {
+        disti_handed_name(spawn->secret_fd, file);
+        setenv("DIST_AGENT_STORE_SECRET", spawn->secret, 1);
+        setenv("DIST_AGENT_FILES", file, 1);
+        fcntl(spawn->secret_fd, F_SETFD, 0); /* the child may run another program */
+    }
     disti_store_server_forget(spawn->server);
     free(spawn->pids);
     spawn_release(spawn);
     code = fn(rank, arg);
     fflush(NULL);
     _exit(code);
-}
-
-static dist_status spawn_start(struct spawn *spawn, int (*fn)(int rank, void *arg), void *arg)
-{
-    pid_t parent = getpid(), pid;
-
-    /* Else every child would print what the parent has buffered. */
-    fflush(NULL);
-    for (; spawn->started < spawn->ranks; spawn->started++) {
-        pid = fork();
-        if (pid == 0)
-            spawn_child(spawn, spawn->started, parent, fn, arg);
-        if (pid < 0)
-            return disti_process_limit_fail("start rank %d of %d", spawn->started, spawn->ranks);
-        spawn->pids[spawn->started] = pid;
-        spawn->alive++;
-    }
-    return DIST_OK;
 }
 
 static void spawn_kill(const struct spawn *spawn, int signal_number)
@@ -189,58 +144,6 @@ static void spawn_ended(struct spawn *spawn, int rank, int how)
                    code);
 }
 
-/* Only our own children: the program may have others. */
-static void spawn_reap(struct spawn *spawn)
-{
-    int how;
-
-    for (int r = 0; r < spawn->started; r++) {
-        pid_t pid = spawn->pids[r] ? waitpid(spawn->pids[r], &how, WNOHANG) : 0;
-
-        if (pid > 0)
-            spawn_ended(spawn, r, how);
-        else if (pid < 0 && errno == ECHILD) /* the program has reaped it elsewhere */
-            spawn_ended(spawn, r, 1 << 8);
-    }
-    /* Not before all have been looked at: SIGTERM is no cause. */
-    if (spawn->exit_code && !spawn->options.continue_on_failure)
-        spawn_end(spawn);
-    spawn->decided = spawn->exit_code != 0;
-}
-
-/* A signal for the parent is one for all. */
-static void spawn_pass_on(struct spawn *spawn, const siginfo_t *info)
-{
-    if (spawn_handler(info->si_signo) != SIG_IGN && spawn_handler(info->si_signo) != SIG_DFL)
-        spawn->signal = info->si_signo;
-    /* Ctrl-C goes to the whole process group, so the children have it already. */
-    if (info->si_code != SI_KERNEL)
-        spawn_kill(spawn, info->si_signo);
-    if (spawn->kill_at == INT64_MAX)
-        spawn->kill_at = disti_deadline_ms(SPAWN_TERM_MS);
-    if (!spawn->decided)
-        spawn->exit_code = 128 + info->si_signo;
-    spawn->decided = true;
-}
-
-static void spawn_watch(struct spawn *spawn)
-{
-    siginfo_t info;
-
-    while (spawn->alive) {
-        int left_ms = spawn->kill_at == INT64_MAX ? 1000 : disti_left_ms(spawn->kill_at);
-        struct timespec wait = {left_ms / 1000, left_ms % 1000 * 1000000L};
-
-        if (left_ms == 0) {
-            spawn_kill(spawn, SIGKILL);
-            spawn->kill_at = disti_deadline_ms(1000);
-        } else if (sigtimedwait(&spawn->caught, &info, &wait) > 0 && info.si_signo != SIGCHLD) {
-            spawn_pass_on(spawn, &info);
-        }
-        spawn_reap(spawn);
-    }
-}
-
 /* Writes the store's secret to a file that the children inherit. Its path names this thread, which
  * stays until they have ended, since the process's first thread may have ended. */
 static dist_status spawn_keep_secret(struct spawn *spawn)
@@ -265,11 +168,37 @@ static dist_status spawn_keep_secret(struct spawn *spawn)
 
 static dist_status spawn_run(struct spawn *spawn, int (*fn)(int rank, void *arg), void *arg)
 {
-    dist_status status;
+    static const int passed_on[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction standard = {.sa_handler = SIG_DFL};
+    dist_status status = DIST_OK;
+    pid_t parent = getpid();
+    siginfo_t info;
 
-    spawn_catch(spawn);
+    /* From here on the signals wait for sigtimedwait, so none is missed between two looks. */
+    sigemptyset(&spawn->caught);
+    sigaddset(&spawn->caught, SIGCHLD);
+    for (size_t i = 0; i < sizeof(passed_on) / sizeof(passed_on[0]); i++) {
+        if (spawn_handler(passed_on[i]) != SIG_IGN)
+            sigaddset(&spawn->caught, passed_on[i]);
+    }
+    /* An ignored SIGCHLD would let the children vanish with their exit codes. */
+    sigaction(SIGCHLD, &standard, &spawn->old_child);
+    pthread_sigmask(SIG_BLOCK, &spawn->caught, &spawn->old_mask);
     spawn->oom_kills = disti_process_oom_kills();
-    status = spawn_start(spawn, fn, arg);
+    /* Else every child would print what the parent has buffered. */
+    fflush(NULL);
+    for (; spawn->started < spawn->ranks; spawn->started++) {
+        pid_t pid = fork();
+
+        if (pid == 0)
+            spawn_child(spawn, spawn->started, parent, fn, arg);
+        if (pid < 0) {
+            status = disti_process_limit_fail("start rank %d of %d", spawn->started, spawn->ranks);
+            break;
+        }
+        spawn->pids[spawn->started] = pid;
+        spawn->alive++;
+    }
     /* The thread comes after the forks: a child of a process with threads may use little. */
     if (status == DIST_OK)
         status = disti_store_server_run(spawn->server);
@@ -279,7 +208,41 @@ static dist_status spawn_run(struct spawn *spawn, int (*fn)(int rank, void *arg)
         spawn->decided = true;
         spawn_end(spawn);
     }
-    spawn_watch(spawn);
+    while (spawn->alive) {
+        int left_ms = spawn->kill_at == INT64_MAX ? 1000 : disti_left_ms(spawn->kill_at);
+        struct timespec wait = {left_ms / 1000, left_ms % 1000 * 1000000L};
+        int how;
+
+        if (left_ms == 0) {
+            spawn_kill(spawn, SIGKILL);
+            spawn->kill_at = disti_deadline_ms(1000);
+        } else if (sigtimedwait(&spawn->caught, &info, &wait) > 0 && info.si_signo != SIGCHLD) {
+            /* A signal for the parent is one for all. */
+            if (spawn_handler(info.si_signo) != SIG_IGN && spawn_handler(info.si_signo) != SIG_DFL)
+                spawn->signal = info.si_signo;
+            /* Ctrl-C goes to the whole process group, so the children have it already. */
+            if (info.si_code != SI_KERNEL)
+                spawn_kill(spawn, info.si_signo);
+            if (spawn->kill_at == INT64_MAX)
+                spawn->kill_at = disti_deadline_ms(SPAWN_TERM_MS);
+            if (!spawn->decided)
+                spawn->exit_code = 128 + info.si_signo;
+            spawn->decided = true;
+        }
+        /* Only our own children: the program may have others. */
+        for (int r = 0; r < spawn->started; r++) {
+            pid_t pid = spawn->pids[r] ? waitpid(spawn->pids[r], &how, WNOHANG) : 0;
+
+            if (pid > 0)
+                spawn_ended(spawn, r, how);
+            else if (pid < 0 && errno == ECHILD) /* the program has reaped it elsewhere */
+                spawn_ended(spawn, r, 1 << 8);
+        }
+        /* Not before all have been looked at: SIGTERM is no cause. */
+        if (spawn->exit_code && !spawn->options.continue_on_failure)
+            spawn_end(spawn);
+        spawn->decided = spawn->exit_code != 0;
+    }
     spawn_release(spawn);
     if (spawn->signal)
         raise(spawn->signal);

@@ -145,36 +145,6 @@ static bool starter_is_here(const char *entry)
     return !strchr(entry, '=') || !disti_hosts_is_variable(entry);
 }
 
-/* This distrun, by the path it has here, as the agent of host h. A node that is alone is not told
- * which one it is. */
-static void starter_command(const struct starter *starter, int h, const char *self,
-                            struct disti_run_list *command)
-{
-    const struct disti_run_options *options = starter->options;
-
-    disti_run_list_add(command, "%s", self);
-    disti_run_list_add(command, "--leashed");
-    disti_run_options_words(options, command);
-    if (options->workers_text)
-        disti_run_list_add(command, "--nproc-per-node=%s", options->workers_text);
-    else
-        disti_run_list_add(command, "--nproc-per-node=%d", options->hosts.entries[h].slots);
-    if (starter->count > 1) {
-        if (starter->elastic)
-            disti_run_list_add(command, "--nnodes=%d:%d", options->least_hosts, starter->count);
-        else
-            disti_run_list_add(command, "--nnodes=%d", starter->count);
-        disti_run_list_add(command, "--node-rank=%d", h);
-        disti_run_list_add(command, "--master-addr=%s", starter->master);
-        disti_run_list_add(command, "--master-port=%d", starter->master_port);
-        if (starter->secret[0])
-            disti_run_list_add(command, "--secret-file=/dev/fd/%d", DISTI_HOSTS_SECRET);
-    }
-    disti_run_list_add(command, "--");
-    for (int i = 0; options->command[i]; i++)
-        disti_run_list_add(command, "%s", options->command[i]);
-}
-
 /* What the shell on host h is to read first. */
 static dist_status starter_script(struct starter *starter, int h, const char *self,
                                   const struct disti_run_list *environment)
@@ -182,8 +152,32 @@ static dist_status starter_script(struct starter *starter, int h, const char *se
     struct disti_run_list command = {0};
     char folder[PATH_MAX];
     dist_status status;
+    const struct disti_run_options *options;
 
-    starter_command(starter, h, self, &command);
+    /* This distrun, by the path it has here, as the agent of host h. A node that is alone is not
+     * told which one it is. */
+    options = starter->options;
+    disti_run_list_add(&command, "%s", self);
+    disti_run_list_add(&command, "--leashed");
+    disti_run_options_words(options, &command);
+    if (options->workers_text)
+        disti_run_list_add(&command, "--nproc-per-node=%s", options->workers_text);
+    else
+        disti_run_list_add(&command, "--nproc-per-node=%d", options->hosts.entries[h].slots);
+    if (starter->count > 1) {
+        if (starter->elastic)
+            disti_run_list_add(&command, "--nnodes=%d:%d", options->least_hosts, starter->count);
+        else
+            disti_run_list_add(&command, "--nnodes=%d", starter->count);
+        disti_run_list_add(&command, "--node-rank=%d", h);
+        disti_run_list_add(&command, "--master-addr=%s", starter->master);
+        disti_run_list_add(&command, "--master-port=%d", starter->master_port);
+        if (starter->secret[0])
+            disti_run_list_add(&command, "--secret-file=/dev/fd/%d", DISTI_HOSTS_SECRET);
+    }
+    disti_run_list_add(&command, "--");
+    for (int i = 0; options->command[i]; i++)
+        disti_run_list_add(&command, "%s", options->command[i]);
     if (command.failed)
         status = disti_fail(DIST_ERR_NO_MEMORY, "no memory to start agents: free some");
     else
@@ -195,29 +189,6 @@ static dist_status starter_script(struct starter *starter, int h, const char *se
                 .secret = starter->count > 1 && starter->secret[0] ? starter->secret : NULL},
             &starter->hosts[h].script, &starter->hosts[h].bytes);
     disti_run_list_free(&command);
-    return status;
-}
-
-/* The environment goes along: there is no login on the other side that would set it. */
-static dist_status starter_scripts(struct starter *starter)
-{
-    struct disti_run_list environment = {0};
-    char self[PATH_MAX];
-    const ssize_t bytes = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    dist_status status = DIST_OK;
-
-    if (bytes < 0)
-        return disti_fail_errno(DIST_ERR_SYSTEM, "cannot tell where distrun is (/proc/self/exe)");
-    self[bytes] = '\0';
-    for (int i = 0; environ[i]; i++) {
-        if (!starter_is_here(environ[i]))
-            disti_run_list_add(&environment, "%s", environ[i]);
-    }
-    if (environment.failed)
-        status = disti_fail(DIST_ERR_NO_MEMORY, "no memory to start agents: free some");
-    for (int h = 0; h < starter->count && status == DIST_OK; h++)
-        status = starter_script(starter, h, self, &environment);
-    disti_run_list_free(&environment);
     return status;
 }
 
@@ -257,28 +228,6 @@ static dist_status starter_start(struct starter *starter, struct starter_host *h
     return status;
 }
 
-/* Starts the first remote shell of a host. On failure the near ends are closed with the process. */
-static dist_status starter_start_first(struct starter *starter, struct starter_host *host,
-                                       struct disti_run_source *const sources[2])
-{
-    dist_status status = DIST_OK;
-
-    for (int s = 0; s < 2 && status == DIST_OK; s++) {
-        int ends[2] = {-1, -1};
-
-        if (pipe2(ends, O_CLOEXEC) != 0)
-            status = starter_no_pipe(host);
-        host->streams[s] = ends[1];
-        sources[s][host - starter->hosts] =
-            (struct disti_run_source){.fd = ends[0], .log_fd = -1, .shown = true};
-    }
-    if (status == DIST_OK)
-        status = starter_start(starter, host);
-    for (int s = 0; s < 2 && (!starter->elastic || status != DIST_OK); s++)
-        starter_close(&host->streams[s]);
-    return status;
-}
-
 /* Those that were started need readers even if others could not be. */
 static dist_status starter_shells(struct starter *starter)
 {
@@ -291,7 +240,22 @@ static dist_status starter_shells(struct starter *starter)
         status =
             disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d hosts: free some", starter->count);
     while (status == DIST_OK && starter->alive < starter->count) {
-        status = starter_start_first(starter, &starter->hosts[starter->alive], sources);
+        struct starter_host *host = &starter->hosts[starter->alive];
+
+        /* On failure the near ends are closed with the process. */
+        for (int s = 0; s < 2 && status == DIST_OK; s++) {
+            int ends[2] = {-1, -1};
+
+            if (pipe2(ends, O_CLOEXEC) != 0)
+                status = starter_no_pipe(host);
+            host->streams[s] = ends[1];
+            sources[s][host - starter->hosts] =
+                (struct disti_run_source){.fd = ends[0], .log_fd = -1, .shown = true};
+        }
+        if (status == DIST_OK)
+            status = starter_start(starter, host);
+        for (int s = 0; s < 2 && (!starter->elastic || status != DIST_OK); s++)
+            starter_close(&host->streams[s]);
         starter->alive += status == DIST_OK;
     }
     if (starter->alive > 0)
@@ -309,26 +273,6 @@ static dist_status starter_shells(struct starter *starter)
 static bool starter_is_shells(const struct starter_host *host)
 {
     return host->code == 255 || host->code == 126 || host->code == 127;
-}
-
-/* What is said of a host where it was most likely no worker that failed, or where nobody else may
- * have said anything; else "". */
-static const char *starter_reason(const struct starter *starter, const struct starter_host *host)
-{
-    if (starter->elastic && (host->killed || !host->begun || starter_is_shells(host)))
-        return ": the nodes meet there, so the job ends";
-    if (!host->begun)
-        return host->code == 0 ? ": its remote shell must pass on its standard input"
-                               : ": its remote shell has said why";
-    if (host->killed)
-        return ": its remote shell was killed";
-    if (host->code == 255)
-        return ": its remote shell has said why, or a worker ended so";
-    if (starter_is_shells(host))
-        return ": the folder and distrun must be there, at the paths that they have here";
-    if (starter->count == 1 && host->code > 128)
-        return ": it is lost, or a worker was ended by a signal";
-    return "";
 }
 
 /* Says what agents could not, once all have ended. Returns distrun's exit code. */
@@ -349,7 +293,23 @@ static int starter_conclude(const struct starter *starter)
     first = &starter->hosts[starter->first];
     for (int h = 0; h < starter->count && !starter->elastic && !starter->goes_on; h++)
         is_alike &= starter->hosts[h].code == first->code;
-    reason = starter_reason(starter, first);
+    /* The reason is given where it was most likely no worker that failed, or where nobody else may
+     * have said anything. */
+    if (starter->elastic && (first->killed || !first->begun || starter_is_shells(first)))
+        reason = ": the nodes meet there, so the job ends";
+    else if (!first->begun)
+        reason = first->code == 0 ? ": its remote shell must pass on its standard input"
+                                  : ": its remote shell has said why";
+    else if (first->killed)
+        reason = ": its remote shell was killed";
+    else if (first->code == 255)
+        reason = ": its remote shell has said why, or a worker ended so";
+    else if (starter_is_shells(first))
+        reason = ": the folder and distrun must be there, at the paths that they have here";
+    else if (starter->count == 1 && first->code > 128)
+        reason = ": it is lost, or a worker was ended by a signal";
+    else
+        reason = "";
     if (!is_alike || *reason)
         fprintf(stderr, "distrun: host %s ended first, with exit code %d%s\n", first->name,
                 first->code, reason);
@@ -393,22 +353,6 @@ static void starter_feed(struct starter_host *host)
 
 /* ---- signals ---- */
 
-static void starter_signal(struct starter *starter, const struct disti_run_signal *news)
-{
-    const int word = news->number + (news->from_terminal ? DISTI_RUN_TERMINAL : 0);
-
-    if (sigismember(&starter->options->signals, news->number) != 1) {
-        starter_say(starter, (unsigned char)word);
-    } else if (!starter->stop_signal) {
-        starter->stop_signal = news->number;
-        starter->stopped_at = disti_now_ns();
-        starter_end(starter, word, starter_time_ms(starter));
-    } else if (disti_now_ns() - starter->stopped_at > STARTER_TWICE_MS * INT64_C(1000000)) {
-        starter->hurry = true;
-        starter_end(starter, DISTI_RUN_HURRY, STARTER_HURRY_MS);
-    }
-}
-
 /* The guard is gone: nobody waits for this job any more. The agents see that we let go. */
 static void starter_let_go(struct starter *starter)
 {
@@ -420,38 +364,7 @@ static void starter_let_go(struct starter *starter)
     starter->kill_at = disti_deadline_ms(STARTER_HURRY_MS);
 }
 
-static void starter_hear_guard(struct starter *starter)
-{
-    struct disti_run_signal news;
-    ssize_t got;
-
-    while ((got = recv(starter->signals_fd, &news, sizeof(news), MSG_DONTWAIT)) == sizeof(news))
-        starter_signal(starter, &news);
-    if (got == 0)
-        starter_let_go(starter);
-}
-
 /* ---- the shells' ends ---- */
-
-/* A pipe keeps what nobody has read of it. */
-static bool starter_was_heard(const struct starter_host *host)
-{
-    int unread = 0;
-
-    return host->to_fd < 0 || ioctl(host->to_fd, FIONREAD, &unread) != 0 ||
-           (size_t)unread < host->sent;
-}
-
-/* The end of all, as this host says: who does not follow by itself is told. */
-static void starter_end_by(struct starter *starter, const struct starter_host *host)
-{
-    if (host->code != 0 || !host->begun)
-        starter->first = (int)(host - starter->hosts);
-    if (starter->word)
-        return;
-    starter_end(starter, SIGTERM, STARTER_AGREE_MS + starter_time_ms(starter));
-    starter->tell_at = disti_deadline_ms(STARTER_AGREE_MS);
-}
 
 /* Where the nodes of an elastic job do not meet. Unless the job has ended too, which is seen soon,
  * the host is tried again, at longer and longer intervals while it is not to be had. */
@@ -464,34 +377,41 @@ static void starter_lost(struct starter_host *host)
 }
 
 /* All agents of a job end together: they know of a failure as soon as we do, or it is their own. */
-static void starter_ended(struct starter *starter, struct starter_host *host, int how)
-{
-    bool failed, goes_on;
-
-    host->ended = true;
-    host->killed = WIFSIGNALED(how);
-    host->code = WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
-    host->begun = starter_was_heard(host);
-    starter->alive--;
-    failed = host->code != 0 || !host->begun;
-    /* With --on-failure continue the job goes on without the host if its agent had begun, and was
-     * lost. An agent that could not begin exits with a code below 128. */
-    goes_on = starter->goes_on && host != starter->hosts && host->begun && host->code > 128;
-    if (starter->elastic ? host == starter->hosts : starter->first < 0 && failed && !goes_on)
-        starter_end_by(starter, host);
-    else if (starter->elastic && failed)
-        starter_lost(host);
-}
-
 static void starter_reap(struct starter *starter)
 {
     pid_t pid;
     int how;
 
     while ((pid = waitpid(-1, &how, WNOHANG)) > 0) {
-        for (int h = 0; h < starter->count; h++) {
-            if (starter->hosts[h].pid == pid && !starter->hosts[h].ended)
-                starter_ended(starter, &starter->hosts[h], how);
+        struct starter_host *host = starter->hosts;
+        int left = starter->count, unread = 0;
+        bool failed, goes_on;
+
+        for (; left > 0 && (host->pid != pid || host->ended); left--)
+            host++;
+        if (left == 0) /* an adopted process */
+            continue;
+        host->ended = true;
+        host->killed = WIFSIGNALED(how);
+        host->code = WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
+        /* A pipe keeps what nobody has read of it. */
+        host->begun = host->to_fd < 0 || ioctl(host->to_fd, FIONREAD, &unread) != 0 ||
+                      (size_t)unread < host->sent;
+        starter->alive--;
+        failed = host->code != 0 || !host->begun;
+        /* With --on-failure continue the job goes on without the host if its agent had begun, and
+         * was lost. An agent that could not begin exits with a code below 128. */
+        goes_on = starter->goes_on && host != starter->hosts && host->begun && host->code > 128;
+        if (starter->elastic ? host == starter->hosts : starter->first < 0 && failed && !goes_on) {
+            /* The end of all, as this host says: who does not follow by itself is told. */
+            if (failed)
+                starter->first = (int)(host - starter->hosts);
+            if (!starter->word) {
+                starter_end(starter, SIGTERM, STARTER_AGREE_MS + starter_time_ms(starter));
+                starter->tell_at = disti_deadline_ms(STARTER_AGREE_MS);
+            }
+        } else if (starter->elastic && failed) {
+            starter_lost(host);
         }
     }
 }
@@ -514,23 +434,6 @@ static void starter_try_again(struct starter *starter, struct starter_host *host
     } else {
         fprintf(stderr, "distrun: %s\n", dist_last_error());
         starter_lost(host);
-    }
-}
-
-static void starter_times(struct starter *starter)
-{
-    for (int h = 0; h < starter->count && starter_goes_on(starter); h++) {
-        if (disti_expired(starter->hosts[h].again_at))
-            starter_try_again(starter, &starter->hosts[h]);
-    }
-    if (disti_expired(starter->tell_at)) {
-        starter_say(starter, starter->word);
-        starter->tell_at = disti_deadline_ms(STARTER_AGAIN_MS);
-    }
-    if (disti_expired(starter->kill_at)) {
-        disti_run_family_signal(SIGKILL);
-        starter->hurry = true;
-        starter->kill_at = disti_deadline_ms(STARTER_AGAIN_MS);
     }
 }
 
@@ -559,8 +462,28 @@ static void starter_wait(struct starter *starter, struct pollfd *fds)
     }
     if (fds[0].revents)
         (void)!read(starter->child_fd, &child, sizeof(child));
-    if (fds[1].revents)
-        starter_hear_guard(starter);
+    if (fds[1].revents) {
+        struct disti_run_signal news;
+        ssize_t got;
+
+        while ((got = recv(starter->signals_fd, &news, sizeof(news), MSG_DONTWAIT)) ==
+               sizeof(news)) {
+            const int word = news.number + (news.from_terminal ? DISTI_RUN_TERMINAL : 0);
+
+            if (sigismember(&starter->options->signals, news.number) != 1) {
+                starter_say(starter, (unsigned char)word);
+            } else if (!starter->stop_signal) {
+                starter->stop_signal = news.number;
+                starter->stopped_at = disti_now_ns();
+                starter_end(starter, word, starter_time_ms(starter));
+            } else if (disti_now_ns() - starter->stopped_at > STARTER_TWICE_MS * INT64_C(1000000)) {
+                starter->hurry = true;
+                starter_end(starter, DISTI_RUN_HURRY, STARTER_HURRY_MS);
+            }
+        }
+        if (got == 0)
+            starter_let_go(starter);
+    }
     if (fds[2].revents && read(starter->done_fd, &done, sizeof(done)) == sizeof(done))
         starter->outputs_left -= (int)done;
 }
@@ -578,7 +501,19 @@ static void starter_watch(struct starter *starter)
         }
         if (starter->alive == 0 && (starter->outputs_left == 0 || starter->hurry))
             break;
-        starter_times(starter);
+        for (int h = 0; h < starter->count && starter_goes_on(starter); h++) {
+            if (disti_expired(starter->hosts[h].again_at))
+                starter_try_again(starter, &starter->hosts[h]);
+        }
+        if (disti_expired(starter->tell_at)) {
+            starter_say(starter, starter->word);
+            starter->tell_at = disti_deadline_ms(STARTER_AGAIN_MS);
+        }
+        if (disti_expired(starter->kill_at)) {
+            disti_run_family_signal(SIGKILL);
+            starter->hurry = true;
+            starter->kill_at = disti_deadline_ms(STARTER_AGAIN_MS);
+        }
         starter_wait(starter, fds);
     }
     free(fds);
@@ -615,8 +550,28 @@ int disti_run_starter(int signals_fd, const struct disti_run_options *options)
                                                  .again_at = INT64_MAX};
     status = starter_meet(&starter);
     starter_forget_options();
-    if (status == DIST_OK)
-        status = starter_scripts(&starter);
+    if (status == DIST_OK) {
+        struct disti_run_list environment = {0};
+        char self[PATH_MAX];
+        const ssize_t bytes = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+        /* The environment goes along: there is no login on the other side that would set it. */
+        if (bytes < 0)
+            status =
+                disti_fail_errno(DIST_ERR_SYSTEM, "cannot tell where distrun is (/proc/self/exe)");
+        else {
+            self[bytes] = '\0';
+            for (int i = 0; environ[i]; i++) {
+                if (!starter_is_here(environ[i]))
+                    disti_run_list_add(&environment, "%s", environ[i]);
+            }
+            if (environment.failed)
+                status = disti_fail(DIST_ERR_NO_MEMORY, "no memory to start agents: free some");
+            for (int h = 0; h < starter.count && status == DIST_OK; h++)
+                status = starter_script(&starter, h, self, &environment);
+            disti_run_list_free(&environment);
+        }
+    }
     if (status == DIST_OK)
         status = starter_shells(&starter); /* on failure some may run */
     if (status == DIST_OK) {

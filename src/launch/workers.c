@@ -8,15 +8,19 @@
 #include "launch/workers.h"
 #include "topology/discover.h"
 
+#include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -44,24 +48,6 @@ struct binding_machine {
     hwloc_topology_t topology;
     hwloc_bitmap_t usable;
 };
-
-static bool binding_open(struct binding_machine *machine)
-{
-    machine->usable = hwloc_bitmap_alloc();
-    if (!machine->usable || hwloc_topology_init(&machine->topology) != 0) {
-        hwloc_bitmap_free(machine->usable);
-        return false;
-    }
-    if (hwloc_topology_load(machine->topology) == 0) {
-        if (hwloc_get_cpubind(machine->topology, machine->usable, HWLOC_CPUBIND_PROCESS) != 0)
-            hwloc_bitmap_copy(machine->usable,
-                              hwloc_topology_get_allowed_cpuset(machine->topology));
-        return true;
-    }
-    hwloc_topology_destroy(machine->topology);
-    hwloc_bitmap_free(machine->usable);
-    return false;
-}
 
 /* The index-th part of that type that has a usable CPU; NULL: there are no more. */
 static hwloc_obj_t binding_part(const struct binding_machine *machine, hwloc_obj_type_t type,
@@ -128,14 +114,19 @@ static dist_status binding_apply(const struct binding_machine *machine,
 
 static dist_status binding_choose(const char *mode, struct disti_run_binding *binding)
 {
-    struct binding_machine machine;
+    struct binding_machine machine = {.usable = hwloc_bitmap_alloc()};
+    const bool is_new = machine.usable && hwloc_topology_init(&machine.topology) == 0;
     dist_status status = DIST_OK;
     int parts;
 
-    if (!binding_open(&machine))
-        return mode ? disti_fail(DIST_ERR_SYSTEM, "--numa-binding: hwloc cannot see this machine: "
-                                                  "give none")
-                    : DIST_OK;
+    if (!is_new || hwloc_topology_load(machine.topology) != 0) {
+        if (mode)
+            status = disti_fail(DIST_ERR_SYSTEM, "--numa-binding: hwloc cannot see this machine: "
+                                                 "give none");
+        goto out;
+    }
+    if (hwloc_get_cpubind(machine.topology, machine.usable, HWLOC_CPUBIND_PROCESS) != 0)
+        hwloc_bitmap_copy(machine.usable, hwloc_topology_get_allowed_cpuset(machine.topology));
     parts = binding_parts(&machine, HWLOC_OBJ_NUMANODE);
     if (!mode && parts > 1 && binding->workers >= parts)
         mode = "node";
@@ -143,7 +134,9 @@ static dist_status binding_choose(const char *mode, struct disti_run_binding *bi
         if (strcmp(mode, binding_modes[i].name) == 0)
             status = binding_apply(&machine, &binding_modes[i], binding);
     }
-    hwloc_topology_destroy(machine.topology);
+out:
+    if (is_new)
+        hwloc_topology_destroy(machine.topology);
     hwloc_bitmap_free(machine.usable);
     return status;
 }
@@ -187,44 +180,6 @@ static const char *const environment_dropped[] = {"DIST_AGENT_FILES",     "DIST_
 static const char *const environment_ranks[] = {"LOCAL_RANK", "MS_NODE_ID", "RANK", "ROLE_RANK"};
 #define ENVIRONMENT_COUNT(names) ((int)(sizeof(names) / sizeof((names)[0])))
 
-/* ROLE_RANK and ROLE_WORLD_SIZE are RANK and WORLD_SIZE: a job of this launcher has one role. */
-static void environment_torch(struct disti_run_list *made, const struct disti_run_options *options,
-                              const struct disti_run_round *round,
-                              const struct disti_run_place *place)
-{
-    disti_run_list_add(made, "WORLD_SIZE=%d", round->world_size);
-    disti_run_list_add(made, "LOCAL_WORLD_SIZE=%d", round->workers);
-    disti_run_list_add(made, "GROUP_RANK=%d", round->node_rank);
-    disti_run_list_add(made, "GROUP_WORLD_SIZE=%d", round->nodes);
-    disti_run_list_add(made, "ROLE_NAME=%s", options->role);
-    disti_run_list_add(made, "ROLE_WORLD_SIZE=%d", round->world_size);
-    disti_run_list_add(made, "MASTER_ADDR=%s", round->master_address);
-    disti_run_list_add(made, "MASTER_PORT=%d", round->master_port);
-    disti_run_list_add(made, "TORCHELASTIC_RESTART_COUNT=%d", round->restarts);
-    disti_run_list_add(made, "TORCHELASTIC_MAX_RESTARTS=%d", (int)options->max_restarts);
-    disti_run_list_add(made, "TORCHELASTIC_RUN_ID=%s", round->job);
-    /* torch's rank 0 then makes torch's store at MASTER_PORT; the agent's is another. */
-    disti_run_list_add(made, "TORCHELASTIC_USE_AGENT_STORE=False");
-    disti_run_list_add(made, "TORCHELASTIC_ERROR_FILE=%s", place->error_file);
-    disti_run_list_add(made, "TORCHELASTIC_SIGNALS_TO_HANDLE=%s", options->signals_text);
-    if (!disti_env("TORCH_NCCL_ASYNC_ERROR_HANDLING"))
-        disti_run_list_add(made, "TORCH_NCCL_ASYNC_ERROR_HANDLING=1");
-    if (!disti_env("OMP_NUM_THREADS") && place->threads > 0)
-        disti_run_list_add(made, "OMP_NUM_THREADS=%d", place->threads);
-}
-
-/* A scheduler of MindSpore itself may take rank 0's port: libdist's store has another. */
-static void environment_mindspore(struct disti_run_list *made, const struct disti_run_round *round,
-                                  int local_rank)
-{
-    disti_run_list_add(made, "MS_ROLE=%s", local_rank < 0 ? "MS_SCHED" : "MS_WORKER");
-    disti_run_list_add(made, "MS_WORKER_NUM=%d", round->world_size);
-    disti_run_list_add(made, "MS_SCHED_HOST=%s", disti_run_store_host(round));
-    disti_run_list_add(made, "MS_SCHED_PORT=%d", round->master_port);
-    if (local_rank >= 0)
-        disti_run_list_add(made, "MS_NODE_ID=%d", round->first_rank + local_rank);
-}
-
 /* True if a name, which may have a value too, is that of the variable. */
 static bool environment_is_in(const char *const *names, int count, const char *variable)
 {
@@ -238,24 +193,52 @@ static bool environment_is_in(const char *const *names, int count, const char *v
 }
 
 void disti_run_environment(const struct disti_run_options *options,
-                           const struct disti_run_round *round, const struct disti_run_place *place,
-                           struct disti_run_list *made)
+                           const struct disti_run_round *round,
+                           const struct disti_run_worker *worker, const char *last_calls,
+                           const char *files, int threads, struct disti_run_list *made)
 {
-    const bool is_rank = place->local_rank >= 0;
-    const int rank = round->first_rank + place->local_rank;
+    const bool is_rank = worker->local_rank >= 0;
+    const int rank = round->first_rank + worker->local_rank;
     int own;
 
-    environment_torch(made, options, round, place);
+    /* ROLE_RANK and ROLE_WORLD_SIZE are RANK and WORLD_SIZE: a job of this launcher has one role.
+     */
+    disti_run_list_add(made, "WORLD_SIZE=%d", round->world_size);
+    disti_run_list_add(made, "LOCAL_WORLD_SIZE=%d", round->workers);
+    disti_run_list_add(made, "GROUP_RANK=%d", round->node_rank);
+    disti_run_list_add(made, "GROUP_WORLD_SIZE=%d", round->nodes);
+    disti_run_list_add(made, "ROLE_NAME=%s", options->role);
+    disti_run_list_add(made, "ROLE_WORLD_SIZE=%d", round->world_size);
+    disti_run_list_add(made, "MASTER_ADDR=%s", round->master_address);
+    disti_run_list_add(made, "MASTER_PORT=%d", round->master_port);
+    disti_run_list_add(made, "TORCHELASTIC_RESTART_COUNT=%d", round->restarts);
+    disti_run_list_add(made, "TORCHELASTIC_MAX_RESTARTS=%d", (int)options->max_restarts);
+    disti_run_list_add(made, "TORCHELASTIC_RUN_ID=%s", round->job);
+    /* torch's rank 0 then makes torch's store at MASTER_PORT; the agent's is another. */
+    disti_run_list_add(made, "TORCHELASTIC_USE_AGENT_STORE=False");
+    disti_run_list_add(made, "TORCHELASTIC_ERROR_FILE=%s", worker->error_file);
+    disti_run_list_add(made, "TORCHELASTIC_SIGNALS_TO_HANDLE=%s", options->signals_text);
+    if (!disti_env("TORCH_NCCL_ASYNC_ERROR_HANDLING"))
+        disti_run_list_add(made, "TORCH_NCCL_ASYNC_ERROR_HANDLING=1");
+    if (!disti_env("OMP_NUM_THREADS") && threads > 0)
+        disti_run_list_add(made, "OMP_NUM_THREADS=%d", threads);
     if (is_rank) {
         disti_run_list_add(made, "RANK=%d", rank);
-        disti_run_list_add(made, "LOCAL_RANK=%d", place->local_rank);
+        disti_run_list_add(made, "LOCAL_RANK=%d", worker->local_rank);
         disti_run_list_add(made, "ROLE_RANK=%d", rank);
     }
-    if (options->scheduler)
-        environment_mindspore(made, round, place->local_rank);
-    disti_run_list_add(made, "DIST_AGENT_LAST_CALL=%s", place->last_calls);
+    if (options->scheduler) {
+        /* A scheduler of MindSpore itself may take rank 0's port: libdist's store has another. */
+        disti_run_list_add(made, "MS_ROLE=%s", worker->local_rank < 0 ? "MS_SCHED" : "MS_WORKER");
+        disti_run_list_add(made, "MS_WORKER_NUM=%d", round->world_size);
+        disti_run_list_add(made, "MS_SCHED_HOST=%s", disti_run_store_host(round));
+        disti_run_list_add(made, "MS_SCHED_PORT=%d", round->master_port);
+        if (worker->local_rank >= 0)
+            disti_run_list_add(made, "MS_NODE_ID=%d", round->first_rank + worker->local_rank);
+    }
+    disti_run_list_add(made, "DIST_AGENT_LAST_CALL=%s", last_calls);
     disti_run_list_add(made, "DIST_AGENT_STORE=%s", round->store);
-    disti_run_list_add(made, "DIST_AGENT_FILES=%s", place->files);
+    disti_run_list_add(made, "DIST_AGENT_FILES=%s", files);
     if (round->store_secret[0])
         disti_run_list_add(made, "DIST_AGENT_STORE_SECRET=%s", round->store_secret);
     own = made->count;
@@ -298,33 +281,6 @@ static pid_t family_parent(const char *pid)
     return behind && sscanf(behind + 1, " %c %d", &state, &parent) == 2 ? parent : 0;
 }
 
-static void family_read(struct family *family)
-{
-    DIR *folder = opendir("/proc");
-    const struct dirent *entry;
-    struct family_member *members;
-
-    while (folder && (entry = readdir(folder))) {
-        const pid_t pid = (pid_t)atoi(entry->d_name);
-
-        if (pid <= 0)
-            continue;
-        if (family->count == family->room) {
-            const int room = family->room ? 2 * family->room : 256;
-
-            members = realloc(family->members, (size_t)room * sizeof(*members));
-            if (!members)
-                break;
-            family->members = members;
-            family->room = room;
-        }
-        family->members[family->count++] =
-            (struct family_member){.pid = pid, .parent = family_parent(entry->d_name)};
-    }
-    if (folder)
-        closedir(folder);
-}
-
 static int family_compare(const void *a, const void *b)
 {
     const struct family_member *first = a, *second = b;
@@ -338,10 +294,32 @@ bool disti_run_family_signal(int signal_number)
 {
     struct family family = {0};
     const pid_t self = getpid();
+    DIR *folder;
+    const struct dirent *entry;
+    struct family_member *members;
 
     if (!disti_process_proc_is_own())
         return false;
-    family_read(&family);
+    folder = opendir("/proc");
+    while (folder && (entry = readdir(folder))) {
+        const pid_t pid = (pid_t)atoi(entry->d_name);
+
+        if (pid <= 0)
+            continue;
+        if (family.count == family.room) {
+            const int room = family.room ? 2 * family.room : 256;
+
+            members = realloc(family.members, (size_t)room * sizeof(*members));
+            if (!members)
+                break;
+            family.members = members;
+            family.room = room;
+        }
+        family.members[family.count++] =
+            (struct family_member){.pid = pid, .parent = family_parent(entry->d_name)};
+    }
+    if (folder)
+        closedir(folder);
     if (family.members)
         qsort(family.members, (size_t)family.count, sizeof(*family.members), family_compare);
     for (bool new = true; new;) {
@@ -426,4 +404,68 @@ dist_status disti_run_worker_start(const struct disti_run_start *start, pid_t *p
                             : error == ENOENT ? " (what it names behind #!, or its loader, is not "
                                                 "there)"
                                               : "");
+}
+
+/* Used by agent and starter. */
+
+/* Below those that Linux takes by itself for connections that go out. */
+enum { PORT_FIRST = 10000, PORT_COUNT = 10000, PORT_TRIES = 20 };
+
+/* Port 0: any. At all addresses. */
+static bool port_is_free(int port, int *port_p)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    socklen_t size = sizeof(address);
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool is_free = fd >= 0 && bind(fd, (struct sockaddr *)&address, size) == 0 &&
+                         getsockname(fd, (struct sockaddr *)&address, &size) == 0;
+    const int error = errno;
+
+    if (fd >= 0)
+        close(fd);
+    errno = error;
+    if (is_free)
+        *port_p = ntohs(address.sin_port);
+    return is_free;
+}
+
+/*
+ * Rank 0 may listen at any address. The port is not kept: a program need not say that it shares
+ * addresses. So that nobody gets it before, which on a busy machine is seconds, it is none of those
+ * that a connection of another program may get, and at random, so that two jobs which start
+ * together hardly have the same.
+ */
+dist_status disti_run_free_port(int *port_p)
+{
+    unsigned number;
+
+    for (int tries = 0; tries < PORT_TRIES; tries++) {
+        if (getrandom(&number, sizeof(number), GRND_NONBLOCK) == (ssize_t)sizeof(number) &&
+            port_is_free(PORT_FIRST + (int)(number % PORT_COUNT), port_p))
+            return DIST_OK;
+    }
+    if (port_is_free(0, port_p))
+        return DIST_OK;
+    return disti_fail_errno(DIST_ERR_SYSTEM, "there is no free port: give one by --master-port");
+}
+
+enum { OPEN_FILES = 65536 };
+
+/* Each worker takes up to five descriptors here; it gets the limit that the agent found. */
+bool disti_run_open(struct rlimit *found_p, int *child_fd_p, int *done_fd_p)
+{
+    struct rlimit files;
+    sigset_t child;
+
+    if (getrlimit(RLIMIT_NOFILE, found_p) == 0) {
+        files = *found_p;
+        if (files.rlim_cur < OPEN_FILES)
+            files.rlim_cur = files.rlim_max < OPEN_FILES ? files.rlim_max : OPEN_FILES;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    *child_fd_p = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+    *done_fd_p = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return *child_fd_p >= 0 && *done_fd_p >= 0;
 }

@@ -7,12 +7,10 @@
 #include "launch/options.h"
 #include "launch/output.h"
 
-#include <dist/dist.h>
 #include <sched.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <sys/resource.h>
-#include <sys/types.h>
+
+#define DISTI_RUN_PATH 1024
 
 /* A round: the workers of all nodes run once, with the ranks of that round. */
 
@@ -39,6 +37,12 @@ static inline int disti_run_rank(const struct disti_run_round *round, int local_
 
 /* A port that is free here now, at all addresses. ERR_SYSTEM: there is none. Does not block. */
 dist_status disti_run_free_port(int *port_p);
+
+/*
+ * Raises this process's limit on open files, as far as it may; *found_p is what it was. Opens a
+ * signalfd for SIGCHLD and an eventfd for outputs that end. False: see errno.
+ */
+bool disti_run_open(struct rlimit *found_p, int *child_fd_p, int *done_fd_p);
 
 /* Where the store of all can be reached. */
 const char *disti_run_store_host(const struct disti_run_round *round);
@@ -72,20 +76,6 @@ int disti_run_binding_part(int local_rank, int workers, int parts);
 
 /* The variables of a worker: torchrun's, MindSpore's, and where the agent's store is. */
 
-/* What differs between the workers of a node. */
-struct disti_run_place {
-    int local_rank;         /* -1: it is the scheduler */
-    const char *error_file; /* TORCHELASTIC_ERROR_FILE */
-    const char *last_calls; /* DIST_AGENT_LAST_CALL */
-    const char *files;      /* DIST_AGENT_FILES */
-    int threads;            /* OMP_NUM_THREADS, unless that is set; 0: stays unset */
-};
-
-/* Adds the agent's own environment with the worker's variables, for execve. */
-void disti_run_environment(const struct disti_run_options *options,
-                           const struct disti_run_round *round, const struct disti_run_place *place,
-                           struct disti_run_list *made);
-
 /* The processes that run the program on this node. */
 
 struct disti_run_worker {
@@ -101,6 +91,15 @@ struct disti_run_worker {
     int error_fd;          /* a memfd for its error file; -1: that is a file of its own */
     char error_file[DISTI_RUN_PATH + 64];
 };
+
+/*
+ * Adds the agent's own environment with the worker's variables, for execve: its error file,
+ * DIST_AGENT_LAST_CALL, DIST_AGENT_FILES, and OMP_NUM_THREADS, unless that is set or 0.
+ */
+void disti_run_environment(const struct disti_run_options *options,
+                           const struct disti_run_round *round,
+                           const struct disti_run_worker *worker, const char *last_calls,
+                           const char *files, int threads, struct disti_run_list *made);
 
 /* Has it ended otherwise than by 0? */
 static inline bool disti_run_worker_has_failed(const struct disti_run_worker *worker)

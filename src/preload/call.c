@@ -2,11 +2,347 @@
 /* Preload: is a call served, or handed on to MPI? */
 #include "preload/preload.h"
 
+#include <limits.h>
 #include <pthread.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Preload: the memory of a call, as bytes. */
+
+static long long number(struct disti_numbers numbers, int i)
+{
+    return numbers.bytes == sizeof(int) ? ((const int *)numbers.array)[i]
+                                        : ((const long long *)numbers.array)[i];
+}
+
+/* ---- types ---- */
+
+static bool layout_type_is_contiguous(MPI_Datatype type);
+
+/* Copies (MPI_Type_dup) and rows (MPI_Type_contiguous) are what they are made of. */
+static bool layout_inner_is_contiguous(MPI_Datatype type, int combiner)
+{
+    int integers[1], ignored;
+    MPI_Aint addresses[1];
+    MPI_Datatype inner;
+    bool contiguous;
+
+    if (PMPI_Type_get_contents(type, combiner == MPI_COMBINER_CONTIGUOUS, 0, 1, integers, addresses,
+                               &inner) != MPI_SUCCESS)
+        return false;
+    contiguous = layout_type_is_contiguous(inner);
+    if (PMPI_Type_get_envelope(inner, &ignored, &ignored, &ignored, &combiner) == MPI_SUCCESS &&
+        combiner != MPI_COMBINER_NAMED)
+        PMPI_Type_free(&inner);
+    return contiguous;
+}
+
+/* Do elements lie without gaps, in the order in which they are packed? If in doubt: no. */
+static bool layout_type_is_contiguous(MPI_Datatype type)
+{
+    int integers, addresses, types, combiner;
+    MPI_Aint lower, extent;
+    MPI_Count size;
+
+    if (PMPI_Type_get_envelope(type, &integers, &addresses, &types, &combiner) != MPI_SUCCESS ||
+        PMPI_Type_size_x(type, &size) != MPI_SUCCESS ||
+        PMPI_Type_get_extent(type, &lower, &extent) != MPI_SUCCESS || lower != 0 || size != extent)
+        return false;
+    if (combiner == MPI_COMBINER_NAMED)
+        return true;
+    return (combiner == MPI_COMBINER_DUP || combiner == MPI_COMBINER_CONTIGUOUS) &&
+           layout_inner_is_contiguous(type, combiner);
+}
+
+/*
+ * MPICH's MPI_Pack takes MPI_BOTTOM for a mistake: memory begins a little above it then, and the
+ * type as much below.
+ */
+static int layout_type_above(struct disti_layout *layout, MPI_Datatype type)
+{
+    static const int one = 1;
+    static const MPI_Aint below = -64;
+    int code = PMPI_Type_create_hindexed(1, &one, &below, type, &layout->type);
+
+    layout->memory = (char *)(uintptr_t)-below;
+    return code == MPI_SUCCESS ? PMPI_Type_commit(&layout->type) : code;
+}
+
+/* The last type of this thread that MPI has itself, so that nobody frees it, without gaps. */
+static DISTI_THREAD_LOCAL struct {
+    MPI_Datatype type;
+    size_t size; /* 0: none yet */
+} layout_last;
+
+/* Is it the last that was used, and nobody's to free? */
+static bool type_stays(MPI_Datatype type)
+{
+    return layout_last.size && layout_last.type == type;
+}
+
+size_t disti_type_size(MPI_Datatype type)
+{
+    MPI_Count size;
+
+    if (type_stays(type))
+        return layout_last.size;
+    return PMPI_Type_size_x(type, &size) == MPI_SUCCESS && size > 0 ? (size_t)size : 0;
+}
+
+/* May the program communicate with it? MPI says so by packing nothing. */
+static bool type_is_committed(MPI_Datatype type)
+{
+    char nothing = 0;
+    int used = 0;
+
+    return type_stays(type) ||
+           PMPI_Pack(&nothing, 0, type, &nothing, 0, &used, disti_preload.self) == MPI_SUCCESS;
+}
+
+static int layout_type(struct disti_layout *layout, MPI_Datatype type, bool copy)
+{
+    if (copy || !type_stays(type)) {
+        int ignored, combiner;
+
+        MPI_Aint lower;
+        MPI_Count size;
+        int code = PMPI_Type_size_x(type, &size);
+
+        if (code == MPI_SUCCESS)
+            code = PMPI_Type_get_extent(type, &lower, &layout->extent);
+        if (code != MPI_SUCCESS)
+            return code;
+        layout->size = (size_t)size;
+        layout->contiguous = !copy && layout_type_is_contiguous(type);
+        combiner = MPI_COMBINER_DUP;
+        if (layout->contiguous &&
+            PMPI_Type_get_envelope(type, &ignored, &ignored, &ignored, &combiner) == MPI_SUCCESS &&
+            combiner == MPI_COMBINER_NAMED) {
+            layout_last.type = type;
+            layout_last.size = layout->size;
+        }
+        if (layout->contiguous)
+            return MPI_SUCCESS;
+        if (!layout->memory)
+            return layout_type_above(layout, type);
+        return PMPI_Type_dup(type,
+                             &layout->type); /* the program may free its own before we are done */
+    }
+    layout->size = layout_last.size;
+    layout->extent = (MPI_Aint)layout_last.size;
+    return MPI_SUCCESS;
+}
+
+/* ---- packing ---- */
+
+/*
+ * MPI has our own communicator for it: an error is the call's, and no affair of MPI_COMM_SELF's
+ * handler. MPI_Pack counts its bytes in an int: so many at a time.
+ */
+#define PACK_BYTES (1 << 30)
+
+/* Persistent operations have all the other tags of the communicator. */
+#define PACK_TAG 0
+
+/* One element is received at a time, lest two threads get each other's. */
+static pthread_mutex_t pack_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* As a message to this process itself, which may be as long as it likes; received as one element of
+ * a type of as many packed bytes. */
+static int pack_long(const struct disti_layout *layout, char *memory, char *bytes, bool packs)
+{
+    const size_t size = layout->size;
+    const int lengths[2] = {(int)(size / PACK_BYTES), (int)(size % PACK_BYTES)};
+    const MPI_Aint places[2] = {0, (MPI_Aint)(size - size % PACK_BYTES)};
+    MPI_Datatype types[2] = {MPI_DATATYPE_NULL, MPI_PACKED}, whole;
+    MPI_Comm self = disti_preload.self;
+    int code = PMPI_Type_contiguous(PACK_BYTES, MPI_PACKED, &types[0]);
+
+    if (code != MPI_SUCCESS)
+        return code;
+    code = PMPI_Type_create_struct(2, lengths, places, types, &whole);
+    PMPI_Type_free(&types[0]);
+    if (code == MPI_SUCCESS)
+        code = PMPI_Type_commit(&whole);
+    if (code != MPI_SUCCESS)
+        return code;
+    pthread_mutex_lock(&pack_lock);
+    code = packs ? PMPI_Sendrecv(memory, 1, layout->type, 0, PACK_TAG, bytes, 1, whole, 0, PACK_TAG,
+                                 self, MPI_STATUS_IGNORE)
+                 : PMPI_Sendrecv(bytes, 1, whole, 0, PACK_TAG, memory, 1, layout->type, 0, PACK_TAG,
+                                 self, MPI_STATUS_IGNORE);
+    pthread_mutex_unlock(&pack_lock);
+    PMPI_Type_free(&whole);
+    return code;
+}
+
+/* Copies elements of a layout's type between the program's memory and bytes; packs: to the bytes.
+ */
+static int layout_pack(const struct disti_layout *layout, char *memory, char *bytes, size_t count,
+                       bool packs)
+{
+    size_t most = layout->size < PACK_BYTES ? PACK_BYTES / layout->size : 1;
+    int code = MPI_SUCCESS;
+
+    while (count && code == MPI_SUCCESS) {
+        int n = (int)(count < most ? count : most), used = 0;
+
+        if (layout->size > INT_MAX)
+            code = pack_long(layout, memory, bytes, packs);
+        else if (packs)
+            code = PMPI_Pack(memory, n, layout->type, bytes, n * (int)layout->size, &used,
+                             disti_preload.self);
+        else
+            code = PMPI_Unpack(bytes, n * (int)layout->size, &used, memory, n, layout->type,
+                               disti_preload.self);
+        memory = disti_layout_address(memory, n * layout->extent);
+        bytes += (size_t)n * layout->size;
+        count -= (size_t)n;
+    }
+    return code;
+}
+
+/* Block's bytes, and where they are from `bytes`. */
+static size_t layout_size(const struct disti_layout *layout, int block)
+{
+    return layout->sizes ? layout->sizes[block] : layout->block;
+}
+
+static size_t layout_offset(const struct disti_layout *layout, int block)
+{
+    return layout->sizes ? layout->offsets[block] : layout->block * (size_t)block;
+}
+
+/* Copies blocks [first, first + blocks) between memory and bytes, unless contiguous; packs: to the
+ * bytes. */
+static int layout_copy_blocks(const struct disti_layout *layout, int first, int blocks, bool packs)
+{
+    int code = MPI_SUCCESS;
+
+    if (layout->contiguous || !layout->size)
+        return MPI_SUCCESS;
+    for (int b = first; b < first + blocks && code == MPI_SUCCESS; b++) {
+        size_t elements = layout_size(layout, b) / layout->size;
+        MPI_Aint displacement = layout->displacements
+                                    ? layout->displacements[b]
+                                    : (MPI_Aint)elements * (MPI_Aint)b * layout->extent;
+
+        code = layout_pack(layout, disti_layout_address(layout->memory, displacement),
+                           layout->bytes + layout_offset(layout, b), elements, packs);
+    }
+    return code;
+}
+
+/* ---- blocks ---- */
+
+/* From `bytes` to the end of the last block. */
+static size_t layout_span(const struct disti_layout *layout)
+{
+    size_t span = 0;
+
+    if (!layout->sizes)
+        return layout->block * (size_t)layout->blocks;
+    for (int b = 0; b < layout->blocks; b++) {
+        size_t end = layout->offsets[b] + layout->sizes[b];
+
+        span = layout->sizes[b] && end > span ? end : span;
+    }
+    return span;
+}
+
+static int layout_spread(struct disti_layout *layout, const struct disti_buffer *buffer)
+{
+    size_t blocks = (size_t)layout->blocks, packed = 0;
+    long long least = 0; /* displacement, so that offsets from there are not negative */
+    bool any = false;
+
+    layout->sizes = calloc(blocks, sizeof(*layout->sizes));
+    layout->offsets = calloc(blocks, sizeof(*layout->offsets));
+    layout->displacements = calloc(blocks, sizeof(*layout->displacements));
+    if (!layout->sizes || !layout->offsets || !layout->displacements)
+        return MPI_ERR_NO_MEM;
+    for (size_t b = 0; b < blocks; b++) {
+        long long displ = number(buffer->displs, (int)b);
+
+        layout->sizes[b] = (size_t)number(buffer->counts, (int)b) * layout->size;
+        if (layout->sizes[b] && (!any || displ < least)) {
+            least = displ;
+            any = true;
+        }
+    }
+    if (layout->contiguous)
+        layout->bytes = disti_layout_address(layout->memory, (MPI_Aint)least * layout->extent);
+    for (size_t b = 0; b < blocks; b++) {
+        long long displ = number(buffer->displs, (int)b);
+
+        layout->displacements[b] = (MPI_Aint)displ * layout->extent;
+        if (!layout->contiguous)
+            layout->offsets[b] = packed;
+        else if (layout->sizes[b])
+            layout->offsets[b] = (size_t)(displ - least) * layout->size;
+        packed += layout->sizes[b];
+    }
+    layout->block = packed;
+    return MPI_SUCCESS;
+}
+
+/* copy: even if contiguous. 0, or an error code of MPI. Always to be closed. */
+static int layout_open(struct disti_layout *layout, const struct disti_buffer *buffer, int blocks,
+                       bool copy)
+{
+    size_t bytes;
+    int code;
+
+    disti_layout_clear(layout);
+    layout->memory = layout->bytes = (char *)(uintptr_t)buffer->memory;
+    layout->blocks = blocks;
+    code = layout_type(layout, buffer->type, copy);
+    if (!layout->contiguous)
+        layout->bytes = NULL; /* until there is a copy, for layout_close */
+    if (code != MPI_SUCCESS)
+        return code;
+    layout->block = (size_t)buffer->count * layout->size;
+    bytes = layout->block * (size_t)blocks;
+    if (buffer->counts.array) {
+        code = layout_spread(layout, buffer);
+        bytes = layout->block;
+    }
+    if (code != MPI_SUCCESS || layout->contiguous)
+        return code;
+    layout->bytes = malloc(bytes ? bytes : 1);
+    return layout->bytes ? MPI_SUCCESS : MPI_ERR_NO_MEM;
+}
+
+static void layout_close(struct disti_layout *layout)
+{
+    if (!layout->contiguous)
+        free(layout->bytes);
+    free(layout->sizes);
+    free(layout->offsets);
+    free(layout->displacements);
+    if (layout->type != MPI_DATATYPE_NULL)
+        PMPI_Type_free(&layout->type);
+    disti_layout_clear(layout);
+}
+
+bool disti_pack_is_data_only(void)
+{
+    static const int given[3] = {0x01020304, 0, 0x05060708};
+    static const int wanted[2] = {0x01020304, 0x05060708};
+    char packed[sizeof(wanted)] = "";
+    MPI_Datatype type;
+    int used = 0;
+    bool good = PMPI_Type_vector(2, 1, 2, MPI_INT, &type) == MPI_SUCCESS;
+
+    if (!good)
+        return false;
+    good = PMPI_Type_commit(&type) == MPI_SUCCESS &&
+           PMPI_Pack(given, 1, type, packed, sizeof(packed), &used, MPI_COMM_SELF) == MPI_SUCCESS &&
+           used == (int)sizeof(wanted) && memcmp(packed, wanted, sizeof(wanted)) == 0;
+    PMPI_Type_free(&type);
+    return good;
+}
 
 /* ---- what MPI says of the arguments ---- */
 
@@ -48,14 +384,14 @@ static void eligible_strip(struct disti_args *args, int rank)
 
 static int eligible_layout(const struct disti_buffer *buffer, int ranks)
 {
-    if (buffer->type == MPI_DATATYPE_NULL || !disti_type_is_committed(buffer->type))
+    if (buffer->type == MPI_DATATYPE_NULL || !type_is_committed(buffer->type))
         return MPI_ERR_TYPE;
     /* Numbers that the call has, but the program does not give. */
     if ((buffer->counts.bytes && !buffer->counts.array) ||
         (buffer->displs.bytes && !buffer->displs.array))
         return MPI_ERR_ARG;
     for (int r = 0; buffer->counts.array && r < ranks; r++) {
-        if (disti_number(buffer->counts, r) < 0)
+        if (number(buffer->counts, r) < 0)
             return MPI_ERR_COUNT;
     }
     return !buffer->counts.array && buffer->count < 0 ? MPI_ERR_COUNT : MPI_SUCCESS;
@@ -70,35 +406,28 @@ static int eligible_layout(const struct disti_buffer *buffer, int ranks)
 #define ELIGIBLE_ERR_NO_REQUEST MPI_ERR_ARG
 #endif
 
-/* Only one side may be in place, and at a root only that of its own block. */
-static bool eligible_in_place_is_bad(const struct disti_args *args, int rank)
-{
-    bool scatters = !call_sends(args->kind, false);
-    const void *all = scatters ? args->send : args->recv, *own = scatters ? args->recv : args->send;
-
-    if (args->kind == DIST_COLL_BROADCAST)
-        return args->recv == MPI_IN_PLACE;
-    return all == MPI_IN_PLACE ||
-           (disti_collective_rooted(args->kind) && rank != args->root && own == MPI_IN_PLACE);
-}
-
 /* Is there something in the heeded arguments that MPI refuses? MPI_SUCCESS, or its error code. */
 static int eligible_check(const struct disti_args *args, enum disti_form form,
                           const struct disti_comm *comm)
 {
     const struct disti_buffer send = disti_args_send(args), recv = disti_args_recv(args);
-    bool at_root = comm->rank == args->root, reduces = disti_algorithm_reduces(args->kind);
+    bool at_root = comm->rank == args->root, scatters = !call_sends(args->kind, false);
+    const void *all = scatters ? args->send : args->recv, *own = scatters ? args->recv : args->send;
     int code = MPI_SUCCESS;
 
     if (form != DISTI_BLOCKING && !args->request)
         return ELIGIBLE_ERR_NO_REQUEST;
     if (args->root < 0 || args->root >= comm->ranks)
         return MPI_ERR_ROOT;
-    if (eligible_in_place_is_bad(args, comm->rank))
+    /* Only one side may be in place, and at a root only that of its own block. */
+    if (args->kind == DIST_COLL_BROADCAST
+            ? args->recv == MPI_IN_PLACE
+            : all == MPI_IN_PLACE ||
+                  (disti_collective_rooted(args->kind) && !at_root && own == MPI_IN_PLACE))
         return ELIGIBLE_ERR_IN_PLACE;
     if (args->kind == DIST_COLL_BARRIER)
         return MPI_SUCCESS;
-    if (reduces) /* both sides have one type */
+    if (disti_algorithm_reduces(args->kind)) /* both sides have one type */
         return args->op == MPI_OP_NULL ? MPI_ERR_OP : eligible_layout(&recv, comm->ranks);
     /* A side that is not heeded, or in place, has nothing that could be wrong. */
     if (call_sends(args->kind, at_root) && args->send != MPI_IN_PLACE)
@@ -245,7 +574,7 @@ static int call_open_counts(struct disti_call *call, const struct disti_args *ar
         return call_no_memory(call);
     *all_p = 0;
     for (int r = 0; r < ranks; r++) {
-        call->counts[r] = (size_t)disti_number(args->recvcounts, r) * call->reduction.parts;
+        call->counts[r] = (size_t)number(args->recvcounts, r) * call->reduction.parts;
         *all_p += call->counts[r];
     }
     *own_p = call->counts[call->comm->rank];
@@ -297,30 +626,22 @@ static int call_open_layouts(struct disti_call *call, const struct disti_args *a
     int code = MPI_SUCCESS;
 
     if (send_blocks && exchange && send_in_place) /* it all goes: from a copy */
-        code = disti_layout_open(&call->send, &recv, send_blocks, true);
+        code = layout_open(&call->send, &recv, send_blocks, true);
     else if (send_blocks && !send_in_place)
-        code = disti_layout_open(&call->send, &send, send_blocks, false);
+        code = layout_open(&call->send, &send, send_blocks, false);
     if (recv_blocks && !recv_in_place && code == MPI_SUCCESS)
-        code = disti_layout_open(&call->recv, &recv, recv_blocks, false);
+        code = layout_open(&call->recv, &recv, recv_blocks, false);
     /* What arrives may be put where data to be sent stand, unless one side is a copy. */
     if (code == MPI_SUCCESS && call->send.blocks && call->recv.blocks && call->send.contiguous &&
         call->recv.contiguous &&
-        call_shares(call->send.bytes, disti_layout_span(&call->send), call->recv.bytes,
-                    disti_layout_span(&call->recv))) {
-        disti_layout_close(&call->send);
-        code = disti_layout_open(&call->send, &send, send_blocks, true);
+        call_shares(call->send.bytes, layout_span(&call->send), call->recv.bytes,
+                    layout_span(&call->recv))) {
+        layout_close(&call->send);
+        code = layout_open(&call->send, &send, send_blocks, true);
     }
     if (code != MPI_SUCCESS)
         PMPI_Comm_call_errhandler(args->comm, code);
     return code;
-}
-
-/* Bytes of what this rank gives or gets: the one block of a side, or its own of many. */
-static size_t call_block(const struct disti_layout *send, const struct disti_layout *recv, int rank)
-{
-    if (send->blocks == 1 || recv->blocks == 1)
-        return disti_layout_size(send->blocks == 1 ? send : recv, 0);
-    return disti_layout_size(send->blocks ? send : recv, rank);
 }
 
 /* What libdist is told. A side that is not there is in place, in this rank's block of the other. */
@@ -334,12 +655,16 @@ static int call_open_mover(struct disti_call *call, const struct disti_args *arg
     if (send->blocks)
         call->in = send->bytes;
     else if (args->send == MPI_IN_PLACE)
-        call->in = recv->bytes + disti_layout_offset(recv, rank);
+        call->in = recv->bytes + layout_offset(recv, rank);
     if (recv->blocks)
         call->out = recv->bytes;
     else if (args->recv == MPI_IN_PLACE)
-        call->out = send->bytes + disti_layout_offset(send, rank);
-    call->count = call_block(send, recv, rank);
+        call->out = send->bytes + layout_offset(send, rank);
+    /* Bytes of what this rank gives or gets: the one block of a side, or its own of many. */
+    if (send->blocks == 1 || recv->blocks == 1)
+        call->count = layout_size(send->blocks == 1 ? send : recv, 0);
+    else
+        call->count = layout_size(send->blocks ? send : recv, rank);
     call->loads_own = !send->blocks && args->send == MPI_IN_PLACE;
     call->loads_recv = args->kind == DIST_COLL_BROADCAST && rank == args->root;
     return MPI_SUCCESS;
@@ -347,10 +672,11 @@ static int call_open_mover(struct disti_call *call, const struct disti_args *arg
 
 /* ---- open, start, finish ---- */
 
-/* Field by field, as in disti_layout_clear. */
-static void call_fill(struct disti_call *call, const struct disti_args *args,
-                      struct disti_comm *comm)
+int disti_call_open(struct disti_call *call, const struct disti_args *args, struct disti_comm *comm)
 {
+    int code = MPI_SUCCESS;
+
+    /* Field by field, as in disti_layout_clear. */
     call->kind = args->kind;
     call->comm = comm;
     call->channel = args->channel;
@@ -364,13 +690,6 @@ static void call_fill(struct disti_call *call, const struct disti_args *args,
     call->spare = NULL;
     call->loads_own = false;
     call->loads_recv = false;
-}
-
-int disti_call_open(struct disti_call *call, const struct disti_args *args, struct disti_comm *comm)
-{
-    int code = MPI_SUCCESS;
-
-    call_fill(call, args, comm);
     if (disti_algorithm_reduces(args->kind))
         code = call_open_reduction(call, args);
     else if (args->kind != DIST_COLL_BARRIER)
@@ -383,9 +702,9 @@ int disti_call_open(struct disti_call *call, const struct disti_args *args, stru
 void disti_call_close(struct disti_call *call)
 {
     if (disti_layout_owns(&call->send))
-        disti_layout_close(&call->send);
+        layout_close(&call->send);
     if (disti_layout_owns(&call->recv))
-        disti_layout_close(&call->recv);
+        layout_close(&call->recv);
     if (!call->counts && !call->spare)
         return;
     free(call->counts);
@@ -457,10 +776,10 @@ static int call_run(struct disti_call *call, dist_work **work_p)
 
 int disti_call_start(struct disti_call *call, dist_work **work_p)
 {
-    int code = disti_layout_load(&call->send, 0, call->send.blocks);
+    int code = layout_copy_blocks(&call->send, 0, call->send.blocks, true);
 
     if (code == MPI_SUCCESS && (call->loads_own || call->loads_recv))
-        code = disti_layout_load(&call->recv, call->loads_own ? call->comm->rank : 0, 1);
+        code = layout_copy_blocks(&call->recv, call->loads_own ? call->comm->rank : 0, 1, true);
     if (code != MPI_SUCCESS) {
         call->channel->broken = true; /* the others begin it */
         PMPI_Comm_call_errhandler(call->comm->comm, code);
@@ -473,7 +792,8 @@ int disti_call_finish(const struct disti_call *call)
 {
     if (call->spare && call->spare_bytes)
         memcpy(call->spare_goes, call->spare, call->spare_bytes);
-    return call->loads_recv ? MPI_SUCCESS : disti_layout_store(&call->recv, 0, call->recv.blocks);
+    return call->loads_recv ? MPI_SUCCESS
+                            : layout_copy_blocks(&call->recv, 0, call->recv.blocks, false);
 }
 
 /* Preload: a blocking call that is like the last of its collective, but for where its memory is. */
@@ -644,45 +964,10 @@ static void again_keep_counts(struct again_call *last, const struct disti_args *
     call->send.displacements = call->recv.displacements = NULL;
 }
 
-static void again_remember_reduction(struct again_call *last, const struct disti_call *call)
-{
-    size_t element = dist_dtype_size(call->reduction.dtype), in = call->count, out = call->count;
-
-    if (call->kind == DIST_COLL_REDUCE_SCATTER)
-        in *= (size_t)call->comm->ranks;
-    for (int r = 0; call->counts && r < call->comm->ranks; r++)
-        in += call->counts[r];
-    if (call->counts)
-        out = call->counts[call->comm->rank];
-    last->receives = true; /* what both sides have is said there */
-    last->gives = true;
-    last->takes = call->out;
-    last->in_begins = last->out_begins = 0;
-    last->in_bytes = in * element;
-    last->out_bytes = out * element;
-    last->known = true;
-}
-
 /* From the program's buffer to where libdist's begins. */
 static uintptr_t again_begins(const struct disti_layout *layout)
 {
     return layout->blocks ? (uintptr_t)layout->bytes - (uintptr_t)layout->memory : 0;
-}
-
-static void again_remember_mover(struct again_call *last, const struct disti_call *call,
-                                 const struct disti_args *args)
-{
-    const struct disti_layout *send = &call->send, *recv = &call->recv;
-
-    last->sends = last->gives = send->blocks > 0;
-    last->receives = last->takes = recv->blocks > 0;
-    last->in_begins = again_begins(send);
-    last->out_begins = again_begins(recv);
-    last->in_bytes = disti_layout_span(send);
-    last->out_bytes = disti_layout_span(recv);
-    last->known = args->send != MPI_IN_PLACE && args->recv != MPI_IN_PLACE &&
-                  (!last->sends || disti_type_stays(args->sendtype)) &&
-                  (!last->receives || disti_type_stays(args->recvtype));
 }
 
 void disti_again_remember(const struct disti_args *args, const struct disti_call *call)
@@ -708,10 +993,36 @@ void disti_again_remember(const struct disti_args *args, const struct disti_call
     last->counted = counted;
     last->gone = disti_comms_gone();
     last->comparison = disti_comparison_find(args, call->comm);
-    if (disti_algorithm_reduces(args->kind))
-        again_remember_reduction(last, call);
-    else
-        again_remember_mover(last, call, args);
+    if (disti_algorithm_reduces(args->kind)) {
+        size_t element = dist_dtype_size(call->reduction.dtype), in = call->count,
+               out = call->count;
+
+        if (call->kind == DIST_COLL_REDUCE_SCATTER)
+            in *= (size_t)call->comm->ranks;
+        for (int r = 0; call->counts && r < call->comm->ranks; r++)
+            in += call->counts[r];
+        if (call->counts)
+            out = call->counts[call->comm->rank];
+        last->receives = true; /* what both sides have is said there */
+        last->gives = true;
+        last->takes = call->out;
+        last->in_begins = last->out_begins = 0;
+        last->in_bytes = in * element;
+        last->out_bytes = out * element;
+        last->known = true;
+    } else {
+        const struct disti_layout *send = &call->send, *recv = &call->recv;
+
+        last->sends = last->gives = send->blocks > 0;
+        last->receives = last->takes = recv->blocks > 0;
+        last->in_begins = again_begins(send);
+        last->out_begins = again_begins(recv);
+        last->in_bytes = layout_span(send);
+        last->out_bytes = layout_span(recv);
+        last->known = args->send != MPI_IN_PLACE && args->recv != MPI_IN_PLACE &&
+                      (!last->sends || type_stays(args->sendtype)) &&
+                      (!last->receives || type_stays(args->recvtype));
+    }
     if (counted)
         again_keep_counts(last, args, call->comm->ranks);
 }

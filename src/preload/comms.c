@@ -4,9 +4,8 @@
 #include "preload/preload.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
-#include <stdatomic.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,12 +40,13 @@ static LIST_HEAD(, disti_comm) comms_made = LIST_HEAD_INITIALIZER(comms_made);
 /* ---- agreement ---- */
 
 /*
- * The blocking call: Open MPI's progress, which every test of the program's runs through, asks its
- * nonblocking collectives too from the first one on, for good. What is under way in libdist is
+ * As MPI_Allreduce, whoever serves that. False: MPI has failed. Collective; blocks. It makes the
+ * blocking call, since Open MPI's progress, which every test of the program's runs through, asks
+ * its nonblocking collectives too from the first one on, for good. What is under way in libdist is
  * moved by its thread meanwhile.
  */
-bool disti_comm_agree(MPI_Comm comm, const void *mine, void *all, int count, MPI_Datatype type,
-                      MPI_Op op)
+static bool comm_agree(MPI_Comm comm, const void *mine, void *all, int count, MPI_Datatype type,
+                       MPI_Op op)
 {
     return PMPI_Allreduce(mine, all, count, type, op, comm) == MPI_SUCCESS;
 }
@@ -55,7 +55,7 @@ int disti_comm_least(MPI_Comm comm, int value)
 {
     int least;
 
-    return disti_comm_agree(comm, &value, &least, 1, MPI_INT, MPI_MIN) ? least : value;
+    return comm_agree(comm, &value, &least, 1, MPI_INT, MPI_MIN) ? least : value;
 }
 
 /* ---- the records ---- */
@@ -117,17 +117,6 @@ static int comms_forget(MPI_Comm comm, int key, void *record, void *extra)
     return MPI_SUCCESS;
 }
 
-static struct disti_comm *comms_ask(MPI_Comm comm)
-{
-    struct disti_comm *found = NULL;
-    int there = 0;
-
-    if (comms_key == MPI_KEYVAL_INVALID ||
-        PMPI_Comm_get_attr(comm, comms_key, &found, &there) != MPI_SUCCESS)
-        return NULL;
-    return there ? found : comms_attach(comm, comms_is_foreign(comm), 0);
-}
-
 unsigned disti_comms_gone(void)
 {
     return atomic_load_explicit(&comms_gone, memory_order_acquire);
@@ -136,10 +125,16 @@ unsigned disti_comms_gone(void)
 struct disti_comm *disti_comm_find(MPI_Comm comm)
 {
     unsigned gone = disti_comms_gone();
+    struct disti_comm *found = NULL;
+    int there = 0;
 
     if (comms_last.handle == comm && comms_last.record && comms_last.gone == gone)
         return comms_last.record;
-    comms_last.record = comms_ask(comm);
+    if (comms_key == MPI_KEYVAL_INVALID ||
+        PMPI_Comm_get_attr(comm, comms_key, &found, &there) != MPI_SUCCESS)
+        comms_last.record = NULL;
+    else
+        comms_last.record = there ? found : comms_attach(comm, comms_is_foreign(comm), 0);
     comms_last.handle = comm;
     comms_last.gone = gone;
     return comms_last.record;
@@ -206,19 +201,6 @@ static struct disti_comm *comms_record(MPI_Comm comm)
     return found;
 }
 
-/* Waits for the operations that were begun on it. */
-static void comm_finish(MPI_Comm comm)
-{
-    const struct disti_comm *found = comms_record(comm);
-    struct disti_backoff backoff = {0};
-
-    while (found && found->channel && disti_pending_any(found->channel)) {
-        disti_move();
-        disti_poll_mpi(NULL);
-        disti_backoff(&backoff);
-    }
-}
-
 /* The program is about to free it. Local; waits for nobody. */
 static void comm_release(MPI_Comm comm)
 {
@@ -229,30 +211,6 @@ static void comm_release(MPI_Comm comm)
     PMPI_Comm_delete_attr(comm, comms_key);
     found->comm = MPI_COMM_WORLD; /* operations may outlive the program's handle */
     disti_comm_let_go(found);
-}
-
-/* ---- which calls are served ---- */
-
-static struct disti_channel *channel_take(struct disti_comm *comm);
-
-/*
- * Making a group waits for the other ranks, which a nonblocking call must not: then MPI does it,
- * as long as the communicator has no group.
- */
-struct disti_channel *disti_comm_channel(struct disti_comm *comm, enum disti_form form)
-{
-    /* The ranks of a communicator begin its collectives in one order, so they count alike. */
-    bool due = comm->early || comm->calls > COMMS_CALLS;
-
-    if (form == DISTI_PERSISTENT)
-        return due ? channel_take(comm) : NULL;
-    if (comm->channel || comm->left)
-        return comm->channel;
-    if (!due || (form == DISTI_NONBLOCKING && comm->ranks > 1))
-        return NULL;
-    comm->channel = channel_take(comm);
-    comm->left = !comm->channel;
-    return comm->channel;
 }
 
 /* ---- the beginning and the end ---- */
@@ -360,7 +318,15 @@ int MPI_Comm_free(MPI_Comm *comm)
 int MPI_Comm_disconnect(MPI_Comm *comm)
 {
     if (comm) {
-        comm_finish(*comm);
+        const struct disti_comm *found = comms_record(*comm);
+        struct disti_backoff backoff = {0};
+
+        /* Waits for the operations that were begun on it. */
+        while (found && found->channel && disti_pending_any(found->channel)) {
+            disti_move();
+            disti_poll_mpi(NULL);
+            disti_backoff(&backoff);
+        }
         comm_release(*comm);
     }
     return PMPI_Comm_disconnect(comm);
@@ -400,16 +366,17 @@ static pthread_mutex_t channels_lock = PTHREAD_MUTEX_INITIALIZER;
 static SLIST_HEAD(, channels_list) channels_lists = SLIST_HEAD_INITIALIZER(channels_lists);
 static atomic_int channels_made;
 
-/* Channels are taken by turns: see channels_turn. */
+/* Channels are taken by turns: see channel_take. */
 static pthread_mutex_t channels_leading = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- lists ---- */
 
-/* The communicator's ranks in MPI_COMM_WORLD; NULL: no memory. */
-static int *channels_members(const struct disti_comm *comm)
+/* The list of the communicator's ranks in MPI_COMM_WORLD. NULL: no memory. */
+static struct channels_list *channels_find_list(const struct disti_comm *comm)
 {
     size_t bytes = (size_t)comm->ranks * sizeof(int);
     int *own = malloc(bytes), *members = malloc(bytes);
+    struct channels_list *list = NULL;
     MPI_Group group, world;
     bool good = own && members;
 
@@ -422,34 +389,21 @@ static int *channels_members(const struct disti_comm *comm)
     PMPI_Group_free(&group);
     PMPI_Group_free(&world);
     free(own);
-    if (good)
-        return members;
-    free(members);
-    return NULL;
-}
-
-/* NULL: no memory. */
-static struct channels_list *channels_find_list(const struct disti_comm *comm)
-{
-    int *members = channels_members(comm);
-    struct channels_list *list;
-
-    if (!members)
-        return NULL;
-    pthread_mutex_lock(&channels_lock);
-    SLIST_FOREACH(list, &channels_lists, next)
-    {
-        if (list->size == comm->ranks &&
-            memcmp(list->members, members, (size_t)list->size * sizeof(int)) == 0)
-            break;
+    if (good) {
+        pthread_mutex_lock(&channels_lock);
+        SLIST_FOREACH(list, &channels_lists, next)
+        {
+            if (list->size == comm->ranks && memcmp(list->members, members, bytes) == 0)
+                break;
+        }
+        if (!list && (list = calloc(1, sizeof(*list)))) {
+            list->members = members;
+            list->size = comm->ranks;
+            list->free = UINT64_MAX;
+            SLIST_INSERT_HEAD(&channels_lists, list, next);
+        }
+        pthread_mutex_unlock(&channels_lock);
     }
-    if (!list && (list = calloc(1, sizeof(*list)))) {
-        list->members = members;
-        list->size = comm->ranks;
-        list->free = UINT64_MAX;
-        SLIST_INSERT_HEAD(&channels_lists, list, next);
-    }
-    pthread_mutex_unlock(&channels_lock);
     if (!list || list->members != members)
         free(members);
     return list;
@@ -509,11 +463,12 @@ static bool channels_make(const struct disti_comm *comm, struct channels_list *l
 
 /* ---- taking one ---- */
 
-/* What all ranks have: slots that are idle, and slots that are free. */
-static void channels_agree(const struct disti_comm *comm, struct channels_list *list, bool room,
-                           uint64_t *idle_p, uint64_t *free_p)
+static struct disti_channel *channels_pick(struct disti_comm *comm, struct channels_list *list)
 {
-    uint64_t mine[2] = {0}, all[2] = {0};
+    struct disti_channel *made = calloc(1, sizeof(*made));
+    bool room = made && channels_have_room(comm);
+    uint64_t mine[2] = {0}, all[2] = {0}; /* slots that are idle, and slots that are free */
+    int slot;
 
     if (list) {
         pthread_mutex_lock(&channels_lock);
@@ -521,26 +476,13 @@ static void channels_agree(const struct disti_comm *comm, struct channels_list *
         mine[1] = room ? list->free : 0;
         pthread_mutex_unlock(&channels_lock);
     }
-    (void)disti_comm_agree(comm->comm, mine, all, 2, MPI_UINT64_T, MPI_BAND);
-    *idle_p = all[0];
-    *free_p = all[1];
-}
-
-static struct disti_channel *channels_pick(struct disti_comm *comm, struct channels_list *list)
-{
-    struct disti_channel *made = calloc(1, sizeof(*made));
-    uint64_t idle, free_slots;
-    int slot;
-
-    channels_agree(comm, list, made && channels_have_room(comm), &idle, &free_slots);
-    if (!idle) {
-        if (free_slots && channels_make(comm, list, __builtin_ctzll(free_slots), made))
-            return made;
-        free(made);
-        return NULL;
-    }
+    (void)comm_agree(comm->comm, mine, all, 2, MPI_UINT64_T, MPI_BAND);
+    if (!all[0] && all[1] && channels_make(comm, list, __builtin_ctzll(all[1]), made))
+        return made;
     free(made);
-    slot = __builtin_ctzll(idle);
+    if (!all[0])
+        return NULL;
+    slot = __builtin_ctzll(all[0]);
     pthread_mutex_lock(&channels_lock);
     list->idle &= ~(UINT64_C(1) << slot);
     pthread_mutex_unlock(&channels_lock);
@@ -548,15 +490,25 @@ static struct disti_channel *channels_pick(struct disti_comm *comm, struct chann
 }
 
 /*
+ * A channel for the ranks of comm, on all of them or, NULL, on none. Collective over comm; blocks
+ * until all ranks have come.
+ *
  * Threads may take channels of one list at the same time, in another order on each rank. So the
  * member that is first in MPI_COMM_WORLD leads: when all have come it takes one at a time, and the
  * others begin when it says so. Only leaders hold the lock, and what they wait for needs no lock.
  */
-static struct disti_channel *channels_turn(struct disti_comm *comm, struct channels_list *list)
+static struct disti_channel *channel_take(struct disti_comm *comm)
 {
-    int leader = disti_comm_least(comm->comm, disti_preload.rank);
+    struct channels_list *list;
     struct disti_channel *channel;
+    int leader;
 
+    if (comm->foreign)
+        return NULL;
+    list = channels_find_list(comm);
+    if (!disti_preload.turns)
+        return channels_pick(comm, list);
+    leader = disti_comm_least(comm->comm, disti_preload.rank);
     if (disti_preload.rank == leader)
         pthread_mutex_lock(&channels_leading);
     disti_comm_least(comm->comm, 0); /* it ends once the leader has begun */
@@ -567,17 +519,23 @@ static struct disti_channel *channels_turn(struct disti_comm *comm, struct chann
 }
 
 /*
- * A channel for the ranks of comm, on all of them or, NULL, on none. Collective over comm; blocks
- * until all ranks have come.
+ * Making a group waits for the other ranks, which a nonblocking call must not: then MPI does it,
+ * as long as the communicator has no group.
  */
-static struct disti_channel *channel_take(struct disti_comm *comm)
+struct disti_channel *disti_comm_channel(struct disti_comm *comm, enum disti_form form)
 {
-    struct channels_list *list;
+    /* The ranks of a communicator begin its collectives in one order, so they count alike. */
+    bool due = comm->early || comm->calls > COMMS_CALLS;
 
-    if (comm->foreign)
+    if (form == DISTI_PERSISTENT)
+        return due ? channel_take(comm) : NULL;
+    if (comm->channel || comm->left)
+        return comm->channel;
+    if (!due || (form == DISTI_NONBLOCKING && comm->ranks > 1))
         return NULL;
-    list = channels_find_list(comm);
-    return disti_preload.turns ? channels_turn(comm, list) : channels_pick(comm, list);
+    comm->channel = channel_take(comm);
+    comm->left = !comm->channel;
+    return comm->channel;
 }
 
 void disti_channel_give(struct disti_channel *channel)
@@ -601,4 +559,141 @@ void disti_channels_close(void)
         free(list->members);
         free(list);
     }
+}
+
+/* Preload: calls that MPI does faster are handed on to it. */
+
+/*
+ * What is faster is measured where it counts: in the program, on its ranks, by collective and size.
+ * After some calls that are served both sides take turns, a few calls each, and the times of all
+ * ranks together decide for good:
+ *
+ *    calls   0 ... 15   16..23   24..31   32..39   40..47   48..55   56..63   64 ...
+ *            served   libdist    MPI   libdist    MPI   libdist    MPI   the faster one
+ *
+ * The first call of a turn is not timed, since ranks are still busy with the other side's last. A
+ * side is faster if the longest of its turns is shorter than the shortest of the other's. Where
+ * ranks come late or CPUs are taken away neither is: the call is served, and they are compared
+ * again later. All ranks count alike and learn the same sums, so they decide alike. Only calls are
+ * compared whose size all ranks know, and whose result does not depend on who computes it: not sums
+ * of floating-point numbers, lest two runs of a program differ.
+ */
+#define COMPARE_SERVED 16
+#define COMPARE_TURN 8
+
+/* So often they are compared, each time after eight times as many calls: a shift of 3. */
+#define COMPARE_TRIES 5
+#define COMPARE_LATER 3
+
+/* One must be faster by so much, in percent. */
+#define COMPARE_AHEAD 10
+
+enum compare_side { COMPARE_LIBDIST, COMPARE_MPI };
+
+/* ---- which calls ---- */
+
+static bool compare_is_possible(const struct disti_args *args)
+{
+    return !disti_collective_uneven(args->kind) &&
+           (!disti_algorithm_reduces(args->kind) ||
+            disti_reduction_is_exact(args->recvtype, args->op));
+}
+
+/* A block, in powers of 4: the arguments that mean something on this rank tell. */
+static int compare_class(const struct disti_args *args, int rank)
+{
+    bool sends =
+        rank == args->root ? args->kind == DIST_COLL_SCATTER : args->kind == DIST_COLL_GATHER;
+    long long count = sends ? args->sendcount : args->recvcount;
+    MPI_Datatype type = sends ? args->sendtype : args->recvtype;
+    unsigned long long bytes;
+    int class;
+
+    if (args->kind == DIST_COLL_BARRIER || count <= 0 || type == MPI_DATATYPE_NULL)
+        return 0;
+    bytes = (unsigned long long)count * disti_type_size(type);
+    class = bytes ? (65 - __builtin_clzll(bytes)) / 2 : 0;
+    return class < DISTI_CLASSES ? class : DISTI_CLASSES - 1;
+}
+
+/* ---- the turns ---- */
+
+/* Calls that are served before the turns. */
+static int compare_served(const struct disti_comparison *comparison)
+{
+    return COMPARE_SERVED << (comparison->tries * COMPARE_LATER);
+}
+
+struct disti_comparison *disti_comparison_find(const struct disti_args *args,
+                                               const struct disti_comm *comm)
+{
+    if (!disti_preload.compares || comm->ranks == 1 || !compare_is_possible(args))
+        return NULL;
+    return &args->channel->comparisons[args->kind][compare_class(args, comm->rank)];
+}
+
+enum disti_why disti_compare(struct disti_args *args, struct disti_comparison *comparison)
+{
+    int served, turn;
+
+    if (comparison->served)
+        return DISTI_WHY_SERVED;
+    if (comparison->handed_on)
+        return DISTI_WHY_SLOWER;
+    served = compare_served(comparison);
+    if (comparison->calls < served) {
+        comparison->calls++;
+        return DISTI_WHY_SERVED;
+    }
+    turn = (comparison->calls - served) / COMPARE_TURN;
+    args->comparison = comparison;
+    comparison->begun_s = PMPI_Wtime();
+    return turn % 2 == COMPARE_LIBDIST ? DISTI_WHY_SERVED : DISTI_WHY_COMPARED;
+}
+
+/* Were all turns of this side shorter than all of the other's? Of all ranks together. */
+static bool compare_is_faster(const long long turns_ns[DISTI_TURNS], enum compare_side side)
+{
+    long long longest = 0, least = LLONG_MAX;
+
+    for (int turn = 0; turn < DISTI_TURNS; turn++) {
+        if (turn % 2 == (int)side)
+            longest = turns_ns[turn] > longest ? turns_ns[turn] : longest;
+        else
+            least = turns_ns[turn] < least ? turns_ns[turn] : least;
+    }
+    return longest * 100 < least * (100 - COMPARE_AHEAD);
+}
+
+void disti_compare_end(const struct disti_args *args)
+{
+    struct disti_comparison *comparison = args->comparison;
+    double took_s = PMPI_Wtime() - comparison->begun_s;
+    int call = comparison->calls++ - compare_served(comparison), turn = call / COMPARE_TURN;
+    long long mine[DISTI_TURNS], all[DISTI_TURNS];
+
+    if (call % COMPARE_TURN != 0)
+        comparison->turns_s[turn] += (float)took_s;
+    if (call != DISTI_TURNS * COMPARE_TURN - 1)
+        return;
+    /* Sums of integers are the same on every rank. If MPI does not sum, it is in no state to
+     * decide.
+     */
+    for (int t = 0; t < DISTI_TURNS; t++) {
+        mine[t] = (long long)(comparison->turns_s[t] * 1e9f);
+        all[t] = 0;
+    }
+    (void)comm_agree(args->comm, mine, all, DISTI_TURNS, MPI_LONG_LONG, MPI_SUM);
+    comparison->handed_on = compare_is_faster(all, COMPARE_MPI);
+    comparison->served = compare_is_faster(all, COMPARE_LIBDIST);
+    if (comparison->handed_on || comparison->served)
+        return;
+    /* The figures do not tell: later they may. */
+    if (++comparison->tries == COMPARE_TRIES) {
+        comparison->served = true;
+        return;
+    }
+    comparison->calls = 0;
+    for (int t = 0; t < DISTI_TURNS; t++)
+        comparison->turns_s[t] = 0;
 }

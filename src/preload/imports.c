@@ -1,15 +1,645 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Preload: calls by MPI's profiling names, and the slots through which programs call MPI. */
+#include "backends/mpi/abi.h"
 #include "base/ascii.h"
-#include "preload/objects.h"
 #include "preload/preload.h"
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <link.h>
 #include <pthread.h>
-#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct object {
+    const struct dl_phdr_info *info;
+    const ElfW(Dyn) * dynamic;
+    const ElfW(Sym) * symbols;
+    const char *names;        /* of the symbols */
+    const uint32_t *gnu_hash; /* of what it defines; NULL: there is the older one, or none */
+    const uint32_t *hash;
+};
+
+/* What the object has from others: the dynamic linker puts an address into the slot. */
+struct import {
+    const char *name;
+    void **slot;
+    bool called; /* the slot is for calls alone: the program never sees the address */
+};
+
+typedef void object_visit(const struct object *object, const struct import *import, void *arg);
+
+/* Preload: what ELF says of the objects that are loaded. */
+
+#if __ELF_NATIVE_CLASS == 64
+#define OBJECT_SYMBOL(info) ELF64_R_SYM(info)
+#else
+#define OBJECT_SYMBOL(info) ELF32_R_SYM(info)
+#endif
+
+/* An entry of its dynamic section, as a number or an address; 0, NULL: there is none. */
+static size_t object_value(const struct object *object, ElfW(Sxword) tag)
+{
+    const ElfW(Dyn) *entry = object->dynamic;
+
+    while (entry->d_tag != DT_NULL && entry->d_tag != tag)
+        entry++;
+    return entry->d_tag == tag ? entry->d_un.d_val : 0;
+}
+
+/* Dynamic linkers put addresses there, or leave what the file says. */
+static const void *object_address(const struct object *object, ElfW(Sxword) tag)
+{
+    uintptr_t value = object_value(object, tag), base = object->info->dlpi_addr;
+
+    return (const void *)(value && value < base ? value + base : value);
+}
+
+/* False: it has no symbols. It borrows info. */
+static bool object_open(struct object *object, const struct dl_phdr_info *info)
+{
+    *object = (struct object){.info = info};
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+            object->dynamic = (const void *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+    }
+    if (!object->dynamic)
+        return false;
+    object->symbols = object_address(object, DT_SYMTAB);
+    object->names = object_address(object, DT_STRTAB);
+    object->gnu_hash = object_address(object, DT_GNU_HASH);
+    object->hash = object_address(object, DT_HASH);
+    return object->symbols && object->names;
+}
+
+/* The name that the linker gave it, or its file's if there is none. */
+static const char *object_name(const struct object *object)
+{
+    size_t soname = object_value(object, DT_SONAME);
+
+    return soname ? object->names + soname : object->info->dlpi_name;
+}
+
+/* NULL: it is not loaded from the file. */
+static const ElfW(Phdr) * object_segment(const struct object *object, const void *address)
+{
+    const struct dl_phdr_info *info = object->info;
+
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+
+        if (header->p_type == PT_LOAD &&
+            (uintptr_t)address - (info->dlpi_addr + header->p_vaddr) < header->p_memsz)
+            return header;
+    }
+    return NULL;
+}
+
+/* ---- what it defines ---- */
+
+static bool object_is_named(const struct object *object, uint32_t symbol, const char *name)
+{
+    return strcmp(object->names + object->symbols[symbol].st_name, name) == 0;
+}
+
+static uint32_t object_gnu_hash_of(const char *name)
+{
+    uint32_t hash = 5381;
+
+    while (*name)
+        hash = hash * 33 + (unsigned char)*name++;
+    return hash;
+}
+
+/* Number of the symbol; 0: there is none. */
+static uint32_t object_find_gnu(const struct object *object, const char *name)
+{
+    const uint32_t *table = object->gnu_hash, *buckets, *chain;
+    uint32_t hash = object_gnu_hash_of(name), i;
+
+    if (!table[0])
+        return 0;
+    buckets = table + 4 + table[2] * (sizeof(ElfW(Addr)) / sizeof(*table));
+    chain = buckets + table[0];
+    i = buckets[hash % table[0]];
+    while (i) {
+        uint32_t link = chain[i - table[1]];
+
+        if ((link | 1) == (hash | 1) && object_is_named(object, i, name))
+            return i;
+        i = link & 1 ? 0 : i + 1;
+    }
+    return 0;
+}
+
+static uint32_t object_hash_of(const char *name)
+{
+    uint32_t hash = 0;
+
+    while (*name) {
+        hash = (hash << 4) + (unsigned char)*name++;
+        hash = (hash ^ (hash >> 24 & 0xf0)) & 0x0fffffff;
+    }
+    return hash;
+}
+
+/* The address of what the object itself defines by that name; NULL: it does not. */
+static void *object_find(const struct object *object, const char *name)
+{
+    uint32_t symbol = 0;
+
+    if (object->gnu_hash) {
+        symbol = object_find_gnu(object, name);
+    } else if (object->hash) {
+        const uint32_t *table = object->hash, *chain = table + 2 + table[0];
+        uint32_t i = table[0] ? table[2 + object_hash_of(name) % table[0]] : 0;
+
+        /* The same in the table that every linker made once, which has what is imported too. */
+        while (i && (object->symbols[i].st_shndx == SHN_UNDEF || !object_is_named(object, i, name)))
+            i = chain[i];
+        symbol = i;
+    }
+    if (!symbol || !object->symbols[symbol].st_value) /* none, or hidden */
+        return NULL;
+    return (void *)(object->info->dlpi_addr + object->symbols[symbol].st_value);
+}
+
+/* ---- what searches can find ---- */
+
+/* Symbols that searches can find: [first, end) has them all. */
+static void object_bounds(const struct object *object, size_t *first_p, size_t *end_p)
+{
+    const uint32_t *table = object->gnu_hash, *buckets, *chain;
+    size_t last = 0;
+
+    *first_p = *end_p = 0;
+    if (!table) {
+        *end_p = object->hash ? object->hash[1] : 0;
+        return;
+    }
+    buckets = table + 4 + table[2] * (sizeof(ElfW(Addr)) / sizeof(*table));
+    chain = buckets + table[0];
+    for (uint32_t i = 0; i < table[0]; i++)
+        last = buckets[i] > last ? buckets[i] : last;
+    if (!last)
+        return;
+    while (!(chain[last - table[1]] & 1))
+        last++;
+    *first_p = table[1];
+    *end_p = last + 1;
+}
+
+/* ---- what it has from others ---- */
+
+struct object_walk {
+    const struct object *object;
+    object_visit *visit;
+    void *arg;
+    bool own;
+};
+
+static void object_slot(const struct object_walk *walk, ElfW(Addr) offset, size_t number,
+                        bool called)
+{
+    const struct object *object = walk->object;
+    const ElfW(Sym) *symbol = &object->symbols[number];
+    const struct import import = {
+        .name = object->names + symbol->st_name,
+        .slot = (void **)(object->info->dlpi_addr + offset),
+        .called = called,
+    };
+    bool own = walk->own && (symbol->st_info & 0xf) == STT_FUNC;
+
+    if (number && (symbol->st_shndx == SHN_UNDEF || own))
+        walk->visit(object, &import, walk->arg);
+}
+
+/* own: also slots for functions that the object defines itself, which may be another object's. */
+static void object_slots(const struct object *object, bool own, object_visit *visit, void *arg)
+{
+    const struct object_walk walk = {object, visit, arg, own};
+    const char *calls = object_address(object, DT_JMPREL),
+               *end = calls + object_value(object, DT_PLTRELSZ);
+    const ElfW(Rela) *pointer = object_address(object, DT_RELA);
+    size_t entry =
+        object_value(object, DT_PLTREL) == DT_RELA ? sizeof(ElfW(Rela)) : sizeof(ElfW(Rel));
+
+    for (; calls && calls < end; calls += entry) {
+        const ElfW(Rel) *call = (const void *)calls;
+
+        object_slot(&walk, call->r_offset, OBJECT_SYMBOL(call->r_info), true);
+    }
+    for (size_t n = object_value(object, DT_RELASZ) / sizeof(*pointer); n; n--, pointer++) {
+        if (!pointer->r_addend)
+            object_slot(&walk, pointer->r_offset, OBJECT_SYMBOL(pointer->r_info), false);
+    }
+}
+
+/* What the dynamic linker made read-only begins and ends with a page. */
+static bool object_seals(const struct object *object, void **slot)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)slot;
+    const struct dl_phdr_info *info = object->info;
+
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+        uintptr_t start = info->dlpi_addr + header->p_vaddr, end = start + header->p_memsz;
+
+        if (header->p_type == PT_GNU_RELRO && at >= start / page * page && at < end / page * page)
+            return true;
+    }
+    return false;
+}
+
+/* Writes to a slot, in memory that is read-only too. False: it cannot, for the reason in errno. */
+static bool object_write(const struct object *object, void **slot, void *target)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    void *start = (void *)((uintptr_t)slot / page * page);
+    bool sealed = object_seals(object, slot);
+
+    if (sealed && mprotect(start, page, PROT_READ | PROT_WRITE) != 0)
+        return false;
+    __atomic_store_n(slot, target, __ATOMIC_RELEASE);
+    if (sealed)
+        mprotect(start, page, PROT_READ);
+    return true;
+}
+
+/* Preload: programs whose MPI is not the one that this library was built for. */
+
+/*
+ * Preload: programs whose MPI has an ABI that is not served.
+ *
+ * Its handles may be longer than those of the MPI that this library was built for, so our functions
+ * cannot even hand a call on. They must not be called at all:
+ *
+ *    before:  program ---- MPI_Send -----> this library's own MPI
+ *                    \---- MPI_Bcast ----> here
+ *    after:   program ---- MPI_Send -----\
+ *                    \---- MPI_Bcast -----+-> the program's MPI
+ *
+ * So what that MPI defines is hidden in this library and in its MPI, where later searches of the
+ * dynamic linker would find it, and slots that are filled with it already are filled again.
+ */
+
+struct flavour_mpi {
+    struct dl_phdr_info info;
+    struct object object;
+};
+
+static struct flavour_foreign {
+    struct flavour_mpi mpi; /* the program's */
+    enum disti_mpi_abi abi;
+    enum { FLAVOUR_NONE, FLAVOUR_PASSED, FLAVOUR_STUCK } state;
+    int error; /* STUCK: of the system */
+    bool said;
+} flavour_foreign;
+static const struct object *const foreign_mpi = &flavour_foreign.mpi.object;
+
+/* ---- the objects that are loaded ---- */
+
+/* Copies: the dynamic linker's lock is not to be held while it searches. */
+struct foreign_object {
+    struct dl_phdr_info info;
+    bool hidden;
+};
+
+struct foreign_objects {
+    struct foreign_object *entries;
+    size_t count, room;
+};
+
+static int foreign_collect(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    struct foreign_objects *objects = arg;
+
+    (void)size;
+    if (objects->count == objects->room) {
+        size_t room = objects->room ? 2 * objects->room : 64;
+        struct foreign_object *entries = realloc(objects->entries, room * sizeof(*entries));
+
+        if (!entries)
+            return ENOMEM;
+        objects->entries = entries;
+        objects->room = room;
+    }
+    objects->entries[objects->count++] = (struct foreign_object){*info, false};
+    return 0;
+}
+
+/* ---- hiding ---- */
+
+/* Our own of these say once that calls are passed. */
+static bool foreign_is_kept(const char *name)
+{
+    name += *name == 'P';
+    return strcmp(name, "MPI_Init") == 0 || strcmp(name, "MPI_Init_thread") == 0;
+}
+
+/*
+ * Hides what the object defines and the program's MPI too: later searches do not find it. False:
+ * its symbols cannot be written to, for the reason in errno.
+ */
+static bool foreign_hide(const struct object *object)
+{
+    const ElfW(Phdr) *segment = object_segment(object, object->symbols);
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start, end;
+    const bool own = object->dynamic == _DYNAMIC;
+    size_t first, last;
+    int protection;
+
+    object_bounds(object, &first, &last);
+    if (!segment || first == last)
+        return true;
+    protection = (segment->p_flags & PF_R ? PROT_READ : 0) |
+                 (segment->p_flags & PF_W ? PROT_WRITE : 0) |
+                 (segment->p_flags & PF_X ? PROT_EXEC : 0);
+    start = (uintptr_t)&object->symbols[first] / page * page;
+    end = ((uintptr_t)&object->symbols[last] + page - 1) / page * page;
+    if (mprotect((void *)start, end - start, protection | PROT_WRITE) != 0)
+        return false;
+    for (size_t i = first; i < last; i++) {
+        ElfW(Sym) *symbol = (ElfW(Sym) *)(uintptr_t)&object->symbols[i];
+        const char *name = object->names + symbol->st_name;
+
+        if (symbol->st_shndx != SHN_UNDEF && !(own && foreign_is_kept(name)) &&
+            object_find(foreign_mpi, name))
+            symbol->st_value = 0; /* the dynamic linker passes over it */
+    }
+    mprotect((void *)start, end - start, protection);
+    return true;
+}
+
+/* ---- slots that are filled ---- */
+
+/* Not in the dynamic linker's search if the program's MPI was opened for one library alone. */
+static void *foreign_find(void *where, const char *name)
+{
+    void *found = dlsym(where, name);
+
+    return found ? found : object_find(foreign_mpi, name);
+}
+
+/* arg: the hidden object that the slot may point to. */
+static void foreign_refill(const struct object *object, const struct import *import, void *arg)
+{
+    const struct object *hidden = arg;
+
+    if (!object_segment(hidden, *import->slot) ||
+        (hidden->dynamic == _DYNAMIC && foreign_is_kept(import->name)) ||
+        !object_find(foreign_mpi, import->name))
+        return;
+    object_write(object, import->slot, foreign_find(RTLD_DEFAULT, import->name));
+}
+
+static bool foreign_pass(const struct foreign_objects *objects)
+{
+    struct object hidden, object;
+
+    for (size_t i = 0; i < objects->count; i++) {
+        struct foreign_object *entry = &objects->entries[i];
+
+        /* this library, and every MPI but the program's */
+        entry->hidden = object_open(&object, &entry->info) &&
+                        object.dynamic != foreign_mpi->dynamic &&
+                        (object.dynamic == _DYNAMIC || object_find(&object, "PMPI_Init"));
+        if (entry->hidden && !foreign_hide(&object))
+            return false;
+    }
+    for (size_t i = 0; i < objects->count; i++) {
+        if (!objects->entries[i].hidden || !object_open(&hidden, &objects->entries[i].info))
+            continue;
+        for (size_t k = 0; k < objects->count; k++) {
+            if (object_open(&object, &objects->entries[k].info) && object.dynamic != hidden.dynamic)
+                object_slots(&object, true, foreign_refill, &hidden);
+        }
+    }
+    return true;
+}
+
+/* ---- beginning ---- */
+
+/*
+ * The function that comes after ours, of the name PMPI_X. A tool's MPI_X, or the MPI's, may come
+ * back to us by the name PMPI_X, so the first call alone is by the name MPI_X.
+ */
+static void *foreign_next(const char *name)
+{
+    static bool called;
+    bool again = called;
+
+    called = true;
+    return foreign_find(RTLD_NEXT, again ? name : name + 1);
+}
+
+int disti_foreign_init(int *argc, char ***argv, int required, int *provided)
+{
+    return disti_init_by(
+        foreign_next(required == DISTI_NO_LEVEL ? "PMPI_Init" : "PMPI_Init_thread"), argc, argv,
+        required, provided);
+}
+
+/* Preload: is the program's MPI the one that this library was built for? */
+
+#ifdef OPEN_MPI
+#define FLAVOUR "Open MPI"
+#define FLAVOUR_ABI DISTI_MPI_ABI_OPENMPI
+#else
+#define FLAVOUR "MPICH"
+#define FLAVOUR_ABI DISTI_MPI_ABI_MPICH
+#endif
+
+/* ---- the MPIs that are loaded ---- */
+
+/*
+ * All MPIs that were there when the program began: this library brings one itself. By the name of a
+ * call we may get that one, where the program's own is only what its Fortran binding needs.
+ */
+static struct flavour_mpi flavour_mpis[8];
+static size_t flavour_count;
+
+static bool flavour_open(struct flavour_mpi *mpi, const struct dl_phdr_info *info)
+{
+    mpi->info = *info;
+    return object_open(&mpi->object, &mpi->info) && mpi->object.dynamic != _DYNAMIC &&
+           object_find(&mpi->object, "PMPI_Init");
+}
+
+static bool flavour_is_standard_file(const struct object *object)
+{
+    return disti_mpi_is_standard_file(object->info->dlpi_name) ||
+           disti_mpi_is_standard_file(object_name(object));
+}
+
+static int flavour_find(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    (void)size;
+    (void)arg;
+    flavour_count += flavour_open(&flavour_mpis[flavour_count], info);
+    return flavour_count == sizeof(flavour_mpis) / sizeof(flavour_mpis[0]);
+}
+
+/* arg: where it is stored. */
+static int flavour_find_standard(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    struct flavour_mpi *mpi = arg;
+
+    (void)size;
+    return flavour_open(mpi, info) && flavour_is_standard_file(&mpi->object);
+}
+
+/* ---- what they are ---- */
+
+static void flavour_version(const struct object *object, char text[DISTI_MPI_VERSION_TEXT])
+{
+    int (*version)(char *text, int *length);
+    int length = 0;
+
+    text[0] = '\0';
+    *(void **)&version = object_find(object, "PMPI_Get_library_version");
+    if (version)
+        version(text, &length);
+    text[strcspn(text, ",\n")] = '\0';
+}
+
+/* text: the beginning of its version. An MPI that has the standard ABI under another name says so;
+ * other MPIs say -1. May be asked before MPI_Init. */
+static enum disti_mpi_abi flavour_abi(const struct object *object,
+                                      char text[DISTI_MPI_VERSION_TEXT])
+{
+    int (*ask)(int *major, int *minor);
+    int major = -1, minor = -1;
+
+    flavour_version(object, text);
+    *(void **)&ask = object_find(object, "PMPI_Abi_get_version");
+    if (flavour_is_standard_file(object) || (ask && ask(&major, &minor) == 0 && major > 0))
+        return DISTI_MPI_ABI_STANDARD;
+    return disti_mpi_abi_of(object_name(object), text,
+                            object_find(object, DISTI_MPI_OPENMPI_HANDLE));
+}
+
+/* ---- an MPI that is not served ---- */
+
+/*
+ * The program's MPI is this one: from now on its calls go there and not to this library, other than
+ * MPI_Init and MPI_Init_thread.
+ */
+static void flavour_pass(const struct flavour_mpi *mpi, enum disti_mpi_abi abi)
+{
+    struct flavour_foreign *foreign = &flavour_foreign;
+    struct foreign_objects objects = {0};
+    int error;
+
+    foreign->mpi = *mpi;
+    foreign->mpi.object.info = &foreign->mpi.info;
+    foreign->abi = abi;
+    error = dl_iterate_phdr(foreign_collect, &objects);
+    foreign->state = !error && foreign_pass(&objects) ? FLAVOUR_PASSED : FLAVOUR_STUCK;
+    foreign->error = error ? error : errno;
+    free(objects.entries);
+}
+
+/* Only the file's name is looked at: the library may not be ready to be called. */
+static bool flavour_pass_standard(void)
+{
+    struct flavour_mpi standard;
+
+    if (!dl_iterate_phdr(flavour_find_standard, &standard))
+        return false;
+    flavour_pass(&standard, DISTI_MPI_ABI_STANDARD);
+    return true;
+}
+
+/* Before MPI_Init too: programs may begin MPI by a session instead. */
+__attribute__((constructor)) static void flavour_begin(void)
+{
+    dl_iterate_phdr(flavour_find, NULL);
+    flavour_pass_standard();
+}
+
+/* Launchers tell which rank this is. */
+static bool flavour_is_first(void)
+{
+    static const char *const ranks[] = {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK",
+                                        "SLURM_PROCID"};
+
+    for (size_t i = 0; i < sizeof(ranks) / sizeof(ranks[0]); i++) {
+        const char *rank = secure_getenv(ranks[i]);
+
+        if (rank)
+            return strcmp(rank, "0") == 0;
+    }
+    return true;
+}
+
+static void flavour_say_passed(const struct flavour_foreign *foreign)
+{
+    const char *file = disti_mpi_file_name(object_name(&foreign->mpi.object));
+    char text[DISTI_MPI_VERSION_TEXT];
+
+    flavour_version(&foreign->mpi.object, text);
+    if (foreign->abi == DISTI_MPI_ABI_STANDARD)
+        fprintf(stderr,
+                "libdist: MPI serves all calls itself: the program is built for MPI's standard ABI "
+                "(%s), which libdist_mpi.so does not support. Build the program with " FLAVOUR
+                "'s own mpicc, or do not preload libdist_mpi.so\n",
+                file);
+    else
+        fprintf(stderr,
+                "libdist: MPI serves all calls itself: the program's MPI (%s: %s) is neither Open "
+                "MPI nor has MPICH's ABI. Build the program with " FLAVOUR
+                ", or do not preload libdist_mpi.so\n",
+                file, *text ? text : "unknown version");
+}
+
+bool disti_mpi_is_foreign(void)
+{
+    struct flavour_foreign *foreign = &flavour_foreign;
+
+    if (foreign->state == FLAVOUR_NONE && !flavour_pass_standard()) {
+        char text[DISTI_MPI_VERSION_TEXT];
+
+        /* The MPIs that were loaded at the beginning. */
+        for (size_t i = 0; i < flavour_count && flavour_foreign.state == FLAVOUR_NONE; i++) {
+            enum disti_mpi_abi abi = flavour_abi(&flavour_mpis[i].object, text);
+
+            if (abi == DISTI_MPI_ABI_STANDARD || abi == DISTI_MPI_ABI_UNKNOWN)
+                flavour_pass(&flavour_mpis[i], abi);
+        }
+    }
+    if (foreign->state == FLAVOUR_PASSED && !foreign->said && flavour_is_first())
+        flavour_say_passed(foreign);
+    foreign->said = true;
+    return foreign->state == FLAVOUR_PASSED;
+}
+
+/* ---- the other MPI that is served ---- */
+
+bool disti_mpi_is_own(void)
+{
+    char text[DISTI_MPI_VERSION_TEXT];
+    bool own = true;
+
+    if (flavour_foreign.state == FLAVOUR_STUCK) {
+        fprintf(stderr,
+                "libdist: libdist_mpi.so does not support the program's MPI (%s) and cannot pass "
+                "calls to it: %s. Do not preload libdist_mpi.so\n",
+                object_name(&flavour_foreign.mpi.object), strerror(flavour_foreign.error));
+        return false;
+    }
+    for (size_t i = 0; i < flavour_count && own; i++)
+        own = flavour_abi(&flavour_mpis[i].object, text) == FLAVOUR_ABI;
+    if (!own)
+        fprintf(stderr,
+                "libdist: this libdist_mpi.so is for " FLAVOUR ", but the program runs %s: preload "
+                "that MPI's libdist_mpi.so, from the folder beside this one\n",
+                text);
+    return own;
+}
 
 /*
  * Preload: nonblocking and persistent collectives for Open MPI's Fortran binding.
@@ -165,10 +795,10 @@ static bool straight_is_here(void *function)
 }
 
 /* NULL: the import is none of them. */
-static const struct straight_call *straight_find(const struct disti_object *object,
-                                                 const struct disti_import *import)
+static const struct straight_call *straight_find(const struct object *object,
+                                                 const struct import *import)
 {
-    if (!import->called || disti_object_seals(object, import->slot))
+    if (!import->called || object_seals(object, import->slot))
         return NULL;
     for (size_t i = 0; i < STRAIGHT_CALLS; i++) {
         if (straight_calls[i].mpis && strcmp(straight_calls[i].name + 1, import->name) == 0)
@@ -181,8 +811,7 @@ static const struct straight_call *straight_find(const struct disti_object *obje
 
 /* arg: true to point it past us. Of the program itself a slot is ours too that the dynamic linker
  * has not filled yet. */
-static void straight_point(const struct disti_object *object, const struct disti_import *import,
-                           void *arg)
+static void straight_point(const struct object *object, const struct import *import, void *arg)
 {
     const struct straight_call *call = straight_find(object, import);
     bool past = *(const bool *)arg;
@@ -194,11 +823,11 @@ static void straight_point(const struct disti_object *object, const struct disti
 
 static int straight_visit(struct dl_phdr_info *info, size_t size, void *past)
 {
-    struct disti_object object;
+    struct object object;
 
     (void)size;
-    if (disti_object_open(&object, info))
-        disti_object_slots(&object, false, straight_point, past);
+    if (object_open(&object, info))
+        object_slots(&object, false, straight_point, past);
     return 0;
 }
 
@@ -249,13 +878,13 @@ void disti_straight_end(void)
 /* ---- what an object offers ---- */
 
 /* Does it offer MPI_X to others: to C, or to Fortran as compilers and modules name it? */
-static bool imports_offers(const struct disti_object *object, const char *call)
+static bool imports_offers(const struct object *object, const char *call)
 {
     static const char *const endings[] = {"_", "__", "_f08_", "_f08ts_"};
     char name[IMPORTS_NAME];
     size_t length = strlen(call);
 
-    if (disti_object_find(object, call))
+    if (object_find(object, call))
         return true;
     if (length + sizeof("_f08ts_") > sizeof(name))
         return false;
@@ -263,7 +892,7 @@ static bool imports_offers(const struct disti_object *object, const char *call)
         name[i] = disti_ascii_lower(call[i]);
     for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++) {
         strcpy(name + length, endings[i]);
-        if (disti_object_find(object, name))
+        if (object_find(object, name))
             return true;
     }
     return false;
@@ -274,8 +903,8 @@ static bool imports_offers(const struct disti_object *object, const char *call)
 /* Guards what follows. */
 static pthread_mutex_t imports_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct dl_phdr_info imports_own_info;
-static struct disti_object imports_own; /* this library */
-static int imports_pointed;             /* how many slots are, of objects that offer the call */
+static struct object imports_own; /* this library */
+static int imports_pointed;       /* how many slots are, of objects that offer the call */
 
 /* What a binding calls first comes here until its imports are pointed; see below. */
 #ifdef OPEN_MPI
@@ -285,9 +914,9 @@ static const char *const imports_first = "PMPI_Comm_rank";
 #endif
 static void *imports_first_next;
 
-static bool imports_write(const struct disti_object *object, void **slot, void *target)
+static bool imports_write(const struct object *object, void **slot, void *target)
 {
-    if (disti_object_write(object, slot, target))
+    if (object_write(object, slot, target))
         return true;
     fprintf(stderr, "libdist: MPI serves calls from '%s' itself: %s\n", object->info->dlpi_name,
             strerror(errno));
@@ -307,10 +936,10 @@ static bool imports_is_of_requests(const char *name)
 }
 
 /* NULL: the import is none of ours to point. `converts` as in imports_convert. */
-static void *imports_target(const struct disti_object *object, const char *name, bool converts,
+static void *imports_target(const struct object *object, const char *name, bool converts,
                             bool *offers_p)
 {
-    void *target = disti_object_find(&imports_own, name + 1), *fortran = NULL;
+    void *target = object_find(&imports_own, name + 1), *fortran = NULL;
 
     *offers_p = false;
     if (strcmp(name, imports_first) == 0)
@@ -319,17 +948,16 @@ static void *imports_target(const struct disti_object *object, const char *name,
         return NULL;
     *offers_p = imports_offers(object, name + 1);
     if (*offers_p) { /* a binding offers the call to Fortran alone */
-        if (converts && !disti_object_find(object, name + 1))
+        if (converts && !object_find(object, name + 1))
             fortran = fortran_find(name + 1);
         return fortran ? fortran : target;
     }
     /* Requests of libdist's modules are none of the program's. */
-    return imports_is_of_requests(name) && !disti_object_find(object, "dist_module_entry") ? target
-                                                                                           : NULL;
+    return imports_is_of_requests(name) && !object_find(object, "dist_module_entry") ? target
+                                                                                     : NULL;
 }
 
-static void imports_point(const struct disti_object *object, const struct disti_import *import,
-                          void *arg)
+static void imports_point(const struct object *object, const struct import *import, void *arg)
 {
     const bool *converts = arg;
     void *target;
@@ -343,8 +971,7 @@ static void imports_point(const struct disti_object *object, const struct disti_
 }
 
 /* *arg: the object converts requests to Fortran by our function, which knows the placeholder. */
-static void imports_convert(const struct disti_object *object, const struct disti_import *import,
-                            void *arg)
+static void imports_convert(const struct object *object, const struct import *import, void *arg)
 {
     void *target = fortran_conversion;
     bool *converts = arg;
@@ -356,25 +983,25 @@ static void imports_convert(const struct disti_object *object, const struct dist
 
 static int imports_point_all(struct dl_phdr_info *info, size_t size, void *arg)
 {
-    struct disti_object object;
+    struct object object;
     bool converts = false;
 
     (void)size;
     (void)arg;
-    if (!disti_object_open(&object, info) || object.dynamic == imports_own.dynamic)
+    if (!object_open(&object, info) || object.dynamic == imports_own.dynamic)
         return 0;
-    disti_object_slots(&object, false, imports_convert, &converts);
-    disti_object_slots(&object, false, imports_point, &converts);
+    object_slots(&object, false, imports_convert, &converts);
+    object_slots(&object, false, imports_point, &converts);
     return 0;
 }
 
 static int imports_find_own(struct dl_phdr_info *info, size_t size, void *arg)
 {
-    struct disti_object object;
+    struct object object;
 
     (void)size;
     (void)arg;
-    if (!disti_object_open(&object, info) || object.dynamic != _DYNAMIC)
+    if (!object_open(&object, info) || object.dynamic != _DYNAMIC)
         return 0;
     imports_own_info = *info;
     imports_own = object;

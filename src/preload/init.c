@@ -5,7 +5,6 @@
 
 #include <dist/backend.h>
 #include <limits.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,21 +62,6 @@ void disti_report_count(dist_collective kind, enum disti_form form, enum disti_w
                               memory_order_relaxed);
 }
 
-static void report_row(const struct init_call *call, int form,
-                       const long long counts[DISTI_WHY_COUNT])
-{
-    long long handed_on = 0;
-    char name[64];
-
-    for (int why = DISTI_WHY_SERVED + 1; why < DISTI_WHY_COUNT; why++)
-        handed_on += counts[why];
-    if (!counts[DISTI_WHY_SERVED] && !handed_on)
-        return;
-    snprintf(name, sizeof(name), "MPI_%s%s", form == DISTI_NONBLOCKING ? call->begin : call->name,
-             form == DISTI_PERSISTENT ? "_init" : "");
-    fprintf(stderr, "libdist: %-30s %10lld %10lld\n", name, counts[DISTI_WHY_SERVED], handed_on);
-}
-
 static void report_table(long long counts[DIST_COLL_COUNT][DISTI_FORMS][DISTI_WHY_COUNT])
 {
     long long reasons[DISTI_WHY_COUNT] = {0};
@@ -87,7 +71,18 @@ static void report_table(long long counts[DIST_COLL_COUNT][DISTI_FORMS][DISTI_WH
     fprintf(stderr, "libdist: %-30s %10s %10s\n", "call", "served", "handed on");
     for (const struct init_call *call = init_calls; call < init_calls + INIT_CALLS; call++) {
         for (int form = 0; form < DISTI_FORMS; form++) {
-            report_row(call, form, counts[call->kind][form]);
+            long long handed_on = 0;
+            char name[64];
+
+            for (int why = DISTI_WHY_SERVED + 1; why < DISTI_WHY_COUNT; why++)
+                handed_on += counts[call->kind][form][why];
+            if (counts[call->kind][form][DISTI_WHY_SERVED] || handed_on) {
+                snprintf(name, sizeof(name), "MPI_%s%s",
+                         form == DISTI_NONBLOCKING ? call->begin : call->name,
+                         form == DISTI_PERSISTENT ? "_init" : "");
+                fprintf(stderr, "libdist: %-30s %10lld %10lld\n", name,
+                        counts[call->kind][form][DISTI_WHY_SERVED], handed_on);
+            }
             for (int why = 0; why < DISTI_WHY_COUNT; why++)
                 reasons[why] += counts[call->kind][form][why];
         }
@@ -96,24 +91,6 @@ static void report_table(long long counts[DIST_COLL_COUNT][DISTI_FORMS][DISTI_WH
         if (reasons[why])
             fprintf(stderr, "libdist: handed on %lld: %s\n", reasons[why], report_reasons[why]);
     }
-}
-
-/* Prints the table on rank 0 if all ranks want it. Collective over MPI_COMM_WORLD. */
-static void report_print(void)
-{
-    long long own[DIST_COLL_COUNT][DISTI_FORMS][DISTI_WHY_COUNT];
-    long long all[DIST_COLL_COUNT][DISTI_FORMS][DISTI_WHY_COUNT] = {0};
-    long long *from = &own[0][0][0];
-    atomic_llong *to = &report_counts[0][0][0];
-    int n = DIST_COLL_COUNT * DISTI_FORMS * DISTI_WHY_COUNT;
-
-    if (!(disti_preload.facts & DISTI_FACT_REPORTS))
-        return;
-    for (int i = 0; i < n; i++)
-        from[i] = atomic_load(&to[i]);
-    PMPI_Reduce(from, &all[0][0][0], n, MPI_LONG_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
-    if (disti_preload.rank == 0)
-        report_table(all);
 }
 
 /* Preload: MPI_Init and MPI_Finalize, between which collectives are served. */
@@ -179,26 +156,8 @@ static int init_timeout_ms(void)
 #define INIT_FILES 65536
 
 /*
- * The program does not know that its communicators need descriptors here. The room for them is
- * shared out before the first group is made, which would raise the limit too.
- */
-static void init_raise_files(void)
-{
-    struct rlimit limit;
-    rlim_t most;
-
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
-        return;
-    most = limit.rlim_max < INIT_FILES ? limit.rlim_max : INIT_FILES;
-    if (limit.rlim_cur >= most)
-        return;
-    limit.rlim_cur = most;
-    (void)setrlimit(RLIMIT_NOFILE, &limit);
-}
-
-/*
  * A communicator of our own, of comm's ranks. What else makes one has Open MPI begin a nonblocking
- * collective in comm: see disti_comm_agree.
+ * collective in comm.
  */
 static bool init_copy(MPI_Comm comm, MPI_Comm *copy_p)
 {
@@ -243,28 +202,6 @@ static int init_all_gather(void *arg, const void *in, void *out, size_t bytes)
 }
 
 /*
- * Backend mpi sends MPI messages between machines. On one machine it would do what gloo does, but
- * gloo calls nothing of MPI, so that its thread may always run. Collective.
- */
-static const char *init_backend(void)
-{
-    const char *wanted = secure_getenv("DIST_BACKEND"), *best = init_one_machine() ? "gloo" : "mpi";
-
-    return wanted && *wanted && strcmp(wanted, "auto") != 0 ? wanted : best;
-}
-
-static dist_status init_join(const char *backend)
-{
-    struct dist_options options = DIST_OPTIONS_INIT;
-
-    options.backend = backend;
-    options.rank = disti_preload.rank;
-    options.world_size = disti_preload.ranks;
-    options.oob_all_gather = init_all_gather;
-    return dist_init_process_group(&options, &disti_preload.world);
-}
-
-/*
  * Does libdist's thread surely move operations here? Not that of a backend that may call an MPI
  * made for one thread.
  */
@@ -281,50 +218,28 @@ static bool init_background(void)
            (strcmp(backend, "mpi") == 0 && level == MPI_THREAD_MULTIPLE);
 }
 
-/* Rank 0 says what the first rank that could not join has to say. */
-static void init_warn(bool good)
-{
-    const char *why = *dist_last_error() ? dist_last_error() : "MPI makes no communicator";
-    char text[1024] = "";
-    int first = disti_comm_least(MPI_COMM_WORLD, good ? disti_preload.ranks : disti_preload.rank);
-
-    if (disti_preload.rank == first)
-        snprintf(text, sizeof(text), "%s", why);
-    PMPI_Bcast(text, sizeof(text), MPI_CHAR, first, MPI_COMM_WORLD);
-    if (disti_preload.rank == 0)
-        fprintf(stderr, "libdist: MPI serves all calls itself: rank %d could not join: %s\n", first,
-                text);
-}
-
-static unsigned init_facts(void)
-{
-    const char *compares = secure_getenv("DIST_MPI_COMPARE");
-    const char *report = secure_getenv("DIST_MPI_REPORT");
-    const char *size = secure_getenv(INIT_LOCAL_SIZE); /* not every launcher says so */
-    int level = MPI_THREAD_SINGLE;
-    unsigned facts = 0;
-
-    PMPI_Query_thread(&level);
-    if (level != MPI_THREAD_MULTIPLE)
-        facts |= DISTI_FACT_NO_THREADS;
-    /* MPI's calls have no deadline: whoever sets one wants it kept. */
-    if ((!compares || strcmp(compares, "0") != 0) && init_timeout_ms() == INT_MAX)
-        facts |= DISTI_FACT_COMPARES;
-    if (report && *report && strcmp(report, "0") != 0)
-        facts |= DISTI_FACT_REPORTS;
-    if (size && atoi(size) == disti_preload.ranks)
-        facts |= DISTI_FACT_ONE_MACHINE;
-    return facts;
-}
-
 /*
  * Agrees on the calls that all ranks serve (0: none) and on the facts of all. One call of MPI, as
  * each costs ranks that share CPUs several time slices.
  */
 static void init_agree(void)
 {
-    unsigned mine[2] = {init_serves(), init_facts()}, all[2] = {0};
+    const char *compares = secure_getenv("DIST_MPI_COMPARE");
+    const char *report = secure_getenv("DIST_MPI_REPORT");
+    const char *size = secure_getenv(INIT_LOCAL_SIZE); /* not every launcher says so */
+    unsigned mine[2] = {init_serves(), 0}, all[2] = {0};
+    int level = MPI_THREAD_SINGLE;
 
+    PMPI_Query_thread(&level);
+    if (level != MPI_THREAD_MULTIPLE)
+        mine[1] |= DISTI_FACT_NO_THREADS;
+    /* MPI's calls have no deadline: whoever sets one wants it kept. */
+    if ((!compares || strcmp(compares, "0") != 0) && init_timeout_ms() == INT_MAX)
+        mine[1] |= DISTI_FACT_COMPARES;
+    if (report && *report && strcmp(report, "0") != 0)
+        mine[1] |= DISTI_FACT_REPORTS;
+    if (size && atoi(size) == disti_preload.ranks)
+        mine[1] |= DISTI_FACT_ONE_MACHINE;
     if (!disti_pack_is_data_only())
         mine[0] &= INIT_REDUCTIONS;
     PMPI_Allreduce(mine, all, 2, MPI_UNSIGNED, MPI_BAND, MPI_COMM_WORLD);
@@ -338,8 +253,20 @@ static int init_all(int value)
 {
     int least = disti_comm_least(MPI_COMM_WORLD, value);
 
-    if (least == 0)
-        init_warn(value > 0);
+    if (least == 0) {
+        const char *why = *dist_last_error() ? dist_last_error() : "MPI makes no communicator";
+        char text[1024] = "";
+        int first =
+            disti_comm_least(MPI_COMM_WORLD, value > 0 ? disti_preload.ranks : disti_preload.rank);
+
+        /* Rank 0 says what the first rank that could not join has to say. */
+        if (disti_preload.rank == first)
+            snprintf(text, sizeof(text), "%s", why);
+        PMPI_Bcast(text, sizeof(text), MPI_CHAR, first, MPI_COMM_WORLD);
+        if (disti_preload.rank == 0)
+            fprintf(stderr, "libdist: MPI serves all calls itself: rank %d could not join: %s\n",
+                    first, text);
+    }
     return least;
 }
 
@@ -348,24 +275,48 @@ static void init_open(void)
     const char *backend;
     bool good;
     int least;
+    struct rlimit limit;
+    rlim_t most;
+    const char *wanted, *best;
+    struct dist_options options = DIST_OPTIONS_INIT;
 
     PMPI_Comm_rank(MPI_COMM_WORLD, &disti_preload.rank);
     PMPI_Comm_size(MPI_COMM_WORLD, &disti_preload.ranks);
     init_agree();
     if (!disti_preload.serves)
         return;
-    init_raise_files();
+    /*
+     * The program does not know that its communicators need descriptors here. The room for them is
+     * shared out before the first group is made, which would raise the limit too.
+     */
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        most = limit.rlim_max < INIT_FILES ? limit.rlim_max : INIT_FILES;
+        if (limit.rlim_cur < most) {
+            limit.rlim_cur = most;
+            (void)setrlimit(RLIMIT_NOFILE, &limit);
+        }
+    }
     good = init_copy(MPI_COMM_SELF, &disti_preload.self) &&
            init_copy(MPI_COMM_WORLD, &disti_preload.silent);
     if (good) {
         PMPI_Comm_set_errhandler(disti_preload.self, MPI_ERRORS_RETURN);
         good = disti_comms_open();
     }
-    backend = init_backend();
+    /*
+     * Backend mpi sends MPI messages between machines. On one machine it would do what gloo does,
+     * but gloo calls nothing of MPI, so that its thread may always run. Collective.
+     */
+    wanted = secure_getenv("DIST_BACKEND");
+    best = init_one_machine() ? "gloo" : "mpi";
+    backend = wanted && *wanted && strcmp(wanted, "auto") != 0 ? wanted : best;
     if (!init_all(good &&
                   dist_backend_query(backend, DIST_COLL_BARRIER, DIST_UINT8, DIST_SUM) == DIST_OK))
         return;
-    good = init_join(backend) == DIST_OK;
+    options.backend = backend;
+    options.rank = disti_preload.rank;
+    options.world_size = disti_preload.ranks;
+    options.oob_all_gather = init_all_gather;
+    good = dist_init_process_group(&options, &disti_preload.world) == DIST_OK;
     least = init_all(good ? 1 + init_background() : 0);
     if (least == 0)
         return;
@@ -375,23 +326,6 @@ static void init_open(void)
     disti_preload.timeout_ms = init_timeout_ms();
     disti_preload.active = true;
     disti_comms_start();
-}
-
-static void init_close(void)
-{
-    if (!disti_preload.ranks)
-        return;
-    report_print();
-    if (!disti_preload.active)
-        return;
-    disti_comm_least(MPI_COMM_WORLD, 0); /* MPI waits for a late rank as long as it takes */
-    disti_preload.active = false;
-    disti_persistent_close();
-    dist_destroy_process_group(disti_preload.world);
-    disti_comms_close();
-    disti_channels_close();
-    PMPI_Comm_free(&disti_preload.self);
-    PMPI_Comm_free(&disti_preload.silent);
 }
 
 /* ---- what the program calls ---- */
@@ -440,6 +374,29 @@ int MPI_Init(int *argc, char ***argv)
 
 int MPI_Finalize(void)
 {
-    init_close();
+    long long own[DIST_COLL_COUNT * DISTI_FORMS * DISTI_WHY_COUNT];
+    long long all[DIST_COLL_COUNT][DISTI_FORMS][DISTI_WHY_COUNT] = {0};
+    int n = DIST_COLL_COUNT * DISTI_FORMS * DISTI_WHY_COUNT;
+
+    if (disti_preload.ranks) {
+        /* Prints the table on rank 0 if all ranks want it. Collective over MPI_COMM_WORLD. */
+        if (disti_preload.facts & DISTI_FACT_REPORTS) {
+            for (int i = 0; i < n; i++)
+                own[i] = atomic_load(&(&report_counts[0][0][0])[i]);
+            PMPI_Reduce(own, all, n, MPI_LONG_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
+            if (disti_preload.rank == 0)
+                report_table(all);
+        }
+        if (disti_preload.active) {
+            disti_comm_least(MPI_COMM_WORLD, 0); /* MPI waits for a late rank as long as it takes */
+            disti_preload.active = false;
+            disti_persistent_close();
+            dist_destroy_process_group(disti_preload.world);
+            disti_comms_close();
+            disti_channels_close();
+            PMPI_Comm_free(&disti_preload.self);
+            PMPI_Comm_free(&disti_preload.silent);
+        }
+    }
     return PMPI_Finalize();
 }

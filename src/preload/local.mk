@@ -3,17 +3,12 @@
 preload_sources = \
 	src/preload/call.c \
 	src/preload/calls.h \
-	src/preload/compare.c \
 	src/preload/comms.c \
-	src/preload/foreign.c \
 	src/preload/imports.c \
 	src/preload/init.c \
-	src/preload/objects.c \
-	src/preload/objects.h \
 	src/preload/preload.h \
 	src/preload/reduce.c \
-	src/preload/requests.c \
-	src/preload/layout.c
+	src/preload/requests.c
 
 # An installation that was moved finds libdist from where it is itself.
 preload_ldflags = $(module_ldflags) $(DISTI_SHARED_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../..'

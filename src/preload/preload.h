@@ -16,7 +16,6 @@
 
 #include "base/collective.h"
 #include "preload/calls.h"
-#include "preload/objects.h"
 
 #include <dist/dist.h>
 #include <stdatomic.h>
@@ -69,7 +68,6 @@ struct disti_numbers {
     size_t bytes; /* of one: an int, or an MPI_Count or MPI_Aint */
 };
 #define DISTI_NUMBERS(array) ((struct disti_numbers){(array), sizeof(*(array))})
-long long disti_number(struct disti_numbers numbers, int i);
 
 /* A call as the program made it. */
 struct disti_args {
@@ -139,7 +137,7 @@ struct disti_preload {
 };
 extern struct disti_preload disti_preload;
 
-/* ---- foreign.c ---- */
+/* ---- imports.c ---- */
 
 /*
  * True if the program's MPI has an ABI that no libdist_mpi.so serves. Then all calls but MPI_Init
@@ -152,8 +150,6 @@ bool disti_mpi_is_foreign(void);
  * handed on. False: it is another, which has been said. After disti_mpi_is_foreign.
  */
 bool disti_mpi_is_own(void);
-
-/* ---- imports.c ---- */
 
 /* Has calls served that come from objects that the program has opened since. */
 void disti_imports_renew(void);
@@ -223,10 +219,6 @@ bool disti_comms_open(void);
 void disti_comms_start(void); /* collective over MPI_COMM_WORLD; blocks */
 void disti_comms_close(void); /* after the groups */
 
-/* As MPI_Allreduce, whoever serves that. False: MPI has failed. Collective; blocks. */
-bool disti_comm_agree(MPI_Comm comm, const void *mine, void *all, int count, MPI_Datatype type,
-                      MPI_Op op);
-
 /* The smallest value of all ranks of comm, each giving its own. Collective; blocks. */
 int disti_comm_least(MPI_Comm comm, int value);
 
@@ -236,7 +228,7 @@ int disti_comm_least(MPI_Comm comm, int value);
  */
 int disti_comm_fail(MPI_Comm comm);
 
-/* Ours against MPI's, for one collective and one class of sizes; compare.c's. */
+/* Ours against MPI's, for one collective and one class of sizes. */
 #define DISTI_CLASSES 16
 #define DISTI_TURNS 6 /* of both sides */
 struct disti_comparison {
@@ -285,7 +277,7 @@ dist_status disti_reduction_find(MPI_Datatype type, MPI_Op op, struct disti_redu
 /* Of one that may be found: is the result the same whoever computes it? */
 bool disti_reduction_is_exact(MPI_Datatype type, MPI_Op op);
 
-/* ---- layout.c ---- */
+/* ---- call.c: layouts ---- */
 
 /*
  * What a call reads from, or writes to: blocks of elements in the program's memory. libdist sees
@@ -337,39 +329,17 @@ static inline void disti_layout_clear(struct disti_layout *layout)
     layout->displacements = NULL;
 }
 
-/* copy: even if contiguous. 0, or an error code of MPI. Always to be closed. */
-int disti_layout_open(struct disti_layout *layout, const struct disti_buffer *buffer, int blocks,
-                      bool copy);
-void disti_layout_close(struct disti_layout *layout);
-
 /* Is there anything that closing would free? */
 static inline bool disti_layout_owns(const struct disti_layout *layout)
 {
     return !layout->contiguous || layout->sizes || layout->offsets || layout->displacements;
 }
 
-/* Block's bytes, and where they are from `bytes`. */
-size_t disti_layout_size(const struct disti_layout *layout, int block);
-size_t disti_layout_offset(const struct disti_layout *layout, int block);
-
-/* From `bytes` to the end of the last block. */
-size_t disti_layout_span(const struct disti_layout *layout);
-
-/* Copy blocks [first, first + blocks) between memory and bytes; nothing to do if contiguous. */
-int disti_layout_load(const struct disti_layout *layout, int first, int blocks);
-int disti_layout_store(const struct disti_layout *layout, int first, int blocks);
-
 /* Memory at a displacement that may be negative, from a base that may be MPI_BOTTOM. */
 static inline char *disti_layout_address(char *base, MPI_Aint displacement)
 {
     return (char *)((uintptr_t)base + (uintptr_t)displacement);
 }
-
-/* Is it the last that was used, and nobody's to free? */
-bool disti_type_stays(MPI_Datatype type);
-
-/* May the program communicate with it? MPI says so by packing nothing. */
-bool disti_type_is_committed(MPI_Datatype type);
 
 /* Bytes of an element's data; 0: MPI does not know the type. */
 size_t disti_type_size(MPI_Datatype type);
@@ -382,7 +352,7 @@ bool disti_pack_is_data_only(void);
 /* Refuses a call that is so marked: calls the error handler. Returns the error code. */
 int disti_call_refuse(const struct disti_args *args);
 
-/* ---- compare.c ---- */
+/* ---- comms.c: comparisons ---- */
 
 /* For blocking calls like this one, which could be served by args->channel. NULL: not compared. */
 struct disti_comparison *disti_comparison_find(const struct disti_args *args,

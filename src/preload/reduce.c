@@ -207,25 +207,6 @@ static void reduce_local(void *arg, void *dst, const void *a, const void *b, siz
     }
 }
 
-static dist_status reduce_make(const struct reduce_type *type, const struct reduce_op *op,
-                               dist_op *op_p)
-{
-    struct reduce_own *own = &reduce_own[type - reduce_types][op - reduce_ops];
-    dist_status status = DIST_OK;
-
-    pthread_mutex_lock(&reduce_lock);
-    if (!own->made) {
-        own->type = type->type;
-        own->op = op->op;
-        status = dist_op_create(reduce_local, own, &own->dist);
-        own->made = status == DIST_OK;
-    }
-    if (status == DIST_OK)
-        *op_p = own->dist;
-    pthread_mutex_unlock(&reduce_lock);
-    return status;
-}
-
 /* ---- both ---- */
 
 /* What this thread reduced last. Only predefined types and operations come here, which stay. */
@@ -266,48 +247,41 @@ enum disti_why disti_reduction_is_eligible(MPI_Datatype type, MPI_Op op)
     return reduce_is_last(type, op) ? DISTI_WHY_SERVED : reduce_look_up(type, op);
 }
 
-static dist_status reduce_find(MPI_Datatype type, MPI_Op op, struct disti_reduction *reduction_p)
-{
-    const struct reduce_type *our_type = reduce_type_find(type);
-    const struct reduce_op *our_op = reduce_op_find(op);
-    size_t bytes = reduce_bytes(type);
-
-    if (reduce_native(our_type, our_op, bytes, reduction_p))
-        return DIST_OK;
-    reduction_p->parts = 1;
-    reduce_carrier(bytes, &reduction_p->dtype);
-    return reduce_make(our_type, our_op, &reduction_p->op);
-}
-
-/* Integers, by libdist itself: what MPI computes for it may round. */
-static bool reduce_is_exact(const struct disti_reduction *reduction)
-{
-    switch (reduction->dtype) {
-    case DIST_INT8:
-    case DIST_UINT8:
-    case DIST_INT32:
-    case DIST_UINT32:
-    case DIST_INT64:
-    case DIST_UINT64:
-        return reduction->op < DIST_OP_COUNT;
-    default:
-        return false;
-    }
-}
-
 dist_status disti_reduction_find(MPI_Datatype type, MPI_Op op, struct disti_reduction *reduction_p)
 {
-    if (!reduce_is_last(type, op)) {
-        dist_status status = reduce_find(type, op, &reduce_last.reduction);
+    struct disti_reduction *found = &reduce_last.reduction;
 
+    if (!reduce_is_last(type, op)) {
+        const struct reduce_type *our_type = reduce_type_find(type);
+        const struct reduce_op *our_op = reduce_op_find(op);
+        size_t bytes = reduce_bytes(type);
+        dist_status status = DIST_OK;
+
+        if (!reduce_native(our_type, our_op, bytes, found)) {
+            struct reduce_own *own = &reduce_own[our_type - reduce_types][our_op - reduce_ops];
+
+            found->parts = 1;
+            reduce_carrier(bytes, &found->dtype);
+            pthread_mutex_lock(&reduce_lock);
+            if (!own->made) {
+                own->type = our_type->type;
+                own->op = our_op->op;
+                status = dist_op_create(reduce_local, own, &own->dist);
+                own->made = status == DIST_OK;
+            }
+            found->op = own->dist;
+            pthread_mutex_unlock(&reduce_lock);
+        }
         reduce_last.known = status == DIST_OK;
         if (status != DIST_OK)
             return status;
         reduce_last.type = type;
         reduce_last.op = op;
-        reduce_last.exact = reduce_is_exact(&reduce_last.reduction);
+        /* Integers, by libdist itself: what MPI computes for it may round. */
+        reduce_last.exact = found->op < DIST_OP_COUNT && found->dtype != DIST_FLOAT32 &&
+                            found->dtype != DIST_FLOAT64;
     }
-    *reduction_p = reduce_last.reduction;
+    *reduction_p = *found;
     return DIST_OK;
 }
 

@@ -4,7 +4,6 @@
 #include "preload/preload.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 
 /*
@@ -19,11 +18,46 @@ static SLIST_HEAD(, disti_channel) requests_channels = SLIST_HEAD_INITIALIZER(re
 atomic_int disti_requests_pending;
 DISTI_THREAD_LOCAL MPI_Request disti_request_made;
 
-static void persistent_complete(const struct disti_pending *pending, int code);
-
-static void persistent_drop(struct disti_pending *pending);
+static pthread_mutex_t persistent_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct disti_pending *persistent_made;
+static atomic_int persistent_count; /* programs start persistent messages too: most have none */
 
 /* ---- the end of an operation ---- */
+
+/* Completes the request of an operation that has ended so: a message that is too long is an error
+ * of the receive. */
+static void persistent_complete(const struct disti_pending *pending, int code)
+{
+    static const char nothing[1];
+
+    PMPI_Send(nothing, code == MPI_SUCCESS ? 0 : 1, MPI_BYTE, 0, pending->tag, disti_preload.self);
+}
+
+static void persistent_free(struct disti_pending *pending)
+{
+    if (pending->kept)
+        dist_work_free(pending->work);
+    disti_call_close(&pending->call);
+    disti_channel_give(pending->call.channel);
+    free(pending);
+}
+
+/* Frees an operation that is not under way any more, of which the program has freed the request. */
+static void persistent_drop(struct disti_pending *pending)
+{
+    struct disti_pending **entry = &persistent_made;
+
+    pthread_mutex_lock(&persistent_lock);
+    while (*entry && *entry != pending)
+        entry = &(*entry)->next_made;
+    if (*entry) {
+        *entry = pending->next_made;
+        atomic_fetch_sub(&persistent_count, 1);
+    }
+    pthread_mutex_unlock(&persistent_lock);
+    disti_comm_let_go(pending->call.comm);
+    persistent_free(pending);
+}
 
 static void requests_end(struct disti_pending *pending)
 {
@@ -58,30 +92,25 @@ static bool requests_poll(struct disti_pending *pending, MPI_Comm *failed_p)
     return true;
 }
 
-/* Operations of one group end in the order in which they began. Returns how many ended. */
-static int requests_move_channel(struct disti_channel *channel, MPI_Comm *failed_p)
-{
-    struct disti_pending *pending;
-    int ended = 0;
-
-    while ((pending = STAILQ_FIRST(&channel->pending)) && requests_poll(pending, failed_p)) {
-        STAILQ_REMOVE_HEAD(&channel->pending, next);
-        requests_end(pending);
-        ended++;
-    }
-    return ended;
-}
-
 bool disti_requests_move(void)
 {
     struct disti_channel *channel, *next;
+    struct disti_pending *pending;
     MPI_Comm failed = MPI_COMM_NULL;
 
     if (pthread_mutex_trylock(&requests_lock) != 0)
         return true; /* another thread is at it */
     for (channel = SLIST_FIRST(&requests_channels); channel; channel = next) {
+        int ended = 0;
+
         next = SLIST_NEXT(channel, next);
-        atomic_fetch_sub(&disti_requests_pending, requests_move_channel(channel, &failed));
+        /* Operations of one group end in the order in which they began. */
+        while ((pending = STAILQ_FIRST(&channel->pending)) && requests_poll(pending, &failed)) {
+            STAILQ_REMOVE_HEAD(&channel->pending, next);
+            requests_end(pending);
+            ended++;
+        }
+        atomic_fetch_sub(&disti_requests_pending, ended);
         if (STAILQ_EMPTY(&channel->pending))
             SLIST_REMOVE(&requests_channels, channel, disti_channel, next);
     }
@@ -161,13 +190,18 @@ static int requests_cancel(void *extra, int complete)
     return complete ? MPI_SUCCESS : MPI_ERR_REQUEST;
 }
 
-/* The request, before the operation is started: what can fail without the others is over then. */
-static int requests_new(struct disti_args *args, struct disti_comm *comm,
-                        struct disti_pending **pending_p)
+/* The request is made before the operation is started: what can fail without the other ranks is
+ * over then. */
+int disti_serve_nonblocking(struct disti_args *args, struct disti_comm *comm,
+                            MPI_Request *request_p)
 {
-    struct disti_pending *pending = calloc(1, sizeof(*pending));
+    struct disti_pending *pending;
+    MPI_Request request;
     int code;
 
+    if (args->refused != MPI_SUCCESS)
+        return disti_call_refuse(args);
+    pending = calloc(1, sizeof(*pending));
     if (!pending) {
         PMPI_Comm_call_errhandler(args->comm, MPI_ERR_NO_MEM);
         return MPI_ERR_NO_MEM;
@@ -182,22 +216,6 @@ static int requests_new(struct disti_args *args, struct disti_comm *comm,
         return code;
     }
     disti_comm_hold(comm);
-    *pending_p = pending;
-    return code;
-}
-
-int disti_serve_nonblocking(struct disti_args *args, struct disti_comm *comm,
-                            MPI_Request *request_p)
-{
-    struct disti_pending *pending = NULL;
-    MPI_Request request;
-    int code;
-
-    if (args->refused != MPI_SUCCESS)
-        return disti_call_refuse(args);
-    code = requests_new(args, comm, &pending);
-    if (code != MPI_SUCCESS)
-        return code;
     request = pending->request;
     code = disti_call_start(&pending->call, &pending->work);
     if (code != MPI_SUCCESS) {
@@ -299,36 +317,23 @@ int MPI_Waitsome(int count, MPI_Request requests[], int *outcount, int indices[]
     return PMPI_Waitsome(count, requests, outcount, indices, statuses);
 }
 
-int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
-{
-    disti_move();
-    return PMPI_Test(request, flag, status);
-}
+#define WAITS_TEST(name, parameters, arguments)                                                    \
+    int MPI_##name parameters                                                                      \
+    {                                                                                              \
+        disti_move();                                                                              \
+        return PMPI_##name arguments;                                                              \
+    }
 
-int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuses[])
-{
-    disti_move();
-    return PMPI_Testall(count, requests, flag, statuses);
-}
-
-int MPI_Testany(int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status)
-{
-    disti_move();
-    return PMPI_Testany(count, requests, index, flag, status);
-}
-
-int MPI_Testsome(int count, MPI_Request requests[], int *outcount, int indices[],
-                 MPI_Status statuses[])
-{
-    disti_move();
-    return PMPI_Testsome(count, requests, outcount, indices, statuses);
-}
-
-int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status)
-{
-    disti_move();
-    return PMPI_Request_get_status(request, flag, status);
-}
+WAITS_TEST(Test, (MPI_Request * request, int *flag, MPI_Status *status), (request, flag, status))
+WAITS_TEST(Testall, (int count, MPI_Request requests[], int *flag, MPI_Status statuses[]),
+           (count, requests, flag, statuses))
+WAITS_TEST(Testany, (int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status),
+           (count, requests, index, flag, status))
+WAITS_TEST(Testsome,
+           (int count, MPI_Request requests[], int *outcount, int indices[], MPI_Status statuses[]),
+           (count, requests, outcount, indices, statuses))
+WAITS_TEST(Request_get_status, (MPI_Request request, int *flag, MPI_Status *status),
+           (request, flag, status))
 
 /* Preload: persistent collectives, and the requests that stand for them. */
 
@@ -341,9 +346,6 @@ int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status)
 /* Every MPI has tags up to this. */
 #define PERSISTENT_TAGS 32767
 
-static pthread_mutex_t persistent_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct disti_pending *persistent_made;
-static atomic_int persistent_count; /* programs start persistent messages too: most have none */
 static int persistent_tag;
 
 static bool persistent_has_tag(int tag)
@@ -355,7 +357,7 @@ static bool persistent_has_tag(int tag)
     return pending;
 }
 
-/* One that no other request has, nor layout.c. MPI says the greatest on MPI_COMM_WORLD alone. Lock
+/* One that no other request has, nor call.c. MPI says the greatest on MPI_COMM_WORLD alone. Lock
  * held. */
 static int persistent_next_tag(void)
 {
@@ -373,54 +375,6 @@ static int persistent_next_tag(void)
     return persistent_tag;
 }
 
-static void persistent_free(struct disti_pending *pending)
-{
-    if (pending->kept)
-        dist_work_free(pending->work);
-    disti_call_close(&pending->call);
-    disti_channel_give(pending->call.channel);
-    free(pending);
-}
-
-/* An all-reduce is made once and for all; libdist makes the others anew each time. */
-static int persistent_keep(struct disti_pending *pending)
-{
-    struct disti_call *call = &pending->call;
-
-    if (call->kind != DIST_COLL_ALL_REDUCE)
-        return MPI_SUCCESS;
-    if (dist_all_reduce_init(call->channel->group, call->in, call->out, call->count,
-                             call->reduction.dtype, call->reduction.op, &pending->work) != DIST_OK)
-        return disti_call_fail(call);
-    pending->kept = true;
-    return MPI_SUCCESS;
-}
-
-static int persistent_open(struct disti_pending *pending, struct disti_args *args,
-                           struct disti_comm *comm)
-{
-    int code = disti_call_open(&pending->call, args, comm);
-
-    if (code == MPI_SUCCESS)
-        code = persistent_keep(pending);
-    if (code != MPI_SUCCESS)
-        return code;
-    disti_imports_renew(); /* who starts it has to come here */
-    pthread_mutex_lock(&persistent_lock);
-    pending->persistent = true;
-    pending->tag = persistent_next_tag();
-    code =
-        PMPI_Recv_init(NULL, 0, MPI_BYTE, 0, pending->tag, disti_preload.self, &pending->request);
-    if (code == MPI_SUCCESS) {
-        disti_comm_hold(comm);
-        pending->next_made = persistent_made;
-        persistent_made = pending;
-        atomic_fetch_add(&persistent_count, 1);
-    }
-    pthread_mutex_unlock(&persistent_lock);
-    return code;
-}
-
 int disti_serve_persistent(struct disti_args *args, struct disti_comm *comm, MPI_Request *request_p)
 {
     struct disti_pending *pending;
@@ -435,7 +389,32 @@ int disti_serve_persistent(struct disti_args *args, struct disti_comm *comm, MPI
         PMPI_Comm_call_errhandler(args->comm, MPI_ERR_NO_MEM);
         return MPI_ERR_NO_MEM;
     }
-    code = persistent_open(pending, args, comm);
+    code = disti_call_open(&pending->call, args, comm);
+    /* An all-reduce is made once and for all; libdist makes the others anew each time. */
+    if (code == MPI_SUCCESS && args->kind == DIST_COLL_ALL_REDUCE) {
+        const struct disti_call *call = &pending->call;
+
+        pending->kept = dist_all_reduce_init(call->channel->group, call->in, call->out, call->count,
+                                             call->reduction.dtype, call->reduction.op,
+                                             &pending->work) == DIST_OK;
+        if (!pending->kept)
+            code = disti_call_fail(call);
+    }
+    if (code == MPI_SUCCESS) {
+        disti_imports_renew(); /* who starts it has to come here */
+        pthread_mutex_lock(&persistent_lock);
+        pending->persistent = true;
+        pending->tag = persistent_next_tag();
+        code = PMPI_Recv_init(NULL, 0, MPI_BYTE, 0, pending->tag, disti_preload.self,
+                              &pending->request);
+        if (code == MPI_SUCCESS) {
+            disti_comm_hold(comm);
+            pending->next_made = persistent_made;
+            persistent_made = pending;
+            atomic_fetch_add(&persistent_count, 1);
+        }
+        pthread_mutex_unlock(&persistent_lock);
+    }
     if (code == MPI_SUCCESS) {
         *request_p = disti_request_made = pending->request;
         return code;
@@ -443,15 +422,6 @@ int disti_serve_persistent(struct disti_args *args, struct disti_comm *comm, MPI
     args->channel->broken = true;
     persistent_free(pending);
     return code;
-}
-
-/* Completes the request of an operation that has ended so. */
-/* A message that is too long is an error of the receive. */
-static void persistent_complete(const struct disti_pending *pending, int code)
-{
-    static const char nothing[1];
-
-    PMPI_Send(nothing, code == MPI_SUCCESS ? 0 : 1, MPI_BYTE, 0, pending->tag, disti_preload.self);
 }
 
 /* `becomes`: what the entry is found by from now on. */
@@ -477,43 +447,6 @@ static struct disti_pending *persistent_find(const MPI_Request *request)
     return request ? persistent_exchange(*request, *request) : NULL;
 }
 
-static int persistent_start(struct disti_pending *pending, MPI_Request *request)
-{
-    int code = PMPI_Start(request);
-
-    if (code != MPI_SUCCESS)
-        return code;
-    pending->code = MPI_SUCCESS;
-    if (!pending->kept)
-        code = disti_call_start(&pending->call, &pending->work);
-    else if (dist_start(pending->work) != DIST_OK)
-        code = disti_call_fail(&pending->call);
-    if (code != MPI_SUCCESS) { /* the request is not to be waited for in vain */
-        persistent_complete(pending, code);
-        return code;
-    }
-    pending_add(pending);
-    disti_move();
-    return MPI_SUCCESS;
-}
-
-/* Frees an operation that is not under way any more, of which the program has freed the request. */
-static void persistent_drop(struct disti_pending *pending)
-{
-    struct disti_pending **entry = &persistent_made;
-
-    pthread_mutex_lock(&persistent_lock);
-    while (*entry && *entry != pending)
-        entry = &(*entry)->next_made;
-    if (*entry) {
-        *entry = pending->next_made;
-        atomic_fetch_sub(&persistent_count, 1);
-    }
-    pthread_mutex_unlock(&persistent_lock);
-    disti_comm_let_go(pending->call.comm);
-    persistent_free(pending);
-}
-
 /* The program may still free the requests, which are MPI's alone from here on. */
 void disti_persistent_close(void)
 {
@@ -532,8 +465,22 @@ void disti_persistent_close(void)
 static int persistent_start_any(MPI_Request *request)
 {
     struct disti_pending *pending = persistent_find(request);
+    int code = PMPI_Start(request);
 
-    return pending ? persistent_start(pending, request) : PMPI_Start(request);
+    if (!pending || code != MPI_SUCCESS)
+        return code;
+    pending->code = MPI_SUCCESS;
+    if (!pending->kept)
+        code = disti_call_start(&pending->call, &pending->work);
+    else if (dist_start(pending->work) != DIST_OK)
+        code = disti_call_fail(&pending->call);
+    if (code != MPI_SUCCESS) { /* the request is not to be waited for in vain */
+        persistent_complete(pending, code);
+        return code;
+    }
+    pending_add(pending);
+    disti_move();
+    return MPI_SUCCESS;
 }
 
 int MPI_Start(MPI_Request *request)

@@ -163,12 +163,23 @@ static dist_status secret_refuse(const struct disti_meeting *meeting, const char
     return disti_fail(DIST_ERR_RENDEZVOUS, "rank %d: %s", meeting->rank, why);
 }
 
-static dist_status secret_take(const struct disti_meeting *meeting, const char *host,
-                               enum secret_wish wish, struct disti_secret *secret_p)
+/*
+ * The secret of a job whose ranks nobody hands one, as they meet at that host: the file that
+ * DIST_SECRET_FILE names; else, where all ranks are on this machine, the user's cookie; else none.
+ * DIST_AUTH asks for the cookie in any case, or for none. A failure is reported.
+ */
+static dist_status meet_secret(const struct disti_meeting *meeting, const char *host,
+                               struct disti_secret *secret_p)
 {
-    const char *path = disti_env("DIST_SECRET_FILE");
+    enum secret_wish wish;
+    dist_status status = secret_wish(&wish);
+    const char *path;
     char why[DISTI_SECRET_WHY];
 
+    disti_secret_wipe(secret_p);
+    if (status != DIST_OK || wish == SECRET_NONE)
+        return status;
+    path = disti_env("DIST_SECRET_FILE");
     if ((path || wish == SECRET_COOKIE) && !disti_hmac_exists())
         return secret_refuse(meeting, "this libdist was built without OpenSSL, and cannot prove "
                                       "that it has a secret: build it with libssl-dev");
@@ -190,23 +201,6 @@ static dist_status secret_take(const struct disti_meeting *meeting, const char *
                "DIST_SECRET_FILE names another file; DIST_AUTH=none means that no secret is wanted",
                meeting->rank, why);
     return DIST_OK;
-}
-
-/*
- * The secret of a job whose ranks nobody hands one, as they meet at that host: the file that
- * DIST_SECRET_FILE names; else, where all ranks are on this machine, the user's cookie; else none.
- * DIST_AUTH asks for the cookie in any case, or for none. A failure is reported.
- */
-static dist_status meet_secret(const struct disti_meeting *meeting, const char *host,
-                               struct disti_secret *secret_p)
-{
-    enum secret_wish wish;
-    dist_status status = secret_wish(&wish);
-
-    disti_secret_wipe(secret_p);
-    if (status != DIST_OK || wish == SECRET_NONE)
-        return status;
-    return secret_take(meeting, host, wish, secret_p);
 }
 
 /* ---- meeting by host and port, and functions that all ways to meet share ---- */
@@ -316,21 +310,22 @@ dist_status disti_meet_serve(const struct disti_meeting *meeting, const char *ho
 }
 
 /*
- * Where the name says nothing of use: at every address, or at that of the interface that was asked
- * for. Ranks of this machine come by the loopback, where the name leads them.
+ * The server of a meeting at a host's address. It does not run yet. If the name says nothing of use
+ * here it listens at every address, or at that of the interface that was asked for. Ranks of this
+ * machine come by the loopback, where the name leads them.
  */
-static dist_status tcp_listen_hidden(const struct disti_meeting *meeting, const char *host,
-                                     int port, struct disti_store_server **server_p)
+static dist_status meet_listen_at(const struct disti_meeting *meeting, const char *host, int port,
+                                  struct disti_store_server **server_p)
 {
     char only[DISTI_HOST_SIZE] = "";
     dist_status status = DIST_OK;
 
-    if (disti_env("DIST_SOCKET_IFNAME"))
+    if (meeting->hidden && disti_env("DIST_SOCKET_IFNAME"))
         status = disti_primary_address(only);
     if (status == DIST_OK)
-        status =
-            disti_store_server_listen(NULL, port, meeting->world_size, meeting->deadline, server_p);
-    if (status != DIST_OK)
+        status = disti_store_server_listen(meeting->hidden ? NULL : host, port, meeting->world_size,
+                                           meeting->deadline, server_p);
+    if (status != DIST_OK || !meeting->hidden)
         return status;
     memcpy((*server_p)->only, only, sizeof(only));
     disti_info(
@@ -338,15 +333,6 @@ static dist_status tcp_listen_hidden(const struct disti_meeting *meeting, const 
         "port %d for other machines. Set MASTER_ADDR to an address to choose another",
         host, only[0] ? only : "every address,", port);
     return DIST_OK;
-}
-
-/* The server of a meeting at a host's address, or everywhere if that is hidden. Not run yet. */
-static dist_status meet_listen_at(const struct disti_meeting *meeting, const char *host, int port,
-                                  struct disti_store_server **server_p)
-{
-    return meeting->hidden ? tcp_listen_hidden(meeting, host, port, server_p)
-                           : disti_store_server_listen(host, port, meeting->world_size,
-                                                       meeting->deadline, server_p);
 }
 
 dist_status disti_meet_tcp(const struct disti_meeting *meeting, const char *host, int port,
@@ -423,27 +409,6 @@ static dist_status oob_one_machine(const struct disti_meeting *meeting,
     return DIST_OK;
 }
 
-/* Rank 0 listens; whether it could, and where, is in *answer for all to know. */
-static struct disti_store_server *oob_listen(const struct disti_meeting *meeting, bool one_machine,
-                                             struct oob_answer *answer)
-{
-    struct disti_store_server *server = NULL;
-    dist_status status = DIST_OK;
-
-    snprintf(answer->store.host, sizeof(answer->store.host), "%s", disti_loopback());
-    if (!one_machine)
-        status = disti_primary_address(answer->store.host);
-    if (status == DIST_OK)
-        status = disti_meet_listen(meeting, answer->store.host, &server);
-    answer->status = status;
-    if (status != DIST_OK)
-        return NULL;
-    answer->store.port = disti_store_server_port(server);
-    snprintf(answer->store.word, sizeof(answer->store.word), "%.127s",
-             (const char *)server->secret.bytes);
-    return server;
-}
-
 dist_status disti_meet_oob(const struct disti_meeting *meeting, dist_oob_all_gather_fn gather,
                            void *arg, struct disti_bootstrap *bootstrap)
 {
@@ -453,8 +418,19 @@ dist_status disti_meet_oob(const struct disti_meeting *meeting, dist_oob_all_gat
     bool one_machine;
     dist_status status = oob_one_machine(meeting, gather, arg, &one_machine);
 
-    if (status == DIST_OK && meeting->rank == 0)
-        server = oob_listen(meeting, one_machine, &answer);
+    if (status == DIST_OK && meeting->rank == 0) {
+        /* Whether rank 0 could listen, and where, is in its answer for all to know. */
+        snprintf(answer.store.host, sizeof(answer.store.host), "%s", disti_loopback());
+        if (!one_machine)
+            answer.status = disti_primary_address(answer.store.host);
+        if (answer.status == DIST_OK)
+            answer.status = disti_meet_listen(meeting, answer.store.host, &server);
+        if (answer.status == DIST_OK) {
+            answer.store.port = disti_store_server_port(server);
+            snprintf(answer.store.word, sizeof(answer.store.word), "%.127s",
+                     (const char *)server->secret.bytes);
+        }
+    }
     if (status == DIST_OK)
         status = oob_gather(meeting, gather, arg, &answer, sizeof(answer), &answers);
     if (status != DIST_OK)
@@ -487,37 +463,25 @@ out:
 
 #define LOCAL_TAKEN_MS 5000 /* for an earlier group of this job to end */
 
-static dist_status local_open(const struct disti_meeting *meeting, const char *job, int *fd_p)
-{
-    int64_t taken_by = disti_deadline_ms(LOCAL_TAKEN_MS);
-    int delay_ms = 2;
-    dist_status status;
-
-    for (;;) {
-        status = disti_discovery_open(job, fd_p);
-        if (status != DIST_IN_PROGRESS)
-            return status;
-        if (disti_expired(taken_by) || disti_expired(meeting->deadline))
-            return disti_fail(
-                DIST_ERR_ADDRESS_IN_USE,
-                "rank 0 cannot listen for the ranks of job %s: another process has "
-                "the Unix socket of that name: set MASTER_ADDR and MASTER_PORT instead",
-                job);
-        disti_store_back_off(&delay_ms, 50, meeting->deadline);
-    }
-}
-
 static dist_status local_serve(const struct disti_meeting *meeting, const char *job,
                                struct disti_bootstrap *bootstrap)
 {
     const char *host = disti_loopback();
     struct disti_store_server *server;
-    int discovery;
+    int64_t taken_by = disti_deadline_ms(LOCAL_TAKEN_MS);
+    int discovery, delay_ms = 2;
     dist_status status = disti_meet_listen(meeting, host, &server);
 
     if (status != DIST_OK)
         return status;
-    status = local_open(meeting, job, &discovery);
+    while ((status = disti_discovery_open(job, &discovery)) == DIST_IN_PROGRESS &&
+           !disti_expired(taken_by) && !disti_expired(meeting->deadline))
+        disti_store_back_off(&delay_ms, 50, meeting->deadline);
+    if (status == DIST_IN_PROGRESS)
+        status = disti_fail(DIST_ERR_ADDRESS_IN_USE,
+                            "rank 0 cannot listen for the ranks of job %s: another process has "
+                            "the Unix socket of that name: set MASTER_ADDR and MASTER_PORT instead",
+                            job);
     if (status != DIST_OK) {
         disti_store_server_stop(server, 0);
         return status;
@@ -600,24 +564,6 @@ static dist_status file_write(const char *path, const char *text, struct file_pu
     return DIST_ERR_RENDEZVOUS;
 }
 
-/* Lets the server run first: whoever sees the file finds it at work. */
-static dist_status file_publish(const struct disti_meeting *meeting, const char *draft,
-                                const char *path, const char *host,
-                                struct disti_store_server *server,
-                                struct disti_bootstrap *bootstrap)
-{
-    dist_status status = disti_meet_serve(meeting, host, server, bootstrap);
-
-    if (status == DIST_OK && rename(draft, path) == 0)
-        return DIST_OK;
-    if (status == DIST_OK)
-        status = disti_fail_errno(
-            DIST_ERR_RENDEZVOUS,
-            "rank 0 cannot rename %s to %s: name a file that does not exist yet", draft, path);
-    unlink(draft);
-    return status;
-}
-
 static dist_status file_serve(const struct disti_meeting *meeting, const char *path,
                               struct disti_bootstrap *bootstrap)
 {
@@ -644,7 +590,16 @@ static dist_status file_serve(const struct disti_meeting *meeting, const char *p
         goto out;
     server->formed_fn = file_remove;
     server->formed_arg = file;
-    return file_publish(meeting, draft, path, host, server, bootstrap);
+    /* The server runs first: whoever sees the file finds it at work. */
+    status = disti_meet_serve(meeting, host, server, bootstrap);
+    if (status == DIST_OK && rename(draft, path) == 0)
+        return DIST_OK;
+    if (status == DIST_OK)
+        status = disti_fail_errno(
+            DIST_ERR_RENDEZVOUS,
+            "rank 0 cannot rename %s to %s: name a file that does not exist yet", draft, path);
+    unlink(draft);
+    return status;
 out:
     disti_store_server_stop(server, 0);
     free(file);
@@ -786,8 +741,9 @@ dist_status disti_meet_scheduled(const struct disti_meeting *meeting, const char
     return status;
 }
 
-/* Does a store of libdist have that port? */
-static bool scheduled_is_store(const struct disti_meeting *meeting, const char *host, int port)
+/* Rank 0, or another scheduler, was here before: the job is over when its port is free. */
+static dist_status scheduled_outlast(const struct disti_meeting *meeting, const char *host,
+                                     int port, dist_status in_use)
 {
     const struct disti_store_target target = {.host = host,
                                               .port = port,
@@ -797,22 +753,15 @@ static bool scheduled_is_store(const struct disti_meeting *meeting, const char *
                                               .probe = true};
     struct disti_store_tries tries = {0};
     struct disti_store *store = NULL;
-    dist_status status = disti_store_try(&target, meeting->deadline, &tries, &store);
-
-    disti_store_close(store);
-    return status == DIST_IN_PROGRESS && !tries.stranger;
-}
-
-/* Rank 0, or another scheduler, was here before: the job is over when its port is free. */
-static dist_status scheduled_outlast(const struct disti_meeting *meeting, const char *host,
-                                     int port, dist_status in_use)
-{
     struct disti_store_server *server;
     int delay_ms = 5;
     char text[1024];
+    dist_status status;
 
     disti_text(text, sizeof(text), "%s", dist_last_error());
-    if (!scheduled_is_store(meeting, host, port))
+    status = disti_store_try(&target, meeting->deadline, &tries, &store);
+    disti_store_close(store);
+    if (status != DIST_IN_PROGRESS || tries.stranger) /* no store of libdist has that port */
         return disti_fail(in_use, "%s", text);
     while (meet_listen_at(meeting, host, port, &server) != DIST_OK)
         disti_store_back_off(&delay_ms, SCHEDULED_LOOK_MS, INT64_MAX);
@@ -825,35 +774,29 @@ static dist_status scheduled_outlast(const struct disti_meeting *meeting, const 
         meeting->world_size, host, port);
 }
 
-static dist_status scheduled_hold(const struct disti_meeting *meeting, const char *host, int port,
-                                  const char *word)
+dist_status disti_meet_schedule(const struct disti_meeting *meeting, const char *host, int port,
+                                const char *word)
 {
     struct disti_store_server *server;
     struct disti_secret secret;
     dist_status status = DIST_OK;
 
-    if (word[0])
-        disti_secret_set_word(&secret, word);
-    else
-        status = meet_secret(meeting, host, &secret);
-    if (status != DIST_OK)
-        return status;
-    status = meet_listen_at(meeting, host, port, &server);
-    if (status == DIST_OK)
-        server->secret = secret;
-    disti_secret_wipe(&secret);
-    if (status == DIST_ERR_ADDRESS_IN_USE && !word[0])
-        return scheduled_outlast(meeting, host, port, status);
-    return status == DIST_OK ? disti_store_server_schedule(server, meeting->timeout_ms) : status;
-}
-
-dist_status disti_meet_schedule(const struct disti_meeting *meeting, const char *host, int port,
-                                const char *word)
-{
-    dist_status status = DIST_OK;
-
-    if (meeting->world_size > 1) /* a world of one needs no store */
-        status = scheduled_hold(meeting, host, port, word);
+    if (meeting->world_size > 1) { /* a world of one needs no store */
+        if (word[0])
+            disti_secret_set_word(&secret, word);
+        else
+            status = meet_secret(meeting, host, &secret);
+        if (status != DIST_OK)
+            return status;
+        status = meet_listen_at(meeting, host, port, &server);
+        if (status == DIST_OK)
+            server->secret = secret;
+        disti_secret_wipe(&secret);
+        if (status == DIST_ERR_ADDRESS_IN_USE && !word[0])
+            return scheduled_outlast(meeting, host, port, status);
+        if (status == DIST_OK)
+            status = disti_store_server_schedule(server, meeting->timeout_ms);
+    }
     if (status != DIST_OK)
         return status;
     return disti_fail(DIST_ERR_SCHEDULER,

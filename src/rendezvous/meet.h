@@ -7,10 +7,6 @@
 #include "rendezvous/rendezvous.h"
 #include "store/client.h"
 
-#include <dist/dist.h>
-#include <stdbool.h>
-#include <stdint.h>
-
 /* ---- rank and world size, before the ranks meet ---- */
 
 /* A number and where it comes from, for the errors. */
@@ -27,9 +23,6 @@ struct disti_facts {
     int local_rank, local_world_size;
     bool by_pmix; /* the ranks meet through the launcher's PMIx */
 };
-
-/* What is known of a launcher before its variables are read: nothing. */
-extern const struct disti_launch disti_launch_unknown;
 
 /* ---- the discovery: a Unix socket by which the ranks of one machine find their store ---- */
 

@@ -12,7 +12,6 @@
 
 #include <dlfcn.h>
 #include <limits.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,21 +41,6 @@ DISTI_PROCESS_LOCK(library_lock);
 static struct pmix_api library_api;
 static bool library_loaded;
 
-/* The one that the program has already, as MPI may have brought it; the launcher's own; any. */
-static void *library_find(void)
-{
-    static const char *const folders[] = {"lib", "lib64", "lib/openmpi"};
-    const char *prefix = disti_env("PMIX_PREFIX");
-    void *handle = dlopen(DISTI_PMIX_FILE, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
-    char path[1024];
-
-    for (size_t i = 0; !handle && prefix && i < sizeof(folders) / sizeof(folders[0]); i++) {
-        snprintf(path, sizeof(path), "%s/%s/%s", prefix, folders[i], DISTI_PMIX_FILE);
-        handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    }
-    return handle ? handle : dlopen(DISTI_PMIX_FILE, RTLD_NOW | RTLD_LOCAL);
-}
-
 /* Its functions. NULL: all are there; else what is not. */
 static const char *library_resolve(void *handle, struct pmix_api *api)
 {
@@ -76,37 +60,34 @@ static const char *library_resolve(void *handle, struct pmix_api *api)
     return NULL;
 }
 
+/* The library that the program has already, as MPI may have brought it; the launcher's own; any. */
 static bool library_try(char reason[PMIX_REASON])
 {
-    void *handle = library_find();
-    const char *missing = handle ? library_resolve(handle, &library_api) : NULL, *version;
+    static const char *const folders[] = {"lib", "lib64", "lib/openmpi"};
+    const char *prefix = disti_env("PMIX_PREFIX"), *missing, *version;
+    void *handle = dlopen(DISTI_PMIX_FILE, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+    char path[1024];
 
+    for (size_t i = 0; !handle && prefix && i < sizeof(folders) / sizeof(folders[0]); i++) {
+        snprintf(path, sizeof(path), "%s/%s/%s", prefix, folders[i], DISTI_PMIX_FILE);
+        handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    }
     if (!handle)
+        handle = dlopen(DISTI_PMIX_FILE, RTLD_NOW | RTLD_LOCAL);
+    if (!handle) {
         snprintf(reason, PMIX_REASON, "there is no library of PMIx (%.250s)", dlerror());
-    else if (missing)
+        return false;
+    }
+    missing = library_resolve(handle, &library_api);
+    if (missing) {
         snprintf(reason, PMIX_REASON, "%s has no function %s: it is older than PMIx 3",
                  DISTI_PMIX_FILE, missing);
-    if (!handle || missing)
         return false;
+    }
     version = library_api.version(); /* such as "OpenPMIx 4.2.2 (PMIx Standard: 4.2, ...)" */
     library_api.reopens =
         strtol(version + strcspn(version, "0123456789"), NULL, 10) >= LIBRARY_REOPENS;
     return true;
-}
-
-/*
- * Its functions, or NULL and why not. It is opened once, and not closed again: threads of it may
- * run. Any thread.
- */
-static const struct pmix_api *pmix_load(char reason[PMIX_REASON])
-{
-    bool loaded;
-
-    pthread_mutex_lock(&library_lock);
-    library_loaded = library_loaded || library_try(reason);
-    loaded = library_loaded;
-    pthread_mutex_unlock(&library_lock);
-    return loaded ? &library_api : NULL;
 }
 
 /*
@@ -282,9 +263,14 @@ static int pmix_connect(struct pmix_question *question)
 static bool pmix_open(int64_t deadline, char reason[PMIX_REASON])
 {
     struct pmix_question *question;
-    bool open;
+    bool open, loaded;
 
-    pmix_api = pmix_load(reason);
+    /* The library is opened once, and not closed again: threads of it may run. */
+    pthread_mutex_lock(&library_lock);
+    library_loaded = library_loaded || library_try(reason);
+    loaded = library_loaded;
+    pthread_mutex_unlock(&library_lock);
+    pmix_api = loaded ? &library_api : NULL;
     if (!pmix_api || pmix_is_connected())
         return pmix_api;
     if (pmix_connected) {
@@ -350,18 +336,6 @@ static int pmix_get_job(struct pmix_question *question)
     pmix_get(&all, DISTI_PMIX_LOCAL_SIZE, NULL, &job->local_world_size);
     pmix_get(&pmix_self, DISTI_PMIX_LOCAL_RANK, NULL, &job->local_rank);
     return DISTI_PMIX_SUCCESS;
-}
-
-static bool pmix_ask_job(int64_t deadline, struct pmix_job *job_p, char reason[PMIX_REASON])
-{
-    struct pmix_question *question = pmix_question_new(pmix_get_job, deadline, reason);
-    bool answered = question && pmix_ask(question, deadline, reason);
-
-    if (answered)
-        *job_p = question->job;
-    if (question)
-        pmix_leave_question(question);
-    return answered;
 }
 
 /*
@@ -431,39 +405,27 @@ bool disti_launch_meets_by_pmix(const struct disti_launch *launch, bool local, i
 
 dist_status disti_launch_ask_pmix(struct disti_launch *launch, int64_t deadline)
 {
-    struct pmix_job job;
+    struct pmix_question *question = NULL;
     char reason[PMIX_REASON];
+    bool answered = false;
 
-    if (!pmix_open(deadline, reason) || !pmix_ask_job(deadline, &job, reason))
-        return disti_fail(
-            DIST_ERR_RENDEZVOUS,
-            "rank %d: the launcher's PMIx, which would know the world size, cannot be "
-            "asked (%s): set DIST_PMIX=0, and RANK and WORLD_SIZE for each process",
-            launch->rank, reason);
-    launch->world_size = job.world_size;
-    launch->local_rank = job.local_rank;
-    launch->local_world_size = job.local_world_size;
-    return DIST_OK;
-}
-
-/* Rank 0 listens. The text for the others: where, or why not. */
-static dist_status pmix_listen(const struct disti_meeting *meeting, bool one_machine,
-                               char text[PMIX_TEXT], struct disti_store_server **server_p)
-{
-    char host[DISTI_HOST_SIZE];
-    dist_status status = DIST_OK;
-
-    snprintf(host, sizeof(host), "%s", disti_loopback());
-    if (!one_machine)
-        status = disti_primary_address(host);
-    if (status == DIST_OK)
-        status = disti_meet_listen(meeting, host, server_p);
-    if (status == DIST_OK)
-        snprintf(text, PMIX_TEXT, "0 %s %d %s", host, disti_store_server_port(*server_p),
-                 (const char *)(*server_p)->secret.bytes);
-    else
-        snprintf(text, PMIX_TEXT, "%d", (int)status);
-    return status;
+    if (pmix_open(deadline, reason))
+        question = pmix_question_new(pmix_get_job, deadline, reason);
+    if (question) {
+        answered = pmix_ask(question, deadline, reason);
+        if (answered) {
+            launch->world_size = question->job.world_size;
+            launch->local_rank = question->job.local_rank;
+            launch->local_world_size = question->job.local_world_size;
+        }
+        pmix_leave_question(question);
+    }
+    if (answered)
+        return DIST_OK;
+    return disti_fail(DIST_ERR_RENDEZVOUS,
+                      "rank %d: the launcher's PMIx, which would know the world size, cannot be "
+                      "asked (%s): set DIST_PMIX=0, and RANK and WORLD_SIZE for each process",
+                      launch->rank, reason);
 }
 
 static dist_status pmix_read(const struct disti_meeting *meeting, const char *text,
@@ -486,36 +448,45 @@ static dist_status pmix_read(const struct disti_meeting *meeting, const char *te
                       meeting->rank);
 }
 
-/* The server also answers at once that ranks are missing: where a process of theirs has ended. */
-static dist_status pmix_fail_to_meet(const struct disti_meeting *meeting, const char *reason)
-{
-    if (disti_expired(meeting->deadline))
-        return disti_fail(DIST_ERR_RENDEZVOUS,
-                          "rank %d waited at most %d ms for the other %d ranks to meet through the "
-                          "launcher's PMIx (%s): check that all of them call "
-                          "dist_init_process_group, or set MASTER_ADDR and MASTER_PORT",
-                          meeting->rank, meeting->timeout_ms, meeting->world_size - 1, reason);
-    return disti_fail(DIST_ERR_RENDEZVOUS,
-                      "rank %d could not meet the other %d ranks through the launcher's PMIx (%s): "
-                      "check whether one of them has ended; if it has run another program before, "
-                      "start each by a launcher of its own, or set MASTER_ADDR and MASTER_PORT",
-                      meeting->rank, meeting->world_size - 1, reason);
-}
-
 dist_status disti_meet_pmix(const struct disti_meeting *meeting, bool one_machine,
                             struct disti_bootstrap *bootstrap)
 {
     struct disti_store_server *server = NULL;
     struct disti_meet_address address = {.port = 0};
-    char text[PMIX_TEXT] = "", reason[PMIX_REASON];
+    char text[PMIX_TEXT] = "", reason[PMIX_REASON], host[DISTI_HOST_SIZE];
     dist_status listens = DIST_OK, status;
 
     disti_info("rank %d meets the others through the launcher's PMIx", meeting->rank);
-    if (meeting->rank == 0)
-        listens = pmix_listen(meeting, one_machine, text, &server);
+    if (meeting->rank == 0) {
+        /* Rank 0 listens. The text for the other ranks: where, or why not. */
+        snprintf(host, sizeof(host), "%s", disti_loopback());
+        if (!one_machine)
+            listens = disti_primary_address(host);
+        if (listens == DIST_OK)
+            listens = disti_meet_listen(meeting, host, &server);
+        if (listens == DIST_OK)
+            snprintf(text, sizeof(text), "0 %s %d %s", host, disti_store_server_port(server),
+                     (const char *)server->secret.bytes);
+        else
+            snprintf(text, sizeof(text), "%d", (int)listens);
+    }
     if (!pmix_spread(meeting->rank, text, meeting->deadline, reason)) {
         disti_store_server_stop(server, 0);
-        return pmix_fail_to_meet(meeting, reason);
+        /* The server also answers at once that ranks are missing: where a process of theirs has
+         * ended. */
+        if (disti_expired(meeting->deadline))
+            return disti_fail(
+                DIST_ERR_RENDEZVOUS,
+                "rank %d waited at most %d ms for the other %d ranks to meet through the "
+                "launcher's PMIx (%s): check that all of them call "
+                "dist_init_process_group, or set MASTER_ADDR and MASTER_PORT",
+                meeting->rank, meeting->timeout_ms, meeting->world_size - 1, reason);
+        return disti_fail(
+            DIST_ERR_RENDEZVOUS,
+            "rank %d could not meet the other %d ranks through the launcher's PMIx (%s): "
+            "check whether one of them has ended; if it has run another program before, "
+            "start each by a launcher of its own, or set MASTER_ADDR and MASTER_PORT",
+            meeting->rank, meeting->world_size - 1, reason);
     }
     if (listens != DIST_OK)
         return listens;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The store's client: sends requests, waits for their replies, takes news. */
+/* The store's client: its connection, and what a rank does with it. */
 #include "store/client.h"
 #include "base/backoff.h"
+#include "base/checked.h"
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/log.h"
@@ -132,7 +133,8 @@ void disti_store_end_on_abort(int32_t group)
     alarm_group = group;
 }
 
-const struct client_abort *disti_store_client_aborted(const struct disti_store *store)
+/* Has the group that this thread heeds been aborted? NULL: no. With the lock held. */
+static const struct client_abort *client_aborted(const struct disti_store *store)
 {
     const struct client_abort *abort = alarm_group == DISTI_NO_GROUP ? NULL : store->aborts;
 
@@ -185,19 +187,14 @@ static void alarm_flush(struct disti_store *store)
     }
 }
 
-/* Takes the right to put a frame on the connection, which alarms need too. */
-static void alarm_take_line(struct disti_store *store)
+static void client_put_party(unsigned char *bytes, const struct disti_party *party)
 {
-    struct disti_backoff backoff = {0};
+    int count = party && party->ranks ? party->count : 0;
 
-    while (atomic_exchange(&store->sending, true))
-        disti_backoff(&backoff);
-}
-
-static void alarm_release_line(struct disti_store *store)
-{
-    atomic_store(&store->sending, false);
-    alarm_flush(store);
+    disti_wire_put32(bytes, (uint32_t)(party ? party->group : DISTI_NO_GROUP));
+    disti_wire_put32(bytes + 4, (uint32_t)count);
+    for (int i = 0; i < count; i++)
+        disti_wire_put32(bytes + disti_wire_party_bytes((size_t)i), (uint32_t)party->ranks[i]);
 }
 
 struct disti_store_alarm *disti_store_alarm_new(struct disti_store *store,
@@ -213,7 +210,7 @@ struct disti_store_alarm *disti_store_alarm_new(struct disti_store *store,
     alarm->store = store;
     alarm->bytes = DISTI_WIRE_HEAD + bytes;
     disti_wire_put_head(alarm->frame, &head);
-    disti_wire_put_party(alarm->frame + DISTI_WIRE_HEAD, party);
+    client_put_party(alarm->frame + DISTI_WIRE_HEAD, party);
     return alarm;
 }
 
@@ -286,7 +283,7 @@ static struct disti_notice *inbox_add_news(struct disti_store *store, int rank, 
     return &news->notice;
 }
 
-const char *disti_store_client_holder(const struct disti_store *store, char *text, size_t size)
+static const char *client_holder(const struct disti_store *store, char *text, size_t size)
 {
     const struct disti_wire_id *holder = &store->holder;
     const char *elsewhere = disti_process_elsewhere(holder->space);
@@ -318,7 +315,7 @@ static void store_client_lose(struct disti_store *store, const char *why)
     if (store->lost)
         return;
     inbox_end(store);
-    disti_store_client_holder(store, holder, sizeof(holder));
+    client_holder(store, holder, sizeof(holder));
     used = disti_text(store->lost_text, sizeof(store->lost_text), "%s, %s", holder,
                       store->holder_left ? "has left the job" : why);
     /* It may be a victim itself. */
@@ -327,25 +324,6 @@ static void store_client_lose(struct disti_store *store, const char *why)
                    "; the first to end was: %s", store->cause);
     if (!store->holder_left && rank != store->rank)
         inbox_add_news(store, rank, DISTI_NO_GROUP, 0, store->lost_text, strlen(store->lost_text));
-}
-
-static void inbox_add_end(struct disti_store *store, const struct client_process *process)
-{
-    char text[DISTI_NEWS_MAX], host[DISTI_HOST_SIZE], why[96];
-    const char *end;
-
-    if (process->rank < 0) {
-        if (!store->lost) /* rank 0, which held it, may have left in order: others go on */
-            inbox_end(store);
-        disti_text(store->lost_text, sizeof(store->lost_text), "%s", process->text);
-        disti_text(text, sizeof(text), "%s", process->text);
-    } else {
-        disti_host_name(host);
-        end = disti_process_end(host, disti_process_space(), process->pid, why, sizeof(why));
-        disti_text(text, sizeof(text), "%s %s", process->text,
-                   end == why ? why : "ended without leaving the job");
-    }
-    inbox_add_news(store, process->rank, DISTI_NO_GROUP, 0, text, strlen(text));
 }
 
 bool disti_store_watch_process(struct disti_store *store, int pidfd, int rank, int pid,
@@ -385,10 +363,23 @@ static void inbox_look_at_processes(struct disti_store *store)
     count = epoll_wait(store->epoll_fd, events, INBOX_PROCESSES, 0);
     for (int i = 0; i < count; i++) {
         struct client_process *process = events[i].data.ptr, **at = &store->processes;
+        char text[DISTI_NEWS_MAX], host[DISTI_HOST_SIZE], why[96];
+        const char *end;
 
         if (!process)
             continue;
-        inbox_add_end(store, process);
+        if (process->rank < 0) {
+            if (!store->lost) /* rank 0, which held it, may have left in order: others go on */
+                inbox_end(store);
+            disti_text(store->lost_text, sizeof(store->lost_text), "%s", process->text);
+            disti_text(text, sizeof(text), "%s", process->text);
+        } else {
+            disti_host_name(host);
+            end = disti_process_end(host, disti_process_space(), process->pid, why, sizeof(why));
+            disti_text(text, sizeof(text), "%s %s", process->text,
+                       end == why ? why : "ended without leaving the job");
+        }
+        inbox_add_news(store, process->rank, DISTI_NO_GROUP, 0, text, strlen(text));
         while (*at != process)
             at = &(*at)->next;
         *at = process->next;
@@ -396,20 +387,6 @@ static void inbox_look_at_processes(struct disti_store *store)
         disti_descriptor_close(process->fd);
         free(process);
     }
-}
-
-/* Those that heed the group wait no longer. */
-static void inbox_note_abort(struct disti_store *store, int32_t group, int rank)
-{
-    struct client_abort *abort = calloc(1, sizeof(*abort));
-
-    if (!abort)
-        return;
-    abort->group = group;
-    abort->rank = rank;
-    abort->next = store->aborts;
-    store->aborts = abort;
-    pthread_cond_broadcast(&store->turn);
 }
 
 static void inbox_take_notice(struct disti_store *store)
@@ -425,8 +402,18 @@ static void inbox_take_notice(struct disti_store *store)
         store->holder_left = store->holder_left ||
                              ((manner & DISTI_WIRE_GRACEFUL) && head->arg == store->holder.rank);
         failure = value[5] ? disti_wire_failure(-value[5]) : DIST_OK;
-        if (failure == DIST_ERR_ABORTED)
-            inbox_note_abort(store, (int32_t)disti_wire_get32(value), head->arg);
+        if (failure == DIST_ERR_ABORTED) {
+            struct client_abort *abort = calloc(1, sizeof(*abort));
+
+            /* Those that heed the group wait no longer. */
+            if (abort) {
+                abort->group = (int32_t)disti_wire_get32(value);
+                abort->rank = head->arg;
+                abort->next = store->aborts;
+                store->aborts = abort;
+                pthread_cond_broadcast(&store->turn);
+            }
+        }
         notice = inbox_add_news(store, head->arg, (int32_t)disti_wire_get32(value), manner,
                                 (const char *)value + before, (size_t)head->value_bytes - before);
         if (notice)
@@ -437,22 +424,6 @@ static void inbox_take_notice(struct disti_store *store)
          * nothing. Nor does who has ended since the holder of the store left, or that itself. */
         if (notice && notice->group == DISTI_NO_GROUP && !store->holder_left && !store->cause[0])
             disti_text(store->cause, sizeof(store->cause), "%s", notice->text);
-    }
-    disti_wire_next(&store->in);
-}
-
-/* Hands the reply to who asked; nobody: the answer to a request that was given up. */
-static void inbox_take_reply(struct disti_store *store)
-{
-    struct client_call *call = store->calls;
-
-    while (call && (call->done || call->id != store->in.head.id))
-        call = call->next;
-    if (call) {
-        call->reply = store->in;
-        call->done = true;
-        store->in.body = NULL;
-        pthread_cond_broadcast(&store->turn);
     }
     disti_wire_next(&store->in);
 }
@@ -469,14 +440,26 @@ static void inbox_take_nonsense(struct disti_store *store)
  */
 static void inbox_take(struct disti_store *store)
 {
-    if (store->in.head.op == DISTI_WIRE_REPLY)
-        inbox_take_reply(store);
-    else if (!store->holder.host[0])
-        inbox_take_nonsense(store);
-    else if (store->in.head.op == DISTI_WIRE_NOTICE)
-        inbox_take_notice(store);
-    else
+    if (store->in.head.op == DISTI_WIRE_REPLY) {
+        struct client_call *call = store->calls;
+
+        /* Gives the reply to the call that waits for it; none does if the request was given up. */
+        while (call && (call->done || call->id != store->in.head.id))
+            call = call->next;
+        if (call) {
+            call->reply = store->in;
+            call->done = true;
+            store->in.body = NULL;
+            pthread_cond_broadcast(&store->turn);
+        }
         disti_wire_next(&store->in);
+    } else if (!store->holder.host[0]) {
+        inbox_take_nonsense(store);
+    } else if (store->in.head.op == DISTI_WIRE_NOTICE) {
+        inbox_take_notice(store);
+    } else {
+        disti_wire_next(&store->in);
+    }
 }
 
 /* Reads what is there, and gives it to who waits for it. */
@@ -579,35 +562,6 @@ static bool client_poll(struct disti_store *store, short events, int64_t deadlin
            (poll(&ready, 1, disti_left_ms(deadline)) >= 0 || errno == EINTR);
 }
 
-/* Skips `sent` bytes of the parts that are already gone. */
-static void client_advance(struct iovec *parts, int count, size_t sent)
-{
-    for (int i = 0; i < count && sent; i++) {
-        size_t n = sent < parts[i].iov_len ? sent : parts[i].iov_len;
-
-        if (n)
-            parts[i].iov_base = (char *)parts[i].iov_base + n;
-        parts[i].iov_len -= n;
-        sent -= n;
-    }
-}
-
-/*
- * Sleeps until there is room for the rest of a frame, letting others in meanwhile: they read, and
- * put nothing between its parts. False: there was none in time.
- */
-static bool client_wait_room(struct disti_store *store, int64_t deadline)
-{
-    bool in_time;
-
-    store->halfway = true;
-    pthread_mutex_unlock(&store->lock);
-    in_time = client_poll(store, POLLIN | POLLOUT, deadline);
-    pthread_mutex_lock(&store->lock);
-    store->halfway = false;
-    return in_time;
-}
-
 static dist_status client_lost(const struct disti_store *store)
 {
     return store->strange ? DIST_ERR_RENDEZVOUS : DIST_ERR_PEER_LOST;
@@ -633,22 +587,38 @@ static dist_status client_send_frame(struct disti_store *store,
                              {store->packed, before_bytes},
                              {(void *)(uintptr_t)request->value, request->bytes}};
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = 4};
-    bool begun = false;
+    bool begun = false, in_time;
 
     store->last_id = head.id;
     disti_wire_put_head(head_bytes, &head);
     if (before_bytes) /* into room that is there, so that a rank without memory can still tell */
-        disti_wire_put_party(store->packed, party);
+        client_put_party(store->packed, party);
     while (left && !store->lost) {
         ssize_t n = disti_tls_or_sendmsg(store->tls, store->fd, &message);
 
         if (n >= 0) {
             begun = true;
             left -= (size_t)n;
-            client_advance(parts, 4, (size_t)n);
+            for (int i = 0; i < 4; i++) { /* skips what is already gone */
+                size_t gone = (size_t)n < parts[i].iov_len ? (size_t)n : parts[i].iov_len;
+
+                if (gone)
+                    parts[i].iov_base = (char *)parts[i].iov_base + gone;
+                parts[i].iov_len -= gone;
+                n -= (ssize_t)gone;
+            }
         } else if (errno == EAGAIN) {
             store_client_pump(store); /* the server may be waiting for us to read */
-            if (store->lost || client_wait_room(store, deadline))
+            if (store->lost)
+                continue;
+            /* Sleeps until there is room for the rest of a frame, letting others in meanwhile: they
+             * read, and put nothing between its parts. */
+            store->halfway = true;
+            pthread_mutex_unlock(&store->lock);
+            in_time = client_poll(store, POLLIN | POLLOUT, deadline);
+            pthread_mutex_lock(&store->lock);
+            store->halfway = false;
+            if (in_time)
                 continue;
             if (begun) /* half a frame makes the connection useless */
                 store_client_lose(store, "does not answer");
@@ -666,19 +636,23 @@ static dist_status client_send(struct disti_store *store, const struct client_re
                                int64_t deadline)
 {
     dist_status status;
+    struct disti_backoff backoff = {0};
 
     while (store->halfway) {
         const struct timespec until = disti_clock_timespec(deadline);
 
-        if (disti_store_client_aborted(store))
+        if (client_aborted(store))
             return DIST_ERR_ABORTED;
         if (disti_expired(deadline))
             return DIST_IN_PROGRESS;
         pthread_cond_timedwait(&store->turn, &store->lock, &until);
     }
-    alarm_take_line(store);
+    /* Takes the right to put a frame on the connection, which alarms need too. */
+    while (atomic_exchange(&store->sending, true))
+        disti_backoff(&backoff);
     status = client_send_frame(store, request, deadline);
-    alarm_release_line(store);
+    atomic_store(&store->sending, false);
+    alarm_flush(store);
     pthread_cond_broadcast(&store->turn);
     return status;
 }
@@ -723,7 +697,7 @@ static dist_status client_wait(struct disti_store *store, const struct client_ca
     while (!call->done && !store->lost) {
         const struct timespec until = disti_clock_timespec(deadline);
 
-        if (disti_store_client_aborted(store))
+        if (client_aborted(store))
             return DIST_ERR_ABORTED;
         if (disti_expired(deadline))
             return DIST_IN_PROGRESS;
@@ -805,4 +779,257 @@ int disti_store_holder(const struct disti_store *store)
 const unsigned char *disti_store_key(const struct disti_store *store)
 {
     return store->key;
+}
+
+/* The store's requests, as the ranks make them. */
+
+/* The server ends a wait in time and says who is missing: it gets this much longer to say so. */
+#define STORE_GRACE_MS 3000
+
+/* For requests that wait for nobody. Long, because the server's machine may be overloaded. */
+#define STORE_REPLY_MS 60000
+
+static dist_status store_no_answer(struct disti_store *store, dist_status status)
+{
+    char holder[CLIENT_HOLDER];
+    int rank;
+
+    if (status == DIST_IN_PROGRESS)
+        return disti_fail(DIST_ERR_TIMEOUT,
+                          "rank %d: %s, does not answer at %s: see whether that process "
+                          "is stopped, or its machine overloaded",
+                          store->rank, client_holder(store, holder, sizeof(holder)), store->where);
+    if (status != DIST_ERR_ABORTED)
+        return disti_fail(DIST_ERR_PEER_LOST, "rank %d: %s", store->rank, store->lost_text);
+    pthread_mutex_lock(&store->lock);
+    rank = client_aborted(store)->rank;
+    pthread_mutex_unlock(&store->lock);
+    return disti_fail(status, "rank %d: rank %d aborted the group meanwhile", store->rank, rank);
+}
+
+/* The store's reason, and for one that waited in vain for how long, and what to do. */
+static dist_status store_refused(const struct disti_store *store,
+                                 const struct client_request *request, int64_t since_ns,
+                                 const struct disti_wire_reader *reply)
+{
+    const bool reported = reply->head.arg < -DISTI_WIRE_REPORTED;
+    dist_status status = disti_wire_failure(reply->head.arg + (reported ? DISTI_WIRE_REPORTED : 0));
+    const char *text = (const char *)disti_wire_value(reply);
+    const struct disti_party *party = request->party;
+    int length = (int)reply->head.value_bytes;
+
+    if (status != DIST_ERR_TIMEOUT || reported)
+        return disti_fail(status, "rank %d: %.*s", store->rank, length, text);
+    if (party && party->since_ns)
+        since_ns = party->since_ns;
+    return disti_fail(
+        status,
+        "rank %d waited %lld ms %s: %.*s. Check whether they run and where they are, or raise the "
+        "timeout given to this call, init_process_group or new_group, else DIST_TIMEOUT (seconds)",
+        store->rank, (long long)(disti_now_ns() - since_ns) / 1000000,
+        party && party->what ? party->what : "for the others", length, text);
+}
+
+/*
+ * Sends the request, waits for the reply. OK: the reply's value is in *reply_p, to be given to
+ * disti_wire_next. A failure has been reported.
+ */
+static dist_status store_call(struct disti_store *store, const struct client_request *request,
+                              int64_t wait_ms, struct disti_wire_reader *reply_p)
+{
+    int64_t start = disti_now_ns();
+    dist_status status =
+        disti_store_client_call(store, request, disti_deadline_ms(wait_ms), reply_p);
+
+    if (status != DIST_OK)
+        return store_no_answer(store, status);
+    if (reply_p->head.arg == DIST_OK)
+        return DIST_OK;
+    status = store_refused(store, request, start, reply_p);
+    disti_wire_next(reply_p);
+    return status;
+}
+
+static dist_status store_odd_reply(struct disti_store *store, const char *key)
+{
+    return disti_fail(DIST_ERR_INTERNAL,
+                      "rank %d: the store's reply has the wrong size (\"%s\"): use one build of "
+                      "libdist for all ranks",
+                      store->rank, key);
+}
+
+static dist_status store_check_value(const char *key, size_t bytes)
+{
+    if (bytes <= DISTI_VALUE_MAX)
+        return DIST_OK;
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                      "a value in the store has at most %u bytes, not %zu (\"%s\")",
+                      DISTI_VALUE_MAX, bytes, key);
+}
+
+dist_status disti_store_take_numbers(struct disti_store *store, int count, int64_t *first_p)
+{
+    unsigned char bytes[4];
+    const struct client_request request = {
+        .op = DISTI_WIRE_NUMBERS, .key = "numbers", .value = bytes, .bytes = sizeof(bytes)};
+    struct disti_wire_reader reply;
+    dist_status status;
+
+    disti_wire_put32(bytes, (uint32_t)count);
+    status = store_call(store, &request, STORE_REPLY_MS, &reply);
+    if (status != DIST_OK)
+        return status;
+    if (reply.head.value_bytes == 8)
+        *first_p = (int64_t)disti_wire_get64(disti_wire_value(&reply));
+    else
+        status = store_odd_reply(store, request.key);
+    disti_wire_next(&reply);
+    return status;
+}
+
+dist_status disti_store_seen_host(struct disti_store *store, char host[DISTI_HOST_SIZE])
+{
+    const struct client_request request = {.op = DISTI_WIRE_SEEN, .key = "seen host"};
+    struct disti_wire_reader reply;
+    dist_status status = store_call(store, &request, STORE_REPLY_MS, &reply);
+
+    if (status != DIST_OK)
+        return status;
+    if (reply.head.value_bytes < DISTI_HOST_SIZE)
+        snprintf(host, DISTI_HOST_SIZE, "%s", (const char *)disti_wire_value(&reply));
+    else
+        status = store_odd_reply(store, request.key);
+    disti_wire_next(&reply);
+    return status;
+}
+
+/* The party stands before the value. */
+static dist_status store_name_party(const struct disti_store *store,
+                                    const struct disti_party *party, struct client_request *request)
+{
+    if (party && party->ranks && party->count > store->world_size)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "a party of %d ranks in a world of %d",
+                          party->count, store->world_size);
+    request->of_party = true;
+    request->party = party;
+    return DIST_OK;
+}
+
+/* A request of a party: `total` bytes come back, to `out` unless that is NULL. */
+static dist_status store_call_party(struct disti_store *store, const struct disti_party *party,
+                                    struct client_request *request, void *out, size_t total)
+{
+    struct disti_wire_reader reply;
+    dist_status status = store_name_party(store, party, request);
+
+    if (status != DIST_OK)
+        return status;
+    status = store_call(store, request, (int64_t)request->arg + STORE_GRACE_MS, &reply);
+    if (status != DIST_OK)
+        return status;
+    if (reply.head.value_bytes != total)
+        status = store_odd_reply(store, request->key);
+    else if (total && out)
+        memcpy(out, disti_wire_value(&reply), total);
+    disti_wire_next(&reply);
+    return status;
+}
+
+dist_status disti_store_all_gather(struct disti_store *store, const struct disti_party *party,
+                                   const char *key, const void *in, void *out, size_t bytes,
+                                   int timeout_ms)
+{
+    struct client_request request = {
+        .op = DISTI_WIRE_ALL_GATHER, .arg = timeout_ms, .key = key, .value = in, .bytes = bytes};
+    int ranks = party && party->ranks ? party->count : store->world_size;
+    dist_status status = store_check_value(key, bytes);
+    size_t total;
+
+    if (status != DIST_OK)
+        return status;
+    if (!disti_mul(bytes, (size_t)ranks, &total) || total > DISTI_WIRE_GATHER_MAX)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "%zu bytes from each of %d ranks are too many for the store (\"%s\")",
+                          bytes, ranks, key);
+    return store_call_party(store, party, &request, out, total);
+}
+
+dist_status disti_store_broadcast(struct disti_store *store, const struct disti_party *party,
+                                  const char *key, void *data, size_t bytes, int timeout_ms)
+{
+    struct client_request request = {.op = DISTI_WIRE_BROADCAST, .arg = timeout_ms, .key = key};
+    dist_status status = store_check_value(key, bytes);
+
+    if (status != DIST_OK)
+        return status;
+    if (store->rank == (party->ranks ? party->ranks[0] : 0)) {
+        request.value = data;
+        request.bytes = bytes;
+    }
+    return store_call_party(store, party, &request, data, bytes);
+}
+
+dist_status disti_store_leave(struct disti_store *store, const struct disti_party *party,
+                              const char *key, const void *in, void *out, size_t bytes,
+                              int timeout_ms, void (*late)(void *arg), void *arg)
+{
+    struct client_request request = {.op = DISTI_WIRE_LEAVE,
+                                     .arg = timeout_ms,
+                                     .key = key,
+                                     .value = in,
+                                     .bytes = bytes,
+                                     .late = late,
+                                     .late_arg = arg};
+    const int ranks = party->ranks ? party->count : store->world_size;
+
+    return store_call_party(store, party, &request, out, bytes * (size_t)ranks);
+}
+
+dist_status disti_store_arrive(struct disti_store *store, const struct disti_party *party,
+                               const char *key, int timeout_ms)
+{
+    struct client_request request = {.op = DISTI_WIRE_ARRIVE, .arg = timeout_ms, .key = key};
+
+    return store_call_party(store, party, &request, NULL, 0);
+}
+
+/* Of a party, without a reply. */
+static void store_tell(struct disti_store *store, const struct disti_party *party,
+                       struct client_request *request)
+{
+    /* So few bytes always fit, unless the server has been stuck for long. */
+    if (store_name_party(store, party, request) == DIST_OK)
+        disti_store_client_send(store, request, disti_deadline_ms(100));
+}
+
+void disti_store_report(struct disti_store *store, const struct disti_party *party,
+                        dist_status status, const char *why)
+{
+    char text[DISTI_REASON_MAX];
+    struct client_request request = {.op = DISTI_WIRE_REPORT, .arg = status, .value = text};
+
+    request.bytes = disti_text(text, sizeof(text), "%s", why);
+    store_tell(store, party, &request);
+}
+
+void disti_store_refuse(struct disti_store *store, const struct disti_party *party, const char *key,
+                        dist_status status, const char *why)
+{
+    char text[DISTI_REASON_MAX];
+    struct client_request request = {
+        .op = DISTI_WIRE_REFUSE, .arg = status, .key = key, .value = text};
+
+    request.bytes = disti_text(text, sizeof(text), "%s", why);
+    store_tell(store, party, &request);
+}
+
+void disti_store_tell_leaving(struct disti_store *store, const struct disti_party *party,
+                              uint64_t calls)
+{
+    unsigned char bytes[8];
+    struct client_request request = {
+        .op = DISTI_WIRE_LEAVING, .value = bytes, .bytes = sizeof(bytes)};
+
+    disti_wire_put64(bytes, calls);
+    store_tell(store, party, &request);
 }

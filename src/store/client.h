@@ -155,11 +155,7 @@ dist_status disti_store_client_call(struct disti_store *store, const struct clie
                                     int64_t deadline, struct disti_wire_reader *reply_p);
 void disti_store_client_free(struct disti_store *store);
 
-/* Has the group that this thread heeds been aborted? NULL: no. With the lock held. */
-const struct client_abort *disti_store_client_aborted(const struct disti_store *store);
-
 /* "rank 0 (host node1, pid 812), which holds the store". Returns text. */
 #define CLIENT_HOLDER 192
-const char *disti_store_client_holder(const struct disti_store *store, char *text, size_t size);
 
 #endif

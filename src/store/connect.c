@@ -48,18 +48,6 @@ void disti_handed_name(int fd, char text[DISTI_HANDED_TEXT])
     snprintf(text, DISTI_HANDED_TEXT, "%d:%" PRIu64, fd, (uint64_t)file.st_ino);
 }
 
-/* False: the launcher has told of no such file. */
-static bool handed_find(enum disti_handed which, int *fd_p, uint64_t *inode_p)
-{
-    const char *text = disti_env("DIST_AGENT_FILES");
-
-    for (int i = 0; text && i < (int)which; i++) {
-        text = strchr(text, ',');
-        text = text ? text + 1 : NULL;
-    }
-    return text && sscanf(text, "%d:%" SCNu64, fd_p, inode_p) == 2;
-}
-
 /* Only files in memory have seals. */
 static bool handed_is(int fd, uint64_t inode)
 {
@@ -68,12 +56,28 @@ static bool handed_is(int fd, uint64_t inode)
     return fcntl(fd, F_GET_SEALS) >= 0 && fstat(fd, &file) == 0 && (uint64_t)file.st_ino == inode;
 }
 
-/* To open a device or a FIFO may have effects, so the inode is compared first. */
-static int handed_open_path(const char *path, int flags, uint64_t inode)
+int disti_handed_open(enum disti_handed which, const char *path, int flags, int *inherited_p)
 {
+    uint64_t inode;
+    int inherited = -1;
+    const char *text;
     struct stat file;
     int fd;
 
+    /* The launcher's numbers of that file, if it has told of it. */
+    text = disti_env("DIST_AGENT_FILES");
+    for (int i = 0; text && i < (int)which; i++) {
+        text = strchr(text, ',');
+        text = text ? text + 1 : NULL;
+    }
+    if (!text || sscanf(text, "%d:%" SCNu64, &inherited, &inode) != 2) {
+        *inherited_p = -1;
+        return open(path, flags | O_CLOEXEC);
+    }
+    *inherited_p = inherited;
+    if (handed_is(inherited, inode))
+        return fcntl(inherited, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    /* To open a device or a FIFO may have effects, so the inode is compared first. */
     if (stat(path, &file) != 0)
         return -1;
     errno = ESTALE;
@@ -85,21 +89,6 @@ static int handed_open_path(const char *path, int flags, uint64_t inode)
     close(fd);
     errno = ESTALE;
     return -1;
-}
-
-int disti_handed_open(enum disti_handed which, const char *path, int flags, int *inherited_p)
-{
-    uint64_t inode;
-    int inherited = -1;
-
-    if (!handed_find(which, &inherited, &inode)) {
-        *inherited_p = -1;
-        return open(path, flags | O_CLOEXEC);
-    }
-    *inherited_p = inherited;
-    if (handed_is(inherited, inode))
-        return fcntl(inherited, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-    return handed_open_path(path, flags, inode);
 }
 
 /* ---- the client's side of the handshake: hello, challenge, proof, welcome ---- */
@@ -171,31 +160,20 @@ static void hello_remedy(const struct disti_store_target *target, char text[DIST
                  host);
 }
 
-/* What a server said that has proved nothing: nothing of it may act on a terminal. */
-static void hello_quote(const struct disti_wire_reader *reply, char text[DISTI_NEWS_MAX])
-{
-    const unsigned char *said = disti_wire_value(reply);
-    size_t length = reply->head.value_bytes;
-
-    if (length > DISTI_NEWS_MAX - 1)
-        length = DISTI_NEWS_MAX - 1;
-    for (size_t i = 0; i < length; i++)
-        text[i] = said[i] >= ' ' && said[i] <= '~' ? (char)said[i] : '?';
-    text[length] = '\0';
-}
-
-/* The server's answer was a refusal. */
+/* The server's answer was a refusal. It has proved nothing: nothing of it may act on a terminal. */
 static dist_status hello_take_refusal(const struct disti_store *store,
                                       const struct disti_store_target *target,
                                       const struct disti_wire_reader *reply,
                                       struct disti_store_tries *tries)
 {
-    char remedy[DISTI_SECRET_WHY] = "", said[DISTI_NEWS_MAX];
+    const unsigned char *value = disti_wire_value(reply);
+    char remedy[DISTI_SECRET_WHY] = "", said[DISTI_NEWS_MAX] = "";
     bool other = reply->head.arg == DIST_ERR_MISMATCH;
 
     if (other)
         hello_remedy(target, remedy);
-    hello_quote(reply, said);
+    for (size_t i = 0; i < reply->head.value_bytes && i < DISTI_NEWS_MAX - 1; i++)
+        said[i] = value[i] >= ' ' && value[i] <= '~' ? (char)value[i] : '?';
     return hello_refused(store, target, reply->head.arg, tries, "%s%s%s", said, other ? "; " : "",
                          remedy);
 }
@@ -209,56 +187,6 @@ static dist_status hello_nonsense(const struct disti_store *store,
                       target->rank, store->where, what);
 }
 
-/* Certificates that do not fit today will not in a moment. */
-static dist_status hello_no_tls(const struct disti_store *store,
-                                const struct disti_store_target *target,
-                                struct disti_store_tries *tries)
-{
-    const char *why = disti_tls_why(store->tls);
-
-    store_tried(tries, "%s: TLS: %s", store->where, why);
-    if (target->doubtful || target->probe)
-        return DIST_IN_PROGRESS;
-    return disti_fail(DIST_ERR_RENDEZVOUS,
-                      "rank %d has no TLS connection with the store at %s, called \"%s\": %s",
-                      target->rank, store->where, target->host, why);
-}
-
-/* A store may be slow, and one that is just ending hangs up: only who says nonsense is none. */
-static dist_status hello_no_answer(struct disti_store *store, dist_status status,
-                                   const struct disti_store_target *target,
-                                   struct disti_store_tries *tries)
-{
-    const struct client_request withdraw = {.op = DISTI_WIRE_GOODBYE, .arg = DISTI_WIRE_WITHDRAW};
-
-    if (store->no_tls)
-        return hello_no_tls(store, target, tries);
-    if (status == DIST_IN_PROGRESS) /* it may read our hello yet, and we may come again */
-        disti_store_client_send(store, &withdraw, 0);
-    store_tried(tries, "%s: %s", store->where,
-                store->asks_tls                ? "speaks TLS"
-                : disti_tls_why(store->tls)[0] ? disti_tls_why(store->tls)
-                : store->tls && !disti_tls_is_up(store->tls)
-                    ? "does not go on with the TLS handshake"
-                : status == DIST_ERR_RENDEZVOUS ? "answers in another protocol"
-                : status == DIST_ERR_PEER_LOST  ? "closed the connection"
-                                                : "accepts connections but does not answer");
-    tries->stranger = true;
-    tries->tls_ended |= disti_tls_why(store->tls)[0] != '\0';
-    if (target->doubtful || status != DIST_ERR_RENDEZVOUS)
-        return DIST_IN_PROGRESS;
-    if (store->asks_tls)
-        return disti_fail(DIST_ERR_RENDEZVOUS,
-                          "rank %d: the store at %s speaks TLS, and this rank does not: set "
-                          "DIST_TLS_CERT, DIST_TLS_KEY and DIST_TLS_CA on all ranks, or on none",
-                          target->rank, store->where);
-    return disti_fail(
-        DIST_ERR_RENDEZVOUS,
-        "rank %d: what listens on %s is not a store of libdist (it answers in another protocol): "
-        "another program has that port; choose another one (MASTER_PORT)",
-        target->rank, store->where);
-}
-
 /* Asks, and takes a reply of that size. OK: *reply_p is to be given to disti_wire_next. */
 static dist_status hello_ask(struct disti_store *store, const struct disti_store_target *target,
                              const struct client_request *request, size_t bytes, int64_t deadline,
@@ -266,8 +194,50 @@ static dist_status hello_ask(struct disti_store *store, const struct disti_store
 {
     dist_status status = disti_store_client_call(store, request, deadline, reply_p);
 
-    if (status != DIST_OK)
-        return hello_no_answer(store, status, target, tries);
+    if (status != DIST_OK) {
+        const struct client_request withdraw = {.op = DISTI_WIRE_GOODBYE,
+                                                .arg = DISTI_WIRE_WITHDRAW};
+
+        /* A store may be slow, and one that is just ending hangs up: only who says nonsense is
+         * none. */
+        if (store->no_tls) {
+            const char *why = disti_tls_why(store->tls);
+
+            /* Certificates that do not fit today will not in a moment. */
+            store_tried(tries, "%s: TLS: %s", store->where, why);
+            if (target->doubtful || target->probe)
+                return DIST_IN_PROGRESS;
+            return disti_fail(
+                DIST_ERR_RENDEZVOUS,
+                "rank %d has no TLS connection with the store at %s, called \"%s\": %s",
+                target->rank, store->where, target->host, why);
+        }
+        if (status == DIST_IN_PROGRESS) /* it may read our hello yet, and we may come again */
+            disti_store_client_send(store, &withdraw, 0);
+        store_tried(tries, "%s: %s", store->where,
+                    store->asks_tls                ? "speaks TLS"
+                    : disti_tls_why(store->tls)[0] ? disti_tls_why(store->tls)
+                    : store->tls && !disti_tls_is_up(store->tls)
+                        ? "does not go on with the TLS handshake"
+                    : status == DIST_ERR_RENDEZVOUS ? "answers in another protocol"
+                    : status == DIST_ERR_PEER_LOST  ? "closed the connection"
+                                                    : "accepts connections but does not answer");
+        tries->stranger = true;
+        tries->tls_ended |= disti_tls_why(store->tls)[0] != '\0';
+        if (target->doubtful || status != DIST_ERR_RENDEZVOUS)
+            return DIST_IN_PROGRESS;
+        if (store->asks_tls)
+            return disti_fail(
+                DIST_ERR_RENDEZVOUS,
+                "rank %d: the store at %s speaks TLS, and this rank does not: set "
+                "DIST_TLS_CERT, DIST_TLS_KEY and DIST_TLS_CA on all ranks, or on none",
+                target->rank, store->where);
+        return disti_fail(DIST_ERR_RENDEZVOUS,
+                          "rank %d: what listens on %s is not a store of libdist (it answers in "
+                          "another protocol): "
+                          "another program has that port; choose another one (MASTER_PORT)",
+                          target->rank, store->where);
+    }
     if (reply_p->head.arg != DIST_OK)
         status = hello_take_refusal(store, target, reply_p, tries);
     else if (reply_p->head.value_bytes != bytes)
@@ -334,6 +304,7 @@ static dist_status hello_take_welcome(struct disti_store *store,
                                       const struct disti_wire_handshake *said,
                                       const unsigned char *welcome)
 {
+    const struct disti_hmac_piece seed = {welcome + DISTI_WIRE_ID + 4, DISTI_WIRE_SEED};
     unsigned char proof[DISTI_HMAC_BYTES];
     int rank = (int32_t)disti_wire_get32(welcome + DISTI_WIRE_ID);
 
@@ -343,7 +314,8 @@ static dist_status hello_take_welcome(struct disti_store *store,
     if (!disti_wire_get_id(welcome, &store->holder) || rank < 0 || rank >= target->world_size ||
         (target->rank >= 0 && rank != target->rank))
         return hello_nonsense(store, target, "answers with a welcome that makes no sense");
-    disti_wire_key(hello_secret(target), welcome + DISTI_WIRE_ID + 4, store->key);
+    /* The key of the world, which only those know who have the secret and have heard the seed. */
+    disti_prove(hello_secret(target), "libdist world", &seed, 1, store->key);
     store->rank = rank;
     store->in.limit = DISTI_WIRE_GATHER_MAX;
     disti_tls_trust(store->tls);
@@ -435,40 +407,6 @@ static bool connect_met_itself(int fd)
                                                     disti_address_port((struct sockaddr *)&other);
 }
 
-/* The session with a store whose certificate is for the host that was asked for. */
-static dist_status connect_tls(int fd, const struct disti_store_target *target,
-                               struct disti_tls **tls_p)
-{
-    struct disti_tls_context *context;
-    dist_status status = disti_tls_open(&context);
-
-    *tls_p = NULL;
-    if (status != DIST_OK || !context)
-        return status;
-    *tls_p = disti_tls_call(context, fd, target->host);
-    disti_tls_context_free(context);
-    return *tls_p ? DIST_OK : disti_fail(DIST_ERR_NO_MEMORY, "no memory for a TLS session");
-}
-
-static struct disti_store *connect_store(int fd, struct disti_tls *tls,
-                                         const struct addrinfo *address)
-{
-    struct disti_store *store = disti_store_client_new(fd, tls);
-    struct sockaddr_storage own;
-    socklen_t size = sizeof(own);
-    char host[DISTI_HOST_SIZE];
-
-    if (!store)
-        return NULL;
-    disti_socket_tune(fd);
-    if (getsockname(fd, (struct sockaddr *)&own, &size) == 0)
-        disti_address_text((struct sockaddr *)&own, store->local_host);
-    disti_address_text(address->ai_addr, host);
-    snprintf(store->where, sizeof(store->where), "%s port %d", host,
-             disti_address_port(address->ai_addr));
-    return store;
-}
-
 /* *hopeless_p: to try the address again cannot help, as the last of tries->text says. */
 static dist_status connect_address(const struct addrinfo *address,
                                    const struct disti_store_target *target, int64_t deadline,
@@ -476,7 +414,10 @@ static dist_status connect_address(const struct addrinfo *address,
                                    bool *hopeless_p)
 {
     struct disti_store *store;
-    struct disti_tls *tls;
+    struct disti_tls_context *context;
+    struct disti_tls *tls = NULL;
+    struct sockaddr_storage own;
+    socklen_t size = sizeof(own);
     char host[DISTI_HOST_SIZE], why[256];
     dist_status status;
     int64_t connect_by = disti_deadline_ms(target->doubtful ? DOUBTFUL_MS : CONNECT_MS);
@@ -500,15 +441,27 @@ static dist_status connect_address(const struct addrinfo *address,
         store_tried(tries, "%s port %d: nothing listens there", host, target->port);
         return DIST_IN_PROGRESS;
     }
-    status = connect_tls(fd, target, &tls);
+    /* The session with a store whose certificate is for the host that was asked for. */
+    status = disti_tls_open(&context);
+    if (status == DIST_OK && context) {
+        tls = disti_tls_call(context, fd, target->host);
+        disti_tls_context_free(context);
+        if (!tls)
+            status = disti_fail(DIST_ERR_NO_MEMORY, "no memory for a TLS session");
+    }
     if (status != DIST_OK) {
         disti_descriptor_close(fd);
         return status;
     }
-    store = connect_store(fd, tls, address);
+    store = disti_store_client_new(fd, tls);
     if (!store)
         return disti_fail_call("epoll_create1 or eventfd",
                                "rank %d cannot set up its end of the store", target->rank);
+    disti_socket_tune(fd);
+    if (getsockname(fd, (struct sockaddr *)&own, &size) == 0)
+        disti_address_text((struct sockaddr *)&own, store->local_host);
+    snprintf(store->where, sizeof(store->where), "%s port %d", host,
+             disti_address_port(address->ai_addr));
     status = store_client_greet(
         store, target, target->doubtful ? connect_sooner(deadline, welcome_by) : deadline, tries);
     if (status == DIST_OK)
@@ -516,23 +469,6 @@ static dist_status connect_address(const struct addrinfo *address,
     else
         disti_store_client_free(store);
     return status;
-}
-
-static dist_status connect_unresolved(const struct disti_store_target *target, int code,
-                                      struct disti_store_tries *tries)
-{
-    store_tried(tries, "%s: %s", target->host, gai_strerror(code));
-    tries->unresolved = code == EAI_AGAIN;
-    if (tries->unresolved) /* the name server does not answer yet */
-        return DIST_IN_PROGRESS;
-    if (!tries->unresolved_by)
-        tries->unresolved_by = disti_deadline_ms(UNRESOLVED_MS);
-    if (!disti_expired(tries->unresolved_by))
-        return DIST_IN_PROGRESS;
-    return disti_fail(DIST_ERR_RENDEZVOUS,
-                      "rank %d cannot find the address of \"%s\": %s. Give MASTER_ADDR or the init "
-                      "method a name that this machine knows, or a numeric address",
-                      target->rank, target->host, gai_strerror(code));
 }
 
 dist_status disti_store_try(const struct disti_store_target *target, int64_t deadline,
@@ -547,8 +483,21 @@ dist_status disti_store_try(const struct disti_store_target *target, int64_t dea
         return DIST_IN_PROGRESS; /* no time is left: keep what the round before met */
     tries->text[0] = 0;
     tries->stranger = tries->unresolved = false;
-    if (code)
-        return connect_unresolved(target, code, tries);
+    if (code) {
+        store_tried(tries, "%s: %s", target->host, gai_strerror(code));
+        tries->unresolved = code == EAI_AGAIN;
+        if (tries->unresolved) /* the name server does not answer yet */
+            return DIST_IN_PROGRESS;
+        if (!tries->unresolved_by)
+            tries->unresolved_by = disti_deadline_ms(UNRESOLVED_MS);
+        if (!disti_expired(tries->unresolved_by))
+            return DIST_IN_PROGRESS;
+        return disti_fail(
+            DIST_ERR_RENDEZVOUS,
+            "rank %d cannot find the address of \"%s\": %s. Give MASTER_ADDR or the init "
+            "method a name that this machine knows, or a numeric address",
+            target->rank, target->host, gai_strerror(code));
+    }
     for (a = addresses; a && status == DIST_IN_PROGRESS; a = a->ai_next) {
         status = connect_address(a, target, deadline, tries, store_p, &hopeless);
         all_hopeless = all_hopeless && hopeless;
@@ -579,18 +528,18 @@ static const char *connect_advice(const struct disti_store_target *target,
            "ranks, or raise the timeout given to init_process_group, else DIST_TIMEOUT (seconds)";
 }
 
-int64_t disti_store_warn_at(int64_t deadline)
-{
-    return connect_sooner(disti_deadline_ms(WARN_MS),
-                          disti_deadline_ms(disti_left_ms(deadline) / 2));
-}
-
 void disti_store_back_off(int *ms, int most_ms, int64_t deadline)
 {
     int left = disti_left_ms(deadline);
 
     disti_sleep_ns((int64_t)(*ms < left ? *ms : left) * 1000000);
     *ms = *ms * 2 < most_ms ? *ms * 2 : most_ms;
+}
+
+int64_t disti_store_warn_at(int64_t deadline)
+{
+    return connect_sooner(disti_deadline_ms(WARN_MS),
+                          disti_deadline_ms(disti_left_ms(deadline) / 2));
 }
 
 dist_status disti_store_reach(const struct disti_store_target *target, int timeout_ms,

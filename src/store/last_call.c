@@ -23,16 +23,6 @@ struct last_call_page {
     _Atomic int64_t suspended; /* written by the launcher: see base/clock.h */
 };
 
-/* A file that could shrink would end the process that writes to it. */
-static bool last_call_fits(int fd, int local_rank)
-{
-    const int seals = fcntl(fd, F_GET_SEALS);
-    struct stat entry;
-
-    return seals >= 0 && seals & F_SEAL_SHRINK && fstat(fd, &entry) == 0 &&
-           entry.st_size >= (off_t)(local_rank + 1) * DISTI_LAST_CALL_BYTES;
-}
-
 /* What a child calls is not what its parent does. */
 static void last_call_forked(void)
 {
@@ -44,13 +34,18 @@ void disti_last_call_open(int local_rank)
     const char *path = disti_env("DIST_AGENT_LAST_CALL");
     void *page = MAP_FAILED;
     int fd, inherited;
+    int seals;
+    struct stat entry;
 
     if (disti_last_call || !path || local_rank < 0)
         return;
     fd = disti_handed_open(DISTI_HANDED_LAST_CALLS, path, O_RDWR, &inherited);
     if (fd < 0)
         return;
-    if (last_call_fits(fd, local_rank))
+    /* A file that could shrink would end the process that writes to it. */
+    seals = fcntl(fd, F_GET_SEALS);
+    if (seals >= 0 && seals & F_SEAL_SHRINK && fstat(fd, &entry) == 0 &&
+        entry.st_size >= (off_t)(local_rank + 1) * DISTI_LAST_CALL_BYTES)
         page = mmap(NULL, DISTI_LAST_CALL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
                     (off_t)local_rank * DISTI_LAST_CALL_BYTES);
     close(fd);

@@ -3,14 +3,11 @@
 libdist_core_sources += \
 	src/store/client.c \
 	src/store/client.h \
-	src/store/coll.c \
 	src/store/connect.c \
 	src/store/ranks.c \
 	src/store/last_call.c \
-	src/store/peer.c \
 	src/store/server.c \
 	src/store/server.h \
-	src/store/store.c \
 	src/store/store.h \
 	src/store/wire.c \
 	src/store/wire.h

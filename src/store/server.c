@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The store's server: its loop, requests, admission, and the scheduler, which serves a job and is
- * no rank. */
+/* The store's server: its thread, its connections, and who it lets in. */
 #include "store/server.h"
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/log.h"
-#include "base/net.h"
 #include "base/process.h"
 #include "base/thread.h"
 
@@ -16,6 +14,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 /* After the last rank: for the same processes to come as the next group. */
@@ -50,31 +49,6 @@ static void schedule_list_absent(const struct disti_store_server *server, char *
         snprintf(text + at, size - at, " and %d more", more);
 }
 
-static void schedule_expire(struct disti_store_server *server)
-{
-    char absent[256] = "", text[512];
-
-    schedule_list_absent(server, absent, sizeof(absent));
-    snprintf(text, sizeof(text),
-             "the scheduler waited %d ms for all %d workers, and %d have come; missing: %s. Check "
-             "whether they run and have the same MS_SCHED_HOST and MS_SCHED_PORT, or raise "
-             "MS_CLUSTER_TIMEOUT (seconds)",
-             server->schedule->timeout_ms, server->world_size, server->here, absent);
-    schedule_fail(server->schedule, DIST_ERR_TIMEOUT, text);
-    snprintf(text, sizeof(text), "the scheduler waits no longer; missing: %s", absent);
-    disti_store_coll_fail(server, -1, DISTI_NO_GROUP, DIST_ERR_TIMEOUT, text);
-}
-
-/* Nobody is here: how long may that be so? */
-static int64_t schedule_idle_until(const struct disti_store_server *server)
-{
-    const struct store_schedule *schedule = server->schedule;
-
-    if (schedule->formed)
-        return disti_deadline_ms(SCHEDULE_NEXT_MS);
-    return schedule->status == DIST_OK ? schedule->come_by : disti_deadline_ms(SCHEDULE_LATE_MS);
-}
-
 static void schedule_stop(struct disti_store_server *server)
 {
     atomic_store(&server->stop_by, 0);
@@ -96,10 +70,27 @@ static int64_t schedule_tick(struct disti_store_server *server)
     /* Ranks may have come and gone since the last look. */
     if (server->here > 0 || schedule->formed != formed || schedule->status != status)
         schedule->end_at = 0;
-    if (server->here == 0 && !schedule->end_at)
-        schedule->end_at = schedule_idle_until(server);
+    if (server->here == 0 && !schedule->end_at) {
+        /* Nobody is here: how long may that be so? */
+        if (schedule->formed)
+            schedule->end_at = disti_deadline_ms(SCHEDULE_NEXT_MS);
+        else
+            schedule->end_at = schedule->status == DIST_OK ? schedule->come_by
+                                                           : disti_deadline_ms(SCHEDULE_LATE_MS);
+    }
     if (!schedule->formed && disti_expired(schedule->come_by)) {
-        schedule_expire(server);
+        char absent[256] = "", text[512];
+
+        schedule_list_absent(server, absent, sizeof(absent));
+        snprintf(
+            text, sizeof(text),
+            "the scheduler waited %d ms for all %d workers, and %d have come; missing: %s. Check "
+            "whether they run and have the same MS_SCHED_HOST and MS_SCHED_PORT, or raise "
+            "MS_CLUSTER_TIMEOUT (seconds)",
+            server->schedule->timeout_ms, server->world_size, server->here, absent);
+        schedule_fail(server->schedule, DIST_ERR_TIMEOUT, text);
+        snprintf(text, sizeof(text), "the scheduler waits no longer; missing: %s", absent);
+        disti_store_coll_fail(server, -1, DISTI_NO_GROUP, DIST_ERR_TIMEOUT, text);
         schedule_stop(server);
     }
     if (schedule->end_at && disti_expired(schedule->end_at))
@@ -112,8 +103,9 @@ static int64_t schedule_tick(struct disti_store_server *server)
 
 /* ---- the server's side of the handshake ---- */
 
-void disti_store_refusal(struct disti_store_server *server, const struct store_peer *peer,
-                         const char *format, ...)
+/* Says in the log whom the store does not let in, and why; the first of them as warnings. */
+__attribute__((format(printf, 3, 4))) static void
+refusal(struct disti_store_server *server, const struct store_peer *peer, const char *format, ...)
 {
     const struct sockaddr *from = (const struct sockaddr *)&peer->from;
     char why[256], host[DISTI_HOST_SIZE];
@@ -134,7 +126,7 @@ static void admission_drop(struct disti_store_server *server, struct store_peer 
 {
     /* A client that gives up on its hello says goodbye, and comes again. */
     if (peer->in.head.op != DISTI_WIRE_GOODBYE)
-        disti_store_refusal(server, peer, "it sent what no rank sends");
+        refusal(server, peer, "it sent what no rank sends");
     peer->dead = server->reap = true;
 }
 
@@ -159,24 +151,6 @@ static void admission_challenge(struct disti_store_server *server, struct store_
                            disti_blob_copy(challenge, DISTI_WIRE_CHALLENGE));
 }
 
-/* What a refused client is told is no secret; the log also says where the store's own is from. */
-static void admission_unproved(struct disti_store_server *server, struct store_peer *peer,
-                               const struct disti_wire_id *id)
-{
-    char host[DISTI_HOST_SIZE];
-
-    disti_host_name(host);
-    disti_store_refusal(server, peer,
-                        "who says to be rank %d on host %s does not prove that it has this job's "
-                        "secret, which is here on %s %s%.80s",
-                        id->rank, id->host, host, server->secret.path[0] ? "that in " : "known",
-                        server->secret.path);
-    peer->closing = true;
-    disti_store_peer_refuse(server, peer, peer->in.head.id, DIST_ERR_MISMATCH,
-                            "the store there belongs to another job (choose another port, "
-                            "MASTER_PORT), or its secret is another");
-}
-
 static void admission_check(struct disti_store_server *server, struct store_peer *peer)
 {
     const struct disti_wire_reader *in = &peer->in;
@@ -189,13 +163,28 @@ static void admission_check(struct disti_store_server *server, struct store_peer
         return;
     }
     disti_wire_prove_client(&peer->said, &server->secret, proof);
-    if (disti_hmac_same(proof, disti_wire_value(in)))
+    if (disti_hmac_same(proof, disti_wire_value(in))) {
         disti_store_ranks_join(server, peer, &id);
-    else
-        admission_unproved(server, peer, &id);
+    } else {
+        char host[DISTI_HOST_SIZE];
+
+        /* What a refused client is told is no secret; the log also says where the store's own is
+         * from. */
+        disti_host_name(host);
+        refusal(server, peer,
+                "who says to be rank %d on host %s does not prove that it has this job's "
+                "secret, which is here on %s %s%.80s",
+                id.rank, id.host, host, server->secret.path[0] ? "that in " : "known",
+                server->secret.path);
+        peer->closing = true;
+        disti_store_peer_refuse(server, peer, peer->in.head.id, DIST_ERR_MISMATCH,
+                                "the store there belongs to another job (choose another port, "
+                                "MASTER_PORT), or its secret is another");
+    }
 }
 
-void disti_store_admit(struct disti_store_server *server, struct store_peer *peer)
+/* A frame of a peer that has not yet proved that it belongs here. */
+static void admit(struct disti_store_server *server, struct store_peer *peer)
 {
     char text[128];
 
@@ -204,7 +193,7 @@ void disti_store_admit(struct disti_store_server *server, struct store_peer *pee
                  "the store speaks protocol %d, this rank %d: give all ranks the same version of "
                  "libdist",
                  DISTI_WIRE_VERSION, peer->in.head.version);
-        disti_store_refusal(server, peer, "%s", text);
+        refusal(server, peer, "%s", text);
         peer->closing = true;
         disti_store_peer_refuse(server, peer, peer->in.head.id, DIST_ERR_RENDEZVOUS, "%s", text);
     } else if (peer->challenged) {
@@ -212,6 +201,363 @@ void disti_store_admit(struct disti_store_server *server, struct store_peer *pee
     } else {
         admission_challenge(server, peer);
     }
+}
+
+/* ---- requests ---- */
+
+static void serve_numbers(struct disti_store_server *server, struct store_peer *peer)
+{
+    const struct disti_wire_head *head = &peer->in.head;
+    unsigned char first[8];
+
+    if (head->value_bytes != 4) {
+        peer->dead = server->reap = true;
+        return;
+    }
+    disti_wire_put64(first, (uint64_t)server->numbers + 1);
+    server->numbers += disti_wire_get32(disti_wire_value(&peer->in));
+    disti_store_peer_reply(server, peer, head->id, DIST_OK, disti_blob_copy(first, sizeof(first)));
+}
+
+/* A complete frame of a peer. */
+static void serve_frame(struct disti_store_server *server, struct store_peer *peer)
+{
+    const struct disti_wire_head *head = &peer->in.head;
+
+    if (head->version != DISTI_WIRE_VERSION)
+        peer->dead = server->reap = true;
+    else if (head->op == DISTI_WIRE_REPORT)
+        disti_store_ranks_report(server, peer);
+    else if (head->op == DISTI_WIRE_LEAVING)
+        disti_store_leavings_take(server, peer);
+    else if (head->op == DISTI_WIRE_REFUSE)
+        disti_store_coll_take_refusal(server, peer);
+    else if (head->op == DISTI_WIRE_GOODBYE)
+        disti_store_ranks_goodbye(server, peer);
+    else {
+        struct store_request request = {.op = head->op,
+                                        .id = head->id,
+                                        .deadline =
+                                            disti_deadline_ms(head->arg > 0 ? head->arg : 0)};
+
+        request.key.length = head->key_bytes;
+        memcpy(request.key.bytes, peer->in.body, head->key_bytes);
+        switch (head->op) {
+        case DISTI_WIRE_NUMBERS:
+            serve_numbers(server, peer);
+            break;
+        case DISTI_WIRE_SEEN:
+            disti_store_peer_reply(server, peer, head->id, DIST_OK,
+                                   disti_blob_copy(server->seen, strlen(server->seen)));
+            break;
+        case DISTI_WIRE_ALL_GATHER:
+        case DISTI_WIRE_ARRIVE:
+        case DISTI_WIRE_BROADCAST:
+        case DISTI_WIRE_LEAVE:
+            disti_store_coll_join(server, peer, &request);
+            break;
+        default:
+            peer->dead = server->reap = true;
+        }
+    }
+}
+
+/* One connection at the store's server: accepting, reading, writing, ending. */
+
+static void peer_die(struct disti_store_server *server, struct store_peer *peer)
+{
+    peer->dead = true;
+    server->reap = true;
+}
+
+/* Watches what matters now: input unless the peer does not read, output if there is some. */
+static void peer_watch(struct disti_store_server *server, struct store_peer *peer)
+{
+    struct epoll_event event = {.data.ptr = peer};
+
+    if (peer->out_bytes < STORE_OUT_MAX)
+        event.events |= EPOLLIN;
+    if (peer->out || (peer->tls && disti_tls_waits_to_send(peer->tls)))
+        event.events |= EPOLLOUT;
+    if (event.events == peer->events)
+        return;
+    if (epoll_ctl(server->epoll_fd, EPOLL_CTL_MOD, peer->fd, &event))
+        peer_die(server, peer);
+    peer->events = event.events;
+}
+
+static struct store_peer *peer_new(struct disti_store_server *server, int fd,
+                                   const struct sockaddr_storage *from)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    struct store_peer *peer = calloc(1, sizeof(*peer));
+
+    if (!peer)
+        return NULL;
+    if (server->tls)
+        peer->tls = peer->in.tls = disti_tls_accept(server->tls, fd);
+    peer->fd = fd;
+    peer->from = *from;
+    peer->rank = -1;
+    peer->hello_by = disti_deadline_ms(STORE_HELLO_MS);
+    peer->in.limit = DISTI_WIRE_HELLO_LIMIT;
+    peer->out_end = &peer->out;
+    peer->events = event.events;
+    event.data.ptr = peer;
+    if ((server->tls && !peer->tls) || epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event)) {
+        disti_tls_free(peer->tls);
+        free(peer);
+        return NULL;
+    }
+    peer->next = server->peers;
+    if (peer->next)
+        peer->next->prev = peer;
+    server->peers = peer;
+    server->strangers++;
+    return peer;
+}
+
+static void peer_out_pop(struct store_peer *peer)
+{
+    struct store_out *out = peer->out;
+
+    peer->out = out->next;
+    if (!peer->out)
+        peer->out_end = &peer->out;
+    peer->out_sent = 0;
+    peer->out_bytes -= DISTI_WIRE_HEAD + (out->body ? out->body->bytes : 0);
+    disti_blob_drop(out->body);
+    free(out);
+}
+
+/* Sends what the socket takes of the first frame. False: it takes no more, or broke. */
+static bool peer_send_first(struct disti_store_server *server, struct store_peer *peer)
+{
+    struct store_out *out = peer->out;
+    size_t body_bytes = out->body ? out->body->bytes : 0;
+    size_t in_body = peer->out_sent > DISTI_WIRE_HEAD ? peer->out_sent - DISTI_WIRE_HEAD : 0;
+    size_t in_head = peer->out_sent - in_body;
+    struct iovec parts[2] = {
+        {out->head + in_head, DISTI_WIRE_HEAD - in_head},
+        {out->body ? out->body->data + in_body : NULL, body_bytes - in_body},
+    };
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+    ssize_t n = disti_tls_or_sendmsg(peer->tls, peer->fd, &message);
+
+    if (n < 0) {
+        if (errno != EAGAIN && errno != EINTR)
+            peer_die(server, peer);
+        return errno == EINTR;
+    }
+    peer->out_sent += (size_t)n;
+    if (peer->out_sent == DISTI_WIRE_HEAD + body_bytes)
+        peer_out_pop(peer);
+    return true;
+}
+
+static void peer_flush(struct disti_store_server *server, struct store_peer *peer)
+{
+    while (peer->out && peer_send_first(server, peer))
+        ;
+    if (!peer->out && peer->closing)
+        peer_die(server, peer);
+    if (!peer->dead)
+        peer_watch(server, peer);
+}
+
+void disti_store_peer_send(struct disti_store_server *server, struct store_peer *peer,
+                           const struct disti_wire_head *head, struct disti_blob *body)
+{
+    struct store_out *out = peer->dead ? NULL : calloc(1, sizeof(*out));
+
+    if (!out) {
+        disti_blob_drop(body);
+        peer_die(server, peer);
+        return;
+    }
+    disti_wire_put_head(out->head, head);
+    out->body = body;
+    *peer->out_end = out;
+    peer->out_end = &out->next;
+    peer->out_bytes += DISTI_WIRE_HEAD + (body ? body->bytes : 0);
+    peer_flush(server, peer);
+}
+
+void disti_store_peer_reply(struct disti_store_server *server, struct store_peer *peer, uint32_t id,
+                            dist_status status, struct disti_blob *body)
+{
+    struct disti_wire_head head = {
+        .op = DISTI_WIRE_REPLY, .id = id, .arg = status, .value_bytes = body ? body->bytes : 0};
+
+    disti_store_peer_send(server, peer, &head, body);
+}
+
+void disti_store_peer_refuse(struct disti_store_server *server, struct store_peer *peer,
+                             uint32_t id, dist_status status, const char *format, ...)
+{
+    char text[DISTI_NEWS_MAX + 2 * DISTI_KEY_MAX];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    disti_store_peer_reply(server, peer, id, status, disti_blob_copy(text, strlen(text)));
+}
+
+static void peer_read(struct disti_store_server *server, struct store_peer *peer)
+{
+    enum disti_wire_event event = DISTI_WIRE_FRAME;
+
+    /* A few frames at most, so that no peer starves the others. */
+    for (int i = 0; i < 16 && event == DISTI_WIRE_FRAME; i++) {
+        if (peer->dead || peer->closing || peer->out_bytes >= STORE_OUT_MAX)
+            return;
+        event = disti_wire_read(&peer->in, peer->fd);
+        if (event == DISTI_WIRE_FRAME) {
+            if (peer->rank >= 0)
+                serve_frame(server, peer);
+            else
+                admit(server, peer);
+            disti_wire_next(&peer->in);
+        } else if (event != DISTI_WIRE_MORE) {
+            /* The connection is of no use any more. */
+            if (peer->rank < 0 && event == DISTI_WIRE_NO_TLS)
+                refusal(server, peer, "%s", disti_tls_why(peer->tls));
+            else if (peer->rank < 0 && event == DISTI_WIRE_STRANGE && !peer->tls &&
+                     disti_tls_looks_like(peer->in.head_bytes))
+                refusal(server, peer,
+                        "it speaks TLS, and the store does not: set DIST_TLS_CERT, "
+                        "DIST_TLS_KEY and DIST_TLS_CA on all ranks, or on none");
+            else if (peer->rank < 0 && event != DISTI_WIRE_CLOSED)
+                refusal(server, peer, "it speaks another protocol");
+            peer_die(server, peer);
+        }
+    }
+}
+
+/* One without a hello has used up its time or its place: if there is none yet, it has to go. */
+static void peer_dismiss(struct disti_store_server *server, struct store_peer *peer)
+{
+    /* A machine with much else to do may have left its words unread. */
+    peer_read(server, peer);
+    if (peer->rank >= 0 || peer->dead)
+        return;
+    refusal(server, peer, "%s",
+            peer->tls && !disti_tls_is_up(peer->tls) ? "its TLS handshake did not end in time"
+            : peer->challenged                       ? "its proof did not come in time"
+                                                     : "it said nothing");
+    peer_die(server, peer);
+}
+
+static struct store_peer *peer_oldest_stranger(const struct disti_store_server *server)
+{
+    struct store_peer *oldest = NULL;
+
+    for (struct store_peer *peer = server->peers; peer; peer = peer->next) {
+        if (peer->rank < 0 && !peer->dead)
+            oldest = peer;
+    }
+    return oldest;
+}
+
+/*
+ * No descriptor is left for a caller: a stranger goes, if one has been here for long enough to
+ * prove what it is. False: none has.
+ */
+static bool peer_find_descriptor(struct disti_store_server *server)
+{
+    struct store_peer *oldest = peer_oldest_stranger(server);
+
+    if (!oldest || disti_left_ms(oldest->hello_by) > STORE_HELLO_MS - STORE_STAY_MS)
+        return false;
+    peer_dismiss(server, oldest);
+    return server->reap;
+}
+
+bool disti_store_peer_came_by(int fd, char text[DISTI_HOST_SIZE])
+{
+    static const char mapped[] = "::ffff:"; /* IPv4, at a socket for both */
+    struct sockaddr_storage own;
+    socklen_t size = sizeof(own);
+
+    if (getsockname(fd, (struct sockaddr *)&own, &size))
+        return false;
+    disti_address_text((struct sockaddr *)&own, text);
+    if (strncmp(text, mapped, strlen(mapped)) == 0)
+        memmove(text, text + strlen(mapped), strlen(text + strlen(mapped)) + 1);
+    return strncmp(text, "127.", 4) != 0 && strcmp(text, "::1") != 0;
+}
+
+static void peer_accept(struct disti_store_server *server)
+{
+    struct store_peer *oldest;
+    int fd = -1;
+
+    for (int i = 0; i < STORE_ACCEPTS; i++) {
+        struct sockaddr_storage from = {0};
+        socklen_t size = sizeof(from);
+        char host[DISTI_HOST_SIZE];
+
+        fd = disti_descriptor_own(accept4(server->listen_fd, (struct sockaddr *)&from, &size,
+                                          SOCK_NONBLOCK | SOCK_CLOEXEC));
+        if (fd < 0)
+            break;
+        disti_socket_tune(fd);
+        /* It may have come to an address that is not to be used. */
+        if ((server->only[0] && disti_store_peer_came_by(fd, host) &&
+             strcmp(host, server->only) != 0) ||
+            !peer_new(server, fd, &from))
+            disti_descriptor_close(fd);
+        /* Strangers may fill the waiting room, but not keep others out of it. There is a place for
+         * every rank, so that all can come at once. */
+        if (server->strangers >
+                disti_descriptor_for_strangers(STORE_STRANGERS) + server->world_size &&
+            (oldest = peer_oldest_stranger(server)))
+            peer_dismiss(server, oldest);
+        if (server->reap)
+            return;
+    }
+    if (fd >= 0)
+        return; /* and is called again once others have been heard */
+    if ((errno == EMFILE || errno == ENFILE) && peer_find_descriptor(server))
+        return; /* and is called again once that is reaped */
+    if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+        disti_store_server_back_off(server);
+}
+
+static void peer_event(struct disti_store_server *server, struct store_peer *peer, uint32_t events)
+{
+    if (peer->dead)
+        return;
+    if (events & EPOLLOUT)
+        peer_flush(server, peer);
+    /* A session may hold what the socket has given it already. */
+    if (!peer->dead && (events & EPOLLIN || peer->tls))
+        peer_read(server, peer);
+    if (!peer->dead && peer->tls)
+        peer_watch(server, peer);
+    if (!(events & (EPOLLIN | EPOLLOUT)) && (events & (EPOLLERR | EPOLLHUP)))
+        peer_die(server, peer);
+}
+
+static void peer_free(struct disti_store_server *server, struct store_peer *peer)
+{
+    if (peer->prev)
+        peer->prev->next = peer->next;
+    else
+        server->peers = peer->next;
+    if (peer->next)
+        peer->next->prev = peer->prev;
+    if (peer->rank < 0)
+        server->strangers--;
+    while (peer->out)
+        peer_out_pop(peer);
+    disti_wire_next(&peer->in);
+    disti_tls_free(peer->tls);
+    /* A forked child that still has a copy would keep epoll telling of a peer that is no more. */
+    epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, peer->fd, NULL);
+    disti_descriptor_close(peer->fd);
+    free(peer);
 }
 
 /* ---- start, loop, stop ---- */
@@ -226,7 +572,7 @@ static void server_close(int *fd)
 static void server_free(struct disti_store_server *server)
 {
     while (server->peers)
-        disti_store_peer_free(server, server->peers);
+        peer_free(server, server->peers);
     disti_store_coll_clear(server);
     disti_store_failures_clear(server);
     disti_store_leavings_clear(server);
@@ -249,27 +595,11 @@ static bool server_watch(struct disti_store_server *server, int *fd)
     return epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, *fd, &event) == 0;
 }
 
-static struct disti_store_server *server_new(int world_size)
-{
-    struct disti_store_server *server = calloc(1, sizeof(*server));
-
-    if (!server)
-        return NULL;
-    server->epoll_fd = server->listen_fd = server->wake_fd = server->discovery_fd = -1;
-    server->world_size = world_size;
-    server->holder = -1;
-    server->ranks = calloc((size_t)world_size, sizeof(*server->ranks));
-    if (!server->ranks) {
-        free(server);
-        return NULL;
-    }
-    return server;
-}
-
 dist_status disti_store_server_listen(const char *host, int port, int world_size, int64_t deadline,
                                       struct disti_store_server **server_p)
 {
     struct disti_store_server *server;
+    struct store_rank *ranks;
     size_t wanted, most;
     dist_status status;
 
@@ -285,11 +615,19 @@ dist_status disti_store_server_listen(const char *host, int port, int world_size
             "the store needs a descriptor for each of %d ranks, and this process may have "
             "%zu in all: raise the hard limit of open files (ulimit -Hn) to %zu or more",
             world_size, most, wanted);
-    server = server_new(world_size);
-    if (!server)
+    server = calloc(1, sizeof(*server));
+    ranks = calloc((size_t)world_size, sizeof(*ranks));
+    if (!server || !ranks) {
+        free(server);
+        free(ranks);
         return disti_fail(DIST_ERR_NO_MEMORY,
                           "no memory for a store of %d ranks: free some, or start fewer",
                           world_size);
+    }
+    server->epoll_fd = server->listen_fd = server->wake_fd = server->discovery_fd = -1;
+    server->world_size = world_size;
+    server->holder = -1;
+    server->ranks = ranks;
     server->everywhere = !host;
     status = disti_store_server_renew(server);
     if (status == DIST_OK)
@@ -337,11 +675,6 @@ dist_status disti_store_server_renew(struct disti_store_server *server)
     return DIST_OK;
 }
 
-const char *disti_store_server_job(const struct disti_store_server *server)
-{
-    return server->job;
-}
-
 void disti_store_server_set_discovery(struct disti_store_server *server, int fd)
 {
     server->discovery_fd = fd;
@@ -367,7 +700,7 @@ static void server_reap(struct disti_store_server *server)
                 continue;
             if (peer->rank >= 0 && server->ranks[peer->rank].peer == peer)
                 disti_store_ranks_lost(server, peer);
-            disti_store_peer_free(server, peer);
+            peer_free(server, peer);
         }
     }
 }
@@ -409,7 +742,7 @@ static int server_tick(struct disti_store_server *server)
         if (peer->rank >= 0)
             continue;
         if (disti_expired(peer->hello_by))
-            disti_store_peer_dismiss(server, peer);
+            peer_dismiss(server, peer);
         server_sooner(&next, peer->hello_by);
     }
     server_sooner(&next, disti_store_coll_tick(server));
@@ -428,20 +761,6 @@ static void server_formed(struct disti_store_server *server)
     if (server->formed_fn)
         server->formed_fn(server->formed_arg);
     server->formed_fn = NULL;
-}
-
-static void server_dispatch(struct disti_store_server *server, const struct epoll_event *event)
-{
-    uint64_t count;
-
-    if (event->data.ptr == &server->listen_fd)
-        disti_store_peer_accept(server);
-    else if (event->data.ptr == &server->discovery_fd)
-        disti_store_discovery_answer(server);
-    else if (event->data.ptr == &server->wake_fd)
-        (void)!read(server->wake_fd, &count, sizeof(count));
-    else
-        disti_store_peer_event(server, event->data.ptr, event->events);
 }
 
 /* True if it is to stop, and nobody is here, nor still to come and would look for the store in
@@ -464,6 +783,7 @@ static void *server_main(void *arg)
                                          .graceful = true,
                                          .text = "the store was closed"};
     struct epoll_event events[64];
+    uint64_t woken;
 
     disti_log_use(server->log);
     while (!server_done(server)) {
@@ -471,8 +791,18 @@ static void *server_main(void *arg)
         int count = epoll_wait(server->epoll_fd, events, 64, wait_ms);
 
         /* Peers are only marked dead here, and freed by server_reap: no event dangles. */
-        for (int i = 0; i < count; i++)
-            server_dispatch(server, &events[i]);
+        for (int i = 0; i < count; i++) {
+            const struct epoll_event *event = &events[i];
+
+            if (event->data.ptr == &server->listen_fd)
+                peer_accept(server);
+            else if (event->data.ptr == &server->discovery_fd)
+                disti_store_discovery_answer(server);
+            else if (event->data.ptr == &server->wake_fd)
+                (void)!read(server->wake_fd, &woken, sizeof(woken));
+            else
+                peer_event(server, event->data.ptr, event->events);
+        }
         server_reap(server);
         if (server->formed && (server->formed_fn || server->discovery_fd >= 0))
             server_formed(server);
@@ -530,67 +860,4 @@ dist_status disti_store_server_schedule(struct disti_store_server *server, int t
     server_main(server);
     disti_store_server_stop(server, 0);
     return schedule.status == DIST_OK ? DIST_OK : disti_fail(schedule.status, "%s", schedule.text);
-}
-
-/* ---- requests ---- */
-
-static void serve_numbers(struct disti_store_server *server, struct store_peer *peer)
-{
-    const struct disti_wire_head *head = &peer->in.head;
-    unsigned char first[8];
-
-    if (head->value_bytes != 4) {
-        peer->dead = server->reap = true;
-        return;
-    }
-    disti_wire_put64(first, (uint64_t)server->numbers + 1);
-    server->numbers += disti_wire_get32(disti_wire_value(&peer->in));
-    disti_store_peer_reply(server, peer, head->id, DIST_OK, disti_blob_copy(first, sizeof(first)));
-}
-
-/* A request with a key. */
-static void serve_request(struct disti_store_server *server, struct store_peer *peer)
-{
-    const struct disti_wire_head *head = &peer->in.head;
-    struct store_request request = {.op = head->op,
-                                    .id = head->id,
-                                    .deadline = disti_deadline_ms(head->arg > 0 ? head->arg : 0)};
-
-    request.key.length = head->key_bytes;
-    memcpy(request.key.bytes, peer->in.body, head->key_bytes);
-    switch (head->op) {
-    case DISTI_WIRE_NUMBERS:
-        serve_numbers(server, peer);
-        break;
-    case DISTI_WIRE_SEEN:
-        disti_store_peer_reply(server, peer, head->id, DIST_OK,
-                               disti_blob_copy(server->seen, strlen(server->seen)));
-        break;
-    case DISTI_WIRE_ALL_GATHER:
-    case DISTI_WIRE_ARRIVE:
-    case DISTI_WIRE_BROADCAST:
-    case DISTI_WIRE_LEAVE:
-        disti_store_coll_join(server, peer, &request);
-        break;
-    default:
-        peer->dead = server->reap = true;
-    }
-}
-
-void disti_store_serve_frame(struct disti_store_server *server, struct store_peer *peer)
-{
-    const struct disti_wire_head *head = &peer->in.head;
-
-    if (head->version != DISTI_WIRE_VERSION)
-        peer->dead = server->reap = true;
-    else if (head->op == DISTI_WIRE_REPORT)
-        disti_store_ranks_report(server, peer);
-    else if (head->op == DISTI_WIRE_LEAVING)
-        disti_store_leavings_take(server, peer);
-    else if (head->op == DISTI_WIRE_REFUSE)
-        disti_store_coll_take_refusal(server, peer);
-    else if (head->op == DISTI_WIRE_GOODBYE)
-        disti_store_ranks_goodbye(server, peer);
-    else
-        serve_request(server, peer);
 }

@@ -182,8 +182,6 @@ struct disti_store_server {
 
 /* What clients must prove to have: a word; "": nothing, as after listen. */
 void disti_store_server_set_word(struct disti_store_server *server, const char *word);
-/* The job's name. */
-const char *disti_store_server_job(const struct disti_store_server *server);
 /* Another name, and another key for the next world. */
 dist_status disti_store_server_renew(struct disti_store_server *server);
 
@@ -196,12 +194,6 @@ void disti_store_server_forget(struct disti_store_server *server);
 /* Nobody can be let in now, by errno: listens again in a moment. Who waits, waits in the queue. */
 void disti_store_server_back_off(struct disti_store_server *server);
 
-/* peer.c */
-void disti_store_peer_accept(struct disti_store_server *server);
-/* One without a hello has used up its time or its place: if there is none yet, it has to go. */
-void disti_store_peer_dismiss(struct disti_store_server *server, struct store_peer *peer);
-void disti_store_peer_event(struct disti_store_server *server, struct store_peer *peer,
-                            uint32_t events);
 /* Queues a frame; takes the reference to body (may be NULL). A failure marks the peer dead. */
 void disti_store_peer_send(struct disti_store_server *server, struct store_peer *peer,
                            const struct disti_wire_head *head, struct disti_blob *body);
@@ -210,16 +202,6 @@ void disti_store_peer_reply(struct disti_store_server *server, struct store_peer
 void disti_store_peer_refuse(struct disti_store_server *server, struct store_peer *peer,
                              uint32_t id, dist_status status, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
-void disti_store_peer_free(struct disti_store_server *server, struct store_peer *peer);
-
-/* A complete frame of a peer. */
-void disti_store_serve_frame(struct disti_store_server *server, struct store_peer *peer);
-
-/* A frame of a peer that has not yet proved that it belongs here. */
-void disti_store_admit(struct disti_store_server *server, struct store_peer *peer);
-/* Says in the log whom the store does not let in, and why; the first of them as warnings. */
-void disti_store_refusal(struct disti_store_server *server, const struct store_peer *peer,
-                         const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* ranks.c */
 /* It belongs here, and says that it is that client: welcomes it as a rank, or refuses it. */
@@ -229,9 +211,6 @@ void disti_store_ranks_report(struct disti_store_server *server, struct store_pe
 void disti_store_ranks_goodbye(struct disti_store_server *server, struct store_peer *peer);
 /* The connection of a rank ended without a goodbye. */
 void disti_store_ranks_lost(struct disti_store_server *server, struct store_peer *peer);
-/* The text of a notice: who its rank is, and why. */
-void disti_store_ranks_tell(const struct disti_store_server *server, struct disti_notice *notice,
-                            const char *why);
 /* Tells the ranks of the party (NULL: all), except the rank that it is about. */
 void disti_store_ranks_push(struct disti_store_server *server, const struct disti_notice *notice,
                             const struct disti_wire_party *party);
@@ -241,7 +220,6 @@ bool disti_store_ranks_is_gone(const struct disti_store_server *server, int rank
 /* How a peer came: the address at this end of its socket, numeric; false: by the loopback. */
 bool disti_store_peer_came_by(int fd, char text[DISTI_HOST_SIZE]);
 
-/* coll.c */
 void disti_store_coll_join(struct disti_store_server *server, struct store_peer *peer,
                            const struct store_request *request);
 /* Takes a REFUSE: the other ranks of the collective are told, at once or when they ask. */
@@ -252,30 +230,13 @@ int64_t disti_store_coll_tick(struct disti_store_server *server);
 /* Ends those in which the rank takes part (-1: any), of the group (DISTI_NO_GROUP: of any). */
 void disti_store_coll_fail(struct disti_store_server *server, int rank, int32_t group,
                            dist_status status, const char *text);
-/* The rank comes to no more of that group (0: of any) but to leave: ends those that wait for it. */
-void disti_store_coll_forsake(struct disti_store_server *server, int rank, int32_t group,
-                              const char *text);
-/* Does the rank wait for others to leave a group? */
-bool disti_store_coll_leaves(const struct disti_store_server *server, int rank);
-/* The rank waits no longer: it is taken out of those in which it did. */
-void disti_store_coll_withdraw(struct disti_store_server *server, int rank);
 void disti_store_coll_clear(struct disti_store_server *server);
 
 void disti_store_failures_clear(struct disti_store_server *server);
-/* Why a party cannot meet any more, *status_p is what its requests end with; NULL: it can. */
-const char *disti_store_failures_hopeless(const struct disti_store_server *server,
-                                          const struct disti_wire_party *party,
-                                          dist_status *status_p);
 
 /* Who waits for others to leave a group. */
 void disti_store_leavings_take(struct disti_store_server *server, struct store_peer *peer);
-/* Nobody waits for others to leave the group any more. */
-void disti_store_leavings_drop(struct disti_store_server *server, int32_t group);
 void disti_store_leavings_clear(struct disti_store_server *server);
-/* As hopeless above, for what is no leaving. `text`: room for the reason. */
-const char *disti_store_leavings_hopeless(const struct disti_store_server *server,
-                                          const struct disti_wire_party *party,
-                                          char text[DISTI_NEWS_MAX]);
 
 /* rendezvous/meet.c */
 void disti_store_discovery_answer(struct disti_store_server *server);

@@ -6,9 +6,6 @@
 #include "base/net.h"
 
 #include <dist/backend.h>
-#include <dist/dist.h>
-#include <stdbool.h>
-#include <stddef.h>
 
 /*
  * The server runs in a thread of rank 0's process (or of the launcher's). Every rank

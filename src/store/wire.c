@@ -3,6 +3,7 @@
 #include "store/wire.h"
 #include "base/checked.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,79 +50,72 @@ void disti_blob_drop(struct disti_blob *blob)
 #define WIRE_ID_JOB (WIRE_ID_HOST + DISTI_HOST_SIZE)
 #define WIRE_ID_SPACE (WIRE_ID_JOB + DISTI_WIRE_JOB)
 
-static void wire_put(unsigned char *bytes, uint64_t value, int count)
-{
-    for (int i = 0; i < count; i++)
-        bytes[i] = (unsigned char)(value >> (8 * i));
-}
-
-static uint64_t wire_get(const unsigned char *bytes, int count)
-{
-    uint64_t value = 0;
-
-    for (int i = 0; i < count; i++)
-        value |= (uint64_t)bytes[i] << (8 * i);
-    return value;
-}
-
 void disti_wire_put32(unsigned char *bytes, uint32_t value)
 {
-    wire_put(bytes, value, 4);
+    value = htole32(value);
+    memcpy(bytes, &value, sizeof(value));
 }
 
 void disti_wire_put64(unsigned char *bytes, uint64_t value)
 {
-    wire_put(bytes, value, 8);
+    value = htole64(value);
+    memcpy(bytes, &value, sizeof(value));
 }
 
 uint32_t disti_wire_get32(const unsigned char *bytes)
 {
-    return (uint32_t)wire_get(bytes, 4);
+    uint32_t value;
+
+    memcpy(&value, bytes, sizeof(value));
+    return le32toh(value);
 }
 
 uint64_t disti_wire_get64(const unsigned char *bytes)
 {
-    return wire_get(bytes, 8);
+    uint64_t value;
+
+    memcpy(&value, bytes, sizeof(value));
+    return le64toh(value);
 }
 
 void disti_wire_put_head(unsigned char *bytes, const struct disti_wire_head *head)
 {
-    wire_put(bytes, DISTI_WIRE_MAGIC, 4);
+    disti_wire_put32(bytes, DISTI_WIRE_MAGIC);
     bytes[4] = DISTI_WIRE_VERSION;
     bytes[5] = head->op;
-    wire_put(bytes + 6, 0, 2);
-    wire_put(bytes + 8, head->id, 4);
-    wire_put(bytes + 12, (uint32_t)head->arg, 4);
-    wire_put(bytes + 16, head->key_bytes, 4);
-    wire_put(bytes + 20, 0, 4);
-    wire_put(bytes + 24, head->value_bytes, 8);
+    bytes[6] = bytes[7] = 0;
+    disti_wire_put32(bytes + 8, head->id);
+    disti_wire_put32(bytes + 12, (uint32_t)head->arg);
+    disti_wire_put32(bytes + 16, head->key_bytes);
+    disti_wire_put32(bytes + 20, 0);
+    disti_wire_put64(bytes + 24, head->value_bytes);
 }
 
 bool disti_wire_get_head(const unsigned char *bytes, struct disti_wire_head *head_p)
 {
-    if (wire_get(bytes, 4) != DISTI_WIRE_MAGIC || wire_get(bytes + 6, 2) != 0 ||
-        wire_get(bytes + 20, 4) != 0)
+    if (disti_wire_get32(bytes) != DISTI_WIRE_MAGIC || bytes[6] || bytes[7] ||
+        disti_wire_get32(bytes + 20) != 0)
         return false;
     head_p->version = bytes[4];
     head_p->op = bytes[5];
-    head_p->id = (uint32_t)wire_get(bytes + 8, 4);
-    head_p->arg = (int32_t)wire_get(bytes + 12, 4);
-    head_p->key_bytes = (uint32_t)wire_get(bytes + 16, 4);
-    head_p->value_bytes = wire_get(bytes + 24, 8);
+    head_p->id = disti_wire_get32(bytes + 8);
+    head_p->arg = (int32_t)disti_wire_get32(bytes + 12);
+    head_p->key_bytes = disti_wire_get32(bytes + 16);
+    head_p->value_bytes = disti_wire_get64(bytes + 24);
     return true;
 }
 
 void disti_wire_put_id(unsigned char *bytes, const struct disti_wire_id *id)
 {
     memset(bytes, 0, DISTI_WIRE_ID);
-    wire_put(bytes, (uint32_t)id->rank, 4);
-    wire_put(bytes + 4, id->world_size, 4);
-    wire_put(bytes + 8, id->pid, 4);
-    wire_put(bytes + 12, id->flags, 4);
+    disti_wire_put32(bytes, (uint32_t)id->rank);
+    disti_wire_put32(bytes + 4, id->world_size);
+    disti_wire_put32(bytes + 8, id->pid);
+    disti_wire_put32(bytes + 12, id->flags);
     memcpy(bytes + 16, id->proof, sizeof(id->proof));
     memcpy(bytes + WIRE_ID_HOST, id->host, strnlen(id->host, sizeof(id->host) - 1));
     memcpy(bytes + WIRE_ID_JOB, id->job, strnlen(id->job, sizeof(id->job) - 1));
-    wire_put(bytes + WIRE_ID_SPACE, id->space, 4);
+    disti_wire_put32(bytes + WIRE_ID_SPACE, id->space);
 }
 
 /* Copies a text of a fixed-size field: printable, and zero bytes up to the field's end. */
@@ -141,11 +135,11 @@ static bool wire_text(const unsigned char *bytes, size_t size, char *text)
 
 bool disti_wire_get_id(const unsigned char *bytes, struct disti_wire_id *id_p)
 {
-    id_p->rank = (int32_t)wire_get(bytes, 4);
-    id_p->world_size = (uint32_t)wire_get(bytes + 4, 4);
-    id_p->pid = (uint32_t)wire_get(bytes + 8, 4);
-    id_p->flags = (uint32_t)wire_get(bytes + 12, 4);
-    id_p->space = (uint32_t)wire_get(bytes + WIRE_ID_SPACE, 4);
+    id_p->rank = (int32_t)disti_wire_get32(bytes);
+    id_p->world_size = disti_wire_get32(bytes + 4);
+    id_p->pid = disti_wire_get32(bytes + 8);
+    id_p->flags = disti_wire_get32(bytes + 12);
+    id_p->space = disti_wire_get32(bytes + WIRE_ID_SPACE);
     memcpy(id_p->proof, bytes + 16, sizeof(id_p->proof));
     return (id_p->flags & ~(uint32_t)DISTI_WIRE_SECRET) == 0 &&
            wire_text(bytes + WIRE_ID_HOST, sizeof(id_p->host), id_p->host) &&
@@ -177,37 +171,19 @@ void disti_wire_prove_server(const struct disti_wire_handshake *said,
     disti_prove(secret, "libdist store server", pieces, 5, proof);
 }
 
-void disti_wire_key(const struct disti_secret *secret, const unsigned char *seed,
-                    unsigned char key[DISTI_STORE_KEY])
-{
-    const struct disti_hmac_piece piece = {seed, DISTI_WIRE_SEED};
-
-    disti_prove(secret, "libdist world", &piece, 1, key);
-}
-
-void disti_wire_put_party(unsigned char *bytes, const struct disti_party *party)
-{
-    int count = party && party->ranks ? party->count : 0;
-
-    wire_put(bytes, (uint32_t)(party ? party->group : DISTI_NO_GROUP), 4);
-    wire_put(bytes + 4, (uint32_t)count, 4);
-    for (int i = 0; i < count; i++)
-        wire_put(bytes + disti_wire_party_bytes((size_t)i), (uint32_t)party->ranks[i], 4);
-}
-
 bool disti_wire_get_party(const unsigned char *bytes, size_t size, int world_size,
                           struct disti_wire_party *party_p)
 {
     if (size < DISTI_WIRE_PARTY)
         return false;
-    party_p->group = (int32_t)wire_get(bytes, 4);
-    party_p->count = (uint32_t)wire_get(bytes + 4, 4);
+    party_p->group = (int32_t)disti_wire_get32(bytes);
+    party_p->count = disti_wire_get32(bytes + 4);
     party_p->ranks = bytes + DISTI_WIRE_PARTY;
     if (party_p->group < DISTI_NO_GROUP || party_p->count > (uint32_t)world_size ||
         disti_wire_party_bytes(party_p->count) > size)
         return false;
     for (uint32_t i = 0; i < party_p->count; i++) {
-        if (wire_get(party_p->ranks + 4 * (size_t)i, 4) >= (uint32_t)world_size)
+        if (disti_wire_get32(party_p->ranks + 4 * (size_t)i) >= (uint32_t)world_size)
             return false;
     }
     return true;

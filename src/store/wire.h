@@ -7,9 +7,6 @@
 #include "base/tls/tls.h"
 #include "store/store.h"
 
-#include <dist/dist.h>
-#include <stddef.h>
-
 struct disti_blob {
     size_t refs, bytes;
     unsigned char data[];
@@ -167,9 +164,6 @@ void disti_wire_prove_server(const struct disti_wire_handshake *said,
                              const unsigned char welcome[DISTI_WIRE_WELCOME],
                              const struct disti_secret *secret,
                              unsigned char proof[DISTI_HMAC_BYTES]);
-/* The key of the world, which only those know who have the secret and have heard the seed. */
-void disti_wire_key(const struct disti_secret *secret, const unsigned char *seed,
-                    unsigned char key[DISTI_STORE_KEY]);
 
 #define DISTI_WIRE_NEWS 6 /* bytes of a notice's value before its text */
 
@@ -194,7 +188,6 @@ static inline size_t disti_wire_party_bytes(size_t count)
 {
     return DISTI_WIRE_PARTY + 4 * count;
 }
-void disti_wire_put_party(unsigned char *bytes, const struct disti_party *party);
 /* From the beginning of a value of `size` bytes. False if it does not hold one for world_size. */
 bool disti_wire_get_party(const unsigned char *bytes, size_t size, int world_size,
                           struct disti_wire_party *party_p);

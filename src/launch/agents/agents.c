@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* An agent: opening, its way to the server, what it hears there, telling, closing. */
 #include "launch/agents/agents.h"
+#include "base/ascii.h"
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/log.h"
-#include "base/net.h"
 #include "base/process.h"
 #include "launch/agents/message.h"
 #include "launch/agents/server.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <math.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdarg.h>
@@ -100,8 +102,6 @@ static void agents_client_end(struct disti_agents *agents)
 }
 
 /* The end: BROKEN, with the text. Returns true. */
-/* What a member hears of the server, as events. */
-
 __attribute__((format(printf, 3, 4))) static bool
 agents_client_break(struct disti_agents *agents, struct disti_agents_event *event_p,
                     const char *format, ...)
@@ -245,19 +245,6 @@ static bool hear_lost(struct disti_agents *agents, struct disti_agents_event *ev
                                server->host, server->pid, agents->where, why);
 }
 
-/* All is over; what comes yet is read, lest it wake anybody again and again. */
-static void agents_client_rest(struct agents_client *client)
-{
-    enum disti_wire_event event = DISTI_WIRE_MORE;
-
-    disti_agents_link_flush(&client->link);
-    while (client->link.fd >= 0 &&
-           (event = disti_agents_link_read(&client->link)) == DISTI_WIRE_FRAME)
-        disti_wire_next(&client->link.in);
-    if (event != DISTI_WIRE_MORE || client->link.is_broken)
-        disti_agents_link_close(&client->link);
-}
-
 /* What a member hears. The same. */
 static bool agents_client_hear(struct disti_agents *agents, struct disti_agents_event *event_p,
                                int64_t *when_p)
@@ -300,21 +287,9 @@ static bool agents_client_hear(struct disti_agents *agents, struct disti_agents_
 #define DELAY_FIRST_MS 20
 #define DELAY_MAX_MS 500
 
-static void agents_client_begin(struct disti_agents *agents)
-{
-    struct agents_client *client = &agents->client;
-
-    client->state = AGENTS_SEEKING;
-    client->link.fd = client->master_port.fd = client->store_port.fd = -1;
-    client->join_by_ns = disti_deadline_ms(agents->config.join_timeout_ms);
-    client->note_ns = disti_deadline_ms(NOTE_MS);
-    client->delay_ms = DELAY_FIRST_MS;
-}
-
 /* This attempt has failed: the next address, or all again after a while. */
-static bool reach_failed(struct disti_agents *agents, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-static bool reach_failed(struct disti_agents *agents, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static bool reach_failed(struct disti_agents *agents,
+                                                               const char *format, ...)
 {
     struct agents_client *client = &agents->client;
     va_list args;
@@ -471,28 +446,6 @@ static bool reach_begin_tls(struct disti_agents *agents)
     return link->in.tls || disti_fail(DIST_ERR_NO_MEMORY, "no memory for TLS") == DIST_OK;
 }
 
-/* Has the call been answered? */
-static void reach_called(struct disti_agents *agents)
-{
-    struct agents_client *client = &agents->client;
-    struct pollfd ready = {.fd = client->link.fd, .events = POLLOUT};
-    socklen_t size = sizeof(int);
-    int error = 0;
-
-    if (poll(&ready, 1, 0) < 1)
-        return;
-    if (getsockopt(client->link.fd, SOL_SOCKET, SO_ERROR, &error, &size))
-        error = errno;
-    if (!error && reach_met_itself(client->link.fd))
-        error = ECONNREFUSED;
-    if (error)
-        reach_failed(agents, "%s: %s", agents->where, strerror(error));
-    else if (!reach_begin_tls(agents))
-        reach_failed(agents, "%s", dist_last_error());
-    else
-        reach_hello(agents);
-}
-
 /* The address by which the others find this node: what was given, else that of its connection. */
 static void reach_address(const struct disti_agents *agents, char text[AGENTS_ADDRESS])
 {
@@ -573,43 +526,37 @@ static bool reach_welcomed(struct disti_agents *agents, const struct disti_wire_
     return true;
 }
 
-/* One frame of the server. True: an event. */
-static bool reach_frame(struct disti_agents *agents, struct disti_agents_event *event_p)
+/* The server's answer, if it has come. True: an event. */
+static bool reach_answered(struct disti_agents *agents, struct disti_agents_event *event_p)
 {
     struct agents_client *client = &agents->client;
     const struct disti_wire_reader *in = &client->link.in;
     char text[DISTI_AGENTS_TEXT];
-    bool sense;
-
-    if (in->head.op == AGENTS_REFUSED && disti_agents_get_sentence(in, text)) {
-        /* Who says that has proved nothing yet: nothing of it may act on a terminal. */
-        for (char *c = text; *c; c++)
-            *c = *c >= ' ' && *c <= '~' ? *c : '?';
-        return agents_client_break(agents, event_p, "%s refused this node: %s", agents->where,
-                                   text);
-    }
-    sense = client->state == AGENTS_GREETING ? reach_challenged(agents, in)
-                                             : reach_welcomed(agents, in);
-    if (!sense)
-        return agents_client_break(
-            agents, event_p,
-            client->state == AGENTS_GREETING
-                ? "what listens on %s is no agent: another program has that port; choose another "
-                  "one (--rdzv-endpoint)"
-                : "what listens on %s does not have the job's secret: it is no agent of this job",
-            agents->where);
-    disti_wire_next(&client->link.in);
-    return false;
-}
-
-static bool reach_answered(struct disti_agents *agents, struct disti_agents_event *event_p)
-{
-    struct agents_client *client = &agents->client;
     const char *why;
+    bool sense;
 
     switch (disti_agents_link_read(&client->link)) {
     case DISTI_WIRE_FRAME:
-        return reach_frame(agents, event_p);
+        if (in->head.op == AGENTS_REFUSED && disti_agents_get_sentence(in, text)) {
+            /* Who says that has proved nothing yet: nothing of it may act on a terminal. */
+            for (char *c = text; *c; c++)
+                *c = *c >= ' ' && *c <= '~' ? *c : '?';
+            return agents_client_break(agents, event_p, "%s refused this node: %s", agents->where,
+                                       text);
+        }
+        sense = client->state == AGENTS_GREETING ? reach_challenged(agents, in)
+                                                 : reach_welcomed(agents, in);
+        if (!sense)
+            return agents_client_break(agents, event_p,
+                                       client->state == AGENTS_GREETING
+                                           ? "what listens on %s is no agent: another program has "
+                                             "that port; choose another "
+                                             "one (--rdzv-endpoint)"
+                                           : "what listens on %s does not have the job's secret: "
+                                             "it is no agent of this job",
+                                       agents->where);
+        disti_wire_next(&client->link.in);
+        return false;
     case DISTI_WIRE_MORE:
         return false;
     case DISTI_WIRE_CLOSED:
@@ -670,8 +617,25 @@ static bool agents_client_reach(struct disti_agents *agents, struct disti_agents
     agents_sooner(when_p, client->join_by_ns);
     if (client->state == AGENTS_SEEKING && reach_seek(agents, event_p, when_p))
         return true;
-    if (client->state == AGENTS_CALLING)
-        reach_called(agents);
+    if (client->state == AGENTS_CALLING) {
+        struct pollfd ready = {.fd = client->link.fd, .events = POLLOUT};
+        socklen_t size = sizeof(int);
+        int error = 0;
+
+        /* The call may have been answered. */
+        if (poll(&ready, 1, 0) >= 1) {
+            if (getsockopt(client->link.fd, SOL_SOCKET, SO_ERROR, &error, &size))
+                error = errno;
+            if (!error && reach_met_itself(client->link.fd))
+                error = ECONNREFUSED;
+            if (error)
+                reach_failed(agents, "%s: %s", agents->where, strerror(error));
+            else if (!reach_begin_tls(agents))
+                reach_failed(agents, "%s", dist_last_error());
+            else
+                reach_hello(agents);
+        }
+    }
     if (client->state == AGENTS_GREETING || client->state == AGENTS_PROVING) {
         disti_agents_link_flush(&client->link);
         if (reach_answered(agents, event_p))
@@ -723,6 +687,7 @@ dist_status disti_agents_open(const struct disti_agents_config *config,
     struct disti_agents *agents;
     struct disti_tls_context *tls = NULL;
     dist_status status = disti_agents_config_check(config);
+    struct agents_client *client;
 
     if (status == DIST_OK)
         status = disti_tls_open(&tls); /* what is wrong with it is said before any wait */
@@ -740,7 +705,12 @@ dist_status disti_agents_open(const struct disti_agents_config *config,
         status = disti_fail_errno(DIST_ERR_SYSTEM, "cannot open an agent's descriptors");
     if (!disti_agents_config_copy(&agents->config, config) && status == DIST_OK)
         status = disti_fail(DIST_ERR_NO_MEMORY, "no memory for an agent: free some");
-    agents_client_begin(agents);
+    client = &agents->client;
+    client->state = AGENTS_SEEKING;
+    client->link.fd = client->master_port.fd = client->store_port.fd = -1;
+    client->join_by_ns = disti_deadline_ms(agents->config.join_timeout_ms);
+    client->note_ns = disti_deadline_ms(NOTE_MS);
+    client->delay_ms = DELAY_FIRST_MS;
     if (status == DIST_OK)
         status = agents_serve(agents);
     if (status != DIST_OK) {
@@ -777,10 +747,20 @@ bool disti_agents_next_event(struct disti_agents *agents, struct disti_agents_ev
         when = INT64_MAX;
         again = agents->server && disti_agents_server_move(agents->server, &when);
         is_event = *state < AGENTS_CLIENT_READY && agents_client_reach(agents, event_p, &when);
-        if (!is_event && *state == AGENTS_CLIENT_OVER)
-            agents_client_rest(&agents->client);
-        else if (!is_event && *state >= AGENTS_CLIENT_READY)
+        if (!is_event && *state == AGENTS_CLIENT_OVER) {
+            struct agents_client *client = &agents->client;
+            enum disti_wire_event event = DISTI_WIRE_MORE;
+
+            /* All is over; what comes yet is read, lest it wake anybody again and again. */
+            disti_agents_link_flush(&client->link);
+            while (client->link.fd >= 0 &&
+                   (event = disti_agents_link_read(&client->link)) == DISTI_WIRE_FRAME)
+                disti_wire_next(&client->link.in);
+            if (event != DISTI_WIRE_MORE || client->link.is_broken)
+                disti_agents_link_close(&client->link);
+        } else if (!is_event && *state >= AGENTS_CLIENT_READY) {
             is_event = agents_client_hear(agents, event_p, &when);
+        }
         if (is_event || !again)
             break;
     }
@@ -824,11 +804,21 @@ void disti_agents_failed(struct disti_agents *agents, const struct disti_agents_
     disti_agents_link_send(&agents->client.link, AGENTS_FAILED, value, sizeof(value));
 }
 
-/* Until all that was to be told is sent, and those who are served have gone. */
-static void agents_linger(struct disti_agents *agents, int64_t deadline)
+void disti_agents_close(struct disti_agents *agents, const char *why, int linger_ms)
 {
-    struct pollfd ready = {.fd = agents->epoll_fd, .events = POLLIN};
+    const int64_t deadline = disti_deadline_ms(linger_ms);
+    struct pollfd ready = {.events = POLLIN};
 
+    if (!agents)
+        return;
+    if (agents->client.state < AGENTS_CLIENT_READY)
+        agents_client_end(agents);
+    if (agents->client.link.fd >= 0)
+        disti_agents_link_send_text(&agents->client.link, AGENTS_LEAVE, why ? why : "it has left");
+    if (agents->server && agents->server->phase != AGENTS_OVER)
+        disti_agents_break(agents->server, "the agent on %s, where all others meet, has left: %s",
+                           agents->config.host, why ? why : "no reason given");
+    /* Until all that was to be told is sent, and those who are served have gone. */
     while (!disti_expired(deadline)) {
         int64_t when = deadline;
 
@@ -839,23 +829,219 @@ static void agents_linger(struct disti_agents *agents, int64_t deadline)
             disti_agents_link_close(&agents->client.link);
         if (agents->client.link.fd < 0 &&
             (!agents->server || disti_agents_server_count(agents->server) == 0))
-            return;
+            break;
         agents_arm(agents, when);
+        ready.fd = agents->epoll_fd;
         poll(&ready, 1, disti_left_ms(deadline));
     }
+    agents_free(agents);
 }
 
-void disti_agents_close(struct disti_agents *agents, const char *why, int linger_ms)
+/* What an agent is told: defaults, --rdzv-conf, and what is wrong with it. */
+
+#define SECRET_MAX 256
+
+void disti_agents_defaults(struct disti_agents_config *config)
 {
-    if (!agents)
-        return;
-    if (agents->client.state < AGENTS_CLIENT_READY)
-        agents_client_end(agents);
-    if (agents->client.link.fd >= 0)
-        disti_agents_link_send_text(&agents->client.link, AGENTS_LEAVE, why ? why : "it has left");
-    if (agents->server && agents->server->phase != AGENTS_OVER)
-        disti_agents_break(agents->server, "the agent on %s, where all others meet, has left: %s",
-                           agents->config.host, why ? why : "no reason given");
-    agents_linger(agents, disti_deadline_ms(linger_ms));
-    agents_free(agents);
+    *config = (struct disti_agents_config){.node_rank = -1,
+                                           .min_nodes = 1,
+                                           .max_nodes = 1,
+                                           .workers = 1,
+                                           .join_timeout_ms = 600000,
+                                           .last_call_timeout_ms = 30000,
+                                           .keep_alive_interval_ms = 5000,
+                                           .keep_alive_max_attempt = 3};
+}
+
+static bool config_milliseconds(const char *text, int *ms_p)
+{
+    char *end;
+    double seconds = disti_ascii_real(text, &end);
+
+    if (!*text || *end || !isfinite(seconds) || seconds < 0 || seconds > 1e6)
+        return false;
+    *ms_p = (int)(seconds * 1e3 + 0.5);
+    return true;
+}
+
+static bool config_whole(const char *text, int *number_p)
+{
+    char *end;
+    long number = strtol(text, &end, 10);
+
+    if (!*text || *end || number < 0 || number > INT_MAX)
+        return false;
+    *number_p = (int)number;
+    return true;
+}
+
+static bool config_truth(const char *text, bool *is_true_p)
+{
+    static const char *const words[2][4] = {{"0", "false", "f", "no"}, {"1", "true", "t", "yes"}};
+
+    for (int i = 0; i < 8; i++) {
+        if (disti_ascii_same(text, words[i / 4][i % 4])) {
+            *is_true_p = i >= 4;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* False: the value is none for that key. *known_p: is there such a key? */
+static bool config_set(struct disti_agents_config *config, const char *key, const char *value,
+                       bool *known_p)
+{
+    static const char *const unused[] = {"close_timeout", "read_timeout", "heartbeat_timeout",
+                                         "use_libuv", "store_type"};
+    bool is_host;
+
+    *known_p = true;
+    if (strcmp(key, "join_timeout") == 0 || strcmp(key, "timeout") == 0)
+        return config_milliseconds(value, &config->join_timeout_ms);
+    if (strcmp(key, "last_call_timeout") == 0)
+        return config_milliseconds(value, &config->last_call_timeout_ms);
+    if (strcmp(key, "keep_alive_interval") == 0)
+        return config_milliseconds(value, &config->keep_alive_interval_ms);
+    if (strcmp(key, "keep_alive_max_attempt") == 0)
+        return config_whole(value, &config->keep_alive_max_attempt);
+    if (strcmp(key, "rank") == 0)
+        return config_whole(value, &config->node_rank);
+    if (strcmp(key, "is_host") == 0) {
+        if (!config_truth(value, &is_host))
+            return false;
+        config->serve = is_host ? DISTI_AGENTS_SERVE : DISTI_AGENTS_SERVE_NEVER;
+        return true;
+    }
+    if (strcmp(key, "join") == 0) {
+        config->join_now = strcmp(value, "now") == 0;
+        return config->join_now || strcmp(value, "restart") == 0;
+    }
+    for (size_t i = 0; i < sizeof(unused) / sizeof(unused[0]); i++) {
+        if (strcmp(key, unused[i]) == 0)
+            return true;
+    }
+    return *known_p = false;
+}
+
+dist_status disti_agents_configure(struct disti_agents_config *config, const char *conf)
+{
+    char *copy = strdup(conf), *rest = NULL, *entry, *value;
+    dist_status status = DIST_OK;
+    bool known;
+
+    if (!copy)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for --rdzv-conf: free some");
+    for (entry = strtok_r(copy, ",", &rest); entry && status == DIST_OK;
+         entry = strtok_r(NULL, ",", &rest)) {
+        value = strchr(entry, '=');
+        if (!value) {
+            status = disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                                "--rdzv-conf: \"%s\" is not of the form KEY=VALUE", entry);
+            break;
+        }
+        *value++ = 0;
+        if (config_set(config, entry, value, &known))
+            continue;
+        if (known)
+            status = disti_fail(DIST_ERR_INVALID_ARGUMENT, "--rdzv-conf: \"%s\" is no value for %s",
+                                value, entry);
+        else
+            status =
+                disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                           "--rdzv-conf knows no \"%s\": it has join_timeout, last_call_timeout, "
+                           "keep_alive_interval, keep_alive_max_attempt, is_host, rank, join",
+                           entry);
+    }
+    free(copy);
+    return status;
+}
+
+/* Printable, so that others can show it. */
+static bool config_is_text(const char *text, size_t size)
+{
+    for (const char *c = text; *c; c++) {
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            return false;
+    }
+    return text[0] && strlen(text) < size;
+}
+
+dist_status disti_agents_config_check(const struct disti_agents_config *config)
+{
+    if (config->min_nodes < 1 || config->max_nodes < config->min_nodes ||
+        config->max_nodes > DISTI_AGENTS_NODES_MAX)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "--nnodes %d:%d: it wants MIN:MAX, with 1 <= MIN <= MAX <= %d",
+                          config->min_nodes, config->max_nodes, DISTI_AGENTS_NODES_MAX);
+    if (config->node_rank < -1 || config->node_rank >= config->max_nodes)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "--node-rank %d: with --nnodes %d it is from 0 to %d", config->node_rank,
+                          config->max_nodes, config->max_nodes - 1);
+    if (config->workers < 1 || config->workers > DISTI_AGENTS_WORKERS_MAX)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "--nproc-per-node %d: it is from 1 to %d",
+                          config->workers, DISTI_AGENTS_WORKERS_MAX);
+    if (config->max_restarts < 0 || config->master_port < 0 || config->master_port > 65535)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "--max-restarts %d, --master-port %d: no such number",
+                          config->max_restarts, config->master_port);
+    if (!config->endpoint_host || !config->endpoint_host[0] || config->endpoint_port < 0 ||
+        config->endpoint_port > 65535)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "--rdzv-endpoint wants HOST:PORT with a port from 0 to 65535");
+    if (!config->job || !config_is_text(config->job, AGENTS_JOB))
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "--rdzv-id wants 1 to %d printable characters",
+                          AGENTS_JOB - 1);
+    if (config->secret_bytes > SECRET_MAX || (config->secret_bytes && !config->secret))
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "a job's secret has at most %d bytes",
+                          SECRET_MAX);
+    if (config->secret_bytes && !disti_hmac_exists())
+        return disti_fail(
+            DIST_ERR_UNSUPPORTED,
+            "this distrun was built without OpenSSL, and cannot prove that it has the "
+            "job's secret: build it with libssl-dev");
+    if (config->address && !config_is_text(config->address, AGENTS_ADDRESS))
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "--local-addr wants an address");
+    if (config->join_timeout_ms < 1 || config->last_call_timeout_ms < 0 ||
+        config->keep_alive_interval_ms < 1)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "--rdzv-conf: join_timeout and keep_alive_interval must be above 0");
+    if (config->keep_alive_max_attempt < 1 ||
+        config->keep_alive_max_attempt > INT_MAX / config->keep_alive_interval_ms)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "--rdzv-conf: %d is no number for keep_alive_max_attempt",
+                          config->keep_alive_max_attempt);
+    return DIST_OK;
+}
+
+bool disti_agents_config_copy(struct disti_agents_config *copy_p,
+                              const struct disti_agents_config *config)
+{
+    char host[DISTI_HOST_SIZE], *address = config->address ? strdup(config->address) : NULL;
+    void *secret = calloc(1, config->secret_bytes + 1);
+
+    disti_host_name(host);
+    *copy_p = *config;
+    copy_p->endpoint_host = strdup(config->endpoint_host);
+    copy_p->job = strdup(config->job);
+    copy_p->host = strdup(config->host && config->host[0] ? config->host : host);
+    if (address)
+        disti_host_normalize(address);
+    copy_p->address = address;
+    if (secret && config->secret_bytes)
+        memcpy(secret, config->secret, config->secret_bytes);
+    copy_p->secret = secret;
+    return secret && copy_p->endpoint_host && copy_p->job && copy_p->host &&
+           (copy_p->address || !config->address);
+}
+
+void disti_agents_config_free(struct disti_agents_config *config)
+{
+    free((char *)config->endpoint_host);
+    free((char *)config->job);
+    free((char *)config->host);
+    free((char *)config->address);
+    if (config->secret)
+        explicit_bzero((void *)config->secret, config->secret_bytes);
+    free((void *)config->secret);
 }

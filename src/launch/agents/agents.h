@@ -3,8 +3,6 @@
 #ifndef DISTI_LAUNCH_AGENTS_AGENTS_H
 #define DISTI_LAUNCH_AGENTS_AGENTS_H
 
-#include <dist/dist.h>
-
 #include "base/net.h"
 
 /*

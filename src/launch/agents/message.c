@@ -327,35 +327,27 @@ void disti_agents_link_flush(struct agents_link *link)
     link_watch(link);
 }
 
-static bool link_make_room(struct agents_link *link, size_t bytes)
-{
-    size_t room = link->out_bytes + bytes;
-    unsigned char *out;
-
-    if (room <= link->out_room)
-        return true;
-    out = room > LINK_OUT_MAX ? NULL : realloc(link->out, room);
-    if (!out)
-        return false;
-    link->out = out;
-    link->out_room = room;
-    return true;
-}
-
 void disti_agents_link_send(struct agents_link *link, uint8_t op, const void *value, size_t bytes)
 {
     struct disti_wire_head head = {.op = op, .value_bytes = bytes};
+    size_t room = link->out_bytes + DISTI_WIRE_HEAD + bytes;
+    unsigned char *out = link->out;
 
     if (link->fd < 0 || link->is_broken)
         return;
-    if (!link_make_room(link, DISTI_WIRE_HEAD + bytes)) {
-        link->is_broken = true;
-        return;
+    if (room > link->out_room) {
+        out = room > LINK_OUT_MAX ? NULL : realloc(link->out, room);
+        if (!out) {
+            link->is_broken = true;
+            return;
+        }
+        link->out = out;
+        link->out_room = room;
     }
-    disti_wire_put_head(link->out + link->out_bytes, &head);
+    disti_wire_put_head(out + link->out_bytes, &head);
     if (bytes)
-        memcpy(link->out + link->out_bytes + DISTI_WIRE_HEAD, value, bytes);
-    link->out_bytes += DISTI_WIRE_HEAD + bytes;
+        memcpy(out + link->out_bytes + DISTI_WIRE_HEAD, value, bytes);
+    link->out_bytes = room;
     link->told_ns = disti_now_ns();
     disti_agents_link_flush(link);
 }

@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/log.h"
-#include "base/net.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -209,29 +208,6 @@ static bool meeting_refuse_clash(struct agents_server *server)
     return false;
 }
 
-static void meeting_tell(struct agents_server *server, struct agents_peer **nodes,
-                         const struct disti_agents_round *common)
-{
-    size_t bytes = AGENTS_ROUND_BYTES + 4 * (size_t)common->nodes;
-    unsigned char *value = malloc(bytes);
-    struct disti_agents_round round = *common;
-
-    if (!value) {
-        disti_agents_break(server, "no memory on %s to begin a round: free some", server->host);
-        return;
-    }
-    server->phase = AGENTS_RUNNING;
-    server->is_patient = false;
-    for (int i = 0; i < round.nodes; i++) {
-        round.node_rank = i;
-        disti_agents_put_round(value, &round);
-        nodes[i]->node_rank = i;
-        nodes[i]->state = AGENTS_PEER_RUNNING;
-        disti_agents_link_send(&nodes[i]->link, AGENTS_ROUND, value, bytes);
-    }
-    free(value);
-}
-
 /* Of n peers that are READY, those that come first take part. */
 static void meeting_close(struct agents_server *server, int n)
 {
@@ -239,10 +215,12 @@ static void meeting_close(struct agents_server *server, int n)
     struct agents_peer **peers = meeting_peers(server, n);
     struct agents_peer **nodes = calloc((size_t)n, sizeof(struct agents_peer *));
     int *numbers = calloc(2 * (size_t)n, sizeof(*numbers)), *order = numbers ? numbers + n : NULL;
+    size_t bytes = AGENTS_ROUND_BYTES + 4 * (size_t)count;
+    unsigned char *value = malloc(bytes);
     struct disti_agents_round round = {
         .round = server->round, .restarts = server->restarts, .nodes = count, .workers = numbers};
 
-    if (!peers || !nodes || !numbers) {
+    if (!peers || !nodes || !numbers || !value) {
         disti_agents_break(server, "no memory on %s to begin a round: free some", server->host);
         goto out;
     }
@@ -256,34 +234,29 @@ static void meeting_close(struct agents_server *server, int n)
     round.master_port = (int)nodes[0]->member.master_port;
     round.store_port = (int)nodes[0]->member.store_port;
     memcpy(round.master_address, nodes[0]->member.address, sizeof(round.master_address));
-    if (disti_random_id(round.store_secret) != DIST_OK)
+    if (disti_random_id(round.store_secret) != DIST_OK) {
         disti_agents_break(server, "on %s: %s", server->host, dist_last_error());
-    else if (disti_agents_round_count(&round))
-        meeting_tell(server, nodes, &round);
-    else
+        goto out;
+    }
+    if (!disti_agents_round_count(&round)) {
         disti_agents_break(server, "%d nodes have more workers together than can be counted",
                            count);
+        goto out;
+    }
+    server->phase = AGENTS_RUNNING;
+    server->is_patient = false;
+    for (int i = 0; i < count; i++) {
+        round.node_rank = i;
+        disti_agents_put_round(value, &round);
+        nodes[i]->node_rank = i;
+        nodes[i]->state = AGENTS_PEER_RUNNING;
+        disti_agents_link_send(&nodes[i]->link, AGENTS_ROUND, value, bytes);
+    }
 out:
+    free(value);
     free(numbers);
     free(nodes);
     free(peers);
-}
-
-/* "2 of at least 3 nodes came within 600 s: node1 (10.0.0.1), node2 (10.0.0.2)". */
-static void meeting_too_few(struct agents_server *server, int ready)
-{
-    char text[DISTI_AGENTS_TEXT / 2] = "";
-
-    for (const struct agents_peer *p = server->peers; p; p = p->next) {
-        size_t at = strlen(text);
-
-        if (p->state == AGENTS_PEER_READY)
-            snprintf(text + at, sizeof(text) - at, "%s%s (%.64s)", at ? ", " : "", p->member.host,
-                     p->member.address);
-    }
-    disti_agents_break(server, "only %d of at least %d nodes met at %s port %d within %.1f s: %s",
-                       ready, server->config->min_nodes, server->config->endpoint_host,
-                       server->port, server->config->join_timeout_ms / 1e3, text);
 }
 
 static void agents_meeting_look(struct agents_server *server, int64_t *when_p)
@@ -304,8 +277,22 @@ static void agents_meeting_look(struct agents_server *server, int64_t *when_p)
                         ready, server->config->min_nodes, disti_left_ms(server->meet_by_ns) / 1e3);
         if (!stopping) /* some must come anew, so others may too */
             server->is_patient = true;
-        if (late)
-            meeting_too_few(server, ready);
+        if (late) {
+            char text[DISTI_AGENTS_TEXT / 2] = "";
+
+            /* "2 of at least 3 nodes came within 600 s: node1 (10.0.0.1), node2 (10.0.0.2)". */
+            for (const struct agents_peer *p = server->peers; p; p = p->next) {
+                size_t at = strlen(text);
+
+                if (p->state == AGENTS_PEER_READY)
+                    snprintf(text + at, sizeof(text) - at, "%s%s (%.64s)", at ? ", " : "",
+                             p->member.host, p->member.address);
+            }
+            disti_agents_break(server,
+                               "only %d of at least %d nodes met at %s port %d within %.1f s: %s",
+                               ready, server->config->min_nodes, server->config->endpoint_host,
+                               server->port, server->config->join_timeout_ms / 1e3, text);
+        }
         return;
     }
     if (!late && stopping)
@@ -414,18 +401,6 @@ static void course_fail(struct agents_server *server, const struct disti_agents_
     server->decide_ns = disti_deadline_ms(failure->is_consequence ? CAUSE_MS : 0);
 }
 
-static void agents_course_look(struct agents_server *server, int64_t *when_p)
-{
-    if (server->phase != AGENTS_RUNNING || !server->decide_ns)
-        return;
-    if (course_goes_on(server, &server->failure) && agents_count(server, AGENTS_PEER_RUNNING) > 0)
-        return;
-    if (disti_expired(server->decide_ns))
-        course_decide(server);
-    else
-        agents_sooner(when_p, server->decide_ns);
-}
-
 static void agents_course_joined(struct agents_server *server, struct agents_peer *peer)
 {
     int running = agents_count(server, AGENTS_PEER_RUNNING);
@@ -457,40 +432,6 @@ static void course_finish(struct agents_server *server)
         if (agents_is_member(p))
             disti_agents_link_send(&p->link, AGENTS_FINISHED, NULL, 0);
     }
-}
-
-static void agents_course_failed(struct agents_server *server, struct agents_peer *peer,
-                                 struct disti_agents_failure *failure)
-{
-    if (peer->state != AGENTS_PEER_RUNNING)
-        return;
-    failure->cause = DISTI_AGENTS_WORKER_FAILED;
-    failure->node_rank = peer->node_rank;
-    memcpy(failure->host, peer->member.host, sizeof(failure->host));
-    course_fail(server, failure);
-}
-
-/* Of a member that was READY or later, once it is none any more. */
-/* Whose workers have succeeded may go; whose have not takes the round along. */
-static void agents_course_lost(struct agents_server *server, const struct agents_peer *peer,
-                               enum agents_peer_state was, const char *why)
-{
-    struct disti_agents_failure loss = {.cause = DISTI_AGENTS_NODE_LOST,
-                                        .node_rank = peer->node_rank,
-                                        .rank = -1,
-                                        .local_rank = -1,
-                                        .pid = (int)peer->member.pid,
-                                        .time_ms = course_time_ms()};
-
-    if (server->phase == AGENTS_OVER)
-        return;
-    memcpy(loss.host, peer->member.host, sizeof(loss.host));
-    snprintf(loss.text, sizeof(loss.text), "%s", why);
-    if (was == AGENTS_PEER_RUNNING)
-        course_fail(server, &loss);
-    else
-        agents_note(server, "the node %s (%.64s) is gone: %.512s", peer->member.host,
-                    peer->member.address, why);
 }
 
 /* Admission: who comes proves that it has the secret, and is looked at for what it wants. */
@@ -545,14 +486,15 @@ static void admission_welcome(struct agents_server *server, struct agents_peer *
     server->strangers--;
 }
 
-/* What is wrong between this agent and those that are there; false: nothing. */
-static bool admission_clashes(const struct agents_server *server, const struct agents_peer *peer,
-                              char text[DISTI_AGENTS_TEXT])
+/* What clashes before the first round is nobody's fault more than another's: all end. */
+static void admission_join(struct agents_server *server, struct agents_peer *peer)
 {
     const struct disti_agents_config *config = server->config;
+    int nodes = agents_count(server, AGENTS_PEER_RUNNING) + agents_count(server, AGENTS_PEER_DONE);
     const struct agents_member *m = &peer->member;
+    char text[DISTI_AGENTS_TEXT] = ""; /* what is wrong between this agent and those there */
+    bool clashes;
 
-    text[0] = '\0';
     if ((int)m->min_nodes != config->min_nodes || (int)m->max_nodes != config->max_nodes ||
         (int)m->max_restarts != config->max_restarts ||
         (m->same_workers != 0) != config->same_workers) {
@@ -582,17 +524,7 @@ static bool admission_clashes(const struct agents_server *server, const struct a
                      m->node_rank, p->member.host, p->member.address, m->host, m->address);
         }
     }
-    return text[0];
-}
-
-/* What clashes before the first round is nobody's fault more than another's: all end. */
-static void admission_join(struct agents_server *server, struct agents_peer *peer)
-{
-    const struct disti_agents_config *config = server->config;
-    int nodes = agents_count(server, AGENTS_PEER_RUNNING) + agents_count(server, AGENTS_PEER_DONE);
-    char text[DISTI_AGENTS_TEXT];
-    bool clashes = admission_clashes(server, peer, text);
-
+    clashes = text[0];
     if (clashes && server->round == 0 && server->phase == AGENTS_MEETING) {
         admission_welcome(server, peer);
         disti_agents_break(server, "%s", text);
@@ -772,17 +704,32 @@ static bool server_accept(struct agents_server *server, int64_t *when_p)
     return some;
 }
 
-/* No member hears of it any more; the job does. */
+/* No member hears of it any more; the job does. A member whose workers have succeeded may go; one
+ * whose workers have not takes the round along. */
 static void server_lose(struct agents_server *server, struct agents_peer *peer, const char *why)
 {
-    enum agents_peer_state was = peer->state;
+    const bool was_running = peer->state == AGENTS_PEER_RUNNING;
+    struct disti_agents_failure loss = {.cause = DISTI_AGENTS_NODE_LOST,
+                                        .node_rank = peer->node_rank,
+                                        .rank = -1,
+                                        .local_rank = -1,
+                                        .pid = (int)peer->member.pid,
+                                        .time_ms = course_time_ms()};
 
     if (!agents_is_member(peer)) {
         peer->link.is_broken = true;
         return;
     }
     server_let_go(server, peer, why);
-    agents_course_lost(server, peer, was, why);
+    if (server->phase == AGENTS_OVER)
+        return;
+    memcpy(loss.host, peer->member.host, sizeof(loss.host));
+    snprintf(loss.text, sizeof(loss.text), "%s", why);
+    if (was_running)
+        course_fail(server, &loss);
+    else
+        agents_note(server, "the node %s (%.64s) is gone: %.512s", peer->member.host,
+                    peer->member.address, why);
 }
 
 /* False: senseless. */
@@ -816,7 +763,12 @@ static bool server_hear(struct agents_server *server, struct agents_peer *peer)
     case AGENTS_FAILED:
         if (!disti_agents_get_failure(in, &failure))
             return false;
-        agents_course_failed(server, peer, &failure);
+        if (peer->state == AGENTS_PEER_RUNNING) {
+            failure.cause = DISTI_AGENTS_WORKER_FAILED;
+            failure.node_rank = peer->node_rank;
+            memcpy(failure.host, peer->member.host, sizeof(failure.host));
+            course_fail(server, &failure);
+        }
         return true;
     case AGENTS_LEAVE:
         if (!disti_agents_get_sentence(in, why))
@@ -853,32 +805,13 @@ static void server_read(struct agents_server *server, struct agents_peer *peer)
     peer->link.is_broken = true;
 }
 
-/* Signs of life, to and from all. */
-static void server_watch(struct agents_server *server, int64_t *when_p)
-{
-    uint32_t interval = (uint32_t)server->config->keep_alive_interval_ms;
-    uint32_t silence = interval * (uint32_t)server->config->keep_alive_max_attempt;
-    char why[DISTI_AGENTS_TEXT];
-
-    snprintf(why, sizeof(why), "it gave no sign of life for %.1f s", silence / 1e3);
-    for (struct agents_peer *p = server->peers; p; p = p->next) {
-        if (!agents_is_member(p)) {
-            agents_sooner(when_p, p->until_ns);
-            continue;
-        }
-        disti_agents_link_beat(&p->link, interval, when_p);
-        if (p->link.is_broken)
-            server_lose(server, p, "its connection broke");
-        else if (disti_agents_link_is_silent(&p->link, silence, when_p))
-            server_lose(server, p, why);
-    }
-}
-
 bool disti_agents_server_move(struct agents_server *server, int64_t *when_p)
 {
     struct epoll_event events[EVENTS];
     bool some = server_accept(server, when_p);
     int n = epoll_wait(server->epoll_fd, events, EVENTS, 0);
+    uint32_t interval, silence;
+    char why[DISTI_AGENTS_TEXT];
 
     for (int i = 0; i < n; i++) {
         struct agents_peer *peer = events[i].data.ptr;
@@ -903,8 +836,29 @@ bool disti_agents_server_move(struct agents_server *server, int64_t *when_p)
     if (n == EVENTS && !disti_expired(server->look_by_ns))
         return true;
     server->look_by_ns = 0;
-    agents_course_look(server, when_p);
-    server_watch(server, when_p);
+    if (server->phase == AGENTS_RUNNING && server->decide_ns &&
+        (!course_goes_on(server, &server->failure) ||
+         agents_count(server, AGENTS_PEER_RUNNING) <= 0)) {
+        if (disti_expired(server->decide_ns))
+            course_decide(server);
+        else
+            agents_sooner(when_p, server->decide_ns);
+    }
+    /* Signs of life, to and from all. */
+    interval = (uint32_t)server->config->keep_alive_interval_ms;
+    silence = interval * (uint32_t)server->config->keep_alive_max_attempt;
+    snprintf(why, sizeof(why), "it gave no sign of life for %.1f s", silence / 1e3);
+    for (struct agents_peer *p = server->peers; p; p = p->next) {
+        if (!agents_is_member(p)) {
+            agents_sooner(when_p, p->until_ns);
+            continue;
+        }
+        disti_agents_link_beat(&p->link, interval, when_p);
+        if (p->link.is_broken)
+            server_lose(server, p, "its connection broke");
+        else if (disti_agents_link_is_silent(&p->link, silence, when_p))
+            server_lose(server, p, why);
+    }
     agents_meeting_look(server, when_p);
     return some;
 }
