@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Making the boards of a group's ranks, and mapping them. */
+#include "base/clock.h"
 #include "base/faults.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "base/settings/config.h"
 #include "node/state.h"
@@ -31,27 +33,23 @@ static size_t board_bytes(const struct disti_node *node)
     return (size_t)node->ranks * (sizeof(struct node_board) + node->area_bytes);
 }
 
-/* Rank 0: memory for all boards, of which each rank makes the pages of its own. */
-static dist_status board_make_all(struct disti_node *node, struct disti_node_hello *hello)
-{
-    bool tried = disti_log_trying(true);
-    dist_status status =
-        disti_segment_alloc_shared(board_bytes(node), &node->boards, &hello->boards);
-
-    disti_log_trying(tried);
-    return status;
-}
-
 /* Where this rank cannot, the others are told, and no board is used. */
 static dist_status board_make(struct disti_node *node, struct disti_node_hello *hello)
 {
+    bool tried;
     int wanted;
     dist_status status = disti_env_int("DIST_NODE_MEMORY", 0, 1, 1, &wanted);
 
     if (status != DIST_OK || !wanted || disti_faults_need_messages())
         return status;
-    if (node->rank == 0 && board_make_all(node, hello) != DIST_OK)
-        return DIST_OK;
+    if (node->rank ==
+        0) { /* memory for all boards, of which each rank makes the pages of its own */
+        tried = disti_log_trying(true);
+        status = disti_segment_alloc_shared(board_bytes(node), &node->boards, &hello->boards);
+        disti_log_trying(tried);
+        if (status != DIST_OK)
+            return DIST_OK;
+    }
     disti_node_window_offer(node, hello);
     node->cpu = -1;
     hello->pid = (int32_t)getpid();
@@ -177,11 +175,19 @@ void disti_node_use_ring(struct disti_node *node)
 #endif
 }
 
-static dist_status board_open(struct disti_node *node, struct disti_node_hello *hello)
+dist_status disti_node_open(const struct dist_backend_config *config,
+                            struct disti_node_hello *hello, struct disti_node **node_p)
 {
-    const struct dist_backend_config *config = node->config;
+    struct disti_node *node;
     dist_status status;
 
+    memset(hello, 0, sizeof(*hello));
+    if (!board_one_machine(config))
+        return DIST_OK;
+    node = calloc(1, sizeof(*node));
+    if (!node)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for the ranks of this machine");
+    node->config = config;
     node->rank = config->rank;
     node->ranks = config->world_size;
     node->round_bytes = NODE_ROUND_BYTES;
@@ -196,28 +202,58 @@ static dist_status board_open(struct disti_node *node, struct disti_node_hello *
     status = disti_node_migrate_open(node);
     if (status == DIST_OK)
         status = board_reserve(node);
-    return status == DIST_OK ? board_make(node, hello) : status;
-}
-
-dist_status disti_node_open(const struct dist_backend_config *config,
-                            struct disti_node_hello *hello, struct disti_node **node_p)
-{
-    struct disti_node *node;
-    dist_status status;
-
-    memset(hello, 0, sizeof(*hello));
-    if (!board_one_machine(config))
-        return DIST_OK;
-    node = calloc(1, sizeof(*node));
-    if (!node)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for the ranks of this machine");
-    node->config = config;
-    status = board_open(node, hello);
+    if (status == DIST_OK)
+        status = board_make(node, hello);
     if (status == DIST_OK)
         *node_p = node;
     else
         disti_node_close(node);
     return status;
+}
+
+/* Boards and windows of groups that have ended, while peers may still read them. */
+
+/* A call that began as the group ended may meet its deadline after its own, and wait for a lock. */
+#define DEFERRED_TIMEOUTS 2
+
+struct deferred {
+    struct deferred *next;
+    void *memory;
+    int64_t until_ns;
+};
+
+DISTI_PROCESS_LOCK(deferred_lock);
+static struct deferred *deferred_list;
+
+/*
+ * Frees memory of disti_segment_alloc_shared, now or once every call of the group's ranks must have
+ * met its deadline: a peer that has not heard of the group's end may still read it. NULL: nothing.
+ */
+static void board_free(void *memory, bool now, int timeout_ms)
+{
+    struct deferred **at = &deferred_list, *deferred;
+
+    pthread_mutex_lock(&deferred_lock);
+    while (*at) {
+        deferred = *at;
+        if (!disti_expired(deferred->until_ns)) {
+            at = &deferred->next;
+            continue;
+        }
+        *at = deferred->next;
+        disti_segment_free(deferred->memory);
+        free(deferred);
+    }
+    deferred = memory && !now ? calloc(1, sizeof(*deferred)) : NULL; /* NULL: never freed */
+    if (deferred) {
+        deferred->memory = memory;
+        deferred->until_ns = disti_deadline_ms((int64_t)DEFERRED_TIMEOUTS * timeout_ms);
+        deferred->next = deferred_list;
+        deferred_list = deferred;
+    } else if (memory && now) {
+        disti_segment_free(memory);
+    }
+    pthread_mutex_unlock(&deferred_lock);
 }
 
 void disti_node_close(struct disti_node *node)
@@ -236,8 +272,8 @@ void disti_node_close(struct disti_node *node)
     if (node->board)
         disti_segment_unmap(node->hellos[0].boards.name.key);
     disti_node_doorbell_close(node);
-    disti_node_free(node->boards, now, node->config->timeout_ms);
-    disti_node_free(node->window, now, node->config->timeout_ms);
+    board_free(node->boards, now, node->config->timeout_ms);
+    board_free(node->window, now, node->config->timeout_ms);
     if (node->abandoned)
         disti_segment_trim(0); /* the memory of ranks that were killed is kept by no other */
     disti_node_migrate_close(node);

@@ -5,7 +5,7 @@ libdist_core_sources += \
 	src/node/waking.c \
 	src/node/trial.c \
 	src/node/board.c \
-	src/node/arena.c \
+	src/node/pages.c \
 	src/node/node.h \
 	src/node/op.c \
 	src/node/pairs.c \

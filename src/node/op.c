@@ -77,27 +77,6 @@ static bool op_has_gait(const struct disti_node_op *op)
     return op->in_area && op->chosen && (!op->paired || op->given > NODE_SHORT_MAX);
 }
 
-static void op_show_area(struct disti_node *node, struct disti_node_op *op)
-{
-    disti_node_area_begin(node, op);
-    if (op->given) {
-        node_take_area(node, node_slot(node->board, op), op->given);
-        disti_node_move((char *)node_given(node->self, op), op->call.in, op->given,
-                        node_window_gait(op));
-    }
-    disti_node_area_shown(op);
-}
-
-static dist_status op_show_short(struct disti_node *node, struct disti_node_op *op)
-{
-    op_begin(node, op);
-    if (op_has_gait(op))
-        op_show_area(node, op);
-    else
-        short_show(node, node_slot(node->board, op), op);
-    return disti_node_op_go(op, NODE_OP_WAITING);
-}
-
 static bool node_may_go_past(const struct disti_node *node, const struct disti_node_op *op);
 
 static dist_status op_show_long(struct disti_node *node, struct disti_node_op *op)
@@ -115,41 +94,40 @@ static dist_status op_show_long(struct disti_node *node, struct disti_node_op *o
     return disti_node_op_go(op, NODE_OP_WAITING);
 }
 
-static dist_status op_show_pairs(struct disti_node *node, struct disti_node_op *op)
-{
-    dist_status status;
-
-    op_begin(node, op);
-    if (op_has_gait(op))
-        disti_node_area_begin(node, op);
-    status = disti_node_pairs_show(node, op);
-    if (op_has_gait(op))
-        disti_node_area_shown(op);
-    return status == DIST_OK ? disti_node_op_go(op, NODE_OP_WAITING) : status;
-}
-
-/* Which way its data go: once. */
-static void op_choose(struct disti_node *node, struct disti_node_op *op)
-{
-    if (op->paired && !op->chosen)
-        disti_node_pairs_choose(node, op);
-    else if (!op->paired && op->way == NODE_WAY_WINDOWS)
-        disti_node_mover_choose(node, op);
-}
-
 static dist_status node_admit(struct disti_node *node, struct disti_node_op *op);
 
 static dist_status op_enter(struct disti_node *node, struct disti_node_op *op)
 {
     dist_status status;
 
-    op_choose(node, op);
+    /* Which way its data go: once. */
+    if (op->paired && !op->chosen)
+        disti_node_pairs_choose(node, op);
+    else if (!op->paired && op->way == NODE_WAY_WINDOWS)
+        disti_node_mover_choose(node, op);
     status = node_admit(node, op);
-    if (status == DIST_OK && op->paired)
-        status = op_show_pairs(node, op);
-    else if (status == DIST_OK && op->way == NODE_WAY_BOARD)
-        status = op_show_short(node, op);
-    else if (status == DIST_OK)
+    if (status == DIST_OK && op->paired) {
+        op_begin(node, op);
+        if (op_has_gait(op))
+            disti_node_area_begin(node, op);
+        status = disti_node_pairs_show(node, op);
+        if (op_has_gait(op))
+            disti_node_area_shown(op);
+        status = status == DIST_OK ? disti_node_op_go(op, NODE_OP_WAITING) : status;
+    } else if (status == DIST_OK && op->way == NODE_WAY_BOARD) {
+        op_begin(node, op);
+        if (op_has_gait(op)) {
+            disti_node_area_begin(node, op);
+            if (op->given) {
+                node_take_area(node, node_slot(node->board, op), op->given);
+                disti_node_move((char *)node_given(node->self, op), op->call.in, op->given,
+                                node_window_gait(op));
+            }
+            disti_node_area_shown(op);
+        } else
+            short_show(node, node_slot(node->board, op), op);
+        status = disti_node_op_go(op, NODE_OP_WAITING);
+    } else if (status == DIST_OK)
         status = op_show_long(node, op);
     if (status != DIST_OK)
         return status;
@@ -530,17 +508,6 @@ static size_t start_largest(const size_t *counts, int ranks, size_t largest)
     return largest;
 }
 
-/* The largest block that this rank knows of; and its own, if lists of which all know all say it. */
-static void start_count(const struct disti_node *node, struct disti_node_op *op)
-{
-    const size_t *in = op->call.in_counts, *out = op->call.out_counts;
-
-    if (!op->paired && (in || out))
-        op->call.count = (in ? in : out)[node->rank];
-    op->largest = start_largest(in, node->ranks, op->call.count);
-    op->largest = start_largest(out, node->ranks, op->largest);
-}
-
 void disti_node_start(struct disti_node *node, const struct dist_call *call, uint64_t fingerprint,
                       uint64_t history, struct disti_node_op *op)
 {
@@ -554,7 +521,13 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
     op->slot = node_slot_number(node, op->number);
     op->element_bytes = call->collective == DIST_COLL_BARRIER ? 1 : dist_dtype_size(call->dtype);
     op->paired = pattern->paired;
-    start_count(node, op);
+    /* The largest block that this rank knows of; and its own, if lists of which all know all say
+     * it. */
+    const size_t *in = op->call.in_counts, *out = op->call.out_counts;
+    if (!op->paired && (in || out))
+        op->call.count = (in ? in : out)[node->rank];
+    op->largest = start_largest(in, node->ranks, op->call.count);
+    op->largest = start_largest(out, node->ranks, op->largest);
     bytes = op->largest * op->element_bytes;
     op->way =
         start_is_short(call->collective, node->ranks, bytes) ? NODE_WAY_BOARD : NODE_WAY_WINDOWS;
@@ -578,56 +551,6 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
     op->worked_ns = 0;
     if (!op->paired && op->way != NODE_WAY_BOARD)
         disti_node_cut(node, op);
-}
-
-/* Boards and windows of groups that have ended, while peers may still read them. */
-
-/* A call that began as the group ended may meet its deadline after its own, and wait for a lock. */
-#define DEFERRED_TIMEOUTS 2
-
-struct deferred {
-    struct deferred *next;
-    void *memory;
-    int64_t until_ns;
-};
-
-DISTI_PROCESS_LOCK(deferred_lock);
-static struct deferred *deferred_list;
-
-static void deferred_sweep(void)
-{
-    struct deferred **at = &deferred_list;
-
-    while (*at) {
-        struct deferred *deferred = *at;
-
-        if (!disti_expired(deferred->until_ns)) {
-            at = &deferred->next;
-            continue;
-        }
-        *at = deferred->next;
-        disti_segment_free(deferred->memory);
-        free(deferred);
-    }
-}
-
-void disti_node_free(void *memory, bool now, int timeout_ms)
-{
-    struct deferred *deferred = NULL;
-
-    pthread_mutex_lock(&deferred_lock);
-    deferred_sweep();
-    if (memory && !now)
-        deferred = calloc(1, sizeof(*deferred)); /* without memory it is never freed */
-    if (deferred) {
-        deferred->memory = memory;
-        deferred->until_ns = disti_deadline_ms((int64_t)DEFERRED_TIMEOUTS * timeout_ms);
-        deferred->next = deferred_list;
-        deferred_list = deferred;
-    } else if (memory && now) {
-        disti_segment_free(memory);
-    }
-    pthread_mutex_unlock(&deferred_lock);
 }
 
 /* How far a rank may be ahead of the others, whom it waits for, and whether they were called the

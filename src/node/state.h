@@ -571,14 +571,6 @@ dist_status disti_node_op_left(struct disti_node_op *op, const struct dist_call 
 dist_status disti_node_migrate_open(struct disti_node *node);
 void disti_node_migrate_close(struct disti_node *node);
 
-/* ---- op.c: memory that peers read ---- */
-
-/*
- * Frees memory of disti_segment_alloc_shared, now or once every call of the group's ranks must have
- * met its deadline: a peer that has not heard of the group's end may still read it. NULL: nothing.
- */
-void disti_node_free(void *memory, bool now, int timeout_ms);
-
 /* ---- waking.c ---- */
 
 /* Registers this process, whose CPUs others may then have the kernel fence. False: it cannot be. */

@@ -137,25 +137,20 @@ static uint64_t gait_cost(const struct node_trial *gait, uint8_t which, bool onl
     return gait->ns[which] * (!(which & NODE_STREAMS) ? 3 : only_gives ? 6 : 4);
 }
 
-static void gait_decide(struct node_trial *gait, bool only_gives)
-{
-    for (uint8_t i = 0; i < NODE_GAITS; i++) {
-        bool better = !gait->ns[gait->best] ||
-                      gait_cost(gait, i, only_gives) < gait_cost(gait, gait->best, only_gives);
-
-        if (gait->ns[i] && better)
-            gait->best = i;
-    }
-}
-
 /* The trial ends after so many calls. */
 static void gait_count(struct node_trial *gait, const struct disti_node_op *op, int trials,
                        bool only_gives)
 {
     if (op->tries_gait)
         trial_record(gait, op->gait, op, op->worked_ns);
-    if (gait->calls + 1 == trials)
-        gait_decide(gait, only_gives);
+    if (gait->calls + 1 == trials) {
+        for (uint8_t i = 0; i < NODE_GAITS; i++) {
+            bool better = !gait->ns[gait->best] ||
+                          gait_cost(gait, i, only_gives) < gait_cost(gait, gait->best, only_gives);
+            if (gait->ns[i] && better)
+                gait->best = i;
+        }
+    }
     trial_count(gait);
 }
 
@@ -281,12 +276,6 @@ static bool mover_decides(const struct node_mover *mover, const struct disti_nod
     return mover->trial.calls == mover_before(op) + MOVER_TRIALS;
 }
 
-/* May the kernel copy, in this call? It reduces nothing. */
-static bool mover_may_cma(const struct disti_node *node, const struct disti_node_op *op)
-{
-    return node->cma && !disti_node_pattern(op->call.collective)->reduces;
-}
-
 static bool mover_begins_with_cma(const struct node_mover *mover, const struct disti_node_op *op)
 {
     const bool cma_is_best = mover->trial.best == MOVER_CMA;
@@ -322,7 +311,8 @@ void disti_node_mover_choose(struct disti_node *node, struct disti_node_op *op)
 {
     struct node_mover *mover = mover_of(node, op);
 
-    op->cma = mover_may_cma(node, op) && mover_begins_with_cma(mover, op);
+    op->cma = (node->cma && !disti_node_pattern(op->call.collective)->reduces) &&
+              mover_begins_with_cma(mover, op);
     if (mover->trial.calls < MOVER_LOOKS ||
         !disti_node_fits_area(op->call.collective, node->ranks, op->largest * op->element_bytes))
         return;
@@ -358,30 +348,6 @@ void disti_node_mover_fill(struct disti_node *node, struct disti_node_op *op)
         op->filled_ns = mover_clock(node) - begun;
 }
 
-/* In the first trials windows have not found their gait: they may take a quarter more. */
-static void mover_decide(struct node_trial *trial, const uint64_t ns[2])
-{
-    const uint64_t cma = ns[MOVER_CMA], windows = ns[MOVER_WINDOWS];
-    const bool prefers = trial->tried ? cma >= windows : cma * 5 >= windows * 4;
-
-    trial->best = prefers ? MOVER_WINDOWS : MOVER_CMA;
-}
-
-/* Decides by the sum of all ranks' times; in a call of pairs the leader decides alone. */
-static void mover_agree(const struct disti_node *node, const struct disti_node_op *op,
-                        struct node_trial *trial)
-{
-    uint64_t all[2] = {0, 0};
-
-    for (int r = 0; !op->paired && r < node->ranks; r++) {
-        const struct node_locations *locations = &node_slot(node->peers[r].board, op)->locations;
-
-        all[MOVER_WINDOWS] += locations->mover_ns[false];
-        all[MOVER_CMA] += locations->mover_ns[true];
-    }
-    mover_decide(trial, op->paired ? trial->ns : all);
-}
-
 void disti_node_mover_begin(struct disti_node *node, struct disti_node_op *op)
 {
     struct node_mover *mover = mover_of(node, op);
@@ -393,9 +359,21 @@ void disti_node_mover_begin(struct disti_node *node, struct disti_node_op *op)
         return;
     }
     mover->direct = false;
-    if (mover_decides(mover, op))
-        mover_agree(node, op, &mover->trial);
-    else if (mover_tries(mover, op))
+    if (mover_decides(mover, op)) {
+        /* Decides by the sum of all ranks' times; in a call of pairs the leader decides alone. */
+        uint64_t all[2] = {0, 0};
+        for (int r = 0; !op->paired && r < node->ranks; r++) {
+            const struct node_locations *locations =
+                &node_slot(node->peers[r].board, op)->locations;
+            all[MOVER_WINDOWS] += locations->mover_ns[false];
+            all[MOVER_CMA] += locations->mover_ns[true];
+        }
+        /* In the first trials windows have not found their gait: they may take a quarter more. */
+        const uint64_t *ns = op->paired ? mover->trial.ns : all;
+        const uint64_t cma = ns[MOVER_CMA], windows = ns[MOVER_WINDOWS];
+        const bool prefers = mover->trial.tried ? cma >= windows : cma * 5 >= windows * 4;
+        mover->trial.best = prefers ? MOVER_WINDOWS : MOVER_CMA;
+    } else if (mover_tries(mover, op))
         op->begun_ns = mover_clock(node) - op->filled_ns;
     trial_count(&mover->trial);
 }

@@ -206,16 +206,6 @@ void disti_node_doorbell_close(struct disti_node *node)
     pthread_mutex_unlock(&doorbell_lock);
 }
 
-static void doorbell_ring_once(const struct disti_node_hello *hello)
-{
-    int fd = doorbell_open_far(hello);
-
-    if (fd < 0)
-        return;
-    (void)!write(fd, &hello->doorbell_number, sizeof(hello->doorbell_number));
-    disti_descriptor_close(fd);
-}
-
 /* A full pipe has woken its owner already; one that sleeps deaf looks up by itself soon. */
 void disti_node_doorbell_ring(struct disti_node *node, int rank)
 {
@@ -229,8 +219,14 @@ void disti_node_doorbell_ring(struct disti_node *node, int rank)
     }
     if (peer->doorbell)
         (void)!write(peer->doorbell->fd, &number, sizeof(number));
-    else
-        doorbell_ring_once(&node->hellos[rank]);
+    else {
+        int fd = doorbell_open_far(&node->hellos[rank]);
+        if (fd < 0)
+            return;
+        (void)!write(fd, &node->hellos[rank].doorbell_number,
+                     sizeof(node->hellos[rank].doorbell_number));
+        disti_descriptor_close(fd);
+    }
 }
 
 /* With the lock held. */
@@ -242,23 +238,6 @@ static void doorbell_forward(const struct disti_node *self, uint32_t number)
         disti_doorbell_ring(node->sleeper);
 }
 
-/* Reads all, for whomever it is. With the lock held. */
-static void doorbell_drain(const struct disti_node *self)
-{
-    uint32_t numbers[DOORBELL_NUMBERS];
-    size_t heard = 0;
-    ssize_t got;
-
-    do {
-        got = read(doorbell_pipe[0], numbers, sizeof(numbers));
-        for (size_t i = 0; got > 0 && i < (size_t)got / sizeof(numbers[0]); i++)
-            doorbell_forward(self, numbers[i]);
-        heard += got > 0 ? (size_t)got / sizeof(numbers[0]) : 0;
-    } while (got == (ssize_t)sizeof(numbers));
-    for (uint32_t number = 0; heard >= DOORBELL_MANY && number < doorbell_room; number++)
-        doorbell_forward(self, number);
-}
-
 /* The calling thread is the one to wake. Returns what becomes readable then. */
 static int node_doorbell_listen(struct disti_node *node)
 {
@@ -266,15 +245,6 @@ static int node_doorbell_listen(struct disti_node *node)
     node->sleeper = disti_doorbell();
     pthread_mutex_unlock(&doorbell_lock);
     return doorbell_pipe[0];
-}
-
-/* Nobody is; what came for other nodes of the process is forwarded. */
-static void node_doorbell_silence(struct disti_node *node)
-{
-    pthread_mutex_lock(&doorbell_lock);
-    node->sleeper = -1;
-    doorbell_drain(node);
-    pthread_mutex_unlock(&doorbell_lock);
 }
 
 /* Who of the ranks sleeps and who is gone: going to sleep, and waking those that do. */
@@ -370,7 +340,22 @@ void disti_node_disarm(struct disti_node *node)
         return;
     node->armed = false;
     atomic_store_explicit(&node->board->presence, NODE_AWAKE, memory_order_relaxed);
-    node_doorbell_silence(node);
+    /* Nobody is; what came for other nodes of the process is forwarded. */
+    pthread_mutex_lock(&doorbell_lock);
+    node->sleeper = -1;
+    /* Reads all, for whomever it is. */
+    uint32_t numbers[DOORBELL_NUMBERS];
+    size_t heard = 0;
+    ssize_t got;
+    do {
+        got = read(doorbell_pipe[0], numbers, sizeof(numbers));
+        for (size_t i = 0; got > 0 && i < (size_t)got / sizeof(numbers[0]); i++)
+            doorbell_forward(node, numbers[i]);
+        heard += got > 0 ? (size_t)got / sizeof(numbers[0]) : 0;
+    } while (got == (ssize_t)sizeof(numbers));
+    for (uint32_t number = 0; heard >= DOORBELL_MANY && number < doorbell_room; number++)
+        doorbell_forward(node, number);
+    pthread_mutex_unlock(&doorbell_lock);
 }
 
 void disti_node_abandon(struct disti_node *node, const struct disti_node_op *op)

@@ -398,12 +398,6 @@ static size_t window_out_bytes(const struct disti_node *node, const struct disti
     return op->call.count * op->element_bytes * (gathers ? (size_t)node->ranks : 1);
 }
 
-/* Do others write into the takers' OUT, if they see it? */
-static bool window_is_written(const struct node_pattern *pattern)
-{
-    return pattern->slices || pattern->rooted;
-}
-
 /*
  * Where peers write, this rank writes in the twin as well, and reads there: so what lies where
  * stays as the program has it. All of OUT is written, but for what is IN too.
@@ -430,7 +424,7 @@ dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op
     struct node_locations *locations = &node_slot(node->board, op)->locations;
     struct node_peer *self = &node->peers[node->rank];
     bool gives = node_is(pattern->givers, op, node->rank);
-    bool takes = window_is_written(pattern) && node_is(pattern->takers, op, node->rank);
+    bool takes = (pattern->slices || pattern->rooted) && node_is(pattern->takers, op, node->rank);
     size_t in_bytes = window_in_bytes(node, op, node->rank), out_bytes = window_out_bytes(node, op);
 
     self->in = self->out = NULL;
@@ -459,32 +453,6 @@ void disti_node_take_back(const struct disti_node *node, const struct disti_node
 }
 
 /* ---- the others' ---- */
-
-static dist_status window_see_peer(struct disti_node *node, const struct disti_node_op *op,
-                                   int rank)
-{
-    struct node_peer *peer = &node->peers[rank];
-    const struct node_locations *locations = &node_slot(peer->board, op)->locations;
-    char *in = NULL, *out = NULL;
-    dist_status status = DIST_OK;
-
-    if (locations->in_offered)
-        node_try(node, op, peer, &locations->in);
-    else
-        status = node_see(peer, &locations->in, window_in_bytes(node, op, rank), &in);
-    if (locations->out_offered)
-        node_try(node, op, peer, &locations->out);
-    else if (status == DIST_OK && locations->out_named && !locations->in_place)
-        status = node_see(peer, &locations->out, window_out_bytes(node, op), &out);
-    peer->in = in;
-    peer->out = locations->in_place ? in : out;
-    peer->rounds = locations->rounds;
-    if (op->cma) {
-        peer->in_address = locations->in_address;
-        peer->out_address = locations->out_address;
-    }
-    return status;
-}
 
 /* Are all data visible that anybody reads or writes but their owner? */
 static bool window_all_seen(const struct disti_node *node, const struct disti_node_op *op)
@@ -592,8 +560,27 @@ dist_status disti_node_resolve(struct disti_node *node, struct disti_node_op *op
     dist_status status = DIST_OK;
 
     for (int r = 0; r < node->ranks && status == DIST_OK; r++) {
-        if (r != node->rank)
-            status = window_see_peer(node, op, r);
+        if (r != node->rank) {
+            struct node_peer *peer = &node->peers[r];
+            const struct node_locations *locations = &node_slot(peer->board, op)->locations;
+            char *in = NULL, *out = NULL;
+            status = DIST_OK;
+            if (locations->in_offered)
+                node_try(node, op, peer, &locations->in);
+            else
+                status = node_see(peer, &locations->in, window_in_bytes(node, op, r), &in);
+            if (locations->out_offered)
+                node_try(node, op, peer, &locations->out);
+            else if (status == DIST_OK && locations->out_named && !locations->in_place)
+                status = node_see(peer, &locations->out, window_out_bytes(node, op), &out);
+            peer->in = in;
+            peer->out = locations->in_place ? in : out;
+            peer->rounds = locations->rounds;
+            if (op->cma) {
+                peer->in_address = locations->in_address;
+                peer->out_address = locations->out_address;
+            }
+        }
     }
     if (status != DIST_OK)
         return status;
