@@ -43,28 +43,6 @@ static void endpoint_let_go(struct disti_endpoint *endpoint)
     free(endpoint);
 }
 
-/* What one for all groups of the world is told. The strings outlive the group that is first. */
-static void endpoint_config_world(struct disti_endpoint *endpoint,
-                                  const struct dist_backend_config *config)
-{
-    endpoint->config.rank = config->world_rank;
-    endpoint->config.world_size = config->world_ranks;
-    endpoint->config.timeout_ms = config->world_timeout_ms;
-    endpoint->config.local_ranks = config->world_local_ranks;
-    endpoint->config.job = endpoint->job;
-    endpoint->config.bind_host = endpoint->bind_host;
-    endpoint->config.secret = endpoint->secret;
-}
-
-static uint8_t *endpoint_copy_secret(const struct dist_backend_config *config)
-{
-    uint8_t *copy = config->secret ? malloc(config->secret_bytes + 1) : NULL;
-
-    if (copy)
-        memcpy(copy, config->secret, config->secret_bytes);
-    return copy;
-}
-
 static dist_status endpoint_fill(struct disti_endpoint *endpoint,
                                  const struct dist_backend_config *config, void *context)
 {
@@ -86,8 +64,19 @@ static dist_status endpoint_fill(struct disti_endpoint *endpoint,
     if (endpoint->shared) {
         endpoint->job = strdup(config->world_job);
         endpoint->bind_host = config->bind_host ? strdup(config->bind_host) : NULL;
-        endpoint->secret = endpoint_copy_secret(config);
-        endpoint_config_world(endpoint, config);
+        uint8_t *copy = config->secret ? malloc(config->secret_bytes + 1) : NULL;
+        if (copy)
+            memcpy(copy, config->secret, config->secret_bytes);
+        endpoint->secret = copy;
+        /* What one for all groups of the world is told. The strings outlive the group that is
+         * first. */
+        endpoint->config.rank = config->world_rank;
+        endpoint->config.world_size = config->world_ranks;
+        endpoint->config.timeout_ms = config->world_timeout_ms;
+        endpoint->config.local_ranks = config->world_local_ranks;
+        endpoint->config.job = endpoint->job;
+        endpoint->config.bind_host = endpoint->bind_host;
+        endpoint->config.secret = endpoint->secret;
     }
     endpoint->connected = calloc((size_t)endpoint->config.world_size, sizeof(bool));
     endpoint->lost = calloc((size_t)endpoint->config.world_size, sizeof(bool));
@@ -293,19 +282,6 @@ static void watch_owe(struct disti_endpoint *endpoint)
     endpoint->movers++;
 }
 
-/* The thread goes to sleep on the endpoint itself. It holds a attachment to it, so it stays. */
-static void watch_release(struct disti_endpoint *endpoint)
-{
-    for (int i = 0; i < watch_owed_count; i++) {
-        if (watch_owed[i] != endpoint)
-            continue;
-        watch_owed[i] = watch_owed[--watch_owed_count];
-        endpoint->movers--;
-        endpoint_let_go(endpoint);
-        return;
-    }
-}
-
 static void watch_disarm(struct disti_endpoint *endpoint)
 {
     if (endpoint->watcher)
@@ -404,7 +380,15 @@ static void watch_sleep(struct disti_endpoint *endpoint, struct engine_attachmen
     attachment->fd = fd;
     attachment->next_asleep = endpoint->asleep;
     endpoint->asleep = attachment;
-    watch_release(endpoint);
+    /* The thread goes to sleep on the endpoint itself. It holds a attachment to it, so it stays. */
+    for (int i = 0; i < watch_owed_count; i++) {
+        if (watch_owed[i] != endpoint)
+            continue;
+        watch_owed[i] = watch_owed[--watch_owed_count];
+        endpoint->movers--;
+        endpoint_let_go(endpoint);
+        return;
+    }
 }
 
 static void endpoint_sweep(struct disti_endpoint *endpoint);
@@ -498,13 +482,6 @@ static void endpoint_sweep(struct disti_endpoint *endpoint)
     }
 }
 
-static void endpoint_forget(struct disti_endpoint *endpoint, uint32_t group)
-{
-    endpoint->ended[endpoint->ended_next++ % ENDPOINT_ENDED] =
-        (struct endpoint_ended){.group = group, .until_ns = disti_deadline_ms(ENDPOINT_ENDED_MS)};
-    endpoint_sweep(endpoint);
-}
-
 void disti_attachment_close(struct engine_attachment *attachment)
 {
     struct disti_endpoint *endpoint = attachment->endpoint;
@@ -514,7 +491,9 @@ void disti_attachment_close(struct engine_attachment *attachment)
     endpoint_lock(endpoint);
     endpoint_end_sleep(endpoint, attachment);
     if (endpoint->shared && endpoint->state) {
-        endpoint_forget(endpoint, attachment->group);
+        endpoint->ended[endpoint->ended_next++ % ENDPOINT_ENDED] = (struct endpoint_ended){
+            .group = attachment->group, .until_ns = disti_deadline_ms(ENDPOINT_ENDED_MS)};
+        endpoint_sweep(endpoint);
         endpoint->happened++;
         endpoint_wake(endpoint);
     }
@@ -712,14 +691,6 @@ void disti_attachment_recv(struct engine_attachment *attachment, int peer,
 
 /* ---- moving ---- */
 
-/* The transport is broken for all groups. */
-static int attachment_broken(struct disti_endpoint *endpoint)
-{
-    if (endpoint->broken_text)
-        disti_fail_unlogged(endpoint->broken_text);
-    return endpoint->broken;
-}
-
 /* Calls between two looks for messages of groups that have ended. */
 #define LINK_SWEEP 4096
 
@@ -729,8 +700,12 @@ int disti_endpoint_move(struct disti_endpoint *endpoint, const struct engine_att
     bool swept = false;
     int moved;
 
-    if (endpoint->broken < 0)
-        return attachment_broken(endpoint);
+    if (endpoint->broken < 0) {
+        /* The transport is broken for all groups. */
+        if (endpoint->broken_text)
+            disti_fail_unlogged(endpoint->broken_text);
+        return endpoint->broken;
+    }
     if (endpoint->asleep)
         endpoint_take_watch(endpoint);
     if (endpoint->shared && ++endpoint->sweeps >= LINK_SWEEP) {

@@ -175,41 +175,6 @@ static bool notices_see(void *arg, int peer, const struct dist_envelope *envelop
     return false;
 }
 
-/* Printable, whatever the peer sent. */
-static void notices_clean(char *text)
-{
-    for (; *text; text++) {
-        if (*text < ' ' || *text > '~')
-            *text = ' ';
-    }
-}
-
-static void notices_receive(struct disti_endpoint *endpoint, struct notices_hearing *hearing)
-{
-    struct endpoint_notice *notice, *next;
-
-    while ((notice = STAILQ_FIRST(&hearing->fresh))) {
-        STAILQ_REMOVE_HEAD(&hearing->fresh, fresh);
-        notice->request.sink = (struct dist_sink){.dst = notice->text,
-                                                  .bytes = (size_t)notice->request.envelope.bytes,
-                                                  .dtype = DIST_UINT8};
-        SLIST_INSERT_HEAD(&endpoint->arriving, notice, entry);
-        endpoint->transport->recv(endpoint->state, &notice->request);
-    }
-    if (!SLIST_EMPTY(&endpoint->arriving))
-        disti_endpoint_move(endpoint, NULL);
-    for (notice = SLIST_FIRST(&endpoint->arriving); notice; notice = next) {
-        next = SLIST_NEXT(notice, entry);
-        if (notice->request.status == DIST_IN_PROGRESS)
-            continue;
-        notices_clean(notice->text);
-        notices_give(hearing, notice->request.peer, notice->request.envelope.fingerprint,
-                     notice->request.status == DIST_OK ? notice->text : "");
-        SLIST_REMOVE(&endpoint->arriving, notice, endpoint_notice, entry);
-        free(notice);
-    }
-}
-
 static void notices_hear(struct disti_endpoint *endpoint, void *arg)
 {
     struct notices_hearing *hearing = arg;
@@ -221,7 +186,33 @@ static void notices_hear(struct disti_endpoint *endpoint, void *arg)
         if (endpoint->transport->unexpected)
             endpoint->transport->unexpected(endpoint->state, NOTICES_TAG, ~UINT64_C(0), INT_MAX,
                                             notices_see, hearing);
-        notices_receive(endpoint, hearing);
+        struct endpoint_notice *notice, *next;
+        while ((notice = STAILQ_FIRST(&hearing->fresh))) {
+            STAILQ_REMOVE_HEAD(&hearing->fresh, fresh);
+            notice->request.sink =
+                (struct dist_sink){.dst = notice->text,
+                                   .bytes = (size_t)notice->request.envelope.bytes,
+                                   .dtype = DIST_UINT8};
+            SLIST_INSERT_HEAD(&endpoint->arriving, notice, entry);
+            endpoint->transport->recv(endpoint->state, &notice->request);
+        }
+        if (!SLIST_EMPTY(&endpoint->arriving))
+            disti_endpoint_move(endpoint, NULL);
+        for (notice = SLIST_FIRST(&endpoint->arriving); notice; notice = next) {
+            next = SLIST_NEXT(notice, entry);
+            if (notice->request.status == DIST_IN_PROGRESS)
+                continue;
+            /* Printable, whatever the peer sent. */
+            char *text = notice->text;
+            for (; *text; text++) {
+                if (*text < ' ' || *text > '~')
+                    *text = ' ';
+            }
+            notices_give(hearing, notice->request.peer, notice->request.envelope.fingerprint,
+                         notice->request.status == DIST_OK ? notice->text : "");
+            SLIST_REMOVE(&endpoint->arriving, notice, endpoint_notice, entry);
+            free(notice);
+        }
     }
     for (int r = 0; r < hearing->world_size; r++) {
         if (endpoint->lost[r])

@@ -54,18 +54,6 @@ out:
     return status;
 }
 
-static void engine_append(struct dist_engine *engine, struct engine_task *task)
-{
-    task->order = engine->posted++;
-    if (engine->tail)
-        engine->tail->next = task;
-    else
-        engine->head = task;
-    engine->tail = task;
-    engine->tasks++;
-    engine->node_tasks += task->on_node;
-}
-
 /* Takes the task behind `before` (NULL: the first) out of the queue. */
 static void engine_retire(struct dist_engine *engine, struct engine_task *before)
 {
@@ -140,17 +128,6 @@ static int engine_run(struct dist_engine *engine)
     return moved;
 }
 
-/*
- * Calls that end at once would never poll: each second one does, before it begins, so that what
- * other ranks called instead is seen by the next call.
- */
-static dist_status engine_catch_up(struct dist_engine *engine)
-{
-    int moved = engine->calls.unpolled ? disti_engine_progress(engine) : 0;
-
-    return moved < 0 ? (dist_status)moved : DIST_OK;
-}
-
 /* The same as begin, or at_once has done it. What is to be learned is learned while the other
  * ranks' data are on their way. */
 static bool engine_begin(struct dist_engine *engine, const struct dist_call *call,
@@ -183,7 +160,12 @@ dist_status disti_engine_post(struct dist_engine *engine, const struct dist_call
 
     if (disti_collective_pair(call->collective))
         return disti_p2p_post(engine, call, ticket);
-    status = engine_catch_up(engine);
+    /*
+     * Calls that end at once would never poll: each second one does, before it begins, so that what
+     * other ranks called instead is seen by the next call.
+     */
+    int moved = engine->calls.unpolled ? disti_engine_progress(engine) : 0;
+    status = moved < 0 ? (dist_status)moved : DIST_OK;
     if (status != DIST_OK)
         return status;
     fingerprint = disti_fingerprint(call, engine->config->world_size);
@@ -202,7 +184,14 @@ dist_status disti_engine_post(struct dist_engine *engine, const struct dist_call
     else if (task->on_node)
         disti_on_node_post(engine, task);
     engine->calls.unpolled = true;
-    engine_append(engine, task);
+    task->order = engine->posted++;
+    if (engine->tail)
+        engine->tail->next = task;
+    else
+        engine->head = task;
+    engine->tail = task;
+    engine->tasks++;
+    engine->node_tasks += task->on_node;
     ticket->status = DIST_IN_PROGRESS;
     engine_run(engine); /* a failure shows in a ticket */
     return DIST_OK;
@@ -350,8 +339,6 @@ void disti_engine_describe(const struct dist_engine *engine, char *text, size_t 
         disti_engine_hint(engine, task, p2p, text + strlen(text), size - strlen(text));
 }
 
-static void cache_clear(struct dist_engine *engine);
-
 void disti_engine_close(struct dist_engine *engine)
 {
     if (!engine)
@@ -363,7 +350,14 @@ void disti_engine_close(struct dist_engine *engine)
     disti_node_close(engine->node);
     disti_task_clear(engine);
     disti_p2p_clear(engine);
-    cache_clear(engine);
+    for (int i = 0; i < ENGINE_CACHE_BUCKETS; i++) {
+        while (engine->cache[i]) {
+            struct engine_cached *entry = engine->cache[i];
+            engine->cache[i] = entry->next;
+            disti_plan_free(entry->plan);
+            free(entry);
+        }
+    }
     disti_topology_free(engine->topology);
     disti_topology_free(engine->flat);
     free(engine);
@@ -448,20 +442,28 @@ size_t disti_bind_bytes(const struct dist_call *call, int ranks)
 
 /* Plans are written once and kept, so that a repeated call pays nothing for its plan. */
 
-static struct engine_cached **cache_bucket(struct dist_engine *engine,
-                                           const struct disti_algorithm *algorithm, int root,
-                                           uint32_t segments)
-{
-    uintptr_t hash =
-        (uintptr_t)algorithm / sizeof(*algorithm) + (unsigned)root * 7u + segments * 31u;
-
-    return &engine->cache[hash % ENGINE_CACHE_BUCKETS];
-}
-
-static dist_status cache_add(struct dist_engine *engine, struct engine_cached **bucket,
-                             const struct disti_algorithm *algorithm, int root, uint32_t segments,
+dist_status disti_cache_plan(struct dist_engine *engine, const struct dist_call *call,
                              const struct disti_plan **plan_p)
 {
+    int root = disti_collective_rooted(call->collective) ? call->root : 0;
+    const struct disti_algorithm *algorithm;
+    struct engine_cached **bucket;
+    uint32_t segments;
+    dist_status status = disti_chooser_pick(&engine->chooser, call->collective,
+                                            disti_bind_bytes(call, engine->config->world_size),
+                                            &algorithm, &segments);
+
+    if (status != DIST_OK)
+        return status;
+    uintptr_t hash =
+        (uintptr_t)algorithm / sizeof(*algorithm) + (unsigned)root * 7u + segments * 31u;
+    bucket = &engine->cache[hash % ENGINE_CACHE_BUCKETS];
+    for (struct engine_cached *e = *bucket; e; e = e->next) {
+        if (e->algorithm == algorithm && e->root == root && e->segments == segments) {
+            *plan_p = e->plan;
+            return DIST_OK;
+        }
+    }
     bool flat = engine->flat && disti_algorithm_reduces(algorithm->collective);
     const struct disti_shape shape = {.collective = algorithm->collective,
                                       .ranks = engine->config->world_size,
@@ -470,8 +472,6 @@ static dist_status cache_add(struct dist_engine *engine, struct engine_cached **
                                       .segments = segments,
                                       .topology = flat ? engine->flat : engine->topology};
     struct engine_cached *entry = malloc(sizeof(*entry));
-    dist_status status;
-
     if (!entry)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a plan of %s", algorithm->name);
     status = disti_plan_write(algorithm, &shape, &entry->plan);
@@ -489,40 +489,4 @@ static dist_status cache_add(struct dist_engine *engine, struct engine_cached **
                dist_collective_string(algorithm->collective), algorithm->name, shape.ranks, root,
                segments, entry->plan->lane_count, entry->plan->step_count);
     return DIST_OK;
-}
-
-dist_status disti_cache_plan(struct dist_engine *engine, const struct dist_call *call,
-                             const struct disti_plan **plan_p)
-{
-    int root = disti_collective_rooted(call->collective) ? call->root : 0;
-    const struct disti_algorithm *algorithm;
-    struct engine_cached **bucket;
-    uint32_t segments;
-    dist_status status = disti_chooser_pick(&engine->chooser, call->collective,
-                                            disti_bind_bytes(call, engine->config->world_size),
-                                            &algorithm, &segments);
-
-    if (status != DIST_OK)
-        return status;
-    bucket = cache_bucket(engine, algorithm, root, segments);
-    for (struct engine_cached *e = *bucket; e; e = e->next) {
-        if (e->algorithm == algorithm && e->root == root && e->segments == segments) {
-            *plan_p = e->plan;
-            return DIST_OK;
-        }
-    }
-    return cache_add(engine, bucket, algorithm, root, segments, plan_p);
-}
-
-static void cache_clear(struct dist_engine *engine)
-{
-    for (int i = 0; i < ENGINE_CACHE_BUCKETS; i++) {
-        while (engine->cache[i]) {
-            struct engine_cached *entry = engine->cache[i];
-
-            engine->cache[i] = entry->next;
-            disti_plan_free(entry->plan);
-            free(entry);
-        }
-    }
 }

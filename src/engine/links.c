@@ -47,22 +47,6 @@ void disti_tune_fit_far(const struct disti_link_times *times, struct disti_link_
     link->bytes_per_second = line > 0 ? times->bytes / line : FIT_UNLIMITED;
 }
 
-/*
- * Inside a machine one distance stands for another that could not be measured. And what is copied
- * there goes no faster than a copy: messages to and fro were in caches, others are not.
- */
-static void tune_fit_fill(const bool measured[DISTI_DISTANCES], struct disti_cost *cost)
-{
-    if (measured[DISTI_SAME_NUMA] && !measured[DISTI_SAME_NODE])
-        cost->links[DISTI_SAME_NODE] = cost->links[DISTI_SAME_NUMA];
-    if (measured[DISTI_SAME_NODE] && !measured[DISTI_SAME_NUMA])
-        cost->links[DISTI_SAME_NUMA] = cost->links[DISTI_SAME_NODE];
-    for (int d = DISTI_SAME_NUMA; d <= DISTI_SAME_NODE; d++) {
-        if (cost->links[d].bytes_per_second > cost->copy_bytes_per_second)
-            cost->links[d].bytes_per_second = cost->copy_bytes_per_second;
-    }
-}
-
 /* What is between rank 0 and a rank at each distance: messages there and back. */
 
 /*
@@ -164,18 +148,6 @@ static dist_status links_fail(const struct engine_measurement *links, dist_statu
                       status == DIST_ERR_TIMEOUT ? "waited too long" : "they failed");
 }
 
-/* Lets the transport move; what that takes counts only if there was something to do. */
-static int links_progress(struct engine_measurement *links)
-{
-    struct engine_attachment *link = links_link(links);
-    int64_t begin = disti_now_ns();
-    int moved = disti_attachment_progress(link);
-
-    if (moved > 0)
-        links->busy_ns += disti_now_ns() - begin;
-    return moved;
-}
-
 /* Until the requests [0, count) have ended. */
 static dist_status links_wait(struct engine_measurement *links, int count)
 {
@@ -192,7 +164,12 @@ static dist_status links_wait(struct engine_measurement *links, int count)
         }
         if (links->requests[i].status != DIST_IN_PROGRESS)
             return links_fail(links, links->requests[i].status);
-        moved = links_progress(links);
+        /* Lets the transport move; what that takes counts only if there was something to do. */
+        struct engine_attachment *link = links_link(links);
+        int64_t begin = disti_now_ns();
+        moved = disti_attachment_progress(link);
+        if (moved > 0)
+            links->busy_ns += disti_now_ns() - begin;
         if (moved < 0)
             return moved;
         if (moved)
@@ -206,11 +183,6 @@ static dist_status links_wait(struct engine_measurement *links, int count)
 }
 
 /* ---- the partner ---- */
-
-static bool links_order_sane(const struct links_order *order)
-{
-    return order->times <= LINKS_BURST && order->kind <= LINKS_SWAPS && order->bytes <= LINKS_LONG;
-}
 
 /* Both ends do this; the time of one, seconds, of all but the first, for which one may be late. */
 static dist_status links_swap(struct engine_measurement *links, uint32_t times, size_t bytes,
@@ -258,7 +230,9 @@ static dist_status links_follow(struct engine_measurement *links)
     do {
         links_recv(links, 0, &links->order, sizeof(links->order));
         status = links_wait(links, 1);
-        if (status == DIST_OK && !links_order_sane(&links->order))
+        if (status == DIST_OK &&
+            !(links->order.times <= LINKS_BURST && links->order.kind <= LINKS_SWAPS &&
+              links->order.bytes <= LINKS_LONG))
             status = disti_fail(DIST_ERR_MISMATCH,
                                 "rank %d got an invalid order from rank %d while measuring costs: "
                                 "give all ranks the same version of libdist",
@@ -435,7 +409,19 @@ dist_status disti_tune_links(struct dist_engine *engine, enum tune_effort effort
         status = rank == 0 ? links_lead(links, effort, d, cost) : links_follow(links);
     }
     if (status == DIST_OK) {
-        tune_fit_fill(measured, cost);
+        /*
+         * Inside a machine one distance stands for another that could not be measured. And what is
+         * copied there goes no faster than a copy: messages to and fro were in caches, others are
+         * not.
+         */
+        if (measured[DISTI_SAME_NUMA] && !measured[DISTI_SAME_NODE])
+            cost->links[DISTI_SAME_NODE] = cost->links[DISTI_SAME_NUMA];
+        if (measured[DISTI_SAME_NODE] && !measured[DISTI_SAME_NUMA])
+            cost->links[DISTI_SAME_NUMA] = cost->links[DISTI_SAME_NODE];
+        for (int d = DISTI_SAME_NUMA; d <= DISTI_SAME_NODE; d++) {
+            if (cost->links[d].bytes_per_second > cost->copy_bytes_per_second)
+                cost->links[d].bytes_per_second = cost->copy_bytes_per_second;
+        }
         disti_tune_links_free(engine);
     }
     return status;

@@ -231,16 +231,6 @@ enum { MISMATCH_NOBODY = -1, MISMATCH_ASKED_ALREADY = -2 };
 /* What a call was that is not remembered: no collective. */
 #define MISMATCH_FORGOTTEN UINT64_MAX
 
-/* NULL: it is not remembered. */
-static struct engine_called *mismatch_remembered(struct engine_calls *calls, uint64_t sequence)
-{
-    struct engine_called *called = &calls->called[sequence % ENGINE_CALLS_KEPT];
-
-    return calls->next - sequence <= ENGINE_CALLS_KEPT && called->fingerprint != MISMATCH_FORGOTTEN
-               ? called
-               : NULL;
-}
-
 static uint64_t mismatch_number(uint64_t history, uint64_t sequence)
 {
     return history >> MISMATCH_HISTORY_SHIFT << MISMATCH_SEQUENCE_BITS |
@@ -287,8 +277,9 @@ static struct mismatch_call mismatch_recall(struct dist_engine *engine, uint64_t
         task = task->next;
     if (task)
         return (struct mismatch_call){task->fingerprint, task->number, true};
-    called = mismatch_remembered(&engine->calls, sequence);
-    if (!called)
+    called = &engine->calls.called[sequence % ENGINE_CALLS_KEPT];
+    if (engine->calls.next - sequence > ENGINE_CALLS_KEPT ||
+        called->fingerprint == MISMATCH_FORGOTTEN)
         return (struct mismatch_call){MISMATCH_FORGOTTEN, 0, false};
     return (struct mismatch_call){called->fingerprint, mismatch_number(called->history, sequence),
                                   false};
@@ -380,21 +371,6 @@ static void mismatch_query(struct dist_engine *engine, int peer, uint64_t number
     disti_attachment_send(link, peer, &query->request);
 }
 
-/* A rank's history is another: it is to compare the last calls with its own. */
-static void mismatch_ask_suspect(struct dist_engine *engine)
-{
-    struct engine_calls *calls = &engine->calls;
-    uint64_t sequence = calls->suspect_sequence;
-
-    for (int i = 0; i < MISMATCH_ASKED && sequence > 0; i++) {
-        struct mismatch_call call = mismatch_recall(engine, --sequence);
-
-        if (call.fingerprint != MISMATCH_FORGOTTEN)
-            mismatch_query(engine, calls->suspect, call.number, call.fingerprint);
-    }
-    calls->suspect = MISMATCH_ASKED_ALREADY;
-}
-
 /* Asks the next few of those that it waits for, each once a call. False: that were all. */
 static bool mismatch_ask_few(struct dist_engine *engine, const struct engine_task *task)
 {
@@ -447,8 +423,17 @@ bool disti_mismatch_look(struct dist_engine *engine, int most)
     }
     if (most == DISTI_MISMATCH_ALL)
         mismatch_look_at_node(engine);
-    if (engine->calls.suspect >= 0)
-        mismatch_ask_suspect(engine);
+    if (engine->calls.suspect >= 0) {
+        /* A rank's history is another: it is to compare the last calls with its own. */
+        struct engine_calls *calls = &engine->calls;
+        uint64_t sequence = calls->suspect_sequence;
+        for (int i = 0; i < MISMATCH_ASKED && sequence > 0; i++) {
+            struct mismatch_call call = mismatch_recall(engine, --sequence);
+            if (call.fingerprint != MISMATCH_FORGOTTEN)
+                mismatch_query(engine, calls->suspect, call.number, call.fingerprint);
+        }
+        calls->suspect = MISMATCH_ASKED_ALREADY;
+    }
     return engine->calls.found.peer >= 0;
 }
 

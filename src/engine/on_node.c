@@ -195,70 +195,6 @@ static size_t hint_message(const struct hint_look *look, char *text, size_t size
                             disti_message_bytes(&look->envelope));
 }
 
-/* A partner on this rank is missing, or the other rank is in the same kind of call. */
-static void hint_p2p(const struct dist_engine *engine, const struct engine_p2p *p, char *text,
-                     size_t size)
-{
-    const bool sends = p->call.collective == DIST_COLL_SEND;
-    const int peer = p->call.root;
-    struct hint_look look = {.from = peer};
-    size_t used;
-
-    if (p->state == P2P_HELD)
-        return;
-    if (peer == engine->config->rank) {
-        snprintf(text, size,
-                 "; a message of a rank to itself needs both its calls, and this rank has posted "
-                 "no %s of tag %d: start one of the two with %s, or put both between "
-                 "dist_group_start and dist_group_end",
-                 sends ? "receive" : "send", p->call.tag, sends ? "dist_irecv" : "dist_isend");
-        return;
-    }
-    if (!hint_find(engine, &look)) {
-        if (sends)
-            snprintf(text, size,
-                     "; this send ends when its receive is posted: see whether rank %d "
-                     "calls dist_recv with tag %d",
-                     peer, p->call.tag);
-        return;
-    }
-    used = hint_message(&look, text, size);
-    if (used >= size)
-        return;
-    if (sends)
-        snprintf(text + used, size - used,
-                 ": both ranks send first, and neither receives. Send with dist_isend, or put send "
-                 "and receive between dist_group_start and dist_group_end");
-    else
-        snprintf(text + used, size - used, ": this rank waits for tag %d. Use one tag on both",
-                 p->call.tag);
-}
-
-static bool hint_waits_for(const struct dist_engine *engine, const struct engine_task *task,
-                           const struct engine_p2p *p2p, int peer)
-{
-    return task ? disti_task_waits_for(engine, task, peer) : p2p->call.root == peer;
-}
-
-/*
- * Writes the transport's text on the first peer that messages do not reach: one that is waited for,
- * or else any. A send ends before its message has arrived, so this rank may not wait for its
- * receiver.
- */
-static void hint_transport(const struct dist_engine *engine, const struct engine_task *task,
-                           const struct engine_p2p *p2p, char *text, size_t size)
-{
-    const int ranks = engine->route ? engine->config->world_size : 0;
-
-    for (int waits = 1; waits >= 0; waits--) {
-        for (int peer = 0; peer < ranks && !text[0]; peer++) {
-            if (peer != engine->config->rank &&
-                hint_waits_for(engine, task, p2p, peer) == (bool)waits)
-                disti_attachment_trouble(&engine->links[engine->route[peer]], peer, text, size);
-        }
-    }
-}
-
 void disti_engine_hint(const struct dist_engine *engine, const struct engine_task *task,
                        const struct engine_p2p *p2p, char *text, size_t size)
 {
@@ -267,7 +203,54 @@ void disti_engine_hint(const struct dist_engine *engine, const struct engine_tas
     text[0] = '\0';
     if (!task && !p2p)
         return;
-    hint_transport(engine, task, p2p, text, size);
-    if (!text[0] && p2p)
-        hint_p2p(engine, p2p, text, size);
+    /*
+     * Writes the transport's text on the first peer that messages do not reach: one that is waited
+     * for, or else any. A send ends before its message has arrived, so this rank may not wait for
+     * its receiver.
+     */
+    const int ranks = engine->route ? engine->config->world_size : 0;
+    for (int waits = 1; waits >= 0; waits--) {
+        for (int peer = 0; peer < ranks && !text[0]; peer++) {
+            if (peer != engine->config->rank && (task ? disti_task_waits_for(engine, task, peer)
+                                                      : p2p->call.root == peer) == (bool)waits)
+                disti_attachment_trouble(&engine->links[engine->route[peer]], peer, text, size);
+        }
+    }
+    if (!text[0] && p2p) {
+        /* A partner on this rank is missing, or the other rank is in the same kind of call. */
+        const bool sends = p2p->call.collective == DIST_COLL_SEND;
+        const int peer = p2p->call.root;
+        struct hint_look look = {.from = peer};
+        size_t used;
+        if (p2p->state == P2P_HELD)
+            return;
+        if (peer == engine->config->rank) {
+            snprintf(
+                text, size,
+                "; a message of a rank to itself needs both its calls, and this rank has posted "
+                "no %s of tag %d: start one of the two with %s, or put both between "
+                "dist_group_start and dist_group_end",
+                sends ? "receive" : "send", p2p->call.tag, sends ? "dist_irecv" : "dist_isend");
+            return;
+        }
+        if (!hint_find(engine, &look)) {
+            if (sends)
+                snprintf(text, size,
+                         "; this send ends when its receive is posted: see whether rank %d "
+                         "calls dist_recv with tag %d",
+                         peer, p2p->call.tag);
+            return;
+        }
+        used = hint_message(&look, text, size);
+        if (used >= size)
+            return;
+        if (sends)
+            snprintf(
+                text + used, size - used,
+                ": both ranks send first, and neither receives. Send with dist_isend, or put send "
+                "and receive between dist_group_start and dist_group_end");
+        else
+            snprintf(text + used, size - used, ": this rank waits for tag %d. Use one tag on both",
+                     p2p->call.tag);
+    }
 }

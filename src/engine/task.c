@@ -104,27 +104,12 @@ static dist_status task_reserve_scaled(struct engine_task *task)
     return status;
 }
 
-/* Nothing is reduced in a world of one, which else makes any byte 0 or 1. */
-static bool task_makes_bools(const struct engine_task *task)
-{
-    return task->plan->ranks == 1 && task->call.dtype == DIST_BOOL && task->call.op != DIST_USER;
-}
-
 static bool task_scales(const struct engine_task *task)
 {
     return disti_algorithm_reduces(task->call.collective) &&
-           (task->call.op == DIST_PREMUL_SUM || task_makes_bools(task));
-}
-
-static void task_scale(struct engine_task *task)
-{
-    size_t count = task_in_bytes(task) / task->element_bytes;
-    char *to = task->base[DISTI_IN];
-
-    if (task->call.dtype == DIST_BOOL)
-        disti_reduce(DIST_BOOL, DIST_BOR, to, task->call.in, task->call.in, count);
-    else
-        disti_scale(to, task->call.in, count, task->call.dtype, task->call.reduction->factor);
+           (task->call.op == DIST_PREMUL_SUM ||
+            (task->plan->ranks == 1 && task->call.dtype == DIST_BOOL &&
+             task->call.op != DIST_USER));
 }
 
 /* ---- life ---- */
@@ -245,8 +230,14 @@ dist_status disti_task_start(struct engine_task *task)
         task->active[i] = i;
     }
     task->active_count = task->plan->lane_count;
-    if (task_scales(task))
-        task_scale(task);
+    if (task_scales(task)) {
+        size_t count = task_in_bytes(task) / task->element_bytes;
+        char *to = task->base[DISTI_IN];
+        if (task->call.dtype == DIST_BOOL)
+            disti_reduce(DIST_BOOL, DIST_BOR, to, task->call.in, task->call.in, count);
+        else
+            disti_scale(to, task->call.in, count, task->call.dtype, task->call.reduction->factor);
+    }
     return DIST_OK;
 }
 
@@ -331,15 +322,6 @@ static char *task_address(const struct engine_task *task, struct disti_chunk_ref
 
 /* ---- steps ---- */
 
-static void task_send(struct dist_engine *engine, struct engine_task *task,
-                      const struct disti_step *step, struct engine_request *request)
-{
-    struct engine_attachment *link = &engine->links[engine->route[step->peer]];
-
-    request->request.data = task_address(task, step->src);
-    disti_attachment_send(link, (int)step->peer, request);
-}
-
 static struct dist_sink task_sink(const struct engine_task *task, const struct disti_step *step,
                                   size_t bytes)
 {
@@ -349,29 +331,6 @@ static struct dist_sink task_sink(const struct engine_task *task, const struct d
                               .op = task->call.op,
                               .finish_ranks = step->finish ? task->plan->ranks : 0,
                               .reduction = task->call.reduction};
-}
-
-static void task_recv(struct dist_engine *engine, struct engine_task *task,
-                      const struct disti_step *step, struct engine_request *request)
-{
-    struct engine_attachment *link = &engine->links[engine->route[step->peer]];
-    struct dist_request *inner = &request->request;
-
-    inner->sink = task_sink(task, step, (size_t)inner->envelope.bytes);
-    if (step->kind == DISTI_RECV_REDUCE)
-        inner->sink.src = task_address(task, step->src);
-    disti_attachment_recv(link, (int)step->peer, request);
-}
-
-static void task_local(const struct engine_task *task, const struct disti_step *step, size_t bytes)
-{
-    struct dist_sink sink = task_sink(task, step, bytes);
-    const char *src = task_address(task, step->src);
-
-    if (step->kind == DISTI_REDUCE)
-        sink.src = sink.dst;
-    if (step->kind == DISTI_REDUCE || sink.dst != src)
-        disti_sink_apply(&sink, 0, src, bytes);
 }
 
 /* Starts a step. True: it has ended already. */
@@ -386,23 +345,31 @@ static bool task_begin(struct dist_engine *engine, struct engine_task *task,
     if (!elements && task->skips)
         return true;
     if (step->kind == DISTI_COPY || step->kind == DISTI_REDUCE) {
-        task_local(task, step, bytes);
+        struct dist_sink sink = task_sink(task, step, bytes);
+        const char *src = task_address(task, step->src);
+        if (step->kind == DISTI_REDUCE)
+            sink.src = sink.dst;
+        if (step->kind == DISTI_REDUCE || sink.dst != src)
+            disti_sink_apply(&sink, 0, src, bytes);
         return true;
     }
     envelope->tag = disti_tag_collective(engine->config->group, task->number, lane->channel);
     envelope->fingerprint = task->fingerprint;
     envelope->bytes = bytes;
-    if (step->kind == DISTI_SEND)
-        task_send(engine, task, step, &at->request);
-    else
-        task_recv(engine, task, step, &at->request);
+    if (step->kind == DISTI_SEND) {
+        struct engine_attachment *link = &engine->links[engine->route[step->peer]];
+        at->request.request.data = task_address(task, step->src);
+        disti_attachment_send(link, (int)step->peer, &at->request);
+    } else {
+        struct engine_attachment *link = &engine->links[engine->route[step->peer]];
+        struct dist_request *inner = &at->request.request;
+        inner->sink = task_sink(task, step, (size_t)inner->envelope.bytes);
+        if (step->kind == DISTI_RECV_REDUCE)
+            inner->sink.src = task_address(task, step->src);
+        disti_attachment_recv(link, (int)step->peer, &at->request);
+    }
     at->busy = true;
     return false;
-}
-
-static bool task_waits(const struct engine_task *task, const struct disti_step *step)
-{
-    return step->wait_lane != DISTI_NO_LANE && task->lanes[step->wait_lane].next <= step->wait_step;
 }
 
 /* Runs one lane as far as it goes. *moved counts the steps that ended or began. */
@@ -425,7 +392,8 @@ static dist_status task_lane(struct dist_engine *engine, struct engine_task *tas
                 return at->request.status;
             at->busy = false;
         } else {
-            if (task_waits(task, step))
+            if (step->wait_lane != DISTI_NO_LANE &&
+                task->lanes[step->wait_lane].next <= step->wait_step)
                 return DIST_IN_PROGRESS;
             ++*moved;
             if (!task_begin(engine, task, lane, step, at))

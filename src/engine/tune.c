@@ -31,16 +31,19 @@
 /* Costs that were measured in another way are no use: the number of this way. */
 #define TUNE_WAY 2
 
-/* The CPU's name; nothing that a tuning file would take for the end of the line. */
-static void tune_cpu_model(char *model, size_t size)
+void disti_tune_key(int nodes, int local_ranks, const char *transports, char key[TUNE_KEY])
 {
+    const char *cma = disti_env("DIST_SHM_CMA"), *sockets = disti_env("DIST_TCP_SOCKETS");
+    const char *interfaces = disti_env("DIST_SOCKET_IFNAME");
+    char model[96];
+
+    /* The CPU's name; nothing that a tuning file would take for the end of the line. */
+    size_t size = sizeof(model);
     FILE *file = fopen("/proc/cpuinfo", "re");
     char line[256];
-
     snprintf(model, size, "CPU");
     while (file && fgets(line, sizeof(line), file)) {
         const char *value = strchr(line, ':');
-
         if (!value || strncmp(line, "model name", 10) != 0)
             continue;
         snprintf(model, size, "%s", value + 1 + strspn(value + 1, " \t"));
@@ -52,15 +55,6 @@ static void tune_cpu_model(char *model, size_t size)
         if (*c == '#' || *c == '\n' || *c == '\r')
             *c = *c == '#' ? '-' : '\0';
     }
-}
-
-void disti_tune_key(int nodes, int local_ranks, const char *transports, char key[TUNE_KEY])
-{
-    const char *cma = disti_env("DIST_SHM_CMA"), *sockets = disti_env("DIST_TCP_SOCKETS");
-    const char *interfaces = disti_env("DIST_SOCKET_IFNAME");
-    char model[96];
-
-    tune_cpu_model(model, sizeof(model));
     snprintf(key, TUNE_KEY,
              "libdist %s-%d, %s, %ld CPUs, %d nodes, %d ranks on this one, %.60s%s%s%.8s%s%.40s",
              dist_version(), TUNE_WAY, model, sysconf(_SC_NPROCESSORS_ONLN), nodes, local_ranks,
@@ -237,12 +231,6 @@ int64_t disti_tune_each_ns(enum tune_effort effort)
     return effort == TUNE_CARE ? 20 * 1000 * 1000 : 1000 * 1000;
 }
 
-/* The compiler must believe that somebody reads what was written there. */
-static void local_use(char *memory)
-{
-    __asm__ volatile("" : : "r"(memory) : "memory");
-}
-
 /* Two vectors; their pages are there. */
 struct local_vectors {
     char *memory; /* NULL: there is none */
@@ -263,7 +251,8 @@ static struct local_vectors local_vectors(enum tune_effort effort)
 static void local_copy(const struct local_vectors *vectors)
 {
     memcpy(vectors->memory, vectors->memory + vectors->bytes, vectors->bytes);
-    local_use(vectors->memory);
+    /* The compiler must believe that somebody reads what was written there. */
+    __asm__ volatile("" : : "r"(vectors->memory) : "memory");
 }
 
 static void local_reduce(const struct local_vectors *vectors)
@@ -288,22 +277,6 @@ static double local_speed(void (*work)(const struct local_vectors *vectors),
         best = now - begin < best ? now - begin : best;
     }
     return (double)vectors->bytes / ((double)(best ? best : 1) * 1e-9);
-}
-
-/* Bytes that it copies a second, for about that time. */
-static double tune_copy(int64_t ns)
-{
-    struct local_vectors vectors = local_vectors(TUNE_CARE);
-    int64_t begin = disti_now_ns(), end = begin;
-    double bytes = 0;
-
-    while (vectors.memory && end - begin < ns) {
-        local_copy(&vectors);
-        bytes += (double)vectors.bytes;
-        end = disti_now_ns();
-    }
-    free(vectors.memory);
-    return bytes > 0 ? bytes / ((double)(end - begin) * 1e-9) : 0;
 }
 
 /* ---- from thread to thread ---- */
@@ -410,15 +383,6 @@ static void tune_world_name(const struct dist_backend_config *config, char *name
         *slash = '\0';
 }
 
-static void tune_remember(const struct dist_backend_config *config,
-                          const struct disti_tuning *tuning)
-{
-    pthread_mutex_lock(&tune_lock);
-    tune_world_name(config, tune_job, sizeof(tune_job));
-    tune_known = *tuning;
-    pthread_mutex_unlock(&tune_lock);
-}
-
 static bool tune_recall(const struct dist_backend_config *config, struct disti_tuning *tuning_p)
 {
     char name[sizeof(tune_job)];
@@ -431,16 +395,6 @@ static bool tune_recall(const struct dist_backend_config *config, struct disti_t
         *tuning_p = tune_known;
     pthread_mutex_unlock(&tune_lock);
     return known;
-}
-
-static void tune_remember_cpus(const struct disti_topology *topology, const struct disti_cost *cost)
-{
-    pthread_mutex_lock(&tune_lock);
-    tune_group.ranks = topology->ranks;
-    tune_group.nodes = topology->nodes;
-    tune_group.node_cpus = cost->node_cpus;
-    tune_group.all_cpus = cost->all_cpus;
-    pthread_mutex_unlock(&tune_lock);
 }
 
 bool disti_tune_recall_cpus(const struct disti_topology *topology, struct disti_cost *cost)
@@ -559,8 +513,19 @@ static dist_status tune_together(const struct dist_engine *engine, double *copie
     const struct dist_backend_config *config = engine->config;
     dist_status status = config->all_gather(config->all_gather_arg, NULL, NULL, 0);
 
-    if (status == DIST_OK && disti_node_of(engine->topology, config->rank) == 0)
-        *copied_p = tune_copy(disti_tune_each_ns(TUNE_CARE));
+    if (status == DIST_OK && disti_node_of(engine->topology, config->rank) == 0) {
+        /* Bytes that it copies a second, for about that time. */
+        struct local_vectors vectors = local_vectors(TUNE_CARE);
+        int64_t begin = disti_now_ns(), end = begin;
+        double bytes = 0;
+        while (vectors.memory && end - begin < disti_tune_each_ns(TUNE_CARE)) {
+            local_copy(&vectors);
+            bytes += (double)vectors.bytes;
+            end = disti_now_ns();
+        }
+        free(vectors.memory);
+        *copied_p = bytes > 0 ? bytes / ((double)(end - begin) * 1e-9) : 0;
+    }
     return status;
 }
 
@@ -646,10 +611,19 @@ dist_status disti_tune_decide(struct dist_engine *engine,
             DIST_ERR_MISMATCH,
             "rank %d got invalid costs from rank 0: give all ranks the same version of libdist",
             engine->config->rank);
-    if (engine->config->group == 0)
-        tune_remember(engine->config, tuning);
+    if (engine->config->group == 0) {
+        pthread_mutex_lock(&tune_lock);
+        tune_world_name(engine->config, tune_job, sizeof(tune_job));
+        tune_known = *tuning;
+        pthread_mutex_unlock(&tune_lock);
+    }
     tuning->cost.node_cpus = disti_tune_node_cpus(engine->topology, offer->usable_cpus);
     tuning->cost.all_cpus = offer->shared_cpus > 0 ? offer->shared_cpus : 0;
-    tune_remember_cpus(engine->topology, &tuning->cost);
+    pthread_mutex_lock(&tune_lock);
+    tune_group.ranks = engine->topology->ranks;
+    tune_group.nodes = engine->topology->nodes;
+    tune_group.node_cpus = tuning->cost.node_cpus;
+    tune_group.all_cpus = tuning->cost.all_cpus;
+    pthread_mutex_unlock(&tune_lock);
     return DIST_OK;
 }
