@@ -12,7 +12,7 @@
  *   63      44  43  42             6 5       0
  *  | group    | 0 | number          | channel  |     collectives; number: see mismatch.c
  *  | group    | 1 | 0 | line | tag (31 bits)  |     point to point; line: 2 bits
- *  | 0        | 1 | 1 | 0                     |     a failure notice, see endpoint/notices.c
+ *  | 0        | 1 | 1 | 0                     |     a failure notice, see endpoint/endpoint.c
  *
  * All groups of a world share connections. A number of 20 bits comes again after a million groups;
  * a group that has then lived since the last time is told from the new one by nothing, so the core
