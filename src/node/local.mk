@@ -3,7 +3,6 @@
 libdist_core_sources += \
 	src/node/migrate.c \
 	src/node/waking.c \
-	src/node/trial.c \
 	src/node/board.c \
 	src/node/pages.c \
 	src/node/node.h \
@@ -12,5 +11,4 @@ libdist_core_sources += \
 	src/node/copy.c \
 	src/node/segment.c \
 	src/node/segment.h \
-	src/node/state.h \
-	src/node/window.c
+	src/node/state.h

@@ -296,9 +296,6 @@ void disti_node_lead_follow(struct disti_node *node, const struct disti_node_op 
 /* Are there more ranks than CPUs for them? */
 bool disti_node_is_crowded(const struct disti_node *node);
 
-/* Will this call run here? Every rank gets the same answer. node may be NULL: no. */
-bool disti_node_takes(const struct disti_node *node, const struct dist_call *call);
-
 /*
  * Begins a call, of which `call` is copied; `history` is a hash of it and all before it, also of
  * those that were not made here. All ranks must start the same calls in the same order, and advance

@@ -262,15 +262,6 @@ static int node_doorbell_listen(struct disti_node *node)
  * registered for it (membarrier(2)), and the other needs none. Where a rank cannot, all of them
  * fence.
  */
-static bool presence_barrier(int command)
-{
-    return syscall(SYS_membarrier, command, 0, 0) == 0;
-}
-
-bool disti_node_can_fence(void)
-{
-    return presence_barrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED);
-}
 
 /* What it has ended before, the others may end too. */
 static void presence_note_gone(struct disti_node *node, int rank)
@@ -329,7 +320,7 @@ int disti_node_arm(struct disti_node *node, struct disti_node_op *op)
     if (awaited < 0)
         return DIST_ARM_READY;
     atomic_store_explicit(&node->board->presence, presence_asleep(awaited), memory_order_seq_cst);
-    if (!node->fences && !presence_barrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED))
+    if (!node->fences && syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) != 0)
         return DIST_ARM_READY; /* it has worked when it was tried: without memory now, perhaps */
     return disti_node_waits_for(node, op, awaited) ? doorbell : DIST_ARM_READY;
 }
@@ -432,7 +423,9 @@ static bool lead_yield(const struct disti_node *node)
     int turns = 0;
 
     for (int r = node->lead.first; r < node->lead.end; r++) {
-        while (r != node->rank && !disti_node_has_begun(node, r, node->lead.barrier + 1)) {
+        while (r != node->rank &&
+               atomic_load_explicit(&node->peers[r].board->begun, memory_order_acquire) <=
+                   node->lead.barrier) {
             if (turns++ == LEAD_TURNS)
                 return false;
             sched_yield();
